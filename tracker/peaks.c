@@ -12,14 +12,15 @@
 
 #include <stdlib.h>
 
-/* How far records' times may run ahead of the clock: a step of it. */
+/* Record times may run ahead of the clock by this much: one step of the clock. */
 #define LEAD_NS 4000000u
-/* Places in the table before those of peaks that are over are looked for. */
+/* The smallest size of the table at which entries of past peaks are dropped. */
 #define ROOM_MIN 1024u
-/* In the table, beside the peak's key: it was lost, not freed. */
+/* A flag beside the peak's key in the table: the memory was lost, not freed. */
 #define LOST_KEY (UINT64_C(1) << 63)
 
-static bool stands(const struct gs_tracker *tracker, uint64_t key)
+/* Is the key that of a row's current peak? */
+static bool is_current(const struct gs_tracker *tracker, uint64_t key)
 {
     unsigned row = key & ((1u << GS_PEAK_ROW_BITS) - 1);
 
@@ -64,7 +65,7 @@ static void leave(struct gs_tracker *tracker, struct gs_shared_row *shared,
         ;
 }
 
-/* The entry as an allocation; only its place and stack are known. */
+/* Converts an entry to an allocation, of which only call site and size are known. */
 static struct gs_allocation unpack(const struct gs_since_entry *entry)
 {
     struct gs_record words = {.size = entry->bytes, .who = entry->who};
@@ -75,18 +76,20 @@ static struct gs_allocation unpack(const struct gs_since_entry *entry)
     return was;
 }
 
+/* Drops the entries of past peaks from a list. */
 static void drop_past(struct gs_tracker *tracker, struct gs_since *since)
 {
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < since->count; i++) {
-        if (stands(tracker, since->entries[i].peak))
+        if (is_current(tracker, since->entries[i].peak))
             since->entries[kept++] = since->entries[i];
     }
     since->count = kept;
 }
 
-/* since_lock is held. Without memory it stays as it is. */
+/* Drops the entries of past peaks from the table. Without memory the table stays as it
+ * is. since_lock is held. */
 static void drop_past_places(struct gs_tracker *tracker)
 {
     struct gs_samples kept = {0};
@@ -94,7 +97,7 @@ static void drop_past_places(struct gs_tracker *tracker)
     for (size_t i = 0; i < tracker->since.capacity; i++) {
         const struct gs_sample *sample = &tracker->since.slots[i];
 
-        if (sample->used && stands(tracker, sample->stream) &&
+        if (sample->used && is_current(tracker, sample->stream) &&
             gs_samples_add(&kept, sample) != GS_OK) {
             gs_samples_free(&kept);
             return;
@@ -105,8 +108,8 @@ static void drop_past_places(struct gs_tracker *tracker)
     tracker->since_room = kept.count * 2 > ROOM_MIN ? kept.count * 2 : ROOM_MIN;
 }
 
-/* A list's entries to the table. Without memory for a place its entries are lost, and the
- * peak's places have less than it in all. */
+/* Moves a list's entries to the table. Without memory for a call site its entries are
+ * dropped, and the call sites of the peak sum to less than the peak. */
 static void add_up(struct gs_tracker *tracker, struct gs_since *since)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
@@ -171,7 +174,7 @@ void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsig
 
     if (!since || allocation->time_ns / GS_TIME_UNIT_NS >
                       __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED))
-        return; /* it was not kept */
+        return; /* allocated after the peak: not recorded */
     for (uint32_t i = since->count; i-- > 0;) {
         const struct gs_since_entry *entry = &since->entries[i];
 
@@ -205,7 +208,7 @@ static void add_group(struct row_gather *row, struct gs_groups *groups,
         row->status = gs_groups_add(groups, part);
 }
 
-/* NULL: of another peak. */
+/* The row whose peak has this key; NULL: the key is of a past peak. */
 static struct row_gather *row_of(struct gather *gather, uint64_t key)
 {
     unsigned row = key & ((1u << GS_PEAK_ROW_BITS) - 1);
@@ -235,7 +238,7 @@ static void gather_list(struct gather *gather, const struct gs_since *since)
     }
 }
 
-/* A copy of a shard's list. False where its thread is in the middle of a call. */
+/* Copies a shard's list. False: the shard's thread is inside a call. */
 static bool copy_list(struct gs_tracker *tracker, uint32_t number, struct gs_since *copy)
 {
     const struct gs_since *since;
@@ -254,8 +257,8 @@ static bool copy_list(struct gs_tracker *tracker, uint32_t number, struct gs_sin
     return empty;
 }
 
-/* Those that are left out are asked again: nobody is in a call for long, unless it is not
- * its turn to run. In all, some milliseconds. */
+/* Shards whose thread is inside a call are tried again. A call is short, unless its
+ * thread is not scheduled. The rounds take a few milliseconds in all. */
 #define ROUNDS   30
 #define PAUSE_NS 100000
 
@@ -277,14 +280,15 @@ static void gather_lists(struct gather *gather, struct gs_since *copy)
 }
 static_assert(GS_SHARDS == 64, "as many as a word has bits");
 
-/* The table, copied: a group may need the program's malloc, which is not called under a
- * lock that a free waits for. */
+/* A copy of the table. Adding a group may call the program's malloc, which must not run
+ * under a lock that a free waits for. */
 struct table {
     struct gs_sample *samples;
     size_t count, room;
 };
 
-/* Empty where there is no memory; a part is missing where it has grown much meanwhile. */
+/* Copies the table. Without memory the copy is empty. It is incomplete if the table has
+ * doubled since its size was read. */
 static void copy_table(struct gs_tracker *tracker, struct table *table)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
@@ -325,6 +329,7 @@ static void gather_table(struct gather *gather)
         gs_host_unmap(table.samples, table.room * sizeof *table.samples);
 }
 
+/* How often a list was moved to the table. */
 static uint64_t spills(struct gs_tracker *tracker)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
@@ -341,8 +346,9 @@ static void forget_gone(struct gather *gather)
     }
 }
 
-/* While threads free, their lists may go to the table, which has been read: what is not
- * seen at all then is less bad than what is seen twice. */
+/* A list may be moved to the table after the table was read: its entries are missed. The
+ * order is chosen because a missing entry does less harm than one counted twice. Reading
+ * is repeated until no list was moved meanwhile. */
 #define TRIES 5
 
 static void gather_gone(struct gather *gather)
@@ -400,7 +406,7 @@ void gs_peak_sort(struct gs_peak *peak)
         qsort(peak->places, peak->count, sizeof *peak->places, compare_places);
 }
 
-/* Splits a row's places into live and freed memory. */
+/* Builds the call sites of a peak from the live and the freed memory of its row. */
 static void put_together(struct row_gather *row, struct gs_peak *peak)
 {
     struct gs_groups places = {0};
@@ -433,7 +439,7 @@ static void put_together(struct row_gather *row, struct gs_peak *peak)
     gs_groups_free(&places);
 }
 
-/* The peaks as they are now. */
+/* Copies the current peaks. */
 static void begin(struct gather *gather)
 {
     struct gs_tracker *tracker = gather->tracker;

@@ -33,7 +33,8 @@ const uint8_t gs_kind_rows[GS_MEMORY_KINDS] = {
 #undef GS_MEMORY_KIND
 };
 
-/* Change a row's credit. Returns the sum of all. The shard is the caller's. */
+/* Changes a row's credit. Returns the sum of all credits. The caller is inside the row's
+ * shard, or has closed its gate. */
 static int64_t set_credit(struct gs_tracker *tracker, struct gs_row *row,
                           unsigned row_index, int64_t credit)
 {
@@ -44,7 +45,7 @@ static int64_t set_credit(struct gs_tracker *tracker, struct gs_row *row,
                               __ATOMIC_ACQ_REL);
 }
 
-/* May unused credit of this step of the clock be taken back once more? */
+/* May credit that was granted in this clock step be withdrawn once more? */
 static bool may_settle(struct gs_tracker *tracker, struct gs_shared_row *shared,
                        uint64_t now)
 {
@@ -60,8 +61,8 @@ static bool may_settle(struct gs_tracker *tracker, struct gs_shared_row *shared,
     return allowed;
 }
 
-/* Is there credit that the shard does not use, and may it be taken back? `all`: even what
- * is of this step of the clock; -1: not asked yet. */
+/* Does the row have unused credit that may be withdrawn? *all: credit granted in this
+ * clock step may be withdrawn, too; -1: not yet decided. */
 static bool worth_settling(struct gs_tracker *tracker, const struct gs_row *row,
                            struct gs_shared_row *shared, uint64_t now, int *all)
 {
@@ -76,9 +77,9 @@ static bool worth_settling(struct gs_tracker *tracker, const struct gs_row *row,
 }
 
 /*
- * Take back what other shards do not use. A shard whose thread is inside is at work this
- * instant; its credit stands. The caller is inside `mine`, so this must not wait for any
- * other. Returns whether anything was taken back.
+ * Withdraws the unused credit of other shards. A shard whose thread is inside keeps its
+ * credit: the caller is inside `mine`, so it must not wait for another shard. Returns
+ * whether any credit was withdrawn.
  */
 static bool settle_others(struct gs_tracker *tracker, const struct gs_shard *mine,
                           unsigned row_index, uint64_t now)
@@ -115,7 +116,7 @@ static bool settle_others(struct gs_tracker *tracker, const struct gs_shard *min
 }
 static_assert(GS_SHARDS == 64, "as many as a word has bits");
 
-/* The peak is at least `bytes`. */
+/* Raises the peak to `bytes`, unless it is higher. */
 static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
                        int64_t bytes, uint64_t now)
 {
@@ -128,8 +129,8 @@ static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
 
-/* Is the sum, with what is about to be added, so far below the peak that nobody need know
- * a row's share to the byte? Not while much had to be taken back in this step. */
+/* Is the sum, with the change that is about to be added, so far below the peak that a
+ * row's share may be inexact? Not after many withdrawals in this clock step. */
 static bool is_calm(const struct gs_shared_row *shared, int64_t change, uint64_t now)
 {
     return __atomic_load_n(&shared->credit, __ATOMIC_RELAXED) + change +
@@ -140,8 +141,8 @@ static bool is_calm(const struct gs_shared_row *shared, int64_t change, uint64_t
 }
 
 /*
- * The row's live bytes left the range from floor_bytes to credit, or the clock moved on.
- * The caller is inside the shard.
+ * Updates credit and peak after a row's live bytes left the range from floor_bytes to
+ * credit, or the clock advanced. The caller is inside the shard.
  */
 void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
                        unsigned row_index, uint64_t now)
@@ -151,7 +152,7 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
     int64_t credit = row->live_bytes;
     bool rising = row->live_bytes > row->credit;
 
-    if (row->tick == now && !rising) /* a new low: others' memory was freed here */
+    if (row->tick == now && !rising) /* a new low: this thread freed memory of others */
         credit = row->credit - (row->low_bytes - row->live_bytes);
     if (row->tick != now || row->live_bytes < row->low_bytes)
         row->low_bytes = row->live_bytes;
@@ -167,7 +168,7 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
 
     if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
         return;
-    if (row->credit != row->live_bytes) /* others were as quick: no more than is needed */
+    if (row->credit != row->live_bytes) /* others allocate, too: take what is used */
         sum = set_credit(tracker, row, row_index, row->live_bytes);
     if (settle_others(tracker, shard, row_index, now))
         sum = __atomic_load_n(&shared->credit, __ATOMIC_ACQUIRE);
@@ -210,11 +211,26 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
         at_least_zero((int64_t)(out->allocs - out->frees - out->lost_count));
     out->allocs += __atomic_load_n(&shared->unrecorded, __ATOMIC_RELAXED);
 
-    /* A peak below a figure given in the same answer would be absurd. */
+    /* The peak of an answer is not below its live bytes. */
     if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
         raise_peak(tracker, shared, bytes, gs_tracker_now(tracker));
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
     out->peak_bytes = at_least_zero(shared->peak);
     out->peak_time_ns = shared->peak_time;
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+}
+
+void gs_tracker_sum_totals(struct gs_tracker *tracker, struct gs_tracker_totals *sum)
+{
+    struct gs_tracker_totals row;
+
+    *sum = (struct gs_tracker_totals){0};
+    for (int device = GS_TOTALS_FIRST; device < GS_MAX_DEVICES; device++) {
+        gs_tracker_get_totals(tracker, device, &row);
+        sum->allocs += row.allocs;
+        sum->live_count += row.live_count;
+        sum->live_bytes += device == GS_TOTALS_VIEWS ? 0 : row.live_bytes;
+        if (device >= 0 && row.peak_bytes > sum->peak_bytes)
+            sum->peak_bytes = row.peak_bytes;
+    }
 }

@@ -366,5 +366,8 @@ enum gs_totals_apart {
  */
 void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
                            struct gs_tracker_totals *out);
+/* Over all rows: allocs and live_count; live_bytes without views; peak_bytes is the
+ * highest peak of a device. The other members are 0. */
+void gs_tracker_sum_totals(struct gs_tracker *tracker, struct gs_tracker_totals *sum);
 
 #endif

@@ -562,4 +562,10 @@ static inline bool gs_error_is_free(const struct gs_error *error)
 /* Copies the stored errors; `out` holds GS_ERRORS_KEPT. Returns how many there are. */
 size_t gs_errors_copy(struct gs_tracker *tracker, struct gs_error *out);
 
+/* The bytes that a group adds to sums: a view's bytes are counted elsewhere. */
+static inline uint64_t gs_group_weight(const struct gs_group *group)
+{
+    return gs_totals_row(group->device, group->kind) == GS_ROW_VIEWS ? 0 : group->bytes;
+}
+
 #endif

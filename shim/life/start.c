@@ -31,7 +31,7 @@
 #include "outputs.h"
 #include "parts.h"
 #include "record.h"
-#include "report.h"
+#include "runtime_modules.h"
 #include "size_classes.h"
 #include "state.h"
 #include "state_file.h"
@@ -205,7 +205,7 @@ static void look_for_copies(void)
             "another copy of this library is loaded, too: %.600s; each call may run "
             "through both: preload one of them",
             copies.other);
-        gs_report_set_copies(copies.own, copies.other);
+        gs_runtime_modules_set_copies(copies.own, copies.other);
     }
 }
 

@@ -24,8 +24,8 @@
 /* A row of hooks.def at run time. Names and slots are offsets instead of pointers, so
  * that a program that never calls CUDA does not pay for relocating them. */
 struct hook_row {
-    uint16_t symbol, name; /* in `hook_text` */
-    uint16_t slot;         /* in `table` */
+    uint16_t symbol; /* in `hook_text` */
+    uint16_t slot;   /* in `table` */
     bool per_thread;
     bool gives_work; /* gs_real_gives_work */
     int since;
@@ -64,12 +64,10 @@ static void **slot_at(size_t slot)
 #define GIVES_WORK_LOOKUP   true
 
 static const struct hook_text {
-#define GS_HOOK(symbol, name, since, stream, treatment, doc)                             \
-    char symbol[sizeof(#symbol)];                                                        \
-    char symbol##_name[sizeof(name)];
+#define GS_HOOK(symbol, name, since, stream, treatment, doc) char symbol[sizeof(#symbol)];
 #include "hooks.def"
 } hook_text = {
-#define GS_HOOK(symbol, name, since, stream, treatment, doc) #symbol, name,
+#define GS_HOOK(symbol, name, since, stream, treatment, doc) #symbol,
 #include "hooks.def"
 };
 
@@ -78,22 +76,14 @@ static_assert(sizeof(struct hook_text) < UINT16_MAX, "offsets fit");
 static const struct hook_row hook_rows[] = {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc)                             \
     {offsetof(struct hook_text, symbol),                                                 \
-     offsetof(struct hook_text, symbol##_name),                                          \
-     offsetof(struct gs_real, symbol) / sizeof(void *),                                  \
-     STREAM_##stream,                                                                    \
-     GIVES_WORK_##treatment,                                                             \
-     since},
+     offsetof(struct gs_real, symbol) / sizeof(void *), STREAM_##stream,                 \
+     GIVES_WORK_##treatment, since},
 #include "hooks.def"
 };
 
 static const char *hook_symbol(const struct hook_row *row)
 {
     return (const char *)&hook_text + row->symbol;
-}
-
-static const char *hook_name(const struct hook_row *row)
-{
-    return (const char *)&hook_text + row->name;
 }
 
 static void **hook_slot(const struct hook_row *row)
@@ -132,26 +122,6 @@ static const char *const runtime_names[] = {
 static_assert(GS_ARRAY_LEN(hook_rows) == GS_API_DRIVER_END - 1, "one row a driver hook");
 static_assert(GS_ARRAY_LEN(hook_rows) + GS_ARRAY_LEN(runtime_names) + 1 == GS_API_COUNT,
               "the API numbers cover both tables");
-
-const char *gs_api_name(unsigned api)
-{
-    if (api == GS_API_UNKNOWN || api >= GS_API_COUNT) {
-        return "unknown";
-    }
-    return api < GS_API_DRIVER_END ? hook_name(&hook_rows[api - 1])
-                                   : runtime_names[api - GS_API_DRIVER_END];
-}
-
-/* Filled by each call: as a constant, each name would cost every start a relocation.
- * Threads that fill the table at once write the same addresses. */
-const char *const *gs_api_names(void)
-{
-    static const char *names[GS_API_COUNT];
-    for (unsigned api = 0; api < GS_API_COUNT; api++) {
-        __atomic_store_n(&names[api], gs_api_name(api), __ATOMIC_RELAXED);
-    }
-    return names;
-}
 
 /* A module is a CUDA driver if it defines this set of functions, which no other library
  * does. */
@@ -422,8 +392,8 @@ static struct candidate candidate_at(size_t i)
 {
     if (i < GS_ARRAY_LEN(hook_rows)) {
         const struct hook_row *row = &hook_rows[i];
-        return (struct candidate){hook_name(row), row->since, row->per_thread,
-                                  gs_hook_wrappers[i], *hook_slot(row)};
+        return (struct candidate){gs_api_name((unsigned)i + 1), row->since,
+                                  row->per_thread, gs_hook_wrappers[i], *hook_slot(row)};
     }
     const struct gs_counted *row = &gs_counted[i - GS_ARRAY_LEN(hook_rows)];
     return (struct candidate){gs_counted_name(row), row->since, row->per_thread,

@@ -94,7 +94,7 @@ bool gs_real_is_hooked(const char *name);
 bool gs_real_gives_work(const char *symbol);
 
 /* The display name of a wrapper ("cuMemAlloc", "cudaMalloc"); "unknown" if out of
- * range. */
+ * range. All of them; api_names.c. */
 const char *gs_api_name(unsigned api);
 const char *const *gs_api_names(void);
 

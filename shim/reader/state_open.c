@@ -47,11 +47,12 @@ const struct gs_options *gs_state_settings(void)
 
 bool gs_state_open(const char *path, struct gs_state_open *out)
 {
-    struct gs_state_read_config config = {.version = GPUSHIM_VERSION,
-                                          .layout = gs_state_file_layout(),
-                                          .api_names = gs_api_names(),
-                                          .api_count = GS_API_COUNT,
-                                          .annex_bytes = gs_statistics_bytes()};
+    struct gs_state_read_config config = {
+        .version = GPUSHIM_VERSION,
+        .layout = gs_state_file_layout(gs_statistics_form()),
+        .api_names = gs_api_names(),
+        .api_count = GS_API_COUNT,
+        .annex_bytes = sizeof(struct gs_statistics_file)};
     const char *problem;
     size_t length = 0;
     out->bytes = gs_read_file(path, SIZE_MAX, &length, &problem);
@@ -72,4 +73,31 @@ void gs_state_close(struct gs_state_open *state)
 {
     gs_state_found_free(&state->found);
     free(state->bytes);
+}
+
+const struct gs_statistics *gs_statistics_of(const struct gs_statistics_file *file,
+                                             size_t device)
+{
+    if (!file || file->current < 1 || file->current > GS_ARRAY_LEN(file->sets) ||
+        device >= GS_MAX_DEVICES) {
+        return NULL;
+    }
+    const struct gs_statistics *statistics = &file->sets[file->current - 1][device];
+    return statistics->at_ns != 0 ? statistics : NULL;
+}
+
+static const char *name_of(const char name[GS_KNOWN_NAME_BYTES])
+{
+    return name[0] && !name[GS_KNOWN_NAME_BYTES - 1] ? name : NULL;
+}
+
+void gs_statistics_report_frees(const struct gs_statistics_file *file,
+                                struct gs_report_config *out)
+{
+    if (file) {
+        out->uncounted = name_of(file->uncounted);
+        out->order_ended = name_of(file->order_ended);
+        out->order_used = file->order_used != 0;
+        out->host_pooled = file->host_pooled != 0;
+    }
 }

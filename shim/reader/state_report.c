@@ -9,13 +9,10 @@
 #include <time.h>
 
 #include "statistics.h"
-#include "finish.h"
-#include "leak_rules.h"
 #include "log.h"
 #include "output.h"
 #include "outputs.h"
-#include "report.h"
-#include "state_file.h"
+#include "report_settings.h"
 #include "state_open.h"
 #include "text.h"
 
@@ -88,9 +85,6 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     static struct gs_report_device devices[GS_MAX_DEVICES]; /* one thread reads */
     static struct gs_statistics statistics[GS_MAX_DEVICES];
     struct gs_report_summary summary;
-    struct gs_symbolizer *symbolizer = NULL;
-    struct gs_symbolizer_config symbols = {.lines = options->symbolize,
-                                           .timeout_ms = options->symbolize_timeout_ms};
     struct gs_outputs outputs;
     struct gs_text text = {0};
     char note[512];
@@ -99,37 +93,24 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         find_device(found, i, &statistics[i], &devices[i]);
     }
     make_note(found, running, path, note, sizeof(note));
-    if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
-        symbolizer = NULL;
-    }
-    struct gs_report_config config = {
-        .version = header->version,
-        .command = process->command,
-        .host = process->host,
-        .rank = process->rank,
-        .pid = (long)process->pid,
-        .ending = process->ending[0] ? process->ending
-                  : running          ? "runs"
-                                     : "ended without a report",
-        .running = running,
-        .killed = !running && !process->ending[0],
-        .note = note,
-        .devices = devices,
-        .device_count = header->device_count,
-        .stack_depth = process->stack_depth,
-        .max_groups = options->leak_max,
-        .peak_max = options->peak_max,
-        .min_leak_bytes = options->leak_min_bytes,
-        .show_leaks = options->leak_report != GS_LEAK_REPORT_OFF,
-        .show_devices = true,
-        .runtime_names = gs_runtime_names,
-        .runtime_name_count = gs_runtime_name_count,
-        .symbolizer = symbolizer,
-        .suppressions = gs_rules(),
-        .growth = found->growth,
-        .growing = GROWING,
-        .launch_api = GS_API_cuGraphLaunch,
-    };
+    struct gs_report_config config = gs_report_settings(options, true);
+    config.version = header->version;
+    config.command = process->command;
+    config.host = process->host;
+    config.rank = process->rank;
+    config.pid = (long)process->pid;
+    config.ending = process->ending[0] ? process->ending
+                    : running          ? "runs"
+                                       : "ended without a report";
+    config.running = running;
+    config.killed = !running && !process->ending[0];
+    config.note = note;
+    config.devices = devices;
+    config.device_count = header->device_count;
+    config.stack_depth = process->stack_depth;
+    config.show_devices = true;
+    config.growth = found->growth;
+    config.growing = GROWING;
     gs_statistics_report_frees(found->annex, &config);
     bool files =
         gs_outputs_begin(options, statistics, devices, header->device_count, &outputs);
@@ -145,7 +126,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
                    fwrite(text.data, 1, text.length, stdout) == text.length &&
                    fflush(stdout) == 0;
     gs_text_free(&text);
-    gs_symbolizer_destroy(symbolizer);
+    gs_symbolizer_destroy(config.symbolizer);
     if (!written) {
         gs_log_line(GS_LOG_ERROR, "the report cannot be written: %s",
                     gs_output_error_text(errno));

@@ -7,12 +7,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "finish.h"
-#include "leak_rules.h"
 #include "log.h"
 #include "output.h"
-#include "report.h"
-#include "state_file.h"
+#include "report_settings.h"
 #include "state_open.h"
 #include "text.h"
 
@@ -29,31 +26,16 @@ struct line {
 static void find_line(const struct gs_state_open *state, const struct gs_options *options,
                       struct line *out)
 {
-    struct gs_symbolizer *symbolizer = NULL;
-    struct gs_symbolizer_config symbols = {.lines = options->symbolize,
-                                           .timeout_ms = options->symbolize_timeout_ms};
-    *out = (struct line){.running = state->running};
-    for (int row = GS_TOTALS_FIRST; row < GS_MAX_DEVICES; row++) {
-        struct gs_tracker_totals totals;
-        gs_tracker_get_totals(state->found.tracker, row, &totals);
-        out->allocs += totals.allocs;
-        if (row >= 0 && totals.peak_bytes > out->peak_bytes) {
-            out->peak_bytes = totals.peak_bytes;
-        }
-    }
-    if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
-        symbolizer = NULL;
-    }
-    const struct gs_report_config config = {
-        .running = state->running,
-        .min_leak_bytes = options->leak_min_bytes,
-        .runtime_names = gs_runtime_names,
-        .runtime_name_count = gs_runtime_name_count,
-        .symbolizer = symbolizer,
-        .suppressions = gs_rules(),
-    };
+    struct gs_tracker_totals sum;
+    gs_tracker_sum_totals(state->found.tracker, &sum);
+    *out = (struct line){
+        .peak_bytes = sum.peak_bytes, .allocs = sum.allocs, .running = state->running};
+    struct gs_report_config config = gs_report_settings(options, true);
+    config.running = state->running;
+    config.show_leaks = false; /* only sums: no stack needs names but for the rules */
+    config.stack_depth = config.max_groups = config.peak_max = 0;
     gs_report_write(state->found.tracker, &config, NULL, &out->summary);
-    gs_symbolizer_destroy(symbolizer);
+    gs_symbolizer_destroy(config.symbolizer);
 }
 
 /* All but the last column; the caller adds the rest. */

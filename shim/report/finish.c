@@ -22,7 +22,6 @@
 #include "interim.h"
 #include "intervals.h"
 #include "known.h"
-#include "leak_rules.h"
 #include "managed.h"
 #include "meta.h"
 #include "log.h"
@@ -31,52 +30,13 @@
 #include "outputs.h"
 #include "progress.h"
 #include "python.h"
-#include "report.h"
+#include "report_settings.h"
 #include "roomy.h"
 #include "single_order.h"
 #include "state.h"
 #include "state_file.h"
 #include "verify.h"
 #include "redzones.h"
-
-/* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
- * do not belong to the program. */
-const char *const gs_runtime_names[] = {
-    "cudaMalloc",
-    "cudaMallocPitch",
-    "cudaMalloc3D",
-    "cudaMallocHost",
-    "cudaHostAlloc",
-    "cudaMallocManaged",
-    "cudaMallocAsync",
-    "cudaMallocFromPoolAsync",
-    "cudaMallocArray",
-    "cudaMalloc3DArray",
-    "cudaMallocMipmappedArray",
-    "cudaHostRegister",
-    "cudaImportExternalMemory",
-    "cudaExternalMemoryGetMappedBuffer",
-    "cudaExternalMemoryGetMappedMipmappedArray",
-    "cudaIpcOpenMemHandle",
-    "cudaMemPoolImportPointer",
-    "cudaGraphAddMemAllocNode",
-    "cudaGraphAddNode",
-    "cudaGraphAddNode_v2",
-    "cudaFree",
-    "cudaFreeHost",
-    "cudaFreeAsync",
-    "cudaFreeArray",
-    "cudaFreeMipmappedArray",
-    "cudaHostUnregister",
-    "cudaDestroyExternalMemory",
-    "cudaIpcCloseMemHandle",
-    "cudaGraphLaunch",
-    "cudaGraphLaunch_ptsz",
-#define GS_RUNTIME_USE(symbol) #symbol,
-#include "runtime_uses.def"
-#undef GS_RUNTIME_USE
-};
-const size_t gs_runtime_name_count = GS_ARRAY_LEN(gs_runtime_names);
 
 /* Used by one report at a time: `reported` of the state names the thread. */
 static struct gs_statistics statistics[GS_MAX_DEVICES];
@@ -164,10 +124,6 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     static struct gs_report_device devices[GS_MAX_DEVICES];
     const struct gs_options *options = &state->options;
     struct gs_text text = {0};
-    struct gs_symbolizer *symbolizer = NULL;
-    struct gs_symbolizer_config symbols = {.lines = options->symbolize &&
-                                                    (!what || what->lines),
-                                           .timeout_ms = options->symbolize_timeout_ms};
     size_t device_count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
 
     gs_command_line(command);
@@ -189,33 +145,19 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         gs_redzones_finish(state, again);
         gs_managed_log();
     }
-    if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
-        symbolizer = NULL;
-    }
-    struct gs_report_config config = {
-        .version = GPUSHIM_VERSION,
-        .command = command,
-        .host = host,
-        .rank = gs_log_rank(),
-        .pid = state->pid,
-        .ending = ending,
-        .devices = devices,
-        .device_count = device_count,
-        .stack_depth = options->stack_depth,
-        .max_groups = options->leak_max,
-        .peak_max = options->peak_max,
-        .min_leak_bytes = options->leak_min_bytes,
-        .show_leaks = options->leak_report != GS_LEAK_REPORT_OFF,
-        .show_devices = gs_log_enabled(GS_LOG_INFO),
-        .runtime_names = gs_runtime_names,
-        .runtime_name_count = gs_runtime_name_count,
-        .symbolizer = symbolizer,
-        .suppressions = gs_rules(),
-        .scan = options->leak_scan && !what ? &scan : NULL,
-        .running = what != NULL,
-        .growth = gs_intervals_growth(),
-        .launch_api = GS_API_cuGraphLaunch,
-    };
+    struct gs_report_config config = gs_report_settings(options, !what || what->lines);
+    config.version = GPUSHIM_VERSION;
+    config.command = command;
+    config.host = host;
+    config.rank = gs_log_rank();
+    config.pid = state->pid;
+    config.ending = ending;
+    config.devices = devices;
+    config.device_count = device_count;
+    config.show_devices = gs_log_enabled(GS_LOG_INFO);
+    config.scan = options->leak_scan && !what ? &scan : NULL;
+    config.running = what != NULL;
+    config.growth = gs_intervals_growth();
     gs_statistics_frees(state, &config);
     if (what) {
         config.note = what->note;
@@ -240,9 +182,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         gs_log_text(text.data, text.length);
     }
     gs_text_free(&text);
-    if (symbolizer) {
-        gs_symbolizer_destroy(symbolizer);
-    }
+    gs_symbolizer_destroy(config.symbolizer);
 }
 
 /* write_report's arguments. */
@@ -320,13 +260,9 @@ static void end(struct gs_state *state, enum reported reported)
 /* A forked child whose CUDA calls all failed, as they must, has nothing to report. */
 static bool nothing_to_tell(struct gs_state *state)
 {
-    uint64_t allocs = 0;
-    for (int device = GS_TOTALS_FIRST; device < GS_MAX_DEVICES; device++) {
-        struct gs_tracker_totals totals;
-        gs_tracker_get_totals(state->tracker, device, &totals);
-        allocs += totals.allocs;
-    }
-    return state->forked_child && allocs == 0 &&
+    struct gs_tracker_totals sum;
+    gs_tracker_sum_totals(state->tracker, &sum);
+    return state->forked_child && sum.allocs == 0 &&
            gs_tracker_error_count(state->tracker) == 0;
 }
 

@@ -45,9 +45,4 @@ bool gs_finish_due(void);
 /* The status to end with instead of `status`: GPUSHIM_ERROR_EXITCODE if it applies. */
 int gs_finish_status(int status, bool bad);
 
-/* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
- * do not belong to the program. */
-extern const char *const gs_runtime_names[];
-extern const size_t gs_runtime_name_count;
-
 #endif

@@ -143,22 +143,17 @@ static void on_signal(int number)
 static void tell_switch(uint32_t number)
 {
     bool starts = (number % 2 != 0) == signals.starts;
-    uint64_t bytes = 0, count = 0;
+    struct gs_tracker_totals sum;
     char when[24], live[24], allocations[32];
-    for (int device = GS_TOTALS_FIRST; device < GS_MAX_DEVICES; device++) {
-        struct gs_tracker_totals totals;
-        gs_tracker_get_totals(signals.tracker, device, &totals);
-        bytes += device == GS_TOTALS_VIEWS ? 0 : totals.live_bytes;
-        count += totals.live_count;
-    }
+    gs_tracker_sum_totals(signals.tracker, &sum);
     gs_log_line(GS_LOG_WARN,
                 "recording %s at %s by signal %d; now %s in %s allocation%s %s recorded "
                 "and not freed",
                 starts ? "started" : "stopped",
                 gs_text_duration(gs_tracker_switch_ns(signals.tracker, number), when),
-                signals.track, gs_text_bytes(bytes, live),
-                gs_text_count(count, allocations), count == 1 ? "" : "s",
-                count == 1 ? "is" : "are");
+                signals.track, gs_text_bytes(sum.live_bytes, live),
+                gs_text_count(sum.live_count, allocations),
+                sum.live_count == 1 ? "" : "s", sum.live_count == 1 ? "is" : "are");
 }
 
 void gs_interim_log_switches(void)

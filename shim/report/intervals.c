@@ -11,7 +11,7 @@
 #include "finish.h"
 #include "log.h"
 #include "own_thread.h"
-#include "report.h"
+#include "report_settings.h"
 #include "state.h"
 
 /* Call sites listed each time. */
@@ -22,26 +22,16 @@ static unsigned interval_ms;     /* immutable once the thread runs */
 
 static void write_look(struct gs_state *state)
 {
-    const struct gs_symbolizer_config symbols = {.lines = false};
-    struct gs_symbolizer *symbolizer = NULL;
+    struct gs_report_config config = gs_report_settings(&state->options, false);
     struct gs_text text = {0};
-    if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
-        symbolizer = NULL;
-    }
-    const struct gs_report_config config = {
-        .pid = state->pid,
-        .running = true,
-        .stack_depth = state->options.stack_depth,
-        .runtime_names = gs_runtime_names,
-        .runtime_name_count = gs_runtime_name_count,
-        .symbolizer = symbolizer,
-    };
+    config.pid = state->pid;
+    config.running = true;
     gs_growth_write(growth, state->tracker, &config, PLACES, &text);
     if (text.data) {
         gs_log_text(text.data, text.length);
     }
     gs_text_free(&text);
-    gs_symbolizer_destroy(symbolizer);
+    gs_symbolizer_destroy(config.symbolizer);
 }
 
 /* Sleeps for the whole interval after each comparison, however long the comparison

@@ -45,8 +45,8 @@ static void tell_file(const char *path, const char *what)
 static void add_file(const char *path)
 {
     struct telling telling = {.path = path};
-    size_t length;
     const char *problem;
+    size_t length;
     char *text = gs_read_file(path, FILE_BYTES_MAX, &length, &problem);
     if (!text) {
         tell_file(path, problem ? problem : "larger than 64 MiB");

@@ -28,24 +28,13 @@
 #define LEAST_NS 1000000u
 #define MOST_NS  100000000u
 
-struct kept {
-    uint64_t current; /* 1 or 2: the complete set; 0: none yet; atomic */
-    struct gs_statistics sets[2][GS_MAX_DEVICES];
-    char
-        uncounted[GS_KNOWN_NAME_BYTES]; /* gs_known_ended_by; written once, last byte 0 */
-    char order_ended[GS_KNOWN_NAME_BYTES]; /* likewise, gs_statistics_order_ended */
-    uint64_t order_used, host_pooled;      /* 0 or 1, as in gs_report_config */
-};
-
-static_assert(sizeof(struct kept) % 8 == 0, "whole words");
-
 bool gs_statistics_kept; /* atomic: there is a state file */
 
 static struct {
-    struct kept *kept; /* in the file; set before gs_statistics_kept */
-    uint64_t due_ns;   /* atomic */
-    bool busy;         /* atomic */
-    bool lazy;         /* set before gs_statistics_kept */
+    struct gs_statistics_file *kept; /* in the file; set before gs_statistics_kept */
+    uint64_t due_ns;                 /* atomic */
+    bool busy;                       /* atomic */
+    bool lazy;                       /* set before gs_statistics_kept */
 } keeping;
 
 /* ---- taken ---------------------------------------------------------------------------
@@ -77,36 +66,6 @@ void gs_statistics_take(struct gs_state *state, struct gs_statistics *out, size_
     }
 }
 
-void gs_statistics_report(const struct gs_statistics *statistics,
-                          struct gs_report_device *out)
-{
-    const struct gs_pool_stats *stats = &statistics->pool;
-    uint64_t busy = stats->used_bytes + stats->pending_bytes;
-    out->rest_known = statistics->rest_known != 0;
-    out->rest_bytes = statistics->rest_bytes;
-    out->pooled = stats->allocs > 0;
-    out->reserved_bytes = stats->reserved_bytes;
-    out->reserved_peak_bytes = stats->reserved_peak_bytes;
-    out->idle_bytes = stats->reserved_bytes > busy ? stats->reserved_bytes - busy : 0;
-    out->pool_allocs = stats->hits + stats->misses;
-    out->pool_hits = stats->hits;
-    out->thread_hits = stats->thread_hits;
-    out->stream_hits = stats->stream_hits;
-    out->global_hits = stats->global_hits;
-    out->requested_bytes = stats->requested_bytes;
-    out->rounded_bytes = stats->given_bytes;
-    out->driver_calls = stats->driver_calls;
-    out->driver_ns = stats->driver_ns;
-    out->native_calls = stats->allocs + stats->frees;
-    out->aged_bytes = stats->aged_bytes;
-    out->pressed_bytes = stats->maintenance_bytes - stats->aged_bytes + stats->trim_bytes;
-    out->retried = statistics->retried;
-    out->frees_waited = statistics->frees.waited;
-    out->frees_waited_ns = statistics->frees.waited_ns;
-    out->frees_idle = statistics->frees.found_idle;
-    out->lazy_saves_waits = statistics->lazy_saves_waits != 0;
-}
-
 void gs_statistics_by_size(struct gs_state *state, int device,
                            struct gs_report_class classes[GS_POOL_CLASSES],
                            struct gs_report_device *out)
@@ -128,43 +87,6 @@ void gs_statistics_by_size(struct gs_state *state, int device,
 /* ---- kept ----------------------------------------------------------------------------
  */
 
-size_t gs_statistics_bytes(void)
-{
-    return sizeof(struct kept);
-}
-
-uint64_t gs_statistics_form(void)
-{
-    return sizeof(struct kept) << 16 | offsetof(struct gs_statistics, retried);
-}
-
-const struct gs_statistics *gs_statistics_of(const void *kept, size_t device)
-{
-    const struct kept *file = kept;
-    if (!file || file->current < 1 || file->current > GS_ARRAY_LEN(file->sets) ||
-        device >= GS_MAX_DEVICES) {
-        return NULL;
-    }
-    const struct gs_statistics *statistics = &file->sets[file->current - 1][device];
-    return statistics->at_ns != 0 ? statistics : NULL;
-}
-
-static const char *name_of(const char name[GS_KNOWN_NAME_BYTES])
-{
-    return name[0] && !name[GS_KNOWN_NAME_BYTES - 1] ? name : NULL;
-}
-
-void gs_statistics_report_frees(const void *kept, struct gs_report_config *out)
-{
-    const struct kept *file = kept;
-    if (file) {
-        out->uncounted = name_of(file->uncounted);
-        out->order_ended = name_of(file->order_ended);
-        out->order_used = file->order_used != 0;
-        out->host_pooled = file->host_pooled != 0;
-    }
-}
-
 static bool is_lazy(const struct gs_state *state)
 {
     return state->options.free_sync == GS_FREE_SYNC_LAZY;
@@ -180,7 +102,8 @@ void gs_statistics_frees(const struct gs_state *state, struct gs_report_config *
 
 void gs_statistics_start(const struct gs_state *state)
 {
-    keeping.kept = state->tracker ? gs_state_file_annex(sizeof(struct kept)) : NULL;
+    keeping.kept =
+        state->tracker ? gs_state_file_annex(sizeof(struct gs_statistics_file)) : NULL;
     keeping.lazy = is_lazy(state);
     __atomic_store_n(&gs_statistics_kept, keeping.kept != NULL, __ATOMIC_RELEASE);
 }
@@ -204,7 +127,7 @@ static struct gs_statistics *begin(void)
 /* Marks the set as complete. */
 static void end(void)
 {
-    struct kept *kept = keeping.kept;
+    struct gs_statistics_file *kept = keeping.kept;
     uint64_t current = kept->current;
     if (!kept->uncounted[0]) {
         (void)snprintf(kept->uncounted, GS_KNOWN_NAME_BYTES, "%s", gs_known_ended_by());

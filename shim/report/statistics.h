@@ -15,6 +15,7 @@
 #define GS_STATISTICS_H
 
 #include "free_wait.h"
+#include "known.h"
 #include "report.h"
 #include "state.h"
 
@@ -28,6 +29,24 @@ struct gs_statistics {
     uint64_t rest_known, rest_bytes; /* likewise; only set for a report */
 };
 
+/* The statistics in a state file. */
+struct gs_statistics_file {
+    uint64_t current; /* 1 or 2: the complete set; 0: none yet; atomic */
+    struct gs_statistics sets[2][GS_MAX_DEVICES];
+    /* gs_known_ended_by and gs_single_order_ended_by; written once, last byte 0 */
+    char uncounted[GS_KNOWN_NAME_BYTES];
+    char order_ended[GS_KNOWN_NAME_BYTES];
+    uint64_t order_used, host_pooled; /* 0 or 1, as in gs_report_config */
+};
+static_assert(sizeof(struct gs_statistics_file) % 8 == 0, "whole words");
+
+/* A number that identifies the layout of this part of a file. */
+static inline uint64_t gs_statistics_form(void)
+{
+    return sizeof(struct gs_statistics_file) << 16 |
+           offsetof(struct gs_statistics, retried);
+}
+
 extern bool gs_statistics_kept __attribute__((visibility("hidden")));
 
 /* Called at start: reserves their place in the state file, if there is one. */
@@ -37,7 +56,8 @@ void gs_statistics_reset(void);
 
 /* The current statistics of the first `count` devices. */
 void gs_statistics_take(struct gs_state *state, struct gs_statistics *out, size_t count);
-/* Converts the statistics of one device for the report; does not set the name. */
+/* Converts the statistics of one device for the report; does not set the name.
+ * statistics_report.c. */
 void gs_statistics_report(const struct gs_statistics *statistics,
                           struct gs_report_device *out);
 
@@ -60,17 +80,9 @@ static inline void gs_statistics_safe_point(struct gs_state *state)
     }
 }
 
-/* Their bytes in a file; and a number that identifies their layout. */
-size_t gs_statistics_bytes(void);
-uint64_t gs_statistics_form(void);
-/* A file's statistics of a device; NULL: none. `kept` is the gs_statistics_bytes of the
- * file, or NULL. */
-const struct gs_statistics *gs_statistics_of(const void *kept, size_t device);
 /* The current statistics of all frees: the causes for the end of the idle proof and of
  * the single order, and whether host memory was pooled. Sets only these members of
  * *out. */
 void gs_statistics_frees(const struct gs_state *state, struct gs_report_config *out);
-/* Like gs_statistics_frees, from a file. */
-void gs_statistics_report_frees(const void *kept, struct gs_report_config *out);
 
 #endif

@@ -50,50 +50,6 @@ static struct {
     struct gs_output_map named;
 } file;
 
-/* ---- what there is to know of a process ---------------------------------------------
- */
-
-void gs_command_line(char out[GS_COMMAND_BYTES + 8])
-{
-    size_t length = gs_read_text("/proc/self/cmdline", out, GS_COMMAND_BYTES + 2);
-    if (length == 0) {
-        strcpy(out, "?");
-        return;
-    }
-    bool cut = length > GS_COMMAND_BYTES;
-    length = cut ? GS_COMMAND_BYTES : length - 1; /* without the last word's NUL */
-    for (size_t i = 0; i < length; i++) {
-        if ((unsigned char)out[i] < ' ') {
-            out[i] = ' ';
-        }
-    }
-    strcpy(out + length, cut ? "..." : "");
-}
-
-enum gs_status gs_process_start(int64_t pid, uint64_t *start)
-{
-    char path[64];
-    char text[1024];
-    snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
-    (void)gs_read_text(path, text, sizeof(text));
-    /* After the name, which may contain anything in parentheses: words 3 to 22. */
-    const char *word = strrchr(text, ')');
-    for (unsigned i = 2; word && i < 22; i++) {
-        word = strchr(word + 1, ' ');
-    }
-    if (!word) {
-        return GS_ERR_NOT_FOUND;
-    }
-    *start = strtoull(word, NULL, 10);
-    return GS_OK;
-}
-
-void gs_boot_id(char *out, size_t size)
-{
-    (void)gs_read_text("/proc/sys/kernel/random/boot_id", out, size);
-    out[strcspn(out, "\n")] = '\0';
-}
-
 static void describe(const struct gs_options *options, struct gs_state_process *process)
 {
     char command[GS_COMMAND_BYTES + 8];
@@ -116,10 +72,9 @@ static void describe(const struct gs_options *options, struct gs_state_process *
     process->program[length] = '\0';
 }
 
-uint64_t gs_state_file_layout(void)
+static uint64_t layout_here(void)
 {
-    return gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT,
-                           gs_parts_statistics_form());
+    return gs_state_file_layout(gs_parts_statistics_form());
 }
 
 /* ---- the file ------------------------------------------------------------------------
@@ -137,7 +92,7 @@ static bool is_over(const char *path)
     }
     return length == (ssize_t)sizeof(header) &&
            memcmp(header.magic, GS_STATE_MAGIC, sizeof(header.magic)) == 0 &&
-           header.layout == gs_state_file_layout() && header.process.ending[0] != '\0';
+           header.layout == layout_here() && header.process.ending[0] != '\0';
 }
 
 /* Removes a file that has served. Another process may do the same, and have created its
@@ -265,7 +220,7 @@ struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
                                            .length = FIRST_BYTES,
                                            .grow = grow,
                                            .version = GPUSHIM_VERSION,
-                                           .layout = gs_state_file_layout()};
+                                           .layout = layout_here()};
     describe(options, &((struct gs_state_header *)file.bytes)->process);
     struct gs_state_memory *memory = gs_state_memory_create(&config);
     if (!memory) {

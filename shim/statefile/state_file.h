@@ -11,6 +11,8 @@
 #include "options.h"
 #include "state_memory.h"
 
+/* ---- identity.c -------------------------------------------------------------------- */
+
 /* The command line with spaces between its words, cut at GS_COMMAND_BYTES bytes. */
 #define GS_COMMAND_BYTES 120
 void gs_command_line(char out[GS_COMMAND_BYTES + 8]);
@@ -19,20 +21,17 @@ void gs_command_line(char out[GS_COMMAND_BYTES + 8]);
  * GS_ERR_NOT_FOUND. */
 enum gs_status gs_process_start(int64_t pid, uint64_t *start) GS_MUST_USE;
 void gs_boot_id(char *out, size_t size);
+/* A number that identifies the layout of this build's files. In: gs_statistics_form */
+uint64_t gs_state_file_layout(uint64_t statistics_form);
+
+/* ---- state_file.c ------------------------------------------------------------------ */
 
 /* Creates the file, if the option asks for one. NULL: no file; a failure was logged. */
 struct gs_state_memory *gs_state_file_open(const struct gs_options *options);
 
-/* A number that identifies the layout of this build's files. */
-uint64_t gs_state_file_layout(void);
 /* Reserves memory in the file for data other than the tracker's; NULL: there is no file.
  * Called once. */
 void *gs_state_file_annex(size_t bytes);
-
-/* Implements gpushim_report (include/gpushim.h); state_report.c. */
-int gs_state_report(const char *state_file);
-/* Implements gpushim_summary; state_summary.c. */
-int gs_state_summary(char *const files[], size_t count);
 
 /* Stores the name of a device, once it is known. */
 void gs_state_file_device(int ordinal, const char *name);

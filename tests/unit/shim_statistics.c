@@ -109,7 +109,7 @@ Test(statistics, half_of_them_are_not_read)
         gs_state_close(&open);
         cr_assert(current == 1 || current == 2);
         /* The other set begins behind the word, or behind word and set. */
-        size_t set = (gs_statistics_bytes() - sizeof current) / 2;
+        size_t set = (sizeof(struct gs_statistics_file) - sizeof current) / 2;
         int fd = open64(path, O_WRONLY);
         uint64_t trash = UINT64_MAX;
         cr_assert_eq(pwrite(fd, &trash, sizeof trash,
@@ -123,13 +123,13 @@ Test(statistics, half_of_them_are_not_read)
 
 Test(statistics, that_cannot_be_are_none)
 {
-    uint64_t *kept = calloc(1, gs_statistics_bytes());
+    struct gs_statistics_file *kept = calloc(1, sizeof *kept);
 
     cr_assert_not_null(kept);
     cr_expect_null(gs_statistics_of(NULL, 0));
     for (uint64_t current = 0; current < 5; current++) {
-        kept[0] = current == 4 ? UINT64_MAX : current;
-        kept[1] = 7; /* at_ns of the first set's first device */
+        kept->current = current == 4 ? UINT64_MAX : current;
+        kept->sets[0][0].at_ns = 7;
         cr_expect_eq(gs_statistics_of(kept, 0) != NULL, current == 1);
         cr_expect_null(gs_statistics_of(kept, 1));
     }

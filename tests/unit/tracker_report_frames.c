@@ -145,18 +145,18 @@ Test(frames, modules_of_the_runtime_are_known_by_name)
                                      "cuda.so"};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
-        cr_expect(gs_report_runtime_module(yes[i]), "%s", yes[i]);
+        cr_expect(gs_module_is_runtime(yes[i]), "%s", yes[i]);
     for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
-        cr_expect_not(gs_report_runtime_module(no[i]), "%s", no[i]);
+        cr_expect_not(gs_module_is_runtime(no[i]), "%s", no[i]);
 }
 
 Test(frames, base_names)
 {
-    cr_expect_str_eq(gs_report_base_name("/usr/lib/libc.so.6"), "libc.so.6");
-    cr_expect_str_eq(gs_report_base_name("app"), "app");
-    cr_expect_str_eq(gs_report_base_name("/opt/"), "");
-    cr_expect_str_eq(gs_report_base_name(""), "");
-    cr_expect_str_eq(gs_report_base_name(NULL), "");
+    cr_expect_str_eq(gs_module_base_name("/usr/lib/libc.so.6"), "libc.so.6");
+    cr_expect_str_eq(gs_module_base_name("app"), "app");
+    cr_expect_str_eq(gs_module_base_name("/opt/"), "");
+    cr_expect_str_eq(gs_module_base_name(""), "");
+    cr_expect_str_eq(gs_module_base_name(NULL), "");
 }
 
 Test(frames, long_names_are_cut_between_characters)

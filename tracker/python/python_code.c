@@ -2,12 +2,12 @@
  * python_code.c - reads the name, file and lines of a code object.
  *
  * Owns:  python->scratch.   Lock: python->lock for the first read of a code object; none
- * for its print.   Design: docs/python.md
+ * for its fingerprint.   Design: docs/python.md
  *
- * Another code object may take the address of a freed one. Since 3.12 each has a number
- * of its own. Before, its print covers everything shown of it: texts by their hash, and
- * the line table byte by byte, since only that table may differ after a file was edited
- * and reloaded.
+ * Another code object may take the address of a freed one. Since 3.12 each code object
+ * has a unique number. For earlier versions a fingerprint covers all that a report shows
+ * of a code object: the hashes of its texts, and the bytes of its line table, since only
+ * the table may differ after a file was edited and reloaded.
  */
 #include "host_memory.h"
 #include "python_internal.h"
@@ -19,7 +19,7 @@
 #define TEXT_BYTES    512u              /* of a name, with its NUL */
 #define FILE_BYTES    1024u             /* of a file name */
 #define TABLE_BYTES   ((size_t)4 << 20) /* of a line table */
-#define PRINTED_BYTES 512u              /* of a line table: what is longer is sampled */
+#define PRINTED_BYTES 512u              /* of a line table; a longer table is sampled */
 
 #define UNIT_BYTES    2
 #define HASH_NOT_MADE UINT64_MAX
@@ -58,9 +58,9 @@ __attribute__((cold, noinline)) bool gs_python_query_page(struct gs_python *pyth
     return true;
 }
 
-/* ---- the print of a code object --------------------------------------------------- */
+/* ---- the fingerprint of a code object --------------------------------------------- */
 
-/* The last bytes, fewer than eight. */
+/* Reads the last bytes of a range, fewer than eight, as a number. */
 NO_SANITIZE static uint64_t rest_at(uintptr_t at, size_t bytes)
 {
     uint64_t word = 0;
@@ -89,7 +89,8 @@ NO_SANITIZE static uint64_t print_bytes(uintptr_t at, size_t bytes)
     return bytes > 0 ? sum + gs_python_mix(rest_at(at, bytes) ^ key, 1) : sum;
 }
 
-/* Length of the characters in bytes, and where they are; 0: of no simple form. */
+/* The length of a string object's characters in bytes, and their address; 0: the string
+ * is not stored in a compact form. */
 static size_t text_span(const struct gs_python_layout *layout, uint64_t length,
                         uint32_t state, uint16_t *offset)
 {
@@ -102,7 +103,7 @@ static size_t text_span(const struct gs_python_layout *layout, uint64_t length,
     return (size_t)length * kind;
 }
 
-/* Of memory that may be longer than a page. */
+/* Hashes memory that may be longer than a page. */
 static inline uint64_t print_span(struct gs_python *python, uintptr_t at, size_t bytes)
 {
     uintptr_t page = at >> GS_PYTHON_PAGE_BITS;
@@ -149,7 +150,7 @@ static uint64_t print_table(struct gs_python *python, uintptr_t code)
         return print_span(python, table, bytes);
     if (bytes > TABLE_BYTES)
         return 0;
-    /* Too long for each time: both ends, and where the object's parts lie. */
+    /* Too long to be hashed each time: both ends, and the addresses of its parts. */
     return gs_python_mix(
                print_span(python, table, PRINTED_BYTES / 2) ^ bytes,
                print_span(python, table + bytes - PRINTED_BYTES / 2, PRINTED_BYTES / 2)) ^
@@ -174,7 +175,7 @@ uint64_t gs_python_code_contents(struct gs_python *python, uintptr_t code,
 
 /* ---- reading a code object for the first time ------------------------------------- */
 
-/* One character as UTF-8; surrogates as "?". Returns how many bytes. */
+/* Writes a character as UTF-8, a surrogate as "?". Returns the number of bytes. */
 static unsigned put_utf8(char *to, uint32_t c)
 {
     if (c < 0x20 || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff)
@@ -216,7 +217,7 @@ static uint32_t character(const uint8_t *data, size_t i, unsigned kind)
     return four;
 }
 
-/* A string object's text, cut where it is too long for `out`. */
+/* Copies a string object's text, cut to the size of `out`. */
 static bool copy_text(const struct gs_python_layout *layout, uintptr_t text, char *out,
                       size_t size)
 {
@@ -247,7 +248,7 @@ static bool copy_text(const struct gs_python_layout *layout, uintptr_t text, cha
     return true;
 }
 
-/* Room for a copied line table; NULL: no memory. Under lock. */
+/* A buffer for the copy of a line table; NULL: no memory. Under lock. */
 static uint8_t *scratch(struct gs_python *python, size_t bytes)
 {
     size_t wanted = (bytes | 0xffff) + 1;
@@ -274,7 +275,8 @@ static uint64_t field(const uint8_t *head, uint16_t offset)
     return value;
 }
 
-/* Offset of the instruction in bytes; false: it cannot be one of this code. */
+/* The offset of an instruction in bytes; false: the instruction is outside of the code
+ * object. */
 static bool instruction_offset(const struct gs_python_layout *layout, const uint8_t *head,
                                uintptr_t code, uintptr_t at, bool generator,
                                int64_t *offset, bool *written)

@@ -20,7 +20,7 @@
 #define GS_PYTHON_CHUNKS      16384u
 
 /* The frame of an instruction of a code object. Written and read without a lock: `check`
- * is the code object's print xor the frame, so halves of two writes do not match. */
+ * is the code object's fingerprint xor the frame: halves of two writes do not match. */
 struct gs_python_slot {
     _Atomic uintptr_t code, at;
     _Atomic uint64_t check, frame;
@@ -119,8 +119,8 @@ struct gs_python_file {
 uint64_t gs_python_code_contents(struct gs_python *python, uintptr_t code,
                                  struct gs_python_file *file);
 
-/* A print that differs between code objects that use one address one after the other.
- * Since 3.12 the interpreter numbers them, unless it has run out of numbers. */
+/* A fingerprint that differs between successive code objects at one address. Since 3.12
+ * the interpreter numbers code objects, until its numbers are used up. */
 static inline __attribute__((no_sanitize("address"), no_sanitize("thread"))) uint64_t
 gs_python_code_print(struct gs_python *python, uintptr_t code,
                      struct gs_python_file *file)
@@ -136,7 +136,7 @@ gs_python_code_print(struct gs_python *python, uintptr_t code,
     return (uint64_t)first << 32 | version;
 }
 
-/* Bytes read of a code object, without its instructions. */
+/* The number of bytes that are read of a code object, without its instructions. */
 size_t gs_python_code_bytes(const struct gs_python_layout *layout);
 
 /*

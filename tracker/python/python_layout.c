@@ -14,13 +14,13 @@
 
 #define NONE GS_PYTHON_NO_FIELD
 
-/* Objects, texts and bytes; texts have become smaller since. */
+/* Offsets in objects, strings and bytes objects; strings are smaller since 3.12. */
 #define OBJECTS(ascii, wide)                                                             \
     .object_type = 8, .object_bytes = 16, .bytes_length = 16, .bytes_data = 32,          \
     .text_length = 16, .text_hash = 24, .text_state = 32, .text_ascii = (ascii),         \
     .text_wide = (wide)
 
-/* Code objects while a frame was an object, too. */
+/* Code objects of the versions in which a frame was an object. */
 #define OLD_CODE                                                                         \
     .first_line = 40, .file = 104, .name = 112, .qualified_name = 112,                   \
     .line_table = 120, .version = NONE, .instructions = NONE, .first_traceable = NONE
@@ -103,8 +103,9 @@ static const struct gs_python_layout layouts[] = {
 };
 
 /*
- * Where in _Py_DebugOffsets a version has what. It begins with eight bytes of cookie, the
- * version and whether the build is free-threaded; all is numbers of 64 bits.
+ * The positions of the fields in _Py_DebugOffsets, by version. The table begins with a
+ * cookie of eight bytes, the version, and whether the build is free-threaded. All fields
+ * are 64-bit numbers.
  */
 #define DEBUG_VERSION       1
 #define DEBUG_FREE_THREADED 2
@@ -163,16 +164,16 @@ static const struct debug_fields debug_tables[] = {
      .text_ascii = 80},
 };
 
-/* No offset is as large; smaller ones of which more is read are checked apart. */
+/* The bound for all offsets; objects that are read in one piece have smaller bounds. */
 #define OFFSET_MAX 4096u
 
-/* Between the first line and the version of a code object: five numbers of 32 bits.
- * Before the instructions: the first traceable one, and a pointer. */
+/* In a code object, five 32-bit numbers lie between the first line and the version. The
+ * index of the first traceable instruction and a pointer precede the instructions. */
 #define VERSION_BEHIND_LINE    24u
 #define TRACEABLE_BEFORE_CODE  16u
 #define WIDE_TEXT_BEHIND_ASCII 16u
 
-/* Copies an entry of the interpreter's table; false if it is no offset. */
+/* Copies an entry of the interpreter's table; false: the entry is not a valid offset. */
 static bool take(const uint64_t *words, uint8_t field, uint16_t *out)
 {
     *out = (uint16_t)words[field];
@@ -203,7 +204,7 @@ static bool take_all(const uint64_t *words, const struct debug_fields *fields,
            take(words, fields->text_ascii, &layout->text_ascii);
 }
 
-/* By the interpreter's own table. */
+/* Fills a layout from the interpreter's own table. */
 static enum gs_status fill_in(const struct debug_fields *fields, unsigned version,
                               const void *runtime, struct gs_python_layout *out)
 {

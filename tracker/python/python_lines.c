@@ -17,8 +17,7 @@ static unsigned as_line(int64_t line)
     return line > 0 && line <= INT32_MAX ? (unsigned)line : 0;
 }
 
-/* Pairs (bytes of code, signed step of the line); the line counts from behind the step.
- */
+/* Pairs (bytes of code, signed change of the line). The change applies after the code. */
 static unsigned line_by_lnotab(const struct gs_python_lines *lines, int64_t offset)
 {
     int64_t line = lines->first, at = 0;
@@ -32,8 +31,8 @@ static unsigned line_by_lnotab(const struct gs_python_lines *lines, int64_t offs
     return as_line(line);
 }
 
-/* Pairs (bytes of code, signed step of the line), the step before its code; one value of
- * the step stands for code without a line. */
+/* Pairs (bytes of code, signed change of the line). The change applies before the code;
+ * one value marks code without a line. */
 static unsigned line_by_linetable(const struct gs_python_lines *lines, int64_t offset)
 {
     int64_t line = lines->first, end = 0;
@@ -50,7 +49,7 @@ static unsigned line_by_linetable(const struct gs_python_lines *lines, int64_t o
     return 0;
 }
 
-/* Six bits a byte, the lowest first; the last bit of the number is its sign. */
+/* A variable-length number: six bits a byte, the lowest first; bit 0 is the sign. */
 static int64_t signed_varint(const uint8_t *at, const uint8_t *end)
 {
     uint64_t value = 0;
@@ -65,8 +64,8 @@ static int64_t signed_varint(const uint8_t *at, const uint8_t *end)
     return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
 }
 
-/* An entry begins with a byte whose highest bit is set: the form, and how many units of
- * code it is for. */
+/* The first byte of an entry has its highest bit set. It holds the form of the entry and
+ * the number of code units. */
 static unsigned line_by_locations(const struct gs_python_lines *lines, int64_t offset)
 {
     const uint8_t *at = lines->table, *end = lines->table + lines->bytes;

@@ -75,8 +75,8 @@ static void emit_run(struct merge *merge)
     merge->run++;
 }
 
-/* Does the native frame span the place of the next run? Of a run that was cut off the
- * place is not known: it is the next evaluation's further out. */
+/* Does the native frame contain the address of the next run? A truncated run has no
+ * address: it belongs to the next evaluation function further out. */
 static bool spans_run(const struct merge *merge, unsigned i, bool has_one)
 {
     const struct gs_native_walk *native = merge->native;
@@ -96,8 +96,8 @@ static bool is_program(const struct merge *merge, uintptr_t frame)
     return false;
 }
 
-/* Evaluations inside the innermost run: another interpreter's, which this thread's state
- * does not lead to. */
+/* Counts evaluation functions inside the innermost run. They belong to another
+ * interpreter, which this thread's state does not refer to. */
 static unsigned foreign_evaluations(const struct merge *merge)
 {
     unsigned evaluations = 0;
@@ -111,7 +111,7 @@ static unsigned foreign_evaluations(const struct merge *merge)
     return evaluations - merge->walk->runs;
 }
 
-/* Each run in its place. False: not all of them found one. */
+/* Puts each run in its position. False: a run has no position. */
 static bool merge_in_place(struct merge *merge)
 {
     const struct gs_native_walk *native = merge->native;

@@ -1,6 +1,6 @@
 /*
  * python_places.c - functions, files and lines of Python frames, each stored once.
- * Owns: all memory of them, straight from the kernel.
+ * Owns: their memory, mapped from the kernel.
  * Lock: the owner's for adding; none for reading.   Design: docs/python.md
  */
 #include "python_internal.h"
@@ -11,7 +11,7 @@
 #define CHUNK_LENGTH ((uint32_t)1 << GS_PYTHON_CHUNK_BITS)
 #define ARENA_BYTES  ((size_t)64 << 10)
 
-/* Strings lie one behind the other. */
+/* Strings are stored one after another. */
 struct gs_python_arena {
     struct gs_python_arena *older;
     size_t used;
@@ -46,7 +46,7 @@ static void *arena_take(struct gs_python *python, size_t bytes)
     return (char *)arena + arena->used - bytes;
 }
 
-/* The one copy of a text; NULL: no memory. */
+/* The stored copy of a text, added if it is new; NULL: no memory. */
 static const char *keep(struct gs_python *python, const char *text)
 {
     size_t length = strlen(text);
@@ -76,7 +76,7 @@ static struct gs_python_node *node_at(const struct gs_python *python, uint32_t n
            number % CHUNK_LENGTH;
 }
 
-/* Room for the node `number`; NULL: no memory. */
+/* The space for node `number`; NULL: no memory. */
 static struct gs_python_node *make_node(struct gs_python *python, uint32_t number)
 {
     uint32_t chunk = number >> GS_PYTHON_CHUNK_BITS;

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* It is held for some instructions at a time, but by threads that may not be running. */
+/* Threads hold the mutex for a few instructions, but may be descheduled meanwhile. */
 #define TRIES    200
 #define PAUSE_NS 100000
 

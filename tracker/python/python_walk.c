@@ -21,23 +21,23 @@
 
 #define OWNER_GENERATOR  1
 #define OWNER_EVALUATION 3           /* a frame at the base of an evaluation */
-#define FRAME_NONE       UINT64_C(1) /* in a slot: nothing that the program wrote */
+#define FRAME_NONE       UINT64_C(1) /* in a slot: not a frame of the program's code */
 #define WAYS             2u
 #define PAIR_FACTOR      UINT64_C(0x9e3779b97f4a7c15)
 
-/* Frames that are looked at: bases lie between those that are kept, and a chain that was
- * overwritten may be a ring. */
+/* The most frames that a walk visits. Base frames lie between the kept ones, and an
+ * overwritten chain may be a cycle. */
 #define STEPS_MAX (4u * GS_STACK_MAX_DEPTH)
 
 #define LAST_WALK_STEPS 24
 #define CODE_OF_BASE    UINT64_C(1) /* in a step; no code object lies there */
 
-#define CFRAME_BYTES 24u /* of it that are read */
+#define CFRAME_BYTES 24u /* the bytes read of a cframe */
 
-/* The name of the frame that stands for frames; it has no file. */
+/* The name of the frame that replaces omitted native frames; it has no file. */
 #define LEFT_OUT "[native frames left out]"
 
-/* The lowest bits of a reference to an object, which may be tags since 3.14. */
+/* The lowest bits of an object reference; since 3.14 they may be tags. */
 #define CODE_TAGS 3u
 
 #define NO_SANITIZE __attribute__((no_sanitize("address"), no_sanitize("thread")))
@@ -52,7 +52,7 @@ NO_SANITIZE static inline uint8_t byte_at(uintptr_t address)
     return *(const volatile uint8_t *)address;
 }
 
-static _Atomic uint64_t last_number; /* of a gs_python */
+static _Atomic uint64_t last_number; /* the number of the newest gs_python */
 
 static size_t frame_bytes(const struct gs_python_layout *layout)
 {
@@ -125,7 +125,7 @@ size_t gs_python_bytes(const struct gs_python *python)
                      atomic_load_explicit(&python->bytes, memory_order_relaxed);
 }
 
-/* Read it for the first time, and remember; nothing that may be otherwise next time. */
+/* Reads the place of an instruction for the first time, and caches the result. */
 static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintptr_t code,
                                                  uintptr_t at, uint64_t print,
                                                  struct gs_python_slot *slot)
@@ -141,7 +141,8 @@ static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintp
     return frame;
 }
 
-/* The frame of an instruction; bit 0 of `at`: a generator's. 0: none that is shown. */
+/* The frame of an instruction; bit 0 of `at`: in a generator. 0: a frame that reports do
+ * not show. */
 static __attribute__((noinline)) uintptr_t
 find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t print)
 {
@@ -161,13 +162,13 @@ find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t prin
 }
 
 /*
- * This thread's last walk, of the gs_python with this number. The next one mostly goes
- * the same way, outside of a few inner frames: what was found of a frame holds while the
- * frame, its code object and the instruction are the same. Lock: none, the thread's own.
+ * This thread's last walk, of the gs_python with this number. The next walk usually
+ * differs in a few inner frames only. The result for a frame is valid while the frame,
+ * its code object and the instruction are the same. Lock: none, the thread's own.
  */
 struct last_step {
     uintptr_t frame, code;
-    uintptr_t instruction; /* as the frame has it */
+    uintptr_t instruction; /* as read from the frame */
     uint64_t print;
     uintptr_t entry; /* as find_frame returned it */
     uint8_t owner, is_entry;
@@ -175,21 +176,21 @@ struct last_step {
 
 struct last_walk {
     uint64_t number;
-    uintptr_t state; /* the thread's; has been read */
-    unsigned count;  /* steps of it; 0: not to be used as a whole */
+    uintptr_t state; /* the thread's state, which was read */
+    unsigned count;  /* of its steps; 0: the walk cannot be reused as a whole */
     uint32_t id;
     struct last_step steps[LAST_WALK_STEPS];
 };
 
-/* The thread's own, from its first walk to its end. Of a library that is loaded late
- * there is little room for what each thread has from its start. */
+/* Allocated at the thread's first walk, freed at the thread's end. A library that is
+ * loaded late has little space for static thread-local data. */
 static __thread struct last_walk *last_walk __attribute__((tls_model("initial-exec")));
 static pthread_key_t walk_key;
 static bool walk_key_made;
 
 static void end_walk(void *walk)
 {
-    last_walk = NULL; /* a walk of another destructor makes a new one */
+    last_walk = NULL; /* a walk in another destructor allocates a new one */
     free(walk);
 }
 
@@ -214,14 +215,15 @@ static GS_NOINLINE bool make_last_walk(void)
     return walk != NULL;
 }
 
-/* Where a walk stands. */
+/* The state of a walk. */
 struct position {
     uintptr_t frame, cframe;
-    struct last_step *step; /* of the last walk, at the same distance */
+    struct last_step *step; /* of the last walk, at the same depth */
     struct gs_python_file file;
 };
 
-/* Where the chain begins, and that of the cframes if there is one; false: nowhere. */
+/* Finds the start of the frame chain, and of the chain of cframes if the version has one.
+ * False: the thread's state cannot be used. */
 static inline bool begin(struct gs_python *python, struct position *position)
 {
     const struct gs_python_layout *layout = &python->layout;
@@ -257,7 +259,7 @@ static inline uintptr_t code_of(const struct gs_python_layout *layout, uintptr_t
     return word_at(frame + layout->code) & ~(uintptr_t)CODE_TAGS;
 }
 
-/* An address; a number of 32 bits while frames were objects. */
+/* The instruction of a frame: an address, or a 32-bit number where frames are objects. */
 static inline __attribute__((always_inline)) uintptr_t
 instruction_of(const struct gs_python_layout *layout, uintptr_t frame,
                enum gs_python_chain chain)
@@ -266,8 +268,8 @@ instruction_of(const struct gs_python_layout *layout, uintptr_t frame,
                                             : half_at(frame + layout->instruction);
 }
 
-/* The last walk's number if this one would go the same way, else 0. What is read of a
- * frame was read before, while it lay at the same address. */
+/* The number of the last walk if this walk would visit the same frames, else 0. Reads
+ * only memory that the last walk has read. */
 static inline __attribute__((always_inline)) uint32_t
 recognise(struct gs_python *python, uintptr_t frame, enum gs_python_chain chain)
 {
@@ -323,7 +325,7 @@ static inline void end_run(struct gs_python_walk *walk, uintptr_t place)
     }
 }
 
-/* Does the run end with this frame? If so, at which place? */
+/* Does the run end with this frame? Then *place is an address in the native frame. */
 static inline bool ends_run(struct gs_python *python, struct position *position,
                             uintptr_t *place)
 {
@@ -339,7 +341,7 @@ static inline bool ends_run(struct gs_python *python, struct position *position,
     return true;
 }
 
-/* Is it a code object that can be read? */
+/* Is the address that of a readable code object? */
 static inline bool is_code(struct gs_python *python, uintptr_t code)
 {
     return gs_python_readable(python, code, python->code_bytes) &&
@@ -347,7 +349,7 @@ static inline bool is_code(struct gs_python *python, uintptr_t code)
                (uintptr_t)python->symbols.code_type;
 }
 
-/* False: the address holds no frame. */
+/* Reads a frame. False: there is no frame at the address. */
 static bool add_frame(struct gs_python *python, struct position *position, uint8_t owner,
                       struct gs_python_walk *walk)
 {
@@ -379,7 +381,7 @@ static bool add_frame(struct gs_python *python, struct position *position, uint8
     return true;
 }
 
-/* Is there a frame at the position, and space for its entries? */
+/* Does the walk have a frame at its position, and space for the frame's entries? */
 static bool goes_on(struct gs_python *python, const struct position *position,
                     unsigned steps, const struct gs_python_walk *walk)
 {
@@ -405,11 +407,11 @@ static uint32_t walk_id(struct gs_python *python, const struct gs_python_walk *w
     return id;
 }
 
-/* Walks with `steps` steps, of which some may lie behind those that are remembered. */
+/* Completes a walk of `steps` steps, of which only the first ones are stored. */
 static __attribute__((noinline)) void finish(struct gs_python *python, unsigned steps,
                                              struct gs_python_walk *walk)
 {
-    /* A run that was cut off counts, too. */
+    /* A truncated run counts, too. */
     if (walk->count > 0 && walk->entries[walk->count - 1] != GS_PYTHON_RUN_END)
         end_run(walk, 0);
     if (walk->count == walk->runs)

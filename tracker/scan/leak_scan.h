@@ -12,10 +12,8 @@
 #define GS_LEAK_SCAN_H
 
 #include "gs_base.h"
-#include "text.h"
 
 struct gs_tracker;
-struct gs_group;
 
 enum gs_scan_found {
     GS_SCAN_NOT_MADE,  /* no scan, or not of this allocation */
@@ -65,12 +63,5 @@ void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config
 void gs_scan_free(struct gs_scan *scan);
 
 enum gs_scan_found gs_scan_result(const struct gs_scan *scan, uint64_t addr);
-
-/* "live at exit", "lost (no host pointer found)", "2 lost, 1 still referenced" ... */
-const char *gs_scan_fate(const struct gs_group *group, char out[160]);
-/* Adds a line to the report if a requested scan was not made, or, with `figures`, on the
- * amount of scanned memory. */
-void gs_scan_note(const struct gs_scan *scan, const char *prefix, bool figures,
-                  struct gs_text *text);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "loader_gate.h"
-#include "report_internal.h"
+#include "runtime_modules.h"
 
 void gs_scan_range_add(struct gs_scan_ranges *ranges, uintptr_t begin, uintptr_t end)
 {
@@ -116,8 +116,8 @@ static bool holds(const struct dl_phdr_info *info, uintptr_t address)
 static int add_module(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const struct modules *modules = arg;
-    const char *name = gs_report_base_name(info->dlpi_name);
-    bool skipped = gs_report_runtime_module(name) ||
+    const char *name = gs_module_base_name(info->dlpi_name);
+    bool skipped = gs_module_is_runtime(name) ||
                    strncmp(name, "libnvidia-", strlen("libnvidia-")) == 0 ||
                    (modules->own_code != 0 && holds(info, modules->own_code));
 

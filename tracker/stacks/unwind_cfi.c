@@ -8,12 +8,12 @@
  * For each return address the cache holds the packed rule (cfi_rules.h) that finds its
  * caller. A rule may be stale: its module was closed and another was loaded at its
  * address. So a word is read only if it lies on this thread's stack, further out than the
- * frame before. A stale rule yields a wrong stack, never a fault. A wrong stack is a new
- * one: gs_stacks_capture then sees that the modules have changed, clears the cache and
- * walks again.
+ * previous frame. A stale rule yields a wrong stack, never a fault. A wrong stack is not
+ * in the stack table yet: gs_stacks_capture then checks whether the modules have changed,
+ * clears the cache and walks again.
  *
- * A slot is two words, written without a lock: the rule, and the key xor the rule. A
- * reader of a mixture of two writes gets a key that is not its own: a miss.
+ * A slot has two words, written without a lock: the rule, and the key xor the rule. A
+ * reader that sees halves of two writes computes a different key: a miss.
  */
 #include "cfi_rules.h"
 #include "code_address.h"
@@ -38,15 +38,14 @@ struct cache_bucket {
     struct cache_slot slots[BUCKET_SLOTS];
 } __attribute__((aligned(64)));
 
-/* Both lock-free, see above. 256 KiB of zero pages until a stack is walked. */
+/* Both are lock-free. The cache is 256 KiB of zero pages until the first walk. */
 static struct cache_bucket rule_cache[1 << BUCKET_BITS];
 _Atomic uint64_t gs_unwind_cfi_generation = 1;
 
 /*
  * This thread's last walk: its generation (0: none yet) and its first steps. The next
- * walk is mostly the same one, and a rule that is expected by its place is at hand before
- * the return address is: the processor goes on while it checks. Lock: none, the thread's
- * own.
+ * walk is usually the same. The rule of the same step is known before the return address
+ * is loaded, so the processor can continue while it checks. Lock: none, the thread's own.
  */
 struct last_walk {
     uint64_t generation;
@@ -57,7 +56,7 @@ struct last_walk {
 };
 static __thread struct last_walk last_walk __attribute__((tls_model("initial-exec")));
 
-/* Where a walk stands: the registers of one frame. */
+/* The state of a walk: the registers of one frame. */
 struct frame {
     uintptr_t pc, sp, fp;
 };
@@ -65,9 +64,8 @@ struct frame {
 #define FP_LOST ((uintptr_t)0)
 
 /*
- * Both counters only grow, so their sum identifies a state of the loader's list and
- * serves as generation. Several threads may bring the same news: each compares its own
- * walk.
+ * The loader's counters of added and removed modules only grow, so their sum identifies a
+ * state of the loader's list: the generation. Several threads may report the same change.
  */
 bool gs_unwind_cfi_is_stale(uint64_t adds, uint64_t unloads)
 {
@@ -80,7 +78,7 @@ bool gs_unwind_cfi_is_stale(uint64_t adds, uint64_t unloads)
     return last_walk.generation != 0 && last_walk.generation < state;
 }
 
-/* The key of a return address in one generation; entries of others never match. */
+/* The key of a return address in a generation; other generations have other keys. */
 static uint64_t cache_key(uintptr_t pc, uint64_t generation)
 {
     return (uint64_t)pc ^ generation << 56 ^ generation >> 8 << 48;
@@ -99,7 +97,7 @@ static __attribute__((noinline)) uint64_t learn_rule(uintptr_t lookup_pc, uint64
     unsigned victim = 0;
 
     if (!gs_loader_enter())
-        return GS_STEP_UNKNOWN; /* the process is forking; not to be remembered */
+        return GS_STEP_UNKNOWN; /* the process is forking: not cached */
     gs_cfi_rule_find(lookup_pc, &rule);
     gs_loader_leave();
     packed = gs_cfi_pack(&rule);
@@ -114,8 +112,7 @@ static __attribute__((noinline)) uint64_t learn_rule(uintptr_t lookup_pc, uint64
     return packed;
 }
 
-/* The rule for the frame whose code is at `pc`; `lookup_pc` lies within its instruction.
- */
+/* The rule of the frame at `pc`; `lookup_pc` lies within the call instruction. */
 static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t generation)
 {
     uint64_t key = cache_key(pc, generation);
@@ -133,7 +130,7 @@ static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t gene
     return learn_rule(lookup_pc, key);
 }
 
-/* The rule for step `n` of a walk, as expected or looked up. */
+/* The rule of step `n` of a walk: the last walk's, if it fits, or looked up. */
 static inline uint64_t next_rule(struct last_walk *last, unsigned n, uintptr_t pc,
                                  uintptr_t lookup_pc)
 {
@@ -158,7 +155,8 @@ static inline bool on_stack(uintptr_t address, uintptr_t sp, uintptr_t high)
            (address % sizeof(uintptr_t) == 0);
 }
 
-/* One word of this thread's own stack; sanitizers see other people's red zones there. */
+/* Reads a word of this thread's stack. Not instrumented: the stack has red zones of
+ * sanitizers. */
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static inline uintptr_t
 stack_word(uintptr_t address)
 {
@@ -166,7 +164,7 @@ stack_word(uintptr_t address)
     return *(const volatile uintptr_t *)address;
 }
 
-/* The same, noted. */
+/* Likewise; records the word for seen_walks.c. */
 static inline __attribute__((always_inline)) uintptr_t
 read_word(uintptr_t address, struct gs_walk_notes *notes)
 {
@@ -178,8 +176,8 @@ read_word(uintptr_t address, struct gs_walk_notes *notes)
 }
 
 /*
- * Go to the caller by a rule. False: what it leads to is not on this stack.
- * On entry sp is at most high - 8; it only grows, so the walk ends.
+ * Applies a rule: moves to the caller's frame. False: the caller's frame is not on this
+ * stack. On entry sp is at most high - 8; sp only grows, so the walk ends.
  */
 static inline __attribute__((always_inline)) bool
 step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
@@ -205,7 +203,7 @@ step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
         fp_slot = cfa + (uintptr_t)gs_cfi_fp_offset(packed);
         if (fp_rule == GS_STEP_FP_AT_FP)
             fp_slot = fp;
-        /* A lost register reads as an address outside of every stack. */
+        /* A register that is not restored gets an address outside of every stack. */
         if (fp_rule == GS_STEP_FP_LOST)
             frame->fp = FP_LOST;
         else if (GS_UNLIKELY(!on_stack(fp_slot, sp, high)))
@@ -219,8 +217,8 @@ step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
 }
 
 /*
- * A function without information: on x86-64 try its frame pointer, and believe it only if
- * it leads to a caller that has information.
+ * A function without call frame information: on x86-64, tries its frame pointer, and
+ * accepts the caller found only if that has call frame information.
  */
 static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t high)
 {
@@ -249,7 +247,7 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
 #endif
 }
 
-/* The registers as they are here, in the frame of the function that expands this. */
+/* The current registers, in the frame of the function that expands the macro. */
 #if defined(__x86_64__)
 #define READ_REGISTERS(frame)                                                            \
     __asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"                \
@@ -260,7 +258,7 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
                      : "=&r"((frame).pc), "=&r"((frame).sp), "=&r"((frame).fp))
 #endif
 
-/* On a roomy stack nothing is to be seen: the walk starts where it was left. */
+/* On an alternate stack (roomy.h) the walk starts in the frame that switched stacks. */
 static inline __attribute__((always_inline)) struct frame outside(struct frame frame)
 {
     uintptr_t record = gs_roomy_record(frame.sp);
@@ -273,7 +271,8 @@ static inline __attribute__((always_inline)) struct frame outside(struct frame f
     return frame;
 }
 
-/* From `frame` on. A guess rests on what another frame's function is: it is not noted. */
+/* Walks from `frame` on. A walk with a guess is not recorded: the guess depends on the
+ * function of another frame. */
 static inline __attribute__((always_inline)) unsigned
 walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
           struct gs_walk_notes *notes, uintptr_t *places)

@@ -53,6 +53,18 @@ expect_pool() {
   # Two threads are in the middle of a call each.
   ((sum <= allocs + 2)) || fail "$sum requests, and $allocs allocations"
 }
+# The reader is a program by itself: without the library beside it, it writes the same.
+state_alone_case() {
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
+  need_file "$build/gpushim-report"
+  cp "$build/gpushim-report" reader
+  run_in alone -- ./reader state
+  expect_status alone 0
+  expect_quiet alone
+  expect_planted alone.out "$sources/tests/apps/killed.c"
+}
+add_case "state reader alone" state_alone_case
+
 for way in shared static linked proc; do
   add_case "state killed $way" state_killed_case "$way"
 done

@@ -1,0 +1,88 @@
+/*
+ * export_internal.h - the snapshot behind the exported files, and its writers.
+ * Owns: nothing.   Lock: none, one thread writes a report.
+ */
+#ifndef GS_EXPORT_INTERNAL_H
+#define GS_EXPORT_INTERNAL_H
+
+#include "export.h"
+#include "export_out.h"
+#include "report_internal.h"
+#include "samples.h"
+
+#define GS_EXPORT_NONE UINT32_MAX
+
+/* A stack: frames[first] to frames[first + count - 1]; the report would show those from
+ * `begin` to `end`. */
+struct gs_export_stack {
+    uint32_t id;
+    uint32_t first, count;
+    uint32_t begin, end; /* relative to first */
+    const char *call;    /* runtime function that the program called; NULL: unknown */
+    bool cut;            /* the recorded stack is incomplete */
+};
+
+struct gs_export {
+    struct gs_tracker *tracker;
+    const struct gs_report_config *config;
+    const struct gs_export_job *job;
+    const struct gs_report_source *source;
+    const struct gs_report_data *data;
+    const struct gs_report_summary *summary;
+
+    struct gs_module *modules; /* the program's first, where it has frames */
+    size_t module_count, module_capacity;
+    struct gs_symbol_request *locations; /* distinct frames; module is one of `modules` */
+    uint32_t *location_modules;          /* by location: its number, or GS_EXPORT_NONE */
+    size_t location_count, location_capacity;
+    struct gs_export_stack *stacks; /* by id, ascending */
+    size_t stack_count;
+    uint32_t *frames; /* locations of all stacks */
+    size_t frame_count, frame_capacity;
+    struct gs_sample *samples; /* in a stable order; none unless job->samples */
+    size_t sample_count;
+    struct gs_owners owners;
+};
+
+/* Errors: GS_ERR_HOST_NOMEM, with nothing allocated. */
+enum gs_status gs_export_make(struct gs_export *export,
+                              const struct gs_report_writer *writer,
+                              const struct gs_report_summary *summary) GS_MUST_USE;
+void gs_export_free(struct gs_export *export);
+
+/* Makes the snapshot and runs the job of the report's configuration. */
+void gs_export_run(const struct gs_report_writer *writer,
+                   const struct gs_report_summary *summary, struct gs_text *names);
+
+/* ---- export_places.c: stacks and their modules ------------------------------------ */
+
+/* Fills modules, locations, frames and stacks for these stacks; `ids` is sorted. */
+enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
+                                     size_t id_count) GS_MUST_USE;
+
+/* ---- queries of the writers ------------------------------------------------------- */
+
+/* NULL: unknown stack. */
+const struct gs_export_stack *gs_export_stack(const struct gs_export *export,
+                                              uint32_t stack);
+/* "cudaMalloc": the report's name of the call. `stack` may be NULL. */
+const char *gs_export_call(const struct gs_export *export,
+                           const struct gs_export_stack *stack, uint16_t api);
+/* "device", "stream-ordered", "managed", "pinned" */
+const char *gs_export_kind(unsigned kind);
+/* Is it host memory, whose device has no meaning? */
+bool gs_export_on_host(unsigned kind, int device);
+/* The build id as hexadecimal digits; "": none. */
+#define GS_BUILD_ID_TEXT (2 * sizeof((struct gs_module *)0)->build_id + 1)
+const char *gs_export_build_id(const struct gs_module *module,
+                               char out[GS_BUILD_ID_TEXT]);
+/* Address in the module's file, in addr2line's form. 0 without a module. */
+uint64_t gs_export_offset(const struct gs_symbol_request *location);
+
+#define GS_EXPORT_FORMAT(name, word, extension, tallied, doc)                            \
+    enum gs_status gs_export_write_##name(const struct gs_export *export,                \
+                                          const struct gs_export_sink *sink);
+#include "export_formats.def"
+#undef GS_EXPORT_FORMAT
+
+#endif

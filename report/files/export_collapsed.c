@@ -1,0 +1,84 @@
+/*
+ * export_collapsed.c - collapsed stacks: "GPU 0;main;load;alloc 4096", the outermost
+ * frame first, one line for each call site whose memory was not freed.
+ *
+ * The first frame is the kind of memory, so device and host memory are not one sum.
+ * Readers: flamegraph.pl, inferno, speedscope. They sum lines of equal text.
+ *
+ * Owns: nothing.   Lock: none.   Design: docs/outputs.md
+ */
+#include "export_internal.h"
+
+#include <stdio.h>
+
+/* A frame's name: a semicolon would end it, a newline the line. */
+static void put_name(struct gs_export_out *out, const char *name)
+{
+    while (*name) {
+        struct gs_utf8 c = gs_utf8_take(&name);
+
+        if (gs_is_control(c.bytes, c.length))
+            gs_out_char(out, '?');
+        else if (*c.bytes == ';')
+            gs_out_char(out, ':');
+        else
+            gs_out_bytes(out, c.bytes, c.length);
+    }
+}
+
+static void put_frame(struct gs_export_out *out, const struct gs_symbol_request *frame)
+{
+    const char *module = gs_report_frame_module(frame);
+
+    gs_out_char(out, ';');
+    if (frame->result.function) {
+        put_name(out, frame->result.function);
+    } else if (module[0] != '\0') {
+        put_name(out, module);
+        gs_out_char(out, '+');
+        gs_out_hex(out, gs_export_offset(frame));
+    } else {
+        gs_out_hex(out, frame->frame);
+    }
+}
+
+static void put_group(const struct gs_export *export, struct gs_export_out *out,
+                      const struct gs_group *group)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, group->stack);
+    char place[64];
+
+    put_name(out, gs_report_place_name(group->kind, group->device, place));
+    if (!stack || stack->count == 0) {
+        gs_out_char(out, ';');
+        gs_out_text(out, gs_report_no_stack(group->stack).frame);
+    } else if (stack->cut) {
+        gs_out_text(out, ";[more frames]");
+    }
+    for (uint32_t i = stack ? stack->end : 0; stack && i-- > stack->begin;)
+        put_frame(out, &export->locations[export->frames[stack->first + i]]);
+    gs_out_char(out, ' ');
+    gs_out_number(out, gs_likely(group->likely_bytes));
+    gs_out_char(out, '\n');
+}
+
+/* Leaves out unsampled groups: the sampled ones have the estimated sizes. */
+static void put_groups(const struct gs_export *export, struct gs_export_out *out,
+                       const struct gs_groups *groups)
+{
+    for (size_t i = 0; i < groups->count; i++) {
+        if (gs_group_weight(&groups->items[i]) != 0 && groups->items[i].likely_bytes > 0)
+            put_group(export, out, &groups->items[i]);
+    }
+}
+
+enum gs_status gs_export_write_collapsed(const struct gs_export *export,
+                                         const struct gs_export_sink *sink)
+{
+    struct gs_export_out out;
+
+    gs_out_begin(&out, sink);
+    put_groups(export, &out, &export->data->groups);
+    put_groups(export, &out, &export->data->unplaced);
+    return gs_out_end(&out);
+}

@@ -1,0 +1,532 @@
+/*
+ * export_json.c - the whole report as JSON, by docs/schema/report-1.json.
+ *
+ * Frames and modules are in tables, once each; a stack is a list of frame numbers.
+ * Version 1 only ever gains members.
+ *
+ * Owns: nothing.   Lock: none.   Design: docs/outputs.md
+ */
+#include "export_json_devices.h"
+
+#include <stdlib.h>
+
+#define VERSION 1
+
+/* ---- stacks ----------------------------------------------------------------------- */
+
+static void put_frames(const struct gs_export *export, struct gs_json *json,
+                       const char *key, const struct gs_export_stack *stack,
+                       uint32_t begin, uint32_t end)
+{
+    gs_json_member_open(json, key, '[');
+    for (uint32_t i = begin; i < end; i++)
+        gs_json_number(json, export->frames[stack->first + i]);
+    gs_json_close(json, ']');
+}
+
+/* Members of whatever has a stack: as the report shows it, and all of it. */
+static void put_stack(const struct gs_export *export, struct gs_json *json,
+                      const struct gs_export_stack *stack)
+{
+    if (!stack) {
+        gs_json_member_null(json, "stack");
+        gs_json_member_null(json, "full_stack");
+        gs_json_member_bool(json, "truncated", false);
+        return;
+    }
+    put_frames(export, json, "stack", stack, stack->begin, stack->end);
+    put_frames(export, json, "full_stack", stack, 0, stack->count);
+    gs_json_member_bool(json, "truncated",
+                        gs_stacks_truncated(export->tracker->config.stacks, stack->id));
+}
+
+static void put_frame(const struct gs_export *export, struct gs_json *json, size_t number)
+{
+    const struct gs_symbol_request *location = &export->locations[number];
+    const struct gs_symbol *symbol = &location->result;
+
+    gs_json_open(json, '{');
+    if (gs_frame_is_python(location->frame))
+        gs_json_member_null(json, "address");
+    else
+        gs_json_member_hex(json, "address", location->frame);
+    if (location->module) {
+        gs_json_member(json, "module", export->location_modules[number]);
+        gs_json_member_hex(json, "offset", gs_export_offset(location));
+    } else {
+        gs_json_member_null(json, "module");
+        gs_json_member_null(json, "offset");
+    }
+    gs_json_member_text(json, "function", symbol->function);
+    gs_json_member_text(json, "linkage", symbol->linkage);
+    gs_json_member_text(json, "file", symbol->file);
+    if (symbol->line != 0)
+        gs_json_member(json, "line", symbol->line);
+    else
+        gs_json_member_null(json, "line");
+    gs_json_close(json, '}');
+}
+
+static void put_module(struct gs_json *json, const struct gs_module *module)
+{
+    char id[GS_BUILD_ID_TEXT];
+
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "path", module->path);
+    gs_export_build_id(module, id);
+    gs_json_member_text(json, "build_id", id[0] ? id : NULL);
+    gs_json_member_hex(json, "begin", module->begin);
+    gs_json_member_hex(json, "end", module->end);
+    gs_json_member_hex(json, "bias", module->bias);
+    gs_json_close(json, '}');
+}
+
+static void put_code(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "frames", '[');
+    for (size_t i = 0; i < export->location_count; i++)
+        put_frame(export, json, i);
+    gs_json_close(json, ']');
+    gs_json_member_open(json, "modules", '[');
+    for (size_t i = 0; i < export->module_count; i++)
+        put_module(json, &export->modules[i]);
+    gs_json_close(json, ']');
+}
+
+/* ---- the process ------------------------------------------------------------------ */
+
+/* "exit 3", "_exit 3", "quick_exit 3" have one. */
+static void put_exit_status(struct gs_json *json, const char *ending)
+{
+    static const char *const ways[] = {"exit ", "_exit ", "quick_exit "};
+
+    gs_json_key(json, "exit_status");
+    for (size_t i = 0; ending && i < GS_ARRAY_LEN(ways); i++) {
+        size_t length = strlen(ways[i]);
+        if (strncmp(ending, ways[i], length) == 0) {
+            gs_json_number(json, strtoull(ending + length, NULL, 10));
+            return;
+        }
+    }
+    gs_json_null(json);
+}
+
+static void put_process(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_report_config *config = export->config;
+
+    gs_json_member_open(json, "process", '{');
+    gs_json_member(json, "pid", (uint64_t)config->pid);
+    gs_json_member_text(json, "command", config->command);
+    gs_json_member_text(json, "program", export->job->program);
+    gs_json_member_text(json, "host", config->host);
+    if (config->rank >= 0)
+        gs_json_member(json, "rank", (uint64_t)config->rank);
+    else
+        gs_json_member_null(json, "rank");
+    gs_json_member_text(json, "ending", config->ending);
+    gs_json_member_bool(json, "running", config->running);
+    put_exit_status(json, config->ending);
+    if (config->uncounted && config->uncounted[0])
+        gs_json_member_text(json, "uncounted", config->uncounted);
+    if (config->order_ended && config->order_ended[0])
+        gs_json_member_text(json, "order_ended", config->order_ended);
+    gs_json_close(json, '}');
+}
+
+static void put_time(const struct gs_export *export, struct gs_json *json)
+{
+    uint64_t duration_ms = export->source->now_ns / 1000000;
+    uint64_t end_ms = export->job->end_unix_ms;
+
+    gs_json_member_open(json, "time", '{');
+    gs_json_member(json, "start_unix_ms",
+                   end_ms > duration_ms ? end_ms - duration_ms : 0);
+    gs_json_member(json, "end_unix_ms", end_ms);
+    gs_json_member(json, "duration_ns", export->source->now_ns);
+    gs_json_close(json, '}');
+}
+
+static void put_options(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "options", '{');
+    for (size_t i = 0; i < export->job->option_count; i++)
+        gs_json_member_text(json, export->job->options[i].name,
+                            export->job->options[i].value);
+    gs_json_close(json, '}');
+}
+
+/* ---- leaks and owners ------------------------------------------------------------- */
+
+static void put_device_of(struct gs_json *json, unsigned kind, int device)
+{
+    if (gs_export_on_host(kind, device))
+        gs_json_member_null(json, "device");
+    else
+        gs_json_member(json, "device", (uint64_t)device);
+}
+
+/* The memory of a device, or of a row apart from them. */
+static void put_row(struct gs_json *json, unsigned row)
+{
+    bool on_device = row < GS_ROW_PINNED;
+
+    gs_json_member_or_null(json, "device", on_device, row);
+    gs_json_member_text(json, "memory",
+                        on_device ? "device"
+                                  : gs_report_rows[row - GS_ROW_PINNED].member);
+}
+
+static void put_call(const struct gs_export *export, struct gs_json *json,
+                     const struct gs_export_stack *stack, const struct gs_group *group)
+{
+    gs_json_member_text(json, "call", gs_export_call(export, stack, group->api));
+    gs_json_member_text(json, "kind", gs_export_kind(group->kind));
+    put_device_of(json, group->kind, group->device);
+}
+
+/* The estimate, if stacks are sampled. */
+static void put_likely(const struct gs_export *export, struct gs_json *json,
+                       const struct gs_group *group)
+{
+    if (export->tracker->config.sampling.distance_bytes == 0)
+        return;
+    gs_json_member(json, "likely_bytes", gs_likely(group->likely_bytes));
+    gs_json_member(json, "likely_count", gs_group_likely_count(group));
+}
+
+/* Why a group has no stack, if on purpose. */
+static void put_no_stack(struct gs_json *json, const struct gs_group *group)
+{
+    if (gs_stack_left_out(group->stack))
+        gs_json_member_text(json, "no_stack",
+                            group->stack == GS_STACK_TOO_SMALL ? "too small"
+                                                               : "not sampled");
+}
+
+static void put_place(const struct gs_export *export, struct gs_json *json,
+                      const struct gs_group *group, const char *fate)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, group->stack);
+
+    gs_json_open(json, '{');
+    gs_json_member(json, "bytes", group->bytes);
+    gs_json_member(json, "count", group->count);
+    put_call(export, json, stack, group);
+    gs_json_member_text(json, "fate", fate);
+    gs_json_member(json, "oldest_ns", group->oldest_ns);
+    gs_json_member(json, "newest_ns", group->newest_ns);
+    put_stack(export, json, stack);
+    if (group->suppressed_by != 0)
+        gs_json_member_text(
+            json, "rule",
+            gs_suppressions_rule(export->config->suppressions, group->suppressed_by - 1)
+                ->pattern);
+    put_likely(export, json, group);
+    if (export->config->growth)
+        gs_json_member_bool(json, "growing",
+                            gs_growth_has(export->config->growth, group));
+    put_no_stack(json, group);
+    gs_json_close(json, '}');
+}
+
+static void put_groups(const struct gs_export *export, struct gs_json *json,
+                       const char *key, size_t begin, size_t end)
+{
+    char fate[160];
+
+    gs_json_member_open(json, key, '[');
+    for (size_t i = begin; i < end; i++) {
+        const struct gs_group *group = &export->data->groups.items[i];
+        put_place(export, json, group, gs_scan_fate(group, fate));
+    }
+    gs_json_close(json, ']');
+}
+
+static void put_leaks(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_report_data *data = export->data;
+
+    put_groups(export, json, "leaks", 0, data->leak_groups);
+    put_groups(export, json, "suppressed", data->leak_groups, data->groups.count);
+    gs_json_member_open(json, "registered", '[');
+    for (size_t i = 0; i < data->registered.count; i++)
+        put_place(export, json, &data->registered.items[i], "still registered at exit");
+    gs_json_close(json, ']');
+    gs_json_member_open(json, "not_grouped", '{');
+    gs_json_member(json, "bytes",
+                   data->leaked_bytes - data->grouped_bytes - data->unplaced_bytes);
+    gs_json_member(json, "count", gs_report_not_grouped(data));
+    gs_json_close(json, '}');
+}
+
+/* Where less than everything was recorded: what, and the leaks that are no places. */
+static void put_recorded(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_sampling *sampling = &export->tracker->config.sampling;
+    const struct gs_groups *unplaced = &export->data->unplaced;
+    struct gs_tracker_windows windows;
+    char fate[160];
+
+    gs_tracker_get_windows(export->tracker, &windows);
+    if (sampling->distance_bytes == 0 && sampling->min_bytes == 0 && !windows.switched)
+        return;
+    gs_json_member_open(json, "recorded", '{');
+    gs_json_member(json, "sample_bytes", sampling->distance_bytes);
+    gs_json_member(json, "always_bytes", sampling->always_bytes);
+    gs_json_member(json, "min_bytes", sampling->min_bytes);
+    gs_json_member(json, "windows", windows.count);
+    gs_json_member_or_null(json, "first_from_ns", windows.count > 0, windows.first_ns);
+    gs_json_member_or_null(json, "from_ns", windows.count > 0, windows.from_ns);
+    gs_json_member_or_null(json, "to_ns", windows.count > 0 && !windows.open,
+                           windows.to_ns);
+    gs_json_member(json, "suppressed_bytes", export->data->shared_bytes);
+    gs_json_member(json, "suppressed_count", export->data->shared_count);
+    gs_json_close(json, '}');
+    gs_json_member_open(json, "unplaced", '[');
+    for (size_t i = 0; i < unplaced->count; i++)
+        put_place(export, json, &unplaced->items[i],
+                  gs_scan_fate(&unplaced->items[i], fate));
+    gs_json_close(json, ']');
+}
+
+static void put_owners(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "owners", '[');
+    for (size_t i = 0; i < export->owners.count; i++) {
+        const struct gs_owner *owner = &export->owners.items[i];
+        gs_json_open(json, '{');
+        gs_json_member_text(json, "module", owner->name);
+        put_row(json, owner->row);
+        gs_json_member(json, "bytes", owner->bytes);
+        gs_json_member(json, "count", owner->count);
+        gs_json_close(json, '}');
+    }
+    gs_json_close(json, ']');
+}
+
+/* The owners of a device's memory, or of pinned memory, at the peak. */
+static void put_peak_place(const struct gs_export *export, struct gs_json *json,
+                           const struct gs_peak_place *place)
+{
+    const struct gs_group *held = &place->held;
+    const struct gs_export_stack *stack = gs_export_stack(export, held->stack);
+
+    gs_json_open(json, '{');
+    gs_json_member(json, "bytes", held->bytes);
+    gs_json_member(json, "count", held->count);
+    gs_json_member(json, "live_bytes", place->live_bytes);
+    gs_json_member(json, "live_count", place->live_count);
+    gs_json_member_bool(json, "lost_with_context", held->lost);
+    put_call(export, json, stack, held);
+    put_stack(export, json, stack);
+    put_likely(export, json, held);
+    put_no_stack(json, held);
+    gs_json_close(json, '}');
+}
+
+static void put_peaks(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "peaks", '[');
+    for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
+        const struct gs_peak *peak = &export->data->peaks[row];
+
+        if (!peak->known)
+            continue;
+        gs_json_open(json, '{');
+        put_row(json, row);
+        gs_json_member(json, "bytes", peak->bytes);
+        gs_json_member(json, "time_ns", peak->time_ns);
+        gs_json_member(json, "freed_bytes", peak->freed_bytes);
+        gs_json_member_bool(json, "places_are_exact", !peak->about);
+        gs_json_member_open(json, "places", '[');
+        for (size_t k = 0; k < peak->count; k++)
+            put_peak_place(export, json, &peak->places[k]);
+        gs_json_close(json, ']');
+        gs_json_close(json, '}');
+    }
+    gs_json_close(json, ']');
+}
+
+/* ---- errors ----------------------------------------------------------------------- */
+
+static void put_thread(struct gs_json *json, uint32_t thread)
+{
+    if (thread != 0)
+        gs_json_member(json, "thread", thread);
+    else
+        gs_json_member_null(json, "thread");
+}
+
+/* `call` is its name where it has no number; "": it has one. */
+static void put_site(const struct gs_export *export, struct gs_json *json,
+                     const struct gs_free_site *site, const char *call)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
+
+    if (call[0] == '\0' || (stack && stack->call))
+        call = gs_export_call(export, stack, site->api);
+    gs_json_member(json, "time_ns", site->time_ns);
+    put_thread(json, site->thread);
+    gs_json_member_text(json, "call", call);
+    put_stack(export, json, stack);
+}
+
+static void put_allocation(const struct gs_export *export, struct gs_json *json,
+                           const struct gs_allocation *allocation)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, allocation->stack);
+
+    gs_json_member_open(json, "allocation", '{');
+    gs_json_member_hex(json, "address", allocation->addr);
+    gs_json_member(json, "bytes", allocation->bytes);
+    gs_json_member_text(json, "kind", gs_export_kind(allocation->kind));
+    put_device_of(json, allocation->kind, allocation->device);
+    gs_json_member(json, "time_ns", allocation->time_ns);
+    put_thread(json, allocation->thread);
+    gs_json_member_text(json, "call", gs_export_call(export, stack, allocation->api));
+    put_stack(export, json, stack);
+    gs_json_close(json, '}');
+}
+
+static void put_use(struct gs_json *json, const struct gs_error *error)
+{
+    if (!gs_error_is_use(error)) {
+        gs_json_member_null(json, "use");
+        return;
+    }
+    gs_json_member_open(json, "use", '{');
+    gs_json_member_bool(json, "writes", error->writes);
+    gs_json_member(json, "bytes", error->bytes);
+    gs_json_member(json, "repeats", error->repeats);
+    gs_json_close(json, '}');
+}
+
+static void put_error(const struct gs_export *export, struct gs_json *json,
+                      const struct gs_error *error)
+{
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "error", gs_report_error_name(error->kind));
+    gs_json_member_hex(json, "address", error->addr);
+    put_device_of(json, GS_MEMORY_DEVICE, error->device);
+    put_site(export, json, &error->freed, error->call);
+    gs_json_member_text(json, "thread_name",
+                        error->thread_name[0] ? error->thread_name : NULL);
+    gs_json_member(json, "offset_bytes", error->offset);
+    gs_json_member(json, "changed_bytes", error->changed_bytes);
+    gs_json_member(json, "first_changed", error->first_changed);
+    gs_json_member_bool(json, "lost_with_context", error->context_lost);
+    gs_json_member(json, "repeats", error->repeats);
+    gs_json_member(json, "waited_ns", error->waited_ns);
+    put_use(json, error);
+    if (error->has_first_free) {
+        gs_json_member_open(json, "first_freed", '{');
+        put_site(export, json, &error->first_freed, "");
+        gs_json_close(json, '}');
+    } else {
+        gs_json_member_null(json, "first_freed");
+    }
+    if (error->has_allocation)
+        put_allocation(export, json, &error->allocation);
+    else
+        gs_json_member_null(json, "allocation");
+    gs_json_close(json, '}');
+}
+
+static void put_errors(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "errors", '[');
+    for (size_t i = 0; i < export->data->errors_kept; i++)
+        put_error(export, json, &export->data->errors[i]);
+    gs_json_close(json, ']');
+}
+
+/* The numbers of checks made, and omitted. */
+static void put_checks(const struct gs_export *export, struct gs_json *json)
+{
+    static const char *const keys[] = {
+#define GS_CHECK(name, key, text) key,
+#include "checks.def"
+    };
+    const uint64_t *checks = export->tracker->checks;
+
+    gs_json_member_open(json, "checks", '{');
+    gs_json_member(json, "looked_at",
+                   __atomic_load_n(&checks[GS_CHECK_LOOKED], __ATOMIC_RELAXED));
+    gs_json_member_open(json, "not_looked_at", '{');
+    for (size_t i = 0; i < GS_ARRAY_LEN(keys); i++)
+        gs_json_member(json, keys[i], __atomic_load_n(&checks[i], __ATOMIC_RELAXED));
+    gs_json_close(json, '}');
+    gs_json_close(json, '}');
+}
+
+/* The results of GPUSHIM_FREE_SYNC=verify. */
+static void put_proof(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_report_proof *proof = export->config->proof;
+
+    if (!proof) {
+        gs_json_member_null(json, "idle_proof");
+        return;
+    }
+    gs_json_member_open(json, "idle_proof", '{');
+    gs_json_member(json, "checked", proof->checked);
+    gs_json_member(json, "violated", proof->violated);
+    gs_json_member(json, "not_checked", proof->unchecked);
+    gs_json_member(json, "longest_wait_ns", proof->longest_ns);
+    gs_json_member_text(json, "ended_by", proof->ended_by[0] ? proof->ended_by : NULL);
+    gs_json_member_open(json, "look_ups", '[');
+    for (size_t i = 0; i < proof->look_up_count; i++)
+        gs_json_text(json, proof->look_ups[i]);
+    gs_json_close(json, ']');
+    gs_json_close(json, '}');
+}
+
+/* ---- the whole -------------------------------------------------------------------- */
+
+static void put_summary(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_report_summary *summary = export->summary;
+    struct gs_tracker_totals sum;
+
+    gs_tracker_sum_totals(export->tracker, &sum);
+    gs_json_member_open(json, "summary", '{');
+    gs_json_member(json, "errors", summary->errors);
+    gs_json_member(json, "leaked_bytes", summary->leaked_bytes);
+    gs_json_member(json, "leaked_count", summary->leaked_count);
+    gs_json_member(json, "places", summary->leak_groups);
+    gs_json_member(json, "peak_bytes", sum.peak_bytes);
+    gs_json_member(json, "allocs", sum.allocs);
+    gs_json_close(json, '}');
+}
+
+enum gs_status gs_export_write_json(const struct gs_export *export,
+                                    const struct gs_export_sink *sink)
+{
+    const struct gs_report_source *source = export->source;
+    struct gs_json json = {.depth = 0};
+
+    gs_out_begin(&json.out, sink);
+    gs_json_open(&json, '{');
+    gs_json_member_text(&json, "schema", "gpushim-report");
+    gs_json_member(&json, "version", VERSION);
+    gs_json_member_text(&json, "gpushim", export->config->version);
+    put_process(export, &json);
+    put_time(export, &json);
+    put_summary(export, &json);
+    gs_json_devices(export, &json);
+    put_errors(export, &json);
+    put_checks(export, &json);
+    put_proof(export, &json);
+    put_leaks(export, &json);
+    put_recorded(export, &json);
+    put_owners(export, &json);
+    put_peaks(export, &json);
+    put_code(export, &json);
+    gs_json_member_text(&json, "note", source->note ? source->note(source->self) : NULL);
+    put_options(export, &json);
+    gs_json_units(export, &json);
+    gs_json_close(&json, '}');
+    gs_out_char(&json.out, '\n');
+    return gs_out_end(&json.out);
+}

@@ -1,0 +1,92 @@
+/*
+ * export_out.c - the buffer in front of a sink, the number formats, and the UTF-8 check.
+ * Owns: nothing.   Lock: none.
+ */
+#include "export_out.h"
+
+#include <string.h>
+
+void gs_out_begin(struct gs_export_out *out, const struct gs_export_sink *sink)
+{
+    out->sink = sink;
+    out->length = 0;
+    out->failed = false;
+}
+
+static void flush(struct gs_export_out *out)
+{
+    if (!out->failed && out->length > 0 &&
+        !out->sink->write(out->sink->self, out->data, out->length))
+        out->failed = true;
+    out->length = 0;
+}
+
+enum gs_status gs_out_end(struct gs_export_out *out)
+{
+    flush(out);
+    return out->failed ? GS_ERR_IO : GS_OK;
+}
+
+void gs_out_bytes(struct gs_export_out *out, const void *data, size_t length)
+{
+    const char *from = data;
+
+    while (length > 0) {
+        size_t room = sizeof out->data - out->length;
+        size_t part = length < room ? length : room;
+
+        memcpy(out->data + out->length, from, part);
+        out->length += part;
+        from += part;
+        length -= part;
+        if (out->length == sizeof out->data)
+            flush(out);
+    }
+}
+
+void gs_out_text(struct gs_export_out *out, const char *text)
+{
+    gs_out_bytes(out, text, strlen(text));
+}
+
+void gs_out_char(struct gs_export_out *out, char c)
+{
+    gs_out_bytes(out, &c, 1);
+}
+
+/* The digits of `value`, from the end of `digits`. Returns where they begin. */
+static char *put_digits(uint64_t value, unsigned base, char *end)
+{
+    do {
+        *--end = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value > 0);
+    return end;
+}
+
+void gs_out_number(struct gs_export_out *out, uint64_t value)
+{
+    char digits[20];
+    char *end = digits + sizeof digits, *begin = put_digits(value, 10, end);
+
+    gs_out_bytes(out, begin, (size_t)(end - begin));
+}
+
+void gs_out_hex(struct gs_export_out *out, uint64_t value)
+{
+    char digits[20];
+    char *end = digits + sizeof digits, *begin = put_digits(value, 16, end);
+
+    *--begin = 'x';
+    *--begin = '0';
+    gs_out_bytes(out, begin, (size_t)(end - begin));
+}
+
+struct gs_utf8 gs_utf8_take(const char **text)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    struct gs_utf8 taken = {.bytes = *text, .length = gs_utf8_length(*text)};
+
+    *text += taken.length ? taken.length : 1;
+    return taken.length ? taken : (struct gs_utf8){replacement, sizeof replacement - 1};
+}

@@ -1,0 +1,36 @@
+/*
+ * export_out.h - buffers text and bytes for a sink.
+ * Owns: the buffer.   Lock: none, one thread writes.
+ */
+#ifndef GS_EXPORT_OUT_H
+#define GS_EXPORT_OUT_H
+
+#include "export.h"
+#include "gs_printable.h"
+
+struct gs_export_out {
+    const struct gs_export_sink *sink;
+    size_t length;
+    bool failed;     /* the sink failed: all later bytes are dropped */
+    char data[1024]; /* on the stack of the thread that ends the process */
+};
+
+void gs_out_begin(struct gs_export_out *out, const struct gs_export_sink *sink);
+/* Flushes the buffer. Errors: GS_ERR_IO. */
+enum gs_status gs_out_end(struct gs_export_out *out) GS_MUST_USE;
+
+void gs_out_bytes(struct gs_export_out *out, const void *data, size_t length);
+void gs_out_text(struct gs_export_out *out, const char *text);
+void gs_out_char(struct gs_export_out *out, char c);
+void gs_out_number(struct gs_export_out *out, uint64_t value);
+void gs_out_hex(struct gs_export_out *out, uint64_t value); /* "0x1f" */
+
+/* A character of a text; in place of a byte that is not UTF-8: U+FFFD. */
+struct gs_utf8 {
+    const char *bytes;
+    size_t length;
+};
+/* Takes the first character off a text that is not empty. */
+struct gs_utf8 gs_utf8_take(const char **text);
+
+#endif

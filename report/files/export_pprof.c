@@ -1,0 +1,364 @@
+/*
+ * export_pprof.c - a profile for pprof: github.com/google/pprof, proto/profile.proto.
+ *
+ * One sample for each call site and stream: the memory allocated in all, and in use. Its
+ * stack is the printed one, so a profile and a report name the same call sites. Not
+ * compressed: readers accept both forms, and compression needs a library.
+ *
+ * Owns: the message while it is built.   Lock: none.   Design: docs/outputs.md
+ */
+#include "export_internal.h"
+#include "export_proto.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Field numbers of profile.proto. */
+enum {
+    PROFILE_SAMPLE_TYPE = 1,
+    PROFILE_SAMPLE = 2,
+    PROFILE_MAPPING = 3,
+    PROFILE_LOCATION = 4,
+    PROFILE_FUNCTION = 5,
+    PROFILE_STRING_TABLE = 6,
+    PROFILE_TIME_NANOS = 9,
+    PROFILE_DURATION_NANOS = 10,
+    PROFILE_PERIOD_TYPE = 11,
+    PROFILE_PERIOD = 12,
+    PROFILE_COMMENT = 13,
+    PROFILE_DEFAULT_SAMPLE_TYPE = 14,
+
+    VALUE_TYPE_TYPE = 1,
+    VALUE_TYPE_UNIT = 2,
+
+    SAMPLE_LOCATION_ID = 1,
+    SAMPLE_VALUE = 2,
+    SAMPLE_LABEL = 3,
+
+    LABEL_KEY = 1,
+    LABEL_STR = 2,
+
+    MAPPING_ID = 1,
+    MAPPING_MEMORY_START = 2,
+    MAPPING_MEMORY_LIMIT = 3,
+    MAPPING_FILENAME = 5,
+    MAPPING_BUILD_ID = 6,
+    MAPPING_HAS_FUNCTIONS = 7,
+    MAPPING_HAS_FILENAMES = 8,
+    MAPPING_HAS_LINE_NUMBERS = 9,
+
+    LOCATION_ID = 1,
+    LOCATION_MAPPING_ID = 2,
+    LOCATION_ADDRESS = 3,
+    LOCATION_LINE = 4,
+
+    LINE_FUNCTION_ID = 1,
+    LINE_LINE = 2,
+
+    FUNCTION_ID = 1,
+    FUNCTION_NAME = 2,
+    FUNCTION_SYSTEM_NAME = 3,
+    FUNCTION_FILENAME = 4,
+};
+
+/* Locations without code, for stacks that are missing or truncated. Their ids follow
+ * those of the snapshot's locations. */
+enum { PSEUDO_NO_STACK, PSEUDO_MORE_FRAMES, PSEUDO_TOO_SMALL, PSEUDO_COUNT };
+
+struct profile {
+    const struct gs_export *export;
+    struct gs_export_out out;
+    struct gs_proto_strings strings;
+    struct gs_proto_strings functions;      /* "name\nfile": its number + 1 is the id */
+    struct gs_proto message, inner, packed; /* for one message at a time */
+    bool failed;
+};
+
+/* Writes the message as a field of the profile, and clears it. */
+static void put_message(struct profile *profile, unsigned field)
+{
+    struct gs_proto *head = &profile->packed;
+
+    gs_proto_clear(head);
+    gs_proto_varint(head, (uint64_t)field << 3 | 2);
+    gs_proto_varint(head, profile->message.length);
+    profile->failed = profile->failed || profile->message.failed || head->failed;
+    gs_out_bytes(&profile->out, head->data, head->length);
+    gs_out_bytes(&profile->out, profile->message.data, profile->message.length);
+    gs_proto_clear(&profile->message);
+}
+
+static uint64_t string(struct profile *profile, const char *text)
+{
+    return gs_proto_string(&profile->strings, text);
+}
+
+static void put_value_type(struct profile *profile, unsigned field, const char *type,
+                           const char *unit)
+{
+    gs_proto_number(&profile->message, VALUE_TYPE_TYPE, string(profile, type));
+    gs_proto_number(&profile->message, VALUE_TYPE_UNIT, string(profile, unit));
+    put_message(profile, field);
+}
+
+/* Writes a number as a field of the profile. */
+static void put_number(struct profile *profile, unsigned field, uint64_t value)
+{
+    struct gs_proto *head = &profile->packed;
+
+    gs_proto_clear(head);
+    gs_proto_number(head, field, value);
+    profile->failed = profile->failed || head->failed;
+    gs_out_bytes(&profile->out, head->data, head->length);
+}
+
+/* ---- samples ---------------------------------------------------------------------- */
+
+static void put_label(struct profile *profile, const char *key, const char *value)
+{
+    gs_proto_clear(&profile->inner);
+    gs_proto_number(&profile->inner, LABEL_KEY, string(profile, key));
+    gs_proto_number(&profile->inner, LABEL_STR, string(profile, value));
+    gs_proto_message(&profile->message, SAMPLE_LABEL, &profile->inner);
+}
+
+static void put_labels(struct profile *profile, const struct gs_sample *sample,
+                       const struct gs_export_stack *stack)
+{
+    char text[32];
+
+    if (!gs_export_on_host(sample->kind, sample->device)) {
+        snprintf(text, sizeof text, "%d", sample->device);
+        put_label(profile, "device", text);
+    }
+    put_label(profile, "api", gs_export_call(profile->export, stack, sample->api));
+    put_label(profile, "kind", gs_export_kind(sample->kind));
+    if (sample->stream != 0) {
+        snprintf(text, sizeof text, "0x%llx", (unsigned long long)sample->stream);
+        put_label(profile, "stream", text);
+    } else if (sample->kind == GS_MEMORY_ASYNC) {
+        put_label(profile, "stream", "default");
+    }
+}
+
+static void put_sample(struct profile *profile, const struct gs_sample *sample)
+{
+    const struct gs_export *export = profile->export;
+    const struct gs_export_stack *stack = gs_export_stack(export, sample->stack);
+    uint64_t pseudo = export->location_count + 1;
+    struct gs_proto *packed = &profile->packed;
+    const double likely[] = {sample->likely_allocs, sample->likely_alloc_bytes,
+                             sample->likely_live, sample->likely_live_bytes};
+
+    /* pprof does not scale values: samples with a stack represent those without. */
+    if (sample->stack == GS_STACK_NOT_SAMPLED)
+        return;
+    gs_proto_clear(packed);
+    if (!stack || stack->begin == stack->end)
+        gs_proto_varint(packed,
+                        pseudo + (sample->stack == GS_STACK_TOO_SMALL ? PSEUDO_TOO_SMALL
+                                                                      : PSEUDO_NO_STACK));
+    for (uint32_t i = stack ? stack->begin : 0; stack && i < stack->end; i++)
+        gs_proto_varint(packed, (uint64_t) export->frames[stack->first + i] + 1);
+    if (stack && stack->cut)
+        gs_proto_varint(packed, pseudo + PSEUDO_MORE_FRAMES);
+    gs_proto_message(&profile->message, SAMPLE_LOCATION_ID, packed);
+
+    gs_proto_clear(packed);
+    for (unsigned i = 0; i < GS_ARRAY_LEN(likely); i++)
+        gs_proto_varint(packed, gs_likely(likely[i]));
+    gs_proto_message(&profile->message, SAMPLE_VALUE, packed);
+
+    put_labels(profile, sample, stack);
+    put_message(profile, PROFILE_SAMPLE);
+}
+
+/* ---- code ------------------------------------------------------------------------- */
+
+/* Which parts of a module's frames are known: pprof does not look them up again. */
+struct known {
+    bool functions, files, lines;
+};
+
+static void note_known(const struct gs_export *export, struct known *known)
+{
+    for (size_t i = 0; i < export->location_count; i++) {
+        const struct gs_symbol *symbol = &export->locations[i].result;
+        if (export->location_modules[i] == GS_EXPORT_NONE)
+            continue;
+        struct known *of = &known[export->location_modules[i]];
+        of->functions = of->functions || symbol->function;
+        of->files = of->files || symbol->file;
+        of->lines = of->lines || symbol->line != 0;
+    }
+}
+
+static void put_mapping(struct profile *profile, size_t number, const struct known *known)
+{
+    const struct gs_module *module = &profile->export->modules[number];
+    struct gs_proto *message = &profile->message;
+    char id[GS_BUILD_ID_TEXT];
+
+    gs_proto_number(message, MAPPING_ID, number + 1);
+    gs_proto_number(message, MAPPING_MEMORY_START, module->begin);
+    gs_proto_number(message, MAPPING_MEMORY_LIMIT, module->end);
+    gs_proto_number(message, MAPPING_FILENAME, string(profile, module->path));
+    gs_proto_number(message, MAPPING_BUILD_ID,
+                    string(profile, gs_export_build_id(module, id)));
+    gs_proto_number(message, MAPPING_HAS_FUNCTIONS, known->functions);
+    gs_proto_number(message, MAPPING_HAS_FILENAMES, known->files);
+    gs_proto_number(message, MAPPING_HAS_LINE_NUMBERS, known->lines);
+    put_message(profile, PROFILE_MAPPING);
+}
+
+static void put_mappings(struct profile *profile)
+{
+    size_t count = profile->export->module_count;
+    struct known *known = calloc(count ? count : 1, sizeof *known);
+
+    if (!known) {
+        profile->failed = true;
+        return;
+    }
+    note_known(profile->export, known);
+    for (size_t i = 0; i < count; i++)
+        put_mapping(profile, i, &known[i]);
+    free(known);
+}
+
+/* The id of a function; writes the function at its first use. */
+static uint64_t function_id(struct profile *profile, const struct gs_symbol *symbol)
+{
+    const char *file = symbol->file ? symbol->file : "";
+    size_t before = HASH_COUNT(profile->functions.items),
+           length = strlen(symbol->function);
+    char *key = malloc(length + strlen(file) + 2);
+
+    if (!key) {
+        profile->failed = true;
+        return 0;
+    }
+    memcpy(key, symbol->function, length);
+    key[length] = '\n';
+    strcpy(key + length + 1, file);
+    uint64_t id = gs_proto_string(&profile->functions, key) + 1;
+    free(key);
+    if (HASH_COUNT(profile->functions.items) == before)
+        return id;
+    gs_proto_number(&profile->message, FUNCTION_ID, id);
+    gs_proto_number(&profile->message, FUNCTION_NAME, string(profile, symbol->function));
+    gs_proto_number(
+        &profile->message, FUNCTION_SYSTEM_NAME,
+        string(profile, symbol->linkage ? symbol->linkage : symbol->function));
+    gs_proto_number(&profile->message, FUNCTION_FILENAME, string(profile, file));
+    put_message(profile, PROFILE_FUNCTION);
+    return id;
+}
+
+static void put_location(struct profile *profile, uint64_t id, uint64_t mapping,
+                         uint64_t address, const struct gs_symbol *symbol)
+{
+    uint64_t function = symbol->function ? function_id(profile, symbol) : 0;
+
+    gs_proto_number(&profile->message, LOCATION_ID, id);
+    gs_proto_number(&profile->message, LOCATION_MAPPING_ID, mapping);
+    gs_proto_number(&profile->message, LOCATION_ADDRESS, address);
+    if (function != 0) {
+        gs_proto_clear(&profile->inner);
+        gs_proto_number(&profile->inner, LINE_FUNCTION_ID, function);
+        gs_proto_number(&profile->inner, LINE_LINE, symbol->line);
+        gs_proto_message(&profile->message, LOCATION_LINE, &profile->inner);
+    }
+    put_message(profile, PROFILE_LOCATION);
+}
+
+static void put_locations(struct profile *profile)
+{
+    const struct gs_export *export = profile->export;
+    const char *const pseudo_names[PSEUDO_COUNT] = {
+        [PSEUDO_NO_STACK] = gs_report_no_stack(0).frame,
+        [PSEUDO_MORE_FRAMES] = "[more frames]",
+        [PSEUDO_TOO_SMALL] = gs_report_no_stack(GS_STACK_TOO_SMALL).frame};
+    uint64_t id = 0;
+
+    while (id < export->location_count) {
+        const struct gs_symbol_request *location = &export->locations[id];
+        uint32_t module = export->location_modules[id++];
+        uint64_t mapping = module == GS_EXPORT_NONE ? 0 : (uint64_t)module + 1;
+        /* The address of the call, not of its return. */
+        put_location(profile, id, mapping, location->frame - 1, &location->result);
+    }
+    for (unsigned i = 0; i < PSEUDO_COUNT; i++) {
+        struct gs_symbol symbol = {.function = pseudo_names[i]};
+        put_location(profile, ++id, 0, 0, &symbol);
+    }
+}
+
+/* ---- the whole -------------------------------------------------------------------- */
+
+/* Writes the recorded windows as a comment: the format has no field for them. */
+static void put_windows(struct profile *profile)
+{
+    struct gs_text text = {0};
+
+    gs_report_windows_text(profile->export->tracker, &text);
+    if (text.data)
+        put_number(profile, PROFILE_COMMENT, string(profile, text.data));
+    gs_text_free(&text);
+}
+
+static void put_head(struct profile *profile)
+{
+    const struct gs_export *export = profile->export;
+    uint64_t now_ns = export->source->now_ns, end_ns = export->job->end_unix_ms * 1000000;
+    uint64_t distance = export->tracker->config.sampling.distance_bytes;
+
+    (void)string(profile, "");
+    put_value_type(profile, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
+    put_value_type(profile, PROFILE_SAMPLE_TYPE, "alloc_space", "bytes");
+    put_value_type(profile, PROFILE_SAMPLE_TYPE, "inuse_objects", "count");
+    put_value_type(profile, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");
+    put_value_type(profile, PROFILE_PERIOD_TYPE, "space", "bytes");
+    put_number(profile, PROFILE_PERIOD, distance ? distance : 1); /* 1: all of them */
+    put_number(profile, PROFILE_DEFAULT_SAMPLE_TYPE, string(profile, "inuse_space"));
+    put_number(profile, PROFILE_TIME_NANOS, end_ns > now_ns ? end_ns - now_ns : 0);
+    put_number(profile, PROFILE_DURATION_NANOS, now_ns);
+    put_number(profile, PROFILE_COMMENT, string(profile, export->config->command));
+    put_windows(profile);
+}
+
+static void put_strings(struct profile *profile)
+{
+    for (const struct gs_proto_string *item = profile->strings.items; item;
+         item = item->hh.next) {
+        gs_proto_clear(&profile->packed);
+        gs_proto_bytes(&profile->packed, PROFILE_STRING_TABLE, item->text,
+                       item->hh.keylen);
+        profile->failed = profile->failed || profile->packed.failed;
+        gs_out_bytes(&profile->out, profile->packed.data, profile->packed.length);
+    }
+}
+
+enum gs_status gs_export_write_pprof(const struct gs_export *export,
+                                     const struct gs_export_sink *sink)
+{
+    struct profile profile = {.export = export};
+    enum gs_status status;
+
+    gs_out_begin(&profile.out, sink);
+    put_head(&profile);
+    for (size_t i = 0; i < export->sample_count; i++)
+        put_sample(&profile, &export->samples[i]);
+    put_mappings(&profile);
+    put_locations(&profile);
+    put_strings(&profile); /* last: all strings are known */
+    status = gs_out_end(&profile.out);
+    if (profile.failed || profile.strings.failed || profile.functions.failed)
+        status = GS_ERR_HOST_NOMEM;
+    gs_proto_free(&profile.message);
+    gs_proto_free(&profile.inner);
+    gs_proto_free(&profile.packed);
+    gs_proto_strings_free(&profile.strings);
+    gs_proto_strings_free(&profile.functions);
+    return status;
+}

@@ -1,0 +1,142 @@
+/*
+ * report.h - the text report: devices, traffic, pool, errors, leaks, owners, SUMMARY.
+ *
+ * The caller supplies the data that the tracker lacks (the process, the pool) and writes
+ * the finished text to its destination. Layout: docs/tracker.md.
+ */
+#ifndef GS_REPORT_H
+#define GS_REPORT_H
+
+#include "export.h"
+#include "gs_base.h"
+#include "growth.h"
+#include "leak_scan.h"
+#include "suppress.h"
+#include "symbolize.h"
+#include "text.h"
+#include "tracker.h"
+
+/* One size class of the pool: its content, and the requests it served. */
+struct gs_report_class {
+#define GS_REPORT_CLASS(name, unit, doc) uint64_t name;
+#include "classes.def"
+#undef GS_REPORT_CLASS
+};
+
+/* Free memory in more than one piece. */
+struct gs_report_holes {
+#define GS_REPORT_HOLE(name, unit, doc) uint64_t name;
+#include "classes.def"
+#undef GS_REPORT_HOLE
+};
+
+/* The pool's statistics for a device, filled in once by the pool's owner. */
+struct gs_report_device {
+    const char *name;        /* "NVIDIA H200" */
+    uint64_t reserved_bytes; /* of the pool */
+    uint64_t reserved_peak_bytes;
+    uint64_t idle_bytes; /* reserved, and in no live block */
+    uint64_t pool_allocs, pool_hits;
+    uint64_t thread_hits, stream_hits, global_hits; /* of these, by cache tier */
+    uint64_t requested_bytes, rounded_bytes;        /* over all pool allocations */
+    /* Driver calls for segments, and their total time; the number of calls if each
+     * allocation and free of the pool had been one. */
+    uint64_t driver_calls, driver_ns, native_calls;
+    /* Given back by age, and because memory was short or a limit was reached;
+     * out-of-memory driver calls of others that were repeated after that. */
+    uint64_t aged_bytes, pressed_bytes, retried;
+    /* Frees that waited for the device, and their total time; frees that found it
+     * idle. */
+    uint64_t frees_waited, frees_waited_ns, frees_idle;
+    uint64_t rest_bytes; /* held by the process beyond the live and idle memory here */
+    /* The time of the pool's statistics, since the tracker's start, if earlier than the
+     * report; 0: the report's time. */
+    uint64_t as_of_ns;
+    struct gs_report_holes holes;          /* valid if `classes` is */
+    const struct gs_report_class *classes; /* rising sizes; NULL: not gathered */
+    size_t class_count;
+    bool lazy_saves_waits; /* GPUSHIM_FREE_SYNC=lazy would avoid them */
+    bool pooled;           /* false: the pool is off or was not used */
+    bool rest_known;       /* else `rest_bytes` is meaningless */
+};
+
+/* Results of GPUSHIM_FREE_SYNC=verify (docs/free.md, "Verify"). */
+struct gs_report_proof {
+    uint64_t checked;     /* times that the device was proven idle, and then checked */
+    uint64_t violated;    /* of these, the device was not idle */
+    uint64_t unchecked;   /* a stream captured, or the driver did not answer */
+    uint64_t longest_ns;  /* the longest wait of all checks */
+    const char *ended_by; /* the name that ended the proof; "": the proof holds */
+    /* The last driver functions that were looked up before the first violation, the
+     * newest first. */
+    const char *const *look_ups;
+    size_t look_up_count;
+};
+
+struct gs_report_config {
+    const char *version;
+    const char *command; /* the command line, shortened by the caller */
+    const char *host;
+    int rank; /* < 0: none */
+    long pid;
+    const char *ending; /* "exit 0", "_exit 3", "exec /bin/x", "signal 15" */
+    bool running;       /* the program goes on: nothing has leaked yet */
+    bool killed;        /* the process was killed: there was no exit */
+    const char *note;   /* a line below the header; NULL: none */
+    /* Name of a library that may give the GPU uncounted work, so that no free can rely on
+     * an idle GPU; NULL: none. */
+    const char *uncounted;
+    /* Name of the library that ended the single order of lazy frees, so that freed memory
+     * waits for the GPU again; NULL: none, or frees are not lazy. */
+    const char *order_ended;
+    bool order_used;  /* frees relied on the order until then */
+    bool host_pooled; /* the pool served pinned or managed memory */
+    uint32_t stack;   /* of the call that the report is about; 0: none */
+    const struct gs_report_device *devices;
+    size_t device_count;
+    unsigned max_groups;     /* leak groups to print */
+    uint64_t min_leak_bytes; /* smaller groups are only counted */
+    unsigned peak_max;       /* call sites to print for each peak; 0: no peaks */
+    unsigned stack_depth; /* gs_stacks_config.depth: a stack of this many frames that ends
+                           * before main is marked as cut; 0: none is */
+    bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
+    bool show_devices;    /* GPUSHIM_VERBOSE=2: devices and pool also of a clean run, and
+                           * the pool's classes, if known */
+    /* Names of runtime functions (cudaMalloc, ...). Frames down to the outermost of
+     * them belong to the runtime and are hidden; its name is the call that the program
+     * made. */
+    const char *const *runtime_names;
+    size_t runtime_name_count;
+    struct gs_symbolizer *symbolizer;     /* NULL: addresses only */
+    struct gs_suppressions *suppressions; /* NULL: none */
+    const struct gs_scan_config *scan;    /* NULL: host memory is not scanned */
+    struct gs_growth *growth;             /* NULL: no snapshots */
+    unsigned growing; /* growing call sites to print with the last snapshot; 0: neither */
+    uint16_t launch_api; /* the call that frees by running a graph, as in api_names; 0:
+                          * none */
+    const struct gs_export_job *job;     /* files to write as well; NULL: none */
+    const struct gs_report_proof *proof; /* NULL: the idle proof was not verified */
+};
+
+/* Suppressed errors and leaks are not counted. */
+struct gs_report_summary {
+    uint64_t errors;
+    uint64_t leaked_bytes, leaked_count, leak_groups;
+};
+
+/*
+ * Writes the report of `tracker` into `text`; each line begins with "==PID== ". A clean
+ * run (no error, no leak) gives two lines, header and SUMMARY; with show_devices also the
+ * devices between them.
+ * Out: *summary  the basis of an exit code (may be NULL)
+ */
+void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *config,
+                     struct gs_text *text, struct gs_report_summary *summary);
+
+/* Writes a line on the last snapshot of growth, and the `most` fastest growing call sites
+ * with their growth and stacks; each line begins with "==PID== ". */
+void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
+                     const struct gs_report_config *config, unsigned most,
+                     struct gs_text *text);
+
+#endif

@@ -1,0 +1,348 @@
+/*
+ * report_internal.h - the parts of the report: gather, frames, owners, write.
+ * Owns: nothing.   Lock: none, one thread writes a report.
+ */
+#ifndef GS_REPORT_INTERNAL_H
+#define GS_REPORT_INTERNAL_H
+
+#include "growth.h"
+#include "peaks.h"
+#include "report.h"
+#include "runtime_modules.h"
+#include "tracker_internal.h"
+
+/* The source of names and of the time: the symbolizer, or a test. */
+struct gs_report_source {
+    uint64_t now_ns; /* since the tracker's start */
+    void *self;
+    enum gs_status (*module)(void *self, uint32_t stack, uintptr_t frame,
+                             struct gs_module *out) GS_MUST_USE;
+    /* The symbol table's name of the function that contains a frame, valid until the next
+     * call. NULL: it has none, or no line. If the pointer itself is NULL there are no
+     * lines, so stacks of different addresses never read the same. */
+    const char *(*linkage)(void *self, uintptr_t frame, const struct gs_module *module);
+    /* NULL: no names. */
+    void (*resolve)(void *self, struct gs_symbol_request *requests, size_t count);
+    /* A sentence on missing names, or NULL. */
+    const char *(*note)(void *self);
+};
+
+/* The data of the real source. */
+struct gs_live_source {
+    const struct gs_stacks *stacks;
+    struct gs_symbolizer *symbolizer;
+};
+struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
+                                       const struct gs_report_config *config,
+                                       struct gs_live_source *live);
+
+void gs_report_write_from(struct gs_tracker *tracker,
+                          const struct gs_report_config *config,
+                          const struct gs_report_source *source, struct gs_text *text,
+                          struct gs_report_summary *summary);
+
+/* ---- report_gather.c: the contents ------------------------------------------------ */
+
+/* The memory that a rule matched; an estimate where stacks are sampled. */
+struct gs_rule_use {
+    uint64_t count, bytes;
+};
+
+struct gs_report_data {
+    /* Live and lost: the leaks, the largest first, then the suppressed groups. */
+    struct gs_groups groups;
+    size_t leak_groups;          /* the number of leaks */
+    size_t shown;                /* leaks to print, from the front */
+    struct gs_groups registered; /* host memory that is still registered: no leak */
+    size_t registered_shown;
+    struct gs_groups unplaced; /* leaks whose stack sampling left out: no call sites */
+    uint64_t unplaced_bytes, unplaced_count; /* included in the sums below */
+    uint64_t leaked_bytes, leaked_count;     /* without suppressed memory, as below */
+    uint64_t suppressed_bytes, suppressed_count, suppressed_errors;
+    uint64_t shared_bytes, shared_count; /* of these, not sampled: in proportion */
+    struct gs_rule_use *uses;            /* by rule; NULL: no rule was tried */
+    struct gs_scan scan;
+    uint64_t grouped_bytes, grouped_count; /* less, where memory was short */
+    struct gs_peak peaks[GS_PEAK_ROWS]; /* the known ones: for files, or for printing */
+    bool peaks_told;                    /* some of them are printed */
+    uint64_t error_count;
+    size_t errors_kept;
+    struct gs_error errors[GS_ERRORS_KEPT];
+};
+
+void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
+                      struct gs_report_data *data);
+/* Decides how many groups are printed, after the suppressed ones moved behind the
+ * leaks. */
+void gs_report_choose(const struct gs_report_config *config, struct gs_report_data *data);
+/* The largest first. */
+void gs_report_sort(struct gs_group *groups, size_t count);
+void gs_report_data_free(struct gs_report_data *data);
+
+/* Leaks without a group, for lack of memory. */
+static inline uint64_t gs_report_not_grouped(const struct gs_report_data *data)
+{
+    return data->leaked_count - data->grouped_count - data->unplaced_count;
+}
+
+/* ---- report_frames.c: named stacks, without the runtime's own frames -------------- */
+
+/* Ids of stacks to name, in any order; 0 and repeated ids are allowed. Zero at first. */
+struct gs_stack_ids {
+    uint32_t *items;
+    size_t count, capacity;
+    bool failed; /* out of memory: some are missing */
+};
+void gs_stack_ids_add(struct gs_stack_ids *ids, uint32_t stack);
+void gs_stack_ids_add_groups(struct gs_stack_ids *ids, const struct gs_groups *groups,
+                             size_t begin, size_t end);
+void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_data *data);
+/* Sorts; drops 0 and repetitions. Returns how many are left. */
+size_t gs_stack_ids_unique(uint32_t *ids, size_t count);
+
+struct gs_frame_table {
+    uint32_t *stacks; /* ids, ascending, each once */
+    size_t *first;    /* stacks[i] has the requests first[i] to first[i + 1] - 1 */
+    size_t stack_count;
+    struct gs_symbol_request *requests;
+    struct gs_module *modules;         /* requests[i].module is NULL or &modules[i] */
+    const struct gs_frame_table *rest; /* holds other stacks; may be NULL */
+    const struct gs_stacks *source;    /* resolves the ids */
+};
+
+/* A stack in its printed form. */
+struct gs_shown_stack {
+    const struct gs_symbol_request *frames;
+    unsigned count;
+    const char *call; /* runtime function that the program called; NULL: unknown */
+    bool cut;         /* the recorded stack is incomplete */
+    uint32_t id;
+};
+
+/* Resolves the given stacks (any order, 0 and repeated ids allowed; sorts `ids`). Without
+ * memory the table is empty. */
+void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *stacks,
+                         const struct gs_report_source *source, uint32_t *ids,
+                         size_t id_count);
+/* Likewise, and frees the ids. */
+void gs_frame_table_take(struct gs_frame_table *table, const struct gs_stacks *stacks,
+                         const struct gs_report_source *source, struct gs_stack_ids *ids);
+void gs_frame_table_free(struct gs_frame_table *table);
+
+/* The printed form of a stack; count 0 if it is unknown. */
+struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
+                                          const struct gs_report_config *config,
+                                          uint32_t stack);
+
+/* Names frames, Python's from the stacks. */
+void gs_report_resolve(const struct gs_report_source *source,
+                       const struct gs_stacks *stacks, struct gs_symbol_request *requests,
+                       size_t count);
+/* The frames of a stack, innermost first. Returns how many; 0: unknown stack. */
+unsigned gs_report_stack_frames(const struct gs_stacks *stacks, uint32_t id,
+                                uintptr_t frames[GS_STACK_MAX_DEPTH]);
+
+/* The same for the frames of a stack as captured, all resolved; `goes_on`: as returned by
+ * gs_stacks_truncated. */
+struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
+                                            unsigned count, bool goes_on,
+                                            const struct gs_report_config *config);
+
+/* Base name of the module of a resolved frame; "" where unknown. */
+const char *gs_report_frame_module(const struct gs_symbol_request *request);
+
+/* Is it a runtime function of the configuration? `symbol` may be NULL. */
+bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config *config);
+/* Compares frames as printed; 0: they read the same. */
+int gs_report_compare_frames(const struct gs_symbol_request *a,
+                             const struct gs_symbol_request *b);
+int gs_report_compare_stacks(const struct gs_shown_stack *a,
+                             const struct gs_shown_stack *b);
+
+/* ---- report_merge.c: joins call sites that read the same -------------------------- */
+
+/*
+ * Joins leaks whose stacks read the same, and sorts them again.
+ * In:  known   the stacks with names; `frames` is its rest, or unused
+ * Out: frames  empty before: the stacks that had to be named for this Returns whether
+ * there are fewer leaks now.
+ */
+bool gs_report_merge(const struct gs_tracker *tracker,
+                     const struct gs_report_config *config,
+                     const struct gs_report_source *source,
+                     const struct gs_frame_table *known, struct gs_frame_table *frames,
+                     struct gs_report_data *data);
+
+/* ---- suppress_report.c, suppress_sampled.c, suppress_advice.c: rules -------------- */
+
+/* Applies the rules' share to memory without sampled stacks: the same share as of the
+ * sampled memory that stands for more than itself. The share leaves `unplaced` and the
+ * sums. The groups are marked and sorted. */
+void gs_report_suppress_share(struct gs_report_data *data);
+
+/* Marks suppressed groups and errors and moves them behind the rest. frames: of all
+ * groups and errors; NULL: compare only the names of modules. */
+void gs_report_suppress(const struct gs_tracker *tracker,
+                        const struct gs_report_config *config,
+                        const struct gs_report_source *source,
+                        const struct gs_frame_table *frames, struct gs_report_data *data);
+
+/* ---- report_owners.c: memory by the allocating module ----------------------------- */
+
+struct gs_owner {
+    unsigned row;     /* as in the totals: a device, or from GS_ROW_PINNED on */
+    const char *name; /* NULL: unknown */
+    uint64_t bytes, count;
+};
+
+struct gs_owners {
+    struct gs_owner *items; /* by row, then the largest first */
+    size_t count, capacity;
+};
+
+/* Gathers live allocations only; memory lost with its context has no owner. */
+void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
+                      const struct gs_report_source *source,
+                      const struct gs_report_data *data);
+void gs_owners_free(struct gs_owners *owners);
+
+/* ---- report_peaks.c: the owners of the memory at the peak ------------------------- */
+
+/* `apis` maps calls to the first one of the same name. */
+void gs_report_gather_peaks(struct gs_tracker *tracker,
+                            const struct gs_report_config *config, const uint16_t *apis,
+                            size_t api_count, struct gs_report_data *data);
+
+/* Adds the stacks to name. */
+void gs_report_peak_stacks(const struct gs_report_config *config,
+                           const struct gs_report_data *data, struct gs_stack_ids *ids);
+
+/* Joins call sites that read the same, once their stacks are named. */
+void gs_report_join_peaks(const struct gs_report_config *config,
+                          const struct gs_frame_table *frames,
+                          struct gs_report_data *data);
+
+/* ---- report_write.c, report_sections.c -------------------------------------------- */
+
+struct gs_report_writer {
+    struct gs_tracker *tracker;
+    const struct gs_report_config *config;
+    const struct gs_report_source *source;
+    const struct gs_report_data *data;
+    const struct gs_frame_table *frames;
+    struct gs_text *text;
+    char prefix[32]; /* "==PID== " */
+};
+
+/* A row of the totals beside the devices: its title, its name in the table of owners, and
+ * its member in JSON. The texts are in the row itself: no start relocates them. */
+struct gs_report_row {
+    char title[24], owners[16], member[16];
+};
+extern const struct gs_report_row gs_report_rows[GS_ROWS - GS_ROW_PINNED];
+/* Did the row ever have memory? */
+bool gs_report_row_used(const struct gs_tracker_totals *totals);
+void gs_report_devices(const struct gs_report_writer *writer);
+/* Prints the part of the run that the report covers, and the share with call stacks. */
+void gs_report_windows(const struct gs_report_writer *writer);
+void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *text);
+void gs_report_sampled(const struct gs_report_writer *writer);
+/* Prints the leaks without call sites. */
+void gs_report_unplaced(const struct gs_report_writer *writer);
+/* "no call stack was recorded", or the reason: as a line, and for files as a frame. */
+struct gs_no_stack {
+    const char *line, *frame;
+};
+struct gs_no_stack gs_report_no_stack(uint32_t stack);
+/* Prints the call that the report is about, if the program goes on. */
+void gs_report_about(const struct gs_report_writer *writer);
+/* "double free" */
+const char *gs_report_error_name(enum gs_error_kind kind);
+void gs_report_errors(const struct gs_report_writer *writer);
+void gs_report_checks(const struct gs_report_writer *writer);
+/* Prints the line on the idle proof, if it was verified (report_proof.c). */
+void gs_report_proof(const struct gs_report_writer *writer);
+/* Prints a free that took the device for idle while work was running. */
+void gs_report_not_idle(const struct gs_report_writer *writer, size_t number,
+                        const struct gs_error *error);
+/* Formats a duration, finer than gs_text_duration: most waits are short. */
+const char *gs_report_wait(uint64_t ns, char out[24]);
+/* Prints one wrong use; report_uses.c. */
+void gs_report_use(const struct gs_report_writer *writer, size_t number,
+                   const struct gs_error *error);
+/* Prints "freed at 3m40s by thread 41301 "loader" (no call stack recorded)", each part if
+ * known, and the stack. */
+void gs_report_site(const struct gs_report_writer *writer, const char *what,
+                    const struct gs_free_site *site, const char *thread_name);
+/* Prints "and 49 more times from there", if there were any. */
+void gs_report_repeats(const struct gs_report_writer *writer,
+                       const struct gs_error *error);
+/* Prints how an error's allocation ended and where it was made, as far as known. */
+void gs_report_end_of(const struct gs_report_writer *writer,
+                      const struct gs_error *error);
+void gs_report_leaks(const struct gs_report_writer *writer);
+void gs_report_peaks(const struct gs_report_writer *writer);
+/* Prints the last snapshot of growing call sites, if requested; growth.c. */
+void gs_report_growth(const struct gs_report_writer *writer);
+void gs_report_owners(const struct gs_report_writer *writer);
+void gs_report_blank(const struct gs_report_writer *writer);
+
+/* The fate of live memory in a killed program. */
+extern const char gs_report_killed_fate[];
+
+/* Prints the frames, one per line; report_stack.c. */
+void gs_report_stack(const struct gs_report_writer *writer,
+                     const struct gs_shown_stack *stack);
+/* "cudaMalloc", or the driver function if no runtime function is known. */
+const char *gs_report_call_name(const struct gs_tracker *tracker, const char *call,
+                                uint16_t api);
+const char *gs_report_call(const struct gs_report_writer *writer,
+                           const struct gs_shown_stack *stack, uint16_t api);
+
+/* Prints call, kind of memory, age, fate and stack of a call site. */
+void gs_report_place(const struct gs_report_writer *writer, const struct gs_group *group,
+                     const char *fate);
+/* Prints "Suppressed: ...", and the used rules if requested. */
+void gs_report_suppressed(const struct gs_report_writer *writer);
+/* Prints, after a device's live memory, the suppressed part of it. */
+void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned row);
+/* Prints that a rule matches but its cap is exceeded; rule 0: nothing. */
+void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule);
+/* Prints a rule for each printed leak. */
+void gs_report_advice(const struct gs_report_writer *writer);
+
+/* `in` without control characters, cut with "..." if too long; "" for NULL. */
+const char *gs_report_clean(const char *in, char *out, size_t size);
+/* "98.0", "100", "0.0": percent; 100 only if part == whole. */
+const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16]);
+/* The kind and device of memory: "GPU 0", "managed memory, GPU 0", "pinned host
+ * memory". */
+const char *gs_report_place_name(unsigned kind, int device, char out[64]);
+/* "s" unless there is exactly one. */
+const char *gs_report_plural(uint64_t count);
+
+/* ---- report_scan.c: the results of a scan of host memory -------------------------- */
+
+/* "live at exit", "lost (no host pointer found)", "2 lost, 1 still referenced" ... */
+const char *gs_scan_fate(const struct gs_group *group, char out[160]);
+/* Adds a line to the report if a requested scan was not made, or, with `figures`, on the
+ * amount of scanned memory. */
+void gs_scan_note(const struct gs_scan *scan, const char *prefix, bool figures,
+                  struct gs_text *text);
+
+/* ---- report_pool.c: the pool's statistics of a device ----------------------------- */
+
+/* Did the pool do anything for the device? NULL: no. */
+bool gs_report_pool_used(const struct gs_report_device *device);
+void gs_report_pool(const struct gs_report_writer *writer,
+                    const struct gs_report_device *device);
+
+/* ---- report_classes.c: the pool by size classes ----------------------------------- */
+
+/* Prints nothing if not requested or not known. */
+void gs_report_classes(const struct gs_report_writer *writer,
+                       const struct gs_report_device *device);
+/* Was this class never used? */
+bool gs_report_class_empty(const struct gs_report_class *class);
+
+#endif

@@ -1,0 +1,233 @@
+/*
+ * suppress_advice.c - prints a ready rule for each printed leak.
+ * Owns: nothing.   Lock: none.   Design: docs/suppressions.md
+ */
+#include "report_internal.h"
+
+#include <stdlib.h>
+
+#define PATTERN_BYTES 256u
+/* Names of functions that are longer are shortened to what a reader would write, if so
+ * much is left of them. */
+#define LONG_NAME   60u
+#define LETTERS_MIN 6u
+/* Leaks beyond this number get no rule. */
+#define LEAKS_MAX 256u
+
+/* Files that are no program's: the system's, the compiler's, CUDA's and frameworks'. A
+ * rule for one of their functions would match far more than one leak. */
+static bool of_a_system_library(const char *name)
+{
+    /* Texts in their rows: no program pays for relocating them at its start. */
+    static const char begins[][16] = {
+        "libc.so",     "libc-2.",       "ld-linux",      "libpthread",   "libm.so",
+        "libdl.so",    "librt.so",      "libstdc++.so",  "libc++",       "libgcc_s.so",
+        "libgomp.so",  "libcublas",     "libcudnn",      "libcufft",     "libcusparse",
+        "libcusolver", "libcurand",     "libnccl.so",    "libnvshmem",   "libnvrtc",
+        "libnvidia-",  "libnpp",        "libcupti.so",   "libnvJitLink", "libtorch",
+        "libc10",      "libtensorflow", "xla_extension", "libpython",    "[vdso]",
+    };
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(begins); i++) {
+        if (strncmp(name, begins[i], strlen(begins[i])) == 0)
+            return true;
+    }
+    return gs_module_is_runtime(name);
+}
+
+/* Is it a frame at the outer end of every stack? A rule for it would match all leaks. */
+static bool is_outermost(const struct gs_symbol_request *frame)
+{
+    static const char names[][24] = {"main", "_start", "__libc_start_main",
+                                     "__libc_start_call_main", "start_thread"};
+    const char *function = frame->result.function;
+
+    if (!function)
+        return false;
+    if (gs_frame_is_python(frame->frame)) /* without a file: it stands for others */
+        return strcmp(function, "<module>") == 0 || !frame->result.file ||
+               frame->result.file[0] == '\0';
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (strcmp(function, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Does a rule for the frame take this leak and not most of the others? By its function it
+ * does; a file without names is told by its own, but not the one that everything is in.
+ */
+static bool is_specific(const struct gs_shown_stack *stack,
+                        const struct gs_symbol_request *frame)
+{
+    const char *module = gs_report_frame_module(frame);
+
+    if (frame->result.function)
+        return !is_outermost(frame);
+    return module[0] != '\0' &&
+           strcmp(module, gs_report_frame_module(&stack->frames[stack->count - 1])) != 0;
+}
+
+/* The innermost frame that is the program's own, else the innermost with any name; NULL:
+ * a rule for any of them would take too much. */
+static const struct gs_symbol_request *own_frame(const struct gs_shown_stack *stack)
+{
+    const struct gs_symbol_request *named = NULL;
+
+    for (unsigned i = 0; i < stack->count; i++) {
+        const struct gs_symbol_request *frame = &stack->frames[i];
+        if (!is_specific(stack, frame))
+            continue;
+        if (!of_a_system_library(gs_report_frame_module(frame)))
+            return frame;
+        if (!named)
+            named = frame;
+    }
+    return named;
+}
+
+/* A pattern that matches the name itself: special characters become `*`. */
+static void make_pattern(const char *name, char *out, size_t size)
+{
+    gs_report_clean(name, out, size);
+    if (strlen(name) >= size) /* it was cut: "..." is not in the name */
+        memcpy(out + strlen(out) - 3, "*", 2);
+    for (char *at = out; *at; at++) {
+        if (*at == '^' || *at == '$' || *at == '?')
+            *at = '*';
+    }
+}
+
+/* ---- long names ------------------------------------------------------------------- */
+
+/* The text after the matching closing bracket. */
+static const char *skip_brackets(const char *at)
+{
+    unsigned depth = 0;
+
+    for (; *at; at++) {
+        if (strchr("<({[", *at))
+            depth++;
+        else if (strchr(">)}]", *at) && (at[-1] != '-' || *at != '>') && --depth == 0)
+            return at + 1;
+    }
+    return at;
+}
+
+/* The word "operator", and what it is one of: brackets there are none. 0: no such word.
+ */
+static size_t operator_length(const char *at)
+{
+    static const char word[] = "operator";
+    size_t length = sizeof word - 1;
+
+    if (strncmp(at, word, length) != 0)
+        return 0;
+    if (at[length] == ' ')
+        return length + 1;
+    if (strncmp(at + length, "()", 2) == 0)
+        return length + 2;
+    return length + strspn(at + length, "<>=-![]+*/%&|^~,");
+}
+
+/* "Pool<*>::get<*" of "void* Pool<std::string>::get<int>(int, ...)": neither result nor
+ * arguments, whatever the parameters of templates are. */
+static void collapse(const char *name, char *out, size_t size)
+{
+    static const char nameless[] = "(anonymous namespace)";
+    size_t used = 0, length;
+
+    for (const char *at = name; *at && used + 4 < size; at += length) {
+        length = operator_length(at);
+        if (length == 0 && strncmp(at, nameless, sizeof nameless - 1) == 0)
+            length = sizeof nameless - 1;
+        if (length != 0 && used + length < size) {
+            memcpy(out + used, at, length);
+            used += length;
+            continue;
+        }
+        length = 1;
+        if (*at == '(') {
+            break;
+        } else if (*at == ' ' && at[1] != '<') {
+            used = 0; /* that was the result */
+        } else if (*at == '<' || *at == '{') {
+            out[used++] = *at;
+            out[used++] = '*';
+            length = (size_t)(skip_brackets(at) - at);
+            if (at[length] && at[length] != '(')
+                out[used++] = at[length - 1];
+        } else {
+            out[used++] = *at;
+        }
+    }
+    out[used] = '\0';
+}
+
+/* Letters and digits that must be there for a name to match. */
+static size_t letters(const char *pattern)
+{
+    size_t count = 0;
+
+    for (; *pattern; pattern++)
+        count += *pattern != '*' && *pattern != '<' && *pattern != '>' && *pattern != ':';
+    return count;
+}
+
+static void make_short_pattern(const char *name, char *out)
+{
+    char shorter[PATTERN_BYTES];
+
+    make_pattern(name, out, PATTERN_BYTES);
+    if (strlen(name) <= LONG_NAME)
+        return;
+    collapse(name, shorter, sizeof shorter);
+    make_pattern(shorter, shorter, sizeof shorter);
+    if (letters(shorter) >= LETTERS_MIN && gs_pattern_matches(shorter, name))
+        strcpy(out, shorter);
+}
+
+/* The rule's pattern for a leak; "" where no rule is good for it. */
+static void pattern_of(const struct gs_report_writer *writer, size_t number,
+                       char out[PATTERN_BYTES])
+{
+    struct gs_shown_stack stack = gs_frame_table_show(
+        writer->frames, writer->config, writer->data->groups.items[number].stack);
+    const struct gs_symbol_request *frame = own_frame(&stack);
+
+    out[0] = '\0';
+    if (frame)
+        make_short_pattern(frame->result.function ? frame->result.function
+                                                  : gs_report_frame_module(frame),
+                           out);
+}
+
+/* One line for all leaks that the rule matches by the same name. */
+static void write_rule(const struct gs_report_writer *writer, size_t number,
+                       char (*patterns)[PATTERN_BYTES], size_t count)
+{
+    if (patterns[number][0] == '\0')
+        return;
+    gs_text_add(writer->text, "%sTo suppress LEAK %zu", writer->prefix, number + 1);
+    for (size_t i = number + 1; i < count; i++) {
+        if (strcmp(patterns[i], patterns[number]) == 0) {
+            gs_text_add(writer->text, ", %zu", i + 1);
+            patterns[i][0] = '\0';
+        }
+    }
+    gs_text_add(writer->text, ":  leak:%s   in GPUSHIM_SUPPRESSIONS\n", patterns[number]);
+}
+
+void gs_report_advice(const struct gs_report_writer *writer)
+{
+    size_t count = writer->data->shown < LEAKS_MAX ? writer->data->shown : LEAKS_MAX;
+    char(*patterns)[PATTERN_BYTES] = count ? calloc(count, sizeof *patterns) : NULL;
+
+    if (!patterns)
+        return;
+    for (size_t i = 0; i < count; i++)
+        pattern_of(writer, i, patterns[i]);
+    for (size_t i = 0; i < count; i++)
+        write_rule(writer, i, patterns, count);
+    free(patterns);
+}

@@ -1,0 +1,390 @@
+/*
+ * suppress_report.c - applies the rules to the report's contents, and prints the result.
+ *
+ * A rule's caps apply to all that it matches together, and where stacks are sampled to
+ * the estimate. If the caps are exceeded nothing is suppressed: the known part cannot be
+ * told from the rest.
+ *
+ * Owns: the sums by rule while they are made.   Lock: none.
+ * Design: docs/suppressions.md
+ */
+#include "report_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Frames recur, so the result for a name is cached by the name's address. */
+#define KNOWN_NAMES 4096u
+
+struct known_name {
+    const char *text; /* NULL: unused */
+    int device;
+    uint8_t kind, what;
+    uint32_t rule;
+};
+
+struct judge {
+    struct gs_suppressions *rules;
+    const struct gs_report_config *config;
+    const struct gs_report_source *source;
+    const struct gs_frame_table *frames; /* NULL: modules alone decide */
+    const struct gs_stacks *stacks;
+    struct known_name *known; /* NULL: no memory for it */
+};
+
+static uint32_t rule_for_text(const struct judge *judge, enum gs_rule_kind kind,
+                              int device, enum gs_rule_text what, const char *text)
+{
+    size_t slot = ((uintptr_t)text * UINT64_C(0x9e3779b97f4a7c15) >> 40) % KNOWN_NAMES;
+    struct known_name *known = judge->known ? &judge->known[slot] : NULL;
+
+    if (!text)
+        return GS_RULE_NONE;
+    if (known && known->text == text && known->device == device && known->kind == kind &&
+        known->what == what)
+        return known->rule;
+    uint32_t rule = gs_suppressions_find(judge->rules, kind, device, what, text);
+    if (known)
+        *known = (struct known_name){.text = text,
+                                     .device = device,
+                                     .kind = (uint8_t)kind,
+                                     .what = (uint8_t)what,
+                                     .rule = rule};
+    return rule;
+}
+
+static uint32_t lower(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b; /* GS_RULE_NONE is the highest */
+}
+
+/* By function, file and module of the frames that the report shows. */
+static uint32_t rule_for_shown(const struct judge *judge, enum gs_rule_kind kind,
+                               int device, uint32_t stack)
+{
+    struct gs_shown_stack shown =
+        gs_frame_table_show(judge->frames, judge->config, stack);
+    uint32_t rule = GS_RULE_NONE;
+
+    for (unsigned i = 0; i < shown.count; i++) {
+        const struct gs_symbol_request *frame = &shown.frames[i];
+        const char *module = frame->module && frame->module->path ? frame->module->path
+                                                                  : frame->result.module;
+        rule = lower(rule, rule_for_text(judge, kind, device, GS_RULE_TEXT_NAME,
+                                         frame->result.function));
+        rule = lower(rule, rule_for_text(judge, kind, device, GS_RULE_TEXT_PATH,
+                                         frame->result.file));
+        rule = lower(rule, rule_for_text(judge, kind, device, GS_RULE_TEXT_PATH, module));
+    }
+    return rule;
+}
+
+/* By the modules of its frames: needs no names, so that every stack can be asked. */
+static uint32_t rule_for_modules(const struct judge *judge, enum gs_rule_kind kind,
+                                 int device, uint32_t stack)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    unsigned count = gs_report_stack_frames(judge->stacks, stack, frames);
+    uint32_t rule = GS_RULE_NONE;
+    struct gs_module module;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (judge->source->module(judge->source->self, stack, frames[i], &module) ==
+            GS_OK)
+            rule = lower(
+                rule, rule_for_text(judge, kind, device, GS_RULE_TEXT_PATH, module.path));
+    }
+    return rule;
+}
+
+static uint32_t find_rule(const struct judge *judge, enum gs_rule_kind kind, int device,
+                          uint32_t stack)
+{
+    return judge->frames ? rule_for_shown(judge, kind, device, stack)
+                         : rule_for_modules(judge, kind, device, stack);
+}
+
+/* ---- caps ------------------------------------------------------------------------- */
+
+static void count_for(struct gs_rule_use *use, uint64_t count, uint64_t bytes)
+{
+    use->count += count;
+    use->bytes += bytes;
+}
+
+static void count_group(struct gs_rule_use *use, const struct gs_group *group)
+{
+    count_for(use, gs_group_shown_count(group), gs_group_shown_bytes(group));
+}
+
+/* Rules are numbered from 1 in groups and errors, 0 is none. */
+static void settle(const struct gs_report_data *data, const struct gs_suppressions *rules,
+                   uint32_t *suppressed_by, uint32_t *beyond_rule)
+{
+    const struct gs_rule *rule;
+    const struct gs_rule_use *use;
+
+    if (*suppressed_by == 0)
+        return;
+    rule = gs_suppressions_rule(rules, *suppressed_by - 1);
+    use = &data->uses[*suppressed_by - 1];
+    if (use->count > rule->max_count || use->bytes > rule->max_bytes) {
+        *beyond_rule = *suppressed_by;
+        *suppressed_by = 0;
+    }
+}
+
+/* Suppressed groups behind the others, each in the order they were in. */
+static void part_groups(struct gs_report_data *data)
+{
+    size_t count = data->groups.count, kept = 0, behind = 0;
+    struct gs_group *items = data->groups.items;
+    struct gs_group *moved = malloc(count * sizeof *moved);
+
+    if (!moved) { /* then nothing is suppressed, rather than the wrong half */
+        for (size_t i = 0; i < count; i++)
+            items[i].suppressed_by = 0;
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].suppressed_by == 0)
+            items[kept++] = items[i];
+        else
+            moved[behind++] = items[i];
+    }
+    memcpy(items + kept, moved, behind * sizeof *moved);
+    data->leak_groups = kept;
+    free(moved);
+}
+
+static void take_off(struct gs_report_data *data)
+{
+    for (size_t i = data->leak_groups; i < data->groups.count; i++) {
+        const struct gs_group *group = &data->groups.items[i];
+        data->suppressed_bytes += gs_group_weight(group);
+        data->suppressed_count += group->count;
+    }
+    data->leaked_bytes -= data->suppressed_bytes;
+    data->leaked_count -= data->suppressed_count;
+    data->grouped_bytes -= data->suppressed_bytes;
+    data->grouped_count -= data->suppressed_count;
+}
+
+/* Whose memory was written is known, and by whom is not. */
+static uint32_t rule_for_error(const struct judge *judge, const struct gs_error *error)
+{
+    if (error->kind == GS_ERROR_NOT_IDLE) /* the library's own fault, not the program's */
+        return GS_RULE_NONE;
+    if (gs_error_is_damage(error))
+        return find_rule(judge, GS_RULE_OVERRUN, error->device, error->allocation.stack);
+    return find_rule(judge, gs_error_is_use(error) ? GS_RULE_ARG : GS_RULE_FREE,
+                     error->device, error->freed.stack);
+}
+
+static void check_all(const struct judge *judge, struct gs_report_data *data)
+{
+    for (size_t i = 0; i < data->groups.count; i++) {
+        struct gs_group *group = &data->groups.items[i];
+        uint32_t rule = find_rule(judge, GS_RULE_LEAK, group->device, group->stack);
+        if (rule != GS_RULE_NONE) {
+            group->suppressed_by = rule + 1;
+            count_group(&data->uses[rule], group);
+        }
+    }
+    for (size_t i = 0; i < data->errors_kept; i++) {
+        struct gs_error *error = &data->errors[i];
+        uint32_t rule = rule_for_error(judge, error);
+        if (rule != GS_RULE_NONE) {
+            error->suppressed_by = rule + 1;
+            count_for(&data->uses[rule], 1, 0);
+        }
+    }
+}
+
+void gs_report_suppress(const struct gs_tracker *tracker,
+                        const struct gs_report_config *config,
+                        const struct gs_report_source *source,
+                        const struct gs_frame_table *frames, struct gs_report_data *data)
+{
+    struct judge judge = {.rules = config->suppressions,
+                          .config = config,
+                          .source = source,
+                          .frames = frames,
+                          .stacks = tracker->config.stacks};
+    uint32_t count = gs_suppressions_count(judge.rules);
+
+    if (count == 0 || (data->groups.count == 0 && data->errors_kept == 0))
+        return;
+    data->uses = calloc(count, sizeof *data->uses);
+    if (!data->uses)
+        return;
+    judge.known = calloc(KNOWN_NAMES, sizeof *judge.known);
+    check_all(&judge, data);
+    free(judge.known);
+    for (size_t i = 0; i < data->groups.count; i++)
+        settle(data, judge.rules, &data->groups.items[i].suppressed_by,
+               &data->groups.items[i].beyond_rule);
+    for (size_t i = 0; i < data->errors_kept; i++) {
+        struct gs_error *error = &data->errors[i];
+        settle(data, judge.rules, &error->suppressed_by, &error->beyond_rule);
+        data->suppressed_errors += error->suppressed_by != 0;
+    }
+    if (data->groups.count > 0)
+        part_groups(data);
+    take_off(data);
+    if (data->groups.count > data->leak_groups)
+        gs_report_suppress_share(data);
+}
+
+/* ---- output ----------------------------------------------------------------------- */
+
+/* "leak:run max_count=3 (rules.txt:7)" */
+static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
+{
+    char pattern[160], source[160], caps[96] = "";
+    size_t length = 0;
+
+    if (rule->max_count != GS_RULE_ANY)
+        length += (size_t)snprintf(caps, sizeof caps, " max_count=%llu",
+                                   (unsigned long long)rule->max_count);
+    if (rule->max_bytes != GS_RULE_ANY)
+        length += (size_t)snprintf(caps + length, sizeof caps - length, " max_bytes=%llu",
+                                   (unsigned long long)rule->max_bytes);
+    if (rule->device >= 0)
+        snprintf(caps + length, sizeof caps - length, " device=%d", rule->device);
+    gs_report_clean(rule->pattern, pattern, sizeof pattern);
+    gs_report_clean(rule->source, source, sizeof source);
+    if (rule->source)
+        snprintf(out, size, "%s:%s%s (%s:%u)", gs_rule_kind_name(rule->kind), pattern,
+                 caps, source, rule->line);
+    else
+        snprintf(out, size, "leak:%s%s (built-in)", pattern, caps);
+    return out;
+}
+
+/* Marks an estimate of the matched memory as such. */
+static const char *about(const struct gs_report_writer *writer,
+                         const struct gs_rule *rule)
+{
+    return rule->kind == GS_RULE_LEAK &&
+                   writer->tracker->config.sampling.distance_bytes != 0
+               ? "about "
+               : "";
+}
+
+void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)
+{
+    char text[512], bytes[24], count[32];
+
+    if (rule == 0)
+        return;
+    const struct gs_rule_use *use = &writer->data->uses[rule - 1];
+    const struct gs_rule *of =
+        gs_suppressions_rule(writer->config->suppressions, rule - 1);
+    gs_text_add(writer->text, "%s  not suppressed: %s%s", writer->prefix,
+                about(writer, of), gs_text_count(use->count, count));
+    if (of->kind == GS_RULE_LEAK)
+        gs_text_add(writer->text, " allocation%s of %s", gs_report_plural(use->count),
+                    gs_text_bytes(use->bytes, bytes));
+    else
+        gs_text_add(writer->text, " error%s", gs_report_plural(use->count));
+    gs_text_add(writer->text, " in all, more than %s allows\n",
+                rule_text(of, text, sizeof text));
+}
+
+/* Was the rule used, and are its matches within its caps? */
+static bool took_effect(const struct gs_report_data *data, const struct gs_rule *rule,
+                        uint32_t number)
+{
+    const struct gs_rule_use *use = &data->uses[number];
+
+    return use->count != 0 && use->count <= rule->max_count &&
+           use->bytes <= rule->max_bytes;
+}
+
+static void write_uses(const struct gs_report_writer *writer)
+{
+    const struct gs_suppressions *rules = writer->config->suppressions;
+    char text[512], bytes[24], count[32];
+
+    for (uint32_t i = 0; i < gs_suppressions_count(rules); i++) {
+        const struct gs_rule *rule = gs_suppressions_rule(rules, i);
+        const struct gs_rule_use *use = &writer->data->uses[i];
+        if (!took_effect(writer->data, rule, i))
+            continue;
+        gs_text_add(writer->text, "%s  %8s %9s  %s\n", writer->prefix,
+                    gs_text_count(use->count, count),
+                    rule->kind == GS_RULE_LEAK ? gs_text_bytes(use->bytes, bytes)
+                                               : "error",
+                    rule_text(rule, text, sizeof text));
+    }
+}
+
+void gs_report_suppressed(const struct gs_report_writer *writer)
+{
+    const struct gs_report_data *data = writer->data;
+    const struct gs_suppressions *rules = writer->config->suppressions;
+    uint64_t of_files = 0, built_in = 0;
+    char bytes[24], count[32], number[32];
+    const char *between = "";
+
+    if (data->suppressed_count == 0 && data->suppressed_errors == 0)
+        return;
+    for (uint32_t i = 0; i < gs_suppressions_count(rules); i++) {
+        const struct gs_rule *rule = gs_suppressions_rule(rules, i);
+        if (took_effect(data, rule, i))
+            *(rule->source ? &of_files : &built_in) += 1;
+    }
+    gs_text_add(writer->text, "%sSuppressed: ", writer->prefix);
+    if (data->suppressed_errors != 0) {
+        gs_text_add(writer->text, "%s error%s",
+                    gs_text_count(data->suppressed_errors, count),
+                    gs_report_plural(data->suppressed_errors));
+        between = ", ";
+    }
+    if (data->suppressed_count != 0)
+        gs_text_add(writer->text, "%s%s allocation%s, %s", between,
+                    gs_text_count(data->suppressed_count, count),
+                    gs_report_plural(data->suppressed_count),
+                    gs_text_bytes(data->suppressed_bytes, bytes));
+    between = " by ";
+    if (of_files != 0) {
+        gs_text_add(writer->text, "%s%s rule%s", between, gs_text_count(of_files, number),
+                    gs_report_plural(of_files));
+        between = " and ";
+    }
+    if (built_in != 0)
+        gs_text_add(writer->text, "%s%s built-in rule%s", between,
+                    gs_text_count(built_in, number), gs_report_plural(built_in));
+    if (data->shared_count != 0)
+        gs_text_add(
+            writer->text,
+            " (of these %s without a call stack, in proportion to those with one)",
+            gs_text_count(data->shared_count, count));
+    gs_text_add(writer->text, "\n");
+    if (writer->config->show_devices)
+        write_uses(writer);
+}
+
+void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned row)
+{
+    const struct gs_report_data *data = writer->data;
+    struct gs_rule_use kept = {0}, other = {0};
+    char bytes[24], count[32];
+
+    for (size_t i = data->leak_groups; i < data->groups.count; i++) {
+        const struct gs_group *group = &data->groups.items[i];
+        if (group->lost || group->suppressed_by == 0 ||
+            gs_totals_row(group->device, group->kind) != row)
+            continue;
+        const struct gs_rule *rule =
+            gs_suppressions_rule(writer->config->suppressions, group->suppressed_by - 1);
+        count_group(rule->source ? &other : &kept, group);
+    }
+    if (kept.count != 0)
+        gs_text_add(writer->text, "  (kept by libraries %s in %s)",
+                    gs_text_bytes(kept.bytes, bytes), gs_text_count(kept.count, count));
+    if (other.count != 0)
+        gs_text_add(writer->text, "  (suppressed %s in %s)",
+                    gs_text_bytes(other.bytes, bytes), gs_text_count(other.count, count));
+}

@@ -1,0 +1,344 @@
+/*
+ * report.c - the whole text report: header, sections in their order, SUMMARY.
+ * Owns: nothing beyond one call.   Lock: none; parts of the tracker are read under
+ * theirs. Design: docs/tracker.md
+ */
+#include "export_internal.h"
+#include "host_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static enum gs_status live_module(void *self, uint32_t stack, uintptr_t frame,
+                                  struct gs_module *out)
+{
+    return gs_stacks_module(((struct gs_live_source *)self)->stacks, stack, frame, out);
+}
+
+static void live_resolve(void *self, struct gs_symbol_request *requests, size_t count)
+{
+    gs_symbolizer_resolve(((struct gs_live_source *)self)->symbolizer, requests, count);
+}
+
+static const char *live_linkage(void *self, uintptr_t frame,
+                                const struct gs_module *module)
+{
+    return gs_symbolizer_linkage(((struct gs_live_source *)self)->symbolizer, frame,
+                                 module);
+}
+
+static const char *live_note(void *self)
+{
+    return gs_symbolizer_note(((struct gs_live_source *)self)->symbolizer);
+}
+
+struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
+                                       const struct gs_report_config *config,
+                                       struct gs_live_source *live)
+{
+    struct gs_report_source source = {
+        .now_ns = gs_tracker_now(tracker), .self = live, .module = live_module};
+
+    *live = (struct gs_live_source){.stacks = tracker->config.stacks,
+                                    .symbolizer = config->symbolizer};
+    if (config->symbolizer) {
+        source.resolve = live_resolve;
+        source.note = live_note;
+        if (gs_symbolizer_finds_lines(config->symbolizer))
+            source.linkage = live_linkage;
+    }
+    return source;
+}
+
+/* Names the stacks of the groups from `begin` to `end`. If `begin` is 0, also those of
+ * the errors, of registered memory and of the peaks, and the one the report is about. */
+static void fill_frames(struct gs_frame_table *table,
+                        const struct gs_report_writer *writer,
+                        const struct gs_report_data *data, size_t begin, size_t end)
+{
+    struct gs_stack_ids ids = {0};
+
+    gs_stack_ids_add_groups(&ids, &data->groups, begin, end);
+    if (begin == 0) {
+        gs_stack_ids_add(&ids, writer->config->stack);
+        gs_stack_ids_add_groups(&ids, &data->registered, 0, data->registered_shown);
+        gs_stack_ids_add_errors(&ids, data);
+        gs_report_peak_stacks(writer->config, data, &ids);
+    }
+    gs_frame_table_take(table, writer->tracker->config.stacks, writer->source, &ids);
+}
+
+static void write_header(const struct gs_report_writer *writer)
+{
+    const struct gs_report_config *config = writer->config;
+    char clean[512], duration[24];
+
+    gs_text_add(writer->text, "%sgpushim %s: %s", writer->prefix,
+                config->version ? config->version : "",
+                gs_report_clean(config->command, clean, sizeof clean));
+    if (config->host && config->host[0])
+        gs_text_add(writer->text, "   host %s",
+                    gs_report_clean(config->host, clean, sizeof clean));
+    if (config->rank >= 0)
+        gs_text_add(writer->text, "  rank %d", config->rank);
+    gs_text_add(writer->text, "  %s", gs_text_duration(writer->source->now_ns, duration));
+    if (config->ending && config->ending[0])
+        gs_text_add(writer->text, "  %s",
+                    gs_report_clean(config->ending, clean, sizeof clean));
+    gs_text_add(writer->text, "\n");
+}
+
+static void write_note(const struct gs_report_writer *writer)
+{
+    const char *note =
+        writer->source->note ? writer->source->note(writer->source->self) : NULL;
+    char clean[512];
+
+    if (note && writer->frames->stack_count > 0)
+        gs_text_add(writer->text, "%sNote: %s\n", writer->prefix,
+                    gs_report_clean(note, clean, sizeof clean));
+}
+
+/* After the body: what that shows is named first, while there is time for it. */
+static void write_files(const struct gs_report_writer *writer,
+                        const struct gs_report_summary *summary)
+{
+    struct gs_text names = {0};
+
+    gs_export_run(writer, summary, &names);
+    char *clean = names.data ? malloc(names.length + 1) : NULL;
+    if (clean)
+        gs_text_add(writer->text, "%sfiles written: %s\n", writer->prefix,
+                    gs_report_clean(names.data, clean, names.length + 1));
+    free(clean);
+    gs_text_free(&names);
+}
+
+static void write_summary(const struct gs_report_writer *writer,
+                          const struct gs_report_summary *summary)
+{
+    const bool running = writer->config->running;
+    char errors[32], bytes[24], count[32], places[32];
+
+    gs_text_add(
+        writer->text, "%s%s %s error%s%s, %s %s in %s allocation%s, %s place%s%s\n",
+        writer->prefix, running ? "gpushim:" : "SUMMARY: gpushim:",
+        gs_text_count(summary->errors, errors), gs_report_plural(summary->errors),
+        running ? " so far" : "", gs_text_bytes(summary->leaked_bytes, bytes),
+        running ? "live" : "leaked", gs_text_count(summary->leaked_count, count),
+        gs_report_plural(summary->leaked_count),
+        gs_text_count(summary->leak_groups, places),
+        gs_report_plural(summary->leak_groups), running ? "; the program goes on" : "");
+}
+
+static void write_body(struct gs_report_writer *writer)
+{
+    gs_report_about(writer);
+    gs_report_devices(writer);
+    gs_report_blank(writer);
+    if (!writer->config->running)
+        gs_report_errors(writer);
+    gs_report_growth(writer);
+    if (writer->config->show_leaks) {
+        gs_report_leaks(writer);
+        gs_report_owners(writer);
+    }
+    gs_report_peaks(writer);
+}
+
+/* Writes a run without errors and leaks, with its devices. */
+static void write_clean(const struct gs_report_writer *writer)
+{
+    gs_report_devices(writer);
+    if (writer->data->peaks_told)
+        gs_report_blank(writer);
+    gs_report_peaks(writer);
+}
+
+/* Names of stacks: those that come first; others; what is found to be shown at last. */
+#define FRAME_TABLES 3
+
+/* Names the stacks of leaks that are printed only since others were joined. */
+static void fill_shown(struct gs_report_writer *writer, const struct gs_report_data *data,
+                       struct gs_frame_table *table)
+{
+    struct gs_stack_ids ids = {0};
+
+    for (size_t i = 0; i < data->shown; i++) {
+        uint32_t stack = data->groups.items[i].stack;
+        if (gs_frame_table_show(writer->frames, writer->config, stack).count == 0)
+            gs_stack_ids_add(&ids, stack);
+    }
+    gs_frame_table_take(table, writer->tracker->config.stacks, writer->source, &ids);
+}
+
+/* Leaks that read the same become one, so that others are among those written out. */
+static void merge_leaks(struct gs_report_writer *writer, struct gs_report_data *data,
+                        struct gs_frame_table frames[FRAME_TABLES], bool all_named)
+{
+    struct gs_frame_table *more = all_named ? &frames[2] : &frames[1];
+
+    frames[0].rest = &frames[1];
+    if (all_named)
+        frames[1].rest = &frames[2];
+    if (!gs_report_merge(writer->tracker, writer->config, writer->source, &frames[0],
+                         more, data))
+        return;
+    gs_report_choose(writer->config, data);
+    if (all_named)
+        return;
+    fill_shown(writer, data, &frames[2]);
+    frames[1].rest = &frames[2];
+}
+
+/* Which leaks and errors the rules suppress. Rules of files are compared with functions
+ * and files, so that the names of all stacks are needed: first of those that are likely
+ * written out, and of the others in what is left of the time for lines. */
+static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *data,
+                        struct gs_frame_table frames[FRAME_TABLES])
+{
+    const struct gs_report_config *config = writer->config;
+    size_t count = data->groups.count;
+    size_t first = count < config->max_groups ? count : config->max_groups;
+    bool names = gs_suppressions_need_names(config->suppressions);
+
+    memset(frames, 0, FRAME_TABLES * sizeof *frames);
+    if (names) {
+        fill_frames(&frames[0], writer, data, 0, first);
+        if (first < count)
+            fill_frames(&frames[1], writer, data, first, count);
+        frames[0].rest = &frames[1];
+    }
+    gs_report_suppress(writer->tracker, config, writer->source, names ? &frames[0] : NULL,
+                       data);
+    gs_report_choose(config, data);
+    if (!names && (data->shown > 0 || data->registered_shown > 0 ||
+                   data->error_count > 0 || data->peaks_told || config->stack != 0))
+        fill_frames(&frames[0], writer, data, 0, data->shown);
+    gs_report_join_peaks(config, &frames[0], data);
+    if (writer->text)
+        merge_leaks(writer, data, frames, names);
+}
+
+/* Why frees take longer than they could, and freed memory is used again later. Only where
+ * the pool has served memory of the kind. */
+static void write_uncounted(const struct gs_report_writer *writer)
+{
+    const struct gs_report_config *config = writer->config;
+    bool on_device = false;
+    char clean[160];
+
+    for (size_t i = 0; i < config->device_count; i++)
+        on_device = on_device || gs_report_pool_used(&config->devices[i]);
+    if (config->order_ended && config->order_ended[0] && on_device &&
+        (config->order_used || config->show_devices))
+        gs_text_add(writer->text,
+                    "%sfreed memory is used again once the GPU is done with it: %s ended "
+                    "the single order of lazy frees\n",
+                    writer->prefix,
+                    gs_report_clean(config->order_ended, clean, sizeof clean));
+    if (config->uncounted && config->uncounted[0] && (on_device || config->host_pooled))
+        gs_text_add(writer->text,
+                    "%sno free finds the GPU idle, so frees take longer: %s may give the "
+                    "GPU work that is not counted\n",
+                    writer->prefix,
+                    gs_report_clean(config->uncounted, clean, sizeof clean));
+}
+
+/* What stands below all leaks and above the SUMMARY. */
+static void write_end(const struct gs_report_writer *writer)
+{
+    write_uncounted(writer);
+    gs_report_suppressed(writer);
+    gs_report_checks(writer);
+    gs_report_proof(writer);
+    if (writer->config->show_leaks && !writer->config->running)
+        gs_report_advice(writer);
+    gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
+                 writer->text);
+    if (writer->data->leaked_count != 0 || writer->data->registered_shown != 0 ||
+        writer->data->error_count != writer->data->suppressed_errors)
+        write_note(writer);
+    gs_report_sampled(writer);
+}
+
+/* For one report at a time; another that is written meanwhile maps its own. It is large
+ * for a stack, and there may be no memory left. `data_taken` is atomic. */
+static struct gs_report_data own_data;
+static bool data_taken;
+
+/* NULL: no memory. */
+static struct gs_report_data *take_data(void)
+{
+    return __atomic_exchange_n(&data_taken, true, __ATOMIC_ACQUIRE)
+               ? gs_host_map(sizeof(struct gs_report_data))
+               : &own_data;
+}
+
+static void give_data(struct gs_report_data *data)
+{
+    if (data == &own_data)
+        __atomic_store_n(&data_taken, false, __ATOMIC_RELEASE);
+    else
+        gs_host_unmap(data, sizeof *data);
+}
+
+void gs_report_write_from(struct gs_tracker *tracker,
+                          const struct gs_report_config *config,
+                          const struct gs_report_source *source, struct gs_text *text,
+                          struct gs_report_summary *summary)
+{
+    struct gs_report_summary figures = {0};
+    struct gs_report_data *data = take_data();
+    struct gs_frame_table frames[FRAME_TABLES];
+    struct gs_report_writer writer = {.tracker = tracker,
+                                      .config = config,
+                                      .source = source,
+                                      .data = data,
+                                      .frames = &frames[0],
+                                      .text = text};
+
+    if (summary)
+        *summary = figures;
+    if (!data)
+        return;
+    gs_report_gather(tracker, config, data);
+    apply_rules(&writer, data, frames);
+    figures.errors = data->error_count - data->suppressed_errors;
+    figures.leaked_bytes = data->leaked_bytes;
+    figures.leaked_count = data->leaked_count;
+    figures.leak_groups = data->leak_groups;
+    if (text) {
+        snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
+        write_header(&writer);
+        gs_report_windows(&writer);
+        if (figures.errors != 0 || figures.leaked_count != 0 ||
+            data->registered.count != 0 || config->running)
+            write_body(&writer);
+        else if (config->show_devices)
+            write_clean(&writer);
+        write_end(&writer);
+        if (config->job)
+            write_files(&writer, &figures);
+        write_summary(&writer, &figures);
+    }
+    for (size_t i = 0; i < FRAME_TABLES; i++)
+        gs_frame_table_free(&frames[i]);
+    gs_report_data_free(data);
+    give_data(data);
+    if (summary)
+        *summary = figures;
+}
+
+void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *config,
+                     struct gs_text *text, struct gs_report_summary *summary)
+{
+    if (!tracker || !config) {
+        if (summary)
+            *summary = (struct gs_report_summary){0};
+        return;
+    }
+    struct gs_live_source live;
+    struct gs_report_source source = gs_report_live(tracker, config, &live);
+    gs_report_write_from(tracker, config, &source, text, summary);
+}

@@ -1,0 +1,229 @@
+/*
+ * report_peaks.c - prints the owners of the memory at the peak.
+ * Owns: nothing beyond the report's data.   Lock: none.   Design: docs/tracker.md
+ */
+#include "report_internal.h"
+
+#include <stdio.h>
+
+/* A peak is told of if at least this part of it has been freed since: of others the
+ * leaks, or what is live, say the same. */
+#define FREED_PART 10u
+/* Places that are named, so that those which read the same are found: a good number more
+ * than are written out. */
+#define NAMED(shown) (4 * (size_t)(shown) + 16)
+
+static bool is_told(const struct gs_report_config *config, const struct gs_peak *peak,
+                    unsigned row)
+{
+    return peak->known && config->peak_max != 0 && config->show_leaks &&
+           peak->freed_bytes != 0 && peak->freed_bytes >= peak->bytes / FREED_PART &&
+           (row < GS_ROW_PINNED || config->show_devices);
+}
+
+/* A clean run does not tell of peaks, unless it tells of devices at all. */
+static bool has_text(const struct gs_report_config *config,
+                     const struct gs_report_data *data)
+{
+    return config->peak_max != 0 && config->show_leaks &&
+           (config->show_devices || config->running || data->error_count != 0 ||
+            data->leaked_count != 0 || data->registered.count != 0);
+}
+
+void gs_report_gather_peaks(struct gs_tracker *tracker,
+                            const struct gs_report_config *config, const uint16_t *apis,
+                            size_t api_count, struct gs_report_data *data)
+{
+    bool text = has_text(config, data);
+
+    if (!text && !config->job)
+        return;
+    gs_peaks_gather(tracker, config->job ? 0 : FREED_PART, data->peaks);
+    for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
+        struct gs_peak *peak = &data->peaks[row];
+
+        for (size_t i = 0; i < peak->count; i++) {
+            if (peak->places[i].held.api < api_count)
+                peak->places[i].held.api = apis[peak->places[i].held.api];
+        }
+        data->peaks_told = data->peaks_told || (text && is_told(config, peak, row));
+    }
+}
+
+/* Of the first `most` places, those with a stack. */
+static size_t count_placed(const struct gs_peak *peak, size_t most)
+{
+    size_t count = 0;
+
+    while (count < peak->count && count < most &&
+           !gs_stack_left_out(peak->places[count].held.stack))
+        count++;
+    return count;
+}
+
+void gs_report_peak_stacks(const struct gs_report_config *config,
+                           const struct gs_report_data *data, struct gs_stack_ids *ids)
+{
+    for (unsigned row = 0; data->peaks_told && row < GS_PEAK_ROWS; row++) {
+        const struct gs_peak *peak = &data->peaks[row];
+        size_t named =
+            is_told(config, peak, row) ? count_placed(peak, NAMED(config->peak_max)) : 0;
+
+        for (size_t i = 0; i < named; i++)
+            gs_stack_ids_add(ids, peak->places[i].held.stack);
+    }
+}
+
+static bool read_the_same(const struct gs_report_config *config,
+                          const struct gs_frame_table *frames, const struct gs_group *a,
+                          const struct gs_group *b)
+{
+    if (a->api != b->api || a->device != b->device || a->kind != b->kind ||
+        a->lost != b->lost)
+        return false;
+    struct gs_shown_stack one = gs_frame_table_show(frames, config, a->stack);
+    struct gs_shown_stack other = gs_frame_table_show(frames, config, b->stack);
+    return a->stack == b->stack ||
+           (one.count != 0 && gs_report_compare_stacks(&one, &other) == 0);
+}
+
+static void join(struct gs_peak_place *place, const struct gs_peak_place *part)
+{
+    gs_group_sum(&place->held, &part->held);
+    place->live_bytes += part->live_bytes;
+    place->live_count += part->live_count;
+    place->likely_live_bytes += part->likely_live_bytes;
+}
+
+/* Among the first `named` places of a peak. */
+static void join_places(const struct gs_report_config *config,
+                        const struct gs_frame_table *frames, struct gs_peak *peak,
+                        size_t named)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < peak->count; i++) {
+        size_t same = 0;
+
+        while (same < kept &&
+               (i >= named || !read_the_same(config, frames, &peak->places[same].held,
+                                             &peak->places[i].held)))
+            same++;
+        if (same < kept)
+            join(&peak->places[same], &peak->places[i]);
+        else
+            peak->places[kept++] = peak->places[i];
+    }
+    peak->count = kept;
+    gs_peak_sort(peak);
+}
+
+void gs_report_join_peaks(const struct gs_report_config *config,
+                          const struct gs_frame_table *frames,
+                          struct gs_report_data *data)
+{
+    for (unsigned row = 0; data->peaks_told && row < GS_PEAK_ROWS; row++) {
+        struct gs_peak *peak = &data->peaks[row];
+
+        if (is_told(config, peak, row))
+            join_places(config, frames, peak,
+                        count_placed(peak, NAMED(config->peak_max)));
+    }
+}
+
+/* "all freed since", "1.00 GiB of it still live", "all still live", "lost at reset" */
+static const char *fate_of(const struct gs_peak_place *place, char out[64])
+{
+    char bytes[24];
+
+    if (place->held.lost)
+        return "lost at reset";
+    if (place->live_count == 0)
+        return "all freed since";
+    if (place->live_count >= place->held.count)
+        return "all still live";
+    snprintf(out, 64, "%s of it still live",
+             gs_text_bytes(gs_likely(place->likely_live_bytes), bytes));
+    return out;
+}
+
+static void write_place(const struct gs_report_writer *writer, const struct gs_peak *peak,
+                        size_t number)
+{
+    const struct gs_group *held = &peak->places[number].held;
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, writer->config, held->stack);
+    const bool estimate = gs_group_is_estimate(held);
+    uint64_t bytes = gs_group_shown_bytes(held), count = gs_group_shown_count(held);
+    uint64_t part = bytes < peak->bytes ? bytes : peak->bytes;
+    char text[24], number_text[32], percent[16], where[64], fate[64];
+
+    gs_text_add(writer->text, "%sPEAK %zu: %s%s in %s allocation%s (%s %% of the peak)\n",
+                writer->prefix, number + 1, estimate ? "about " : "",
+                gs_text_bytes(bytes, text), gs_text_count(count, number_text),
+                gs_report_plural(count), gs_report_percent(part, peak->bytes, percent));
+    gs_text_add(writer->text, "%s  %s, %s, %s\n", writer->prefix,
+                gs_report_call(writer, &stack, held->api),
+                gs_report_place_name(held->kind, held->device, where),
+                fate_of(&peak->places[number], fate));
+    gs_report_stack(writer, &stack);
+    gs_report_blank(writer);
+}
+
+/* Places that are not written out, and memory that has none on purpose. */
+static void write_more(const struct gs_report_writer *writer, const struct gs_peak *peak,
+                       size_t shown)
+{
+    size_t placed = count_placed(peak, peak->count);
+    double likely = 0;
+    uint64_t unplaced = 0;
+    char count[32], bytes[24];
+
+    for (size_t i = shown; i < placed; i++)
+        likely += peak->places[i].held.likely_bytes;
+    for (size_t i = placed; i < peak->count; i++)
+        unplaced += peak->places[i].held.bytes;
+    if (shown < placed)
+        gs_text_add(
+            writer->text, "%s%s more place%s of this peak: %s (GPUSHIM_PEAK_MAX)\n",
+            writer->prefix, gs_text_count(placed - shown, count),
+            gs_report_plural(placed - shown), gs_text_bytes(gs_likely(likely), bytes));
+    /* Where stacks are sampled, the others stand for these. */
+    if (unplaced != 0 && writer->tracker->config.sampling.distance_bytes == 0)
+        gs_text_add(writer->text, "%s%s of this peak without a call stack\n",
+                    writer->prefix, gs_text_bytes(unplaced, bytes));
+    if (shown < placed || unplaced != 0)
+        gs_report_blank(writer);
+}
+
+static void write_peak(const struct gs_report_writer *writer, const struct gs_peak *peak,
+                       unsigned row)
+{
+    size_t shown = count_placed(peak, writer->config->peak_max);
+    char name[64] = "pinned host memory", bytes[24], time[24], freed[24], known[24];
+    uint64_t placed = 0;
+
+    if (row < GS_ROW_PINNED)
+        snprintf(name, sizeof name, "GPU %u", row);
+    for (size_t i = 0; i < peak->count; i++)
+        placed += peak->places[i].held.bytes;
+    gs_text_add(writer->text, "%sPeak of %s: %s at %s, %s of it freed since",
+                writer->prefix, name, gs_text_bytes(peak->bytes, bytes),
+                gs_text_duration(peak->time_ns, time),
+                gs_text_bytes(peak->freed_bytes, freed));
+    if (peak->about)
+        gs_text_add(writer->text, "; about %s of it by place",
+                    gs_text_bytes(placed, known));
+    gs_text_add(writer->text, "\n");
+    for (size_t i = 0; i < shown; i++)
+        write_place(writer, peak, i);
+    write_more(writer, peak, shown);
+}
+
+void gs_report_peaks(const struct gs_report_writer *writer)
+{
+    for (unsigned row = 0; writer->data->peaks_told && row < GS_PEAK_ROWS; row++) {
+        if (is_told(writer->config, &writer->data->peaks[row], row))
+            write_peak(writer, &writer->data->peaks[row], row);
+    }
+}

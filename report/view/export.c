@@ -1,0 +1,229 @@
+/*
+ * export.c - builds the snapshot behind the exported files; the table of formats.
+ * Owns: a struct gs_export while a report is written.
+ * Lock: none; parts of the tracker are read under theirs.   Design: docs/outputs.md
+ */
+#include "export_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS] = {
+#define GS_EXPORT_FORMAT(name, word, extension, tallied, doc)                            \
+    {word, extension, tallied, gs_export_write_##name},
+#include "export_formats.def"
+#undef GS_EXPORT_FORMAT
+};
+
+enum gs_status gs_export_write(const struct gs_export *export, enum gs_export_row row,
+                               const struct gs_export_sink *sink)
+{
+    return gs_export_formats[row].write(export, sink);
+}
+
+/* ---- samples ---------------------------------------------------------------------- */
+
+struct live_sum {
+    struct gs_samples *samples;
+    const struct gs_tracker *tracker;
+    enum gs_status status;
+};
+
+static bool add_live(void *arg, const struct gs_allocation *allocation)
+{
+    struct live_sum *sum = arg;
+    double weight = gs_tracker_weight(sum->tracker, allocation);
+    struct gs_sample part = {.stream = allocation->stream,
+                             .stack = allocation->stack,
+                             .api = allocation->api,
+                             .device = allocation->device,
+                             .kind = allocation->kind,
+                             .live_count = 1,
+                             .live_bytes = allocation->bytes,
+                             .likely_live = weight,
+                             .likely_live_bytes = weight * (double)allocation->bytes};
+
+    sum->status = gs_samples_add(sum->samples, &part);
+    return sum->status == GS_OK;
+}
+
+/* Stack ids and handles differ from run to run where threads race: they come last. */
+static int compare_samples(const void *left, const void *right)
+{
+    const struct gs_sample *a = left, *b = right;
+
+    if (a->live_bytes != b->live_bytes)
+        return a->live_bytes < b->live_bytes ? 1 : -1;
+    if (a->alloc_bytes != b->alloc_bytes)
+        return a->alloc_bytes < b->alloc_bytes ? 1 : -1;
+    if (a->alloc_count != b->alloc_count)
+        return a->alloc_count < b->alloc_count ? 1 : -1;
+    if (a->stack != b->stack)
+        return a->stack < b->stack ? -1 : 1;
+    if (a->api != b->api)
+        return (int)a->api - (int)b->api;
+    if (a->device != b->device)
+        return a->device - b->device;
+    if (a->kind != b->kind)
+        return a->kind - b->kind;
+    return a->stream < b->stream ? -1 : a->stream > b->stream;
+}
+
+/* The samples as an array. What was not tallied for lack of memory was allocated, too. */
+static enum gs_status list_samples(struct gs_export *export,
+                                   const struct gs_samples *samples)
+{
+    export->samples =
+        calloc(samples->count ? samples->count : 1, sizeof *export->samples);
+    if (!export->samples)
+        return GS_ERR_HOST_NOMEM;
+    for (size_t i = 0; i < samples->capacity; i++) {
+        struct gs_sample sample = samples->slots[i];
+        if (!sample.used)
+            continue;
+        if (sample.alloc_count < sample.live_count)
+            sample.alloc_count = sample.live_count;
+        if (sample.alloc_bytes < sample.live_bytes)
+            sample.alloc_bytes = sample.live_bytes;
+        if (sample.likely_allocs < sample.likely_live)
+            sample.likely_allocs = sample.likely_live;
+        if (sample.likely_alloc_bytes < sample.likely_live_bytes)
+            sample.likely_alloc_bytes = sample.likely_live_bytes;
+        export->samples[export->sample_count++] = sample;
+    }
+    qsort(export->samples, export->sample_count, sizeof *export->samples,
+          compare_samples);
+    return GS_OK;
+}
+
+static enum gs_status fill_samples(struct gs_export *export)
+{
+    struct gs_samples samples = {0};
+    struct live_sum sum = {
+        .samples = &samples, .tracker = export->tracker, .status = GS_OK};
+
+    if (!export->job->samples)
+        return GS_OK;
+    gs_records_visit(export->tracker, add_live, &sum);
+    if (sum.status == GS_OK && export->tracker->tally)
+        sum.status = gs_tally_copy(export->tracker->tally, &samples);
+    if (sum.status == GS_OK)
+        sum.status = list_samples(export, &samples);
+    gs_samples_free(&samples);
+    return sum.status;
+}
+
+/* ---- the whole -------------------------------------------------------------------- */
+
+/* Stacks of everything that some format writes. */
+static enum gs_status fill_stacks(struct gs_export *export)
+{
+    const struct gs_report_data *data = export->data;
+    struct gs_stack_ids ids = {0};
+    enum gs_status status = GS_ERR_HOST_NOMEM;
+
+    gs_stack_ids_add_groups(&ids, &data->groups, 0, data->groups.count);
+    gs_stack_ids_add_groups(&ids, &data->registered, 0, data->registered.count);
+    gs_stack_ids_add_errors(&ids, data);
+    for (size_t i = 0; i < GS_PEAK_ROWS; i++) {
+        for (size_t k = 0; k < data->peaks[i].count; k++)
+            gs_stack_ids_add(&ids, data->peaks[i].places[k].held.stack);
+    }
+    for (size_t i = 0; i < export->sample_count; i++)
+        gs_stack_ids_add(&ids, export->samples[i].stack);
+    if (!ids.failed)
+        status = gs_export_fill_stacks(export, ids.items, ids.count);
+    free(ids.items);
+    return status;
+}
+
+enum gs_status gs_export_make(struct gs_export *export,
+                              const struct gs_report_writer *writer,
+                              const struct gs_report_summary *summary)
+{
+    enum gs_status status;
+
+    *export = (struct gs_export){.tracker = writer->tracker,
+                                 .config = writer->config,
+                                 .job = writer->config->job,
+                                 .source = writer->source,
+                                 .data = writer->data,
+                                 .summary = summary};
+    status = fill_samples(export);
+    if (status == GS_OK)
+        status = fill_stacks(export);
+    if (status != GS_OK) {
+        gs_export_free(export);
+        return status;
+    }
+    gs_owners_gather(&export->owners, writer->tracker->config.stacks, writer->source,
+                     writer->data);
+    return GS_OK;
+}
+
+void gs_export_free(struct gs_export *export)
+{
+    free(export->modules);
+    free(export->locations);
+    free(export->location_modules);
+    free(export->stacks);
+    free(export->frames);
+    free(export->samples);
+    gs_owners_free(&export->owners);
+    memset(export, 0, sizeof *export);
+}
+
+void gs_export_run(const struct gs_report_writer *writer,
+                   const struct gs_report_summary *summary, struct gs_text *names)
+{
+    const struct gs_export_job *job = writer->config->job;
+    struct gs_export export;
+
+    if (gs_export_make(&export, writer, summary) != GS_OK) {
+        job->write(job->self, NULL, names);
+        return;
+    }
+    job->write(job->self, &export, names);
+    gs_export_free(&export);
+}
+
+/* ---- queries of the writers ------------------------------------------------------- */
+
+const char *gs_export_call(const struct gs_export *export,
+                           const struct gs_export_stack *stack, uint16_t api)
+{
+    return gs_report_call_name(export->tracker, stack ? stack->call : NULL, api);
+}
+
+const char *gs_export_kind(unsigned kind)
+{
+    static const char *const names[GS_MEMORY_KINDS] = {
+#define GS_MEMORY_KIND(name, word, row, place, doc) [GS_MEMORY_##name] = (word),
+#include "kinds.def"
+#undef GS_MEMORY_KIND
+    };
+
+    return kind < GS_MEMORY_KINDS && names[kind] ? names[kind] : "other";
+}
+
+bool gs_export_on_host(unsigned kind, int device)
+{
+    unsigned row = gs_totals_row(device, kind);
+
+    return device < 0 || row == GS_ROW_PINNED || row == GS_ROW_REGISTERED;
+}
+
+uint64_t gs_export_offset(const struct gs_symbol_request *location)
+{
+    if (location->result.offset != 0)
+        return location->result.offset;
+    return location->module ? location->frame - 1 - location->module->bias : 0;
+}
+
+const char *gs_export_build_id(const struct gs_module *module, char out[GS_BUILD_ID_TEXT])
+{
+    out[0] = '\0';
+    for (unsigned i = 0; i < module->build_id_len && i < sizeof module->build_id; i++)
+        snprintf(out + 2 * i, 3, "%02x", module->build_id[i]);
+    return out;
+}

@@ -1,0 +1,248 @@
+/*
+ * export_places.c - the stacks of a snapshot, with each frame and each module once.
+ *
+ * Stacks share most of their frames, so each frame is looked up and named once. So a
+ * report of thousands of call sites stays small, and fast.
+ *
+ * Owns: arrays of struct gs_export while they are filled.   Lock: none.
+ */
+#include "export_internal.h"
+#include "gs_hash.h"
+
+#include <stdlib.h>
+
+/* Stacks read from the stack table at a time; bounds the memory for their frames. */
+#define STACKS_AT_A_TIME 1024
+
+/* A location, by frame and module. */
+struct seen {
+    UT_hash_handle hh;
+    struct seen_key {
+        uintptr_t frame, module;
+    } key;
+    uint32_t location;
+};
+
+/* Room in an array for one more. Returns false where there is no memory. */
+static bool make_room(void *array, size_t count, size_t *capacity, size_t size)
+{
+    void **items = array;
+    size_t larger = *capacity ? *capacity * 2 : 64;
+
+    if (count < *capacity)
+        return true;
+    void *moved = realloc(*items, larger * size);
+    if (!moved)
+        return false;
+    *items = moved;
+    *capacity = larger;
+    return true;
+}
+
+static bool same_module(const struct gs_module *a, const struct gs_module *b)
+{
+    return a->begin == b->begin && a->bias == b->bias &&
+           (a->path == b->path || strcmp(a->path, b->path) == 0);
+}
+
+/* The number of a module, added if it is new. Neighbouring frames often share theirs. */
+static enum gs_status module_number(struct gs_export *export,
+                                    const struct gs_module *module, uint32_t *number)
+{
+    if (*number < export->module_count && same_module(&export->modules[*number], module))
+        return GS_OK;
+    for (size_t i = 0; i < export->module_count; i++) {
+        if (same_module(&export->modules[i], module)) {
+            *number = (uint32_t)i;
+            return GS_OK;
+        }
+    }
+    if (!make_room(&export->modules, export->module_count, &export->module_capacity,
+                   sizeof *export->modules))
+        return GS_ERR_HOST_NOMEM;
+    export->modules[export->module_count] = *module;
+    *number = (uint32_t) export->module_count++;
+    return GS_OK;
+}
+
+/* Room for one more location. */
+static enum gs_status grow(struct gs_export *export)
+{
+    size_t capacity = export->location_capacity;
+
+    if (export->location_count < capacity)
+        return GS_OK;
+    if (!make_room(&export->locations, export->location_count, &capacity,
+                   sizeof *export->locations))
+        return GS_ERR_HOST_NOMEM;
+    uint32_t *modules = realloc(export->location_modules, capacity * sizeof *modules);
+    if (!modules)
+        return GS_ERR_HOST_NOMEM;
+    export->location_modules = modules;
+    export->location_capacity = capacity;
+    return GS_OK;
+}
+
+/* The location of a frame, added if it is new. */
+static enum gs_status location_number(struct gs_export *export, struct seen **seen,
+                                      uintptr_t frame, uint32_t module, uint32_t *number)
+{
+    const struct seen_key key = {frame, module};
+    struct seen *found = GS_HASH_FIND(*seen, &key);
+
+    if (!found) {
+        if (grow(export) != GS_OK || !(found = calloc(1, sizeof *found)))
+            return GS_ERR_HOST_NOMEM;
+        found->key = key;
+        found->location = (uint32_t) export->location_count;
+        if (!GS_HASH_ADD(*seen, key, found)) {
+            free(found);
+            return GS_ERR_HOST_NOMEM;
+        }
+        export->locations[export->location_count] =
+            (struct gs_symbol_request){.frame = frame};
+        export->location_modules[export->location_count++] = module;
+    }
+    *number = found->location;
+    return GS_OK;
+}
+
+/* Take the frames of one stack of a table that is not resolved. */
+static enum gs_status take_stack(struct gs_export *export, struct seen **seen,
+                                 const struct gs_frame_table *table, size_t number)
+{
+    struct gs_export_stack *stack = &export->stacks[export->stack_count];
+    enum gs_status status = GS_OK;
+    uint32_t last = GS_EXPORT_NONE;
+
+    *stack = (struct gs_export_stack){.id = table->stacks[number],
+                                      .first = (uint32_t) export->frame_count};
+    for (size_t i = table->first[number]; i < table->first[number + 1]; i++) {
+        const struct gs_symbol_request *request = &table->requests[i];
+        uint32_t module = GS_EXPORT_NONE;
+
+        if (request->module && request->module->path) {
+            status = module_number(export, request->module, &last);
+            module = last;
+        }
+        if (status == GS_OK && !make_room(&export->frames, export->frame_count,
+                                          &export->frame_capacity, sizeof(uint32_t)))
+            status = GS_ERR_HOST_NOMEM;
+        if (status == GS_OK)
+            status = location_number(export, seen, request->frame, module,
+                                     &export->frames[export->frame_count]);
+        if (status != GS_OK)
+            return status;
+        export->frame_count++;
+        stack->count++;
+    }
+    export->stack_count++;
+    return GS_OK;
+}
+
+/* Readers take the first module for the program. */
+static void put_program_first(struct gs_export *export)
+{
+    const char *program = export->job->program;
+    size_t at = 0;
+
+    while (program && at < export->module_count &&
+           strcmp(export->modules[at].path, program) != 0)
+        at++;
+    if (!program || at == export->module_count || at == 0)
+        return;
+    struct gs_module first = export->modules[0];
+    export->modules[0] = export->modules[at];
+    export->modules[at] = first;
+    for (size_t i = 0; i < export->location_count; i++) {
+        if (export->location_modules[i] == 0)
+            export->location_modules[i] = (uint32_t)at;
+        else if (export->location_modules[i] == at)
+            export->location_modules[i] = 0;
+    }
+}
+
+/* The modules do not move any more: names for all locations, each asked for once. */
+static void resolve(struct gs_export *export)
+{
+    for (size_t i = 0; i < export->location_count; i++) {
+        if (export->location_modules[i] != GS_EXPORT_NONE)
+            export->locations[i].module = &export->modules[export->location_modules[i]];
+    }
+    gs_report_resolve(export->source, export->tracker->config.stacks, export->locations,
+                      export->location_count);
+}
+
+/* Which of its frames the report would show; `frames` has room for any stack's. */
+static void show(struct gs_export *export, struct gs_symbol_request *frames,
+                 struct gs_export_stack *stack)
+{
+    uint32_t count =
+        stack->count < GS_STACK_MAX_DEPTH ? stack->count : GS_STACK_MAX_DEPTH;
+
+    for (uint32_t i = 0; i < count; i++)
+        frames[i] = export->locations[export->frames[stack->first + i]];
+    struct gs_shown_stack shown = gs_report_show_frames(
+        frames, count, gs_stacks_truncated(export->tracker->config.stacks, stack->id),
+        export->config);
+    stack->begin = (uint32_t)(shown.frames - frames);
+    stack->end = stack->begin + shown.count;
+    stack->call = shown.call;
+    stack->cut = shown.cut;
+}
+
+enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
+                                     size_t id_count)
+{
+    const struct gs_stacks *stacks = export->tracker->config.stacks;
+    struct gs_report_source unnamed = *export->source;
+    struct gs_symbol_request *frames;
+    enum gs_status status = GS_OK;
+    struct seen *seen = NULL;
+    size_t count = stacks ? gs_stack_ids_unique(ids, id_count) : 0;
+
+    unnamed.resolve = NULL;
+    export->stacks = calloc(count ? count : 1, sizeof *export->stacks);
+    if (!export->stacks)
+        return GS_ERR_HOST_NOMEM;
+    for (size_t at = 0; at < count && status == GS_OK; at += STACKS_AT_A_TIME) {
+        size_t part = count - at < STACKS_AT_A_TIME ? count - at : STACKS_AT_A_TIME;
+        struct gs_frame_table table;
+
+        gs_frame_table_fill(&table, stacks, &unnamed, ids + at, part);
+        if (table.stack_count != part)
+            status = GS_ERR_HOST_NOMEM;
+        for (size_t i = 0; i < table.stack_count && status == GS_OK; i++)
+            status = take_stack(export, &seen, &table, i);
+        gs_frame_table_free(&table);
+    }
+    GS_HASH_FREE(seen);
+    if (status != GS_OK)
+        return status;
+    frames = calloc(GS_STACK_MAX_DEPTH, sizeof *frames);
+    if (!frames)
+        return GS_ERR_HOST_NOMEM;
+    put_program_first(export);
+    resolve(export);
+    for (size_t i = 0; i < export->stack_count; i++)
+        show(export, frames, &export->stacks[i]);
+    free(frames);
+    return GS_OK;
+}
+
+const struct gs_export_stack *gs_export_stack(const struct gs_export *export,
+                                              uint32_t stack)
+{
+    size_t low = 0, high = export->stack_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (export->stacks[middle].id < stack)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < export->stack_count && export->stacks[low].id == stack
+               ? &export->stacks[low]
+               : NULL;
+}

@@ -1,0 +1,387 @@
+/*
+ * report_frames.c - stacks in printed form: named, and only with the program's frames.
+ *
+ * At the inner end the frames of the CUDA runtime, the driver and this library are
+ * dropped, and all frames down to the outermost runtime function by name: a statically
+ * linked runtime is inside the program's own file. At the outer end libc's frames around
+ * main and around a thread's first function are dropped.
+ *
+ * Owns: a struct gs_frame_table.   Lock: none.
+ * Design: docs/tracker.md
+ */
+#include "report_internal.h"
+
+#include <stdlib.h>
+
+const char *gs_report_frame_module(const struct gs_symbol_request *request)
+{
+    if (request->module && request->module->path && request->module->path[0])
+        return gs_module_base_name(request->module->path);
+    return gs_module_base_name(request->result.module);
+}
+
+/* ---- which stacks -------------------------------------------------------------------
+ */
+
+void gs_stack_ids_add(struct gs_stack_ids *ids, uint32_t stack)
+{
+    if (ids->count == ids->capacity) {
+        size_t capacity = ids->capacity ? ids->capacity * 2 : 64;
+        uint32_t *items = realloc(ids->items, capacity * sizeof *items);
+
+        ids->failed = ids->failed || !items;
+        if (!items)
+            return;
+        ids->items = items;
+        ids->capacity = capacity;
+    }
+    ids->items[ids->count++] = stack;
+}
+
+void gs_stack_ids_add_groups(struct gs_stack_ids *ids, const struct gs_groups *groups,
+                             size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        gs_stack_ids_add(ids, groups->items[i].stack);
+}
+
+void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_data *data)
+{
+    for (size_t i = 0; i < data->errors_kept; i++) {
+        gs_stack_ids_add(ids, data->errors[i].freed.stack);
+        gs_stack_ids_add(ids, data->errors[i].first_freed.stack);
+        gs_stack_ids_add(ids, data->errors[i].allocation.stack);
+    }
+}
+
+static int compare_ids(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+
+    return a < b ? -1 : a > b;
+}
+
+size_t gs_stack_ids_unique(uint32_t *ids, size_t count)
+{
+    size_t kept = 0;
+
+    if (count > 0)
+        qsort(ids, count, sizeof *ids, compare_ids);
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] != 0 && (kept == 0 || ids[i] != ids[kept - 1]))
+            ids[kept++] = ids[i];
+    }
+    return kept;
+}
+
+/* ---- their frames -------------------------------------------------------------------
+ */
+
+unsigned gs_report_stack_frames(const struct gs_stacks *stacks, uint32_t id,
+                                uintptr_t frames[GS_STACK_MAX_DEPTH])
+{
+    unsigned count =
+        stacks && id ? gs_stacks_frames(stacks, id, frames, GS_STACK_MAX_DEPTH) : 0;
+
+    return count < GS_STACK_MAX_DEPTH ? count : GS_STACK_MAX_DEPTH;
+}
+
+static GS_NOINLINE void request_stack(struct gs_frame_table *table,
+                                      const struct gs_stacks *stacks,
+                                      const struct gs_report_source *source,
+                                      size_t number)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    unsigned count = gs_report_stack_frames(stacks, table->stacks[number], frames);
+
+    for (unsigned i = 0; i < count; i++) {
+        size_t at = table->first[number] + i;
+        struct gs_symbol_request *request = &table->requests[at];
+        request->frame = frames[i];
+        if (source->module(source->self, table->stacks[number], frames[i],
+                           &table->modules[at]) == GS_OK)
+            request->module = &table->modules[at];
+    }
+    table->first[number + 1] = table->first[number] + count;
+}
+
+void gs_report_resolve(const struct gs_report_source *source,
+                       const struct gs_stacks *stacks, struct gs_symbol_request *requests,
+                       size_t count)
+{
+    struct gs_python_place place;
+
+    if (source->resolve && count > 0)
+        source->resolve(source->self, requests, count);
+    /* No symbol file has the names of Python's frames. */
+    for (size_t i = 0; i < count; i++) {
+        struct gs_symbol *symbol = &requests[i].result;
+
+        if (!gs_frame_is_python(requests[i].frame) ||
+            gs_stacks_python(stacks, requests[i].frame, &place) != GS_OK)
+            continue;
+        symbol->function = place.function;
+        symbol->file = place.file;
+        symbol->line = place.line;
+    }
+}
+
+void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *stacks,
+                         const struct gs_report_source *source, uint32_t *ids,
+                         size_t id_count)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    size_t count = gs_stack_ids_unique(ids, id_count);
+    size_t total = 0;
+
+    memset(table, 0, sizeof *table);
+    table->source = stacks;
+    if (!stacks || count == 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        total += gs_report_stack_frames(stacks, ids[i], frames);
+    table->stacks = malloc(count * sizeof *table->stacks);
+    table->first = calloc(count + 1, sizeof *table->first);
+    table->requests = calloc(total + 1, sizeof *table->requests);
+    table->modules = calloc(total + 1, sizeof *table->modules);
+    if (!table->stacks || !table->first || !table->requests || !table->modules) {
+        gs_frame_table_free(table);
+        return;
+    }
+    memcpy(table->stacks, ids, count * sizeof *ids);
+    table->stack_count = count;
+    for (size_t i = 0; i < count; i++)
+        request_stack(table, stacks, source, i);
+    gs_report_resolve(source, stacks, table->requests, table->first[count]);
+}
+
+void gs_frame_table_take(struct gs_frame_table *table, const struct gs_stacks *stacks,
+                         const struct gs_report_source *source, struct gs_stack_ids *ids)
+{
+    gs_frame_table_fill(table, stacks, source, ids->items, ids->failed ? 0 : ids->count);
+    free(ids->items);
+}
+
+void gs_frame_table_free(struct gs_frame_table *table)
+{
+    free(table->stacks);
+    free(table->first);
+    free(table->requests);
+    free(table->modules);
+    memset(table, 0, sizeof *table);
+}
+
+static bool is_named(const struct gs_symbol_request *frame, const char *name)
+{
+    const struct gs_symbol *symbol = &frame->result;
+
+    if (gs_frame_is_python(frame->frame)) /* a function of that name is not this one */
+        return false;
+    return (symbol->linkage && strcmp(symbol->linkage, name) == 0) ||
+           (symbol->function && strcmp(symbol->function, name) == 0);
+}
+
+/* A call, or its variant for the per-thread default stream, which in the program's source
+ * has the same name. */
+static bool is_call(const char *symbol, const char *name)
+{
+    size_t length = strlen(name);
+
+    return symbol && strncmp(symbol, name, length) == 0 &&
+           (symbol[length] == '\0' || strcmp(symbol + length, "_ptsz") == 0);
+}
+
+bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config *config)
+{
+    for (size_t i = 0; i < config->runtime_name_count; i++) {
+        if (config->runtime_names[i] && is_call(symbol, config->runtime_names[i]))
+            return true;
+    }
+    return false;
+}
+
+/* The runtime entry point this frame is in; NULL: none. */
+static const char *runtime_name(const struct gs_symbol_request *frame,
+                                const struct gs_report_config *config)
+{
+    if (gs_frame_is_python(frame->frame)) /* a function of that name is not this one */
+        return NULL;
+    for (size_t i = 0; i < config->runtime_name_count; i++) {
+        const char *name = config->runtime_names[i];
+        if (name && (is_call(frame->result.linkage, name) ||
+                     is_call(frame->result.function, name)))
+            return name;
+    }
+    return NULL;
+}
+
+static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count,
+                          const struct gs_report_config *config, const char **call)
+{
+    unsigned begin = 0;
+
+    while (begin < count && gs_module_is_runtime(gs_report_frame_module(&frames[begin])))
+        begin++;
+    for (unsigned i = count; i-- > 0;) {
+        *call = runtime_name(&frames[i], config);
+        if (*call)
+            return i + 1 > begin ? i + 1 : begin;
+    }
+    return begin;
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool in_libc(const struct gs_symbol_request *frame)
+{
+    const char *module = gs_report_frame_module(frame);
+
+    return starts_with(module, "libc.so") || starts_with(module, "libc-2.") ||
+           starts_with(module, "libpthread");
+}
+
+/* Is the outermost of `count` frames start-up code of libc or the linker? */
+static bool is_start_frame(const struct gs_symbol_request *frames, unsigned count)
+{
+    static const char *const names[] = {
+        "_start",
+        "__libc_start_main",
+        "__libc_start_main_impl",
+        "start_thread",
+        "__libc_start_call_main",
+        "clone",
+        "clone3",
+        "__clone",
+        "__clone3",
+    };
+    const struct gs_symbol_request *outermost = &frames[count - 1];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (is_named(outermost, names[i]))
+            return true;
+    }
+    /* Stripped: libc's frames by their module, _start by its neighbour. */
+    return in_libc(outermost) ||
+           (!outermost->result.function && count > 1 && in_libc(&frames[count - 2]));
+}
+
+/*
+ * Where the program's own frames end. `goes_on`: the walk saw more than is kept.
+ * *cut: the stack was longer than what is kept, so its outer end is not the program's.
+ * Python's outermost frame has no name of its own, and has many frames before it where
+ * native ones were left out: there the walk alone knows.
+ */
+static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin,
+                          unsigned count, unsigned depth, bool goes_on, bool *cut)
+{
+    unsigned end = count;
+
+    *cut = false;
+    for (unsigned i = count; i-- > begin;) {
+        if (is_named(&frames[i], "main"))
+            return i + 1;
+    }
+    if (end > begin && !is_start_frame(frames, count) && depth > 0 && count >= depth &&
+        (goes_on || !gs_frame_is_python(frames[count - 1].frame))) {
+        *cut = true;
+        return end;
+    }
+    while (end > begin && is_start_frame(frames, end))
+        end--;
+    return end;
+}
+
+struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
+                                            unsigned count, bool goes_on,
+                                            const struct gs_report_config *config)
+{
+    struct gs_shown_stack shown = {0};
+    unsigned begin = inner_end(frames, count, config, &shown.call);
+    unsigned end =
+        outer_end(frames, begin, count, config->stack_depth, goes_on, &shown.cut);
+
+    if (begin >= end) { /* nothing but runtime: better all of it than nothing */
+        begin = 0;
+        end = count;
+    }
+    shown.frames = frames + begin;
+    shown.count = end - begin;
+    return shown;
+}
+
+struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
+                                          const struct gs_report_config *config,
+                                          uint32_t stack)
+{
+    struct gs_shown_stack shown = {.id = stack};
+    const uint32_t *found = table->stack_count
+                                ? bsearch(&stack, table->stacks, table->stack_count,
+                                          sizeof stack, compare_ids)
+                                : NULL;
+
+    if (!found && table->rest)
+        return gs_frame_table_show(table->rest, config, stack);
+    if (!found)
+        return shown;
+    size_t number = (size_t)(found - table->stacks);
+    return gs_report_show_frames(
+        &table->requests[table->first[number]],
+        (unsigned)(table->first[number + 1] - table->first[number]),
+        gs_stacks_truncated(table->source, stack), config);
+}
+
+/* NULL before all texts. */
+static int compare_texts(const char *a, const char *b)
+{
+    if (a == b)
+        return 0;
+    if (!a || !b)
+        return a ? 1 : -1;
+    return strcmp(a, b);
+}
+
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* The printed position of a frame without a line. */
+static uint64_t offset_of(const struct gs_symbol_request *frame)
+{
+    if (frame->result.offset != 0 || !frame->module)
+        return frame->result.offset ? frame->result.offset : frame->frame;
+    return frame->frame - frame->module->bias;
+}
+
+int gs_report_compare_frames(const struct gs_symbol_request *a,
+                             const struct gs_symbol_request *b)
+{
+    const struct gs_symbol *left = &a->result, *right = &b->result;
+    int order = compare_texts(left->function, right->function);
+
+    if (order == 0)
+        order = compare_texts(gs_report_frame_module(a), gs_report_frame_module(b));
+    if (order == 0)
+        order = compare_texts(left->file, right->file);
+    if (order != 0)
+        return order;
+    return left->file ? compare_numbers(left->line, right->line)
+                      : compare_numbers(offset_of(a), offset_of(b));
+}
+
+int gs_report_compare_stacks(const struct gs_shown_stack *a,
+                             const struct gs_shown_stack *b)
+{
+    int order = compare_texts(a->call, b->call);
+
+    if (order == 0)
+        order = compare_numbers(a->count, b->count);
+    if (order == 0)
+        order = compare_numbers(a->cut, b->cut);
+    for (unsigned i = 0; order == 0 && i < a->count; i++)
+        order = gs_report_compare_frames(&a->frames[i], &b->frames[i]);
+    return order;
+}

@@ -1,0 +1,181 @@
+/*
+ * report_gather.c - gathers the contents of the report: leaks in groups, errors.
+ * Owns: a struct gs_report_data while it is filled.   Lock: none of its own.
+ */
+#include "report_internal.h"
+
+#include <stdlib.h>
+
+struct gather {
+    struct gs_report_data *data;
+    const struct gs_tracker *tracker;
+    const uint16_t *canonical; /* api -> first api of the same name; NULL: as it is */
+    size_t canonical_count;
+};
+
+static void add_part(struct gather *gather, struct gs_group *part)
+{
+    struct gs_report_data *data = gather->data;
+
+    if (part->api < gather->canonical_count)
+        part->api = gather->canonical[part->api];
+    if (gs_totals_row(part->device, part->kind) == GS_ROW_REGISTERED) {
+        /* Without memory for a group it is in the totals only. */
+        enum gs_status status = gs_groups_add(&data->registered, part);
+        (void)status;
+        return;
+    }
+    data->leaked_bytes += gs_group_weight(part);
+    data->leaked_count += part->count;
+    if (gs_stack_left_out(part->stack) && gs_groups_add(&data->unplaced, part) == GS_OK) {
+        data->unplaced_bytes += gs_group_weight(part);
+        data->unplaced_count += part->count;
+        return;
+    }
+    if (gs_groups_add(&data->groups, part) != GS_OK)
+        return; /* counted above; the report says how much is not shown */
+    data->grouped_bytes += gs_group_weight(part);
+    data->grouped_count += part->count;
+}
+
+static bool visit_live(void *arg, const struct gs_allocation *allocation)
+{
+    struct gather *gather = arg;
+    struct gs_group part = gs_group_of(gather->tracker, allocation);
+
+    part.found[gs_scan_result(&gather->data->scan, allocation->addr)] = 1;
+    add_part(gather, &part);
+    return true;
+}
+
+/* Lost groups, and what the totals know of beyond them. What is registered ends with its
+ * context, and nothing is lost by it. */
+static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
+{
+    struct gs_report_data *data = gather->data;
+    uint64_t bytes = 0, count = 0;
+
+    gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
+    for (size_t i = 0; i < tracker->lost.count; i++) {
+        struct gs_group part = tracker->lost.items[i];
+        if (gs_totals_row(part.device, part.kind) == GS_ROW_REGISTERED)
+            continue;
+        bytes += gs_group_weight(&part);
+        count += part.count;
+        add_part(gather, &part);
+    }
+    gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        struct gs_shared_row *shared = &tracker->shared[row];
+        if (row == GS_ROW_REGISTERED)
+            continue;
+        if (row != GS_ROW_VIEWS)
+            data->leaked_bytes += __atomic_load_n(&shared->lost_bytes, __ATOMIC_RELAXED);
+        data->leaked_count += __atomic_load_n(&shared->lost_count, __ATOMIC_RELAXED);
+    }
+    data->leaked_bytes -= bytes;
+    data->leaked_count -= count;
+}
+
+/* One number for calls of one name, whatever version of the symbol was called. */
+static uint16_t *canonical_apis(const struct gs_tracker_config *config)
+{
+    size_t count = config->api_count < UINT16_MAX ? config->api_count : UINT16_MAX;
+    uint16_t *canonical = calloc(count ? count : 1, sizeof *canonical);
+
+    for (size_t i = 0; canonical && i < count; i++) {
+        const char *name = config->api_names[i];
+        size_t same = 0;
+        while (same < i && (!name || !config->api_names[same] ||
+                            strcmp(name, config->api_names[same]) != 0))
+            same++;
+        canonical[i] = (uint16_t)same;
+    }
+    return canonical;
+}
+
+/* The largest first; the rest only makes the order the same each time. */
+static int compare_groups(const void *left, const void *right)
+{
+    const struct gs_group *a = left, *b = right;
+
+    if (a->likely_bytes != b->likely_bytes)
+        return a->likely_bytes < b->likely_bytes ? 1 : -1;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    if (a->oldest_ns != b->oldest_ns)
+        return a->oldest_ns < b->oldest_ns ? -1 : 1;
+    if (a->stack != b->stack)
+        return a->stack < b->stack ? -1 : 1;
+    return (int)a->api - (int)b->api;
+}
+
+void gs_report_sort(struct gs_group *groups, size_t count)
+{
+    if (count > 0)
+        qsort(groups, count, sizeof *groups, compare_groups);
+}
+
+static void sort(struct gs_groups *groups)
+{
+    gs_report_sort(groups->items, groups->count);
+}
+
+void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
+                      struct gs_report_data *data)
+{
+    memset(data, 0, sizeof *data);
+    uint16_t *canonical = canonical_apis(&tracker->config);
+    struct gather gather = {.data = data, .tracker = tracker, .canonical = canonical};
+
+    if (canonical)
+        gather.canonical_count = tracker->config.api_count < UINT16_MAX
+                                     ? tracker->config.api_count
+                                     : UINT16_MAX;
+    if (config->scan)
+        gs_scan_run(tracker, config->scan, &data->scan);
+    gs_records_visit(tracker, visit_live, &gather);
+    gather_lost(tracker, &gather);
+    sort(&data->groups);
+    sort(&data->registered);
+    sort(&data->unplaced);
+    data->leak_groups = data->groups.count;
+
+    data->error_count = gs_tracker_error_count(tracker);
+    data->errors_kept = gs_errors_copy(tracker, data->errors);
+    if (data->error_count < data->errors_kept)
+        data->error_count = data->errors_kept;
+    gs_report_gather_peaks(tracker, config, canonical, gather.canonical_count, data);
+    free(canonical);
+}
+
+/* How many of the first `count` are to be written out, from the front. */
+static size_t choose(const struct gs_groups *groups, size_t count,
+                     const struct gs_report_config *config)
+{
+    size_t shown = 0;
+
+    while (config->show_leaks && shown < count && shown < config->max_groups &&
+           groups->items[shown].likely_bytes >= (double)config->min_leak_bytes)
+        shown++;
+    return shown;
+}
+
+void gs_report_choose(const struct gs_report_config *config, struct gs_report_data *data)
+{
+    data->shown = choose(&data->groups, data->leak_groups, config);
+    data->registered_shown = choose(&data->registered, data->registered.count, config);
+}
+
+void gs_report_data_free(struct gs_report_data *data)
+{
+    gs_scan_free(&data->scan);
+    free(data->uses);
+    gs_groups_free(&data->groups);
+    gs_groups_free(&data->registered);
+    gs_groups_free(&data->unplaced);
+    for (size_t i = 0; i < GS_PEAK_ROWS; i++)
+        gs_peak_free(&data->peaks[i]);
+}

@@ -1,0 +1,114 @@
+/*
+ * report_owners.c - live memory by owner: the module of the first frame outside the CUDA
+ * runtime, the driver and this library.
+ * Owns: a struct gs_owners.   Lock: none.
+ */
+#include "report_internal.h"
+
+#include <stdlib.h>
+
+/* NULL: unknown. The name lives as long as the stack table. */
+static const char *owner_of(const struct gs_stacks *stacks,
+                            const struct gs_report_source *source, uint32_t stack)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    struct gs_module module;
+    struct gs_python_place place;
+    unsigned count = gs_report_stack_frames(stacks, stack, frames);
+
+    for (unsigned i = 0; i < count; i++) {
+        if (gs_frame_is_python(frames[i]))
+            return gs_stacks_python(stacks, frames[i], &place) == GS_OK &&
+                           place.file[0] != '\0'
+                       ? gs_module_base_name(place.file)
+                       : NULL;
+        if (source->module(source->self, stack, frames[i], &module) != GS_OK)
+            return NULL; /* it may be the owner's frame: do not guess further out */
+        const char *name = gs_module_base_name(module.path);
+        if (name[0] != '\0' && !gs_module_is_runtime(name))
+            return name;
+    }
+    return NULL;
+}
+
+static bool same_owner(const struct gs_owner *owner, unsigned row, const char *name)
+{
+    if (owner->row != row || !owner->name != !name)
+        return false;
+    return !name || owner->name == name || strcmp(owner->name, name) == 0;
+}
+
+/* NULL where there is no memory. */
+static struct gs_owner *find_owner(struct gs_owners *owners, unsigned row,
+                                   const char *name)
+{
+    for (size_t i = 0; i < owners->count; i++) {
+        if (same_owner(&owners->items[i], row, name))
+            return &owners->items[i];
+    }
+    if (owners->count == owners->capacity) {
+        size_t capacity = owners->capacity ? owners->capacity * 2 : 32;
+        struct gs_owner *items = realloc(owners->items, capacity * sizeof *items);
+        if (!items)
+            return NULL;
+        owners->items = items;
+        owners->capacity = capacity;
+    }
+    struct gs_owner *owner = &owners->items[owners->count++];
+    *owner = (struct gs_owner){.row = row, .name = name};
+    return owner;
+}
+
+static int compare_owners(const void *left, const void *right)
+{
+    const struct gs_owner *a = left, *b = right;
+
+    if (a->row != b->row)
+        return a->row < b->row ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (!a->name || !b->name)
+        return a->name ? -1 : b->name != NULL;
+    return strcmp(a->name, b->name);
+}
+
+/* False where there is no memory. */
+static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
+                       const struct gs_report_source *source,
+                       const struct gs_groups *groups)
+{
+    for (size_t i = 0; i < groups->count; i++) {
+        const struct gs_group *group = &groups->items[i];
+        if (group->lost || group->stack == GS_STACK_NOT_SAMPLED)
+            continue;
+        struct gs_owner *owner =
+            find_owner(owners, gs_totals_row(group->device, group->kind),
+                       owner_of(stacks, source, group->stack));
+        if (!owner)
+            return false;
+        owner->bytes += gs_likely(group->likely_bytes);
+        owner->count += gs_group_likely_count(group);
+    }
+    return true;
+}
+
+void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
+                      const struct gs_report_source *source,
+                      const struct gs_report_data *data)
+{
+    memset(owners, 0, sizeof *owners);
+    if (!add_groups(owners, stacks, source, &data->groups) ||
+        !add_groups(owners, stacks, source, &data->registered) ||
+        !add_groups(owners, stacks, source, &data->unplaced)) {
+        gs_owners_free(owners); /* a table with a part missing would mislead */
+        return;
+    }
+    if (owners->count > 0)
+        qsort(owners->items, owners->count, sizeof *owners->items, compare_owners);
+}
+
+void gs_owners_free(struct gs_owners *owners)
+{
+    free(owners->items);
+    memset(owners, 0, sizeof *owners);
+}

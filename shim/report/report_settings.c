@@ -1,0 +1,69 @@
+/*
+ * report_settings.c - what every report takes from the options: limits, names, rules.
+ * Owns:  the names of runtime functions.   Lock: none.
+ */
+#include "report_settings.h"
+
+#include "cuda_names.h"
+#include "leak_rules.h"
+
+/* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
+ * do not belong to the program. */
+static const char *const runtime_names[] = {
+    "cudaMalloc",
+    "cudaMallocPitch",
+    "cudaMalloc3D",
+    "cudaMallocHost",
+    "cudaHostAlloc",
+    "cudaMallocManaged",
+    "cudaMallocAsync",
+    "cudaMallocFromPoolAsync",
+    "cudaMallocArray",
+    "cudaMalloc3DArray",
+    "cudaMallocMipmappedArray",
+    "cudaHostRegister",
+    "cudaImportExternalMemory",
+    "cudaExternalMemoryGetMappedBuffer",
+    "cudaExternalMemoryGetMappedMipmappedArray",
+    "cudaIpcOpenMemHandle",
+    "cudaMemPoolImportPointer",
+    "cudaGraphAddMemAllocNode",
+    "cudaGraphAddNode",
+    "cudaGraphAddNode_v2",
+    "cudaFree",
+    "cudaFreeHost",
+    "cudaFreeAsync",
+    "cudaFreeArray",
+    "cudaFreeMipmappedArray",
+    "cudaHostUnregister",
+    "cudaDestroyExternalMemory",
+    "cudaIpcCloseMemHandle",
+    "cudaGraphLaunch",
+    "cudaGraphLaunch_ptsz",
+#define GS_RUNTIME_USE(symbol) #symbol,
+#include "runtime_uses.def"
+#undef GS_RUNTIME_USE
+};
+
+struct gs_report_config gs_report_settings(const struct gs_options *options, bool lines)
+{
+    const struct gs_symbolizer_config symbols = {.lines = options->symbolize && lines,
+                                                 .timeout_ms =
+                                                     options->symbolize_timeout_ms};
+    struct gs_symbolizer *symbolizer = NULL;
+    if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
+        symbolizer = NULL;
+    }
+    return (struct gs_report_config){
+        .stack_depth = options->stack_depth,
+        .max_groups = options->leak_max,
+        .peak_max = options->peak_max,
+        .min_leak_bytes = options->leak_min_bytes,
+        .show_leaks = options->leak_report != GS_LEAK_REPORT_OFF,
+        .runtime_names = runtime_names,
+        .runtime_name_count = GS_ARRAY_LEN(runtime_names),
+        .symbolizer = symbolizer,
+        .suppressions = gs_rules(),
+        .launch_api = GS_API_cuGraphLaunch,
+    };
+}

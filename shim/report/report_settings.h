@@ -1,0 +1,15 @@
+/*
+ * report_settings.h - what every report takes from the options.
+ * Locks: none.
+ */
+#ifndef GS_REPORT_SETTINGS_H
+#define GS_REPORT_SETTINGS_H
+
+#include "options.h"
+#include "report.h"
+
+/* A report's configuration, without the data of a process. `lines`: files and lines, by a
+ * child process. The caller owes gs_symbolizer_destroy of its symbolizer. */
+struct gs_report_config gs_report_settings(const struct gs_options *options, bool lines);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * identity.c - what a state file is recognized by: its process, and the build that wrote
+ * it. The library writes it, gpushim-report compares it.
+ * Owns: nothing.   Lock: none.   Design: docs/state.md
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gs_read_text.h"
+#include "real.h"
+#include "state_file.h"
+
+void gs_command_line(char out[GS_COMMAND_BYTES + 8])
+{
+    size_t length = gs_read_text("/proc/self/cmdline", out, GS_COMMAND_BYTES + 2);
+    if (length == 0) {
+        strcpy(out, "?");
+        return;
+    }
+    bool cut = length > GS_COMMAND_BYTES;
+    length = cut ? GS_COMMAND_BYTES : length - 1; /* without the last word's NUL */
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)out[i] < ' ') {
+            out[i] = ' ';
+        }
+    }
+    strcpy(out + length, cut ? "..." : "");
+}
+
+enum gs_status gs_process_start(int64_t pid, uint64_t *start)
+{
+    char path[64];
+    char text[1024];
+    snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
+    (void)gs_read_text(path, text, sizeof(text));
+    /* After the name, which may contain anything in parentheses: words 3 to 22. */
+    const char *word = strrchr(text, ')');
+    for (unsigned i = 2; word && i < 22; i++) {
+        word = strchr(word + 1, ' ');
+    }
+    if (!word) {
+        return GS_ERR_NOT_FOUND;
+    }
+    *start = strtoull(word, NULL, 10);
+    return GS_OK;
+}
+
+void gs_boot_id(char *out, size_t size)
+{
+    (void)gs_read_text("/proc/sys/kernel/random/boot_id", out, size);
+    out[strcspn(out, "\n")] = '\0';
+}
+
+uint64_t gs_state_file_layout(uint64_t statistics_form)
+{
+    return gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT,
+                           statistics_form);
+}

@@ -1,0 +1,227 @@
+/*
+ * growth.c - compares live memory by call site with the snapshot before.
+ *
+ * Owns:  struct gs_growth.   Lock: growth->lock.   Design: docs/tracker.md
+ */
+#include "growth.h"
+
+#include <stdlib.h>
+
+#include "growth_copy.h"
+#include "gs_locks.h"
+#include "tracker_internal.h"
+
+/* Increases since the last decrease, and the most snapshots since the last increase. */
+#define GROWN_MIN  3
+#define LATELY_MAX 3
+
+struct gs_growth {
+    struct gs_mutex lock;
+    struct gs_look last;
+    struct gs_groups places;    /* live at the last look */
+    struct gs_trend *trends;    /* of each place */
+    struct gs_growing *growing; /* the most grown first */
+    size_t growing_count;
+};
+
+struct gs_growth *gs_growth_create(void)
+{
+    struct gs_growth *growth = calloc(1, sizeof *growth);
+
+    if (growth)
+        gs_mutex_init(&growth->lock, GS_RANK_GROWTH);
+    return growth;
+}
+
+void gs_growth_destroy(struct gs_growth *growth)
+{
+    if (!growth)
+        return;
+    gs_groups_free(&growth->places);
+    free(growth->trends);
+    free(growth->growing);
+    gs_mutex_destroy(&growth->lock);
+    free(growth);
+}
+
+/* ---- a snapshot ------------------------------------------------------------------- */
+
+struct search {
+    struct gs_groups places;
+    const struct gs_tracker *tracker;
+    uint64_t bytes, count; /* of all, in a place or not */
+};
+
+/* Counts an allocation with the estimate that its stack represents. */
+static bool visit(void *arg, const struct gs_allocation *allocation)
+{
+    struct search *look = arg;
+    struct gs_group part = gs_group_of(look->tracker, allocation);
+
+    look->bytes += gs_group_weight(&part);
+    look->count++;
+    part.bytes = gs_likely(part.likely_bytes);
+    return gs_stack_left_out(allocation->stack) ||
+           gs_groups_add(&look->places, &part) == GS_OK;
+}
+
+static struct gs_trend trend_of(const struct gs_growth *growth,
+                                const struct gs_group *place, uint64_t now_ns)
+{
+    const struct gs_group *before = gs_groups_find(&growth->places, place);
+    struct gs_trend trend = {.base_bytes = place->bytes,
+                             .base_count = place->count,
+                             .since_ns = now_ns,
+                             .since_look = growth->last.looks};
+
+    if (!before || !growth->trends || place->bytes < before->bytes)
+        return trend;
+    trend = growth->trends[before - growth->places.items];
+    if (place->bytes > before->bytes) {
+        trend.grown++;
+        trend.last_look = growth->last.looks;
+    }
+    return trend;
+}
+
+static bool is_growing(const struct gs_growth *growth, const struct gs_trend *trend)
+{
+    return trend->grown >= GROWN_MIN &&
+           growth->last.looks - trend->last_look < LATELY_MAX;
+}
+
+static int by_growth(const void *left, const void *right)
+{
+    const struct gs_growing *a = left, *b = right;
+    uint64_t x = a->group.bytes - a->trend.base_bytes;
+    uint64_t y = b->group.bytes - b->trend.base_bytes;
+
+    return x == y ? 0 : x < y ? 1 : -1;
+}
+
+/* growth->places and their trends are those of this look. */
+static void find_growing(struct gs_growth *growth)
+{
+    size_t count = 0;
+
+    free(growth->growing);
+    growth->growing = NULL;
+    growth->growing_count = 0;
+    for (size_t i = 0; growth->trends && i < growth->places.count; i++)
+        count += is_growing(growth, &growth->trends[i]);
+    if (count == 0 || !(growth->growing = calloc(count, sizeof *growth->growing)))
+        return;
+    for (size_t i = 0; i < growth->places.count; i++)
+        if (is_growing(growth, &growth->trends[i]))
+            growth->growing[growth->growing_count++] =
+                (struct gs_growing){growth->places.items[i], growth->trends[i]};
+    qsort(growth->growing, count, sizeof *growth->growing, by_growth);
+}
+
+/* NULL: nothing is kept in a file, or it has no room. growth->lock is held. */
+static struct gs_growth_copy *copy_of(struct gs_tracker *tracker)
+{
+    struct gs_state_memory *memory = tracker->config.memory;
+    struct gs_growth_copy *copy =
+        __atomic_load_n(&tracker->growth_copy, __ATOMIC_RELAXED);
+
+    if (copy || !memory)
+        return copy;
+    copy = gs_pages_map(memory, sizeof *copy);
+    if (copy && !gs_state_holds(memory, copy)) {
+        gs_host_unmap(copy, sizeof *copy);
+        copy = NULL;
+    }
+    __atomic_store_n(&tracker->growth_copy, copy, __ATOMIC_RELEASE);
+    return copy;
+}
+
+/* This look, beside the one before. growth->lock is held. */
+static void copy_to_file(const struct gs_growth *growth, struct gs_tracker *tracker)
+{
+    struct gs_growth_copy *copy = copy_of(tracker);
+
+    if (!copy)
+        return;
+    uint64_t next = copy->current == 1 ? 2 : 1;
+    struct gs_look_copy *to = &copy->copies[next - 1];
+    to->look = growth->last;
+    to->count = growth->growing_count < GS_GROWING_COPIED ? growth->growing_count
+                                                          : GS_GROWING_COPIED;
+    for (size_t i = 0; i < to->count; i++)
+        to->growing[i] = growth->growing[i];
+    __atomic_store_n(&copy->current, next, __ATOMIC_RELEASE);
+}
+
+struct gs_growth *gs_growth_of(const struct gs_look *look,
+                               const struct gs_growing *growing, size_t count)
+{
+    struct gs_growth *growth = gs_growth_create();
+
+    if (!growth || !(growth->growing = calloc(count + 1, sizeof *growing))) {
+        gs_growth_destroy(growth);
+        return NULL;
+    }
+    growth->last = *look;
+    growth->growing_count = count;
+    for (size_t i = 0; i < count; i++)
+        growth->growing[i] = growing[i];
+    return growth;
+}
+
+void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
+{
+    uint64_t now_ns = gs_tracker_now(tracker);
+    struct search look = {.tracker = tracker};
+    struct gs_trend *trends;
+
+    gs_records_visit(tracker, visit, &look);
+    gs_mutex_lock(&growth->lock);
+    trends = calloc(look.places.count + 1, sizeof *trends);
+    for (size_t i = 0; i < look.places.count && trends; i++)
+        trends[i] = trend_of(growth, &look.places.items[i], now_ns);
+    growth->last.change = (int64_t)(look.bytes - growth->last.bytes);
+    growth->last.interval_ns = now_ns - growth->last.time_ns;
+    growth->last.time_ns = now_ns;
+    growth->last.bytes = look.bytes;
+    growth->last.count = look.count;
+    gs_groups_free(&growth->places);
+    free(growth->trends);
+    growth->places = look.places;
+    growth->trends = trends;
+    find_growing(growth);
+    growth->last.looks++;
+    copy_to_file(growth, tracker);
+    gs_mutex_unlock(&growth->lock);
+}
+
+struct gs_growth_snapshot gs_growth_last(struct gs_growth *growth, unsigned most)
+{
+    struct gs_growth_snapshot last;
+
+    gs_mutex_lock(&growth->lock);
+    last.look = growth->last;
+    last.count = growth->growing_count < most ? growth->growing_count : most;
+    last.growing = malloc((last.count + 1) * sizeof *last.growing);
+    if (!last.growing)
+        last.count = 0;
+    for (size_t i = 0; i < last.count; i++)
+        last.growing[i] = growth->growing[i];
+    gs_mutex_unlock(&growth->lock);
+    return last;
+}
+
+bool gs_growth_has(struct gs_growth *growth, const struct gs_group *group)
+{
+    bool has = false;
+
+    if (!growth || group->lost || !gs_mutex_try(&growth->lock))
+        return false;
+    for (size_t i = 0; i < growth->growing_count && !has; i++)
+        has = growth->growing[i].group.stack == group->stack &&
+              growth->growing[i].group.device == group->device &&
+              growth->growing[i].group.kind == group->kind &&
+              (group->stack != 0 || growth->growing[i].group.api == group->api);
+    gs_mutex_unlock(&growth->lock);
+    return has;
+}

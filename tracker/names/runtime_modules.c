@@ -1,0 +1,46 @@
+/*
+ * runtime_modules.c - the modules of the CUDA runtime, the driver and this library.
+ * Owns: the names of two copies of the library.   Lock: none; written at start.
+ */
+#include "runtime_modules.h"
+
+#include <string.h>
+
+const char *gs_module_base_name(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+
+    if (slash)
+        return slash + 1;
+    return path ? path : "";
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* Where there are two copies of this library; written at start. */
+static char copy_names[2][64];
+
+void gs_runtime_modules_set_copies(const char *own, const char *other)
+{
+    strncpy(copy_names[0], gs_module_base_name(own), sizeof copy_names[0] - 1);
+    strncpy(copy_names[1], gs_module_base_name(other), sizeof copy_names[1] - 1);
+}
+
+static bool is_copy(const char *base_name)
+{
+    return copy_names[0][0] && (strcmp(base_name, copy_names[0]) == 0 ||
+                                strcmp(base_name, copy_names[1]) == 0);
+}
+
+bool gs_module_is_runtime(const char *base_name)
+{
+    return starts_with(base_name, "libcudart.so") ||
+           starts_with(base_name, "libcudart-") || /* as Python wheels rename it */
+           starts_with(base_name, "libcuda.so") ||
+           starts_with(base_name, "libffi.so") || /* carries calls of Python's ctypes */
+           starts_with(base_name, "_ctypes.") ||
+           starts_with(base_name, "libgpushim.so") || is_copy(base_name);
+}
