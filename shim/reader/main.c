@@ -8,12 +8,13 @@
 
 #include "log.h"
 #include "state_open.h"
+#include "stderr.h"
 
 int main(int argc, char **argv)
 {
     bool summary = argc > 1 && strcmp(argv[1], "--summary") == 0;
     int status = 0;
-    gs_log_know_stderr();
+    gs_stderr_know();
     if (argc < 2 || (summary && argc < 3)) {
         fprintf(stderr, "usage: gpushim report [--summary] STATE_FILE...\n");
         return 2;

@@ -4,7 +4,6 @@
  */
 #include <criterion/criterion.h>
 
-#define __CUDA_API_VERSION_INTERNAL
 #include "record.h"
 
 #define DEVICE 1
