@@ -4,9 +4,8 @@
  * pthreads(7) lists open, read, write, nanosleep, the condition waits and many more as
  * cancellation points. Natively a program's CUDA calls are none. So the library puts
  * every such call on a program's thread between these two functions, but for sleeps
- * (gs_wait.h). A pending
- * cancellation acts at the first point after the CUDA call, as natively. A thread that
- * has cancellation disabled keeps it disabled. Not installed.
+ * (gs_wait.h). A pending cancellation acts at the first point after the CUDA call, as
+ * natively. A thread that has cancellation disabled keeps it disabled. Not installed.
  * Locks: none; the calling thread's own state. Async-signal-safe.
  */
 #ifndef GS_UNCANCELLED_H

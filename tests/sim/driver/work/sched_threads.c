@@ -17,6 +17,7 @@
 
 #include "config.h"
 #include "context.h"
+#include "gs_uncancelled.h"
 #include "order.h"
 #include "stream.h"
 
@@ -276,14 +277,21 @@ static void wait_or_help(struct sim_op *op, bool helps)
     pthread_mutex_unlock(&queue->lock);
 }
 
+/* As a driver's own waits, no point of cancellation: the thread would keep the lock. */
 static void wait(struct sim_op *op)
 {
+    int before = gs_uncancelled_begin();
+
     wait_or_help(op, false);
+    gs_uncancelled_end(before);
 }
 
 static void help(struct sim_op *op)
 {
+    int before = gs_uncancelled_begin();
+
     wait_or_help(op, true);
+    gs_uncancelled_end(before);
 }
 
 static void close_queue(struct sim_stream *stream)
