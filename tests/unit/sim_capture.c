@@ -1,6 +1,6 @@
 /*
- * sim_capture.c - proves that what is submitted to a capturing stream does not run but
- * becomes a graph, that other streams join by events, and what a capture forbids to whom.
+ * sim_capture.c - proves captures beyond tests/gpu/conformance: how they end, what
+ * invalidates them, and what a capture forbids to whom.
  */
 #include "sim_helpers.h"
 
@@ -88,90 +88,6 @@ static size_t count_nodes(CUgraph graph)
     return count;
 }
 
-Test(sim_capture, runs_nothing_before_the_launch)
-{
-    sim_test_start("1", "16M");
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words();
-
-    begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-    cr_assert_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    ok(cuMemsetD32Async(words, 9, WORDS, stream));
-    CUgraph graph = end(stream);
-    cr_assert_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE);
-    cr_assert_eq(first_word(words), 0);
-    launch_and_wait(graph, stream);
-    cr_assert_eq(first_word(words), 9);
-    ok(cuMemsetD32Async(words, 0, WORDS, stream));
-    launch_and_wait(graph, stream);
-    cr_assert_eq(first_word(words), 9);
-    ok(cuGraphDestroy(graph));
-}
-
-Test(sim_capture, chains_the_nodes_of_a_stream)
-{
-    CUgraphNode from[4], to[4];
-    size_t edges = 4;
-
-    sim_test_start("1", "16M");
-    CUstream stream = new_stream(0);
-    CUdeviceptr words = new_words();
-    begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    for (uint32_t i = 1; i <= 3; i++)
-        ok(cuMemsetD32Async(words, i, WORDS, stream));
-    CUgraph graph = end(stream);
-    cr_assert_eq(count_nodes(graph), 3);
-    ok(cuGraphGetEdges(graph, from, to, &edges));
-    cr_assert_eq(edges, 2);
-    cr_assert_eq(to[0], from[1]);
-    launch_and_wait(graph, stream);
-    cr_assert_eq(first_word(words), 3);
-}
-
-Test(sim_capture, follows_events_into_other_streams)
-{
-    CUgraphNode roots[4];
-    size_t count = 4;
-
-    sim_test_start("1", "16M");
-    CUstream first = new_stream(CU_STREAM_NON_BLOCKING), other = new_stream(0);
-    CUevent fork = new_event(), join = new_event();
-    CUdeviceptr left = new_words(), right = new_words();
-    begin(first, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    ok(cuMemsetD32Async(left, 4, WORDS, first));
-    ok(cuEventRecord(fork, first));
-    ok(cuStreamWaitEvent(other, fork, 0));
-    cr_assert_eq(status_of(other), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    ok(cuMemcpyDtoDAsync(right, left, 4, other));
-    ok(cuEventRecord(join, other));
-    ok(cuStreamWaitEvent(first, join, 0));
-    ok(cuMemsetD32Async(left, 5, WORDS, first));
-    CUgraph graph = end(first);
-    cr_assert_eq(status_of(other), CU_STREAM_CAPTURE_STATUS_NONE);
-    cr_assert_eq(count_nodes(graph), 3);
-    ok(cuGraphGetRootNodes(graph, roots, &count));
-    cr_assert_eq(count, 1);
-    launch_and_wait(graph, first);
-    cr_assert_eq(first_word(right), 4);
-    cr_assert_eq(first_word(left), 5);
-}
-
-Test(sim_capture, wants_every_fork_joined)
-{
-    sim_test_start("1", "16M");
-    CUstream first = new_stream(CU_STREAM_NON_BLOCKING), other = new_stream(0);
-    CUevent fork = new_event();
-    CUdeviceptr words = new_words();
-
-    begin(first, CU_STREAM_CAPTURE_MODE_RELAXED);
-    ok(cuEventRecord(fork, first));
-    ok(cuStreamWaitEvent(other, fork, 0));
-    ok(cuMemsetD32Async(words, 1, WORDS, other));
-    end_is(first, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    cr_assert_eq(status_of(first), CU_STREAM_CAPTURE_STATUS_NONE);
-    cr_assert_eq(status_of(other), CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
 Test(sim_capture, ends_where_it_began)
 {
     CUgraph graph;
@@ -239,25 +155,6 @@ Test(sim_capture, is_invalidated_by_questions)
     }
     ok(cuEventRecord(event, stream));
     ok(cuEventSynchronize(event));
-}
-
-Test(sim_capture, shuts_the_legacy_stream_only_if_blocking)
-{
-    CUstreamCaptureStatus status;
-
-    sim_test_start("1", "16M");
-    CUstream blocking = new_stream(0), free_one = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words();
-    begin(free_one, CU_STREAM_CAPTURE_MODE_RELAXED);
-    ok(cuMemsetD32(words, 3, WORDS));
-    cr_assert_eq(first_word(words), 3);
-    ok(cuGraphDestroy(end(free_one)));
-    begin(blocking, CU_STREAM_CAPTURE_MODE_RELAXED);
-    fails(cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    cr_assert_eq(status_of(blocking), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    fails(cuMemsetD32Async(words, 3, WORDS, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    end_is(blocking, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    ok(cuStreamSynchronize(NULL));
 }
 
 /* What one unsafe call answers on a thread that has changed its mode. */
@@ -430,37 +327,6 @@ Test(sim_capture, records_and_waits_for_external_events_as_nodes)
     sim_latch_open(&latch);
     ok(cuEventSynchronize(recorded));
     ok(cuStreamSynchronize(stream));
-}
-
-Test(sim_capture, tells_where_it_is)
-{
-    CUstreamCaptureStatus status;
-    const CUgraphNode *nodes;
-    CUgraph graph;
-    cuuint64_t id = 0, other_id = 0;
-    size_t count = 9;
-
-    sim_test_start("1", "16M");
-    CUstream stream = new_stream(0);
-    CUdeviceptr words = new_words();
-    begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-    ok(cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &nodes, &count));
-    cr_assert_eq(count, 0);
-    ok(cuMemsetD32Async(words, 8, WORDS, stream));
-    ok(cuStreamGetCaptureInfo_v2(stream, &status, &other_id, &graph, &nodes, &count));
-    cr_assert_eq(count, 1);
-    cr_assert_eq(id, other_id);
-    CUgraphNode node = nodes[0];
-    ok(cuStreamUpdateCaptureDependencies(stream, NULL, 0,
-                                         CU_STREAM_SET_CAPTURE_DEPENDENCIES));
-    ok(cuMemsetD32Async(words, 9, WORDS, stream));
-    ok(cuStreamUpdateCaptureDependencies(stream, &node, 1,
-                                         CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
-    cr_assert_eq(end(stream), graph);
-    CUgraphNode roots[2];
-    count = 2;
-    ok(cuGraphGetRootNodes(graph, roots, &count));
-    cr_assert_eq(count, 2);
 }
 
 Test(sim_capture, leaves_no_event_of_a_context_pending_after_a_wait)

@@ -130,36 +130,6 @@ Test(sim_capture_graphs, find_their_nodes_in_a_clone)
     cr_assert_eq(first_word(words), 2);
 }
 
-static void CUDA_CB count_call(void *argument)
-{
-    __atomic_fetch_add((int *)argument, 1, __ATOMIC_SEQ_CST);
-}
-
-Test(sim_capture_graphs, order_a_launch_behind_the_one_before)
-{
-    struct sim_latch latch;
-    int calls = 0;
-    CUDA_HOST_NODE_PARAMS host = {.fn = count_call, .userData = &calls};
-    CUgraphNode node;
-    CUstream first, second;
-
-    sim_test_start("1", "16M");
-    sim_latch_make(&latch);
-    ok(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
-    ok(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
-    CUgraph graph = new_graph();
-    ok(cuGraphAddHostNode(&node, graph, NULL, 0, &host));
-    CUgraphExec exec = instantiate(graph);
-    sim_latch_block(&latch, first);
-    ok(cuGraphLaunch(exec, first));
-    ok(cuGraphLaunch(exec, second));
-    sim_test_sleep_ms(20);
-    cr_assert_eq(__atomic_load_n(&calls, __ATOMIC_SEQ_CST), 0);
-    sim_latch_open(&latch);
-    ok(cuStreamSynchronize(second));
-    cr_assert_eq(__atomic_load_n(&calls, __ATOMIC_SEQ_CST), 2);
-}
-
 Test(sim_capture_graphs, refuse_what_is_none)
 {
     CUgraphNode node;
@@ -253,22 +223,6 @@ Test(sim_capture_graphs, leave_memory_they_do_not_free_to_the_program)
     cr_assert_eq(first_word(words), 6);
     ok(cuMemFree(words));
     cr_assert_eq(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 0);
-}
-
-Test(sim_capture_graphs, free_before_a_launch_if_asked_to)
-{
-    CUstream stream;
-    CUdeviceptr words;
-    CUgraphExec exec;
-
-    sim_test_start("1", "16M");
-    ok(cuStreamCreate(&stream, 0));
-    CUgraph graph = capture_memory(stream, &words, false);
-    ok(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
-    ok(cuGraphLaunch(exec, stream));
-    ok(cuGraphLaunch(exec, stream));
-    ok(cuStreamSynchronize(stream));
-    cr_assert_eq(first_word(words), 6);
 }
 
 Test(sim_capture_graphs, free_only_memory_of_graphs)

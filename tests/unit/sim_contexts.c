@@ -1,26 +1,10 @@
 /*
- * sim_contexts.c - proves contexts: the stack, primary contexts, what destroying and
+ * sim_contexts.c - proves contexts beyond tests/gpu/conformance: what destroying and
  * resetting end, and that dead or made-up handles get a code and never a crash.
  */
 #include <string.h>
 
 #include "sim_helpers.h"
-
-Test(sim_contexts, nothing_works_before_init)
-{
-    CUdeviceptr p;
-    CUdevice device;
-    int version = 0;
-
-    fails(cuDeviceGet(&device, 0), CUDA_ERROR_NOT_INITIALIZED);
-    fails(cuMemAlloc(&p, 1), CUDA_ERROR_NOT_INITIALIZED);
-    ok(cuDriverGetVersion(&version));
-    cr_assert_eq(version, 13000);
-    fails(cuInit(1), CUDA_ERROR_INVALID_VALUE);
-    ok(cuInit(0));
-    fails(cuMemAlloc(&p, 1), CUDA_ERROR_INVALID_CONTEXT);
-    fails(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
-}
 
 Test(sim_contexts, no_device_is_an_error_of_init)
 {
@@ -56,27 +40,6 @@ Test(sim_contexts, devices_describe_themselves)
           CUDA_ERROR_INVALID_DEVICE);
 }
 
-Test(sim_contexts, form_a_stack)
-{
-    CUcontext primary = sim_test_start("1", "16M"), own, current;
-
-    ok(cuCtxCreate_v2(&own, 0, 0));
-    ok(cuCtxGetCurrent(&current));
-    cr_assert_eq(current, own);
-    ok(cuCtxPopCurrent(&current));
-    cr_assert_eq(current, own);
-    ok(cuCtxGetCurrent(&current));
-    cr_assert_eq(current, primary);
-    ok(cuCtxPushCurrent(own));
-    ok(cuCtxSetCurrent(NULL));
-    ok(cuCtxGetCurrent(&current));
-    cr_assert_eq(current, primary);
-    ok(cuCtxPopCurrent(NULL));
-    fails(cuCtxPopCurrent(NULL), CUDA_ERROR_INVALID_CONTEXT);
-    ok(cuCtxGetCurrent(&current));
-    cr_assert_null(current);
-}
-
 Test(sim_contexts, destroying_one_frees_its_memory)
 {
     CUcontext own;
@@ -99,36 +62,6 @@ Test(sim_contexts, destroying_one_frees_its_memory)
     fails(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
     fails(cuCtxDestroy(own), CUDA_ERROR_INVALID_CONTEXT);
     fails(cuCtxPushCurrent(own), CUDA_ERROR_INVALID_CONTEXT);
-}
-
-static void *use_dead_context(void *argument)
-{
-    CUcontext *contexts = argument;
-    CUdeviceptr p;
-
-    ok(cuCtxSetCurrent(contexts[0]));
-    __atomic_store_n(&contexts[1], contexts[0], __ATOMIC_RELEASE);
-    while (__atomic_load_n(&contexts[2], __ATOMIC_ACQUIRE) == NULL)
-        sim_test_sleep_ms(1);
-    fails(cuMemAlloc(&p, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    fails(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    fails(cuStreamSynchronize(NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    return NULL;
-}
-
-Test(sim_contexts, a_destroyed_one_stays_current_elsewhere)
-{
-    CUcontext contexts[3] = {NULL};
-    pthread_t thread;
-
-    sim_test_start("1", "16M");
-    ok(cuCtxCreate_v2(&contexts[0], 0, 0));
-    cr_assert_eq(pthread_create(&thread, NULL, use_dead_context, contexts), 0);
-    while (__atomic_load_n(&contexts[1], __ATOMIC_ACQUIRE) == NULL)
-        sim_test_sleep_ms(1);
-    ok(cuCtxDestroy(contexts[0]));
-    __atomic_store_n(&contexts[2], contexts[0], __ATOMIC_RELEASE);
-    pthread_join(thread, NULL);
 }
 
 enum leave { BY_ENDING, BY_POPPING, BY_SETTING_ANOTHER };
@@ -248,28 +181,6 @@ Test(sim_contexts, a_handle_of_one_kind_is_no_other)
     fails(cuStreamSynchronize((CUstream)event), CUDA_ERROR_INVALID_HANDLE);
     fails(cuCtxSetCurrent((CUcontext)event), CUDA_ERROR_INVALID_CONTEXT);
     fails(cuEventQuery((CUevent)context), CUDA_ERROR_INVALID_HANDLE);
-}
-
-Test(sim_contexts, primary_ones_are_counted)
-{
-    CUcontext first, again;
-    unsigned flags = 9;
-    int active = 9;
-
-    setenv("CUDASIM_MEMORY", "16M", 1);
-    ok(cuInit(0));
-    ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
-    cr_assert_eq(active, 0);
-    ok(cuDevicePrimaryCtxRetain(&first, 0));
-    ok(cuDevicePrimaryCtxRetain(&again, 0));
-    cr_assert_eq(first, again);
-    ok(cuDevicePrimaryCtxRelease(0));
-    ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
-    cr_assert_eq(active, 1);
-    ok(cuDevicePrimaryCtxRelease(0));
-    ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
-    cr_assert_eq(active, 0);
-    fails(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
 }
 
 Test(sim_contexts, reset_begins_a_new_life)

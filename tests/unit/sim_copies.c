@@ -1,6 +1,6 @@
 /*
- * sim_copies.c - proves copies and sets: they move the right bytes, stay in bounds,
- * refuse what is no memory of theirs, and wait as documented.
+ * sim_copies.c - proves copies and sets beyond tests/gpu/conformance: they stay in
+ * bounds, refuse what is no memory of theirs, and wait.
  */
 #include <string.h>
 
@@ -9,25 +9,6 @@
 static unsigned char pattern(size_t i)
 {
     return (unsigned char)(i * 7 + 3);
-}
-
-Test(sim_copies, go_there_and_back)
-{
-    unsigned char out[1000], in[1000];
-    CUdeviceptr p, q;
-
-    sim_test_start("1", "16M");
-    for (size_t i = 0; i < sizeof(out); i++)
-        out[i] = pattern(i);
-    ok(cuMemAlloc(&p, sizeof(out)));
-    ok(cuMemAlloc(&q, sizeof(out)));
-    ok(cuMemcpyHtoD(p, out, sizeof(out)));
-    ok(cuMemcpyDtoD(q, p, sizeof(out)));
-    ok(cuMemcpyDtoH(in, q, sizeof(in)));
-    cr_assert_arr_eq(in, out, sizeof(in));
-    memset(in, 0, sizeof(in));
-    ok(cuMemcpy((CUdeviceptr)(uintptr_t)in, q + 10, 100));
-    cr_assert_arr_eq(in, out + 10, 100);
 }
 
 Test(sim_copies, stay_in_bounds)
@@ -63,22 +44,6 @@ Test(sim_copies, refuse_pointers_of_the_wrong_side)
           CUDA_ERROR_INVALID_VALUE);
     fails(cuMemcpyDtoH(NULL, p, 16), CUDA_ERROR_INVALID_VALUE);
     fails(cuMemcpyDtoD(p, 0, 16), CUDA_ERROR_INVALID_VALUE);
-}
-
-Test(sim_copies, set_elements_of_every_size)
-{
-    unsigned char bytes[64];
-    CUdeviceptr p;
-
-    sim_test_start("1", "16M");
-    ok(cuMemAlloc(&p, 64));
-    ok(cuMemsetD8(p, 0x11, 64));
-    ok(cuMemsetD16(p + 2, 0x2233, 2));
-    ok(cuMemsetD32(p + 8, 0x44556677, 1));
-    ok(cuMemcpyDtoH(bytes, p, 64));
-    const unsigned char want[] = {0x11, 0x11, 0x33, 0x22, 0x33, 0x22, 0x11,
-                                  0x11, 0x77, 0x66, 0x55, 0x44, 0x11};
-    cr_assert_arr_eq(bytes, want, sizeof(want));
 }
 
 Test(sim_copies, copy_and_set_rectangles)
@@ -177,29 +142,6 @@ Test(sim_copies, pageable_memory_makes_an_asynchronous_copy_wait)
     cr_assert(sim_latch_is_open(&latch));
     cr_assert_eq(value, 5);
     sim_latch_join(&latch);
-}
-
-Test(sim_copies, pinned_memory_lets_it_return_at_once)
-{
-    struct sim_latch latch;
-    uint32_t *value;
-    CUstream stream;
-    CUdeviceptr p;
-
-    sim_test_start("1", "16M");
-    sim_latch_make(&latch);
-    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    ok(cuMemAlloc(&p, 4));
-    ok(cuMemsetD32(p, 5, 1));
-    ok(cuCtxSynchronize());
-    ok(cuMemAllocHost((void **)&value, 4));
-    *value = 0;
-    sim_latch_block(&latch, stream);
-    ok(cuMemcpyDtoHAsync(value, p, 4, stream));
-    fails(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-    ok(cuStreamSynchronize(stream));
-    cr_assert_eq(*value, 5);
 }
 
 Test(sim_copies, between_contexts_are_ordered_with_both)

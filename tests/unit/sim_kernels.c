@@ -61,26 +61,6 @@ Test(sim_kernels, take_arguments_as_a_buffer)
           CUDA_ERROR_INVALID_VALUE);
 }
 
-Test(sim_kernels, work_on_managed_and_pinned_memory)
-{
-    CUdeviceptr managed;
-    uint32_t *pinned;
-    unsigned long long count = 16;
-    unsigned seed = 9;
-
-    sim_test_start("1", "16M");
-    ok(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
-    ok(cuMemHostAlloc((void **)&pinned, 64, 0));
-    void *fill[] = {&managed, &count, &seed};
-    ok(sim_test_launch(sim_test_kernel("gs_fill"), NULL, fill));
-    void *copy[] = {&pinned, &managed, &count};
-    ok(sim_test_launch(sim_test_kernel("gs_copy"), NULL, copy));
-    ok(cuCtxSynchronize());
-    const uint32_t *seen = (const uint32_t *)(uintptr_t)managed;
-    cr_assert_eq(seen[15], gs_pattern(9, 15));
-    cr_assert_eq(pinned[15], gs_pattern(9, 15));
-}
-
 static void launch_fill_beyond(CUdeviceptr p, unsigned long long count)
 {
     unsigned seed = 1;

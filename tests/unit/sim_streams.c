@@ -1,6 +1,6 @@
 /*
- * sim_streams.c - proves the order of work: within a stream, between the legacy stream
- * and the others, through events; what waits on the host and what does not.
+ * sim_streams.c - proves streams and events beyond tests/gpu/conformance, which has the
+ * order between streams: what waits on the host, times, host functions, many threads.
  */
 #include "sim_helpers.h"
 
@@ -18,126 +18,6 @@ static CUevent new_event(void)
 
     ok(cuEventCreate(&event, 0));
     return event;
-}
-
-Test(sim_streams, run_asynchronously_and_in_order)
-{
-    struct sim_latch latch;
-    CUdeviceptr p;
-    uint32_t value = 0;
-
-    sim_test_start("1", "16M");
-    sim_latch_make(&latch);
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    ok(cuMemAlloc(&p, 4));
-    sim_latch_block(&latch, stream);
-    for (uint32_t i = 1; i <= 100; i++)
-        ok(cuMemsetD32Async(p, i, 1, stream));
-    fails(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-    ok(cuStreamSynchronize(stream));
-    ok(cuStreamQuery(stream));
-    ok(cuMemcpyDtoH(&value, p, 4));
-    cr_assert_eq(value, 100);
-}
-
-Test(sim_streams, do_not_wait_for_each_other)
-{
-    struct sim_latch latch;
-
-    sim_test_start("1", "16M");
-    sim_latch_make(&latch);
-    CUstream blocked = new_stream(0), other = new_stream(0);
-    CUdeviceptr p;
-    ok(cuMemAlloc(&p, 4));
-    sim_latch_block(&latch, blocked);
-    ok(cuMemsetD32Async(p, 1, 1, other));
-    ok(cuStreamSynchronize(other));
-    fails(cuStreamQuery(blocked), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-}
-
-Test(sim_streams, the_legacy_stream_waits_for_blocking_ones)
-{
-    struct sim_latch latch;
-    CUdeviceptr p;
-
-    sim_test_start("1", "16M");
-    sim_latch_make(&latch);
-    CUstream blocking = new_stream(0);
-    ok(cuMemAlloc(&p, 4));
-    sim_latch_block(&latch, blocking);
-    ok(cuMemsetD32Async(p, 1, 1, CU_STREAM_LEGACY));
-    sim_test_sleep_ms(20);
-    fails(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-    ok(cuStreamSynchronize(NULL));
-}
-
-Test(sim_streams, blocking_ones_wait_for_the_legacy_stream)
-{
-    struct sim_latch latch;
-    CUdeviceptr p;
-
-    sim_test_start("1", "16M");
-    sim_latch_make(&latch);
-    CUstream blocking = new_stream(0), free_stream = new_stream(CU_STREAM_NON_BLOCKING);
-    ok(cuMemAlloc(&p, 8));
-    sim_latch_block(&latch, NULL);
-    ok(cuMemsetD32Async(p, 1, 1, blocking));
-    ok(cuMemsetD32Async(p + 4, 1, 1, CU_STREAM_PER_THREAD));
-    ok(cuMemsetD32Async(p, 1, 1, free_stream));
-    ok(cuStreamSynchronize(free_stream));
-    fails(cuStreamQuery(blocking), CUDA_ERROR_NOT_READY);
-    fails(cuStreamQuery(CU_STREAM_PER_THREAD), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-    ok(cuCtxSynchronize());
-    ok(cuStreamQuery(blocking));
-    ok(cuStreamQuery(CU_STREAM_PER_THREAD));
-}
-
-Test(sim_streams, non_blocking_ones_are_outside_the_legacy_barrier)
-{
-    struct sim_latch latch;
-    CUdeviceptr p;
-
-    sim_test_start("1", "16M");
-    sim_latch_make(&latch);
-    CUstream outside = new_stream(CU_STREAM_NON_BLOCKING);
-    ok(cuMemAlloc(&p, 4));
-    sim_latch_block(&latch, outside);
-    ok(cuMemsetD32Async(p, 1, 1, NULL));
-    ok(cuStreamSynchronize(NULL));
-    fails(cuStreamQuery(outside), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-    ok(cuStreamSynchronize(outside));
-}
-
-static void *other_thread(void *argument)
-{
-    CUcontext *contexts = argument;
-    unsigned long long id = 0;
-
-    ok(cuCtxSetCurrent(contexts[0]));
-    ok(cuStreamGetId(CU_STREAM_PER_THREAD, &id));
-    return (void *)(uintptr_t)id;
-}
-
-Test(sim_streams, every_thread_has_a_default_one)
-{
-    CUcontext context = sim_test_start("1", "16M");
-    unsigned long long mine = 0, again = 0, legacy = 0;
-    pthread_t thread;
-    void *theirs;
-
-    ok(cuStreamGetId(CU_STREAM_PER_THREAD, &mine));
-    ok(cuStreamGetId(CU_STREAM_PER_THREAD, &again));
-    ok(cuStreamGetId(NULL, &legacy));
-    cr_assert_eq(mine, again);
-    cr_assert_neq(mine, legacy);
-    cr_assert_eq(pthread_create(&thread, NULL, other_thread, &context), 0);
-    pthread_join(thread, &theirs);
-    cr_assert_neq(mine, (uintptr_t)theirs);
 }
 
 Test(sim_streams, freeing_waits_for_all_of_them)
@@ -189,26 +69,6 @@ Test(sim_streams, a_destroyed_one_still_runs_what_it_was_given)
     ok(cuCtxSynchronize());
     ok(cuMemcpyDtoH(&value, p, 4));
     cr_assert_eq(value, 77);
-}
-
-Test(sim_streams, tell_their_properties)
-{
-    CUcontext context = sim_test_start("1", "16M"), owner = NULL;
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    unsigned flags = 9;
-    int priority = 9;
-    CUstream stream;
-
-    ok(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -100));
-    ok(cuStreamGetFlags(stream, &flags));
-    cr_assert_eq(flags, CU_STREAM_NON_BLOCKING);
-    ok(cuStreamGetPriority(stream, &priority));
-    cr_assert_eq(priority, -5);
-    ok(cuStreamGetCtx(stream, &owner));
-    cr_assert_eq(owner, context);
-    ok(cuStreamIsCapturing(stream, &status));
-    cr_assert_eq(status, CU_STREAM_CAPTURE_STATUS_NONE);
-    fails(cuStreamCreate(&stream, 16), CUDA_ERROR_INVALID_VALUE);
 }
 
 Test(sim_events, order_streams)
@@ -265,44 +125,6 @@ Test(sim_events, measure_time)
     ok(cuEventRecord(quiet, stream));
     ok(cuEventSynchronize(quiet));
     fails(cuEventElapsedTime(&ms, start, quiet), CUDA_ERROR_INVALID_HANDLE);
-}
-
-Test(sim_events, capture_all_work_of_a_context)
-{
-    CUcontext context = sim_test_start("1", "16M");
-    struct sim_latch latch;
-
-    sim_latch_make(&latch);
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
-    sim_latch_block(&latch, stream);
-    ok(cuCtxRecordEvent(context, event));
-    sim_test_sleep_ms(20);
-    fails(cuEventQuery(event), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-    ok(cuEventSynchronize(event));
-    ok(cuStreamQuery(stream));
-}
-
-Test(sim_events, hold_back_all_later_work_of_a_context)
-{
-    CUcontext context = sim_test_start("1", "16M");
-    struct sim_latch latch;
-    CUdeviceptr p;
-
-    sim_latch_make(&latch);
-    CUstream first = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream second = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
-    ok(cuMemAlloc(&p, 4));
-    sim_latch_block(&latch, first);
-    ok(cuEventRecord(event, first));
-    ok(cuCtxWaitEvent(context, event));
-    ok(cuMemsetD32Async(p, 1, 1, second));
-    sim_test_sleep_ms(20);
-    fails(cuStreamQuery(second), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-    ok(cuStreamSynchronize(second));
 }
 
 struct seen {

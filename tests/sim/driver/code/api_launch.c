@@ -187,66 +187,31 @@ CUresult sim_launch_submit(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuLaunchKernel, CUfunction function, unsigned int gx, unsigned int gy,
-        unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
-        unsigned int shared_bytes, CUstream stream, void **params, void **extra)
-{
-    const struct sim_launch launch = {.function = function,
-                                      .grid = {gx, gy, gz},
-                                      .block = {bx, by, bz},
-                                      .shared_bytes = shared_bytes,
-                                      .stream = stream,
-                                      .params = params,
-                                      .extra = extra};
+SIM_API_TWINS(cuLaunchKernel, ptsz,
+              (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
+               unsigned int bx, unsigned int by, unsigned int bz,
+               unsigned int shared_bytes, CUstream stream, void **params, void **extra),
+              sim_launch_submit(api, variant,
+                                &(const struct sim_launch){.function = function,
+                                                           .grid = {gx, gy, gz},
+                                                           .block = {bx, by, bz},
+                                                           .shared_bytes = shared_bytes,
+                                                           .stream = stream,
+                                                           .params = params,
+                                                           .extra = extra}));
 
-    return sim_launch_submit(SIM_ID_cuLaunchKernel, SIM_LEGACY, &launch);
-}
-
-SIM_API(cuLaunchKernel_ptsz, CUfunction function, unsigned int gx, unsigned int gy,
-        unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
-        unsigned int shared_bytes, CUstream stream, void **params, void **extra)
-{
-    const struct sim_launch launch = {.function = function,
-                                      .grid = {gx, gy, gz},
-                                      .block = {bx, by, bz},
-                                      .shared_bytes = shared_bytes,
-                                      .stream = stream,
-                                      .params = params,
-                                      .extra = extra};
-
-    return sim_launch_submit(SIM_ID_cuLaunchKernel_ptsz, SIM_PER_THREAD, &launch);
-}
-
-SIM_API(cuLaunchCooperativeKernel, CUfunction function, unsigned int gx, unsigned int gy,
-        unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
-        unsigned int shared_bytes, CUstream stream, void **params)
-{
-    const struct sim_launch launch = {.function = function,
-                                      .grid = {gx, gy, gz},
-                                      .block = {bx, by, bz},
-                                      .shared_bytes = shared_bytes,
-                                      .stream = stream,
-                                      .params = params,
-                                      .cooperative = true};
-
-    return sim_launch_submit(SIM_ID_cuLaunchCooperativeKernel, SIM_LEGACY, &launch);
-}
-
-SIM_API(cuLaunchCooperativeKernel_ptsz, CUfunction function, unsigned int gx,
-        unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-        unsigned int bz, unsigned int shared_bytes, CUstream stream, void **params)
-{
-    const struct sim_launch launch = {.function = function,
-                                      .grid = {gx, gy, gz},
-                                      .block = {bx, by, bz},
-                                      .shared_bytes = shared_bytes,
-                                      .stream = stream,
-                                      .params = params,
-                                      .cooperative = true};
-
-    return sim_launch_submit(SIM_ID_cuLaunchCooperativeKernel_ptsz, SIM_PER_THREAD,
-                             &launch);
-}
+SIM_API_TWINS(cuLaunchCooperativeKernel, ptsz,
+              (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
+               unsigned int bx, unsigned int by, unsigned int bz,
+               unsigned int shared_bytes, CUstream stream, void **params),
+              sim_launch_submit(api, variant,
+                                &(const struct sim_launch){.function = function,
+                                                           .grid = {gx, gy, gz},
+                                                           .block = {bx, by, bz},
+                                                           .shared_bytes = shared_bytes,
+                                                           .stream = stream,
+                                                           .params = params,
+                                                           .cooperative = true}));
 
 static CUresult launch_config(enum sim_api api, enum sim_variant variant,
                               const CUlaunchConfig *config, CUfunction function,

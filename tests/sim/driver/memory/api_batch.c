@@ -189,47 +189,23 @@ static CUresult copy_lines(enum sim_api api, enum sim_variant variant, CUstream 
     return finish(&batch, stream, res);
 }
 
-SIM_API(cuMemcpyBatchAsync, CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
-        size_t count, CUmemcpyAttributes *attributes, size_t *starts,
-        size_t attribute_count, size_t *fail, CUstream stream)
-{
-    const struct lines lines = {dst,        src,    bytes,          count,
-                                attributes, starts, attribute_count};
+SIM_API_TWINS(cuMemcpyBatchAsync, ptsz,
+              (CUdeviceptr * dst, CUdeviceptr *src, size_t *bytes, size_t count,
+               CUmemcpyAttributes *attributes, size_t *starts, size_t attribute_count,
+               size_t *fail, CUstream stream),
+              copy_lines(api, variant, stream,
+                         &(const struct lines){dst, src, bytes, count, attributes, starts,
+                                               attribute_count},
+                         fail));
 
-    return copy_lines(SIM_ID_cuMemcpyBatchAsync, SIM_LEGACY, stream, &lines, fail);
-}
-
-SIM_API(cuMemcpyBatchAsync_ptsz, CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
-        size_t count, CUmemcpyAttributes *attributes, size_t *starts,
-        size_t attribute_count, size_t *fail, CUstream stream)
-{
-    const struct lines lines = {dst,        src,    bytes,          count,
-                                attributes, starts, attribute_count};
-
-    return copy_lines(SIM_ID_cuMemcpyBatchAsync_ptsz, SIM_PER_THREAD, stream, &lines,
-                      fail);
-}
-
-SIM_API(cuMemcpyBatchAsync_v2, CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
-        size_t count, CUmemcpyAttributes *attributes, size_t *starts,
-        size_t attribute_count, CUstream stream)
-{
-    const struct lines lines = {dst,        src,    bytes,          count,
-                                attributes, starts, attribute_count};
-
-    return copy_lines(SIM_ID_cuMemcpyBatchAsync_v2, SIM_LEGACY, stream, &lines, NULL);
-}
-
-SIM_API(cuMemcpyBatchAsync_v2_ptsz, CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
-        size_t count, CUmemcpyAttributes *attributes, size_t *starts,
-        size_t attribute_count, CUstream stream)
-{
-    const struct lines lines = {dst,        src,    bytes,          count,
-                                attributes, starts, attribute_count};
-
-    return copy_lines(SIM_ID_cuMemcpyBatchAsync_v2_ptsz, SIM_PER_THREAD, stream, &lines,
-                      NULL);
-}
+SIM_API_TWINS(cuMemcpyBatchAsync_v2, ptsz,
+              (CUdeviceptr * dst, CUdeviceptr *src, size_t *bytes, size_t count,
+               CUmemcpyAttributes *attributes, size_t *starts, size_t attribute_count,
+               CUstream stream),
+              copy_lines(api, variant, stream,
+                         &(const struct lines){dst, src, bytes, count, attributes, starts,
+                                               attribute_count},
+                         NULL));
 
 /* ---- boxes ------------------------------------------------------------------------- */
 

@@ -129,69 +129,30 @@ static CUresult run(const struct request *request, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuMemPrefetchBatchAsync, CUdeviceptr *pointers, size_t *bytes, size_t count,
-        CUmemLocation *locations, size_t *starts, size_t location_count,
-        unsigned long long flags, CUstream stream)
-{
-    const struct ranges ranges = {pointers, bytes, count};
-    const struct targets targets = {locations, starts, location_count};
-    const struct request request = {SIM_ID_cuMemPrefetchBatchAsync, false, &ranges,
-                                    &targets};
+SIM_API_TWINS(cuMemPrefetchBatchAsync, ptsz,
+              (CUdeviceptr * pointers, size_t *bytes, size_t count,
+               CUmemLocation *locations, size_t *starts, size_t location_count,
+               unsigned long long flags, CUstream stream),
+              run(&(const struct request){api, false,
+                                          &(const struct ranges){pointers, bytes, count},
+                                          &(const struct targets){locations, starts,
+                                                                  location_count}},
+                  variant, flags, stream));
 
-    return run(&request, SIM_LEGACY, flags, stream);
-}
+SIM_API_TWINS(cuMemDiscardAndPrefetchBatchAsync, ptsz,
+              (CUdeviceptr * pointers, size_t *bytes, size_t count,
+               CUmemLocation *locations, size_t *starts, size_t location_count,
+               unsigned long long flags, CUstream stream),
+              run(&(const struct request){api, true,
+                                          &(const struct ranges){pointers, bytes, count},
+                                          &(const struct targets){locations, starts,
+                                                                  location_count}},
+                  variant, flags, stream));
 
-SIM_API(cuMemPrefetchBatchAsync_ptsz, CUdeviceptr *pointers, size_t *bytes, size_t count,
-        CUmemLocation *locations, size_t *starts, size_t location_count,
-        unsigned long long flags, CUstream stream)
-{
-    const struct ranges ranges = {pointers, bytes, count};
-    const struct targets targets = {locations, starts, location_count};
-    const struct request request = {SIM_ID_cuMemPrefetchBatchAsync_ptsz, false, &ranges,
-                                    &targets};
-
-    return run(&request, SIM_PER_THREAD, flags, stream);
-}
-
-SIM_API(cuMemDiscardAndPrefetchBatchAsync, CUdeviceptr *pointers, size_t *bytes,
-        size_t count, CUmemLocation *locations, size_t *starts, size_t location_count,
-        unsigned long long flags, CUstream stream)
-{
-    const struct ranges ranges = {pointers, bytes, count};
-    const struct targets targets = {locations, starts, location_count};
-    const struct request request = {SIM_ID_cuMemDiscardAndPrefetchBatchAsync, true,
-                                    &ranges, &targets};
-
-    return run(&request, SIM_LEGACY, flags, stream);
-}
-
-SIM_API(cuMemDiscardAndPrefetchBatchAsync_ptsz, CUdeviceptr *pointers, size_t *bytes,
-        size_t count, CUmemLocation *locations, size_t *starts, size_t location_count,
-        unsigned long long flags, CUstream stream)
-{
-    const struct ranges ranges = {pointers, bytes, count};
-    const struct targets targets = {locations, starts, location_count};
-    const struct request request = {SIM_ID_cuMemDiscardAndPrefetchBatchAsync_ptsz, true,
-                                    &ranges, &targets};
-
-    return run(&request, SIM_PER_THREAD, flags, stream);
-}
-
-SIM_API(cuMemDiscardBatchAsync, CUdeviceptr *pointers, size_t *bytes, size_t count,
-        unsigned long long flags, CUstream stream)
-{
-    const struct ranges ranges = {pointers, bytes, count};
-    const struct request request = {SIM_ID_cuMemDiscardBatchAsync, true, &ranges, NULL};
-
-    return run(&request, SIM_LEGACY, flags, stream);
-}
-
-SIM_API(cuMemDiscardBatchAsync_ptsz, CUdeviceptr *pointers, size_t *bytes, size_t count,
-        unsigned long long flags, CUstream stream)
-{
-    const struct ranges ranges = {pointers, bytes, count};
-    const struct request request = {SIM_ID_cuMemDiscardBatchAsync_ptsz, true, &ranges,
-                                    NULL};
-
-    return run(&request, SIM_PER_THREAD, flags, stream);
-}
+SIM_API_TWINS(cuMemDiscardBatchAsync, ptsz,
+              (CUdeviceptr * pointers, size_t *bytes, size_t count,
+               unsigned long long flags, CUstream stream),
+              run(&(const struct request){api, true,
+                                          &(const struct ranges){pointers, bytes, count},
+                                          NULL},
+                  variant, flags, stream));
