@@ -69,13 +69,18 @@ start_case() {
 
   unsanitized
   place=$(mktemp -d /tmp/gs.XXXXXX)
-  trap 'rm -rf "$place"' EXIT
+  # shellcheck disable=SC2064  # the name is the function's own
+  trap "rm -rf '$place'" EXIT
   cp "$shim" "$place/"
   counted native -- "$apps/plain"
   counted shim LD_PRELOAD="$place/libgpushim.so" -- "$apps/plain"
   expect_within start $(($(<shim.total) - $(<native.total)))
 }
 add_case "cost of starting without CUDA" start_case
+
+# The trim thread looks at a context from time to time, more often in a run that takes longer:
+# no part of a call.
+alone=GPUSHIM_POOL_TRIM_THREAD=off
 
 # One pair that the cache serves: the difference of two runs. The program is linked with
 # the driver, or as $linked_as says.
@@ -85,8 +90,8 @@ pair_case() {
 
   shift 2
   unsanitized
-  counted few LD_PRELOAD="$shim" "$@" -- "$program" "$few" "$kind"
-  counted many LD_PRELOAD="$shim" "$@" -- "$program" "$many" "$kind"
+  counted few LD_PRELOAD="$shim" "$alone" "$@" -- "$program" "$few" "$kind"
+  counted many LD_PRELOAD="$shim" "$alone" "$@" -- "$program" "$many" "$kind"
   expect_within "$row" $((($(<many.ours) - $(<few.ours)) / (many - few)))
 }
 add_case "cost of a pair" pair_case pair device
@@ -95,10 +100,6 @@ shared_pair_case() {
   linked_as=shared pair_case pair_shared device GPUSHIM_TRACK=off
 }
 add_case "cost of a pair by a shared runtime, without tracking" shared_pair_case
-
-# The trim thread looks at a context from time to time, more often in a run that takes longer:
-# no part of a call.
-alone=GPUSHIM_POOL_TRIM_THREAD=off
 
 # What a kernel launch passes through: the difference of two runs.
 launch_case() {
@@ -152,8 +153,8 @@ graph_launch_case() {
   local program=$apps/graphlaunch_linked few=200 many=1200
 
   unsanitized
-  counted few LD_PRELOAD="$shim" -- "$program" "$few" "$2"
-  counted many LD_PRELOAD="$shim" -- "$program" "$many" "$2"
+  counted few LD_PRELOAD="$shim" "$alone" -- "$program" "$few" "$2"
+  counted many LD_PRELOAD="$shim" "$alone" -- "$program" "$many" "$2"
   expect_within "$1" $((($(<many.ours) - $(<few.ours)) / (many - few)))
 }
 add_case "cost of a graph's launch" graph_launch_case graph_launch plain
