@@ -22,11 +22,12 @@ free_classes_topics=(idle. peers. pools. memory.free memory.pinned events. host.
 
 # The first three have a CUDASIM_FREE_WAITS of their own. The fourth: a free from a host
 # function, which the driver refuses, is accepted where a free does not wait, as in the lazy
-# mode. The last: memory that is held back while a kernel runs serves no request (docs/free.md,
+# mode. The others: memory that is held back while a kernel runs serves no request (docs/free.md,
 # "What a native free waits for", Limits).
 free_classes_left_out=(memory.free_that_waits_for_nothing memory.free_that_waits_for_blocking
   memory.free_that_waits_for_blocking_streams deadlock.host_function_allocates
-  peers.freed_memory_is_there_beside_a_peer)
+  peers.freed_memory_is_there_beside_a_peer deadlock.asked_again_after_a_refusal
+  deadlock.asked_again_long_after_a_refusal deadlock.asked_again_after_smaller_ones)
 
 # right_on_device VALUE OPTION... NAME...: those of the programs that are right there,
 # sorted.
