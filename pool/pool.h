@@ -245,6 +245,10 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
  * the bytes given back.
  */
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
+/* gs_pool_trim for a call of `bytes` that the driver has refused: gives back no more than
+ * the call needs, as far as is known, but at least a share of the idle memory, so that
+ * few retries fail if the driver needs more than `bytes`. */
+size_t gs_pool_trim_step(struct gs_pool *pool, int device, size_t bytes);
 /* Bytes that gs_pool_trim could give back on `device` now. */
 size_t gs_pool_idle_bytes(struct gs_pool *pool, int device);
 /* Bytes in segments, idle or not, on all devices, and on one device. */

@@ -26,6 +26,8 @@
 #define SIZES 256u
 /* A segment's size counts up to this many times the missing bytes. */
 #define USEFUL_SHARE 8u
+/* A step gives back at least this share of the idle memory. */
+#define TRIM_STEPS 4u
 
 /* The part of the device with the most idle bytes; NULL if there is none. */
 static struct gs_heap *largest_part(struct gs_pool *pool, int device,
@@ -211,22 +213,21 @@ bool gs_pool_can_give(struct gs_pool *pool, int device)
     return false;
 }
 
-size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
+/* gs_pool_settle. Returns the bytes that went back by it: segments that must not be
+ * cached go back by themselves. */
+static size_t settle_counted(struct gs_pool *pool, int device)
 {
     uint64_t before = gs_reclaim_row(pool, device).reserved, after;
 
-    gs_pool_settle(pool, device); /* segments that must not be cached go back by
-                                   * themselves */
+    gs_pool_settle(pool, device);
     after = gs_reclaim_row(pool, device).reserved;
-    return (before > after ? (size_t)(before - after) : 0) +
-           gs_pool_give_idle(pool, device, bytes);
+    return before > after ? (size_t)(before - after) : 0;
 }
 
-size_t gs_pool_idle_bytes(struct gs_pool *pool, int device)
+static size_t idle_bytes(struct gs_pool *pool, int device)
 {
     size_t bytes = 0;
 
-    gs_pool_settle(pool, device);
     for (struct gs_heap *heap = atomic_load(&pool->living); heap;
          heap = atomic_load(&heap->next_living)) {
         if (!gs_heap_on(heap, device))
@@ -237,6 +238,27 @@ size_t gs_pool_idle_bytes(struct gs_pool *pool, int device)
         gs_lock_drop(&heap->lock);
     }
     return bytes;
+}
+
+size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
+{
+    size_t settled = settle_counted(pool, device);
+
+    return settled + gs_pool_give_idle(pool, device, bytes);
+}
+
+size_t gs_pool_trim_step(struct gs_pool *pool, int device, size_t bytes)
+{
+    size_t settled = settle_counted(pool, device);
+    size_t part = idle_bytes(pool, device) / TRIM_STEPS;
+
+    return settled + gs_pool_give_idle(pool, device, bytes > part ? bytes : part);
+}
+
+size_t gs_pool_idle_bytes(struct gs_pool *pool, int device)
+{
+    gs_pool_settle(pool, device);
+    return idle_bytes(pool, device);
 }
 
 uint64_t gs_pool_pending_bytes(struct gs_pool *pool, int device)

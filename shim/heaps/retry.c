@@ -22,10 +22,6 @@
  * this time: a program that allocates until it is refused must not wait each time. */
 #define PAUSE_NS 2000000000ull
 
-/* Idle memory is reclaimed in steps for a call of known size: each step reclaims at least
- * this share of the remaining idle memory. */
-#define STEPS 4u
-
 static uint64_t paused_until, paused_bytes; /* atomic */
 
 /* By device; the last row is for calls without a context. */
@@ -112,15 +108,6 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
     return false;
 }
 
-/* The bytes to reclaim in one step for a call of `bytes`: no more than the call needs, as
- * far as is known, but at least a share of the idle memory, so that few retries fail if
- * the driver needs more than `bytes`. */
-static size_t step_for(struct gs_state *state, int device, size_t bytes)
-{
-    size_t part = bytes == SIZE_MAX ? 0 : gs_pool_idle_bytes(state->pool, device) / STEPS;
-    return bytes > part ? bytes : part;
-}
-
 static bool retry_after(struct gs_state *state, const struct gs_context *context,
                         size_t bytes, CUresult result)
 {
@@ -132,7 +119,7 @@ static bool retry_after(struct gs_state *state, const struct gs_context *context
         gs_lazy_mapped(context, GS_ERR_NOMEM, 0);
     }
     gs_parts_empty_quarantine(device); /* the quarantine's memory is idle then */
-    bool trimmed = gs_pool_trim(state->pool, device, step_for(state, device, bytes)) > 0;
+    bool trimmed = gs_pool_trim_step(state->pool, device, bytes) > 0;
     if (gs_parts_await_given(device) || trimmed) {
         count_again(device);
         return true;
