@@ -25,7 +25,8 @@ const char *gs_report_plural(uint64_t count)
 const char *gs_report_clean(const char *in, char *out, size_t size)
 {
     size_t length = in ? strlen(in) : 0;
-    size_t kept = length < size ? length : size - sizeof "...";
+    size_t room = size > sizeof "..." ? size - sizeof "..." : 0;
+    size_t kept = length < size ? length : room;
 
     if (kept < length) { /* not within a UTF-8 sequence */
         while (kept > 0 && ((unsigned char)in[kept] & 0xc0) == 0x80)
