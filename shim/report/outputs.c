@@ -363,6 +363,9 @@ bool gs_outputs_begin(const struct gs_options *options,
     *outputs = (struct gs_outputs){.job = {.write = write_all,
                                            .samples = gs_outputs_tallied(),
                                            .end_unix_ms = now_unix_ms()}};
+    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
+        outputs->job.lines |= settings.chosen[i] && gs_export_formats[i].lines;
+    }
     struct tables *tables =
         calloc(1, sizeof(*tables) + (device_count * each + 1) * sizeof(uint64_t));
     if (!tables) {

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "export.h"
 #include "tracker_helpers.h"
 
 struct shown {
@@ -22,7 +23,7 @@ static struct shown show(const uintptr_t *frames, unsigned count, unsigned depth
     uint32_t ids[3] = {id, 0, id};
 
     shown.config.stack_depth = depth;
-    gs_frame_table_fill(&shown.table, shown.stacks, &source, ids, 3);
+    gs_frame_table_fill(&shown.table, &shown.config, shown.stacks, &source, ids, 3);
     shown.stack = gs_frame_table_show(&shown.table, &shown.config, id);
     return shown;
 }
@@ -129,6 +130,46 @@ Test(frames, an_unknown_stack_has_none)
     cr_assert_eq(gs_frame_table_show(&empty, &shown.config, 1).count, 0);
     gs_frame_table_free(&empty);
     hide(&shown);
+}
+
+static void take_wanted(void *self, struct gs_symbol_request *requests, size_t count)
+{
+    uint64_t *wanted = self;
+
+    for (size_t i = 0; i < count; i++)
+        *wanted |= (uint64_t)requests[i].line_wanted << i;
+}
+
+/* The frames of a stack that get file and line, as bits. */
+static uint64_t wanted_lines(const struct gs_export_job *job)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_report_config config = test_report_config();
+    struct gs_report_source source = test_source();
+    struct gs_frame_table table;
+    uint64_t wanted = 0;
+    uint32_t id = TEST_STACK(stacks, AT_SHIM, AT_CUDART, AT_LOAD, AT_MAIN, AT_LIBC,
+                             AT_LIBC_STRIPPED, AT_START);
+
+    config.job = job;
+    source.self = &wanted;
+    source.find_lines = take_wanted;
+    gs_frame_table_fill(&table, &config, stacks, &source, &id, 1);
+    gs_frame_table_free(&table);
+    gs_stacks_destroy(stacks);
+    return wanted;
+}
+
+/* Or the debug files of libc and the runtime are read for nothing. */
+Test(frames, lines_are_looked_up_of_shown_frames_alone)
+{
+    cr_expect_eq(wanted_lines(NULL), 0x0c);
+    cr_expect_eq(wanted_lines(&(struct gs_export_job){.lines = false}), 0x0c);
+}
+
+Test(frames, lines_of_all_frames_are_looked_up_for_a_file_that_has_them)
+{
+    cr_expect_eq(wanted_lines(&(struct gs_export_job){.lines = true}), 0x7f);
 }
 
 Test(frames, modules_of_the_runtime_are_known_by_name)

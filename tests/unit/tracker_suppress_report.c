@@ -212,7 +212,7 @@ Test(suppress_report, gathered_groups_name_their_rule)
     cr_assert_eq(data.groups.count, 3);
     for (size_t i = 0; i < 3; i++)
         ids[i] = data.groups.items[i].stack;
-    gs_frame_table_fill(&frames, setting.stacks, &source, ids, 3);
+    gs_frame_table_fill(&frames, &setting.config, setting.stacks, &source, ids, 3);
     gs_report_suppress(setting.tracker, &setting.config, &source, &frames, &data);
     gs_report_choose(&setting.config, &data);
     cr_expect_eq(data.leak_groups, 2);

@@ -346,6 +346,13 @@ static bool is_on_path(const char *program)
     return system(command) == 0;
 }
 
+static void resolve_with_lines(struct gs_symbolizer *symbolizer,
+                               struct gs_symbol_request *requests, size_t count)
+{
+    gs_symbolizer_resolve(symbolizer, requests, count);
+    gs_symbolizer_find_lines(symbolizer, requests, count);
+}
+
 /* The real thing: from a capture to the lines that the fixture says it calls at. */
 static void check_real_helper(const char *program)
 {
@@ -366,10 +373,11 @@ static void check_real_helper(const char *program)
     for (int i = 0; i < 2; i++) {
         requests[i].frame = frames[1 + i];
         requests[i].module = &modules[i];
+        requests[i].line_wanted = true;
         cr_assert_eq(gs_stacks_module(stacks, captured, frames[1 + i], &modules[i]),
                      GS_OK);
     }
-    gs_symbolizer_resolve(symbolizer, requests, 2);
+    resolve_with_lines(symbolizer, requests, 2);
     cr_assert_null(gs_symbolizer_note(symbolizer));
     for (int i = 0; i < 2; i++) {
         cr_assert_not_null(requests[i].result.file);
@@ -401,7 +409,8 @@ Test(symbolize_lines, no_child_for_modules_without_lines)
 {
     struct gs_symbolizer_config config = {true, 5000, NULL};
     struct gs_module module = {.bias = 0, .begin = 0, .end = 0x100000};
-    struct gs_symbol_request request = {.frame = 0x1101, .module = &module};
+    struct gs_symbol_request request = {
+        .frame = 0x1101, .module = &module, .line_wanted = true};
     struct gs_symbolizer *symbolizer;
     char path[128];
 
@@ -409,12 +418,52 @@ Test(symbolize_lines, no_child_for_modules_without_lines)
     snprintf(path, sizeof(path), "%s.ran", config.helper);
     module.path = fixture_path("named_stripped.so");
     cr_assert_eq(gs_symbolizer_create(&config, &symbolizer), GS_OK);
-    gs_symbolizer_resolve(symbolizer, &request, 1);
+    resolve_with_lines(symbolizer, &request, 1);
     cr_assert_null(gs_symbolizer_note(symbolizer));
     cr_assert_neq(access(path, F_OK), 0);
     module.path = fixture_path("named.so");
     module.build_id_len = 0;
-    gs_symbolizer_resolve(symbolizer, &request, 1);
+    resolve_with_lines(symbolizer, &request, 1);
     cr_assert_eq(access(path, F_OK), 0, "this one has lines to ask for");
     gs_symbolizer_destroy(symbolizer);
+}
+
+/* Of requests without a wish for lines, and of those that had an answer, nothing is
+ * asked; equal ones are one question. */
+Test(symbolize_lines, each_wanted_place_is_asked_about_once)
+{
+    struct gs_symbolizer_config config = {true, 20000, NULL};
+    struct gs_module module = {.begin = 0, .end = 0x100000};
+    struct gs_symbol_request requests[4];
+    struct gs_symbolizer *symbolizer;
+    char name[160], text[512] = "", expected[512];
+    FILE *file;
+
+    config.helper =
+        make_script("fake-llvm",
+                    "while read a; do echo $a >>$0.in; echo f.c:${a##*0x}:1; echo; done");
+    module.path = fixture_path("named.so");
+    for (uintptr_t i = 0; i < 4; i++) /* the last is the first again */
+        requests[i] = (struct gs_symbol_request){
+            .frame = 0x1101 + i % 3 * 0x100, .module = &module, .line_wanted = i != 1};
+    cr_assert_eq(gs_symbolizer_create(&config, &symbolizer), GS_OK);
+    resolve_with_lines(symbolizer, requests, 4);
+    cr_expect_eq(requests[0].result.line, 1100);
+    cr_expect_null(requests[1].result.file);
+    cr_expect_eq(requests[2].result.line, 1300);
+    cr_expect_eq(requests[3].result.line, 1100);
+    requests[1].line_wanted = true;
+    resolve_with_lines(symbolizer, requests, 4);
+    cr_expect_eq(requests[0].result.line, 1100);
+    cr_expect_eq(requests[1].result.line, 1200);
+    gs_symbolizer_destroy(symbolizer);
+    snprintf(name, sizeof(name), "%s.in", config.helper);
+    file = fopen(name, "r");
+    cr_assert_not_null(file);
+    cr_assert_gt(fread(text, 1, sizeof(text) - 1, file), 0);
+    fclose(file);
+    snprintf(expected, sizeof(expected),
+             "CODE \"%s\" 0x1100\nCODE \"%s\" 0x1300\nCODE \"%s\" 0x1200\n", module.path,
+             module.path, module.path);
+    cr_expect_str_eq(text, expected);
 }

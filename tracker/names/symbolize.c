@@ -14,6 +14,7 @@
 #include "helper_process.h"
 #include "line_helper.h"
 #include "gs_clock.h"
+#include "gs_hash.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,6 +36,17 @@ struct object {
     struct gs_elf_symbols *symbols; /* NULL: cannot be used */
 };
 
+/* An address in a file, looked up once. */
+struct gs_symbol_place {
+    UT_hash_handle hh; /* in symbolizer->places */
+    struct place_key {
+        struct object *object;
+        uint64_t offset;
+    } key;
+    struct gs_symbol symbol;
+    bool asked; /* the child was asked about it */
+};
+
 /* A string given out, kept until the end. */
 struct kept_string {
     struct kept_string *next;
@@ -47,6 +59,7 @@ struct gs_symbolizer {
     uint64_t spent_ms; /* of it, by the calls so far */
     char *helper;      /* NULL: search */
     struct object *objects;
+    struct gs_symbol_place *places;
     struct kept_string *strings;
     const char *note;       /* on missing lines */
     const char *names_note; /* on missing functions */
@@ -79,6 +92,7 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
 {
     if (symbolizer == NULL)
         return;
+    GS_HASH_FREE(symbolizer->places);
     while (symbolizer->objects != NULL) {
         struct object *object = symbolizer->objects;
 
@@ -197,137 +211,146 @@ static const char *keep_base_name(struct gs_symbolizer *symbolizer, const char *
     return length != 0 ? keep(symbolizer, path, length) : NULL;
 }
 
-static void resolve_names(struct gs_symbolizer *symbolizer,
-                          struct gs_symbol_request *request, struct object *object)
+static void find_names(struct gs_symbolizer *symbolizer, struct gs_symbol_place *place)
 {
-    struct gs_symbol *result = &request->result;
+    struct object *object = place->key.object;
+    struct gs_symbol *symbol = &place->symbol;
     const char *linkage;
     char *readable;
 
-    result->offset = (uint64_t)(request->frame - 1 - request->module->bias);
-    result->module = keep_base_name(symbolizer, request->module->path);
-    if (object == NULL || object->symbols == NULL)
+    symbol->offset = place->key.offset;
+    symbol->module = keep_base_name(symbolizer, object->path);
+    if (object->symbols == NULL)
         return;
-    linkage = gs_elf_symbols_find(object->symbols, result->offset);
+    linkage = gs_elf_symbols_find(object->symbols, symbol->offset);
     if (linkage == NULL)
         return;
-    result->linkage = keep(symbolizer, linkage, strlen(linkage));
+    symbol->linkage = keep(symbolizer, linkage, strlen(linkage));
     readable = gs_demangle(linkage);
-    result->function =
-        readable != NULL ? keep(symbolizer, readable, strlen(readable)) : result->linkage;
+    symbol->function =
+        readable != NULL ? keep(symbolizer, readable, strlen(readable)) : symbol->linkage;
     free(readable);
 }
 
-/* A request with the object it is about, for sorting. */
-struct item {
-    struct gs_symbol_request *request;
-    struct object *object; /* NULL: no module or no memory */
-};
-
-static int compare_items(const void *a, const void *b)
+/* The place of a frame, named at the first call. NULL: no memory. */
+static struct gs_symbol_place *place_of(struct gs_symbolizer *symbolizer,
+                                        struct object *object, uint64_t offset)
 {
-    const struct item *left = a, *right = b;
-    uint64_t left_at, right_at;
-    int order;
+    const struct place_key key = {object, offset};
+    struct gs_symbol_place *place = GS_HASH_FIND(symbolizer->places, &key);
 
-    if (left->object != right->object) {
-        if (left->object == NULL || right->object == NULL)
-            return left->object == NULL ? 1 : -1;
-        order = strcmp(left->object->path, right->object->path);
-        if (order != 0)
-            return order;
-        return (uintptr_t)left->object < (uintptr_t)right->object ? -1 : 1;
+    if (place != NULL || (place = calloc(1, sizeof(*place))) == NULL)
+        return place;
+    place->key = key;
+    if (!GS_HASH_ADD(symbolizer->places, key, place)) {
+        free(place);
+        return NULL;
     }
-    if (left->object == NULL)
-        return 0;
-    left_at = left->request->frame - left->request->module->bias;
-    right_at = right->request->frame - right->request->module->bias;
-    return left_at < right_at ? -1 : left_at > right_at;
-}
-
-static bool same_place(const struct item *a, const struct item *b)
-{
-    return a->object != NULL && a->object == b->object &&
-           a->request->frame - a->request->module->bias ==
-               b->request->frame - b->request->module->bias;
-}
-
-/* Can the helper be asked about it, and will it know anything? */
-static bool may_have_line(const struct item *item)
-{
-    return item->object != NULL && item->object->symbols != NULL &&
-           gs_elf_symbols_has_lines(item->object->symbols) &&
-           strpbrk(item->object->path, "\"\n\r") == NULL;
-}
-
-/* One query for each distinct place; the answers go into the first of equal items. */
-static void resolve_lines(struct gs_symbolizer *symbolizer, struct item *items,
-                          size_t count)
-{
-    struct gs_line_query *queries = calloc(count, sizeof(*queries));
-    struct gs_symbol_request **asked = calloc(count, sizeof(*asked));
-    size_t used = 0;
-
-    for (size_t i = 0; queries != NULL && asked != NULL && i < count; i++) {
-        if (!may_have_line(&items[i]) || (i > 0 && same_place(&items[i - 1], &items[i])))
-            continue;
-        asked[used] = items[i].request;
-        queries[used].path = items[i].object->path;
-        queries[used++].address = items[i].request->result.offset;
-    }
-    uint64_t begin_ns = gs_now_ns();
-    unsigned left_ms = symbolizer->spent_ms < symbolizer->timeout_ms
-                           ? symbolizer->timeout_ms - (unsigned)symbolizer->spent_ms
-                           : 0;
-    symbolizer->note = gs_line_helper_resolve(symbolizer->helper, left_ms, queries, used);
-    symbolizer->spent_ms += (gs_now_ns() - begin_ns) / 1000000;
-    for (size_t i = 0; i < used; i++) {
-        if (queries[i].file == NULL)
-            continue;
-        asked[i]->result.file =
-            keep(symbolizer, queries[i].file, strlen(queries[i].file));
-        asked[i]->result.line = asked[i]->result.file != NULL ? queries[i].line : 0;
-        free(queries[i].file);
-    }
-    free(asked);
-    free(queries);
+    find_names(symbolizer, place);
+    return place;
 }
 
 void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
                            struct gs_symbol_request *requests, size_t count)
 {
-    struct item *items = count != 0 ? calloc(count, sizeof(*items)) : NULL;
-
-    symbolizer->note = NULL;
     for (size_t i = 0; i < count; i++) {
         struct gs_symbol_request *request = &requests[i];
+        const struct gs_module *module = request->module;
+        struct object *object = module != NULL && module->path != NULL
+                                    ? object_for(symbolizer, module)
+                                    : NULL;
 
         memset(&request->result, 0, sizeof(request->result));
-        if (items == NULL)
-            continue;
-        items[i].request = request;
-        if (request->module != NULL && request->module->path != NULL)
-            items[i].object = object_for(symbolizer, request->module);
+        request->place = NULL;
         if (!gs_frame_is_python(request->frame) &&
-            (items[i].object == NULL || items[i].object->path[0] == '\0'))
+            (object == NULL || object->path[0] == '\0'))
             note_unnamed(symbolizer);
+        if (object != NULL)
+            request->place = place_of(symbolizer, object,
+                                      (uint64_t)(request->frame - 1 - module->bias));
+        if (request->place != NULL)
+            request->result = request->place->symbol;
     }
-    if (items == NULL)
+}
+
+/* Can the helper be asked about it, and will it know anything? */
+static bool may_have_line(const struct gs_symbol_place *place)
+{
+    const struct object *object = place->key.object;
+
+    return object->symbols != NULL && gs_elf_symbols_has_lines(object->symbols) &&
+           strpbrk(object->path, "\"\n\r") == NULL;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct place_key *left = &(*(struct gs_symbol_place *const *)a)->key,
+                           *right = &(*(struct gs_symbol_place *const *)b)->key;
+    int order = strcmp(left->object->path, right->object->path);
+
+    if (order != 0)
+        return order;
+    return left->offset < right->offset ? -1 : left->offset > right->offset;
+}
+
+/* Asks the child about these places. */
+static void ask(struct gs_symbolizer *symbolizer, struct gs_symbol_place **places,
+                size_t count)
+{
+    struct gs_line_query *queries = count != 0 ? calloc(count, sizeof(*queries)) : NULL;
+    unsigned left_ms = symbolizer->spent_ms < symbolizer->timeout_ms
+                           ? symbolizer->timeout_ms - (unsigned)symbolizer->spent_ms
+                           : 0;
+    uint64_t begin_ns = gs_now_ns();
+    const char *note;
+
+    if (queries == NULL)
         return;
-    qsort(items, count, sizeof(*items), compare_items);
-    for (size_t i = 0; i < count && items[i].object != NULL; i++) {
-        if (i > 0 && same_place(&items[i - 1], &items[i]))
-            items[i].request->result = items[i - 1].request->result;
-        else
-            resolve_names(symbolizer, items[i].request, items[i].object);
+    qsort(places, count, sizeof(*places), compare_places);
+    for (size_t i = 0; i < count; i++) {
+        queries[i].path = places[i]->key.object->path;
+        queries[i].address = places[i]->key.offset;
     }
-    if (symbolizer->lines)
-        resolve_lines(symbolizer, items, count);
-    for (size_t i = 1; i < count; i++) {
-        if (same_place(&items[i - 1], &items[i]))
-            items[i].request->result = items[i - 1].request->result;
+    note = gs_line_helper_resolve(symbolizer->helper, left_ms, queries, count);
+    if (note != NULL)
+        symbolizer->note = note;
+    symbolizer->spent_ms += (gs_now_ns() - begin_ns) / 1000000;
+    for (size_t i = 0; i < count; i++) {
+        struct gs_symbol *symbol = &places[i]->symbol;
+
+        if (queries[i].file == NULL)
+            continue;
+        symbol->file = keep(symbolizer, queries[i].file, strlen(queries[i].file));
+        symbol->line = symbol->file != NULL ? queries[i].line : 0;
+        free(queries[i].file);
     }
-    free(items);
+    free(queries);
+}
+
+void gs_symbolizer_find_lines(struct gs_symbolizer *symbolizer,
+                              struct gs_symbol_request *requests, size_t count)
+{
+    struct gs_symbol_place **asked =
+        symbolizer->lines && count != 0 ? calloc(count, sizeof(*asked)) : NULL;
+    size_t used = 0;
+
+    if (asked == NULL)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        struct gs_symbol_place *place = requests[i].place;
+
+        if (!requests[i].line_wanted || place == NULL || place->asked ||
+            !may_have_line(place))
+            continue;
+        place->asked = true;
+        asked[used++] = place;
+    }
+    ask(symbolizer, asked, used);
+    free(asked);
+    for (size_t i = 0; i < count; i++) {
+        if (requests[i].line_wanted && requests[i].place != NULL)
+            requests[i].result = requests[i].place->symbol;
+    }
 }
 
 bool gs_symbolizer_finds_lines(const struct gs_symbolizer *symbolizer)

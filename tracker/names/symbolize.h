@@ -39,6 +39,8 @@ struct gs_symbol {
 struct gs_symbol_request {
     uintptr_t frame;
     const struct gs_module *module; /* NULL: unknown */
+    bool line_wanted;               /* file and line are read */
+    struct gs_symbol_place *place;  /* the symbolizer's; NULL: not resolved */
     struct gs_symbol result;
 };
 
@@ -47,10 +49,14 @@ enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
                                     struct gs_symbolizer **out) GS_MUST_USE;
 void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer);
 
-/* Resolves all requests at once, so that the child starts once. Overwrites each result;
- * unknown parts are NULL or 0. */
+/* Overwrites each result, without file and line; unknown parts are NULL or 0. */
 void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
                            struct gs_symbol_request *requests, size_t count);
+
+/* Adds file and line to the results of resolved requests that want them, all at once, so
+ * that the child starts once. An address that the child was asked about is known. */
+void gs_symbolizer_find_lines(struct gs_symbolizer *symbolizer,
+                              struct gs_symbol_request *requests, size_t count);
 
 /* Does the symbolizer look for lines at all? */
 bool gs_symbolizer_finds_lines(const struct gs_symbolizer *symbolizer);

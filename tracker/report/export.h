@@ -25,12 +25,13 @@ struct gs_export_format {
     char name[16];      /* the user's word for it */
     char extension[16]; /* of its files, without the dot */
     bool tallied;       /* needs gs_tracker_config.tally */
+    bool lines;         /* has the file and line of all frames */
     enum gs_status (*write)(const struct gs_export *export,
                             const struct gs_export_sink *sink);
 };
 
 enum gs_export_row {
-#define GS_EXPORT_FORMAT(name, word, extension, tallied, doc) GS_EXPORT_##name,
+#define GS_EXPORT_FORMAT(name, word, extension, tallied, lines, doc) GS_EXPORT_##name,
 #include "export_formats.def"
 #undef GS_EXPORT_FORMAT
     GS_EXPORT_FORMATS
@@ -66,6 +67,7 @@ struct gs_export_job {
     void (*write)(void *self, const struct gs_export *export, struct gs_text *names);
     void *self;
     bool samples;         /* a tallied format was requested */
+    bool lines;           /* a format with all lines was requested */
     const char *program;  /* path of the program's file; NULL: unknown */
     uint64_t end_unix_ms; /* now, since 1970 */
     const struct gs_export_option *options;

@@ -79,7 +79,7 @@ const char *gs_export_build_id(const struct gs_module *module,
 /* Address in the module's file, in addr2line's form. 0 without a module. */
 uint64_t gs_export_offset(const struct gs_symbol_request *location);
 
-#define GS_EXPORT_FORMAT(name, word, extension, tallied, doc)                            \
+#define GS_EXPORT_FORMAT(name, word, extension, tallied, lines, doc)                     \
     enum gs_status gs_export_write_##name(const struct gs_export *export,                \
                                           const struct gs_export_sink *sink);
 #include "export_formats.def"

@@ -23,6 +23,8 @@ struct gs_report_source {
     const char *(*linkage)(void *self, uintptr_t frame, const struct gs_module *module);
     /* NULL: no names. */
     void (*resolve)(void *self, struct gs_symbol_request *requests, size_t count);
+    /* Adds file and line where they are wanted. NULL: resolve has added what there is. */
+    void (*find_lines)(void *self, struct gs_symbol_request *requests, size_t count);
     /* A sentence on missing names, or NULL. */
     const char *(*note)(void *self);
 };
@@ -119,13 +121,18 @@ struct gs_shown_stack {
     uint32_t id;
 };
 
-/* Resolves the given stacks (any order, 0 and repeated ids allowed; sorts `ids`). Without
- * memory the table is empty. */
-void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *stacks,
+/* Resolves the given stacks (any order, 0 and repeated ids allowed; sorts `ids`): file
+ * and line only of the frames that are shown, unless a file of the report has them all.
+ * Without memory the table is empty. */
+void gs_frame_table_fill(struct gs_frame_table *table,
+                         const struct gs_report_config *config,
+                         const struct gs_stacks *stacks,
                          const struct gs_report_source *source, uint32_t *ids,
                          size_t id_count);
 /* Likewise, and frees the ids. */
-void gs_frame_table_take(struct gs_frame_table *table, const struct gs_stacks *stacks,
+void gs_frame_table_take(struct gs_frame_table *table,
+                         const struct gs_report_config *config,
+                         const struct gs_stacks *stacks,
                          const struct gs_report_source *source, struct gs_stack_ids *ids);
 void gs_frame_table_free(struct gs_frame_table *table);
 
@@ -134,7 +141,7 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
                                           const struct gs_report_config *config,
                                           uint32_t stack);
 
-/* Names frames, Python's from the stacks. */
+/* Names frames, Python's with file and line, from the stacks. */
 void gs_report_resolve(const struct gs_report_source *source,
                        const struct gs_stacks *stacks, struct gs_symbol_request *requests,
                        size_t count);

@@ -20,6 +20,12 @@ static void live_resolve(void *self, struct gs_symbol_request *requests, size_t 
     gs_symbolizer_resolve(((struct gs_live_source *)self)->symbolizer, requests, count);
 }
 
+static void live_find_lines(void *self, struct gs_symbol_request *requests, size_t count)
+{
+    gs_symbolizer_find_lines(((struct gs_live_source *)self)->symbolizer, requests,
+                             count);
+}
+
 static const char *live_linkage(void *self, uintptr_t frame,
                                 const struct gs_module *module)
 {
@@ -44,8 +50,10 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
     if (config->symbolizer) {
         source.resolve = live_resolve;
         source.note = live_note;
-        if (gs_symbolizer_finds_lines(config->symbolizer))
+        if (gs_symbolizer_finds_lines(config->symbolizer)) {
+            source.find_lines = live_find_lines;
             source.linkage = live_linkage;
+        }
     }
     return source;
 }
@@ -65,7 +73,8 @@ static void fill_frames(struct gs_frame_table *table,
         gs_stack_ids_add_errors(&ids, data);
         gs_report_peak_stacks(writer->config, data, &ids);
     }
-    gs_frame_table_take(table, writer->tracker->config.stacks, writer->source, &ids);
+    gs_frame_table_take(table, writer->config, writer->tracker->config.stacks,
+                        writer->source, &ids);
 }
 
 static void write_header(const struct gs_report_writer *writer)
@@ -169,7 +178,8 @@ static void fill_shown(struct gs_report_writer *writer, const struct gs_report_d
         if (gs_frame_table_show(writer->frames, writer->config, stack).count == 0)
             gs_stack_ids_add(&ids, stack);
     }
-    gs_frame_table_take(table, writer->tracker->config.stacks, writer->source, &ids);
+    gs_frame_table_take(table, writer->config, writer->tracker->config.stacks,
+                        writer->source, &ids);
 }
 
 /* Leaks that read the same become one, so that others are among those written out. */

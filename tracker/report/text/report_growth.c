@@ -55,7 +55,8 @@ static void write_last(const struct gs_report_writer *base,
     writer.frames = &frames;
     for (size_t i = 0; i < last->count; i++)
         gs_stack_ids_add(&ids, last->growing[i].group.stack);
-    gs_frame_table_take(&frames, writer.tracker->config.stacks, writer.source, &ids);
+    gs_frame_table_take(&frames, writer.config, writer.tracker->config.stacks,
+                        writer.source, &ids);
     write_sums(&writer, &last->look);
     for (size_t i = 0; i < last->count; i++)
         write_growing(&writer, i + 1, &last->growing[i], last->look.looks);

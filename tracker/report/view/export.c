@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS] = {
-#define GS_EXPORT_FORMAT(name, word, extension, tallied, doc)                            \
-    {word, extension, tallied, gs_export_write_##name},
+#define GS_EXPORT_FORMAT(name, word, extension, tallied, lines, doc)                     \
+    {word, extension, tallied, lines, gs_export_write_##name},
 #include "export_formats.def"
 #undef GS_EXPORT_FORMAT
 };

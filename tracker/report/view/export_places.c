@@ -171,6 +171,12 @@ static void resolve(struct gs_export *export)
     }
     gs_report_resolve(export->source, export->tracker->config.stacks, export->locations,
                       export->location_count);
+    if (!export->job->lines || !export->source->find_lines)
+        return;
+    for (size_t i = 0; i < export->location_count; i++)
+        export->locations[i].line_wanted = true;
+    export->source->find_lines(export->source->self, export->locations,
+                               export->location_count);
 }
 
 /* Which of its frames the report would show; `frames` has room for any stack's. */
@@ -195,13 +201,13 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
                                      size_t id_count)
 {
     const struct gs_stacks *stacks = export->tracker->config.stacks;
-    struct gs_report_source unnamed = *export->source;
+    const struct gs_report_source unnamed = {.self = export->source->self,
+                                             .module = export->source->module};
     struct gs_symbol_request *frames;
     enum gs_status status = GS_OK;
     struct seen *seen = NULL;
     size_t count = stacks ? gs_stack_ids_unique(ids, id_count) : 0;
 
-    unnamed.resolve = NULL;
     export->stacks = calloc(count ? count : 1, sizeof *export->stacks);
     if (!export->stacks)
         return GS_ERR_HOST_NOMEM;
@@ -209,7 +215,7 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
         size_t part = count - at < STACKS_AT_A_TIME ? count - at : STACKS_AT_A_TIME;
         struct gs_frame_table table;
 
-        gs_frame_table_fill(&table, stacks, &unnamed, ids + at, part);
+        gs_frame_table_fill(&table, export->config, stacks, &unnamed, ids + at, part);
         if (table.stack_count != part)
             status = GS_ERR_HOST_NOMEM;
         for (size_t i = 0; i < table.stack_count && status == GS_OK; i++)

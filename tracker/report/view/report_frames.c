@@ -126,7 +126,39 @@ void gs_report_resolve(const struct gs_report_source *source,
     }
 }
 
-void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *stacks,
+static struct gs_shown_stack show_number(const struct gs_frame_table *table,
+                                         const struct gs_report_config *config,
+                                         size_t number)
+{
+    return gs_report_show_frames(
+        &table->requests[table->first[number]],
+        (unsigned)(table->first[number + 1] - table->first[number]),
+        gs_stacks_truncated(table->source, table->stacks[number]), config);
+}
+
+/* What is shown of a stack depends on names and modules alone. Debug files of the
+ * others, such as libc's, may take longer to read than the program's own. */
+static void find_shown_lines(const struct gs_frame_table *table,
+                             const struct gs_report_config *config,
+                             const struct gs_report_source *source)
+{
+    bool all = config->job && config->job->lines;
+    size_t count = table->first[table->stack_count];
+
+    for (size_t i = 0; i < table->stack_count && !all; i++) {
+        struct gs_shown_stack shown = show_number(table, config, i);
+        size_t begin = (size_t)(shown.frames - table->requests);
+        for (size_t at = begin; at < begin + shown.count; at++)
+            table->requests[at].line_wanted = true;
+    }
+    for (size_t at = 0; at < count && all; at++)
+        table->requests[at].line_wanted = true;
+    source->find_lines(source->self, table->requests, count);
+}
+
+void gs_frame_table_fill(struct gs_frame_table *table,
+                         const struct gs_report_config *config,
+                         const struct gs_stacks *stacks,
                          const struct gs_report_source *source, uint32_t *ids,
                          size_t id_count)
 {
@@ -153,12 +185,17 @@ void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *s
     for (size_t i = 0; i < count; i++)
         request_stack(table, stacks, source, i);
     gs_report_resolve(source, stacks, table->requests, table->first[count]);
+    if (source->find_lines)
+        find_shown_lines(table, config, source);
 }
 
-void gs_frame_table_take(struct gs_frame_table *table, const struct gs_stacks *stacks,
+void gs_frame_table_take(struct gs_frame_table *table,
+                         const struct gs_report_config *config,
+                         const struct gs_stacks *stacks,
                          const struct gs_report_source *source, struct gs_stack_ids *ids)
 {
-    gs_frame_table_fill(table, stacks, source, ids->items, ids->failed ? 0 : ids->count);
+    gs_frame_table_fill(table, config, stacks, source, ids->items,
+                        ids->failed ? 0 : ids->count);
     free(ids->items);
 }
 
@@ -324,13 +361,7 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
 
     if (!found && table->rest)
         return gs_frame_table_show(table->rest, config, stack);
-    if (!found)
-        return shown;
-    size_t number = (size_t)(found - table->stacks);
-    return gs_report_show_frames(
-        &table->requests[table->first[number]],
-        (unsigned)(table->first[number + 1] - table->first[number]),
-        gs_stacks_truncated(table->source, stack), config);
+    return found ? show_number(table, config, (size_t)(found - table->stacks)) : shown;
 }
 
 /* NULL before all texts. */

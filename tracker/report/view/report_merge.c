@@ -225,7 +225,8 @@ static void name_all(const struct merge *merge, const struct gs_frame_table *kno
         if (gs_frame_table_show(known, merge->config, stack).count == 0)
             gs_stack_ids_add(&ids, stack);
     }
-    gs_frame_table_take(frames, merge->tracker->config.stacks, merge->source, &ids);
+    gs_frame_table_take(frames, merge->config, merge->tracker->config.stacks,
+                        merge->source, &ids);
 }
 
 static int compare_numbers(const void *left, const void *right)
