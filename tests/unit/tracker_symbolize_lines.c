@@ -61,6 +61,18 @@ static const char *make_script(const char *name, const char *body)
     return path;
 }
 
+/* A helper's answers to the first questions it gets. */
+static const char *resolve(const char *program, unsigned timeout_ms,
+                           struct gs_line_query *asked, size_t count)
+{
+    struct gs_line_helper helper = {.program = program ? strdup(program) : NULL};
+    const char *note = gs_line_helper_resolve(&helper, timeout_ms, asked, count);
+
+    gs_line_helper_end(&helper);
+    free(helper.program);
+    return note;
+}
+
 static void assert_no_children(void)
 {
     errno = 0;
@@ -82,11 +94,10 @@ static void assert_answer(int i, const char *file, unsigned line)
 Test(symbolize_lines, llvm_format)
 {
     const char *script =
-        make_script("fake-llvm",
-                    "cat >/dev/null; printf 'inner.h:9:1\\nouter.c:20:3\\n\\n??:0:0\\n\\n"
-                    "/a b/c:d.c:7:0\\n\\nx.c:5:1\\n\\n'");
+        make_script("fake-llvm", "printf 'inner.h:9:1\\nouter.c:20:3\\n\\n??:0:0\\n\\n"
+                                 "/a b/c:d.c:7:0\\n\\nx.c:5:1\\n\\n'; cat >/dev/null");
 
-    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    cr_assert_null(resolve(script, 10000, queries, 4));
     assert_answer(0, "outer.c", 20);
     assert_answer(1, NULL, 0);
     assert_answer(2, "/a b/c:d.c", 7);
@@ -100,7 +111,7 @@ Test(symbolize_lines, addr2line_format_and_one_child_a_module)
         "my-addr2line", "while read a; do echo $a; echo inner.h:1; echo \"$4:$((a))"
                         " (discriminator 3)\"; done");
 
-    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    cr_assert_null(resolve(script, 10000, queries, 4));
     assert_answer(0, "/bin/sh", 0x100);
     assert_answer(2, "/bin/sh", 0x300);
     assert_answer(3, "/bin/true", 0x400);
@@ -109,12 +120,13 @@ Test(symbolize_lines, addr2line_format_and_one_child_a_module)
 
 Test(symbolize_lines, questions_are_asked_as_llvm_wants_them)
 {
-    const char *script = make_script("fake-llvm", "cat > $0.in; printf '\\n\\n\\n\\n'");
+    const char *script =
+        make_script("fake-llvm", "while read a; do echo $a >>$0.in; echo; done");
     char name[160], text[256] = "";
     FILE *file;
 
     snprintf(name, sizeof(name), "%s.in", script);
-    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    cr_assert_null(resolve(script, 10000, queries, 4));
     file = fopen(name, "r");
     cr_assert_not_null(file);
     cr_assert_gt(fread(text, 1, sizeof(text) - 1, file), 0);
@@ -123,12 +135,34 @@ Test(symbolize_lines, questions_are_asked_as_llvm_wants_them)
                            "CODE \"/bin/sh\" 0x300\nCODE \"/bin/true\" 0x400\n");
 }
 
+/* Starting llvm-symbolizer costs more than most answers. */
+Test(symbolize_lines, one_llvm_answers_until_it_ends)
+{
+    struct gs_line_helper helper = {
+        .program = strdup(make_script("fake-llvm", "i=0; while [ $i -lt 6 ]; do read a; "
+                                                   "i=$((i + 1)); echo f.c:$i:1; echo; "
+                                                   "done"))};
+
+    cr_assert_null(gs_line_helper_resolve(&helper, 10000, queries, 2));
+    assert_answer(1, "f.c", 2);
+    cr_assert_null(gs_line_helper_resolve(&helper, 10000, queries + 2, 2));
+    assert_answer(2, "f.c", 3);
+    assert_answer(3, "f.c", 4);
+    const char *note = gs_line_helper_resolve(&helper, 10000, queries, 4);
+    cr_assert_not_null(strstr(note, "no full answer"), "%s", note);
+    assert_answer(1, "f.c", 6);
+    assert_answer(3, "f.c", 4);
+    gs_line_helper_end(&helper);
+    free(helper.program);
+    assert_no_children();
+}
+
 Test(symbolize_lines, hanging_helper_is_ended_at_the_limit_and_what_came_is_kept)
 {
     const char *script =
         make_script("fake-llvm", "printf 'first.c:1:1\\n\\n'; sleep 300");
     uint64_t start = gs_now_ns(), took_ms;
-    const char *note = gs_line_helper_resolve(script, 3000, queries, 4);
+    const char *note = resolve(script, 3000, queries, 4);
 
     took_ms = (gs_now_ns() - start) / 1000000;
     cr_assert_not_null(note);
@@ -145,7 +179,7 @@ Test(symbolize_lines, helper_that_ignores_signals_and_input_is_killed)
         "fake-llvm", "trap '' TERM INT HUP; while :; do echo no; sleep 1; done");
     uint64_t start = gs_now_ns();
 
-    cr_assert_not_null(gs_line_helper_resolve(script, 200, queries, 4));
+    cr_assert_not_null(resolve(script, 200, queries, 4));
     cr_assert_lt(gs_now_ns() - start, 120000000000u);
     assert_no_children();
 }
@@ -155,7 +189,7 @@ Test(symbolize_lines, limit_holds_for_all_modules_together)
     const char *script = make_script("slow-addr2line", "read a; echo $a; sleep 300");
     uint64_t start = gs_now_ns();
 
-    cr_assert_not_null(gs_line_helper_resolve(script, 300, queries, 4));
+    cr_assert_not_null(resolve(script, 300, queries, 4));
     cr_assert_lt(gs_now_ns() - start, 120000000000u);
     assert_no_children();
 }
@@ -167,7 +201,7 @@ Test(symbolize_lines, answering_and_then_hanging_does_not_cost_the_limit)
                                  "exec sleep 300");
     uint64_t start = gs_now_ns();
 
-    cr_assert_null(gs_line_helper_resolve(script, 250000, queries, 4));
+    cr_assert_null(resolve(script, 250000, queries, 4));
     cr_assert_lt(gs_now_ns() - start, 120000000000u);
     assert_answer(3, "d", 4);
     assert_no_children();
@@ -187,10 +221,8 @@ Test(symbolize_lines, garbage_is_survived)
     };
 
     for (size_t i = 0; i < GS_ARRAY_LEN(bodies); i++) {
-        (void)gs_line_helper_resolve(make_script("fake-llvm", bodies[i]), 10000, queries,
-                                     4);
-        (void)gs_line_helper_resolve(make_script("an-addr2line", bodies[i]), 10000,
-                                     queries, 4);
+        (void)resolve(make_script("fake-llvm", bodies[i]), 10000, queries, 4);
+        (void)resolve(make_script("an-addr2line", bodies[i]), 10000, queries, 4);
         for (int k = 0; k < 4; k++) {
             for (const char *c = queries[k].file; c != NULL && *c != '\0'; c++)
                 cr_assert((unsigned char)*c >= ' ' && *c != 0x7f);
@@ -212,8 +244,8 @@ Test(symbolize_lines, helper_that_reads_nothing_sends_no_signal)
     signal(SIGPIPE, SIG_DFL);
     for (size_t i = 0; i < count; i++)
         many[i].path = "/bin/sh";
-    cr_assert_not_null(gs_line_helper_resolve(
-        make_script("fake-llvm", "exec 0<&-; sleep 0.3"), 10000, many, count));
+    cr_assert_not_null(
+        resolve(make_script("fake-llvm", "exec 0<&-; sleep 0.3"), 10000, many, count));
     free(many);
     assert_no_children();
 }
@@ -223,11 +255,12 @@ Test(symbolize_lines, many_questions_to_a_helper_that_answers_at_once)
     size_t count = 20000;
     struct gs_line_query *many = calloc(count, sizeof(*many));
     const char *script =
-        make_script("fake-llvm", "awk '{ print \"f.c:\" NR \":1\"; print \"\" }'");
+        make_script("fake-llvm", "i=0; while read a; do i=$((i + 1)); echo f.c:$i:1; "
+                                 "echo; done");
 
     for (size_t i = 0; i < count; i++)
         many[i].path = "/bin/sh";
-    cr_assert_null(gs_line_helper_resolve(script, 20000, many, count));
+    cr_assert_null(resolve(script, 20000, many, count));
     for (size_t i = 0; i < count; i++) {
         cr_assert_eq(many[i].line, i + 1);
         free(many[i].file);
@@ -237,14 +270,14 @@ Test(symbolize_lines, many_questions_to_a_helper_that_answers_at_once)
 
 Test(symbolize_lines, missing_helpers_are_told)
 {
-    const char *note = gs_line_helper_resolve("/nonexistent/helper", 1000, queries, 4);
+    const char *note = resolve("/nonexistent/helper", 1000, queries, 4);
 
     cr_assert_not_null(strstr(note, "given helper"), "%s", note);
     setenv("PATH", directory, 1); /* empty */
-    note = gs_line_helper_resolve(NULL, 1000, queries, 4);
+    note = resolve(NULL, 1000, queries, 4);
     cr_assert_not_null(strstr(note, "neither"), "%s", note);
     make_script("addr2line", "while read a; do echo $a; echo p.c:3; done");
-    cr_assert_null(gs_line_helper_resolve(NULL, 5000, queries, 4));
+    cr_assert_null(resolve(NULL, 5000, queries, 4));
     assert_answer(3, "p.c", 3);
     setenv("PATH", "/usr/bin:/bin", 1);
     assert_no_children();
@@ -255,7 +288,7 @@ Test(symbolize_lines, program_that_ignores_its_children)
     const char *script = make_script("fake-llvm", "printf 'a.c:1:1\\n\\n\\n\\n\\n'");
 
     signal(SIGCHLD, SIG_IGN);
-    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    cr_assert_null(resolve(script, 10000, queries, 4));
     assert_answer(0, "a.c", 1);
     signal(SIGCHLD, SIG_DFL);
 }
@@ -275,7 +308,7 @@ Test(symbolize_lines, program_that_reaps_everything)
     const char *script = make_script("fake-llvm", "printf 'a.c:1:1\\n\\n\\n\\n\\n'");
 
     signal(SIGCHLD, reap_everything);
-    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    cr_assert_null(resolve(script, 10000, queries, 4));
     assert_answer(0, "a.c", 1);
     signal(SIGCHLD, SIG_DFL);
 }
@@ -292,7 +325,7 @@ Test(symbolize_lines, program_without_standard_streams)
         saved[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 100);
         close(fd);
     }
-    note = gs_line_helper_resolve(script, 10000, queries, 4);
+    note = resolve(script, 10000, queries, 4);
     next = open("/dev/null", O_RDONLY); /* 0 again: nothing was left open below */
     for (int fd = 0; fd < 3; fd++)
         dup2(saved[fd], fd);
@@ -315,7 +348,7 @@ Test(symbolize_lines, child_environment_is_clean_and_no_descriptor_is_lost)
     setenv("KEPT_FOR_THE_HELPER", "yes", 1);
     before = open("/dev/null", O_RDONLY);
     close(before);
-    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    cr_assert_null(resolve(script, 10000, queries, 4));
     after = open("/dev/null", O_RDONLY);
     close(after);
     cr_assert_eq(before, after);
@@ -441,6 +474,7 @@ Test(symbolize_lines, each_wanted_place_is_asked_about_once)
 
     config.helper =
         make_script("fake-llvm",
+                    "echo start >>$0.in;"
                     "while read a; do echo $a >>$0.in; echo f.c:${a##*0x}:1; echo; done");
     module.path = fixture_path("named.so");
     for (uintptr_t i = 0; i < 4; i++) /* the last is the first again */
@@ -463,7 +497,7 @@ Test(symbolize_lines, each_wanted_place_is_asked_about_once)
     cr_assert_gt(fread(text, 1, sizeof(text) - 1, file), 0);
     fclose(file);
     snprintf(expected, sizeof(expected),
-             "CODE \"%s\" 0x1100\nCODE \"%s\" 0x1300\nCODE \"%s\" 0x1200\n", module.path,
-             module.path, module.path);
+             "start\nCODE \"%s\" 0x1100\nCODE \"%s\" 0x1300\nCODE \"%s\" 0x1200\n",
+             module.path, module.path, module.path);
     cr_expect_str_eq(text, expected);
 }

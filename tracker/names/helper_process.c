@@ -1,7 +1,7 @@
 /*
  * helper_process.c - starts a child from inside a process that belongs to the program.
  *
- * Owns:  the child and its two descriptors, for the length of one call.   Lock: none.
+ * Owns:  nothing: the child and its two descriptors are the caller's.   Lock: none.
  * Design: docs/stacks.md
  *
  * The process has threads, handlers and habits of its own:
@@ -36,11 +36,6 @@
 #define KILL_PATIENCE ((uint64_t)1000000000) /* ns for a killed child to go */
 #define END_PATIENCE  ((uint64_t)200000000)  /* ns for one that has said all to end */
 #define FIRST_FREE_FD 3
-
-struct child {
-    pid_t pid;
-    int to, from; /* its standard input and output; -1: closed */
-};
 
 /* Output collected so far that has no newline yet. */
 struct line_buffer {
@@ -146,7 +141,7 @@ static bool set_nonblocking(int fd)
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
-static enum gs_status start_child(struct child *child, const char *const *argv)
+static enum gs_status start_child(struct gs_helper *child, const char *const *argv)
 {
     int in[2] = {-1, -1}, out[2] = {-1, -1}, error = EIO;
     char **environment = clean_environment();
@@ -161,6 +156,7 @@ static enum gs_status start_child(struct child *child, const char *const *argv)
     close_fd(&in[0]);
     close_fd(&out[1]);
     if (error != 0) {
+        child->pid = 0;
         close_fd(&in[1]);
         close_fd(&out[0]);
         return error == ENOENT || error == EACCES || error == ENOTDIR ? GS_ERR_NOT_FOUND
@@ -191,9 +187,9 @@ static bool take_output(const struct gs_helper_job *job, struct line_buffer *lin
     return true;
 }
 
-/* Give as much input as it takes now; closes its input when all is given or it wants no
- * more. */
-static void feed(const struct gs_helper_job *job, struct child *child, size_t *given)
+/* Give as much input as it takes now; closes its input if it wants no more, or when all
+ * is given to one that does not stay. */
+static void feed(const struct gs_helper_job *job, struct gs_helper *child, size_t *given)
 {
     ssize_t sent =
         send(child->to, job->input + *given, job->input_bytes - *given, MSG_NOSIGNAL);
@@ -202,12 +198,12 @@ static void feed(const struct gs_helper_job *job, struct child *child, size_t *g
         *given += (size_t)sent;
     else if (errno == EAGAIN || errno == EINTR)
         return;
-    if (sent <= 0 || *given == job->input_bytes)
+    if (sent <= 0 || (*given == job->input_bytes && !job->stays))
         close_fd(&child->to);
 }
 
 /* False: its output has ended, or the taker has enough. */
-static bool drain(const struct gs_helper_job *job, struct child *child,
+static bool drain(const struct gs_helper_job *job, struct gs_helper *child,
                   struct line_buffer *lines)
 {
     ssize_t got = read(child->from, lines->data, sizeof(lines->data));
@@ -228,7 +224,7 @@ static int milliseconds_left(uint64_t deadline_ns)
 }
 
 /* Until the output ends. GS_ERR_TIMEOUT at the deadline. */
-static enum gs_status talk(const struct gs_helper_job *job, struct child *child,
+static enum gs_status talk(const struct gs_helper_job *job, struct gs_helper *child,
                            struct line_buffer *lines)
 {
     size_t given = 0;
@@ -236,7 +232,10 @@ static enum gs_status talk(const struct gs_helper_job *job, struct child *child,
     if (job->input_bytes == 0)
         close_fd(&child->to);
     for (;;) {
-        struct pollfd fds[2] = {{child->from, POLLIN, 0}, {child->to, POLLOUT, 0}};
+        struct pollfd fds[2] = {
+            {child->from, POLLIN, 0},
+            {given < job->input_bytes ? child->to : -1, POLLOUT, 0},
+        };
         int left = milliseconds_left(job->deadline_ns);
 
         if (left == 0)
@@ -277,31 +276,35 @@ static bool wait_until(pid_t pid, uint64_t deadline_ns)
 
 /* It has a moment to end by itself, within the deadline; then it is killed with all it
  * started. A child that cannot even be killed (stuck in the kernel) is left behind. */
-static void end_child(const struct child *child, uint64_t deadline_ns)
+void gs_helper_end(struct gs_helper *child, uint64_t deadline_ns)
 {
     uint64_t moment = gs_now_ns() + END_PATIENCE;
+    pid_t pid = child->pid;
 
-    if (wait_until(child->pid, moment < deadline_ns ? moment : deadline_ns))
+    if (pid == 0)
         return;
-    kill(-child->pid, SIGKILL);
-    (void)wait_until(child->pid, gs_now_ns() + KILL_PATIENCE);
+    child->pid = 0;
+    close_fd(&child->to);
+    close_fd(&child->from);
+    if (wait_until(pid, moment < deadline_ns ? moment : deadline_ns))
+        return;
+    kill(-pid, SIGKILL);
+    (void)wait_until(pid, gs_now_ns() + KILL_PATIENCE);
 }
 
-enum gs_status gs_helper_run(const struct gs_helper_job *job)
+enum gs_status gs_helper_run(struct gs_helper *child, const struct gs_helper_job *job)
 {
     struct line_buffer *lines = calloc(1, sizeof(*lines));
-    struct child child = {0, -1, -1};
-    enum gs_status status;
+    enum gs_status status = GS_OK;
 
     if (lines == NULL)
         return GS_ERR_IO;
-    status = gs_child_waits() ? GS_ERR_BUSY : start_child(&child, job->argv);
-    if (status == GS_OK) {
-        status = talk(job, &child, lines);
-        close_fd(&child.to);
-        close_fd(&child.from);
-        end_child(&child, job->deadline_ns);
-    }
+    if (child->pid == 0)
+        status = gs_child_waits() ? GS_ERR_BUSY : start_child(child, job->argv);
+    if (status == GS_OK)
+        status = talk(job, child, lines);
+    if (status != GS_OK || !job->stays)
+        gs_helper_end(child, job->deadline_ns);
     free(lines);
     return status;
 }

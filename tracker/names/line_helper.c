@@ -5,15 +5,15 @@
  *        prepares its environment.
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  *
- * llvm-symbolizer gets all queries at once, one per line:   CODE "path" 0xaddress It
- * answers each with lines "file:line:column", the innermost inlined function first, and
- * an empty line. addr2line runs once per module with -a -i: it answers "0xaddress", then
+ * llvm-symbolizer gets queries, one per line:   CODE "path" 0xaddress   It answers each
+ * at once, as it does for the sanitizers, with lines "file:line:column", the innermost
+ * inlined function first, and an empty line. It starts slowly, so that it stays for the
+ * next queries. addr2line runs once per module with -a -i: it answers "0xaddress", then
  * "file:line" lines in the same order.
  */
 #include "line_helper.h"
 
 #include "gs_clock.h"
-#include "helper_process.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -136,38 +136,43 @@ static char *write_questions(const struct gs_line_query *queries, size_t count, 
     return text;
 }
 
-/* One child for these queries. GS_ERR_NOT_FOUND: there is no such program. */
-static enum gs_status ask(const char *const *argv, bool llvm, uint64_t deadline_ns,
-                          struct gs_line_query *queries, size_t count, bool *complete)
+/* llvm: the child for these queries, NULL: one for them alone, which is addr2line.
+ * GS_ERR_NOT_FOUND: there is no such program. */
+static enum gs_status ask(const char *const *argv, struct gs_helper *llvm,
+                          uint64_t deadline_ns, struct gs_line_query *queries,
+                          size_t count, bool *complete)
 {
+    struct gs_helper addr2line = {0};
     struct answers answers = {queries, count, 0, false};
     struct gs_helper_job job = {
         .argv = argv,
+        .stays = llvm != NULL,
         .deadline_ns = deadline_ns,
         .take_line = llvm ? take_llvm_line : take_addr2line_line,
         .context = &answers,
     };
-    char *questions = write_questions(queries, count, llvm, &job.input_bytes);
+    char *questions = write_questions(queries, count, llvm != NULL, &job.input_bytes);
     enum gs_status status;
 
     if (questions == NULL)
         return GS_ERR_HOST_NOMEM;
     job.input = questions;
-    status = gs_helper_run(&job);
+    status = gs_helper_run(llvm != NULL ? llvm : &addr2line, &job);
     free(questions);
     /* addr2line's last answer has no line behind it that would end it */
-    if (answers.at + (answers.begun && !llvm) < count)
+    if (answers.at + (answers.begun && llvm == NULL) < count)
         *complete = false;
     return status;
 }
 
-static enum gs_status ask_llvm(const char *program, uint64_t deadline_ns,
+static enum gs_status ask_llvm(struct gs_line_helper *helper, uint64_t deadline_ns,
                                struct gs_line_query *queries, size_t count,
                                bool *complete)
 {
-    const char *argv[] = {program, "--functions=none", "--inlining=true", NULL};
+    const char *argv[] = {helper->program != NULL ? helper->program : "llvm-symbolizer",
+                          "--functions=none", "--inlining=true", NULL};
 
-    return ask(argv, true, deadline_ns, queries, count, complete);
+    return ask(argv, &helper->llvm, deadline_ns, queries, count, complete);
 }
 
 static enum gs_status ask_addr2line(const char *program, uint64_t deadline_ns,
@@ -182,7 +187,7 @@ static enum gs_status ask_addr2line(const char *program, uint64_t deadline_ns,
 
         for (end = begin; end < count && strcmp(queries[end].path, argv[4]) == 0;)
             end++;
-        status = ask(argv, false, deadline_ns, queries + begin, end - begin, complete);
+        status = ask(argv, NULL, deadline_ns, queries + begin, end - begin, complete);
     }
     return status;
 }
@@ -194,27 +199,27 @@ static bool speaks_addr2line(const char *program)
     return strstr(slash != NULL ? slash + 1 : program, "addr2line") != NULL;
 }
 
-const char *gs_line_helper_resolve(const char *helper, unsigned timeout_ms,
+const char *gs_line_helper_resolve(struct gs_line_helper *helper, unsigned timeout_ms,
                                    struct gs_line_query *queries, size_t count)
 {
+    const char *program = helper->program;
     uint64_t deadline_ns = gs_now_ns() + (uint64_t)timeout_ms * 1000000u;
     enum gs_status status;
     bool complete = true;
 
     if (count == 0)
         return NULL;
-    if (helper != NULL && speaks_addr2line(helper)) {
-        status = ask_addr2line(helper, deadline_ns, queries, count, &complete);
+    if (program != NULL && speaks_addr2line(program)) {
+        status = ask_addr2line(program, deadline_ns, queries, count, &complete);
     } else {
-        status = ask_llvm(helper != NULL ? helper : "llvm-symbolizer", deadline_ns,
-                          queries, count, &complete);
-        if (status == GS_ERR_NOT_FOUND && helper == NULL) {
+        status = ask_llvm(helper, deadline_ns, queries, count, &complete);
+        if (status == GS_ERR_NOT_FOUND && program == NULL) {
             complete = true;
             status = ask_addr2line("addr2line", deadline_ns, queries, count, &complete);
         }
     }
     if (status == GS_ERR_NOT_FOUND)
-        return helper != NULL ? NOTE_GIVEN_MISSING : NOTE_MISSING;
+        return program != NULL ? NOTE_GIVEN_MISSING : NOTE_MISSING;
     if (status == GS_ERR_TIMEOUT)
         return NOTE_TIMEOUT;
     if (status == GS_ERR_BUSY)
@@ -222,4 +227,9 @@ const char *gs_line_helper_resolve(const char *helper, unsigned timeout_ms,
     if (status != GS_OK)
         return NOTE_FAILED;
     return complete ? NULL : NOTE_SILENT;
+}
+
+void gs_line_helper_end(struct gs_line_helper *helper)
+{
+    gs_helper_end(&helper->llvm, UINT64_MAX);
 }

@@ -5,7 +5,13 @@
 #ifndef GS_LINE_HELPER_H
 #define GS_LINE_HELPER_H
 
-#include "gs_base.h"
+#include "helper_process.h"
+
+/* llvm-symbolizer starts with the first question and answers all. Zero at first. */
+struct gs_line_helper {
+    char *program; /* as in struct gs_symbolizer_config */
+    struct gs_helper llvm;
+};
 
 struct gs_line_query {
     const char *path; /* absolute */
@@ -15,15 +21,15 @@ struct gs_line_query {
 };
 
 /*
- * Answers all queries, sorted by path, with one llvm-symbolizer or one addr2line per
+ * Answers all queries, sorted by path, with the llvm-symbolizer or one addr2line per
  * path. For an inlined address the answer is the position in the function that the symbol
  * names.
  *
- * In:     helper      as in struct gs_symbolizer_config
- *         timeout_ms  for all of it; answers until then are kept
+ * In:     timeout_ms  for all of it; answers until then are kept
  * Returns NULL on success, else a sentence for the report (static).
  */
-const char *gs_line_helper_resolve(const char *helper, unsigned timeout_ms,
+const char *gs_line_helper_resolve(struct gs_line_helper *helper, unsigned timeout_ms,
                                    struct gs_line_query *queries, size_t count);
+void gs_line_helper_end(struct gs_line_helper *helper);
 
 #endif

@@ -11,7 +11,6 @@
 #include "demangle.h"
 #include "elf_file.h"
 #include "elf_symbols.h"
-#include "helper_process.h"
 #include "line_helper.h"
 #include "gs_clock.h"
 #include "gs_hash.h"
@@ -57,7 +56,7 @@ struct gs_symbolizer {
     bool lines;
     unsigned timeout_ms;
     uint64_t spent_ms; /* of it, by the calls so far */
-    char *helper;      /* NULL: search */
+    struct gs_line_helper helper;
     struct object *objects;
     struct gs_symbol_place *places;
     struct kept_string *strings;
@@ -78,8 +77,8 @@ enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
     symbolizer->lines = config->lines;
     symbolizer->timeout_ms = config->timeout_ms;
     if (config->helper != NULL) {
-        symbolizer->helper = strdup(config->helper);
-        if (symbolizer->helper == NULL) {
+        symbolizer->helper.program = strdup(config->helper);
+        if (symbolizer->helper.program == NULL) {
             free(symbolizer);
             return GS_ERR_HOST_NOMEM;
         }
@@ -92,6 +91,7 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
 {
     if (symbolizer == NULL)
         return;
+    gs_line_helper_end(&symbolizer->helper);
     GS_HASH_FREE(symbolizer->places);
     while (symbolizer->objects != NULL) {
         struct object *object = symbolizer->objects;
@@ -107,7 +107,7 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
         symbolizer->strings = string->next;
         free(string);
     }
-    free(symbolizer->helper);
+    free(symbolizer->helper.program);
     free(symbolizer);
 }
 
@@ -311,7 +311,7 @@ static void ask(struct gs_symbolizer *symbolizer, struct gs_symbol_place **place
         queries[i].path = places[i]->key.object->path;
         queries[i].address = places[i]->key.offset;
     }
-    note = gs_line_helper_resolve(symbolizer->helper, left_ms, queries, count);
+    note = gs_line_helper_resolve(&symbolizer->helper, left_ms, queries, count);
     if (note != NULL)
         symbolizer->note = note;
     symbolizer->spent_ms += (gs_now_ns() - begin_ns) / 1000000;
