@@ -23,7 +23,8 @@ struct containing {
     bool found;
 };
 
-/* The live allocation that holds the address; nothing lies within a handle. */
+/* Finds the live allocation that contains the address. A handle has no interior, so only
+ * an equal handle matches. */
 static bool visit_containing(void *arg, const struct gs_allocation *allocation)
 {
     struct containing *search = arg;
@@ -59,7 +60,8 @@ static void classify(struct gs_tracker *tracker, struct gs_error *error)
     error->has_allocation = true;
     error->allocation = search.allocation;
     error->offset = error->addr - search.allocation.addr;
-    /* No other call takes the handle: it was given up, and something holds its memory. */
+    /* Only one function frees a handle, so the call is no mismatch: the handle was
+     * released before, and another object still holds its memory. */
     if (error->offset == 0)
         error->kind = gs_key_is_handle(error->addr) ? GS_ERROR_DOUBLE_FREE
                                                     : GS_ERROR_MISMATCHED_FREE;
@@ -79,7 +81,7 @@ static void note_site(struct gs_tracker *tracker, struct gs_error *error)
         prctl(PR_GET_NAME, error->thread_name);
 }
 
-/* One more. errors_lock is held. */
+/* Appends an error, or only counts it if the array is full. errors_lock is held. */
 static void append(struct gs_tracker *tracker, const struct gs_error *error)
 {
     if (tracker->error_count < GS_ERRORS_KEPT)
@@ -96,10 +98,10 @@ void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error)
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
 }
 
-/* ---- places ----------------------------------------------------------------------- */
+/* ---- call sites -------------------------------------------------------------------- */
 
-/* Whether both are of one place; without stacks, of one address. Of a use that is not
- * looked up yet, whose memory it was does not count. */
+/* Returns true if both errors come from one call site; without stacks, from one address.
+ * A use is compared before its allocation is known, so the allocation does not count. */
 static bool is_same_place(const struct gs_error *a, const struct gs_error *b)
 {
     return a->kind == b->kind && a->writes == b->writes &&
@@ -109,21 +111,22 @@ static bool is_same_place(const struct gs_error *a, const struct gs_error *b)
             (a->device == b->device && a->allocation.stack == b->allocation.stack));
 }
 
-/* Whether both are frees of one place, whatever was freed. */
+/* Returns true if both are frees from one call site, whatever they freed. */
 static bool is_free_there(const struct gs_error *known, const struct gs_error *error)
 {
     return gs_error_is_free(known) && known->freed.stack == error->freed.stack &&
            error->freed.stack != 0 && known->freed.api == error->freed.api;
 }
 
-/* The same, where enough was looked at. */
+/* Returns true if the error is a free from the same call site as `known`, of which enough
+ * frees were examined. */
 static bool is_known_place(const struct gs_error *known, const struct gs_error *error)
 {
     return known->repeats >= FREES_LOOKED_AT && is_free_there(known, error);
 }
 
-/* Counted with an error of its place; false if none of those that are kept is.
- * errors_lock is held. */
+/* Counts the error with a kept one that `is_place` matches. Returns false if there is
+ * none. errors_lock is held. */
 static bool repeat(struct gs_tracker *tracker, const struct gs_error *error,
                    bool (*is_place)(const struct gs_error *, const struct gs_error *))
 {
@@ -148,7 +151,7 @@ static bool repeat_locked(struct gs_tracker *tracker, const struct gs_error *err
     return known;
 }
 
-/* A new error, unless another thread was first with one of its place. */
+/* Appends the error, unless another thread has just recorded one from its call site. */
 static void repeat_or_append(struct gs_tracker *tracker, const struct gs_error *error)
 {
     gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
@@ -197,8 +200,8 @@ void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t 
 
 /* ---- uses ------------------------------------------------------------------------- */
 
-/* Finds the allocation that the use was meant for; a scan finds the maker of a live
- * one. */
+/* Fills in the allocation that the use was meant for. Of a live allocation, a scan finds
+ * the allocating call. */
 static void find_meant(struct gs_tracker *tracker, const struct gs_bad_use *use,
                        struct gs_error *error)
 {

@@ -27,8 +27,8 @@ struct gs_group {
     double likely_bytes, likely_count; /* estimates from samples: sampling.h */
     uint64_t oldest_ns, newest_ns;     /* allocation times */
     uint64_t found[GS_SCAN_RESULTS];   /* results of a scan of host memory */
-    /* Set by the report: a rule's number + 1, 0: none. The rule that suppresses the
-     * group; or a matching rule whose caps are exceeded. */
+    /* Set by the report: the number of a suppression rule + 1; 0: none. suppressed_by
+     * suppresses the group; beyond_rule matches, but the group exceeds its caps. */
     uint32_t suppressed_by, beyond_rule;
 };
 

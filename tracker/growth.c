@@ -1,5 +1,5 @@
 /*
- * growth.c - compares live memory by call site with the snapshot before.
+ * growth.c - compares live memory by call site with the previous snapshot.
  *
  * Owns:  struct gs_growth.   Lock: growth->lock.   Design: docs/tracker.md
  */
@@ -11,15 +11,16 @@
 #include "gs_locks.h"
 #include "tracker_internal.h"
 
-/* Increases since the last decrease, and the most snapshots since the last increase. */
+/* A call site is growing after this many increases since its last decrease, if at most
+ * this many snapshots have passed since the last increase. */
 #define GROWN_MIN  3
 #define LATELY_MAX 3
 
 struct gs_growth {
     struct gs_mutex lock;
     struct gs_look last;
-    struct gs_groups places;    /* live at the last look */
-    struct gs_trend *trends;    /* of each place */
+    struct gs_groups places;    /* live at the last snapshot */
+    struct gs_trend *trends;    /* one for each item of `places` */
     struct gs_growing *growing; /* the most grown first */
     size_t growing_count;
 };
@@ -49,7 +50,7 @@ void gs_growth_destroy(struct gs_growth *growth)
 struct search {
     struct gs_groups places;
     const struct gs_tracker *tracker;
-    uint64_t bytes, count; /* of all, in a place or not */
+    uint64_t bytes, count; /* of all allocations, with a stack or without */
 };
 
 /* Counts an allocation with the estimate that its stack represents. */
@@ -99,7 +100,8 @@ static int by_growth(const void *left, const void *right)
     return x == y ? 0 : x < y ? 1 : -1;
 }
 
-/* growth->places and their trends are those of this look. */
+/* Selects the growing call sites. growth->places and growth->trends are those of the new
+ * snapshot. */
 static void find_growing(struct gs_growth *growth)
 {
     size_t count = 0;
@@ -118,7 +120,8 @@ static void find_growing(struct gs_growth *growth)
     qsort(growth->growing, count, sizeof *growth->growing, by_growth);
 }
 
-/* NULL: nothing is kept in a file, or it has no room. growth->lock is held. */
+/* Returns the copy in the state file; NULL: no state file, or no space in it.
+ * growth->lock is held. */
 static struct gs_growth_copy *copy_of(struct gs_tracker *tracker)
 {
     struct gs_state_memory *memory = tracker->config.memory;
@@ -136,7 +139,8 @@ static struct gs_growth_copy *copy_of(struct gs_tracker *tracker)
     return copy;
 }
 
-/* This look, beside the one before. growth->lock is held. */
+/* Writes the snapshot to the state file, beside the previous one. growth->lock is
+ * held. */
 static void copy_to_file(const struct gs_growth *growth, struct gs_tracker *tracker)
 {
     struct gs_growth_copy *copy = copy_of(tracker);

@@ -1,8 +1,8 @@
 /*
  * growth_copy.h - the result of a snapshot of live memory, and its copy in a file.
  *
- * A file has two copies and marks the valid one: a process that ends while it writes
- * leaves the one before.
+ * A file has two copies and marks the valid one. A process that ends during a write
+ * leaves the previous copy valid.
  *
  * Locks: one thread writes a copy (the lock of the comparison is held); growth.c.
  */
@@ -30,7 +30,7 @@ struct gs_look {
     uint64_t looks; /* snapshots so far, this one included */
     uint64_t time_ns, interval_ns;
     uint64_t bytes, count; /* live at the last snapshot */
-    int64_t change;        /* of bytes, since the snapshot before */
+    int64_t change;        /* in bytes, since the previous snapshot */
 };
 
 /* Call sites of a snapshot in a file, the fastest growing first. */
@@ -49,8 +49,8 @@ struct gs_growth_copy {
 
 struct gs_growth;
 
-/* A comparison of just this snapshot, for writing and queries. Its groups are trusted as
- * they are. NULL: no memory. */
+/* Builds a comparison that holds one snapshot, for writing and queries. Trusts the groups
+ * as they are. NULL: no memory. */
 struct gs_growth *gs_growth_of(const struct gs_look *look,
                                const struct gs_growing *growing, size_t count);
 

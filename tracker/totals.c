@@ -45,7 +45,8 @@ static int64_t set_credit(struct gs_tracker *tracker, struct gs_row *row,
                               __ATOMIC_ACQ_REL);
 }
 
-/* May credit that was granted in this clock step be withdrawn once more? */
+/* Returns true if credit that was granted in this clock step may be withdrawn once
+ * more. */
 static bool may_settle(struct gs_tracker *tracker, struct gs_shared_row *shared,
                        uint64_t now)
 {
@@ -61,8 +62,8 @@ static bool may_settle(struct gs_tracker *tracker, struct gs_shared_row *shared,
     return allowed;
 }
 
-/* Does the row have unused credit that may be withdrawn? *all: credit granted in this
- * clock step may be withdrawn, too; -1: not yet decided. */
+/* Returns true if the row has unused credit that may be withdrawn. *all: credit granted
+ * in this clock step may be withdrawn, too; -1: not yet decided. */
 static bool worth_settling(struct gs_tracker *tracker, const struct gs_row *row,
                            struct gs_shared_row *shared, uint64_t now, int *all)
 {
@@ -129,8 +130,8 @@ static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
 
-/* Is the sum, with the change that is about to be added, so far below the peak that a
- * row's share may be inexact? Not after many withdrawals in this clock step. */
+/* Returns true if the sum, after the change, is so far below the peak that a row's share
+ * may be inexact. False after many withdrawals in this clock step. */
 static bool is_calm(const struct gs_shared_row *shared, int64_t change, uint64_t now)
 {
     return __atomic_load_n(&shared->credit, __ATOMIC_RELAXED) + change +
@@ -168,7 +169,8 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
 
     if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
         return;
-    if (row->credit != row->live_bytes) /* others allocate, too: take what is used */
+    if (row->credit != row->live_bytes) /* other threads allocate, too: shrink the credit
+                                           to the used part */
         sum = set_credit(tracker, row, row_index, row->live_bytes);
     if (settle_others(tracker, shard, row_index, now))
         sum = __atomic_load_n(&shared->credit, __ATOMIC_ACQUIRE);
@@ -211,7 +213,7 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
         at_least_zero((int64_t)(out->allocs - out->frees - out->lost_count));
     out->allocs += __atomic_load_n(&shared->unrecorded, __ATOMIC_RELAXED);
 
-    /* The peak of an answer is not below its live bytes. */
+    /* A returned peak is never below the returned live bytes. */
     if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
         raise_peak(tracker, shared, bytes, gs_tracker_now(tracker));
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);

@@ -1,5 +1,5 @@
 /*
- * tracker.c - the calls of the shim: an allocation was made, a free is about to be made.
+ * tracker.c - records allocations and frees for the shim.
  *
  * The usual pair, indexed, makes no atomic exchange: it touches data that only its thread
  * writes, the record, and the history entry of the address. No function here calls the
@@ -11,7 +11,7 @@
 #include "peaks.h"
 #include "tracker_internal.h"
 
-/* Parts of the two calls that every allocation makes. */
+/* Functions on the path of every allocation and free. */
 #define GS_HOT static inline __attribute__((always_inline))
 
 enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
@@ -86,8 +86,8 @@ static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
     return status;
 }
 
-/* An allocation's place is known by now, and it has a record: counted as live. `made` is
- * 1 for a new one, and 0 for one whose free did not happen. */
+/* Counts an allocation as live. `made`: 1 for a new allocation, 0 for one whose free
+ * failed. */
 GS_HOT void count_made(struct gs_tracker *tracker, struct gs_shard *shard, uint64_t row,
                        uint64_t bytes, uint64_t time_ns, unsigned made)
 {
@@ -97,12 +97,11 @@ GS_HOT void count_made(struct gs_tracker *tracker, struct gs_shard *shard, uint6
     if (made != 0)
         gs_totals_bump(&at->allocs, 1);
     else
-        gs_totals_bump(&at->frees, UINT64_MAX); /* one less */
+        gs_totals_bump(&at->frees, UINT64_MAX); /* minus one */
     gs_totals_move(tracker, shard, at, (int64_t)bytes, time_ns);
 }
 
-/* A record for the allocation, counted as live. Returns its id, 0 if there is no memory.
- */
+/* Records the allocation and counts it as live. Returns its id; 0: no memory. */
 static uint32_t enter_record(struct gs_tracker *tracker,
                              const struct gs_allocation *allocation, uint64_t time_ns,
                              enum gs_slot slot, unsigned made)
@@ -132,7 +131,8 @@ static uint32_t enter_record(struct gs_tracker *tracker,
     return id;
 }
 
-/* A record that nothing links to any more is freed and counted. Returns its place. */
+/* Frees a record that nothing links to any more, and counts the free. Returns its
+ * place. */
 GS_HOT struct gs_place leave_record(struct gs_tracker *tracker, struct gs_shard *shard,
                                     uint32_t id, struct gs_record *record, uint64_t now,
                                     struct gs_record *words)
@@ -159,7 +159,8 @@ GS_HOT uint64_t time_of(const struct gs_tracker *tracker, uint64_t given_ns)
     return given_ns != 0 ? given_ns : gs_tracker_clock(tracker) - tracker->start_ns;
 }
 
-/* Link a record by address. Whatever stood there was freed without our seeing it. */
+/* Links a record by address. An earlier record of the address is freed: the tracker
+ * missed its free. */
 static void link_record(struct gs_tracker *tracker, uint64_t addr, uint32_t id,
                         uint64_t now)
 {
@@ -174,7 +175,7 @@ static void link_record(struct gs_tracker *tracker, uint64_t addr, uint32_t id,
     gs_shard_leave();
 }
 
-/* Can it be recorded? */
+/* Returns true if the allocation can be recorded. */
 GS_HOT bool is_valid(const struct gs_tracker *tracker,
                      const struct gs_allocation *allocation)
 {
@@ -182,7 +183,7 @@ GS_HOT bool is_valid(const struct gs_tracker *tracker,
            allocation->bytes <= GS_BYTES_MAX;
 }
 
-/* Counted, though there is no memory to record it. */
+/* Counts an allocation that could not be recorded for lack of memory. */
 static GS_NOINLINE enum gs_status count_unrecorded(struct gs_tracker *tracker, int device,
                                                    unsigned kind)
 {
@@ -255,7 +256,8 @@ void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
     gs_shard_leave();
 }
 
-/* Not to be removed by its id; or its context died, and only the id is given back. */
+/* Frees the id of a record whose context died. Any other record is not removed by its
+ * id. */
 static GS_NOINLINE void give_retired(struct gs_tracker *tracker, uint32_t id,
                                      struct gs_record *record)
 {
@@ -308,7 +310,7 @@ void gs_tracker_remove_block(struct gs_tracker *tracker, uint32_t id, uint32_t t
 
     if (GS_UNLIKELY(!record))
         return;
-    __builtin_prefetch(record, 1); /* perhaps another thread's line: fetched meanwhile */
+    __builtin_prefetch(record, 1); /* may be in another processor's cache */
     remove_indexed(tracker, id, gs_tracker_clock(tracker) - tracker->start_ns,
                    gs_who(thread, 0), api);
 }
