@@ -59,8 +59,7 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     enum gs_status status = gs_groups_add(&tracker->lost, &part);
     gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);
-    (void)status; /* without memory for a new group, the totals above still count the
-                     allocation */
+    (void)status; /* without memory for a new group, only the totals count it */
 }
 
 /* Takes a record out of the live set if it belongs to the context. All gates are closed;
@@ -86,8 +85,7 @@ static void lose_record(struct gs_tracker *tracker, struct gs_shard *shard, uint
                gs_lookup_unlink_id(tracker, was.addr, id)) {
         gs_record_set_slot(record, GS_SLOT_FREE);
         gs_record_put(tracker, shard, id);
-    } else { /* the allocation survives, or another thread is linking or removing it right
-                now */
+    } else { /* it survives, or another thread is linking or removing it right now */
         uint64_t place = words.size >> GS_BYTES_BITS;
         tracker->surviving[place / 64] |= UINT64_C(1) << place % 64;
         return;

@@ -169,8 +169,7 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
 
     if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
         return;
-    if (row->credit != row->live_bytes) /* other threads allocate, too: shrink the credit
-                                           to the used part */
+    if (row->credit != row->live_bytes) /* others allocate, too: keep what is used */
         sum = set_credit(tracker, row, row_index, row->live_bytes);
     if (settle_others(tracker, shard, row_index, now))
         sum = __atomic_load_n(&shared->credit, __ATOMIC_ACQUIRE);

@@ -32,9 +32,9 @@
 #include <unistd.h>
 
 #define LINE_BYTES    ((size_t)16 << 10)
-#define REAP_STEP_NS  1000000u               /* between two looks at an ending child */
-#define KILL_PATIENCE ((uint64_t)1000000000) /* ns for a killed child to go */
-#define END_PATIENCE  ((uint64_t)200000000)  /* ns for one that has said all to end */
+#define REAP_STEP_NS  1000000u               /* between two checks of an ending child */
+#define KILL_PATIENCE ((uint64_t)1000000000) /* ns for a killed child to end */
+#define END_PATIENCE  ((uint64_t)200000000)  /* ns for a child without output to end */
 #define FIRST_FREE_FD 3
 
 struct child {
@@ -44,7 +44,7 @@ struct child {
 
 /* Output collected so far that has no newline yet. */
 struct line_buffer {
-    char data[4096]; /* as it was read */
+    char data[4096]; /* the last read */
     char text[LINE_BYTES];
     size_t used;
     bool cutting; /* the rest of a long line is dropped */
@@ -83,8 +83,9 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* A program that closed its standard streams gets those numbers for new descriptors; the
- * child's redirections would then trample on each other. */
+/* Moves a descriptor above the standard ones. A program that closed its standard streams
+ * gets their numbers for new descriptors, and the child's redirections would then
+ * overwrite each other. */
 static bool move_up(int *fd)
 {
     int moved;
@@ -113,7 +114,7 @@ static bool set_attributes(posix_spawnattr_t *attributes)
                                                     POSIX_SPAWN_SETPGROUP) == 0;
 }
 
-/* posix_spawnp's answer: 0 or an errno. */
+/* Returns posix_spawnp's result: 0 or an errno. */
 static int spawn(const char *const *argv, char **environment, int in, int out, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
@@ -171,7 +172,7 @@ static enum gs_status start_child(struct child *child, const char *const *argv)
     return GS_OK;
 }
 
-/* Hand on the lines in `data`. False: the taker has enough. */
+/* Passes on the lines in `data`. False: the receiver wants no more. */
 static bool take_output(const struct gs_helper_job *job, struct line_buffer *lines,
                         const char *data, size_t bytes)
 {
@@ -191,8 +192,8 @@ static bool take_output(const struct gs_helper_job *job, struct line_buffer *lin
     return true;
 }
 
-/* Give as much input as it takes now; closes its input when all is given or it wants no
- * more. */
+/* Writes as much input as the child takes now. Closes the input when all is written, or
+ * the child reads no more. */
 static void feed(const struct gs_helper_job *job, struct child *child, size_t *given)
 {
     ssize_t sent =
@@ -206,7 +207,7 @@ static void feed(const struct gs_helper_job *job, struct child *child, size_t *g
         close_fd(&child->to);
 }
 
-/* False: its output has ended, or the taker has enough. */
+/* Reads output. False: the output has ended, or the receiver wants no more. */
 static bool drain(const struct gs_helper_job *job, struct child *child,
                   struct line_buffer *lines)
 {
@@ -227,7 +228,7 @@ static int milliseconds_left(uint64_t deadline_ns)
     return left > 60000 ? 60000 : (int)left;
 }
 
-/* Until the output ends. GS_ERR_TIMEOUT at the deadline. */
+/* Writes input and reads output until the output ends. GS_ERR_TIMEOUT at the deadline. */
 static enum gs_status talk(const struct gs_helper_job *job, struct child *child,
                            struct line_buffer *lines)
 {
@@ -253,7 +254,7 @@ static enum gs_status talk(const struct gs_helper_job *job, struct child *child,
     }
 }
 
-/* Is the child gone? It is reaped if so. */
+/* Returns true if the child is gone. Reaps it. */
 static bool is_gone(pid_t pid)
 {
     pid_t got;
@@ -261,7 +262,7 @@ static bool is_gone(pid_t pid)
     do {
         got = waitpid(pid, NULL, WNOHANG);
     } while (got < 0 && errno == EINTR);
-    return got != 0; /* pid: reaped now; -1, ECHILD: by someone else */
+    return got != 0; /* pid: reaped now; -1, ECHILD: reaped by other code */
 }
 
 static bool wait_until(pid_t pid, uint64_t deadline_ns)
@@ -275,8 +276,8 @@ static bool wait_until(pid_t pid, uint64_t deadline_ns)
     return true;
 }
 
-/* It has a moment to end by itself, within the deadline; then it is killed with all it
- * started. A child that cannot even be killed (stuck in the kernel) is left behind. */
+/* Gives the child a moment to end by itself, within the deadline, then kills its process
+ * group. A child that cannot be killed (stuck in the kernel) is left behind. */
 static void end_child(const struct child *child, uint64_t deadline_ns)
 {
     uint64_t moment = gs_now_ns() + END_PATIENCE;

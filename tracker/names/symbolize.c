@@ -1,7 +1,7 @@
 /*
  * symbolize.c - resolves addresses for the report: names here, file and line by a child.
  *
- * Owns:  struct gs_symbolizer: the files' symbols and every string given out.
+ * Owns:  struct gs_symbolizer: the files' symbols and every returned string.
  * Lock:  none, one thread.   Design: docs/stacks.md
  *
  * Runs at the very end of exit, after all static destructors: libc only.
@@ -32,10 +32,10 @@ struct object {
     uint8_t build_id[20];
     uint8_t build_id_len;
     uint64_t file_stamp;
-    struct gs_elf_symbols *symbols; /* NULL: cannot be used */
+    struct gs_elf_symbols *symbols; /* NULL: unusable file */
 };
 
-/* A string given out, kept until the end. */
+/* A returned string, kept until the symbolizer is destroyed. */
 struct kept_string {
     struct kept_string *next;
     char text[];
@@ -44,12 +44,12 @@ struct kept_string {
 struct gs_symbolizer {
     bool lines;
     unsigned timeout_ms;
-    uint64_t spent_ms; /* of it, by the calls so far */
-    char *helper;      /* NULL: search */
+    uint64_t spent_ms; /* part of the limit, used by the calls so far */
+    char *helper;      /* NULL: search PATH */
     struct object *objects;
     struct kept_string *strings;
-    const char *note;       /* on missing lines */
-    const char *names_note; /* on missing functions */
+    const char *note;       /* why lines are missing */
+    const char *names_note; /* why functions are missing */
 };
 
 enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
@@ -117,15 +117,16 @@ static const char *keep(struct gs_symbolizer *symbolizer, const char *text, size
     return string->text;
 }
 
-/* Where there is no build id to tell: is the file as it was when it was loaded? */
+/* Returns true if the file is unchanged since it was loaded. A build id makes the check
+ * unnecessary. */
 static bool is_the_file(const struct gs_module *module)
 {
     return module->build_id_len != 0 || module->file_stamp == 0 ||
            gs_elf_file_stamp(module->path) == module->file_stamp;
 }
 
-/* The first file that cannot be read is named; others are likely so for the same reason.
- */
+/* Names the first file that cannot be read; other files likely fail for the same
+ * reason. */
 static void note_unread(struct gs_symbolizer *symbolizer, const char *path, int error)
 {
     char text[NOTE_BYTES];
@@ -137,14 +138,14 @@ static void note_unread(struct gs_symbolizer *symbolizer, const char *path, int 
     symbolizer->names_note = keep(symbolizer, text, strlen(text));
 }
 
-/* Code of the program itself, say, without /proc. */
+/* Without /proc, even the program's own code has no file. */
 static void note_unnamed(struct gs_symbolizer *symbolizer)
 {
     if (symbolizer->names_note == NULL && access("/proc/self/exe", F_OK) != 0)
         symbolizer->names_note = "files are missing: /proc cannot be read";
 }
 
-/* The object for a module, opened at the first call. NULL: no memory. */
+/* Returns the object of a module, opened at the first call. NULL: no memory. */
 static struct object *object_for(struct gs_symbolizer *symbolizer,
                                  const struct gs_module *module)
 {
@@ -218,7 +219,7 @@ static void resolve_names(struct gs_symbolizer *symbolizer,
     free(readable);
 }
 
-/* A request with the object it is about, for sorting. */
+/* A request and its object, for sorting. */
 struct item {
     struct gs_symbol_request *request;
     struct object *object; /* NULL: no module or no memory */
@@ -252,7 +253,7 @@ static bool same_place(const struct item *a, const struct item *b)
                b->request->frame - b->request->module->bias;
 }
 
-/* Can the helper be asked about it, and will it know anything? */
+/* Returns true if the helper may know a line for the item. */
 static bool may_have_line(const struct item *item)
 {
     return item->object != NULL && item->object->symbols != NULL &&
@@ -260,7 +261,8 @@ static bool may_have_line(const struct item *item)
            strpbrk(item->object->path, "\"\n\r") == NULL;
 }
 
-/* One query for each distinct place; the answers go into the first of equal items. */
+/* Sends one query for each distinct address; the answer goes into the first of equal
+ * items. */
 static void resolve_lines(struct gs_symbolizer *symbolizer, struct item *items,
                           size_t count)
 {

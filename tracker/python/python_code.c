@@ -150,7 +150,8 @@ static uint64_t print_table(struct gs_python *python, uintptr_t code)
         return print_span(python, table, bytes);
     if (bytes > TABLE_BYTES)
         return 0;
-    /* Too long to be hashed each time: both ends, and the addresses of its parts. */
+    /* The table is too long to be hashed each time: hash both ends, and the addresses of
+     * its parts. */
     return gs_python_mix(
                print_span(python, table, PRINTED_BYTES / 2) ^ bytes,
                print_span(python, table + bytes - PRINTED_BYTES / 2, PRINTED_BYTES / 2)) ^
@@ -275,7 +276,7 @@ static uint64_t field(const uint8_t *head, uint16_t offset)
     return value;
 }
 
-/* The offset of an instruction in bytes; false: the instruction is outside of the code
+/* Computes the offset of an instruction in bytes; false: it lies outside of the code
  * object. */
 static bool instruction_offset(const struct gs_python_layout *layout, const uint8_t *head,
                                uintptr_t code, uintptr_t at, bool generator,

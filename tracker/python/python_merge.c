@@ -26,8 +26,8 @@ struct merge {
     const struct gs_python_walk *walk;
     struct gs_merged_stack *out;
     unsigned depth;
-    unsigned run, entry; /* of the walk, next to be written */
-    bool left_out;       /* native frames, since the last frame that was kept */
+    unsigned run, entry; /* of the walk, the next to write */
+    bool left_out;       /* native frames were left out since the last kept frame */
 };
 
 static bool is_in(const struct gs_code_range *range, uintptr_t frame)
@@ -75,8 +75,8 @@ static void emit_run(struct merge *merge)
     merge->run++;
 }
 
-/* Does the native frame contain the address of the next run? A truncated run has no
- * address: it belongs to the next evaluation function further out. */
+/* Returns true if the native frame contains the address of the next run. A truncated run
+ * has no address: it belongs to the next evaluation function further out. */
 static bool spans_run(const struct merge *merge, unsigned i, bool has_one)
 {
     const struct gs_native_walk *native = merge->native;
@@ -111,7 +111,7 @@ static unsigned foreign_evaluations(const struct merge *merge)
     return evaluations - merge->walk->runs;
 }
 
-/* Puts each run in its position. False: a run has no position. */
+/* Puts each run in its position. False: a run has none. */
 static bool merge_in_place(struct merge *merge)
 {
     const struct gs_native_walk *native = merge->native;

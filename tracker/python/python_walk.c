@@ -125,7 +125,8 @@ size_t gs_python_bytes(const struct gs_python *python)
                      atomic_load_explicit(&python->bytes, memory_order_relaxed);
 }
 
-/* Reads the place of an instruction for the first time, and caches the result. */
+/* Reads the function and line of an instruction for the first time, and caches the
+ * result. */
 static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintptr_t code,
                                                  uintptr_t at, uint64_t print,
                                                  struct gs_python_slot *slot)
@@ -141,8 +142,8 @@ static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintp
     return frame;
 }
 
-/* The frame of an instruction; bit 0 of `at`: in a generator. 0: a frame that reports do
- * not show. */
+/* Returns the frame of an instruction; bit 0 of `at`: in a generator. 0: a frame that
+ * reports do not show. */
 static __attribute__((noinline)) uintptr_t
 find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t print)
 {
@@ -176,8 +177,8 @@ struct last_step {
 
 struct last_walk {
     uint64_t number;
-    uintptr_t state; /* the thread's state, which was read */
-    unsigned count;  /* of its steps; 0: the walk cannot be reused as a whole */
+    uintptr_t state; /* the thread state that the walk read */
+    unsigned count;  /* number of steps; 0: the walk cannot be reused as a whole */
     uint32_t id;
     struct last_step steps[LAST_WALK_STEPS];
 };
@@ -218,7 +219,7 @@ static GS_NOINLINE bool make_last_walk(void)
 /* The state of a walk. */
 struct position {
     uintptr_t frame, cframe;
-    struct last_step *step; /* of the last walk, at the same depth */
+    struct last_step *step; /* step of the last walk, at the same depth */
     struct gs_python_file file;
 };
 
@@ -259,7 +260,8 @@ static inline uintptr_t code_of(const struct gs_python_layout *layout, uintptr_t
     return word_at(frame + layout->code) & ~(uintptr_t)CODE_TAGS;
 }
 
-/* The instruction of a frame: an address, or a 32-bit number where frames are objects. */
+/* Returns the instruction of a frame: an address, or a 32-bit number where frames are
+ * objects. */
 static inline __attribute__((always_inline)) uintptr_t
 instruction_of(const struct gs_python_layout *layout, uintptr_t frame,
                enum gs_python_chain chain)
@@ -268,8 +270,8 @@ instruction_of(const struct gs_python_layout *layout, uintptr_t frame,
                                             : half_at(frame + layout->instruction);
 }
 
-/* The number of the last walk if this walk would visit the same frames, else 0. Reads
- * only memory that the last walk has read. */
+/* Returns the number of the last walk if this walk would visit the same frames, else 0.
+ * Reads only memory that the last walk has read. */
 static inline __attribute__((always_inline)) uint32_t
 recognise(struct gs_python *python, uintptr_t frame, enum gs_python_chain chain)
 {
@@ -325,7 +327,8 @@ static inline void end_run(struct gs_python_walk *walk, uintptr_t place)
     }
 }
 
-/* Does the run end with this frame? Then *place is an address in the native frame. */
+/* Returns true if the run ends with this frame; *place is then an address in the native
+ * frame. */
 static inline bool ends_run(struct gs_python *python, struct position *position,
                             uintptr_t *place)
 {
@@ -341,7 +344,7 @@ static inline bool ends_run(struct gs_python *python, struct position *position,
     return true;
 }
 
-/* Is the address that of a readable code object? */
+/* Returns true if the address is that of a readable code object. */
 static inline bool is_code(struct gs_python *python, uintptr_t code)
 {
     return gs_python_readable(python, code, python->code_bytes) &&
@@ -381,7 +384,8 @@ static bool add_frame(struct gs_python *python, struct position *position, uint8
     return true;
 }
 
-/* Does the walk have a frame at its position, and space for the frame's entries? */
+/* Returns true if the walk has a frame at its position, and space for the frame's
+ * entries. */
 static bool goes_on(struct gs_python *python, const struct position *position,
                     unsigned steps, const struct gs_python_walk *walk)
 {

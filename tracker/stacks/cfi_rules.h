@@ -83,8 +83,8 @@ static inline intptr_t gs_cfi_cfa_offset(uint64_t packed)
 void gs_cfi_rule_find(uintptr_t pc, struct gs_cfi_rule *rule);
 
 /*
- * The same from a given .eh_frame_hdr, for tests and for the above: all reads stay within
- * [begin, end), the readable segment that holds both sections.
+ * The same from a given .eh_frame_hdr: for gs_cfi_rule_find and tests. All reads stay
+ * within [begin, end), the readable segment that holds both sections.
  */
 void gs_cfi_rule_parse(const uint8_t *begin, const uint8_t *end, const uint8_t *header,
                        uintptr_t pc, struct gs_cfi_rule *rule);

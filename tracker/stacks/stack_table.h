@@ -47,13 +47,13 @@ struct gs_stack_table {
     uint32_t *buckets; /* for the writer: first node with a hash of (parent, frame) */
     uint32_t bucket_bits;
     _Atomic size_t bytes;           /* memory held by indexes and buckets */
-    struct gs_state_memory *memory; /* of nodes and entries; NULL: in no file */
+    struct gs_state_memory *memory; /* of nodes and entries; NULL: not in a file */
 };
 
-/* Hash of a list of frames, and of whether the stack goes on behind them. */
+/* Hash of a list of frames, and of whether the stack continues beyond them. */
 uint32_t gs_stack_hash(const uintptr_t *frames, unsigned count, bool truncated);
 
-/* Id of a known stack, 0 if unknown. No lock. */
+/* Returns the id of a known stack, 0 if unknown. No lock. */
 uint32_t gs_stack_table_find(const struct gs_stack_table *table, uint32_t hash,
                              const uintptr_t *frames, unsigned count, bool truncated);
 

@@ -45,7 +45,8 @@ _Atomic uint64_t gs_unwind_cfi_generation = 1;
 /*
  * This thread's last walk: its generation (0: none yet) and its first steps. The next
  * walk is usually the same. The rule of the same step is known before the return address
- * is loaded, so the processor can continue while it checks. Lock: none, the thread's own.
+ * is loaded, so the processor continues while the address is checked. Lock: none, the
+ * thread's own.
  */
 struct last_walk {
     uint64_t generation;
@@ -112,7 +113,7 @@ static __attribute__((noinline)) uint64_t learn_rule(uintptr_t lookup_pc, uint64
     return packed;
 }
 
-/* The rule of the frame at `pc`; `lookup_pc` lies within the call instruction. */
+/* Returns the rule of the frame at `pc`; `lookup_pc` lies within the call instruction. */
 static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t generation)
 {
     uint64_t key = cache_key(pc, generation);
@@ -130,7 +131,7 @@ static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t gene
     return learn_rule(lookup_pc, key);
 }
 
-/* The rule of step `n` of a walk: the last walk's, if it fits, or looked up. */
+/* Returns the rule of step `n`: the last walk's if it matches, else looked up. */
 static inline uint64_t next_rule(struct last_walk *last, unsigned n, uintptr_t pc,
                                  uintptr_t lookup_pc)
 {
@@ -148,7 +149,8 @@ static inline uint64_t next_rule(struct last_walk *last, unsigned n, uintptr_t p
     return rule;
 }
 
-/* Is the word at `address` on the walked part of the stack, and aligned? */
+/* Returns true if the word at `address` is aligned and on the walked part of the
+ * stack. */
 static inline bool on_stack(uintptr_t address, uintptr_t sp, uintptr_t high)
 {
     return (address - sp <= high - sizeof(uintptr_t) - sp) &
@@ -160,7 +162,8 @@ static inline bool on_stack(uintptr_t address, uintptr_t sp, uintptr_t high)
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static inline uintptr_t
 stack_word(uintptr_t address)
 {
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): on_stack was asked before */
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): on_stack has checked the
+     * address */
     return *(const volatile uintptr_t *)address;
 }
 
@@ -247,7 +250,7 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
 #endif
 }
 
-/* The current registers, in the frame of the function that expands the macro. */
+/* Reads the registers in the frame of the function that expands the macro. */
 #if defined(__x86_64__)
 #define READ_REGISTERS(frame)                                                            \
     __asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"                \

@@ -23,7 +23,7 @@ walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *e
     unsigned count = 0;
 
     if (GS_UNLIKELY(left != 0))
-        record = left; /* where the thread's own stack was left */
+        record = left; /* where the thread left its own stack */
     *end = GS_WALK_STOPPED;
     if (!gs_thread_stack_holds(record, &high))
         return 0;

@@ -8,8 +8,9 @@
 #include "state_read_internal.h"
 
 /*
- * How much was allocated and freed, and the peaks. The counters of threads that were in
- * the middle of a call may be one ahead of the records: what is live is what was read.
+ * Reads how much was allocated and freed, and the peaks. The counters of threads in the
+ * middle of a call may be one ahead of the records, so live memory is the sum of the
+ * records read.
  */
 static void read_totals(const struct gs_image *image)
 {
@@ -76,7 +77,7 @@ static void read_errors(const struct gs_image *image)
         tracker->checks[i] = image->tracker->checks[i];
 }
 
-/* A group of the file as one of this process's; false: it can have been none. */
+/* Converts a group of the file to this process; false: the group is not plausible. */
 static bool read_group(const struct gs_image *image, struct gs_group *group)
 {
     if (group->kind >= GS_MEMORY_KINDS || group->device < 0)
@@ -108,7 +109,7 @@ static void read_lost(const struct gs_image *image)
     }
 }
 
-/* Is the trend plausible for that snapshot? */
+/* Returns true if the trend is plausible for that snapshot. */
 static bool is_trend(const struct gs_growing *growing, const struct gs_look *look)
 {
     const struct gs_trend *trend = &growing->trend;

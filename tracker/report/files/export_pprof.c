@@ -175,7 +175,7 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
 
 /* ---- code ------------------------------------------------------------------------- */
 
-/* Which parts of a module's frames are known: pprof does not look them up again. */
+/* The known parts of a module's frames: pprof does not look them up again. */
 struct known {
     bool functions, files, lines;
 };

@@ -1,9 +1,9 @@
 /*
  * suppress_report.c - applies the rules to the report's contents, and prints the result.
  *
- * A rule's caps apply to all that it matches together, and where stacks are sampled to
- * the estimate. If the caps are exceeded nothing is suppressed: the known part cannot be
- * told from the rest.
+ * A rule's caps apply to the sum of all its matches; where stacks are sampled, to the
+ * estimate. If the caps are exceeded nothing is suppressed: the known part cannot be
+ * distinguished from the rest.
  *
  * Owns: the sums by rule while they are made.   Lock: none.
  * Design: docs/suppressions.md
@@ -58,7 +58,8 @@ static uint32_t lower(uint32_t a, uint32_t b)
     return a < b ? a : b; /* GS_RULE_NONE is the highest */
 }
 
-/* By function, file and module of the frames that the report shows. */
+/* Returns the rule for the function, file and module of the frames that the report
+ * shows. */
 static uint32_t rule_for_shown(const struct judge *judge, enum gs_rule_kind kind,
                                int device, uint32_t stack)
 {
@@ -79,7 +80,8 @@ static uint32_t rule_for_shown(const struct judge *judge, enum gs_rule_kind kind
     return rule;
 }
 
-/* By the modules of its frames: needs no names, so that every stack can be asked. */
+/* Returns the rule for the modules of the frames. Needs no names, so it is affordable for
+ * every stack. */
 static uint32_t rule_for_modules(const struct judge *judge, enum gs_rule_kind kind,
                                  int device, uint32_t stack)
 {
@@ -117,7 +119,8 @@ static void count_group(struct gs_rule_use *use, const struct gs_group *group)
     count_for(use, gs_group_shown_count(group), gs_group_shown_bytes(group));
 }
 
-/* Rules are numbered from 1 in groups and errors, 0 is none. */
+/* Clears a rule whose caps are exceeded. Groups and errors number rules from 1; 0:
+ * none. */
 static void settle(const struct gs_report_data *data, const struct gs_suppressions *rules,
                    uint32_t *suppressed_by, uint32_t *beyond_rule)
 {
@@ -134,14 +137,14 @@ static void settle(const struct gs_report_data *data, const struct gs_suppressio
     }
 }
 
-/* Suppressed groups behind the others, each in the order they were in. */
+/* Moves suppressed groups behind the others; both keep their order. */
 static void part_groups(struct gs_report_data *data)
 {
     size_t count = data->groups.count, kept = 0, behind = 0;
     struct gs_group *items = data->groups.items;
     struct gs_group *moved = malloc(count * sizeof *moved);
 
-    if (!moved) { /* then nothing is suppressed, rather than the wrong half */
+    if (!moved) { /* no memory: suppress nothing, rather than a part */
         for (size_t i = 0; i < count; i++)
             items[i].suppressed_by = 0;
         return;
@@ -170,7 +173,8 @@ static void take_off(struct gs_report_data *data)
     data->grouped_count -= data->suppressed_count;
 }
 
-/* Whose memory was written is known, and by whom is not. */
+/* For damage the owner of the memory is known, the writer is not: the rule is compared
+ * with the allocation's stack. */
 static uint32_t rule_for_error(const struct judge *judge, const struct gs_error *error)
 {
     if (error->kind == GS_ERROR_NOT_IDLE) /* the library's own fault, not the program's */
@@ -292,7 +296,7 @@ void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)
                 rule_text(of, text, sizeof text));
 }
 
-/* Was the rule used, and are its matches within its caps? */
+/* Returns true if the rule was used and its matches are within its caps. */
 static bool took_effect(const struct gs_report_data *data, const struct gs_rule *rule,
                         uint32_t number)
 {

@@ -13,9 +13,9 @@
 
 /* The memory that the stacks of one device, kind and fate represent beyond themselves. */
 struct beyond {
-    double bytes, count;           /* of those that a rule takes */
-    double all_bytes, all_count;   /* of all */
-    uint64_t groups, known_groups; /* all of them; those that a rule takes */
+    double bytes, count;           /* of the stacks that a rule matches */
+    double all_bytes, all_count;   /* of all stacks */
+    uint64_t groups, known_groups; /* all groups; those that a rule matches */
 };
 
 static struct beyond beyond_of(const struct gs_report_data *data,
@@ -44,7 +44,7 @@ static struct beyond beyond_of(const struct gs_report_data *data,
     return sum;
 }
 
-/* Of `whole`, the share part / all. */
+/* Returns the share part / all of `whole`. */
 static uint64_t share_of(uint64_t whole, double part, double all)
 {
     uint64_t share = all > 0 ? gs_likely((double)whole * (part / all)) : 0;

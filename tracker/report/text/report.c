@@ -51,7 +51,8 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
 }
 
 /* Names the stacks of the groups from `begin` to `end`. If `begin` is 0, also those of
- * the errors, of registered memory and of the peaks, and the one the report is about. */
+ * the errors, of registered memory and of the peaks, and the stack of the call that
+ * caused the report. */
 static void fill_frames(struct gs_frame_table *table,
                         const struct gs_report_writer *writer,
                         const struct gs_report_data *data, size_t begin, size_t end)
@@ -99,7 +100,8 @@ static void write_note(const struct gs_report_writer *writer)
                     gs_report_clean(note, clean, sizeof clean));
 }
 
-/* After the body: what that shows is named first, while there is time for it. */
+/* Runs after the body: the stacks of the text are named first, while there is time
+ * left. */
 static void write_files(const struct gs_report_writer *writer,
                         const struct gs_report_summary *summary)
 {
@@ -155,10 +157,11 @@ static void write_clean(const struct gs_report_writer *writer)
     gs_report_peaks(writer);
 }
 
-/* Names of stacks: those that come first; others; what is found to be shown at last. */
+/* Names of stacks: the first ones; the others; those that are shown only after
+ * merging. */
 #define FRAME_TABLES 3
 
-/* Names the stacks of leaks that are printed only since others were joined. */
+/* Names the stacks of leaks that are printed only because others were joined. */
 static void fill_shown(struct gs_report_writer *writer, const struct gs_report_data *data,
                        struct gs_frame_table *table)
 {
@@ -172,7 +175,7 @@ static void fill_shown(struct gs_report_writer *writer, const struct gs_report_d
     gs_frame_table_take(table, writer->tracker->config.stacks, writer->source, &ids);
 }
 
-/* Leaks that read the same become one, so that others are among those written out. */
+/* Joins leaks that read the same, which lets further leaks be printed. */
 static void merge_leaks(struct gs_report_writer *writer, struct gs_report_data *data,
                         struct gs_frame_table frames[FRAME_TABLES], bool all_named)
 {
@@ -191,9 +194,9 @@ static void merge_leaks(struct gs_report_writer *writer, struct gs_report_data *
     frames[1].rest = &frames[2];
 }
 
-/* Which leaks and errors the rules suppress. Rules of files are compared with functions
- * and files, so that the names of all stacks are needed: first of those that are likely
- * written out, and of the others in what is left of the time for lines. */
+/* Marks the leaks and errors that the rules suppress. Rules of files are compared with
+ * functions and files, so all stacks need names: first those that are likely printed,
+ * then the others in the remaining time. */
 static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *data,
                         struct gs_frame_table frames[FRAME_TABLES])
 {
@@ -220,8 +223,8 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
         merge_leaks(writer, data, frames, names);
 }
 
-/* Why frees take longer than they could, and freed memory is used again later. Only where
- * the pool has served memory of the kind. */
+/* Prints why frees take longer than they could, or why freed memory is reused later. Only
+ * if the pool has served memory of the kind. */
 static void write_uncounted(const struct gs_report_writer *writer)
 {
     const struct gs_report_config *config = writer->config;
@@ -245,7 +248,7 @@ static void write_uncounted(const struct gs_report_writer *writer)
                     gs_report_clean(config->uncounted, clean, sizeof clean));
 }
 
-/* What stands below all leaks and above the SUMMARY. */
+/* Writes the lines between the leaks and the SUMMARY. */
 static void write_end(const struct gs_report_writer *writer)
 {
     write_uncounted(writer);
@@ -262,8 +265,8 @@ static void write_end(const struct gs_report_writer *writer)
     gs_report_sampled(writer);
 }
 
-/* For one report at a time; another that is written meanwhile maps its own. It is large
- * for a stack, and there may be no memory left. `data_taken` is atomic. */
+/* The data of one report at a time; a second report meanwhile maps its own. Too large for
+ * a stack, and static because there may be no memory left. `data_taken` is atomic. */
 static struct gs_report_data own_data;
 static bool data_taken;
 

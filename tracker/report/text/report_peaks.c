@@ -6,11 +6,11 @@
 
 #include <stdio.h>
 
-/* A peak is told of if at least this part of it has been freed since: of others the
- * leaks, or what is live, say the same. */
+/* A peak is printed if at least this part of it was freed since. For other peaks the
+ * leaks, or the live memory, show the same. */
 #define FREED_PART 10u
-/* Places that are named, so that those which read the same are found: a good number more
- * than are written out. */
+/* Number of call sites to name, so that those that read the same are found: more than are
+ * printed. */
 #define NAMED(shown) (4 * (size_t)(shown) + 16)
 
 static bool is_told(const struct gs_report_config *config, const struct gs_peak *peak,
@@ -21,7 +21,7 @@ static bool is_told(const struct gs_report_config *config, const struct gs_peak 
            (row < GS_ROW_PINNED || config->show_devices);
 }
 
-/* A clean run does not tell of peaks, unless it tells of devices at all. */
+/* A clean run prints no peaks, unless it prints devices. */
 static bool has_text(const struct gs_report_config *config,
                      const struct gs_report_data *data)
 {
@@ -50,7 +50,7 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
     }
 }
 
-/* Of the first `most` places, those with a stack. */
+/* Counts, among the first `most` call sites, those with a stack. */
 static size_t count_placed(const struct gs_peak *peak, size_t most)
 {
     size_t count = 0;
@@ -95,7 +95,7 @@ static void join(struct gs_peak_place *place, const struct gs_peak_place *part)
     place->likely_live_bytes += part->likely_live_bytes;
 }
 
-/* Among the first `named` places of a peak. */
+/* Joins those of the first `named` call sites of a peak that read the same. */
 static void join_places(const struct gs_report_config *config,
                         const struct gs_frame_table *frames, struct gs_peak *peak,
                         size_t named)
@@ -170,7 +170,8 @@ static void write_place(const struct gs_report_writer *writer, const struct gs_p
     gs_report_blank(writer);
 }
 
-/* Places that are not written out, and memory that has none on purpose. */
+/* Writes the sum of the call sites that are not printed, and the memory without a call
+ * site. */
 static void write_more(const struct gs_report_writer *writer, const struct gs_peak *peak,
                        size_t shown)
 {
@@ -188,7 +189,7 @@ static void write_more(const struct gs_report_writer *writer, const struct gs_pe
             writer->text, "%s%s more place%s of this peak: %s (GPUSHIM_PEAK_MAX)\n",
             writer->prefix, gs_text_count(placed - shown, count),
             gs_report_plural(placed - shown), gs_text_bytes(gs_likely(likely), bytes));
-    /* Where stacks are sampled, the others stand for these. */
+    /* If stacks are sampled, the sampled call sites represent this memory. */
     if (unplaced != 0 && writer->tracker->config.sampling.distance_bytes == 0)
         gs_text_add(writer->text, "%s%s of this peak without a call stack\n",
                     writer->prefix, gs_text_bytes(unplaced, bytes));

@@ -175,14 +175,15 @@ static bool is_named(const struct gs_symbol_request *frame, const char *name)
 {
     const struct gs_symbol *symbol = &frame->result;
 
-    if (gs_frame_is_python(frame->frame)) /* a function of that name is not this one */
+    if (gs_frame_is_python(
+            frame->frame)) /* a Python function of that name is another one */
         return false;
     return (symbol->linkage && strcmp(symbol->linkage, name) == 0) ||
            (symbol->function && strcmp(symbol->function, name) == 0);
 }
 
-/* A call, or its variant for the per-thread default stream, which in the program's source
- * has the same name. */
+/* Returns true for a call, or its variant for the per-thread default stream: the
+ * program's source has one name for both. */
 static bool is_call(const char *symbol, const char *name)
 {
     size_t length = strlen(name);
@@ -200,11 +201,12 @@ bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config
     return false;
 }
 
-/* The runtime entry point this frame is in; NULL: none. */
+/* Returns the runtime function that contains this frame; NULL: none. */
 static const char *runtime_name(const struct gs_symbol_request *frame,
                                 const struct gs_report_config *config)
 {
-    if (gs_frame_is_python(frame->frame)) /* a function of that name is not this one */
+    if (gs_frame_is_python(
+            frame->frame)) /* a Python function of that name is another one */
         return NULL;
     for (size_t i = 0; i < config->runtime_name_count; i++) {
         const char *name = config->runtime_names[i];
@@ -243,7 +245,8 @@ static bool in_libc(const struct gs_symbol_request *frame)
            starts_with(module, "libpthread");
 }
 
-/* Is the outermost of `count` frames start-up code of libc or the linker? */
+/* Returns true if the outermost of `count` frames is start-up code of libc or the
+ * linker. */
 static bool is_start_frame(const struct gs_symbol_request *frames, unsigned count)
 {
     static const char *const names[] = {
@@ -263,16 +266,17 @@ static bool is_start_frame(const struct gs_symbol_request *frames, unsigned coun
         if (is_named(outermost, names[i]))
             return true;
     }
-    /* Stripped: libc's frames by their module, _start by its neighbour. */
+    /* Stripped files: libc's frames are known by their module, _start by its
+     * neighbour. */
     return in_libc(outermost) ||
            (!outermost->result.function && count > 1 && in_libc(&frames[count - 2]));
 }
 
 /*
- * Where the program's own frames end. `goes_on`: the walk saw more than is kept.
- * *cut: the stack was longer than what is kept, so its outer end is not the program's.
- * Python's outermost frame has no name of its own, and has many frames before it where
- * native ones were left out: there the walk alone knows.
+ * Returns the end of the program's own frames. `goes_on`: the walk saw more frames than
+ * are kept. *cut: frames beyond the kept ones exist, so the outer end is not the
+ * program's. Python's outermost frame has no name of its own, and many frames precede it
+ * if native ones were left out: then only `goes_on` is reliable.
  */
 static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin,
                           unsigned count, unsigned depth, bool goes_on, bool *cut)
@@ -303,7 +307,7 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
     unsigned end =
         outer_end(frames, begin, count, config->stack_depth, goes_on, &shown.cut);
 
-    if (begin >= end) { /* nothing but runtime: better all of it than nothing */
+    if (begin >= end) { /* only runtime frames: show all of them rather than none */
         begin = 0;
         end = count;
     }
@@ -333,7 +337,7 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
         gs_stacks_truncated(table->source, stack), config);
 }
 
-/* NULL before all texts. */
+/* NULL precedes all texts. */
 static int compare_texts(const char *a, const char *b)
 {
     if (a == b)
