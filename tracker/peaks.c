@@ -19,7 +19,7 @@
 /* A flag beside the peak's key in the table: the memory was lost, not freed. */
 #define LOST_KEY (UINT64_C(1) << 63)
 
-/* Is the key that of a row's current peak? */
+/* Returns true if the key is that of a row's current peak. */
 static bool is_current(const struct gs_tracker *tracker, uint64_t key)
 {
     unsigned row = key & ((1u << GS_PEAK_ROW_BITS) - 1);

@@ -52,8 +52,7 @@ void gs_tracker_get_windows(const struct gs_tracker *tracker,
         (struct gs_tracker_windows){.open = records_after(tracker, switches),
                                     .switched = switches > 0 || stopped,
                                     .count = switches / 2 + (stopped ? switches % 2 : 1)};
-    last =
-        out->open ? switches : switches - 1; /* the switch that began the last window */
+    last = out->open ? switches : switches - 1; /* began the last window */
     if (out->count == 0)
         return;
     if (stopped)

@@ -245,8 +245,7 @@ const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address
         if (address >= function->end || (!function->sized && function->begin != nearest))
             continue;
         name = read_name(symbols, function->name);
-        if (name[0] != '\0' &&
-            name[0] != '$') /* $x, $d: an assembler's mapping symbols */
+        if (name[0] != '\0' && name[0] != '$') /* $x, $d: mapping symbols */
             return name;
     }
     return NULL;

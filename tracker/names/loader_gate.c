@@ -45,8 +45,7 @@ bool gs_loader_enter_after_fork(void)
     for (int i = 0; i < WAIT_STEPS && !atomic_load(&shut); i++) {
         if (GS_LIKELY(gs_loader_enter()))
             return true;
-        if (atomic_load(&closer) ==
-            this_thread()) /* a signal handler of the program, inside fork */
+        if (atomic_load(&closer) == this_thread()) /* the program's signal handler */
             break;
         gs_nap(STEP_NS);
     }

@@ -59,9 +59,8 @@ struct gs_report_data {
     uint64_t unplaced_bytes, unplaced_count; /* included in the sums below */
     uint64_t leaked_bytes, leaked_count;     /* without suppressed memory, as below */
     uint64_t suppressed_bytes, suppressed_count, suppressed_errors;
-    uint64_t shared_bytes,
-        shared_count;         /* of these, the rules' share of unsampled memory */
-    struct gs_rule_use *uses; /* by rule; NULL: no rule was tried */
+    uint64_t shared_bytes, shared_count; /* of unsampled memory */
+    struct gs_rule_use *uses;            /* by rule; NULL: no rule was tried */
     struct gs_scan scan;
     uint64_t grouped_bytes, grouped_count; /* less than the above if memory was short */
     struct gs_peak peaks[GS_PEAK_ROWS]; /* the known peaks: for files, or for printing */

@@ -37,8 +37,7 @@ void gs_scan_prepare(struct gs_scan *scan, struct gs_scan_filter *filter)
             uint64_t bit = filter_bit(page);
             filter->bits[bit / 64] |= UINT64_C(1) << bit % 64;
         }
-        if (page <= last >>
-            GS_SCAN_PAGE_SHIFT) /* larger than the filter, which would pass every word */
+        if (page <= last >> GS_SCAN_PAGE_SHIFT) /* larger than the filter: useless */
             memset(filter->bits, 0xff, sizeof filter->bits);
     }
     filter->span = scan->count > 0 ? high - filter->low + 1 : 0;

@@ -48,8 +48,7 @@ struct capture {
     const uintptr_t *frames; /* into walked */
     unsigned count;
     bool truncated;
-    bool
-        python; /* contains the interpreter, whose frames Python's replace: kept deeper */
+    bool python; /* contains the interpreter: kept deeper, for Python's frames */
     struct gs_walk_notes notes;
 };
 

@@ -136,8 +136,7 @@ static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned m
     gcc_backtrace *walk = atomic_load_explicit(&gcc_walk, memory_order_acquire);
     struct gcc_walk_state state = {frames, 0, max, false};
 
-    if (walk != NULL &&
-        gs_loader_enter()) { /* before glibc 2.35, libgcc takes the loader's lock */
+    if (walk != NULL && gs_loader_enter()) { /* glibc < 2.35 takes the loader's lock */
         walk(gcc_one_frame, &state);
         gs_loader_leave();
     }

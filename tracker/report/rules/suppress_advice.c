@@ -45,8 +45,7 @@ static bool is_outermost(const struct gs_symbol_request *frame)
 
     if (!function)
         return false;
-    if (gs_frame_is_python(
-            frame->frame)) /* a Python frame without a file replaces other frames */
+    if (gs_frame_is_python(frame->frame)) /* without a file: replaces others */
         return strcmp(function, "<module>") == 0 || !frame->result.file ||
                frame->result.file[0] == '\0';
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {

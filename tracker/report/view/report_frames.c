@@ -175,8 +175,7 @@ static bool is_named(const struct gs_symbol_request *frame, const char *name)
 {
     const struct gs_symbol *symbol = &frame->result;
 
-    if (gs_frame_is_python(
-            frame->frame)) /* a Python function of that name is another one */
+    if (gs_frame_is_python(frame->frame)) /* another function of that name */
         return false;
     return (symbol->linkage && strcmp(symbol->linkage, name) == 0) ||
            (symbol->function && strcmp(symbol->function, name) == 0);
@@ -205,8 +204,7 @@ bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config
 static const char *runtime_name(const struct gs_symbol_request *frame,
                                 const struct gs_report_config *config)
 {
-    if (gs_frame_is_python(
-            frame->frame)) /* a Python function of that name is another one */
+    if (gs_frame_is_python(frame->frame)) /* another function of that name */
         return NULL;
     for (size_t i = 0; i < config->runtime_name_count; i++) {
         const char *name = config->runtime_names[i];
