@@ -180,8 +180,7 @@ static inline bool gs_lock_none_held(void)
 
 #endif
 
-/* ---- the mutex ----------------------------------------------------------------------
- */
+/* ---- the mutex ------------------------------------------------------------------ */
 
 /* The C library's, with a rank. Not recursive. A forked child makes those anew that the
  * parent's other threads may hold (GS_IN_CHILD of shim/parts.def). */

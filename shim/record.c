@@ -10,11 +10,10 @@
 
 bool gs_record_watched;
 
-/* Whether sums of all allocations are kept. Set at start, then constant. */
+/* True if sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
 
-/* ---- what is left out ----------------------------------------------------------------
- */
+/* ---- sampling and windows ------------------------------------------------------- */
 
 void gs_record_watch(const struct gs_options *options, bool tallied)
 {
@@ -61,14 +60,13 @@ choose_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
     return instead == 0 && state->stacks ? gs_stacks_capture(state->stacks) : instead;
 }
 
-/* Whether recording is stopped now. */
+/* Returns true if recording is stopped now. */
 static inline bool stopped(struct gs_state *state)
 {
     return gs_watched() && !gs_tracker_records(state->tracker);
 }
 
-/* ---- allocations ---------------------------------------------------------------------
- */
+/* ---- allocations ---------------------------------------------------------------- */
 
 /* Sets of kinds of memory. */
 #define SET(kind) (1u << GS_MEMORY_##kind)
@@ -233,8 +231,7 @@ void gs_record_refused(struct gs_state *state, const struct gs_call *call, size_
     }
 }
 
-/* ---- frees ---------------------------------------------------------------------------
- */
+/* ---- frees ---------------------------------------------------------------------- */
 
 void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
                            uint64_t addr, enum gs_trace_how how)
@@ -301,8 +298,7 @@ void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing
     }
 }
 
-/* ---- what the driver's answers mean --------------------------------------------------
- */
+/* ---- the driver's answers ------------------------------------------------------- */
 
 bool gs_record_unknown(CUresult result)
 {

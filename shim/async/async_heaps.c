@@ -100,7 +100,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     }
 }
 
-/* A stream-ordered free waits for nothing. */
+/* True: a stream-ordered free waits for nothing. */
 static bool backend_idle(void *self)
 {
     (void)self;
@@ -211,8 +211,8 @@ static void publish(struct gs_async_heap *heap)
     __atomic_add_fetch(&gs_async_heap_count, 1, __ATOMIC_RELEASE);
 }
 
-/* Whether the stream was created by a hooked call in this context, and not for a green
- * context. */
+/* Returns true if the stream was created by a hooked call in this context, and not for a
+ * green context. */
 static bool is_known(const struct gs_context *context, CUstream stream)
 {
     return !stream || gs_streams_find(stream) == context->handle;

@@ -53,18 +53,18 @@ static inline CUstream gs_async_stream(CUstream stream)
  * more. A free of their memory calls the driver, which reports the error. */
 void gs_async_context_fails(CUcontext context);
 
-/* Whether the heap serves nothing any more. */
+/* Returns true if the heap serves nothing any more. */
 static inline bool gs_async_is_broken(const struct gs_async_heap *heap)
 {
     return GS_UNLIKELY(__atomic_load_n(&heap->broken, __ATOMIC_RELAXED));
 }
 
-/* Whether an address lies in a segment without an owner that is still to be returned to
- * the driver: the driver must not see a free of it. */
+/* Returns true if an address lies in a segment without an owner that is still to be
+ * returned to the driver: the driver must not see a free of it. */
 bool gs_async_owes(uint64_t addr);
 
-/* Whether an address lies in such a segment, or in one of the last segments that were
- * freed in stream order; the address may have a new owner by now. */
+/* Returns true if an address lies in such a segment, or in one of the last segments that
+ * were freed in stream order; the address may have a new owner by now. */
 bool gs_async_is_going(uint64_t addr);
 
 /*
@@ -96,7 +96,8 @@ static inline struct gs_async_heap *gs_async_heap_of_block(const struct gs_block
 enum gs_status gs_async_press(struct gs_async_heap *heap, size_t bytes,
                               struct gs_block **out, int *native) GS_MUST_USE;
 
-/* Whether a free in the stream, of the current context, is in the heap's own order. */
+/* Returns true if a free in the stream, of the current context, is in the heap's own
+ * order. */
 bool gs_async_is_own(const struct gs_async_heap *heap, CUstream stream, bool per_thread);
 
 /*

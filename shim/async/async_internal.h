@@ -68,7 +68,7 @@ void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes);
 /* Returns the segments that are overdue, as far as possible. */
 void gs_async_settle(struct gs_async_heap *heap);
 
-/* Whether the stream captures, or this cannot be determined. */
+/* Returns true if the stream captures, or the driver does not tell. */
 bool gs_async_captures(CUstream stream);
 
 /* In a forked child: drops the library's own streams. */

@@ -261,7 +261,7 @@ bool gs_async_is_going(uint64_t addr)
     return found;
 }
 
-/* Whether the heap's stream has no work. */
+/* Returns true if the heap's stream has no work. */
 static bool is_done(struct gs_async_heap *heap)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -366,7 +366,7 @@ static void begin_move(struct gs_async_heap *heap)
     gs_uncancelled_end(before);
 }
 
-/* Whether the stream captures, or this cannot be determined. */
+/* Returns true if the stream captures, or the driver does not tell. */
 bool gs_async_captures(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

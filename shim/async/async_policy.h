@@ -32,7 +32,8 @@ CUmemoryPool gs_async_pool_known(int device);
  * device without a pool yet. */
 void gs_async_end(int device, const char *why);
 
-/* Whether programs may notice the private pools: some memory was allocated from one. */
+/* Returns true if programs may notice the private pools: some memory was allocated from
+ * one. */
 bool gs_async_in_use(void);
 
 /* The pool that the program is to see instead of this one. */

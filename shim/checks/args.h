@@ -16,7 +16,7 @@
 
 struct gs_state;
 
-/* Whether copies and sets are checked. Set at start; atomic. */
+/* True if copies and sets are checked. Set at start; atomic. */
 extern bool gs_args_checked __attribute__((visibility("hidden")));
 
 /* Called at start, after the tracker was created or not. Logs a line if the checks have

@@ -45,8 +45,7 @@ struct visit {
     bool relaxed, pushed;
 };
 
-/* ---- fill streams
- * ----------------------------------------------------------------------- */
+/* ---- fill streams ----------------------------------------------------------------- */
 
 static struct gs_fill_stream **fill_streams_of(const struct gs_context *context)
 {
@@ -243,8 +242,8 @@ static size_t bytes_of(const struct gs_fill *fills, size_t count)
     return bytes;
 }
 
-/* Whether the device completes work in time and reports it: fills the fill stream's own
- * buffer, whose contents do not matter. */
+/* Checks that the device completes work in time and reports it: fills the fill stream's
+ * own buffer, whose contents do not matter. */
 static enum gs_check_count try_fill_stream(struct gs_fill_stream *fill_stream)
 {
     const struct gs_fill own = {(CUdeviceptr)(uintptr_t)fill_stream->buffer, 1, 0};

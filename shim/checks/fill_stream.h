@@ -23,7 +23,7 @@ struct gs_fill {
 
 enum gs_fill_state { GS_FILL_BUSY, GS_FILL_SETTLED, GS_FILL_FAILED };
 
-/* Whether all late work of the fill streams in the context has ended.
+/* Queries whether all late work of the fill streams in the context has ended.
  * GS_FILL_FAILED: the context has failed (context_errors.h), so this will never be
  * known. */
 enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context);

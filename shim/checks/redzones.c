@@ -243,7 +243,7 @@ static enum gs_status obtain(const struct gs_state *state,
     return status;
 }
 
-/* The bytes watched behind the program's bytes, in a block of `room` bytes. */
+/* The size of the red zone behind the program's bytes, in a block of `room` bytes. */
 static size_t zone_bytes(size_t bytes, size_t room)
 {
     if (zones.behind == 0) {
@@ -401,7 +401,8 @@ static bool fill_freed(const struct gs_state *state, const struct gs_context *co
     return !pending;
 }
 
-/* Whether another process may still read the memory, for instance after an export. */
+/* Returns true if another process may still read the memory, for instance after an
+ * export. */
 static bool is_marked(const struct gs_state *state, const struct gs_block *block)
 {
     struct gs_range range;

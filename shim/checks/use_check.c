@@ -68,8 +68,7 @@ static void tell_former(struct gs_state *state, const struct gs_use *use,
     tell(state, &bad);
 }
 
-/* ---- what the driver and the system know ---------------------------------------------
- */
+/* ---- queries of the driver and the system --------------------------------------- */
 
 enum answer { ANSWER_KNOWN, ANSWER_UNKNOWN, ANSWER_NONE };
 
@@ -91,7 +90,7 @@ static enum answer ask_driver(uint64_t addr, struct gs_span *out)
                : ANSWER_NONE;
 }
 
-/* Whether the processor cannot read the address: then it is not host memory. */
+/* Returns true if the processor cannot read the address: then it is not host memory. */
 static bool is_unreadable(uint64_t addr)
 {
     char byte;
@@ -99,16 +98,15 @@ static bool is_unreadable(uint64_t addr)
     return process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == EFAULT;
 }
 
-/* Whether the call frees in stream order. */
+/* Returns true if the call frees in stream order. */
 static bool frees_in_order(uint16_t api)
 {
     return api < GS_API_COUNT && strstr(gs_api_name(api), "FreeAsync");
 }
 
-/* ---- the pools -----------------------------------------------------------------------
- */
+/* ---- the pools ------------------------------------------------------------------ */
 
-/* Whether the driver still has the pool's segment there. A context may have ended
+/* Returns true if the driver still has the pool's segment there. A context may have ended
  * unnoticed, and its addresses may have a new owner. */
 static bool is_true(const struct gs_use *use, const struct gs_range *range)
 {
@@ -168,7 +166,7 @@ static void check_freed(struct gs_state *state, struct gs_pool *pool,
     }
 }
 
-/* Whether the block is, or was, used in stream order. */
+/* Returns true if the block is, or was, used in stream order. */
 static bool is_ordered(const struct gs_state *state, const struct gs_pool *pool,
                        const struct gs_range *range)
 {
@@ -203,8 +201,7 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
     return true;
 }
 
-/* ---- managed memory ------------------------------------------------------------------
- */
+/* ---- managed memory ------------------------------------------------------------- */
 
 /* Returns whether the address is, or was, in known managed memory of the program. */
 static bool check_managed(struct gs_state *state, const struct gs_use *use)
@@ -230,12 +227,11 @@ static bool check_managed(struct gs_state *state, const struct gs_use *use)
     return true;
 }
 
-/* ---- the driver's own ----------------------------------------------------------------
- */
+/* ---- the driver's own ----------------------------------------------------------- */
 
-/* Whether the record covers all memory that the program may use there. Registered memory
- * is a part of the program's own memory, imported memory a part of another process's, and
- * a mapping a part of the memory that it maps. */
+/* Returns true if the record covers all memory that the program may use there. Registered
+ * memory is a part of the program's own memory, imported memory a part of another
+ * process's, and a mapping a part of the memory that it maps. */
 static bool is_bounded(const struct gs_allocation *allocation)
 {
     return allocation->kind == GS_MEMORY_DEVICE || allocation->kind == GS_MEMORY_ASYNC ||

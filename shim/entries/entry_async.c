@@ -32,7 +32,7 @@
 
 /* ---- allocate -------------------------------------------------------------------- */
 
-/* Whether the pool may serve the request. */
+/* Returns true if the pool may serve the request. */
 static bool may_pool(const struct gs_call *request, const CUdeviceptr *dptr, size_t bytes)
 {
     return dptr && bytes && request->context && request->context->heap &&

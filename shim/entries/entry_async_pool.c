@@ -12,8 +12,7 @@
 #include "described.h"
 #include "memory_pools.h"
 
-/* ---- pools of the program's ----------------------------------------------------------
- */
+/* ---- pools of the program's ----------------------------------------------------- */
 
 static void created(CUresult result, const CUmemoryPool *pool,
                     const CUmemPoolProps *props)

@@ -98,9 +98,9 @@ static void added(CUresult result, enum gs_api api, CUgraph graph,
     }
 }
 
-/* Whether to repeat the creation of a node that found no memory, since idle memory was
- * reclaimed. The description is read only now, as the driver may refuse a call without
- * reading it. */
+/* Returns true if the creation of a node found no memory, and idle memory was reclaimed:
+ * the caller repeats the call. The description is read only now, as the driver may refuse
+ * a call without reading it. */
 static bool gives_back_for(const CUgraphNodeParams *params, CUresult result)
 {
     CUgraphNodeType type;

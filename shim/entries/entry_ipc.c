@@ -157,7 +157,8 @@ struct opening {
     enum gs_api api;
 };
 
-/* "enable peer access between the devices": of the current context to any other's. */
+/* The flag's doc: "enable peer access between the devices". The current context may then
+ * access the memory of any other. */
 static CUresult opened(const struct opening *opening, CUresult result)
 {
     struct gs_state *state;

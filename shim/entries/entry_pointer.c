@@ -32,10 +32,10 @@ static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
     return GS_OK;
 }
 
-/* Whether the address lies in a stream-ordered segment that no program owns and that is
- * being freed in stream order: until this free has run, the driver knows the segment as
- * memory of the library's pool. The pool's handle alone proves nothing, since a destroyed
- * pool of the program may have had it. */
+/* Returns true if the address lies in a stream-ordered segment that no program owns and
+ * that is being freed in stream order: until this free has run, the driver knows the
+ * segment as memory of the library's pool. The pool's handle alone proves nothing, since
+ * a destroyed pool of the program may have had it. */
 static bool is_on_its_way(CUdeviceptr address)
 {
     CUmemoryPool of = NULL;

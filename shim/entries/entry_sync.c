@@ -151,10 +151,9 @@ GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
     return result;
 }
 
-/* ---- streams ------------------------------------------------------------------------
- */
+/* ---- streams -------------------------------------------------------------------- */
 
-/* Whether only the legacy stream was ever used, in one context. */
+/* Returns true if only the legacy stream was ever used, in one context. */
 static bool legacy_is_all(const struct watch *watch)
 {
     return (watch->before.streams & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS)) <=

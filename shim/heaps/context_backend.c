@@ -111,8 +111,8 @@ static bool backend_keep(void *self, uint64_t addr, size_t bytes)
     return gs_unpooled_put(self, addr, bytes);
 }
 
-/* Whether the context is idle: the driver's free waits for the context, and returns at
- * once only then. */
+/* Returns true if the context is idle: the driver's free waits for the context, and
+ * returns at once only then. */
 static bool backend_idle(void *self)
 {
     struct gs_state *state = gs_state_peek();

@@ -103,7 +103,7 @@ static int after_exec(int result)
     return result;
 }
 
-/* Whether exec would find a file: without one, nothing is reported. */
+/* Returns true if exec would find a file: without one, nothing is reported. */
 static bool can_run(const char *path)
 {
     struct stat info;
@@ -216,8 +216,7 @@ static int run_in_path(const char *file, char *const argv[], char *const envp[])
     return after_exec(result);
 }
 
-/* ---- exec ---------------------------------------------------------------------------
- */
+/* ---- exec ----------------------------------------------------------------------- */
 
 GS_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
@@ -330,8 +329,7 @@ GS_EXPORT int execle(const char *path, const char *arg, ...)
     return run_file(path, argv, envp);
 }
 
-/* ---- children -----------------------------------------------------------------------
- */
+/* ---- children ------------------------------------------------------------------- */
 
 GS_EXPORT int posix_spawn(pid_t *pid, const char *path,
                           const posix_spawn_file_actions_t *actions,

@@ -46,7 +46,7 @@ static void at_exit(void)
     gs_trim_hold();
 }
 
-/* ---- is the context idle? ---------------------------------------------------------- */
+/* ---- detecting an idle context ----------------------------------------------------- */
 
 static void drop_mark(struct gs_context *context)
 {
@@ -65,7 +65,7 @@ static bool is_idle(struct gs_state *state, const struct gs_context *context)
             gs_submissions_idle_on(&context->trim_look.idle_at, context->seen.device));
 }
 
-/* Whether no work was submitted since the last check. */
+/* Returns true if no work was submitted since the last check. */
 static bool is_still(struct gs_trim_look *look, const struct gs_snapshot *now)
 {
     bool still = now->mark != 0 && now->mark == look->last;
@@ -187,7 +187,7 @@ static void relax_captures(void)
     gs_trim_end_work();
 }
 
-/* Whether the thread may end because there is no idle memory; a later free starts
+/* Returns true if the thread may end because there is no idle memory; a later free starts
  * another. */
 static bool may_end(struct gs_state *state)
 {

@@ -245,8 +245,7 @@ void gs_graph_moved(CUgraph child, CUgraph parent)
     }
 }
 
-/* ---- executable graphs --------------------------------------------------------------
- */
+/* ---- executable graphs ---------------------------------------------------------- */
 
 static void free_exec(struct gs_graph_exec *exec)
 {
@@ -445,7 +444,7 @@ bool gs_graph_launching(struct gs_tracker *tracker, CUgraphExec handle,
     return launch->known;
 }
 
-/* Recording is stopped: skips the launch. */
+/* Passes over the launch while recording is stopped. */
 static void pass_over(struct gs_tracker *tracker, struct gs_graph_exec *exec)
 {
     for (size_t i = 0; i < exec->memory.alloc_count; i++) {

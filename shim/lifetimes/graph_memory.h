@@ -21,7 +21,7 @@
 #include "cuda_names.h"
 #include "tracker.h"
 
-/* Whether the process ever created a memory node. Atomic. */
+/* True if the process ever created a memory node. Atomic. */
 extern bool gs_graph_memory_seen __attribute__((visibility("hidden")));
 /* Nodes with a known maker; executable graphs with memory nodes. Atomic. */
 extern unsigned gs_graph_maker_count __attribute__((visibility("hidden")));

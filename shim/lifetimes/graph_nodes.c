@@ -22,7 +22,7 @@ bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph)
         return status != CU_STREAM_CAPTURE_STATUS_NONE;
     }
     *graph = NULL;
-    /* If this cannot be determined: a missing record is better than a false leak. */
+    /* Without an answer, true: a missing record is better than a false leak. */
     return !is || is(stream, &status) != CUDA_SUCCESS ||
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
@@ -45,8 +45,7 @@ void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request
     }
 }
 
-/* ---- the nodes of a graph ------------------------------------------------------------
- */
+/* ---- the nodes of a graph ------------------------------------------------------- */
 
 /* Buffers that grow with the nodes found. */
 struct found {

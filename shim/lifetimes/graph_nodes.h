@@ -12,8 +12,8 @@
 
 #include "record.h"
 
-/* Whether the stream captures, so that the last call in it has become a node of a graph;
- * *graph is this graph, NULL if the driver cannot report it. */
+/* Returns true if the stream captures, so that the last call in it has become a node of a
+ * graph; *graph is this graph, NULL if the driver cannot report it. */
 bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph);
 
 /* Records an allocation node, created by call or by a stream capture. */

@@ -130,8 +130,7 @@ struct gs_memory_place gs_memory_pools_chosen(int device)
     return GS_UNLIKELY(pool != NULL) ? gs_memory_pools_place(pool) : nowhere;
 }
 
-/* ---- what the driver says of memory --------------------------------------------------
- */
+/* ---- queries of the driver ------------------------------------------------------ */
 
 static unsigned ask(CUpointer_attribute attribute, CUdeviceptr addr, unsigned otherwise)
 {

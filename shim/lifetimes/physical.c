@@ -61,8 +61,7 @@ static struct gs_mutex lock = GS_MUTEX(GS_RANK_PHYSICAL);
 static struct gs_physical *memories; /* under lock */
 static struct mapping *mappings;     /* under lock */
 
-/* ---- with the lock held -------------------------------------------------------------
- */
+/* ---- with the lock held --------------------------------------------------------- */
 
 /* The memory named by a handle. */
 static struct gs_physical *find(uint64_t key)
@@ -177,8 +176,7 @@ static struct gs_physical *array_of(uint64_t key)
     return array;
 }
 
-/* ---- without it ---------------------------------------------------------------------
- */
+/* ---- with the lock released ----------------------------------------------------- */
 
 /* Ends memory that is no longer in the maps. */
 static void end(struct gs_state *state, struct gs_physical *ended, enum gs_api api)
@@ -369,8 +367,7 @@ void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle ha
     end(state, ended, GS_API_UNKNOWN);
 }
 
-/* ---- parts of arrays (CUDA Driver API, cuMemMapArrayAsync) ---------------------------
- */
+/* ---- parts of arrays (CUDA Driver API, cuMemMapArrayAsync) ---------------------- */
 
 static uint64_t array_key(const CUarrayMapInfo *info)
 {
@@ -436,8 +433,7 @@ void gs_physical_array_ended(struct gs_state *state, uint64_t key, enum gs_api a
     end(state, ended, api);
 }
 
-/* ---- ends ----------------------------------------------------------------------------
- */
+/* ---- ends ----------------------------------------------------------------------- */
 
 void gs_physical_context_lost(struct gs_state *state, CUcontext context)
 {

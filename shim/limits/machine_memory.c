@@ -209,7 +209,7 @@ static struct {
     int64_t available_bytes; /* minus the bytes taken since */
 } last;                      /* atomic */
 
-/* Whether this thread should read the files. */
+/* Returns true if this thread should read the files. */
 static bool is_turn_to_read(uint64_t now_ns)
 {
     uint64_t at = __atomic_load_n(&last.read_at, __ATOMIC_ACQUIRE);

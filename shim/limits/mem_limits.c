@@ -330,8 +330,8 @@ static bool is_current(const struct gs_context *context)
     return gs_real()->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context->handle;
 }
 
-/* Whether others have taken memory meanwhile, so that driver calls to return idle memory
- * to them are justified. Memory of the program outside the pool counts as others'
+/* Returns true if others have taken memory meanwhile, so that driver calls to return idle
+ * memory to them are justified. Memory of the program outside the pool counts as others'
  * memory. */
 static bool is_shared(struct gs_state *state, struct device *device, int ordinal,
                       size_t used_bytes)
@@ -363,8 +363,8 @@ static GS_NOINLINE size_t ask_missing(struct gs_state *state, struct device *dev
     return left < reserve ? (size_t)(reserve - left) : 0;
 }
 
-/* Whether to query the free memory of the device now. True for one thread each LOOK_NS:
- * some drivers take milliseconds to answer. */
+/* Returns true if the caller should query the device's free memory now: one thread each
+ * LOOK_NS, since some drivers take milliseconds to answer. */
 static bool is_time_to_look(struct device *device)
 {
     uint64_t at = __atomic_load_n(&device->next_look, __ATOMIC_RELAXED);

@@ -27,7 +27,7 @@ void gs_limits_uncharge(int device, size_t bytes);
 uint64_t gs_limits_charged(int device);
 
 /*
- * Whether GPUSHIM_MEM_LIMIT has refused memory: true if the limit has less headroom than
+ * Returns true if GPUSHIM_MEM_LIMIT has refused memory: the limit has less headroom than
  * the driver has free memory. Out:  *left, *limit  bytes; written only if true
  */
 bool gs_limits_refused(int device, size_t driver_free, size_t *left, size_t *limit);

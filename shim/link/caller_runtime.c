@@ -169,7 +169,7 @@ static size_t the_other(size_t place)
     return place ^ 1;
 }
 
-/* Each field is read before the sequence is read again. */
+/* Reads each field before it reads the sequence again. */
 static void *found_in(const struct place *place, enum gs_runtime_call call,
                       uintptr_t caller, uint64_t generation)
 {
@@ -203,7 +203,7 @@ static void *found_last(enum gs_runtime_call call, uintptr_t caller)
                  : found_in(&places[place], call, caller, places[place].generation);
 }
 
-/* No field is written before the sequence is odd. callers_lock is held. */
+/* Makes the sequence odd before it writes a field. callers_lock is held. */
 static void write_place(struct place *place, const struct place *what)
 {
     uint32_t sequence = place->sequence;
@@ -232,8 +232,8 @@ static uint64_t settled = 1;   /* under callers_lock: unloads up to it are over 
 static uint64_t waits_in;      /* under callers_lock: its library was there */
 static uint64_t waits_unloads; /* under callers_lock: gs_elf_unload_count then */
 
-/* Whether the unload that began this generation has finished. Calls the loader once for
- * each generation; afterwards the loader's count suffices. */
+/* Returns true if the unload that began this generation has finished. Calls the loader
+ * once for each generation; afterwards the loader's count suffices. */
 static bool is_settled(uint64_t generation, uint64_t unloads)
 {
     struct gs_module_ref module;
@@ -259,7 +259,7 @@ static bool is_settled(uint64_t generation, uint64_t unloads)
     return is;
 }
 
-/* ---- both ------------------------------------------------------------------------ */
+/* ---- the look-up ----------------------------------------------------------------- */
 
 static bool tells(const struct gs_module_ref *caller, const void *found)
 {

@@ -83,8 +83,8 @@ static bool view_dynamic(const struct gs_module_ref *module, struct dynamic_view
     return view->symbols && view->strings;
 }
 
-/* Whether the symbol is defined here, as the default version of its name (bit 15 marks
- * hidden versions). */
+/* Returns true if the symbol is defined here, as the default version of its name (bit 15
+ * marks hidden versions). */
 static bool symbol_matches(const struct dynamic_view *view, uint32_t index,
                            const char *name)
 {

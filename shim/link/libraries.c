@@ -97,7 +97,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
     return !look->names;
 }
 
-/* Nothing can be known: assumes a library of each kind. */
+/* Assumes a library of each kind: this process cannot list its libraries. */
 static void assume_all(void)
 {
     static const char name[] = "a library that cannot be seen from this child process";

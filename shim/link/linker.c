@@ -132,9 +132,9 @@ bool gs_linker_keep(const void *address)
     return done;
 }
 
-/* Whether a native look-up would find `name` for a caller that has it only in its own
- * dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name for CUDA's
- * two libraries. A library older than the name does not have it. */
+/* Returns true if a native look-up would find `name` for a caller that has it only in its
+ * own dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name for
+ * CUDA's two libraries. A library older than the name does not have it. */
 static bool depends_on_cuda(const void *caller, const char *name)
 {
     struct gs_module_ref module, cuda;
@@ -162,8 +162,8 @@ static void *answer(const char *name, void *found)
     return gs_real_substitute(name, found);
 }
 
-/* Whether a look-up of a name outside all tables may find something: in its scope, or for
- * a caller with a private driver, in the caller's. */
+/* Returns true if a look-up of a name outside all tables may find something: in its
+ * scope, or for a caller with a private driver, in the caller's. */
 static bool may_exist(void *handle, const char *name)
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
@@ -189,7 +189,7 @@ static void note_look_up(void *handle, const char *name, const void *caller)
     }
 }
 
-/* Whether a look-up leaves by a jump before anything else is checked. */
+/* Returns true if a look-up leaves by a jump before anything else is checked. */
 static bool passes(void *handle, const char *name, const void *caller)
 {
     gs_real_look_again();

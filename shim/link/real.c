@@ -340,7 +340,8 @@ bool gs_real_gives_work(const char *symbol)
     return gs_counted_find(symbol) != NULL;
 }
 
-/* Two drivers in one process share no state; the shim serves the first one. */
+/* Logs that the process has a second driver: drivers share no state, and the shim serves
+ * the first. */
 static void note_second_driver(const void *found)
 {
     static struct gs_log_limit limit;

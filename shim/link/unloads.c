@@ -19,8 +19,8 @@ const void *gs_unloads_last(void)
     return __atomic_load_n(&last, __ATOMIC_ACQUIRE);
 }
 
-/* Whether the module was loaded at the program's start and stays. Such modules come first
- * in the linker's list, down to the C library at least. */
+/* Returns true if the module was loaded at the program's start and stays. Such modules
+ * come first in the linker's list, down to the C library at least. */
 static bool is_of_the_start(const struct gs_module_ref *module)
 {
     struct gs_module_ref libc;

@@ -56,7 +56,7 @@ struct look {
 static struct gs_mutex alone_lock = GS_MUTEX(GS_RANK_ALONE);
 static struct look last; /* under alone_lock */
 
-/* Whether the thread's name says that the thread belongs to the driver. */
+/* Returns true if the thread's name says that the thread belongs to the driver. */
 static bool is_drivers(int tasks, const char *thread)
 {
     static const char driver[] = {'c', 'u', 'd', 'a'};
@@ -150,7 +150,7 @@ static bool all_live(const struct look *look)
     return true;
 }
 
-/* Whether the cached result still holds. The order of the checks matters: with an
+/* Returns true if the cached result still holds. The order of the checks matters: with an
  * unchanged number of threads, a new thread can exist only if a cached one has ended. */
 static bool still_holds(const struct look *look)
 {

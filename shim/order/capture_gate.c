@@ -51,7 +51,7 @@ static unsigned inside, passing; /* atomic */
 static uint64_t passed_at_ns;    /* atomic: time of the newest pass, by gs_now_ns */
 static uint64_t spent_ns;        /* atomic */
 
-/* Whether a thread may be between gs_gate_pass and the driver. */
+/* Returns true if a thread may be between gs_gate_pass and the driver. */
 static bool is_on_its_way(void)
 {
     return __atomic_load_n(&passing, __ATOMIC_SEQ_CST) &&

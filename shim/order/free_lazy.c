@@ -32,8 +32,8 @@ void gs_lazy_start(const struct gs_options *options)
     in_use = options->free_sync == GS_FREE_SYNC_LAZY || gs_free_scopes_hold();
 }
 
-/* Whether the native free of the block does not wait either. While a stream captures, the
- * driver decides whether the free is allowed (free_permit.c). */
+/* Returns true if the native free of the block does not wait either. While a stream
+ * captures, the driver decides whether the free is allowed (free_permit.c). */
 static bool waits_for_nothing(const struct gs_block *block)
 {
     return gs_free_scope(GS_FREE_device, gs_block_requested(block)) == GS_FREE_NONE &&

@@ -49,7 +49,7 @@ static void keep(const struct gs_context *context, uint64_t mark)
     }
 }
 
-/* Whether the work of an earlier wait that timed out still runs. */
+/* Returns true if the work of an earlier wait that timed out still runs. */
 static bool still_runs(const struct gs_context *context)
 {
     uint64_t mark = __atomic_exchange_n(in_vain_of(context), 0, __ATOMIC_ACQ_REL);

@@ -216,7 +216,7 @@ void gs_single_order_context(const char *call, bool primary, CUdevice device)
 
 /* ---- uncounted work ---------------------------------------------------------------- */
 
-/* Whether a loaded library accesses device memory past the driver's streams. */
+/* Returns true if a loaded library accesses device memory past the driver's streams. */
 static bool is_reached_past(void)
 {
     gs_libraries_watch();
@@ -247,7 +247,7 @@ void gs_single_order_look_up(void)
 
 /* ---- the proof --------------------------------------------------------------------- */
 
-/* Whether the host may access device memory without the driver. */
+/* Returns true if the host may access device memory without the driver. */
 static bool host_reaches(const struct gs_context *of)
 {
     static int known; /* atomic: 0: not queried; 1: yes; -1: no */

@@ -72,8 +72,8 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
 /* The time limit for a scan of host memory. */
 #define SCAN_LIMIT_MS 60000u
 
-/* Whether a pool serves the address from within a segment, so that the driver does not
- * know it as an allocation. */
+/* Returns true if a pool serves the address from within a segment, so that the driver
+ * does not know it as an allocation. */
 static bool within_segment(struct gs_pool *pool, uint64_t addr)
 {
     struct gs_range range;
@@ -219,7 +219,8 @@ static unsigned longest_part_ms(const struct gs_options *options)
            REPORT_WAIT_MS;
 }
 
-/* Whether no other thread writes a report any more. A thread that has ended does not. */
+/* Returns true if no other thread writes a report any more. A thread that has ended does
+ * not. */
 static bool is_over(void *self)
 {
     struct gs_state *state = self;
@@ -292,8 +293,8 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         return false;
     }
     if (gs_thread.depth > 0) {
-        /* A signal handler ends the program from within a wrapper, or a report, and holds
-         * locks of it. */
+        /* A signal handler that interrupted a wrapper, or a report, ends the program:
+         * this thread holds their locks. */
         gs_finish_without_report("the program ended inside a CUDA call");
         return state->bad;
     }

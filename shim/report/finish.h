@@ -39,7 +39,7 @@ struct gs_interim {
  * the program: it needs time, stack and locks. */
 void gs_finish_interim(const struct gs_interim *what);
 
-/* Whether this process has a report to write at its end. Async-signal-safe. */
+/* Returns true if this process has a report to write at its end. Async-signal-safe. */
 bool gs_finish_due(void);
 
 /* The status to end with instead of `status`: GPUSHIM_ERROR_EXITCODE if it applies. */

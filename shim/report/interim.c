@@ -64,8 +64,7 @@ static struct {
 
 static bool was_refused; /* atomic: only the first refusal is reported */
 
-/* ---- signals ------------------------------------------------------------------------
- */
+/* ---- signals -------------------------------------------------------------------- */
 
 /* The signals that a program leaves at their default and that a person may send. */
 static const struct {
@@ -305,8 +304,7 @@ void gs_interim_reset(void)
     was_refused = false;
 }
 
-/* ---- for a thread of the program's ---------------------------------------------------
- */
+/* ---- requests of the program's threads ------------------------------------------ */
 
 static bool take(void)
 {

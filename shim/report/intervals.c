@@ -42,7 +42,7 @@ static void *look_and_sleep(void *unused)
     gs_thread.depth = 1;
     while (!state || gs_finish_due()) {
         gs_nap((uint64_t)interval_ms * 1000000u);
-        state = gs_state_peek(); /* none yet, while a slow start is in progress */
+        state = gs_state_peek(); /* NULL while a slow start is in progress */
         if (state && gs_finish_due()) {
             gs_growth_look(growth, state->tracker);
             write_look(state);

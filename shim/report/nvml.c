@@ -102,8 +102,7 @@ void gs_nvml_start(const struct gs_options *options)
     forget_rests();
 }
 
-/* ---- asking --------------------------------------------------------------------------
- */
+/* ---- the query ------------------------------------------------------------------ */
 
 static const char *load(void)
 {
@@ -204,8 +203,7 @@ static bool asked_in_time(void)
     return true;
 }
 
-/* ---- what is left --------------------------------------------------------------------
- */
+/* ---- memory beyond the known ---------------------------------------------------- */
 
 static bool anything_live(const struct gs_state *state)
 {
@@ -296,8 +294,7 @@ static void at_exit(void)
     }
 }
 
-/* ---- which devices -------------------------------------------------------------------
- */
+/* ---- the devices ---------------------------------------------------------------- */
 
 /* Why NVML's statistic for the device is not this process's; NULL: it is. */
 static const char *unfit(int ordinal)

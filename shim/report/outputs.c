@@ -99,7 +99,7 @@ static bool folder_of(const char *path, struct stat *out, const char **name)
     return stat(folder, out) == 0;
 }
 
-/* Whether a file name is the report's own file. */
+/* Returns true if a file name is the report's own file. */
 static bool is_log(const char *path)
 {
     struct stat folder, logs;

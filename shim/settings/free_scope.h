@@ -18,12 +18,12 @@ void gs_free_scopes_start(const struct gs_options *options);
 
 enum gs_free_scope gs_free_scope(enum gs_free_kind kind, size_t bytes);
 
-/* Whether a free of any kind also waits for other contexts of its device. */
+/* Returns true if a free of any kind also waits for other contexts of its device. */
 bool gs_free_scopes_reach_others(void);
 
-/* Whether a free of device memory may hold a block back instead of waiting. */
+/* Returns true if a free of device memory may hold a block back instead of waiting. */
 bool gs_free_scopes_hold(void);
-/* Whether some class waits only for the blocking streams. */
+/* Returns true if some class waits only for the blocking streams. */
 bool gs_free_scopes_block(void);
 
 #endif

@@ -55,14 +55,15 @@ static bool is_appended_to(int fd)
     return flags >= 0 && (flags & O_APPEND) != 0;
 }
 
-/* Whether the descriptor is the other end of a pipe that pipe(2) created on two closed
- * standard descriptors. */
+/* Returns true if the descriptor is the other end of a pipe that pipe(2) created on two
+ * closed standard descriptors. */
 static bool is_read_from(int fd, const struct stat *pipe)
 {
     return is_file(fd, pipe) && !is_write_only(fd);
 }
 
-/* Whether the program can only have meant this file as its stderr. See stderr.h. */
+/* Returns true if the program can only have meant this file as its stderr. See
+ * stderr.h. */
 static bool is_redirection(const struct stat *now)
 {
     struct statfs system;
@@ -77,7 +78,8 @@ static bool is_redirection(const struct stat *now)
            !is_read_from(STDOUT_FILENO, now);
 }
 
-/* Whether descriptor 2 still is the file where a user reads this program's messages. */
+/* Returns true if descriptor 2 still is the file where a user reads this program's
+ * messages. */
 static bool is_stderr(void)
 {
     struct stat now;

@@ -91,8 +91,8 @@ bool gs_all_contexts_at(unsigned i, CUcontext *handle)
     return found;
 }
 
-/* Where a free also waits for other contexts, its own context is idle only when they
- * are. */
+/* Makes a context idle only when all others are, if frees also wait for other
+ * contexts. */
 static void tie_together(void)
 {
     struct gs_state *state = gs_state_peek();

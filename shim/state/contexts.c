@@ -419,7 +419,8 @@ void gs_contexts_changed(struct gs_state *state)
     gs_seen_context_ends();
 }
 
-/* Whether no work was submitted to the context's device since it was found complete. */
+/* Returns true if no work was submitted to the context's device since it was found
+ * complete. */
 static bool is_complete(const struct gs_context *context)
 {
     return gs_submissions_idle_on(&context->device_idle_at, context->seen.device);

@@ -355,7 +355,7 @@ static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
     return status;
 }
 
-/* Whether the open epoch should be marked now rather than when it is full. */
+/* Returns true if the open epoch should be marked now rather than when it is full. */
 static bool is_pressing(struct gs_epochs *epochs)
 {
     gs_lock_take(&epochs->lock);

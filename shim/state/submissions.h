@@ -291,9 +291,9 @@ static inline uint64_t gs_submissions_begun(unsigned device)
 }
 
 /*
- * Whether no call has begun since the mark, which was set while the process had used one
- * device: before a thread counts its first call for one device alone, it adds one to its
- * calls for every device, which voids all such marks.
+ * Returns true if no call has begun since the mark, which was set while the process had
+ * used one device: before a thread counts its first call for one device alone, it adds
+ * one to its calls for every device, which voids all such marks.
  */
 static inline bool gs_submissions_idle(const uint64_t *idle_at)
 {
@@ -301,7 +301,7 @@ static inline bool gs_submissions_idle(const uint64_t *idle_at)
     return GS_LIKELY(mark != 0) && gs_submissions_begun_of_every() + 1 == mark;
 }
 
-/* Whether no call has begun on the device since the mark. */
+/* Returns true if no call has begun on the device since the mark. */
 bool gs_submissions_idle_on(const uint64_t *idle_at, unsigned device)
     __attribute__((cold, noinline));
 

@@ -16,8 +16,8 @@
 #include "trace_format.h"
 #include "tracker.h"
 
-/* Whether recording is on; relaxed: a call that is just starting or ending may be
- * recorded or not. */
+/* True while recording is on; relaxed: a call that is just starting or ending may be
+ * missed. */
 extern bool gs_trace_on __attribute__((visibility("hidden")));
 
 static inline bool gs_tracing(void)

@@ -356,7 +356,7 @@ static void find_ranges(struct run *run, struct gs_tracker *tracker,
     gs_scan_ranges_settle(&run->roots);
 }
 
-/* ---- the whole -------------------------------------------------------------------- */
+/* ---- the whole scan --------------------------------------------------------------- */
 
 static void run_in(struct gs_tracker *tracker, const struct gs_scan_config *config,
                    struct run *run, size_t skip_capacity, size_t work_bytes)

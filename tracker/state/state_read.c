@@ -299,7 +299,7 @@ static void read_records(const struct gs_image *image)
     }
 }
 
-/* ---- all of it -------------------------------------------------------------------- */
+/* ---- the whole file --------------------------------------------------------------- */
 
 /* The clock of a tracker whose process has ended. */
 #define STOPPED_S 4000000000

@@ -482,7 +482,7 @@ static void put_proof(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
-/* ---- the whole -------------------------------------------------------------------- */
+/* ---- the whole report ------------------------------------------------------------- */
 
 static void put_summary(const struct gs_export *export, struct gs_json *json)
 {

@@ -294,7 +294,7 @@ static void put_locations(struct profile *profile)
     }
 }
 
-/* ---- the whole -------------------------------------------------------------------- */
+/* ---- the whole profile ------------------------------------------------------------ */
 
 /* Writes the recorded windows as a comment: the format has no field for them. */
 static void put_windows(struct profile *profile)

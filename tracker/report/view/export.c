@@ -115,7 +115,7 @@ static enum gs_status fill_samples(struct gs_export *export)
     return sum.status;
 }
 
-/* ---- the whole -------------------------------------------------------------------- */
+/* ---- the whole snapshot ----------------------------------------------------------- */
 
 /* Names the stacks of everything that some format writes. */
 static enum gs_status fill_stacks(struct gs_export *export)

@@ -20,8 +20,7 @@ const char *gs_report_frame_module(const struct gs_symbol_request *request)
     return gs_module_base_name(request->result.module);
 }
 
-/* ---- which stacks -------------------------------------------------------------------
- */
+/* ---- sets of stacks ------------------------------------------------------------- */
 
 void gs_stack_ids_add(struct gs_stack_ids *ids, uint32_t stack)
 {
@@ -74,8 +73,7 @@ size_t gs_stack_ids_unique(uint32_t *ids, size_t count)
     return kept;
 }
 
-/* ---- their frames -------------------------------------------------------------------
- */
+/* ---- frames --------------------------------------------------------------------- */
 
 unsigned gs_report_stack_frames(const struct gs_stacks *stacks, uint32_t id,
                                 uintptr_t frames[GS_STACK_MAX_DEPTH])
