@@ -122,8 +122,8 @@ void gs_free_mapped(struct gs_heap *heap, size_t bytes)
     }
 }
 
-/* Is the driver's last answer too old? Then the calling thread is the one to ask
- * again. */
+/* Returns true if the driver's last answer is too old, and the calling thread should
+ * query again. */
 static bool is_time_to_ask(struct gs_headroom *room)
 {
     uint64_t now = gs_clock_coarse(), at = atomic_load(&room->asked_at);

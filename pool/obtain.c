@@ -17,7 +17,7 @@
 #include "reclaim.h"
 #include "segment.h"
 
-/* Do the page map and the alignment of blocks allow this address? */
+/* Returns true if the page map and the alignment of blocks allow this address. */
 static bool is_suitable(uint64_t addr, size_t bytes)
 {
     uint64_t limit = (uint64_t)1 << GS_ADDRESS_BITS;
@@ -199,8 +199,8 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     if (kind == GS_SEGMENT_LARGE)
         gs_free_mapped(heap, bytes);
     status = adopt(heap, request, kind, addr, bytes, out);
-    /* Other requests may use the rest of a shared segment. A segment of one block has no
-     * rest, but after a failure the driver may have its memory again. */
+    /* Reports more memory to waiting requests: the rest of a shared segment; or, after a
+     * failure, memory that the driver may have again. */
     gs_reclaim_end(heap, &ticket, shares || status != GS_OK);
     return status;
 }

@@ -165,9 +165,9 @@ void gs_block_free_fenced(struct gs_block *block, gs_fence fence);
  */
 bool gs_block_give_back(struct gs_block *block);
 /*
- * Would the block's own segment go back to the driver at once, because the device is
- * short of memory? Then the free of the block may be the driver's own, with one wait
- * instead of two.
+ * Returns true if the block's own segment would go back to the driver at once, because
+ * the device is short of memory. Then the free of the block may be the driver's own, with
+ * one wait instead of two.
  */
 bool gs_block_goes_back(const struct gs_block *block);
 /*
@@ -225,7 +225,8 @@ static inline void gs_pool_thread_stream(uint64_t key)
  * that the calling thread cached of them. */
 void gs_pool_after_fork_in_child(void);
 
-/* Does an address lie in a segment? Takes no lock; safe in signal handlers. */
+/* Returns true if an address lies in a segment. Takes no lock; safe in signal
+ * handlers. */
 bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr);
 
 /*
@@ -294,8 +295,8 @@ static inline void gs_pool_freed_elsewhere(void)
 }
 
 /*
- * Should the caller call gs_heap_maintain? Cheap enough for every free: reads a flag, and
- * once in 64 calls of a thread the clock.
+ * Returns true if the caller should call gs_heap_maintain. Cheap enough for every free:
+ * reads a flag, and once in 64 calls of a thread the clock.
  */
 bool gs_heap_wants_maintenance(const struct gs_heap *heap);
 /* The same, but reads the clock unless the flag is set. */
@@ -309,12 +310,12 @@ bool gs_heap_maintenance_is_late(const struct gs_heap *heap);
 size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes);
 
 /*
- * For a thread that checks the heap from time to time, whatever the program does. Has
- * memory been idle, or have the cache tiers held blocks, for longer than the pool's age?
- * Calls no backend.
+ * For a thread that checks the heap from time to time, whatever the program does. Returns
+ * true if memory has been idle, or the cache tiers have held blocks, for longer than the
+ * pool's age. Calls no backend.
  */
 bool gs_heap_has_aged(struct gs_heap *heap);
-/* Is memory of the heap idle, or in its cache tiers? Calls no backend. */
+/* Returns true if memory of the heap is idle, or in its cache tiers. Calls no backend. */
 bool gs_heap_may_give(struct gs_heap *heap);
 /*
  * Gives back memory that has been idle for longer than the age, then idle memory of any

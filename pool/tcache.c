@@ -144,8 +144,8 @@ static size_t share_of(const struct gs_tiers *tiers)
     return share < tiers->thread_bytes ? share : tiers->thread_bytes;
 }
 
-/* Adds the thread cache to its heap's list. Its owner may enter at once, if the others
- * may. tiers->lock is held. */
+/* Adds the thread cache to its heap's list. The owner may enter at once, unless the tiers
+ * are suspended. tiers->lock is held. */
 static void enlist(struct gs_tcache *tcache, struct gs_heap *heap)
 {
     struct gs_tiers *tiers = heap->tiers;

@@ -225,7 +225,8 @@ void gs_keep_missed(struct gs_tcache *tcache, unsigned class, uint32_t units);
 /* The thread cache that the thread used last; never NULL. */
 extern _Thread_local struct gs_tcache *gs_tcache_mine
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
-/* Do the excluding threads force the barrier (membarrier), so that owners need none? */
+/* True if the excluding threads force the barrier (membarrier), so that owners need
+ * none. */
 extern _Atomic bool gs_tcache_asymmetric __attribute__((visibility("hidden")));
 
 /* The key of the stream that the thread submitted to last. */
