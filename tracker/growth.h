@@ -20,12 +20,12 @@ struct gs_growth *gs_growth_create(void);
 void gs_growth_destroy(struct gs_growth *growth);
 
 /* Takes a snapshot of the live memory: visits every record. */
-void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker);
+void gs_growth_take_snapshot(struct gs_growth *growth, struct gs_tracker *tracker);
 
 /* The last snapshot, with the `most` fastest growing call sites. The caller frees
  * `growing`. */
 struct gs_growth_snapshot {
-    struct gs_look look;
+    struct gs_growth_sums sums;
     struct gs_growing *growing;
     size_t count;
 };

@@ -97,7 +97,7 @@ bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former 
 /* Orders two freed allocations that contained an address: returns true if `a` is the
  * likelier owner. The later free wins. The clock has steps of some ms; for frees in one
  * step the later allocation wins, then the higher start address. */
-static bool is_rather(const struct gs_former *a, const struct gs_former *b)
+static bool is_likelier(const struct gs_former *a, const struct gs_former *b)
 {
     if (a->site.time_ns != b->site.time_ns)
         return a->site.time_ns > b->site.time_ns;
@@ -124,7 +124,7 @@ enum gs_status gs_tracker_former(struct gs_tracker *tracker, uint64_t addr,
             !read_entry(entry, &copy) || addr - copy.addr >= copy.bytes)
             continue;
         unpack(&copy, &former);
-        if (status != GS_OK || is_rather(&former, out))
+        if (status != GS_OK || is_likelier(&former, out))
             *out = former;
         status = GS_OK;
     }

@@ -46,7 +46,7 @@ void gs_gates_barrier(void)
     gs_nap(SETTLE_NS);
 }
 
-static void want(struct gs_gate *gate, uint32_t bits)
+static void set_wanted(struct gs_gate *gate, uint32_t bits)
 {
     __atomic_store_n(&gate->wanted, gate->wanted | bits, __ATOMIC_SEQ_CST);
 }
@@ -78,7 +78,7 @@ bool gs_gate_try_close(struct gs_gate *gate)
 {
     if (!gs_tracker_lock_try_raw(&gate->lock))
         return false;
-    want(gate, GS_GATE_CLOSED);
+    set_wanted(gate, GS_GATE_CLOSED);
     return true;
 }
 
@@ -93,7 +93,7 @@ void gs_gates_close_all(void)
     gs_lock_check_take(GS_RANK_SHARD);
     for (unsigned i = 0; i < GS_SHARDS; i++) {
         gs_tracker_lock_take_raw(&gs_gates[i].lock);
-        want(&gs_gates[i], GS_GATE_CLOSED);
+        set_wanted(&gs_gates[i], GS_GATE_CLOSED);
     }
     gs_lock_record_held(GS_RANK_SHARD);
     gs_gates_barrier();
@@ -117,17 +117,17 @@ static bool is_shared(const struct gs_gate *gate)
 }
 
 /* Makes the slot shared. The registry's lock is held. */
-static void share(struct gs_gate *gate)
+static void make_shared(struct gs_gate *gate)
 {
     gs_tracker_lock_take(&gate->lock, GS_RANK_SHARD);
-    want(gate, GS_GATE_SHARED);
+    set_wanted(gate, GS_GATE_SHARED);
     gs_gates_barrier();
     wait_until_empty(gate);
     gs_tracker_lock_give(&gate->lock, GS_RANK_SHARD);
 }
 
 /* Resets the slot after its last thread. The registry's lock is held. */
-static void give_to_next(struct gs_gate *gate)
+static void reset_slot(struct gs_gate *gate)
 {
     gs_tracker_lock_take(&gate->lock, GS_RANK_SHARD);
     __atomic_store_n(&gate->wanted, 0, __ATOMIC_SEQ_CST);
@@ -149,7 +149,7 @@ static void end_thread(void *unused)
         gs_own_gate = NULL;
         gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
         if (--users[gate->number] == 0 && is_shared(gate))
-            give_to_next(gate);
+            reset_slot(gate);
         gs_tracker_lock_give(&registry, GS_RANK_SLOTS);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -165,14 +165,14 @@ static void prepare(void)
 
 /* Registers the thread's end. Returns false if that fails: the thread must then share a
  * slot. */
-static bool end_is_told(void)
+static bool register_end(void)
 {
     pthread_once(&once, prepare);
     return thread_end_set && pthread_setspecific(thread_end, gs_gates) == 0;
 }
 
 /* Gives the slot to the calling thread. The registry's lock is held. */
-static void have(uint32_t number)
+static void give_slot(uint32_t number)
 {
     struct gs_gate *gate = &gs_gates[number];
 
@@ -186,13 +186,13 @@ static void have(uint32_t number)
 static void join(uint32_t number)
 {
     if (!is_shared(&gs_gates[number]))
-        share(&gs_gates[number]);
-    have(number);
+        make_shared(&gs_gates[number]);
+    give_slot(number);
 }
 
 void gs_slot_join(uint32_t number)
 {
-    (void)end_is_told();
+    (void)register_end();
     gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
     join(number % GS_SHARDS);
     gs_tracker_lock_give(&registry, GS_RANK_SLOTS);
@@ -201,14 +201,14 @@ void gs_slot_join(uint32_t number)
 struct gs_gate *gs_slot_assign(void)
 {
     int saved = errno;
-    bool told = end_is_told();
+    bool registered = register_end();
     uint32_t number = 0;
 
     gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
-    while (told && number < GS_SHARDS && users[number] != 0)
+    while (registered && number < GS_SHARDS && users[number] != 0)
         number++;
-    if (told && number < GS_SHARDS)
-        have(number);
+    if (registered && number < GS_SHARDS)
+        give_slot(number);
     else
         join(next_shared++ % GS_SHARDS);
     gs_tracker_lock_give(&registry, GS_RANK_SLOTS);

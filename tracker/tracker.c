@@ -88,8 +88,8 @@ static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
 
 /* Counts an allocation as live. `made`: 1 for a new allocation, 0 for one whose free
  * failed. */
-GS_HOT void count_made(struct gs_tracker *tracker, struct gs_shard *shard, uint64_t row,
-                       uint64_t bytes, uint64_t time_ns, unsigned made)
+GS_HOT void count_alloc(struct gs_tracker *tracker, struct gs_shard *shard, uint64_t row,
+                        uint64_t bytes, uint64_t time_ns, unsigned made)
 {
     struct gs_row *at = &shard->rows[row];
 
@@ -102,9 +102,9 @@ GS_HOT void count_made(struct gs_tracker *tracker, struct gs_shard *shard, uint6
 }
 
 /* Records the allocation and counts it as live. Returns its id; 0: no memory. */
-static uint32_t enter_record(struct gs_tracker *tracker,
-                             const struct gs_allocation *allocation, uint64_t time_ns,
-                             enum gs_slot slot, unsigned made)
+static uint32_t add_record(struct gs_tracker *tracker,
+                           const struct gs_allocation *allocation, uint64_t time_ns,
+                           enum gs_slot slot, unsigned made)
 {
     uint64_t context = allocation->context, tag = gs_place_tag(allocation);
     struct gs_shard *shard = gs_shard_enter(tracker);
@@ -125,7 +125,7 @@ static uint32_t enter_record(struct gs_tracker *tracker,
                        allocation->bytes | seen->number, who, made_ns, slot);
         if (made == 0)
             gs_peak_take_back(tracker, shard, (unsigned)seen->row, allocation);
-        count_made(tracker, shard, seen->row, allocation->bytes, time_ns, made);
+        count_alloc(tracker, shard, seen->row, allocation->bytes, time_ns, made);
     }
     gs_shard_leave();
     return id;
@@ -133,9 +133,9 @@ static uint32_t enter_record(struct gs_tracker *tracker,
 
 /* Frees a record that nothing links to any more, and counts the free. Returns its
  * place. */
-GS_HOT struct gs_place leave_record(struct gs_tracker *tracker, struct gs_shard *shard,
-                                    uint32_t id, struct gs_record *record, uint64_t now,
-                                    struct gs_record *words)
+GS_HOT struct gs_place free_record(struct gs_tracker *tracker, struct gs_shard *shard,
+                                   uint32_t id, struct gs_record *record, uint64_t now,
+                                   struct gs_record *words)
 {
     *words = gs_record_read(record);
     struct gs_place place = gs_place_of(tracker, words);
@@ -152,7 +152,7 @@ GS_HOT struct gs_place leave_record(struct gs_tracker *tracker, struct gs_shard 
     return place;
 }
 
-static const struct gs_free_site nobody;
+static const struct gs_free_site no_site;
 
 GS_HOT uint64_t time_of(const struct gs_tracker *tracker, uint64_t given_ns)
 {
@@ -170,8 +170,7 @@ static void link_record(struct gs_tracker *tracker, uint64_t addr, uint32_t id,
     if (former == 0)
         return;
     struct gs_shard *shard = gs_shard_enter(tracker);
-    (void)leave_record(tracker, shard, former, gs_record_of(tracker, former), now,
-                       &words);
+    (void)free_record(tracker, shard, former, gs_record_of(tracker, former), now, &words);
     gs_shard_leave();
 }
 
@@ -203,8 +202,8 @@ enum gs_status gs_tracker_add(struct gs_tracker *tracker,
     gs_history_clear(tracker, allocation->addr);
     if (!indexed && gs_lookup_prepare(tracker, allocation->addr) != GS_OK)
         return count_unrecorded(tracker, allocation->device, allocation->kind);
-    uint32_t made = enter_record(tracker, allocation, time_ns,
-                                 indexed ? GS_SLOT_INDEXED : GS_SLOT_ADDRESS, 1);
+    uint32_t made = add_record(tracker, allocation, time_ns,
+                               indexed ? GS_SLOT_INDEXED : GS_SLOT_ADDRESS, 1);
     if (GS_UNLIKELY(made == 0))
         return count_unrecorded(tracker, allocation->device, allocation->kind);
     if (!indexed)
@@ -232,7 +231,7 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
         gs_record_fill(gs_record_of(tracker, id), addr, bytes | seen->number,
                        gs_who(who.thread, who.stack), gs_peak_time(tracker, time_ns),
                        GS_SLOT_INDEXED);
-        count_made(tracker, shard, seen->row, bytes, time_ns, 1);
+        count_alloc(tracker, shard, seen->row, bytes, time_ns, 1);
     }
     gs_gate_leave(gate);
     if (GS_UNLIKELY(id == 0))
@@ -258,7 +257,7 @@ void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
 
 /* Frees the id of a record whose context died. Any other record is not removed by its
  * id. */
-static GS_NOINLINE void give_retired(struct gs_tracker *tracker, uint32_t id,
+static GS_NOINLINE void free_retired(struct gs_tracker *tracker, uint32_t id,
                                      struct gs_record *record)
 {
     struct gs_shard *shard = gs_shard_enter(tracker);
@@ -282,10 +281,10 @@ GS_HOT void remove_indexed(struct gs_tracker *tracker, uint32_t id, uint64_t now
     struct gs_shard *shard = gs_shard_enter_by(tracker, gate);
     if (GS_UNLIKELY(gs_record_slot(record) != GS_SLOT_INDEXED)) {
         gs_gate_leave(gate);
-        give_retired(tracker, id, record);
+        free_retired(tracker, id, record);
         return;
     }
-    struct gs_place place = leave_record(tracker, shard, id, record, now, &words);
+    struct gs_place place = free_record(tracker, shard, id, record, now, &words);
     gs_gate_leave(gate);
     gs_history_note(tracker, &words, place.tag, api, site_who, now);
 }
@@ -298,7 +297,7 @@ void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
     if (!record)
         return;
     if (!site)
-        site = &nobody;
+        site = &no_site;
     remove_indexed(tracker, id, time_of(tracker, site->time_ns),
                    gs_who(site->thread, site->stack), site->api);
 }
@@ -328,7 +327,7 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
         return GS_ERR_NOT_FOUND;
 
     if (!site)
-        site = &nobody;
+        site = &no_site;
     uint64_t now = time_of(tracker, site->time_ns);
     struct gs_shard *shard = gs_shard_enter(tracker);
     struct gs_record *record = gs_record_of(tracker, id);
@@ -336,7 +335,7 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
         words = gs_record_read(record);
         *out = gs_record_unpack(tracker, id, &words);
     }
-    struct gs_place place = leave_record(tracker, shard, id, record, now, &words);
+    struct gs_place place = free_record(tracker, shard, id, record, now, &words);
     gs_shard_leave();
     gs_history_put(tracker, &words, place.tag, site, now);
     return GS_OK;
@@ -352,7 +351,7 @@ enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
     if (status != GS_OK)
         return status;
     gs_history_clear(tracker, allocation->addr);
-    uint32_t id = enter_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, 0);
+    uint32_t id = add_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, 0);
     if (id == 0)
         return GS_ERR_HOST_NOMEM;
     link_record(tracker, allocation->addr, id, time_ns);
@@ -450,7 +449,7 @@ void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed)
     if (former == 0)
         return;
     struct gs_shard *shard = gs_shard_enter(tracker);
-    (void)leave_record(tracker, shard, former, gs_record_of(tracker, former),
-                       gs_tracker_now(tracker), &words);
+    (void)free_record(tracker, shard, former, gs_record_of(tracker, former),
+                      gs_tracker_now(tracker), &words);
     gs_shard_leave();
 }

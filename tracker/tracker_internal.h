@@ -149,7 +149,7 @@ struct gs_error {
     enum gs_host_place host;   /* of an invalid free's address */
     uint64_t repeats;          /* later errors from the same call site */
     /* Of a use: its size and call. `allocation` has valid addr and bytes, except for a
-     * stray use; its maker is valid if has_allocation. */
+     * stray use; its allocating call is valid if has_allocation. */
     char call[GS_CALL_NAME_MAX]; /* "": freed.api */
     uint64_t bytes;
     struct gs_allocation allocation;

@@ -35,13 +35,13 @@ struct gs_python_walk {
     uintptr_t entries[GS_PYTHON_ENTRIES_MAX]; /* frames, and GS_PYTHON_RUN_END */
     /* For each run, an address within the native frame of the evaluation function; 0:
      * unknown */
-    uintptr_t places[GS_STACK_MAX_DEPTH + 2];
+    uintptr_t native_addresses[GS_STACK_MAX_DEPTH + 2];
 };
 
 /* A native stack, the input of a merge. */
 struct gs_native_walk {
     const uintptr_t *frames;
-    const uintptr_t *places; /* stack pointer of each frame; NULL: not known */
+    const uintptr_t *stack_pointers; /* one for each frame; NULL: not known */
     unsigned count;
     bool truncated;
 };

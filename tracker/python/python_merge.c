@@ -80,12 +80,12 @@ static void emit_run(struct merge *merge)
 static bool spans_run(const struct merge *merge, unsigned i, bool has_one)
 {
     const struct gs_native_walk *native = merge->native;
-    uintptr_t place = merge->walk->places[merge->run];
+    uintptr_t address = merge->walk->native_addresses[merge->run];
 
-    if (place == 0)
+    if (address == 0)
         return !has_one && is_in(&merge->python->symbols.evaluation, native->frames[i]);
-    return place >= native->places[i] &&
-           (i + 1 == native->count || place < native->places[i + 1]);
+    return address >= native->stack_pointers[i] &&
+           (i + 1 == native->count || address < native->stack_pointers[i + 1]);
 }
 
 static bool is_program(const struct merge *merge, uintptr_t frame)
@@ -116,14 +116,15 @@ static bool merge_in_place(struct merge *merge)
 {
     const struct gs_native_walk *native = merge->native;
     const struct gs_python_symbols *symbols = &merge->python->symbols;
-    bool by_place = native->places != NULL && merge->walk->places[0] != 0;
-    unsigned skipped = by_place ? 0 : foreign_evaluations(merge);
+    bool by_address =
+        native->stack_pointers != NULL && merge->walk->native_addresses[0] != 0;
+    unsigned skipped = by_address ? 0 : foreign_evaluations(merge);
 
     for (unsigned i = 0; i < native->count; i++) {
         uintptr_t frame = native->frames[i];
         unsigned before = merge->run;
 
-        if (by_place) {
+        if (by_address) {
             while (merge->run < merge->walk->runs &&
                    spans_run(merge, i, merge->run != before))
                 emit_run(merge);

@@ -147,10 +147,10 @@ static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintp
 static __attribute__((noinline)) uintptr_t
 find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t print)
 {
-    size_t place = gs_python_mix(code, at) >> (64 - GS_PYTHON_CACHE_BITS);
+    size_t index = gs_python_mix(code, at) >> (64 - GS_PYTHON_CACHE_BITS);
 
     for (size_t way = 0; way < WAYS; way++) {
-        struct gs_python_slot *slot = &python->slots[place ^ way];
+        struct gs_python_slot *slot = &python->slots[index ^ way];
         uint64_t frame = atomic_load_explicit(&slot->frame, memory_order_relaxed);
 
         if (atomic_load_explicit(&slot->code, memory_order_relaxed) == code &&
@@ -159,7 +159,7 @@ find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t prin
                       gs_python_mix(print, frame)))
             return frame != FRAME_NONE ? frame : 0;
     }
-    return learn(python, code, at, print, &python->slots[place ^ (print & 1)]);
+    return learn(python, code, at, print, &python->slots[index ^ (print & 1)]);
 }
 
 /*
@@ -317,20 +317,21 @@ static uint32_t recognise_walk(struct gs_python *python, uintptr_t frame)
     return recognise(python, frame, GS_PYTHON_FRAME_OBJECTS);
 }
 
-static inline void end_run(struct gs_python_walk *walk, uintptr_t place)
+static inline void end_run(struct gs_python_walk *walk, uintptr_t address)
 {
-    if (walk->runs < GS_ARRAY_LEN(walk->places) && walk->count < GS_PYTHON_ENTRIES_MAX) {
-        walk->places[walk->runs++] = place;
+    if (walk->runs < GS_ARRAY_LEN(walk->native_addresses) &&
+        walk->count < GS_PYTHON_ENTRIES_MAX) {
+        walk->native_addresses[walk->runs++] = address;
         walk->entries[walk->count++] = GS_PYTHON_RUN_END;
     } else {
         walk->truncated = true;
     }
 }
 
-/* Returns true if the run ends with this frame; *place is then an address in the native
+/* Returns true if the run ends with this frame; *address is then an address in the native
  * frame. */
 static inline bool ends_run(struct gs_python *python, struct position *position,
-                            uintptr_t *place)
+                            uintptr_t *address)
 {
     const struct gs_python_layout *layout = &python->layout;
 
@@ -338,7 +339,7 @@ static inline bool ends_run(struct gs_python *python, struct position *position,
         (layout->chain == GS_PYTHON_FRAME_ENTRIES &&
          byte_at(position->frame + layout->is_entry) == 0))
         return false;
-    *place = position->cframe;
+    *address = position->cframe;
     if (gs_python_readable(python, position->cframe, CFRAME_BYTES))
         position->cframe = word_at(position->cframe + layout->cframe_previous);
     return true;
@@ -359,7 +360,7 @@ static bool add_frame(struct gs_python *python, struct position *position, uint8
     const struct gs_python_layout *layout = &python->layout;
     enum gs_python_chain chain = (enum gs_python_chain)layout->chain;
     struct last_step *step = position->step, now = {.frame = position->frame};
-    uintptr_t at, place;
+    uintptr_t at, address;
 
     now.code = code_of(layout, now.frame);
     if (!is_code(python, now.code))
@@ -379,8 +380,8 @@ static bool add_frame(struct gs_python *python, struct position *position, uint8
     *step = now;
     if (now.entry != 0)
         walk->entries[walk->count++] = now.entry;
-    if (ends_run(python, position, &place))
-        end_run(walk, place);
+    if (ends_run(python, position, &address))
+        end_run(walk, address);
     return true;
 }
 
@@ -477,9 +478,9 @@ void gs_python_walk(struct gs_python *python, unsigned depth, struct gs_python_w
 
 static struct gs_python_pair *pair_of(const struct gs_python *python, uint64_t key)
 {
-    size_t place = gs_python_mix(key, 0) >> (64 - GS_PYTHON_PAIR_BITS);
+    size_t slot = gs_python_mix(key, 0) >> (64 - GS_PYTHON_PAIR_BITS);
 
-    return (struct gs_python_pair *)(uintptr_t)&python->pairs[place];
+    return (struct gs_python_pair *)(uintptr_t)&python->pairs[slot];
 }
 
 uint32_t gs_python_pair_find(const struct gs_python *python, uint32_t native,

@@ -64,7 +64,7 @@ struct gs_report_data {
     struct gs_scan scan;
     uint64_t grouped_bytes, grouped_count; /* less than the above if memory was short */
     struct gs_peak peaks[GS_PEAK_ROWS]; /* the known peaks: for files, or for printing */
-    bool peaks_told;                    /* some of them are printed */
+    bool peaks_printed;                 /* some of them are printed */
     uint64_t error_count;
     size_t errors_kept;
     struct gs_error errors[GS_ERRORS_KEPT];

@@ -81,7 +81,7 @@ static size_t read_pieces(struct run *run, const struct iovec *pieces, size_t co
     return got < 0 ? 0 : (size_t)got;
 }
 
-static void look_at(struct run *run, size_t bytes)
+static void scan_batch(struct run *run, size_t bytes)
 {
     run->scan->scanned_bytes += bytes;
     gs_scan_words(run->scan, &run->work->filter, run->work->batch, bytes / 8,
@@ -99,7 +99,7 @@ static void read_singly(struct run *run)
             struct iovec piece = {.iov_base = (void *)begin,
                                   .iov_len = (next < end ? next : end) - begin};
             size_t got = read_pieces(run, &piece, 1, piece.iov_len);
-            look_at(run, got);
+            scan_batch(run, got);
             begin = next;
         }
     }
@@ -111,7 +111,7 @@ static void flush(struct run *run)
         return;
     size_t got = read_pieces(run, run->work->pieces, run->piece_count, run->batch_bytes);
     if (got == run->batch_bytes)
-        look_at(run, got);
+        scan_batch(run, got);
     else
         read_singly(run);
     run->piece_count = run->batch_bytes = 0;
@@ -140,7 +140,7 @@ static void add_piece(struct run *run, uintptr_t begin, uintptr_t end, bool root
 }
 
 /* Adds the range without its skipped parts, and its roots separately. */
-static void cut(struct run *run, uintptr_t begin, uintptr_t end, bool stack)
+static void add_unskipped(struct run *run, uintptr_t begin, uintptr_t end, bool stack)
 {
     while (begin < end && !run->why_not) {
         const struct gs_scan_range *skip = gs_scan_range_from(&run->skips, begin);
@@ -191,8 +191,8 @@ static bool scan_pages(struct run *run, const struct gs_scan_area *area, uintptr
             end++;
         uintptr_t begin = first + i * run->page_bytes;
         uintptr_t until = first + end * run->page_bytes;
-        cut(run, begin > area->begin ? begin : area->begin,
-            until < area->end ? until : area->end, area->root);
+        add_unskipped(run, begin > area->begin ? begin : area->begin,
+                      until < area->end ? until : area->end, area->root);
     }
     return true;
 }
@@ -358,8 +358,8 @@ static void find_ranges(struct run *run, struct gs_tracker *tracker,
 
 /* ---- the whole scan --------------------------------------------------------------- */
 
-static void run_in(struct gs_tracker *tracker, const struct gs_scan_config *config,
-                   struct run *run, size_t skip_capacity, size_t work_bytes)
+static void scan_with(struct gs_tracker *tracker, const struct gs_scan_config *config,
+                      struct run *run, size_t skip_capacity, size_t work_bytes)
 {
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 
@@ -396,7 +396,7 @@ void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config
         size_t bytes = sizeof(struct work) + skips * sizeof(struct gs_scan_range);
         run.work = scan->count > 0 ? gs_host_map(bytes) : NULL;
         if (run.work) {
-            run_in(tracker, config, &run, skips, bytes);
+            scan_with(tracker, config, &run, skips, bytes);
             gs_host_unmap(run.work, bytes);
         } else if (scan->count > 0) {
             run.why_not = gs_status_text(GS_ERR_HOST_NOMEM);

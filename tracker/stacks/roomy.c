@@ -145,7 +145,7 @@ __attribute__((noinline)) void gs_roomy_call(size_t need_bytes, void (*body)(voi
     char *stack = NULL;
 
     if (GS_UNLIKELY(!gs_own_stack.asked))
-        gs_thread_stack_ask();
+        gs_thread_stack_query();
     if (GS_UNLIKELY(!gs_roomy_has(need_bytes)))
         stack = take_stack();
     if (GS_LIKELY(stack == NULL)) {

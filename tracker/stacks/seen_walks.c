@@ -16,8 +16,8 @@
 
 #include <stdatomic.h>
 
-#define PLACE_BITS 7
-#define WAYS       2u
+#define SLOT_BITS 7
+#define WAYS      2u
 
 struct seen_walk {
     _Atomic uint32_t version; /* odd during a write; 0: never written */
@@ -29,7 +29,7 @@ struct seen_walk {
 } __attribute__((aligned(64)));
 
 /* 260 KiB of zero pages until the first walk. */
-static struct seen_walk seen[1 << PLACE_BITS];
+static struct seen_walk seen[1 << SLOT_BITS];
 
 #define GET(field)        atomic_load_explicit(&(field), memory_order_acquire)
 #define PUT(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
@@ -45,7 +45,7 @@ static inline bool is_record(uintptr_t record, uintptr_t inner, uintptr_t high)
            (record % sizeof(uintptr_t) == 0);
 }
 
-NO_SANITIZE static inline size_t place_of(const struct gs_walk_start *start)
+NO_SANITIZE static inline size_t slot_of(const struct gs_walk_start *start)
 {
     uintptr_t key = start->base, record = start->base;
 
@@ -57,7 +57,7 @@ NO_SANITIZE static inline size_t place_of(const struct gs_walk_start *start)
         record = outer;
         key = key * 31 + ((const volatile uintptr_t *)record)[1];
     }
-    return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - PLACE_BITS));
+    return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - SLOT_BITS));
 }
 
 /* Returns the stack id if the words of the recorded walk are unchanged, else 0. */
@@ -82,7 +82,7 @@ NO_SANITIZE static inline uint32_t recognise(struct seen_walk *walk,
 
 NO_SANITIZE uint32_t gs_seen_walks_find(const struct gs_walk_start *start)
 {
-    size_t place = place_of(start);
+    size_t place = slot_of(start);
     uint32_t id = recognise(&seen[place], start);
 
     for (size_t way = 1; way < WAYS && GS_UNLIKELY(id == 0); way++)
@@ -102,9 +102,9 @@ static struct seen_walk *oldest_way(size_t place)
 }
 
 NO_SANITIZE void gs_seen_walks_add(const struct gs_walk_start *start,
-                                   const struct gs_walk_notes *notes, uint32_t id)
+                                   const struct gs_walk_record *notes, uint32_t id)
 {
-    struct seen_walk *walk = oldest_way(place_of(start));
+    struct seen_walk *walk = oldest_way(slot_of(start));
     uint32_t version = GET(walk->version);
 
     if (id == 0 || notes->count > GS_WALK_WORDS || version % 2 != 0 ||

@@ -33,7 +33,7 @@ static const uint8_t trampoline[] = {0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0
 
 /* Bounds the walk to the stack that the caller is on, whichever that is. libc's own
  * look-up may allocate, and knows only the thread's first stack. */
-static void know_stack(uintptr_t here)
+static void find_stack_bounds(uintptr_t here)
 {
     struct gs_stack_range range;
     uintptr_t high;
@@ -55,7 +55,7 @@ bool gs_stacks_in_signal_handler(void)
 
     if (sigaltstack(NULL, &other) == 0 && (other.ss_flags & SS_ONSTACK))
         return true;
-    know_stack((uintptr_t)__builtin_frame_address(0));
+    find_stack_bounds((uintptr_t)__builtin_frame_address(0));
     count = gs_unwind_cfi(frames, FRAMES_MAX, &end);
     gs_own_stack = before;
     for (unsigned i = 0; i < count && !found; i++)

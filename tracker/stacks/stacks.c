@@ -39,8 +39,8 @@
  * again for the program's call. */
 #define CAPTURE_ROOM ((size_t)24 << 10)
 
-#define MISSES_MAX 4u
-#define LOOK_EVERY 256u
+#define MISSES_MAX    4u
+#define COMPARE_EVERY 256u
 
 /* A walk, trimmed. */
 struct capture {
@@ -49,7 +49,7 @@ struct capture {
     unsigned count;
     bool truncated;
     bool python; /* contains the interpreter: kept deeper, for Python's frames */
-    struct gs_walk_notes notes;
+    struct gs_walk_record notes;
 };
 
 static _Atomic uint64_t last_number; /* number of the newest gs_stacks */
@@ -65,9 +65,9 @@ static __thread unsigned misses __attribute__((tls_model("initial-exec")));
 
 /* A thread whose walks are hardly ever recognised tries only now and then: a vain
  * comparison, and recording the walk, cost half a walk. */
-static inline bool worth_a_look(void)
+static inline bool worth_comparing(void)
 {
-    return GS_LIKELY(misses < MISSES_MAX) || ++misses % LOOK_EVERY == 0;
+    return GS_LIKELY(misses < MISSES_MAX) || ++misses % COMPARE_EVERY == 0;
 }
 
 static struct gs_python *python_of(const struct gs_stacks *stacks)
@@ -77,7 +77,7 @@ static struct gs_python *python_of(const struct gs_stacks *stacks)
 
 /* Searches for an interpreter. Remembered walks do not say whether they contain it, so a
  * new number invalidates them. */
-static void look_for_python(struct gs_stacks *stacks)
+static void search_python(struct gs_stacks *stacks)
 {
     struct gs_python_symbols symbols = {0};
     struct gs_python *none = NULL, *python;
@@ -120,7 +120,7 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
     inside = true;
     stacks->config.unwinder = gs_unwind_prepare(config->unwinder);
     if (stacks->config.unwinder != GS_UNWIND_OFF)
-        look_for_python(stacks);
+        search_python(stacks);
     inside = was_inside;
     errno = saved_errno;
     *out = stacks;
@@ -177,8 +177,8 @@ capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t 
 
     for (;;) {
         unsigned count =
-            noted ? gs_unwind_walk_noting(stacks->config.unwinder, capture->walked, room,
-                                          &end, &capture->notes)
+            noted ? gs_unwind_walk_recording(stacks->config.unwinder, capture->walked,
+                                             room, &end, &capture->notes)
                   : gs_unwind_walk(stacks->config.unwinder, capture->walked, room, &end);
         unsigned inner = inner_count(stacks, capture->walked, count, anchor);
 
@@ -226,7 +226,7 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
     gs_mutex_unlock(&stacks->lock);
     if (!is_current && gs_loader_enter()) {
         snapshot = gs_module_snapshot_take();
-        look_for_python(stacks);
+        search_python(stacks);
         gs_loader_leave();
     }
     gs_mutex_lock(&stacks->lock);
@@ -278,19 +278,21 @@ static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
                                                     uintptr_t anchor)
 {
     uintptr_t frames[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
-    uintptr_t places[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
+    uintptr_t stack_pointers[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
     struct gs_merged_stack merged;
     struct gs_native_walk native;
     struct gs_module_counts counts;
     enum gs_walk_end end;
-    bool placed;
-    unsigned count = gs_unwind_walk_placing(stacks->config.unwinder, frames, places,
-                                            GS_ARRAY_LEN(frames), &end, &placed);
+    bool has_pointers;
+    unsigned count =
+        gs_unwind_walk_with_pointers(stacks->config.unwinder, frames, stack_pointers,
+                                     GS_ARRAY_LEN(frames), &end, &has_pointers);
     unsigned inner = inner_count(stacks, frames, count, anchor);
     uint32_t hash, id;
 
     native = (struct gs_native_walk){.frames = frames + inner,
-                                     .places = placed ? places + inner : NULL,
+                                     .stack_pointers =
+                                         has_pointers ? stack_pointers + inner : NULL,
                                      .count = count - inner,
                                      .truncated = end != GS_WALK_OUTERMOST};
     gs_python_merge(python, &native, walk, stacks->config.depth, &merged);
@@ -413,7 +415,7 @@ __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
     if (stacks == NULL || stacks->config.unwinder == GS_UNWIND_OFF || inside)
         return 0;
     start.stacks = atomic_load_explicit(&stacks->number, memory_order_relaxed);
-    if (GS_LIKELY(worth_a_look()) &&
+    if (GS_LIKELY(worth_comparing()) &&
         GS_LIKELY(gs_thread_stack_known(start.base, &start.high))) {
         start.generation = gs_unwind_rules(stacks->config.unwinder);
         id = gs_seen_walks_find(&start);

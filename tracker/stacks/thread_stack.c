@@ -17,7 +17,7 @@
 
 __thread struct gs_stack_range gs_own_stack;
 
-void gs_thread_stack_ask(void)
+void gs_thread_stack_query(void)
 {
     struct gs_stack_range *range = &gs_own_stack;
     pthread_attr_t attributes;

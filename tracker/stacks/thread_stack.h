@@ -19,7 +19,7 @@ struct gs_stack_range {
 extern __thread struct gs_stack_range gs_own_stack
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-void gs_thread_stack_ask(void) __attribute__((cold, noinline));
+void gs_thread_stack_query(void) __attribute__((cold, noinline));
 
 /* As gs_thread_stack_holds, but false if libc was not queried yet. */
 static inline bool gs_thread_stack_known(uintptr_t address, uintptr_t *high)
@@ -54,7 +54,7 @@ bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range);
 static inline bool gs_thread_stack_holds(uintptr_t address, uintptr_t *high)
 {
     if (GS_UNLIKELY(!gs_own_stack.asked))
-        gs_thread_stack_ask();
+        gs_thread_stack_query();
     return gs_thread_stack_known(address, high);
 }
 

@@ -229,17 +229,18 @@ unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned m
     return 0;
 }
 
-unsigned gs_unwind_walk_noting(enum gs_unwinder unwinder, uintptr_t *frames, unsigned max,
-                               enum gs_walk_end *end, struct gs_walk_notes *notes)
+unsigned gs_unwind_walk_recording(enum gs_unwinder unwinder, uintptr_t *frames,
+                                  unsigned max, enum gs_walk_end *end,
+                                  struct gs_walk_record *notes)
 {
     unsigned count;
 
     notes->count = 0;
     notes->generation = 0;
     if (unwinder == GS_UNWIND_FP)
-        return gs_unwind_fp_noting(frames, max, end, notes);
+        return gs_unwind_fp_recording(frames, max, end, notes);
     if (unwinder == GS_UNWIND_CFI)
-        count = gs_unwind_cfi_noting(frames, max, end, notes);
+        count = gs_unwind_cfi_recording(frames, max, end, notes);
     else
         count = gs_unwind_walk(unwinder, frames, max, end);
     if (unwinder != GS_UNWIND_CFI || GS_UNLIKELY(*end == GS_WALK_FOREIGN))
@@ -249,21 +250,21 @@ unsigned gs_unwind_walk_noting(enum gs_unwinder unwinder, uintptr_t *frames, uns
     return count;
 }
 
-unsigned gs_unwind_walk_placing(enum gs_unwinder unwinder, uintptr_t *frames,
-                                uintptr_t *places, unsigned max, enum gs_walk_end *end,
-                                bool *placed)
+unsigned gs_unwind_walk_with_pointers(enum gs_unwinder unwinder, uintptr_t *frames,
+                                      uintptr_t *stack_pointers, unsigned max,
+                                      enum gs_walk_end *end, bool *has_pointers)
 {
     unsigned count;
 
-    *placed = true;
+    *has_pointers = true;
     if (unwinder == GS_UNWIND_FP)
-        return gs_unwind_fp_placing(frames, places, max, end);
+        return gs_unwind_fp_with_pointers(frames, stack_pointers, max, end);
     if (unwinder == GS_UNWIND_CFI) {
-        count = gs_unwind_cfi_placing(frames, places, max, end);
+        count = gs_unwind_cfi_with_pointers(frames, stack_pointers, max, end);
         if (GS_LIKELY(*end != GS_WALK_FOREIGN))
             return count;
     }
-    *placed = false;
+    *has_pointers = false;
     return gs_unwind_walk(unwinder, frames, max, end);
 }
 

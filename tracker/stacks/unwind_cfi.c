@@ -169,7 +169,7 @@ stack_word(uintptr_t address)
 
 /* Likewise; records the word for seen_walks.c. */
 static inline __attribute__((always_inline)) uintptr_t
-read_word(uintptr_t address, struct gs_walk_notes *notes)
+read_word(uintptr_t address, struct gs_walk_record *notes)
 {
     uintptr_t word = stack_word(address);
 
@@ -184,7 +184,7 @@ read_word(uintptr_t address, struct gs_walk_notes *notes)
  */
 static inline __attribute__((always_inline)) bool
 step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
-             struct gs_walk_notes *notes)
+             struct gs_walk_record *notes)
 {
     enum gs_step step = gs_cfi_step(packed);
     enum gs_step_fp fp_rule = gs_cfi_fp(packed);
@@ -278,7 +278,7 @@ static inline __attribute__((always_inline)) struct frame outside(struct frame f
  * function of another frame. */
 static inline __attribute__((always_inline)) unsigned
 walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-          struct gs_walk_notes *notes, uintptr_t *places)
+          struct gs_walk_record *notes, uintptr_t *stack_pointers)
 {
     uint64_t generation =
         atomic_load_explicit(&gs_unwind_cfi_generation, memory_order_acquire);
@@ -317,8 +317,8 @@ walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end 
             *end = GS_WALK_FULL;
             return count;
         }
-        if (places)
-            places[count] = frame.sp;
+        if (stack_pointers)
+            stack_pointers[count] = frame.sp;
         frames[count++] = frame.pc;
     }
 }
@@ -332,9 +332,10 @@ __attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max
     return walk_from(outside(frame), frames, max, end, NULL, NULL);
 }
 
-__attribute__((noinline)) unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsigned max,
-                                                        enum gs_walk_end *end,
-                                                        struct gs_walk_notes *notes)
+__attribute__((noinline)) unsigned gs_unwind_cfi_recording(uintptr_t *frames,
+                                                           unsigned max,
+                                                           enum gs_walk_end *end,
+                                                           struct gs_walk_record *notes)
 {
     struct frame frame = {0};
 
@@ -342,12 +343,13 @@ __attribute__((noinline)) unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsig
     return walk_from(outside(frame), frames, max, end, notes, NULL);
 }
 
-__attribute__((noinline)) unsigned gs_unwind_cfi_placing(uintptr_t *frames,
-                                                         uintptr_t *places, unsigned max,
-                                                         enum gs_walk_end *end)
+__attribute__((noinline)) unsigned gs_unwind_cfi_with_pointers(uintptr_t *frames,
+                                                               uintptr_t *stack_pointers,
+                                                               unsigned max,
+                                                               enum gs_walk_end *end)
 {
     struct frame frame = {0};
 
     READ_REGISTERS(frame);
-    return walk_from(outside(frame), frames, max, end, NULL, places);
+    return walk_from(outside(frame), frames, max, end, NULL, stack_pointers);
 }

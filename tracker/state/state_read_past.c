@@ -110,12 +110,13 @@ static void read_lost(const struct gs_image *image)
 }
 
 /* Returns true if the trend is plausible for that snapshot. */
-static bool is_trend(const struct gs_growing *growing, const struct gs_look *look)
+static bool is_trend(const struct gs_growing *growing, const struct gs_growth_sums *sums)
 {
     const struct gs_trend *trend = &growing->trend;
 
-    return trend->base_bytes <= growing->group.bytes && trend->since_look < look->looks &&
-           trend->grown < look->looks - trend->since_look;
+    return trend->base_bytes <= growing->group.bytes &&
+           trend->since_snapshot < sums->snapshots &&
+           trend->grown < sums->snapshots - trend->since_snapshot;
 }
 
 static void read_growth(const struct gs_image *image)
@@ -130,15 +131,15 @@ static void read_growth(const struct gs_image *image)
     growing = gs_host_map(bytes); /* too large for a small stack */
     if (!growing)
         return;
-    const struct gs_look_copy *last = &copy->copies[copy->current - 1];
+    const struct gs_growth_saved *last = &copy->copies[copy->current - 1];
     for (size_t i = 0; i < last->count && i < GS_GROWING_COPIED; i++) {
         growing[count] = last->growing[i];
-        if (is_trend(&growing[count], &last->look) &&
+        if (is_trend(&growing[count], &last->sums) &&
             read_group(image, &growing[count].group))
             count++;
     }
-    gs_image_record_time(image, last->look.time_ns);
-    image->out->growth = gs_growth_of(&last->look, growing, count);
+    gs_image_record_time(image, last->sums.time_ns);
+    image->out->growth = gs_growth_of(&last->sums, growing, count);
     gs_host_unmap(growing, bytes);
 }
 

@@ -16,7 +16,7 @@
 
 /* Returns true for files of the system, the compiler, CUDA and frameworks. A rule for one
  * of their functions would match far more than one leak. */
-static bool of_a_system_library(const char *name)
+static bool is_system_library(const char *name)
 {
     /* The texts are in their rows: no program pays for relocating them at its start. */
     static const char begins[][16] = {
@@ -72,7 +72,7 @@ static bool is_specific(const struct gs_shown_stack *stack,
 
 /* Returns the innermost frame of the program's own code, else the innermost with a name.
  * NULL: a rule for any frame would match too much. */
-static const struct gs_symbol_request *own_frame(const struct gs_shown_stack *stack)
+static const struct gs_symbol_request *program_frame(const struct gs_shown_stack *stack)
 {
     const struct gs_symbol_request *named = NULL;
 
@@ -80,7 +80,7 @@ static const struct gs_symbol_request *own_frame(const struct gs_shown_stack *st
         const struct gs_symbol_request *frame = &stack->frames[i];
         if (!is_specific(stack, frame))
             continue;
-        if (!of_a_system_library(gs_report_frame_module(frame)))
+        if (!is_system_library(gs_report_frame_module(frame)))
             return frame;
         if (!named)
             named = frame;
@@ -134,7 +134,7 @@ static size_t operator_length(const char *at)
 
 /* Shortens "void* Pool<std::string>::get<int>(int, ...)" to "Pool<*>::get<*": drops the
  * result and the arguments, and replaces template arguments. */
-static void collapse(const char *name, char *out, size_t size)
+static void shorten(const char *name, char *out, size_t size)
 {
     static const char nameless[] = "(anonymous namespace)";
     size_t used = 0, length;
@@ -184,7 +184,7 @@ static void make_short_pattern(const char *name, char *out)
     make_pattern(name, out, PATTERN_BYTES);
     if (strlen(name) <= LONG_NAME)
         return;
-    collapse(name, shorter, sizeof shorter);
+    shorten(name, shorter, sizeof shorter);
     make_pattern(shorter, shorter, sizeof shorter);
     if (letters(shorter) >= LETTERS_MIN && gs_pattern_matches(shorter, name))
         strcpy(out, shorter);
@@ -196,7 +196,7 @@ static void pattern_of(const struct gs_report_writer *writer, size_t number,
 {
     struct gs_shown_stack stack = gs_frame_table_show(
         writer->frames, writer->config, writer->data->groups.items[number].stack);
-    const struct gs_symbol_request *frame = own_frame(&stack);
+    const struct gs_symbol_request *frame = program_frame(&stack);
 
     out[0] = '\0';
     if (frame)

@@ -152,7 +152,7 @@ static void write_body(struct gs_report_writer *writer)
 static void write_clean(const struct gs_report_writer *writer)
 {
     gs_report_devices(writer);
-    if (writer->data->peaks_told)
+    if (writer->data->peaks_printed)
         gs_report_blank(writer);
     gs_report_peaks(writer);
 }
@@ -216,7 +216,7 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
                        data);
     gs_report_choose(config, data);
     if (!names && (data->shown > 0 || data->registered_shown > 0 ||
-                   data->error_count > 0 || data->peaks_told || config->stack != 0))
+                   data->error_count > 0 || data->peaks_printed || config->stack != 0))
         fill_frames(&frames[0], writer, data, 0, data->shown);
     gs_report_join_peaks(config, &frames[0], data);
     if (writer->text)
@@ -278,7 +278,7 @@ static struct gs_report_data *take_data(void)
                : &own_data;
 }
 
-static void give_data(struct gs_report_data *data)
+static void release_data(struct gs_report_data *data)
 {
     if (data == &own_data)
         __atomic_store_n(&data_taken, false, __ATOMIC_RELEASE);
@@ -328,7 +328,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
     for (size_t i = 0; i < FRAME_TABLES; i++)
         gs_frame_table_free(&frames[i]);
     gs_report_data_free(data);
-    give_data(data);
+    release_data(data);
     if (summary)
         *summary = figures;
 }
