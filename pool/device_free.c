@@ -124,7 +124,7 @@ void gs_free_mapped(struct gs_heap *heap, size_t bytes)
 
 /* Returns true if the driver's last answer is too old, and the calling thread should
  * query again. */
-static bool is_time_to_ask(struct gs_headroom *room)
+static bool is_query_due(struct gs_headroom *room)
 {
     uint64_t now = gs_clock_coarse(), at = atomic_load(&room->asked_at);
     uint64_t turn = __atomic_load_n(&gs_pool_elsewhere, __ATOMIC_RELAXED);
@@ -143,7 +143,7 @@ bool gs_free_told(struct gs_heap *heap, size_t *bytes)
 
     if (!heap->backend->free_bytes)
         return false;
-    if (is_time_to_ask(room)) {
+    if (is_query_due(room)) {
         if (heap->backend->free_bytes(heap->self, bytes) != GS_OK) {
             atomic_store(&room->asked_at, 0);
             return false;

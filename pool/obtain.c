@@ -128,7 +128,7 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
 }
 
 /* Counts an unusable address, if its size usually gets a usable one. */
-static void note_unsuitable(struct gs_heap *heap, enum gs_segment_kind kind)
+static void record_unsuitable(struct gs_heap *heap, enum gs_segment_kind kind)
 {
     if (kind == GS_SEGMENT_SINGLE) /* small exact sizes are mostly unaligned */
         return;
@@ -146,7 +146,7 @@ static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *reque
     enum gs_status status;
 
     if (!is_suitable(addr, bytes)) {
-        note_unsuitable(heap, kind);
+        record_unsuitable(heap, kind);
         status = GS_ERR_UNPOOLABLE;
         if (bytes == request->bytes && heap->backend->keep &&
             heap->backend->keep(heap->self, addr, bytes))

@@ -240,7 +240,7 @@ static void gather(const struct gs_heap *heap, struct poll *poll)
  * busy fence is remembered from one batch to the next: after a complete one its last
  * block may be gone, and its number may be another fence's.
  */
-static void ask(const struct gs_heap *heap, struct poll *poll)
+static void query_fences(const struct gs_heap *heap, struct poll *poll)
 {
     for (unsigned i = 0; i < poll->count; i++) {
         if (gs_heap_is_dead(heap)) {
@@ -308,7 +308,7 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_tcache)
     for (gather(heap, &poll); poll.count; gather(heap, &poll)) {
         poll.most -= poll.count;
         gs_lock_drop(&heap->lock);
-        ask(heap, &poll);
+        query_fences(heap, &poll);
         gs_lock_take(&heap->lock);
         if (gs_heap_is_dead(heap))
             break;
