@@ -187,8 +187,8 @@ uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *c
 }
 
 /* Memory that the driver has given past the pool. */
-static void note_native(struct gs_state *state, const struct gs_call *call, uint64_t key,
-                        size_t bytes)
+static void record_native(struct gs_state *state, const struct gs_call *call,
+                          uint64_t key, size_t bytes)
 {
     struct gs_pool *pool = is_in(ON_HOST, call->kind) ? state->host_pool : state->pool;
     if (pool && !gs_key_is_handle(key)) {
@@ -208,7 +208,7 @@ uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uin
                          size_t bytes, struct gs_block *block)
 {
     if (!block) {
-        note_native(state, call, key, bytes);
+        record_native(state, call, key, bytes);
     }
     if (gs_watched()) {
         return made_watched(state, call, key, bytes, block);

@@ -49,7 +49,8 @@ void gs_async_forget_seen(void)
 
 /* ---- the backend ------------------------------------------------------------------- */
 
-static CUresult ask_driver(struct gs_async_heap *heap, size_t bytes, CUdeviceptr *found)
+static CUresult allocate_in_driver(struct gs_async_heap *heap, size_t bytes,
+                                   CUdeviceptr *found)
 {
     gs_notify_begin("cuMemAllocAsync", false);
     CUresult result = gs_limits_begin(heap->face.device, bytes);
@@ -67,10 +68,10 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
 {
     struct gs_async_heap *heap = self;
     CUdeviceptr found = 0;
-    CUresult result = ask_driver(heap, bytes, &found);
+    CUresult result = allocate_in_driver(heap, bytes, &found);
     if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
         gs_async_await_given(heap->face.device)) {
-        result = ask_driver(heap, bytes, &found);
+        result = allocate_in_driver(heap, bytes, &found);
     }
     if (result != CUDA_SUCCESS) {
         *native = (int)result;

@@ -159,15 +159,15 @@ void gs_async_unpin(struct gs_async_heap *heap)
 static struct {
     uint64_t addr;
     size_t bytes;
-} going[GOING];       /* under gs_async_lock */
-static unsigned went; /* under gs_async_lock */
+} going[GOING];              /* under gs_async_lock */
+static unsigned going_count; /* under gs_async_lock */
 
-static void note_going(uint64_t addr, size_t bytes)
+static void record_going(uint64_t addr, size_t bytes)
 {
     gs_mutex_lock(&gs_async_lock);
-    going[went % GOING].addr = addr;
-    going[went % GOING].bytes = bytes;
-    went++;
+    going[going_count % GOING].addr = addr;
+    going[going_count % GOING].bytes = bytes;
+    going_count++;
     gs_mutex_unlock(&gs_async_lock);
 }
 
@@ -185,7 +185,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
     if (gs_gate_enter()) {
         result = gs_context_push(home, &pushed);
         if (result == CUDA_SUCCESS) {
-            note_going(addr, bytes);
+            record_going(addr, bytes);
             result = gs_real()->cuMemFreeAsync(addr, stream);
             __atomic_add_fetch(&heap->given, 1, __ATOMIC_RELAXED);
             /* So that a thread short of memory need not wait for a synchronize. */
@@ -290,15 +290,15 @@ static bool is_done(struct gs_async_heap *heap)
  * before the first sleep, the longest wait, and the sleep; the driver's thread may have
  * to wake up. The wait is bounded since the stream may have work that waits for this
  * thread. */
-#define QUESTIONS 1000u
-#define MOMENT_NS 10000000ull
-#define NAP_NS    20000u
+#define POLLS   1000u
+#define WAIT_NS 10000000ull
+#define NAP_NS  20000u
 
 /* Waits until `until_ns` for the frees made so far in the heap's stream. Returns whether
  * they have run. */
 static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns)
 {
-    struct gs_wait wait = {.spins = QUESTIONS, .nap_ns = NAP_NS, .until_ns = until_ns};
+    struct gs_wait wait = {.spins = POLLS, .nap_ns = NAP_NS, .until_ns = until_ns};
     unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
     bool done;
     do {
@@ -325,7 +325,7 @@ bool gs_async_await_given(int device)
         gs_captures_active()) {
         return false;
     }
-    uint64_t until_ns = gs_now_ns() + MOMENT_NS; /* of all streams: they run meanwhile */
+    uint64_t until_ns = gs_now_ns() + WAIT_NS; /* of all streams: they run meanwhile */
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if ((device < 0 || heap->face.device == device) &&
             __atomic_load_n(&heap->given, __ATOMIC_RELAXED) !=
@@ -344,7 +344,7 @@ void gs_async_give_back(int device)
             gs_async_settle(heap);
             (void)gs_heap_give_back(heap->face.heap);
             if (was_done) {
-                (void)await_frees(heap, gs_now_ns() + MOMENT_NS);
+                (void)await_frees(heap, gs_now_ns() + WAIT_NS);
             } else {
                 (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
             }

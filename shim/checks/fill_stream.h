@@ -49,8 +49,8 @@ struct gs_changed {
 
 /* Compares memory with the byte `value`. Out: *out, if the result is GS_CHECK_LOOKED; any
  * other result is the reason for no comparison. */
-enum gs_check_count gs_fill_stream_look(const struct gs_context *context, CUdeviceptr at,
-                                        size_t bytes, unsigned char value,
-                                        struct gs_changed *out);
+enum gs_check_count gs_fill_stream_compare(const struct gs_context *context,
+                                           CUdeviceptr at, size_t bytes,
+                                           unsigned char value, struct gs_changed *out);
 
 #endif

@@ -44,7 +44,7 @@ static struct {
     enum gs_check_fill fill;   /* likewise */
     bool swept;                /* atomic: at_exit has run */
     bool handler_set;          /* atomic: the handler of exit is registered */
-    uint64_t foretold;         /* atomic: counted for an exec, which may fail */
+    uint64_t counted_for_exec; /* atomic: counted for an exec, which may fail */
     /* Atomic: time of the device's last check for a released use, or 0. */
     uint64_t used_less_ns[GS_MAX_DEVICES];
 } zones = {.lock = GS_MUTEX(GS_RANK_REDZONES)};
@@ -102,7 +102,7 @@ void gs_redzones_reset(void)
     gs_mutex_init(&zones.lock, GS_RANK_REDZONES);
     zones.map = (struct gs_redzone_map){0};
     gs_redzones_on = zones.swept = false;
-    zones.foretold = 0;
+    zones.counted_for_exec = 0;
 }
 
 /* ---- the map --------------------------------------------------------------------- */
@@ -170,9 +170,9 @@ static struct gs_free_site site_of(const struct gs_state *state, uint16_t api)
 }
 
 /* Reports damage. `was`: the allocation of the zone, if the zone does not know it. */
-static void tell(struct gs_state *state, const struct gs_redzone *zone,
-                 const struct gs_allocation *was, const struct gs_changed *changed,
-                 uint16_t api)
+static void report_damage(struct gs_state *state, const struct gs_redzone *zone,
+                          const struct gs_allocation *was,
+                          const struct gs_changed *changed, uint16_t api)
 {
     struct gs_damage damage = {.kind = zone->live ? GS_ERROR_DAMAGE_BEHIND
                                                   : GS_ERROR_WRITE_AFTER_FREE,
@@ -206,11 +206,11 @@ static void inspect(struct gs_state *state, const struct gs_redzone *zone,
                     const struct gs_allocation *was, uint16_t api)
 {
     struct gs_changed changed;
-    enum gs_check_count answer = gs_fill_stream_look(
+    enum gs_check_count answer = gs_fill_stream_compare(
         zone->context, zone->from, zone->to - zone->from, zone->value, &changed);
     count(state, answer);
     if (answer == GS_CHECK_LOOKED && changed.bytes > 0) {
-        tell(state, zone, was, &changed, api);
+        report_damage(state, zone, was, &changed, api);
     }
 }
 
@@ -348,8 +348,8 @@ void gs_redzones_passed(const struct gs_state *state)
 
 /* ---- frees ----------------------------------------------------------------------- */
 
-void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
-                      enum gs_check_count answer, struct gs_allocation *was)
+void gs_redzones_check(struct gs_state *state, struct gs_block *block, enum gs_api api,
+                       enum gs_check_count answer, struct gs_allocation *was)
 {
     gs_mutex_lock(&zones.lock);
     struct gs_redzone *zone = gs_redzone_map_take(&zones.map, gs_block_addr(block));
@@ -443,7 +443,7 @@ static void sweep(struct gs_state *state, CUcontext handle)
         if (gs_now_ns() > until) {
             return; /* the remaining zones are counted at the end */
         }
-        enum gs_check_count answer = gs_fill_stream_look(
+        enum gs_check_count answer = gs_fill_stream_compare(
             zone.context, zone.from, zone.to - zone.from, zone.value, &changed);
         bool damaged = answer == GS_CHECK_LOOKED && changed.bytes > 0;
         if (!settle(&zone, damaged)) {
@@ -451,7 +451,7 @@ static void sweep(struct gs_state *state, CUcontext handle)
         }
         count(state, answer);
         if (damaged) {
-            tell(state, &zone, NULL, &changed, GS_API_UNKNOWN);
+            report_damage(state, &zone, NULL, &changed, GS_API_UNKNOWN);
         }
     }
 }
@@ -533,9 +533,10 @@ static uint64_t unseen(void)
 
 void gs_redzones_go_on(struct gs_state *state)
 {
-    uint64_t foretold = __atomic_exchange_n(&zones.foretold, 0, __ATOMIC_RELAXED);
-    if (GS_UNLIKELY(foretold > 0)) {
-        gs_tracker_count_check(state->tracker, GS_CHECK_END, -foretold);
+    uint64_t counted_for_exec =
+        __atomic_exchange_n(&zones.counted_for_exec, 0, __ATOMIC_RELAXED);
+    if (GS_UNLIKELY(counted_for_exec > 0)) {
+        gs_tracker_count_check(state->tracker, GS_CHECK_END, -counted_for_exec);
     }
 }
 
@@ -547,7 +548,7 @@ void gs_redzones_finish(struct gs_state *state, bool again)
     if (again) {
         uint64_t number = unseen();
         gs_tracker_count_check(state->tracker, GS_CHECK_END, number);
-        __atomic_add_fetch(&zones.foretold, number, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&zones.counted_for_exec, number, __ATOMIC_RELAXED);
     } else {
         give_up(state, NULL);
     }

@@ -41,7 +41,7 @@ static struct gs_bad_use bad_use(const struct gs_use *use, enum gs_error_kind ki
                                .call = use->call};
 }
 
-static void tell(struct gs_state *state, struct gs_bad_use *bad)
+static void report(struct gs_state *state, struct gs_bad_use *bad)
 {
     bad->thread = gs_thread_id();
     bad->device = gs_thread.context ? gs_thread.context->device : 0;
@@ -51,21 +51,21 @@ static void tell(struct gs_state *state, struct gs_bad_use *bad)
     gs_tracker_error_use(state->tracker, bad);
 }
 
-static void tell_extent(struct gs_state *state, const struct gs_use *use,
-                        enum gs_error_kind kind, const struct gs_span *extent)
+static void report_extent(struct gs_state *state, const struct gs_use *use,
+                          enum gs_error_kind kind, const struct gs_span *extent)
 {
     struct gs_bad_use bad = bad_use(use, kind);
     bad.extent_addr = extent->addr;
     bad.extent_bytes = extent->bytes;
-    tell(state, &bad);
+    report(state, &bad);
 }
 
-static void tell_former(struct gs_state *state, const struct gs_use *use,
-                        const struct gs_former *former)
+static void report_former(struct gs_state *state, const struct gs_use *use,
+                          const struct gs_former *former)
 {
     struct gs_bad_use bad = bad_use(use, GS_ERROR_USE_AFTER_FREE);
     bad.former = *former;
-    tell(state, &bad);
+    report(state, &bad);
 }
 
 /* ---- queries of the driver and the system --------------------------------------- */
@@ -73,7 +73,7 @@ static void tell_former(struct gs_state *state, const struct gs_use *use,
 enum answer { ANSWER_KNOWN, ANSWER_UNKNOWN, ANSWER_NONE };
 
 /* Queries the driver for the allocation around an address. */
-static enum answer ask_driver(uint64_t addr, struct gs_span *out)
+static enum answer query_driver(uint64_t addr, struct gs_span *out)
 {
     CUdeviceptr base = 0;
     size_t bytes = 0;
@@ -108,10 +108,10 @@ static bool frees_in_order(uint16_t api)
 
 /* Returns true if the driver still has the pool's segment there. A context may have ended
  * unnoticed, and its addresses may have a new owner. */
-static bool is_true(const struct gs_use *use, const struct gs_range *range)
+static bool driver_has_segment(const struct gs_use *use, const struct gs_range *range)
 {
     struct gs_span span;
-    enum answer answer = ask_driver(use->span.addr, &span);
+    enum answer answer = query_driver(use->span.addr, &span);
     return gs_captures_active() ||
            (answer == ANSWER_KNOWN && span.addr == range->segment_addr);
 }
@@ -157,12 +157,12 @@ static void check_freed(struct gs_state *state, struct gs_pool *pool,
                                                            former.allocation.bytes}) ==
                      GS_SPAN_INSIDE;
     if (!within && reaches_block(pool, use, range, &next)) {
-        tell_extent(state, use, GS_ERROR_UNDERRUN, &next);
+        report_extent(state, use, GS_ERROR_UNDERRUN, &next);
     } else if (found) {
-        tell_former(state, use, &former);
+        report_former(state, use, &former);
     } else {
         struct gs_bad_use bad = bad_use(use, GS_ERROR_STRAY_USE);
-        tell(state, &bad);
+        report(state, &bad);
     }
 }
 
@@ -190,11 +190,11 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
         (range.live && gs_span_fit(&use->span, &block) == GS_SPAN_INSIDE)) {
         return true;
     }
-    if (pool == state->pool && !is_true(use, &range)) {
+    if (pool == state->pool && !driver_has_segment(use, &range)) {
         return true;
     }
     if (range.live) {
-        tell_extent(state, use, GS_ERROR_OVERRUN, &block);
+        report_extent(state, use, GS_ERROR_OVERRUN, &block);
     } else if (!is_ordered(state, pool, &range)) {
         check_freed(state, pool, use, &range);
     }
@@ -212,7 +212,7 @@ static bool check_managed(struct gs_state *state, const struct gs_use *use)
     if (status == GS_OK) {
         struct gs_span span = {extent.base, extent.bytes};
         if (gs_span_fit(&use->span, &span) == GS_SPAN_LEAVES) {
-            tell_extent(state, use, GS_ERROR_OVERRUN, &span);
+            report_extent(state, use, GS_ERROR_OVERRUN, &span);
         }
         return true;
     }
@@ -222,7 +222,7 @@ static bool check_managed(struct gs_state *state, const struct gs_use *use)
     if (gs_tracker_former(state->tracker, use->span.addr, &former) == GS_OK &&
         former.allocation.kind == GS_MEMORY_MANAGED && !frees_in_order(former.site.api) &&
         !gs_tracker_holds(state->tracker, use->span.addr)) {
-        tell_former(state, use, &former);
+        report_former(state, use, &former);
     }
     return true;
 }
@@ -259,7 +259,7 @@ static void check_recorded(struct gs_state *state, const struct gs_use *use,
     bool stale = known && known->addr == extent.addr && known->bytes < allocation->bytes;
     if (is_bounded(allocation) && !stale &&
         gs_span_fit(&use->span, &extent) == GS_SPAN_LEAVES) {
-        tell_extent(state, use, GS_ERROR_OVERRUN, &extent);
+        report_extent(state, use, GS_ERROR_OVERRUN, &extent);
     }
 }
 
@@ -269,7 +269,7 @@ static void check_around(struct gs_state *state, const struct gs_use *use)
     struct gs_allocation allocation;
     struct gs_former former;
     struct gs_span known;
-    enum answer answer = ask_driver(use->span.addr, &known);
+    enum answer answer = query_driver(use->span.addr, &known);
     if (answer == ANSWER_KNOWN) {
         if (gs_tracker_look_up(state->tracker, known.addr, &allocation) == GS_OK) {
             check_recorded(state, use, &allocation, &known);
@@ -282,7 +282,7 @@ static void check_around(struct gs_state *state, const struct gs_use *use)
          former.allocation.kind == GS_MEMORY_MANAGED) &&
         (former.lost || !frees_in_order(former.site.api)) &&
         !gs_tracker_holds(state->tracker, use->span.addr)) {
-        tell_former(state, use, &former);
+        report_former(state, use, &former);
     }
 }
 
@@ -301,7 +301,7 @@ void gs_check_use(struct gs_state *state, const struct gs_use *use)
             check_around(state, use);
         }
     } else if (use->span.bytes > allocation.bytes) {
-        bool asked = ask_driver(use->span.addr, &known) == ANSWER_KNOWN;
+        bool asked = query_driver(use->span.addr, &known) == ANSWER_KNOWN;
         check_recorded(state, use, &allocation, asked ? &known : NULL);
     }
 }

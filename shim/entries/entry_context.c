@@ -139,7 +139,7 @@ static CUcontext primary_of(struct gs_state *state, CUdevice dev)
 
 /* Called after a use was released that may have been the last one, which only the driver
  * can tell. */
-static void used_once_less(struct gs_state *state, CUdevice dev, CUcontext primary)
+static void primary_released(struct gs_state *state, CUdevice dev, CUcontext primary)
 {
     unsigned flags;
     int active = 1;
@@ -171,7 +171,7 @@ static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
     CUresult result = real_release(dev);
     gs_contexts_changed(state);
     if (primary && result == CUDA_SUCCESS) {
-        used_once_less(state, dev, primary);
+        primary_released(state, dev, primary);
     } else if (primary) {
         gs_fences_thaw(primary, false);
     }
@@ -222,7 +222,7 @@ static void share_with(CUcontext owner)
 
 /* ---- green contexts -------------------------------------------------------------- */
 
-static void viewed(CUresult result, const CUcontext *view, CUgreenCtx green)
+static void view_created(CUresult result, const CUcontext *view, CUgreenCtx green)
 {
     struct gs_state *state = result == CUDA_SUCCESS ? gs_enter() : NULL;
     if (state) {
@@ -262,7 +262,7 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     gs_contexts_changed(state);
     for (int dev = 0; dev < GS_MAX_DEVICES; dev++) {
         if (primaries[dev]) {
-            used_once_less(state, dev, primaries[dev]);
+            primary_released(state, dev, primaries[dev]);
         }
     }
     bool gone = !gs_refused(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;

@@ -36,7 +36,7 @@ static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
  * that is being freed in stream order: until this free has run, the driver knows the
  * segment as memory of the library's pool. The pool's handle alone proves nothing, since
  * a destroyed pool of the program may have had it. */
-static bool is_on_its_way(CUdeviceptr address)
+static bool is_being_freed(CUdeviceptr address)
 {
     CUmemoryPool of = NULL;
     return gs_async_in_use() && gs_async_is_going(address) &&
@@ -54,7 +54,7 @@ static enum gs_status extent_of(CUdeviceptr address, struct gs_extent *out)
     if (status == GS_ERR_NOT_OURS) {
         status = find_import(address, out);
     }
-    if (status == GS_ERR_NOT_OURS && is_on_its_way(address)) {
+    if (status == GS_ERR_NOT_OURS && is_being_freed(address)) {
         status = GS_ERR_NOT_FOUND;
     }
     if (state) {
@@ -89,7 +89,7 @@ GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
 /* ---- attributes -------------------------------------------------------------------- */
 
 /* Tokens with which another vendor's driver maps the memory for its device. */
-static inline void look_at(CUpointer_attribute attribute)
+static inline void check_attribute(CUpointer_attribute attribute)
 {
     if (GS_UNLIKELY(attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)) {
         gs_single_order_share("cuPointerGetAttribute");
@@ -123,7 +123,7 @@ GS_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribu
                                          CUdeviceptr ptr)
 {
     struct gs_extent extent;
-    look_at(attribute);
+    check_attribute(attribute);
     enum gs_status status = extent_of(ptr, &extent);
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
         ptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
@@ -148,7 +148,7 @@ GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
         gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
     /* Reads the list only after the driver has accepted it. */
     for (unsigned i = 0; result == CUDA_SUCCESS && attributes && i < numAttributes; i++) {
-        look_at(attributes[i]);
+        check_attribute(attributes[i]);
         correct(attributes[i], status == GS_OK ? &extent : NULL, data[i]);
     }
     return result;

@@ -158,7 +158,7 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     static __attribute__((cold, noinline, unused)) CUresult look_at_##symbol params      \
     {                                                                                    \
         const char *const call = name;                                                   \
-        GS_ARGS_LOOK(__VA_ARGS__);                                                       \
+        GS_ARGS_CHECK(__VA_ARGS__);                                                      \
         return submit_##symbol args;                                                     \
     }                                                                                    \
     GS_EXPORT CUresult symbol params                                                     \

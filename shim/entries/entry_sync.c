@@ -81,7 +81,7 @@ static void begin_again(struct watch *watch)
 }
 
 /* Returns idle memory to the driver, if maintenance is due. */
-static void relax(const struct gs_context *context)
+static void run_maintenance(const struct gs_context *context)
 {
     struct gs_state *state;
     if (!gs_heap_wants_maintenance(context->heap) || !(state = gs_enter())) {
@@ -105,7 +105,7 @@ static void watch_end(struct watch *watch, CUresult result)
             gs_lazy_wait_end(watch->context, watch->lazy_token);
             gs_leave();
         }
-        relax(watch->context);
+        run_maintenance(watch->context);
     }
 }
 
@@ -166,7 +166,7 @@ static bool legacy_is_all(const struct watch *watch)
  * of its own, whose calls are counted together; counted calls that were not waited for
  * are other contexts' work, to which the current context's proof does not apply.
  */
-static void narrow(struct watch *watch, uintptr_t where)
+static void limit_to_stream(struct watch *watch, uintptr_t where)
 {
     watch->streams.stream = gs_submissions_stream_of(where);
     watch->lazy_token = 0;
@@ -189,7 +189,7 @@ static struct watch watch_stream(uintptr_t where)
     if (watch.context && !watch.context->heap) {
         watch.context = NULL;
     }
-    narrow(&watch, where);
+    limit_to_stream(&watch, where);
     return watch;
 }
 
@@ -199,7 +199,7 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     struct watch watch =
         legacy ? watch_begin(NULL, true, 0) : watch_stream((uintptr_t)hStream);
     if (legacy && !legacy_is_all(&watch)) {
-        narrow(&watch, (uintptr_t)hStream);
+        limit_to_stream(&watch, (uintptr_t)hStream);
     }
     CUresult result = gs_real()->cuStreamSynchronize(hStream);
     watch_end(&watch, result);
@@ -227,7 +227,7 @@ GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t 
     struct gs_calls *own = gs_submission_begin(0);
     struct watch watch = watch_begin(NULL, true, 1);
     if (!legacy_is_all(&watch)) {
-        narrow(&watch, 0);
+        limit_to_stream(&watch, 0);
     }
     if (ByteCount == 0) {
         watch.context = NULL;

@@ -40,8 +40,8 @@ const struct gs_context *gs_context_of_stream(struct gs_state *state,
     return found ? found : current;
 }
 
-static CUresult ask_driver(const struct gs_context *context, size_t bytes,
-                           CUdeviceptr *found)
+static CUresult allocate_in_driver(const struct gs_context *context, size_t bytes,
+                                   CUdeviceptr *found)
 {
     bool pushed;
     gs_notify_begin("cuMemAlloc_v2", false);
@@ -61,10 +61,10 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
 {
     const struct gs_context *context = self;
     CUdeviceptr found = 0;
-    CUresult result = ask_driver(context, bytes, &found);
+    CUresult result = allocate_in_driver(context, bytes, &found);
     if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
         gs_parts_await_given(context->device)) {
-        result = ask_driver(context, bytes, &found);
+        result = allocate_in_driver(context, bytes, &found);
     }
     if (result == CUDA_SUCCESS) {
         *addr = found;

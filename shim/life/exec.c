@@ -181,7 +181,7 @@ static struct passed_on pass_on(char *const *env)
 }
 
 /* Unmaps it after the call has returned; errno is preserved. */
-static void take_back(const struct passed_on *next_env)
+static void unmap_environment(const struct passed_on *next_env)
 {
     int saved = errno;
     if (next_env->room) {
@@ -199,7 +199,7 @@ static int run_file(const char *path, char *const argv[], char *const envp[])
     const struct passed_on to = pass_on(envp);
     int result = real_execve ? real_execve(path, argv, to.env)
                              : (int)syscall(SYS_execve, path, argv, to.env);
-    take_back(&to);
+    unmap_environment(&to);
     return after_exec(result);
 }
 
@@ -212,7 +212,7 @@ static int run_in_path(const char *file, char *const argv[], char *const envp[])
     const struct passed_on to = pass_on(envp);
     int result = real_execvpe ? real_execvpe(file, argv, to.env)
                               : (int)syscall(SYS_execve, file, argv, to.env);
-    take_back(&to);
+    unmap_environment(&to);
     return after_exec(result);
 }
 
@@ -248,7 +248,7 @@ GS_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
     int result = real_fexecve
                      ? real_fexecve(fd, argv, to.env)
                      : (int)syscall(SYS_execveat, fd, "", argv, to.env, AT_EMPTY_PATH);
-    take_back(&to);
+    unmap_environment(&to);
     return after_exec(result);
 }
 
@@ -263,7 +263,7 @@ GS_EXPORT int execveat(int dir, const char *path, char *const argv[], char *cons
     int result = real_execveat
                      ? real_execveat(dir, path, argv, to.env, flags)
                      : (int)syscall(SYS_execveat, dir, path, argv, to.env, flags);
-    take_back(&to);
+    unmap_environment(&to);
     return after_exec(result);
 }
 
@@ -340,7 +340,7 @@ GS_EXPORT int posix_spawn(pid_t *pid, const char *path,
     const struct passed_on to = pass_on(envp);
     int result =
         real_spawn ? real_spawn(pid, path, actions, attributes, argv, to.env) : ENOSYS;
-    take_back(&to);
+    unmap_environment(&to);
     return result;
 }
 
@@ -353,7 +353,7 @@ GS_EXPORT int posix_spawnp(pid_t *pid, const char *file,
     const struct passed_on to = pass_on(envp);
     int result =
         real_spawnp ? real_spawnp(pid, file, actions, attributes, argv, to.env) : ENOSYS;
-    take_back(&to);
+    unmap_environment(&to);
     return result;
 }
 

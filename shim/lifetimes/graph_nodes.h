@@ -21,7 +21,7 @@ void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request
                            CUgraph graph, uint64_t addr, size_t bytes);
 
 /* Records the memory nodes of a graph that was instantiated. */
-void gs_graph_note_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,
-                        bool frees_first);
+void gs_graph_record_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,
+                          bool frees_first);
 
 #endif

@@ -175,7 +175,7 @@ static bool may_exist(void *handle, const char *name)
 
 /* Handles a look-up whose result may submit work uncounted, because the shim does not see
  * the result or does not know the name. Ignores look-ups by the driver itself. */
-static void note_look_up(void *handle, const char *name, const void *caller)
+static void check_look_up(void *handle, const char *name, const void *caller)
 {
     if (!name || !gs_known_is_driver_name(name) || !gs_known_proof_holds() ||
         gs_real_owns(caller)) {
@@ -192,8 +192,8 @@ static void note_look_up(void *handle, const char *name, const void *caller)
 /* Returns true if a look-up leaves by a jump before anything else is checked. */
 static bool passes(void *handle, const char *name, const void *caller)
 {
-    gs_real_look_again();
-    note_look_up(handle, name, caller);
+    gs_real_recheck();
+    check_look_up(handle, name, caller);
     if (!gs_real_owns(caller)) {
         gs_libraries_looked_up();
     }

@@ -211,7 +211,7 @@ static int adopted(void)
     return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
 }
 
-void gs_real_look_again(void)
+void gs_real_recheck(void)
 {
     struct gs_module_ref now;
     if (adopted() == DRIVER_UNKNOWN || __atomic_load_n(&kept, __ATOMIC_ACQUIRE)) {
@@ -342,7 +342,7 @@ bool gs_real_gives_work(const char *symbol)
 
 /* Logs that the process has a second driver: drivers share no state, and the shim serves
  * the first. */
-static void note_second_driver(const void *found)
+static void log_second_driver(const void *found)
 {
     static struct gs_log_limit limit;
     struct gs_module_ref module;
@@ -377,7 +377,7 @@ void *gs_real_substitute(const char *symbol, void *found)
         gs_known_end_proof(symbol); /* another tool's, or another driver's */
         gs_libraries_looked_up();
     }
-    note_second_driver(found);
+    log_second_driver(found);
     return found;
 }
 

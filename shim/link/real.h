@@ -44,7 +44,7 @@ static inline const struct gs_real *gs_real_now(void)
  * unloaded since it was found, or replaced by another. A driver that is kept is not
  * checked.
  */
-void gs_real_look_again(void);
+void gs_real_recheck(void);
 
 /* Called when the driver is in use: keeps it loaded from now on, whoever closes it.
  * Preserves errno; if the program opened the driver, and may close it, clears dlerror. */

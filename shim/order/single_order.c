@@ -220,7 +220,7 @@ void gs_single_order_context(const char *call, bool primary, CUdevice device)
 static bool is_reached_past(void)
 {
     gs_libraries_watch();
-    return gs_libraries_look() != 0;
+    return gs_libraries_check() != 0;
 }
 
 /* The name of a function or library that may submit uncounted GPU work or access device
@@ -237,7 +237,7 @@ static const char *uncounted(bool library)
 void gs_single_order_look_up(void)
 {
     int saved_errno = errno;
-    bool library = gs_libraries_look() != 0;
+    bool library = gs_libraries_check() != 0;
     const char *name = uncounted(library);
     if ((library || name[0]) && gs_single_order_is_leaned_on()) {
         gs_single_order_end_by("dlsym", name[0] ? name : "dlsym");

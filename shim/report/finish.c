@@ -162,8 +162,8 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     if (what) {
         config.note = what->note;
         config.stack = what->stack;
-        config.max_groups = what->places && what->places < config.max_groups
-                                ? what->places
+        config.max_groups = what->call_sites && what->call_sites < config.max_groups
+                                ? what->call_sites
                                 : config.max_groups;
     }
     struct gs_report_proof proof;
@@ -259,7 +259,7 @@ static void end(struct gs_state *state, enum reported reported)
 }
 
 /* A forked child whose CUDA calls all failed, as they must, has nothing to report. */
-static bool nothing_to_tell(struct gs_state *state)
+static bool nothing_to_report(struct gs_state *state)
 {
     struct gs_tracker_totals sum;
     gs_tracker_sum_totals(state->tracker, &sum);
@@ -298,7 +298,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         gs_finish_without_report("the program ended inside a CUDA call");
         return state->bad;
     }
-    if (nothing_to_tell(state)) {
+    if (nothing_to_report(state)) {
         gs_state_file_ending(ending);
         return false;
     }

@@ -28,11 +28,11 @@ void gs_finish_without_report(const char *format, ...) GS_PRINTF(1, 2);
 
 /* An interim report, while the program goes on. */
 struct gs_interim {
-    const char *ending; /* the cause, for the header */
-    const char *note;   /* a line below it; NULL: none */
-    uint32_t stack;     /* of the call that caused it; 0: none */
-    unsigned places;    /* number of call sites listed; 0: GPUSHIM_LEAK_MAX */
-    bool lines;         /* files and lines, by a child process, as at exit */
+    const char *ending;  /* the cause, for the header */
+    const char *note;    /* a line below it; NULL: none */
+    uint32_t stack;      /* of the call that caused it; 0: none */
+    unsigned call_sites; /* number of call sites listed; 0: GPUSHIM_LEAK_MAX */
+    bool lines;          /* files and lines, by a child process, as at exit */
 };
 
 /* Writes an interim report, unless another report is being written. Not for a thread of

@@ -111,7 +111,7 @@ static CUcontext primary_of(CUdevice device)
     return primary;
 }
 
-static void note_device(struct gs_state *state, CUdevice device, int ordinal)
+static void record_device(struct gs_state *state, CUdevice device, int ordinal)
 {
     char name[GS_DEVICE_NAME_BYTES] = "";
     if (gs_real()->cuDeviceGetName(name, sizeof(name), device) != CUDA_SUCCESS) {
@@ -176,13 +176,13 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     entry->primary = primary == handle;
     entry->id = context_id(handle);
     gs_epochs_init(&entry->epochs, state->contexts.marker, entry);
-    note_device(state, device, entry->device);
+    record_device(state, device, entry->device);
     gs_parts_context_met(state, entry);
     return entry;
 }
 
 /* Adds `entry` unless another thread has added one; returns the one in the map. */
-static struct gs_context *enter_entry(struct gs_state *state, struct gs_context *entry)
+static struct gs_context *add_entry(struct gs_state *state, struct gs_context *entry)
 {
     struct gs_contexts *contexts = &state->contexts;
     struct gs_context *found = NULL;
@@ -234,7 +234,7 @@ meet(struct gs_state *state, CUcontext handle, uint64_t generation)
     }
     if (!found) {
         struct gs_context *entry = make_entry(state, handle);
-        found = entry ? enter_entry(state, entry) : NULL;
+        found = entry ? add_entry(state, entry) : NULL;
     }
     gs_thread.context = found;
     gs_thread.context_generation = generation;

@@ -24,7 +24,7 @@ struct gs_fill_stream;
 #define GS_HOST_HEAPS 18
 
 /* The trim thread's record of a context's work. */
-struct gs_trim_look {
+struct gs_trim_check {
     uint64_t last;             /* calls begun at the thread's last check */
     uint64_t idle_at;          /* as gs_context.device_idle_at, proven by a mark */
     uint64_t mark;             /* the mark that is polled; 0: none */
@@ -50,8 +50,8 @@ struct gs_context {
     uint64_t complete_at;    /* atomic: calls proven complete by a full wait; 0: never */
     struct gs_streams_seen seen; /* locks itself: proofs by synchronizes of its streams */
     uint64_t in_vain; /* atomic: order/full_wait.c; mark whose wait timed out, 0: none */
-    struct gs_trim_look trim_look; /* trim_thread.c: used by that thread alone */
-    struct gs_fill_stream *lanes;  /* atomic: fill_stream.c; only ever grows */
+    struct gs_trim_check trim_check;     /* trim_thread.c: used by that thread alone */
+    struct gs_fill_stream *fill_streams; /* atomic: fill_stream.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
     struct gs_context *next;                  /* under gs_contexts.lock */
 };
