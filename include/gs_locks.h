@@ -3,9 +3,9 @@
  *
  * A thread takes locks further and further down the table of gs_locks.def, at most one of
  * a rank: so no two threads ever wait for each other. A try that does not wait may be out
- * of order; what is taken afterwards may not. Builds with assertions keep a mask of the
- * held ranks per thread and end the process at a lock out of order, with the names of
- * both; other builds pay nothing.
+ * of order; a lock taken after it may not. Builds with assertions keep a mask of the held
+ * ranks per thread and end the process at a lock out of order, with the names of both;
+ * other builds pay nothing.
  *
  * Three kinds of lock carry a rank: struct gs_mutex (below), for most of the library;
  * struct gs_lock (pool/lock.h), where every instruction counts; struct gs_tracker_lock

@@ -16,8 +16,8 @@
 typedef uint64_t gs_fence;
 
 /*
- * Marks the work that a context has been given, so that a later query can tell whether
- * all of it has completed. shim/order/marks.c knows several ways to mark (an event of the
+ * Marks the submitted work of a context, so that a later query can report whether all of
+ * it has completed. shim/order/marks.c knows several ways to mark (an event of the
  * context, an event behind one of each stream, none: wait instead). An epoch of frees
  * (shim/state/epochs.h) uses this interface for any of them. Called with no lock held.
  * Neither `record` nor `query` may block.

@@ -3,9 +3,9 @@
  *
  * Some drivers take milliseconds to report a device's free memory. So the pool estimates
  * it: the driver's last answer, corrected by the bytes that the pool has reserved or
- * given back since. Other processes allocate and free unseen. So a request may be refused
- * on an answer only if the answer is at most a second old, and the program has freed no
- * memory outside the pool since.
+ * given back since. The pool does not see allocations and frees of other processes. So a
+ * request may be refused on an answer only if the answer is at most a second old, and the
+ * program has freed no memory outside the pool since.
  *
  * A large segment that becomes idle on a short device goes back to the driver. A program
  * that requests the same size again and again would pay two driver calls each time. So

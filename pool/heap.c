@@ -9,8 +9,8 @@
  * heap dies: a thread may be about to read the block that its allocation returned.
  *
  * A dead heap leaves the list of living ones. Otherwise each query for idle memory would
- * cost more with every context that has ended. A walk that stands at the dead heap goes
- * on from there.
+ * cost more with every context that has ended. A walk that has reached the dead heap
+ * continues from it.
  *
  * Owns: heap records.   Lock: heap->lock; pool->heaps is only ever pushed to.
  */

@@ -96,7 +96,7 @@ GS_HIT bool gs_block_claim(struct gs_block *block, const struct gs_segment *segm
 }
 
 /* The first part of gs_pool_claim, for a block of a shared segment whose slot is the
- * first with the right tag, as nearly all are. NULL: call that. */
+ * first with the right tag: nearly every block. NULL: call that. */
 GS_HIT struct gs_block *gs_hit_claim(struct gs_pool *pool, uint64_t addr)
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);

@@ -60,8 +60,8 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     atomic_store_explicit(&segment->heap, heap, memory_order_release);
     gs_segment_label(segment);
 
-    /* The driver hands out free addresses only. So a heap that still holds this one has
-     * lost its context unseen; there may be several such heaps. */
+    /* The driver hands out free addresses only. So a heap that still holds this address
+     * has lost its context without a notice; there may be several such heaps. */
     while ((status = gs_pages_insert(&pool->pages, segment, &owner)) == GS_ERR_INVALID &&
            owner != heap)
         gs_heap_bury(owner, 0);

@@ -231,7 +231,7 @@ bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr);
 
 /*
  * The driver has given the memory at `addr` to another owner. If a segment is still
- * recorded there, its context has died unseen: its heap is killed.
+ * recorded there, its context has died without a notice: its heap is killed.
  */
 void gs_pool_displace(struct gs_pool *pool, uint64_t addr);
 
@@ -271,7 +271,7 @@ void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes);
  * from now on: the program may free memory in order to retry, so each free goes back at
  * once, as without a pool. Later, the driver's free might wait for work that runs by
  * then. The state ends once the device has served as much (gs_pool_served), or after the
- * pool has mapped 256 smaller segments: then the program goes on without that memory.
+ * pool has mapped 256 smaller segments: then the program continues without that memory.
  */
 void gs_pool_set_refused(struct gs_pool *pool, int device, size_t bytes);
 /* The driver has served a request of `bytes` of the device, the pool's or another. */
@@ -331,8 +331,8 @@ void gs_heap_set_due(struct gs_heap *heap);
 
 /*
  * Gives back all memory of the heap that is not in use: cached blocks, and pending blocks
- * that are complete, included. The heap's next request asks the backend again. For a heap
- * without requests in the near future. Returns the bytes given back.
+ * that are complete, included. The heap's next request calls the backend again. For a
+ * heap without requests in the near future. Returns the bytes given back.
  */
 size_t gs_heap_give_back(struct gs_heap *heap);
 
@@ -360,8 +360,8 @@ struct gs_pool_class {
     uint64_t cached_bytes;
     uint64_t pending; /* freed, not yet safe to reuse */
     uint64_t pending_bytes;
-    uint64_t hits;   /* requests served without asking the driver */
-    uint64_t misses; /* requests for which the driver was asked, served or not */
+    uint64_t hits;   /* requests served without a driver call */
+    uint64_t misses; /* requests that called the driver, served or not */
 };
 
 /* Free memory in more than one piece. */

@@ -196,8 +196,8 @@ size_t gs_tiers_drain(struct gs_heap *heap);
 size_t gs_tiers_suspend(struct gs_heap *heap);
 /* Counts a call for the heap that found its thread cache closed. No lock is held. */
 void gs_tiers_pass(struct gs_heap *heap);
-/* Closes the cache tiers for good. Their blocks are released into the segments or, if the
- * heap is about to be buried, forgotten. No lock is held. */
+/* Closes the cache tiers permanently. Their blocks are released into the segments or, if
+ * the heap is about to be buried, forgotten. No lock is held. */
 void gs_tiers_close(struct gs_heap *heap, bool release);
 
 /* Excludes all threads from the heap's thread caches, and admits them again.

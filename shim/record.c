@@ -291,7 +291,7 @@ void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing
         gs_trace_free_refused(freeing->key);
     }
     gs_record_restore(state, &freeing->was);
-    /* An invalid handle in a free by address is that of the stream. */
+    /* In a free by address an invalid handle means the stream. */
     if (gs_record_unknown(result) &&
         (gs_key_is_handle(freeing->key) || result != CUDA_ERROR_INVALID_HANDLE)) {
         gs_record_bad_free(state, freeing->key, freeing->api);

@@ -178,7 +178,8 @@ void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing
 /* Puts a removed record back; addr 0: none. */
 void gs_record_restore(struct gs_state *state, const struct gs_allocation *was);
 
-/* Who frees, for the tracker's history; with a stack if asked for here or by the user. */
+/* The freeing thread and call, for the tracker's history; with a stack if the caller or
+ * the user requests one. */
 static inline struct gs_free_site gs_record_site(struct gs_state *state, enum gs_api api,
                                                  bool with_stack)
 {

@@ -9,7 +9,7 @@
  * device, call, kind of memory, and whether there is a stream. The stream itself, and the
  * link of the look-up by address, are in tables beside the records, mapped where needed.
  *
- * Owns: nothing.   Lock: the words are atomic; the tracker rules who may write.
+ * Owns: nothing.   Lock: the words are atomic; the tracker defines the writers.
  * Design: docs/tracker.md
  */
 #ifndef GS_LIVE_RECORD_H

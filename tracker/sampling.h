@@ -1,10 +1,10 @@
 /*
  * sampling.h - chooses the allocations that get a call stack, and their weights.
  *
- * Every allocation is recorded; only its stack is sampled. A thread takes one stack per
- * so many bytes that it allocates, at distances drawn from an exponential distribution.
- * So an allocation of s bytes has a stack with probability 1 - exp(-s / distance),
- * whatever was allocated before it, and represents 1 / that probability of its kind.
+ * Every allocation is recorded; only its stack is sampled. A thread takes a stack each
+ * time it has allocated a number of bytes drawn from an exponential distribution. So an
+ * allocation of s bytes has a stack with probability 1 - exp(-s / distance), whatever was
+ * allocated before it, and represents 1 / that probability of its kind.
  *
  * Locks: none.   Design: docs/tracker.md, "Less than everything"
  */

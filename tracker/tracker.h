@@ -174,7 +174,8 @@ uint64_t gs_tracker_latest(const struct gs_tracker *tracker);
  *                            65,535 combinations of context, device, call and kind of
  *                            memory are in use
  *         GS_ERR_INVALID     unknown kind, or more bytes than GS_TRACKED_BYTES_MAX
- * An address record replaces an earlier one of the same address, whose free was not seen.
+ * An address record replaces an earlier one of the same address, whose free the tracker
+ * missed.
  */
 enum gs_status gs_tracker_add(struct gs_tracker *tracker,
                               const struct gs_allocation *allocation, bool indexed,
@@ -228,7 +229,8 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
                                          struct gs_allocation *out) GS_MUST_USE;
 
 /* Puts a removed record back after the driver's free has failed. The record is now
- * removed by address. Errors: GS_ERR_HOST_NOMEM, GS_ERR_INVALID. */
+ * removed by address.
+ * Errors: GS_ERR_HOST_NOMEM, GS_ERR_INVALID. */
 enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
                                   const struct gs_allocation *allocation) GS_MUST_USE;
 
@@ -253,9 +255,9 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context,
 
 /*
  * Records a free that the driver refused or the pool recognised as wrong. The tracker
- * tells a double free from an invalid one by its history of recent frees, and finds the
- * allocation around an interior address (a scan, for the 32 errors that are kept in
- * full).
+ * distinguishes a double free from an invalid one by its history of recent frees, and
+ * finds the allocation around an interior address (a scan, for the 32 errors that are
+ * kept in full).
  */
 void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
                            const struct gs_free_site *site);

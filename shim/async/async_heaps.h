@@ -49,7 +49,7 @@ static inline CUstream gs_async_stream(CUstream stream)
     return stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
-/* Called when the context has failed for good: the heaps of its streams serve nothing
+/* Called when the context has failed permanently: the heaps of its streams serve nothing
  * more. A free of their memory calls the driver, which reports the error. */
 void gs_async_context_fails(CUcontext context);
 
@@ -116,8 +116,8 @@ void gs_async_give_back(int device);
 
 /* Called when the driver was out of memory. Segments returned since the last call are
  * free once their streams have reached the free; if nothing else runs this takes a short
- * time, for which this function waits, once for all streams. Returns whether any is free,
- * so that the caller should ask the driver again. */
+ * time, for which this function waits, once for all streams. Returns true if any is free:
+ * the caller should then call the driver again. */
 bool gs_async_await_given(int device);
 
 /* Called before a stream is destroyed. */

@@ -1,6 +1,6 @@
 /*
  * async_internal.h - shared by the files of the streams' heaps: the list of heaps, and
- * the stream in whose order a heap is.
+ * the stream that orders each.
  *
  * async_heaps.c finds heaps and serves memory. async_order.c returns segments, and
  * handles the end of streams and contexts. async_launch.c keeps overlapping launches from

@@ -6,7 +6,7 @@
  * stream's handle is valid until the stream is destroyed: threads that return segments
  * are counted, and the end of a stream waits for them. Their calls do not block.
  *
- * Owns:  one stream a context, in whose order ended heaps are.
+ * Owns:  one stream a context, which orders the context's ended heaps.
  * Lock:  gs_async_lock for those streams, and for the members named in async_heaps.h.
  */
 #include "async_internal.h"
@@ -24,7 +24,7 @@
 #include "gs_wait.h"
 #include "streams.h"
 
-/* The stream in whose order a context's ended heaps are. */
+/* The stream that orders a context's ended heaps. */
 struct own_stream {
     CUcontext home;
     CUstream stream;
@@ -110,8 +110,9 @@ CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence)
 
 /* ---- returning segments ------------------------------------------------------------ */
 
-/* A heap whose context has ended is in no order, since all its work is over: puts it in
- * the order of a stream of the current context, if this is on its device. */
+/* Puts a heap without a context in the order of a stream of the current context, if this
+ * is on the heap's device. All work of the ended context is over, so the heap has no
+ * order to keep. */
 static void rehome(struct gs_async_heap *heap)
 {
     struct gs_state *state = gs_state_peek();
@@ -340,7 +341,7 @@ void gs_async_give_back(int device)
 {
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if (device < 0 || heap->face.device == device) {
-            bool was_done = is_done(heap); /* else no wait: natively there is none */
+            bool was_done = is_done(heap); /* else no wait, as natively */
             gs_async_settle(heap);
             (void)gs_heap_give_back(heap->face.heap);
             if (was_done) {

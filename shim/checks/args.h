@@ -80,7 +80,7 @@ static inline bool gs_args_on(void)
     gs_args_copy_batch(call, dsts, srcs, sizes, count)
 #define GS_ARGS_NOTHING() (void)call
 
-/* GS_ARGS_HAS tells whether a row has the column, GS_ARGS_CHECK checks by it. */
+/* GS_ARGS_HAS: true if a row has the column. GS_ARGS_CHECK checks the call by it. */
 #define GS_ARGS_HAS(...)                 (sizeof(#__VA_ARGS__) > 1)
 #define GS_ARGS_CHECK(...)               GS_ARGS_SECOND(, ##__VA_ARGS__, NOTHING(), )
 #define GS_ARGS_SECOND(none, shape, ...) GS_ARGS_##shape

@@ -221,7 +221,7 @@ static void clear(struct gs_state *state, uint64_t addr, size_t bytes, uint16_t 
     struct gs_redzone *next;
     for (struct gs_redzone *zone = cut(addr, addr + bytes); zone; zone = next) {
         next = zone->right;
-        if (!zone->live) { /* else of a context that has ended unnoticed */
+        if (!zone->live) { /* a live zone is of an ended context */
             inspect(state, zone, NULL, api);
         }
         free(zone);

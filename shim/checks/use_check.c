@@ -3,7 +3,7 @@
  *
  * Only uses that cannot be right are reported. Memory is looked up in this order:
  *
- *   the pools      an address in a segment belongs to a live block, or to nobody
+ *   the pools      an address in a segment belongs to a live block, or has no owner
  *   managed ranges likewise
  *   records        an allocation of the driver that begins at the address, or at the
  *                  start that the driver reports for the allocation around it
@@ -11,8 +11,8 @@
  *                  the processor cannot read
  *
  * All other memory is unknown and its use is right. A block freed in stream order becomes
- * free when the device reaches the free, which the arguments of a call do not tell: its
- * use counts as wrong once the pool has found the free complete.
+ * free when the device reaches the free, and the arguments of a call do not show when:
+ * its use counts as wrong once the pool has found the free complete.
  *
  * Owns: nothing.   Lock: none; the driver is called without any. Design:
  * docs/checks-args.md
@@ -107,7 +107,7 @@ static bool frees_in_order(uint16_t api)
 /* ---- the pools ------------------------------------------------------------------ */
 
 /* Returns true if the driver still has the pool's segment there. A context may have ended
- * unnoticed, and its addresses may have a new owner. */
+ * without a notice, and its addresses may have a new owner. */
 static bool driver_has_segment(const struct gs_use *use, const struct gs_range *range)
 {
     struct gs_span span;

@@ -41,7 +41,7 @@ static bool may_pool(const struct gs_call *request, const CUdeviceptr *dptr, siz
 }
 
 /* Allocates from the stream's heap. Returns false if there is no heap, or no memory: the
- * caller then asks the driver. */
+ * caller then calls the driver. */
 static bool allocate_from_heap(struct gs_state *state, const struct gs_call *request,
                                CUdeviceptr *dptr, size_t bytes)
 {

@@ -4,7 +4,7 @@
  * Idle memory of the pool must not make a context's creation fail, so a failed call is
  * repeated after idle memory was reclaimed.
  *
- * Only the driver can tell whether a call has ended a context, so the heap ends after the
+ * Only the driver knows whether a call has ended a context, so the heap ends after the
  * call. If another context gets memory at the same addresses in between, its records and
  * segments replace those of the dead heap (record.c, and the pool for its own segments).
  *
@@ -64,8 +64,8 @@ static void ended(struct gs_state *state, CUcontext ctx, const struct gs_context
 
 /*
  * Two threads may each see an end of the same primary context, and its handle is always
- * the same: the driver is asked whose handle it is. (The driver must not be asked about a
- * context that was destroyed.) Facts known by the handle alone may already belong to the
+ * the same: so a query of the driver shows which context has the handle. (A destroyed
+ * context must not be queried.) Facts known by the handle alone may already belong to the
  * next context.
  */
 static void primary_ended(struct gs_state *state, CUcontext ctx)
@@ -137,8 +137,7 @@ static CUcontext primary_of(struct gs_state *state, CUdevice dev)
     return context ? context->handle : gs_all_contexts_primary((int)dev);
 }
 
-/* Called after a use was released that may have been the last one, which only the driver
- * can tell. */
+/* Called after a use was released. Only the driver knows whether it was the last one. */
 static void primary_released(struct gs_state *state, CUdevice dev, CUcontext primary)
 {
     unsigned flags;

@@ -21,8 +21,8 @@
 
 /* ---- the stream and device of a call -------------------------------------------- */
 
-/* The `where` of a call: in a function whose default stream is the legacy one, or the
- * thread's. */
+/* The `where` of a call: FORM_LEGACY if the function's default stream is the legacy one,
+ * FORM_PER_THREAD if it is the thread's own. */
 #define FORM_LEGACY(where)     (where)
 #define FORM_PER_THREAD(where) gs_submissions_per_thread(where)
 #define IS_LEGACY              false

@@ -23,7 +23,8 @@ struct gs_import {
 /* Adds an open. Errors: GS_ERR_HOST_NOMEM */
 enum gs_status gs_imports_add(const struct gs_import *import) GS_MUST_USE;
 
-/* Removes an open. Errors: GS_ERR_NOT_FOUND */
+/* Removes an open.
+ * Errors: GS_ERR_NOT_FOUND */
 enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out) GS_MUST_USE;
 
 /* The import around an address, if the driver still has its mapping there.

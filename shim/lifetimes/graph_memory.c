@@ -149,7 +149,7 @@ static void take_node(struct graph_node *node)
 static enum gs_status put_node(struct graph_node *node, CUgraph handle)
 {
     struct graph_node *former = find_node(node->alloc.addr);
-    if (former) { /* its graph has ended unnoticed */
+    if (former) { /* its graph ended without a notice */
         take_node(former);
         free(former);
     }
@@ -340,7 +340,7 @@ static void take_exec(struct gs_graph_exec *exec)
 static enum gs_status put_exec(struct gs_graph_exec *exec)
 {
     struct gs_graph_exec *former = find_exec(exec->handle);
-    if (former) { /* the old one has ended unnoticed */
+    if (former) { /* the old one ended without a notice */
         take_exec(former);
         free_exec(former);
     }
@@ -356,7 +356,7 @@ enum gs_status gs_graph_exec_created(CUgraphExec handle,
                                      const struct gs_graph_memory *memory)
 {
     if (memory->alloc_count + memory->free_count == 0) {
-        /* The handle may be that of a graph that has ended unnoticed. */
+        /* An earlier graph with this handle may have ended without a notice. */
         gs_graph_exec_destroyed(gs_graph_exec_destroying(handle), true);
         return GS_OK;
     }
@@ -455,7 +455,8 @@ static void pass_over(struct gs_tracker *tracker, struct gs_graph_exec *exec)
     }
 }
 
-/* Records the launch. All its memory is live for a moment, which counts for the peak. */
+/* Records the launch. All its memory is live at the same time, which counts for the
+ * peak. */
 static enum gs_status record(struct gs_tracker *tracker, struct gs_graph_exec *exec,
                              const struct gs_free_site *site, uint64_t stream)
 {

@@ -46,9 +46,9 @@ static inline void gs_graph_memory_see(void)
 /* ---- nodes ------------------------------------------------------------------------- */
 
 /*
- * Records an allocation node of a graph (NULL: not known which); `alloc`: its record.
- * A record of another node at the same address is out of date. Errors: GS_ERR_HOST_NOMEM
- * its memory will have no owner
+ * Records an allocation node of a graph (NULL: not known which); `alloc`: its record. A
+ * record of another node at the same address is out of date.
+ * Errors: GS_ERR_HOST_NOMEM its memory will have no owner
  */
 enum gs_status gs_graph_node_added(CUgraph graph,
                                    const struct gs_allocation *alloc) GS_MUST_USE;

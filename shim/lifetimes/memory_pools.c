@@ -59,7 +59,7 @@ static void put(CUmemoryPool pool, struct gs_memory_location location)
     row->pool = pool;
     row->location = location;
     gs_mutex_lock(&pools_lock);
-    struct row *was = take(pool); /* found by two threads, or destroyed unnoticed */
+    struct row *was = take(pool); /* a second thread, or a missed destroy */
     bool added = GS_HASH_ADD(rows, pool, row);
     gs_mutex_unlock(&pools_lock);
     free(was);

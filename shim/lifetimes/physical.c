@@ -216,7 +216,7 @@ void gs_physical_created(struct gs_state *state, const struct gs_call *call, uin
                              .references = 1};
     gs_mutex_lock(&lock);
     struct gs_physical *former = GS_HASH_FIND(memories, &key);
-    if (former) { /* two threads have imported the same, or it was released unseen */
+    if (former) { /* imported by two threads, or released past the hooks */
         made->references += former->references;
         former->references = 0;
         take(former);
@@ -283,7 +283,7 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
     gs_mutex_lock(&lock);
     struct gs_physical *memory = mapping ? find(gs_key(GS_KEY_ALLOCATION, handle)) : NULL;
     struct mapping *former = memory ? GS_HASH_FIND(mappings, &addr) : NULL;
-    if (former) { /* unmapped unseen */
+    if (former) { /* unmapped past the hooks */
         unmap(former, &ended);
     }
     if (memory) {

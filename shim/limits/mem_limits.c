@@ -259,7 +259,7 @@ static void end(struct charge *charge)
 static void put(struct charge *charge)
 {
     gs_mutex_lock(&charges_lock);
-    struct charge *old = take(charge->key); /* freed where nobody saw it */
+    struct charge *old = take(charge->key); /* freed past the hooks */
     bool kept = charge->key && GS_HASH_ADD(charges, key, charge);
     gs_mutex_unlock(&charges_lock);
     end(old);

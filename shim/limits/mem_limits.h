@@ -1,9 +1,9 @@
 /*
  * mem_limits.h - limits on the program's device memory, and on the pool's idle memory.
  *
- * GPUSHIM_MEM_LIMIT makes a device smaller: all device memory is charged before the
- * driver is asked for it, and a request that does not fit gets out of memory. Without a
- * limit nothing is charged or recorded.
+ * GPUSHIM_MEM_LIMIT makes a device smaller: all device memory is charged before it is
+ * requested from the driver, and a request that does not fit gets out of memory. Without
+ * a limit nothing is charged or recorded.
  */
 #ifndef GS_MEM_LIMITS_H
 #define GS_MEM_LIMITS_H

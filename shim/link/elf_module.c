@@ -40,7 +40,7 @@ struct dynamic_view {
     size_t soname; /* offset in strings; 0 = none */
 };
 
-/* glibc relocates the pointers in place on most machines; the value tells whether it
+/* glibc relocates the pointers in place on most machines; the value shows whether it
  * has. */
 static const void *relocated(const struct gs_module_ref *module, ElfW(Addr) value)
 {

@@ -45,7 +45,7 @@ struct entry {
 
 struct search {
     bool alone;
-    bool lasts; /* the link count tells the number of threads */
+    bool lasts; /* the link count gives the number of threads */
     uint32_t self;
     unsigned count;             /* of threads, up to where the search ended */
     pid_t drivers[MOST_OTHERS]; /* valid if alone: all threads but the calling one */
@@ -56,7 +56,7 @@ struct search {
 static struct gs_mutex alone_lock = GS_MUTEX(GS_RANK_ALONE);
 static struct search last; /* under alone_lock */
 
-/* Returns true if the thread's name says that the thread belongs to the driver. */
+/* Returns true if the thread has the name of a driver's thread. */
 static bool is_drivers(int tasks, const char *thread)
 {
     static const char driver[] = {'c', 'u', 'd', 'a'};

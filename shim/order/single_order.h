@@ -4,10 +4,10 @@
  *
  * The legacy stream and one blocking stream wait for each other: the device executes the
  * work of both in the order of submission. As long as a process uses nothing else, a new
- * owner's work is ordered after the last owner's work, and nobody has to wait until the
- * old work is complete. The proof ends for good before the first call that could submit
- * work out of this order: the wrapper calls gs_single_order_end first, which waits for
- * the newest mark behind which blocks were reused. single_order.c has the argument.
+ * owner's work is ordered after the last owner's work, and no thread has to wait until
+ * the old work is complete. The proof ends for good before the first call that could
+ * submit work out of this order: the wrapper calls gs_single_order_end first, which waits
+ * for the newest mark behind which blocks were reused. single_order.c has the argument.
  *
  * Lock: a mutex inside, never held across a driver call.
  * Source: reuse safety, rule L5 (docs/free.md, "Lazy")

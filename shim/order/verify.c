@@ -1,5 +1,5 @@
 /*
- * verify.c - queries the device where the counts say that it is idle.
+ * verify.c - queries the device whenever it is idle by the counts.
  *
  * Owns:  the statistics, and the functions that were looked up before the first
  *        violation.

@@ -258,7 +258,8 @@ static void end(struct gs_state *state, enum reported reported)
     __atomic_store_n(&state->reported, reported, __ATOMIC_RELEASE);
 }
 
-/* A forked child whose CUDA calls all failed, as they must, has nothing to report. */
+/* Returns true for a forked child: its CUDA calls must all have failed, so it has nothing
+ * to report. */
 static bool nothing_to_report(struct gs_state *state)
 {
     struct gs_tracker_totals sum;

@@ -1,8 +1,8 @@
 /*
  * nvml.c - queries NVIDIA's management library for this process's memory on each device.
  *
- * Of the calls that list processes the two oldest are used: the third one's result format
- * has changed under the same name.
+ * The library uses the two oldest calls that list processes: the third one's result
+ * format has changed under the same name.
  *
  * When a process ends, the driver destroys its contexts in exit handlers of its own. So
  * the query is made in a handler that is registered later, and hence runs earlier.

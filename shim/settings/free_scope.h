@@ -1,6 +1,6 @@
 /*
- * free_scope.h - the work for which a free of pooled memory waits: as the native free
- * (gs_free_waits.def), or as GPUSHIM_FREE_WAITS says.
+ * free_scope.h - the work for which a free of pooled memory waits: by the native free
+ * (gs_free_waits.def), or by GPUSHIM_FREE_WAITS.
  *
  * If the native free does not wait for all work that may use the memory, the block is
  * held back until the remaining work has completed (epochs.h, all_contexts.h).

@@ -128,7 +128,8 @@ static void record_device(struct gs_state *state, CUdevice device, int ordinal)
     gs_mutex_unlock(&state->contexts.lock);
 }
 
-/* The driver's id of the context (since CUDA 12.0), which tells a recycled handle. */
+/* The driver's id of the context (since CUDA 12.0), which distinguishes contexts with a
+ * recycled handle. */
 static unsigned long long context_id(CUcontext handle)
 {
     unsigned long long id = 0;
@@ -228,7 +229,7 @@ meet(struct gs_state *state, CUcontext handle, uint64_t generation)
     int before = gs_uncancelled_begin(); /* make_entry reads files */
     const struct gs_context *found = gs_context_find(state, handle);
     if (found && found->id != 0 && found->id != context_id(handle)) {
-        /* Another context has the same handle: the old one has ended unnoticed. */
+        /* Another context has the same handle: the old one ended without a notice. */
         (void)gs_context_end(state, handle, found, gs_parts_context_lost);
         found = NULL;
     }

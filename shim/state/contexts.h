@@ -180,7 +180,8 @@ void gs_context_mark_stream(const struct gs_context *context,
                             const struct gs_snapshot *snapshot,
                             const struct gs_seen_before *before);
 
-/* Called when the context has failed: each free asks the driver until a wait succeeds. */
+/* Called when the context has failed: each free calls the driver until a wait
+ * succeeds. */
 void gs_context_never_idle(const struct gs_context *context);
 
 /* The slow path of gs_context_counts_idle: there are other devices, or contexts with
@@ -190,11 +191,11 @@ bool gs_context_counts_idle_among_others(struct gs_contexts *contexts,
     __attribute__((cold));
 
 /*
- * Returns true if the counts say that a wait of a free would find nothing: no work was
- * submitted to the device since the context was last found complete, the same holds for
- * each context with access to its memory, and no block waits for a synchronize. For
- * callers that only choose the time of a driver call that waits by itself; a caller that
- * reuses memory because of the answer calls gs_context_is_idle.
+ * Returns true if, by the counts, a free has nothing to wait for: no work was submitted
+ * to the device since the context was last found complete, the same holds for each
+ * context with access to its memory, and no block waits for a synchronize. For callers
+ * that only choose the time of a driver call that waits by itself; a caller that reuses
+ * memory because of the answer calls gs_context_is_idle.
  */
 static inline bool gs_context_counts_idle(struct gs_contexts *contexts,
                                           const struct gs_context *context)

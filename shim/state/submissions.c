@@ -4,10 +4,9 @@
  * A thread that ends adds its counts to `gone`, the list's last record, then clears its
  * own record, then takes it out of the list. A reader visits the thread's record before
  * `gone`, so a concurrent reader may count these calls twice but never misses any. Only a
- * snapshot must not count twice: later calls that nobody waited for could reach a mark
- * that is too high. So a snapshot is void if a thread ended while it was taken. The
- * streams of an ended thread's calls are not kept: a wait for the whole context covers
- * them.
+ * snapshot must not count twice: later calls without a wait could reach a mark that is
+ * too high. So a snapshot is void if a thread ended while it was taken. The streams of an
+ * ended thread's calls are not kept: a wait for the whole context covers them.
  *
  * Owns:  the list of records, the page for new records, and the devices of streams.
  * Lock:  records_lock to join and leave, with all signals blocked, since a handler may

@@ -11,8 +11,8 @@
  * the same cache lines; records are ordered by their times, and by slots at equal times.
  *
  * The key of an allocation is its address, which is unique among live allocations. Frees
- * are recorded before they are made and allocations after, so this order tells which
- * allocation a free means. The number of an allocation's slot is its permanent name.
+ * are recorded before they are made and allocations after, so this order determines the
+ * allocation of a free. The number of an allocation's slot is its permanent name.
  *
  * Owns: nothing.   Lock: none. Knows no CUDA.   Design: docs/traces.md
  */
@@ -37,7 +37,7 @@ enum gs_trace_op {
     GS_TRACE_ALLOC,
     GS_TRACE_FREE,
     GS_TRACE_FREE_REFUSED, /* this thread's last free of `key` was refused */
-    GS_TRACE_SYNC,         /* a wait has ended; `how` says which */
+    GS_TRACE_SYNC,         /* a wait has ended; `how`: its scope */
     GS_TRACE_CONTEXT_END,  /* a context and all memory that belongs to it have ended */
     GS_TRACE_OPS
 };

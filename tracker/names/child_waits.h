@@ -1,6 +1,6 @@
 /*
- * child_waits.h - finds threads of this process that wait for any child to end. Owns:
- * nothing.   Lock: none.
+ * child_waits.h - finds threads of this process that wait for any child to end.
+ * Owns: nothing.   Lock: none.
  */
 #ifndef GS_CHILD_WAITS_H
 #define GS_CHILD_WAITS_H

@@ -7,7 +7,7 @@
  * The process has threads, handlers and habits of its own:
  *   - posix_spawn, never fork: no handler of pthread_atfork runs, nothing is copied;
  *   - the child's environment is a copy of `environ` without LD_PRELOAD and GPUSHIM_* (it
- *     must not track itself) and without DEBUGINFOD_URLS (a report asks no server). No
+ *     must not track itself) and without DEBUGINFOD_URLS (a report queries no server). No
  *     other code of tracker/ reads the environment;
  *   - the child gets its own process group, default signal actions, no blocked signals;
  *   - its standard input is a socket, not a pipe: MSG_NOSIGNAL keeps a child that ends

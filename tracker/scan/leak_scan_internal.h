@@ -1,6 +1,6 @@
 /*
- * leak_scan_internal.h - the parts of a scan: targets, memory and stacks. Owns: nothing.
- * Lock: none.
+ * leak_scan_internal.h - the parts of a scan: targets, memory and stacks.
+ * Owns: nothing.   Lock: none.
  */
 #ifndef GS_LEAK_SCAN_INTERNAL_H
 #define GS_LEAK_SCAN_INTERNAL_H

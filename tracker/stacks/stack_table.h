@@ -27,7 +27,7 @@ struct gs_stack_entry {
     uint32_t leaf;  /* node of the innermost frame */
     uint32_t epoch; /* of the module table when the stack was interned */
     uint16_t depth;
-    uint16_t truncated; /* 1: the stack goes on beyond the outermost frame */
+    uint16_t truncated; /* 1: the stack continues beyond the outermost frame */
 };
 
 /* Hash table of ids: a slot is hash << 32 | id, 0 if empty; never more than half full. */

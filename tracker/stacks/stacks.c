@@ -60,7 +60,8 @@ static __thread bool inside __attribute__((tls_model("initial-exec")));
 static __thread unsigned inner_frames __attribute__((tls_model("initial-exec"))) =
     INNER_FRAMES_FIRST;
 
-/* Captures since the last recognised walk. Lock: none, the thread's own. */
+/* Captures since the last recognised walk.
+ * Lock: none, the thread's own. */
 static __thread unsigned misses __attribute__((tls_model("initial-exec")));
 
 /* A thread whose walks are hardly ever recognised tries only now and then: a vain

@@ -6,7 +6,7 @@
  * addresses, so that a plug-in that was closed can still be named at exit.
  *
  * Locks: any thread may call any function; locking is internal. No lock of ours is held
- * while a stack is unwound or the loader is asked for its modules.
+ * while a stack is unwound or the loader is queried.
  * Design: docs/stacks.md
  */
 #ifndef GS_STACKS_H
@@ -92,7 +92,7 @@ struct gs_module {
  * that is missing, or fails its trial, is replaced by the next one (GCC last, then OFF);
  * gs_stacks_unwinder returns the one in use.
  * Errors: GS_ERR_INVALID (depth, unwinder, range), GS_ERR_HOST_NOMEM, GS_ERR_NOT_FOUND (a
- * forked child that must not ask the loader) */
+ * forked child that must not call the loader) */
 enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
                                 struct gs_stacks **out) GS_MUST_USE;
 /* NULL is allowed. No other call may be in progress; strings of its modules end here. */

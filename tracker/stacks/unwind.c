@@ -144,7 +144,7 @@ static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned m
     return state.count;
 }
 
-/* CFI wrote `count` frames and cannot go on: libgcc walks from the start. */
+/* CFI wrote `count` frames and cannot continue: libgcc walks from the start. */
 static __attribute__((noinline)) unsigned
 walk_foreign(uintptr_t *frames, unsigned max, enum gs_walk_end *end, unsigned count)
 {

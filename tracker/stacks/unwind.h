@@ -19,7 +19,7 @@ enum gs_walk_end {
     GS_WALK_FULL,      /* the array is full; there may be more */
     GS_WALK_STOPPED,   /* a frame makes no sense: the frames before it are valid, the rest
                         * is lost */
-    GS_WALK_FOREIGN,   /* likewise, but another unwinder may be able to go on */
+    GS_WALK_FOREIGN,   /* likewise, but another unwinder may be able to continue */
 };
 
 /*

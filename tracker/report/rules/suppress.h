@@ -55,7 +55,8 @@ enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *so
                                    const char *text, size_t length,
                                    gs_rule_problem problem, void *self) GS_MUST_USE;
 
-/* Adds the rules of suppressions.def. Errors: GS_ERR_HOST_NOMEM. */
+/* Adds the rules of suppressions.def.
+ * Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_suppressions_add_builtin(struct gs_suppressions *rules) GS_MUST_USE;
 /* Prints the same rules as the text of a file. */
 void gs_suppressions_print_builtin(struct gs_text *text);

@@ -2,10 +2,11 @@
  * suppress_sampled.c - applies rules to allocations whose call stacks were not sampled.
  *
  * Rules match stacks. A sampled stack that a rule matches represents other allocations,
- * and so does one that no rule matches; the origin of a particular unsampled allocation
- * is unknown. So for each device, kind of memory and fate, the rules take the same share
- * of the memory without a stack as of the memory that the sampled stacks represent beyond
- * themselves: all of it if every sampled stack is known, none of it if none is.
+ * and so does a stack that no rule matches; the origin of a particular unsampled
+ * allocation is unknown. So for each device, kind of memory and fate, the rules take the
+ * same share of the memory without a stack as of the memory that the sampled stacks
+ * represent beyond themselves: all of it if every sampled stack is known, none of it if
+ * none is.
  *
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md, "Sampled stacks"
  */
