@@ -21,8 +21,8 @@
 #define TABLE_BYTES   ((size_t)4 << 20) /* of a line table */
 #define PRINTED_BYTES 512u              /* of a line table; a longer table is sampled */
 
-#define UNIT_BYTES    2
-#define HASH_NOT_MADE UINT64_MAX
+#define UNIT_BYTES 2
+#define HASH_UNSET UINT64_MAX
 
 #define NO_SANITIZE __attribute__((no_sanitize("address"), no_sanitize("thread")))
 
@@ -128,7 +128,7 @@ static uint64_t print_text(struct gs_python *python, uintptr_t text)
     if (!gs_python_readable(python, text, layout->text_state + sizeof(uint32_t)))
         return 0;
     hash = word_at(text + layout->text_hash);
-    if (GS_UNLIKELY(hash == HASH_NOT_MADE)) {
+    if (GS_UNLIKELY(hash == HASH_UNSET)) {
         bytes = text_span(layout, word_at(text + layout->text_length),
                           half_at(text + layout->text_state), &offset);
         hash = print_span(python, text + offset, bytes);

@@ -37,7 +37,7 @@
 
 /* Stack space that a walk needs, libgcc's and the loader's part included, and as much
  * again for the program's call. */
-#define CAPTURE_ROOM ((size_t)24 << 10)
+#define CAPTURE_HEADROOM ((size_t)24 << 10)
 
 #define MISSES_MAX    4u
 #define COMPARE_EVERY 256u
@@ -354,7 +354,7 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
     if (GS_UNLIKELY(id == 0)) {
         struct request request = {.stacks = stacks, .native = native, .anchor = anchor};
 
-        gs_roomy_call(CAPTURE_ROOM, walk_python, &request);
+        gs_roomy_call(CAPTURE_HEADROOM, walk_python, &request);
         id = request.id;
     }
     inside = was_inside;
@@ -398,10 +398,10 @@ capture_with_room(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr
     int saved_errno = errno;
 
     inside = true;
-    if (GS_LIKELY(gs_roomy_has(CAPTURE_ROOM)))
+    if (GS_LIKELY(gs_roomy_has(CAPTURE_HEADROOM)))
         capture_by_walk(&request);
     else
-        gs_roomy_call(CAPTURE_ROOM, capture_by_walk, &request);
+        gs_roomy_call(CAPTURE_HEADROOM, capture_by_walk, &request);
     inside = false;
     errno = saved_errno;
     return request.id;

@@ -270,7 +270,7 @@ static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
     return out;
 }
 
-/* Marks an estimate of the matched memory as such. */
+/* Returns "about " if the matched memory is an estimate. */
 static const char *estimate_prefix(const struct gs_report_writer *writer,
                                    const struct gs_rule *rule)
 {

@@ -11,7 +11,7 @@
 #define FREED_PART 10u
 /* Number of call sites to name, so that those that read the same are found: more than are
  * printed. */
-#define NAMED(shown) (4 * (size_t)(shown) + 16)
+#define SITES_NAMED(shown) (4 * (size_t)(shown) + 16)
 
 static bool is_printed(const struct gs_report_config *config, const struct gs_peak *peak,
                        unsigned row)
@@ -68,7 +68,7 @@ void gs_report_peak_stacks(const struct gs_report_config *config,
     for (unsigned row = 0; data->peaks_printed && row < GS_PEAK_ROWS; row++) {
         const struct gs_peak *peak = &data->peaks[row];
         size_t named = is_printed(config, peak, row)
-                           ? count_with_stack(peak, NAMED(config->peak_max))
+                           ? count_with_stack(peak, SITES_NAMED(config->peak_max))
                            : 0;
 
         for (size_t i = 0; i < named; i++)
@@ -129,7 +129,7 @@ void gs_report_join_peaks(const struct gs_report_config *config,
 
         if (is_printed(config, peak, row))
             join_sites(config, frames, peak,
-                       count_with_stack(peak, NAMED(config->peak_max)));
+                       count_with_stack(peak, SITES_NAMED(config->peak_max)));
     }
 }
 
