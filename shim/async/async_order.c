@@ -155,20 +155,20 @@ void gs_async_unpin(struct gs_async_heap *heap)
 }
 
 /* The last GOING returned segments: their frees may not have run yet. */
-#define GOING 256u
+#define RECENT 256u
 
 static struct {
     uint64_t addr;
     size_t bytes;
-} going[GOING];              /* under gs_async_lock */
-static unsigned going_count; /* under gs_async_lock */
+} recent[RECENT];             /* under gs_async_lock */
+static unsigned recent_count; /* under gs_async_lock */
 
-static void record_going(uint64_t addr, size_t bytes)
+static void record_returned(uint64_t addr, size_t bytes)
 {
     gs_mutex_lock(&gs_async_lock);
-    going[going_count % GOING].addr = addr;
-    going[going_count % GOING].bytes = bytes;
-    going_count++;
+    recent[recent_count % RECENT].addr = addr;
+    recent[recent_count % RECENT].bytes = bytes;
+    recent_count++;
     gs_mutex_unlock(&gs_async_lock);
 }
 
@@ -186,7 +186,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
     if (gs_gate_enter()) {
         result = gs_context_push(home, &pushed);
         if (result == CUDA_SUCCESS) {
-            record_going(addr, bytes);
+            record_returned(addr, bytes);
             result = gs_real()->cuMemFreeAsync(addr, stream);
             __atomic_add_fetch(&heap->given, 1, __ATOMIC_RELAXED);
             /* So that a thread short of memory need not wait for a synchronize. */
@@ -200,7 +200,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
     return result;
 }
 
-static unsigned owing; /* atomic: segments, of all heaps */
+static unsigned overdue_count; /* atomic: segments, of all heaps */
 
 void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
 {
@@ -210,7 +210,7 @@ void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
     }
     owed->addr = addr;
     owed->bytes = bytes;
-    __atomic_add_fetch(&owing, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&overdue_count, 1, __ATOMIC_RELAXED);
     gs_mutex_lock(&gs_async_lock);
     owed->next = heap->owed;
     heap->owed = owed;
@@ -228,7 +228,7 @@ void gs_async_settle(struct gs_async_heap *heap)
         if (gs_async_return(heap, owed->addr, owed->bytes) == CUDA_ERROR_NOT_READY) {
             gs_async_owe(heap, owed->addr, owed->bytes);
         }
-        __atomic_sub_fetch(&owing, 1, __ATOMIC_RELAXED);
+        __atomic_sub_fetch(&overdue_count, 1, __ATOMIC_RELAXED);
         free(owed);
         owed = next;
     }
@@ -237,7 +237,7 @@ void gs_async_settle(struct gs_async_heap *heap)
 bool gs_async_owes(uint64_t addr)
 {
     bool found = false;
-    if (GS_LIKELY(__atomic_load_n(&owing, __ATOMIC_RELAXED) == 0)) {
+    if (GS_LIKELY(__atomic_load_n(&overdue_count, __ATOMIC_RELAXED) == 0)) {
         return false;
     }
     gs_mutex_lock(&gs_async_lock);
@@ -255,8 +255,8 @@ bool gs_async_is_going(uint64_t addr)
 {
     bool found = gs_async_owes(addr);
     gs_mutex_lock(&gs_async_lock);
-    for (size_t i = 0; i < GOING && !found; i++) {
-        found = addr - going[i].addr < going[i].bytes;
+    for (size_t i = 0; i < RECENT && !found; i++) {
+        found = addr - recent[i].addr < recent[i].bytes;
     }
     gs_mutex_unlock(&gs_async_lock);
     return found;
@@ -485,6 +485,6 @@ void gs_async_order_reset(void)
 {
     pthread_cond_init(&user_left, NULL);
     own_streams = NULL;
-    owing = 0;
-    memset(going, 0, sizeof(going));
+    overdue_count = 0;
+    memset(recent, 0, sizeof(recent));
 }

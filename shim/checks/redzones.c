@@ -253,8 +253,8 @@ static size_t zone_bytes(size_t bytes, size_t room)
     return (room < end ? room : end) - bytes;
 }
 
-static void watch(const struct gs_context *context, uint64_t addr, size_t bytes,
-                  size_t behind, size_t room)
+static void add_red_zone(const struct gs_context *context, uint64_t addr, size_t bytes,
+                         size_t behind, size_t room)
 {
     struct gs_redzone *zone = calloc(1, sizeof(*zone));
     if (!zone) {
@@ -295,7 +295,7 @@ static bool prepare(const struct gs_state *state, const struct gs_context *conte
     enum gs_check_count answer =
         gs_fill_stream_fill(context, fills, fill_count, &pending);
     if (answer == GS_CHECK_LOOKED && behind > 0) {
-        watch(context, addr, bytes, behind, room);
+        add_red_zone(context, addr, bytes, behind, room);
     } else if (answer != GS_CHECK_LOOKED) {
         count(state, answer);
     }
@@ -365,8 +365,9 @@ void gs_redzones_check(struct gs_state *state, struct gs_block *block, enum gs_a
     free(zone);
 }
 
-static void watch_freed(const struct gs_context *context, uint64_t addr, size_t room,
-                        const struct gs_allocation *was, const struct gs_free_site *freed)
+static void add_freed_zone(const struct gs_context *context, uint64_t addr, size_t room,
+                           const struct gs_allocation *was,
+                           const struct gs_free_site *freed)
 {
     struct gs_redzone *zone = calloc(1, sizeof(*zone));
     if (!zone) {
@@ -394,7 +395,7 @@ static bool fill_freed(const struct gs_state *state, const struct gs_context *co
     bool pending;
     enum gs_check_count answer = gs_fill_stream_fill(context, &fill, 1, &pending);
     if (answer == GS_CHECK_LOOKED) {
-        watch_freed(context, fill.at, fill.bytes, was, &freed);
+        add_freed_zone(context, fill.at, fill.bytes, was, &freed);
     } else {
         count(state, answer);
     }

@@ -106,17 +106,17 @@ static void query_or_record_mark(struct gs_context *context)
 
 /* The context for a trim: segments are freed one by one, while the driver's free does not
  * wait. */
-struct given {
+struct trim_args {
     struct gs_state *state;
     struct gs_context *context;
 };
 
 static bool may_give(void *self)
 {
-    const struct given *given = self;
+    const struct trim_args *trim_args = self;
     return !gs_trim_is_held() && !gs_captures_active() &&
-           !gs_fences_are_frozen(given->context->handle) &&
-           is_idle(given->state, given->context);
+           !gs_fences_are_frozen(trim_args->context->handle) &&
+           is_idle(trim_args->state, trim_args->context);
 }
 
 static bool has_aged(struct gs_state *state, const struct gs_context *context)
@@ -135,7 +135,7 @@ static size_t missing_bytes(struct gs_state *state, const struct gs_context *con
 
 static void trim_context(struct gs_state *state, struct gs_context *context)
 {
-    struct given given = {state, context};
+    struct trim_args trim_args = {state, context};
     if (gs_captures_active() || gs_fences_are_frozen(context->handle)) {
         return;
     }
@@ -146,14 +146,14 @@ static void trim_context(struct gs_state *state, struct gs_context *context)
     if (!is_idle(state, context)) {
         query_or_record_mark(context);
     }
-    if (!may_give(&given)) {
+    if (!may_give(&trim_args)) {
         return;
     }
     if (context->heap) {
-        (void)gs_heap_give_aged(context->heap, missing, may_give, &given);
+        (void)gs_heap_give_aged(context->heap, missing, may_give, &trim_args);
     }
-    gs_host_give_aged(state, context, may_give, &given);
-    gs_managed_give_aged(context, may_give, &given);
+    gs_host_give_aged(state, context, may_give, &trim_args);
+    gs_managed_give_aged(context, may_give, &trim_args);
 }
 
 static bool holds_memory(struct gs_state *state)

@@ -65,7 +65,7 @@ static struct gs_mutex charges_lock = GS_MUTEX(GS_RANK_LIMITS);
 static struct charge *charges; /* under charges_lock */
 
 /* The charge of the memory that this thread is freeing, or NULL. */
-static _Thread_local struct charge *leaving;
+static _Thread_local struct charge *freeing;
 
 static struct device *device_of(int device)
 {
@@ -289,21 +289,21 @@ void gs_limits_leave(uint64_t key)
         return;
     }
     gs_mutex_lock(&charges_lock);
-    leaving = take(key);
+    freeing = take(key);
     gs_mutex_unlock(&charges_lock);
 }
 
 void gs_limits_left(bool freed)
 {
-    if (!gs_limits_charging || !leaving) {
+    if (!gs_limits_charging || !freeing) {
         return;
     }
     if (freed) {
-        end(leaving);
+        end(freeing);
     } else {
-        put(leaving);
+        put(freeing);
     }
-    leaving = NULL;
+    freeing = NULL;
 }
 
 void gs_limits_context_lost(CUcontext context)

@@ -57,7 +57,7 @@ unsigned gs_library_kind(const char *path)
     return row ? row->kind : 0;
 }
 
-struct look {
+struct check {
     unsigned long long loaded;
     bool counted; /* the dynamic linker reports how many were loaded */
     bool names;   /* in: compare names, too */
@@ -85,16 +85,16 @@ static void add(const char *path)
 
 static int check_object(struct dl_phdr_info *info, size_t size, void *argument)
 {
-    struct look *look = argument;
+    struct check *check = argument;
     if (size < offsetof(struct dl_phdr_info, dlpi_subs)) {
         return 1;
     }
-    look->loaded = info->dlpi_adds;
-    look->counted = true;
-    if (look->names && info->dlpi_name) {
+    check->loaded = info->dlpi_adds;
+    check->counted = true;
+    if (check->names && info->dlpi_name) {
         add(info->dlpi_name);
     }
-    return !look->names;
+    return !check->names;
 }
 
 /* Assumes a library of each kind: this process cannot list its libraries. */
@@ -108,14 +108,14 @@ static void assume_all(void)
 unsigned gs_libraries_check(void)
 {
     int saved_errno = errno;
-    struct look look = {.names = false};
-    (void)gs_elf_visit(check_object, &look);
-    if (!look.counted) {
+    struct check check = {.names = false};
+    (void)gs_elf_visit(check_object, &check);
+    if (!check.counted) {
         assume_all();
-    } else if (look.loaded != __atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
-        look.names = true;
-        (void)gs_elf_visit(check_object, &look);
-        __atomic_store_n(&loaded, look.loaded, __ATOMIC_RELEASE);
+    } else if (check.loaded != __atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
+        check.names = true;
+        (void)gs_elf_visit(check_object, &check);
+        __atomic_store_n(&loaded, check.loaded, __ATOMIC_RELEASE);
     }
     errno = saved_errno;
     return __atomic_load_n(&found, __ATOMIC_ACQUIRE);

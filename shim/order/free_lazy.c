@@ -148,11 +148,11 @@ void gs_lazy_wait_end(const struct gs_context *context, uint64_t token)
 
 /* The estimated free memory of a device: the driver's last answer minus the bytes taken
  * since. Some drivers take milliseconds to answer. */
-static struct room {
+static struct free_estimate {
     uint64_t bytes, next_query; /* atomic */
-} rooms[GS_MAX_DEVICES];
+} free_estimates[GS_MAX_DEVICES];
 
-static uint64_t room_after(struct room *room, size_t taken_bytes)
+static uint64_t free_after(struct free_estimate *room, size_t taken_bytes)
 {
     uint64_t now = gs_now_coarse_ns();
     uint64_t at = __atomic_load_n(&room->next_query, __ATOMIC_RELAXED);
@@ -173,13 +173,13 @@ void gs_lazy_mapped(const struct gs_context *context, enum gs_status status,
     if (!__atomic_load_n(&in_use, __ATOMIC_RELAXED)) {
         return;
     }
-    struct room *room = &rooms[gs_free_row(context)];
-    uint64_t bytes = status == GS_OK ? room_after(room, taken_bytes) : 0;
+    struct free_estimate *room = &free_estimates[gs_free_row(context)];
+    uint64_t bytes = status == GS_OK ? free_after(room, taken_bytes) : 0;
     __atomic_store_n(&room->bytes, bytes, __ATOMIC_RELAXED);
     gs_epochs_room(epochs, (size_t)bytes);
 }
 
 void gs_lazy_reset(void)
 {
-    memset(rooms, 0, sizeof(rooms));
+    memset(free_estimates, 0, sizeof(free_estimates));
 }

@@ -70,7 +70,7 @@ extern gs_fence gs_single_order_newest __attribute__((visibility("hidden")));
 void gs_single_order_look_up(void);
 
 /* Returns true if a block was reused behind a mark that is not known to be complete. */
-bool gs_single_order_is_leaned_on(void);
+bool gs_single_order_has_open_mark(void);
 
 /* In a forked child, and for tests: back to the initial state. */
 void gs_single_order_reset(void);

@@ -186,7 +186,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
 }
 
 /* write_report's arguments. */
-struct wanted {
+struct report_arguments {
     struct gs_state *state;
     const char *ending;
     uintptr_t stack_from;
@@ -195,9 +195,9 @@ struct wanted {
     struct gs_report_summary *summary;
 };
 
-static void write_wanted(void *arg)
+static void write_report_of(void *arg)
 {
-    const struct wanted *wanted = arg;
+    const struct report_arguments *wanted = arg;
     write_report(wanted->state, wanted->ending, wanted->stack_from, wanted->what,
                  wanted->again, wanted->summary);
 }
@@ -314,12 +314,12 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         hold_rest_of_python();
     }
     gs_interim_log_switches();
-    struct wanted wanted = {.state = state,
-                            .ending = ending,
-                            .stack_from = (uintptr_t)__builtin_frame_address(0),
-                            .again = again,
-                            .summary = &summary};
-    gs_roomy_call(GS_ROOMY_BYTES, write_wanted, &wanted);
+    struct report_arguments wanted = {.state = state,
+                                      .ending = ending,
+                                      .stack_from = (uintptr_t)__builtin_frame_address(0),
+                                      .again = again,
+                                      .summary = &summary};
+    gs_roomy_call(GS_ROOMY_BYTES, write_report_of, &wanted);
     gs_thread.depth = 0;
     gs_state_file_ending(ending);
     state->bad = summary.errors > 0 || summary.leaked_count > 0;

@@ -14,7 +14,7 @@
 #include "output.h"
 
 /* The state of descriptor 2 when the library was loaded. Atomic, `known` last. */
-enum { STDERR_UNASKED, STDERR_KNOWN, STDERR_CLOSED };
+enum { STDERR_UNKNOWN, STDERR_KNOWN, STDERR_CLOSED };
 static struct {
     int known;
     uint64_t device, inode;
@@ -85,7 +85,7 @@ static bool is_stderr(void)
     struct stat now;
     int known = __atomic_load_n(&first.known, __ATOMIC_ACQUIRE);
 
-    if (known == STDERR_UNASKED) { /* another library's constructor calls CUDA */
+    if (known == STDERR_UNKNOWN) { /* another library's constructor calls CUDA */
         gs_stderr_know();
         known = __atomic_load_n(&first.known, __ATOMIC_ACQUIRE);
     }

@@ -109,7 +109,8 @@ static bool is_full(const struct gs_epochs *epochs, const struct gs_epoch *epoch
     return epoch->frees >= most || is_large_share(epochs, epoch->bytes);
 }
 
-/* epochs->lock is held. */
+/* Returns true if the frees have paid for another driver call, or the epochs hold a large
+ * share of the free memory. epochs->lock is held. */
 static bool is_earned(const struct gs_epochs *epochs)
 {
     return epochs->calls * GS_EPOCH_CALL_FREES <=

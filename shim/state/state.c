@@ -19,7 +19,7 @@ struct gs_state *gs_state_ready; /* atomic */
 static struct gs_mutex start_lock = GS_MUTEX(GS_RANK_START);
 
 /* start_lock is held. */
-static void create_with_room(void *out)
+static void create_on_large_stack(void *out)
 {
     *(struct gs_state **)out = gs_parts_make_state();
 }
@@ -50,7 +50,7 @@ static struct gs_state *start(void)
     gs_mutex_lock(&start_lock);
     struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
     if (!state) {
-        gs_roomy_call(GS_ROOMY_BYTES, create_with_room, &state);
+        gs_roomy_call(GS_ROOMY_BYTES, create_on_large_stack, &state);
         __atomic_store_n(&current, state, __ATOMIC_RELEASE);
     }
     gs_mutex_unlock(&start_lock);
