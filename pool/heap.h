@@ -123,7 +123,7 @@ struct gs_ticket {
     uint64_t number;
 };
 
-/* How much of a segment the cache tiers above it may hold. */
+/* The part of a segment that the cache tiers above it may hold. */
 enum gs_cacheable { GS_CACHEABLE_NOTHING, GS_CACHEABLE_BLOCKS, GS_CACHEABLE_WHOLE };
 
 /* The first five fields are final before the page map names the segment. Readers of the
@@ -204,7 +204,7 @@ struct gs_heap {
     _Atomic uint64_t drain_at;       /* of the next one that empties the cache tiers */
 };
 
-/* What the heaps of a device hold together; reclaim lock. */
+/* Sums over the heaps of a device; reclaim lock. */
 struct gs_row {
     uint64_t reserved, peak;
     uint64_t booked;   /* about to be requested, or being given back */

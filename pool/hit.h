@@ -151,7 +151,7 @@ GS_HIT bool gs_tcache_push(struct gs_tcache *tcache, struct gs_block *block, boo
     return true;
 }
 
-/* How much of the block's segment may be cached. Only valid inside a thread cache: a
+/* Returns the cacheable part of the block's segment. Only valid inside a thread cache: a
  * segment is relabelled before all thread caches are emptied. */
 GS_HIT enum gs_cacheable gs_block_cacheable(const struct gs_block *block)
 {

@@ -11,7 +11,7 @@
 
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull
-/* For this long after a device was short of memory, less of it may be idle. */
+/* The time for which less memory may be idle after a device was short of it. */
 #define SHORT_NS NS_PER_SECOND
 /* After this many smaller segments, a program that was refused memory is assumed not to
  * retry. */

@@ -61,7 +61,7 @@ struct gs_pool_stats {
 #undef GS_POOL_STAT
 };
 
-/* What the pool may hold of a device; SIZE_MAX: no limit. */
+/* Limits of the pool on a device; SIZE_MAX: no limit. */
 struct gs_pool_limits {
     size_t reserved_bytes; /* in segments, idle or not */
     size_t device_bytes;   /* what the pool can have of the device at best; 0: not
@@ -386,9 +386,9 @@ unsigned gs_pool_class_of(size_t bytes);
 size_t gs_pool_class_bytes(unsigned class);
 
 /*
- * What each class holds and has served, and where free memory lies, over the device's
- * heaps (-1: all). Exact for one heap at a time. Visits every block, some 10 ns each, and
- * excludes other threads meanwhile: for reports, not for every call.
+ * The content and the hits of each class, and the holes, over the device's heaps (-1:
+ * all). Exact for one heap at a time. Visits every block, some 10 ns each, and excludes
+ * other threads meanwhile: for reports, not for every call.
  * Locks: none may be held
  */
 void gs_pool_class_stats(struct gs_pool *pool, int device,

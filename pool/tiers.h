@@ -47,7 +47,7 @@ struct gs_segment;
 #define GS_STACK_BYTES  (256 * GS_KIB)
 /* Limit of a whole thread cache. */
 #define GS_TCACHE_BYTES (4 * GS_MIB)
-/* For this many calls a full device keeps the cache tiers empty. */
+/* The number of calls for which a full device keeps the cache tiers empty. */
 #define GS_SUSPENDED 4096u
 /* A stack of a lower tier holds this many times a thread cache's limit. */
 #define GS_LOWER_STACKS 4u

@@ -71,14 +71,15 @@ static inline bool stopped(struct gs_state *state)
 /* Sets of kinds of memory. */
 #define SET(kind) (1u << GS_MEMORY_##kind)
 enum {
-    /* Not on a device: a full GPU does not explain a failed allocation. */
+    /* Host memory: a full GPU does not explain a failed allocation. */
     ON_HOST = SET(PINNED) | SET(REGISTERED) | SET(PHYSICAL_HOST),
     /* Traced (docs/traces.md), and in the sums by call site (docs/outputs.md, "pprof").
      */
     TRACED = SET(DEVICE) | SET(ASYNC) | SET(MANAGED) | SET(PINNED),
     /* The limits charge it here. */
     CHARGED = SET(DEVICE) | SET(ASYNC) | SET(ARRAY),
-    /* Not evidence of free memory on the device: the driver may have had it already. */
+    /* A success is no evidence of free memory on the device: the driver may have had the
+     * memory already. */
     NOT_SERVED = ON_HOST | SET(ASYNC) | SET(MANAGED)
 };
 #undef SET

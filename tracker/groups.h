@@ -42,7 +42,8 @@ static inline bool gs_group_is_estimate(const struct gs_group *group)
     return gs_group_likely_count(group) > group->count;
 }
 
-/* What a report shows of a group: the estimate, if that is more than was recorded. */
+/* The amount that a report shows for a group: the estimate, if it exceeds the recorded
+ * amount. */
 static inline uint64_t gs_group_shown_bytes(const struct gs_group *group)
 {
     return gs_group_is_estimate(group) ? gs_likely(group->likely_bytes) : group->bytes;

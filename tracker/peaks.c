@@ -329,7 +329,7 @@ static void gather_table(struct gather *gather)
         gs_host_unmap(table.samples, table.room * sizeof *table.samples);
 }
 
-/* How often a list was moved to the table. */
+/* Returns the number of lists moved to the table so far. */
 static uint64_t spills(struct gs_tracker *tracker)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);

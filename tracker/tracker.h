@@ -131,7 +131,8 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
                                  struct gs_tracker **out) GS_MUST_USE;
 /* No other call may be in progress. */
 void gs_tracker_destroy(struct gs_tracker *tracker);
-/* In a forked child, which has one thread; the parent's trackers are no longer used. */
+/* Call in a forked child, which has one thread; the parent's trackers are no longer
+ * used. */
 void gs_tracker_after_fork_in_child(void);
 
 /*
@@ -144,8 +145,8 @@ bool gs_tracker_records(const struct gs_tracker *tracker);
 void gs_tracker_switch(struct gs_tracker *tracker);
 void gs_tracker_get_windows(const struct gs_tracker *tracker,
                             struct gs_tracker_windows *out);
-/* How often recording was switched, and when. `number` counts from 1; the times of the
- * last GS_SWITCHES_KEPT switches are kept. */
+/* The number of switches of recording, and the time of one. `number` counts from 1; the
+ * times of the last GS_SWITCHES_KEPT switches are kept. */
 #define GS_SWITCHES_KEPT 16u
 uint32_t gs_tracker_switches(const struct gs_tracker *tracker);
 uint64_t gs_tracker_switch_ns(const struct gs_tracker *tracker, uint32_t number);

@@ -355,8 +355,8 @@ void gs_async_give_back(int device)
 
 /* ---- the end of a stream ----------------------------------------------------------- */
 
-/* From now on no thread begins to use the heap's stream, and none is using it.
- * gs_async_lock is held. */
+/* Excludes all threads from the heap's stream: waits for those that use it, and lets no
+ * other begin. gs_async_lock is held. */
 static void begin_move(struct gs_async_heap *heap)
 {
     int before = gs_uncancelled_begin();

@@ -28,8 +28,8 @@ CUmemoryPool gs_async_pool_of(const struct gs_state *state, int device);
  * yet. */
 CUmemoryPool gs_async_pool_known(int device);
 
-/* From now on the driver serves the device; `why` is a static sentence. Also applies to a
- * device without a pool yet. */
+/* Leaves the device to the driver permanently; `why` is a static sentence. Also applies
+ * to a device without a pool yet. */
 void gs_async_end(int device, const char *why);
 
 /* Returns true if programs may notice the private pools: some memory was allocated from

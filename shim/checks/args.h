@@ -22,7 +22,7 @@ extern bool gs_args_checked __attribute__((visibility("hidden")));
 /* Called at start, after the tracker was created or not. Logs a line if the checks have
  * no tracker to report to. */
 void gs_args_start(const struct gs_state *state);
-/* In a forked child. */
+/* In a forked child: switches the checks off. */
 void gs_args_reset(void);
 
 /* The side of a copy that is host memory by the call's type: it is compared with pinned

@@ -124,7 +124,8 @@ static void instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph
     }
 }
 
-/* Only after a success has the driver read the parameters. */
+/* Reads the parameters after a success only: the driver may refuse a call without reading
+ * them. */
 static void instantiated_with(CUresult result, const CUgraphExec *exec, CUgraph graph,
                               const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {

@@ -72,7 +72,7 @@ GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
         dptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
     }
-    /* With the program's own pointers: a driver may write to them even when it
+    /* Passes the program's own pointers: a driver may write to them even when it
      * refuses. */
     CUresult result = gs_real()->cuMemGetAddressRange_v2(pbase, psize, dptr);
     if (result == CUDA_SUCCESS && status == GS_OK) {

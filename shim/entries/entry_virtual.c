@@ -78,7 +78,7 @@ static CUresult create(struct gs_state *state, const struct creation *call)
                       ? device_in(call->prop, CUDA_ERROR_UNKNOWN)
                       : -1;
     CUresult result = attempt(call, charged);
-    /* Only now: the driver may refuse a call without reading its prop. */
+    /* Not earlier: the driver may refuse a call without reading its prop. */
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
     /* NULL for another device than the current context's: all idle memory is

@@ -124,7 +124,7 @@ static bool can_run_at(int dir, const char *path, int flags)
     return path[0] ? faccessat(dir, path, X_OK, 0) == 0 : (info.st_mode & 0111) != 0;
 }
 
-/* Where execvp searches if PATH is not set (confstr(3)). */
+/* The folders that execvp searches if PATH is not set (confstr(3)). */
 #define USUAL_PATH "/bin:/usr/bin"
 
 /* Like can_run, along PATH, in the way of execvp: an empty part is the current folder. */

@@ -85,7 +85,8 @@ static void log_idle_option(const char *name, const char *value, const char *why
 
 static void read_options(struct gs_state *state)
 {
-    /* Only the starting thread is here, and the text is too large for its stack. */
+    /* Static: only the starting thread runs this, and the text is too large for its
+     * stack. */
     static struct gs_options_notes notes; /* under start_lock */
     gs_options_load(&state->options, environ, getauxval(AT_SECURE) != 0, &notes);
     gs_log_open(state->options.log_file, state->options.verbose);

@@ -56,7 +56,7 @@ static void drop_mark(struct gs_context *context)
     }
 }
 
-/* By the counts alone; calls no driver. */
+/* Returns true if the context is idle by the counts; calls no driver. */
 static bool is_idle(struct gs_state *state, const struct gs_context *context)
 {
     return gs_known_proof_holds() &&

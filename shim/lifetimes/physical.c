@@ -309,7 +309,7 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     struct gs_physical *ended = NULL;
     struct mapping *mapping;
     gs_mutex_lock(&lock);
-    /* One after the other, as the driver requires. */
+    /* Mappings of a range follow each other, as the driver requires. */
     while (bytes > 0 && (mapping = GS_HASH_FIND(mappings, &addr))) {
         size_t one = mapping->bytes;
         unmap(mapping, &ended);
@@ -440,7 +440,7 @@ void gs_physical_context_lost(struct gs_state *state, CUcontext context)
     struct gs_physical *ended = NULL;
     struct gs_physical *memory, *next;
     gs_mutex_lock(&lock);
-    /* What is taken out with an array stays readable until the loop has ended. */
+    /* Entries that end with an array stay readable until the loop has ended. */
     HASH_ITER (hh, memories, memory, next) {
         if (context && memory->context == context && memory->references > 0) {
             memory->references = 0;

@@ -137,7 +137,7 @@ void gs_limits_meet(struct gs_state *state, int ordinal)
         gs_real()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
         return;
     }
-    /* Two threads may be here at once: they write the same values. */
+    /* Two threads may do this at once: they write the same values. */
     bool integrated = read_platform(ordinal).integrated;
     uint64_t release = integrated && !release_given
                            ? gs_share_percent(GS_PLATFORM_SHARED_IDLE)

@@ -89,8 +89,8 @@ const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix
 /* Returns true if the module is marked as never unloaded (-z nodelete). */
 bool gs_elf_stays(const struct gs_module_ref *module);
 
-/* How many modules were unloaded so far: facts about addresses may be out of date once
- * the count has changed. */
+/* The number of modules unloaded so far: facts about addresses may be out of date once it
+ * has changed. */
 uint64_t gs_elf_unload_count(void);
 
 /* dl_iterate_phdr inside the gate; 0, without a call, if the gate is shut. */

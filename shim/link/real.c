@@ -54,7 +54,7 @@ static void **slot_at(size_t slot)
 #define STREAM_LEGACY     false
 #define STREAM_PER_THREAD true
 
-/* By the treatment: whether the driver's own function can submit GPU work. */
+/* By the treatment: true if the driver's own function can submit GPU work. */
 #define GIVES_WORK_POOLED   false
 #define GIVES_WORK_TRACKED  false
 #define GIVES_WORK_ANSWERED false

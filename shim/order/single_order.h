@@ -72,7 +72,7 @@ void gs_single_order_look_up(void);
 /* Returns true if a block was reused behind a mark that is not known to be complete. */
 bool gs_single_order_has_open_mark(void);
 
-/* In a forked child, and for tests: back to the initial state. */
+/* In a forked child, and for tests: restores the initial state. */
 void gs_single_order_reset(void);
 
 #endif

@@ -206,8 +206,7 @@ static void write_report_of(void *arg)
  * report. */
 enum reported { REPORT_WRITTEN = -1, REPORT_NONE = 0 };
 
-/* How long, beyond the longest part of a report, a thread without progress is waited
- * for. */
+/* The longest wait for a thread without progress, beyond the longest part of a report. */
 #define REPORT_WAIT_MS 3000
 
 /* The longest time without progress: the parts of a report have limits of their own. */

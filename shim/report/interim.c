@@ -32,7 +32,7 @@
 #include "record.h"
 #include "text.h"
 
-/* How long a thread that is refused memory waits for the report of the owners. */
+/* The longest wait of a thread that is refused memory for the report of the owners. */
 #define PATIENCE_S 5
 
 /* Call sites listed when memory ran out. */

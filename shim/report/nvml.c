@@ -296,7 +296,8 @@ static void at_exit(void)
 
 /* ---- the devices ---------------------------------------------------------------- */
 
-/* Why NVML's statistic for the device is not this process's; NULL: it is. */
+/* Returns the reason why NVML's statistic for the device is not this process's; NULL: it
+ * is. */
 static const char *unfit(int ordinal)
 {
     struct gs_platform platform = gs_platform_read(ordinal, "", environ);

@@ -26,8 +26,9 @@ static int open_at(const char *path, int flags)
     return fd;
 }
 
-/* Who created the link `path`; for a link of root, also its target, read from the very
- * link that was checked. A kernel link names an open file, which has no other name. */
+/* Determines the creator of the link `path`; for a link of root, also its target, read
+ * from the very link that was checked. A kernel link names an open file, which has no
+ * other name. */
 static enum gs_link inspect_link(const char *path, char target[TARGET_BYTES])
 {
     int fd = open_at(path, O_PATH | O_NOFOLLOW);

@@ -75,8 +75,8 @@ bool gs_option_in_range(const struct gs_option *option, uint64_t value);
 #define GS_OPTION_SIZE_BYTES 32
 const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES]);
 
-/* Why a text is not a value, if known: completes "NAME=value: "; NULL: it is
- * malformed. */
+/* Returns the reason why a text is not a value, if known: completes "NAME=value: "; NULL:
+ * the text is malformed. */
 const char *gs_option_problem(const struct gs_option *option, const char *text);
 
 /* A SIZE is rounded up to a multiple of this size; NULL: no rounding. */

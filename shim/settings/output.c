@@ -261,7 +261,7 @@ int gs_output_append(const char *path, const char *data, size_t length, size_t *
 }
 
 /* ---- whole files ---------------------------------------------------------------- */
-/* In the folder of `path`, with a short name: renaming will detect a name that is too
+/* Makes a short name in the folder of `path`: renaming will detect a name that is too
  * long. */
 static int name_beside(struct gs_output_file *file, unsigned turn)
 {

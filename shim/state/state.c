@@ -95,8 +95,8 @@ void gs_state_forget(void)
     __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_state_ready, NULL, __ATOMIC_RELAXED);
     gs_mutex_init(&start_lock, GS_RANK_START);
-    /* In a signal handler the thread may be inside a wrapper: its gs_leave is yet to
-     * come. */
+    /* In a signal handler the thread may be inside a wrapper, and its gs_leave still
+     * follows. */
     gs_thread = (struct gs_thread){.errno_at = gs_thread.errno_at};
 }
 

@@ -54,7 +54,7 @@ enum gs_trace_kind {
     GS_TRACE_KINDS
 };
 
-/* How a free was made, or the scope of a wait. */
+/* The way of a free, or the scope of a wait. */
 enum gs_trace_how {
     GS_TRACE_HOW_NONE,
     GS_TRACE_WAITED, /* free: after a wait for the context's work */
@@ -94,7 +94,7 @@ struct gs_trace_record {
     uint64_t seal; /* gs_trace_seal of the above; 0: not finished */
 };
 
-/* Why recording has ended. */
+/* The reason for the end of recording. */
 enum gs_trace_end {
     GS_TRACE_END_NONE, /* the process is running, or died */
     GS_TRACE_END_EXIT,

@@ -15,7 +15,7 @@
 #include "gs_base.h"
 #include "stacks.h"
 
-/* How often the loader added and removed modules. Equal counts: no change. */
+/* The number of modules that the loader added and removed. Equal counts: no change. */
 struct gs_module_counts {
     uint64_t adds, unloads;
 };

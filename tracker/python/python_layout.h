@@ -8,7 +8,7 @@
 #include "gs_base.h"
 #include "python_lines.h"
 
-/* How frames are linked. */
+/* The links between frames. */
 enum gs_python_chain {
     GS_PYTHON_FRAME_OBJECTS, /* one evaluation per frame; no native address */
     GS_PYTHON_FRAME_CFRAMES, /* the same, and a chain on the native stack beside it */

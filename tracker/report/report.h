@@ -42,8 +42,9 @@ struct gs_report_device {
     /* Driver calls for segments, and their total time; the number of calls if each
      * allocation and free of the pool had been one. */
     uint64_t driver_calls, driver_ns, native_calls;
-    /* Bytes given back to the driver by age, and because memory was short or a limit was
-     * reached; and repeated driver calls that had found no memory before. */
+    /* Bytes given back to the driver by age, and because memory was short or a limit
+     * was reached; and other driver calls that were repeated after they had found no
+     * memory. */
     uint64_t aged_bytes, pressed_bytes, retried;
     /* Frees that waited for the device, and their total time; frees that found it
      * idle. */
@@ -80,7 +81,7 @@ struct gs_report_config {
     int rank; /* < 0: none */
     long pid;
     const char *ending; /* "exit 0", "_exit 3", "exec /bin/x", "signal 15" */
-    bool running;       /* the program goes on: nothing has leaked yet */
+    bool running;       /* the program continues: nothing has leaked yet */
     bool killed;        /* the process was killed: there was no exit */
     const char *note;   /* a line below the header; NULL: none */
     /* Name of a library that may give the GPU uncounted work, so that no free can rely on

@@ -254,7 +254,7 @@ struct gs_no_stack {
     const char *line, *frame;
 };
 struct gs_no_stack gs_report_no_stack(uint32_t stack);
-/* If the program goes on, prints the call that caused the report. */
+/* Prints the call that caused the report, if the program continues. */
 void gs_report_about(const struct gs_report_writer *writer);
 /* "double free" */
 const char *gs_report_error_name(enum gs_error_kind kind);

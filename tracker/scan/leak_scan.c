@@ -295,8 +295,8 @@ static void skip_range(void *arg, uintptr_t begin, size_t bytes)
     gs_scan_range_add(arg, begin, begin + bytes);
 }
 
-/* Managed device memory that the host can read is the program's data; an address in it is
- * no reference. Pinned memory is host memory like any other. */
+/* Device memory that the host can read is the program's data; an address in it is no
+ * reference. Pinned memory is host memory like any other. */
 static bool skip_allocation(void *arg, const struct gs_allocation *allocation)
 {
     if (is_address(allocation) && allocation->kind != GS_MEMORY_PINNED)

@@ -12,7 +12,7 @@
 
 #include "gs_base.h"
 
-/* How to compute the canonical frame address (the stack pointer before the call). */
+/* The computation of the canonical frame address (the stack pointer before the call). */
 enum gs_step {
     GS_STEP_NONE,      /* an empty cache slot; never returned */
     GS_STEP_FROM_SP,   /* stack pointer + cfa_offset */
@@ -23,7 +23,7 @@ enum gs_step {
     GS_STEP_UNKNOWN,   /* information in an unsupported form */
 };
 
-/* How to restore the caller's frame pointer. */
+/* The restoration of the caller's frame pointer. */
 enum gs_step_fp {
     GS_STEP_FP_SAME,   /* unchanged */
     GS_STEP_FP_AT_CFA, /* saved at CFA + fp_offset */

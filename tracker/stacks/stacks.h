@@ -135,8 +135,8 @@ enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
  * allowed. */
 void gs_stacks_before_fork(struct gs_stacks *stacks);
 void gs_stacks_after_fork(struct gs_stacks *stacks);
-/* In the child instead of `after`. If another thread held the loader's lock at the fork,
- * the child captures no new stack. */
+/* Call in the child instead of `after`. If another thread held the loader's lock at the
+ * fork, the child captures no new stack. */
 void gs_stacks_after_fork_in_child(struct gs_stacks *stacks);
 
 /* Distinct stacks interned (ids run from 1 to this), and bytes of memory held for

@@ -157,8 +157,8 @@ static bool make_index(struct gs_suppressions *rules)
     rules->hashes = calloc(GS_RULE_TEXT_MAX + 1, sizeof *rules->hashes);
     rules->any_slash = false;
     rules->indexed = true;
-    /* From the last to the first, so that the first rule of a key is at the head of its
-     * chain. */
+    /* Adds the rules from the last to the first, so that the first rule of a key heads
+     * its chain. */
     for (uint32_t i = rules->count; i-- > 0;) {
         struct gs_rule_entry *entry = &rules->entries[i];
         make_key(entry);
