@@ -97,11 +97,10 @@ struct gs_peak_place {
 };
 
 struct gs_peak {
-    bool known;           /* false: the other fields are not set */
-    bool about;           /* approximate: the places may sum to more or less than
-                           * `bytes` */
-    uint64_t bytes;       /* the peak */
-    uint64_t time_ns;     /* the time of the peak */
+    bool known;       /* false: the other fields are not set */
+    bool about;       /* approximate: the sites may sum to more or less than `bytes` */
+    uint64_t bytes;   /* the peak */
+    uint64_t time_ns; /* the time of the peak */
     uint64_t freed_bytes; /* part of `bytes` that was freed since; without lost memory */
     /* The largest first, then those without a call stack by sampling. */
     struct gs_peak_place *places;

@@ -414,8 +414,8 @@ enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
 
 /* ---- allocations without a stack, or without a record ----------------------------- */
 
-/* Imported and mapped memory is not sampled: its size is often unknown, and there is
- * little. */
+/* Imported and mapped memory is not sampled: its size is often unknown, and it is
+ * rare. */
 static bool is_sampled(enum gs_memory_kind kind)
 {
     return gs_kind_rows[kind] != GS_ROW_IMPORTED && gs_kind_rows[kind] != GS_ROW_VIEWS;

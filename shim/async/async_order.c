@@ -154,7 +154,7 @@ void gs_async_unpin(struct gs_async_heap *heap)
     gs_mutex_unlock(&gs_async_lock);
 }
 
-/* The last GOING returned segments: their frees may not have run yet. */
+/* The last RECENT returned segments: their frees may not have run yet. */
 #define RECENT 256u
 
 static struct {
@@ -420,7 +420,7 @@ void gs_async_stream_ends(CUstream stream)
     gs_notify_end();
     gs_mutex_lock(&gs_async_lock);
     if (!own) {
-        /* Its order can no longer be waited for: the heap is neither used nor
+        /* The heap's order can no longer be waited for: the heap is neither used nor
          * returned. */
         __atomic_store_n(&heap->broken, true, __ATOMIC_RELAXED);
     }

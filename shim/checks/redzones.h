@@ -70,7 +70,7 @@ void gs_redzones_context_ended(const struct gs_context *context);
 /* Called when the process ends: counts the unchecked zones. `again`: the process may go
  * on (gs_finish_report); the counts then stand until gs_redzones_go_on. */
 void gs_redzones_finish(struct gs_state *state, bool again);
-/* Called before a further report: the process went on after the last one. */
+/* Called before a further report: the process has continued after the last one. */
 void gs_redzones_go_on(struct gs_state *state);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * entry_lookup.c - cuInit, cuGetProcAddress and cuGetExportTable: where a program meets
- * the driver.
+ * entry_lookup.c - cuInit, cuGetProcAddress and cuGetExportTable: the calls by which a
+ * program finds the driver.
  *
  * The driver answers a look-up first; then the function that it returned is replaced by
  * the wrapper registered for this very address. So the ABI that the driver chose for the

@@ -36,7 +36,7 @@ struct binding {
 };
 
 struct gs_physical {
-    UT_hash_handle hh;        /* in memories, by key; or its handle is another's */
+    UT_hash_handle hh;        /* in memories, by key, while its handle names it */
     struct gs_physical *next; /* next in a list that ends together */
     uint64_t key;
     size_t bytes;

@@ -1,6 +1,6 @@
 /*
  * all_contexts.c - the registry of contexts.
- * Owns:  the registry (`roll`).   Lock: roll.lock; never held across a driver call.
+ * Owns:  the registry.   Lock: registry.lock; never held across a driver call.
  * Source: all_contexts.h
  */
 #include "all_contexts.h"
@@ -11,7 +11,7 @@
 #include "gs_locks.h"
 #include "state.h"
 
-unsigned gs_all_contexts_count; /* written under roll.lock */
+unsigned gs_all_contexts_count; /* written under registry.lock */
 
 struct row {
     CUcontext handle;
@@ -26,7 +26,7 @@ static struct {
     bool incomplete; /* a registration failed: never complete again */
 } registry = {.lock = GS_MUTEX(GS_RANK_ALL_CONTEXTS)};
 
-/* roll.lock is held. Returns roll.count if the context is not registered. */
+/* registry.lock is held. Returns registry.count if the context is not registered. */
 static unsigned index_of(CUcontext handle)
 {
     unsigned i = 0;
@@ -36,14 +36,14 @@ static unsigned index_of(CUcontext handle)
     return i;
 }
 
-/* roll.lock is held. */
+/* registry.lock is held. */
 static void publish(void)
 {
     __atomic_store_n(&gs_all_contexts_count,
                      registry.count + (registry.incomplete ? 2 : 0), __ATOMIC_RELEASE);
 }
 
-/* Makes room for one more row; roll.lock is held. */
+/* Makes room for one more row; registry.lock is held. */
 static bool grow(void)
 {
     if (registry.count < registry.room) {
@@ -117,7 +117,7 @@ void gs_all_contexts_add_primary(CUcontext handle, int device)
     share_all();
 }
 
-/* roll.lock is held. NULL: not registered. */
+/* registry.lock is held. NULL: not registered. */
 static struct row *primary_row(int device)
 {
     struct row *found = NULL;

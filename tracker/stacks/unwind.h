@@ -84,9 +84,9 @@ static inline uint64_t gs_unwind_rules(enum gs_unwinder unwinder)
 }
 
 /*
- * Passes the loader's counters to CFI. If modules came or went since the last call, CFI
- * forgets all rules of return addresses. True if this thread's last walk by CFI predates
- * the present state: it may be wrong.
+ * Passes the loader's counters to CFI. If modules were added or removed since the last
+ * call, CFI forgets all rules of return addresses. True if this thread's last walk by CFI
+ * predates the present state: it may be wrong.
  */
 bool gs_unwind_cfi_is_stale(uint64_t adds, uint64_t unloads);
 
