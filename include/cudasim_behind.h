@@ -1,6 +1,6 @@
 /*
  * cudasim_behind.h - a private table of the simulated driver. A test program uses it to
- * give the device work unseen by a layer, as OptiX and NVENC do on a GPU.
+ * submit work past a layer, as OptiX and NVENC do on a GPU.
  *
  * cuGetExportTable returns a struct cudasim_behind for the GUID below. A stand-in for a
  * library that reaches the driver without that call gets the same table from

@@ -49,7 +49,7 @@ static const char *const gs_free_scope_words[GS_FREE_SCOPES] = {
 #include "gs_free_waits.def"
 };
 
-/* The table as it stands in gs_free_waits.def. */
+/* Returns the table of gs_free_waits.def. */
 static inline struct gs_free_waits gs_free_waits_assumed(void)
 {
     struct gs_free_waits waits;
@@ -78,7 +78,7 @@ static inline bool gs_free_waits_is(const char *word, const char *text, size_t l
     return strlen(word) == length && memcmp(word, text, length) == 0;
 }
 
-/* Does the row have that name: "device", or "device.tiny"? */
+/* Returns true if the row has that name: "device", or "device.tiny". */
 static inline bool gs_free_waits_names(const struct gs_free_class_row *row,
                                        const char *name, size_t length)
 {

@@ -20,8 +20,8 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-/* Clang's analyzer takes the head of a map for freed with any other element: it is told
- * nothing of what uthash does. */
+/* Hides uthash from Clang's analyzer, which takes the head of a map for freed with any
+ * other element. */
 #ifdef __clang_analyzer__
 void *gs_hash_unknown(void *map, void *element);
 #undef HASH_FIND

@@ -3,9 +3,9 @@
  *
  * A thread takes locks further and further down the table of gs_locks.def, at most one of
  * a rank: so no two threads ever wait for each other. A try that does not wait may be out
- * of order; what is taken afterwards may not. Builds with assertions keep a mask of the
- * held ranks per thread and end the process at a lock out of order, with the names of
- * both; other builds pay nothing.
+ * of order; a lock taken after it may not. Builds with assertions keep a mask of the held
+ * ranks per thread and end the process at a lock out of order, with the names of both;
+ * other builds pay nothing.
  *
  * Three kinds of lock carry a rank: struct gs_mutex (below), for most of the library;
  * struct gs_lock (pool/lock.h), where every instruction counts; struct gs_tracker_lock
@@ -76,8 +76,8 @@ static inline bool gs_lock_none_held(void)
 #include <stdlib.h>
 #include <unistd.h>
 
-/* What a thread holds. Both pool/lock.c and tracker/tracker_lock.c define it, weak: the
- * library has the two files, the unit tests of pool/ or tracker/ one. */
+/* The locks that a thread holds. Both pool/lock.c and tracker/tracker_lock.c define it,
+ * weak: the library has the two files, the unit tests of pool/ or tracker/ one. */
 extern __thread struct gs_locks {
     uint64_t held;      /* bit r: a lock of rank r */
     uint64_t forgotten; /* the same of the parent, in a forked child */
@@ -113,14 +113,15 @@ gs_lock_refuse(const char *what, enum gs_lock_rank held)
     abort();
 }
 
-/* Before the calling thread waits for a lock of the rank. */
+/* Call before the thread waits for a lock of the rank. */
 static inline void gs_lock_check_take(enum gs_lock_rank rank)
 {
     if (GS_UNLIKELY(gs_locks.held >> rank != 0))
         gs_lock_refuse(gs_lock_name(rank), gs_lock_last(gs_locks.held));
 }
 
-/* Before it waits for a condition, without a lock of the rank but with all others. */
+/* Call before the thread waits for a condition: it gives up its lock of the rank, and
+ * keeps all others. */
 static inline void gs_lock_check_wait(enum gs_lock_rank rank)
 {
     uint64_t others = gs_locks.held & ~gs_lock_bit(rank);
@@ -129,7 +130,7 @@ static inline void gs_lock_check_wait(enum gs_lock_rank rank)
         gs_lock_refuse("a wait for a condition", gs_lock_last(others));
 }
 
-/* Before it calls the driver. */
+/* Call before the thread calls the driver. */
 static inline void gs_lock_check_driver(void)
 {
     const uint64_t allowed = 0
@@ -143,36 +144,37 @@ static inline void gs_lock_check_driver(void)
         gs_lock_refuse("a call of the driver", gs_lock_last(others));
 }
 
-/* A wrapper begins; or one that is in progress is re-entered: then the call is forwarded
- * to the driver, whatever lock was held. */
+/* Records the begin of a wrapper. `reentered`: a wrapper is in progress on this thread,
+ * and the call is forwarded to the driver, whatever lock is held. */
 static inline void gs_lock_record_reentry(bool reentered)
 {
     gs_locks.reentered = reentered;
 }
 
-/* It has a lock of the rank from now on ... */
+/* Records that the thread has taken a lock of the rank. */
 static inline void gs_lock_record_held(enum gs_lock_rank rank)
 {
     assert(!(gs_locks.held & gs_lock_bit(rank)));
     gs_locks.held |= gs_lock_bit(rank);
 }
 
-/* ... and gives it back. */
+/* Records that the thread has given it back. */
 static inline void gs_lock_record_given(enum gs_lock_rank rank)
 {
     assert((gs_locks.held | gs_locks.forgotten) & gs_lock_bit(rank));
     gs_locks.held &= ~gs_lock_bit(rank);
 }
 
-/* In a forked child: what the thread held is its parent's. It may yet give it back, where
- * a signal handler forked. */
+/* In a forked child: the locks that the thread held are the parent's. The thread may
+ * still give them back, if a signal handler forked. */
 static inline void gs_lock_forget_held(void)
 {
     gs_locks.forgotten |= gs_locks.held;
     gs_locks.held = 0;
 }
 
-/* Does the calling thread hold no lock of the library? True without assertions. */
+/* Returns true if the calling thread holds no lock of the library; without assertions
+ * always. */
 static inline bool gs_lock_none_held(void)
 {
     return gs_locks.held == 0;
@@ -180,11 +182,10 @@ static inline bool gs_lock_none_held(void)
 
 #endif
 
-/* ---- the mutex ----------------------------------------------------------------------
- */
+/* ---- the mutex ------------------------------------------------------------------ */
 
-/* The C library's, with a rank. Not recursive. A forked child makes those anew that the
- * parent's other threads may hold (GS_IN_CHILD of shim/parts.def). */
+/* The C library's, with a rank. Not recursive. A forked child initializes again those
+ * that the parent's other threads may hold (GS_IN_CHILD of shim/parts.def). */
 struct gs_mutex {
     pthread_mutex_t mutex;
     enum gs_lock_rank rank;
@@ -229,8 +230,8 @@ static inline void gs_mutex_unlock(struct gs_mutex *mutex)
     (void)pthread_mutex_unlock(&mutex->mutex);
 }
 
-/* Waits for the condition, without the mutex meanwhile; it is the only lock held. A place
- * to be cancelled at (gs_uncancelled.h). Returns as pthread_cond_timedwait; no deadline:
+/* Waits for the condition, without the mutex meanwhile; it is the only lock held. A
+ * cancellation point (gs_uncancelled.h). Returns as pthread_cond_timedwait; no deadline:
  * as pthread_cond_wait. */
 static inline int gs_mutex_wait(struct gs_mutex *mutex, pthread_cond_t *condition,
                                 const struct timespec *deadline)

@@ -46,8 +46,8 @@ static inline size_t gs_utf8_length(const char *text)
     return length;
 }
 
-/* Is the character of `length` bytes a control character: C0, DEL, or C1 (U+0080 to
- * U+009F)? */
+/* Returns true if the character of `length` bytes is a control character: C0, DEL, or C1
+ * (U+0080 to U+009F). */
 static inline bool gs_is_control(const char *text, size_t length)
 {
     const unsigned char *at = (const unsigned char *)text;

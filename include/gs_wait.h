@@ -34,7 +34,7 @@ static inline void gs_wait_relax(void)
 #endif
 }
 
-/* Sleeps. The system call, since nanosleep is a cancellation point. */
+/* Sleeps, by the system call: nanosleep is a cancellation point. */
 static inline void gs_nap(uint64_t ns)
 {
     const struct timespec time = {.tv_sec = (time_t)(ns / 1000000000u),
@@ -45,7 +45,7 @@ static inline void gs_nap(uint64_t ns)
     errno = saved;
 }
 
-/* The caller sets what it needs; the steps change the rest. */
+/* The caller sets the members it needs; the steps change the rest. */
 struct gs_wait {
     unsigned spins;      /* steps that return at once, */
     unsigned yields;     /* then steps that yield the processor, */

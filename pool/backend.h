@@ -16,8 +16,8 @@
 typedef uint64_t gs_fence;
 
 /*
- * Marks the work that a context has been given, so that a later query can tell whether
- * all of it has completed. shim/order/marks.c knows several ways to mark (an event of the
+ * Marks the submitted work of a context, so that a later query can report whether all of
+ * it has completed. shim/order/marks.c knows several ways to mark (an event of the
  * context, an event behind one of each stream, none: wait instead). An epoch of frees
  * (shim/state/epochs.h) uses this interface for any of them. Called with no lock held.
  * Neither `record` nor `query` may block.
@@ -33,10 +33,10 @@ struct gs_marker {
     enum gs_status (*query)(void *self, uint64_t mark) GS_MUST_USE;
     void (*release)(void *self, uint64_t mark);
     /*
-     * Does the order of the device's work guarantee that work submitted from now on runs
-     * after the epoch's mark, for all memory freed before that mark? Then the memory is
-     * ready at once. Called where the mark was recorded within the last free of its
-     * epoch. May be NULL: never. On true the implementation keeps the reference to
+     * Returns true if the order of the device's work guarantees that work submitted from
+     * now on runs after the epoch's mark, for all memory freed before that mark. Then the
+     * memory is ready at once. Called where the mark was recorded within the last free of
+     * its epoch. May be NULL: never. On true the implementation keeps the reference to
      * `epoch` that the caller has taken for it, until it releases that reference.
      */
     bool (*orders)(void *self, gs_fence epoch) GS_MUST_USE;
@@ -66,16 +66,17 @@ struct gs_backend {
     bool (*keep)(void *self, uint64_t addr, size_t bytes) GS_MUST_USE;
 
     /*
-     * Would `unmap` return without waiting for running work? Never blocks. May be NULL:
-     * always. Called before memory is given back that no request waits for.
+     * Returns true if `unmap` would return without waiting for running work. Never
+     * blocks. May be NULL: always. Called before memory is given back that no request
+     * waits for.
      */
     bool (*quiet)(void *self) GS_MUST_USE;
 
     /*
-     * A request found no memory, and idle memory would help. Waits until `unmap` would
-     * return soon, but no longer than an allocation may wait. Returns false if `unmap`
-     * would still wait: the running work may itself wait for the calling thread. May be
-     * NULL: `unmap` never waits.
+     * Called for a request that found no memory, if idle memory would help. Waits until
+     * `unmap` would return soon, but no longer than an allocation may wait. Returns false
+     * if `unmap` would still wait: the running work may itself wait for the calling
+     * thread. May be NULL: `unmap` never waits.
      */
     bool (*await_idle)(void *self) GS_MUST_USE;
 
@@ -86,13 +87,14 @@ struct gs_backend {
     enum gs_status (*free_bytes)(void *self, size_t *bytes) GS_MUST_USE;
 
     /*
-     * A request found no memory in the heap: should the pool query fences before it maps
-     * new memory? May be NULL: yes. Not called where the device is full.
+     * Called for a request that found no memory in the heap: returns true if the pool
+     * should query fences before it maps new memory. May be NULL: always. Not called
+     * where the device is full.
      */
     bool (*worth_asking)(void *self) GS_MUST_USE;
 
     /*
-     * Has the work before `fence` completed? Never blocks.
+     * Returns GS_OK if the work before `fence` has completed. Never blocks.
      * Errors: GS_ERR_TIMEOUT  not yet
      *         GS_ERR_BACKEND  the answer will never be known: the heap is poisoned
      */
@@ -106,9 +108,9 @@ struct gs_backend {
     void (*fence_release_many)(void *self, gs_fence fence, unsigned blocks);
 
     /*
-     * Does the wait that gs_heap_retire reports cover the work before `fence`? Else the
-     * block waits for the fence itself. May be NULL: yes. Called with the heap's lock
-     * held: it must neither block nor call the driver.
+     * Returns true if the wait that gs_heap_retire reports covers the work before
+     * `fence`. Else the block waits for the fence itself. May be NULL: always. Called
+     * with the heap's lock held: it must neither block nor call the driver.
      */
     bool (*fence_waited)(void *self, gs_fence fence) GS_MUST_USE;
 

@@ -65,12 +65,12 @@ void gs_tree_drop(const struct gs_table *blocks, struct gs_tree *tree,
  * must be whole segments, or none. */
 struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree *tree,
                              uint32_t units);
-/* Are order and balance valid, and do all members belong in `bin` (-1: any)? Adds the
- * number of members to *count. */
+/* Returns true if order and balance are valid, and all members belong in `bin` (-1: any).
+ * Adds the number of members to *count. */
 bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, int bin,
                    size_t *count);
 
-/* Is it a block that starts at a page: whole pages, 64 KiB or more? */
+/* Returns true for a block that starts at a page: whole pages, 64 KiB or more. */
 static inline bool gs_bins_aligned(uint32_t units)
 {
     return units >= GS_ALIGNED_UNITS && units % GS_PAGE_UNITS == 0;
@@ -98,7 +98,7 @@ struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins
 /* The same for a block that may start anywhere. */
 struct gs_block *gs_bins_fit_anywhere(const struct gs_table *blocks,
                                       const struct gs_bins *bins, uint32_t units);
-/* Do the bitmaps agree with the trees, and are the trees valid? */
+/* Returns true if the bitmaps agree with the trees, and the trees are valid. */
 bool gs_bins_check(const struct gs_table *blocks, const struct gs_bins *bins,
                    size_t *count);
 

@@ -161,8 +161,8 @@ static const char *check_pending(const struct gs_heap *heap, const struct tally 
 }
 
 /* by_class: space for the sums over classes; NULL: they are not checked. */
-static const char *check_books(struct gs_heap *heap, const struct tally *tally,
-                               struct gs_pool_class_stats *by_class)
+static const char *check_counters(struct gs_heap *heap, const struct tally *tally,
+                                  struct gs_pool_class_stats *by_class)
 {
     struct gs_pool_stats sum = heap->stats;
     const struct gs_pool_stats *stats = &sum;
@@ -221,7 +221,7 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
         why = check_idle(heap, &tally);
     if (!why && !gs_heap_is_dead(heap)) /* a dying heap's pending list is cleared last */
         why = check_pending(heap, &tally);
-    return why ? why : check_books(heap, &tally, by_class);
+    return why ? why : check_counters(heap, &tally, by_class);
 }
 
 /* Sums over all heaps. They hold only while no thread is inside the backend. */

@@ -6,7 +6,7 @@
  * happen. A thread cache counts hits in its stacks, and adds them to the heap's counters
  * when it is unbound.
  *
- * Owns: heap->class_counts.   Lock: heap->lock; thread caches as tiers.h says.
+ * Owns: heap->class_counts.   Lock: heap->lock; for thread caches see tiers.h.
  * Design: docs/pool.md, "Classes"
  */
 #include <string.h>

@@ -3,9 +3,9 @@
  *
  * Some drivers take milliseconds to report a device's free memory. So the pool estimates
  * it: the driver's last answer, corrected by the bytes that the pool has reserved or
- * given back since. Other processes allocate and free unseen. So a request may be refused
- * on an answer only if the answer is at most a second old, and the program has freed no
- * memory outside the pool since.
+ * given back since. The pool does not see allocations and frees of other processes. So a
+ * request may be refused on an answer only if the answer is at most a second old, and the
+ * program has freed no memory outside the pool since.
  *
  * A large segment that becomes idle on a short device goes back to the driver. A program
  * that requests the same size again and again would pay two driver calls each time. So
@@ -122,9 +122,9 @@ void gs_free_mapped(struct gs_heap *heap, size_t bytes)
     }
 }
 
-/* Is the driver's last answer too old? Then the calling thread is the one to ask
- * again. */
-static bool is_time_to_ask(struct gs_headroom *room)
+/* Returns true if the driver's last answer is too old, and the calling thread should
+ * query again. */
+static bool is_query_due(struct gs_headroom *room)
 {
     uint64_t now = gs_clock_coarse(), at = atomic_load(&room->asked_at);
     uint64_t turn = __atomic_load_n(&gs_pool_elsewhere, __ATOMIC_RELAXED);
@@ -143,7 +143,7 @@ bool gs_free_told(struct gs_heap *heap, size_t *bytes)
 
     if (!heap->backend->free_bytes)
         return false;
-    if (is_time_to_ask(room)) {
+    if (is_query_due(room)) {
         if (heap->backend->free_bytes(heap->self, bytes) != GS_OK) {
             atomic_store(&room->asked_at, 0);
             return false;

@@ -1,5 +1,5 @@
 /*
- * device_free.h - what is known of the free memory of a device.
+ * device_free.h - the free memory of a device, as far as known.
  */
 #ifndef GS_POOL_DEVICE_FREE_H
 #define GS_POOL_DEVICE_FREE_H
@@ -11,7 +11,8 @@ uint64_t gs_clock_coarse(void);
 /* Bytes that the device lacks to have `bytes`, and its reserve, free. 0: it lacks none,
  * or its free memory is not known. Calls no backend. */
 size_t gs_free_missing(struct gs_heap *heap, size_t bytes);
-/* Should a large segment of that size go back to the driver, rather than become idle? */
+/* Returns true if a large segment of that size should go back to the driver, rather than
+ * become idle. */
 bool gs_free_wants(struct gs_heap *heap, size_t bytes);
 /* Records that a large segment became idle. `given`: it is to go back, or has gone, as
  * gs_free_wants decided. */

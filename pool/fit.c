@@ -135,7 +135,8 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
                : NULL;
 }
 
-/* Gives the block to the request: a cached segment whole, of a hole what is needed. */
+/* Gives the block to the request: a cached segment whole, or the needed part of a
+ * hole. */
 static enum gs_status serve(struct gs_heap *heap, const struct gs_request *request,
                             struct gs_block *block, struct gs_block **out)
 {

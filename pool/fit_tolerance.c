@@ -2,13 +2,12 @@
  * fit_tolerance.c - decides how much larger than its allocation a cached large segment
  * may be.
  *
- * A loose fit saves driver calls, but the excess is lost to everybody while the
- * allocation lives. So the fit tolerance is paid from memory that the program never
- * needed. The margin is what the pool can have of the device, less the most that
- * allocations needed at once, less a reserve of an eighth of the device, for needs not
- * seen yet. The reserve shrinks while the peak does not rise. All excess in use together
- * is at most an eighth of the margin, or a 512th of the device where that is more: the
- * device may be only just large enough.
+ * A loose fit saves driver calls, but no request can use the excess while the allocation
+ * lives. So the fit tolerance is paid from memory that the program never needed. The
+ * margin is the pool's share of the device, less the peak need of the allocations, less a
+ * reserve of an eighth of the device for higher peaks. The reserve shrinks while the peak
+ * does not rise. All excess in use together is at most an eighth of the margin, or a
+ * 512th of the device where that is more: the device may be only just large enough.
  *
  * Within that bound a segment may be an eighth larger than its allocation, or half as
  * large again where the pool would have to give memory back before the driver has any.
@@ -39,7 +38,7 @@ static size_t get(const _Atomic size_t *value)
     return atomic_load_explicit(value, memory_order_relaxed);
 }
 
-/* What the pool can have of the device, as far as known; 0: not known. */
+/* Returns the bytes of the device that the pool can have; 0: not known. */
 static size_t room_bytes(const struct gs_headroom *room)
 {
     size_t bytes = get(&room->bytes), refused = get(&room->refused);

@@ -101,8 +101,7 @@ static uint32_t free_list_reserve(const struct gs_free_list *free_list, uint32_t
     if (count + blocks <= free_list->blocks_max &&
         held + blocks * size <= free_list->held_max)
         return blocks;
-    free_list_unreserve(free_list, blocks, blocks * size); /* other threads reserved in
-                                                            * between */
+    free_list_unreserve(free_list, blocks, blocks * size); /* others were first */
     return 0;
 }
 

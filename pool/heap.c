@@ -9,8 +9,8 @@
  * heap dies: a thread may be about to read the block that its allocation returned.
  *
  * A dead heap leaves the list of living ones. Otherwise each query for idle memory would
- * cost more with every context that has ended. A walk that stands at the dead heap goes
- * on from there.
+ * cost more with every context that has ended. A walk that has reached the dead heap
+ * continues from it.
  *
  * Owns: heap records.   Lock: heap->lock; pool->heaps is only ever pushed to.
  */
@@ -152,7 +152,7 @@ static void bury_segments(struct gs_heap *heap, uint32_t *lost_blocks,
 }
 
 /* Clears the counters of a dead heap. heap->lock is held. */
-static void bury_books(struct gs_heap *heap)
+static void clear_counters(struct gs_heap *heap)
 {
     gs_reclaim_bury(heap, heap->stats.reserved_bytes);
     heap->stats.live_bytes = heap->stats.used_bytes = 0;
@@ -168,7 +168,7 @@ static void bury_books(struct gs_heap *heap)
 }
 
 /* Takes the heap off the list of living ones. pool->meta is held. */
-static void leave_the_living(struct gs_heap *heap)
+static void unlink_living(struct gs_heap *heap)
 {
     _Atomic(struct gs_heap *) *link = &heap->pool->living;
     struct gs_heap *other;
@@ -194,7 +194,7 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
     if (!gs_heap_is_dead(heap)) {
         atomic_store(&heap->dead, true);
         bury_segments(heap, &lost_blocks, &lost_segments);
-        bury_books(heap);
+        clear_counters(heap);
         heap->bins = NULL;
         heap->large = NULL;
     }
@@ -205,7 +205,7 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
         unmap_bins(bins, large);
         gs_lock_take(&pool->meta);
         pool->heap_bytes -= sizeof(*bins) + sizeof(*large);
-        leave_the_living(heap);
+        unlink_living(heap);
         gs_lock_drop(&pool->meta);
     }
     if (wait_ns)

@@ -116,14 +116,14 @@ static inline bool gs_block_take(struct gs_block *block, uint32_t word,
                memory_order_acq_rel, memory_order_relaxed);
 }
 
-/* A stay inside the backend that may change how much memory is available; see
+/* A call of the backend in progress that may change the available memory; see
  * reclaim.c. */
 struct gs_ticket {
     struct gs_link link;
     uint64_t number;
 };
 
-/* How much of a segment the cache tiers above it may hold. */
+/* The part of a segment that the cache tiers above it may hold. */
 enum gs_cacheable { GS_CACHEABLE_NOTHING, GS_CACHEABLE_BLOCKS, GS_CACHEABLE_WHOLE };
 
 /* The first five fields are final before the page map names the segment. Readers of the
@@ -204,7 +204,7 @@ struct gs_heap {
     _Atomic uint64_t drain_at;       /* of the next one that empties the cache tiers */
 };
 
-/* What the heaps of a device hold together; reclaim lock. */
+/* Sums over the heaps of a device; reclaim lock. */
 struct gs_row {
     uint64_t reserved, peak;
     uint64_t booked;   /* about to be requested, or being given back */
@@ -356,7 +356,7 @@ static inline struct gs_heap *gs_segment_heap(const struct gs_segment *segment)
     return atomic_load_explicit(&segment->heap, memory_order_relaxed);
 }
 
-/* Does the segment hold the address? Takes no lock. */
+/* Returns true if the segment holds the address. Takes no lock. */
 static inline bool gs_segment_holds(const struct gs_segment *segment, uint64_t addr)
 {
     return addr - __atomic_load_n(&segment->addr, __ATOMIC_RELAXED) <
@@ -369,7 +369,7 @@ static inline bool gs_segment_holds(const struct gs_segment *segment, uint64_t a
 /* After this many unusable addresses in a row the heap stops asking the backend. */
 #define GS_UNSUITABLE_MAX 4u
 
-/* May new blocks come from the heap? */
+/* Returns true if new blocks may come from the heap. */
 static inline bool gs_heap_usable(const struct gs_heap *heap)
 {
     return !gs_heap_is_dead(heap) && !heap->poisoned;
@@ -391,7 +391,7 @@ static inline size_t gs_request_least(const struct gs_request *request)
 void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns);
 /* Host memory in use by the pool's records, in bytes. */
 size_t gs_pool_metadata_bytes(struct gs_pool *pool);
-/* Does the heap serve `device` (-1: any)? */
+/* Returns true if the heap serves `device` (-1: any). */
 static inline bool gs_heap_on(const struct gs_heap *heap, int device)
 {
     return device < 0 || heap->device == device;

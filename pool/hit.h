@@ -96,7 +96,7 @@ GS_HIT bool gs_block_claim(struct gs_block *block, const struct gs_segment *segm
 }
 
 /* The first part of gs_pool_claim, for a block of a shared segment whose slot is the
- * first with the right tag, as nearly all are. NULL: call that. */
+ * first with the right tag: nearly every block. NULL: call that. */
 GS_HIT struct gs_block *gs_hit_claim(struct gs_pool *pool, uint64_t addr)
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
@@ -151,7 +151,7 @@ GS_HIT bool gs_tcache_push(struct gs_tcache *tcache, struct gs_block *block, boo
     return true;
 }
 
-/* How much of the block's segment may be cached. Only valid inside a thread cache: a
+/* Returns the cacheable part of the block's segment. Only valid inside a thread cache: a
  * segment is relabelled before all thread caches are emptied. */
 GS_HIT enum gs_cacheable gs_block_cacheable(const struct gs_block *block)
 {

@@ -70,8 +70,8 @@ struct gs_block *gs_large_fit(const struct gs_table *blocks, const struct gs_lar
     return gs_table_at(blocks, large->trees[bin].first, sizeof(*block));
 }
 
-/* Does every member of the tree belong in the bin? The tree is ordered by size, so the
- * first and the last member decide. */
+/* Returns true if every member of the tree belongs in the bin. The tree is ordered by
+ * size, so the first and the last member decide. */
 static bool belong(const struct gs_table *blocks, const struct gs_tree *tree,
                    unsigned bin)
 {

@@ -30,8 +30,8 @@ void gs_large_drop(const struct gs_table *blocks, struct gs_large *large,
  * there is none. The segment stays in its bin. */
 struct gs_block *gs_large_fit(const struct gs_table *blocks, const struct gs_large *large,
                               uint32_t units);
-/* Do the bitmaps agree with the trees, and are the trees valid? Adds the number of
- * members to *count. */
+/* Returns true if the bitmaps agree with the trees, and the trees are valid. Adds the
+ * number of members to *count. */
 bool gs_large_check(const struct gs_table *blocks, const struct gs_large *large,
                     size_t *count);
 

@@ -11,7 +11,7 @@
 
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull
-/* For this long after a device was short of memory, less of it may be idle. */
+/* The time for which less memory may be idle after a device was short of it. */
 #define SHORT_NS NS_PER_SECOND
 /* After this many smaller segments, a program that was refused memory is assumed not to
  * retry. */
@@ -54,7 +54,7 @@ void gs_limits_begin_heap(struct gs_heap *heap)
 }
 
 /* Records that a large segment became idle on a short device. heap->lock is held. */
-static GS_NOINLINE void note_tight(struct gs_heap *heap, size_t bytes)
+static GS_NOINLINE void record_tight(struct gs_heap *heap, size_t bytes)
 {
     if (bytes > heap->tight_bytes)
         heap->tight_bytes = bytes;
@@ -73,7 +73,7 @@ void gs_limits_set_idle(struct gs_heap *heap, struct gs_segment *segment)
 
         gs_free_became_idle(heap, segment->bytes, given);
         if (GS_UNLIKELY(given))
-            note_tight(heap, segment->bytes);
+            record_tight(heap, segment->bytes);
     }
     if (GS_UNLIKELY(
             idle + segment->bytes >

@@ -2,11 +2,11 @@
  * maintenance.c - idle memory goes back to the backend in time, and requests keep to the
  * limit.
  *
- * The limit. Bytes are booked before the backend is asked for them, and stay booked while
- * they are being given back. So the memory that the driver has handed out to the pool
- * never exceeds the limit, not even between two threads. A request above the limit
- * reclaims idle memory, or else is left to the driver: no request fails because of the
- * limit.
+ * The limit. Bytes are booked before the pool requests them from the backend, and stay
+ * booked while they are being given back. So the memory that the driver has handed out to
+ * the pool never exceeds the limit, not even between two threads. A request above the
+ * limit reclaims idle memory, or else is left to the driver: no request fails because of
+ * the limit.
  *
  * Maintenance. The pool has no thread of its own. Idle memory goes back at a safe point:
  * the program has just waited for the heap's context, or the context is known to be idle.

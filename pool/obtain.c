@@ -17,7 +17,7 @@
 #include "reclaim.h"
 #include "segment.h"
 
-/* Do the page map and the alignment of blocks allow this address? */
+/* Returns true if the page map and the alignment of blocks allow this address. */
 static bool is_suitable(uint64_t addr, size_t bytes)
 {
     uint64_t limit = (uint64_t)1 << GS_ADDRESS_BITS;
@@ -60,8 +60,8 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     atomic_store_explicit(&segment->heap, heap, memory_order_release);
     gs_segment_label(segment);
 
-    /* The driver hands out free addresses only. So a heap that still holds this one has
-     * lost its context unseen; there may be several such heaps. */
+    /* The driver hands out free addresses only. So a heap that still holds this address
+     * has lost its context without a notice; there may be several such heaps. */
     while ((status = gs_pages_insert(&pool->pages, segment, &owner)) == GS_ERR_INVALID &&
            owner != heap)
         gs_heap_bury(owner, 0);
@@ -128,7 +128,7 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
 }
 
 /* Counts an unusable address, if its size usually gets a usable one. */
-static void note_unsuitable(struct gs_heap *heap, enum gs_segment_kind kind)
+static void record_unsuitable(struct gs_heap *heap, enum gs_segment_kind kind)
 {
     if (kind == GS_SEGMENT_SINGLE) /* small exact sizes are mostly unaligned */
         return;
@@ -146,7 +146,7 @@ static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *reque
     enum gs_status status;
 
     if (!is_suitable(addr, bytes)) {
-        note_unsuitable(heap, kind);
+        record_unsuitable(heap, kind);
         status = GS_ERR_UNPOOLABLE;
         if (bytes == request->bytes && heap->backend->keep &&
             heap->backend->keep(heap->self, addr, bytes))
@@ -199,8 +199,8 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     if (kind == GS_SEGMENT_LARGE)
         gs_free_mapped(heap, bytes);
     status = adopt(heap, request, kind, addr, bytes, out);
-    /* Other requests may use the rest of a shared segment. A segment of one block has no
-     * rest, but after a failure the driver may have its memory again. */
+    /* Reports more memory to waiting requests: the rest of a shared segment; or, after a
+     * failure, memory that the driver may have again. */
     gs_reclaim_end(heap, &ticket, shares || status != GS_OK);
     return status;
 }

@@ -86,8 +86,8 @@ static void bring_in(struct gs_heap *heap, struct harvest *harvest)
     harvest->ready_count = harvest->fence_count = harvest->segment_count = 0;
 }
 
-/* Does the heap have a freed block that is not ready yet? Sees every block whose free
- * happened before this call. Takes no lock. */
+/* Returns true if the heap has a freed block that is not ready yet. Sees every block
+ * whose free happened before this call. Takes no lock. */
 static bool any_pending(const struct gs_heap *heap)
 {
     return __atomic_load_n(&heap->pending_head, __ATOMIC_RELAXED) != 0;
@@ -105,8 +105,8 @@ uint64_t gs_heap_retire_begin(struct gs_heap *heap)
     return token;
 }
 
-/* Was the block freed before the token was handed out? The compared halves would have to
- * be 2^31 synchronizes apart to mislead. */
+/* Returns true if the block was freed before the token was handed out. The result would
+ * be wrong only 2^31 synchronizes apart, since halves are compared. */
 static bool freed_before(const struct gs_block *block, uint64_t token)
 {
     return (int32_t)((uint32_t)token - block->pending.stamp) > 0;
@@ -129,8 +129,8 @@ static void take_off(struct gs_heap *heap, uint32_t prev, const struct gs_block 
         heap->pending_tail = prev;
 }
 
-/* Did a wait for the heap's own work cover the fence? known: the last fence that it
- * covered, since blocks in a row mostly have the same. */
+/* Returns true if a wait for the heap's own work covered the fence. known: the last
+ * covered fence, since blocks in a row mostly have the same. */
 static bool was_waited_for(const struct gs_heap *heap, gs_fence fence, gs_fence *known)
 {
     if (fence == *known)
@@ -240,7 +240,7 @@ static void gather(const struct gs_heap *heap, struct poll *poll)
  * busy fence is remembered from one batch to the next: after a complete one its last
  * block may be gone, and its number may be another fence's.
  */
-static void ask(const struct gs_heap *heap, struct poll *poll)
+static void query_fences(const struct gs_heap *heap, struct poll *poll)
 {
     for (unsigned i = 0; i < poll->count; i++) {
         if (gs_heap_is_dead(heap)) {
@@ -308,7 +308,7 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_tcache)
     for (gather(heap, &poll); poll.count; gather(heap, &poll)) {
         poll.most -= poll.count;
         gs_lock_drop(&heap->lock);
-        ask(heap, &poll);
+        query_fences(heap, &poll);
         gs_lock_take(&heap->lock);
         if (gs_heap_is_dead(heap))
             break;

@@ -72,11 +72,12 @@ static inline uint64_t *gs_units_in(struct gs_heap *heap,
 /* How closely a cached large segment has to fit. */
 enum gs_closeness { GS_CLOSE, GS_LOOSE };
 
-/* May a cached large segment of `units` serve the request? heap->lock is held. */
+/* Returns true if a cached large segment of `units` may serve the request. heap->lock is
+ * held. */
 bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *request,
                              uint32_t units, enum gs_closeness closeness);
-/* An allocation that needs `bytes` moves into a large segment, or has left it. heap->lock
- * is held. */
+/* Records that an allocation of `bytes` moves into a large segment, or has left it.
+ * heap->lock is held. */
 void gs_fit_tolerance_begin(struct gs_heap *heap, struct gs_segment *segment,
                             size_t bytes);
 void gs_fit_tolerance_end(struct gs_heap *heap, struct gs_segment *segment);
@@ -92,8 +93,8 @@ size_t gs_size_class(const struct gs_pool *pool, size_t bytes);
 /* Adds a thread cache's counters by class to its heap's. tiers->lock is held, and no
  * thread is inside the thread cache. Takes heap->lock. */
 void gs_classes_settle(struct gs_tcache *tcache, struct gs_heap *heap);
-/* Do the sums over classes agree with `stats`, which includes the thread caches'
- * counters? Returns NULL, or the fault. Overwrites `by_class`. heap->lock is held, and
+/* Compares the sums over classes with `stats`, which includes the thread caches'
+ * counters. Returns NULL, or the fault. Overwrites `by_class`. heap->lock is held, and
  * all threads are excluded from the thread caches. */
 const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats,
                              struct gs_pool_class_stats *by_class);

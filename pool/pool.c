@@ -6,7 +6,7 @@
 #include "pool_limits.h"
 #include "reclaim.h"
 
-/* Do the classes rise, and can the largest be rounded? */
+/* Returns true if the classes rise, and the largest can be rounded. */
 static bool are_valid(const size_t *classes, unsigned count)
 {
     if (count > GS_SIZE_CLASSES_MAX || (count && !classes))

@@ -61,7 +61,7 @@ struct gs_pool_stats {
 #undef GS_POOL_STAT
 };
 
-/* What the pool may hold of a device; SIZE_MAX: no limit. */
+/* Limits of the pool on a device; SIZE_MAX: no limit. */
 struct gs_pool_limits {
     size_t reserved_bytes; /* in segments, idle or not */
     size_t device_bytes;   /* what the pool can have of the device at best; 0: not
@@ -165,9 +165,9 @@ void gs_block_free_fenced(struct gs_block *block, gs_fence fence);
  */
 bool gs_block_give_back(struct gs_block *block);
 /*
- * Would the block's own segment go back to the driver at once, because the device is
- * short of memory? Then the free of the block may be the driver's own, with one wait
- * instead of two.
+ * Returns true if the block's own segment would go back to the driver at once, because
+ * the device is short of memory. Then the free of the block may be the driver's own, with
+ * one wait instead of two.
  */
 bool gs_block_goes_back(const struct gs_block *block);
 /*
@@ -225,12 +225,13 @@ static inline void gs_pool_thread_stream(uint64_t key)
  * that the calling thread cached of them. */
 void gs_pool_after_fork_in_child(void);
 
-/* Does an address lie in a segment? Takes no lock; safe in signal handlers. */
+/* Returns true if an address lies in a segment. Takes no lock; safe in signal
+ * handlers. */
 bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr);
 
 /*
  * The driver has given the memory at `addr` to another owner. If a segment is still
- * recorded there, its context has died unseen: its heap is killed.
+ * recorded there, its context has died without a notice: its heap is killed.
  */
 void gs_pool_displace(struct gs_pool *pool, uint64_t addr);
 
@@ -270,7 +271,7 @@ void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes);
  * from now on: the program may free memory in order to retry, so each free goes back at
  * once, as without a pool. Later, the driver's free might wait for work that runs by
  * then. The state ends once the device has served as much (gs_pool_served), or after the
- * pool has mapped 256 smaller segments: then the program goes on without that memory.
+ * pool has mapped 256 smaller segments: then the program continues without that memory.
  */
 void gs_pool_set_refused(struct gs_pool *pool, int device, size_t bytes);
 /* The driver has served a request of `bytes` of the device, the pool's or another. */
@@ -294,8 +295,8 @@ static inline void gs_pool_freed_elsewhere(void)
 }
 
 /*
- * Should the caller call gs_heap_maintain? Cheap enough for every free: reads a flag, and
- * once in 64 calls of a thread the clock.
+ * Returns true if the caller should call gs_heap_maintain. Cheap enough for every free:
+ * reads a flag, and once in 64 calls of a thread the clock.
  */
 bool gs_heap_wants_maintenance(const struct gs_heap *heap);
 /* The same, but reads the clock unless the flag is set. */
@@ -309,12 +310,12 @@ bool gs_heap_maintenance_is_late(const struct gs_heap *heap);
 size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes);
 
 /*
- * For a thread that checks the heap from time to time, whatever the program does. Has
- * memory been idle, or have the cache tiers held blocks, for longer than the pool's age?
- * Calls no backend.
+ * For a thread that checks the heap from time to time, whatever the program does. Returns
+ * true if memory has been idle, or the cache tiers have held blocks, for longer than the
+ * pool's age. Calls no backend.
  */
 bool gs_heap_has_aged(struct gs_heap *heap);
-/* Is memory of the heap idle, or in its cache tiers? Calls no backend. */
+/* Returns true if memory of the heap is idle, or in its cache tiers. Calls no backend. */
 bool gs_heap_may_give(struct gs_heap *heap);
 /*
  * Gives back memory that has been idle for longer than the age, then idle memory of any
@@ -330,8 +331,8 @@ void gs_heap_set_due(struct gs_heap *heap);
 
 /*
  * Gives back all memory of the heap that is not in use: cached blocks, and pending blocks
- * that are complete, included. The heap's next request asks the backend again. For a heap
- * without requests in the near future. Returns the bytes given back.
+ * that are complete, included. The heap's next request calls the backend again. For a
+ * heap without requests in the near future. Returns the bytes given back.
  */
 size_t gs_heap_give_back(struct gs_heap *heap);
 
@@ -359,8 +360,8 @@ struct gs_pool_class {
     uint64_t cached_bytes;
     uint64_t pending; /* freed, not yet safe to reuse */
     uint64_t pending_bytes;
-    uint64_t hits;   /* requests served without asking the driver */
-    uint64_t misses; /* requests for which the driver was asked, served or not */
+    uint64_t hits;   /* requests served without a driver call */
+    uint64_t misses; /* requests that called the driver, served or not */
 };
 
 /* Free memory in more than one piece. */
@@ -385,9 +386,9 @@ unsigned gs_pool_class_of(size_t bytes);
 size_t gs_pool_class_bytes(unsigned class);
 
 /*
- * What each class holds and has served, and where free memory lies, over the device's
- * heaps (-1: all). Exact for one heap at a time. Visits every block, some 10 ns each, and
- * excludes other threads meanwhile: for reports, not for every call.
+ * The content and the hits of each class, and the holes, over the device's heaps (-1:
+ * all). Exact for one heap at a time. Visits every block, some 10 ns each, and excludes
+ * other threads meanwhile: for reports, not for every call.
  * Locks: none may be held
  */
 void gs_pool_class_stats(struct gs_pool *pool, int device,

@@ -21,7 +21,8 @@ static inline void gs_limits_served(struct gs_heap *heap, size_t bytes)
 /* Counts a segment that joins the idle ones, or leaves them; heap->lock is held. */
 void gs_limits_set_idle(struct gs_heap *heap, struct gs_segment *segment);
 void gs_limits_set_active(struct gs_heap *heap, const struct gs_segment *segment);
-/* Must no large segment of `bytes` stay idle, because the device is short of memory? */
+/* Returns true if no large segment of `bytes` may stay idle, because the device is short
+ * of memory. */
 bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes);
 /* Idle bytes of the heap's device, by no lock. */
 size_t gs_limits_idle(const struct gs_heap *heap);
@@ -36,7 +37,7 @@ size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
 
 /* Runs gs_heap_maintain if it is due and the backend is idle. No lock is held. */
 void gs_heap_maintain_if_idle(struct gs_heap *heap);
-/* Would the heap's backend take memory back without a wait? */
+/* Returns true if the heap's backend would take memory back without a wait. */
 bool gs_heap_is_idle(const struct gs_heap *heap);
 
 #endif

@@ -64,7 +64,8 @@ void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment)
     gs_limits_set_active(heap, segment);
 }
 
-/* Shared, and larger than the chunk that the driver shares among small requests. */
+/* Returns true if the segment is shared, and larger than the chunk that the driver shares
+ * among small requests. */
 bool gs_segment_is_grown(const struct gs_segment *segment)
 {
     return segment->shared && GS_UNLIKELY(segment->bytes > GS_LARGE_BYTES) &&

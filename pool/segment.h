@@ -28,8 +28,8 @@ void gs_segment_label(struct gs_segment *segment);
 void gs_segment_record_call(struct gs_heap *heap, uint64_t began_ns);
 /* Gives memory to the backend, unless the heap has died meanwhile. No lock is held. */
 void gs_segment_unmap(struct gs_heap *heap, uint64_t addr, size_t bytes);
-/* Does a segment count among those that grow with use? And the sum of their bytes.
- * heap->lock is held. */
+/* The first returns true if a segment counts as grown; the second updates the sum of
+ * grown bytes. heap->lock is held. */
 bool gs_segment_is_grown(const struct gs_segment *segment);
 void gs_segment_record_grown(struct gs_heap *heap, size_t more, size_t less);
 

@@ -19,7 +19,7 @@
 #include "gs_wait.h"
 #include "heap.h"
 
-/* How a reader waits for a table to be rearranged. */
+/* The back-off of a reader while a table is rearranged. */
 #define YIELDS 32
 #define NAP_NS 20000
 

@@ -59,7 +59,7 @@ enum gs_status gs_starts_reserve(struct gs_pool *pool,
 void gs_starts_put(struct gs_starts *starts, const struct gs_block *block);
 /* Removes the start of `block`. */
 void gs_starts_drop(struct gs_starts *starts, const struct gs_block *block);
-/* Removes all starts of a dead heap, for good, and gives their memory back. */
+/* Removes all starts of a dead heap permanently, and gives their memory back. */
 void gs_starts_clear(struct gs_starts *starts);
 
 /* Bits 32 and up are the slot's index, the four below them the tag. */

@@ -66,10 +66,10 @@ static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
     gs_lock_drop(&tiers->lock);
 }
 
-/* Unbinds the thread's caches at its end: a destructor of thread-specific data. A free in
- * a later destructor binds again, and then this one runs once more. Signals are blocked:
- * a handler cannot know that the thread holds locks, and a handler that ends the program
- * would wait for them. */
+/* Unbinds the thread's caches at its end: a destructor of thread-specific data. If a
+ * later destructor frees memory, the thread gets a new binding, and this destructor runs
+ * again. Signals are blocked: a handler cannot know that the thread holds locks, and a
+ * handler that ends the program would wait for them. */
 static void end_thread(void *unused)
 {
     struct gs_segment *detached = NULL;
@@ -144,8 +144,8 @@ static size_t share_of(const struct gs_tiers *tiers)
     return share < tiers->thread_bytes ? share : tiers->thread_bytes;
 }
 
-/* Adds the thread cache to its heap's list. Its owner may enter at once, if the others
- * may. tiers->lock is held. */
+/* Adds the thread cache to its heap's list. The owner may enter at once, unless the tiers
+ * are suspended. tiers->lock is held. */
 static void enlist(struct gs_tcache *tcache, struct gs_heap *heap)
 {
     struct gs_tiers *tiers = heap->tiers;

@@ -42,15 +42,16 @@ void gs_tcache_barrier(void)
     if (!atomic_load_explicit(&gs_tcache_asymmetric, memory_order_relaxed) ||
         gs_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return;
-    /* The kernel forbids the call by now. Owners exchange from now on; the nap covers
-     * older stores. */
+    /* The kernel now refuses the call: owners use exchanges from here on, and the nap
+     * outlasts older stores. */
     atomic_store(&gs_tcache_asymmetric, false);
     gs_nap(SETTLE_NS);
     errno = saved;
 }
 
-/* Is the calling thread's own thread cache the heap's only one? The thread sees its own
- * stores, and is outside. tiers->lock is held. */
+/* Returns true if the calling thread's own thread cache is the heap's only one: then no
+ * barrier is needed, since the thread sees its own stores and is outside. tiers->lock is
+ * held. */
 static bool mine_alone(struct gs_heap *heap)
 {
     const struct gs_link *first = heap->tiers->tcaches.next;

@@ -228,7 +228,7 @@ static struct gs_block *keep_rest(struct gs_tcache *tcache, struct gs_stack *sta
     return block;
 }
 
-/* Cuts a batch out of the segments, for a class that no tier has a block of. The thread
+/* Cuts a batch out of the segments, for a class without a block in any tier. The thread
  * cache has used up the last batch, so this one is twice as large, up to `most`. */
 static void cut_batch(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t units,
                       uint32_t most, struct gs_chain *chain)
@@ -300,9 +300,9 @@ struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache, uint32_t units)
     return NULL;
 }
 
-/* May the thread cache keep the whole segment? Whole segments count as idle only once
- * drained, so all that a thread cache may hold has to fit the idle limit. On a short
- * device none is kept. */
+/* Returns true if the thread cache may keep the whole segment. Whole segments count as
+ * idle only once drained, so all that a thread cache may hold has to fit the idle limit.
+ * On a short device none is kept. */
 static bool may_keep(struct gs_heap *heap, const struct gs_block *block)
 {
     unsigned device = (unsigned)(gs_headroom_of(heap) - heap->pool->rooms);

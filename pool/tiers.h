@@ -47,7 +47,7 @@ struct gs_segment;
 #define GS_STACK_BYTES  (256 * GS_KIB)
 /* Limit of a whole thread cache. */
 #define GS_TCACHE_BYTES (4 * GS_MIB)
-/* For this many calls a full device keeps the cache tiers empty. */
+/* The number of calls for which a full device keeps the cache tiers empty. */
 #define GS_SUSPENDED 4096u
 /* A stack of a lower tier holds this many times a thread cache's limit. */
 #define GS_LOWER_STACKS 4u
@@ -196,8 +196,8 @@ size_t gs_tiers_drain(struct gs_heap *heap);
 size_t gs_tiers_suspend(struct gs_heap *heap);
 /* Counts a call for the heap that found its thread cache closed. No lock is held. */
 void gs_tiers_pass(struct gs_heap *heap);
-/* Closes the cache tiers for good. Their blocks are released into the segments or, if the
- * heap is about to be buried, forgotten. No lock is held. */
+/* Closes the cache tiers permanently. Their blocks are released into the segments or, if
+ * the heap is about to be buried, forgotten. No lock is held. */
 void gs_tiers_close(struct gs_heap *heap, bool release);
 
 /* Excludes all threads from the heap's thread caches, and admits them again.
@@ -225,7 +225,8 @@ void gs_keep_missed(struct gs_tcache *tcache, unsigned class, uint32_t units);
 /* The thread cache that the thread used last; never NULL. */
 extern _Thread_local struct gs_tcache *gs_tcache_mine
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
-/* Do the excluding threads force the barrier (membarrier), so that owners need none? */
+/* True if the excluding threads force the barrier (membarrier), so that owners need
+ * none. */
 extern _Atomic bool gs_tcache_asymmetric __attribute__((visibility("hidden")));
 
 /* The key of the stream that the thread submitted to last. */

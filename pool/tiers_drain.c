@@ -52,10 +52,10 @@ static void gather(struct gs_tiers *tiers, struct gs_chain *chain)
 }
 
 /*
- * Are the tiers suspended and drained already? On a full device each miss drains, and
- * excluding the thread caches interrupts every core that runs the process. While the
- * tiers are suspended one drain is enough: the thread caches stay closed, and hold
- * nothing.
+ * Returns true if the tiers are suspended and drained already. On a full device each miss
+ * drains, and excluding the thread caches interrupts every core that runs the process.
+ * While the tiers are suspended one drain is enough: the thread caches stay closed, and
+ * hold nothing.
  */
 static GS_NOINLINE bool is_drained(struct gs_tiers *tiers, uint32_t calls)
 {

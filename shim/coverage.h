@@ -1,5 +1,5 @@
 /*
- * coverage.h - in a build for gcov: writes the counters where the process ends unusually.
+ * coverage.h - in a build for gcov: writes the counters at unusual ends of the process.
  *
  * gcov writes at exit, before the library's report runs, and not at all at _exit and
  * exec.

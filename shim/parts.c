@@ -116,8 +116,7 @@ size_t gs_parts_trim(struct gs_state *state)
     return sum;
 }
 
-/* ---- moments of one part ------------------------------------------------------------
- */
+/* ---- events of one part --------------------------------------------------------- */
 
 void gs_parts_device_named(int ordinal, const char *name)
 {

@@ -37,8 +37,8 @@ static inline CUdeviceptr gs_pooled_asked(CUdeviceptr address)
  * address outside the pool. */
 void gs_pooled_retain(struct gs_state *state, CUdeviceptr address);
 
-/* Whether an address belongs to a live block of the range: natively, memory beyond the
- * requested bytes belongs to no allocation. */
+/* Returns true if an address belongs to a live block of the range: natively, memory
+ * beyond the requested bytes belongs to no allocation. */
 static inline bool gs_pooled_is_live(const struct gs_range *range, CUdeviceptr address)
 {
     return range->live && address - range->block_addr < range->requested_bytes;

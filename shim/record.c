@@ -10,11 +10,10 @@
 
 bool gs_record_watched;
 
-/* Whether sums of all allocations are kept. Set at start, then constant. */
+/* True if sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
 
-/* ---- what is left out ----------------------------------------------------------------
- */
+/* ---- sampling and windows ------------------------------------------------------- */
 
 void gs_record_watch(const struct gs_options *options, bool tallied)
 {
@@ -61,26 +60,26 @@ choose_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
     return instead == 0 && state->stacks ? gs_stacks_capture(state->stacks) : instead;
 }
 
-/* Whether recording is stopped now. */
+/* Returns true if recording is stopped now. */
 static inline bool stopped(struct gs_state *state)
 {
     return gs_watched() && !gs_tracker_records(state->tracker);
 }
 
-/* ---- allocations ---------------------------------------------------------------------
- */
+/* ---- allocations ---------------------------------------------------------------- */
 
 /* Sets of kinds of memory. */
 #define SET(kind) (1u << GS_MEMORY_##kind)
 enum {
-    /* Not on a device: a full GPU does not explain a failed allocation. */
+    /* Host memory: a full GPU does not explain a failed allocation. */
     ON_HOST = SET(PINNED) | SET(REGISTERED) | SET(PHYSICAL_HOST),
     /* Traced (docs/traces.md), and in the sums by call site (docs/outputs.md, "pprof").
      */
     TRACED = SET(DEVICE) | SET(ASYNC) | SET(MANAGED) | SET(PINNED),
     /* The limits charge it here. */
     CHARGED = SET(DEVICE) | SET(ASYNC) | SET(ARRAY),
-    /* Not evidence of free memory on the device: the driver may have had it already. */
+    /* A success is no evidence of free memory on the device: the driver may have had the
+     * memory already. */
     NOT_SERVED = ON_HOST | SET(ASYNC) | SET(MANAGED)
 };
 #undef SET
@@ -189,8 +188,8 @@ uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *c
 }
 
 /* Memory that the driver has given past the pool. */
-static void note_native(struct gs_state *state, const struct gs_call *call, uint64_t key,
-                        size_t bytes)
+static void record_native(struct gs_state *state, const struct gs_call *call,
+                          uint64_t key, size_t bytes)
 {
     struct gs_pool *pool = is_in(ON_HOST, call->kind) ? state->host_pool : state->pool;
     if (pool && !gs_key_is_handle(key)) {
@@ -210,7 +209,7 @@ uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uin
                          size_t bytes, struct gs_block *block)
 {
     if (!block) {
-        note_native(state, call, key, bytes);
+        record_native(state, call, key, bytes);
     }
     if (gs_watched()) {
         return made_watched(state, call, key, bytes, block);
@@ -233,8 +232,7 @@ void gs_record_refused(struct gs_state *state, const struct gs_call *call, size_
     }
 }
 
-/* ---- frees ---------------------------------------------------------------------------
- */
+/* ---- frees ---------------------------------------------------------------------- */
 
 void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
                            uint64_t addr, enum gs_trace_how how)
@@ -294,15 +292,14 @@ void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing
         gs_trace_free_refused(freeing->key);
     }
     gs_record_restore(state, &freeing->was);
-    /* An invalid handle in a free by address is that of the stream. */
+    /* In a free by address an invalid handle means the stream. */
     if (gs_record_unknown(result) &&
         (gs_key_is_handle(freeing->key) || result != CUDA_ERROR_INVALID_HANDLE)) {
         gs_record_bad_free(state, freeing->key, freeing->api);
     }
 }
 
-/* ---- what the driver's answers mean --------------------------------------------------
- */
+/* ---- the driver's answers ------------------------------------------------------- */
 
 bool gs_record_unknown(CUresult result)
 {

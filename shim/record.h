@@ -35,7 +35,7 @@ static inline struct gs_call gs_call_in(const struct gs_context *context,
                             .api = api};
 }
 
-/* Whether allocations and frees need more than a record with a stack: a trace, sums,
+/* True if allocations and frees need more than a record with a stack: a trace, sums,
  * sampling, or stacks of frees. Set at start, then constant. Atomic. */
 extern bool gs_record_watched __attribute__((visibility("hidden")));
 
@@ -77,10 +77,10 @@ static inline struct gs_state *gs_enter_tracking(void)
     return state;
 }
 
-/* Whether the driver's answer means that there is no such allocation. */
+/* Returns true if the driver's answer means that there is no such allocation. */
 bool gs_record_unknown(CUresult result);
 
-/* Whether pooled allocations are recorded at all. */
+/* Returns true if pooled allocations are recorded at all. */
 static inline bool gs_recording(const struct gs_state *state)
 {
     return state->tracker || gs_tracing();
@@ -178,7 +178,8 @@ void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing
 /* Puts a removed record back; addr 0: none. */
 void gs_record_restore(struct gs_state *state, const struct gs_allocation *was);
 
-/* Who frees, for the tracker's history; with a stack if asked for here or by the user. */
+/* The freeing thread and call, for the tracker's history; with a stack if the caller or
+ * the user requests one. */
 static inline struct gs_free_site gs_record_site(struct gs_state *state, enum gs_api api,
                                                  bool with_stack)
 {
@@ -192,14 +193,14 @@ static inline struct gs_free_site gs_record_site(struct gs_state *state, enum gs
 /* The slow path of gs_refused. */
 bool gs_error_refuses(CUresult error);
 
-/* Whether the driver's answer to a free means that nothing was freed, so that the caller
- * may try again (CUDA driver API, error codes of each call). */
+/* Returns true if the driver's answer to a free means that nothing was freed, so that the
+ * caller may try again (CUDA driver API, error codes of each call). */
 static inline bool gs_refused(CUresult result)
 {
     return GS_UNLIKELY(result != CUDA_SUCCESS) && gs_error_refuses(result);
 }
 
-/* Whether the call was refused because a stream captures. */
+/* Returns true if the call was refused because a stream captures. */
 static inline bool gs_refused_for_capture(CUresult result)
 {
     return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&

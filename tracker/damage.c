@@ -4,7 +4,7 @@
  * A check fills memory with a pattern and compares it later (docs/checks.md); it reports
  * damage here. The errors are kept with those of wrong frees.
  *
- * Owns:  checks[].   Lock: none, atomics; errors.c has the errors'.
+ * Owns:  checks[].   Lock: none, atomics; errors_lock for the errors (errors.c).
  */
 #include "tracker_internal.h"
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Wrong frees examined per call site; later ones count as repeats of the first. */
-#define FREES_LOOKED_AT 64u
+#define FREES_EXAMINED 64u
 
 struct containing {
     uint64_t addr;
@@ -23,7 +23,8 @@ struct containing {
     bool found;
 };
 
-/* The live allocation that holds the address; nothing lies within a handle. */
+/* Finds the live allocation that contains the address. A handle has no interior, so only
+ * an equal handle matches. */
 static bool visit_containing(void *arg, const struct gs_allocation *allocation)
 {
     struct containing *search = arg;
@@ -59,7 +60,8 @@ static void classify(struct gs_tracker *tracker, struct gs_error *error)
     error->has_allocation = true;
     error->allocation = search.allocation;
     error->offset = error->addr - search.allocation.addr;
-    /* No other call takes the handle: it was given up, and something holds its memory. */
+    /* Only one function frees a handle, so the call is no mismatch: the handle was
+     * released before, and another object still holds its memory. */
     if (error->offset == 0)
         error->kind = gs_key_is_handle(error->addr) ? GS_ERROR_DOUBLE_FREE
                                                     : GS_ERROR_MISMATCHED_FREE;
@@ -71,7 +73,7 @@ bool gs_errors_room(const struct gs_tracker *tracker)
 }
 
 /* Fills in the calling thread and the time. */
-static void note_site(struct gs_tracker *tracker, struct gs_error *error)
+static void fill_site(struct gs_tracker *tracker, struct gs_error *error)
 {
     if (error->freed.time_ns == 0)
         error->freed.time_ns = gs_tracker_now(tracker);
@@ -79,7 +81,7 @@ static void note_site(struct gs_tracker *tracker, struct gs_error *error)
         prctl(PR_GET_NAME, error->thread_name);
 }
 
-/* One more. errors_lock is held. */
+/* Appends an error, or only counts it if the array is full. errors_lock is held. */
 static void append(struct gs_tracker *tracker, const struct gs_error *error)
 {
     if (tracker->error_count < GS_ERRORS_KEPT)
@@ -90,17 +92,17 @@ static void append(struct gs_tracker *tracker, const struct gs_error *error)
 void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error)
 {
     if (gs_errors_room(tracker))
-        note_site(tracker, error);
+        fill_site(tracker, error);
     gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
     append(tracker, error);
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
 }
 
-/* ---- places ----------------------------------------------------------------------- */
+/* ---- call sites -------------------------------------------------------------------- */
 
-/* Whether both are of one place; without stacks, of one address. Of a use that is not
- * looked up yet, whose memory it was does not count. */
-static bool is_same_place(const struct gs_error *a, const struct gs_error *b)
+/* Returns true if both errors come from one call site; without stacks, from one address.
+ * A use is compared before its allocation is known, so the allocation does not count. */
+static bool is_same_site(const struct gs_error *a, const struct gs_error *b)
 {
     return a->kind == b->kind && a->writes == b->writes &&
            a->freed.stack == b->freed.stack && a->freed.api == b->freed.api &&
@@ -109,26 +111,28 @@ static bool is_same_place(const struct gs_error *a, const struct gs_error *b)
             (a->device == b->device && a->allocation.stack == b->allocation.stack));
 }
 
-/* Whether both are frees of one place, whatever was freed. */
-static bool is_free_there(const struct gs_error *known, const struct gs_error *error)
+/* Returns true if both are frees from one call site, whatever they freed. */
+static bool is_free_at_site(const struct gs_error *known, const struct gs_error *error)
 {
     return gs_error_is_free(known) && known->freed.stack == error->freed.stack &&
            error->freed.stack != 0 && known->freed.api == error->freed.api;
 }
 
-/* The same, where enough was looked at. */
-static bool is_known_place(const struct gs_error *known, const struct gs_error *error)
+/* Returns true if the error is a free from the same call site as `known`, of which enough
+ * frees were examined. */
+static bool is_examined_site(const struct gs_error *known, const struct gs_error *error)
 {
-    return known->repeats >= FREES_LOOKED_AT && is_free_there(known, error);
+    return known->repeats >= FREES_EXAMINED && is_free_at_site(known, error);
 }
 
-/* Counted with an error of its place; false if none of those that are kept is.
- * errors_lock is held. */
-static bool repeat(struct gs_tracker *tracker, const struct gs_error *error,
-                   bool (*is_place)(const struct gs_error *, const struct gs_error *))
+/* Counts the error with a kept one that `matches` accepts. Returns false if there is
+ * none. errors_lock is held. */
+static bool count_repeat(struct gs_tracker *tracker, const struct gs_error *error,
+                         bool (*matches)(const struct gs_error *,
+                                         const struct gs_error *))
 {
     for (unsigned i = 0; i < tracker->error_count && i < GS_ERRORS_KEPT; i++) {
-        if (is_place(&tracker->errors[i], error)) {
+        if (matches(&tracker->errors[i], error)) {
             tracker->errors[i].repeats++;
             if (error->waited_ns > tracker->errors[i].waited_ns)
                 tracker->errors[i].waited_ns = error->waited_ns;
@@ -138,21 +142,21 @@ static bool repeat(struct gs_tracker *tracker, const struct gs_error *error,
     return false;
 }
 
-static bool repeat_locked(struct gs_tracker *tracker, const struct gs_error *error,
-                          bool (*is_place)(const struct gs_error *,
-                                           const struct gs_error *))
+static bool count_repeat_locked(struct gs_tracker *tracker, const struct gs_error *error,
+                                bool (*matches)(const struct gs_error *,
+                                                const struct gs_error *))
 {
     gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
-    bool known = repeat(tracker, error, is_place);
+    bool known = count_repeat(tracker, error, matches);
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
     return known;
 }
 
-/* A new error, unless another thread was first with one of its place. */
-static void repeat_or_append(struct gs_tracker *tracker, const struct gs_error *error)
+/* Appends the error, unless another thread has just recorded one from its call site. */
+static void count_or_append(struct gs_tracker *tracker, const struct gs_error *error)
 {
     gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
-    if (!repeat(tracker, error, is_same_place))
+    if (!count_repeat(tracker, error, is_same_site))
         append(tracker, error);
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
 }
@@ -169,13 +173,13 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
     if (site)
         error.freed = *site;
     bool room = gs_errors_room(tracker);
-    if (repeat_locked(tracker, &error, room ? is_known_place : is_free_there))
+    if (count_repeat_locked(tracker, &error, room ? is_examined_site : is_free_at_site))
         return;
     if (room) {
         classify(tracker, &error);
-        note_site(tracker, &error);
+        fill_site(tracker, &error);
     }
-    repeat_or_append(tracker, &error);
+    count_or_append(tracker, &error);
 }
 
 /* ---- a device that was not idle --------------------------------------------------- */
@@ -191,16 +195,16 @@ void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t 
 
     if (!tracker)
         return;
-    note_site(tracker, &error);
-    repeat_or_append(tracker, &error);
+    fill_site(tracker, &error);
+    count_or_append(tracker, &error);
 }
 
 /* ---- uses ------------------------------------------------------------------------- */
 
-/* Finds the allocation that the use was meant for; a scan finds the maker of a live
- * one. */
-static void find_meant(struct gs_tracker *tracker, const struct gs_bad_use *use,
-                       struct gs_error *error)
+/* Fills in the allocation that the use was meant for. Of a live allocation, a scan finds
+ * the allocating call. */
+static void fill_allocation(struct gs_tracker *tracker, const struct gs_bad_use *use,
+                            struct gs_error *error)
 {
     if (use->kind == GS_ERROR_USE_AFTER_FREE) {
         error->has_allocation = error->has_first_free = true;
@@ -232,13 +236,13 @@ void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *u
     if (!tracker)
         return;
     strncpy(error.call, use->call, sizeof error.call - 1);
-    if (repeat_locked(tracker, &error, is_same_place))
+    if (count_repeat_locked(tracker, &error, is_same_site))
         return;
     if (gs_errors_room(tracker)) {
-        note_site(tracker, &error);
-        find_meant(tracker, use, &error);
+        fill_site(tracker, &error);
+        fill_allocation(tracker, use, &error);
     }
-    repeat_or_append(tracker, &error);
+    count_or_append(tracker, &error);
 }
 
 bool gs_tracker_holds(struct gs_tracker *tracker, uint64_t addr)

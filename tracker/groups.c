@@ -26,7 +26,7 @@ static bool same_key(const struct gs_group *a, const struct gs_group *b)
            a->kind == b->kind && a->lost == b->lost;
 }
 
-/* The slot that holds the key, or the empty one where it belongs. */
+/* Returns the slot of the key, or the empty slot where the key belongs. */
 static size_t find_slot(const struct gs_groups *groups, const struct gs_group *key)
 {
     size_t mask = groups->slot_count - 1;
@@ -38,7 +38,7 @@ static size_t find_slot(const struct gs_groups *groups, const struct gs_group *k
     return slot;
 }
 
-/* Room for twice as many; the table stays as it was where there is no memory. */
+/* Doubles the capacity. Without memory the table stays as it is. */
 static enum gs_status grow(struct gs_groups *groups)
 {
     size_t capacity = groups->capacity ? groups->capacity * 2 : FIRST_CAPACITY;

@@ -27,8 +27,8 @@ struct gs_group {
     double likely_bytes, likely_count; /* estimates from samples: sampling.h */
     uint64_t oldest_ns, newest_ns;     /* allocation times */
     uint64_t found[GS_SCAN_RESULTS];   /* results of a scan of host memory */
-    /* Set by the report: a rule's number + 1, 0: none. The rule that suppresses the
-     * group; or a matching rule whose caps are exceeded. */
+    /* Set by the report: the number of a suppression rule + 1; 0: none. suppressed_by
+     * suppresses the group; beyond_rule matches, but the group exceeds its caps. */
     uint32_t suppressed_by, beyond_rule;
 };
 
@@ -42,7 +42,8 @@ static inline bool gs_group_is_estimate(const struct gs_group *group)
     return gs_group_likely_count(group) > group->count;
 }
 
-/* What a report shows of a group: the estimate, if that is more than was recorded. */
+/* The amount that a report shows for a group: the estimate, if it exceeds the recorded
+ * amount. */
 static inline uint64_t gs_group_shown_bytes(const struct gs_group *group)
 {
     return gs_group_is_estimate(group) ? gs_likely(group->likely_bytes) : group->bytes;

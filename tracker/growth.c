@@ -1,5 +1,5 @@
 /*
- * growth.c - compares live memory by call site with the snapshot before.
+ * growth.c - compares live memory by call site with the previous snapshot.
  *
  * Owns:  struct gs_growth.   Lock: growth->lock.   Design: docs/tracker.md
  */
@@ -11,15 +11,16 @@
 #include "gs_locks.h"
 #include "tracker_internal.h"
 
-/* Increases since the last decrease, and the most snapshots since the last increase. */
+/* A call site is growing after this many increases since its last decrease, if at most
+ * this many snapshots have passed since the last increase. */
 #define GROWN_MIN  3
-#define LATELY_MAX 3
+#define RECENT_MAX 3
 
 struct gs_growth {
     struct gs_mutex lock;
-    struct gs_look last;
-    struct gs_groups places;    /* live at the last look */
-    struct gs_trend *trends;    /* of each place */
+    struct gs_growth_sums last;
+    struct gs_groups sites;     /* live at the last snapshot */
+    struct gs_trend *trends;    /* one for each item of `sites` */
     struct gs_growing *growing; /* the most grown first */
     size_t growing_count;
 };
@@ -37,7 +38,7 @@ void gs_growth_destroy(struct gs_growth *growth)
 {
     if (!growth)
         return;
-    gs_groups_free(&growth->places);
+    gs_groups_free(&growth->sites);
     free(growth->trends);
     free(growth->growing);
     gs_mutex_destroy(&growth->lock);
@@ -47,39 +48,39 @@ void gs_growth_destroy(struct gs_growth *growth)
 /* ---- a snapshot ------------------------------------------------------------------- */
 
 struct search {
-    struct gs_groups places;
+    struct gs_groups sites;
     const struct gs_tracker *tracker;
-    uint64_t bytes, count; /* of all, in a place or not */
+    uint64_t bytes, count; /* of all allocations, with a stack or without */
 };
 
 /* Counts an allocation with the estimate that its stack represents. */
 static bool visit(void *arg, const struct gs_allocation *allocation)
 {
-    struct search *look = arg;
-    struct gs_group part = gs_group_of(look->tracker, allocation);
+    struct search *search = arg;
+    struct gs_group part = gs_group_of(search->tracker, allocation);
 
-    look->bytes += gs_group_weight(&part);
-    look->count++;
+    search->bytes += gs_group_weight(&part);
+    search->count++;
     part.bytes = gs_likely(part.likely_bytes);
     return gs_stack_left_out(allocation->stack) ||
-           gs_groups_add(&look->places, &part) == GS_OK;
+           gs_groups_add(&search->sites, &part) == GS_OK;
 }
 
 static struct gs_trend trend_of(const struct gs_growth *growth,
-                                const struct gs_group *place, uint64_t now_ns)
+                                const struct gs_group *site, uint64_t now_ns)
 {
-    const struct gs_group *before = gs_groups_find(&growth->places, place);
-    struct gs_trend trend = {.base_bytes = place->bytes,
-                             .base_count = place->count,
+    const struct gs_group *before = gs_groups_find(&growth->sites, site);
+    struct gs_trend trend = {.base_bytes = site->bytes,
+                             .base_count = site->count,
                              .since_ns = now_ns,
-                             .since_look = growth->last.looks};
+                             .since_snapshot = growth->last.snapshots};
 
-    if (!before || !growth->trends || place->bytes < before->bytes)
+    if (!before || !growth->trends || site->bytes < before->bytes)
         return trend;
-    trend = growth->trends[before - growth->places.items];
-    if (place->bytes > before->bytes) {
+    trend = growth->trends[before - growth->sites.items];
+    if (site->bytes > before->bytes) {
         trend.grown++;
-        trend.last_look = growth->last.looks;
+        trend.last_snapshot = growth->last.snapshots;
     }
     return trend;
 }
@@ -87,7 +88,7 @@ static struct gs_trend trend_of(const struct gs_growth *growth,
 static bool is_growing(const struct gs_growth *growth, const struct gs_trend *trend)
 {
     return trend->grown >= GROWN_MIN &&
-           growth->last.looks - trend->last_look < LATELY_MAX;
+           growth->last.snapshots - trend->last_snapshot < RECENT_MAX;
 }
 
 static int by_growth(const void *left, const void *right)
@@ -99,7 +100,8 @@ static int by_growth(const void *left, const void *right)
     return x == y ? 0 : x < y ? 1 : -1;
 }
 
-/* growth->places and their trends are those of this look. */
+/* Selects the growing call sites. growth->sites and growth->trends are those of the new
+ * snapshot. */
 static void find_growing(struct gs_growth *growth)
 {
     size_t count = 0;
@@ -107,18 +109,19 @@ static void find_growing(struct gs_growth *growth)
     free(growth->growing);
     growth->growing = NULL;
     growth->growing_count = 0;
-    for (size_t i = 0; growth->trends && i < growth->places.count; i++)
+    for (size_t i = 0; growth->trends && i < growth->sites.count; i++)
         count += is_growing(growth, &growth->trends[i]);
     if (count == 0 || !(growth->growing = calloc(count, sizeof *growth->growing)))
         return;
-    for (size_t i = 0; i < growth->places.count; i++)
+    for (size_t i = 0; i < growth->sites.count; i++)
         if (is_growing(growth, &growth->trends[i]))
             growth->growing[growth->growing_count++] =
-                (struct gs_growing){growth->places.items[i], growth->trends[i]};
+                (struct gs_growing){growth->sites.items[i], growth->trends[i]};
     qsort(growth->growing, count, sizeof *growth->growing, by_growth);
 }
 
-/* NULL: nothing is kept in a file, or it has no room. growth->lock is held. */
+/* Returns the copy in the state file; NULL: no state file, or no space in it.
+ * growth->lock is held. */
 static struct gs_growth_copy *copy_of(struct gs_tracker *tracker)
 {
     struct gs_state_memory *memory = tracker->config.memory;
@@ -136,7 +139,8 @@ static struct gs_growth_copy *copy_of(struct gs_tracker *tracker)
     return copy;
 }
 
-/* This look, beside the one before. growth->lock is held. */
+/* Writes the snapshot to the state file, beside the previous one. growth->lock is
+ * held. */
 static void copy_to_file(const struct gs_growth *growth, struct gs_tracker *tracker)
 {
     struct gs_growth_copy *copy = copy_of(tracker);
@@ -144,8 +148,8 @@ static void copy_to_file(const struct gs_growth *growth, struct gs_tracker *trac
     if (!copy)
         return;
     uint64_t next = copy->current == 1 ? 2 : 1;
-    struct gs_look_copy *to = &copy->copies[next - 1];
-    to->look = growth->last;
+    struct gs_growth_saved *to = &copy->copies[next - 1];
+    to->sums = growth->last;
     to->count = growth->growing_count < GS_GROWING_COPIED ? growth->growing_count
                                                           : GS_GROWING_COPIED;
     for (size_t i = 0; i < to->count; i++)
@@ -153,7 +157,7 @@ static void copy_to_file(const struct gs_growth *growth, struct gs_tracker *trac
     __atomic_store_n(&copy->current, next, __ATOMIC_RELEASE);
 }
 
-struct gs_growth *gs_growth_of(const struct gs_look *look,
+struct gs_growth *gs_growth_of(const struct gs_growth_sums *sums,
                                const struct gs_growing *growing, size_t count)
 {
     struct gs_growth *growth = gs_growth_create();
@@ -162,35 +166,35 @@ struct gs_growth *gs_growth_of(const struct gs_look *look,
         gs_growth_destroy(growth);
         return NULL;
     }
-    growth->last = *look;
+    growth->last = *sums;
     growth->growing_count = count;
     for (size_t i = 0; i < count; i++)
         growth->growing[i] = growing[i];
     return growth;
 }
 
-void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
+void gs_growth_take_snapshot(struct gs_growth *growth, struct gs_tracker *tracker)
 {
     uint64_t now_ns = gs_tracker_now(tracker);
-    struct search look = {.tracker = tracker};
+    struct search search = {.tracker = tracker};
     struct gs_trend *trends;
 
-    gs_records_visit(tracker, visit, &look);
+    gs_records_visit(tracker, visit, &search);
     gs_mutex_lock(&growth->lock);
-    trends = calloc(look.places.count + 1, sizeof *trends);
-    for (size_t i = 0; i < look.places.count && trends; i++)
-        trends[i] = trend_of(growth, &look.places.items[i], now_ns);
-    growth->last.change = (int64_t)(look.bytes - growth->last.bytes);
+    trends = calloc(search.sites.count + 1, sizeof *trends);
+    for (size_t i = 0; i < search.sites.count && trends; i++)
+        trends[i] = trend_of(growth, &search.sites.items[i], now_ns);
+    growth->last.change = (int64_t)(search.bytes - growth->last.bytes);
     growth->last.interval_ns = now_ns - growth->last.time_ns;
     growth->last.time_ns = now_ns;
-    growth->last.bytes = look.bytes;
-    growth->last.count = look.count;
-    gs_groups_free(&growth->places);
+    growth->last.bytes = search.bytes;
+    growth->last.count = search.count;
+    gs_groups_free(&growth->sites);
     free(growth->trends);
-    growth->places = look.places;
+    growth->sites = search.sites;
     growth->trends = trends;
     find_growing(growth);
-    growth->last.looks++;
+    growth->last.snapshots++;
     copy_to_file(growth, tracker);
     gs_mutex_unlock(&growth->lock);
 }
@@ -200,7 +204,7 @@ struct gs_growth_snapshot gs_growth_last(struct gs_growth *growth, unsigned most
     struct gs_growth_snapshot last;
 
     gs_mutex_lock(&growth->lock);
-    last.look = growth->last;
+    last.sums = growth->last;
     last.count = growth->growing_count < most ? growth->growing_count : most;
     last.growing = malloc((last.count + 1) * sizeof *last.growing);
     if (!last.growing)

@@ -19,19 +19,20 @@ struct gs_tracker;
 struct gs_growth *gs_growth_create(void);
 void gs_growth_destroy(struct gs_growth *growth);
 
-/* Takes a snapshot of the live memory. Takes as long as a visit of every record. */
-void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker);
+/* Takes a snapshot of the live memory: visits every record. */
+void gs_growth_take_snapshot(struct gs_growth *growth, struct gs_tracker *tracker);
 
 /* The last snapshot, with the `most` fastest growing call sites. The caller frees
  * `growing`. */
 struct gs_growth_snapshot {
-    struct gs_look look;
+    struct gs_growth_sums sums;
     struct gs_growing *growing;
     size_t count;
 };
 struct gs_growth_snapshot gs_growth_last(struct gs_growth *growth, unsigned most);
 
-/* Was the group's call site growing in the last snapshot? NULL: no. */
+/* Returns true if the group's call site was growing in the last snapshot. growth NULL:
+ * false. */
 bool gs_growth_has(struct gs_growth *growth, const struct gs_group *group);
 
 #endif

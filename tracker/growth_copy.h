@@ -1,8 +1,8 @@
 /*
  * growth_copy.h - the result of a snapshot of live memory, and its copy in a file.
  *
- * A file has two copies and marks the valid one: a process that ends while it writes
- * leaves the one before.
+ * A file has two copies and marks the valid one. A process that ends during a write
+ * leaves the previous copy valid.
  *
  * Locks: one thread writes a copy (the lock of the comparison is held); growth.c.
  */
@@ -15,8 +15,9 @@
 struct gs_trend {
     uint64_t base_bytes, base_count; /* at its last decrease, or first snapshot */
     uint64_t since_ns;               /* the time of that snapshot */
-    uint64_t since_look, last_look;  /* that snapshot; the last one with an increase */
-    uint64_t grown;                  /* snapshots since with an increase */
+    uint64_t since_snapshot,
+        last_snapshot; /* that snapshot; the last one with an increase */
+    uint64_t grown;    /* snapshots since with an increase */
 };
 
 /* A growing call site. */
@@ -26,32 +27,32 @@ struct gs_growing {
 };
 
 /* Sums over all live memory. */
-struct gs_look {
-    uint64_t looks; /* snapshots so far, this one included */
+struct gs_growth_sums {
+    uint64_t snapshots; /* snapshots so far, this one included */
     uint64_t time_ns, interval_ns;
     uint64_t bytes, count; /* live at the last snapshot */
-    int64_t change;        /* of bytes, since the snapshot before */
+    int64_t change;        /* in bytes, since the previous snapshot */
 };
 
 /* Call sites of a snapshot in a file, the fastest growing first. */
 #define GS_GROWING_COPIED 32u
 
-struct gs_look_copy {
-    struct gs_look look;
+struct gs_growth_saved {
+    struct gs_growth_sums sums;
     uint64_t count;
     struct gs_growing growing[GS_GROWING_COPIED];
 };
 
 struct gs_growth_copy {
     uint64_t current; /* 1 or 2: the valid one; 0: none yet; atomic */
-    struct gs_look_copy copies[2];
+    struct gs_growth_saved copies[2];
 };
 
 struct gs_growth;
 
-/* A comparison of just this snapshot, for writing and queries. Its groups are trusted as
- * they are. NULL: no memory. */
-struct gs_growth *gs_growth_of(const struct gs_look *look,
+/* Builds a comparison that holds one snapshot, for writing and queries. Trusts the groups
+ * as they are. NULL: no memory. */
+struct gs_growth *gs_growth_of(const struct gs_growth_sums *sums,
                                const struct gs_growing *growing, size_t count);
 
 #endif

@@ -4,8 +4,8 @@
  * A direct-mapped table. A freed address replaces the former entry of its slot. A new
  * allocation at the address clears its entry: an error must never blame a former
  * allocation. An entry is 64 bytes. The first free maps the table and touches all of its
- * pages: addresses are scattered over it, so otherwise each of the first frees would pay
- * for a page.
+ * pages: the addresses are scattered over the table, so otherwise each of the first frees
+ * would pay for a page.
  *
  * Writers take no lock. Two threads that write one entry at the same time, for two
  * addresses of one hash, may leave a mixture. Its check is wrong, so readers ignore it.
@@ -17,10 +17,11 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-/* MADV_POPULATE_WRITE, which the C library's headers may be too old for. */
+/* MADV_POPULATE_WRITE; the C library's headers may be too old to define it. */
 #define POPULATE_WRITE 23
 
-/* Have its pages now, in one turn where the kernel can (5.14); else as they are used. */
+/* Populates the pages at once if the kernel can (5.14). Older kernels add them at first
+ * use. */
 static void touch(void *table, size_t bytes)
 {
     int saved_errno = errno;
@@ -47,7 +48,7 @@ struct gs_history_entry *gs_history_map(struct gs_tracker *tracker)
     return table;
 }
 
-/* A copy of an entry; false if it is none, or a mixture. */
+/* Copies an entry. Returns false if the entry is empty, or a mixture of two. */
 static bool read_entry(const struct gs_history_entry *entry,
                        struct gs_history_entry *copy)
 {
@@ -93,10 +94,10 @@ bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former 
     return true;
 }
 
-/* Whether `a` is rather the allocation that an address in both means than `b`: the one
- * that was gone later, and where the clock, which moves in steps of some ms, does not
- * tell, the one that was made later, or starts nearer. */
-static bool is_rather(const struct gs_former *a, const struct gs_former *b)
+/* Orders two freed allocations that contained an address: returns true if `a` is the
+ * likelier owner. The later free wins. The clock has steps of some ms; for frees in one
+ * step the later allocation wins, then the higher start address. */
+static bool is_likelier(const struct gs_former *a, const struct gs_former *b)
 {
     if (a->site.time_ns != b->site.time_ns)
         return a->site.time_ns > b->site.time_ns;
@@ -117,13 +118,13 @@ enum gs_status gs_tracker_former(struct gs_tracker *tracker, uint64_t addr,
     for (size_t i = 0; table && i < tracker->config.free_history; i++) {
         const struct gs_history_entry *entry = &table[i];
 
-        /* Most are not read any further. */
+        /* A cheap test of two words first: most entries do not contain the address. */
         if (addr - __atomic_load_n(&entry->addr, __ATOMIC_RELAXED) >=
                 __atomic_load_n(&entry->bytes, __ATOMIC_RELAXED) ||
             !read_entry(entry, &copy) || addr - copy.addr >= copy.bytes)
             continue;
         unpack(&copy, &former);
-        if (status != GS_OK || is_rather(&former, out))
+        if (status != GS_OK || is_likelier(&former, out))
             *out = former;
         status = GS_OK;
     }

@@ -9,7 +9,7 @@
  * device, call, kind of memory, and whether there is a stream. The stream itself, and the
  * link of the look-up by address, are in tables beside the records, mapped where needed.
  *
- * Owns: nothing.   Lock: the words are atomic; the tracker rules who may write.
+ * Owns: nothing.   Lock: the words are atomic; the tracker defines the writers.
  * Design: docs/tracker.md
  */
 #ifndef GS_LIVE_RECORD_H
@@ -57,8 +57,8 @@ struct gs_place {
  * each use, nor merges two loads. */
 #define GS_KEEP(value) __asm__("" : "+r"(value))
 
-/* Field by field: the caller has just stored the fields, and one load over two of them
- * would wait until both stores have left the processor. */
+/* Reads field by field: the caller has just stored the fields, and one load over two of
+ * them would wait until both stores have left the processor. */
 static inline uint64_t gs_place_tag(const struct gs_allocation *allocation)
 {
     uint64_t api = allocation->api;
@@ -124,7 +124,7 @@ static inline struct gs_record gs_record_read(const struct gs_record *record)
     return words;
 }
 
-/* The reverse: an allocation from the words, without its `stream`. */
+/* Builds an allocation from the words, without its `stream`. */
 static inline struct gs_allocation gs_words_unpack(const struct gs_record *words,
                                                    const struct gs_place *place)
 {

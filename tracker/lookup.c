@@ -2,7 +2,7 @@
  * lookup.c - from an address to a record, for allocations freed by address only.
  *
  * Chained hashing in stripes. The links are beside the records. So an entry costs 4 bytes
- * and its share of the bucket array, 4 to 8, and a removal leaves nothing behind.
+ * and its share of the bucket array, 4 to 8 bytes, and a removal leaves nothing behind.
  *
  * Owns:  stripes[]; the links of live GS_SLOT_ADDRESS records.
  * Locks: the stripe's lock.   Design: docs/tracker.md
@@ -22,7 +22,7 @@ static struct gs_stripe *stripe_of(struct gs_tracker *tracker, uint64_t addr)
 }
 static_assert(GS_STRIPES == 64, "six bits choose the stripe");
 
-/* The bucket's number comes from other bits of the hash than the stripe's. */
+/* The bucket uses other bits of the hash than the stripe. */
 static uint32_t *bucket_of(const struct gs_stripe *stripe, uint64_t addr)
 {
     return &stripe->buckets[(hash_addr(addr) >> 26) & (stripe->bucket_count - 1)];
@@ -34,8 +34,7 @@ static uint64_t record_addr(const struct gs_record *record)
 }
 
 /*
- * Twice the buckets; where there is no memory the chains just get longer. The stripe's
- * lock is held.
+ * Doubles the buckets. Without memory the chains get longer. The stripe's lock is held.
  */
 static void grow(struct gs_tracker *tracker, struct gs_stripe *stripe)
 {
@@ -62,7 +61,7 @@ static void grow(struct gs_tracker *tracker, struct gs_stripe *stripe)
     stripe->bucket_count = bigger.bucket_count;
 }
 
-/* The link that leads to the address's record; it holds 0 if there is none. */
+/* Returns the link to the address's record; it holds 0 if there is none. */
 static uint32_t *find_link(struct gs_tracker *tracker, struct gs_stripe *stripe,
                            uint64_t addr)
 {

@@ -16,8 +16,8 @@
 #include "peaks.h"
 #include "tracker_internal.h"
 
-/* Copy `lost` to where a file has it. lost_lock is held. A reader that comes in between
- * finds a group too few, never half of one. */
+/* Copies `lost` to the state file. lost_lock is held. A reader meanwhile misses the
+ * newest groups, but never sees half of one. */
 static void publish(struct gs_tracker *tracker)
 {
     const struct gs_groups *lost = &tracker->lost;
@@ -30,7 +30,7 @@ static void publish(struct gs_tracker *tracker)
 
         if (!gs_state_holds(tracker->config.memory, copy)) {
             gs_host_unmap(copy, room * sizeof *copy);
-            return; /* the file keeps the copied groups */
+            return; /* the file keeps the previous copy */
         }
         memcpy(copy, lost->items, lost->count * sizeof *copy);
         __atomic_store_n(&tracker->lost_copy, copy, __ATOMIC_RELEASE);
@@ -59,10 +59,11 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     enum gs_status status = gs_groups_add(&tracker->lost, &part);
     gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);
-    (void)status; /* without memory for a new group the totals above still count it */
+    (void)status; /* without memory for a new group, only the totals count it */
 }
 
-/* All gates are closed; `shard` is the caller's own. */
+/* Takes a record out of the live set if it belongs to the context. All gates are closed;
+ * `shard` is the caller's own. */
 static void lose_record(struct gs_tracker *tracker, struct gs_shard *shard, uint32_t id,
                         uint64_t context, unsigned kinds, uint64_t now)
 {
@@ -84,7 +85,7 @@ static void lose_record(struct gs_tracker *tracker, struct gs_shard *shard, uint
                gs_lookup_unlink_id(tracker, was.addr, id)) {
         gs_record_set_slot(record, GS_SLOT_FREE);
         gs_record_put(tracker, shard, id);
-    } else { /* it lives on, or another thread is linking or removing it this instant */
+    } else { /* it survives, or another thread is linking or removing it right now */
         uint64_t place = words.size >> GS_BYTES_BITS;
         tracker->surviving[place / 64] |= UINT64_C(1) << place % 64;
         return;

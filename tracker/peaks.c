@@ -15,11 +15,11 @@
 /* Record times may run ahead of the clock by this much: one step of the clock. */
 #define LEAD_NS 4000000u
 /* The smallest size of the table at which entries of past peaks are dropped. */
-#define ROOM_MIN 1024u
+#define TABLE_MIN 1024u
 /* A flag beside the peak's key in the table: the memory was lost, not freed. */
 #define LOST_KEY (UINT64_C(1) << 63)
 
-/* Is the key that of a row's current peak? */
+/* Returns true if the key is that of a row's current peak. */
 static bool is_current(const struct gs_tracker *tracker, uint64_t key)
 {
     unsigned row = key & ((1u << GS_PEAK_ROW_BITS) - 1);
@@ -46,8 +46,8 @@ void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now)
 }
 
 /* The first free after a peak: gives later records a later time than the peak. */
-static void leave(struct gs_tracker *tracker, struct gs_shared_row *shared,
-                  uint64_t number, uint64_t now)
+static void advance_times(struct gs_tracker *tracker, struct gs_shared_row *shared,
+                          uint64_t number, uint64_t now)
 {
     uint64_t mark = __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED);
     uint64_t from = (mark + 1) * GS_TIME_UNIT_NS;
@@ -90,7 +90,7 @@ static void drop_past(struct gs_tracker *tracker, struct gs_since *since)
 
 /* Drops the entries of past peaks from the table. Without memory the table stays as it
  * is. since_lock is held. */
-static void drop_past_places(struct gs_tracker *tracker)
+static void drop_past_sites(struct gs_tracker *tracker)
 {
     struct gs_samples kept = {0};
 
@@ -105,16 +105,16 @@ static void drop_past_places(struct gs_tracker *tracker)
     }
     gs_samples_free(&tracker->since);
     tracker->since = kept;
-    tracker->since_room = kept.count * 2 > ROOM_MIN ? kept.count * 2 : ROOM_MIN;
+    tracker->since_room = kept.count * 2 > TABLE_MIN ? kept.count * 2 : TABLE_MIN;
 }
 
 /* Moves a list's entries to the table. Without memory for a call site its entries are
  * dropped, and the call sites of the peak sum to less than the peak. */
-static void add_up(struct gs_tracker *tracker, struct gs_since *since)
+static void move_to_table(struct gs_tracker *tracker, struct gs_since *since)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
     if (tracker->since.count >= tracker->since_room)
-        drop_past_places(tracker);
+        drop_past_sites(tracker);
     for (uint32_t i = 0; i < since->count; i++) {
         struct gs_allocation was = unpack(&since->entries[i]);
         double weight = gs_tracker_weight(tracker, &was);
@@ -143,7 +143,7 @@ void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned r
     struct gs_since *since = shard->since;
 
     if (__atomic_load_n(&shared->peak_left, __ATOMIC_RELAXED) != number)
-        leave(tracker, shared, number, now);
+        advance_times(tracker, shared, number, now);
     if (!since) {
         since = gs_pages_map(NULL, sizeof *since);
         if (!since)
@@ -153,7 +153,7 @@ void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned r
     if (since->count == GS_SINCE_ENTRIES) {
         drop_past(tracker, since);
         if (since->count > GS_SINCE_ENTRIES / 2)
-            add_up(tracker, since);
+            move_to_table(tracker, since);
     }
     since->entries[since->count++] =
         (struct gs_since_entry){.who = words->who,
@@ -292,7 +292,7 @@ struct table {
 static void copy_table(struct gs_tracker *tracker, struct table *table)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
-    table->room = tracker->since.count * 2 + ROOM_MIN;
+    table->room = tracker->since.count * 2 + TABLE_MIN;
     gs_tracker_lock_give(&tracker->since_lock, GS_RANK_SINCE);
     table->count = 0;
     table->samples = gs_host_map(table->room * sizeof *table->samples);
@@ -329,7 +329,7 @@ static void gather_table(struct gather *gather)
         gs_host_unmap(table.samples, table.room * sizeof *table.samples);
 }
 
-/* How often a list was moved to the table. */
+/* Returns the number of lists moved to the table so far. */
 static uint64_t spills(struct gs_tracker *tracker)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
@@ -407,7 +407,7 @@ void gs_peak_sort(struct gs_peak *peak)
 }
 
 /* Builds the call sites of a peak from the live and the freed memory of its row. */
-static void put_together(struct row_gather *row, struct gs_peak *peak)
+static void build_peak(struct row_gather *row, struct gs_peak *peak)
 {
     struct gs_groups places = {0};
     uint64_t bytes = 0;
@@ -486,7 +486,7 @@ void gs_peaks_gather(struct gs_tracker *tracker, unsigned part,
         gs_records_visit(tracker, visit_live, gather);
     for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
         if (gather->rows[i].wanted)
-            put_together(&gather->rows[i], &peaks[i]);
+            build_peak(&gather->rows[i], &peaks[i]);
         if (!peaks[i].known)
             gs_peak_free(&peaks[i]);
         gs_groups_free(&gather->rows[i].gone);

@@ -65,7 +65,7 @@ static inline uint64_t gs_stamp_order(uint64_t stamp)
     return stamp * (UINT64_MAX / GS_STAMP_SEQUENCE + 1);
 }
 
-/* A record is freed, or lost: records it if it was live at the peak. Inside the shard. */
+/* Records a free, or a loss, if the memory was live at the peak. Inside the shard. */
 static inline void gs_peak_note_free(struct gs_tracker *tracker, struct gs_shard *shard,
                                      unsigned row, const struct gs_record *words,
                                      uint64_t tag, uint64_t now)
@@ -97,20 +97,19 @@ struct gs_peak_place {
 };
 
 struct gs_peak {
-    bool known;           /* false: the other fields are not set */
-    bool about;           /* approximate: the places may sum to more or less than
-                           * `bytes` */
-    uint64_t bytes;       /* the peak */
-    uint64_t time_ns;     /* the time of the peak */
-    uint64_t freed_bytes; /* of it, freed since; without lost memory */
+    bool known;       /* false: the other fields are not set */
+    bool about;       /* approximate: the sites may sum to more or less than `bytes` */
+    uint64_t bytes;   /* the peak */
+    uint64_t time_ns; /* the time of the peak */
+    uint64_t freed_bytes; /* part of `bytes` that was freed since; without lost memory */
     /* The largest first, then those without a call stack by sampling. */
     struct gs_peak_place *places;
     size_t count;
 };
 
 /*
- * The peaks of all rows. The program may go on meanwhile.
- * In:  part  a peak is left out unless 1 / part of it was freed since; 0: none is
+ * Gathers the peaks of all rows. The program may go on meanwhile.
+ * In:  part  skips a peak of which less than 1 / part was freed since; 0: skips none
  * A peak is unknown if the row never had memory, if a file lacks its owners, or if there
  * is no memory for the places.
  */

@@ -12,8 +12,8 @@
  */
 #include "tracker_internal.h"
 
-/* The number of the place, or of a free entry for it; 0: there is neither. places_lock is
- * held. */
+/* Returns the number of the place, or of a free entry for it; 0: the table is full.
+ * places_lock is held. */
 static uint32_t find_number(const struct gs_tracker *tracker,
                             const struct gs_place *place)
 {

@@ -1,9 +1,9 @@
 /*
- * recording.c - switches the recording of allocations on and off; the windows between.
+ * recording.c - switches the recording of allocations on and off, and keeps the windows.
  *
- * A switch increments a counter, so a signal handler can switch whatever it has
- * interrupted. A thread in the middle of an allocation may still record it just after a
- * stop, or miss it just after a start. Its free handles both.
+ * A switch increments a counter, so a signal handler can switch at any time. A thread in
+ * the middle of an allocation may still record it just after a stop, or miss it just
+ * after a start. Its free handles both.
  *
  * Owns:  switches, first_switch_ns, switch_ns.   Lock: none, atomics.
  * Design: docs/tracker.md, "A part of the run"
@@ -52,7 +52,7 @@ void gs_tracker_get_windows(const struct gs_tracker *tracker,
         (struct gs_tracker_windows){.open = records_after(tracker, switches),
                                     .switched = switches > 0 || stopped,
                                     .count = switches / 2 + (stopped ? switches % 2 : 1)};
-    last = out->open ? switches : switches - 1; /* the switch that began the last one */
+    last = out->open ? switches : switches - 1; /* began the last window */
     if (out->count == 0)
         return;
     if (stopped)

@@ -22,12 +22,12 @@
 #define CHUNK_IDS  (1u << GS_CHUNK_SHIFT)
 #define ID_LIMIT   ((uint64_t)GS_CHUNKS << GS_CHUNK_SHIFT)
 #define CHUNK_SIZE (COLOUR + (sizeof(struct gs_record) << GS_CHUNK_SHIFT))
-/* The first lines of all pages share a set of the cache; the first records are used most.
- */
+/* An offset: without one, the first records, which are used most, would share a cache set
+ * with the first lines of all other pages. */
 #define COLOUR ((size_t)64 * 29)
 
-/* Two ids in a word of a free record; readers see by its stamp that they are none of its
- * contents. */
+/* Stores two ids in a word of a free record. The stamp tells readers that the word is no
+ * content. */
 static void put_pair(uint64_t *word, uint32_t low, uint32_t high)
 {
     __atomic_store_n(word, low | (uint64_t)high << 32, __ATOMIC_RELEASE);
@@ -41,7 +41,8 @@ static void get_pair(const uint64_t *word, uint32_t *low, uint32_t *high)
     *high = (uint32_t)(pair >> 32);
 }
 
-/* Six ids into the record of the first. Returns that; `next` follows it in the list. */
+/* Packs six ids into the record of the first, followed by `next`. Returns the first
+ * id. */
 static uint32_t bundle(struct gs_tracker *tracker, const uint32_t *ids, uint32_t next)
 {
     struct gs_record *record = gs_record_of(tracker, ids[0]);
@@ -53,7 +54,7 @@ static uint32_t bundle(struct gs_tracker *tracker, const uint32_t *ids, uint32_t
 }
 static_assert(BUNDLE == 6, "the words of a record but the stamp, less the next one's id");
 
-/* The other way. Returns the id of the next bundle. */
+/* Unpacks six ids from the record of the first. Returns the id of the next bundle. */
 static uint32_t unbundle(struct gs_tracker *tracker, uint32_t first, uint32_t *ids)
 {
     const struct gs_record *record = gs_record_of(tracker, first);
@@ -66,8 +67,8 @@ static uint32_t unbundle(struct gs_tracker *tracker, uint32_t first, uint32_t *i
     return next;
 }
 
-/* Take up to a batch of spare ids into the shard, which has none; records_lock is held.
- */
+/* Takes up to a batch of spare ids into the shard, which has none. records_lock is
+ * held. */
 static void take_spares(struct gs_tracker *tracker, struct gs_shard *shard)
 {
     for (unsigned i = 0; i < BATCH && tracker->spare_head != 0; i += BUNDLE) {
@@ -77,7 +78,7 @@ static void take_spares(struct gs_tracker *tracker, struct gs_shard *shard)
     }
 }
 
-/* Ids that were never used, for one shard. records_lock is held. */
+/* Gives the shard ids that were never used. records_lock is held. */
 static enum gs_status take_fresh(struct gs_tracker *tracker, struct gs_shard *shard)
 {
     uint32_t first = tracker->record_limit;
@@ -120,12 +121,13 @@ uint32_t gs_record_take_slow(struct gs_tracker *tracker, struct gs_shard *shard)
     return shard->fresh++;
 }
 
-/* The older half of the shard's free ids become everybody's. The thread is inside. */
+/* Moves the older half of the shard's free ids to the spare list. The thread is
+ * inside. */
 void gs_record_spill(struct gs_tracker *tracker, struct gs_shard *shard)
 {
     uint32_t *ids = shard->free_ids, next = ids[0];
 
-    /* All but the first, which ends the chain, before the lock is taken. */
+    /* Builds all bundles but the last of the chain before taking the lock. */
     for (unsigned i = BUNDLE; i < BATCH; i += BUNDLE)
         next = bundle(tracker, &ids[i], next);
     gs_tracker_lock_take(&tracker->records_lock, GS_RANK_RECORDS);
@@ -137,7 +139,7 @@ void gs_record_spill(struct gs_tracker *tracker, struct gs_shard *shard)
     memmove(ids, ids + BATCH, shard->free_count * sizeof *ids);
 }
 
-/* Zeroed memory at *table, which others may be about to map, too. */
+/* Maps zeroed memory at *table, unless there is some. Another thread may do the same. */
 static enum gs_status make_table(struct gs_state_memory *memory, void **table,
                                  size_t bytes)
 {
@@ -179,8 +181,8 @@ struct gs_allocation gs_record_unpack(const struct gs_tracker *tracker, uint32_t
     return allocation;
 }
 
-/* Whether a record's words are of one live allocation shows the stamp, read last; what
- * they lead to elsewhere is read in between. */
+/* Reads the stamp, the words and the tables, then the stamp again. An equal stamp proves
+ * that all values belong to one live allocation. */
 bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
                         const struct gs_record *record, struct gs_allocation *out,
                         enum gs_slot *slot)

@@ -26,7 +26,7 @@ static bool same_key(const struct gs_sample *a, const struct gs_sample *b)
            a->device == b->device && a->kind == b->kind;
 }
 
-/* The slot that holds the key, or the empty one where it belongs. */
+/* Returns the slot of the key, or the empty slot where the key belongs. */
 static struct gs_sample *find_slot(struct gs_sample *slots, size_t capacity,
                                    const struct gs_sample *key)
 {
@@ -37,7 +37,7 @@ static struct gs_sample *find_slot(struct gs_sample *slots, size_t capacity,
     return &slots[i];
 }
 
-/* Room for twice as many; the table stays as it was where there is no memory. */
+/* Doubles the capacity. Without memory the table stays as it is. */
 static enum gs_status grow(struct gs_samples *samples)
 {
     size_t capacity = samples->capacity ? samples->capacity * 2 : FIRST_CAPACITY;

@@ -18,7 +18,7 @@ struct gs_sample {
     uint16_t api;
     int16_t device;
     uint8_t kind;
-    bool used; /* of the table: false in an empty slot */
+    bool used; /* in a table: false marks an empty slot */
     /* The sums. */
     uint64_t alloc_count, alloc_bytes; /* all allocations */
     uint64_t live_count, live_bytes;

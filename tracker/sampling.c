@@ -13,16 +13,17 @@
 #define LN2         0.69314718055994530942
 #define RANDOM_BITS 53
 
-/* Beyond it the chance of a miss is less than one in 2^57. */
+/* From here on 1 - exp(-x) counts as 1: the difference is less than 2^-57. */
 #define SURE 40.0
 
 static __thread struct {
     uint64_t random;         /* 0: not seeded yet */
     uint64_t left;           /* bytes to the next sample */
-    uint64_t distance_bytes; /* that `left` was drawn for */
+    uint64_t distance_bytes; /* the configured distance that `left` was drawn for */
 } own __attribute__((tls_model("initial-exec")));
 
-/* ln of a number in [1, 2): the series of the area hyperbolic tangent. */
+/* Natural logarithm of a number in [1, 2), by the series of the area hyperbolic
+ * tangent. */
 static double log_of_mantissa(double m)
 {
     double t = (m - 1) / (m + 1), square = t * t, power = t, sum = 0;
@@ -42,8 +43,8 @@ double gs_sampling_minus_log(uint64_t u)
     return (RANDOM_BITS - (double)high) * LN2 - log_of_mantissa(m);
 }
 
-/* Of a part small enough for the series; then doubled: with h = hit(x), which is
- * 1 - exp(-x), hit(2x) = h * (2 - h). */
+/* Halves x until the series converges fast, then doubles: with hit(x) = 1 - exp(-x),
+ * hit(2x) = hit(x) * (2 - hit(x)). */
 double gs_sampling_hit(double x)
 {
     double term, sum = 0;

@@ -1,10 +1,10 @@
 /*
  * sampling.h - chooses the allocations that get a call stack, and their weights.
  *
- * Every allocation is recorded; only its stack is sampled. A thread takes one stack per
- * so many bytes that it allocates, at distances drawn from an exponential distribution.
- * So an allocation of s bytes has a stack with probability 1 - exp(-s / distance),
- * whatever was allocated before it, and represents 1 / that probability of its kind.
+ * Every allocation is recorded; only its stack is sampled. A thread takes a stack each
+ * time it has allocated a number of bytes drawn from an exponential distribution. So an
+ * allocation of s bytes has a stack with probability 1 - exp(-s / distance), whatever was
+ * allocated before it, and represents 1 / that probability of its kind.
  *
  * Locks: none.   Design: docs/tracker.md, "Less than everything"
  */
@@ -30,12 +30,12 @@ struct gs_sampling {
     uint64_t min_bytes;      /* smaller allocations have none */
 };
 
-/* Decides for an allocation of `bytes` by this thread. 0: take a stack now; else the
- * value in its place. */
+/* Decides whether this thread's allocation of `bytes` gets a stack. 0: take a stack now;
+ * else the value to store in place of one. */
 uint32_t gs_sampling_choose(const struct gs_sampling *sampling, uint64_t bytes);
 
-/* The number of allocations that one of `bytes` with that stack represents: 1 or more; 0
- * if it has no stack, and others represent it. */
+/* Returns the number of allocations that one of `bytes` with that stack represents: 1 or
+ * more; 0 if it has no stack, and others represent it. */
 double gs_sampling_weight(const struct gs_sampling *sampling, uint32_t stack,
                           uint64_t bytes);
 

@@ -51,7 +51,7 @@ void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation
                              .alloc_bytes = allocation->bytes,
                              .likely_allocs = weight,
                              .likely_alloc_bytes = weight * (double)allocation->bytes};
-    /* The low bits say where in its table it stands. */
+    /* The high bits choose the stripe; the low bits choose the slot in its table. */
     struct stripe *stripe = &tally->stripes[gs_sample_hash(&part) >> (64 - STRIPE_BITS)];
 
     gs_tracker_lock_take(&stripe->lock, GS_RANK_TALLY);

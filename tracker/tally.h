@@ -17,8 +17,8 @@ struct gs_tally;
 struct gs_tally *gs_tally_create(void);
 void gs_tally_destroy(struct gs_tally *tally);
 
-/* Adds an allocation that represents `weight` of its kind. Left out if there is no memory
- * for a new call site. */
+/* Adds an allocation that represents `weight` of its kind. Without memory for a new call
+ * site the allocation is left out. */
 void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation,
                   double weight);
 

@@ -15,10 +15,11 @@
 #include "gs_membarrier.h"
 #include "gs_wait.h"
 
-/* A thread that is inside is so for a few instructions, unless it was interrupted. */
+/* A thread is inside for a few instructions only, unless it was interrupted. */
 #define SPINS  200
 #define NAP_NS 20000
-/* Where the kernel's barrier was taken away: far longer than a store takes to be seen. */
+/* The wait after the kernel has refused a barrier: far longer than a store needs to
+ * become visible. */
 #define SETTLE_NS 10000000
 
 struct gs_gate gs_gates[GS_SHARDS];
@@ -28,8 +29,8 @@ __thread struct gs_gate *gs_own_gate
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 static struct gs_tracker_lock registry;
-static uint32_t users[GS_SHARDS]; /* threads that have the slot; registry */
-static uint32_t next_shared;      /* registry */
+static uint32_t users[GS_SHARDS]; /* threads of each slot; guarded by `registry` */
+static uint32_t next_shared;      /* guarded by `registry` */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end; /* immutable after `once` */
 static bool thread_end_set;      /* likewise */
@@ -39,12 +40,13 @@ void gs_gates_barrier(void)
     if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) == 0 ||
         gs_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return;
-    /* Forbidden since: owners exchange from now on, and stores of before settle. */
+    /* The kernel now refuses the call: owners use exchanges from here on, and the nap
+     * outlasts the stores made before. */
     __atomic_store_n(&gs_gates_asymmetric, 0, __ATOMIC_SEQ_CST);
     gs_nap(SETTLE_NS);
 }
 
-static void want(struct gs_gate *gate, uint32_t bits)
+static void set_wanted(struct gs_gate *gate, uint32_t bits)
 {
     __atomic_store_n(&gate->wanted, gate->wanted | bits, __ATOMIC_SEQ_CST);
 }
@@ -57,7 +59,7 @@ static void wait_until_empty(const struct gs_gate *gate)
         (void)gs_wait_step(&wait);
 }
 
-/* ---- in and out ------------------------------------------------------------------- */
+/* ---- enter and leave -------------------------------------------------------------- */
 
 void gs_gate_enter_slowly(struct gs_gate *gate)
 {
@@ -76,7 +78,7 @@ bool gs_gate_try_close(struct gs_gate *gate)
 {
     if (!gs_tracker_lock_try_raw(&gate->lock))
         return false;
-    want(gate, GS_GATE_CLOSED);
+    set_wanted(gate, GS_GATE_CLOSED);
     return true;
 }
 
@@ -91,7 +93,7 @@ void gs_gates_close_all(void)
     gs_lock_check_take(GS_RANK_SHARD);
     for (unsigned i = 0; i < GS_SHARDS; i++) {
         gs_tracker_lock_take_raw(&gs_gates[i].lock);
-        want(&gs_gates[i], GS_GATE_CLOSED);
+        set_wanted(&gs_gates[i], GS_GATE_CLOSED);
     }
     gs_lock_record_held(GS_RANK_SHARD);
     gs_gates_barrier();
@@ -106,35 +108,35 @@ void gs_gates_open_all(void)
     gs_lock_record_given(GS_RANK_SHARD);
 }
 
-/* ---- the register ----------------------------------------------------------------- */
+/* ---- the registry ---------------------------------------------------------------- */
 
-/* The register's lock is held: that bit changes under it. */
+/* The registry's lock is held: GS_GATE_SHARED changes under it. */
 static bool is_shared(const struct gs_gate *gate)
 {
     return (__atomic_load_n(&gate->wanted, __ATOMIC_RELAXED) & GS_GATE_SHARED) != 0;
 }
 
-/* The slot is shared from now on. The register's lock is held. */
-static void share(struct gs_gate *gate)
+/* Makes the slot shared. The registry's lock is held. */
+static void make_shared(struct gs_gate *gate)
 {
     gs_tracker_lock_take(&gate->lock, GS_RANK_SHARD);
-    want(gate, GS_GATE_SHARED);
+    set_wanted(gate, GS_GATE_SHARED);
     gs_gates_barrier();
     wait_until_empty(gate);
     gs_tracker_lock_give(&gate->lock, GS_RANK_SHARD);
 }
 
-/* The slot's last thread has left it. The register's lock is held. */
-static void give_to_next(struct gs_gate *gate)
+/* Resets the slot after its last thread. The registry's lock is held. */
+static void reset_slot(struct gs_gate *gate)
 {
     gs_tracker_lock_take(&gate->lock, GS_RANK_SHARD);
     __atomic_store_n(&gate->wanted, 0, __ATOMIC_SEQ_CST);
     gs_tracker_lock_give(&gate->lock, GS_RANK_SHARD);
 }
 
-/* A destructor of thread-specific data: a later one that frees takes a slot anew, and
- * then this is called once more. Nothing tells a signal handler that the thread is in
- * here, so none may run: it might wait for the lock that its own thread holds. */
+/* Destructor of thread-specific data. If a later destructor frees memory, the thread gets
+ * a new slot, and this function runs again. Signals are blocked: a handler could not know
+ * that its thread holds the registry's lock, and would wait for it for ever. */
 static void end_thread(void *unused)
 {
     sigset_t all, before;
@@ -147,7 +149,7 @@ static void end_thread(void *unused)
         gs_own_gate = NULL;
         gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
         if (--users[gate->number] == 0 && is_shared(gate))
-            give_to_next(gate);
+            reset_slot(gate);
         gs_tracker_lock_give(&registry, GS_RANK_SLOTS);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -161,15 +163,16 @@ static void prepare(void)
                      __ATOMIC_SEQ_CST);
 }
 
-/* Will the thread's end call us? If not, the thread must not have a slot of its own. */
-static bool end_is_told(void)
+/* Registers the thread's end. Returns false if that fails: the thread must then share a
+ * slot. */
+static bool register_end(void)
 {
     pthread_once(&once, prepare);
     return thread_end_set && pthread_setspecific(thread_end, gs_gates) == 0;
 }
 
-/* The calling thread has the slot now. The register's lock is held. */
-static void have(uint32_t number)
+/* Gives the slot to the calling thread. The registry's lock is held. */
+static void give_slot(uint32_t number)
 {
     struct gs_gate *gate = &gs_gates[number];
 
@@ -183,13 +186,13 @@ static void have(uint32_t number)
 static void join(uint32_t number)
 {
     if (!is_shared(&gs_gates[number]))
-        share(&gs_gates[number]);
-    have(number);
+        make_shared(&gs_gates[number]);
+    give_slot(number);
 }
 
 void gs_slot_join(uint32_t number)
 {
-    (void)end_is_told();
+    (void)register_end();
     gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
     join(number % GS_SHARDS);
     gs_tracker_lock_give(&registry, GS_RANK_SLOTS);
@@ -198,14 +201,14 @@ void gs_slot_join(uint32_t number)
 struct gs_gate *gs_slot_assign(void)
 {
     int saved = errno;
-    bool told = end_is_told();
+    bool registered = register_end();
     uint32_t number = 0;
 
     gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
-    while (told && number < GS_SHARDS && users[number] != 0)
+    while (registered && number < GS_SHARDS && users[number] != 0)
         number++;
-    if (told && number < GS_SHARDS)
-        have(number);
+    if (registered && number < GS_SHARDS)
+        give_slot(number);
     else
         join(next_shared++ % GS_SHARDS);
     gs_tracker_lock_give(&registry, GS_RANK_SLOTS);

@@ -39,7 +39,7 @@ struct gs_gate {
 } __attribute__((aligned(128)));
 
 extern struct gs_gate gs_gates[GS_SHARDS] __attribute__((visibility("hidden")));
-/* Does the kernel force barriers? Atomic; becomes false once it refuses. */
+/* True if the kernel forces barriers. Atomic; becomes false once the kernel refuses. */
 extern uint32_t gs_gates_asymmetric __attribute__((visibility("hidden")));
 
 /* Slots from this one on were never assigned; atomic, grows under the registry's lock. */
@@ -63,13 +63,14 @@ void gs_gate_leave_slowly(struct gs_gate *gate) __attribute__((cold, noinline));
 
 /*
  * Closes one gate, unless its lock is taken. True: the gate is locked and marked. The
- * caller has it after gs_gates_barrier and once gs_gate_is_empty, and must open it.
+ * slot is empty after gs_gates_barrier and gs_gate_is_empty. The caller must open the
+ * gate.
  */
 bool gs_gate_try_close(struct gs_gate *gate);
 void gs_gate_open(struct gs_gate *gate);
 /* Forces a full barrier on every thread. Preserves errno. */
 void gs_gates_barrier(void);
-/* Has the owner of a closed gate left it? */
+/* Returns true if the owner of a closed gate has left it. */
 static inline bool gs_gate_is_empty(const struct gs_gate *gate)
 {
     return __atomic_load_n(&gate->busy, __ATOMIC_SEQ_CST) == 0;
@@ -82,7 +83,7 @@ void gs_gates_open_all(void);
 /* In a forked child: frees the slots of all other threads. */
 void gs_slots_after_fork_in_child(void);
 
-/* The owner enters. */
+/* The owner enters its slot. */
 static inline void gs_gate_enter(struct gs_gate *gate)
 {
     gs_lock_check_take(GS_RANK_SHARD);

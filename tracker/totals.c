@@ -45,9 +45,10 @@ static int64_t set_credit(struct gs_tracker *tracker, struct gs_row *row,
                               __ATOMIC_ACQ_REL);
 }
 
-/* May credit that was granted in this clock step be withdrawn once more? */
-static bool may_settle(struct gs_tracker *tracker, struct gs_shared_row *shared,
-                       uint64_t now)
+/* Returns true if credit that was granted in this clock step may be withdrawn once
+ * more. */
+static bool may_withdraw(struct gs_tracker *tracker, struct gs_shared_row *shared,
+                         uint64_t now)
 {
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
     if (shared->settle_tick != now) {
@@ -61,10 +62,10 @@ static bool may_settle(struct gs_tracker *tracker, struct gs_shared_row *shared,
     return allowed;
 }
 
-/* Does the row have unused credit that may be withdrawn? *all: credit granted in this
- * clock step may be withdrawn, too; -1: not yet decided. */
-static bool worth_settling(struct gs_tracker *tracker, const struct gs_row *row,
-                           struct gs_shared_row *shared, uint64_t now, int *all)
+/* Returns true if the row has unused credit that may be withdrawn. *all: credit granted
+ * in this clock step may be withdrawn, too; -1: not yet decided. */
+static bool has_unused_credit(struct gs_tracker *tracker, const struct gs_row *row,
+                              struct gs_shared_row *shared, uint64_t now, int *all)
 {
     if (__atomic_load_n(&row->credit, __ATOMIC_RELAXED) ==
         __atomic_load_n(&row->live_bytes, __ATOMIC_RELAXED))
@@ -72,7 +73,7 @@ static bool worth_settling(struct gs_tracker *tracker, const struct gs_row *row,
     if (__atomic_load_n(&row->tick, __ATOMIC_RELAXED) != now)
         return true;
     if (*all < 0)
-        *all = may_settle(tracker, shared, now);
+        *all = may_withdraw(tracker, shared, now);
     return *all != 0;
 }
 
@@ -81,8 +82,8 @@ static bool worth_settling(struct gs_tracker *tracker, const struct gs_row *row,
  * credit: the caller is inside `mine`, so it must not wait for another shard. Returns
  * whether any credit was withdrawn.
  */
-static bool settle_others(struct gs_tracker *tracker, const struct gs_shard *mine,
-                          unsigned row_index, uint64_t now)
+static bool withdraw_others(struct gs_tracker *tracker, const struct gs_shard *mine,
+                            unsigned row_index, uint64_t now)
 {
     uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
     struct gs_shared_row *shared = &tracker->shared[row_index];
@@ -93,7 +94,7 @@ static bool settle_others(struct gs_tracker *tracker, const struct gs_shard *min
     for (uint32_t i = 0; i < used; i++) {
         struct gs_shard *shard = &tracker->shards[i];
         if (shard != mine &&
-            worth_settling(tracker, &shard->rows[row_index], shared, now, &all) &&
+            has_unused_credit(tracker, &shard->rows[row_index], shared, now, &all) &&
             gs_gate_try_close(&gs_gates[i]))
             closed |= UINT64_C(1) << i;
     }
@@ -129,9 +130,10 @@ static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
 
-/* Is the sum, with the change that is about to be added, so far below the peak that a
- * row's share may be inexact? Not after many withdrawals in this clock step. */
-static bool is_calm(const struct gs_shared_row *shared, int64_t change, uint64_t now)
+/* Returns true if the sum, after the change, is so far below the peak that a row's share
+ * may be inexact. False after many withdrawals in this clock step. */
+static bool is_below_peak(const struct gs_shared_row *shared, int64_t change,
+                          uint64_t now)
 {
     return __atomic_load_n(&shared->credit, __ATOMIC_RELAXED) + change +
                    2 * GS_CREDIT_SLACK <=
@@ -157,7 +159,7 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
     if (row->tick != now || row->live_bytes < row->low_bytes)
         row->low_bytes = row->live_bytes;
     row->floor_bytes = row->low_bytes;
-    if (is_calm(shared, credit - row->credit, now)) {
+    if (is_below_peak(shared, credit - row->credit, now)) {
         if (rising)
             credit += GS_CREDIT_SLACK;
         else
@@ -168,9 +170,9 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
 
     if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
         return;
-    if (row->credit != row->live_bytes) /* others allocate, too: take what is used */
+    if (row->credit != row->live_bytes) /* others allocate, too: keep what is used */
         sum = set_credit(tracker, row, row_index, row->live_bytes);
-    if (settle_others(tracker, shard, row_index, now))
+    if (withdraw_others(tracker, shard, row_index, now))
         sum = __atomic_load_n(&shared->credit, __ATOMIC_ACQUIRE);
     raise_peak(tracker, shared, sum, now);
 }
@@ -211,7 +213,7 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
         at_least_zero((int64_t)(out->allocs - out->frees - out->lost_count));
     out->allocs += __atomic_load_n(&shared->unrecorded, __ATOMIC_RELAXED);
 
-    /* The peak of an answer is not below its live bytes. */
+    /* A returned peak is never below the returned live bytes. */
     if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
         raise_peak(tracker, shared, bytes, gs_tracker_now(tracker));
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);

@@ -1,5 +1,5 @@
 /*
- * tracker.c - the calls of the shim: an allocation was made, a free is about to be made.
+ * tracker.c - records allocations and frees for the shim.
  *
  * The usual pair, indexed, makes no atomic exchange: it touches data that only its thread
  * writes, the record, and the history entry of the address. No function here calls the
@@ -11,7 +11,7 @@
 #include "peaks.h"
 #include "tracker_internal.h"
 
-/* Parts of the two calls that every allocation makes. */
+/* Functions on the path of every allocation and free. */
 #define GS_HOT static inline __attribute__((always_inline))
 
 enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
@@ -86,10 +86,10 @@ static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
     return status;
 }
 
-/* An allocation's place is known by now, and it has a record: counted as live. `made` is
- * 1 for a new one, and 0 for one whose free did not happen. */
-GS_HOT void count_made(struct gs_tracker *tracker, struct gs_shard *shard, uint64_t row,
-                       uint64_t bytes, uint64_t time_ns, unsigned made)
+/* Counts an allocation as live. `made`: 1 for a new allocation, 0 for one whose free
+ * failed. */
+GS_HOT void count_alloc(struct gs_tracker *tracker, struct gs_shard *shard, uint64_t row,
+                        uint64_t bytes, uint64_t time_ns, unsigned made)
 {
     struct gs_row *at = &shard->rows[row];
 
@@ -97,15 +97,14 @@ GS_HOT void count_made(struct gs_tracker *tracker, struct gs_shard *shard, uint6
     if (made != 0)
         gs_totals_bump(&at->allocs, 1);
     else
-        gs_totals_bump(&at->frees, UINT64_MAX); /* one less */
+        gs_totals_bump(&at->frees, UINT64_MAX); /* minus one */
     gs_totals_move(tracker, shard, at, (int64_t)bytes, time_ns);
 }
 
-/* A record for the allocation, counted as live. Returns its id, 0 if there is no memory.
- */
-static uint32_t enter_record(struct gs_tracker *tracker,
-                             const struct gs_allocation *allocation, uint64_t time_ns,
-                             enum gs_slot slot, unsigned made)
+/* Records the allocation and counts it as live. Returns its id; 0: no memory. */
+static uint32_t add_record(struct gs_tracker *tracker,
+                           const struct gs_allocation *allocation, uint64_t time_ns,
+                           enum gs_slot slot, unsigned made)
 {
     uint64_t context = allocation->context, tag = gs_place_tag(allocation);
     struct gs_shard *shard = gs_shard_enter(tracker);
@@ -126,16 +125,17 @@ static uint32_t enter_record(struct gs_tracker *tracker,
                        allocation->bytes | seen->number, who, made_ns, slot);
         if (made == 0)
             gs_peak_take_back(tracker, shard, (unsigned)seen->row, allocation);
-        count_made(tracker, shard, seen->row, allocation->bytes, time_ns, made);
+        count_alloc(tracker, shard, seen->row, allocation->bytes, time_ns, made);
     }
     gs_shard_leave();
     return id;
 }
 
-/* A record that nothing links to any more is freed and counted. Returns its place. */
-GS_HOT struct gs_place leave_record(struct gs_tracker *tracker, struct gs_shard *shard,
-                                    uint32_t id, struct gs_record *record, uint64_t now,
-                                    struct gs_record *words)
+/* Frees a record that nothing links to any more, and counts the free. Returns its
+ * place. */
+GS_HOT struct gs_place free_record(struct gs_tracker *tracker, struct gs_shard *shard,
+                                   uint32_t id, struct gs_record *record, uint64_t now,
+                                   struct gs_record *words)
 {
     *words = gs_record_read(record);
     struct gs_place place = gs_place_of(tracker, words);
@@ -152,14 +152,15 @@ GS_HOT struct gs_place leave_record(struct gs_tracker *tracker, struct gs_shard 
     return place;
 }
 
-static const struct gs_free_site nobody;
+static const struct gs_free_site no_site;
 
 GS_HOT uint64_t time_of(const struct gs_tracker *tracker, uint64_t given_ns)
 {
     return given_ns != 0 ? given_ns : gs_tracker_clock(tracker) - tracker->start_ns;
 }
 
-/* Link a record by address. Whatever stood there was freed without our seeing it. */
+/* Links a record by address. An earlier record of the address is freed: the tracker
+ * missed its free. */
 static void link_record(struct gs_tracker *tracker, uint64_t addr, uint32_t id,
                         uint64_t now)
 {
@@ -169,12 +170,11 @@ static void link_record(struct gs_tracker *tracker, uint64_t addr, uint32_t id,
     if (former == 0)
         return;
     struct gs_shard *shard = gs_shard_enter(tracker);
-    (void)leave_record(tracker, shard, former, gs_record_of(tracker, former), now,
-                       &words);
+    (void)free_record(tracker, shard, former, gs_record_of(tracker, former), now, &words);
     gs_shard_leave();
 }
 
-/* Can it be recorded? */
+/* Returns true if the allocation can be recorded. */
 GS_HOT bool is_valid(const struct gs_tracker *tracker,
                      const struct gs_allocation *allocation)
 {
@@ -182,7 +182,7 @@ GS_HOT bool is_valid(const struct gs_tracker *tracker,
            allocation->bytes <= GS_BYTES_MAX;
 }
 
-/* Counted, though there is no memory to record it. */
+/* Counts an allocation that could not be recorded for lack of memory. */
 static GS_NOINLINE enum gs_status count_unrecorded(struct gs_tracker *tracker, int device,
                                                    unsigned kind)
 {
@@ -202,8 +202,8 @@ enum gs_status gs_tracker_add(struct gs_tracker *tracker,
     gs_history_clear(tracker, allocation->addr);
     if (!indexed && gs_lookup_prepare(tracker, allocation->addr) != GS_OK)
         return count_unrecorded(tracker, allocation->device, allocation->kind);
-    uint32_t made = enter_record(tracker, allocation, time_ns,
-                                 indexed ? GS_SLOT_INDEXED : GS_SLOT_ADDRESS, 1);
+    uint32_t made = add_record(tracker, allocation, time_ns,
+                               indexed ? GS_SLOT_INDEXED : GS_SLOT_ADDRESS, 1);
     if (GS_UNLIKELY(made == 0))
         return count_unrecorded(tracker, allocation->device, allocation->kind);
     if (!indexed)
@@ -231,7 +231,7 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
         gs_record_fill(gs_record_of(tracker, id), addr, bytes | seen->number,
                        gs_who(who.thread, who.stack), gs_peak_time(tracker, time_ns),
                        GS_SLOT_INDEXED);
-        count_made(tracker, shard, seen->row, bytes, time_ns, 1);
+        count_alloc(tracker, shard, seen->row, bytes, time_ns, 1);
     }
     gs_gate_leave(gate);
     if (GS_UNLIKELY(id == 0))
@@ -255,8 +255,9 @@ void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
     gs_shard_leave();
 }
 
-/* Not to be removed by its id; or its context died, and only the id is given back. */
-static GS_NOINLINE void give_retired(struct gs_tracker *tracker, uint32_t id,
+/* Frees the id of a record whose context died. Any other record is not removed by its
+ * id. */
+static GS_NOINLINE void free_retired(struct gs_tracker *tracker, uint32_t id,
                                      struct gs_record *record)
 {
     struct gs_shard *shard = gs_shard_enter(tracker);
@@ -280,10 +281,10 @@ GS_HOT void remove_indexed(struct gs_tracker *tracker, uint32_t id, uint64_t now
     struct gs_shard *shard = gs_shard_enter_by(tracker, gate);
     if (GS_UNLIKELY(gs_record_slot(record) != GS_SLOT_INDEXED)) {
         gs_gate_leave(gate);
-        give_retired(tracker, id, record);
+        free_retired(tracker, id, record);
         return;
     }
-    struct gs_place place = leave_record(tracker, shard, id, record, now, &words);
+    struct gs_place place = free_record(tracker, shard, id, record, now, &words);
     gs_gate_leave(gate);
     gs_history_note(tracker, &words, place.tag, api, site_who, now);
 }
@@ -296,7 +297,7 @@ void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
     if (!record)
         return;
     if (!site)
-        site = &nobody;
+        site = &no_site;
     remove_indexed(tracker, id, time_of(tracker, site->time_ns),
                    gs_who(site->thread, site->stack), site->api);
 }
@@ -308,7 +309,7 @@ void gs_tracker_remove_block(struct gs_tracker *tracker, uint32_t id, uint32_t t
 
     if (GS_UNLIKELY(!record))
         return;
-    __builtin_prefetch(record, 1); /* perhaps another thread's line: fetched meanwhile */
+    __builtin_prefetch(record, 1); /* may be in another processor's cache */
     remove_indexed(tracker, id, gs_tracker_clock(tracker) - tracker->start_ns,
                    gs_who(thread, 0), api);
 }
@@ -326,7 +327,7 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
         return GS_ERR_NOT_FOUND;
 
     if (!site)
-        site = &nobody;
+        site = &no_site;
     uint64_t now = time_of(tracker, site->time_ns);
     struct gs_shard *shard = gs_shard_enter(tracker);
     struct gs_record *record = gs_record_of(tracker, id);
@@ -334,7 +335,7 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
         words = gs_record_read(record);
         *out = gs_record_unpack(tracker, id, &words);
     }
-    struct gs_place place = leave_record(tracker, shard, id, record, now, &words);
+    struct gs_place place = free_record(tracker, shard, id, record, now, &words);
     gs_shard_leave();
     gs_history_put(tracker, &words, place.tag, site, now);
     return GS_OK;
@@ -350,7 +351,7 @@ enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
     if (status != GS_OK)
         return status;
     gs_history_clear(tracker, allocation->addr);
-    uint32_t id = enter_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, 0);
+    uint32_t id = add_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, 0);
     if (id == 0)
         return GS_ERR_HOST_NOMEM;
     link_record(tracker, allocation->addr, id, time_ns);
@@ -413,8 +414,8 @@ enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
 
 /* ---- allocations without a stack, or without a record ----------------------------- */
 
-/* Imported and mapped memory is not sampled: its size is often unknown, and there is
- * little. */
+/* Imported and mapped memory is not sampled: its size is often unknown, and it is
+ * rare. */
 static bool is_sampled(enum gs_memory_kind kind)
 {
     return gs_kind_rows[kind] != GS_ROW_IMPORTED && gs_kind_rows[kind] != GS_ROW_VIEWS;
@@ -448,7 +449,7 @@ void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed)
     if (former == 0)
         return;
     struct gs_shard *shard = gs_shard_enter(tracker);
-    (void)leave_record(tracker, shard, former, gs_record_of(tracker, former),
-                       gs_tracker_now(tracker), &words);
+    (void)free_record(tracker, shard, former, gs_record_of(tracker, former),
+                      gs_tracker_now(tracker), &words);
     gs_shard_leave();
 }

@@ -82,9 +82,9 @@ enum gs_error_kind {
     GS_ERROR_WRITE_AFTER_FREE, /* likewise, behind a freed allocation */
     GS_ERROR_USE_AFTER_FREE,   /* from here on uses of memory: gs_bad_use */
     GS_ERROR_OVERRUN,          /* begins in or behind an allocation, and exceeds it */
-    GS_ERROR_UNDERRUN,         /* begins before an allocation, and reaches into it */
-    GS_ERROR_STRAY_USE,        /* the memory belongs to no allocation */
-    GS_ERROR_NOT_IDLE,         /* a free took the device for idle, and work was running */
+    GS_ERROR_UNDERRUN,  /* begins before an allocation, and reaches into the allocation */
+    GS_ERROR_STRAY_USE, /* the memory belongs to no allocation */
+    GS_ERROR_NOT_IDLE,  /* a free took the device for idle, and work was running */
     GS_ERROR_KINDS
 };
 
@@ -131,20 +131,22 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
                                  struct gs_tracker **out) GS_MUST_USE;
 /* No other call may be in progress. */
 void gs_tracker_destroy(struct gs_tracker *tracker);
-/* In a forked child, which has one thread; the parent's trackers are no longer used. */
+/* Call in a forked child, which has one thread; the parent's trackers are no longer
+ * used. */
 void gs_tracker_after_fork_in_child(void);
 
 /*
- * Does the tracker record allocations now? If not, the caller calls gs_tracker_pass for
- * each allocation, and reports frees as usual: a free without a record is not an error.
+ * Returns true if the tracker records allocations now. If not, the caller calls
+ * gs_tracker_pass for each allocation, and reports frees as usual: a free without a
+ * record is not an error.
  */
 bool gs_tracker_records(const struct gs_tracker *tracker);
 /* Switches recording on or off. Async-signal-safe. */
 void gs_tracker_switch(struct gs_tracker *tracker);
 void gs_tracker_get_windows(const struct gs_tracker *tracker,
                             struct gs_tracker_windows *out);
-/* How often recording was switched, and when. `number` counts from 1; the times of the
- * last GS_SWITCHES_KEPT switches are kept. */
+/* The number of switches of recording, and the time of one. `number` counts from 1; the
+ * times of the last GS_SWITCHES_KEPT switches are kept. */
 #define GS_SWITCHES_KEPT 16u
 uint32_t gs_tracker_switches(const struct gs_tracker *tracker);
 uint64_t gs_tracker_switch_ns(const struct gs_tracker *tracker, uint32_t number);
@@ -154,13 +156,13 @@ uint64_t gs_tracker_switch_ns(const struct gs_tracker *tracker, uint32_t number)
 uint32_t gs_tracker_choose_stack(const struct gs_tracker *tracker,
                                  enum gs_memory_kind kind, uint64_t bytes);
 
-/* Reports an allocation that is not recorded: forgets the address's former record.
+/* Passes over an allocation that is not recorded: forgets the address's former record.
  * indexed: as in gs_tracker_add. */
 void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed);
 
 /* Nanoseconds since the tracker was created (monotonic, coarse: about 1-4 ms steps). */
 uint64_t gs_tracker_now(const struct gs_tracker *tracker);
-/* The same, but no earlier record has a later time (docs/tracker.md, "Peaks"). */
+/* The same, but no earlier than the time of any record (docs/tracker.md, "Peaks"). */
 uint64_t gs_tracker_latest(const struct gs_tracker *tracker);
 
 /*
@@ -173,7 +175,8 @@ uint64_t gs_tracker_latest(const struct gs_tracker *tracker);
  *                            65,535 combinations of context, device, call and kind of
  *                            memory are in use
  *         GS_ERR_INVALID     unknown kind, or more bytes than GS_TRACKED_BYTES_MAX
- * An address record replaces an earlier one of the same address, whose free was not seen.
+ * An address record replaces an earlier one of the same address, whose free the tracker
+ * missed.
  */
 enum gs_status gs_tracker_add(struct gs_tracker *tracker,
                               const struct gs_allocation *allocation, bool indexed,
@@ -226,8 +229,8 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
                                          const struct gs_free_site *site,
                                          struct gs_allocation *out) GS_MUST_USE;
 
-/* Puts a removed record back as it was, to be removed by address: the driver's free
- * failed.
+/* Puts a removed record back after the driver's free has failed. The record is now
+ * removed by address.
  * Errors: GS_ERR_HOST_NOMEM, GS_ERR_INVALID. */
 enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
                                   const struct gs_allocation *allocation) GS_MUST_USE;
@@ -253,9 +256,9 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context,
 
 /*
  * Records a free that the driver refused or the pool recognised as wrong. The tracker
- * tells a double free from an invalid one by its history of recent frees, and finds the
- * allocation around an interior address (a scan, for the 32 errors that are kept in
- * full).
+ * distinguishes a double free from an invalid one by its history of recent frees, and
+ * finds the allocation around an interior address (a scan, for the 32 errors that are
+ * kept in full).
  */
 void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
                            const struct gs_free_site *site);
@@ -271,8 +274,8 @@ struct gs_damage {
                                       * start */
 };
 
-/* `found`: the call that found the damage. Its api is 0 for the last check of memory,
- * before the process or a context ends, or the memory goes back to the driver. */
+/* `found`: the call that found the damage. Its api is 0 for the last check of memory:
+ * before the process or a context ends, or before the memory is unmapped. */
 void gs_tracker_error_damage(struct gs_tracker *tracker, const struct gs_damage *damage,
                              const struct gs_free_site *found);
 
@@ -316,8 +319,8 @@ struct gs_bad_use {
 
 /*
  * Records a wrong use that the caller has found. Uses from one call site (the same kind,
- * call and stack) count with the first, which is kept. Finds the maker of the live
- * allocation (a scan, for the uses that are kept).
+ * call and stack) count with the first, which is kept. For a use that is kept, a scan
+ * finds the allocating call.
  */
 void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *use);
 
@@ -332,12 +335,12 @@ void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *u
 void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t stream,
                                uint64_t waited_ns, const struct gs_free_site *site);
 
-/* A copy of the live record of exactly this address, if it is to be removed by address.
- * Takes a lock, and reads no other record. GS_ERR_NOT_FOUND. */
+/* Copies the live record of exactly this address, if it is removed by address. Takes a
+ * lock, and reads no other record. GS_ERR_NOT_FOUND. */
 enum gs_status gs_tracker_look_up(struct gs_tracker *tracker, uint64_t addr,
                                   struct gs_allocation *out) GS_MUST_USE;
 
-/* Does a live allocation contain the address? A scan: 24 ns a record. */
+/* Returns true if a live allocation contains the address. A scan: 24 ns a record. */
 bool gs_tracker_holds(struct gs_tracker *tracker, uint64_t addr);
 
 /* The most recently freed allocation that contained the address, as far as the history

@@ -149,7 +149,7 @@ struct gs_error {
     enum gs_host_place host;   /* of an invalid free's address */
     uint64_t repeats;          /* later errors from the same call site */
     /* Of a use: its size and call. `allocation` has valid addr and bytes, except for a
-     * stray use; its maker is valid if has_allocation. */
+     * stray use; its allocating call is valid if has_allocation. */
     char call[GS_CALL_NAME_MAX]; /* "": freed.api */
     uint64_t bytes;
     struct gs_allocation allocation;
@@ -187,7 +187,7 @@ struct gs_tracker {
     bool peaks_past; /* read from a file, which lacks the allocations of the peaks */
     struct gs_tracker_lock since_lock;
     /* Overflow of the shards' lists, with the peak's key as `stream`; the number of
-     * samples at which those of past peaks are dropped; how often a list was added.
+     * samples at which those of past peaks are dropped; the number of lists added so far.
      * since_lock. */
     struct gs_samples since;
     size_t since_room;
@@ -336,7 +336,8 @@ static inline uint32_t *gs_record_link(const struct gs_tracker *tracker, uint32_
 /* The allocation of a copy of a record's words. */
 struct gs_allocation gs_record_unpack(const struct gs_tracker *tracker, uint32_t id,
                                       const struct gs_record *words);
-/* A consistent copy of a live record; the slot tells how it is removed. Takes no lock. */
+/* Makes a consistent copy of a live record; the slot says how the record is removed.
+ * Takes no lock. */
 bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
                         const struct gs_record *record, struct gs_allocation *out,
                         enum gs_slot *slot);
@@ -459,7 +460,7 @@ static inline void gs_totals_move(struct gs_tracker *tracker, struct gs_shard *s
 
 /* ---- history.c -------------------------------------------------------------------- */
 
-/* The table, mapped at its first use; NULL if off or out of memory. */
+/* Returns the table, mapped at its first use; NULL if off or out of memory. */
 struct gs_history_entry *gs_history_map(struct gs_tracker *tracker);
 bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former *out);
 void gs_history_free(struct gs_tracker *tracker);
@@ -523,8 +524,8 @@ static inline void gs_history_put(struct gs_tracker *tracker,
                     now);
 }
 
-/* Clears the entry of an address that has a new allocation. At worst an entry that
- * another thread is writing there is lost; an empty entry accuses no call. */
+/* Clears the entry of an address that has a new allocation. At worst this loses an entry
+ * that another thread is writing there; an empty entry accuses no call. */
 static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
 {
     struct gs_history_entry *table = __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
@@ -540,7 +541,7 @@ static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
 
 /* Stores an error, or counts it. Fills in its site and thread if they are missing. */
 void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error);
-/* Would the next error be stored? */
+/* Returns true if the next error would be stored. */
 bool gs_errors_room(const struct gs_tracker *tracker);
 
 static inline bool gs_error_is_damage(const struct gs_error *error)

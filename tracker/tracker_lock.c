@@ -6,8 +6,8 @@
 
 #include "gs_wait.h"
 
-#define SPINS  128 /* a holder that runs is done within these */
-#define YIELDS 32  /* a holder that was preempted gets the processor */
+#define SPINS  128 /* a holder that runs is done within these spins */
+#define YIELDS 32  /* enough for a preempted holder to get the processor */
 #define NAP_NS 50000
 
 #ifndef NDEBUG

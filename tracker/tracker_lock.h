@@ -26,7 +26,7 @@ static inline void gs_tracker_lock_take_raw(struct gs_tracker_lock *lock)
         gs_tracker_lock_wait(lock);
 }
 
-/* Never waits; true if the lock was taken. Any order is fine without a wait. */
+/* Takes the lock if it is free; never waits, so any order is fine. */
 static inline bool gs_tracker_lock_try_raw(struct gs_tracker_lock *lock)
 {
     return __atomic_load_n(&lock->held, __ATOMIC_RELAXED) == 0 &&

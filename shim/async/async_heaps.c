@@ -49,7 +49,8 @@ void gs_async_forget_seen(void)
 
 /* ---- the backend ------------------------------------------------------------------- */
 
-static CUresult ask_driver(struct gs_async_heap *heap, size_t bytes, CUdeviceptr *found)
+static CUresult allocate_in_driver(struct gs_async_heap *heap, size_t bytes,
+                                   CUdeviceptr *found)
 {
     gs_notify_begin("cuMemAllocAsync", false);
     CUresult result = gs_limits_begin(heap->face.device, bytes);
@@ -67,10 +68,10 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
 {
     struct gs_async_heap *heap = self;
     CUdeviceptr found = 0;
-    CUresult result = ask_driver(heap, bytes, &found);
+    CUresult result = allocate_in_driver(heap, bytes, &found);
     if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
         gs_async_await_given(heap->face.device)) {
-        result = ask_driver(heap, bytes, &found);
+        result = allocate_in_driver(heap, bytes, &found);
     }
     if (result != CUDA_SUCCESS) {
         *native = (int)result;
@@ -100,7 +101,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     }
 }
 
-/* A stream-ordered free waits for nothing. */
+/* True: a stream-ordered free waits for nothing. */
 static bool backend_idle(void *self)
 {
     (void)self;
@@ -211,8 +212,8 @@ static void publish(struct gs_async_heap *heap)
     __atomic_add_fetch(&gs_async_heap_count, 1, __ATOMIC_RELEASE);
 }
 
-/* Whether the stream was created by a hooked call in this context, and not for a green
- * context. */
+/* Returns true if the stream was created by a hooked call in this context, and not for a
+ * green context. */
 static bool is_known(const struct gs_context *context, CUstream stream)
 {
     return !stream || gs_streams_find(stream) == context->handle;

@@ -49,22 +49,22 @@ static inline CUstream gs_async_stream(CUstream stream)
     return stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
-/* Called when the context has failed for good: the heaps of its streams serve nothing
+/* Called when the context has failed permanently: the heaps of its streams serve nothing
  * more. A free of their memory calls the driver, which reports the error. */
 void gs_async_context_fails(CUcontext context);
 
-/* Whether the heap serves nothing any more. */
+/* Returns true if the heap serves nothing any more. */
 static inline bool gs_async_is_broken(const struct gs_async_heap *heap)
 {
     return GS_UNLIKELY(__atomic_load_n(&heap->broken, __ATOMIC_RELAXED));
 }
 
-/* Whether an address lies in a segment without an owner that is still to be returned to
- * the driver: the driver must not see a free of it. */
+/* Returns true if an address lies in a segment without an owner that is still to be
+ * returned to the driver: the driver must not see a free of it. */
 bool gs_async_owes(uint64_t addr);
 
-/* Whether an address lies in such a segment, or in one of the last segments that were
- * freed in stream order; the address may have a new owner by now. */
+/* Returns true if an address lies in such a segment, or in one of the last segments that
+ * were freed in stream order; the address may have a new owner by now. */
 bool gs_async_is_going(uint64_t addr);
 
 /*
@@ -96,7 +96,8 @@ static inline struct gs_async_heap *gs_async_heap_of_block(const struct gs_block
 enum gs_status gs_async_press(struct gs_async_heap *heap, size_t bytes,
                               struct gs_block **out, int *native) GS_MUST_USE;
 
-/* Whether a free in the stream, of the current context, is in the heap's own order. */
+/* Returns true if a free in the stream, of the current context, is in the heap's own
+ * order. */
 bool gs_async_is_own(const struct gs_async_heap *heap, CUstream stream, bool per_thread);
 
 /*
@@ -115,8 +116,8 @@ void gs_async_give_back(int device);
 
 /* Called when the driver was out of memory. Segments returned since the last call are
  * free once their streams have reached the free; if nothing else runs this takes a short
- * time, for which this function waits, once for all streams. Returns whether any is free,
- * so that the caller should ask the driver again. */
+ * time, for which this function waits, once for all streams. Returns true if any is free:
+ * the caller should then call the driver again. */
 bool gs_async_await_given(int device);
 
 /* Called before a stream is destroyed. */

@@ -1,6 +1,6 @@
 /*
  * async_internal.h - shared by the files of the streams' heaps: the list of heaps, and
- * the stream in whose order a heap is.
+ * the stream that orders each.
  *
  * async_heaps.c finds heaps and serves memory. async_order.c returns segments, and
  * handles the end of streams and contexts. async_launch.c keeps overlapping launches from
@@ -68,7 +68,7 @@ void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes);
 /* Returns the segments that are overdue, as far as possible. */
 void gs_async_settle(struct gs_async_heap *heap);
 
-/* Whether the stream captures, or this cannot be determined. */
+/* Returns true if the stream captures, or the driver does not tell. */
 bool gs_async_captures(CUstream stream);
 
 /* In a forked child: drops the library's own streams. */

@@ -6,7 +6,7 @@
  * stream's handle is valid until the stream is destroyed: threads that return segments
  * are counted, and the end of a stream waits for them. Their calls do not block.
  *
- * Owns:  one stream a context, in whose order ended heaps are.
+ * Owns:  one stream a context, which orders the context's ended heaps.
  * Lock:  gs_async_lock for those streams, and for the members named in async_heaps.h.
  */
 #include "async_internal.h"
@@ -24,7 +24,7 @@
 #include "gs_wait.h"
 #include "streams.h"
 
-/* The stream in whose order a context's ended heaps are. */
+/* The stream that orders a context's ended heaps. */
 struct own_stream {
     CUcontext home;
     CUstream stream;
@@ -110,8 +110,9 @@ CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence)
 
 /* ---- returning segments ------------------------------------------------------------ */
 
-/* A heap whose context has ended is in no order, since all its work is over: puts it in
- * the order of a stream of the current context, if this is on its device. */
+/* Puts a heap without a context in the order of a stream of the current context, if this
+ * is on the heap's device. All work of the ended context is over, so the heap has no
+ * order to keep. */
 static void rehome(struct gs_async_heap *heap)
 {
     struct gs_state *state = gs_state_peek();
@@ -153,21 +154,21 @@ void gs_async_unpin(struct gs_async_heap *heap)
     gs_mutex_unlock(&gs_async_lock);
 }
 
-/* The last GOING returned segments: their frees may not have run yet. */
-#define GOING 256u
+/* The last RECENT returned segments: their frees may not have run yet. */
+#define RECENT 256u
 
 static struct {
     uint64_t addr;
     size_t bytes;
-} going[GOING];       /* under gs_async_lock */
-static unsigned went; /* under gs_async_lock */
+} recent[RECENT];             /* under gs_async_lock */
+static unsigned recent_count; /* under gs_async_lock */
 
-static void note_going(uint64_t addr, size_t bytes)
+static void record_returned(uint64_t addr, size_t bytes)
 {
     gs_mutex_lock(&gs_async_lock);
-    going[went % GOING].addr = addr;
-    going[went % GOING].bytes = bytes;
-    went++;
+    recent[recent_count % RECENT].addr = addr;
+    recent[recent_count % RECENT].bytes = bytes;
+    recent_count++;
     gs_mutex_unlock(&gs_async_lock);
 }
 
@@ -185,7 +186,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
     if (gs_gate_enter()) {
         result = gs_context_push(home, &pushed);
         if (result == CUDA_SUCCESS) {
-            note_going(addr, bytes);
+            record_returned(addr, bytes);
             result = gs_real()->cuMemFreeAsync(addr, stream);
             __atomic_add_fetch(&heap->given, 1, __ATOMIC_RELAXED);
             /* So that a thread short of memory need not wait for a synchronize. */
@@ -199,7 +200,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
     return result;
 }
 
-static unsigned owing; /* atomic: segments, of all heaps */
+static unsigned overdue_count; /* atomic: segments, of all heaps */
 
 void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
 {
@@ -209,7 +210,7 @@ void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
     }
     owed->addr = addr;
     owed->bytes = bytes;
-    __atomic_add_fetch(&owing, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&overdue_count, 1, __ATOMIC_RELAXED);
     gs_mutex_lock(&gs_async_lock);
     owed->next = heap->owed;
     heap->owed = owed;
@@ -227,7 +228,7 @@ void gs_async_settle(struct gs_async_heap *heap)
         if (gs_async_return(heap, owed->addr, owed->bytes) == CUDA_ERROR_NOT_READY) {
             gs_async_owe(heap, owed->addr, owed->bytes);
         }
-        __atomic_sub_fetch(&owing, 1, __ATOMIC_RELAXED);
+        __atomic_sub_fetch(&overdue_count, 1, __ATOMIC_RELAXED);
         free(owed);
         owed = next;
     }
@@ -236,7 +237,7 @@ void gs_async_settle(struct gs_async_heap *heap)
 bool gs_async_owes(uint64_t addr)
 {
     bool found = false;
-    if (GS_LIKELY(__atomic_load_n(&owing, __ATOMIC_RELAXED) == 0)) {
+    if (GS_LIKELY(__atomic_load_n(&overdue_count, __ATOMIC_RELAXED) == 0)) {
         return false;
     }
     gs_mutex_lock(&gs_async_lock);
@@ -254,14 +255,14 @@ bool gs_async_is_going(uint64_t addr)
 {
     bool found = gs_async_owes(addr);
     gs_mutex_lock(&gs_async_lock);
-    for (size_t i = 0; i < GOING && !found; i++) {
-        found = addr - going[i].addr < going[i].bytes;
+    for (size_t i = 0; i < RECENT && !found; i++) {
+        found = addr - recent[i].addr < recent[i].bytes;
     }
     gs_mutex_unlock(&gs_async_lock);
     return found;
 }
 
-/* Whether the heap's stream has no work. */
+/* Returns true if the heap's stream has no work. */
 static bool is_done(struct gs_async_heap *heap)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -290,15 +291,15 @@ static bool is_done(struct gs_async_heap *heap)
  * before the first sleep, the longest wait, and the sleep; the driver's thread may have
  * to wake up. The wait is bounded since the stream may have work that waits for this
  * thread. */
-#define QUESTIONS 1000u
-#define MOMENT_NS 10000000ull
-#define NAP_NS    20000u
+#define POLLS   1000u
+#define WAIT_NS 10000000ull
+#define NAP_NS  20000u
 
 /* Waits until `until_ns` for the frees made so far in the heap's stream. Returns whether
  * they have run. */
 static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns)
 {
-    struct gs_wait wait = {.spins = QUESTIONS, .nap_ns = NAP_NS, .until_ns = until_ns};
+    struct gs_wait wait = {.spins = POLLS, .nap_ns = NAP_NS, .until_ns = until_ns};
     unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
     bool done;
     do {
@@ -325,7 +326,7 @@ bool gs_async_await_given(int device)
         gs_captures_active()) {
         return false;
     }
-    uint64_t until_ns = gs_now_ns() + MOMENT_NS; /* of all streams: they run meanwhile */
+    uint64_t until_ns = gs_now_ns() + WAIT_NS; /* of all streams: they run meanwhile */
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if ((device < 0 || heap->face.device == device) &&
             __atomic_load_n(&heap->given, __ATOMIC_RELAXED) !=
@@ -340,11 +341,11 @@ void gs_async_give_back(int device)
 {
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if (device < 0 || heap->face.device == device) {
-            bool was_done = is_done(heap); /* else no wait: natively there is none */
+            bool was_done = is_done(heap); /* else no wait, as natively */
             gs_async_settle(heap);
             (void)gs_heap_give_back(heap->face.heap);
             if (was_done) {
-                (void)await_frees(heap, gs_now_ns() + MOMENT_NS);
+                (void)await_frees(heap, gs_now_ns() + WAIT_NS);
             } else {
                 (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
             }
@@ -354,8 +355,8 @@ void gs_async_give_back(int device)
 
 /* ---- the end of a stream ----------------------------------------------------------- */
 
-/* From now on no thread begins to use the heap's stream, and none is using it.
- * gs_async_lock is held. */
+/* Excludes all threads from the heap's stream: waits for those that use it, and lets no
+ * other begin. gs_async_lock is held. */
 static void begin_move(struct gs_async_heap *heap)
 {
     int before = gs_uncancelled_begin();
@@ -366,7 +367,7 @@ static void begin_move(struct gs_async_heap *heap)
     gs_uncancelled_end(before);
 }
 
-/* Whether the stream captures, or this cannot be determined. */
+/* Returns true if the stream captures, or the driver does not tell. */
 bool gs_async_captures(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -419,7 +420,7 @@ void gs_async_stream_ends(CUstream stream)
     gs_notify_end();
     gs_mutex_lock(&gs_async_lock);
     if (!own) {
-        /* Its order can no longer be waited for: the heap is neither used nor
+        /* The heap's order can no longer be waited for: the heap is neither used nor
          * returned. */
         __atomic_store_n(&heap->broken, true, __ATOMIC_RELAXED);
     }
@@ -484,6 +485,6 @@ void gs_async_order_reset(void)
 {
     pthread_cond_init(&user_left, NULL);
     own_streams = NULL;
-    owing = 0;
-    memset(going, 0, sizeof(going));
+    overdue_count = 0;
+    memset(recent, 0, sizeof(recent));
 }

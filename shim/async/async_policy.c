@@ -33,7 +33,7 @@ static const CUmemPool_attribute policies[] = {
     CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
 };
 
-/* Whether the pool is the current one, with all default properties. */
+/* Returns true if the pool is the current one, with all default properties. */
 static bool is_plain(CUdevice device, CUmemoryPool pool)
 {
     const struct gs_real *real = gs_real();

@@ -1,6 +1,6 @@
 /*
- * async_policy.h - whether stream-ordered memory of a device comes from the pool
- * (GPUSHIM_ASYNC=pool), and the driver's memory pool behind it.
+ * async_policy.h - decides whether the pool serves a device's stream-ordered memory
+ * (GPUSHIM_ASYNC=pool), and has the driver's memory pool behind it.
  *
  * The program expects memory of its device's default pool. It gets memory of a private
  * pool with the same properties: the memory ends with no context, is accessible from the
@@ -28,11 +28,12 @@ CUmemoryPool gs_async_pool_of(const struct gs_state *state, int device);
  * yet. */
 CUmemoryPool gs_async_pool_known(int device);
 
-/* From now on the driver serves the device; `why` is a static sentence. Also applies to a
- * device without a pool yet. */
+/* Leaves the device to the driver permanently; `why` is a static sentence. Also applies
+ * to a device without a pool yet. */
 void gs_async_end(int device, const char *why);
 
-/* Whether programs may notice the private pools: some memory was allocated from one. */
+/* Returns true if programs may notice the private pools: some memory was allocated from
+ * one. */
 bool gs_async_in_use(void);
 
 /* The pool that the program is to see instead of this one. */

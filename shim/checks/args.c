@@ -29,7 +29,7 @@ void gs_args_reset(void)
 
 /* ---- a span on each side ----------------------------------------------------------- */
 
-static void look_at(const struct gs_use *use)
+static void check_span(const struct gs_use *use)
 {
     struct gs_state *state = gs_enter();
     if (state) {
@@ -57,12 +57,12 @@ void gs_args_copy(const char *call, uint64_t dst, uint64_t src, size_t bytes,
 
 void gs_args_write(const char *call, uint64_t dst, size_t bytes)
 {
-    look_at(&(struct gs_use){.call = call, .span = {dst, bytes}, .writes = true});
+    check_span(&(struct gs_use){.call = call, .span = {dst, bytes}, .writes = true});
 }
 
 void gs_args_read(const char *call, uint64_t src, size_t bytes)
 {
-    look_at(&(struct gs_use){.call = call, .span = {src, bytes}});
+    check_span(&(struct gs_use){.call = call, .span = {src, bytes}});
 }
 
 void gs_args_copy_batch(const char *call, const CUdeviceptr *dsts,
@@ -76,13 +76,13 @@ void gs_args_copy_batch(const char *call, const CUdeviceptr *dsts,
 /* ---- a box on each side ------------------------------------------------------------ */
 
 /* A box at address 0 belongs to an array. */
-static void look_at_box(const char *call, const struct gs_box *box, bool writes,
-                        CUmemorytype type)
+static void check_box(const char *call, const struct gs_box *box, bool writes,
+                      CUmemorytype type)
 {
     struct gs_use use = {
         .call = call, .writes = writes, .host = type == CU_MEMORYTYPE_HOST};
     if (box->base != 0 && gs_span_of_box(box, &use.span)) {
-        look_at(&use);
+        check_span(&use);
     }
 }
 
@@ -91,7 +91,7 @@ void gs_args_write_rows(const char *call, CUdeviceptr dst, size_t pitch, size_t 
 {
     const struct gs_box box = {
         .base = dst, .width = width, .rows = rows, .layers = 1, .pitch = pitch};
-    look_at_box(call, &box, true, CU_MEMORYTYPE_DEVICE);
+    check_box(call, &box, true, CU_MEMORYTYPE_DEVICE);
 }
 
 static uint64_t base_of(CUmemorytype type, const void *host, CUdeviceptr device)
@@ -123,8 +123,8 @@ void gs_args_copy_2d(const char *call, const CUDA_MEMCPY2D *copy)
     if (copy) {
         const struct gs_box from = {PLANE_OF(copy, src), .layers = 1};
         const struct gs_box to = {PLANE_OF(copy, dst), .layers = 1};
-        look_at_box(call, &from, false, copy->srcMemoryType);
-        look_at_box(call, &to, true, copy->dstMemoryType);
+        check_box(call, &from, false, copy->srcMemoryType);
+        check_box(call, &to, true, copy->dstMemoryType);
     }
 }
 
@@ -132,8 +132,8 @@ void gs_args_copy_3d(const char *call, const CUDA_MEMCPY3D *copy)
 {
     if (copy) {
         const struct gs_box from = {BOX_OF(copy, src)}, to = {BOX_OF(copy, dst)};
-        look_at_box(call, &from, false, copy->srcMemoryType);
-        look_at_box(call, &to, true, copy->dstMemoryType);
+        check_box(call, &from, false, copy->srcMemoryType);
+        check_box(call, &to, true, copy->dstMemoryType);
     }
 }
 
@@ -141,7 +141,7 @@ void gs_args_copy_3d_peer(const char *call, const CUDA_MEMCPY3D_PEER *copy)
 {
     if (copy) {
         const struct gs_box from = {BOX_OF(copy, src)}, to = {BOX_OF(copy, dst)};
-        look_at_box(call, &from, false, copy->srcMemoryType);
-        look_at_box(call, &to, true, copy->dstMemoryType);
+        check_box(call, &from, false, copy->srcMemoryType);
+        check_box(call, &to, true, copy->dstMemoryType);
     }
 }

@@ -16,13 +16,13 @@
 
 struct gs_state;
 
-/* Whether copies and sets are checked. Set at start; atomic. */
+/* True if copies and sets are checked. Set at start; atomic. */
 extern bool gs_args_checked __attribute__((visibility("hidden")));
 
 /* Called at start, after the tracker was created or not. Logs a line if the checks have
  * no tracker to report to. */
 void gs_args_start(const struct gs_state *state);
-/* In a forked child. */
+/* In a forked child: switches the checks off. */
 void gs_args_reset(void);
 
 /* The side of a copy that is host memory by the call's type: it is compared with pinned
@@ -80,9 +80,9 @@ static inline bool gs_args_on(void)
     gs_args_copy_batch(call, dsts, srcs, sizes, count)
 #define GS_ARGS_NOTHING() (void)call
 
-/* GS_ARGS_HAS tells whether a row has the column, GS_ARGS_LOOK checks by it. */
+/* GS_ARGS_HAS: true if a row has the column. GS_ARGS_CHECK checks the call by it. */
 #define GS_ARGS_HAS(...)                 (sizeof(#__VA_ARGS__) > 1)
-#define GS_ARGS_LOOK(...)                GS_ARGS_SECOND(, ##__VA_ARGS__, NOTHING(), )
+#define GS_ARGS_CHECK(...)               GS_ARGS_SECOND(, ##__VA_ARGS__, NOTHING(), )
 #define GS_ARGS_SECOND(none, shape, ...) GS_ARGS_##shape
 
 #endif

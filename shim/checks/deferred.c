@@ -14,70 +14,70 @@
 /* The sleep between two polls. */
 #define NAP_NS 1000000
 
-struct aside {
-    struct aside *next;
+struct deferred {
+    struct deferred *next;
     struct gs_block *block;
     const struct gs_context *context;
 };
 
 static struct gs_mutex lock = GS_MUTEX(GS_RANK_DEFERRED);
-static struct aside *asides; /* written under lock, read atomically */
+static struct deferred *deferred_blocks; /* written under lock, read atomically */
 
 void gs_deferred_reset(void)
 {
     gs_mutex_init(&lock, GS_RANK_DEFERRED);
-    asides = NULL;
+    deferred_blocks = NULL;
 }
 
 /* Without host memory for a list entry, the block is never handed out again. */
 void gs_deferred_put(const struct gs_context *context, struct gs_block *block)
 {
-    struct aside *aside = malloc(sizeof(*aside));
-    if (!aside) {
+    struct deferred *entry = malloc(sizeof(*entry));
+    if (!entry) {
         return;
     }
-    *aside = (struct aside){.block = block, .context = context};
+    *entry = (struct deferred){.block = block, .context = context};
     gs_mutex_lock(&lock);
-    aside->next = asides;
-    __atomic_store_n(&asides, aside, __ATOMIC_RELAXED);
+    entry->next = deferred_blocks;
+    __atomic_store_n(&deferred_blocks, entry, __ATOMIC_RELAXED);
     gs_mutex_unlock(&lock);
 }
 
 /* Takes the context's blocks off the list, as a list of their own. */
-static struct aside *take(const struct gs_context *context)
+static struct deferred *take(const struct gs_context *context)
 {
-    struct aside *list = NULL;
+    struct deferred *list = NULL;
     gs_mutex_lock(&lock);
-    for (struct aside **link = &asides; *link;) {
-        struct aside *aside = *link;
-        if (aside->context != context) {
-            link = &aside->next;
+    for (struct deferred **link = &deferred_blocks; *link;) {
+        struct deferred *entry = *link;
+        if (entry->context != context) {
+            link = &entry->next;
             continue;
         }
-        __atomic_store_n(link, aside->next, __ATOMIC_RELAXED);
-        aside->next = list;
-        list = aside;
+        __atomic_store_n(link, entry->next, __ATOMIC_RELAXED);
+        entry->next = list;
+        list = entry;
     }
     gs_mutex_unlock(&lock);
     return list;
 }
 
-static void give_back(struct aside *list)
+static void give_back(struct deferred *list)
 {
-    struct aside *last = list;
+    struct deferred *last = list;
     while (last->next) {
         last = last->next;
     }
     gs_mutex_lock(&lock);
-    last->next = asides;
-    __atomic_store_n(&asides, list, __ATOMIC_RELAXED);
+    last->next = deferred_blocks;
+    __atomic_store_n(&deferred_blocks, list, __ATOMIC_RELAXED);
     gs_mutex_unlock(&lock);
 }
 
-static void free_held(struct aside *list)
+static void free_held(struct deferred *list)
 {
     while (list) {
-        struct aside *next = list->next;
+        struct deferred *next = list->next;
         gs_block_free(list->block);
         free(list);
         list = next;
@@ -89,7 +89,7 @@ static void free_held(struct aside *list)
 static enum gs_fill_state settle(const struct gs_context *context)
 {
     enum gs_fill_state state = GS_FILL_BUSY;
-    struct aside *list = take(context);
+    struct deferred *list = take(context);
     if (list) {
         state = gs_fill_stream_settled(context);
         if (state == GS_FILL_SETTLED) {
@@ -103,7 +103,7 @@ static enum gs_fill_state settle(const struct gs_context *context)
 
 static bool any(void)
 {
-    return __atomic_load_n(&asides, __ATOMIC_RELAXED) != NULL;
+    return __atomic_load_n(&deferred_blocks, __ATOMIC_RELAXED) != NULL;
 }
 
 bool gs_deferred_settle(const struct gs_context *context)

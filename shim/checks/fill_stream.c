@@ -45,17 +45,16 @@ struct visit {
     bool relaxed, pushed;
 };
 
-/* ---- fill streams
- * ----------------------------------------------------------------------- */
+/* ---- fill streams ----------------------------------------------------------------- */
 
 static struct gs_fill_stream **fill_streams_of(const struct gs_context *context)
 {
-    return &((struct gs_context *)(uintptr_t)context)->lanes;
+    return &((struct gs_context *)(uintptr_t)context)->fill_streams;
 }
 
 /* Creates a fill stream, taken by the caller. NULL: the driver refused. The context is
  * current. */
-static struct gs_fill_stream *make_lane(const struct gs_context *context)
+static struct gs_fill_stream *make_fill_stream(const struct gs_context *context)
 {
     const struct gs_real *real = gs_real();
     struct gs_fill_stream *fill_stream = calloc(1, sizeof(*fill_stream));
@@ -109,7 +108,7 @@ static enum gs_check_count take_fill_stream(const struct gs_context *context,
         *out = fill_stream;
         return GS_CHECK_LOOKED;
     }
-    *out = make_lane(context);
+    *out = make_fill_stream(context);
     return *out ? GS_CHECK_LOOKED : GS_CHECK_REFUSED;
 }
 
@@ -243,8 +242,8 @@ static size_t bytes_of(const struct gs_fill *fills, size_t count)
     return bytes;
 }
 
-/* Whether the device completes work in time and reports it: fills the fill stream's own
- * buffer, whose contents do not matter. */
+/* Checks that the device completes work in time and reports it: fills the fill stream's
+ * own buffer, whose contents do not matter. */
 static enum gs_check_count try_fill_stream(struct gs_fill_stream *fill_stream)
 {
     const struct gs_fill own = {(CUdeviceptr)(uintptr_t)fill_stream->buffer, 1, 0};
@@ -311,9 +310,9 @@ static enum gs_check_count fetch(struct gs_fill_stream *fill_stream, CUdeviceptr
     return result == CUDA_SUCCESS ? await(fill_stream, bytes) : GS_CHECK_REFUSED;
 }
 
-enum gs_check_count gs_fill_stream_look(const struct gs_context *context, CUdeviceptr at,
-                                        size_t bytes, unsigned char value,
-                                        struct gs_changed *out)
+enum gs_check_count gs_fill_stream_compare(const struct gs_context *context,
+                                           CUdeviceptr at, size_t bytes,
+                                           unsigned char value, struct gs_changed *out)
 {
     struct gs_changed changed = {.bytes = 0};
     struct visit visit;

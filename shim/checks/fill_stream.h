@@ -23,7 +23,7 @@ struct gs_fill {
 
 enum gs_fill_state { GS_FILL_BUSY, GS_FILL_SETTLED, GS_FILL_FAILED };
 
-/* Whether all late work of the fill streams in the context has ended.
+/* Queries whether all late work of the fill streams in the context has ended.
  * GS_FILL_FAILED: the context has failed (context_errors.h), so this will never be
  * known. */
 enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context);
@@ -49,8 +49,8 @@ struct gs_changed {
 
 /* Compares memory with the byte `value`. Out: *out, if the result is GS_CHECK_LOOKED; any
  * other result is the reason for no comparison. */
-enum gs_check_count gs_fill_stream_look(const struct gs_context *context, CUdeviceptr at,
-                                        size_t bytes, unsigned char value,
-                                        struct gs_changed *out);
+enum gs_check_count gs_fill_stream_compare(const struct gs_context *context,
+                                           CUdeviceptr at, size_t bytes,
+                                           unsigned char value, struct gs_changed *out);
 
 #endif

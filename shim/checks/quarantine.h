@@ -25,7 +25,7 @@ void gs_quarantine_reset(void); /* in a forked child */
  */
 bool gs_quarantine_put(const struct gs_context *context, struct gs_block *block);
 
-/* Whether the block at the address is in quarantine: freed by the program, but
+/* Returns true if the block at the address is in quarantine: freed by the program, but
  * claimed. */
 bool gs_quarantine_holds(uint64_t addr);
 

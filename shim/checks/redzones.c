@@ -44,7 +44,7 @@ static struct {
     enum gs_check_fill fill;   /* likewise */
     bool swept;                /* atomic: at_exit has run */
     bool handler_set;          /* atomic: the handler of exit is registered */
-    uint64_t foretold;         /* atomic: counted for an exec, which may fail */
+    uint64_t counted_for_exec; /* atomic: counted for an exec, which may fail */
     /* Atomic: time of the device's last check for a released use, or 0. */
     uint64_t used_less_ns[GS_MAX_DEVICES];
 } zones = {.lock = GS_MUTEX(GS_RANK_REDZONES)};
@@ -102,7 +102,7 @@ void gs_redzones_reset(void)
     gs_mutex_init(&zones.lock, GS_RANK_REDZONES);
     zones.map = (struct gs_redzone_map){0};
     gs_redzones_on = zones.swept = false;
-    zones.foretold = 0;
+    zones.counted_for_exec = 0;
 }
 
 /* ---- the map --------------------------------------------------------------------- */
@@ -170,9 +170,9 @@ static struct gs_free_site site_of(const struct gs_state *state, uint16_t api)
 }
 
 /* Reports damage. `was`: the allocation of the zone, if the zone does not know it. */
-static void tell(struct gs_state *state, const struct gs_redzone *zone,
-                 const struct gs_allocation *was, const struct gs_changed *changed,
-                 uint16_t api)
+static void report_damage(struct gs_state *state, const struct gs_redzone *zone,
+                          const struct gs_allocation *was,
+                          const struct gs_changed *changed, uint16_t api)
 {
     struct gs_damage damage = {.kind = zone->live ? GS_ERROR_DAMAGE_BEHIND
                                                   : GS_ERROR_WRITE_AFTER_FREE,
@@ -206,11 +206,11 @@ static void inspect(struct gs_state *state, const struct gs_redzone *zone,
                     const struct gs_allocation *was, uint16_t api)
 {
     struct gs_changed changed;
-    enum gs_check_count answer = gs_fill_stream_look(
+    enum gs_check_count answer = gs_fill_stream_compare(
         zone->context, zone->from, zone->to - zone->from, zone->value, &changed);
     count(state, answer);
     if (answer == GS_CHECK_LOOKED && changed.bytes > 0) {
-        tell(state, zone, was, &changed, api);
+        report_damage(state, zone, was, &changed, api);
     }
 }
 
@@ -221,7 +221,7 @@ static void clear(struct gs_state *state, uint64_t addr, size_t bytes, uint16_t 
     struct gs_redzone *next;
     for (struct gs_redzone *zone = cut(addr, addr + bytes); zone; zone = next) {
         next = zone->right;
-        if (!zone->live) { /* else of a context that has ended unnoticed */
+        if (!zone->live) { /* a live zone is of an ended context */
             inspect(state, zone, NULL, api);
         }
         free(zone);
@@ -243,7 +243,7 @@ static enum gs_status obtain(const struct gs_state *state,
     return status;
 }
 
-/* The bytes watched behind the program's bytes, in a block of `room` bytes. */
+/* The size of the red zone behind the program's bytes, in a block of `room` bytes. */
 static size_t zone_bytes(size_t bytes, size_t room)
 {
     if (zones.behind == 0) {
@@ -253,8 +253,8 @@ static size_t zone_bytes(size_t bytes, size_t room)
     return (room < end ? room : end) - bytes;
 }
 
-static void watch(const struct gs_context *context, uint64_t addr, size_t bytes,
-                  size_t behind, size_t room)
+static void add_red_zone(const struct gs_context *context, uint64_t addr, size_t bytes,
+                         size_t behind, size_t room)
 {
     struct gs_redzone *zone = calloc(1, sizeof(*zone));
     if (!zone) {
@@ -295,7 +295,7 @@ static bool prepare(const struct gs_state *state, const struct gs_context *conte
     enum gs_check_count answer =
         gs_fill_stream_fill(context, fills, fill_count, &pending);
     if (answer == GS_CHECK_LOOKED && behind > 0) {
-        watch(context, addr, bytes, behind, room);
+        add_red_zone(context, addr, bytes, behind, room);
     } else if (answer != GS_CHECK_LOOKED) {
         count(state, answer);
     }
@@ -348,8 +348,8 @@ void gs_redzones_passed(const struct gs_state *state)
 
 /* ---- frees ----------------------------------------------------------------------- */
 
-void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
-                      enum gs_check_count answer, struct gs_allocation *was)
+void gs_redzones_check(struct gs_state *state, struct gs_block *block, enum gs_api api,
+                       enum gs_check_count answer, struct gs_allocation *was)
 {
     gs_mutex_lock(&zones.lock);
     struct gs_redzone *zone = gs_redzone_map_take(&zones.map, gs_block_addr(block));
@@ -365,8 +365,9 @@ void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_ap
     free(zone);
 }
 
-static void watch_freed(const struct gs_context *context, uint64_t addr, size_t room,
-                        const struct gs_allocation *was, const struct gs_free_site *freed)
+static void add_freed_zone(const struct gs_context *context, uint64_t addr, size_t room,
+                           const struct gs_allocation *was,
+                           const struct gs_free_site *freed)
 {
     struct gs_redzone *zone = calloc(1, sizeof(*zone));
     if (!zone) {
@@ -394,14 +395,15 @@ static bool fill_freed(const struct gs_state *state, const struct gs_context *co
     bool pending;
     enum gs_check_count answer = gs_fill_stream_fill(context, &fill, 1, &pending);
     if (answer == GS_CHECK_LOOKED) {
-        watch_freed(context, fill.at, fill.bytes, was, &freed);
+        add_freed_zone(context, fill.at, fill.bytes, was, &freed);
     } else {
         count(state, answer);
     }
     return !pending;
 }
 
-/* Whether another process may still read the memory, for instance after an export. */
+/* Returns true if another process may still read the memory, for instance after an
+ * export. */
 static bool is_marked(const struct gs_state *state, const struct gs_block *block)
 {
     struct gs_range range;
@@ -442,7 +444,7 @@ static void sweep(struct gs_state *state, CUcontext handle)
         if (gs_now_ns() > until) {
             return; /* the remaining zones are counted at the end */
         }
-        enum gs_check_count answer = gs_fill_stream_look(
+        enum gs_check_count answer = gs_fill_stream_compare(
             zone.context, zone.from, zone.to - zone.from, zone.value, &changed);
         bool damaged = answer == GS_CHECK_LOOKED && changed.bytes > 0;
         if (!settle(&zone, damaged)) {
@@ -450,7 +452,7 @@ static void sweep(struct gs_state *state, CUcontext handle)
         }
         count(state, answer);
         if (damaged) {
-            tell(state, &zone, NULL, &changed, GS_API_UNKNOWN);
+            report_damage(state, &zone, NULL, &changed, GS_API_UNKNOWN);
         }
     }
 }
@@ -532,9 +534,10 @@ static uint64_t unseen(void)
 
 void gs_redzones_go_on(struct gs_state *state)
 {
-    uint64_t foretold = __atomic_exchange_n(&zones.foretold, 0, __ATOMIC_RELAXED);
-    if (GS_UNLIKELY(foretold > 0)) {
-        gs_tracker_count_check(state->tracker, GS_CHECK_END, -foretold);
+    uint64_t counted_for_exec =
+        __atomic_exchange_n(&zones.counted_for_exec, 0, __ATOMIC_RELAXED);
+    if (GS_UNLIKELY(counted_for_exec > 0)) {
+        gs_tracker_count_check(state->tracker, GS_CHECK_END, -counted_for_exec);
     }
 }
 
@@ -546,7 +549,7 @@ void gs_redzones_finish(struct gs_state *state, bool again)
     if (again) {
         uint64_t number = unseen();
         gs_tracker_count_check(state->tracker, GS_CHECK_END, number);
-        __atomic_add_fetch(&zones.foretold, number, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&zones.counted_for_exec, number, __ATOMIC_RELAXED);
     } else {
         give_up(state, NULL);
     }

@@ -44,8 +44,8 @@ gs_redzones_alloc(struct gs_state *state, const struct gs_context *context, size
  * reason.
  * Out: *was  the block's record, addr 0 if none
  */
-void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
-                      enum gs_check_count answer, struct gs_allocation *was);
+void gs_redzones_check(struct gs_state *state, struct gs_block *block, enum gs_api api,
+                       enum gs_check_count answer, struct gs_allocation *was);
 /* Called after the free, when no work uses the block: fills it, then quarantines or frees
  * it. */
 void gs_redzones_free(struct gs_state *state, struct gs_block *block, enum gs_api api,
@@ -70,7 +70,7 @@ void gs_redzones_context_ended(const struct gs_context *context);
 /* Called when the process ends: counts the unchecked zones. `again`: the process may go
  * on (gs_finish_report); the counts then stand until gs_redzones_go_on. */
 void gs_redzones_finish(struct gs_state *state, bool again);
-/* Called before a further report: the process went on after the last one. */
+/* Called before a further report: the process has continued after the last one. */
 void gs_redzones_go_on(struct gs_state *state);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * Only uses that cannot be right are reported. Memory is looked up in this order:
  *
- *   the pools      an address in a segment belongs to a live block, or to nobody
+ *   the pools      an address in a segment belongs to a live block, or has no owner
  *   managed ranges likewise
  *   records        an allocation of the driver that begins at the address, or at the
  *                  start that the driver reports for the allocation around it
@@ -11,8 +11,8 @@
  *                  the processor cannot read
  *
  * All other memory is unknown and its use is right. A block freed in stream order becomes
- * free when the device reaches the free, which the arguments of a call do not tell: its
- * use counts as wrong once the pool has found the free complete.
+ * free when the device reaches the free, and the arguments of a call do not show when:
+ * its use counts as wrong once the pool has found the free complete.
  *
  * Owns: nothing.   Lock: none; the driver is called without any. Design:
  * docs/checks-args.md
@@ -41,7 +41,7 @@ static struct gs_bad_use bad_use(const struct gs_use *use, enum gs_error_kind ki
                                .call = use->call};
 }
 
-static void tell(struct gs_state *state, struct gs_bad_use *bad)
+static void report(struct gs_state *state, struct gs_bad_use *bad)
 {
     bad->thread = gs_thread_id();
     bad->device = gs_thread.context ? gs_thread.context->device : 0;
@@ -51,30 +51,29 @@ static void tell(struct gs_state *state, struct gs_bad_use *bad)
     gs_tracker_error_use(state->tracker, bad);
 }
 
-static void tell_extent(struct gs_state *state, const struct gs_use *use,
-                        enum gs_error_kind kind, const struct gs_span *extent)
+static void report_extent(struct gs_state *state, const struct gs_use *use,
+                          enum gs_error_kind kind, const struct gs_span *extent)
 {
     struct gs_bad_use bad = bad_use(use, kind);
     bad.extent_addr = extent->addr;
     bad.extent_bytes = extent->bytes;
-    tell(state, &bad);
+    report(state, &bad);
 }
 
-static void tell_former(struct gs_state *state, const struct gs_use *use,
-                        const struct gs_former *former)
+static void report_former(struct gs_state *state, const struct gs_use *use,
+                          const struct gs_former *former)
 {
     struct gs_bad_use bad = bad_use(use, GS_ERROR_USE_AFTER_FREE);
     bad.former = *former;
-    tell(state, &bad);
+    report(state, &bad);
 }
 
-/* ---- what the driver and the system know ---------------------------------------------
- */
+/* ---- queries of the driver and the system --------------------------------------- */
 
 enum answer { ANSWER_KNOWN, ANSWER_UNKNOWN, ANSWER_NONE };
 
 /* Queries the driver for the allocation around an address. */
-static enum answer ask_driver(uint64_t addr, struct gs_span *out)
+static enum answer query_driver(uint64_t addr, struct gs_span *out)
 {
     CUdeviceptr base = 0;
     size_t bytes = 0;
@@ -91,7 +90,7 @@ static enum answer ask_driver(uint64_t addr, struct gs_span *out)
                : ANSWER_NONE;
 }
 
-/* Whether the processor cannot read the address: then it is not host memory. */
+/* Returns true if the processor cannot read the address: then it is not host memory. */
 static bool is_unreadable(uint64_t addr)
 {
     char byte;
@@ -99,21 +98,20 @@ static bool is_unreadable(uint64_t addr)
     return process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == EFAULT;
 }
 
-/* Whether the call frees in stream order. */
+/* Returns true if the call frees in stream order. */
 static bool frees_in_order(uint16_t api)
 {
     return api < GS_API_COUNT && strstr(gs_api_name(api), "FreeAsync");
 }
 
-/* ---- the pools -----------------------------------------------------------------------
- */
+/* ---- the pools ------------------------------------------------------------------ */
 
-/* Whether the driver still has the pool's segment there. A context may have ended
- * unnoticed, and its addresses may have a new owner. */
-static bool is_true(const struct gs_use *use, const struct gs_range *range)
+/* Returns true if the driver still has the pool's segment there. A context may have ended
+ * without a notice, and its addresses may have a new owner. */
+static bool driver_has_segment(const struct gs_use *use, const struct gs_range *range)
 {
     struct gs_span span;
-    enum answer answer = ask_driver(use->span.addr, &span);
+    enum answer answer = query_driver(use->span.addr, &span);
     return gs_captures_active() ||
            (answer == ANSWER_KNOWN && span.addr == range->segment_addr);
 }
@@ -159,16 +157,16 @@ static void check_freed(struct gs_state *state, struct gs_pool *pool,
                                                            former.allocation.bytes}) ==
                      GS_SPAN_INSIDE;
     if (!within && reaches_block(pool, use, range, &next)) {
-        tell_extent(state, use, GS_ERROR_UNDERRUN, &next);
+        report_extent(state, use, GS_ERROR_UNDERRUN, &next);
     } else if (found) {
-        tell_former(state, use, &former);
+        report_former(state, use, &former);
     } else {
         struct gs_bad_use bad = bad_use(use, GS_ERROR_STRAY_USE);
-        tell(state, &bad);
+        report(state, &bad);
     }
 }
 
-/* Whether the block is, or was, used in stream order. */
+/* Returns true if the block is, or was, used in stream order. */
 static bool is_ordered(const struct gs_state *state, const struct gs_pool *pool,
                        const struct gs_range *range)
 {
@@ -192,19 +190,18 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
         (range.live && gs_span_fit(&use->span, &block) == GS_SPAN_INSIDE)) {
         return true;
     }
-    if (pool == state->pool && !is_true(use, &range)) {
+    if (pool == state->pool && !driver_has_segment(use, &range)) {
         return true;
     }
     if (range.live) {
-        tell_extent(state, use, GS_ERROR_OVERRUN, &block);
+        report_extent(state, use, GS_ERROR_OVERRUN, &block);
     } else if (!is_ordered(state, pool, &range)) {
         check_freed(state, pool, use, &range);
     }
     return true;
 }
 
-/* ---- managed memory ------------------------------------------------------------------
- */
+/* ---- managed memory ------------------------------------------------------------- */
 
 /* Returns whether the address is, or was, in known managed memory of the program. */
 static bool check_managed(struct gs_state *state, const struct gs_use *use)
@@ -215,7 +212,7 @@ static bool check_managed(struct gs_state *state, const struct gs_use *use)
     if (status == GS_OK) {
         struct gs_span span = {extent.base, extent.bytes};
         if (gs_span_fit(&use->span, &span) == GS_SPAN_LEAVES) {
-            tell_extent(state, use, GS_ERROR_OVERRUN, &span);
+            report_extent(state, use, GS_ERROR_OVERRUN, &span);
         }
         return true;
     }
@@ -225,17 +222,16 @@ static bool check_managed(struct gs_state *state, const struct gs_use *use)
     if (gs_tracker_former(state->tracker, use->span.addr, &former) == GS_OK &&
         former.allocation.kind == GS_MEMORY_MANAGED && !frees_in_order(former.site.api) &&
         !gs_tracker_holds(state->tracker, use->span.addr)) {
-        tell_former(state, use, &former);
+        report_former(state, use, &former);
     }
     return true;
 }
 
-/* ---- the driver's own ----------------------------------------------------------------
- */
+/* ---- the driver's own ----------------------------------------------------------- */
 
-/* Whether the record covers all memory that the program may use there. Registered memory
- * is a part of the program's own memory, imported memory a part of another process's, and
- * a mapping a part of the memory that it maps. */
+/* Returns true if the record covers all memory that the program may use there. Registered
+ * memory is a part of the program's own memory, imported memory a part of another
+ * process's, and a mapping a part of the memory that it maps. */
 static bool is_bounded(const struct gs_allocation *allocation)
 {
     return allocation->kind == GS_MEMORY_DEVICE || allocation->kind == GS_MEMORY_ASYNC ||
@@ -263,7 +259,7 @@ static void check_recorded(struct gs_state *state, const struct gs_use *use,
     bool stale = known && known->addr == extent.addr && known->bytes < allocation->bytes;
     if (is_bounded(allocation) && !stale &&
         gs_span_fit(&use->span, &extent) == GS_SPAN_LEAVES) {
-        tell_extent(state, use, GS_ERROR_OVERRUN, &extent);
+        report_extent(state, use, GS_ERROR_OVERRUN, &extent);
     }
 }
 
@@ -273,7 +269,7 @@ static void check_around(struct gs_state *state, const struct gs_use *use)
     struct gs_allocation allocation;
     struct gs_former former;
     struct gs_span known;
-    enum answer answer = ask_driver(use->span.addr, &known);
+    enum answer answer = query_driver(use->span.addr, &known);
     if (answer == ANSWER_KNOWN) {
         if (gs_tracker_look_up(state->tracker, known.addr, &allocation) == GS_OK) {
             check_recorded(state, use, &allocation, &known);
@@ -286,7 +282,7 @@ static void check_around(struct gs_state *state, const struct gs_use *use)
          former.allocation.kind == GS_MEMORY_MANAGED) &&
         (former.lost || !frees_in_order(former.site.api)) &&
         !gs_tracker_holds(state->tracker, use->span.addr)) {
-        tell_former(state, use, &former);
+        report_former(state, use, &former);
     }
 }
 
@@ -305,7 +301,7 @@ void gs_check_use(struct gs_state *state, const struct gs_use *use)
             check_around(state, use);
         }
     } else if (use->span.bytes > allocation.bytes) {
-        bool asked = ask_driver(use->span.addr, &known) == ANSWER_KNOWN;
+        bool asked = query_driver(use->span.addr, &known) == ANSWER_KNOWN;
         check_recorded(state, use, &allocation, asked ? &known : NULL);
     }
 }

@@ -11,7 +11,7 @@ struct gs_use {
     const char *call; /* its driver name */
     struct gs_span span;
     bool writes;
-    bool host; /* the call's type says host memory */
+    bool host; /* host memory by the call's type */
 };
 
 /*

@@ -70,7 +70,7 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
         result = gs_limits_begin(request.device, bytes)
                      ?: gs_limits_end(request.device, bytes, call_driver(call));
     } while (gs_retry_after_trim(state, request.context, result));
-    /* Only now: the driver may refuse a call without reading its description. */
+    /* Not earlier: the driver may refuse a call without reading its description. */
     bytes = bytes_of(call, result);
     if (result == CUDA_SUCCESS) {
         gs_record_alloc(state, &request, gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out),

@@ -32,7 +32,7 @@
 
 /* ---- allocate -------------------------------------------------------------------- */
 
-/* Whether the pool may serve the request. */
+/* Returns true if the pool may serve the request. */
 static bool may_pool(const struct gs_call *request, const CUdeviceptr *dptr, size_t bytes)
 {
     return dptr && bytes && request->context && request->context->heap &&
@@ -41,7 +41,7 @@ static bool may_pool(const struct gs_call *request, const CUdeviceptr *dptr, siz
 }
 
 /* Allocates from the stream's heap. Returns false if there is no heap, or no memory: the
- * caller then asks the driver. */
+ * caller then calls the driver. */
 static bool allocate_from_heap(struct gs_state *state, const struct gs_call *request,
                                CUdeviceptr *dptr, size_t bytes)
 {
@@ -78,8 +78,8 @@ static int charged_to(const struct gs_call *request)
 
 /* Records the driver's answer. An allocation in a capturing stream is a node of its
  * graph. */
-static void note_allocated(struct gs_state *state, const struct gs_call *request,
-                           const CUdeviceptr *dptr, size_t bytes, CUresult result)
+static void record_allocated(struct gs_state *state, const struct gs_call *request,
+                             const CUdeviceptr *dptr, size_t bytes, CUresult result)
 {
     CUgraph graph;
     if (result != CUDA_SUCCESS) {
@@ -93,8 +93,8 @@ static void note_allocated(struct gs_state *state, const struct gs_call *request
     }
 }
 
-/* Directs the request to the memory's place. */
-static void place(struct gs_call *request, const struct gs_memory_place *where)
+/* Sets the kind and device of the request to those of the memory's location. */
+static void set_location(struct gs_call *request, const struct gs_memory_location *where)
 {
     request->kind = where->known ? (enum gs_memory_kind)where->kind : request->kind;
     request->device = where->device >= 0 ? where->device : request->device;
@@ -118,30 +118,31 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
         return CUDA_SUCCESS;
     }
     const struct gs_context *home = gs_context_of_stream(state, request.context, stream);
-    const struct gs_memory_place where = gs_memory_pools_chosen(home ? home->device : -1);
+    const struct gs_memory_location where =
+        gs_memory_pools_chosen(home ? home->device : -1);
     request.context = home;
     request.owner = home ? home->owner : NULL;
     request.device = home ? home->device : -1;
-    place(&request, &where);
+    set_location(&request, &where);
     do {
         result =
             gs_limits_begin(charged_to(&request), bytes)
                 ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream));
     } while (gs_retry_for(state, home, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
-    note_allocated(state, &request, dptr, bytes, result);
+    record_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;
 }
 
-/* Records the place of a pool of unknown origin from its first memory, which was charged
- * to the current context's device. */
-static void learn(struct gs_call *request, CUmemoryPool pool, CUdeviceptr addr,
-                  size_t bytes)
+/* Records the location of a pool of unknown origin from its first memory, which was
+ * charged to the current context's device. */
+static void record_location(struct gs_call *request, CUmemoryPool pool, CUdeviceptr addr,
+                            size_t bytes)
 {
-    const struct gs_memory_place where = gs_memory_pools_learn(pool, addr);
+    const struct gs_memory_location where = gs_memory_pools_learn(pool, addr);
     gs_limits_waive(charged_to(request), bytes);
-    place(request, &where);
+    set_location(request, &where);
     gs_limits_correct(charged_to(request), 0, bytes);
 }
 
@@ -154,13 +155,13 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
         return real(dptr, bytes, pool, stream);
     }
     const struct gs_context *current = gs_context_current(state);
-    const struct gs_memory_place where = gs_memory_pools_place(pool);
+    const struct gs_memory_location where = gs_memory_pools_location(pool);
     struct gs_call request =
         gs_call_in(current, GS_MEMORY_ASYNC, GS_API_cuMemAllocFromPoolAsync);
     CUresult result;
     request.stream = stream;
     request.per_thread = per_thread;
-    place(&request, &where);
+    set_location(&request, &where);
     do {
         result = gs_limits_begin(charged_to(&request), bytes)
                      ?: gs_limits_end(charged_to(&request), bytes,
@@ -168,9 +169,9 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
     } while (gs_retry_for(state, current, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
     if (result == CUDA_SUCCESS && !where.known) {
-        learn(&request, pool, *dptr, bytes);
+        record_location(&request, pool, *dptr, bytes);
     }
-    note_allocated(state, &request, dptr, bytes, result);
+    record_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;
 }
@@ -230,7 +231,7 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
         return result;
     }
     if (GS_UNLIKELY(gs_redzones_on)) {
-        gs_redzones_look(state, block, GS_API_cuMemFreeAsync, GS_CHECK_ORDERED, &was);
+        gs_redzones_check(state, block, GS_API_cuMemFreeAsync, GS_CHECK_ORDERED, &was);
     }
     gs_trace_free(addr, GS_TRACE_FENCED, stream, order_of(variant));
     gs_record_block_ends(state, block, GS_API_cuMemFreeAsync, 0, GS_TRACE_FENCED);

@@ -1,5 +1,5 @@
 /*
- * entry_async_pool.c - the driver's memory pools: the places of the program's pools
+ * entry_async_pool.c - the driver's memory pools: the locations of the program's pools
  * (memory_pools.h), and calls on the default pool of a device other than allocations.
  * With GPUSHIM_ASYNC=pool the default pool's memory comes from a private pool, and the
  * program must not see a difference (async_policy.h); in the other mode these calls are
@@ -12,8 +12,7 @@
 #include "described.h"
 #include "memory_pools.h"
 
-/* ---- pools of the program's ----------------------------------------------------------
- */
+/* ---- pools of the program's ----------------------------------------------------- */
 
 static void created(CUresult result, const CUmemoryPool *pool,
                     const CUmemPoolProps *props)
@@ -23,10 +22,11 @@ static void created(CUresult result, const CUmemoryPool *pool,
     }
 }
 
-static void destroyed(CUresult result, CUmemoryPool pool, struct gs_memory_place place)
+static void destroyed(CUresult result, CUmemoryPool pool,
+                      struct gs_memory_location location)
 {
     if (result != CUDA_SUCCESS) {
-        gs_memory_pools_back(pool, place);
+        gs_memory_pools_back(pool, location);
     }
 }
 

@@ -46,7 +46,7 @@ static struct home home_of(CUstream stream)
     return home;
 }
 
-/* From now on no thread records an event, or is about to. */
+/* Counts the capture, and waits until no thread records an event. */
 static void about_to_begin(CUstream stream, bool per_thread)
 {
     struct home home = home_of(stream);

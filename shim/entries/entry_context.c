@@ -4,7 +4,7 @@
  * Idle memory of the pool must not make a context's creation fail, so a failed call is
  * repeated after idle memory was reclaimed.
  *
- * Only the driver can tell whether a call has ended a context, so the heap ends after the
+ * Only the driver knows whether a call has ended a context, so the heap ends after the
  * call. If another context gets memory at the same addresses in between, its records and
  * segments replace those of the dead heap (record.c, and the pool for its own segments).
  *
@@ -64,8 +64,8 @@ static void ended(struct gs_state *state, CUcontext ctx, const struct gs_context
 
 /*
  * Two threads may each see an end of the same primary context, and its handle is always
- * the same: the driver is asked whose handle it is. (The driver must not be asked about a
- * context that was destroyed.) Facts known by the handle alone may already belong to the
+ * the same: so a query of the driver shows which context has the handle. (A destroyed
+ * context must not be queried.) Facts known by the handle alone may already belong to the
  * next context.
  */
 static void primary_ended(struct gs_state *state, CUcontext ctx)
@@ -137,9 +137,8 @@ static CUcontext primary_of(struct gs_state *state, CUdevice dev)
     return context ? context->handle : gs_all_contexts_primary((int)dev);
 }
 
-/* Called after a use was released that may have been the last one, which only the driver
- * can tell. */
-static void used_once_less(struct gs_state *state, CUdevice dev, CUcontext primary)
+/* Called after a use was released. Only the driver knows whether it was the last one. */
+static void primary_released(struct gs_state *state, CUdevice dev, CUcontext primary)
 {
     unsigned flags;
     int active = 1;
@@ -171,7 +170,7 @@ static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
     CUresult result = real_release(dev);
     gs_contexts_changed(state);
     if (primary && result == CUDA_SUCCESS) {
-        used_once_less(state, dev, primary);
+        primary_released(state, dev, primary);
     } else if (primary) {
         gs_fences_thaw(primary, false);
     }
@@ -222,7 +221,7 @@ static void share_with(CUcontext owner)
 
 /* ---- green contexts -------------------------------------------------------------- */
 
-static void viewed(CUresult result, const CUcontext *view, CUgreenCtx green)
+static void view_created(CUresult result, const CUcontext *view, CUgreenCtx green)
 {
     struct gs_state *state = result == CUDA_SUCCESS ? gs_enter() : NULL;
     if (state) {
@@ -262,7 +261,7 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     gs_contexts_changed(state);
     for (int dev = 0; dev < GS_MAX_DEVICES; dev++) {
         if (primaries[dev]) {
-            used_once_less(state, dev, primaries[dev]);
+            primary_released(state, dev, primaries[dev]);
         }
     }
     bool gone = !gs_refused(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;

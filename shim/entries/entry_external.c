@@ -30,7 +30,7 @@ static void imported(CUresult result, const CUexternalMemory *memory,
     }
 }
 
-/* It is freed by cuMemFree, which finds the record by the address. */
+/* Records the memory by its address: cuMemFree frees it, and finds the record there. */
 static void mapped(CUresult result, const CUdeviceptr *addr,
                    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
 {

@@ -29,8 +29,8 @@ static bool gives_back(CUresult answer)
 
 /* ---- nodes ------------------------------------------------------------------------- */
 
-static void note_alloc(CUresult result, enum gs_api api, CUgraph graph,
-                       const CUmemLocation *where, CUdeviceptr addr, size_t bytes)
+static void record_alloc(CUresult result, enum gs_api api, CUgraph graph,
+                         const CUmemLocation *where, CUdeviceptr addr, size_t bytes)
 {
     struct gs_state *state =
         result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ? gs_enter() : NULL;
@@ -57,8 +57,8 @@ static void added_alloc(CUresult result, CUgraph graph,
     CUDA_MEM_ALLOC_NODE_PARAMS copy;
     if ((result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) &&
         gs_described(&copy, params, sizeof copy, result)) {
-        note_alloc(result, GS_API_cuGraphAddMemAllocNode, graph, &copy.poolProps.location,
-                   copy.dptr, copy.bytesize);
+        record_alloc(result, GS_API_cuGraphAddMemAllocNode, graph,
+                     &copy.poolProps.location, copy.dptr, copy.bytesize);
     }
 }
 
@@ -88,8 +88,8 @@ static void added(CUresult result, enum gs_api api, CUgraph graph,
         return;
     }
     if (copy.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-        note_alloc(result, api, graph, &copy.alloc.poolProps.location, copy.alloc.dptr,
-                   copy.alloc.bytesize);
+        record_alloc(result, api, graph, &copy.alloc.poolProps.location, copy.alloc.dptr,
+                     copy.alloc.bytesize);
     } else if (copy.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         gs_graph_memory_see();
     }
@@ -98,9 +98,9 @@ static void added(CUresult result, enum gs_api api, CUgraph graph,
     }
 }
 
-/* Whether to repeat the creation of a node that found no memory, since idle memory was
- * reclaimed. The description is read only now, as the driver may refuse a call without
- * reading it. */
+/* Returns true if the creation of a node found no memory, and idle memory was reclaimed:
+ * the caller repeats the call. The description is read only now, as the driver may refuse
+ * a call without reading it. */
 static bool gives_back_for(const CUgraphNodeParams *params, CUresult result)
 {
     CUgraphNodeType type;
@@ -118,13 +118,14 @@ static void instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph
     struct gs_state *state =
         result == CUDA_SUCCESS && gs_graph_memory_was_seen() ? gs_enter() : NULL;
     if (state) {
-        gs_graph_note_exec(state, *exec, graph,
-                           flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+        gs_graph_record_exec(state, *exec, graph,
+                             flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
         gs_leave();
     }
 }
 
-/* Only after a success has the driver read the parameters. */
+/* Reads the parameters after a success only: the driver may refuse a call without reading
+ * them. */
 static void instantiated_with(CUresult result, const CUgraphExec *exec, CUgraph graph,
                               const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {

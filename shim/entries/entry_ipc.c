@@ -21,7 +21,7 @@
 #define REMEDY "GPUSHIM_IPC=native serves such blocks by the driver from the start"
 
 /* Logged once; if the user has asked for sharing, only at a higher verbosity. */
-static void say_sealed(const struct gs_state *state, size_t bytes)
+static void log_sealed(const struct gs_state *state, size_t bytes)
 {
     static struct gs_log_limit limit;
     bool asked = state->options.ipc == GS_IPC_POOL;
@@ -54,7 +54,7 @@ static CUresult export_block(const struct gs_state *state, const struct gs_range
             range->requested_bytes);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    say_sealed(state, range->requested_bytes);
+    log_sealed(state, range->requested_bytes);
     return CUDA_SUCCESS;
 }
 
@@ -157,7 +157,8 @@ struct opening {
     enum gs_api api;
 };
 
-/* "enable peer access between the devices": of the current context to any other's. */
+/* The flag's doc: "enable peer access between the devices". The current context may then
+ * access the memory of any other. */
 static CUresult opened(const struct opening *opening, CUresult result)
 {
     struct gs_state *state;

@@ -1,6 +1,6 @@
 /*
- * entry_lookup.c - cuInit, cuGetProcAddress and cuGetExportTable: where a program meets
- * the driver.
+ * entry_lookup.c - cuInit, cuGetProcAddress and cuGetExportTable: the calls by which a
+ * program finds the driver.
  *
  * The driver answers a look-up first; then the function that it returned is replaced by
  * the wrapper registered for this very address. So the ABI that the driver chose for the
@@ -37,7 +37,7 @@ GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
                                     const CUuuid *pExportTableId)
 {
     (void)gs_state(); /* reads the options and opens the log */
-    gs_real_look_again();
+    gs_real_recheck();
     CUresult result = gs_real()->cuGetExportTable(ppExportTable, pExportTableId);
     if (result == CUDA_SUCCESS && pExportTableId) {
         gs_export_table_given(pExportTableId);
@@ -84,7 +84,7 @@ static void report_driver(void)
 GS_EXPORT CUresult cuInit(unsigned int Flags)
 {
     const struct gs_state *state = gs_state(); /* logs errors */
-    gs_real_look_again();
+    gs_real_recheck();
     if (state) {
         report_driver();
     }

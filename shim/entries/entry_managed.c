@@ -18,7 +18,7 @@ GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
     if (!state) {
         return gs_real()->cuMemAllocManaged(dptr, bytesize, flags);
     }
-    gs_nvml_note_managed();
+    gs_nvml_record_managed();
     CUresult result = gs_managed_alloc(state, dptr, bytesize, flags);
     gs_leave();
     return result;

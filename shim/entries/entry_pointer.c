@@ -1,11 +1,11 @@
 /*
  * entry_pointer.c - queries of the driver about a pointer, and attributes set on it.
  *
- * To the driver a block of the pool is a part of its segment. The program asks about its
- * allocation: it gets the block's range, as natively, and with it the offset that it may
- * send to another process together with a handle. The same holds for a part of another
- * process's allocation that was opened here. For freed memory the program gets the
- * driver's answer for an unknown address.
+ * To the driver a block of the pool is a part of its segment. A query of the program is
+ * about its allocation: it gets the block's range, as natively, and with it the offset
+ * that it may send to another process together with a handle. The same holds for a part
+ * of another process's allocation that was opened here. For freed memory the program gets
+ * the driver's answer for an unknown address.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/ipc.md, "Ranges"
  */
@@ -32,11 +32,11 @@ static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
     return GS_OK;
 }
 
-/* Whether the address lies in a stream-ordered segment that no program owns and that is
- * being freed in stream order: until this free has run, the driver knows the segment as
- * memory of the library's pool. The pool's handle alone proves nothing, since a destroyed
- * pool of the program may have had it. */
-static bool is_on_its_way(CUdeviceptr address)
+/* Returns true if the address lies in a stream-ordered segment that no program owns and
+ * that is being freed in stream order: until this free has run, the driver knows the
+ * segment as memory of the library's pool. The pool's handle alone proves nothing, since
+ * a destroyed pool of the program may have had it. */
+static bool is_being_freed(CUdeviceptr address)
 {
     CUmemoryPool of = NULL;
     return gs_async_in_use() && gs_async_is_going(address) &&
@@ -54,7 +54,7 @@ static enum gs_status extent_of(CUdeviceptr address, struct gs_extent *out)
     if (status == GS_ERR_NOT_OURS) {
         status = find_import(address, out);
     }
-    if (status == GS_ERR_NOT_OURS && is_on_its_way(address)) {
+    if (status == GS_ERR_NOT_OURS && is_being_freed(address)) {
         status = GS_ERR_NOT_FOUND;
     }
     if (state) {
@@ -72,7 +72,7 @@ GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
         dptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
     }
-    /* With the program's own pointers: a driver may write to them even when it
+    /* Passes the program's own pointers: a driver may write to them even when it
      * refuses. */
     CUresult result = gs_real()->cuMemGetAddressRange_v2(pbase, psize, dptr);
     if (result == CUDA_SUCCESS && status == GS_OK) {
@@ -89,7 +89,7 @@ GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
 /* ---- attributes -------------------------------------------------------------------- */
 
 /* Tokens with which another vendor's driver maps the memory for its device. */
-static inline void look_at(CUpointer_attribute attribute)
+static inline void check_attribute(CUpointer_attribute attribute)
 {
     if (GS_UNLIKELY(attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)) {
         gs_single_order_share("cuPointerGetAttribute");
@@ -123,7 +123,7 @@ GS_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribu
                                          CUdeviceptr ptr)
 {
     struct gs_extent extent;
-    look_at(attribute);
+    check_attribute(attribute);
     enum gs_status status = extent_of(ptr, &extent);
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
         ptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
@@ -148,7 +148,7 @@ GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
         gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
     /* Reads the list only after the driver has accepted it. */
     for (unsigned i = 0; result == CUDA_SUCCESS && attributes && i < numAttributes; i++) {
-        look_at(attributes[i]);
+        check_attribute(attributes[i]);
         correct(attributes[i], status == GS_OK ? &extent : NULL, data[i]);
     }
     return result;

@@ -12,7 +12,7 @@
 
 /* Streams are recorded from the first call on: a process that has not started the library
  * yet does not know its mode. */
-static void made(CUresult result, const CUstream *stream, unsigned flags)
+static void stream_created(CUresult result, const CUstream *stream, unsigned flags)
 {
     if (result == CUDA_SUCCESS && stream) {
         gs_streams_add(*stream, !(flags & CU_STREAM_NON_BLOCKING));
@@ -21,7 +21,7 @@ static void made(CUresult result, const CUstream *stream, unsigned flags)
 
 /* The work of a green context's stream belongs to the device's primary context, which is
  * not current here. */
-static void made_green(CUresult result, const CUstream *stream)
+static void green_stream_created(CUresult result, const CUstream *stream)
 {
     if (result == CUDA_SUCCESS && stream) {
         gs_submissions_meet_stream((uintptr_t)*stream, -1);

@@ -19,11 +19,10 @@
 #include "state.h"
 #include "submissions.h"
 
-/* ---- where the work goes ------------------------------------------------------------
- */
+/* ---- the stream and device of a call -------------------------------------------- */
 
-/* The `where` of a call: in a function whose default stream is the legacy one, or the
- * thread's. */
+/* The `where` of a call: FORM_LEGACY if the function's default stream is the legacy one,
+ * FORM_PER_THREAD if it is the thread's own. */
 #define FORM_LEGACY(where)     (where)
 #define FORM_PER_THREAD(where) gs_submissions_per_thread(where)
 #define IS_LEGACY              false
@@ -74,12 +73,13 @@ static inline uintptr_t where_of(const CUlaunchConfig *config)
 #define DONE_CONFIG(config)    gs_async_launched(config, result)
 
 /*
- * Whether a call that was out of memory is repeated once idle memory of the pool was
- * reclaimed. True only for calls whose failure leaves nothing behind: a call that loads
- * code or creates a context has created no handle (a compiler log may be shorter), a
- * limit is unchanged, and a kernel without memory for its local variables or late-loaded
- * code was not launched. Keeping its arguments costs a launch twenty instructions. False
- * for the launch on several devices: some may have launched their part.
+ * Returns true if a call that was out of memory is repeated once idle memory of the pool
+ * was reclaimed. True only for calls whose failure leaves nothing behind: a call that
+ * loads code or creates a context has created no handle (a compiler log may be shorter),
+ * a limit is unchanged, and a kernel without memory for its local variables or
+ * late-loaded code was not launched. Keeping its arguments costs a launch twenty
+ * instructions. False for the launch on several devices: some may have launched their
+ * part.
  */
 #define STARTS_WITH(symbol, text) (__builtin_strncmp(symbol, text, sizeof(text) - 1) == 0)
 
@@ -106,8 +106,9 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
 }
 
 /*
- * Whether the call may be work of a device other than its stream's: a copy between two
- * places of device memory. A copy from or to the host belongs to its stream.
+ * Returns GS_STREAMS_ACROSS if the call may be work of a device other than its stream's:
+ * a copy between two places of device memory. A copy from or to the host belongs to its
+ * stream.
  */
 static inline __attribute__((always_inline)) uintptr_t across(const char *symbol)
 {
@@ -117,8 +118,7 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     return crosses ? gs_submissions_across() : 0;
 }
 
-/* ---- the wrappers -------------------------------------------------------------------
- */
+/* ---- the wrappers --------------------------------------------------------------- */
 
 /* Retries after out of memory are in a function of their own (again_), so that a call
  * that succeeds sets up no registers for them. So are the checks of arguments (look_at_):
@@ -158,7 +158,7 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     static __attribute__((cold, noinline, unused)) CUresult look_at_##symbol params      \
     {                                                                                    \
         const char *const call = name;                                                   \
-        GS_ARGS_LOOK(__VA_ARGS__);                                                       \
+        GS_ARGS_CHECK(__VA_ARGS__);                                                      \
         return submit_##symbol args;                                                     \
     }                                                                                    \
     GS_EXPORT CUresult symbol params                                                     \

@@ -36,7 +36,7 @@
 #include "trace.h"
 
 /* The facts recorded before a call that waits. */
-struct watch {
+struct program_wait {
     const struct gs_context *context; /* NULL: no mark is possible */
     struct gs_snapshot before;
     struct gs_seen_before streams;
@@ -49,39 +49,39 @@ static struct gs_streams_seen *seen_of(const struct gs_context *context)
     return &((struct gs_context *)(uintptr_t)context)->seen;
 }
 
-static struct watch watch_begin(CUcontext handle, bool current, unsigned own_calls)
+static struct program_wait wait_begin(CUcontext handle, bool current, unsigned own_calls)
 {
-    struct watch watch = {.own_calls = own_calls};
+    struct program_wait wait = {.own_calls = own_calls};
     struct gs_state *state = gs_enter();
     if (!state) {
-        return watch;
+        return wait;
     }
     if (state->pool &&
         (gs_known_proof_holds() || state->options.free_sync == GS_FREE_SYNC_LAZY)) {
-        watch.context =
+        wait.context =
             current ? gs_context_current_known(state) : gs_context_find(state, handle);
-        watch.before = watch.context
-                           ? gs_context_snapshot(watch.context, own_calls, &watch.streams)
-                           : gs_submissions_snapshot(GS_COUNT_ALL, own_calls);
-        watch.lazy_token = gs_lazy_wait_begin(state, watch.context);
+        wait.before = wait.context
+                          ? gs_context_snapshot(wait.context, own_calls, &wait.streams)
+                          : gs_submissions_snapshot(GS_COUNT_ALL, own_calls);
+        wait.lazy_token = gs_lazy_wait_begin(state, wait.context);
     }
     gs_leave();
-    if (watch.context && !watch.context->heap) {
-        watch.context = NULL;
+    if (wait.context && !wait.context->heap) {
+        wait.context = NULL;
     }
-    return watch;
+    return wait;
 }
 
-static void begin_again(struct watch *watch)
+static void begin_again(struct program_wait *wait)
 {
-    if (watch->context) {
-        watch->before = gs_seen_begin(seen_of(watch->context), watch->streams.stream,
-                                      watch->own_calls, &watch->streams);
+    if (wait->context) {
+        wait->before = gs_seen_begin(seen_of(wait->context), wait->streams.stream,
+                                     wait->own_calls, &wait->streams);
     }
 }
 
 /* Returns idle memory to the driver, if maintenance is due. */
-static void relax(const struct gs_context *context)
+static void run_maintenance(const struct gs_context *context)
 {
     struct gs_state *state;
     if (!gs_heap_wants_maintenance(context->heap) || !(state = gs_enter())) {
@@ -93,19 +93,19 @@ static void relax(const struct gs_context *context)
     gs_leave();
 }
 
-static void watch_end(struct watch *watch, CUresult result)
+static void wait_end(struct program_wait *wait, CUresult result)
 {
-    if (watch->context && result == CUDA_SUCCESS) {
-        if (watch->streams.stream) {
-            gs_context_mark_stream(watch->context, &watch->before, &watch->streams);
+    if (wait->context && result == CUDA_SUCCESS) {
+        if (wait->streams.stream) {
+            gs_context_mark_stream(wait->context, &wait->before, &wait->streams);
         } else {
-            gs_context_mark_idle(watch->context, &watch->before, &watch->streams);
+            gs_context_mark_idle(wait->context, &wait->before, &wait->streams);
         }
-        if (watch->lazy_token && gs_enter()) {
-            gs_lazy_wait_end(watch->context, watch->lazy_token);
+        if (wait->lazy_token && gs_enter()) {
+            gs_lazy_wait_end(wait->context, wait->lazy_token);
             gs_leave();
         }
-        relax(watch->context);
+        run_maintenance(wait->context);
     }
 }
 
@@ -133,9 +133,9 @@ static void trace_wait(enum gs_trace_how how, CUstream stream, enum gs_trace_ord
 
 GS_EXPORT CUresult cuCtxSynchronize(void)
 {
-    struct watch watch = watch_begin(NULL, true, 0);
+    struct program_wait wait = wait_begin(NULL, true, 0);
     CUresult result = gs_real()->cuCtxSynchronize();
-    watch_end(&watch, result);
+    wait_end(&wait, result);
     gs_note_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_CONTEXT, NULL, GS_TRACE_UNORDERED, result);
     return result;
@@ -143,21 +143,20 @@ GS_EXPORT CUresult cuCtxSynchronize(void)
 
 GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
-    struct watch watch = watch_begin(ctx, ctx == NULL, 0);
+    struct program_wait wait = wait_begin(ctx, ctx == NULL, 0);
     CUresult result = gs_real()->cuCtxSynchronize_v2(ctx);
-    watch_end(&watch, result);
+    wait_end(&wait, result);
     gs_note_result(ctx, result);
     trace_wait_of(ctx, GS_TRACE_SYNC_CONTEXT, NULL, GS_TRACE_UNORDERED, result);
     return result;
 }
 
-/* ---- streams ------------------------------------------------------------------------
- */
+/* ---- streams -------------------------------------------------------------------- */
 
-/* Whether only the legacy stream was ever used, in one context. */
-static bool legacy_is_all(const struct watch *watch)
+/* Returns true if only the legacy stream was ever used, in one context. */
+static bool legacy_is_all(const struct program_wait *wait)
 {
-    return (watch->before.streams & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS)) <=
+    return (wait->before.streams & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS)) <=
                GS_STREAMS_LEGACY &&
            gs_contexts_are_one(gs_state_peek());
 }
@@ -167,43 +166,43 @@ static bool legacy_is_all(const struct watch *watch)
  * of its own, whose calls are counted together; counted calls that were not waited for
  * are other contexts' work, to which the current context's proof does not apply.
  */
-static void narrow(struct watch *watch, uintptr_t where)
+static void limit_to_stream(struct program_wait *wait, uintptr_t where)
 {
-    watch->streams.stream = gs_submissions_stream_of(where);
-    watch->lazy_token = 0;
-    if (!watch->streams.stream || !gs_known_proof_holds()) {
-        watch->context = NULL;
+    wait->streams.stream = gs_submissions_stream_of(where);
+    wait->lazy_token = 0;
+    if (!wait->streams.stream || !gs_known_proof_holds()) {
+        wait->context = NULL;
     }
-    begin_again(watch);
+    begin_again(wait);
 }
 
-static struct watch watch_stream(uintptr_t where)
+static struct program_wait wait_stream(uintptr_t where)
 {
-    struct watch watch = {.own_calls = 0};
+    struct program_wait wait = {.own_calls = 0};
     struct gs_state *state = gs_known_proof_holds() ? gs_enter() : NULL;
     if (state) {
         if (state->pool) {
-            watch.context = gs_context_current_known(state);
+            wait.context = gs_context_current_known(state);
         }
         gs_leave();
     }
-    if (watch.context && !watch.context->heap) {
-        watch.context = NULL;
+    if (wait.context && !wait.context->heap) {
+        wait.context = NULL;
     }
-    narrow(&watch, where);
-    return watch;
+    limit_to_stream(&wait, where);
+    return wait;
 }
 
 GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 {
     bool legacy = (uintptr_t)hStream <= GS_STREAMS_LEGACY;
-    struct watch watch =
-        legacy ? watch_begin(NULL, true, 0) : watch_stream((uintptr_t)hStream);
-    if (legacy && !legacy_is_all(&watch)) {
-        narrow(&watch, (uintptr_t)hStream);
+    struct program_wait wait =
+        legacy ? wait_begin(NULL, true, 0) : wait_stream((uintptr_t)hStream);
+    if (legacy && !legacy_is_all(&wait)) {
+        limit_to_stream(&wait, (uintptr_t)hStream);
     }
     CUresult result = gs_real()->cuStreamSynchronize(hStream);
-    watch_end(&watch, result);
+    wait_end(&wait, result);
     gs_note_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED, result);
     return result;
@@ -211,9 +210,9 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 
 GS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
-    struct watch watch = watch_stream(gs_submissions_per_thread((uintptr_t)hStream));
+    struct program_wait wait = wait_stream(gs_submissions_per_thread((uintptr_t)hStream));
     CUresult result = gs_real()->cuStreamSynchronize_ptsz(hStream);
-    watch_end(&watch, result);
+    wait_end(&wait, result);
     gs_note_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED_PER_THREAD, result);
     return result;
@@ -226,15 +225,15 @@ GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t 
                      GS_ARGS_HOST_DST);
     }
     struct gs_calls *own = gs_submission_begin(0);
-    struct watch watch = watch_begin(NULL, true, 1);
-    if (!legacy_is_all(&watch)) {
-        narrow(&watch, 0);
+    struct program_wait wait = wait_begin(NULL, true, 1);
+    if (!legacy_is_all(&wait)) {
+        limit_to_stream(&wait, 0);
     }
     if (ByteCount == 0) {
-        watch.context = NULL;
+        wait.context = NULL;
     }
     CUresult result = gs_real()->cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
-    watch_end(&watch, result);
+    wait_end(&wait, result);
     gs_note_result(NULL, result);
     gs_submission_end(own);
     return result;

@@ -13,7 +13,7 @@
 #include "retry.h"
 
 /* The state if physical memory is recorded; gs_leave must follow then. */
-static struct gs_state *enter_wanted(void)
+static struct gs_state *enter_recording(void)
 {
     struct gs_state *state = gs_enter();
     if (state && !gs_physical_wanted(state)) {
@@ -78,7 +78,7 @@ static CUresult create(struct gs_state *state, const struct creation *call)
                       ? device_in(call->prop, CUDA_ERROR_UNKNOWN)
                       : -1;
     CUresult result = attempt(call, charged);
-    /* Only now: the driver may refuse a call without reading its prop. */
+    /* Not earlier: the driver may refuse a call without reading its prop. */
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
     /* NULL for another device than the current context's: all idle memory is
@@ -116,7 +116,7 @@ GS_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size
 
 GS_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    struct gs_state *state = enter_wanted();
+    struct gs_state *state = enter_recording();
     if (!state) {
         return gs_real()->cuMemRelease(handle);
     }
@@ -135,7 +135,7 @@ GS_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
  * then. */
 static struct gs_state *enter_after(CUresult result)
 {
-    return result == CUDA_SUCCESS ? enter_wanted() : NULL;
+    return result == CUDA_SUCCESS ? enter_recording() : NULL;
 }
 
 static void retained(CUresult result, void *addr)

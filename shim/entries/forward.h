@@ -28,7 +28,7 @@
 #define GS_BEGIN_DEFAULT   GS_BEGIN((uintptr_t)0)
 #define GS_BEGIN_BEYOND    GS_BEGIN(GS_STREAMS_BEYOND)
 
-/* Whether to repeat a call that was out of memory. */
+/* True if a call that was out of memory is to be repeated. */
 #define GS_AGAIN_NEVER         false
 #define GS_AGAIN_HERE          gs_retry_needed(result)
 #define GS_AGAIN_EVERYWHERE    gs_retry_everywhere(result)

@@ -40,8 +40,8 @@ const struct gs_context *gs_context_of_stream(struct gs_state *state,
     return found ? found : current;
 }
 
-static CUresult ask_driver(const struct gs_context *context, size_t bytes,
-                           CUdeviceptr *found)
+static CUresult allocate_in_driver(const struct gs_context *context, size_t bytes,
+                                   CUdeviceptr *found)
 {
     bool pushed;
     gs_notify_begin("cuMemAlloc_v2", false);
@@ -61,10 +61,10 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
 {
     const struct gs_context *context = self;
     CUdeviceptr found = 0;
-    CUresult result = ask_driver(context, bytes, &found);
+    CUresult result = allocate_in_driver(context, bytes, &found);
     if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
         gs_parts_await_given(context->device)) {
-        result = ask_driver(context, bytes, &found);
+        result = allocate_in_driver(context, bytes, &found);
     }
     if (result == CUDA_SUCCESS) {
         *addr = found;
@@ -111,8 +111,8 @@ static bool backend_keep(void *self, uint64_t addr, size_t bytes)
     return gs_unpooled_put(self, addr, bytes);
 }
 
-/* Whether the context is idle: the driver's free waits for the context, and returns at
- * once only then. */
+/* Returns true if the context is idle: the driver's free waits for the context, and
+ * returns at once only then. */
 static bool backend_idle(void *self)
 {
     struct gs_state *state = gs_state_peek();
@@ -178,7 +178,7 @@ static enum gs_status backend_fence_query(void *self, gs_fence fence)
 
 /* A wait, by a free or by the program, covers one context. A block of its memory may have
  * been freed in the order of another context's stream, which the wait does not cover.
- * Epochs cover what the wait covers. */
+ * Epochs cover the same work as the wait. */
 static bool backend_fence_waited(void *self, gs_fence fence)
 {
     const struct gs_context *context = self;

@@ -11,14 +11,14 @@ enum gs_ipc_apart { GS_IPC_SHARING, GS_IPC_APART_FROM_START, GS_IPC_APART };
 
 extern int gs_ipc_apart; /* atomic: enum gs_ipc_apart */
 
-/* Whether small requests go to the driver. */
+/* Returns true if small requests go to the driver. */
 static inline bool gs_ipc_is_apart(void)
 {
     return __atomic_load_n(&gs_ipc_apart, __ATOMIC_RELAXED) != GS_IPC_SHARING;
 }
 
-/* Whether a request that the pool would carve from a shared driver allocation goes to the
- * driver instead. A pool that was created apart carves nothing. */
+/* Returns true if a request that the pool would carve from a shared driver allocation
+ * goes to the driver instead. A pool that was created apart carves nothing. */
 static inline bool gs_ipc_keeps_apart(const struct gs_options *options, size_t bytes)
 {
     int apart = __atomic_load_n(&gs_ipc_apart, __ATOMIC_RELAXED);

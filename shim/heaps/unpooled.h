@@ -2,8 +2,8 @@
  * unpooled.h - a driver allocation that the pool cannot keep and that has exactly the
  * requested size: the program gets it as the driver's own.
  *
- * On a full device the pool finally asks the driver for the exact size, which the driver
- * may serve from its own small pieces. Returning this allocation and asking again would
+ * On a full device the pool finally requests the exact size from the driver, which may
+ * serve it from its own small pieces. Returning this allocation and asking again would
  * wait for all running work, which the native call does not do.
  *
  * Owns: one allocation for each thread, between the pool's answer and the end of the

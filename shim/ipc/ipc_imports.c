@@ -28,8 +28,8 @@ static bool is_same(const struct gs_import *left, const struct gs_import *right)
     return left->base == right->base && left->buffer_id == right->buffer_id;
 }
 
-/* Counts one more open. An entry for another mapping at the same address has ended
- * unnoticed. */
+/* Counts one more open. An entry for another mapping at the same address is out of
+ * date. */
 static void count_open(struct entry *entry, const struct gs_import *import)
 {
     entry->opens = is_same(&entry->import, import) ? entry->opens + 1 : 1;
@@ -79,7 +79,8 @@ enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out)
     return status;
 }
 
-/* The mapping around an address; its id tells it from an earlier one there. */
+/* The mapping around an address; its id distinguishes it from an earlier mapping
+ * there. */
 struct mapping {
     CUdeviceptr base;
     uint64_t buffer_id;

@@ -23,25 +23,26 @@ struct gs_import {
 /* Adds an open. Errors: GS_ERR_HOST_NOMEM */
 enum gs_status gs_imports_add(const struct gs_import *import) GS_MUST_USE;
 
-/* Removes an open. Errors: GS_ERR_NOT_FOUND */
+/* Removes an open.
+ * Errors: GS_ERR_NOT_FOUND */
 enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out) GS_MUST_USE;
 
 /* The import around an address, if the driver still has its mapping there.
  * Errors: GS_ERR_NOT_FOUND */
 enum gs_status gs_imports_find(CUdeviceptr address, struct gs_import *out) GS_MUST_USE;
 
-/* Whether an address lies inside such a mapping, but not at its start. */
+/* Returns true if an address lies inside such a mapping, but not at its start. */
 bool gs_imports_surround(CUdeviceptr address);
 
-/* Whether this pointer is open in the same mapping; whether any import has this driver's
- * handle. */
+/* The first returns true if this pointer is open in the same mapping; the second, if any
+ * import has this driver's handle. */
 bool gs_imports_has(const struct gs_import *import);
 bool gs_imports_has_handle(const CUipcMemHandle *driver);
 
 /* Called when the context has ended: drops the mappings opened in it. */
 void gs_imports_context_ends(CUcontext context);
 
-/* Whether there ever was an import. */
+/* Returns true if there ever was an import. */
 bool gs_imports_any(void);
 
 void gs_imports_reset(void); /* in a forked child */

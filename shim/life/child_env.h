@@ -20,7 +20,8 @@ struct gs_child_env {
 /* Called before main: reads the setting from `env`, the environment of the process. */
 void gs_child_env_start(char *const *env);
 
-/* By the setting: what a new environment made from `env` (may be NULL) needs. */
+/* By the setting: returns the memory for a new environment made from `env` (may be
+ * NULL). */
 struct gs_child_env gs_child_env_measure(char *const *env);
 
 /* Like gs_child_env_measure, for a library with the base name `own`. */

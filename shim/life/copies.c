@@ -12,7 +12,7 @@
 #include "elf_module.h"
 #include "gpushim.h"
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *data)
+static int visit_module(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct gs_copies *copies = data;
     struct gs_module_ref module = {.base = info->dlpi_addr};
@@ -35,6 +35,6 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *data)
 bool gs_copies_find(struct gs_copies *copies)
 {
     memset(copies, 0, sizeof(*copies));
-    (void)gs_elf_visit(look_at, copies);
+    (void)gs_elf_visit(visit_module, copies);
     return copies->other[0] != '\0';
 }

@@ -103,7 +103,7 @@ static int after_exec(int result)
     return result;
 }
 
-/* Whether exec would find a file: without one, nothing is reported. */
+/* Returns true if exec would find a file: without one, nothing is reported. */
 static bool can_run(const char *path)
 {
     struct stat info;
@@ -124,7 +124,7 @@ static bool can_run_at(int dir, const char *path, int flags)
     return path[0] ? faccessat(dir, path, X_OK, 0) == 0 : (info.st_mode & 0111) != 0;
 }
 
-/* Where execvp searches if PATH is not set (confstr(3)). */
+/* The folders that execvp searches if PATH is not set (confstr(3)). */
 #define USUAL_PATH "/bin:/usr/bin"
 
 /* Like can_run, along PATH, in the way of execvp: an empty part is the current folder. */
@@ -152,16 +152,16 @@ static bool can_find(const char *file)
 }
 
 /* The environment for a started program, and the mapping that contains it, or NULL. */
-struct passed_on {
+struct child_environment {
     char *const *env;
     void *room;
     size_t bytes;
 };
 
-static struct passed_on pass_on(char *const *env)
+static struct child_environment make_environment(char *const *env)
 {
     const struct gs_child_env need = gs_child_env_measure(env);
-    struct passed_on next_env = {.env = env};
+    struct child_environment next_env = {.env = env};
     if (!need.own) {
         return next_env;
     }
@@ -181,7 +181,7 @@ static struct passed_on pass_on(char *const *env)
 }
 
 /* Unmaps it after the call has returned; errno is preserved. */
-static void take_back(const struct passed_on *next_env)
+static void unmap_environment(const struct child_environment *next_env)
 {
     int saved = errno;
     if (next_env->room) {
@@ -196,10 +196,10 @@ static int run_file(const char *path, char *const argv[], char *const envp[])
     if (gs_state_peek() && can_run(path)) {
         before_exec(path);
     }
-    const struct passed_on to = pass_on(envp);
+    const struct child_environment to = make_environment(envp);
     int result = real_execve ? real_execve(path, argv, to.env)
                              : (int)syscall(SYS_execve, path, argv, to.env);
-    take_back(&to);
+    unmap_environment(&to);
     return after_exec(result);
 }
 
@@ -209,15 +209,14 @@ static int run_in_path(const char *file, char *const argv[], char *const envp[])
     if (gs_state_peek() && can_find(file)) {
         before_exec(file);
     }
-    const struct passed_on to = pass_on(envp);
+    const struct child_environment to = make_environment(envp);
     int result = real_execvpe ? real_execvpe(file, argv, to.env)
                               : (int)syscall(SYS_execve, file, argv, to.env);
-    take_back(&to);
+    unmap_environment(&to);
     return after_exec(result);
 }
 
-/* ---- exec ---------------------------------------------------------------------------
- */
+/* ---- exec ----------------------------------------------------------------------- */
 
 GS_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
@@ -245,11 +244,11 @@ GS_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
     if (gs_state_peek()) {
         before_exec("(file descriptor)");
     }
-    const struct passed_on to = pass_on(envp);
+    const struct child_environment to = make_environment(envp);
     int result = real_fexecve
                      ? real_fexecve(fd, argv, to.env)
                      : (int)syscall(SYS_execveat, fd, "", argv, to.env, AT_EMPTY_PATH);
-    take_back(&to);
+    unmap_environment(&to);
     return after_exec(result);
 }
 
@@ -260,11 +259,11 @@ GS_EXPORT int execveat(int dir, const char *path, char *const argv[], char *cons
     if (gs_state_peek() && can_run_at(dir, path, flags)) {
         before_exec(path[0] ? path : "(file descriptor)");
     }
-    const struct passed_on to = pass_on(envp);
+    const struct child_environment to = make_environment(envp);
     int result = real_execveat
                      ? real_execveat(dir, path, argv, to.env, flags)
                      : (int)syscall(SYS_execveat, dir, path, argv, to.env, flags);
-    take_back(&to);
+    unmap_environment(&to);
     return after_exec(result);
 }
 
@@ -330,8 +329,7 @@ GS_EXPORT int execle(const char *path, const char *arg, ...)
     return run_file(path, argv, envp);
 }
 
-/* ---- children -----------------------------------------------------------------------
- */
+/* ---- children ------------------------------------------------------------------- */
 
 GS_EXPORT int posix_spawn(pid_t *pid, const char *path,
                           const posix_spawn_file_actions_t *actions,
@@ -339,10 +337,10 @@ GS_EXPORT int posix_spawn(pid_t *pid, const char *path,
                           char *const envp[])
 {
     spawn_fn *real_spawn = (spawn_fn *)next(SPAWN);
-    const struct passed_on to = pass_on(envp);
+    const struct child_environment to = make_environment(envp);
     int result =
         real_spawn ? real_spawn(pid, path, actions, attributes, argv, to.env) : ENOSYS;
-    take_back(&to);
+    unmap_environment(&to);
     return result;
 }
 
@@ -352,10 +350,10 @@ GS_EXPORT int posix_spawnp(pid_t *pid, const char *file,
                            char *const envp[])
 {
     spawn_fn *real_spawnp = (spawn_fn *)next(SPAWNP);
-    const struct passed_on to = pass_on(envp);
+    const struct child_environment to = make_environment(envp);
     int result =
         real_spawnp ? real_spawnp(pid, file, actions, attributes, argv, to.env) : ENOSYS;
-    take_back(&to);
+    unmap_environment(&to);
     return result;
 }
 

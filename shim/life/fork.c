@@ -15,8 +15,8 @@
 #include "state_file.h"
 #include "trim_hold.h"
 
-static bool watched;      /* under the start lock */
-static bool forked_child; /* written by the only thread of a forked child */
+static bool handlers_registered; /* under the start lock */
+static bool forked_child;        /* written by the only thread of a forked child */
 
 /* Locked by the forking thread during a fork; accessed by that thread only. */
 static _Thread_local struct gs_stacks *held_over_fork;
@@ -54,10 +54,11 @@ static void after_fork_in_child(void)
 
 bool gs_fork_watch(void)
 {
-    if (!watched) {
-        watched = pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0;
+    if (!handlers_registered) {
+        handlers_registered =
+            pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0;
     }
-    return watched;
+    return handlers_registered;
 }
 
 bool gs_fork_is_child(void)
@@ -76,7 +77,7 @@ pid_t gs_fork_bare(pid_t (*real_fork)(void))
     saved_errno = errno;
     if (pid != 0) {
         gs_stacks_after_fork(NULL);
-    } else if (watched) {
+    } else if (handlers_registered) {
         held_over_fork = NULL;
         after_fork_in_child();
     } else {

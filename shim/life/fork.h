@@ -11,7 +11,7 @@
  * held. */
 bool gs_fork_watch(void);
 
-/* Whether this process was forked from one that had made CUDA calls. */
+/* Returns true if this process was forked from one that had made CUDA calls. */
 bool gs_fork_is_child(void);
 
 /* Implements _Fork: calls `real_fork`, and resets the library in the child. Preserves

@@ -63,7 +63,7 @@ static void help_and_exit(void)
 
 /* A tool that has to see each allocation gets driver allocations, as natively, unless the
  * user asks for the pool. */
-static void step_aside(struct gs_options *options)
+static void disable_pool_for_tools(struct gs_options *options)
 {
     char tool[64];
     char *const *env = getauxval(AT_SECURE) ? NULL : environ;
@@ -78,14 +78,15 @@ static void step_aside(struct gs_options *options)
                 tool);
 }
 
-static void tell_idle(const char *name, const char *value, const char *why)
+static void log_idle_option(const char *name, const char *value, const char *why)
 {
     gs_log_line(GS_LOG_WARN, "%s=%s: %s", name, value, why);
 }
 
 static void read_options(struct gs_state *state)
 {
-    /* Only the starting thread is here, and the text is too large for its stack. */
+    /* Static: only the starting thread runs this, and the text is too large for its
+     * stack. */
     static struct gs_options_notes notes; /* under start_lock */
     gs_options_load(&state->options, environ, getauxval(AT_SECURE) != 0, &notes);
     gs_log_open(state->options.log_file, state->options.verbose);
@@ -94,9 +95,9 @@ static void read_options(struct gs_state *state)
         gs_log_text(notes.text, notes.length);
     }
     if (!getauxval(AT_SECURE)) {
-        gs_options_log_idle(&state->options, environ, tell_idle);
+        gs_options_log_idle(&state->options, environ, log_idle_option);
     }
-    step_aside(&state->options);
+    disable_pool_for_tools(&state->options);
     gs_redzones_adjust(&state->options);
     if (state->options.free_sync == GS_FREE_SYNC_WAIT) {
         gs_known_end_proof(NULL);
@@ -210,7 +211,7 @@ static void look_for_copies(void)
 }
 
 /* With GPUSHIM_VERBOSE=2: logs the facts that a bug report should contain. */
-static void say_what_was_chosen(const struct gs_state *state)
+static void log_choices(const struct gs_state *state)
 {
     static const char *const unwinders[] = {[GS_UNWIND_AUTO] = "auto",
                                             [GS_UNWIND_LIBUNWIND] = "libunwind",
@@ -252,6 +253,6 @@ struct gs_state *gs_start(void)
         look_for_copies();
         gs_parts_start(state);
     }
-    say_what_was_chosen(state);
+    log_choices(state);
     return state;
 }

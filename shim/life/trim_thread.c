@@ -8,7 +8,7 @@
  * microseconds between this check and the driver's own; natively the same happens when
  * one thread frees and another launches.
  *
- * Owns:  struct gs_trim_look of each context.
+ * Owns:  struct gs_trim_check of each context.
  * Lock:  none; the thread checks for frozen contexts after it has announced that it may
  *        call the driver (trim_hold.h).
  * Source: reuse safety, C5, C6, C8; elastic memory, 4 (docs/tuning.md)
@@ -33,9 +33,9 @@
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull
 /* Checks within the age limit, and bounds on their interval. */
-#define LOOKS_AN_AGE 4
-#define LEAST_NAP_NS (5 * NS_PER_MS)
-#define MOST_NAP_NS  (5 * NS_PER_SECOND / 2)
+#define CHECKS_PER_AGE 4
+#define LEAST_NAP_NS   (5 * NS_PER_MS)
+#define MOST_NAP_NS    (5 * NS_PER_SECOND / 2)
 static uint64_t nap_ns;       /* immutable after start; 0: no thread */
 static bool exit_handler_set; /* atomic; for the life of the process */
 
@@ -46,59 +46,59 @@ static void at_exit(void)
     gs_trim_hold();
 }
 
-/* ---- is the context idle? ---------------------------------------------------------- */
+/* ---- detecting an idle context ----------------------------------------------------- */
 
 static void drop_mark(struct gs_context *context)
 {
-    uint64_t mark = __atomic_exchange_n(&context->trim_look.mark, 0, __ATOMIC_ACQ_REL);
+    uint64_t mark = __atomic_exchange_n(&context->trim_check.mark, 0, __ATOMIC_ACQ_REL);
     if (mark) {
         gs_context_marker.release(context, mark);
     }
 }
 
-/* By the counts alone; calls no driver. */
+/* Returns true if the context is idle by the counts; calls no driver. */
 static bool is_idle(struct gs_state *state, const struct gs_context *context)
 {
     return gs_known_proof_holds() &&
            !__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE) &&
            (gs_context_counts_idle(&state->contexts, context) ||
-            gs_submissions_idle_on(&context->trim_look.idle_at, context->seen.device));
+            gs_submissions_idle_on(&context->trim_check.idle_at, context->seen.device));
 }
 
-/* Whether no work was submitted since the last check. */
-static bool is_still(struct gs_trim_look *look, const struct gs_snapshot *now)
+/* Returns true if no work was submitted since the last check. */
+static bool is_unchanged(struct gs_trim_check *check, const struct gs_snapshot *now)
 {
-    bool still = now->mark != 0 && now->mark == look->last;
-    look->last = now->mark;
+    bool still = now->mark != 0 && now->mark == check->last;
+    check->last = now->mark;
     return still;
 }
 
 /* Queries the mark, or records one for the next check. */
-static void find_out(struct gs_context *context)
+static void query_or_record_mark(struct gs_context *context)
 {
-    struct gs_trim_look *look = &context->trim_look;
+    struct gs_trim_check *check = &context->trim_check;
     struct gs_snapshot now = gs_submissions_snapshot(context->seen.device, 0);
-    bool still = is_still(look, &now);
+    bool still = is_unchanged(check, &now);
     enum gs_status status;
-    if (look->mark && look->before.mark != now.mark) {
+    if (check->mark && check->before.mark != now.mark) {
         drop_mark(context);
     }
-    if (look->mark) {
-        status = gs_context_marker.query(context, look->mark);
+    if (check->mark) {
+        status = gs_context_marker.query(context, check->mark);
         if (status == GS_ERR_TIMEOUT) {
             return;
         }
         drop_mark(context);
-        look->broken = status != GS_OK;
+        check->broken = status != GS_OK;
         if (status == GS_OK) {
-            gs_submissions_mark(&look->idle_at, look->before.mark);
+            gs_submissions_mark(&check->idle_at, check->before.mark);
         }
         return;
     }
-    if (still && !look->broken && gs_marks_are_events()) {
-        look->before = now;
-        status = gs_context_marker.record(context, &look->mark);
-        look->broken = status == GS_ERR_BACKEND;
+    if (still && !check->broken && gs_marks_are_events()) {
+        check->before = now;
+        status = gs_context_marker.record(context, &check->mark);
+        check->broken = status == GS_ERR_BACKEND;
     }
 }
 
@@ -106,17 +106,17 @@ static void find_out(struct gs_context *context)
 
 /* The context for a trim: segments are freed one by one, while the driver's free does not
  * wait. */
-struct given {
+struct trim_args {
     struct gs_state *state;
     struct gs_context *context;
 };
 
 static bool may_give(void *self)
 {
-    const struct given *given = self;
+    const struct trim_args *trim_args = self;
     return !gs_trim_is_held() && !gs_captures_active() &&
-           !gs_fences_are_frozen(given->context->handle) &&
-           is_idle(given->state, given->context);
+           !gs_fences_are_frozen(trim_args->context->handle) &&
+           is_idle(trim_args->state, trim_args->context);
 }
 
 static bool has_aged(struct gs_state *state, const struct gs_context *context)
@@ -133,9 +133,9 @@ static size_t missing_bytes(struct gs_state *state, const struct gs_context *con
                : 0;
 }
 
-static void look_at(struct gs_state *state, struct gs_context *context)
+static void trim_context(struct gs_state *state, struct gs_context *context)
 {
-    struct given given = {state, context};
+    struct trim_args trim_args = {state, context};
     if (gs_captures_active() || gs_fences_are_frozen(context->handle)) {
         return;
     }
@@ -144,16 +144,16 @@ static void look_at(struct gs_state *state, struct gs_context *context)
         return;
     }
     if (!is_idle(state, context)) {
-        find_out(context);
+        query_or_record_mark(context);
     }
-    if (!may_give(&given)) {
+    if (!may_give(&trim_args)) {
         return;
     }
     if (context->heap) {
-        (void)gs_heap_give_aged(context->heap, missing, may_give, &given);
+        (void)gs_heap_give_aged(context->heap, missing, may_give, &trim_args);
     }
-    gs_host_give_aged(state, context, may_give, &given);
-    gs_managed_give_aged(context, may_give, &given);
+    gs_host_give_aged(state, context, may_give, &trim_args);
+    gs_managed_give_aged(context, may_give, &trim_args);
 }
 
 static bool holds_memory(struct gs_state *state)
@@ -165,12 +165,12 @@ static bool holds_memory(struct gs_state *state)
 
 /* ---- the thread -------------------------------------------------------------------- */
 
-static void look(struct gs_state *state)
+static void check_contexts(struct gs_state *state)
 {
     const struct gs_context *context;
     for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
         if (gs_trim_begin_work()) {
-            look_at(state, (struct gs_context *)(uintptr_t)context);
+            trim_context(state, (struct gs_context *)(uintptr_t)context);
         }
         gs_trim_end_work();
     }
@@ -187,7 +187,7 @@ static void relax_captures(void)
     gs_trim_end_work();
 }
 
-/* Whether the thread may end because there is no idle memory; a later free starts
+/* Returns true if the thread may end because there is no idle memory; a later free starts
  * another. */
 static bool may_end(struct gs_state *state)
 {
@@ -199,14 +199,14 @@ static bool may_end(struct gs_state *state)
            __atomic_exchange_n(&gs_trim_thread_settled, true, __ATOMIC_SEQ_CST);
 }
 
-static void *look_and_sleep(void *unused)
+static void *trim_thread_body(void *unused)
 {
     struct gs_state *state = gs_state_peek();
     gs_thread.depth = 1;
     relax_captures();
     do {
         gs_nap(nap_ns);
-        look(state);
+        check_contexts(state);
     } while (!may_end(state));
     return unused;
 }
@@ -222,7 +222,7 @@ void gs_trim_thread_start(void)
     if (!__atomic_exchange_n(&exit_handler_set, true, __ATOMIC_ACQ_REL)) {
         (void)atexit(at_exit);
     }
-    if (!gs_own_thread("gpushim-trim", look_and_sleep)) {
+    if (!gs_own_thread("gpushim-trim", trim_thread_body)) {
         gs_log_once(&limit, GS_LOG_INFO,
                     "no thread for GPUSHIM_POOL_TRIM_THREAD: idle memory goes back on "
                     "the program's own calls alone");
@@ -232,7 +232,7 @@ void gs_trim_thread_start(void)
 
 void gs_trim_thread_begin(const struct gs_options *options)
 {
-    uint64_t nap = (uint64_t)options->pool_trim_interval_ms * NS_PER_MS / LOOKS_AN_AGE;
+    uint64_t nap = (uint64_t)options->pool_trim_interval_ms * NS_PER_MS / CHECKS_PER_AGE;
     if (!options->pool || !options->pool_trim_thread || nap == 0) {
         return;
     }

@@ -1,9 +1,10 @@
 /*
  * graph_memory.c - records of graph memory.
  *
- * Makers are in a tree by address, and in a list for each graph, whose end drops the
- * list. Executable graphs are in a tree by handle. An executable graph copies the records
- * it needs when it is created, since its graph is mostly destroyed right after.
+ * Allocation nodes are in a tree by address, and in a list for each graph, whose end
+ * drops the list. Executable graphs are in a tree by handle. An executable graph copies
+ * the records it needs when it is created, since its graph is mostly destroyed right
+ * after.
  *
  * The program must not launch one executable graph twice at the same time ("not
  * thread-safe"). If it does, one launch may be taken for the other, with no worse effect.
@@ -19,15 +20,15 @@
 #include "gs_locks.h"
 #include "record.h"
 
-struct maker {
-    struct gs_allocation made;
-    struct gs_graph_makers *graph;
-    struct maker *next, *previous; /* of the same graph */
+struct graph_node {
+    struct gs_allocation alloc;
+    struct gs_graph_nodes *graph;
+    struct graph_node *next, *previous; /* of the same graph */
 };
 
-struct gs_graph_makers {
+struct gs_graph_nodes {
     CUgraph handle;
-    struct maker *first;
+    struct graph_node *first;
 };
 
 struct gs_graph_exec {
@@ -38,27 +39,27 @@ struct gs_graph_exec {
 };
 
 static struct gs_mutex book_lock = GS_MUTEX(GS_RANK_GRAPHS);
-static void *by_address; /* book_lock: struct maker */
-static void *by_graph;   /* book_lock: struct gs_graph_makers */
+static void *by_address; /* book_lock: struct graph_node */
+static void *by_graph;   /* book_lock: struct gs_graph_nodes */
 static void *by_exec;    /* book_lock: struct gs_graph_exec */
 bool gs_graph_memory_seen;
-unsigned gs_graph_maker_count, gs_graph_exec_count;
+unsigned gs_graph_node_count, gs_graph_exec_count;
 
 static int order(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;
 }
 
-static int order_makers(const void *left, const void *right)
+static int order_nodes(const void *left, const void *right)
 {
-    return order(((const struct maker *)left)->made.addr,
-                 ((const struct maker *)right)->made.addr);
+    return order(((const struct graph_node *)left)->alloc.addr,
+                 ((const struct graph_node *)right)->alloc.addr);
 }
 
 static int order_graphs(const void *left, const void *right)
 {
-    return order((uintptr_t)((const struct gs_graph_makers *)left)->handle,
-                 (uintptr_t)((const struct gs_graph_makers *)right)->handle);
+    return order((uintptr_t)((const struct gs_graph_nodes *)left)->handle,
+                 (uintptr_t)((const struct gs_graph_nodes *)right)->handle);
 }
 
 static int order_execs(const void *left, const void *right)
@@ -75,43 +76,44 @@ static void *find(void *const *root, const void *key,
     return found ? *found : NULL;
 }
 
-/* ---- makers; book_lock is held ----------------------------------------------------- */
+/* ---- allocation nodes; book_lock is held
+ * ----------------------------------------------------- */
 
-static struct maker *find_maker(uint64_t addr)
+static struct graph_node *find_node(uint64_t addr)
 {
-    const struct maker key = {.made = {.addr = addr}};
-    return find(&by_address, &key, order_makers);
+    const struct graph_node key = {.alloc = {.addr = addr}};
+    return find(&by_address, &key, order_nodes);
 }
 
-static struct gs_graph_makers *find_graph(CUgraph handle)
+static struct gs_graph_nodes *find_graph(CUgraph handle)
 {
-    const struct gs_graph_makers key = {.handle = handle};
+    const struct gs_graph_nodes key = {.handle = handle};
     return find(&by_graph, &key, order_graphs);
 }
 
-static void link_maker(struct maker *maker, struct gs_graph_makers *graph)
+static void link_node(struct graph_node *node, struct gs_graph_nodes *graph)
 {
-    maker->graph = graph;
-    maker->previous = NULL;
-    maker->next = graph->first;
+    node->graph = graph;
+    node->previous = NULL;
+    node->next = graph->first;
     if (graph->first) {
-        graph->first->previous = maker;
+        graph->first->previous = node;
     }
-    graph->first = maker;
+    graph->first = node;
 }
 
-static void unlink_maker(struct maker *maker)
+static void unlink_node(struct graph_node *node)
 {
-    *(maker->previous ? &maker->previous->next : &maker->graph->first) = maker->next;
-    if (maker->next) {
-        maker->next->previous = maker->previous;
+    *(node->previous ? &node->previous->next : &node->graph->first) = node->next;
+    if (node->next) {
+        node->next->previous = node->previous;
     }
 }
 
 /* The graph's entry, created if missing; NULL without memory. */
-static struct gs_graph_makers *graph_entry(CUgraph handle)
+static struct gs_graph_nodes *graph_entry(CUgraph handle)
 {
-    struct gs_graph_makers *graph = find_graph(handle);
+    struct gs_graph_nodes *graph = find_graph(handle);
     if (graph) {
         return graph;
     }
@@ -127,7 +129,7 @@ static struct gs_graph_makers *graph_entry(CUgraph handle)
     return graph;
 }
 
-static void drop_if_empty(struct gs_graph_makers *graph)
+static void drop_if_empty(struct gs_graph_nodes *graph)
 {
     if (!graph->first) {
         (void)tdelete(graph, &by_graph, order_graphs);
@@ -135,98 +137,98 @@ static void drop_if_empty(struct gs_graph_makers *graph)
     }
 }
 
-/* Removes a maker from the tree and from its graph's list. */
-static void take_maker(struct maker *maker)
+/* Removes a node from the tree and from its graph's list. */
+static void take_node(struct graph_node *node)
 {
-    (void)tdelete(maker, &by_address, order_makers);
-    unlink_maker(maker);
-    drop_if_empty(maker->graph);
-    __atomic_sub_fetch(&gs_graph_maker_count, 1, __ATOMIC_RELEASE);
+    (void)tdelete(node, &by_address, order_nodes);
+    unlink_node(node);
+    drop_if_empty(node->graph);
+    __atomic_sub_fetch(&gs_graph_node_count, 1, __ATOMIC_RELEASE);
 }
 
-static enum gs_status put_maker(struct maker *maker, CUgraph handle)
+static enum gs_status put_node(struct graph_node *node, CUgraph handle)
 {
-    struct maker *former = find_maker(maker->made.addr);
-    if (former) { /* its graph has ended unnoticed */
-        take_maker(former);
+    struct graph_node *former = find_node(node->alloc.addr);
+    if (former) { /* its graph ended without a notice */
+        take_node(former);
         free(former);
     }
-    struct gs_graph_makers *graph = graph_entry(handle);
+    struct gs_graph_nodes *graph = graph_entry(handle);
     if (!graph) {
         return GS_ERR_HOST_NOMEM;
     }
-    if (!tsearch(maker, &by_address, order_makers)) {
+    if (!tsearch(node, &by_address, order_nodes)) {
         drop_if_empty(graph);
         return GS_ERR_HOST_NOMEM;
     }
-    link_maker(maker, graph);
-    __atomic_add_fetch(&gs_graph_maker_count, 1, __ATOMIC_RELEASE);
+    link_node(node, graph);
+    __atomic_add_fetch(&gs_graph_node_count, 1, __ATOMIC_RELEASE);
     return GS_OK;
 }
 
 /* ---- nodes ------------------------------------------------------------------------- */
 
-enum gs_status gs_graph_node_added(CUgraph graph, const struct gs_allocation *made)
+enum gs_status gs_graph_node_added(CUgraph graph, const struct gs_allocation *alloc)
 {
-    struct maker *maker = calloc(1, sizeof(*maker));
+    struct graph_node *node = calloc(1, sizeof(*node));
     enum gs_status status = GS_ERR_HOST_NOMEM;
     gs_graph_memory_see();
-    if (!maker) {
+    if (!node) {
         return status;
     }
-    maker->made = *made;
+    node->alloc = *alloc;
     gs_mutex_lock(&book_lock);
-    status = put_maker(maker, graph);
+    status = put_node(node, graph);
     gs_mutex_unlock(&book_lock);
     if (status != GS_OK) {
-        free(maker);
+        free(node);
     }
     return status;
 }
 
-bool gs_graph_node_maker(uint64_t addr, struct gs_allocation *out)
+bool gs_graph_find_node(uint64_t addr, struct gs_allocation *out)
 {
     gs_mutex_lock(&book_lock);
-    const struct maker *maker = find_maker(addr);
-    if (maker) {
-        *out = maker->made;
+    const struct graph_node *node = find_node(addr);
+    if (node) {
+        *out = node->alloc;
     }
     gs_mutex_unlock(&book_lock);
-    return maker != NULL;
+    return node != NULL;
 }
 
-struct gs_graph_makers *gs_graph_destroying(CUgraph handle)
+struct gs_graph_nodes *gs_graph_destroying(CUgraph handle)
 {
-    if (__atomic_load_n(&gs_graph_maker_count, __ATOMIC_ACQUIRE) == 0) {
+    if (__atomic_load_n(&gs_graph_node_count, __ATOMIC_ACQUIRE) == 0) {
         return NULL;
     }
     gs_mutex_lock(&book_lock);
-    struct gs_graph_makers *graph = find_graph(handle);
+    struct gs_graph_nodes *graph = find_graph(handle);
     if (graph) {
         (void)tdelete(graph, &by_graph, order_graphs);
-        for (struct maker *maker = graph->first; maker; maker = maker->next) {
-            (void)tdelete(maker, &by_address, order_makers);
-            __atomic_sub_fetch(&gs_graph_maker_count, 1, __ATOMIC_RELEASE);
+        for (struct graph_node *node = graph->first; node; node = node->next) {
+            (void)tdelete(node, &by_address, order_nodes);
+            __atomic_sub_fetch(&gs_graph_node_count, 1, __ATOMIC_RELEASE);
         }
     }
     gs_mutex_unlock(&book_lock);
     return graph;
 }
 
-/* Puts removed makers back into a graph, or drops them. */
-static void put_back(struct gs_graph_makers *taken, bool keep, CUgraph handle)
+/* Puts removed nodes back into a graph, or drops them. */
+static void put_back(struct gs_graph_nodes *taken, bool keep, CUgraph handle)
 {
-    struct maker *next;
-    for (struct maker *maker = taken->first; maker; maker = next) {
-        next = maker->next;
-        if (!keep || put_maker(maker, handle) != GS_OK) {
-            free(maker);
+    struct graph_node *next;
+    for (struct graph_node *node = taken->first; node; node = next) {
+        next = node->next;
+        if (!keep || put_node(node, handle) != GS_OK) {
+            free(node);
         }
     }
     free(taken);
 }
 
-void gs_graph_destroyed(struct gs_graph_makers *taken, bool gone)
+void gs_graph_destroyed(struct gs_graph_nodes *taken, bool gone)
 {
     if (taken) {
         gs_mutex_lock(&book_lock);
@@ -237,7 +239,7 @@ void gs_graph_destroyed(struct gs_graph_makers *taken, bool gone)
 
 void gs_graph_moved(CUgraph child, CUgraph parent)
 {
-    struct gs_graph_makers *taken = gs_graph_destroying(child);
+    struct gs_graph_nodes *taken = gs_graph_destroying(child);
     if (taken) {
         gs_mutex_lock(&book_lock);
         put_back(taken, true, parent);
@@ -245,8 +247,7 @@ void gs_graph_moved(CUgraph child, CUgraph parent)
     }
 }
 
-/* ---- executable graphs --------------------------------------------------------------
- */
+/* ---- executable graphs ---------------------------------------------------------- */
 
 static void free_exec(struct gs_graph_exec *exec)
 {
@@ -339,7 +340,7 @@ static void take_exec(struct gs_graph_exec *exec)
 static enum gs_status put_exec(struct gs_graph_exec *exec)
 {
     struct gs_graph_exec *former = find_exec(exec->handle);
-    if (former) { /* the old one has ended unnoticed */
+    if (former) { /* the old one ended without a notice */
         take_exec(former);
         free_exec(former);
     }
@@ -355,7 +356,7 @@ enum gs_status gs_graph_exec_created(CUgraphExec handle,
                                      const struct gs_graph_memory *memory)
 {
     if (memory->alloc_count + memory->free_count == 0) {
-        /* The handle may be that of a graph that has ended unnoticed. */
+        /* An earlier graph with this handle may have ended without a notice. */
         gs_graph_exec_destroyed(gs_graph_exec_destroying(handle), true);
         return GS_OK;
     }
@@ -445,7 +446,7 @@ bool gs_graph_launching(struct gs_tracker *tracker, CUgraphExec handle,
     return launch->known;
 }
 
-/* Recording is stopped: skips the launch. */
+/* Passes over the launch while recording is stopped. */
 static void pass_over(struct gs_tracker *tracker, struct gs_graph_exec *exec)
 {
     for (size_t i = 0; i < exec->memory.alloc_count; i++) {
@@ -454,7 +455,8 @@ static void pass_over(struct gs_tracker *tracker, struct gs_graph_exec *exec)
     }
 }
 
-/* Records the launch. All its memory is live for a moment, which counts for the peak. */
+/* Records the launch. All its memory is live at the same time, which counts for the
+ * peak. */
 static enum gs_status record(struct gs_tracker *tracker, struct gs_graph_exec *exec,
                              const struct gs_free_site *site, uint64_t stream)
 {
@@ -465,10 +467,10 @@ static enum gs_status record(struct gs_tracker *tracker, struct gs_graph_exec *e
         return GS_OK;
     }
     for (size_t i = 0; i < memory->alloc_count; i++) {
-        struct gs_allocation made = memory->allocs[i];
+        struct gs_allocation alloc = memory->allocs[i];
         uint32_t id = 0;
-        made.stream = exec->inside[i] ? 0 : stream;
-        if (gs_tracker_add(tracker, &made, exec->inside[i], &id) != GS_OK) {
+        alloc.stream = exec->inside[i] ? 0 : stream;
+        if (gs_tracker_add(tracker, &alloc, exec->inside[i], &id) != GS_OK) {
             status = GS_ERR_HOST_NOMEM;
             id = 0;
         }
@@ -509,7 +511,7 @@ void gs_graph_memory_reset(void)
 {
     gs_mutex_init(&book_lock, GS_RANK_GRAPHS);
     by_address = by_graph = by_exec = NULL;
-    __atomic_store_n(&gs_graph_maker_count, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_graph_node_count, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_graph_exec_count, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_graph_memory_seen, false, __ATOMIC_RELAXED);
 }

@@ -1,5 +1,5 @@
 /*
- * graph_memory.h - memory that belongs to graphs: its maker, and the effect of a launch.
+ * graph_memory.h - memory of graphs: its allocation nodes, and the effect of a launch.
  *
  * An allocation node has one address for as long as its graph or an executable graph of
  * it exists. Each launch allocates it; it is freed by a free node, of this or another
@@ -8,11 +8,11 @@
  * cuGraphAddMemAllocNode; CUDA Programming Guide, Graph Memory Nodes.)
  *
  * So the tracker records this memory in the order of the calls: as live from the launch
- * on, with the node's maker as its owner. Memory that a graph both allocates and frees is
- * live only within its launch, where it counts for the traffic and the peak.
+ * on, owned by the call that created the node. Memory that a graph both allocates and
+ * frees is live only within its launch, where it counts for the traffic and the peak.
  *
  * Does not call the driver; graph_nodes.h does.
- * Owns: makers of nodes by address, memory of executable graphs by handle.
+ * Owns: allocation nodes by address, memory of executable graphs by handle.
  * Lock: a mutex inside, taken before the tracker's; never held across a driver call.
  */
 #ifndef GS_GRAPH_MEMORY_H
@@ -21,10 +21,10 @@
 #include "cuda_names.h"
 #include "tracker.h"
 
-/* Whether the process ever created a memory node. Atomic. */
+/* True if the process ever created a memory node. Atomic. */
 extern bool gs_graph_memory_seen __attribute__((visibility("hidden")));
-/* Nodes with a known maker; executable graphs with memory nodes. Atomic. */
-extern unsigned gs_graph_maker_count __attribute__((visibility("hidden")));
+/* Known allocation nodes; executable graphs with memory nodes. Atomic. */
+extern unsigned gs_graph_node_count __attribute__((visibility("hidden")));
 extern unsigned gs_graph_exec_count __attribute__((visibility("hidden")));
 
 static inline bool gs_graph_memory_was_seen(void)
@@ -37,7 +37,7 @@ static inline bool gs_graph_execs_known(void)
     return GS_UNLIKELY(__atomic_load_n(&gs_graph_exec_count, __ATOMIC_ACQUIRE) > 0);
 }
 
-/* Records a memory node of a kind that has no maker: a free node. */
+/* Records that the process has created a free node. */
 static inline void gs_graph_memory_see(void)
 {
     __atomic_store_n(&gs_graph_memory_seen, true, __ATOMIC_RELEASE);
@@ -46,23 +46,23 @@ static inline void gs_graph_memory_see(void)
 /* ---- nodes ------------------------------------------------------------------------- */
 
 /*
- * Records an allocation node of a graph (NULL: not known which); `made` names the maker.
- * A record of another node at the same address is out of date. Errors: GS_ERR_HOST_NOMEM
- * its memory will have no owner
+ * Records an allocation node of a graph (NULL: not known which); `alloc`: its record. A
+ * record of another node at the same address is out of date.
+ * Errors: GS_ERR_HOST_NOMEM its memory will have no owner
  */
 enum gs_status gs_graph_node_added(CUgraph graph,
-                                   const struct gs_allocation *made) GS_MUST_USE;
-/* The maker of the node at this address. */
-bool gs_graph_node_maker(uint64_t addr, struct gs_allocation *out) GS_MUST_USE;
+                                   const struct gs_allocation *alloc) GS_MUST_USE;
+/* Finds the record of the allocation node at this address. */
+bool gs_graph_find_node(uint64_t addr, struct gs_allocation *out) GS_MUST_USE;
 /* The child belongs to the parent from now on. */
 void gs_graph_moved(CUgraph child, CUgraph parent);
 
 /* Called before a graph is destroyed, since its handle may name another graph at once:
  * moves the records of its nodes to *out for gs_graph_destroyed, which learns whether the
  * graph has ended. */
-struct gs_graph_makers;
-struct gs_graph_makers *gs_graph_destroying(CUgraph graph);
-void gs_graph_destroyed(struct gs_graph_makers *taken, bool gone);
+struct gs_graph_nodes;
+struct gs_graph_nodes *gs_graph_destroying(CUgraph graph);
+void gs_graph_destroyed(struct gs_graph_nodes *taken, bool gone);
 
 /* ---- executable graphs ------------------------------------------------------------- */
 

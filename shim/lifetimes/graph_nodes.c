@@ -11,19 +11,19 @@
 bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph)
 {
     const struct gs_real *real = gs_real();
-    __typeof__(cuStreamGetCaptureInfo_v2) *ask =
+    __typeof__(cuStreamGetCaptureInfo_v2) *get_info =
         per_thread ? real->cuStreamGetCaptureInfo_v2_ptsz
                    : real->cuStreamGetCaptureInfo_v2;
-    __typeof__(cuStreamIsCapturing) *is =
+    __typeof__(cuStreamIsCapturing) *is_capturing =
         per_thread ? real->cuStreamIsCapturing_ptsz : real->cuStreamIsCapturing;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     *graph = NULL;
-    if (ask && ask(stream, &status, NULL, graph, NULL, NULL) == CUDA_SUCCESS) {
+    if (get_info && get_info(stream, &status, NULL, graph, NULL, NULL) == CUDA_SUCCESS) {
         return status != CU_STREAM_CAPTURE_STATUS_NONE;
     }
     *graph = NULL;
-    /* If this cannot be determined: a missing record is better than a false leak. */
-    return !is || is(stream, &status) != CUDA_SUCCESS ||
+    /* Without an answer, true: a missing record is better than a false leak. */
+    return !is_capturing || is_capturing(stream, &status) != CUDA_SUCCESS ||
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -39,14 +39,13 @@ void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request
     struct gs_call node = *request;
     node.kind = GS_MEMORY_GRAPH;
     node.stream = NULL;
-    const struct gs_allocation made = gs_record_describe(state, &node, addr, bytes);
-    if (gs_graph_node_added(graph, &made) != GS_OK) {
+    const struct gs_allocation alloc = gs_record_describe(state, &node, addr, bytes);
+    if (gs_graph_node_added(graph, &alloc) != GS_OK) {
         gs_record_missed();
     }
 }
 
-/* ---- the nodes of a graph ------------------------------------------------------------
- */
+/* ---- the nodes of a graph ------------------------------------------------------- */
 
 /* Buffers that grow with the nodes found. */
 struct found {
@@ -73,12 +72,13 @@ static bool has_room(struct found *found, void **items, size_t *room, size_t cou
     return true;
 }
 
-/* The maker of a node; if unknown, the facts from the node itself. */
-static struct gs_allocation made_by(const CUDA_MEM_ALLOC_NODE_PARAMS *params)
+/* Returns the record of an allocation node; if it has none, the facts from the node
+ * itself. */
+static struct gs_allocation record_of_node(const CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    struct gs_allocation made;
-    if (gs_graph_node_maker(params->dptr, &made)) {
-        return made;
+    struct gs_allocation alloc;
+    if (gs_graph_find_node(params->dptr, &alloc)) {
+        return alloc;
     }
     const CUmemLocation *where = &params->poolProps.location;
     return (struct gs_allocation){
@@ -98,7 +98,7 @@ static void read_alloc(struct found *found, CUgraphNode node)
         has_room(found, &items, &found->alloc_room, memory->alloc_count,
                  sizeof(*memory->allocs))) {
         memory->allocs = items;
-        memory->allocs[memory->alloc_count++] = made_by(&params);
+        memory->allocs[memory->alloc_count++] = record_of_node(&params);
     }
 }
 
@@ -158,8 +158,8 @@ static void read_graph(struct found *found, CUgraph graph)
     free(nodes);
 }
 
-void gs_graph_note_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,
-                        bool frees_first)
+void gs_graph_record_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,
+                          bool frees_first)
 {
     const struct gs_real *real = gs_real();
     struct found found = {.memory = {.frees_first = frees_first}};

@@ -12,8 +12,8 @@
 
 #include "record.h"
 
-/* Whether the stream captures, so that the last call in it has become a node of a graph;
- * *graph is this graph, NULL if the driver cannot report it. */
+/* Returns true if the stream captures, so that the last call in it has become a node of a
+ * graph; *graph is this graph, NULL if the driver cannot report it. */
 bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph);
 
 /* Records an allocation node, created by call or by a stream capture. */
@@ -21,7 +21,7 @@ void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request
                            CUgraph graph, uint64_t addr, size_t bytes);
 
 /* Records the memory nodes of a graph that was instantiated. */
-void gs_graph_note_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,
-                        bool frees_first);
+void gs_graph_record_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,
+                          bool frees_first);
 
 #endif

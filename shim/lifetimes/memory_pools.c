@@ -1,5 +1,5 @@
 /*
- * memory_pools.c - the places of memory pools, by handle.
+ * memory_pools.c - the locations of memory pools, by handle.
  * Owns:  the table, whose rows end with their pools; the current pool of each device.
  * Lock:  pools_lock, not held across a driver call.
  */
@@ -17,7 +17,7 @@ enum { LOCATION_DEVICE = 1, ALLOCATION_MANAGED = 2 };
 struct row {
     UT_hash_handle hh; /* in rows, by its pool */
     CUmemoryPool pool;
-    struct gs_memory_place place;
+    struct gs_memory_location location;
 };
 
 static struct gs_mutex pools_lock = GS_MUTEX(GS_RANK_MEMORY_POOLS);
@@ -26,16 +26,16 @@ static struct row *rows; /* under pools_lock */
 /* By device; atomic; NULL: the default pool. */
 static CUmemoryPool chosen[GS_MAX_DEVICES];
 
-static const struct gs_memory_place nowhere = {.device = -1};
+static const struct gs_memory_location nowhere = {.device = -1};
 
-static struct gs_memory_place on_device(int device)
+static struct gs_memory_location on_device(int device)
 {
-    return (struct gs_memory_place){true, GS_MEMORY_ASYNC, (int16_t)device};
+    return (struct gs_memory_location){true, GS_MEMORY_ASYNC, (int16_t)device};
 }
 
-static struct gs_memory_place off_devices(enum gs_memory_kind kind)
+static struct gs_memory_location off_devices(enum gs_memory_kind kind)
 {
-    return (struct gs_memory_place){true, (uint8_t)kind, -1};
+    return (struct gs_memory_location){true, (uint8_t)kind, -1};
 }
 
 /* Out of the table, or NULL; pools_lock is held. */
@@ -48,17 +48,18 @@ static struct row *take(CUmemoryPool pool)
     return row;
 }
 
-/* Without memory for a row the place stays unknown, and is determined again each time. */
-static void put(CUmemoryPool pool, struct gs_memory_place place)
+/* Without memory for a row the location stays unknown, and is determined again each time.
+ */
+static void put(CUmemoryPool pool, struct gs_memory_location location)
 {
     struct row *row = calloc(1, sizeof(*row));
     if (!row) {
         return;
     }
     row->pool = pool;
-    row->place = place;
+    row->location = location;
     gs_mutex_lock(&pools_lock);
-    struct row *was = take(pool); /* found by two threads, or destroyed unnoticed */
+    struct row *was = take(pool); /* a second thread, or a missed destroy */
     bool added = GS_HASH_ADD(rows, pool, row);
     gs_mutex_unlock(&pools_lock);
     free(was);
@@ -78,40 +79,40 @@ void gs_memory_pools_created(CUmemoryPool pool, const CUmemPoolProps *props)
     }
 }
 
-struct gs_memory_place gs_memory_pools_leaves(CUmemoryPool pool)
+struct gs_memory_location gs_memory_pools_leaves(CUmemoryPool pool)
 {
     gs_mutex_lock(&pools_lock);
     struct row *row = take(pool);
     gs_mutex_unlock(&pools_lock);
-    struct gs_memory_place place = row ? row->place : nowhere;
+    struct gs_memory_location location = row ? row->location : nowhere;
     free(row);
     for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
         CUmemoryPool own = pool;
         (void)__atomic_compare_exchange_n(&chosen[i], &own, NULL, false, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED);
     }
-    return place;
+    return location;
 }
 
-void gs_memory_pools_back(CUmemoryPool pool, struct gs_memory_place place)
+void gs_memory_pools_back(CUmemoryPool pool, struct gs_memory_location location)
 {
-    if (place.known) {
-        put(pool, place);
+    if (location.known) {
+        put(pool, location);
     }
 }
 
-struct gs_memory_place gs_memory_pools_place(CUmemoryPool pool)
+struct gs_memory_location gs_memory_pools_location(CUmemoryPool pool)
 {
     gs_mutex_lock(&pools_lock);
     const struct row *row = GS_HASH_FIND(rows, &pool);
-    struct gs_memory_place place = row ? row->place : nowhere;
+    struct gs_memory_location location = row ? row->location : nowhere;
     gs_mutex_unlock(&pools_lock);
-    int device = place.known ? -1 : gs_memory_pool_default_of(pool);
+    int device = location.known ? -1 : gs_memory_pool_default_of(pool);
     if (device >= 0) {
-        place = on_device(device);
-        put(pool, place);
+        location = on_device(device);
+        put(pool, location);
     }
-    return place;
+    return location;
 }
 
 void gs_memory_pools_choose(int device, CUmemoryPool pool)
@@ -122,18 +123,18 @@ void gs_memory_pools_choose(int device, CUmemoryPool pool)
     }
 }
 
-struct gs_memory_place gs_memory_pools_chosen(int device)
+struct gs_memory_location gs_memory_pools_chosen(int device)
 {
     CUmemoryPool pool = device >= 0 && device < GS_MAX_DEVICES
                             ? __atomic_load_n(&chosen[device], __ATOMIC_RELAXED)
                             : NULL;
-    return GS_UNLIKELY(pool != NULL) ? gs_memory_pools_place(pool) : nowhere;
+    return GS_UNLIKELY(pool != NULL) ? gs_memory_pools_location(pool) : nowhere;
 }
 
-/* ---- what the driver says of memory --------------------------------------------------
- */
+/* ---- queries of the driver ------------------------------------------------------ */
 
-static unsigned ask(CUpointer_attribute attribute, CUdeviceptr addr, unsigned otherwise)
+static unsigned query_attribute(CUpointer_attribute attribute, CUdeviceptr addr,
+                                unsigned otherwise)
 {
     unsigned answer = otherwise;
     bool told =
@@ -144,24 +145,25 @@ static unsigned ask(CUpointer_attribute attribute, CUdeviceptr addr, unsigned ot
 
 int gs_memory_device(CUdeviceptr addr, int otherwise)
 {
-    return (int)ask(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, addr, (unsigned)otherwise);
+    return (int)query_attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, addr,
+                                (unsigned)otherwise);
 }
 
-struct gs_memory_place gs_memory_pools_learn(CUmemoryPool pool, CUdeviceptr addr)
+struct gs_memory_location gs_memory_pools_learn(CUmemoryPool pool, CUdeviceptr addr)
 {
-    struct gs_memory_place place = nowhere;
+    struct gs_memory_location location = nowhere;
     int device = gs_memory_device(addr, -1);
     /* Early drivers write a single byte. */
-    if (ask(CU_POINTER_ATTRIBUTE_IS_MANAGED, addr, 0) & 0xff) {
-        place = off_devices(GS_MEMORY_MANAGED);
-    } else if (ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr, CU_MEMORYTYPE_DEVICE) ==
-               CU_MEMORYTYPE_HOST) {
-        place = off_devices(GS_MEMORY_PINNED);
+    if (query_attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED, addr, 0) & 0xff) {
+        location = off_devices(GS_MEMORY_MANAGED);
+    } else if (query_attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr,
+                               CU_MEMORYTYPE_DEVICE) == CU_MEMORYTYPE_HOST) {
+        location = off_devices(GS_MEMORY_PINNED);
     } else if (device >= 0) {
-        place = on_device(device);
+        location = on_device(device);
     }
-    gs_memory_pools_back(pool, place);
-    return place;
+    gs_memory_pools_back(pool, location);
+    return location;
 }
 
 int gs_memory_pool_default_of(CUmemoryPool pool)

@@ -36,7 +36,7 @@ struct binding {
 };
 
 struct gs_physical {
-    UT_hash_handle hh;        /* in memories, by key; or its handle is another's */
+    UT_hash_handle hh;        /* in memories, by key, while its handle names it */
     struct gs_physical *next; /* next in a list that ends together */
     uint64_t key;
     size_t bytes;
@@ -61,8 +61,7 @@ static struct gs_mutex lock = GS_MUTEX(GS_RANK_PHYSICAL);
 static struct gs_physical *memories; /* under lock */
 static struct mapping *mappings;     /* under lock */
 
-/* ---- with the lock held -------------------------------------------------------------
- */
+/* ---- with the lock held --------------------------------------------------------- */
 
 /* The memory named by a handle. */
 static struct gs_physical *find(uint64_t key)
@@ -177,8 +176,7 @@ static struct gs_physical *array_of(uint64_t key)
     return array;
 }
 
-/* ---- without it ---------------------------------------------------------------------
- */
+/* ---- with the lock released ----------------------------------------------------- */
 
 /* Ends memory that is no longer in the maps. */
 static void end(struct gs_state *state, struct gs_physical *ended, enum gs_api api)
@@ -218,7 +216,7 @@ void gs_physical_created(struct gs_state *state, const struct gs_call *call, uin
                              .references = 1};
     gs_mutex_lock(&lock);
     struct gs_physical *former = GS_HASH_FIND(memories, &key);
-    if (former) { /* two threads have imported the same, or it was released unseen */
+    if (former) { /* imported by two threads, or released past the hooks */
         made->references += former->references;
         former->references = 0;
         take(former);
@@ -285,7 +283,7 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
     gs_mutex_lock(&lock);
     struct gs_physical *memory = mapping ? find(gs_key(GS_KEY_ALLOCATION, handle)) : NULL;
     struct mapping *former = memory ? GS_HASH_FIND(mappings, &addr) : NULL;
-    if (former) { /* unmapped unseen */
+    if (former) { /* unmapped past the hooks */
         unmap(former, &ended);
     }
     if (memory) {
@@ -311,7 +309,7 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     struct gs_physical *ended = NULL;
     struct mapping *mapping;
     gs_mutex_lock(&lock);
-    /* One after the other, as the driver requires. */
+    /* Mappings of a range follow each other, as the driver requires. */
     while (bytes > 0 && (mapping = GS_HASH_FIND(mappings, &addr))) {
         size_t one = mapping->bytes;
         unmap(mapping, &ended);
@@ -369,8 +367,7 @@ void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle ha
     end(state, ended, GS_API_UNKNOWN);
 }
 
-/* ---- parts of arrays (CUDA Driver API, cuMemMapArrayAsync) ---------------------------
- */
+/* ---- parts of arrays (CUDA Driver API, cuMemMapArrayAsync) ---------------------- */
 
 static uint64_t array_key(const CUarrayMapInfo *info)
 {
@@ -436,15 +433,14 @@ void gs_physical_array_ended(struct gs_state *state, uint64_t key, enum gs_api a
     end(state, ended, api);
 }
 
-/* ---- ends ----------------------------------------------------------------------------
- */
+/* ---- ends ----------------------------------------------------------------------- */
 
 void gs_physical_context_lost(struct gs_state *state, CUcontext context)
 {
     struct gs_physical *ended = NULL;
     struct gs_physical *memory, *next;
     gs_mutex_lock(&lock);
-    /* What is taken out with an array stays readable until the loop has ended. */
+    /* Entries that end with an array stay readable until the loop has ended. */
     HASH_ITER (hh, memories, memory, next) {
         if (context && memory->context == context && memory->references > 0) {
             memory->references = 0;

@@ -19,7 +19,7 @@
 
 struct gs_physical;
 
-/* Whether physical memory is to be recorded. */
+/* Returns true if physical memory is to be recorded. */
 static inline bool gs_physical_wanted(const struct gs_state *state)
 {
     return state->tracker || gs_limits_charging;

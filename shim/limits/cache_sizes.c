@@ -1,8 +1,8 @@
 /*
  * cache_sizes.c - parses GPUSHIM_POOL_CACHE: a size, and the blocks of two cache tiers.
  *
- * A text with an error is ignored entirely: half of it would be a setting that nobody
- * chose.
+ * A text with an error is ignored entirely: a part of it would be a setting that the user
+ * did not choose.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/pool.md, "Cache tiers"
  */

@@ -93,8 +93,8 @@ static bool read_group_number(struct texts *texts, const struct version *version
 }
 
 /* Applies the limit of one group, if it has one. */
-static void ask_group(struct texts *texts, const struct version *version,
-                      const char *group, struct gs_machine_memory *memory)
+static void apply_group_limit(struct texts *texts, const struct version *version,
+                              const char *group, struct gs_machine_memory *memory)
 {
     uint64_t limit, usage, pages = 0;
     if (!read_group_number(texts, version, group, version->limit, &limit) ||
@@ -115,19 +115,19 @@ static void ask_group(struct texts *texts, const struct version *version,
 }
 
 /* Applies the limits of `group` and of all groups above it; overwrites the text. */
-static void ask_groups(struct texts *texts, const struct version *version, char *group,
-                       struct gs_machine_memory *memory)
+static void apply_group_limits(struct texts *texts, const struct version *version,
+                               char *group, struct gs_machine_memory *memory)
 {
     char *slash;
     while (group && *group && strcmp(group, "/") != 0) {
-        ask_group(texts, version, group, memory);
+        apply_group_limit(texts, version, group, memory);
         slash = strrchr(group, '/');
         if (!slash) {
             break;
         }
         *slash = '\0';
     }
-    ask_group(texts, version, "", memory);
+    apply_group_limit(texts, version, "", memory);
 }
 
 /* The path of a line `number:controllers:path`, NUL-terminated, or NULL. */
@@ -153,7 +153,7 @@ static char *path_in(char *line, const char *controller)
     return list[1] == '\0' ? path : NULL;
 }
 
-static void ask_control_groups(struct texts *texts, struct gs_machine_memory *memory)
+static void read_control_groups(struct texts *texts, struct gs_machine_memory *memory)
 {
     char *line = texts->line;
     if (!read_file(texts, "/proc/self/cgroup")) {
@@ -168,13 +168,13 @@ static void ask_control_groups(struct texts *texts, struct gs_machine_memory *me
         line[length] = '\0';
         char *path = path_in(line, "memory");
         if (path) {
-            ask_groups(texts, &v1, path, memory);
+            apply_group_limits(texts, &v1, path, memory);
             continue;
         }
         memcpy(line, at, length);
         path = path_in(line, "");
         if (path) {
-            ask_groups(texts, &v2, path, memory);
+            apply_group_limits(texts, &v2, path, memory);
         }
     }
 }
@@ -194,7 +194,7 @@ bool gs_machine_memory_read(const char *root, struct gs_machine_memory *out)
     if (read) {
         memory.total_bytes *= 1024;
         memory.available_bytes *= 1024;
-        ask_control_groups(texts, &memory);
+        read_control_groups(texts, &memory);
         *out = memory;
     }
     gs_host_unmap(texts, sizeof(*texts));
@@ -209,8 +209,8 @@ static struct {
     int64_t available_bytes; /* minus the bytes taken since */
 } last;                      /* atomic */
 
-/* Whether this thread should read the files. */
-static bool is_turn_to_read(uint64_t now_ns)
+/* Returns true if this thread should read the files. */
+static bool should_read(uint64_t now_ns)
 {
     uint64_t at = __atomic_load_n(&last.read_at, __ATOMIC_ACQUIRE);
     return !at || (now_ns - at >= GS_MACHINE_RECENT_NS &&
@@ -235,7 +235,7 @@ static bool read_last(const char *root, uint64_t now_ns)
 bool gs_machine_memory_recent(const char *root, uint64_t now_ns,
                               struct gs_machine_memory *out)
 {
-    if (is_turn_to_read(now_ns) && !read_last(root, now_ns)) {
+    if (should_read(now_ns) && !read_last(root, now_ns)) {
         return false;
     }
     int64_t available = __atomic_load_n(&last.available_bytes, __ATOMIC_RELAXED);

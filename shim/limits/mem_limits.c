@@ -32,7 +32,7 @@
 #include "gs_hash.h"
 
 /* The shortest interval between two queries of a device's free memory. */
-#define LOOK_NS ((uint64_t)1000000000)
+#define QUERY_NS ((uint64_t)1000000000)
 /* Others share the device once their memory exceeds its minimum by 1/OTHERS_SHARE of the
  * reserve. */
 #define OTHERS_SHARE 4u
@@ -50,7 +50,7 @@ static struct device {
     bool integrated;        /* host and device share the memory */
     uint64_t charged;       /* atomic */
     uint64_t others_least;  /* atomic: the least bytes used outside the pool */
-    uint64_t next_look;     /* atomic: time of the next query of free memory */
+    uint64_t next_query;    /* atomic: time of the next query of free memory */
 } devices[GS_MAX_DEVICES];
 
 struct charge {
@@ -65,7 +65,7 @@ static struct gs_mutex charges_lock = GS_MUTEX(GS_RANK_LIMITS);
 static struct charge *charges; /* under charges_lock */
 
 /* The charge of the memory that this thread is freeing, or NULL. */
-static _Thread_local struct charge *leaving;
+static _Thread_local struct charge *freeing;
 
 static struct device *device_of(int device)
 {
@@ -106,7 +106,7 @@ static size_t limit_of(uint64_t share, uint64_t total)
 }
 
 /* The platform of the device; logs an unusual one. */
-static struct gs_platform look_at(int ordinal)
+static struct gs_platform read_platform(int ordinal)
 {
     struct gs_platform platform = gs_platform_read(ordinal, "", environ);
     char text[128];
@@ -117,8 +117,8 @@ static struct gs_platform look_at(int ordinal)
 }
 
 /* The used bytes outside the pool; records their minimum. */
-static uint64_t note_others(struct gs_state *state, struct device *device, int ordinal,
-                            size_t used_bytes)
+static uint64_t record_others(struct gs_state *state, struct device *device, int ordinal,
+                              size_t used_bytes)
 {
     uint64_t own = state->pool ? gs_pool_reserved_on(state->pool, ordinal) : 0;
     uint64_t others = used_bytes > own ? used_bytes - own : 0;
@@ -137,8 +137,8 @@ void gs_limits_meet(struct gs_state *state, int ordinal)
         gs_real()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
         return;
     }
-    /* Two threads may be here at once: they write the same values. */
-    bool integrated = look_at(ordinal).integrated;
+    /* Two threads may do this at once: they write the same values. */
+    bool integrated = read_platform(ordinal).integrated;
     uint64_t release = integrated && !release_given
                            ? gs_share_percent(GS_PLATFORM_SHARED_IDLE)
                            : release_share;
@@ -156,7 +156,7 @@ void gs_limits_meet(struct gs_state *state, int ordinal)
         gs_pool_set_limits(state->pool, ordinal, &limits);
         gs_pool_set_free(state->pool, ordinal, limits.device_bytes, 0);
     }
-    note_others(state, device, ordinal, total_bytes - free_bytes);
+    record_others(state, device, ordinal, total_bytes - free_bytes);
     __atomic_store_n(&device->met, 1, __ATOMIC_RELEASE);
 }
 
@@ -259,7 +259,7 @@ static void end(struct charge *charge)
 static void put(struct charge *charge)
 {
     gs_mutex_lock(&charges_lock);
-    struct charge *old = take(charge->key); /* freed where nobody saw it */
+    struct charge *old = take(charge->key); /* freed past the hooks */
     bool kept = charge->key && GS_HASH_ADD(charges, key, charge);
     gs_mutex_unlock(&charges_lock);
     end(old);
@@ -289,21 +289,21 @@ void gs_limits_leave(uint64_t key)
         return;
     }
     gs_mutex_lock(&charges_lock);
-    leaving = take(key);
+    freeing = take(key);
     gs_mutex_unlock(&charges_lock);
 }
 
 void gs_limits_left(bool freed)
 {
-    if (!gs_limits_charging || !leaving) {
+    if (!gs_limits_charging || !freeing) {
         return;
     }
     if (freed) {
-        end(leaving);
+        end(freeing);
     } else {
-        put(leaving);
+        put(freeing);
     }
-    leaving = NULL;
+    freeing = NULL;
 }
 
 void gs_limits_context_lost(CUcontext context)
@@ -330,21 +330,21 @@ static bool is_current(const struct gs_context *context)
     return gs_real()->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context->handle;
 }
 
-/* Whether others have taken memory meanwhile, so that driver calls to return idle memory
- * to them are justified. Memory of the program outside the pool counts as others'
+/* Returns true if others have taken memory meanwhile, so that driver calls to return idle
+ * memory to them are justified. Memory of the program outside the pool counts as others'
  * memory. */
 static bool is_shared(struct gs_state *state, struct device *device, int ordinal,
                       size_t used_bytes)
 {
     uint64_t least = __atomic_load_n(&device->others_least, __ATOMIC_RELAXED);
-    return note_others(state, device, ordinal, used_bytes) >
+    return record_others(state, device, ordinal, used_bytes) >
            least +
                __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) / OTHERS_SHARE;
 }
 
 /* The bytes missing from the device's reserve. *shared: others have taken them. */
-static GS_NOINLINE size_t ask_missing(struct gs_state *state, struct device *device,
-                                      int ordinal, bool *shared)
+static GS_NOINLINE size_t query_missing(struct gs_state *state, struct device *device,
+                                        int ordinal, bool *shared)
 {
     uint64_t reserve = __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED);
     size_t free_bytes, total_bytes;
@@ -363,24 +363,24 @@ static GS_NOINLINE size_t ask_missing(struct gs_state *state, struct device *dev
     return left < reserve ? (size_t)(reserve - left) : 0;
 }
 
-/* Whether to query the free memory of the device now. True for one thread each LOOK_NS:
- * some drivers take milliseconds to answer. */
-static bool is_time_to_look(struct device *device)
+/* Returns true if the caller should query the device's free memory now: one thread each
+ * QUERY_NS, since some drivers take milliseconds to answer. */
+static bool is_query_due(struct device *device)
 {
-    uint64_t at = __atomic_load_n(&device->next_look, __ATOMIC_RELAXED);
+    uint64_t at = __atomic_load_n(&device->next_query, __ATOMIC_RELAXED);
     uint64_t now = gs_now_coarse_ns();
     return now >= at &&
-           __atomic_compare_exchange_n(&device->next_look, &at, now + LOOK_NS, false,
+           __atomic_compare_exchange_n(&device->next_query, &at, now + QUERY_NS, false,
                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 /* The bytes to return now for the reserve. If others share the device, also limits the
  * pool's idle memory to the rest until the next query. */
-static size_t look_for_missing(struct gs_state *state, const struct gs_context *context)
+static size_t find_missing(struct gs_state *state, const struct gs_context *context)
 {
     bool shared = false;
     size_t missing =
-        ask_missing(state, device_of(context->device), context->device, &shared);
+        query_missing(state, device_of(context->device), context->device, &shared);
     if (shared) {
         gs_pool_set_missing(state->pool, context->device, missing);
     }
@@ -389,8 +389,8 @@ static size_t look_for_missing(struct gs_state *state, const struct gs_context *
 
 size_t gs_limits_missing_now(struct gs_state *state, const struct gs_context *context)
 {
-    return is_time_to_look(device_of(context->device)) && is_current(context)
-               ? look_for_missing(state, context)
+    return is_query_due(device_of(context->device)) && is_current(context)
+               ? find_missing(state, context)
                : 0;
 }
 
@@ -398,9 +398,9 @@ size_t gs_limits_missing(struct gs_state *state, const struct gs_context *contex
 {
     size_t missing = 0;
     bool pushed;
-    if (is_time_to_look(device_of(context->device)) &&
+    if (is_query_due(device_of(context->device)) &&
         gs_context_push(context->handle, &pushed) == CUDA_SUCCESS) {
-        missing = look_for_missing(state, context);
+        missing = find_missing(state, context);
         gs_context_pop(pushed);
     }
     return missing;

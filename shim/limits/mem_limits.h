@@ -1,9 +1,9 @@
 /*
  * mem_limits.h - limits on the program's device memory, and on the pool's idle memory.
  *
- * GPUSHIM_MEM_LIMIT makes a device smaller: all device memory is charged before the
- * driver is asked for it, and a request that does not fit gets out of memory. Without a
- * limit nothing is charged or recorded.
+ * GPUSHIM_MEM_LIMIT makes a device smaller: all device memory is charged before it is
+ * requested from the driver, and a request that does not fit gets out of memory. Without
+ * a limit nothing is charged or recorded.
  */
 #ifndef GS_MEM_LIMITS_H
 #define GS_MEM_LIMITS_H
@@ -27,7 +27,7 @@ void gs_limits_uncharge(int device, size_t bytes);
 uint64_t gs_limits_charged(int device);
 
 /*
- * Whether GPUSHIM_MEM_LIMIT has refused memory: true if the limit has less headroom than
+ * Returns true if GPUSHIM_MEM_LIMIT has refused memory: the limit has less headroom than
  * the driver has free memory. Out:  *left, *limit  bytes; written only if true
  */
 bool gs_limits_refused(int device, size_t driver_free, size_t *left, size_t *limit);

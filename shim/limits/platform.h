@@ -1,8 +1,8 @@
 /*
  * platform.h - the kind of device and system, as far as the pools depend on it.
  *
- * All facts come from documented attributes, files and variables. None was tested on such
- * a machine yet (docs/platforms.md).
+ * All facts come from documented attributes, files and variables. No such machine was
+ * tested yet (docs/platforms.md).
  *
  * Owns: nothing.   Lock: none.
  */
@@ -32,8 +32,8 @@ const char *gs_platform_text(const struct gs_platform *platform, char *out, size
 
 /*
  * The limit on idle memory of a device that shares the machine's memory: idle memory
- * there is missing to every program, and no program can ask for it. A quarter, as for
- * pinned memory, unless the user has set a limit.
+ * there is lost to every other program. A quarter, as for pinned memory, unless the user
+ * has set a limit.
  */
 #define GS_PLATFORM_SHARED_IDLE 25u /* percent */
 

@@ -85,8 +85,8 @@ static void *find_call(const struct gs_module_ref *caller, const char *name)
 
 /* The result of a search. */
 struct answer {
-    void *found; /* NULL: not found */
-    bool told;   /* both modules report their unload, or stay */
+    void *found;   /* NULL: not found */
+    bool reported; /* both modules report their unload, or stay */
 };
 
 /* The results for the calls of one module. */
@@ -146,9 +146,9 @@ static struct answer remembered(enum gs_runtime_call call, const void *caller,
 
 /* ---- by call site ---------------------------------------------------------------- */
 
-#define PLACES 512 /* a power of two */
+#define SITES 512 /* a power of two */
 
-struct place {
+struct site {
     uint32_t sequence;   /* atomic; odd while it is written */
     uint32_t call;       /* atomic, like all members */
     uint64_t generation; /* of gs_unloads; 0: unused */
@@ -156,74 +156,73 @@ struct place {
     void *found;
 };
 
-static struct place places[PLACES]; /* written under callers_lock */
+static struct site sites[SITES]; /* written under callers_lock */
 
 /* The first of the address's two entries. */
-static size_t place_of(uintptr_t caller)
+static size_t site_of(uintptr_t caller)
 {
-    return (caller ^ caller >> 12) % PLACES;
+    return (caller ^ caller >> 12) % SITES;
 }
 
-static size_t the_other(size_t place)
+static size_t the_other(size_t site)
 {
-    return place ^ 1;
+    return site ^ 1;
 }
 
-/* Each field is read before the sequence is read again. */
-static void *found_in(const struct place *place, enum gs_runtime_call call,
+/* Reads each field before it reads the sequence again. */
+static void *found_in(const struct site *site, enum gs_runtime_call call,
                       uintptr_t caller, uint64_t generation)
 {
-    uint32_t sequence = __atomic_load_n(&place->sequence, __ATOMIC_ACQUIRE);
-    bool is_it = __atomic_load_n(&place->caller, __ATOMIC_ACQUIRE) == caller &&
-                 __atomic_load_n(&place->call, __ATOMIC_ACQUIRE) == (uint32_t)call &&
-                 __atomic_load_n(&place->generation, __ATOMIC_ACQUIRE) == generation;
-    void *found = __atomic_load_n(&place->found, __ATOMIC_ACQUIRE);
-    bool whole = !(sequence & 1) &&
-                 __atomic_load_n(&place->sequence, __ATOMIC_RELAXED) == sequence;
+    uint32_t sequence = __atomic_load_n(&site->sequence, __ATOMIC_ACQUIRE);
+    bool is_it = __atomic_load_n(&site->caller, __ATOMIC_ACQUIRE) == caller &&
+                 __atomic_load_n(&site->call, __ATOMIC_ACQUIRE) == (uint32_t)call &&
+                 __atomic_load_n(&site->generation, __ATOMIC_ACQUIRE) == generation;
+    void *found = __atomic_load_n(&site->found, __ATOMIC_ACQUIRE);
+    bool whole =
+        !(sequence & 1) && __atomic_load_n(&site->sequence, __ATOMIC_RELAXED) == sequence;
     return is_it && whole ? found : NULL;
 }
 
 static void *found_at(enum gs_runtime_call call, uintptr_t caller, uint64_t generation)
 {
-    size_t place = place_of(caller);
-    void *found = found_in(&places[place], call, caller, generation);
+    size_t site = site_of(caller);
+    void *found = found_in(&sites[site], call, caller, generation);
     return GS_LIKELY(found != NULL)
                ? found
-               : found_in(&places[the_other(place)], call, caller, generation);
+               : found_in(&sites[the_other(site)], call, caller, generation);
 }
 
 /* The last valid result, for a forked child that must not call the loader: no library is
  * unloaded there. */
 static void *found_last(enum gs_runtime_call call, uintptr_t caller)
 {
-    size_t place = place_of(caller);
-    void *found = found_in(&places[place], call, caller, places[place].generation);
-    place = the_other(place);
-    return found ? found
-                 : found_in(&places[place], call, caller, places[place].generation);
+    size_t site = site_of(caller);
+    void *found = found_in(&sites[site], call, caller, sites[site].generation);
+    site = the_other(site);
+    return found ? found : found_in(&sites[site], call, caller, sites[site].generation);
 }
 
-/* No field is written before the sequence is odd. callers_lock is held. */
-static void write_place(struct place *place, const struct place *what)
+/* Makes the sequence odd before it writes a field. callers_lock is held. */
+static void write_site(struct site *site, const struct site *what)
 {
-    uint32_t sequence = place->sequence;
-    __atomic_store_n(&place->sequence, sequence | 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&place->caller, what->caller, __ATOMIC_RELEASE);
-    __atomic_store_n(&place->call, what->call, __ATOMIC_RELEASE);
-    __atomic_store_n(&place->generation, what->generation, __ATOMIC_RELEASE);
-    __atomic_store_n(&place->found, what->found, __ATOMIC_RELEASE);
-    __atomic_store_n(&place->sequence, (sequence | 1) + 1, __ATOMIC_RELEASE);
+    uint32_t sequence = site->sequence;
+    __atomic_store_n(&site->sequence, sequence | 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&site->caller, what->caller, __ATOMIC_RELEASE);
+    __atomic_store_n(&site->call, what->call, __ATOMIC_RELEASE);
+    __atomic_store_n(&site->generation, what->generation, __ATOMIC_RELEASE);
+    __atomic_store_n(&site->found, what->found, __ATOMIC_RELEASE);
+    __atomic_store_n(&site->sequence, (sequence | 1) + 1, __ATOMIC_RELEASE);
 }
 
 /* Replaces an invalid entry of the two, if there is one. callers_lock is held. */
-static void keep(const struct place *what)
+static void keep(const struct site *what)
 {
-    size_t place = place_of(what->caller);
-    if (places[place].generation == what->generation &&
-        places[the_other(place)].generation != what->generation) {
-        place = the_other(place);
+    size_t site = site_of(what->caller);
+    if (sites[site].generation == what->generation &&
+        sites[the_other(site)].generation != what->generation) {
+        site = the_other(site);
     }
-    write_place(&places[place], what);
+    write_site(&sites[site], what);
 }
 
 /* ---- during an unload ------------------------------------------------------------ */
@@ -232,8 +231,8 @@ static uint64_t settled = 1;   /* under callers_lock: unloads up to it are over 
 static uint64_t waits_in;      /* under callers_lock: its library was there */
 static uint64_t waits_unloads; /* under callers_lock: gs_elf_unload_count then */
 
-/* Whether the unload that began this generation has finished. Calls the loader once for
- * each generation; afterwards the loader's count suffices. */
+/* Returns true if the unload that began this generation has finished. Calls the loader
+ * once for each generation; afterwards the loader's count suffices. */
 static bool is_settled(uint64_t generation, uint64_t unloads)
 {
     struct gs_module_ref module;
@@ -259,13 +258,13 @@ static bool is_settled(uint64_t generation, uint64_t unloads)
     return is;
 }
 
-/* ---- both ------------------------------------------------------------------------ */
+/* ---- the look-up ----------------------------------------------------------------- */
 
-static bool tells(const struct gs_module_ref *caller, const void *found)
+static bool report_unloads(const struct gs_module_ref *caller, const void *found)
 {
     struct gs_module_ref module;
-    return gs_unloads_tells(caller) && gs_elf_module_of(found, &module) == GS_OK &&
-           gs_unloads_tells(&module);
+    return gs_unloads_reports(caller) && gs_elf_module_of(found, &module) == GS_OK &&
+           gs_unloads_reports(&module);
 }
 
 /* Searches for the real function behind `call` for code at `caller`. Code outside every
@@ -279,15 +278,15 @@ static struct answer search_call(enum gs_runtime_call call, const void *caller,
     }
     struct answer answer = {find_call(&module, call_names[call]), false};
     if (answer.found) {
-        answer.told = tells(&module, answer.found);
+        answer.reported = report_unloads(&module, answer.found);
         remember(&module, call, answer, unloads);
     }
     return answer;
 }
 
 /* The cached result for the caller's module, or a new search. */
-static __attribute__((noinline)) void *ask(enum gs_runtime_call call, const void *caller,
-                                           uint64_t generation)
+static __attribute__((noinline)) void *
+find_for_module(enum gs_runtime_call call, const void *caller, uint64_t generation)
 {
     static bool
         prepared; /* atomic: a fork may come before the first call of the driver */
@@ -305,11 +304,11 @@ static __attribute__((noinline)) void *ask(enum gs_runtime_call call, const void
     if (!answer.found) {
         answer = search_call(call, caller, unloads);
     }
-    if (answer.told && is_settled(generation, unloads)) {
-        const struct place what = {.call = (uint32_t)call,
-                                   .generation = generation,
-                                   .caller = (uintptr_t)caller,
-                                   .found = answer.found};
+    if (answer.reported && is_settled(generation, unloads)) {
+        const struct site what = {.call = (uint32_t)call,
+                                  .generation = generation,
+                                  .caller = (uintptr_t)caller,
+                                  .found = answer.found};
         gs_mutex_lock(&callers_lock);
         keep(&what);
         gs_mutex_unlock(&callers_lock);
@@ -332,7 +331,7 @@ void *gs_caller_runtime(enum gs_runtime_call call, const void *caller)
                    : gs_linker_next(call_names[call]);
     }
     gs_thread.finding_runtime = true;
-    found = ask(call, caller, generation);
+    found = find_for_module(call, caller, generation);
     gs_thread.finding_runtime = false;
     return found;
 }
@@ -341,9 +340,9 @@ void *gs_caller_runtime(enum gs_runtime_call call, const void *caller)
 void gs_caller_runtime_after_fork(void)
 {
     gs_mutex_init(&callers_lock, GS_RANK_CALLERS);
-    for (size_t i = 0; i < PLACES; i++) {
-        if (places[i].sequence & 1) {
-            places[i] = (struct place){0};
+    for (size_t i = 0; i < SITES; i++) {
+        if (sites[i].sequence & 1) {
+            sites[i] = (struct site){0};
         }
     }
 }

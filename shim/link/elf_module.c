@@ -40,7 +40,7 @@ struct dynamic_view {
     size_t soname; /* offset in strings; 0 = none */
 };
 
-/* glibc relocates the pointers in place on most machines; the value tells whether it
+/* glibc relocates the pointers in place on most machines; the value shows whether it
  * has. */
 static const void *relocated(const struct gs_module_ref *module, ElfW(Addr) value)
 {
@@ -83,8 +83,8 @@ static bool view_dynamic(const struct gs_module_ref *module, struct dynamic_view
     return view->symbols && view->strings;
 }
 
-/* Whether the symbol is defined here, as the default version of its name (bit 15 marks
- * hidden versions). */
+/* Returns true if the symbol is defined here, as the default version of its name (bit 15
+ * marks hidden versions). */
 static bool symbol_matches(const struct dynamic_view *view, uint32_t index,
                            const char *name)
 {

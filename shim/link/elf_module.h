@@ -44,8 +44,8 @@ enum gs_status gs_elf_startup_module(const char *soname,
  * there, but makes no calls. */
 void *gs_elf_next_symbol(const char *name);
 
-/* Whether `first` was loaded before `second`. For modules of the program's start this is
- * the look-up order of names: the program, the preloaded libraries as given, the
+/* Returns true if `first` was loaded before `second`. For modules of the program's start
+ * this is the look-up order of names: the program, the preloaded libraries as given, the
  * others. */
 bool gs_elf_stands_before(const struct gs_module_ref *first,
                           const struct gs_module_ref *second);
@@ -61,7 +61,7 @@ enum gs_status gs_elf_program(struct gs_module_ref *out) GS_MUST_USE;
  * the first call only. */
 void *gs_elf_bound_to(const struct gs_module_ref *module, const char *name);
 
-/* Whether the module imports a symbol of this name. */
+/* Returns true if the module imports a symbol of this name. */
 bool gs_elf_imports(const struct gs_module_ref *module, const char *name);
 /* The code range of a function that the module itself defines; both 0 if none. */
 void gs_elf_function(const struct gs_module_ref *module, const char *name,
@@ -86,11 +86,11 @@ const char *gs_elf_soname(const struct gs_module_ref *module);
 /* The module's first DT_NEEDED entry that begins with `prefix`, or NULL. */
 const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix);
 
-/* Whether the module is marked as never unloaded (-z nodelete). */
+/* Returns true if the module is marked as never unloaded (-z nodelete). */
 bool gs_elf_stays(const struct gs_module_ref *module);
 
-/* How many modules were unloaded so far: facts about addresses may be out of date once
- * the count has changed. */
+/* The number of modules unloaded so far: facts about addresses may be out of date once it
+ * has changed. */
 uint64_t gs_elf_unload_count(void);
 
 /* dl_iterate_phdr inside the gate; 0, without a call, if the gate is shut. */

@@ -30,11 +30,11 @@ const char *gs_counted_name(const struct gs_counted *row);
 /* The row of an exported symbol, or NULL. */
 const struct gs_counted *gs_counted_find(const char *symbol);
 
-/* Whether a name has the form of a driver function: cu and a capital letter. cuFile...
- * belong to libcufile, which submits GPU work through counted functions. */
+/* Returns true if a name has the form of a driver function: cu and a capital letter.
+ * cuFile... belong to libcufile, which submits GPU work through counted functions. */
 bool gs_known_is_driver_name(const char *name);
-/* Whether a function submits nothing. The name in a cuGetProcAddress call is the name of
- * one of the function's symbols; any other name would end the proof. */
+/* Returns true if a function submits nothing. The name in a cuGetProcAddress call is the
+ * name of one of the function's symbols; any other name would end the proof. */
 bool gs_known_harmless(const char *symbol);
 
 /* Bytes for a name below, and its end. */
@@ -61,8 +61,8 @@ static inline bool gs_known_proof_holds(void)
     return GS_LIKELY((ended & ~GS_PROOF_VERIFIED) == 0);
 }
 
-/* Whether the proof holds and is not verified: the only test of a call in the steady
- * state. */
+/* Returns true if the proof holds and is not verified: the only test of a call in the
+ * steady state. */
 static inline bool gs_known_proof_is_trusted(void)
 {
     return GS_LIKELY(__atomic_load_n(&gs_known_ended, __ATOMIC_ACQUIRE) == 0);

@@ -57,14 +57,14 @@ unsigned gs_library_kind(const char *path)
     return row ? row->kind : 0;
 }
 
-struct look {
+struct check {
     unsigned long long loaded;
     bool counted; /* the dynamic linker reports how many were loaded */
     bool names;   /* in: compare names, too */
 };
 
 /* Keeps the name of the first library. */
-static void note(const char *name, unsigned kind)
+static void record_library(const char *name, unsigned kind)
 {
     if (__atomic_fetch_or(&found, kind, __ATOMIC_ACQ_REL) == 0) {
         __atomic_store_n(&first_found, name, __ATOMIC_RELEASE);
@@ -80,42 +80,42 @@ static void add(const char *path)
     if (row->kind & GS_LIBRARY_LAUNCHES) {
         gs_known_end_proof(file_of(path));
     }
-    note(row->file, row->kind);
+    record_library(row->file, row->kind);
 }
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
+static int check_object(struct dl_phdr_info *info, size_t size, void *argument)
 {
-    struct look *look = argument;
+    struct check *check = argument;
     if (size < offsetof(struct dl_phdr_info, dlpi_subs)) {
         return 1;
     }
-    look->loaded = info->dlpi_adds;
-    look->counted = true;
-    if (look->names && info->dlpi_name) {
+    check->loaded = info->dlpi_adds;
+    check->counted = true;
+    if (check->names && info->dlpi_name) {
         add(info->dlpi_name);
     }
-    return !look->names;
+    return !check->names;
 }
 
-/* Nothing can be known: assumes a library of each kind. */
+/* Assumes a library of each kind: this process cannot list its libraries. */
 static void assume_all(void)
 {
     static const char name[] = "a library that cannot be seen from this child process";
     gs_known_end_proof(name);
-    note(name, GS_LIBRARY_MAPS | GS_LIBRARY_LAUNCHES);
+    record_library(name, GS_LIBRARY_MAPS | GS_LIBRARY_LAUNCHES);
 }
 
-unsigned gs_libraries_look(void)
+unsigned gs_libraries_check(void)
 {
     int saved_errno = errno;
-    struct look look = {.names = false};
-    (void)gs_elf_visit(look_at, &look);
-    if (!look.counted) {
+    struct check check = {.names = false};
+    (void)gs_elf_visit(check_object, &check);
+    if (!check.counted) {
         assume_all();
-    } else if (look.loaded != __atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
-        look.names = true;
-        (void)gs_elf_visit(look_at, &look);
-        __atomic_store_n(&loaded, look.loaded, __ATOMIC_RELEASE);
+    } else if (check.loaded != __atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
+        check.names = true;
+        (void)gs_elf_visit(check_object, &check);
+        __atomic_store_n(&loaded, check.loaded, __ATOMIC_RELEASE);
     }
     errno = saved_errno;
     return __atomic_load_n(&found, __ATOMIC_ACQUIRE);

@@ -45,9 +45,9 @@ unsigned gs_library_kind(const char *path);
  * Called from within dlsym: takes no lock of the library's, allocates nothing, writes
  * nothing. Preserves errno.
  */
-unsigned gs_libraries_look(void);
+unsigned gs_libraries_check(void);
 
-/* The first library that gs_libraries_look has found, as named in libraries.def; "":
+/* The first library that gs_libraries_check has found, as named in libraries.def; "":
  * none, or another thread is about to write its name. */
 const char *gs_libraries_first(void);
 
@@ -67,7 +67,7 @@ static inline void gs_libraries_watch(void)
 {
     if (GS_UNLIKELY(!__atomic_load_n(&gs_libraries_matter, __ATOMIC_ACQUIRE))) {
         __atomic_store_n(&gs_libraries_matter, true, __ATOMIC_SEQ_CST);
-        (void)gs_libraries_look();
+        (void)gs_libraries_check();
     }
 }
 

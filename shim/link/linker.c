@@ -132,9 +132,9 @@ bool gs_linker_keep(const void *address)
     return done;
 }
 
-/* Whether a native look-up would find `name` for a caller that has it only in its own
- * dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name for CUDA's
- * two libraries. A library older than the name does not have it. */
+/* Returns true if a native look-up would find `name` for a caller that has it only in its
+ * own dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name for
+ * CUDA's two libraries. A library older than the name does not have it. */
 static bool depends_on_cuda(const void *caller, const char *name)
 {
     struct gs_module_ref module, cuda;
@@ -162,8 +162,8 @@ static void *answer(const char *name, void *found)
     return gs_real_substitute(name, found);
 }
 
-/* Whether a look-up of a name outside all tables may find something: in its scope, or for
- * a caller with a private driver, in the caller's. */
+/* Returns true if a look-up of a name outside all tables may find something: in its
+ * scope, or for a caller with a private driver, in the caller's. */
 static bool may_exist(void *handle, const char *name)
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
@@ -175,7 +175,7 @@ static bool may_exist(void *handle, const char *name)
 
 /* Handles a look-up whose result may submit work uncounted, because the shim does not see
  * the result or does not know the name. Ignores look-ups by the driver itself. */
-static void note_look_up(void *handle, const char *name, const void *caller)
+static void check_look_up(void *handle, const char *name, const void *caller)
 {
     if (!name || !gs_known_is_driver_name(name) || !gs_known_proof_holds() ||
         gs_real_owns(caller)) {
@@ -189,11 +189,11 @@ static void note_look_up(void *handle, const char *name, const void *caller)
     }
 }
 
-/* Whether a look-up leaves by a jump before anything else is checked. */
+/* Returns true if a look-up leaves by a jump before anything else is checked. */
 static bool passes(void *handle, const char *name, const void *caller)
 {
-    gs_real_look_again();
-    note_look_up(handle, name, caller);
+    gs_real_recheck();
+    check_look_up(handle, name, caller);
     if (!gs_real_owns(caller)) {
         gs_libraries_looked_up();
     }

@@ -27,7 +27,7 @@ void *gs_linker_behind(const char *name, void **found);
 
 /* The shim itself; false: not found. */
 bool gs_linker_own_module(struct gs_module_ref *own);
-/* Whether a module is the shim itself. */
+/* Returns true if a module is the shim itself. */
 bool gs_linker_is_own(const struct gs_module_ref *module);
 /* The shim's own mapped range. */
 void gs_linker_own_range(uintptr_t *begin, uintptr_t *end);

@@ -14,7 +14,7 @@ static char *row(unsigned number)
     return ring[number % GS_LOOKED_UP_NAMES];
 }
 
-/* Whether the row has the name. Does not call strcmp, which a sanitizer may have
+/* Returns true if the row has the name. Does not call strcmp, which a sanitizer may have
  * replaced. */
 static bool has(const char *kept, const char *name)
 {

@@ -16,7 +16,7 @@ void gs_notify_find(void *function)
     }
 }
 
-static void note(struct cudasim_note note)
+static void send(struct cudasim_note note)
 {
     note.size = sizeof(note);
     gs_notify_to(&note);
@@ -24,13 +24,13 @@ static void note(struct cudasim_note note)
 
 void gs_notify_enter(const char *call, bool native_waits)
 {
-    note((struct cudasim_note){
+    send((struct cudasim_note){
         .kind = CUDASIM_ENTER, .call = call, .native_waits = native_waits});
 }
 
 void gs_notify_enter_free(const char *call, uint64_t addr, size_t bytes)
 {
-    note((struct cudasim_note){.kind = CUDASIM_ENTER,
+    send((struct cudasim_note){.kind = CUDASIM_ENTER,
                                .call = call,
                                .address = addr,
                                .bytes = bytes,
@@ -39,20 +39,20 @@ void gs_notify_enter_free(const char *call, uint64_t addr, size_t bytes)
 
 void gs_notify_plain(enum cudasim_note_kind kind)
 {
-    note((struct cudasim_note){.kind = kind});
+    send((struct cudasim_note){.kind = kind});
 }
 
 void gs_notify_block(enum cudasim_note_kind kind, const char *call, uint64_t addr,
                      size_t bytes)
 {
-    note((struct cudasim_note){
+    send((struct cudasim_note){
         .kind = kind, .call = call, .address = addr, .bytes = bytes});
 }
 
 void gs_notify_ordered(enum cudasim_note_kind kind, const char *call, uint64_t addr,
                        CUstream stream, bool per_thread)
 {
-    note((struct cudasim_note){.kind = kind,
+    send((struct cudasim_note){.kind = kind,
                                .call = call,
                                .address = addr,
                                .stream = stream,
@@ -62,7 +62,7 @@ void gs_notify_ordered(enum cudasim_note_kind kind, const char *call, uint64_t a
 
 void gs_notify_block_in(const char *call, uint64_t addr, size_t bytes, CUstream stream)
 {
-    note((struct cudasim_note){.kind = CUDASIM_HAND_OUT,
+    send((struct cudasim_note){.kind = CUDASIM_HAND_OUT,
                                .call = call,
                                .address = addr,
                                .bytes = bytes,
@@ -72,11 +72,11 @@ void gs_notify_block_in(const char *call, uint64_t addr, size_t bytes, CUstream 
 
 void gs_notify_proof(uint64_t addr, CUevent event)
 {
-    note((struct cudasim_note){.kind = CUDASIM_RETIRE, .address = addr, .event = event});
+    send((struct cudasim_note){.kind = CUDASIM_RETIRE, .address = addr, .event = event});
 }
 
 void gs_notify_proof_of(uint64_t addr, CUevent event, unsigned more)
 {
-    note((struct cudasim_note){
+    send((struct cudasim_note){
         .kind = CUDASIM_RETIRE, .address = addr, .bytes = more, .event = event});
 }

@@ -1,6 +1,6 @@
 /*
  * notify.h - simulator notifications: report the shim's own actions to a simulated
- * driver, so that the simulator can tell an unsafe reuse or an extra wait from the
+ * driver, so that the simulator can distinguish an unsafe reuse or an extra wait from the
  * program's own actions. A real driver has no such function; then these functions do
  * nothing.
  *

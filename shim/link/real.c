@@ -54,7 +54,7 @@ static void **slot_at(size_t slot)
 #define STREAM_LEGACY     false
 #define STREAM_PER_THREAD true
 
-/* By the treatment: whether the driver's own function can submit GPU work. */
+/* By the treatment: true if the driver's own function can submit GPU work. */
 #define GIVES_WORK_POOLED   false
 #define GIVES_WORK_TRACKED  false
 #define GIVES_WORK_ANSWERED false
@@ -211,7 +211,7 @@ static int adopted(void)
     return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
 }
 
-void gs_real_look_again(void)
+void gs_real_recheck(void)
 {
     struct gs_module_ref now;
     if (adopted() == DRIVER_UNKNOWN || __atomic_load_n(&kept, __ATOMIC_ACQUIRE)) {
@@ -340,8 +340,9 @@ bool gs_real_gives_work(const char *symbol)
     return gs_counted_find(symbol) != NULL;
 }
 
-/* Two drivers in one process share no state; the shim serves the first one. */
-static void note_second_driver(const void *found)
+/* Logs that the process has a second driver: drivers share no state, and the shim serves
+ * the first. */
+static void log_second_driver(const void *found)
 {
     static struct gs_log_limit limit;
     struct gs_module_ref module;
@@ -376,7 +377,7 @@ void *gs_real_substitute(const char *symbol, void *found)
         gs_known_end_proof(symbol); /* another tool's, or another driver's */
         gs_libraries_looked_up();
     }
-    note_second_driver(found);
+    log_second_driver(found);
     return found;
 }
 

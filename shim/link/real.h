@@ -44,22 +44,23 @@ static inline const struct gs_real *gs_real_now(void)
  * unloaded since it was found, or replaced by another. A driver that is kept is not
  * checked.
  */
-void gs_real_look_again(void);
+void gs_real_recheck(void);
 
 /* Called when the driver is in use: keeps it loaded from now on, whoever closes it.
  * Preserves errno; if the program opened the driver, and may close it, clears dlerror. */
 void gs_real_keep(void);
 
-/* Whether cuInit has succeeded in this process, by the driver's answer. Before, the
- * driver may be closed, and it refuses most calls before it reads through their pointers.
- * Call with a complete driver. */
+/* Returns true if cuInit has succeeded in this process, by the driver's answer. Before,
+ * the driver may be closed, and it refuses most calls before it reads through their
+ * pointers. Call with a complete driver. */
 bool gs_real_initialized(void);
 
 /* The first required function of pool and tracker that the driver lacks; NULL if it lacks
  * none, and if no driver is loaded. */
 const char *gs_real_lacks(void);
 
-/* Whether all required functions of pool and tracker exist. Call after gs_real(). */
+/* Returns true if all required functions of pool and tracker exist. Call after
+ * gs_real(). */
 bool gs_real_complete(void);
 
 /*
@@ -78,19 +79,19 @@ void *gs_real_substitute_version(const char *name, void *found, int version,
 /* In the child of a fork: reinitializes locks that another thread held. */
 void gs_real_after_fork(void);
 
-/* Whether the driver, if one is loaded, exports that name. */
+/* Returns true if the driver, if one is loaded, exports that name. */
 bool gs_real_exports(const char *symbol);
 
-/* Whether an address lies in the driver's code. */
+/* Returns true if an address lies in the driver's code. */
 bool gs_real_owns(const void *address);
 
-/* Whether `name` is a function of hooks.def (driver or runtime) or submit.def that
- * look-ups may find. */
+/* Returns true if `name` is a function of hooks.def (driver or runtime) or submit.def
+ * that look-ups may find. */
 bool gs_real_is_hooked(const char *name);
 
-/* Whether a program with the driver's own function of this name can submit GPU work that
- * is not counted: the function submits work itself, or returns functions that do. True
- * for each row of submit.def, and for those of hooks.def by their treatment. */
+/* Returns true if a program with the driver's own function of this name can submit GPU
+ * work that is not counted: the function submits work itself, or returns functions that
+ * do. True for each row of submit.def, and for those of hooks.def by their treatment. */
 bool gs_real_gives_work(const char *symbol);
 
 /* The display name of a wrapper ("cuMemAlloc", "cudaMalloc"); "unknown" if out of

@@ -15,7 +15,7 @@
 #include "gs_base.h"
 
 /*
- * Whether a memory checker is present, or about to be loaded by the driver.
+ * Returns true if a memory checker is present, or about to be loaded by the driver.
  * In:  env  "NAME=value" strings, NULL at the end; may itself be NULL
  * Out: what  the checker's name, a library's file name, of at most `size` bytes with its
  *            NUL

@@ -22,8 +22,8 @@ static inline uint64_t gs_unloads_generation(void)
     return __atomic_load_n(&gs_unloads_now, __ATOMIC_ACQUIRE);
 }
 
-/* Whether a module reports its unload, or is never unloaded. */
-bool gs_unloads_tells(const struct gs_module_ref *module);
+/* Returns true if a module reports its unload, or is never unloaded. */
+bool gs_unloads_reports(const struct gs_module_ref *module);
 
 /* An address in the library that began the current generation; NULL in the first one. The
  * library is still loaded while its destructors run. */

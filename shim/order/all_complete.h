@@ -34,7 +34,8 @@ static inline uint64_t gs_all_complete_point(void)
 bool gs_all_complete_search(struct gs_state *state, uint64_t point,
                             const struct gs_context *but);
 
-/* Whether every context except `but` (NULL: no exception) is complete since the point. */
+/* Returns true if every context except `but` (NULL: no exception) is complete since the
+ * point. */
 static inline bool gs_all_complete(struct gs_state *state, uint64_t point,
                                    const struct gs_context *but)
 {

@@ -43,9 +43,9 @@ struct entry {
     char name[];
 };
 
-struct look {
+struct search {
     bool alone;
-    bool lasts; /* the link count tells the number of threads */
+    bool lasts; /* the link count gives the number of threads */
     uint32_t self;
     unsigned count;             /* of threads, up to where the search ended */
     pid_t drivers[MOST_OTHERS]; /* valid if alone: all threads but the calling one */
@@ -54,9 +54,9 @@ struct look {
 };
 
 static struct gs_mutex alone_lock = GS_MUTEX(GS_RANK_ALONE);
-static struct look last; /* under alone_lock */
+static struct search last; /* under alone_lock */
 
-/* Whether the thread's name says that the thread belongs to the driver. */
+/* Returns true if the thread has the name of a driver's thread. */
 static bool is_drivers(int tasks, const char *thread)
 {
     static const char driver[] = {'c', 'u', 'd', 'a'};
@@ -93,24 +93,24 @@ static uint64_t links_now(void)
 
 /* Counts one more thread. Returns false for a thread of the program: neither the driver's
  * nor the library's own. */
-static bool meet(struct look *look, int tasks, const char *name)
+static bool count_thread(struct search *search, int tasks, const char *name)
 {
     pid_t number = number_of(name);
-    look->count++;
-    if (number == (pid_t)look->self) {
+    search->count++;
+    if (number == (pid_t)search->self) {
         return true;
     }
     if (!gs_own_thread_is(number) && !is_drivers(tasks, name)) {
         return false;
     }
-    if (look->driver_count < MOST_OTHERS) {
-        look->drivers[look->driver_count] = number;
+    if (search->driver_count < MOST_OTHERS) {
+        search->drivers[search->driver_count] = number;
     }
-    look->driver_count++;
+    search->driver_count++;
     return true;
 }
 
-static void look_fully(struct look *look)
+static void search_fully(struct search *search)
 {
     union {
         struct entry first;
@@ -120,58 +120,58 @@ static void look_fully(struct look *look)
     long got = -1;
     int tasks =
         (int)syscall(SYS_openat, AT_FDCWD, TASKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    *look = (struct look){.self = gs_thread_id(), .at_ns = gs_now_ns()};
+    *search = (struct search){.self = gs_thread_id(), .at_ns = gs_now_ns()};
     while (tasks >= 0 && !others &&
            (got = syscall(SYS_getdents64, tasks, &buffer, sizeof(buffer))) > 0) {
         for (long at = 0; at < got && !others;) {
             const struct entry *entry = (const void *)(buffer.bytes + at);
-            others = entry->name[0] != '.' && !meet(look, tasks, entry->name);
+            others = entry->name[0] != '.' && !count_thread(search, tasks, entry->name);
             at += entry->size;
         }
     }
     if (tasks >= 0) {
         syscall(SYS_close, tasks);
     }
-    look->alone = got == 0 && !others && look->count == look->driver_count + 1;
-    look->links = links_now();
-    look->lasts =
-        look->links != 0 && (!look->alone || (look->driver_count <= MOST_OTHERS &&
-                                              look->links == look->count + OWN_LINKS));
+    search->alone = got == 0 && !others && search->count == search->driver_count + 1;
+    search->links = links_now();
+    search->lasts = search->links != 0 &&
+                    (!search->alone || (search->driver_count <= MOST_OTHERS &&
+                                        search->links == search->count + OWN_LINKS));
 }
 
-static bool all_live(const struct look *look)
+static bool all_live(const struct search *search)
 {
     pid_t process = getpid();
-    for (unsigned i = 0; i < look->driver_count; i++) {
-        if (syscall(SYS_tgkill, process, look->drivers[i], 0) != 0) {
+    for (unsigned i = 0; i < search->driver_count; i++) {
+        if (syscall(SYS_tgkill, process, search->drivers[i], 0) != 0) {
             return false;
         }
     }
     return true;
 }
 
-/* Whether the cached result still holds. The order of the checks matters: with an
+/* Returns true if the cached result still holds. The order of the checks matters: with an
  * unchanged number of threads, a new thread can exist only if a cached one has ended. */
-static bool still_holds(const struct look *look)
+static bool still_holds(const struct search *search)
 {
-    return look->lasts && gs_now_ns() - look->at_ns < TRUST_NS &&
-           (!look->alone || look->self == gs_thread_id()) && look->links == links_now() &&
-           (!look->alone || all_live(look));
+    return search->lasts && gs_now_ns() - search->at_ns < TRUST_NS &&
+           (!search->alone || search->self == gs_thread_id()) &&
+           search->links == links_now() && (!search->alone || all_live(search));
 }
 
 bool gs_alone(void)
 {
-    struct look look;
+    struct search search;
     gs_mutex_lock(&alone_lock);
-    look = last;
+    search = last;
     gs_mutex_unlock(&alone_lock);
-    if (!still_holds(&look)) {
-        look_fully(&look);
+    if (!still_holds(&search)) {
+        search_fully(&search);
         gs_mutex_lock(&alone_lock);
-        last = look;
+        last = search;
         gs_mutex_unlock(&alone_lock);
     }
-    return look.alone;
+    return search.alone;
 }
 
 void gs_alone_reset(void)

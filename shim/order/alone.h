@@ -9,8 +9,9 @@
 
 #include <stdbool.h>
 
-/* Whether the calling thread is alone; false where the answer cannot be known. Makes
- * system calls directly, since the C library's functions are cancellation points. */
+/* Returns true if the calling thread is alone; false where the answer cannot be known.
+ * Makes system calls directly, since the C library's functions are cancellation
+ * points. */
 bool gs_alone(void);
 
 /* In a forked child: drops the cached result. */

@@ -18,11 +18,11 @@
  *      begins while the thread sleeps in the driver is not affected. The program's own
  *      synchronize beside a capture natively depends on the same behaviour.
  *
- * Case 3 requires that the thread has reached the driver, which nobody can observe. The
- * begin must not wait for the thread's return: the work that the synchronize waits for
- * may itself wait for the thread that captures. So the begin waits until the newest pass
- * is SURE_NS old. Between gs_gate_pass and the driver lie a few dozen instructions and no
- * lock; SURE_NS allows for a thread that is preempted there.
+ * Case 3 requires that the thread has reached the driver, which the library cannot
+ * observe. The begin must not wait for the thread's return: the work that the synchronize
+ * waits for may itself wait for the thread that captures. So the begin waits until the
+ * newest pass is SURE_NS old. Between gs_gate_pass and the driver lie a few dozen
+ * instructions and no lock; SURE_NS allows for a thread that is preempted there.
  *
  * Only the first captures of a process need this wait: where an event of the context can
  * be waited for, no thread passes once a capture has begun.
@@ -51,7 +51,7 @@ static unsigned inside, passing; /* atomic */
 static uint64_t passed_at_ns;    /* atomic: time of the newest pass, by gs_now_ns */
 static uint64_t spent_ns;        /* atomic */
 
-/* Whether a thread may be between gs_gate_pass and the driver. */
+/* Returns true if a thread may be between gs_gate_pass and the driver. */
 static bool is_on_its_way(void)
 {
     return __atomic_load_n(&passing, __ATOMIC_SEQ_CST) &&

@@ -7,8 +7,9 @@
 #include "gs_locks.h"
 #include "thread.h"
 
-/* The most concurrent captures that are told apart. Further captures are only counted,
- * and never uncounted: allocations then go to the driver until the process ends. */
+/* The most concurrent captures that the set distinguishes. Further captures are only
+ * counted, and never uncounted: allocations then go to the driver until the process
+ * ends. */
 #define MAX_CAPTURES 256
 
 struct capture {

@@ -32,10 +32,10 @@ void gs_captures_green_ends(CUgreenCtx green);
 /* The number of captures. Atomic. */
 extern unsigned gs_captures_running __attribute__((visibility("hidden")));
 
-/* Whether a capture was ever begun in this process. */
+/* Returns true if a capture was ever begun in this process. */
 bool gs_captures_ever(void);
 
-/* Whether any stream of the process captures. */
+/* Returns true if any stream of the process captures. */
 static inline bool gs_captures_active(void)
 {
     return GS_UNLIKELY(__atomic_load_n(&gs_captures_running, __ATOMIC_SEQ_CST) > 0);

@@ -14,15 +14,15 @@
 
 #include "state.h"
 
-/* Whether a context can do no more work after this error. */
+/* Returns true if a context can do no more work after this error. */
 bool gs_error_ends_context(CUresult result);
 
 /*
- * Whether the memory still belongs to the program after the wait of its free has failed
- * with this error, so that the program may free it again. True after a temporary error,
- * such as out of memory. False after an error that ends the context and while the driver
- * shuts down: nobody can free the memory any more. False also for a refusal because a
- * stream captures: the free then goes on without the wait.
+ * Returns true if the memory still belongs to the program after the wait of its free has
+ * failed with this error, so that the program may free it again. True after a temporary
+ * error, such as out of memory. False after an error that ends the context and while the
+ * driver shuts down: the memory can no longer be freed. False also for a refusal because
+ * a stream captures: the free then goes on without the wait.
  */
 bool gs_error_keeps_memory(CUresult error);
 

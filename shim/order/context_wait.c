@@ -139,7 +139,7 @@ static bool waits_for_accessors(struct gs_state *state, const struct gs_context 
            !gs_marks_work(state, context);
 }
 
-/* Whether each context with access to the memory is complete since the point. */
+/* Returns true if each context with access to the memory is complete since the point. */
 static bool accessors_are_done(struct gs_state *state, const struct gs_context *owner,
                                uint64_t point)
 {

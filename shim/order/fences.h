@@ -31,7 +31,7 @@ CUresult gs_fence_record_context(CUcontext context, gs_fence *out);
 
 /* Implements gs_backend.fence_query. */
 enum gs_status gs_fence_query(gs_fence fence) GS_MUST_USE;
-/* Whether the fence was recorded in the context. */
+/* Returns true if the fence was recorded in the context. */
 bool gs_fence_is_of(gs_fence fence, CUcontext context);
 /* Waits for the fence, in its own context, whatever streams capture meanwhile. Returns
  * the driver's code; CUDA_SUCCESS at once if the fence's context has ended. */
@@ -48,7 +48,7 @@ void gs_fences_freeze(CUcontext context);
  * else they are queried again. */
 void gs_fences_thaw(CUcontext context, bool destroyed);
 
-/* Whether a call in progress may end the context. */
+/* Returns true if a call in progress may end the context. */
 bool gs_fences_are_frozen(CUcontext context);
 
 /* In a forked child: drops all fences. */

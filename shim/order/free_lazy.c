@@ -18,7 +18,7 @@
 #include "gs_clock.h"
 
 /* The shortest interval between two queries of a device's free memory. */
-#define LOOK_NS ((uint64_t)1000000000)
+#define QUERY_NS ((uint64_t)1000000000)
 
 static bool in_use; /* atomic: a free may have joined an epoch; never reset */
 
@@ -32,8 +32,8 @@ void gs_lazy_start(const struct gs_options *options)
     in_use = options->free_sync == GS_FREE_SYNC_LAZY || gs_free_scopes_hold();
 }
 
-/* Whether the native free of the block does not wait either. While a stream captures, the
- * driver decides whether the free is allowed (free_permit.c). */
+/* Returns true if the native free of the block does not wait either. While a stream
+ * captures, the driver decides whether the free is allowed (free_permit.c). */
 static bool waits_for_nothing(const struct gs_block *block)
 {
     return gs_free_scope(GS_FREE_device, gs_block_requested(block)) == GS_FREE_NONE &&
@@ -63,7 +63,7 @@ static inline bool join(struct gs_state *state, struct gs_context *context,
 
 /* Called when an epoch was closed. Collects the ready blocks for this thread's next
  * allocations, but makes no more driver calls than the frees justify. */
-static void bring_back(struct gs_context *context)
+static void collect_ready(struct gs_context *context)
 {
     size_t ready;
     do {
@@ -82,7 +82,7 @@ static inline void free_joined(struct gs_context *context, struct gs_block *bloc
             gs_free_log_proof_end(gs_state_peek());
         }
         gs_epochs_close(&context->epochs);
-        bring_back(context);
+        collect_ready(context);
     }
 }
 
@@ -148,20 +148,20 @@ void gs_lazy_wait_end(const struct gs_context *context, uint64_t token)
 
 /* The estimated free memory of a device: the driver's last answer minus the bytes taken
  * since. Some drivers take milliseconds to answer. */
-static struct room {
-    uint64_t bytes, next_look; /* atomic */
-} rooms[GS_MAX_DEVICES];
+static struct free_estimate {
+    uint64_t bytes, next_query; /* atomic */
+} free_estimates[GS_MAX_DEVICES];
 
-static uint64_t room_after(struct room *room, size_t taken_bytes)
+static uint64_t free_after(struct free_estimate *room, size_t taken_bytes)
 {
     uint64_t now = gs_now_coarse_ns();
-    uint64_t at = __atomic_load_n(&room->next_look, __ATOMIC_RELAXED);
+    uint64_t at = __atomic_load_n(&room->next_query, __ATOMIC_RELAXED);
     uint64_t bytes = __atomic_load_n(&room->bytes, __ATOMIC_RELAXED);
     size_t free_bytes = 0, total;
     if (now < at) {
         return bytes > taken_bytes ? bytes - taken_bytes : 0;
     }
-    __atomic_store_n(&room->next_look, now + LOOK_NS, __ATOMIC_RELAXED);
+    __atomic_store_n(&room->next_query, now + QUERY_NS, __ATOMIC_RELAXED);
     return gs_real()->cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS ? free_bytes
                                                                            : 0;
 }
@@ -173,13 +173,13 @@ void gs_lazy_mapped(const struct gs_context *context, enum gs_status status,
     if (!__atomic_load_n(&in_use, __ATOMIC_RELAXED)) {
         return;
     }
-    struct room *room = &rooms[gs_free_row(context)];
-    uint64_t bytes = status == GS_OK ? room_after(room, taken_bytes) : 0;
+    struct free_estimate *room = &free_estimates[gs_free_row(context)];
+    uint64_t bytes = status == GS_OK ? free_after(room, taken_bytes) : 0;
     __atomic_store_n(&room->bytes, bytes, __ATOMIC_RELAXED);
     gs_epochs_room(epochs, (size_t)bytes);
 }
 
 void gs_lazy_reset(void)
 {
-    memset(rooms, 0, sizeof(rooms));
+    memset(free_estimates, 0, sizeof(free_estimates));
 }

@@ -40,8 +40,8 @@ CUresult gs_free_wait(struct gs_state *state, const struct gs_block *block, bool
  * frees the segment's block. Counts a wait. Returns the driver's code. */
 CUresult gs_free_in_driver(const struct gs_context *context, uint64_t addr, size_t bytes);
 
-/* Whether the context is idle, so that a wait is unnecessary; if so, counts the free as
- * one that did not wait. */
+/* Returns true if the context is idle, so that a wait is unnecessary; if so, counts the
+ * free as one that did not wait. */
 static inline bool gs_free_finds_idle(struct gs_state *state,
                                       const struct gs_context *context)
 {

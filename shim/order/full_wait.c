@@ -24,9 +24,9 @@
 /* The shortest wait: even an idle device needs some time to complete a mark. */
 #define LEAST_WAIT_NS (5 * NS_PER_MS)
 
-static uint64_t *in_vain_of(const struct gs_context *context)
+static uint64_t *timed_out_mark(const struct gs_context *context)
 {
-    return &((struct gs_context *)(uintptr_t)context)->in_vain;
+    return &((struct gs_context *)(uintptr_t)context)->timed_out;
 }
 
 static enum gs_status query(const struct gs_context *context, uint64_t mark)
@@ -43,16 +43,16 @@ static void release(const struct gs_context *context, uint64_t mark)
 static void keep(const struct gs_context *context, uint64_t mark)
 {
     uint64_t none = 0;
-    if (!__atomic_compare_exchange_n(in_vain_of(context), &none, mark, false,
+    if (!__atomic_compare_exchange_n(timed_out_mark(context), &none, mark, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
         release(context, mark);
     }
 }
 
-/* Whether the work of an earlier wait that timed out still runs. */
+/* Returns true if the work of an earlier wait that timed out still runs. */
 static bool still_runs(const struct gs_context *context)
 {
-    uint64_t mark = __atomic_exchange_n(in_vain_of(context), 0, __ATOMIC_ACQ_REL);
+    uint64_t mark = __atomic_exchange_n(timed_out_mark(context), 0, __ATOMIC_ACQ_REL);
     if (!mark) {
         return false;
     }
@@ -119,7 +119,7 @@ bool gs_full_wait_all(struct gs_state *state)
 
 void gs_full_wait_context_ends(const struct gs_context *context)
 {
-    uint64_t mark = __atomic_exchange_n(in_vain_of(context), 0, __ATOMIC_ACQ_REL);
+    uint64_t mark = __atomic_exchange_n(timed_out_mark(context), 0, __ATOMIC_ACQ_REL);
     if (mark) {
         release(context, mark);
     }

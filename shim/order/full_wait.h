@@ -13,10 +13,10 @@
 #include "contexts.h"
 
 /*
- * Whether all work submitted to the context completes within the time that an allocation
- * may wait. True also if this cannot be checked: the driver is too old, or a stream
- * captures. A mark whose wait timed out is kept; while it is incomplete, later calls
- * return false at once. Called with no lock held.
+ * Returns true if all work submitted to the context completes within the time that an
+ * allocation may wait. True also if this cannot be checked: the driver is too old, or a
+ * stream captures. A mark whose wait timed out is kept; while it is incomplete, later
+ * calls return false at once. Called with no lock held.
  */
 bool gs_full_wait(struct gs_state *state, const struct gs_context *context);
 

@@ -79,7 +79,7 @@ static unsigned waiting;  /* under order_lock: threads that wait for the newest 
 static unsigned streams;  /* atomic: calls that created a stream or were about to */
 static uintptr_t context; /* atomic: key of the created context; 0: none known */
 
-static enum order now(void)
+static enum order current_order(void)
 {
     return __atomic_load_n(&order, __ATOMIC_ACQUIRE);
 }
@@ -145,7 +145,7 @@ static GS_NOINLINE void end_now(const char *call, const char *name)
 
 void gs_single_order_end_by(const char *call, const char *name)
 {
-    if (now() != OVER) {
+    if (current_order() != OVER) {
         end_now(call, name);
     }
 }
@@ -157,7 +157,7 @@ void gs_single_order_end(const char *call)
 
 const char *gs_single_order_ended_by(void)
 {
-    return now() == HOLDS ? "" : ended_by;
+    return current_order() == HOLDS ? "" : ended_by;
 }
 
 bool gs_single_order_was_used(void)
@@ -186,7 +186,7 @@ void gs_single_order_submits(uintptr_t where)
 {
     uintptr_t stream =
         where & ~(GS_STREAMS_LEGACY | GS_STREAMS_UNORDERED | GS_STREAMS_ACROSS);
-    if (now() == OVER) {
+    if (current_order() == OVER) {
         return;
     }
     if ((where & GS_STREAMS_UNORDERED) ||
@@ -216,11 +216,11 @@ void gs_single_order_context(const char *call, bool primary, CUdevice device)
 
 /* ---- uncounted work ---------------------------------------------------------------- */
 
-/* Whether a loaded library accesses device memory past the driver's streams. */
+/* Returns true if a loaded library accesses device memory past the driver's streams. */
 static bool is_reached_past(void)
 {
     gs_libraries_watch();
-    return gs_libraries_look() != 0;
+    return gs_libraries_check() != 0;
 }
 
 /* The name of a function or library that may submit uncounted GPU work or access device
@@ -237,9 +237,9 @@ static const char *uncounted(bool library)
 void gs_single_order_look_up(void)
 {
     int saved_errno = errno;
-    bool library = gs_libraries_look() != 0;
+    bool library = gs_libraries_check() != 0;
     const char *name = uncounted(library);
-    if ((library || name[0]) && gs_single_order_is_leaned_on()) {
+    if ((library || name[0]) && gs_single_order_has_open_mark()) {
         gs_single_order_end_by("dlsym", name[0] ? name : "dlsym");
     }
     errno = saved_errno;
@@ -247,7 +247,7 @@ void gs_single_order_look_up(void)
 
 /* ---- the proof --------------------------------------------------------------------- */
 
-/* Whether the host may access device memory without the driver. */
+/* Returns true if the host may access device memory without the driver. */
 static bool host_reaches(const struct gs_context *of)
 {
     static int known; /* atomic: 0: not queried; 1: yes; -1: no */
@@ -297,7 +297,7 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
 {
     gs_fence last = epoch;
     /* Claim 2 needs a free that natively waits for all that the mark covers. */
-    if (now() != HOLDS || gs_free_scopes_hold()) {
+    if (current_order() != HOLDS || gs_free_scopes_hold()) {
         gs_single_order_log_end(state);
         return false;
     }
@@ -324,9 +324,9 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
     return holds;
 }
 
-bool gs_single_order_is_leaned_on(void)
+bool gs_single_order_has_open_mark(void)
 {
-    return now() == HOLDS &&
+    return current_order() == HOLDS &&
            __atomic_load_n(&gs_single_order_newest, __ATOMIC_RELAXED) != 0;
 }
 

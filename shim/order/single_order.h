@@ -4,10 +4,10 @@
  *
  * The legacy stream and one blocking stream wait for each other: the device executes the
  * work of both in the order of submission. As long as a process uses nothing else, a new
- * owner's work is ordered after the last owner's work, and nobody has to wait until the
- * old work is complete. The proof ends for good before the first call that could submit
- * work out of this order: the wrapper calls gs_single_order_end first, which waits for
- * the newest mark behind which blocks were reused. single_order.c has the argument.
+ * owner's work is ordered after the last owner's work, and no thread has to wait until
+ * the old work is complete. The proof ends for good before the first call that could
+ * submit work out of this order: the wrapper calls gs_single_order_end first, which waits
+ * for the newest mark behind which blocks were reused. single_order.c has the argument.
  *
  * Lock: a mutex inside, never held across a driver call.
  * Source: reuse safety, rule L5 (docs/free.md, "Lazy")
@@ -23,8 +23,9 @@ struct gs_context;
 struct gs_state;
 
 /*
- * Called inside a free that has marked its epoch. Whether the blocks that the mark covers
- * may be reused at once. On true this file has taken over one reference to the epoch.
+ * Called inside a free that has marked its epoch. Returns true if the blocks that the
+ * mark covers may be reused at once: this file has then taken over one reference to the
+ * epoch.
  */
 bool gs_single_order_accept(struct gs_state *state, const struct gs_context *context,
                             uint64_t epoch);
@@ -41,7 +42,7 @@ void gs_single_order_end_by(const char *call, const char *name);
  * that was looked up; "" while the order holds. */
 const char *gs_single_order_ended_by(void);
 
-/* Whether a block was ever reused behind a mark. */
+/* Returns true if a block was ever reused behind a mark. */
 bool gs_single_order_was_used(void);
 
 /* Once a process, with GPUSHIM_VERBOSE=2 and lazy frees: logs the cause of the end of the
@@ -68,10 +69,10 @@ extern gs_fence gs_single_order_newest __attribute__((visibility("hidden")));
  * of the order. */
 void gs_single_order_look_up(void);
 
-/* Whether a block was reused behind a mark that is not known to be complete. */
-bool gs_single_order_is_leaned_on(void);
+/* Returns true if a block was reused behind a mark that is not known to be complete. */
+bool gs_single_order_has_open_mark(void);
 
-/* In a forked child, and for tests: back to the initial state. */
+/* In a forked child, and for tests: restores the initial state. */
 void gs_single_order_reset(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * verify.c - queries the device where the counts say that it is idle.
+ * verify.c - queries the device whenever it is idle by the counts.
  *
  * Owns:  the statistics, and the functions that were looked up before the first
  *        violation.
@@ -101,7 +101,7 @@ static void synchronize(struct finding *found)
         found->slow || (took_ns > limit_ns && (used_ns > limit_ns || sleeps() != slept));
 }
 
-static void ask_context(CUcontext handle, bool wait, struct finding *found)
+static void find_busy_in(CUcontext handle, bool wait, struct finding *found)
 {
     bool pushed;
     CUresult result = gs_context_push(handle, &pushed);
@@ -120,8 +120,8 @@ static void ask_context(CUcontext handle, bool wait, struct finding *found)
 
 /* Queries the streams of all contexts that may access the memory, then synchronizes the
  * owner, as the native free does. Returns false if a stream captures. */
-static bool ask(struct gs_contexts *contexts, const struct gs_context *context,
-                struct finding *found)
+static bool check_device(struct gs_contexts *contexts, const struct gs_context *context,
+                         struct finding *found)
 {
     CUcontext accessor;
     if (!gs_gate_pass()) {
@@ -131,9 +131,9 @@ static bool ask(struct gs_contexts *contexts, const struct gs_context *context,
     gs_notify_begin("cuMemFree_v2", true);
     for (size_t i = 0;
          (accessor = gs_context_accessor(contexts, context->handle, i)) != NULL; i++) {
-        ask_context(accessor, false, found);
+        find_busy_in(accessor, false, found);
     }
-    ask_context(context->handle, true, found);
+    find_busy_in(context->handle, true, found);
     gs_notify_end();
     gs_uncancelled_end(before);
     gs_gate_passed();
@@ -188,7 +188,8 @@ static GS_NOINLINE bool verify(struct gs_contexts *contexts,
                                enum gs_api api)
 {
     struct finding found = {.result = CUDA_SUCCESS};
-    if (!ask(contexts, context, &found) || found.result == CUDA_ERROR_NOT_PERMITTED ||
+    if (!check_device(contexts, context, &found) ||
+        found.result == CUDA_ERROR_NOT_PERMITTED ||
         gs_refused_for_capture(found.result)) {
         add(&statistics.unchecked);
         return true;
@@ -222,7 +223,7 @@ void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *c
     }
     struct finding found = {.result = CUDA_SUCCESS};
     if (gs_gate_pass()) {
-        ask_context(context->handle, false, &found);
+        find_busy_in(context->handle, false, &found);
         gs_gate_passed();
     }
     if (found.busy && gs_submissions_begun(GS_COUNT_ALL) + 1 == point) {

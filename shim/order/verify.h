@@ -3,8 +3,8 @@
  *
  * Memory is reused without a wait where the counts prove that the device is idle
  * (submissions.h). Each such place calls gs_context_is_idle. In this mode the counts are
- * not trusted: where they say idle, gs_context_is_idle calls gs_verify_idle, which
- * queries the device.
+ * not trusted: when the device is idle by the counts, gs_context_is_idle calls
+ * gs_verify_idle, which queries the device.
  *
  * The proof is violated if
  *

@@ -18,7 +18,7 @@
 #include "record.h"
 #include "state_file.h"
 
-/* Whether the process still runs, and is not another one with its id. */
+/* Returns true if the process still runs, and is not another one with its id. */
 static bool runs(const struct gs_state_process *process)
 {
     char boot[sizeof(process->boot)];

@@ -72,8 +72,8 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
 /* The time limit for a scan of host memory. */
 #define SCAN_LIMIT_MS 60000u
 
-/* Whether a pool serves the address from within a segment, so that the driver does not
- * know it as an allocation. */
+/* Returns true if a pool serves the address from within a segment, so that the driver
+ * does not know it as an allocation. */
 static bool within_segment(struct gs_pool *pool, uint64_t addr)
 {
     struct gs_range range;
@@ -162,8 +162,8 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     if (what) {
         config.note = what->note;
         config.stack = what->stack;
-        config.max_groups = what->places && what->places < config.max_groups
-                                ? what->places
+        config.max_groups = what->call_sites && what->call_sites < config.max_groups
+                                ? what->call_sites
                                 : config.max_groups;
     }
     struct gs_report_proof proof;
@@ -186,7 +186,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
 }
 
 /* write_report's arguments. */
-struct wanted {
+struct report_arguments {
     struct gs_state *state;
     const char *ending;
     uintptr_t stack_from;
@@ -195,9 +195,9 @@ struct wanted {
     struct gs_report_summary *summary;
 };
 
-static void write_wanted(void *arg)
+static void write_report_of(void *arg)
 {
-    const struct wanted *wanted = arg;
+    const struct report_arguments *wanted = arg;
     write_report(wanted->state, wanted->ending, wanted->stack_from, wanted->what,
                  wanted->again, wanted->summary);
 }
@@ -206,8 +206,7 @@ static void write_wanted(void *arg)
  * report. */
 enum reported { REPORT_WRITTEN = -1, REPORT_NONE = 0 };
 
-/* How long, beyond the longest part of a report, a thread without progress is waited
- * for. */
+/* The longest wait for a thread without progress, beyond the longest part of a report. */
 #define REPORT_WAIT_MS 3000
 
 /* The longest time without progress: the parts of a report have limits of their own. */
@@ -219,7 +218,8 @@ static unsigned longest_part_ms(const struct gs_options *options)
            REPORT_WAIT_MS;
 }
 
-/* Whether no other thread writes a report any more. A thread that has ended does not. */
+/* Returns true if no other thread writes a report any more. A thread that has ended does
+ * not. */
 static bool is_over(void *self)
 {
     struct gs_state *state = self;
@@ -257,8 +257,9 @@ static void end(struct gs_state *state, enum reported reported)
     __atomic_store_n(&state->reported, reported, __ATOMIC_RELEASE);
 }
 
-/* A forked child whose CUDA calls all failed, as they must, has nothing to report. */
-static bool nothing_to_tell(struct gs_state *state)
+/* Returns true for a forked child: its CUDA calls must all have failed, so it has nothing
+ * to report. */
+static bool nothing_to_report(struct gs_state *state)
 {
     struct gs_tracker_totals sum;
     gs_tracker_sum_totals(state->tracker, &sum);
@@ -292,12 +293,12 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         return false;
     }
     if (gs_thread.depth > 0) {
-        /* A signal handler ends the program from within a wrapper, or a report, and holds
-         * locks of it. */
+        /* A signal handler that interrupted a wrapper, or a report, ends the program:
+         * this thread holds their locks. */
         gs_finish_without_report("the program ended inside a CUDA call");
         return state->bad;
     }
-    if (nothing_to_tell(state)) {
+    if (nothing_to_report(state)) {
         gs_state_file_ending(ending);
         return false;
     }
@@ -312,12 +313,12 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         hold_rest_of_python();
     }
     gs_interim_log_switches();
-    struct wanted wanted = {.state = state,
-                            .ending = ending,
-                            .stack_from = (uintptr_t)__builtin_frame_address(0),
-                            .again = again,
-                            .summary = &summary};
-    gs_roomy_call(GS_ROOMY_BYTES, write_wanted, &wanted);
+    struct report_arguments wanted = {.state = state,
+                                      .ending = ending,
+                                      .stack_from = (uintptr_t)__builtin_frame_address(0),
+                                      .again = again,
+                                      .summary = &summary};
+    gs_roomy_call(GS_ROOMY_BYTES, write_report_of, &wanted);
     gs_thread.depth = 0;
     gs_state_file_ending(ending);
     state->bad = summary.errors > 0 || summary.leaked_count > 0;

@@ -28,18 +28,18 @@ void gs_finish_without_report(const char *format, ...) GS_PRINTF(1, 2);
 
 /* An interim report, while the program goes on. */
 struct gs_interim {
-    const char *ending; /* the cause, for the header */
-    const char *note;   /* a line below it; NULL: none */
-    uint32_t stack;     /* of the call that caused it; 0: none */
-    unsigned places;    /* number of call sites listed; 0: GPUSHIM_LEAK_MAX */
-    bool lines;         /* files and lines, by a child process, as at exit */
+    const char *ending;  /* the cause, for the header */
+    const char *note;    /* a line below it; NULL: none */
+    uint32_t stack;      /* of the call that caused it; 0: none */
+    unsigned call_sites; /* number of call sites listed; 0: GPUSHIM_LEAK_MAX */
+    bool lines;          /* files and lines, by a child process, as at exit */
 };
 
 /* Writes an interim report, unless another report is being written. Not for a thread of
  * the program: it needs time, stack and locks. */
 void gs_finish_interim(const struct gs_interim *what);
 
-/* Whether this process has a report to write at its end. Async-signal-safe. */
+/* Returns true if this process has a report to write at its end. Async-signal-safe. */
 bool gs_finish_due(void);
 
 /* The status to end with instead of `status`: GPUSHIM_ERROR_EXITCODE if it applies. */

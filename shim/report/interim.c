@@ -32,11 +32,11 @@
 #include "record.h"
 #include "text.h"
 
-/* How long a thread that is refused memory waits for the report of the owners. */
+/* The longest wait of a thread that is refused memory for the report of the owners. */
 #define PATIENCE_S 5
 
 /* Call sites listed when memory ran out. */
-#define PLACES 3
+#define CALL_SITES 3
 
 static struct {
     int dump, term, track;       /* signals with a handler of the library; 0: none */
@@ -51,7 +51,7 @@ static struct {
  * report. */
 static struct {
     struct gs_mutex lock;
-    uint32_t told;
+    uint32_t logged;
 } switches = {.lock = GS_MUTEX(GS_RANK_SWITCHES)};
 
 /* The request for which a thread of the program waits; one at a time. */
@@ -64,8 +64,7 @@ static struct {
 
 static bool was_refused; /* atomic: only the first refusal is reported */
 
-/* ---- signals ------------------------------------------------------------------------
- */
+/* ---- signals -------------------------------------------------------------------- */
 
 /* The signals that a program leaves at their default and that a person may send. */
 static const struct {
@@ -140,7 +139,7 @@ static void on_signal(int number)
 }
 
 /* Logs "recording stopped at 5s by signal 12; now 3.00 MiB in 12 allocations are ..." */
-static void tell_switch(uint32_t number)
+static void log_switch(uint32_t number)
 {
     bool starts = (number % 2 != 0) == signals.starts;
     struct gs_tracker_totals sum;
@@ -163,11 +162,11 @@ void gs_interim_log_switches(void)
     }
     gs_mutex_lock(&switches.lock);
     uint32_t made = gs_tracker_switches(signals.tracker);
-    if (made - switches.told > GS_SWITCHES_KEPT) {
-        switches.told = made - GS_SWITCHES_KEPT; /* older ones are lost */
+    if (made - switches.logged > GS_SWITCHES_KEPT) {
+        switches.logged = made - GS_SWITCHES_KEPT; /* older ones are lost */
     }
-    while (switches.told != made) {
-        tell_switch(++switches.told);
+    while (switches.logged != made) {
+        log_switch(++switches.logged);
     }
     gs_mutex_unlock(&switches.lock);
 }
@@ -299,14 +298,13 @@ void gs_interim_reset(void)
     give_up(signals.term);
     give_up(signals.track);
     gs_mutex_init(&switches.lock, GS_RANK_SWITCHES);
-    switches.told = 0;
+    switches.logged = 0;
     memset(&signals, 0, sizeof(signals));
     memset(&asked, 0, sizeof(asked));
     was_refused = false;
 }
 
-/* ---- for a thread of the program's ---------------------------------------------------
- */
+/* ---- requests of the program's threads ------------------------------------------ */
 
 static bool take(void)
 {
@@ -398,7 +396,7 @@ void gs_interim_refused(struct gs_state *state, int device, enum gs_api api,
         (struct gs_interim){.ending = "out of memory",
                             .note = asked.note,
                             .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
-                            .places = PLACES};
+                            .call_sites = CALL_SITES};
     write_and_wait();
 }
 

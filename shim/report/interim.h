@@ -16,7 +16,7 @@ void gs_interim_start(const struct gs_options *options, struct gs_tracker *track
 /* Logs each switch of the tracker by a signal that was not logged yet. */
 void gs_interim_log_switches(void);
 
-/* In a forked child: no thread, and the signals at their default again. */
+/* In a forked child: forgets the thread, and restores the signals' defaults. */
 void gs_interim_reset(void);
 
 /*

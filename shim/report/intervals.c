@@ -15,18 +15,18 @@
 #include "state.h"
 
 /* Call sites listed each time. */
-#define PLACES 3
+#define CALL_SITES 3
 
-static struct gs_growth *growth; /* atomic */
-static unsigned interval_ms;     /* immutable once the thread runs */
+static struct gs_growth *comparison; /* atomic */
+static unsigned interval_ms;         /* immutable once the thread runs */
 
-static void write_look(struct gs_state *state)
+static void write_snapshot(struct gs_state *state)
 {
     struct gs_report_config config = gs_report_settings(&state->options, false);
     struct gs_text text = {0};
     config.pid = state->pid;
     config.running = true;
-    gs_growth_write(growth, state->tracker, &config, PLACES, &text);
+    gs_growth_write(comparison, state->tracker, &config, CALL_SITES, &text);
     if (text.data) {
         gs_log_text(text.data, text.length);
     }
@@ -36,16 +36,16 @@ static void write_look(struct gs_state *state)
 
 /* Sleeps for the whole interval after each comparison, however long the comparison
  * took. */
-static void *look_and_sleep(void *unused)
+static void *compare_at_intervals(void *unused)
 {
     struct gs_state *state = NULL;
     gs_thread.depth = 1;
     while (!state || gs_finish_due()) {
         gs_nap((uint64_t)interval_ms * 1000000u);
-        state = gs_state_peek(); /* none yet, while a slow start is in progress */
+        state = gs_state_peek(); /* NULL while a slow start is in progress */
         if (state && gs_finish_due()) {
-            gs_growth_look(growth, state->tracker);
-            write_look(state);
+            gs_growth_take_snapshot(comparison, state->tracker);
+            write_snapshot(state);
         }
     }
     return unused;
@@ -57,8 +57,8 @@ void gs_intervals_start(const struct gs_options *options)
         return;
     }
     interval_ms = options->stats_interval_ms;
-    __atomic_store_n(&growth, gs_growth_create(), __ATOMIC_RELEASE);
-    if (!growth || !gs_own_thread("gpushim-stats", look_and_sleep)) {
+    __atomic_store_n(&comparison, gs_growth_create(), __ATOMIC_RELEASE);
+    if (!comparison || !gs_own_thread("gpushim-stats", compare_at_intervals)) {
         gs_log_line(GS_LOG_WARN, "no thread for GPUSHIM_STATS_INTERVAL: nothing is "
                                  "written until the end");
     }
@@ -66,10 +66,10 @@ void gs_intervals_start(const struct gs_options *options)
 
 void gs_intervals_reset(void)
 {
-    growth = NULL;
+    comparison = NULL;
 }
 
 struct gs_growth *gs_intervals_growth(void)
 {
-    return __atomic_load_n(&growth, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&comparison, __ATOMIC_ACQUIRE);
 }

@@ -17,26 +17,26 @@
 /* A larger file is not a file of rules. */
 #define FILE_BYTES_MAX (64 * GS_MIB)
 /* Malformed lines of a file that are logged one by one. */
-#define PROBLEMS_TOLD 20u
+#define PROBLEMS_LOGGED 20u
 
 static struct gs_suppressions *rules;
 static bool started;
 
 /* The state of the log about one file. */
-struct telling {
+struct problem_log {
     const char *path;
     unsigned problems;
 };
 
-static void tell_problem(void *self, unsigned line, const char *what)
+static void log_problem(void *self, unsigned line, const char *what)
 {
-    struct telling *telling = self;
-    if (++telling->problems <= PROBLEMS_TOLD) {
+    struct problem_log *telling = self;
+    if (++telling->problems <= PROBLEMS_LOGGED) {
         gs_log_line(GS_LOG_WARN, "%.600s:%u: %s; ignored", telling->path, line, what);
     }
 }
 
-static void tell_file(const char *path, const char *what)
+static void log_file(const char *path, const char *what)
 {
     gs_log_line(GS_LOG_WARN, "GPUSHIM_SUPPRESSIONS: cannot read %.600s: %s; left out",
                 path, what);
@@ -44,20 +44,20 @@ static void tell_file(const char *path, const char *what)
 
 static void add_file(const char *path)
 {
-    struct telling telling = {.path = path};
+    struct problem_log telling = {.path = path};
     const char *problem;
     size_t length;
     char *text = gs_read_file(path, FILE_BYTES_MAX, &length, &problem);
     if (!text) {
-        tell_file(path, problem ? problem : "larger than 64 MiB");
+        log_file(path, problem ? problem : "larger than 64 MiB");
         return;
     }
-    if (gs_suppressions_add(rules, path, text, length, tell_problem, &telling) != GS_OK) {
-        tell_file(path, gs_status_text(GS_ERR_HOST_NOMEM));
+    if (gs_suppressions_add(rules, path, text, length, log_problem, &telling) != GS_OK) {
+        log_file(path, gs_status_text(GS_ERR_HOST_NOMEM));
     }
-    if (telling.problems > PROBLEMS_TOLD) {
+    if (telling.problems > PROBLEMS_LOGGED) {
         gs_log_line(GS_LOG_WARN, "%.600s: %u more lines are ignored", path,
-                    telling.problems - PROBLEMS_TOLD);
+                    telling.problems - PROBLEMS_LOGGED);
     }
     free(text);
 }

@@ -1,8 +1,8 @@
 /*
  * nvml.c - queries NVIDIA's management library for this process's memory on each device.
  *
- * Of the calls that list processes the two oldest are used: the third one's result format
- * has changed under the same name.
+ * The library uses the two oldest calls that list processes: the third one's result
+ * format has changed under the same name.
  *
  * When a process ends, the driver destroys its contexts in exit handlers of its own. So
  * the query is made in a handler that is registered later, and hence runs earlier.
@@ -89,7 +89,7 @@ static void forget_rests(void)
     }
 }
 
-static void say(int ordinal, const char *why)
+static void log_reason(int ordinal, const char *why)
 {
     gs_log_line(GS_LOG_INFO,
                 "GPU %d: %s: memory that no call accounts for is not reported", ordinal,
@@ -102,8 +102,7 @@ void gs_nvml_start(const struct gs_options *options)
     forget_rests();
 }
 
-/* ---- asking --------------------------------------------------------------------------
- */
+/* ---- the query ------------------------------------------------------------------ */
 
 static const char *load(void)
 {
@@ -150,7 +149,7 @@ static uint64_t used_by(unsigned pid, const struct process *list, unsigned count
     return found ? sum : NOT_AVAILABLE;
 }
 
-static uint64_t ask_device(const char *bus, unsigned pid)
+static uint64_t query_device(const char *bus, unsigned pid)
 {
     static struct process list[MOST];
     static struct process_old old[MOST];
@@ -181,14 +180,14 @@ static void *body(void *unused)
     for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
         bool known = __atomic_load_n(&account.known[i], __ATOMIC_ACQUIRE);
         account.used[i] = known && !account.problem
-                              ? ask_device(account.bus[i], (unsigned)getpid())
+                              ? query_device(account.bus[i], (unsigned)getpid())
                               : NOT_AVAILABLE;
     }
     __atomic_store_n(&account.done, true, __ATOMIC_RELEASE);
     return NULL;
 }
 
-static bool asked_in_time(void)
+static bool query_in_time(void)
 {
     __atomic_store_n(&account.done, false, __ATOMIC_RELAXED);
     if (!gs_own_thread("gpushim-nvml", body)) {
@@ -204,8 +203,7 @@ static bool asked_in_time(void)
     return true;
 }
 
-/* ---- what is left --------------------------------------------------------------------
- */
+/* ---- memory beyond the known ---------------------------------------------------- */
 
 static bool anything_live(const struct gs_state *state)
 {
@@ -242,10 +240,10 @@ static void take_answers(const struct gs_state *state)
         set_rest(i, rest);
         if (rest == NOT_AVAILABLE &&
             __atomic_load_n(&account.known[i], __ATOMIC_ACQUIRE)) {
-            say(i, account.problem ? account.problem
-                   : account.used[i] == NOT_AVAILABLE
-                       ? "NVML has no figure for this process"
-                       : "NVML says that it is less than is known of");
+            log_reason(i, account.problem ? account.problem
+                          : account.used[i] == NOT_AVAILABLE
+                              ? "NVML has no figure for this process"
+                              : "NVML says that it is less than is known of");
         }
     }
 }
@@ -259,7 +257,7 @@ void gs_nvml_query(struct gs_state *state)
         __atomic_exchange_n(&account.busy, true, __ATOMIC_ACQ_REL)) {
         return;
     }
-    if (asked_in_time()) {
+    if (query_in_time()) {
         take_answers(state);
     } else {
         __atomic_store_n(&account.given_up, true, __ATOMIC_RELEASE);
@@ -296,10 +294,10 @@ static void at_exit(void)
     }
 }
 
-/* ---- which devices -------------------------------------------------------------------
- */
+/* ---- the devices ---------------------------------------------------------------- */
 
-/* Why NVML's statistic for the device is not this process's; NULL: it is. */
+/* Returns the reason why NVML's statistic for the device is not this process's; NULL: it
+ * is. */
 static const char *unfit(int ordinal)
 {
     struct gs_platform platform = gs_platform_read(ordinal, "", environ);
@@ -333,7 +331,7 @@ void gs_nvml_meet(int ordinal)
         why = "its bus is not known";
     }
     if (why) {
-        say(ordinal, why);
+        log_reason(ordinal, why);
         return;
     }
     memcpy(account.bus[ordinal], bus, sizeof(bus));

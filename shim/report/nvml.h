@@ -28,7 +28,7 @@ void gs_nvml_start(const struct gs_options *options);
 void gs_nvml_meet(int ordinal);
 
 /* Called when managed memory is allocated: from now on there is no result. */
-static inline void gs_nvml_note_managed(void)
+static inline void gs_nvml_record_managed(void)
 {
     if (GS_UNLIKELY(gs_nvml_wanted)) {
         __atomic_store_n(&gs_nvml_managed, true, __ATOMIC_RELAXED);

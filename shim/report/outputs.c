@@ -50,7 +50,7 @@ static const char *known_formats(char out[FORMAT_LIST_BYTES])
     return out;
 }
 
-static void say_unknown(const char *word, size_t length)
+static void log_unknown(const char *word, size_t length)
 {
     char known[FORMAT_LIST_BYTES], shown[64];
     gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: \"%s\" is no format (%s); left out",
@@ -68,7 +68,7 @@ static void choose(const char *word, size_t length)
             return;
         }
     }
-    say_unknown(word, length);
+    log_unknown(word, length);
 }
 
 /* ---- names ------------------------------------------------------------------------
@@ -99,7 +99,7 @@ static bool folder_of(const char *path, struct stat *out, const char **name)
     return stat(folder, out) == 0;
 }
 
-/* Whether a file name is the report's own file. */
+/* Returns true if a file name is the report's own file. */
 static bool is_log(const char *path)
 {
     struct stat folder, logs;
@@ -201,7 +201,7 @@ bool gs_outputs_tallied(void)
 
 /* ---- writing ---------------------------------------------------------------------- */
 
-static void say_failed(const struct gs_export_format *format, const char *path,
+static void log_failed(const struct gs_export_format *format, const char *path,
                        const char *why)
 {
     gs_log_line(GS_LOG_ERROR, "GPUSHIM_OUTPUT=%s: cannot write %.800s: %s; left out",
@@ -222,9 +222,9 @@ static bool write_file(const struct gs_export *export, enum gs_export_row row,
     }
     int error = gs_output_file_close(&file, status == GS_OK);
     if (error) {
-        say_failed(format, path, gs_output_error_text(error));
+        log_failed(format, path, gs_output_error_text(error));
     } else if (status != GS_OK) {
-        say_failed(format, path, gs_status_text(status));
+        log_failed(format, path, gs_status_text(status));
     }
     return !error && status == GS_OK;
 }
@@ -240,9 +240,9 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
             continue;
         }
         if (name_file(format, path, &aside) != GS_OK) {
-            say_failed(format, settings.pattern, "name too long");
+            log_failed(format, settings.pattern, "name too long");
         } else if (!export) {
-            say_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
+            log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
         } else if (write_file(export, row, path)) {
             gs_text_add(names, "%s%s", names->length ? ", " : "", path);
         }

@@ -14,9 +14,9 @@ struct gs_statistics;
 /* Reads GPUSHIM_OUTPUT and GPUSHIM_OUTPUT_FILE; logs their errors. Called at start. */
 void gs_outputs_open(const struct gs_options *options);
 
-/* Whether any format is requested. */
+/* Returns true if any format is requested. */
 bool gs_outputs_wanted(void);
-/* Whether a requested format needs sums of all allocations. */
+/* Returns true if a requested format needs sums of all allocations. */
 bool gs_outputs_tallied(void);
 
 /* The data for the report, from gs_outputs_begin to gs_outputs_end. */
@@ -25,8 +25,8 @@ struct gs_outputs {
     void *memory; /* of all its tables */
 };
 
-/* Whether there is anything to write. If so, fills *outputs, and gs_outputs_end must
- * follow. `statistics` and `devices` are of the same devices. */
+/* Returns true if there is anything to write. If so, fills *outputs, and gs_outputs_end
+ * must follow. `statistics` and `devices` are of the same devices. */
 bool gs_outputs_begin(const struct gs_options *options,
                       const struct gs_statistics *statistics,
                       const struct gs_report_device *devices, size_t device_count,

@@ -37,10 +37,9 @@ static struct {
     bool lazy;                       /* set before gs_statistics_kept */
 } keeping;
 
-/* ---- taken ---------------------------------------------------------------------------
- */
+/* ---- collecting ----------------------------------------------------------------- */
 
-/* Whether this build has lazy frees and the program does not use them. */
+/* Returns true if this build has lazy frees and the program does not use them. */
 static bool lazy_saves_waits(const struct gs_options *options)
 {
     for (size_t i = 0; i < gs_choices_count; i++) {
@@ -84,8 +83,7 @@ void gs_statistics_by_size(struct gs_state *state, int device,
     out->class_count = GS_POOL_CLASSES;
 }
 
-/* ---- kept ----------------------------------------------------------------------------
- */
+/* ---- the state file ------------------------------------------------------------- */
 
 static bool is_lazy(const struct gs_state *state)
 {

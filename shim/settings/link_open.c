@@ -26,9 +26,10 @@ static int open_at(const char *path, int flags)
     return fd;
 }
 
-/* Who created the link `path`; for a link of root, also its target, read from the very
- * link that was checked. A kernel link names an open file, which has no other name. */
-static enum gs_link look_at(const char *path, char target[TARGET_BYTES])
+/* Determines the creator of the link `path`; for a link of root, also its target, read
+ * from the very link that was checked. A kernel link names an open file, which has no
+ * other name. */
+static enum gs_link inspect_link(const char *path, char target[TARGET_BYTES])
 {
     int fd = open_at(path, O_PATH | O_NOFOLLOW);
     enum gs_link whose = GS_LINK_NONE;
@@ -90,7 +91,7 @@ int gs_link_open(const char *path, int flags, enum gs_link *followed)
 
         if (fd >= 0 || errno != ELOOP || (flags & O_NOFOLLOW))
             return fd;
-        *followed = look_at(path, target);
+        *followed = inspect_link(path, target);
         if (*followed == GS_LINK_KERNELS)
             return open_kernels(path, flags);
         if (*followed == GS_LINK_NONE)

@@ -37,7 +37,7 @@ enum gs_log_level { GS_LOG_ERROR, GS_LOG_WARN, GS_LOG_INFO, GS_LOG_DEBUG };
  */
 void gs_log_open(const char *pattern, unsigned verbosity);
 
-/* Whether a line of this level is written. */
+/* Returns true if a line of this level is written. */
 bool gs_log_enabled(enum gs_log_level level);
 
 /* Writes "gpushim: " and the formatted text as one line; no newline in `format`. */

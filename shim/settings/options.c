@@ -22,7 +22,8 @@ static const char name_prefix[] = "GPUSHIM_";
 
 /* ---- Notes ------------------------------------------------------------------------ */
 
-static void GS_PRINTF(2, 3) note(struct gs_options_notes *notes, const char *format, ...)
+static void GS_PRINTF(2, 3)
+    add_note(struct gs_options_notes *notes, const char *format, ...)
 {
     char line[NOTE_BYTES];
     va_list arguments;
@@ -50,7 +51,7 @@ static_assert(sizeof(((struct gs_options_notes *)0)->text) >
                   (GS_OPTIONS_NOTE_LINES + 1) * NOTE_BYTES,
               "every note fits");
 
-static void note_dropped(struct gs_options_notes *notes)
+static void add_dropped_note(struct gs_options_notes *notes)
 {
     if (notes->dropped > 0)
         notes->length += (size_t)snprintf(
@@ -135,8 +136,8 @@ static void load_path(struct gs_options *out, const struct gs_option *option,
     else if (option->type == GS_OPTION_PATH)
         problem = gs_log_pattern_problem(text);
     if (problem)
-        note(notes, "gpushim: %s=%s: %s; ignored", option->name,
-             gs_option_quote(text, length, quote, sizeof(quote)), problem);
+        add_note(notes, "gpushim: %s=%s: %s; ignored", option->name,
+                 gs_option_quote(text, length, quote, sizeof(quote)), problem);
     else
         memcpy((char *)out + option->offset, text, length + 1);
 }
@@ -156,9 +157,9 @@ static uint64_t rounded(const struct gs_option *option, const char *text, uint64
         value % step == 0)
         return value;
     value += step - value % step;
-    note(notes, "gpushim: %s=%s: not a multiple of %s; using %s", option->name,
-         gs_option_quote(text, strlen(text), quote, sizeof(quote)), multiple,
-         gs_option_size_text(value, exact));
+    add_note(notes, "gpushim: %s=%s: not a multiple of %s; using %s", option->name,
+             gs_option_quote(text, strlen(text), quote, sizeof(quote)), multiple,
+             gs_option_size_text(value, exact));
     return value;
 }
 
@@ -176,14 +177,14 @@ static void load_value(struct gs_options *out, const struct gs_option *option,
     }
     (void)gs_option_quote(text, strlen(text), quote, sizeof(quote));
     if (parsed || (problem && *text == '-' && *option->max))
-        note(notes, "gpushim: %s=%s: not in %s to %s; using %s", option->name, quote,
-             option->min, option->max, option->fallback);
+        add_note(notes, "gpushim: %s=%s: not in %s to %s; using %s", option->name, quote,
+                 option->min, option->max, option->fallback);
     else if (problem)
-        note(notes, "gpushim: %s=%s: %s; using %s", option->name, quote, problem,
-             option->fallback);
+        add_note(notes, "gpushim: %s=%s: %s; using %s", option->name, quote, problem,
+                 option->fallback);
     else
-        note(notes, "gpushim: %s=%s: not %s; using %s", option->name, quote,
-             expected(option, words), option->fallback);
+        add_note(notes, "gpushim: %s=%s: not %s; using %s", option->name, quote,
+                 expected(option, words), option->fallback);
 }
 
 /* ---- Unknown names ---------------------------------------------------------------- */
@@ -270,15 +271,17 @@ static const char *nearest_name(const char *word, size_t length)
     return nearest;
 }
 
-static void note_unknown(const char *name, size_t length, struct gs_options_notes *notes)
+static void add_unknown_note(const char *name, size_t length,
+                             struct gs_options_notes *notes)
 {
     char quote[QUOTE_BYTES];
     size_t prefix = sizeof(name_prefix) - 1;
     const char *nearest = nearest_name(name + prefix, length - prefix);
 
-    note(notes, "gpushim: %s is not a gpushim variable%s%s%s; ignored",
-         gs_option_quote(name, length, quote, sizeof(quote)),
-         nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
+    add_note(notes, "gpushim: %s is not a gpushim variable%s%s%s; ignored",
+             gs_option_quote(name, length, quote, sizeof(quote)),
+             nearest ? " (did you mean " : "", nearest ? nearest : "",
+             nearest ? "?)" : "");
 }
 
 /* ---- The environment -------------------------------------------------------------- */
@@ -308,8 +311,8 @@ static void load_entry(struct gs_options *out, const char *entry, size_t length,
         if (!is_named(gs_options_table[i].name, entry, length))
             continue;
         if (seen[i] == 1)
-            note(notes, "gpushim: %s is set more than once; the first counts",
-                 gs_options_table[i].name);
+            add_note(notes, "gpushim: %s is set more than once; the first counts",
+                     gs_options_table[i].name);
         if (seen[i] < 2)
             seen[i]++;
         if (seen[i] > 1 || !*value)
@@ -322,7 +325,7 @@ static void load_entry(struct gs_options *out, const char *entry, size_t length,
         return;
     }
     if (!is_launcher_name(entry, length))
-        note_unknown(entry, length, notes);
+        add_unknown_note(entry, length, notes);
 }
 
 void gs_options_load(struct gs_options *out, char *const *env, bool secure,
@@ -347,7 +350,7 @@ void gs_options_load(struct gs_options *out, char *const *env, bool secure,
         if (equals)
             load_entry(out, *env, (size_t)(equals - *env), seen, notes);
     }
-    note_dropped(notes);
+    add_dropped_note(notes);
     errno = saved_errno;
 }
 

@@ -86,7 +86,7 @@ struct gs_options_notes {
 void gs_options_load(struct gs_options *out, char *const *env, bool secure,
                      struct gs_options_notes *notes);
 
-/* Whether the environment has a value, good or bad, for the variable `name`. */
+/* Returns true if the environment has a value, good or bad, for the variable `name`. */
 bool gs_options_given(char *const *env, const char *name);
 
 /* Receives text piece by piece; a piece is one or more whole lines. */

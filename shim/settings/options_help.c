@@ -24,7 +24,7 @@ static void GS_PRINTF(3, 4) say(gs_options_sink sink, void *self, const char *fo
 }
 
 /* Writes `text`, broken into lines that begin with `indent` spaces. */
-static void say_wrapped(gs_options_sink sink, void *self, int indent, const char *text)
+static void write_wrapped(gs_options_sink sink, void *self, int indent, const char *text)
 {
     size_t columns = (size_t)(HELP_COLUMNS - indent);
 
@@ -67,7 +67,7 @@ static const char *value_form(const struct gs_option *option,
     return "FILE";
 }
 
-static void say_option(gs_options_sink sink, void *self, const struct gs_option *option)
+static void write_option(gs_options_sink sink, void *self, const struct gs_option *option)
 {
     char form[GS_OPTION_WORDS_BYTES], line[256];
 
@@ -77,12 +77,12 @@ static void say_option(gs_options_sink sink, void *self, const struct gs_option 
             *option->min ? "; " : "", option->min, *option->max ? " to " : "",
             option->max);
     say(sink, self, "\n");
-    say_wrapped(sink, self, 6, option->doc);
+    write_wrapped(sink, self, 6, option->doc);
     for (size_t i = 0; i < gs_choices_count; i++) {
         if (gs_choices[i].offset != option->offset)
             continue;
         snprintf(line, sizeof(line), "%s: %s", gs_choices[i].word, gs_choices[i].doc);
-        say_wrapped(sink, self, 8, line);
+        write_wrapped(sink, self, 8, line);
     }
 }
 
@@ -90,16 +90,17 @@ void gs_options_help(gs_options_sink sink, void *self)
 {
     const char *group = "";
 
-    say_wrapped(sink, self, 0,
-                "Variables read by libgpushim.so. A SIZE is a number of bytes, or one "
-                "with K, M, G or T (powers of 1024), such as 1.5G; a TIME ends in ms, s, "
-                "m, h or d and is in seconds otherwise; a switch also takes 1/0, yes/no, "
-                "true/false.");
+    write_wrapped(
+        sink, self, 0,
+        "Variables read by libgpushim.so. A SIZE is a number of bytes, or one "
+        "with K, M, G or T (powers of 1024), such as 1.5G; a TIME ends in ms, s, "
+        "m, h or d and is in seconds otherwise; a switch also takes 1/0, yes/no, "
+        "true/false.");
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         if (strcmp(group, gs_options_table[i].group) != 0) {
             group = gs_options_table[i].group;
             say(sink, self, "\n%s\n", group);
         }
-        say_option(sink, self, &gs_options_table[i]);
+        write_option(sink, self, &gs_options_table[i]);
     }
 }

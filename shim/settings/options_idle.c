@@ -30,7 +30,7 @@ static const char *value_of(char *const *env, const char *name)
 }
 
 void gs_options_log_idle(const struct gs_options *options, char *const *env,
-                         gs_options_idle_sink tell)
+                         gs_options_idle_sink sink)
 {
     const bool on = options->enable;
     const bool untracked = on && !options->track, unpooled = on && !options->pool;
@@ -83,7 +83,7 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
         const char *value = value_of(env, all[i].name);
 
         if (all[i].set && all[i].without)
-            tell(all[i].name, gs_option_quote(value, strlen(value), quote, sizeof(quote)),
+            sink(all[i].name, gs_option_quote(value, strlen(value), quote, sizeof(quote)),
                  all[i].why);
     }
 }

@@ -16,6 +16,6 @@ typedef void (*gs_options_idle_sink)(const char *name, const char *value,
 /* In:  env  the environment of the options: for the values as they were written
  * Locks: none. */
 void gs_options_log_idle(const struct gs_options *options, char *const *env,
-                         gs_options_idle_sink tell);
+                         gs_options_idle_sink sink);
 
 #endif

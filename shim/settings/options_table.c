@@ -295,7 +295,7 @@ const char *gs_option_problem(const struct gs_option *option, const char *text)
     const bool share = option->type == GS_OPTION_SHARE;
     const bool fractions = share || option->type == GS_OPTION_SIZE;
     const char *unit = text + (*text == '-');
-    char one[8] = "1"; /* checks the unit alone: is only the number wrong? */
+    char one[8] = "1"; /* parses the unit alone */
     size_t count = strspn(unit, digits);
     uint64_t value;
 

@@ -67,7 +67,7 @@ enum gs_status gs_option_parse(const struct gs_option *option, const char *text,
  */
 const char *gs_option_quote(const char *text, size_t length, char *out, size_t capacity);
 
-/* Whether a parsed value lies between the option's bounds. */
+/* Returns true if a parsed value lies between the option's bounds. */
 bool gs_option_in_range(const struct gs_option *option, uint64_t value);
 
 /* A size or a share in the user's notation, exact to the byte: "100M", "2100224", "2.5%".
@@ -75,8 +75,8 @@ bool gs_option_in_range(const struct gs_option *option, uint64_t value);
 #define GS_OPTION_SIZE_BYTES 32
 const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES]);
 
-/* Why a text is not a value, if known: completes "NAME=value: "; NULL: it is
- * malformed. */
+/* Returns the reason why a text is not a value, if known: completes "NAME=value: "; NULL:
+ * the text is malformed. */
 const char *gs_option_problem(const struct gs_option *option, const char *text);
 
 /* A SIZE is rounded up to a multiple of this size; NULL: no rounding. */

@@ -74,8 +74,7 @@ const char *gs_output_error_text(int error)
     }
 }
 
-/* ---- the shield ----------------------------------------------------------------------
- */
+/* ---- the shield ----------------------------------------------------------------- */
 
 /* The signals that write(2) raises: SIGPIPE and SIGXFSZ end the process by default;
  * SIGTTOU stops a background process of a terminal with `stty tostop`. While SIGTTOU is
@@ -114,11 +113,10 @@ static void shield_lower(struct gs_output_shield *shield, int error)
     errno = shield->saved_errno;
 }
 
-/* ---- writing -------------------------------------------------------------------------
- */
+/* ---- writing -------------------------------------------------------------------- */
 
-/* Whether the descriptor accepts a write before the deadline. Signals do not end the
- * wait. If poll(2) fails, the write will report the error. */
+/* Returns true if the descriptor accepts a write before the deadline. Signals do not end
+ * the wait. If poll(2) fails, the write will report the error. */
 static bool has_space_until(int fd, uint64_t until_ns)
 {
     struct pollfd ready = {.fd = fd, .events = POLLOUT};
@@ -133,8 +131,8 @@ static bool has_space_until(int fd, uint64_t until_ns)
     return found != 0;
 }
 
-/* Whether a write may wait for a reader, which in turn may wait for the end of this
- * process. A report must not delay anyone. The reader of a terminal is usually a
+/* Returns true if a write may wait for a reader, which in turn may wait for the end of
+ * this process. A report must not delay anyone. The reader of a terminal is usually a
  * program. */
 static bool has_reader(int fd)
 {
@@ -157,8 +155,8 @@ static size_t in_one_piece(const char *data, size_t length)
     return end ? (size_t)(end - data) + 1 : PIPE_BUF;
 }
 
-/* Whether opening the name again opens another file: /dev/ptmx creates a terminal for
- * each open, and /dev/tty is the terminal of the process that opens it. */
+/* Returns true if opening the name again opens another file: /dev/ptmx creates a terminal
+ * for each open, and /dev/tty is the terminal of the process that opens it. */
 static bool is_another_when_opened(const struct stat *file)
 {
     return S_ISCHR(file->st_mode) && major(file->st_rdev) == TTYAUX_MAJOR;
@@ -262,9 +260,8 @@ int gs_output_append(const char *path, const char *data, size_t length, size_t *
     return error;
 }
 
-/* ---- whole files ---------------------------------------------------------------------
- */
-/* In the folder of `path`, with a short name: renaming will detect a name that is too
+/* ---- whole files ---------------------------------------------------------------- */
+/* Makes a short name in the folder of `path`: renaming will detect a name that is too
  * long. */
 static int name_beside(struct gs_output_file *file, unsigned turn)
 {
@@ -356,8 +353,7 @@ int gs_output_file_close(struct gs_output_file *file, bool keep)
     return file->error;
 }
 
-/* ---- mapped files --------------------------------------------------------------------
- */
+/* ---- mapped files --------------------------------------------------------------- */
 
 /* A device, a pipe, or a folder, or a link to one: a file beside it is not intended. */
 static bool is_special(const char *path)

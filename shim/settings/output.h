@@ -25,8 +25,7 @@
  * locale. */
 const char *gs_output_error_text(int error);
 
-/* ---- text, appended; async-signal-safe ----------------------------------------------
- */
+/* ---- text, appended; async-signal-safe ------------------------------------------ */
 
 /*
  * Writes all of the data, to a descriptor or to the end of a file.
@@ -70,8 +69,7 @@ bool gs_output_file_write(void *file, const void *data, size_t length);
  */
 int gs_output_file_close(struct gs_output_file *file, bool keep);
 
-/* ---- a file that is mapped while it grows ---------------------------------------------
- */
+/* ---- a file that is mapped while it grows --------------------------------------- */
 
 struct gs_output_map {
     dev_t device;

@@ -17,7 +17,7 @@
  */
 bool gs_own_thread(const char *name, void *(*body)(void *));
 
-/* Whether the kernel's thread id belongs to such a thread. Takes no lock. */
+/* Returns true if the kernel's thread id belongs to such a thread. Takes no lock. */
 bool gs_own_thread_is(pid_t number);
 
 /* In a forked child: there are none. */

@@ -14,7 +14,7 @@
 #include "output.h"
 
 /* The state of descriptor 2 when the library was loaded. Atomic, `known` last. */
-enum { STDERR_UNASKED, STDERR_KNOWN, STDERR_CLOSED };
+enum { STDERR_UNKNOWN, STDERR_KNOWN, STDERR_CLOSED };
 static struct {
     int known;
     uint64_t device, inode;
@@ -55,14 +55,15 @@ static bool is_appended_to(int fd)
     return flags >= 0 && (flags & O_APPEND) != 0;
 }
 
-/* Whether the descriptor is the other end of a pipe that pipe(2) created on two closed
- * standard descriptors. */
+/* Returns true if the descriptor is the other end of a pipe that pipe(2) created on two
+ * closed standard descriptors. */
 static bool is_read_from(int fd, const struct stat *pipe)
 {
     return is_file(fd, pipe) && !is_write_only(fd);
 }
 
-/* Whether the program can only have meant this file as its stderr. See stderr.h. */
+/* Returns true if the program can only have meant this file as its stderr. See
+ * stderr.h. */
 static bool is_redirection(const struct stat *now)
 {
     struct statfs system;
@@ -77,13 +78,14 @@ static bool is_redirection(const struct stat *now)
            !is_read_from(STDOUT_FILENO, now);
 }
 
-/* Whether descriptor 2 still is the file where a user reads this program's messages. */
+/* Returns true if descriptor 2 still is the file where a user reads this program's
+ * messages. */
 static bool is_stderr(void)
 {
     struct stat now;
     int known = __atomic_load_n(&first.known, __ATOMIC_ACQUIRE);
 
-    if (known == STDERR_UNASKED) { /* another library's constructor calls CUDA */
+    if (known == STDERR_UNKNOWN) { /* another library's constructor calls CUDA */
         gs_stderr_know();
         known = __atomic_load_n(&first.known, __ATOMIC_ACQUIRE);
     }

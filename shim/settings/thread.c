@@ -16,7 +16,7 @@ uint32_t gs_thread_query_id(void)
     return gs_thread.id;
 }
 
-int *gs_thread_ask_errno(void)
+int *gs_thread_query_errno(void)
 {
     gs_thread.errno_at = &errno;
     return gs_thread.errno_at;

@@ -29,13 +29,13 @@ extern _Thread_local struct gs_thread gs_thread
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* Queries the C library for the place of errno, once a thread. */
-int *gs_thread_ask_errno(void) __attribute__((cold, noinline));
+int *gs_thread_query_errno(void) __attribute__((cold, noinline));
 
 /* The place of the calling thread's errno. */
 static inline int *gs_thread_errno(void)
 {
     int *at = gs_thread.errno_at;
-    return GS_LIKELY(at != NULL) ? at : gs_thread_ask_errno();
+    return GS_LIKELY(at != NULL) ? at : gs_thread_query_errno();
 }
 
 /* Queries the kernel, once a thread. */

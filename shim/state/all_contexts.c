@@ -1,6 +1,6 @@
 /*
  * all_contexts.c - the registry of contexts.
- * Owns:  the registry (`roll`).   Lock: roll.lock; never held across a driver call.
+ * Owns:  the registry.   Lock: registry.lock; never held across a driver call.
  * Source: all_contexts.h
  */
 #include "all_contexts.h"
@@ -11,7 +11,7 @@
 #include "gs_locks.h"
 #include "state.h"
 
-unsigned gs_all_contexts_count; /* written under roll.lock */
+unsigned gs_all_contexts_count; /* written under registry.lock */
 
 struct row {
     CUcontext handle;
@@ -24,38 +24,38 @@ static struct {
     struct row *rows; /* under lock */
     unsigned count, room;
     bool incomplete; /* a registration failed: never complete again */
-} roll = {.lock = GS_MUTEX(GS_RANK_ALL_CONTEXTS)};
+} registry = {.lock = GS_MUTEX(GS_RANK_ALL_CONTEXTS)};
 
-/* roll.lock is held. Returns roll.count if the context is not registered. */
-static unsigned place_of(CUcontext handle)
+/* registry.lock is held. Returns registry.count if the context is not registered. */
+static unsigned index_of(CUcontext handle)
 {
     unsigned i = 0;
-    while (i < roll.count && roll.rows[i].handle != handle) {
+    while (i < registry.count && registry.rows[i].handle != handle) {
         i++;
     }
     return i;
 }
 
-/* roll.lock is held. */
+/* registry.lock is held. */
 static void publish(void)
 {
-    __atomic_store_n(&gs_all_contexts_count, roll.count + (roll.incomplete ? 2 : 0),
-                     __ATOMIC_RELEASE);
+    __atomic_store_n(&gs_all_contexts_count,
+                     registry.count + (registry.incomplete ? 2 : 0), __ATOMIC_RELEASE);
 }
 
-/* Makes room for one more row; roll.lock is held. */
+/* Makes room for one more row; registry.lock is held. */
 static bool grow(void)
 {
-    if (roll.count < roll.room) {
+    if (registry.count < registry.room) {
         return true;
     }
-    unsigned room = roll.room ? 2 * roll.room : 8;
-    struct row *grown = reallocarray(roll.rows, room, sizeof(*grown));
+    unsigned room = registry.room ? 2 * registry.room : 8;
+    struct row *grown = reallocarray(registry.rows, room, sizeof(*grown));
     if (!grown) {
         return false;
     }
-    roll.rows = grown;
-    roll.room = room;
+    registry.rows = grown;
+    registry.room = room;
     return true;
 }
 
@@ -64,36 +64,36 @@ static void add(struct row row)
     if (!row.handle) {
         return;
     }
-    gs_mutex_lock(&roll.lock);
-    unsigned i = place_of(row.handle);
-    if (i == roll.count) {
+    gs_mutex_lock(&registry.lock);
+    unsigned i = index_of(row.handle);
+    if (i == registry.count) {
         if (grow()) {
-            roll.rows[roll.count++] = row;
+            registry.rows[registry.count++] = row;
         } else {
-            roll.incomplete = true;
+            registry.incomplete = true;
         }
         publish();
     } else if (row.primary_of >= 0) {
-        roll.rows[i].primary_of = row.primary_of;
+        registry.rows[i].primary_of = row.primary_of;
     }
-    gs_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&registry.lock);
 }
 
 bool gs_all_contexts_at(unsigned i, CUcontext *handle)
 {
     bool found;
-    gs_mutex_lock(&roll.lock);
-    found = i < roll.count;
+    gs_mutex_lock(&registry.lock);
+    found = i < registry.count;
     if (found) {
-        *handle = roll.rows[i].handle;
+        *handle = registry.rows[i].handle;
     }
-    gs_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&registry.lock);
     return found;
 }
 
-/* Where a free also waits for other contexts, its own context is idle only when they
- * are. */
-static void tie_together(void)
+/* Makes a context idle only when all others are, if frees also wait for other
+ * contexts. */
+static void share_all(void)
 {
     struct gs_state *state = gs_state_peek();
     CUcontext handle;
@@ -108,22 +108,22 @@ static void tie_together(void)
 void gs_all_contexts_add(CUcontext handle)
 {
     add((struct row){.handle = handle, .primary_of = -1});
-    tie_together();
+    share_all();
 }
 
 void gs_all_contexts_add_primary(CUcontext handle, int device)
 {
     add((struct row){.handle = handle, .primary_of = device});
-    tie_together();
+    share_all();
 }
 
-/* roll.lock is held. NULL: not registered. */
+/* registry.lock is held. NULL: not registered. */
 static struct row *primary_row(int device)
 {
     struct row *found = NULL;
-    for (unsigned i = 0; i < roll.count && device >= 0; i++) {
-        if (roll.rows[i].primary_of == device) {
-            found = &roll.rows[i];
+    for (unsigned i = 0; i < registry.count && device >= 0; i++) {
+        if (registry.rows[i].primary_of == device) {
+            found = &registry.rows[i];
         }
     }
     return found;
@@ -131,23 +131,23 @@ static struct row *primary_row(int device)
 
 CUcontext gs_all_contexts_primary(int device)
 {
-    gs_mutex_lock(&roll.lock);
+    gs_mutex_lock(&registry.lock);
     const struct row *row = primary_row(device);
     CUcontext found = row ? row->handle : NULL;
-    gs_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&registry.lock);
     return found;
 }
 
 /* Returns the new number of uses; never below 0. */
 static unsigned change_uses(int device, int by)
 {
-    gs_mutex_lock(&roll.lock);
+    gs_mutex_lock(&registry.lock);
     struct row *row = primary_row(device);
     if (row && (by > 0 || row->uses > 0)) {
         row->uses += (unsigned)by;
     }
     unsigned uses = row ? row->uses : 0;
-    gs_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&registry.lock);
     return uses;
 }
 
@@ -168,25 +168,25 @@ unsigned gs_all_contexts_uses(int device)
 
 void gs_all_contexts_remove(CUcontext handle)
 {
-    gs_mutex_lock(&roll.lock);
-    unsigned i = place_of(handle);
-    if (i < roll.count) {
-        roll.rows[i] = roll.rows[--roll.count];
+    gs_mutex_lock(&registry.lock);
+    unsigned i = index_of(handle);
+    if (i < registry.count) {
+        registry.rows[i] = registry.rows[--registry.count];
         publish();
     }
-    gs_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&registry.lock);
 }
 
 bool gs_all_contexts_incomplete(void)
 {
-    return roll.incomplete;
+    return registry.incomplete;
 }
 
 void gs_all_contexts_reset(void)
 {
-    gs_mutex_init(&roll.lock, GS_RANK_ALL_CONTEXTS);
-    roll.rows = NULL; /* another thread may have been changing the rows */
-    roll.count = roll.room = 0;
-    roll.incomplete = false;
+    gs_mutex_init(&registry.lock, GS_RANK_ALL_CONTEXTS);
+    registry.rows = NULL; /* another thread may have been changing the rows */
+    registry.count = registry.room = 0;
+    registry.incomplete = false;
     __atomic_store_n(&gs_all_contexts_count, 0, __ATOMIC_RELEASE);
 }

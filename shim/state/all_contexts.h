@@ -29,7 +29,8 @@ void gs_all_contexts_use_more(int device);
  * uncounted uses may exist beyond a 0. */
 unsigned gs_all_contexts_use_less(int device);
 unsigned gs_all_contexts_uses(int device);
-/* Whether a registration failed for lack of memory, so that a context is missing. */
+/* Returns true if a registration failed for lack of memory, so that a context is
+ * missing. */
 bool gs_all_contexts_incomplete(void);
 /* In a forked child: empties the registry. */
 void gs_all_contexts_reset(void);

@@ -111,7 +111,7 @@ static CUcontext primary_of(CUdevice device)
     return primary;
 }
 
-static void note_device(struct gs_state *state, CUdevice device, int ordinal)
+static void record_device(struct gs_state *state, CUdevice device, int ordinal)
 {
     char name[GS_DEVICE_NAME_BYTES] = "";
     if (gs_real()->cuDeviceGetName(name, sizeof(name), device) != CUDA_SUCCESS) {
@@ -128,7 +128,8 @@ static void note_device(struct gs_state *state, CUdevice device, int ordinal)
     gs_mutex_unlock(&state->contexts.lock);
 }
 
-/* The driver's id of the context (since CUDA 12.0), which tells a recycled handle. */
+/* The driver's id of the context (since CUDA 12.0), which distinguishes contexts with a
+ * recycled handle. */
 static unsigned long long context_id(CUcontext handle)
 {
     unsigned long long id = 0;
@@ -176,13 +177,13 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     entry->primary = primary == handle;
     entry->id = context_id(handle);
     gs_epochs_init(&entry->epochs, state->contexts.marker, entry);
-    note_device(state, device, entry->device);
+    record_device(state, device, entry->device);
     gs_parts_context_met(state, entry);
     return entry;
 }
 
 /* Adds `entry` unless another thread has added one; returns the one in the map. */
-static struct gs_context *enter_entry(struct gs_state *state, struct gs_context *entry)
+static struct gs_context *add_entry(struct gs_state *state, struct gs_context *entry)
 {
     struct gs_contexts *contexts = &state->contexts;
     struct gs_context *found = NULL;
@@ -228,13 +229,13 @@ meet(struct gs_state *state, CUcontext handle, uint64_t generation)
     int before = gs_uncancelled_begin(); /* make_entry reads files */
     const struct gs_context *found = gs_context_find(state, handle);
     if (found && found->id != 0 && found->id != context_id(handle)) {
-        /* Another context has the same handle: the old one has ended unnoticed. */
+        /* Another context has the same handle: the old one ended without a notice. */
         (void)gs_context_end(state, handle, found, gs_parts_context_lost);
         found = NULL;
     }
     if (!found) {
         struct gs_context *entry = make_entry(state, handle);
-        found = entry ? enter_entry(state, entry) : NULL;
+        found = entry ? add_entry(state, entry) : NULL;
     }
     gs_thread.context = found;
     gs_thread.context_generation = generation;
@@ -419,7 +420,8 @@ void gs_contexts_changed(struct gs_state *state)
     gs_seen_context_ends();
 }
 
-/* Whether no work was submitted to the context's device since it was found complete. */
+/* Returns true if no work was submitted to the context's device since it was found
+ * complete. */
 static bool is_complete(const struct gs_context *context)
 {
     return gs_submissions_idle_on(&context->device_idle_at, context->seen.device);

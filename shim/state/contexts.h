@@ -24,7 +24,7 @@ struct gs_fill_stream;
 #define GS_HOST_HEAPS 18
 
 /* The trim thread's record of a context's work. */
-struct gs_trim_look {
+struct gs_trim_check {
     uint64_t last;             /* calls begun at the thread's last check */
     uint64_t idle_at;          /* as gs_context.device_idle_at, proven by a mark */
     uint64_t mark;             /* the mark that is polled; 0: none */
@@ -49,9 +49,10 @@ struct gs_context {
     uint64_t device_idle_at; /* atomic: the same for the device's calls */
     uint64_t complete_at;    /* atomic: calls proven complete by a full wait; 0: never */
     struct gs_streams_seen seen; /* locks itself: proofs by synchronizes of its streams */
-    uint64_t in_vain; /* atomic: order/full_wait.c; mark whose wait timed out, 0: none */
-    struct gs_trim_look trim_look; /* trim_thread.c: used by that thread alone */
-    struct gs_fill_stream *lanes;  /* atomic: fill_stream.c; only ever grows */
+    uint64_t
+        timed_out; /* atomic: order/full_wait.c; mark whose wait timed out, 0: none */
+    struct gs_trim_check trim_check;     /* trim_thread.c: used by that thread alone */
+    struct gs_fill_stream *fill_streams; /* atomic: fill_stream.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
     struct gs_context *next;                  /* under gs_contexts.lock */
 };
@@ -88,7 +89,7 @@ const struct gs_context *gs_context_current(struct gs_state *state);
 /* Like gs_context_current, but NULL if the context has no entry yet. */
 const struct gs_context *gs_context_current_known(struct gs_state *state);
 
-/* Whether the process has used only one context, as far as is known. */
+/* Returns true if the process has used only one context, as far as is known. */
 bool gs_contexts_are_one(const struct gs_state *state);
 
 /* The entry of a handle, or NULL. */
@@ -99,7 +100,7 @@ const struct gs_context *gs_context_nth(struct gs_state *state, size_t index);
 const struct gs_context *gs_context_primary(struct gs_state *state, int device);
 /* The `owner` of a context: its memory ends with this one. */
 CUcontext gs_context_owner(struct gs_state *state, CUcontext handle);
-/* Whether the memory of any known context ends with `owner`. */
+/* Returns true if the memory of any known context ends with `owner`. */
 bool gs_context_owns(struct gs_state *state, CUcontext owner);
 
 /*
@@ -114,9 +115,9 @@ bool gs_context_end(struct gs_state *state, CUcontext handle,
                     const struct gs_context *was,
                     void (*forget)(struct gs_state *, CUcontext));
 
-/* Whether the entry's context still lives, as far as the driver reports; and whether the
- * handle belongs to a context other than the entry's (NULL: any). Both query the
- * driver. */
+/* The first returns true if the entry's context still lives, as far as the driver
+ * reports; the second, if the handle belongs to a context other than the entry's (NULL:
+ * any). Both query the driver. */
 bool gs_context_is_alive(const struct gs_context *context);
 bool gs_context_is_another(const struct gs_context *was, CUcontext handle);
 
@@ -180,7 +181,8 @@ void gs_context_mark_stream(const struct gs_context *context,
                             const struct gs_snapshot *snapshot,
                             const struct gs_seen_before *before);
 
-/* Called when the context has failed: each free asks the driver until a wait succeeds. */
+/* Called when the context has failed: each free calls the driver until a wait
+ * succeeds. */
 void gs_context_never_idle(const struct gs_context *context);
 
 /* The slow path of gs_context_counts_idle: there are other devices, or contexts with
@@ -190,7 +192,7 @@ bool gs_context_counts_idle_among_others(struct gs_contexts *contexts,
     __attribute__((cold));
 
 /*
- * Whether the counts say that a wait of a free would find nothing: no work was submitted
+ * Returns true if, by the counts, a free has nothing to wait for: no work was submitted
  * to the device since the context was last found complete, the same holds for each
  * context with access to its memory, and no block waits for a synchronize. For callers
  * that only choose the time of a driver call that waits by itself; a caller that reuses
@@ -218,7 +220,7 @@ bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *conte
 void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *context,
                         uint64_t point, bool may_wait) __attribute__((cold));
 
-/* Whether the call `api` may reuse memory of the context without a wait. */
+/* Returns true if the call `api` may reuse memory of the context without a wait. */
 static inline bool gs_context_is_idle_for(struct gs_contexts *contexts,
                                           const struct gs_context *context,
                                           enum gs_api api)
@@ -252,7 +254,7 @@ const struct gs_context *gs_context_of_stream(struct gs_state *state,
                                               const struct gs_context *current,
                                               CUstream stream);
 
-/* Whether blocks were freed without a fence since the last call. */
+/* Returns true if blocks were freed without a fence since the last call. */
 bool gs_context_take_unfenced(const struct gs_context *context);
 
 /* Frees a claimed block that becomes ready with the event, which was recorded for this

@@ -58,7 +58,7 @@ static void break_all(struct gs_epochs *epochs)
 }
 
 /* The blocks of the epoch are ready, or no longer waited for. home->lock is held. */
-static void let_go(struct gs_epoch *epoch)
+static void release_bytes(struct gs_epoch *epoch)
 {
     epoch->home->held -= epoch->bytes;
     epoch->bytes = 0;
@@ -74,7 +74,7 @@ static void drop_many(struct gs_epoch *epoch, unsigned references)
     struct gs_epoch *proof = NULL;
     if (last) {
         proof = epoch->proof;
-        let_go(epoch);
+        release_bytes(epoch);
         home->busy = home->busy == epoch->number ? 0 : home->busy;
         home->open = home->open == epoch ? NULL : home->open;
     }
@@ -97,7 +97,7 @@ static void drop(struct gs_epoch *epoch)
 
 /* ---- frees ------------------------------------------------------------------------- */
 
-static bool is_much(const struct gs_epochs *epochs, size_t bytes)
+static bool is_large_share(const struct gs_epochs *epochs, size_t bytes)
 {
     size_t room = __atomic_load_n(&epochs->room, __ATOMIC_RELAXED);
     return bytes > room / GS_EPOCH_SHARE;
@@ -106,15 +106,16 @@ static bool is_much(const struct gs_epochs *epochs, size_t bytes)
 static bool is_full(const struct gs_epochs *epochs, const struct gs_epoch *epoch)
 {
     unsigned most = epochs->ordered ? GS_EPOCH_CALL_FREES : GS_EPOCH_FREES;
-    return epoch->frees >= most || is_much(epochs, epoch->bytes);
+    return epoch->frees >= most || is_large_share(epochs, epoch->bytes);
 }
 
-/* epochs->lock is held. */
+/* Returns true if the frees have paid for another driver call, or the epochs hold a large
+ * share of the free memory. epochs->lock is held. */
 static bool is_earned(const struct gs_epochs *epochs)
 {
     return epochs->calls * GS_EPOCH_CALL_FREES <=
                epochs->frees + GS_EPOCH_AHEAD * GS_EPOCH_CALL_FREES ||
-           is_much(epochs, epochs->held);
+           is_large_share(epochs, epochs->held);
 }
 
 bool gs_epochs_worth_looking(struct gs_epochs *epochs)
@@ -281,7 +282,7 @@ static bool take_stray(struct gs_epoch *epoch)
 
 /* All blocks of an epoch were freed before the next epoch opened, so the mark of a later
  * epoch covers them, too. home->lock is held. */
-static void learn(struct gs_epoch *epoch)
+static void apply_results(struct gs_epoch *epoch)
 {
     const struct gs_epochs *home = epoch->home;
     if (epoch->state != CLOSED) {
@@ -298,13 +299,13 @@ static void learn(struct gs_epoch *epoch)
     } else {
         return;
     }
-    let_go(epoch);
+    release_bytes(epoch);
 }
 
 static enum state state_of(struct gs_epoch *epoch, uint64_t *mark)
 {
     gs_lock_take(&epoch->home->lock);
-    learn(epoch);
+    apply_results(epoch);
     enum state state = epoch->state;
     *mark = epoch->mark;
     gs_lock_drop(&epoch->home->lock);
@@ -323,7 +324,7 @@ static void become(struct gs_epoch *epoch, enum state state)
         epoch->references++;
     }
     if (state == DONE) {
-        learn(epoch);
+        apply_results(epoch);
     } else {
         epoch->state = state;
     }
@@ -333,7 +334,7 @@ static void become(struct gs_epoch *epoch, enum state state)
     }
 }
 
-static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
+static enum gs_status query_mark(struct gs_epoch *epoch, uint64_t mark)
 {
     struct gs_epochs *home = epoch->home;
     gs_lock_take(&home->lock);
@@ -355,11 +356,11 @@ static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
     return status;
 }
 
-/* Whether the open epoch should be marked now rather than when it is full. */
+/* Returns true if the open epoch should be marked now rather than when it is full. */
 static bool is_pressing(struct gs_epochs *epochs)
 {
     gs_lock_take(&epochs->lock);
-    bool pressing = is_much(epochs, epochs->held);
+    bool pressing = is_large_share(epochs, epochs->held);
     gs_lock_drop(&epochs->lock);
     return pressing;
 }
@@ -387,7 +388,7 @@ enum gs_status gs_epoch_query(gs_fence fence)
     }
     switch (state) {
     case CLOSED:
-        return is_behind_a_busy_one(epoch) ? GS_ERR_TIMEOUT : ask(epoch, mark);
+        return is_behind_a_busy_one(epoch) ? GS_ERR_TIMEOUT : query_mark(epoch, mark);
     case ORDERED:
     case DONE:
         return GS_OK;

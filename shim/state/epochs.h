@@ -99,7 +99,7 @@ bool gs_epochs_worth_looking(struct gs_epochs *epochs);
  */
 bool gs_epochs_worth_asking(struct gs_epochs *epochs);
 
-/* Whether a fence of the pool is an epoch; the others are events (fences.h). */
+/* Returns true if a fence of the pool is an epoch; the others are events (fences.h). */
 bool gs_epoch_is(gs_fence fence);
 /* Implement gs_backend.fence_query, .fence_release and .fence_release_many. A query of an
  * open epoch closes it, if epochs hold a large share of the free memory. */

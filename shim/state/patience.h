@@ -25,7 +25,7 @@ static inline void gs_patience_asked(struct gs_patience *patience)
     __atomic_store_n(&patience->passed, 0, __ATOMIC_RELAXED);
 }
 
-/* Whether this caller should query. */
+/* Returns true if this caller should query. */
 static inline bool gs_patience_is_over(struct gs_patience *patience)
 {
     return __atomic_add_fetch(&patience->passed, 1, __ATOMIC_RELAXED) >=

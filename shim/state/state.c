@@ -19,7 +19,7 @@ struct gs_state *gs_state_ready; /* atomic */
 static struct gs_mutex start_lock = GS_MUTEX(GS_RANK_START);
 
 /* start_lock is held. */
-static void create_with_room(void *out)
+static void create_on_large_stack(void *out)
 {
     *(struct gs_state **)out = gs_parts_make_state();
 }
@@ -50,7 +50,7 @@ static struct gs_state *start(void)
     gs_mutex_lock(&start_lock);
     struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
     if (!state) {
-        gs_roomy_call(GS_ROOMY_BYTES, create_with_room, &state);
+        gs_roomy_call(GS_ROOMY_BYTES, create_on_large_stack, &state);
         __atomic_store_n(&current, state, __ATOMIC_RELEASE);
     }
     gs_mutex_unlock(&start_lock);
@@ -95,8 +95,8 @@ void gs_state_forget(void)
     __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_state_ready, NULL, __ATOMIC_RELAXED);
     gs_mutex_init(&start_lock, GS_RANK_START);
-    /* In a signal handler the thread may be inside a wrapper: its gs_leave is yet to
-     * come. */
+    /* In a signal handler the thread may be inside a wrapper, and its gs_leave still
+     * follows. */
     gs_thread = (struct gs_thread){.errno_at = gs_thread.errno_at};
 }
 

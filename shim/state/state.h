@@ -132,8 +132,8 @@ static inline const struct gs_context *gs_context_again(const struct gs_state *s
 }
 
 /*
- * Whether a call that is to be forwarded (gs_enter gave NULL) has a pointer into the
- * pool's memory, which the driver must never get. Happens only where a signal handler
+ * Returns true if a call that is to be forwarded (gs_enter gave NULL) has a pointer into
+ * the pool's memory, which the driver must never get. Happens only where a signal handler
  * interrupted a wrapper and frees. Takes no lock.
  */
 bool gs_owned_by_pool(CUdeviceptr dptr);

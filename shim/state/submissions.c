@@ -4,10 +4,9 @@
  * A thread that ends adds its counts to `gone`, the list's last record, then clears its
  * own record, then takes it out of the list. A reader visits the thread's record before
  * `gone`, so a concurrent reader may count these calls twice but never misses any. Only a
- * snapshot must not count twice: later calls that nobody waited for could reach a mark
- * that is too high. So a snapshot is void if a thread ended while it was taken. The
- * streams of an ended thread's calls are not kept: a wait for the whole context covers
- * them.
+ * snapshot must not count twice: later calls without a wait could reach a mark that is
+ * too high. So a snapshot is void if a thread ended while it was taken. The streams of an
+ * ended thread's calls are not kept: a wait for the whole context covers them.
  *
  * Owns:  the list of records, the page for new records, and the devices of streams.
  * Lock:  records_lock to join and leave, with all signals blocked, since a handler may
@@ -32,7 +31,8 @@ unsigned gs_submissions_devices;
 
 static struct gs_mutex records_lock = GS_MUTEX(GS_RANK_SUBMISSIONS);
 static struct gs_submissions *last; /* records_lock: last before `gone` */
-static struct gs_submissions *left; /* records_lock: unused ones, linked by back */
+static struct gs_submissions
+    *unused_records; /* records_lock: unused ones, linked by back */
 /* The counts of ended threads; in the list once a thread has joined. */
 static struct gs_submissions gone = {.unseen = UINTPTR_MAX};
 static bool gone_listed;     /* records_lock */
@@ -146,8 +146,8 @@ static void retire(struct gs_submissions *own)
     move_counts(own);
     unlink_record(own);
     __atomic_store_n(&ending, ending + 1, __ATOMIC_RELEASE);
-    own->back = left;
-    left = own;
+    own->back = unused_records;
+    unused_records = own;
 }
 
 /* Called as the thread ends. Work submitted by a later destructor gives the thread a new
@@ -196,9 +196,9 @@ static struct gs_submissions *new_record(void)
 
 static struct gs_submissions *take(void)
 {
-    struct gs_submissions *record = left;
+    struct gs_submissions *record = unused_records;
     if (record) {
-        left = record->back;
+        unused_records = record->back;
     } else {
         record = new_record();
     }
@@ -624,7 +624,7 @@ void gs_submissions_reset(void)
     gs_mutex_init(&records_lock, GS_RANK_SUBMISSIONS);
     __atomic_store_n(&gs_submissions_records, NULL, __ATOMIC_RELEASE);
     page = NULL;
-    last = left = NULL;
+    last = unused_records = NULL;
     memset(&gone, 0, sizeof(gone)); /* a thread of the parent may have been ending */
     gone.unseen = UINTPTR_MAX;
     gone_listed = false;

@@ -141,7 +141,7 @@ struct gs_calls *gs_submissions_turn_away(void);
 
 /* ---- devices ----------------------------------------------------------------------- */
 
-/* How calls are counted by device. */
+/* The way in which calls are counted by device. */
 enum gs_devices_used {
     GS_DEVICES_ONE,   /* the process has used one device: GS_COUNT_EVERY has all calls */
     GS_DEVICES_APART, /* by device */
@@ -160,7 +160,7 @@ void gs_submissions_meet_device(int device);
 /* Called when a stream was created on this device (-1: not known), before the program
  * gets the handle. */
 void gs_submissions_meet_stream(uintptr_t stream, int device);
-/* From now on every call counts for every device. */
+/* Makes every later call count for every device. */
 void gs_submissions_count_together(void);
 
 /* GS_STREAMS_ACROSS while the process counts by device; else 0, so that a copy counts in
@@ -291,9 +291,9 @@ static inline uint64_t gs_submissions_begun(unsigned device)
 }
 
 /*
- * Whether no call has begun since the mark, which was set while the process had used one
- * device: before a thread counts its first call for one device alone, it adds one to its
- * calls for every device, which voids all such marks.
+ * Returns true if no call has begun since the mark, which was set while the process had
+ * used one device: before a thread counts its first call for one device alone, it adds
+ * one to its calls for every device, which voids all such marks.
  */
 static inline bool gs_submissions_idle(const uint64_t *idle_at)
 {
@@ -301,7 +301,7 @@ static inline bool gs_submissions_idle(const uint64_t *idle_at)
     return GS_LIKELY(mark != 0) && gs_submissions_begun_of_every() + 1 == mark;
 }
 
-/* Whether no call has begun on the device since the mark. */
+/* Returns true if no call has begun on the device since the mark. */
 bool gs_submissions_idle_on(const uint64_t *idle_at, unsigned device)
     __attribute__((cold, noinline));
 

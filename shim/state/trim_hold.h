@@ -31,7 +31,7 @@ static inline void gs_trim_thread_want(void)
  * waits for the current one. Calls nest. Async-signal-safe. */
 void gs_trim_hold(void);
 void gs_trim_release(void);
-/* Whether a caller holds the thread. */
+/* Returns true if a caller holds the thread. */
 bool gs_trim_is_held(void);
 /* Waits for the thread's current driver call. The thread makes no other call for a
  * context that fences.h has frozen. */

@@ -1,6 +1,6 @@
 /*
- * identity.c - what a state file is recognized by: its process, and the build that wrote
- * it. The library writes it, gpushim-report compares it.
+ * identity.c - the identity of a state file: its process, and the build that wrote it.
+ * The library writes it, gpushim-report compares it.
  * Owns: nothing.   Lock: none.   Design: docs/state.md
  */
 #include <stdio.h>

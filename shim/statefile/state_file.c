@@ -77,11 +77,10 @@ static uint64_t layout_here(void)
     return gs_state_file_layout(gs_parts_statistics_form());
 }
 
-/* ---- the file ------------------------------------------------------------------------
- */
+/* ---- the file ------------------------------------------------------------------- */
 
-/* Whether the file is of this build and its process has written a report: nothing is lost
- * with it. */
+/* Returns true if the file is of this build and its process has written a report: nothing
+ * is lost with it. */
 static bool is_over(const char *path)
 {
     static struct gs_state_header header; /* under the start lock */
@@ -95,8 +94,9 @@ static bool is_over(const char *path)
            header.layout == layout_here() && header.process.ending[0] != '\0';
 }
 
-/* Removes a file that has served. Another process may do the same, and have created its
- * own file by now: the file is checked once more after it was moved, and moved back. */
+/* Removes a file that is no longer needed. Another process may do the same, and have
+ * created its own file by now: the file is checked once more after it was moved, and
+ * moved back. */
 static bool retire(const char *path)
 {
     static char taken[PATH_MAX + 32]; /* as `header` */
@@ -116,8 +116,8 @@ static bool retire(const char *path)
     return unlink(taken) == 0;
 }
 
-/* Never writes to an existing file, and removes one only if it has served. Tries NAME,
- * NAME.PID, NAME.PID.2 and so on. */
+/* Never writes to an existing file, and removes one only if it is no longer needed. Tries
+ * NAME, NAME.PID, NAME.PID.2 and so on. */
 static int create_file(const char *wanted)
 {
     char tail[24];
@@ -130,8 +130,8 @@ static int create_file(const char *wanted)
     return fd;
 }
 
-/* Whether a store may end the program although its page is allocated: a full disk that
- * copies on each write, a server that is gone. */
+/* Returns true if a store may end the program although its page is allocated: a full disk
+ * that copies on each write, a server that is gone. */
 static bool is_unsafe(int fd)
 {
     struct statfs info;

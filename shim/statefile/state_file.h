@@ -17,7 +17,7 @@
 #define GS_COMMAND_BYTES 120
 void gs_command_line(char out[GS_COMMAND_BYTES + 8]);
 
-/* Whether process `pid` exists now: GS_OK, and its start time, in clock ticks.
+/* Returns GS_OK if process `pid` exists now, with its start time in clock ticks;
  * GS_ERR_NOT_FOUND. */
 enum gs_status gs_process_start(int64_t pid, uint64_t *start) GS_MUST_USE;
 void gs_boot_id(char *out, size_t size);

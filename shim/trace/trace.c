@@ -163,7 +163,8 @@ static_assert(offsetof(struct gs_trace_record, thread) == 24 &&
               "write_record puts whole words together");
 
 /* The record's last word, which encodes the operation. */
-static uint64_t what(enum gs_trace_op op, unsigned kind, unsigned how, int device)
+static uint64_t operation_word(enum gs_trace_op op, unsigned kind, unsigned how,
+                               int device)
 {
     return (uint16_t)device | (uint64_t)op << 16 | (uint64_t)kind << 24 |
            (uint64_t)how << 32;
@@ -205,34 +206,37 @@ void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
 {
     unsigned known = (unsigned)kind < GS_MEMORY_KINDS ? kinds[kind] : GS_TRACE_KIND_NONE;
 
-    write_record(what(GS_TRACE_ALLOC, known, GS_TRACE_HOW_NONE, device), addr, bytes,
-                 stream_number(stream, order), number_of(&context_numbers, context, 1));
+    write_record(operation_word(GS_TRACE_ALLOC, known, GS_TRACE_HOW_NONE, device), addr,
+                 bytes, stream_number(stream, order),
+                 number_of(&context_numbers, context, 1));
 }
 
 void gs_trace_write_free(uint64_t addr, enum gs_trace_how how, CUstream stream,
                          enum gs_trace_order order)
 {
-    write_record(what(GS_TRACE_FREE, GS_TRACE_KIND_NONE, how, 0), addr, 0,
+    write_record(operation_word(GS_TRACE_FREE, GS_TRACE_KIND_NONE, how, 0), addr, 0,
                  stream_number(stream, order), 0);
 }
 
 void gs_trace_write_refused(uint64_t addr)
 {
-    write_record(what(GS_TRACE_FREE_REFUSED, GS_TRACE_KIND_NONE, GS_TRACE_HOW_NONE, 0),
-                 addr, 0, GS_TRACE_STREAM_NONE, 0);
+    write_record(
+        operation_word(GS_TRACE_FREE_REFUSED, GS_TRACE_KIND_NONE, GS_TRACE_HOW_NONE, 0),
+        addr, 0, GS_TRACE_STREAM_NONE, 0);
 }
 
 void gs_trace_write_sync(enum gs_trace_how how, CUcontext context, CUstream stream,
                          enum gs_trace_order order)
 {
-    write_record(what(GS_TRACE_SYNC, GS_TRACE_KIND_NONE, how, 0), 0, 0,
+    write_record(operation_word(GS_TRACE_SYNC, GS_TRACE_KIND_NONE, how, 0), 0, 0,
                  stream_number(stream, order), number_of(&context_numbers, context, 1));
 }
 
 void gs_trace_write_context_end(CUcontext context)
 {
-    write_record(what(GS_TRACE_CONTEXT_END, GS_TRACE_KIND_NONE, GS_TRACE_HOW_NONE, 0), 0,
-                 0, GS_TRACE_STREAM_NONE, number_of(&context_numbers, context, 1));
+    write_record(
+        operation_word(GS_TRACE_CONTEXT_END, GS_TRACE_KIND_NONE, GS_TRACE_HOW_NONE, 0), 0,
+        0, GS_TRACE_STREAM_NONE, number_of(&context_numbers, context, 1));
     forget_number(&context_numbers, context);
 }
 

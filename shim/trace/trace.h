@@ -16,8 +16,8 @@
 #include "trace_format.h"
 #include "tracker.h"
 
-/* Whether recording is on; relaxed: a call that is just starting or ending may be
- * recorded or not. */
+/* True while recording is on; relaxed: a call that is just starting or ending may be
+ * missed. */
 extern bool gs_trace_on __attribute__((visibility("hidden")));
 
 static inline bool gs_tracing(void)
@@ -25,7 +25,7 @@ static inline bool gs_tracing(void)
     return GS_UNLIKELY(__atomic_load_n(&gs_trace_on, __ATOMIC_RELAXED));
 }
 
-/* How a call names its stream. */
+/* The meaning of a call's stream argument. */
 enum gs_trace_order {
     GS_TRACE_UNORDERED,          /* it has no stream */
     GS_TRACE_ORDERED,            /* NULL is the legacy default stream */

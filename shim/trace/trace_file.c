@@ -170,7 +170,7 @@ static int map_chunk(int fd, uint64_t index, void **out)
 }
 
 /* Logs one line with the reason for the end of recording. */
-static void say_ended(enum gs_trace_end reason, int error)
+static void log_ended(enum gs_trace_end reason, int error)
 {
     bool made = file.chunk_count > 0;
 
@@ -225,7 +225,7 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
         if (error) {
             enum gs_trace_end reason = full ? GS_TRACE_END_LIMIT : GS_TRACE_END_NO_SPACE;
 
-            say_ended(reason, error);
+            log_ended(reason, error);
             end_recording(reason);
         }
     }

@@ -11,8 +11,8 @@
  * the same cache lines; records are ordered by their times, and by slots at equal times.
  *
  * The key of an allocation is its address, which is unique among live allocations. Frees
- * are recorded before they are made and allocations after, so this order tells which
- * allocation a free means. The number of an allocation's slot is its permanent name.
+ * are recorded before they are made and allocations after, so this order determines the
+ * allocation of a free. The number of an allocation's slot is its permanent name.
  *
  * Owns: nothing.   Lock: none. Knows no CUDA.   Design: docs/traces.md
  */
@@ -37,7 +37,7 @@ enum gs_trace_op {
     GS_TRACE_ALLOC,
     GS_TRACE_FREE,
     GS_TRACE_FREE_REFUSED, /* this thread's last free of `key` was refused */
-    GS_TRACE_SYNC,         /* a wait has ended; `how` says which */
+    GS_TRACE_SYNC,         /* a wait has ended; `how`: its scope */
     GS_TRACE_CONTEXT_END,  /* a context and all memory that belongs to it have ended */
     GS_TRACE_OPS
 };
@@ -54,7 +54,7 @@ enum gs_trace_kind {
     GS_TRACE_KINDS
 };
 
-/* How a free was made, or the scope of a wait. */
+/* The way of a free, or the scope of a wait. */
 enum gs_trace_how {
     GS_TRACE_HOW_NONE,
     GS_TRACE_WAITED, /* free: after a wait for the context's work */
@@ -94,7 +94,7 @@ struct gs_trace_record {
     uint64_t seal; /* gs_trace_seal of the above; 0: not finished */
 };
 
-/* Why recording has ended. */
+/* The reason for the end of recording. */
 enum gs_trace_end {
     GS_TRACE_END_NONE, /* the process is running, or died */
     GS_TRACE_END_EXIT,

@@ -220,7 +220,7 @@ static void make_node(uintptr_t graph, uint64_t addr, uint32_t stack)
 static uint32_t maker_of(uint64_t addr)
 {
     struct gs_allocation made;
-    return gs_graph_node_maker(addr, &made) ? made.stack : 0;
+    return gs_graph_find_node(addr, &made) ? made.stack : 0;
 }
 
 static void destroy(uintptr_t graph, bool gone)
@@ -244,7 +244,7 @@ Test(graph_memory, a_node_has_its_maker_until_its_graph_ends)
     cr_assert_eq(maker_of(FIRST + 2 * BYTES), 13);
     destroy(2, true);
     destroy(3, true);
-    cr_assert_eq(gs_graph_maker_count, 0);
+    cr_assert_eq(gs_graph_node_count, 0);
 }
 
 Test(graph_memory, an_address_that_comes_again_has_a_new_maker)
@@ -253,7 +253,7 @@ Test(graph_memory, an_address_that_comes_again_has_a_new_maker)
         make_node(i, FIRST, i);
         cr_assert_eq(maker_of(FIRST), i);
     }
-    cr_assert_eq(gs_graph_maker_count, 1);
+    cr_assert_eq(gs_graph_node_count, 1);
     destroy(1, true);
     cr_assert_eq(maker_of(FIRST), 1000);
 }
@@ -267,7 +267,7 @@ Test(graph_memory, a_child_that_moves_ends_with_its_parent)
     destroy(1, true);
     cr_assert_eq(maker_of(FIRST), 11);
     destroy(2, true);
-    cr_assert_eq(gs_graph_maker_count, 0);
+    cr_assert_eq(gs_graph_node_count, 0);
 }
 
 static void *live_and_die(void *number)

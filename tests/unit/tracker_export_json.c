@@ -212,7 +212,7 @@ Test(export_json, what_is_known_from_elsewhere)
     for (uint64_t i = 0; i < 4; i++) {
         test_leak(tracker, 0x10000 * (i + 1), 4096, SECONDS(2),
                   TEST_STACK(stacks, AT_LOAD, AT_MAIN));
-        gs_growth_look(config.growth, tracker);
+        gs_growth_take_snapshot(config.growth, tracker);
     }
     test_leak(tracker, 0x90000, 1, SECONDS(2), TEST_STACK(stacks, AT_RUN, AT_MAIN));
     struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_json, 0);

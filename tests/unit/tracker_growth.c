@@ -49,7 +49,7 @@ static bool is_growing(uint32_t stack)
 
 static void look(void)
 {
-    gs_growth_look(growth, tracker);
+    gs_growth_take_snapshot(growth, tracker);
 }
 
 Test(growth, three_times_more)

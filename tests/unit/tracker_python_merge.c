@@ -60,7 +60,7 @@ static struct gs_python_walk walk_of(const char *text, const uintptr_t *places)
 
     for (; *text; text++) {
         if (*text == '|')
-            walk.places[walk.runs] = places ? places[walk.runs] : 0;
+            walk.native_addresses[walk.runs] = places ? places[walk.runs] : 0;
         walk.runs += *text == '|';
         walk.entries[walk.count++] =
             *text == '|' ? GS_PYTHON_RUN_END : LEFT_OUT + 1 + (uintptr_t)(*text - 'a');
@@ -74,7 +74,7 @@ static const char *merged(const uintptr_t *frames, const uintptr_t *stack_pointe
 {
     static char text[256];
     struct gs_native_walk native = {
-        .frames = frames, .places = stack_pointers, .count = count};
+        .frames = frames, .stack_pointers = stack_pointers, .count = count};
     struct gs_merged_stack out;
     size_t used = 0;
 
@@ -178,7 +178,7 @@ Test(python_merge, deep_native_frames_leave_room_for_python)
     uintptr_t place = 10 * (GS_STACK_MAX_DEPTH - 1) + 5;
     struct gs_python_walk walk = walk_of("ab|", &place);
     struct gs_native_walk native = {
-        .frames = deep, .places = stack_pointers, .count = GS_ARRAY_LEN(deep)};
+        .frames = deep, .stack_pointers = stack_pointers, .count = GS_ARRAY_LEN(deep)};
     struct gs_merged_stack out;
 
     for (unsigned i = 0; i < GS_ARRAY_LEN(deep); i++) {

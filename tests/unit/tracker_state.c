@@ -251,7 +251,7 @@ static struct gs_growth *look_on(struct file *file, unsigned looks)
     keep(file, 2);
     for (unsigned i = 0; i < looks; i++) {
         keep(file, 1);
-        gs_growth_look(growth, file->tracker);
+        gs_growth_take_snapshot(growth, file->tracker);
     }
     return growth;
 }

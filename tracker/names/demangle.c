@@ -14,12 +14,12 @@
 
 typedef char *cxa_demangle(const char *name, char *buffer, size_t *length, int *status);
 
-/* No lock: found once; two racing threads find the same. */
+/* No lock: found once; two racing threads find the same function. */
 static _Atomic(cxa_demangle *) demangler;
 static _Atomic bool looked_for;
 
-/* A failure of ours leaves no message behind for the program. The message is the thread's
- * own in glibc and musl, whatever POSIX allows. */
+/* Clears the loader's error message, so that the program never sees one of the library's
+ * failures. The message is per thread in glibc and musl, whatever POSIX allows. */
 static void drop_loader_message(void)
 {
     (void)dlerror(); /* NOLINT(concurrency-mt-unsafe) */
@@ -34,7 +34,7 @@ static void *find_in(void *library)
     return function;
 }
 
-/* The program's own C++ runtime if it has one, else libstdc++, else LLVM's. */
+/* Looks in the program's own C++ runtime, then in libstdc++, then in LLVM's. */
 static void look_for_demangler(void)
 {
     static const char *const libraries[] = {"libstdc++.so.6", "libc++abi.so.1"};

@@ -76,7 +76,7 @@ const Elf64_Shdr *gs_elf_file_section_by_name(const struct gs_elf_file *file,
     return NULL;
 }
 
-/* Takes the GNU build id out of one note section, if it is there. */
+/* Takes the GNU build id from a note section, if the section has one. */
 static void find_build_id(struct gs_elf_file *file, const uint8_t *note, size_t bytes)
 {
     Elf64_Nhdr head;
@@ -127,7 +127,7 @@ static bool is_ours(const Elf64_Ehdr *header)
            header->e_ident[EI_DATA] == ELFDATA2LSB && header->e_machine == OWN_MACHINE;
 }
 
-/* Beyond 65,279 sections the numbers stand in the first section header. */
+/* With more than 65,279 sections the numbers are in the first section header. */
 static enum gs_status read_sections(struct gs_elf_file *file, const Elf64_Ehdr *header)
 {
     uint64_t count = header->e_shnum, names = header->e_shstrndx;

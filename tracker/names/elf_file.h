@@ -31,13 +31,13 @@ enum gs_status gs_elf_file_open(struct gs_elf_file *file, const char *path) GS_M
 void gs_elf_file_close(struct gs_elf_file *file);
 
 /* Size and modification time as one number, which reveals a replaced file without a build
- * id. 0: there is no such file. */
+ * id. 0: no such file. */
 uint64_t gs_elf_file_stamp(const char *path);
 
-/* True if all the bytes could be read. */
+/* Returns true if all the bytes could be read. */
 bool gs_elf_file_read(const struct gs_elf_file *file, uint64_t offset, void *to,
                       size_t bytes);
-/* How many bytes could be read. */
+/* Returns the number of bytes that could be read. */
 size_t gs_elf_file_read_some(const struct gs_elf_file *file, uint64_t offset, void *to,
                              size_t bytes);
 

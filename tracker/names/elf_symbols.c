@@ -23,13 +23,13 @@
 struct function {
     uint64_t begin, end;
     uint32_t name; /* offset in the string table */
-    uint8_t rank;  /* the better of several at one address has the higher */
-    bool sized;    /* false: end is only the section's */
+    uint8_t rank;  /* of several functions at one address the highest rank wins */
+    bool sized;    /* false: the section's end bounds the function */
 };
 
 struct gs_elf_symbols {
-    struct gs_elf_file file, debug; /* debug: only if it is used */
-    const struct gs_elf_file *from; /* whose string table the names are in */
+    struct gs_elf_file file, debug; /* debug: open only if it is used */
+    const struct gs_elf_file *from; /* the file whose string table has the names */
     Elf64_Shdr strings;
     struct function *functions;
     size_t count, capacity;
@@ -48,7 +48,8 @@ static int compare_functions(const void *a, const void *b)
     return left->name < right->name ? -1 : left->name > right->name;
 }
 
-/* Keep a symbol if it is a function, or a label that an assembler left without a type. */
+/* Keeps a symbol if it is a function, or a label that an assembler left without a
+ * type. */
 static enum gs_status keep_symbol(struct gs_elf_symbols *symbols,
                                   const struct gs_elf_file *file, const Elf64_Sym *symbol)
 {
@@ -83,7 +84,7 @@ static enum gs_status keep_symbol(struct gs_elf_symbols *symbols,
     return GS_OK;
 }
 
-/* Reads one table in pieces. Of a cut table the existing part is used. */
+/* Reads one table in pieces. A truncated table is read up to its end. */
 static enum gs_status read_table(struct gs_elf_symbols *symbols,
                                  const struct gs_elf_file *file, const Elf64_Shdr *table)
 {
@@ -118,7 +119,7 @@ static enum gs_status use_table(struct gs_elf_symbols *symbols,
     return read_table(symbols, file, table);
 }
 
-/* /usr/lib/debug/.build-id/xx/yyyy.debug, if it is there and of the same build. */
+/* Opens /usr/lib/debug/.build-id/xx/yyyy.debug if it exists and is of the same build. */
 static bool open_debug_file(struct gs_elf_symbols *symbols)
 {
     const struct gs_elf_file *file = &symbols->file;
@@ -191,7 +192,7 @@ void gs_elf_symbols_close(struct gs_elf_symbols *symbols)
     free(symbols);
 }
 
-/* The name at `offset` of the string table; "" if it is none. */
+/* Reads the name at `offset` of the string table; "" if there is no valid name. */
 static const char *read_name(struct gs_elf_symbols *symbols, uint32_t offset)
 {
     size_t bytes = sizeof(symbols->name) - 1;
@@ -207,7 +208,7 @@ static const char *read_name(struct gs_elf_symbols *symbols, uint32_t offset)
     symbols->name[bytes] = '\0';
     for (const char *c = symbols->name; *c != '\0'; c++) {
         if ((unsigned char)*c < ' ' || *c == 0x7f)
-            symbols->name[0] = '\0'; /* no compiler writes this: not a name */
+            symbols->name[0] = '\0'; /* no compiler writes such a byte */
     }
     version = strchr(symbols->name, '@');
     if (version != NULL)
@@ -215,7 +216,7 @@ static const char *read_name(struct gs_elf_symbols *symbols, uint32_t offset)
     return symbols->name;
 }
 
-/* Index after the last function that begins at or before the address. */
+/* Returns the index after the last function that begins at or before the address. */
 static size_t upper_bound(const struct gs_elf_symbols *symbols, uint64_t address)
 {
     size_t low = 0, high = symbols->count;
@@ -240,11 +241,11 @@ const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address
         const struct function *function = &symbols->functions[--at];
         const char *name;
 
-        /* one without a size reaches to the next symbol at most */
+        /* a function without a size ends at the next symbol at the latest */
         if (address >= function->end || (!function->sized && function->begin != nearest))
             continue;
         name = read_name(symbols, function->name);
-        if (name[0] != '\0' && name[0] != '$') /* $x, $d: an assembler's marks */
+        if (name[0] != '\0' && name[0] != '$') /* $x, $d: mapping symbols */
             return name;
     }
     return NULL;

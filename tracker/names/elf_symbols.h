@@ -1,9 +1,9 @@
 /*
  * elf_symbols.h - function names of one ELF file, by address.
  *
- * The file at the path may by now be cut, corrupt, replaced or not ELF at all. So it is
- * read with pread, never mapped (a file that shrinks while mapped is a SIGBUS), and every
- * offset in it is checked. An unusable file only yields no names.
+ * The file at the path may by now be truncated, corrupt, replaced or not ELF at all. So
+ * the library reads it with pread and never maps it (a file that shrinks while mapped is
+ * a SIGBUS), and checks every offset. An unusable file only yields no names.
  *
  * Locks: none; one thread uses one object.
  */
@@ -35,7 +35,8 @@ void gs_elf_symbols_close(struct gs_elf_symbols *symbols);
  */
 const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address);
 
-/* May file and line be available (.debug_line, a debug file, or a link to one)? */
+/* Returns true if file and line may be available (.debug_line, a debug file, or a link to
+ * one). */
 bool gs_elf_symbols_has_lines(const struct gs_elf_symbols *symbols);
 
 #endif

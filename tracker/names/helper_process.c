@@ -7,7 +7,7 @@
  * The process has threads, handlers and habits of its own:
  *   - posix_spawn, never fork: no handler of pthread_atfork runs, nothing is copied;
  *   - the child's environment is a copy of `environ` without LD_PRELOAD and GPUSHIM_* (it
- *     must not track itself) and without DEBUGINFOD_URLS (a report asks no server). No
+ *     must not track itself) and without DEBUGINFOD_URLS (a report queries no server). No
  *     other code of tracker/ reads the environment;
  *   - the child gets its own process group, default signal actions, no blocked signals;
  *   - its standard input is a socket, not a pipe: MSG_NOSIGNAL keeps a child that ends
@@ -32,14 +32,14 @@
 #include <unistd.h>
 
 #define LINE_BYTES    ((size_t)16 << 10)
-#define REAP_STEP_NS  1000000u               /* between two looks at an ending child */
-#define KILL_PATIENCE ((uint64_t)1000000000) /* ns for a killed child to go */
-#define END_PATIENCE  ((uint64_t)200000000)  /* ns for one that has said all to end */
+#define REAP_STEP_NS  1000000u               /* between two checks of an ending child */
+#define KILL_PATIENCE ((uint64_t)1000000000) /* ns for a killed child to end */
+#define END_PATIENCE  ((uint64_t)200000000)  /* ns for a child without output to end */
 #define FIRST_FREE_FD 3
 
 /* Output collected so far that has no newline yet. */
 struct line_buffer {
-    char data[4096]; /* as it was read */
+    char data[4096]; /* the last read */
     char text[LINE_BYTES];
     size_t used;
     bool cutting; /* the rest of a long line is dropped */
@@ -78,8 +78,9 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* A program that closed its standard streams gets those numbers for new descriptors; the
- * child's redirections would then trample on each other. */
+/* Moves a descriptor above the standard ones. A program that closed its standard streams
+ * gets their numbers for new descriptors, and the child's redirections would then
+ * overwrite each other. */
 static bool move_up(int *fd)
 {
     int moved;
@@ -108,7 +109,7 @@ static bool set_attributes(posix_spawnattr_t *attributes)
                                                     POSIX_SPAWN_SETPGROUP) == 0;
 }
 
-/* posix_spawnp's answer: 0 or an errno. */
+/* Returns posix_spawnp's result: 0 or an errno. */
 static int spawn(const char *const *argv, char **environment, int in, int out, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
@@ -167,7 +168,7 @@ static enum gs_status start_child(struct gs_helper *child, const char *const *ar
     return GS_OK;
 }
 
-/* Hand on the lines in `data`. False: the taker has enough. */
+/* Passes on the lines in `data`. False: the receiver wants no more. */
 static bool take_output(const struct gs_helper_job *job, struct line_buffer *lines,
                         const char *data, size_t bytes)
 {
@@ -187,8 +188,8 @@ static bool take_output(const struct gs_helper_job *job, struct line_buffer *lin
     return true;
 }
 
-/* Give as much input as it takes now; closes its input if it wants no more, or when all
- * is given to one that does not stay. */
+/* Writes as much input as the child takes now. Closes the input when the child reads no
+ * more, or when all is written and the child does not stay. */
 static void feed(const struct gs_helper_job *job, struct gs_helper *child, size_t *given)
 {
     ssize_t sent =
@@ -202,7 +203,7 @@ static void feed(const struct gs_helper_job *job, struct gs_helper *child, size_
         close_fd(&child->to);
 }
 
-/* False: its output has ended, or the taker has enough. */
+/* Reads output. False: the output has ended, or the receiver wants no more. */
 static bool drain(const struct gs_helper_job *job, struct gs_helper *child,
                   struct line_buffer *lines)
 {
@@ -223,7 +224,7 @@ static int milliseconds_left(uint64_t deadline_ns)
     return left > 60000 ? 60000 : (int)left;
 }
 
-/* Until the output ends. GS_ERR_TIMEOUT at the deadline. */
+/* Writes input and reads output until the output ends. GS_ERR_TIMEOUT at the deadline. */
 static enum gs_status talk(const struct gs_helper_job *job, struct gs_helper *child,
                            struct line_buffer *lines)
 {
@@ -252,7 +253,7 @@ static enum gs_status talk(const struct gs_helper_job *job, struct gs_helper *ch
     }
 }
 
-/* Is the child gone? It is reaped if so. */
+/* Returns true if the child is gone. Reaps it. */
 static bool is_gone(pid_t pid)
 {
     pid_t got;
@@ -260,7 +261,7 @@ static bool is_gone(pid_t pid)
     do {
         got = waitpid(pid, NULL, WNOHANG);
     } while (got < 0 && errno == EINTR);
-    return got != 0; /* pid: reaped now; -1, ECHILD: by someone else */
+    return got != 0; /* pid: reaped now; -1, ECHILD: reaped by other code */
 }
 
 static bool wait_until(pid_t pid, uint64_t deadline_ns)
@@ -274,8 +275,8 @@ static bool wait_until(pid_t pid, uint64_t deadline_ns)
     return true;
 }
 
-/* It has a moment to end by itself, within the deadline; then it is killed with all it
- * started. A child that cannot even be killed (stuck in the kernel) is left behind. */
+/* Gives the child a moment to end by itself, within the deadline, then kills its process
+ * group. A child that cannot be killed (stuck in the kernel) is left behind. */
 void gs_helper_end(struct gs_helper *child, uint64_t deadline_ns)
 {
     uint64_t moment = gs_now_ns() + END_PATIENCE;

@@ -17,10 +17,10 @@
 #include "gs_uncancelled.h"
 #include "thread_stack.h"
 
-/* Longer paths are cut; their start shows the kind of a mapping. */
+/* Longer paths are cut; their start is enough to classify a mapping. */
 #define LINE_BYTES 512
 
-/* The next line, cut where it is too long; false: there is none. */
+/* Reads the next line, cut if it is too long; false: no more lines. */
 struct lines {
     int fd;
     size_t at, end;
@@ -57,7 +57,7 @@ static bool next_line(struct lines *lines, char out[LINE_BYTES])
     return false;
 }
 
-/* A file on a disk: neither memory that is shared, nor a device. */
+/* True for a file on a disk; false for shared memory and for a device. */
 static bool is_file(const char *path)
 {
     return path[0] == '/' && strncmp(path, "/dev/", 5) != 0 &&

@@ -34,15 +34,15 @@
     "would be told of the helper program"
 #define NOTE_SILENT "file and line are incomplete: the helper gave no full answer"
 
-/* The answers of one child, in the order of its questions. */
+/* The answers of one child, in the order of its queries. */
 struct answers {
     struct gs_line_query *queries;
-    size_t count, at; /* at: the query the next line is about */
+    size_t count, at; /* at: the query of the next line */
     bool begun;       /* addr2line: the first address line was seen */
 };
 
-/* "file:line[:column]"; also "file:line (discriminator 3)". False if it is none, or says
- * that nothing is known. `text` is changed. */
+/* Parses "file:line[:column]", or "file:line (discriminator 3)". False if the text has
+ * another form, or stands for an unknown position. Changes `text`. */
 static bool parse_place(char *text, bool has_column, const char **file, unsigned *line)
 {
     char *colon, *end;
@@ -74,7 +74,8 @@ static bool parse_place(char *text, bool has_column, const char **file, unsigned
     return true;
 }
 
-/* Of several places for one query the last counts: the function that the symbol names. */
+/* Stores an answer. Of several for one query the last counts: its function is the one
+ * that the symbol names. */
 static void answer(struct gs_line_query *query, const char *line, bool has_column)
 {
     char *text = strdup(line);
@@ -115,7 +116,7 @@ static bool take_addr2line_line(void *context, const char *line)
     return answers->at < answers->count;
 }
 
-/* Questions for `count` queries; NULL: no memory. */
+/* Writes the input for `count` queries; NULL: no memory. */
 static char *write_questions(const struct gs_line_query *queries, size_t count, bool llvm,
                              size_t *bytes)
 {
@@ -136,8 +137,8 @@ static char *write_questions(const struct gs_line_query *queries, size_t count, 
     return text;
 }
 
-/* llvm: the child for these queries, NULL: one for them alone, which is addr2line.
- * GS_ERR_NOT_FOUND: there is no such program. */
+/* Asks a child. llvm: the child for these queries; NULL: addr2line, a child for them
+ * alone. GS_ERR_NOT_FOUND: no such program. */
 static enum gs_status ask(const char *const *argv, struct gs_helper *llvm,
                           uint64_t deadline_ns, struct gs_line_query *queries,
                           size_t count, bool *complete)
@@ -159,7 +160,7 @@ static enum gs_status ask(const char *const *argv, struct gs_helper *llvm,
     job.input = questions;
     status = gs_helper_run(llvm != NULL ? llvm : &addr2line, &job);
     free(questions);
-    /* addr2line's last answer has no line behind it that would end it */
+    /* no line follows addr2line's last answer and ends it */
     if (answers.at + (answers.begun && llvm == NULL) < count)
         *complete = false;
     return status;

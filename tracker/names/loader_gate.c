@@ -22,9 +22,9 @@
 
 /* No lock. */
 static _Atomic uint64_t gate;
-static _Atomic pid_t closer; /* the thread that forks; of several, one */
+static _Atomic pid_t closer; /* a thread that forks; of several, one */
 static _Atomic bool shut;    /* set in a child, for good */
-static _Atomic(const pthread_mutex_t *) its_lock; /* the loader's; NULL: not known */
+static _Atomic(const pthread_mutex_t *) its_lock; /* the loader's lock; NULL: not known */
 
 static pid_t this_thread(void)
 {
@@ -39,13 +39,13 @@ bool gs_loader_enter(void)
     return false;
 }
 
-/* The wait has an end because the forking thread may wait for this one. */
+/* The wait is bounded: the forking thread may be waiting for this one. */
 bool gs_loader_enter_after_fork(void)
 {
     for (int i = 0; i < WAIT_STEPS && !atomic_load(&shut); i++) {
         if (GS_LIKELY(gs_loader_enter()))
             return true;
-        if (atomic_load(&closer) == this_thread()) /* a handler of the program's */
+        if (atomic_load(&closer) == this_thread()) /* the program's signal handler */
             break;
         gs_nap(STEP_NS);
     }
@@ -71,11 +71,11 @@ struct region {
     const char *begin;
     size_t bytes;
     pid_t thread;
-    const pthread_mutex_t *mine; /* the last one found */
+    const pthread_mutex_t *mine; /* the last mutex found */
     size_t count;
 };
 
-/* glibc's mutex: a word that is not 0 while it is held, and its owner. */
+/* glibc's mutex: a word that is not 0 while the mutex is held, and its owner. */
 static bool is_held(const pthread_mutex_t *mutex)
 {
     return __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) != 0;
@@ -96,7 +96,7 @@ static void find_mine(struct region *region)
     }
 }
 
-/* dl_iterate_phdr callback: one entry will do. */
+/* dl_iterate_phdr callback; the first entry is enough. */
 static int look_inside(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)info;
@@ -111,7 +111,7 @@ void gs_loader_learn(const void *begin, size_t bytes)
 
     find_mine(&region);
     if (region.count > 0 || atomic_load(&its_lock) != NULL || !gs_loader_enter())
-        return; /* in a constructor, under the loader's locks: another time, or never */
+        return; /* in a constructor, under the loader's locks: try another time */
     dl_iterate_phdr(look_inside, &region);
     gs_loader_leave();
     if (region.count == 1)
@@ -120,8 +120,7 @@ void gs_loader_learn(const void *begin, size_t bytes)
 
 /* ---- fork ------------------------------------------------------------------------ */
 
-/* The wait has an end because fork may be called by a handler that interrupted someone
- * inside. */
+/* The wait is bounded: a handler that interrupted a thread inside may call fork. */
 void gs_loader_close(void)
 {
     atomic_fetch_add(&gate, CLOSED_ONE);
@@ -135,7 +134,8 @@ void gs_loader_open(void)
     atomic_fetch_sub(&gate, CLOSED_ONE);
 }
 
-/* From the start: handlers set by a first look-up would miss a fork that has begun. */
+/* Registered at load time: registering at the first look-up could miss a fork in
+ * progress. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     (void)pthread_atfork(gs_loader_close, gs_loader_open, gs_loader_open_in_child);
@@ -146,7 +146,7 @@ void gs_loader_open_in_child(void)
     const pthread_mutex_t *lock = atomic_load(&its_lock);
 
     if (lock != NULL && is_held(lock))
-        atomic_store(&shut, true); /* and the gate stays closed */
+        atomic_store(&shut, true); /* and leaves the gate closed */
     else
         gs_loader_open();
 }

@@ -24,7 +24,7 @@ bool gs_loader_enter(void) GS_MUST_USE;
  * most, and enters anyway after that. False only in a child whose gate is shut. */
 bool gs_loader_enter_after_fork(void) GS_MUST_USE;
 void gs_loader_leave(void);
-/* Is this a child whose gate is shut for good? */
+/* Returns true in a child whose gate is shut for good. */
 bool gs_loader_is_shut(void);
 
 /*

@@ -1,5 +1,5 @@
 /*
- * module_snapshot.c - asks the loader for the mapped modules, with their build ids.
+ * module_snapshot.c - copies the loader's list of mapped modules, with their build ids.
  *
  * Owns:  nothing.   Lock: none of ours; dl_iterate_phdr takes the loader's, so no module
  * is unloaded while its ELF notes are read.   Design: docs/stacks.md
@@ -26,7 +26,7 @@ static bool has_counts(size_t size)
     return size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof(unsigned long long);
 }
 
-/* dl_iterate_phdr callback: the counters stand in every entry, so the first will do. */
+/* dl_iterate_phdr callback; every entry has the counters, so the first is enough. */
 static int read_counts(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct gs_module_counts *counts = arg;
@@ -51,7 +51,7 @@ uint64_t gs_modules_unloads(void)
     return gs_modules_counts().unloads;
 }
 
-/* Takes the GNU build id out of one note segment, if it is there. */
+/* Takes the GNU build id from a note segment, if the segment has one. */
 static void read_build_id(struct gs_module *module, const uint8_t *note, size_t bytes)
 {
     ElfW(Nhdr) head;
@@ -81,7 +81,7 @@ static void read_build_id(struct gs_module *module, const uint8_t *note, size_t 
     }
 }
 
-/* Is [vaddr, vaddr + bytes) within one readable segment that comes from the file? */
+/* Returns true if [vaddr, vaddr + bytes) is within one readable segment of the file. */
 static bool is_readable(const struct dl_phdr_info *info, ElfW(Addr) vaddr, size_t bytes)
 {
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
@@ -132,7 +132,7 @@ static void keep_name(struct gs_module_snapshot *snapshot, struct gs_module *mod
     snapshot->names_used += length;
 }
 
-/* dl_iterate_phdr callback: copy one module. */
+/* dl_iterate_phdr callback: copies one module. */
 static int copy_module(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct gs_module_snapshot *snapshot = arg;
@@ -185,8 +185,8 @@ static struct gs_module_snapshot *new_snapshot(size_t modules, size_t name_bytes
     return snapshot;
 }
 
-/* The kernel writes a line feed of a name as \012 and every other character as it is: a
- * name that has these four characters itself is that of a file. */
+/* The kernel writes a line feed in a name as \012, and every other character unchanged.
+ * If a file has these four characters in its name, the path stays. */
 static void restore_line_feeds(char *path)
 {
     char *escaped = strstr(path, "\\012");
@@ -226,7 +226,7 @@ static void use_maps_line(struct gs_module_snapshot *snapshot, char *line)
     }
 }
 
-/* Names from the kernel, for modules that the loader knows by no absolute path. */
+/* Takes names from the kernel for modules that the loader knows by no absolute path. */
 static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
 {
     size_t used = 0;
@@ -255,7 +255,8 @@ static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
     gs_uncancelled_end(before);
 }
 
-/* "[vdso]", the program's own path, and the rest that is not absolute. */
+/* Names "[vdso]", the program by its real path, and the modules without an absolute
+ * path. */
 static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
 {
     uintptr_t vdso = (uintptr_t)getauxval(AT_SYSINFO_EHDR);
@@ -273,7 +274,7 @@ static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
                    (length = readlink("/proc/self/exe", scratch, SCRATCH_BYTES - 1)) >
                        0) {
             /* AT_PHDR lies elsewhere if the loader was run as a command: then
-             * /proc/self/exe is the loader, and the maps tell. */
+             * /proc/self/exe is the loader, and the maps have the program's path. */
             scratch[length] = '\0';
             keep_name(snapshot, module, scratch);
         }
@@ -283,8 +284,8 @@ static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
         name_from_maps(snapshot, scratch);
 }
 
-/* Who has no build id is known by its file, which may be another by the time that names
- * are looked up. */
+/* Stamps the files of modules without a build id: a file may be replaced before names are
+ * looked up. */
 static void stamp_files(struct gs_module_snapshot *snapshot)
 {
     for (size_t i = 0; i < snapshot->count; i++) {
@@ -312,7 +313,7 @@ struct gs_module_snapshot *gs_module_snapshot_take(void)
         dl_iterate_phdr(copy_module, snapshot);
         if (!snapshot->overflow)
             break;
-        gs_module_snapshot_free(snapshot); /* modules came in between: once more */
+        gs_module_snapshot_free(snapshot); /* modules were added in between: try again */
         slack *= 2;
     }
     scratch = gs_host_map(SCRATCH_BYTES);

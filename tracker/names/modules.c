@@ -115,7 +115,7 @@ void gs_module_table_merge(struct gs_module_table *table,
     size_t known = table->count;
     uint32_t epoch = table->epoch + 1;
 
-    /* Both counters only grow, so their sum tells which of two looks came first. */
+    /* Both counters only grow, so the snapshot with the smaller sum is the older one. */
     if (table->epoch != 0 &&
         counts.adds + counts.unloads <= table->counts.adds + table->counts.unloads)
         return;

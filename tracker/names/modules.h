@@ -15,12 +15,12 @@
 #include "gs_base.h"
 #include "stacks.h"
 
-/* How often the loader added and removed modules. Equal counts: no change. */
+/* The number of modules that the loader added and removed. Equal counts: no change. */
 struct gs_module_counts {
     uint64_t adds, unloads;
 };
 
-/* Asks the loader; briefly takes its lock (some 12 ns without contention). */
+/* Queries the loader; briefly takes its lock (some 12 ns without contention). */
 struct gs_module_counts gs_modules_counts(void);
 uint64_t gs_modules_unloads(void);
 
@@ -44,13 +44,13 @@ struct gs_module_table {
     uint32_t epoch;                 /* 0: no snapshot was merged yet */
     size_t bytes;                   /* memory held */
     struct gs_string_block *strings;
-    struct gs_state_memory *memory; /* NULL: in no file */
+    struct gs_state_memory *memory; /* NULL: not in a file */
     /* If the file cannot grow: its part of `records`. */
     struct gs_module_record *kept;
     size_t kept_count;
 };
 
-/* Does the table show the loader's list as of these counts? */
+/* Returns true if the table shows the loader's list as of these counts. */
 bool gs_module_table_is_current(const struct gs_module_table *table,
                                 struct gs_module_counts counts);
 

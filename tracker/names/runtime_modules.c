@@ -20,7 +20,7 @@ static bool starts_with(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* Where there are two copies of this library; written at start. */
+/* Set if the process has two copies of this library; written at start. */
 static char copy_names[2][64];
 
 void gs_runtime_modules_set_copies(const char *own, const char *other)
@@ -38,7 +38,7 @@ static bool is_copy(const char *base_name)
 bool gs_module_is_runtime(const char *base_name)
 {
     return starts_with(base_name, "libcudart.so") ||
-           starts_with(base_name, "libcudart-") || /* as Python wheels rename it */
+           starts_with(base_name, "libcudart-") || /* renamed in a Python wheel */
            starts_with(base_name, "libcuda.so") ||
            starts_with(base_name, "libffi.so") || /* carries calls of Python's ctypes */
            starts_with(base_name, "_ctypes.") ||

@@ -9,7 +9,8 @@
 
 /* Base name of a path; "" for NULL. */
 const char *gs_module_base_name(const char *path);
-/* Is this the base name of a file of the CUDA runtime, the driver, or this library? */
+/* Returns true for the base name of a file of the CUDA runtime, the driver, or this
+ * library. */
 bool gs_module_is_runtime(const char *base_name);
 
 /* Call at start: the files of this library and of a second copy in the process. Both

@@ -1,7 +1,7 @@
 /*
  * symbolize.c - resolves addresses for the report: names here, file and line by a child.
  *
- * Owns:  struct gs_symbolizer: the files' symbols and every string given out.
+ * Owns:  struct gs_symbolizer: the files' symbols and every returned string.
  * Lock:  none, one thread.   Design: docs/stacks.md
  *
  * Runs at the very end of exit, after all static destructors: libc only.
@@ -32,7 +32,7 @@ struct object {
     uint8_t build_id[20];
     uint8_t build_id_len;
     uint64_t file_stamp;
-    struct gs_elf_symbols *symbols; /* NULL: cannot be used */
+    struct gs_elf_symbols *symbols; /* NULL: unusable file */
 };
 
 /* An address in a file, looked up once. */
@@ -46,7 +46,7 @@ struct gs_symbol_place {
     bool asked; /* the child was asked about it */
 };
 
-/* A string given out, kept until the end. */
+/* A returned string, kept until the symbolizer is destroyed. */
 struct kept_string {
     struct kept_string *next;
     char text[];
@@ -55,13 +55,13 @@ struct kept_string {
 struct gs_symbolizer {
     bool lines;
     unsigned timeout_ms;
-    uint64_t spent_ms; /* of it, by the calls so far */
+    uint64_t spent_ms; /* part of the limit, used by the calls so far */
     struct gs_line_helper helper;
     struct object *objects;
     struct gs_symbol_place *places;
     struct kept_string *strings;
-    const char *note;       /* on missing lines */
-    const char *names_note; /* on missing functions */
+    const char *note;       /* why lines are missing */
+    const char *names_note; /* why functions are missing */
 };
 
 enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
@@ -131,15 +131,16 @@ static const char *keep(struct gs_symbolizer *symbolizer, const char *text, size
     return string->text;
 }
 
-/* Where there is no build id to tell: is the file as it was when it was loaded? */
+/* Returns true if the file is unchanged since it was loaded. A build id makes the check
+ * unnecessary. */
 static bool is_the_file(const struct gs_module *module)
 {
     return module->build_id_len != 0 || module->file_stamp == 0 ||
            gs_elf_file_stamp(module->path) == module->file_stamp;
 }
 
-/* The first file that cannot be read is named; others are likely so for the same reason.
- */
+/* Names the first file that cannot be read; other files likely fail for the same
+ * reason. */
 static void note_unread(struct gs_symbolizer *symbolizer, const char *path, int error)
 {
     char text[NOTE_BYTES];
@@ -151,14 +152,14 @@ static void note_unread(struct gs_symbolizer *symbolizer, const char *path, int 
     symbolizer->names_note = keep(symbolizer, text, strlen(text));
 }
 
-/* Code of the program itself, say, without /proc. */
+/* Without /proc, even the program's own code has no file. */
 static void note_unnamed(struct gs_symbolizer *symbolizer)
 {
     if (symbolizer->names_note == NULL && access("/proc/self/exe", F_OK) != 0)
         symbolizer->names_note = "files are missing: /proc cannot be read";
 }
 
-/* The object for a module, opened at the first call. NULL: no memory. */
+/* Returns the object of a module, opened at the first call. NULL: no memory. */
 static struct object *object_for(struct gs_symbolizer *symbolizer,
                                  const struct gs_module *module)
 {

@@ -32,7 +32,7 @@ struct gs_symbol {
     const char *file;     /* NULL: unknown */
     unsigned line;        /* 0: unknown */
     const char *module;   /* base name of the module's file; NULL: unknown */
-    uint64_t offset;      /* ELF virtual address of frame - 1, in addr2line's form */
+    uint64_t offset;      /* ELF virtual address of frame - 1, as addr2line expects it */
 };
 
 /* A frame to resolve: a return address. The symbolizer looks up frame - 1. */
@@ -58,11 +58,11 @@ void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
 void gs_symbolizer_find_lines(struct gs_symbolizer *symbolizer,
                               struct gs_symbol_request *requests, size_t count);
 
-/* Does the symbolizer look for lines at all? */
+/* Returns true if the symbolizer looks for lines at all. */
 bool gs_symbolizer_finds_lines(const struct gs_symbolizer *symbolizer);
 
-/* The symbol table's name of the function that contains a frame; valid until the next
- * call. NULL: it has none, or the file has no lines. */
+/* Returns the symbol table's name of the function that contains a frame; valid until the
+ * next call. NULL: no name, or the file has no lines. */
 const char *gs_symbolizer_linkage(struct gs_symbolizer *symbolizer, uintptr_t frame,
                                   const struct gs_module *module);
 

@@ -2,8 +2,8 @@
  * python.h - the frames of CPython's functions, read without the interpreter's help.
  *
  * A thread that runs Python has a chain of Python frames beside its native stack. The
- * thread reads its own frames as plain memory: it takes no lock of the interpreter, and
- * calls nothing of it but the look-up of the thread's own state. If the layout of a
+ * thread reads its own frames as plain memory. It takes no lock of the interpreter, and
+ * calls only the interpreter's look-up of the thread's own state. If the layout of a
  * version is not known for certain, there are no Python frames.
  *
  * A Python frame gets a number in place of a return address, from a range without code.
@@ -35,13 +35,13 @@ struct gs_python_walk {
     uintptr_t entries[GS_PYTHON_ENTRIES_MAX]; /* frames, and GS_PYTHON_RUN_END */
     /* For each run, an address within the native frame of the evaluation function; 0:
      * unknown */
-    uintptr_t places[GS_STACK_MAX_DEPTH + 2];
+    uintptr_t native_addresses[GS_STACK_MAX_DEPTH + 2];
 };
 
 /* A native stack, the input of a merge. */
 struct gs_native_walk {
     const uintptr_t *frames;
-    const uintptr_t *places; /* stack pointer of each frame; NULL: not known */
+    const uintptr_t *stack_pointers; /* one for each frame; NULL: not known */
     unsigned count;
     bool truncated;
 };
@@ -53,22 +53,22 @@ struct gs_merged_stack {
 };
 
 /* NULL: an unknown version or build, or no memory. `lock` is the owner's, and is taken
- * for new frames; `memory` holds the places. */
+ * for new frames; `memory` holds functions, files and lines. */
 struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
                                    struct gs_mutex *lock, struct gs_state_memory *memory);
-/* For places only, of an interpreter in another process. NULL: no memory. */
+/* For the functions and lines of an interpreter in another process. NULL: no memory. */
 struct gs_python *gs_python_create_bare(struct gs_mutex *lock);
 void gs_python_destroy(struct gs_python *python);
 
 /*
- * Call when the process ends but work remains. Keeps threads that Python never waited for
- * from waking up in a finalized interpreter, where they would crash (docs/python.md).
- * Returns whether they are held; they stay held for good.
+ * Call when the process ends but the library still has work. Keeps threads that Python
+ * never waited for from waking up in a finalized interpreter, where they would crash
+ * (docs/python.md). Returns whether they are held; they stay held for good.
  */
 bool gs_python_hold_rest(const struct gs_python_symbols *symbols);
 
-/* Is the interpreter on this native stack? Only then does it have a readable state of
- * this thread. */
+/* Returns true if the interpreter is on this native stack. Only then does it have a
+ * readable state of this thread. */
 bool gs_python_runs(const struct gs_python *python, const uintptr_t *frames,
                     unsigned count);
 
@@ -77,8 +77,8 @@ bool gs_python_runs(const struct gs_python *python, const uintptr_t *frames,
 void gs_python_walk(struct gs_python *python, unsigned depth,
                     struct gs_python_walk *walk);
 
-/* Is this thread's stack the same as in its last walk? Then *id is that walk's number.
- * Costs a fraction of a walk. May change errno. */
+/* Returns true if this thread's stack is the same as in its last walk; *id is then that
+ * walk's number. Costs a fraction of a walk. May change errno. */
 bool gs_python_recognise(struct gs_python *python, uint32_t *id);
 
 /* The merged stack of a native stack and a walk, as added with gs_python_pair_add; 0: not

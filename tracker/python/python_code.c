@@ -21,8 +21,8 @@
 #define TABLE_BYTES   ((size_t)4 << 20) /* of a line table */
 #define PRINTED_BYTES 512u              /* of a line table; a longer table is sampled */
 
-#define UNIT_BYTES    2
-#define HASH_NOT_MADE UINT64_MAX
+#define UNIT_BYTES 2
+#define HASH_UNSET UINT64_MAX
 
 #define NO_SANITIZE __attribute__((no_sanitize("address"), no_sanitize("thread")))
 
@@ -128,7 +128,7 @@ static uint64_t print_text(struct gs_python *python, uintptr_t text)
     if (!gs_python_readable(python, text, layout->text_state + sizeof(uint32_t)))
         return 0;
     hash = word_at(text + layout->text_hash);
-    if (GS_UNLIKELY(hash == HASH_NOT_MADE)) {
+    if (GS_UNLIKELY(hash == HASH_UNSET)) {
         bytes = text_span(layout, word_at(text + layout->text_length),
                           half_at(text + layout->text_state), &offset);
         hash = print_span(python, text + offset, bytes);
@@ -150,7 +150,8 @@ static uint64_t print_table(struct gs_python *python, uintptr_t code)
         return print_span(python, table, bytes);
     if (bytes > TABLE_BYTES)
         return 0;
-    /* Too long to be hashed each time: both ends, and the addresses of its parts. */
+    /* The table is too long to be hashed each time: hash both ends, and the addresses of
+     * its parts. */
     return gs_python_mix(
                print_span(python, table, PRINTED_BYTES / 2) ^ bytes,
                print_span(python, table + bytes - PRINTED_BYTES / 2, PRINTED_BYTES / 2)) ^
@@ -275,7 +276,7 @@ static uint64_t field(const uint8_t *head, uint16_t offset)
     return value;
 }
 
-/* The offset of an instruction in bytes; false: the instruction is outside of the code
+/* Computes the offset of an instruction in bytes; false: it lies outside of the code
  * object. */
 static bool instruction_offset(const struct gs_python_layout *layout, const uint8_t *head,
                                uintptr_t code, uintptr_t at, bool generator,

@@ -19,19 +19,20 @@
 #define GS_PYTHON_CHUNK_BITS  10
 #define GS_PYTHON_CHUNKS      16384u
 
-/* The frame of an instruction of a code object. Written and read without a lock: `check`
- * is the code object's fingerprint xor the frame: halves of two writes do not match. */
+/* The frame of an instruction of a code object, written and read without a lock.
+ * `check` is the code object's fingerprint xor the frame, so halves of two writes do
+ * not match. */
 struct gs_python_slot {
     _Atomic uintptr_t code, at;
     _Atomic uint64_t check, frame;
 };
 
-/* The merged stack of a native stack and a walk; likewise. */
+/* The merged stack of a native stack and a walk; without a lock, like gs_python_slot. */
 struct gs_python_pair {
     _Atomic uint64_t check, stack;
 };
 
-/* A function, its file and a line of it. Immutable once it has a number. */
+/* A function, its file and one line. Immutable once it has a number. */
 struct gs_python_node {
     const char *function, *file;
     uint32_t line;
@@ -49,8 +50,8 @@ struct gs_python {
     struct gs_python_symbols symbols; /* immutable, as is the layout */
     struct gs_python_layout layout;
     size_t frame_bytes, code_bytes; /* bytes read of each; immutable */
-    uintptr_t left_out;    /* the frame in place of native ones; 0: none; immutable */
-    struct gs_mutex *lock; /* the owner's */
+    uintptr_t left_out;    /* the frame that replaces native ones; 0: none; immutable */
+    struct gs_mutex *lock; /* the owner's lock */
 
     struct gs_python_slot slots[1 << GS_PYTHON_CACHE_BITS]; /* no lock */
     struct gs_python_pair pairs[1 << GS_PYTHON_PAIR_BITS];  /* no lock */
@@ -68,8 +69,8 @@ struct gs_python {
     struct gs_python_arena *arena; /* the newest */
     uint8_t *scratch;              /* a copied line table */
     size_t scratch_bytes;
-    _Atomic size_t bytes;           /* held beside this struct */
-    struct gs_state_memory *memory; /* for this struct, the nodes and the strings */
+    _Atomic size_t bytes;           /* in use beside this struct */
+    struct gs_state_memory *memory; /* of this struct, the nodes and the strings */
 };
 
 static inline uint64_t gs_python_mix(uint64_t a, uint64_t b)
@@ -80,7 +81,7 @@ static inline uint64_t gs_python_mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Asks the kernel whether a page is readable, and caches the answer. */
+/* Queries the kernel whether a page is readable, and caches the answer. */
 bool gs_python_query_page(struct gs_python *python, uintptr_t page);
 
 static inline bool gs_python_page(struct gs_python *python, uintptr_t page)
@@ -91,9 +92,9 @@ static inline bool gs_python_page(struct gs_python *python, uintptr_t page)
 }
 
 /*
- * Can an object of which `bytes` are read lie at the address? A frame's pointers lead to
- * live objects. Should one ever lead to unknown memory, the kernel is asked before the
- * memory is touched. `bytes` is less than a page.
+ * Returns true if an object may lie at the address: `bytes` there, less than a page, are
+ * readable. A frame's pointers lead to live objects; should one ever lead to unknown
+ * memory, the kernel is queried before the memory is touched.
  */
 static inline bool gs_python_readable(struct gs_python *python, uintptr_t address,
                                       size_t bytes)
@@ -106,7 +107,7 @@ static inline bool gs_python_readable(struct gs_python *python, uintptr_t addres
            (GS_LIKELY(page == last) || gs_python_page(python, last));
 }
 
-/* ---- python_code.c: from a code object to a place --------------------------------- */
+/* ---- python_code.c: from a code object to a function, file and line --------------- */
 
 /* A file name hashed earlier in the same walk: most frames share one. */
 struct gs_python_file {
@@ -140,10 +141,10 @@ gs_python_code_print(struct gs_python *python, uintptr_t code,
 size_t gs_python_code_bytes(const struct gs_python_layout *layout);
 
 /*
- * Reads the place of an instruction, by reads that cannot fault, and numbers it. `at` is
- * as in the frame, shifted by one if it is an index instead of an address; `generator`:
- * the frame belongs to a generator. Returns the frame; 0: not a frame of the program's
- * code, or not readable.
+ * Reads the function, file and line of an instruction, by reads that cannot fault, and
+ * numbers them. `at` is as in the frame, shifted by one if it is an index instead of an
+ * address; `generator`: the frame belongs to a generator. Returns the frame; 0: not a
+ * frame of the program's code, or not readable.
  */
 uintptr_t gs_python_code_frame(struct gs_python *python, uintptr_t code, uintptr_t at,
                                bool generator);

@@ -164,7 +164,7 @@ static const struct debug_fields debug_tables[] = {
      .text_ascii = 80},
 };
 
-/* The bound for all offsets; objects that are read in one piece have smaller bounds. */
+/* The limit of all offsets; objects that are read in one piece have smaller limits. */
 #define OFFSET_MAX 4096u
 
 /* In a code object, five 32-bit numbers lie between the first line and the version. The

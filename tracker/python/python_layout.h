@@ -8,12 +8,12 @@
 #include "gs_base.h"
 #include "python_lines.h"
 
-/* How frames are linked. */
+/* The links between frames. */
 enum gs_python_chain {
-    GS_PYTHON_FRAME_OBJECTS, /* one evaluation a frame; no native address */
-    GS_PYTHON_FRAME_CFRAMES, /* likewise; a chain on the native stack beside it */
+    GS_PYTHON_FRAME_OBJECTS, /* one evaluation per frame; no native address */
+    GS_PYTHON_FRAME_CFRAMES, /* the same, and a chain on the native stack beside it */
     GS_PYTHON_FRAME_ENTRIES, /* a flag marks the outermost frame of an evaluation */
-    GS_PYTHON_FRAME_BASES    /* an own frame, on the native stack, marks it */
+    GS_PYTHON_FRAME_BASES    /* a frame of its own, on the native stack, marks it */
 };
 
 #define GS_PYTHON_NO_FIELD UINT16_MAX

@@ -7,10 +7,10 @@
  */
 #include "python_lines.h"
 
-#define UNIT_BYTES     2 /* of an instruction */
-#define NO_LINE_STEP   (-128)
-#define LAST_OF_BYTE   0x3fu
-#define VARINT_GOES_ON 0x40u
+#define UNIT_BYTES       2 /* of an instruction */
+#define NO_LINE_STEP     (-128)
+#define LAST_OF_BYTE     0x3fu
+#define VARINT_CONTINUES 0x40u
 
 static unsigned as_line(int64_t line)
 {
@@ -58,7 +58,7 @@ static int64_t signed_varint(const uint8_t *at, const uint8_t *end)
     for (; at < end; at++, shift += 6) {
         if (shift < 36)
             value |= (uint64_t)(*at & LAST_OF_BYTE) << shift;
-        if (!(*at & VARINT_GOES_ON))
+        if (!(*at & VARINT_CONTINUES))
             break;
     }
     return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);

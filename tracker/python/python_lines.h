@@ -23,8 +23,8 @@ struct gs_python_lines {
     int first;
 };
 
-/* The line of the instruction at `offset` bytes; 0: the table has none. A negative offset
- * is that of a frame that has not started: the first line. */
+/* Returns the line of the instruction at `offset` bytes; 0: the table has none. A
+ * negative offset means that the frame has not started: the first line. */
 unsigned gs_python_line(const struct gs_python_lines *lines, int64_t offset);
 
 #endif

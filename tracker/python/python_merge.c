@@ -26,8 +26,8 @@ struct merge {
     const struct gs_python_walk *walk;
     struct gs_merged_stack *out;
     unsigned depth;
-    unsigned run, entry; /* of the walk, next to be written */
-    bool left_out;       /* native frames, since the last frame that was kept */
+    unsigned run, entry; /* of the walk, the next to write */
+    bool left_out;       /* native frames were left out since the last kept frame */
 };
 
 static bool is_in(const struct gs_code_range *range, uintptr_t frame)
@@ -75,17 +75,17 @@ static void emit_run(struct merge *merge)
     merge->run++;
 }
 
-/* Does the native frame contain the address of the next run? A truncated run has no
- * address: it belongs to the next evaluation function further out. */
+/* Returns true if the native frame contains the address of the next run. A truncated run
+ * has no address: it belongs to the next evaluation function further out. */
 static bool spans_run(const struct merge *merge, unsigned i, bool has_one)
 {
     const struct gs_native_walk *native = merge->native;
-    uintptr_t place = merge->walk->places[merge->run];
+    uintptr_t address = merge->walk->native_addresses[merge->run];
 
-    if (place == 0)
+    if (address == 0)
         return !has_one && is_in(&merge->python->symbols.evaluation, native->frames[i]);
-    return place >= native->places[i] &&
-           (i + 1 == native->count || place < native->places[i + 1]);
+    return address >= native->stack_pointers[i] &&
+           (i + 1 == native->count || address < native->stack_pointers[i + 1]);
 }
 
 static bool is_program(const struct merge *merge, uintptr_t frame)
@@ -111,19 +111,20 @@ static unsigned foreign_evaluations(const struct merge *merge)
     return evaluations - merge->walk->runs;
 }
 
-/* Puts each run in its position. False: a run has no position. */
+/* Puts each run in its position. False: a run has none. */
 static bool merge_in_place(struct merge *merge)
 {
     const struct gs_native_walk *native = merge->native;
     const struct gs_python_symbols *symbols = &merge->python->symbols;
-    bool by_place = native->places != NULL && merge->walk->places[0] != 0;
-    unsigned skipped = by_place ? 0 : foreign_evaluations(merge);
+    bool by_address =
+        native->stack_pointers != NULL && merge->walk->native_addresses[0] != 0;
+    unsigned skipped = by_address ? 0 : foreign_evaluations(merge);
 
     for (unsigned i = 0; i < native->count; i++) {
         uintptr_t frame = native->frames[i];
         unsigned before = merge->run;
 
-        if (by_place) {
+        if (by_address) {
             while (merge->run < merge->walk->runs &&
                    spans_run(merge, i, merge->run != before))
                 emit_run(merge);

@@ -46,7 +46,7 @@ static void *arena_take(struct gs_python *python, size_t bytes)
     return (char *)arena + arena->used - bytes;
 }
 
-/* The stored copy of a text, added if it is new; NULL: no memory. */
+/* Returns the stored copy of a text, added if it is new; NULL: no memory. */
 static const char *keep(struct gs_python *python, const char *text)
 {
     size_t length = strlen(text);
@@ -76,7 +76,7 @@ static struct gs_python_node *node_at(const struct gs_python *python, uint32_t n
            number % CHUNK_LENGTH;
 }
 
-/* The space for node `number`; NULL: no memory. */
+/* Returns the space for node `number`; NULL: no memory. */
 static struct gs_python_node *make_node(struct gs_python *python, uint32_t number)
 {
     uint32_t chunk = number >> GS_PYTHON_CHUNK_BITS;

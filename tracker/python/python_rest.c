@@ -5,7 +5,7 @@
  * A daemon thread that waits for the GIL at the interpreter's end checks within five
  * milliseconds whether it must end, too. CPython 3.10 (from 3.10.8 on, gh-96387) then
  * accesses the interpreter, whose memory is freed. A process that ends at once is gone by
- * then; one that writes a report is not.
+ * then; a process that first writes a report is not.
  *
  * A thread that waits for the GIL takes the GIL's mutex before this check. So while the
  * library holds the mutex no thread checks. No other code needs it: there is no

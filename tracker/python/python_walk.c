@@ -125,7 +125,8 @@ size_t gs_python_bytes(const struct gs_python *python)
                      atomic_load_explicit(&python->bytes, memory_order_relaxed);
 }
 
-/* Reads the place of an instruction for the first time, and caches the result. */
+/* Reads the function and line of an instruction for the first time, and caches the
+ * result. */
 static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintptr_t code,
                                                  uintptr_t at, uint64_t print,
                                                  struct gs_python_slot *slot)
@@ -141,15 +142,15 @@ static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintp
     return frame;
 }
 
-/* The frame of an instruction; bit 0 of `at`: in a generator. 0: a frame that reports do
- * not show. */
+/* Returns the frame of an instruction; bit 0 of `at`: in a generator. 0: a frame that
+ * reports do not show. */
 static __attribute__((noinline)) uintptr_t
 find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t print)
 {
-    size_t place = gs_python_mix(code, at) >> (64 - GS_PYTHON_CACHE_BITS);
+    size_t index = gs_python_mix(code, at) >> (64 - GS_PYTHON_CACHE_BITS);
 
     for (size_t way = 0; way < WAYS; way++) {
-        struct gs_python_slot *slot = &python->slots[place ^ way];
+        struct gs_python_slot *slot = &python->slots[index ^ way];
         uint64_t frame = atomic_load_explicit(&slot->frame, memory_order_relaxed);
 
         if (atomic_load_explicit(&slot->code, memory_order_relaxed) == code &&
@@ -158,7 +159,7 @@ find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t prin
                       gs_python_mix(print, frame)))
             return frame != FRAME_NONE ? frame : 0;
     }
-    return learn(python, code, at, print, &python->slots[place ^ (print & 1)]);
+    return learn(python, code, at, print, &python->slots[index ^ (print & 1)]);
 }
 
 /*
@@ -176,8 +177,8 @@ struct last_step {
 
 struct last_walk {
     uint64_t number;
-    uintptr_t state; /* the thread's state, which was read */
-    unsigned count;  /* of its steps; 0: the walk cannot be reused as a whole */
+    uintptr_t state; /* the thread state that the walk read */
+    unsigned count;  /* number of steps; 0: the walk cannot be reused as a whole */
     uint32_t id;
     struct last_step steps[LAST_WALK_STEPS];
 };
@@ -218,7 +219,7 @@ static GS_NOINLINE bool make_last_walk(void)
 /* The state of a walk. */
 struct position {
     uintptr_t frame, cframe;
-    struct last_step *step; /* of the last walk, at the same depth */
+    struct last_step *step; /* step of the last walk, at the same depth */
     struct gs_python_file file;
 };
 
@@ -259,7 +260,8 @@ static inline uintptr_t code_of(const struct gs_python_layout *layout, uintptr_t
     return word_at(frame + layout->code) & ~(uintptr_t)CODE_TAGS;
 }
 
-/* The instruction of a frame: an address, or a 32-bit number where frames are objects. */
+/* Returns the instruction of a frame: an address, or a 32-bit number where frames are
+ * objects. */
 static inline __attribute__((always_inline)) uintptr_t
 instruction_of(const struct gs_python_layout *layout, uintptr_t frame,
                enum gs_python_chain chain)
@@ -268,8 +270,8 @@ instruction_of(const struct gs_python_layout *layout, uintptr_t frame,
                                             : half_at(frame + layout->instruction);
 }
 
-/* The number of the last walk if this walk would visit the same frames, else 0. Reads
- * only memory that the last walk has read. */
+/* Returns the number of the last walk if this walk would visit the same frames, else 0.
+ * Reads only memory that the last walk has read. */
 static inline __attribute__((always_inline)) uint32_t
 recognise(struct gs_python *python, uintptr_t frame, enum gs_python_chain chain)
 {
@@ -315,19 +317,21 @@ static uint32_t recognise_walk(struct gs_python *python, uintptr_t frame)
     return recognise(python, frame, GS_PYTHON_FRAME_OBJECTS);
 }
 
-static inline void end_run(struct gs_python_walk *walk, uintptr_t place)
+static inline void end_run(struct gs_python_walk *walk, uintptr_t address)
 {
-    if (walk->runs < GS_ARRAY_LEN(walk->places) && walk->count < GS_PYTHON_ENTRIES_MAX) {
-        walk->places[walk->runs++] = place;
+    if (walk->runs < GS_ARRAY_LEN(walk->native_addresses) &&
+        walk->count < GS_PYTHON_ENTRIES_MAX) {
+        walk->native_addresses[walk->runs++] = address;
         walk->entries[walk->count++] = GS_PYTHON_RUN_END;
     } else {
         walk->truncated = true;
     }
 }
 
-/* Does the run end with this frame? Then *place is an address in the native frame. */
+/* Returns true if the run ends with this frame; *address is then an address in the native
+ * frame. */
 static inline bool ends_run(struct gs_python *python, struct position *position,
-                            uintptr_t *place)
+                            uintptr_t *address)
 {
     const struct gs_python_layout *layout = &python->layout;
 
@@ -335,13 +339,13 @@ static inline bool ends_run(struct gs_python *python, struct position *position,
         (layout->chain == GS_PYTHON_FRAME_ENTRIES &&
          byte_at(position->frame + layout->is_entry) == 0))
         return false;
-    *place = position->cframe;
+    *address = position->cframe;
     if (gs_python_readable(python, position->cframe, CFRAME_BYTES))
         position->cframe = word_at(position->cframe + layout->cframe_previous);
     return true;
 }
 
-/* Is the address that of a readable code object? */
+/* Returns true if the address is that of a readable code object. */
 static inline bool is_code(struct gs_python *python, uintptr_t code)
 {
     return gs_python_readable(python, code, python->code_bytes) &&
@@ -356,7 +360,7 @@ static bool add_frame(struct gs_python *python, struct position *position, uint8
     const struct gs_python_layout *layout = &python->layout;
     enum gs_python_chain chain = (enum gs_python_chain)layout->chain;
     struct last_step *step = position->step, now = {.frame = position->frame};
-    uintptr_t at, place;
+    uintptr_t at, address;
 
     now.code = code_of(layout, now.frame);
     if (!is_code(python, now.code))
@@ -376,12 +380,13 @@ static bool add_frame(struct gs_python *python, struct position *position, uint8
     *step = now;
     if (now.entry != 0)
         walk->entries[walk->count++] = now.entry;
-    if (ends_run(python, position, &place))
-        end_run(walk, place);
+    if (ends_run(python, position, &address))
+        end_run(walk, address);
     return true;
 }
 
-/* Does the walk have a frame at its position, and space for the frame's entries? */
+/* Returns true if the walk has a frame at its position, and space for the frame's
+ * entries. */
 static bool goes_on(struct gs_python *python, const struct position *position,
                     unsigned steps, const struct gs_python_walk *walk)
 {
@@ -473,9 +478,9 @@ void gs_python_walk(struct gs_python *python, unsigned depth, struct gs_python_w
 
 static struct gs_python_pair *pair_of(const struct gs_python *python, uint64_t key)
 {
-    size_t place = gs_python_mix(key, 0) >> (64 - GS_PYTHON_PAIR_BITS);
+    size_t slot = gs_python_mix(key, 0) >> (64 - GS_PYTHON_PAIR_BITS);
 
-    return (struct gs_python_pair *)(uintptr_t)&python->pairs[place];
+    return (struct gs_python_pair *)(uintptr_t)&python->pairs[slot];
 }
 
 uint32_t gs_python_pair_find(const struct gs_python *python, uint32_t native,

@@ -24,8 +24,8 @@ struct gs_export_sink {
 struct gs_export_format {
     char name[16];      /* the user's word for it */
     char extension[16]; /* of its files, without the dot */
-    bool tallied;       /* needs gs_tracker_config.tally */
-    bool lines;         /* has the file and line of all frames */
+    bool tallied;       /* the format needs gs_tracker_config.tally */
+    bool lines;         /* the format has the file and line of all frames */
     enum gs_status (*write)(const struct gs_export *export,
                             const struct gs_export_sink *sink);
 };
@@ -46,13 +46,13 @@ extern const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS];
 enum gs_status gs_export_write(const struct gs_export *export, enum gs_export_row row,
                                const struct gs_export_sink *sink) GS_MUST_USE;
 
-/* A setting in force, as a user would write it. */
+/* A setting in force, in the form that a user would write. */
 struct gs_export_option {
     const char *name, *value;
 };
 
 /* The name and unit of a counter, without its values. The texts are in the row itself, so
- * a program that never calls CUDA does not pay for relocating them. */
+ * a program that never calls CUDA pays for no relocation. */
 struct gs_export_counter {
     char name[24], unit[8]; /* "hits", "count" */
 };

@@ -30,7 +30,7 @@ struct gs_export {
     const struct gs_report_data *data;
     const struct gs_report_summary *summary;
 
-    struct gs_module *modules; /* the program's first, where it has frames */
+    struct gs_module *modules; /* the program's own first, if it has frames */
     size_t module_count, module_capacity;
     struct gs_symbol_request *locations; /* distinct frames; module is one of `modules` */
     uint32_t *location_modules;          /* by location: its number, or GS_EXPORT_NONE */
@@ -70,13 +70,14 @@ const char *gs_export_call(const struct gs_export *export,
                            const struct gs_export_stack *stack, uint16_t api);
 /* "device", "stream-ordered", "managed", "pinned" */
 const char *gs_export_kind(unsigned kind);
-/* Is it host memory, whose device has no meaning? */
+/* Returns true for host memory, whose device has no meaning. */
 bool gs_export_on_host(unsigned kind, int device);
 /* The build id as hexadecimal digits; "": none. */
 #define GS_BUILD_ID_TEXT (2 * sizeof((struct gs_module *)0)->build_id + 1)
 const char *gs_export_build_id(const struct gs_module *module,
                                char out[GS_BUILD_ID_TEXT]);
-/* Address in the module's file, in addr2line's form. 0 without a module. */
+/* Returns the address in the module's file, as addr2line expects it. 0 without a
+ * module. */
 uint64_t gs_export_offset(const struct gs_symbol_request *location);
 
 #define GS_EXPORT_FORMAT(name, word, extension, tallied, lines, doc)                     \

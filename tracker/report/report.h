@@ -42,8 +42,9 @@ struct gs_report_device {
     /* Driver calls for segments, and their total time; the number of calls if each
      * allocation and free of the pool had been one. */
     uint64_t driver_calls, driver_ns, native_calls;
-    /* Given back by age, and because memory was short or a limit was reached;
-     * out-of-memory driver calls of others that were repeated after that. */
+    /* Bytes given back to the driver by age, and because memory was short or a limit
+     * was reached; and other driver calls that were repeated after they had found no
+     * memory. */
     uint64_t aged_bytes, pressed_bytes, retried;
     /* Frees that waited for the device, and their total time; frees that found it
      * idle. */
@@ -80,7 +81,7 @@ struct gs_report_config {
     int rank; /* < 0: none */
     long pid;
     const char *ending; /* "exit 0", "_exit 3", "exec /bin/x", "signal 15" */
-    bool running;       /* the program goes on: nothing has leaked yet */
+    bool running;       /* the program continues: nothing has leaked yet */
     bool killed;        /* the process was killed: there was no exit */
     const char *note;   /* a line below the header; NULL: none */
     /* Name of a library that may give the GPU uncounted work, so that no free can rely on
@@ -89,9 +90,9 @@ struct gs_report_config {
     /* Name of the library that ended the single order of lazy frees, so that freed memory
      * waits for the GPU again; NULL: none, or frees are not lazy. */
     const char *order_ended;
-    bool order_used;  /* frees relied on the order until then */
+    bool order_used;  /* frees relied on the single order until then */
     bool host_pooled; /* the pool served pinned or managed memory */
-    uint32_t stack;   /* of the call that the report is about; 0: none */
+    uint32_t stack;   /* of the call that caused the report; 0: none */
     const struct gs_report_device *devices;
     size_t device_count;
     unsigned max_groups;     /* leak groups to print */
@@ -102,9 +103,8 @@ struct gs_report_config {
     bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
     bool show_devices;    /* GPUSHIM_VERBOSE=2: devices and pool also of a clean run, and
                            * the pool's classes, if known */
-    /* Names of runtime functions (cudaMalloc, ...). Frames down to the outermost of
-     * them belong to the runtime and are hidden; its name is the call that the program
-     * made. */
+    /* Names of runtime functions (cudaMalloc, ...). The report hides the frames down to
+     * the outermost of them; its name is the call that the program made. */
     const char *const *runtime_names;
     size_t runtime_name_count;
     struct gs_symbolizer *symbolizer;     /* NULL: addresses only */

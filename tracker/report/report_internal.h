@@ -17,8 +17,8 @@ struct gs_report_source {
     void *self;
     enum gs_status (*module)(void *self, uint32_t stack, uintptr_t frame,
                              struct gs_module *out) GS_MUST_USE;
-    /* The symbol table's name of the function that contains a frame, valid until the next
-     * call. NULL: it has none, or no line. If the pointer itself is NULL there are no
+    /* Returns the symbol table's name of the function that contains a frame, valid until
+     * the next call. NULL: no name, or no line. A NULL pointer means that there are no
      * lines, so stacks of different addresses never read the same. */
     const char *(*linkage)(void *self, uintptr_t frame, const struct gs_module *module);
     /* NULL: no names. */
@@ -57,16 +57,16 @@ struct gs_report_data {
     size_t shown;                /* leaks to print, from the front */
     struct gs_groups registered; /* host memory that is still registered: no leak */
     size_t registered_shown;
-    struct gs_groups unplaced; /* leaks whose stack sampling left out: no call sites */
+    struct gs_groups unplaced; /* leaks without a stack by sampling: no call sites */
     uint64_t unplaced_bytes, unplaced_count; /* included in the sums below */
     uint64_t leaked_bytes, leaked_count;     /* without suppressed memory, as below */
     uint64_t suppressed_bytes, suppressed_count, suppressed_errors;
-    uint64_t shared_bytes, shared_count; /* of these, not sampled: in proportion */
+    uint64_t shared_bytes, shared_count; /* of unsampled memory */
     struct gs_rule_use *uses;            /* by rule; NULL: no rule was tried */
     struct gs_scan scan;
-    uint64_t grouped_bytes, grouped_count; /* less, where memory was short */
-    struct gs_peak peaks[GS_PEAK_ROWS]; /* the known ones: for files, or for printing */
-    bool peaks_told;                    /* some of them are printed */
+    uint64_t grouped_bytes, grouped_count; /* less than the above if memory was short */
+    struct gs_peak peaks[GS_PEAK_ROWS]; /* the known peaks: for files, or for printing */
+    bool peaks_printed;                 /* some of them are printed */
     uint64_t error_count;
     size_t errors_kept;
     struct gs_error errors[GS_ERRORS_KEPT];
@@ -129,7 +129,7 @@ void gs_frame_table_fill(struct gs_frame_table *table,
                          const struct gs_stacks *stacks,
                          const struct gs_report_source *source, uint32_t *ids,
                          size_t id_count);
-/* Likewise, and frees the ids. */
+/* The same for collected ids, which are freed. */
 void gs_frame_table_take(struct gs_frame_table *table,
                          const struct gs_report_config *config,
                          const struct gs_stacks *stacks,
@@ -141,7 +141,7 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
                                           const struct gs_report_config *config,
                                           uint32_t stack);
 
-/* Names frames, Python's with file and line, from the stacks. */
+/* Names frames; Python frames, with file and line, by the stack table. */
 void gs_report_resolve(const struct gs_report_source *source,
                        const struct gs_stacks *stacks, struct gs_symbol_request *requests,
                        size_t count);
@@ -158,7 +158,7 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
 /* Base name of the module of a resolved frame; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);
 
-/* Is it a runtime function of the configuration? `symbol` may be NULL. */
+/* Returns true for a runtime function of the configuration. `symbol` may be NULL. */
 bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config *config);
 /* Compares frames as printed; 0: they read the same. */
 int gs_report_compare_frames(const struct gs_symbol_request *a,
@@ -171,8 +171,8 @@ int gs_report_compare_stacks(const struct gs_shown_stack *a,
 /*
  * Joins leaks whose stacks read the same, and sorts them again.
  * In:  known   the stacks with names; `frames` is its rest, or unused
- * Out: frames  empty before: the stacks that had to be named for this Returns whether
- * there are fewer leaks now.
+ * Out: frames  empty before: the stacks that the comparison had to name
+ * Returns true if there are fewer leaks now.
  */
 bool gs_report_merge(const struct gs_tracker *tracker,
                      const struct gs_report_config *config,
@@ -183,7 +183,7 @@ bool gs_report_merge(const struct gs_tracker *tracker,
 /* ---- suppress_report.c, suppress_sampled.c, suppress_advice.c: rules -------------- */
 
 /* Applies the rules' share to memory without sampled stacks: the same share as of the
- * sampled memory that stands for more than itself. The share leaves `unplaced` and the
+ * sampled memory that represents more than itself. The share leaves `unplaced` and the
  * sums. The groups are marked and sorted. */
 void gs_report_suppress_share(struct gs_report_data *data);
 
@@ -224,7 +224,7 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
 void gs_report_peak_stacks(const struct gs_report_config *config,
                            const struct gs_report_data *data, struct gs_stack_ids *ids);
 
-/* Joins call sites that read the same, once their stacks are named. */
+/* Joins call sites that read the same, after their stacks are named. */
 void gs_report_join_peaks(const struct gs_report_config *config,
                           const struct gs_frame_table *frames,
                           struct gs_report_data *data);
@@ -242,12 +242,12 @@ struct gs_report_writer {
 };
 
 /* A row of the totals beside the devices: its title, its name in the table of owners, and
- * its member in JSON. The texts are in the row itself: no start relocates them. */
+ * its member in JSON. The texts are in the row itself, so that a start relocates none. */
 struct gs_report_row {
     char title[24], owners[16], member[16];
 };
 extern const struct gs_report_row gs_report_rows[GS_ROWS - GS_ROW_PINNED];
-/* Did the row ever have memory? */
+/* Returns true if the row ever had memory. */
 bool gs_report_row_used(const struct gs_tracker_totals *totals);
 void gs_report_devices(const struct gs_report_writer *writer);
 /* Prints the part of the run that the report covers, and the share with call stacks. */
@@ -261,7 +261,7 @@ struct gs_no_stack {
     const char *line, *frame;
 };
 struct gs_no_stack gs_report_no_stack(uint32_t stack);
-/* Prints the call that the report is about, if the program goes on. */
+/* Prints the call that caused the report, if the program continues. */
 void gs_report_about(const struct gs_report_writer *writer);
 /* "double free" */
 const char *gs_report_error_name(enum gs_error_kind kind);
@@ -339,7 +339,7 @@ void gs_scan_note(const struct gs_scan *scan, const char *prefix, bool figures,
 
 /* ---- report_pool.c: the pool's statistics of a device ----------------------------- */
 
-/* Did the pool do anything for the device? NULL: no. */
+/* Returns true if the pool did anything for the device. NULL: false. */
 bool gs_report_pool_used(const struct gs_report_device *device);
 void gs_report_pool(const struct gs_report_writer *writer,
                     const struct gs_report_device *device);
@@ -349,7 +349,7 @@ void gs_report_pool(const struct gs_report_writer *writer,
 /* Prints nothing if not requested or not known. */
 void gs_report_classes(const struct gs_report_writer *writer,
                        const struct gs_report_device *device);
-/* Was this class never used? */
+/* Returns true if the class was never used. */
 bool gs_report_class_empty(const struct gs_report_class *class);
 
 #endif

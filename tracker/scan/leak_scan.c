@@ -1,9 +1,10 @@
 /*
  * leak_scan.c - the whole scan: collects the targets and reads the memory page by page.
  *
- * Of private mappings it reads only pages that the process has written, of all mappings
- * only present pages (pagemap): reading would create the others. It maps all of its own
- * memory and skips it, as it skips the tracker's tables, which hold the addresses.
+ * Of private mappings the scan reads only pages that the process has written, of all
+ * mappings only present pages (pagemap): reading would create the others. It maps all of
+ * its own memory and skips it. It also skips the tracker's tables, which hold the
+ * addresses.
  *
  * Owns: a struct gs_scan while it runs.   Lock: none.   Design: docs/tracker.md
  */
@@ -20,20 +21,21 @@
 #include "thread_stack.h"
 #include "tracker_internal.h"
 
-#define BATCH_BYTES  (256 * (size_t)GS_KIB) /* stays in a core's own cache */
+#define BATCH_BYTES  (256 * (size_t)GS_KIB) /* fits into a core's own cache */
 #define BATCH_PIECES 64u
 #define PAGE_ENTRIES 4096u
 #define LINE_BYTES   (16 * (size_t)GS_KIB)
-#define OTHER_RANGES 32768u /* beside the targets': modules, tables */
-/* How far below this file's frames others of the report may have lain. */
+#define OTHER_RANGES 32768u /* beside the targets: modules, tables */
+/* Frames of the report lie at most this far below the frames of this file. */
 #define REPORT_STACK_BYTES (256 * (uintptr_t)GS_KIB)
-/* The same where the report went to a stack of its own: a small one is left. */
+/* The same for a report that runs on another stack: the thread's own stack is then
+ * small. */
 #define ROOMY_REPORT_BYTES (8 * (uintptr_t)GS_KIB)
 
-/* pagemap, as Documentation/admin-guide/mm/pagemap.rst has it */
+/* Bits of a pagemap entry: Documentation/admin-guide/mm/pagemap.rst */
 #define PAGE_PRESENT (UINT64_C(1) << 63)
 #define PAGE_SWAPPED (UINT64_C(1) << 62)
-#define PAGE_OF_FILE (UINT64_C(1) << 61) /* or of shared memory */
+#define PAGE_OF_FILE (UINT64_C(1) << 61) /* or shared memory */
 
 /* All that a scan needs, in one mapping. */
 struct work {
@@ -44,7 +46,7 @@ struct work {
     struct gs_scan_filter filter;
     struct gs_scan_stacks stacks;
     struct gs_scan_range roots[OTHER_RANGES];
-    struct gs_scan_range skips[]; /* one for each target, and OTHER_RANGES */
+    struct gs_scan_range skips[]; /* one for each target, then OTHER_RANGES */
 };
 
 struct run {
@@ -79,14 +81,14 @@ static size_t read_pieces(struct run *run, const struct iovec *pieces, size_t co
     return got < 0 ? 0 : (size_t)got;
 }
 
-static void look_at(struct run *run, size_t bytes)
+static void scan_batch(struct run *run, size_t bytes)
 {
     run->scan->scanned_bytes += bytes;
     gs_scan_words(run->scan, &run->work->filter, run->work->batch, bytes / 8,
                   run->batch_root);
 }
 
-/* A page of the batch cannot be read: page by page, without it. */
+/* A page of the batch is unreadable: reads the pages one by one, and skips that page. */
 static void read_singly(struct run *run)
 {
     for (size_t i = 0; i < run->piece_count; i++) {
@@ -97,7 +99,7 @@ static void read_singly(struct run *run)
             struct iovec piece = {.iov_base = (void *)begin,
                                   .iov_len = (next < end ? next : end) - begin};
             size_t got = read_pieces(run, &piece, 1, piece.iov_len);
-            look_at(run, got);
+            scan_batch(run, got);
             begin = next;
         }
     }
@@ -109,7 +111,7 @@ static void flush(struct run *run)
         return;
     size_t got = read_pieces(run, run->work->pieces, run->piece_count, run->batch_bytes);
     if (got == run->batch_bytes)
-        look_at(run, got);
+        scan_batch(run, got);
     else
         read_singly(run);
     run->piece_count = run->batch_bytes = 0;
@@ -117,7 +119,7 @@ static void flush(struct run *run)
         run->why_not = "it would have taken too long";
 }
 
-/* Pages that are there, [begin, end), all root or all not. */
+/* Adds present pages [begin, end), which are all root or all not. */
 static void add_piece(struct run *run, uintptr_t begin, uintptr_t end, bool root)
 {
     if (root != run->batch_root)
@@ -138,7 +140,7 @@ static void add_piece(struct run *run, uintptr_t begin, uintptr_t end, bool root
 }
 
 /* Adds the range without its skipped parts, and its roots separately. */
-static void cut(struct run *run, uintptr_t begin, uintptr_t end, bool stack)
+static void add_unskipped(struct run *run, uintptr_t begin, uintptr_t end, bool stack)
 {
     while (begin < end && !run->why_not) {
         const struct gs_scan_range *skip = gs_scan_range_from(&run->skips, begin);
@@ -169,7 +171,8 @@ static bool is_wanted(uint64_t page, bool shared)
     return (page & (PAGE_PRESENT | PAGE_SWAPPED)) != 0 && (page & PAGE_OF_FILE) == 0;
 }
 
-/* Some pages of an area, from its page `first` on. False: they cannot be asked for. */
+/* Scans some pages of an area, from its page `first` on. False: pagemap has no answer for
+ * them. */
 static bool scan_pages(struct run *run, const struct gs_scan_area *area, uintptr_t first,
                        size_t count)
 {
@@ -188,8 +191,8 @@ static bool scan_pages(struct run *run, const struct gs_scan_area *area, uintptr
             end++;
         uintptr_t begin = first + i * run->page_bytes;
         uintptr_t until = first + end * run->page_bytes;
-        cut(run, begin > area->begin ? begin : area->begin,
-            until < area->end ? until : area->end, area->root);
+        add_unskipped(run, begin > area->begin ? begin : area->begin,
+                      until < area->end ? until : area->end, area->root);
     }
     return true;
 }
@@ -244,7 +247,7 @@ struct collect {
     const struct gs_scan_config *config;
 };
 
-/* Keys above all addresses are handles; no pointer equals them. */
+/* Keys above all addresses are handles; no pointer equals a handle. */
 static bool is_address(const struct gs_allocation *allocation)
 {
     return allocation->addr >> 56 == 0 && allocation->addr != 0;
@@ -278,7 +281,7 @@ static bool collect_targets(struct gs_tracker *tracker,
     struct collect collect = {.scan = scan, .config = config};
 
     gs_records_visit(tracker, count_target, &collect.capacity);
-    collect.capacity += 64; /* other threads may go on */
+    collect.capacity += 64; /* other threads may allocate meanwhile */
     scan->mapped_bytes = collect.capacity * sizeof *scan->targets;
     scan->targets = gs_host_map(scan->mapped_bytes);
     if (!scan->targets)
@@ -292,8 +295,8 @@ static void skip_range(void *arg, uintptr_t begin, size_t bytes)
     gs_scan_range_add(arg, begin, begin + bytes);
 }
 
-/* Device memory that the host can read is the program's data and says nothing of who
- * still has it; pinned memory is host memory like any other. */
+/* Device memory that the host can read is the program's data; an address in it is no
+ * reference. Pinned memory is host memory like any other. */
 static bool skip_allocation(void *arg, const struct gs_allocation *allocation)
 {
     if (is_address(allocation) && allocation->kind != GS_MEMORY_PINNED)
@@ -301,7 +304,7 @@ static bool skip_allocation(void *arg, const struct gs_allocation *allocation)
     return true;
 }
 
-/* The tables that have addresses in them. */
+/* Skips the tables that hold addresses. */
 static void skip_tracker(struct gs_tracker *tracker, struct gs_scan_ranges *skips)
 {
     skip_range(skips, (uintptr_t)tracker, sizeof *tracker);
@@ -318,7 +321,8 @@ static void skip_tracker(struct gs_tracker *tracker, struct gs_scan_ranges *skip
                    tracker->config.free_history * sizeof(struct gs_history_entry));
 }
 
-/* Frames of the report, and what others of its frames have left below them. */
+/* Skips the frames of the report, and the values that its earlier frames left below
+ * them. */
 static void skip_report(const struct gs_scan_config *config, struct gs_scan_ranges *skips)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
@@ -352,10 +356,10 @@ static void find_ranges(struct run *run, struct gs_tracker *tracker,
     gs_scan_ranges_settle(&run->roots);
 }
 
-/* ---- the whole -------------------------------------------------------------------- */
+/* ---- the whole scan --------------------------------------------------------------- */
 
-static void run_in(struct gs_tracker *tracker, const struct gs_scan_config *config,
-                   struct run *run, size_t skip_capacity, size_t work_bytes)
+static void scan_with(struct gs_tracker *tracker, const struct gs_scan_config *config,
+                      struct run *run, size_t skip_capacity, size_t work_bytes)
 {
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 
@@ -392,7 +396,7 @@ void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config
         size_t bytes = sizeof(struct work) + skips * sizeof(struct gs_scan_range);
         run.work = scan->count > 0 ? gs_host_map(bytes) : NULL;
         if (run.work) {
-            run_in(tracker, config, &run, skips, bytes);
+            scan_with(tracker, config, &run, skips, bytes);
             gs_host_unmap(run.work, bytes);
         } else if (scan->count > 0) {
             run.why_not = gs_status_text(GS_ERR_HOST_NOMEM);

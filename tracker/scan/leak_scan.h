@@ -1,10 +1,10 @@
 /*
- * leak_scan.h - scans the host memory of this process for pointers to leaked memory, when
- * the report is asked to.
+ * leak_scan.h - scans the host memory of this process for pointers to leaked memory, at
+ * the report's request.
  *
  * The scan reads copies that the kernel makes (process_vm_readv). So nothing in its way
  * can fault: no guard page, no memory that another thread unmaps meanwhile, no registers
- * of a device. What it covers: docs/tracker.md, "Lost or still referenced".
+ * of a device. The scanned memory: docs/tracker.md, "Lost or still referenced".
  *
  * Locks: none; one thread scans.
  */
@@ -16,7 +16,7 @@
 struct gs_tracker;
 
 enum gs_scan_found {
-    GS_SCAN_NOT_MADE,  /* no scan, or not of this allocation */
+    GS_SCAN_NOT_MADE,  /* no scan, or the allocation was not part of it */
     GS_SCAN_LOST,      /* no pointer to it or into it */
     GS_SCAN_START,     /* a pointer to its start */
     GS_SCAN_INSIDE,    /* pointers into it only */
@@ -35,11 +35,11 @@ struct gs_scan_config {
      * none. */
     const void *own_code;
     void *self;
-    /* Does the driver know this address, so that it may hold a copy? NULL: it knows
-     * none. */
+    /* Returns true if the driver knows the address, so that it may hold a copy. NULL: the
+     * driver knows none. */
     bool (*driver_knows)(void *self, uint64_t addr);
-    /* Visits memory of the library that holds addresses. NULL: none. Returns false if it
-     * does not know all of it: then no scan is made. */
+    /* Visits memory of the library that holds addresses. NULL: none. Returns false if
+     * part of that memory is unknown: then no scan is made. */
     bool (*own_memory)(void *self, gs_scan_skip skip, void *arg);
     unsigned limit_ms; /* 0: none */
 };
@@ -53,7 +53,7 @@ struct gs_scan_target {
 struct gs_scan {
     struct gs_scan_target *targets; /* by address; mapped; NULL: no scan was made */
     size_t count, mapped_bytes;
-    const char *why_not; /* static; NULL: made, or not requested */
+    const char *why_not; /* static; NULL: the scan was made, or not requested */
     uint64_t scanned_bytes, took_ns;
 };
 

@@ -1,6 +1,6 @@
 /*
  * leak_scan_areas.c - selects the mappings to scan from the lines of /proc/self/maps, and
- * finds where threads' stacks begin.
+ * finds the start of threads' stacks.
  *
  * Scanned: private memory, and shared memory without a file on disk. Skipped: devices,
  * unreadable memory, and the unused part of a stack.
@@ -17,9 +17,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Below its stack pointer a function that calls no other may use so much (x86-64 ABI). */
+/* A leaf function may use this much below its stack pointer (x86-64 ABI). */
 #define RED_ZONE 128u
-/* glibc's heaps of other threads than the first lie at multiples of this: no stacks. */
+/* Alignment of glibc's heaps for threads other than the first: such a mapping is no
+ * stack. */
 #define ARENA_BYTES ((uintptr_t)64 << 20)
 
 static bool starts_with(const char *text, const char *prefix)
@@ -27,7 +28,8 @@ static bool starts_with(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* The stack pointer of a thread that waits in the kernel; 0: it runs, or is not told. */
+/* Returns the stack pointer of a thread that waits in the kernel; 0: the thread runs, or
+ * the kernel does not tell. */
 static uintptr_t stack_pointer(const char *thread)
 {
     char path[64], text[256];
@@ -67,7 +69,7 @@ void gs_scan_find_stacks(struct gs_scan_stacks *stacks, uintptr_t own_stack_from
     closedir(threads);
 }
 
-/* The lowest stack pointer within the area; 0: none. */
+/* Returns the lowest stack pointer within the area; 0: none. */
 static uintptr_t lowest_top(const struct gs_scan_stacks *stacks, uintptr_t begin,
                             uintptr_t end)
 {
@@ -81,7 +83,7 @@ static uintptr_t lowest_top(const struct gs_scan_stacks *stacks, uintptr_t begin
     return lowest;
 }
 
-/* Shared memory that lies on no disk. */
+/* Returns true for shared memory without a file on disk. */
 static bool is_memory(const char *path)
 {
     return starts_with(path, "/dev/zero") || starts_with(path, "/dev/shm/") ||
@@ -89,7 +91,7 @@ static bool is_memory(const char *path)
            starts_with(path, "/anon_hugepage");
 }
 
-/* Nothing that a driver maps: reading it may do something. */
+/* Returns true for a driver's mapping: reading one may have side effects. */
 static bool is_device(const char *path)
 {
     return (starts_with(path, "/dev/") && !is_memory(path)) ||

@@ -26,7 +26,7 @@ struct gs_scan_filter {
 
 /* Sorts the targets and builds the filter for them. */
 void gs_scan_prepare(struct gs_scan *scan, struct gs_scan_filter *filter);
-/* Scans `count` words; root: of a module or a stack. */
+/* Scans `count` words; root: they are from a module or a stack. */
 void gs_scan_words(struct gs_scan *scan, const struct gs_scan_filter *filter,
                    const uint64_t *words, size_t count, bool root);
 
@@ -44,18 +44,17 @@ void gs_scan_sort(void *items, size_t count, size_t size);
 struct gs_scan_ranges {
     struct gs_scan_range *items;
     size_t count, capacity;
-    bool overflow; /* out of memory for some */
+    bool overflow; /* no memory for some ranges */
 };
 
 void gs_scan_range_add(struct gs_scan_ranges *ranges, uintptr_t begin, uintptr_t end);
-/* Sorts the ranges and joins those that touch. */
+/* Sorts the ranges and merges adjacent ones. */
 void gs_scan_ranges_settle(struct gs_scan_ranges *ranges);
-/* The first that ends above `address`; NULL: none does. */
+/* Returns the first range that ends above `address`; NULL: none does. */
 const struct gs_scan_range *gs_scan_range_from(const struct gs_scan_ranges *ranges,
                                                uintptr_t address);
-/* Adds the writable data of loaded modules: of the driver, the runtime and this
- * library to `skips`, of all others to `roots`. Returns false if the loader could not
- * be asked. */
+/* Adds the writable data of loaded modules: of the driver, the runtime and this library
+ * to `skips`, of all others to `roots`. Returns false if the loader cannot be queried. */
 bool gs_scan_add_modules(const void *own_code, struct gs_scan_ranges *skips,
                          struct gs_scan_ranges *roots);
 
@@ -74,17 +73,17 @@ void gs_scan_find_stacks(struct gs_scan_stacks *stacks, uintptr_t own_stack_from
 /* A mapping to scan. */
 struct gs_scan_area {
     uintptr_t begin, end;
-    bool shared; /* memory without a file on disk, shared with others */
+    bool shared; /* memory without a file on disk, shared with other processes */
     bool root;   /* a stack */
 };
 
 /* Reads /proc/self/maps line by line. */
 struct gs_scan_lines {
     const struct gs_scan_stacks *stacks;
-    uintptr_t guard_end; /* end of the guard mapping in the line before */
+    uintptr_t guard_end; /* end of the previous line's guard mapping */
 };
 
-/* Is the line a mapping to scan? */
+/* Returns true if the line is a mapping to scan. */
 bool gs_scan_take_line(struct gs_scan_lines *lines, const char *line,
                        struct gs_scan_area *out);
 

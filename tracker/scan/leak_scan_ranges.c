@@ -41,7 +41,8 @@ static void swap(char *a, char *b, size_t size)
     memcpy(b, kept, size);
 }
 
-/* Items below `root` are in order of a heap; so are they with it afterwards. */
+/* Moves the item at `root` down until the items from `root` on form a heap. Those below
+ * it already do. */
 static void sift(char *items, size_t root, size_t count, size_t size)
 {
     for (size_t child; (child = 2 * root + 1) < count; root = child) {

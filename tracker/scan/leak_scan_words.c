@@ -1,9 +1,9 @@
 /*
  * leak_scan_words.c - compares words of memory with the target addresses.
  *
- * Nearly all words are no pointer to device memory. A word must lie between the lowest
- * and the highest address, then its page of 2 MiB must contain a target, and only then
- * the sorted targets are searched.
+ * Nearly all words are no pointer to device memory. So three tests follow each other: the
+ * word lies between the lowest and the highest address; its page of 2 MiB contains a
+ * target; and only then a search in the sorted targets.
  *
  * Owns: nothing.   Lock: none.
  */
@@ -37,13 +37,13 @@ void gs_scan_prepare(struct gs_scan *scan, struct gs_scan_filter *filter)
             uint64_t bit = filter_bit(page);
             filter->bits[bit / 64] |= UINT64_C(1) << bit % 64;
         }
-        if (page <= last >> GS_SCAN_PAGE_SHIFT) /* larger than the filter: it is no use */
+        if (page <= last >> GS_SCAN_PAGE_SHIFT) /* larger than the filter: useless */
             memset(filter->bits, 0xff, sizeof filter->bits);
     }
     filter->span = scan->count > 0 ? high - filter->low + 1 : 0;
 }
 
-/* The last target that begins at or below the word; several may begin there. */
+/* Returns the last target that begins at or below the word; several may begin there. */
 static struct gs_scan_target *find_target(const struct gs_scan *scan, uint64_t word)
 {
     size_t low = 0, high = scan->count;

@@ -18,7 +18,7 @@
 #error "call frame information: registers of this machine are not known"
 #endif
 
-/* A factored offset; wraps instead of overflowing where the operand makes no sense. */
+/* Multiplies an operand by the data alignment. A nonsensical operand wraps. */
 static int64_t scaled(const struct gs_cfi_machine *m, uint64_t operand)
 {
     return (int64_t)(operand * (uint64_t)m->data_align);
@@ -56,7 +56,8 @@ static void set_cfa(struct gs_cfi_machine *m, uint64_t number, int64_t offset)
     m->row.cfa_offset = offset;
 }
 
-/* "the word at frame pointer + n", as GCC writes it where main realigns the stack. */
+/* Accepts one expression, "the word at frame pointer + n": GCC writes it where main
+ * realigns the stack. */
 static void set_cfa_expression(struct gs_cfi_machine *m, struct gs_cfi_reader *in)
 {
     uint64_t bytes = gs_cfi_read_uleb(in);
@@ -104,7 +105,7 @@ static void push_or_pop_row(struct gs_cfi_machine *m, struct gs_cfi_reader *in, 
         in->bad = true;
 }
 
-/* The instructions that have an opcode byte of their own; advances are the caller's. */
+/* Executes an instruction that has an opcode byte of its own, except advances. */
 static void run_extended(struct gs_cfi_machine *m, struct gs_cfi_reader *in,
                          uint8_t opcode)
 {
@@ -137,7 +138,7 @@ static void run_extended(struct gs_cfi_machine *m, struct gs_cfi_reader *in,
         break;
     case 0x09: /* register */
     case 0x14: /* val_offset */
-    case 0x15: /* val_offset_sf: the second operand is skipped alike */
+    case 0x15: /* val_offset_sf: the second operand needs no sign to be skipped */
         set_rule(m, gs_cfi_read_uleb(in), GS_CFI_REG_ELSEWHERE, 0);
         gs_cfi_read_uleb(in);
         break;

@@ -1,8 +1,8 @@
 /*
  * cfi_machine.h - executes call frame instructions up to one code address.
  *
- * Of the call frame table it keeps only the CFA, the frame pointer and the return
- * address, which a walk needs.
+ * Of the call frame table the machine keeps only the columns that a walk needs: the CFA,
+ * the frame pointer and the return address.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_CFI_MACHINE_H

@@ -14,7 +14,7 @@
 #include <link.h>
 #include <string.h>
 
-/* The length word of an entry; narrows `in` to the entry's bytes. */
+/* Reads the length of an entry; narrows `in` to the entry's bytes. */
 static void enter_entry(struct gs_cfi_reader *in)
 {
     uint64_t length = gs_cfi_read_bytes(in, 4);
@@ -26,7 +26,7 @@ static void enter_entry(struct gs_cfi_reader *in)
         in->end = in->at + length;
 }
 
-/* A CIE's augmentation data; `text` is the NUL-terminated augmentation string. */
+/* Reads a CIE's augmentation data; `text` is the NUL-terminated augmentation string. */
 static void read_augmentation(struct gs_cfi_reader *in, struct gs_cfi_machine *m,
                               const char *text)
 {
@@ -62,7 +62,7 @@ static void read_augmentation(struct gs_cfi_reader *in, struct gs_cfi_machine *m
     in->bad |= data.bad;
 }
 
-/* Parse the CIE; leaves `in` at its initial instructions. */
+/* Parses the CIE; leaves `in` at its initial instructions. */
 static void read_cie(struct gs_cfi_reader *in, struct gs_cfi_machine *m)
 {
     const char *augmentation;
@@ -90,8 +90,8 @@ static void read_cie(struct gs_cfi_reader *in, struct gs_cfi_machine *m)
 }
 
 /*
- * The table of .eh_frame_hdr: the entry with the greatest start <= pc.
- * Returns its FDE, NULL if there is none or the table is of another form.
+ * Searches the table of .eh_frame_hdr for the entry with the greatest start <= pc.
+ * Returns its FDE; NULL if there is none, or the table has another form.
  */
 static const uint8_t *search_header(const uint8_t *begin, const uint8_t *end,
                                     const uint8_t *header, uintptr_t pc)
@@ -114,7 +114,7 @@ static const uint8_t *search_header(const uint8_t *begin, const uint8_t *end,
     count = gs_cfi_read_format(&in, count_encoding);
     if (in.bad || count > (uint64_t)(in.end - in.at) / sizeof(entry))
         return NULL;
-    while (count > 0) { /* first entry with start > pc is at low + count at the end */
+    while (count > 0) { /* ends with low + count at the first entry with start > pc */
         uint64_t half = count / 2;
 
         memcpy(entry, in.at + (low + half) * sizeof(entry), sizeof(entry));
@@ -177,7 +177,8 @@ struct search {
     struct gs_cfi_rule *rule;
 };
 
-/* dl_iterate_phdr callback: non-zero once the module with the address was found. */
+/* dl_iterate_phdr callback: returns non-zero once it has found the module of the
+ * address. */
 static int search_module(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct search *search = arg;

@@ -12,7 +12,7 @@
 
 #include "gs_base.h"
 
-/* How to compute the canonical frame address (the stack pointer before the call). */
+/* The computation of the canonical frame address (the stack pointer before the call). */
 enum gs_step {
     GS_STEP_NONE,      /* an empty cache slot; never returned */
     GS_STEP_FROM_SP,   /* stack pointer + cfa_offset */
@@ -23,7 +23,7 @@ enum gs_step {
     GS_STEP_UNKNOWN,   /* information in an unsupported form */
 };
 
-/* How to restore the caller's frame pointer. */
+/* The restoration of the caller's frame pointer. */
 enum gs_step_fp {
     GS_STEP_FP_SAME,   /* unchanged */
     GS_STEP_FP_AT_CFA, /* saved at CFA + fp_offset */
@@ -83,8 +83,8 @@ static inline intptr_t gs_cfi_cfa_offset(uint64_t packed)
 void gs_cfi_rule_find(uintptr_t pc, struct gs_cfi_rule *rule);
 
 /*
- * The same from a given .eh_frame_hdr, for tests and for the above: all reads stay within
- * [begin, end), the readable segment that holds both sections.
+ * The same from a given .eh_frame_hdr: for gs_cfi_rule_find and tests. All reads stay
+ * within [begin, end), the readable segment that holds both sections.
  */
 void gs_cfi_rule_parse(const uint8_t *begin, const uint8_t *end, const uint8_t *header,
                        uintptr_t pc, struct gs_cfi_rule *rule);

@@ -5,7 +5,7 @@
  * Design: docs/stacks.md, "Room"
  *
  * A stack is mapped on demand, with an inaccessible guard page below it, and unmapped
- * after use. One spare stack is kept, for a thread that needs it at each capture. A
+ * after use. One spare stack is kept, for a thread that needs one at each capture. A
  * thread that leaves by longjmp from a signal handler, or forks, leaves a stack behind:
  * its touched pages stay in use.
  *
@@ -17,7 +17,7 @@
 #include "thread_stack.h"
 
 #define STACK_BYTES ((size_t)1 << 20)
-#define GUARD_BYTES ((size_t)64 << 10) /* a page, of whatever size the system has */
+#define GUARD_BYTES ((size_t)64 << 10) /* a page, whatever the system's page size */
 
 __thread struct gs_roomy gs_roomy_here;
 
@@ -86,7 +86,7 @@ __asm__(".pushsection .text\n"
 #error "how to go to another stack on this machine is not known"
 #endif
 
-/* NULL: there is none to be had. */
+/* NULL: no memory. */
 static char *take_stack(void)
 {
     char *stack = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQUIRE);
@@ -145,7 +145,7 @@ __attribute__((noinline)) void gs_roomy_call(size_t need_bytes, void (*body)(voi
     char *stack = NULL;
 
     if (GS_UNLIKELY(!gs_own_stack.asked))
-        gs_thread_stack_ask();
+        gs_thread_stack_query();
     if (GS_UNLIKELY(!gs_roomy_has(need_bytes)))
         stack = take_stack();
     if (GS_LIKELY(stack == NULL)) {

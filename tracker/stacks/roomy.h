@@ -25,16 +25,16 @@
  */
 void gs_roomy_call(size_t need_bytes, void (*body)(void *), void *arg);
 
-/* Has the current stack that many bytes left? False also if that is unknown: on a fiber,
- * and before libc was asked. */
+/* Returns true if the current stack has that many bytes left. False also if that is
+ * unknown: on a fiber, and before libc was queried. */
 bool gs_roomy_has(size_t need_bytes);
 
 /* The state of the calling thread while it is on another stack. */
 struct gs_roomy {
     uintptr_t low, high; /* of the other stack; 0: not on one */
-    uintptr_t record;    /* where it left the first stack: a saved frame pointer and a
-                          * return address, then the stack pointer of that frame */
-    uintptr_t caller;    /* return address of gs_roomy_call */
+    uintptr_t record; /* where the thread left the first stack: a saved frame pointer and
+                         a return address, then the stack pointer of that frame */
+    uintptr_t caller; /* return address of gs_roomy_call */
 };
 
 /* Lock: none, the thread's own. */

@@ -1,9 +1,9 @@
 /*
  * seen_walks.c - the cache of walks, by their start.
  *
- * A walk's slot is chosen by the frame it starts in and the return addresses of the two
- * frames around it: the shim's own frames keep frame pointers, so these are at hand. They
- * only choose the slot; the recorded words are compared in full.
+ * The slot of a walk follows from the frame it starts in and the return addresses of the
+ * two frames around it: the shim's own frames keep frame pointers, so these are cheap to
+ * read. They only choose the slot; the recorded words are compared in full.
  *
  * A thread that finds the version of an entry even may write it. Readers take no lock: a
  * reader of a mixture of two entries sees the version change. Before a reader follows an
@@ -16,11 +16,11 @@
 
 #include <stdatomic.h>
 
-#define PLACE_BITS 7
-#define WAYS       2u
+#define SLOT_BITS 7
+#define WAYS      2u
 
 struct seen_walk {
-    _Atomic uint32_t version; /* odd while it is written; 0: never was */
+    _Atomic uint32_t version; /* odd during a write; 0: never written */
     _Atomic uint32_t id, count;
     _Atomic uintptr_t base, high;
     _Atomic uint64_t generation, stacks;
@@ -28,23 +28,24 @@ struct seen_walk {
     _Atomic uint32_t offsets[GS_WALK_WORDS];
 } __attribute__((aligned(64)));
 
-/* 260 KiB of zero pages until a stack is walked. */
-static struct seen_walk seen[1 << PLACE_BITS];
+/* 260 KiB of zero pages until the first walk. */
+static struct seen_walk seen[1 << SLOT_BITS];
 
 #define GET(field)        atomic_load_explicit(&(field), memory_order_acquire)
 #define PUT(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
 
-/* A word of the thread's own stack; sanitizers see other people's red zones there. */
+/* Not instrumented: the words are on the thread's own stack, where sanitizers see the red
+ * zones of other frames. */
 #define NO_SANITIZE __attribute__((no_sanitize("address"), no_sanitize("thread")))
 
-/* Could a frame record lie there, further out than `inner`? */
+/* Returns true if a frame record may lie there, further out than `inner`. */
 static inline bool is_record(uintptr_t record, uintptr_t inner, uintptr_t high)
 {
     return (record - inner < high - inner - 2 * sizeof(uintptr_t)) &
            (record % sizeof(uintptr_t) == 0);
 }
 
-NO_SANITIZE static inline size_t place_of(const struct gs_walk_start *start)
+NO_SANITIZE static inline size_t slot_of(const struct gs_walk_start *start)
 {
     uintptr_t key = start->base, record = start->base;
 
@@ -56,10 +57,10 @@ NO_SANITIZE static inline size_t place_of(const struct gs_walk_start *start)
         record = outer;
         key = key * 31 + ((const volatile uintptr_t *)record)[1];
     }
-    return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - PLACE_BITS));
+    return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - SLOT_BITS));
 }
 
-/* Are the words of the recorded walk unchanged? */
+/* Returns the stack id if the words of the recorded walk are unchanged, else 0. */
 NO_SANITIZE static inline uint32_t recognise(struct seen_walk *walk,
                                              const struct gs_walk_start *start)
 {
@@ -81,7 +82,7 @@ NO_SANITIZE static inline uint32_t recognise(struct seen_walk *walk,
 
 NO_SANITIZE uint32_t gs_seen_walks_find(const struct gs_walk_start *start)
 {
-    size_t place = place_of(start);
+    size_t place = slot_of(start);
     uint32_t id = recognise(&seen[place], start);
 
     for (size_t way = 1; way < WAYS && GS_UNLIKELY(id == 0); way++)
@@ -89,7 +90,7 @@ NO_SANITIZE uint32_t gs_seen_walks_find(const struct gs_walk_start *start)
     return id;
 }
 
-/* The way that was written least often: of two they take turns. */
+/* Returns the way with the fewest writes: two entries of one slot take turns. */
 static struct seen_walk *oldest_way(size_t place)
 {
     struct seen_walk *oldest = &seen[place];
@@ -101,9 +102,9 @@ static struct seen_walk *oldest_way(size_t place)
 }
 
 NO_SANITIZE void gs_seen_walks_add(const struct gs_walk_start *start,
-                                   const struct gs_walk_notes *notes, uint32_t id)
+                                   const struct gs_walk_record *notes, uint32_t id)
 {
-    struct seen_walk *walk = oldest_way(place_of(start));
+    struct seen_walk *walk = oldest_way(slot_of(start));
     uint32_t version = GET(walk->version);
 
     if (id == 0 || notes->count > GS_WALK_WORDS || version % 2 != 0 ||

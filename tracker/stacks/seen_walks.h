@@ -3,11 +3,11 @@
  * found.
  *
  * A walk is a function of its start, of the rules it follows, and of the words it reads
- * from the stack. If all of these are unchanged, so is its result. So a stack is
- * recognised by reading the same words again, at a tenth of the cost of walk, trimming
- * and look-up. A stack that merely looks alike is never taken for a known one.
+ * from the stack. If all of these are unchanged, so is its result. So the cache
+ * recognises a stack by reading the same words again, at a tenth of the cost of walk,
+ * trimming and look-up. It never takes a stack that merely looks alike for a known one.
  *
- * Owns: struct gs_walk_notes, and the table (seen_walks.c).   Lock: none.
+ * Owns: struct gs_walk_record, and the table (seen_walks.c).   Lock: none.
  * Design: docs/stacks.md
  */
 #ifndef GS_SEEN_WALKS_H
@@ -19,7 +19,7 @@
 #define GS_WALK_WORDS 160u
 
 /* The words that one walk read, from `base` outwards. */
-struct gs_walk_notes {
+struct gs_walk_record {
     uintptr_t base;                  /* words further in are not recorded */
     uint64_t generation;             /* of the rules */
     unsigned count;                  /* GS_WALK_WORDS + 1: too many words */
@@ -34,7 +34,7 @@ struct gs_walk_start {
     uint64_t stacks;      /* identifies a gs_stacks: its unwinder, depth and ids */
 };
 
-static inline void gs_walk_note(struct gs_walk_notes *notes, uintptr_t address,
+static inline void gs_walk_note(struct gs_walk_record *notes, uintptr_t address,
                                 uintptr_t word)
 {
     size_t offset = (address - notes->base) / sizeof(uintptr_t);
@@ -49,13 +49,13 @@ static inline void gs_walk_note(struct gs_walk_notes *notes, uintptr_t address,
     notes->words[notes->count++] = word;
 }
 
-/* Id of the stack that a walk from there would find; 0: unknown, walk. The range from
- * `base` up to `high` is readable. */
+/* Returns the id of the stack that a walk from `start` would find; 0: unknown, walk. The
+ * range from `base` up to `high` is readable. */
 uint32_t gs_seen_walks_find(const struct gs_walk_start *start);
 
-/* Records that a walk from there found the stack `id`. Dropped if another thread is
+/* Records that a walk from `start` found the stack `id`. Dropped if another thread is
  * writing the slot. */
 void gs_seen_walks_add(const struct gs_walk_start *start,
-                       const struct gs_walk_notes *notes, uint32_t id);
+                       const struct gs_walk_record *notes, uint32_t id);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * signal_frame.c - is the calling thread inside a signal handler?
+ * signal_frame.c - detects that the calling thread is inside a signal handler.
  *
  * The frame below a handler returns into a few instructions that ask the kernel to resume
  * the interrupted code. No other code looks like them; debuggers, too, recognise signal
- * frames by them. On an alternate stack the kernel itself reports it.
+ * frames by them. On an alternate stack the kernel itself reports the handler.
  *
  * Async-signal-safe: allocates nothing, and takes no lock of the C library.
  *
@@ -31,9 +31,9 @@ static const uint8_t trampoline[] = {0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0
 #error "the signal trampoline of this machine is not known"
 #endif
 
-/* Where the walk may go: the stack that the caller is on, whichever that is. libc's own
- * answer about it may allocate, and knows of no other stack. */
-static void know_stack(uintptr_t here)
+/* Bounds the walk to the stack that the caller is on, whichever that is. libc's own
+ * look-up may allocate, and knows only the thread's first stack. */
+static void find_stack_bounds(uintptr_t here)
 {
     struct gs_stack_range range;
     uintptr_t high;
@@ -55,7 +55,7 @@ bool gs_stacks_in_signal_handler(void)
 
     if (sigaltstack(NULL, &other) == 0 && (other.ss_flags & SS_ONSTACK))
         return true;
-    know_stack((uintptr_t)__builtin_frame_address(0));
+    find_stack_bounds((uintptr_t)__builtin_frame_address(0));
     count = gs_unwind_cfi(frames, FRAMES_MAX, &end);
     gs_own_stack = before;
     for (unsigned i = 0; i < count && !found; i++)

@@ -26,8 +26,8 @@ static inline uint64_t mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Pairs are mixed each with keys of its place and summed, so that no product waits for
- * the one before. */
+/* Mixes pairs of frames with a key for each position, and sums them: no product depends
+ * on the previous one, so the processor computes them in parallel. */
 uint32_t gs_stack_hash(const uintptr_t *frames, unsigned count, bool truncated)
 {
     uint64_t sum = (uint64_t)count << 1 | truncated;
@@ -64,8 +64,8 @@ static inline uint32_t slot_of(uint32_t hash, uint32_t bits)
 
 /*
  * Nodes that were added for one stack lie one after the other, the caller before the
- * callee. Stepping down by one where that holds, instead of always loading the parent's
- * number, lets the processor run ahead.
+ * callee. Stepping down by one, where that holds, avoids loading the parent's number, and
+ * lets the processor run ahead.
  */
 static bool equals(const struct gs_stack_table *table, uint32_t id,
                    const uintptr_t *frames, unsigned count, bool truncated)
@@ -118,7 +118,7 @@ static size_t index_bytes(uint32_t bits)
     return sizeof(struct gs_stack_index) + (sizeof(uint64_t) << bits);
 }
 
-/* Publish an id; the index has room. */
+/* Publishes an id; the index has space. */
 static void put_slot(struct gs_stack_index *index, uint64_t value)
 {
     uint32_t mask = ((uint32_t)1 << index->bits) - 1;
@@ -129,7 +129,8 @@ static void put_slot(struct gs_stack_index *index, uint64_t value)
     atomic_store_explicit(&index->slots[slot], value, memory_order_release);
 }
 
-/* An index with room for one more id: the present one, or one of twice the size. */
+/* Returns an index with space for one more id: the present one, or one of twice the
+ * size. */
 static struct gs_stack_index *index_with_room(struct gs_stack_table *table)
 {
     struct gs_stack_index *old =
@@ -173,7 +174,7 @@ static void link_node(struct gs_stack_table *table, uint32_t i)
     *head = i;
 }
 
-/* Buckets for one more node: as many as nodes, at least. False: no memory at all. */
+/* Makes at least as many buckets as nodes. False: there are no buckets at all. */
 static bool grow_buckets(struct gs_stack_table *table)
 {
     uint32_t nodes = atomic_load_explicit(&table->node_count, memory_order_relaxed);
@@ -197,7 +198,7 @@ static bool grow_buckets(struct gs_stack_table *table)
     return true;
 }
 
-/* The node of `frame` below `parent`, added if it is new. 0: no memory. */
+/* Returns the node of `frame` below `parent`, added if it is new. 0: no memory. */
 static uint32_t child_node(struct gs_stack_table *table, uintptr_t frame, uint32_t parent)
 {
     uint32_t last = atomic_load_explicit(&table->node_count, memory_order_relaxed);
@@ -229,7 +230,7 @@ static uint32_t child_node(struct gs_stack_table *table, uintptr_t frame, uint32
     return i;
 }
 
-/* Room for entry `id`. */
+/* Makes space for entry `id`. */
 static struct gs_stack_entry *new_entry(struct gs_stack_table *table, uint32_t id)
 {
     uint32_t chunk = id >> GS_STACK_CHUNK_BITS;

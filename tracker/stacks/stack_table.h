@@ -27,7 +27,7 @@ struct gs_stack_entry {
     uint32_t leaf;  /* node of the innermost frame */
     uint32_t epoch; /* of the module table when the stack was interned */
     uint16_t depth;
-    uint16_t truncated; /* 1: the stack goes on beyond the outermost frame */
+    uint16_t truncated; /* 1: the stack continues beyond the outermost frame */
 };
 
 /* Hash table of ids: a slot is hash << 32 | id, 0 if empty; never more than half full. */
@@ -47,13 +47,13 @@ struct gs_stack_table {
     uint32_t *buckets; /* for the writer: first node with a hash of (parent, frame) */
     uint32_t bucket_bits;
     _Atomic size_t bytes;           /* memory held by indexes and buckets */
-    struct gs_state_memory *memory; /* of nodes and entries; NULL: in no file */
+    struct gs_state_memory *memory; /* of nodes and entries; NULL: not in a file */
 };
 
-/* Hash of a list of frames, and of whether the stack goes on behind them. */
+/* Hash of a list of frames, and of whether the stack continues beyond them. */
 uint32_t gs_stack_hash(const uintptr_t *frames, unsigned count, bool truncated);
 
-/* Id of a known stack, 0 if unknown. No lock. */
+/* Returns the id of a known stack, 0 if unknown. No lock. */
 uint32_t gs_stack_table_find(const struct gs_stack_table *table, uint32_t hash,
                              const uintptr_t *frames, unsigned count, bool truncated);
 

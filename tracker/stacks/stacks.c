@@ -4,8 +4,8 @@
  * Owns:  struct gs_stacks.   Lock: stacks->lock, for adding stacks and for the module
  *        table; known stacks are found without it.   Design: docs/stacks.md
  *
- * Order of a capture: walk (no lock), look up (no lock). Only for a new stack: ask the
- * loader whether modules came or went (its lock, none of ours), take the lock, add. The
+ * Order of a capture: walk (no lock), look up (no lock). Only for a new stack: query the
+ * loader for added and removed modules (its lock, none of ours), take the lock, add. The
  * lock is the innermost of all: no other lock is taken under it.
  */
 #include "gs_locks.h"
@@ -26,20 +26,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Frames inside the unwinder and the shim: dropped, so walked in addition. */
+/* Frames inside the unwinder and the shim: a walk reads them in addition, and drops
+ * them. */
 #define INNER_FRAMES_MAX   32u
 #define INNER_FRAMES_FIRST 3u
 
-/* Of a remembered walk: its id is that of the native stack, in which Python frames have
- * to be put. Ids are smaller. */
+/* Marks the id of a remembered walk: a native stack, into which Python frames must be
+ * merged. Ids are smaller. */
 #define WITH_PYTHON 0x80000000u
 
-/* Left of the stack where one is walked: what is needed for that, libgcc's and the
- * loader's part included, and as much again for the program's call. */
-#define CAPTURE_ROOM ((size_t)24 << 10)
+/* Stack space that a walk needs, libgcc's and the loader's part included, and as much
+ * again for the program's call. */
+#define CAPTURE_HEADROOM ((size_t)24 << 10)
 
-#define MISSES_MAX 4u
-#define LOOK_EVERY 256u
+#define MISSES_MAX    4u
+#define COMPARE_EVERY 256u
 
 /* A walk, trimmed. */
 struct capture {
@@ -47,25 +48,27 @@ struct capture {
     const uintptr_t *frames; /* into walked */
     unsigned count;
     bool truncated;
-    bool python; /* the interpreter is in it: kept deeper, for its frames are replaced */
-    struct gs_walk_notes notes;
+    bool python; /* contains the interpreter: kept deeper, for Python's frames */
+    struct gs_walk_record notes;
 };
 
-static _Atomic uint64_t last_number; /* of a gs_stacks */
+static _Atomic uint64_t last_number; /* number of the newest gs_stacks */
 
-/* Lock: none, the thread's own. Inside a capture; the most frames dropped by one. */
+/* Lock: none, the thread's own. `inside`: a capture is in progress. `inner_frames`: the
+ * most frames that one dropped. */
 static __thread bool inside __attribute__((tls_model("initial-exec")));
 static __thread unsigned inner_frames __attribute__((tls_model("initial-exec"))) =
     INNER_FRAMES_FIRST;
 
-/* Captures since one was recognised. Lock: none, the thread's own. */
+/* Captures since the last recognised walk.
+ * Lock: none, the thread's own. */
 static __thread unsigned misses __attribute__((tls_model("initial-exec")));
 
-/* A thread whose stacks are hardly ever the last ones looks only now and then: looking
- * and remembering in vain would cost it half a walk. */
-static inline bool worth_a_look(void)
+/* A thread whose walks are hardly ever recognised tries only now and then: a vain
+ * comparison, and recording the walk, cost half a walk. */
+static inline bool worth_comparing(void)
 {
-    return GS_LIKELY(misses < MISSES_MAX) || ++misses % LOOK_EVERY == 0;
+    return GS_LIKELY(misses < MISSES_MAX) || ++misses % COMPARE_EVERY == 0;
 }
 
 static struct gs_python *python_of(const struct gs_stacks *stacks)
@@ -73,9 +76,9 @@ static struct gs_python *python_of(const struct gs_stacks *stacks)
     return atomic_load_explicit(&stacks->python, memory_order_acquire);
 }
 
-/* Walks that were remembered do not say where the interpreter is: a new number, and they
- * are of the past. */
-static void look_for_python(struct gs_stacks *stacks)
+/* Searches for an interpreter. Remembered walks do not say whether they contain it, so a
+ * new number invalidates them. */
+static void search_python(struct gs_stacks *stacks)
 {
     struct gs_python_symbols symbols = {0};
     struct gs_python *none = NULL, *python;
@@ -118,7 +121,7 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
     inside = true;
     stacks->config.unwinder = gs_unwind_prepare(config->unwinder);
     if (stacks->config.unwinder != GS_UNWIND_OFF)
-        look_for_python(stacks);
+        search_python(stacks);
     inside = was_inside;
     errno = saved_errno;
     *out = stacks;
@@ -141,7 +144,8 @@ enum gs_unwinder gs_stacks_unwinder(const struct gs_stacks *stacks)
     return stacks->config.unwinder;
 }
 
-/* How many inner frames to drop: up to the caller at `anchor`, then the own range. */
+/* Returns the number of inner frames to drop: up to the caller at `anchor`, then the
+ * library's own range. */
 static unsigned inner_count(const struct gs_stacks *stacks, const uintptr_t *walked,
                             unsigned count, uintptr_t anchor)
 {
@@ -159,8 +163,8 @@ static unsigned inner_count(const struct gs_stacks *stacks, const uintptr_t *wal
 }
 
 /*
- * Walk and trim. Room is asked for as many inner frames as this thread's captures had to
- * drop so far; if that was too little, once more with all the room there is.
+ * Walks and trims. Leaves space for as many inner frames as this thread's captures had to
+ * drop so far. If that was too little, walks again with all the space there is.
  */
 static inline __attribute__((always_inline)) void
 capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t anchor,
@@ -174,8 +178,8 @@ capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t 
 
     for (;;) {
         unsigned count =
-            noted ? gs_unwind_walk_noting(stacks->config.unwinder, capture->walked, room,
-                                          &end, &capture->notes)
+            noted ? gs_unwind_walk_recording(stacks->config.unwinder, capture->walked,
+                                             room, &end, &capture->notes)
                   : gs_unwind_walk(stacks->config.unwinder, capture->walked, room, &end);
         unsigned inner = inner_count(stacks, capture->walked, count, anchor);
 
@@ -198,14 +202,14 @@ capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t 
         capture->count = depth;
 }
 
-/* All the memory there is to be is used: known stacks only, from now on. */
+/* At the limit of memory only known stacks are found. */
 static bool is_full(const struct gs_stacks *stacks)
 {
     return stacks->config.most_bytes != 0 &&
            gs_stack_table_bytes(&stacks->table) >= stacks->config.most_bytes;
 }
 
-/* Adds the stack under the lock; the modules' counts are read before. */
+/* Adds the stack under the lock. The caller has read `counts` before. */
 static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
                           const uintptr_t *frames, unsigned count, bool truncated,
                           struct gs_module_counts counts)
@@ -223,7 +227,7 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
     gs_mutex_unlock(&stacks->lock);
     if (!is_current && gs_loader_enter()) {
         snapshot = gs_module_snapshot_take();
-        look_for_python(stacks);
+        search_python(stacks);
         gs_loader_leave();
     }
     gs_mutex_lock(&stacks->lock);
@@ -239,8 +243,8 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
 }
 
 /*
- * A stack that is not known. If modules came or went since CFI learned its rules, the
- * walk may have followed a stale one: forget them and walk again.
+ * Handles an unknown stack. If modules were added or removed since CFI learned its rules,
+ * the walk may have followed a stale rule: forget the rules and walk again.
  */
 static __attribute__((noinline)) uint32_t capture_new(struct gs_stacks *stacks,
                                                       struct capture *capture,
@@ -268,27 +272,28 @@ static __attribute__((noinline)) uint32_t capture_new(struct gs_stacks *stacks,
                      counts);
 }
 
-/* The native frames once more, for now it matters where they lie; and the two made one.
- */
+/* Walks the native frames again, for their positions, and merges both stacks. */
 static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
                                                     struct gs_python *python,
                                                     const struct gs_python_walk *walk,
                                                     uintptr_t anchor)
 {
     uintptr_t frames[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
-    uintptr_t places[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
+    uintptr_t stack_pointers[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
     struct gs_merged_stack merged;
     struct gs_native_walk native;
     struct gs_module_counts counts;
     enum gs_walk_end end;
-    bool placed;
-    unsigned count = gs_unwind_walk_placing(stacks->config.unwinder, frames, places,
-                                            GS_ARRAY_LEN(frames), &end, &placed);
+    bool has_pointers;
+    unsigned count =
+        gs_unwind_walk_with_pointers(stacks->config.unwinder, frames, stack_pointers,
+                                     GS_ARRAY_LEN(frames), &end, &has_pointers);
     unsigned inner = inner_count(stacks, frames, count, anchor);
     uint32_t hash, id;
 
     native = (struct gs_native_walk){.frames = frames + inner,
-                                     .places = placed ? places + inner : NULL,
+                                     .stack_pointers =
+                                         has_pointers ? stack_pointers + inner : NULL,
                                      .count = count - inner,
                                      .truncated = end != GS_WALK_OUTERMOST};
     gs_python_merge(python, &native, walk, stacks->config.depth, &merged);
@@ -309,13 +314,14 @@ static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
 /* Work that needs a larger stack, and its result. */
 struct request {
     struct gs_stacks *stacks;
-    struct gs_walk_start *start; /* of capture_by_walk */
-    uint32_t native;             /* of walk_python */
+    struct gs_walk_start *start; /* for capture_by_walk */
+    uint32_t native;             /* for walk_python */
     uintptr_t anchor;
     uint32_t id;
 };
 
-/* Put Python's frames into the native stack `native`, which has the interpreter in it. */
+/* Merges Python's frames into the native stack `native`, which contains the
+ * interpreter. */
 static __attribute__((noinline)) void walk_python(void *arg)
 {
     struct request *request = arg;
@@ -333,7 +339,7 @@ static __attribute__((noinline)) void walk_python(void *arg)
     request->id = id;
 }
 
-/* The same, where it was done before. */
+/* The same, from the cache of merged stacks if possible. */
 static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
                                                       uint32_t native, uintptr_t anchor)
 {
@@ -348,7 +354,7 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
     if (GS_UNLIKELY(id == 0)) {
         struct request request = {.stacks = stacks, .native = native, .anchor = anchor};
 
-        gs_roomy_call(CAPTURE_ROOM, walk_python, &request);
+        gs_roomy_call(CAPTURE_HEADROOM, walk_python, &request);
         id = request.id;
     }
     inside = was_inside;
@@ -356,8 +362,8 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
     return id;
 }
 
-/* A stack that was not recognised is walked, and remembered unless `start` has no `high`.
- */
+/* Walks a stack that was not recognised. Remembers the walk, unless `start` has no
+ * `high`. */
 static __attribute__((noinline)) void capture_by_walk(void *arg)
 {
     struct request *request = arg;
@@ -384,7 +390,7 @@ static __attribute__((noinline)) void capture_by_walk(void *arg)
     request->id = id;
 }
 
-/* In the place where the caller is, if that has room. */
+/* Walks on the caller's stack if it has enough space, else on another. */
 static __attribute__((noinline)) uint32_t
 capture_with_room(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t anchor)
 {
@@ -392,10 +398,10 @@ capture_with_room(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr
     int saved_errno = errno;
 
     inside = true;
-    if (GS_LIKELY(gs_roomy_has(CAPTURE_ROOM)))
+    if (GS_LIKELY(gs_roomy_has(CAPTURE_HEADROOM)))
         capture_by_walk(&request);
     else
-        gs_roomy_call(CAPTURE_ROOM, capture_by_walk, &request);
+        gs_roomy_call(CAPTURE_HEADROOM, capture_by_walk, &request);
     inside = false;
     errno = saved_errno;
     return request.id;
@@ -410,7 +416,7 @@ __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
     if (stacks == NULL || stacks->config.unwinder == GS_UNWIND_OFF || inside)
         return 0;
     start.stacks = atomic_load_explicit(&stacks->number, memory_order_relaxed);
-    if (GS_LIKELY(worth_a_look()) &&
+    if (GS_LIKELY(worth_comparing()) &&
         GS_LIKELY(gs_thread_stack_known(start.base, &start.high))) {
         start.generation = gs_unwind_rules(stacks->config.unwinder);
         id = gs_seen_walks_find(&start);
@@ -466,7 +472,7 @@ bool gs_stacks_truncated(const struct gs_stacks *stacks, uint32_t id)
     return entry != NULL && entry->truncated;
 }
 
-/* const in the contract: to the caller nothing changes, only the lock is taken. */
+/* The contract says const: nothing changes for the caller, but the lock is taken. */
 static struct gs_stacks *lockable(const struct gs_stacks *stacks)
 {
     return (struct gs_stacks *)(uintptr_t)stacks;

@@ -6,7 +6,7 @@
  * addresses, so that a plug-in that was closed can still be named at exit.
  *
  * Locks: any thread may call any function; locking is internal. No lock of ours is held
- * while a stack is unwound or the loader is asked for its modules.
+ * while a stack is unwound or the loader is queried.
  * Design: docs/stacks.md
  */
 #ifndef GS_STACKS_H
@@ -20,7 +20,7 @@ struct gs_stacks;
 struct gs_state_memory;
 
 enum gs_unwinder {
-    GS_UNWIND_AUTO,      /* CFI if its trial is right, else libunwind, else GCC */
+    GS_UNWIND_AUTO,      /* CFI if it passes its trial, else libunwind, else GCC */
     GS_UNWIND_LIBUNWIND, /* libunwind's unw_backtrace, by dlopen RTLD_LOCAL */
     GS_UNWIND_FP,        /* frame pointers, within this thread's stack only */
     GS_UNWIND_GCC,       /* _Unwind_Backtrace of libgcc_s, by dlopen */
@@ -38,11 +38,11 @@ struct gs_code_range {
 /* A Python interpreter in the process: addresses of its own. */
 struct gs_python_symbols {
     unsigned version;                /* PY_VERSION_HEX */
-    const void *runtime;             /* _PyRuntime */
+    const void *runtime;             /* PyInterpreterState_Head: the first; may be NULL */
     const void *code_type;           /* PyCode_Type */
     void *(*thread_state)(void);     /* PyGILState_GetThisThreadState */
     void *(*interpreters)(void);     /* PyInterpreterState_Head: the first; may be NULL */
-    struct gs_code_range code;       /* all of the interpreter */
+    struct gs_code_range code;       /* all of the interpreter's code */
     struct gs_code_range evaluation; /* _PyEval_EvalFrameDefault */
     /* Py_BytesMain and similar: their caller is the python command */
     struct gs_code_range programs[GS_PYTHON_PROGRAMS];
@@ -53,8 +53,8 @@ struct gs_stacks_config {
     unsigned depth; /* frames stored, 1 to GS_STACK_MAX_DEPTH */
     /* Addresses in this range (the shim's own code) are dropped from the inner end. */
     uintptr_t own_begin, own_end;
-    /* Finds an interpreter. Called first at the start, then whenever modules came, until
-     * there is one. No lock of ours is held; the loader's lock may be taken. NULL: no
+    /* Finds an interpreter. Called at the start, then whenever modules were added, until
+     * it succeeds. No lock of ours is held; the loader's lock may be taken. NULL: no
      * Python frames (docs/python.md). */
     bool (*find_python)(struct gs_python_symbols *out);
     struct gs_state_memory *memory; /* holds all state of the stacks; NULL: not in a
@@ -92,7 +92,7 @@ struct gs_module {
  * that is missing, or fails its trial, is replaced by the next one (GCC last, then OFF);
  * gs_stacks_unwinder returns the one in use.
  * Errors: GS_ERR_INVALID (depth, unwinder, range), GS_ERR_HOST_NOMEM, GS_ERR_NOT_FOUND (a
- * forked child that must not ask the loader) */
+ * forked child that must not call the loader) */
 enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
                                 struct gs_stacks **out) GS_MUST_USE;
 /* NULL is allowed. No other call may be in progress; strings of its modules end here. */
@@ -117,9 +117,9 @@ uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
 unsigned gs_stacks_frames(const struct gs_stacks *stacks, uint32_t id, uintptr_t *frames,
                           unsigned max);
 
-/* Does the stack go on beyond its last frame, because the configured depth was reached?
- * The same frames with and without more behind them are two stacks. False for an unknown
- * id. */
+/* Returns true if the stack continues beyond its last frame, because the configured depth
+ * was reached. The same frames with and without more behind them are two stacks. False
+ * for an unknown id. */
 bool gs_stacks_truncated(const struct gs_stacks *stacks, uint32_t id);
 
 /* The module of the address at the first capture of its stack. GS_ERR_NOT_FOUND. */
@@ -130,12 +130,13 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
 enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
                                 struct gs_python_place *out) GS_MUST_USE;
 
-/* Call around fork, so that no insertion is half done in the child. Both in the forking
- * thread; `after` in the parent. Takes and releases the table's lock. NULL is allowed. */
+/* Call both around fork, in the forking thread, so that no insertion is half done in
+ * the child; `after` in the parent. They take and release the table's lock. NULL is
+ * allowed. */
 void gs_stacks_before_fork(struct gs_stacks *stacks);
 void gs_stacks_after_fork(struct gs_stacks *stacks);
-/* In the child instead of `after`. If another thread held the loader's lock at the fork,
- * the child captures no new stack. */
+/* Call in the child instead of `after`. If another thread held the loader's lock at the
+ * fork, the child captures no new stack. */
 void gs_stacks_after_fork_in_child(struct gs_stacks *stacks);
 
 /* Distinct stacks interned (ids run from 1 to this), and bytes of memory held for
@@ -146,8 +147,8 @@ uint64_t gs_stacks_refused(const struct gs_stacks *stacks);
 size_t gs_stacks_bytes(const struct gs_stacks *stacks);
 
 /*
- * Is the calling thread inside a signal handler? The interrupted code may hold locks
- * then. False if the thread's stack cannot be walked.
+ * Returns true if the calling thread is inside a signal handler: the interrupted code may
+ * hold locks. False if the thread's stack cannot be walked.
  */
 bool gs_stacks_in_signal_handler(void);
 

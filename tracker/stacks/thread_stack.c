@@ -17,7 +17,7 @@
 
 __thread struct gs_stack_range gs_own_stack;
 
-void gs_thread_stack_ask(void)
+void gs_thread_stack_query(void)
 {
     struct gs_stack_range *range = &gs_own_stack;
     pthread_attr_t attributes;
@@ -34,10 +34,10 @@ void gs_thread_stack_ask(void)
     pthread_attr_destroy(&attributes);
 }
 
-/* A line of maps, as far as it was read: "low-high rest". */
+/* A partly read line of maps: "low-high rest". */
 struct line {
     uintptr_t bounds[2];
-    unsigned field; /* the one that the next digit belongs to; 2: the rest */
+    unsigned field; /* the field of the next digit; 2: the rest */
 };
 
 static void read_character(struct line *line, char c)
@@ -49,7 +49,7 @@ static void read_character(struct line *line, char c)
                                     (uintptr_t)(c <= '9' ? c - '0' : c - 'a' + 10);
 }
 
-/* By bare system calls: libc's are places to be cancelled at. */
+/* Uses bare system calls: libc's wrappers are cancellation points. */
 bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range)
 {
     int saved = errno, file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps",

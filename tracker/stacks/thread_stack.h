@@ -19,9 +19,9 @@ struct gs_stack_range {
 extern __thread struct gs_stack_range gs_own_stack
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-void gs_thread_stack_ask(void) __attribute__((cold, noinline));
+void gs_thread_stack_query(void) __attribute__((cold, noinline));
 
-/* As gs_thread_stack_holds, but false if libc was not asked yet. */
+/* As gs_thread_stack_holds, but false if libc was not queried yet. */
 static inline bool gs_thread_stack_known(uintptr_t address, uintptr_t *high)
 {
     const struct gs_stack_range *range = &gs_own_stack;
@@ -42,7 +42,8 @@ static inline bool gs_thread_stack_known(uintptr_t address, uintptr_t *high)
 bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range);
 
 /*
- * Does `address` (a stack pointer) lie on the stack the thread was started with?
+ * Returns true if `address` (a stack pointer) lies on the stack the thread was started
+ * with.
  *
  * In:     address  usually the current stack pointer
  * Out:    *high    one past the last byte of that stack; written only if true
@@ -53,7 +54,7 @@ bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range);
 static inline bool gs_thread_stack_holds(uintptr_t address, uintptr_t *high)
 {
     if (GS_UNLIKELY(!gs_own_stack.asked))
-        gs_thread_stack_ask();
+        gs_thread_stack_query();
     return gs_thread_stack_known(address, high);
 }
 

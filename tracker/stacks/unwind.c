@@ -43,7 +43,7 @@ static _Atomic(gcc_get_ip *) gcc_ip;
 /* The loader's count before libunwind's first walk; set once. */
 static _Atomic uint64_t libunwind_unloads = UNLOADS_NOT_SET;
 static _Atomic bool cfi_proven;
-/* libunwind has its thread-local memory in this thread. */
+/* This thread has libunwind's thread-local memory. */
 static __thread bool libunwind_here __attribute__((tls_model("initial-exec")));
 
 /* The argument of _Unwind_Backtrace's callback. */
@@ -53,16 +53,16 @@ struct gcc_walk_state {
     bool full;
 };
 
-/* A failure of ours leaves no message behind for the program. The message is the thread's
- * own in glibc and musl, whatever POSIX allows. */
+/* Clears the loader's error message, so that the program never sees one of the library's
+ * failures. The message is per thread in glibc and musl, whatever POSIX allows. */
 static void drop_loader_message(void)
 {
     (void)dlerror(); /* NOLINT(concurrency-mt-unsafe) */
 }
 
-/* dlopen for good: the handle is never closed. Not by RTLD_NODELETE: with it glibc keeps
- * half of a library for whose opening memory ran out, and the next one to ask for it gets
- * that half. libgcc then does not find itself, and aborts. */
+/* Opens a library for good: the handle is never closed. Not by RTLD_NODELETE: with it
+ * glibc keeps half of a library whose opening ran out of memory, and returns that half to
+ * the next caller. libgcc then does not find itself, and aborts. */
 static void *open_library(const char *name)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -136,7 +136,7 @@ static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned m
     gcc_backtrace *walk = atomic_load_explicit(&gcc_walk, memory_order_acquire);
     struct gcc_walk_state state = {frames, 0, max, false};
 
-    if (walk != NULL && gs_loader_enter()) { /* before glibc 2.35 it takes its lock */
+    if (walk != NULL && gs_loader_enter()) { /* glibc < 2.35 takes the loader's lock */
         walk(gcc_one_frame, &state);
         gs_loader_leave();
     }
@@ -144,7 +144,7 @@ static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned m
     return state.count;
 }
 
-/* CFI wrote `count` frames and cannot go on: libgcc walks from the start. */
+/* CFI wrote `count` frames and cannot continue: libgcc walks from the start. */
 static __attribute__((noinline)) unsigned
 walk_foreign(uintptr_t *frames, unsigned max, enum gs_walk_end *end, unsigned count)
 {
@@ -164,7 +164,8 @@ static __attribute__((noinline)) unsigned walk_cfi(uintptr_t *frames, unsigned m
 }
 
 /* The loader's allocations for thread-local memory: 16 bytes for libunwind's own, and a
- * table of the thread's modules. What is freed here is there for them. */
+ * table of the thread's modules. The function allocates and frees as much, so that the
+ * loader will find it. */
 #define LIBUNWIND_BYTES    16
 #define THREAD_TABLE_BYTES 4096
 
@@ -228,17 +229,18 @@ unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned m
     return 0;
 }
 
-unsigned gs_unwind_walk_noting(enum gs_unwinder unwinder, uintptr_t *frames, unsigned max,
-                               enum gs_walk_end *end, struct gs_walk_notes *notes)
+unsigned gs_unwind_walk_recording(enum gs_unwinder unwinder, uintptr_t *frames,
+                                  unsigned max, enum gs_walk_end *end,
+                                  struct gs_walk_record *notes)
 {
     unsigned count;
 
     notes->count = 0;
     notes->generation = 0;
     if (unwinder == GS_UNWIND_FP)
-        return gs_unwind_fp_noting(frames, max, end, notes);
+        return gs_unwind_fp_recording(frames, max, end, notes);
     if (unwinder == GS_UNWIND_CFI)
-        count = gs_unwind_cfi_noting(frames, max, end, notes);
+        count = gs_unwind_cfi_recording(frames, max, end, notes);
     else
         count = gs_unwind_walk(unwinder, frames, max, end);
     if (unwinder != GS_UNWIND_CFI || GS_UNLIKELY(*end == GS_WALK_FOREIGN))
@@ -248,25 +250,25 @@ unsigned gs_unwind_walk_noting(enum gs_unwinder unwinder, uintptr_t *frames, uns
     return count;
 }
 
-unsigned gs_unwind_walk_placing(enum gs_unwinder unwinder, uintptr_t *frames,
-                                uintptr_t *places, unsigned max, enum gs_walk_end *end,
-                                bool *placed)
+unsigned gs_unwind_walk_with_pointers(enum gs_unwinder unwinder, uintptr_t *frames,
+                                      uintptr_t *stack_pointers, unsigned max,
+                                      enum gs_walk_end *end, bool *has_pointers)
 {
     unsigned count;
 
-    *placed = true;
+    *has_pointers = true;
     if (unwinder == GS_UNWIND_FP)
-        return gs_unwind_fp_placing(frames, places, max, end);
+        return gs_unwind_fp_with_pointers(frames, stack_pointers, max, end);
     if (unwinder == GS_UNWIND_CFI) {
-        count = gs_unwind_cfi_placing(frames, places, max, end);
+        count = gs_unwind_cfi_with_pointers(frames, stack_pointers, max, end);
         if (GS_LIKELY(*end != GS_WALK_FOREIGN))
             return count;
     }
-    *placed = false;
+    *has_pointers = false;
     return gs_unwind_walk(unwinder, frames, max, end);
 }
 
-/* Where in `frames` the address is; `count` if nowhere. */
+/* Returns the index of the address in `frames`; `count` if it is absent. */
 static unsigned position_of(uintptr_t address, const uintptr_t *frames, unsigned count)
 {
     unsigned i = 0;
@@ -276,8 +278,8 @@ static unsigned position_of(uintptr_t address, const uintptr_t *frames, unsigned
     return i;
 }
 
-/* A caller that every walk must see: `returns_to`, or, on a roomy stack, the one that
- * asked for it. */
+/* Returns a caller that every walk must see: `returns_to`, or, on an alternate stack, the
+ * caller of gs_roomy_call. */
 static uintptr_t sure_caller(void *returns_to)
 {
     bool elsewhere = gs_roomy_record((uintptr_t)__builtin_frame_address(0)) != 0;
@@ -285,7 +287,7 @@ static uintptr_t sure_caller(void *returns_to)
     return gs_code_address(elsewhere ? gs_roomy_here.caller : (uintptr_t)returns_to);
 }
 
-/* One real walk: it must come past the address this function will return to. */
+/* Makes one real walk, which must contain the address this function will return to. */
 static __attribute__((noinline)) bool trial_passes(enum gs_unwinder unwinder)
 {
     uintptr_t here = sure_caller(__builtin_return_address(0));
@@ -296,7 +298,7 @@ static __attribute__((noinline)) bool trial_passes(enum gs_unwinder unwinder)
     return position_of(here, frames, count) < count;
 }
 
-/* CFI is believed only if it sees every caller that libgcc sees, and the same ones. */
+/* CFI passes only if it sees the same callers as libgcc. */
 static __attribute__((noinline)) bool cfi_agrees_with_gcc(void)
 {
     uintptr_t here = sure_caller(__builtin_return_address(0));
@@ -309,7 +311,7 @@ static __attribute__((noinline)) bool cfi_agrees_with_gcc(void)
 
     if (i == our_count)
         return our_end == GS_WALK_FOREIGN &&
-               k < their_count; /* a stack of another kind */
+               k < their_count; /* only libgcc can walk this stack */
     while (i < our_count && k < their_count) {
         if (ours[i++] != theirs[k++])
             return false;

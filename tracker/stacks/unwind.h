@@ -19,7 +19,7 @@ enum gs_walk_end {
     GS_WALK_FULL,      /* the array is full; there may be more */
     GS_WALK_STOPPED,   /* a frame makes no sense: the frames before it are valid, the rest
                         * is lost */
-    GS_WALK_FOREIGN,   /* likewise, but another unwinder may be able to go on */
+    GS_WALK_FOREIGN,   /* likewise, but another unwinder may be able to continue */
 };
 
 /*
@@ -46,29 +46,30 @@ unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned m
  * the caller has set: all words read outside of that base. If the result depends on more
  * than these words, `notes` is marked as too long.
  */
-unsigned gs_unwind_walk_noting(enum gs_unwinder unwinder, uintptr_t *frames, unsigned max,
-                               enum gs_walk_end *end, struct gs_walk_notes *notes);
+unsigned gs_unwind_walk_recording(enum gs_unwinder unwinder, uintptr_t *frames,
+                                  unsigned max, enum gs_walk_end *end,
+                                  struct gs_walk_record *notes);
 
 /* The single unwinders, for gs_unwind_walk and for tests; contract as above. */
 unsigned gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end);
 unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max, enum gs_walk_end *end);
-unsigned gs_unwind_fp_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-                             struct gs_walk_notes *notes);
-unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-                              struct gs_walk_notes *notes);
+unsigned gs_unwind_fp_recording(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
+                                struct gs_walk_record *notes);
+unsigned gs_unwind_cfi_recording(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
+                                 struct gs_walk_record *notes);
 
 /*
  * gs_unwind_walk that also returns each frame's stack pointer while its callee runs: a
  * frame's data lies between its own stack pointer and the next one's. False in *placed:
  * the unwinder does not provide them.
  */
-unsigned gs_unwind_walk_placing(enum gs_unwinder unwinder, uintptr_t *frames,
-                                uintptr_t *places, unsigned max, enum gs_walk_end *end,
-                                bool *placed);
-unsigned gs_unwind_fp_placing(uintptr_t *frames, uintptr_t *places, unsigned max,
-                              enum gs_walk_end *end);
-unsigned gs_unwind_cfi_placing(uintptr_t *frames, uintptr_t *places, unsigned max,
-                               enum gs_walk_end *end);
+unsigned gs_unwind_walk_with_pointers(enum gs_unwinder unwinder, uintptr_t *frames,
+                                      uintptr_t *stack_pointers, unsigned max,
+                                      enum gs_walk_end *end, bool *has_pointers);
+unsigned gs_unwind_fp_with_pointers(uintptr_t *frames, uintptr_t *stack_pointers,
+                                    unsigned max, enum gs_walk_end *end);
+unsigned gs_unwind_cfi_with_pointers(uintptr_t *frames, uintptr_t *stack_pointers,
+                                     unsigned max, enum gs_walk_end *end);
 
 /* Generation of the rules that CFI has learned; grows. Within one generation the rule of
  * a return address does not change. Atomic. */
@@ -83,9 +84,9 @@ static inline uint64_t gs_unwind_rules(enum gs_unwinder unwinder)
 }
 
 /*
- * Passes the loader's counters to CFI. If modules came or went since the last call, CFI
- * forgets all rules of return addresses. True if this thread's last walk by CFI predates
- * the present state: it may be wrong.
+ * Passes the loader's counters to CFI. If modules were added or removed since the last
+ * call, CFI forgets all rules of return addresses. True if this thread's last walk by CFI
+ * predates the present state: it may be wrong.
  */
 bool gs_unwind_cfi_is_stale(uint64_t adds, uint64_t unloads);
 

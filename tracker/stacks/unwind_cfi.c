@@ -45,7 +45,8 @@ _Atomic uint64_t gs_unwind_cfi_generation = 1;
 /*
  * This thread's last walk: its generation (0: none yet) and its first steps. The next
  * walk is usually the same. The rule of the same step is known before the return address
- * is loaded, so the processor can continue while it checks. Lock: none, the thread's own.
+ * is loaded, so the processor continues while the address is checked. Lock: none, the
+ * thread's own.
  */
 struct last_walk {
     uint64_t generation;
@@ -112,7 +113,7 @@ static __attribute__((noinline)) uint64_t learn_rule(uintptr_t lookup_pc, uint64
     return packed;
 }
 
-/* The rule of the frame at `pc`; `lookup_pc` lies within the call instruction. */
+/* Returns the rule of the frame at `pc`; `lookup_pc` lies within the call instruction. */
 static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t generation)
 {
     uint64_t key = cache_key(pc, generation);
@@ -130,7 +131,7 @@ static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t gene
     return learn_rule(lookup_pc, key);
 }
 
-/* The rule of step `n` of a walk: the last walk's, if it fits, or looked up. */
+/* Returns the rule of step `n`: the last walk's if it matches, else looked up. */
 static inline uint64_t next_rule(struct last_walk *last, unsigned n, uintptr_t pc,
                                  uintptr_t lookup_pc)
 {
@@ -148,7 +149,8 @@ static inline uint64_t next_rule(struct last_walk *last, unsigned n, uintptr_t p
     return rule;
 }
 
-/* Is the word at `address` on the walked part of the stack, and aligned? */
+/* Returns true if the word at `address` is aligned and on the walked part of the
+ * stack. */
 static inline bool on_stack(uintptr_t address, uintptr_t sp, uintptr_t high)
 {
     return (address - sp <= high - sizeof(uintptr_t) - sp) &
@@ -160,13 +162,14 @@ static inline bool on_stack(uintptr_t address, uintptr_t sp, uintptr_t high)
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static inline uintptr_t
 stack_word(uintptr_t address)
 {
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): on_stack was asked before */
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): on_stack has checked the
+     * address */
     return *(const volatile uintptr_t *)address;
 }
 
 /* Likewise; records the word for seen_walks.c. */
 static inline __attribute__((always_inline)) uintptr_t
-read_word(uintptr_t address, struct gs_walk_notes *notes)
+read_word(uintptr_t address, struct gs_walk_record *notes)
 {
     uintptr_t word = stack_word(address);
 
@@ -181,7 +184,7 @@ read_word(uintptr_t address, struct gs_walk_notes *notes)
  */
 static inline __attribute__((always_inline)) bool
 step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
-             struct gs_walk_notes *notes)
+             struct gs_walk_record *notes)
 {
     enum gs_step step = gs_cfi_step(packed);
     enum gs_step_fp fp_rule = gs_cfi_fp(packed);
@@ -247,7 +250,7 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
 #endif
 }
 
-/* The current registers, in the frame of the function that expands the macro. */
+/* Reads the registers in the frame of the function that expands the macro. */
 #if defined(__x86_64__)
 #define READ_REGISTERS(frame)                                                            \
     __asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"                \
@@ -275,7 +278,7 @@ static inline __attribute__((always_inline)) struct frame outside(struct frame f
  * function of another frame. */
 static inline __attribute__((always_inline)) unsigned
 walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-          struct gs_walk_notes *notes, uintptr_t *places)
+          struct gs_walk_record *notes, uintptr_t *stack_pointers)
 {
     uint64_t generation =
         atomic_load_explicit(&gs_unwind_cfi_generation, memory_order_acquire);
@@ -314,8 +317,8 @@ walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end 
             *end = GS_WALK_FULL;
             return count;
         }
-        if (places)
-            places[count] = frame.sp;
+        if (stack_pointers)
+            stack_pointers[count] = frame.sp;
         frames[count++] = frame.pc;
     }
 }
@@ -329,9 +332,10 @@ __attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max
     return walk_from(outside(frame), frames, max, end, NULL, NULL);
 }
 
-__attribute__((noinline)) unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsigned max,
-                                                        enum gs_walk_end *end,
-                                                        struct gs_walk_notes *notes)
+__attribute__((noinline)) unsigned gs_unwind_cfi_recording(uintptr_t *frames,
+                                                           unsigned max,
+                                                           enum gs_walk_end *end,
+                                                           struct gs_walk_record *notes)
 {
     struct frame frame = {0};
 
@@ -339,12 +343,13 @@ __attribute__((noinline)) unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsig
     return walk_from(outside(frame), frames, max, end, notes, NULL);
 }
 
-__attribute__((noinline)) unsigned gs_unwind_cfi_placing(uintptr_t *frames,
-                                                         uintptr_t *places, unsigned max,
-                                                         enum gs_walk_end *end)
+__attribute__((noinline)) unsigned gs_unwind_cfi_with_pointers(uintptr_t *frames,
+                                                               uintptr_t *stack_pointers,
+                                                               unsigned max,
+                                                               enum gs_walk_end *end)
 {
     struct frame frame = {0};
 
     READ_REGISTERS(frame);
-    return walk_from(outside(frame), frames, max, end, NULL, places);
+    return walk_from(outside(frame), frames, max, end, NULL, stack_pointers);
 }

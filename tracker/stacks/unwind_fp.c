@@ -17,13 +17,13 @@
 
 __attribute__((always_inline, NO_SANITIZE)) static inline unsigned
 walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-          struct gs_walk_notes *notes, uintptr_t *places)
+          struct gs_walk_record *notes, uintptr_t *stack_pointers)
 {
     uintptr_t high, left = gs_roomy_record(record);
     unsigned count = 0;
 
     if (GS_UNLIKELY(left != 0))
-        record = left; /* where the thread's own stack was left */
+        record = left; /* where the thread left its own stack */
     *end = GS_WALK_STOPPED;
     if (!gs_thread_stack_holds(record, &high))
         return 0;
@@ -41,8 +41,8 @@ walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *e
             *end = GS_WALK_OUTERMOST;
             break;
         }
-        if (places)
-            places[count] = record + 2 * sizeof(uintptr_t);
+        if (stack_pointers)
+            stack_pointers[count] = record + 2 * sizeof(uintptr_t);
         frames[count++] = address;
         if (next <= record || next % sizeof(uintptr_t) != 0 ||
             next > high - 2 * sizeof(uintptr_t)) {
@@ -61,17 +61,17 @@ gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end)
 }
 
 __attribute__((noinline, NO_SANITIZE)) unsigned
-gs_unwind_fp_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-                    struct gs_walk_notes *notes)
+gs_unwind_fp_recording(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
+                       struct gs_walk_record *notes)
 {
     return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, notes,
                      NULL);
 }
 
 __attribute__((noinline, NO_SANITIZE)) unsigned
-gs_unwind_fp_placing(uintptr_t *frames, uintptr_t *places, unsigned max,
-                     enum gs_walk_end *end)
+gs_unwind_fp_with_pointers(uintptr_t *frames, uintptr_t *stack_pointers, unsigned max,
+                           enum gs_walk_end *end)
 {
     return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, NULL,
-                     places);
+                     stack_pointers);
 }

@@ -59,7 +59,7 @@ struct gs_state_header *gs_state_memory_header(const struct gs_state_memory *mem
 }
 
 /* Extends the file to `bytes`. The lock is held. */
-static bool reach(struct gs_state_memory *memory, size_t bytes)
+static bool extend(struct gs_state_memory *memory, size_t bytes)
 {
     struct gs_state_config *config = &memory->config;
     size_t more;
@@ -81,9 +81,10 @@ static void *take(struct gs_state_memory *memory, size_t bytes)
     struct gs_state_header *header = memory->config.file;
     size_t used = (size_t)header->used;
 
-    /* After one failure nothing more is added: the contents are complete up to there. */
+    /* The first allocation that does not fit ends the file's contents: they stay complete
+     * up to there. */
     if (header->not_there != 0 || bytes > memory->config.room - used ||
-        !reach(memory, used + bytes)) {
+        !extend(memory, used + bytes)) {
         __atomic_store_n(&header->not_there, header->not_there + bytes, __ATOMIC_RELAXED);
         return NULL;
     }

@@ -50,8 +50,9 @@ struct gs_state_memory;
  * In:  file   the file's bytes, `room` of them mapped shared, which is more than the file
  *             has. `length` of them exist, all zero
  *      grow   extends the file from `length` on; false: not possible. Called with the
- * lock of this memory held Writes the whole header except `process`, `devices` and
- * `tracker`. NULL: no memory, or less than a header.
+ *             lock of this memory held
+ * Writes the whole header except `process`, `devices` and `tracker`. NULL: no memory, or
+ * less than a header.
  */
 struct gs_state_config {
     void *file;
@@ -68,7 +69,7 @@ void gs_state_memory_destroy(struct gs_state_memory *memory);
 struct gs_state_header *gs_state_memory_header(const struct gs_state_memory *memory);
 
 /* Zeroed pages of the file. If the file cannot grow, or `memory` is NULL, pages of the
- * kernel, which end with the process. NULL: there are none. */
+ * kernel, which end with the process. NULL: no memory. */
 void *gs_state_map(struct gs_state_memory *memory, size_t bytes);
 /* Unmaps the kernel's pages; pages of the file stay. NULL is allowed. */
 void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes);
@@ -77,7 +78,7 @@ void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes);
  * NULL: the file has no space, or `memory` is NULL. */
 void *gs_state_annex(struct gs_state_memory *memory, size_t bytes);
 
-/* Do these pages belong to the file? */
+/* Returns true if these pages belong to the file. */
 bool gs_state_holds(const struct gs_state_memory *memory, const void *pages);
 
 /* Identifies the layout of a file's data: equal if one build can read what another wrote.

@@ -27,7 +27,7 @@ const void *gs_image_at(const struct gs_image *image, uint64_t address, uint64_t
                : NULL;
 }
 
-/* A text, NUL and all; NULL: not in the file. */
+/* Returns a text that is in the file with its NUL; NULL: it is not. */
 static const char *text_at(const struct gs_image *image, const char *address)
 {
     uint64_t offset = (uintptr_t)address - image->base;
@@ -78,7 +78,8 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
 
 /* ---- stacks ----------------------------------------------------------------------- */
 
-/* The frame as this process has it: Python's have numbers of their own. 0: none. */
+/* Converts a frame of the file to this process: a Python frame gets a new number. 0:
+ * none. */
 static uintptr_t read_frame(const struct gs_image *image, uintptr_t frame)
 {
     uintptr_t number = frame - GS_PYTHON_FRAME_BASE;
@@ -102,7 +103,7 @@ static uintptr_t read_frame(const struct gs_image *image, uintptr_t frame)
                             : 0;
 }
 
-/* The frames of an entry, innermost first; 0: they cannot be read. */
+/* Reads the frames of an entry, innermost first. Returns 0 if they cannot be read. */
 static unsigned read_frames(const struct gs_image *image,
                             const struct gs_stack_entry *entry,
                             uintptr_t frames[GS_STACK_MAX_DEPTH])
@@ -236,7 +237,7 @@ bool gs_image_allocation(const struct gs_image *image, struct gs_allocation *all
     return true;
 }
 
-/* The record of an id, if it is live and can be read. */
+/* Reads the record of an id. False: it is not live, or cannot be read. */
 static bool read_record(const struct gs_image *image, uint32_t id,
                         const struct gs_record *words, struct gs_allocation *out)
 {
@@ -298,7 +299,7 @@ static void read_records(const struct gs_image *image)
     }
 }
 
-/* ---- all of it -------------------------------------------------------------------- */
+/* ---- the whole file --------------------------------------------------------------- */
 
 /* The clock of a tracker whose process has ended. */
 #define STOPPED_S 4000000000
@@ -310,7 +311,7 @@ static int stopped_clock(clockid_t clock, struct timespec *now)
     return 0;
 }
 
-/* Of the bytes of a bool only two values are one. */
+/* Reads a bool of the file: bytes other than 0 and 1 are undefined as a bool. */
 static bool was_stopped(const struct gs_tracker *tracker)
 {
     unsigned char byte;

@@ -22,7 +22,7 @@ struct gs_image {
     struct gs_state_found *out;
 };
 
-/* The bytes at the process's address; NULL: not all in the file. */
+/* Returns the bytes at the process's address; NULL: not all are in the file. */
 const void *gs_image_at(const struct gs_image *image, uint64_t address, uint64_t bytes,
                         size_t alignment);
 
@@ -32,11 +32,12 @@ const void *gs_image_at(const struct gs_image *image, uint64_t address, uint64_t
                                       __alignof__(*(pointer))))
 
 void gs_image_end_text(char *text, size_t size);
-/* The id here of a stack of the file; 0: none. */
+/* Returns this process's id of a stack of the file; 0: none. */
 uint32_t gs_image_stack(const struct gs_image *image, uint32_t id);
 /* Records the time of an event. */
 void gs_image_record_time(const struct gs_image *image, uint64_t time_ns);
-/* Is the allocation plausible? Converts its stack id to this process's. */
+/* Returns true if the allocation is plausible. Converts its stack id to this
+ * process's. */
 bool gs_image_allocation(const struct gs_image *image, struct gs_allocation *allocation);
 
 /* ---- state_read_past.c ------------------------------------------------------------ */

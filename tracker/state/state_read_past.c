@@ -8,8 +8,9 @@
 #include "state_read_internal.h"
 
 /*
- * How much was allocated and freed, and the peaks. The counters of threads that were in
- * the middle of a call may be one ahead of the records: what is live is what was read.
+ * Reads how much was allocated and freed, and the peaks. The counters of threads in the
+ * middle of a call may be one ahead of the records, so live memory is the sum of the
+ * records read.
  */
 static void read_totals(const struct gs_image *image)
 {
@@ -76,7 +77,7 @@ static void read_errors(const struct gs_image *image)
         tracker->checks[i] = image->tracker->checks[i];
 }
 
-/* A group of the file as one of this process's; false: it can have been none. */
+/* Converts a group of the file to this process; false: the group is not plausible. */
 static bool read_group(const struct gs_image *image, struct gs_group *group)
 {
     if (group->kind >= GS_MEMORY_KINDS || group->device < 0)
@@ -108,13 +109,14 @@ static void read_lost(const struct gs_image *image)
     }
 }
 
-/* Is the trend plausible for that snapshot? */
-static bool is_trend(const struct gs_growing *growing, const struct gs_look *look)
+/* Returns true if the trend is plausible for that snapshot. */
+static bool is_trend(const struct gs_growing *growing, const struct gs_growth_sums *sums)
 {
     const struct gs_trend *trend = &growing->trend;
 
-    return trend->base_bytes <= growing->group.bytes && trend->since_look < look->looks &&
-           trend->grown < look->looks - trend->since_look;
+    return trend->base_bytes <= growing->group.bytes &&
+           trend->since_snapshot < sums->snapshots &&
+           trend->grown < sums->snapshots - trend->since_snapshot;
 }
 
 static void read_growth(const struct gs_image *image)
@@ -129,15 +131,15 @@ static void read_growth(const struct gs_image *image)
     growing = gs_host_map(bytes); /* too large for a small stack */
     if (!growing)
         return;
-    const struct gs_look_copy *last = &copy->copies[copy->current - 1];
+    const struct gs_growth_saved *last = &copy->copies[copy->current - 1];
     for (size_t i = 0; i < last->count && i < GS_GROWING_COPIED; i++) {
         growing[count] = last->growing[i];
-        if (is_trend(&growing[count], &last->look) &&
+        if (is_trend(&growing[count], &last->sums) &&
             read_group(image, &growing[count].group))
             count++;
     }
-    gs_image_record_time(image, last->look.time_ns);
-    image->out->growth = gs_growth_of(&last->look, growing, count);
+    gs_image_record_time(image, last->sums.time_ns);
+    image->out->growth = gs_growth_of(&last->sums, growing, count);
     gs_host_unmap(growing, bytes);
 }
 

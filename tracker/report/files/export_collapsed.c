@@ -11,7 +11,8 @@
 
 #include <stdio.h>
 
-/* A frame's name: a semicolon would end it, a newline the line. */
+/* Writes a frame's name. A semicolon would end the frame, a newline the line: both are
+ * replaced. */
 static void put_name(struct gs_export_out *out, const char *name)
 {
     while (*name) {

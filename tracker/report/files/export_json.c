@@ -24,7 +24,7 @@ static void put_frames(const struct gs_export *export, struct gs_json *json,
     gs_json_close(json, ']');
 }
 
-/* Members of whatever has a stack: as the report shows it, and all of it. */
+/* Writes the stack of an error or call site: as the report shows it, and all of it. */
 static void put_stack(const struct gs_export *export, struct gs_json *json,
                       const struct gs_export_stack *stack)
 {
@@ -95,7 +95,7 @@ static void put_code(const struct gs_export *export, struct gs_json *json)
 
 /* ---- the process ------------------------------------------------------------------ */
 
-/* "exit 3", "_exit 3", "quick_exit 3" have one. */
+/* Writes the exit status, which only "exit 3", "_exit 3", "quick_exit 3" have. */
 static void put_exit_status(struct gs_json *json, const char *ending)
 {
     static const char *const ways[] = {"exit ", "_exit ", "quick_exit "};
@@ -166,7 +166,7 @@ static void put_device_of(struct gs_json *json, unsigned kind, int device)
         gs_json_member(json, "device", (uint64_t)device);
 }
 
-/* The memory of a device, or of a row apart from them. */
+/* Writes the memory of a device, or of a row apart from the devices. */
 static void put_row(struct gs_json *json, unsigned row)
 {
     bool on_device = row < GS_ROW_PINNED;
@@ -185,7 +185,7 @@ static void put_call(const struct gs_export *export, struct gs_json *json,
     put_device_of(json, group->kind, group->device);
 }
 
-/* The estimate, if stacks are sampled. */
+/* Writes the estimate, if stacks are sampled. */
 static void put_likely(const struct gs_export *export, struct gs_json *json,
                        const struct gs_group *group)
 {
@@ -195,7 +195,7 @@ static void put_likely(const struct gs_export *export, struct gs_json *json,
     gs_json_member(json, "likely_count", gs_group_likely_count(group));
 }
 
-/* Why a group has no stack, if on purpose. */
+/* Writes the reason why a group has no stack on purpose. */
 static void put_no_stack(struct gs_json *json, const struct gs_group *group)
 {
     if (gs_stack_left_out(group->stack))
@@ -260,7 +260,7 @@ static void put_leaks(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
-/* Where less than everything was recorded: what, and the leaks that are no places. */
+/* Writes the limits of a partial record, and the leaks without a call site. */
 static void put_recorded(const struct gs_export *export, struct gs_json *json)
 {
     const struct gs_sampling *sampling = &export->tracker->config.sampling;
@@ -358,7 +358,7 @@ static void put_thread(struct gs_json *json, uint32_t thread)
         gs_json_member_null(json, "thread");
 }
 
-/* `call` is its name where it has no number; "": it has one. */
+/* `call`: the name of a call that has no number; "": the call has one. */
 static void put_site(const struct gs_export *export, struct gs_json *json,
                      const struct gs_free_site *site, const char *call)
 {
@@ -482,7 +482,7 @@ static void put_proof(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
-/* ---- the whole -------------------------------------------------------------------- */
+/* ---- the whole report ------------------------------------------------------------- */
 
 static void put_summary(const struct gs_export *export, struct gs_json *json)
 {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Deeper than this nothing begins a line. */
+/* Members below this depth begin no line. */
 #define LINES_DEPTH 2
 
 static void put_line(struct gs_json *json)
@@ -17,7 +17,7 @@ static void put_line(struct gs_json *json)
     gs_out_bytes(&json->out, indent, 1 + 2 * (size_t)json->depth);
 }
 
-/* Before anything that is in an object or an array. */
+/* Writes the comma or line before a value or key. */
 static void put_separator(struct gs_json *json)
 {
     if (json->named) {

@@ -54,7 +54,7 @@ void gs_out_char(struct gs_export_out *out, char c)
     gs_out_bytes(out, &c, 1);
 }
 
-/* The digits of `value`, from the end of `digits`. Returns where they begin. */
+/* Writes the digits of `value` backwards from `end`. Returns the first digit. */
 static char *put_digits(uint64_t value, unsigned base, char *end)
 {
     do {

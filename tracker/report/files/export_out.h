@@ -25,12 +25,12 @@ void gs_out_char(struct gs_export_out *out, char c);
 void gs_out_number(struct gs_export_out *out, uint64_t value);
 void gs_out_hex(struct gs_export_out *out, uint64_t value); /* "0x1f" */
 
-/* A character of a text; in place of a byte that is not UTF-8: U+FFFD. */
+/* A character of a text, or U+FFFD in place of a byte that is not UTF-8. */
 struct gs_utf8 {
     const char *bytes;
     size_t length;
 };
-/* Takes the first character off a text that is not empty. */
+/* Takes the first character of a text, which must not be empty. */
 struct gs_utf8 gs_utf8_take(const char **text);
 
 #endif

@@ -175,7 +175,7 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
 
 /* ---- code ------------------------------------------------------------------------- */
 
-/* Which parts of a module's frames are known: pprof does not look them up again. */
+/* The known parts of a module's frames: pprof does not look them up again. */
 struct known {
     bool functions, files, lines;
 };
@@ -294,7 +294,7 @@ static void put_locations(struct profile *profile)
     }
 }
 
-/* ---- the whole -------------------------------------------------------------------- */
+/* ---- the whole profile ------------------------------------------------------------ */
 
 /* Writes the recorded windows as a comment: the format has no field for them. */
 static void put_windows(struct profile *profile)

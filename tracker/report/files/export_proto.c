@@ -95,7 +95,7 @@ static char *valid_copy(const char *text)
     return copy;
 }
 
-/* A new string by a number of its own; the text is given away. NULL: no memory. */
+/* Adds a string with the next number. Takes ownership of `text`. NULL: no memory. */
 static struct gs_proto_string *add(struct gs_proto_strings *strings, char *text)
 {
     struct gs_proto_string *made = calloc(1, sizeof *made);
@@ -112,7 +112,7 @@ static struct gs_proto_string *add(struct gs_proto_strings *strings, char *text)
     return NULL;
 }
 
-/* The number of a valid string, which is given away. */
+/* Returns the number of a valid string. Takes ownership of `text`. */
 static uint64_t number_of(struct gs_proto_strings *strings, char *text)
 {
     struct gs_proto_string *known = NULL;

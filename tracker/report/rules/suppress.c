@@ -72,7 +72,8 @@ const struct gs_rule *gs_suppressions_rule(const struct gs_suppressions *rules,
     return &rules->entries[number].rule;
 }
 
-/* A copy of `length` bytes and a NUL that lives as long as the rules. NULL: no memory. */
+/* Copies `length` bytes and adds a NUL; the copy lives as long as the rules. NULL: no
+ * memory. */
 static char *keep(struct gs_suppressions *rules, const char *text, size_t length)
 {
     struct gs_rule_string *string = malloc(sizeof *string + length + 1);
@@ -134,7 +135,7 @@ static bool equals(struct span span, const char *text)
            memcmp(span.begin, text, length_of(span)) == 0;
 }
 
-/* Digits, and where `sizes` a K, M, G or T behind them. */
+/* Parses digits, with an optional K, M, G or T if `sizes` is set. */
 static bool parse_number(struct span span, bool sizes, uint64_t *out)
 {
     static const char units[] = "KMGT";
@@ -164,7 +165,7 @@ static bool parse_number(struct span span, bool sizes, uint64_t *out)
     return true;
 }
 
-/* Is it `word=value`, as no function's last word is? Sets *name and *value. */
+/* Parses `word=value`, a form that no function's last word has. Sets *name and *value. */
 static bool is_setting(struct span word, struct span *name, struct span *value)
 {
     const char *at = word.begin;
@@ -284,7 +285,7 @@ enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *so
                                    const char *text, size_t length,
                                    gs_rule_problem problem, void *self)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* some editors begin a file so */
+    static const char mark[] = "\xef\xbb\xbf"; /* some editors begin a file with it */
     const char *end = text + length;
     unsigned number = 0;
 

@@ -55,13 +55,15 @@ enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *so
                                    const char *text, size_t length,
                                    gs_rule_problem problem, void *self) GS_MUST_USE;
 
-/* Adds the rules of suppressions.def. Errors: GS_ERR_HOST_NOMEM. */
+/* Adds the rules of suppressions.def.
+ * Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_suppressions_add_builtin(struct gs_suppressions *rules) GS_MUST_USE;
 /* Prints the same rules as the text of a file. */
 void gs_suppressions_print_builtin(struct gs_text *text);
 
 uint32_t gs_suppressions_count(const struct gs_suppressions *rules); /* NULL: 0 */
-/* Are there rules other than the built-in ones? Only they need functions and files. */
+/* Returns true if there are rules other than the built-in ones. Only those need functions
+ * and files. */
 bool gs_suppressions_need_names(const struct gs_suppressions *rules);
 const struct gs_rule *gs_suppressions_rule(const struct gs_suppressions *rules,
                                            uint32_t number);
@@ -74,17 +76,17 @@ enum gs_rule_text {
 };
 
 /*
- * The first rule of a kind that matches a text, for an allocation on `device`. The first
- * call prepares the look-up; later calls take time with the length of the text, not with
- * the number of rules.
+ * Finds the first rule of a kind that matches a text, for an allocation on `device`. The
+ * first call prepares the look-up. The time of later calls grows with the length of the
+ * text, not with the number of rules.
  * In:  text  NULL and "" match nothing
  * Returns its number, GS_RULE_NONE if there is none.
  */
 uint32_t gs_suppressions_find(struct gs_suppressions *rules, enum gs_rule_kind kind,
                               int device, enum gs_rule_text what, const char *text);
 
-/* Does the pattern match? As LeakSanitizer: anywhere in the text; `*` is any characters;
- * `^` at the start and `$` at the end anchor it. */
+/* Returns true if the pattern matches, as in LeakSanitizer: anywhere in the text; `*` is
+ * any characters; `^` at the start and `$` at the end anchor it. */
 bool gs_pattern_matches(const char *pattern, const char *text);
 
 #endif

@@ -7,18 +7,18 @@
 #include <stdlib.h>
 
 #define PATTERN_BYTES 256u
-/* Names of functions that are longer are shortened to what a reader would write, if so
- * much is left of them. */
+/* Longer names of functions are shortened to the form that a reader would write, if at
+ * least LETTERS_MIN letters remain. */
 #define LONG_NAME   60u
 #define LETTERS_MIN 6u
 /* Leaks beyond this number get no rule. */
 #define LEAKS_MAX 256u
 
-/* Files that are no program's: the system's, the compiler's, CUDA's and frameworks'. A
- * rule for one of their functions would match far more than one leak. */
-static bool of_a_system_library(const char *name)
+/* Returns true for files of the system, the compiler, CUDA and frameworks. A rule for one
+ * of their functions would match far more than one leak. */
+static bool is_system_library(const char *name)
 {
-    /* Texts in their rows: no program pays for relocating them at its start. */
+    /* The texts are in their rows: no program pays for relocating them at its start. */
     static const char begins[][16] = {
         "libc.so",     "libc-2.",       "ld-linux",      "libpthread",   "libm.so",
         "libdl.so",    "librt.so",      "libstdc++.so",  "libc++",       "libgcc_s.so",
@@ -35,7 +35,8 @@ static bool of_a_system_library(const char *name)
     return gs_module_is_runtime(name);
 }
 
-/* Is it a frame at the outer end of every stack? A rule for it would match all leaks. */
+/* Returns true for a frame at the outer end of every stack: a rule for it would match all
+ * leaks. */
 static bool is_outermost(const struct gs_symbol_request *frame)
 {
     static const char names[][24] = {"main", "_start", "__libc_start_main",
@@ -44,7 +45,7 @@ static bool is_outermost(const struct gs_symbol_request *frame)
 
     if (!function)
         return false;
-    if (gs_frame_is_python(frame->frame)) /* without a file: it stands for others */
+    if (gs_frame_is_python(frame->frame)) /* without a file: replaces others */
         return strcmp(function, "<module>") == 0 || !frame->result.file ||
                frame->result.file[0] == '\0';
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
@@ -54,9 +55,10 @@ static bool is_outermost(const struct gs_symbol_request *frame)
     return false;
 }
 
-/* Does a rule for the frame take this leak and not most of the others? By its function it
- * does; a file without names is told by its own, but not the one that everything is in.
- */
+/* Returns true if a rule for the frame would match this leak, but not most others. A
+ * frame with a function qualifies unless it is the outermost. A frame without one
+ * qualifies by its module, unless this is the module of the outermost frame, which all
+ * stacks contain. */
 static bool is_specific(const struct gs_shown_stack *stack,
                         const struct gs_symbol_request *frame)
 {
@@ -68,9 +70,9 @@ static bool is_specific(const struct gs_shown_stack *stack,
            strcmp(module, gs_report_frame_module(&stack->frames[stack->count - 1])) != 0;
 }
 
-/* The innermost frame that is the program's own, else the innermost with any name; NULL:
- * a rule for any of them would take too much. */
-static const struct gs_symbol_request *own_frame(const struct gs_shown_stack *stack)
+/* Returns the innermost frame of the program's own code, else the innermost with a name.
+ * NULL: a rule for any frame would match too much. */
+static const struct gs_symbol_request *program_frame(const struct gs_shown_stack *stack)
 {
     const struct gs_symbol_request *named = NULL;
 
@@ -78,7 +80,7 @@ static const struct gs_symbol_request *own_frame(const struct gs_shown_stack *st
         const struct gs_symbol_request *frame = &stack->frames[i];
         if (!is_specific(stack, frame))
             continue;
-        if (!of_a_system_library(gs_report_frame_module(frame)))
+        if (!is_system_library(gs_report_frame_module(frame)))
             return frame;
         if (!named)
             named = frame;
@@ -86,11 +88,11 @@ static const struct gs_symbol_request *own_frame(const struct gs_shown_stack *st
     return named;
 }
 
-/* A pattern that matches the name itself: special characters become `*`. */
+/* Makes a pattern that matches the name literally: special characters become `*`. */
 static void make_pattern(const char *name, char *out, size_t size)
 {
     gs_report_clean(name, out, size);
-    if (strlen(name) >= size) /* it was cut: "..." is not in the name */
+    if (strlen(name) >= size) /* the name was cut: "..." is not part of it */
         memcpy(out + strlen(out) - 3, "*", 2);
     for (char *at = out; *at; at++) {
         if (*at == '^' || *at == '$' || *at == '?')
@@ -100,7 +102,7 @@ static void make_pattern(const char *name, char *out, size_t size)
 
 /* ---- long names ------------------------------------------------------------------- */
 
-/* The text after the matching closing bracket. */
+/* Returns the text after the matching closing bracket. */
 static const char *skip_brackets(const char *at)
 {
     unsigned depth = 0;
@@ -114,8 +116,8 @@ static const char *skip_brackets(const char *at)
     return at;
 }
 
-/* The word "operator", and what it is one of: brackets there are none. 0: no such word.
- */
+/* Returns the length of "operator" and its symbol, in which < and ( are no brackets. 0:
+ * no such word. */
 static size_t operator_length(const char *at)
 {
     static const char word[] = "operator";
@@ -130,9 +132,9 @@ static size_t operator_length(const char *at)
     return length + strspn(at + length, "<>=-![]+*/%&|^~,");
 }
 
-/* "Pool<*>::get<*" of "void* Pool<std::string>::get<int>(int, ...)": neither result nor
- * arguments, whatever the parameters of templates are. */
-static void collapse(const char *name, char *out, size_t size)
+/* Shortens "void* Pool<std::string>::get<int>(int, ...)" to "Pool<*>::get<*": drops the
+ * result and the arguments, and replaces template arguments. */
+static void shorten(const char *name, char *out, size_t size)
 {
     static const char nameless[] = "(anonymous namespace)";
     size_t used = 0, length;
@@ -150,7 +152,7 @@ static void collapse(const char *name, char *out, size_t size)
         if (*at == '(') {
             break;
         } else if (*at == ' ' && at[1] != '<') {
-            used = 0; /* that was the result */
+            used = 0; /* the text so far was the result type */
         } else if (*at == '<' || *at == '{') {
             out[used++] = *at;
             out[used++] = '*';
@@ -164,7 +166,8 @@ static void collapse(const char *name, char *out, size_t size)
     out[used] = '\0';
 }
 
-/* Letters and digits that must be there for a name to match. */
+/* Counts the characters that a matching name must contain literally, without
+ * punctuation. */
 static size_t letters(const char *pattern)
 {
     size_t count = 0;
@@ -181,19 +184,19 @@ static void make_short_pattern(const char *name, char *out)
     make_pattern(name, out, PATTERN_BYTES);
     if (strlen(name) <= LONG_NAME)
         return;
-    collapse(name, shorter, sizeof shorter);
+    shorten(name, shorter, sizeof shorter);
     make_pattern(shorter, shorter, sizeof shorter);
     if (letters(shorter) >= LETTERS_MIN && gs_pattern_matches(shorter, name))
         strcpy(out, shorter);
 }
 
-/* The rule's pattern for a leak; "" where no rule is good for it. */
+/* Makes the rule's pattern for a leak; "" if no rule is specific enough. */
 static void pattern_of(const struct gs_report_writer *writer, size_t number,
                        char out[PATTERN_BYTES])
 {
     struct gs_shown_stack stack = gs_frame_table_show(
         writer->frames, writer->config, writer->data->groups.items[number].stack);
-    const struct gs_symbol_request *frame = own_frame(&stack);
+    const struct gs_symbol_request *frame = program_frame(&stack);
 
     out[0] = '\0';
     if (frame)
@@ -202,7 +205,7 @@ static void pattern_of(const struct gs_report_writer *writer, size_t number,
                            out);
 }
 
-/* One line for all leaks that the rule matches by the same name. */
+/* Writes one line for all leaks with the same pattern. */
 static void write_rule(const struct gs_report_writer *writer, size_t number,
                        char (*patterns)[PATTERN_BYTES], size_t count)
 {

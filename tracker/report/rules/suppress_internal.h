@@ -16,9 +16,9 @@
 struct gs_rule_entry {
     struct gs_rule rule;
     uint64_t key_hash;
-    uint32_t next;      /* another rule with this key, with a higher number */
+    uint32_t next;      /* next rule with this key, with a higher number */
     uint8_t key_length; /* 0: none, the rule is always tried */
-    bool slash;         /* the pattern has one: compared with whole paths */
+    bool slash;         /* the pattern has a slash: compared with whole paths */
 };
 
 struct gs_rule_string {
@@ -29,14 +29,14 @@ struct gs_rule_string {
 struct gs_suppressions {
     struct gs_rule_entry *entries;
     uint32_t count, capacity;
-    uint32_t of_files; /* rules that are not built in */
+    uint32_t of_files; /* number of rules that are not built in */
     struct gs_rule_string *strings;
     /* The look-up; built at its first use, dropped when a rule is added. */
     bool indexed;
     bool any_slash;
     uint32_t *slots; /* open-addressed: first rule of a key + 1, 0 = empty */
     size_t slot_count;
-    uint64_t *hashes;  /* space for those of a text */
+    uint64_t *hashes;  /* space for the hashes of a text */
     uint32_t *keyless; /* rules without a key, ascending */
     uint32_t keyless_count;
     uint8_t lengths[GS_RULE_KEY_MAX]; /* key lengths in use */

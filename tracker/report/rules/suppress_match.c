@@ -38,7 +38,7 @@ static struct body body_of(const char *pattern)
     return body;
 }
 
-/* The part that begins at `at`: up to the next `*`. */
+/* Returns the end of the part that begins at `at`: the next `*`. */
 static const char *part_end(const char *at, const char *end)
 {
     const char *star = memchr(at, '*', (size_t)(end - at));
@@ -88,7 +88,7 @@ static size_t slot_of(const struct gs_suppressions *rules, uint64_t hash, unsign
     return (size_t)(hash >> 32) & (rules->slot_count - 1);
 }
 
-/* The first rule of a key, or the empty slot where it belongs. */
+/* Returns the first rule of a key, or the empty slot where the key belongs. */
 static uint32_t *find_slot(const struct gs_suppressions *rules, uint64_t hash,
                            unsigned length)
 {
@@ -144,7 +144,7 @@ void gs_suppressions_drop_index(struct gs_suppressions *rules)
     rules->indexed = false;
 }
 
-/* False without memory: then each rule is tried. */
+/* Builds the look-up. False without memory: then each rule is tried. */
 static bool make_index(struct gs_suppressions *rules)
 {
     bool lengths[GS_RULE_KEY_MAX + 1] = {false};
@@ -157,7 +157,8 @@ static bool make_index(struct gs_suppressions *rules)
     rules->hashes = calloc(GS_RULE_TEXT_MAX + 1, sizeof *rules->hashes);
     rules->any_slash = false;
     rules->indexed = true;
-    /* From the last to the first, so that the first of a key is at the chain's head. */
+    /* Adds the rules from the last to the first, so that the first rule of a key heads
+     * its chain. */
     for (uint32_t i = rules->count; i-- > 0;) {
         struct gs_rule_entry *entry = &rules->entries[i];
         make_key(entry);
@@ -184,8 +185,8 @@ static bool make_index(struct gs_suppressions *rules)
 struct search {
     enum gs_rule_kind kind;
     int device;
-    bool any;   /* rules with and without a slash */
-    bool slash; /* else: those that are so */
+    bool any;   /* rules with a slash count, too */
+    bool slash; /* if not `any`: only rules with, or only rules without a slash */
     const char *text;
     uint32_t found;
 };
@@ -209,7 +210,7 @@ static void try_all(const struct gs_suppressions *rules, struct search *search)
         try_rule(rules, i, search);
 }
 
-/* Look every piece of the text up that is as long as some key. */
+/* Looks up every piece of the text that has the length of some key. */
 static void try_pieces(const struct gs_suppressions *rules, struct search *search,
                        size_t length)
 {

@@ -1,9 +1,9 @@
 /*
  * suppress_report.c - applies the rules to the report's contents, and prints the result.
  *
- * A rule's caps apply to all that it matches together, and where stacks are sampled to
- * the estimate. If the caps are exceeded nothing is suppressed: the known part cannot be
- * told from the rest.
+ * A rule's caps apply to the sum of all its matches; where stacks are sampled, to the
+ * estimate. If the caps are exceeded nothing is suppressed: the known part cannot be
+ * distinguished from the rest.
  *
  * Owns: the sums by rule while they are made.   Lock: none.
  * Design: docs/suppressions.md
@@ -23,7 +23,7 @@ struct known_name {
     uint32_t rule;
 };
 
-struct judge {
+struct matcher {
     struct gs_suppressions *rules;
     const struct gs_report_config *config;
     const struct gs_report_source *source;
@@ -32,18 +32,18 @@ struct judge {
     struct known_name *known; /* NULL: no memory for it */
 };
 
-static uint32_t rule_for_text(const struct judge *judge, enum gs_rule_kind kind,
+static uint32_t rule_for_text(const struct matcher *matcher, enum gs_rule_kind kind,
                               int device, enum gs_rule_text what, const char *text)
 {
     size_t slot = ((uintptr_t)text * UINT64_C(0x9e3779b97f4a7c15) >> 40) % KNOWN_NAMES;
-    struct known_name *known = judge->known ? &judge->known[slot] : NULL;
+    struct known_name *known = matcher->known ? &matcher->known[slot] : NULL;
 
     if (!text)
         return GS_RULE_NONE;
     if (known && known->text == text && known->device == device && known->kind == kind &&
         known->what == what)
         return known->rule;
-    uint32_t rule = gs_suppressions_find(judge->rules, kind, device, what, text);
+    uint32_t rule = gs_suppressions_find(matcher->rules, kind, device, what, text);
     if (known)
         *known = (struct known_name){.text = text,
                                      .device = device,
@@ -58,50 +58,53 @@ static uint32_t lower(uint32_t a, uint32_t b)
     return a < b ? a : b; /* GS_RULE_NONE is the highest */
 }
 
-/* By function, file and module of the frames that the report shows. */
-static uint32_t rule_for_shown(const struct judge *judge, enum gs_rule_kind kind,
+/* Returns the rule for the function, file and module of the frames that the report
+ * shows. */
+static uint32_t rule_for_shown(const struct matcher *matcher, enum gs_rule_kind kind,
                                int device, uint32_t stack)
 {
     struct gs_shown_stack shown =
-        gs_frame_table_show(judge->frames, judge->config, stack);
+        gs_frame_table_show(matcher->frames, matcher->config, stack);
     uint32_t rule = GS_RULE_NONE;
 
     for (unsigned i = 0; i < shown.count; i++) {
         const struct gs_symbol_request *frame = &shown.frames[i];
         const char *module = frame->module && frame->module->path ? frame->module->path
                                                                   : frame->result.module;
-        rule = lower(rule, rule_for_text(judge, kind, device, GS_RULE_TEXT_NAME,
+        rule = lower(rule, rule_for_text(matcher, kind, device, GS_RULE_TEXT_NAME,
                                          frame->result.function));
-        rule = lower(rule, rule_for_text(judge, kind, device, GS_RULE_TEXT_PATH,
+        rule = lower(rule, rule_for_text(matcher, kind, device, GS_RULE_TEXT_PATH,
                                          frame->result.file));
-        rule = lower(rule, rule_for_text(judge, kind, device, GS_RULE_TEXT_PATH, module));
+        rule =
+            lower(rule, rule_for_text(matcher, kind, device, GS_RULE_TEXT_PATH, module));
     }
     return rule;
 }
 
-/* By the modules of its frames: needs no names, so that every stack can be asked. */
-static uint32_t rule_for_modules(const struct judge *judge, enum gs_rule_kind kind,
+/* Returns the rule for the modules of the frames. Needs no names, so it is affordable for
+ * every stack. */
+static uint32_t rule_for_modules(const struct matcher *matcher, enum gs_rule_kind kind,
                                  int device, uint32_t stack)
 {
     uintptr_t frames[GS_STACK_MAX_DEPTH];
-    unsigned count = gs_report_stack_frames(judge->stacks, stack, frames);
+    unsigned count = gs_report_stack_frames(matcher->stacks, stack, frames);
     uint32_t rule = GS_RULE_NONE;
     struct gs_module module;
 
     for (unsigned i = 0; i < count; i++) {
-        if (judge->source->module(judge->source->self, stack, frames[i], &module) ==
+        if (matcher->source->module(matcher->source->self, stack, frames[i], &module) ==
             GS_OK)
-            rule = lower(
-                rule, rule_for_text(judge, kind, device, GS_RULE_TEXT_PATH, module.path));
+            rule = lower(rule, rule_for_text(matcher, kind, device, GS_RULE_TEXT_PATH,
+                                             module.path));
     }
     return rule;
 }
 
-static uint32_t find_rule(const struct judge *judge, enum gs_rule_kind kind, int device,
-                          uint32_t stack)
+static uint32_t find_rule(const struct matcher *matcher, enum gs_rule_kind kind,
+                          int device, uint32_t stack)
 {
-    return judge->frames ? rule_for_shown(judge, kind, device, stack)
-                         : rule_for_modules(judge, kind, device, stack);
+    return matcher->frames ? rule_for_shown(matcher, kind, device, stack)
+                           : rule_for_modules(matcher, kind, device, stack);
 }
 
 /* ---- caps ------------------------------------------------------------------------- */
@@ -117,9 +120,11 @@ static void count_group(struct gs_rule_use *use, const struct gs_group *group)
     count_for(use, gs_group_shown_count(group), gs_group_shown_bytes(group));
 }
 
-/* Rules are numbered from 1 in groups and errors, 0 is none. */
-static void settle(const struct gs_report_data *data, const struct gs_suppressions *rules,
-                   uint32_t *suppressed_by, uint32_t *beyond_rule)
+/* Clears a rule whose caps are exceeded. Groups and errors number rules from 1; 0:
+ * none. */
+static void apply_caps(const struct gs_report_data *data,
+                       const struct gs_suppressions *rules, uint32_t *suppressed_by,
+                       uint32_t *beyond_rule)
 {
     const struct gs_rule *rule;
     const struct gs_rule_use *use;
@@ -134,14 +139,14 @@ static void settle(const struct gs_report_data *data, const struct gs_suppressio
     }
 }
 
-/* Suppressed groups behind the others, each in the order they were in. */
-static void part_groups(struct gs_report_data *data)
+/* Moves suppressed groups behind the others; both keep their order. */
+static void move_suppressed(struct gs_report_data *data)
 {
     size_t count = data->groups.count, kept = 0, behind = 0;
     struct gs_group *items = data->groups.items;
     struct gs_group *moved = malloc(count * sizeof *moved);
 
-    if (!moved) { /* then nothing is suppressed, rather than the wrong half */
+    if (!moved) { /* no memory: suppress nothing, rather than a part */
         for (size_t i = 0; i < count; i++)
             items[i].suppressed_by = 0;
         return;
@@ -157,7 +162,7 @@ static void part_groups(struct gs_report_data *data)
     free(moved);
 }
 
-static void take_off(struct gs_report_data *data)
+static void subtract_suppressed(struct gs_report_data *data)
 {
     for (size_t i = data->leak_groups; i < data->groups.count; i++) {
         const struct gs_group *group = &data->groups.items[i];
@@ -170,22 +175,25 @@ static void take_off(struct gs_report_data *data)
     data->grouped_count -= data->suppressed_count;
 }
 
-/* Whose memory was written is known, and by whom is not. */
-static uint32_t rule_for_error(const struct judge *judge, const struct gs_error *error)
+/* For damage the owner of the memory is known, the writer is not: the rule is compared
+ * with the allocation's stack. */
+static uint32_t rule_for_error(const struct matcher *matcher,
+                               const struct gs_error *error)
 {
     if (error->kind == GS_ERROR_NOT_IDLE) /* the library's own fault, not the program's */
         return GS_RULE_NONE;
     if (gs_error_is_damage(error))
-        return find_rule(judge, GS_RULE_OVERRUN, error->device, error->allocation.stack);
-    return find_rule(judge, gs_error_is_use(error) ? GS_RULE_ARG : GS_RULE_FREE,
+        return find_rule(matcher, GS_RULE_OVERRUN, error->device,
+                         error->allocation.stack);
+    return find_rule(matcher, gs_error_is_use(error) ? GS_RULE_ARG : GS_RULE_FREE,
                      error->device, error->freed.stack);
 }
 
-static void check_all(const struct judge *judge, struct gs_report_data *data)
+static void check_all(const struct matcher *matcher, struct gs_report_data *data)
 {
     for (size_t i = 0; i < data->groups.count; i++) {
         struct gs_group *group = &data->groups.items[i];
-        uint32_t rule = find_rule(judge, GS_RULE_LEAK, group->device, group->stack);
+        uint32_t rule = find_rule(matcher, GS_RULE_LEAK, group->device, group->stack);
         if (rule != GS_RULE_NONE) {
             group->suppressed_by = rule + 1;
             count_group(&data->uses[rule], group);
@@ -193,7 +201,7 @@ static void check_all(const struct judge *judge, struct gs_report_data *data)
     }
     for (size_t i = 0; i < data->errors_kept; i++) {
         struct gs_error *error = &data->errors[i];
-        uint32_t rule = rule_for_error(judge, error);
+        uint32_t rule = rule_for_error(matcher, error);
         if (rule != GS_RULE_NONE) {
             error->suppressed_by = rule + 1;
             count_for(&data->uses[rule], 1, 0);
@@ -206,32 +214,32 @@ void gs_report_suppress(const struct gs_tracker *tracker,
                         const struct gs_report_source *source,
                         const struct gs_frame_table *frames, struct gs_report_data *data)
 {
-    struct judge judge = {.rules = config->suppressions,
-                          .config = config,
-                          .source = source,
-                          .frames = frames,
-                          .stacks = tracker->config.stacks};
-    uint32_t count = gs_suppressions_count(judge.rules);
+    struct matcher matcher = {.rules = config->suppressions,
+                              .config = config,
+                              .source = source,
+                              .frames = frames,
+                              .stacks = tracker->config.stacks};
+    uint32_t count = gs_suppressions_count(matcher.rules);
 
     if (count == 0 || (data->groups.count == 0 && data->errors_kept == 0))
         return;
     data->uses = calloc(count, sizeof *data->uses);
     if (!data->uses)
         return;
-    judge.known = calloc(KNOWN_NAMES, sizeof *judge.known);
-    check_all(&judge, data);
-    free(judge.known);
+    matcher.known = calloc(KNOWN_NAMES, sizeof *matcher.known);
+    check_all(&matcher, data);
+    free(matcher.known);
     for (size_t i = 0; i < data->groups.count; i++)
-        settle(data, judge.rules, &data->groups.items[i].suppressed_by,
-               &data->groups.items[i].beyond_rule);
+        apply_caps(data, matcher.rules, &data->groups.items[i].suppressed_by,
+                   &data->groups.items[i].beyond_rule);
     for (size_t i = 0; i < data->errors_kept; i++) {
         struct gs_error *error = &data->errors[i];
-        settle(data, judge.rules, &error->suppressed_by, &error->beyond_rule);
+        apply_caps(data, matcher.rules, &error->suppressed_by, &error->beyond_rule);
         data->suppressed_errors += error->suppressed_by != 0;
     }
     if (data->groups.count > 0)
-        part_groups(data);
-    take_off(data);
+        move_suppressed(data);
+    subtract_suppressed(data);
     if (data->groups.count > data->leak_groups)
         gs_report_suppress_share(data);
 }
@@ -262,9 +270,9 @@ static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
     return out;
 }
 
-/* Marks an estimate of the matched memory as such. */
-static const char *about(const struct gs_report_writer *writer,
-                         const struct gs_rule *rule)
+/* Returns "about " if the matched memory is an estimate. */
+static const char *estimate_prefix(const struct gs_report_writer *writer,
+                                   const struct gs_rule *rule)
 {
     return rule->kind == GS_RULE_LEAK &&
                    writer->tracker->config.sampling.distance_bytes != 0
@@ -282,7 +290,7 @@ void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)
     const struct gs_rule *of =
         gs_suppressions_rule(writer->config->suppressions, rule - 1);
     gs_text_add(writer->text, "%s  not suppressed: %s%s", writer->prefix,
-                about(writer, of), gs_text_count(use->count, count));
+                estimate_prefix(writer, of), gs_text_count(use->count, count));
     if (of->kind == GS_RULE_LEAK)
         gs_text_add(writer->text, " allocation%s of %s", gs_report_plural(use->count),
                     gs_text_bytes(use->bytes, bytes));
@@ -292,7 +300,7 @@ void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)
                 rule_text(of, text, sizeof text));
 }
 
-/* Was the rule used, and are its matches within its caps? */
+/* Returns true if the rule was used and its matches are within its caps. */
 static bool took_effect(const struct gs_report_data *data, const struct gs_rule *rule,
                         uint32_t number)
 {

@@ -2,10 +2,11 @@
  * suppress_sampled.c - applies rules to allocations whose call stacks were not sampled.
  *
  * Rules match stacks. A sampled stack that a rule matches represents other allocations,
- * and so does one that no rule matches; the origin of a particular unsampled allocation
- * is unknown. So for each device, kind of memory and fate, the rules take the same share
- * of the memory without a stack as of the memory that the sampled stacks represent beyond
- * themselves: all of it if every sampled stack is known, none of it if none is.
+ * and so does a stack that no rule matches; the origin of a particular unsampled
+ * allocation is unknown. So for each device, kind of memory and fate, the rules take the
+ * same share of the memory without a stack as of the memory that the sampled stacks
+ * represent beyond themselves: all of it if every sampled stack is known, none of it if
+ * none is.
  *
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md, "Sampled stacks"
  */
@@ -13,9 +14,9 @@
 
 /* The memory that the stacks of one device, kind and fate represent beyond themselves. */
 struct beyond {
-    double bytes, count;           /* of those that a rule takes */
-    double all_bytes, all_count;   /* of all */
-    uint64_t groups, known_groups; /* all of them; those that a rule takes */
+    double bytes, count;           /* of the stacks that a rule matches */
+    double all_bytes, all_count;   /* of all stacks */
+    uint64_t groups, known_groups; /* all groups; those that a rule matches */
 };
 
 static struct beyond beyond_of(const struct gs_report_data *data,
@@ -44,7 +45,7 @@ static struct beyond beyond_of(const struct gs_report_data *data,
     return sum;
 }
 
-/* Of `whole`, the share part / all. */
+/* Returns the share part / all of `whole`. */
 static uint64_t share_of(uint64_t whole, double part, double all)
 {
     uint64_t share = all > 0 ? gs_likely((double)whole * (part / all)) : 0;

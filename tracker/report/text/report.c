@@ -59,7 +59,8 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
 }
 
 /* Names the stacks of the groups from `begin` to `end`. If `begin` is 0, also those of
- * the errors, of registered memory and of the peaks, and the one the report is about. */
+ * the errors, of registered memory and of the peaks, and the stack of the call that
+ * caused the report. */
 static void fill_frames(struct gs_frame_table *table,
                         const struct gs_report_writer *writer,
                         const struct gs_report_data *data, size_t begin, size_t end)
@@ -108,7 +109,8 @@ static void write_note(const struct gs_report_writer *writer)
                     gs_report_clean(note, clean, sizeof clean));
 }
 
-/* After the body: what that shows is named first, while there is time for it. */
+/* Runs after the body: the stacks of the text are named first, while there is time
+ * left. */
 static void write_files(const struct gs_report_writer *writer,
                         const struct gs_report_summary *summary)
 {
@@ -159,15 +161,16 @@ static void write_body(struct gs_report_writer *writer)
 static void write_clean(const struct gs_report_writer *writer)
 {
     gs_report_devices(writer);
-    if (writer->data->peaks_told)
+    if (writer->data->peaks_printed)
         gs_report_blank(writer);
     gs_report_peaks(writer);
 }
 
-/* Names of stacks: those that come first; others; what is found to be shown at last. */
+/* Names of stacks: the first ones; the others; those that are shown only after
+ * merging. */
 #define FRAME_TABLES 3
 
-/* Names the stacks of leaks that are printed only since others were joined. */
+/* Names the stacks of leaks that are printed only because others were joined. */
 static void fill_shown(struct gs_report_writer *writer, const struct gs_report_data *data,
                        struct gs_frame_table *table)
 {
@@ -182,7 +185,7 @@ static void fill_shown(struct gs_report_writer *writer, const struct gs_report_d
                         writer->source, &ids);
 }
 
-/* Leaks that read the same become one, so that others are among those written out. */
+/* Joins leaks that read the same, which lets further leaks be printed. */
 static void merge_leaks(struct gs_report_writer *writer, struct gs_report_data *data,
                         struct gs_frame_table frames[FRAME_TABLES], bool all_named)
 {
@@ -201,9 +204,9 @@ static void merge_leaks(struct gs_report_writer *writer, struct gs_report_data *
     frames[1].rest = &frames[2];
 }
 
-/* Which leaks and errors the rules suppress. Rules of files are compared with functions
- * and files, so that the names of all stacks are needed: first of those that are likely
- * written out, and of the others in what is left of the time for lines. */
+/* Marks the leaks and errors that the rules suppress. Rules of files are compared with
+ * functions and files, so all stacks need names: first those that are likely printed,
+ * then the others in the remaining time. */
 static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *data,
                         struct gs_frame_table frames[FRAME_TABLES])
 {
@@ -223,15 +226,15 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
                        data);
     gs_report_choose(config, data);
     if (!names && (data->shown > 0 || data->registered_shown > 0 ||
-                   data->error_count > 0 || data->peaks_told || config->stack != 0))
+                   data->error_count > 0 || data->peaks_printed || config->stack != 0))
         fill_frames(&frames[0], writer, data, 0, data->shown);
     gs_report_join_peaks(config, &frames[0], data);
     if (writer->text)
         merge_leaks(writer, data, frames, names);
 }
 
-/* Why frees take longer than they could, and freed memory is used again later. Only where
- * the pool has served memory of the kind. */
+/* Prints why frees take longer than they could, or why freed memory is reused later. Only
+ * if the pool has served memory of the kind. */
 static void write_uncounted(const struct gs_report_writer *writer)
 {
     const struct gs_report_config *config = writer->config;
@@ -255,7 +258,7 @@ static void write_uncounted(const struct gs_report_writer *writer)
                     gs_report_clean(config->uncounted, clean, sizeof clean));
 }
 
-/* What stands below all leaks and above the SUMMARY. */
+/* Writes the lines between the leaks and the SUMMARY. */
 static void write_end(const struct gs_report_writer *writer)
 {
     write_uncounted(writer);
@@ -272,8 +275,8 @@ static void write_end(const struct gs_report_writer *writer)
     gs_report_sampled(writer);
 }
 
-/* For one report at a time; another that is written meanwhile maps its own. It is large
- * for a stack, and there may be no memory left. `data_taken` is atomic. */
+/* The data of one report at a time; a second report meanwhile maps its own. Too large for
+ * a stack, and static because there may be no memory left. `data_taken` is atomic. */
 static struct gs_report_data own_data;
 static bool data_taken;
 
@@ -285,7 +288,7 @@ static struct gs_report_data *take_data(void)
                : &own_data;
 }
 
-static void give_data(struct gs_report_data *data)
+static void release_data(struct gs_report_data *data)
 {
     if (data == &own_data)
         __atomic_store_n(&data_taken, false, __ATOMIC_RELEASE);
@@ -335,7 +338,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
     for (size_t i = 0; i < FRAME_TABLES; i++)
         gs_frame_table_free(&frames[i]);
     gs_report_data_free(data);
-    give_data(data);
+    release_data(data);
     if (summary)
         *summary = figures;
 }

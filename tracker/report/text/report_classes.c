@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Sizes written out: those most often asked for, in rising order. */
+/* Size classes to print: those with the most requests, in rising order. */
 #define ROWS_MOST 12u
 
 static uint64_t requests_of(const struct gs_report_class *class)
@@ -22,7 +22,8 @@ bool gs_report_class_empty(const struct gs_report_class *class)
            class->pending == 0;
 }
 
-/* Has at least so many others more requests, or as many and is smaller? */
+/* Returns true if fewer than `most` classes have more requests, or as many and a smaller
+ * size. */
 static bool is_among_first(const struct gs_report_device *device, size_t at, size_t most)
 {
     uint64_t mine = requests_of(&device->classes[at]);

@@ -8,25 +8,26 @@
 #include <stdlib.h>
 
 /* "5m00s: 2.31 GiB live in 57 allocations, 12.0 MiB more than 30s ago" */
-static void write_sums(const struct gs_report_writer *writer, const struct gs_look *look)
+static void write_sums(const struct gs_report_writer *writer,
+                       const struct gs_growth_sums *sums)
 {
     char time[24], bytes[24], count[32], change[24], interval[24];
-    uint64_t apart = look->change < 0 ? -(uint64_t)look->change : (uint64_t)look->change;
+    uint64_t apart = sums->change < 0 ? -(uint64_t)sums->change : (uint64_t)sums->change;
 
     gs_text_add(writer->text, "%s: %s live in %s allocation%s",
-                gs_text_duration(look->time_ns, time), gs_text_bytes(look->bytes, bytes),
-                gs_text_count(look->count, count), gs_report_plural(look->count));
-    gs_text_duration(look->interval_ns, interval);
-    if (look->looks > 1 && look->change == 0)
+                gs_text_duration(sums->time_ns, time), gs_text_bytes(sums->bytes, bytes),
+                gs_text_count(sums->count, count), gs_report_plural(sums->count));
+    gs_text_duration(sums->interval_ns, interval);
+    if (sums->snapshots > 1 && sums->change == 0)
         gs_text_add(writer->text, ", as much as %s ago", interval);
-    else if (look->looks > 1)
+    else if (sums->snapshots > 1)
         gs_text_add(writer->text, ", %s %s than %s ago", gs_text_bytes(apart, change),
-                    look->change > 0 ? "more" : "less", interval);
+                    sums->change > 0 ? "more" : "less", interval);
     gs_text_add(writer->text, "\n");
 }
 
 static void write_growing(const struct gs_report_writer *writer, size_t number,
-                          const struct gs_growing *one, uint64_t looks)
+                          const struct gs_growing *one, uint64_t snapshots)
 {
     const struct gs_trend *trend = &one->trend;
     uint64_t live = gs_group_likely_count(&one->group);
@@ -36,7 +37,7 @@ static void write_growing(const struct gs_report_writer *writer, size_t number,
         writer->text, "%sGROWING %zu: %s more since %s, in %llu of %llu looks; now ",
         writer->prefix, number, gs_text_bytes(one->group.bytes - trend->base_bytes, more),
         gs_text_duration(trend->since_ns, since), (unsigned long long)trend->grown,
-        (unsigned long long)(looks - 1 - trend->since_look));
+        (unsigned long long)(snapshots - 1 - trend->since_snapshot));
     gs_text_add(writer->text, "%s%s in %s allocation%s\n",
                 gs_group_is_estimate(&one->group) ? "about " : "",
                 gs_text_bytes(one->group.bytes, bytes), gs_text_count(live, count),
@@ -57,9 +58,9 @@ static void write_last(const struct gs_report_writer *base,
         gs_stack_ids_add(&ids, last->growing[i].group.stack);
     gs_frame_table_take(&frames, writer.config, writer.tracker->config.stacks,
                         writer.source, &ids);
-    write_sums(&writer, &last->look);
+    write_sums(&writer, &last->sums);
     for (size_t i = 0; i < last->count; i++)
-        write_growing(&writer, i + 1, &last->growing[i], last->look.looks);
+        write_growing(&writer, i + 1, &last->growing[i], last->sums.snapshots);
     gs_frame_table_free(&frames);
 }
 

@@ -6,24 +6,24 @@
 
 #include <stdio.h>
 
-/* A peak is told of if at least this part of it has been freed since: of others the
- * leaks, or what is live, say the same. */
+/* A peak is printed if at least this part of it was freed since. For other peaks the
+ * leaks, or the live memory, show the same. */
 #define FREED_PART 10u
-/* Places that are named, so that those which read the same are found: a good number more
- * than are written out. */
-#define NAMED(shown) (4 * (size_t)(shown) + 16)
+/* Number of call sites to name, so that those that read the same are found: more than are
+ * printed. */
+#define SITES_NAMED(shown) (4 * (size_t)(shown) + 16)
 
-static bool is_told(const struct gs_report_config *config, const struct gs_peak *peak,
-                    unsigned row)
+static bool is_printed(const struct gs_report_config *config, const struct gs_peak *peak,
+                       unsigned row)
 {
     return peak->known && config->peak_max != 0 && config->show_leaks &&
            peak->freed_bytes != 0 && peak->freed_bytes >= peak->bytes / FREED_PART &&
            (row < GS_ROW_PINNED || config->show_devices);
 }
 
-/* A clean run does not tell of peaks, unless it tells of devices at all. */
-static bool has_text(const struct gs_report_config *config,
-                     const struct gs_report_data *data)
+/* A clean run prints no peaks, unless it prints devices. */
+static bool prints_peaks(const struct gs_report_config *config,
+                         const struct gs_report_data *data)
 {
     return config->peak_max != 0 && config->show_leaks &&
            (config->show_devices || config->running || data->error_count != 0 ||
@@ -34,7 +34,7 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
                             const struct gs_report_config *config, const uint16_t *apis,
                             size_t api_count, struct gs_report_data *data)
 {
-    bool text = has_text(config, data);
+    bool text = prints_peaks(config, data);
 
     if (!text && !config->job)
         return;
@@ -46,12 +46,13 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
             if (peak->places[i].held.api < api_count)
                 peak->places[i].held.api = apis[peak->places[i].held.api];
         }
-        data->peaks_told = data->peaks_told || (text && is_told(config, peak, row));
+        data->peaks_printed =
+            data->peaks_printed || (text && is_printed(config, peak, row));
     }
 }
 
-/* Of the first `most` places, those with a stack. */
-static size_t count_placed(const struct gs_peak *peak, size_t most)
+/* Counts, among the first `most` call sites, those with a stack. */
+static size_t count_with_stack(const struct gs_peak *peak, size_t most)
 {
     size_t count = 0;
 
@@ -64,10 +65,11 @@ static size_t count_placed(const struct gs_peak *peak, size_t most)
 void gs_report_peak_stacks(const struct gs_report_config *config,
                            const struct gs_report_data *data, struct gs_stack_ids *ids)
 {
-    for (unsigned row = 0; data->peaks_told && row < GS_PEAK_ROWS; row++) {
+    for (unsigned row = 0; data->peaks_printed && row < GS_PEAK_ROWS; row++) {
         const struct gs_peak *peak = &data->peaks[row];
-        size_t named =
-            is_told(config, peak, row) ? count_placed(peak, NAMED(config->peak_max)) : 0;
+        size_t named = is_printed(config, peak, row)
+                           ? count_with_stack(peak, SITES_NAMED(config->peak_max))
+                           : 0;
 
         for (size_t i = 0; i < named; i++)
             gs_stack_ids_add(ids, peak->places[i].held.stack);
@@ -95,10 +97,10 @@ static void join(struct gs_peak_place *place, const struct gs_peak_place *part)
     place->likely_live_bytes += part->likely_live_bytes;
 }
 
-/* Among the first `named` places of a peak. */
-static void join_places(const struct gs_report_config *config,
-                        const struct gs_frame_table *frames, struct gs_peak *peak,
-                        size_t named)
+/* Joins those of the first `named` call sites of a peak that read the same. */
+static void join_sites(const struct gs_report_config *config,
+                       const struct gs_frame_table *frames, struct gs_peak *peak,
+                       size_t named)
 {
     size_t kept = 0;
 
@@ -122,12 +124,12 @@ void gs_report_join_peaks(const struct gs_report_config *config,
                           const struct gs_frame_table *frames,
                           struct gs_report_data *data)
 {
-    for (unsigned row = 0; data->peaks_told && row < GS_PEAK_ROWS; row++) {
+    for (unsigned row = 0; data->peaks_printed && row < GS_PEAK_ROWS; row++) {
         struct gs_peak *peak = &data->peaks[row];
 
-        if (is_told(config, peak, row))
-            join_places(config, frames, peak,
-                        count_placed(peak, NAMED(config->peak_max)));
+        if (is_printed(config, peak, row))
+            join_sites(config, frames, peak,
+                       count_with_stack(peak, SITES_NAMED(config->peak_max)));
     }
 }
 
@@ -147,8 +149,8 @@ static const char *fate_of(const struct gs_peak_place *place, char out[64])
     return out;
 }
 
-static void write_place(const struct gs_report_writer *writer, const struct gs_peak *peak,
-                        size_t number)
+static void write_site(const struct gs_report_writer *writer, const struct gs_peak *peak,
+                       size_t number)
 {
     const struct gs_group *held = &peak->places[number].held;
     struct gs_shown_stack stack =
@@ -170,11 +172,12 @@ static void write_place(const struct gs_report_writer *writer, const struct gs_p
     gs_report_blank(writer);
 }
 
-/* Places that are not written out, and memory that has none on purpose. */
+/* Writes the sum of the call sites that are not printed, and the memory without a call
+ * site. */
 static void write_more(const struct gs_report_writer *writer, const struct gs_peak *peak,
                        size_t shown)
 {
-    size_t placed = count_placed(peak, peak->count);
+    size_t placed = count_with_stack(peak, peak->count);
     double likely = 0;
     uint64_t unplaced = 0;
     char count[32], bytes[24];
@@ -188,7 +191,7 @@ static void write_more(const struct gs_report_writer *writer, const struct gs_pe
             writer->text, "%s%s more place%s of this peak: %s (GPUSHIM_PEAK_MAX)\n",
             writer->prefix, gs_text_count(placed - shown, count),
             gs_report_plural(placed - shown), gs_text_bytes(gs_likely(likely), bytes));
-    /* Where stacks are sampled, the others stand for these. */
+    /* If stacks are sampled, the sampled call sites represent this memory. */
     if (unplaced != 0 && writer->tracker->config.sampling.distance_bytes == 0)
         gs_text_add(writer->text, "%s%s of this peak without a call stack\n",
                     writer->prefix, gs_text_bytes(unplaced, bytes));
@@ -199,7 +202,7 @@ static void write_more(const struct gs_report_writer *writer, const struct gs_pe
 static void write_peak(const struct gs_report_writer *writer, const struct gs_peak *peak,
                        unsigned row)
 {
-    size_t shown = count_placed(peak, writer->config->peak_max);
+    size_t shown = count_with_stack(peak, writer->config->peak_max);
     char name[64] = "pinned host memory", bytes[24], time[24], freed[24], known[24];
     uint64_t placed = 0;
 
@@ -216,14 +219,14 @@ static void write_peak(const struct gs_report_writer *writer, const struct gs_pe
                     gs_text_bytes(placed, known));
     gs_text_add(writer->text, "\n");
     for (size_t i = 0; i < shown; i++)
-        write_place(writer, peak, i);
+        write_site(writer, peak, i);
     write_more(writer, peak, shown);
 }
 
 void gs_report_peaks(const struct gs_report_writer *writer)
 {
-    for (unsigned row = 0; writer->data->peaks_told && row < GS_PEAK_ROWS; row++) {
-        if (is_told(writer->config, &writer->data->peaks[row], row))
+    for (unsigned row = 0; writer->data->peaks_printed && row < GS_PEAK_ROWS; row++) {
+        if (is_printed(writer->config, &writer->data->peaks[row], row))
             write_peak(writer, &writer->data->peaks[row], row);
     }
 }

@@ -81,7 +81,7 @@ static void write_calls(const struct gs_report_writer *writer,
                 saved ? "saved" : "more than without the pool");
 }
 
-/* Only if memory was given back, or a repeated call used it. */
+/* Printed only if memory was given back, or a repeated call used it. */
 static void write_returns(const struct gs_report_writer *writer,
                           const struct gs_report_device *device)
 {
@@ -99,7 +99,7 @@ static void write_returns(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "\n");
 }
 
-/* Only if there were waits. */
+/* Printed only if there were waits. */
 static void write_frees(const struct gs_report_writer *writer,
                         const struct gs_report_device *device)
 {
@@ -117,7 +117,7 @@ static void write_frees(const struct gs_report_writer *writer,
                                          : "");
 }
 
-/* Only where the lines above are of another moment than the rest of the report. */
+/* Printed only if the lines above are older than the rest of the report. */
 static void write_as_of(const struct gs_report_writer *writer,
                         const struct gs_report_device *device)
 {

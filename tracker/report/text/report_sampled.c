@@ -17,7 +17,7 @@ struct gs_no_stack gs_report_no_stack(uint32_t stack)
     return (struct gs_no_stack){"no call stack was recorded", "[no call stack]"};
 }
 
-/* "recorded from 1.2s to 3.4s: ..."; nothing where all of the run was. */
+/* "recorded from 1.2s to 3.4s: ..."; nothing if the whole run was recorded. */
 void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *text)
 {
     struct gs_tracker_windows windows;
@@ -54,7 +54,7 @@ void gs_report_windows(const struct gs_report_writer *writer)
     gs_text_free(&text);
 }
 
-/* Sums over groups; those with a stack, and all. */
+/* Sums over groups: of those with a stack, and of all. */
 struct share {
     uint64_t bytes, count, all_bytes, all_count;
 };

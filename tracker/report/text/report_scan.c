@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static const struct {
-    const char *all, *some; /* for all of a group; behind a number */
+    const char *all, *some; /* all: for a whole group; some: after a number */
 } texts[GS_SCAN_RESULTS] = {
     [GS_SCAN_NOT_MADE] = {"live at exit", "not looked for"},
     [GS_SCAN_LOST] = {"lost (no host pointer found)", "lost"},

@@ -24,10 +24,10 @@ void gs_report_about(const struct gs_report_writer *writer)
 
 /* ---- names ------------------------------------------------------------------------ */
 
-/* Where memory of a kind is. */
+/* The location of each kind of memory. */
 static const struct place {
     const char *text;
-    bool on_device; /* the device follows */
+    bool on_device; /* the device is appended */
 } kind_places[GS_MEMORY_KINDS] = {
 #define GPU(name)                                   .text = name, .on_device = true
 #define HOST(name)                                  .text = name
@@ -38,7 +38,8 @@ static const struct place {
 #undef GPU
 };
 
-/* Where the memory is: "GPU 0", "managed memory, GPU 0", "pinned host memory". */
+/* Returns the location of memory: "GPU 0", "managed memory, GPU 0", "pinned host
+ * memory". */
 const char *gs_report_place_name(unsigned kind, int device, char out[64])
 {
     const struct place *place = &kind_places[kind < GS_MEMORY_KINDS ? kind : 0];
@@ -365,7 +366,7 @@ static void write_registered(const struct gs_report_writer *writer)
     }
 }
 
-/* Those that are only counted. */
+/* Prints the sum of the leaks that are not printed. */
 static void write_more(const struct gs_report_writer *writer)
 {
     const struct gs_report_data *data = writer->data;

@@ -9,7 +9,7 @@
 #define NAME_WIDTH_MIN 30 /* the function's column in a stack */
 #define NAME_WIDTH_MAX 48
 #define NAME_SIZE      104 /* longer names are cut */
-#define REPEATS_MIN    2   /* fewer equal frames behind one are written as they are */
+#define REPEATS_MIN    2   /* fewer equal frames are printed one by one */
 
 static const char *frame_name(const struct gs_symbol_request *frame, char out[NAME_SIZE])
 {
@@ -46,7 +46,8 @@ static const char *frame_place(const struct gs_symbol_request *frame, char *out,
     return out;
 }
 
-/* How many frames behind this one are written as one line: a recursion's. */
+/* Returns the number of equal frames after this one that one line replaces: a
+ * recursion. */
 static unsigned repeats(const struct gs_shown_stack *stack, unsigned number)
 {
     unsigned more = 0;

@@ -57,7 +57,7 @@ static void write_title(const struct gs_report_writer *writer,
     write_meant(writer, error, call);
 }
 
-/* Where in the allocation the use begins, where the title does not say it. */
+/* Prints the position of the use in the allocation, if the title does not. */
 static void write_position(const struct gs_report_writer *writer,
                            const struct gs_error *error)
 {

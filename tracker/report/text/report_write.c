@@ -7,13 +7,13 @@
 
 #include <stdio.h>
 
-#define PEAK_COLUMN     43 /* where "peak" begins in a device's line */
+#define PEAK_COLUMN     43 /* column of "peak" in a device's line */
 #define OWNER_WIDTH_MIN 25
 #define OWNER_WIDTH_MAX 60
 
 void gs_report_blank(const struct gs_report_writer *writer)
 {
-    /* The prefix without its space: no line ends in one. */
+    /* The prefix without its space: no line ends with one. */
     gs_text_add(writer->text, "%.*s\n", (int)strlen(writer->prefix) - 1, writer->prefix);
 }
 
@@ -28,7 +28,7 @@ const char *gs_report_clean(const char *in, char *out, size_t size)
     size_t room = size > sizeof "..." ? size - sizeof "..." : 0;
     size_t kept = length < size ? length : room;
 
-    if (kept < length) { /* not within a UTF-8 sequence */
+    if (kept < length) { /* never within a UTF-8 sequence */
         while (kept > 0 && ((unsigned char)in[kept] & 0xc0) == 0x80)
             kept--;
     }
@@ -46,7 +46,7 @@ const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16])
     if (tenths >= 1000 && part < whole)
         tenths = 999;
     if (tenths > 1000)
-        tenths = 1000; /* parts that changed while they were added up */
+        tenths = 1000; /* parts that changed during the summation */
     if (tenths == 1000)
         snprintf(out, 16, "100");
     else
@@ -140,7 +140,7 @@ void gs_report_devices(const struct gs_report_writer *writer)
     }
 }
 
-/* Width of the names' column: the longest name, within reason. */
+/* Returns the width of the names' column: the longest name, within limits. */
 static int owner_width(const struct gs_owner *first, const struct gs_owner *end)
 {
     size_t width = OWNER_WIDTH_MIN;
@@ -153,7 +153,7 @@ static int owner_width(const struct gs_owner *first, const struct gs_owner *end)
     return (int)width;
 }
 
-/* What nobody asked for by a call that is seen. */
+/* Prints the memory that no hooked call has allocated. */
 static void write_rest(const struct gs_report_writer *writer, unsigned row, int width)
 {
     const struct gs_report_config *config = writer->config;

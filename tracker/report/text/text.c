@@ -13,7 +13,7 @@
 
 #define FIRST_CAPACITY 4096
 
-/* Room for `length` more bytes and the NUL. */
+/* Makes space for `length` more bytes and the NUL. */
 static bool make_room(struct gs_text *text, size_t length)
 {
     size_t capacity = text->capacity ? text->capacity : FIRST_CAPACITY;
@@ -33,10 +33,9 @@ static bool make_room(struct gs_text *text, size_t length)
 }
 
 /*
- * Add formatted text, without control characters that names from outside brought along.
- * Out of memory, or a format that cannot be written: nothing of this call is added and
- * text->truncated is set; later calls add nothing, so that the text has an end missing
- * but no hole.
+ * Adds formatted text, without control characters from foreign names. Out of memory, or
+ * for a format that cannot be written, the call adds nothing and sets text->truncated;
+ * later calls add nothing, so the text misses its end but has no hole.
  */
 void gs_text_add(struct gs_text *text, const char *format, ...)
 {
@@ -75,7 +74,7 @@ void gs_text_free(struct gs_text *text)
     memset(text, 0, sizeof *text);
 }
 
-/* value / unit with `scale` steps to one, rounded half up. */
+/* Returns value / unit, in steps of 1 / `scale`, rounded half up. */
 static uint64_t divide(uint64_t value, uint64_t unit, unsigned scale)
 {
     __extension__ unsigned __int128 product = (unsigned __int128)value * scale;
@@ -84,8 +83,8 @@ static uint64_t divide(uint64_t value, uint64_t unit, unsigned scale)
 }
 
 /*
- * Three significant digits; four for 1000 to 1023 of a unit, and all of them for single
- * bytes. What rounds up to 1024 is one of the next unit.
+ * Three significant digits; four for 1000 to 1023 of a unit; all of them for single
+ * bytes. A value that rounds up to 1024 gets the next unit.
  */
 const char *gs_text_bytes(uint64_t bytes, char out[24])
 {
@@ -129,7 +128,7 @@ const char *gs_text_count(uint64_t count, char out[32])
     return out;
 }
 
-/* Rounded down, as a clock shows it: 59.9 s is "59s". */
+/* Rounds down, like a clock: 59.9 s is "59s". */
 const char *gs_text_duration(uint64_t ns, char out[24])
 {
     unsigned long long seconds = ns / 1000000000u;

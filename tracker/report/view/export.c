@@ -47,7 +47,8 @@ static bool add_live(void *arg, const struct gs_allocation *allocation)
     return sum->status == GS_OK;
 }
 
-/* Stack ids and handles differ from run to run where threads race: they come last. */
+/* Stack ids and handles differ from run to run if threads race, so they are compared
+ * last. */
 static int compare_samples(const void *left, const void *right)
 {
     const struct gs_sample *a = left, *b = right;
@@ -69,7 +70,8 @@ static int compare_samples(const void *left, const void *right)
     return a->stream < b->stream ? -1 : a->stream > b->stream;
 }
 
-/* The samples as an array. What was not tallied for lack of memory was allocated, too. */
+/* Lists the samples as an array. Allocations missing from the tally for lack of memory
+ * count as allocated while they are live. */
 static enum gs_status list_samples(struct gs_export *export,
                                    const struct gs_samples *samples)
 {
@@ -113,9 +115,9 @@ static enum gs_status fill_samples(struct gs_export *export)
     return sum.status;
 }
 
-/* ---- the whole -------------------------------------------------------------------- */
+/* ---- the whole snapshot ----------------------------------------------------------- */
 
-/* Stacks of everything that some format writes. */
+/* Names the stacks of everything that some format writes. */
 static enum gs_status fill_stacks(struct gs_export *export)
 {
     const struct gs_report_data *data = export->data;

@@ -1,8 +1,8 @@
 /*
  * export_places.c - the stacks of a snapshot, with each frame and each module once.
  *
- * Stacks share most of their frames, so each frame is looked up and named once. So a
- * report of thousands of call sites stays small, and fast.
+ * Stacks share most of their frames, so each frame is looked up and named once. This
+ * keeps a report of thousands of call sites small and fast.
  *
  * Owns: arrays of struct gs_export while they are filled.   Lock: none.
  */
@@ -23,7 +23,7 @@ struct seen {
     uint32_t location;
 };
 
-/* Room in an array for one more. Returns false where there is no memory. */
+/* Makes space in an array for one more item. Returns false without memory. */
 static bool make_room(void *array, size_t count, size_t *capacity, size_t size)
 {
     void **items = array;
@@ -45,7 +45,8 @@ static bool same_module(const struct gs_module *a, const struct gs_module *b)
            (a->path == b->path || strcmp(a->path, b->path) == 0);
 }
 
-/* The number of a module, added if it is new. Neighbouring frames often share theirs. */
+/* Returns the number of a module, added if it is new. Neighbouring frames often share
+ * one. */
 static enum gs_status module_number(struct gs_export *export,
                                     const struct gs_module *module, uint32_t *number)
 {
@@ -65,7 +66,7 @@ static enum gs_status module_number(struct gs_export *export,
     return GS_OK;
 }
 
-/* Room for one more location. */
+/* Makes space for one more location. */
 static enum gs_status grow(struct gs_export *export)
 {
     size_t capacity = export->location_capacity;
@@ -83,7 +84,7 @@ static enum gs_status grow(struct gs_export *export)
     return GS_OK;
 }
 
-/* The location of a frame, added if it is new. */
+/* Returns the location of a frame, added if it is new. */
 static enum gs_status location_number(struct gs_export *export, struct seen **seen,
                                       uintptr_t frame, uint32_t module, uint32_t *number)
 {
@@ -107,7 +108,7 @@ static enum gs_status location_number(struct gs_export *export, struct seen **se
     return GS_OK;
 }
 
-/* Take the frames of one stack of a table that is not resolved. */
+/* Takes the frames of one stack of a table that is not resolved. */
 static enum gs_status take_stack(struct gs_export *export, struct seen **seen,
                                  const struct gs_frame_table *table, size_t number)
 {
@@ -140,7 +141,8 @@ static enum gs_status take_stack(struct gs_export *export, struct seen **seen,
     return GS_OK;
 }
 
-/* Readers take the first module for the program. */
+/* Moves the program's module to the front: readers take the first module for the
+ * program. */
 static void put_program_first(struct gs_export *export)
 {
     const char *program = export->job->program;
@@ -162,7 +164,7 @@ static void put_program_first(struct gs_export *export)
     }
 }
 
-/* The modules do not move any more: names for all locations, each asked for once. */
+/* Names all locations, each once; the modules do not move any more. */
 static void resolve(struct gs_export *export)
 {
     for (size_t i = 0; i < export->location_count; i++) {
@@ -179,7 +181,8 @@ static void resolve(struct gs_export *export)
                                export->location_count);
 }
 
-/* Which of its frames the report would show; `frames` has room for any stack's. */
+/* Sets the range of frames that the report would show; `frames` has space for any
+ * stack. */
 static void show(struct gs_export *export, struct gs_symbol_request *frames,
                  struct gs_export_stack *stack)
 {

@@ -20,8 +20,7 @@ const char *gs_report_frame_module(const struct gs_symbol_request *request)
     return gs_module_base_name(request->result.module);
 }
 
-/* ---- which stacks -------------------------------------------------------------------
- */
+/* ---- sets of stacks ------------------------------------------------------------- */
 
 void gs_stack_ids_add(struct gs_stack_ids *ids, uint32_t stack)
 {
@@ -74,8 +73,7 @@ size_t gs_stack_ids_unique(uint32_t *ids, size_t count)
     return kept;
 }
 
-/* ---- their frames -------------------------------------------------------------------
- */
+/* ---- frames --------------------------------------------------------------------- */
 
 unsigned gs_report_stack_frames(const struct gs_stacks *stacks, uint32_t id,
                                 uintptr_t frames[GS_STACK_MAX_DEPTH])
@@ -212,14 +210,14 @@ static bool is_named(const struct gs_symbol_request *frame, const char *name)
 {
     const struct gs_symbol *symbol = &frame->result;
 
-    if (gs_frame_is_python(frame->frame)) /* a function of that name is not this one */
+    if (gs_frame_is_python(frame->frame)) /* another function of that name */
         return false;
     return (symbol->linkage && strcmp(symbol->linkage, name) == 0) ||
            (symbol->function && strcmp(symbol->function, name) == 0);
 }
 
-/* A call, or its variant for the per-thread default stream, which in the program's source
- * has the same name. */
+/* Returns true for a call, or its variant for the per-thread default stream: the
+ * program's source has one name for both. */
 static bool is_call(const char *symbol, const char *name)
 {
     size_t length = strlen(name);
@@ -237,11 +235,11 @@ bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config
     return false;
 }
 
-/* The runtime entry point this frame is in; NULL: none. */
+/* Returns the runtime function that contains this frame; NULL: none. */
 static const char *runtime_name(const struct gs_symbol_request *frame,
                                 const struct gs_report_config *config)
 {
-    if (gs_frame_is_python(frame->frame)) /* a function of that name is not this one */
+    if (gs_frame_is_python(frame->frame)) /* another function of that name */
         return NULL;
     for (size_t i = 0; i < config->runtime_name_count; i++) {
         const char *name = config->runtime_names[i];
@@ -280,7 +278,8 @@ static bool in_libc(const struct gs_symbol_request *frame)
            starts_with(module, "libpthread");
 }
 
-/* Is the outermost of `count` frames start-up code of libc or the linker? */
+/* Returns true if the outermost of `count` frames is start-up code of libc or the
+ * linker. */
 static bool is_start_frame(const struct gs_symbol_request *frames, unsigned count)
 {
     static const char *const names[] = {
@@ -300,16 +299,17 @@ static bool is_start_frame(const struct gs_symbol_request *frames, unsigned coun
         if (is_named(outermost, names[i]))
             return true;
     }
-    /* Stripped: libc's frames by their module, _start by its neighbour. */
+    /* Stripped files: libc's frames are known by their module, _start by its
+     * neighbour. */
     return in_libc(outermost) ||
            (!outermost->result.function && count > 1 && in_libc(&frames[count - 2]));
 }
 
 /*
- * Where the program's own frames end. `goes_on`: the walk saw more than is kept.
- * *cut: the stack was longer than what is kept, so its outer end is not the program's.
- * Python's outermost frame has no name of its own, and has many frames before it where
- * native ones were left out: there the walk alone knows.
+ * Returns the end of the program's own frames. `goes_on`: the walk saw more frames than
+ * are kept. *cut: frames beyond the kept ones exist, so the outer end is not the
+ * program's. Python's outermost frame has no name of its own, and many frames precede it
+ * if native ones were left out: then only `goes_on` is reliable.
  */
 static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin,
                           unsigned count, unsigned depth, bool goes_on, bool *cut)
@@ -340,7 +340,7 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
     unsigned end =
         outer_end(frames, begin, count, config->stack_depth, goes_on, &shown.cut);
 
-    if (begin >= end) { /* nothing but runtime: better all of it than nothing */
+    if (begin >= end) { /* only runtime frames: show all of them rather than none */
         begin = 0;
         end = count;
     }
@@ -364,7 +364,7 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
     return found ? show_number(table, config, (size_t)(found - table->stacks)) : shown;
 }
 
-/* NULL before all texts. */
+/* NULL precedes all texts. */
 static int compare_texts(const char *a, const char *b)
 {
     if (a == b)

@@ -20,7 +20,7 @@ static void add_part(struct gather *gather, struct gs_group *part)
     if (part->api < gather->canonical_count)
         part->api = gather->canonical[part->api];
     if (gs_totals_row(part->device, part->kind) == GS_ROW_REGISTERED) {
-        /* Without memory for a group it is in the totals only. */
+        /* Without memory for a group only the totals count it. */
         enum gs_status status = gs_groups_add(&data->registered, part);
         (void)status;
         return;
@@ -33,7 +33,7 @@ static void add_part(struct gather *gather, struct gs_group *part)
         return;
     }
     if (gs_groups_add(&data->groups, part) != GS_OK)
-        return; /* counted above; the report says how much is not shown */
+        return; /* counted above; the report prints the missing amount */
     data->grouped_bytes += gs_group_weight(part);
     data->grouped_count += part->count;
 }
@@ -48,8 +48,8 @@ static bool visit_live(void *arg, const struct gs_allocation *allocation)
     return true;
 }
 
-/* Lost groups, and what the totals know of beyond them. What is registered ends with its
- * context, and nothing is lost by it. */
+/* Adds lost groups, and the lost memory that only the totals know. Registered memory ends
+ * with its context, and is not lost. */
 static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
 {
     struct gs_report_data *data = gather->data;
@@ -77,7 +77,7 @@ static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
     data->leaked_count -= count;
 }
 
-/* One number for calls of one name, whatever version of the symbol was called. */
+/* Maps calls of one name to one number, whatever version of the symbol was called. */
 static uint16_t *canonical_apis(const struct gs_tracker_config *config)
 {
     size_t count = config->api_count < UINT16_MAX ? config->api_count : UINT16_MAX;
@@ -94,7 +94,7 @@ static uint16_t *canonical_apis(const struct gs_tracker_config *config)
     return canonical;
 }
 
-/* The largest first; the rest only makes the order the same each time. */
+/* The largest first; the other keys only make the order reproducible. */
 static int compare_groups(const void *left, const void *right)
 {
     const struct gs_group *a = left, *b = right;
@@ -151,7 +151,7 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     free(canonical);
 }
 
-/* How many of the first `count` are to be written out, from the front. */
+/* Returns how many of the first `count` groups to print. */
 static size_t choose(const struct gs_groups *groups, size_t count,
                      const struct gs_report_config *config)
 {

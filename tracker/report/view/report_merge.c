@@ -7,7 +7,7 @@
  * names, looked up here once per address; only stacks with equal names have their lines
  * resolved.
  *
- * Owns: the names of addresses, while it compares.   Lock: none.
+ * Owns: the names of addresses, during the comparison.   Lock: none.
  * Design: docs/tracker.md
  */
 #include "report_internal.h"
@@ -16,7 +16,8 @@
 
 #include "gs_hash.h"
 
-/* Stacks that are asked for lines, those of the largest leaks first. */
+/* Limit of the stacks whose lines are looked up; those of the largest leaks come
+ * first. */
 #define CANDIDATES_MAX 1024u
 
 #define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
@@ -26,7 +27,7 @@ struct known_frame {
     UT_hash_handle hh; /* in merge->known */
     uintptr_t frame;
     uint64_t name; /* equal for frames that may read the same */
-    bool is_call;  /* of a runtime function: the frames inside are hidden */
+    bool is_call;  /* a runtime function: the frames inside it are hidden */
     bool is_runtime;
 };
 
@@ -42,7 +43,7 @@ struct merge {
 struct candidate {
     uint64_t hash;
     size_t number;
-    bool alike; /* another one has its hash */
+    bool alike; /* another candidate has the same hash */
     struct gs_shown_stack shown;
 };
 
@@ -81,7 +82,7 @@ static struct known_frame find_out(const struct merge *merge, uint32_t stack,
     return known;
 }
 
-/* NULL where there is no memory. */
+/* NULL: no memory. */
 static const struct known_frame *know(struct merge *merge, uint32_t stack,
                                       uintptr_t frame)
 {
@@ -97,9 +98,9 @@ static const struct known_frame *know(struct merge *merge, uint32_t stack,
     return known;
 }
 
-/* ---- which leaks may be of one place ---------------------------------------------- */
+/* ---- leaks that may read the same ------------------------------------------------- */
 
-/* Equal for groups that may read the same. False: no memory. */
+/* Computes a hash that is equal for groups that may read the same. False: no memory. */
 static bool hash_group(struct merge *merge, const struct gs_group *group, uint64_t *out)
 {
     uint64_t key =
@@ -133,7 +134,8 @@ static int compare_hashes(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* By hash; one that is like no other is left out. Returns how many there are. */
+/* Sorts the candidates by hash, and drops those whose hash is unique. Returns how many
+ * remain. */
 static size_t find_candidates(struct merge *merge, struct candidate *candidates)
 {
     const struct gs_report_data *data = merge->data;
@@ -160,7 +162,7 @@ static size_t find_candidates(struct merge *merge, struct candidate *candidates)
     return kept;
 }
 
-/* ---- which are -------------------------------------------------------------------- */
+/* ---- leaks that read the same ----------------------------------------------------- */
 
 static int compare_shown(const void *left, const void *right)
 {
@@ -174,8 +176,8 @@ static int compare_shown(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Equal neighbours into the first of them, which is the largest. Returns how many leaks
- * are no more. */
+/* Joins equal neighbours with the first of them, which is the largest. Returns how many
+ * leaks disappeared. */
 static size_t join(struct gs_group *groups, const struct candidate *candidates,
                    size_t count)
 {
@@ -196,7 +198,7 @@ static size_t join(struct gs_group *groups, const struct candidate *candidates,
     return joined;
 }
 
-/* Groups without anything go; leaks are in their order again. */
+/* Removes empty groups, and restores the order of the leaks. */
 static void close_up(struct gs_report_data *data)
 {
     struct gs_group *items = data->groups.items;

@@ -23,7 +23,7 @@ static const char *owner_of(const struct gs_stacks *stacks,
                        ? gs_module_base_name(place.file)
                        : NULL;
         if (source->module(source->self, stack, frames[i], &module) != GS_OK)
-            return NULL; /* it may be the owner's frame: do not guess further out */
+            return NULL; /* the frame may be the owner's: do not guess further out */
         const char *name = gs_module_base_name(module.path);
         if (name[0] != '\0' && !gs_module_is_runtime(name))
             return name;
@@ -38,7 +38,7 @@ static bool same_owner(const struct gs_owner *owner, unsigned row, const char *n
     return !name || owner->name == name || strcmp(owner->name, name) == 0;
 }
 
-/* NULL where there is no memory. */
+/* NULL: no memory. */
 static struct gs_owner *find_owner(struct gs_owners *owners, unsigned row,
                                    const char *name)
 {
@@ -72,7 +72,7 @@ static int compare_owners(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* False where there is no memory. */
+/* False: no memory. */
 static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
                        const struct gs_report_source *source,
                        const struct gs_groups *groups)
@@ -100,7 +100,7 @@ void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
     if (!add_groups(owners, stacks, source, &data->groups) ||
         !add_groups(owners, stacks, source, &data->registered) ||
         !add_groups(owners, stacks, source, &data->unplaced)) {
-        gs_owners_free(owners); /* a table with a part missing would mislead */
+        gs_owners_free(owners); /* an incomplete table would mislead */
         return;
     }
     if (owners->count > 0)
