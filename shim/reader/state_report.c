@@ -132,8 +132,8 @@ static int write_found(const struct gs_state_found *found, bool running, const c
                     gs_output_error_text(errno));
         return 1;
     }
-    return summary.errors > 0 || summary.leaked_count > 0 ? (int)options->error_exitcode
-                                                          : 0;
+    bool bad = summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;
+    return bad ? (int)options->error_exitcode : 0;
 }
 
 int gs_state_report(const char *state_file)

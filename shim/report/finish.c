@@ -320,7 +320,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     gs_roomy_call(GS_ROOMY_BYTES, write_wanted, &wanted);
     gs_thread.depth = 0;
     gs_state_file_ending(ending);
-    state->bad = summary.errors > 0 || summary.leaked_count > 0;
+    state->bad = summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;
     end(state, again ? REPORT_NONE : REPORT_WRITTEN);
     return state->bad;
 }

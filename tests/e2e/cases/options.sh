@@ -125,6 +125,24 @@ add_case "options exit code when clean" exitcode_case pipeline_shared 0 23
 add_case "options exit code keeps the program's" exitcode_case oddities_shared 9 23
 add_case "options exit code 0" exitcode_case leaky_shared 0 0
 
+# A program in which CUDA did not start has leaked nothing, and that is no pass.
+no_start_case() {
+  preloaded shim CUDASIM_DEVICES=0 GPUSHIM_ERROR_EXITCODE=23 GPUSHIM_STATE_FILE=state \
+    GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- sh -c "$apps/leaky_$1; exit 0"
+  expect_text shim.err '^==[0-9]+== Note: CUDA did not start: cuInit returned 100 \(CUDA_ERROR_NO_DEVICE\)$'
+  expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: nothing recorded: CUDA did not start$'
+  expect_text report.json '"no_start": "cuInit returned 100 \(CUDA_ERROR_NO_DEVICE\)"'
+  need_file "$build/gpushim"
+  run_in found GPUSHIM_ERROR_EXITCODE=23 -- "$build/gpushim" report state
+  expect_status found 23
+  expect_text found.out 'SUMMARY: gpushim: nothing recorded: CUDA did not start$'
+  run_in line -- "$build/gpushim" report --summary state
+  expect_text line.out '  CUDA did not start  '
+}
+for way in shared static proc; do
+  add_case "options CUDA does not start $way" no_start_case "$way"
+done
+
 help_case() {
   preloaded shim GPUSHIM_HELP=1 -- "$apps/leaky_shared"
   expect_status shim 0
@@ -137,7 +155,10 @@ add_case "options GPUSHIM_HELP" help_case
 verbose_case() {
   preloaded shim GPUSHIM_VERBOSE=3 -- "$apps/pinned_shared"
   expect_status shim 0
-  expect_text shim.err '^gpushim: '
+  expect_text shim.err '^gpushim: alloc 0x[0-9a-f]+, [0-9.]+ [KM]iB, by cudaMallocHost, thread [0-9]+$'
+  # Each allocation has its line, and each free.
+  [[ $(grep -c '^gpushim: alloc ' shim.err) == "$(grep -c '^gpushim: free ' shim.err)" ]] ||
+    fail 'lines of allocations and frees differ'
   grep -v '^gpushim: ' shim.err >rest
   expect_only_report rest
   expect_text rest '^==[0-9]+== Pinned host memory '
