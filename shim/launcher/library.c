@@ -17,8 +17,8 @@
 /* Candidates beside this program: installed, then those of a build folder. %1$s is the
  * folder above the program's, %2$s the program's own. */
 static const char *const candidates[] = {
-    "%1$s/lib/libgpushim.so", "%1$s/lib64/libgpushim.so",
-    "%1$s/lib/*-linux-gnu*/libgpushim.so", "%2$s/libgpushim.so"};
+    "%1$s/lib/gpushim/libgpushim.so", "%1$s/lib64/gpushim/libgpushim.so",
+    "%1$s/lib/*-linux-gnu*/gpushim/libgpushim.so", "%2$s/libgpushim.so"};
 
 static void candidate(size_t i, char out[PATH_MAX])
 {
