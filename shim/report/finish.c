@@ -178,9 +178,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     if (files) {
         gs_outputs_end(&outputs);
     }
-    if (text.data) {
-        gs_log_text(text.data, text.length);
-    }
+    gs_report_log(options, &text);
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
 }

@@ -143,6 +143,44 @@ for way in shared static proc; do
   add_case "options CUDA does not start $way" no_start_case "$way"
 done
 
+# terminal PREFIX SETTING... -- COMMAND...: like run_in, on a terminal; what it shows is in PREFIX.out.
+terminal() {
+  local prefix=$1 command=(python3 "$case_dir/terminal.py") settings=()
+
+  shift
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  cat >terminal.py <<'PYTHON'
+import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
+PYTHON
+  run_in "$prefix" "${settings[@]}" -- "${command[@]}" env LD_PRELOAD="$shim" "${@:2}" </dev/null
+}
+
+# On a terminal a report has colours, unless the user wants none; without them it is the same text.
+color_case() {
+  local escape=$'\033' program=$apps/leaky_shared
+  need python3
+  terminal colored TERM=xterm -- "$program"
+  expect_text colored.out "${escape}\\[1;31mLEAK 1${escape}\\[0m: "
+  for setting in NO_COLOR=1 TERM=dumb GPUSHIM_COLOR=never; do
+    terminal plain TERM=xterm "$setting" -- "$program"
+    expect_text plain.out '== LEAK 1: '
+    expect_no_text plain.out "$escape"
+  done
+  preloaded pipe -- "$program"
+  expect_no_text pipe.err "$escape"
+  preloaded always GPUSHIM_COLOR=always GPUSHIM_LOG_FILE=log -- "$program"
+  expect_text log "${escape}\\[1;31mSUMMARY: "
+  # Times, process ids and addresses apart, it is the report without colours.
+  sed "s/${escape}\\[[0-9;]*m//g" log | sed -E 's/==[0-9]+==//; s/[0-9]+(ms|s| us)\b/T/g' >stripped
+  sed -E 's/==[0-9]+==//; s/[0-9]+(ms|s| us)\b/T/g' pipe.err | cmp -s - stripped ||
+    fail 'the text differs without its colours'
+}
+add_case "options colours" color_case
+
 help_case() {
   preloaded shim GPUSHIM_HELP=1 -- "$apps/leaky_shared"
   expect_status shim 0
