@@ -12,6 +12,7 @@
 #include "capture_gate.h"
 #include "captures.h"
 #include "context_errors.h"
+#include "cuda_start.h"
 #include "fences.h"
 #include "statistics.h"
 #include "free_lazy.h"

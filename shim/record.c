@@ -4,14 +4,19 @@
  */
 #include "record.h"
 
+#include <stdio.h>
+
 #include "log.h"
 #include "mem_limits.h"
 #include "parts.h"
+#include "real.h"
+#include "text.h"
 
 bool gs_record_watched;
 
 /* True if sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
+static bool is_logged; /* GPUSHIM_VERBOSE=3: a line for each allocation and free */
 
 /* ---- sampling and windows ------------------------------------------------------- */
 
@@ -20,8 +25,9 @@ void gs_record_watch(const struct gs_options *options, bool tallied)
     bool part = !options->track_start || options->track_signal[0];
     bool fewer = options->track_sample_bytes || options->track_min_bytes;
     is_tallied = tallied;
+    is_logged = gs_log_enabled(GS_LOG_DEBUG);
     __atomic_store_n(&gs_record_watched,
-                     gs_tracing() || is_tallied ||
+                     gs_tracing() || is_tallied || is_logged ||
                          (options->track && (part || fewer || options->stack_free)),
                      __ATOMIC_RELAXED);
 }
@@ -152,6 +158,28 @@ record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t 
     return id;
 }
 
+/* Logs the line of an allocation or free for GPUSHIM_VERBOSE=3. */
+static __attribute__((cold, noinline)) void
+log_call(const char *what, uint64_t key, const char *size, enum gs_api api, int device)
+{
+    char where[24] = "";
+    if (device >= 0) {
+        (void)snprintf(where, sizeof(where), ", GPU %d", device);
+    }
+    gs_log_line(GS_LOG_DEBUG, "%s 0x%llx%s by %s%s, thread %u", what,
+                (unsigned long long)key, size, gs_api_name(gs_record_api(api)), where,
+                gs_thread_id());
+}
+
+static __attribute__((cold, noinline)) void log_alloc(const struct gs_call *call,
+                                                      uint64_t key, size_t bytes)
+{
+    char size[24], text[32];
+    (void)snprintf(text, sizeof(text), ", %s,", gs_text_bytes(bytes, size));
+    log_call("alloc", key, text, call->api,
+             is_in(ON_HOST, call->kind) ? -1 : call->device);
+}
+
 /* Out of line, so that its arguments cost nothing while all of this is off. */
 static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
                                                        const struct gs_call *call,
@@ -161,6 +189,9 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
     bool traced = is_in(TRACED, call->kind);
     if (gs_tracing() && traced) {
         trace_made(call, key, bytes);
+    }
+    if (is_logged) {
+        log_alloc(call, key, bytes);
     }
     if (!state->tracker) {
         return 0;
@@ -176,7 +207,7 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
 uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *call,
                                  uint64_t addr, size_t bytes, struct gs_block *block)
 {
-    if (gs_tracing() || is_tallied || !state->tracker) {
+    if (gs_tracing() || is_tallied || is_logged || !state->tracker) {
         return made_watched(state, call, addr, bytes, block);
     }
     if (!gs_tracker_records(state->tracker)) {
@@ -238,6 +269,9 @@ void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
                            uint64_t addr, enum gs_trace_how how)
 {
     gs_trace_free(addr, how, NULL, GS_TRACE_UNORDERED);
+    if (is_logged) {
+        log_call("free", addr, "", api, -1);
+    }
     if (!state->tracker || id == 0) {
         return;
     }
@@ -251,8 +285,13 @@ void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
 
 void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing)
 {
-    if (gs_tracing() && freeing->how != GS_TRACE_HOW_NONE) {
-        gs_trace_free(freeing->key, freeing->how, freeing->stream, freeing->order);
+    if (gs_watched()) {
+        if (freeing->how != GS_TRACE_HOW_NONE) {
+            gs_trace_free(freeing->key, freeing->how, freeing->stream, freeing->order);
+        }
+        if (is_logged && freeing->key != 0) {
+            log_call("free", freeing->key, "", freeing->api, -1);
+        }
     }
     if (GS_UNLIKELY(gs_limits_charging)) {
         gs_limits_leave(freeing->key);

@@ -12,6 +12,7 @@
  */
 #include "all_contexts.h"
 #include "captures.h"
+#include "cuda_start.h"
 #include "fences.h"
 #include "mem_limits.h"
 #include "parts.h"
@@ -28,6 +29,7 @@
 /* A created context may use pinned and managed memory. */
 static void created(CUresult result, const CUcontext *pctx)
 {
+    gs_cuda_start_record(GS_CUDA_HAS_CONTEXT, "cuCtxCreate", result);
     if (result == CUDA_SUCCESS) {
         gs_all_contexts_add(*pctx);
     }
@@ -35,6 +37,7 @@ static void created(CUresult result, const CUcontext *pctx)
 
 static void retained(CUresult result, const CUcontext *pctx, CUdevice dev)
 {
+    gs_cuda_start_record(GS_CUDA_HAS_CONTEXT, "cuDevicePrimaryCtxRetain", result);
     if (result == CUDA_SUCCESS) {
         gs_all_contexts_add_primary(*pctx, dev);
         gs_all_contexts_use_more(dev);

@@ -9,6 +9,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "cuda_start.h"
 #include "export_tables.h"
 #include "log.h"
 #include "lookup_log.h"
@@ -41,8 +42,12 @@ GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
     CUresult result = gs_real()->cuGetExportTable(ppExportTable, pExportTableId);
     if (result == CUDA_SUCCESS && pExportTableId) {
         gs_export_table_given(pExportTableId);
+        gs_cuda_start_goes_on();
     }
     if (pExportTableId) {
+        if (result != CUDA_SUCCESS) {
+            gs_cuda_start_record(GS_CUDA_HAS_CONTEXT, "cuGetExportTable", result);
+        }
         char guid[GS_GUID_BYTES];
         gs_export_table_guid(pExportTableId, guid);
         gs_lookup_log_table(guid, result);
@@ -89,6 +94,7 @@ GS_EXPORT CUresult cuInit(unsigned int Flags)
         report_driver();
     }
     CUresult result = gs_real()->cuInit(Flags);
+    gs_cuda_start_record(GS_CUDA_INITIALIZED, "cuInit", result);
     if (result == CUDA_SUCCESS) {
         gs_real_keep();
     }

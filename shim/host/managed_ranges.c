@@ -345,9 +345,12 @@ struct walk {
     struct node *found;
 };
 
-static void visit(const void *at, VISIT when, void *closure)
+/* twalk_r would pass it on, but needs glibc 2.30. */
+static __thread struct walk *walk;
+
+static void visit(const void *at, VISIT when, int depth)
 {
-    struct walk *walk = closure;
+    (void)depth;
     struct node *node = *(struct node *const *)at;
     if ((when == preorder || when == leaf) && node->range.owner == walk->owner) {
         node->next = walk->found;
@@ -358,9 +361,10 @@ static void visit(const void *at, VISIT when, void *closure)
 /* All ranges of an owner, as a list; lock is held. */
 static struct node *all_of(struct gs_ranges *ranges, uint64_t owner)
 {
-    struct walk walk = {.owner = owner};
-    twalk_r(ranges->by_address, visit, &walk);
-    return walk.found;
+    struct walk here = {.owner = owner};
+    walk = &here;
+    twalk(ranges->by_address, visit);
+    return here.found;
 }
 
 void gs_ranges_fail(struct gs_ranges *ranges, uint64_t owner)

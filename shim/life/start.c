@@ -57,7 +57,7 @@ static void write_help(void *self, const char *text, size_t length)
 /* One of the two requested exceptions to "never end the host". */
 static void help_and_exit(void)
 {
-    gs_options_help(write_help, NULL);
+    gs_options_help(GS_OPTIONS_AS_VARIABLES, write_help, NULL);
     syscall(SYS_exit_group, 0);
 }
 

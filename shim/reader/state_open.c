@@ -97,6 +97,7 @@ void gs_statistics_report_frees(const struct gs_statistics_file *file,
     if (file) {
         out->uncounted = name_of(file->uncounted);
         out->order_ended = name_of(file->order_ended);
+        out->no_start = name_of(file->no_start);
         out->order_used = file->order_used != 0;
         out->host_pooled = file->host_pooled != 0;
     }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "statistics.h"
 #include "log.h"
@@ -122,6 +123,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     if (files) {
         gs_outputs_end(&outputs);
     }
+    gs_report_color(options, STDOUT_FILENO, &text);
     bool written = text.data &&
                    fwrite(text.data, 1, text.length, stdout) == text.length &&
                    fflush(stdout) == 0;
@@ -132,8 +134,8 @@ static int write_found(const struct gs_state_found *found, bool running, const c
                     gs_output_error_text(errno));
         return 1;
     }
-    return summary.errors > 0 || summary.leaked_count > 0 ? (int)options->error_exitcode
-                                                          : 0;
+    bool bad = summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;
+    return bad ? (int)options->error_exitcode : 0;
 }
 
 int gs_state_report(const char *state_file)

@@ -34,6 +34,7 @@ static void find_line(const struct gs_state_open *state, const struct gs_options
     config.running = state->running;
     config.show_leaks = false; /* only sums: no stack needs names but for the rules */
     config.stack_depth = config.max_groups = config.peak_max = 0;
+    gs_statistics_report_frees(state->found.annex, &config);
     gs_report_write(state->found.tracker, &config, NULL, &out->summary);
     gs_symbolizer_destroy(config.symbolizer);
 }
@@ -61,9 +62,10 @@ static void write_process(const struct gs_state_open *state, const struct line *
              gs_text_bytes(line->summary.leaked_bytes, live));
     write_line(number, rank, line);
     printf("  %-*s%s\n", ENDING_WIDTH,
-           process->ending[0] ? process->ending
-           : state->running   ? runs
-                              : "ended without a report",
+           line->summary.no_start ? "CUDA did not start"
+           : process->ending[0]   ? process->ending
+           : state->running       ? runs
+                                  : "ended without a report",
            process->command);
 }
 

@@ -178,9 +178,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     if (files) {
         gs_outputs_end(&outputs);
     }
-    if (text.data) {
-        gs_log_text(text.data, text.length);
-    }
+    gs_report_log(options, &text);
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
 }
@@ -321,7 +319,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     gs_roomy_call(GS_ROOMY_BYTES, write_report_of, &wanted);
     gs_thread.depth = 0;
     gs_state_file_ending(ending);
-    state->bad = summary.errors > 0 || summary.leaked_count > 0;
+    state->bad = summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;
     end(state, again ? REPORT_NONE : REPORT_WRITTEN);
     return state->bad;
 }

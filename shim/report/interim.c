@@ -106,6 +106,19 @@ static int signal_named(const char *text)
     return 0;
 }
 
+/* "SIGUSR1", "SIGRTMIN+2". Returns `out`. */
+static const char *name_of(int number, char out[24])
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (names[i].number == number) {
+            (void)snprintf(out, 24, "SIG%s", names[i].name);
+            return out;
+        }
+    }
+    (void)snprintf(out, 24, "SIGRTMIN+%d", number - SIGRTMIN);
+    return out;
+}
+
 static bool is_ours(pid_t pid)
 {
     return pid != 0 && pid == (pid_t)syscall(SYS_getpid);
@@ -138,19 +151,19 @@ static void on_signal(int number)
     errno = saved_errno;
 }
 
-/* Logs "recording stopped at 5s by signal 12; now 3.00 MiB in 12 allocations are ..." */
+/* Logs "recording stopped at 5s by SIGUSR2; now 3.00 MiB in 12 allocations are ..." */
 static void log_switch(uint32_t number)
 {
     bool starts = (number % 2 != 0) == signals.starts;
     struct gs_tracker_totals sum;
-    char when[24], live[24], allocations[32];
+    char when[24], name[24], live[24], allocations[32];
     gs_tracker_sum_totals(signals.tracker, &sum);
     gs_log_line(GS_LOG_WARN,
-                "recording %s at %s by signal %d; now %s in %s allocation%s %s recorded "
+                "recording %s at %s by %s; now %s in %s allocation%s %s recorded "
                 "and not freed",
                 starts ? "started" : "stopped",
                 gs_text_duration(gs_tracker_switch_ns(signals.tracker, number), when),
-                signals.track, gs_text_bytes(sum.live_bytes, live),
+                name_of(signals.track, name), gs_text_bytes(sum.live_bytes, live),
                 gs_text_count(sum.live_count, allocations),
                 sum.live_count == 1 ? "" : "s", sum.live_count == 1 ? "is" : "are");
 }
@@ -183,13 +196,13 @@ static void *wait_for_signals(void *unused)
         }
         gs_interim_log_switches();
         if (__atomic_exchange_n(&signals.wants_dump, false, __ATOMIC_ACQ_REL)) {
-            char ending[32];
-            snprintf(ending, sizeof(ending), "on signal %d", signals.dump);
+            char ending[32], name[24];
+            snprintf(ending, sizeof(ending), "on %s", name_of(signals.dump, name));
             gs_finish_interim(&(struct gs_interim){.ending = ending, .lines = true});
         }
         if (__atomic_load_n(&signals.wants_term, __ATOMIC_ACQUIRE)) {
             gs_thread.depth = 0; /* like a thread that calls exit */
-            (void)gs_finish_report("signal 15", false);
+            (void)gs_finish_report("SIGTERM", false);
             end_by(SIGTERM);
             return NULL;
         }

@@ -27,9 +27,7 @@ static void write_snapshot(struct gs_state *state)
     config.pid = state->pid;
     config.running = true;
     gs_growth_write(comparison, state->tracker, &config, CALL_SITES, &text);
-    if (text.data) {
-        gs_log_text(text.data, text.length);
-    }
+    gs_report_log(&state->options, &text);
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
 }

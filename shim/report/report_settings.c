@@ -4,8 +4,15 @@
  */
 #include "report_settings.h"
 
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "color.h"
 #include "cuda_names.h"
 #include "leak_rules.h"
+#include "log.h"
 
 /* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
  * do not belong to the program. */
@@ -66,4 +73,29 @@ struct gs_report_config gs_report_settings(const struct gs_options *options, boo
         .suppressions = gs_rules(),
         .launch_api = GS_API_cuGraphLaunch,
     };
+}
+
+/* A terminal that shows colours, and a user who wants them (https://no-color.org). */
+static bool shows_colors(int fd)
+{
+    const char *no_color = getauxval(AT_SECURE) ? NULL : getenv("NO_COLOR");
+    const char *terminal = getauxval(AT_SECURE) ? NULL : getenv("TERM");
+    return fd >= 0 && isatty(fd) && (!no_color || !no_color[0]) &&
+           (!terminal || strcmp(terminal, "dumb") != 0);
+}
+
+void gs_report_color(const struct gs_options *options, int fd, struct gs_text *text)
+{
+    if (text->data && (options->color == GS_COLOR_ALWAYS ||
+                       (options->color == GS_COLOR_AUTO && shows_colors(fd)))) {
+        gs_text_color(text);
+    }
+}
+
+void gs_report_log(const struct gs_options *options, struct gs_text *text)
+{
+    gs_report_color(options, options->log_file[0] ? -1 : STDERR_FILENO, text);
+    if (text->data) {
+        gs_log_text(text->data, text->length);
+    }
 }

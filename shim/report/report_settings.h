@@ -12,4 +12,10 @@
  * child process. The caller owes gs_symbolizer_destroy of its symbolizer. */
 struct gs_report_config gs_report_settings(const struct gs_options *options, bool lines);
 
+/* Colours a report that is about to be written to `fd`, if GPUSHIM_COLOR says so; -1: to
+ * a file. */
+void gs_report_color(const struct gs_options *options, int fd, struct gs_text *text);
+/* Writes a report to the log, coloured likewise. */
+void gs_report_log(const struct gs_options *options, struct gs_text *text);
+
 #endif

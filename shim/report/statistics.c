@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda_start.h"
 #include "gs_clock.h"
 #include "host_pools.h"
 #include "known.h"
@@ -94,6 +95,7 @@ void gs_statistics_frees(const struct gs_state *state, struct gs_report_config *
 {
     out->uncounted = gs_known_ended_by();
     out->order_ended = is_lazy(state) ? gs_single_order_ended_by() : "";
+    out->no_start = gs_cuda_start_failure();
     out->order_used = gs_single_order_was_used();
     out->host_pooled = gs_host_has_served() || gs_managed_has_served();
 }
@@ -134,6 +136,7 @@ static void end(void)
         (void)snprintf(kept->order_ended, GS_KNOWN_NAME_BYTES, "%s",
                        gs_single_order_ended_by());
     }
+    (void)snprintf(kept->no_start, GS_KNOWN_NAME_BYTES, "%s", gs_cuda_start_failure());
     kept->order_used = gs_single_order_was_used();
     kept->host_pooled = gs_host_has_served() || gs_managed_has_served();
     __atomic_store_n(&keeping.kept->current, current == 1 ? 2 : 1, __ATOMIC_RELEASE);

@@ -36,7 +36,8 @@ struct gs_statistics_file {
     /* gs_known_ended_by and gs_single_order_ended_by; written once, last byte 0 */
     char uncounted[GS_KNOWN_NAME_BYTES];
     char order_ended[GS_KNOWN_NAME_BYTES];
-    uint64_t order_used, host_pooled; /* 0 or 1, as in gs_report_config */
+    char no_start[GS_KNOWN_NAME_BYTES]; /* gs_cuda_start_failure, as in the report */
+    uint64_t order_used, host_pooled;   /* 0 or 1, as in gs_report_config */
 };
 static_assert(sizeof(struct gs_statistics_file) % 8 == 0, "whole words");
 

@@ -250,17 +250,17 @@ static unsigned name_distance(const char *word, size_t length, const char *name)
     return best;
 }
 
-/* The known name nearest to `word` (both without the prefix), NULL if none is near. */
-static const char *nearest_name(const char *word, size_t length)
+const char *gs_options_nearest(const char *word, size_t length)
 {
     const char *nearest = NULL;
     unsigned best = 2 * (length < 6 ? 1 : (unsigned)length / 3) + 2;
 
     if (length < 3 || length > NAME_BYTES)
         return NULL;
-    for (size_t i = 0; i < GS_OPTIONS_COUNT + gs_launcher_names_count; i++) {
-        const char *name = i < GS_OPTIONS_COUNT ? gs_options_table[i].name
-                                                : gs_launcher_names[i - GS_OPTIONS_COUNT];
+    for (size_t i = 0; i < GS_OPTIONS_COUNT + gs_launcher_options_count; i++) {
+        const char *name = i < GS_OPTIONS_COUNT
+                               ? gs_options_table[i].name
+                               : gs_launcher_options[i - GS_OPTIONS_COUNT].name;
         unsigned distance = name_distance(word, length, name + sizeof(name_prefix) - 1);
 
         if (distance < best) {
@@ -276,7 +276,7 @@ static void add_unknown_note(const char *name, size_t length,
 {
     char quote[QUOTE_BYTES];
     size_t prefix = sizeof(name_prefix) - 1;
-    const char *nearest = nearest_name(name + prefix, length - prefix);
+    const char *nearest = gs_options_nearest(name + prefix, length - prefix);
 
     add_note(notes, "gpushim: %s is not a gpushim variable%s%s%s; ignored",
              gs_option_quote(name, length, quote, sizeof(quote)),
@@ -293,8 +293,8 @@ static bool is_named(const char *known, const char *name, size_t length)
 
 static bool is_launcher_name(const char *name, size_t length)
 {
-    for (size_t i = 0; i < gs_launcher_names_count; i++) {
-        if (is_named(gs_launcher_names[i], name, length))
+    for (size_t i = 0; i < gs_launcher_options_count; i++) {
+        if (is_named(gs_launcher_options[i].name, name, length))
             return true;
     }
     return false;

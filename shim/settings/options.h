@@ -15,6 +15,7 @@
 #include "tracker.h"
 
 enum gs_async_mode { GS_ASYNC_DRIVER, GS_ASYNC_POOL };
+enum gs_color { GS_COLOR_AUTO, GS_COLOR_ALWAYS, GS_COLOR_NEVER };
 enum gs_check_fill { GS_CHECK_FILL_OFF, GS_CHECK_FILL_ZERO, GS_CHECK_FILL_POISON };
 enum gs_free_sync {
     GS_FREE_SYNC_NATIVE,
@@ -89,11 +90,22 @@ void gs_options_load(struct gs_options *out, char *const *env, bool secure,
 /* Returns true if the environment has a value, good or bad, for the variable `name`. */
 bool gs_options_given(char *const *env, const char *name);
 
+/* The variable whose name is nearest to a word of `length` bytes, which lacks the prefix
+ * GPUSHIM_; NULL if none is near. */
+const char *gs_options_nearest(const char *word, size_t length);
+
 /* Receives text piece by piece; a piece is one or more whole lines. */
 typedef void (*gs_options_sink)(void *self, const char *text, size_t length);
 
-/* Writes all variables by group, with type, default, range, choices and doc, 78 columns
+/* How the help writes an option: GPUSHIM_STACK=..., or --stack=... for the launcher. */
+enum gs_options_form { GS_OPTIONS_AS_VARIABLES, GS_OPTIONS_AS_ARGUMENTS };
+
+/* Writes all options by group, with type, default, range, choices and doc, 78 columns
  * wide. */
-void gs_options_help(gs_options_sink sink, void *self);
+void gs_options_help(enum gs_options_form form, gs_options_sink sink, void *self);
+/* Bytes for the name of an option of the launcher, with its NUL. */
+#define GS_OPTION_ARGUMENT_BYTES 40
+/* "--pool-segment" for GPUSHIM_POOL_SEGMENT. Returns `out`. */
+const char *gs_option_argument(const char *variable, char out[GS_OPTION_ARGUMENT_BYTES]);
 
 #endif

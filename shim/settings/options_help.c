@@ -4,6 +4,7 @@
  */
 #include "options.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,17 +68,55 @@ static const char *value_form(const struct gs_option *option,
     return "FILE";
 }
 
-static void write_option(gs_options_sink sink, void *self, const struct gs_option *option)
+const char *gs_option_argument(const char *variable, char out[GS_OPTION_ARGUMENT_BYTES])
 {
-    char form[GS_OPTION_WORDS_BYTES], line[256];
+    size_t length = 2;
 
-    say(sink, self, "  %s=%s", option->name, value_form(option, form));
-    if (*option->fallback)
-        say(sink, self, "  (default %s%s%s%s%s)", option->fallback,
-            *option->min ? "; " : "", option->min, *option->max ? " to " : "",
-            option->max);
-    say(sink, self, "\n");
+    memcpy(out, "--", 2);
+    for (const char *c = variable + strlen("GPUSHIM_");
+         *c && length < GS_OPTION_ARGUMENT_BYTES - 1; c++)
+        out[length++] = (char)(*c == '_' ? '-' : tolower((unsigned char)*c));
+    out[length] = '\0';
+    return out;
+}
+
+/* Writes the line of an option: its form, then what stands in brackets. */
+static void write_form(gs_options_sink sink, void *self, const char *form,
+                       const char *brackets)
+{
+    bool fits = strlen(form) + strlen(brackets) + 6 <= HELP_COLUMNS;
+
+    say(sink, self, "  %s%s", form, *brackets ? fits ? "  " : "\n        " : "");
+    say(sink, self, *brackets ? "(%s)\n" : "%s\n", brackets);
+}
+
+static void write_option(enum gs_options_form form, gs_options_sink sink, void *self,
+                         const struct gs_option *option)
+{
+    bool argument = form == GS_OPTIONS_AS_ARGUMENTS;
+    const char *multiple = gs_option_multiple(option);
+    char value[GS_OPTION_WORDS_BYTES], name[GS_OPTION_ARGUMENT_BYTES];
+    char line[256], brackets[128] = "";
+
+    if (argument && option->type == GS_OPTION_BOOL)
+        snprintf(line, sizeof(line), "%s, --no-%s",
+                 gs_option_argument(option->name, name), name + 2);
+    else
+        snprintf(line, sizeof(line), "%s=%s",
+                 argument ? gs_option_argument(option->name, name) : option->name,
+                 value_form(option, value));
+    if (argument || *option->fallback)
+        snprintf(brackets, sizeof(brackets), "%s%s%s%s%s%s%s%s",
+                 argument ? option->name : "", argument && *option->fallback ? ", " : "",
+                 *option->fallback ? "default " : "", option->fallback,
+                 *option->min ? "; " : "", option->min, *option->max ? " to " : "",
+                 option->max);
+    write_form(sink, self, line, brackets);
     write_wrapped(sink, self, 6, option->doc);
+    if (multiple) {
+        snprintf(line, sizeof(line), "Rounded up to a multiple of %s.", multiple);
+        write_wrapped(sink, self, 6, line);
+    }
     for (size_t i = 0; i < gs_choices_count; i++) {
         if (gs_choices[i].offset != option->offset)
             continue;
@@ -86,21 +125,45 @@ static void write_option(gs_options_sink sink, void *self, const struct gs_optio
     }
 }
 
-void gs_options_help(gs_options_sink sink, void *self)
+/* Writes the options that only the launcher has. */
+static void write_launcher_options(gs_options_sink sink, void *self)
+{
+    char name[GS_OPTION_ARGUMENT_BYTES], line[GS_OPTION_ARGUMENT_BYTES + 8];
+
+    say(sink, self, "\nLauncher\n");
+    for (size_t i = 0; i < gs_launcher_options_count; i++) {
+        const struct gs_launcher_option *option = &gs_launcher_options[i];
+
+        snprintf(line, sizeof(line), "%s=FILE", gs_option_argument(option->name, name));
+        write_form(sink, self, line, option->name);
+        write_wrapped(sink, self, 6, option->doc);
+    }
+}
+
+void gs_options_help(enum gs_options_form form, gs_options_sink sink, void *self)
 {
     const char *group = "";
 
+    write_wrapped(sink, self, 0,
+                  form == GS_OPTIONS_AS_VARIABLES ? "Variables read by libgpushim.so."
+                                                  : "Every option, and its variable.");
     write_wrapped(
         sink, self, 0,
-        "Variables read by libgpushim.so. A SIZE is a number of bytes, or one "
-        "with K, M, G or T (powers of 1024), such as 1.5G; a TIME ends in ms, s, "
-        "m, h or d and is in seconds otherwise; a switch also takes 1/0, yes/no, "
-        "true/false.");
+        "A SIZE is a number of bytes, or one with K, M, G or T (powers of 1024), "
+        "such as 1.5G; a TIME ends in ms, s, m, h or d and is in seconds "
+        "otherwise; a switch also takes 1/0, yes/no, true/false.");
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
-        if (strcmp(group, gs_options_table[i].group) != 0) {
-            group = gs_options_table[i].group;
+        const struct gs_option *option = &gs_options_table[i];
+
+        if (form == GS_OPTIONS_AS_ARGUMENTS &&
+            option->offset == offsetof(struct gs_options, help))
+            continue; /* the launcher has its own --help */
+        if (strcmp(group, option->group) != 0) {
+            group = option->group;
             say(sink, self, "\n%s\n", group);
         }
-        write_option(sink, self, &gs_options_table[i]);
+        write_option(form, sink, self, option);
     }
+    if (form == GS_OPTIONS_AS_ARGUMENTS)
+        write_launcher_options(sink, self);
 }

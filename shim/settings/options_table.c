@@ -34,11 +34,11 @@ const struct gs_choice gs_choices[] = {
 };
 const size_t gs_choices_count = GS_ARRAY_LEN(gs_choices);
 
-const char *const gs_launcher_names[] = {
-#define GS_OPT_LAUNCHER(launcher_name, doc) launcher_name,
+const struct gs_launcher_option gs_launcher_options[] = {
+#define GS_OPT_LAUNCHER(launcher_name, doc) {launcher_name, doc},
 #include "options.def"
 };
-const size_t gs_launcher_names_count = GS_ARRAY_LEN(gs_launcher_names);
+const size_t gs_launcher_options_count = GS_ARRAY_LEN(gs_launcher_options);
 
 static const struct {
     size_t offset;

@@ -46,9 +46,11 @@ enum gs_option_row {
 extern const struct gs_option gs_options_table[GS_OPTIONS_COUNT];
 extern const struct gs_choice gs_choices[];
 extern const size_t gs_choices_count;
-/* The names of the launcher's variables. */
-extern const char *const gs_launcher_names[];
-extern const size_t gs_launcher_names_count;
+/* The launcher's variables; each is a path. */
+extern const struct gs_launcher_option {
+    const char *name, *doc;
+} gs_launcher_options[];
+extern const size_t gs_launcher_options_count;
 
 /* Bytes for an option's choices in one line. */
 #define GS_OPTION_WORDS_BYTES 128

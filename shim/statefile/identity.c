@@ -1,6 +1,6 @@
 /*
  * identity.c - the identity of a state file: its process, and the build that wrote it.
- * The library writes it, gpushim-report compares it.
+ * The library writes it, gpushim report compares it.
  * Owns: nothing.   Lock: none.   Design: docs/state.md
  */
 #include <stdio.h>
@@ -34,8 +34,12 @@ enum gs_status gs_process_start(int64_t pid, uint64_t *start)
     char text[1024];
     snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
     (void)gs_read_text(path, text, sizeof(text));
-    /* After the name, which may contain anything in parentheses: words 3 to 22. */
+    /* After the name, which may contain anything in parentheses: words 3 to 22. Word 3 is
+     * the state: a zombie has ended, only its parent does not know yet. */
     const char *word = strrchr(text, ')');
+    if (word && strspn(word, ") ZXx") > 2) {
+        return GS_ERR_NOT_FOUND;
+    }
     for (unsigned i = 2; word && i < 22; i++) {
         word = strchr(word + 1, ' ');
     }

@@ -93,7 +93,7 @@ static const char *help_text(void)
     static struct help help;
 
     help.length = 0;
-    gs_options_help(take, &help);
+    gs_options_help(GS_OPTIONS_AS_VARIABLES, take, &help);
     return help.text;
 }
 

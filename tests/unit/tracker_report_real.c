@@ -81,7 +81,7 @@ Test(report, survives_missing_parts)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
     struct gs_report_config config = test_report_config();
-    struct gs_report_summary summary = {9, 9, 9, 9};
+    struct gs_report_summary summary = {9, 9, 9, 9, true};
     struct gs_text text = {0};
     struct gs_allocation allocation = test_allocation(0x1000, 512);
 

@@ -80,7 +80,7 @@ struct gs_report_config {
     const char *host;
     int rank; /* < 0: none */
     long pid;
-    const char *ending; /* "exit 0", "_exit 3", "exec /bin/x", "signal 15" */
+    const char *ending; /* "exit 0", "_exit 3", "exec /bin/x", "SIGTERM" */
     bool running;       /* the program continues: nothing has leaked yet */
     bool killed;        /* the process was killed: there was no exit */
     const char *note;   /* a line below the header; NULL: none */
@@ -90,6 +90,9 @@ struct gs_report_config {
     /* Name of the library that ended the single order of lazy frees, so that freed memory
      * waits for the GPU again; NULL: none, or frees are not lazy. */
     const char *order_ended;
+    /* The call that failed so that CUDA did not start, and its error; NULL or "": none. A
+     * process with allocations has started. */
+    const char *no_start;
     bool order_used;  /* frees relied on the single order until then */
     bool host_pooled; /* the pool served pinned or managed memory */
     uint32_t stack;   /* of the call that caused the report; 0: none */
@@ -122,6 +125,7 @@ struct gs_report_config {
 struct gs_report_summary {
     uint64_t errors;
     uint64_t leaked_bytes, leaked_count, leak_groups;
+    bool no_start; /* CUDA did not start: nothing was recorded */
 };
 
 /*

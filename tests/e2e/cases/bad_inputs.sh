@@ -118,7 +118,7 @@ END
   [[ $(<shim.status) != 77 ]] || skip "a file system of our own"
   expect_same native shim
   expect_count shim.err 'cannot grow: no space left; what is allocated from now on' 1
-  run_in found -- "$build/gpushim-report" state
+  run_in found -- "$build/gpushim" report state
   expect_text found.out '; it could not grow, and is not complete$'
 }
 add_case "bad state: a disk that fills up" bad_state_disk_case
@@ -158,10 +158,10 @@ bad_program_case() {
     [[ $1 == with ]] || objcopy --remove-section .note.gnu.build-id "$name" || fail objcopy
   done
   preloaded shim GPUSHIM_STATE_FILE=state -- ./killed_linked kill
-  run_in before -- "$build/gpushim-report" state
+  run_in before -- "$build/gpushim" report state
   expect_text before.out '#0 keep_large +killed[.]c:[0-9]+$'
   mv leaky_linked killed_linked
-  run_in after -- "$build/gpushim-report" state
+  run_in after -- "$build/gpushim" report state
   expect_text after.out '#0 ([?][?] +)?killed_linked[+]0x[0-9a-f]+$'
   expect_no_text after.out '#[0-9]+ .*(leaky|killed)[.]c:|#[0-9]+ [a-z_]+ +killed_linked'
 }

@@ -172,7 +172,7 @@ table_case() {
   expect_count told.err "^gpushim: $name may give the GPU work that is not counted: every free waits" "$2"
   expect_count told.err "no free finds the GPU idle, so frees take longer: $name may give" "$2"
   expect_equal "named in JSON" "$2" "$(grep -c "\"uncounted\": \"$name\"" report.json)"
-  run_in of_the_file GPUSHIM_VERBOSE=2 -- "$build/gpushim-report" state
+  run_in of_the_file GPUSHIM_VERBOSE=2 -- "$build/gpushim" report state
   expect_count of_the_file.out "no free finds the GPU idle, so frees take longer: $name may give" "$2"
   expect_equal "synchronizes" $((1 + 10 * $2)) "$(grep -c '^cudasim: cuCtxSynchronize' told.err)"
 }
@@ -199,7 +199,7 @@ ended_case() {
     "^gpushim: $name may give the GPU work that is not counted: $what from now on\$" "$count"
   expect_count told.err "no free finds the GPU idle, so frees take longer: $name may give" "$count"
   expect_count report.json "\"uncounted\": \"$name\"" "$count"
-  run_in of_the_file -- "$build/gpushim-report" state
+  run_in of_the_file -- "$build/gpushim" report state
   expect_count of_the_file.out "no free finds the GPU idle, so frees take longer: $name may give" "$count"
 }
 for memory in device pinned managed; do
@@ -235,7 +235,7 @@ order_ended_case() {
   expect_count told.err "^gpushim: $name ended the single order of lazy frees: $order_ends\$" 1
   expect_count told.err "^==[0-9]+== $order_ends: $name ended the single order of lazy frees\$" 1
   expect_count report.json "\"order_ended\": \"$name\"" 1
-  run_in of_the_file -- "$build/gpushim-report" state
+  run_in of_the_file -- "$build/gpushim" report state
   expect_count of_the_file.out "$order_ends: $name ended the single order" 1
   preloaded silent GPUSHIM_FREE_SYNC=lazy GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
     -- "$apps/unknown" "$@"

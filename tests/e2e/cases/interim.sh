@@ -47,7 +47,7 @@ interim_signal_case() {
   expect_status shim 0
   expect_quiet shim
   expect_text shim.out '^interim: answered$'
-  expect_text asked '^==[0-9]+== gpushim [0-9.]+: .*  on signal 10$'
+  expect_text asked '^==[0-9]+== gpushim [0-9.]+: .*  on SIGUSR1$'
   expect_text asked '^==[0-9]+== LIVE 1: 1\.00 MiB in 1 allocation \(100 % of live\)$'
   expect_text asked '#0 cache_one +interim\.c:[0-9]+$'
   expect_count asked 'SUMMARY: gpushim: 0 errors, 0 B leaked' 1
@@ -63,7 +63,7 @@ interim_term_case() {
   native native "$apps/interim_$1" term
   preloaded shim GPUSHIM_DUMP_ON_TERM=on -- "$apps/interim_$1" term
   expect_same native shim
-  expect_text shim.err '^==[0-9]+== gpushim [0-9.]+: .*  signal 15$'
+  expect_text shim.err '^==[0-9]+== gpushim [0-9.]+: .*  SIGTERM$'
   expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 1\.00 MiB leaked in 1 ' 1
   preloaded off -- "$apps/interim_$1" term
   expect_same native off

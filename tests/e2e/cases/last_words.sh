@@ -75,7 +75,7 @@ last_words_killed_case() {
   expect_status shim 137
   expect_no_text shim.err 'SUMMARY'
   [[ ! -e report.json ]] || fail "report.json is there"
-  run_in report -- "$build/gpushim-report" state
+  run_in report -- "$build/gpushim" report state
   expect_text report.out 'ended without a report$'
   expect_count report.out '^==[0-9]+== SUMMARY: gpushim: 0 errors, 1000 B leaked in 1 allocation' 1
 }

@@ -88,6 +88,109 @@ install_case() {
 }
 add_case "library installed" install_case
 
+# build_packages: as a packager builds them, in the folder `packages`.
+build_packages() {
+  need cpack
+  { cmake -S "$sources" -B packages -DGPUSHIM_SIM=OFF -DGPUSHIM_WERROR=ON -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_INSTALL_PREFIX=/usr && cmake --build packages && (cd packages && cpack); } >build.log 2>&1 ||
+    { tail -n 30 build.log && fail 'the packages are not built'; }
+}
+
+# find_leak LAUNCHER: an installed launcher finds its library, and that the planted leak.
+find_leak() {
+  run_in launched -- "$1" --leak-max=1 "$apps/leaky_shared"
+  expect_status launched 0
+  expect_count launched.err '^==[0-9]+== LEAK 1: 24.0 MiB' 1
+}
+
+# The Debian package, as its users see it: checked, installed, used, removed.
+use_debian_package() {
+  local package=$1 root=$case_dir/root
+
+  if command -v lintian >/dev/null; then
+    lintian --allow-root "$package" >lintian.txt 2>&1
+    expect_no_text lintian.txt '^[EW]: '
+  fi
+  need dpkg
+  mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
+  : >"$root/var/lib/dpkg/status"
+  dpkg --root="$root" --force-depends --force-not-root -i "$package" >dpkg.log 2>&1 ||
+    { cat dpkg.log && fail 'dpkg -i'; }
+  find_leak "$root/usr/bin/gpushim"
+  [[ -n $(find root/usr/share/man -name 'gpushim.1*') ]] || fail 'no manual page'
+  dpkg --root="$root" --force-not-root -P gpushim >dpkg.log 2>&1 ||
+    { cat dpkg.log && fail 'dpkg -P'; }
+  find root ! -path 'root/var*' ! -path root/usr >after
+  [[ $(<after) == root ]] || fail "left behind: $(<after)"
+}
+
+# The archive, unpacked anywhere: CMake and pkg-config find it, the header compiles.
+use_archive() {
+  mkdir 'a folder' user
+  tar -xzf "$1" -C 'a folder' --strip-components=1
+  find_leak "$case_dir/a folder/bin/gpushim"
+  cat >user/CMakeLists.txt <<'CMAKE'
+cmake_minimum_required(VERSION 3.16)
+project(user C)
+find_package(gpushim 0.1 REQUIRED)
+if(NOT EXISTS "${GPUSHIM_PRELOAD}")
+  message(FATAL_ERROR "${GPUSHIM_PRELOAD}")
+endif()
+add_executable(user user.c)
+target_link_libraries(user gpushim::gpushim)
+CMAKE
+  printf '#include <gpushim.h>\nint main(void) { return 0; }\n' >user/user.c
+  { cmake -S user -B user/build -DCMAKE_PREFIX_PATH="$case_dir/a folder" &&
+    cmake --build user/build; } >user.log 2>&1 || { cat user.log && fail 'find_package(gpushim)'; }
+  need pkg-config
+  [[ $(PKG_CONFIG_PATH="$(dirname "$(find "a folder" -name gpushim.pc)")" pkg-config --modversion gpushim) == 0.1.0 ]] ||
+    fail 'pkg-config --modversion gpushim'
+}
+
+packages_case() {
+  build_packages
+  use_debian_package packages/gpushim_*.deb
+  use_archive packages/gpushim-*.tar.gz
+}
+add_long_case "library packages" packages_case
+
+# The wheel: built for an old glibc, installed into an environment, used, removed.
+wheel_case() {
+  need python3
+  python3 -m venv venv >/dev/null 2>&1 || skip 'python3 with venv'
+  venv/bin/pip download --quiet --no-deps -d probe wheel >/dev/null 2>&1 || skip 'PyPI'
+  "$sources/scripts/wheel" --out "$case_dir" >wheel.out 2>wheel.log || { cat wheel.log && fail 'scripts/wheel'; }
+  find venv ! -name '*.pyc' | sort >before
+  venv/bin/pip install --quiet --no-index ./gpushim-*.whl >pip.log 2>&1 || { cat pip.log && fail 'pip install'; }
+  find_leak "$case_dir/venv/bin/gpushim"
+  run_in python -- "$case_dir/venv/bin/gpushim" python3 -c 'print("from Python")'
+  [[ $(<python.out) == 'from Python' ]] || fail "printed $(<python.out)"
+  venv/bin/pip uninstall --quiet -y gpushim >pip.log 2>&1 || { cat pip.log && fail 'pip uninstall'; }
+  find venv ! -name '*.pyc' | sort | cmp -s - before || fail 'pip uninstall left something behind'
+}
+add_long_case "library wheel" wheel_case
+
+# Options that bash completes, without its package of completions.
+completion_case() {
+  cat >complete.bash <<'BASH'
+source "$1/scripts/completions/gpushim.bash"
+COMP_WORDS=(gpushim "${@:2}") COMP_CWORD=$(($# - 1))
+compopt() { :; }
+_gpushim
+printf '%s\n' "${COMPREPLY[@]}"
+BASH
+  run_in option PATH="$build:$PATH" -- bash complete.bash "$sources" --leak-m
+  [[ $(<option.out) == $'--leak-max=\n--leak-min-bytes=' ]] || fail "completed $(<option.out)"
+  run_in off PATH="$build:$PATH" -- bash complete.bash "$sources" --no-trac
+  [[ $(<off.out) == $'--no-track\n--no-track-start' ]] || fail "completed $(<off.out)"
+  run_in command PATH="$build:$PATH" -- bash complete.bash "$sources" --no-pool repor
+  expect_text command.out '^report$'
+  : >a.state
+  run_in file PATH="$build:$PATH" -- bash complete.bash "$sources" report a.s
+  [[ $(<file.out) == a.state ]] || fail "completed $(<file.out)"
+}
+add_case "library completions" completion_case
+
 # Where no package has put uthash.h, a folder may have it, or the build that was carried there;
 # where nothing has it, one line says so. setup asks for the package unless a folder has it.
 uthash_case() {

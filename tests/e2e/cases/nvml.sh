@@ -39,8 +39,8 @@ nvml_files_case() {
   expect_count shim.err "$nvml_line" 1
   expect_valid r.json
   expect_equal "in JSON" 536870912 "$(json_get r.json devices 0 not_allocated_via_api_bytes)"
-  need_file "$build/gpushim-report"
-  run_in found GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=s.json -- "$build/gpushim-report" state
+  need_file "$build/gpushim"
+  run_in found GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=s.json -- "$build/gpushim" report state
   expect_count found.out "$nvml_line" 1
   expect_valid s.json
   expect_equal "of a state file" 536870912 \

@@ -125,6 +125,62 @@ add_case "options exit code when clean" exitcode_case pipeline_shared 0 23
 add_case "options exit code keeps the program's" exitcode_case oddities_shared 9 23
 add_case "options exit code 0" exitcode_case leaky_shared 0 0
 
+# A program in which CUDA did not start has leaked nothing, and that is no pass.
+no_start_case() {
+  preloaded shim CUDASIM_DEVICES=0 GPUSHIM_ERROR_EXITCODE=23 GPUSHIM_STATE_FILE=state \
+    GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- sh -c "$apps/leaky_$1; exit 0"
+  expect_text shim.err '^==[0-9]+== Note: CUDA did not start: cuInit returned 100 \(CUDA_ERROR_NO_DEVICE\)$'
+  expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: nothing recorded: CUDA did not start$'
+  expect_text report.json '"no_start": "cuInit returned 100 \(CUDA_ERROR_NO_DEVICE\)"'
+  need_file "$build/gpushim"
+  run_in found GPUSHIM_ERROR_EXITCODE=23 -- "$build/gpushim" report state
+  expect_status found 23
+  expect_text found.out 'SUMMARY: gpushim: nothing recorded: CUDA did not start$'
+  run_in line -- "$build/gpushim" report --summary state
+  expect_text line.out '  CUDA did not start  '
+}
+for way in shared static proc; do
+  add_case "options CUDA does not start $way" no_start_case "$way"
+done
+
+# terminal PREFIX SETTING... -- COMMAND...: like run_in, on a terminal; what it shows is in PREFIX.out.
+terminal() {
+  local prefix=$1 command=(python3 "$case_dir/terminal.py") settings=()
+
+  shift
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  cat >terminal.py <<'PYTHON'
+import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
+PYTHON
+  run_in "$prefix" "${settings[@]}" -- "${command[@]}" env LD_PRELOAD="$shim" "${@:2}" </dev/null
+}
+
+# On a terminal a report has colours, unless the user wants none; without them it is the same text.
+color_case() {
+  local escape=$'\033' program=$apps/leaky_shared
+  need python3
+  terminal colored TERM=xterm -- "$program"
+  expect_text colored.out "${escape}\\[1;31mLEAK 1${escape}\\[0m: "
+  for setting in NO_COLOR=1 TERM=dumb GPUSHIM_COLOR=never; do
+    terminal plain TERM=xterm "$setting" -- "$program"
+    expect_text plain.out '== LEAK 1: '
+    expect_no_text plain.out "$escape"
+  done
+  preloaded pipe -- "$program"
+  expect_no_text pipe.err "$escape"
+  preloaded always GPUSHIM_COLOR=always GPUSHIM_LOG_FILE=log -- "$program"
+  expect_text log "${escape}\\[1;31mSUMMARY: "
+  # Times, process ids and addresses apart, it is the report without colours.
+  sed "s/${escape}\\[[0-9;]*m//g" log | sed -E 's/==[0-9]+==//; s/[0-9]+(ms|s| us)\b/T/g' >stripped
+  sed -E 's/==[0-9]+==//; s/[0-9]+(ms|s| us)\b/T/g' pipe.err | cmp -s - stripped ||
+    fail 'the text differs without its colours'
+}
+add_case "options colours" color_case
+
 help_case() {
   preloaded shim GPUSHIM_HELP=1 -- "$apps/leaky_shared"
   expect_status shim 0
@@ -137,7 +193,10 @@ add_case "options GPUSHIM_HELP" help_case
 verbose_case() {
   preloaded shim GPUSHIM_VERBOSE=3 -- "$apps/pinned_shared"
   expect_status shim 0
-  expect_text shim.err '^gpushim: '
+  expect_text shim.err '^gpushim: alloc 0x[0-9a-f]+, [0-9.]+ [KM]iB, by cudaMallocHost, thread [0-9]+$'
+  # Each allocation has its line, and each free.
+  [[ $(grep -c '^gpushim: alloc ' shim.err) == "$(grep -c '^gpushim: free ' shim.err)" ]] ||
+    fail 'lines of allocations and frees differ'
   grep -v '^gpushim: ' shim.err >rest
   expect_only_report rest
   expect_text rest '^==[0-9]+== Pinned host memory '

@@ -72,11 +72,11 @@ done
 outputs_summary_case() {
   local peak allocs
 
-  need_file "$build/gpushim-report"
+  need_file "$build/gpushim"
   preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json GPUSHIM_STATE_FILE=state -- \
     "$apps/$1"
   expect_valid r.json
-  run_in found -- "$build/gpushim-report" --summary state
+  run_in found -- "$build/gpushim" report --summary state
   expect_status found 0
   read -r peak allocs < <(sed -nE 's/^gpushim: +[0-9]+ +- +([0-9.]+ [KMGi]*B) +[0-9.]+ [KMGi]*B +([0-9,]+) .*/\1 \2/p' \
     found.out | tr -d , | awk '{ print $1 "_" $2, $3 }')

@@ -249,7 +249,7 @@ EOF
     gcc -g -o "$program" app.c "$build/sim/libcuda.so.1"; } || fail "gcc cannot build"
   preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json,collapsed \
     GPUSHIM_OUTPUT_FILE=report -- "$program" "$plugin"
-  run_in state -- "$build/gpushim-report" state
+  run_in state -- "$build/gpushim" report state
   expect_status shim 0
   expect_only_report shim.err
   for file in shim.err state.out report.collapsed; do
@@ -277,7 +277,7 @@ secure_state_case() {
   at=$(grep -abo '0[.]1[.]0' state | head -n 1)
   [[ -n $at ]] || skip "a version of five characters"
   printf '\e\n\xc2\x9b\xff' | dd of=state bs=1 seek="${at%%:*}" conv=notrunc status=none
-  run_in report -- "$build/gpushim-report" state
+  run_in report -- "$build/gpushim" report state
   expect_text report.out 'SUMMARY: gpushim: 0 errors'
   expect_printable report.out
   expect_count report.out '^==[0-9]+== gpushim [?]{5}: ' 1

@@ -11,8 +11,8 @@ state_report() {
     settings+=("$1")
     shift
   done
-  need_file "$build/gpushim-report"
-  run_in "$prefix" "${settings[@]}" -- "$build/gpushim-report" "$@"
+  need_file "$build/gpushim"
+  run_in "$prefix" "${settings[@]}" -- "$build/gpushim" report "$@"
 }
 
 # Killed while two threads allocate: everything planted is named, and where it was killed.
@@ -56,14 +56,38 @@ expect_pool() {
 # The reader is a program by itself: without the library beside it, it writes the same.
 state_alone_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
-  need_file "$build/gpushim-report"
-  cp "$build/gpushim-report" reader
-  run_in alone -- ./reader state
+  need_file "$build/gpushim"
+  cp "$build/gpushim" reader
+  run_in alone -- ./reader report state
   expect_status alone 0
   expect_quiet alone
   expect_planted alone.out "$sources/tests/apps/killed.c"
 }
 add_case "state reader alone" state_alone_case
+
+# A parent that never waits leaves the killed program as a zombie: it has ended.
+state_zombie_case() {
+  need_file "$build/gpushim"
+  cat >parent <<SH
+#!/bin/sh
+LD_PRELOAD=$shim LD_LIBRARY_PATH=$cuda_path GPUSHIM_STATE_FILE=state $apps/killed_shared kill >out 2>err &
+echo \$! >child
+exec sleep 60
+SH
+  chmod +x parent
+  ./parent &
+  parent=$!
+  for ((i = 0; i < 600; i++)); do
+    [[ -s child && $(<"/proc/$(<child)/stat") == *') Z '* ]] && break
+    sleep 0.05
+  done
+  run_in found -- "$build/gpushim" report state
+  kill "$parent"
+  wait "$parent" 2>/dev/null
+  ((i < 600)) || fail 'the program is no zombie'
+  expect_text found.out 'ended without a report'
+}
+add_case "state of a zombie" state_zombie_case
 
 for way in shared static linked proc; do
   add_case "state killed $way" state_killed_case "$way"

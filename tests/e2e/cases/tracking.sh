@@ -223,7 +223,7 @@ tracking_window_case() {
   preloaded shim GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 "${@:2}" -- \
     "$apps/windows_$1"
   expect_same native shim
-  expect_count shim.err '^gpushim: recording (started|stopped) at [0-9]+m?s by signal 12; now ' 2
+  expect_count shim.err '^gpushim: recording (started|stopped) at [0-9]+m?s by SIGUSR2; now ' 2
   expect_count shim.err '^==[0-9]+== recorded from [0-9]+m?s to [0-9]+m?s: what was allocated at other times' 1
   grep '^==' shim.err >report
   expect_leaks report "$sources/tests/apps/windows.c"

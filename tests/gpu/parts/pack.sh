@@ -7,7 +7,7 @@
 readonly PACK_BYTES=$((50 << 20)) # 64 MiB can be carried, and the checkout is some of it
 readonly PACK_MARK=gpu-check-pack # a file that says that a folder is a pack, and of what
 # Of the build, as far as it is there.
-readonly PACKED="libgpushim.so gpushim-report apps bench gpu replay sim"
+readonly PACKED="libgpushim.so gpushim apps bench gpu replay sim"
 # Each of these contains NVIDIA's whole static runtime. What they prove is that way of linking,
 # so a few of the programs are enough: those of the part safety, and one for each kind of memory.
 readonly PACKED_STATIC="async badfree capture freewait graphmem hostpools leaky managed pinned

@@ -131,6 +131,8 @@ static void put_process(const struct gs_export *export, struct gs_json *json)
         gs_json_member_text(json, "uncounted", config->uncounted);
     if (config->order_ended && config->order_ended[0])
         gs_json_member_text(json, "order_ended", config->order_ended);
+    if (export->summary->no_start)
+        gs_json_member_text(json, "no_start", config->no_start);
     gs_json_close(json, '}');
 }
 

@@ -125,12 +125,30 @@ static void write_files(const struct gs_report_writer *writer,
     gs_text_free(&names);
 }
 
+/* Returns whether CUDA did not start in the process, which then has nothing to report. */
+static bool has_no_start(struct gs_tracker *tracker,
+                         const struct gs_report_config *config)
+{
+    struct gs_tracker_totals sum;
+
+    if (!config->no_start || !config->no_start[0] || config->running)
+        return false;
+    gs_tracker_sum_totals(tracker, &sum);
+    return sum.allocs == 0;
+}
+
 static void write_summary(const struct gs_report_writer *writer,
                           const struct gs_report_summary *summary)
 {
     const bool running = writer->config->running;
     char errors[32], bytes[24], count[32], places[32];
 
+    if (summary->no_start && summary->errors == 0) {
+        gs_text_add(writer->text,
+                    "%sSUMMARY: gpushim: nothing recorded: CUDA did not start\n",
+                    writer->prefix);
+        return;
+    }
     gs_text_add(
         writer->text, "%s%s %s error%s%s, %s %s in %s allocation%s, %s place%s%s\n",
         writer->prefix, running ? "gpushim:" : "SUMMARY: gpushim:",
@@ -303,6 +321,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
 {
     struct gs_report_summary figures = {0};
     struct gs_report_data *data = take_data();
+    char clean[160];
     struct gs_frame_table frames[FRAME_TABLES];
     struct gs_report_writer writer = {.tracker = tracker,
                                       .config = config,
@@ -321,9 +340,13 @@ void gs_report_write_from(struct gs_tracker *tracker,
     figures.leaked_bytes = data->leaked_bytes;
     figures.leaked_count = data->leaked_count;
     figures.leak_groups = data->leak_groups;
+    figures.no_start = has_no_start(tracker, config);
     if (text) {
         snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
         write_header(&writer);
+        if (figures.no_start)
+            gs_text_add(text, "%sNote: CUDA did not start: %s\n", writer.prefix,
+                        gs_report_clean(config->no_start, clean, sizeof clean));
         gs_report_windows(&writer);
         if (figures.errors != 0 || figures.leaked_count != 0 ||
             data->registered.count != 0 || config->running)

@@ -65,6 +65,19 @@ void gs_text_add(struct gs_text *text, const char *format, ...)
     text->length += (size_t)length;
 }
 
+void gs_text_add_bytes(struct gs_text *text, const char *bytes, size_t length)
+{
+    if (text->truncated)
+        return;
+    if (!make_room(text, length)) {
+        text->truncated = true;
+        return;
+    }
+    memcpy(text->data + text->length, bytes, length);
+    text->length += length;
+    text->data[text->length] = '\0';
+}
+
 /* The buffer may be used again afterwards. */
 void gs_text_free(struct gs_text *text)
 {

@@ -14,6 +14,8 @@ struct gs_text {
 };
 
 void gs_text_add(struct gs_text *text, const char *format, ...) GS_PRINTF(2, 3);
+/* Adds bytes as they are, control characters too: for text that gs_text_add has made. */
+void gs_text_add_bytes(struct gs_text *text, const char *bytes, size_t length);
 void gs_text_free(struct gs_text *text);
 
 /* "12.0 MiB", "2.31 GiB", "272 MiB", "17 B": IEC units, three significant digits. */

@@ -152,11 +152,13 @@ cudasim_behind_table(void)
 }
 
 /*
- * NVIDIA's private export tables are not modelled, on purpose (docs/simulator.md).
+ * NVIDIA's private export tables are not modelled, on purpose (docs/simulator.md). Only
+ * NVIDIA's own runtime asks for them before it starts: one line says why it will not.
  */
 SIM_API(cuGetExportTable, const void **table, const CUuuid *id)
 {
     static const CUuuid own = CUDASIM_BEHIND_GUID;
+    static bool told;
 
     if (!table || !id)
         return CUDA_ERROR_INVALID_VALUE;
@@ -165,5 +167,10 @@ SIM_API(cuGetExportTable, const void **table, const CUuuid *id)
         return CUDA_SUCCESS;
     }
     *table = NULL;
+    if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        sim_log_always(
+            "NVIDIA's own CUDA runtime is in this program, and cannot start on "
+            "the simulated device: link with nvcc -cudart shared, or with "
+            "-L build/sim -lcudart_static");
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,0 +1,335 @@
+/*
+ * arguments.c - the launcher's options: one for each GPUSHIM_* variable, and its own.
+ *
+ * Owns: nothing.   Lock: none.   Source: shim/settings/options.def
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launcher.h"
+#include "options.h"
+#include "options_table.h"
+
+#define NAME_BYTES GS_OPTION_ARGUMENT_BYTES
+#define SET_MOST   256
+
+/* An option as its variable: the library's with a row, the launcher's without. */
+struct option_row {
+    const char *variable;
+    const struct gs_option *option; /* NULL: a path */
+};
+
+/* Options that are no variables. */
+static const char own_options[][NAME_BYTES] = {"--summary", "--print", "--help",
+                                               "--version"};
+
+static const char *variables_set[SET_MOST];
+static size_t set_count;
+
+static size_t row_count(void)
+{
+    return GS_OPTIONS_COUNT + gs_launcher_options_count;
+}
+
+static struct option_row row_at(size_t i)
+{
+    if (i < GS_OPTIONS_COUNT) {
+        return (struct option_row){gs_options_table[i].name, &gs_options_table[i]};
+    }
+    return (struct option_row){gs_launcher_options[i - GS_OPTIONS_COUNT].name, NULL};
+}
+
+static bool find_row(const char *key, size_t length, struct option_row *out)
+{
+    char name[NAME_BYTES];
+    for (size_t i = 0; i < row_count(); i++) {
+        *out = row_at(i);
+        if ((out->option && out->option->offset == offsetof(struct gs_options, help))) {
+            continue; /* the launcher has its own --help */
+        }
+        gs_option_argument(out->variable, name);
+        if (strlen(name) == length && memcmp(name, key, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- did you mean -------------------------------------------------------------------
+ */
+
+/* The letters of an option in lower case, without hyphens. Returns `out`. */
+static const char *letters_of(const char *name, size_t length, char out[NAME_BYTES])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < length && count < NAME_BYTES - 1; i++) {
+        if (name[i] != '-' && name[i] != '_') {
+            out[count++] = (char)tolower((unsigned char)name[i]);
+        }
+    }
+    out[count] = '\0';
+    return out;
+}
+
+/* The option nearest to an unknown one; "" if none is near. Returns `out`. */
+static const char *nearest(const char *key, size_t length, char out[NAME_BYTES])
+{
+    char wanted[NAME_BYTES], letters[NAME_BYTES];
+    letters_of(key, length, wanted);
+    for (size_t i = 0; i < GS_ARRAY_LEN(own_options); i++) {
+        const char *name = own_options[i];
+        if (strcmp(wanted, letters_of(name, strlen(name), letters)) == 0) {
+            return strcpy(out, name);
+        }
+    }
+    length = strlen(wanted);
+    const char *variable = gs_options_nearest(wanted, length);
+    return variable ? gs_option_argument(variable, out) : strcpy(out, "");
+}
+
+__attribute__((noreturn)) static void unknown_option(const char *word)
+{
+    char meant[NAME_BYTES];
+    int length = (int)strcspn(word, "=");
+    nearest(word, (size_t)length, meant);
+    if (strlen(meant) == (size_t)length && memcmp(meant, word, (size_t)length) == 0) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "%s takes no value: did you mean %s? (see gpushim --help)",
+                         meant, meant);
+    }
+    gs_launcher_fail(GS_EXIT_USAGE, "unknown option %.*s%s%s%s (see gpushim --help)",
+                     length, word, meant[0] ? ": did you mean " : "", meant,
+                     meant[0] ? "?" : "");
+}
+
+/* ---- options ------------------------------------------------------------------------
+ */
+
+static void set_variable(const char *variable, const char *value)
+{
+    (void)setenv(variable, value, 1);
+    for (size_t i = 0; i < set_count; i++) {
+        if (strcmp(variables_set[i], variable) == 0) {
+            return;
+        }
+    }
+    if (set_count < SET_MOST) {
+        variables_set[set_count++] = variable;
+    }
+}
+
+/* Returns whether an option may be written --no-NAME. */
+static bool has_off(const struct gs_option *option)
+{
+    char words[GS_OPTION_WORDS_BYTES];
+    if (!option) {
+        return false;
+    }
+    if (option->type == GS_OPTION_BOOL) {
+        return true;
+    }
+    gs_option_words(option, ",", words);
+    size_t length = strlen(words);
+    for (const char *at = words; option->type == GS_OPTION_ENUM && at < words + length;
+         at += strcspn(at, ",") + 1) {
+        if (strcspn(at, ",") == 3 && strncmp(at, "off", 3) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Reads the option at *words; returns its last word. */
+static char **take_option(char **words, struct gs_arguments *out)
+{
+    char *word = *words, *value = strchr(word, '=');
+    size_t length = strcspn(word, "=");
+    struct option_row row;
+    out->last_switch = NULL;
+    if (find_row(word, length, &row)) {
+        if (value) {
+            value++;
+        } else if (row.option && row.option->type == GS_OPTION_BOOL) {
+            value = "on";
+            out->last_switch = word;
+        } else if (words[1]) {
+            value = *++words;
+        } else {
+            gs_launcher_fail(GS_EXIT_USAGE, "%s needs a value (see gpushim --help)",
+                             word);
+        }
+    } else if (!value && strncmp(word, "--no-", 5) == 0) {
+        char plain[NAME_BYTES];
+        int printed = snprintf(plain, sizeof(plain), "--%s", word + 5);
+        if (printed < 0 || (size_t)printed >= sizeof(plain) ||
+            !find_row(plain, (size_t)printed, &row) || !has_off(row.option)) {
+            unknown_option(word);
+        }
+        value = "off";
+    } else {
+        unknown_option(word);
+    }
+    out->log_file |= strcmp(row.variable, "GPUSHIM_LOG_FILE") == 0;
+    set_variable(row.variable, value);
+    return words;
+}
+
+/* ---- help ---------------------------------------------------------------------------
+ */
+
+void gs_arguments_usage(FILE *to)
+{
+    fputs("usage: gpushim [options] [--] command [args...]\n"
+          "       gpushim [options] report [--summary] STATE_FILE...\n",
+          to);
+}
+
+static void write_help(void *self, const char *text, size_t length)
+{
+    (void)self;
+    (void)fwrite(text, 1, length, stdout);
+}
+
+/* The options that most runs need; all of them with --help=all. */
+static void show_help(bool all)
+{
+    gs_arguments_usage(stdout);
+    puts(
+        "\n"
+        "Runs the command with libgpushim.so preloaded: GPU memory comes from a pool, "
+        "and\n"
+        "what is still allocated at exit is reported.\n"
+        "\n"
+        "  --log-file=FILE          the report goes there (%p: process id)\n"
+        "  --error-exitcode=NUMBER  end with this status if there were leaks or errors\n"
+        "  --suppressions=FILE      leaks that are known: rules, docs/suppressions.md\n"
+        "  --check-args, --check-redzone=SIZE, --check-fill=poison\n"
+        "                           find uses of freed memory and overruns\n"
+        "  --stack=off              no call stacks: cheapest\n"
+        "  --output=json            what else to write: json, pprof, collapsed ...\n"
+        "  --state-file=FILE        survives kill -9; gpushim report FILE reads it\n"
+        "  --summary                at the end, a line for each process\n"
+        "  --print                  write the command with its variables, run nothing\n"
+        "  --no-pool                no pool: only record and report\n"
+        "\n"
+        "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
+        "command that is called report: gpushim -- report.\n"
+        "\n"
+        "  --help=all, --version    every option (docs/options.md); the version");
+    if (all) {
+        gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
+    }
+}
+
+static void show_report_help(void)
+{
+    puts("usage: gpushim [options] report [options] STATE_FILE...\n"
+         "\n"
+         "Writes to standard output what a program had that was killed, or still runs, "
+         "by\n"
+         "the file that it was given with --state-file.\n"
+         "\n"
+         "  --summary                a line for each file, and one for all\n"
+         "  --leak-max=NUMBER        call sites written out\n"
+         "  --suppressions=FILE      leaks that are known\n"
+         "  --output=json --output-file=FILE\n"
+         "                           the report for programs\n"
+         "\n"
+         "Every option of gpushim --help=all that says what is reported has its effect.");
+}
+
+/* ---- the whole line -----------------------------------------------------------------
+ */
+
+/* Reads the launcher's own options; returns whether the word was one. */
+static bool take_own_option(const char *word, struct gs_arguments *out)
+{
+    bool all = strcmp(word, "--help=all") == 0;
+    if (all || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        if (out->is_report) {
+            show_report_help();
+        } else {
+            show_help(all);
+        }
+        exit(fflush(stdout) == 0 ? 0 : 1);
+    }
+    if (strcmp(word, "--version") == 0) {
+        puts("gpushim " GPUSHIM_VERSION);
+        exit(fflush(stdout) == 0 ? 0 : 1);
+    }
+    bool summary = strcmp(word, "--summary") == 0, print = strcmp(word, "--print") == 0;
+    out->summary |= summary;
+    out->print |= print;
+    if (summary || print) {
+        out->last_switch = NULL;
+    }
+    return summary || print;
+}
+
+/* Reads options until a word that is none, and past "--"; returns whether there was a
+ * "--". */
+static bool take_options(char ***words, struct gs_arguments *out)
+{
+    for (; **words && (**words)[0] == '-' && (**words)[1]; ++*words) {
+        if (strcmp(**words, "--") == 0) {
+            ++*words;
+            return true;
+        }
+        if (take_own_option(**words, out)) {
+            continue;
+        }
+        if ((**words)[1] != '-') {
+            unknown_option(**words);
+        }
+        *words = take_option(*words, out);
+    }
+    return false;
+}
+
+void gs_arguments_read(char **words, struct gs_arguments *out)
+{
+    *out = (struct gs_arguments){.command = words};
+    bool plain = take_options(&words, out);
+    out->command = words;
+    if (plain || !*words || strcmp(*words, "report") != 0) {
+        return;
+    }
+    out->is_report = true;
+    char **files = out->command;
+    for (words++; *words; plain = plain || take_options(&words, out)) {
+        while (*words && (plain || (*words)[0] != '-' || !(*words)[1])) {
+            *files++ = *words++;
+        }
+    }
+    *files = NULL;
+}
+
+void gs_arguments_print_word(const char *word)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                               "0123456789_-+=./:,@%";
+    if (word[0] && word[strspn(word, safe)] == '\0') {
+        fputs(word, stdout);
+        return;
+    }
+    putchar('\'');
+    for (; *word; word++) {
+        if (*word == '\'') {
+            fputs("'\\''", stdout);
+        } else {
+            putchar(*word);
+        }
+    }
+    putchar('\'');
+}
+
+void gs_arguments_print_set(void)
+{
+    for (size_t i = 0; i < set_count; i++) {
+        printf("%s=", variables_set[i]);
+        gs_arguments_print_word(getenv(variables_set[i]));
+        putchar(' ');
+    }
+}

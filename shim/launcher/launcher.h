@@ -1,0 +1,83 @@
+/*
+ * launcher.h - the program gpushim: runs a command with the library preloaded, or reports
+ * what a state file has.
+ *
+ * Locks: none; one thread.   Design: docs/architecture.md
+ */
+#ifndef GS_LAUNCHER_H
+#define GS_LAUNCHER_H
+
+#include "gs_base.h"
+
+/* Exit statuses of the launcher itself; the last two are those of a shell. */
+enum { GS_EXIT_USAGE = 2, GS_EXIT_CANNOT_RUN = 126, GS_EXIT_NOT_FOUND = 127 };
+
+/* ---- messages (main.c) ---- */
+
+/* Writes a line "gpushim: ..." to stderr. */
+void gs_launcher_warn(const char *format, ...) GS_PRINTF(1, 2);
+/* The same, and ends the launcher. */
+__attribute__((noreturn)) void gs_launcher_fail(int status, const char *format, ...)
+    GS_PRINTF(2, 3);
+
+/* ---- the command line (arguments.c) ---- */
+
+struct gs_arguments {
+    bool summary, print, log_file;
+    const char *last_switch; /* the option just before the command, if it is a switch
+                              * written without a value */
+    char **command;          /* NULL at the end; empty if there is none */
+    bool is_report;          /* the command is the word "report", which was removed */
+};
+
+/* Reads the options before the command and sets their variables. For `report`, options
+ * may also stand among the files. Ends the launcher on bad usage, --help and
+ * --version. */
+void gs_arguments_read(char **words, struct gs_arguments *out);
+/* Writes the variables that options set, as words "NAME=value " for a shell. */
+void gs_arguments_print_set(void);
+/* Writes a word, quoted for a shell where needed. */
+void gs_arguments_print_word(const char *word);
+/* Writes the two lines of usage. */
+void gs_arguments_usage(FILE *to);
+
+/* ---- the program (command.c) ---- */
+
+/* The kind of machine that an ELF file is for: class, data and machine of its header. */
+struct gs_elf_kind {
+    unsigned char bytes[4];
+    bool is_elf;
+};
+
+struct gs_elf_kind gs_elf_kind_read(const char *path);
+bool gs_elf_kind_same(struct gs_elf_kind a, struct gs_elf_kind b);
+/* "64-bit x86-64" and the like. Returns `out`. */
+const char *gs_elf_kind_text(struct gs_elf_kind kind, char out[32]);
+
+struct gs_command {
+    char
+        path[4096]; /* of the ELF file that will run; a script leads to its interpreter */
+    struct gs_elf_kind kind;
+    bool preloads;        /* it has a dynamic linker, which preloads libraries */
+    char sanitizer[4096]; /* the sanitizer runtime that it is linked with; "" if none */
+};
+
+/* Finds the program that a command runs. Ends the launcher where a shell would. */
+void gs_command_find(const struct gs_arguments *arguments, struct gs_command *out);
+/* Fills in `preloads` and `sanitizer`; warns of a program that ignores LD_PRELOAD. */
+void gs_command_examine(struct gs_command *command);
+
+/* ---- the library (library.c) ---- */
+
+/* The value of LD_PRELOAD for a command, from malloc. Ends the launcher if no library
+ * fits. */
+char *gs_library_preload(const struct gs_command *command);
+
+/* ---- a summary at the end (summary.c) ---- */
+
+/* Runs the command as a child, with LD_PRELOAD set, and writes a line for each of its
+ * processes to stderr when it has ended. Ends as the command did. Returns if there is
+ * nothing to summarize or no folder for it, with a warning. */
+void gs_summary_run(char **command, const char *preload);
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * main.c - the program gpushim.
+ *
+ * Options become GPUSHIM_* variables and the command takes the place of the launcher, so
+ * that process id, signals and exit status are the command's own; with --summary the
+ * launcher waits for the command, passes signals on and ends as it did.
+ *
+ * Owns: nothing.   Lock: none.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "launcher.h"
+#include "state_open.h"
+#include "stderr.h"
+
+static void write_line(const char *format, va_list words)
+{
+    fputs("gpushim: ", stderr);
+    vfprintf(stderr, format, words);
+    fputc('\n', stderr);
+}
+
+void gs_launcher_warn(const char *format, ...)
+{
+    va_list words;
+    va_start(words, format);
+    write_line(format, words);
+    va_end(words);
+}
+
+void gs_launcher_fail(int status, const char *format, ...)
+{
+    va_list words;
+    va_start(words, format);
+    write_line(format, words);
+    va_end(words);
+    exit(status);
+}
+
+/* Returns the exit status. */
+static int report(const struct gs_arguments *arguments)
+{
+    size_t count = 0;
+    int status = 0;
+    while (arguments->command[count]) {
+        count++;
+    }
+    if (count == 0) {
+        gs_arguments_usage(stderr);
+        return GS_EXIT_USAGE;
+    }
+    if (arguments->log_file) {
+        gs_launcher_warn("--log-file: the report goes to standard output; only messages "
+                         "go to the file");
+    }
+    if (arguments->summary) {
+        return gs_state_summary(arguments->command, count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        int one = gs_state_report(arguments->command[i]);
+        status = one > status ? one : status;
+    }
+    return status;
+}
+
+static void print(const struct gs_arguments *arguments, const char *preload)
+{
+    printf("LD_PRELOAD=");
+    gs_arguments_print_word(preload);
+    putchar(' ');
+    gs_arguments_print_set();
+    for (char **word = arguments->command; *word; word++) {
+        gs_arguments_print_word(*word);
+        putchar(word[1] ? ' ' : '\n');
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct gs_arguments arguments;
+    static struct gs_command command;
+    gs_stderr_know();
+    if (argc < 2) {
+        gs_arguments_usage(stderr);
+        return GS_EXIT_USAGE;
+    }
+    gs_arguments_read(argv + 1, &arguments);
+    if (arguments.is_report) {
+        return report(&arguments);
+    }
+    if (!arguments.command[0]) {
+        gs_arguments_usage(stderr);
+        return GS_EXIT_USAGE;
+    }
+    gs_command_find(&arguments, &command);
+    char *preload = gs_library_preload(&command);
+    if (arguments.print) {
+        print(&arguments, preload);
+        return fflush(stdout) == 0 ? 0 : 1;
+    }
+    if (arguments.summary) {
+        gs_summary_run(arguments.command, preload);
+    }
+    (void)setenv("LD_PRELOAD", preload, 1);
+    (void)execvp(arguments.command[0], arguments.command);
+    gs_launcher_fail(errno == ENOENT ? GS_EXIT_NOT_FOUND : GS_EXIT_CANNOT_RUN, "%s: %s",
+                     arguments.command[0], strerror(errno));
+}

@@ -1,0 +1,177 @@
+/*
+ * summary.c - runs a command as a child and summarizes its processes when it has ended.
+ *
+ * Each process has a state file in a folder of the run, so that processes which were
+ * killed are in the summary as well.
+ *
+ * Owns: the folder of the run.   Lock: none; one thread.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launcher.h"
+#include "options.h"
+#include "options_table.h"
+#include "state_open.h"
+
+#define FOLDER_BYTES 1024
+
+/* Signals that the command gets, too. */
+static const int passed_on[] = {SIGHUP, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT};
+static volatile pid_t child;
+
+static void pass_on(int signal)
+{
+    int before = errno;
+    if (child > 0) {
+        (void)kill(child, signal);
+    }
+    errno = before;
+}
+
+/* Warns of the first variable with which nothing is recorded; returns whether there is
+ * one. */
+static bool records_nothing(void)
+{
+    static const size_t switches[] = {GS_OPTION_ROW_enable, GS_OPTION_ROW_track};
+    for (size_t i = 0; i < GS_ARRAY_LEN(switches); i++) {
+        const struct gs_option *option = &gs_options_table[switches[i]];
+        const char *text = getenv(option->name);
+        uint64_t value;
+        if (text && gs_option_parse(option, text, &value) == GS_OK && value == 0) {
+            gs_launcher_warn("--summary: with %s=%s nothing is recorded; none is written",
+                             option->name, text);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool make_folder(char out[FOLDER_BYTES])
+{
+    const char *places[] = {getenv("TMPDIR"), "/tmp"};
+    for (size_t i = 0; i < GS_ARRAY_LEN(places); i++) {
+        if (places[i] && places[i][0] &&
+            snprintf(out, FOLDER_BYTES, "%s/gpushim.XXXXXX", places[i]) < FOLDER_BYTES &&
+            mkdtemp(out)) {
+            return true;
+        }
+    }
+    gs_launcher_warn("--summary: no folder can be made in %s (TMPDIR), nor in /tmp; none "
+                     "is written",
+                     places[0] ? places[0] : "/tmp");
+    return false;
+}
+
+/* Becomes the command. */
+__attribute__((noreturn)) static void become(char **command, const char *preload,
+                                             const char *folder, const sigset_t *mask)
+{
+    char pattern[FOLDER_BYTES + 8];
+    (void)snprintf(pattern, sizeof(pattern), "%s/%%p", folder);
+    (void)setenv("GPUSHIM_STATE_FILE", pattern, 1);
+    (void)setenv("LD_PRELOAD", preload, 1);
+    (void)sigprocmask(SIG_SETMASK, mask, NULL);
+    (void)execvp(command[0], command);
+    gs_launcher_warn("%s: %s", command[0], strerror(errno));
+    _exit(errno == ENOENT ? GS_EXIT_NOT_FOUND : GS_EXIT_CANNOT_RUN);
+}
+
+/* Runs the command; returns its status, as waitpid has it. */
+static int run(char **command, const char *preload, const char *folder)
+{
+    struct sigaction pass = {.sa_handler = pass_on}, ignore = {.sa_handler = SIG_IGN};
+    sigset_t all, before;
+    int status = 0;
+    sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, &before); /* none is lost until both are ready */
+    child = fork();
+    if (child < 0) {
+        gs_launcher_fail(GS_EXIT_CANNOT_RUN, "no process can be made: %s",
+                         strerror(errno));
+    }
+    if (child == 0) {
+        become(command, preload, folder, &before);
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(passed_on); i++) {
+        (void)sigaction(passed_on[i], &pass, NULL);
+    }
+    /* From a terminal the command gets these two itself. */
+    (void)sigaction(SIGINT, &ignore, NULL);
+    (void)sigaction(SIGQUIT, &ignore, NULL);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+        continue;
+    }
+    /* Its process id may be another's from now on. */
+    (void)sigaction(SIGHUP, &ignore, NULL);
+    (void)sigaction(SIGTERM, &ignore, NULL);
+    child = 0;
+    return status;
+}
+
+/* Writes the summary of the folder's files to stderr, and removes the folder. */
+static void write_summary(const char *folder)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(folder, &entries, NULL, alphasort);
+    char **files = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*files));
+    size_t file_count = 0;
+    for (int i = 0; files && i < count; i++) {
+        if (entries[i]->d_name[0] != '.' &&
+            asprintf(&files[file_count], "%s/%s", folder, entries[i]->d_name) >= 0) {
+            file_count++;
+        }
+    }
+    if (file_count == 0) {
+        gs_launcher_warn("no process made a CUDA call");
+    } else {
+        (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+        (void)gs_state_summary(files, file_count);
+    }
+    for (size_t i = 0; i < file_count; i++) {
+        (void)unlink(files[i]);
+    }
+    (void)rmdir(folder);
+}
+
+/* Ends as the command did; a core file would be the launcher's, not the command's. */
+__attribute__((noreturn)) static void end_as(int status)
+{
+    if (!WIFSIGNALED(status)) {
+        exit(WEXITSTATUS(status));
+    }
+    const struct rlimit none = {0, 0};
+    sigset_t one;
+    int signal = WTERMSIG(status);
+    (void)fflush(NULL);
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    (void)sigprocmask(SIG_UNBLOCK, &one, NULL);
+    (void)raise(signal);
+    exit(128 + signal);
+}
+
+void gs_summary_run(char **command, const char *preload)
+{
+    char folder[FOLDER_BYTES];
+    const char *state_file = getenv("GPUSHIM_STATE_FILE");
+    if (state_file && state_file[0]) {
+        gs_launcher_fail(GS_EXIT_USAGE, "--summary and --state-file: one of them");
+    }
+    if (records_nothing() || !make_folder(folder)) {
+        return;
+    }
+    int status = run(command, preload, folder);
+    write_summary(folder);
+    end_as(status);
+}
