@@ -113,7 +113,7 @@ static const char *check_segment(struct gs_heap *heap, struct gs_segment *segmen
     if (occupied != segment->occupied)
         return "a segment miscounts its blocks";
     if (gs_list_empty(&segment->idle) != (occupied != 0))
-        return "an empty segment does not rest, or one in use does";
+        return "an empty segment is not idle, or one in use is";
     if (!occupied)
         tally->idle[segment->shared ? GS_IDLE_SHARED : GS_IDLE_LARGE] += segment->bytes;
     if (segment->tolerance && (segment->shared || !occupied))
@@ -216,7 +216,7 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
         return "the table of starts knows a block that is none";
     why = gs_tiers_check(heap, &tiers);
     if (!why && tiers != tally.tiers)
-        why = "a cached block is in no level, or in two";
+        why = "a cached block is in no tier, or in two";
     if (!why)
         why = check_idle(heap, &tally);
     if (!why && !gs_heap_is_dead(heap)) /* a dying heap's pending list is cleared last */

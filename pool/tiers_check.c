@@ -99,10 +99,10 @@ const char *gs_tiers_check(struct gs_heap *heap, size_t *count)
     }
     if (of_streams || of_all != atomic_load(&tiers->global_blocks) ||
         of_all > tiers->global_blocks_max)
-        return "a level's blocks are miscounted, or too many";
+        return "a tier's blocks are miscounted, or too many";
     if (stream_bytes != atomic_load(&tiers->stream_bytes) ||
         global_bytes != atomic_load(&tiers->global_bytes) ||
         stream_bytes > tiers->tier_bytes || global_bytes > tiers->tier_bytes)
-        return "a level's bytes are miscounted, or too many";
+        return "a tier's bytes are miscounted, or too many";
     return NULL;
 }

@@ -33,10 +33,10 @@ static const char *read_blocks(const char *text, bool *seen, uint32_t *out)
     uint64_t blocks;
 
     if (*seen) {
-        return "a level is named twice";
+        return "a tier is named twice";
     }
     if (gs_option_parse(&number, text, &blocks) != GS_OK || blocks > BLOCKS_MAX) {
-        return "a level's number of blocks is not one from 0 to 1000000";
+        return "a tier's number of blocks is not from 0 to 1000000";
     }
     *out = blocks ? (uint32_t)blocks : GS_TIER_NO_BLOCKS;
     *seen = true;

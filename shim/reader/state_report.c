@@ -28,11 +28,11 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
     if (localtime_r(&start_time, &parts)) {
         (void)strftime(started, sizeof(started), ", started %Y-%m-%d %H:%M:%S", &parts);
     }
-    int length = snprintf(out, size, "from %.300s%s%s", path, started,
-                          running || header->process.ending[0] ? ""
-                          : found->growth
-                              ? "; its time is that of the last allocation, free or look"
-                              : "; its time is that of the last allocation or free");
+    int length = snprintf(
+        out, size, "from %.300s%s%s", path, started,
+        running || header->process.ending[0] ? ""
+        : found->growth ? "; its time is that of the last allocation, free or sample"
+                        : "; its time is that of the last allocation or free");
     if (length > 0 && (size_t)length < size && header->not_there) {
         length += snprintf(out + length, size - (size_t)length,
                            "; it could not grow, and is not complete");

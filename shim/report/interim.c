@@ -254,13 +254,13 @@ static int read_track_signal(const struct gs_options *options, int dump)
     if (number && !options->track) {
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_TRACK_SIGNAL=%s: with GPUSHIM_TRACK=off there is nothing to "
-                    "start; none is",
+                    "start; ignored",
                     text);
         return 0;
     }
     if (number && number == dump) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_TRACK_SIGNAL=%s: that is GPUSHIM_DUMP_SIGNAL; none is",
+                    "GPUSHIM_TRACK_SIGNAL=%s: that is GPUSHIM_DUMP_SIGNAL; ignored",
                     text);
         return 0;
     }

@@ -242,7 +242,7 @@ static void take_answers(const struct gs_state *state)
             __atomic_load_n(&account.known[i], __ATOMIC_ACQUIRE)) {
             log_reason(i, account.problem ? account.problem
                           : account.used[i] == NOT_AVAILABLE
-                              ? "NVML has no figure for this process"
+                              ? "NVML has no value for this process"
                               : "NVML says that it is less than is known of");
         }
     }
@@ -265,7 +265,7 @@ void gs_nvml_query(struct gs_state *state)
         gs_log_line(
             GS_LOG_WARN,
             "GPUSHIM_NVML=on: libnvidia-ml.so.1 has not answered within %u ms and "
-            "is not asked any more",
+            "is not queried again",
             PATIENCE_MS);
     }
     __atomic_store_n(&account.busy, false, __ATOMIC_RELEASE);
@@ -303,13 +303,13 @@ static const char *unfit(int ordinal)
     struct gs_platform platform = gs_platform_read(ordinal, "", environ);
     struct stat info;
     if (platform.integrated || platform.wsl) {
-        return "NVML has no figures here";
+        return "NVML has no values here";
     }
     if (platform.mps) {
-        return "under MPS NVML's figures are the server's";
+        return "under MPS NVML's values are the server's";
     }
     if (platform.mig) {
-        return "NVML's figures are not a MIG slice's";
+        return "NVML's values are not a MIG slice's";
     }
     if (stat("/proc/self/ns/pid", &info) != 0 || info.st_ino != FIRST_PID_NAMESPACE) {
         return "NVML has other numbers for the processes of a container";

@@ -211,7 +211,8 @@ struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
         error = make(wanted);
     }
     if (error) {
-        gs_log_line(GS_LOG_WARN, "GPUSHIM_STATE_FILE=%.600s: cannot be made: %s; none is",
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_STATE_FILE=%.600s: cannot be created: %s; not written",
                     options->state_file, gs_output_error_text(error));
         return NULL;
     }

@@ -266,7 +266,7 @@ expect_summary() {
   local text
 
   text="$2 $(plural "$2" error), $(size_text "$3") leaked in $4 $(plural "$4" allocation),"
-  text+=" $5 $(plural "$5" place)"
+  text+=" $5 $(plural "$5" "call site")"
   expect_equal "$1: summary" "$text" "$(sed -n 's/^==[0-9]*== SUMMARY: gpushim: //p' "$1")"
 }
 

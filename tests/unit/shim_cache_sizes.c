@@ -115,6 +115,6 @@ Test(cache_sizes, a_mistake_is_said_in_one_line, .init = cr_redirect_stderr)
     gs_cache_sizes_read("stream:ten\n", &sizes);
     expect(32 * GS_MIB, 0, 0);
     cr_assert_stderr_eq_str(
-        "gpushim: GPUSHIM_POOL_CACHE=stream:ten\\x0a: a level's number "
-        "of blocks is not one from 0 to 1000000; using 32M\n");
+        "gpushim: GPUSHIM_POOL_CACHE=stream:ten\\x0a: a tier's number "
+        "of blocks is not from 0 to 1000000; using 32M\n");
 }

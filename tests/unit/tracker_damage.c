@@ -62,7 +62,7 @@ static void expect_report(struct setting *setting, const char *expected)
     "    #0 load_batch                    loader.c:88\n"                                 \
     "    #1 main                          app.c:12\n"                                    \
     "\n"
-#define SUMMARY "SUMMARY: gpushim: 1 error, 0 B leaked in 0 allocations, 0 places\n"
+#define SUMMARY "SUMMARY: gpushim: 1 error, 0 B leaked in 0 allocations, 0 call sites\n"
 
 Test(damage, an_overrun_names_the_allocation_and_who_found_it)
 {
@@ -89,7 +89,7 @@ Test(damage, at_the_last_look_there_is_no_call)
                   "\n"
                   "ERROR 1: overrun of 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
                   "12 bytes changed behind it, first at +65,536\n"
-                  "  found at the last look, at 20s\n" MADE SUMMARY);
+                  "  found at the last check, at 20s\n" MADE SUMMARY);
 }
 
 Test(damage, a_write_after_free_names_who_freed_it)
@@ -148,10 +148,10 @@ Test(damage, what_was_not_looked_at_is_counted)
     gs_tracker_count_check(setting.tracker, GS_CHECK_CAPTURE, 2);
     gs_tracker_count_check(setting.tracker, GS_CHECK_END, 1);
     expect_report(&setting,
-                  HEAD "Not looked at: 3 of 1,203 (2 while a stream captured, "
+                  HEAD "Not checked: 3 of 1,203 (2 while a stream captured, "
                        "1 when the process ended): docs/checks.md\n"
                        "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
-                       "0 places\n");
+                       "0 call sites\n");
 }
 
 Test(damage, looks_alone_are_not_worth_a_line)
@@ -160,7 +160,7 @@ Test(damage, looks_alone_are_not_worth_a_line)
 
     gs_tracker_count_check(setting.tracker, GS_CHECK_LOOKED, 5);
     expect_report(&setting, HEAD "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 "
-                                 "allocations, 0 places\n");
+                                 "allocations, 0 call sites\n");
 }
 
 Test(damage, a_live_record_is_found_by_its_id)

@@ -159,7 +159,7 @@ Test(growth, is_written)
     const char *second = strstr(text.data, "==7== GROWING 2: 3.00 KiB more since ");
     cr_assert(first && second && first < second, "%s", text.data);
     cr_expect_not_null(
-        strstr(first, ", in 3 of 3 looks; now 16.0 KiB in 4 allocations\n"));
+        strstr(first, ", in 3 of 3 samples; now 16.0 KiB in 4 allocations\n"));
     cr_expect_not_null(strstr(text.data, "GROWING 3: "));
     cr_expect_null(strstr(text.data, "GROWING 4: "));
     gs_text_free(&text);

@@ -174,7 +174,7 @@ Test(kinds, views_leak_without_bytes_and_registered_memory_does_not)
         "  cuMemAlloc, registered host memory, age 9m59s, still registered at exit\n"
         "    no call stack was recorded\n"
         "\n"
-        "SUMMARY: gpushim: 0 errors, 4.00 MiB leaked in 2 allocations, 2 places\n");
+        "SUMMARY: gpushim: 0 errors, 4.00 MiB leaked in 2 allocations, 2 call sites\n");
     free(text);
     gs_tracker_destroy(tracker);
 }
@@ -192,7 +192,7 @@ Test(kinds, registered_memory_that_ends_with_its_context_is_not_told)
     cr_expect_eq(summary.leaked_count, 0);
     cr_expect_str_eq(text, "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
                            "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 "
-                           "places\n");
+                           "call sites\n");
     free(text);
     gs_tracker_destroy(tracker);
 }

@@ -88,7 +88,7 @@ Test(merge, leaks_that_read_the_same_are_one)
                       "    #1 main                          app.c:12\n");
     expect_text(text, "LEAK 2: 2.50 KiB in 1 allocation ");
     expect_text(text, "LEAK 3: 512 B in 1 allocation ");
-    expect_text(text, "leaked in 4 allocations, 3 places\n");
+    expect_text(text, "leaked in 4 allocations, 3 call sites\n");
     cr_expect_eq(setting.summary.leak_groups, 3);
     cr_expect_eq(setting.summary.leaked_bytes, 6144);
     end(&setting, text);
@@ -164,7 +164,7 @@ Test(merge, few_stacks_are_asked_for_lines)
     char *text = report(&setting);
     cr_expect_eq(setting.summary.leak_groups, 1001);
     cr_expect_eq(asked, (10 + 2) * 3, "%zu frames", asked);
-    expect_text(text, "991 more places: ");
+    expect_text(text, "991 more call sites: ");
     end(&setting, text);
 }
 

@@ -28,7 +28,7 @@ Test(report, a_clean_run_is_two_lines)
     expect_report(tracker, &config,
                   "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
                   "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
-                  "0 places\n");
+                  "0 call sites\n");
     gs_tracker_destroy(tracker);
 }
 
@@ -43,7 +43,7 @@ Test(report, the_header_leaves_out_what_is_not_known)
     cr_expect_str_eq(text.data,
                      "==7== gpushim :   rank 3  10m00s\n"
                      "==7== SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
-                     "0 places\n");
+                     "0 call sites\n");
     gs_text_free(&text);
     gs_tracker_destroy(tracker);
 }
@@ -58,7 +58,7 @@ Test(report, the_header_is_one_line_whatever_the_command)
                   "gpushim 0.1.0: python -c 'import torch??[31mprint()'   host n07  "
                   "10m00s  exit 0\n"
                   "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
-                  "0 places\n");
+                  "0 call sites\n");
     gs_tracker_destroy(tracker);
 }
 
@@ -140,7 +140,7 @@ Test(report, an_error_and_leaks)
         "\n"
         "To suppress LEAK 1:  leak:run   in GPUSHIM_SUPPRESSIONS\n"
         "To suppress LEAK 2:  leak:load_batch   in GPUSHIM_SUPPRESSIONS\n"
-        "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 places\n");
+        "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
@@ -198,30 +198,31 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
     config.stack = TEST_STACK(stacks, AT_SHIM, AT_DRIVER, AT_CUDART, AT_RUN, AT_LIBC);
     config.max_groups = 1;
     play_the_example(tracker, stacks);
-    expect_report(tracker, &config,
-                  "gpushim 0.1.0: ./app --fast   host n07  10m00s  out of memory\n"
-                  "cudaMalloc of 1.00 GiB on GPU 0 was refused\n"
-                  "    #0 run                           app+0x210\n"
-                  "\n"
-                  "GPU 0                                      peak 2.04 GiB at 9m56s\n"
-                  "  live now       2.04 GiB in 9 allocations\n"
-                  "  traffic        10 allocs  1 free  1 failed\n"
-                  "\n"
-                  "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"
-                  "  cudaMalloc, GPU 0, oldest 9m10s, newest 4s, live\n"
-                  "    #0 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
-                  "    #1 run                           app+0x210\n"
-                  "    #2 main                          app.c:12\n"
-                  "\n"
-                  "1 more place: 40.0 MiB in 1 allocation "
-                  "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
-                  "\n"
-                  "Memory by owner, GPU 0           live     allocs\n"
-                  "  libtorch_cuda.so           2.00 GiB          8\n"
-                  "  app                        40.0 MiB          1\n"
-                  "\n"
-                  "gpushim: 1 error so far, 2.04 GiB live in 9 allocations, 2 places; "
-                  "the program goes on\n");
+    expect_report(
+        tracker, &config,
+        "gpushim 0.1.0: ./app --fast   host n07  10m00s  out of memory\n"
+        "cudaMalloc of 1.00 GiB on GPU 0 was refused\n"
+        "    #0 run                           app+0x210\n"
+        "\n"
+        "GPU 0                                      peak 2.04 GiB at 9m56s\n"
+        "  live now       2.04 GiB in 9 allocations\n"
+        "  traffic        10 allocs  1 free  1 failed\n"
+        "\n"
+        "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"
+        "  cudaMalloc, GPU 0, oldest 9m10s, newest 4s, live\n"
+        "    #0 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
+        "    #1 run                           app+0x210\n"
+        "    #2 main                          app.c:12\n"
+        "\n"
+        "1 more call site: 40.0 MiB in 1 allocation "
+        "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
+        "\n"
+        "Memory by owner, GPU 0           live     allocs\n"
+        "  libtorch_cuda.so           2.00 GiB          8\n"
+        "  app                        40.0 MiB          1\n"
+        "\n"
+        "gpushim: 1 error so far, 2.04 GiB live in 9 allocations, 2 call sites; "
+        "the program goes on\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
@@ -250,7 +251,7 @@ Test(report, show_leaks_off_keeps_the_rest)
         "    #0 load_batch                    loader.c:88\n"
         "    #1 main                          app.c:12\n"
         "\n"
-        "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 places\n");
+        "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
@@ -269,17 +270,18 @@ Test(report, nothing_but_addresses_without_a_symbolizer)
     gs_report_write_from(tracker, &config, &source, &text, NULL);
     test_take_prefix_off(text.data);
     cr_expect_str_eq(
-        text.data, "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
-                   "GPU 0                                      peak 512 B at 9m59s\n"
-                   "  live at exit   512 B in 1 allocation\n"
-                   "  traffic        1 alloc  0 frees  0 failed\n"
-                   "\n"
-                   "LEAK 1: 512 B in 1 allocation (100 % of leaked)\n"
-                   "  cuMemAlloc, GPU 0, age 1s, live at exit\n"
-                   "    #0 0x90010\n"
-                   "    #1 ??                            app+0x210\n"
-                   "\n"
-                   "SUMMARY: gpushim: 0 errors, 512 B leaked in 1 allocation, 1 place\n");
+        text.data,
+        "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
+        "GPU 0                                      peak 512 B at 9m59s\n"
+        "  live at exit   512 B in 1 allocation\n"
+        "  traffic        1 alloc  0 frees  0 failed\n"
+        "\n"
+        "LEAK 1: 512 B in 1 allocation (100 % of leaked)\n"
+        "  cuMemAlloc, GPU 0, age 1s, live at exit\n"
+        "    #0 0x90010\n"
+        "    #1 ??                            app+0x210\n"
+        "\n"
+        "SUMMARY: gpushim: 0 errors, 512 B leaked in 1 allocation, 1 call site\n");
     gs_text_free(&text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -316,7 +318,7 @@ Test(report, without_stacks_calls_are_the_groups)
         "  unknown, GPU 0, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
-        "SUMMARY: gpushim: 0 errors, 2.00 KiB leaked in 3 allocations, 2 places\n");
+        "SUMMARY: gpushim: 0 errors, 2.00 KiB leaked in 3 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
 }
 
@@ -345,7 +347,7 @@ Test(report, memory_of_graphs_is_a_kind_of_its_own_on_its_device)
         "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
-        "SUMMARY: gpushim: 0 errors, 3.00 MiB leaked in 2 allocations, 2 places\n");
+        "SUMMARY: gpushim: 0 errors, 3.00 MiB leaked in 2 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
 }
 
@@ -389,7 +391,7 @@ Test(report, pinned_and_managed_memory_are_kinds_of_their_own)
         "  cuMemAlloc, GPU 1, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
-        "SUMMARY: gpushim: 0 errors, 6.00 MiB leaked in 3 allocations, 3 places\n");
+        "SUMMARY: gpushim: 0 errors, 6.00 MiB leaked in 3 allocations, 3 call sites\n");
     gs_tracker_destroy(tracker);
 }
 
@@ -426,7 +428,7 @@ Test(report, what_a_reset_lost_is_told_apart)
         "  app                           256 B          1\n"
         "\n"
         "To suppress LEAK 1, 2:  leak:load_batch   in GPUSHIM_SUPPRESSIONS\n"
-        "SUMMARY: gpushim: 0 errors, 1.25 KiB leaked in 3 allocations, 2 places\n");
+        "SUMMARY: gpushim: 0 errors, 1.25 KiB leaked in 3 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
@@ -497,7 +499,7 @@ Test(report, each_kind_of_wrong_free)
              "  neither live nor among the addresses last freed\n"
              "  freed at 3s (no call stack recorded)\n"
              "\n"
-             "SUMMARY: gpushim: 6 errors, 1.00 MiB leaked in 1 allocation, 1 place\n",
+             "SUMMARY: gpushim: 6 errors, 1.00 MiB leaked in 1 allocation, 1 call site\n",
              died);
     cr_expect_str_eq(errors, expected);
     free(text);
@@ -521,7 +523,7 @@ Test(report, errors_beyond_those_kept_are_counted)
                      "1,202 more errors, only counted\n"
                      "\n"
                      "SUMMARY: gpushim: 1,234 errors, 0 B leaked in 0 allocations, "
-                     "0 places\n"));
+                     "0 call sites\n"));
     free(text);
     gs_tracker_destroy(tracker);
 }
@@ -544,7 +546,7 @@ Test(report, small_and_late_groups_are_only_counted)
     cr_assert_not_null(strstr(text, "LEAK 1: 1019 B in 1 allocation (5.0 % of "));
     cr_assert_not_null(strstr(text, "LEAK 3: 1017 B in 1 allocation"));
     cr_assert_null(strstr(text, "LEAK 4"));
-    cr_assert_not_null(strstr(text, "17 more places: 16.7 KiB in 17 allocations "
+    cr_assert_not_null(strstr(text, "17 more call sites: 16.7 KiB in 17 allocations "
                                     "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
                                     "\n"));
     free(text);
@@ -554,7 +556,7 @@ Test(report, small_and_late_groups_are_only_counted)
     text = test_report_text(tracker, &config, NULL);
     cr_assert_not_null(strstr(text, "LEAK 19: 1001 B"));
     cr_assert_null(strstr(text, "LEAK 20"));
-    cr_assert_not_null(strstr(text, "1 more place: 1000 B in 1 allocation (GPU"));
+    cr_assert_not_null(strstr(text, "1 more call site: 1000 B in 1 allocation (GPU"));
     free(text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -603,7 +605,7 @@ Test(report, owners_are_per_device_and_ranked)
                      "To suppress LEAK 3, 5:  leak:load_batch   in "
                      "GPUSHIM_SUPPRESSIONS\n"
                      "SUMMARY: gpushim: 0 errors, 78.0 MiB leaked in 7 allocations, "
-                     "7 places\n");
+                     "7 call sites\n");
     free(text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);

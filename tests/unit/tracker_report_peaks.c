@@ -70,7 +70,8 @@ Test(report_peaks, places_that_read_the_same_are_one)
     cr_expect_eq(told("PEAK 2: 50.0 MiB in 1 allocation (41.7 % of the peak)\n"), 1);
     cr_expect_eq(told("cudaMalloc, GPU 0, 20.0 MiB of it still live\n"), 1);
     cr_expect_eq(told("cudaMalloc, GPU 0, all freed since\n"), 1);
-    cr_expect_eq(told("2 more places of this peak: 20.0 MiB (GPUSHIM_PEAK_MAX)\n"), 1);
+    cr_expect_eq(told("2 more call sites of this peak: 20.0 MiB (GPUSHIM_PEAK_MAX)\n"),
+                 1);
     cr_expect_eq(told("PEAK 3"), 0);
 }
 
@@ -96,7 +97,7 @@ Test(report_peaks, memory_without_a_stack_is_no_place)
     cr_expect_eq(told("PEAK 1: 1.00 MiB in 1 allocation (3.2 % of the peak)\n"), 1);
     cr_expect_eq(told("all still live\n"), 1);
     cr_expect_eq(told("30.0 MiB of this peak without a call stack\n"), 1);
-    cr_expect_eq(told("more place"), 0);
+    cr_expect_eq(told("more call site"), 0);
 }
 
 Test(report_peaks, are_told_of_where_that_is_asked_for_and_says_more)
@@ -130,7 +131,7 @@ Test(report_peaks, that_are_about_right_say_so)
     uint32_t stack = TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_MAIN);
     uint32_t held = make(0x10000, GS_MIB, stack);
 
-    cr_expect_eq(told("by place"), 0);
+    cr_expect_eq(told("by call site"), 0);
     for (uint32_t i = 1; i < 200000 && tracker->shared[0].peak_vague == 0; i++) {
         uint32_t next = make(0x10000 + i * 512, GS_MIB + i, stack);
         gs_tracker_remove(tracker, held, NULL);
@@ -139,5 +140,5 @@ Test(report_peaks, that_are_about_right_say_so)
     if (tracker->shared[0].peak_vague == 0)
         cr_skip_test("the machine is slower than the clock");
     cr_expect_eq(told("; about "), 1);
-    cr_expect_eq(told(" of it by place\n"), 1);
+    cr_expect_eq(told(" of it by call site\n"), 1);
 }

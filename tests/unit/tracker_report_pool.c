@@ -78,7 +78,7 @@ Test(report_pool, every_level_and_every_reason)
         "rounding waste 25.0 %\n"
         "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
         "  driver         7 calls took 2.3 ms, 3,993 saved\n"
-        "  given back     16.0 MiB by age  8.00 MiB under pressure  1 call made again\n"
+        "  given back     16.0 MiB by age  8.00 MiB under pressure  1 call repeated\n"
         "  frees          5 waited 12 us in all, 75.0 % found the device idle "
         "(GPUSHIM_FREE_SYNC=lazy saves the waits)\n");
 }
@@ -142,9 +142,8 @@ Test(report_pool, figures_of_an_earlier_moment)
                                       .as_of_ns = SECONDS(590)};
 
     expect_lines(&device, true,
-                 HEAD
-                 "  pool           reserved 2.00 MiB\n"
-                 "  as of          9m50s: what came after that is not in these lines\n");
+                 HEAD "  pool           reserved 2.00 MiB\n"
+                      "  as of          9m50s: these lines include nothing later\n");
 }
 
 /* ---- by size ------------------------------------------------------------------------

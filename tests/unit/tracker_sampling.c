@@ -229,7 +229,7 @@ Test(sampling, a_report_says_what_the_stacks_stand_for)
         "To suppress LEAK 2:  leak:load_batch   in GPUSHIM_SUPPRESSIONS\n"
         "Note: one call stack in 4.00 KiB was recorded (GPUSHIM_TRACK_SAMPLE_BYTES): "
         "2.01 MiB of 2.02 MiB and 3 of 11 allocations have one\n"
-        "SUMMARY: gpushim: 0 errors, 2.02 MiB leaked in 11 allocations, 2 places\n");
+        "SUMMARY: gpushim: 0 errors, 2.02 MiB leaked in 11 allocations, 2 call sites\n");
     cr_expect_eq(summary.leaked_bytes, 2 * GS_MIB + 5 * 4096 + 500);
     cr_expect_eq(summary.leaked_count, 11);
     free(text);
@@ -395,7 +395,7 @@ Test(sampling, lost_memory_is_weighed_as_well)
     char *text = test_report_text(tracker, &config, NULL);
     cr_expect_not_null(strstr(text, "LEAK 2: about 12.7 KiB in 3 allocations"));
     cr_expect_not_null(strstr(text, "12.0 KiB in 3 allocations without a call stack"));
-    cr_expect_not_null(strstr(text, "2.02 MiB leaked in 11 allocations, 2 places"));
+    cr_expect_not_null(strstr(text, "2.02 MiB leaked in 11 allocations, 2 call sites"));
     free(text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);

@@ -495,7 +495,7 @@ Test(scan, the_fate_of_a_group_is_told_by_its_parts)
         {{1, 2, 3, 4, 5},
          0,
          "2 lost, 3 still referenced, 4 inside only, 5 maybe by the driver alone, 1 not "
-         "looked for"},
+         "searched for"},
     };
 
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {

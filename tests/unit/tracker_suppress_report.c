@@ -92,14 +92,15 @@ Test(suppress_report, what_is_suppressed_leaves_the_summary_and_is_counted)
 {
     expect_line("", "SUMMARY",
                 "SUMMARY: gpushim: 2 errors, 8.00 KiB leaked in 4 "
-                "allocations, 3 places");
+                "allocations, 3 call sites");
     expect_line("", "Suppressed", "");
-    expect_line("leak:load_batch", "SUMMARY",
-                "SUMMARY: gpushim: 2 errors, 2.00 KiB leaked in 2 allocations, 2 places");
+    expect_line(
+        "leak:load_batch", "SUMMARY",
+        "SUMMARY: gpushim: 2 errors, 2.00 KiB leaked in 2 allocations, 2 call sites");
     expect_line("leak:load_batch", "Suppressed",
                 "Suppressed: 2 allocations, 6.00 KiB by 1 rule");
     expect_line("leak:load_batch\nleak:^run$\nfree:empty_cuda\n", "SUMMARY",
-                "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 places");
+                "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites");
     expect_line("leak:load_batch\nleak:^run$\nfree:empty_cuda\n", "Suppressed",
                 "Suppressed: 2 errors, 4 allocations, 8.00 KiB by 3 rules");
     expect_line("free:torch\nfree:nobody", "Suppressed",
@@ -141,7 +142,7 @@ Test(suppress_report, a_run_with_known_leaks_only)
     cr_expect_str_eq(text, "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
                            "Suppressed: 2 errors, 4 allocations, 8.00 KiB by 2 rules\n"
                            "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
-                           "0 places\n");
+                           "0 call sites\n");
     cr_expect_eq(summary.errors, 0);
     cr_expect_eq(summary.leaked_count, 0);
     cr_expect_eq(summary.leak_groups, 0);

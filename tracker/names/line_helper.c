@@ -31,7 +31,7 @@
 #define NOTE_BUSY                                                                        \
     "file and line are missing: a thread of the program waits for any child to end, "    \
     "and "                                                                               \
-    "would be told of the helper program"
+    "would see the helper program end"
 #define NOTE_SILENT "file and line are incomplete: the helper gave no full answer"
 
 /* The answers of one child, in the order of its queries. */

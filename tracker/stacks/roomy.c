@@ -2,7 +2,7 @@
  * roomy.c - switches to another stack, and back.
  *
  * Owns:  gs_roomy_here, thread-local; the spare stack.   Lock: none, an atomic.
- * Design: docs/stacks.md, "Room"
+ * Design: docs/stacks.md, "Small stacks"
  *
  * A stack is mapped on demand, with an inaccessible guard page below it, and unmapped
  * after use. One spare stack is kept, for a thread that needs one at each capture. A

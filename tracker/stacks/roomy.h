@@ -8,7 +8,7 @@
  * no switch happens.
  *
  * Owns:  the calling thread's position on such a stack, and one spare stack.
- * Lock:  none; thread-local, and an atomic.   Design: docs/stacks.md, "Room"
+ * Lock:  none; thread-local, and an atomic.   Design: docs/stacks.md, "Small stacks"
  */
 #ifndef GS_ROOMY_H
 #define GS_ROOMY_H

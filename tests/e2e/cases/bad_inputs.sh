@@ -6,7 +6,7 @@
 # replaced meanwhile. Each costs a line at most; the program and the rest of its report
 # are as ever. State files: state.sh; GPUSHIM_OUTPUT: outputs.sh; values: options.sh.
 
-leaky_summary='SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 allocations, 5 places$'
+leaky_summary='SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 allocations, 5 call sites$'
 
 # ---- rules -----------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ bad_state_case() {
   for place in /dev/full "$PWD/pipe"; do
     preloaded shim GPUSHIM_STATE_FILE="$place" -- "$apps/leaky_shared"
     expect_same native shim
-    expect_count shim.err "^gpushim: GPUSHIM_STATE_FILE=$place: cannot be made: .*; none is\$" 1
+    expect_count shim.err "^gpushim: GPUSHIM_STATE_FILE=$place: cannot be created: .*; not written\$" 1
     expect_text shim.err "$leaky_summary"
     compgen -G "$place.*" && fail "a file beside $place"
   done

@@ -89,8 +89,8 @@ checks_last_look_case() {
   expect_only_report shim.err
   expect_count shim.err '^==[0-9]+== ERROR' 1
   expect_text shim.err "^==[0-9]+== ERROR 1: $4"
-  expect_text shim.err '^==[0-9]+==   found at the last look, at [0-9]+m?s$'
-  expect_no_text shim.err 'Not looked at'
+  expect_text shim.err '^==[0-9]+==   found at the last check, at [0-9]+m?s$'
+  expect_no_text shim.err 'Not checked'
 }
 for way in shared static linked proc; do
   add_case "checks red zone of live memory at exit $way" checks_last_look_case "$way" live "$zone" \
@@ -165,7 +165,7 @@ checks_skipped_case() {
   expect_status shim 0
   expect_only_report shim.err
   expect_no_text shim.err ' ERROR '
-  expect_text shim.err "^==[0-9]+== Not looked at: $2 of [0-9,]+ \\($2 $3\\): docs/checks.md\$"
+  expect_text shim.err "^==[0-9]+== Not checked: $2 of [0-9,]+ \\($2 $3\\): docs/checks.md\$"
 }
 add_case "checks leave out what is freed during a capture" checks_skipped_case captured 1 \
   'while a stream captured' "$zone $held"
@@ -180,7 +180,7 @@ checks_refused_case() {
   CUDASIM_FAIL="$1" preloaded shim "$zone" "$poison" "$held" -- "$apps/overruns_shared"
   expect_same native shim
   expect_no_text shim.err ' ERROR '
-  expect_text shim.err "^==[0-9]+== Not looked at: .*the driver refused"
+  expect_text shim.err "^==[0-9]+== Not checked: .*the driver refused"
 }
 for name in cuStreamCreate cuMemHostAlloc cuMemsetD8Async cuMemcpyDtoHAsync; do
   add_case "checks go on where $name fails" checks_refused_case "$name:*"
@@ -217,7 +217,7 @@ checks_only_case() {
   preloaded shim GPUSHIM_POOL_WAIT=2s "$poison" "${@:2}" -- "$apps/overruns_linked" only
   expect_same native shim
   expect_no_text shim.err ' ERROR '
-  expect_text shim.err '^==[0-9]+== Not looked at: .*the driver refused'
+  expect_text shim.err '^==[0-9]+== Not checked: .*the driver refused'
 }
 add_case "checks of the only block, never seen done" checks_only_case '*'
 add_case "checks of the only block and its zone, never seen done" checks_only_case '*' "$zone"
@@ -227,7 +227,7 @@ add_case "checks of the only block, seen done now and then" checks_only_case '*%
 checks_uses_case() {
   CUDASIM_LOG=2 preloaded shim "$zone" -- "$apps/overruns_$1" uses
   expect_status shim 0
-  expect_no_text shim.err ' ERROR |Not looked at'
+  expect_no_text shim.err ' ERROR |Not checked'
   # 8 of them at their frees, and 8 a second.
   looks=$(grep -c 'cudasim: cuMemcpyDtoHAsync' shim.err)
   [[ $looks -ge 16 && $looks -le 200 ]] || fail "$looks looks at 8 zones"
@@ -244,8 +244,8 @@ checks_exec_case() {
   expect_status shim 0
   expect_text shim.out '^overruns: went on$'
   expect_count shim.err '^==[0-9]+== gpushim .*exec ' 1
-  expect_count shim.err '^==[0-9]+== Not looked at: 4 of 4 \(4 when the process ended\)' 1
-  expect_count shim.err '^==[0-9]+== Not looked at' 1
+  expect_count shim.err '^==[0-9]+== Not checked: 4 of 4 \(4 when the process ended\)' 1
+  expect_count shim.err '^==[0-9]+== Not checked' 1
 }
 add_case "checks go on after an exec that fails" checks_exec_case
 
@@ -405,7 +405,7 @@ checks_elsewhere_case() {
   expect_text found.out 'ERROR 1: overrun of 0x[0-9a-f]+ \(64[.]0 KiB, GPU 0, cudaMalloc\)'
   preloaded skipped "$zone" GPUSHIM_STATE_FILE=state2 -- "$apps/overruns_shared" ordered
   state_report found state2
-  expect_text found.out "Not looked at: 1 of 1 \\(1 freed in a stream's order\\)"
+  expect_text found.out "Not checked: 1 of 1 \\(1 freed in a stream's order\\)"
 }
 add_case "checks in other forms of the report" checks_elsewhere_case
 

@@ -204,7 +204,7 @@ args_many_case() {
   preloaded shim GPUSHIM_CHECK_ARGS=on GPUSHIM_ERROR_EXITCODE=9 -- "$apps/badargs_$1" "$2" 500
   expect_status shim 9
   expect_only_report shim.err
-  expect_text shim.err "SUMMARY: gpushim: $3, 0 B leaked in 0 allocations, 0 places\$"
+  expect_text shim.err "SUMMARY: gpushim: $3, 0 B leaked in 0 allocations, 0 call sites\$"
   expect_count shim.err '^==[0-9]+== ERROR ' "$(($5 > 32 ? 32 : $5))"
   expect_text shim.err "$4"
 }

@@ -190,7 +190,7 @@ report_cost_case() {
   nm "$shim" | grep -q ' gs_report_write$' || skip "a build with its symbols"
   counted shim LD_PRELOAD="$shim" GPUSHIM_SYMBOLIZE=off -- --toggle-collect=gs_report_write \
     "$apps/churn_shared" 100000 5000 keep 256
-  expect_text shim.err 'leaked in 100,000 allocations, 5,000 places$'
+  expect_text shim.err 'leaked in 100,000 allocations, 5,000 call sites$'
   expect_within report $(($(<shim.total) / 1000))
 }
 add_case "cost of a report" report_cost_case

@@ -9,7 +9,7 @@ growth_case() {
   expect_same native shim
   expect_only_report shim.err
   expect_text shim.err '^==[0-9]+== [0-9]+m?s: [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB more than [0-9]+ms ago$'
-  expect_text shim.err '^==[0-9]+== GROWING [12]: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ looks; now [0-9.]+ [KM]iB in [0-9]+ allocations$'
+  expect_text shim.err '^==[0-9]+== GROWING [12]: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ samples; now [0-9.]+ [KM]iB in [0-9]+ allocations$'
   awk '/ GROWING / { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' shim.err |
     sort -u >places
   expect_text places '^keep_session$'
@@ -52,6 +52,6 @@ growth_bad_case() {
   expect_count shim.err '^gpushim: GPUSHIM_STATS_INTERVAL=often: ' 1
   preloaded off GPUSHIM_STATS_INTERVAL=1ms GPUSHIM_TRACK=off -- "$apps/pipeline_shared"
   expect_equal "lines" 1 "$(wc -l <off.err)"
-  expect_text off.err '^gpushim: GPUSHIM_STATS_INTERVAL=1ms: with GPUSHIM_TRACK=off there is nothing to look at$'
+  expect_text off.err '^gpushim: GPUSHIM_STATS_INTERVAL=1ms: with GPUSHIM_TRACK=off there is nothing to sample$'
 }
 add_case "growth with a bad interval" growth_bad_case

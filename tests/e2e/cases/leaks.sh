@@ -76,7 +76,7 @@ leak_max_case() {
   expect_count shim.err '^==[0-9]+== LEAK [0-9]+: ' 2
   expect_text shim.err '^==[0-9]+== LEAK 1: 24[.]0 MiB in 1 allocation'
   expect_text shim.err '^==[0-9]+== LEAK 2: 3[.]00 MiB in 3 allocations'
-  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 .* 5 places'
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 .* 5 call sites'
 }
 add_case "leaks GPUSHIM_LEAK_MAX=2" leak_max_case
 
@@ -155,7 +155,7 @@ leak_plugin_case() {
   else
     expect_only_report shim.err
     expect_count shim.err '#0 plugin_leak +.*plugin_part[.]c:' $#
-    expect_text shim.err 'SUMMARY: gpushim: 0 errors, .* in 4 allocations, 2 places'
+    expect_text shim.err 'SUMMARY: gpushim: 0 errors, .* in 4 allocations, 2 call sites'
   fi
 }
 add_case "leaks plug-in shared" leak_plugin_case shared

@@ -92,11 +92,11 @@ nvml_without_case() {
 }
 add_case "nvml that does not start" nvml_without_case 'libnvidia-ml.so.1 does not answer' \
   NVMLSIM_FAULT=init
-add_case "nvml of another process" nvml_without_case 'NVML has no figure for this process' \
+add_case "nvml of another process" nvml_without_case 'NVML has no value for this process' \
   NVMLSIM_FAULT=pid
-add_case "nvml without a figure" nvml_without_case 'NVML has no figure for this process' \
+add_case "nvml without a figure" nvml_without_case 'NVML has no value for this process' \
   NVMLSIM_FAULT=none
-add_case "nvml of a slice" nvml_without_case 'NVML has no figure for this process' \
+add_case "nvml of a slice" nvml_without_case 'NVML has no value for this process' \
   NVMLSIM_FAULT=mig
 add_case "nvml that says too little" nvml_without_case 'less than is known of' \
   NVMLSIM_FAULT=little
@@ -104,7 +104,7 @@ add_case "nvml that hangs" nvml_without_case 'has not answered within 2000 ms' \
   NVMLSIM_FAULT=hang
 add_case "nvml missing" nvml_without_case 'there is no libnvidia-ml.so.1' \
   LD_LIBRARY_PATH="$cuda_path"
-add_case "nvml of an integrated device" nvml_without_case 'NVML has no figures here' \
+add_case "nvml of an integrated device" nvml_without_case 'NVML has no values here' \
   CUDASIM_ATTRIBUTES=INTEGRATED=1
 add_case "nvml of a MIG device" nvml_without_case "not a MIG slice's" \
   'CUDASIM_NAME=NVIDIA A100 MIG 1g.5gb'
@@ -112,7 +112,7 @@ add_case "nvml of a MIG device" nvml_without_case "not a MIG slice's" \
 nvml_mps_case() {
   mkdir pipes
   : >pipes/control
-  nvml_without_case "under MPS NVML's figures are the server's" CUDA_MPS_PIPE_DIRECTORY="$PWD/pipes"
+  nvml_without_case "under MPS NVML's values are the server's" CUDA_MPS_PIPE_DIRECTORY="$PWD/pipes"
 }
 add_case "nvml under MPS" nvml_mps_case
 

@@ -27,7 +27,7 @@ peaks_leak_case() {
   expect_text shim.err 'PEAK 2: 4.00 MiB in 1 allocation \(7.4 % of the peak\)$'
   expect_text shim.err 'cuMemAlloc, GPU 0, all still live$'
   preloaded one GPUSHIM_PEAK_MAX=1 -- "$app" leak
-  expect_text one.err '2 more places of this peak: 6.00 MiB \(GPUSHIM_PEAK_MAX\)$'
+  expect_text one.err '2 more call sites of this peak: 6.00 MiB \(GPUSHIM_PEAK_MAX\)$'
   expect_no_text one.err 'PEAK 2'
   preloaded none GPUSHIM_PEAK_MAX=0 -- "$app" leak
   expect_no_text none.err 'Peak|PEAK'

@@ -141,7 +141,7 @@ report_again_case() {
   preloaded shim GPUSHIM_VERBOSE=2 CUDASIM_FAIL=cuStreamCreate:1 -- \
     "$apps/limits_linked" stretch
   expect_status shim 0
-  expect_text shim.err '^==[0-9]+==   given back  .* under pressure  1 call made again$'
+  expect_text shim.err '^==[0-9]+==   given back  .* under pressure  1 call repeated$'
 }
 add_case "report a call made again" report_again_case
 

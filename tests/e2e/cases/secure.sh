@@ -144,7 +144,7 @@ secure_stdout_case() {
   expect_equal "output" "$(<native.out)" "$(tail -n "$(wc -l <native.out)" shim.out)"
   expect_count shim.out '^(GPU 0|managed memory|pinned host memory).*;main;[a-z_]+ [0-9]+$' 5
   preloaded shim GPUSHIM_STATE_FILE=/dev/stdin -- "$apps/leaky_shared"
-  expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=/dev/stdin: cannot be made: exists; none is$' 1
+  expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=/dev/stdin: cannot be created: exists; not written$' 1
 }
 add_case "secure link to standard output" secure_stdout_case
 

@@ -135,7 +135,7 @@ state_as_of_case() {
   state_report found state
   expect_text found.out '^==[0-9]+==   pool +reserved '
   if grep -qE '^==[0-9]+==   as of ' found.out; then
-    expect_count found.out '^==[0-9]+==   as of +[0-9]+m?s: what came after that is not in these lines$' 1
+    expect_count found.out '^==[0-9]+==   as of +[0-9]+m?s: these lines include nothing later$' 1
   fi
   preloaded over GPUSHIM_STATE_FILE=over -- "$apps/leaky_linked"
   state_report found over
@@ -159,9 +159,9 @@ state_growth_case() {
   wait "$pid"
   state_report found state
   expect_only_report found.out
-  expect_text found.out '; its time is that of the last allocation, free or look$'
-  expect_count found.out '^==[0-9]+== last look at [0-9]+m?s: [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB (more|less) than [0-9]+ms ago$' 1
-  expect_count found.out '^==[0-9]+== GROWING 1: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ looks; now ' 1
+  expect_text found.out '; its time is that of the last allocation, free or sample$'
+  expect_count found.out '^==[0-9]+== last sample at [0-9]+m?s: [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB (more|less) than [0-9]+ms ago$' 1
+  expect_count found.out '^==[0-9]+== GROWING 1: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ samples; now ' 1
   awk '/ GROWING / { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' found.out >places
   expect_text places '^keep_session$'
   expect_no_text places '^(load_model|refill_cache)$'
@@ -391,12 +391,12 @@ state_unwritable_case() {
   native native "$apps/leaky_shared"
   preloaded shim GPUSHIM_STATE_FILE="$1" -- "$apps/leaky_shared"
   expect_same native shim
-  expect_count shim.err "^gpushim: GPUSHIM_STATE_FILE=.*: $2; none is\$" 1
+  expect_count shim.err "^gpushim: GPUSHIM_STATE_FILE=.*: $2; not written\$" 1
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 28\.5 MiB leaked'
 }
-add_case "state in a folder that is not there" state_unwritable_case /nowhere/state 'cannot be made: .*'
+add_case "state in a folder that is not there" state_unwritable_case /nowhere/state 'cannot be created: .*'
 add_case "state under a name that is too long" state_unwritable_case \
-  "$(printf '%0300d' 7)" 'cannot be made: .*'
+  "$(printf '%0300d' 7)" 'cannot be created: .*'
 
 # The file may not grow any more; what was recorded by then is there.
 state_limit_case() {
@@ -425,7 +425,7 @@ state_folder_case() {
   for name in folder link; do
     preloaded shim GPUSHIM_STATE_FILE=$name -- "$apps/pinned_shared"
     expect_status shim 0
-    expect_count shim.err "^gpushim: GPUSHIM_STATE_FILE=$name: cannot be made: is a directory; none is\$" 1
+    expect_count shim.err "^gpushim: GPUSHIM_STATE_FILE=$name: cannot be created: is a directory; not written\$" 1
   done
   expect_equal "files" "folder link" "$(find . -maxdepth 1 \( -name 'folder*' -o -name 'link*' \) -printf '%f\n' | sort | paste -sd ' ')"
 }
@@ -436,6 +436,6 @@ state_many_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" many 100000
   state_report found state
   expect_text found.out '^==[0-9]+==   live when it ended   97\.7 MiB in 100,000 allocations$'
-  expect_text found.out 'SUMMARY: gpushim: 0 errors, 97\.7 MiB leaked in 100,000 allocations, 1 place$'
+  expect_text found.out 'SUMMARY: gpushim: 0 errors, 97\.7 MiB leaked in 100,000 allocations, 1 call site$'
 }
 add_case "state of a hundred thousand" state_many_case

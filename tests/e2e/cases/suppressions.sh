@@ -16,25 +16,25 @@ suppress_case() {
   expect_equal "suppressed" "$2" "$(sed -n 's/^==[0-9]*== Suppressed: //p' shim.err)"
   expect_equal "summary" "$3" "$(sed -n 's/^==[0-9]*== SUMMARY: gpushim: //p' shim.err)"
 }
-all_leaks='0 errors, 28.5 MiB leaked in 7 allocations, 5 places'
+all_leaks='0 errors, 28.5 MiB leaked in 7 allocations, 5 call sites'
 add_case "suppressions by function" suppress_case 'leak:^load_weights$\n' \
-  '1 allocation, 24.0 MiB by 1 rule' '0 errors, 4.50 MiB leaked in 6 allocations, 4 places'
+  '1 allocation, 24.0 MiB by 1 rule' '0 errors, 4.50 MiB leaked in 6 allocations, 4 call sites'
 add_case "suppressions by file" suppress_case 'leak:leaky.c\n' \
-  '7 allocations, 28.5 MiB by 1 rule' '0 errors, 0 B leaked in 0 allocations, 0 places'
+  '7 allocations, 28.5 MiB by 1 rule' '0 errors, 0 B leaked in 0 allocations, 0 call sites'
 add_case "suppressions by module" suppress_case 'leak:^leaky_shared$\n' \
-  '7 allocations, 28.5 MiB by 1 rule' '0 errors, 0 B leaked in 0 allocations, 0 places'
+  '7 allocations, 28.5 MiB by 1 rule' '0 errors, 0 B leaked in 0 allocations, 0 call sites'
 add_case "suppressions by whole path" suppress_case 'leak:/tests/apps/leaky.c$\n' \
-  '7 allocations, 28.5 MiB by 1 rule' '0 errors, 0 B leaked in 0 allocations, 0 places'
+  '7 allocations, 28.5 MiB by 1 rule' '0 errors, 0 B leaked in 0 allocations, 0 call sites'
 add_case "suppressions of two" suppress_case \
   '# known\n\nleak:*index\n  leak:queue_*ch  \r\nleak:nobody\n' \
   '4 allocations, 3.75 MiB by 2 rules' \
-  '0 errors, 24.8 MiB leaked in 3 allocations, 3 places'
+  '0 errors, 24.8 MiB leaked in 3 allocations, 3 call sites'
 add_case "suppressions of nothing" suppress_case 'leak:nobody\nfree:load_weights\n' '' "$all_leaks"
 add_case "suppressions of another device" suppress_case 'leak:load_weights device=1\n' '' \
   "$all_leaks"
 add_case "suppressions within caps" suppress_case \
   'leak:build_index max_count=3 max_bytes=3M device=0\n' '3 allocations, 3.00 MiB by 1 rule' \
-  '0 errors, 25.5 MiB leaked in 4 allocations, 4 places'
+  '0 errors, 25.5 MiB leaked in 4 allocations, 4 call sites'
 
 # suppress_beyond_case RULE TEXT: more than the rule's cap allows is reported, with the reason.
 suppress_beyond_case() {

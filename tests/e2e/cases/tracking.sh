@@ -9,7 +9,7 @@
 # The figures of all devices and the SUMMARY, without its places.
 tracking_figures() {
   sed -nE 's/^==[0-9]+== +(live at exit|traffic|lost at reset) /\1 /p
-    s/^==[0-9]+== SUMMARY: gpushim: (.*), [0-9,]+ places?$/\1/p' "$1"
+    s/^==[0-9]+== SUMMARY: gpushim: (.*), [0-9,]+ call sites?$/\1/p' "$1"
 }
 
 # What is sampled is the stack: all sums are what they are without.
@@ -55,7 +55,7 @@ tracking_sampled_case() {
   expect_text shim.err '#0 replace +churn\.c:[0-9]+$'
   expect_count shim.err ' without a call stack \(GPUSHIM_TRACK_SAMPLE_BYTES\): those with one stand for them$' 1
   expect_count shim.err 'Note: one call stack in 64\.0 KiB was recorded \(GPUSHIM_TRACK_SAMPLE_BYTES\): .* of 15\.6 MiB and [0-9]+ of 4,000 allocations have one$' 1
-  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 15\.6 MiB leaked in 4,000 allocations, 1 place$' 1
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 15\.6 MiB leaked in 4,000 allocations, 1 call site$' 1
   about=$(sed -nE 's/.*LEAK 1: about ([0-9.]+) MiB.*/\1/p' shim.err)
   awk -v about="$about" 'BEGIN { exit !(about > 10.4 && about < 20.8) }' ||
     fail "about $about MiB, which is far from 15.6"
@@ -74,7 +74,7 @@ tracking_suppressed_case() {
     "$apps/churn_$1" 4000 1 keep 4096
   expect_status shim 0
   expect_count shim.err '^==[0-9]+== Suppressed: 4,000 allocations, 15\.6 MiB by 1 rule \(of these 3,[0-9]{3} without a call stack, in proportion to those with one\)$' 1
-  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 places$'
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites$'
   need python3
   python3 -c '
 import json
@@ -86,7 +86,7 @@ assert report["unplaced"] == [] and report["leaks"] == [], report["unplaced"]' |
   preloaded capped GPUSHIM_TRACK_SAMPLE_BYTES=64K GPUSHIM_SUPPRESSIONS=capped -- \
     "$apps/churn_$1" 4000 1 keep 4096
   expect_count capped.err '^==[0-9]+==   not suppressed: about [3-5],[0-9]{3} allocations of 1[0-9]\.[0-9] MiB in all, more than leak:churn\.c max_bytes=1 ' 1
-  expect_text capped.err 'SUMMARY: gpushim: 0 errors, 15\.6 MiB leaked in 4,000 allocations, 1 place$'
+  expect_text capped.err 'SUMMARY: gpushim: 0 errors, 15\.6 MiB leaked in 4,000 allocations, 1 call site$'
 }
 for way in shared linked; do
   add_case "tracking sampled, suppressed $way" tracking_suppressed_case "$way"
@@ -110,7 +110,7 @@ tracking_small_case() {
   preloaded shim GPUSHIM_TRACK_MIN_BYTES=8K "${@:2}" -- "$apps/churn_$1" 100 4 keep 4096
   expect_count shim.err '^==[0-9]+== 400 KiB in 100 allocations of less than 8\.00 KiB \(GPUSHIM_TRACK_MIN_BYTES\)$' 1
   expect_no_text shim.err 'LEAK'
-  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 400 KiB leaked in 100 allocations, 0 places$' 1
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 400 KiB leaked in 100 allocations, 0 call sites$' 1
   preloaded clean GPUSHIM_TRACK_MIN_BYTES=1G "${@:2}" -- "$apps/threads_$1"
   expect_clean clean.err
 }
@@ -224,7 +224,7 @@ tracking_window_case() {
     "$apps/windows_$1"
   expect_same native shim
   expect_count shim.err '^gpushim: recording (started|stopped) at [0-9]+m?s by SIGUSR2; now ' 2
-  expect_count shim.err '^==[0-9]+== recorded from [0-9]+m?s to [0-9]+m?s: what was allocated at other times' 1
+  expect_count shim.err '^==[0-9]+== recorded from [0-9]+m?s to [0-9]+m?s: allocations at other times' 1
   grep '^==' shim.err >report
   expect_leaks report "$sources/tests/apps/windows.c"
 }
@@ -284,7 +284,7 @@ tracking_never_case() {
   expect_same native shim
   expect_only_report shim.err
   expect_count shim.err 'nothing was recorded: tracking was never started' 1
-  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 places$' 1
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites$' 1
   expect_equal lines 3 "$(wc -l <shim.err)"
 }
 for program in leaky_shared leaky_static badfree_linked pinned_shared managed_linked async_shared \
@@ -303,7 +303,7 @@ tracking_storm_case() {
   expect_quiet shim
   expect_text log '^gpushim: recording stopped '
   grep '^==' log >report
-  expect_text report 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 places$'
+  expect_text report 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites$'
   expect_text report '^==[0-9]+==   live at exit   0 B in 0 allocations$'
   awk '$2 == "traffic" && $3 != $5 { exit 1 }' report || { cat report && fail "counts are lost"; }
 }
@@ -364,7 +364,7 @@ for value in KILL 9 SEGV RTMIN+99 USR2x; do
     "GPUSHIM_TRACK_SIGNAL=${value/+/[+]}: not a signal that can be used" "GPUSHIM_TRACK_SIGNAL=$value"
 done
 add_case "tracking by the other signal" tracking_bad_case \
-  'GPUSHIM_TRACK_SIGNAL=10: that is GPUSHIM_DUMP_SIGNAL; none is' \
+  'GPUSHIM_TRACK_SIGNAL=10: that is GPUSHIM_DUMP_SIGNAL; ignored' \
   GPUSHIM_TRACK_SIGNAL=10 GPUSHIM_DUMP_SIGNAL=USR1
 add_case "tracking by a signal, off" tracking_bad_case \
   'GPUSHIM_TRACK_SIGNAL=USR2: with GPUSHIM_TRACK=off there is nothing' \
@@ -413,6 +413,6 @@ tracking_full_case() {
   preloaded room GPUSHIM_LEAK_MAX=1 GPUSHIM_STACK_DEPTH=64 -- \
     "$apps/churn_$1" 40000 30000 keep 256
   expect_no_text room.err 'is full|no call stack'
-  expect_text room.err ' 30,000 places$'
+  expect_text room.err ' 30,000 call sites$'
 }
 add_case "tracking more stacks than fit" tracking_full_case shared

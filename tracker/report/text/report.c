@@ -150,7 +150,7 @@ static void write_summary(const struct gs_report_writer *writer,
         return;
     }
     gs_text_add(
-        writer->text, "%s%s %s error%s%s, %s %s in %s allocation%s, %s place%s%s\n",
+        writer->text, "%s%s %s error%s%s, %s %s in %s allocation%s, %s call site%s%s\n",
         writer->prefix, running ? "gpushim:" : "SUMMARY: gpushim:",
         gs_text_count(summary->errors, errors), gs_report_plural(summary->errors),
         running ? " so far" : "", gs_text_bytes(summary->leaked_bytes, bytes),

@@ -34,7 +34,7 @@ static void write_growing(const struct gs_report_writer *writer, size_t number,
     char more[24], count[32], bytes[24], since[24];
 
     gs_text_add(
-        writer->text, "%sGROWING %zu: %s more since %s, in %llu of %llu looks; now ",
+        writer->text, "%sGROWING %zu: %s more since %s, in %llu of %llu samples; now ",
         writer->prefix, number, gs_text_bytes(one->group.bytes - trend->base_bytes, more),
         gs_text_duration(trend->since_ns, since), (unsigned long long)trend->grown,
         (unsigned long long)(snapshots - 1 - trend->since_snapshot));
@@ -87,7 +87,7 @@ void gs_report_growth(const struct gs_report_writer *writer)
     if (!config->growth || config->growing == 0)
         return;
     struct gs_growth_snapshot last = gs_growth_last(config->growth, config->growing);
-    gs_text_add(writer->text, "%slast look at ", writer->prefix);
+    gs_text_add(writer->text, "%slast sample at ", writer->prefix);
     write_last(writer, &last);
     if (last.count == 0)
         gs_report_blank(writer);

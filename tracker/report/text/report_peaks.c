@@ -188,7 +188,7 @@ static void write_more(const struct gs_report_writer *writer, const struct gs_pe
         unplaced += peak->places[i].held.bytes;
     if (shown < placed)
         gs_text_add(
-            writer->text, "%s%s more place%s of this peak: %s (GPUSHIM_PEAK_MAX)\n",
+            writer->text, "%s%s more call site%s of this peak: %s (GPUSHIM_PEAK_MAX)\n",
             writer->prefix, gs_text_count(placed - shown, count),
             gs_report_plural(placed - shown), gs_text_bytes(gs_likely(likely), bytes));
     /* If stacks are sampled, the sampled call sites represent this memory. */
@@ -215,7 +215,7 @@ static void write_peak(const struct gs_report_writer *writer, const struct gs_pe
                 gs_text_duration(peak->time_ns, time),
                 gs_text_bytes(peak->freed_bytes, freed));
     if (peak->about)
-        gs_text_add(writer->text, "; about %s of it by place",
+        gs_text_add(writer->text, "; about %s of it by call site",
                     gs_text_bytes(placed, known));
     gs_text_add(writer->text, "\n");
     for (size_t i = 0; i < shown; i++)

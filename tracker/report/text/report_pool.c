@@ -93,7 +93,7 @@ static void write_returns(const struct gs_report_writer *writer,
                 writer->prefix, gs_text_bytes(device->aged_bytes, aged),
                 gs_text_bytes(device->pressed_bytes, pressed));
     if (device->retried != 0)
-        gs_text_add(writer->text, "  %s call%s made again",
+        gs_text_add(writer->text, "  %s call%s repeated",
                     gs_text_count(device->retried, count),
                     gs_report_plural(device->retried));
     gs_text_add(writer->text, "\n");
@@ -125,7 +125,7 @@ static void write_as_of(const struct gs_report_writer *writer,
 
     if (device->as_of_ns != 0)
         gs_text_add(writer->text,
-                    "%s  as of          %s: what came after that is not in these lines\n",
+                    "%s  as of          %s: these lines include nothing later\n",
                     writer->prefix, gs_text_duration(device->as_of_ns, when));
 }
 

@@ -41,7 +41,7 @@ void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *te
         gs_text_add(text, "from %s on", from);
     else
         gs_text_add(text, "from %s to %s", from, gs_text_duration(windows.to_ns, to));
-    gs_text_add(text, ": what was allocated at other times is not in here");
+    gs_text_add(text, ": allocations at other times are not included");
 }
 
 void gs_report_windows(const struct gs_report_writer *writer)

@@ -9,7 +9,7 @@
 static const struct {
     const char *all, *some; /* all: for a whole group; some: after a number */
 } texts[GS_SCAN_RESULTS] = {
-    [GS_SCAN_NOT_MADE] = {"live at exit", "not looked for"},
+    [GS_SCAN_NOT_MADE] = {"live at exit", "not searched for"},
     [GS_SCAN_LOST] = {"lost (no host pointer found)", "lost"},
     [GS_SCAN_START] = {"still referenced", "still referenced"},
     [GS_SCAN_INSIDE] = {"still referenced (inside only)", "inside only"},
@@ -49,7 +49,7 @@ void gs_scan_note(const struct gs_scan *scan, const char *prefix, bool figures,
     if (scan->why_not)
         gs_text_add(text, "%sNote: no scan for pointers: %s\n", prefix, scan->why_not);
     else if (figures && scan->count != 0)
-        gs_text_add(text, "%sLooked for pointers in %s of host memory, %u.%03u s\n",
+        gs_text_add(text, "%sSearched %s of host memory for pointers, %u.%03u s\n",
                     prefix, gs_text_bytes(scan->scanned_bytes, bytes),
                     (unsigned)(scan->took_ns / 1000000000u),
                     (unsigned)(scan->took_ns / 1000000u % 1000u));

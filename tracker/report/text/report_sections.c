@@ -158,7 +158,7 @@ static void write_damage(const struct gs_report_writer *writer, size_t number,
                  gs_report_call(writer, &stack, error->freed.api));
         gs_report_site(writer, found, &error->freed, error->thread_name);
     } else {
-        gs_text_add(writer->text, "%s  found at the last look, at %s\n", writer->prefix,
+        gs_text_add(writer->text, "%s  found at the last check, at %s\n", writer->prefix,
                     gs_text_duration(error->freed.time_ns, changed));
     }
     if (error->has_first_free)
@@ -273,7 +273,7 @@ void gs_report_checks(const struct gs_report_writer *writer)
     }
     if (missed == 0)
         return;
-    gs_text_add(writer->text, "%sNot looked at: %s of %s (", writer->prefix,
+    gs_text_add(writer->text, "%sNot checked: %s of %s (", writer->prefix,
                 gs_text_count(missed, count),
                 gs_text_count(missed + counts[GS_CHECK_LOOKED], all));
     const char *comma = "";
@@ -384,7 +384,7 @@ static void write_more(const struct gs_report_writer *writer)
     all = gs_likely(likely_count);
     if (more != 0)
         gs_text_add(writer->text,
-                    "%s%s more place%s: %s%s in %s allocation%s "
+                    "%s%s more call site%s: %s%s in %s allocation%s "
                     "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n",
                     writer->prefix, gs_text_count(more, places), gs_report_plural(more),
                     writer->tracker->config.sampling.distance_bytes ? "about " : "",
