@@ -69,13 +69,11 @@ add_case "state reader alone" state_alone_case
 state_zombie_case() {
   need_file "$build/gpushim"
   cat >parent <<SH
-#!/bin/sh
 LD_PRELOAD=$shim LD_LIBRARY_PATH=$cuda_path GPUSHIM_STATE_FILE=state $apps/killed_shared kill >out 2>err &
 echo \$! >child
 exec sleep 60
 SH
-  chmod +x parent
-  ./parent &
+  sh parent &
   parent=$!
   for ((i = 0; i < 600; i++)); do
     [[ -s child && $(<"/proc/$(<child)/stat") == *') Z '* ]] && break
