@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 {
     bool summary = argc > 1 && strcmp(argv[1], "--summary") == 0;
     int status = 0;
-    gs_stderr_know();
+    gs_stderr_remember();
     if (argc < 2 || (summary && argc < 3)) {
         fprintf(stderr, "usage: gpushim report [--summary] STATE_FILE...\n");
         return 2;
