@@ -229,8 +229,8 @@ static int milliseconds_left(uint64_t deadline_ns)
 }
 
 /* Writes input and reads output until the output ends. GS_ERR_TIMEOUT at the deadline. */
-static enum gs_status talk(const struct gs_helper_job *job, struct child *child,
-                           struct line_buffer *lines)
+static enum gs_status exchange(const struct gs_helper_job *job, struct child *child,
+                               struct line_buffer *lines)
 {
     size_t given = 0;
 
@@ -298,7 +298,7 @@ enum gs_status gs_helper_run(const struct gs_helper_job *job)
         return GS_ERR_IO;
     status = gs_child_waits() ? GS_ERR_BUSY : start_child(&child, job->argv);
     if (status == GS_OK) {
-        status = talk(job, &child, lines);
+        status = exchange(job, &child, lines);
         close_fd(&child.to);
         close_fd(&child.from);
         end_child(&child, job->deadline_ns);

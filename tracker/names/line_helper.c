@@ -76,7 +76,7 @@ static bool parse_place(char *text, bool has_column, const char **file, unsigned
 
 /* Stores an answer. Of several for one query the last counts: its function is the one
  * that the symbol names. */
-static void answer(struct gs_line_query *query, const char *line, bool has_column)
+static void store_answer(struct gs_line_query *query, const char *line, bool has_column)
 {
     char *text = strdup(line);
     const char *file;
@@ -99,7 +99,7 @@ static bool take_llvm_line(void *context, const char *line)
     if (line[0] == '\0')
         answers->at++;
     else if (answers->at < answers->count)
-        answer(&answers->queries[answers->at], line, true);
+        store_answer(&answers->queries[answers->at], line, true);
     return answers->at < answers->count;
 }
 
@@ -111,7 +111,7 @@ static bool take_addr2line_line(void *context, const char *line)
         answers->at += answers->begun;
         answers->begun = true;
     } else if (answers->begun && answers->at < answers->count) {
-        answer(&answers->queries[answers->at], line, false);
+        store_answer(&answers->queries[answers->at], line, false);
     }
     return answers->at < answers->count;
 }
@@ -138,8 +138,9 @@ static char *write_questions(const struct gs_line_query *queries, size_t count, 
 }
 
 /* Runs one child for these queries. GS_ERR_NOT_FOUND: no such program. */
-static enum gs_status ask(const char *const *argv, bool llvm, uint64_t deadline_ns,
-                          struct gs_line_query *queries, size_t count, bool *complete)
+static enum gs_status run_helper(const char *const *argv, bool llvm, uint64_t deadline_ns,
+                                 struct gs_line_query *queries, size_t count,
+                                 bool *complete)
 {
     struct answers answers = {queries, count, 0, false};
     struct gs_helper_job job = {
@@ -162,16 +163,16 @@ static enum gs_status ask(const char *const *argv, bool llvm, uint64_t deadline_
     return status;
 }
 
-static enum gs_status ask_llvm(const char *program, uint64_t deadline_ns,
-                               struct gs_line_query *queries, size_t count,
-                               bool *complete)
+static enum gs_status run_llvm_symbolizer(const char *program, uint64_t deadline_ns,
+                                          struct gs_line_query *queries, size_t count,
+                                          bool *complete)
 {
     const char *argv[] = {program, "--functions=none", "--inlining=true", NULL};
 
-    return ask(argv, true, deadline_ns, queries, count, complete);
+    return run_helper(argv, true, deadline_ns, queries, count, complete);
 }
 
-static enum gs_status ask_addr2line(const char *program, uint64_t deadline_ns,
+static enum gs_status run_addr2line(const char *program, uint64_t deadline_ns,
                                     struct gs_line_query *queries, size_t count,
                                     bool *complete)
 {
@@ -183,12 +184,13 @@ static enum gs_status ask_addr2line(const char *program, uint64_t deadline_ns,
 
         for (end = begin; end < count && strcmp(queries[end].path, argv[4]) == 0;)
             end++;
-        status = ask(argv, false, deadline_ns, queries + begin, end - begin, complete);
+        status =
+            run_helper(argv, false, deadline_ns, queries + begin, end - begin, complete);
     }
     return status;
 }
 
-static bool speaks_addr2line(const char *program)
+static bool is_addr2line(const char *program)
 {
     const char *slash = strrchr(program, '/');
 
@@ -204,14 +206,14 @@ const char *gs_line_helper_resolve(const char *helper, unsigned timeout_ms,
 
     if (count == 0)
         return NULL;
-    if (helper != NULL && speaks_addr2line(helper)) {
-        status = ask_addr2line(helper, deadline_ns, queries, count, &complete);
+    if (helper != NULL && is_addr2line(helper)) {
+        status = run_addr2line(helper, deadline_ns, queries, count, &complete);
     } else {
-        status = ask_llvm(helper != NULL ? helper : "llvm-symbolizer", deadline_ns,
-                          queries, count, &complete);
+        status = run_llvm_symbolizer(helper != NULL ? helper : "llvm-symbolizer",
+                                     deadline_ns, queries, count, &complete);
         if (status == GS_ERR_NOT_FOUND && helper == NULL) {
             complete = true;
-            status = ask_addr2line("addr2line", deadline_ns, queries, count, &complete);
+            status = run_addr2line("addr2line", deadline_ns, queries, count, &complete);
         }
     }
     if (status == GS_ERR_NOT_FOUND)
