@@ -67,9 +67,9 @@ void gs_parts_fork_in_child(void)
 #include "parts.def"
 }
 
-void gs_parts_context_met(struct gs_state *state, const struct gs_context *context)
+void gs_parts_context_found(struct gs_state *state, const struct gs_context *context)
 {
-#define GS_CONTEXT_MET(statement) statement;
+#define GS_CONTEXT_FOUND(statement) statement;
 #include "parts.def"
 }
 

@@ -8,7 +8,7 @@
 #include "host_pools.h"
 #include "managed.h"
 
-const char gs_nobodys[1] = {0};
+const char gs_unknown_address[1] = {0};
 
 enum gs_status gs_pooled_find(struct gs_state *state, CUdeviceptr address,
                               struct gs_range *out)

@@ -23,14 +23,15 @@ enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
 
 /* An address unknown to every driver: its answers are those for memory without an
  * owner. */
-extern const char gs_nobodys[1];
+extern const char gs_unknown_address[1];
 
-/* The address for a query to the driver: gs_nobodys in place of an address in memory that
- * the library keeps to itself. */
+/* The address for a query to the driver: gs_unknown_address in place of an address in
+ * memory that the library keeps to itself. */
 static inline CUdeviceptr gs_pooled_asked(CUdeviceptr address)
 {
-    return GS_UNLIKELY(gs_permit_owns(address)) ? (CUdeviceptr)(uintptr_t)gs_nobodys
-                                                : address;
+    return GS_UNLIKELY(gs_permit_owns(address))
+               ? (CUdeviceptr)(uintptr_t)gs_unknown_address
+               : address;
 }
 
 /* From now on the segment around the address serves no further allocation. Ignores an

@@ -50,7 +50,7 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
     struct gs_group part = gs_group_of(tracker, was);
 
     part.lost = 1;
-    gs_peak_note_free(tracker, shard, row, words, gs_place_tag(was) | GS_TAG_LOST, now);
+    gs_peak_record_free(tracker, shard, row, words, gs_place_tag(was) | GS_TAG_LOST, now);
     gs_totals_move(tracker, shard, &shard->rows[row], -(int64_t)was->bytes, now);
     __atomic_fetch_add(&shared->lost_bytes, was->bytes, __ATOMIC_RELAXED);
     __atomic_fetch_add(&shared->lost_count, 1, __ATOMIC_RELAXED);

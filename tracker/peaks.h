@@ -66,9 +66,9 @@ static inline uint64_t gs_stamp_order(uint64_t stamp)
 }
 
 /* Records a free, or a loss, if the memory was live at the peak. Inside the shard. */
-static inline void gs_peak_note_free(struct gs_tracker *tracker, struct gs_shard *shard,
-                                     unsigned row, const struct gs_record *words,
-                                     uint64_t tag, uint64_t now)
+static inline void gs_peak_record_free(struct gs_tracker *tracker, struct gs_shard *shard,
+                                       unsigned row, const struct gs_record *words,
+                                       uint64_t tag, uint64_t now)
 {
     if (GS_UNLIKELY(gs_stamp_order(words->stamp) <=
                     __atomic_load_n(&tracker->peaks.order[row], __ATOMIC_RELAXED)))

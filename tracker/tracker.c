@@ -146,7 +146,7 @@ GS_HOT struct gs_place free_record(struct gs_tracker *tracker, struct gs_shard *
     GS_KEEP(row);
     gs_record_set_slot(record, GS_SLOT_FREE);
     gs_record_put(tracker, shard, id);
-    gs_peak_note_free(tracker, shard, number, words, place.tag, now);
+    gs_peak_record_free(tracker, shard, number, words, place.tag, now);
     gs_totals_bump(&row->frees, 1);
     gs_totals_move(tracker, shard, row, -(int64_t)(words->size & GS_BYTES_MAX), now);
     return place;
@@ -286,7 +286,7 @@ GS_HOT void remove_indexed(struct gs_tracker *tracker, uint32_t id, uint64_t now
     }
     struct gs_place place = free_record(tracker, shard, id, record, now, &words);
     gs_gate_leave(gate);
-    gs_history_note(tracker, &words, place.tag, api, site_who, now);
+    gs_history_record(tracker, &words, place.tag, api, site_who, now);
 }
 
 void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
@@ -414,8 +414,8 @@ enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
 
 /* ---- allocations without a stack, or without a record ----------------------------- */
 
-/* Imported and mapped memory is not sampled: its size is often unknown, and it is
- * rare. */
+/* Imported and mapped memory is not sampled: it is rare, and its size is often
+ * unknown. */
 static bool is_sampled(enum gs_memory_kind kind)
 {
     return gs_kind_rows[kind] != GS_ROW_IMPORTED && gs_kind_rows[kind] != GS_ROW_VIEWS;

@@ -486,8 +486,8 @@ static inline uint64_t gs_history_check(const struct gs_history_entry *entry)
 
 /* Enters a freed allocation into the history. Silently dropped without memory. */
 static inline __attribute__((always_inline)) void
-gs_history_note(struct gs_tracker *tracker, const struct gs_record *words, uint64_t tag,
-                uint64_t api, uint64_t site_who, uint64_t now)
+gs_history_record(struct gs_tracker *tracker, const struct gs_record *words, uint64_t tag,
+                  uint64_t api, uint64_t site_who, uint64_t now)
 {
     struct gs_history_entry *table = __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
 
@@ -520,8 +520,8 @@ static inline void gs_history_put(struct gs_tracker *tracker,
                                   const struct gs_record *words, uint64_t tag,
                                   const struct gs_free_site *site, uint64_t now)
 {
-    gs_history_note(tracker, words, tag, site->api, gs_who(site->thread, site->stack),
-                    now);
+    gs_history_record(tracker, words, tag, site->api, gs_who(site->thread, site->stack),
+                      now);
 }
 
 /* Clears the entry of an address that has a new allocation. At worst this loses an entry

@@ -42,7 +42,7 @@ static inline struct seen *seen_at(CUstream stream)
     return &all_seen[(bits >> 4 ^ bits >> 8 ^ bits >> 12) % SEEN];
 }
 
-void gs_async_forget_seen(void)
+void gs_async_drop_cached(void)
 {
     __atomic_add_fetch(&generation, 1, __ATOMIC_ACQ_REL);
 }
@@ -90,7 +90,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     gs_limits_leave(addr);
     CUresult result = gs_async_return(heap, addr, bytes);
     if (result == CUDA_ERROR_NOT_READY) {
-        gs_async_owe(heap, addr, bytes);
+        gs_async_add_overdue(heap, addr, bytes);
     }
     gs_limits_left(result == CUDA_SUCCESS);
     __atomic_sub_fetch(&heap->mapped, 1, __ATOMIC_RELEASE);

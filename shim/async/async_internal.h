@@ -51,7 +51,7 @@ static inline void gs_async_bind(struct gs_async_heap *heap, CUcontext home,
 }
 
 /* Threads look up the heaps they have cached again. */
-void gs_async_forget_seen(void);
+void gs_async_drop_cached(void);
 
 /* Orders `stream`, of the context `home`, behind the fence. */
 CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence);
@@ -64,7 +64,7 @@ void gs_async_unpin(struct gs_async_heap *heap);
 /* Returns a segment to the driver in the heap's order. Returns CUDA_ERROR_NOT_READY if
  * this is not possible now: the segment is then to be returned later. */
 CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes);
-void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes);
+void gs_async_add_overdue(struct gs_async_heap *heap, uint64_t addr, size_t bytes);
 /* Returns the segments that are overdue, as far as possible. */
 void gs_async_settle(struct gs_async_heap *heap);
 

@@ -202,7 +202,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
 
 static unsigned overdue_count; /* atomic: segments, of all heaps */
 
-void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
+void gs_async_add_overdue(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
 {
     struct owed *owed = calloc(1, sizeof(*owed));
     if (!owed) {
@@ -226,7 +226,7 @@ void gs_async_settle(struct gs_async_heap *heap)
     while (owed) {
         struct owed *next = owed->next;
         if (gs_async_return(heap, owed->addr, owed->bytes) == CUDA_ERROR_NOT_READY) {
-            gs_async_owe(heap, owed->addr, owed->bytes);
+            gs_async_add_overdue(heap, owed->addr, owed->bytes);
         }
         __atomic_sub_fetch(&overdue_count, 1, __ATOMIC_RELAXED);
         free(owed);
@@ -427,7 +427,7 @@ void gs_async_stream_ends(CUstream stream)
     gs_async_bind(heap, own ? home : NULL, own, true);
     heap->moving = !own;
     gs_mutex_unlock(&gs_async_lock);
-    gs_async_forget_seen();
+    gs_async_drop_cached();
     if (own) {
         gs_async_settle(heap);
         (void)gs_heap_give_back(heap->face.heap);
@@ -478,7 +478,7 @@ void gs_async_heaps_thaw(CUcontext context, bool destroyed)
         forget_own_streams(context);
     }
     gs_mutex_unlock(&gs_async_lock);
-    gs_async_forget_seen();
+    gs_async_drop_cached();
 }
 
 void gs_async_order_reset(void)

@@ -348,8 +348,8 @@ void gs_redzones_passed(const struct gs_state *state)
 
 /* ---- frees ----------------------------------------------------------------------- */
 
-void gs_redzones_check(struct gs_state *state, struct gs_block *block, enum gs_api api,
-                       enum gs_check_count answer, struct gs_allocation *was)
+void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
+                      enum gs_check_count answer, struct gs_allocation *was)
 {
     gs_mutex_lock(&zones.lock);
     struct gs_redzone *zone = gs_redzone_map_take(&zones.map, gs_block_addr(block));

@@ -44,8 +44,8 @@ gs_redzones_alloc(struct gs_state *state, const struct gs_context *context, size
  * reason.
  * Out: *was  the block's record, addr 0 if none
  */
-void gs_redzones_check(struct gs_state *state, struct gs_block *block, enum gs_api api,
-                       enum gs_check_count answer, struct gs_allocation *was);
+void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
+                      enum gs_check_count answer, struct gs_allocation *was);
 /* Called after the free, when no work uses the block: fills it, then quarantines or frees
  * it. */
 void gs_redzones_free(struct gs_state *state, struct gs_block *block, enum gs_api api,

@@ -231,7 +231,7 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
         return result;
     }
     if (GS_UNLIKELY(gs_redzones_on)) {
-        gs_redzones_check(state, block, GS_API_cuMemFreeAsync, GS_CHECK_ORDERED, &was);
+        gs_redzones_look(state, block, GS_API_cuMemFreeAsync, GS_CHECK_ORDERED, &was);
     }
     gs_trace_free(addr, GS_TRACE_FENCED, stream, order_of(variant));
     gs_record_block_ends(state, block, GS_API_cuMemFreeAsync, 0, GS_TRACE_FENCED);
@@ -253,7 +253,7 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
 static CUresult free_in_capture(struct gs_state *state, const struct variant *variant,
                                 CUdeviceptr dptr, CUstream stream)
 {
-    gs_graph_memory_see();
+    gs_graph_memory_set_used();
     CUresult result = variant->free(gs_pooled_asked(dptr), stream);
     if (result == CUDA_ERROR_INVALID_VALUE) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);

@@ -428,11 +428,11 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
         return result;
     }
     if (GS_UNLIKELY(gs_redzones_on)) {
-        gs_redzones_check(state, block, GS_API_cuMemFree_v2,
-                          !waited || gs_refused_for_capture(result) ? GS_CHECK_CAPTURE
-                          : result == CUDA_SUCCESS                  ? GS_CHECK_LOOKED
-                                                                    : GS_CHECK_REFUSED,
-                          &was);
+        gs_redzones_look(state, block, GS_API_cuMemFree_v2,
+                         !waited || gs_refused_for_capture(result) ? GS_CHECK_CAPTURE
+                         : result == CUDA_SUCCESS                  ? GS_CHECK_LOOKED
+                                                                   : GS_CHECK_REFUSED,
+                         &was);
     }
     gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr,
                          idle                                          ? GS_TRACE_READY

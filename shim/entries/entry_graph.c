@@ -91,7 +91,7 @@ static void added(CUresult result, enum gs_api api, CUgraph graph,
         record_alloc(result, api, graph, &copy.alloc.poolProps.location, copy.alloc.dptr,
                      copy.alloc.bytesize);
     } else if (copy.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
-        gs_graph_memory_see();
+        gs_graph_memory_set_used();
     }
     if (copy.type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS) {
         moved(&copy, graph);

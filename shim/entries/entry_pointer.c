@@ -70,7 +70,7 @@ GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
     struct gs_extent extent = {0};
     enum gs_status status = extent_of(dptr, &extent);
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
-        dptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
+        dptr = (CUdeviceptr)(uintptr_t)gs_unknown_address;
     }
     /* Passes the program's own pointers: a driver may write to them even when it
      * refuses. */
@@ -126,7 +126,7 @@ GS_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribu
     check_attribute(attribute);
     enum gs_status status = extent_of(ptr, &extent);
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
-        ptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
+        ptr = (CUdeviceptr)(uintptr_t)gs_unknown_address;
     }
     CUresult result = gs_real()->cuPointerGetAttribute(data, attribute, ptr);
     if (result == CUDA_SUCCESS) {
@@ -142,7 +142,7 @@ GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
     struct gs_extent extent;
     enum gs_status status = extent_of(ptr, &extent);
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
-        ptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
+        ptr = (CUdeviceptr)(uintptr_t)gs_unknown_address;
     }
     CUresult result =
         gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
@@ -164,7 +164,7 @@ GS_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute 
     }
     struct gs_extent extent;
     if (gs_pooled_extent(state, ptr, &extent) == GS_ERR_NOT_FOUND) {
-        ptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
+        ptr = (CUdeviceptr)(uintptr_t)gs_unknown_address;
     }
     gs_pooled_retain(state, ptr);
     gs_host_retain(state, ptr);

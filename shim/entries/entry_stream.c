@@ -24,7 +24,7 @@ static void stream_created(CUresult result, const CUstream *stream, unsigned fla
 static void green_stream_created(CUresult result, const CUstream *stream)
 {
     if (result == CUDA_SUCCESS && stream) {
-        gs_submissions_meet_stream((uintptr_t)*stream, -1);
+        gs_submissions_add_stream((uintptr_t)*stream, -1);
     }
 }
 

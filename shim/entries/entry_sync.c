@@ -136,7 +136,7 @@ GS_EXPORT CUresult cuCtxSynchronize(void)
     struct program_wait wait = wait_begin(NULL, true, 0);
     CUresult result = gs_real()->cuCtxSynchronize();
     wait_end(&wait, result);
-    gs_note_result(NULL, result);
+    gs_context_record_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_CONTEXT, NULL, GS_TRACE_UNORDERED, result);
     return result;
 }
@@ -146,7 +146,7 @@ GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
     struct program_wait wait = wait_begin(ctx, ctx == NULL, 0);
     CUresult result = gs_real()->cuCtxSynchronize_v2(ctx);
     wait_end(&wait, result);
-    gs_note_result(ctx, result);
+    gs_context_record_result(ctx, result);
     trace_wait_of(ctx, GS_TRACE_SYNC_CONTEXT, NULL, GS_TRACE_UNORDERED, result);
     return result;
 }
@@ -203,7 +203,7 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     }
     CUresult result = gs_real()->cuStreamSynchronize(hStream);
     wait_end(&wait, result);
-    gs_note_result(NULL, result);
+    gs_context_record_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED, result);
     return result;
 }
@@ -213,7 +213,7 @@ GS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream)
     struct program_wait wait = wait_stream(gs_submissions_per_thread((uintptr_t)hStream));
     CUresult result = gs_real()->cuStreamSynchronize_ptsz(hStream);
     wait_end(&wait, result);
-    gs_note_result(NULL, result);
+    gs_context_record_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED_PER_THREAD, result);
     return result;
 }
@@ -234,7 +234,7 @@ GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t 
     }
     CUresult result = gs_real()->cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
     wait_end(&wait, result);
-    gs_note_result(NULL, result);
+    gs_context_record_result(NULL, result);
     gs_submission_end(own);
     return result;
 }

@@ -109,7 +109,7 @@ static void at_quick_exit_handler(void *unused)
 
 __attribute__((constructor)) static void register_handlers(void)
 {
-    gs_stderr_know();
+    gs_stderr_remember();
     for (int i = 0; i < HANDLERS; i++) {
         on_exit(at_exit, NULL);
         __cxa_at_quick_exit(at_quick_exit_handler, NULL);

@@ -42,7 +42,7 @@ static struct gs_mutex book_lock = GS_MUTEX(GS_RANK_GRAPHS);
 static void *by_address; /* book_lock: struct graph_node */
 static void *by_graph;   /* book_lock: struct gs_graph_nodes */
 static void *by_exec;    /* book_lock: struct gs_graph_exec */
-bool gs_graph_memory_seen;
+bool gs_graph_memory_used;
 unsigned gs_graph_node_count, gs_graph_exec_count;
 
 static int order(uint64_t a, uint64_t b)
@@ -172,7 +172,7 @@ enum gs_status gs_graph_node_added(CUgraph graph, const struct gs_allocation *al
 {
     struct graph_node *node = calloc(1, sizeof(*node));
     enum gs_status status = GS_ERR_HOST_NOMEM;
-    gs_graph_memory_see();
+    gs_graph_memory_set_used();
     if (!node) {
         return status;
     }
@@ -513,5 +513,5 @@ void gs_graph_memory_reset(void)
     by_address = by_graph = by_exec = NULL;
     __atomic_store_n(&gs_graph_node_count, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_graph_exec_count, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&gs_graph_memory_seen, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_graph_memory_used, false, __ATOMIC_RELAXED);
 }

@@ -22,14 +22,14 @@
 #include "tracker.h"
 
 /* True if the process ever created a memory node. Atomic. */
-extern bool gs_graph_memory_seen __attribute__((visibility("hidden")));
+extern bool gs_graph_memory_used __attribute__((visibility("hidden")));
 /* Known allocation nodes; executable graphs with memory nodes. Atomic. */
 extern unsigned gs_graph_node_count __attribute__((visibility("hidden")));
 extern unsigned gs_graph_exec_count __attribute__((visibility("hidden")));
 
 static inline bool gs_graph_memory_was_seen(void)
 {
-    return GS_UNLIKELY(__atomic_load_n(&gs_graph_memory_seen, __ATOMIC_ACQUIRE));
+    return GS_UNLIKELY(__atomic_load_n(&gs_graph_memory_used, __ATOMIC_ACQUIRE));
 }
 
 static inline bool gs_graph_execs_known(void)
@@ -38,9 +38,9 @@ static inline bool gs_graph_execs_known(void)
 }
 
 /* Records that the process has created a free node. */
-static inline void gs_graph_memory_see(void)
+static inline void gs_graph_memory_set_used(void)
 {
-    __atomic_store_n(&gs_graph_memory_seen, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&gs_graph_memory_used, true, __ATOMIC_RELEASE);
 }
 
 /* ---- nodes ------------------------------------------------------------------------- */

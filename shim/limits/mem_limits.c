@@ -129,7 +129,7 @@ static uint64_t record_others(struct gs_state *state, struct device *device, int
     return others;
 }
 
-void gs_limits_meet(struct gs_state *state, int ordinal)
+void gs_limits_add_device(struct gs_state *state, int ordinal)
 {
     struct device *device = device_of(ordinal);
     size_t free_bytes, total_bytes;

@@ -18,7 +18,7 @@ void gs_limits_reset(void); /* in a forked child */
 
 /* Called when a context was entered: sets its device's limits from the device's size, if
  * the device is new. Calls the driver; takes no lock. The context is current. */
-void gs_limits_meet(struct gs_state *state, int device);
+void gs_limits_add_device(struct gs_state *state, int device);
 
 /* The slow paths of the inline functions below. */
 bool gs_limits_charge(int device, size_t bytes) GS_MUST_USE;

@@ -328,7 +328,7 @@ const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix
     return NULL;
 }
 
-bool gs_elf_stays(const struct gs_module_ref *module)
+bool gs_elf_is_nodelete(const struct gs_module_ref *module)
 {
     const ElfW(Dyn) *entry = module->dynamic;
     while (entry && entry->d_tag != DT_NULL && entry->d_tag != DT_FLAGS_1) {

@@ -87,7 +87,7 @@ const char *gs_elf_soname(const struct gs_module_ref *module);
 const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix);
 
 /* Returns true if the module is marked as never unloaded (-z nodelete). */
-bool gs_elf_stays(const struct gs_module_ref *module);
+bool gs_elf_is_nodelete(const struct gs_module_ref *module);
 
 /* The number of modules unloaded so far: facts about addresses may be out of date once it
  * has changed. */

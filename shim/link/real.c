@@ -244,7 +244,7 @@ void gs_real_recheck(void)
 void gs_real_keep(void)
 {
     if (!__atomic_load_n(&kept, __ATOMIC_ACQUIRE) && adopted() != DRIVER_UNKNOWN &&
-        (gs_elf_stays(&driver_module) ||
+        (gs_elf_is_nodelete(&driver_module) ||
          gs_linker_keep((const void *)driver_module.begin))) {
         __atomic_store_n(&kept, true, __ATOMIC_RELEASE);
     }

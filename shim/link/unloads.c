@@ -30,7 +30,7 @@ static bool is_of_the_start(const struct gs_module_ref *module)
 
 bool gs_unloads_reports(const struct gs_module_ref *module)
 {
-    return is_of_the_start(module) || gs_elf_stays(module) ||
+    return is_of_the_start(module) || gs_elf_is_nodelete(module) ||
            gs_elf_bound_to(module, "__cxa_finalize") == (void *)__cxa_finalize;
 }
 

@@ -41,7 +41,7 @@ void gs_context_record_error_of(CUcontext ctx, CUresult result)
     __attribute__((cold, noinline));
 
 /* Like gs_context_record_error_of, with an inline test for success. */
-static inline void gs_note_result(CUcontext ctx, CUresult result)
+static inline void gs_context_record_result(CUcontext ctx, CUresult result)
 {
     if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
         gs_context_record_error_of(ctx, result);

@@ -74,7 +74,7 @@ void gs_streams_add(CUstream stream, bool blocking)
     CUcontext context = NULL;
     CUdevice device;
     bool known = gs_real()->cuCtxGetDevice(&device) == CUDA_SUCCESS;
-    gs_submissions_meet_stream((uintptr_t)stream, known ? (int)device : -1);
+    gs_submissions_add_stream((uintptr_t)stream, known ? (int)device : -1);
     if (gs_real()->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) {
         gs_streams_end_proof();
         return;

@@ -277,7 +277,7 @@ static void hold_rest_of_python(void)
 {
     struct gs_python_symbols python = {0};
     if (gs_python_find(&python)) {
-        gs_python_hold_rest(&python);
+        gs_python_hold_threads(&python);
     }
 }
 

@@ -317,7 +317,7 @@ static const char *unfit(int ordinal)
     return NULL;
 }
 
-void gs_nvml_meet(int ordinal)
+void gs_nvml_add_device(int ordinal)
 {
     const struct gs_real *real = gs_real();
     if (!gs_nvml_wanted || ordinal < 0 || ordinal >= GS_MAX_DEVICES - 1 ||

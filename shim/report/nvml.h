@@ -6,7 +6,7 @@
  * program waits for this thread for a limited time only, and not before the first CUDA
  * call. There is no result where the library's statistic may not be this process's (a
  * container's process ids, MPS, MIG, WSL, a device without memory of its own, managed
- * memory, which may be anywhere). Only gs_nvml_meet makes CUDA calls.
+ * memory, which may be anywhere). Only gs_nvml_add_device makes CUDA calls.
  *
  * Not tested on hardware (docs/platforms.md).
  */
@@ -25,7 +25,7 @@ extern bool gs_nvml_managed __attribute__((visibility("hidden"))); /* atomic */
 void gs_nvml_start(const struct gs_options *options);
 
 /* Called when a device's first context was found; no lock is held. */
-void gs_nvml_meet(int ordinal);
+void gs_nvml_add_device(int ordinal);
 
 /* Called when managed memory is allocated: from now on there is no result. */
 static inline void gs_nvml_record_managed(void)

@@ -20,7 +20,7 @@ static struct {
     uint64_t device, inode;
 } first;
 
-void gs_stderr_know(void)
+void gs_stderr_remember(void)
 {
     struct stat now;
     int saved_errno = errno;
@@ -86,7 +86,7 @@ static bool is_stderr(void)
     int known = __atomic_load_n(&first.known, __ATOMIC_ACQUIRE);
 
     if (known == STDERR_UNKNOWN) { /* another library's constructor calls CUDA */
-        gs_stderr_know();
+        gs_stderr_remember();
         known = __atomic_load_n(&first.known, __ATOMIC_ACQUIRE);
     }
     if (fstat(STDERR_FILENO, &now) != 0)

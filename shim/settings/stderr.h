@@ -20,7 +20,7 @@
 #include "gs_base.h"
 
 /* Records the file of descriptor 2. Called by the library's constructor. */
-void gs_stderr_know(void);
+void gs_stderr_remember(void);
 
 /* Writes the text; drops it by the rule, or if it cannot be written. */
 void gs_stderr_write(const char *data, size_t length);

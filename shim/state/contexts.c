@@ -173,12 +173,12 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     entry->owner = primary && gs_context_green(state, handle) ? primary : handle;
     entry->device = (int)device;
     entry->seen.device = gs_submissions_count_of(entry->device);
-    gs_submissions_meet_device(entry->device);
+    gs_submissions_add_device(entry->device);
     entry->primary = primary == handle;
     entry->id = context_id(handle);
     gs_epochs_init(&entry->epochs, state->contexts.marker, entry);
     record_device(state, device, entry->device);
-    gs_parts_context_met(state, entry);
+    gs_parts_context_found(state, entry);
     return entry;
 }
 

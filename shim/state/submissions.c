@@ -255,7 +255,7 @@ void gs_submissions_count_together(void)
     __atomic_store_n(&gs_submissions_devices, GS_DEVICES_TOGETHER, __ATOMIC_RELEASE);
 }
 
-void gs_submissions_meet_device(int device)
+void gs_submissions_add_device(int device)
 {
     int none = -1;
     unsigned one = GS_DEVICES_ONE;
@@ -280,7 +280,7 @@ static uintptr_t *device_entry(uintptr_t stream)
     }
 }
 
-void gs_submissions_meet_stream(uintptr_t stream, int device)
+void gs_submissions_add_stream(uintptr_t stream, int device)
 {
     uintptr_t none = 0, entry = stream | gs_submissions_count_of(device);
     if (gs_submissions_devices_used() == GS_DEVICES_TOGETHER) {

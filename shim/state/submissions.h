@@ -156,10 +156,10 @@ static inline unsigned gs_submissions_devices_used(void)
 }
 
 /* Called when a context of this device is used. */
-void gs_submissions_meet_device(int device);
+void gs_submissions_add_device(int device);
 /* Called when a stream was created on this device (-1: not known), before the program
  * gets the handle. */
-void gs_submissions_meet_stream(uintptr_t stream, int device);
+void gs_submissions_add_stream(uintptr_t stream, int device);
 /* Makes every later call count for every device. */
 void gs_submissions_count_together(void);
 

@@ -50,7 +50,7 @@ static void catch_stderr(void)
     cr_assert(fd >= 0);
     cr_assert_eq(dup2(fd, 2), 2);
     close(fd);
-    gs_stderr_know();
+    gs_stderr_remember();
 }
 
 /* Contents of a file; "" if there is none. */
@@ -458,7 +458,7 @@ static void fill_stderr(void)
         continue;
     cr_assert_eq(fcntl(late_pipe[1], F_SETFL, 0), 0);
     cr_assert_eq(dup2(late_pipe[1], 2), 2);
-    gs_stderr_know();
+    gs_stderr_remember();
 }
 
 static void log_by_the_clock(void)
@@ -484,7 +484,7 @@ Test(log, room_that_another_has_taken_holds_nobody_up)
 {
     cr_assert_eq(pipe(late_pipe), 0);
     cr_assert_eq(dup2(late_pipe[1], 2), 2);
-    gs_stderr_know();
+    gs_stderr_remember();
     is_quicker = true;
     log_by_the_clock();
 }

@@ -371,10 +371,10 @@ Test(submissions, an_ended_thread_has_calls_in_no_stream)
 /* Two devices are in use, each with a stream. */
 static void use_two_devices(uintptr_t first, uintptr_t second)
 {
-    gs_submissions_meet_device(0);
-    gs_submissions_meet_stream(first, 0);
-    gs_submissions_meet_device(1);
-    gs_submissions_meet_stream(second, 1);
+    gs_submissions_add_device(0);
+    gs_submissions_add_stream(first, 0);
+    gs_submissions_add_device(1);
+    gs_submissions_add_stream(second, 1);
 }
 
 static uint64_t begun(unsigned device)
@@ -403,7 +403,7 @@ Test(submissions, one_devices_work_is_not_anothers)
 Test(submissions, a_mark_of_one_device_ends_with_the_first_call_of_another)
 {
     uint64_t alone_at = 0;
-    gs_submissions_meet_device(0);
+    gs_submissions_add_device(0);
     submit(0x1000);
     struct gs_snapshot before = gs_submissions_snapshot(FIRST, 0);
     cr_assert_neq(before.alone, 0);
@@ -434,7 +434,7 @@ Test(submissions, what_may_be_any_devices_is_every_devices)
 Test(submissions, a_device_behind_the_first_eight_has_no_count_of_its_own)
 {
     use_two_devices(0x1000, 0x2000);
-    gs_submissions_meet_stream(0x3000, 8);
+    gs_submissions_add_stream(0x3000, 8);
     submit(0x3000);
     cr_assert_eq(gs_submissions_count_of(8), GS_COUNT_NONE);
     cr_assert_eq(begun(gs_submissions_count_of(8)), 1);
@@ -459,7 +459,7 @@ Test(submissions, a_handle_of_two_devices_ends_the_counts_by_device)
     submit(0x2000);
     struct gs_snapshot before = gs_submissions_snapshot(FIRST, 0);
     gs_submissions_mark(&idle_at, before.mark);
-    gs_submissions_meet_stream(0x2000, 0);
+    gs_submissions_add_stream(0x2000, 0);
     cr_assert_not(gs_submissions_idle_on(&idle_at, FIRST),
                   "the other device's call counts");
     before = gs_submissions_snapshot(FIRST, 0);
@@ -473,7 +473,7 @@ Test(submissions, more_streams_than_are_known_end_the_counts_by_device)
 {
     use_two_devices(0x1000, 0x2000);
     for (uintptr_t i = 0; i < 2100; i++) {
-        gs_submissions_meet_stream(0x100000 + 16 * i, 1);
+        gs_submissions_add_stream(0x100000 + 16 * i, 1);
     }
     cr_assert_eq(gs_submissions_devices_used(), GS_DEVICES_TOGETHER);
     submit(0x2000);
@@ -485,8 +485,8 @@ Test(submissions, counts_a_stream_by_device)
 {
     uint64_t calls;
     uintptr_t stream = 0x1000;
-    gs_submissions_meet_device(0);
-    gs_submissions_meet_stream(stream, 0);
+    gs_submissions_add_device(0);
+    gs_submissions_add_stream(stream, 0);
     submit(stream);
     use_two_devices(stream, 0x2000);
     cr_assert_eq(gs_submissions_snapshot(FIRST, 0).mark, 2, "the next call turns");

@@ -58,7 +58,7 @@ Test(python_rest, those_of_an_ended_interpreter_are_held)
 {
     struct gs_python_symbols symbols = ended();
     cr_assert(free_for_others());
-    cr_assert(gs_python_hold_rest(&symbols));
+    cr_assert(gs_python_hold_threads(&symbols));
     cr_assert_not(free_for_others());
 }
 
@@ -66,7 +66,7 @@ Test(python_rest, a_living_interpreter_is_left_alone)
 {
     struct gs_python_symbols symbols = ended();
     first = runtime;
-    cr_assert_not(gs_python_hold_rest(&symbols));
+    cr_assert_not(gs_python_hold_threads(&symbols));
     cr_assert(free_for_others());
 }
 
@@ -74,7 +74,7 @@ Test(python_rest, one_that_never_began_is_left_alone)
 {
     struct gs_python_symbols symbols = ended();
     memset(runtime + FINALIZING, 0, sizeof(void *));
-    cr_assert_not(gs_python_hold_rest(&symbols));
+    cr_assert_not(gs_python_hold_threads(&symbols));
     cr_assert(free_for_others());
 }
 
@@ -85,12 +85,12 @@ Test(python_rest, other_versions_are_left_alone)
                                         0x030b07f0, 0x030c01f0, 0x030d00f0, 0x040a00f0};
     for (size_t i = 0; i < GS_ARRAY_LEN(versions); i++) {
         symbols.version = versions[i];
-        cr_assert_not(gs_python_hold_rest(&symbols), "%#x", versions[i]);
+        cr_assert_not(gs_python_hold_threads(&symbols), "%#x", versions[i]);
         cr_assert(free_for_others());
     }
     symbols.version = 0x030a0df0;
     symbols.interpreters = NULL;
-    cr_assert_not(gs_python_hold_rest(&symbols));
+    cr_assert_not(gs_python_hold_threads(&symbols));
     cr_assert(free_for_others());
 }
 
@@ -99,5 +99,5 @@ Test(python_rest, a_mutex_that_is_never_given_back_is_not_waited_for, .timeout =
 {
     struct gs_python_symbols symbols = ended();
     cr_assert_eq(pthread_mutex_lock(turn()), 0);
-    cr_assert_not(gs_python_hold_rest(&symbols));
+    cr_assert_not(gs_python_hold_threads(&symbols));
 }

@@ -225,8 +225,8 @@ static int milliseconds_left(uint64_t deadline_ns)
 }
 
 /* Writes input and reads output until the output ends. GS_ERR_TIMEOUT at the deadline. */
-static enum gs_status talk(const struct gs_helper_job *job, struct gs_helper *child,
-                           struct line_buffer *lines)
+static enum gs_status exchange(const struct gs_helper_job *job, struct gs_helper *child,
+                               struct line_buffer *lines)
 {
     size_t given = 0;
 
@@ -303,7 +303,7 @@ enum gs_status gs_helper_run(struct gs_helper *child, const struct gs_helper_job
     if (child->pid == 0)
         status = gs_child_waits() ? GS_ERR_BUSY : start_child(child, job->argv);
     if (status == GS_OK)
-        status = talk(job, child, lines);
+        status = exchange(job, child, lines);
     if (status != GS_OK || !job->stays)
         gs_helper_end(child, job->deadline_ns);
     free(lines);

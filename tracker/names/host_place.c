@@ -75,7 +75,7 @@ static enum gs_host_place place_of(const char *path, bool private)
 }
 
 /* Classifies the mapping that contains the address, if it is the program's. */
-static enum gs_host_place look(struct lines *lines, uint64_t addr)
+static enum gs_host_place classify_mapping(struct lines *lines, uint64_t addr)
 {
     char line[LINE_BYTES], permissions[8];
     unsigned long long begin, end;
@@ -105,7 +105,7 @@ enum gs_host_place gs_host_place(uint64_t addr)
     int before = gs_uncancelled_begin();
     struct lines lines = {.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
     if (lines.fd >= 0) {
-        place = look(&lines, addr);
+        place = classify_mapping(&lines, addr);
         close(lines.fd);
     }
     gs_uncancelled_end(before);

@@ -76,7 +76,7 @@ static bool parse_place(char *text, bool has_column, const char **file, unsigned
 
 /* Stores an answer. Of several for one query the last counts: its function is the one
  * that the symbol names. */
-static void answer(struct gs_line_query *query, const char *line, bool has_column)
+static void store_answer(struct gs_line_query *query, const char *line, bool has_column)
 {
     char *text = strdup(line);
     const char *file;
@@ -99,7 +99,7 @@ static bool take_llvm_line(void *context, const char *line)
     if (line[0] == '\0')
         answers->at++;
     else if (answers->at < answers->count)
-        answer(&answers->queries[answers->at], line, true);
+        store_answer(&answers->queries[answers->at], line, true);
     return answers->at < answers->count;
 }
 
@@ -111,7 +111,7 @@ static bool take_addr2line_line(void *context, const char *line)
         answers->at += answers->begun;
         answers->begun = true;
     } else if (answers->begun && answers->at < answers->count) {
-        answer(&answers->queries[answers->at], line, false);
+        store_answer(&answers->queries[answers->at], line, false);
     }
     return answers->at < answers->count;
 }
@@ -139,9 +139,9 @@ static char *write_questions(const struct gs_line_query *queries, size_t count, 
 
 /* Asks a child. llvm: the child for these queries; NULL: addr2line, a child for them
  * alone. GS_ERR_NOT_FOUND: no such program. */
-static enum gs_status ask(const char *const *argv, struct gs_helper *llvm,
-                          uint64_t deadline_ns, struct gs_line_query *queries,
-                          size_t count, bool *complete)
+static enum gs_status run_helper(const char *const *argv, struct gs_helper *llvm,
+                                 uint64_t deadline_ns, struct gs_line_query *queries,
+                                 size_t count, bool *complete)
 {
     struct gs_helper addr2line = {0};
     struct answers answers = {queries, count, 0, false};
@@ -166,17 +166,18 @@ static enum gs_status ask(const char *const *argv, struct gs_helper *llvm,
     return status;
 }
 
-static enum gs_status ask_llvm(struct gs_line_helper *helper, uint64_t deadline_ns,
-                               struct gs_line_query *queries, size_t count,
-                               bool *complete)
+static enum gs_status run_llvm_symbolizer(struct gs_line_helper *helper,
+                                          uint64_t deadline_ns,
+                                          struct gs_line_query *queries, size_t count,
+                                          bool *complete)
 {
     const char *argv[] = {helper->program != NULL ? helper->program : "llvm-symbolizer",
                           "--functions=none", "--inlining=true", NULL};
 
-    return ask(argv, &helper->llvm, deadline_ns, queries, count, complete);
+    return run_helper(argv, &helper->llvm, deadline_ns, queries, count, complete);
 }
 
-static enum gs_status ask_addr2line(const char *program, uint64_t deadline_ns,
+static enum gs_status run_addr2line(const char *program, uint64_t deadline_ns,
                                     struct gs_line_query *queries, size_t count,
                                     bool *complete)
 {
@@ -188,12 +189,13 @@ static enum gs_status ask_addr2line(const char *program, uint64_t deadline_ns,
 
         for (end = begin; end < count && strcmp(queries[end].path, argv[4]) == 0;)
             end++;
-        status = ask(argv, NULL, deadline_ns, queries + begin, end - begin, complete);
+        status =
+            run_helper(argv, NULL, deadline_ns, queries + begin, end - begin, complete);
     }
     return status;
 }
 
-static bool speaks_addr2line(const char *program)
+static bool is_addr2line(const char *program)
 {
     const char *slash = strrchr(program, '/');
 
@@ -210,13 +212,13 @@ const char *gs_line_helper_resolve(struct gs_line_helper *helper, unsigned timeo
 
     if (count == 0)
         return NULL;
-    if (program != NULL && speaks_addr2line(program)) {
-        status = ask_addr2line(program, deadline_ns, queries, count, &complete);
+    if (program != NULL && is_addr2line(program)) {
+        status = run_addr2line(program, deadline_ns, queries, count, &complete);
     } else {
-        status = ask_llvm(helper, deadline_ns, queries, count, &complete);
+        status = run_llvm_symbolizer(helper, deadline_ns, queries, count, &complete);
         if (status == GS_ERR_NOT_FOUND && program == NULL) {
             complete = true;
-            status = ask_addr2line("addr2line", deadline_ns, queries, count, &complete);
+            status = run_addr2line("addr2line", deadline_ns, queries, count, &complete);
         }
     }
     if (status == GS_ERR_NOT_FOUND)

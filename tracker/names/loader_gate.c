@@ -81,7 +81,7 @@ static bool is_held(const pthread_mutex_t *mutex)
     return __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) != 0;
 }
 
-static void find_mine(struct region *region)
+static void find_own_mutex(struct region *region)
 {
     region->count = 0;
     for (size_t at = 0; at + sizeof(pthread_mutex_t) <= region->bytes;
@@ -97,11 +97,11 @@ static void find_mine(struct region *region)
 }
 
 /* dl_iterate_phdr callback; the first entry is enough. */
-static int look_inside(struct dl_phdr_info *info, size_t size, void *data)
+static int check_first_entry(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)info;
     (void)size;
-    find_mine(data);
+    find_own_mutex(data);
     return 1;
 }
 
@@ -109,10 +109,10 @@ void gs_loader_learn(const void *begin, size_t bytes)
 {
     struct region region = {begin, bytes, this_thread(), NULL, 0};
 
-    find_mine(&region);
+    find_own_mutex(&region);
     if (region.count > 0 || atomic_load(&its_lock) != NULL || !gs_loader_enter())
         return; /* in a constructor, under the loader's locks: try another time */
-    dl_iterate_phdr(look_inside, &region);
+    dl_iterate_phdr(check_first_entry, &region);
     gs_loader_leave();
     if (region.count == 1)
         atomic_store(&its_lock, region.mine);

@@ -133,7 +133,7 @@ static const char *keep(struct gs_symbolizer *symbolizer, const char *text, size
 
 /* Returns true if the file is unchanged since it was loaded. A build id makes the check
  * unnecessary. */
-static bool is_the_file(const struct gs_module *module)
+static bool is_unchanged(const struct gs_module *module)
 {
     return module->build_id_len != 0 || module->file_stamp == 0 ||
            gs_elf_file_stamp(module->path) == module->file_stamp;
@@ -183,7 +183,7 @@ static struct object *object_for(struct gs_symbolizer *symbolizer,
     memcpy(object->build_id, module->build_id, sizeof(object->build_id));
     object->build_id_len = module->build_id_len;
     object->file_stamp = module->file_stamp;
-    if (module->path[0] == '/' && is_the_file(module)) {
+    if (module->path[0] == '/' && is_unchanged(module)) {
         errno = 0;
         enum gs_status status = gs_elf_symbols_open(
             module->path, module->build_id, module->build_id_len, &object->symbols);

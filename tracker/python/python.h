@@ -65,7 +65,7 @@ void gs_python_destroy(struct gs_python *python);
  * never waited for from waking up in a finalized interpreter, where they would crash
  * (docs/python.md). Returns whether they are held; they stay held for good.
  */
-bool gs_python_hold_rest(const struct gs_python_symbols *symbols);
+bool gs_python_hold_threads(const struct gs_python_symbols *symbols);
 
 /* Returns true if the interpreter is on this native stack. Only then does it have a
  * readable state of this thread. */

@@ -31,7 +31,7 @@ static bool has_ended(const struct gs_python_symbols *symbols,
     return ending != 0 && symbols->interpreters && !symbols->interpreters();
 }
 
-bool gs_python_hold_rest(const struct gs_python_symbols *symbols)
+bool gs_python_hold_threads(const struct gs_python_symbols *symbols)
 {
     struct gs_python_layout layout;
     pthread_mutex_t *mutex;

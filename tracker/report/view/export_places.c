@@ -183,8 +183,8 @@ static void resolve(struct gs_export *export)
 
 /* Sets the range of frames that the report would show; `frames` has space for any
  * stack. */
-static void show(struct gs_export *export, struct gs_symbol_request *frames,
-                 struct gs_export_stack *stack)
+static void set_shown_range(struct gs_export *export, struct gs_symbol_request *frames,
+                            struct gs_export_stack *stack)
 {
     uint32_t count =
         stack->count < GS_STACK_MAX_DEPTH ? stack->count : GS_STACK_MAX_DEPTH;
@@ -234,7 +234,7 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
     put_program_first(export);
     resolve(export);
     for (size_t i = 0; i < export->stack_count; i++)
-        show(export, frames, &export->stacks[i]);
+        set_shown_range(export, frames, &export->stacks[i]);
     free(frames);
     return GS_OK;
 }

@@ -64,8 +64,8 @@ static uint64_t hash_text(const char *text)
 
 /* ---- one frame -------------------------------------------------------------------- */
 
-static struct known_frame find_out(const struct merge *merge, uint32_t stack,
-                                   uintptr_t frame)
+static struct known_frame examine_frame(const struct merge *merge, uint32_t stack,
+                                        uintptr_t frame)
 {
     struct known_frame known = {.frame = frame, .name = mix(0, frame)};
     struct gs_module module;
@@ -83,13 +83,13 @@ static struct known_frame find_out(const struct merge *merge, uint32_t stack,
 }
 
 /* NULL: no memory. */
-static const struct known_frame *know(struct merge *merge, uint32_t stack,
-                                      uintptr_t frame)
+static const struct known_frame *known_frame_of(struct merge *merge, uint32_t stack,
+                                                uintptr_t frame)
 {
     struct known_frame *known = GS_HASH_FIND(merge->known, &frame);
 
     if (!known && (known = malloc(sizeof *known))) {
-        *known = find_out(merge, stack, frame);
+        *known = examine_frame(merge, stack, frame);
         if (!GS_HASH_ADD(merge->known, frame, known)) {
             free(known);
             known = NULL;
@@ -113,7 +113,7 @@ static bool hash_group(struct merge *merge, const struct gs_group *group, uint64
     uint64_t hash = key;
 
     for (unsigned i = 0; i < count; i++) {
-        const struct known_frame *known = know(merge, group->stack, frames[i]);
+        const struct known_frame *known = known_frame_of(merge, group->stack, frames[i]);
         if (!known)
             return false;
         if (known->is_call)
