@@ -338,7 +338,7 @@ questions_case() {
 import fnmatch, re, sys
 asked = [line.split()[0] for line in open("list.out")]
 page = open(sys.argv[1]).read()
-rows = re.findall(r"^\| ([a-z_*., ]+) \|", page[page.index("## The questions"):
+rows = re.findall(r"^- ([a-z_*., ]+): ", page[page.index("## The questions"):
                                                page.index("## The documented")], re.M)
 told = set()
 for name in (name for row in rows for name in row.split(", ") if name != "question"):

@@ -314,6 +314,8 @@ static void release_data(struct gs_report_data *data)
         gs_host_unmap(data, sizeof *data);
 }
 
+#define FIRST_TEXT_BYTES ((size_t)64 << 10)
+
 void gs_report_write_from(struct gs_tracker *tracker,
                           const struct gs_report_config *config,
                           const struct gs_report_source *source, struct gs_text *text,
@@ -334,6 +336,8 @@ void gs_report_write_from(struct gs_tracker *tracker,
         *summary = figures;
     if (!data)
         return;
+    if (text)
+        gs_text_reserve(text, FIRST_TEXT_BYTES);
     gs_report_gather(tracker, config, data);
     apply_rules(&writer, data, frames);
     figures.errors = data->error_count - data->suppressed_errors;

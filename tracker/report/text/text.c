@@ -65,6 +65,14 @@ void gs_text_add(struct gs_text *text, const char *format, ...)
     text->length += (size_t)length;
 }
 
+void gs_text_reserve(struct gs_text *text, size_t bytes)
+{
+    while (bytes >= FIRST_CAPACITY && !make_room(text, bytes))
+        bytes /= 2;
+    if (text->data)
+        text->data[text->length] = '\0';
+}
+
 void gs_text_add_bytes(struct gs_text *text, const char *bytes, size_t length)
 {
     if (text->truncated)
