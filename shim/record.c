@@ -26,8 +26,11 @@ void gs_record_watch(const struct gs_options *options, bool tallied)
     bool fewer = options->track_sample_bytes || options->track_min_bytes;
     is_tallied = tallied;
     is_logged = gs_log_enabled(GS_LOG_DEBUG);
+    if (is_logged) {
+        gs_trace_stay_on();
+    }
     __atomic_store_n(&gs_record_watched,
-                     gs_tracing() || is_tallied || is_logged ||
+                     gs_tracing() || is_tallied ||
                          (options->track && (part || fewer || options->stack_free)),
                      __ATOMIC_RELAXED);
 }
@@ -190,7 +193,7 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
     if (gs_tracing() && traced) {
         trace_made(call, key, bytes);
     }
-    if (is_logged) {
+    if (gs_tracing() && is_logged) {
         log_alloc(call, key, bytes);
     }
     if (!state->tracker) {
@@ -207,7 +210,7 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
 uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *call,
                                  uint64_t addr, size_t bytes, struct gs_block *block)
 {
-    if (gs_tracing() || is_tallied || is_logged || !state->tracker) {
+    if (gs_tracing() || is_tallied || !state->tracker) {
         return made_watched(state, call, addr, bytes, block);
     }
     if (!gs_tracker_records(state->tracker)) {
@@ -265,12 +268,23 @@ void gs_record_refused(struct gs_state *state, const struct gs_call *call, size_
 
 /* ---- frees ---------------------------------------------------------------------- */
 
+/* Records a free that is about to be made in the trace file, and in the log. */
+static __attribute__((cold, noinline)) void trace_free(const struct gs_freeing *freeing)
+{
+    if (freeing->how != GS_TRACE_HOW_NONE) {
+        gs_trace_free(freeing->key, freeing->how, freeing->stream, freeing->order);
+    }
+    if (is_logged && freeing->key != 0) {
+        log_call("free", freeing->key, "", freeing->api, -1);
+    }
+}
+
 void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
                            uint64_t addr, enum gs_trace_how how)
 {
-    gs_trace_free(addr, how, NULL, GS_TRACE_UNORDERED);
-    if (is_logged) {
-        log_call("free", addr, "", api, -1);
+    if (gs_tracing()) {
+        trace_free(&(struct gs_freeing){
+            .key = addr, .how = how, .order = GS_TRACE_UNORDERED, .api = api});
     }
     if (!state->tracker || id == 0) {
         return;
@@ -285,13 +299,8 @@ void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
 
 void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing)
 {
-    if (gs_watched()) {
-        if (freeing->how != GS_TRACE_HOW_NONE) {
-            gs_trace_free(freeing->key, freeing->how, freeing->stream, freeing->order);
-        }
-        if (is_logged && freeing->key != 0) {
-            log_call("free", freeing->key, "", freeing->api, -1);
-        }
+    if (gs_tracing()) {
+        trace_free(freeing);
     }
     if (GS_UNLIKELY(gs_limits_charging)) {
         gs_limits_leave(freeing->key);

@@ -17,7 +17,9 @@
 #include "log.h"
 #include "trace_file.h"
 
-bool gs_trace_on; /* atomic */
+bool gs_trace_on;     /* atomic */
+static bool has_file; /* atomic */
+static bool stays_on; /* immutable after start: gs_tracing() holds without a file */
 
 /* Twice the largest number, so that a search soon reaches an empty row. */
 #define NUMBER_ROWS 8192
@@ -134,6 +136,13 @@ static uint16_t stream_number(CUstream stream, enum gs_trace_order order)
     return number_of(&stream_numbers, stream, GS_TRACE_STREAM_FIRST);
 }
 
+/* The file ends. */
+static void stop(void)
+{
+    __atomic_store_n(&has_file, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_trace_on, stays_on, __ATOMIC_RELAXED);
+}
+
 /* Called for the thread's first record of this recording, or when its batch is used up.
  * False once recording has ended. */
 static GS_TRACE_COLD bool next_batch(uint32_t now)
@@ -145,7 +154,7 @@ static GS_TRACE_COLD bool next_batch(uint32_t now)
     own.slot = gs_trace_file_batch(&own.slot_number);
     own.end = own.slot ? own.slot + GS_TRACE_BATCH_SLOTS : NULL;
     if (!own.slot)
-        __atomic_store_n(&gs_trace_on, false, __ATOMIC_RELAXED);
+        stop();
     return own.slot != NULL;
 }
 
@@ -181,6 +190,8 @@ static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
     uint32_t recording = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     struct gs_trace_record *slot;
 
+    if (!__atomic_load_n(&has_file, __ATOMIC_RELAXED))
+        return;
     if (GS_UNLIKELY(own.generation != recording || own.slot == own.end) &&
         !next_batch(recording))
         return;
@@ -261,20 +272,27 @@ void gs_trace_open(const char *pattern, uint64_t limit_bytes)
         return;
     }
     __atomic_add_fetch(&generation, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&has_file, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&gs_trace_on, true, __ATOMIC_RELEASE);
+}
+
+void gs_trace_stay_on(void)
+{
+    stays_on = true;
     __atomic_store_n(&gs_trace_on, true, __ATOMIC_RELEASE);
 }
 
 void gs_trace_close(void)
 {
     if (gs_trace_file_close())
-        __atomic_store_n(&gs_trace_on, false, __ATOMIC_RELAXED);
+        stop();
 }
 
 void gs_trace_reset(void)
 {
     if (__atomic_load_n(&generation, __ATOMIC_RELAXED) == 0)
         return; /* nothing was ever recorded */
-    __atomic_store_n(&gs_trace_on, false, __ATOMIC_RELAXED);
+    stop();
     gs_trace_file_reset();
     memset(&stream_numbers, 0, sizeof(stream_numbers));
     memset(&context_numbers, 0, sizeof(context_numbers));
