@@ -29,15 +29,15 @@ static char *advised(const uintptr_t *frames, unsigned count)
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     struct gs_text text = {0};
-    static const char head[] = "To suppress LEAK 1:  leak:";
+    static const char head[] = "  LEAK 1:  leak:", cap[] = " max_bytes=512\n";
 
     source.resolve = resolve;
     test_leak(tracker, 0x1000, 512, SECONDS(599), test_stack(stacks, frames, count));
     gs_report_write_from(tracker, &config, &source, &text, NULL);
     const char *line = strstr(text.data, head);
     char *rule = strdup(line ? line + sizeof head - 1 : "");
-    if (strstr(rule, "   in GPUSHIM"))
-        *strstr(rule, "   in GPUSHIM") = '\0';
+    if (strstr(rule, cap))
+        *strstr(rule, cap) = '\0';
     gs_text_free(&text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -126,7 +126,7 @@ Test(advice, there_is_none_that_takes_everything)
         {{AT_CUDART, AT_STRIPPED, AT_MAIN}, ""},
         {{AT_CUDART, AT_NOWHERE, AT_MAIN}, ""},
         {{AT_CUDART, AT_TORCH, AT_MAIN}, "at::native::empty_cuda"},
-        {{AT_TORCH + 0x1000, AT_MAIN, AT_LIBC}, "libtorch_cuda.so"},
+        {{AT_TORCH + 0x1000, AT_MAIN, AT_LIBC}, ""},
     };
 
     for (size_t i = 0; i < GS_ARRAY_LEN(all); i++) {

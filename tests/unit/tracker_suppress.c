@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "report_internal.h"
 #include "suppress_internal.h"
 
 struct problems {
@@ -48,12 +49,12 @@ static struct gs_suppressions *good_rules(const char *text)
 
 static uint32_t find_name(struct gs_suppressions *rules, const char *name)
 {
-    return gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, name);
+    return gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, name, 0);
 }
 
 static uint32_t find_path(struct gs_suppressions *rules, const char *path)
 {
-    return gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_PATH, path);
+    return gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_PATH, path, 0);
 }
 
 /* --- lines ----------------------------------------------------------------------------
@@ -111,7 +112,10 @@ Test(suppress, a_malformed_line_is_told_and_skipped)
                                "leak:a max_count=18446744073709551615\n"
                                "leak:a max_bytes=99999999999T\n"
                                "leak:\0hidden\n"
-                               "leak:second\n";
+                               "leak:second\n"
+                               "leak:a from=\n"
+                               "leak:a from=1 from=2 from=3 from=4 from=5 from=6 from=7 "
+                               "from=8 from=9\n";
     struct problems problems;
     struct gs_suppressions *rules = rules_of(text, sizeof text - 1, &problems);
 
@@ -124,13 +128,16 @@ Test(suppress, a_malformed_line_is_told_and_skipped)
         "6: max_count is not a whole number\n"
         "7: max_bytes is not a size (such as 20M)\n"
         "8: max_count is there twice\n"
-        "9: unknown setting behind the pattern (max_count, max_bytes and device are "
+        "9: unknown setting behind the pattern (from, max_count, max_bytes and device "
+        "are "
         "known)\n"
         "10: device is not the number of one\n"
         "11: max_bytes is for leak: rules only\n"
         "12: max_count is not a whole number\n"
         "13: max_bytes is not a size (such as 20M)\n"
-        "14: a NUL byte\n");
+        "14: a NUL byte\n"
+        "16: from has no pattern\n"
+        "17: from is there more than 8 times\n");
     cr_assert_eq(gs_suppressions_count(rules), 2);
     cr_expect_eq(find_name(rules, "the second"), 1);
     gs_suppressions_destroy(rules);
@@ -223,6 +230,44 @@ Test(suppress, paths_are_compared_by_base_name_unless_a_rule_has_a_slash)
     gs_suppressions_destroy(rules);
 }
 
+/* The callers of a rule must match in their order, each further out than the last; a rule
+ * whose callers do not match leaves its turn to the next. */
+Test(suppress, callers_are_compared_in_their_order)
+{
+    struct gs_suppressions *rules =
+        good_rules("leak:grab from=^inner$ from=out*r max_bytes=1K\n"
+                   "leak:grab\n");
+    const struct gs_rule *rule = gs_suppressions_rule(rules, 0);
+    struct gs_symbol_request frames[] = {
+        {.result.function = "grab"},
+        {.result.function = "between"},
+        {.result.function = "inner"},
+        {.result.function = "outer", .result.file = "/a/b.c"},
+        {.result.function = "main"},
+    };
+    struct gs_shown_stack stack = {.frames = frames, .count = GS_ARRAY_LEN(frames)};
+
+    cr_expect_str_eq(rule->pattern, "grab");
+    cr_expect_eq(memcmp(rule->from, "^inner$\0out*r\0", 15), 0);
+    cr_expect_eq(rule->max_bytes, 1024);
+    cr_expect(gs_report_callers_match(&stack, 0, rule->from));
+    cr_expect(gs_report_callers_match(&stack, 1, rule->from));
+    cr_expect_not(gs_report_callers_match(&stack, 2, rule->from), "inner is the callee");
+    cr_expect_not(gs_report_callers_match(&stack, 0, "outer\0inner\0"), "the order");
+    cr_expect_not(gs_report_callers_match(&stack, 0, "inner\0inner\0"),
+                  "one frame twice");
+    cr_expect(gs_report_callers_match(&stack, 0, "^b.c$\0"), "a file");
+    cr_expect(gs_report_callers_match(&stack, 0, "/a/\0"), "a path");
+    cr_expect(gs_report_callers_match(&stack, 4, "\0"), "no callers asked for");
+    cr_expect_eq(find_name(rules, "grab"), 0);
+    cr_expect_eq(
+        gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, "grab", 1), 1);
+    cr_expect_eq(
+        gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, "grab", 2),
+        GS_RULE_NONE);
+    gs_suppressions_destroy(rules);
+}
+
 Test(suppress, kind_and_device_are_minded_and_the_first_rule_decides)
 {
     struct gs_suppressions *rules = good_rules("free:load\n"
@@ -230,14 +275,16 @@ Test(suppress, kind_and_device_are_minded_and_the_first_rule_decides)
                                                "leak:load_batch\n"
                                                "leak:load\n");
 
-    cr_expect_eq(gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, "load"),
-                 3);
     cr_expect_eq(
-        gs_suppressions_find(rules, GS_RULE_LEAK, 1, GS_RULE_TEXT_NAME, "load_batch"), 1);
+        gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, "load", 0), 3);
     cr_expect_eq(
-        gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, "load_batch"), 2);
-    cr_expect_eq(gs_suppressions_find(rules, GS_RULE_FREE, 5, GS_RULE_TEXT_NAME, "load"),
-                 0);
+        gs_suppressions_find(rules, GS_RULE_LEAK, 1, GS_RULE_TEXT_NAME, "load_batch", 0),
+        1);
+    cr_expect_eq(
+        gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, "load_batch", 0),
+        2);
+    cr_expect_eq(
+        gs_suppressions_find(rules, GS_RULE_FREE, 5, GS_RULE_TEXT_NAME, "load", 0), 0);
     gs_suppressions_destroy(rules);
     cr_expect_eq(find_name(NULL, "load"), GS_RULE_NONE);
 }

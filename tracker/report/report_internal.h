@@ -155,6 +155,13 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
                                             unsigned count, bool goes_on,
                                             const struct gs_report_config *config);
 
+/* Returns true if a rule's pattern matches the function, file or module of a frame. */
+bool gs_report_frame_matches(const struct gs_symbol_request *frame, const char *pattern);
+/* Returns true if the patterns of callers (gs_rule.from) match callers of a frame, in
+ * their order. */
+bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee,
+                             const char *from);
+
 /* Base name of the module of a resolved frame; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);
 

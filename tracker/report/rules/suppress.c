@@ -110,6 +110,14 @@ struct span {
     const char *begin, *end;
 };
 
+/* A line, as far as it is read. */
+struct parsed {
+    struct gs_rule rule;
+    struct span pattern;
+    struct span from[GS_RULE_FROM_MAX]; /* outermost first, as they are read */
+    unsigned from_count;
+};
+
 static bool is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -181,9 +189,20 @@ static bool is_setting(struct span word, struct span *name, struct span *value)
 }
 
 /* Returns NULL on success, else the fault. */
-static const char *take_setting(struct gs_rule *rule, struct span name, struct span value)
+static const char *take_setting(struct parsed *parsed, struct span name,
+                                struct span value)
 {
+    struct gs_rule *rule = &parsed->rule;
     uint64_t number;
+
+    if (equals(name, "from")) {
+        if (value.begin == value.end)
+            return "from has no pattern";
+        if (parsed->from_count == GS_RULE_FROM_MAX)
+            return "from is there more than 8 times";
+        parsed->from[parsed->from_count++] = value;
+        return NULL;
+    }
 
     if (equals(name, "max_count")) {
         if (rule->max_count != GS_RULE_ANY)
@@ -209,20 +228,23 @@ static const char *take_setting(struct gs_rule *rule, struct span name, struct s
         rule->device = (int)number;
         return NULL;
     }
-    return "unknown setting behind the pattern (max_count, max_bytes and device are "
+    return "unknown setting behind the pattern (from, max_count, max_bytes and device "
+           "are "
            "known)";
 }
 
 /* Takes the settings off the pattern's end. Returns NULL, or the fault. */
-static const char *take_settings(struct gs_rule *rule, struct span *pattern)
+static const char *take_settings(struct parsed *parsed)
 {
+    struct span *pattern = &parsed->pattern;
+
     for (;;) {
         struct span word = {pattern->end, pattern->end}, name, value;
         while (word.begin > pattern->begin && !is_space(word.begin[-1]))
             word.begin--;
         if (word.begin == pattern->begin || !is_setting(word, &name, &value))
             return NULL;
-        const char *wrong = take_setting(rule, name, value);
+        const char *wrong = take_setting(parsed, name, value);
         if (wrong)
             return wrong;
         *pattern = trim((struct span){pattern->begin, word.begin});
@@ -230,9 +252,9 @@ static const char *take_settings(struct gs_rule *rule, struct span *pattern)
 }
 
 /* Returns NULL if the line is a rule, else the fault. */
-static const char *parse_rule(struct span line, struct gs_rule *rule,
-                              struct span *pattern)
+static const char *parse_rule(struct span line, struct parsed *parsed)
 {
+    struct gs_rule *rule = &parsed->rule;
     const char *colon = memchr(line.begin, ':', length_of(line));
     struct span kind = {line.begin, colon ? colon : line.begin};
     struct span first, name, value;
@@ -247,38 +269,63 @@ static const char *parse_rule(struct span line, struct gs_rule *rule,
     }
     if (rule->kind == GS_RULE_KINDS)
         return "none of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN";
-    *pattern = trim((struct span){colon + 1, line.end});
-    const char *wrong = take_settings(rule, pattern);
+    parsed->pattern = trim((struct span){colon + 1, line.end});
+    const char *wrong = take_settings(parsed);
     if (wrong)
         return wrong;
-    first = *pattern;
+    first = parsed->pattern;
     if (first.begin == first.end || is_setting(first, &name, &value))
         return "no pattern";
     return NULL;
 }
-static_assert(LINE_BYTES_MAX == 4096, "the message names it");
+static_assert(LINE_BYTES_MAX == 4096 && GS_RULE_FROM_MAX == 8, "the messages name them");
+
+/* Copies the patterns of callers, the innermost first. NULL: no memory. */
+static const char *keep_from(struct gs_suppressions *rules, const struct parsed *parsed)
+{
+    size_t length = 1, used = 0;
+
+    for (unsigned i = 0; i < parsed->from_count; i++)
+        length += length_of(parsed->from[i]) + 1;
+    char *text = malloc(length);
+    if (!text)
+        return NULL;
+    for (unsigned i = parsed->from_count; i-- > 0;) {
+        memcpy(text + used, parsed->from[i].begin, length_of(parsed->from[i]));
+        used += length_of(parsed->from[i]);
+        text[used++] = '\0';
+    }
+    text[used] = '\0';
+    const char *kept = keep(rules, text, length);
+    free(text);
+    return kept;
+}
 
 static enum gs_status add_line(struct gs_suppressions *rules, const char *source,
                                struct span line, unsigned number, gs_rule_problem problem,
                                void *self)
 {
-    struct gs_rule rule = {.device = -1,
-                           .max_count = GS_RULE_ANY,
-                           .max_bytes = GS_RULE_ANY,
-                           .source = source,
-                           .line = number};
-    struct span pattern;
+    struct parsed parsed = {.rule = {.device = -1,
+                                     .max_count = GS_RULE_ANY,
+                                     .max_bytes = GS_RULE_ANY,
+                                     .source = source,
+                                     .line = number}};
+    struct gs_rule *rule = &parsed.rule;
 
     line = trim(line);
     if (line.begin == line.end || *line.begin == '#')
         return GS_OK;
-    const char *wrong = parse_rule(line, &rule, &pattern);
+    const char *wrong = parse_rule(line, &parsed);
     if (wrong) {
         problem(self, number, wrong);
         return GS_OK;
     }
-    rule.pattern = keep(rules, pattern.begin, length_of(pattern));
-    return rule.pattern ? append(rules, &rule) : GS_ERR_HOST_NOMEM;
+    rule->pattern = keep(rules, parsed.pattern.begin, length_of(parsed.pattern));
+    if (parsed.from_count > 0)
+        rule->from = keep_from(rules, &parsed);
+    if (!rule->pattern || (parsed.from_count > 0 && !rule->from))
+        return GS_ERR_HOST_NOMEM;
+    return append(rules, rule);
 }
 
 enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *source,

@@ -25,13 +25,18 @@ enum gs_rule_kind {
 /* The word before the colon. */
 const char *gs_rule_kind_name(enum gs_rule_kind kind);
 
+/* The most from= patterns of a rule. */
+#define GS_RULE_FROM_MAX 8u
+
 /* No rule; also the caps that are not set. */
 #define GS_RULE_NONE UINT32_MAX
 #define GS_RULE_ANY  UINT64_MAX
 
 struct gs_rule {
     enum gs_rule_kind kind;
-    const char *pattern;           /* as written, without kind and caps */
+    const char *pattern;           /* as written, without kind and settings */
+    const char *from;              /* patterns of callers, innermost first: "a\0b\0\0"; NULL:
+                                    * none */
     int device;                    /* < 0: any */
     uint64_t max_count, max_bytes; /* GS_RULE_ANY: no cap */
     const char *source;            /* the file's name as given; NULL: built in */
@@ -76,14 +81,16 @@ enum gs_rule_text {
 };
 
 /*
- * Finds the first rule of a kind that matches a text, for an allocation on `device`. The
+ * Finds the first rule of a kind, numbered `least` or higher, whose pattern matches a
+ * text, for an allocation on `device`. The caller compares the callers (from). The
  * first call prepares the look-up. The time of later calls grows with the length of the
  * text, not with the number of rules.
  * In:  text  NULL and "" match nothing
  * Returns its number, GS_RULE_NONE if there is none.
  */
 uint32_t gs_suppressions_find(struct gs_suppressions *rules, enum gs_rule_kind kind,
-                              int device, enum gs_rule_text what, const char *text);
+                              int device, enum gs_rule_text what, const char *text,
+                              uint32_t least);
 
 /* Returns true if the pattern matches, as in LeakSanitizer: anywhere in the text; `*` is
  * any characters; `^` at the start and `$` at the end anchor it. */

@@ -4,6 +4,7 @@
  */
 #include "report_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define PATTERN_BYTES 256u
@@ -70,20 +71,20 @@ static bool is_specific(const struct gs_shown_stack *stack,
            strcmp(module, gs_report_frame_module(&stack->frames[stack->count - 1])) != 0;
 }
 
-/* Returns the innermost frame of the program's own code, else the innermost with a name.
- * NULL: a rule for any frame would match too much. */
-static const struct gs_symbol_request *program_frame(const struct gs_shown_stack *stack)
+/* Returns the index of the innermost frame of the program's own code, else of the
+ * innermost with a function; stack->count: a rule for any frame would match too much. */
+static unsigned program_frame(const struct gs_shown_stack *stack)
 {
-    const struct gs_symbol_request *named = NULL;
+    unsigned named = stack->count;
 
     for (unsigned i = 0; i < stack->count; i++) {
         const struct gs_symbol_request *frame = &stack->frames[i];
         if (!is_specific(stack, frame))
             continue;
         if (!is_system_library(gs_report_frame_module(frame)))
-            return frame;
-        if (!named)
-            named = frame;
+            return i;
+        if (named == stack->count && frame->result.function)
+            named = i;
     }
     return named;
 }
@@ -190,47 +191,144 @@ static void make_short_pattern(const char *name, char *out)
         strcpy(out, shorter);
 }
 
-/* Makes the rule's pattern for a leak; "" if no rule is specific enough. */
-static void pattern_of(const struct gs_report_writer *writer, size_t number,
-                       char out[PATTERN_BYTES])
-{
-    struct gs_shown_stack stack = gs_frame_table_show(
-        writer->frames, writer->config, writer->data->groups.items[number].stack);
-    const struct gs_symbol_request *frame = program_frame(&stack);
+/* ---- the rule of a leak ---------------------------------------------------------------
+ */
 
-    out[0] = '\0';
-    if (frame)
-        make_short_pattern(frame->result.function ? frame->result.function
-                                                  : gs_report_frame_module(frame),
-                           out);
+/* The most callers of a rule. */
+#define CALLERS_MAX 4u
+
+struct advice {
+    char pattern[PATTERN_BYTES];                /* "": no rule is good for the leak */
+    char from[CALLERS_MAX * PATTERN_BYTES + 1]; /* as gs_rule.from */
+    uint64_t bytes;                             /* of all leaks that share the rule */
+};
+
+/* A from= pattern has no spaces. */
+static void add_caller(struct advice *advice, size_t *used, const char *function)
+{
+    char *at = advice->from + *used;
+
+    make_short_pattern(function, at);
+    for (char *c = at; *c; c++)
+        if (*c == ' ')
+            *c = '*';
+    *used += strlen(at) + 1;
+    advice->from[*used] = '\0';
 }
 
-/* Writes one line for all leaks with the same pattern. */
-static void write_rule(const struct gs_report_writer *writer, size_t number,
-                       char (*patterns)[PATTERN_BYTES], size_t count)
+/* Returns true if the rule matches a leak other than `number` that is named. */
+static bool matches_another(const struct gs_report_writer *writer, size_t number,
+                            const struct advice *advice)
 {
-    if (patterns[number][0] == '\0')
-        return;
-    gs_text_add(writer->text, "%sTo suppress LEAK %zu", writer->prefix, number + 1);
-    for (size_t i = number + 1; i < count; i++) {
-        if (strcmp(patterns[i], patterns[number]) == 0) {
-            gs_text_add(writer->text, ", %zu", i + 1);
-            patterns[i][0] = '\0';
-        }
+    for (size_t i = 0; i < writer->data->shown; i++) {
+        struct gs_shown_stack stack = gs_frame_table_show(
+            writer->frames, writer->config, writer->data->groups.items[i].stack);
+        for (unsigned j = 0; i != number && j < stack.count; j++)
+            if (gs_report_frame_matches(&stack.frames[j], advice->pattern) &&
+                gs_report_callers_match(&stack, j, advice->from))
+                return true;
     }
-    gs_text_add(writer->text, ":  leak:%s   in GPUSHIM_SUPPRESSIONS\n", patterns[number]);
+    return false;
+}
+
+/* The rule names the function and, of its callers in the program, the next one; more only
+ * while the rule would match another leak. */
+static void make_advice(const struct gs_report_writer *writer, size_t number,
+                        struct advice *out)
+{
+    const struct gs_group *group = &writer->data->groups.items[number];
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, writer->config, group->stack);
+    unsigned i = program_frame(&stack), callers = 0;
+    size_t used = 0;
+
+    *out = (struct advice){.bytes = gs_group_shown_bytes(group)};
+    if (i == stack.count)
+        return;
+    make_short_pattern(stack.frames[i].result.function
+                           ? stack.frames[i].result.function
+                           : gs_report_frame_module(&stack.frames[i]),
+                       out->pattern);
+    for (i++; i < stack.count && callers < CALLERS_MAX; i++) {
+        const struct gs_symbol_request *frame = &stack.frames[i];
+        if (!frame->result.function || is_outermost(frame) ||
+            is_system_library(gs_report_frame_module(frame)))
+            continue;
+        if (callers > 0 && !matches_another(writer, number, out))
+            break;
+        add_caller(out, &used, frame->result.function);
+        callers++;
+    }
+}
+
+static bool is_same(const struct advice *a, const struct advice *b)
+{
+    const char *x = a->from, *y = b->from;
+
+    for (; *x && strcmp(x, y) == 0; x += strlen(x) + 1, y += strlen(y) + 1)
+        continue;
+    return !*x && !*y && strcmp(a->pattern, b->pattern) == 0;
+}
+
+/* A size as the user writes it, exact: "24M", "768K", "1000". */
+static const char *size_text(uint64_t bytes, char out[32])
+{
+    unsigned unit = 0;
+
+    while (unit < 4 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(out, 32, "%llu%.*s", (unsigned long long)bytes, unit > 0, &"\0KMGT"[unit]);
+    return out;
+}
+
+/* Writes one line for all leaks that share the rule. Its cap is their sum, so that a
+ * later leak through the same functions is reported; where stacks are sampled, the sum is
+ * an estimate, and the rule has no cap. */
+static void write_rule(const struct gs_report_writer *writer, size_t number,
+                       struct advice *all, size_t count, bool *headline)
+{
+    struct advice *advice = &all[number];
+    char size[32], leaks[160];
+    size_t used;
+
+    if (advice->pattern[0] == '\0')
+        return;
+    if (!*headline)
+        gs_text_add(writer->text,
+                    "%sTo suppress these leaks, put the rules into a file and name it in "
+                    "GPUSHIM_SUPPRESSIONS:\n",
+                    writer->prefix);
+    *headline = true;
+    used = (size_t)snprintf(leaks, sizeof leaks, "LEAK %zu", number + 1);
+    for (size_t i = number + 1; i < count; i++) {
+        if (all[i].pattern[0] == '\0' || !is_same(&all[i], advice))
+            continue;
+        if (used + 24 < sizeof leaks)
+            used += (size_t)snprintf(leaks + used, sizeof leaks - used, ", %zu", i + 1);
+        advice->bytes += all[i].bytes;
+        all[i].pattern[0] = '\0';
+    }
+    gs_text_add(writer->text, "%s  %s:  leak:%s", writer->prefix, leaks, advice->pattern);
+    for (const char *from = advice->from; *from; from += strlen(from) + 1)
+        gs_text_add(writer->text, " from=%s", from);
+    if (writer->tracker->config.sampling.distance_bytes == 0)
+        gs_text_add(writer->text, " max_bytes=%s", size_text(advice->bytes, size));
+    gs_text_add(writer->text, "\n");
 }
 
 void gs_report_advice(const struct gs_report_writer *writer)
 {
     size_t count = writer->data->shown < LEAKS_MAX ? writer->data->shown : LEAKS_MAX;
-    char(*patterns)[PATTERN_BYTES] = count ? calloc(count, sizeof *patterns) : NULL;
+    struct advice *all = count ? calloc(count, sizeof *all) : NULL;
+    bool headline = false;
 
-    if (!patterns)
+    if (!all)
         return;
     for (size_t i = 0; i < count; i++)
-        pattern_of(writer, i, patterns[i]);
+        make_advice(writer, i, &all[i]);
     for (size_t i = 0; i < count; i++)
-        write_rule(writer, i, patterns, count);
-    free(patterns);
+        write_rule(writer, i, all, count, &headline);
+    free(all);
 }

@@ -188,6 +188,7 @@ struct search {
     bool any;   /* rules with a slash count, too */
     bool slash; /* if not `any`: only rules with, or only rules without a slash */
     const char *text;
+    uint32_t least; /* rules with lower numbers are not wanted */
     uint32_t found;
 };
 
@@ -196,7 +197,8 @@ static void try_rule(const struct gs_suppressions *rules, uint32_t number,
 {
     const struct gs_rule_entry *entry = &rules->entries[number];
 
-    if (number >= search->found || entry->rule.kind != search->kind ||
+    if (number < search->least || number >= search->found ||
+        entry->rule.kind != search->kind ||
         (entry->rule.device >= 0 && entry->rule.device != search->device) ||
         (!search->any && entry->slash != search->slash))
         return;
@@ -206,7 +208,8 @@ static void try_rule(const struct gs_suppressions *rules, uint32_t number,
 
 static void try_all(const struct gs_suppressions *rules, struct search *search)
 {
-    for (uint32_t i = 0; i < rules->count && search->found == GS_RULE_NONE; i++)
+    for (uint32_t i = search->least; i < rules->count && search->found == GS_RULE_NONE;
+         i++)
         try_rule(rules, i, search);
 }
 
@@ -250,10 +253,14 @@ static void search_text(const struct gs_suppressions *rules, struct search *sear
 }
 
 uint32_t gs_suppressions_find(struct gs_suppressions *rules, enum gs_rule_kind kind,
-                              int device, enum gs_rule_text what, const char *text)
+                              int device, enum gs_rule_text what, const char *text,
+                              uint32_t least)
 {
-    struct search search = {
-        .kind = kind, .device = device, .text = text, .found = GS_RULE_NONE};
+    struct search search = {.kind = kind,
+                            .device = device,
+                            .text = text,
+                            .least = least,
+                            .found = GS_RULE_NONE};
 
     if (!rules || rules->count == 0 || !text)
         return GS_RULE_NONE;

@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Frames recur, so the result for a name is cached by the name's address. */
 #define KNOWN_NAMES 4096u
@@ -43,7 +44,7 @@ static uint32_t rule_for_text(const struct matcher *matcher, enum gs_rule_kind k
     if (known && known->text == text && known->device == device && known->kind == kind &&
         known->what == what)
         return known->rule;
-    uint32_t rule = gs_suppressions_find(matcher->rules, kind, device, what, text);
+    uint32_t rule = gs_suppressions_find(matcher->rules, kind, device, what, text, 0);
     if (known)
         *known = (struct known_name){.text = text,
                                      .device = device,
@@ -58,6 +59,59 @@ static uint32_t lower(uint32_t a, uint32_t b)
     return a < b ? a : b; /* GS_RULE_NONE is the highest */
 }
 
+/* The path of a frame's module; NULL: not known. */
+static const char *module_path(const struct gs_symbol_request *frame)
+{
+    return frame->module && frame->module->path ? frame->module->path
+                                                : frame->result.module;
+}
+
+bool gs_report_frame_matches(const struct gs_symbol_request *frame, const char *pattern)
+{
+    const char *module = module_path(frame), *file = frame->result.file;
+    const char *const texts[] = {frame->result.function, file, module};
+    bool whole = strchr(pattern, '/') != NULL;
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(texts); i++) {
+        const char *text = texts[i], *slash = text ? strrchr(text, '/') : NULL;
+        if (i > 0 && slash && !whole)
+            text = slash + 1;
+        if (text && text[0] && gs_pattern_matches(pattern, text))
+            return true;
+    }
+    return false;
+}
+
+bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee,
+                             const char *from)
+{
+    unsigned i = callee + 1;
+
+    for (; *from; from += strlen(from) + 1) {
+        while (i < shown->count && !gs_report_frame_matches(&shown->frames[i], from))
+            i++;
+        if (i++ >= shown->count)
+            return false;
+    }
+    return true;
+}
+
+/* Returns the rule for a text of a frame whose callers match, too. */
+static uint32_t rule_for_frame(const struct matcher *matcher, enum gs_rule_kind kind,
+                               int device, enum gs_rule_text what, const char *text,
+                               const struct gs_shown_stack *shown, unsigned i)
+{
+    uint32_t rule = rule_for_text(matcher, kind, device, what, text);
+
+    while (rule != GS_RULE_NONE) {
+        const char *from = gs_suppressions_rule(matcher->rules, rule)->from;
+        if (!from || (shown && gs_report_callers_match(shown, i, from)))
+            break;
+        rule = gs_suppressions_find(matcher->rules, kind, device, what, text, rule + 1);
+    }
+    return rule;
+}
+
 /* Returns the rule for the function, file and module of the frames that the report
  * shows. */
 static uint32_t rule_for_shown(const struct matcher *matcher, enum gs_rule_kind kind,
@@ -69,14 +123,12 @@ static uint32_t rule_for_shown(const struct matcher *matcher, enum gs_rule_kind 
 
     for (unsigned i = 0; i < shown.count; i++) {
         const struct gs_symbol_request *frame = &shown.frames[i];
-        const char *module = frame->module && frame->module->path ? frame->module->path
-                                                                  : frame->result.module;
-        rule = lower(rule, rule_for_text(matcher, kind, device, GS_RULE_TEXT_NAME,
-                                         frame->result.function));
-        rule = lower(rule, rule_for_text(matcher, kind, device, GS_RULE_TEXT_PATH,
-                                         frame->result.file));
-        rule =
-            lower(rule, rule_for_text(matcher, kind, device, GS_RULE_TEXT_PATH, module));
+        rule = lower(rule, rule_for_frame(matcher, kind, device, GS_RULE_TEXT_NAME,
+                                          frame->result.function, &shown, i));
+        rule = lower(rule, rule_for_frame(matcher, kind, device, GS_RULE_TEXT_PATH,
+                                          frame->result.file, &shown, i));
+        rule = lower(rule, rule_for_frame(matcher, kind, device, GS_RULE_TEXT_PATH,
+                                          module_path(frame), &shown, i));
     }
     return rule;
 }
@@ -94,8 +146,8 @@ static uint32_t rule_for_modules(const struct matcher *matcher, enum gs_rule_kin
     for (unsigned i = 0; i < count; i++) {
         if (matcher->source->module(matcher->source->self, stack, frames[i], &module) ==
             GS_OK)
-            rule = lower(rule, rule_for_text(matcher, kind, device, GS_RULE_TEXT_PATH,
-                                             module.path));
+            rule = lower(rule, rule_for_frame(matcher, kind, device, GS_RULE_TEXT_PATH,
+                                              module.path, NULL, 0));
     }
     return rule;
 }
@@ -249,11 +301,18 @@ void gs_report_suppress(const struct gs_tracker *tracker,
 /* "leak:run max_count=3 (rules.txt:7)" */
 static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
 {
-    char pattern[160], source[160], caps[96] = "";
+    char pattern[160], source[160], caps[160] = "";
     size_t length = 0;
 
+    for (const char *from = rule->from; from && *from; from += strlen(from) + 1) {
+        char clean[64];
+        gs_report_clean(from, clean, sizeof clean);
+        if (length + strlen(clean) + 8 < sizeof caps / 2)
+            length +=
+                (size_t)snprintf(caps + length, sizeof caps - length, " from=%s", clean);
+    }
     if (rule->max_count != GS_RULE_ANY)
-        length += (size_t)snprintf(caps, sizeof caps, " max_count=%llu",
+        length += (size_t)snprintf(caps + length, sizeof caps - length, " max_count=%llu",
                                    (unsigned long long)rule->max_count);
     if (rule->max_bytes != GS_RULE_ANY)
         length += (size_t)snprintf(caps + length, sizeof caps - length, " max_bytes=%llu",
