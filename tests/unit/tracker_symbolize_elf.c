@@ -7,6 +7,7 @@
 #include "tracker_stacks_fixtures.h"
 
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
@@ -105,6 +106,38 @@ Test(symbolize_elf, intact_file_has_the_name_at_its_first_and_last_byte_only)
     cr_assert_null(gs_elf_symbols_find(symbols, 0));
     cr_assert(gs_elf_symbols_has_lines(symbols));
     gs_elf_symbols_close(symbols);
+}
+
+/* libc has several names for many functions. */
+Test(symbolize_elf, first_look_ups_answer_as_later_ones)
+{
+    struct gs_elf_symbols *fresh = NULL, *sorted;
+    size_t named = 0;
+    Dl_info libc;
+
+    cr_assert_neq(dladdr((void *)(uintptr_t)&snprintf, &libc), 0);
+    cr_assert_eq(gs_elf_symbols_open(libc.dli_fname, NULL, 0, &sorted), GS_OK);
+    for (int i = 0; i < 100; i++)
+        (void)gs_elf_symbols_find(sorted, 0);
+    for (uint64_t i = 0; i < 600; i++) {
+        uint64_t address = 0x20000 + i * 0x8b7;
+        char expected[512] = "none";
+        const char *name = gs_elf_symbols_find(sorted, address);
+
+        if (name != NULL)
+            snprintf(expected, sizeof(expected), "%s", name);
+        named += name != NULL;
+        if (i % 8 == 0) {
+            gs_elf_symbols_close(fresh);
+            cr_assert_eq(gs_elf_symbols_open(libc.dli_fname, NULL, 0, &fresh), GS_OK);
+        }
+        name = gs_elf_symbols_find(fresh, address);
+        cr_expect_str_eq(name != NULL ? name : "none", expected, "0x%lx",
+                         (unsigned long)address);
+    }
+    cr_expect_gt(named, 100);
+    gs_elf_symbols_close(fresh);
+    gs_elf_symbols_close(sorted);
 }
 
 Test(symbolize_elf, cut_files)

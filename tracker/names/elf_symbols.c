@@ -1,7 +1,7 @@
 /*
  * elf_symbols.c - reads symbol tables with pread and finds functions by address.
  *
- * Owns:  struct gs_elf_symbols: two open files at most and the sorted functions.
+ * Owns:  struct gs_elf_symbols: two open files at most and their functions.
  * Lock:  none.   Design: docs/stacks.md
  *
  * A stored symbol is its range and the offset of its name; the name is read on request. A
@@ -19,6 +19,8 @@
 #define NAME_MAX_BYTES 4096
 #define READ_SYMBOLS   1024
 #define LOOK_BACK      64
+/* They are sorted for more look-ups than these: most reports need a few of a file. */
+#define UNSORTED_FINDS 16
 
 struct function {
     uint64_t begin, end;
@@ -33,7 +35,8 @@ struct gs_elf_symbols {
     Elf64_Shdr strings;
     struct function *functions;
     size_t count, capacity;
-    bool has_lines;
+    unsigned finds; /* counted while not sorted */
+    bool sorted, has_lines;
     char name[NAME_MAX_BYTES];
 };
 
@@ -153,9 +156,6 @@ static enum gs_status read_functions(struct gs_elf_symbols *symbols)
         status = use_table(symbols, &symbols->debug, SHT_SYMTAB);
     if (symbols->count == 0 && status != GS_ERR_HOST_NOMEM)
         status = use_table(symbols, file, SHT_DYNSYM);
-    if (symbols->count != 0)
-        qsort(symbols->functions, symbols->count, sizeof(*symbols->functions),
-              compare_functions);
     return status == GS_ERR_HOST_NOMEM ? status : GS_OK;
 }
 
@@ -232,7 +232,24 @@ static size_t upper_bound(const struct gs_elf_symbols *symbols, uint64_t address
     return low;
 }
 
-const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address)
+/* One without a size reaches to the next symbol at most. `nearest`: where the last
+ * function before the address begins. */
+static bool contains(const struct function *function, uint64_t address, uint64_t nearest)
+{
+    return address >= function->begin && address < function->end &&
+           (function->sized || function->begin == nearest);
+}
+
+/* NULL: no name, or a mapping symbol ($x, $d). */
+static const char *name_of(struct gs_elf_symbols *symbols,
+                           const struct function *function)
+{
+    const char *name = read_name(symbols, function->name);
+
+    return name[0] != '\0' && name[0] != '$' ? name : NULL;
+}
+
+static const char *find_sorted(struct gs_elf_symbols *symbols, uint64_t address)
 {
     size_t at = upper_bound(symbols, address);
     uint64_t nearest = at != 0 ? symbols->functions[at - 1].begin : 0;
@@ -241,14 +258,62 @@ const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address
         const struct function *function = &symbols->functions[--at];
         const char *name;
 
-        /* a function without a size ends at the next symbol at the latest */
-        if (address >= function->end || (!function->sized && function->begin != nearest))
-            continue;
-        name = read_name(symbols, function->name);
-        if (name[0] != '\0' && name[0] != '$') /* $x, $d: mapping symbols */
+        if (contains(function, address, nearest) &&
+            (name = name_of(symbols, function)) != NULL)
             return name;
     }
     return NULL;
+}
+
+/* The last function before `below`, NULL: of all, that contains the address. */
+static const struct function *last_around(const struct gs_elf_symbols *symbols,
+                                          uint64_t address, uint64_t nearest,
+                                          const struct function *below)
+{
+    const struct function *last = NULL;
+
+    for (size_t i = 0; i < symbols->count; i++) {
+        const struct function *function = &symbols->functions[i];
+
+        if (contains(function, address, nearest) &&
+            (below == NULL || compare_functions(function, below) < 0) &&
+            (last == NULL || compare_functions(function, last) > 0))
+            last = function;
+    }
+    return last;
+}
+
+/* Answers as find_sorted does; functions that end before the address are no tries. */
+static const char *find_unsorted(struct gs_elf_symbols *symbols, uint64_t address)
+{
+    const struct function *function = NULL;
+    const char *name = NULL;
+    uint64_t nearest = 0;
+
+    for (size_t i = 0; i < symbols->count; i++) {
+        uint64_t begin = symbols->functions[i].begin;
+
+        if (begin <= address && begin > nearest)
+            nearest = begin;
+    }
+    for (size_t tries = 0; name == NULL && tries < LOOK_BACK; tries++) {
+        function = last_around(symbols, address, nearest, function);
+        if (function == NULL)
+            break;
+        name = name_of(symbols, function);
+    }
+    return name;
+}
+
+const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address)
+{
+    if (!symbols->sorted && symbols->finds++ < UNSORTED_FINDS)
+        return find_unsorted(symbols, address);
+    if (!symbols->sorted && symbols->count != 0)
+        qsort(symbols->functions, symbols->count, sizeof(*symbols->functions),
+              compare_functions);
+    symbols->sorted = true;
+    return find_sorted(symbols, address);
 }
 
 bool gs_elf_symbols_has_lines(const struct gs_elf_symbols *symbols)

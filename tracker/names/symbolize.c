@@ -367,5 +367,8 @@ const char *gs_symbolizer_linkage(struct gs_symbolizer *symbolizer, uintptr_t fr
     if (object == NULL || object->symbols == NULL ||
         !gs_elf_symbols_has_lines(object->symbols))
         return NULL;
-    return gs_elf_symbols_find(object->symbols, (uint64_t)(frame - 1 - module->bias));
+    const struct place_key key = {object, (uint64_t)(frame - 1 - module->bias)};
+    const struct gs_symbol_place *place = GS_HASH_FIND(symbolizer->places, &key);
+    return place != NULL ? place->symbol.linkage
+                         : gs_elf_symbols_find(object->symbols, key.offset);
 }

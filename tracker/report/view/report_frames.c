@@ -220,9 +220,12 @@ static bool is_named(const struct gs_symbol_request *frame, const char *name)
  * program's source has one name for both. */
 static bool is_call(const char *symbol, const char *name)
 {
-    size_t length = strlen(name);
+    size_t length;
 
-    return symbol && strncmp(symbol, name, length) == 0 &&
+    if (!symbol || symbol[0] != name[0]) /* most are decided here */
+        return false;
+    length = strlen(name);
+    return strncmp(symbol, name, length) == 0 &&
            (symbol[length] == '\0' || strcmp(symbol + length, "_ptsz") == 0);
 }
 
