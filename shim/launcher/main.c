@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 {
     struct gs_arguments arguments;
     static struct gs_command command;
-    gs_stderr_know();
+    gs_stderr_remember();
     if (argc < 2) {
         gs_arguments_usage(stderr);
         return GS_EXIT_USAGE;
