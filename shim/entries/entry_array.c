@@ -69,7 +69,7 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
     do {
         result = gs_limits_begin(request.device, bytes)
                      ?: gs_limits_end(request.device, bytes, call_driver(call));
-    } while (gs_retry_after_trim(state, request.context, result));
+    } while (gs_retry(state, request.context, request.device, 0, result));
     /* Only now: the driver may refuse a call without reading its description. */
     bytes = bytes_of(call, result);
     if (result == CUDA_SUCCESS) {

@@ -127,8 +127,7 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
         result =
             gs_limits_begin(charged_to(&request), bytes)
                 ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream));
-    } while (gs_retry_for(state, home, bytes, result) ||
-             gs_retry_on_all(state, bytes, result));
+    } while (gs_retry(state, home, request.device, bytes, result));
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;
@@ -165,8 +164,7 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
         result = gs_limits_begin(charged_to(&request), bytes)
                      ?: gs_limits_end(charged_to(&request), bytes,
                                       real(dptr, bytes, pool, stream));
-    } while (gs_retry_for(state, current, bytes, result) ||
-             gs_retry_on_all(state, bytes, result));
+    } while (gs_retry(state, current, where.known ? request.device : -1, bytes, result));
     if (result == CUDA_SUCCESS && !where.known) {
         learn(&request, pool, *dptr, bytes);
     }

@@ -97,7 +97,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
         if (served_by_pool(state, request, out, bytes, result)) {
             return CUDA_SUCCESS;
         }
-    } while (gs_retry_for(state, request->context, bytes, result));
+    } while (gs_retry(state, request->context, request->device, bytes, result));
     if (result == CUDA_SUCCESS && out) {
         gs_record_alloc(state, request, *out, bytes, NULL);
         if (GS_UNLIKELY(gs_redzones_on)) {
@@ -118,15 +118,6 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
 {
     const struct gs_call request =
         gs_call_in(context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);
-    struct gs_block *block;
-    while (status == GS_ERR_NOMEM &&
-           (gs_managed_trim(state) > 0 ||
-            gs_retry_after_wait(state, context, CUDA_ERROR_OUT_OF_MEMORY))) {
-        status = gs_redzones_alloc(state, context, bytes, &block, &native);
-        if (status == GS_OK) {
-            return hand_out(state, context, block, out, bytes);
-        }
-    }
     if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
         gs_record_refused(state, &request, bytes, (CUresult)native);
         return (CUresult)native;
@@ -264,7 +255,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
                 ?: gs_limits_end(request.device, bytes,
                                  gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes,
                                                                Height, ElementSizeBytes));
-    } while (gs_retry_for(state, request.context, bytes, result));
+    } while (gs_retry(state, request.context, request.device, bytes, result));
     if (result == CUDA_SUCCESS) {
         gs_limits_correct(request.device, bytes, *pPitch * Height);
         gs_record_alloc(state, &request, *dptr, *pPitch * Height, NULL);

@@ -21,12 +21,6 @@
 #include "submissions.h"
 #include <string.h>
 
-/* A memory node names its device; a wait covers only the current context. */
-static bool gives_back(CUresult answer)
-{
-    return gs_retry_everywhere(answer) || gs_retry_needed(answer);
-}
-
 /* ---- nodes ------------------------------------------------------------------------- */
 
 static void note_alloc(CUresult result, enum gs_api api, CUgraph graph,
@@ -105,7 +99,7 @@ static bool gives_back_for(const CUgraphNodeParams *params, CUresult result)
 {
     CUgraphNodeType type;
     return params && gs_described(&type, &params->type, sizeof type, result) &&
-           type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && gives_back(result);
+           type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && gs_retry_everywhere(result);
 }
 
 /* ---- executable graphs ------------------------------------------------------------- */
@@ -160,8 +154,7 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
     do {
         result = real_launch(exec, stream, per_thread);
     } while (result == CUDA_ERROR_OUT_OF_MEMORY &&
-             (gs_retry_after_trim(state, gs_context_current(state), result) ||
-              gs_retry_on_all(state, 0, result)));
+             gs_retry_now(state, gs_context_current(state), -1, 0));
     if (due && gs_graph_launched(&launch, &site, (uintptr_t)stream,
                                  result == CUDA_SUCCESS) != GS_OK) {
         gs_record_missed();
@@ -181,7 +174,9 @@ launch(CUgraphExec exec, CUstream stream, bool per_thread)
     if (gs_graph_execs_known()) {
         result = launch_tracked(exec, stream, per_thread);
     } else {
-        result = GS_RETRIED(gives_back, real_launch(exec, stream, per_thread));
+        do {
+            result = real_launch(exec, stream, per_thread);
+        } while (gs_retry_everywhere(result));
     }
     gs_submission_end(own);
     return result;

@@ -34,7 +34,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     CUresult result;
     do {
         result = call_driver(key, pp, bytes, flags);
-    } while (gs_retry_after_trim(state, context, result));
+    } while (gs_retry(state, context, request.device, 0, result));
     if (result == CUDA_SUCCESS) {
         gs_record_alloc(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     } else {

@@ -206,7 +206,10 @@ static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
 static CUresult open_driver(__typeof__(cuIpcOpenMemHandle_v2) *real, CUdeviceptr *out,
                             CUipcMemHandle handle, unsigned int flags)
 {
-    CUresult result = GS_RETRIED(gs_retry_needed, real(out, handle, flags));
+    CUresult result;
+    do {
+        result = real(out, handle, flags);
+    } while (gs_retry_here(result));
     return result;
 }
 

@@ -128,8 +128,8 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     {                                                                                    \
         CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                      \
         while (result == CUDA_ERROR_OUT_OF_MEMORY &&                                     \
-               ((names_device(#symbol) && gs_retry_everywhere(result)) ||                \
-                (is_retried(#symbol) && gs_retry_needed(result)))) {                     \
+               (names_device(#symbol) ? gs_retry_everywhere(result)                      \
+                                      : gs_retry_here(result))) {                        \
             result = gs_real_now()->symbol args;                                         \
         }                                                                                \
         return result;                                                                   \

@@ -81,12 +81,7 @@ static CUresult create(struct gs_state *state, const struct creation *call)
     /* Only now: the driver may refuse a call without reading its prop. */
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
-    /* NULL for another device than the current context's: all idle memory is
-     * reclaimed. */
-    const struct gs_context *there =
-        on_device && context && context->device != device ? NULL : context;
-    while (on_device ? gs_retry_for(state, there, call->size, result)
-                     : gs_retry_after_trim(state, there, result)) {
+    while (gs_retry(state, context, device, on_device ? call->size : 0, result)) {
         result = attempt(call, charged);
     }
     struct gs_call made =

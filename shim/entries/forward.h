@@ -30,7 +30,7 @@
 
 /* Whether to repeat a call that was out of memory. */
 #define GS_AGAIN_NEVER         false
-#define GS_AGAIN_HERE          gs_retry_needed(result)
+#define GS_AGAIN_HERE          gs_retry_here(result)
 #define GS_AGAIN_EVERYWHERE    gs_retry_everywhere(result)
 #define GS_AGAIN_IF(condition) (condition)
 
