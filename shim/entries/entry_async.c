@@ -109,7 +109,6 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     }
     struct gs_call request =
         gs_call_in(gs_context_current(state), GS_MEMORY_ASYNC, GS_API_cuMemAllocAsync);
-    CUresult result;
     request.stream = stream;
     request.per_thread = per_thread;
     if (state->options.async == GS_ASYNC_POOL &&
@@ -123,11 +122,10 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     request.owner = home ? home->owner : NULL;
     request.device = home ? home->device : -1;
     place(&request, &where);
-    do {
-        result =
-            gs_limits_begin(charged_to(&request), bytes)
-                ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream));
-    } while (gs_retry(state, home, request.device, bytes, result));
+    CUresult result = GS_RETRIED(
+        gs_retry(state, home, request.device, bytes),
+        gs_limits_begin(charged_to(&request), bytes)
+            ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream)));
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;
@@ -156,15 +154,14 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
     const struct gs_memory_place where = gs_memory_pools_place(pool);
     struct gs_call request =
         gs_call_in(current, GS_MEMORY_ASYNC, GS_API_cuMemAllocFromPoolAsync);
-    CUresult result;
     request.stream = stream;
     request.per_thread = per_thread;
     place(&request, &where);
-    do {
-        result = gs_limits_begin(charged_to(&request), bytes)
-                     ?: gs_limits_end(charged_to(&request), bytes,
-                                      real(dptr, bytes, pool, stream));
-    } while (gs_retry(state, current, where.known ? request.device : -1, bytes, result));
+    CUresult result =
+        GS_RETRIED(gs_retry(state, current, where.known ? request.device : -1, bytes),
+                   gs_limits_begin(charged_to(&request), bytes)
+                       ?: gs_limits_end(charged_to(&request), bytes,
+                                        real(dptr, bytes, pool, stream)));
     if (result == CUDA_SUCCESS && !where.known) {
         learn(&request, pool, *dptr, bytes);
     }

@@ -206,11 +206,7 @@ static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
 static CUresult open_driver(__typeof__(cuIpcOpenMemHandle_v2) *real, CUdeviceptr *out,
                             CUipcMemHandle handle, unsigned int flags)
 {
-    CUresult result;
-    do {
-        result = real(out, handle, flags);
-    } while (gs_retry_here(result));
-    return result;
+    return GS_RETRIED(gs_retry_here(), real(out, handle, flags));
 }
 
 /*

@@ -68,6 +68,14 @@ static CUresult attempt(const struct creation *call, int charged)
                                                        call->prop, call->flags));
 }
 
+/* The prop is read only now: the driver may refuse a call without reading it. */
+static bool retry(struct gs_state *state, const struct gs_context *context,
+                  const struct creation *call)
+{
+    int device = device_in(call->prop, CUDA_ERROR_OUT_OF_MEMORY);
+    return gs_retry(state, context, device, device >= 0 ? call->size : 0);
+}
+
 static CUresult create(struct gs_state *state, const struct creation *call)
 {
     /* Needed only to reclaim idle memory; but a limit is found by its context. */
@@ -77,13 +85,9 @@ static CUresult create(struct gs_state *state, const struct creation *call)
     int charged = GS_UNLIKELY(gs_limits_charging) && call->handle
                       ? device_in(call->prop, CUDA_ERROR_UNKNOWN)
                       : -1;
-    CUresult result = attempt(call, charged);
-    /* Only now: the driver may refuse a call without reading its prop. */
+    CUresult result = GS_RETRIED(retry(state, context, call), attempt(call, charged));
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
-    while (gs_retry(state, context, device, on_device ? call->size : 0, result)) {
-        result = attempt(call, charged);
-    }
     struct gs_call made =
         call_of(context, on_device ? GS_MEMORY_PHYSICAL : GS_MEMORY_PHYSICAL_HOST,
                 GS_API_cuMemCreate, device);

@@ -45,6 +45,16 @@ void gs_retry_reset(void)
     }
 }
 
+bool gs_retry_await_others(const struct gs_shortage *lack)
+{
+    static _Thread_local uint64_t seen;
+    const struct gs_state *state = lack->state;
+    uint64_t before = seen;
+    seen = gs_pool_await_changes(state->pool) +
+           (state->host_pool ? gs_pool_await_changes(state->host_pool) : 0);
+    return seen != before;
+}
+
 /* Whether some of the `before` pending bytes are no longer pending. */
 static bool some_ready(struct gs_state *state, int device, uint64_t before)
 {
@@ -131,8 +141,8 @@ static void tell_epochs(struct gs_state *state, int device)
     }
 }
 
-bool gs_retry_now(struct gs_state *state, const struct gs_context *context, int device,
-                  size_t bytes)
+bool gs_retry(struct gs_state *state, const struct gs_context *context, int device,
+              size_t bytes)
 {
     const struct gs_shortage shortage = {.state = state,
                                          .context = context,
@@ -151,25 +161,25 @@ bool gs_retry_now(struct gs_state *state, const struct gs_context *context, int 
 }
 
 /* `everywhere`: on all devices, not only on that of the current context. */
-static bool retry_forwarded(CUresult result, bool everywhere)
+static bool retry_forwarded(bool everywhere)
 {
-    struct gs_state *state = result == CUDA_ERROR_OUT_OF_MEMORY ? gs_enter() : NULL;
+    struct gs_state *state = gs_enter();
     if (!state) {
         return false;
     }
     const struct gs_context *context = gs_context_current(state);
     bool again =
-        gs_retry_now(state, context, context && !everywhere ? context->device : -1, 0);
+        gs_retry(state, context, context && !everywhere ? context->device : -1, 0);
     gs_leave();
     return again;
 }
 
-bool gs_retry_here(CUresult result)
+bool gs_retry_here(void)
 {
-    return retry_forwarded(result, false);
+    return retry_forwarded(false);
 }
 
-bool gs_retry_everywhere(CUresult result)
+bool gs_retry_everywhere(void)
 {
-    return retry_forwarded(result, true);
+    return retry_forwarded(true);
 }

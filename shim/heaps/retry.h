@@ -2,8 +2,8 @@
  * retry.h - repeats a call of the driver that is out of memory, once memory was given
  * back to the driver.
  *
- * An entry calls the driver in a loop, while one of these functions returns true. The
- * functions run the rows of reclaim.def, which has the order and the waits.
+ * An entry calls the driver through GS_RETRIED. Its functions run the rows of
+ * reclaim.def, which has the order and the waits.
  */
 #ifndef GS_RETRY_H
 #define GS_RETRY_H
@@ -11,29 +11,46 @@
 #include "parts.h"
 #include "state.h"
 
-/* gs_retry for a call that was out of memory. */
-bool gs_retry_now(struct gs_state *state, const struct gs_context *context, int device,
-                  size_t bytes);
+/* Repeated calls of one entry: a bound for a device on which other threads free and
+ * allocate all the time. */
+#define GS_RETRY_ROUNDS 256u
+
+/* The result of a call of the driver, repeated while it is out of memory and `again`, one
+ * of the functions below, has given memory back. The call is expanded twice, so that one
+ * that succeeds keeps no count. */
+#define GS_RETRIED(again, call) GS_RETRIED_AFTER((call), again, call)
+/* The same after the call's first answer. */
+#define GS_RETRIED_AFTER(first, again, call)                                             \
+    ({                                                                                   \
+        CUresult answer = (first);                                                       \
+        for (unsigned round = 0; GS_UNLIKELY(answer == CUDA_ERROR_OUT_OF_MEMORY) &&      \
+                                 round < GS_RETRY_ROUNDS && (again);                     \
+             round++) {                                                                  \
+            answer = (call);                                                             \
+        }                                                                                \
+        answer;                                                                          \
+    })
 
 /*
- * Whether to repeat an allocating call of the driver that has returned `result`.
+ * Gives memory back after a call of the driver was out of memory. Returns whether to
+ * repeat the call.
  * In:     context  of the call; NULL: none
  *         device   that the memory is on; -1: not known, or several
  *         bytes    0: not known. If no device can serve as much, the answer is false at
  *                  once, since reclaiming may wait
  */
-static inline bool gs_retry(struct gs_state *state, const struct gs_context *context,
-                            int device, size_t bytes, CUresult result)
-{
-    return GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
-           gs_retry_now(state, context, device, bytes);
-}
+bool gs_retry(struct gs_state *state, const struct gs_context *context, int device,
+              size_t bytes);
 
 /* The same for a call that is only forwarded: on the current context's device, or, for a
  * call that names its device or may concern several, on all. */
-bool gs_retry_here(CUresult result);
-bool gs_retry_everywhere(CUresult result);
+bool gs_retry_here(void);
+bool gs_retry_everywhere(void);
 
+/* A row of reclaim.def. Returns whether memory may have gone back since the calling
+ * thread's last such question, which was before the driver's last refusal. Waits, at most
+ * a second, for threads that are giving memory back. */
+bool gs_retry_await_others(const struct gs_shortage *lack);
 /*
  * The last row of reclaim.def. Polls, for a short time, until freed blocks that wait for
  * running work are ready; for blocks freed during a capture it waits as their free would

@@ -149,11 +149,10 @@ static CUresult ask_driver(struct gs_state *state, const struct gs_context *cont
                            CUdeviceptr *out, size_t bytes, size_t rounded, unsigned flags,
                            bool keep, size_t *made)
 {
-    CUresult result;
     *made = rounded;
-    do {
-        result = allocate_for(out, rounded, flags, keep);
-    } while (gs_retry(state, context, context ? context->device : -1, 0, result));
+    CUresult result =
+        GS_RETRIED(gs_retry(state, context, context ? context->device : -1, 0),
+                   allocate_for(out, rounded, flags, keep));
     if (result == CUDA_ERROR_OUT_OF_MEMORY && rounded != bytes) {
         *made = bytes;
         result = allocate_for(out, bytes, flags, keep);

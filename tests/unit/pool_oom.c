@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "lock.h"
 #include "pool_fake.h"
@@ -575,6 +576,44 @@ Test(oom, a_heap_that_may_not_grow_gets_its_own_blocks)
     cr_assert_eq(gs_heap_alloc(bed.heap, 8 * GS_MIB, &block, NULL), GS_OK);
     cr_assert_eq(bed.fake.map_calls, 1, "the freed block");
     cr_assert_eq(gs_heap_alloc(bed.heap, 8 * GS_MIB, &block, NULL), GS_ERR_UNPOOLABLE);
+    bed_fini(&bed);
+}
+
+static atomic_bool inside;
+
+static void take_time(struct fake *fake, uint64_t addr)
+{
+    (void)fake;
+    (void)addr;
+    atomic_store(&inside, true);
+    usleep(50000);
+}
+
+static void *trim_all(void *pool)
+{
+    (void)gs_pool_trim(pool, 0, SIZE_MAX);
+    return NULL;
+}
+
+/* Else a call that the pool does not serve fails, for memory that nobody has. */
+Test(oom, a_refusal_is_final_only_if_no_memory_is_on_its_way_back)
+{
+    struct bed bed;
+    pthread_t thread;
+    uint64_t before;
+
+    bed_init(&bed, 16 * GS_MIB, 0);
+    bed.fake.pool = NULL; /* its questions are for single-threaded tests */
+    bed_free(&bed, bed_alloc(&bed, 16 * GS_MIB));
+    before = gs_pool_await_changes(bed.pool);
+    cr_assert_eq(gs_pool_await_changes(bed.pool), before, "nothing is on its way");
+    bed.fake.during_unmap = take_time;
+    cr_assert_eq(pthread_create(&thread, NULL, trim_all, bed.pool), 0);
+    while (!atomic_load(&inside))
+        usleep(100);
+    cr_assert_neq(gs_pool_await_changes(bed.pool), before);
+    cr_assert_eq(bed.fake.unmaps, 1, "it is back");
+    cr_assert_eq(pthread_join(thread, NULL), 0);
     bed_fini(&bed);
 }
 
