@@ -81,19 +81,14 @@ static enum gs_status grow_plainly(struct gs_heap *heap, size_t bytes,
     return gs_heap_grow(heap, &request, out, native);
 }
 
-static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t bytes,
-                                               size_t behind, struct gs_block **out,
-                                               int *native)
+/* Tries the cache tiers, the segments, and a new segment. */
+static inline enum gs_status try_all(struct gs_heap *heap, size_t bytes, size_t behind,
+                                     struct gs_block **out, int *native)
 {
-    struct gs_request request;
-    struct gs_block *block;
+    struct gs_request request = size_by_class(heap, bytes, bytes + behind);
+    struct gs_block *block = take_cached(heap, &request);
     enum gs_status status;
 
-    /* The driver answers requests of 0 bytes, and those whose units overflow. */
-    if (GS_UNLIKELY(bytes - 1 >= GS_REQUEST_MAX))
-        return GS_ERR_UNPOOLABLE;
-    request = size_by_class(heap, bytes, bytes + behind);
-    block = take_cached(heap, &request);
     if (block) {
         *out = block;
         return GS_OK;
@@ -109,6 +104,29 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
     status = gs_heap_grow(heap, &request, out, native);
     if (status == GS_ERR_NOMEM && (request.classed || behind))
         status = grow_plainly(heap, bytes, out, native);
+    return status;
+}
+
+/* Whether to repeat a request that found no memory. */
+static bool reclaims(struct gs_heap *heap, size_t bytes, enum gs_status status)
+{
+    if (status == GS_ERR_UNPOOLABLE)
+        return gs_heap_reclaim(heap, bytes, GS_LACK_LIMIT);
+    return status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_ALL);
+}
+
+static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t bytes,
+                                               size_t behind, struct gs_block **out,
+                                               int *native)
+{
+    enum gs_status status;
+
+    /* The driver answers requests of 0 bytes, and those whose units overflow. */
+    if (GS_UNLIKELY(bytes - 1 >= GS_REQUEST_MAX))
+        return GS_ERR_UNPOOLABLE;
+    do
+        status = try_all(heap, bytes, behind, out, native);
+    while (GS_UNLIKELY(status != GS_OK) && reclaims(heap, bytes, status));
     return status;
 }
 

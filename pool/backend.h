@@ -42,6 +42,13 @@ struct gs_marker {
     bool (*orders)(void *self, gs_fence epoch) GS_MUST_USE;
 };
 
+/* What the pool asks for more memory for (gs_backend.reclaim). */
+enum gs_lack {
+    GS_LACK_SEGMENT = 1, /* `map` was out of memory; the heaps may have idle memory */
+    GS_LACK_LIMIT = 2,   /* a limit forbids the heap to grow */
+    GS_LACK_ALL = 4      /* the heaps of the device have no idle memory left */
+};
+
 struct gs_backend {
     /*
      * Gets device memory for a segment.
@@ -79,6 +86,13 @@ struct gs_backend {
      * thread. May be NULL: `unmap` never waits.
      */
     bool (*await_idle)(void *self) GS_MUST_USE;
+
+    /*
+     * Gives back memory that is not the pool's to give, or frees blocks of the pool, for
+     * a request of `bytes`. Returns whether the request may find memory now; the pool
+     * then tries again. May be NULL: there is no such memory.
+     */
+    bool (*reclaim)(void *self, size_t bytes, enum gs_lack lack) GS_MUST_USE;
 
     /*
      * The device's free memory now, in bytes. May be NULL: not known.

@@ -11,6 +11,9 @@
  *   6  (small) holes of retained segments
  *   7  GS_ERR_NOMEM with the driver's own code
  *
+ * Between 2 and 3 the backend is asked for memory outside the pool that costs nothing
+ * (obtain.c), and after 7 for all such memory (alloc.c).
+ *
  * Any other error of the backend ends the request at once.
  *
  * Owns: nothing.   Lock: heap->lock, never over the backend.

@@ -375,6 +375,12 @@ static inline bool gs_heap_usable(const struct gs_heap *heap)
     return !gs_heap_is_dead(heap) && !heap->poisoned;
 }
 
+/* Asks the backend for more memory. Returns whether to try again. No lock is held. */
+static inline bool gs_heap_reclaim(struct gs_heap *heap, size_t bytes, enum gs_lack lack)
+{
+    return heap->backend->reclaim && heap->backend->reclaim(heap->self, bytes, lack);
+}
+
 /* Index of a device in the arrays by device. */
 static inline unsigned gs_device_row(int device)
 {

@@ -188,6 +188,8 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin(); /* the ticket lies on this stack */
     status = heap->backend->map(heap->self, bytes, &addr, &code);
+    if (status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_SEGMENT))
+        status = heap->backend->map(heap->self, bytes, &addr, &code);
     gs_uncancelled_end(before);
     gs_segment_record_call(heap, began_ns);
     if (status != GS_OK) {

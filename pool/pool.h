@@ -250,6 +250,10 @@ size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
  * the call needs, as far as is known, but at least a share of the idle memory, so that
  * few retries fail if the driver needs more than `bytes`. */
 size_t gs_pool_trim_step(struct gs_pool *pool, int device, size_t bytes);
+/* Waits, at most a second, while other threads are giving memory back, or getting memory,
+ * until one of them is done. Returns a number that changes whenever one is: a refusal is
+ * final only if the number is the same as before the refused call. */
+uint64_t gs_pool_await_changes(struct gs_pool *pool);
 /* Bytes that gs_pool_trim could give back on `device` now. */
 size_t gs_pool_idle_bytes(struct gs_pool *pool, int device);
 /* Bytes in segments, idle or not, on all devices, and on one device. */

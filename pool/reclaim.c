@@ -209,13 +209,13 @@ static bool wait_until(struct gs_reclaim *reclaim, pthread_cond_t *condition,
     return result != ETIMEDOUT;
 }
 
-bool gs_reclaim_changed(struct gs_heap *heap, uint64_t generation, uint64_t enough)
+static bool await_change(struct gs_pool *pool, int device, uint64_t generation,
+                         uint64_t enough)
 {
-    struct gs_reclaim *reclaim = &heap->pool->reclaim;
+    struct gs_reclaim *reclaim = &pool->reclaim;
     struct timespec deadline = deadline_after(CHANGED_WAIT_NS);
-    struct waiter self = {.generation = generation,
-                          .row = row_of(heap->pool, heap->device),
-                          .enough = enough};
+    struct waiter self = {
+        .generation = generation, .row = row_of(pool, device), .enough = enough};
     bool changed, waits = init_condition(&self.woken);
 
     enter(reclaim);
@@ -231,6 +231,17 @@ bool gs_reclaim_changed(struct gs_heap *heap, uint64_t generation, uint64_t enou
     if (waits)
         pthread_cond_destroy(&self.woken);
     return changed;
+}
+
+bool gs_reclaim_changed(struct gs_heap *heap, uint64_t generation, uint64_t enough)
+{
+    return await_change(heap->pool, heap->device, generation, enough);
+}
+
+uint64_t gs_pool_await_changes(struct gs_pool *pool)
+{
+    (void)await_change(pool, -1, gs_reclaim_generation(pool), 0);
+    return gs_reclaim_generation(pool);
 }
 
 void gs_reclaim_drain(struct gs_heap *heap, uint64_t wait_ns)

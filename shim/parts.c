@@ -1,11 +1,13 @@
 /*
- * parts.c - runs the rows of parts.def for each event.
+ * parts.c - runs the rows of parts.def for each event, and those of reclaim.def when
+ * memory is short.
  * Owns:  nothing.   Lock: none of its own; parts.h documents the locks held.
  */
 #include "parts.h"
 
 #include "all_contexts.h"
 #include "args.h"
+#include "backend.h"
 #include "async_heaps.h"
 #include "async_policy.h"
 #include "caller_runtime.h"
@@ -13,6 +15,7 @@
 #include "captures.h"
 #include "context_errors.h"
 #include "cuda_start.h"
+#include "deferred.h"
 #include "fences.h"
 #include "statistics.h"
 #include "free_lazy.h"
@@ -109,12 +112,21 @@ void gs_parts_relax(struct gs_state *state, const struct gs_context *context)
 #include "parts.def"
 }
 
-size_t gs_parts_trim(struct gs_state *state)
+bool gs_parts_reclaim(const struct gs_shortage *lack)
 {
-    size_t sum = 0;
-#define GS_TRIM(bytes) sum += bytes;
-#include "parts.def"
-    return sum;
+    enum { CALL = GS_LACK_CALL, SEGMENT = GS_LACK_SEGMENT, LIMIT = GS_LACK_LIMIT };
+    enum { ALL = GS_LACK_ALL };
+    enum { NEVER, DURING };
+    if (gs_retry_is_in_vain(lack)) {
+        return false;
+    }
+#define GS_RECLAIM(name, asked, captures, progress)                                      \
+    if (((asked)&lack->asks) && ((captures) == DURING || !gs_captures_active()) &&       \
+        (progress)) {                                                                    \
+        return true;                                                                     \
+    }
+#include "reclaim.def"
+    return false;
 }
 
 /* ---- events of one part --------------------------------------------------------- */
@@ -127,16 +139,6 @@ void gs_parts_device_named(int ordinal, const char *name)
 void gs_parts_context_error(const struct gs_context *context, CUresult result)
 {
     gs_context_record_error(context, result);
-}
-
-void gs_parts_empty_quarantine(int device)
-{
-    (void)gs_quarantine_empty(device);
-}
-
-bool gs_parts_await_given(int device)
-{
-    return gs_async_await_given(device);
 }
 
 void gs_parts_unmap(const struct gs_context *context, uint64_t addr, size_t bytes)

@@ -47,14 +47,21 @@ void gs_parts_refused(struct gs_state *state, int device, unsigned api, size_t b
 /* The context is idle, or has just been waited for: memory may be returned to the driver
  * without a wait. Names: state, context. */
 void gs_parts_relax(struct gs_state *state, const struct gs_context *context);
-/* Returns all cached pinned and managed memory to the driver. Returns the bytes. May wait
- * for running work. Name: state. */
-size_t gs_parts_trim(struct gs_state *state);
-/* Frees the quarantined blocks of a device (-1: of all), which become idle memory. */
-void gs_parts_empty_quarantine(int device);
-/* Waits for a short time for stream-ordered frees that return memory to a device (-1:
- * all). Returns whether they have. */
-bool gs_parts_await_given(int device);
+/* A request that found no memory. Calls of the driver are repeated by retry.h. */
+struct gs_shortage {
+    struct gs_state *state;
+    const struct gs_context *context; /* of the request; NULL: none */
+    int device;                       /* that is full; -1: any */
+    size_t bytes;                     /* of the request; SIZE_MAX: not known */
+    unsigned asks; /* a bit of enum gs_lack (backend.h), or GS_LACK_CALL */
+};
+
+/* A call that the driver serves: the bit beside those of enum gs_lack. */
+#define GS_LACK_CALL 8u
+
+/* Gives back memory in the order of reclaim.def. Returns whether the request may succeed
+ * if it is repeated. No lock is held. */
+bool gs_parts_reclaim(const struct gs_shortage *shortage);
 /* A segment of the context is about to be returned to the driver. */
 void gs_parts_unmap(const struct gs_context *context, uint64_t addr, size_t bytes);
 

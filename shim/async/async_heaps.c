@@ -69,10 +69,6 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     struct gs_async_heap *heap = self;
     CUdeviceptr found = 0;
     CUresult result = allocate_in_driver(heap, bytes, &found);
-    if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
-        gs_async_await_given(heap->face.device)) {
-        result = allocate_in_driver(heap, bytes, &found);
-    }
     if (result != CUDA_SUCCESS) {
         *native = (int)result;
         return result == CUDA_ERROR_OUT_OF_MEMORY ? GS_ERR_NOMEM : GS_ERR_BACKEND;
@@ -106,6 +102,15 @@ static bool backend_idle(void *self)
 {
     (void)self;
     return !gs_captures_active();
+}
+
+/* A request that finds no memory is then the driver's (entry_async.c). */
+static bool backend_reclaim(void *self, size_t bytes, enum gs_lack lack)
+{
+    const struct gs_async_heap *heap = self;
+    const struct gs_shortage shortage = {gs_state_peek(), NULL, heap->face.device, bytes,
+                                         lack};
+    return shortage.state && lack == GS_LACK_SEGMENT && gs_parts_reclaim(&shortage);
 }
 
 static bool is_pressed(const struct gs_async_heap *heap)
@@ -158,6 +163,7 @@ static const struct gs_backend stream_backend = {
     .map = backend_map,
     .unmap = backend_unmap,
     .quiet = backend_idle,
+    .reclaim = backend_reclaim,
     .fence_query = backend_fence_query,
     .fence_release = backend_fence_release,
     .retired = backend_retired,

@@ -114,10 +114,10 @@ void gs_async_freed(struct gs_async_heap *heap);
 /* Returns idle memory in the heaps of the device to the driver; -1: of all devices. */
 void gs_async_give_back(int device);
 
-/* Called when the driver was out of memory. Segments returned since the last call are
- * free once their streams have reached the free; if nothing else runs this takes a short
- * time, for which this function waits, once for all streams. Returns true if any is free:
- * the caller should then call the driver again. */
+/* A row of reclaim.def: segments returned since the last call are free once their streams
+ * have reached the free; if nothing else runs this takes a short time, for which this
+ * function waits, once for all streams. Returns true if any is free. No stream
+ * captures. */
 bool gs_async_await_given(int device);
 
 /* Called before a stream is destroyed. */

@@ -322,8 +322,7 @@ static struct gs_async_heap *first_heap(void)
 bool gs_async_await_given(int device)
 {
     bool any = false;
-    if (GS_LIKELY(!__atomic_load_n(&gs_async_heap_count, __ATOMIC_ACQUIRE)) ||
-        gs_captures_active()) {
+    if (GS_LIKELY(!__atomic_load_n(&gs_async_heap_count, __ATOMIC_ACQUIRE))) {
         return false;
     }
     uint64_t until_ns = gs_now_ns() + WAIT_NS; /* of all streams: they run meanwhile */

@@ -230,19 +230,6 @@ static void clear(struct gs_state *state, uint64_t addr, size_t bytes, uint16_t 
 
 /* ---- allocations ----------------------------------------------------------------- */
 
-static enum gs_status obtain(const struct gs_state *state,
-                             const struct gs_context *context, size_t bytes,
-                             struct gs_block **out, int *native)
-{
-    enum gs_status status;
-    do {
-        status = gs_heap_alloc_behind(context->heap, bytes, zones.behind, out, native);
-    } while (
-        (status == GS_ERR_NOMEM || status == GS_ERR_UNPOOLABLE) &&
-        (gs_quarantine_empty(context->device) > 0 || gs_deferred_await(state, context)));
-    return status;
-}
-
 /* The size of the red zone behind the program's bytes, in a block of `room` bytes. */
 static size_t zone_bytes(size_t bytes, size_t room)
 {
@@ -321,7 +308,8 @@ enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
     struct gs_block *block, *claimed;
     register_handler();
     (void)gs_deferred_settle(context);
-    enum gs_status status = obtain(state, context, bytes, &block, native);
+    enum gs_status status =
+        gs_heap_alloc_behind(context->heap, bytes, zones.behind, &block, native);
     if (status != GS_OK) {
         return status;
     }
@@ -329,7 +317,7 @@ enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
     if (!prepare(state, context, block, bytes) &&
         gs_pool_claim(state->pool, gs_block_addr(block), &claimed) == GS_OK) {
         gs_deferred_put(context, claimed);
-        status = obtain(state, context, bytes, &block, native);
+        status = gs_heap_alloc_behind(context->heap, bytes, zones.behind, &block, native);
         if (status != GS_OK) {
             return status;
         }

@@ -65,11 +65,10 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
         gs_call_in(gs_context_current(state), GS_MEMORY_ARRAY, call->api);
     size_t bytes =
         GS_UNLIKELY(gs_limits_charging) ? bytes_of(call, CUDA_ERROR_UNKNOWN) : 0;
-    CUresult result;
-    do {
-        result = gs_limits_begin(request.device, bytes)
-                     ?: gs_limits_end(request.device, bytes, call_driver(call));
-    } while (gs_retry_after_trim(state, request.context, result));
+    CUresult result =
+        GS_RETRIED(gs_retry(state, request.context, request.device, 0),
+                   gs_limits_begin(request.device, bytes)
+                       ?: gs_limits_end(request.device, bytes, call_driver(call)));
     /* Not earlier: the driver may refuse a call without reading its description. */
     bytes = bytes_of(call, result);
     if (result == CUDA_SUCCESS) {

@@ -109,7 +109,6 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     }
     struct gs_call request =
         gs_call_in(gs_context_current(state), GS_MEMORY_ASYNC, GS_API_cuMemAllocAsync);
-    CUresult result;
     request.stream = stream;
     request.per_thread = per_thread;
     if (state->options.async == GS_ASYNC_POOL &&
@@ -124,12 +123,10 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     request.owner = home ? home->owner : NULL;
     request.device = home ? home->device : -1;
     set_location(&request, &where);
-    do {
-        result =
-            gs_limits_begin(charged_to(&request), bytes)
-                ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream));
-    } while (gs_retry_for(state, home, bytes, result) ||
-             gs_retry_on_all(state, bytes, result));
+    CUresult result = GS_RETRIED(
+        gs_retry(state, home, request.device, bytes),
+        gs_limits_begin(charged_to(&request), bytes)
+            ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream)));
     record_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;
@@ -158,16 +155,14 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
     const struct gs_memory_location where = gs_memory_pools_location(pool);
     struct gs_call request =
         gs_call_in(current, GS_MEMORY_ASYNC, GS_API_cuMemAllocFromPoolAsync);
-    CUresult result;
     request.stream = stream;
     request.per_thread = per_thread;
     set_location(&request, &where);
-    do {
-        result = gs_limits_begin(charged_to(&request), bytes)
-                     ?: gs_limits_end(charged_to(&request), bytes,
-                                      real(dptr, bytes, pool, stream));
-    } while (gs_retry_for(state, current, bytes, result) ||
-             gs_retry_on_all(state, bytes, result));
+    CUresult result =
+        GS_RETRIED(gs_retry(state, current, where.known ? request.device : -1, bytes),
+                   gs_limits_begin(charged_to(&request), bytes)
+                       ?: gs_limits_end(charged_to(&request), bytes,
+                                        real(dptr, bytes, pool, stream)));
     if (result == CUDA_SUCCESS && !where.known) {
         record_location(&request, pool, *dptr, bytes);
     }

@@ -65,13 +65,12 @@ static bool hand_out_kept(struct gs_state *state, const struct gs_call *request,
  * given memory.
  */
 static bool served_by_pool(struct gs_state *state, const struct gs_call *request,
-                           CUdeviceptr *out, size_t bytes, CUresult result)
+                           CUdeviceptr *out, size_t bytes)
 {
     const struct gs_context *context = request->context;
     struct gs_block *block;
     int native;
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || !gs_captures_active() || !context ||
-        !context->heap || !out) {
+    if (!gs_captures_active() || !context || !context->heap || !out) {
         return false;
     }
     if (gs_redzones_alloc(state, context, bytes, &block, &native) == GS_OK) {
@@ -89,15 +88,16 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
                                             const struct gs_call *request,
                                             CUdeviceptr *out, size_t bytes)
 {
-    CUresult result;
-    do {
-        result = gs_limits_begin(request->device, bytes)
-                     ?: gs_limits_end(request->device, bytes,
-                                      gs_real()->cuMemAlloc_v2(out, bytes));
-        if (served_by_pool(state, request, out, bytes, result)) {
-            return CUDA_SUCCESS;
-        }
-    } while (gs_retry_for(state, request->context, bytes, result));
+    bool served = false;
+    CUresult result =
+        GS_RETRIED(!(served = served_by_pool(state, request, out, bytes)) &&
+                       gs_retry(state, request->context, request->device, bytes),
+                   gs_limits_begin(request->device, bytes)
+                       ?: gs_limits_end(request->device, bytes,
+                                        gs_real()->cuMemAlloc_v2(out, bytes)));
+    if (served) {
+        return CUDA_SUCCESS;
+    }
     if (result == CUDA_SUCCESS && out) {
         gs_record_alloc(state, request, *out, bytes, NULL);
         if (GS_UNLIKELY(gs_redzones_on)) {
@@ -118,15 +118,6 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
 {
     const struct gs_call request =
         gs_call_in(context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);
-    struct gs_block *block;
-    while (status == GS_ERR_NOMEM &&
-           (gs_managed_trim(state) > 0 ||
-            gs_retry_after_wait(state, context, CUDA_ERROR_OUT_OF_MEMORY))) {
-        status = gs_redzones_alloc(state, context, bytes, &block, &native);
-        if (status == GS_OK) {
-            return hand_out(state, context, block, out, bytes);
-        }
-    }
     if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
         gs_record_refused(state, &request, bytes, (CUresult)native);
         return (CUresult)native;
@@ -256,15 +247,13 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     }
     const struct gs_call request = gs_call_in(gs_context_current(state), GS_MEMORY_DEVICE,
                                               GS_API_cuMemAllocPitch_v2);
-    CUresult result;
     size_t bytes = gs_limits_pitched(WidthInBytes, Height);
-    do {
-        result =
-            gs_limits_begin(request.device, bytes)
-                ?: gs_limits_end(request.device, bytes,
-                                 gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes,
-                                                               Height, ElementSizeBytes));
-    } while (gs_retry_for(state, request.context, bytes, result));
+    CUresult result = GS_RETRIED(
+        gs_retry(state, request.context, request.device, bytes),
+        gs_limits_begin(request.device, bytes)
+            ?: gs_limits_end(request.device, bytes,
+                             gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes,
+                                                           Height, ElementSizeBytes)));
     if (result == CUDA_SUCCESS) {
         gs_limits_correct(request.device, bytes, *pPitch * Height);
         gs_record_alloc(state, &request, *dptr, *pPitch * Height, NULL);

@@ -21,12 +21,6 @@
 #include "submissions.h"
 #include <string.h>
 
-/* A memory node names its device; a wait covers only the current context. */
-static bool gives_back(CUresult answer)
-{
-    return gs_retry_everywhere(answer) || gs_retry_needed(answer);
-}
-
 /* ---- nodes ------------------------------------------------------------------------- */
 
 static void record_alloc(CUresult result, enum gs_api api, CUgraph graph,
@@ -98,14 +92,15 @@ static void added(CUresult result, enum gs_api api, CUgraph graph,
     }
 }
 
-/* Returns true if the creation of a node found no memory, and idle memory was reclaimed:
- * the caller repeats the call. The description is read only now, as the driver may refuse
- * a call without reading it. */
-static bool gives_back_for(const CUgraphNodeParams *params, CUresult result)
+/* Returns true if the creation of a node that found no memory is to be repeated, since
+ * idle memory was reclaimed. The description is read only now, as the driver may refuse a
+ * call without reading it. */
+static bool gives_back_for(const CUgraphNodeParams *params)
 {
     CUgraphNodeType type;
-    return params && gs_described(&type, &params->type, sizeof type, result) &&
-           type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && gives_back(result);
+    return params &&
+           gs_described(&type, &params->type, sizeof type, CUDA_ERROR_OUT_OF_MEMORY) &&
+           type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && gs_retry_everywhere();
 }
 
 /* ---- executable graphs ------------------------------------------------------------- */
@@ -158,17 +153,23 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
     bool due = state->tracker &&
                !(gs_captures_active() && gs_graph_captures(stream, per_thread, &graph)) &&
                gs_graph_launching(state->tracker, exec, &site, &launch);
-    do {
-        result = real_launch(exec, stream, per_thread);
-    } while (result == CUDA_ERROR_OUT_OF_MEMORY &&
-             (gs_retry_after_trim(state, gs_context_current(state), result) ||
-              gs_retry_on_all(state, 0, result)));
+    result = GS_RETRIED(gs_retry(state, gs_context_current(state), -1, 0),
+                        real_launch(exec, stream, per_thread));
     if (due && gs_graph_launched(&launch, &site, (uintptr_t)stream,
                                  result == CUDA_SUCCESS) != GS_OK) {
         gs_record_missed();
     }
     gs_leave();
     return result;
+}
+
+/* A launch that was out of memory. Apart, so that one that succeeds sets up no
+ * registers. */
+static __attribute__((cold, noinline)) CUresult
+launch_again(CUgraphExec exec, CUstream stream, bool per_thread)
+{
+    return GS_RETRIED_AFTER(CUDA_ERROR_OUT_OF_MEMORY, gs_retry_everywhere(),
+                            real_launch(exec, stream, per_thread));
 }
 
 /* The stream is complete when each part of the graph is, on every device. */
@@ -182,7 +183,10 @@ launch(CUgraphExec exec, CUstream stream, bool per_thread)
     if (gs_graph_execs_known()) {
         result = launch_tracked(exec, stream, per_thread);
     } else {
-        result = GS_RETRIED(gives_back, real_launch(exec, stream, per_thread));
+        result = real_launch(exec, stream, per_thread);
+        if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY)) {
+            result = launch_again(exec, stream, per_thread);
+        }
     }
     gs_submission_end(own);
     return result;

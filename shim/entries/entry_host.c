@@ -31,10 +31,8 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
                                             size_t bytes, unsigned flags)
 {
     const struct gs_call request = gs_call_in(context, GS_MEMORY_PINNED, api);
-    CUresult result;
-    do {
-        result = call_driver(key, pp, bytes, flags);
-    } while (gs_retry_after_trim(state, context, result));
+    CUresult result = GS_RETRIED(gs_retry(state, context, request.device, 0),
+                                 call_driver(key, pp, bytes, flags));
     if (result == CUDA_SUCCESS) {
         gs_record_alloc(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     } else {

@@ -207,8 +207,7 @@ static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
 static CUresult open_driver(__typeof__(cuIpcOpenMemHandle_v2) *real, CUdeviceptr *out,
                             CUipcMemHandle handle, unsigned int flags)
 {
-    CUresult result = GS_RETRIED(gs_retry_needed, real(out, handle, flags));
-    return result;
+    return GS_RETRIED(gs_retry_here(), real(out, handle, flags));
 }
 
 /*

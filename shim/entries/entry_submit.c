@@ -126,13 +126,10 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
 #define GS_SUBMIT(symbol, name, since, stream, where, params, args, ...)                 \
     static __attribute__((cold, noinline, unused)) CUresult again_##symbol params        \
     {                                                                                    \
-        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                      \
-        while (result == CUDA_ERROR_OUT_OF_MEMORY &&                                     \
-               ((names_device(#symbol) && gs_retry_everywhere(result)) ||                \
-                (is_retried(#symbol) && gs_retry_needed(result)))) {                     \
-            result = gs_real_now()->symbol args;                                         \
-        }                                                                                \
-        return result;                                                                   \
+        return GS_RETRIED_AFTER(CUDA_ERROR_OUT_OF_MEMORY,                                \
+                                names_device(#symbol) ? gs_retry_everywhere()            \
+                                                      : gs_retry_here(),                 \
+                                gs_real_now()->symbol args);                             \
     }                                                                                    \
     static inline __attribute__((always_inline)) CUresult submit_##symbol params         \
     {                                                                                    \

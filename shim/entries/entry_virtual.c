@@ -68,6 +68,14 @@ static CUresult attempt(const struct creation *call, int charged)
                                                        call->prop, call->flags));
 }
 
+/* The prop is read only now: the driver may refuse a call without reading it. */
+static bool retry(struct gs_state *state, const struct gs_context *context,
+                  const struct creation *call)
+{
+    int device = device_in(call->prop, CUDA_ERROR_OUT_OF_MEMORY);
+    return gs_retry(state, context, device, device >= 0 ? call->size : 0);
+}
+
 static CUresult create(struct gs_state *state, const struct creation *call)
 {
     /* Needed only to reclaim idle memory; but a limit is found by its context. */
@@ -77,18 +85,10 @@ static CUresult create(struct gs_state *state, const struct creation *call)
     int charged = GS_UNLIKELY(gs_limits_charging) && call->handle
                       ? device_in(call->prop, CUDA_ERROR_UNKNOWN)
                       : -1;
-    CUresult result = attempt(call, charged);
+    CUresult result = GS_RETRIED(retry(state, context, call), attempt(call, charged));
     /* Not earlier: the driver may refuse a call without reading its prop. */
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
-    /* NULL for another device than the current context's: all idle memory is
-     * reclaimed. */
-    const struct gs_context *there =
-        on_device && context && context->device != device ? NULL : context;
-    while (on_device ? gs_retry_for(state, there, call->size, result)
-                     : gs_retry_after_trim(state, there, result)) {
-        result = attempt(call, charged);
-    }
     struct gs_call made =
         call_of(context, on_device ? GS_MEMORY_PHYSICAL : GS_MEMORY_PHYSICAL_HOST,
                 GS_API_cuMemCreate, device);

@@ -30,8 +30,8 @@
 
 /* True if a call that was out of memory is to be repeated. */
 #define GS_AGAIN_NEVER         false
-#define GS_AGAIN_HERE          gs_retry_needed(result)
-#define GS_AGAIN_EVERYWHERE    gs_retry_everywhere(result)
+#define GS_AGAIN_HERE          gs_retry_here()
+#define GS_AGAIN_EVERYWHERE    gs_retry_everywhere()
 #define GS_AGAIN_IF(condition) (condition)
 
 #define GS_WRAPPER(symbol, stream, where, params, ...)                                   \
@@ -50,11 +50,8 @@
     }
 
 #define GS_WRAPPER_FORWARD(symbol, stream, where, params, args, before, retry, after)    \
-    GS_WRAPPER(                                                                          \
-        symbol, stream, where, params, before; do {                                      \
-            result = gs_real_now()->symbol args;                                         \
-        } while (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && GS_AGAIN_##retry);   \
-        after)
+    GS_WRAPPER(symbol, stream, where, params, before;                                    \
+               result = GS_RETRIED(GS_AGAIN_##retry, gs_real_now()->symbol args); after)
 #define GS_WRAPPER_SHARED(symbol, stream, where, params, function)                       \
     GS_WRAPPER(symbol, stream, where, params,                                            \
                __typeof__(symbol) *const real __attribute__((unused)) =                  \

@@ -62,10 +62,6 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     const struct gs_context *context = self;
     CUdeviceptr found = 0;
     CUresult result = allocate_in_driver(context, bytes, &found);
-    if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
-        gs_parts_await_given(context->device)) {
-        result = allocate_in_driver(context, bytes, &found);
-    }
     if (result == CUDA_SUCCESS) {
         *addr = found;
         if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
@@ -124,6 +120,14 @@ static bool backend_await_idle(void *self)
 {
     struct gs_state *state = gs_state_peek();
     return !state || gs_full_wait(state, self);
+}
+
+static bool backend_reclaim(void *self, size_t bytes, enum gs_lack lack)
+{
+    const struct gs_context *context = self;
+    const struct gs_shortage shortage = {gs_state_peek(), context, context->device, bytes,
+                                         lack};
+    return shortage.state && gs_parts_reclaim(&shortage);
 }
 
 /* The free bytes of the device, up to the program's limit. */
@@ -225,6 +229,7 @@ const struct gs_backend gs_context_backend = {
     .keep = backend_keep,
     .quiet = backend_idle,
     .await_idle = backend_await_idle,
+    .reclaim = backend_reclaim,
     .free_bytes = backend_free_bytes,
     .worth_asking = backend_worth_asking,
     .fence_query = backend_fence_query,

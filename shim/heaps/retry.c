@@ -1,5 +1,6 @@
 /*
- * retry.c - reclaims freed and idle memory of the pool before an allocation fails.
+ * retry.c - calls of the driver that are repeated once memory was reclaimed
+ * (reclaim.def), and the wait for pending memory.
  * Owns:  the counts of repeated calls.   Lock: none; relaxed atomics.
  */
 #include "retry.h"
@@ -24,24 +25,17 @@
 
 static uint64_t paused_until, paused_bytes; /* atomic */
 
-/* By device; the last row is for calls without a context. */
-static uint64_t made_again[GS_MAX_DEVICES + 1];
+static uint64_t made_again[GS_MAX_DEVICES]; /* atomic */
 
 static void count_again(int device)
 {
-    unsigned row = device < 0                ? GS_MAX_DEVICES
-                   : device < GS_MAX_DEVICES ? (unsigned)device
-                                             : GS_MAX_DEVICES - 1;
-    __atomic_add_fetch(&made_again[row], 1, __ATOMIC_RELAXED);
+    int row = device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1;
+    __atomic_add_fetch(&made_again[row < 0 ? 0 : row], 1, __ATOMIC_RELAXED);
 }
 
 uint64_t gs_retry_count(unsigned device)
 {
-    uint64_t count = __atomic_load_n(&made_again[device], __ATOMIC_RELAXED);
-    if (device == 0) {
-        count += __atomic_load_n(&made_again[GS_MAX_DEVICES], __ATOMIC_RELAXED);
-    }
-    return count;
+    return __atomic_load_n(&made_again[device], __ATOMIC_RELAXED);
 }
 
 void gs_retry_reset(void)
@@ -49,6 +43,16 @@ void gs_retry_reset(void)
     for (size_t i = 0; i < GS_ARRAY_LEN(made_again); i++) {
         __atomic_store_n(&made_again[i], 0, __ATOMIC_RELAXED);
     }
+}
+
+bool gs_retry_await_others(const struct gs_shortage *lack)
+{
+    static _Thread_local uint64_t seen;
+    const struct gs_state *state = lack->state;
+    uint64_t before = seen;
+    seen = gs_pool_await_changes(state->pool) +
+           (state->host_pool ? gs_pool_await_changes(state->host_pool) : 0);
+    return seen != before;
 }
 
 /* Whether some of the `before` pending bytes are no longer pending. */
@@ -69,20 +73,17 @@ static CUresult wait_for(struct gs_state *state, const struct gs_context *contex
     return result;
 }
 
-bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *context,
-                         CUresult result)
+bool gs_retry_await_pending(const struct gs_shortage *lack)
 {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || !state->pool || gs_captures_active()) {
-        return false;
-    }
-    int device = context ? context->device : -1;
-    uint64_t before = gs_pool_pending_bytes(state->pool, device);
+    struct gs_state *state = lack->state;
+    const struct gs_context *context = lack->context;
+    uint64_t before = gs_pool_pending_bytes(state->pool, lack->device);
     if (before == 0) {
         return false;
     }
     bool paused = before == __atomic_load_n(&paused_bytes, __ATOMIC_RELAXED) &&
                   gs_now_ns() < __atomic_load_n(&paused_until, __ATOMIC_RELAXED);
-    if (some_ready(state, device, before)) {
+    if (some_ready(state, lack->device, before)) {
         return true;
     }
     /* A possibly long wait is made only for blocks freed during a capture, whose own free
@@ -99,48 +100,13 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
                            .longest_ns = LAST_NAP_NS,
                            .until_ns = gs_now_ns() + WAIT_NS};
     while (gs_wait_step(&wait)) {
-        if (some_ready(state, device, before)) {
+        if (some_ready(state, lack->device, before)) {
             return true;
         }
     }
     __atomic_store_n(&paused_bytes, before, __ATOMIC_RELAXED);
     __atomic_store_n(&paused_until, gs_now_ns() + PAUSE_NS, __ATOMIC_RELAXED);
     return false;
-}
-
-static bool retry_after(struct gs_state *state, const struct gs_context *context,
-                        size_t bytes, CUresult result)
-{
-    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !state->pool) {
-        return false;
-    }
-    int device = context ? context->device : -1;
-    if (context) {
-        gs_lazy_mapped(context, GS_ERR_NOMEM, 0);
-    }
-    gs_parts_empty_quarantine(device); /* the quarantine's memory is idle then */
-    bool trimmed = gs_pool_trim_step(state->pool, device, bytes) > 0;
-    if (gs_parts_await_given(device) || trimmed) {
-        count_again(device);
-        return true;
-    }
-    if (gs_parts_trim(state) > 0) {
-        return true;
-    }
-    if (!gs_retry_after_wait(state, context, result)) {
-        return false;
-    }
-    /* Reclaims the blocks that have become ready, and those that must not be cached. */
-    (void)gs_pool_trim(state->pool, device, SIZE_MAX);
-    (void)gs_parts_await_given(device);
-    count_again(device);
-    return true;
-}
-
-bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
-                         CUresult result)
-{
-    return retry_after(state, context, SIZE_MAX, result);
 }
 
 void gs_retry_refused(struct gs_state *state, int device, size_t bytes)
@@ -150,68 +116,70 @@ void gs_retry_refused(struct gs_state *state, int device, size_t bytes)
     }
 }
 
-bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size_t bytes,
-                  CUresult result)
-{
-    return GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && state->pool &&
-           !(context && bytes > gs_limits_most(context->device)) &&
-           retry_after(state, context, bytes, result);
-}
-
-bool gs_retry_needed(CUresult result)
-{
-    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY)) {
-        return false;
-    }
-    struct gs_state *state = gs_enter();
-    if (!state) {
-        return false;
-    }
-    bool needed = gs_retry_after_trim(state, gs_context_current(state), result);
-    gs_leave();
-    return needed;
-}
-
-/* Without a context the trim cannot report the memory shortage to the epochs. */
-static void tell_all_mapped(struct gs_state *state)
+bool gs_retry_is_in_vain(const struct gs_shortage *lack)
 {
     const struct gs_context *context;
-    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
-        gs_lazy_mapped(context, GS_ERR_NOMEM, 0);
+    if (lack->device >= 0 || lack->bytes == SIZE_MAX) {
+        return lack->bytes != SIZE_MAX && lack->bytes > gs_limits_most(lack->device);
     }
-}
-
-/* Whether any device of the program has this much memory. */
-static bool any_has(struct gs_state *state, size_t bytes)
-{
-    const struct gs_context *context;
-    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
-        if (bytes <= gs_limits_most(context->device)) {
-            return true;
+    for (size_t i = 0; (context = gs_context_nth(lack->state, i)) != NULL; i++) {
+        if (lack->bytes <= gs_limits_most(context->device)) {
+            return false;
         }
     }
-    return bytes == 0;
+    return true;
 }
 
-bool gs_retry_on_all(struct gs_state *state, size_t bytes, CUresult result)
+/* Tells the epochs of the device's contexts (-1: of all) that it is full. */
+static void tell_epochs(struct gs_state *state, int device)
 {
-    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !any_has(state, bytes)) {
-        return false;
+    const struct gs_context *context;
+    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
+        if (device < 0 || context->device == device) {
+            gs_lazy_mapped(context, GS_ERR_NOMEM, 0);
+        }
     }
-    tell_all_mapped(state);
-    return gs_retry_after_trim(state, NULL, result);
 }
 
-bool gs_retry_everywhere(CUresult result)
+bool gs_retry(struct gs_state *state, const struct gs_context *context, int device,
+              size_t bytes)
 {
-    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY)) {
+    const struct gs_shortage shortage = {.state = state,
+                                         .context = context,
+                                         .device = device,
+                                         .bytes = bytes ? bytes : SIZE_MAX,
+                                         .asks = GS_LACK_CALL};
+    if (!state->pool) {
         return false;
     }
+    tell_epochs(state, device);
+    if (!gs_parts_reclaim(&shortage)) {
+        return false;
+    }
+    count_again(device);
+    return true;
+}
+
+/* `everywhere`: on all devices, not only on that of the current context. */
+static bool retry_forwarded(bool everywhere)
+{
     struct gs_state *state = gs_enter();
     if (!state) {
         return false;
     }
-    bool needed = gs_retry_on_all(state, 0, result);
+    const struct gs_context *context = gs_context_current(state);
+    bool again =
+        gs_retry(state, context, context && !everywhere ? context->device : -1, 0);
     gs_leave();
-    return needed;
+    return again;
+}
+
+bool gs_retry_here(void)
+{
+    return retry_forwarded(false);
+}
+
+bool gs_retry_everywhere(void)
+{
+    return retry_forwarded(true);
 }

@@ -1,39 +1,64 @@
 /*
- * retry.h - reclaims idle memory of the pool before another allocation fails.
+ * retry.h - repeats a call of the driver that is out of memory, once memory was given
+ * back to the driver.
+ *
+ * An entry calls the driver through GS_RETRIED. Its functions run the rows of
+ * reclaim.def, which has the order and the waits.
  */
 #ifndef GS_RETRY_H
 #define GS_RETRY_H
 
+#include "parts.h"
 #include "state.h"
 
+/* Repeated calls of one entry: a bound for a device on which other threads free and
+ * allocate all the time. */
+#define GS_RETRY_ROUNDS 256u
+
+/* The result of a call of the driver, repeated while it is out of memory and `again`, one
+ * of the functions below, has given memory back. The call is expanded twice, so that one
+ * that succeeds keeps no count. */
+#define GS_RETRIED(again, call) GS_RETRIED_AFTER((call), again, call)
+/* The same after the call's first answer. */
+#define GS_RETRIED_AFTER(first, again, call)                                             \
+    ({                                                                                   \
+        CUresult answer = (first);                                                       \
+        for (unsigned round = 0; GS_UNLIKELY(answer == CUDA_ERROR_OUT_OF_MEMORY) &&      \
+                                 round < GS_RETRY_ROUNDS && (again);                     \
+             round++) {                                                                  \
+            answer = (call);                                                             \
+        }                                                                                \
+        answer;                                                                          \
+    })
+
 /*
- * Called after an allocating driver call has returned `result`. True if the result was
- * out of memory and memory of the pool was reclaimed, so that the caller should repeat
- * the call. Callers loop until the answer is false. Successive calls reclaim idle memory
- * of the device first, then pinned and managed memory, then memory that needs a wait.
- * Pinned and managed memory count too: their page tables and pages compete for the
- * device.
+ * Gives memory back after a call of the driver was out of memory. Returns whether to
+ * repeat the call.
+ * In:     context  of the call; NULL: none
+ *         device   that the memory is on; -1: not known, or several
+ *         bytes    0: not known. If no device can serve as much, the answer is false at
+ *                  once, since reclaiming may wait
  */
-bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
-                         CUresult result);
+bool gs_retry(struct gs_state *state, const struct gs_context *context, int device,
+              size_t bytes);
 
-/* Like gs_retry_after_trim, for a call of known size on the context's device: reclaims in
- * steps until the call succeeds. False at once if the size exceeds the device's memory,
- * since reclaiming may wait. */
-bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size_t bytes,
-                  CUresult result);
+/* The same for a call that is only forwarded: on the current context's device, or, for a
+ * call that names its device or may concern several, on all. */
+bool gs_retry_here(void);
+bool gs_retry_everywhere(void);
 
-/* Like gs_retry_for, for a call whose memory may be on another device than the current
- * context's: reclaims on all devices. bytes 0: not known. */
-bool gs_retry_on_all(struct gs_state *state, size_t bytes, CUresult result);
-
+/* A row of reclaim.def. Returns whether memory may have gone back since the calling
+ * thread's last such question, which was before the driver's last refusal. Waits, at most
+ * a second, for threads that are giving memory back. */
+bool gs_retry_await_others(const struct gs_shortage *lack);
 /*
- * Like gs_retry_after_trim, for a pooled request that found no memory: true if freed
- * blocks that were waiting for running work have become ready. Polls for them for a short
- * time only; for blocks freed during a capture it waits as their free would have.
+ * The last row of reclaim.def. Polls, for a short time, until freed blocks that wait for
+ * running work are ready; for blocks freed during a capture it waits as their free would
+ * have. Returns whether any are ready.
  */
-bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *context,
-                         CUresult result);
+bool gs_retry_await_pending(const struct gs_shortage *lack);
+/* Whether the device can never serve as much; -1: whether none can. */
+bool gs_retry_is_in_vain(const struct gs_shortage *lack);
 
 /*
  * Called before the program gets an out-of-memory error for a request of `bytes`. A
@@ -43,28 +68,10 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
 void gs_retry_refused(struct gs_state *state, int device, size_t bytes);
 
 /* Calls of a device (< GS_MAX_DEVICES) that were repeated after memory was reclaimed;
- * calls without a context count for device 0. */
+ * calls that are not for one device count for device 0. */
 uint64_t gs_retry_count(unsigned device);
 
 /* In a forked child: resets the counts. */
 void gs_retry_reset(void);
-
-/* For a call that is only forwarded: whether to repeat it after `result`. */
-bool gs_retry_needed(CUresult result);
-
-/* Like gs_retry_needed, for a call that names its device. The device may differ from the
- * current context's, and there may be no context yet: reclaims on all devices. */
-bool gs_retry_everywhere(CUresult result);
-
-/* The result of a forwarded call, repeated while it is out of memory and `needed`, one of
- * the two functions above, has reclaimed memory. */
-#define GS_RETRIED(needed, call)                                                         \
-    ({                                                                                   \
-        CUresult answer = (call);                                                        \
-        while (GS_UNLIKELY(answer == CUDA_ERROR_OUT_OF_MEMORY) && needed(answer)) {      \
-            answer = (call);                                                             \
-        }                                                                                \
-        answer;                                                                          \
-    })
 
 #endif

@@ -522,9 +522,7 @@ void gs_host_retain(struct gs_state *state, uint64_t addr)
 
 size_t gs_host_trim(struct gs_state *state)
 {
-    return state->host_pool && !gs_captures_active()
-               ? gs_pool_trim(state->host_pool, 0, SIZE_MAX)
-               : 0;
+    return state->host_pool ? gs_pool_trim(state->host_pool, 0, SIZE_MAX) : 0;
 }
 
 void gs_host_relax(struct gs_state *state, const struct gs_context *context)

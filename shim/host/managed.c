@@ -149,11 +149,10 @@ static CUresult ask_driver(struct gs_state *state, const struct gs_context *cont
                            CUdeviceptr *out, size_t bytes, size_t rounded, unsigned flags,
                            bool keep, size_t *made)
 {
-    CUresult result;
     *made = rounded;
-    do {
-        result = allocate_for(out, rounded, flags, keep);
-    } while (gs_retry_after_trim(state, context, result));
+    CUresult result =
+        GS_RETRIED(gs_retry(state, context, context ? context->device : -1, 0),
+                   allocate_for(out, rounded, flags, keep));
     if (result == CUDA_ERROR_OUT_OF_MEMORY && rounded != bytes) {
         *made = bytes;
         result = allocate_for(out, bytes, flags, keep);
@@ -389,8 +388,7 @@ static size_t give_back(uint64_t owner, size_t limit, uint64_t since)
 
 size_t gs_managed_trim(struct gs_state *state)
 {
-    return ranges && gs_ranges_kept_bytes(ranges) > 0 && !gs_captures_active() &&
-                   gs_full_wait_all(state)
+    return ranges && gs_ranges_kept_bytes(ranges) > 0 && gs_full_wait_all(state)
                ? give_back(0, 0, 0)
                : 0;
 }

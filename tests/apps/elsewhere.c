@@ -7,10 +7,15 @@
  *   node      by memory nodes of graphs whose memory is device 1's, likewise
  *   late      stream-ordered, on the same device, which has two contexts and is idle
  *   pitch     small pitched blocks on a full device, in the holes between plain ones
+ *   beside    physical memory, while another thread's array makes the library give back
+ *             all that is idle, which takes the driver some time (CUDASIM_LATENCY)
  *
  * Proves that idle memory goes back wherever it is that memory is short, and on an idle
  * device whatever GPUSHIM_POOL_WAIT says.
  */
+#include <pthread.h>
+#include <unistd.h>
+
 #include "app.h"
 
 #define __CUDA_API_VERSION_INTERNAL
@@ -147,6 +152,41 @@ static void pitch(void)
     APP_OK(cuDevicePrimaryCtxRelease(0));
 }
 
+static void *take_array(void *context)
+{
+    CUDA_ARRAY_DESCRIPTOR shape = {.Width = 3 * APP_MIB / 1024,
+                                   .Height = 1024,
+                                   .Format = CU_AD_FORMAT_FLOAT,
+                                   .NumChannels = 1};
+    CUarray array;
+
+    APP_OK(cuCtxSetCurrent(context));
+    APP_OK(cuArrayCreate_v2(&array, &shape));
+    return array;
+}
+
+static void beside(void)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    CUcontext context = use(0);
+    pthread_t other;
+    void *array;
+
+    for (int i = 0; i < BLOCKS / 2; i++)
+        APP_OK(cuMemAlloc_v2(&blocks[i], 2 * BYTES));
+    for (int i = 0; i < BLOCKS / 2; i++)
+        APP_OK(cuMemFree_v2(blocks[i]));
+    app_expect(pthread_create(&other, NULL, take_array, context) == 0, "no thread");
+    usleep(100000);
+    APP_OK(cuMemCreate(&handle, 16 * BYTES, &prop, 0));
+    app_expect(pthread_join(other, &array) == 0, "the thread is gone");
+    APP_OK(cuMemRelease(handle));
+    APP_OK(cuArrayDestroy(array));
+    APP_OK(cuDevicePrimaryCtxRelease(0));
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "pool";
@@ -156,6 +196,8 @@ int main(int argc, char **argv)
         late();
     else if (strcmp(way, "pitch") == 0)
         pitch();
+    else if (strcmp(way, "beside") == 0)
+        beside();
     else
         elsewhere(way);
     printf("elsewhere: %s: served\n", way);

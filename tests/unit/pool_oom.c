@@ -4,7 +4,9 @@
  */
 #include <criterion/criterion.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "lock.h"
 #include "pool_fake.h"
 
 static size_t size_asked(const struct bed *bed, unsigned call)
@@ -482,6 +484,137 @@ Test(oom, any_one_failure_leaves_everything_in_order)
             bed_fini(&bed);
         }
     }
+}
+
+/* A backend that has memory outside the pool, which it gives back for one kind of lack.
+ */
+struct outside {
+    enum gs_lack gives_for;
+    size_t bytes;      /* of the fake's capacity, once given */
+    unsigned asked[8]; /* by enum gs_lack */
+};
+
+static bool give_outside(void *self, size_t bytes, enum gs_lack lack)
+{
+    struct fake *fake = self;
+    struct outside *outside = fake->extra;
+    size_t given = outside->gives_for == lack ? outside->bytes : 0;
+
+    (void)bytes;
+    cr_assert(gs_lock_none_held());
+    outside->asked[lack]++;
+    fake->capacity += given;
+    outside->bytes -= given;
+    return given > 0;
+}
+
+static void with_outside(struct bed *bed, struct outside *outside)
+{
+    bed->fake.extra = outside;
+    bed->fake.backend.reclaim = give_outside;
+}
+
+/* Else idle memory would go back that nobody missed. */
+Test(oom, memory_outside_the_pool_comes_before_its_idle_memory)
+{
+    struct outside outside = {GS_LACK_SEGMENT, 8 * GS_MIB, {0}};
+    struct bed bed;
+
+    bed_init(&bed, 16 * GS_MIB, 0);
+    with_outside(&bed, &outside);
+    bed_free(&bed, bed_alloc(&bed, 16 * GS_MIB));
+    cr_assert_neq(bed_alloc(&bed, 8 * GS_MIB), 0);
+    cr_assert_eq(outside.asked[GS_LACK_SEGMENT], 1);
+    cr_assert_eq(bed.fake.unmaps, 0, "idle memory stayed");
+    bed_fini(&bed);
+}
+
+/* What costs the program something is given only after all idle memory. */
+Test(oom, the_last_memory_outside_the_pool_comes_behind_its_idle_memory)
+{
+    struct outside outside = {GS_LACK_ALL, 8 * GS_MIB, {0}};
+    struct bed bed;
+    struct gs_block *block;
+
+    bed_init(&bed, 16 * GS_MIB, 0);
+    with_outside(&bed, &outside);
+    bed_free(&bed, bed_alloc(&bed, 16 * GS_MIB));
+    cr_assert_neq(bed_alloc(&bed, 12 * GS_MIB), 0, "from idle memory");
+    cr_assert_eq(outside.asked[GS_LACK_ALL], 0);
+    cr_assert_neq(bed_alloc(&bed, 12 * GS_MIB), 0, "from outside");
+    cr_assert_eq(outside.asked[GS_LACK_ALL], 1);
+    cr_assert_eq(gs_heap_alloc(bed.heap, 12 * GS_MIB, &block, NULL), GS_ERR_NOMEM);
+    cr_assert_eq(outside.asked[GS_LACK_ALL], 2);
+    cr_assert_eq(outside.asked[GS_LACK_LIMIT], 0);
+    bed_fini(&bed);
+}
+
+/* At a limit only what makes the heap hold less helps: the driver serves the others. */
+static bool free_one(void *self, size_t bytes, enum gs_lack lack)
+{
+    struct fake *fake = self;
+    struct gs_block *block = fake->extra;
+
+    (void)bytes;
+    fake->extra = NULL;
+    if (lack != GS_LACK_LIMIT || !block)
+        return false;
+    gs_block_free(block);
+    return true;
+}
+
+Test(oom, a_heap_that_may_not_grow_gets_its_own_blocks)
+{
+    struct gs_pool_limits limits = {.reserved_bytes = 8 * GS_MIB, .idle_bytes = SIZE_MAX};
+    struct gs_block *block;
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    gs_pool_set_limits(bed.pool, 0, &limits);
+    bed.fake.extra = bed_claim(&bed, bed_alloc(&bed, 8 * GS_MIB));
+    bed.fake.backend.reclaim = free_one;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 8 * GS_MIB, &block, NULL), GS_OK);
+    cr_assert_eq(bed.fake.map_calls, 1, "the freed block");
+    cr_assert_eq(gs_heap_alloc(bed.heap, 8 * GS_MIB, &block, NULL), GS_ERR_UNPOOLABLE);
+    bed_fini(&bed);
+}
+
+static atomic_bool inside;
+
+static void take_time(struct fake *fake, uint64_t addr)
+{
+    (void)fake;
+    (void)addr;
+    atomic_store(&inside, true);
+    usleep(50000);
+}
+
+static void *trim_all(void *pool)
+{
+    (void)gs_pool_trim(pool, 0, SIZE_MAX);
+    return NULL;
+}
+
+/* Else a call that the pool does not serve fails, for memory that nobody has. */
+Test(oom, a_refusal_is_final_only_if_no_memory_is_on_its_way_back)
+{
+    struct bed bed;
+    pthread_t thread;
+    uint64_t before;
+
+    bed_init(&bed, 16 * GS_MIB, 0);
+    bed.fake.pool = NULL; /* its questions are for single-threaded tests */
+    bed_free(&bed, bed_alloc(&bed, 16 * GS_MIB));
+    before = gs_pool_await_changes(bed.pool);
+    cr_assert_eq(gs_pool_await_changes(bed.pool), before, "nothing is on its way");
+    bed.fake.during_unmap = take_time;
+    cr_assert_eq(pthread_create(&thread, NULL, trim_all, bed.pool), 0);
+    while (!atomic_load(&inside))
+        usleep(100);
+    cr_assert_neq(gs_pool_await_changes(bed.pool), before);
+    cr_assert_eq(bed.fake.unmaps, 1, "it is back");
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    bed_fini(&bed);
 }
 
 /* The host runs out of memory for records: forwarded, nothing lost, and it recovers. */

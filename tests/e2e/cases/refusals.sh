@@ -142,3 +142,11 @@ for mode in native lazy; do
   add_case "refusals of pitched memory in holes, $mode" elsewhere_case pitch GPUSHIM_FREE_SYNC="$mode"
 done
 add_case "refusals of an idle device, no wait" elsewhere_case late GPUSHIM_POOL_WAIT=0
+
+# What another thread is giving back at the moment is nobody's: natively it is free.
+beside_case() {
+  local -x CUDASIM_LATENCY=table
+  printf '%s\n' 'origin: test' 'cuMemFree 40000000' >table
+  elsewhere_case beside
+}
+add_case "refusals beside memory on its way back" beside_case
