@@ -21,9 +21,12 @@ case_bodies=()
 
 # add_case NAME COMMAND [ARGUMENT...]
 add_case() {
+  local body
+
   case_names+=("$1")
   shift
-  case_bodies+=("$(printf '%q ' "$@")")
+  printf -v body '%q ' "$@"
+  case_bodies+=("$body")
 }
 
 # add_long_case NAME COMMAND...: only with E2E_LONG=yes.
@@ -80,15 +83,22 @@ run_in() {
     fail "$prefix: no end in $time_limit s: ${command[*]}"
 }
 
+# status_of PREFIX: sets `status`. No shell of its own, as $(<FILE) has: these run most often.
+status_of() {
+  status=
+  read -r status <"$1.status"
+}
+
 # native PREFIX COMMAND...: without the library; the programs end with 1 or 2 if they fail.
 native() {
-  local prefix=$1
+  local prefix=$1 status
 
   shift
   run_in "$prefix" -- "$@"
-  [[ ! $(<"$prefix.status") =~ ^[12]$ ]] && return
+  status_of "$prefix"
+  [[ ! $status =~ ^[12]$ ]] && return
   cat "$prefix.err"
-  fail "status $(<"$prefix.status") without the library: $*"
+  fail "status $status without the library: $*"
 }
 
 # preloaded PREFIX [VAR=value...] -- COMMAND...
@@ -111,16 +121,24 @@ expect_equal() {
 
 # expect_status PREFIX STATUS
 expect_status() {
-  [[ $(<"$1.status") == "$2" ]] && return
+  local status
+
+  status_of "$1"
+  [[ $status == "$2" ]] && return
   cat "$1.err"
-  fail "$1: status $(<"$1.status"), not $2"
+  fail "$1: status $status, not $2"
 }
 
 # expect_same A B: standard output to the byte, and the status.
 expect_same() {
-  if [[ $(<"$1.status") != $(<"$2.status") ]]; then
+  local status expected
+
+  status_of "$1"
+  expected=$status
+  status_of "$2"
+  if [[ $status != "$expected" ]]; then
     head -n 40 "$2.err"
-    fail "status $(<"$2.status") under $2, $(<"$1.status") under $1"
+    fail "status $status under $2, $expected under $1"
   fi
   cmp -s "$1.out" "$2.out" && return
   diff -u "$1.out" "$2.out" | head -n 40
@@ -189,8 +207,17 @@ size_text() {
 # expect_clean FILE [COUNT]: only reports, COUNT (1) of them, two lines each, nothing wrong.
 # That a program ran out of memory on the way is not wrong (cases/interim.sh).
 expect_clean() {
-  local reports=${2:-1}
+  local reports=${2:-1} line lines heads=0 summaries=0
 
+  # Nearly always two whole lines each: that is seen without a process.
+  mapfile lines <"$1"
+  for line in "${lines[@]}"; do
+    [[ ! $line =~ ^==[0-9]+==\ gpushim\ [0-9.]+:\  ]] || heads=$((heads + 1))
+    [[ $line != *SUMMARY* || ! $line =~ ^==[0-9]+==\ SUMMARY:\ gpushim:\ 0\ errors,\ 0\ B\ leaked ]] ||
+      summaries=$((summaries + 1))
+  done
+  [[ ${#lines[@]} -ne $((2 * reports)) || $heads -ne $reports || $summaries -ne $reports ||
+    ${lines[-1]-} != *$'\n' ]] || return 0
   expect_only_report "$1"
   sed '/^==[0-9]*== gpushim [0-9.]*: .*  out of memory$/,/; the program goes on$/d' "$1" >ends
   expect_count ends '^==[0-9]+== gpushim [0-9.]+: ' "$reports"
