@@ -102,7 +102,7 @@ static struct seen_walk *oldest_way(size_t place)
 }
 
 NO_SANITIZE void gs_seen_walks_add(const struct gs_walk_start *start,
-                                   const struct gs_walk_record *notes, uint32_t id)
+                                   const struct gs_walk_reads *notes, uint32_t id)
 {
     struct seen_walk *walk = oldest_way(slot_of(start));
     uint32_t version = GET(walk->version);

@@ -7,7 +7,7 @@
  * recognises a stack by reading the same words again, at a tenth of the cost of walk,
  * trimming and look-up. It never takes a stack that merely looks alike for a known one.
  *
- * Owns: struct gs_walk_record, and the table (seen_walks.c).   Lock: none.
+ * Owns: struct gs_walk_reads, and the table (seen_walks.c).   Lock: none.
  * Design: docs/stacks.md
  */
 #ifndef GS_SEEN_WALKS_H
@@ -19,7 +19,7 @@
 #define GS_WALK_WORDS 160u
 
 /* The words that one walk read, from `base` outwards. */
-struct gs_walk_record {
+struct gs_walk_reads {
     uintptr_t base;                  /* words further in are not recorded */
     uint64_t generation;             /* of the rules */
     unsigned count;                  /* GS_WALK_WORDS + 1: too many words */
@@ -34,7 +34,7 @@ struct gs_walk_start {
     uint64_t stacks;      /* identifies a gs_stacks: its unwinder, depth and ids */
 };
 
-static inline void gs_walk_note(struct gs_walk_record *notes, uintptr_t address,
+static inline void gs_walk_note(struct gs_walk_reads *notes, uintptr_t address,
                                 uintptr_t word)
 {
     size_t offset = (address - notes->base) / sizeof(uintptr_t);
@@ -56,6 +56,6 @@ uint32_t gs_seen_walks_find(const struct gs_walk_start *start);
 /* Records that a walk from `start` found the stack `id`. Dropped if another thread is
  * writing the slot. */
 void gs_seen_walks_add(const struct gs_walk_start *start,
-                       const struct gs_walk_record *notes, uint32_t id);
+                       const struct gs_walk_reads *notes, uint32_t id);
 
 #endif

@@ -49,7 +49,7 @@ struct capture {
     unsigned count;
     bool truncated;
     bool python; /* contains the interpreter: kept deeper, for Python's frames */
-    struct gs_walk_record notes;
+    struct gs_walk_reads notes;
 };
 
 static _Atomic uint64_t last_number; /* number of the newest gs_stacks */

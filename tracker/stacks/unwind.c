@@ -231,7 +231,7 @@ unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned m
 
 unsigned gs_unwind_walk_recording(enum gs_unwinder unwinder, uintptr_t *frames,
                                   unsigned max, enum gs_walk_end *end,
-                                  struct gs_walk_record *notes)
+                                  struct gs_walk_reads *notes)
 {
     unsigned count;
 

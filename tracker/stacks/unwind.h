@@ -48,15 +48,15 @@ unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned m
  */
 unsigned gs_unwind_walk_recording(enum gs_unwinder unwinder, uintptr_t *frames,
                                   unsigned max, enum gs_walk_end *end,
-                                  struct gs_walk_record *notes);
+                                  struct gs_walk_reads *notes);
 
 /* The single unwinders, for gs_unwind_walk and for tests; contract as above. */
 unsigned gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end);
 unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max, enum gs_walk_end *end);
 unsigned gs_unwind_fp_recording(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-                                struct gs_walk_record *notes);
+                                struct gs_walk_reads *notes);
 unsigned gs_unwind_cfi_recording(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-                                 struct gs_walk_record *notes);
+                                 struct gs_walk_reads *notes);
 
 /*
  * gs_unwind_walk that also returns each frame's stack pointer while its callee runs: a

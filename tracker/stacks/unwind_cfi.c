@@ -169,7 +169,7 @@ stack_word(uintptr_t address)
 
 /* Likewise; records the word for seen_walks.c. */
 static inline __attribute__((always_inline)) uintptr_t
-read_word(uintptr_t address, struct gs_walk_record *notes)
+read_word(uintptr_t address, struct gs_walk_reads *notes)
 {
     uintptr_t word = stack_word(address);
 
@@ -184,7 +184,7 @@ read_word(uintptr_t address, struct gs_walk_record *notes)
  */
 static inline __attribute__((always_inline)) bool
 step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
-             struct gs_walk_record *notes)
+             struct gs_walk_reads *notes)
 {
     enum gs_step step = gs_cfi_step(packed);
     enum gs_step_fp fp_rule = gs_cfi_fp(packed);
@@ -278,7 +278,7 @@ static inline __attribute__((always_inline)) struct frame outside(struct frame f
  * function of another frame. */
 static inline __attribute__((always_inline)) unsigned
 walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-          struct gs_walk_record *notes, uintptr_t *stack_pointers)
+          struct gs_walk_reads *notes, uintptr_t *stack_pointers)
 {
     uint64_t generation =
         atomic_load_explicit(&gs_unwind_cfi_generation, memory_order_acquire);
@@ -335,7 +335,7 @@ __attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max
 __attribute__((noinline)) unsigned gs_unwind_cfi_recording(uintptr_t *frames,
                                                            unsigned max,
                                                            enum gs_walk_end *end,
-                                                           struct gs_walk_record *notes)
+                                                           struct gs_walk_reads *notes)
 {
     struct frame frame = {0};
 

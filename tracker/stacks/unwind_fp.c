@@ -17,7 +17,7 @@
 
 __attribute__((always_inline, NO_SANITIZE)) static inline unsigned
 walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-          struct gs_walk_record *notes, uintptr_t *stack_pointers)
+          struct gs_walk_reads *notes, uintptr_t *stack_pointers)
 {
     uintptr_t high, left = gs_roomy_record(record);
     unsigned count = 0;
@@ -62,7 +62,7 @@ gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end)
 
 __attribute__((noinline, NO_SANITIZE)) unsigned
 gs_unwind_fp_recording(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-                       struct gs_walk_record *notes)
+                       struct gs_walk_reads *notes)
 {
     return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, notes,
                      NULL);
