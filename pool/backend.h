@@ -17,27 +17,28 @@ typedef uint64_t gs_fence;
 
 /*
  * Marks the submitted work of a context, so that a later query can report whether all of
- * it has completed. shim/order/marks.c knows several ways to mark (an event of the
+ * it has completed. shim/order/context_events.c knows several kinds (an event of the
  * context, an event behind one of each stream, none: wait instead). An epoch of frees
  * (shim/state/epochs.h) uses this interface for any of them. Called with no lock held.
  * Neither `record` nor `query` may block.
  */
-struct gs_marker {
+struct gs_event_ops {
     /*
-     * Out:    *mark  covers all that was submitted before the call; on GS_OK only
+     * Out:    *event  covers all that was submitted before the call; on GS_OK only
      * Errors: GS_ERR_TIMEOUT  not now (a stream captures): try again later
      *         GS_ERR_BACKEND  the context is broken: the state of its work is unknown
      */
-    enum gs_status (*record)(void *self, uint64_t *mark) GS_MUST_USE;
+    enum gs_status (*record)(void *self, uint64_t *event) GS_MUST_USE;
     /* Errors: as fence_query below. */
-    enum gs_status (*query)(void *self, uint64_t mark) GS_MUST_USE;
-    void (*release)(void *self, uint64_t mark);
+    enum gs_status (*query)(void *self, uint64_t event) GS_MUST_USE;
+    void (*release)(void *self, uint64_t event);
     /*
      * Returns true if the order of the device's work guarantees that work submitted from
-     * now on runs after the epoch's mark, for all memory freed before that mark. Then the
-     * memory is ready at once. Called where the mark was recorded within the last free of
-     * its epoch. May be NULL: never. On true the implementation keeps the reference to
-     * `epoch` that the caller has taken for it, until it releases that reference.
+     * now on runs after the epoch's event, for all memory freed before that event. Then
+     * the memory is ready at once. Called where the event was recorded within the last
+     * free of its epoch. May be NULL: never. On true the implementation keeps the
+     * reference to `epoch` that the caller has taken for it, until it releases that
+     * reference.
      */
     bool (*orders)(void *self, gs_fence epoch) GS_MUST_USE;
 };

@@ -10,7 +10,7 @@ uint64_t gs_block_addr(const struct gs_block *block)
     return gs_hit_addr(block);
 }
 
-size_t gs_block_room(const struct gs_block *block)
+size_t gs_block_whole_bytes(const struct gs_block *block)
 {
     return gs_block_bytes(block);
 }

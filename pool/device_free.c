@@ -137,7 +137,7 @@ static bool is_query_due(struct gs_headroom *room)
     return true;
 }
 
-bool gs_free_told(struct gs_heap *heap, size_t *bytes)
+bool gs_free_known(struct gs_heap *heap, size_t *bytes)
 {
     struct gs_headroom *room = gs_headroom_of(heap);
 

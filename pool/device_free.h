@@ -25,6 +25,6 @@ void gs_free_mapped(struct gs_heap *heap, size_t bytes);
  * second, and again after the program freed memory outside the pool. Returns false if it
  * is not known. No lock is held.
  */
-bool gs_free_told(struct gs_heap *heap, size_t *bytes);
+bool gs_free_known(struct gs_heap *heap, size_t *bytes);
 
 #endif

@@ -110,7 +110,7 @@ static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
     size_t idle = gs_limits_idle(heap), free_bytes;
 
     return idle < request->bytes && !gs_heap_is_idle(heap) &&
-           gs_free_told(heap, &free_bytes) && free_bytes + idle < request->bytes;
+           gs_free_known(heap, &free_bytes) && free_bytes + idle < request->bytes;
 }
 
 /*

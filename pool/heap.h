@@ -229,7 +229,7 @@ struct gs_headroom {
     _Atomic size_t grown;      /* sum over the heaps */
     _Atomic size_t reach;      /* reserved + free by the driver's last answer; 0: none */
     _Atomic size_t to_spare;   /* bytes of the device that are to stay free */
-    _Atomic uint64_t asked_at; /* gs_clock_coarse at gs_free_told's last query; 0 */
+    _Atomic uint64_t asked_at; /* gs_clock_coarse at gs_free_known's last query; 0 */
     _Atomic uint64_t asked_turn; /* gs_pool_elsewhere before that query */
     /* Sizes of the large segments that last went back because the device was short. */
     _Atomic size_t short_of[GS_SHORT_SIZES];

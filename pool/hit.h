@@ -131,8 +131,9 @@ GS_HIT void gs_tcache_take_in(struct gs_tcache *tcache, struct gs_block *block,
 }
 
 /* Pushes the block onto the thread cache's stack, unless a limit is reached; the thread
- * is inside. `anew`: this free is not yet counted. */
-GS_HIT bool gs_tcache_push(struct gs_tcache *tcache, struct gs_block *block, bool anew)
+ * is inside. `uncounted`: this free is not yet counted. */
+GS_HIT bool gs_tcache_push(struct gs_tcache *tcache, struct gs_block *block,
+                           bool uncounted)
 {
     struct gs_stack *stack = &tcache->stacks[gs_class_of(block->units)];
     size_t bytes = (size_t)block->units * GS_BLOCK_BYTES;
@@ -144,7 +145,7 @@ GS_HIT bool gs_tcache_push(struct gs_tcache *tcache, struct gs_block *block, boo
     stack->top = block;
     stack->count++;
     tcache->bytes += bytes;
-    if (anew)
+    if (uncounted)
         gs_tcache_take_in(tcache, block, bytes, block->live.requested);
     else
         gs_block_become(block, GS_BLOCK_CACHED);

@@ -126,15 +126,15 @@ enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block
 
 /*
  * The same with `behind` more bytes in the block, which the program did not request. The
- * block goes without them if there is no memory for them: gs_block_room reports its size.
- * Uses no cache: for heaps of a pool that has none (cache_bytes 0).
+ * block goes without them if there is no memory for them: gs_block_whole_bytes reports
+ * its size. Uses no cache: for heaps of a pool that has none (cache_bytes 0).
  */
 enum gs_status gs_heap_alloc_behind(struct gs_heap *heap, size_t bytes, size_t behind,
                                     struct gs_block **out, int *native) GS_MUST_USE;
 
 uint64_t gs_block_addr(const struct gs_block *block);
 /* Bytes of the block: those requested, and those behind them. */
-size_t gs_block_room(const struct gs_block *block);
+size_t gs_block_whole_bytes(const struct gs_block *block);
 size_t gs_block_requested(const struct gs_block *block);
 struct gs_heap *gs_block_heap(const struct gs_block *block);
 /* The caller's own small index, e.g. of the tracker's record. 0 until set. */

@@ -11,19 +11,19 @@
 #include "segment.h"
 
 bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_block *block,
-                   bool anew, struct gs_segment **detached)
+                   bool uncounted, struct gs_segment **detached)
 {
     enum gs_cacheable what = gs_block_cacheable(block);
 
     if (what == GS_CACHEABLE_BLOCKS) {
-        if (GS_LIKELY(gs_tcache_push(tcache, block, anew)))
+        if (GS_LIKELY(gs_tcache_push(tcache, block, uncounted)))
             return true;
         gs_tiers_spill(tcache, heap, block->units, detached);
-        return gs_tcache_push(tcache, block, anew);
+        return gs_tcache_push(tcache, block, uncounted);
     }
     if (what != GS_CACHEABLE_WHOLE)
         return false;
-    if (anew)
+    if (uncounted)
         gs_tcache_take_in(tcache, block, gs_block_bytes(block),
                           gs_block_requested(block));
     else

@@ -152,7 +152,7 @@ static void enlist(struct gs_tcache *tcache, struct gs_heap *heap)
     uint32_t suspended = atomic_load_explicit(&tiers->suspended, memory_order_relaxed);
 
     for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
-        tcache->stacks[i] = (struct gs_stack){.limit = gs_keep_limit(i)};
+        tcache->stacks[i] = (struct gs_stack){.limit = gs_retention_limit(i)};
     tcache->wide = (struct gs_wide){0};
     memset(tcache->batches, 0, sizeof(tcache->batches));
     tcache->bytes = 0;

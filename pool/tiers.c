@@ -142,7 +142,7 @@ static void cut(struct gs_tcache *tcache, unsigned class, uint32_t keep,
 static void give_way(struct gs_tcache *tcache, unsigned class, uint32_t count,
                      struct gs_chain *chain)
 {
-    if (gs_keep_lost(tcache, class, count))
+    if (gs_retention_lost(tcache, class, count))
         cut(tcache, class, 0, chain);
 }
 
@@ -266,7 +266,7 @@ struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
         return block;
     }
     if (class >= GS_CLASS_EXACT) {
-        gs_keep_missed(tcache, class, units);
+        gs_retention_missed(tcache, class, units);
         return NULL;
     }
     if (tcache->bytes + most * units * GS_BLOCK_BYTES > tcache->limit_bytes)

@@ -67,7 +67,7 @@ static inline unsigned gs_class_of(uint32_t units)
 #define GS_CLASS_WIDE (GS_CLASS_COUNT - GS_CLASS_EXACT)
 #define GS_ASKED      32u /* sizes of recent misses that a thread cache remembers */
 
-/* Retention policy (keep.c). By class, from GS_CLASS_EXACT on. */
+/* Retention policy (retention.c). By class, from GS_CLASS_EXACT on. */
 struct gs_wide {
     uint32_t hits[GS_CLASS_WIDE];  /* the stack's hits at its last eviction */
     uint8_t wasted[GS_CLASS_WIDE]; /* blocks evicted since the last hit */
@@ -209,16 +209,16 @@ void gs_tiers_sum(struct gs_heap *heap, struct gs_pool_stats *sum);
 /* Between the two, with heap->lock held: NULL, or the fault. *count: cached blocks. */
 const char *gs_tiers_check(struct gs_heap *heap, size_t *count);
 
-/* ---- keep.c: which classes a thread cache keeps ----------------------------------- */
+/* ---- retention.c: which classes a thread cache keeps ------------------------------- */
 
 /* Limit of a class's stack in a thread cache, while the class is kept. */
-uint32_t gs_keep_limit(unsigned class);
+uint32_t gs_retention_limit(unsigned class);
 /* Records that blocks of a wide class were evicted. Returns true if the class is no
  * longer kept: then the caller evicts all its blocks. The caller is inside, as for the
  * next. */
-bool gs_keep_lost(struct gs_tcache *tcache, unsigned class, uint32_t count);
+bool gs_retention_lost(struct gs_tcache *tcache, unsigned class, uint32_t count);
 /* Records a miss of a wide class in the thread cache: the class may be kept again. */
-void gs_keep_missed(struct gs_tcache *tcache, unsigned class, uint32_t units);
+void gs_retention_missed(struct gs_tcache *tcache, unsigned class, uint32_t units);
 
 /* ---- tcache.c: threads, their thread caches, and exclusion ------------------------ */
 
@@ -262,10 +262,10 @@ extern struct gs_lock gs_tcaches_lock __attribute__((visibility("hidden")));
 extern struct gs_tcache gs_tcache_none __attribute__((visibility("hidden")));
 
 /* Puts a block, or a whole segment, into the thread cache, which the thread is inside;
- * moves blocks down first if a limit is reached. `anew`: this free is not yet counted.
- * Returns false if the block has to go back to its segment. */
+ * moves blocks down first if a limit is reached. `uncounted`: this free is not yet
+ * counted. Returns false if the block has to go back to its segment. */
 bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_block *block,
-                   bool anew, struct gs_segment **detached);
+                   bool uncounted, struct gs_segment **detached);
 
 /* The owner enters. Returns false if it is excluded. */
 static inline bool gs_tcache_enter(struct gs_tcache *tcache)

@@ -19,7 +19,7 @@
 #include "fences.h"
 #include "statistics.h"
 #include "free_lazy.h"
-#include "free_permit.h"
+#include "capture_check.h"
 #include "free_wait.h"
 #include "full_wait.h"
 #include "graph_memory.h"
@@ -30,7 +30,7 @@
 #include "ipc_mode.h"
 #include "leak_rules.h"
 #include "managed.h"
-#include "marks.h"
+#include "context_events.h"
 #include "mem_limits.h"
 #include "memory_pools.h"
 #include "nvml.h"
@@ -106,9 +106,9 @@ void gs_parts_refused(struct gs_state *state, int device, unsigned api, size_t b
 #include "parts.def"
 }
 
-void gs_parts_relax(struct gs_state *state, const struct gs_context *context)
+void gs_parts_maintain(struct gs_state *state, const struct gs_context *context)
 {
-#define GS_RELAX(statement) statement;
+#define GS_MAINTAIN(statement) statement;
 #include "parts.def"
 }
 

@@ -46,7 +46,7 @@ void gs_parts_context_failed(const struct gs_context *context);
 void gs_parts_refused(struct gs_state *state, int device, unsigned api, size_t bytes);
 /* The context is idle, or has just been waited for: memory may be returned to the driver
  * without a wait. Names: state, context. */
-void gs_parts_relax(struct gs_state *state, const struct gs_context *context);
+void gs_parts_maintain(struct gs_state *state, const struct gs_context *context);
 /* A request that found no memory. Calls of the driver are repeated by retry.h. */
 struct gs_shortage {
     struct gs_state *state;

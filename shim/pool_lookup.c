@@ -23,7 +23,7 @@ enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
     if (gs_pooled_find(state, address, &range) != GS_OK &&
         (!gs_host_owns(state, address) ||
          gs_pool_find(state->host_pool, address, &range) != GS_OK)) {
-        return gs_async_owes(address) || gs_permit_owns(address)
+        return gs_async_owes(address) || gs_capture_check_owns(address)
                    ? GS_ERR_NOT_FOUND
                    : gs_managed_extent(address, out);
     }

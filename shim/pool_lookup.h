@@ -4,7 +4,7 @@
 #ifndef GS_POOL_LOOKUP_H
 #define GS_POOL_LOOKUP_H
 
-#include "free_permit.h"
+#include "capture_check.h"
 #include "managed.h"
 #include "state.h"
 
@@ -29,7 +29,7 @@ extern const char gs_unknown_address[1];
  * memory that the library keeps to itself. */
 static inline CUdeviceptr gs_pooled_asked(CUdeviceptr address)
 {
-    return GS_UNLIKELY(gs_permit_owns(address))
+    return GS_UNLIKELY(gs_capture_check_owns(address))
                ? (CUdeviceptr)(uintptr_t)gs_unknown_address
                : address;
 }

@@ -12,7 +12,7 @@
 #include "real.h"
 #include "text.h"
 
-bool gs_record_watched;
+bool gs_record_detailed;
 
 /* True if sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
@@ -20,7 +20,7 @@ static bool is_logged; /* GPUSHIM_VERBOSE=3: a line for each allocation and free
 
 /* ---- sampling and windows ------------------------------------------------------- */
 
-void gs_record_watch(const struct gs_options *options, bool tallied)
+void gs_record_configure(const struct gs_options *options, bool tallied)
 {
     bool part = !options->track_start || options->track_signal[0];
     bool fewer = options->track_sample_bytes || options->track_min_bytes;
@@ -29,7 +29,7 @@ void gs_record_watch(const struct gs_options *options, bool tallied)
     if (is_logged) {
         gs_trace_stay_on();
     }
-    __atomic_store_n(&gs_record_watched,
+    __atomic_store_n(&gs_record_detailed,
                      gs_tracing() || is_tallied ||
                          (options->track && (part || fewer || options->stack_free)),
                      __ATOMIC_RELAXED);
@@ -72,7 +72,7 @@ choose_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
 /* Returns true if recording is stopped now. */
 static inline bool stopped(struct gs_state *state)
 {
-    return gs_watched() && !gs_tracker_records(state->tracker);
+    return gs_record_is_detailed() && !gs_tracker_records(state->tracker);
 }
 
 /* ---- allocations ---------------------------------------------------------------- */
@@ -207,8 +207,8 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
                   traced);
 }
 
-uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *call,
-                                 uint64_t addr, size_t bytes, struct gs_block *block)
+uint32_t gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,
+                                  uint64_t addr, size_t bytes, struct gs_block *block)
 {
     if (gs_tracing() || is_tallied || !state->tracker) {
         return made_watched(state, call, addr, bytes, block);
@@ -245,7 +245,7 @@ uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uin
     if (!block) {
         record_native(state, call, key, bytes);
     }
-    if (gs_watched()) {
+    if (gs_record_is_detailed()) {
         return made_watched(state, call, key, bytes, block);
     }
     return state->tracker
@@ -279,8 +279,8 @@ static __attribute__((cold, noinline)) void trace_free(const struct gs_freeing *
     }
 }
 
-void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
-                           uint64_t addr, enum gs_trace_how how)
+void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api,
+                            uint64_t addr, enum gs_trace_how how)
 {
     if (gs_tracing()) {
         trace_free(&(struct gs_freeing){

@@ -37,17 +37,17 @@ static inline struct gs_call gs_call_in(const struct gs_context *context,
 
 /* True if allocations and frees need more than a record with a stack: a trace, sums,
  * sampling, or stacks of frees. Set at start, then constant. Atomic. */
-extern bool gs_record_watched __attribute__((visibility("hidden")));
+extern bool gs_record_detailed __attribute__((visibility("hidden")));
 
 /* Called at the end of start: reads the options. `tallied`: the outputs need sums of all
  * allocations. */
-void gs_record_watch(const struct gs_options *options, bool tallied);
+void gs_record_configure(const struct gs_options *options, bool tallied);
 /* The options for recorded stacks; logs a setting that is not possible. */
 struct gs_sampling gs_record_sampling(const struct gs_options *options);
 
-static inline bool gs_watched(void)
+static inline bool gs_record_is_detailed(void)
 {
-    return GS_UNLIKELY(__atomic_load_n(&gs_record_watched, __ATOMIC_RELAXED));
+    return GS_UNLIKELY(__atomic_load_n(&gs_record_detailed, __ATOMIC_RELAXED));
 }
 
 /*
@@ -94,10 +94,10 @@ static inline uint16_t gs_record_api(enum gs_api api)
 }
 
 /* The slow paths of gs_record_block and gs_record_ends. */
-uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *call,
-                                 uint64_t addr, size_t bytes, struct gs_block *block);
-void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
-                           uint64_t addr, enum gs_trace_how how);
+uint32_t gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,
+                                  uint64_t addr, size_t bytes, struct gs_block *block);
+void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api,
+                            uint64_t addr, enum gs_trace_how how);
 
 static inline uint32_t gs_record_add_block(struct gs_state *state,
                                            const struct gs_call *call, uint64_t addr,
@@ -127,9 +127,9 @@ static inline void gs_record_block(struct gs_state *state,
         __builtin_unreachable(); /* a block has a context */
     }
     /* Two of them, so that the second stays in registers. */
-    if (gs_watched()) {
+    if (gs_record_is_detailed()) {
         const struct gs_call call = gs_call_in(context, kind, api);
-        *tag = gs_record_watched_block(state, &call, addr, bytes, block);
+        *tag = gs_record_detailed_block(state, &call, addr, bytes, block);
     } else {
         const struct gs_call call = gs_call_in(context, kind, api);
         *tag = gs_record_add_block(state, &call, addr, bytes,
@@ -144,8 +144,8 @@ static inline void gs_record_block(struct gs_state *state,
 static inline void gs_record_ends(struct gs_state *state, uint32_t id, enum gs_api api,
                                   uint64_t addr, enum gs_trace_how how)
 {
-    if (gs_watched()) {
-        gs_record_watched_end(state, id, api, addr, how);
+    if (gs_record_is_detailed()) {
+        gs_record_detailed_end(state, id, api, addr, how);
     } else if (state->tracker && id != 0) {
         gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
     }

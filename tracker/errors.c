@@ -54,7 +54,7 @@ static void classify(struct gs_tracker *tracker, struct gs_error *error)
     gs_records_visit(tracker, visit_containing, &search);
     error->kind = GS_ERROR_INVALID_FREE;
     if (!search.found) {
-        error->host = gs_host_place(error->addr);
+        error->host = gs_host_region(error->addr);
         return;
     }
     error->has_allocation = true;

@@ -65,14 +65,14 @@ static bool read_entry(const struct gs_history_entry *entry,
 
 static void unpack(const struct gs_history_entry *copy, struct gs_former *out)
 {
-    struct gs_place place = {.tag = copy->kind};
+    struct gs_origin origin = {.tag = copy->kind};
     struct gs_record words = {
         .addr = copy->addr,
         .size = copy->bytes,
         .who = copy->who,
         .stamp = copy->time,
     };
-    out->allocation = gs_words_unpack(&words, &place);
+    out->allocation = gs_words_unpack(&words, &origin);
     out->site = (struct gs_free_site){
         .time_ns = copy->site_time_ns,
         .thread = (uint32_t)copy->site_who,

@@ -5,7 +5,7 @@
  *   size   bytes, and above them the number of its call site
  *   who    thread, and above it the stack
  *   stamp  state of the slot, time, sequence number
- * Values that few allocations differ in are stored once: a struct gs_place is a context,
+ * Values that few allocations differ in are stored once: a struct gs_origin is a context,
  * device, call, kind of memory, and whether there is a stream. The stream itself, and the
  * link of the look-up by address, are in tables beside the records, mapped where needed.
  *
@@ -28,7 +28,7 @@ enum gs_slot {
 
 #define GS_BYTES_BITS 48 /* GS_TRACKED_BYTES_MAX, more than any address */
 #define GS_BYTES_MAX  GS_TRACKED_BYTES_MAX
-#define GS_PLACES     65536u /* the rest of the word; 0: none */
+#define GS_ORIGINS    65536u /* the rest of the word; 0: none */
 
 /* The stamp: slot, time, sequence. */
 #define GS_STAMP_TIME     2
@@ -41,16 +41,16 @@ struct gs_record {
 };
 static_assert(sizeof(struct gs_record) == 32, "docs/tracker.md states the size");
 
-/* The tag of a place: device, api << 16, kind << 32, GS_TAG_STREAM, GS_TAG_USED. In a
+/* The tag of an origin: device, api << 16, kind << 32, GS_TAG_STREAM, GS_TAG_USED. In a
  * history entry the freeing call is above them, and GS_TAG_LOST may be set. */
 #define GS_TAG_STREAM (UINT64_C(1) << 40)
 #define GS_TAG_USED   (UINT64_C(1) << 41)
 #define GS_TAG_LOST   (UINT64_C(1) << 42)
 #define GS_TAG_BITS   48
 
-struct gs_place {
+struct gs_origin {
     uint64_t context;
-    uint64_t tag; /* 0: no place */
+    uint64_t tag; /* 0: no origin */
 };
 
 /* Makes the compiler keep the value in a register: it neither recomputes the value at
@@ -59,7 +59,7 @@ struct gs_place {
 
 /* Reads field by field: the caller has just stored the fields, and one load over two of
  * them would wait until both stores have left the processor. */
-static inline uint64_t gs_place_tag(const struct gs_allocation *allocation)
+static inline uint64_t gs_origin_tag(const struct gs_allocation *allocation)
 {
     uint64_t api = allocation->api;
 
@@ -93,7 +93,7 @@ static inline uint64_t gs_who(uint32_t thread, uint32_t stack)
 }
 
 /*
- * Makes a free record live; `size` has the place's number above GS_BYTES_BITS. The
+ * Makes a free record live; `size` has the origin's number above GS_BYTES_BITS. The
  * contents are stored with release and loaded with acquire, which is free on x86: a
  * reader that sees a new word also sees that the stamp changed before it.
  */
@@ -126,18 +126,18 @@ static inline struct gs_record gs_record_read(const struct gs_record *record)
 
 /* Builds an allocation from the words, without its `stream`. */
 static inline struct gs_allocation gs_words_unpack(const struct gs_record *words,
-                                                   const struct gs_place *place)
+                                                   const struct gs_origin *origin)
 {
     return (struct gs_allocation){
         .addr = words->addr,
         .bytes = words->size & GS_BYTES_MAX,
-        .context = place->context,
+        .context = origin->context,
         .time_ns = (words->stamp >> GS_STAMP_TIME & GS_TIME_MAX) * GS_TIME_UNIT_NS,
         .thread = (uint32_t)words->who,
         .stack = (uint32_t)(words->who >> 32),
-        .device = (int16_t)place->tag,
-        .api = (uint16_t)(place->tag >> 16),
-        .kind = (uint8_t)(place->tag >> 32),
+        .device = (int16_t)origin->tag,
+        .api = (uint16_t)(origin->tag >> 16),
+        .kind = (uint8_t)(origin->tag >> 32),
     };
 }
 

@@ -50,11 +50,12 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
     struct gs_group part = gs_group_of(tracker, was);
 
     part.lost = 1;
-    gs_peak_record_free(tracker, shard, row, words, gs_place_tag(was) | GS_TAG_LOST, now);
+    gs_peak_record_free(tracker, shard, row, words, gs_origin_tag(was) | GS_TAG_LOST,
+                        now);
     gs_totals_move(tracker, shard, &shard->rows[row], -(int64_t)was->bytes, now);
     __atomic_fetch_add(&shared->lost_bytes, was->bytes, __ATOMIC_RELAXED);
     __atomic_fetch_add(&shared->lost_count, 1, __ATOMIC_RELAXED);
-    gs_history_put(tracker, words, gs_place_tag(was) | GS_TAG_LOST, &nobody, now);
+    gs_history_put(tracker, words, gs_origin_tag(was) | GS_TAG_LOST, &nobody, now);
 
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     enum gs_status status = gs_groups_add(&tracker->lost, &part);
@@ -76,7 +77,7 @@ static void lose_record(struct gs_tracker *tracker, struct gs_shard *shard, uint
         gs_record_put(tracker, shard, id);
         return;
     }
-    if (slot == GS_SLOT_FREE || gs_place_of(tracker, &words).context != context)
+    if (slot == GS_SLOT_FREE || gs_origin_of(tracker, &words).context != context)
         return;
     struct gs_allocation was = gs_record_unpack(tracker, id, &words);
     if ((kinds & (1u << was.kind)) != 0 && slot == GS_SLOT_INDEXED) {
@@ -86,8 +87,8 @@ static void lose_record(struct gs_tracker *tracker, struct gs_shard *shard, uint
         gs_record_set_slot(record, GS_SLOT_FREE);
         gs_record_put(tracker, shard, id);
     } else { /* it survives, or another thread is linking or removing it right now */
-        uint64_t place = words.size >> GS_BYTES_BITS;
-        tracker->surviving[place / 64] |= UINT64_C(1) << place % 64;
+        uint64_t origin = words.size >> GS_BYTES_BITS;
+        tracker->surviving[origin / 64] |= UINT64_C(1) << origin % 64;
         return;
     }
     count_lost(tracker, shard, &words, &was, now);
@@ -106,10 +107,10 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsig
     gs_gates_close_all();
     struct gs_shard *shard = &tracker->shards[gs_own_gate->number];
     uint32_t limit = __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE);
-    memset(tracker->surviving, 0, (tracker->place_count / 64 + 1) * sizeof(uint64_t));
+    memset(tracker->surviving, 0, (tracker->origin_count / 64 + 1) * sizeof(uint64_t));
     for (uint32_t id = 1; id < limit; id++)
         lose_record(tracker, shard, id, context, kinds, now);
-    gs_places_recycle(tracker, context);
+    gs_origins_recycle(tracker, context);
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     publish(tracker);
     gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);

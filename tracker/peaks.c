@@ -69,7 +69,7 @@ static void advance_times(struct gs_tracker *tracker, struct gs_shared_row *shar
 static struct gs_allocation unpack(const struct gs_since_entry *entry)
 {
     struct gs_record words = {.size = entry->bytes, .who = entry->who};
-    struct gs_place place = {.tag = entry->tag};
+    struct gs_origin place = {.tag = entry->tag};
     struct gs_allocation was = gs_words_unpack(&words, &place);
 
     was.lost = (entry->tag & GS_TAG_LOST) != 0;
@@ -170,7 +170,7 @@ void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsig
     uint64_t key =
         gs_peak_key(__atomic_load_n(&shared->peak_number, __ATOMIC_RELAXED), row);
     uint64_t who = gs_who(allocation->thread, allocation->stack);
-    uint64_t tag = gs_place_tag(allocation);
+    uint64_t tag = gs_origin_tag(allocation);
 
     if (!since || allocation->time_ns / GS_TIME_UNIT_NS >
                       __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED))
@@ -382,8 +382,8 @@ static bool visit_live(void *arg, const struct gs_allocation *allocation)
 
 static int compare_places(const void *left, const void *right)
 {
-    const struct gs_group *a = &((const struct gs_peak_place *)left)->held;
-    const struct gs_group *b = &((const struct gs_peak_place *)right)->held;
+    const struct gs_group *a = &((const struct gs_peak_site *)left)->held;
+    const struct gs_group *b = &((const struct gs_peak_site *)right)->held;
 
     if (gs_stack_left_out(a->stack) != gs_stack_left_out(b->stack))
         return gs_stack_left_out(a->stack) ? 1 : -1;
@@ -419,7 +419,7 @@ static void build_peak(struct row_gather *row, struct gs_peak *peak)
     peak->places = calloc(places.count + 1, sizeof *peak->places);
     if (row->status == GS_OK && peak->places) {
         for (size_t i = 0; i < places.count; i++) {
-            struct gs_peak_place *place = &peak->places[peak->count++];
+            struct gs_peak_site *place = &peak->places[peak->count++];
             const struct gs_group *live = gs_groups_find(&row->live, &places.items[i]);
 
             place->held = places.items[i];

@@ -90,7 +90,7 @@ void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now);
 
 /* The memory that one call site held, and the part of it that is live now. The group's
  * `lost` was lost with its context. */
-struct gs_peak_place {
+struct gs_peak_site {
     struct gs_group held;
     uint64_t live_bytes, live_count;
     double likely_live_bytes;
@@ -103,7 +103,7 @@ struct gs_peak {
     uint64_t time_ns; /* the time of the peak */
     uint64_t freed_bytes; /* part of `bytes` that was freed since; without lost memory */
     /* The largest first, then those without a call stack by sampling. */
-    struct gs_peak_place *places;
+    struct gs_peak_site *places;
     size_t count;
 };
 

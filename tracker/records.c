@@ -172,10 +172,10 @@ enum gs_status gs_record_make_link(struct gs_tracker *tracker, uint32_t id)
 struct gs_allocation gs_record_unpack(const struct gs_tracker *tracker, uint32_t id,
                                       const struct gs_record *words)
 {
-    struct gs_place place = gs_place_of(tracker, words);
-    struct gs_allocation allocation = gs_words_unpack(words, &place);
+    struct gs_origin origin = gs_origin_of(tracker, words);
+    struct gs_allocation allocation = gs_words_unpack(words, &origin);
 
-    if ((place.tag & GS_TAG_STREAM) != 0)
+    if ((origin.tag & GS_TAG_STREAM) != 0)
         allocation.stream =
             __atomic_load_n(gs_record_stream(tracker, id), __ATOMIC_ACQUIRE);
     return allocation;
@@ -191,20 +191,20 @@ bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
 
     for (;;) {
         struct gs_record words;
-        struct gs_place place;
+        struct gs_origin origin;
         uint64_t stream = 0;
 
         *slot = (enum gs_slot)(before & GS_SLOT_MASK);
         if (*slot != GS_SLOT_INDEXED && *slot != GS_SLOT_ADDRESS)
             return false;
         words = gs_record_read(record);
-        place = gs_place_of(tracker, &words);
-        if ((place.tag & GS_TAG_STREAM) != 0 &&
+        origin = gs_origin_of(tracker, &words);
+        if ((origin.tag & GS_TAG_STREAM) != 0 &&
             __atomic_load_n(&tracker->streams[id >> GS_CHUNK_SHIFT], __ATOMIC_ACQUIRE))
             stream = __atomic_load_n(gs_record_stream(tracker, id), __ATOMIC_ACQUIRE);
         uint64_t after = __atomic_load_n(&record->stamp, __ATOMIC_ACQUIRE);
         if (after == before) {
-            *out = gs_words_unpack(&words, &place);
+            *out = gs_words_unpack(&words, &origin);
             out->stream = stream;
             return true;
         }

@@ -106,9 +106,9 @@ static uint32_t add_record(struct gs_tracker *tracker,
                            const struct gs_allocation *allocation, uint64_t time_ns,
                            enum gs_slot slot, unsigned made)
 {
-    uint64_t context = allocation->context, tag = gs_place_tag(allocation);
+    uint64_t context = allocation->context, tag = gs_origin_tag(allocation);
     struct gs_shard *shard = gs_shard_enter(tracker);
-    const struct gs_seen_place *seen = gs_place_look_up(tracker, shard, context, tag);
+    const struct gs_cached_origin *seen = gs_origin_look_up(tracker, shard, context, tag);
     uint32_t id = GS_LIKELY(seen != NULL) ? gs_record_take(tracker, shard) : 0;
 
     if (GS_UNLIKELY(id != 0 && (allocation->stream != 0 || slot == GS_SLOT_ADDRESS)) &&
@@ -132,24 +132,24 @@ static uint32_t add_record(struct gs_tracker *tracker,
 }
 
 /* Frees a record that nothing links to any more, and counts the free. Returns its
- * place. */
-GS_HOT struct gs_place free_record(struct gs_tracker *tracker, struct gs_shard *shard,
-                                   uint32_t id, struct gs_record *record, uint64_t now,
-                                   struct gs_record *words)
+ * origin. */
+GS_HOT struct gs_origin free_record(struct gs_tracker *tracker, struct gs_shard *shard,
+                                    uint32_t id, struct gs_record *record, uint64_t now,
+                                    struct gs_record *words)
 {
     *words = gs_record_read(record);
-    struct gs_place place = gs_place_of(tracker, words);
-    uint8_t number = __atomic_load_n(&tracker->place_rows[words->size >> GS_BYTES_BITS],
+    struct gs_origin origin = gs_origin_of(tracker, words);
+    uint8_t number = __atomic_load_n(&tracker->origin_rows[words->size >> GS_BYTES_BITS],
                                      __ATOMIC_RELAXED);
     struct gs_row *row = &shard->rows[number];
 
     GS_KEEP(row);
     gs_record_set_slot(record, GS_SLOT_FREE);
     gs_record_put(tracker, shard, id);
-    gs_peak_record_free(tracker, shard, number, words, place.tag, now);
+    gs_peak_record_free(tracker, shard, number, words, origin.tag, now);
     gs_totals_bump(&row->frees, 1);
     gs_totals_move(tracker, shard, row, -(int64_t)(words->size & GS_BYTES_MAX), now);
-    return place;
+    return origin;
 }
 
 static const struct gs_free_site no_site;
@@ -223,7 +223,7 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
 
     gs_history_clear(tracker, addr);
     struct gs_shard *shard = gs_shard_enter_by(tracker, gate);
-    const struct gs_seen_place *seen = gs_place_look_up(tracker, shard, context, tag);
+    const struct gs_cached_origin *seen = gs_origin_look_up(tracker, shard, context, tag);
     uint32_t id = GS_LIKELY(seen != NULL) && GS_LIKELY(bytes <= GS_BYTES_MAX)
                       ? gs_record_take(tracker, shard)
                       : 0;
@@ -284,9 +284,9 @@ GS_HOT void remove_indexed(struct gs_tracker *tracker, uint32_t id, uint64_t now
         free_retired(tracker, id, record);
         return;
     }
-    struct gs_place place = free_record(tracker, shard, id, record, now, &words);
+    struct gs_origin origin = free_record(tracker, shard, id, record, now, &words);
     gs_gate_leave(gate);
-    gs_history_record(tracker, &words, place.tag, api, site_who, now);
+    gs_history_record(tracker, &words, origin.tag, api, site_who, now);
 }
 
 void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
@@ -335,9 +335,9 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
         words = gs_record_read(record);
         *out = gs_record_unpack(tracker, id, &words);
     }
-    struct gs_place place = free_record(tracker, shard, id, record, now, &words);
+    struct gs_origin origin = free_record(tracker, shard, id, record, now, &words);
     gs_shard_leave();
-    gs_history_put(tracker, &words, place.tag, site, now);
+    gs_history_put(tracker, &words, origin.tag, site, now);
     return GS_OK;
 }
 
@@ -369,7 +369,7 @@ void gs_tracker_grow(struct gs_tracker *tracker, uint32_t id, uint64_t by)
     uint64_t size = __atomic_load_n(&record->size, __ATOMIC_ACQUIRE);
     bool fits = by <= GS_BYTES_MAX - (size & GS_BYTES_MAX);
     if (gs_record_slot(record) == GS_SLOT_INDEXED && fits) {
-        unsigned row = __atomic_load_n(&tracker->place_rows[size >> GS_BYTES_BITS],
+        unsigned row = __atomic_load_n(&tracker->origin_rows[size >> GS_BYTES_BITS],
                                        __ATOMIC_RELAXED);
         __atomic_store_n(&record->size, size + by, __ATOMIC_RELEASE);
         gs_totals_move(tracker, shard, &shard->rows[row], (int64_t)by, now);

@@ -23,7 +23,7 @@
 
 #include "groups.h"
 #include "host_memory.h"
-#include "host_place.h"
+#include "host_region.h"
 #include "state_memory.h"
 #include "live_record.h"
 #include "samples.h"
@@ -52,8 +52,8 @@ static_assert(GS_ROW_PINNED == GS_MAX_DEVICES - 1 - GS_TOTALS_PINNED &&
 
 /* Free ids beyond this number in one shard are shared with other shards. */
 #define GS_SHARD_FREE_MAX 256u
-/* Places whose numbers a shard remembers. */
-#define GS_SEEN_PLACES 16u
+/* Origins whose numbers a shard remembers. */
+#define GS_CACHED_ORIGINS 16u
 /* Step, in bytes, in which the threads' shares of a sum change; totals.c. */
 #define GS_CREDIT_SLACK (64 * (int64_t)GS_KIB)
 
@@ -73,13 +73,13 @@ struct gs_row {
     uint64_t failed;
 };
 
-/* A place whose number was looked up. */
-struct gs_seen_place {
-    struct gs_place place; /* tag 0: none */
-    uint64_t number;       /* shifted to its position in gs_record.size */
+/* An origin whose number was looked up. */
+struct gs_cached_origin {
+    struct gs_origin origin; /* tag 0: none */
+    uint64_t number;         /* shifted to its position in gs_record.size */
     uint64_t row;
 };
-static_assert(sizeof(struct gs_seen_place) == 32, "found by a shift");
+static_assert(sizeof(struct gs_cached_origin) == 32, "found by a shift");
 
 /* A thread slot's part of this tracker; guarded by the slot's gate. */
 struct gs_shard { // NOLINT(clang-analyzer-optin.performance.Padding): a line for rows
@@ -87,7 +87,7 @@ struct gs_shard { // NOLINT(clang-analyzer-optin.performance.Padding): a line fo
     uint32_t fresh;      /* never used ids: [fresh, fresh_end) */
     uint32_t fresh_end;
     struct gs_row rows[GS_ROWS] __attribute__((aligned(64)));
-    struct gs_seen_place seen[GS_SEEN_PLACES];
+    struct gs_cached_origin seen[GS_CACHED_ORIGINS];
     struct gs_since *since; /* allocations live at a peak and freed since; mapped when
                              * needed */
     uint32_t free_ids[GS_SHARD_FREE_MAX + 1];
@@ -127,7 +127,7 @@ struct gs_history_entry {
     uint64_t bytes;
     uint64_t who;  /* thread, stack << 32 */
     uint64_t time; /* the record's stamp */
-    uint64_t kind; /* the place's tag; the freeing call << 48 */
+    uint64_t kind; /* the origin's tag; the freeing call << 48 */
     uint64_t site_who;
     uint64_t site_time_ns;
     uint64_t check;
@@ -146,7 +146,7 @@ struct gs_error {
     bool context_lost;         /* the allocation died with its context */
     bool writes;               /* of a use: it was the destination */
     uint64_t offset;           /* > 0: bytes into the live allocation */
-    enum gs_host_place host;   /* of an invalid free's address */
+    enum gs_host_region host;  /* of an invalid free's address */
     uint64_t repeats;          /* later errors from the same call site */
     /* Of a use: its size and call. `allocation` has valid addr and bytes, except for a
      * stray use; its allocating call is valid if has_allocation. */
@@ -175,8 +175,8 @@ struct gs_tracker {
     struct gs_tracker_lock records_lock; /* spare_*, growth of the slab */
     uint32_t spare_head;                 /* bundles of ids that no shard needs now; 0:
                                           * none */
-    struct gs_tracker_lock places_lock;  /* places, place_count */
-    uint32_t place_count;                /* highest number in use so far */
+    struct gs_tracker_lock origins_lock; /* origins, origin_count */
+    uint32_t origin_count;               /* highest number in use so far */
     struct gs_tracker_lock lost_lock;    /* lost */
     struct gs_groups lost;
     /* A copy of the groups in `lost`, where the state is in a file; lost_lock. */
@@ -204,12 +204,12 @@ struct gs_tracker {
     struct gs_shared_row shared[GS_ROWS];
     struct gs_stripe stripes[GS_STRIPES];
     struct gs_shard shards[GS_SHARDS];
-    struct gs_place places[GS_PLACES];   /* by number; words atomic */
-    uint8_t place_rows[GS_PLACES];       /* row of the totals; atomic */
-    uint64_t surviving[GS_PLACES / 64];  /* bits, while a context dies; lose_lock */
-    struct gs_record *chunks[GS_CHUNKS]; /* atomic, each written once; as the next two */
-    uint64_t *streams[GS_CHUNKS];        /* by record, where one has a stream */
-    uint32_t *links[GS_CHUNKS];          /* of look-up chains, by record */
+    struct gs_origin origins[GS_ORIGINS]; /* by number; words atomic */
+    uint8_t origin_rows[GS_ORIGINS];      /* row of the totals; atomic */
+    uint64_t surviving[GS_ORIGINS / 64];  /* bits, while a context dies; lose_lock */
+    struct gs_record *chunks[GS_CHUNKS];  /* atomic, each written once; as the next two */
+    uint64_t *streams[GS_CHUNKS];         /* by record, where one has a stream */
+    uint32_t *links[GS_CHUNKS];           /* of look-up chains, by record */
 };
 
 /* --- time --------------------------------------------------------------------------- */
@@ -378,38 +378,39 @@ void gs_records_visit(struct gs_tracker *tracker,
                       void *arg);
 void gs_records_free(struct gs_tracker *tracker);
 
-/* ---- places.c --------------------------------------------------------------------- */
+/* ---- origins.c --------------------------------------------------------------------- */
 
-/* Numbers the place and fills `seen`; NULL if there are too many. Inside the shard. */
-const struct gs_seen_place *gs_place_add(struct gs_tracker *tracker,
-                                         struct gs_seen_place *seen, uint64_t context,
-                                         uint64_t tag);
-/* Frees the numbers of the context's places without a surviving record, for reuse. All
+/* Numbers the origin and fills `seen`; NULL if there are too many. Inside the shard. */
+const struct gs_cached_origin *gs_origin_add(struct gs_tracker *tracker,
+                                             struct gs_cached_origin *seen,
+                                             uint64_t context, uint64_t tag);
+/* Frees the numbers of the context's origins without a surviving record, for reuse. All
  * gates are closed. */
-void gs_places_recycle(struct gs_tracker *tracker, uint64_t context);
+void gs_origins_recycle(struct gs_tracker *tracker, uint64_t context);
 
-/* The number and the row of a place; NULL if there are too many. Inside the shard. */
-static inline const struct gs_seen_place *gs_place_look_up(struct gs_tracker *tracker,
-                                                           struct gs_shard *shard,
-                                                           uint64_t context, uint64_t tag)
+/* The number and the row of an origin; NULL if there are too many. Inside the shard. */
+static inline const struct gs_cached_origin *gs_origin_look_up(struct gs_tracker *tracker,
+                                                               struct gs_shard *shard,
+                                                               uint64_t context,
+                                                               uint64_t tag)
 {
     uint64_t key = tag ^ tag >> 16 ^ context >> 6;
-    struct gs_seen_place *seen = &shard->seen[key % GS_SEEN_PLACES];
+    struct gs_cached_origin *seen = &shard->seen[key % GS_CACHED_ORIGINS];
 
-    if (GS_LIKELY(seen->place.tag == tag && seen->place.context == context))
+    if (GS_LIKELY(seen->origin.tag == tag && seen->origin.context == context))
         return seen;
-    return gs_place_add(tracker, seen, context, tag);
+    return gs_origin_add(tracker, seen, context, tag);
 }
 
-/* The place of a record's words. */
-static inline struct gs_place gs_place_of(const struct gs_tracker *tracker,
-                                          const struct gs_record *words)
+/* The origin of a record's words. */
+static inline struct gs_origin gs_origin_of(const struct gs_tracker *tracker,
+                                            const struct gs_record *words)
 {
-    const struct gs_place *place = &tracker->places[words->size >> GS_BYTES_BITS];
+    const struct gs_origin *origin = &tracker->origins[words->size >> GS_BYTES_BITS];
 
-    return (struct gs_place){.context =
-                                 __atomic_load_n(&place->context, __ATOMIC_ACQUIRE),
-                             .tag = __atomic_load_n(&place->tag, __ATOMIC_ACQUIRE)};
+    return (struct gs_origin){.context =
+                                  __atomic_load_n(&origin->context, __ATOMIC_ACQUIRE),
+                              .tag = __atomic_load_n(&origin->tag, __ATOMIC_ACQUIRE)};
 }
 
 /* ---- lookup.c --------------------------------------------------------------------- */

@@ -100,7 +100,7 @@ static size_t free_held(struct held *list)
 
 bool gs_quarantine_put(const struct gs_context *context, struct gs_block *block)
 {
-    size_t bytes = gs_block_room(block);
+    size_t bytes = gs_block_whole_bytes(block);
     struct held *held = bytes <= all.limit ? malloc(sizeof(*held)) : NULL;
     if (!held) {
         return false;

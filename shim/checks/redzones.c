@@ -264,7 +264,8 @@ static bool prepare(const struct gs_state *state, const struct gs_context *conte
                     const struct gs_block *block, size_t bytes)
 {
     uint64_t addr = gs_block_addr(block);
-    size_t room = gs_block_room(block), behind = zone_bytes(bytes, room), fill_count = 0;
+    size_t room = gs_block_whole_bytes(block), behind = zone_bytes(bytes, room),
+           fill_count = 0;
     struct gs_fill fills[2];
     if (zones.fill != GS_CHECK_FILL_OFF) {
         unsigned char value = zones.fill == GS_CHECK_FILL_ZERO ? 0 : BYTE_POISON;
@@ -313,7 +314,7 @@ enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
     if (status != GS_OK) {
         return status;
     }
-    clear(state, gs_block_addr(block), gs_block_room(block), api);
+    clear(state, gs_block_addr(block), gs_block_whole_bytes(block), api);
     if (!prepare(state, context, block, bytes) &&
         gs_pool_claim(state->pool, gs_block_addr(block), &claimed) == GS_OK) {
         gs_deferred_put(context, claimed);
@@ -321,7 +322,7 @@ enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
         if (status != GS_OK) {
             return status;
         }
-        clear(state, gs_block_addr(block), gs_block_room(block), api);
+        clear(state, gs_block_addr(block), gs_block_whole_bytes(block), api);
     }
     *out = block;
     return GS_OK;
@@ -377,7 +378,8 @@ static bool fill_freed(const struct gs_state *state, const struct gs_context *co
                        const struct gs_block *block, enum gs_api api,
                        const struct gs_allocation *was)
 {
-    const struct gs_fill fill = {gs_block_addr(block), gs_block_room(block), BYTE_FREED};
+    const struct gs_fill fill = {gs_block_addr(block), gs_block_whole_bytes(block),
+                                 BYTE_FREED};
     struct gs_free_site freed = site_of(state, gs_record_api(api));
     freed.time_ns = gs_tracker_now(state->tracker);
     bool pending;

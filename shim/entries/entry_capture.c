@@ -11,7 +11,7 @@
 #include "capture_gate.h"
 #include "captures.h"
 #include "free_lazy.h"
-#include "marks.h"
+#include "context_events.h"
 #include "single_order.h"
 #include "state.h"
 #include "streams.h"
@@ -96,9 +96,9 @@ static void ended(CUresult result, CUstream stream, bool per_thread)
 static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream stream)
 {
     gs_trace_stream_end(stream);
-    CUcontext context = gs_marks_stream_ends(stream);
+    CUcontext context = gs_context_events_stream_ends(stream);
     gs_async_stream_ends(stream);
-    gs_seen_stream_ends((uintptr_t)stream);
+    gs_sync_proof_stream_ends((uintptr_t)stream);
     CUresult result = real_destroy(stream);
     if (result != CUDA_SUCCESS) {
         gs_streams_restore(stream, context);

@@ -19,7 +19,7 @@
 #include "free_lazy.h"
 #include "interim.h"
 #include "ipc_imports.h"
-#include "marks.h"
+#include "context_events.h"
 #include "record.h"
 #include "single_order.h"
 #include "redzones.h"
@@ -51,7 +51,7 @@ static void forget(struct gs_state *state, CUcontext ctx)
     gs_captures_context_ends(ctx);
     gs_imports_context_ends(ctx);
     gs_fences_thaw(ctx, true);
-    gs_marks_context_ends(ctx);
+    gs_context_events_context_ends(ctx);
     gs_parts_context_lost(state, ctx);
 }
 

@@ -8,7 +8,7 @@
 #include "context_errors.h"
 #include "statistics.h"
 #include "free_lazy.h"
-#include "free_permit.h"
+#include "capture_check.h"
 #include "free_wait.h"
 #include "hit.h"
 #include "host_pools.h"
@@ -411,7 +411,8 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
         return result;
     }
     result = waited ? gs_free_wait(state, block, &idle, &in_use)
-                    : gs_permit_free(state, gs_heap_self(heap), GS_PERMIT_DEVICE);
+                    : gs_capture_check_free(state, gs_heap_self(heap),
+                                            GS_CAPTURE_CHECK_DEVICE);
     if (waited ? gs_wait_keeps_memory(result) : result != CUDA_SUCCESS) {
         gs_block_release_claim(block);
         return result;

@@ -159,7 +159,7 @@ static bool segment_of(void **p, size_t *offset)
         *offset = (size_t)(addr - range.segment_addr);
         *p = (char *)*p - *offset;
         live = gs_pooled_is_live(&range, addr);
-    } else if (gs_permit_owns(addr)) {
+    } else if (gs_capture_check_owns(addr)) {
         live = false;
     }
     gs_leave();

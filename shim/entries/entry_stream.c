@@ -6,7 +6,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "marks.h"
+#include "context_events.h"
 #include "single_order.h"
 #include "streams.h"
 

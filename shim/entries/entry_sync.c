@@ -3,7 +3,7 @@
  *
  * A context synchronize waits for all work; the proof rests on the snapshot taken before
  * it began. A synchronize of a stream waits for this stream, and proves the context idle
- * if each other call is known to be complete, too (streams_seen.h). If only the legacy
+ * if each other call is known to be complete, too (sync_proof.h). If only the legacy
  * stream is in use in the only context of the process, a synchronize of this stream and a
  * copy to the host wait for all work:
  *
@@ -39,12 +39,12 @@
 struct program_wait {
     const struct gs_context *context; /* NULL: no mark is possible */
     struct gs_snapshot before;
-    struct gs_seen_before streams;
+    struct gs_sync_proof_before streams;
     unsigned own_calls;
     uint64_t lazy_token; /* 0: none */
 };
 
-static struct gs_streams_seen *seen_of(const struct gs_context *context)
+static struct gs_sync_proof *seen_of(const struct gs_context *context)
 {
     return &((struct gs_context *)(uintptr_t)context)->seen;
 }
@@ -75,8 +75,8 @@ static struct program_wait wait_begin(CUcontext handle, bool current, unsigned o
 static void begin_again(struct program_wait *wait)
 {
     if (wait->context) {
-        wait->before = gs_seen_begin(seen_of(wait->context), wait->streams.stream,
-                                     wait->own_calls, &wait->streams);
+        wait->before = gs_sync_proof_begin(seen_of(wait->context), wait->streams.stream,
+                                           wait->own_calls, &wait->streams);
     }
 }
 
@@ -97,9 +97,9 @@ static void wait_end(struct program_wait *wait, CUresult result)
 {
     if (wait->context && result == CUDA_SUCCESS) {
         if (wait->streams.stream) {
-            gs_context_mark_stream(wait->context, &wait->before, &wait->streams);
+            gs_context_record_stream(wait->context, &wait->before, &wait->streams);
         } else {
-            gs_context_mark_idle(wait->context, &wait->before, &wait->streams);
+            gs_context_record_idle(wait->context, &wait->before, &wait->streams);
         }
         if (wait->lazy_token && gs_enter()) {
             gs_lazy_wait_end(wait->context, wait->lazy_token);

@@ -16,7 +16,7 @@
 #include "full_wait.h"
 #include "unpooled.h"
 #include "log.h"
-#include "marks.h"
+#include "context_events.h"
 #include "mem_limits.h"
 #include "state.h"
 #include "trim_hold.h"
@@ -155,7 +155,7 @@ static bool backend_worth_asking(void *self)
     struct gs_context *context = self;
     if (__atomic_load_n(&context->events, __ATOMIC_RELAXED) > 0 &&
         gs_patience_is_over(&context->patience)) {
-        gs_patience_asked(&context->patience);
+        gs_patience_queried(&context->patience);
         return true;
     }
     return gs_epochs_worth_asking(&context->epochs);
@@ -214,9 +214,9 @@ static void backend_retired(void *self, uint64_t addr, gs_fence fence)
 {
     (void)self;
     if (gs_notified() && gs_epoch_is(fence)) {
-        uint64_t mark = gs_epoch_mark(fence);
-        if (mark) { /* else ready by the order of the streams, without an event */
-            gs_mark_notify(mark, addr);
+        uint64_t event = gs_epoch_proof_event(fence);
+        if (event) { /* else ready by the order of the streams, without an event */
+            gs_context_event_notify(event, addr);
         }
     } else if (gs_notified()) {
         gs_notify_retire(addr, fence ? gs_fence_event(fence) : NULL);

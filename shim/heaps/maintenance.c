@@ -13,6 +13,6 @@ void gs_maintain_now(struct gs_state *state, const struct gs_context *context)
     if (gs_captures_active()) {
         return; /* a later free retries */
     }
-    gs_parts_relax(state, context);
+    gs_parts_maintain(state, context);
     (void)gs_heap_maintain(context->heap, gs_limits_missing_now(state, context));
 }

@@ -34,7 +34,7 @@
 #include "notify.h"
 #include "captures.h"
 #include "context_errors.h"
-#include "free_permit.h"
+#include "capture_check.h"
 #include "full_wait.h"
 #include "hit.h"
 #include "machine_memory.h"
@@ -445,9 +445,10 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     enum gs_free_scope scope = gs_free_scope(GS_FREE_pinned, gs_block_requested(block));
     bool waited = !gs_captures_active();
     CUresult result =
-        waited ? wait_for(state, own->context, block, scope)
-               : gs_permit_free(state, (struct gs_context *)(uintptr_t)own->context,
-                                GS_PERMIT_PINNED);
+        waited
+            ? wait_for(state, own->context, block, scope)
+            : gs_capture_check_free(state, (struct gs_context *)(uintptr_t)own->context,
+                                    GS_CAPTURE_CHECK_PINNED);
     if (waited ? gs_wait_keeps_memory(result) : result != CUDA_SUCCESS) {
         gs_block_release_claim(block);
         return result;
@@ -475,7 +476,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
         free_held(state, block, point, scope >= GS_FREE_CONTEXT);
     }
     if (gs_heap_wants_maintenance(heap)) {
-        gs_host_relax(state, own->context);
+        gs_host_maintain(state, own->context);
     }
     return CUDA_SUCCESS;
 }
@@ -505,7 +506,7 @@ CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t a
         maintenance = gs_heap_wants_maintenance(heap);
     }
     if (GS_UNLIKELY(maintenance) && gs_heap_maintenance_is_late(heap)) {
-        gs_host_relax(state, own->context);
+        gs_host_maintain(state, own->context);
     }
     return CUDA_SUCCESS;
 }
@@ -525,7 +526,7 @@ size_t gs_host_trim(struct gs_state *state)
     return state->host_pool ? gs_pool_trim(state->host_pool, 0, SIZE_MAX) : 0;
 }
 
-void gs_host_relax(struct gs_state *state, const struct gs_context *context)
+void gs_host_maintain(struct gs_state *state, const struct gs_context *context)
 {
     uint64_t missing = UINT64_MAX;
     gs_trim_thread_want();

@@ -62,7 +62,7 @@ size_t gs_host_trim(struct gs_state *state);
 /* Called when the context is idle or has just been waited for: returns memory to the
  * driver that is too old, too much, or needed by others. To be called when maintenance is
  * due (mem_limits.h). */
-void gs_host_relax(struct gs_state *state, const struct gs_context *context);
+void gs_host_maintain(struct gs_state *state, const struct gs_context *context);
 
 /* Called when a context has ended, and its pinned memory with it. */
 void gs_host_context_end(struct gs_context *context);

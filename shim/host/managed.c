@@ -279,7 +279,7 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
     range->point = gs_all_complete(state, point, waited ? context : NULL) ? 0 : point;
     keep_range(state, range);
     gs_trim_thread_want();
-    gs_managed_relax(context);
+    gs_managed_maintain(context);
     return CUDA_SUCCESS;
 }
 
@@ -418,7 +418,7 @@ static size_t limit_at(uint64_t now)
 }
 
 /* The driver's free waits for the owner, so ranges of other contexts stay. */
-void gs_managed_relax(const struct gs_context *context)
+void gs_managed_maintain(const struct gs_context *context)
 {
     uint64_t now = gs_now_coarse_ns();
     if (ranges && gs_ranges_kept_bytes(ranges) > 0 && !gs_captures_active()) {

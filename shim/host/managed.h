@@ -61,7 +61,7 @@ size_t gs_managed_trim(struct gs_state *state);
 void gs_managed_trim_if_idle(struct gs_state *state);
 /* Called when the context is idle or has just been waited for: returns ranges that are
  * too old, or too many, to the driver. */
-void gs_managed_relax(const struct gs_context *context);
+void gs_managed_maintain(const struct gs_context *context);
 
 /* For the trim thread: whether a range of the context has been cached for too long; and
  * returning such ranges to the driver, one after the other, while `may` returns true

@@ -52,7 +52,7 @@ static void after_fork_in_child(void)
     forked_child = true;
 }
 
-bool gs_fork_watch(void)
+bool gs_fork_hook(void)
 {
     if (!handlers_registered) {
         handlers_registered =

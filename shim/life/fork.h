@@ -9,7 +9,7 @@
 
 /* Registers the fork handlers, once a process. False on failure. The start lock is
  * held. */
-bool gs_fork_watch(void);
+bool gs_fork_hook(void);
 
 /* Returns true if this process was forked from one that had made CUDA calls. */
 bool gs_fork_is_child(void);

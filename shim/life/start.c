@@ -26,7 +26,7 @@
 #include "log.h"
 #include "lookup_log.h"
 #include "managed.h"
-#include "marks.h"
+#include "context_events.h"
 #include "options_idle.h"
 #include "outputs.h"
 #include "parts.h"
@@ -87,7 +87,7 @@ static void read_options(struct gs_state *state)
 {
     /* Static: only the starting thread runs this, and the text is too large for its
      * stack. */
-    static struct gs_options_notes notes; /* under start_lock */
+    static struct gs_options_messages notes; /* under start_lock */
     gs_options_load(&state->options, environ, getauxval(AT_SECURE) != 0, &notes);
     gs_log_open(state->options.log_file, state->options.verbose);
     gs_lookup_log_open(state->options.lookup_log);
@@ -234,7 +234,7 @@ static void log_choices(const struct gs_state *state)
 struct gs_state *gs_start(void)
 {
     static struct gs_state inactive; /* published if there is no memory */
-    bool fork_watched = gs_fork_watch();
+    bool fork_watched = gs_fork_hook();
     gs_elf_learn_loader();
     struct gs_state *state = calloc(1, sizeof(*state));
     if (!state || !fork_watched) {
@@ -245,7 +245,7 @@ struct gs_state *gs_start(void)
     }
     state->pid = (pid_t)syscall(SYS_getpid);
     state->forked_child = gs_fork_is_child();
-    gs_contexts_init(&state->contexts, &gs_context_backend, &gs_context_marker);
+    gs_contexts_init(&state->contexts, &gs_context_backend, &gs_context_event_ops);
     read_options(state);
     gs_outputs_open(&state->options);
     state->active = state->options.enable && create_parts(state);

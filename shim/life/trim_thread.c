@@ -23,7 +23,7 @@
 #include "host_pools.h"
 #include "log.h"
 #include "managed.h"
-#include "marks.h"
+#include "context_events.h"
 #include "mem_limits.h"
 #include "own_thread.h"
 #include "trim_hold.h"
@@ -48,11 +48,11 @@ static void at_exit(void)
 
 /* ---- detecting an idle context ----------------------------------------------------- */
 
-static void drop_mark(struct gs_context *context)
+static void drop_event(struct gs_context *context)
 {
-    uint64_t mark = __atomic_exchange_n(&context->trim_check.mark, 0, __ATOMIC_ACQ_REL);
-    if (mark) {
-        gs_context_marker.release(context, mark);
+    uint64_t event = __atomic_exchange_n(&context->trim_check.mark, 0, __ATOMIC_ACQ_REL);
+    if (event) {
+        gs_context_event_ops.release(context, event);
     }
 }
 
@@ -73,7 +73,7 @@ static bool is_unchanged(struct gs_trim_check *check, const struct gs_snapshot *
     return still;
 }
 
-/* Queries the mark, or records one for the next check. */
+/* Queries the event, or records one for the next check. */
 static void query_or_record_mark(struct gs_context *context)
 {
     struct gs_trim_check *check = &context->trim_check;
@@ -81,23 +81,23 @@ static void query_or_record_mark(struct gs_context *context)
     bool still = is_unchanged(check, &now);
     enum gs_status status;
     if (check->mark && check->before.mark != now.mark) {
-        drop_mark(context);
+        drop_event(context);
     }
-    if (check->mark) {
-        status = gs_context_marker.query(context, check->mark);
+    if (check->event) {
+        status = gs_context_event_ops.query(context, check->event);
         if (status == GS_ERR_TIMEOUT) {
             return;
         }
-        drop_mark(context);
+        drop_event(context);
         check->broken = status != GS_OK;
         if (status == GS_OK) {
-            gs_submissions_mark(&check->idle_at, check->before.mark);
+            gs_submissions_record(&check->idle_at, check->before.mark);
         }
         return;
     }
-    if (still && !check->broken && gs_marks_are_events()) {
+    if (still && !check->broken && gs_context_events_whole()) {
         check->before = now;
-        status = gs_context_marker.record(context, &check->mark);
+        status = gs_context_event_ops.record(context, &check->event);
         check->broken = status == GS_ERR_BACKEND;
     }
 }
@@ -242,7 +242,7 @@ void gs_trim_thread_begin(const struct gs_options *options)
 
 void gs_trim_thread_context_ends(const struct gs_context *context)
 {
-    drop_mark((struct gs_context *)(uintptr_t)context);
+    drop_event((struct gs_context *)(uintptr_t)context);
 }
 
 void gs_trim_thread_reset(void)

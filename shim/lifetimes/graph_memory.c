@@ -462,7 +462,7 @@ static enum gs_status record(struct gs_tracker *tracker, struct gs_graph_exec *e
 {
     const struct gs_graph_memory *memory = &exec->memory;
     enum gs_status status = GS_OK;
-    if (gs_watched() && !gs_tracker_records(tracker)) {
+    if (gs_record_is_detailed() && !gs_tracker_records(tracker)) {
         pass_over(tracker, exec);
         return GS_OK;
     }

@@ -9,7 +9,7 @@
  * threads is unchanged and all cached threads live, no other thread exists. The kernel
  * reuses the id of an ended thread only after all other ids, which takes far longer than
  * TRUST_NS; after TRUST_NS the next query searches in full. The answer "not alone" is
- * cached for the same time: a stale one only makes epochs wait for their marks.
+ * cached for the same time: a stale one only makes epochs wait for their events.
  *
  * Owns:  the result of the last full search.   Lock: alone_lock, not held in a full
  *        search.

@@ -12,7 +12,7 @@
 #include "contexts.h"
 #include "fences.h"
 #include "libraries.h"
-#include "marks.h"
+#include "context_events.h"
 #include "record.h"
 #include "state.h"
 #include "trace.h"
@@ -55,7 +55,7 @@ static CUresult wait_for(CUcontext handle)
             return result;
         }
     }
-    CUresult marked = gs_marks_wait(handle);
+    CUresult marked = gs_context_events_wait(handle);
     return marked != CUDA_ERROR_NOT_SUPPORTED ? marked
                                               : synchronize_beside_captures(handle);
 }
@@ -111,7 +111,7 @@ static CUresult wait_for_device(struct gs_state *state, const struct gs_context 
         const struct gs_context *entry = gs_context_find(state, handle);
         result = wait_for(handle);
         if (result == CUDA_SUCCESS && entry) {
-            gs_context_mark_idle(entry, before, NULL);
+            gs_context_record_idle(entry, before, NULL);
         }
         result = gs_refused_for_capture(result) ? result : CUDA_SUCCESS;
     }
@@ -122,7 +122,7 @@ static CUresult wait_for_device(struct gs_state *state, const struct gs_context 
  * (GS_FREE_BLOCKING). Waits for the whole context if a blocking stream may be unknown. */
 static CUresult wait_for_blocking(const struct gs_context *owner)
 {
-    CUresult result = gs_marks_wait_blocking(owner->handle);
+    CUresult result = gs_context_events_wait_blocking(owner->handle);
     return result == CUDA_ERROR_NOT_SUPPORTED ? wait_for(owner->handle) : result;
 }
 
@@ -136,7 +136,7 @@ static bool waits_for_accessors(struct gs_state *state, const struct gs_context 
                                 bool unfenced)
 {
     return unfenced || state->options.free_sync == GS_FREE_SYNC_WAIT ||
-           !gs_marks_work(state, context);
+           !gs_context_events_work(state, context);
 }
 
 /* Returns true if each context with access to the memory is complete since the point. */
@@ -185,7 +185,7 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
     bool accessors = shared && waits_for_accessors(state, context, unfenced);
     uint64_t token = gs_heap_retire_begin(context->heap);
     uint64_t point = shared ? gs_all_complete_point() : 0; /* read after the token */
-    struct gs_seen_before streams;
+    struct gs_sync_proof_before streams;
     struct gs_snapshot before = gs_context_snapshot(context, 0, &streams);
     CUresult result = wait_for_all(state, context, scope, accessors, &before);
     *in_use = shared && !accessors && !accessors_are_done(state, context, point);
@@ -193,7 +193,7 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
         gs_heap_retire(context->heap, token);
     }
     if (result == CUDA_SUCCESS) {
-        gs_context_mark_idle(context, &before, &streams);
+        gs_context_record_idle(context, &before, &streams);
         gs_trace_sync(GS_TRACE_SYNC_CONTEXT, context->handle, NULL, GS_TRACE_UNORDERED);
     } else if (unfenced) {
         set_unfenced(context);
@@ -216,29 +216,29 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
     return result;
 }
 
-void gs_context_mark_idle(const struct gs_context *context,
-                          const struct gs_snapshot *snapshot,
-                          const struct gs_seen_before *before)
+void gs_context_record_idle(const struct gs_context *context,
+                            const struct gs_snapshot *snapshot,
+                            const struct gs_sync_proof_before *before)
 {
     struct gs_context *own = (struct gs_context *)(uintptr_t)context;
     gs_libraries_watch();
-    gs_submissions_mark(&own->idle_at, snapshot->alone);
-    gs_submissions_mark(&own->device_idle_at, snapshot->mark);
-    gs_submissions_mark(&own->complete_at, snapshot->all);
+    gs_submissions_record(&own->idle_at, snapshot->alone);
+    gs_submissions_record(&own->device_idle_at, snapshot->mark);
+    gs_submissions_record(&own->complete_at, snapshot->all);
     if (before && before->counted) {
-        gs_seen_rebase(&own->seen, before, snapshot);
+        gs_sync_proof_rebase(&own->seen, before, snapshot);
     }
 }
 
-void gs_context_mark_stream(const struct gs_context *context,
-                            const struct gs_snapshot *snapshot,
-                            const struct gs_seen_before *before)
+void gs_context_record_stream(const struct gs_context *context,
+                              const struct gs_snapshot *snapshot,
+                              const struct gs_sync_proof_before *before)
 {
     struct gs_context *own = (struct gs_context *)(uintptr_t)context;
-    uint64_t covered = gs_seen_cover(&own->seen, before, snapshot);
+    uint64_t covered = gs_sync_proof_cover(&own->seen, before, snapshot);
     gs_libraries_watch();
-    gs_submissions_mark(&own->idle_at, snapshot->alone ? covered : 0);
-    gs_submissions_mark(&own->device_idle_at, covered);
+    gs_submissions_record(&own->idle_at, snapshot->alone ? covered : 0);
+    gs_submissions_record(&own->device_idle_at, covered);
 }
 
 void gs_context_never_idle(const struct gs_context *context)

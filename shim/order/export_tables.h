@@ -32,7 +32,7 @@ struct gs_export_table gs_export_table_find(const char *guid);
 
 /* Called before the program receives this table. Ends the idle proof (known.h) and the
  * single order (single_order.h) where the table requires this; ending the single order
- * may wait for a mark. No lock may be held. Preserves errno. */
+ * may wait for an event. No lock may be held. Preserves errno. */
 void gs_export_table_given(const CUuuid *id);
 
 #endif

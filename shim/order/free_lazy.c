@@ -11,7 +11,7 @@
 #include "epochs.h"
 #include "free_scope.h"
 #include "free_wait.h"
-#include "marks.h"
+#include "context_events.h"
 #include "record.h"
 #include "trace.h"
 #include "trim_hold.h"
@@ -33,7 +33,7 @@ void gs_lazy_start(const struct gs_options *options)
 }
 
 /* Returns true if the native free of the block does not wait either. While a stream
- * captures, the driver decides whether the free is allowed (free_permit.c). */
+ * captures, the driver decides whether the free is allowed (capture_check.c). */
 static bool waits_for_nothing(const struct gs_block *block)
 {
     return gs_free_scope(GS_FREE_device, gs_block_requested(block)) == GS_FREE_NONE &&
@@ -56,7 +56,7 @@ struct joined {
 static inline bool join(struct gs_state *state, struct gs_context *context,
                         const struct gs_block *block, struct joined *joined)
 {
-    return gs_marks_work(state, context) &&
+    return gs_context_events_work(state, context) &&
            gs_epochs_join(&context->epochs, gs_block_requested(block), &joined->fence,
                           &joined->full) == GS_OK;
 }
@@ -176,7 +176,7 @@ void gs_lazy_mapped(const struct gs_context *context, enum gs_status status,
     struct free_estimate *room = &free_estimates[gs_free_row(context)];
     uint64_t bytes = status == GS_OK ? free_after(room, taken_bytes) : 0;
     __atomic_store_n(&room->bytes, bytes, __ATOMIC_RELAXED);
-    gs_epochs_room(epochs, (size_t)bytes);
+    gs_epochs_headroom(epochs, (size_t)bytes);
 }
 
 void gs_lazy_reset(void)

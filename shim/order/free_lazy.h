@@ -19,20 +19,20 @@ void gs_lazy_start(const struct gs_options *options);
  * Frees a claimed block without a wait: in the lazy mode, or if the native free of the
  * block does not wait (free_scope.h).
  * Returns false, with the block unchanged, if the free has to wait: in another mode, or
- * if the context has failed or its work cannot be marked.
+ * if the context has failed or no event can cover its work.
  */
 bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t addr);
 
 /*
  * Frees a claimed block without a wait in any mode; the caller records the free. Returns
- * false, with the block unchanged, if work cannot be marked.
+ * false, with the block unchanged, if no event can cover the work.
  */
 bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block);
 
-/* Called in any mode after a capture may have ended. If no capture remains, marks the
- * epochs of blocks that were freed meanwhile, in all contexts, before further work is
- * submitted: the captures prevented the mark, and the work that this thread submits next
- * may wait for an allocation of its own. */
+/* Called in any mode after a capture may have ended. If no capture remains, records the
+ * events of the epochs of blocks that were freed meanwhile, in all contexts, before
+ * further work is submitted: the captures prevented the event, and the work that this
+ * thread submits next may wait for an allocation of its own. */
 void gs_lazy_captures_end(struct gs_state *state);
 
 /*

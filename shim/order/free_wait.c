@@ -15,7 +15,7 @@
 #include "free_scope.h"
 #include "known.h"
 #include "log.h"
-#include "marks.h"
+#include "context_events.h"
 #include "submissions.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
@@ -54,7 +54,7 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
     if (GS_UNLIKELY(!gs_known_proof_holds())) {
         gs_free_log_proof_end(state);
     }
-    if (scope < GS_FREE_CONTEXT && !gs_marks_work(state, context)) {
+    if (scope < GS_FREE_CONTEXT && !gs_context_events_work(state, context)) {
         scope = GS_FREE_CONTEXT; /* the block cannot be held back */
     }
     gs_notify_free("cuMemFree_v2", gs_block_addr(block), gs_block_requested(block));

@@ -15,7 +15,7 @@
 /*
  * Returns true if all work submitted to the context completes within the time that an
  * allocation may wait. True also if this cannot be checked: the driver is too old, or a
- * stream captures. A mark whose wait timed out is kept; while it is incomplete, later
+ * stream captures. An event whose wait timed out is kept; while it is incomplete, later
  * calls return false at once. Called with no lock held.
  */
 bool gs_full_wait(struct gs_state *state, const struct gs_context *context);
@@ -23,7 +23,7 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context);
 /* Like gs_full_wait, for every known context. */
 bool gs_full_wait_all(struct gs_state *state);
 
-/* Drops the kept mark of a context that has ended. */
+/* Drops the kept event of a context that has ended. */
 void gs_full_wait_context_ends(const struct gs_context *context);
 
 #endif

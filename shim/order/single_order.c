@@ -1,7 +1,7 @@
 /*
  * single_order.c - the proof that a context's uses of memory are in one order.
  *
- * Claim 1, the memory. A block goes to a new owner behind a mark M only if, when M was
+ * Claim 1, the memory. A block goes to a new owner behind an event M only if, when M was
  * recorded, the process had one context and had used or created in it nothing but the
  * legacy stream and at most one blocking stream. Then all work before M is ordered before
  * all work after M, and a later use of the block is behind M as long as it is in one of
@@ -36,15 +36,15 @@
  *     only if no such thread existed: every later thread is started, directly or
  *     indirectly, by the thread that freed. The driver's own threads, named "cuda...",
  *     never come here. If the process has other threads, this rule does not apply: blocks
- *     are ready once their mark is complete, and no thread waits.
+ *     are ready once their event is complete, and no thread waits.
  *   - A host function must not call CUDA, so it cannot break the order.
  *
- * Two cases are not covered: a block whose epoch is closed by an allocation (its mark may
- * cover later work than the frees), and a thread that a host function starts, that runs
- * beside the free, and that creates a stream for which the device waits.
+ * Two cases are not covered: a block whose epoch is closed by an allocation (its event
+ * may cover later work than the frees), and a thread that a host function starts, that
+ * runs beside the free, and that creates a stream for which the device waits.
  *
- * Owns:  the newest mark, and the record of created streams and contexts.
- * Lock:  order_lock for the mark and its waiting threads; the rest is atomic.
+ * Owns:  the newest event, and the record of created streams and contexts.
+ * Lock:  order_lock for the event and its waiting threads; the rest is atomic.
  * Source: CUDA Driver API, Stream synchronization behavior, API synchronization behavior
  */
 #include "single_order.h"
@@ -60,7 +60,7 @@
 #include "known.h"
 #include "libraries.h"
 #include "log.h"
-#include "marks.h"
+#include "context_events.h"
 #include "state.h"
 #include "streams.h"
 #include "submissions.h"
@@ -71,11 +71,11 @@ enum order { HOLDS, ENDING, OVER };
 
 static struct gs_mutex order_lock = GS_MUTEX(GS_RANK_ORDER);
 static enum order order; /* atomic, written under order_lock */
-/* The epoch of the newest mark; 0: none. Atomic, written under order_lock. */
+/* The epoch of the newest event; 0: none. Atomic, written under order_lock. */
 gs_fence gs_single_order_newest;
 static char ended_by[GS_KNOWN_NAME_BYTES]; /* written once, before `order` changes */
 static bool was_used;                      /* atomic */
-static unsigned waiting;  /* under order_lock: threads that wait for the newest mark */
+static unsigned waiting;  /* under order_lock: threads that wait for the newest event */
 static unsigned streams;  /* atomic: calls that created a stream or were about to */
 static uintptr_t context; /* atomic: key of the created context; 0: none known */
 
@@ -91,18 +91,18 @@ static void set_newest(gs_fence epoch)
 
 /* ---- the end ----------------------------------------------------------------------- */
 
-/* Waits for the epoch's mark. Natively a free has already waited for the same work. */
+/* Waits for the epoch's event. Natively a free has already waited for the same work. */
 static void wait_for(const char *call, gs_fence epoch)
 {
-    uint64_t mark = gs_epoch_marked(epoch);
-    if (mark) {
+    uint64_t event = gs_epoch_event(epoch);
+    if (event) {
         gs_notify_begin(call, false);
-        gs_mark_wait(mark);
+        gs_context_event_wait(event);
         gs_notify_end();
     }
 }
 
-/* The last waiting thread releases the mark. */
+/* The last waiting thread releases the event. */
 static void end_for_good(void)
 {
     gs_fence done = 0;
@@ -296,7 +296,7 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
                             gs_fence epoch)
 {
     gs_fence last = epoch;
-    /* Claim 2 needs a free that natively waits for all that the mark covers. */
+    /* Claim 2 needs a free that natively waits for all that the event covers. */
     if (current_order() != HOLDS || gs_free_scopes_hold()) {
         gs_single_order_log_end(state);
         return false;

@@ -32,7 +32,7 @@ static bool runs(const struct gs_state_process *process)
 const struct gs_options *gs_state_settings(void)
 {
     static struct gs_options options;
-    static struct gs_options_notes notes;
+    static struct gs_options_messages notes;
     static bool loaded;
     if (!loaded) {
         gs_options_load(&options, environ, getauxval(AT_SECURE) != 0, &notes);

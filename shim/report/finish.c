@@ -31,7 +31,7 @@
 #include "progress.h"
 #include "python.h"
 #include "report_settings.h"
-#include "roomy.h"
+#include "alt_stack.h"
 #include "single_order.h"
 #include "state.h"
 #include "state_file.h"
@@ -316,7 +316,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
                                       .stack_from = (uintptr_t)__builtin_frame_address(0),
                                       .again = again,
                                       .summary = &summary};
-    gs_roomy_call(GS_ROOMY_BYTES, write_report_of, &wanted);
+    gs_alt_stack_call(GS_ALT_STACK_BYTES, write_report_of, &wanted);
     gs_thread.depth = 0;
     gs_state_file_ending(ending);
     state->bad = summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;

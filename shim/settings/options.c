@@ -23,7 +23,7 @@ static const char name_prefix[] = "GPUSHIM_";
 /* ---- Notes ------------------------------------------------------------------------ */
 
 static void GS_PRINTF(2, 3)
-    add_note(struct gs_options_notes *notes, const char *format, ...)
+    add_note(struct gs_options_messages *notes, const char *format, ...)
 {
     char line[NOTE_BYTES];
     va_list arguments;
@@ -37,7 +37,7 @@ static void GS_PRINTF(2, 3)
         return;
     length = strlen(line);
     line[length++] = '\n';
-    if (notes->lines == GS_OPTIONS_NOTE_LINES) {
+    if (notes->lines == GS_OPTIONS_MESSAGE_LINES) {
         notes->dropped++;
         return;
     }
@@ -47,11 +47,11 @@ static void GS_PRINTF(2, 3)
     notes->lines++;
 }
 
-static_assert(sizeof(((struct gs_options_notes *)0)->text) >
-                  (GS_OPTIONS_NOTE_LINES + 1) * NOTE_BYTES,
+static_assert(sizeof(((struct gs_options_messages *)0)->text) >
+                  (GS_OPTIONS_MESSAGE_LINES + 1) * NOTE_BYTES,
               "every note fits");
 
-static void add_dropped_note(struct gs_options_notes *notes)
+static void add_dropped_note(struct gs_options_messages *notes)
 {
     if (notes->dropped > 0)
         notes->length += (size_t)snprintf(
@@ -125,7 +125,7 @@ static const char *expected(const struct gs_option *option, char out[160])
 
 /* Reads a file name pattern, or any text. */
 static void load_path(struct gs_options *out, const struct gs_option *option,
-                      const char *text, struct gs_options_notes *notes)
+                      const char *text, struct gs_options_messages *notes)
 {
     char quote[QUOTE_BYTES];
     size_t length = strlen(text);
@@ -146,7 +146,7 @@ static_assert(GS_OPTIONS_PATH_BYTES == 1024, "load_path names the limit");
 
 /* Rounds up if the table asks for this, and adds a note. */
 static uint64_t rounded(const struct gs_option *option, const char *text, uint64_t value,
-                        struct gs_options_notes *notes)
+                        struct gs_options_messages *notes)
 {
     const struct gs_option size = {.type = GS_OPTION_SIZE};
     const char *multiple = gs_option_multiple(option);
@@ -164,7 +164,7 @@ static uint64_t rounded(const struct gs_option *option, const char *text, uint64
 }
 
 static void load_value(struct gs_options *out, const struct gs_option *option,
-                       const char *text, struct gs_options_notes *notes)
+                       const char *text, struct gs_options_messages *notes)
 {
     char quote[QUOTE_BYTES], words[160];
     uint64_t value;
@@ -272,7 +272,7 @@ const char *gs_options_nearest(const char *word, size_t length)
 }
 
 static void add_unknown_note(const char *name, size_t length,
-                             struct gs_options_notes *notes)
+                             struct gs_options_messages *notes)
 {
     char quote[QUOTE_BYTES];
     size_t prefix = sizeof(name_prefix) - 1;
@@ -303,7 +303,7 @@ static bool is_launcher_name(const char *name, size_t length)
 /* Reads one entry, with a name up to `length`. `seen` counts the entries of each
  * option. */
 static void load_entry(struct gs_options *out, const char *entry, size_t length,
-                       unsigned char seen[], struct gs_options_notes *notes)
+                       unsigned char seen[], struct gs_options_messages *notes)
 {
     const char *value = entry + length + 1;
 
@@ -329,7 +329,7 @@ static void load_entry(struct gs_options *out, const char *entry, size_t length,
 }
 
 void gs_options_load(struct gs_options *out, char *const *env, bool secure,
-                     struct gs_options_notes *notes)
+                     struct gs_options_messages *notes)
 {
     unsigned char seen[GS_OPTIONS_COUNT] = {0};
     int saved_errno = errno;

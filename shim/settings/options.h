@@ -61,10 +61,10 @@ struct gs_options { // NOLINT(clang-analyzer-optin.performance.Padding)
 };
 
 /* The most lines of notes for one environment; a last line counts further problems. */
-#define GS_OPTIONS_NOTE_LINES 20
+#define GS_OPTIONS_MESSAGE_LINES 20
 
 /* The notes about an environment: whole lines, each "gpushim: ...\n". */
-struct gs_options_notes {
+struct gs_options_messages {
     char text[8192]; /* NUL-terminated */
     size_t length;
     unsigned lines;   /* in text, without the last line about dropped ones */
@@ -85,7 +85,7 @@ struct gs_options_notes {
  * counts, as with getenv. Never fails. Does not change errno.
  */
 void gs_options_load(struct gs_options *out, char *const *env, bool secure,
-                     struct gs_options_notes *notes);
+                     struct gs_options_messages *notes);
 
 /* Returns true if the environment has a value, good or bad, for the variable `name`. */
 bool gs_options_given(char *const *env, const char *name);

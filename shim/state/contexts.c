@@ -14,10 +14,10 @@
 #include "state.h"
 
 void gs_contexts_init(struct gs_contexts *contexts, const struct gs_backend *backend,
-                      const struct gs_marker *marker)
+                      const struct gs_event_ops *event_ops)
 {
     *contexts =
-        (struct gs_contexts){.generation = 1, .backend = backend, .marker = marker};
+        (struct gs_contexts){.generation = 1, .backend = backend, .event_ops = event_ops};
     gs_mutex_init(&contexts->ending, GS_RANK_ENDING);
     gs_mutex_init(&contexts->lock, GS_RANK_CONTEXTS);
 }
@@ -176,7 +176,7 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     gs_submissions_add_device(entry->device);
     entry->primary = primary == handle;
     entry->id = context_id(handle);
-    gs_epochs_init(&entry->epochs, state->contexts.marker, entry);
+    gs_epochs_init(&entry->epochs, state->contexts.event_ops, entry);
     record_device(state, device, entry->device);
     gs_parts_context_found(state, entry);
     return entry;
@@ -417,7 +417,7 @@ void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other)
 void gs_contexts_changed(struct gs_state *state)
 {
     __atomic_add_fetch(&state->contexts.generation, 1, __ATOMIC_ACQ_REL);
-    gs_seen_context_ends();
+    gs_sync_proof_context_ends();
 }
 
 /* Returns true if no work was submitted to the context's device since it was found

@@ -13,7 +13,7 @@
 #include "known.h"
 #include "pool.h"
 #include "real.h"
-#include "streams_seen.h"
+#include "sync_proof.h"
 #include "submissions.h"
 
 struct gs_state;
@@ -26,10 +26,10 @@ struct gs_fill_stream;
 /* The trim thread's record of a context's work. */
 struct gs_trim_check {
     uint64_t last;             /* calls begun at the thread's last check */
-    uint64_t idle_at;          /* as gs_context.device_idle_at, proven by a mark */
-    uint64_t mark;             /* the mark that is polled; 0: none */
-    struct gs_snapshot before; /* the snapshot taken before that mark */
-    bool broken;               /* the context's work can no longer be marked */
+    uint64_t idle_at;          /* as gs_context.device_idle_at, proven by an event */
+    uint64_t event;            /* the event that is polled; 0: none */
+    struct gs_snapshot before; /* the snapshot taken before that event */
+    bool broken;               /* the context's no event can cover its work */
 };
 
 struct gs_context {
@@ -48,9 +48,9 @@ struct gs_context {
     uint64_t idle_at; /* atomic: submissions.h; calls known to be complete */
     uint64_t device_idle_at; /* atomic: the same for the device's calls */
     uint64_t complete_at;    /* atomic: calls proven complete by a full wait; 0: never */
-    struct gs_streams_seen seen; /* locks itself: proofs by synchronizes of its streams */
+    struct gs_sync_proof seen; /* locks itself: proofs by synchronizes of its streams */
     uint64_t
-        timed_out; /* atomic: order/full_wait.c; mark whose wait timed out, 0: none */
+        timed_out; /* atomic: order/full_wait.c; event whose wait timed out, 0: none */
     struct gs_trim_check trim_check;     /* trim_thread.c: used by that thread alone */
     struct gs_fill_stream *fill_streams; /* atomic: fill_stream.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
@@ -69,7 +69,7 @@ struct gs_contexts {
     struct gs_mutex ending; /* taken before `lock`: no entry is added while one ends */
     struct gs_mutex lock;
     const struct gs_backend *backend; /* these two: immutable */
-    const struct gs_marker *marker;
+    const struct gs_event_ops *event_ops;
     struct gs_context *entries;   /* under lock: a list, since a process has few */
     struct gs_context_set views;  /* owner: view of a green context, other: that one */
     struct gs_context_set shared; /* other has access to the memory of owner */
@@ -77,10 +77,10 @@ struct gs_contexts {
     unsigned entered;             /* atomic, written under lock: entries ever added */
 };
 
-/* `backend` serves each context's heap (its `self` is a struct gs_context), `marker` its
- * epochs. */
+/* `backend` serves each context's heap (its `self` is a struct gs_context), `event_ops`
+ * its epochs. */
 void gs_contexts_init(struct gs_contexts *contexts, const struct gs_backend *backend,
-                      const struct gs_marker *marker);
+                      const struct gs_event_ops *event_ops);
 
 /* The entry of the calling thread's current context, added to the map if new; NULL if
  * there is no current context, or no memory for the entry. */
@@ -162,24 +162,24 @@ static inline CUcontext gs_context_accessor(struct gs_contexts *contexts, CUcont
 /* Called before a wait for the whole context: the snapshot for the mark of this wait. */
 static inline struct gs_snapshot gs_context_snapshot(const struct gs_context *context,
                                                      unsigned own_calls,
-                                                     struct gs_seen_before *before)
+                                                     struct gs_sync_proof_before *before)
 {
-    return gs_seen_begin(&((struct gs_context *)(uintptr_t)context)->seen, 0, own_calls,
-                         before);
+    return gs_sync_proof_begin(&((struct gs_context *)(uintptr_t)context)->seen, 0,
+                               own_calls, before);
 }
 
 /* Called after this wait has succeeded: all work submitted before the snapshot is
  * complete. `before`: the counts taken with the snapshot; NULL: they are another
  * context's. */
-void gs_context_mark_idle(const struct gs_context *context,
-                          const struct gs_snapshot *snapshot,
-                          const struct gs_seen_before *before);
+void gs_context_record_idle(const struct gs_context *context,
+                            const struct gs_snapshot *snapshot,
+                            const struct gs_sync_proof_before *before);
 
 /* Called after a wait of the program for one stream has succeeded; `snapshot` and
- * `before` come from gs_seen_begin. */
-void gs_context_mark_stream(const struct gs_context *context,
-                            const struct gs_snapshot *snapshot,
-                            const struct gs_seen_before *before);
+ * `before` come from gs_sync_proof_begin. */
+void gs_context_record_stream(const struct gs_context *context,
+                              const struct gs_snapshot *snapshot,
+                              const struct gs_sync_proof_before *before);
 
 /* Called when the context has failed: each free calls the driver until a wait
  * succeeds. */

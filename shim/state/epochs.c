@@ -2,7 +2,7 @@
  * epochs.c - the life of an epoch: open, closed, done.
  *
  * A close first takes the epoch out of `open`: later frees join another epoch, so the
- * mark is behind every free of this one.
+ * event is behind every free of this one.
  *
  * Owns:  struct gs_epoch; all that are open or that a pending block refers to.
  * Lock:  epochs->lock for the states and the references.
@@ -20,8 +20,8 @@ struct gs_epoch {
     unsigned references;    /* of pending blocks and of functions at work */
     unsigned frees;
     size_t bytes;
-    uint64_t mark;          /* from CLOSED on */
-    struct gs_epoch *proof; /* from DONE on: whose mark proved it done; NULL: its own */
+    uint64_t event;         /* from CLOSED on */
+    struct gs_epoch *proof; /* from DONE on: whose event proved it done; NULL: its own */
 };
 
 /* The epoch as a fence: an epoch's address plus 1, hence odd; an event's address is
@@ -41,13 +41,14 @@ bool gs_epoch_is(gs_fence fence)
     return fence & 1;
 }
 
-void gs_epochs_init(struct gs_epochs *epochs, const struct gs_marker *marker, void *self)
+void gs_epochs_init(struct gs_epochs *epochs, const struct gs_event_ops *event_ops,
+                    void *self)
 {
-    *epochs = (struct gs_epochs){.marker = marker, .self = self, .room = SIZE_MAX};
+    *epochs = (struct gs_epochs){.event_ops = event_ops, .self = self, .room = SIZE_MAX};
     gs_lock_init(&epochs->lock, GS_RANK_EPOCHS);
 }
 
-void gs_epochs_room(struct gs_epochs *epochs, size_t bytes)
+void gs_epochs_headroom(struct gs_epochs *epochs, size_t bytes)
 {
     __atomic_store_n(&epochs->room, bytes, __ATOMIC_RELAXED);
 }
@@ -80,8 +81,8 @@ static void drop_many(struct gs_epoch *epoch, unsigned references)
     }
     gs_lock_drop(&home->lock);
     if (last) {
-        if (epoch->mark) {
-            home->marker->release(home->self, epoch->mark);
+        if (epoch->event) {
+            home->event_ops->release(home->self, epoch->event);
         }
         free(epoch);
     }
@@ -132,7 +133,7 @@ bool gs_epochs_worth_asking(struct gs_epochs *epochs)
     bool worth =
         epochs->held > 0 && (is_earned(epochs) || gs_patience_is_over(&epochs->patience));
     if (worth) {
-        gs_patience_asked(&epochs->patience);
+        gs_patience_queried(&epochs->patience);
     }
     gs_lock_drop(&epochs->lock);
     return worth;
@@ -169,7 +170,7 @@ unlock:
     return status;
 }
 
-/* ---- marks ------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------ */
 
 /* Closes the epoch for frees if it is still open; takes a reference for the caller. */
 static struct gs_epoch *begin_close(struct gs_epochs *epochs,
@@ -189,15 +190,15 @@ static struct gs_epoch *begin_close(struct gs_epochs *epochs,
     return epoch;
 }
 
-/* An epoch that could not be marked now opens again. If another was opened since, it
- * waits as a stray epoch until the next query. */
-static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t mark)
+/* An epoch whose event could not be recorded now opens again. If another was opened
+ * since, it waits as a stray epoch until the next query. */
+static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t event)
 {
     struct gs_epochs *home = epoch->home;
     gs_lock_take(&home->lock);
     home->calls++;
     if (status == GS_OK) {
-        epoch->mark = mark;
+        epoch->event = event;
         epoch->state = CLOSED;
     } else if (status == GS_ERR_TIMEOUT) {
         epoch->state = OPEN;
@@ -213,7 +214,7 @@ static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t ma
     }
 }
 
-/* Checks whether a mark recorded inside a free already makes the epoch's blocks ready.
+/* Checks whether an event recorded inside a free already makes the epoch's blocks ready.
  * The caller has a reference. */
 static void order(struct gs_epoch *epoch)
 {
@@ -222,7 +223,7 @@ static void order(struct gs_epoch *epoch)
     epoch->references++;
     gs_lock_drop(&home->lock);
     bool ordered =
-        home->marker->orders && home->marker->orders(home->self, fence_of(epoch));
+        home->event_ops->orders && home->event_ops->orders(home->self, fence_of(epoch));
     gs_lock_take(&home->lock);
     home->ordered = ordered;
     if (ordered && epoch->number > home->in_order) {
@@ -238,9 +239,9 @@ static void order(struct gs_epoch *epoch)
 static void close_epoch(struct gs_epoch *epoch, bool in_free)
 {
     struct gs_epochs *home = epoch->home;
-    uint64_t mark = 0;
-    enum gs_status status = home->marker->record(home->self, &mark);
-    end_close(epoch, status, mark);
+    uint64_t event = 0;
+    enum gs_status status = home->event_ops->record(home->self, &event);
+    end_close(epoch, status, event);
     if (status == GS_OK && in_free) {
         order(epoch);
     }
@@ -280,7 +281,7 @@ static bool take_stray(struct gs_epoch *epoch)
 
 /* ---- queries ----------------------------------------------------------------------- */
 
-/* All blocks of an epoch were freed before the next epoch opened, so the mark of a later
+/* All blocks of an epoch were freed before the next epoch opened, so the event of a later
  * epoch covers them, too. home->lock is held. */
 static void apply_results(struct gs_epoch *epoch)
 {
@@ -302,12 +303,12 @@ static void apply_results(struct gs_epoch *epoch)
     release_bytes(epoch);
 }
 
-static enum state state_of(struct gs_epoch *epoch, uint64_t *mark)
+static enum state state_of(struct gs_epoch *epoch, uint64_t *event)
 {
     gs_lock_take(&epoch->home->lock);
     apply_results(epoch);
     enum state state = epoch->state;
-    *mark = epoch->mark;
+    *event = epoch->event;
     gs_lock_drop(&epoch->home->lock);
     return state;
 }
@@ -334,13 +335,13 @@ static void become(struct gs_epoch *epoch, enum state state)
     }
 }
 
-static enum gs_status query_mark(struct gs_epoch *epoch, uint64_t mark)
+static enum gs_status query_mark(struct gs_epoch *epoch, uint64_t event)
 {
     struct gs_epochs *home = epoch->home;
     gs_lock_take(&home->lock);
     home->calls++;
     gs_lock_drop(&home->lock);
-    enum gs_status status = home->marker->query(home->self, mark);
+    enum gs_status status = home->event_ops->query(home->self, event);
     gs_lock_take(&home->lock);
     home->busy = status == GS_ERR_TIMEOUT ? epoch->number : 0;
     if (status == GS_OK) {
@@ -356,7 +357,7 @@ static enum gs_status query_mark(struct gs_epoch *epoch, uint64_t mark)
     return status;
 }
 
-/* Returns true if the open epoch should be marked now rather than when it is full. */
+/* Returns true if the open epoch should be closed now rather than when it is full. */
 static bool is_pressing(struct gs_epochs *epochs)
 {
     gs_lock_take(&epochs->lock);
@@ -377,18 +378,18 @@ static bool is_behind_a_busy_one(const struct gs_epoch *epoch)
 enum gs_status gs_epoch_query(gs_fence fence)
 {
     struct gs_epoch *epoch = epoch_of(fence);
-    uint64_t mark;
-    enum state state = state_of(epoch, &mark);
+    uint64_t event;
+    enum state state = state_of(epoch, &event);
     if (state == OPEN && is_pressing(epoch->home)) {
         if (begin_close(epoch->home, epoch) || take_stray(epoch)) {
             close_epoch(epoch, false);
         }
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the block has a reference */
-        state = state_of(epoch, &mark);
+        state = state_of(epoch, &event);
     }
     switch (state) {
     case CLOSED:
-        return is_behind_a_busy_one(epoch) ? GS_ERR_TIMEOUT : query_mark(epoch, mark);
+        return is_behind_a_busy_one(epoch) ? GS_ERR_TIMEOUT : query_mark(epoch, event);
     case ORDERED:
     case DONE:
         return GS_OK;
@@ -409,14 +410,14 @@ void gs_epoch_release_many(gs_fence fence, unsigned blocks)
     drop_many(epoch_of(fence), blocks);
 }
 
-uint64_t gs_epoch_mark(gs_fence fence)
+uint64_t gs_epoch_proof_event(gs_fence fence)
 {
     const struct gs_epoch *epoch = epoch_of(fence);
-    uint64_t mark;
-    if (state_of(epoch_of(fence), &mark) != DONE) {
+    uint64_t event;
+    if (state_of(epoch_of(fence), &event) != DONE) {
         return 0;
     }
-    return epoch->proof ? epoch->proof->mark : mark;
+    return epoch->proof ? epoch->proof->event : event;
 }
 
 void gs_epochs_end(struct gs_epochs *epochs)
@@ -431,9 +432,9 @@ void gs_epochs_end(struct gs_epochs *epochs)
     }
 }
 
-uint64_t gs_epoch_marked(gs_fence fence)
+uint64_t gs_epoch_event(gs_fence fence)
 {
-    uint64_t mark;
-    (void)state_of(epoch_of(fence), &mark);
-    return mark;
+    uint64_t event;
+    (void)state_of(epoch_of(fence), &event);
+    return event;
 }

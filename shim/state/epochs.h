@@ -1,23 +1,22 @@
 /*
- * epochs.h - groups frees that do not wait into epochs, each covered by one mark.
+ * epochs.h - groups frees that do not wait into epochs, each covered by one event.
  *
  *   open     frees join the epoch; nothing is recorded yet
- *   closed   one mark (backend.h) was recorded behind all work submitted before the close
- *   ordered  closed, and its blocks are ready: the device's own order puts each later use
- *            behind the mark (single_order.h)
- *   done     the mark was found complete: its blocks are ready
- *   broken   the driver will never report whether the mark is complete
+ *   closed   one event (backend.h) was recorded behind all work submitted before the
+ * close ordered  closed, and its blocks are ready: the device's own order puts each later
+ * use behind the event (single_order.h) done     the event was found complete: its blocks
+ * are ready broken   the driver will never report whether the event is complete
  *
  * To the pool an epoch is a fence: each block freed with it holds one reference. An epoch
  * closes inside the free that fills it, when it has enough frees, or enough bytes to
  * matter on this device. It also closes when a request short of memory queries it.
  *
- * The mark is recorded after the last free of its epoch, so it covers all uses of the
+ * The event is recorded after the last free of its epoch, so it covers all uses of the
  * freed blocks. It may cover more: a kernel submitted since that waits for this very
- * thread. So no thread ever waits for a mark. Where memory is scarce an epoch closes
+ * thread. So no thread ever waits for an event. Where memory is scarce an epoch closes
  * inside the free, before later work is submitted.
  *
- * Lock: one in each; never held across the marker's functions.
+ * Lock: one in each; never held across the event_ops's functions.
  * Source: reuse safety, rules L1, L3 and L6 (docs/free.md, "Lazy")
  */
 #ifndef GS_EPOCHS_H
@@ -29,7 +28,7 @@
 
 /* Frees per driver call, while memory is plentiful. */
 #define GS_EPOCH_CALL_FREES 64u
-/* Frees of an epoch. An epoch costs two driver calls: its mark and its query. An epoch
+/* Frees of an epoch. An epoch costs two driver calls: its event and its query. An epoch
  * that follows an ordered one is half as long, since the ordered one needed no query. */
 #define GS_EPOCH_FREES (2 * GS_EPOCH_CALL_FREES)
 /* Driver calls that may be made ahead of the frees that pay for them. */
@@ -41,11 +40,11 @@ struct gs_epoch;
 
 struct gs_epochs {
     struct gs_lock lock; /* rank: last, since taken inside a heap's (retired) */
-    const struct gs_marker *marker; /* these two: immutable */
+    const struct gs_event_ops *event_ops; /* these two: immutable */
     void *self;
     struct gs_epoch *open; /* under lock; NULL: no free since the last one closed */
     size_t room;           /* atomic: free bytes of the device at the last query */
-    bool broken;           /* atomic: a mark's completion cannot be known; never reset */
+    bool broken; /* atomic: an event's completion cannot be known; never reset */
     /* under lock, all of them */
     bool ordered;                    /* whether the epoch closed last is ordered */
     uint64_t frees, calls;           /* frees so far, and driver calls made for them */
@@ -59,8 +58,9 @@ struct gs_epochs {
 /* Drops its own references. Epochs to which blocks refer live on. */
 void gs_epochs_end(struct gs_epochs *epochs);
 
-/* `marker` must outlive the epochs; `self` is passed to each of its functions. */
-void gs_epochs_init(struct gs_epochs *epochs, const struct gs_marker *marker, void *self);
+/* `event_ops` must outlive the epochs; `self` is passed to each of its functions. */
+void gs_epochs_init(struct gs_epochs *epochs, const struct gs_event_ops *event_ops,
+                    void *self);
 
 /*
  * The free of a block of `bytes` joins the open epoch.
@@ -73,19 +73,19 @@ enum gs_status gs_epochs_join(struct gs_epochs *epochs, size_t bytes, gs_fence *
                               bool *full) GS_MUST_USE;
 
 /*
- * Closes the open epoch, if there is one and it can be marked now. Called within a free,
- * before the calling thread has submitted further work. Never blocks.
+ * Closes the open epoch, if there is one and its event can be recorded now. Called within
+ * a free, before the calling thread has submitted further work. Never blocks.
  */
 void gs_epochs_close(struct gs_epochs *epochs);
 
 /*
- * Marks the epochs that could not be marked during a capture that has ended. Called
- * before the calling thread submits further work, so that the marks do not cover it.
+ * Records the events that could not be recorded during a capture that has ended. Called
+ * before the calling thread submits further work, so that the events do not cover it.
  */
 void gs_epochs_capture_ends(struct gs_epochs *epochs);
 
 /* Reports the free bytes of the device; 0: the device refuses requests. */
-void gs_epochs_room(struct gs_epochs *epochs, size_t bytes);
+void gs_epochs_headroom(struct gs_epochs *epochs, size_t bytes);
 
 /* Called after an epoch was closed: whether the pool should look for ready blocks. True
  * if no driver call is needed, if enough frees have paid for one, or if epochs hold a
@@ -106,10 +106,10 @@ bool gs_epoch_is(gs_fence fence);
 enum gs_status gs_epoch_query(gs_fence fence) GS_MUST_USE;
 void gs_epoch_release(gs_fence fence);
 void gs_epoch_release_many(gs_fence fence, unsigned blocks);
-/* For holders of a reference: the mark that proved the epoch done, its own or a later
+/* For holders of a reference: the event that proved the epoch done, its own or a later
  * one's; 0: not done. */
-uint64_t gs_epoch_mark(gs_fence fence);
-/* The epoch's mark, complete or not; 0: not marked yet. */
-uint64_t gs_epoch_marked(gs_fence fence);
+uint64_t gs_epoch_proof_event(gs_fence fence);
+/* The epoch's event, complete or not; 0: none yet. */
+uint64_t gs_epoch_event(gs_fence fence);
 
 #endif

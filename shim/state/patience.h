@@ -16,7 +16,7 @@ struct gs_patience {
 };
 
 /* A caller queries: more callers skip before the next query. */
-static inline void gs_patience_asked(struct gs_patience *patience)
+static inline void gs_patience_queried(struct gs_patience *patience)
 {
     unsigned wanted = __atomic_load_n(&patience->wanted, __ATOMIC_RELAXED);
 

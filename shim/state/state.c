@@ -12,7 +12,7 @@
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
 #include "parts.h"
-#include "roomy.h"
+#include "alt_stack.h"
 
 static struct gs_state *current; /* atomic */
 struct gs_state *gs_state_ready; /* atomic */
@@ -50,7 +50,7 @@ static struct gs_state *start(void)
     gs_mutex_lock(&start_lock);
     struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
     if (!state) {
-        gs_roomy_call(GS_ROOMY_BYTES, create_on_large_stack, &state);
+        gs_alt_stack_call(GS_ALT_STACK_BYTES, create_on_large_stack, &state);
         __atomic_store_n(&current, state, __ATOMIC_RELEASE);
     }
     gs_mutex_unlock(&start_lock);

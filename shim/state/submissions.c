@@ -599,7 +599,7 @@ struct gs_snapshot gs_submissions_snapshot_of(unsigned device, unsigned own_call
     return take_snapshot(device, own_calls, streams, count, calls);
 }
 
-void gs_submissions_mark(uint64_t *at, uint64_t mark)
+void gs_submissions_record(uint64_t *at, uint64_t mark)
 {
     /* Two threads may mark at once; keeping the older mark only costs a wait. */
     if (mark > __atomic_load_n(at, __ATOMIC_RELAXED)) {

@@ -25,7 +25,7 @@
  * Work that a too early snapshot misses counts as new work, which costs an unneeded wait.
  * The opposite error cannot occur.
  *
- * Calls are also counted by stream (streams_seen.h). A launch to the same stream as the
+ * Calls are also counted by stream (sync_proof.h). A launch to the same stream as the
  * thread's last one costs nothing: the calls are added to a row when the thread switches
  * to another stream.
  *
@@ -231,7 +231,7 @@ static inline uint64_t gs_submissions_stream(void)
 
 /* The state of the counts at one time. */
 struct gs_snapshot {
-    uint64_t mark;     /* for gs_submissions_mark; 0: supports no proof */
+    uint64_t mark;     /* for gs_submissions_record; 0: supports no proof */
     uint64_t alone;    /* `mark` while the process has used one device, else 0 */
     uint64_t all;      /* like `mark`, for the calls of all devices together */
     uintptr_t streams; /* GS_STREAMS_*: all bits ever used */
@@ -253,7 +253,7 @@ struct gs_snapshot gs_submissions_snapshot_of(unsigned device, unsigned own_call
 /* Called after a wait has succeeded. The mark is a member of the wait's snapshot: `mark`
  * for an `*at` of gs_submissions_idle_on, `alone` for one of gs_submissions_idle, `all`
  * for one that is compared with all calls. */
-void gs_submissions_mark(uint64_t *at, uint64_t mark);
+void gs_submissions_record(uint64_t *at, uint64_t mark);
 
 /* The records of living threads, the newest first, then the record of ended threads;
  * atomic. */

@@ -135,12 +135,12 @@ static void import_over_reset(const struct app_peer *peer,
     app_peer_send(peer, &right, sizeof right, -1);
 }
 
-static void import_anew(const struct app_peer *peer)
+static void import_again(const struct app_peer *peer)
 {
     import_over_reset(peer, app_share_open);
 }
 
-static void import_anew_old(const struct app_peer *peer)
+static void import_again_old(const struct app_peer *peer)
 {
     import_over_reset(peer, app_share_open_old);
 }
@@ -223,9 +223,9 @@ int main(int argc, char **argv)
     if (strcmp(way, "bad") == 0)
         (imports ? import_bad : fail_all)(&peer);
     else if (strcmp(way, "reset") == 0)
-        (imports ? import_anew : export_over_reset)(&peer);
+        (imports ? import_again : export_over_reset)(&peer);
     else if (strcmp(way, "reopen") == 0)
-        (imports ? import_anew_old : export_over_reset)(&peer);
+        (imports ? import_again_old : export_over_reset)(&peer);
     else if (strcmp(way, "kept") == 0)
         (imports ? import_kept : keep)(&peer);
     else if (imports)

@@ -635,7 +635,7 @@ PROGRAM(async, asked_what_is_in_use, RIGHT, "no less than what the program has")
     OK(cuMemFreeAsync(kept, a));
 }
 
-PROGRAM(async, marks_set_back, RIGHT, "the highest marks begin anew where it is asked")
+PROGRAM(async, marks_set_back, RIGHT, "the highest marks begin again where it is asked")
 {
     CUmemPool_attribute marks[] = {CU_MEMPOOL_ATTR_USED_MEM_HIGH,
                                    CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};

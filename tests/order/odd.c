@@ -32,7 +32,7 @@ static void relay(unsigned without)
     OK(cuCtxSynchronize());
 }
 
-PROGRAM(odd, relay, RIGHT, "one event, recorded anew, along forty streams")
+PROGRAM(odd, relay, RIGHT, "one event, recorded again, along forty streams")
 {
     relay(2 * RELAY);
 }

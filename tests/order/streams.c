@@ -216,7 +216,8 @@ PROGRAM(streams, destroyed, RACE, "destroying a stream waits for nothing")
     OK(cuCtxSynchronize());
 }
 
-PROGRAM(streams, made_anew, RACE, "a stream in a destroyed one's place is another stream")
+PROGRAM(streams, made_again, RACE,
+        "a stream in a destroyed one's place is another stream")
 {
     CUstream a = new_stream();
     CUdeviceptr memory = new_memory(), out = new_memory();

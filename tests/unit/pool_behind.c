@@ -28,11 +28,11 @@ Test(behind, is_room_that_was_not_asked_for)
         for (size_t behind = 256; behind <= 4096; behind *= 4) {
             struct gs_block *block = alloc_behind(&bed, sizes[i], behind);
             cr_assert_not_null(block);
-            cr_expect_geq(gs_block_room(block), sizes[i] + behind);
+            cr_expect_geq(gs_block_whole_bytes(block), sizes[i] + behind);
             cr_expect_eq(gs_block_requested(block), sizes[i]);
             cr_assert_eq(gs_pool_find(bed.pool, gs_block_addr(block), &range), GS_OK);
             cr_expect_eq(range.requested_bytes, sizes[i]);
-            cr_expect_eq(range.block_bytes, gs_block_room(block));
+            cr_expect_eq(range.block_bytes, gs_block_whole_bytes(block));
         }
     }
     bed_fini(&bed);
@@ -46,10 +46,11 @@ Test(behind, is_left_out_on_a_full_device)
 
     bed_init(&bed, 10 * GS_MIB, 0);
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(gs_block_room(alloc_behind(&bed, 2 * GS_MIB, 512)), 4 * GS_MIB);
+        cr_assert_eq(gs_block_whole_bytes(alloc_behind(&bed, 2 * GS_MIB, 512)),
+                     4 * GS_MIB);
     struct gs_block *last = alloc_behind(&bed, 2 * GS_MIB, 512);
     cr_assert_not_null(last);
-    cr_expect_eq(gs_block_room(last), 2 * GS_MIB);
+    cr_expect_eq(gs_block_whole_bytes(last), 2 * GS_MIB);
     cr_expect_null(alloc_behind(&bed, 2 * GS_MIB, 512));
     cr_expect_eq(bed_stats(&bed).failed, 1, "what was tried again is no failure");
     bed_fini(&bed);

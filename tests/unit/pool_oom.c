@@ -56,7 +56,7 @@ Test(oom, other_errors_end_the_ladder_at_once)
     cr_assert_eq(native, 700);
     cr_assert_eq(bed.fake.map_calls, 2);
     cr_assert_eq(bed.fake.unmaps, 0, "nothing is given back for it");
-    cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0, "and the next request is asked anew");
+    cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0, "and the next request is asked again");
     bed_fini(&bed);
 }
 

@@ -341,7 +341,7 @@ Test(tiers, the_segments_give_more_at_once_to_who_comes_again)
     cr_assert_eq(cached_bytes(&bed), 7 * 4096);
     gs_tiers_drain(bed.heap);
     (void)bed_alloc(&bed, 4096);
-    cr_assert_eq(cached_bytes(&bed), 0, "anew, one by one");
+    cr_assert_eq(cached_bytes(&bed), 0, "again, one by one");
     for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
         bed_free(&bed, addrs[i]);
     bed_check(&bed);

@@ -46,7 +46,7 @@ Test(cache_sizes, levels_are_named)
 
 Test(cache_sizes, what_is_not_named_is_as_shipped)
 {
-    static struct gs_options_notes notes;
+    static struct gs_options_messages notes;
     static struct gs_options options;
     static char *none[] = {NULL};
 

@@ -102,7 +102,7 @@ Test(mem_limits, a_handle_is_another_key_than_an_address)
     cr_expect_eq(gs_limits_charged(DEVICE), 0);
 }
 
-Test(mem_limits, an_address_given_out_anew_has_one_charge)
+Test(mem_limits, an_address_given_out_again_has_one_charge)
 {
     start();
     make(FIRST, 0x7000, GS_MIB);

@@ -204,7 +204,7 @@ Test(machine_memory, an_answer_serves_for_a_while_less_what_was_taken, .init = b
     cr_assert(gs_machine_memory_recent(root, now, &memory));
     cr_expect_eq(memory.available_bytes, 212 * MIB);
     cr_assert(gs_machine_memory_recent(root, now + 1, &memory));
-    cr_expect_eq(memory.available_bytes, 100 * MIB, "read anew");
+    cr_expect_eq(memory.available_bytes, 100 * MIB, "read again");
 }
 
 Test(machine_memory, no_answer_is_kept_that_there_was_not, .init = begin, .fini = end)

@@ -204,7 +204,7 @@ Test(managed_ranges, what_was_freed_before_its_owner_failed_is_nobodys)
     cr_expect_eq(gs_ranges_claim(ranges, 0x300000, &range), GS_OK);
     cr_expect_not(range.spoiled);
     add(ranges, 0x100000, 4 * KIB, 2, 1);
-    cr_expect_eq(gs_ranges_claim(ranges, 0x100000, &range), GS_OK, "made anew");
+    cr_expect_eq(gs_ranges_claim(ranges, 0x100000, &range), GS_OK, "made again");
     gs_ranges_forget(ranges, 1);
     gs_ranges_destroy(ranges);
 }

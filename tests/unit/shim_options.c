@@ -12,7 +12,7 @@
 #include "options_table.h"
 
 static struct gs_options opts;
-static struct gs_options_notes notes;
+static struct gs_options_messages notes;
 
 static void load(char *const *env)
 {
@@ -451,9 +451,9 @@ Test(options, flood_of_problems_is_capped)
     load(env);
     for (const char *c = notes.text; *c; c++)
         newlines += *c == '\n';
-    cr_expect_eq(notes.lines, (unsigned)GS_OPTIONS_NOTE_LINES);
-    cr_expect_eq(notes.dropped, 64u - GS_OPTIONS_NOTE_LINES);
-    cr_expect_eq(newlines, GS_OPTIONS_NOTE_LINES + 1u);
+    cr_expect_eq(notes.lines, (unsigned)GS_OPTIONS_MESSAGE_LINES);
+    cr_expect_eq(notes.dropped, 64u - GS_OPTIONS_MESSAGE_LINES);
+    cr_expect_eq(newlines, GS_OPTIONS_MESSAGE_LINES + 1u);
     cr_expect(strstr(notes.text,
                      "\ngpushim: 44 more problems with GPUSHIM_ variables are not "
                      "shown\n") != NULL);

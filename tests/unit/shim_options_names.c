@@ -11,7 +11,7 @@
 
 static const char *notes_about(const char *name)
 {
-    static struct gs_options_notes notes;
+    static struct gs_options_messages notes;
     static struct gs_options opts;
     char entry[512];
     char *env[] = {entry, NULL};

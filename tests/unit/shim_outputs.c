@@ -15,7 +15,7 @@ static struct gs_options options;
 
 static void load(const char *output)
 {
-    static struct gs_options_notes notes;
+    static struct gs_options_messages notes;
     char variable[256] = "GPUSHIM_OUTPUT=";
     char *env[] = {variable, NULL};
 
@@ -85,7 +85,7 @@ static char *settings[] = {(char *)"GPUSHIM_OUTPUT=json",
 
 Test(outputs, settings_read_back_are_the_same)
 {
-    static struct gs_options_notes notes;
+    static struct gs_options_messages notes;
     static struct gs_options again;
     struct gs_outputs outputs;
 

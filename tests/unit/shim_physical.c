@@ -273,10 +273,10 @@ static CUarrayMapInfo tail(uint64_t array, uint64_t memory)
     return info;
 }
 
-Test(tiles, hold_memory_until_they_are_unmapped_or_mapped_anew, .init = start)
+Test(tiles, hold_memory_until_they_are_unmapped_or_mapped_again, .init = start)
 {
     const CUarrayMapInfo maps[] = {box(5, 1, 0, 64), box(5, 2, 64, 64), tail(5, 3)};
-    const CUarrayMapInfo anew = box(5, 4, 64, 64), all = box(5, 0, 0, 128);
+    const CUarrayMapInfo again = box(5, 4, 64, 64), all = box(5, 0, 0, 128);
 
     for (uint64_t handle = 1; handle <= 4; handle++)
         make(handle, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
@@ -284,7 +284,7 @@ Test(tiles, hold_memory_until_they_are_unmapped_or_mapped_anew, .init = start)
     for (uint64_t handle = 1; handle <= 3; handle++)
         release(handle);
     expect_live(8 * GS_MIB, 4, "in the array");
-    gs_physical_array_mapped(&state, &anew, 1, CTX);
+    gs_physical_array_mapped(&state, &again, 1, CTX);
     release(4);
     expect_live(6 * GS_MIB, 3, "the second was replaced");
     gs_physical_array_mapped(&state, &all, 1, CTX);

@@ -39,7 +39,7 @@ Test(record, each_way_names_the_context_that_memory_ends_with, .init = start)
     uint32_t tag = 0;
 
     cr_expect_neq(gs_record_alloc(&state, &call, AT, 1, NULL), 0);
-    cr_expect_neq(gs_record_watched_block(&state, &call, AT + 1, 1, NULL), 0);
+    cr_expect_neq(gs_record_detailed_block(&state, &call, AT + 1, 1, NULL), 0);
     gs_record_block(&state, &view, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2, AT + 2, 1,
                     NULL, &tag);
     cr_expect_neq(tag, 0);

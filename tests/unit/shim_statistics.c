@@ -20,7 +20,7 @@ static struct gs_state state;
 
 static void make_file(void)
 {
-    static struct gs_options_notes notes;
+    static struct gs_options_messages notes;
     char variable[160];
     char *env[] = {variable, NULL};
 

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#include "streams_seen.h"
+#include "sync_proof.h"
 
 /* The device that marks are made for, where there is one alone. */
 #define DEVICE gs_submissions_count_of(0)
@@ -37,7 +37,7 @@ static void on_thread(uintptr_t count)
 static void wait_for_all(uint64_t *idle_at)
 {
     struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 0);
-    gs_submissions_mark(idle_at, before.mark);
+    gs_submissions_record(idle_at, before.mark);
 }
 
 Test(submissions, never_seen_complete_is_not_idle)
@@ -63,7 +63,7 @@ Test(submissions, work_given_during_the_wait_is_not_proven)
     uint64_t idle_at = 0;
     struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 0);
     submit(0);
-    gs_submissions_mark(&idle_at, before.mark);
+    gs_submissions_record(&idle_at, before.mark);
     cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
@@ -73,7 +73,7 @@ Test(submissions, a_call_under_way_spoils_the_snapshot)
     struct gs_calls *own = gs_submission_begin(0);
     struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 0);
     cr_assert_eq(before.mark, 0);
-    gs_submissions_mark(&idle_at, before.mark);
+    gs_submissions_record(&idle_at, before.mark);
     gs_submission_end(own);
     cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
 }
@@ -94,7 +94,7 @@ Test(submissions, a_counted_call_that_waits_proves_itself)
     uint64_t idle_at = 0;
     struct gs_calls *own = gs_submission_begin(0);
     struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 1);
-    gs_submissions_mark(&idle_at, before.mark);
+    gs_submissions_record(&idle_at, before.mark);
     gs_submission_end(own);
     cr_assert(gs_submissions_idle_on(&idle_at, DEVICE));
 }
@@ -105,7 +105,7 @@ Test(submissions, an_older_mark_does_not_take_a_newer_ones_place)
     struct gs_snapshot old = gs_submissions_snapshot(DEVICE, 0);
     submit(0);
     wait_for_all(&idle_at);
-    gs_submissions_mark(&idle_at, old.mark);
+    gs_submissions_record(&idle_at, old.mark);
     cr_assert(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
@@ -288,7 +288,7 @@ Test(submissions, a_thread_that_ends_does_not_hide_a_call)
         uint64_t idle_at = 0;
         struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 0);
         submit(0);
-        gs_submissions_mark(&idle_at, before.mark);
+        gs_submissions_record(&idle_at, before.mark);
         proven += before.mark != 0;
         cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE),
                       "work since the snapshot");
@@ -388,7 +388,7 @@ Test(submissions, one_devices_work_is_not_anothers)
     use_two_devices(0x1000, 0x2000);
     submit(0x2000); /* the first one counts for every device, too */
     struct gs_snapshot before = gs_submissions_snapshot(FIRST, 0);
-    gs_submissions_mark(&idle_at, before.mark);
+    gs_submissions_record(&idle_at, before.mark);
     submit(0x2000);
     cr_assert(gs_submissions_idle_on(&idle_at, FIRST));
     submit(0x1000);
@@ -407,7 +407,7 @@ Test(submissions, a_mark_of_one_device_ends_with_the_first_call_of_another)
     submit(0x1000);
     struct gs_snapshot before = gs_submissions_snapshot(FIRST, 0);
     cr_assert_neq(before.alone, 0);
-    gs_submissions_mark(&alone_at, before.alone);
+    gs_submissions_record(&alone_at, before.alone);
     cr_assert(gs_submissions_idle(&alone_at));
     use_two_devices(0x1000, 0x2000);
     cr_assert(gs_submissions_idle(&alone_at));
@@ -458,12 +458,12 @@ Test(submissions, a_handle_of_two_devices_ends_the_counts_by_device)
     submit(0x1000);
     submit(0x2000);
     struct gs_snapshot before = gs_submissions_snapshot(FIRST, 0);
-    gs_submissions_mark(&idle_at, before.mark);
+    gs_submissions_record(&idle_at, before.mark);
     gs_submissions_add_stream(0x2000, 0);
     cr_assert_not(gs_submissions_idle_on(&idle_at, FIRST),
                   "the other device's call counts");
     before = gs_submissions_snapshot(FIRST, 0);
-    gs_submissions_mark(&idle_at, before.mark);
+    gs_submissions_record(&idle_at, before.mark);
     cr_assert(gs_submissions_idle_on(&idle_at, FIRST));
     submit(0x2000);
     cr_assert_not(gs_submissions_idle_on(&idle_at, FIRST));
@@ -502,22 +502,22 @@ Test(submissions, counts_a_stream_by_device)
 /* ---- streams that are watched ------------------------------------------------------ */
 
 /* As a synchronize of the stream, or of the context (0), that succeeds. */
-static bool wait_for(struct gs_streams_seen *seen, uintptr_t stream)
+static bool wait_for(struct gs_sync_proof *seen, uintptr_t stream)
 {
-    struct gs_seen_before before;
-    struct gs_snapshot snapshot = gs_seen_begin(seen, stream, 0, &before);
+    struct gs_sync_proof_before before;
+    struct gs_snapshot snapshot = gs_sync_proof_begin(seen, stream, 0, &before);
     uint64_t mark;
     if (!stream) {
-        gs_seen_rebase(seen, &before, &snapshot);
+        gs_sync_proof_rebase(seen, &before, &snapshot);
         return true;
     }
-    mark = gs_seen_cover(seen, &before, &snapshot);
+    mark = gs_sync_proof_cover(seen, &before, &snapshot);
     return gs_submissions_idle_on(&mark, DEVICE);
 }
 
 Test(submissions, streams_prove_what_they_cover)
 {
-    static struct gs_streams_seen seen;
+    static struct gs_sync_proof seen;
     submit(STREAM);
     cr_assert_not(wait_for(&seen, STREAM), "there is no base");
     wait_for(&seen, 0);
@@ -533,11 +533,11 @@ Test(submissions, streams_prove_what_they_cover)
 
 Test(submissions, the_end_of_a_context_ends_what_streams_prove)
 {
-    static struct gs_streams_seen seen;
+    static struct gs_sync_proof seen;
     submit(STREAM);
     wait_for(&seen, STREAM);
     wait_for(&seen, 0);
-    gs_seen_context_ends();
+    gs_sync_proof_context_ends();
     submit(STREAM);
     cr_assert_not(wait_for(&seen, STREAM));
     wait_for(&seen, 0);
@@ -547,7 +547,7 @@ Test(submissions, the_end_of_a_context_ends_what_streams_prove)
 
 Test(submissions, a_stream_that_ends_leaves_what_it_covered)
 {
-    static struct gs_streams_seen seen;
+    static struct gs_sync_proof seen;
     const uintptr_t other = 2 * STREAM;
     submit(STREAM);
     submit(other);
@@ -556,10 +556,10 @@ Test(submissions, a_stream_that_ends_leaves_what_it_covered)
     wait_for(&seen, 0);
     submit(STREAM);
     wait_for(&seen, STREAM);
-    gs_seen_stream_ends(STREAM);
+    gs_sync_proof_stream_ends(STREAM);
     submit(other);
     cr_assert(wait_for(&seen, other));
-    gs_seen_stream_ends(other);
+    gs_sync_proof_stream_ends(other);
     submit(other);
     cr_assert_not(wait_for(&seen, other), "another stream by the same handle");
 }
@@ -567,9 +567,9 @@ Test(submissions, a_stream_that_ends_leaves_what_it_covered)
 /* Two streams are covered in turn; a third one's call is not. */
 Test(submissions, a_later_call_that_is_covered_stands_for_no_other)
 {
-    static struct gs_streams_seen seen;
+    static struct gs_sync_proof seen;
     const uintptr_t other = 2 * STREAM;
-    struct gs_seen_before before;
+    struct gs_sync_proof_before before;
     submit(STREAM);
     submit(other);
     wait_for(&seen, STREAM);
@@ -577,10 +577,10 @@ Test(submissions, a_later_call_that_is_covered_stands_for_no_other)
     wait_for(&seen, 0);
     submit(STREAM);
     submit(3 * STREAM);
-    struct gs_snapshot snapshot = gs_seen_begin(&seen, STREAM, 0, &before);
+    struct gs_snapshot snapshot = gs_sync_proof_begin(&seen, STREAM, 0, &before);
     submit(other);
     wait_for(&seen, other);
-    uint64_t mark = gs_seen_cover(&seen, &before, &snapshot);
+    uint64_t mark = gs_sync_proof_cover(&seen, &before, &snapshot);
     cr_assert_eq(mark, snapshot.mark, "as many as the snapshot has");
     cr_assert_not(gs_submissions_idle_on(&mark, DEVICE));
 }

@@ -286,7 +286,7 @@ Test(errors, an_address_of_the_hosts_is_told_by_its_mapping)
     int in_stack;
     const struct {
         const void *address;
-        enum gs_host_place place;
+        enum gs_host_region place;
     } all[] = {{&in_stack, GS_HOST_STACK},
                {in_heap, HEAP_PLACE},
                {&in_data, GS_HOST_DATA},

@@ -181,7 +181,7 @@ static const char *walked(void)
 {
     static char text[1024];
     struct gs_python_walk walk;
-    struct gs_python_place place;
+    struct gs_python_location place;
     size_t used = 0;
 
     gs_python_walk(python, 32, &walk);
@@ -191,7 +191,7 @@ static const char *walked(void)
             used += (size_t)snprintf(text + used, sizeof(text) - used, "|");
             continue;
         }
-        cr_assert_eq(gs_python_place(python, walk.entries[i], &place), GS_OK);
+        cr_assert_eq(gs_python_location(python, walk.entries[i], &place), GS_OK);
         used += (size_t)snprintf(text + used, sizeof(text) - used, " %s:%u",
                                  place.function, place.line);
     }

@@ -9,7 +9,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "roomy.h"
+#include "alt_stack.h"
 #include "stacks.h"
 #include "unwind.h"
 
@@ -80,9 +80,9 @@ static void *ask(void *arg)
     struct seen *seen = arg;
 
     seen->asked_at = (uintptr_t)__builtin_frame_address(0);
-    gs_roomy_call(GS_ROOMY_BYTES, take_much, seen);
+    gs_alt_stack_call(GS_ALT_STACK_BYTES, take_much, seen);
     cr_expect(pthread_equal(seen->thread, pthread_self()), "the same thread");
-    cr_expect_eq(gs_roomy_here.high, 0u, "it has come back");
+    cr_expect_eq(gs_alt_stack_here.high, 0u, "it has come back");
     return NULL;
 }
 
@@ -119,7 +119,7 @@ Test(roomy, a_thread_with_room_stays)
 
     (void)ask(&seen);
     cr_expect(seen.ran_at < seen.asked_at &&
-              seen.asked_at - seen.ran_at < GS_ROOMY_BYTES);
+              seen.asked_at - seen.ran_at < GS_ALT_STACK_BYTES);
 }
 
 static void note_again(void *arg)
@@ -132,16 +132,16 @@ static void ask_again(void *arg)
     struct seen *seen = arg;
 
     seen->ran_at = (uintptr_t)__builtin_frame_address(0);
-    cr_expect(gs_roomy_has(GS_ROOMY_BYTES));
-    cr_expect_not(gs_roomy_has((size_t)1 << 30));
-    gs_roomy_call(GS_ROOMY_BYTES, note_again, seen);
+    cr_expect(gs_alt_stack_has(GS_ALT_STACK_BYTES));
+    cr_expect_not(gs_alt_stack_has((size_t)1 << 30));
+    gs_alt_stack_call(GS_ALT_STACK_BYTES, note_again, seen);
     cr_expect(seen->ran_again_at < seen->ran_at &&
-              seen->ran_at - seen->ran_again_at < GS_ROOMY_BYTES);
+              seen->ran_at - seen->ran_again_at < GS_ALT_STACK_BYTES);
 }
 
 static void *ask_twice(void *arg)
 {
-    gs_roomy_call(GS_ROOMY_BYTES, ask_again, arg);
+    gs_alt_stack_call(GS_ALT_STACK_BYTES, ask_again, arg);
     return NULL;
 }
 
@@ -173,7 +173,7 @@ static __attribute__((noinline)) void walk_from_there(enum gs_unwinder unwinder)
 {
     caller = (uintptr_t)__builtin_return_address(0);
     found = 0;
-    gs_roomy_call((size_t)1 << 19, look_for_caller, &unwinder);
+    gs_alt_stack_call((size_t)1 << 19, look_for_caller, &unwinder);
     cr_expect_eq(found, 1, "unwinder %d", (int)unwinder);
 }
 
@@ -204,7 +204,7 @@ static void prepare(void *arg)
 
 static void *prepare_in_thread(void *arg)
 {
-    gs_roomy_call(GS_ROOMY_BYTES, prepare, arg);
+    gs_alt_stack_call(GS_ALT_STACK_BYTES, prepare, arg);
     return NULL;
 }
 

@@ -1,7 +1,7 @@
 /*
  * tracker_slots.c - proves that a thread has a slot to itself while there are enough,
  * that slots come back when threads end, that who closes a gate keeps its owner out, and
- * that the numbers of places come back when their context dies.
+ * that the numbers of origins come back when their context dies.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -166,7 +166,7 @@ Test(slots, of_other_threads_are_free_in_a_forked_child)
     gs_tracker_destroy(crowd.tracker);
 }
 
-Test(places, are_numbered_anew_when_their_context_has_died)
+Test(origins, are_numbered_again_when_their_context_has_died)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512), found;
@@ -181,7 +181,7 @@ Test(places, are_numbered_anew_when_their_context_has_died)
         test_add(tracker, &dying, true);
         gs_tracker_lose_context(tracker, context, 1u << GS_MEMORY_DEVICE);
     }
-    cr_assert_leq(tracker->place_count, 3);
+    cr_assert_leq(tracker->origin_count, 3);
     cr_assert_eq(gs_tracker_find(tracker, 0x1000, &found), GS_OK);
     cr_assert_eq(found.context, 1);
     cr_assert_eq(found.stream, 0xabc);
@@ -189,15 +189,15 @@ Test(places, are_numbered_anew_when_their_context_has_died)
     gs_tracker_destroy(tracker);
 }
 
-Test(places, too_many_are_counted_and_not_recorded)
+Test(origins, too_many_are_counted_and_not_recorded)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x1000, 512);
     uint32_t id = 0;
 
-    for (uint32_t i = 1; i < GS_PLACES; i++)
-        tracker->places[i] = (struct gs_place){.context = i, .tag = GS_TAG_USED};
-    tracker->place_count = GS_PLACES - 1;
+    for (uint32_t i = 1; i < GS_ORIGINS; i++)
+        tracker->origins[i] = (struct gs_origin){.context = i, .tag = GS_TAG_USED};
+    tracker->origin_count = GS_ORIGINS - 1;
     cr_assert_eq(gs_tracker_add(tracker, &allocation, true, &id), GS_ERR_HOST_NOMEM);
     cr_assert_eq(test_totals(tracker, 0).allocs, 1);
     cr_assert_eq(test_totals(tracker, 0).live_count, 0);

@@ -7,7 +7,7 @@
  * begin in the same frame and share their place in the table: recognising by anything
  * less than the words on the stack would mix them up.
  */
-#include "seen_walks.h"
+#include "walk_cache.h"
 #include "stacks.h"
 #include "unwind.h"
 
@@ -134,7 +134,7 @@ Test(tracker_stacks_seen, repeated_capture_is_recognised)
     /* No gs_stacks has the number 0. */
     start.base = start.high = (uintptr_t)__builtin_frame_address(0);
     start.high += 256;
-    cr_assert_eq(gs_seen_walks_find(&start), 0);
+    cr_assert_eq(gs_walk_cache_find(&start), 0);
     gs_stacks_destroy(stacks);
 }
 

@@ -189,7 +189,7 @@ Test(symbolize_names, missing_odd_and_foreign_files_are_unknown)
     cr_assert_eq(mkfifo(path, 0600), 0);
     module.path = path;
     modules[0] = module;
-    modules[0].build_id_len = 1; /* another object: opened anew */
+    modules[0].build_id_len = 1; /* another object: opened again */
     request.module = &modules[0];
     gs_symbolizer_resolve(symbolizer, &request, 1); /* must not wait for a writer */
     cr_assert_null(request.result.function);

@@ -96,8 +96,8 @@ void gs_python_merge(const struct gs_python *python, const struct gs_native_walk
                      struct gs_merged_stack *out);
 
 /* The function, file and line of a frame's number. GS_ERR_NOT_FOUND. */
-enum gs_status gs_python_place(const struct gs_python *python, uintptr_t frame,
-                               struct gs_python_place *out) GS_MUST_USE;
+enum gs_status gs_python_location(const struct gs_python *python, uintptr_t frame,
+                                  struct gs_python_location *out) GS_MUST_USE;
 
 size_t gs_python_bytes(const struct gs_python *python);
 

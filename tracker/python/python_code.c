@@ -351,7 +351,7 @@ uintptr_t gs_python_code_frame(struct gs_python *python, uintptr_t code, uintptr
         return 0;
     gs_mutex_lock(python->lock);
     if (read_line(python, head, offset, &line))
-        frame = gs_python_place_add(python, name, file, line);
+        frame = gs_python_location_add(python, name, file, line);
     gs_mutex_unlock(python->lock);
     return frame;
 }

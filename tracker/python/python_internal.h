@@ -152,11 +152,11 @@ uintptr_t gs_python_code_frame(struct gs_python *python, uintptr_t code, uintptr
 /* Copies this process's own memory; false if it is not all mapped. */
 bool gs_python_copy(void *to, uintptr_t from, size_t bytes);
 
-/* ---- python_places.c: functions, files and lines, each stored once ---------------- */
+/* ---- python_locations.c: functions, files and lines, each stored once -------------- */
 
 /* Under lock. Returns the frame; 0: no memory. */
-uintptr_t gs_python_place_add(struct gs_python *python, const char *function,
-                              const char *file, unsigned line);
-void gs_python_places_clear(struct gs_python *python);
+uintptr_t gs_python_location_add(struct gs_python *python, const char *function,
+                                 const char *file, unsigned line);
+void gs_python_locations_clear(struct gs_python *python);
 
 #endif

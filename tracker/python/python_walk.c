@@ -94,7 +94,7 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
     python->code_bytes = gs_python_code_bytes(&layout);
     python->frame_bytes = frame_bytes(&layout);
     /* No lock: no other thread knows this interpreter yet. */
-    python->left_out = gs_python_place_add(python, LEFT_OUT, "", 0);
+    python->left_out = gs_python_location_add(python, LEFT_OUT, "", 0);
     return python;
 }
 
@@ -111,7 +111,7 @@ void gs_python_destroy(struct gs_python *python)
 {
     if (python == NULL)
         return;
-    gs_python_places_clear(python);
+    gs_python_locations_clear(python);
     gs_stack_table_clear(&python->walks);
     gs_host_unmap(python->scratch, python->scratch_bytes);
     gs_state_unmap(python->memory, python, sizeof(*python));

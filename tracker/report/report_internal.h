@@ -314,8 +314,8 @@ const char *gs_report_call(const struct gs_report_writer *writer,
                            const struct gs_shown_stack *stack, uint16_t api);
 
 /* Prints call, kind of memory, age, fate and stack of a call site. */
-void gs_report_place(const struct gs_report_writer *writer, const struct gs_group *group,
-                     const char *fate);
+void gs_report_call_site(const struct gs_report_writer *writer,
+                         const struct gs_group *group, const char *fate);
 /* Prints "Suppressed: ...", and the used rules if requested. */
 void gs_report_suppressed(const struct gs_report_writer *writer);
 /* Prints, after a device's live memory, the suppressed part of it. */
@@ -331,7 +331,7 @@ const char *gs_report_clean(const char *in, char *out, size_t size);
 const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16]);
 /* The kind and device of memory: "GPU 0", "managed memory, GPU 0", "pinned host
  * memory". */
-const char *gs_report_place_name(unsigned kind, int device, char out[64]);
+const char *gs_report_memory_name(unsigned kind, int device, char out[64]);
 /* "s" unless there is exactly one. */
 const char *gs_report_plural(uint64_t count);
 

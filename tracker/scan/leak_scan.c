@@ -17,7 +17,7 @@
 
 #include "gs_clock.h"
 #include "groups.h"
-#include "roomy.h"
+#include "alt_stack.h"
 #include "thread_stack.h"
 #include "tracker_internal.h"
 
@@ -326,7 +326,7 @@ static void skip_tracker(struct gs_tracker *tracker, struct gs_scan_ranges *skip
 static void skip_report(const struct gs_scan_config *config, struct gs_scan_ranges *skips)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t left = gs_roomy_record(here), high;
+    uintptr_t left = gs_alt_stack_record(here), high;
     uintptr_t below = left ? ROOMY_REPORT_BYTES : REPORT_STACK_BYTES;
 
     here = left ? left : here;
@@ -335,7 +335,7 @@ static void skip_report(const struct gs_scan_config *config, struct gs_scan_rang
             below = here - gs_own_stack.low;
         gs_scan_range_add(skips, here - below, config->stack_from);
     }
-    gs_roomy_visit(skip_range, skips);
+    gs_alt_stack_visit(skip_range, skips);
 }
 
 static void find_ranges(struct run *run, struct gs_tracker *tracker,

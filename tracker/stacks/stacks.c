@@ -16,8 +16,8 @@
 #include "loader_gate.h"
 #include "modules.h"
 #include "python.h"
-#include "roomy.h"
-#include "seen_walks.h"
+#include "alt_stack.h"
+#include "walk_cache.h"
 #include "state_memory.h"
 #include "thread_stack.h"
 #include "unwind.h"
@@ -354,7 +354,7 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
     if (GS_UNLIKELY(id == 0)) {
         struct request request = {.stacks = stacks, .native = native, .anchor = anchor};
 
-        gs_roomy_call(CAPTURE_HEADROOM, walk_python, &request);
+        gs_alt_stack_call(CAPTURE_HEADROOM, walk_python, &request);
         id = request.id;
     }
     inside = was_inside;
@@ -383,7 +383,7 @@ static __attribute__((noinline)) void capture_by_walk(void *arg)
             id = capture_new(stacks, &capture, anchor, hash, start->high != 0);
     }
     if (start->high != 0)
-        gs_seen_walks_add(start, &capture.notes,
+        gs_walk_cache_add(start, &capture.notes,
                           GS_UNLIKELY(capture.python) && id != 0 ? id | WITH_PYTHON : id);
     if (GS_UNLIKELY(capture.python) && id != 0)
         id = with_python(stacks, id, anchor);
@@ -398,10 +398,10 @@ capture_with_room(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr
     int saved_errno = errno;
 
     inside = true;
-    if (GS_LIKELY(gs_roomy_has(CAPTURE_HEADROOM)))
+    if (GS_LIKELY(gs_alt_stack_has(CAPTURE_HEADROOM)))
         capture_by_walk(&request);
     else
-        gs_roomy_call(CAPTURE_HEADROOM, capture_by_walk, &request);
+        gs_alt_stack_call(CAPTURE_HEADROOM, capture_by_walk, &request);
     inside = false;
     errno = saved_errno;
     return request.id;
@@ -419,7 +419,7 @@ __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
     if (GS_LIKELY(worth_comparing()) &&
         GS_LIKELY(gs_thread_stack_known(start.base, &start.high))) {
         start.generation = gs_unwind_rules(stacks->config.unwinder);
-        id = gs_seen_walks_find(&start);
+        id = gs_walk_cache_find(&start);
         if (GS_LIKELY(id != 0)) {
             misses = 0;
             if (GS_UNLIKELY(id & WITH_PYTHON))
@@ -495,9 +495,9 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
 }
 
 enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
-                                struct gs_python_place *out)
+                                struct gs_python_location *out)
 {
-    return gs_python_place(python_of(stacks), frame, out);
+    return gs_python_location(python_of(stacks), frame, out);
 }
 
 void gs_stacks_before_fork(struct gs_stacks *stacks)

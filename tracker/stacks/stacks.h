@@ -71,7 +71,7 @@ static inline bool gs_frame_is_python(uintptr_t frame)
 }
 
 /* A Python frame. Strings live as long as the table. */
-struct gs_python_place {
+struct gs_python_location {
     const char *function, *file; /* UTF-8 */
     unsigned line;               /* 0: none */
 };
@@ -128,7 +128,7 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
 
 /* The function and line of a Python frame. GS_ERR_NOT_FOUND: not one of this table. */
 enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
-                                struct gs_python_place *out) GS_MUST_USE;
+                                struct gs_python_location *out) GS_MUST_USE;
 
 /* Call both around fork, in the forking thread, so that no insertion is half done in
  * the child; `after` in the parent. They take and release the table's lock. NULL is

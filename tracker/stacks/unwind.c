@@ -21,7 +21,7 @@
 #include "code_address.h"
 #include "loader_gate.h"
 #include "modules.h"
-#include "roomy.h"
+#include "alt_stack.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -279,12 +279,12 @@ static unsigned position_of(uintptr_t address, const uintptr_t *frames, unsigned
 }
 
 /* Returns a caller that every walk must see: `returns_to`, or, on an alternate stack, the
- * caller of gs_roomy_call. */
+ * caller of gs_alt_stack_call. */
 static uintptr_t sure_caller(void *returns_to)
 {
-    bool elsewhere = gs_roomy_record((uintptr_t)__builtin_frame_address(0)) != 0;
+    bool elsewhere = gs_alt_stack_record((uintptr_t)__builtin_frame_address(0)) != 0;
 
-    return gs_code_address(elsewhere ? gs_roomy_here.caller : (uintptr_t)returns_to);
+    return gs_code_address(elsewhere ? gs_alt_stack_here.caller : (uintptr_t)returns_to);
 }
 
 /* Makes one real walk, which must contain the address this function will return to. */

@@ -9,7 +9,7 @@
 #define GS_UNWIND_H
 
 #include "gs_base.h"
-#include "seen_walks.h"
+#include "walk_cache.h"
 #include "stacks.h"
 
 #include <stdatomic.h>

@@ -18,7 +18,7 @@
 #include "cfi_rules.h"
 #include "code_address.h"
 #include "loader_gate.h"
-#include "roomy.h"
+#include "alt_stack.h"
 #include "thread_stack.h"
 #include "unwind.h"
 
@@ -167,14 +167,14 @@ stack_word(uintptr_t address)
     return *(const volatile uintptr_t *)address;
 }
 
-/* Likewise; records the word for seen_walks.c. */
+/* Likewise; records the word for walk_cache.c. */
 static inline __attribute__((always_inline)) uintptr_t
 read_word(uintptr_t address, struct gs_walk_reads *notes)
 {
     uintptr_t word = stack_word(address);
 
     if (notes)
-        gs_walk_note(notes, address, word);
+        gs_walk_record(notes, address, word);
     return word;
 }
 
@@ -261,10 +261,11 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
                      : "=&r"((frame).pc), "=&r"((frame).sp), "=&r"((frame).fp))
 #endif
 
-/* On an alternate stack (roomy.h) the walk starts in the frame that switched stacks. */
+/* On an alternate stack (alt_stack.h) the walk starts in the frame that switched stacks.
+ */
 static inline __attribute__((always_inline)) struct frame outside(struct frame frame)
 {
-    uintptr_t record = gs_roomy_record(frame.sp);
+    uintptr_t record = gs_alt_stack_record(frame.sp);
 
     if (GS_UNLIKELY(record != 0)) {
         frame.pc = gs_code_address(stack_word(record + sizeof(uintptr_t)));

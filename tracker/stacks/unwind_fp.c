@@ -9,7 +9,7 @@
  * otherwise yields a short or wrong stack, never a fault.
  */
 #include "code_address.h"
-#include "roomy.h"
+#include "alt_stack.h"
 #include "thread_stack.h"
 #include "unwind.h"
 
@@ -19,7 +19,7 @@ __attribute__((always_inline, NO_SANITIZE)) static inline unsigned
 walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
           struct gs_walk_reads *notes, uintptr_t *stack_pointers)
 {
-    uintptr_t high, left = gs_roomy_record(record);
+    uintptr_t high, left = gs_alt_stack_record(record);
     unsigned count = 0;
 
     if (GS_UNLIKELY(left != 0))
@@ -33,8 +33,8 @@ walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *e
         uintptr_t address = gs_code_address(words[1]), next = words[0];
 
         if (notes) {
-            gs_walk_note(notes, record, words[0]);
-            gs_walk_note(notes, record + sizeof(uintptr_t), words[1]);
+            gs_walk_record(notes, record, words[0]);
+            gs_walk_record(notes, record + sizeof(uintptr_t), words[1]);
         }
 
         if (address < GS_CODE_ADDRESS_MIN) {

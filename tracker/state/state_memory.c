@@ -145,7 +145,7 @@ uint64_t gs_state_layout(const char *version, const char *const *names, size_t c
         offsetof(struct gs_tracker, lost_copy),
         offsetof(struct gs_tracker, shared),
         offsetof(struct gs_tracker, shards),
-        offsetof(struct gs_tracker, places),
+        offsetof(struct gs_tracker, origins),
         offsetof(struct gs_tracker, chunks),
         sizeof(struct gs_shard),
         sizeof(struct gs_error),

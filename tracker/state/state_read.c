@@ -99,7 +99,7 @@ static uintptr_t read_frame(const struct gs_image *image, uintptr_t frame)
     nodes += number % ((uintptr_t)1 << GS_PYTHON_CHUNK_BITS);
     const char *function = text_at(image, nodes->function);
     const char *file = text_at(image, nodes->file);
-    return function && file ? gs_python_place_add(python, function, file, nodes->line)
+    return function && file ? gs_python_location_add(python, function, file, nodes->line)
                             : 0;
 }
 
@@ -241,7 +241,8 @@ bool gs_image_allocation(const struct gs_image *image, struct gs_allocation *all
 static bool read_record(const struct gs_image *image, uint32_t id,
                         const struct gs_record *words, struct gs_allocation *out)
 {
-    const struct gs_place *place = &image->tracker->places[words->size >> GS_BYTES_BITS];
+    const struct gs_origin *place =
+        &image->tracker->origins[words->size >> GS_BYTES_BITS];
     const uint64_t *streams;
 
     if (place->tag == 0)

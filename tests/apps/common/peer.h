@@ -1,7 +1,7 @@
 /*
  * peer.h - a second process of the same program, and messages between the two.
  *
- * The peer is started anew, with `--peer` and the caller's arguments. Its LD_PRELOAD is
+ * The peer is started again, with `--peer` and the caller's arguments. Its LD_PRELOAD is
  * that of the variable APP_PEER_PRELOAD, if it is set: empty means none. APP_PEER_SETTING
  * is one more variable for it, NAME=value.
  * Owns: nothing.   Lock: none.

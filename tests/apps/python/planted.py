@@ -97,7 +97,7 @@ def deep(depth):
 
 
 def reloaded():
-    """A module that is loaded anew, a line further down each time, from the same name:
+    """A module that is loaded again, a line further down each time, from the same name:
     its code objects lie where those of the one before last lay."""
     folder = tempfile.mkdtemp()
     sys.path.insert(0, folder)

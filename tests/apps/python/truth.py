@@ -349,7 +349,7 @@ def by_cached(plan, depth):
 
 
 STEPS = [value for name, value in sorted(globals().items()) if name.startswith("by_")]
-# asyncio has no loop within a loop, and a thread's stack begins anew.
+# asyncio has no loop within a loop, and a thread's stack begins again.
 ONCE = [by_asyncio]
 PAGE = 256
 

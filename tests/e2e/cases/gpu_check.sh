@@ -313,7 +313,7 @@ documented_calls_case() {
 }
 add_long_case "gpu-check calls of the page" documented_calls_case
 
-# What new memory holds: the simulated device clears memory that it mapped anew, not what
+# What new memory holds: the simulated device clears memory that it mapped again, not what
 # shares a mapping. A free is timed without the library and with it.
 memory_questions_case() {
   ask_only contents free_idle

@@ -400,10 +400,10 @@ add_case "library check sees half a pair" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuMemAlloc_v9_ptsz, 4000, ASKS)' \
   '^not ok both forms of a hooked function are hooked - only one: cuMemAlloc $'
 add_case "library check sees a counting wrapper without its treatment" \
-  wrong_case entries/hooks.def '/^GS_HOOK_BOTH\(cuGraphLaunch,/s/COUNTED/WATCHED/' \
+  wrong_case entries/hooks.def '/^GS_HOOK_BOTH\(cuGraphLaunch,/s/COUNTED/RECORDED/' \
   '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuGraphLaunch cuGraphLaunch_ptsz $'
 add_case "library check sees a counting row without its treatment" \
-  wrong_case entries/hooks.def '/^GS_FORWARD\(cuMemAdvise,/s/COUNTED/WATCHED/' \
+  wrong_case entries/hooks.def '/^GS_FORWARD\(cuMemAdvise,/s/COUNTED/RECORDED/' \
   '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuMemAdvise $'
 add_case "library check sees a treatment whose wrapper does not count" \
   wrong_case entries/entry_sync.c 's/gs_submission_begin\(0\)/NULL/' \

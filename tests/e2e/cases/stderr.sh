@@ -99,7 +99,7 @@ PYTHON
 }
 add_case "stderr is a full terminal" full_terminal_case
 
-# The other end of a terminal: opened anew it is that of another, which nobody reads.
+# The other end of a terminal: opened again it is that of another, which nobody reads.
 terminal_master_case() {
   need python3
   need_file "$apps/leaky_shared"

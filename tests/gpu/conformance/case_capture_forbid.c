@@ -78,7 +78,7 @@ CASE(capture_forbids, waiting_for_a_captured_event, GUIDE, PROHIBITED,
 CASE(capture_forbids, captured_event_after_the_end, DRIVER_API,
      "CUDA_ERROR_CAPTURED_EVENT",
      "The operation is not permitted on an event which was last recorded in a capturing "
-     "stream; recorded anew outside of a capture it is an event like any other")
+     "stream; recorded again outside of a capture it is an event like any other")
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent event = new_event();

@@ -77,7 +77,7 @@ CASE(host, registered_twice, DRIVER_API,
 }
 
 CASE(host, registered_again_later, DRIVER_API, "cuMemHostUnregister",
-     "Unmaps the memory range and makes it pageable again: it can be registered anew")
+     "Unmaps the memory range and makes it pageable again: it can be registered again")
 {
     char *host = pages();
 

@@ -323,7 +323,7 @@ CASE(ipc, event_is_destroyed_there, DRIVER_API, "cuIpcOpenEventHandle",
     CHECK(there(&pair, REMOTE_EVENT_QUERY) != CUDA_SUCCESS);
     CHECK_OK(cuEventRecord(pair.here, pair.stream));
     CHECK_OK(cuEventSynchronize(pair.here));
-    if (open_pair(&pair)) /* and it opens anew */
+    if (open_pair(&pair)) /* and it opens again */
         CHECK_CODE(there(&pair, REMOTE_EVENT_QUERY), CUDA_SUCCESS);
     end(&pair);
 }

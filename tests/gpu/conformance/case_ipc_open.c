@@ -34,7 +34,7 @@ CASE(ipc, close_unmaps, DRIVER_API, "cuIpcCloseMemHandle",
                                            CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0);
     CHECK(type.code != CUDA_SUCCESS);
     CHECK(remote_ask(&pair.remote, REMOTE_CLOSE, pair.there, 0, 0).code != CUDA_SUCCESS);
-    pair.there = open_there(&pair.remote, &pair.handle); /* and it opens anew */
+    pair.there = open_there(&pair.remote, &pair.handle); /* and it opens again */
     CHECK_EQUAL(word_there(&pair.remote, pair.there), HERE);
     end_pair(&pair);
 }

@@ -279,7 +279,7 @@ CASE(pool, alloc_and_free_do_not_wait, DRIVER_API, "cuMemAllocAsync, cuMemFreeAs
 
 CASE(pool, reuse_in_the_same_stream, DRIVER_API, "Stream Ordered Memory Allocator",
      "The allocator may refer to internal stream ordering: memory freed and allocated "
-     "anew in one stream is never used by both at a time")
+     "again in one stream is never used by both at a time")
 {
     CUstream stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
     CUdeviceptr results[8];

@@ -49,7 +49,7 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
     const struct gs_export_stack *stack = gs_export_stack(export, group->stack);
     char place[64];
 
-    put_name(out, gs_report_place_name(group->kind, group->device, place));
+    put_name(out, gs_report_memory_name(group->kind, group->device, place));
     if (!stack || stack->count == 0) {
         gs_out_char(out, ';');
         gs_out_text(out, gs_report_no_stack(group->stack).frame);

@@ -309,7 +309,7 @@ static void put_owners(const struct gs_export *export, struct gs_json *json)
 
 /* The owners of a device's memory, or of pinned memory, at the peak. */
 static void put_peak_place(const struct gs_export *export, struct gs_json *json,
-                           const struct gs_peak_place *place)
+                           const struct gs_peak_site *place)
 {
     const struct gs_group *held = &place->held;
     const struct gs_export_stack *stack = gs_export_stack(export, held->stack);

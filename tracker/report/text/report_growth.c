@@ -42,7 +42,7 @@ static void write_growing(const struct gs_report_writer *writer, size_t number,
                 gs_group_is_estimate(&one->group) ? "about " : "",
                 gs_text_bytes(one->group.bytes, bytes), gs_text_count(live, count),
                 gs_report_plural(live));
-    gs_report_place(writer, &one->group, "growing");
+    gs_report_call_site(writer, &one->group, "growing");
 }
 
 /* Writes the call sites, with names for their stacks. */

@@ -89,7 +89,7 @@ static bool read_the_same(const struct gs_report_config *config,
            (one.count != 0 && gs_report_compare_stacks(&one, &other) == 0);
 }
 
-static void join(struct gs_peak_place *place, const struct gs_peak_place *part)
+static void join(struct gs_peak_site *place, const struct gs_peak_site *part)
 {
     gs_group_sum(&place->held, &part->held);
     place->live_bytes += part->live_bytes;
@@ -134,7 +134,7 @@ void gs_report_join_peaks(const struct gs_report_config *config,
 }
 
 /* "all freed since", "1.00 GiB of it still live", "all still live", "lost at reset" */
-static const char *fate_of(const struct gs_peak_place *place, char out[64])
+static const char *fate_of(const struct gs_peak_site *place, char out[64])
 {
     char bytes[24];
 
@@ -166,7 +166,7 @@ static void write_site(const struct gs_report_writer *writer, const struct gs_pe
                 gs_report_plural(count), gs_report_percent(part, peak->bytes, percent));
     gs_text_add(writer->text, "%s  %s, %s, %s\n", writer->prefix,
                 gs_report_call(writer, &stack, held->api),
-                gs_report_place_name(held->kind, held->device, where),
+                gs_report_memory_name(held->kind, held->device, where),
                 fate_of(&peak->places[number], fate));
     gs_report_stack(writer, &stack);
     gs_report_blank(writer);

@@ -40,7 +40,7 @@ static const struct place {
 
 /* Returns the location of memory: "GPU 0", "managed memory, GPU 0", "pinned host
  * memory". */
-const char *gs_report_place_name(unsigned kind, int device, char out[64])
+const char *gs_report_memory_name(unsigned kind, int device, char out[64])
 {
     const struct place *place = &kind_places[kind < GS_MEMORY_KINDS ? kind : 0];
 
@@ -83,8 +83,8 @@ static void write_error_title(const struct gs_report_writer *writer, size_t numb
     if (error->has_allocation && error->offset == 0)
         gs_text_add(writer->text, "%s, %s, ",
                     gs_text_bytes(error->allocation.bytes, bytes),
-                    gs_report_place_name(error->allocation.kind, error->allocation.device,
-                                         place));
+                    gs_report_memory_name(error->allocation.kind,
+                                          error->allocation.device, place));
     else if (error->device >= 0)
         gs_text_add(writer->text, "GPU %d, ", error->device);
     gs_text_add(writer->text, "%s)\n", call);
@@ -148,7 +148,7 @@ static void write_damage(const struct gs_report_writer *writer, size_t number,
                 writer->prefix, number, gs_report_error_name(error->kind),
                 behind ? "of" : "to", (unsigned long long)error->addr,
                 gs_text_bytes(was->bytes, bytes),
-                gs_report_place_name(was->kind, was->device, place),
+                gs_report_memory_name(was->kind, was->device, place),
                 gs_report_call(writer, &made, was->api),
                 gs_text_count(error->changed_bytes, changed),
                 gs_report_plural(error->changed_bytes), behind ? " behind it" : "",
@@ -221,7 +221,7 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
         gs_text_add(writer->text, "%s  neither live nor among the %s last freed%s\n",
                     writer->prefix,
                     gs_key_is_handle(error->addr) ? "handles" : "addresses",
-                    host[error->host < GS_HOST_PLACES ? error->host : 0]);
+                    host[error->host < GS_HOST_REGIONS ? error->host : 0]);
     gs_report_site(writer, error->kind == GS_ERROR_DOUBLE_FREE ? "freed again" : "freed",
                    &error->freed, error->thread_name);
     gs_report_repeats(writer, error);
@@ -296,8 +296,8 @@ static uint64_t age(const struct gs_report_writer *writer, uint64_t time_ns)
     return now > time_ns ? now - time_ns : 0;
 }
 
-void gs_report_place(const struct gs_report_writer *writer, const struct gs_group *group,
-                     const char *fate)
+void gs_report_call_site(const struct gs_report_writer *writer,
+                         const struct gs_group *group, const char *fate)
 {
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, group->stack);
@@ -305,7 +305,7 @@ void gs_report_place(const struct gs_report_writer *writer, const struct gs_grou
 
     gs_text_add(writer->text, "%s  %s, %s, ", writer->prefix,
                 gs_report_call(writer, &stack, group->api),
-                gs_report_place_name(group->kind, group->device, place));
+                gs_report_memory_name(group->kind, group->device, place));
     gs_text_duration(age(writer, group->oldest_ns), oldest);
     if (group->count == 1)
         gs_text_add(writer->text, "age %s, ", oldest);
@@ -341,11 +341,11 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
     if (estimate)
         gs_text_add(writer->text, ", by %s sampled", gs_text_count(group->count, count));
     gs_text_add(writer->text, "\n");
-    gs_report_place(writer, group,
-                    group->lost               ? gs_scan_fate(group, fate)
-                    : writer->config->running ? "live"
-                    : writer->config->killed  ? gs_report_killed_fate
-                                              : gs_scan_fate(group, fate));
+    gs_report_call_site(writer, group,
+                        group->lost               ? gs_scan_fate(group, fate)
+                        : writer->config->running ? "live"
+                        : writer->config->killed  ? gs_report_killed_fate
+                                                  : gs_scan_fate(group, fate));
 }
 
 /* Prints memory that the program page-locked and has not unlocked: no leak. */
@@ -360,9 +360,9 @@ static void write_registered(const struct gs_report_writer *writer)
         gs_text_add(writer->text, "%sREGISTERED %zu: %s in %s range%s\n", writer->prefix,
                     i + 1, gs_text_bytes(group->bytes, bytes),
                     gs_text_count(group->count, count), gs_report_plural(group->count));
-        gs_report_place(writer, group,
-                        writer->config->running ? "registered"
-                                                : "still registered at exit");
+        gs_report_call_site(writer, group,
+                            writer->config->running ? "registered"
+                                                    : "still registered at exit");
     }
 }
 

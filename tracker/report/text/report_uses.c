@@ -20,7 +20,7 @@ static void write_meant(const struct gs_report_writer *writer,
     gs_text_add(
         writer->text, " a live allocation of %s, %s)\n",
         gs_text_bytes(error->allocation.bytes, bytes),
-        gs_report_place_name(error->allocation.kind, error->allocation.device, place));
+        gs_report_memory_name(error->allocation.kind, error->allocation.device, place));
 }
 
 static void write_title(const struct gs_report_writer *writer,
@@ -40,7 +40,7 @@ static void write_title(const struct gs_report_writer *writer,
     case GS_ERROR_USE_AFTER_FREE:
         gs_text_add(
             writer->text, " (%s, %s, %s)\n", gs_text_bytes(allocation->bytes, bytes),
-            gs_report_place_name(allocation->kind, allocation->device, place), call);
+            gs_report_memory_name(allocation->kind, allocation->device, place), call);
         return;
     case GS_ERROR_OVERRUN:
         used = error->offset + error->bytes - allocation->bytes;

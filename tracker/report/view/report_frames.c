@@ -107,7 +107,7 @@ void gs_report_resolve(const struct gs_report_source *source,
                        const struct gs_stacks *stacks, struct gs_symbol_request *requests,
                        size_t count)
 {
-    struct gs_python_place place;
+    struct gs_python_location place;
 
     if (source->resolve && count > 0)
         source->resolve(source->self, requests, count);

@@ -13,7 +13,7 @@ static const char *owner_of(const struct gs_stacks *stacks,
 {
     uintptr_t frames[GS_STACK_MAX_DEPTH];
     struct gs_module module;
-    struct gs_python_place place;
+    struct gs_python_location place;
     unsigned count = gs_report_stack_frames(stacks, stack, frames);
 
     for (unsigned i = 0; i < count; i++) {

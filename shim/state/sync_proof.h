@@ -1,5 +1,5 @@
 /*
- * streams_seen.h - idle proofs from synchronizes of single streams. A synchronize of a
+ * sync_proof.h - idle proofs from synchronizes of single streams. A synchronize of a
  * stream proves this stream's calls complete; if this covers every call ever begun, the
  * context is idle.
  *
@@ -30,15 +30,15 @@
  *        take it: a proof that is skipped costs a wait.
  * Design: docs/free.md, "How it is known"
  */
-#ifndef GS_STREAMS_SEEN_H
-#define GS_STREAMS_SEEN_H
+#ifndef GS_SYNC_PROOF_H
+#define GS_SYNC_PROOF_H
 
 #include "submissions.h"
 
 /* The most streams that a context tracks. */
-#define GS_SEEN_STREAMS 4u
+#define GS_SYNC_PROOF_ROWS 4u
 
-struct gs_seen_stream {
+struct gs_sync_proof_row {
     uintptr_t stream;       /* gs_submissions_stream_of */
     uint64_t base, covered; /* its calls at the base, and those known to be complete */
     bool based;             /* the base includes this stream */
@@ -46,63 +46,65 @@ struct gs_seen_stream {
 };
 
 /* The table of one context; all zero at first, except for the device. */
-struct gs_streams_seen {
+struct gs_sync_proof {
     unsigned device;  /* immutable: gs_submissions_count_of its device */
     unsigned count;   /* atomic, written under the lock: rows in use */
     uint64_t version; /* the rest under the lock: changes of the rows and of the base */
     uint64_t ends;    /* ends of contexts counted before the base */
     uint64_t mark;    /* the base's snapshot; 0: none */
-    struct gs_seen_stream rows[GS_SEEN_STREAMS];
-    struct gs_streams_seen *next; /* next table of the list; a table stays in the list */
+    struct gs_sync_proof_row rows[GS_SYNC_PROOF_ROWS];
+    struct gs_sync_proof *next; /* next table of the list; a table stays in the list */
     bool listed;
 };
 
 /* The counts taken before a wait. */
-struct gs_seen_before {
+struct gs_sync_proof_before {
     bool counted;     /* `calls` is valid */
     uintptr_t stream; /* the stream waited for; 0: the whole context */
     uint64_t version, ends;
-    uint64_t calls[GS_SEEN_STREAMS]; /* calls of each row */
+    uint64_t calls[GS_SYNC_PROOF_ROWS]; /* calls of each row */
 };
 
-/* The slow path of gs_seen_begin. */
-struct gs_snapshot gs_seen_count(struct gs_streams_seen *seen, unsigned own_calls,
-                                 struct gs_seen_before *before);
+/* The slow path of gs_sync_proof_begin. */
+struct gs_snapshot gs_sync_proof_count(struct gs_sync_proof *seen, unsigned own_calls,
+                                       struct gs_sync_proof_before *before);
 
 /*
  * Called before a wait for the whole context, or for one stream. Returns the snapshot for
  * every mark of this wait.
  */
-static inline struct gs_snapshot gs_seen_begin(struct gs_streams_seen *seen,
-                                               uintptr_t stream, unsigned own_calls,
-                                               struct gs_seen_before *before)
+static inline struct gs_snapshot gs_sync_proof_begin(struct gs_sync_proof *seen,
+                                                     uintptr_t stream, unsigned own_calls,
+                                                     struct gs_sync_proof_before *before)
 {
     before->counted = false;
     before->stream = stream;
     if (!stream && GS_LIKELY(__atomic_load_n(&seen->count, __ATOMIC_RELAXED) == 0)) {
         return gs_submissions_snapshot(seen->device, own_calls);
     }
-    return gs_seen_count(seen, own_calls, before);
+    return gs_sync_proof_count(seen, own_calls, before);
 }
 
 /* Called after a wait for the whole context has succeeded: the wait becomes the base. */
-void gs_seen_rebase(struct gs_streams_seen *seen, const struct gs_seen_before *before,
-                    const struct gs_snapshot *snapshot);
+void gs_sync_proof_rebase(struct gs_sync_proof *seen,
+                          const struct gs_sync_proof_before *before,
+                          const struct gs_snapshot *snapshot);
 
 /*
  * Called after a wait for one stream has succeeded. Returns the number of complete calls,
  * as a mark: while no more calls have begun, the context is idle. Unlike a snapshot's
  * mark it does not tell which calls are complete. 0: not known.
  */
-uint64_t gs_seen_cover(struct gs_streams_seen *seen, const struct gs_seen_before *before,
-                       const struct gs_snapshot *snapshot);
+uint64_t gs_sync_proof_cover(struct gs_sync_proof *seen,
+                             const struct gs_sync_proof_before *before,
+                             const struct gs_snapshot *snapshot);
 
 /* Called before a stream is destroyed. */
-void gs_seen_stream_ends(uintptr_t stream);
+void gs_sync_proof_stream_ends(uintptr_t stream);
 /* Called when a context is about to end or may have ended. */
-void gs_seen_context_ends(void);
+void gs_sync_proof_context_ends(void);
 
 /* In a forked child: drops all tables. */
-void gs_seen_reset(void);
+void gs_sync_proof_reset(void);
 
 #endif

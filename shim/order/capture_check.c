@@ -1,6 +1,6 @@
 /*
- * free_permit.c - the capture check: asks the driver by freeing a probe allocation of the
- * library's own.
+ * capture_check.c - the capture check: asks the driver by freeing a probe allocation of
+ * the library's own.
  *
  * The probe is allocated on demand in the relaxed mode, which does not affect captures.
  * It is freed in the thread's own mode, so the driver applies the same rules as to the
@@ -13,7 +13,7 @@
  * Owns:  the list of probes whose free was refused.
  * Lock:  pieces_lock; never held across a driver call.
  */
-#include "free_permit.h"
+#include "capture_check.h"
 
 #include <stdlib.h>
 
@@ -28,17 +28,17 @@
 struct piece {
     uint64_t addr;
     const struct gs_context *context;
-    enum gs_permit kind;
+    enum gs_capture_check kind;
     struct piece *next;
 };
 
-static struct gs_mutex pieces_lock = GS_MUTEX(GS_RANK_PERMIT);
+static struct gs_mutex pieces_lock = GS_MUTEX(GS_RANK_CAPTURE_CHECK);
 static struct piece *pieces; /* under pieces_lock; the head is atomic */
 
 /* ---- the driver's part ------------------------------------------------------------- */
 
 /* Allocates a probe in the context; 0 on failure. */
-static uint64_t get_piece(const struct gs_context *context, enum gs_permit kind)
+static uint64_t get_piece(const struct gs_context *context, enum gs_capture_check kind)
 {
     CUstreamCaptureMode mode;
     CUdeviceptr device = 0;
@@ -50,7 +50,7 @@ static uint64_t get_piece(const struct gs_context *context, enum gs_permit kind)
     gs_notify_begin("cuMemFree_v2", false);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
-        result = kind == GS_PERMIT_PINNED
+        result = kind == GS_CAPTURE_CHECK_PINNED
                      ? gs_real()->cuMemHostAlloc(&pinned, PIECE_BYTES, 0)
                      : gs_real()->cuMemAlloc_v2(&device, PIECE_BYTES);
     }
@@ -60,19 +60,20 @@ static uint64_t get_piece(const struct gs_context *context, enum gs_permit kind)
     if (result != CUDA_SUCCESS) {
         return 0;
     }
-    return kind == GS_PERMIT_PINNED ? (uint64_t)(uintptr_t)pinned : device;
+    return kind == GS_CAPTURE_CHECK_PINNED ? (uint64_t)(uintptr_t)pinned : device;
 }
 
-static CUresult free_piece(uint64_t piece, enum gs_permit kind)
+static CUresult free_piece(uint64_t piece, enum gs_capture_check kind)
 {
-    return kind == GS_PERMIT_PINNED ? gs_real()->cuMemFreeHost((void *)(uintptr_t)piece)
-                                    : gs_real()->cuMemFree_v2(piece);
+    return kind == GS_CAPTURE_CHECK_PINNED
+               ? gs_real()->cuMemFreeHost((void *)(uintptr_t)piece)
+               : gs_real()->cuMemFree_v2(piece);
 }
 
 /* ---- refused probes ---------------------------------------------------------------- */
 
 /* Takes a refused probe of the context off the list; 0: none. */
-static uint64_t take_piece(const struct gs_context *context, enum gs_permit kind)
+static uint64_t take_piece(const struct gs_context *context, enum gs_capture_check kind)
 {
     uint64_t addr = 0;
     gs_mutex_lock(&pieces_lock);
@@ -91,7 +92,7 @@ static uint64_t take_piece(const struct gs_context *context, enum gs_permit kind
 }
 
 /* Keeps a probe that the driver refused to free, for the next capture check. */
-static void put_piece(const struct gs_context *context, enum gs_permit kind,
+static void put_piece(const struct gs_context *context, enum gs_capture_check kind,
                       uint64_t addr)
 {
     struct piece *piece = malloc(sizeof(*piece));
@@ -115,39 +116,41 @@ static bool owns(uint64_t addr)
     return piece != NULL;
 }
 
-bool gs_permit_owns(uint64_t addr)
+bool gs_capture_check_owns(uint64_t addr)
 {
     return GS_UNLIKELY(__atomic_load_n(&pieces, __ATOMIC_ACQUIRE) != NULL) && owns(addr);
 }
 
-void gs_permit_context_ends(const struct gs_context *context)
+void gs_capture_check_context_ends(const struct gs_context *context)
 {
     uint64_t addr;
     do {
-        addr = take_piece(context, GS_PERMIT_DEVICE)
-                   ?: take_piece(context, GS_PERMIT_PINNED);
+        addr = take_piece(context, GS_CAPTURE_CHECK_DEVICE)
+                   ?: take_piece(context, GS_CAPTURE_CHECK_PINNED);
     } while (addr);
 }
 
-void gs_permit_reset(void)
+void gs_capture_check_reset(void)
 {
-    gs_mutex_init(&pieces_lock, GS_RANK_PERMIT);
+    gs_mutex_init(&pieces_lock, GS_RANK_CAPTURE_CHECK);
     __atomic_store_n(&pieces, NULL, __ATOMIC_RELAXED);
 }
 
 /* ---- the capture check ------------------------------------------------------------- */
 
-CUresult gs_permit_free(const struct gs_state *state, struct gs_context *context,
-                        enum gs_permit kind)
+CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *context,
+                               enum gs_capture_check kind)
 {
-    if (kind == GS_PERMIT_DEVICE && state->options.free_sync == GS_FREE_SYNC_LAZY) {
+    if (kind == GS_CAPTURE_CHECK_DEVICE &&
+        state->options.free_sync == GS_FREE_SYNC_LAZY) {
         return CUDA_SUCCESS;
     }
     uint64_t piece = take_piece(context, kind) ?: get_piece(context, kind);
     if (!piece) {
         return CUDA_SUCCESS;
     }
-    gs_notify_begin(kind == GS_PERMIT_PINNED ? "cuMemFreeHost" : "cuMemFree_v2", true);
+    gs_notify_begin(kind == GS_CAPTURE_CHECK_PINNED ? "cuMemFreeHost" : "cuMemFree_v2",
+                    true);
     CUresult result = free_piece(piece, kind);
     gs_notify_end();
     if (!gs_refused_for_capture(result)) {

@@ -1,6 +1,6 @@
 /*
- * keep.c - the retention policy of thread caches: which classes are kept, and how many
- * blocks.
+ * retention.c - the retention policy of thread caches: which classes are kept, and how
+ * many blocks.
  *
  * A class of one size is always kept. A wide class holds several sizes, and a block whose
  * size is never requested again only displaces others. So after some evictions without a
@@ -15,7 +15,7 @@
 /* Evictions of a wide class without a hit before it is no longer kept. */
 #define WASTE_MAX 4u
 
-uint32_t gs_keep_limit(unsigned class)
+uint32_t gs_retention_limit(unsigned class)
 {
     size_t bytes = (class + 1) * GS_BLOCK_BYTES, blocks;
 
@@ -30,7 +30,7 @@ uint32_t gs_keep_limit(unsigned class)
     return blocks > 2 ? (uint32_t)blocks : 2;
 }
 
-bool gs_keep_lost(struct gs_tcache *tcache, unsigned class, uint32_t count)
+bool gs_retention_lost(struct gs_tcache *tcache, unsigned class, uint32_t count)
 {
     struct gs_stack *stack = &tcache->stacks[class];
     uint32_t *hits = &tcache->wide.hits[class - GS_CLASS_EXACT];
@@ -46,7 +46,7 @@ bool gs_keep_lost(struct gs_tcache *tcache, unsigned class, uint32_t count)
     return true;
 }
 
-void gs_keep_missed(struct gs_tcache *tcache, unsigned class, uint32_t units)
+void gs_retention_missed(struct gs_tcache *tcache, unsigned class, uint32_t units)
 {
     struct gs_stack *stack = &tcache->stacks[class];
     uint16_t *asked = &tcache->wide.asked[units % GS_ASKED];
@@ -54,6 +54,6 @@ void gs_keep_missed(struct gs_tcache *tcache, unsigned class, uint32_t units)
     if (stack->limit)
         return;
     if (*asked == units)
-        stack->limit = gs_keep_limit(class);
+        stack->limit = gs_retention_limit(class);
     *asked = (uint16_t)units;
 }

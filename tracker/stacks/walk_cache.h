@@ -1,5 +1,5 @@
 /*
- * seen_walks.h - a cache of walks: the words that a walk read, and the stack that it
+ * walk_cache.h - a cache of walks: the words that a walk read, and the stack that it
  * found.
  *
  * A walk is a function of its start, of the rules it follows, and of the words it reads
@@ -7,11 +7,11 @@
  * recognises a stack by reading the same words again, at a tenth of the cost of walk,
  * trimming and look-up. It never takes a stack that merely looks alike for a known one.
  *
- * Owns: struct gs_walk_reads, and the table (seen_walks.c).   Lock: none.
+ * Owns: struct gs_walk_reads, and the table (walk_cache.c).   Lock: none.
  * Design: docs/stacks.md
  */
-#ifndef GS_SEEN_WALKS_H
-#define GS_SEEN_WALKS_H
+#ifndef GS_WALK_CACHE_H
+#define GS_WALK_CACHE_H
 
 #include "gs_base.h"
 
@@ -34,8 +34,8 @@ struct gs_walk_start {
     uint64_t stacks;      /* identifies a gs_stacks: its unwinder, depth and ids */
 };
 
-static inline void gs_walk_note(struct gs_walk_reads *notes, uintptr_t address,
-                                uintptr_t word)
+static inline void gs_walk_record(struct gs_walk_reads *notes, uintptr_t address,
+                                  uintptr_t word)
 {
     size_t offset = (address - notes->base) / sizeof(uintptr_t);
 
@@ -51,11 +51,11 @@ static inline void gs_walk_note(struct gs_walk_reads *notes, uintptr_t address,
 
 /* Returns the id of the stack that a walk from `start` would find; 0: unknown, walk. The
  * range from `base` up to `high` is readable. */
-uint32_t gs_seen_walks_find(const struct gs_walk_start *start);
+uint32_t gs_walk_cache_find(const struct gs_walk_start *start);
 
 /* Records that a walk from `start` found the stack `id`. Dropped if another thread is
  * writing the slot. */
-void gs_seen_walks_add(const struct gs_walk_start *start,
+void gs_walk_cache_add(const struct gs_walk_start *start,
                        const struct gs_walk_reads *notes, uint32_t id);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * free_permit.h - the capture check: is a free that the pool serves allowed while a
+ * capture_check.h - the capture check: is a free that the pool serves allowed while a
  * stream captures?
  *
  * Natively the answer depends on the capture's mode, on the thread that captures, and on
@@ -17,35 +17,35 @@
  *       capture check; they end with their context.
  * Lock: all functions may be called from any thread; locking is internal.
  */
-#ifndef GS_FREE_PERMIT_H
-#define GS_FREE_PERMIT_H
+#ifndef GS_CAPTURE_CHECK_H
+#define GS_CAPTURE_CHECK_H
 
 #include "state.h"
 
 /* The kind of memory. */
-enum gs_permit { GS_PERMIT_DEVICE, GS_PERMIT_PINNED };
+enum gs_capture_check { GS_CAPTURE_CHECK_DEVICE, GS_CAPTURE_CHECK_PINNED };
 
 /*
  * While a stream captures: checks whether memory of the context may be freed.
  *
- * In:      kind  GS_PERMIT_DEVICE, or GS_PERMIT_PINNED
+ * In:      kind  GS_CAPTURE_CHECK_DEVICE, or GS_CAPTURE_CHECK_PINNED
  * Returns the driver's error if the driver refuses the free because of a capture; else
  * CUDA_SUCCESS, also if the driver could not be asked.
  * Locks:   none may be held: the call waits where the native free waits
  */
-CUresult gs_permit_free(const struct gs_state *state, struct gs_context *context,
-                        enum gs_permit kind);
+CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *context,
+                               enum gs_capture_check kind);
 
 /*
  * Whether the address lies in a probe whose free was refused. The driver knows the probe
  * as an allocation; the program does not.
  */
-bool gs_permit_owns(uint64_t addr);
+bool gs_capture_check_owns(uint64_t addr);
 
 /* Drops the probes of a context that has ended. */
-void gs_permit_context_ends(const struct gs_context *context);
+void gs_capture_check_context_ends(const struct gs_context *context);
 
 /* In a forked child: drops all probes. */
-void gs_permit_reset(void);
+void gs_capture_check_reset(void);
 
 #endif

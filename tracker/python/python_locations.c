@@ -1,5 +1,5 @@
 /*
- * python_places.c - functions, files and lines of Python frames, each stored once.
+ * python_locations.c - functions, files and lines of Python frames, each stored once.
  * Owns: their memory, mapped from the kernel.
  * Lock: the owner's for adding; none for reading.   Design: docs/python.md
  */
@@ -95,8 +95,8 @@ static struct gs_python_node *make_node(struct gs_python *python, uint32_t numbe
     return node_at(python, number);
 }
 
-uintptr_t gs_python_place_add(struct gs_python *python, const char *function,
-                              const char *file, unsigned line)
+uintptr_t gs_python_location_add(struct gs_python *python, const char *function,
+                                 const char *file, unsigned line)
 {
     struct gs_python_node *node;
     uint32_t *bucket, number;
@@ -123,8 +123,8 @@ uintptr_t gs_python_place_add(struct gs_python *python, const char *function,
     return GS_PYTHON_FRAME_BASE + number;
 }
 
-enum gs_status gs_python_place(const struct gs_python *python, uintptr_t frame,
-                               struct gs_python_place *out)
+enum gs_status gs_python_location(const struct gs_python *python, uintptr_t frame,
+                                  struct gs_python_location *out)
 {
     uintptr_t number = frame - GS_PYTHON_FRAME_BASE;
     const struct gs_python_node *node;
@@ -133,11 +133,11 @@ enum gs_status gs_python_place(const struct gs_python *python, uintptr_t frame,
         number > atomic_load_explicit(&python->count, memory_order_acquire))
         return GS_ERR_NOT_FOUND;
     node = node_at(python, (uint32_t)number);
-    *out = (struct gs_python_place){node->function, node->file, node->line};
+    *out = (struct gs_python_location){node->function, node->file, node->line};
     return GS_OK;
 }
 
-void gs_python_places_clear(struct gs_python *python)
+void gs_python_locations_clear(struct gs_python *python)
 {
     while (python->arena != NULL) {
         struct gs_python_arena *arena = python->arena;

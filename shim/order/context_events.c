@@ -1,19 +1,19 @@
 /*
- * marks.c - the ways to mark a context's work.
+ * context_events.c - events that cover the work of a context.
  *
  * Stream events. `gather` is a stream of the library's own, for which no other stream
- * waits. `gather` waits for an event of each living stream; the mark is an event recorded
- * in `gather` behind these waits. The legacy stream is marked by way of `legacy`, a
- * blocking stream of the library's own: `legacy` waits for the work of the legacy stream.
- * An event in the legacy stream itself would order the program's blocking streams after
- * each other, which natively nothing does. Since no stream waits for `gather`, its waits
- * delay no work.
+ * waits. `gather` waits for an event of each living stream; the event of the
+ * context is recorded in `gather` behind these waits. The legacy stream is covered by way
+ * of `legacy`, a blocking stream of the library's own: `legacy` waits for the work of the
+ * legacy stream. An event in the legacy stream itself would order the program's blocking
+ * streams after each other, which natively nothing does. Since no stream waits for
+ * `gather`, its waits delay no work.
  *
  * Owns:  the two streams of each context that needed them.
  * Lock:  helpers_lock for their list.
  * Source: CUDA Driver API, cuCtxRecordEvent, Stream synchronization behavior
  */
-#include "marks.h"
+#include "context_events.h"
 
 #include <stdlib.h>
 
@@ -28,16 +28,16 @@
 #include "record.h"
 #include "single_order.h"
 #include "streams.h"
-#include "streams_seen.h"
+#include "sync_proof.h"
 #include "submissions.h"
 #include "verify.h"
 
-/* Limits on the contexts of one mark and the streams of one context; beyond these a free
+/* Limits on the contexts of one event and the streams of one context; beyond these a free
  * waits. */
 #define MAX_CONTEXTS 16u
 #define MAX_STREAMS  240u
 
-struct mark {
+struct event {
     unsigned count;
     gs_fence fences[MAX_CONTEXTS];
 };
@@ -48,15 +48,15 @@ struct helpers {
     struct helpers *next;
 };
 
-static struct gs_mutex helpers_lock = GS_MUTEX(GS_RANK_MARKS);
+static struct gs_mutex helpers_lock = GS_MUTEX(GS_RANK_HELPER_STREAMS);
 static struct helpers *all_helpers; /* under helpers_lock */
 
-static struct mark *mark_of(uint64_t mark)
+static struct event *event_of(uint64_t event)
 {
-    return (struct mark *)(uintptr_t)mark;
+    return (struct event *)(uintptr_t)event;
 }
 
-/* ---- the kind of mark -------------------------------------------------------------- */
+/* ---- the kind of event ------------------------------------------------------------- */
 
 static bool has_context_events(void)
 {
@@ -79,20 +79,20 @@ static bool has_stream_events(void)
            !(gs_submissions_snapshot(GS_COUNT_ALL, 0).streams & GS_STREAMS_UNCOVERED);
 }
 
-bool gs_marks_are_events(void)
+bool gs_context_events_whole(void)
 {
     return has_context_events();
 }
 
-bool gs_marks_work(struct gs_state *state, const struct gs_context *context)
+bool gs_context_events_work(struct gs_state *state, const struct gs_context *context)
 {
     return (has_context_events() || has_stream_events()) &&
            !gs_context_accessor(&state->contexts, context->handle, MAX_CONTEXTS - 1);
 }
 
-/* Whether a free may be held back behind a mark. If so, marks must also cover the
+/* Whether a free may be held back behind an event. If so, events must also cover the
  * remaining work of destroyed streams. */
-static bool may_mark(const struct gs_state *state)
+static bool may_cover(const struct gs_state *state)
 {
     return state->options.free_sync == GS_FREE_SYNC_LAZY || gs_captures_ever() ||
            gs_free_scopes_hold() ||
@@ -185,7 +185,7 @@ static CUresult record_streams(CUcontext context, gs_fence *out)
     return result;
 }
 
-/* ---- the marker -------------------------------------------------------------------- */
+/* ---- the operations ---------------------------------------------------------------- */
 
 static CUresult record_context(CUcontext context, gs_fence *out)
 {
@@ -202,20 +202,20 @@ static bool is_gone(CUresult result)
 }
 
 /* Called with the capture gate entered. */
-static CUresult record_all(struct gs_state *state, CUcontext owner, struct mark *mark)
+static CUresult record_all(struct gs_state *state, CUcontext owner, struct event *event)
 {
-    CUresult result = record_context(owner, &mark->fences[0]);
+    CUresult result = record_context(owner, &event->fences[0]);
     CUcontext other;
-    mark->count = result == CUDA_SUCCESS;
+    event->count = result == CUDA_SUCCESS;
     for (unsigned i = 0;
          result == CUDA_SUCCESS &&
          (other = gs_context_accessor(&state->contexts, owner, i)) != NULL;
          i++) {
-        if (mark->count == MAX_CONTEXTS) {
+        if (event->count == MAX_CONTEXTS) {
             return CUDA_ERROR_NOT_READY;
         }
-        result = record_context(other, &mark->fences[mark->count]);
-        mark->count += result == CUDA_SUCCESS;
+        result = record_context(other, &event->fences[event->count]);
+        event->count += result == CUDA_SUCCESS;
         if (is_gone(result)) { /* the context runs nothing any more */
             result = CUDA_SUCCESS;
         }
@@ -223,16 +223,16 @@ static CUresult record_all(struct gs_state *state, CUcontext owner, struct mark 
     return result;
 }
 
-static void marker_release(void *self, uint64_t mark)
+static void event_release(void *self, uint64_t event)
 {
     (void)self;
-    for (unsigned i = 0; i < mark_of(mark)->count; i++) {
-        gs_fence_release(mark_of(mark)->fences[i]);
+    for (unsigned i = 0; i < event_of(event)->count; i++) {
+        gs_fence_release(event_of(event)->fences[i]);
     }
-    free(mark_of(mark));
+    free(event_of(event));
 }
 
-/* The status for a mark that was not recorded: a temporary refusal, or a failed
+/* The status for an event that was not recorded: a temporary refusal, or a failed
  * context. */
 static enum gs_status status_of(CUresult result)
 {
@@ -250,7 +250,7 @@ static enum gs_status status_of(CUresult result)
     }
 }
 
-static enum gs_status marker_record(void *self, uint64_t *out)
+static enum gs_status event_record(void *self, uint64_t *out)
 {
     const struct gs_context *context = self;
     struct gs_state *state = gs_state_peek();
@@ -258,23 +258,23 @@ static enum gs_status marker_record(void *self, uint64_t *out)
         return GS_ERR_TIMEOUT;
     }
     enum gs_status status = GS_ERR_TIMEOUT;
-    struct mark *mark = calloc(1, sizeof(*mark));
-    if (mark) {
+    struct event *event = calloc(1, sizeof(*event));
+    if (event) {
         gs_notify_begin("cuMemFree_v2", false);
-        status = status_of(record_all(state, context->handle, mark));
+        status = status_of(record_all(state, context->handle, event));
         gs_notify_end();
         if (status != GS_OK) {
-            marker_release(self, (uint64_t)(uintptr_t)mark);
+            event_release(self, (uint64_t)(uintptr_t)event);
         }
     }
     gs_gate_leave();
     if (status == GS_OK) {
-        *out = (uint64_t)(uintptr_t)mark;
+        *out = (uint64_t)(uintptr_t)event;
     }
     return status;
 }
 
-CUresult gs_marks_wait(CUcontext context)
+CUresult gs_context_events_wait(CUcontext context)
 {
     gs_fence fence;
     if (!has_context_events()) {
@@ -337,7 +337,7 @@ static CUresult wait_for_fences(struct fences *fences, CUresult result)
     return result;
 }
 
-CUresult gs_marks_wait_blocking(CUcontext context)
+CUresult gs_context_events_wait_blocking(CUcontext context)
 {
     bool pushed;
     struct fences *fences = has_stream_events() ? calloc(1, sizeof(*fences)) : NULL;
@@ -358,39 +358,39 @@ CUresult gs_marks_wait_blocking(CUcontext context)
     return result;
 }
 
-static enum gs_status marker_query(void *self, uint64_t mark)
+static enum gs_status event_query(void *self, uint64_t event)
 {
     enum gs_status status = GS_OK;
     (void)self;
-    for (unsigned i = 0; status == GS_OK && i < mark_of(mark)->count; i++) {
-        status = gs_fence_query(mark_of(mark)->fences[i]);
+    for (unsigned i = 0; status == GS_OK && i < event_of(event)->count; i++) {
+        status = gs_fence_query(event_of(event)->fences[i]);
     }
     return status;
 }
 
-static bool marker_orders(void *self, gs_fence epoch)
+static bool event_orders(void *self, gs_fence epoch)
 {
     struct gs_state *state = gs_state_peek();
     return state && gs_single_order_accept(state, self, epoch);
 }
 
-const struct gs_marker gs_context_marker = {
-    .record = marker_record,
-    .query = marker_query,
-    .release = marker_release,
-    .orders = marker_orders,
+const struct gs_event_ops gs_context_event_ops = {
+    .record = event_record,
+    .query = event_query,
+    .release = event_release,
+    .orders = event_orders,
 };
 
-void gs_mark_wait(uint64_t mark)
+void gs_context_event_wait(uint64_t event)
 {
-    for (unsigned i = 0; i < mark_of(mark)->count; i++) {
-        gs_fence_wait(mark_of(mark)->fences[i]);
+    for (unsigned i = 0; i < event_of(event)->count; i++) {
+        gs_fence_wait(event_of(event)->fences[i]);
     }
 }
 
-void gs_mark_notify(uint64_t mark, uint64_t addr)
+void gs_context_event_notify(uint64_t event, uint64_t addr)
 {
-    const struct mark *own = mark_of(mark);
+    const struct event *own = event_of(event);
     for (unsigned i = 0; i < own->count; i++) {
         gs_notify_proof_of(addr, gs_fence_event(own->fences[i]), own->count - i - 1);
     }
@@ -441,12 +441,12 @@ static bool legacy_last(CUcontext context, CUstream stream)
     return done;
 }
 
-/* The stream leaves the table after `gather` waits for it, so that no mark can miss it,
+/* The stream leaves the table after `gather` waits for it, so that no event can miss it,
  * and before the driver releases the handle. */
-CUcontext gs_marks_stream_ends(CUstream stream)
+CUcontext gs_context_events_stream_ends(CUstream stream)
 {
     const struct gs_state *state = gs_state_peek();
-    if (state && may_mark(state) && !has_context_events() && has_stream_events()) {
+    if (state && may_cover(state) && !has_context_events() && has_stream_events()) {
         CUcontext context = gs_streams_find(stream);
         gs_notify_begin("cuStreamDestroy_v2", false);
         if (context && !gather_last(context, stream)) {
@@ -466,7 +466,7 @@ CUcontext gs_marks_stream_ends(CUstream stream)
     return gs_verify_stream_ends(stream);
 }
 
-void gs_marks_context_ends(CUcontext context)
+void gs_context_events_context_ends(CUcontext context)
 {
     gs_streams_end_context(context);
     gs_mutex_lock(&helpers_lock);
@@ -482,11 +482,11 @@ void gs_marks_context_ends(CUcontext context)
     gs_mutex_unlock(&helpers_lock);
 }
 
-void gs_marks_reset(void)
+void gs_context_events_reset(void)
 {
-    gs_mutex_init(&helpers_lock, GS_RANK_MARKS);
+    gs_mutex_init(&helpers_lock, GS_RANK_HELPER_STREAMS);
     all_helpers = NULL;
     gs_streams_reset();
-    gs_seen_reset();
+    gs_sync_proof_reset();
     gs_single_order_reset();
 }

@@ -1,5 +1,5 @@
 /*
- * seen_walks.c - the cache of walks, by their start.
+ * walk_cache.c - the cache of walks, by their start.
  *
  * The slot of a walk follows from the frame it starts in and the return addresses of the
  * two frames around it: the shim's own frames keep frame pointers, so these are cheap to
@@ -12,7 +12,7 @@
  *
  * Owns:  seen, process-wide.   Lock: none, atomics.   Design: docs/stacks.md
  */
-#include "seen_walks.h"
+#include "walk_cache.h"
 
 #include <stdatomic.h>
 
@@ -80,7 +80,7 @@ NO_SANITIZE static inline uint32_t recognise(struct seen_walk *walk,
     return version % 2 == 0 && GET(walk->version) == version ? id : 0;
 }
 
-NO_SANITIZE uint32_t gs_seen_walks_find(const struct gs_walk_start *start)
+NO_SANITIZE uint32_t gs_walk_cache_find(const struct gs_walk_start *start)
 {
     size_t place = slot_of(start);
     uint32_t id = recognise(&seen[place], start);
@@ -101,7 +101,7 @@ static struct seen_walk *oldest_way(size_t place)
     return oldest;
 }
 
-NO_SANITIZE void gs_seen_walks_add(const struct gs_walk_start *start,
+NO_SANITIZE void gs_walk_cache_add(const struct gs_walk_start *start,
                                    const struct gs_walk_reads *notes, uint32_t id)
 {
     struct seen_walk *walk = oldest_way(slot_of(start));

@@ -1,12 +1,12 @@
 /*
- * host_place.c - classifies a host address by /proc/self/maps.
+ * host_region.c - classifies a host address by /proc/self/maps.
  *
  * Stacks of threads other than the first, and large malloc blocks, are anonymous mappings
  * like any other, and stay unclassified.
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
-#include "host_place.h"
+#include "host_region.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +65,7 @@ static bool is_file(const char *path)
            strncmp(path, "/anon_hugepage", 14) != 0 && strncmp(path, "/dmabuf", 7) != 0;
 }
 
-static enum gs_host_place place_of(const char *path, bool private)
+static enum gs_host_region place_of(const char *path, bool private)
 {
     if (strcmp(path, "[stack]") == 0)
         return GS_HOST_STACK;
@@ -75,7 +75,7 @@ static enum gs_host_place place_of(const char *path, bool private)
 }
 
 /* Classifies the mapping that contains the address, if it is the program's. */
-static enum gs_host_place classify_mapping(struct lines *lines, uint64_t addr)
+static enum gs_host_region classify_mapping(struct lines *lines, uint64_t addr)
 {
     char line[LINE_BYTES], permissions[8];
     unsigned long long begin, end;
@@ -94,11 +94,11 @@ static enum gs_host_place classify_mapping(struct lines *lines, uint64_t addr)
     return GS_HOST_UNKNOWN;
 }
 
-enum gs_host_place gs_host_place(uint64_t addr)
+enum gs_host_region gs_host_region(uint64_t addr)
 {
     int saved_errno = errno;
     uintptr_t high;
-    enum gs_host_place place = GS_HOST_UNKNOWN;
+    enum gs_host_region place = GS_HOST_UNKNOWN;
 
     if (gs_thread_stack_known((uintptr_t)addr, &high))
         return GS_HOST_STACK;

@@ -1,7 +1,7 @@
 /*
- * roomy.c - switches to another stack, and back.
+ * alt_stack.c - switches to another stack, and back.
  *
- * Owns:  gs_roomy_here, thread-local; the spare stack.   Lock: none, an atomic.
+ * Owns:  gs_alt_stack_here, thread-local; the spare stack.   Lock: none, an atomic.
  * Design: docs/stacks.md, "Small stacks"
  *
  * A stack is mapped on demand, with an inaccessible guard page below it, and unmapped
@@ -11,7 +11,7 @@
  *
  * Returns and calls are in pairs across the switch, so that a shadow stack agrees.
  */
-#include "roomy.h"
+#include "alt_stack.h"
 
 #include "host_memory.h"
 #include "thread_stack.h"
@@ -19,22 +19,22 @@
 #define STACK_BYTES ((size_t)1 << 20)
 #define GUARD_BYTES ((size_t)64 << 10) /* a page, whatever the system's page size */
 
-__thread struct gs_roomy gs_roomy_here;
+__thread struct gs_alt_stack gs_alt_stack_here;
 
 /* Atomic: taken by an exchange. */
 static char *spare;
 
-/* body(arg) on the stack that ends at `top`; *record as in struct gs_roomy. */
-extern void gs_roomy_switch(void (*body)(void *), void *arg, void *top, uintptr_t *record)
-    __attribute__((visibility("hidden")));
+/* body(arg) on the stack that ends at `top`; *record as in struct gs_alt_stack. */
+extern void gs_alt_stack_switch(void (*body)(void *), void *arg, void *top,
+                                uintptr_t *record) __attribute__((visibility("hidden")));
 
 #if defined(__x86_64__)
 __asm__(".pushsection .text\n"
         "    .p2align 4\n"
-        "    .hidden gs_roomy_switch\n"
-        "    .globl gs_roomy_switch\n"
-        "    .type gs_roomy_switch, @function\n"
-        "gs_roomy_switch:\n"
+        "    .hidden gs_alt_stack_switch\n"
+        "    .globl gs_alt_stack_switch\n"
+        "    .type gs_alt_stack_switch, @function\n"
+        "gs_alt_stack_switch:\n"
         "    .cfi_startproc\n"
         "    push %rbp\n"
         "    .cfi_def_cfa_offset 16\n"
@@ -50,15 +50,15 @@ __asm__(".pushsection .text\n"
         "    .cfi_def_cfa %rsp, 8\n"
         "    ret\n"
         "    .cfi_endproc\n"
-        "    .size gs_roomy_switch, . - gs_roomy_switch\n"
+        "    .size gs_alt_stack_switch, . - gs_alt_stack_switch\n"
         ".popsection\n");
 #elif defined(__aarch64__)
 __asm__(".pushsection .text\n"
         "    .p2align 4\n"
-        "    .hidden gs_roomy_switch\n"
-        "    .globl gs_roomy_switch\n"
-        "    .type gs_roomy_switch, %function\n"
-        "gs_roomy_switch:\n"
+        "    .hidden gs_alt_stack_switch\n"
+        "    .globl gs_alt_stack_switch\n"
+        "    .type gs_alt_stack_switch, %function\n"
+        "gs_alt_stack_switch:\n"
         "    .cfi_startproc\n"
         "    hint #34\n" /* bti c */
         "    stp x29, x30, [sp, #-16]!\n"
@@ -80,7 +80,7 @@ __asm__(".pushsection .text\n"
         "    .cfi_restore 30\n"
         "    ret\n"
         "    .cfi_endproc\n"
-        "    .size gs_roomy_switch, . - gs_roomy_switch\n"
+        "    .size gs_alt_stack_switch, . - gs_alt_stack_switch\n"
         ".popsection\n");
 #else
 #error "how to go to another stack on this machine is not known"
@@ -113,9 +113,9 @@ static void give_stack(char *stack)
         munmap(stack, GUARD_BYTES + STACK_BYTES);
 }
 
-bool gs_roomy_has(size_t need_bytes)
+bool gs_alt_stack_has(size_t need_bytes)
 {
-    const struct gs_roomy *here = &gs_roomy_here;
+    const struct gs_alt_stack *here = &gs_alt_stack_here;
     const struct gs_stack_range *own = &gs_own_stack;
     uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
 
@@ -127,26 +127,26 @@ bool gs_roomy_has(size_t need_bytes)
 static __attribute__((noinline)) void call_elsewhere(char *stack, uintptr_t caller,
                                                      void (*body)(void *), void *arg)
 {
-    const struct gs_roomy before = gs_roomy_here;
+    const struct gs_alt_stack before = gs_alt_stack_here;
     char *low = stack + GUARD_BYTES;
 
-    gs_roomy_here = (struct gs_roomy){.caller = caller};
+    gs_alt_stack_here = (struct gs_alt_stack){.caller = caller};
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    gs_roomy_here.low = (uintptr_t)low;
-    gs_roomy_here.high = (uintptr_t)low + STACK_BYTES;
-    gs_roomy_switch(body, arg, low + STACK_BYTES, &gs_roomy_here.record);
-    gs_roomy_here = before;
+    gs_alt_stack_here.low = (uintptr_t)low;
+    gs_alt_stack_here.high = (uintptr_t)low + STACK_BYTES;
+    gs_alt_stack_switch(body, arg, low + STACK_BYTES, &gs_alt_stack_here.record);
+    gs_alt_stack_here = before;
 }
 
-__attribute__((noinline)) void gs_roomy_call(size_t need_bytes, void (*body)(void *),
-                                             void *arg)
+__attribute__((noinline)) void gs_alt_stack_call(size_t need_bytes, void (*body)(void *),
+                                                 void *arg)
 {
     uintptr_t caller = (uintptr_t)__builtin_return_address(0);
     char *stack = NULL;
 
     if (GS_UNLIKELY(!gs_own_stack.asked))
         gs_thread_stack_query();
-    if (GS_UNLIKELY(!gs_roomy_has(need_bytes)))
+    if (GS_UNLIKELY(!gs_alt_stack_has(need_bytes)))
         stack = take_stack();
     if (GS_LIKELY(stack == NULL)) {
         body(arg);
@@ -156,12 +156,13 @@ __attribute__((noinline)) void gs_roomy_call(size_t need_bytes, void (*body)(voi
     }
 }
 
-void gs_roomy_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes), void *arg)
+void gs_alt_stack_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes),
+                        void *arg)
 {
     char *waiting = __atomic_load_n(&spare, __ATOMIC_ACQUIRE);
 
     if (waiting)
         visit(arg, (uintptr_t)waiting + GUARD_BYTES, STACK_BYTES);
-    if (gs_roomy_here.high)
-        visit(arg, gs_roomy_here.low, gs_roomy_here.high - gs_roomy_here.low);
+    if (gs_alt_stack_here.high)
+        visit(arg, gs_alt_stack_here.low, gs_alt_stack_here.high - gs_alt_stack_here.low);
 }
