@@ -50,7 +50,7 @@ static void at_exit(void)
 
 static void drop_event(struct gs_context *context)
 {
-    uint64_t event = __atomic_exchange_n(&context->trim_check.mark, 0, __ATOMIC_ACQ_REL);
+    uint64_t event = __atomic_exchange_n(&context->trim_check.event, 0, __ATOMIC_ACQ_REL);
     if (event) {
         gs_context_event_ops.release(context, event);
     }
@@ -74,13 +74,13 @@ static bool is_unchanged(struct gs_trim_check *check, const struct gs_snapshot *
 }
 
 /* Queries the event, or records one for the next check. */
-static void query_or_record_mark(struct gs_context *context)
+static void query_or_record_event(struct gs_context *context)
 {
     struct gs_trim_check *check = &context->trim_check;
     struct gs_snapshot now = gs_submissions_snapshot(context->seen.device, 0);
     bool still = is_unchanged(check, &now);
     enum gs_status status;
-    if (check->mark && check->before.mark != now.mark) {
+    if (check->event && check->before.mark != now.mark) {
         drop_event(context);
     }
     if (check->event) {
@@ -144,7 +144,7 @@ static void trim_context(struct gs_state *state, struct gs_context *context)
         return;
     }
     if (!is_idle(state, context)) {
-        query_or_record_mark(context);
+        query_or_record_event(context);
     }
     if (!may_give(&trim_args)) {
         return;
