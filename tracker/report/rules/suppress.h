@@ -34,10 +34,10 @@ const char *gs_rule_kind_name(enum gs_rule_kind kind);
 
 struct gs_rule {
     enum gs_rule_kind kind;
-    const char *pattern;           /* as written, without kind and settings */
-    const char *from;              /* patterns of callers, innermost first: "a\0b\0\0"; NULL:
-                                    * none */
-    int device;                    /* < 0: any */
+    const char *pattern; /* as written, without kind and settings */
+    const char *from;    /* patterns of callers, innermost first: "a\0b\0\0"; NULL:
+                          * none */
+    int device;          /* < 0: any */
     uint64_t max_count, max_bytes; /* GS_RULE_ANY: no cap */
     const char *source;            /* the file's name as given; NULL: built in */
     unsigned line;                 /* in it, from 1 */
