@@ -272,6 +272,9 @@ static void write_end(const struct gs_report_writer *writer)
     gs_report_sampled(writer);
 }
 
+/* Room for the text of most reports, before names take what is left of the memory. */
+#define TEXT_BYTES 8000u
+
 /* For one report at a time; another that is written meanwhile maps its own. It is large
  * for a stack, and there may be no memory left. `data_taken` is atomic. */
 static struct gs_report_data own_data;
@@ -312,6 +315,8 @@ void gs_report_write_from(struct gs_tracker *tracker,
         *summary = figures;
     if (!data)
         return;
+    if (text)
+        gs_text_reserve(text, TEXT_BYTES);
     gs_report_gather(tracker, config, data);
     apply_rules(&writer, data, frames);
     figures.errors = data->error_count - data->suppressed_errors;

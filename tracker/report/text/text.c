@@ -32,6 +32,12 @@ static bool make_room(struct gs_text *text, size_t length)
     return true;
 }
 
+void gs_text_reserve(struct gs_text *text, size_t bytes)
+{
+    if (!text->data && make_room(text, bytes))
+        text->data[0] = '\0';
+}
+
 /*
  * Add formatted text, without control characters that names from outside brought along.
  * Out of memory, or a format that cannot be written: nothing of this call is added and

@@ -14,6 +14,8 @@ struct gs_text {
 };
 
 void gs_text_add(struct gs_text *text, const char *format, ...) GS_PRINTF(2, 3);
+/* Room in advance for an empty text: there may be less memory later. */
+void gs_text_reserve(struct gs_text *text, size_t bytes);
 void gs_text_free(struct gs_text *text);
 
 /* "12.0 MiB", "2.31 GiB", "272 MiB", "17 B": IEC units, three significant digits. */
