@@ -77,6 +77,34 @@ Test(report, names_come_from_the_real_symbolizer)
     gs_stacks_destroy(stacks);
 }
 
+static void need_room(void *self, struct gs_symbol_request *requests, size_t count)
+{
+    const struct gs_text *text = self;
+
+    (void)requests;
+    cr_expect_gt(count, 0);
+    cr_expect_geq(text->capacity, 8000);
+}
+
+/* Names may take what is left of the memory. */
+Test(report, has_room_for_its_text_before_names_are_looked_up)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_report_source source = test_source();
+    struct gs_text text = {0};
+
+    source.self = &text;
+    source.resolve = need_room;
+    test_leak(tracker, 0x1000, 512, 1, TEST_STACK(stacks, AT_LOAD, AT_MAIN));
+    gs_report_write_from(tracker, &config, &source, &text, NULL);
+    cr_expect_not_null(strstr(text.data, "SUMMARY"));
+    gs_text_free(&text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 Test(report, survives_missing_parts)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
