@@ -46,7 +46,7 @@ add_case "async hostile uncached async_linked" async_hostile_case async_linked G
 # The oracle's own programs: no verdict changes, those made for this mode included.
 async_order_case() {
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_ASYNC=pool -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_ASYNC=pool -- \
     "$build/order/order" --seeds "$async_seeds" "$@"
   [[ $(<order.status) == 0 ]] && return
   grep -v '^cudasim: ' order.out | tail -n 40
@@ -61,7 +61,7 @@ done
 # Where frees do not wait there may be memory that nobody has and nobody waited for yet.
 async_lazy_order_case() {
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy -- \
     "$build/order/order" --seeds "$async_seeds" async.
   expect_status order 0
 }
@@ -70,7 +70,7 @@ add_case "async order lazy" async_lazy_order_case
 # The same programs are right natively, and where the driver serves.
 async_driver_order_case() {
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_ASYNC=driver -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_ASYNC=driver -- \
     "$build/order/order" --seeds "$async_seeds" async.
   expect_status order 0
   run_in alone -- "$build/order/order" --seeds "$async_seeds" async.

@@ -348,7 +348,7 @@ done
 # the work that used it has ended.
 checks_judged_case() {
   need_file "$build/order/order"
-  preloaded shim GPUSHIM_LEAK_REPORT=off GPUSHIM_VERBOSE=0 GPUSHIM_POOL_WAIT=100ms "$zone" \
+  preloaded shim "${verdict_alone[@]}" GPUSHIM_VERBOSE=0 GPUSHIM_POOL_WAIT=100ms "$zone" \
     "$poison" -- "$build/order/order" --seeds "$(sized 1 4)" "$@"
   expect_status shim 0
 }

@@ -85,7 +85,7 @@ free_classes_case() {
   need_file "$build/order/order"
   free_classes_right_once "$value" >right
   [[ $(wc -l <right) -ge 15 ]] || fail "few programs are right on such a device: $(wc -l <right)"
-  preloaded order CUDASIM_FREE_WAITS="$value" GPUSHIM_FREE_WAITS="$value" GPUSHIM_LEAK_REPORT=off \
+  preloaded order CUDASIM_FREE_WAITS="$value" GPUSHIM_FREE_WAITS="$value" "${verdict_alone[@]}" \
     GPUSHIM_POOL_WAIT=100ms -- "$build/order/order" "${@:2}" --jobs 4 "${free_classes_topics[@]}"
   free_classes_ran "$(wc -l <right)"
   bad=$(free_classes_bad | comm -12 - right)
@@ -104,7 +104,7 @@ done
 # Devices with words of their own, and what is shipped in the other schedule.
 free_classes_shipped_case() {
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=100ms -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_POOL_WAIT=100ms -- \
     "$build/order/order" --threads --seeds "$(sized 1 2)" --jobs 4 peers. pools. classes.
   free_classes_ran 30
   [[ $(<order.status) == 0 ]] && return

@@ -30,7 +30,7 @@ done
 # than CUDASIM_FREE_WAITS says of the native one.
 hostile_order_case() {
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=100ms -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_POOL_WAIT=100ms -- \
     "$build/order/order" --seeds "$hostile_seeds" "$@"
   [[ $(<order.status) == 0 ]] && return
   grep -v '^cudasim: ' order.out | tail -n 40
@@ -53,7 +53,7 @@ done
 # What cannot be served in any case is refused at once, however long one may wait.
 hostile_refused_at_once_case() {
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_FREE_SYNC="$1" GPUSHIM_POOL_WAIT=60m -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_FREE_SYNC="$1" GPUSHIM_POOL_WAIT=60m -- \
     "$build/order/order" --seeds "$hostile_seeds" deadlock.full_out_of_memory
   expect_status order 0
 }
@@ -66,7 +66,7 @@ done
 hostile_asked_again_case() {
   local began=$EPOCHREALTIME ended
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=60m -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_POOL_WAIT=60m -- \
     "$build/order/order" --seeds "$hostile_seeds" --jobs 2 deadlock.asked_again \
     deadlock.full_of_idle_memory
   ended=$EPOCHREALTIME
@@ -79,7 +79,7 @@ add_case "hostile asked again after a refusal" hostile_asked_again_case
 # memory after a while, and a line says so.
 hostile_refused_after_a_while_case() {
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=50ms GPUSHIM_LOG_FILE="$PWD/log" -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_POOL_WAIT=50ms GPUSHIM_LOG_FILE="$PWD/log" -- \
     "$build/order/order" --seeds 1 deadlock.full_of_small_idle_memory
   expect_status order 0
   expect_text log '^gpushim: memory ran out on GPU 0.*GPUSHIM_POOL_WAIT \(50 ms\)'

@@ -39,7 +39,7 @@ hostile_lazy_order_case() {
     [[ $name == "$1"* && " ${lazy_leaning[*]} " != *" $name "* ]] && wanted+=("$name")
   done <list.out
   [[ ${#wanted[@]} -gt 0 ]] || fail "no program is named $1"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_POOL_WAIT=100ms -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_FREE_SYNC=lazy GPUSHIM_POOL_WAIT=100ms -- \
     "$build/order/order" --seeds "$lazy_seeds" "${wanted[@]}"
   [[ $(<order.status) == 0 ]] && return
   grep -v '^cudasim: ' order.out | tail -n 40
@@ -63,7 +63,7 @@ done
 # A program that leans on it is still told: the mode is what it says it is.
 hostile_lazy_leaning_case() {
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_FREE_SYNC=lazy -- \
+  preloaded order "${verdict_alone[@]}" GPUSHIM_FREE_SYNC=lazy -- \
     "$build/order/order" --seeds "$lazy_seeds" memory.free_as_a_wait
   expect_text order.out 'LOST ORDER'
 }

@@ -301,7 +301,7 @@ promises_case() {
   local program=$build/gpu/conformance
 
   need_file "$program"
-  preloaded shim CUDASIM_MEMORY=4G "$@" -- "$program"
+  preloaded shim CUDASIM_MEMORY=4G GPUSHIM_SYMBOLIZE=off "$@" -- "$program" # no line is judged
   grep -hE '^(FAILED|not ok) |^conformance: ' shim.out shim.err || true
   expect_text shim.out '^conformance: [0-9]{3} passed, 0 failed, '
 }
