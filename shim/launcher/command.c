@@ -316,9 +316,10 @@ static void find_library(const char *program, const char *library, char out[PATH
         (void)fclose(lines);
     }
     if (child > 0) {
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
-            continue;
-        }
+        pid_t ended;
+        do {
+            ended = waitpid(child, NULL, 0);
+        } while (ended < 0 && errno == EINTR);
     }
 }
 

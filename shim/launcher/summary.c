@@ -107,9 +107,10 @@ static int run(char **command, const char *preload, const char *folder)
     (void)sigaction(SIGINT, &ignore, NULL);
     (void)sigaction(SIGQUIT, &ignore, NULL);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-        continue;
-    }
+    pid_t ended;
+    do {
+        ended = waitpid(child, &status, 0);
+    } while (ended < 0 && errno == EINTR);
     /* Its process id may be another's from now on. */
     (void)sigaction(SIGHUP, &ignore, NULL);
     (void)sigaction(SIGTERM, &ignore, NULL);

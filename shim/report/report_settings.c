@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "color.h"
@@ -78,8 +77,8 @@ struct gs_report_config gs_report_settings(const struct gs_options *options, boo
 /* A terminal that shows colours, and a user who wants them (https://no-color.org). */
 static bool shows_colors(int fd)
 {
-    const char *no_color = getauxval(AT_SECURE) ? NULL : getenv("NO_COLOR");
-    const char *terminal = getauxval(AT_SECURE) ? NULL : getenv("TERM");
+    const char *no_color = secure_getenv("NO_COLOR");
+    const char *terminal = secure_getenv("TERM");
     return fd >= 0 && isatty(fd) && (!no_color || !no_color[0]) &&
            (!terminal || strcmp(terminal, "dumb") != 0);
 }

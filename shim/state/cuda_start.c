@@ -22,10 +22,11 @@ void gs_cuda_start_record(enum gs_cuda_stage stage, const char *call, CUresult r
     const struct gs_real *real = gs_real();
     if (result == CUDA_SUCCESS) {
         int before = __atomic_load_n(&reached, __ATOMIC_RELAXED);
-        while (before < (int)stage &&
-               !__atomic_compare_exchange_n(&reached, &before, (int)stage, false,
+        while (before < (int)stage) {
+            if (__atomic_compare_exchange_n(&reached, &before, (int)stage, false,
                                             __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-            continue;
+                break;
+            }
         }
         return;
     }

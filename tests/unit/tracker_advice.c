@@ -29,7 +29,7 @@ static char *advised(const uintptr_t *frames, unsigned count)
     struct gs_report_config config = test_report_config();
     struct gs_report_source source = test_source();
     struct gs_text text = {0};
-    static const char head[] = "  LEAK 1:  leak:", cap[] = " max_bytes=512\n";
+    static const char head[] = "  1:  leak:", cap[] = " max_bytes=512\n";
 
     source.resolve = resolve;
     test_leak(tracker, 0x1000, 512, SECONDS(599), test_stack(stacks, frames, count));

@@ -138,10 +138,10 @@ Test(report, an_error_and_leaks)
         "  libtorch_cuda.so           2.00 GiB          8\n"
         "  app                        40.0 MiB          1\n"
         "\n"
-        "To suppress these leaks, put the rules into a file and name it in "
+        "To suppress a LEAK, put its rule into a file and name the file in "
         "GPUSHIM_SUPPRESSIONS:\n"
-        "  LEAK 1:  leak:run max_bytes=2G\n"
-        "  LEAK 2:  leak:load_batch max_bytes=40M\n"
+        "  1:  leak:run max_bytes=2G\n"
+        "  2:  leak:load_batch max_bytes=40M\n"
         "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -429,9 +429,9 @@ Test(report, what_a_reset_lost_is_told_apart)
         "Memory by owner, GPU 0           live     allocs\n"
         "  app                           256 B          1\n"
         "\n"
-        "To suppress these leaks, put the rules into a file and name it in "
+        "To suppress a LEAK, put its rule into a file and name the file in "
         "GPUSHIM_SUPPRESSIONS:\n"
-        "  LEAK 1, 2:  leak:load_batch max_bytes=1280\n"
+        "  1, 2:  leak:load_batch max_bytes=1280\n"
         "SUMMARY: gpushim: 0 errors, 1.25 KiB leaked in 3 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -604,10 +604,10 @@ Test(report, owners_are_per_device_and_ranked)
                      "Memory by owner, pinned host     live     allocs\n"
                      "  libtorch_cuda.so           12.0 MiB          1\n"
                      "\n"
-                     "To suppress these leaks, put the rules into a file and name it in "
+                     "To suppress a LEAK, put its rule into a file and name the file in "
                      "GPUSHIM_SUPPRESSIONS:\n"
-                     "  LEAK 1, 2, 4:  leak:at::native::empty_cuda max_bytes=35M\n"
-                     "  LEAK 3, 5:  leak:load_batch max_bytes=23M\n"
+                     "  1, 2, 4:  leak:at::native::empty_cuda max_bytes=35M\n"
+                     "  3, 5:  leak:load_batch max_bytes=23M\n"
                      "SUMMARY: gpushim: 0 errors, 78.0 MiB leaked in 7 allocations, "
                      "7 call sites\n");
     free(text);

@@ -74,7 +74,7 @@ add_case "suppressions and GPUSHIM_ERROR_EXITCODE" suppress_exit_case
 # The printed rule of each leak, put into a file, leaves nothing.
 suppress_advice_case() {
   preloaded first -- "$apps/leaky_$1"
-  sed -nE 's/^==[0-9]+==   LEAK [0-9, ]+:  (leak:.*)$/\1/p' first.err >rules
+  sed -nE 's/^==[0-9]+==   [0-9, ]+:  (leak:.*)$/\1/p' first.err >rules
   expect_equal "rules" 5 "$(wc -l <rules)"
   expect_text rules '^leak:build_index max_bytes=3M$'
   preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/leaky_$1"
@@ -89,13 +89,13 @@ add_case "suppressions advised linked" suppress_advice_case linked
 suppress_advice_means_one_case() {
   rule='leak:grab from=first max_bytes=1M'
   preloaded first -- "$apps/grabs_$1"
-  expect_text first.err "^==[0-9]+==   LEAK 1:  $rule\$"
+  expect_text first.err "^==[0-9]+==   1:  $rule\$"
   echo "$rule" >rules
   preloaded none GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/grabs_$1"
   expect_status none 0
   preloaded second GPUSHIM_SUPPRESSIONS=rules -- "$apps/grabs_$1" second
   expect_text second.err 'SUMMARY: gpushim: 0 errors, 2.00 MiB leaked in 1 allocation, '
-  expect_text second.err '^==[0-9]+==   LEAK 1:  leak:grab from=second max_bytes=2M$'
+  expect_text second.err '^==[0-9]+==   1:  leak:grab from=second max_bytes=2M$'
   preloaded more GPUSHIM_SUPPRESSIONS=rules -- "$apps/grabs_$1" more
   expect_text more.err 'not suppressed: 2 allocations of 2.00 MiB in all, more than leak:grab from=first max_bytes=1048576'
   expect_text more.err 'SUMMARY: gpushim: 0 errors, 2.00 MiB leaked in 2 allocations, '

@@ -297,11 +297,11 @@ static void write_rule(const struct gs_report_writer *writer, size_t number,
         return;
     if (!*headline)
         gs_text_add(writer->text,
-                    "%sTo suppress these leaks, put the rules into a file and name it in "
+                    "%sTo suppress a LEAK, put its rule into a file and name the file in "
                     "GPUSHIM_SUPPRESSIONS:\n",
                     writer->prefix);
     *headline = true;
-    used = (size_t)snprintf(leaks, sizeof leaks, "LEAK %zu", number + 1);
+    used = (size_t)snprintf(leaks, sizeof leaks, "%zu", number + 1);
     for (size_t i = number + 1; i < count; i++) {
         if (all[i].pattern[0] == '\0' || !is_same(&all[i], advice))
             continue;
