@@ -340,7 +340,7 @@ void gs_async_give_back(int device)
 {
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if (device < 0 || heap->face.device == device) {
-            bool was_done = is_done(heap); /* else no wait, as natively */
+            bool was_done = is_done(heap); /* else no wait, as in the driver */
             gs_async_settle(heap);
             (void)gs_heap_give_back(heap->face.heap);
             if (was_done) {

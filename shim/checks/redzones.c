@@ -81,8 +81,8 @@ void gs_redzones_adjust(struct gs_options *options)
                     "GPUSHIM_FREE_SYNC=lazy: with a check of GPUSHIM_CHECK_* on, frees "
                     "wait as they do natively");
     }
-    /* Each free waits, as natively, before the memory is checked. No block is held back
-     * where it would be reused without a check. */
+    /* Each free waits, as the driver's own does, before the memory is checked. No block
+     * is held back where it would be reused without a check. */
     options->free_sync = GS_FREE_SYNC_WAIT;
     strcpy(options->pool_cache, "0");
 }

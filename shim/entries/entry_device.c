@@ -338,8 +338,8 @@ static GS_NOINLINE void note_failed_free(struct gs_state *state, struct gs_heap 
 /*
  * Frees a block through the driver: work is in flight, and the device is so short of
  * memory that the block's segment would be returned after the wait. The driver's free
- * waits by itself, and only once. Meanwhile no thread waits for this memory, as natively.
- * Returns false if the case is a different one.
+ * waits by itself, and only once. Meanwhile no thread waits for this memory: without the
+ * library none would. Returns false if the case is a different one.
  */
 static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block *block,
                                         uint64_t addr, CUresult *result)

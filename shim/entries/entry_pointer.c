@@ -2,10 +2,10 @@
  * entry_pointer.c - queries of the driver about a pointer, and attributes set on it.
  *
  * To the driver a block of the pool is a part of its segment. A query of the program is
- * about its allocation: it gets the block's range, as natively, and with it the offset
- * that it may send to another process together with a handle. The same holds for a part
- * of another process's allocation that was opened here. For freed memory the program gets
- * the driver's answer for an unknown address.
+ * about its allocation: it gets the block's range, as without the library, and with it
+ * the offset that it may send to another process together with a handle. The same holds
+ * for a part of another process's allocation that was opened here. For freed memory the
+ * program gets the driver's answer for an unknown address.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/ipc.md, "Ranges"
  */

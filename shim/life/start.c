@@ -61,8 +61,8 @@ static void help_and_exit(void)
     syscall(SYS_exit_group, 0);
 }
 
-/* A tool that has to see each allocation gets driver allocations, as natively, unless the
- * user asks for the pool. */
+/* A tool that has to see each allocation gets driver allocations, as without the pool,
+ * unless the user asks for the pool. */
 static void disable_pool_for_tools(struct gs_options *options)
 {
     char tool[64];

@@ -275,11 +275,11 @@ static bool wait_until(pid_t pid, uint64_t deadline_ns)
     return true;
 }
 
-/* Gives the child a moment to end by itself, within the deadline, then kills its process
- * group. A child that cannot be killed (stuck in the kernel) is left behind. */
+/* Gives the child a short time to end by itself, within the deadline, then kills its
+ * process group. A child that cannot be killed (stuck in the kernel) is left behind. */
 void gs_helper_end(struct gs_helper *child, uint64_t deadline_ns)
 {
-    uint64_t moment = gs_now_ns() + END_PATIENCE;
+    uint64_t own_end_ns = gs_now_ns() + END_PATIENCE;
     pid_t pid = child->pid;
 
     if (pid == 0)
@@ -287,7 +287,7 @@ void gs_helper_end(struct gs_helper *child, uint64_t deadline_ns)
     child->pid = 0;
     close_fd(&child->to);
     close_fd(&child->from);
-    if (wait_until(pid, moment < deadline_ns ? moment : deadline_ns))
+    if (wait_until(pid, own_end_ns < deadline_ns ? own_end_ns : deadline_ns))
         return;
     kill(-pid, SIGKILL);
     (void)wait_until(pid, gs_now_ns() + KILL_PATIENCE);

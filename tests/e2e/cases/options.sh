@@ -138,6 +138,9 @@ no_start_case() {
   expect_text found.out 'SUMMARY: gpushim: nothing recorded: CUDA did not start$'
   run_in line -- "$build/gpushim" report --summary state
   expect_text line.out '  CUDA did not start  '
+  # This program expects that, and would end with 0.
+  preloaded absent CUDASIM_DEVICES=0 GPUSHIM_ERROR_EXITCODE=23 -- "$apps/absent_linked"
+  expect_status absent 23
 }
 for way in shared static proc; do
   add_case "options CUDA does not start $way" no_start_case "$way"

@@ -14,7 +14,7 @@ struct gs_text {
 };
 
 void gs_text_add(struct gs_text *text, const char *format, ...) GS_PRINTF(2, 3);
-/* Takes memory for so many bytes, or for fewer, before they are added: names and lines of
+/* Allocates memory for `bytes`, or for fewer, before text is added: names and lines of
  * a report may take what is left of a small address space. */
 void gs_text_reserve(struct gs_text *text, size_t bytes);
 /* Adds bytes as they are, control characters too: for text that gs_text_add has made. */
