@@ -29,12 +29,18 @@ void app_fail(const char *what, const char *detail)
     exit(2);
 }
 
+/* Words at a time: under ThreadSanitizer, bytes took a quarter of all time. */
 uint64_t app_checksum(uint64_t sum, const void *data, size_t bytes)
 {
     const unsigned char *at = data;
+    uint64_t word;
 
-    for (size_t i = 0; i < bytes; i++)
-        sum = (sum ^ at[i]) * 1099511628211ull;
+    for (; bytes >= sizeof(word); at += sizeof(word), bytes -= sizeof(word)) {
+        memcpy(&word, at, sizeof(word));
+        sum = ((sum << 29 | sum >> 35) ^ word) * 1099511628211ull;
+    }
+    for (; bytes > 0; at++, bytes--)
+        sum = (sum ^ *at) * 1099511628211ull;
     return sum;
 }
 
@@ -49,26 +55,58 @@ uint64_t app_random(uint64_t *state)
     return x * 2685821657736338717ull;
 }
 
-static unsigned char pattern_byte(uint32_t seed, size_t index)
+/* The pattern is a row of bytes, again and again, each time XOR its number. */
+struct row {
+    unsigned char bytes[256];
+};
+
+static struct row first_row(uint32_t seed)
 {
-    return (unsigned char)((seed * 31u + (uint32_t)index * 7u) ^ (uint32_t)(index >> 8));
+    struct row row;
+
+    for (uint32_t i = 0; i < sizeof(row.bytes); i++)
+        row.bytes[i] = (unsigned char)(seed * 31u + i * 7u);
+    return row;
+}
+
+static struct row row_number(const struct row *first, size_t number)
+{
+    uint64_t with = (number & 0xff) * 0x0101010101010101ull, word;
+    struct row row;
+
+    for (size_t i = 0; i < sizeof(row.bytes); i += sizeof(word)) {
+        memcpy(&word, first->bytes + i, sizeof(word));
+        word ^= with;
+        memcpy(row.bytes + i, &word, sizeof(word));
+    }
+    return row;
 }
 
 void app_bytes_fill(void *data, size_t bytes, uint32_t seed)
 {
-    unsigned char *at = data;
+    const struct row first = first_row(seed);
+    size_t size = sizeof(first.bytes);
 
-    for (size_t i = 0; i < bytes; i++)
-        at[i] = pattern_byte(seed, i);
+    for (size_t at = 0; at < bytes; at += size) {
+        struct row row = row_number(&first, at / size);
+
+        memcpy((unsigned char *)data + at, row.bytes,
+               bytes - at < size ? bytes - at : size);
+    }
 }
 
 bool app_bytes_match(const void *data, size_t bytes, uint32_t seed)
 {
-    const unsigned char *at = data;
+    const struct row first = first_row(seed);
+    size_t size = sizeof(first.bytes);
 
-    for (size_t i = 0; i < bytes; i++)
-        if (at[i] != pattern_byte(seed, i))
+    for (size_t at = 0; at < bytes; at += size) {
+        struct row row = row_number(&first, at / size);
+        size_t count = bytes - at < size ? bytes - at : size;
+
+        if (memcmp((const unsigned char *)data + at, row.bytes, count) != 0)
             return false;
+    }
     return true;
 }
 

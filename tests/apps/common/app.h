@@ -47,7 +47,7 @@ void app_expect(bool condition, const char *what);
 /* End the program with 2 and a line on stderr. */
 void app_fail(const char *what, const char *detail) __attribute__((noreturn));
 
-/* FNV-1a over `bytes` bytes, continued from `sum`; begin with APP_CHECKSUM. */
+/* A checksum of `bytes` bytes, continued from `sum`; begin with APP_CHECKSUM. */
 #define APP_CHECKSUM 14695981039346656037ull
 uint64_t app_checksum(uint64_t sum, const void *data, size_t bytes);
 
