@@ -28,7 +28,7 @@ static const char help[] =
     "  --calls N     driver calls compared in all (100000)\n"
     "  --seed N      first seed (1)\n"
     "  --ops N       operations of a list (400)\n"
-    "  --jobs N      lists at a time (half of the cores)\n"
+    "  --jobs N      lists at a time (one for each core)\n"
     "  --modes LIST  of native, lazy, pool, off, carve, stack, state, twice\n"
     "                (native,lazy,pool)\n"
     "  --library F   the library (beside this program)\n"
@@ -436,7 +436,7 @@ static void set_defaults(void)
         *slash = '\0';
     snprintf(library, sizeof(library), "%s/../libgpushim.so", name);
     options.library = library;
-    options.jobs = cores > 3 ? (unsigned)cores / 2 : 1;
+    options.jobs = cores > 1 ? (unsigned)cores : 1;
     choose_modes("native,lazy,pool");
 }
 
