@@ -55,7 +55,7 @@ cd / && exec "$@"
 BASH
   cat >nobody <<'BASH'
 unset HOME
-exec unshare -mpf --mount-proc bash "$POD" setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+exec unshare -mpf --mount-proc --kill-child bash "$POD" setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
 BASH
 }
 
