@@ -1,0 +1,157 @@
+# shellcheck shell=bash disable=SC2154,SC2016
+# SC2154: what lib.sh sets; SC2016: words for another shell
+#
+# clusters.sh - docs/clusters.md: what containers and launchers do to a process, as far as it
+# can be done without them: ranks, a read-only root, no home, a user without a name, process
+# number 1. The program answers as without the library, and the report comes.
+
+# clusters_ranks_case VARIABLE: eight processes at once, with the rank as a launcher says it:
+# each has a file of its own by host and rank, with its own report.
+clusters_ranks_case() {
+  local rank host
+
+  host=$(uname -n)
+  native native "$apps/leaky_shared"
+  run_in ranks GPUSHIM_LIBRARY="$shim" NAME="$1" -- bash -c '
+    for rank in 0 1 2 3 4 5 6 7; do
+      env "$NAME=$rank" "$1" --log-file=report.%h.%r "$2" &
+    done
+    wait' - "$build/gpushim" "$apps/leaky_shared"
+  expect_quiet ranks
+  expect_count ranks.out "^$(<native.out)$" 8
+  expect_equal "reports" 8 "$(find . -name 'report.*' | wc -l)"
+  for rank in 0 1 2 3 4 5 6 7; do
+    expect_leaks "report.$host.$rank" "$sources/tests/apps/leaky.c"
+    expect_count "report.$host.$rank" "^==[0-9]+== gpushim .*  rank $rank  .*  exit 0$" 1
+  done
+}
+for variable in OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK SLURM_PROCID RANK; do
+  add_case "clusters ranks $variable" clusters_ranks_case "$variable"
+done
+
+# torchrun under srun: both say a rank, and a name says which of the two it means.
+clusters_both_case() {
+  for name in "%r" "%q{RANK}"; do
+    run_in both SLURM_PROCID=0 RANK=5 -- "$build/gpushim" "--log-file=$name.txt" "$apps/leaky_shared"
+    expect_status both 0
+  done
+  expect_leaks 0.txt "$sources/tests/apps/leaky.c"
+  expect_leaks 5.txt "$sources/tests/apps/leaky.c"
+}
+add_case "clusters torchrun under Slurm" clusters_both_case
+
+# write_pod: the script ./pod, which runs a command in a file system that is read-only but for
+# ./volume; ./nobody, likewise as the user 65534, without a home, as process 1.
+write_pod() {
+  [[ $(id -u) -eq 0 ]] || skip "root, for a pod"
+  unshare -mpf true 2>/dev/null || skip "name spaces of our own"
+  need setpriv
+  setpriv --reuid=65534 --clear-groups test -r "$shim" || skip "a build folder that other users may read"
+  chmod 711 "$scratch" "$case_dir/.."
+  mkdir -m 777 volume
+  cat >pod <<'BASH'
+mount --bind "$VOLUME" "$VOLUME" && mount -o remount,bind,ro / || exit 77
+cd / && exec "$@"
+BASH
+  cat >nobody <<'BASH'
+unset HOME
+exec unshare -mpf --mount-proc --kill-child bash "$POD" setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+BASH
+}
+
+# in_pod pod|nobody PREFIX [VAR=value...] -- COMMAND...
+in_pod() {
+  local script=$1 prefix=$2 settings=()
+
+  shift 2
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  shift
+  if [[ $script == pod ]]; then
+    set -- unshare -m bash pod "$@"
+  else
+    set -- bash nobody "$@"
+  fi
+  run_in "$prefix" POD="$case_dir/pod" VOLUME="$case_dir/volume" "${settings[@]}" -- "$@"
+  [[ $(<"$prefix.status") != 77 ]] || skip "a read-only root"
+}
+
+# Nothing can be written: a line for each file says why, the report goes to standard error, and
+# the program ends as it does natively.
+clusters_read_only_case() {
+  write_pod
+  in_pod pod native -- "$apps/leaky_shared"
+  expect_text native.out '^leaky: checksum'
+  in_pod pod shim -- "$build/gpushim" --log-file=report --state-file=state --output=json \
+    "$apps/leaky_shared"
+  expect_same native shim
+  expect_count shim.err '^gpushim: GPUSHIM_[A-Z_]+[:=].*: read-only file system; ' 3
+  grep -v '^gpushim: ' shim.err >report
+  expect_leaks report "$sources/tests/apps/leaky.c"
+}
+add_case "clusters read-only root" clusters_read_only_case
+
+# As process 1 of a user without name and home, with one folder to write to: report, JSON and
+# state file are there, for their owner alone.
+clusters_pod_case() {
+  local name owned
+
+  write_pod
+  in_pod nobody native -- "$apps/leaky_shared"
+  in_pod nobody shim -- "$build/gpushim" --log-file="$case_dir/volume/report.%h.%r" \
+    --state-file="$case_dir/volume/state.%p" --output=json \
+    --output-file="$case_dir/volume/report.json" "$apps/leaky_shared"
+  expect_same native shim
+  expect_quiet shim
+  name=volume/report.$(uname -n).norank
+  expect_leaks "$name" "$sources/tests/apps/leaky.c"
+  expect_count "$name" '^==1== gpushim .*  exit 0$' 1
+  for name in "$name" volume/state.1 volume/report.json; do
+    owned=$(stat -c '%u %a' "$name")
+    expect_equal "owner and mode of $name" '65534 600' "$owned"
+  done
+  run_in outside -- "$build/gpushim" report volume/state.1
+  expect_leaks outside.out "$sources/tests/apps/leaky.c"
+}
+add_case "clusters pod" clusters_pod_case
+
+# The kernel keeps SIGTERM from a process 1 that does not handle it. With the report on SIGTERM
+# the report comes, and the program goes on as it does natively.
+clusters_term_case() {
+  local way pid child
+
+  write_pod
+  for way in native shim; do
+    (
+      [[ $way == native ]] || set -- "$build/gpushim" --dump-on-term --log-file="$case_dir/volume/report"
+      export LD_LIBRARY_PATH=$cuda_path POD=$case_dir/pod VOLUME=$case_dir/volume
+      exec timeout 100 bash nobody "$@" "$apps/killed_shared" ask "$case_dir/$way.done"
+    ) >"$way.out" 2>"$way.err" &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do
+      grep -q planted "$way.out" && break
+      sleep 0.05
+    done
+    child=$(grep -lxE 'NSpid:\s+[0-9]+\s+1' /proc/[0-9]*/status 2>/dev/null | while read -r status; do
+      [[ $(tr '\0' ' ' <"${status%status}cmdline") == *"$case_dir/$way.done "* ]] && cut -d/ -f3 <<<"$status"
+    done)
+    [[ $child =~ ^[0-9]+$ ]] || fail "no process 1 of the $way run: $child"
+    kill -TERM "$child"
+    for ((i = 0; i < 200; i++)); do
+      [[ $way == native || -s volume/report ]] && break
+      sleep 0.05
+    done
+    sleep 0.2
+    : >"$way.done"
+    wait "$pid"
+    echo $? >"$way.status"
+  done
+  cat shim.err
+  expect_same native shim
+  expect_text native.out '^killed: the end$'
+  expect_count volume/report '^==1== gpushim .*  SIGTERM$' 1
+  expect_planted volume/report "$sources/tests/apps/killed.c"
+}
+add_case "clusters process 1, SIGTERM" clusters_term_case

@@ -1,0 +1,227 @@
+# shellcheck shell=bash disable=SC2154,SC2016
+# SC2154: what lib.sh sets; SC2016: words for sed
+#
+# readme.sh - README.md and the other pages a visitor reads first: every command of README.md
+# runs and prints what stands there, its pictures are what programs print now, and every link
+# between pages leads somewhere. guide.sh compares the output.
+
+# readme_section TITLE: the lines of a section.
+readme_section() {
+  awk -v title="## $1" '/^## / { inside = ($0 == title); next } inside' "$sources/README.md"
+}
+
+# Commands that no case runs as they stand, and why.
+declare -A readme_elsewhere=(
+  [scripts/demo]='scripts/test runs it, in its stage install'
+  [scripts/test]='it runs this case'
+)
+
+# The folder in which a reader types: the programs, and files that the commands name.
+readme_folder() {
+  local name
+
+  need python3
+  python3 -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 15))' ||
+    skip "CPython 3.8 to 3.14"
+  need addr2line
+  mkdir bin
+  ln -s "$(command -v python3)" bin/python
+  for name in leaky_shared interim_linked growing_shared badargs_shared hitpair_shared; do
+    need_file "$apps/$name"
+    ln -s "$apps/$name" .
+  done
+  ln -s leaky_shared app
+  sed -n '/^```python$/,/^```$/p' "$sources/docs/guide.md" | grep -v '^```' >model.py
+  cp model.py train.py
+  echo 'leak:leaky.c' >known.txt
+}
+
+# readme_run PREFIX COMMANDS: as a reader types them.
+readme_run() {
+  run_in "$1" PATH="$case_dir/bin:$sources/scripts:$PATH" GPUSHIM_LIBRARY="$shim" \
+    CUDASIM_MEMORY=512M CUDASIM_DEVICES=1 -- bash -c "exec 2>&1; $2"
+}
+
+# The section Use: each block prints the lines below its command.
+readme_use_case() {
+  local block
+
+  readme_folder
+  readme_section Use | sed -E 's/^  //' | awk '/^```sh$/ { n++; inside = 1; next }
+    /^```$/ { inside = 0 } inside { print > ("block" n) }'
+  [[ -e block7 ]] || fail "fewer blocks than the section has"
+  for block in block*; do
+    readme_run "$block" "$(sed -n 's/^\$ //p' "$block")"
+    expect_text "$block.out" '^==[0-9]+== SUMMARY: gpushim: '
+    grep -v '^\$ ' "$block" | guide_form >expected
+    guide_form <"$block.out" >found
+    guide_compare expected found && continue
+    cat "$block.out"
+    fail "$block of README.md prints something else"
+  done
+}
+add_case "readme use" readme_use_case
+
+# The table: each option is one, does what it needs to, and leaves the program as it is.
+readme_goals_case() {
+  local command number=0
+
+  readme_folder
+  readme_section 'I want to ...' | grep '^|' | grep -oE '`gpushim [^`]+`' | tr -d '`' >commands
+  [[ $(wc -l <commands) -ge 10 ]] || fail "fewer commands than the table has"
+  native native ./app
+  while read -r command; do
+    number=$((number + 1))
+    readme_run "$number" "$command; echo status \$?"
+    expect_text "$number.out" "^status $([[ $command == *exitcode* ]] && echo 3 || echo 0)$"
+    expect_no_text "$number.out" '^gpushim: '
+    [[ $command == *' report '* ]] || expect_text "$number.out" "^$(<native.out)$"
+    [[ $command == *log-file* ]] && cat report.* >"$number.out"
+    expect_text "$number.out" '^==[0-9]+== SUMMARY: gpushim: '
+  done <commands
+  expect_count 2.out '^==[0-9]+== Suppressed: 7 allocations' 1
+  [[ -n $(echo gpushim.*.json) && -n $(echo gpushim.*.pb) ]] || fail 'no files for machines'
+}
+add_case "readme goals" readme_goals_case
+
+# Every variable in README.md is an option, and every command outside the sections above is
+# one that readme_elsewhere knows.
+readme_words_case() {
+  local word
+
+  sed 's/-DGPUSHIM_[A-Z]*//' "$sources/README.md" | grep -oE 'GPUSHIM_[A-Z_]+' | sort -u >words
+  [[ -s words ]] || fail 'no variables'
+  while read -r word; do
+    grep -q "^- \*\*\`$word\`\*\*" "$sources/docs/options.md" || fail "no option: $word"
+  done <words
+  sed '/^## Install$/,$d' "$sources/README.md" | sed -n '/^```$/,/^```$/p' | grep -v '^```' |
+    awk '{ print $1 }' >first
+  [[ -s first ]] || fail 'no commands'
+  while read -r word; do
+    [[ -n ${readme_elsewhere[$word]-} && -x $sources/$word ]] || fail "nothing runs $word"
+    echo "$word: ${readme_elsewhere[$word]}"
+  done <first
+}
+add_case "readme words" readme_words_case
+
+# There is one version: that of CMakeLists.txt.
+readme_version_case() {
+  local version
+
+  version=$(sed -n 's/^project(gpushim VERSION \([0-9.]*\).*/\1/p' "$sources/CMakeLists.txt")
+  run_in launcher -- "$build/gpushim" --version
+  expect_text launcher.out "gpushim $version$"
+  preloaded shim -- "$apps/leaky_shared"
+  expect_text shim.err "^==[0-9]+== gpushim $version: "
+  expect_equal 'CHANGELOG.md' "$version" \
+    "$(sed -n 's/^## \([0-9.]*\).*/\1/p' "$sources/CHANGELOG.md" | head -n 1)"
+  expect_text "$sources/README.md" "^Version ${version}[, ]"
+}
+add_case "readme version" readme_version_case
+
+# Every setting on the pages for newcomers is one: the library has nothing to say about it.
+readme_settings_case() {
+  local setting number=0
+
+  grep -ohE '\bGPUSHIM_[A-Z_]+=[^` ;]+' "$sources"/README.md \
+    "$sources"/docs/{faq,limits,comparison,migration,clusters}.md | sort -u |
+    grep -vE '_(FILE|LIBRARY)=' >settings
+  [[ $(wc -l <settings) -ge 20 ]] || fail "fewer settings than the pages have"
+  native native "$apps/pipeline_shared"
+  while read -r setting; do
+    number=$((number + 1))
+    preloaded "$number" GPUSHIM_OUTPUT_FILE=out.%p "$setting" -- "$apps/pipeline_shared"
+    expect_same native "$number"
+    expect_no_text "$number.err" "^gpushim: .*${setting%%=*}"
+  done <settings
+}
+add_case "readme settings" readme_settings_case
+
+# readme_install_case build|wheel: the commands of the section Install as they stand, in a copy
+# of the sources and a home of their own. sudo installs the package below a folder.
+readme_install_case() {
+  local line
+
+  need git
+  need cpack
+  need dpkg
+  mkdir -p tree bin root/var/lib/dpkg/{info,updates}
+  : >root/var/lib/dpkg/status
+  (cd "$sources" && git ls-files -z --cached --others --exclude-standard |
+    tar --null --files-from=- -cf -) | tar -xf - -C tree || fail 'no copy of the sources'
+  [[ ! -e $sources/.cuda ]] || ln -s "$sources/.cuda" tree/.cuda
+  printf '#!/bin/sh\nprogram=$1\nshift\nexec "$program" --root=%q --force-depends --force-not-root "$@"\n' \
+    "$case_dir/root" >bin/sudo
+  chmod +x bin/sudo
+  if [[ $1 == wheel ]]; then
+    python3 -m venv venv >/dev/null 2>&1 || skip 'python3 with venv'
+    venv/bin/pip download --quiet --no-deps -d probe wheel >/dev/null 2>&1 || skip 'PyPI'
+  fi
+  readme_section Install | sed -n 's/^\$ //p' >commands
+  [[ $(wc -l <commands) -ge 6 ]] || fail "fewer commands than the section has"
+  while read -r line; do
+    [[ $1 == wheel ]] || [[ $line != *scripts/wheel* ]] || continue
+    [[ $1 == build ]] || [[ $line == *scripts/wheel* ]] || continue
+    echo "\$ $line"
+    (cd tree && HOME=$case_dir PATH=$case_dir/venv/bin:$case_dir/bin:$PATH bash -ec "$line") \
+      >install.log 2>&1 </dev/null || { tail -n 30 install.log && fail "ends otherwise: $line"; }
+  done <commands
+  if [[ $1 == wheel ]]; then
+    find_leak "$case_dir/venv/bin/gpushim"
+  else
+    find_leak "$case_dir/.local/bin/gpushim"
+    find_leak "$case_dir/root/usr/bin/gpushim"
+    [[ -n $(find root -name report.svg) ]] || fail 'the package has no pictures'
+  fi
+}
+add_long_case "readme install" readme_install_case build
+add_long_case "readme wheel" readme_install_case wheel
+
+# The pictures are what the programs print today. Without optimization their stacks have more frames.
+readme_pictures_case() {
+  need python3
+  need addr2line
+  grep -qE '^CMAKE_BUILD_TYPE:[A-Z]+=(Release|RelWithDebInfo)$' "$build/CMakeCache.txt" ||
+    skip "an optimized build"
+  run_in check -- "$sources/scripts/pictures" --check "$build"
+  cat check.out check.err
+  expect_status check 0
+}
+add_case "readme pictures" readme_pictures_case
+
+# Every link of a page to a file or to a title leads there.
+readme_links_case() {
+  need python3
+  cat >links.py <<'PYTHON'
+import pathlib, re, sys
+
+root = pathlib.Path(sys.argv[1])
+pages = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("docs/results/*.md")]
+
+def prose(page):
+    return re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+def anchors(page):
+    for title in re.findall(r"^#+ (.*)$", prose(page), flags=re.M):
+        yield re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+links = 0
+for page in pages:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        links += 1
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            sys.exit(f"{page.relative_to(root)}: no file: {link}")
+        if anchor and anchor not in anchors(target):
+            sys.exit(f"{page.relative_to(root)}: no title: {link}")
+print(links, "links")
+sys.exit(0 if links > 100 else "fewer links than there are")
+PYTHON
+  run_in links -- python3 links.py "$sources"
+  cat links.err
+  expect_status links 0
+}
+add_case "readme links" readme_links_case
