@@ -32,8 +32,6 @@
  */
 #include "capture_gate.h"
 
-#include <sched.h>
-
 #include "captures.h"
 #include "real.h"
 #include "thread.h"
@@ -62,7 +60,8 @@ static bool is_on_its_way(void)
 static void await_passers(void)
 {
     uint64_t began = gs_now_ns(), spent = __atomic_load_n(&spent_ns, __ATOMIC_RELAXED);
-    struct gs_wait wait = {.nap_ns = NAP_NS, .until_ns = began + PATIENCE_NS - spent};
+    struct gs_wait wait = {
+        .yields = YIELDS, .nap_ns = NAP_NS, .until_ns = began + PATIENCE_NS - spent};
     while (is_on_its_way()) {
         if (!gs_wait_step(&wait)) {
             break;
@@ -122,9 +121,7 @@ void gs_gate_close(void)
     while (gs_thread.depth == 0 && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) > 0) {
         (void)gs_wait_step(&wait);
     }
-    for (unsigned i = 0; i < YIELDS && __atomic_load_n(&passing, __ATOMIC_SEQ_CST); i++) {
-        sched_yield();
-    }
+    /* Yields count as well: each takes a time slice where the processors are busy. */
     if (__atomic_load_n(&passing, __ATOMIC_SEQ_CST) && gs_thread.depth == 0 &&
         __atomic_load_n(&spent_ns, __ATOMIC_RELAXED) < PATIENCE_NS) {
         await_passers();
