@@ -431,7 +431,7 @@ struct sim_task *sim_hosts_outside(uint64_t *at)
 
 bool sim_hosts_nobody(void)
 {
-    return !atomic_load(&holder);
+    return !atomic_load(&holder) && !choosing;
 }
 
 bool sim_hosts_all_sleep(bool first)

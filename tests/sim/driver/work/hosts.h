@@ -63,7 +63,7 @@ void sim_hosts_stir(void);
  * there were. NULL: nobody, or somebody inside. Needs the lock. */
 struct sim_task *sim_hosts_outside(uint64_t *points);
 
-/* True if nobody has the turn. */
+/* True if nobody has the turn, and nobody is about to give it. */
 bool sim_hosts_nobody(void);
 
 /*
