@@ -346,25 +346,24 @@ struct walk {
 };
 
 /* twalk_r would pass it on, but needs glibc 2.30. */
-static __thread struct walk *walk;
+static __thread struct walk walk;
 
 static void visit(const void *at, VISIT when, int depth)
 {
     (void)depth;
     struct node *node = *(struct node *const *)at;
-    if ((when == preorder || when == leaf) && node->range.owner == walk->owner) {
-        node->next = walk->found;
-        walk->found = node;
+    if ((when == preorder || when == leaf) && node->range.owner == walk.owner) {
+        node->next = walk.found;
+        walk.found = node;
     }
 }
 
 /* All ranges of an owner, as a list; lock is held. */
 static struct node *all_of(struct gs_ranges *ranges, uint64_t owner)
 {
-    struct walk here = {.owner = owner};
-    walk = &here;
+    walk = (struct walk){.owner = owner};
     twalk(ranges->by_address, visit);
-    return here.found;
+    return walk.found;
 }
 
 void gs_ranges_fail(struct gs_ranges *ranges, uint64_t owner)

@@ -328,8 +328,11 @@ void gs_arguments_print_word(const char *word)
 void gs_arguments_print_set(void)
 {
     for (size_t i = 0; i < set_count; i++) {
-        printf("%s=", variables_set[i]);
-        gs_arguments_print_word(getenv(variables_set[i]));
-        putchar(' ');
+        const char *value = getenv(variables_set[i]);
+        if (value) { /* setenv had the memory for it */
+            printf("%s=", variables_set[i]);
+            gs_arguments_print_word(value);
+            putchar(' ');
+        }
     }
 }
