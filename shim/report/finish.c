@@ -154,7 +154,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     config.ending = ending;
     config.devices = devices;
     config.device_count = device_count;
-    config.show_devices = gs_log_enabled(GS_LOG_INFO);
+    config.show_devices = config.show_pool = gs_log_enabled(GS_LOG_INFO);
     config.scan = options->leak_scan && !what ? &scan : NULL;
     config.running = what != NULL;
     config.growth = gs_intervals_growth();

@@ -53,7 +53,7 @@ suppress_totals_case() {
   echo leak:load_weights >rules
   preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_VERBOSE=2 -- "$apps/leaky_shared"
   expect_text shim.err \
-    '^==[0-9]+==   live at exit   28[.]3 MiB in 6 allocations  \(suppressed 24[.]0 MiB in 1\)$'
+    '^==[0-9]+== GPU 0 .*: 4[.]2[0-9] MiB leaked at 3 call sites, peak .*  \(suppressed 24[.]0 MiB in 1\)$'
   expect_text shim.err '^==[0-9]+==          1  24[.]0 MiB  leak:load_weights \(rules:1\)$'
   expect_text shim.err '^==[0-9]+==   leaky_shared               28[.]3 MiB          6$'
 }
@@ -156,7 +156,7 @@ suppress_builtin_case() {
   expect_status shim 0
   expect_text shim.err 'Suppressed: [0-9]+ allocations?, .* by 1 built-in rule$'
   expect_text shim.err '  leak:\^libcublas[.]so max_count=256 \(built-in\)$'
-  expect_text shim.err '  live at exit .*  \(kept by libraries .* in [0-9]+\)$'
+  expect_text shim.err ' peak .*  \(kept by libraries .* in [0-9]+\)$'
   preloaded off GPUSHIM_ERROR_EXITCODE=9 GPUSHIM_SUPPRESSIONS_BUILTIN=off -- \
     "$apps/plugin" ./libcublas.so.13
   expect_status off 9

@@ -173,6 +173,7 @@ static void write_body(struct gs_report_writer *writer)
         gs_report_owners(writer);
     }
     gs_report_peaks(writer);
+    gs_report_pools(writer);
 }
 
 /* Writes a run without errors and leaks, with its devices. */
@@ -182,6 +183,7 @@ static void write_clean(const struct gs_report_writer *writer)
     if (writer->data->peaks_printed)
         gs_report_blank(writer);
     gs_report_peaks(writer);
+    gs_report_pools(writer);
 }
 
 /* Names of stacks: the first ones; the others; those that are shown only after
