@@ -53,6 +53,25 @@ expect_pool() {
   # Two threads are in the middle of a call each.
   ((sum <= allocs + 2)) || fail "$sum requests, and $allocs allocations"
 }
+# A crash ends the program as natively, and its report says what that means for leaks.
+state_crash_case() {
+  native native "$apps/killed_$1" crash
+  expect_status native 139
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_$1" crash
+  expect_same native shim
+  expect_quiet shim
+  state_report found state
+  expect_count found.out '^==[0-9]+== Note: a signal, abort or a system call ended the program' 1
+  expect_text found.out '^==[0-9]+== LEAK 1: 6\.00 MiB in 1 allocation '
+  preloaded over GPUSHIM_STATE_FILE=over -- "$apps/killed_$1"
+  state_report found over
+  expect_no_text found.out 'Note: a signal'
+  expect_text found.out '^==[0-9]+== from over, started '
+}
+for way in shared linked; do
+  add_case "state of a crash $way" state_crash_case "$way"
+done
+
 # The reader is a program by itself: without the library beside it, it writes the same.
 state_alone_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill

@@ -179,6 +179,7 @@ static void write_body(struct gs_report_writer *writer)
 /* Writes a run without errors and leaks, with its devices. */
 static void write_clean(const struct gs_report_writer *writer)
 {
+    gs_report_about(writer);
     gs_report_devices(writer);
     if (writer->data->peaks_printed)
         gs_report_blank(writer);

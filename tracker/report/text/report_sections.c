@@ -16,6 +16,12 @@ void gs_report_about(const struct gs_report_writer *writer)
     if (config->note)
         gs_text_add(writer->text, "%s%s\n", writer->prefix,
                     gs_report_clean(config->note, clean, sizeof clean));
+    if (config->killed)
+        gs_text_add(
+            writer->text,
+            "%sNote: a signal, abort or a system call ended the program, and it wrote "
+            "no report: this is what it had then\n",
+            writer->prefix);
     if (config->stack != 0 && stack.count != 0)
         gs_report_stack(writer, &stack);
     if (config->note || config->stack != 0)
