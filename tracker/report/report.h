@@ -116,8 +116,9 @@ struct gs_report_config {
     struct gs_growth *growth;             /* NULL: no snapshots */
     uint64_t start_unix_ns; /* the tracker's start, since 1970; 0: not known */
     unsigned growing; /* growing call sites to print with the last snapshot; 0: neither */
-    uint16_t launch_api; /* the call that frees by running a graph, as in api_names; 0:
-                          * none */
+    uint16_t launch_api;   /* the call that frees by running a graph, as in api_names; 0:
+                            * none */
+    struct gs_text *rules; /* gets the proposed rules of all leaks; NULL: not wanted */
     const struct gs_export_job *job;     /* files to write as well; NULL: none */
     const struct gs_report_proof *proof; /* NULL: the idle proof was not verified */
 };

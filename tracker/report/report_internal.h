@@ -331,6 +331,10 @@ void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned r
 void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule);
 /* Prints a rule for each printed leak. */
 void gs_report_advice(const struct gs_report_writer *writer);
+/* Writes the rules of all leaks, as a file of rules. */
+void gs_report_rules(const struct gs_report_writer *writer, struct gs_text *out);
+/* A size as the user writes it, exact: "24M", "768K", "1000". */
+const char *gs_report_size(uint64_t bytes, char out[32]);
 
 /* `in` without control characters, cut with "..." if too long; "" for NULL. */
 const char *gs_report_clean(const char *in, char *out, size_t size);

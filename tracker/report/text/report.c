@@ -234,7 +234,7 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     const struct gs_report_config *config = writer->config;
     size_t count = data->groups.count;
     size_t first = count < config->max_groups ? count : config->max_groups;
-    bool names = gs_suppressions_need_names(config->suppressions);
+    bool names = config->rules || gs_suppressions_need_names(config->suppressions);
 
     memset(frames, 0, FRAME_TABLES * sizeof *frames);
     if (names) {
@@ -363,6 +363,8 @@ void gs_report_write_from(struct gs_tracker *tracker,
         write_end(&writer);
         if (config->job)
             write_files(&writer, &figures);
+        if (config->rules)
+            gs_report_rules(&writer, config->rules);
         write_summary(&writer, &figures);
     }
     for (size_t i = 0; i < FRAME_TABLES; i++)
