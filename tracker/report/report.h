@@ -144,6 +144,8 @@ void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *
 struct gs_growth_names {
     struct gs_growth_name *first;
     size_t count;
+    unsigned missed; /* snapshots in which the look-up failed */
+    bool keep;       /* the stacks of the last snapshot are final */
 };
 
 /* Writes a line on the last snapshot of growth, and the `most` fastest growing call sites

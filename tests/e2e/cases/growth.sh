@@ -39,6 +39,20 @@ growth_lines_case() {
 }
 add_case "growth lines" growth_lines_case
 
+# A look-up that fails is tried three times, and the report says once why lines are missing.
+growth_no_lines_case() {
+  mkdir helpers
+  printf '#!/bin/sh\necho >>%q/asked\nexit 1\n' "$PWD" >helpers/addr2line
+  chmod 755 helpers/addr2line
+  preloaded shim PATH="$PWD/helpers" GPUSHIM_STATS_INTERVAL=150ms GPUSHIM_LEAK_REPORT=off -- \
+    "$apps/growing_shared" 20
+  expect_status shim 0
+  [[ $(grep -c ' GROWING ' shim.err) -ge 5 ]] || fail "written $(grep -c ' GROWING ' shim.err) times"
+  expect_count asked '' 3
+  expect_count shim.err '^==[0-9]+== Note: ' 1
+}
+add_case "growth without lines" growth_no_lines_case
+
 # Nothing is written between looks, nor by a program that makes no CUDA call, nor by a child.
 growth_quiet_case() {
   preloaded long GPUSHIM_STATS_INTERVAL=60m -- "$apps/pipeline_shared"

@@ -13,6 +13,8 @@
 /* Call sites whose stacks are kept. Others have no lines, so that no child is started for
  * them again and again. */
 #define NAMES_MAX 256u
+/* Snapshots in which the look-up may fail before stacks are kept without lines. */
+#define TRIES 3u
 
 /* ---- names ------------------------------------------------------------------------ */
 
@@ -39,7 +41,7 @@ static void keep_name(struct gs_growth_names *names, const struct gs_shown_stack
                       const struct gs_text *lines)
 {
     struct gs_growth_name *name =
-        lines->data && !lines->truncated && names->count < NAMES_MAX
+        lines->data && !lines->truncated && names->keep && names->count < NAMES_MAX
             ? malloc(sizeof *name + lines->length)
             : NULL;
 
@@ -151,16 +153,13 @@ static void write_growing(const struct gs_report_writer *writer, size_t number,
     gs_report_blank(writer);
 }
 
-/* Writes why names of new call sites are missing. */
-static void write_note(const struct gs_report_writer *writer)
+/* Why names of new call sites are missing; NULL: they are not. */
+static const char *note_of(const struct gs_report_writer *writer)
 {
     const struct gs_report_source *source = writer->source;
-    const char *note = source->note ? source->note(source->self) : NULL;
-    char clean[512];
 
-    if (note && writer->frames->stack_count > 0)
-        gs_text_add(writer->text, "%sNote: %s\n", writer->prefix,
-                    gs_report_clean(note, clean, sizeof clean));
+    return source->note && writer->frames->stack_count > 0 ? source->note(source->self)
+                                                           : NULL;
 }
 
 /* Writes the call sites, and looks up the names of those that were not written before. */
@@ -182,11 +181,17 @@ static void write_last(const struct gs_report_writer *base,
     }
     gs_frame_table_take(&frames, writer.config, writer.tracker->config.stacks, &source,
                         &ids);
+    const char *note = note_of(&writer);
+    char clean[512];
+    names->missed += note != NULL;
+    names->keep = !note || names->missed >= TRIES;
     write_sums(&writer, &last->sums);
     for (size_t i = 0; i < last->count; i++)
         write_growing(&writer, i + 1, &last->growing[i], last->sums.snapshots, names);
-    if (base->config->growing == 0) /* else the report has its own note */
-        write_note(&writer);
+    /* A report of a state file has a note of its own. */
+    if (note && names->missed == 1 && base->config->growing == 0)
+        gs_text_add(writer.text, "%sNote: %s\n", writer.prefix,
+                    gs_report_clean(note, clean, sizeof clean));
     gs_frame_table_free(&frames);
 }
 
