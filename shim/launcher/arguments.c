@@ -80,7 +80,8 @@ static const char *nearest(const char *key, size_t length, char out[NAME_BYTES])
     letters_of(key, length, wanted);
     for (size_t i = 0; i < GS_ARRAY_LEN(own_options); i++) {
         const char *name = own_options[i];
-        if (strcmp(wanted, letters_of(name, strlen(name), letters)) == 0) {
+        letters_of(name, strlen(name), letters);
+        if (gs_options_is_near(wanted, strlen(wanted), letters)) {
             return strcpy(out, name);
         }
     }
@@ -94,6 +95,9 @@ __attribute__((noreturn)) static void unknown_option(const char *word)
     char meant[NAME_BYTES];
     int length = (int)strcspn(word, "=");
     nearest(word, (size_t)length, meant);
+    if (strncmp(word, "--help=", 7) == 0) {
+        gs_launcher_fail(GS_EXIT_USAGE, "--help takes all or no value");
+    }
     if (strlen(meant) == (size_t)length && memcmp(meant, word, (size_t)length) == 0) {
         gs_launcher_fail(GS_EXIT_USAGE,
                          "%s takes no value: did you mean %s? (see gpushim --help)",
@@ -205,12 +209,14 @@ static void show_help(bool all)
         "  --log-file=FILE          the report goes there (%p: process id)\n"
         "  --error-exitcode=NUMBER  end with this status if there were leaks or errors\n"
         "  --suppressions=FILE      leaks that are known: rules, docs/suppressions.md\n"
+        "  --write-suppressions=FILE\n"
+        "                           add a rule for each leak to this file\n"
         "  --check-args, --check-redzone=SIZE, --check-fill=poison\n"
         "                           find uses of freed memory and overruns\n"
         "  --stack=off              no call stacks: cheapest\n"
         "  --output=json            what else to write: json, pprof, collapsed ...\n"
         "  --state-file=FILE        survives kill -9; gpushim report FILE reads it\n"
-        "  --summary                at the end, a line for each process\n"
+        "  --summary                at the end, a line for each process and each GPU\n"
         "  --print                  write the command with its variables, run nothing\n"
         "  --no-pool                no pool: only record and report\n"
         "\n"

@@ -59,7 +59,7 @@ static int report(const struct gs_arguments *arguments)
                          "go to the file");
     }
     if (arguments->summary) {
-        return gs_state_summary(arguments->command, count);
+        return gs_state_summary(arguments->command, count, NULL);
     }
     for (size_t i = 0; i < count; i++) {
         int one = gs_state_report(arguments->command[i]);

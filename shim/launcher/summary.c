@@ -84,8 +84,8 @@ __attribute__((noreturn)) static void become(char **command, const char *preload
     _exit(errno == ENOENT ? GS_EXIT_NOT_FOUND : GS_EXIT_CANNOT_RUN);
 }
 
-/* Runs the command; returns its status, as waitpid has it. */
-static int run(char **command, const char *preload, const char *folder)
+/* Runs the command; returns its status, as waitpid has it, and its process id. */
+static int run(char **command, const char *preload, const char *folder, pid_t *pid)
 {
     struct sigaction pass = {.sa_handler = pass_on}, ignore = {.sa_handler = SIG_IGN};
     sigset_t all, before;
@@ -100,6 +100,7 @@ static int run(char **command, const char *preload, const char *folder)
     if (child == 0) {
         become(command, preload, folder, &before);
     }
+    *pid = child;
     for (size_t i = 0; i < GS_ARRAY_LEN(passed_on); i++) {
         (void)sigaction(passed_on[i], &pass, NULL);
     }
@@ -119,8 +120,9 @@ static int run(char **command, const char *preload, const char *folder)
 }
 
 /* Writes the summary of the folder's files to stderr, and removes the folder. */
-static void write_summary(const char *folder)
+static void write_summary(const char *folder, pid_t pid, int status)
 {
+    const struct gs_state_ended ended = {pid, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
     struct dirent **entries = NULL;
     int count = scandir(folder, &entries, NULL, alphasort);
     char **files = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*files));
@@ -135,7 +137,7 @@ static void write_summary(const char *folder)
         gs_launcher_warn("no process made a CUDA call");
     } else {
         (void)dup2(STDERR_FILENO, STDOUT_FILENO);
-        (void)gs_state_summary(files, file_count);
+        (void)gs_state_summary(files, file_count, ended.signal ? &ended : NULL);
     }
     for (size_t i = 0; i < file_count; i++) {
         (void)unlink(files[i]);
@@ -172,7 +174,8 @@ void gs_summary_run(char **command, const char *preload)
     if (records_nothing() || !make_folder(folder)) {
         return;
     }
-    int status = run(command, preload, folder);
-    write_summary(folder);
+    pid_t pid = 0;
+    int status = run(command, preload, folder, &pid);
+    write_summary(folder, pid, status);
     end_as(status);
 }

@@ -33,8 +33,16 @@ void gs_statistics_report_frees(const struct gs_statistics_file *file,
 /* Writes the report of one file to stdout. Returns the exit status: 1 if the file cannot
  * be read; GPUSHIM_ERROR_EXITCODE if there are leaks or errors. state_report.c. */
 int gs_state_report(const char *state_file);
-/* Writes a line for each of several files, and one for all. Returns the exit status: 1 if
- * one of them cannot be read. state_summary.c. */
-int gs_state_summary(char *const files[], size_t count);
+/* A process that a signal ended. */
+struct gs_state_ended {
+    int64_t pid;
+    int signal;
+};
+
+/* Writes a line for each of several files, one for all, and one for each device. Returns
+ * the exit status: 1 if one of them cannot be read. ended NULL: not known.
+ * state_summary.c. */
+int gs_state_summary(char *const files[], size_t count,
+                     const struct gs_state_ended *ended);
 
 #endif

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "statistics.h"
+#include "leak_rules.h"
 #include "log.h"
 #include "output.h"
 #include "outputs.h"
@@ -110,7 +111,9 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     config.device_count = header->device_count;
     config.stack_depth = process->stack_depth;
     config.show_devices = true;
+    config.show_pool = gs_log_enabled(GS_LOG_INFO);
     config.growth = found->growth;
+    config.start_unix_ns = (uint64_t)process->start_time * 1000000000u;
     config.growing = GROWING;
     gs_statistics_report_frees(found->annex, &config);
     bool files =
@@ -119,7 +122,13 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         describe_process(found, running, &outputs.job);
     }
     config.job = files ? &outputs.job : NULL;
+    struct gs_text rules = {0};
+    config.rules = gs_rules_wanted() && !running ? &rules : NULL;
     gs_report_write(found->tracker, &config, &text, &summary);
+    if (config.rules) {
+        gs_rules_write(&rules, process->command);
+        gs_text_free(&rules);
+    }
     if (files) {
         gs_outputs_end(&outputs);
     }

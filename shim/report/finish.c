@@ -22,6 +22,7 @@
 #include "interim.h"
 #include "intervals.h"
 #include "known.h"
+#include "leak_rules.h"
 #include "managed.h"
 #include "meta.h"
 #include "log.h"
@@ -154,7 +155,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     config.ending = ending;
     config.devices = devices;
     config.device_count = device_count;
-    config.show_devices = gs_log_enabled(GS_LOG_INFO);
+    config.show_devices = config.show_pool = gs_log_enabled(GS_LOG_INFO);
     config.scan = options->leak_scan && !what ? &scan : NULL;
     config.running = what != NULL;
     config.growth = gs_intervals_growth();
@@ -172,11 +173,17 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     bool files =
         !what && gs_outputs_begin(options, statistics, devices, device_count, &outputs);
     config.job = files ? &outputs.job : NULL;
+    struct gs_text rules = {0};
+    config.rules = !what && gs_rules_wanted() ? &rules : NULL;
     gs_progress_tick();
     gs_report_write(state->tracker, &config, &text, summary);
     gs_progress_tick();
     if (files) {
         gs_outputs_end(&outputs);
+    }
+    if (config.rules) { /* its line precedes the report, whose SUMMARY is the last one */
+        gs_rules_write(&rules, command);
+        gs_text_free(&rules);
     }
     gs_report_log(options, &text);
     gs_text_free(&text);

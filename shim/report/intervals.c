@@ -6,6 +6,8 @@
  */
 #include "intervals.h"
 
+#include <time.h>
+
 #include "gs_wait.h"
 
 #include "finish.h"
@@ -19,14 +21,21 @@
 
 static struct gs_growth *comparison; /* atomic */
 static unsigned interval_ms;         /* immutable once the thread runs */
+static struct gs_growth_names names; /* the thread's */
 
+/* The first time that a call site is written, a child looks up its lines; only this
+ * thread waits for it. */
 static void write_snapshot(struct gs_state *state)
 {
-    struct gs_report_config config = gs_report_settings(&state->options, false);
+    struct gs_report_config config = gs_report_settings(&state->options, true);
     struct gs_text text = {0};
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    config.start_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec -
+                           gs_tracker_now(state->tracker);
     config.pid = state->pid;
     config.running = true;
-    gs_growth_write(comparison, state->tracker, &config, CALL_SITES, &text);
+    gs_growth_write(comparison, state->tracker, &config, CALL_SITES, &names, &text);
     gs_report_log(&state->options, &text);
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
@@ -65,6 +74,7 @@ void gs_intervals_start(const struct gs_options *options)
 void gs_intervals_reset(void)
 {
     comparison = NULL;
+    names = (struct gs_growth_names){0}; /* the parent's thread may be changing them */
 }
 
 struct gs_growth *gs_intervals_growth(void)

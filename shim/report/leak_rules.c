@@ -1,5 +1,6 @@
 /*
- * leak_rules.c - reads the files named in GPUSHIM_SUPPRESSIONS.
+ * leak_rules.c - reads the files named in GPUSHIM_SUPPRESSIONS, and adds rules to the one
+ * of GPUSHIM_WRITE_SUPPRESSIONS.
  *
  * Reads them at the first CUDA call, not at exit: their errors should be known before a
  * long run, and the program may change its folder meanwhile.
@@ -8,10 +9,21 @@
  */
 #include "leak_rules.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "gs_uncancelled.h"
+#include "gs_wait.h"
+#include "link_open.h"
 #include "log.h"
+#include "log_pattern.h"
+#include "output.h"
 #include "read_file.h"
 
 /* A larger file is not a file of rules. */
@@ -19,8 +31,12 @@
 /* Malformed lines of a file that are logged one by one. */
 #define PROBLEMS_LOGGED 20u
 
+/* Tries, 10 ms apart, to be the one process that adds rules to a file. */
+#define TURN_TRIES 200u
+
 static struct gs_suppressions *rules;
 static bool started;
+static char added_to[PATH_MAX]; /* a pattern, absolute; "": no file */
 
 /* The state of the log about one file. */
 struct problem_log {
@@ -62,9 +78,29 @@ static void add_file(const char *path)
     free(text);
 }
 
+/* Returns whether the list of files begins with a rule, as the report proposes them. */
+static bool is_rule(const char *list)
+{
+    size_t length = strcspn(list, ":");
+    for (int kind = 0; kind < GS_RULE_KINDS && list[length]; kind++) {
+        const char *name = gs_rule_kind_name((enum gs_rule_kind)kind);
+        if (strlen(name) == length && memcmp(list, name, length) == 0) {
+            return access(name, F_OK) != 0;
+        }
+    }
+    return false;
+}
+
 static void add_files(const char *list)
 {
     static char path[GS_OPTIONS_PATH_BYTES]; /* under the start lock */
+    if (is_rule(list)) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_SUPPRESSIONS=%.600s: a rule, not a file: put it into a file "
+                    "and name the file; left out",
+                    list);
+        return;
+    }
     while (*list) {
         size_t length = strcspn(list, ":");
         memcpy(path, list, length);
@@ -95,6 +131,9 @@ void gs_rules_start(const struct gs_options *options)
     if (options->suppressions_print) {
         print_builtin();
     }
+    if (options->write_suppressions[0]) {
+        gs_log_pattern_keep(added_to, options->write_suppressions);
+    }
     if (!options->track || gs_suppressions_create(&rules) != GS_OK) {
         return;
     }
@@ -107,4 +146,118 @@ void gs_rules_start(const struct gs_options *options)
 struct gs_suppressions *gs_rules(void)
 {
     return rules;
+}
+
+/* ---- a file of rules to add to ---------------------------------------------------- */
+
+bool gs_rules_wanted(void)
+{
+    return added_to[0] != '\0';
+}
+
+/* Waits for its turn, unless another process keeps it. */
+static void take_turn(int fd)
+{
+    for (unsigned i = 0; i < TURN_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0 &&
+                         (errno == EWOULDBLOCK || errno == EINTR);
+         i++) {
+        gs_nap(10000000u);
+    }
+}
+
+/* Whether the text has the line; `length` counts its newline. */
+static bool has_line(const char *text, const char *line, size_t length)
+{
+    for (const char *at = text; (at = strstr(at, "leak:")) != NULL; at++) {
+        if ((at == text || at[-1] == '\n') && strncmp(at, line, length - 1) == 0 &&
+            (at[length - 1] == '\n' || at[length - 1] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Fills `out` with the rules that the text lacks, below a comment; returns how many. */
+static unsigned missing(const char *text, const char *command,
+                        const struct gs_text *found, struct gs_text *out)
+{
+    const char *end = strchr(text, '\0');
+    unsigned count = 0;
+    size_t length;
+    for (const char *line = found->data; *line; line += length) {
+        length = strcspn(line, "\n") + 1;
+        if (has_line(text, line, length)) {
+            continue;
+        }
+        if (count++ == 0) {
+            gs_text_add(out, "%s# %s\n", end > text && end[-1] != '\n' ? "\n" : "",
+                        command);
+        }
+        gs_text_add_bytes(out, line, length);
+    }
+    return count;
+}
+
+/* Returns what is wrong; NULL: nothing. */
+static const char *add_to(int fd, const char *command, const struct gs_text *found,
+                          unsigned *count)
+{
+    struct stat info;
+    struct gs_text more = {0};
+    size_t done;
+    int error = fstat(fd, &info) != 0 ? errno : 0;
+    if (!error && !S_ISREG(info.st_mode)) {
+        return "not a regular file";
+    }
+    if (!error && info.st_size > (off_t)FILE_BYTES_MAX) {
+        return "larger than 64 MiB";
+    }
+    char *text = error ? NULL : calloc(1, (size_t)info.st_size + 1);
+    if (text && pread(fd, text, (size_t)info.st_size, 0) < 0) {
+        error = errno;
+    }
+    if (text && !error) {
+        *count = missing(text, command, found, &more);
+        error = more.truncated ? ENOMEM
+                : *count == 0  ? 0
+                               : gs_output_write(fd, more.data, more.length, &done);
+        if (error && ftruncate(fd, info.st_size) != 0) {
+            error = errno; /* the end of a rule that is cut off may be missing */
+        }
+    }
+    error = text ? error : error ? error : ENOMEM;
+    gs_text_free(&more);
+    free(text);
+    return error ? gs_output_error_text(error) : NULL;
+}
+
+void gs_rules_write(const struct gs_text *found, const char *command)
+{
+    static char path[PATH_MAX]; /* one report is written at a time */
+    unsigned count = 0;
+    if (!found->data) {
+        return; /* no leak has a rule */
+    }
+    int before = gs_uncancelled_begin();
+    int fd = -1;
+    const char *problem = gs_output_error_text(ENAMETOOLONG);
+    if (gs_log_pattern_expand(added_to, path, sizeof(path)) == GS_OK) {
+        fd = gs_link_open(path, O_RDWR | O_APPEND | O_CREAT, NULL);
+        problem = fd < 0 ? gs_output_error_text(errno) : NULL;
+    }
+    if (fd >= 0) {
+        take_turn(fd);
+        problem = add_to(fd, command, found, &count);
+        close(fd);
+    }
+    gs_uncancelled_end(before);
+    if (problem) {
+        gs_log_line(
+            GS_LOG_ERROR,
+            "GPUSHIM_WRITE_SUPPRESSIONS: cannot write %.800s: %s; no rule is added",
+            path[0] ? path : added_to, problem);
+    } else if (count > 0) {
+        gs_log_line(GS_LOG_WARN, "%u rule%s added to %.800s", count,
+                    count == 1 ? "" : "s", path);
+    }
 }

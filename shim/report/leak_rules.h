@@ -16,4 +16,10 @@ void gs_rules_start(const struct gs_options *options);
 /* For the report; NULL: none. */
 struct gs_suppressions *gs_rules(void);
 
+/* Whether GPUSHIM_WRITE_SUPPRESSIONS names a file. */
+bool gs_rules_wanted(void);
+/* Adds to that file the rules that it lacks, all or none of them, and logs how many, or
+ * why not. Processes of one run take turns. */
+void gs_rules_write(const struct gs_text *found, const char *command);
+
 #endif

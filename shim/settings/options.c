@@ -250,10 +250,22 @@ static unsigned name_distance(const char *word, size_t length, const char *name)
     return best;
 }
 
+/* Names at this distance, in half edits, and farther ones are not meant. */
+static unsigned far_from(size_t length)
+{
+    return 2 * (length < 6 ? 1 : (unsigned)length / 3) + 2;
+}
+
+bool gs_options_is_near(const char *word, size_t length, const char *name)
+{
+    return length >= 3 && length <= NAME_BYTES &&
+           name_distance(word, length, name) < far_from(length);
+}
+
 const char *gs_options_nearest(const char *word, size_t length)
 {
     const char *nearest = NULL;
-    unsigned best = 2 * (length < 6 ? 1 : (unsigned)length / 3) + 2;
+    unsigned best = far_from(length);
 
     if (length < 3 || length > NAME_BYTES)
         return NULL;

@@ -113,14 +113,19 @@ static CUcontext primary_of(CUdevice device)
 
 static void record_device(struct gs_state *state, CUdevice device, int ordinal)
 {
-    char name[GS_DEVICE_NAME_BYTES] = "";
-    if (gs_real()->cuDeviceGetName(name, sizeof(name), device) != CUDA_SUCCESS) {
+    const struct gs_real *real = gs_real();
+    char name[GS_DEVICE_NAME_BYTES] = "", bus[GS_DEVICE_BUS_BYTES] = "";
+    if (real->cuDeviceGetName(name, sizeof(name), device) != CUDA_SUCCESS) {
         name[0] = '\0';
+    }
+    if (!real->cuDeviceGetPCIBusId ||
+        real->cuDeviceGetPCIBusId(bus, sizeof(bus), device) != CUDA_SUCCESS) {
+        bus[0] = '\0';
     }
     gs_mutex_lock(&state->contexts.lock);
     if (ordinal >= 0 && ordinal < GS_MAX_DEVICES) {
         __builtin_memcpy(state->device_names[ordinal], name, sizeof(name));
-        gs_parts_device_named(ordinal, name);
+        gs_parts_device_named(ordinal, name, bus);
         if (ordinal >= state->device_count) {
             __atomic_store_n(&state->device_count, ordinal + 1, __ATOMIC_RELEASE);
         }

@@ -21,6 +21,7 @@
 #include "tracker.h"
 
 #define GS_DEVICE_NAME_BYTES 64
+#define GS_DEVICE_BUS_BYTES  24 /* "0000:3b:00.0"; a domain may have 32 bits */
 
 struct gs_state {
     pid_t pid;                   /* immutable: the process that started */

@@ -33,8 +33,8 @@ struct gs_state_memory *gs_state_file_open(const struct gs_options *options);
  * Called once. */
 void *gs_state_file_annex(size_t bytes);
 
-/* Stores the name of a device, once it is known. */
-void gs_state_file_device(int ordinal, const char *name);
+/* Stores the name and the PCI bus id of a device, once they are known. */
+void gs_state_file_device(int ordinal, const char *name, const char *bus);
 /* Stores that the last report was written. */
 void gs_state_file_ending(const char *ending);
 /* The address range of the file, NULL: no file. */

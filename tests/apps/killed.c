@@ -5,6 +5,7 @@
  *   killed_WAY ask FILE     plants, waits until FILE is there, frees all
  *   killed_WAY reset        plants, resets the device and plants once more, is killed
  *   killed_WAY wrong        frees wrongly, is killed
+ *   killed_WAY crash        plants, and stores to no address
  *   killed_WAY fork         plants, as a new child does; both are killed
  *   killed_WAY exec FILE    plants, cannot become FILE, is killed
  *   killed_WAY many N [M]   N live blocks, is killed; no file may have more than M bytes
@@ -25,6 +26,7 @@
 static gpu_ptr planted[8];
 static void *pinned;
 static unsigned turns;
+static volatile int *volatile nowhere;
 
 APP_FRAME static void keep_large(void)
 {
@@ -144,7 +146,10 @@ int main(int argc, char **argv)
         kill_in_mid_run();
     else if (strcmp(what, "ask") == 0 && argc > 2)
         wait_for(argv[2]);
-    else if (strcmp(what, "wrong") == 0)
+    else if (strcmp(what, "crash") == 0) {
+        plant();
+        *nowhere = 1;
+    } else if (strcmp(what, "wrong") == 0)
         free_wrongly();
     else if (strcmp(what, "many") == 0 && argc > 2)
         plant_many((unsigned)atoi(argv[2]), argc > 3 ? (rlim_t)atoi(argv[3]) : 0);

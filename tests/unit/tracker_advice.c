@@ -10,6 +10,7 @@
 
 /* What AT_RUN is called. */
 static const char *name;
+static struct gs_report_source source; /* zero: the helpers' */
 
 static void resolve(void *self, struct gs_symbol_request *requests, size_t count)
 {
@@ -27,10 +28,11 @@ static char *advised(const uintptr_t *frames, unsigned count)
     struct gs_stacks *stacks = test_stacks();
     struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
-    struct gs_report_source source = test_source();
     struct gs_text text = {0};
     static const char head[] = "  1:  leak:", cap[] = " max_bytes=512\n";
 
+    if (!source.module)
+        source = test_source();
     source.resolve = resolve;
     test_leak(tracker, 0x1000, 512, SECONDS(599), test_stack(stacks, frames, count));
     gs_report_write_from(tracker, &config, &source, &text, NULL);
@@ -127,6 +129,8 @@ Test(advice, there_is_none_that_takes_everything)
         {{AT_CUDART, AT_NOWHERE, AT_MAIN}, ""},
         {{AT_CUDART, AT_TORCH, AT_MAIN}, "at::native::empty_cuda"},
         {{AT_TORCH + 0x1000, AT_MAIN, AT_LIBC}, ""},
+        /* a program without symbols below a thread of a library's */
+        {{AT_CUDART, AT_STRIPPED, AT_TORCH}, "at::native::empty_cuda"},
     };
 
     for (size_t i = 0; i < GS_ARRAY_LEN(all); i++) {
@@ -134,4 +138,29 @@ Test(advice, there_is_none_that_takes_everything)
         cr_expect_str_eq(rule, all[i].rule, "%zu: %s", i, rule);
         free(rule);
     }
+}
+
+static enum gs_status in_binding(void *self, uint32_t stack, uintptr_t frame,
+                                 struct gs_module *out)
+{
+    enum gs_status status = test_source().module(self, stack, frame, out);
+
+    if (frame == AT_TORCH)
+        out->path = "/opt/cuda/bindings/cydriver.cpython-311-x86_64-linux-gnu.so";
+    return status;
+}
+
+/* A rule for the layer that binds CUDA to Python would match all of the program's leaks.
+ */
+Test(advice, there_is_none_for_a_binding_layer)
+{
+    source = test_source();
+    source.module = in_binding;
+    name = "run";
+    char *rule = advised((const uintptr_t[]){AT_TORCH, AT_RUN, AT_MAIN}, 3);
+    cr_expect_str_eq(rule, "run");
+    free(rule);
+    rule = advised((const uintptr_t[]){AT_TORCH, AT_MAIN, AT_LIBC}, 3);
+    cr_expect_str_eq(rule, "");
+    free(rule);
 }

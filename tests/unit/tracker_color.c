@@ -43,7 +43,8 @@ Test(color, marks_headlines_verdicts_and_titles)
         "{2}==1== {0}{1;32}SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations{0}\n");
     LINE("==1== SUMMARY: gpushim: 1 error, 0 B leaked\n",
          "{2}==1== {0}{1;31}SUMMARY: gpushim: 1 error, 0 B leaked{0}\n");
-    LINE("==1== GPU 0 A  peak 3 B\n", "{2}==1== {0}{1}GPU 0 A{0}  peak 3 B\n");
+    LINE("==1== GPU 0 A: peak 3 B\n", "{2}==1== {0}{1}GPU 0 A{0}: peak 3 B\n");
+    LINE("==1== Memory by  3 B\n", "{2}==1== {0}{1}Memory by{0}  3 B\n");
     LINE("==1==\n", "{2}==1=={0}\n");
 }
 

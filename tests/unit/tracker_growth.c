@@ -135,11 +135,12 @@ Test(growth, a_slow_leak_beside_a_large_one)
 
 Test(growth, is_written)
 {
-    const struct gs_report_config config = {.pid = 7};
+    struct gs_report_config config = {.pid = 7};
+    struct gs_growth_names names = {0};
     struct gs_text text = {0};
 
     look();
-    gs_growth_write(growth, tracker, &config, 3, &text);
+    gs_growth_write(growth, tracker, &config, 3, &names, &text);
     cr_assert_not_null(strstr(text.data, "==7== "));
     cr_expect_not_null(strstr(text.data, ": 0 B live in 0 allocations\n"), "%s",
                        text.data);
@@ -151,7 +152,7 @@ Test(growth, is_written)
         take(4, 1);
         look();
     }
-    gs_growth_write(growth, tracker, &config, 3, &text);
+    gs_growth_write(growth, tracker, &config, 3, &names, &text);
     cr_expect_not_null(
         strstr(text.data, "20.0 KiB live in 16 allocations, 5.01 KiB more than "), "%s",
         text.data);
@@ -164,10 +165,17 @@ Test(growth, is_written)
     cr_expect_null(strstr(text.data, "GROWING 4: "));
     gs_text_free(&text);
     look();
-    gs_growth_write(growth, tracker, &config, 0, &text);
+    gs_growth_write(growth, tracker, &config, 0, &names, &text);
     cr_expect_not_null(strstr(text.data, ", as much as "), "%s", text.data);
     cr_expect_null(strstr(text.data, "GROWING"));
     gs_text_free(&text);
+    config.start_unix_ns = UINT64_C(1767277991000000000); /* 14:33:11 */
+    gs_growth_write(growth, tracker, &config, 0, &names, &text);
+    cr_expect_not_null(strstr(text.data, "==7== at 14:33:1"), "%s", text.data);
+    cr_expect_not_null(strstr(text.data, " UTC ("), "%s", text.data);
+    gs_text_free(&text);
+    cr_expect_eq(names.count, 3, "each stack that was written is kept once");
+    gs_growth_names_free(&names);
 }
 
 /* The report says so of a leak. */

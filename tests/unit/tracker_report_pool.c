@@ -21,7 +21,7 @@ static void expect_lines(const struct gs_report_device *device, bool asked,
 
     config.devices = device;
     config.device_count = 1;
-    config.show_devices = asked;
+    config.show_devices = config.show_pool = asked;
     gs_tracker_remove(tracker, test_add(tracker, &allocation, true), NULL);
     text = test_report_text(tracker, &config, NULL);
     body = strchr(text, '\n') + 1;
@@ -34,9 +34,8 @@ static void expect_lines(const struct gs_report_device *device, bool asked,
 }
 
 #define HEAD                                                                             \
-    "GPU 0 A                                    peak 512 B at 1s\n"                      \
-    "  live at exit   0 B in 0 allocations\n"                                            \
-    "  traffic        1 alloc  1 free  0 failed\n"
+    "GPU 0 A: peak 512 B at 1s\n"                                                        \
+    "  traffic        1 alloc  1 free\n"
 
 Test(report_pool, a_clean_run_says_nothing_unless_asked)
 {
@@ -74,12 +73,23 @@ Test(report_pool, every_level_and_every_reason)
     expect_lines(
         &device, true,
         HEAD
-        "  pool           reserved 40.0 MiB (peak 64.0 MiB)  idle 10.0 MiB  hit 99.8 %  "
+        "Pool of GPU 0: reserved 40.0 MiB (peak 64.0 MiB), idle 10.0 MiB, hit 99.8 %, "
         "rounding waste 25.0 %\n"
         "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
         "  driver         7 calls took 2.3 ms, 3,993 saved\n"
         "  given back     16.0 MiB by age  8.00 MiB under pressure  1 call repeated\n"
-        "  frees          5 waited 12 us in all, 75.0 % found the device idle "
+        "  frees          5 waited 12 us in all, 75.0 % found the device idle\n");
+    device.frees_waited_ns = SECONDS(30); /* a twentieth of the run */
+    device.retried = device.aged_bytes = 0;
+    expect_lines(
+        &device, true,
+        HEAD
+        "Pool of GPU 0: reserved 40.0 MiB (peak 64.0 MiB), idle 10.0 MiB, hit 99.8 %, "
+        "rounding waste 25.0 %\n"
+        "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
+        "  driver         7 calls took 2.3 ms, 3,993 saved\n"
+        "  given back     8.00 MiB under pressure\n"
+        "  frees          5 waited 30s in all, 75.0 % found the device idle "
         "(GPUSHIM_FREE_SYNC=lazy saves the waits)\n");
 }
 
@@ -95,10 +105,9 @@ Test(report_pool, no_line_about_what_did_not_happen)
                                       .native_calls = 2};
 
     expect_lines(&device, true,
-                 HEAD
-                 "  pool           reserved 2.00 MiB  hit 0.0 %\n"
-                 "  served by      thread 0  stream 0  global 0  segments 0  driver 1\n"
-                 "  driver         1 call took 0 us, 1 saved\n");
+                 HEAD "Pool of GPU 0: reserved 2.00 MiB, hit 0.0 %\n"
+                      "  served by      driver 1\n"
+                      "  driver         1 call took 0 us, 1 saved\n");
 }
 
 Test(report_pool, more_calls_than_natively_are_said)
@@ -112,7 +121,7 @@ Test(report_pool, more_calls_than_natively_are_said)
 
     expect_lines(&device, true,
                  HEAD
-                 "  pool           reserved 0 B (peak 2.00 MiB)\n"
+                 "Pool of GPU 0: reserved 0 B (peak 2.00 MiB)\n"
                  "  driver         1,500 calls took 12s, 1,200 more than without the "
                  "pool\n");
 }
@@ -126,10 +135,9 @@ Test(report_pool, tiers_that_exceed_the_hits)
                                       .pool_hits = 10,
                                       .thread_hits = 11};
 
-    expect_lines(
-        &device, true,
-        HEAD "  pool           reserved 0 B  hit 100 %\n"
-             "  served by      thread 11  stream 0  global 0  segments 0  driver 0\n");
+    expect_lines(&device, true,
+                 HEAD "Pool of GPU 0: reserved 0 B, hit 100 %\n"
+                      "  served by      thread 11\n");
 }
 
 /* Of a program that was killed: what they were at last. */
@@ -141,16 +149,14 @@ Test(report_pool, figures_of_an_earlier_moment)
                                       .reserved_peak_bytes = 2 * GS_MIB,
                                       .as_of_ns = SECONDS(590)};
 
-    expect_lines(&device, true,
-                 HEAD "  pool           reserved 2.00 MiB\n"
-                      "  as of          9m50s: these lines include nothing later\n");
+    expect_lines(&device, true, HEAD "Pool of GPU 0: reserved 2.00 MiB, as of 9m50s\n");
 }
 
 /* ---- by size ------------------------------------------------------------------------
  */
 
 #define BY_SIZE                                                                          \
-    HEAD "  pool           reserved 2.00 MiB\n"                                          \
+    HEAD "Pool of GPU 0: reserved 2.00 MiB\n"                                            \
          "  by size        live                   kept for reuse               served "  \
          "by driver\n"
 
@@ -217,7 +223,7 @@ Test(report_pool, how_free_memory_is_divided)
                                             .stranded_bytes = GS_MIB};
     expect_lines(&device, true,
                  HEAD
-                 "  pool           reserved 2.00 MiB\n"
+                 "Pool of GPU 0: reserved 2.00 MiB\n"
                  "  free space     4.00 MiB in 3, the largest 3.00 MiB: fragmentation "
                  "25.0 %, 1.00 MiB beside blocks\n"
                  "  by size        live                   kept for reuse               "

@@ -203,9 +203,7 @@ Test(sampling, a_report_says_what_the_stacks_stand_for)
     cr_expect_str_eq(
         text,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
-        "GPU 0                                      peak 2.02 MiB at 1s\n"
-        "  live at exit   2.02 MiB in 11 allocations\n"
-        "  traffic        11 allocs  0 frees  0 failed\n"
+        "GPU 0: 2.02 MiB leaked at 2 call sites, peak 2.02 MiB at 1s\n"
         "\n"
         "LEAK 1: 2.00 MiB in 1 allocation (99.0 % of leaked)\n"
         "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"
@@ -213,7 +211,7 @@ Test(sampling, a_report_says_what_the_stacks_stand_for)
         "    #1 main                          app.c:12\n"
         "\n"
         "LEAK 2: about 12.7 KiB in 3 allocations (0.6 % of leaked), by 2 sampled\n"
-        "  cuMemAlloc, GPU 0, oldest 9m59s, newest 9m59s, live at exit\n"
+        "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"
         "    #0 load_batch                    loader.c:88\n"
         "    #1 main                          app.c:12\n"
         "\n"

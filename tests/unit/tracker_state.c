@@ -259,9 +259,11 @@ static struct gs_growth *look_on(struct file *file, unsigned looks)
 static char *growth_text(struct gs_growth *growth, struct gs_tracker *tracker)
 {
     const struct gs_report_config config = {.pid = 1};
+    struct gs_growth_names kept = {0};
     struct gs_text text = {0};
 
-    gs_growth_write(growth, tracker, &config, 10, &text);
+    gs_growth_write(growth, tracker, &config, 10, &kept, &text);
+    gs_growth_names_free(&kept);
     return text.data;
 }
 

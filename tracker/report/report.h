@@ -104,8 +104,8 @@ struct gs_report_config {
     unsigned stack_depth; /* gs_stacks_config.depth: a stack of this many frames that ends
                            * before main is marked as cut; 0: none is */
     bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
-    bool show_devices;    /* GPUSHIM_VERBOSE=2: devices and pool also of a clean run, and
-                           * the pool's classes, if known */
+    bool show_devices;    /* devices and pool also of a clean run */
+    bool show_pool;       /* GPUSHIM_VERBOSE=2: traffic, and all statistics of the pool */
     /* Names of runtime functions (cudaMalloc, ...). The report hides the frames down to
      * the outermost of them; its name is the call that the program made. */
     const char *const *runtime_names;
@@ -114,9 +114,11 @@ struct gs_report_config {
     struct gs_suppressions *suppressions; /* NULL: none */
     const struct gs_scan_config *scan;    /* NULL: host memory is not scanned */
     struct gs_growth *growth;             /* NULL: no snapshots */
+    uint64_t start_unix_ns; /* the tracker's start, since 1970; 0: not known */
     unsigned growing; /* growing call sites to print with the last snapshot; 0: neither */
-    uint16_t launch_api; /* the call that frees by running a graph, as in api_names; 0:
-                          * none */
+    uint16_t launch_api;   /* the call that frees by running a graph, as in api_names; 0:
+                            * none */
+    struct gs_text *rules; /* gets the proposed rules of all leaks; NULL: not wanted */
     const struct gs_export_job *job;     /* files to write as well; NULL: none */
     const struct gs_report_proof *proof; /* NULL: the idle proof was not verified */
 };
@@ -137,10 +139,20 @@ struct gs_report_summary {
 void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *config,
                      struct gs_text *text, struct gs_report_summary *summary);
 
+/* The stacks of growing call sites as written, so that file and line are looked up once.
+ * Zero at first. */
+struct gs_growth_names {
+    struct gs_growth_name *first;
+    size_t count;
+    unsigned missed; /* snapshots in which the look-up failed */
+    bool keep;       /* the stacks of the last snapshot are final */
+};
+
 /* Writes a line on the last snapshot of growth, and the `most` fastest growing call sites
  * with their growth and stacks; each line begins with "==PID== ". */
 void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
                      const struct gs_report_config *config, unsigned most,
-                     struct gs_text *text);
+                     struct gs_growth_names *names, struct gs_text *text);
+void gs_growth_names_free(struct gs_growth_names *names);
 
 #endif

@@ -256,7 +256,10 @@ struct gs_report_row {
 extern const struct gs_report_row gs_report_rows[GS_ROWS - GS_ROW_PINNED];
 /* Returns true if the row ever had memory. */
 bool gs_report_row_used(const struct gs_tracker_totals *totals);
+/* Prints a line for each device and kind of host memory: leaks and peak. */
 void gs_report_devices(const struct gs_report_writer *writer);
+/* Prints a line on the pool of each device that used it. */
+void gs_report_pools(const struct gs_report_writer *writer);
 /* Prints the part of the run that the report covers, and the share with call stacks. */
 void gs_report_windows(const struct gs_report_writer *writer);
 void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *text);
@@ -313,17 +316,25 @@ const char *gs_report_call_name(const struct gs_tracker *tracker, const char *ca
 const char *gs_report_call(const struct gs_report_writer *writer,
                            const struct gs_shown_stack *stack, uint16_t api);
 
-/* Prints call, kind of memory, age, fate and stack of a call site. */
+/* Prints call, kind of memory, age and fate of a call site. call NULL: the driver's. */
+void gs_report_call_line(const struct gs_report_writer *writer,
+                         const struct gs_group *group, const char *call,
+                         const char *fate);
+/* The same, and the stack. */
 void gs_report_call_site(const struct gs_report_writer *writer,
                          const struct gs_group *group, const char *fate);
 /* Prints "Suppressed: ...", and the used rules if requested. */
 void gs_report_suppressed(const struct gs_report_writer *writer);
-/* Prints, after a device's live memory, the suppressed part of it. */
+/* Prints, after a device's peak, the live memory that rules suppress. */
 void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned row);
 /* Prints that a rule matches but its cap is exceeded; rule 0: nothing. */
 void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule);
 /* Prints a rule for each printed leak. */
 void gs_report_advice(const struct gs_report_writer *writer);
+/* Writes the rules of all leaks, as a file of rules. */
+void gs_report_rules(const struct gs_report_writer *writer, struct gs_text *out);
+/* A size as the user writes it, exact: "24M", "768K", "1000". */
+const char *gs_report_size(uint64_t bytes, char out[32]);
 
 /* `in` without control characters, cut with "..." if too long; "" for NULL. */
 const char *gs_report_clean(const char *in, char *out, size_t size);
@@ -348,8 +359,9 @@ void gs_scan_note(const struct gs_scan *scan, const char *prefix, bool figures,
 
 /* Returns true if the pool did anything for the device. NULL: false. */
 bool gs_report_pool_used(const struct gs_report_device *device);
+/* Prints one line; with show_pool all statistics. */
 void gs_report_pool(const struct gs_report_writer *writer,
-                    const struct gs_report_device *device);
+                    const struct gs_report_device *device, unsigned ordinal);
 
 /* ---- report_classes.c: the pool by size classes ----------------------------------- */
 

@@ -29,6 +29,7 @@ struct gs_state_process {
 };
 
 #define GS_STATE_DEVICE_BYTES 64
+#define GS_STATE_BUS_BYTES    24
 
 struct gs_state_header {
     char magic[8];
@@ -42,6 +43,9 @@ struct gs_state_header {
     struct gs_state_process process;
     uint32_t device_count; /* atomic */
     char devices[GS_MAX_DEVICES][GS_STATE_DEVICE_BYTES];
+    /* PCI bus ids: ordinals are the process's own (CUDA_VISIBLE_DEVICES). Empty: unknown
+     */
+    char buses[GS_MAX_DEVICES][GS_STATE_BUS_BYTES];
 };
 
 struct gs_state_memory;

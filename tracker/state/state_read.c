@@ -67,8 +67,10 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
     gs_image_end_text(header->process.ending, sizeof header->process.ending);
     if (header->device_count > GS_MAX_DEVICES)
         header->device_count = GS_MAX_DEVICES;
-    for (uint32_t i = 0; i < header->device_count; i++)
+    for (uint32_t i = 0; i < header->device_count; i++) {
         gs_image_end_text(header->devices[i], sizeof header->devices[i]);
+        gs_image_end_text(header->buses[i], sizeof header->buses[i]);
+    }
     if (header->layout != config->layout)
         *problem = strcmp(header->version, config->version) != 0
                        ? "of another version of gpushim"

@@ -23,7 +23,7 @@ graph_same_case() {
 graph_leaks_case() {
   graph_same_case "$1"
   expect_leaks shim.err "$sources/tests/apps/graphmem.c"
-  expect_count shim.err '^==[0-9]+==   cu.*, graph memory, GPU 0, age .*, live at exit' 2
+  expect_count shim.err '^==[0-9]+==   cu.*, graph memory, GPU 0, .*live at exit' 2
   case $1 in
     shared | static | ptds)
       expect_text shim.err '^==[0-9]+==   cudaGraphAddMemAllocNode, '
@@ -45,7 +45,7 @@ graph_clean_case() {
 graph_traffic_case() {
   preloaded shim GPUSHIM_VERBOSE=2 -- "$apps/graphmem_$1" inside
   expect_text shim.err '^==[0-9]+== GPU 0 .* peak 16[.]0 KiB at '
-  expect_text shim.err '^==[0-9]+==   traffic        100 allocs  100 frees  0 failed'
+  expect_text shim.err '^==[0-9]+==   traffic        100 allocs  100 frees$'
 }
 
 # What native refuses is one error each, of its kind.

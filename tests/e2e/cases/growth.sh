@@ -8,7 +8,7 @@ growth_case() {
   preloaded shim GPUSHIM_STATS_INTERVAL=200ms -- "$apps/growing_$1" 20
   expect_same native shim
   expect_only_report shim.err
-  expect_text shim.err '^==[0-9]+== [0-9]+m?s: [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB more than [0-9]+ms ago$'
+  expect_text shim.err '^==[0-9]+== at [0-2][0-9]:[0-5][0-9]:[0-6][0-9][.][0-9]{3} UTC \([0-9]+m?s\): [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB more than [0-9]+ms ago$'
   expect_text shim.err '^==[0-9]+== GROWING [12]: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ samples; now [0-9.]+ [KM]iB in [0-9]+ allocations$'
   awk '/ GROWING / { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' shim.err |
     sort -u >places
@@ -21,6 +21,37 @@ growth_case() {
 for way in shared static linked proc; do
   add_case "growth $way" growth_case "$way"
 done
+
+# A call site has its line each time that it is written, and is looked up once.
+growth_lines_case() {
+  need addr2line
+  mkdir helpers
+  printf '#!/bin/sh\necho >>%q/asked\nexec %q "$@"\n' "$PWD" "$(command -v addr2line)" >helpers/addr2line
+  chmod 755 helpers/addr2line
+  preloaded shim PATH="$PWD/helpers" GPUSHIM_STATS_INTERVAL=150ms GPUSHIM_LEAK_REPORT=off -- \
+    "$apps/growing_shared" 20
+  expect_status shim 0
+  grep -A 2 ' GROWING ' shim.err | awk '$2 == "#0" { print $3, $4 }' >places
+  expect_text places '^keep_session growing[.]c:[0-9]+$'
+  expect_no_text places '[+]0x'
+  [[ $(wc -l <places) -ge 5 ]] || fail "written $(wc -l <places) times"
+  [[ $(wc -l <asked) -le $(sort -u places | wc -l) ]] || fail "$(wc -l <asked) look-ups"
+}
+add_case "growth lines" growth_lines_case
+
+# A look-up that fails is tried three times, and the report says once why lines are missing.
+growth_no_lines_case() {
+  mkdir helpers
+  printf '#!/bin/sh\necho >>%q/asked\nexit 1\n' "$PWD" >helpers/addr2line
+  chmod 755 helpers/addr2line
+  preloaded shim PATH="$PWD/helpers" GPUSHIM_STATS_INTERVAL=150ms GPUSHIM_LEAK_REPORT=off -- \
+    "$apps/growing_shared" 20
+  expect_status shim 0
+  [[ $(grep -c ' GROWING ' shim.err) -ge 5 ]] || fail "written $(grep -c ' GROWING ' shim.err) times"
+  expect_count asked '' 3
+  expect_count shim.err '^==[0-9]+== Note: ' 1
+}
+add_case "growth without lines" growth_no_lines_case
 
 # Nothing is written between looks, nor by a program that makes no CUDA call, nor by a child.
 growth_quiet_case() {

@@ -113,7 +113,7 @@ idle_report_case() {
   preloaded shim -- "$apps/freewait_linked"
   expect_status shim 0
   expect_clean shim.err
-  preloaded leaky -- "$apps/leaky_linked"
+  preloaded leaky GPUSHIM_VERBOSE=2 -- "$apps/leaky_linked"
   expect_text leaky.err \
     '^==[0-9]+==   frees          [1-9][0-9,]* waited [0-9.]+ (us|ms) in all, [0-9.]+ % found the device idle( \(GPUSHIM_FREE_SYNC=lazy saves the waits\))?$'
 }

@@ -12,7 +12,7 @@ interim_oom_case() {
   expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: .*  out of memory$' 1
   expect_count shim.err ' of 32\.0 MiB on GPU 0 was refused, [0-9.]+ MiB of 512 MiB free$' 1
   expect_text shim.err '#0 hoard_one '
-  expect_count shim.err '^==[0-9]+==   live now       [0-9.]+ MiB in [0-9]+ allocations$' 1
+  expect_count shim.err '^==[0-9]+== GPU 0 [^:]*: [0-9.]+ MiB live at [0-9]+ call sites, peak ' 1
   expect_count shim.err '^==[0-9]+== LIVE 1: 4[0-9]+ MiB in 1[0-9] allocations ' 1
   expect_count shim.err '^==[0-9]+== LIVE 2: 20\.0 MiB in 20 allocations ' 1
   expect_count shim.err "^==[0-9]+==   interim_$1 .* [0-9.]+ MiB +[0-9]+$" 1

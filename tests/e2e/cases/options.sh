@@ -202,7 +202,7 @@ verbose_case() {
     fail 'lines of allocations and frees differ'
   grep -v '^gpushim: ' shim.err >rest
   expect_only_report rest
-  expect_text rest '^==[0-9]+== Pinned host memory '
+  expect_text rest '^==[0-9]+== Pinned host memory: peak '
   expect_text rest '^==[0-9]+== SUMMARY: gpushim: 0 errors, 0 B leaked'
 }
 add_case "options GPUSHIM_VERBOSE=3" verbose_case

@@ -38,7 +38,7 @@ report_levels_case() {
   expect_equal "calls of the driver" "$(report_driver_memory_calls shim.err)" \
     "$(report_number_before report driver 'calls? took')"
   [[ $(report_number_before report driver saved) -gt 1000 ]] || fail "few calls were saved"
-  expect_text report '^==[0-9]+==   pool  .* reserved .* idle [1-9].* hit 99\.'
+  expect_text report '^==[0-9]+== Pool of GPU 0: reserved .*, idle [1-9].*, hit 99\.'
 }
 for way in shared static linked proc; do
   add_case "report levels $way" report_levels_case "$way"
@@ -68,7 +68,10 @@ done
 
 # served LOG LEVEL: requests that the level served.
 served() {
-  report_number_after "$1" 'served by' "$2"
+  local number
+
+  number=$(report_number_after "$1" 'served by' "$2")
+  echo "${number:-0}"
 }
 
 # The levels hold as many blocks as GPUSHIM_POOL_CACHE says; what is wrong is said once.
@@ -126,14 +129,14 @@ report_aged_case() {
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_TRIM_INTERVAL=100ms -- \
     "$apps/limits_linked" idle 700
   expect_status shim 0
-  expect_text shim.err '^==[0-9]+==   given back     [1-9].* by age  0 B under pressure$'
+  expect_text shim.err '^==[0-9]+==   given back     [1-9].* by age$'
 }
 add_case "report given back by age" report_aged_case
 
 report_pressed_case() {
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_RELEASE=8M -- "$apps/limits_linked" idle 700
   expect_status shim 0
-  expect_text shim.err '^==[0-9]+==   given back     0 B by age  [1-9].* under pressure$'
+  expect_text shim.err '^==[0-9]+==   given back     [1-9][0-9.]* [KMG]iB under pressure$'
 }
 add_case "report given back under pressure" report_pressed_case
 
@@ -145,13 +148,34 @@ report_again_case() {
 }
 add_case "report a call made again" report_again_case
 
-# A program without the pool has no such lines, and one whose pool gave nothing back no
-# line about that.
+# A program without the pool has no such lines; one with it has one, and the others if they are
+# asked for, but for what did not happen.
 report_without_case() {
-  preloaded shim GPUSHIM_POOL=off -- "$apps/leaky_linked"
-  expect_no_text shim.err '^==[0-9]+==   (pool|served by|driver|given back) '
+  preloaded shim GPUSHIM_POOL=off GPUSHIM_VERBOSE=2 -- "$apps/leaky_linked"
+  expect_no_text shim.err '^==[0-9]+== (Pool of|  (served by|driver|given back)) '
   preloaded leaky -- "$apps/leaky_linked"
-  expect_text leaky.err '^==[0-9]+==   served by '
-  expect_no_text leaky.err '^==[0-9]+==   given back '
+  expect_count leaky.err '^==[0-9]+== Pool of GPU 0: reserved ' 1
+  expect_no_text leaky.err '^==[0-9]+==   (traffic|served by|driver|frees) |lazy| 0 failed'
+  preloaded asked GPUSHIM_VERBOSE=2 -- "$apps/leaky_linked"
+  expect_text asked.err '^==[0-9]+==   served by '
+  expect_no_text asked.err '^==[0-9]+==   given back '
 }
+
+# What a reader looks for comes first: what leaked, where, whose it is, who held the peak; then the
+# pool and the rules.
+report_order_case() {
+  preloaded shim -- "$apps/peaks_linked" leak
+  sed -nE 's/^==[0-9]+== (gpushim [0-9]|GPU 0 |LEAK 1: |Memory by owner|Peak of|PEAK [0-9]|Pool of|To suppress|SUMMARY:).*/\1/p' \
+    shim.err >found
+  printf '%s\n' 'gpushim 0' 'GPU 0 ' 'LEAK 1: ' 'Memory by owner' 'Peak of' 'PEAK 1' 'PEAK 2' 'PEAK 3' \
+    'Pool of' 'To suppress' 'SUMMARY:' >expected
+  cmp -s expected found || {
+    diff -u expected found
+    fail "another order"
+  }
+  expect_count shim.err '^==[0-9]+== GPU 0 [^:]*: 4[.]00 MiB leaked at 1 call site, peak 54[.]0 MiB at ' 1
+  expect_count shim.err 'PEAK 2 = LEAK 1: 4[.]00 MiB in 1 allocation \(7[.]4 % of the peak\), all still live$' 1
+  expect_count shim.err '#0 weights ' 1
+}
+add_case "report order" report_order_case
 add_case "report without the pool" report_without_case

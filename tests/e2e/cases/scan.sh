@@ -6,7 +6,8 @@
 # scan_fates FILE: "function fate" for each leak.
 scan_fates() {
   awk '
-    $2 == "LEAK" { getline; fate = $0; sub(/.*(age|newest) [0-9a-z]+, /, "", fate) }
+    $2 == "LEAK" { getline; fate = $0; sub(/.*(GPU [0-9]+|host memory), /, "", fate)
+                     sub(/(age|oldest) [0-9a-z]+, (newest [0-9a-z]+, )?/, "", fate) }
     $2 == "#0" { print $3, fate }' "$1" | sort
 }
 

@@ -46,14 +46,14 @@ suppress_beyond_case() {
 add_case "suppressions beyond max_count" suppress_beyond_case 'leak:build_index max_count=2' \
   '3 allocations of 3.00 MiB in all, more than leak:build_index max_count=2 (rules:1) allows'
 add_case "suppressions beyond max_bytes" suppress_beyond_case 'leak:build_index max_bytes=2M' \
-  '3 allocations of 3.00 MiB in all, more than leak:build_index max_bytes=2097152 (rules:1) allows'
+  '3 allocations of 3.00 MiB in all, more than leak:build_index max_bytes=2M (rules:1) allows'
 
 # What was counted stays in the totals, and is said there.
 suppress_totals_case() {
   echo leak:load_weights >rules
   preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_VERBOSE=2 -- "$apps/leaky_shared"
   expect_text shim.err \
-    '^==[0-9]+==   live at exit   28[.]3 MiB in 6 allocations  \(suppressed 24[.]0 MiB in 1\)$'
+    '^==[0-9]+== GPU 0 .*: 4[.]2[0-9] MiB leaked at 3 call sites, peak .*  \(suppressed 24[.]0 MiB in 1\)$'
   expect_text shim.err '^==[0-9]+==          1  24[.]0 MiB  leak:load_weights \(rules:1\)$'
   expect_text shim.err '^==[0-9]+==   leaky_shared               28[.]3 MiB          6$'
 }
@@ -97,7 +97,7 @@ suppress_advice_means_one_case() {
   expect_text second.err 'SUMMARY: gpushim: 0 errors, 2.00 MiB leaked in 1 allocation, '
   expect_text second.err '^==[0-9]+==   1:  leak:grab from=second max_bytes=2M$'
   preloaded more GPUSHIM_SUPPRESSIONS=rules -- "$apps/grabs_$1" more
-  expect_text more.err 'not suppressed: 2 allocations of 2.00 MiB in all, more than leak:grab from=first max_bytes=1048576'
+  expect_text more.err 'not suppressed: 2 allocations of 2.00 MiB in all, more than leak:grab from=first max_bytes=1M'
   expect_text more.err 'SUMMARY: gpushim: 0 errors, 2.00 MiB leaked in 2 allocations, '
 }
 add_case "suppressions advised mean one leak shared" suppress_advice_means_one_case shared
@@ -147,6 +147,102 @@ suppress_many_problems_case() {
 }
 add_case "suppressions of no grammar" suppress_many_problems_case
 
+# All rules of a run in a file, which is complete at the next: nothing leaks, nothing is added.
+suppress_write_case() {
+  local before
+
+  preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules.%p GPUSHIM_LEAK_MAX=1 -- "$apps/leaky_$1"
+  expect_count shim.err '^gpushim: 5 rules added to .*/rules[.][0-9]+$' 1
+  [[ $(tail -n 1 shim.err) == *' SUMMARY: gpushim: '* ]] || fail "the SUMMARY is not the last line"
+  mv rules.* rules
+  expect_count rules '^leak:load_weights max_bytes=24M$' 1
+  expect_count rules '^leak:' 5
+  before=$(<rules)
+  preloaded known GPUSHIM_SUPPRESSIONS=rules GPUSHIM_WRITE_SUPPRESSIONS=rules \
+    GPUSHIM_ERROR_EXITCODE=3 -- "$apps/leaky_$1"
+  expect_status known 0
+  expect_text known.err 'Suppressed: 7 allocations, 28[.]5 MiB by 5 rules$'
+  expect_equal "rules" "$before" "$(<rules)"
+}
+for way in shared static proc; do
+  add_case "suppressions written $way" suppress_write_case "$way"
+done
+
+# Processes that write at once do not mix, and add each rule once; what was there stays.
+suppress_write_crowd_case() {
+  local i
+
+  printf 'free:kept' >rules
+  for i in 1 2 3 4 5 6 7 8; do
+    LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$shim GPUSHIM_WRITE_SUPPRESSIONS=rules \
+      "$apps/leaky_shared" >"out$i" 2>"err$i" &
+  done
+  wait
+  expect_equal "lines" 7 "$(wc -l <rules)"
+  expect_count rules '^free:kept$' 1
+  expect_count rules '^# [^ ]*/leaky_shared$' 1
+  expect_count rules '^leak:[a-z_]+ max_bytes=[0-9]+[KM]$' 5
+}
+add_case "suppressions written by many" suppress_write_crowd_case
+
+# While another process adds rules, one waits, and then adds what that one has not.
+suppress_write_turn_case() {
+  need flock
+  : >rules
+  flock rules sh -c ': >held; sleep 0.5; echo leak:load_weights max_bytes=24M >>rules' &
+  until [[ -e held ]]; do sleep 0.01; done
+  preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/leaky_shared"
+  wait
+  expect_count rules '^leak:load_weights ' 1
+  expect_count rules '^leak:' 5
+}
+add_case "suppressions written in turn" suppress_write_turn_case
+
+# suppress_write_bad_case FILE WHY: one line, no rule, the rest as ever.
+suppress_write_bad_case() {
+  mkdir folder
+  mkfifo pipe
+  preloaded shim GPUSHIM_WRITE_SUPPRESSIONS="$1" -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_count shim.err "^gpushim: GPUSHIM_WRITE_SUPPRESSIONS: cannot write .*$1: $2; no rule is added\$" 1
+  expect_count shim.err '^gpushim:' 1
+  expect_count shim.err ' SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked' 1
+}
+add_case "suppressions written to a folder" suppress_write_bad_case folder 'is a directory'
+add_case "suppressions written to no folder" suppress_write_bad_case none/rules 'no such file or directory'
+add_case "suppressions written to a pipe" suppress_write_bad_case pipe 'not a regular file'
+add_case "suppressions written to a device" suppress_write_bad_case /dev/full 'not a regular file'
+
+# On a full disk the rules that were there stay as they were, without a part of a new one.
+suppress_write_full_case() {
+  need unshare
+  mkdir small
+  cat >mounted <<'END'
+mount -t tmpfs -o size=4k tmpfs small || exit 77
+{ echo '# mine' && head -c 4000 /dev/zero | tr '\0' '#' && echo; } >small/rules
+cp small/rules before
+"$1"
+cmp small/rules before || exit 3
+END
+  run_in shim LD_PRELOAD="$shim" GPUSHIM_WRITE_SUPPRESSIONS=small/rules -- \
+    unshare -m bash mounted "$apps/leaky_shared"
+  [[ $(<shim.status) != 77 && ! $(<shim.err) =~ unshare: ]] || skip "unshare and mount"
+  expect_status shim 0
+  expect_count shim.err '^gpushim: GPUSHIM_WRITE_SUPPRESSIONS: cannot write .*/rules: no space left; no rule is added$' 1
+}
+add_case "suppressions written to a full disk" suppress_write_full_case
+
+# The rule itself where its file belongs: one line says so.
+suppress_no_file_case() {
+  preloaded shim GPUSHIM_SUPPRESSIONS='leak:load_weights max_bytes=24M' -- "$apps/leaky_shared"
+  expect_count shim.err '^gpushim: GPUSHIM_SUPPRESSIONS=leak:load_weights max_bytes=24M: a rule, not a file: ' 1
+  expect_count shim.err '^gpushim:' 1
+  echo leak:load_weights >leak
+  preloaded file GPUSHIM_SUPPRESSIONS=leak: -- "$apps/leaky_shared"
+  expect_text file.err 'Suppressed: 1 allocation, 24[.]0 MiB by 1 rule$'
+}
+add_case "suppressions of a rule for a file" suppress_no_file_case
+
 # A library that is called as cuBLAS is called: what it keeps is folded, unless that is off,
 # or it is more than a framework keeps.
 suppress_builtin_case() {
@@ -156,7 +252,7 @@ suppress_builtin_case() {
   expect_status shim 0
   expect_text shim.err 'Suppressed: [0-9]+ allocations?, .* by 1 built-in rule$'
   expect_text shim.err '  leak:\^libcublas[.]so max_count=256 \(built-in\)$'
-  expect_text shim.err '  live at exit .*  \(kept by libraries .* in [0-9]+\)$'
+  expect_text shim.err ' peak .*  \(kept by libraries .* in [0-9]+\)$'
   preloaded off GPUSHIM_ERROR_EXITCODE=9 GPUSHIM_SUPPRESSIONS_BUILTIN=off -- \
     "$apps/plugin" ./libcublas.so.13
   expect_status off 9

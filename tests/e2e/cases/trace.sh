@@ -31,13 +31,11 @@ totals_case() {
   local gpu pinned
 
   native native "$apps/leaky_$1"
-  preloaded shim GPUSHIM_TRACE_FILE=trace -- "$apps/leaky_$1"
+  preloaded shim GPUSHIM_TRACE_FILE=trace GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE=log -- "$apps/leaky_$1"
   expect_same native shim
-  expect_only_report shim.err
   read_trace trace
-  gpu=$(sed -nE '/== GPU 0/,/traffic/s/.* ([0-9]+) allocs +([0-9]+) frees.*/\1 \2/p' shim.err)
-  pinned=$(sed -nE '/== Pinned/,/traffic/s/.* ([0-9]+) allocs +([0-9]+) frees.*/\1 \2/p' \
-    shim.err)
+  gpu=$(sed -nE '/== GPU 0/,/traffic/s/.* ([0-9]+) allocs +([0-9]+) frees.*/\1 \2/p' log)
+  pinned=$(sed -nE '/== Pinned/,/traffic/s/.* ([0-9]+) allocs +([0-9]+) frees.*/\1 \2/p' log)
   [[ -n $gpu && -n $pinned ]] || fail "no totals in the report"
   expect_equal "device memory" "$gpu" \
     "$(count_ops a 'device|async|managed') $(count_ops f 'device|async|managed')"

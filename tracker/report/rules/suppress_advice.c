@@ -1,5 +1,5 @@
 /*
- * suppress_advice.c - prints a ready rule for each printed leak.
+ * suppress_advice.c - writes a ready rule for each printed leak, or for all of them.
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md
  */
 #include "report_internal.h"
@@ -12,8 +12,16 @@
  * least LETTERS_MIN letters remain. */
 #define LONG_NAME   60u
 #define LETTERS_MIN 6u
-/* Leaks beyond this number get no rule. */
-#define LEAKS_MAX 256u
+/* Leaks beyond these numbers get no rule: in the report, and in a file. */
+#define LEAKS_MAX      256u
+#define LEAKS_MAX_FILE 1024u
+
+/* Returns true for an extension module of Python: a binding layer allocates for all of
+ * the program's functions. */
+static bool is_extension(const char *name)
+{
+    return strstr(name, ".cpython-") || strstr(name, ".abi3.so");
+}
 
 /* Returns true for files of the system, the compiler, CUDA and frameworks. A rule for one
  * of their functions would match far more than one leak. */
@@ -33,7 +41,7 @@ static bool is_system_library(const char *name)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0)
             return true;
     }
-    return gs_module_is_runtime(name);
+    return gs_module_is_runtime(name) || is_extension(name);
 }
 
 /* Returns true for a frame at the outer end of every stack: a rule for it would match all
@@ -58,8 +66,8 @@ static bool is_outermost(const struct gs_symbol_request *frame)
 
 /* Returns true if a rule for the frame would match this leak, but not most others. A
  * frame with a function qualifies unless it is the outermost. A frame without one
- * qualifies by its module, unless this is the module of the outermost frame, which all
- * stacks contain. */
+ * qualifies by its module, if this is a library, but not that of the outermost frame,
+ * which all stacks contain. */
 static bool is_specific(const struct gs_shown_stack *stack,
                         const struct gs_symbol_request *frame)
 {
@@ -67,7 +75,7 @@ static bool is_specific(const struct gs_shown_stack *stack,
 
     if (frame->result.function)
         return !is_outermost(frame);
-    return module[0] != '\0' &&
+    return strstr(module, ".so") && !is_extension(module) &&
            strcmp(module, gs_report_frame_module(&stack->frames[stack->count - 1])) != 0;
 }
 
@@ -83,7 +91,8 @@ static unsigned program_frame(const struct gs_shown_stack *stack)
             continue;
         if (!is_system_library(gs_report_frame_module(frame)))
             return i;
-        if (named == stack->count && frame->result.function)
+        if (named == stack->count && frame->result.function &&
+            !is_extension(gs_report_frame_module(frame)))
             named = i;
     }
     return named;
@@ -201,6 +210,7 @@ struct advice {
     char pattern[PATTERN_BYTES];                /* "": no rule is good for the leak */
     char from[CALLERS_MAX * PATTERN_BYTES + 1]; /* as gs_rule.from */
     uint64_t bytes;                             /* of all leaks that share the rule */
+    size_t same;                                /* the first leak with this rule */
 };
 
 /* A from= pattern has no spaces. */
@@ -216,11 +226,12 @@ static void add_caller(struct advice *advice, size_t *used, const char *function
     advice->from[*used] = '\0';
 }
 
-/* Returns true if the rule matches a leak other than `number` that is named. */
+/* Returns true if the rule matches a leak of the first `count` other than `number` that
+ * is named. */
 static bool matches_another(const struct gs_report_writer *writer, size_t number,
-                            const struct advice *advice)
+                            size_t count, const struct advice *advice)
 {
-    for (size_t i = 0; i < writer->data->shown; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct gs_shown_stack stack = gs_frame_table_show(
             writer->frames, writer->config, writer->data->groups.items[i].stack);
         for (unsigned j = 0; i != number && j < stack.count; j++)
@@ -234,7 +245,7 @@ static bool matches_another(const struct gs_report_writer *writer, size_t number
 /* The rule names the function and, of its callers in the program, the next one; more only
  * while the rule would match another leak. */
 static void make_advice(const struct gs_report_writer *writer, size_t number,
-                        struct advice *out)
+                        size_t count, struct advice *out)
 {
     const struct gs_group *group = &writer->data->groups.items[number];
     struct gs_shown_stack stack =
@@ -254,7 +265,7 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
         if (!frame->result.function || is_outermost(frame) ||
             is_system_library(gs_report_frame_module(frame)))
             continue;
-        if (callers > 0 && !matches_another(writer, number, out))
+        if (callers > 0 && !matches_another(writer, number, count, out))
             break;
         add_caller(out, &used, frame->result.function);
         callers++;
@@ -270,65 +281,93 @@ static bool is_same(const struct advice *a, const struct advice *b)
     return !*x && !*y && strcmp(a->pattern, b->pattern) == 0;
 }
 
-/* A size as the user writes it, exact: "24M", "768K", "1000". */
-static const char *size_text(uint64_t bytes, char out[32])
+/* The rules for the first `count` leaks; NULL: no memory, or no leak. Leaks that share a
+ * rule have it once, with the sum of their bytes. */
+static struct advice *make_all(const struct gs_report_writer *writer, size_t count)
 {
-    unsigned unit = 0;
+    struct advice *all = count ? calloc(count, sizeof *all) : NULL;
 
-    while (unit < 4 && bytes >= 1024 && bytes % 1024 == 0) {
-        bytes /= 1024;
-        unit++;
+    for (size_t i = 0; all && i < count; i++)
+        make_advice(writer, i, count, &all[i]);
+    for (size_t i = 0; all && i < count; i++) {
+        all[i].same = i;
+        for (size_t k = 0; k < i && all[i].pattern[0] && all[i].same == i; k++) {
+            if (all[k].same == k && is_same(&all[k], &all[i])) {
+                all[i].same = k;
+                all[k].bytes += all[i].bytes;
+            }
+        }
     }
-    snprintf(out, 32, "%llu%.*s", (unsigned long long)bytes, unit > 0, &"\0KMGT"[unit]);
-    return out;
+    return all;
 }
 
-/* Writes one line for all leaks that share the rule. Its cap is their sum, so that a
- * later leak through the same functions is reported; where stacks are sampled, the sum is
- * an estimate, and the rule has no cap. */
-static void write_rule(const struct gs_report_writer *writer, size_t number,
-                       struct advice *all, size_t count, bool *headline)
+/* The cap is the sum, so that a later leak through the same functions is reported; where
+ * stacks are sampled, the sum is an estimate, and the rule has no cap. */
+static void write_rule(const struct gs_report_writer *writer, const struct advice *advice,
+                       struct gs_text *text)
 {
-    struct advice *advice = &all[number];
-    char size[32], leaks[160];
-    size_t used;
+    char size[32];
 
-    if (advice->pattern[0] == '\0')
-        return;
-    if (!*headline)
-        gs_text_add(writer->text,
-                    "%sTo suppress a LEAK, put its rule into a file and name the file in "
-                    "GPUSHIM_SUPPRESSIONS:\n",
-                    writer->prefix);
-    *headline = true;
-    used = (size_t)snprintf(leaks, sizeof leaks, "%zu", number + 1);
-    for (size_t i = number + 1; i < count; i++) {
-        if (all[i].pattern[0] == '\0' || !is_same(&all[i], advice))
-            continue;
-        if (used + 24 < sizeof leaks)
-            used += (size_t)snprintf(leaks + used, sizeof leaks - used, ", %zu", i + 1);
-        advice->bytes += all[i].bytes;
-        all[i].pattern[0] = '\0';
-    }
-    gs_text_add(writer->text, "%s  %s:  leak:%s", writer->prefix, leaks, advice->pattern);
+    gs_text_add(text, "leak:%s", advice->pattern);
     for (const char *from = advice->from; *from; from += strlen(from) + 1)
-        gs_text_add(writer->text, " from=%s", from);
+        gs_text_add(text, " from=%s", from);
     if (writer->tracker->config.sampling.distance_bytes == 0)
-        gs_text_add(writer->text, " max_bytes=%s", size_text(advice->bytes, size));
-    gs_text_add(writer->text, "\n");
+        gs_text_add(text, " max_bytes=%s", gs_report_size(advice->bytes, size));
+    gs_text_add(text, "\n");
+}
+
+/* Whether the leak is the first one of its rule, and has one. */
+static bool has_rule(const struct advice *all, size_t number)
+{
+    return all[number].pattern[0] != '\0' && all[number].same == number;
+}
+
+/* "1, 3", the leaks that share a rule. */
+static const char *numbers(const struct advice *all, size_t number, size_t count,
+                           char out[160])
+{
+    size_t used = 0;
+
+    for (size_t i = number; i < count && used + 24 < 160; i++) {
+        if (all[i].same == number && all[i].pattern[0])
+            used += (size_t)snprintf(out + used, 160 - used, "%s%zu", used ? ", " : "",
+                                     i + 1);
+    }
+    return out;
 }
 
 void gs_report_advice(const struct gs_report_writer *writer)
 {
     size_t count = writer->data->shown < LEAKS_MAX ? writer->data->shown : LEAKS_MAX;
-    struct advice *all = count ? calloc(count, sizeof *all) : NULL;
+    struct advice *all = make_all(writer, count);
     bool headline = false;
+    char leaks[160];
 
-    if (!all)
-        return;
-    for (size_t i = 0; i < count; i++)
-        make_advice(writer, i, &all[i]);
-    for (size_t i = 0; i < count; i++)
-        write_rule(writer, i, all, count, &headline);
+    for (size_t i = 0; all && i < count; i++) {
+        if (!has_rule(all, i))
+            continue;
+        if (!headline)
+            gs_text_add(writer->text,
+                        "%sTo suppress a LEAK, put its rule into a file and name the "
+                        "file in GPUSHIM_SUPPRESSIONS:\n",
+                        writer->prefix);
+        headline = true;
+        gs_text_add(writer->text, "%s  %s:  ", writer->prefix,
+                    numbers(all, i, count, leaks));
+        write_rule(writer, &all[i], writer->text);
+    }
+    free(all);
+}
+
+void gs_report_rules(const struct gs_report_writer *writer, struct gs_text *out)
+{
+    size_t leaks = writer->data->leak_groups;
+    size_t count = leaks < LEAKS_MAX_FILE ? leaks : LEAKS_MAX_FILE;
+    struct advice *all = make_all(writer, count);
+
+    for (size_t i = 0; all && i < count; i++) {
+        if (has_rule(all, i))
+            write_rule(writer, &all[i], out);
+    }
     free(all);
 }

@@ -298,10 +298,22 @@ void gs_report_suppress(const struct gs_tracker *tracker,
 
 /* ---- output ----------------------------------------------------------------------- */
 
+const char *gs_report_size(uint64_t bytes, char out[32])
+{
+    unsigned unit = 0;
+
+    while (unit < 4 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(out, 32, "%llu%.*s", (unsigned long long)bytes, unit > 0, &"\0KMGT"[unit]);
+    return out;
+}
+
 /* "leak:run max_count=3 (rules.txt:7)" */
 static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
 {
-    char pattern[160], source[160], caps[160] = "";
+    char pattern[160], source[160], caps[160] = "", bytes[32];
     size_t length = 0;
 
     for (const char *from = rule->from; from && *from; from += strlen(from) + 1) {
@@ -315,8 +327,8 @@ static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
         length += (size_t)snprintf(caps + length, sizeof caps - length, " max_count=%llu",
                                    (unsigned long long)rule->max_count);
     if (rule->max_bytes != GS_RULE_ANY)
-        length += (size_t)snprintf(caps + length, sizeof caps - length, " max_bytes=%llu",
-                                   (unsigned long long)rule->max_bytes);
+        length += (size_t)snprintf(caps + length, sizeof caps - length, " max_bytes=%s",
+                                   gs_report_size(rule->max_bytes, bytes));
     if (rule->device >= 0)
         snprintf(caps + length, sizeof caps - length, " device=%d", rule->device);
     gs_report_clean(rule->pattern, pattern, sizeof pattern);

@@ -173,15 +173,18 @@ static void write_body(struct gs_report_writer *writer)
         gs_report_owners(writer);
     }
     gs_report_peaks(writer);
+    gs_report_pools(writer);
 }
 
 /* Writes a run without errors and leaks, with its devices. */
 static void write_clean(const struct gs_report_writer *writer)
 {
+    gs_report_about(writer);
     gs_report_devices(writer);
     if (writer->data->peaks_printed)
         gs_report_blank(writer);
     gs_report_peaks(writer);
+    gs_report_pools(writer);
 }
 
 /* Names of stacks: the first ones; the others; those that are shown only after
@@ -231,7 +234,7 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     const struct gs_report_config *config = writer->config;
     size_t count = data->groups.count;
     size_t first = count < config->max_groups ? count : config->max_groups;
-    bool names = gs_suppressions_need_names(config->suppressions);
+    bool names = config->rules || gs_suppressions_need_names(config->suppressions);
 
     memset(frames, 0, FRAME_TABLES * sizeof *frames);
     if (names) {
@@ -360,6 +363,8 @@ void gs_report_write_from(struct gs_tracker *tracker,
         write_end(&writer);
         if (config->job)
             write_files(&writer, &figures);
+        if (config->rules)
+            gs_report_rules(&writer, config->rules);
         write_summary(&writer, &figures);
     }
     for (size_t i = 0; i < FRAME_TABLES; i++)

@@ -110,7 +110,7 @@ static void write_holes(const struct gs_report_writer *writer,
 void gs_report_classes(const struct gs_report_writer *writer,
                        const struct gs_report_device *device)
 {
-    if (!writer->config->show_devices || !device->classes)
+    if (!device->classes)
         return;
     write_holes(writer, &device->holes);
     write_classes(writer, device);

@@ -7,15 +7,121 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* "5m00s: 2.31 GiB live in 57 allocations, 12.0 MiB more than 30s ago" */
+#define SECOND_NS UINT64_C(1000000000)
+/* Samples at shorter intervals have milliseconds. */
+#define SHORT_NS (10 * SECOND_NS)
+/* Call sites whose stacks are kept. Others have no lines, so that no child is started for
+ * them again and again. */
+#define NAMES_MAX 256u
+/* Snapshots in which the look-up may fail before stacks are kept without lines. */
+#define TRIES 3u
+
+/* ---- names ------------------------------------------------------------------------ */
+
+/* A call site as printed before. */
+struct gs_growth_name {
+    struct gs_growth_name *next;
+    uint32_t stack;
+    const char *call; /* as in gs_shown_stack */
+    size_t length;
+    char text[]; /* the lines of the stack */
+};
+
+static const struct gs_growth_name *find_name(const struct gs_growth_names *names,
+                                              uint32_t stack)
+{
+    const struct gs_growth_name *name = names->first;
+
+    while (name && name->stack != stack)
+        name = name->next;
+    return name;
+}
+
+static void keep_name(struct gs_growth_names *names, const struct gs_shown_stack *stack,
+                      const struct gs_text *lines)
+{
+    struct gs_growth_name *name =
+        lines->data && !lines->truncated && names->keep && names->count < NAMES_MAX
+            ? malloc(sizeof *name + lines->length)
+            : NULL;
+
+    if (!name)
+        return;
+    *name = (struct gs_growth_name){
+        .next = names->first, .stack = stack->id, .call = stack->call};
+    name->length = lines->length;
+    memcpy(name->text, lines->data, lines->length);
+    names->first = name;
+    names->count++;
+}
+
+void gs_growth_names_free(struct gs_growth_names *names)
+{
+    while (names->first) {
+        struct gs_growth_name *name = names->first;
+
+        names->first = name->next;
+        free(name);
+    }
+    *names = (struct gs_growth_names){0};
+}
+
+/* Prints the line of the call and the stack, and keeps them for the next time. */
+static void write_named(const struct gs_report_writer *writer,
+                        const struct gs_group *group, struct gs_growth_names *names)
+{
+    const struct gs_growth_name *name = find_name(names, group->stack);
+    struct gs_text lines = {0};
+    struct gs_report_writer apart = *writer;
+
+    if (name) {
+        gs_report_call_line(writer, group, name->call, "growing");
+        gs_text_add_bytes(writer->text, name->text, name->length);
+        return;
+    }
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, writer->config, group->stack);
+    apart.text = &lines;
+    gs_report_stack(&apart, &stack);
+    gs_report_call_line(writer, group, stack.call, "growing");
+    gs_text_add_bytes(writer->text, lines.data ? lines.data : "", lines.length);
+    stack.id = group->stack;
+    keep_name(names, &stack, &lines);
+    gs_text_free(&lines);
+}
+
+/* ---- a snapshot ------------------------------------------------------------------- */
+
+/* "14:03:11 UTC (5m00s)"; "5m00s" if the date is not known. Local time would take the
+ * lock of the time zone data. */
+static const char *write_time(const struct gs_report_writer *writer,
+                              const struct gs_growth_sums *sums, char out[64])
+{
+    uint64_t at_ns = writer->config->start_unix_ns + sums->time_ns;
+    unsigned day_s = (unsigned)(at_ns / SECOND_NS % 86400);
+    char elapsed[24], ms[8] = "";
+
+    gs_text_duration(sums->time_ns, elapsed);
+    if (sums->interval_ns < SHORT_NS)
+        snprintf(ms, sizeof ms, ".%03u", (unsigned)(at_ns / 1000000 % 1000));
+    if (writer->config->start_unix_ns == 0)
+        snprintf(out, 64, "%s", elapsed);
+    else
+        snprintf(out, 64, "%02u:%02u:%02u%s UTC (%s)", day_s / 3600, day_s / 60 % 60,
+                 day_s % 60, ms, elapsed);
+    return out;
+}
+
+/* "at 14:03:11 UTC (5m00s): 2.31 GiB live in 57 allocations, 12.0 MiB more than 30s
+ * ago" */
 static void write_sums(const struct gs_report_writer *writer,
                        const struct gs_growth_sums *sums)
 {
-    char time[24], bytes[24], count[32], change[24], interval[24];
+    char time[64], bytes[24], count[32], change[24], interval[24];
     uint64_t apart = sums->change < 0 ? -(uint64_t)sums->change : (uint64_t)sums->change;
 
-    gs_text_add(writer->text, "%s: %s live in %s allocation%s",
-                gs_text_duration(sums->time_ns, time), gs_text_bytes(sums->bytes, bytes),
+    gs_text_add(writer->text, "at %s: %s live in %s allocation%s",
+                write_time(writer, sums, time), gs_text_bytes(sums->bytes, bytes),
                 gs_text_count(sums->count, count), gs_report_plural(sums->count));
     gs_text_duration(sums->interval_ns, interval);
     if (sums->snapshots > 1 && sums->change == 0)
@@ -27,7 +133,8 @@ static void write_sums(const struct gs_report_writer *writer,
 }
 
 static void write_growing(const struct gs_report_writer *writer, size_t number,
-                          const struct gs_growing *one, uint64_t snapshots)
+                          const struct gs_growing *one, uint64_t snapshots,
+                          struct gs_growth_names *names)
 {
     const struct gs_trend *trend = &one->trend;
     uint64_t live = gs_group_likely_count(&one->group);
@@ -42,31 +149,55 @@ static void write_growing(const struct gs_report_writer *writer, size_t number,
                 gs_group_is_estimate(&one->group) ? "about " : "",
                 gs_text_bytes(one->group.bytes, bytes), gs_text_count(live, count),
                 gs_report_plural(live));
-    gs_report_call_site(writer, &one->group, "growing");
+    write_named(writer, &one->group, names);
+    gs_report_blank(writer);
 }
 
-/* Writes the call sites, with names for their stacks. */
+/* Why names of new call sites are missing; NULL: they are not. */
+static const char *note_of(const struct gs_report_writer *writer)
+{
+    const struct gs_report_source *source = writer->source;
+
+    return source->note && writer->frames->stack_count > 0 ? source->note(source->self)
+                                                           : NULL;
+}
+
+/* Writes the call sites, and looks up the names of those that were not written before. */
 static void write_last(const struct gs_report_writer *base,
-                       const struct gs_growth_snapshot *last)
+                       const struct gs_growth_snapshot *last,
+                       struct gs_growth_names *names)
 {
     struct gs_frame_table frames = {0};
     struct gs_report_writer writer = *base;
+    struct gs_report_source source = *base->source;
     struct gs_stack_ids ids = {0};
 
     writer.frames = &frames;
-    for (size_t i = 0; i < last->count; i++)
-        gs_stack_ids_add(&ids, last->growing[i].group.stack);
-    gs_frame_table_take(&frames, writer.config, writer.tracker->config.stacks,
-                        writer.source, &ids);
+    if (names->count >= NAMES_MAX)
+        source.find_lines = NULL;
+    for (size_t i = 0; i < last->count; i++) {
+        if (!find_name(names, last->growing[i].group.stack))
+            gs_stack_ids_add(&ids, last->growing[i].group.stack);
+    }
+    gs_frame_table_take(&frames, writer.config, writer.tracker->config.stacks, &source,
+                        &ids);
+    const char *note = note_of(&writer);
+    char clean[512];
+    names->missed += note != NULL;
+    names->keep = !note || names->missed >= TRIES;
     write_sums(&writer, &last->sums);
     for (size_t i = 0; i < last->count; i++)
-        write_growing(&writer, i + 1, &last->growing[i], last->sums.snapshots);
+        write_growing(&writer, i + 1, &last->growing[i], last->sums.snapshots, names);
+    /* A report of a state file has a note of its own. */
+    if (note && names->missed == 1 && base->config->growing == 0)
+        gs_text_add(writer.text, "%sNote: %s\n", writer.prefix,
+                    gs_report_clean(note, clean, sizeof clean));
     gs_frame_table_free(&frames);
 }
 
 void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
                      const struct gs_report_config *config, unsigned most,
-                     struct gs_text *text)
+                     struct gs_growth_names *names, struct gs_text *text)
 {
     struct gs_growth_snapshot last = gs_growth_last(growth, most);
     struct gs_live_source live;
@@ -76,20 +207,22 @@ void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
 
     snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
     gs_text_add(text, "%s", writer.prefix);
-    write_last(&writer, &last);
+    write_last(&writer, &last, names);
     free(last.growing);
 }
 
 void gs_report_growth(const struct gs_report_writer *writer)
 {
     const struct gs_report_config *config = writer->config;
+    struct gs_growth_names names = {0};
 
     if (!config->growth || config->growing == 0)
         return;
     struct gs_growth_snapshot last = gs_growth_last(config->growth, config->growing);
-    gs_text_add(writer->text, "%slast sample at ", writer->prefix);
-    write_last(writer, &last);
+    gs_text_add(writer->text, "%slast sample ", writer->prefix);
+    write_last(writer, &last, &names);
     if (last.count == 0)
         gs_report_blank(writer);
+    gs_growth_names_free(&names);
     free(last.growing);
 }

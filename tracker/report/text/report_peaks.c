@@ -149,7 +149,21 @@ static const char *fate_of(const struct gs_peak_site *place, char out[64])
     return out;
 }
 
-static void write_site(const struct gs_report_writer *writer, const struct gs_peak *peak,
+/* Returns the number of the printed leak that has the call site; 0: none. */
+static size_t leak_of(const struct gs_report_writer *writer, const struct gs_group *held)
+{
+    const struct gs_report_data *data = writer->data;
+
+    for (size_t i = 0; i < data->shown; i++) {
+        if (read_the_same(writer->config, writer->frames, held, &data->groups.items[i]))
+            return i + 1;
+    }
+    return 0;
+}
+
+/* Prints a call site with its stack, unless a leak has shown it. Returns whether it
+ * did. */
+static bool write_site(const struct gs_report_writer *writer, const struct gs_peak *peak,
                        size_t number)
 {
     const struct gs_group *held = &peak->places[number].held;
@@ -158,23 +172,34 @@ static void write_site(const struct gs_report_writer *writer, const struct gs_pe
     const bool estimate = gs_group_is_estimate(held);
     uint64_t bytes = gs_group_shown_bytes(held), count = gs_group_shown_count(held);
     uint64_t part = bytes < peak->bytes ? bytes : peak->bytes;
+    size_t leak = leak_of(writer, held);
     char text[24], number_text[32], percent[16], where[64], fate[64];
 
-    gs_text_add(writer->text, "%sPEAK %zu: %s%s in %s allocation%s (%s %% of the peak)\n",
-                writer->prefix, number + 1, estimate ? "about " : "",
-                gs_text_bytes(bytes, text), gs_text_count(count, number_text),
-                gs_report_plural(count), gs_report_percent(part, peak->bytes, percent));
+    gs_text_add(writer->text, "%sPEAK %zu", writer->prefix, number + 1);
+    if (leak != 0)
+        gs_text_add(writer->text, " = %s %zu", writer->config->running ? "LIVE" : "LEAK",
+                    leak);
+    gs_text_add(writer->text, ": %s%s in %s allocation%s (%s %% of the peak)",
+                estimate ? "about " : "", gs_text_bytes(bytes, text),
+                gs_text_count(count, number_text), gs_report_plural(count),
+                gs_report_percent(part, peak->bytes, percent));
+    if (leak != 0) {
+        gs_text_add(writer->text, ", %s\n", fate_of(&peak->places[number], fate));
+        return false;
+    }
+    gs_text_add(writer->text, "\n");
     gs_text_add(writer->text, "%s  %s, %s, %s\n", writer->prefix,
                 gs_report_call(writer, &stack, held->api),
                 gs_report_memory_name(held->kind, held->device, where),
                 fate_of(&peak->places[number], fate));
     gs_report_stack(writer, &stack);
     gs_report_blank(writer);
+    return true;
 }
 
 /* Writes the sum of the call sites that are not printed, and the memory without a call
- * site. */
-static void write_more(const struct gs_report_writer *writer, const struct gs_peak *peak,
+ * site. Returns whether there is any. */
+static bool write_more(const struct gs_report_writer *writer, const struct gs_peak *peak,
                        size_t shown)
 {
     size_t placed = count_with_stack(peak, peak->count);
@@ -197,6 +222,7 @@ static void write_more(const struct gs_report_writer *writer, const struct gs_pe
                     writer->prefix, gs_text_bytes(unplaced, bytes));
     if (shown < placed || unplaced != 0)
         gs_report_blank(writer);
+    return shown < placed || unplaced != 0;
 }
 
 static void write_peak(const struct gs_report_writer *writer, const struct gs_peak *peak,
@@ -205,6 +231,7 @@ static void write_peak(const struct gs_report_writer *writer, const struct gs_pe
     size_t shown = count_with_stack(peak, writer->config->peak_max);
     char name[64] = "pinned host memory", bytes[24], time[24], freed[24], known[24];
     uint64_t placed = 0;
+    bool ended = true; /* by a blank line */
 
     if (row < GS_ROW_PINNED)
         snprintf(name, sizeof name, "GPU %u", row);
@@ -219,8 +246,9 @@ static void write_peak(const struct gs_report_writer *writer, const struct gs_pe
                     gs_text_bytes(placed, known));
     gs_text_add(writer->text, "\n");
     for (size_t i = 0; i < shown; i++)
-        write_site(writer, peak, i);
-    write_more(writer, peak, shown);
+        ended = write_site(writer, peak, i);
+    if (!write_more(writer, peak, shown) && !ended)
+        gs_report_blank(writer);
 }
 
 void gs_report_peaks(const struct gs_report_writer *writer)

@@ -16,6 +16,12 @@ void gs_report_about(const struct gs_report_writer *writer)
     if (config->note)
         gs_text_add(writer->text, "%s%s\n", writer->prefix,
                     gs_report_clean(config->note, clean, sizeof clean));
+    if (config->killed)
+        gs_text_add(
+            writer->text,
+            "%sNote: a signal, abort or a system call ended the program, and it wrote "
+            "no report: this is what it had then\n",
+            writer->prefix);
     if (config->stack != 0 && stack.count != 0)
         gs_report_stack(writer, &stack);
     if (config->note || config->stack != 0)
@@ -296,23 +302,42 @@ static uint64_t age(const struct gs_report_writer *writer, uint64_t time_ns)
     return now > time_ns ? now - time_ns : 0;
 }
 
+/* "oldest 3s, newest 12ms, ", or "age 3s, " for one age; "" for an age below the clock's
+ * steps. Returns `out`. */
+static const char *write_ages(const struct gs_report_writer *writer,
+                              const struct gs_group *group, char out[80])
+{
+    char oldest[24], newest[24];
+
+    gs_text_duration(age(writer, group->oldest_ns), oldest);
+    gs_text_duration(age(writer, group->newest_ns), newest);
+    if (strcmp(oldest, newest) != 0)
+        snprintf(out, 80, "oldest %s, newest %s, ", oldest, newest);
+    else if (strcmp(oldest, "0ms") != 0)
+        snprintf(out, 80, "age %s, ", oldest);
+    else
+        out[0] = '\0';
+    return out;
+}
+
+void gs_report_call_line(const struct gs_report_writer *writer,
+                         const struct gs_group *group, const char *call, const char *fate)
+{
+    char place[64], ages[80];
+
+    gs_text_add(writer->text, "%s  %s, %s, %s%s\n", writer->prefix,
+                gs_report_call_name(writer->tracker, call, group->api),
+                gs_report_memory_name(group->kind, group->device, place),
+                write_ages(writer, group, ages), fate);
+}
+
 void gs_report_call_site(const struct gs_report_writer *writer,
                          const struct gs_group *group, const char *fate)
 {
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, group->stack);
-    char place[64], oldest[24], newest[24];
 
-    gs_text_add(writer->text, "%s  %s, %s, ", writer->prefix,
-                gs_report_call(writer, &stack, group->api),
-                gs_report_memory_name(group->kind, group->device, place));
-    gs_text_duration(age(writer, group->oldest_ns), oldest);
-    if (group->count == 1)
-        gs_text_add(writer->text, "age %s, ", oldest);
-    else
-        gs_text_add(writer->text, "oldest %s, newest %s, ", oldest,
-                    gs_text_duration(age(writer, group->newest_ns), newest));
-    gs_text_add(writer->text, "%s\n", fate);
+    gs_report_call_line(writer, group, stack.call, fate);
     gs_report_beyond(writer, group->beyond_rule);
     gs_report_stack(writer, &stack);
     gs_report_blank(writer);

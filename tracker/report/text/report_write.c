@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 
-#define PEAK_COLUMN     43 /* column of "peak" in a device's line */
 #define OWNER_WIDTH_MIN 25
 #define OWNER_WIDTH_MAX 60
 
@@ -54,29 +53,67 @@ const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16])
     return out;
 }
 
-static void write_traffic(const struct gs_report_writer *writer, unsigned row,
+/* The leaks, or the live memory, of one row of the totals. */
+struct row_leaks {
+    uint64_t bytes, lost_bytes;
+    size_t sites;
+};
+
+static void add_leaks(struct row_leaks *leaks, unsigned row,
+                      const struct gs_groups *groups, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct gs_group *group = &groups->items[i];
+
+        if (gs_totals_row(group->device, group->kind) != row)
+            continue;
+        leaks->bytes += gs_group_weight(group);
+        leaks->lost_bytes += group->lost ? gs_group_weight(group) : 0;
+        leaks->sites += !gs_stack_left_out(group->stack);
+    }
+}
+
+static void write_leaked(const struct gs_report_writer *writer, unsigned row,
+                         const struct gs_tracker_totals *totals)
+{
+    const struct gs_report_data *data = writer->data;
+    const bool running = writer->config->running;
+    struct row_leaks leaks = {0};
+    char bytes[24], lost[24], sites[32];
+
+    if (row == GS_ROW_REGISTERED) {
+        if (totals->live_count != 0)
+            gs_text_add(writer->text, "%s%s registered, ",
+                        gs_text_bytes(totals->live_bytes, bytes),
+                        running ? "" : " still");
+        return;
+    }
+    add_leaks(&leaks, row, &data->groups, data->leak_groups);
+    add_leaks(&leaks, row, &data->unplaced, data->unplaced.count);
+    if (leaks.bytes == 0 && leaks.sites == 0)
+        return;
+    gs_text_add(writer->text, "%s %s", gs_text_bytes(leaks.bytes, bytes),
+                running ? "live" : "leaked");
+    if (leaks.sites != 0)
+        gs_text_add(writer->text, " at %s call site%s", gs_text_count(leaks.sites, sites),
+                    gs_report_plural(leaks.sites));
+    if (leaks.lost_bytes != 0)
+        gs_text_add(writer->text, " (%s lost at reset)",
+                    gs_text_bytes(leaks.lost_bytes, lost));
+    gs_text_add(writer->text, ", ");
+}
+
+static void write_traffic(const struct gs_report_writer *writer,
                           const struct gs_tracker_totals *totals)
 {
-    char bytes[24], count[32], frees[32], failed[32];
+    char count[32], frees[32], failed[32];
 
-    gs_text_add(writer->text, "%s  %s   %s in %s allocation%s", writer->prefix,
-                writer->config->running  ? "live now    "
-                : writer->config->killed ? gs_report_killed_fate
-                                         : "live at exit",
-                gs_text_bytes(totals->live_bytes, bytes),
-                gs_text_count(totals->live_count, count),
-                gs_report_plural(totals->live_count));
-    gs_report_live_suppressed(writer, row);
+    gs_text_add(writer->text, "%s  traffic        %s alloc%s  %s free%s", writer->prefix,
+                gs_text_count(totals->allocs, count), gs_report_plural(totals->allocs),
+                gs_text_count(totals->frees, frees), gs_report_plural(totals->frees));
+    if (totals->failed != 0)
+        gs_text_add(writer->text, "  %s failed", gs_text_count(totals->failed, failed));
     gs_text_add(writer->text, "\n");
-    if (totals->lost_count != 0)
-        gs_text_add(writer->text, "%s  lost at reset  %s in %s allocation%s\n",
-                    writer->prefix, gs_text_bytes(totals->lost_bytes, bytes),
-                    gs_text_count(totals->lost_count, count),
-                    gs_report_plural(totals->lost_count));
-    gs_text_add(writer->text, "%s  traffic        %s alloc%s  %s free%s  %s failed\n",
-                writer->prefix, gs_text_count(totals->allocs, count),
-                gs_report_plural(totals->allocs), gs_text_count(totals->frees, frees),
-                gs_report_plural(totals->frees), gs_text_count(totals->failed, failed));
 }
 
 bool gs_report_row_used(const struct gs_tracker_totals *totals)
@@ -84,36 +121,59 @@ bool gs_report_row_used(const struct gs_tracker_totals *totals)
     return totals->allocs != 0 || totals->failed != 0 || totals->live_count != 0;
 }
 
-static void write_title(const struct gs_report_writer *writer, const char *title,
-                        const struct gs_tracker_totals *totals)
+/* "GPU 0 NVIDIA H200: 2.04 GiB leaked at 2 call sites, peak 2.40 GiB at 9m56s" */
+static void write_row(const struct gs_report_writer *writer, unsigned row,
+                      const char *title, const struct gs_tracker_totals *totals)
 {
-    char bytes[24], duration[24];
+    char bytes[24], duration[24], failed[32];
 
-    gs_text_add(writer->text, "%s%-*s  peak %s at %s\n", writer->prefix, PEAK_COLUMN - 2,
-                title, gs_text_bytes(totals->peak_bytes, bytes),
+    gs_text_add(writer->text, "%s%s: ", writer->prefix, title);
+    write_leaked(writer, row, totals);
+    gs_text_add(writer->text, "peak %s at %s", gs_text_bytes(totals->peak_bytes, bytes),
                 gs_text_duration(totals->peak_time_ns, duration));
+    if (totals->failed != 0 && !writer->config->running)
+        gs_text_add(writer->text, ", %s request%s refused",
+                    gs_text_count(totals->failed, failed),
+                    gs_report_plural(totals->failed));
+    gs_report_live_suppressed(writer, row);
+    gs_text_add(writer->text, "\n");
+    if (writer->config->show_pool)
+        write_traffic(writer, totals);
+}
+
+/* The pool's statistics of a device; NULL: not known. */
+static const struct gs_report_device *device_of(const struct gs_report_writer *writer,
+                                                unsigned ordinal)
+{
+    const struct gs_report_config *config = writer->config;
+
+    return config->devices && ordinal < config->device_count ? &config->devices[ordinal]
+                                                             : NULL;
 }
 
 static void write_device(const struct gs_report_writer *writer, unsigned ordinal)
 {
-    const struct gs_report_config *config = writer->config;
-    const struct gs_report_device *device =
-        config->devices && ordinal < config->device_count ? &config->devices[ordinal]
-                                                          : NULL;
+    const struct gs_report_device *device = device_of(writer, ordinal);
     struct gs_tracker_totals totals;
     char name[128], title[160];
 
     gs_tracker_get_totals(writer->tracker, (int)ordinal, &totals);
-    bool pooled = gs_report_pool_used(device);
-    if (!gs_report_row_used(&totals) && !pooled)
+    if (!gs_report_row_used(&totals))
         return;
     gs_report_clean(device ? device->name : NULL, name, sizeof name);
     snprintf(title, sizeof title, "GPU %u%s%s%s", ordinal,
              ordinal == GS_MAX_DEVICES - 1 ? " and up" : "", name[0] ? " " : "", name);
-    write_title(writer, title, &totals);
-    write_traffic(writer, ordinal, &totals);
-    if (pooled)
-        gs_report_pool(writer, device);
+    write_row(writer, ordinal, title, &totals);
+}
+
+void gs_report_pools(const struct gs_report_writer *writer)
+{
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
+        const struct gs_report_device *device = device_of(writer, i);
+
+        if (gs_report_pool_used(device))
+            gs_report_pool(writer, device, i);
+    }
 }
 
 const char gs_report_killed_fate[] = "live when it ended";
@@ -133,10 +193,8 @@ void gs_report_devices(const struct gs_report_writer *writer)
         write_device(writer, i);
     for (unsigned i = 0; i < GS_ARRAY_LEN(gs_report_rows); i++) {
         gs_tracker_get_totals(writer->tracker, GS_TOTALS_PINNED - (int)i, &totals);
-        if (gs_report_row_used(&totals)) {
-            write_title(writer, gs_report_rows[i].title, &totals);
-            write_traffic(writer, GS_ROW_PINNED + i, &totals);
-        }
+        if (gs_report_row_used(&totals))
+            write_row(writer, GS_ROW_PINNED + i, gs_report_rows[i].title, &totals);
     }
 }
 
