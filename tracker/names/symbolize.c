@@ -43,7 +43,8 @@ struct gs_symbol_place {
         uint64_t offset;
     } key;
     struct gs_symbol symbol;
-    bool asked; /* the child was asked about it */
+    struct gs_symbol *inlined; /* symbol.inlined */
+    bool asked;                /* the child was asked about it */
 };
 
 /* A returned string, kept until the symbolizer is destroyed. */
@@ -92,6 +93,9 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
     if (symbolizer == NULL)
         return;
     gs_line_helper_end(&symbolizer->helper);
+    for (struct gs_symbol_place *place = symbolizer->places; place != NULL;
+         place = place->hh.next)
+        free(place->inlined);
     GS_HASH_FREE(symbolizer->places);
     while (symbolizer->objects != NULL) {
         struct object *object = symbolizer->objects;
@@ -212,25 +216,30 @@ static const char *keep_base_name(struct gs_symbolizer *symbolizer, const char *
     return length != 0 ? keep(symbolizer, path, length) : NULL;
 }
 
+static void set_names(struct gs_symbolizer *symbolizer, struct gs_symbol *symbol,
+                      const char *linkage)
+{
+    char *readable = gs_demangle(linkage);
+
+    symbol->linkage = keep(symbolizer, linkage, strlen(linkage));
+    symbol->function =
+        readable != NULL ? keep(symbolizer, readable, strlen(readable)) : symbol->linkage;
+    free(readable);
+}
+
 static void find_names(struct gs_symbolizer *symbolizer, struct gs_symbol_place *place)
 {
     struct object *object = place->key.object;
     struct gs_symbol *symbol = &place->symbol;
     const char *linkage;
-    char *readable;
 
     symbol->offset = place->key.offset;
     symbol->module = keep_base_name(symbolizer, object->path);
     if (object->symbols == NULL)
         return;
     linkage = gs_elf_symbols_find(object->symbols, symbol->offset);
-    if (linkage == NULL)
-        return;
-    symbol->linkage = keep(symbolizer, linkage, strlen(linkage));
-    readable = gs_demangle(linkage);
-    symbol->function =
-        readable != NULL ? keep(symbolizer, readable, strlen(readable)) : symbol->linkage;
-    free(readable);
+    if (linkage != NULL)
+        set_names(symbolizer, symbol, linkage);
 }
 
 /* The place of a frame, named at the first call. NULL: no memory. */
@@ -294,6 +303,40 @@ static int compare_places(const void *a, const void *b)
     return left->offset < right->offset ? -1 : left->offset > right->offset;
 }
 
+static void take_place(struct gs_symbolizer *symbolizer, struct gs_symbol *symbol,
+                       const struct gs_line_place *from)
+{
+    if (from->file == NULL)
+        return;
+    symbol->file = keep(symbolizer, from->file, strlen(from->file));
+    symbol->line = symbol->file != NULL ? from->line : 0;
+}
+
+/* Takes the child's answer. The function that contains the others has its symbol's name:
+ * the debug information may name a clone of it otherwise. */
+static void take_answer(struct gs_symbolizer *symbolizer, struct gs_symbol_place *place,
+                        const struct gs_line_query *query)
+{
+    unsigned inlined = query->count > 0 ? query->count - 1 : 0;
+
+    if (query->count > 0)
+        take_place(symbolizer, &place->symbol, &query->places[inlined]);
+    place->inlined = inlined > 0 ? calloc(inlined, sizeof(*place->inlined)) : NULL;
+    if (place->inlined == NULL)
+        return;
+    for (unsigned i = 0; i < inlined; i++) {
+        struct gs_symbol *symbol = &place->inlined[i];
+
+        symbol->module = place->symbol.module;
+        symbol->offset = place->symbol.offset;
+        if (query->places[i].function != NULL)
+            set_names(symbolizer, symbol, query->places[i].function);
+        take_place(symbolizer, symbol, &query->places[i]);
+    }
+    place->symbol.inlined = place->inlined;
+    place->symbol.inlined_count = inlined;
+}
+
 /* Asks the child about these places. */
 static void ask(struct gs_symbolizer *symbolizer, struct gs_symbol_place **places,
                 size_t count)
@@ -317,13 +360,8 @@ static void ask(struct gs_symbolizer *symbolizer, struct gs_symbol_place **place
         symbolizer->note = note;
     symbolizer->spent_ms += (gs_now_ns() - begin_ns) / 1000000;
     for (size_t i = 0; i < count; i++) {
-        struct gs_symbol *symbol = &places[i]->symbol;
-
-        if (queries[i].file == NULL)
-            continue;
-        symbol->file = keep(symbolizer, queries[i].file, strlen(queries[i].file));
-        symbol->line = symbol->file != NULL ? queries[i].line : 0;
-        free(queries[i].file);
+        take_answer(symbolizer, places[i], &queries[i]);
+        gs_line_query_free(&queries[i]);
     }
     free(queries);
 }

@@ -118,7 +118,7 @@ leak_asked_case() {
 echo start >>starts
 while read -r line; do
   echo "\$line" >>asked
-  printf 'a.c:1:1\n\n'
+  printf 'f\na.c:1:1\n\n'
 done
 END
   chmod +x bin/llvm-symbolizer

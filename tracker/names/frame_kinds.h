@@ -1,0 +1,24 @@
+/*
+ * frame_kinds.h - whose code a frame is, by the table frame_kinds.def.
+ * Owns: nothing.   Lock: none.
+ */
+#ifndef GS_FRAME_KINDS_H
+#define GS_FRAME_KINDS_H
+
+#include "symbolize.h"
+
+enum gs_frame_kind {
+    GS_FRAME_PROGRAM,
+    GS_FRAME_RUNTIME,
+    GS_FRAME_LIBRARY,
+    GS_FRAME_START
+};
+
+/* By the base name of the module alone. */
+enum gs_frame_kind gs_frame_kind_of_module(const char *base_name);
+/* By all that is known of a resolved frame; `module` as above. A frame of Python's is the
+ * program's. */
+enum gs_frame_kind gs_frame_kind(const struct gs_symbol_request *frame,
+                                 const char *module);
+
+#endif
