@@ -52,8 +52,8 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* Parses "file:line[:column]", or "file:line (discriminator 3)". False if the text has
- * another form, or stands for an unknown position. Changes `text`. */
+/* Parses "file:line[:column]", or "file:line (discriminator 3)". An unknown position has
+ * no file. False if the text has another form. Changes `text`. */
 static bool parse_place(char *text, bool has_column, const char **file, unsigned *line)
 {
     char *colon, *end;
@@ -72,13 +72,10 @@ static bool parse_place(char *text, bool has_column, const char **file, unsigned
         return false;
     errno = 0;
     value = strtoul(colon + 1, &end, 10);
-    if (errno != 0 || value == 0 || value > LINE_MAX_VALUE ||
-        (*end != '\0' && *end != ' '))
+    if (errno != 0 || value > LINE_MAX_VALUE || (*end != '\0' && *end != ' '))
         return false;
     *colon = '\0';
-    if (strcmp(text, "??") == 0)
-        return false;
-    *file = text;
+    *file = value != 0 && strcmp(text, "??") != 0 ? text : NULL;
     *line = (unsigned)value;
     return true;
 }
@@ -108,7 +105,8 @@ static void store_name(struct gs_line_query *query, const char *name)
         place->function = strdup(name);
 }
 
-/* Stores the place of the function that was named last. */
+/* Stores the place of the function that was named last. Another text takes the name
+ * away. */
 static void store_place(struct gs_line_query *query, const char *line, bool has_column)
 {
     struct gs_line_place *place;
@@ -121,7 +119,10 @@ static void store_place(struct gs_line_query *query, const char *line, bool has_
         return;
     }
     place = &query->places[query->count - 1];
-    if (parse_place(text, has_column, &file, &number)) {
+    if (!parse_place(text, has_column, &file, &number)) {
+        clear_place(place);
+        query->count--;
+    } else if (file != NULL) {
         place->file = strdup(file);
         place->line = place->file != NULL ? number : 0;
     }

@@ -12,6 +12,7 @@
 #include "elf_file.h"
 #include "elf_symbols.h"
 #include "line_helper.h"
+#include "short_name.h"
 #include "gs_clock.h"
 #include "gs_hash.h"
 
@@ -221,6 +222,11 @@ static void set_names(struct gs_symbolizer *symbolizer, struct gs_symbol *symbol
 {
     char *readable = gs_demangle(linkage);
 
+    /* Debug information names templates without a linkage in readable form. */
+    if (readable == NULL && strchr(linkage, '<') != NULL)
+        readable = strdup(linkage);
+    if (readable != NULL)
+        gs_name_tidy(readable);
     symbol->linkage = keep(symbolizer, linkage, strlen(linkage));
     symbol->function =
         readable != NULL ? keep(symbolizer, readable, strlen(readable)) : symbol->linkage;

@@ -4,19 +4,23 @@
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
 #include "report_internal.h"
+#include "short_name.h"
 
 #include <stdio.h>
 
 #define NAME_WIDTH_MIN 30 /* the function's column in a stack */
 #define NAME_WIDTH_MAX 48
-#define NAME_SIZE      104 /* longer names are cut */
+#define NAME_SIZE      104 /* longer names are cut within their arguments */
 #define REPEATS_MIN    2   /* fewer equal frames are printed one by one */
 #define LIBRARY_MIN    2   /* likewise of the C++ library */
 
 static const char *frame_name(const struct gs_symbol_request *frame, char out[NAME_SIZE])
 {
+    char fitted[NAME_SIZE];
+
     if (frame->result.function)
-        return gs_report_clean(frame->result.function, out, NAME_SIZE);
+        return gs_report_clean(gs_name_fit(frame->result.function, fitted, sizeof fitted),
+                               out, NAME_SIZE);
     if (gs_report_frame_module(frame)[0] != '\0')
         snprintf(out, NAME_SIZE, "??");
     else
