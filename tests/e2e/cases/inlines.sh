@@ -42,6 +42,8 @@ inlines_own_case() {
   expect_text lambdas '#[0-9]+ call_function\(int\) +inlines[.]cpp:50$'
   expect_no_text shim.err '#.*(__invoke|_M_invoke|_M_run|_State_impl|call_once|native_thread|start_thread)'
   expect_text shim.err '#2 take_outer +inlines_part[.]c:27 \(inlined\)$'
+  # The name of the function, whatever the arguments of its class.
+  expect_text shim.err '#1 Store<std::vector<std::pair<std::string, std::string> > >::put\(int\) +inlines[.]cpp:36 \(inlined\)$'
   expect_text out.json '"function": "Buffer::Buffer\(int\)".*"inlined": true'
   expect_text out.collapsed ';main;make_buffer\(int\);Buffer::Buffer\(int\);inlines_take 1048576$'
   expect_text out.collapsed ';main;call_function\(int\);operator\(\);inlines_take 3145728$'
