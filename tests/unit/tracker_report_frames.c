@@ -298,6 +298,32 @@ Test(frames, the_cxx_library_is_known_by_names_and_by_files)
     cr_expect_eq(kind_of("_ZNKSt4hashI3KeyEclERKS0_", "/src/key.h"), GS_FRAME_PROGRAM);
 }
 
+#define PACKAGES "/v/lib/python3.11/site-packages/"
+
+/* Folders of the user's may have the packages' names. */
+Test(frames, bindings_of_python_are_known_by_their_folders)
+{
+    static const char *const yes[] = {
+        PACKAGES "cuda/bindings/cydriver.cpython-311-x86_64-linux-gnu.so",
+        PACKAGES "cuda/core/experimental/_memory.py",
+        PACKAGES "cupy_backends/cuda/api/runtime.cpython-311-x86_64-linux-gnu.so",
+        PACKAGES "numba/cuda/cudadrv/driver.py",
+        "/usr/lib/python3/dist-packages/pycuda/_driver.cpython-311.so",
+        PACKAGES "torch/_C.cpython-311-x86_64-linux-gnu.so",
+        PACKAGES "torch/lib/libtorch_python.so"};
+    static const char *const no[] = {"",
+                                     "train.py",
+                                     "/home/me/pycuda/train.py",
+                                     "/home/me/cuda/bindings/driver.py",
+                                     PACKAGES "torch/lib/libc10_cuda.so",
+                                     PACKAGES "mine/cuda/driver.py"};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
+        cr_expect_eq(gs_frame_kind_of_file(yes[i]), GS_FRAME_BINDING, "%s", yes[i]);
+    for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
+        cr_expect_neq(gs_frame_kind_of_file(no[i]), GS_FRAME_BINDING, "%s", no[i]);
+}
+
 static void take_wanted(void *self, struct gs_symbol_request *requests, size_t count)
 {
     uint64_t *wanted = self;

@@ -10,14 +10,14 @@
 enum gs_frame_kind {
     GS_FRAME_PROGRAM,
     GS_FRAME_RUNTIME,
+    GS_FRAME_BINDING,
     GS_FRAME_LIBRARY,
     GS_FRAME_START
 };
 
-/* By the base name of the module alone. */
-enum gs_frame_kind gs_frame_kind_of_module(const char *base_name);
-/* By all that is known of a resolved frame; `module` as above. A frame of Python's is the
- * program's. */
+/* By the path of the module, or of a source file of Python's, alone. */
+enum gs_frame_kind gs_frame_kind_of_file(const char *path);
+/* By all that is known of a resolved frame; `module` is the base name of its module. */
 enum gs_frame_kind gs_frame_kind(const struct gs_symbol_request *frame,
                                  const char *module);
 

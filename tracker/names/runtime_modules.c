@@ -33,5 +33,5 @@ static bool is_copy(const char *base_name)
 
 bool gs_module_is_runtime(const char *base_name)
 {
-    return gs_frame_kind_of_module(base_name) == GS_FRAME_RUNTIME || is_copy(base_name);
+    return gs_frame_kind_of_file(base_name) == GS_FRAME_RUNTIME || is_copy(base_name);
 }

@@ -3,7 +3,8 @@
  *
  * At the inner end the frames of the CUDA runtime, the driver and this library are
  * dropped, and all frames down to the outermost runtime function by name: a statically
- * linked runtime is inside the program's own file. At the outer end the frames around
+ * linked runtime is inside the program's own file. So are frames of packages that carry
+ * calls of Python, if anything else is there. At the outer end the frames around
  * main and around a thread's first function are dropped. frame_kinds.def says whose a
  * frame is. Inlined functions are frames of their own once lines are known.
  *
@@ -320,7 +321,14 @@ static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count
     }
     while (begin < count && is_runtime(&frames[begin]))
         begin++;
-    return begin;
+    for (unsigned i = begin; i < count; i++) {
+        enum gs_frame_kind kind = kind_of(&frames[i]);
+        if (kind == GS_FRAME_START)
+            break;
+        if (kind != GS_FRAME_BINDING && !is_runtime(&frames[i]))
+            return i;
+    }
+    return begin; /* nothing but bindings */
 }
 
 /* Returns true if the outermost of `count` frames is start-up code of libc or the
