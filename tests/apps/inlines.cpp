@@ -3,7 +3,8 @@
  * lambdas, templates, recursion, static functions, in and out of the C++ library.
  *
  * Each way leaks a size of its own, in MiB, from one place. The functions named in the
- * comments are those that a debugger shows, the innermost first.
+ * comments are those that a debugger shows, the innermost first; the test finds lines by
+ * what stands behind AT.
  */
 #include <algorithm>
 #include <functional>
@@ -20,13 +21,14 @@
 /* 1: Buffer::Buffer, make_buffer */
 struct Buffer {
     void *data;
-    explicit Buffer(int mib) : data(inlines_take(mib))
+    explicit Buffer(int mib)
     {
+        data = inlines_take(mib); /* AT constructor */
     }
 };
 KEEP Buffer make_buffer(int mib)
 {
-    Buffer buffer(mib);
+    Buffer buffer(mib); /* AT buffer */
     return buffer;
 }
 
@@ -35,7 +37,7 @@ template <typename T> struct Store {
     std::vector<T> items;
     void put(int mib)
     {
-        inlines_take(mib);
+        inlines_take(mib); /* AT put */
         items.clear();
     }
 };
@@ -48,8 +50,10 @@ KEEP void fill_store(int mib)
 /* 3: a lambda, call_function */
 KEEP void call_function(int mib)
 {
-    std::function<void(int)> function = [&mib](int more) { inlines_take(mib + more); };
-    function(0);
+    std::function<void(int)> function = [&mib](int more) {
+        inlines_take(mib + more); /* AT lambda */
+    };
+    function(0); /* AT function */
 }
 
 /* 4: descend, in itself, start_descent */

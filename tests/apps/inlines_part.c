@@ -24,7 +24,7 @@ static inline void take_inner(int mib)
 
 static inline void take_outer(int mib)
 {
-    take_inner(mib);
+    take_inner(mib); /* AT outer */
 }
 
 KEEP void inlines_c(int mib)

@@ -3,6 +3,11 @@
 # inlines.sh - functions that the compiler has inlined are frames of their own, in the text and
 # in the files for machines, as a debugger shows them; the C++ library's are folded.
 
+# at NAME: its place, as a regular expression
+at() {
+  grep -n "/[*] AT $1 [*]/" "$sources"/tests/apps/inlines{.cpp,_part.c} | sed -E 's|.*/([^/:]*:[0-9]+):.*|\1|; s|[.]|[.]|'
+}
+
 # inlines_run KIND [VARIABLE...]: shim.err, out.json, out.collapsed, out.pb
 inlines_run() {
   local kind=$1
@@ -35,15 +40,16 @@ add_case "inlines compared, LTO" inlines_compared_case lto
 inlines_own_case() {
   need llvm-symbolizer
   inlines_run plain
-  expect_text shim.err '#1 Buffer::Buffer\(int\) +inlines[.]cpp:23 \(inlined\)$'
-  expect_text shim.err '#2 make_buffer\(int\) +inlines[.]cpp:27$'
+  expect_text shim.err "#1 Buffer::Buffer\\(int\\) +$(at constructor) \\(inlined\\)\$"
+  expect_text shim.err "#2 make_buffer\\(int\\) +$(at buffer)\$"
   grep -A6 '#1 operator() .* (inlined)$' shim.err >lambdas
   expect_text lambdas '[.]{3} [0-9]+ frames of the C[+][+] library$'
-  expect_text lambdas '#[0-9]+ call_function\(int\) +inlines[.]cpp:50$'
+  expect_text lambdas "#[0-9]+ call_function\\(int\\) +$(at function)\$"
   expect_no_text shim.err '#.*(__invoke|_M_invoke|_M_run|_State_impl|call_once|native_thread|start_thread)'
-  expect_text shim.err '#2 take_outer +inlines_part[.]c:27 \(inlined\)$'
+  expect_text shim.err "#2 take_outer +$(at outer) \\(inlined\\)\$"
   # The name of the function, whatever the arguments of its class.
-  expect_text shim.err '#1 Store<std::vector<std::pair<std::string, std::string> > >::put\(int\) +inlines[.]cpp:36 \(inlined\)$'
+  expect_text shim.err \
+    "#1 Store<std::vector<std::pair<std::string, std::string> > >::put\\(int\\) +$(at put) \\(inlined\\)\$"
   expect_text out.json '"function": "Buffer::Buffer\(int\)".*"inlined": true'
   expect_text out.collapsed ';main;make_buffer\(int\);Buffer::Buffer\(int\);inlines_take 1048576$'
   expect_text out.collapsed ';main;call_function\(int\);operator\(\);inlines_take 3145728$'
@@ -55,9 +61,9 @@ inlines_pprof_case() {
   need llvm-symbolizer
   need python3
   inlines_run plain
-  python3 "$here/inlines.py" profile out.pb >profile || fail "not a profile"
-  expect_count profile '^inlines_take < take_inner < take_outer < inlines_c$' 1
-  expect_count profile '^Buffer::Buffer\(int\) < make_buffer\(int\)$' 1
+  python3 "$here/inlines.py" profile out.pb >functions || fail "not a profile"
+  expect_count functions '^inlines_take < take_inner < take_outer < inlines_c$' 1
+  expect_count functions '^Buffer::Buffer\(int\) < make_buffer\(int\)$' 1
 }
 add_case "inlines in a profile" inlines_pprof_case
 
@@ -68,10 +74,10 @@ inlines_addr2line_case() {
   mkdir bin
   ln -s "$(command -v addr2line)" bin/addr2line
   inlines_run plain PATH="$case_dir/bin"
-  expect_text shim.err '#1 Buffer::Buffer\(int\) +inlines[.]cpp:23 \(inlined\)$'
-  expect_text shim.err '#2 make_buffer\(int\) +inlines[.]cpp:27$'
-  expect_text shim.err '#1 [?][?] +inlines[.]cpp:49 \(inlined\)$'
-  expect_text shim.err '#[0-9]+ call_function\(int\) +inlines[.]cpp:50$'
+  expect_text shim.err "#1 Buffer::Buffer\\(int\\) +$(at constructor) \\(inlined\\)\$"
+  expect_text shim.err "#2 make_buffer\\(int\\) +$(at buffer)\$"
+  expect_text shim.err "#1 [?][?] +$(at lambda) \\(inlined\\)\$"
+  expect_text shim.err "#[0-9]+ call_function\\(int\\) +$(at function)\$"
 }
 add_case "inlines by addr2line" inlines_addr2line_case
 
