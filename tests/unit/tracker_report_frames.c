@@ -324,6 +324,20 @@ Test(frames, bindings_of_python_are_known_by_their_folders)
         cr_expect_neq(gs_frame_kind_of_file(no[i]), GS_FRAME_BINDING, "%s", no[i]);
 }
 
+/* What its user compiles, and what comes with the system or with packages. */
+Test(frames, files_of_the_system_are_known_by_their_folders)
+{
+    cr_expect_eq(gs_frame_kind_of_file("/home/me/lib/libmine.so"), GS_FRAME_PROGRAM);
+    cr_expect_eq(gs_frame_kind_of_file("/opt/app/app"), GS_FRAME_PROGRAM);
+    cr_expect_eq(gs_frame_kind_of_file("/usr/lib/x86_64-linux-gnu/libmpi.so.40"),
+                 GS_FRAME_SYSTEM);
+    cr_expect_eq(gs_frame_kind_of_file("/lib64/libm.so.6"), GS_FRAME_SYSTEM);
+    cr_expect_eq(gs_frame_kind_of_file("/v/lib/python3.11/site-packages/x/y.so"),
+                 GS_FRAME_SYSTEM);
+    cr_expect_eq(gs_frame_kind_of_file("/home/me/.pyenv/bin/python3.11"),
+                 GS_FRAME_SYSTEM);
+}
+
 static void take_wanted(void *self, struct gs_symbol_request *requests, size_t count)
 {
     uint64_t *wanted = self;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum by { BY_MODULE, BY_PACKAGE, BY_FUNCTION, BY_SOURCE, BY_NAMESPACE };
+enum by { BY_MODULE, BY_PACKAGE, BY_UNDER, BY_FUNCTION, BY_SOURCE, BY_NAMESPACE };
 
 /* The texts are in their rows: no program pays for relocating them at its start. */
 static const struct {
@@ -19,7 +19,8 @@ static const struct {
 
 static bool starts_with(const char *text, const char *prefix)
 {
-    return text[0] == prefix[0] && strncmp(text, prefix, strlen(prefix)) == 0;
+    return (text[0] == prefix[0] || prefix[0] == '\0') &&
+           strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
 /* Returns what follows site-packages/ in a path; NULL: it is in no such folder. */
@@ -42,7 +43,8 @@ enum gs_frame_kind gs_frame_kind_of_file(const char *path)
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
         if ((rows[i].by == BY_MODULE && starts_with(base_name, rows[i].pattern)) ||
             (rows[i].by == BY_PACKAGE && package &&
-             starts_with(package, rows[i].pattern)))
+             starts_with(package, rows[i].pattern)) ||
+            (rows[i].by == BY_UNDER && starts_with(path, rows[i].pattern)))
             return (enum gs_frame_kind)rows[i].kind;
     }
     return GS_FRAME_PROGRAM;
@@ -64,7 +66,7 @@ static const char *first_name(const char *linkage)
 /* What the rows are compared with. */
 struct known {
     const struct gs_symbol *symbol;
-    const char *module, *package, *namespace;
+    const char *module, *path, *package, *namespace;
 };
 
 static bool fits(size_t row, const struct known *known)
@@ -77,6 +79,8 @@ static bool fits(size_t row, const struct known *known)
         return starts_with(known->module, pattern);
     case BY_PACKAGE:
         return known->package && starts_with(known->package, pattern);
+    case BY_UNDER:
+        return starts_with(known->path, pattern);
     case BY_FUNCTION:
         return (symbol->linkage && strcmp(symbol->linkage, pattern) == 0) ||
                (symbol->function && strcmp(symbol->function, pattern) == 0);
@@ -91,10 +95,11 @@ enum gs_frame_kind gs_frame_kind(const struct gs_symbol_request *frame,
                                  const char *module)
 {
     const struct gs_symbol *symbol = &frame->result;
-    const char *path = frame->module ? frame->module->path : NULL;
+    const char *path = frame->module && frame->module->path ? frame->module->path : "";
     struct known known = {.symbol = symbol,
                           .module = module,
-                          .package = path ? in_packages(path) : NULL,
+                          .path = path,
+                          .package = in_packages(path),
                           .namespace =
                               first_name(symbol->linkage ? symbol->linkage : "")};
 

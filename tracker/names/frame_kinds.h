@@ -12,6 +12,7 @@ enum gs_frame_kind {
     GS_FRAME_RUNTIME,
     GS_FRAME_BINDING,
     GS_FRAME_LIBRARY,
+    GS_FRAME_SYSTEM,
     GS_FRAME_START
 };
 

@@ -11,6 +11,7 @@
 #include "demangle.h"
 #include "elf_file.h"
 #include "elf_symbols.h"
+#include "frame_kinds.h"
 #include "line_helper.h"
 #include "short_name.h"
 #include "gs_clock.h"
@@ -63,6 +64,7 @@ struct gs_symbolizer {
     struct gs_symbol_place *places;
     struct kept_string *strings;
     const char *note;       /* why lines are missing */
+    const char *lines_note; /* the program has none */
     const char *names_note; /* why functions are missing */
 };
 
@@ -118,7 +120,9 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
 
 const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer)
 {
-    return symbolizer->names_note != NULL ? symbolizer->names_note : symbolizer->note;
+    if (symbolizer->names_note != NULL)
+        return symbolizer->names_note;
+    return symbolizer->note != NULL ? symbolizer->note : symbolizer->lines_note;
 }
 
 /* A copy that lives as long as the symbolizer; NULL: no memory, or `text` is NULL. */
@@ -298,6 +302,24 @@ static bool may_have_line(const struct gs_symbol_place *place)
            strpbrk(object->path, "\"\n\r") == NULL;
 }
 
+/* Names the first file of the program's that was compiled without debug information. */
+static void note_no_lines(struct gs_symbolizer *symbolizer,
+                          const struct gs_symbol_request *request)
+{
+    const struct object *object = request->place->key.object;
+    const char *module = request->result.module;
+    char text[NOTE_BYTES];
+
+    if (symbolizer->lines_note != NULL || module == NULL || object->symbols == NULL ||
+        gs_elf_symbols_has_lines(object->symbols) ||
+        gs_frame_kind(request, module) != GS_FRAME_PROGRAM)
+        return;
+    snprintf(text, sizeof(text),
+             "%.300s has no debug information: compile it with -g for file and line",
+             module);
+    symbolizer->lines_note = keep(symbolizer, text, strlen(text));
+}
+
 static int compare_places(const void *a, const void *b)
 {
     const struct place_key *left = &(*(struct gs_symbol_place *const *)a)->key,
@@ -384,8 +406,10 @@ void gs_symbolizer_find_lines(struct gs_symbolizer *symbolizer,
     for (size_t i = 0; i < count; i++) {
         struct gs_symbol_place *place = requests[i].place;
 
-        if (!requests[i].line_wanted || place == NULL || place->asked ||
-            !may_have_line(place))
+        if (!requests[i].line_wanted || place == NULL)
+            continue;
+        note_no_lines(symbolizer, &requests[i]);
+        if (place->asked || !may_have_line(place))
             continue;
         place->asked = true;
         asked[used++] = place;

@@ -71,8 +71,8 @@ bool gs_symbolizer_finds_lines(const struct gs_symbolizer *symbolizer);
 const char *gs_symbolizer_linkage(struct gs_symbolizer *symbolizer, uintptr_t frame,
                                   const struct gs_module *module);
 
-/* A sentence for the report if file and line are missing (no helper, time limit); else
- * NULL. */
+/* A sentence for the report if file and line are missing (no helper, time limit, a
+ * program without debug information); else NULL. */
 const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer);
 
 #endif
