@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "export.h"
+#include "frame_kinds.h"
 #include "tracker_helpers.h"
 
 struct shown {
@@ -15,10 +16,10 @@ struct shown {
     struct gs_shown_stack stack;
 };
 
-static struct shown show(const uintptr_t *frames, unsigned count, unsigned depth)
+static struct shown show_from(struct gs_report_source source, const uintptr_t *frames,
+                              unsigned count, unsigned depth)
 {
     struct shown shown = {.stacks = test_stacks(), .config = test_report_config()};
-    struct gs_report_source source = test_source();
     uint32_t id = test_stack(shown.stacks, frames, count);
     uint32_t ids[3] = {id, 0, id};
 
@@ -26,6 +27,11 @@ static struct shown show(const uintptr_t *frames, unsigned count, unsigned depth
     gs_frame_table_fill(&shown.table, &shown.config, shown.stacks, &source, ids, 3);
     shown.stack = gs_frame_table_show(&shown.table, &shown.config, id);
     return shown;
+}
+
+static struct shown show(const uintptr_t *frames, unsigned count, unsigned depth)
+{
+    return show_from(test_source(), frames, count, depth);
 }
 
 static void hide(struct shown *shown)
@@ -132,6 +138,206 @@ Test(frames, an_unknown_stack_has_none)
     hide(&shown);
 }
 
+/* ---- inlined functions, and the C++ library --------------------------------------- */
+
+enum {
+    AT_GROW = 0x10710, /* std::vector<Buffer>::emplace_back, with a constructor inlined */
+    AT_STATE = 0x10810,  /* std::thread's _M_run, with a lambda inlined */
+    AT_NATIVE = 0x10910, /* what libstdc++ starts a thread with */
+    AT_TYPED = 0x10a10,  /* load, with cuda_runtime.h's cudaMalloc<float> inlined */
+    AT_INVOKE = 0x10b10, /* std::invoke, with nothing inlined */
+};
+
+static void resolve_inlined(void *self, struct gs_symbol_request *requests, size_t count)
+{
+    static const struct gs_symbol in_grow[] = {
+        {.function = "Buffer::Buffer(int)", .file = "/src/app.cpp", .line = 7},
+        {.function = "construct<Buffer>",
+         .file = "/usr/include/c++/12/bits/new_allocator.h",
+         .line = 175}};
+    static const struct gs_symbol in_state[] = {
+        {.function = "operator()", .file = "/src/app.cpp", .line = 9},
+        {.function = "__invoke<main()::<lambda()> >",
+         .file = "/usr/include/c++/12/bits/invoke.h",
+         .line = 96}};
+    static const struct gs_symbol in_typed[] = {
+        {.function = "cudaMalloc<float>",
+         .file = "/usr/local/cuda/include/cuda_runtime.h",
+         .line = 653}};
+    static const struct {
+        uintptr_t frame;
+        struct gs_symbol symbol;
+    } symbols[] = {
+        {AT_GROW,
+         {.function = "std::vector<Buffer>::emplace_back(int)",
+          .linkage = "_ZNSt6vectorI6BufferSaIS0_EE12emplace_backIJiEEERS0_DpOT_",
+          .inlined = in_grow,
+          .inlined_count = 2}},
+        {AT_STATE,
+         {.function = "std::thread::_State_impl<...>::_M_run()",
+          .linkage =
+              "_ZNSt6thread11_State_implINS_8_InvokerISt5tupleIJZ4mainEUlvE_EEEEE6_"
+              "M_runEv",
+          .inlined = in_state,
+          .inlined_count = 2}},
+        {AT_NATIVE,
+         {.function = "execute_native_thread_routine",
+          .linkage = "execute_native_thread_routine"}},
+        {AT_TYPED,
+         {.function = "load",
+          .linkage = "load",
+          .file = "/src/app.cpp",
+          .line = 20,
+          .inlined = in_typed,
+          .inlined_count = 1}},
+        {AT_INVOKE, {.function = "std::invoke", .linkage = "_ZSt6invokeIRFvvEJEEvv"}}};
+
+    test_source().resolve(self, requests, count);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < GS_ARRAY_LEN(symbols); k++) {
+            if (symbols[k].frame == requests[i].frame)
+                requests[i].result = symbols[k].symbol;
+        }
+    }
+}
+
+static struct gs_report_source inlined_source(void)
+{
+    struct gs_report_source source = test_source();
+
+    source.resolve = resolve_inlined;
+    return source;
+}
+
+/* The stack is printed as `expected`. */
+static void expect_printed(const uintptr_t *frames, unsigned count, unsigned depth,
+                           const char *expected)
+{
+    struct shown shown = show_from(inlined_source(), frames, count, depth);
+    struct gs_text text = {0};
+    struct gs_report_writer writer = {.text = &text};
+
+    gs_report_stack(&writer, &shown.stack);
+    cr_expect_str_eq(text.data, expected);
+    gs_text_free(&text);
+    hide(&shown);
+}
+
+Test(frames, inlined_functions_are_frames_of_their_own)
+{
+    expect_printed(FRAMES(AT_CUDART, AT_GROW, AT_LOAD, AT_MAIN), 4, 0,
+                   "    #0 Buffer::Buffer(int)           app.cpp:7 (inlined)\n"
+                   "       ... 2 frames of the C++ library\n"
+                   "    #3 load_batch                    loader.c:88\n"
+                   "    #4 main                          app.c:12\n");
+}
+
+Test(frames, nothing_outside_a_threads_first_function_is_shown)
+{
+    expect_printed(FRAMES(AT_STATE, AT_NATIVE, AT_THREAD, AT_CLONE), 4, 0,
+                   "    #0 operator()                    app.cpp:9 (inlined)\n");
+    expect_printed(FRAMES(AT_LOAD, AT_NATIVE, AT_THREAD, AT_CLONE), 4, 0,
+                   "    #0 load_batch                    loader.c:88\n");
+}
+
+Test(frames, a_stack_of_nothing_but_the_cxx_library_is_shown_whole)
+{
+    expect_printed(FRAMES(AT_INVOKE, AT_NATIVE, AT_THREAD), 3, 0,
+                   "    #0 std::invoke                    app+0xb10\n"
+                   "    #1 execute_native_thread_routine  app+0x910\n");
+}
+
+Test(frames, one_frame_of_the_cxx_library_is_not_folded)
+{
+    expect_printed(FRAMES(AT_LOAD, AT_INVOKE, AT_MAIN), 3, 0,
+                   "    #0 load_batch                    loader.c:88\n"
+                   "    #1 std::invoke                   app+0xb10\n"
+                   "    #2 main                          app.c:12\n");
+}
+
+/* Only recorded frames fill the depth. */
+Test(frames, inlined_functions_do_not_cut_a_stack)
+{
+    expect_printed(FRAMES(AT_GROW, AT_LOAD), 2, 3,
+                   "    #0 Buffer::Buffer(int)           app.cpp:7 (inlined)\n"
+                   "       ... 2 frames of the C++ library\n"
+                   "    #3 load_batch                    loader.c:88\n");
+}
+
+Test(frames, cuda_runtime_hs_templates_are_the_runtimes)
+{
+    expect_printed(FRAMES(AT_CUDART, AT_TYPED, AT_MAIN), 3, 0,
+                   "    #0 load                          app.cpp:20\n"
+                   "    #1 main                          app.c:12\n");
+}
+
+/* By what is known of a frame, in the module app. */
+static enum gs_frame_kind kind_of(const char *linkage, const char *file)
+{
+    struct gs_symbol_request frame = {.frame = AT_RUN,
+                                      .result = {.linkage = linkage, .file = file}};
+
+    return gs_frame_kind(&frame, "app");
+}
+
+Test(frames, the_cxx_library_is_known_by_names_and_by_files)
+{
+    cr_expect_eq(kind_of("_ZSt6invokeIRFvvEJEEvv", NULL), GS_FRAME_LIBRARY);
+    cr_expect_eq(kind_of("_ZNKSt8functionIFviEEclEi", NULL), GS_FRAME_LIBRARY);
+    cr_expect_eq(kind_of("_ZZNSt9once_flag1fEvENKUlvE_clEv", NULL), GS_FRAME_LIBRARY);
+    cr_expect_eq(kind_of("_ZN6thrust6detail5allocEv", NULL), GS_FRAME_LIBRARY);
+    cr_expect_eq(kind_of("_M_invoke", "/usr/include/c++/12/bits/std_function.h"),
+                 GS_FRAME_LIBRARY);
+    cr_expect_eq(kind_of("_ZN5Start3runEv", NULL), GS_FRAME_PROGRAM);
+    cr_expect_eq(kind_of("_Z5Startv", NULL), GS_FRAME_PROGRAM);
+    cr_expect_eq(kind_of("_Z3runSt6vectorIiSaIiEE", NULL), GS_FRAME_PROGRAM);
+    cr_expect_eq(kind_of("St", NULL), GS_FRAME_PROGRAM);
+    cr_expect_eq(kind_of(NULL, NULL), GS_FRAME_PROGRAM);
+    /* A specialisation is written by the program. */
+    cr_expect_eq(kind_of("_ZNKSt4hashI3KeyEclERKS0_", NULL), GS_FRAME_LIBRARY);
+    cr_expect_eq(kind_of("_ZNKSt4hashI3KeyEclERKS0_", "/src/key.h"), GS_FRAME_PROGRAM);
+}
+
+#define PACKAGES "/v/lib/python3.11/site-packages/"
+
+/* Folders of the user's may have the packages' names. */
+Test(frames, bindings_of_python_are_known_by_their_folders)
+{
+    static const char *const yes[] = {
+        PACKAGES "cuda/bindings/cydriver.cpython-311-x86_64-linux-gnu.so",
+        PACKAGES "cuda/core/experimental/_memory.py",
+        PACKAGES "cupy_backends/cuda/api/runtime.cpython-311-x86_64-linux-gnu.so",
+        PACKAGES "numba/cuda/cudadrv/driver.py",
+        "/usr/lib/python3/dist-packages/pycuda/_driver.cpython-311.so",
+        PACKAGES "torch/_C.cpython-311-x86_64-linux-gnu.so",
+        PACKAGES "torch/lib/libtorch_python.so"};
+    static const char *const no[] = {"",
+                                     "train.py",
+                                     "/home/me/pycuda/train.py",
+                                     "/home/me/cuda/bindings/driver.py",
+                                     PACKAGES "torch/lib/libc10_cuda.so",
+                                     PACKAGES "mine/cuda/driver.py"};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
+        cr_expect_eq(gs_frame_kind_of_file(yes[i]), GS_FRAME_BINDING, "%s", yes[i]);
+    for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
+        cr_expect_neq(gs_frame_kind_of_file(no[i]), GS_FRAME_BINDING, "%s", no[i]);
+}
+
+/* What its user compiles, and what comes with the system or with packages. */
+Test(frames, files_of_the_system_are_known_by_their_folders)
+{
+    cr_expect_eq(gs_frame_kind_of_file("/home/me/lib/libmine.so"), GS_FRAME_PROGRAM);
+    cr_expect_eq(gs_frame_kind_of_file("/opt/app/app"), GS_FRAME_PROGRAM);
+    cr_expect_eq(gs_frame_kind_of_file("/usr/lib/x86_64-linux-gnu/libmpi.so.40"),
+                 GS_FRAME_SYSTEM);
+    cr_expect_eq(gs_frame_kind_of_file("/lib64/libm.so.6"), GS_FRAME_SYSTEM);
+    cr_expect_eq(gs_frame_kind_of_file("/v/lib/python3.11/site-packages/x/y.so"),
+                 GS_FRAME_SYSTEM);
+    cr_expect_eq(gs_frame_kind_of_file("/home/me/.pyenv/bin/python3.11"),
+                 GS_FRAME_SYSTEM);
+}
+
 static void take_wanted(void *self, struct gs_symbol_request *requests, size_t count)
 {
     uint64_t *wanted = self;
@@ -141,15 +347,15 @@ static void take_wanted(void *self, struct gs_symbol_request *requests, size_t c
 }
 
 /* The frames of a stack that get file and line, as bits. */
-static uint64_t wanted_lines(const struct gs_export_job *job)
+static uint64_t wanted_lines_of(const uintptr_t *frames, unsigned count,
+                                const struct gs_export_job *job)
 {
     struct gs_stacks *stacks = test_stacks();
     struct gs_report_config config = test_report_config();
-    struct gs_report_source source = test_source();
+    struct gs_report_source source = inlined_source();
     struct gs_frame_table table;
     uint64_t wanted = 0;
-    uint32_t id = TEST_STACK(stacks, AT_SHIM, AT_CUDART, AT_LOAD, AT_MAIN, AT_LIBC,
-                             AT_LIBC_STRIPPED, AT_START);
+    uint32_t id = test_stack(stacks, frames, count);
 
     config.job = job;
     source.self = &wanted;
@@ -158,6 +364,21 @@ static uint64_t wanted_lines(const struct gs_export_job *job)
     gs_frame_table_free(&table);
     gs_stacks_destroy(stacks);
     return wanted;
+}
+
+static uint64_t wanted_lines(const struct gs_export_job *job)
+{
+    return wanted_lines_of(
+        FRAMES(AT_SHIM, AT_CUDART, AT_LOAD, AT_MAIN, AT_LIBC, AT_LIBC_STRIPPED, AT_START),
+        7, job);
+}
+
+/* Or a lambda on a thread would be missing: it may be inlined in them. */
+Test(frames, lines_of_the_cxx_librarys_outer_frames_are_looked_up)
+{
+    cr_expect_eq(
+        wanted_lines_of(FRAMES(AT_CUDART, AT_STATE, AT_NATIVE, AT_THREAD), 4, NULL),
+        0x06);
 }
 
 /* Or the debug files of libc and the runtime are read for nothing. */

@@ -38,7 +38,7 @@ static void remove_directory(void)
     char command[128];
 
     for (int i = 0; i < 4; i++)
-        free(queries[i].file);
+        gs_line_query_free(&queries[i]);
     snprintf(command, sizeof(command), "rm -rf %s", directory);
     cr_assert_eq(system(command), 0);
 }
@@ -80,42 +80,94 @@ static void assert_no_children(void)
     cr_assert_eq(errno, ECHILD);
 }
 
+static void assert_place(const struct gs_line_place *place, const char *function,
+                         const char *file, unsigned line)
+{
+    cr_assert_eq(place->function != NULL, function != NULL);
+    if (function != NULL)
+        cr_assert_str_eq(place->function, function);
+    cr_assert_eq(place->file != NULL, file != NULL);
+    if (file != NULL)
+        cr_assert_str_eq(place->file, file);
+    cr_assert_eq(place->line, line);
+}
+
+/* The place in the function that the symbol names. */
 static void assert_answer(int i, const char *file, unsigned line)
 {
-    if (file == NULL) {
-        cr_assert_null(queries[i].file);
-    } else {
-        cr_assert_not_null(queries[i].file);
-        cr_assert_str_eq(queries[i].file, file);
-    }
-    cr_assert_eq(queries[i].line, line);
+    static const struct gs_line_place unknown;
+    struct gs_line_place place =
+        queries[i].count > 0 ? queries[i].places[queries[i].count - 1] : unknown;
+
+    assert_place(&place, place.function, file, line);
 }
 
 Test(symbolize_lines, llvm_format)
 {
     const char *script =
-        make_script("fake-llvm", "printf 'inner.h:9:1\\nouter.c:20:3\\n\\n??:0:0\\n\\n"
-                                 "/a b/c:d.c:7:0\\n\\nx.c:5:1\\n\\n'; cat >/dev/null");
+        make_script("fake-llvm", "printf '_Zin\\ninner.h:9:1\\nout\\nouter.c:20:3\\n\\n"
+                                 "??\\n??:0:0\\n\\nf\\n/a b/c:d.c:7:0\\n\\n"
+                                 "g\\n??:0:0\\nf\\nx.c:5:1\\n\\n'; cat >/dev/null");
 
     cr_assert_null(resolve(script, 10000, queries, 4));
     assert_answer(0, "outer.c", 20);
     assert_answer(1, NULL, 0);
     assert_answer(2, "/a b/c:d.c", 7);
     assert_answer(3, "x.c", 5);
+    cr_assert_eq(queries[0].count, 2);
+    assert_place(&queries[0].places[0], "_Zin", "inner.h", 9);
+    assert_place(&queries[0].places[1], "out", "outer.c", 20);
+    cr_assert_eq(queries[2].count, 1);
+    cr_assert_eq(queries[3].count, 2);
+    assert_place(&queries[3].places[0], "g", NULL, 0);
     assert_no_children();
+}
+
+/* A name that would move the cursor is none; of too many functions the last, which
+ * contains the others, is kept. */
+Test(symbolize_lines, names_and_numbers_of_functions_are_bounded)
+{
+    const char *script = make_script(
+        "fake-llvm", "printf 'a\\033[31m\\nb.c:1:1\\n\\n'; i=0; while [ $i -lt 100 ]; do "
+                     "i=$((i + 1)); echo f$i; echo f.c:$i:1; done; echo; echo; echo");
+
+    cr_assert_null(resolve(script, 10000, queries, 4));
+    cr_assert_eq(queries[0].count, 1);
+    assert_place(&queries[0].places[0], NULL, "b.c", 1);
+    cr_assert_eq(queries[1].count, GS_LINE_PLACES_MAX);
+    assert_place(&queries[1].places[0], "f1", "f.c", 1);
+    assert_place(&queries[1].places[GS_LINE_PLACES_MAX - 1], "f100", "f.c", 100);
 }
 
 Test(symbolize_lines, addr2line_format_and_one_child_a_module)
 {
     const char *script = make_script(
-        "my-addr2line", "while read a; do echo $a; echo inner.h:1; echo \"$4:$((a))"
-                        " (discriminator 3)\"; done");
+        "my-addr2line", "while read a; do echo $a; echo _Zin; echo inner.h:1; echo out;"
+                        " echo \"$5:$((a)) (discriminator 3)\"; done");
 
     cr_assert_null(resolve(script, 10000, queries, 4));
     assert_answer(0, "/bin/sh", 0x100);
     assert_answer(2, "/bin/sh", 0x300);
     assert_answer(3, "/bin/true", 0x400);
+    cr_assert_eq(queries[2].count, 2);
+    assert_place(&queries[2].places[0], "_Zin", "inner.h", 1);
+    assert_place(&queries[2].places[1], "out", "/bin/sh", 0x300);
     assert_no_children();
+}
+
+/* Or the innermost function would have the name of the one that contains it. */
+Test(symbolize_lines, addr2lines_name_of_the_symbol_is_not_the_inlined_functions)
+{
+    const char *script =
+        make_script("my-addr2line",
+                    "while read a; do echo $a; echo main; echo inner.h:1; echo middle; "
+                    "echo m.h:2; echo main; echo main.c:3; done");
+
+    cr_assert_null(resolve(script, 10000, queries, 4));
+    cr_assert_eq(queries[0].count, 3);
+    assert_place(&queries[0].places[0], NULL, "inner.h", 1);
+    assert_place(&queries[0].places[1], "middle", "m.h", 2);
+    assert_place(&queries[0].places[2], "main", "main.c", 3);
 }
 
 Test(symbolize_lines, questions_are_asked_as_llvm_wants_them)
@@ -140,8 +192,8 @@ Test(symbolize_lines, one_llvm_answers_until_it_ends)
 {
     struct gs_line_helper helper = {
         .program = strdup(make_script("fake-llvm", "i=0; while [ $i -lt 6 ]; do read a; "
-                                                   "i=$((i + 1)); echo f.c:$i:1; echo; "
-                                                   "done"))};
+                                                   "i=$((i + 1)); echo f; "
+                                                   "echo f.c:$i:1; echo; done"))};
 
     cr_assert_null(gs_line_helper_resolve(&helper, 10000, queries, 2));
     assert_answer(1, "f.c", 2);
@@ -160,7 +212,7 @@ Test(symbolize_lines, one_llvm_answers_until_it_ends)
 Test(symbolize_lines, hanging_helper_is_ended_at_the_limit_and_what_came_is_kept)
 {
     const char *script =
-        make_script("fake-llvm", "printf 'first.c:1:1\\n\\n'; sleep 300");
+        make_script("fake-llvm", "printf 'f\\nfirst.c:1:1\\n\\n'; sleep 300");
     uint64_t start = gs_now_ns(), took_ms;
     const char *note = resolve(script, 3000, queries, 4);
 
@@ -196,9 +248,10 @@ Test(symbolize_lines, limit_holds_for_all_modules_together)
 
 Test(symbolize_lines, answering_and_then_hanging_does_not_cost_the_limit)
 {
-    const char *script =
-        make_script("fake-llvm", "printf 'a:1:1\\n\\nb:2:1\\n\\nc:3:1\\n\\nd:4:1\\n\\n';"
-                                 "exec sleep 300");
+    const char *script = make_script(
+        "fake-llvm",
+        "printf 'f\\na:1:1\\n\\nf\\nb:2:1\\n\\nf\\nc:3:1\\n\\nf\\nd:4:1\\n\\n';"
+        "exec sleep 300");
     uint64_t start = gs_now_ns();
 
     cr_assert_null(resolve(script, 250000, queries, 4));
@@ -207,15 +260,22 @@ Test(symbolize_lines, answering_and_then_hanging_does_not_cost_the_limit)
     assert_no_children();
 }
 
+static void assert_printable(const char *text)
+{
+    for (; text != NULL && *text != '\0'; text++)
+        cr_assert((unsigned char)*text >= ' ' && *text != 0x7f);
+}
+
 Test(symbolize_lines, garbage_is_survived)
 {
     static const char *const bodies[] = {
         "head -c 300000 /dev/urandom",
         "head -c 300000 /dev/zero",
         "yes | head -c 300000",
-        "printf ':::\\n:\\n\\n:1:1\\n\\nx:-5:1\\n\\nx:99999999999999999999:1\\n\\n'",
-        "printf 'a\\033[31mb.c:3:4\\n\\n'",
-        "head -c 40000 /dev/zero | tr '\\0' a; printf ':1:1\\n\\n'",
+        "printf 'f\\n:::\\nf\\n:\\n\\nf\\n:1:1\\n\\nf\\nx:-5:1\\n\\n'",
+        "printf 'f\\nx:99999999999999999999:1\\n\\nx:1:1\\n\\n'",
+        "printf 'f\\na\\033[31mb.c:3:4\\n\\n'",
+        "echo f; head -c 40000 /dev/zero | tr '\\0' a; printf ':1:1\\n\\n'",
         "kill -9 $$",
         "exit 3",
     };
@@ -224,13 +284,14 @@ Test(symbolize_lines, garbage_is_survived)
         (void)resolve(make_script("fake-llvm", bodies[i]), 10000, queries, 4);
         (void)resolve(make_script("an-addr2line", bodies[i]), 10000, queries, 4);
         for (int k = 0; k < 4; k++) {
-            for (const char *c = queries[k].file; c != NULL && *c != '\0'; c++)
-                cr_assert((unsigned char)*c >= ' ' && *c != 0x7f);
-            if (i > 2)
-                cr_assert_null(queries[k].file, "body %zu: %s", i, queries[k].file);
-            free(queries[k].file);
-            queries[k].file = NULL;
-            queries[k].line = 0;
+            for (unsigned n = 0; n < queries[k].count; n++) {
+                const struct gs_line_place *place = &queries[k].places[n];
+                assert_printable(place->function);
+                assert_printable(place->file);
+                if (i > 2)
+                    cr_assert_null(place->file, "body %zu: %s", i, place->file);
+            }
+            gs_line_query_free(&queries[k]);
         }
         assert_no_children();
     }
@@ -255,15 +316,16 @@ Test(symbolize_lines, many_questions_to_a_helper_that_answers_at_once)
     size_t count = 20000;
     struct gs_line_query *many = calloc(count, sizeof(*many));
     const char *script =
-        make_script("fake-llvm", "i=0; while read a; do i=$((i + 1)); echo f.c:$i:1; "
-                                 "echo; done");
+        make_script("fake-llvm", "i=0; while read a; do i=$((i + 1)); echo f; "
+                                 "echo f.c:$i:1; echo; done");
 
     for (size_t i = 0; i < count; i++)
         many[i].path = "/bin/sh";
     cr_assert_null(resolve(script, 20000, many, count));
     for (size_t i = 0; i < count; i++) {
-        cr_assert_eq(many[i].line, i + 1);
-        free(many[i].file);
+        cr_assert_eq(many[i].count, 1);
+        cr_assert_eq(many[i].places[0].line, i + 1);
+        gs_line_query_free(&many[i]);
     }
     free(many);
 }
@@ -276,7 +338,7 @@ Test(symbolize_lines, missing_helpers_are_told)
     setenv("PATH", directory, 1); /* empty */
     note = resolve(NULL, 1000, queries, 4);
     cr_assert_not_null(strstr(note, "neither"), "%s", note);
-    make_script("addr2line", "while read a; do echo $a; echo p.c:3; done");
+    make_script("addr2line", "while read a; do echo $a; echo f; echo p.c:3; done");
     cr_assert_null(resolve(NULL, 5000, queries, 4));
     assert_answer(3, "p.c", 3);
     setenv("PATH", "/usr/bin:/bin", 1);
@@ -285,7 +347,7 @@ Test(symbolize_lines, missing_helpers_are_told)
 
 Test(symbolize_lines, program_that_ignores_its_children)
 {
-    const char *script = make_script("fake-llvm", "printf 'a.c:1:1\\n\\n\\n\\n\\n'");
+    const char *script = make_script("fake-llvm", "printf 'f\\na.c:1:1\\n\\n\\n\\n\\n'");
 
     signal(SIGCHLD, SIG_IGN);
     cr_assert_null(resolve(script, 10000, queries, 4));
@@ -305,7 +367,7 @@ static void reap_everything(int number)
 
 Test(symbolize_lines, program_that_reaps_everything)
 {
-    const char *script = make_script("fake-llvm", "printf 'a.c:1:1\\n\\n\\n\\n\\n'");
+    const char *script = make_script("fake-llvm", "printf 'f\\na.c:1:1\\n\\n\\n\\n\\n'");
 
     signal(SIGCHLD, reap_everything);
     cr_assert_null(resolve(script, 10000, queries, 4));
@@ -315,9 +377,9 @@ Test(symbolize_lines, program_that_reaps_everything)
 
 Test(symbolize_lines, program_without_standard_streams)
 {
-    const char *script =
-        make_script("fake-llvm", "read a; echo \"$a\" | sed 's/.*/q.c:8:1/'; echo; echo;"
-                                 "echo; echo; cat >/dev/null");
+    const char *script = make_script(
+        "fake-llvm", "read a; echo f; echo \"$a\" | sed 's/.*/q.c:8:1/'; echo; echo;"
+                     "echo; echo; cat >/dev/null");
     int saved[3], next;
     const char *note;
 
@@ -452,7 +514,9 @@ Test(symbolize_lines, no_child_for_modules_without_lines)
     module.path = fixture_path("named_stripped.so");
     cr_assert_eq(gs_symbolizer_create(&config, &symbolizer), GS_OK);
     resolve_with_lines(symbolizer, &request, 1);
-    cr_assert_null(gs_symbolizer_note(symbolizer));
+    cr_assert_str_eq(gs_symbolizer_note(symbolizer),
+                     "named_stripped.so has no debug information: compile it with -g for "
+                     "file and line");
     cr_assert_neq(access(path, F_OK), 0);
     module.path = fixture_path("named.so");
     module.build_id_len = 0;
@@ -472,10 +536,9 @@ Test(symbolize_lines, each_wanted_place_is_asked_about_once)
     char name[160], text[512] = "", expected[512];
     FILE *file;
 
-    config.helper =
-        make_script("fake-llvm",
-                    "echo start >>$0.in;"
-                    "while read a; do echo $a >>$0.in; echo f.c:${a##*0x}:1; echo; done");
+    config.helper = make_script("fake-llvm", "echo start >>$0.in;"
+                                             "while read a; do echo $a >>$0.in; echo f; "
+                                             "echo f.c:${a##*0x}:1; echo; done");
     module.path = fixture_path("named.so");
     for (uintptr_t i = 0; i < 4; i++) /* the last is the first again */
         requests[i] = (struct gs_symbol_request){
@@ -500,4 +563,38 @@ Test(symbolize_lines, each_wanted_place_is_asked_about_once)
              "start\nCODE \"%s\" 0x1100\nCODE \"%s\" 0x1300\nCODE \"%s\" 0x1200\n",
              module.path, module.path, module.path);
     cr_expect_str_eq(text, expected);
+}
+
+/* Names of inlined functions are the debug information's, that of the function which
+ * contains them is the symbol's. */
+Test(symbolize_lines, inlined_functions_are_part_of_a_place)
+{
+    struct gs_symbolizer_config config = {true, 20000, NULL};
+    struct gs_module module = {.begin = 0, .end = 0x100000};
+    struct gs_symbol_request request = {
+        .frame = 0x1101, .module = &module, .line_wanted = true};
+    struct gs_symbolizer *symbolizer;
+    struct gs_symbol named;
+
+    config.helper =
+        make_script("fake-llvm", "while read a; do printf '_ZN5CacheC4Em\\n"
+                                 "/c.h:3:1\\nput\\nb.h:2:1\\nodd\\na.c:1:1\\n\\n';"
+                                 "done");
+    module.path = fixture_path("named.so");
+    cr_assert_eq(gs_symbolizer_create(&config, &symbolizer), GS_OK);
+    gs_symbolizer_resolve(symbolizer, &request, 1);
+    named = request.result;
+    cr_assert_eq(named.inlined_count, 0);
+    gs_symbolizer_find_lines(symbolizer, &request, 1);
+    cr_assert_eq(request.result.function, named.function);
+    cr_assert_str_eq(request.result.file, "a.c");
+    cr_assert_eq(request.result.inlined_count, 2);
+    cr_expect_str_eq(request.result.inlined[0].function, "Cache::Cache(unsigned long)");
+    cr_expect_str_eq(request.result.inlined[0].linkage, "_ZN5CacheC4Em");
+    cr_expect_str_eq(request.result.inlined[0].file, "/c.h");
+    cr_expect_eq(request.result.inlined[0].line, 3);
+    cr_expect_eq(request.result.inlined[0].offset, named.offset);
+    cr_expect_str_eq(request.result.inlined[1].function, "put");
+    cr_expect_eq(request.result.inlined[1].line, 2);
+    gs_symbolizer_destroy(symbolizer);
 }

@@ -6,10 +6,11 @@
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  *
  * llvm-symbolizer gets queries, one per line:   CODE "path" 0xaddress   It answers each
- * at once, as it does for the sanitizers, with lines "file:line:column", the innermost
- * inlined function first, and an empty line. It starts slowly, so that it stays for the
- * next queries. addr2line runs once per module with -a -i: it answers "0xaddress", then
- * "file:line" lines in the same order.
+ * at once, as it does for the sanitizers, with pairs of lines, a function's name and
+ * "file:line:column", the innermost inlined function first, and an empty line. It starts
+ * slowly, so that it stays for the next queries. addr2line runs once per module with -a
+ * -f -i: it answers "0xaddress", then pairs of lines, name and "file:line", in the same
+ * order.
  */
 #include "line_helper.h"
 
@@ -39,19 +40,27 @@ struct answers {
     struct gs_line_query *queries;
     size_t count, at; /* at: the query of the next line */
     bool begun;       /* addr2line: the first address line was seen */
+    bool named;       /* the next line has the place of a function whose name was seen */
 };
 
-/* Parses "file:line[:column]", or "file:line (discriminator 3)". False if the text has
- * another form, or stands for an unknown position. Changes `text`. */
+static bool is_printable(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+/* Parses "file:line[:column]", or "file:line (discriminator 3)". An unknown position has
+ * no file. False if the text has another form. Changes `text`. */
 static bool parse_place(char *text, bool has_column, const char **file, unsigned *line)
 {
     char *colon, *end;
     unsigned long value;
 
-    for (const char *c = text; *c != '\0'; c++) {
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            return false;
-    }
+    if (!is_printable(text))
+        return false;
     if (has_column) {
         colon = strrchr(text, ':');
         if (colon == NULL)
@@ -63,43 +72,93 @@ static bool parse_place(char *text, bool has_column, const char **file, unsigned
         return false;
     errno = 0;
     value = strtoul(colon + 1, &end, 10);
-    if (errno != 0 || value == 0 || value > LINE_MAX_VALUE ||
-        (*end != '\0' && *end != ' '))
+    if (errno != 0 || value > LINE_MAX_VALUE || (*end != '\0' && *end != ' '))
         return false;
     *colon = '\0';
-    if (strcmp(text, "??") == 0)
-        return false;
-    *file = text;
+    *file = value != 0 && strcmp(text, "??") != 0 ? text : NULL;
     *line = (unsigned)value;
     return true;
 }
 
-/* Stores an answer. Of several for one query the last counts: its function is the one
- * that the symbol names. */
-static void store_answer(struct gs_line_query *query, const char *line, bool has_column)
+static void clear_place(struct gs_line_place *place)
 {
+    free(place->function);
+    free(place->file);
+    memset(place, 0, sizeof(*place));
+}
+
+/* Stores a function's name as the last of the query's places. */
+static void store_name(struct gs_line_query *query, const char *name)
+{
+    struct gs_line_place *places = query->places, *place;
+
+    if (query->count < GS_LINE_PLACES_MAX) {
+        places = realloc(places, (query->count + 1) * sizeof(*places));
+        if (places == NULL)
+            return;
+        query->places = places;
+        memset(&places[query->count++], 0, sizeof(*places));
+    }
+    place = &places[query->count - 1];
+    clear_place(place);
+    if (is_printable(name) && strcmp(name, "??") != 0)
+        place->function = strdup(name);
+}
+
+/* Stores the place of the function that was named last. Another text takes the name
+ * away. */
+static void store_place(struct gs_line_query *query, const char *line, bool has_column)
+{
+    struct gs_line_place *place;
     char *text = strdup(line);
     const char *file;
     unsigned number;
 
-    if (text == NULL)
+    if (text == NULL || query->count == 0) {
+        free(text);
         return;
-    if (parse_place(text, has_column, &file, &number)) {
-        free(query->file);
-        query->file = strdup(file);
-        query->line = query->file != NULL ? number : 0;
+    }
+    place = &query->places[query->count - 1];
+    if (!parse_place(text, has_column, &file, &number)) {
+        clear_place(place);
+        query->count--;
+    } else if (file != NULL) {
+        place->file = strdup(file);
+        place->line = place->file != NULL ? number : 0;
     }
     free(text);
+}
+
+static void store_line(struct answers *answers, const char *line, bool has_column)
+{
+    struct gs_line_query *query = &answers->queries[answers->at];
+
+    if (answers->named)
+        store_place(query, line, has_column);
+    else
+        store_name(query, line);
+    answers->named = !answers->named;
+}
+
+void gs_line_query_free(struct gs_line_query *query)
+{
+    for (unsigned i = 0; i < query->count; i++)
+        clear_place(&query->places[i]);
+    free(query->places);
+    query->places = NULL;
+    query->count = 0;
 }
 
 static bool take_llvm_line(void *context, const char *line)
 {
     struct answers *answers = context;
 
-    if (line[0] == '\0')
+    if (line[0] == '\0') {
         answers->at++;
-    else if (answers->at < answers->count)
-        store_answer(&answers->queries[answers->at], line, true);
+        answers->named = false;
+    } else if (answers->at < answers->count) {
+        store_line(answers, line, true);
+    }
     return answers->at < answers->count;
 }
 
@@ -110,8 +169,9 @@ static bool take_addr2line_line(void *context, const char *line)
     if (line[0] == '0' && line[1] == 'x') {
         answers->at += answers->begun;
         answers->begun = true;
+        answers->named = false;
     } else if (answers->begun && answers->at < answers->count) {
-        store_answer(&answers->queries[answers->at], line, false);
+        store_line(answers, line, false);
     }
     return answers->at < answers->count;
 }
@@ -144,7 +204,7 @@ static enum gs_status run_helper(const char *const *argv, struct gs_helper *llvm
                                  size_t count, bool *complete)
 {
     struct gs_helper addr2line = {0};
-    struct answers answers = {queries, count, 0, false};
+    struct answers answers = {.queries = queries, .count = count};
     struct gs_helper_job job = {
         .argv = argv,
         .stays = llvm != NULL,
@@ -172,9 +232,23 @@ static enum gs_status run_llvm_symbolizer(struct gs_line_helper *helper,
                                           bool *complete)
 {
     const char *argv[] = {helper->program != NULL ? helper->program : "llvm-symbolizer",
-                          "--functions=none", "--inlining=true", NULL};
+                          "--functions=linkage", "--inlining=true", "-demangle=false",
+                          NULL};
 
     return run_helper(argv, &helper->llvm, deadline_ns, queries, count, complete);
+}
+
+/* addr2line gives the innermost inlined function the symbol's name, which is another
+ * function's, unless the debug information has a linkage name. */
+static void drop_symbols_name(struct gs_line_query *query)
+{
+    struct gs_line_place *first = query->places;
+    const char *last = query->count > 1 ? first[query->count - 1].function : NULL;
+
+    if (last == NULL || first->function == NULL || strcmp(first->function, last) != 0)
+        return;
+    free(first->function);
+    first->function = NULL;
 }
 
 static enum gs_status run_addr2line(const char *program, uint64_t deadline_ns,
@@ -185,13 +259,16 @@ static enum gs_status run_addr2line(const char *program, uint64_t deadline_ns,
     size_t begin = 0, end;
 
     for (; begin < count && status == GS_OK; begin = end) {
-        const char *argv[] = {program, "-a", "-i", "-e", queries[begin].path, NULL};
+        const char *path = queries[begin].path;
+        const char *argv[] = {program, "-a", "-f", "-i", "-e", path, NULL};
 
-        for (end = begin; end < count && strcmp(queries[end].path, argv[4]) == 0;)
+        for (end = begin; end < count && strcmp(queries[end].path, path) == 0;)
             end++;
         status =
             run_helper(argv, NULL, deadline_ns, queries + begin, end - begin, complete);
     }
+    for (begin = 0; begin < count; begin++)
+        drop_symbols_name(&queries[begin]);
     return status;
 }
 

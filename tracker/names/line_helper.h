@@ -1,5 +1,6 @@
 /*
- * line_helper.h - file and line of addresses, by llvm-symbolizer or addr2line.
+ * line_helper.h - file, line and inlined functions of addresses, by llvm-symbolizer or
+ * addr2line.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_LINE_HELPER_H
@@ -13,23 +14,35 @@ struct gs_line_helper {
     struct gs_helper llvm;
 };
 
+/* A position in one of the functions that an address belongs to. */
+struct gs_line_place {
+    char *function; /* as in the debug information, malloc'ed; NULL: unknown */
+    char *file;     /* malloc'ed; NULL: unknown */
+    unsigned line;  /* 0: unknown */
+};
+
+/* More functions inlined into each other than this are not kept. */
+#define GS_LINE_PLACES_MAX 64u
+
 struct gs_line_query {
     const char *path; /* absolute */
     uint64_t address; /* ELF virtual address */
-    char *file;       /* result, malloc'ed; NULL: unknown */
-    unsigned line;    /* result; 0: unknown */
+    /* The result, malloc'ed: inlined functions, the innermost first, and at last the
+     * function that the symbol names. */
+    struct gs_line_place *places;
+    unsigned count;
 };
 
 /*
  * Answers all queries, sorted by path, with the llvm-symbolizer or one addr2line per
- * path. For an inlined address the answer is the position in the function that the symbol
- * names.
+ * path.
  *
  * In:     timeout_ms  for all of it; answers until then are kept
  * Returns NULL on success, else a sentence for the report (static).
  */
 const char *gs_line_helper_resolve(struct gs_line_helper *helper, unsigned timeout_ms,
                                    struct gs_line_query *queries, size_t count);
+void gs_line_query_free(struct gs_line_query *query);
 void gs_line_helper_end(struct gs_line_helper *helper);
 
 #endif

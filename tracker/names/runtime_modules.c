@@ -3,6 +3,7 @@
  * Owns: the names of two copies of the library.   Lock: none; written at start.
  */
 #include "runtime_modules.h"
+#include "frame_kinds.h"
 
 #include <string.h>
 
@@ -13,11 +14,6 @@ const char *gs_module_base_name(const char *path)
     if (slash)
         return slash + 1;
     return path ? path : "";
-}
-
-static bool starts_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
 /* Set if the process has two copies of this library; written at start. */
@@ -37,10 +33,5 @@ static bool is_copy(const char *base_name)
 
 bool gs_module_is_runtime(const char *base_name)
 {
-    return starts_with(base_name, "libcudart.so") ||
-           starts_with(base_name, "libcudart-") || /* renamed in a Python wheel */
-           starts_with(base_name, "libcuda.so") ||
-           starts_with(base_name, "libffi.so") || /* carries calls of Python's ctypes */
-           starts_with(base_name, "_ctypes.") ||
-           starts_with(base_name, "libgpushim.so") || is_copy(base_name);
+    return gs_frame_kind_of_file(base_name) == GS_FRAME_RUNTIME || is_copy(base_name);
 }

@@ -11,7 +11,9 @@
 #include "demangle.h"
 #include "elf_file.h"
 #include "elf_symbols.h"
+#include "frame_kinds.h"
 #include "line_helper.h"
+#include "short_name.h"
 #include "gs_clock.h"
 #include "gs_hash.h"
 
@@ -43,7 +45,8 @@ struct gs_symbol_place {
         uint64_t offset;
     } key;
     struct gs_symbol symbol;
-    bool asked; /* the child was asked about it */
+    struct gs_symbol *inlined; /* symbol.inlined */
+    bool asked;                /* the child was asked about it */
 };
 
 /* A returned string, kept until the symbolizer is destroyed. */
@@ -61,6 +64,7 @@ struct gs_symbolizer {
     struct gs_symbol_place *places;
     struct kept_string *strings;
     const char *note;       /* why lines are missing */
+    const char *lines_note; /* the program has none */
     const char *names_note; /* why functions are missing */
 };
 
@@ -92,6 +96,9 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
     if (symbolizer == NULL)
         return;
     gs_line_helper_end(&symbolizer->helper);
+    for (struct gs_symbol_place *place = symbolizer->places; place != NULL;
+         place = place->hh.next)
+        free(place->inlined);
     GS_HASH_FREE(symbolizer->places);
     while (symbolizer->objects != NULL) {
         struct object *object = symbolizer->objects;
@@ -113,7 +120,9 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
 
 const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer)
 {
-    return symbolizer->names_note != NULL ? symbolizer->names_note : symbolizer->note;
+    if (symbolizer->names_note != NULL)
+        return symbolizer->names_note;
+    return symbolizer->note != NULL ? symbolizer->note : symbolizer->lines_note;
 }
 
 /* A copy that lives as long as the symbolizer; NULL: no memory, or `text` is NULL. */
@@ -212,25 +221,35 @@ static const char *keep_base_name(struct gs_symbolizer *symbolizer, const char *
     return length != 0 ? keep(symbolizer, path, length) : NULL;
 }
 
+static void set_names(struct gs_symbolizer *symbolizer, struct gs_symbol *symbol,
+                      const char *linkage)
+{
+    char *readable = gs_demangle(linkage);
+
+    /* Debug information names templates without a linkage in readable form. */
+    if (readable == NULL && strchr(linkage, '<') != NULL)
+        readable = strdup(linkage);
+    if (readable != NULL)
+        gs_name_tidy(readable);
+    symbol->linkage = keep(symbolizer, linkage, strlen(linkage));
+    symbol->function =
+        readable != NULL ? keep(symbolizer, readable, strlen(readable)) : symbol->linkage;
+    free(readable);
+}
+
 static void find_names(struct gs_symbolizer *symbolizer, struct gs_symbol_place *place)
 {
     struct object *object = place->key.object;
     struct gs_symbol *symbol = &place->symbol;
     const char *linkage;
-    char *readable;
 
     symbol->offset = place->key.offset;
     symbol->module = keep_base_name(symbolizer, object->path);
     if (object->symbols == NULL)
         return;
     linkage = gs_elf_symbols_find(object->symbols, symbol->offset);
-    if (linkage == NULL)
-        return;
-    symbol->linkage = keep(symbolizer, linkage, strlen(linkage));
-    readable = gs_demangle(linkage);
-    symbol->function =
-        readable != NULL ? keep(symbolizer, readable, strlen(readable)) : symbol->linkage;
-    free(readable);
+    if (linkage != NULL)
+        set_names(symbolizer, symbol, linkage);
 }
 
 /* The place of a frame, named at the first call. NULL: no memory. */
@@ -283,6 +302,24 @@ static bool may_have_line(const struct gs_symbol_place *place)
            strpbrk(object->path, "\"\n\r") == NULL;
 }
 
+/* Names the first file of the program's that was compiled without debug information. */
+static void note_no_lines(struct gs_symbolizer *symbolizer,
+                          const struct gs_symbol_request *request)
+{
+    const struct object *object = request->place->key.object;
+    const char *module = request->result.module;
+    char text[NOTE_BYTES];
+
+    if (symbolizer->lines_note != NULL || module == NULL || object->symbols == NULL ||
+        gs_elf_symbols_has_lines(object->symbols) ||
+        gs_frame_kind(request, module) != GS_FRAME_PROGRAM)
+        return;
+    snprintf(text, sizeof(text),
+             "%.300s has no debug information: compile it with -g for file and line",
+             module);
+    symbolizer->lines_note = keep(symbolizer, text, strlen(text));
+}
+
 static int compare_places(const void *a, const void *b)
 {
     const struct place_key *left = &(*(struct gs_symbol_place *const *)a)->key,
@@ -292,6 +329,40 @@ static int compare_places(const void *a, const void *b)
     if (order != 0)
         return order;
     return left->offset < right->offset ? -1 : left->offset > right->offset;
+}
+
+static void take_place(struct gs_symbolizer *symbolizer, struct gs_symbol *symbol,
+                       const struct gs_line_place *from)
+{
+    if (from->file == NULL)
+        return;
+    symbol->file = keep(symbolizer, from->file, strlen(from->file));
+    symbol->line = symbol->file != NULL ? from->line : 0;
+}
+
+/* Takes the child's answer. The function that contains the others has its symbol's name:
+ * the debug information may name a clone of it otherwise. */
+static void take_answer(struct gs_symbolizer *symbolizer, struct gs_symbol_place *place,
+                        const struct gs_line_query *query)
+{
+    unsigned inlined = query->count > 0 ? query->count - 1 : 0;
+
+    if (query->count > 0)
+        take_place(symbolizer, &place->symbol, &query->places[inlined]);
+    place->inlined = inlined > 0 ? calloc(inlined, sizeof(*place->inlined)) : NULL;
+    if (place->inlined == NULL)
+        return;
+    for (unsigned i = 0; i < inlined; i++) {
+        struct gs_symbol *symbol = &place->inlined[i];
+
+        symbol->module = place->symbol.module;
+        symbol->offset = place->symbol.offset;
+        if (query->places[i].function != NULL)
+            set_names(symbolizer, symbol, query->places[i].function);
+        take_place(symbolizer, symbol, &query->places[i]);
+    }
+    place->symbol.inlined = place->inlined;
+    place->symbol.inlined_count = inlined;
 }
 
 /* Asks the child about these places. */
@@ -317,13 +388,8 @@ static void ask(struct gs_symbolizer *symbolizer, struct gs_symbol_place **place
         symbolizer->note = note;
     symbolizer->spent_ms += (gs_now_ns() - begin_ns) / 1000000;
     for (size_t i = 0; i < count; i++) {
-        struct gs_symbol *symbol = &places[i]->symbol;
-
-        if (queries[i].file == NULL)
-            continue;
-        symbol->file = keep(symbolizer, queries[i].file, strlen(queries[i].file));
-        symbol->line = symbol->file != NULL ? queries[i].line : 0;
-        free(queries[i].file);
+        take_answer(symbolizer, places[i], &queries[i]);
+        gs_line_query_free(&queries[i]);
     }
     free(queries);
 }
@@ -340,8 +406,10 @@ void gs_symbolizer_find_lines(struct gs_symbolizer *symbolizer,
     for (size_t i = 0; i < count; i++) {
         struct gs_symbol_place *place = requests[i].place;
 
-        if (!requests[i].line_wanted || place == NULL || place->asked ||
-            !may_have_line(place))
+        if (!requests[i].line_wanted || place == NULL)
+            continue;
+        note_no_lines(symbolizer, &requests[i]);
+        if (place->asked || !may_have_line(place))
             continue;
         place->asked = true;
         asked[used++] = place;

@@ -2,9 +2,9 @@
  * symbolize.h - from addresses to function, file and line; at report time only.
  *
  * Function names come from the symbol tables (.symtab, else .dynsym) of the module's
- * file, read in-process; C++ names are demangled. File and line come from one child
- * (llvm-symbolizer or addr2line) with a time limit. Without a child, or after the limit,
- * module and offset remain. Never fails as a whole.
+ * file, read in-process; C++ names are demangled. File, line and inlined functions come
+ * from one child (llvm-symbolizer or addr2line) with a time limit. Without a child, or
+ * after the limit, module and offset remain. Never fails as a whole.
  *
  * Locks: none; one thread uses one symbolizer.
  */
@@ -33,6 +33,9 @@ struct gs_symbol {
     unsigned line;        /* 0: unknown */
     const char *module;   /* base name of the module's file; NULL: unknown */
     uint64_t offset;      /* ELF virtual address of frame - 1, as addr2line expects it */
+    /* Functions inlined here, the innermost first; known with file and line. */
+    const struct gs_symbol *inlined;
+    unsigned inlined_count;
 };
 
 /* A frame to resolve: a return address. The symbolizer looks up frame - 1. */
@@ -40,6 +43,7 @@ struct gs_symbol_request {
     uintptr_t frame;
     const struct gs_module *module; /* NULL: unknown */
     bool line_wanted;               /* file and line are read */
+    bool inlined;                   /* the result is one of another's `inlined` */
     struct gs_symbol_place *place;  /* the symbolizer's; NULL: not resolved */
     struct gs_symbol result;
 };
@@ -53,8 +57,9 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer);
 void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
                            struct gs_symbol_request *requests, size_t count);
 
-/* Adds file and line to the results of resolved requests that want them, all at once, so
- * that the child starts once. An address that the child was asked about is known. */
+/* Adds file, line and inlined functions to the results of resolved requests that want
+ * them, all at once, so that the child starts once. An address that the child was asked
+ * about is known. */
 void gs_symbolizer_find_lines(struct gs_symbolizer *symbolizer,
                               struct gs_symbol_request *requests, size_t count);
 
@@ -66,8 +71,8 @@ bool gs_symbolizer_finds_lines(const struct gs_symbolizer *symbolizer);
 const char *gs_symbolizer_linkage(struct gs_symbolizer *symbolizer, uintptr_t frame,
                                   const struct gs_module *module);
 
-/* A sentence for the report if file and line are missing (no helper, time limit); else
- * NULL. */
+/* A sentence for the report if file and line are missing (no helper, time limit, a
+ * program without debug information); else NULL. */
 const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer);
 
 #endif

@@ -32,8 +32,10 @@ struct gs_export {
 
     struct gs_module *modules; /* the program's own first, if it has frames */
     size_t module_count, module_capacity;
-    struct gs_symbol_request *locations; /* distinct frames; module is one of `modules` */
-    uint32_t *location_modules;          /* by location: its number, or GS_EXPORT_NONE */
+    /* Distinct frames, each behind the functions inlined in it; module is one of
+     * `modules`. */
+    struct gs_symbol_request *locations;
+    uint32_t *location_modules; /* by location: its number, or GS_EXPORT_NONE */
     size_t location_count, location_capacity;
     struct gs_export_stack *stacks; /* by id, ascending */
     size_t stack_count;

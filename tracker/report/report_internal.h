@@ -107,7 +107,7 @@ struct gs_frame_table {
     size_t *first;    /* stacks[i] has the requests first[i] to first[i + 1] - 1 */
     size_t stack_count;
     struct gs_symbol_request *requests;
-    struct gs_module *modules;         /* requests[i].module is NULL or &modules[i] */
+    struct gs_module *modules;         /* requests[i].module is NULL or one of them */
     const struct gs_frame_table *rest; /* holds other stacks; may be NULL */
     const struct gs_stacks *source;    /* resolves the ids */
 };
@@ -121,8 +121,9 @@ struct gs_shown_stack {
     uint32_t id;
 };
 
-/* Resolves the given stacks (any order, 0 and repeated ids allowed; sorts `ids`): file
- * and line only of the frames that are shown, unless a file of the report has them all.
+/* Resolves the given stacks (any order, 0 and repeated ids allowed; sorts `ids`): file,
+ * line and inlined functions only of the frames that are shown, unless a file of the
+ * report has them all.
  * Without memory the table is empty. */
 void gs_frame_table_fill(struct gs_frame_table *table,
                          const struct gs_report_config *config,
@@ -149,10 +150,15 @@ void gs_report_resolve(const struct gs_report_source *source,
 unsigned gs_report_stack_frames(const struct gs_stacks *stacks, uint32_t id,
                                 uintptr_t frames[GS_STACK_MAX_DEPTH]);
 
+/* Before the lines are read, the program's functions may be inlined in frames of the C++
+ * library; afterwards such frames at the outer end are not shown. */
+enum gs_inlined { GS_INLINED_UNKNOWN, GS_INLINED_ADDED };
+
 /* The same for the frames of a stack as captured, all resolved; `goes_on`: as returned by
  * gs_stacks_truncated. */
 struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
                                             unsigned count, bool goes_on,
+                                            enum gs_inlined inlined,
                                             const struct gs_report_config *config);
 
 /* Returns true if a rule's pattern matches the function, file or module of a frame. */
@@ -161,6 +167,14 @@ bool gs_report_frame_matches(const struct gs_symbol_request *frame, const char *
  * their order. */
 bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee,
                              const char *from);
+
+/* Writes a resolved frame behind the functions inlined in it, the innermost first.
+ * Returns how many frames it wrote: result.inlined_count + 1. */
+unsigned gs_report_put_inlined(const struct gs_symbol_request *frame,
+                               struct gs_symbol_request *out);
+
+/* Returns true for C++ that compilers put between the program's functions. */
+bool gs_report_frame_is_library(const struct gs_symbol_request *frame);
 
 /* Base name of the module of a resolved frame; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);

@@ -94,6 +94,24 @@ leak_stripped_case() {
 }
 add_case "leaks stripped program" leak_stripped_case
 
+# A program without debug information: one line says how to have lines, and only if the report
+# shows it.
+leak_no_debug_case() {
+  command -v llvm-symbolizer >/dev/null || need addr2line
+  need strip
+  strip --strip-debug -o leaky_plain "$apps/leaky_shared" || fail "strip"
+  preloaded shim -- ./leaky_plain
+  expect_status shim 0
+  expect_text shim.err '#0 build_index +leaky_plain[+]0x'
+  expect_count shim.err 'Note: ' 1
+  expect_text shim.err 'Note: leaky_plain has no debug information: compile it with -g for file and line$'
+  preloaded debug -- "$apps/leaky_shared"
+  expect_no_text debug.err 'Note: '
+  preloaded off GPUSHIM_SYMBOLIZE=off -- ./leaky_plain
+  expect_no_text off.err 'Note: '
+}
+add_case "leaks of a program without debug information" leak_no_debug_case
+
 # No helper for lines on the path: functions from the symbol table remain.
 leak_no_helper_case() {
   mkdir empty
@@ -118,7 +136,7 @@ leak_asked_case() {
 echo start >>starts
 while read -r line; do
   echo "\$line" >>asked
-  printf 'a.c:1:1\n\n'
+  printf 'f\na.c:1:1\n\n'
 done
 END
   chmod +x bin/llvm-symbolizer

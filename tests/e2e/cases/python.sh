@@ -138,6 +138,68 @@ for setting in GPUSHIM_STACK=unwind GPUSHIM_STACK=libunwind GPUSHIM_POOL=off; do
   add_case "python 3.13 planted $setting" planted_case 3.13 "$setting"
 done
 
+# What carries calls to the driver is neither the owner nor the first frame: the line of Python is.
+# bindings_case PACKAGE FILE: a module of that package's
+bindings_case() {
+  local place=site-packages/$1
+
+  find_python 3.11
+  need_file "$apps/libdeep.so"
+  need_file "$cuda_path/libcudart.so.13"
+  mkdir -p "$place"
+  cp "$apps/libdeep.so" "$place/$2"
+  preloaded shim GPUSHIM_STACK_DEPTH=128 -- \
+    "$python" -B "$python_sources/ways.py" deep "$PWD/$place/$2"
+  expect_status shim 0
+  expect_only_report shim.err
+  expect_text shim.err '#0 deep_call +ways[.]py:[0-9]+$'
+  expect_text shim.err '#1 deep +ways[.]py:[0-9]+$'
+  expect_text shim.err '^==[0-9]+==   ways[.]py +4[.]00 KiB +1$'
+  expect_no_text shim.err 'leak:.*(deep_malloc|[.]so)'
+}
+add_case "python bindings cuda.bindings" bindings_case cuda/bindings cydriver.cpython-311-x86_64-linux-gnu.so
+add_case "python bindings cuda.core" bindings_case cuda/core/experimental _memory.cpython-311-x86_64-linux-gnu.so
+add_case "python bindings CuPy" bindings_case cupy_backends/cuda/api runtime.cpython-311-x86_64-linux-gnu.so
+add_case "python bindings PyCUDA" bindings_case pycuda _driver.cpython-311-x86_64-linux-gnu.so
+add_case "python bindings PyTorch" bindings_case torch/lib libtorch_python.so
+
+# The package's own lines of Python, too, as Numba has them.
+bindings_python_case() {
+  find_python 3.11
+  need_file "$cuda_path/libcudart.so.13"
+  mkdir -p site-packages/numba/cuda
+  cp "$python_sources/cuda.py" site-packages/numba/cuda/
+  printf 'import cuda\ndef memalloc(size):\n    return cuda.malloc(size)\n' >site-packages/numba/cuda/driver.py
+  cat >train.py <<'EOF'
+import sys
+sys.path.insert(0, sys.argv[1])
+import driver
+def allocate():
+    driver.memalloc(4096)
+allocate()
+EOF
+  preloaded shim -- "$python" -B train.py "$PWD/site-packages/numba/cuda"
+  expect_status shim 0
+  expect_only_report shim.err
+  expect_text shim.err '#0 allocate +train[.]py:5$'
+  expect_text shim.err '^==[0-9]+==   train[.]py +4[.]00 KiB +1$'
+  expect_no_text shim.err '(driver|cuda)[.]py'
+}
+add_case "python bindings Numba" bindings_python_case
+
+# Where nothing else is in the stack, the package stays.
+bindings_alone_case() {
+  find_python 3.11
+  need_file "$cuda_path/libcudart.so.13"
+  mkdir -p site-packages/numba
+  cp "$python_sources"/{ways,cuda}.py site-packages/numba/
+  preloaded shim -- "$python" -B "$PWD/site-packages/numba/ways.py" in_child
+  expect_status shim 0
+  expect_text shim.err '#1 in_child +ways[.]py:[0-9]+$'
+  expect_text shim.err '^==[0-9]+==   cuda[.]py +4[.]00 KiB +1$'
+}
+add_case "python bindings alone" bindings_alone_case
+
 # A program that loads its interpreter late keeps its own frames around Python's.
 # embed_case VERSION
 embed_case() {

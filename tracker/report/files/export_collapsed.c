@@ -56,8 +56,12 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
     } else if (stack->cut) {
         gs_out_text(out, ";[more frames]");
     }
-    for (uint32_t i = stack ? stack->end : 0; stack && i-- > stack->begin;)
-        put_frame(out, &export->locations[export->frames[stack->first + i]]);
+    for (uint32_t i = stack ? stack->end : 0; stack && i-- > stack->begin;) {
+        const struct gs_symbol_request *frame =
+            &export->locations[export->frames[stack->first + i]];
+        if (i == stack->begin || !gs_report_frame_is_library(frame))
+            put_frame(out, frame);
+    }
     gs_out_char(out, ' ');
     gs_out_number(out, gs_likely(group->likely_bytes));
     gs_out_char(out, '\n');

@@ -64,6 +64,8 @@ static void put_frame(const struct gs_export *export, struct gs_json *json, size
         gs_json_member(json, "line", symbol->line);
     else
         gs_json_member_null(json, "line");
+    if (location->inlined)
+        gs_json_member_bool(json, "inlined", true);
     gs_json_close(json, '}');
 }
 

@@ -158,8 +158,15 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
         gs_proto_varint(packed,
                         pseudo + (sample->stack == GS_STACK_TOO_SMALL ? PSEUDO_TOO_SMALL
                                                                       : PSEUDO_NO_STACK));
-    for (uint32_t i = stack ? stack->begin : 0; stack && i < stack->end; i++)
-        gs_proto_varint(packed, (uint64_t) export->frames[stack->first + i] + 1);
+    for (uint32_t i = stack ? stack->begin : 0; stack && i < stack->end; i++) {
+        uint32_t frame = export->frames[stack->first + i];
+        /* The location of the function that contains it has a line for it. */
+        if (export->locations[frame].inlined && i + 1 < stack->end)
+            continue;
+        while (export->locations[frame].inlined)
+            frame++;
+        gs_proto_varint(packed, (uint64_t)frame + 1);
+    }
     if (stack && stack->cut)
         gs_proto_varint(packed, pseudo + PSEUDO_MORE_FRAMES);
     gs_proto_message(&profile->message, SAMPLE_LOCATION_ID, packed);
@@ -226,13 +233,16 @@ static void put_mappings(struct profile *profile)
     free(known);
 }
 
-/* The id of a function; writes the function at its first use. */
+/* The id of a function, 0: without a name; writes the function at its first use. */
 static uint64_t function_id(struct profile *profile, const struct gs_symbol *symbol)
 {
     const char *file = symbol->file ? symbol->file : "";
     size_t before = HASH_COUNT(profile->functions.items),
-           length = strlen(symbol->function);
-    char *key = malloc(length + strlen(file) + 2);
+           length = symbol->function ? strlen(symbol->function) : 0;
+    char *key = symbol->function ? malloc(length + strlen(file) + 2) : NULL;
+
+    if (!symbol->function)
+        return 0;
 
     if (!key) {
         profile->failed = true;
@@ -255,20 +265,31 @@ static uint64_t function_id(struct profile *profile, const struct gs_symbol *sym
     return id;
 }
 
+static void put_line(struct profile *profile, const struct gs_symbol *symbol)
+{
+    uint64_t function = function_id(profile, symbol);
+
+    if (function == 0)
+        return;
+    gs_proto_clear(&profile->inner);
+    gs_proto_number(&profile->inner, LINE_FUNCTION_ID, function);
+    gs_proto_number(&profile->inner, LINE_LINE, symbol->line);
+    gs_proto_message(&profile->message, LOCATION_LINE, &profile->inner);
+}
+
 static void put_location(struct profile *profile, uint64_t id, uint64_t mapping,
                          uint64_t address, const struct gs_symbol *symbol)
 {
-    uint64_t function = symbol->function ? function_id(profile, symbol) : 0;
-
+    /* New functions are messages of their own, in front of the location's. */
+    for (unsigned i = 0; i < symbol->inlined_count; i++)
+        (void)function_id(profile, &symbol->inlined[i]);
+    (void)function_id(profile, symbol);
     gs_proto_number(&profile->message, LOCATION_ID, id);
     gs_proto_number(&profile->message, LOCATION_MAPPING_ID, mapping);
     gs_proto_number(&profile->message, LOCATION_ADDRESS, address);
-    if (function != 0) {
-        gs_proto_clear(&profile->inner);
-        gs_proto_number(&profile->inner, LINE_FUNCTION_ID, function);
-        gs_proto_number(&profile->inner, LINE_LINE, symbol->line);
-        gs_proto_message(&profile->message, LOCATION_LINE, &profile->inner);
-    }
+    for (unsigned i = 0; i < symbol->inlined_count; i++) /* the innermost first */
+        put_line(profile, &symbol->inlined[i]);
+    put_line(profile, symbol);
     put_message(profile, PROFILE_LOCATION);
 }
 
@@ -285,6 +306,8 @@ static void put_locations(struct profile *profile)
         const struct gs_symbol_request *location = &export->locations[id];
         uint32_t module = export->location_modules[id++];
         uint64_t mapping = module == GS_EXPORT_NONE ? 0 : (uint64_t)module + 1;
+        if (location->inlined)
+            continue;
         /* The address of the call, not of its return. */
         put_location(profile, id, mapping, location->frame - 1, &location->result);
     }

@@ -44,12 +44,13 @@ static bool is_system_library(const char *name)
     return gs_module_is_runtime(name) || is_extension(name);
 }
 
-/* Returns true for a frame at the outer end of every stack: a rule for it would match all
- * leaks. */
+/* Returns true for a frame at the outer end of every stack, and for an inlined lambda,
+ * which has no name of its own: a rule for it would match all leaks. */
 static bool is_outermost(const struct gs_symbol_request *frame)
 {
-    static const char names[][24] = {"main", "_start", "__libc_start_main",
-                                     "__libc_start_call_main", "start_thread"};
+    static const char names[][24] = {
+        "main",         "_start",    "__libc_start_main", "__libc_start_call_main",
+        "start_thread", "operator()"};
     const char *function = frame->result.function;
 
     if (!function)
@@ -89,7 +90,8 @@ static unsigned program_frame(const struct gs_shown_stack *stack)
         const struct gs_symbol_request *frame = &stack->frames[i];
         if (!is_specific(stack, frame))
             continue;
-        if (!is_system_library(gs_report_frame_module(frame)))
+        if (!is_system_library(gs_report_frame_module(frame)) &&
+            !gs_report_frame_is_library(frame))
             return i;
         if (named == stack->count && frame->result.function &&
             !is_extension(gs_report_frame_module(frame)))
@@ -263,7 +265,8 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
     for (i++; i < stack.count && callers < CALLERS_MAX; i++) {
         const struct gs_symbol_request *frame = &stack.frames[i];
         if (!frame->result.function || is_outermost(frame) ||
-            is_system_library(gs_report_frame_module(frame)))
+            is_system_library(gs_report_frame_module(frame)) ||
+            gs_report_frame_is_library(frame))
             continue;
         if (callers > 0 && !matches_another(writer, number, count, out))
             break;

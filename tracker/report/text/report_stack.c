@@ -1,20 +1,26 @@
 /*
- * report_stack.c - prints a call stack: one line per frame, repeats folded.
+ * report_stack.c - prints a call stack: one line per frame, repeats and runs of frames of
+ * the C++ library folded.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
 #include "report_internal.h"
+#include "short_name.h"
 
 #include <stdio.h>
 
 #define NAME_WIDTH_MIN 30 /* the function's column in a stack */
 #define NAME_WIDTH_MAX 48
-#define NAME_SIZE      104 /* longer names are cut */
+#define NAME_SIZE      104 /* longer names are cut within their arguments */
 #define REPEATS_MIN    2   /* fewer equal frames are printed one by one */
+#define LIBRARY_MIN    2   /* likewise of the C++ library */
 
 static const char *frame_name(const struct gs_symbol_request *frame, char out[NAME_SIZE])
 {
+    char fitted[NAME_SIZE];
+
     if (frame->result.function)
-        return gs_report_clean(frame->result.function, out, NAME_SIZE);
+        return gs_report_clean(gs_name_fit(frame->result.function, fitted, sizeof fitted),
+                               out, NAME_SIZE);
     if (gs_report_frame_module(frame)[0] != '\0')
         snprintf(out, NAME_SIZE, "??");
     else
@@ -27,13 +33,14 @@ static const char *frame_place(const struct gs_symbol_request *frame, char *out,
 {
     const struct gs_symbol *symbol = &frame->result;
     const char *module = gs_report_frame_module(frame);
+    const char *mark = frame->inlined ? " (inlined)" : "";
     char clean[256];
 
     out[0] = '\0';
     if (symbol->file && symbol->file[0]) {
         gs_report_clean(gs_module_base_name(symbol->file), clean, sizeof clean);
         if (symbol->line != 0 || !gs_frame_is_python(frame->frame))
-            snprintf(out, size, "%s:%u", clean, symbol->line);
+            snprintf(out, size, "%s:%u%s", clean, symbol->line, mark);
         else
             snprintf(out, size, "%s", clean);
     } else if (module[0] != '\0') {
@@ -41,7 +48,7 @@ static const char *frame_place(const struct gs_symbol_request *frame, char *out,
         if (offset == 0 && frame->module)
             offset = frame->frame - frame->module->bias;
         gs_report_clean(module, clean, sizeof clean);
-        snprintf(out, size, "%s+0x%llx", clean, (unsigned long long)offset);
+        snprintf(out, size, "%s+0x%llx%s", clean, (unsigned long long)offset, mark);
     }
     return out;
 }
@@ -59,6 +66,18 @@ static unsigned repeats(const struct gs_shown_stack *stack, unsigned number)
     return more >= REPEATS_MIN ? more : 0;
 }
 
+/* Returns the number of frames of the C++ library from this one on that one line
+ * replaces. */
+static unsigned library_run(const struct gs_shown_stack *stack, unsigned number)
+{
+    unsigned count = 0;
+
+    while (number + count < stack->count &&
+           gs_report_frame_is_library(&stack->frames[number + count]))
+        count++;
+    return count >= LIBRARY_MIN && count < stack->count ? count : 0;
+}
+
 void gs_report_stack(const struct gs_report_writer *writer,
                      const struct gs_shown_stack *stack)
 {
@@ -66,6 +85,11 @@ void gs_report_stack(const struct gs_report_writer *writer,
     char name[NAME_SIZE], place[384];
 
     for (unsigned i = 0; i < stack->count; i++) {
+        unsigned run = library_run(stack, i);
+        if (run != 0) {
+            i += run - 1;
+            continue;
+        }
         int length = (int)strlen(frame_name(&stack->frames[i], name));
         if (length + 2 > width && length + 2 <= NAME_WIDTH_MAX)
             width = length + 2;
@@ -73,6 +97,13 @@ void gs_report_stack(const struct gs_report_writer *writer,
     if (stack->count > 100)
         digits = 3;
     for (unsigned i = 0, more; i < stack->count; i += 1 + more) {
+        unsigned run = library_run(stack, i);
+        if (run != 0) {
+            gs_text_add(writer->text, "%s       ... %u frames of the C++ library\n",
+                        writer->prefix, run);
+            more = run - 1;
+            continue;
+        }
         frame_name(&stack->frames[i], name);
         frame_place(&stack->frames[i], place, sizeof place);
         if (place[0] == '\0')

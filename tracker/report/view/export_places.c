@@ -1,5 +1,6 @@
 /*
- * export_places.c - the stacks of a snapshot, with each frame and each module once.
+ * export_places.c - the stacks of a snapshot, with each frame and each module once. A
+ * function that is inlined in a frame is a location of its own, in front of the frame's.
  *
  * Stacks share most of their frames, so each frame is looked up and named once. This
  * keeps a report of thousands of call sites small and fast.
@@ -173,31 +174,134 @@ static void resolve(struct gs_export *export)
     }
     gs_report_resolve(export->source, export->tracker->config.stacks, export->locations,
                       export->location_count);
-    if (!export->job->lines || !export->source->find_lines)
-        return;
-    for (size_t i = 0; i < export->location_count; i++)
-        export->locations[i].line_wanted = true;
-    export->source->find_lines(export->source->self, export->locations,
-                               export->location_count);
 }
 
-/* Sets the range of frames that the report would show; `frames` has space for any
- * stack. */
-static void set_shown_range(struct gs_export *export, struct gs_symbol_request *frames,
-                            struct gs_export_stack *stack)
+/* Sets the range of frames that the report would show; `frames` has space for them. */
+static void set_shown_range(const struct gs_export *export,
+                            struct gs_symbol_request *frames,
+                            struct gs_export_stack *stack, enum gs_inlined inlined)
 {
-    uint32_t count =
-        stack->count < GS_STACK_MAX_DEPTH ? stack->count : GS_STACK_MAX_DEPTH;
-
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < stack->count; i++)
         frames[i] = export->locations[export->frames[stack->first + i]];
     struct gs_shown_stack shown = gs_report_show_frames(
-        frames, count, gs_stacks_truncated(export->tracker->config.stacks, stack->id),
+        frames, stack->count,
+        gs_stacks_truncated(export->tracker->config.stacks, stack->id), inlined,
         export->config);
     stack->begin = (uint32_t)(shown.frames - frames);
     stack->end = stack->begin + shown.count;
     stack->call = shown.call;
     stack->cut = shown.cut;
+}
+
+/* Sets the shown ranges of all stacks. */
+static enum gs_status set_shown(struct gs_export *export, enum gs_inlined inlined)
+{
+    struct gs_symbol_request *frames;
+    uint32_t longest = 1;
+
+    for (size_t i = 0; i < export->stack_count; i++)
+        longest = export->stacks[i].count > longest ? export->stacks[i].count : longest;
+    frames = calloc(longest, sizeof *frames);
+    if (!frames)
+        return GS_ERR_HOST_NOMEM;
+    for (size_t i = 0; i < export->stack_count; i++)
+        set_shown_range(export, frames, &export->stacks[i], inlined);
+    free(frames);
+    return GS_OK;
+}
+
+/* Looks up the lines, and with them the inlined functions, of all locations or of the
+ * shown ones. */
+static enum gs_status find_lines(struct gs_export *export)
+{
+    if (!export->source->find_lines)
+        return GS_OK;
+    if (!export->job->lines && set_shown(export, GS_INLINED_UNKNOWN) != GS_OK)
+        return GS_ERR_HOST_NOMEM;
+    for (size_t i = 0; i < export->location_count; i++)
+        export->locations[i].line_wanted = export->job->lines;
+    for (size_t i = 0; i < export->stack_count; i++) {
+        const struct gs_export_stack *stack = &export->stacks[i];
+        for (uint32_t k = stack->begin; k < stack->end; k++)
+            export->locations[export->frames[stack->first + k]].line_wanted = true;
+    }
+    export->source->find_lines(export->source->self, export->locations,
+                               export->location_count);
+    return GS_OK;
+}
+
+/* Puts inlined functions in front of the locations that contain them. `first` has space
+ * for a number for each location, and one more. */
+static enum gs_status add_locations(struct gs_export *export, uint32_t *first)
+{
+    size_t count = export->location_count;
+    struct gs_symbol_request *locations;
+    uint32_t *modules;
+
+    first[0] = 0;
+    for (size_t i = 0; i < count; i++)
+        first[i + 1] = first[i] + export->locations[i].result.inlined_count + 1;
+    if (first[count] == count)
+        return GS_OK;
+    locations = calloc(first[count], sizeof *locations);
+    modules = calloc(first[count], sizeof *modules);
+    if (!locations || !modules) {
+        free(locations);
+        free(modules);
+        return GS_ERR_HOST_NOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        gs_report_put_inlined(&export->locations[i], &locations[first[i]]);
+        for (uint32_t at = first[i]; at < first[i + 1]; at++)
+            modules[at] = export->location_modules[i];
+    }
+    free(export->locations);
+    free(export->location_modules);
+    export->locations = locations;
+    export->location_modules = modules;
+    export->location_count = export->location_capacity = first[count];
+    return GS_OK;
+}
+
+/* Writes the frames of the stacks anew, by the numbers of add_locations. */
+static enum gs_status add_frames(struct gs_export *export, const uint32_t *first)
+{
+    size_t count = 0, used = 0;
+    uint32_t *frames;
+
+    for (size_t i = 0; i < export->frame_count; i++)
+        count += first[export->frames[i] + 1] - first[export->frames[i]];
+    if (count == export->frame_count)
+        return GS_OK;
+    frames = calloc(count, sizeof *frames);
+    if (!frames)
+        return GS_ERR_HOST_NOMEM;
+    for (size_t i = 0; i < export->stack_count; i++) {
+        struct gs_export_stack *stack = &export->stacks[i];
+        const uint32_t *from = &export->frames[stack->first];
+        uint32_t begin = (uint32_t)used;
+        for (uint32_t k = 0; k < stack->count; k++) {
+            for (uint32_t at = first[from[k]]; at < first[from[k] + 1]; at++)
+                frames[used++] = at;
+        }
+        stack->first = begin;
+        stack->count = (uint32_t)used - begin;
+    }
+    free(export->frames);
+    export->frames = frames;
+    export->frame_count = export->frame_capacity = used;
+    return GS_OK;
+}
+
+static enum gs_status add_inlined(struct gs_export *export)
+{
+    uint32_t *first = calloc(export->location_count + 1, sizeof *first);
+    enum gs_status status = GS_ERR_HOST_NOMEM;
+
+    if (first && (status = add_locations(export, first)) == GS_OK)
+        status = add_frames(export, first);
+    free(first);
+    return status;
 }
 
 enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
@@ -206,7 +310,6 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
     const struct gs_stacks *stacks = export->tracker->config.stacks;
     const struct gs_report_source unnamed = {.self = export->source->self,
                                              .module = export->source->module};
-    struct gs_symbol_request *frames;
     enum gs_status status = GS_OK;
     struct seen *seen = NULL;
     size_t count = stacks ? gs_stack_ids_unique(ids, id_count) : 0;
@@ -228,15 +331,12 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
     GS_HASH_FREE(seen);
     if (status != GS_OK)
         return status;
-    frames = calloc(GS_STACK_MAX_DEPTH, sizeof *frames);
-    if (!frames)
-        return GS_ERR_HOST_NOMEM;
     put_program_first(export);
     resolve(export);
-    for (size_t i = 0; i < export->stack_count; i++)
-        set_shown_range(export, frames, &export->stacks[i]);
-    free(frames);
-    return GS_OK;
+    status = find_lines(export);
+    if (status == GS_OK)
+        status = add_inlined(export);
+    return status == GS_OK ? set_shown(export, GS_INLINED_ADDED) : status;
 }
 
 const struct gs_export_stack *gs_export_stack(const struct gs_export *export,

@@ -3,13 +3,16 @@
  *
  * At the inner end the frames of the CUDA runtime, the driver and this library are
  * dropped, and all frames down to the outermost runtime function by name: a statically
- * linked runtime is inside the program's own file. At the outer end libc's frames around
- * main and around a thread's first function are dropped.
+ * linked runtime is inside the program's own file. So are frames of packages that carry
+ * calls of Python, if anything else is there. At the outer end the frames around
+ * main and around a thread's first function are dropped. frame_kinds.def says whose a
+ * frame is. Inlined functions are frames of their own once lines are known.
  *
  * Owns: a struct gs_frame_table.   Lock: none.
  * Design: docs/tracker.md
  */
 #include "report_internal.h"
+#include "frame_kinds.h"
 
 #include <stdlib.h>
 
@@ -126,12 +129,12 @@ void gs_report_resolve(const struct gs_report_source *source,
 
 static struct gs_shown_stack show_number(const struct gs_frame_table *table,
                                          const struct gs_report_config *config,
-                                         size_t number)
+                                         size_t number, enum gs_inlined inlined)
 {
     return gs_report_show_frames(
         &table->requests[table->first[number]],
         (unsigned)(table->first[number + 1] - table->first[number]),
-        gs_stacks_truncated(table->source, table->stacks[number]), config);
+        gs_stacks_truncated(table->source, table->stacks[number]), inlined, config);
 }
 
 /* What is shown of a stack depends on names and modules alone. Debug files of the
@@ -144,7 +147,7 @@ static void find_shown_lines(const struct gs_frame_table *table,
     size_t count = table->first[table->stack_count];
 
     for (size_t i = 0; i < table->stack_count && !all; i++) {
-        struct gs_shown_stack shown = show_number(table, config, i);
+        struct gs_shown_stack shown = show_number(table, config, i, GS_INLINED_UNKNOWN);
         size_t begin = (size_t)(shown.frames - table->requests);
         for (size_t at = begin; at < begin + shown.count; at++)
             table->requests[at].line_wanted = true;
@@ -152,6 +155,41 @@ static void find_shown_lines(const struct gs_frame_table *table,
     for (size_t at = 0; at < count && all; at++)
         table->requests[at].line_wanted = true;
     source->find_lines(source->self, table->requests, count);
+}
+
+unsigned gs_report_put_inlined(const struct gs_symbol_request *frame,
+                               struct gs_symbol_request *out)
+{
+    const struct gs_symbol *symbol = &frame->result;
+
+    for (unsigned i = 0; i < symbol->inlined_count; i++) {
+        *out = *frame;
+        out->result = symbol->inlined[i];
+        out++->inlined = true;
+    }
+    *out = *frame;
+    return symbol->inlined_count + 1;
+}
+
+/* Makes inlined functions requests of their own. Without memory they are missing. */
+static void add_inlined(struct gs_frame_table *table)
+{
+    size_t count = table->first[table->stack_count], more = 0, used = 0;
+    struct gs_symbol_request *requests;
+
+    for (size_t i = 0; i < count; i++)
+        more += table->requests[i].result.inlined_count;
+    if (more == 0 || !(requests = calloc(count + more, sizeof *requests)))
+        return;
+    for (size_t i = 0; i < table->stack_count; i++) {
+        size_t at = table->first[i];
+        table->first[i] = used;
+        for (; at < (i + 1 < table->stack_count ? table->first[i + 1] : count); at++)
+            used += gs_report_put_inlined(&table->requests[at], &requests[used]);
+    }
+    table->first[table->stack_count] = used;
+    free(table->requests);
+    table->requests = requests;
 }
 
 void gs_frame_table_fill(struct gs_frame_table *table,
@@ -185,6 +223,7 @@ void gs_frame_table_fill(struct gs_frame_table *table,
     gs_report_resolve(source, stacks, table->requests, table->first[count]);
     if (source->find_lines)
         find_shown_lines(table, config, source);
+    add_inlined(table);
 }
 
 void gs_frame_table_take(struct gs_frame_table *table,
@@ -253,59 +292,62 @@ static const char *runtime_name(const struct gs_symbol_request *frame,
     return NULL;
 }
 
+static enum gs_frame_kind kind_of(const struct gs_symbol_request *frame)
+{
+    return gs_frame_kind(frame, gs_report_frame_module(frame));
+}
+
+bool gs_report_frame_is_library(const struct gs_symbol_request *frame)
+{
+    return kind_of(frame) == GS_FRAME_LIBRARY;
+}
+
+static bool is_runtime(const struct gs_symbol_request *frame)
+{
+    return gs_module_is_runtime(gs_report_frame_module(frame)) ||
+           kind_of(frame) == GS_FRAME_RUNTIME;
+}
+
 static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count,
                           const struct gs_report_config *config, const char **call)
 {
     unsigned begin = 0;
 
-    while (begin < count && gs_module_is_runtime(gs_report_frame_module(&frames[begin])))
-        begin++;
-    for (unsigned i = count; i-- > 0;) {
+    *call = NULL;
+    for (unsigned i = count; i-- > 0 && !*call;) {
         *call = runtime_name(&frames[i], config);
         if (*call)
-            return i + 1 > begin ? i + 1 : begin;
+            begin = i + 1;
     }
-    return begin;
-}
-
-static bool starts_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-static bool in_libc(const struct gs_symbol_request *frame)
-{
-    const char *module = gs_report_frame_module(frame);
-
-    return starts_with(module, "libc.so") || starts_with(module, "libc-2.") ||
-           starts_with(module, "libpthread");
+    while (begin < count && is_runtime(&frames[begin]))
+        begin++;
+    for (unsigned i = begin; i < count; i++) {
+        enum gs_frame_kind kind = kind_of(&frames[i]);
+        if (kind == GS_FRAME_START)
+            break;
+        if (kind != GS_FRAME_BINDING && !is_runtime(&frames[i]))
+            return i;
+    }
+    return begin; /* nothing but bindings */
 }
 
 /* Returns true if the outermost of `count` frames is start-up code of libc or the
- * linker. */
+ * linker. Of a stripped file, _start is known by its neighbour. */
 static bool is_start_frame(const struct gs_symbol_request *frames, unsigned count)
 {
-    static const char *const names[] = {
-        "_start",
-        "__libc_start_main",
-        "__libc_start_main_impl",
-        "start_thread",
-        "__libc_start_call_main",
-        "clone",
-        "clone3",
-        "__clone",
-        "__clone3",
-    };
-    const struct gs_symbol_request *outermost = &frames[count - 1];
+    return kind_of(&frames[count - 1]) == GS_FRAME_START ||
+           (!frames[count - 1].result.function && count > 1 &&
+            kind_of(&frames[count - 2]) == GS_FRAME_START);
+}
 
-    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (is_named(outermost, names[i]))
-            return true;
-    }
-    /* Stripped files: libc's frames are known by their module, _start by its
-     * neighbour. */
-    return in_libc(outermost) ||
-           (!outermost->result.function && count > 1 && in_libc(&frames[count - 2]));
+/* Returns the frames that were recorded: inlined ones are none. */
+static unsigned recorded(const struct gs_symbol_request *frames, unsigned count)
+{
+    unsigned found = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        found += !frames[i].inlined;
+    return found;
 }
 
 /*
@@ -324,7 +366,8 @@ static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin
         if (is_named(&frames[i], "main"))
             return i + 1;
     }
-    if (end > begin && !is_start_frame(frames, count) && depth > 0 && count >= depth &&
+    if (end > begin && !is_start_frame(frames, count) && depth > 0 &&
+        recorded(frames, count) >= depth &&
         (goes_on || !gs_frame_is_python(frames[count - 1].frame))) {
         *cut = true;
         return end;
@@ -334,8 +377,22 @@ static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin
     return end;
 }
 
+/* Returns the end without the frames outside of the program's first, which the C++
+ * library has to start a thread. */
+static unsigned library_end(const struct gs_symbol_request *frames, unsigned begin,
+                            unsigned end)
+{
+    unsigned last = end;
+
+    while (last > begin && (kind_of(&frames[last - 1]) == GS_FRAME_LIBRARY ||
+                            kind_of(&frames[last - 1]) == GS_FRAME_START))
+        last--;
+    return last > begin ? last : end;
+}
+
 struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
                                             unsigned count, bool goes_on,
+                                            enum gs_inlined inlined,
                                             const struct gs_report_config *config)
 {
     struct gs_shown_stack shown = {0};
@@ -343,6 +400,8 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
     unsigned end =
         outer_end(frames, begin, count, config->stack_depth, goes_on, &shown.cut);
 
+    if (inlined == GS_INLINED_ADDED && !shown.cut)
+        end = library_end(frames, begin, end);
     if (begin >= end) { /* only runtime frames: show all of them rather than none */
         begin = 0;
         end = count;
@@ -364,7 +423,9 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
 
     if (!found && table->rest)
         return gs_frame_table_show(table->rest, config, stack);
-    return found ? show_number(table, config, (size_t)(found - table->stacks)) : shown;
+    return found ? show_number(table, config, (size_t)(found - table->stacks),
+                               GS_INLINED_ADDED)
+                 : shown;
 }
 
 /* NULL precedes all texts. */

@@ -11,6 +11,7 @@
  * Design: docs/tracker.md
  */
 #include "report_internal.h"
+#include "frame_kinds.h"
 
 #include <stdlib.h>
 
@@ -26,9 +27,9 @@
 struct known_frame {
     UT_hash_handle hh; /* in merge->known */
     uintptr_t frame;
-    uint64_t name; /* equal for frames that may read the same */
-    bool is_call;  /* a runtime function: the frames inside it are hidden */
-    bool is_runtime;
+    uint64_t name;   /* equal for frames that may read the same */
+    bool is_call;    /* a runtime function: the frames inside it are hidden */
+    bool is_runtime; /* or a binding of Python: hidden at the inner end */
 };
 
 struct merge {
@@ -68,12 +69,19 @@ static struct known_frame examine_frame(const struct merge *merge, uint32_t stac
                                         uintptr_t frame)
 {
     struct known_frame known = {.frame = frame, .name = mix(0, frame)};
+    struct gs_python_location place;
     struct gs_module module;
 
-    if (gs_frame_is_python(frame) ||
-        merge->source->module(merge->source->self, stack, frame, &module) != GS_OK)
+    if (gs_frame_is_python(frame)) {
+        known.is_runtime =
+            gs_stacks_python(merge->tracker->config.stacks, frame, &place) == GS_OK &&
+            gs_frame_kind_of_file(place.file) == GS_FRAME_BINDING;
         return known;
-    known.is_runtime = gs_module_is_runtime(gs_module_base_name(module.path));
+    }
+    if (merge->source->module(merge->source->self, stack, frame, &module) != GS_OK)
+        return known;
+    known.is_runtime = gs_module_is_runtime(gs_module_base_name(module.path)) ||
+                       gs_frame_kind_of_file(module.path) == GS_FRAME_BINDING;
     const char *name = merge->source->linkage(merge->source->self, frame, &module);
     if (name) {
         known.name = hash_text(name);

@@ -1,34 +1,69 @@
 /*
- * report_owners.c - live memory by owner: the module of the first frame outside the CUDA
- * runtime, the driver and this library.
+ * report_owners.c - live memory by owner: the module, or the file of Python, of the first
+ * frame outside the CUDA runtime, the driver, this library and bindings of Python.
  * Owns: a struct gs_owners.   Lock: none.
  */
 #include "report_internal.h"
+#include "frame_kinds.h"
 
 #include <stdlib.h>
 
+/* The kind of the file that was looked at last: most frames are in a few files. */
+struct last_file {
+    const char *path;
+    enum gs_frame_kind kind;
+};
+
+static enum gs_frame_kind kind_of(struct last_file *last, const char *path)
+{
+    if (last->path != path)
+        *last = (struct last_file){path, gs_frame_kind_of_file(path)};
+    return last->kind;
+}
+
+/* The path of a frame's module, or of its file of Python; NULL: unknown. It lives as long
+ * as the stack table. */
+static const char *path_of(const struct gs_stacks *stacks,
+                           const struct gs_report_source *source, uint32_t stack,
+                           uintptr_t frame)
+{
+    struct gs_python_location place;
+    struct gs_module module;
+
+    if (gs_frame_is_python(frame))
+        return gs_stacks_python(stacks, frame, &place) == GS_OK && place.file[0]
+                   ? place.file
+                   : NULL;
+    if (source->module(source->self, stack, frame, &module) != GS_OK)
+        return NULL;
+    return module.path ? module.path : "";
+}
+
 /* NULL: unknown. The name lives as long as the stack table. */
 static const char *owner_of(const struct gs_stacks *stacks,
-                            const struct gs_report_source *source, uint32_t stack)
+                            const struct gs_report_source *source, uint32_t stack,
+                            struct last_file *last)
 {
     uintptr_t frames[GS_STACK_MAX_DEPTH];
-    struct gs_module module;
-    struct gs_python_location place;
     unsigned count = gs_report_stack_frames(stacks, stack, frames);
+    const char *binding = NULL; /* the owner, if there is nothing else */
 
     for (unsigned i = 0; i < count; i++) {
-        if (gs_frame_is_python(frames[i]))
-            return gs_stacks_python(stacks, frames[i], &place) == GS_OK &&
-                           place.file[0] != '\0'
-                       ? gs_module_base_name(place.file)
-                       : NULL;
-        if (source->module(source->self, stack, frames[i], &module) != GS_OK)
-            return NULL; /* the frame may be the owner's: do not guess further out */
-        const char *name = gs_module_base_name(module.path);
-        if (name[0] != '\0' && !gs_module_is_runtime(name))
+        const char *path = path_of(stacks, source, stack, frames[i]);
+        if (!path)
+            break; /* the frame may be the owner's: do not guess further out */
+        const char *name = gs_module_base_name(path);
+        if (name[0] == '\0' || gs_module_is_runtime(name))
+            continue;
+        enum gs_frame_kind kind = kind_of(last, path);
+        if (kind == GS_FRAME_START && binding)
+            break;
+        if (kind != GS_FRAME_BINDING)
             return name;
+        if (!binding)
+            binding = name;
     }
-    return NULL;
+    return binding;
 }
 
 static bool same_owner(const struct gs_owner *owner, unsigned row, const char *name)
@@ -77,13 +112,15 @@ static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
                        const struct gs_report_source *source,
                        const struct gs_groups *groups)
 {
+    struct last_file last = {0};
+
     for (size_t i = 0; i < groups->count; i++) {
         const struct gs_group *group = &groups->items[i];
         if (group->lost || group->stack == GS_STACK_NOT_SAMPLED)
             continue;
         struct gs_owner *owner =
             find_owner(owners, gs_totals_row(group->device, group->kind),
-                       owner_of(stacks, source, group->stack));
+                       owner_of(stacks, source, group->stack, &last));
         if (!owner)
             return false;
         owner->bytes += gs_likely(group->likely_bytes);

@@ -1,0 +1,20 @@
+/*
+ * inlines.h - what the parts of the program inlines share.
+ */
+#ifndef INLINES_H
+#define INLINES_H
+
+#define KEEP __attribute__((noinline))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Allocates so many MiB, and fails the program if it cannot. With -flto it is inlined. */
+void *inlines_take(int mib);
+/* 11: static inline functions of C, in inlines_c */
+void inlines_c(int mib);
+#ifdef __cplusplus
+}
+#endif
+
+#endif
