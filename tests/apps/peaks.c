@@ -17,18 +17,12 @@
 #define KIB ((size_t)1024)
 #define MIB (KIB * 1024)
 
-static gpu_ptr get(size_t bytes)
-{
-    gpu_ptr memory = 0;
-    APP_OK(gpu_malloc(&memory, bytes));
-    return memory;
-}
-
 /* A place each, whatever the compiler thinks of it. */
 #define PLACE(name)                                                                      \
     static __attribute__((noinline)) gpu_ptr name(size_t bytes)                          \
     {                                                                                    \
-        gpu_ptr memory = get(bytes);                                                     \
+        gpu_ptr memory = 0;                                                              \
+        APP_OK(gpu_malloc(&memory, bytes));                                              \
         __asm__ volatile("" ::: "memory");                                               \
         return memory;                                                                   \
     }

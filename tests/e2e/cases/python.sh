@@ -125,7 +125,7 @@ add_case "python 3.11 deep, few frames kept" deep_case 3.11 1
 # Up to 3.11 a thread is known by its state in the first interpreter alone.
 for version in 3.8 3.9 3.10 3.11; do
   add_case "python $version subinterpreter" ways_case "$version" subinterpreter \
-    '#1 subinterpreter +ways.py:[0-9]+$'
+    '#[13] subinterpreter +ways.py:[0-9]+$'
 done
 for version in 3.12 3.13; do
   add_case "python $version subinterpreter" ways_case "$version" subinterpreter \
