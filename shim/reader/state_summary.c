@@ -146,8 +146,10 @@ static const char *ending_of(const struct gs_state_open *state, const struct lin
     if (process->ending[0]) {
         return process->ending;
     }
-    return ended && ended->pid == process->pid ? strsignal(ended->signal)
-                                               : "ended without a report";
+    if (ended && ended->pid == process->pid) {
+        return strsignal(ended->signal); /* NOLINT(concurrency-mt-unsafe): one thread */
+    }
+    return "ended without a report";
 }
 
 static void write_process(const struct gs_state_open *state, const struct line *line,

@@ -407,7 +407,7 @@ tracking_full_case() {
   expect_status shim 0
   expect_only_report shim.err
   expect_count shim.err 'Note: the table of call stacks is full \(GPUSHIM_STACK_TABLE\): [0-9,]+ calls found no room for a new one$' 1
-  expect_text shim.err '9\.77 MiB in 40,000 allocations$'
+  expect_text shim.err 'SUMMARY: .* 9\.77 MiB leaked in 40,000 allocations, '
   expect_text shim.err 'no call stack was recorded$'
   preloaded room GPUSHIM_LEAK_MAX=1 GPUSHIM_STACK_DEPTH=64 -- \
     "$apps/churn_$1" 40000 30000 keep 256
