@@ -323,6 +323,12 @@ void sim_order_done(struct sim_op *op)
         oracle_allocation_retire(op->graph.memory->alloc->allocation, NULL, op->order);
 }
 
+bool sim_order_is_free(const struct sim_op *op)
+{
+    return op->kind == SIM_OP_FREE ||
+           (op->kind == SIM_OP_GRAPH_MEMORY && !op->graph.maps);
+}
+
 /* ---- what host threads know -------------------------------------------------------- */
 
 struct oracle_op *sim_order_all_of_stream(const struct sim_stream *stream)

@@ -72,8 +72,11 @@ void sim_order_runs(struct sim_op *op);
  */
 void sim_order_was_told(struct sim_op *op);
 
-/* A scheduler is about to mark the operation done. */
+/* A scheduler is about to mark the operation done; or to run it, if it is a free. */
 void sim_order_done(struct sim_op *op);
+
+/* True if memory ends its life when the operation runs. */
+bool sim_order_is_free(const struct sim_op *op);
 
 /* ---- what host threads know -------------------------------------------------------- */
 

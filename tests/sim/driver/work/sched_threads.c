@@ -135,6 +135,10 @@ static void run_head(struct sim_queue *queue, struct sim_op *op)
     wait_for_deps(queue, op);
     while (op->never_ends && sim_context_error(context) == CUDA_SUCCESS)
         nanosleep(&(const struct timespec){0, NEVER_POLL_NS}, NULL);
+    /* Once a free has run, another thread may have its memory, behind the free. */
+    bool frees = sim_order_is_free(op);
+    if (frees)
+        sim_order_done(op);
     if (op->run && (op->run_on_error || sim_context_error(context) == CUDA_SUCCESS)) {
         sim_order_runs(op);
         res = op->run(op);
@@ -142,7 +146,8 @@ static void run_head(struct sim_queue *queue, struct sim_op *op)
     if (res != CUDA_SUCCESS)
         sim_context_set_error(context, res);
     op->finished_ns = sim_now_ns();
-    sim_order_done(op);
+    if (!frees)
+        sim_order_done(op);
     sim_op_release(op);
 
     pthread_mutex_lock(&queue->lock);
