@@ -44,6 +44,10 @@ Test(short_name, strings_and_default_arguments)
     expect_tidy("_Z3runSt10unique_ptrIiSt14default_deleteIiEE",
                 "run(std::unique_ptr<int>)");
     expect_tidy("_Z3runRSo", "run(std::ostream&)");
+    expect_tidy("_Z3runSt17basic_string_viewIcSt11char_traitsIcEE",
+                "run(std::string_view)");
+    expect_tidy("_Z3runNSt7__cxx1112basic_stringIwSt11char_traitsIwESaIwEEE",
+                "run(std::wstring)");
 }
 
 Test(short_name, what_is_no_default_stays)

@@ -157,7 +157,7 @@ static size_t drop_defaults(char *text, const struct level *level, size_t end)
 static size_t use_alias(char *text, size_t end)
 {
     static const struct {
-        char name[32], alias[16];
+        char name[32], alias[20];
     } aliases[] = {{"std::basic_string<char", "std::string"},
                    {"std::basic_string<wchar_t", "std::wstring"},
                    {"std::basic_string_view<char", "std::string_view"},
