@@ -9,7 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Allocates so many MiB, and fails the program if it cannot. With -flto it is inlined. */
+/* Allocates `mib` MiB, or ends the program with 2. With -flto it is inlined. */
 void *inlines_take(int mib);
 /* 11: static inline functions of C, in inlines_c */
 void inlines_c(int mib);

@@ -263,7 +263,7 @@ static enum gs_status add_locations(struct gs_export *export, uint32_t *first)
     return GS_OK;
 }
 
-/* Writes the frames of the stacks anew, by the numbers of add_locations. */
+/* Replaces the frames of the stacks by the numbers that add_locations gave them. */
 static enum gs_status add_frames(struct gs_export *export, const uint32_t *first)
 {
     size_t count = 0, used = 0;
