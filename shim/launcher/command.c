@@ -171,8 +171,20 @@ void gs_command_find(const struct gs_arguments *arguments, struct gs_command *ou
             break; /* the kernel reports it */
         }
         memcpy(out->path, next, PATH_MAX);
+        out->is_script = true;
     }
     out->kind = gs_elf_kind_read(out->path);
+}
+
+/* execvp hands a file that the kernel refuses to a shell, which would take the bytes of a
+ * program that is cut short for commands. */
+void gs_command_become(const struct gs_command *command, char **words)
+{
+    if (command->kind.is_elf && !command->is_script) {
+        (void)execv(command->path, words);
+    } else {
+        (void)execvp(words[0], words);
+    }
 }
 
 /* ---- what the file says --------------------------------------------------------------

@@ -58,6 +58,7 @@ struct gs_command {
     char
         path[4096]; /* of the ELF file that will run; a script leads to its interpreter */
     struct gs_elf_kind kind;
+    bool is_script;       /* the command is a script of that interpreter */
     bool preloads;        /* it has a dynamic linker, which preloads libraries */
     char sanitizer[4096]; /* the sanitizer runtime that it is linked with; "" if none */
 };
@@ -67,6 +68,9 @@ void gs_command_find(const struct gs_arguments *arguments, struct gs_command *ou
 /* Fills in `preloads` and `sanitizer`; warns of a program that ignores LD_PRELOAD. */
 void gs_command_examine(struct gs_command *command);
 
+/* Becomes the command, whose words are `words`. Returns if that fails, with errno set. */
+void gs_command_become(const struct gs_command *command, char **words);
+
 /* ---- the library (library.c) ---- */
 
 /* The value of LD_PRELOAD for a command, from malloc. Ends the launcher if no library
@@ -75,9 +79,9 @@ char *gs_library_preload(const struct gs_command *command);
 
 /* ---- a summary at the end (summary.c) ---- */
 
-/* Runs the command as a child, with LD_PRELOAD set, and writes a line for each of its
- * processes to stderr when it has ended. Ends as the command did. Returns if there is
- * nothing to summarize or no folder for it, with a warning. */
-void gs_summary_run(char **command, const char *preload);
+/* Runs the command, whose words are `words`, as a child, with LD_PRELOAD set, and writes
+ * a line for each of its processes to stderr when it has ended. Ends as the command did.
+ * Returns if there is nothing to summarize or no folder for it, with a warning. */
+void gs_summary_run(const struct gs_command *command, char **words, const char *preload);
 
 #endif

@@ -104,10 +104,10 @@ int main(int argc, char **argv)
         return fflush(stdout) == 0 ? 0 : 1;
     }
     if (arguments.summary) {
-        gs_summary_run(arguments.command, preload);
+        gs_summary_run(&command, arguments.command, preload);
     }
     (void)setenv("LD_PRELOAD", preload, 1);
-    (void)execvp(arguments.command[0], arguments.command);
+    gs_command_become(&command, arguments.command);
     gs_launcher_fail(errno == ENOENT ? GS_EXIT_NOT_FOUND : GS_EXIT_CANNOT_RUN, "%s: %s",
                      arguments.command[0], strerror(errno));
 }

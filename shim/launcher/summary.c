@@ -71,7 +71,8 @@ static bool make_folder(char out[FOLDER_BYTES])
 }
 
 /* Becomes the command. */
-__attribute__((noreturn)) static void become(char **command, const char *preload,
+__attribute__((noreturn)) static void become(const struct gs_command *command,
+                                             char **words, const char *preload,
                                              const char *folder, const sigset_t *mask)
 {
     char pattern[FOLDER_BYTES + 8];
@@ -79,13 +80,14 @@ __attribute__((noreturn)) static void become(char **command, const char *preload
     (void)setenv("GPUSHIM_STATE_FILE", pattern, 1);
     (void)setenv("LD_PRELOAD", preload, 1);
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
-    (void)execvp(command[0], command);
-    gs_launcher_warn("%s: %s", command[0], strerror(errno));
+    gs_command_become(command, words);
+    gs_launcher_warn("%s: %s", words[0], strerror(errno));
     _exit(errno == ENOENT ? GS_EXIT_NOT_FOUND : GS_EXIT_CANNOT_RUN);
 }
 
 /* Runs the command; returns its status, as waitpid has it, and its process id. */
-static int run(char **command, const char *preload, const char *folder, pid_t *pid)
+static int run(const struct gs_command *command, char **words, const char *preload,
+               const char *folder, pid_t *pid)
 {
     struct sigaction pass = {.sa_handler = pass_on}, ignore = {.sa_handler = SIG_IGN};
     sigset_t all, before;
@@ -98,7 +100,7 @@ static int run(char **command, const char *preload, const char *folder, pid_t *p
                          strerror(errno));
     }
     if (child == 0) {
-        become(command, preload, folder, &before);
+        become(command, words, preload, folder, &before);
     }
     *pid = child;
     for (size_t i = 0; i < GS_ARRAY_LEN(passed_on); i++) {
@@ -164,7 +166,7 @@ __attribute__((noreturn)) static void end_as(int status)
     exit(128 + signal);
 }
 
-void gs_summary_run(char **command, const char *preload)
+void gs_summary_run(const struct gs_command *command, char **words, const char *preload)
 {
     char folder[FOLDER_BYTES];
     const char *state_file = getenv("GPUSHIM_STATE_FILE");
@@ -175,7 +177,7 @@ void gs_summary_run(char **command, const char *preload)
         return;
     }
     pid_t pid = 0;
-    int status = run(command, preload, folder, &pid);
+    int status = run(command, words, preload, folder, &pid);
     write_summary(folder, pid, status);
     end_as(status);
 }

@@ -3,7 +3,7 @@
 fork            a child of a process without CUDA allocates
 subinterpreter  an interpreter inside the interpreter does
 daemon          threads that nobody waits for allocate while the interpreter ends
-busy            threads that nobody waits for wait for their turn while it ends
+busy LIBRARY    threads that nobody waits for wait for their turn while it ends
 exits           threads allocate at each depth of a recursion
 deep LIBRARY    C calls itself 60 times between Python and the allocation
 """
@@ -69,7 +69,7 @@ def compute_for_ever():
 
 
 def busy():
-    cuda.malloc(PAGE)
+    deep_call(ctypes.PyDLL(sys.argv[2]), PAGE)
     for _ in range(4):
         threading.Thread(target=compute_for_ever, daemon=True).start()
     time.sleep(0.05)
