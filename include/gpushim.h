@@ -1,18 +1,383 @@
 /*
- * gpushim.h - the C API of libgpushim.so.
+ * gpushim.h - what a program can ask libgpushim.so, and tell it.
  *
- * A program need not include this file: everything works under LD_PRELOAD alone. Any
- * thread may call any function.
+ * No program needs this file: everything works under LD_PRELOAD alone. A program that
+ * includes it needs nothing else, no library to link with either (before glibc 2.34:
+ * -ldl). Each function looks for the library at its first call, preloaded or linked.
+ * Without the library, or with GPUSHIM_ENABLE=off, the functions return GPUSHIM_INACTIVE,
+ * set what they would have written to zero or "", and have no other effect.
+ *
+ * C99 or C++11. Sizes are in bytes. Any thread may call any function at any time, but no
+ * signal handler may. In a forked child of a process that had used CUDA the functions
+ * return GPUSHIM_INACTIVE, until the child makes a CUDA call.
+ *
+ * Manual: docs/api.md
  */
 #ifndef GPUSHIM_H
 #define GPUSHIM_H
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Version of the library, "MAJOR.MINOR.PATCH". Static storage, never NULL. */
-const char *gpushim_version(void);
+/* ---- results ---- */
+
+typedef enum gpushim_result {
+    GPUSHIM_OK = 0,
+    GPUSHIM_INACTIVE = 1,  /* there is no library, it is switched off, or not started */
+    GPUSHIM_INVALID = 2,   /* an argument is wrong: NULL, a device below 0, ... */
+    GPUSHIM_NOT_FOUND = 3, /* no such option, allocation, scope, ... */
+    GPUSHIM_NO_MEMORY =
+        4,               /* the host's, or, of a function that allocates, the device's */
+    GPUSHIM_TOO_OLD = 5, /* the library is older than this file, and lacks the function */
+    GPUSHIM_AT_START = 6, /* the option is read at the first CUDA call, and never again */
+    GPUSHIM_OFF = 7,      /* what the call needs is switched off: the pool, tracking */
+    GPUSHIM_CUDA = 8      /* a CUDA call failed */
+} gpushim_result;
+
+/* A sentence without a full stop; never NULL. Needs no library. */
+static inline const char *gpushim_result_text(gpushim_result result)
+{
+    static const char *const texts[] = {
+        "success",
+        "gpushim is not active in this process",
+        "an argument is not valid",
+        "not found",
+        "out of memory",
+        "the library is older than the program's gpushim.h",
+        "the option is read at the start only",
+        "switched off by an option",
+        "a CUDA call failed",
+    };
+    return (size_t)result < sizeof(texts) / sizeof(texts[0]) ? texts[result]
+                                                             : "unknown result";
+}
+
+/* ---- types ----
+ *
+ * A struct begins with its size. The functions of this file set it; the library fills in
+ * no more than this size, and sets what it does not know to zero. So programs and
+ * libraries of different versions work together.
+ */
+
+/* Whose memory: the ordinal of a device, or one of these. */
+enum {
+    GPUSHIM_ALL_DEVICES = -100,
+    GPUSHIM_PINNED = -1,     /* page-locked host memory */
+    GPUSHIM_REGISTERED = -2, /* the program's own, page-locked by cudaHostRegister */
+    GPUSHIM_IMPORTED = -3    /* memory of other processes and of other APIs */
+};
+
+/* Counters rise from the start on; levels are as of now. The pool's are 0 for memory that
+ * is not a device's. GPUSHIM_ALL_DEVICES: sums, but for the peaks, which are the highest
+ * of one device. */
+struct gpushim_statistics {
+    size_t size;
+    /* Allocations as the program made them; all 0 with GPUSHIM_TRACK=off. */
+    uint64_t allocs, frees, failed; /* counters */
+    uint64_t live_bytes, live_count;
+    uint64_t peak_bytes; /* the most ever live at once */
+    /* The pool. */
+    uint64_t hits,
+        misses; /* counters: requests served without, and with, a driver call */
+    uint64_t thread_hits, stream_hits, global_hits; /* counters: hits by the cache */
+    uint64_t segments_mapped, segments_unmapped, driver_calls, driver_ns; /* counters */
+    uint64_t reserved_bytes, reserved_peak_bytes; /* held from the driver: now, at most */
+    uint64_t used_bytes;                          /* of these, in live blocks */
+    uint64_t pending_bytes; /* freed, but running work may still use them */
+    uint64_t cached_bytes;  /* freed, in the caches of threads and streams */
+    uint64_t idle_bytes;    /* reserved and not used */
+    /* Free pieces in segments that several blocks share. */
+    uint64_t holes, hole_bytes, largest_hole_bytes;
+    /* The device; 0 for all devices, and without a context. */
+    uint64_t device_free_bytes, device_total_bytes;
+};
+
+/* One class of block sizes of the pool. */
+struct gpushim_class {
+    uint64_t bytes;                /* its largest size; the class below ends below it */
+    uint64_t hits, misses;         /* counters */
+    uint64_t live, live_bytes;     /* in use */
+    uint64_t cached, cached_bytes; /* freed, and kept whole */
+    uint64_t rounding_bytes;       /* of live_bytes, what the program did not ask for */
+};
+/* Classes that the pool has. */
+#define GPUSHIM_CLASSES 131
+
+/* What the library offers: internal to this file. New functions come last. */
+struct gpushim_functions {
+    size_t size;
+    const char *version;
+    gpushim_result (*statistics)(int device, struct gpushim_statistics *out);
+    gpushim_result (*classes)(int device, struct gpushim_class *out, size_t class_bytes,
+                              size_t capacity);
+    gpushim_result (*trim)(int device, uint64_t bytes, uint64_t *given);
+    gpushim_result (*get_option)(const char *name, char *value, size_t capacity);
+    gpushim_result (*set_option)(const char *name, const char *value, char *problem,
+                                 size_t capacity);
+    gpushim_result (*report)(void);
+    gpushim_result (*record)(int on);
+    gpushim_result (*scope_begin)(const char *name);
+    gpushim_result (*scope_end)(void);
+    gpushim_result (*stream_alloc)(void **out, size_t bytes, int device, void *stream);
+    gpushim_result (*stream_free)(void *memory, int device, void *stream);
+    gpushim_result (*stream_uses)(void *memory, void *stream);
+};
+
+/* The library's table; NULL: there is none. */
+static inline const struct gpushim_functions *gpushim_library(void)
+{
+    static const struct gpushim_functions *found;
+    static int looked;
+    const struct gpushim_functions *(*ask)(void);
+    void *symbol;
+
+    if (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE)) {
+        symbol = dlsym((void *)0 /* RTLD_DEFAULT */, "gpushim_functions");
+        if (symbol) {
+            memcpy(&ask, &symbol, sizeof(ask));
+            __atomic_store_n(&found, ask(), __ATOMIC_RELEASE);
+        }
+        __atomic_store_n(&looked, 1, __ATOMIC_RELEASE);
+    }
+    return __atomic_load_n(&found, __ATOMIC_ACQUIRE);
+}
+
+/* Calls a function of the table. */
+#define GPUSHIM_CALL_(name, arguments)                                                   \
+    do {                                                                                 \
+        const struct gpushim_functions *library_ = gpushim_library();                    \
+        if (!library_) {                                                                 \
+            return GPUSHIM_INACTIVE;                                                     \
+        }                                                                                \
+        if (library_->size <                                                             \
+            offsetof(struct gpushim_functions, name) + sizeof(library_->name)) {         \
+            return GPUSHIM_TOO_OLD;                                                      \
+        }                                                                                \
+        return library_->name arguments;                                                 \
+    } while (0)
+
+/* ---- the library ---- */
+
+/* "MAJOR.MINOR.PATCH" of the library in this process, "" if there is none. */
+static inline const char *gpushim_library_version(void)
+{
+    const struct gpushim_functions *library = gpushim_library();
+    return library ? library->version : "";
+}
+
+/* ---- statistics ---- */
+
+/*
+ * In:     device  an ordinal, GPUSHIM_ALL_DEVICES, GPUSHIM_PINNED, ...
+ * Errors: INACTIVE, INVALID
+ * Visits each segment for the holes: some microseconds, up to milliseconds.
+ */
+static inline gpushim_result gpushim_get_statistics(int device,
+                                                    struct gpushim_statistics *out)
+{
+    if (!out) {
+        return GPUSHIM_INVALID;
+    }
+    memset(out, 0, sizeof(*out));
+    out->size = sizeof(*out);
+    GPUSHIM_CALL_(statistics, (device, out));
+}
+
+/* What happened between two of them: counters are differences, and levels and peaks are
+ * those of `after`. Needs no library. `out` may be one of both. */
+static inline void gpushim_get_difference(const struct gpushim_statistics *before,
+                                          const struct gpushim_statistics *after,
+                                          struct gpushim_statistics *out)
+{
+    const struct gpushim_statistics was = *before;
+    *out = *after;
+    out->allocs -= was.allocs;
+    out->frees -= was.frees;
+    out->failed -= was.failed;
+    out->hits -= was.hits;
+    out->misses -= was.misses;
+    out->thread_hits -= was.thread_hits;
+    out->stream_hits -= was.stream_hits;
+    out->global_hits -= was.global_hits;
+    out->segments_mapped -= was.segments_mapped;
+    out->segments_unmapped -= was.segments_unmapped;
+    out->driver_calls -= was.driver_calls;
+    out->driver_ns -= was.driver_ns;
+}
+
+/* The share of requests that the pool served without a driver call, 0 to 1; 1 without any
+ * request. */
+static inline double gpushim_hit_rate(const struct gpushim_statistics *statistics)
+{
+    uint64_t requests = statistics->hits + statistics->misses;
+    return requests ? (double)statistics->hits / (double)requests : 1.0;
+}
+
+/* The share of the free bytes in shared segments that lies outside the largest free
+ * piece, 0 to 1. */
+static inline double gpushim_fragmentation(const struct gpushim_statistics *statistics)
+{
+    return statistics->hole_bytes > statistics->largest_hole_bytes
+               ? (double)(statistics->hole_bytes - statistics->largest_hole_bytes) /
+                     (double)statistics->hole_bytes
+               : 0.0;
+}
+
+/*
+ * The pool's classes, smallest first.
+ * In:     device    an ordinal, or GPUSHIM_ALL_DEVICES
+ *         capacity  of `out`; GPUSHIM_CLASSES are enough
+ * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)
+ * Visits each block, 10 ns each, while other threads wait.
+ */
+static inline gpushim_result gpushim_get_classes(int device, struct gpushim_class *out,
+                                                 size_t capacity)
+{
+    if (!out) {
+        return GPUSHIM_INVALID;
+    }
+    memset(out, 0, capacity * sizeof(*out));
+    GPUSHIM_CALL_(classes, (device, out, sizeof(*out), capacity));
+}
+
+/* ---- control ---- */
+
+/*
+ * Gives idle memory of the pool back to the driver.
+ * In:     device  an ordinal, or GPUSHIM_ALL_DEVICES
+ *         bytes   to give back at least, if so much is idle; UINT64_MAX: all
+ * Out:    *given  bytes given back; may be NULL
+ * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)
+ * The driver may wait for running work, as cudaFree does.
+ */
+static inline gpushim_result gpushim_trim(int device, uint64_t bytes, uint64_t *given)
+{
+    if (given) {
+        *given = 0;
+    }
+    GPUSHIM_CALL_(trim, (device, bytes, given));
+}
+
+/*
+ * The value of an option, as one would write it into its variable.
+ * In:     name  "GPUSHIM_POOL_LIMIT", or "POOL_LIMIT"
+ * Out:    value  cut at `capacity`, NUL-terminated
+ * Errors: INACTIVE, INVALID, NOT_FOUND
+ */
+static inline gpushim_result gpushim_get_option(const char *name, char *value,
+                                                size_t capacity)
+{
+    if (!name || !value || !capacity) {
+        return GPUSHIM_INVALID;
+    }
+    value[0] = '\0';
+    GPUSHIM_CALL_(get_option, (name, value, capacity));
+}
+
+/*
+ * Changes an option, with the values and limits of its variable (docs/options.md).
+ * Out:    problem  the line that the variable would have got, "" if there is none; may be
+ *                  NULL
+ * Errors: INACTIVE, NOT_FOUND
+ *         INVALID   not a value of this option; nothing was changed
+ *         AT_START  the option cannot change any more (docs/api.md lists those that can)
+ */
+static inline gpushim_result gpushim_set_option(const char *name, const char *value,
+                                                char *problem, size_t capacity)
+{
+    if (problem && capacity) {
+        problem[0] = '\0';
+    }
+    if (!name || !value) {
+        return GPUSHIM_INVALID;
+    }
+    GPUSHIM_CALL_(set_option, (name, value, problem, problem ? capacity : 0));
+}
+
+/* Writes the report of now, as GPUSHIM_DUMP_SIGNAL does. Errors: INACTIVE, OFF
+ * (GPUSHIM_TRACK=off). */
+static inline gpushim_result gpushim_report(void)
+{
+    GPUSHIM_CALL_(report, ());
+}
+
+/* Stops (0) or restarts (1) the recording of allocations, as GPUSHIM_TRACK_SIGNAL does.
+ * Errors: INACTIVE, OFF (GPUSHIM_TRACK=off). */
+static inline gpushim_result gpushim_record(int on)
+{
+    GPUSHIM_CALL_(record, (on));
+}
+
+/* ---- scopes ---- */
+
+/*
+ * Begins a scope of the calling thread: the allocations that the thread makes until
+ * gpushim_scope_end belong to it, in the report and in each of its files. Scopes nest: a
+ * scope "forward" in a scope "step" is "step/forward".
+ * In:     name  copied; up to 127 bytes, and up to 32 scopes deep
+ * Errors: INACTIVE, INVALID, NO_MEMORY (the scope is counted, but has no name),
+ *         OFF (GPUSHIM_TRACK=off)
+ * Each call has to be ended, whatever it returned, but INACTIVE.
+ */
+static inline gpushim_result gpushim_scope_begin(const char *name)
+{
+    GPUSHIM_CALL_(scope_begin, (name));
+}
+
+/* Ends the innermost scope of the calling thread. Errors: INACTIVE, NOT_FOUND. */
+static inline gpushim_result gpushim_scope_end(void)
+{
+    GPUSHIM_CALL_(scope_end, ());
+}
+
+/* ---- memory in the order of a stream, for other allocators ---- */
+
+/*
+ * Allocates device memory that the work of one stream uses. Memory that was freed in the
+ * same stream is reused at once, without a wait: the stream keeps the order.
+ * In:     stream  a CUstream or cudaStream_t; NULL: the legacy default stream
+ * Out:    *out    NULL on failure
+ * Errors: INACTIVE   (use cudaMallocAsync then)
+ *         INVALID, NO_MEMORY, CUDA
+ */
+static inline gpushim_result gpushim_stream_alloc(void **out, size_t bytes, int device,
+                                                  void *stream)
+{
+    if (!out) {
+        return GPUSHIM_INVALID;
+    }
+    *out = NULL;
+    GPUSHIM_CALL_(stream_alloc, (out, bytes, device, stream));
+}
+
+/*
+ * Frees it: the memory is used again once the work that `stream` has by now is complete,
+ * and that of each stream given to gpushim_stream_uses. Does not wait for it.
+ * In:     memory  NULL: no effect
+ *         device  the memory's
+ * Errors: INACTIVE, INVALID, CUDA
+ * Memory that was allocated while its stream captured stays allocated, since graphs use
+ * it at each launch; a line of the log says so once.
+ */
+static inline gpushim_result gpushim_stream_free(void *memory, int device, void *stream)
+{
+    GPUSHIM_CALL_(stream_free, (memory, device, stream));
+}
+
+/* Says that work of another stream of the device uses the memory. Errors: INACTIVE,
+ * INVALID, NO_MEMORY (host). */
+static inline gpushim_result gpushim_stream_uses(void *memory, void *stream)
+{
+    GPUSHIM_CALL_(stream_uses, (memory, stream));
+}
+
+#undef GPUSHIM_CALL_
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 #include "parts.h"
 
 #include "all_contexts.h"
+#include "api.h"
 #include "args.h"
 #include "backend.h"
 #include "async_heaps.h"

@@ -25,6 +25,12 @@ bool gs_async_in_use(void)
     return GS_UNLIKELY(__atomic_load_n(&in_use, __ATOMIC_ACQUIRE));
 }
 
+bool gs_async_wanted(const struct gs_state *state)
+{
+    return state->options.async == GS_ASYNC_POOL || gs_thread.in_stream ||
+           gs_async_in_use();
+}
+
 /* ---- properties of the device's own pool ------------------------------------------- */
 
 static const CUmemPool_attribute policies[] = {
@@ -132,7 +138,7 @@ static GS_NOINLINE CUmemoryPool begin(struct row *row, CUdevice device)
 
 CUmemoryPool gs_async_pool_of(const struct gs_state *state, int device)
 {
-    if (state->options.async != GS_ASYNC_POOL || !state->pool || device < 0 ||
+    if (!gs_async_wanted(state) || !state->pool || device < 0 ||
         device >= GS_MAX_DEVICES) {
         return NULL;
     }

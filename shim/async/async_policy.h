@@ -32,6 +32,10 @@ CUmemoryPool gs_async_pool_known(int device);
  * to a device without a pool yet. */
 void gs_async_end(int device, const char *why);
 
+/* Returns true if the pool may serve stream-ordered memory: with GPUSHIM_ASYNC=pool, and
+ * for a program that asks for it (gpushim_stream_alloc). */
+bool gs_async_wanted(const struct gs_state *state);
+
 /* Returns true if programs may notice the private pools: some memory was allocated from
  * one. */
 bool gs_async_in_use(void);

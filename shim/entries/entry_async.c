@@ -111,7 +111,7 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
         gs_call_in(gs_context_current(state), GS_MEMORY_ASYNC, GS_API_cuMemAllocAsync);
     request.stream = stream;
     request.per_thread = per_thread;
-    if (state->options.async == GS_ASYNC_POOL &&
+    if ((state->options.async == GS_ASYNC_POOL || gs_thread.in_stream) &&
         allocate_from_heap(state, &request, dptr, bytes)) {
         gs_leave();
         return CUDA_SUCCESS;

@@ -38,7 +38,7 @@ static void end_if_pooled(int device, const char *why)
     if (!state) {
         return;
     }
-    if (state->options.async == GS_ASYNC_POOL) {
+    if (gs_async_wanted(state)) {
         gs_async_end(device, why);
     }
     gs_leave();
@@ -76,7 +76,7 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
 /* The device of the default pool named in a call, if this matters; else -1. */
 static int default_of(const struct gs_state *state, CUmemoryPool pool)
 {
-    return state->options.async == GS_ASYNC_POOL ? gs_memory_pool_default_of(pool) : -1;
+    return gs_async_wanted(state) ? gs_memory_pool_default_of(pool) : -1;
 }
 
 static bool is_statistic(CUmemPool_attribute attribute)
@@ -183,7 +183,7 @@ GS_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *
     if (!state) {
         return result;
     }
-    if (result == CUDA_SUCCESS && state->options.async == GS_ASYNC_POOL) {
+    if (result == CUDA_SUCCESS && gs_async_wanted(state)) {
         int device = gs_memory_pool_default_of(pool);
         CUmemoryPool made = gs_async_pool_known(device);
         if (made && gs_real()->cuMemPoolSetAccess(made, map, count) != CUDA_SUCCESS) {

@@ -23,7 +23,7 @@ struct option_row {
 
 /* Options that are no variables. */
 static const char own_options[][NAME_BYTES] = {"--summary", "--print", "--help",
-                                               "--version"};
+                                               "--version", "--torch=tensors"};
 
 static const char *variables_set[SET_MOST];
 static size_t set_count;
@@ -217,6 +217,8 @@ static void show_help(bool all)
         "  --output=json            what else to write: json, pprof, collapsed ...\n"
         "  --state-file=FILE        survives kill -9; gpushim report FILE reads it\n"
         "  --summary                at the end, a line for each process and each GPU\n"
+        "  --torch=tensors          PyTorch: the pool has each tensor, not blocks of "
+        "them\n"
         "  --print                  write the command with its variables, run nothing\n"
         "  --no-pool                no pool: only record and report\n"
         "\n"
@@ -249,6 +251,18 @@ static void show_report_help(void)
 /* ---- the whole line -----------------------------------------------------------------
  */
 
+/* PyTorch asks for each tensor, and no free waits. */
+static void set_torch(const char *value)
+{
+    if (strcmp(value, "=tensors") != 0) {
+        gs_launcher_fail(GS_EXIT_USAGE, "--torch takes tensors (--torch=tensors)");
+    }
+    set_variable("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
+    if (!getenv("GPUSHIM_FREE_SYNC")) {
+        set_variable("GPUSHIM_FREE_SYNC", "lazy");
+    }
+}
+
 /* Reads the launcher's own options; returns whether the word was one. */
 static bool take_own_option(const char *word, struct gs_arguments *out)
 {
@@ -264,6 +278,11 @@ static bool take_own_option(const char *word, struct gs_arguments *out)
     if (strcmp(word, "--version") == 0) {
         puts("gpushim " GPUSHIM_VERSION);
         exit(fflush(stdout) == 0 ? 0 : 1);
+    }
+    if (strncmp(word, "--torch", 7) == 0 && (word[7] == '=' || word[7] == '\0')) {
+        out->last_switch = NULL;
+        set_torch(word + 7);
+        return true;
     }
     bool summary = strcmp(word, "--summary") == 0, print = strcmp(word, "--print") == 0;
     out->summary |= summary;

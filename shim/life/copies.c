@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "elf_module.h"
-#include "gpushim.h"
 
 static int visit_module(struct dl_phdr_info *info, size_t size, void *data)
 {

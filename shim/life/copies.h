@@ -8,6 +8,9 @@
 
 #include "gs_base.h"
 
+/* "MAJOR.MINOR.PATCH", static. Exported: a copy of the library is known by it. */
+const char *gpushim_version(void);
+
 /* The paths as known to the loader. */
 struct gs_copies {
     char own[PATH_MAX], other[PATH_MAX];

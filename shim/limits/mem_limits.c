@@ -39,13 +39,15 @@
 
 bool gs_limits_charging; /* immutable after start */
 
-/* Shares of the options; immutable after start. */
+/* Shares of the options; the first is immutable after start, the others are atomic. */
 static uint64_t mem_share, pool_share, release_share, reserve_share;
 static bool release_given; /* set by the user; immutable after start */
 
 static struct device {
     uint64_t met;           /* atomic: 1 once the following members are final */
     uint64_t limit_bytes;   /* of the program */
+    uint64_t total_bytes;   /* of the device */
+    uint64_t pool_bytes;    /* that the pool can have at best */
     uint64_t reserve_bytes; /* to be left free */
     bool integrated;        /* host and device share the memory */
     uint64_t charged;       /* atomic */
@@ -78,12 +80,17 @@ static size_t counted(size_t bytes)
     return bytes > SIZE_MAX - step ? SIZE_MAX : (bytes + step - 1) & ~(step - 1);
 }
 
+static void take_pool_shares(const struct gs_options *options)
+{
+    __atomic_store_n(&pool_share, options->pool_limit, __ATOMIC_RELAXED);
+    __atomic_store_n(&release_share, options->pool_release, __ATOMIC_RELAXED);
+    __atomic_store_n(&reserve_share, options->pool_reserve, __ATOMIC_RELAXED);
+}
+
 void gs_limits_start(const struct gs_options *options)
 {
     mem_share = options->mem_limit;
-    pool_share = options->pool_limit;
-    release_share = options->pool_release;
-    reserve_share = options->pool_reserve;
+    take_pool_shares(options);
     release_given = gs_options_given(environ, "GPUSHIM_POOL_RELEASE");
     gs_limits_charging = mem_share != gs_share_percent(100);
 }
@@ -129,6 +136,37 @@ static uint64_t record_others(struct gs_state *state, struct device *device, int
     return others;
 }
 
+/* Sets the pool's limits on the device, and what is to be left free there. */
+static void limit_pool(const struct gs_state *state, struct device *device, int ordinal)
+{
+    uint64_t total = __atomic_load_n(&device->total_bytes, __ATOMIC_RELAXED);
+    bool integrated = __atomic_load_n(&device->integrated, __ATOMIC_RELAXED);
+    uint64_t release = integrated && !release_given
+                           ? gs_share_percent(GS_PLATFORM_SHARED_IDLE)
+                           : __atomic_load_n(&release_share, __ATOMIC_RELAXED);
+    uint64_t reserve = __atomic_load_n(&reserve_share, __ATOMIC_RELAXED);
+    struct gs_pool_limits limits = {
+        .reserved_bytes = limit_of(__atomic_load_n(&pool_share, __ATOMIC_RELAXED), total),
+        .device_bytes = (size_t)__atomic_load_n(&device->pool_bytes, __ATOMIC_RELAXED),
+        .idle_bytes = limit_of(release, total)};
+    __atomic_store_n(&device->reserve_bytes, gs_share_bytes(reserve, total),
+                     __ATOMIC_RELAXED);
+    if (state->pool) {
+        gs_pool_set_limits(state->pool, ordinal, &limits);
+    }
+}
+
+void gs_limits_change_pool(struct gs_state *state, const struct gs_options *options)
+{
+    take_pool_shares(options);
+    release_given = true;
+    for (int ordinal = 0; ordinal < GS_MAX_DEVICES; ordinal++) {
+        if (__atomic_load_n(&devices[ordinal].met, __ATOMIC_ACQUIRE)) {
+            limit_pool(state, &devices[ordinal], ordinal);
+        }
+    }
+}
+
 void gs_limits_add_device(struct gs_state *state, int ordinal)
 {
     struct device *device = device_of(ordinal);
@@ -138,23 +176,17 @@ void gs_limits_add_device(struct gs_state *state, int ordinal)
         return;
     }
     /* Two threads may do this at once: they write the same values. */
-    bool integrated = read_platform(ordinal).integrated;
-    uint64_t release = integrated && !release_given
-                           ? gs_share_percent(GS_PLATFORM_SHARED_IDLE)
-                           : release_share;
-    __atomic_store_n(&device->integrated, integrated, __ATOMIC_RELAXED);
+    __atomic_store_n(&device->integrated, read_platform(ordinal).integrated,
+                     __ATOMIC_RELAXED);
     uint64_t limit = gs_share_bytes(mem_share, total_bytes);
+    uint64_t pool_bytes = limit < free_bytes ? limit : free_bytes;
     __atomic_store_n(&device->limit_bytes, limit < total_bytes ? limit : total_bytes,
                      __ATOMIC_RELAXED);
-    __atomic_store_n(&device->reserve_bytes, gs_share_bytes(reserve_share, total_bytes),
-                     __ATOMIC_RELAXED);
+    __atomic_store_n(&device->total_bytes, total_bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&device->pool_bytes, pool_bytes, __ATOMIC_RELAXED);
+    limit_pool(state, device, ordinal);
     if (state->pool) {
-        struct gs_pool_limits limits = {
-            .reserved_bytes = limit_of(pool_share, total_bytes),
-            .device_bytes = limit < free_bytes ? limit : free_bytes,
-            .idle_bytes = limit_of(release, total_bytes)};
-        gs_pool_set_limits(state->pool, ordinal, &limits);
-        gs_pool_set_free(state->pool, ordinal, limits.device_bytes, 0);
+        gs_pool_set_free(state->pool, ordinal, (size_t)pool_bytes, 0);
     }
     record_others(state, device, ordinal, total_bytes - free_bytes);
     __atomic_store_n(&device->met, 1, __ATOMIC_RELEASE);

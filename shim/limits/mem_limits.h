@@ -20,6 +20,10 @@ void gs_limits_reset(void); /* in a forked child */
  * the device is new. Calls the driver; takes no lock. The context is current. */
 void gs_limits_add_device(struct gs_state *state, int device);
 
+/* Called when GPUSHIM_POOL_LIMIT, _RELEASE or _RESERVE has changed: for each known
+ * device. One thread at a time. */
+void gs_limits_change_pool(struct gs_state *state, const struct gs_options *options);
+
 /* The slow paths of the inline functions below. */
 bool gs_limits_charge(int device, size_t bytes) GS_MUST_USE;
 void gs_limits_uncharge(int device, size_t bytes);

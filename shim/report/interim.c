@@ -413,6 +413,16 @@ void gs_interim_refused(struct gs_state *state, int device, enum gs_api api,
     write_and_wait();
 }
 
+bool gs_interim_requested(void)
+{
+    if (!take()) {
+        return false;
+    }
+    asked.what = (struct gs_interim){.ending = "at the program's request", .lines = true};
+    write_and_wait();
+    return true;
+}
+
 void gs_interim_context_ends(struct gs_state *state, int device)
 {
     struct gs_tracker_totals totals = {0};

@@ -28,6 +28,10 @@ void gs_interim_reset(void);
 void gs_interim_refused(struct gs_state *state, int device, enum gs_api api,
                         uint64_t bytes);
 
+/* Writes a report for the program (gpushim_report), and waits for it. Returns false if
+ * one is being written. */
+bool gs_interim_requested(void);
+
 /* Called before a context of the device ends, and its memory with it: reports the owners
  * of live memory, if there is any (GPUSHIM_LEAK_REPORT=reset). */
 void gs_interim_context_ends(struct gs_state *state, int device);

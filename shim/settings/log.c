@@ -132,6 +132,11 @@ void gs_log_open(const char *pattern, unsigned wanted_verbosity)
     gs_log_file_open(&main_file, "GPUSHIM_LOG_FILE", pattern);
 }
 
+void gs_log_set_verbosity(unsigned wanted)
+{
+    __atomic_store_n(&verbosity, wanted, __ATOMIC_RELAXED);
+}
+
 bool gs_log_enabled(enum gs_log_level level)
 {
     return (unsigned)level <= __atomic_load_n(&verbosity, __ATOMIC_RELAXED);

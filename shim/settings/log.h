@@ -37,6 +37,9 @@ enum gs_log_level { GS_LOG_ERROR, GS_LOG_WARN, GS_LOG_INFO, GS_LOG_DEBUG };
  */
 void gs_log_open(const char *pattern, unsigned verbosity);
 
+/* Changes the verbosity. */
+void gs_log_set_verbosity(unsigned verbosity);
+
 /* Returns true if a line of this level is written. */
 bool gs_log_enabled(enum gs_log_level level);
 

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "log.h"
 #include "options_table.h"
@@ -364,6 +365,34 @@ void gs_options_load(struct gs_options *out, char *const *env, bool secure,
     }
     add_dropped_note(notes);
     errno = saved_errno;
+}
+
+unsigned gs_option_row_of(const char *name)
+{
+    size_t prefix = sizeof(name_prefix) - 1;
+
+    name += strncasecmp(name, name_prefix, prefix) == 0 ? prefix : 0;
+    for (unsigned i = 0; i < GS_OPTIONS_COUNT; i++) {
+        if (strcasecmp(gs_options_table[i].name + prefix, name) == 0)
+            return i;
+    }
+    return GS_OPTIONS_COUNT;
+}
+
+enum gs_status gs_options_read_one(const char *name, const char *value,
+                                   struct gs_options *out, unsigned *row,
+                                   struct gs_options_messages *notes)
+{
+    const struct gs_option *option;
+    char entry[sizeof(option->name) + GS_OPTIONS_PATH_BYTES + 2], *env[] = {entry, NULL};
+
+    *row = gs_option_row_of(name);
+    if (*row == GS_OPTIONS_COUNT)
+        return GS_ERR_NOT_FOUND;
+    option = &gs_options_table[*row];
+    snprintf(entry, sizeof(entry), "%s=%s", option->name, value);
+    gs_options_load(out, env, false, notes);
+    return notes->length == 0 ? GS_OK : GS_ERR_INVALID;
 }
 
 bool gs_options_given(char *const *env, const char *name)

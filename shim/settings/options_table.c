@@ -161,6 +161,51 @@ const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES])
     return out;
 }
 
+static const char *choice_word(const struct gs_option *option, int value)
+{
+    for (size_t i = 0; i < gs_choices_count; i++) {
+        if (gs_choices[i].offset == option->offset && gs_choices[i].value == value)
+            return gs_choices[i].word;
+    }
+    return "";
+}
+
+const char *gs_option_value_text(const struct gs_option *option,
+                                 const struct gs_options *options, char *out,
+                                 size_t capacity)
+{
+    const void *field = (const char *)options + option->offset;
+    char size[GS_OPTION_SIZE_BYTES];
+    unsigned number;
+
+    switch (option->type) {
+    case GS_OPTION_BOOL:
+        snprintf(out, capacity, "%s", *(const bool *)field ? "on" : "off");
+        break;
+    case GS_OPTION_SIZE:
+    case GS_OPTION_SHARE:
+        snprintf(out, capacity, "%s",
+                 gs_option_size_text(*(const uint64_t *)field, size));
+        break;
+    case GS_OPTION_UINT:
+        snprintf(out, capacity, "%u", *(const unsigned *)field);
+        break;
+    case GS_OPTION_TIME:
+        number = *(const unsigned *)field;
+        snprintf(out, capacity, number % 1000 == 0 ? "%us" : "%ums",
+                 number % 1000 == 0 ? number / 1000 : number);
+        break;
+    case GS_OPTION_ENUM:
+        snprintf(out, capacity, "%s", choice_word(option, *(const int *)field));
+        break;
+    case GS_OPTION_PATH:
+    case GS_OPTION_TEXT:
+        snprintf(out, capacity, "%s", (const char *)field);
+        break;
+    }
+    return out;
+}
+
 static enum gs_status parse_uint(const char *text, uint64_t *out)
 {
     const char *end;

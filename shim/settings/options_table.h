@@ -77,6 +77,16 @@ bool gs_option_in_range(const struct gs_option *option, uint64_t value);
 #define GS_OPTION_SIZE_BYTES 32
 const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES]);
 
+/* The row of a variable, with or without the prefix GPUSHIM_, in any case;
+ * GS_OPTIONS_COUNT: there is none. */
+unsigned gs_option_row_of(const char *name);
+
+/* The value of an option, as one would write it; cut at `capacity` > 0. Returns `out`. */
+struct gs_options;
+const char *gs_option_value_text(const struct gs_option *option,
+                                 const struct gs_options *options, char *out,
+                                 size_t capacity);
+
 /* Returns the reason why a text is not a value, if known: completes "NAME=value: "; NULL:
  * the text is malformed. */
 const char *gs_option_problem(const struct gs_option *option, const char *text);

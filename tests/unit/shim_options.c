@@ -556,3 +556,55 @@ Test(options, tell_what_was_given)
     cr_assert_not(gs_options_given(env, "GPUSHIM_STACK"));
     cr_assert_not(gs_options_given(NULL, "GPUSHIM_POOL"));
 }
+
+/* What is written of a value, read again, is the value; for each type. */
+Test(options, values_read_as_they_are_written)
+{
+    static const char *const entries[] = {
+        "GPUSHIM_POOL=off",           "GPUSHIM_LEAK_MAX=17",
+        "GPUSHIM_POOL_SEGMENT=32M",   "GPUSHIM_POOL_WAIT=1500ms",
+        "GPUSHIM_POOL_WAIT=2m",       "GPUSHIM_POOL_LIMIT=2.5%",
+        "GPUSHIM_POOL_LIMIT=2100224", "GPUSHIM_FREE_SYNC=lazy",
+        "GPUSHIM_LOG_FILE=/a b/%p",   "GPUSHIM_WARMUP=4K:50",
+        "GPUSHIM_STATS_INTERVAL=0"};
+    struct gs_options first;
+    char value[1024];
+    unsigned row;
+
+    for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+        char name[40];
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(entries[i], "="), entries[i]);
+        load_one(entries[i]);
+        first = opts;
+        row = gs_option_row_of(name);
+        cr_assert_lt(row, GS_OPTIONS_COUNT);
+        gs_option_value_text(&gs_options_table[row], &first, value, sizeof(value));
+        cr_assert_eq(gs_options_read_one(name, value, &opts, &row, &notes), GS_OK,
+                     "%s became %s", entries[i], value);
+        cr_assert_eq(memcmp(&opts, &first, sizeof(opts)), 0, "%s became %s", entries[i],
+                     value);
+    }
+    gs_option_value_text(&gs_options_table[gs_option_row_of("pool_segment")], &first,
+                         value, 3);
+    cr_assert_str_eq(value, "20");
+}
+
+Test(options, one_value_is_read_as_its_variable)
+{
+    unsigned row;
+
+    cr_assert_eq(gs_options_read_one("leak_max", "5", &opts, &row, &notes), GS_OK);
+    cr_assert_eq(opts.leak_max, 5);
+    cr_assert_eq(row, GS_OPTION_ROW_leak_max);
+    cr_assert_eq(gs_options_read_one("GPUSHIM_Leak_Max", "5", &opts, &row, &notes),
+                 GS_OK);
+    cr_assert_eq(gs_options_read_one("LEAK_MAX", "-5", &opts, &row, &notes),
+                 GS_ERR_INVALID);
+    cr_assert(strstr(notes.text, "GPUSHIM_LEAK_MAX=-5: not in 0 to 100000"));
+    cr_assert_eq(gs_options_read_one("LEAK_MAXI", "5", &opts, &row, &notes),
+                 GS_ERR_NOT_FOUND);
+    cr_assert_eq(gs_options_read_one("", "5", &opts, &row, &notes), GS_ERR_NOT_FOUND);
+    /* A value that would be rounded is refused, not taken for another one. */
+    cr_assert_eq(gs_options_read_one("POOL_SEGMENT", "3M", &opts, &row, &notes),
+                 GS_ERR_INVALID);
+}

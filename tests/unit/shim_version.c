@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gpushim.h"
+#include "copies.h"
 #include "real.h"
 
 Test(version, has_three_numbers)

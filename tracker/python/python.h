@@ -56,8 +56,10 @@ struct gs_merged_stack {
  * for new frames; `memory` holds functions, files and lines. */
 struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
                                    struct gs_mutex *lock, struct gs_state_memory *memory);
-/* For the functions and lines of an interpreter in another process. NULL: no memory. */
-struct gs_python *gs_python_create_bare(struct gs_mutex *lock);
+/* For the functions and lines of an interpreter in another process, and for scopes. NULL:
+ * no memory. */
+struct gs_python *gs_python_create_bare(struct gs_mutex *lock,
+                                        struct gs_state_memory *memory);
 void gs_python_destroy(struct gs_python *python);
 
 /*

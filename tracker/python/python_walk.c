@@ -98,12 +98,16 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
     return python;
 }
 
-struct gs_python *gs_python_create_bare(struct gs_mutex *lock)
+struct gs_python *gs_python_create_bare(struct gs_mutex *lock,
+                                        struct gs_state_memory *memory)
 {
-    struct gs_python *python = gs_host_map(sizeof(*python));
+    struct gs_python *python = gs_state_map(memory, sizeof(*python));
 
-    if (python != NULL)
+    if (python != NULL) {
         python->lock = lock;
+        python->memory = memory;
+        python->walks.memory = NULL;
+    }
     return python;
 }
 

@@ -161,6 +161,14 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
                                             enum gs_inlined inlined,
                                             const struct gs_report_config *config);
 
+/*
+ * Moves a scope from the outer end, where it is recorded, behind the program's own
+ * frames. Call once, with the inlined functions in place; gs_report_show_frames then
+ * shows it. Returns the frame's new place; `count`: there is no scope.
+ */
+unsigned gs_report_place_scope(struct gs_symbol_request *frames, unsigned count,
+                               bool goes_on, const struct gs_report_config *config);
+
 /* Returns true if a rule's pattern matches the function, file or module of a frame. */
 bool gs_report_frame_matches(const struct gs_symbol_request *frame, const char *pattern);
 /* Returns true if the patterns of callers (gs_rule.from) match callers of a frame, in

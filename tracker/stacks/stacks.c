@@ -16,6 +16,7 @@
 #include "loader_gate.h"
 #include "modules.h"
 #include "python.h"
+#include "scopes.h"
 #include "alt_stack.h"
 #include "walk_cache.h"
 #include "state_memory.h"
@@ -76,6 +77,11 @@ static struct gs_python *python_of(const struct gs_stacks *stacks)
     return atomic_load_explicit(&stacks->python, memory_order_acquire);
 }
 
+static struct gs_python *scopes_of(const struct gs_stacks *stacks)
+{
+    return atomic_load_explicit(&stacks->scopes, memory_order_acquire);
+}
+
 /* Searches for an interpreter. Remembered walks do not say whether they contain it, so a
  * new number invalidates them. */
 static void search_python(struct gs_stacks *stacks)
@@ -133,6 +139,7 @@ void gs_stacks_destroy(struct gs_stacks *stacks)
     if (stacks == NULL)
         return;
     gs_python_destroy(python_of(stacks));
+    gs_python_destroy(scopes_of(stacks));
     gs_stack_table_clear(&stacks->table);
     gs_module_table_clear(&stacks->modules);
     gs_mutex_destroy(&stacks->lock);
@@ -242,6 +249,21 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
     return id;
 }
 
+uint32_t gs_stacks_add(struct gs_stacks *stacks, const uintptr_t *frames, unsigned count,
+                       bool truncated)
+{
+    uint32_t hash = gs_stack_hash(frames, count, truncated);
+    uint32_t id = gs_stack_table_find(&stacks->table, hash, frames, count, truncated);
+
+    if (id == 0 && gs_loader_enter()) {
+        struct gs_module_counts counts = gs_modules_counts();
+
+        gs_loader_leave();
+        id = add_stack(stacks, hash, frames, count, truncated, counts);
+    }
+    return id;
+}
+
 /*
  * Handles an unknown stack. If modules were added or removed since CFI learned its rules,
  * the walk may have followed a stale rule: forget the rules and walk again.
@@ -282,14 +304,12 @@ static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
     uintptr_t stack_pointers[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
     struct gs_merged_stack merged;
     struct gs_native_walk native;
-    struct gs_module_counts counts;
     enum gs_walk_end end;
     bool has_pointers;
     unsigned count =
         gs_unwind_walk_with_pointers(stacks->config.unwinder, frames, stack_pointers,
                                      GS_ARRAY_LEN(frames), &end, &has_pointers);
     unsigned inner = inner_count(stacks, frames, count, anchor);
-    uint32_t hash, id;
 
     native = (struct gs_native_walk){.frames = frames + inner,
                                      .stack_pointers =
@@ -297,18 +317,9 @@ static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
                                      .count = count - inner,
                                      .truncated = end != GS_WALK_OUTERMOST};
     gs_python_merge(python, &native, walk, stacks->config.depth, &merged);
-    if (merged.count == 0)
-        return 0;
-    hash = gs_stack_hash(merged.frames, merged.count, merged.truncated);
-    id = gs_stack_table_find(&stacks->table, hash, merged.frames, merged.count,
-                             merged.truncated);
-    if (id == 0 && gs_loader_enter()) {
-        counts = gs_modules_counts();
-        gs_loader_leave();
-        id = add_stack(stacks, hash, merged.frames, merged.count, merged.truncated,
-                       counts);
-    }
-    return id;
+    return merged.count == 0
+               ? 0
+               : gs_stacks_add(stacks, merged.frames, merged.count, merged.truncated);
 }
 
 /* Work that needs a larger stack, and its result. */
@@ -407,14 +418,36 @@ capture_with_room(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr
     return request.id;
 }
 
+static __attribute__((cold, noinline)) uint32_t with_scopes(struct gs_stacks *stacks,
+                                                            uint32_t id)
+{
+    int saved_errno = errno;
+
+    inside = true;
+    id = gs_scopes_add(stacks, id);
+    inside = false;
+    errno = saved_errno;
+    return id;
+}
+
+/* The same stack with the thread's scopes. */
+static inline uint32_t scoped(struct gs_stacks *stacks, uint32_t id)
+{
+    if (GS_LIKELY(gs_scopes_of_thread == NULL))
+        return id;
+    return with_scopes(stacks, id);
+}
+
 __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
 {
     uintptr_t anchor = gs_code_address((uintptr_t)__builtin_return_address(0));
     struct gs_walk_start start = {.base = (uintptr_t)__builtin_frame_address(0)};
     uint32_t id;
 
-    if (stacks == NULL || stacks->config.unwinder == GS_UNWIND_OFF || inside)
+    if (stacks == NULL || inside)
         return 0;
+    if (stacks->config.unwinder == GS_UNWIND_OFF)
+        return scoped(stacks, 0);
     start.stacks = atomic_load_explicit(&stacks->number, memory_order_relaxed);
     if (GS_LIKELY(worth_comparing()) &&
         GS_LIKELY(gs_thread_stack_known(start.base, &start.high))) {
@@ -424,18 +457,18 @@ __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
             misses = 0;
             if (GS_UNLIKELY(id & WITH_PYTHON))
                 id = with_python(stacks, id & ~WITH_PYTHON, anchor);
-            return id;
+            return scoped(stacks, id);
         }
         misses++;
     }
-    return capture_with_room(stacks, &start, anchor);
+    return scoped(stacks, capture_with_room(stacks, &start, anchor));
 }
 
 uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
                           unsigned count)
 {
     bool truncated;
-    uint32_t hash, id;
+    uint32_t id;
     int saved_errno = errno;
 
     if (stacks == NULL || frames == NULL || count == 0 || inside)
@@ -444,14 +477,7 @@ uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
     truncated = count > stacks->config.depth;
     if (truncated)
         count = stacks->config.depth;
-    hash = gs_stack_hash(frames, count, truncated);
-    id = gs_stack_table_find(&stacks->table, hash, frames, count, truncated);
-    if (id == 0 && gs_loader_enter()) {
-        struct gs_module_counts counts = gs_modules_counts();
-
-        gs_loader_leave();
-        id = add_stack(stacks, hash, frames, count, truncated, counts);
-    }
+    id = gs_stacks_add(stacks, frames, count, truncated);
     inside = false;
     errno = saved_errno;
     return id;
@@ -497,7 +523,11 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
 enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
                                 struct gs_python_location *out)
 {
-    return gs_python_location(python_of(stacks), frame, out);
+    return gs_frame_is_scope(frame)
+               ? gs_python_location(scopes_of(stacks),
+                                    frame - GS_SCOPE_FRAME_BASE + GS_PYTHON_FRAME_BASE,
+                                    out)
+               : gs_python_location(python_of(stacks), frame, out);
 }
 
 void gs_stacks_before_fork(struct gs_stacks *stacks)
@@ -537,7 +567,7 @@ size_t gs_stacks_bytes(const struct gs_stacks *stacks)
 
     gs_mutex_lock(&lockable(stacks)->lock);
     bytes = gs_stack_table_bytes(&stacks->table) + stacks->modules.bytes +
-            gs_python_bytes(python_of(stacks));
+            gs_python_bytes(python_of(stacks)) + gs_python_bytes(scopes_of(stacks));
     gs_mutex_unlock(&lockable(stacks)->lock);
     return bytes;
 }

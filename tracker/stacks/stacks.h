@@ -62,15 +62,24 @@ struct gs_stacks_config {
     size_t most_bytes; /* limit of the memory for stacks; 0: 67 million stacks */
 };
 
-/* Frames from here on are numbers of Python lines; no code can lie there. */
+/* Frames from here on are numbers of Python lines, and of scopes; no code can lie there.
+ */
 #define GS_PYTHON_FRAME_BASE ((uintptr_t)1 << 63)
+#define GS_SCOPE_FRAME_BASE  (GS_PYTHON_FRAME_BASE + ((uintptr_t)1 << 32))
 
-static inline bool gs_frame_is_python(uintptr_t frame)
+static inline bool gs_frame_is_scope(uintptr_t frame)
 {
-    return frame - GS_PYTHON_FRAME_BASE <= UINT32_MAX;
+    return frame - GS_SCOPE_FRAME_BASE <= UINT32_MAX;
 }
 
-/* A Python frame. Strings live as long as the table. */
+/* Returns true for a Python frame, and for a scope, which is a function without a file.
+ */
+static inline bool gs_frame_is_python(uintptr_t frame)
+{
+    return frame - GS_PYTHON_FRAME_BASE < (uintptr_t)2 << 32;
+}
+
+/* A Python frame, or a scope. Strings live as long as the table. */
 struct gs_python_location {
     const char *function, *file; /* UTF-8 */
     unsigned line;               /* 0: none */
@@ -112,6 +121,11 @@ uint32_t gs_stacks_capture(struct gs_stacks *stacks);
  * and the stack marked as truncated. 0 if count is 0, or without memory, or as above. */
 uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
                           unsigned count);
+
+/* Adds a stack whose frames are known to be code or numbers of this table. 0: no memory,
+ * over the limit, or the process is forking. */
+uint32_t gs_stacks_add(struct gs_stacks *stacks, const uintptr_t *frames, unsigned count,
+                       bool truncated);
 
 /* Frames of a stack: writes at most `max`, returns how many there are (0: unknown id). */
 unsigned gs_stacks_frames(const struct gs_stacks *stacks, uint32_t id, uintptr_t *frames,

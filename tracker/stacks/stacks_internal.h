@@ -17,6 +17,7 @@ struct gs_stacks {
     _Atomic uint64_t number;            /* unique, never reused; changes once there is
                                          * Python */
     _Atomic(struct gs_python *) python; /* set once */
+    _Atomic(struct gs_python *) scopes; /* the names of scopes; set once */
     struct gs_stack_table table;        /* read without, added to under lock */
     struct gs_module_table modules;     /* under lock */
     _Atomic uint64_t refused;           /* captures without space left */

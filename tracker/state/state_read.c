@@ -80,20 +80,25 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
 
 /* ---- stacks ----------------------------------------------------------------------- */
 
-/* Converts a frame of the file to this process: a Python frame gets a new number. 0:
+/* Converts a frame of the file to this process: a Python frame or a scope gets a new
+ * number. 0:
  * none. */
 static uintptr_t read_frame(const struct gs_image *image, uintptr_t frame)
 {
-    uintptr_t number = frame - GS_PYTHON_FRAME_BASE;
+    bool scope = gs_frame_is_scope(frame);
+    uintptr_t base = scope ? GS_SCOPE_FRAME_BASE : GS_PYTHON_FRAME_BASE;
+    uintptr_t number = frame - base;
+    const struct gs_python *from = scope ? image->scopes : image->python;
     const struct gs_python_node *nodes;
-    struct gs_python *python =
-        atomic_load_explicit(&image->out->stacks->python, memory_order_relaxed);
+    const struct gs_stacks *stacks = image->out->stacks;
+    struct gs_python *python = atomic_load_explicit(
+        scope ? &stacks->scopes : &stacks->python, memory_order_relaxed);
 
     if (!gs_frame_is_python(frame))
         return frame;
-    if (!image->python || !python || number >> GS_PYTHON_CHUNK_BITS >= GS_PYTHON_CHUNKS)
+    if (!from || !python || number >> GS_PYTHON_CHUNK_BITS >= GS_PYTHON_CHUNKS)
         return 0;
-    nodes = atomic_load_explicit(&image->python->nodes[number >> GS_PYTHON_CHUNK_BITS],
+    nodes = atomic_load_explicit(&from->nodes[number >> GS_PYTHON_CHUNK_BITS],
                                  memory_order_relaxed);
     nodes = AT(image, nodes, (size_t)1 << GS_PYTHON_CHUNK_BITS);
     if (!nodes)
@@ -101,8 +106,10 @@ static uintptr_t read_frame(const struct gs_image *image, uintptr_t frame)
     nodes += number % ((uintptr_t)1 << GS_PYTHON_CHUNK_BITS);
     const char *function = text_at(image, nodes->function);
     const char *file = text_at(image, nodes->file);
-    return function && file ? gs_python_location_add(python, function, file, nodes->line)
-                            : 0;
+    uintptr_t read = function && file
+                         ? gs_python_location_add(python, function, file, nodes->line)
+                         : 0;
+    return read == 0 ? 0 : read - GS_PYTHON_FRAME_BASE + base;
 }
 
 /* Reads the frames of an entry, innermost first. Returns 0 if they cannot be read. */
@@ -192,6 +199,19 @@ static void read_modules(const struct gs_image *image)
         add_modules(image, records, count);
 }
 
+/* A table of the file, for which an empty one is created; NULL: the file has none. */
+static const struct gs_python *read_names(const struct gs_image *image,
+                                          const _Atomic(struct gs_python *) *from,
+                                          _Atomic(struct gs_python *) *to)
+{
+    const struct gs_python *table = atomic_load_explicit(from, memory_order_relaxed);
+
+    table = AT(image, table, 1);
+    if (table)
+        atomic_store(to, gs_python_create_bare(&image->out->stacks->lock, NULL));
+    return table;
+}
+
 static enum gs_status read_stacks(struct gs_image *image)
 {
     const struct gs_stacks_config config = {.unwinder = GS_UNWIND_OFF,
@@ -203,12 +223,8 @@ static enum gs_status read_stacks(struct gs_image *image)
     image->stacks = AT(image, (const struct gs_stacks *)image->tracker->config.stacks, 1);
     if (!image->stacks)
         return GS_OK;
-    image->python = AT(image,
-                       (const struct gs_python *)atomic_load_explicit(
-                           &image->stacks->python, memory_order_relaxed),
-                       1);
-    if (image->python)
-        atomic_store(&out->stacks->python, gs_python_create_bare(&out->stacks->lock));
+    image->python = read_names(image, &image->stacks->python, &out->stacks->python);
+    image->scopes = read_names(image, &image->stacks->scopes, &out->stacks->scopes);
     image->id_count =
         atomic_load_explicit(&image->stacks->table.count, memory_order_relaxed) + 1;
     if (image->id_count > (uint64_t)GS_STACK_CHUNKS << GS_STACK_CHUNK_BITS)

@@ -14,9 +14,9 @@ struct gs_image {
     size_t bytes;
     uint64_t base;
     const struct gs_tracker *tracker;
-    const struct gs_stacks *stacks; /* NULL: there are none */
-    const struct gs_python *python; /* likewise */
-    uint32_t *ids;                  /* ids of the stacks read, by their ids in the file */
+    const struct gs_stacks *stacks;          /* NULL: there are none */
+    const struct gs_python *python, *scopes; /* likewise */
+    uint32_t *ids; /* ids of the stacks read, by their ids in the file */
     uint32_t id_count;
     size_t api_count;
     struct gs_state_found *out;

@@ -163,8 +163,9 @@ wheel_case() {
   find venv ! -name '*.pyc' | sort >before
   venv/bin/pip install --quiet --no-index ./gpushim-*.whl >pip.log 2>&1 || { cat pip.log && fail 'pip install'; }
   find_leak "$case_dir/venv/bin/gpushim"
-  run_in python -- "$case_dir/venv/bin/gpushim" python3 -c 'print("from Python")'
-  [[ $(<python.out) == 'from Python' ]] || fail "printed $(<python.out)"
+  run_in python -- "$case_dir/venv/bin/gpushim" "$case_dir/venv/bin/python3" -B -c \
+    'import gpushim; print("from Python,", gpushim.version())'
+  expect_text python.out '^from Python, [0-9]+[.][0-9]+[.][0-9]+$'
   venv/bin/pip uninstall --quiet -y gpushim >pip.log 2>&1 || { cat pip.log && fail 'pip uninstall'; }
   find venv ! -name '*.pyc' | sort | cmp -s - before || fail 'pip uninstall left something behind'
 }

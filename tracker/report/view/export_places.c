@@ -181,12 +181,23 @@ static void set_shown_range(const struct gs_export *export,
                             struct gs_symbol_request *frames,
                             struct gs_export_stack *stack, enum gs_inlined inlined)
 {
+    bool goes_on = gs_stacks_truncated(export->tracker->config.stacks, stack->id);
+    uint32_t *numbers = &export->frames[stack->first];
+
     for (uint32_t i = 0; i < stack->count; i++)
-        frames[i] = export->locations[export->frames[stack->first + i]];
-    struct gs_shown_stack shown = gs_report_show_frames(
-        frames, stack->count,
-        gs_stacks_truncated(export->tracker->config.stacks, stack->id), inlined,
-        export->config);
+        frames[i] = export->locations[numbers[i]];
+    if (inlined == GS_INLINED_ADDED) {
+        unsigned place =
+            gs_report_place_scope(frames, stack->count, goes_on, export->config);
+        if (place < stack->count) {
+            uint32_t scope = numbers[stack->count - 1];
+            memmove(&numbers[place + 1], &numbers[place],
+                    (stack->count - 1 - place) * sizeof *numbers);
+            numbers[place] = scope;
+        }
+    }
+    struct gs_shown_stack shown =
+        gs_report_show_frames(frames, stack->count, goes_on, inlined, export->config);
     stack->begin = (uint32_t)(shown.frames - frames);
     stack->end = stack->begin + shown.count;
     stack->call = shown.call;

@@ -192,6 +192,32 @@ static void add_inlined(struct gs_frame_table *table)
     table->requests = requests;
 }
 
+unsigned gs_report_place_scope(struct gs_symbol_request *frames, unsigned count,
+                               bool goes_on, const struct gs_report_config *config)
+{
+    unsigned last = count - 1;
+
+    if (count == 0 || !gs_frame_is_scope(frames[last].frame))
+        return count;
+    const struct gs_symbol_request scope = frames[last];
+    struct gs_shown_stack shown =
+        gs_report_show_frames(frames, last, goes_on, GS_INLINED_ADDED, config);
+    unsigned place = (unsigned)(shown.frames - frames) + shown.count;
+    memmove(&frames[place + 1], &frames[place], (last - place) * sizeof *frames);
+    frames[place] = scope;
+    return place;
+}
+
+static void place_scopes(const struct gs_frame_table *table,
+                         const struct gs_report_config *config)
+{
+    for (size_t i = 0; i < table->stack_count; i++)
+        (void)gs_report_place_scope(&table->requests[table->first[i]],
+                                    (unsigned)(table->first[i + 1] - table->first[i]),
+                                    gs_stacks_truncated(table->source, table->stacks[i]),
+                                    config);
+}
+
 void gs_frame_table_fill(struct gs_frame_table *table,
                          const struct gs_report_config *config,
                          const struct gs_stacks *stacks,
@@ -224,6 +250,7 @@ void gs_frame_table_fill(struct gs_frame_table *table,
     if (source->find_lines)
         find_shown_lines(table, config, source);
     add_inlined(table);
+    place_scopes(table, config);
 }
 
 void gs_frame_table_take(struct gs_frame_table *table,
@@ -346,7 +373,7 @@ static unsigned recorded(const struct gs_symbol_request *frames, unsigned count)
     unsigned found = 0;
 
     for (unsigned i = 0; i < count; i++)
-        found += !frames[i].inlined;
+        found += !frames[i].inlined && !gs_frame_is_scope(frames[i].frame);
     return found;
 }
 
@@ -406,6 +433,8 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
         begin = 0;
         end = count;
     }
+    if (end < count && gs_frame_is_scope(frames[end].frame))
+        end++;
     shown.frames = frames + begin;
     shown.count = end - begin;
     return shown;

@@ -2,7 +2,7 @@
  * version.c - the version of the library.
  * Owns:  nothing.   Lock: none.
  */
-#include "gpushim.h"
+#include "copies.h"
 #include "gs_base.h"
 
 GS_EXPORT const char *gpushim_version(void)

@@ -1,0 +1,266 @@
+"""What a Python program can ask gpushim, and tell it.
+
+    gpushim python train.py          # or LD_PRELOAD=.../libgpushim.so
+
+    import gpushim
+    with gpushim.scope("forward"):   # a name for the allocations made here, in the report
+        ...
+    print(gpushim.statistics().live_bytes)
+
+Where the library is not in the process, every function returns what an empty process
+would have, and does nothing else: gpushim.active() is False. Sizes are in bytes. The
+manual is docs/api.md; gpushim.h has the same for C and C++.
+"""
+import contextlib
+import ctypes
+import dataclasses
+
+__all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Statistics", "active", "classes",
+           "option", "record", "report", "scope", "set_option", "statistics", "stretch", "trim", "version"]
+
+ALL_DEVICES, PINNED, REGISTERED, IMPORTED = -100, -1, -2, -3
+
+_OK, _INACTIVE, _INVALID, _NOT_FOUND, _NO_MEMORY, _TOO_OLD, _AT_START, _OFF, _CUDA = range(9)
+_TEXTS = ("success", "gpushim is not active in this process", "an argument is not valid", "not found",
+          "out of memory", "the library is older than this module", "the option is read at the start only",
+          "switched off by an option", "a CUDA call failed")
+_CLASSES = 131
+_COUNTERS = ("allocs", "frees", "failed", "hits", "misses", "thread_hits", "stream_hits", "global_hits",
+             "segments_mapped", "segments_unmapped", "driver_calls", "driver_ns")
+
+
+class Error(RuntimeError):
+    """A call that the library refused."""
+
+
+class _Statistics(ctypes.Structure):  # struct gpushim_statistics
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in (
+        "allocs", "frees", "failed", "live_bytes", "live_count", "peak_bytes", "hits", "misses", "thread_hits",
+        "stream_hits", "global_hits", "segments_mapped", "segments_unmapped", "driver_calls", "driver_ns",
+        "reserved_bytes", "reserved_peak_bytes", "used_bytes", "pending_bytes", "cached_bytes", "idle_bytes",
+        "holes", "hole_bytes", "largest_hole_bytes", "device_free_bytes", "device_total_bytes")]
+
+
+class _Class(ctypes.Structure):  # struct gpushim_class
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "bytes", "hits", "misses", "live", "live_bytes", "cached", "cached_bytes", "rounding_bytes")]
+
+
+class _Functions(ctypes.Structure):  # struct gpushim_functions
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("version", ctypes.c_char_p),
+        ("statistics", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Statistics))),
+        ("classes", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Class), ctypes.c_size_t,
+                                     ctypes.c_size_t)),
+        ("trim", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64))),
+        ("get_option", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)),
+        ("set_option", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p,
+                                        ctypes.c_size_t)),
+        ("report", ctypes.CFUNCTYPE(ctypes.c_int)),
+        ("record", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)),
+        ("scope_begin", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)),
+        ("scope_end", ctypes.CFUNCTYPE(ctypes.c_int)),
+        ("stream_alloc", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t,
+                                          ctypes.c_int, ctypes.c_void_p)),
+        ("stream_free", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
+        ("stream_uses", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
+    ]
+
+
+def _find():
+    try:
+        ask = ctypes.CDLL(None).gpushim_functions
+    except (AttributeError, OSError):
+        return None
+    ask.restype = ctypes.POINTER(_Functions)
+    return ask().contents
+
+
+_library = _find()
+
+
+def _call(name, *arguments):
+    """Calls a function of the library's table; returns its result."""
+    if _library is None:
+        return _INACTIVE
+    field = getattr(_Functions, name)
+    if _library.size < field.offset + field.size:
+        return _TOO_OLD
+    return getattr(_library, name)(*arguments)
+
+
+def _check(result, about=""):
+    """True: done; False: the library is not there. Raises for every other result."""
+    if result in (_OK, _INACTIVE):
+        return result == _OK
+    text = _TEXTS[result] if result < len(_TEXTS) else "unknown result"
+    text = "%s: %s" % (about, text) if about else text
+    if result == _INVALID:
+        raise ValueError(text)
+    if result == _NOT_FOUND:
+        raise KeyError(text)
+    if result == _NO_MEMORY:
+        raise MemoryError(text)
+    raise Error(text)
+
+
+def version():
+    """The version of the library in this process; "" if there is none."""
+    return _library.version.decode() if _library is not None else ""
+
+
+def active():
+    """Whether the library is in this process and serves it: from the first CUDA call on."""
+    return _call("statistics", ALL_DEVICES, ctypes.byref(_Statistics(ctypes.sizeof(_Statistics)))) != _INACTIVE
+
+
+# ---- statistics ------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """The members are those of struct gpushim_statistics in gpushim.h.
+
+    after - before is what happened between the two: counters are differences, levels and
+    peaks are those of `after`.
+    """
+    allocs: int = 0
+    frees: int = 0
+    failed: int = 0
+    live_bytes: int = 0
+    live_count: int = 0
+    peak_bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    thread_hits: int = 0
+    stream_hits: int = 0
+    global_hits: int = 0
+    segments_mapped: int = 0
+    segments_unmapped: int = 0
+    driver_calls: int = 0
+    driver_ns: int = 0
+    reserved_bytes: int = 0
+    reserved_peak_bytes: int = 0
+    used_bytes: int = 0
+    pending_bytes: int = 0
+    cached_bytes: int = 0
+    idle_bytes: int = 0
+    holes: int = 0
+    hole_bytes: int = 0
+    largest_hole_bytes: int = 0
+    device_free_bytes: int = 0
+    device_total_bytes: int = 0
+
+    def __sub__(self, before):
+        return dataclasses.replace(self, **{name: getattr(self, name) - getattr(before, name) for name in _COUNTERS})
+
+    @property
+    def hit_rate(self):
+        """The share of requests that needed no driver call, 0 to 1; 1 without any request."""
+        requests = self.hits + self.misses
+        return self.hits / requests if requests else 1.0
+
+    @property
+    def fragmentation(self):
+        """The share of the free bytes in shared segments outside the largest free piece, 0 to 1."""
+        return 1 - self.largest_hole_bytes / self.hole_bytes if self.hole_bytes > self.largest_hole_bytes else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Class:
+    """A class of block sizes of the pool: struct gpushim_class in gpushim.h."""
+    bytes: int
+    hits: int
+    misses: int
+    live: int
+    live_bytes: int
+    cached: int
+    cached_bytes: int
+    rounding_bytes: int
+
+
+def _values(of, raw):
+    return of(**{field.name: getattr(raw, field.name) for field in dataclasses.fields(of)})
+
+
+def statistics(device=ALL_DEVICES):
+    """The statistics of a device (its ordinal), of all, or of PINNED, REGISTERED, IMPORTED memory."""
+    raw = _Statistics(ctypes.sizeof(_Statistics))
+    _check(_call("statistics", device, ctypes.byref(raw)), "device %s" % device)
+    return _values(Statistics, raw)
+
+
+def classes(device=ALL_DEVICES):
+    """The pool's classes of block sizes that were used, smallest first."""
+    raw = (_Class * _CLASSES)()
+    if not _check(_call("classes", device, raw, ctypes.sizeof(_Class), _CLASSES), "device %s" % device):
+        return []
+    return [_values(Class, one) for one in raw if one.hits + one.misses + one.live + one.cached]
+
+
+class _Stretch:
+    """What stretch() hands to its body; `statistics` is set when the body has ended."""
+    statistics = Statistics()
+
+
+@contextlib.contextmanager
+def stretch(device=ALL_DEVICES):
+    """Measures its body: `with stretch() as found: ...`, then found.statistics."""
+    found, before = _Stretch(), statistics(device)
+    try:
+        yield found
+    finally:
+        found.statistics = statistics(device) - before
+
+
+# ---- control ---------------------------------------------------------------------------
+
+
+def trim(device=ALL_DEVICES, bytes=None):
+    """Gives idle memory back to the driver: at least `bytes`, or all. Returns the bytes given back."""
+    given = ctypes.c_uint64()
+    wanted = (1 << 64) - 1 if bytes is None else bytes
+    _check(_call("trim", device, wanted, ctypes.byref(given)), "device %s" % device)
+    return given.value
+
+
+def option(name):
+    """The value of an option, as its variable would have it; None where the library is not active."""
+    value = ctypes.create_string_buffer(1024)
+    return value.value.decode() if _check(_call("get_option", name.encode(), value, len(value)), name) else None
+
+
+def set_option(name, value):
+    """Changes an option, with the values of its variable. Returns False where the library is not active.
+
+    Raises ValueError for a bad value, KeyError for an unknown name, and Error for an option that is read at
+    the start only.
+    """
+    problem = ctypes.create_string_buffer(256)
+    result = _call("set_option", name.encode(), str(value).encode(), problem, len(problem))
+    if result == _INVALID and problem.value:
+        raise ValueError(problem.value.decode(errors="replace"))
+    return _check(result, name)
+
+
+def report():
+    """Writes the report of now. Returns False where the library is not active."""
+    return _check(_call("report"))
+
+
+def record(on):
+    """Stops or restarts the recording of allocations. Returns False where the library is not active."""
+    return _check(_call("record", 1 if on else 0))
+
+
+@contextlib.contextmanager
+def scope(name):
+    """Names the allocations of its body in the report; nests: "step/forward". Also a decorator."""
+    begun = _call("scope_begin", name.encode())
+    try:
+        _check(begun, "scope %r" % name)
+        yield
+    finally:
+        if begun not in (_INACTIVE, _NO_MEMORY):
+            _call("scope_end")

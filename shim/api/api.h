@@ -1,0 +1,35 @@
+/*
+ * api.h - the functions behind gpushim.h, by file. gpushim.h documents each of them; the
+ * arguments are the program's own and are checked here.
+ */
+#ifndef GS_API_FUNCTIONS_H
+#define GS_API_FUNCTIONS_H
+
+#include "gpushim.h"
+
+/* ---- api_statistics.c ---- */
+
+gpushim_result gs_api_statistics(int device, struct gpushim_statistics *out);
+gpushim_result gs_api_classes(int device, struct gpushim_class *out, size_t class_bytes,
+                              size_t capacity);
+
+/* ---- api_control.c ---- */
+
+gpushim_result gs_api_trim(int device, uint64_t bytes, uint64_t *given);
+gpushim_result gs_api_get_option(const char *name, char *value, size_t capacity);
+gpushim_result gs_api_set_option(const char *name, const char *value, char *problem,
+                                 size_t capacity);
+gpushim_result gs_api_report(void);
+gpushim_result gs_api_record(int on);
+gpushim_result gs_api_scope_begin(const char *name);
+gpushim_result gs_api_scope_end(void);
+
+/* ---- api_stream.c ---- */
+
+gpushim_result gs_api_stream_alloc(void **out, size_t bytes, int device, void *stream);
+gpushim_result gs_api_stream_free(void *memory, int device, void *stream);
+gpushim_result gs_api_stream_uses(void *memory, void *stream);
+/* In a forked child: drops what is known of memory and streams. */
+void gs_api_stream_reset(void);
+
+#endif

@@ -1,0 +1,197 @@
+/*
+ * api_control.c - what gpushim.h changes: idle memory, options, recording, scopes.
+ * Owns:  nothing.   Lock: options_lock, while an option changes.
+ */
+#include <string.h>
+
+#include "api.h"
+#include "gs_locks.h"
+#include "interim.h"
+#include "log.h"
+#include "mem_limits.h"
+#include "options_table.h"
+#include "scopes.h"
+#include "state.h"
+
+#define NOTHING ((void)0)
+
+static struct gs_mutex options_lock = GS_MUTEX(GS_RANK_API);
+
+/* gs_enter, but NULL before the program's first CUDA call. */
+static struct gs_state *enter(void)
+{
+    return gs_state_peek() ? gs_enter() : NULL;
+}
+
+gpushim_result gs_api_trim(int device, uint64_t bytes, uint64_t *given)
+{
+    struct gs_state *state;
+    uint64_t back = 0;
+    if ((device < 0 && device != GPUSHIM_ALL_DEVICES) || device >= GS_MAX_DEVICES) {
+        return GPUSHIM_INVALID;
+    }
+    if (!(state = enter())) {
+        return GPUSHIM_INACTIVE;
+    }
+    bool pooled = state->pool != NULL;
+    if (pooled) {
+        back = gs_pool_trim(state->pool, device == GPUSHIM_ALL_DEVICES ? -1 : device,
+                            bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX);
+    }
+    gs_leave();
+    if (given) {
+        *given = back;
+    }
+    return pooled ? GPUSHIM_OK : GPUSHIM_OFF;
+}
+
+/* ---- options ----------------------------------------------------------------------- */
+
+/* Statements of settable.def, after the option has its new value. */
+static bool apply(struct gs_state *state, const struct gs_options *options, unsigned row)
+{
+    switch (row) {
+#define GS_SETTABLE(field, statement)                                                    \
+    case GS_OPTION_ROW_##field:                                                          \
+        __atomic_store(&state->options.field, &options->field, __ATOMIC_RELAXED);        \
+        statement;                                                                       \
+        return true;
+#include "settable.def"
+    default:
+        return false;
+    }
+}
+
+/* Copies the line of a bad value, up to what was done instead, and without a newline. */
+static void copy_problem(const char *line, char *out, size_t capacity)
+{
+    size_t length = strcspn(line, "\n");
+    for (size_t i = length; i-- > 0;) {
+        if (line[i] == ';') {
+            length = i;
+            break;
+        }
+    }
+    if (capacity) {
+        length = length < capacity ? length : capacity - 1;
+        memcpy(out, line, length);
+        out[length] = '\0';
+    }
+}
+
+/* In:  read, notes  room for a set of options, and for notes */
+static gpushim_result set_option(struct gs_state *state, const char *name,
+                                 const char *value, struct gs_options *read,
+                                 struct gs_options_messages *notes)
+{
+    unsigned row;
+    switch (gs_options_read_one(name, value, read, &row, notes)) {
+    case GS_OK:
+        return apply(state, read, row) ? GPUSHIM_OK : GPUSHIM_AT_START;
+    case GS_ERR_NOT_FOUND:
+        return GPUSHIM_NOT_FOUND;
+    default:
+        return GPUSHIM_INVALID;
+    }
+}
+
+gpushim_result gs_api_set_option(const char *name, const char *value, char *problem,
+                                 size_t capacity)
+{
+    struct gs_state *state;
+    struct room {
+        struct gs_options options;
+        struct gs_options_messages notes;
+    } * room;
+    if (!name || !value) {
+        return GPUSHIM_INVALID;
+    }
+    if (!(state = enter())) {
+        return GPUSHIM_INACTIVE;
+    }
+    gpushim_result result = GPUSHIM_NO_MEMORY;
+    if ((room = calloc(1, sizeof(*room)))) {
+        gs_mutex_lock(&options_lock);
+        result = set_option(state, name, value, &room->options, &room->notes);
+        gs_mutex_unlock(&options_lock);
+        copy_problem(room->notes.text, problem, capacity);
+    }
+    free(room);
+    gs_leave();
+    return result;
+}
+
+gpushim_result gs_api_get_option(const char *name, char *value, size_t capacity)
+{
+    struct gs_state *state;
+    unsigned row;
+    if (!name || !value || !capacity) {
+        return GPUSHIM_INVALID;
+    }
+    if (!(state = enter())) {
+        return GPUSHIM_INACTIVE;
+    }
+    row = gs_option_row_of(name);
+    if (row < GS_OPTIONS_COUNT) {
+        (void)gs_option_value_text(&gs_options_table[row], &state->options, value,
+                                   capacity);
+    }
+    gs_leave();
+    return row < GS_OPTIONS_COUNT ? GPUSHIM_OK : GPUSHIM_NOT_FOUND;
+}
+
+/* ---- the tracker ------------------------------------------------------------------- */
+
+gpushim_result gs_api_report(void)
+{
+    struct gs_state *state = enter();
+    if (!state) {
+        return GPUSHIM_INACTIVE;
+    }
+    bool tracked = state->tracker != NULL;
+    if (tracked) {
+        (void)gs_interim_requested();
+    }
+    gs_leave();
+    return tracked ? GPUSHIM_OK : GPUSHIM_OFF;
+}
+
+gpushim_result gs_api_record(int on)
+{
+    struct gs_state *state = enter();
+    if (!state) {
+        return GPUSHIM_INACTIVE;
+    }
+    struct gs_tracker *tracker = state->tracker;
+    if (tracker && gs_tracker_records(tracker) != (on != 0)) {
+        gs_tracker_switch(tracker);
+        gs_interim_log_switches();
+    }
+    gs_leave();
+    return tracker ? GPUSHIM_OK : GPUSHIM_OFF;
+}
+
+static gpushim_result result_of(enum gs_status status)
+{
+    switch (status) {
+    case GS_OK:
+        return GPUSHIM_OK;
+    case GS_ERR_NOT_FOUND:
+        return GPUSHIM_NOT_FOUND;
+    case GS_ERR_HOST_NOMEM:
+        return GPUSHIM_NO_MEMORY;
+    default:
+        return GPUSHIM_INVALID;
+    }
+}
+
+/* Scopes begin before the library has started, too: they are the thread's. */
+gpushim_result gs_api_scope_begin(const char *name)
+{
+    return result_of(gs_scopes_begin(name));
+}
+
+gpushim_result gs_api_scope_end(void)
+{
+    return result_of(gs_scopes_end());
+}

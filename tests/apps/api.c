@@ -1,0 +1,411 @@
+/*
+ * api.c - a program that uses gpushim.h, and goes on without the library.
+ *
+ *   api_WAY                  calls each function, and prints what it returned
+ *   api_WAY scopes           leaks within scopes: of functions, threads, too deep
+ *   api_WAY child            leaks within scopes in a forked child
+ *   api_WAY streams SEED     memory of gpushim_stream_alloc that several streams use:
+ * data that is wrong ends it with 1 api_WAY captured         such memory, allocated and
+ * freed while its stream captures api_WAY threads          statistics, options, scopes
+ * and trims of four threads at once
+ *
+ * With GPUSHIM_ENABLE=off, and without the library, streams and captured use cudaMalloc.
+ */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gpushim.h"
+#include "launch.h"
+
+enum { STREAMS = 3, BLOCKS = 12, ROUNDS = 150, WORDS = 3000, THREADS = 4 };
+
+static struct app_kernels kernels;
+
+static void tell(const char *what, gpushim_result result)
+{
+    printf("%s: %s\n", what, gpushim_result_text(result));
+}
+
+/* ---- each function -------------------------------------------------------------------
+ */
+
+static void show_statistics(void)
+{
+    struct gpushim_statistics before, after, stretch, small = {.size = 0};
+    struct gpushim_class classes[GPUSHIM_CLASSES];
+    gpu_ptr block;
+
+    tell("statistics", gpushim_get_statistics(0, &before));
+    for (int i = 0; i < 10; i++) {
+        APP_OK(gpu_malloc(&block, 4000));
+        APP_OK(gpu_free(block));
+    }
+    tell("again", gpushim_get_statistics(0, &after));
+    gpushim_get_difference(&before, &after, &stretch);
+    printf(
+        "stretch: %d allocations, %d frees, %d live, hit rate %.2f, fragmentation %.2f\n",
+        (int)stretch.allocs, (int)stretch.frees, (int)stretch.live_count,
+        gpushim_hit_rate(&stretch), gpushim_fragmentation(&stretch));
+    printf("size of the device: %s\n",
+           after.device_total_bytes >= after.device_free_bytes &&
+                   after.device_free_bytes > 0
+               ? "known"
+               : "unknown");
+    tell("all devices", gpushim_get_statistics(GPUSHIM_ALL_DEVICES, &after));
+    tell("pinned", gpushim_get_statistics(GPUSHIM_PINNED, &after));
+    tell("no such device", gpushim_get_statistics(1000, &after));
+    tell("no such row", gpushim_get_statistics(-7, &after));
+    tell("nowhere", gpushim_get_statistics(0, NULL));
+    tell("classes", gpushim_get_classes(0, classes, GPUSHIM_CLASSES));
+    printf("class of 4000 bytes: %d hits\n", (int)classes[7].hits);
+    tell("two classes", gpushim_get_classes(GPUSHIM_ALL_DEVICES, classes, 2));
+    tell("classes of pinned memory", gpushim_get_classes(GPUSHIM_PINNED, classes, 2));
+    /* A program of a version whose struct was smaller. */
+    if (gpushim_library()) {
+        small.size = offsetof(struct gpushim_statistics, live_bytes);
+        small.live_bytes = 42;
+        tell("an older program", gpushim_library()->statistics(0, &small));
+        printf("kept: %d, allocations %s\n", (int)small.live_bytes,
+               small.allocs ? "known" : "unknown");
+    }
+}
+
+static void show_option(const char *name, const char *value)
+{
+    char problem[200], now[64];
+    gpushim_result result = gpushim_set_option(name, value, problem, sizeof problem);
+
+    printf("%s=%s: %s", name, value, gpushim_result_text(result));
+    result = gpushim_get_option(name, now, sizeof now);
+    printf(", now \"%s\" (%s)%s%s\n", now, gpushim_result_text(result),
+           *problem ? "; " : "", problem);
+}
+
+static void show_options(void)
+{
+    char two[2];
+
+    show_option("LEAK_MAX", "3");
+    show_option("gpushim_leak_max", "4");
+    show_option("LEAK_MAX", "-1");
+    show_option("LEAK_MAX", "lots");
+    show_option("POOL_LIMIT", "50%");
+    show_option("POOL_RELEASE", "1M");
+    show_option("POOL_WAIT", "1500ms");
+    show_option("LEAK_REPORT", "exit");
+    show_option("SYMBOLIZE", "off");
+    show_option("POOL", "off");
+    show_option("NO_SUCH_OPTION", "1");
+    tell("a short buffer", gpushim_get_option("POOL_SEGMENT", two, sizeof two));
+    printf("cut: \"%s\"\n", two);
+    tell("no buffer", gpushim_get_option("POOL", two, 0));
+    tell("no name", gpushim_set_option(NULL, "1", NULL, 0));
+}
+
+static void show_control(void)
+{
+    gpu_ptr large;
+    uint64_t given;
+
+    APP_OK(gpu_malloc(&large, 8 * APP_MIB));
+    APP_OK(gpu_free(large));
+    tell("trim", gpushim_trim(0, UINT64_MAX, &given));
+    printf("given back: %s\n", given >= 8 * APP_MIB ? "8 MiB and more" : "nothing");
+    tell("trim of nothing", gpushim_trim(GPUSHIM_ALL_DEVICES, 0, NULL));
+    tell("trim of no device", gpushim_trim(-2, 1, NULL));
+    tell("record", gpushim_record(0));
+    APP_OK(gpu_malloc(&large, 100));
+    tell("record", gpushim_record(1));
+    APP_OK(gpu_free(large));
+    tell("end of no scope", gpushim_scope_end());
+    tell("scope without a name", gpushim_scope_begin(""));
+    tell("scope within it", gpushim_scope_begin("a/b"));
+    tell("end", gpushim_scope_end());
+    tell("end", gpushim_scope_end());
+    tell("report", gpushim_report());
+}
+
+static void show_streams(void)
+{
+    void *memory;
+
+    tell("allocate", gpushim_stream_alloc(&memory, 1000, 0, NULL));
+    tell("used elsewhere", gpushim_stream_uses(memory, (void *)1));
+    tell("used elsewhere again", gpushim_stream_uses(memory, (void *)1));
+    tell("free", gpushim_stream_free(memory, 0, NULL));
+    tell("free nothing", gpushim_stream_free(NULL, 0, NULL));
+    tell("allocate nothing", gpushim_stream_alloc(&memory, 0, 0, NULL));
+    tell("allocate nowhere", gpushim_stream_alloc(&memory, 1, -1, NULL));
+    tell("allocate on no device", gpushim_stream_alloc(&memory, 1, 1000, NULL));
+    tell("allocate too much", gpushim_stream_alloc(&memory, (size_t)1 << 46, 0, NULL));
+}
+
+static void show_all(void)
+{
+    tell("no CUDA yet", gpushim_report());
+    tell("a scope before it", gpushim_scope_begin("early"));
+    app_gpu_start();
+    tell("its end", gpushim_scope_end());
+    printf("version: %s\n", gpushim_library_version()[0] ? "known" : "none");
+    show_statistics();
+    show_control();
+    show_options();
+    show_streams();
+    tell("a result of a later version", (gpushim_result)99);
+}
+
+/* ---- scopes ---------------------------------------------------------------------------
+ */
+
+APP_FRAME static void lose(size_t bytes)
+{
+    gpu_ptr block;
+
+    APP_OK(gpu_malloc(&block, bytes));
+}
+
+static void *work(void *unused)
+{
+    (void)unused;
+    app_gpu_thread();
+    gpushim_scope_begin("worker");
+    lose(4000);
+    gpushim_scope_end();
+    lose(5000);
+    return NULL;
+}
+
+static void in_scopes(void)
+{
+    char text[140];
+    pthread_t thread;
+
+    gpushim_scope_begin("early");
+    app_gpu_start();
+    lose(1000);
+    gpushim_scope_begin("step");
+    lose(2000);
+    gpushim_scope_begin("forward");
+    lose(3000);
+    gpushim_scope_end();
+    APP_OK(pthread_create(&thread, NULL, work, NULL));
+    APP_OK(pthread_join(thread, NULL));
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    gpushim_scope_begin(text); /* too long: what is around it counts */
+    lose(6000);
+    gpushim_scope_end();
+    for (int i = 0; i < 40; i++)
+        gpushim_scope_begin("deep");
+    lose(7000);
+    for (int i = 0; i < 40; i++)
+        gpushim_scope_end();
+    gpushim_scope_end();
+    gpushim_scope_end();
+    lose(8000);
+    printf("left: %s\n", gpushim_result_text(gpushim_scope_end()));
+}
+
+/* A child keeps the scopes of the thread that forked. */
+static void in_child(void)
+{
+    pid_t child;
+    int status;
+
+    gpushim_scope_begin("parent");
+    child = fork();
+    if (child == 0) {
+        gpushim_scope_begin("child");
+        app_gpu_start();
+        lose(9000);
+        gpushim_scope_end();
+        exit(0);
+    }
+    waitpid(child, &status, 0);
+    gpushim_scope_end();
+    printf("child: %d\n", status);
+}
+
+/* ---- streams
+ * --------------------------------------------------------------------------- */
+
+static gpu_ptr allocate(size_t bytes, gpu_stream stream)
+{
+    void *memory;
+    gpu_ptr block;
+    gpushim_result result = gpushim_stream_alloc(&memory, bytes, 0, stream);
+
+    if (result == GPUSHIM_OK)
+        return gpu_from_address((uintptr_t)memory);
+    app_expect(result == GPUSHIM_INACTIVE, "no memory");
+    APP_OK(gpu_malloc(&block, bytes));
+    return block;
+}
+
+static void release(gpu_ptr block, gpu_stream stream)
+{
+    gpushim_result result = gpushim_stream_free(gpu_on_host(block), 0, stream);
+
+    if (result == GPUSHIM_INACTIVE)
+        APP_OK(gpu_free(block));
+    else
+        app_expect(result == GPUSHIM_OK, "a free failed");
+}
+
+/* Fills blocks in one stream, checks one half of each there and the other half in another
+ * stream, and frees the block at once. */
+static void in_streams(uint64_t state)
+{
+    gpu_stream streams[STREAMS];
+    gpu_event filled;
+    gpu_ptr wrong, second, blocks[BLOCKS] = {0};
+    uint32_t found;
+
+    app_gpu_start();
+    app_kernels_load(&kernels);
+    for (int i = 0; i < STREAMS; i++)
+        APP_OK(gpu_stream_create(&streams[i]));
+    APP_OK(gpu_event_create(&filled));
+    APP_OK(gpu_malloc(&wrong, 4));
+    APP_OK(gpu_set(wrong, 0, 4));
+    APP_OK(gpu_sync());
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint64_t chance = app_random(&state);
+        gpu_stream own = streams[chance % STREAMS];
+        gpu_stream other = streams[(chance >> 8) % STREAMS];
+        size_t words = WORDS + (chance >> 16) % WORDS * ((chance >> 40) % 2 ? 300 : 1);
+        gpu_ptr *block = &blocks[(chance >> 48) % BLOCKS];
+
+        *block = allocate(words * 4, own);
+        app_fill(&kernels, *block, words, round, own);
+        APP_OK(gpu_event_record(filled, own));
+        APP_OK(gpu_stream_wait(other, filled));
+        app_count_wrong(&kernels, *block, words / 2, round, wrong, other);
+        second = gpu_from_address(gpu_address(*block) + words / 2 * 4);
+        app_fill(&kernels, second, words / 2, ~round, own);
+        app_count_wrong(&kernels, second, words / 2, ~round, wrong, own);
+        app_expect(other == own || gpushim_stream_uses(gpu_on_host(*block), other) <=
+                                       GPUSHIM_INACTIVE,
+                   "a use was refused");
+        release(*block, own);
+    }
+    APP_OK(gpu_sync());
+    APP_OK(gpu_get(&found, wrong, 4));
+    app_expect(found == 0, "another stream's work was overwritten");
+    APP_OK(gpu_free(wrong));
+    printf("streams: ok\n");
+}
+
+/* The graph's memory outlives its free: the graph may be launched again. */
+static void in_capture(void)
+{
+    gpu_stream stream, side;
+    gpu_graph graph;
+    gpu_exec exec;
+    gpu_ptr block, after, result;
+    uint32_t words[4] = {0};
+
+    app_gpu_start();
+    app_kernels_load(&kernels);
+    APP_OK(gpu_stream_create(&stream));
+    APP_OK(gpu_stream_create(&side));
+    APP_OK(gpu_malloc(&result, sizeof words));
+    block = allocate(sizeof words, side); /* an idle heap */
+    release(block, side);
+    APP_OK(gpu_begin_capture(stream, GPU_CAPTURE_RELAXED));
+    block = allocate(sizeof words, stream);
+    app_fill(&kernels, block, 4, 7, stream);
+    app_copy(&kernels, result, block, 4, stream);
+    if (gpushim_stream_free(gpu_on_host(block), 0, stream) == GPUSHIM_INACTIVE)
+        block = gpu_from_address(0);
+    APP_OK(gpu_end_capture(stream, &graph));
+    APP_OK(gpu_instantiate(&exec, graph));
+    after = allocate(sizeof words, stream);
+    app_expect(after != block, "memory of a graph was given away");
+    app_fill(&kernels, after, 4, 8, stream);
+    APP_OK(gpu_graph_launch(exec, stream));
+    APP_OK(gpu_stream_sync(stream));
+    app_expect(app_mismatches(&kernels, after, 4, 8, stream) == 0,
+               "a graph wrote to memory of another");
+    app_expect(app_mismatches(&kernels, result, 4, 7, stream) == 0, "the graph's result");
+    release(after, stream);
+    APP_OK(gpu_exec_destroy(exec));
+    APP_OK(gpu_graph_destroy(graph));
+    APP_OK(gpu_free(result));
+    printf("captured: ok\n");
+}
+
+/* ---- threads
+ * --------------------------------------------------------------------------- */
+
+static void *mix(void *seed)
+{
+    uint64_t state = 1 + (uint64_t)(uintptr_t)seed;
+    struct gpushim_statistics statistics;
+    struct gpushim_class classes[GPUSHIM_CLASSES];
+    char value[64];
+
+    app_gpu_thread();
+    for (int i = 0; i < 400; i++) {
+        gpu_ptr block;
+        gpushim_scope_begin(i % 2 ? "odd" : "even");
+        APP_OK(gpu_malloc(&block, 1 + app_random(&state) % 100000));
+        gpushim_scope_end();
+        switch (app_random(&state) % 16) {
+        case 0:
+            gpushim_get_statistics((int)(app_random(&state) % 3) - 1, &statistics);
+            break;
+        case 1:
+            gpushim_trim(GPUSHIM_ALL_DEVICES, app_random(&state) % (4 * APP_MIB), NULL);
+            break;
+        case 2:
+            gpushim_set_option("POOL_LIMIT", i % 2 ? "50%" : "100%", NULL, 0);
+            break;
+        case 3:
+            gpushim_get_option("POOL_LIMIT", value, sizeof value);
+            break;
+        case 4:
+            gpushim_get_classes(0, classes, GPUSHIM_CLASSES);
+            break;
+        default:
+            break;
+        }
+        APP_OK(gpu_free(block));
+    }
+    return NULL;
+}
+
+static void in_threads(void)
+{
+    pthread_t threads[THREADS];
+    struct gpushim_statistics statistics;
+
+    app_gpu_start();
+    for (uintptr_t i = 0; i < THREADS; i++)
+        APP_OK(pthread_create(&threads[i], NULL, mix, (void *)i));
+    for (int i = 0; i < THREADS; i++)
+        APP_OK(pthread_join(threads[i], NULL));
+    gpushim_get_statistics(0, &statistics);
+    app_expect(statistics.live_count == 0, "something is live");
+    printf("threads: ok\n");
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+
+    if (strcmp(what, "scopes") == 0)
+        in_scopes();
+    else if (strcmp(what, "child") == 0)
+        in_child();
+    else if (strcmp(what, "streams") == 0)
+        in_streams(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1);
+    else if (strcmp(what, "captured") == 0)
+        in_capture();
+    else if (strcmp(what, "threads") == 0)
+        in_threads();
+    else
+        show_all();
+    return 0;
+}

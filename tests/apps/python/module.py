@@ -1,0 +1,58 @@
+"""module.py - what the module gpushim finds, with the library and without it."""
+import threading
+
+import gpushim
+
+import cuda
+
+print("early:", gpushim.statistics() == gpushim.Statistics(), gpushim.active())
+cuda.free(cuda.malloc(1))
+print("active:", gpushim.active())
+
+
+def told(what, *arguments):
+    try:
+        return what(*arguments)
+    except (ValueError, KeyError, gpushim.Error) as error:
+        return "%s: %s" % (type(error).__name__, error.args[0])
+
+
+def lose(size):
+    cuda.malloc(size)
+
+
+@gpushim.scope("decorated")
+def decorated():
+    lose(7000)
+
+
+with gpushim.scope("step"):
+    with gpushim.scope("forward"):
+        lose(5000)
+    thread = threading.Thread(target=lose, args=(6000,))
+    thread.start()
+    thread.join()
+decorated()
+try:
+    with gpushim.scope("raises"):
+        raise RuntimeError("in a scope")
+except RuntimeError as error:
+    print("raised:", error)
+print("bad scope:", told(gpushim.scope("a/b").__enter__))
+with gpushim.stretch(0) as found:
+    for _ in range(10):
+        cuda.free(cuda.malloc(40000))
+print("stretch: %d allocations, %d frees, hit rate %.1f, live %d" % (
+    found.statistics.allocs, found.statistics.frees, found.statistics.hit_rate, found.statistics.live_count))
+print("fragmentation: %.1f" % gpushim.statistics(0).fragmentation)
+print("classes:", [one.bytes for one in gpushim.classes(0) if one.live])
+print("no such device:", told(gpushim.statistics, 1000))
+print("option:", gpushim.option("POOL_LIMIT"), told(gpushim.option, "NO_SUCH_OPTION"))
+print("set:", gpushim.set_option("LEAK_MAX", 3), gpushim.option("GPUSHIM_LEAK_MAX"))
+print("bad value:", told(gpushim.set_option, "LEAK_MAX", "lots"))
+print("at start:", told(gpushim.set_option, "POOL", "off"))
+large = cuda.malloc(8 << 20)
+cuda.free(large)
+print("trim:", gpushim.trim(0) >= 8 << 20, gpushim.trim(bytes=0))
+print("record:", gpushim.record(False), gpushim.record(True))
+print("report:", gpushim.report())

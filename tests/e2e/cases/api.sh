@@ -1,0 +1,220 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# api.sh - gpushim.h and the Python module: what each function returns with the library and
+# without it, scopes in every report, and memory in the order of a stream under hostile
+# schedules. docs/api.md
+
+api_seeds=${E2E_HOSTILE_SEEDS:-$(sized 2 8)}
+
+# What the functions return with the library, by default and with parts of it switched off.
+api_case() {
+  need_file "$apps/api_$1"
+  preloaded shim "${@:2}" -- "$apps/api_$1"
+  expect_status shim 0
+  cat shim.out >found
+  diff -u "$sources/tests/apps/api/active.txt" found >differences
+  grep '^[-+][^-+]' differences >changed
+  case ${2-} in
+  '') expect_equal 'what the functions return' '' "$(<changed)" ;;
+  GPUSHIM_POOL=off)
+    expect_text changed '^[+]classes: switched off by an option$'
+    expect_text changed '^[+]trim: switched off by an option$'
+    expect_text changed '^[+]POOL=off: the option is read at the start only, now "off" [(]success[)]$'
+    ;;
+  GPUSHIM_TRACK=off)
+    expect_text changed '^[+]record: switched off by an option$'
+    expect_text changed '^[+]report: switched off by an option$'
+    expect_text changed '^[+]stretch: 0 allocations, 0 frees, 0 live, hit rate 0.90'
+    ;;
+  esac
+}
+for way in $(ways_of api); do
+  add_case "api $way" api_case "$way"
+done
+add_case "api without pool" api_case shared GPUSHIM_POOL=off
+add_case "api without tracker" api_case shared GPUSHIM_TRACK=off
+
+# Without the library, and with it switched off, the program goes on and all are zero.
+api_inactive_case() {
+  need_file "$apps/api_$1"
+  native native "$apps/api_$1"
+  expect_status native 0
+  expect_quiet native
+  [[ $(grep -c 'gpushim is not active in this process' native.out) -ge 30 ]] || { cat native.out && fail 'too few'; }
+  expect_text native.out '^stretch: 0 allocations, 0 frees, 0 live, hit rate 1.00, fragmentation 0.00$'
+  expect_no_text native.out '^(trim|statistics|report|allocate|LEAK_MAX=3): success'
+  preloaded off GPUSHIM_ENABLE=off -- "$apps/api_$1"
+  expect_status off 0
+  expect_text off.out '^statistics: gpushim is not active in this process$'
+  expect_text off.out '^allocate: gpushim is not active in this process$'
+}
+for way in $(ways_of api); do
+  add_case "api inactive $way" api_inactive_case "$way"
+done
+
+# The header alone, as a program of each language would include it; the library linked.
+api_header_case() {
+  need_file "$cuda_path/libcudart.so.13"
+  printf '#include <gpushim.h>\n#include <stdio.h>\nint main(void) { return puts(gpushim_library_version()) < 0; }\n' >user.c
+  cp user.c user.cpp
+  "${CC:-cc}" -std=c99 -Wall -Wextra -Wconversion -Wshadow -pedantic -Werror -I "$sources/include" user.c -o c -ldl ||
+    fail 'C99'
+  expect_equal 'without a library' '' "$(./c)"
+  "${CC:-cc}" -std=c99 -I "$sources/include" user.c -o linked -Wl,--no-as-needed "$shim" -ldl \
+    -Wl,-rpath,"$build" || fail 'linked'
+  LD_LIBRARY_PATH=$cuda_path ./linked >linked.out
+  expect_text linked.out '^[0-9]+[.][0-9]+[.][0-9]+$'
+  need "${CXX:-c++}"
+  for standard in 11 17 20; do
+    "${CXX:-c++}" -std=c++$standard -Wall -Wextra -Wconversion -Wshadow -pedantic -Werror -I "$sources/include" \
+      user.cpp -o cpp -ldl || fail "C++$standard"
+  done
+}
+add_case "api header" api_header_case
+
+# ---- scopes --------------------------------------------------------------------------
+
+# scope_of FILE BYTES-TEXT: the scope of the leak of this size.
+scope_of() {
+  sed 's/^==[0-9]*== *//' "$1" | awk -v size="$2" '
+    /^LEAK/ { wanted = index($0, ": " size " in ") > 0 }
+    /^#/ && wanted && /\[scope/ { sub(/.*\[scope /, ""); sub(/\].*/, ""); print }'
+}
+
+expect_scopes() {
+  expect_equal 'scope of the first' early "$(scope_of "$1" '1000 B')"
+  expect_equal 'scope of a nested one' early/step "$(scope_of "$1" '1.95 KiB')"
+  expect_equal 'scope of a third' early/step/forward "$(scope_of "$1" '2.93 KiB')"
+  expect_equal 'scope of a thread' worker "$(scope_of "$1" '3.91 KiB')"
+  expect_equal 'scope behind the end' '' "$(scope_of "$1" '4.88 KiB')"
+  expect_equal 'scope around one that is too long' early/step "$(scope_of "$1" '5.86 KiB')"
+  expect_equal 'no scope' '' "$(scope_of "$1" '7.81 KiB')"
+  expect_count "$1" 'deep/deep' 1
+}
+
+api_scopes_case() {
+  need_file "$apps/api_$1"
+  native native "$apps/api_$1" scopes
+  expect_status native 0
+  preloaded shim GPUSHIM_PEAK_MAX=0 "${@:2}" -- "$apps/api_$1" scopes
+  expect_status shim 0
+  expect_text shim.out '^left: not found$'
+  expect_scopes shim.err
+}
+for way in $(ways_of api); do
+  add_case "api scopes $way" api_scopes_case "$way"
+done
+for unwinder in fp unwind libunwind; do
+  add_case "api scopes $unwinder" api_scopes_case shared GPUSHIM_STACK=$unwinder
+done
+
+# Without stacks there is nothing that a scope could be added to.
+api_scopes_without_stacks_case() {
+  preloaded shim GPUSHIM_STACK=off -- "$apps/api_shared" scopes
+  expect_status shim 0
+  expect_no_text shim.err '\[scope'
+}
+add_case "api scopes without stacks" api_scopes_without_stacks_case
+
+# The same scopes by the state file of a killed program, and in the files of the report.
+api_scopes_files_case() {
+  preloaded shim GPUSHIM_OUTPUT=json,collapsed GPUSHIM_OUTPUT_FILE="$PWD/out" GPUSHIM_STATE_FILE="$PWD/state" \
+    GPUSHIM_PEAK_MAX=0 -- "$apps/api_shared" scopes
+  expect_status shim 0
+  run_in report -- "$build/gpushim" report --peak-max=0 "$PWD/state"
+  expect_scopes report.out
+  need python3
+  python3 - out.json >named <<'PY' || fail 'the JSON'
+import json, sys
+report = json.load(open(sys.argv[1]))
+frames = [frame["function"] for frame in report["frames"]]
+for leak in report["leaks"]:
+    print([frames[number] for number in leak["stack"] or []])
+PY
+  expect_text named 'scope early/step/forward'
+  expect_text out.collapsed ';\[scope early/step/forward\];main;'
+}
+add_case "api scopes in files" api_scopes_files_case
+
+api_child_case() {
+  preloaded shim -- "$apps/api_$1" child
+  expect_status shim 0
+  expect_text shim.out '^child: 0$'
+  expect_text shim.err '\[scope parent/child\]'
+}
+for way in shared linked; do
+  add_case "api scopes of a child $way" api_child_case "$way"
+done
+
+# ---- memory in the order of a stream ----------------------------------------------------
+
+api_streams_case() {
+  local seed
+
+  need_file "$apps/api_$1"
+  for ((seed = 1; seed <= api_seeds; seed++)); do
+    preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" "${@:3}" -- "$apps/api_$1" "$2" "$seed"
+    expect_status shim 0
+    expect_text shim.out "^$2: ok$"
+    expect_no_text shim.err 'cudasim-finding'
+    expect_text shim.err 'SUMMARY: gpushim: 0 errors'
+  done
+}
+for way in $(ways_of api); do
+  add_case "api streams $way" api_streams_case "$way" streams
+  add_case "api captured $way" api_streams_case "$way" captured
+done
+api_threads_case() {
+  preloaded shim "$@" -- "$apps/api_shared" threads
+  expect_status shim 0
+  expect_text shim.out '^threads: ok$'
+}
+for mode in GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy GPUSHIM_POOL=off GPUSHIM_POOL_CACHE=0 GPUSHIM_TRACK=off; do
+  [[ $mode == GPUSHIM_TRACK=off ]] || add_case "api streams $mode" api_streams_case linked streams "$mode"
+  add_case "api threads $mode" api_threads_case "$mode"
+done
+
+add_case "api threads" api_threads_case
+
+# Memory that was freed in its stream is reused there at once: no call of the driver.
+api_reuse_case() {
+  preloaded shim CUDASIM_LOG=2 -- "$apps/api_$1" streams 1
+  expect_status shim 0
+  calls=$(driver_calls shim.err cuMemAllocFromPoolAsync)
+  [[ $calls -gt 0 && $calls -lt 60 ]] || fail "$calls calls of the driver for 150 allocations"
+  expect_equal 'calls past the heaps' 0 "$(driver_calls shim.err cuMemAllocAsync)"
+}
+add_case "api streams reuse" api_reuse_case linked
+
+# ---- Python -----------------------------------------------------------------------------
+
+api_python_case() {
+  find_python "$1"
+  need_file "$cuda_path/libcudart.so.13"
+  preloaded shim PYTHONPATH="$sources/include/python" -- "$python" -B "$python_sources/module.py"
+  expect_status shim 0
+  diff -u "$python_sources/module.txt" shim.out || fail "what Python $1 found is not what it should be"
+  expect_text shim.err '\[scope step/forward\]'
+  run_in native PYTHONPATH="$sources/include/python" -- "$python" -B "$python_sources/module.py"
+  expect_status native 0
+  expect_text native.out '^active: False$'
+  expect_quiet native
+}
+for version in 3.8 3.11 3.13; do
+  add_case "api python $version" api_python_case "$version"
+done
+
+# ---- the launcher -------------------------------------------------------------------------
+
+api_torch_case() {
+  run_in print -- "$build/gpushim" --torch=tensors --print python train.py
+  expect_text print.out 'PYTORCH_NO_CUDA_MEMORY_CACHING=1 GPUSHIM_FREE_SYNC=lazy python train[.]py$'
+  run_in mine -- "$build/gpushim" --torch=tensors --free-sync=wait --print python train.py
+  expect_text mine.out 'GPUSHIM_FREE_SYNC=wait'
+  run_in bad -- "$build/gpushim" --torch=blocks true
+  expect_status bad 2
+  expect_text bad.err '^gpushim: --torch takes tensors'
+  run_in none -- "$build/gpushim" --torch true
+  expect_status none 2
+}
+add_case "api launcher torch" api_torch_case

@@ -1,0 +1,129 @@
+/*
+ * scopes.c - the scopes of each thread, and their frames.
+ *
+ * Paths are stored like functions of Python, which have numbers for frames as well.
+ *
+ * Owns:  struct gs_scopes, while a thread is in a scope.   Lock: stacks->lock, for a new
+ *        path.   Design: docs/api.md, "Scopes"
+ */
+#include "scopes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "python_internal.h"
+#include "stacks_internal.h"
+
+__thread struct gs_scopes *gs_scopes_of_thread;
+
+static unsigned path_length(const struct gs_scopes *scopes)
+{
+    unsigned depth = scopes->depth < GS_SCOPES_MAX ? scopes->depth : GS_SCOPES_MAX;
+
+    return depth == 0 ? 0 : scopes->ends[depth - 1];
+}
+
+enum gs_status gs_scopes_begin(const char *name)
+{
+    struct gs_scopes *scopes = gs_scopes_of_thread;
+    size_t length = name == NULL ? 0 : strnlen(name, GS_SCOPE_NAME_MAX + 1);
+    bool valid = length > 0 && length <= GS_SCOPE_NAME_MAX && strchr(name, '/') == NULL;
+    unsigned end;
+
+    if (scopes == NULL) {
+        scopes = calloc(1, sizeof(*scopes));
+        if (scopes == NULL)
+            return GS_ERR_HOST_NOMEM;
+        gs_scopes_of_thread = scopes;
+    }
+    end = path_length(scopes);
+    valid =
+        valid && scopes->depth < GS_SCOPES_MAX && end + 1 + length < GS_SCOPE_PATH_SIZE;
+    if (valid) {
+        if (end > 0)
+            scopes->path[end++] = '/';
+        memcpy(scopes->path + end, name, length + 1);
+        end += (unsigned)length;
+    }
+    if (scopes->depth < GS_SCOPES_MAX)
+        scopes->ends[scopes->depth] = (uint16_t)end;
+    scopes->depth++;
+    scopes->owner = NULL;
+    return valid ? GS_OK : GS_ERR_INVALID;
+}
+
+enum gs_status gs_scopes_end(void)
+{
+    struct gs_scopes *scopes = gs_scopes_of_thread;
+
+    if (scopes == NULL)
+        return GS_ERR_NOT_FOUND;
+    if (--scopes->depth == 0) {
+        gs_scopes_of_thread = NULL;
+        free(scopes);
+        return GS_OK;
+    }
+    scopes->path[path_length(scopes)] = '\0';
+    scopes->owner = NULL;
+    return GS_OK;
+}
+
+/* The table of paths; created by the first thread that needs it. NULL: no memory. */
+static struct gs_python *table_of(struct gs_stacks *stacks)
+{
+    struct gs_python *none = NULL;
+    struct gs_python *table = atomic_load_explicit(&stacks->scopes, memory_order_acquire);
+
+    if (table != NULL)
+        return table;
+    table = gs_python_create_bare(&stacks->lock, stacks->config.memory);
+    if (table != NULL && !atomic_compare_exchange_strong(&stacks->scopes, &none, table)) {
+        gs_python_destroy(table);
+        table = none;
+    }
+    return table;
+}
+
+/* The frame of the thread's path; 0: no memory, or no valid scope. */
+static uintptr_t frame_of(struct gs_stacks *stacks, struct gs_python *table,
+                          struct gs_scopes *scopes)
+{
+    char text[GS_SCOPE_PATH_SIZE + 16];
+    uintptr_t frame = 0;
+
+    if (scopes->owner == stacks)
+        return scopes->frame;
+    if (path_length(scopes) > 0) {
+        snprintf(text, sizeof(text), "[scope %s]", scopes->path);
+        gs_mutex_lock(&stacks->lock);
+        frame = gs_python_location_add(table, text, "", 0);
+        gs_mutex_unlock(&stacks->lock);
+    }
+    scopes->frame = frame == 0 ? 0 : frame - GS_PYTHON_FRAME_BASE + GS_SCOPE_FRAME_BASE;
+    scopes->owner = stacks;
+    return scopes->frame;
+}
+
+uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
+{
+    struct gs_python *table = table_of(stacks);
+    uintptr_t frames[GS_STACK_MAX_DEPTH + 1], frame;
+    uint32_t path, stack;
+    unsigned count;
+
+    frame = table == NULL ? 0 : frame_of(stacks, table, gs_scopes_of_thread);
+    if (frame == 0)
+        return id;
+    path = (uint32_t)(frame - GS_SCOPE_FRAME_BASE);
+    stack = gs_python_pair_find(table, id, path);
+    if (stack != 0)
+        return stack;
+    count = gs_stacks_frames(stacks, id, frames, GS_STACK_MAX_DEPTH);
+    if (count == GS_STACK_MAX_DEPTH)
+        count--;
+    frames[count] = frame;
+    stack = gs_stacks_add(stacks, frames, count + 1, gs_stacks_truncated(stacks, id));
+    gs_python_pair_add(table, id, path, stack);
+    return stack == 0 ? id : stack;
+}
