@@ -176,7 +176,8 @@ static inline const char *gpushim_library_version(void)
 /*
  * In:     device  an ordinal, GPUSHIM_ALL_DEVICES, GPUSHIM_PINNED, ...
  * Errors: INACTIVE, INVALID
- * Visits each segment for the holes: some microseconds, up to milliseconds.
+ * Asks the driver for the device's free memory and visits each segment: for a look now
+ * and then, not for every step.
  */
 static inline gpushim_result gpushim_get_statistics(int device,
                                                     struct gpushim_statistics *out)
@@ -321,9 +322,9 @@ static inline gpushim_result gpushim_record(int on)
  * gpushim_scope_end belong to it, in the report and in each of its files. Scopes nest: a
  * scope "forward" in a scope "step" is "step/forward".
  * In:     name  copied; up to 127 bytes, and up to 32 scopes deep
- * Errors: INACTIVE, INVALID, NO_MEMORY (the scope is counted, but has no name),
- *         OFF (GPUSHIM_TRACK=off)
- * Each call has to be ended, whatever it returned, but INACTIVE.
+ * Errors: INACTIVE, NO_MEMORY (host)
+ *         INVALID  no name, one with a '/', too long or too deep: the allocations belong
+ *                  to the scope around it, and the end is still owed
  */
 static inline gpushim_result gpushim_scope_begin(const char *name)
 {

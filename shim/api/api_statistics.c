@@ -71,9 +71,12 @@ static struct gs_pool_class_stats *take_classes(struct gs_state *state, int devi
 /* The device's free memory, as the program sees it. */
 static void add_device(struct gs_state *state, int device, struct gpushim_statistics *out)
 {
-    const struct gs_context *context = gs_context_primary(state, device);
+    const struct gs_context *context = gs_context_current_known(state);
     size_t free_bytes, total_bytes;
     bool pushed;
+    if (!context || context->device != device) {
+        context = gs_context_primary(state, device);
+    }
     if (!context || gs_context_push(context->handle, &pushed) != CUDA_SUCCESS) {
         return;
     }

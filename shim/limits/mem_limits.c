@@ -41,7 +41,7 @@ bool gs_limits_charging; /* immutable after start */
 
 /* Shares of the options; the first is immutable after start, the others are atomic. */
 static uint64_t mem_share, pool_share, release_share, reserve_share;
-static bool release_given; /* set by the user; immutable after start */
+static bool release_given; /* set by the user; atomic */
 
 static struct device {
     uint64_t met;           /* atomic: 1 once the following members are final */
@@ -141,7 +141,7 @@ static void limit_pool(const struct gs_state *state, struct device *device, int 
 {
     uint64_t total = __atomic_load_n(&device->total_bytes, __ATOMIC_RELAXED);
     bool integrated = __atomic_load_n(&device->integrated, __ATOMIC_RELAXED);
-    uint64_t release = integrated && !release_given
+    uint64_t release = integrated && !__atomic_load_n(&release_given, __ATOMIC_RELAXED)
                            ? gs_share_percent(GS_PLATFORM_SHARED_IDLE)
                            : __atomic_load_n(&release_share, __ATOMIC_RELAXED);
     uint64_t reserve = __atomic_load_n(&reserve_share, __ATOMIC_RELAXED);
@@ -159,7 +159,7 @@ static void limit_pool(const struct gs_state *state, struct device *device, int 
 void gs_limits_change_pool(struct gs_state *state, const struct gs_options *options)
 {
     take_pool_shares(options);
-    release_given = true;
+    __atomic_store_n(&release_given, true, __ATOMIC_RELAXED);
     for (int ordinal = 0; ordinal < GS_MAX_DEVICES; ordinal++) {
         if (__atomic_load_n(&devices[ordinal].met, __ATOMIC_ACQUIRE)) {
             limit_pool(state, &devices[ordinal], ordinal);

@@ -15,7 +15,9 @@
 #include "python_internal.h"
 #include "stacks_internal.h"
 
-__thread struct gs_scopes *gs_scopes_of_thread;
+/* NULL: the thread is in no scope. Lock: none, the thread's own. */
+static __thread struct gs_scopes *scopes_of_thread
+    __attribute__((tls_model("initial-exec")));
 
 static unsigned path_length(const struct gs_scopes *scopes)
 {
@@ -26,7 +28,7 @@ static unsigned path_length(const struct gs_scopes *scopes)
 
 enum gs_status gs_scopes_begin(const char *name)
 {
-    struct gs_scopes *scopes = gs_scopes_of_thread;
+    struct gs_scopes *scopes = scopes_of_thread;
     size_t length = name == NULL ? 0 : strnlen(name, GS_SCOPE_NAME_MAX + 1);
     bool valid = length > 0 && length <= GS_SCOPE_NAME_MAX && strchr(name, '/') == NULL;
     unsigned end;
@@ -35,7 +37,8 @@ enum gs_status gs_scopes_begin(const char *name)
         scopes = calloc(1, sizeof(*scopes));
         if (scopes == NULL)
             return GS_ERR_HOST_NOMEM;
-        gs_scopes_of_thread = scopes;
+        scopes_of_thread = scopes;
+        gs_capture_state |= GS_CAPTURE_SCOPED;
     }
     end = path_length(scopes);
     valid =
@@ -55,12 +58,13 @@ enum gs_status gs_scopes_begin(const char *name)
 
 enum gs_status gs_scopes_end(void)
 {
-    struct gs_scopes *scopes = gs_scopes_of_thread;
+    struct gs_scopes *scopes = scopes_of_thread;
 
     if (scopes == NULL)
         return GS_ERR_NOT_FOUND;
     if (--scopes->depth == 0) {
-        gs_scopes_of_thread = NULL;
+        gs_capture_state &= ~GS_CAPTURE_SCOPED;
+        scopes_of_thread = NULL;
         free(scopes);
         return GS_OK;
     }
@@ -112,7 +116,7 @@ uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
     uint32_t path, stack;
     unsigned count;
 
-    frame = table == NULL ? 0 : frame_of(stacks, table, gs_scopes_of_thread);
+    frame = table == NULL ? 0 : frame_of(stacks, table, scopes_of_thread);
     if (frame == 0)
         return id;
     path = (uint32_t)(frame - GS_SCOPE_FRAME_BASE);

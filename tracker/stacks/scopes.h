@@ -27,10 +27,6 @@ struct gs_scopes {
     char path[GS_SCOPE_PATH_SIZE];
 };
 
-/* NULL: the thread is in no scope. Lock: none, the thread's own. */
-extern __thread struct gs_scopes *gs_scopes_of_thread
-    __attribute__((tls_model("initial-exec"), visibility("hidden")));
-
 /* Begins a scope within the thread's scopes. It has to be ended, unless the thread's
  * first one fails. Errors: GS_ERR_INVALID     no name, or one with a '/'; too long, or
  * too deep: the allocations belong to the scope around it GS_ERR_HOST_NOMEM  not begun */

@@ -55,11 +55,27 @@ struct capture {
 
 static _Atomic uint64_t last_number; /* number of the newest gs_stacks */
 
-/* Lock: none, the thread's own. `inside`: a capture is in progress. `inner_frames`: the
- * most frames that one dropped. */
-static __thread bool inside __attribute__((tls_model("initial-exec")));
+/* Lock: none, the thread's own. `inner_frames`: the most frames that a capture dropped.
+ */
+__thread unsigned gs_capture_state;
 static __thread unsigned inner_frames __attribute__((tls_model("initial-exec"))) =
     INNER_FRAMES_FIRST;
+
+/* Begins what allocates or calls the loader; returns whether the thread was inside
+ * already. */
+static bool enter(void)
+{
+    bool was = gs_capture_state & GS_CAPTURE_INSIDE;
+
+    gs_capture_state |= GS_CAPTURE_INSIDE;
+    return was;
+}
+
+static void leave(bool was)
+{
+    if (!was)
+        gs_capture_state &= ~GS_CAPTURE_INSIDE;
+}
 
 /* Captures since the last recognised walk.
  * Lock: none, the thread's own. */
@@ -105,7 +121,7 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
                                 struct gs_stacks **out)
 {
     struct gs_stacks *stacks;
-    bool was_inside = inside;
+    bool was_inside;
     int saved_errno = errno;
 
     if (config == NULL || out == NULL || config->depth == 0 ||
@@ -124,11 +140,11 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
     stacks->modules.memory = config->memory;
     stacks->number = atomic_fetch_add(&last_number, 1) + 1;
     gs_mutex_init(&stacks->lock, GS_RANK_STACKS);
-    inside = true;
+    was_inside = enter();
     stacks->config.unwinder = gs_unwind_prepare(config->unwinder);
     if (stacks->config.unwinder != GS_UNWIND_OFF)
         search_python(stacks);
-    inside = was_inside;
+    leave(was_inside);
     errno = saved_errno;
     *out = stacks;
     return GS_OK;
@@ -355,11 +371,10 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
                                                       uint32_t native, uintptr_t anchor)
 {
     struct gs_python *python = python_of(stacks);
-    bool was_inside = inside;
+    bool was_inside = enter();
     int saved_errno = errno;
     uint32_t walk, id = 0;
 
-    inside = true;
     if (GS_LIKELY(gs_python_recognise(python, &walk)))
         id = gs_python_pair_find(python, native, walk);
     if (GS_UNLIKELY(id == 0)) {
@@ -368,7 +383,7 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
         gs_alt_stack_call(CAPTURE_HEADROOM, walk_python, &request);
         id = request.id;
     }
-    inside = was_inside;
+    leave(was_inside);
     errno = saved_errno;
     return id;
 }
@@ -407,61 +422,70 @@ capture_with_room(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr
 {
     struct request request = {.stacks = stacks, .start = start, .anchor = anchor};
     int saved_errno = errno;
+    bool was = enter();
 
-    inside = true;
     if (GS_LIKELY(gs_alt_stack_has(CAPTURE_HEADROOM)))
         capture_by_walk(&request);
     else
         gs_alt_stack_call(CAPTURE_HEADROOM, capture_by_walk, &request);
-    inside = false;
+    leave(was);
     errno = saved_errno;
     return request.id;
 }
 
-static __attribute__((cold, noinline)) uint32_t with_scopes(struct gs_stacks *stacks,
-                                                            uint32_t id)
+/* A capture of a thread that is not inside one, by an unwinder. `start`: its base. */
+static inline __attribute__((always_inline)) uint32_t
+capture(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t anchor)
 {
-    int saved_errno = errno;
+    uint32_t id;
 
-    inside = true;
-    id = gs_scopes_add(stacks, id);
-    inside = false;
-    errno = saved_errno;
-    return id;
+    start->stacks = atomic_load_explicit(&stacks->number, memory_order_relaxed);
+    if (GS_LIKELY(worth_comparing()) &&
+        GS_LIKELY(gs_thread_stack_known(start->base, &start->high))) {
+        start->generation = gs_unwind_rules(stacks->config.unwinder);
+        id = gs_walk_cache_find(start);
+        if (GS_LIKELY(id != 0)) {
+            misses = 0;
+            if (GS_UNLIKELY(id & WITH_PYTHON))
+                id = with_python(stacks, id & ~WITH_PYTHON, anchor);
+            return id;
+        }
+        misses++;
+    }
+    return capture_with_room(stacks, start, anchor);
 }
 
-/* The same stack with the thread's scopes. */
-static inline uint32_t scoped(struct gs_stacks *stacks, uint32_t id)
+/* A capture of a thread that is inside one, or in a scope; or without an unwinder. */
+static __attribute__((cold, noinline)) uint32_t
+capture_specially(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t anchor)
 {
-    if (GS_LIKELY(gs_scopes_of_thread == NULL))
-        return id;
-    return with_scopes(stacks, id);
+    int saved_errno = errno;
+    uint32_t id = 0;
+
+    if (gs_capture_state & GS_CAPTURE_INSIDE)
+        return 0;
+    if (stacks->config.unwinder != GS_UNWIND_OFF)
+        id = capture(stacks, start, anchor);
+    if (gs_capture_state & GS_CAPTURE_SCOPED) {
+        (void)enter();
+        id = gs_scopes_add(stacks, id);
+        leave(false);
+    }
+    errno = saved_errno;
+    return id;
 }
 
 __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
 {
     uintptr_t anchor = gs_code_address((uintptr_t)__builtin_return_address(0));
     struct gs_walk_start start = {.base = (uintptr_t)__builtin_frame_address(0)};
-    uint32_t id;
 
-    if (stacks == NULL || inside)
+    if (stacks == NULL)
         return 0;
-    if (stacks->config.unwinder == GS_UNWIND_OFF)
-        return scoped(stacks, 0);
-    start.stacks = atomic_load_explicit(&stacks->number, memory_order_relaxed);
-    if (GS_LIKELY(worth_comparing()) &&
-        GS_LIKELY(gs_thread_stack_known(start.base, &start.high))) {
-        start.generation = gs_unwind_rules(stacks->config.unwinder);
-        id = gs_walk_cache_find(&start);
-        if (GS_LIKELY(id != 0)) {
-            misses = 0;
-            if (GS_UNLIKELY(id & WITH_PYTHON))
-                id = with_python(stacks, id & ~WITH_PYTHON, anchor);
-            return scoped(stacks, id);
-        }
-        misses++;
-    }
-    return scoped(stacks, capture_with_room(stacks, &start, anchor));
+    if (GS_UNLIKELY(gs_capture_state != 0) ||
+        GS_UNLIKELY(stacks->config.unwinder == GS_UNWIND_OFF))
+        return capture_specially(stacks, &start, anchor);
+    return capture(stacks, &start, anchor);
 }
 
 uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
@@ -471,14 +495,15 @@ uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
     uint32_t id;
     int saved_errno = errno;
 
-    if (stacks == NULL || frames == NULL || count == 0 || inside)
+    if (stacks == NULL || frames == NULL || count == 0 ||
+        (gs_capture_state & GS_CAPTURE_INSIDE))
         return 0;
-    inside = true;
+    (void)enter();
     truncated = count > stacks->config.depth;
     if (truncated)
         count = stacks->config.depth;
     id = gs_stacks_add(stacks, frames, count, truncated);
-    inside = false;
+    leave(false);
     errno = saved_errno;
     return id;
 }

@@ -12,6 +12,12 @@
 #include "stack_table.h"
 #include "stacks.h"
 
+/* What keeps a thread's capture from being a plain one. Lock: none, the thread's own. */
+#define GS_CAPTURE_INSIDE 1u /* one is in progress: a nested one takes no stack */
+#define GS_CAPTURE_SCOPED 2u /* the thread is in a scope */
+extern __thread unsigned gs_capture_state
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
 struct gs_stacks {
     struct gs_stacks_config config;     /* immutable; unwinder is the one in use */
     _Atomic uint64_t number;            /* unique, never reused; changes once there is
