@@ -88,7 +88,7 @@ bool gs_retry_await_pending(const struct gs_shortage *lack)
     }
     /* A possibly long wait is made only for blocks freed during a capture, whose own free
      * would have waited. */
-    if (context && gs_context_take_unfenced(context) &&
+    if (context && !gs_captures_active() && gs_context_take_unfenced(context) &&
         wait_for(state, context) != CUDA_SUCCESS) {
         return false;
     }
