@@ -127,6 +127,7 @@ struct gpushim_functions {
     gpushim_result (*stream_alloc)(void **out, size_t bytes, int device, void *stream);
     gpushim_result (*stream_free)(void *memory, int device, void *stream);
     gpushim_result (*stream_uses)(void *memory, void *stream);
+    gpushim_result (*warm_up)(int device, const char *blocks);
 };
 
 /* The library's table; NULL: there is none. */
@@ -266,6 +267,20 @@ static inline gpushim_result gpushim_trim(int device, uint64_t bytes, uint64_t *
 }
 
 /*
+ * Allocates blocks ahead of need: all of them, then gives them to the pool, so that the
+ * requests to come need no driver call.
+ * In:     blocks  as in GPUSHIM_WARMUP: "4K:50,64K:20,1M:10"
+ * Errors: INACTIVE, CUDA
+ *         INVALID    an item is wrong; nothing was allocated
+ *         NO_MEMORY  of the device, for some of them; a line of the log says for which
+ *         OFF        GPUSHIM_POOL=off
+ */
+static inline gpushim_result gpushim_warm_up(int device, const char *blocks)
+{
+    GPUSHIM_CALL_(warm_up, (device, blocks));
+}
+
+/*
  * The value of an option, as one would write it into its variable.
  * In:     name  "GPUSHIM_POOL_LIMIT", or "POOL_LIMIT"
  * Out:    value  cut at `capacity`, NUL-terminated
@@ -336,6 +351,20 @@ static inline gpushim_result gpushim_scope_end(void)
 {
     GPUSHIM_CALL_(scope_end, ());
 }
+
+/* A call whose allocations have a name: err = GPUSHIM_NAMED("weights", cudaMalloc(&w,
+ * n)). GCC and Clang. */
+#ifdef __GNUC__
+#define GPUSHIM_NAMED(name, call)                                                        \
+    (__extension__({                                                                     \
+        const gpushim_result begun_ = gpushim_scope_begin(name);                         \
+        __typeof__(call) result_ = (call);                                               \
+        if (begun_ == GPUSHIM_OK || begun_ == GPUSHIM_INVALID) {                         \
+            gpushim_scope_end();                                                         \
+        }                                                                                \
+        result_;                                                                         \
+    }))
+#endif
 
 /* ---- memory in the order of a stream, for other allocators ---- */
 

@@ -5,7 +5,9 @@
 #ifndef GS_API_FUNCTIONS_H
 #define GS_API_FUNCTIONS_H
 
+#include "cuda_names.h"
 #include "gpushim.h"
+#include "gs_base.h"
 
 /* ---- api_statistics.c ---- */
 
@@ -24,7 +26,15 @@ gpushim_result gs_api_record(int on);
 gpushim_result gs_api_scope_begin(const char *name);
 gpushim_result gs_api_scope_end(void);
 
+gpushim_result gs_api_warm_up(int device, const char *blocks);
+
 /* ---- api_stream.c ---- */
+
+/* Starts the library if need be. Returns whether it serves this thread now. */
+bool gs_api_is_active(void);
+/* Makes a context of the device current, its primary one if there is a choice; a CUdevice
+ * is the ordinal. *pushed goes to gs_context_pop. Returns the driver's code. */
+CUresult gs_api_enter_device(int device, bool *pushed);
 
 gpushim_result gs_api_stream_alloc(void **out, size_t bytes, int device, void *stream);
 gpushim_result gs_api_stream_free(void *memory, int device, void *stream);

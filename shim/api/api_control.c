@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "context_switch.h"
 #include "gs_locks.h"
 #include "interim.h"
 #include "log.h"
@@ -12,6 +13,7 @@
 #include "options_table.h"
 #include "scopes.h"
 #include "state.h"
+#include "warmup.h"
 
 #define NOTHING ((void)0)
 
@@ -43,6 +45,56 @@ gpushim_result gs_api_trim(int device, uint64_t bytes, uint64_t *given)
         *given = back;
     }
     return pooled ? GPUSHIM_OK : GPUSHIM_OFF;
+}
+
+/* ---- blocks ahead of need ------------------------------------------------------------
+ */
+
+static void count_problem(void *self, const char *item, size_t length,
+                          const char *problem)
+{
+    (void)item, (void)length, (void)problem;
+    ++*(unsigned *)self;
+}
+
+/* The context of the device is current. */
+static gpushim_result warm_up(const struct gs_warmup_list *list)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return GPUSHIM_INACTIVE;
+    }
+    const struct gs_context *context = gs_context_current(state);
+    gpushim_result result = GPUSHIM_OFF;
+    if (context && context->heap) {
+        result = gs_warmup_allocate(context, list, "gpushim_warm_up") ? GPUSHIM_OK
+                                                                      : GPUSHIM_NO_MEMORY;
+    }
+    gs_leave();
+    return result;
+}
+
+gpushim_result gs_api_warm_up(int device, const char *blocks)
+{
+    struct gs_warmup_list list;
+    unsigned problems = 0;
+    bool pushed;
+    if (!blocks || device < 0) {
+        return GPUSHIM_INVALID;
+    }
+    if (!gs_api_is_active()) {
+        return GPUSHIM_INACTIVE;
+    }
+    gs_warmup_parse(blocks, &list, count_problem, &problems);
+    if (problems > 0) {
+        return GPUSHIM_INVALID;
+    }
+    if (gs_api_enter_device(device, &pushed) != CUDA_SUCCESS) {
+        return GPUSHIM_CUDA;
+    }
+    gpushim_result result = warm_up(&list);
+    gs_context_pop(pushed);
+    return result;
 }
 
 /* ---- options ----------------------------------------------------------------------- */

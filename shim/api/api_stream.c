@@ -128,9 +128,7 @@ static struct special *take(CUdeviceptr addr, bool *of_graph)
 /* ---- the context of a device --------------------------------------------------------
  */
 
-/* Makes a context of the device current, its primary one if there is a choice. A
- * CUdevice is the ordinal. */
-static CUresult enter_device(int device, bool *pushed)
+CUresult gs_api_enter_device(int device, bool *pushed)
 {
     const struct gs_real *real = gs_real_now();
     CUcontext context = NULL;
@@ -203,8 +201,7 @@ static CUresult allocate(CUdeviceptr *out, size_t bytes, CUstream stream)
     return result;
 }
 
-/* gs_enter starts the library. */
-static bool is_active(void)
+bool gs_api_is_active(void)
 {
     struct gs_state *state = gs_enter();
     if (state) {
@@ -220,10 +217,10 @@ gpushim_result gs_api_stream_alloc(void **out, size_t bytes, int device, void *s
     if (!out || bytes == 0 || device < 0) {
         return GPUSHIM_INVALID;
     }
-    if (!is_active()) {
+    if (!gs_api_is_active()) {
         return GPUSHIM_INACTIVE;
     }
-    CUresult result = enter_device(device, &pushed);
+    CUresult result = gs_api_enter_device(device, &pushed);
     if (result == CUDA_SUCCESS) {
         result = allocate(&addr, bytes, stream);
         gs_context_pop(pushed);
@@ -316,10 +313,10 @@ gpushim_result gs_api_stream_free(void *memory, int device, void *stream)
     if (!memory) {
         return GPUSHIM_OK;
     }
-    if (!is_active()) {
+    if (!gs_api_is_active()) {
         return GPUSHIM_INACTIVE;
     }
-    CUresult result = enter_device(device, &pushed);
+    CUresult result = gs_api_enter_device(device, &pushed);
     if (result == CUDA_SUCCESS) {
         result = free_in((CUdeviceptr)(uintptr_t)memory, device, stream);
         gs_context_pop(pushed);
@@ -332,7 +329,7 @@ gpushim_result gs_api_stream_uses(void *memory, void *stream)
     if (!memory) {
         return GPUSHIM_INVALID;
     }
-    if (!is_active()) {
+    if (!gs_api_is_active()) {
         return GPUSHIM_INACTIVE;
     }
     return add_stream((CUdeviceptr)(uintptr_t)memory, stream) ? GPUSHIM_OK

@@ -24,6 +24,7 @@ const struct gpushim_functions *gpushim_functions(void)
         .stream_alloc = gs_api_stream_alloc,
         .stream_free = gs_api_stream_free,
         .stream_uses = gs_api_stream_uses,
+        .warm_up = gs_api_warm_up,
     };
     return &functions;
 }

@@ -129,13 +129,14 @@ static bool make_room(struct blocks *blocks, size_t more)
     return grown != NULL;
 }
 
-static void allocate_item(const struct gs_context *context, struct blocks *blocks,
-                          const struct gs_warmup_item *item)
+/* Returns whether there are all of its blocks. */
+static bool allocate_item(const struct gs_context *context, struct blocks *blocks,
+                          const struct gs_warmup_item *item, const char *who)
 {
     unsigned made = 0;
     int native = 0;
     if (gs_ipc_is_apart() && item->bytes < GS_LARGE_BYTES) {
-        return; /* the driver serves such requests */
+        return true; /* the driver serves such requests */
     }
     if (make_room(blocks, item->count)) {
         while (made < item->count &&
@@ -148,25 +149,33 @@ static void allocate_item(const struct gs_context *context, struct blocks *block
     }
     if (made < item->count) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_WARMUP: memory for %u of %u blocks of %zu bytes only, on "
-                    "device %d; going on",
-                    made, item->count, item->bytes, context->device);
+                    "%s: memory for %u of %u blocks of %zu bytes only, on device %d; "
+                    "going on",
+                    who, made, item->count, item->bytes, context->device);
     }
+    return made == item->count;
 }
 
-void gs_warmup_run(const struct gs_context *context)
+bool gs_warmup_allocate(const struct gs_context *context,
+                        const struct gs_warmup_list *wanted, const char *who)
 {
-    bool *warmed = &((struct gs_context *)(uintptr_t)context)->warmed;
     struct blocks blocks = {0};
-    if (__atomic_load_n(warmed, __ATOMIC_RELAXED) ||
-        __atomic_exchange_n(warmed, true, __ATOMIC_RELAXED)) {
-        return;
-    }
-    for (size_t i = 0; i < list.count; i++) {
-        allocate_item(context, &blocks, &list.items[i]);
+    bool all = true;
+    for (size_t i = 0; i < wanted->count; i++) {
+        all = allocate_item(context, &blocks, &wanted->items[i], who) && all;
     }
     while (blocks.count > 0) {
         gs_block_free(blocks.items[--blocks.count]);
     }
     free(blocks.items);
+    return all;
+}
+
+void gs_warmup_run(const struct gs_context *context)
+{
+    bool *warmed = &((struct gs_context *)(uintptr_t)context)->warmed;
+    if (!__atomic_load_n(warmed, __ATOMIC_RELAXED) &&
+        !__atomic_exchange_n(warmed, true, __ATOMIC_RELAXED)) {
+        (void)gs_warmup_allocate(context, &list, "GPUSHIM_WARMUP");
+    }
 }

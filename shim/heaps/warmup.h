@@ -32,7 +32,11 @@ extern bool gs_warmup_wanted; /* written once, at start, before any call is serv
 /* Called at start: reads the list, and logs a line for each wrong item. */
 void gs_warmup_start(const char *text);
 void gs_warmup_reset(void); /* in a forked child */
-/* Allocates and frees the list's blocks, once a context. */
+/* Allocates the blocks of a list, then frees them all. `who`: whose list it is, for the
+ * log. Returns false if there is memory for some of them only. */
+bool gs_warmup_allocate(const struct gs_context *context,
+                        const struct gs_warmup_list *blocks, const char *who);
+/* The same for the list of GPUSHIM_WARMUP, once a context. */
 void gs_warmup_run(const struct gs_context *context);
 
 /* Called before a pooled allocation of the context is served. */

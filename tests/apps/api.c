@@ -126,6 +126,27 @@ static void show_control(void)
     tell("report", gpushim_report());
 }
 
+static void show_warm_up(void)
+{
+    struct gpushim_statistics before, after;
+    gpu_ptr blocks[20];
+
+    tell("warm up", gpushim_warm_up(0, "100K:20, 3M:2"));
+    gpushim_get_statistics(0, &before);
+    for (int i = 0; i < 20; i++)
+        APP_OK(gpu_malloc(&blocks[i], 100 * APP_KIB));
+    gpushim_get_statistics(0, &after);
+    printf("missed: %d\n", (int)(after.misses - before.misses));
+    for (int i = 0; i < 20; i++)
+        APP_OK(gpu_free(blocks[i]));
+    tell("warm up with nonsense", gpushim_warm_up(0, "4K:20,lots"));
+    tell("warm up with nothing", gpushim_warm_up(0, ""));
+    tell("warm up nowhere", gpushim_warm_up(-1, "4K:1"));
+    tell("warm up on no device", gpushim_warm_up(1000, "4K:1"));
+    tell("warm up without a list", gpushim_warm_up(0, NULL));
+    tell("warm up too much", gpushim_warm_up(0, "1G:1000"));
+}
+
 static void show_streams(void)
 {
     void *memory;
@@ -150,6 +171,7 @@ static void show_all(void)
     printf("version: %s\n", gpushim_library_version()[0] ? "known" : "none");
     show_statistics();
     show_control();
+    show_warm_up();
     show_options();
     show_streams();
     tell("a result of a later version", (gpushim_result)99);
@@ -165,6 +187,12 @@ APP_FRAME static void lose(size_t bytes)
     APP_OK(gpu_malloc(&block, bytes));
 }
 
+APP_FRAME static int lost(int bytes)
+{
+    lose((size_t)bytes);
+    return bytes;
+}
+
 static void *work(void *unused)
 {
     (void)unused;
@@ -173,6 +201,7 @@ static void *work(void *unused)
     lose(4000);
     gpushim_scope_end();
     lose(5000);
+    app_expect(GPUSHIM_NAMED("weights", lost(10000)) == 10000, "a named call");
     return NULL;
 }
 

@@ -16,7 +16,7 @@ import ctypes
 import dataclasses
 
 __all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Statistics", "active", "classes",
-           "option", "record", "report", "scope", "set_option", "statistics", "stretch", "trim", "version"]
+           "option", "record", "report", "scope", "set_option", "statistics", "stretch", "trim", "version", "warm_up"]
 
 ALL_DEVICES, PINNED, REGISTERED, IMPORTED = -100, -1, -2, -3
 
@@ -65,6 +65,7 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
                                           ctypes.c_int, ctypes.c_void_p)),
         ("stream_free", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
         ("stream_uses", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
+        ("warm_up", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)),
     ]
 
 
@@ -223,6 +224,14 @@ def trim(device=ALL_DEVICES, bytes=None):
     wanted = (1 << 64) - 1 if bytes is None else bytes
     _check(_call("trim", device, wanted, ctypes.byref(given)), "device %s" % device)
     return given.value
+
+
+def warm_up(blocks, device=0):
+    """Allocates blocks ahead of need: "4K:50,64K:20". Returns False where the library is not active.
+
+    Raises ValueError for a wrong list, and MemoryError where there is room for some of them only.
+    """
+    return _check(_call("warm_up", device, blocks.encode()), "warm_up(%r)" % blocks)
 
 
 def option(name):

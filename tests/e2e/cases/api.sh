@@ -19,6 +19,7 @@ api_case() {
   GPUSHIM_POOL=off)
     expect_text changed '^[+]classes: switched off by an option$'
     expect_text changed '^[+]trim: switched off by an option$'
+    expect_text changed '^[+]warm up: switched off by an option$'
     expect_text changed '^[+]POOL=off: the option is read at the start only, now "off" [(]success[)]$'
     ;;
   GPUSHIM_TRACK=off)
@@ -88,6 +89,7 @@ expect_scopes() {
   expect_equal 'scope of a thread' worker "$(scope_of "$1" '3.91 KiB')"
   expect_equal 'scope behind the end' '' "$(scope_of "$1" '4.88 KiB')"
   expect_equal 'scope around one that is too long' early/step "$(scope_of "$1" '5.86 KiB')"
+  expect_equal 'a named call' weights "$(scope_of "$1" '9.77 KiB')"
   expect_equal 'no scope' '' "$(scope_of "$1" '7.81 KiB')"
   expect_count "$1" 'deep/deep' 1
 }
