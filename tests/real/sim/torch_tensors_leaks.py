@@ -13,6 +13,7 @@ at lines marked LEAK. Without the library PyTorch's own cache serves.
 import ctypes
 import random
 import threading
+import time
 
 import torch
 
@@ -123,3 +124,4 @@ print("refused:", refused())
 train()
 torch.cuda.synchronize()
 print("trained")
+time.sleep(0.5)  # PyTorch's engine drops the last graph: a thread that comes while Python ends aborts
