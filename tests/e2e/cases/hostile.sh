@@ -5,13 +5,14 @@
 # and the oracle (docs/simulator.md) finds no order lost, none needed, no wait too many.
 
 hostile_seeds=${E2E_HOSTILE_SEEDS:-$(sized 1 4)}
+hostile_first=${E2E_HOSTILE_FIRST:-1} # --full has run the earlier ones when it comes to more seeds
 
 # hostile_case PROGRAM [ARGUMENT...]
 hostile_case() {
   local seed
 
   need_file "$apps/$1"
-  for ((seed = 1; seed <= hostile_seeds; seed++)); do
+  for ((seed = hostile_first; seed <= hostile_seeds; seed++)); do
     run_in native CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- "$apps/$1" "${@:2}"
     expect_status native 0
     preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" GPUSHIM_LEAK_REPORT=off \
