@@ -72,7 +72,9 @@ install_case() {
     { cat install.log && fail "cmake --install"; }
   lib=$(dirname "$(find prefix -name libgpushim.so | head -n 1)")
   [[ -e $lib/libgpushim.so ]] || fail "libgpushim.so is not installed"
-  [[ -e prefix/include/gpushim.h ]] || fail "gpushim.h is not installed"
+  for header in gpushim.h gpushim_memory.h gpushim.hpp; do
+    [[ -e prefix/include/$header ]] || fail "$header is not installed"
+  done
   native native "$apps/pipeline_shared"
   run_in bare LD_LIBRARY_PATH="$case_dir/$lib:$cuda_path" LD_PRELOAD=libgpushim.so \
     -- "$apps/pipeline_shared"
