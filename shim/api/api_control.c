@@ -105,7 +105,7 @@ static bool apply(struct gs_state *state, const struct gs_options *options, unsi
     switch (row) {
 #define GS_SETTABLE(field, statement)                                                    \
     case GS_OPTION_ROW_##field:                                                          \
-        __atomic_store(&state->options.field, &options->field, __ATOMIC_RELAXED);        \
+        __atomic_store_n(&state->options.field, options->field, __ATOMIC_RELAXED);       \
         statement;                                                                       \
         return true;
 #include "settable.def"

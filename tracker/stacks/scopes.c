@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alt_stack.h"
 #include "python_internal.h"
 #include "stacks_internal.h"
 
@@ -89,15 +90,22 @@ static struct gs_python *table_of(struct gs_stacks *stacks)
     return table;
 }
 
-/* The frame of the thread's path; 0: no memory, or no valid scope. */
-static uintptr_t frame_of(struct gs_stacks *stacks, struct gs_python *table,
-                          struct gs_scopes *scopes)
+/* Stack space for a new path or a new stack, and as much again for the program's call. */
+#define ADD_HEADROOM ((size_t)8 << 10)
+
+struct request {
+    struct gs_stacks *stacks;
+    struct gs_python *table;
+    uint32_t id; /* in: without the scopes; out: with them */
+};
+
+/* Finds the frame of the thread's path; 0: no memory, or no valid scope. */
+static __attribute__((noinline)) void
+find_frame(struct gs_stacks *stacks, struct gs_python *table, struct gs_scopes *scopes)
 {
     char text[GS_SCOPE_PATH_SIZE + 16];
     uintptr_t frame = 0;
 
-    if (scopes->owner == stacks)
-        return scopes->frame;
     if (path_length(scopes) > 0) {
         snprintf(text, sizeof(text), "[scope %s]", scopes->path);
         gs_mutex_lock(&stacks->lock);
@@ -106,28 +114,58 @@ static uintptr_t frame_of(struct gs_stacks *stacks, struct gs_python *table,
     }
     scopes->frame = frame == 0 ? 0 : frame - GS_PYTHON_FRAME_BASE + GS_SCOPE_FRAME_BASE;
     scopes->owner = stacks;
-    return scopes->frame;
+}
+
+static uint32_t number_of(const struct gs_scopes *scopes)
+{
+    return (uint32_t)(scopes->frame - GS_SCOPE_FRAME_BASE);
+}
+
+static __attribute__((noinline)) uint32_t add_frame(struct gs_stacks *stacks, uint32_t id,
+                                                    uintptr_t frame)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH + 1];
+    unsigned count = gs_stacks_frames(stacks, id, frames, GS_STACK_MAX_DEPTH);
+
+    if (count == GS_STACK_MAX_DEPTH)
+        count--;
+    frames[count] = frame;
+    return gs_stacks_add(stacks, frames, count + 1, gs_stacks_truncated(stacks, id));
+}
+
+static void add(void *arg)
+{
+    struct request *request = arg;
+    struct gs_scopes *scopes = scopes_of_thread;
+    uint32_t stack;
+
+    if (scopes->owner != request->stacks)
+        find_frame(request->stacks, request->table, scopes);
+    if (scopes->frame == 0)
+        return;
+    stack = gs_python_pair_find(request->table, request->id, number_of(scopes));
+    if (stack == 0) {
+        stack = add_frame(request->stacks, request->id, scopes->frame);
+        gs_python_pair_add(request->table, request->id, number_of(scopes), stack);
+    }
+    request->id = stack == 0 ? request->id : stack;
 }
 
 uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
 {
-    struct gs_python *table = table_of(stacks);
-    uintptr_t frames[GS_STACK_MAX_DEPTH + 1], frame;
-    uint32_t path, stack;
-    unsigned count;
+    struct request request = {.stacks = stacks, .table = table_of(stacks), .id = id};
+    const struct gs_scopes *scopes = scopes_of_thread;
+    uint32_t known = 0;
 
-    frame = table == NULL ? 0 : frame_of(stacks, table, scopes_of_thread);
-    if (frame == 0)
+    if (request.table == NULL)
         return id;
-    path = (uint32_t)(frame - GS_SCOPE_FRAME_BASE);
-    stack = gs_python_pair_find(table, id, path);
-    if (stack != 0)
-        return stack;
-    count = gs_stacks_frames(stacks, id, frames, GS_STACK_MAX_DEPTH);
-    if (count == GS_STACK_MAX_DEPTH)
-        count--;
-    frames[count] = frame;
-    stack = gs_stacks_add(stacks, frames, count + 1, gs_stacks_truncated(stacks, id));
-    gs_python_pair_add(table, id, path, stack);
-    return stack == 0 ? id : stack;
+    if (scopes->owner == stacks && scopes->frame != 0)
+        known = gs_python_pair_find(request.table, id, number_of(scopes));
+    if (known != 0)
+        return known;
+    if (gs_alt_stack_has(ADD_HEADROOM))
+        add(&request);
+    else
+        gs_alt_stack_call(ADD_HEADROOM, add, &request);
+    return request.id;
 }
