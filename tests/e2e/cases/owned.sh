@@ -80,6 +80,10 @@ owned_hostile_case() {
     preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- "$apps/owned_$1" "$2" "$seed"
     expect_same native shim
     expect_clean shim.err
+    # Nor does anything rest on a free that waits.
+    run_in unwaited CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" CUDASIM_FREE_WAITS=none -- \
+      "$apps/owned_$1" "$2" "$seed"
+    expect_same native unwaited
   done
 }
 for way in $(ways_of owned); do
@@ -100,6 +104,8 @@ for begin, length in (0, None), (4096, 12345), (4097, None), (1, 1):
     for byte in part:
         total = (total ^ byte) * 1099511628211 % 2**64
     print(f"from {begin}: {len(part)} bytes, {total:016x}")
+    whole = total if begin == 0 else whole
+print(f"collected: {whole:016x}")
 print("stopped: out of memory")
 PY
 }
