@@ -14,6 +14,7 @@ manual is docs/api.md; gpushim.h has the same for C and C++.
 import contextlib
 import ctypes
 import dataclasses
+import os
 
 __all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Statistics", "active", "classes",
            "option", "record", "report", "scope", "set_option", "statistics", "stretch", "trim", "version", "warm_up"]
@@ -70,6 +71,8 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
 
 
 def _find():
+    if os.environ.get("GPUSHIM_ENABLE", "").lower() in ("off", "0", "no", "false"):
+        return None
     try:
         ask = ctypes.CDLL(None).gpushim_functions
     except (AttributeError, OSError):

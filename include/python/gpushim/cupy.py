@@ -1,34 +1,48 @@
 """CuPy over gpushim's pool: every array is an allocation with an owner.
 
     import gpushim.cupy
-    gpushim.cupy.use()
+    gpushim.cupy.use()                                       # for all arrays from here on
+    with cupy.cuda.using_allocator(gpushim.cupy.malloc):     # for those of a block
+        ...
 
-Memory is allocated in the current stream of CuPy, and freed in the stream that it was
-allocated in, as CuPy's own pool does it.
+CuPy's own pool hands out parts of large blocks, and gpushim sees the blocks alone. Here each
+array is memory in the order of CuPy's current stream, where it is freed, too, as CuPy's pool
+does it; so nothing waits. The stream lives at least as long as its arrays. A
+cupy.cuda.ExternalStream has to: CuPy does not own it.
 """
+import gc
+
 import gpushim
 from gpushim import _memory
 
 
+def malloc(size):
+    """Allocates for CuPy: takes bytes, returns a cupy.cuda.MemoryPointer on the current device.
+
+    Raises cupy.cuda.memory.OutOfMemoryError. Where the library does not serve, CuPy's default pool does.
+    """
+    import cupy
+
+    device, stream = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream()
+    handle, owner, address = stream.ptr, None, 0
+    if size:
+        address = _memory.alloc(size, device, handle)
+        if address == 0 and gc.collect():  # arrays in cycles, as CuPy's pool does it
+            address = _memory.alloc(size, device, handle)
+        if address is None:
+            return cupy.get_default_memory_pool().malloc(size)
+        if address == 0:
+            raise cupy.cuda.memory.OutOfMemoryError(size, -1)
+        owner = _memory.Memory(address, device, handle, stream)
+    return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(address, size, owner, device), 0)
+
+
 def use():
-    """Makes CuPy allocate through gpushim. Returns False, with nothing changed, where the library is not in the
-    process."""
+    """Makes CuPy allocate through gpushim: malloc is its allocator. Returns False, with nothing changed, where
+    the library is not in the process. Raises CuPy's ValueError in a using_allocator block."""
     import cupy
 
     if not gpushim.version():
         return False
-
-    def malloc(size, device):
-        stream = cupy.cuda.get_current_stream().ptr
-        address = _memory.alloc(size, device, stream)
-        if not address:
-            raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
-        streams[address] = stream
-        return address
-
-    def free(address, device):
-        _memory.free(address, device, streams.pop(address, 0))
-
-    streams = {}
-    cupy.cuda.set_allocator(cupy.cuda.PythonFunctionAllocator(malloc, free).malloc)
+    cupy.cuda.set_allocator(malloc)
     return True
