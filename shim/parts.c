@@ -44,6 +44,7 @@
 #include "single_order.h"
 #include "start.h"
 #include "state_file.h"
+#include "streams.h"
 #include "trace.h"
 #include "trim_hold.h"
 #include "trim_thread.h"
@@ -167,6 +168,7 @@ void gs_parts_looked_up(void)
 void gs_parts_submits_elsewhere(uintptr_t where)
 {
     gs_single_order_submits(where);
+    gs_streams_submits(where);
 }
 
 void gs_parts_start_trim_thread(void)

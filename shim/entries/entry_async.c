@@ -27,6 +27,7 @@
 #include "record.h"
 #include "retry.h"
 #include "redzones.h"
+#include "streams.h"
 #include "submissions.h"
 #include "trace.h"
 
@@ -197,6 +198,23 @@ static enum gs_trace_order order_of(const struct variant *variant)
     return variant->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
 }
 
+/*
+ * Natively the free is work of the legacy stream, for which blocking streams wait: it
+ * stands between the last use of the memory in one and the first use in another, neither
+ * of which waits for the other. An event is such work.
+ */
+static CUresult separate(void)
+{
+    gs_fence fence;
+    gs_notify_forward();
+    CUresult result = gs_fence_record(NULL, false, &fence);
+    gs_notify_back();
+    if (result == CUDA_SUCCESS) {
+        gs_fence_release(fence);
+    }
+    return result;
+}
+
 /* The fence for a block freed in the stream's order; 0: none is needed. */
 static CUresult order_free(const struct variant *variant, struct gs_async_heap *heap,
                            CUstream stream, gs_fence *fence)
@@ -209,9 +227,11 @@ static CUresult order_free(const struct variant *variant, struct gs_async_heap *
     if (!heap || gs_async_is_broken(heap)) {
         return gs_fence_record(stream, variant->per_thread, fence);
     }
-    return gs_async_is_own(heap, stream, variant->per_thread)
-               ? CUDA_SUCCESS
-               : gs_async_order(heap, stream, variant->per_thread, fence);
+    if (!gs_async_is_own(heap, stream, variant->per_thread)) {
+        return gs_async_order(heap, stream, variant->per_thread, fence);
+    }
+    return gs_async_stream(stream) || !gs_streams_any_blocking() ? CUDA_SUCCESS
+                                                                 : separate();
 }
 
 static CUresult free_block(struct gs_state *state, const struct variant *variant,

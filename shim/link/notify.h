@@ -66,6 +66,21 @@ static inline void gs_notify_end(void)
     }
 }
 
+/* The driver calls up to gs_notify_back stand for the program's own call. */
+static inline void gs_notify_forward(void)
+{
+    if (gs_notified()) {
+        gs_notify_plain(CUDASIM_FORWARD);
+    }
+}
+
+static inline void gs_notify_back(void)
+{
+    if (gs_notified()) {
+        gs_notify_plain(CUDASIM_BACK);
+    }
+}
+
 /* The program gets a block. */
 static inline void gs_notify_hand_out(const char *call, uint64_t addr, size_t bytes)
 {

@@ -1,12 +1,13 @@
 /*
  * streams.c - the table of living streams.
- * Owns:  the table.   Lock: streams_lock; `missing` is atomic.
+ * Owns:  the table.   Lock: streams_lock; the flags are atomic.
  */
 #include "streams.h"
 
 #include <stdlib.h>
 
 #include "gs_locks.h"
+#include "known.h"
 #include "real.h"
 #include "submissions.h"
 
@@ -20,8 +21,22 @@ static struct gs_mutex streams_lock = GS_MUTEX(GS_RANK_STREAMS);
 static struct row *rows;           /* under streams_lock */
 static size_t row_count, row_room; /* under streams_lock */
 static bool missing;               /* atomic: the table may lack a stream */
+static bool any_blocking;          /* atomic: gs_streams_any_blocking */
 /* The flag of the stream that the thread has removed last. */
 static _Thread_local bool was_blocking;
+
+void gs_streams_submits(uintptr_t where)
+{
+    if (where & (GS_STREAMS_PER_THREAD | GS_STREAMS_LOOSE | GS_STREAMS_BEYOND)) {
+        __atomic_store_n(&any_blocking, true, __ATOMIC_RELEASE);
+    }
+}
+
+bool gs_streams_any_blocking(void)
+{
+    return __atomic_load_n(&any_blocking, __ATOMIC_ACQUIRE) ||
+           !gs_streams_proof_holds() || !gs_known_proof_holds();
+}
 
 void gs_streams_end_proof(void)
 {
@@ -78,6 +93,9 @@ void gs_streams_add(CUstream stream, bool blocking)
     if (gs_real()->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) {
         gs_streams_end_proof();
         return;
+    }
+    if (blocking) {
+        __atomic_store_n(&any_blocking, true, __ATOMIC_RELEASE);
     }
     put(stream, context, blocking);
 }
@@ -160,4 +178,5 @@ void gs_streams_reset(void)
     rows = NULL;
     row_count = row_room = 0;
     __atomic_store_n(&missing, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&any_blocking, false, __ATOMIC_RELAXED);
 }

@@ -32,6 +32,13 @@ void gs_streams_restore(CUstream stream, CUcontext context);
 /* Removes the streams of a context that has ended. */
 void gs_streams_end_context(CUcontext context);
 
+/* Called before a thread submits to a place that it has not used before, with the bits of
+ * submissions.h. */
+void gs_streams_submits(uintptr_t where);
+/* Returns true if some stream may wait for the legacy stream, and the legacy stream for
+ * it: a blocking one, a thread's own default stream, or one that was not seen. */
+bool gs_streams_any_blocking(void);
+
 /* Ends the proof that the table is complete. */
 void gs_streams_end_proof(void);
 bool gs_streams_proof_holds(void);

@@ -4,11 +4,12 @@
  *   api_WAY                  calls each function, and prints what it returned
  *   api_WAY scopes           leaks within scopes: of functions, threads, too deep
  *   api_WAY child            leaks within scopes in a forked child
- *   api_WAY streams SEED     memory of gpushim_stream_alloc that several streams use:
- * data that is wrong ends it with 1 api_WAY captured         such memory, allocated and
- * freed while its stream captures api_WAY threads          statistics, options, scopes
- * and trims of four threads at once
+ *   api_WAY streams SEED     memory of gpushim_stream_alloc that several streams use
+ *   api_WAY legacy SEED      such memory of the legacy stream, for blocking streams
+ *   api_WAY captured         such memory, allocated and freed while its stream captures
+ *   api_WAY threads          statistics, options, scopes and trims of threads at once
  *
+ * Data that is wrong ends it with 1.
  * With GPUSHIM_ENABLE=off, and without the library, streams and captured use cudaMalloc.
  */
 #include <pthread.h>
@@ -326,6 +327,43 @@ static void in_streams(uint64_t state)
     printf("streams: ok\n");
 }
 
+#if APP_RUNTIME
+#define blocking_stream(out) cudaStreamCreate(out)
+#else
+#define blocking_stream(out) CU(cuStreamCreate)((out), CU_STREAM_DEFAULT)
+#endif
+
+/* Memory of the legacy stream, used by two streams that wait for it: each use is behind
+ * the allocation, and in front of the free. */
+static void in_legacy(uint64_t state)
+{
+    gpu_stream streams[2];
+    gpu_ptr wrong, block;
+    uint32_t found;
+
+    app_gpu_start();
+    app_kernels_load(&kernels);
+    for (int i = 0; i < 2; i++)
+        APP_OK(blocking_stream(&streams[i]));
+    APP_OK(gpu_malloc(&wrong, 4));
+    APP_OK(gpu_set(wrong, 0, 4));
+    APP_OK(gpu_sync());
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        gpu_stream own = streams[app_random(&state) % 2];
+
+        block = allocate(WORDS * 4, NULL);
+        app_fill(&kernels, block, WORDS, round, own);
+        app_spin(&kernels, 20000, own);
+        app_count_wrong(&kernels, block, WORDS, round, wrong, own);
+        release(block, NULL);
+    }
+    APP_OK(gpu_sync());
+    APP_OK(gpu_get(&found, wrong, 4));
+    app_expect(found == 0, "a stream's work was overwritten");
+    APP_OK(gpu_free(wrong));
+    printf("legacy: ok\n");
+}
+
 /* The graph's memory outlives its free: the graph may be launched again. */
 static void in_capture(void)
 {
@@ -430,6 +468,8 @@ int main(int argc, char **argv)
         in_child();
     else if (strcmp(what, "streams") == 0)
         in_streams(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1);
+    else if (strcmp(what, "legacy") == 0)
+        in_legacy(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1);
     else if (strcmp(what, "captured") == 0)
         in_capture();
     else if (strcmp(what, "threads") == 0)

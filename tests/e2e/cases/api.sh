@@ -164,6 +164,7 @@ api_streams_case() {
 }
 for way in $(ways_of api); do
   add_case "api streams $way" api_streams_case "$way" streams
+  add_case "api legacy $way" api_streams_case "$way" legacy
   add_case "api captured $way" api_streams_case "$way" captured
 done
 api_threads_case() {

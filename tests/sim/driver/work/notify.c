@@ -78,7 +78,9 @@ static struct oracle_allocation *take(uintptr_t address)
 
 /* ---- where in a stream ------------------------------------------------------------- */
 
-/* The program's point in the stream of a note, as an operation; NULL: none. */
+/* The program's point in the stream of a note, as an operation; NULL: none. A layer that
+ * serves a call by itself submits nothing: in the legacy stream the point waits for no
+ * other stream, as the driver's own call would. */
 static struct sim_op *point_of(const struct cudasim_note *note)
 {
     struct sim_context *context = sim_thread_current();
@@ -93,6 +95,8 @@ static struct sim_op *point_of(const struct cudasim_note *note)
     const struct sim_layer before = *layer;
     struct sim_op *op = sim_op_new(SIM_OP_MARK, SIM_ID_cuMemAllocAsync, NULL);
     layer->depth = 0; /* the program's, not the layer's */
+    if (op)
+        op->point = true;
     if (op && sim_submit(stream, op) != CUDA_SUCCESS) {
         sim_op_unref(op);
         op = NULL;

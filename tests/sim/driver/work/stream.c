@@ -196,6 +196,8 @@ static bool add_order(struct sim_stream *stream, struct sim_op *op)
     if (stream->green && !sim_op_depend(op, stream->green->barrier))
         return false;
     settle_overlap(op, stream->last);
+    if (stream->kind == SIM_STREAM_LEGACY && op->point)
+        return true; /* it waits for no other stream */
     if (stream->kind == SIM_STREAM_LEGACY && !sim_is_lax(SIM_RULE_destroyed))
         sim_order_after_gone(op, context, true);
     if (!all && stream->kind != SIM_STREAM_LEGACY &&
