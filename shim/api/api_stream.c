@@ -146,15 +146,19 @@ CUresult gs_api_enter_device(int device, bool *pushed)
     return result;
 }
 
-/* Returns true if the stream captures, or the driver does not tell. */
-static bool captures(CUstream stream)
+/* Returns true if the stream captures, or the driver does not tell (*sure: it does), as
+ * of the legacy stream while another one captures. */
+static bool captures(CUstream stream, bool *sure)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     const struct gs_real *real = gs_real_now();
-    return gs_captures_active() &&
-           (!real->cuStreamIsCapturing ||
-            real->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-            status != CU_STREAM_CAPTURE_STATUS_NONE);
+    *sure = false;
+    if (!gs_captures_active()) {
+        return false;
+    }
+    *sure = real->cuStreamIsCapturing &&
+            real->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS;
+    return !*sure || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* Exchanges the mode in which captures treat the calls of this thread. */
@@ -177,13 +181,13 @@ static gpushim_result result_of(CUresult result)
 
 /* Memory of a capturing stream is no node of its graph: the program frees it when it
  * likes, and the graph is launched when it likes. */
-static CUresult allocate_for_graph(CUdeviceptr *out, size_t bytes)
+static CUresult allocate_in_capture(CUdeviceptr *out, size_t bytes, bool for_graph)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     exchange(&mode);
     CUresult result = cuMemAlloc_v2(out, bytes);
     exchange(&mode);
-    if (result == CUDA_SUCCESS && !add_graph_memory(*out)) {
+    if (result == CUDA_SUCCESS && for_graph && !add_graph_memory(*out)) {
         (void)cuMemFree_v2(*out);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -192,8 +196,9 @@ static CUresult allocate_for_graph(CUdeviceptr *out, size_t bytes)
 
 static CUresult allocate(CUdeviceptr *out, size_t bytes, CUstream stream)
 {
-    if (captures(stream)) {
-        return allocate_for_graph(out, bytes);
+    bool sure;
+    if (captures(stream, &sure)) {
+        return allocate_in_capture(out, bytes, sure);
     }
     gs_thread.in_stream = true;
     CUresult result = cuMemAllocAsync(out, bytes, stream);
@@ -286,14 +291,14 @@ static CUresult free_beside_capture(CUdeviceptr addr)
 
 static CUresult free_in(CUdeviceptr addr, int device, CUstream stream)
 {
-    bool of_graph;
+    bool of_graph, sure;
     struct special *special = take(addr, &of_graph);
     CUresult result = CUDA_SUCCESS;
     if (of_graph) {
         gs_log_once(&graph_line, GS_LOG_INFO,
                     "memory that was allocated while its stream captured stays allocated "
                     "for the graph");
-    } else if (captures(stream)) {
+    } else if (captures(stream, &sure)) {
         result = free_beside_capture(addr);
     } else if (special) {
         result = free_behind(addr, device, stream, special);

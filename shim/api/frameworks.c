@@ -63,10 +63,11 @@ void *gpushim_torch_malloc(ssize_t bytes, int device, void *stream)
 
 void gpushim_torch_free(void *memory, ssize_t bytes, int device, void *stream)
 {
+    static struct gs_log_limit once; /* tensors may outlive the driver */
     (void)bytes;
     if (gs_api_stream_free(memory, device, stream) != GPUSHIM_OK) {
-        gs_log_line(GS_LOG_WARN, "a tensor's memory at %p on GPU %d is not freed", memory,
-                    device);
+        gs_log_once(&once, GS_LOG_INFO, "a tensor's memory at %p on GPU %d is not freed",
+                    memory, device);
     }
 }
 

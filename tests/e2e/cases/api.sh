@@ -207,6 +207,21 @@ for version in 3.8 3.11 3.13; do
   add_case "api python $version" api_python_case "$version"
 done
 
+# Memory of the module is that of any package; the output is that of a run without the library.
+api_buffers_case() {
+  find_python "$1"
+  run_in native PYTHONPATH="$sources/include/python" -- "$python" -B "$python_sources/buffers.py"
+  expect_status native 0
+  expect_text native.out '^too much: MemoryError'
+  expect_text native.out '^let go: True$'
+  preloaded shim PYTHONPATH="$sources/include/python" -- "$python" -B "$python_sources/buffers.py"
+  expect_same native shim
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+}
+for version in 3.8 3.11 3.13; do
+  add_case "api python buffers $version" api_buffers_case "$version"
+done
+
 # ---- the launcher -------------------------------------------------------------------------
 
 api_torch_case() {
