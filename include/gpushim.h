@@ -400,8 +400,8 @@ static inline gpushim_result gpushim_stream_free(void *memory, int device, void 
     GPUSHIM_CALL_(stream_free, (memory, device, stream));
 }
 
-/* Says that work of another stream of the device uses the memory. Errors: INACTIVE,
- * INVALID, NO_MEMORY (host). */
+/* Says that work of another stream of the device uses the memory; the stream has to live
+ * until the memory is freed. Errors: INACTIVE, INVALID, NO_MEMORY (host). */
 static inline gpushim_result gpushim_stream_uses(void *memory, void *stream)
 {
     GPUSHIM_CALL_(stream_uses, (memory, stream));

@@ -104,6 +104,22 @@ static bool add_stream(CUdeviceptr addr, CUstream stream)
     return added;
 }
 
+/* The address has a new owner: what was known of it, whose free was not seen, is over. */
+static void forget(CUdeviceptr addr)
+{
+    if (__atomic_load_n(&specials, __ATOMIC_RELAXED) == 0) {
+        return;
+    }
+    gs_mutex_lock(&table_lock);
+    struct special *special = GS_HASH_FIND(table, &addr);
+    if (special) {
+        HASH_DEL(table, special);
+        (void)__atomic_sub_fetch(&specials, 1, __ATOMIC_RELAXED);
+    }
+    gs_mutex_unlock(&table_lock);
+    drop(special);
+}
+
 /* Takes the entry of an address out of the table, unless it is a graph's; NULL: none.
  * *of_graph: it is. */
 static struct special *take(CUdeviceptr addr, bool *of_graph)
@@ -187,6 +203,9 @@ static CUresult allocate_in_capture(CUdeviceptr *out, size_t bytes, bool for_gra
     exchange(&mode);
     CUresult result = cuMemAlloc_v2(out, bytes);
     exchange(&mode);
+    if (result == CUDA_SUCCESS) {
+        forget(*out);
+    }
     if (result == CUDA_SUCCESS && for_graph && !add_graph_memory(*out)) {
         (void)cuMemFree_v2(*out);
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -203,6 +222,9 @@ static CUresult allocate(CUdeviceptr *out, size_t bytes, CUstream stream)
     gs_thread.in_stream = true;
     CUresult result = cuMemAllocAsync(out, bytes, stream);
     gs_thread.in_stream = false;
+    if (result == CUDA_SUCCESS) {
+        forget(*out);
+    }
     return result;
 }
 

@@ -24,11 +24,10 @@
 #define GS_DEVICE_BUS_BYTES  24 /* "0000:3b:00.0"; a domain may have 32 bits */
 
 struct gs_state {
-    pid_t pid;         /* immutable: the process that started */
-    bool active;       /* immutable: false = forward every call */
-    bool forked_child; /* immutable: the parent made CUDA calls, too */
-    struct gs_options
-        options; /* immutable, but for the fields of api/settable.def: atomic */
+    pid_t pid;                   /* immutable: the process that started */
+    bool active;                 /* immutable: false = forward every call */
+    bool forked_child;           /* immutable: the parent made CUDA calls, too */
+    struct gs_options options;   /* immutable; fields of settable.def: atomic */
     struct gs_stacks *stacks;    /* immutable pointer; NULL = none; locks itself */
     struct gs_tracker *tracker;  /* likewise */
     struct gs_pool *pool;        /* likewise */

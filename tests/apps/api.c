@@ -6,6 +6,7 @@
  *   api_WAY child            leaks within scopes in a forked child
  *   api_WAY streams SEED     memory of gpushim_stream_alloc that several streams use
  *   api_WAY legacy SEED      such memory of the legacy stream, for blocking streams
+ *   api_WAY handed           such memory that the program frees by itself
  *   api_WAY captured         such memory, allocated and freed while its stream captures
  *   api_WAY threads          statistics, options, scopes and trims of threads at once
  *
@@ -327,6 +328,28 @@ static void in_streams(uint64_t state)
     printf("streams: ok\n");
 }
 
+/* The program frees such memory itself, and ends the stream that used it: the next owner
+ * of the address has nothing to do with that stream. */
+static void in_other_hands(void)
+{
+    gpu_stream stream, side;
+    gpu_ptr block, next;
+
+    app_gpu_start();
+    APP_OK(gpu_stream_create(&stream));
+    APP_OK(gpu_stream_create(&side));
+    block = allocate(5000, stream);
+    app_expect(gpushim_stream_uses(gpu_on_host(block), side) <= GPUSHIM_INACTIVE,
+               "a use was refused");
+    APP_OK(gpu_free_async(block, stream));
+    APP_OK(gpu_stream_destroy(side));
+    next = allocate(5000, stream);
+    app_expect(next == block, "another address");
+    release(next, stream);
+    APP_OK(gpu_stream_sync(stream));
+    printf("handed: ok\n");
+}
+
 #if APP_RUNTIME
 #define blocking_stream(out) cudaStreamCreate(out)
 #else
@@ -468,6 +491,8 @@ int main(int argc, char **argv)
         in_child();
     else if (strcmp(what, "streams") == 0)
         in_streams(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1);
+    else if (strcmp(what, "handed") == 0)
+        in_other_hands();
     else if (strcmp(what, "legacy") == 0)
         in_legacy(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1);
     else if (strcmp(what, "captured") == 0)

@@ -106,7 +106,6 @@ struct gs_python *gs_python_create_bare(struct gs_mutex *lock,
     if (python != NULL) {
         python->lock = lock;
         python->memory = memory;
-        python->walks.memory = NULL;
     }
     return python;
 }

@@ -189,6 +189,15 @@ api_reuse_case() {
 }
 add_case "api streams reuse" api_reuse_case linked
 
+# An address that is allocated again does not wait for the streams of its last owner.
+api_handed_case() {
+  preloaded shim CUDASIM_LOG=2 -- "$apps/api_$1" handed
+  expect_status shim 0
+  expect_text shim.out '^handed: ok$'
+  expect_equal 'waits for an old stream' 0 "$(driver_calls shim.err cuStreamWaitEvent)"
+}
+add_case "api streams in other hands" api_handed_case linked
+
 # ---- Python -----------------------------------------------------------------------------
 
 api_python_case() {
