@@ -309,18 +309,26 @@ bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr)
     return segment && gs_segment_holds(segment, addr);
 }
 
-/* The block of a shared segment that holds an offset, occupied or free. */
+/* The block of a shared segment that holds an offset, occupied or free. Two searches take
+ * turns: back from the offset among the starts, which is short where blocks are small,
+ * and forward through the blocks, which is short where they are few. */
 static struct gs_block *block_around(struct gs_pool *pool, struct gs_segment *segment,
                                      uint32_t offset)
 {
-    struct gs_block *block =
-        gs_starts_floor(pool, &gs_segment_heap(segment)->starts, segment, offset);
+    const struct gs_starts *starts = &gs_segment_heap(segment)->starts;
+    struct gs_block *ahead = gs_block_at(pool, segment->first);
 
-    if (!block)
-        return gs_block_at(pool, segment->first);
-    /* The table holds no free blocks: one may follow the occupied block that was
-     * found. */
-    return offset - block->offset < block->units ? block : gs_block_at(pool, block->next);
+    for (uint32_t at = offset; offset - ahead->offset >= ahead->units; at--) {
+        struct gs_block *block = gs_starts_find(pool, starts, segment, at);
+
+        /* The table holds no free blocks: one may follow the occupied block that was
+         * found. */
+        if (block)
+            return offset - block->offset < block->units ? block
+                                                         : gs_block_at(pool, block->next);
+        ahead = gs_block_at(pool, ahead->next);
+    }
+    return ahead;
 }
 
 enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range *out)

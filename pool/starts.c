@@ -271,19 +271,6 @@ struct gs_block *gs_starts_seek(const struct gs_pool *pool,
     }
 }
 
-struct gs_block *gs_starts_floor(const struct gs_pool *pool,
-                                 const struct gs_starts *starts,
-                                 const struct gs_segment *segment, uint32_t offset)
-{
-    for (uint32_t at = offset + 1; at-- > 0;) {
-        struct gs_block *block = gs_starts_find(pool, starts, segment, at);
-
-        if (block)
-            return block;
-    }
-    return NULL;
-}
-
 size_t gs_starts_bytes(const struct gs_starts *starts)
 {
     size_t used_mask = mask_of(table_of(starts));

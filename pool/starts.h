@@ -112,10 +112,6 @@ struct gs_block *gs_starts_find(const struct gs_pool *pool,
 struct gs_block *gs_starts_seek(const struct gs_pool *pool,
                                 const struct gs_starts *starts,
                                 const struct gs_segment *segment, uint32_t offset);
-/* The last block that starts at or before `offset` (units), or NULL. The lock is held. */
-struct gs_block *gs_starts_floor(const struct gs_pool *pool,
-                                 const struct gs_starts *starts,
-                                 const struct gs_segment *segment, uint32_t offset);
 /* Host memory in use, in bytes. */
 size_t gs_starts_bytes(const struct gs_starts *starts);
 
