@@ -215,6 +215,20 @@ static CUresult separate(void)
     return result;
 }
 
+/*
+ * Whether the captures that run allow the free. A capture that forbids cuMemFree forbids
+ * cuMemFreeAsync and cuStreamQuery alike, and each ends it (seen on an H200, driver 580);
+ * the query waits for nothing.
+ */
+static CUresult check_captures(const struct variant *variant, CUstream stream)
+{
+    bool own = variant->per_thread && !stream;
+    gs_notify_begin("cuMemFreeAsync", false);
+    CUresult result = gs_real()->cuStreamQuery(own ? CU_STREAM_PER_THREAD : stream);
+    gs_notify_end();
+    return gs_refused_for_capture(result) ? result : CUDA_SUCCESS;
+}
+
 /* The fence for a block freed in the stream's order; 0: none is needed. */
 static CUresult order_free(const struct variant *variant, struct gs_async_heap *heap,
                            CUstream stream, gs_fence *fence)
@@ -223,6 +237,12 @@ static CUresult order_free(const struct variant *variant, struct gs_async_heap *
     if (is_capturing(variant, stream)) {
         /* A free inside a capture accepts only memory that was allocated in a capture. */
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (GS_UNLIKELY(gs_captures_active())) {
+        CUresult result = check_captures(variant, stream);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
     }
     if (!heap || gs_async_is_broken(heap)) {
         return gs_fence_record(stream, variant->per_thread, fence);
