@@ -267,7 +267,7 @@ real_verified() {
 # says so, where the run took too long, or longer than the part.
 declare -A real_begun # the programs that ran once
 real_verify() {
-  local name=$1 way=$2 why us=20 settings=() command at="$work/real.run/$1.$2.verify"
+  local name=$1 way=$2 why us=100 settings=() command at="$work/real.run/$1.$2.verify"
   local real_watches=no
 
   [[ $simulated == false ]] || us=1000000 # a simulated device shares the processor
