@@ -91,8 +91,9 @@ GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return result;
 }
 
-/* The driver positions the exported file in its allocation, wherever the block begins;
- * only the pool knows where the block ends. */
+/* The driver positions the exported file in its allocation, wherever the block begins. A
+ * range may leave its block: NIC libraries round it to pages, and natively small blocks
+ * share the driver's memory, too. */
 GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
                                                  size_t size,
                                                  CUmemRangeHandleType handleType,
@@ -107,8 +108,7 @@ GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
     }
     bool pooled = gs_pooled_find(state, dptr, &range) == GS_OK;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (!pooled ||
-        (range.live && size <= range.block_bytes - (size_t)(dptr - range.block_addr))) {
+    if (!pooled || range.live) {
         result = gs_real()->cuMemGetHandleForAddressRange(handle, gs_pooled_asked(dptr),
                                                           size, handleType, flags);
     }
