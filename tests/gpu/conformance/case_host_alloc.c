@@ -175,6 +175,11 @@ CASE(host, used_by_a_kernel_write_combined, DRIVER_API, "cuMemHostAlloc",
     check_kernel(CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
+CASE(host, freed_nothing, DRIVERS, "cuMemFreeHost", "Of NULL: success" ON_H200)
+{
+    CHECK_OK(cuMemFreeHost(NULL));
+}
+
 CASE(host, freed_twice, DRIVER_API, "cuMemFreeHost",
      "p must have been returned by a previous call to cuMemAllocHost()")
 {

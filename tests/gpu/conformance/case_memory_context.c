@@ -57,6 +57,32 @@ CASE(memory, info_without_context, DRIVER_API, "cuMemGetInfo", NO_CONTEXT)
     regain_context();
 }
 
+CASE(memory, free_without_context, DRIVERS, "cuMemFree",
+     "Needs no current context: the address names the memory's" ON_H200)
+{
+    CUdeviceptr small = device_get(4096), large = device_get(4 * GS_MIB);
+
+    drop_context();
+    CHECK_OK(cuMemFree(small));
+    CHECK_OK(cuMemFree(large));
+    CHECK_OK(cuMemFree(0));
+    regain_context();
+    CHECK_CODE(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
+}
+
+CASE(host, free_without_context, DRIVERS, "cuMemFreeHost",
+     "Needs no current context: the address names the memory's" ON_H200)
+{
+    void *host = NULL;
+
+    if (!CHECK_OK(cuMemAllocHost(&host, 4096)))
+        return;
+    drop_context();
+    CHECK_OK(cuMemFreeHost(host));
+    regain_context();
+    CHECK_CODE(cuMemFreeHost(host), CUDA_ERROR_INVALID_VALUE);
+}
+
 CASE(copy, without_context, DRIVER_API, "cuMemcpyHtoD, cuMemcpyDtoH", NO_CONTEXT)
 {
     CUdeviceptr pointer = device_get(16);

@@ -15,6 +15,17 @@ CASE(memory, info_within_bounds, DRIVER_API, "cuMemGetInfo",
     CHECK(free_bytes <= total);
 }
 
+CASE(memory, info_for_nobody, DRIVERS, "cuMemGetInfo",
+     "Either answer may be left out, and both: success" ON_H200)
+{
+    size_t free_bytes = 0, total = 0;
+
+    CHECK_OK(cuMemGetInfo(NULL, NULL));
+    CHECK_OK(cuMemGetInfo(&free_bytes, NULL));
+    CHECK_OK(cuMemGetInfo(NULL, &total));
+    CHECK(free_bytes <= total && total > 0);
+}
+
 CASE(memory, info_total_is_steady, DRIVER_API, "cuMemGetInfo",
      "Returns in *total the total amount of memory available: what is allocated is "
      "part of it")

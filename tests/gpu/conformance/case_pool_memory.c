@@ -138,6 +138,17 @@ CASE(pool, used_in_another_stream, GUIDE, "Stream-Ordered Memory Allocator",
     end_stream(second);
 }
 
+CASE(pool, freed_nothing, DRIVERS, "cuMemFreeAsync", "Of 0: success" ON_H200)
+{
+    CUstream stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+
+    if (!stream)
+        return;
+    CHECK_OK(cuMemFreeAsync(0, stream));
+    CHECK_OK(cuStreamSynchronize(stream));
+    end_stream(stream);
+}
+
 CASE(pool, freed_in_another_stream, GUIDE, "Stream-Ordered Memory Allocator",
      "Events should be used to guarantee any access to the allocation from other "
      "streams is complete before the free operation begins, in whichever stream that is")

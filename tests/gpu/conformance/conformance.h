@@ -20,7 +20,10 @@
 #define DRIVER_API  "CUDA Driver API"
 #define RUNTIME_API "CUDA Runtime API"
 #define GUIDE       "CUDA Programming Guide"
-#define DRIVERS     "NVIDIA's drivers" /* seen on 470 to 555; no document says it */
+#define DRIVERS     "NVIDIA's drivers" /* seen on 470 to 580; no document says it */
+
+/* In a claim: where it was seen on a GPU, and no document says it, or another thing. */
+#define ON_H200 " (H200, driver 580.159.04)"
 
 struct conformance_case {
     const char *name;     /* topic.what */

@@ -133,20 +133,24 @@ CUresult sim_enter(enum sim_api api)
     return res;
 }
 
-CUresult sim_enter_context(enum sim_api api, struct sim_context **out)
+CUresult sim_enter_maybe_context(enum sim_api api, struct sim_context **out)
 {
     SIM_TRY(sim_enter(api));
     struct sim_context *context = sim_thread_current();
+    *out = context;
     if (!context)
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return CUDA_SUCCESS;
     const struct sim_green *green = sim_green_current();
     if (!atomic_load_explicit(&context->alive, memory_order_acquire) ||
         (green && !sim_green_lives(green)))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    CUresult res = sim_context_error(context);
-    if (res == CUDA_SUCCESS)
-        *out = context;
-    return res;
+    return sim_context_error(context);
+}
+
+CUresult sim_enter_context(enum sim_api api, struct sim_context **out)
+{
+    SIM_TRY(sim_enter_maybe_context(api, out));
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 SIM_API(cuInit, unsigned int flags)

@@ -107,6 +107,9 @@ CUresult sim_enter(enum sim_api api) GS_MUST_USE;
  */
 CUresult sim_enter_context(enum sim_api api, struct sim_context **out) GS_MUST_USE;
 
+/* The same where a context need not be current; *out NULL: none is. */
+CUresult sim_enter_maybe_context(enum sim_api api, struct sim_context **out) GS_MUST_USE;
+
 /* True from cuInit on, but in a forked child. */
 bool sim_is_ready(void);
 

@@ -65,8 +65,11 @@ static CUresult remove_waiting(enum sim_api api, struct sim_alloc *alloc,
 SIM_API(cuMemFreeHost, void *pointer)
 {
     struct sim_context *context;
+    CUresult res = sim_enter_maybe_context(SIM_ID_cuMemFreeHost, &context);
 
-    SIM_TRY(sim_capture_enter_unsafe(SIM_ID_cuMemFreeHost, &context));
+    if (res != CUDA_SUCCESS || !pointer)
+        return res;
+    SIM_TRY(sim_capture_check_unsafe());
     struct sim_alloc *alloc = find_start(pointer, SIM_MEMORY_PINNED);
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;

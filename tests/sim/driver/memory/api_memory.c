@@ -70,7 +70,7 @@ SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_
 
 /*
  * Wait for the work of the context the memory belongs to, as far as it still lives: what
- * "implicit synchronization" means for a free.
+ * "implicit synchronization" means for a free. `current` may be NULL.
  */
 static CUresult wait_for_owner(const struct sim_alloc *alloc, struct sim_context *current)
 {
@@ -79,15 +79,18 @@ static CUresult wait_for_owner(const struct sim_alloc *alloc, struct sim_context
                               */
     if (alloc->context && sim_context_lives(alloc->context, alloc->context_id))
         current = alloc->context;
+    if (!current)
+        return CUDA_SUCCESS;
     return sim_context_wait_for_free(
         current, alloc->kind == SIM_MEMORY_MANAGED ? GS_FREE_managed : GS_FREE_device,
         alloc->bytes);
 }
 
+/* A free finds the memory's context by the address: none need be current. */
 SIM_API(cuMemFree_v2, CUdeviceptr pointer)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuMemFree_v2, &context);
+    CUresult res = sim_enter_maybe_context(SIM_ID_cuMemFree_v2, &context);
     bool freed = false;
 
     if (res != CUDA_SUCCESS || pointer == 0)
@@ -128,8 +131,6 @@ SIM_API(cuMemGetInfo_v2, size_t *free_bytes, size_t *total_bytes)
     size_t free_now, total;
 
     SIM_TRY(sim_enter_context(SIM_ID_cuMemGetInfo_v2, &context));
-    if (!free_bytes && !total_bytes)
-        return CUDA_ERROR_INVALID_VALUE;
     sim_space_info(sim_device_space(context->device), &free_now, &total);
     if (free_bytes)
         *free_bytes = free_now;

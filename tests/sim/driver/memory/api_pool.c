@@ -93,7 +93,7 @@ static CUresult free_async(enum sim_api api, enum sim_variant variant,
 
     SIM_TRY(sim_enter_context(api, &context));
     SIM_TRY(sim_stream_get(context, stream_handle, variant, &stream));
-    CUresult res = free_in(api, pointer, stream);
+    CUresult res = pointer ? free_in(api, pointer, stream) : CUDA_SUCCESS;
     sim_stream_put(stream);
     return res;
 }
