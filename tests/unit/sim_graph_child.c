@@ -109,40 +109,6 @@ Test(sim_graph_child, takes_new_parameters_of_the_same_shape)
     fails(cuGraphExecChildGraphNodeSetParams(exec, set, fresh), CUDA_ERROR_INVALID_VALUE);
 }
 
-Test(sim_graph_child, becomes_of_a_captured_launch)
-{
-    CUgraphNodeType type;
-    CUgraph graph;
-    size_t count = 0;
-
-    sim_test_start("1", "16M");
-    CUdeviceptr words = new_words(0), others = new_words(0);
-    CUgraph small = new_graph(), outer = new_graph();
-    CUgraphNode child, set = add_set(small, NULL, words, 1);
-    add_set(small, set, words, 2);
-    ok(cuGraphAddChildGraphNode(&child, outer, NULL, 0, small));
-    CUgraphExec exec = instantiate(outer);
-    CUgraphNode inner = first_node(child_of(child));
-    CUDA_MEMSET_NODE_PARAMS params = set_params(others, 7);
-    ok(cuGraphExecMemsetNodeSetParams(exec, inner, &params, NULL));
-    CUstream stream = new_stream();
-    ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    ok(cuGraphLaunch(exec, stream));
-    ok(cuMemsetD32Async(words, 9, WORDS, stream));
-    ok(cuStreamEndCapture(stream, &graph));
-    cr_assert_eq(peek(others), 0, "it was not run");
-    ok(cuGraphGetNodes(graph, NULL, &count));
-    cr_assert_eq(count, 2);
-    ok(cuGraphNodeGetType(first_node(graph), &type));
-    cr_assert_eq(type, CU_GRAPH_NODE_TYPE_GRAPH);
-    ok(cuGraphNodeGetType(first_node(child_of(first_node(graph))), &type));
-    cr_assert_eq(type, CU_GRAPH_NODE_TYPE_GRAPH, "nested as it was");
-    ok(cuGraphExecDestroy(exec));
-    run_graph(instantiate(graph));
-    cr_assert_eq(peek(others), 7, "with the parameters of the executable graph");
-    cr_assert_eq(peek(words), 9);
-}
-
 Test(sim_graph_child, holds_no_memory_nodes_unless_it_is_moved)
 {
     CUgraphNode child, node;

@@ -75,10 +75,10 @@ CASE(capture_forbids, waiting_for_a_captured_event, GUIDE, PROHIBITED,
     end_stream(stream);
 }
 
-CASE(capture_forbids, captured_event_after_the_end, DRIVER_API,
-     "CUDA_ERROR_CAPTURED_EVENT",
-     "The operation is not permitted on an event which was last recorded in a capturing "
-     "stream; recorded again outside of a capture it is an event like any other")
+CASE(capture_forbids, captured_event_after_the_end, DRIVERS, "cuEventQuery",
+     "Of an event last recorded in a capture that has ended: CUDA_ERROR_INVALID_VALUE, "
+     "where CUDA_ERROR_CAPTURED_EVENT is documented" ON_H200 "; recorded again outside "
+     "of a capture it is an event like any other")
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent event = new_event();
@@ -86,7 +86,7 @@ CASE(capture_forbids, captured_event_after_the_end, DRIVER_API,
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_OK(cuEventRecord(event, stream));
         end_graph(end_capture(stream));
-        CHECK_CODE(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
+        CHECK_CODE(cuEventQuery(event), CUDA_ERROR_INVALID_VALUE);
         CHECK_OK(cuEventRecord(event, stream));
         CHECK(event_completes(event));
     }

@@ -7,19 +7,59 @@
 
 #define MODES "cuThreadExchangeStreamCaptureMode"
 
-static CUresult unsafe_call(void)
+/* A call that is not what is asked here, on a thread that no capture prohibits. */
+static void relaxed(CUresult (*call)(CUdeviceptr *), CUdeviceptr *pointer)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    CHECK_OK(call(pointer));
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+}
+
+static CUresult plain_free(CUdeviceptr *pointer)
+{
+    return cuMemFree(*pointer);
+}
+
+static CUresult allocates(void)
 {
     CUdeviceptr pointer = 0;
     CUresult res = cuMemAlloc(&pointer, 512);
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-    if (res == CUDA_SUCCESS) { /* the free is as unsafe: not what is asked here */
-        CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
-        CHECK_OK(cuMemFree(pointer));
-        CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
-    }
+    if (res == CUDA_SUCCESS) /* the free is as unsafe */
+        relaxed(plain_free, &pointer);
     return res;
 }
+
+static CUstream beside; /* a stream that does not capture */
+
+static CUresult asks_the_stream(void)
+{
+    return cuStreamQuery(beside);
+}
+
+static CUresult stream_alloc(CUdeviceptr *pointer)
+{
+    return cuMemAllocAsync(pointer, 512, beside);
+}
+
+static CUresult stream_free(CUdeviceptr *pointer)
+{
+    return cuMemFreeAsync(*pointer, beside);
+}
+
+static CUresult allocates_in_the_stream(void)
+{
+    CUdeviceptr pointer = 0;
+    CUresult res = stream_alloc(&pointer);
+
+    if (res == CUDA_SUCCESS)
+        relaxed(stream_free, &pointer);
+    return res;
+}
+
+static CUresult (*unsafe_call)(void) = allocates;
 
 /* The unsafe call on a thread of its own that first takes on a mode. */
 struct other_thread {
@@ -181,16 +221,57 @@ CASE(capture_mode, is_each_threads_own, DRIVER_API, MODES,
     CHECK_EQUAL(mine, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-CASE(capture_mode, must_be_one_of_three, DRIVER_API, MODES,
-     "A thread's mode is GLOBAL, THREAD_LOCAL or RELAXED; others are "
-     "CUDA_ERROR_INVALID_VALUE")
+CASE(capture_mode, may_be_any_number, DRIVERS, MODES,
+     "A mode that is none of the three is taken, and told by the next exchange; "
+     "CUDA_ERROR_INVALID_VALUE is documented" ON_H200)
 {
     CUstreamCaptureMode mode = (CUstreamCaptureMode)9;
 
-    CHECK_CODE(cuThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
-    mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
     CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    CHECK_EQUAL(mode, 9);
+}
+
+/* What an unsafe call answers in captures of all modes, on the capturing thread and on
+ * another one, each as it is and in RELAXED. */
+static void check_modes(CUresult (*call)(void))
+{
+    unsafe_call = call;
+    for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
+         mode++) {
+        CUstreamCaptureMode capture = (CUstreamCaptureMode)mode;
+        check_call(capture, CU_STREAM_CAPTURE_MODE_GLOBAL, true,
+                   capture == CU_STREAM_CAPTURE_MODE_RELAXED);
+        check_call(capture, CU_STREAM_CAPTURE_MODE_GLOBAL, false,
+                   capture != CU_STREAM_CAPTURE_MODE_GLOBAL);
+        check_call(capture, CU_STREAM_CAPTURE_MODE_RELAXED, true, true);
+        check_call(capture, CU_STREAM_CAPTURE_MODE_RELAXED, false, true);
+    }
+    unsafe_call = allocates;
+}
+
+CASE(capture_mode, asking_another_stream_is_unsafe, DRIVERS, "cuStreamQuery",
+     "Of a stream that does not capture it is a potentially unsafe call: it fails with "
+     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and invalidates the capture" ON_H200)
+{
+    beside = new_stream(CU_STREAM_NON_BLOCKING);
+    check_modes(asks_the_stream);
+    end_stream(beside);
+}
+
+CASE(capture_mode, memory_of_another_stream_is_unsafe, DRIVERS, "cuMemAllocAsync",
+     "In a stream that does not capture it is a potentially unsafe call: it fails with "
+     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and invalidates the capture" ON_H200)
+{
+    if (!device_attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
+        skip("the device has no stream-ordered memory");
+        return;
+    }
+    beside = new_stream(CU_STREAM_NON_BLOCKING);
+    check_modes(allocates_in_the_stream);
+    CHECK_OK(cuStreamSynchronize(beside));
+    end_stream(beside);
 }
 
 CASE(capture_mode, relaxed_thread_may_not_ask_captured_events, DRIVER_API, MODES,

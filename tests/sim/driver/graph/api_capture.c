@@ -145,7 +145,7 @@ static CUresult update(enum sim_api api, enum sim_variant variant, CUstream hand
 SIM_API(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode *mode)
 {
     SIM_TRY(sim_enter(SIM_ID_cuThreadExchangeStreamCaptureMode));
-    if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!mode)
         return CUDA_ERROR_INVALID_VALUE;
     *mode = sim_capture_exchange_mode(*mode);
     return CUDA_SUCCESS;

@@ -101,27 +101,7 @@ static CUresult enter(enum sim_api api, enum sim_variant variant, CUgraphExec ha
     return res;
 }
 
-/* On a capturing stream the launch becomes a child graph node with what would run. */
-static CUresult capture_launch(struct sim_exec *exec, struct sim_stream *stream)
-{
-    struct sim_graph *body;
-
-    pthread_mutex_lock(&exec->lock);
-    pthread_mutex_lock(&sim_graph_lock);
-    CUresult res = sim_exec_to_graph(exec, &body);
-    pthread_mutex_unlock(&sim_graph_lock);
-    pthread_mutex_unlock(&exec->lock);
-    if (res == CUDA_ERROR_NOT_SUPPORTED) /* memory or conditional nodes */
-        return sim_capture_forbid(stream);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_capture_graph(stream, body);
-    if (res != CUDA_SUCCESS)
-        sim_graph_close(body);
-    sim_graph_put(body);
-    return res;
-}
-
+/* Refused on a capturing stream. */
 static CUresult launch(enum sim_api api, enum sim_variant variant, CUgraphExec handle,
                        CUstream stream_handle)
 {
@@ -131,13 +111,9 @@ static CUresult launch(enum sim_api api, enum sim_variant variant, CUgraphExec h
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (sim_capture_has(stream)) {
-        res = capture_launch(exec, stream);
-    } else {
-        res = sim_capture_forbid(stream);
-        if (res == CUDA_SUCCESS)
-            res = sim_exec_launch(api, exec, stream);
-    }
+    res = sim_capture_forbid(stream);
+    if (res == CUDA_SUCCESS)
+        res = sim_exec_launch(api, exec, stream);
     sim_stream_put(stream);
     sim_exec_put(exec);
     return res;

@@ -294,25 +294,6 @@ CUresult sim_capture_submit_event(struct sim_stream *stream, struct sim_op *op,
     return res;
 }
 
-CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *body)
-{
-    CUresult res;
-
-    pthread_mutex_lock(&sim_graph_lock);
-    struct sim_capture *capture = stream->capture;
-    struct sim_work *work = sim_work_empty(CU_GRAPH_NODE_TYPE_GRAPH);
-    const struct sim_node_parts parts = {.work = work, .bodies = &body, .body_count = 1};
-    if (!capture)
-        res = CUDA_ERROR_ILLEGAL_STATE; /* it has ended meanwhile */
-    else if (capture->invalid)
-        res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    else
-        res = work ? add_node(stream, &parts, false) : CUDA_ERROR_OUT_OF_MEMORY;
-    sim_work_unref(work);
-    pthread_mutex_unlock(&sim_graph_lock);
-    return res;
-}
-
 CUresult sim_capture_forbid(struct sim_stream *stream)
 {
     CUresult res = CUDA_SUCCESS;

@@ -66,9 +66,6 @@ CUresult sim_capture_submit(struct sim_stream *stream, struct sim_op *op,
 CUresult sim_capture_submit_event(struct sim_stream *stream, struct sim_op *op,
                                   struct sim_event *event) GS_MUST_USE;
 
-/* As sim_capture_submit, for a graph that becomes a child graph node. */
-CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *body) GS_MUST_USE;
-
 /* For work that cannot be captured: refuse it on a capturing stream, and on the legacy
  * stream as sim_capture_submit does. */
 CUresult sim_capture_forbid(struct sim_stream *stream) GS_MUST_USE;
@@ -114,7 +111,8 @@ CUresult sim_capture_record_kernel(struct sim_stream *stream, struct sim_event *
 CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event,
                           bool *captured) GS_MUST_USE;
 
-/* An event recorded in a capture cannot be asked: CUDA_ERROR_CAPTURED_EVENT. */
+/* An event recorded in a capture cannot be asked: CUDA_ERROR_CAPTURED_EVENT, once the
+ * capture has ended CUDA_ERROR_INVALID_VALUE. */
 CUresult sim_capture_check_event(struct sim_event *event) GS_MUST_USE;
 
 /* The event is recorded anew, outside a capture. */
@@ -138,7 +136,8 @@ CUresult sim_capture_check_unsafe(void) GS_MUST_USE;
 /* The door (sim_enter_context) of an unsafe call. */
 CUresult sim_capture_enter_unsafe(enum sim_api api, struct sim_context **out) GS_MUST_USE;
 
-/* What a synchronous copy or set asks: both of the above that concern it. */
+/* What a synchronous copy or set and cuStreamQuery ask: both of the above that concern
+ * the stream. */
 CUresult sim_capture_check_sync(struct sim_stream *stream) GS_MUST_USE;
 
 /* Does the stream capture, validly or not? */

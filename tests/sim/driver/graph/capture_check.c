@@ -160,7 +160,8 @@ CUresult sim_capture_check_event(struct sim_event *event)
     pthread_mutex_lock(&sim_graph_lock);
     if (event->capture) {
         event->capture->invalid = true;
-        res = CUDA_ERROR_CAPTURED_EVENT;
+        res =
+            event->capture->ended ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CAPTURED_EVENT;
     }
     pthread_mutex_unlock(&sim_graph_lock);
     return res;

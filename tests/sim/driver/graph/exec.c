@@ -27,7 +27,7 @@ static void destroy(struct sim_object *object)
 /* May the graph be instantiated now? Needs graph_lock. */
 static bool may_instantiate(const struct sim_graph *graph)
 {
-    if (graph->captures > 0 || graph->owner)
+    if (graph->owner)
         return false;
     return graph->execs == 0 ||
            !(sim_graph_has_memory(graph) || sim_graph_has_conditions(graph));
@@ -141,88 +141,4 @@ CUresult sim_exec_is_enabled(struct sim_exec *exec, const struct sim_node *node,
         *enabled = !found->disabled;
     pthread_mutex_unlock(&exec->lock);
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* ---- back to a graph -------------------------------------------------------------- */
-
-/* Where the step that opens at `from` is closed. */
-static size_t closing(const struct sim_steps *steps, size_t from)
-{
-    size_t depth = 0, i = from;
-
-    do {
-        if (steps->steps[i].part == SIM_STEP_OPENS)
-            depth++;
-        if (steps->steps[i].part == SIM_STEP_CLOSES)
-            depth--;
-        i++;
-    } while (depth > 0);
-    return i - 1;
-}
-
-/* The nodes of the steps [from, to); made[] tells what became of each step. */
-static CUresult add_steps(const struct sim_steps *steps, size_t from, size_t to,
-                          struct sim_graph *graph, struct sim_node **made)
-{
-    CUresult res = CUDA_SUCCESS;
-
-    for (size_t i = from; i < to && res == CUDA_SUCCESS; i++) {
-        const struct sim_step *step = &steps->steps[i];
-        size_t end = closing(steps, i);
-        struct sim_graph *body = NULL;
-        struct sim_node_set after = {0};
-        struct sim_node *node;
-        if (sim_work_memory(step->work) || step->condition)
-            res = CUDA_ERROR_NOT_SUPPORTED;
-        for (size_t k = 0; k < step->after_count && res == CUDA_SUCCESS; k++) {
-            size_t before = step->after[k];
-            if (before >= from && !sim_nodes_add(&after, made[before], &step->edges[k]))
-                res = CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        if (res == CUDA_SUCCESS && step->part == SIM_STEP_OPENS) {
-            body = sim_graph_new(0);
-            res = body ? add_steps(steps, i + 1, end, body, made)
-                       : CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        const struct sim_node_parts parts = {.work = step->work,
-                                             .attributes = step->attributes,
-                                             .bodies = &body,
-                                             .body_count = body ? 1 : 0};
-        if (res == CUDA_SUCCESS)
-            res = sim_graph_add(graph, &parts, &after, &node);
-        if (res == CUDA_SUCCESS) {
-            made[i] = node;
-            made[end] = node;
-            sim_node_put(node); /* the graph has it */
-            i = end;
-        } else if (body) {
-            sim_graph_close(body);
-        }
-        if (body)
-            sim_graph_put(body);
-        sim_nodes_clear(&after);
-    }
-    return res;
-}
-
-CUresult sim_exec_to_graph(const struct sim_exec *exec, struct sim_graph **out)
-{
-    struct sim_graph *graph = sim_graph_new(0);
-    struct sim_node **made = calloc(exec->steps.count + 1, sizeof(*made));
-    CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
-
-    if (graph && made)
-        res = add_steps(&exec->steps, 0, exec->steps.count, graph, made);
-    if (res == CUDA_SUCCESS && !sim_held_copy(exec->held, &graph->held))
-        res = CUDA_ERROR_OUT_OF_MEMORY;
-    free(made);
-    if (res == CUDA_SUCCESS) {
-        *out = graph;
-        return CUDA_SUCCESS;
-    }
-    if (graph) {
-        sim_graph_close(graph);
-        sim_graph_put(graph);
-    }
-    return res;
 }

@@ -104,15 +104,6 @@ void sim_steps_clear(struct sim_steps *steps);
 bool sim_steps_order(struct sim_steps *steps) GS_MUST_USE;
 
 /*
- * A graph with the steps [from, to) as nodes. Needs graph_lock and exec->lock.
- *
- * Errors:  CUDA_ERROR_NOT_SUPPORTED  memory or conditional nodes
- *          CUDA_ERROR_OUT_OF_MEMORY
- */
-CUresult sim_exec_to_graph(const struct sim_exec *exec,
-                           struct sim_graph **out) GS_MUST_USE;
-
-/*
  * Submit its nodes: behind the stream's work so far and its launch before; the stream's
  * later work is behind all of them.
  *

@@ -29,6 +29,7 @@ static CUresult alloc_in(enum sim_api api, struct sim_pool *pool, size_t bytes,
     CUresult res = sim_capture_alloc(api, stream, bytes, out, &captured);
     if (res != CUDA_SUCCESS || captured)
         return res;
+    SIM_TRY(sim_capture_check_unsafe());
     SIM_TRY(sim_pool_alloc(api, pool, bytes, stream, &alloc));
     *out = alloc->base;
     sim_memory_unref(alloc);

@@ -110,7 +110,7 @@ static CUresult query(enum sim_api api, enum sim_variant variant, CUstream handl
     struct sim_stream *stream;
 
     SIM_TRY(enter(api, variant, handle, &stream));
-    CUresult res = sim_capture_check_stream(stream);
+    CUresult res = sim_capture_check_sync(stream);
     bool idle = sim_stream_idle(stream);
     if (res == CUDA_SUCCESS)
         res = sim_context_error(stream->context);
