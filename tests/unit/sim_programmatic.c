@@ -73,8 +73,10 @@ static void copy_behind(struct trace *trace, const char *image, const char *name
     good(cuMemsetD32(words, 0, 64));
     good(cuCtxSynchronize());
     void *fill[] = {&words, &count, &seed}, *copy[] = {&copies, &words, &one};
-    good(sim_test_launch(function_of(sim_test_ptx, "gs_fill"), stream, fill));
-    good(launch(function_of(image, name), stream, copy, attributes, 1));
+    CUfunction first = function_of(sim_test_ptx, "gs_fill");
+    CUfunction second = function_of(image, name); /* loading would wait for the first */
+    good(sim_test_launch(first, stream, fill));
+    good(launch(second, stream, copy, attributes, 1));
     good(cuMemcpyDtoHAsync(&seen, copies, 4, stream));
     good(cuStreamSynchronize(stream));
     trace_add(trace, seen);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "work.h"
+
 static CUresult load_code(const char *image)
 {
     CUmodule module = NULL;
@@ -92,6 +94,44 @@ CASE(module, from_a_file, DRIVER_API, "cuModuleLoad",
         CHECK_OK(cuModuleUnload(module));
     }
     unlink(path);
+}
+
+struct load_call {
+    CUmodule module;
+    CUresult res;
+};
+
+static void load_it(void *argument)
+{
+    struct load_call *call = argument;
+
+    call->res = cuModuleLoadData(&call->module, two_kernels);
+}
+
+static void check_load_waits(CUstream stream)
+{
+    struct load_call call = {NULL, CUDA_ERROR_UNKNOWN};
+    struct blocker blocker;
+
+    if (!block_stream(&blocker, stream))
+        return;
+    struct pending_call *pending = start_call(load_it, &call);
+    CHECK(!came_back(pending, BLOCKS_MS));
+    unblock(&blocker);
+    join_call(pending);
+    if (CHECK_OK(call.res))
+        CHECK_OK(cuModuleUnload(call.module));
+    end_block(&blocker);
+}
+
+CASE(module, load_waits, DRIVERS, "cuModuleLoadData",
+     "Waits for the work that runs in the context, whichever the stream" ON_H200)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    check_load_waits(stream);
+    check_load_waits(CU_STREAM_LEGACY);
+    end_stream(stream);
 }
 
 CASE(module, load_options, DRIVER_API, "cuModuleLoadDataEx",

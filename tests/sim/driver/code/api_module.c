@@ -12,6 +12,7 @@
 #include "context.h"
 #include "module.h"
 
+/* The code goes into the context at once: it waits for all of the context's work. */
 static CUresult load(struct sim_context *context, CUmodule *out, const void *data)
 {
     struct sim_image *image;
@@ -19,6 +20,7 @@ static CUresult load(struct sim_context *context, CUmodule *out, const void *dat
     if (!out || !data)
         return CUDA_ERROR_INVALID_VALUE;
 
+    SIM_TRY(sim_context_wait(context));
     SIM_TRY(sim_image_load(data, &image));
     struct sim_module *module = sim_module_new(SIM_TYPE_MODULE, image, context);
     if (!module)
