@@ -1,13 +1,13 @@
 /*
  * pinned.c - page-locked host memory of every kind as staging for asynchronous copies.
  *
+ *   pinned [ROUNDS]   12
+ *
  * Proves that pinned blocks keep their data while copies are under way, that each kind of
  * flags can be allocated and freed over and over, that mapped memory can be written by a
  * kernel, and that memory registered by the program is left alone.
  */
 #include "launch.h"
-
-#define ROUNDS 12
 
 static struct app_kernels kernels;
 static gpu_stream stream;
@@ -71,8 +71,9 @@ static void registered(size_t bytes, uint32_t seed)
     free(in);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const int rounds = argc > 1 ? atoi(argv[1]) : 12;
     static const unsigned flags[] = {0, GPU_HOST_PORTABLE, GPU_HOST_MAPPED,
                                      GPU_HOST_PORTABLE | GPU_HOST_MAPPED,
                                      GPU_HOST_COMBINED};
@@ -80,11 +81,11 @@ int main(void)
     app_gpu_start();
     app_kernels_load(&kernels);
     APP_OK(gpu_stream_create(&stream));
-    for (int round = 0; round < ROUNDS; round++)
+    for (int round = 0; round < rounds; round++)
         for (size_t i = 0; i < APP_COUNT(flags); i++)
             stage(flags[i], (size_t)(1 + round * 3001) << (i % 4),
                   (uint32_t)(round * 10) + (uint32_t)i);
-    for (uint32_t round = 0; round < ROUNDS; round++)
+    for (uint32_t round = 0; round < (uint32_t)rounds; round++)
         write_mapped(1024u + round * 777u, 500 + round);
     registered(300000, 7);
     APP_OK(gpu_stream_destroy(stream));
