@@ -113,7 +113,7 @@ Test(sim_arrays_copies, in_two_dimensions)
     copy.dstXInBytes = 28;
     fails(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
     copy.dstXInBytes = 6;
-    fails(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemcpy2D(&copy));
     copy.dstXInBytes = 8;
     copy.dstArray = NULL;
     fails(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
@@ -160,7 +160,7 @@ Test(sim_arrays_copies, in_three_dimensions_and_layers)
         copy.srcY = 0;
         copy.srcZ = 1;
         copy.srcLOD = 1;
-        fails(cuMemcpy3D(&copy), CUDA_ERROR_INVALID_VALUE);
+        ok(cuMemcpy3D(&copy));
     }
 }
 

@@ -20,7 +20,7 @@ Test(sim_host, pinned_memory_is_mapped)
     ok(cuMemHostGetDevicePointer(&device, p + 10, 0));
     cr_assert_eq(device, (CUdeviceptr)(uintptr_t)p + 10);
     ok(cuMemHostGetFlags(&flags, p));
-    cr_assert(flags & CU_MEMHOSTALLOC_PORTABLE);
+    cr_assert_eq(flags, CU_MEMHOSTALLOC_DEVICEMAP);
     ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device));
     cr_assert_eq(type, CU_MEMORYTYPE_HOST);
     fails(cuMemFreeHost(p + 1), CUDA_ERROR_INVALID_VALUE);

@@ -163,8 +163,8 @@ Test(sim_peer_boxes, refuse_what_is_no_box_between_contexts)
     copy.Depth = 20; /* leaves the allocation */
     fails(cuMemcpy3DPeer(&copy), CUDA_ERROR_INVALID_VALUE);
     copy = box(&two);
-    copy.srcLOD = 1;
-    fails(cuMemcpy3DPeer(&copy), CUDA_ERROR_INVALID_VALUE);
+    copy.srcLOD = 1; /* not looked at */
+    ok(cuMemcpy3DPeer(&copy));
     copy = box(&two);
     fails(cuMemcpy3DPeerAsync(&copy, (CUstream)&copy), CUDA_ERROR_INVALID_HANDLE);
     copy.Height = 0;

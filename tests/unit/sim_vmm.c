@@ -214,7 +214,7 @@ Test(sim_vmm, refuses_bad_mappings)
     handle = sim_vmm_memory(0, 2 * UNIT);
     other = sim_vmm_memory(0, UNIT);
     p = sim_vmm_reserve(4 * UNIT);
-    fails(cuMemMap(p, 2 * UNIT, UNIT, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    fails(cuMemMap(p, 2 * UNIT, UNIT, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     fails(cuMemMap(p, 2 * UNIT, 0, handle, 1), CUDA_ERROR_INVALID_VALUE);
     fails(cuMemMap(p, 0, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     fails(cuMemMap(p, 3 * UNIT, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);

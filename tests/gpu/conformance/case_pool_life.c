@@ -328,7 +328,8 @@ typedef CUresult find_call(CUmemoryPool *, CUmemLocation *, CUmemAllocationType)
 typedef CUresult make_current_call(CUmemLocation *, CUmemAllocationType, CUmemoryPool);
 
 CASE(pool, default_one_by_location, DRIVER_API, "cuMemGetDefaultMemPool",
-     "Returns the default memory pool for a given location and allocation type")
+     "Returns the default memory pool for a given location and allocation type; of the "
+     "thread's NUMA node there is none: CUDA_ERROR_NOT_SUPPORTED" ON_H200)
 {
     find_call *find = (find_call *)driver_function("cuMemGetDefaultMemPool");
     CUmemLocation location = device_props().location;
@@ -344,7 +345,7 @@ CASE(pool, default_one_by_location, DRIVER_API, "cuMemGetDefaultMemPool",
     CHECK(pool == pool_default());
     location.type = (CUmemLocationType)HOST_NUMA_CURRENT;
     CHECK_CODE(find(&pool, &location, CU_MEM_ALLOCATION_TYPE_PINNED),
-               CUDA_ERROR_INVALID_VALUE);
+               CUDA_ERROR_NOT_SUPPORTED);
 }
 
 CASE(pool, current_one_by_location, DRIVER_API, "cuMemSetMemPool",

@@ -8,7 +8,8 @@
 #define UNMAP "cuMemUnmap"
 
 CASE(vmm, map_offset_is_zero, DRIVER_API, MAP,
-     "offset: Offset into the memory from which to start mapping; currently must be zero")
+     "offset: Offset into the memory from which to start mapping; currently must be "
+     "zero: CUDA_ERROR_NOT_SUPPORTED" ON_H200)
 {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
@@ -18,7 +19,7 @@ CASE(vmm, map_offset_is_zero, DRIVER_API, MAP,
     handle = vmm_memory(2);
     address = vmm_reserve(2);
     CHECK_CODE(cuMemMap(address, vmm_granularity(), vmm_granularity(), handle, 0),
-               CUDA_ERROR_INVALID_VALUE);
+               CUDA_ERROR_NOT_SUPPORTED);
     CHECK_OK(cuMemRelease(handle));
     CHECK_OK(cuMemAddressFree(address, 2 * vmm_granularity()));
 }

@@ -13,9 +13,8 @@
 /* What an object was made from. */
 struct origin {
     CUDA_RESOURCE_DESC resource;
-    CUDA_TEXTURE_DESC sampling; /* a texture's */
-    CUDA_RESOURCE_VIEW_DESC view;
-    bool has_view;
+    CUDA_TEXTURE_DESC sampling;   /* a texture's */
+    CUDA_RESOURCE_VIEW_DESC view; /* zeros: it has none */
 };
 
 struct texture {
@@ -196,8 +195,7 @@ SIM_API(cuTexObjectCreate, CUtexObject *out, const CUDA_RESOURCE_DESC *resource,
     if (view && resource->resType != CU_RESOURCE_TYPE_ARRAY &&
         resource->resType != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
-    origin = (struct origin){
-        .resource = *resource, .sampling = *sampling, .has_view = view != NULL};
+    origin = (struct origin){.resource = *resource, .sampling = *sampling};
     if (view)
         origin.view = *view;
     void *handle = enter(context, SIM_TYPE_TEXTURE, &origin);
@@ -237,8 +235,6 @@ SIM_API(cuTexObjectGetResourceViewDesc, CUDA_RESOURCE_VIEW_DESC *out, CUtexObjec
     CUresult res = look(SIM_ID_cuTexObjectGetResourceViewDesc, handle, SIM_TYPE_TEXTURE,
                         out, &origin);
 
-    if (res == CUDA_SUCCESS && !origin.has_view)
-        res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         *out = origin.view;
     return res;

@@ -142,8 +142,9 @@ SIM_API(cuMemHostGetFlags, unsigned int *flags, void *pointer)
     struct sim_alloc *alloc = sim_host_find((uintptr_t)pointer);
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
-    if (alloc->kind == SIM_MEMORY_PINNED)
-        *flags = alloc->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* all is mapped under UVA */
+    if (alloc->kind == SIM_MEMORY_PINNED) /* under UVA all is mapped, and portable */
+        *flags = (alloc->flags & ~(unsigned)CU_MEMHOSTALLOC_PORTABLE) |
+                 CU_MEMHOSTALLOC_DEVICEMAP;
     else
         res = CUDA_ERROR_INVALID_VALUE;
     sim_memory_unref(alloc);

@@ -187,6 +187,8 @@ static CUresult get_pool(enum sim_api api, CUmemoryPool *out,
     SIM_TRY(sim_enter(api));
     if (!out || !location)
         return CUDA_ERROR_INVALID_VALUE;
+    if ((int)location->type == SIM_LOCATION_HOST_NUMA_CURRENT)
+        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult res = find_home(location, type, &home);
     return res == CUDA_SUCCESS ? tell_pool(&home, want_default, out) : res;
 }

@@ -154,7 +154,9 @@ CUresult sim_vmm_map(uintptr_t address, size_t bytes, size_t offset,
 {
     CUresult res = CUDA_ERROR_INVALID_VALUE;
 
-    if (offset != 0 || !is_aligned(address, bytes))
+    if (offset != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!is_aligned(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_alloc *range = find_range(address, bytes);
     if (!range)

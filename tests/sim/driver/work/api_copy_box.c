@@ -8,7 +8,7 @@
 #include "copy.h"
 
 /* CU_DEVICE_ATTRIBUTE_MAX_PITCH: "returns an error if any pitch is greater" (cuMemcpy2D,
- * cuMemcpy3D). */
+ * cuMemcpy3D); a driver has taken a greater one of host memory. */
 #define MAX_PITCH_BYTES ((size_t)INT32_MAX)
 
 /* One side as the parameter structs give it. */
@@ -42,7 +42,7 @@ static CUresult make_side(const struct corner *corner, const struct sim_extent3 
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!out->address || pitch > MAX_PITCH_BYTES)
+    if (!out->address || (out->kind != SIM_SIDE_HOST && pitch > MAX_PITCH_BYTES))
         return CUDA_ERROR_INVALID_VALUE;
     if (!pitch && __builtin_add_overflow(corner->x, extent->row_bytes, &pitch))
         return CUDA_ERROR_INVALID_VALUE;
@@ -129,7 +129,7 @@ CUresult sim_copy_sides_3d(const CUDA_MEMCPY3D *p, struct sim_side *to,
 {
     struct corner dst, src;
 
-    if (!p || p->srcLOD || p->dstLOD)
+    if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     read_3d(p, &dst, &src, extent);
     if (!extent->row_bytes || !extent->rows || !extent->slices)
@@ -158,7 +158,7 @@ static CUresult copy_3d(enum sim_api api, enum sim_variant variant, enum sim_syn
     struct corner dst, src;
     struct sim_extent3 extent;
 
-    if (!p || p->srcLOD || p->dstLOD)
+    if (!p)
         return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
     read_3d(p, &dst, &src, &extent);
 

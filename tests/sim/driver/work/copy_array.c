@@ -21,7 +21,7 @@ CUresult sim_array_side(CUarray handle, size_t x, size_t y, size_t z,
 
     if (!array)
         return CUDA_ERROR_INVALID_VALUE;
-    if (x % array->element_bytes == 0 && extent->row_bytes % array->element_bytes == 0 &&
+    if (extent->row_bytes % array->element_bytes == 0 &&
         fits(x, extent->row_bytes, array->row_bytes) &&
         fits(y, extent->rows, array->rows) && fits(z, extent->slices, array->slices)) {
         *out = (struct sim_side){
