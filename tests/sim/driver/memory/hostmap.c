@@ -1,8 +1,12 @@
 /*
  * hostmap.c - pinned, registered and managed memory: pages of the process with an entry
- * in a map sorted by address. Owns:  the map, and the pages of pinned and managed memory,
- * which go with the last reference so that an operation under way never loses them. Lock:
- * host_lock.
+ * in a map sorted by address. Pages of less than 2 MiB are kept for the next memory of
+ * their kind and size, which finds the old bytes in them, as a driver's does (H200,
+ * 580.159.04).
+ *
+ * Owns:  the map, the kept pages, and the pages of pinned and managed memory, which go
+ * with the last reference so that an operation under way never loses them.
+ * Lock:  host_lock; kept_lock inside.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +23,58 @@ static size_t entry_count;         /* host_lock */
 static size_t entry_room;          /* host_lock */
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Pages that nobody has. */
+struct kept {
+    struct kept *next;
+    void *pages;
+    size_t bytes;
+    enum sim_memory_kind kind;
+};
+
+#define KEPT_BYTES_MAX ((size_t)32 << 20)
+
+static struct kept *kept_first; /* kept_lock; the last one freed first */
+static size_t kept_bytes;       /* kept_lock */
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void give_pages(enum sim_memory_kind kind, void *pages, size_t bytes)
+{
+    struct kept *entry = bytes < SIM_UNIT_BYTES ? malloc(sizeof(*entry)) : NULL;
+
+    pthread_mutex_lock(&kept_lock);
+    bool keep = entry && bytes <= KEPT_BYTES_MAX - kept_bytes;
+    if (keep) {
+        *entry = (struct kept){kept_first, pages, bytes, kind};
+        kept_first = entry;
+        kept_bytes += bytes;
+    }
+    pthread_mutex_unlock(&kept_lock);
+    if (keep)
+        return;
+    munmap(pages, bytes);
+    free(entry);
+}
+
+/* Kept pages of that kind and size; NULL if there are none. */
+static void *take_pages(enum sim_memory_kind kind, size_t bytes)
+{
+    struct kept **link = &kept_first, *entry;
+    void *pages = NULL;
+
+    pthread_mutex_lock(&kept_lock);
+    while (*link && ((*link)->kind != kind || (*link)->bytes != bytes))
+        link = &(*link)->next;
+    entry = *link;
+    if (entry) {
+        pages = entry->pages;
+        kept_bytes -= bytes;
+        *link = entry->next;
+    }
+    pthread_mutex_unlock(&kept_lock);
+    free(entry);
+    return pages;
+}
+
 void sim_memory_ref(struct sim_alloc *alloc)
 {
     atomic_fetch_add_explicit(&alloc->refs, 1, memory_order_relaxed);
@@ -29,7 +85,7 @@ void sim_memory_unref(struct sim_alloc *alloc)
     if (atomic_fetch_sub_explicit(&alloc->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (alloc->kind == SIM_MEMORY_PINNED || alloc->kind == SIM_MEMORY_MANAGED)
-        munmap((void *)alloc->base, alloc->block_bytes);
+        give_pages(alloc->kind, (void *)alloc->base, alloc->block_bytes);
     sim_order_forget(alloc);
     if (alloc->range)
         sim_range_destroy(alloc);
@@ -136,6 +192,8 @@ CUresult sim_host_create(enum sim_memory_kind kind, void *pages, size_t bytes,
     alloc->context = context;
     alloc->context_id = context_id;
     if (own)
+        pages = take_pages(kind, alloc->block_bytes);
+    if (!pages)
         pages = map_pages(alloc->block_bytes);
     if (!pages) {
         free(alloc);
