@@ -75,6 +75,25 @@ CASE(ipc, range_leaves_its_memory, DRIVER_API, "cuMemGetHandleForAddressRange",
     CHECK(get(&fd, pointer, GS_MIB, DMA_BUF_FD, 0) != CUDA_SUCCESS);
 }
 
+CASE(ipc, range_leaves_a_small_block, DRIVERS, "cuMemGetHandleForAddressRange",
+     "A range that begins in a small block may leave it within the 2 MiB that the driver "
+     "has there" ON_H200)
+{
+    get_handle_function *get = get_handle();
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int fd = -1;
+
+    if (!get)
+        return;
+    CUdeviceptr block = device_get(65536);
+    CUdeviceptr pointer = (block + page - 1) / page * page;
+    size_t room = 2 * GS_MIB - pointer % (2 * GS_MIB);
+    size_t bytes = room < 131072 ? room : 131072;
+    if (CHECK_OK(get(&fd, pointer, bytes, DMA_BUF_FD, 0)))
+        close(fd);
+    device_put(block);
+}
+
 CASE(ipc, range_arguments, DRIVER_API, "cuMemGetHandleForAddressRange",
      "handleType is the type of handle requested; flags are 0 or "
      "CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE")

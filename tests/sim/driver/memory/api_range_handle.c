@@ -40,15 +40,17 @@ static CUresult open_at(int file, size_t offset, int *out)
     return CUDA_SUCCESS;
 }
 
-/* Of what cuMemAlloc gave. */
+/* Of what cuMemAlloc gave. A range that begins in a small block may leave it, but not the
+ * unit that holds it (H200, driver 580.159.04). */
 static CUresult open_block(const struct sim_alloc *alloc, uintptr_t address, size_t bytes,
                            int *out)
 {
     const struct sim_space *space = alloc->heap->space;
+    const size_t offset = address - space->va;
+    const size_t room = alloc->chunk ? SIM_UNIT_BYTES - offset % SIM_UNIT_BYTES
+                                     : alloc->block_bytes - (address - alloc->base);
 
-    if (bytes > alloc->block_bytes - (address - alloc->base))
-        return CUDA_ERROR_INVALID_VALUE;
-    return open_at(space->fd, address - space->va, out);
+    return bytes <= room ? open_at(space->fd, offset, out) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Of a reservation: all of it mapped, on a device. */
