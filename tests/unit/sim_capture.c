@@ -282,7 +282,8 @@ Test(sim_capture, ends_on_its_own_thread_unless_relaxed)
     cr_assert_eq(pthread_create(&thread, NULL, end_stream, &call), 0);
     pthread_join(thread, NULL);
     fails(call.result, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    ok(cuGraphDestroy(end(call.stream)));
+    CUgraph graph;
+    fails(cuStreamEndCapture(call.stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
     begin(call.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     cr_assert_eq(pthread_create(&thread, NULL, end_stream, &call), 0);
     pthread_join(thread, NULL);

@@ -59,6 +59,17 @@ static CUresult allocates_in_the_stream(void)
     return res;
 }
 
+static CUresult frees_in_the_stream(void)
+{
+    CUdeviceptr pointer = 0;
+
+    relaxed(stream_alloc, &pointer);
+    CUresult res = stream_free(&pointer);
+    if (res != CUDA_SUCCESS)
+        relaxed(stream_free, &pointer);
+    return res;
+}
+
 static CUresult (*unsafe_call)(void) = allocates;
 
 /* The unsafe call on a thread of its own that first takes on a mode. */
@@ -261,7 +272,8 @@ CASE(capture_mode, asking_another_stream_is_unsafe, DRIVERS, "cuStreamQuery",
 }
 
 CASE(capture_mode, memory_of_another_stream_is_unsafe, DRIVERS, "cuMemAllocAsync",
-     "In a stream that does not capture it is a potentially unsafe call: it fails with "
+     "In a stream that does not capture it, and cuMemFreeAsync, is a potentially unsafe "
+     "call: it fails with "
      "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and invalidates the capture" ON_H200)
 {
     if (!device_attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
@@ -270,6 +282,8 @@ CASE(capture_mode, memory_of_another_stream_is_unsafe, DRIVERS, "cuMemAllocAsync
     }
     beside = new_stream(CU_STREAM_NON_BLOCKING);
     check_modes(allocates_in_the_stream);
+    CHECK_OK(cuStreamSynchronize(beside));
+    check_modes(frees_in_the_stream);
     CHECK_OK(cuStreamSynchronize(beside));
     end_stream(beside);
 }

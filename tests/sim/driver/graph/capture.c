@@ -145,17 +145,16 @@ CUresult sim_capture_end(struct sim_stream *stream, struct sim_graph **out)
         res = CUDA_ERROR_ILLEGAL_STATE;
         goto unlock;
     }
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-        capture->thread != sim_capture_thread()) {
-        res = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-        goto unlock;
-    }
-    if (capture->origin != stream) {
+    bool wrong_thread = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+                        capture->thread != sim_capture_thread();
+    if (!wrong_thread && capture->origin != stream) {
         capture->invalid = true;
         res = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
         goto unlock;
     }
-    if (capture->invalid)
+    if (wrong_thread) /* refused, and the capture is over (H200, driver 580) */
+        res = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    else if (capture->invalid)
         res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (!all_joined(capture))
         res = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

@@ -73,6 +73,7 @@ static CUresult free_in(enum sim_api api, CUdeviceptr pointer, struct sim_stream
 
     if (res != CUDA_SUCCESS || captured)
         return res;
+    SIM_TRY(sim_capture_check_unsafe());
     struct sim_alloc *alloc = sim_memory_find(pointer);
     res = CUDA_ERROR_INVALID_VALUE;
     if (alloc && alloc->base == pointer &&
