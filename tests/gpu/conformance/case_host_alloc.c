@@ -41,6 +41,15 @@ CASE(host, written_and_read, DRIVER_API, "cuMemHostAlloc",
     put(host);
 }
 
+CASE(host, of_no_bytes, DRIVERS, "cuMemHostAlloc",
+     "Of 0 bytes: success, and no memory" ON_H200)
+{
+    void *host = NULL;
+
+    CHECK_OK(cuMemHostAlloc(&host, 0, 0));
+    CHECK(!host);
+}
+
 CASE(host, apart, DRIVER_API, "cuMemAllocHost",
      "Allocates bytesize bytes of host memory: no byte belongs to two allocations")
 {

@@ -14,10 +14,14 @@ static CUresult alloc_host(enum sim_api api, void **out, size_t bytes, unsigned 
     struct sim_alloc *alloc;
 
     SIM_TRY(sim_capture_enter_unsafe(api, &context));
-    if (!out || bytes == 0 ||
+    if (!out ||
         (flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
                              CU_MEMHOSTALLOC_WRITECOMBINED)))
         return CUDA_ERROR_INVALID_VALUE;
+    if (bytes == 0) {
+        *out = NULL;
+        return CUDA_SUCCESS;
+    }
     SIM_TRY(sim_context_stand_between(api, context));
     SIM_TRY(sim_host_create(SIM_MEMORY_PINNED, NULL, bytes, flags, context->device,
                             context, sim_context_id(context), &alloc));
