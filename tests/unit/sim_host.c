@@ -33,27 +33,35 @@ Test(sim_host, pinned_memory_is_mapped)
     fails(cuMemHostAlloc((void **)&p, SIZE_MAX / 2, 0), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* The first byte of pinned memory that was written, freed and allocated again. */
-static unsigned byte_again(size_t bytes)
+/* The first byte of memory that was written, freed and allocated again. */
+static unsigned byte_again(bool managed, size_t bytes)
 {
     unsigned char *block = NULL;
+    CUdeviceptr pointer;
     unsigned byte = 0;
 
     for (int pass = 0; pass < 2; pass++) {
-        ok(cuMemHostAlloc((void **)&block, bytes, 0));
+        if (managed) {
+            ok(cuMemAllocManaged(&pointer, bytes, CU_MEM_ATTACH_GLOBAL));
+            block = (unsigned char *)(uintptr_t)pointer;
+        } else {
+            ok(cuMemHostAlloc((void **)&block, bytes, 0));
+        }
         byte = block[0];
         memset(block, 0xa5, bytes);
-        ok(cuMemFreeHost(block));
+        ok(managed ? cuMemFree(pointer) : cuMemFreeHost(block));
     }
     return byte;
 }
 
-Test(sim_host, small_pinned_memory_is_not_cleared_when_it_is_handed_out_again)
+Test(sim_host, small_memory_is_not_cleared_when_it_is_handed_out_again)
 {
     sim_test_start("1", "16M");
-    cr_assert_eq(byte_again(4096), 0xa5);
-    cr_assert_eq(byte_again(1 << 20), 0xa5);
-    cr_assert_eq(byte_again(2 << 20), 0);
+    for (int managed = 0; managed < 2; managed++) {
+        cr_assert_eq(byte_again(managed, 4096), 0xa5);
+        cr_assert_eq(byte_again(managed, 1 << 20), 0xa5);
+        cr_assert_eq(byte_again(managed, 2 << 20), 0);
+    }
 }
 
 Test(sim_host, memory_of_the_program_is_registered)

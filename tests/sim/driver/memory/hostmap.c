@@ -1,8 +1,8 @@
 /*
  * hostmap.c - pinned, registered and managed memory: pages of the process with an entry
- * in a map sorted by address. Pages of less than 2 MiB that were pinned are kept for the
- * next pinned memory of their size, which finds the old bytes in them, as a driver's does
- * (H200, 580.159.04).
+ * in a map sorted by address. Pages of less than 2 MiB are kept for the next memory of
+ * their kind and size, which finds the old bytes in them, as a driver's does (H200,
+ * 580.159.04).
  *
  * Owns:  the map, the kept pages, and the pages of pinned and managed memory, which go
  * with the last reference so that an operation under way never loses them.
@@ -28,6 +28,7 @@ struct kept {
     struct kept *next;
     void *pages;
     size_t bytes;
+    enum sim_memory_kind kind;
 };
 
 #define KEPT_BYTES_MAX ((size_t)32 << 20)
@@ -38,14 +39,12 @@ static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void give_pages(enum sim_memory_kind kind, void *pages, size_t bytes)
 {
-    struct kept *entry = kind == SIM_MEMORY_PINNED && bytes < SIM_UNIT_BYTES
-                             ? malloc(sizeof(*entry))
-                             : NULL;
+    struct kept *entry = bytes < SIM_UNIT_BYTES ? malloc(sizeof(*entry)) : NULL;
 
     pthread_mutex_lock(&kept_lock);
     bool keep = entry && bytes <= KEPT_BYTES_MAX - kept_bytes;
     if (keep) {
-        *entry = (struct kept){kept_first, pages, bytes};
+        *entry = (struct kept){kept_first, pages, bytes, kind};
         kept_first = entry;
         kept_bytes += bytes;
     }
@@ -56,14 +55,14 @@ static void give_pages(enum sim_memory_kind kind, void *pages, size_t bytes)
     free(entry);
 }
 
-/* Kept pages of that size; NULL if there are none. */
-static void *take_pages(size_t bytes)
+/* Kept pages of that kind and size; NULL if there are none. */
+static void *take_pages(enum sim_memory_kind kind, size_t bytes)
 {
     struct kept **link = &kept_first, *entry;
     void *pages = NULL;
 
     pthread_mutex_lock(&kept_lock);
-    while (*link && (*link)->bytes != bytes)
+    while (*link && ((*link)->kind != kind || (*link)->bytes != bytes))
         link = &(*link)->next;
     entry = *link;
     if (entry) {
@@ -192,8 +191,8 @@ CUresult sim_host_create(enum sim_memory_kind kind, void *pages, size_t bytes,
     alloc->device = device;
     alloc->context = context;
     alloc->context_id = context_id;
-    if (kind == SIM_MEMORY_PINNED)
-        pages = take_pages(alloc->block_bytes);
+    if (own)
+        pages = take_pages(kind, alloc->block_bytes);
     if (!pages)
         pages = map_pages(alloc->block_bytes);
     if (!pages) {
