@@ -33,10 +33,10 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     const struct gs_call request = gs_call_in(context, GS_MEMORY_PINNED, api);
     CUresult result = GS_RETRIED(gs_retry(state, context, request.device, 0),
                                  call_driver(key, pp, bytes, flags));
-    if (result == CUDA_SUCCESS) {
-        gs_record_alloc(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
-    } else {
+    if (result != CUDA_SUCCESS) {
         gs_record_refused(state, &request, bytes, result);
+    } else if (bytes) { /* of 0 bytes a driver gives no memory (H200, driver 580) */
+        gs_record_alloc(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     }
     return result;
 }
