@@ -187,10 +187,13 @@ CASE(pool, current_one_destroyed, DRIVER_API, "cuMemPoolDestroy",
     CHECK(pool_current() == pool_default());
 }
 
-CASE(pool, destroyed_with_live_memory, DRIVER_API, "cuMemPoolDestroy",
-     "If any pointers obtained from this pool haven't been freed, the function will "
-     "return immediately and the resources will be released automatically once there "
-     "are no more outstanding allocations")
+/* On an H200 (580.159.04) all of it was as claimed, and the process crashed when the next
+ * case made a pool. */
+OWN_PROCESS_CASE(
+    pool, destroyed_with_live_memory, DRIVER_API, "cuMemPoolDestroy",
+    "If any pointers obtained from this pool haven't been freed, the function will "
+    "return immediately and the resources will be released automatically once there "
+    "are no more outstanding allocations")
 {
     CUmemoryPool pool = pools_supported() ? pool_new(0) : NULL;
     CUdeviceptr pointer;
