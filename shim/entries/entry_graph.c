@@ -149,7 +149,8 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
         return real_launch(exec, stream, per_thread);
     }
     struct gs_free_site site = gs_record_site(state, GS_API_cuGraphLaunch, false);
-    /* In a stream that captures, the launch becomes a node and happens later. */
+    /* In a stream that captures, the launch is refused, or becomes a node and happens
+     * later. */
     bool due = state->tracker &&
                !(gs_captures_active() && gs_graph_captures(stream, per_thread, &graph)) &&
                gs_graph_launching(state->tracker, exec, &site, &launch);

@@ -14,7 +14,7 @@
 static void made(struct diff_call *call, struct diff_memory *memory, char kind,
                  CUresult code, uint64_t at, uint64_t bytes)
 {
-    if (diff_code(call, "code", code) == CUDA_SUCCESS)
+    if (diff_code(call, "code", code) == CUDA_SUCCESS && at) /* of 0 bytes: none */
         diff_memory_made(call, memory, kind, at, bytes);
     else
         diff_say(call, " out=%s", at == UNTOUCHED ? "kept" : at == 0 ? "0" : "set");
