@@ -73,7 +73,8 @@ for cores, wanted in ((1, [1]), (2, [1, 2, "figure"]), (3, [1, 3, "figure", 2]),
         """A thousand pairs by one thread, as many by each of others."""
         def __init__(self, threads):
             self.times = {name: [1000.0 * threads] for name in
-                          ("cudaMalloc", "cudaMalloc TRACK=off", "a loop without memory")}
+                          ("cudaMalloc", "cudaMalloc TRACK=off", "cuMemAlloc",
+                           "a loop without memory")}
 
     def group(label, scenario, threads, *_, **__):
         assert label == f"threads, {threads}" and scenario == "pair4k"
