@@ -185,8 +185,10 @@ gpushim_result gs_api_get_option(const char *name, char *value, size_t capacity)
     }
     row = gs_option_row_of(name);
     if (row < GS_OPTIONS_COUNT) {
+        gs_mutex_lock(&options_lock);
         (void)gs_option_value_text(&gs_options_table[row], &state->options, value,
                                    capacity);
+        gs_mutex_unlock(&options_lock);
     }
     gs_leave();
     return row < GS_OPTIONS_COUNT ? GPUSHIM_OK : GPUSHIM_NOT_FOUND;
