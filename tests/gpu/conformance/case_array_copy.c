@@ -143,7 +143,7 @@ CASE(array, copy_a_rectangle, DRIVER_API, "cuMemcpy2D",
     array_put(array);
 }
 
-CASE(array, copy_between_elements, DRIVERS, "cuMemcpy2D",
+CASE(array, copy_between_elements, GPUS, "cuMemcpy2D",
      "dstXInBytes need not be divisible by the array's element size, as is "
      "documented" ON_H200)
 {
@@ -226,7 +226,7 @@ CASE(array, copy_a_box_of_layers, DRIVER_API, "cuArray3DCreate",
     copy_a_box(CUDA_ARRAY3D_LAYERED);
 }
 
-CASE(array, copy_ignores_levels_of_detail, DRIVERS, "cuMemcpy3D",
+CASE(array, copy_ignores_levels_of_detail, GPUS, "cuMemcpy3D",
      "srcLOD and dstLOD are not looked at; \"must be set to 0\" is documented" ON_H200)
 {
     uint32_t words[24];

@@ -263,7 +263,7 @@ CASE(array, texture_tells_its_resource, DRIVER_API, "cuTexObjectGetResourceDesc"
     array_put(array);
 }
 
-CASE(array, texture_without_a_view, DRIVERS, "cuTexObjectGetResourceViewDesc",
+CASE(array, texture_without_a_view, GPUS, "cuTexObjectGetResourceViewDesc",
      "Of a texture without a view: success; CUDA_ERROR_INVALID_VALUE is "
      "documented" ON_H200)
 {

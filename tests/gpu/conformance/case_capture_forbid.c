@@ -75,7 +75,7 @@ CASE(capture_forbids, waiting_for_a_captured_event, GUIDE, PROHIBITED,
     end_stream(stream);
 }
 
-CASE(capture_forbids, captured_event_after_the_end, DRIVERS, "cuEventQuery",
+CASE(capture_forbids, captured_event_after_the_end, GPUS, "cuEventQuery",
      "Of an event last recorded in a capture that has ended: CUDA_ERROR_INVALID_VALUE, "
      "where CUDA_ERROR_CAPTURED_EVENT is documented" ON_H200 "; recorded again outside "
      "of a capture it is an event like any other")

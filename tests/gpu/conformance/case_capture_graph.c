@@ -164,7 +164,7 @@ CASE(capture, outlives_its_stream, DRIVER_API, "cuStreamEndCapture",
     end_stream(other);
 }
 
-CASE(capture, not_of_a_graph_launch, DRIVERS, "cuGraphLaunch",
+CASE(capture, not_of_a_graph_launch, GPUS, "cuGraphLaunch",
      "Into a capturing stream: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the capture is "
      "invalidated" ON_H200)
 {
@@ -296,7 +296,7 @@ CASE(capture, into_a_graph, DRIVER_API, "cuStreamBeginCaptureToGraph",
     end_stream(stream);
 }
 
-CASE(capture, into_a_graph_allows_its_use, DRIVERS, "cuStreamBeginCaptureToGraph",
+CASE(capture, into_a_graph_allows_its_use, GPUS, "cuStreamBeginCaptureToGraph",
      "The graph can be instantiated before cuStreamEndCapture; \"will not be "
      "instantiable\" is documented" ON_H200)
 {

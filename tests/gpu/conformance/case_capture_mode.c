@@ -232,7 +232,7 @@ CASE(capture_mode, is_each_threads_own, DRIVER_API, MODES,
     CHECK_EQUAL(mine, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-CASE(capture_mode, may_be_any_number, DRIVERS, MODES,
+CASE(capture_mode, may_be_any_number, GPUS, MODES,
      "A mode that is none of the three is taken, and told by the next exchange; "
      "CUDA_ERROR_INVALID_VALUE is documented" ON_H200)
 {
@@ -262,7 +262,7 @@ static void check_modes(CUresult (*call)(void))
     unsafe_call = allocates;
 }
 
-CASE(capture_mode, asking_another_stream_is_unsafe, DRIVERS, "cuStreamQuery",
+CASE(capture_mode, asking_another_stream_is_unsafe, GPUS, "cuStreamQuery",
      "Of a stream that does not capture it is a potentially unsafe call: it fails with "
      "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and invalidates the capture" ON_H200)
 {
@@ -271,7 +271,7 @@ CASE(capture_mode, asking_another_stream_is_unsafe, DRIVERS, "cuStreamQuery",
     end_stream(beside);
 }
 
-CASE(capture_mode, memory_of_another_stream_is_unsafe, DRIVERS, "cuMemAllocAsync",
+CASE(capture_mode, memory_of_another_stream_is_unsafe, GPUS, "cuMemAllocAsync",
      "In a stream that does not capture it, and cuMemFreeAsync, is a potentially unsafe "
      "call: it fails with "
      "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and invalidates the capture" ON_H200)

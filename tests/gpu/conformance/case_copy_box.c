@@ -228,7 +228,7 @@ CASE(copy, box_with_a_short_pitch, DRIVER_API, "cuMemcpy2D",
     check_refused(512, 104);
 }
 
-CASE(copy, box_with_a_longer_pitch, DRIVERS, "cuMemcpy2D",
+CASE(copy, box_with_a_longer_pitch, GPUS, "cuMemcpy2D",
      "A pitch in the host's memory may be greater than CU_DEVICE_ATTRIBUTE_MAX_PITCH; an "
      "error is documented" ON_H200)
 {

@@ -41,7 +41,7 @@ CASE(host, written_and_read, DRIVER_API, "cuMemHostAlloc",
     put(host);
 }
 
-CASE(host, of_no_bytes, DRIVERS, "cuMemHostAlloc",
+CASE(host, of_no_bytes, GPUS, "cuMemHostAlloc",
      "Of 0 bytes: success, and what comes is freed like memory" ON_H200)
 {
     void *host = NULL;
@@ -186,7 +186,7 @@ CASE(host, used_by_a_kernel_write_combined, DRIVER_API, "cuMemHostAlloc",
     check_kernel(CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
-CASE(host, freed_nothing, DRIVERS, "cuMemFreeHost", "Of NULL: success" ON_H200)
+CASE(host, freed_nothing, GPUS, "cuMemFreeHost", "Of NULL: success" ON_H200)
 {
     CHECK_OK(cuMemFreeHost(NULL));
 }

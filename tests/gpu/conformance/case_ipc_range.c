@@ -75,7 +75,7 @@ CASE(ipc, range_leaves_its_memory, DRIVER_API, "cuMemGetHandleForAddressRange",
     CHECK(get(&fd, pointer, GS_MIB, DMA_BUF_FD, 0) != CUDA_SUCCESS);
 }
 
-CASE(ipc, range_leaves_a_small_block, DRIVERS, "cuMemGetHandleForAddressRange",
+CASE(ipc, range_leaves_a_small_block, GPUS, "cuMemGetHandleForAddressRange",
      "A range that begins in a small block may leave it within the 2 MiB that the driver "
      "has there" ON_H200)
 {

@@ -57,7 +57,7 @@ CASE(memory, info_without_context, DRIVER_API, "cuMemGetInfo", NO_CONTEXT)
     regain_context();
 }
 
-CASE(memory, free_without_context, DRIVERS, "cuMemFree",
+CASE(memory, free_without_context, GPUS, "cuMemFree",
      "Needs no current context: the address names the memory's" ON_H200)
 {
     CUdeviceptr small = device_get(4096), large = device_get(4 * GS_MIB);
@@ -70,7 +70,7 @@ CASE(memory, free_without_context, DRIVERS, "cuMemFree",
     CHECK_CODE(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
 }
 
-CASE(host, free_without_context, DRIVERS, "cuMemFreeHost",
+CASE(host, free_without_context, GPUS, "cuMemFreeHost",
      "Needs no current context: the address names the memory's" ON_H200)
 {
     void *host = NULL;

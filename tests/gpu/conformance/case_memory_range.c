@@ -15,7 +15,7 @@ CASE(memory, info_within_bounds, DRIVER_API, "cuMemGetInfo",
     CHECK(free_bytes <= total);
 }
 
-CASE(memory, info_for_nobody, DRIVERS, "cuMemGetInfo",
+CASE(memory, info_for_nobody, GPUS, "cuMemGetInfo",
      "Either answer may be left out, and both: success" ON_H200)
 {
     size_t free_bytes = 0, total = 0;

@@ -124,7 +124,7 @@ static void check_load_waits(CUstream stream)
     end_block(&blocker);
 }
 
-CASE(module, load_waits, DRIVERS, "cuModuleLoadData",
+CASE(module, load_waits, GPUS, "cuModuleLoadData",
      "Waits for the work that runs in the context, whichever the stream" ON_H200)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);

@@ -138,7 +138,7 @@ CASE(pool, used_in_another_stream, GUIDE, "Stream-Ordered Memory Allocator",
     end_stream(second);
 }
 
-CASE(pool, freed_nothing, DRIVERS, "cuMemFreeAsync", "Of 0: success" ON_H200)
+CASE(pool, freed_nothing, GPUS, "cuMemFreeAsync", "Of 0: success" ON_H200)
 {
     CUstream stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
 

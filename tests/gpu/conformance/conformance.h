@@ -21,6 +21,7 @@
 #define RUNTIME_API "CUDA Runtime API"
 #define GUIDE       "CUDA Programming Guide"
 #define DRIVERS     "NVIDIA's drivers" /* seen on 470 to 580; no document says it */
+#define GPUS        "NVIDIA's drivers on a GPU" /* seen there alone; likewise */
 
 /* In a claim: where it was seen on a GPU, and no document says it, or another thing. */
 #define ON_H200 " (H200, driver 580.159.04)"
