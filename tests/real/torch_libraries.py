@@ -13,13 +13,15 @@ import torch
 import work
 
 DEVICE = "cuda"
+shown = []
 
 
 def show(name, value):
     value = value.detach().double().abs()
     if not torch.isfinite(value).all():
         raise SystemExit(f"{name}: what was computed is not finite")
-    print(name, f"{value.mean().item():.3g}")
+    shown.append(float(f"{value.mean().item():.3g}"))
+    print(name, shown[-1])
 
 
 def convolutions():
@@ -98,6 +100,7 @@ def main():
     collective()
     torch.cuda.synchronize()
     work.done()
+    print(f"checksum {work.checksum(shown)}")
 
 
 main()
