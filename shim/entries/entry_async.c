@@ -223,6 +223,9 @@ static CUresult separate(void)
 static CUresult check_captures(const struct variant *variant, CUstream stream)
 {
     bool own = variant->per_thread && !stream;
+    if (!gs_real()->cuStreamQuery) {
+        return CUDA_SUCCESS;
+    }
     gs_notify_begin("cuMemFreeAsync", false);
     CUresult result = gs_real()->cuStreamQuery(own ? CU_STREAM_PER_THREAD : stream);
     gs_notify_end();
