@@ -15,7 +15,7 @@
 
 #include "launch.h"
 
-#define RANGE ((size_t)60000)
+#define RANGE ((size_t)4000)
 
 static void yes(const char *what, bool answer)
 {
@@ -137,7 +137,7 @@ static void nothing(CUdeviceptr range)
 #if CUDA_VERSION >= 13000
 static void advise(CUdeviceptr range)
 {
-    APP_OK(cuMemAdvise(range + 4096, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, place()));
+    APP_OK(cuMemAdvise(range, RANGE, CU_MEM_ADVISE_SET_READ_MOSTLY, place()));
 }
 
 static void prefetch(CUdeviceptr range)
@@ -214,14 +214,14 @@ static void beyond(void)
     number(
         "advised behind the end",
         (long)cuMemAdvise(range + 110000, 100, CU_MEM_ADVISE_SET_READ_MOSTLY, place()));
-    APP_OK(cuMemAllocManaged(&freed, 60000, CU_MEM_ATTACH_GLOBAL));
+    APP_OK(cuMemAllocManaged(&freed, 4000, CU_MEM_ATTACH_GLOBAL));
     APP_OK(cuMemFree(freed));
     number("advised when freed",
            (long)cuMemAdvise(freed, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, place()));
-    APP_OK(cuMemAllocManaged(&freed, 60000, CU_MEM_ATTACH_GLOBAL));
+    APP_OK(cuMemAllocManaged(&freed, 4000, CU_MEM_ATTACH_GLOBAL));
     APP_OK(cuMemFree(freed));
-    APP_OK(cuMemAllocManaged(&freed, 54600, CU_MEM_ATTACH_GLOBAL));
-    beyond_one(freed, 54600);
+    APP_OK(cuMemAllocManaged(&freed, 3600, CU_MEM_ATTACH_GLOBAL));
+    beyond_one(freed, 3600);
     APP_OK(cuStreamSynchronize(stream));
     APP_OK(cuMemFree(freed));
     APP_OK(cuMemFree(range));

@@ -110,7 +110,7 @@ static void full(void)
     gpu_ptr range;
 
     one_of_each(blocks, 1);
-    APP_OK(gpu_malloc_managed(&range, 60000));
+    APP_OK(gpu_malloc_managed(&range, 4000));
     APP_OK(gpu_free(range));
     begin_rounds();
     APP_OK(gpu_host_alloc(&more, 9 * APP_MIB, 0));
@@ -153,7 +153,7 @@ static void managed(void)
  * with their old bytes (H200, 580.159.04): nothing is asked of them. */
 static void fresh(void)
 {
-    const size_t kept = gpushim_library() ? 64 * 1024 : 0;
+    const size_t kept = gpushim_library() ? 4096 : 0;
     size_t dirty = 0;
 
     begin_rounds();

@@ -295,11 +295,11 @@ PROGRAM_WITH(classes, managed_held_behind_its_kernel, RIGHT,
     uint32_t *flag = new_flag();
     CUdeviceptr block, other;
 
-    OK(cuMemAllocManaged(&block, 64 * KIB, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemAllocManaged(&block, 4 * KIB, CU_MEM_ATTACH_GLOBAL));
     wait_for(new_stream(), flag);
     OK(cuMemFree(block));
     for (unsigned i = 0; i < 3; i++) {
-        OK(cuMemAllocManaged(&other, 64 * KIB, CU_MEM_ATTACH_GLOBAL));
+        OK(cuMemAllocManaged(&other, 4 * KIB, CU_MEM_ATTACH_GLOBAL));
         must(other != block || !under_library(), "the kernel may still use it");
     }
     set_flag(flag);

@@ -303,21 +303,21 @@ PROGRAM_WITH(pools, managed_in_another_context, RIGHT, "another context uses it"
 /* A fresh range has no advice; the last owner's must not be found in it. */
 PROGRAM(pools, managed_advised, RIGHT, "advice ends with the range it was given for")
 {
-    CUdeviceptr memory = managed_of(65536), next;
+    CUdeviceptr memory = managed_of(4096), next;
     int mostly_read = 1;
     CUdevice device;
 
     OK(cuCtxGetDevice(&device));
 #if CUDA_VERSION >= 13000
     CUmemLocation place = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
-    OK(cuMemAdvise(memory, 65536, CU_MEM_ADVISE_SET_READ_MOSTLY, place));
+    OK(cuMemAdvise(memory, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, place));
 #else
-    OK(cuMemAdvise(memory, 65536, CU_MEM_ADVISE_SET_READ_MOSTLY, device));
+    OK(cuMemAdvise(memory, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, device));
 #endif
     OK(cuMemFree(memory));
-    next = managed_of(65536);
+    next = managed_of(4096);
     OK(cuMemRangeGetAttribute(&mostly_read, sizeof mostly_read,
-                              CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, next, 65536));
+                              CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, next, 4096));
     must(mostly_read == 0, "a new range has no advice");
     OK(cuMemFree(next));
 }

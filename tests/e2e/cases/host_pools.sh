@@ -27,8 +27,8 @@ host_pinned_case() {
 # host_managed_case WAY
 host_managed_case() {
   both "hostpools_$1" managed 10
-  # Of five sizes the two beyond 64 KiB go back to the driver each time.
-  expect_equal "driver calls for managed ranges" 20 "$(in_rounds shim.err cuMemAllocManaged)"
+  # Of five sizes the three beyond a page go back to the driver each time.
+  expect_equal "driver calls for managed ranges" 30 "$(in_rounds shim.err cuMemAllocManaged)"
   expect_equal "and natively" 50 "$(in_rounds native.err cuMemAllocManaged)"
 }
 # No owner of a range sees the bytes of the one before.
@@ -132,7 +132,7 @@ host_say_case() {
   preloaded shim GPUSHIM_VERBOSE=2 -- "$apps/hostpools_linked" pinned
   expect_text shim.err '^gpushim: pinned memory: 9[0-9] of 99 requests to the pool were served without'
   preloaded shim GPUSHIM_VERBOSE=2 -- "$apps/hostpools_linked" managed
-  expect_text shim.err '^gpushim: managed memory: 3[0-9] of 55 requests were served without'
+  expect_text shim.err '^gpushim: managed memory: 2[0-9] of 55 requests were served without'
 }
 add_case "host pools hits" host_say_case
 
