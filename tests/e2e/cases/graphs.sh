@@ -83,7 +83,7 @@ for way in $(ways_of graphmem); do
   add_case "graphs errors $way" graph_errors_case "$way"
 done
 add_long_case "graphs often shared" graph_clean_case shared often
-add_case "graphs often linked" graph_clean_case linked often
+add_long_case "graphs often linked" graph_clean_case linked often
 
 # Nodes by every call there is, and nonsense among them.
 graph_nodes_case() {

@@ -16,7 +16,7 @@ cut_off_case() {
   expect_text stage.out '^not ok driver 535, look-ups - without the library it ends with 2, not 0$'
   expect_no_text stage.out '^ok driver 535'
 }
-add_case "stage drivers: a file that is no driver" cut_off_case
+add_long_case "stage drivers: a file that is no driver" cut_off_case
 
 no_drivers_case() {
   local number
