@@ -16,6 +16,11 @@
 #ifndef GPUSHIM_H
 #define GPUSHIM_H
 
+#ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast" /* one source for C and C++ */
+#endif
+
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -248,6 +253,19 @@ static inline gpushim_result gpushim_get_classes(int device, struct gpushim_clas
     GPUSHIM_CALL_(classes, (device, out, sizeof(*out), capacity));
 }
 
+/* The index of the class that serves a request of `bytes`, in classes of
+ * gpushim_get_classes; the next smaller and larger class stand beside it. `count`: it is
+ * larger than all. Needs no library. */
+static inline size_t gpushim_class_of(const struct gpushim_class *classes, size_t count,
+                                      uint64_t bytes)
+{
+    size_t index = 0;
+    while (index < count && classes[index].bytes < bytes) {
+        index++;
+    }
+    return index;
+}
+
 /* ---- control ---- */
 
 /*
@@ -411,6 +429,7 @@ static inline gpushim_result gpushim_stream_uses(void *memory, void *stream)
 
 #ifdef __cplusplus
 }
+#pragma GCC diagnostic pop
 #endif
 
 #endif

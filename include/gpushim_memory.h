@@ -6,8 +6,8 @@
  * of streams, files streamed through the device. All of it works with and without
  * libgpushim.so, and the same in both cases.
  *
- * C99 or C++11. There is nothing to link with (before glibc 2.34: -ldl), and cuda.h is
- * not needed. The functions look for CUDA's driver API in the process, then for
+ * C99 or C++11. There is nothing to link with (before glibc 2.34: -ldl -lpthread), and
+ * cuda.h is not needed. The functions look for CUDA's driver API in the process, then for
  * libcuda.so.1. Memory comes from the calling thread's current context. If there is none,
  * the primary context of device 0 is made current, as the runtime does. gpushim.hpp has
  * classes.
@@ -40,6 +40,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
@@ -73,6 +74,7 @@ struct gpushim_rows_ {
 #define GPUSHIM_DRIVER_(row)                                                                 \
     row(init, "cuInit", (unsigned))                                                          \
     row(device_count, "cuDeviceGetCount", (int *))                                           \
+    row(device_attribute, "cuDeviceGetAttribute", (int *, int, int))                         \
     row(can_access_peer, "cuDeviceCanAccessPeer", (int *, int, int))                         \
     row(primary_retain, "cuDevicePrimaryCtxRetain", (void **, int))                          \
     row(primary_release, "cuDevicePrimaryCtxRelease_v2", (int))                              \
@@ -121,7 +123,9 @@ enum {
     GPUSHIM_CU_ATTACH_GLOBAL_ = 1,
     GPUSHIM_CU_NON_BLOCKING_ = 1,
     GPUSHIM_CU_NO_TIMING_ = 2,
-    GPUSHIM_CU_UNIFIED_ = 4
+    GPUSHIM_CU_UNIFIED_ = 4,
+    GPUSHIM_CU_HAS_MANAGED_ = 83,   /* CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY */
+    GPUSHIM_CU_HAS_CONCURRENT_ = 89 /* CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS */
 };
 
 /* The driver's functions; NULL: one is missing. Looked for once. */
@@ -1985,7 +1989,39 @@ static inline gpushim_result gpushim_read_file(const char *path, uint64_t offset
 #undef GPUSHIM_CLOEXEC_
 #undef GPUSHIM_DIRECT_
 
-/* ---- peers ----------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------- */
+
+/* When host and device see what the other has written to memory that both can address. */
+typedef enum gpushim_visibility {
+    GPUSHIM_SYSTEM_SCOPE = 0, /* while a kernel runs, too */
+    GPUSHIM_DEVICE_SCOPE = 1, /* after a synchronize: WSL2, Jetson */
+    GPUSHIM_COPIES_ONLY = 2   /* the device has no managed memory */
+} gpushim_visibility;
+
+/* In: device, an ordinal. Errors: INVALID, INACTIVE, CUDA (no such device). */
+static inline gpushim_result gpushim_get_visibility(int device, gpushim_visibility *out)
+{
+    const struct gpushim_calls_ *cuda;
+    gpushim_result result;
+    int code, managed = 0, concurrent = 0;
+
+    if (device < 0 || !out) {
+        return GPUSHIM_INVALID;
+    }
+    result = gpushim_cuda_(&cuda);
+    if (result != GPUSHIM_OK) {
+        return result;
+    }
+    code = cuda->device_attribute(&managed, GPUSHIM_CU_HAS_MANAGED_, device);
+    code = code ? code
+                : cuda->device_attribute(&concurrent, GPUSHIM_CU_HAS_CONCURRENT_, device);
+    if (!code) {
+        *out = !managed      ? GPUSHIM_COPIES_ONLY
+               : !concurrent ? GPUSHIM_DEVICE_SCOPE
+                             : GPUSHIM_SYSTEM_SCOPE;
+    }
+    return gpushim_from_cuda_(code);
+}
 
 /*
  * Lets every device read and write the memory of every other, where the hardware can. The
@@ -2037,6 +2073,82 @@ static inline gpushim_result gpushim_enable_peers(int *pairs)
     if (pairs) {
         *pairs = enabled;
     }
+    return result;
+}
+
+/* ---- blocks ahead of need, by a thread --------------------------------------------- */
+
+/* Begin with gpushim_warming_start; its address stays until gpushim_warming_wait. */
+struct gpushim_warming {
+    pthread_t thread; /* internal, as all of it */
+    int device, begun, done;
+    char *blocks;
+    gpushim_result result;
+};
+
+static inline void *gpushim_warm_(void *argument)
+{
+    struct gpushim_warming *warming = (struct gpushim_warming *)argument;
+    int cancelled;
+
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
+    warming->result = gpushim_warm_up(warming->device, warming->blocks);
+    __atomic_store_n(&warming->done, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/*
+ * gpushim_warm_up (gpushim.h) on a thread of its own, in the device's primary context.
+ * Errors: INACTIVE (there is no library), INVALID, NO_MEMORY (host); nothing is under way
+ */
+static inline gpushim_result gpushim_warming_start(struct gpushim_warming *out,
+                                                   int device, const char *blocks)
+{
+    if (!out || device < 0 || !blocks) {
+        return GPUSHIM_INVALID;
+    }
+    if (!gpushim_library()) {
+        return GPUSHIM_INACTIVE;
+    }
+    memset(out, 0, sizeof(*out));
+    out->device = device;
+    out->blocks = (char *)malloc(strlen(blocks) + 1);
+    if (!out->blocks) {
+        return GPUSHIM_NO_MEMORY;
+    }
+    memcpy(out->blocks, blocks, strlen(blocks) + 1);
+    out->begun = pthread_create(&out->thread, NULL, gpushim_warm_, out) == 0;
+    if (!out->begun) {
+        free(out->blocks);
+        return GPUSHIM_NO_MEMORY;
+    }
+    return GPUSHIM_OK;
+}
+
+/* Is it done? Does not wait. Out: *ready, 0 or 1. Errors: INVALID. */
+static inline gpushim_result gpushim_warming_poll(const struct gpushim_warming *warming,
+                                                  int *ready)
+{
+    if (!warming || !warming->begun || !ready) {
+        return GPUSHIM_INVALID;
+    }
+    *ready = __atomic_load_n(&warming->done, __ATOMIC_ACQUIRE);
+    return GPUSHIM_OK;
+}
+
+/* Waits until it is done. Errors: as of gpushim_warm_up; INVALID also if none is under
+ * way. Once for each start. */
+static inline gpushim_result gpushim_warming_wait(struct gpushim_warming *warming)
+{
+    gpushim_result result;
+
+    if (!warming || !warming->begun) {
+        return GPUSHIM_INVALID;
+    }
+    (void)pthread_join(warming->thread, NULL);
+    result = warming->result;
+    free(warming->blocks);
+    memset(warming, 0, sizeof(*warming));
     return result;
 }
 

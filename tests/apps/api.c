@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpushim.h"
+#include "gpushim_memory.h"
 #include "launch.h"
 
 enum { STREAMS = 3, BLOCKS = 12, ROUNDS = 150, WORDS = 3000, THREADS = 4 };
@@ -60,7 +60,8 @@ static void show_statistics(void)
     tell("no such row", gpushim_get_statistics(-7, &after));
     tell("nowhere", gpushim_get_statistics(0, NULL));
     tell("classes", gpushim_get_classes(0, classes, GPUSHIM_CLASSES));
-    printf("class of 4000 bytes: %d hits\n", (int)classes[7].hits);
+    printf("class of 4000 bytes: number %d, %d hits\n",
+           (int)gpushim_class_of(classes, GPUSHIM_CLASSES, 4000), (int)classes[7].hits);
     tell("two classes", gpushim_get_classes(GPUSHIM_ALL_DEVICES, classes, 2));
     tell("classes of pinned memory", gpushim_get_classes(GPUSHIM_PINNED, classes, 2));
     /* A program of a version whose struct was smaller. */
@@ -149,6 +150,26 @@ static void show_warm_up(void)
     tell("warm up too much", gpushim_warm_up(0, "1G:1000"));
 }
 
+/* The same by a thread; once it is waited for, there is none. */
+static void show_warming(void)
+{
+    struct gpushim_warming warming;
+    gpushim_result begun = gpushim_warming_start(&warming, 0, "200K:3");
+    int ready = 0;
+
+    tell("warming", begun);
+    while (begun == GPUSHIM_OK && !ready)
+        app_expect(gpushim_warming_poll(&warming, &ready) == GPUSHIM_OK, "a poll");
+    if (begun == GPUSHIM_OK) {
+        tell("warming, its end", gpushim_warming_wait(&warming));
+        tell("warming, once more", gpushim_warming_wait(&warming));
+        tell("warming, a poll of none", gpushim_warming_poll(&warming, &ready));
+        tell("warming with nonsense", gpushim_warming_start(&warming, 0, "lots"));
+        tell("warming with nonsense, its end", gpushim_warming_wait(&warming));
+    }
+    tell("warming nowhere", gpushim_warming_start(&warming, -1, "4K:1"));
+}
+
 static void show_streams(void)
 {
     void *memory;
@@ -174,6 +195,7 @@ static void show_all(void)
     show_statistics();
     show_control();
     show_warm_up();
+    show_warming();
     show_options();
     show_streams();
     tell("a result of a later version", (gpushim_result)99);

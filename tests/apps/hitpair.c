@@ -1,15 +1,17 @@
 /*
  * hitpair.c - pairs of an allocation and its free.
  *
- *   hitpair COUNT [device|pinned|managed|holes|segment]
+ *   hitpair COUNT [device|pinned|managed|holes|segment|scoped|scope]
  *
  * The first three are the same 1 KiB again and again, as a cache likes it. holes: between
- * 32 KiB and 1 MiB, sizes that hardly repeat, 16 of them live. segment: 32 MiB.
+ * 32 KiB and 1 MiB, sizes that hardly repeat, 16 of them live. segment: 32 MiB. scoped:
+ * 1 KiB, each within a scope of gpushim.h. scope: such scopes, without an allocation.
  *
  * Proves nothing by itself: two runs of different COUNT under an instruction counter give
  * the cost of one pair.
  */
 #include "gpu.h"
+#include "gpushim.h"
 
 #include <string.h>
 
@@ -57,6 +59,18 @@ static void segment_pair(void)
     APP_OK(gpu_malloc(&block, (size_t)32 << 20));
     APP_OK(gpu_free(block));
 }
+static void scope(void)
+{
+    (void)gpushim_scope_begin("step");
+    (void)gpushim_scope_end();
+}
+
+static void scoped_pair(void)
+{
+    (void)gpushim_scope_begin("step");
+    device_pair();
+    (void)gpushim_scope_end();
+}
 
 int main(int argc, char **argv)
 {
@@ -66,6 +80,8 @@ int main(int argc, char **argv)
                          : strcmp(kind, "managed") == 0 ? managed_pair
                          : strcmp(kind, "holes") == 0   ? holes_pair
                          : strcmp(kind, "segment") == 0 ? segment_pair
+                         : strcmp(kind, "scoped") == 0  ? scoped_pair
+                         : strcmp(kind, "scope") == 0   ? scope
                                                         : device_pair;
 
     app_gpu_start();

@@ -136,6 +136,16 @@ static void copy_places(void)
     printf("copies between places: %016llx\n", (unsigned long long)sum);
 }
 
+/* By the device's attributes: a test gives it others. */
+static void show_visibility(void)
+{
+    gpushim_visibility found = (gpushim_visibility)7;
+
+    IS_OK(gpushim_get_visibility(0, &found));
+    printf("visibility: %d\n", (int)found);
+    tell("of no device", gpushim_get_visibility(1000, &found));
+}
+
 static void scoped(void)
 {
     GPUSHIM_SCOPED struct gpushim_buffer early = GPUSHIM_BUFFER_INIT;
@@ -257,6 +267,7 @@ static void show_all(void)
     app_gpu_start();
     for (int place = 0; place < PLACES; place++)
         show_place((gpushim_place)place);
+    show_visibility();
     copy_places();
     scoped();
     show_batch();

@@ -89,6 +89,10 @@ class Device:
         except Failure:
             return ""
 
+    def prices(self):
+        """What makes the simulated device's copies take time, as those of PCIe 4."""
+        return {"CUDASIM_COPY_RATE": "24G"} if self.simulated else {}
+
     def environment(self, variables):
         """The caller's variables without those that would change a figure; one that is None
         is left out."""

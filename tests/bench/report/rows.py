@@ -46,6 +46,7 @@ COUNTED = {
     "stream-ordered": "pairs of 4 KiB and 1 MiB in the order of a stream, by GPUSHIM_ASYNC",
     "miss": "an allocation of 32 MiB that nothing cached can serve",
     "soak": "32 threads on a nearly full device of 4 GiB: operations a second",
+    "moving": "ways of gpushim_memory.h to move and get memory, beside the plain ones",
     "launch": "what a kernel launch costs more (instructions need valgrind)",
     "programs": "five programs that allocate all the time, and five that seldom do",
     "cupy": "a pair by CuPy, from Python, with its pool and without (needs a GPU)",
@@ -58,6 +59,17 @@ COUNTED = {
 # Memory that is not cudaMalloc's: the scenario, which is the allocator's name, and the call.
 KINDS = {"pinned": "cudaHostAlloc", "managed": "cudaMallocManaged",
          "async": "cudaMallocAsync"}
+# Cases of bench_move.c, and whether the simulated device's prices say anything of them.
+MOVES = {
+    "readback": ("32 MiB read back and summed: in chunks, against at once", True),
+    "ring": ("200 messages of 64 KiB: through a ring, against copy and wait", True),
+    "small": ("1,000 copies of 4 KiB: in a batch, against a wait for each", False),
+    "one": ("4 MiB: in one copy, against a batch of 1,000", False),
+    "pinned": ("16 MiB to the device: from page-locked memory, against plain", False),
+    "aligned": ("16 MiB: from an aligned address, against an odd one", False),
+    "many": ("100 buffers of 4 KiB: parts of one, against each by itself", False),
+    "reuse": ("100 uses of 1 MiB: one buffer, against one for each", False),
+}
 LIVE_BLOCKS = 131072
 MISSES = 100  # CUB takes 128 MiB for each
 FIRST = 100
@@ -462,6 +474,25 @@ class Bench:
             self.figure("soak", f"32 threads on a nearly full device, {name}", "a second",
                         values[name], {peer: values[peer] for peer in ("POOL=off", "native")},
                         better="more")
+
+    def moving(self):
+        for case, (what, simulated) in MOVES.items():
+            if self.device.simulated and not simulated:
+                self.figure("moving", what, "ratio", None, why="needs a GPU")
+                continue
+
+            def measure(way, case=case):
+                variables = {**way.variables(self.device), **self.device.prices()}
+                plain, better = (float(self.device.run("bench_move", [case, kind],
+                                                       variables)[0])
+                                 for kind in ("plain", "better"))
+                return plain / better
+
+            ways = [Way("gpushim", "bench_move", "", shim=True),
+                    Way("native", "bench_move", "")]
+            values = self._each(ways, measure)
+            self.figure("moving", what, "ratio", values["gpushim"],
+                        {"without gpushim": values["native"]}, better="more")
 
     def launch(self):
         shim = {"LD_PRELOAD": self.device.shim}

@@ -67,7 +67,7 @@ api_header_case() {
   expect_text linked.out '^[0-9]+[.][0-9]+[.][0-9]+$'
   need "${CXX:-c++}"
   for standard in 11 17 20; do
-    "${CXX:-c++}" -std=c++$standard -Wall -Wextra -Wconversion -Wshadow -pedantic -Werror -I "$sources/include" \
+    "${CXX:-c++}" -std=c++$standard -Wall -Wextra -Wconversion -Wshadow -Wold-style-cast -pedantic -Werror -I "$sources/include" \
       user.cpp -o cpp -ldl || fail "C++$standard"
   done
 }
@@ -230,6 +230,24 @@ api_buffers_case() {
 for version in 3.8 3.11 3.13; do
   add_case "api python buffers $version" api_buffers_case "$version"
 done
+
+# RMM's buffers: the same natively, with the library and with it switched off; a lost one is named.
+api_rmm_case() {
+  local paths=PYTHONPATH=$sources/include/python:$python_sources/stand_in
+
+  find_python "$1"
+  run_in native "$paths" -- "$python" -B "$python_sources/rmm_use.py"
+  expect_count native.out ': (True|0)$' 4
+  preloaded shim "$paths" -- "$python" -B "$python_sources/rmm_use.py"
+  expect_same native shim
+  expect_clean shim.err
+  preloaded off "$paths" GPUSHIM_ENABLE=off -- "$python" -B "$python_sources/rmm_use.py"
+  expect_same native off
+  preloaded leak "$paths" -- "$python" -B "$python_sources/rmm_use.py" lose
+  expect_text leak.err 'LEAK 1: 4[.]88 KiB in 1 allocation'
+  expect_text leak.err '#[0-9]+ loses +rmm_use[.]py:12$'
+}
+add_case "api python rmm" api_rmm_case 3.11
 
 # ---- the launcher -------------------------------------------------------------------------
 

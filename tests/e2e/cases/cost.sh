@@ -184,6 +184,22 @@ add_case "cost of a miss without tracking" pair_case miss_no_track segment \
 add_case "cost of a pair of pinned memory" pair_case pair_pinned pinned
 add_case "cost of a pair of managed memory" pair_case pair_managed managed
 
+# A scope of gpushim.h by itself, one around each pair, and one in a program without the
+# library, where all instructions of the run count.
+add_case "cost of a scope" pair_case scope scope
+add_case "cost of a scope without tracking" pair_case scope scope GPUSHIM_TRACK=off
+add_case "cost of a pair in a scope" pair_case pair_scoped scoped
+add_case "cost of a pair in a scope without tracking" pair_case scoped_no_track scoped GPUSHIM_TRACK=off
+scope_inactive_case() {
+  local few=1000 many=5000
+
+  unsanitized
+  counted few -- "$apps/hitpair_linked" "$few" scope
+  counted many -- "$apps/hitpair_linked" "$many" scope
+  expect_within scope_inactive $((($(<many.total) - $(<few.total)) / (many - few)))
+}
+add_case "cost of a scope without the library" scope_inactive_case
+
 # The report of 100,000 live allocations in 5,000 places, without file and line: all that
 # runs while it is made, in the C library, too.
 report_cost_case() {

@@ -23,6 +23,34 @@ for way in $(ways_of owned); do
 done
 add_case "owned random" owned_same_case linked random 7
 
+# Arguments right and wrong: each wrong one gets its code, and nothing is lost.
+owned_calls_case() {
+  local calls
+
+  calls=$(sized 40000 1000000)
+  need_file "$apps/apirandom_$1"
+  run_in native -- "$apps/apirandom_$1" "$2" "$calls"
+  expect_status native 0
+  preloaded shim -- "$apps/apirandom_$1" "$2" "$calls"
+  expect_same native shim
+  expect_text shim.err 'SUMMARY: gpushim: [0-9]+ errors?, 0 B leaked in 0 allocations'
+}
+for way in $(ways_of apirandom); do
+  add_case "owned calls at random $way" owned_calls_case "$way" 1
+done
+
+# What a device says of managed memory.
+owned_visibility_case() {
+  run_in native CUDASIM_ATTRIBUTES="$1" -- "$apps/owned_linked"
+  expect_text native.out "^visibility: $2\$"
+  preloaded shim CUDASIM_ATTRIBUTES="$1" -- "$apps/owned_linked"
+  expect_same native shim
+}
+add_case "owned visibility" owned_visibility_case CONCURRENT_MANAGED_ACCESS=1 0
+add_case "owned visibility without concurrent access" owned_visibility_case CONCURRENT_MANAGED_ACCESS=0 1
+add_case "owned visibility without managed memory" owned_visibility_case \
+  MANAGED_MEMORY=0,CONCURRENT_MANAGED_ACCESS=0 2
+
 # What is served without the pool, and what is not recorded, is the same.
 owned_option_case() {
   native native "$apps/owned_linked"
@@ -210,6 +238,13 @@ CPP
       fi
     done
   done
+  if [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
+    cp user.cpp user.cu
+    for standard in 11 17 20; do
+      "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" -ccbin "${CXX:-c++}" -std=c++$standard -Werror all-warnings \
+        -I "$sources/include" -c user.cu -o user.o || fail "nvcc, C++$standard"
+    done
+  fi
   if ! "${CXX:-c++}" -std=c++17 -fno-exceptions "${flags[@]}" classes.cpp -o cpp -ldl || ! ./cpp; then
     fail 'without exceptions'
   fi

@@ -76,18 +76,18 @@ static uint64_t read_number(const char *name, uint64_t fallback, uint64_t min,
     return fallback;
 }
 
-static size_t read_memory(size_t fallback)
+/* In: range  what the line of a wrong value says. */
+static size_t read_size(const char *name, size_t fallback, size_t min, size_t max,
+                        const char *range)
 {
-    const char *text = getenv("CUDASIM_MEMORY");
+    const char *text = getenv(name);
     size_t bytes;
 
     if (!text || !*text)
         return fallback;
-    /* 1 TiB: four times that, twice, still fits the address space beside a sanitizer. */
-    if (sim_config_parse_size(text, &bytes) && bytes >= GRANULARITY &&
-        bytes <= GS_GIB * 1024)
-        return bytes & ~(GRANULARITY - 1);
-    sim_log_always("CUDASIM_MEMORY=%s is not a size from 2M to 1024G, using 4G", text);
+    if (sim_config_parse_size(text, &bytes) && bytes >= min && bytes <= max)
+        return bytes;
+    sim_log_always("%s=%s is not a size from %s", name, text, range);
     return fallback;
 }
 
@@ -157,7 +157,7 @@ static const char *const known[] = {
     "FREE_WAITS",  "ORACLE",      "HOSTS",          "STACKS",
     "FINDINGS",    "EXIT",        "HANG",           "PRIVATE_ENTRIES",
     "MUTANT",      "ALLOC_WAITS", "ATTRIBUTES",     "LATENCY",
-    "NAME",
+    "NAME",        "COPY_RATE",
 };
 
 static bool is_known(const char *name, size_t length)
@@ -200,7 +200,12 @@ static void load(void)
 {
     name_unknown();
     config.devices = (int)read_number("CUDASIM_DEVICES", 1, 0, SIM_MAX_DEVICES);
-    config.memory_bytes = read_memory(4 * GS_GIB);
+    /* 1 TiB: four times that, twice, still fits the address space beside a sanitizer. */
+    config.memory_bytes = read_size("CUDASIM_MEMORY", 4 * GS_GIB, GRANULARITY,
+                                    GS_GIB * 1024, "2M to 1024G, using 4G") &
+                          ~(GRANULARITY - 1);
+    config.copy_rate = read_size("CUDASIM_COPY_RATE", 0, GS_MIB, GS_GIB * 1024,
+                                 "1M to 1024G, using none");
     config.driver_version = read_driver_version(13000);
     config.log_level = (int)read_number("CUDASIM_LOG", 0, 0, 2);
     config.seed = read_number("CUDASIM_SEED", 0, 0, UINT64_MAX);

@@ -19,6 +19,7 @@ enum sim_alloc_waits {
 struct sim_config {
     int devices;              /* CUDASIM_DEVICES */
     size_t memory_bytes;      /* CUDASIM_MEMORY, per device, a multiple of 2 MiB */
+    size_t copy_rate;         /* CUDASIM_COPY_RATE, bytes a second; 0: no time */
     int driver_version;       /* CUDASIM_DRIVER_VERSION, 1000 * major + 10 * minor */
     int log_level;            /* CUDASIM_LOG */
     uint64_t seed;            /* CUDASIM_SEED */

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "capture.h"
+#include "config.h"
 #include "context.h"
 
 #define CONTEXT_SYNC_MEMOPS 0x80u /* CU_CTX_SYNC_MEMOPS, which is not in all headers */
@@ -37,6 +38,22 @@ static void copy_row(void *dst, const void *src, size_t bytes)
         memmove(dst, src, bytes);
 }
 
+static bool on_device(const struct sim_access *access)
+{
+    return access->alloc && sim_memory_on_device(access->alloc, access->address);
+}
+
+/* The time that a copy between host and device takes by its bytes. */
+static void spend_time(const struct sim_op *op)
+{
+    const struct sim_access *to = &op->access[0];
+    size_t rate = sim_config()->copy_rate;
+    double bytes = (double)to->row_bytes * (double)to->rows * (double)to->slices;
+
+    if (GS_UNLIKELY(rate) && on_device(to) != on_device(&op->access[1]))
+        sim_sched_spin((uint64_t)(bytes * 1e9 / (double)rate));
+}
+
 static CUresult run_copy(struct sim_op *op)
 {
     struct sim_access *to = &op->access[0];
@@ -54,6 +71,7 @@ static CUresult run_copy(struct sim_op *op)
                      (char *)src + slice * from->slice_pitch + row * from->pitch,
                      to->row_bytes);
     }
+    spend_time(op);
     return CUDA_SUCCESS;
 }
 
@@ -90,11 +108,6 @@ static CUresult bind(struct sim_access *access, enum sim_side_kind kind)
     access->hidden = kind == SIM_SIDE_ARRAY;
     return sim_access_bind(access, kind == SIM_SIDE_DEVICE || device_address ||
                                        sim_memory_is_host_pool_address(access->address));
-}
-
-static bool on_device(const struct sim_access *access)
-{
-    return access->alloc && sim_memory_on_device(access->alloc, access->address);
 }
 
 static bool is_pageable(const struct sim_access *access)
