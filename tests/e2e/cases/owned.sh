@@ -39,6 +39,31 @@ for way in $(ways_of apirandom); do
   add_case "owned calls at random $way" owned_calls_case "$way" 1
 done
 
+# The headers' code under AddressSanitizer and UBSan: it is the program's own.
+# owned_sanitized_case NAME [ARGUMENT...]
+owned_sanitized_case() {
+  local common=$sources/tests/apps/common include runtime
+
+  include=$(sed -n 's/^CUDA_INCLUDE_DIR:PATH=//p' "$build/CMakeCache.txt")
+  runtime=$("${CC:-cc}" -print-file-name=libasan.so)
+  [[ $runtime == /* ]] || skip "${CC:-cc} with AddressSanitizer"
+  "${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+    -DAPP_DRIVER_LINKED=1 -I "$sources/include" -I "$common" -I "$sources/tests/gpu" -isystem "$include" \
+    "$sources/tests/apps/$1.c" "$common"/{app,driver,gpu,launch}.c -o program -L "$build/sim" -lcuda -ldl -lpthread ||
+    fail "$1.c with sanitizers"
+  export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+  run_in native -- ./program "${@:2}"
+  expect_status native 0
+  run_in shim LD_PRELOAD="$runtime $shim" -- ./program "${@:2}"
+  expect_same native shim
+}
+add_case "owned calls at random, sanitized" owned_sanitized_case apirandom 3 "$(sized 20000 200000)"
+add_long_case "owned sanitized" owned_sanitized_case owned
+for mode in 'random 5' transfers 'staging 1' 'rings 1' threads bad; do
+  # shellcheck disable=SC2086  # a mode and its seed
+  add_long_case "owned sanitized ${mode%% *}" owned_sanitized_case owned $mode
+done
+
 # What a device says of managed memory.
 owned_visibility_case() {
   run_in native CUDASIM_ATTRIBUTES="$1" -- "$apps/owned_linked"
