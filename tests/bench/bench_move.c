@@ -12,6 +12,7 @@
  *   aligned    16 MiB of page-locked memory: from an odd address, or from an aligned one
  *   many       100 buffers of 4 KiB: each allocated, or as parts of one
  *   reuse      100 uses of 1 MiB: allocated for each, or once
+ *   grow       100 times 64 KiB more, the data kept: by as much each time, or by half
  *
  * Prints the fastest of ROUNDS rounds in nanoseconds.
  * Owns: nothing.   Lock: none; one thread.
@@ -198,6 +199,27 @@ static void allocated_once(void)
     MUST(gpushim_buffer_free(&buffer));
 }
 
+static void grow_by(double growth)
+{
+    struct gpushim_buffer buffer;
+
+    MUST(gpushim_buffer_create(&buffer, GPUSHIM_DEVICE, MESSAGE_BYTES, 0, 0));
+    buffer.growth = growth;
+    for (size_t i = 2; i <= MANY; i++)
+        MUST(gpushim_buffer_resize(&buffer, i * MESSAGE_BYTES, GPUSHIM_SYNC));
+    MUST(gpushim_buffer_free(&buffer));
+}
+
+static void grow_exactly(void)
+{
+    grow_by(1);
+}
+
+static void grow_by_half(void)
+{
+    grow_by(1.5);
+}
+
 static const struct {
     const char *name;
     void (*plain)(void), (*better)(void);
@@ -210,6 +232,7 @@ static const struct {
     {"aligned", large_from_odd, large_from_pinned},
     {"many", many_alone, many_as_parts},
     {"reuse", allocated_each_time, allocated_once},
+    {"grow", grow_exactly, grow_by_half},
 };
 
 static void prepare(void)

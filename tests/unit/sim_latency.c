@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "gs_clock.h"
 #include "sim_helpers.h"
 
 CUresult CUDAAPI cuStreamQuery_ptsz(CUstream stream);
@@ -446,6 +447,45 @@ Test(sim_latency, a_table_without_a_row_is_said_to_be)
     static const char *const wanted[] = {" has no row that can be used"};
 
     expect_lines("origin: test\n", wanted, 1);
+}
+
+/* 4 MiB at 100 MiB a second take 40 ms, each way. */
+Test(sim_latency, copies_take_time_by_their_bytes)
+{
+    const size_t bytes = 4 * GS_MIB;
+    const uint64_t least_ns = 40000000;
+    void *host;
+    CUdeviceptr block;
+    CUstream stream;
+
+    setenv("CUDASIM_COPY_RATE", "100M", 1);
+    sim_test_start("1", "64M");
+    ok(cuMemHostAlloc(&host, bytes, 0));
+    ok(cuMemAlloc(&block, bytes));
+    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    uint64_t begun = gs_now_ns();
+    ok(cuMemcpyHtoD(block, host, bytes));
+    uint64_t there = gs_now_ns();
+    ok(cuMemcpyDtoHAsync(host, block, bytes, stream));
+    ok(cuStreamSynchronize(stream));
+    uint64_t back = gs_now_ns();
+    cr_expect_geq(there - begun, least_ns);
+    cr_expect_geq(back - there, least_ns);
+}
+
+static void start_or_exit(void)
+{
+    sim_test_start("1", "64M");
+}
+
+Test(sim_latency, a_rate_that_is_none_is_said_to_be)
+{
+    char text[2000];
+
+    setenv("CUDASIM_COPY_RATE", "fast", 1);
+    sim_test_said_by(start_or_exit, text, sizeof(text));
+    cr_assert_str_eq(text, "cudasim: CUDASIM_COPY_RATE=fast is not a size from 1M to "
+                           "1024G, using none\n");
 }
 
 /* What cuInit says of a file that is no table. */

@@ -69,6 +69,7 @@ MOVES = {
     "aligned": ("16 MiB: from an aligned address, against an odd one", False),
     "many": ("100 buffers of 4 KiB: parts of one, against each by itself", False),
     "reuse": ("100 uses of 1 MiB: one buffer, against one for each", False),
+    "grow": ("100 times 64 KiB more: by half, against by as much each time", False),
 }
 LIVE_BLOCKS = 131072
 MISSES = 100  # CUB takes 128 MiB for each
