@@ -156,23 +156,6 @@ packages_case() {
 }
 add_long_case "library packages" packages_case
 
-# The wheel: built for an old glibc, installed into an environment, used, removed.
-wheel_case() {
-  need python3
-  python3 -m venv venv >/dev/null 2>&1 || skip 'python3 with venv'
-  venv/bin/pip download --quiet --no-deps -d probe wheel >/dev/null 2>&1 || skip 'PyPI'
-  "$sources/scripts/wheel" --out "$case_dir" >wheel.out 2>wheel.log || { cat wheel.log && fail 'scripts/wheel'; }
-  find venv ! -name '*.pyc' | sort >before
-  venv/bin/pip install --quiet --no-index ./gpushim-*.whl >pip.log 2>&1 || { cat pip.log && fail 'pip install'; }
-  find_leak "$case_dir/venv/bin/gpushim"
-  run_in python -- "$case_dir/venv/bin/gpushim" "$case_dir/venv/bin/python3" -B -c \
-    'import gpushim; print("from Python,", gpushim.version())'
-  expect_text python.out '^from Python, [0-9]+[.][0-9]+[.][0-9]+$'
-  venv/bin/pip uninstall --quiet -y gpushim >pip.log 2>&1 || { cat pip.log && fail 'pip uninstall'; }
-  find venv ! -name '*.pyc' | sort | cmp -s - before || fail 'pip uninstall left something behind'
-}
-add_long_case "library wheel" wheel_case
-
 # Options that bash completes, without its package of completions.
 completion_case() {
   cat >complete.bash <<'BASH'

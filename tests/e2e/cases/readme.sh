@@ -137,6 +137,17 @@ readme_settings_case() {
 }
 add_case "readme settings" readme_settings_case
 
+# The wheel is installed: it finds a leak, Python finds its module, and it goes without a trace.
+# `before` lists what the environment had without it.
+use_wheel() {
+  find_leak "$case_dir/venv/bin/gpushim"
+  run_in python -- "$case_dir/venv/bin/gpushim" "$case_dir/venv/bin/python3" -B -c \
+    'import gpushim; print("from Python,", gpushim.version())'
+  expect_text python.out '^from Python, [0-9]+[.][0-9]+[.][0-9]+$'
+  venv/bin/pip uninstall --quiet -y gpushim >pip.log 2>&1 || { cat pip.log && fail 'pip uninstall'; }
+  find venv ! -name '*.pyc' | sort | cmp -s - before || fail 'pip uninstall left something behind'
+}
+
 # readme_install_case build|wheel: the commands of the section Install as they stand, in a copy
 # of the sources and a home of their own. sudo installs the package below a folder.
 readme_install_case() {
@@ -156,6 +167,7 @@ readme_install_case() {
   if [[ $1 == wheel ]]; then
     python3 -m venv venv >/dev/null 2>&1 || skip 'python3 with venv'
     venv/bin/pip download --quiet --no-deps -d probe wheel >/dev/null 2>&1 || skip 'PyPI'
+    find venv ! -name '*.pyc' | sort >before
   fi
   readme_section Install | sed -n 's/^\$ //p' >commands
   [[ $(wc -l <commands) -ge 6 ]] || fail "fewer commands than the section has"
@@ -167,7 +179,7 @@ readme_install_case() {
       >install.log 2>&1 </dev/null || { tail -n 30 install.log && fail "ends otherwise: $line"; }
   done <commands
   if [[ $1 == wheel ]]; then
-    find_leak "$case_dir/venv/bin/gpushim"
+    use_wheel
   else
     find_leak "$case_dir/.local/bin/gpushim"
     find_leak "$case_dir/root/usr/bin/gpushim"
