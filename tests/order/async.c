@@ -100,6 +100,23 @@ static void use_their_own(void *unused)
     }
 }
 
+/* A free in the legacy stream is work there: behind the blocking streams' work so far,
+ * and ahead of what they get from then on. */
+PROGRAM(async, legacy_stream_behind_blocking_ones, RIGHT, "without an event or a wait")
+{
+    CUstream a = blocking_stream(), b = blocking_stream();
+    CUdeviceptr plain = new_memory(), memory = make_in(NULL, BYTES), next;
+
+    fill(a, plain, 1);
+    fill(a, memory, 1);
+    OK(cuMemFreeAsync(plain, NULL));
+    OK(cuMemFreeAsync(memory, NULL));
+    next = make_in(NULL, BYTES);
+    fill(b, next, 2);
+    must_hold(next, 2);
+    OK(cuMemFreeAsync(next, NULL));
+}
+
 PROGRAM(async, per_thread_streams, RIGHT, "each thread's default stream is its own")
 {
     struct worker *workers[3];

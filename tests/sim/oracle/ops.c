@@ -164,6 +164,18 @@ void oracle_op_after_line(struct oracle_op *op, const struct oracle_line *before
     oracle_unlock();
 }
 
+void oracle_op_natively_after_line(struct oracle_op *op, const struct oracle_line *before)
+{
+    oracle_lock();
+    if (!op || !before) {
+        oracle_unknown();
+    } else if (!op->submitted) {
+        oracle_clock_join(&op->knows.n, before->knows.n);
+        oracle_clock_raise(&op->knows.n, before->here);
+    }
+    oracle_unlock();
+}
+
 /* ---- its place -------------------------------------------------------------------- */
 
 /* Behind what the host thread knows; an own one in S alone. */

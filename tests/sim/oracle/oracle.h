@@ -98,6 +98,9 @@ void oracle_op_after(struct oracle_op *op, const struct oracle_op *before);
 /* Before submission: it also waits for all that was submitted to a line so far, done or
  * not. */
 void oracle_op_after_line(struct oracle_op *op, const struct oracle_line *before);
+/* The same in N alone: by what the program's call means, which a layer serves itself. */
+void oracle_op_natively_after_line(struct oracle_op *op,
+                                   const struct oracle_line *before);
 
 /* It takes its place. From now on its clocks stand, but for oracle_op_saw. */
 void oracle_op_submit(struct oracle_op *op, const struct oracle_work *work);

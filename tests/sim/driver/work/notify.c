@@ -78,9 +78,10 @@ static struct oracle_allocation *take(uintptr_t address)
 
 /* ---- where in a stream ------------------------------------------------------------- */
 
-/* The program's point in the stream of a note, as an operation; NULL: none. A layer that
- * serves a call by itself submits nothing: in the legacy stream the point waits for no
- * other stream, as the driver's own call would. */
+/* The program's point in the stream of a note, as an operation; NULL: none. The driver's
+ * own call would be work there, behind that of other streams where one of them is the
+ * legacy stream. A layer that serves it by itself submits nothing: the point is behind
+ * them in N alone. */
 static struct sim_op *point_of(const struct cudasim_note *note)
 {
     struct sim_context *context = sim_thread_current();

@@ -110,7 +110,7 @@ struct sim_op {
     bool run_on_error;                /* runs although the context has a sticky error */
     bool never_ends;                  /* an injected fault: it is never done */
     bool own;   /* a layer's own, not the program's (cudasim_notify.h) */
-    bool point; /* a layer's word about memory: no work, for which other streams wait */
+    bool point; /* a layer's word about memory: behind other streams in N alone */
     enum oracle_overlap overlap; /* may it run beside the one before it? */
     struct sim_object *keeps;    /* lives until this is done; with a reference */
     void *staged;                /* a copy of its source, from malloc; or NULL */

@@ -148,19 +148,24 @@ void sim_order_stream_end(struct sim_stream *stream)
 
 /* ---- operations -------------------------------------------------------------------- */
 
+static void go_behind(struct sim_op *op, const struct oracle_line *line)
+{
+    if (op->order && line && op->point)
+        oracle_op_natively_after_line(op->order, line);
+    else if (op->order && line)
+        oracle_op_after_line(op->order, line);
+}
+
 void sim_order_after_stream(struct sim_op *op, const struct sim_stream *stream)
 {
-    if (op->order && stream->line)
-        oracle_op_after_line(op->order, stream->line);
+    go_behind(op, stream->line);
 }
 
 void sim_order_after_gone(struct sim_op *op, const struct sim_context *context,
                           bool blocking_only)
 {
-    for (unsigned blocking = blocking_only; op->order && blocking < 2; blocking++) {
-        if (context->gone[blocking])
-            oracle_op_after_line(op->order, context->gone[blocking]);
-    }
+    for (unsigned blocking = blocking_only; blocking < 2; blocking++)
+        go_behind(op, context->gone[blocking]);
 }
 
 /* Whose memory the operation touches, as it is now. */

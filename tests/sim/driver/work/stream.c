@@ -114,7 +114,7 @@ CUresult sim_stream_get_own(struct sim_context *context, CUstream handle,
 bool sim_op_depend_on_stream(struct sim_op *op, const struct sim_stream *stream)
 {
     sim_order_after_stream(op, stream);
-    return sim_op_depend(op, stream->last);
+    return op->point || sim_op_depend(op, stream->last);
 }
 
 /* Is the operation, by a rule that is bent, behind all work of its context? */
@@ -196,8 +196,6 @@ static bool add_order(struct sim_stream *stream, struct sim_op *op)
     if (stream->green && !sim_op_depend(op, stream->green->barrier))
         return false;
     settle_overlap(op, stream->last);
-    if (stream->kind == SIM_STREAM_LEGACY && op->point)
-        return true; /* it waits for no other stream */
     if (stream->kind == SIM_STREAM_LEGACY && !sim_is_lax(SIM_RULE_destroyed))
         sim_order_after_gone(op, context, true);
     if (!all && stream->kind != SIM_STREAM_LEGACY &&
