@@ -44,9 +44,8 @@ static void enabling_pooling(void)
     printf("MaxPoolSizeBytes: 4 GB\n");
 }
 
-/* "Pooling Behavior", "Pool Size Classes", "Pool Statistics" (D2, D3, D4): the second
- * allocation of a size calls no driver. GPUSHIM_POOL_SIZE_CLASSES=dotcompute: 21 classes.
- */
+/* "Pooling Behavior", "Pool Size Classes", "Pool Statistics" (D2, D3, D4): cold, then
+ * warm. GPUSHIM_POOL_SIZE_CLASSES=dotcompute has the 21 classes. */
 static void pool_statistics(void)
 {
     struct gpushim_statistics before, after, stretch;
@@ -54,7 +53,7 @@ static void pool_statistics(void)
 
     gpushim_get_statistics(0, &before);
     for (int i = 0; i < 10; i++) {
-        APP_OK(gpu_malloc(&buffer, 4000000)); /* cold, then warm */
+        APP_OK(gpu_malloc(&buffer, 4000000));
         APP_OK(gpu_free(buffer));
     }
     if (active(gpushim_get_statistics(0, &after))) {
