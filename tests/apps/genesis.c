@@ -158,10 +158,11 @@ static void dynamic_scaling(void)
 
     APP_OK(gpu_malloc(&cached, 16 * APP_MIB));
     APP_OK(gpu_free(cached));
+    APP_OK(gpu_sync());
     gpushim_get_statistics(0, &now);
     adaptive_management(0.9);
     if (active(gpushim_get_statistics(0, &then)))
-        app_expect(then.idle_bytes < now.idle_bytes / 2, "what is cached still");
+        app_expect(then.idle_bytes < now.idle_bytes / 2, "cleanup_cache");
     adaptive_management(0.1);
     printf("adaptive_memory_management\n");
 }
@@ -237,9 +238,10 @@ static void troubleshooting(void)
         if (gpushim_hit_rate(&now) < 0.5)
             active(gpushim_get_classes(0, classes, GPUSHIM_CLASSES)); /* misses by size */
         /* handle_oom; also for fragmentation > 0.3 */
+        APP_OK(gpu_sync());
         active(gpushim_trim(GPUSHIM_ALL_DEVICES, UINT64_MAX, NULL));
         active(gpushim_get_statistics(GPUSHIM_ALL_DEVICES, &now));
-        app_expect(now.idle_bytes == 0 && now.cached_bytes == 0, "what is cached still");
+        app_expect(now.idle_bytes == 0 && now.cached_bytes == 0, "garbage_collect");
         app_expect(gpushim_fragmentation(&now) == 0, "fragmentation_ratio");
     }
     printf("handle_oom\n");
