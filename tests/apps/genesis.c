@@ -6,7 +6,6 @@
  * The output is the same with libgpushim and without it: without it there are no
  * statistics, and none are compared.
  */
-#include <pthread.h>
 
 #include "example.h"
 
@@ -93,25 +92,17 @@ static void transformer_tensors(void)
     printf("warmup_cache: 25 tensors\n");
 }
 
-/* "AsyncMemoryPool" (G7): a worker has the blocks allocated ahead; the join is the
- * future. */
-static void *allocation_worker(void *blocks)
-{
-    app_gpu_thread();
-    active(gpushim_warm_up(0, blocks));
-    return NULL;
-}
-
+/* "AsyncMemoryPool" (G7): a thread has the blocks allocated ahead. */
 static void allocate_async(void)
 {
-    static char blocks[] = "5M:2";
     struct gpushim_statistics before, after;
-    pthread_t future;
+    struct gpushim_warming future;
     gpu_ptr large;
 
-    APP_OK(pthread_create(&future, NULL, allocation_worker, blocks));
-    /* The program goes on, until it needs the memory. */
-    APP_OK(pthread_join(future, NULL));
+    if (active(gpushim_warming_start(&future, 0, "5M:2"))) {
+        /* The program goes on, until it needs the memory. */
+        APP_OK(gpushim_warming_wait(&future));
+    }
     gpushim_get_statistics(0, &before);
     APP_OK(gpu_malloc(&large, 5 * APP_MIB));
     if (active(gpushim_get_statistics(0, &after)))

@@ -93,11 +93,10 @@ static void size_buckets(void)
     struct gpushim_class classes[GPUSHIM_CLASSES];
     gpu_ptr buffer;
     uint64_t hits;
-    int medium = 0;
+    size_t medium = 0;
 
     if (active(gpushim_get_classes(0, classes, GPUSHIM_CLASSES))) {
-        while (classes[medium].bytes < 4096) /* for_size */
-            medium++;
+        medium = gpushim_class_of(classes, GPUSHIM_CLASSES, 4000); /* for_size */
         app_expect(classes[medium].bytes == 4096, "a class of its own");
         app_expect(classes[medium + 1].bytes > 4096, "upgrade");
         app_expect(classes[medium - 1].bytes < 4096, "downgrade");
@@ -219,6 +218,16 @@ static void unified_buffer(void)
     printf("UnifiedBuffer: twice %d is %d\n", WORDS - 1, (int)slice[WORDS - 1]);
 }
 
+/* "WSL2 Memory Visibility Issues" (R9): what the device says of itself. */
+static void memory_visibility(void)
+{
+    static const char *const words[] = {"SystemScope", "DeviceScope", "ExplicitDma"};
+    gpushim_visibility detected = GPUSHIM_SYSTEM_SCOPE;
+
+    APP_OK(gpushim_get_visibility(0, &detected));
+    printf("MemoryVisibility: %s\n", words[detected]);
+}
+
 /* "Memory Transfer Strategies" (R10): Sync and Async. Unified: unified_buffer.
  * DmaPolling: staging_pool. */
 static void transfer_strategies(void)
@@ -321,6 +330,7 @@ int main(void)
     reduction_cache();
     staging_pool();
     unified_buffer();
+    memory_visibility();
     transfer_strategies();
     ring_buffer_bridge();
     cache_lines();

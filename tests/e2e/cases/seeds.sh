@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
 #
-# seeds.sh - the examples of the four seed documents: the same output natively, preloaded and
+# seeds.sh - the examples of four earlier projects: the same output natively, preloaded and
 # linked with the library, also with the options that each document asks for; no leak;
 # asynchronous work under hostile schedules; a clean end without a device. docs/api.md
 
