@@ -63,6 +63,9 @@ class Element {
   addEventListener(type, listener) {
     (this.listeners[type] ||= []).push(listener);
   }
+  removeEventListener(type, listener) {
+    this.listeners[type] = this.listeners[type].filter((one) => one !== listener);
+  }
   focus() {
     document.activeElement = this;
     this.fire('focusin');

@@ -6,7 +6,8 @@
 
 const $ = (id) => document.getElementById(id);
 const list = (value) => (Array.isArray(value) ? value : []);
-window.addEventListener('error', () => ($('summary').textContent = 'This report is not whole: it cannot be shown.'));
+const onFailure = () => ($('summary').textContent = 'This report is not whole: it cannot be shown.');
+window.addEventListener('error', onFailure);
 const report = JSON.parse($('report').textContent);
 const running = report.process.running === true;
 const killed = report.process.ending === 'ended without a report';
@@ -180,6 +181,7 @@ function drawFrame(node, depth, left, share, width) {
   const wide = share * width, made = element('div', `frame ${node.color}`, wide > 24 ? node.label : '');
   if (state.term && node.text.includes(state.term)) made.className += ' hit';
   if (depth < 0) made.className += ' above';
+  if (wide < 4) made.className += ' slim';
   made.style.left = `${100 * left}%`;
   made.style.width = `${100 * share}%`;
   made.setAttribute('role', 'treeitem');
@@ -212,7 +214,7 @@ function drawGraph() {
       const part = (share * child[unit]) / node[unit], rest = left + share - at;
       if (part * width < 1) {
         if (rest * width < 1 || child[unit] === 0) break;
-        const thin = element('div', 'frame thin');
+        const thin = element('div', 'frame slim thin');
         thin.style.left = `${100 * at}%`;
         thin.style.width = `${100 * rest}%`;
         thin.title = 'frames thinner than a pixel: zoom in';
@@ -527,12 +529,13 @@ function drawMemory() {
     made.append(...cells.map((cell, i) => element(kind, i ? 'number' : 'name', cell)));
     return made;
   };
-  const rows = memoryRows(), titles = ['', 'live', 'peak', 'at', 'pool reserved', 'requests refused'];
+  const rows = memoryRows(), refusals = rows.some(([, totals]) => totals.failed);
+  const titles = ['', 'live', 'peak', 'at', 'pool reserved'].concat(refusals ? 'requests refused' : []);
   if (rows.length === 0) return;
   $('memory').append(row('th', titles), ...rows.map(([name, totals, pool]) => row('td', [
     name, bytesText(totals.live_bytes) + (totals.lost_bytes ? ` (${bytesText(totals.lost_bytes)} lost at reset)` : ''),
     bytesText(totals.peak_bytes), durationText(totals.peak_time_ns), pool ? bytesText(pool.reserved_bytes) : '',
-    totals.failed ? countText(totals.failed) : ''])));
+    countText(totals.failed)].slice(0, titles.length))));
 }
 
 function timeText(ms) {
@@ -562,6 +565,8 @@ function start() {
     option.value = String(index);
     $('view').append(option);
   });
+  for (const [color, word] of [['p0', 'program'], ['l0', 'library'], ['y0', 'Python']])
+    if (frames.some((frame) => frame.color[0] === color[0])) $('legend').append(element('span', color, word));
   const first = views.findIndex((view) => view.sites.length > 0);
   state.view = views[Math.max(first, 0)];
   $('view').value = String(Math.max(first, 0));
@@ -589,3 +594,4 @@ function start() {
 }
 
 start();
+window.removeEventListener('error', onFailure);

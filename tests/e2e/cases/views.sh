@@ -104,7 +104,7 @@ views_header_case() {
   make_page run.json
   take_page run.html run.json
   show_page found view=1
-  expect_text found.out '^memory: GPU 0 Simulated CUDA device [|] 4[.]00 MiB [|] 54[.]0 MiB [|] [0-9]+ms [|] [0-9.]+ MiB [|] $'
+  expect_text found.out '^memory: GPU 0 Simulated CUDA device [|] 4[.]00 MiB [|] 54[.]0 MiB [|] [0-9]+ms [|] [0-9.]+ MiB$'
   expect_text found.out '^option: What leaked \(4[.]00 MiB\)$'
   expect_text found.out '^option: Peak of GPU 0 \(54[.]0 MiB\)$'
   expect_text found.out '^note: allocations of less than 4[.]00 KiB have no call stack \(GPUSHIM_TRACK_MIN_BYTES\)$'
@@ -418,7 +418,7 @@ PYTHON
   expect_text found.out '^more: 99,700 more call sites: .*; search, or sort the other way$'
   [[ $(grep -c '^frame: ' found.out) -gt 100 && $(grep -c '^frame: ' found.out) -lt 10000 ]] ||
     fail "$(grep -c '^frame: ' found.out) frames are drawn"
-  expect_text found.out '^frame: .* frame thin [|] $'
+  expect_text found.out '^frame: .* frame slim thin [|] $'
   show_page searched search=function_12345 sort=1
   expect_text searched.out '^sum: 5 of 100,000 call sites found: '
   expect_count searched.out '^row: ' 5
