@@ -13,15 +13,15 @@ import sys
 class Page(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
-        self.tags, self.ids, self.scripts, self.policy = [], [], [], None
-        self.comments = 0
+        self.ids, self.scripts, self.policy = [], [], None
+        self.comments, self.in_script = 0, False
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
-        self.tags.append(tag)
         if "id" in attributes:
             self.ids.append(attributes["id"])
-        if tag == "script":
+        self.in_script = tag == "script"
+        if self.in_script:
             self.scripts.append((attributes, []))
         if attributes.get("http-equiv") == "Content-Security-Policy":
             self.policy = attributes["content"]
@@ -30,8 +30,11 @@ class Page(html.parser.HTMLParser):
         for name in attributes:
             assert not name.startswith("on"), "a script in an attribute"
 
+    def handle_endtag(self, tag):
+        self.in_script = False
+
     def handle_data(self, data):
-        if self.lasttag == "script" and self.scripts and self.cdata_elem == "script":
+        if self.in_script:
             self.scripts[-1][1].append(data)
 
     def handle_comment(self, data):

@@ -61,7 +61,8 @@ function readFrame(frame) {
   for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) % 65521;
   return {
     name, place, label: frame.function || code || name, file: (frame.file ? frame.file + line : code) + mark,
-    anyLine: frame.file || code, color: family + (hash % 3), text: `${name} ${place}`.toLowerCase(),
+    anyLine: frame.file || (module ? baseName(module.path) : ''), color: family + (hash % 3),
+    text: `${name} ${place}`.toLowerCase(),
   };
 }
 const frames = list(report.frames).map(readFrame);
@@ -83,7 +84,7 @@ function readSite(site, index) {
     site, stack, hasOwn, number: index + 1, top: frames[stack[0]] || none, memory: memoryName(site.kind, site.device),
     bytes: hasOwn ? site.likely_bytes ?? site.bytes : 0, count: site.likely_count ?? site.count,
     isEstimate: site.likely_bytes !== undefined && site.likely_bytes !== site.bytes,
-    text: `${site.call} ${site.kind} ${memoryName(site.kind, site.device)} ${site.fate || ''} ${site.rule || ''}`.toLowerCase(),
+    text: [site.call, site.kind, memoryName(site.kind, site.device), site.fate, site.rule].join(' ').toLowerCase(),
   };
 }
 
@@ -406,26 +407,35 @@ function draw() {
 // ---- errors --------------------------------------------------------------------------------
 
 const isDamage = (error) => error.changed_bytes > 0;
-const isIn = (error, ...names) => names.includes(error.error);
 
 function useTitle({ error, address, device, call, use, allocation, offset_bytes }) {
   const what = `${call} of ${bytesText(use.bytes)}`;
   if (!allocation) return `${error} at ${address} (GPU ${device}, ${what})`;
   const memory = memoryName(allocation.kind, allocation.device), begins = error === 'underrun';
   if (error === 'use after free') return `${error} of ${address} (${bytesText(allocation.bytes)}, ${memory}, ${call})`;
-  return `${error} of ${allocation.address} by ${bytesText(begins ? offset_bytes : offset_bytes + use.bytes - allocation.bytes)} ` +
-    `(${what} ${begins ? 'that begins before' : `at offset ${countText(offset_bytes)} of`} a live allocation of ` +
+  const beyond = begins ? offset_bytes : offset_bytes + use.bytes - allocation.bytes;
+  return `${error} of ${allocation.address} by ${bytesText(beyond)} (` +
+    `${what} ${begins ? 'that begins before' : `at offset ${countText(offset_bytes)} of`} a live allocation of ` +
     `${bytesText(allocation.bytes)}, ${memory})`;
+}
+
+function proofTitle({ error, address, device, call, waited_ns: ns }) {
+  const wait = ns < 1e6 ? `${Math.floor(ns / 1e3)} us` : ns < 1e10 ? `${(ns / 1e6).toFixed(1)} ms` : durationText(ns);
+  return `${error} (${call}, GPU ${device}): ` + (address === '0x0'
+    ? `no stream showed work, but the device needed ${wait} to be idle`
+    : `stream ${address} had work that no counted call submitted; it ran for ${wait} more`);
 }
 
 function errorTitle(error) {
   const was = error.allocation;
+  if (error.error === 'idle proof violated') return proofTitle(error);
   if (error.use) return useTitle(error);
-  const about = was && (error.offset_bytes === 0 || isDamage(error)) ? [bytesText(was.bytes), memoryName(was.kind, was.device)]
-    : error.device === null ? [] : [`GPU ${error.device}`];
+  const about = error.device === null ? [] : [`GPU ${error.device}`];
+  if (was && (error.offset_bytes === 0 || isDamage(error)))
+    about.splice(0, 1, bytesText(was.bytes), memoryName(was.kind, was.device));
   const title = (word, call, end) => `${error.error} ${word} ${error.address} (${about.concat(call).join(', ')})${end}`;
   if (!isDamage(error)) return title('of', error.call, '');
-  const behind = isIn(error, 'overrun');
+  const behind = error.error === 'overrun';
   return title(behind ? 'of' : 'to', was ? was.call : error.call, `: ${counted(error.changed_bytes, 'byte')} changed` +
     `${behind ? ' behind it' : ''}, first at +${countText(error.first_changed)}`);
 }
@@ -446,6 +456,12 @@ function addSite(box, what, site, end) {
   if (hasStack) box.append(stackList(site));
 }
 
+function whatOf(error) {
+  if (isDamage(error)) return `found by ${error.call}`;
+  if (error.use) return error.use.writes ? 'to be written' : 'to be read';
+  return error.error === 'double free' ? 'freed again' : 'freed';
+}
+
 function errorBox(error, index, all) {
   const box = element('details', 'error'), was = error.allocation, position = isDamage(error) ? '' : positionText(error);
   const noStackOf = (site, why) => (list(site.stack).length > 0 ? '' : ` (no call stack recorded${why})`);
@@ -454,10 +470,7 @@ function errorBox(error, index, all) {
   if (position) box.append(element('p', '', position));
   if (isDamage(error) && error.call === 'unknown')
     box.append(element('p', '', `found at the last check, at ${durationText(error.time_ns)}`));
-  else addSite(box, isDamage(error) ? `found by ${error.call}` : error.use ? (error.use.writes ? 'to be written' : 'to be read')
-    : isIn(error, 'double free') ? 'freed again' : isIn(error, 'idle proof violated') ? 'found' : 'freed',
-    error, (error.thread_name ? ` "${error.thread_name}"` : '') + noStackOf(error, ''));
-  if (error.waited_ns > 0) box.append(element('p', '', `the GPU became idle ${durationText(error.waited_ns)} later`));
+  else addSite(box, whatOf(error), error, (error.thread_name ? ` "${error.thread_name}"` : '') + noStackOf(error, ''));
   if (error.repeats > 0) box.append(element('p', '', `and ${counted(error.repeats, 'more time')} from there`));
   if (error.lost_with_context) box.append(element('p', '', 'lost when its context was destroyed or reset'));
   else if (error.first_freed)

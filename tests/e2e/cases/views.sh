@@ -94,6 +94,10 @@ done
 for mode in live reset twice; do
   add_case "views same as the text, damage $mode" views_same_case overruns_linked GPUSHIM_CHECK_REDZONE=256 -- "$mode"
 done
+add_case "views same as the text, idle proof" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
+  GPUSHIM_VERIFY_US=1000000 -- "$apps/past_part.so" known device
+add_case "views same as the text, idle proof without a stream" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
+  GPUSHIM_VERIFY_US=10000 -- "$apps/past_part.so" own device
 add_case "views same as the text, damage late" views_same_case overruns_linked GPUSHIM_CHECK_FILL=poison -- late
 add_case "views same as the text, without stacks" views_same_case leaky_linked GPUSHIM_STACK=off
 add_case "views same as the text, sampled" views_same_case churn_linked GPUSHIM_TRACK_SAMPLE_BYTES=64K -- 4000 1 keep 4096
@@ -160,6 +164,19 @@ views_actions_case() {
   expect_no_text closed.out '^detail: '
 }
 add_case "views actions" views_actions_case
+
+# Calls from several places of a function are one frame, with lines and without.
+views_merged_case() {
+  run_for_page leaky_shared GPUSHIM_SYMBOLIZE=off
+  make_page run.json
+  take_page run.html run.json
+  show_page found zoom=main
+  expect_count found.out '^frame: .* main$' 1
+  expect_text found.out '^shown: main  leaky_shared: '
+  show_page leaf zoom=build_index
+  expect_text leaf.out '^shown: build_index  leaky_shared[+]0x[0-9a-f]+: '
+}
+add_case "views merge calls of a function" views_merged_case
 
 # ---- From a state file ---------------------------------------------------------------
 
