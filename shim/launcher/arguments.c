@@ -175,6 +175,11 @@ static char **take_option(char **words, struct gs_arguments *out)
     } else {
         unknown_option(word);
     }
+    if (out->verb == GS_VERB_HTML && strncmp(word, "--output", 8) == 0) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "%.*s: the page's file is -o PAGE (see gpushim html --help)",
+                         (int)length, word);
+    }
     out->log_file |= strcmp(row.variable, "GPUSHIM_LOG_FILE") == 0;
     set_variable(row.variable, value);
     return words;

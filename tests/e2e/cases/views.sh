@@ -397,6 +397,9 @@ views_usage_case() {
   run_in bad -- "$build/gpushim" html --leakmax=1 run.json
   expect_status bad 2
   expect_text bad.err 'did you mean --leak-max[?]'
+  run_in bad -- "$build/gpushim" html run.json --output run.html
+  expect_status bad 2
+  expect_text bad.err "^gpushim: --output: the page's file is -o PAGE"
   run_in help -- "$build/gpushim" html --help
   expect_status help 0
   expect_text help.out '^usage: gpushim .* html '
