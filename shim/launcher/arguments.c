@@ -175,6 +175,11 @@ static char **take_option(char **words, struct gs_arguments *out)
     } else {
         unknown_option(word);
     }
+    if (out->verb == GS_VERB_HTML && strncmp(word, "--output", 8) == 0) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "%.*s: the page's file is -o PAGE (see gpushim html --help)",
+                         (int)length, word);
+    }
     out->log_file |= strcmp(row.variable, "GPUSHIM_LOG_FILE") == 0;
     set_variable(row.variable, value);
     return words;
@@ -186,7 +191,8 @@ static char **take_option(char **words, struct gs_arguments *out)
 void gs_arguments_usage(FILE *to)
 {
     fputs("usage: gpushim [options] [--] command [args...]\n"
-          "       gpushim [options] report [--summary] STATE_FILE...\n",
+          "       gpushim [options] report [--summary] STATE_FILE...\n"
+          "       gpushim [options] html [-o PAGE] STATE_FILE|JSON_FILE\n",
           to);
 }
 
@@ -221,11 +227,10 @@ static void show_help(bool all)
         "them\n"
         "  --print                  write the command with its variables, run nothing\n"
         "  --no-pool                no pool: only record and report\n"
+        "  --help=all, --version    every option (docs/options.md); the version\n"
         "\n"
         "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
-        "command that is called report: gpushim -- report.\n"
-        "\n"
-        "  --help=all, --version    every option (docs/options.md); the version");
+        "command that is called report or html: gpushim -- report.");
     if (all) {
         gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
     }
@@ -248,8 +253,54 @@ static void show_report_help(void)
          "Every option of gpushim --help=all that says what is reported has its effect.");
 }
 
+static void show_html_help(void)
+{
+    puts(
+        "usage: gpushim [options] html [options] STATE_FILE|JSON_FILE\n"
+        "\n"
+        "Writes a report as one page for a browser, which loads nothing else: flame\n"
+        "graphs of what leaked and of the peaks, a table of call sites, errors with\n"
+        "their stacks.\n"
+        "\n"
+        "  -o PAGE                  its file, - is standard output; else run.html for\n"
+        "                           run.json\n"
+        "  --suppressions=FILE      leaks of a state file that are known\n"
+        "\n"
+        "JSON_FILE is what a program wrote with --output=json, STATE_FILE the file that\n"
+        "it was given with --state-file.");
+}
+
 /* ---- the whole line -----------------------------------------------------------------
  */
+
+/* Words that are no command, and their --help. */
+static const struct {
+    char word[8];
+    enum gs_verb verb;
+    void (*show_help)(void);
+} verbs[] = {{"report", GS_VERB_REPORT, show_report_help},
+             {"html", GS_VERB_HTML, show_html_help}};
+
+static bool show_verb_help(enum gs_verb verb)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(verbs); i++) {
+        if (verbs[i].verb == verb) {
+            verbs[i].show_help();
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum gs_verb verb_of(const char *word)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(verbs); i++) {
+        if (strcmp(verbs[i].word, word) == 0) {
+            return verbs[i].verb;
+        }
+    }
+    return GS_VERB_RUN;
+}
 
 /* PyTorch asks for each tensor, and no free waits. */
 static void set_torch(const char *value)
@@ -268,9 +319,7 @@ static bool take_own_option(const char *word, struct gs_arguments *out)
 {
     bool all = strcmp(word, "--help=all") == 0;
     if (all || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-        if (out->is_report) {
-            show_report_help();
-        } else {
+        if (!show_verb_help(out->verb)) {
             show_help(all);
         }
         exit(fflush(stdout) == 0 ? 0 : 1);
@@ -305,6 +354,14 @@ static bool take_options(char ***words, struct gs_arguments *out)
         if (take_own_option(**words, out)) {
             continue;
         }
+        if (out->verb == GS_VERB_HTML && strcmp(**words, "-o") == 0) {
+            out->page = *++*words;
+            if (!out->page) {
+                gs_launcher_fail(GS_EXIT_USAGE,
+                                 "-o needs a value (see gpushim html --help)");
+            }
+            continue;
+        }
         if ((**words)[1] != '-') {
             unknown_option(**words);
         }
@@ -318,10 +375,13 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     *out = (struct gs_arguments){.command = words};
     bool plain = take_options(&words, out);
     out->command = words;
-    if (plain || !*words || strcmp(*words, "report") != 0) {
+    if (plain || !*words) {
         return;
     }
-    out->is_report = true;
+    out->verb = verb_of(*words);
+    if (out->verb == GS_VERB_RUN) {
+        return;
+    }
     char **files = out->command;
     for (words++; *words; plain = plain || take_options(&words, out)) {
         while (*words && (plain || (*words)[0] != '-' || !(*words)[1])) {

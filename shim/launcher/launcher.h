@@ -1,6 +1,6 @@
 /*
- * launcher.h - the program gpushim: runs a command with the library preloaded, or reports
- * what a state file has.
+ * launcher.h - the program gpushim: runs a command with the library preloaded, reports
+ * what a state file has, or makes a page of a report.
  *
  * Locks: none; one thread.   Design: docs/architecture.md
  */
@@ -22,23 +22,27 @@ __attribute__((noreturn)) void gs_launcher_fail(int status, const char *format, 
 
 /* ---- the command line (arguments.c) ---- */
 
+/* What the first word that is no option asks for; the word itself is removed. */
+enum gs_verb { GS_VERB_RUN, GS_VERB_REPORT, GS_VERB_HTML };
+
 struct gs_arguments {
+    enum gs_verb verb;
     bool summary, print, log_file;
+    const char *page;        /* -o FILE of html; NULL: beside the report */
     const char *last_switch; /* the option just before the command, if it is a switch
                               * written without a value */
-    char **command;          /* NULL at the end; empty if there is none */
-    bool is_report;          /* the command is the word "report", which was removed */
+    char **command;          /* or files; NULL at the end; empty if there is none */
 };
 
-/* Reads the options before the command and sets their variables. For `report`, options
- * may also stand among the files. Ends the launcher on bad usage, --help and
+/* Reads the options before the command and sets their variables. For `report` and `html`,
+ * options may also stand among the files. Ends the launcher on bad usage, --help and
  * --version. */
 void gs_arguments_read(char **words, struct gs_arguments *out);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */
 void gs_arguments_print_set(void);
 /* Writes a word, quoted for a shell where needed. */
 void gs_arguments_print_word(const char *word);
-/* Writes the two lines of usage. */
+/* Writes the lines of usage. */
 void gs_arguments_usage(FILE *to);
 
 /* ---- the program (command.c) ---- */
@@ -83,5 +87,11 @@ char *gs_library_preload(const struct gs_command *command);
  * a line for each of its processes to stderr when it has ended. Ends as the command did.
  * Returns if there is nothing to summarize or no folder for it, with a warning. */
 void gs_summary_run(const struct gs_command *command, char **words, const char *preload);
+
+/* ---- a page for a browser (html.c) ---- */
+
+/* Writes the page of the one file among the words. Returns the exit status; ends the
+ * launcher if the file is no report, or the page cannot be written. */
+int gs_html_write(const struct gs_arguments *arguments);
 
 #endif

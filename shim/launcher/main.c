@@ -90,8 +90,11 @@ int main(int argc, char **argv)
         return GS_EXIT_USAGE;
     }
     gs_arguments_read(argv + 1, &arguments);
-    if (arguments.is_report) {
+    if (arguments.verb == GS_VERB_REPORT) {
         return report(&arguments);
+    }
+    if (arguments.verb == GS_VERB_HTML) {
+        return gs_html_write(&arguments);
     }
     if (!arguments.command[0]) {
         gs_arguments_usage(stderr);

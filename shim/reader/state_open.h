@@ -33,6 +33,8 @@ void gs_statistics_report_frees(const struct gs_statistics_file *file,
 /* Writes the report of one file to stdout. Returns the exit status: 1 if the file cannot
  * be read; GPUSHIM_ERROR_EXITCODE if there are leaks or errors. state_report.c. */
 int gs_state_report(const char *state_file);
+/* Writes its JSON to the sink instead. False: a line has logged why not. */
+bool gs_state_json(const char *state_file, const struct gs_export_sink *sink);
 /* A process that a signal ended. */
 struct gs_state_ended {
     int64_t pid;

@@ -1,6 +1,6 @@
 /*
- * state_report.c - gpushim report FILE: reports the memory of another process, or of one
- * that has ended.
+ * state_report.c - reports the memory of another process, or of one that has ended: as
+ * text for gpushim report, as JSON for gpushim html.
  *
  * Owns:  nothing.   Lock: none; one thread reads and writes.   Design: docs/state.md
  */
@@ -78,9 +78,24 @@ static void describe_process(const struct gs_state_found *found, bool running,
     }
 }
 
-/* Returns the exit status. */
+/* The JSON of a report: where it goes, and whether it went. */
+struct json {
+    const struct gs_export_sink *sink;
+    enum gs_status status;
+};
+
+static void write_json(void *self, const struct gs_export *export, struct gs_text *names)
+{
+    struct json *json = self;
+    (void)names;
+    json->status =
+        export ? gs_export_write(export, GS_EXPORT_json, json->sink) : GS_ERR_HOST_NOMEM;
+}
+
+/* Writes the text to stdout and the files of GPUSHIM_OUTPUT; or the JSON alone, unless
+ * it is NULL. Returns the exit status. */
 static int write_found(const struct gs_state_found *found, bool running, const char *path,
-                       const struct gs_options *options)
+                       const struct gs_options *options, struct json *json)
 {
     const struct gs_state_header *header = found->header;
     const struct gs_state_process *process = &header->process;
@@ -116,8 +131,17 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     config.start_unix_ns = (uint64_t)process->start_time * 1000000000u;
     config.growing = GROWING;
     gs_statistics_report_frees(found->annex, &config);
-    bool files =
-        gs_outputs_begin(options, statistics, devices, header->device_count, &outputs);
+    bool files = json != NULL;
+    if (json) {
+        gs_outputs_describe(options, statistics, devices, header->device_count, &outputs);
+        outputs.job.write = write_json;
+        outputs.job.self = json;
+        outputs.job.lines = true;
+        json->status = GS_ERR_HOST_NOMEM; /* until it is written */
+    } else {
+        files = gs_outputs_begin(options, statistics, devices, header->device_count,
+                                 &outputs);
+    }
     if (files) {
         describe_process(found, running, &outputs.job);
     }
@@ -133,9 +157,9 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         gs_outputs_end(&outputs);
     }
     gs_report_color(options, STDOUT_FILENO, &text);
-    bool written = text.data &&
-                   fwrite(text.data, 1, text.length, stdout) == text.length &&
-                   fflush(stdout) == 0;
+    bool written =
+        json || (text.data && fwrite(text.data, 1, text.length, stdout) == text.length &&
+                 fflush(stdout) == 0);
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
     if (!written) {
@@ -147,14 +171,30 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     return bad ? (int)options->error_exitcode : 0;
 }
 
-int gs_state_report(const char *state_file)
+static int report(const char *state_file, struct json *json)
 {
     const struct gs_options *options = gs_state_settings();
     static struct gs_state_open state;
     if (!gs_state_open(state_file, &state)) {
         return 1;
     }
-    int status = write_found(&state.found, state.running, state_file, options);
+    int status = write_found(&state.found, state.running, state_file, options, json);
     gs_state_close(&state);
     return status;
+}
+
+int gs_state_report(const char *state_file)
+{
+    return report(state_file, NULL);
+}
+
+bool gs_state_json(const char *state_file, const struct gs_export_sink *sink)
+{
+    struct json json = {.sink = sink, .status = GS_ERR_INVALID};
+    (void)report(state_file, &json);
+    if (json.status != GS_OK && json.status != GS_ERR_INVALID) {
+        gs_log_line(GS_LOG_ERROR, "%.600s: %s; no report", state_file,
+                    gs_status_text(json.status));
+    }
+    return json.status == GS_OK;
 }

@@ -351,25 +351,17 @@ static uint64_t now_unix_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-bool gs_outputs_begin(const struct gs_options *options,
-                      const struct gs_statistics *statistics,
-                      const struct gs_report_device *devices, size_t device_count,
-                      struct gs_outputs *outputs)
+void gs_outputs_describe(const struct gs_options *options,
+                         const struct gs_statistics *statistics,
+                         const struct gs_report_device *devices, size_t device_count,
+                         struct gs_outputs *outputs)
 {
     const size_t each = GS_ARRAY_LEN(counters);
-    if (settings.count == 0) {
-        return false;
-    }
-    *outputs = (struct gs_outputs){.job = {.write = write_all,
-                                           .samples = gs_outputs_tallied(),
-                                           .end_unix_ms = now_unix_ms()}};
-    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
-        outputs->job.lines |= settings.chosen[i] && gs_export_formats[i].lines;
-    }
+    *outputs = (struct gs_outputs){.job = {.end_unix_ms = now_unix_ms()}};
     struct tables *tables =
         calloc(1, sizeof(*tables) + (device_count * each + 1) * sizeof(uint64_t));
     if (!tables) {
-        return true; /* without the value */
+        return; /* without the value */
     }
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         tables->options[i].name = gs_options_table[i].name;
@@ -388,6 +380,22 @@ bool gs_outputs_begin(const struct gs_options *options,
     outputs->job.counters = counters;
     outputs->job.counter_count = each;
     outputs->job.values = tables->values;
+}
+
+bool gs_outputs_begin(const struct gs_options *options,
+                      const struct gs_statistics *statistics,
+                      const struct gs_report_device *devices, size_t device_count,
+                      struct gs_outputs *outputs)
+{
+    if (settings.count == 0) {
+        return false;
+    }
+    gs_outputs_describe(options, statistics, devices, device_count, outputs);
+    outputs->job.write = write_all;
+    outputs->job.samples = gs_outputs_tallied();
+    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
+        outputs->job.lines |= settings.chosen[i] && gs_export_formats[i].lines;
+    }
     return true;
 }
 

@@ -31,6 +31,11 @@ bool gs_outputs_begin(const struct gs_options *options,
                       const struct gs_statistics *statistics,
                       const struct gs_report_device *devices, size_t device_count,
                       struct gs_outputs *outputs);
+/* The same without GPUSHIM_OUTPUT: the caller sets what writes the job, and its lines. */
+void gs_outputs_describe(const struct gs_options *options,
+                         const struct gs_statistics *statistics,
+                         const struct gs_report_device *devices, size_t device_count,
+                         struct gs_outputs *outputs);
 void gs_outputs_end(struct gs_outputs *outputs);
 
 #endif

@@ -101,7 +101,7 @@ static void allocate_async(void)
 
     if (active(gpushim_warming_start(&future, 0, "5M:2"))) {
         /* The program goes on, until it needs the memory. */
-        APP_OK(gpushim_warming_wait(&future));
+        active(gpushim_warming_wait(&future));
     }
     gpushim_get_statistics(0, &before);
     APP_OK(gpu_malloc(&large, 5 * APP_MIB));

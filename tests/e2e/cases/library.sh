@@ -174,6 +174,10 @@ BASH
   : >a.state
   run_in file PATH="$build:$PATH" -- bash complete.bash "$sources" report a.s
   [[ $(<file.out) == a.state ]] || fail "completed $(<file.out)"
+  run_in verb PATH="$build:$PATH" -- bash complete.bash "$sources" htm
+  expect_text verb.out '^html$'
+  run_in file PATH="$build:$PATH" -- bash complete.bash "$sources" html a.s
+  [[ $(<file.out) == a.state ]] || fail "completed $(<file.out)"
 }
 add_case "library completions" completion_case
 

@@ -1,0 +1,610 @@
+// view.js - shows the report that is in the page: header, errors, flame graph, call sites.
+//
+// Text of the report gets into the page as textContent alone. The words are those of the text
+// report (docs/tracker.md).
+'use strict';
+
+const $ = (id) => document.getElementById(id);
+const list = (value) => (Array.isArray(value) ? value : []);
+const onFailure = () => ($('summary').textContent = 'This report is not whole: it cannot be shown.');
+window.addEventListener('error', onFailure);
+const report = JSON.parse($('report').textContent);
+const running = report.process.running === true;
+const killed = report.process.ending === 'ended without a report';
+
+// ---- the text report's numbers and names ---------------------------------------------------
+
+function bytesText(bytes) {
+  let unit = 0;
+  for (; unit < 6 && Math.round(bytes) >= 1024; unit++) bytes /= 1024;
+  const digits = unit === 0 ? 0 : bytes < 9.995 ? 2 : bytes < 99.95 ? 1 : 0;
+  return `${bytes.toFixed(digits)} ${['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'][unit]}`;
+}
+
+const countText = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ',');
+const counted = (count, noun) => `${countText(count)} ${noun}${count === 1 ? '' : 's'}`;
+
+function durationText(ns) {
+  const seconds = Math.floor(ns / 1e9), two = (number) => String(number % 60).padStart(2, '0');
+  if (seconds < 1) return `${Math.floor(ns / 1e6)}ms`;
+  if (seconds < 60) return `${seconds}s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m${two(seconds)}s`;
+  return `${Math.floor(seconds / 3600)}h${two(Math.floor(seconds / 60))}m`;
+}
+
+function percentText(part, whole) {
+  const tenths = whole > 0 ? Math.round((1000 * part) / whole) : 0;
+  return tenths >= 1000 && part >= whole ? '100 %' : `${(Math.min(tenths, 999) / 10).toFixed(1)} %`;
+}
+
+const memoryNames = {
+  managed: 'managed memory', array: 'array', imported: 'imported memory', mapped: 'mapping of imported memory',
+  multicast: 'multicast object', graph: 'graph memory', pinned: 'pinned host memory',
+  'physical-host': 'pinned host memory', registered: 'registered host memory',
+};
+
+// "GPU 0", "managed memory, GPU 0", "pinned host memory"
+function memoryName(kind, device) {
+  const name = memoryNames[kind], gpu = device === null || device === undefined ? '' : `GPU ${device}`;
+  return name && gpu ? `${name}, ${gpu}` : name || gpu || 'host';
+}
+
+const baseName = (path) => path.slice(path.lastIndexOf('/') + 1);
+
+function readFrame(frame) {
+  const module = list(report.modules)[frame.module], line = frame.line ? `:${frame.line}` : '';
+  const code = module ? `${baseName(module.path)}+${frame.offset}` : '';
+  const name = frame.function || (module ? '??' : frame.address || '??');
+  const mark = frame.inlined ? ' (inlined)' : '', place = (frame.file ? baseName(frame.file) + line : code) + mark;
+  const family = frame.address === null ? 'y' : module && module.path === report.process.program ? 'p' : 'l';
+  let hash = 0;
+  for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) % 65521;
+  return {
+    name, place, label: frame.function || code || name, file: (frame.file ? frame.file + line : code) + mark,
+    anyLine: frame.file || (module ? baseName(module.path) : ''), color: family + (hash % 3),
+    text: `${name} ${place}`.toLowerCase(),
+  };
+}
+const frames = list(report.frames).map(readFrame);
+
+// ---- what can be shown ---------------------------------------------------------------------
+
+function noStack(site) {
+  if (site.no_stack === 'not sampled') return 'no call stack: not sampled';
+  if (site.no_stack === 'too small') return 'no call stack: smaller than GPUSHIM_TRACK_MIN_BYTES';
+  return 'no call stack was recorded';
+}
+
+// A call site, with the sizes that it stands for.
+function readSite(site, index) {
+  const stack = list(site.stack).filter((number) => frames[number]);
+  const hasOwn = site.kind !== 'mapped' && site.kind !== 'multicast';
+  const none = { name: noStack(site), place: '' };
+  return {
+    site, stack, hasOwn, number: index + 1, top: frames[stack[0]] || none, memory: memoryName(site.kind, site.device),
+    bytes: hasOwn ? site.likely_bytes ?? site.bytes : 0, count: site.likely_count ?? site.count,
+    isEstimate: site.likely_bytes !== undefined && site.likely_bytes !== site.bytes,
+    text: [site.call, site.kind, memoryName(site.kind, site.device), site.fate, site.rule].join(' ').toLowerCase(),
+  };
+}
+
+// `bytes`: what the shares are of; undefined: the sum.
+function makeView(title, word, part, sites, bytes, note = '') {
+  // Of sampled stacks, those with likely_bytes 0 are stood for by others.
+  const read = sites.map(readSite).filter((site) => site.site.likely_bytes !== 0);
+  const sum = (unit) => read.reduce((all, site) => all + site[unit], 0);
+  return { title, word, part, sites: read, bytes: bytes ?? sum('bytes'), count: sum('count'), note };
+}
+
+function peakView(peak) {
+  const name = peak.memory === 'pinned_host' ? 'pinned host memory' : `GPU ${peak.device}`;
+  const placed = list(peak.places).reduce((all, site) => all + site.bytes, 0);
+  return makeView(`Peak of ${name}`, 'PEAK', 'of the peak', list(peak.places), peak.bytes,
+    `Peak of ${name}: ${bytesText(peak.bytes)} at ${durationText(peak.time_ns)}, ` +
+    `${bytesText(peak.freed_bytes)} of it freed since` +
+    (peak.places_are_exact === false ? `; about ${bytesText(placed)} of it by call site` : ''));
+}
+
+const views = [
+  makeView(running ? 'What is live' : 'What leaked', running ? 'LIVE' : 'LEAK', running ? 'of live' : 'of leaked',
+    list(report.leaks).concat(list(report.unplaced)), report.summary.leaked_bytes),
+  ...list(report.peaks).map(peakView),
+  makeView('Suppressed', 'SUPPRESSED', 'of suppressed', list(report.suppressed)),
+  makeView('Registered host memory', 'REGISTERED', 'of registered', list(report.registered)),
+].filter((view, index) => index === 0 || view.sites.length > 0);
+
+// ---- the flame graph's tree ----------------------------------------------------------------
+
+function makeNode(parent, { label, file = '', color, text = label.toLowerCase() }) {
+  return { parent, label, file, color, text, bytes: 0, count: 0, children: new Map(), order: {} };
+}
+
+function step(parent, key, part, site) {
+  let child = parent.children.get(key);
+  if (!child) parent.children.set(key, (child = makeNode(parent, part)));
+  child.bytes += site.bytes;
+  child.count += site.count;
+  return child;
+}
+
+function treeOf(view) {
+  if (view.tree) return view.tree;
+  const root = makeNode(null, { label: view.title, color: 'top' });
+  const plain = (parent, label, site) => step(parent, label, { label, color: 'top' }, site);
+  for (const site of view.sites) {
+    root.bytes += site.bytes;
+    root.count += site.count;
+    let node = plain(root, site.memory, site);
+    if (site.stack.length === 0) plain(node, `[${noStack(site.site)}]`, site);
+    else if (site.site.truncated) node = plain(node, '[more frames]', site);
+    // Calls by several lines of a function are one frame; what allocates has a frame for each line.
+    for (let i = site.stack.length - 1; i >= 0; i--) {
+      const frame = frames[site.stack[i]];
+      node = step(node, `${frame.label}\n${i > 0 ? frame.anyLine : frame.file}`, frame, site);
+      if (node.file !== frame.file) node.file = frame.anyLine;
+    }
+  }
+  return (view.tree = root);
+}
+
+// ---- what is chosen ------------------------------------------------------------------------
+
+const state = { view: views[0], unit: 'bytes', term: '', zoomed: null, column: 0, falling: true };
+
+function element(name, className, text) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function weightText(item, view) {
+  const share = percentText(item[state.unit], view[state.unit]);
+  return `${bytesText(item.bytes)} in ${counted(item.count, 'allocation')} (${share} ${view.part})`;
+}
+
+// ---- the flame graph -----------------------------------------------------------------------
+
+const ROW = 20; // pixels
+const drawn = new Map(); // node -> its element, and back
+
+// The largest child first: what follows one that is too thin to be seen is no wider.
+function ordered(node) {
+  const unit = state.unit;
+  return (node.order[unit] ||= [...node.children.values()].sort((a, b) => b[unit] - a[unit]));
+}
+
+function nodeText(node) {
+  return `${node.label}${node.file ? `  ${node.file}` : ''}: ${weightText(node, state.view)}`;
+}
+
+function drawFrame(node, depth, left, share, width) {
+  const wide = share * width, made = element('div', `frame ${node.color}`, wide > 24 ? node.label : '');
+  if (state.term && node.text.includes(state.term)) made.className += ' hit';
+  if (depth < 0) made.className += ' above';
+  if (wide < 4) made.className += ' slim';
+  made.style.left = `${100 * left}%`;
+  made.style.width = `${100 * share}%`;
+  made.setAttribute('role', 'treeitem');
+  made.title = nodeText(node);
+  made.setAttribute('aria-label', made.title);
+  made.tabIndex = node === state.zoomed ? 0 : -1;
+  drawn.set(node, made);
+  drawn.set(made, node);
+  return made;
+}
+
+function drawGraph() {
+  const graph = $('graph'), unit = state.unit, items = []; // [element, depth]
+  let above = 0, deepest = 0;
+  graph.hidden = false; // to be measured
+  const width = graph.clientWidth || 1000;
+  drawn.clear();
+  state.zoomed ||= treeOf(state.view);
+  for (let node = state.zoomed.parent; node; node = node.parent)
+    items.unshift([drawFrame(node, -1, 0, 1, width), -++above]);
+  // Not by recursion: a stack may be deep.
+  const todo = state.zoomed[unit] > 0 ? [[state.zoomed, 0, 0, 1]] : [];
+  while (todo.length > 0) {
+    const [node, depth, left, share] = todo.pop();
+    items.push([drawFrame(node, depth, left, share, width), depth]);
+    deepest = Math.max(deepest, depth);
+    let at = left;
+    const children = [];
+    for (const child of ordered(node)) {
+      const part = (share * child[unit]) / node[unit], rest = left + share - at;
+      if (part * width < 1) {
+        if (rest * width < 1 || child[unit] === 0) break;
+        const thin = element('div', 'frame slim thin');
+        thin.style.left = `${100 * at}%`;
+        thin.style.width = `${100 * rest}%`;
+        thin.title = 'frames thinner than a pixel: zoom in';
+        items.push([thin, depth + 1]);
+        break;
+      }
+      children.push([child, depth + 1, at, part]);
+      at += part;
+    }
+    todo.push(...children.reverse());
+  }
+  for (const [made, depth] of items) {
+    made.style.top = `${(depth + above) * ROW}px`;
+    made.setAttribute('aria-level', depth + above + 1);
+  }
+  graph.className = state.term ? 'searched' : '';
+  graph.style.height = `${(above + deepest + 1) * ROW}px`;
+  graph.hidden = $('legend').hidden = items.length === 0;
+  graph.replaceChildren(...items.map(([made]) => made));
+  $('frame').textContent = items.length > 0 ? nodeText(state.zoomed) : '';
+}
+
+function zoom(node) {
+  state.zoomed = node;
+  drawGraph();
+  drawn.get(node)?.focus();
+}
+
+function neighbour(node, key) {
+  if (key === 'ArrowUp') return node.parent;
+  if (key === 'ArrowDown') return ordered(node)[0];
+  const siblings = node.parent ? ordered(node.parent) : [];
+  return siblings[siblings.indexOf(node) + (key === 'ArrowRight' ? 1 : -1)];
+}
+
+function onGraphKey(event) {
+  const node = drawn.get(event.target);
+  if (!node) return;
+  if (event.key === 'Enter' || event.key === ' ') zoom(node);
+  else if (event.key === 'Escape') zoom(state.zoomed.parent || state.zoomed);
+  else if (event.key.startsWith('Arrow')) drawn.get(neighbour(node, event.key))?.focus();
+  else return;
+  event.preventDefault();
+}
+
+function onGraphPoint(event) {
+  const node = drawn.get(event.target);
+  if (node) $('frame').textContent = nodeText(node);
+}
+
+// ---- stacks --------------------------------------------------------------------------------
+
+function stackList(holder) {
+  const made = element('ol', 'stack'), shown = list(holder.stack), full = list(holder.full_stack);
+  const begin = full.findIndex((_, i) => shown.length > 0 && shown.every((number, k) => full[i + k] === number));
+  const all = begin < 0 ? shown : full;
+  const line = (number, name, place, dim) => {
+    const item = element('li', dim ? 'dim' : '');
+    item.append(element('span', '', number), element('span', 'name', name), element('span', 'name', place));
+    made.append(item);
+  };
+  all.forEach((number, i) => {
+    const frame = frames[number], at = begin < 0 ? i : i - begin, isShown = at >= 0 && at < shown.length;
+    if (frame) line(isShown ? `#${at}` : '', frame.name, frame.file, !isShown);
+  });
+  if (holder.truncated) line('', '... more (GPUSHIM_STACK_DEPTH)', '', true);
+  if (all.length === 0) line('', noStack(holder), '', true);
+  return made;
+}
+
+// ---- the table of call sites ---------------------------------------------------------------
+
+const SHOWN = 300; // rows
+
+function bytesCell(site) {
+  return site.hasOwn ? (site.isEstimate ? 'about ' : '') + bytesText(site.bytes) : 'no memory of its own';
+}
+
+const columns = [
+  { title: 'bytes', number: true, key: (site) => site.bytes, text: bytesCell },
+  { title: 'allocations', number: true, key: (site) => site.count, text: (site) => countText(site.count) },
+  { title: 'kind', className: 'extra', key: (site) => site.site.kind },
+  { title: 'device', className: 'extra', number: true, key: (site) => site.site.device ?? -1,
+    text: (site) => site.site.device ?? '' },
+  { title: 'function', className: 'name', key: (site) => site.top.name },
+  { title: 'file and line', className: 'name', key: (site) => site.top.place },
+];
+const inOrder = new Intl.Collator('en', { numeric: true }).compare;
+
+function agesText(site) {
+  if (site.oldest_ns === undefined) return '';
+  const age = (ns) => durationText(Math.max(0, report.time.duration_ns - ns));
+  const oldest = age(site.oldest_ns), newest = age(site.newest_ns);
+  return oldest !== newest ? `oldest ${oldest}, newest ${newest}, ` : oldest === '0ms' ? '' : `age ${oldest}, `;
+}
+
+function fateText({ site }) {
+  if (site.lost_with_context) return 'lost at reset';
+  if (site.live_bytes === undefined)
+    return site.fate !== 'live at exit' ? site.fate : running ? 'live' : killed ? 'live when it ended' : site.fate;
+  if (site.live_count === 0) return 'all freed since';
+  return site.live_count >= site.count ? 'all still live' : `${bytesText(site.live_bytes)} of it still live`;
+}
+
+function siteDetail(site) {
+  const row = element('tr', 'detail'), cell = element('td'), view = state.view;
+  const weight = site.hasOwn ? weightText(site, view)
+    : `${bytesText(site.site.bytes)} in ${counted(site.count, 'allocation')} (no memory of its own)`;
+  cell.colSpan = columns.length;
+  cell.append(
+    element('p', '', `${view.word} ${site.number}: ${site.isEstimate ? 'about ' : ''}${weight}` +
+      (site.site.growing ? ', still growing' : '') +
+      (site.isEstimate ? `, by ${countText(site.site.count)} sampled` : '')),
+    element('p', 'name', `${site.site.call}, ${site.memory}, ${agesText(site.site)}${fateText(site)}` +
+      (site.site.rule ? `, suppressed by ${site.site.rule}` : '')),
+    stackList(site.site));
+  row.append(cell);
+  return row;
+}
+
+function siteRow(site) {
+  const row = element('tr'), opener = element('button', 'site', site.top.name);
+  let detail = null;
+  opener.setAttribute('aria-expanded', 'false');
+  for (const column of columns) {
+    const cell = element('td', `${column.className || ''}${column.number ? ' number' : ''}`);
+    if (column.title === 'function') cell.append(opener);
+    else cell.textContent = (column.text || column.key)(site);
+    row.append(cell);
+  }
+  row.addEventListener('click', () => { // the button's, too
+    if (detail) detail.remove();
+    else row.after((detail = siteDetail(site)));
+    if (!detail.parentNode) detail = null;
+    opener.setAttribute('aria-expanded', String(detail !== null));
+  });
+  return row;
+}
+
+// The call sites that the search finds.
+function foundSites() {
+  if (!state.term) return state.view.sites;
+  const hits = frames.map((frame) => frame.text.includes(state.term));
+  return state.view.sites.filter((site) => site.text.includes(state.term) || site.stack.some((number) => hits[number]));
+}
+
+function drawTable() {
+  const found = foundSites(), { key, number } = columns[state.column], turn = state.falling ? -1 : 1;
+  const sorted = [...found].sort((a, b) => turn * (number ? key(a) - key(b) : inOrder(key(a), key(b))));
+  const sums = { bytes: 0, count: 0 }, rest = { bytes: 0, count: 0 };
+  sorted.forEach((site, i) => {
+    for (const sum of i < SHOWN ? [sums] : [sums, rest]) {
+      sum.bytes += site.bytes;
+      sum.count += site.count;
+    }
+  });
+  $('rows').replaceChildren(...sorted.slice(0, SHOWN).map(siteRow));
+  $('sites').hidden = state.view.sites.length === 0;
+  $('more').textContent = found.length <= SHOWN ? '' : `${counted(found.length - SHOWN, 'more call site')}: ` +
+    `${bytesText(rest.bytes)} in ${counted(rest.count, 'allocation')}; search, or sort the other way`;
+  const places = state.term ? `${countText(found.length)} of ${counted(state.view.sites.length, 'call site')} found: ` : '';
+  $('sum').textContent = state.view.sites.length === 0 ? 'nothing'
+    : `${state.view.note && !state.term ? `${state.view.note}; ` : ''}${places}${weightText(sums, state.view)}` +
+      (state.term ? '' : `, ${counted(found.length, 'call site')}`);
+  $('headings').replaceChildren(...columns.map(heading));
+}
+
+function heading(column, index) {
+  const isSorted = index === state.column;
+  const made = element('th', `${column.className || ''}${column.number ? ' number' : ''}`);
+  const button = element('button', '', column.title + (isSorted ? (state.falling ? ' ▾' : ' ▴') : ''));
+  made.setAttribute('scope', 'col');
+  if (isSorted) made.setAttribute('aria-sort', state.falling ? 'descending' : 'ascending');
+  button.addEventListener('click', () => {
+    state.falling = isSorted ? !state.falling : column.number === true;
+    state.column = index;
+    drawTable();
+    $('headings').childNodes[index].childNodes[0].focus();
+  });
+  made.append(button);
+  return made;
+}
+
+function draw() {
+  drawGraph();
+  drawTable();
+}
+
+// ---- errors --------------------------------------------------------------------------------
+
+const isDamage = (error) => error.changed_bytes > 0;
+
+function useTitle({ error, address, device, call, use, allocation, offset_bytes }) {
+  const what = `${call} of ${bytesText(use.bytes)}`;
+  if (!allocation) return `${error} at ${address} (GPU ${device}, ${what})`;
+  const memory = memoryName(allocation.kind, allocation.device), begins = error === 'underrun';
+  if (error === 'use after free') return `${error} of ${address} (${bytesText(allocation.bytes)}, ${memory}, ${call})`;
+  const beyond = begins ? offset_bytes : offset_bytes + use.bytes - allocation.bytes;
+  return `${error} of ${allocation.address} by ${bytesText(beyond)} (` +
+    `${what} ${begins ? 'that begins before' : `at offset ${countText(offset_bytes)} of`} a live allocation of ` +
+    `${bytesText(allocation.bytes)}, ${memory})`;
+}
+
+function proofTitle({ error, address, device, call, waited_ns: ns }) {
+  const wait = ns < 1e6 ? `${Math.floor(ns / 1e3)} us` : ns < 1e10 ? `${(ns / 1e6).toFixed(1)} ms` : durationText(ns);
+  return `${error} (${call}, GPU ${device}): ` + (address === '0x0'
+    ? `no stream showed work, but the device needed ${wait} to be idle`
+    : `stream ${address} had work that no counted call submitted; it ran for ${wait} more`);
+}
+
+function errorTitle(error) {
+  const was = error.allocation;
+  if (error.error === 'idle proof violated') return proofTitle(error);
+  if (error.use) return useTitle(error);
+  const about = error.device === null ? [] : [`GPU ${error.device}`];
+  if (was && (error.offset_bytes === 0 || isDamage(error)))
+    about.splice(0, 1, bytesText(was.bytes), memoryName(was.kind, was.device));
+  const title = (word, call, end) => `${error.error} ${word} ${error.address} (${about.concat(call).join(', ')})${end}`;
+  if (!isDamage(error)) return title('of', error.call, '');
+  const behind = error.error === 'overrun';
+  return title(behind ? 'of' : 'to', was ? was.call : error.call, `: ${counted(error.changed_bytes, 'byte')} changed` +
+    `${behind ? ' behind it' : ''}, first at +${countText(error.first_changed)}`);
+}
+
+function positionText({ error, use, allocation, offset_bytes }) {
+  if (error === "use of memory that is nobody's")
+    return 'the pool keeps it: it was never handed out, or freed too long ago to be known';
+  if (!allocation) return error === 'idle proof violated' ? '' : 'neither live nor among the addresses last freed';
+  if (offset_bytes === 0 || (use && error !== 'use after free')) return '';
+  return `${counted(offset_bytes, 'byte')} into ${use ? 'what was' : 'a live allocation of'} ` +
+    `${bytesText(allocation.bytes)} at ${allocation.address}`;
+}
+
+// What the program did at a time, by which thread; and the stack.
+function addSite(box, what, site, end) {
+  const hasStack = list(site.stack).length > 0, by = site.thread ? ` by thread ${site.thread}` : '';
+  box.append(element('p', 'name', `${what} at ${durationText(site.time_ns)}${by}${end}`));
+  if (hasStack) box.append(stackList(site));
+}
+
+function whatOf(error) {
+  if (isDamage(error)) return `found by ${error.call}`;
+  if (error.use) return error.use.writes ? 'to be written' : 'to be read';
+  return error.error === 'double free' ? 'freed again' : 'freed';
+}
+
+function errorBox(error, index, all) {
+  const box = element('details', 'error'), was = error.allocation, position = isDamage(error) ? '' : positionText(error);
+  const noStackOf = (site, why) => (list(site.stack).length > 0 ? '' : ` (no call stack recorded${why})`);
+  box.open = all.length <= 4;
+  box.append(element('summary', '', `ERROR ${index + 1}: ${errorTitle(error)}`));
+  if (position) box.append(element('p', '', position));
+  if (isDamage(error) && error.call === 'unknown')
+    box.append(element('p', '', `found at the last check, at ${durationText(error.time_ns)}`));
+  else addSite(box, whatOf(error), error, (error.thread_name ? ` "${error.thread_name}"` : '') + noStackOf(error, ''));
+  if (error.repeats > 0) box.append(element('p', '', `and ${counted(error.repeats, 'more time')} from there`));
+  if (error.lost_with_context) box.append(element('p', '', 'lost when its context was destroyed or reset'));
+  else if (error.first_freed)
+    addSite(box, error.use || isDamage(error) ? 'freed' : 'first freed', error.first_freed,
+      noStackOf(error.first_freed, ': GPUSHIM_STACK_FREE'));
+  if (was) addSite(box, 'allocated', was, ` with ${was.call}`);
+  return box;
+}
+
+function drawErrors() {
+  const errors = list(report.errors), more = report.summary.errors - errors.length;
+  if (errors.length === 0) return;
+  $('errors').append(element('h2', '', 'Errors'), ...errors.map(errorBox));
+  if (more > 0) $('errors').append(element('p', '', `${counted(more, 'more error')}, only counted`));
+}
+
+// ---- the header ----------------------------------------------------------------------------
+
+function summaryText() {
+  const { errors, leaked_bytes, leaked_count, places } = report.summary;
+  if (report.process.no_start && errors === 0) return 'nothing recorded: CUDA did not start';
+  return `${counted(errors, 'error')}${running ? ' so far' : ''}, ` +
+    `${bytesText(leaked_bytes)} ${running ? 'live' : 'leaked'} in ${counted(leaked_count, 'allocation')}, ` +
+    `${counted(places, 'call site')}${running ? '; the program goes on' : ''}`;
+}
+
+function windowsText({ windows, first_from_ns, from_ns, to_ns }) {
+  if (windows === 0) return 'nothing was recorded: tracking was never started (GPUSHIM_TRACK_START=off)';
+  if (windows === 1 && from_ns === 0 && to_ns === null) return '';
+  const times = windows > 1 ? `${countText(windows)} times, first from ${durationText(first_from_ns)}, last ` : '';
+  return `recorded ${times}from ${durationText(from_ns)} ${to_ns === null ? 'on' : `to ${durationText(to_ns)}`}: ` +
+    'allocations at other times are not included';
+}
+
+function notesOf({ no_start, uncounted, order_ended }) {
+  const lacking = report.not_grouped, recorded = report.recorded;
+  const hasPool = list(report.devices).some((device) => device.pool);
+  return [
+    no_start && `CUDA did not start: ${no_start}`,
+    killed && 'a signal, abort or a system call ended the program, and it wrote no report: this is what it had then',
+    recorded && windowsText(recorded),
+    recorded && recorded.sample_bytes > 0 && `one call stack in ${bytesText(recorded.sample_bytes)} was recorded ` +
+      '(GPUSHIM_TRACK_SAMPLE_BYTES): call sites are estimates',
+    recorded && recorded.min_bytes > 0 && `allocations of less than ${bytesText(recorded.min_bytes)} have no call stack ` +
+      '(GPUSHIM_TRACK_MIN_BYTES)',
+    hasPool && order_ended && 'freed memory is used again once the GPU is done with it: ' +
+      `${order_ended} ended the single order of lazy frees`,
+    hasPool && uncounted && 'no free finds the GPU idle, so frees take longer: ' +
+      `${uncounted} may give the GPU work that is not counted`,
+    lacking && lacking.count > 0 &&
+      `${bytesText(lacking.bytes)} in ${counted(lacking.count, 'allocation')} not grouped: out of memory`,
+    report.note,
+  ].filter(Boolean);
+}
+
+// A row for each device, and for host memory.
+function memoryRows() {
+  const rows = list(report.devices).map((device) =>
+    [`GPU ${device.device} ${device.name || ''}`, device.totals, device.pool]);
+  for (const [member, name] of [['pinned_host', 'Pinned host memory'], ['registered_host', 'Registered host memory'],
+    ['imported', 'Imported memory'], ['views', 'Views of other memory']])
+    rows.push([name, report[member]?.totals, null]);
+  return rows.filter(([, totals]) => totals && (totals.allocs || totals.failed || totals.live_count));
+}
+
+function drawMemory() {
+  const row = (kind, cells) => {
+    const made = element('tr');
+    made.append(...cells.map((cell, i) => element(kind, i ? 'number' : 'name', cell)));
+    return made;
+  };
+  const rows = memoryRows(), refusals = rows.some(([, totals]) => totals.failed);
+  const titles = ['', 'live', 'peak', 'at', 'pool reserved'].concat(refusals ? 'requests refused' : []);
+  if (rows.length === 0) return;
+  $('memory').append(row('th', titles), ...rows.map(([name, totals, pool]) => row('td', [
+    name, bytesText(totals.live_bytes) + (totals.lost_bytes ? ` (${bytesText(totals.lost_bytes)} lost at reset)` : ''),
+    bytesText(totals.peak_bytes), durationText(totals.peak_time_ns), pool ? bytesText(pool.reserved_bytes) : '',
+    countText(totals.failed)].slice(0, titles.length))));
+}
+
+function timeText(ms) {
+  return Math.abs(ms) < 8e15 ? `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC` : '';
+}
+
+function drawHeader() {
+  const { command, host, rank, ending } = report.process, text = summaryText();
+  $('command').textContent = command;
+  $('about').textContent = [timeText(report.time.end_unix_ms), host && `host ${host}`, rank !== null && `rank ${rank}`,
+    durationText(report.time.duration_ns), ending].filter(Boolean).join('  ·  ');
+  $('summary').textContent = text;
+  $('summary').className = report.summary.errors > 0 || (report.summary.leaked_count > 0 && !running) ? 'bad' : '';
+  $('notes').append(...notesOf(report.process).map((note) => element('li', 'name', note)));
+  $('footer').textContent = `gpushim ${report.gpushim}, process ${report.process.pid}`;
+  document.title = `${baseName(String(command).split(' ')[0])}: ${text}`;
+}
+
+// ---- the whole page ------------------------------------------------------------------------
+
+function start() {
+  drawHeader();
+  drawMemory();
+  drawErrors();
+  views.forEach((view, index) => {
+    const option = element('option', '', `${view.title} (${bytesText(view.bytes)})`);
+    option.value = String(index);
+    $('view').append(option);
+  });
+  for (const [color, word] of [['p0', 'program'], ['l0', 'library'], ['y0', 'Python']])
+    if (frames.some((frame) => frame.color[0] === color[0])) $('legend').append(element('span', color, word));
+  const first = views.findIndex((view) => view.sites.length > 0);
+  state.view = views[Math.max(first, 0)];
+  $('view').value = String(Math.max(first, 0));
+  $('view').addEventListener('change', () => {
+    state.view = views[Number($('view').value)];
+    state.zoomed = null;
+    draw();
+  });
+  $('unit').addEventListener('change', () => {
+    state.unit = $('unit').value;
+    state.column = state.unit === 'bytes' ? 0 : 1;
+    state.falling = true;
+    draw();
+  });
+  $('search').addEventListener('input', () => {
+    state.term = $('search').value.trim().toLowerCase();
+    draw();
+  });
+  $('controls').addEventListener('submit', (event) => event.preventDefault());
+  $('graph').addEventListener('click', (event) => drawn.has(event.target) && zoom(drawn.get(event.target)));
+  $('graph').addEventListener('keydown', onGraphKey);
+  for (const type of ['pointerover', 'focusin']) $('graph').addEventListener(type, onGraphPoint);
+  window.addEventListener('resize', drawGraph);
+  draw();
+}
+
+start();
+window.removeEventListener('error', onFailure);

@@ -1,0 +1,138 @@
+// page.js - runs the script of a page of gpushim html without a browser, for the end-to-end tests.
+//
+//   node page.js FOLDER [ACTION...]   FOLDER: of page.py. Does the actions in their order, then
+//                                     prints what the page shows, a line for each thing.
+//     view=N        chooses what is shown       unit=count    by allocations
+//     search=TEXT   types into the search       sort=N        clicks the Nth heading
+//     open=N        clicks the Nth row          zoom=TEXT     clicks the frame with this text
+//     key=KEY       presses a key where the focus is
+//
+// The elements below know what the script uses, and no way to give them HTML.
+'use strict';
+const fs = require('fs');
+const path = require('path');
+
+const [folder, ...actions] = process.argv.slice(2);
+const read = (name) => fs.readFileSync(path.join(folder, name), 'utf8');
+
+class Element {
+  constructor(tag) {
+    Object.assign(this, {
+      tag, childNodes: [], own: '', parentNode: null, className: '', style: {}, attributes: {}, listeners: {},
+      hidden: false, value: '', title: '', clientWidth: 1000, tabIndex: -1, open: false, colSpan: 1,
+    });
+  }
+  set textContent(text) {
+    this.replaceChildren();
+    this.own = String(text);
+  }
+  get textContent() {
+    return this.own + this.childNodes.map((child) => child.textContent).join('');
+  }
+  take(children) {
+    for (const child of children) {
+      if (!(child instanceof Element)) throw new Error(`no element: ${child}`);
+      child.remove();
+      child.parentNode = this;
+    }
+    return children;
+  }
+  append(...children) {
+    for (const child of this.take(children)) this.childNodes.push(child);
+  }
+  replaceChildren(...children) {
+    for (const child of this.childNodes) child.parentNode = null;
+    this.childNodes = [];
+    this.own = '';
+    this.childNodes = this.take(children);
+  }
+  remove() {
+    if (!this.parentNode) return;
+    this.parentNode.childNodes = this.parentNode.childNodes.filter((child) => child !== this);
+    this.parentNode = null;
+  }
+  after(child) {
+    const siblings = this.parentNode.childNodes;
+    child.parentNode = this.parentNode;
+    siblings.splice(siblings.indexOf(this) + 1, 0, child);
+  }
+  setAttribute(name, value) {
+    if (/^on|style|src|href/.test(name)) throw new Error(`attribute ${name}`);
+    this.attributes[name] = String(value);
+  }
+  addEventListener(type, listener) {
+    (this.listeners[type] ||= []).push(listener);
+  }
+  removeEventListener(type, listener) {
+    this.listeners[type] = this.listeners[type].filter((one) => one !== listener);
+  }
+  focus() {
+    document.activeElement = this;
+    this.fire('focusin');
+  }
+  fire(type, more) {
+    const event = { target: this, type, preventDefault() {}, ...more };
+    for (let at = this; at; at = at.parentNode) for (const listener of at.listeners[type] || []) listener(event);
+  }
+}
+
+for (const name of ['innerHTML', 'outerHTML'])
+  Object.defineProperty(Element.prototype, name, { set() { throw new Error(name); } });
+
+const elements = new Map(read('ids').split('\n').map((id) => [id, new Element(id)]));
+const byId = (id) => elements.get(id);
+const document = { activeElement: null, title: '', getElementById: (id) => byId(id) ?? null, createElement: (tag) => new Element(tag) };
+byId('report').own = read('report.json');
+byId('unit').value = 'bytes';
+const window = new Element('window');
+new Function('document', 'window', read('view.js'))(document, window);
+
+// ---- actions -------------------------------------------------------------------------------
+
+function type(id, event, value) {
+  byId(id).value = value;
+  byId(id).fire(event);
+}
+
+const doers = {
+  view: (value) => type('view', 'change', value),
+  unit: (value) => type('unit', 'change', value),
+  search: (value) => type('search', 'input', value),
+  sort: (value) => byId('headings').childNodes[value].childNodes[0].fire('click'),
+  open: (value) => byId('rows').childNodes[value].fire('click'),
+  zoom: (value) => byId('graph').childNodes.find((frame) => frame.textContent === value).fire('click'),
+  key: (value) => document.activeElement.fire('keydown', { key: value }),
+};
+for (const action of actions) {
+  const at = action.indexOf('=');
+  doers[action.slice(0, at)](action.slice(at + 1));
+}
+
+// ---- what is shown -------------------------------------------------------------------------
+
+const say = (name, text) => console.log(`${name}: ${text}`);
+const words = (element) => element.childNodes.map((child) => child.textContent).join(' | ');
+
+function sayTree(element, name) {
+  if (element.childNodes.length === 0 || element.tag === 'li') say(name, element.tag === 'li' ? words(element) : element.textContent);
+  else for (const child of element.childNodes) sayTree(child, name);
+}
+
+say('title', document.title);
+for (const id of ['command', 'about', 'summary', 'footer']) say(id, byId(id).textContent);
+for (const note of byId('notes').childNodes) say('note', note.textContent);
+for (const row of byId('memory').childNodes) say('memory', words(row));
+for (const error of byId('errors').childNodes) sayTree(error, 'error');
+for (const option of byId('view').childNodes) say('option', option.textContent);
+say('sum', byId('sum').textContent);
+for (const frame of byId('graph').childNodes)
+  say('frame', `${frame.attributes['aria-level'] - 1} ${parseFloat(frame.style.left).toFixed(1)} ${parseFloat(frame.style.width).toFixed(1)} ` +
+    `${frame.className} | ${frame.textContent}`);
+say('shown', byId('frame').textContent);
+say('focus', document.activeElement ? document.activeElement.textContent : '');
+for (const heading of byId('headings').childNodes) say('heading', `${heading.textContent} ${heading.attributes['aria-sort'] || ''}`);
+for (const row of byId('rows').childNodes) {
+  if (row.className === 'detail') sayTree(row, 'detail');
+  else say('row', words(row));
+}
+say('more', byId('more').textContent);
