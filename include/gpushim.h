@@ -114,6 +114,18 @@ struct gpushim_class {
 /* Classes that the pool has. */
 #define GPUSHIM_CLASSES 131
 
+/* How much of a device's memory is in use (GPUSHIM_PRESSURE). */
+typedef enum gpushim_pressure {
+    GPUSHIM_NORMAL = 0,
+    GPUSHIM_ELEVATED = 1,
+    GPUSHIM_WARNING = 2,
+    GPUSHIM_CRITICAL = 3,
+    GPUSHIM_OUT_OF_MEMORY = 4 /* the program was refused memory of the device */
+} gpushim_pressure;
+
+/* Called when a level has risen: gpushim_on_pressure. */
+typedef void (*gpushim_pressure_call)(void *self, int device, gpushim_pressure level);
+
 /* What the library offers: internal to this file. New functions come last. */
 struct gpushim_functions {
     size_t size;
@@ -133,6 +145,10 @@ struct gpushim_functions {
     gpushim_result (*stream_free)(void *memory, int device, void *stream);
     gpushim_result (*stream_uses)(void *memory, void *stream);
     gpushim_result (*warm_up)(int device, const char *blocks);
+    gpushim_result (*get_pressure)(int device, gpushim_pressure *level, double *share);
+    gpushim_result (*on_pressure)(gpushim_pressure from, gpushim_pressure_call call,
+                                  void *self);
+    gpushim_result (*off_pressure)(gpushim_pressure_call call, void *self);
 };
 
 /* The library's table; NULL: there is none. */
@@ -346,6 +362,70 @@ static inline gpushim_result gpushim_report(void)
 static inline gpushim_result gpushim_record(int on)
 {
     GPUSHIM_CALL_(record, (on));
+}
+
+/* ---- memory pressure ---- */
+
+/* The name of a level; never NULL. Needs no library. */
+static inline const char *gpushim_pressure_text(gpushim_pressure level)
+{
+    static const char *const texts[] = {"normal", "elevated", "warning", "critical",
+                                        "out of memory"};
+    return (size_t)level < sizeof(texts) / sizeof(texts[0]) ? texts[level]
+                                                            : "unknown level";
+}
+
+/*
+ * The level of a device, and the share in use, 0 to 1: of the device (by all processes),
+ * of GPUSHIM_MEM_LIMIT or of GPUSHIM_POOL_LIMIT, whichever is larger.
+ * Out:    *level, *share  each may be NULL
+ * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)
+ *         NOT_FOUND  the program has no context on the device
+ * Asks the driver for the device's free memory: for a look now and then.
+ */
+static inline gpushim_result gpushim_get_pressure(int device, gpushim_pressure *level,
+                                                  double *share)
+{
+    if (level) {
+        *level = GPUSHIM_NORMAL;
+    }
+    if (share) {
+        *share = 0;
+    }
+    GPUSHIM_CALL_(get_pressure, (device, level, share));
+}
+
+/*
+ * Has `call` called each time that the level of a device has risen, to `from` or above,
+ * with the new level. The thread that calls it is the one whose allocation made the level
+ * rise, behind its allocation, which has its memory by then; for a rise that came from
+ * elsewhere (another process, a call that was refused), the next thread to ask the driver
+ * for memory. Falls are not reported, nor what GPUSHIM_PRESSURE itself has shrunk.
+ *
+ * The call may allocate, free, wait for the device, and use every function of this file.
+ * What it allocates or frees calls nothing back; a level that it lets rise is reported
+ * with the next call of the driver. It must return: no exception, no longjmp. The library
+ * holds no lock meanwhile, but the program may, a framework's allocator for one: what the
+ * call locks must not be held around an allocation. Several threads may be in it at once.
+ * During a stream capture nothing is called.
+ *
+ * In:     from  GPUSHIM_ELEVATED or above
+ *         self  for `call`; the same pair again only changes `from`
+ * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)
+ *         NO_MEMORY  16 are there already
+ * A forked child starts without any.
+ */
+static inline gpushim_result gpushim_on_pressure(gpushim_pressure from,
+                                                 gpushim_pressure_call call, void *self)
+{
+    GPUSHIM_CALL_(on_pressure, (from, call, self));
+}
+
+/* Ends it. Another thread may still be in `call` on return. Errors: INACTIVE,
+ * NOT_FOUND. */
+static inline gpushim_result gpushim_off_pressure(gpushim_pressure_call call, void *self)
+{
+    GPUSHIM_CALL_(off_pressure, (call, self));
 }
 
 /* ---- scopes ---- */

@@ -246,6 +246,9 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
  * the bytes given back.
  */
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
+/* gs_pool_trim of what goes back without a wait: nothing of a heap whose backend would
+ * wait for running work. */
+size_t gs_pool_trim_unwaited(struct gs_pool *pool, int device, size_t bytes);
 /* gs_pool_trim for a call of `bytes` that the driver has refused: gives back no more than
  * the call needs, as far as is known, but at least a share of the idle memory, so that
  * few retries fail if the driver needs more than `bytes`. */

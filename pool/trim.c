@@ -169,7 +169,9 @@ static bool becomes_idle(struct gs_heap *heap)
            heap->backend->await_idle(heap->self);
 }
 
-size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
+/* `may`: whether memory of a heap may go back. */
+static size_t give_idle(struct gs_pool *pool, int device, size_t bytes,
+                        bool (*may)(struct gs_heap *heap))
 {
     size_t given = 0;
     unsigned empty = 0;
@@ -184,7 +186,7 @@ size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
 
         if (!heap)
             break;
-        if (!becomes_idle(heap)) {
+        if (!may(heap)) {
             atomic_store(&heap->shut, true);
             continue;
         }
@@ -193,6 +195,11 @@ size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
         given += part_given;
     }
     return given;
+}
+
+size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
+{
+    return give_idle(pool, device, bytes, becomes_idle);
 }
 
 bool gs_pool_can_give(struct gs_pool *pool, int device)
@@ -245,6 +252,19 @@ size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
     size_t settled = settle_counted(pool, device);
 
     return settled + gs_pool_give_idle(pool, device, bytes);
+}
+
+static bool is_idle(struct gs_heap *heap)
+{
+    return gs_heap_is_idle(heap);
+}
+
+size_t gs_pool_trim_unwaited(struct gs_pool *pool, int device, size_t bytes)
+{
+    size_t settled = settle_counted(pool, device);
+
+    return bytes > settled ? settled + give_idle(pool, device, bytes - settled, is_idle)
+                           : settled;
 }
 
 size_t gs_pool_trim_step(struct gs_pool *pool, int device, size_t bytes)

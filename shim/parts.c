@@ -38,6 +38,7 @@
 #include "outputs.h"
 #include "own_thread.h"
 #include "physical.h"
+#include "pressure.h"
 #include "quarantine.h"
 #include "record.h"
 #include "retry.h"
@@ -51,6 +52,8 @@
 #include "verify.h"
 #include "warmup.h"
 #include "redzones.h"
+
+bool gs_safe_points_wanted;
 
 struct gs_state *gs_parts_make_state(void)
 {
@@ -68,6 +71,7 @@ void gs_parts_start(struct gs_state *state)
 
 void gs_parts_fork_in_child(void)
 {
+    __atomic_store_n(&gs_safe_points_wanted, false, __ATOMIC_RELAXED);
 #define GS_IN_CHILD(statement) statement;
 #include "parts.def"
 }
@@ -111,6 +115,12 @@ void gs_parts_refused(struct gs_state *state, int device, unsigned api, size_t b
 void gs_parts_maintain(struct gs_state *state, const struct gs_context *context)
 {
 #define GS_MAINTAIN(statement) statement;
+#include "parts.def"
+}
+
+void gs_parts_safe_point(struct gs_state *state)
+{
+#define GS_SAFE_POINT(statement) statement;
 #include "parts.def"
 }
 
@@ -174,11 +184,6 @@ void gs_parts_submits_elsewhere(uintptr_t where)
 void gs_parts_start_trim_thread(void)
 {
     gs_trim_thread_start();
-}
-
-void gs_parts_safe_point(struct gs_state *state)
-{
-    gs_statistics_safe_point(state);
 }
 
 uint64_t gs_parts_statistics_form(void)

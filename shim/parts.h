@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "cuda_names.h"
+#include "gs_base.h"
 
 struct gs_context;
 struct gs_state;
@@ -77,9 +78,19 @@ void gs_parts_looked_up(void);
 void gs_parts_submits_elsewhere(uintptr_t where);
 /* Memory that may become idle was freed, and no trim thread runs. */
 void gs_parts_start_trim_thread(void);
-/* A safe point: no lock is held, and the call takes longer than a copy of the
- * statistics. */
+/* A safe point, at the end of a wrapper: no lock is held, the call has done its work, and
+ * takes longer than a copy of the statistics. The program's functions may be called.
+ * Name: state. */
 void gs_parts_safe_point(struct gs_state *state);
+/* Atomic: whether a part wants safe points; set for good by the part. */
+extern bool gs_safe_points_wanted __attribute__((visibility("hidden")));
+
+static inline void gs_safe_point(struct gs_state *state)
+{
+    if (GS_UNLIKELY(__atomic_load_n(&gs_safe_points_wanted, __ATOMIC_RELAXED))) {
+        gs_parts_safe_point(state);
+    }
+}
 /* A number that identifies the layout of the statistics in a state file. */
 uint64_t gs_parts_statistics_form(void);
 

@@ -27,6 +27,10 @@ gpushim_result gs_api_scope_begin(const char *name);
 gpushim_result gs_api_scope_end(void);
 
 gpushim_result gs_api_warm_up(int device, const char *blocks);
+gpushim_result gs_api_get_pressure(int device, gpushim_pressure *level, double *share);
+gpushim_result gs_api_on_pressure(gpushim_pressure from, gpushim_pressure_call call,
+                                  void *self);
+gpushim_result gs_api_off_pressure(gpushim_pressure_call call, void *self);
 
 /* ---- api_stream.c ---- */
 

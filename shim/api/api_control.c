@@ -1,5 +1,6 @@
 /*
- * api_control.c - what gpushim.h changes: idle memory, options, recording, scopes.
+ * api_control.c - what gpushim.h changes: idle memory, who is called under pressure,
+ * options, recording, scopes.
  * Owns:  nothing.   Lock: options_lock, while an option changes.
  */
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "log.h"
 #include "mem_limits.h"
 #include "options_table.h"
+#include "pressure.h"
 #include "scopes.h"
 #include "state.h"
 #include "warmup.h"
@@ -39,6 +41,7 @@ gpushim_result gs_api_trim(int device, uint64_t bytes, uint64_t *given)
     if (pooled) {
         back = gs_pool_trim(state->pool, device == GPUSHIM_ALL_DEVICES ? -1 : device,
                             bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX);
+        gs_pressure_safe_point(state);
     }
     gs_leave();
     if (given) {
@@ -69,6 +72,7 @@ static gpushim_result warm_up(const struct gs_warmup_list *list)
     if (context && context->heap) {
         result = gs_warmup_allocate(context, list, "gpushim_warm_up") ? GPUSHIM_OK
                                                                       : GPUSHIM_NO_MEMORY;
+        gs_pressure_safe_point(state);
     }
     gs_leave();
     return result;
@@ -95,6 +99,62 @@ gpushim_result gs_api_warm_up(int device, const char *blocks)
     gpushim_result result = warm_up(&list);
     gs_context_pop(pushed);
     return result;
+}
+
+/* ---- memory pressure --------------------------------------------------------------- */
+
+gpushim_result gs_api_get_pressure(int device, gpushim_pressure *level, double *share)
+{
+    struct gs_state *state;
+    gpushim_pressure now = GPUSHIM_NORMAL;
+    gpushim_result result = GPUSHIM_OFF;
+    double used = 0;
+    if (device < 0 || device >= GS_MAX_DEVICES) {
+        return GPUSHIM_INVALID;
+    }
+    if (!(state = enter())) {
+        return GPUSHIM_INACTIVE;
+    }
+    if (state->pool) {
+        result = gs_pressure_query(state, device, &now, &used) ? GPUSHIM_OK
+                                                               : GPUSHIM_NOT_FOUND;
+    }
+    gs_leave();
+    if (level) {
+        *level = now;
+    }
+    if (share) {
+        *share = used;
+    }
+    return result;
+}
+
+gpushim_result gs_api_on_pressure(gpushim_pressure from, gpushim_pressure_call call,
+                                  void *self)
+{
+    struct gs_state *state;
+    gpushim_result result = GPUSHIM_OFF;
+    if (!call || from < GPUSHIM_ELEVATED || from > GPUSHIM_OUT_OF_MEMORY) {
+        return GPUSHIM_INVALID;
+    }
+    if (!(state = enter())) {
+        return GPUSHIM_INACTIVE;
+    }
+    if (state->pool) {
+        result = gs_pressure_add(from, call, self) ? GPUSHIM_OK : GPUSHIM_NO_MEMORY;
+    }
+    gs_leave();
+    return result;
+}
+
+gpushim_result gs_api_off_pressure(gpushim_pressure_call call, void *self)
+{
+    if (!enter()) {
+        return GPUSHIM_INACTIVE;
+    }
+    bool found = call && gs_pressure_remove(call, self);
+    gs_leave();
+    return found ? GPUSHIM_OK : GPUSHIM_NOT_FOUND;
 }
 
 /* ---- options ----------------------------------------------------------------------- */

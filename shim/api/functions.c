@@ -25,6 +25,9 @@ const struct gpushim_functions *gpushim_functions(void)
         .stream_free = gs_api_stream_free,
         .stream_uses = gs_api_stream_uses,
         .warm_up = gs_api_warm_up,
+        .get_pressure = gs_api_get_pressure,
+        .on_pressure = gs_api_on_pressure,
+        .off_pressure = gs_api_off_pressure,
     };
     return &functions;
 }

@@ -15,6 +15,7 @@
 #include "parts.h"
 #include "log.h"
 #include "mem_limits.h"
+#include "pressure.h"
 #include "streams.h"
 
 struct gs_mutex gs_async_lock = GS_MUTEX(GS_RANK_ASYNC);
@@ -76,6 +77,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     *addr = found;
     __atomic_add_fetch(&heap->mapped, 1, __ATOMIC_RELAXED);
     gs_limits_record(found, bytes, heap->face.device, NULL);
+    gs_pressure_moved(heap->face.device);
     return GS_OK;
 }
 
@@ -89,6 +91,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
         gs_async_add_overdue(heap, addr, bytes);
     }
     gs_limits_left(result == CUDA_SUCCESS);
+    gs_pressure_moved(heap->face.device);
     __atomic_sub_fetch(&heap->mapped, 1, __ATOMIC_RELEASE);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         gs_log_once(&limit, GS_LOG_INFO,
@@ -343,7 +346,7 @@ void gs_async_freed(struct gs_async_heap *heap)
                !gs_captures_active()) {
         gs_async_settle(heap);
         (void)gs_heap_maintain(heap->face.heap, 0);
-        gs_parts_safe_point(gs_state_peek());
+        gs_safe_point(gs_state_peek());
     }
 }
 

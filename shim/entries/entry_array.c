@@ -11,6 +11,7 @@
 #include "described.h"
 #include "mem_limits.h"
 #include "physical.h"
+#include "pressure.h"
 #include "record.h"
 #include "retry.h"
 
@@ -87,6 +88,7 @@ static CUresult create(const struct array_call *call)
         return call_driver(call);
     }
     CUresult result = create_known(state, call);
+    gs_pressure_safe_point(state);
     gs_leave();
     return result;
 }

@@ -24,6 +24,7 @@
 #include "mem_limits.h"
 #include "memory_pools.h"
 #include "pool_lookup.h"
+#include "pressure.h"
 #include "record.h"
 #include "retry.h"
 #include "redzones.h"
@@ -114,6 +115,7 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     request.per_thread = per_thread;
     if ((state->options.async == GS_ASYNC_POOL || gs_thread.in_stream) &&
         allocate_from_heap(state, &request, dptr, bytes)) {
+        gs_pressure_safe_point(state);
         gs_leave();
         return CUDA_SUCCESS;
     }
@@ -129,6 +131,7 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
         gs_limits_begin(charged_to(&request), bytes)
             ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream)));
     record_allocated(state, &request, dptr, bytes, result);
+    gs_pressure_safe_point(state);
     gs_leave();
     return result;
 }
@@ -168,6 +171,7 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
         record_location(&request, pool, *dptr, bytes);
     }
     record_allocated(state, &request, dptr, bytes, result);
+    gs_pressure_safe_point(state);
     gs_leave();
     return result;
 }

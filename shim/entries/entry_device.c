@@ -6,7 +6,6 @@
 #include "async_heaps.h"
 #include "captures.h"
 #include "context_errors.h"
-#include "statistics.h"
 #include "free_lazy.h"
 #include "capture_check.h"
 #include "free_wait.h"
@@ -17,7 +16,9 @@
 #include "unpooled.h"
 #include "managed.h"
 #include "mem_limits.h"
+#include "parts.h"
 #include "pool_lookup.h"
+#include "pressure.h"
 #include "quarantine.h"
 #include "record.h"
 #include "retry.h"
@@ -146,7 +147,7 @@ static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr 
     CUresult result =
         status == GS_OK ? hand_out(state, context, block, out, bytes)
                         : allocate_otherwise(state, context, out, bytes, status, native);
-    gs_statistics_safe_point(state);
+    gs_safe_point(state);
     gs_leave();
     return result;
 }
@@ -263,6 +264,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     } else {
         gs_record_refused(state, &request, bytes, result);
     }
+    gs_pressure_safe_point(state);
     gs_leave();
     return result;
 }
@@ -368,10 +370,11 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     *result = gs_free_in_driver(context, addr, bytes);
     gs_limits_left(*result == CUDA_SUCCESS);
     gs_segment_is_out(segment, *result == CUDA_SUCCESS);
+    gs_pressure_moved(context->device);
     if (*result != CUDA_SUCCESS) {
         note_failed_free(state, heap, &was, addr, *result);
     }
-    gs_statistics_safe_point(state);
+    gs_safe_point(state);
     return true;
 }
 
@@ -449,18 +452,18 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     if (result == CUDA_SUCCESS) {
         gs_maintenance(state, gs_heap_self(heap));
     }
-    gs_statistics_safe_point(state);
+    gs_safe_point(state);
     return result;
 }
 
-/* The maintenance, now and then: saves the statistics, returns idle memory to the
- * driver. */
+/* The maintenance, now and then: returns idle memory to the driver, saves the
+ * statistics. */
 static GS_NOINLINE void look_after(struct gs_state *state, struct gs_heap *heap)
 {
-    gs_statistics_safe_point(state);
     if (gs_heap_maintenance_is_late(heap)) {
         gs_maintain_now(state, gs_heap_self(heap));
     }
+    gs_safe_point(state);
 }
 
 /* Frees a claimed block of an idle context into its thread cache, if there is
@@ -472,7 +475,7 @@ free_idle(struct gs_state *state, struct gs_heap *heap, struct gs_block *block)
     if (GS_UNLIKELY(!gs_hit_free(heap, block, &maintenance))) {
         gs_pool_thread_stream(gs_submissions_stream());
         gs_block_free(block);
-        gs_statistics_safe_point(state);
+        gs_safe_point(state);
         maintenance = gs_heap_wants_maintenance(heap);
     }
     if (GS_UNLIKELY(maintenance)) {

@@ -10,6 +10,7 @@
  */
 #include "described.h"
 #include "physical.h"
+#include "pressure.h"
 #include "retry.h"
 
 /* The state if physical memory is recorded; gs_leave must follow then. */
@@ -110,6 +111,7 @@ GS_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size
     }
     const struct creation call = {handle, size, prop, flags};
     CUresult result = create(state, &call);
+    gs_pressure_safe_point(state);
     gs_leave();
     return result;
 }

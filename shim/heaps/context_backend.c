@@ -18,6 +18,7 @@
 #include "log.h"
 #include "context_events.h"
 #include "mem_limits.h"
+#include "pressure.h"
 #include "state.h"
 #include "trim_hold.h"
 #include "parts.h"
@@ -68,6 +69,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
             gs_heap_set_due(context->heap); /* the next free starts the thread */
         }
         gs_limits_record(found, bytes, context->device, context->owner);
+        gs_pressure_moved(context->device);
         return GS_OK;
     }
     *native = (int)result;
@@ -89,6 +91,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
         gs_limits_leave(addr);
         result = gs_real()->cuMemFree_v2(addr);
         gs_limits_left(result == CUDA_SUCCESS);
+        gs_pressure_moved(context->device);
     }
     gs_context_pop(pushed);
     if (relaxed) {

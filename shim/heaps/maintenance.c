@@ -7,6 +7,7 @@
 #include "captures.h"
 #include "mem_limits.h"
 #include "parts.h"
+#include "pressure.h"
 
 void gs_maintain_now(struct gs_state *state, const struct gs_context *context)
 {
@@ -14,5 +15,7 @@ void gs_maintain_now(struct gs_state *state, const struct gs_context *context)
         return; /* a later free retries */
     }
     gs_parts_maintain(state, context);
-    (void)gs_heap_maintain(context->heap, gs_limits_missing_now(state, context));
+    size_t missing = gs_limits_missing_now(state, context, false);
+    size_t excess = gs_pressure_excess(state, context->device);
+    (void)gs_heap_maintain(context->heap, missing > excess ? missing : excess);
 }

@@ -26,6 +26,7 @@
 #include "context_events.h"
 #include "mem_limits.h"
 #include "own_thread.h"
+#include "pressure.h"
 #include "trim_hold.h"
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
@@ -128,9 +129,12 @@ static bool has_aged(struct gs_state *state, const struct gs_context *context)
 /* Idle memory of the device to return regardless of its age. */
 static size_t missing_bytes(struct gs_state *state, const struct gs_context *context)
 {
-    return context->heap && gs_heap_may_give(context->heap)
-               ? gs_limits_missing(state, context)
-               : 0;
+    if (!context->heap || !gs_heap_may_give(context->heap)) {
+        return 0;
+    }
+    size_t missing = gs_limits_missing(state, context, false);
+    size_t excess = gs_pressure_excess(state, context->device);
+    return missing > excess ? missing : excess;
 }
 
 static void trim_context(struct gs_state *state, struct gs_context *context)

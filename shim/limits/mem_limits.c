@@ -51,7 +51,8 @@ static struct device {
     uint64_t reserve_bytes; /* to be left free */
     bool integrated;        /* host and device share the memory */
     uint64_t charged;       /* atomic */
-    uint64_t others_least;  /* atomic: the least bytes used outside the pool */
+    uint64_t others;        /* atomic: bytes used outside the pool, by the last query */
+    uint64_t others_least;  /* atomic: the least of them */
     uint64_t next_query;    /* atomic: time of the next query of free memory */
 } devices[GS_MAX_DEVICES];
 
@@ -123,12 +124,13 @@ static struct gs_platform read_platform(int ordinal)
     return platform;
 }
 
-/* The used bytes outside the pool; records their minimum. */
+/* The used bytes outside the pool; records them, and their minimum. */
 static uint64_t record_others(struct gs_state *state, struct device *device, int ordinal,
                               size_t used_bytes)
 {
     uint64_t own = state->pool ? gs_pool_reserved_on(state->pool, ordinal) : 0;
     uint64_t others = used_bytes > own ? used_bytes - own : 0;
+    __atomic_store_n(&device->others, others, __ATOMIC_RELAXED);
     if (!__atomic_load_n(&device->met, __ATOMIC_ACQUIRE) ||
         others < __atomic_load_n(&device->others_least, __ATOMIC_RELAXED)) {
         __atomic_store_n(&device->others_least, others, __ATOMIC_RELAXED);
@@ -249,6 +251,26 @@ size_t gs_limits_most(int ordinal)
     return __atomic_load_n(&device->met, __ATOMIC_ACQUIRE)
                ? (size_t)__atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED)
                : SIZE_MAX;
+}
+
+bool gs_limits_in_use(struct gs_state *state, int ordinal,
+                      struct gs_limit_use out[GS_LIMITS])
+{
+    const struct device *device = device_of(ordinal);
+    uint64_t own = gs_pool_reserved_on(state->pool, ordinal);
+    uint64_t others = __atomic_load_n(&device->others, __ATOMIC_RELAXED);
+    uint64_t total = __atomic_load_n(&device->total_bytes, __ATOMIC_RELAXED);
+    uint64_t share = __atomic_load_n(&pool_share, __ATOMIC_RELAXED);
+    size_t pool = limit_of(share, total);
+    if (!__atomic_load_n(&device->met, __ATOMIC_ACQUIRE)) {
+        return false;
+    }
+    out[0] = (struct gs_limit_use){"the device", own + others, total};
+    out[1] = (struct gs_limit_use){"GPUSHIM_POOL_LIMIT", own, pool < SIZE_MAX ? pool : 0};
+    out[2] = (struct gs_limit_use){
+        "GPUSHIM_MEM_LIMIT", gs_limits_charged(ordinal),
+        gs_limits_charging ? __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED) : 0};
+    return true;
 }
 
 void gs_limits_info(int ordinal, size_t idle, size_t *free_bytes, size_t *total_bytes)
@@ -419,18 +441,20 @@ static size_t find_missing(struct gs_state *state, const struct gs_context *cont
     return missing;
 }
 
-size_t gs_limits_missing_now(struct gs_state *state, const struct gs_context *context)
+size_t gs_limits_missing_now(struct gs_state *state, const struct gs_context *context,
+                             bool always)
 {
-    return is_query_due(device_of(context->device)) && is_current(context)
+    return (is_query_due(device_of(context->device)) || always) && is_current(context)
                ? find_missing(state, context)
                : 0;
 }
 
-size_t gs_limits_missing(struct gs_state *state, const struct gs_context *context)
+size_t gs_limits_missing(struct gs_state *state, const struct gs_context *context,
+                         bool always)
 {
     size_t missing = 0;
     bool pushed;
-    if (is_query_due(device_of(context->device)) &&
+    if ((is_query_due(device_of(context->device)) || always) &&
         gs_context_push(context->handle, &pushed) == CUDA_SUCCESS) {
         missing = find_missing(state, context);
         gs_context_pop(pushed);

@@ -95,17 +95,32 @@ void gs_limits_context_lost(CUcontext context);
 /* The most that a device can ever serve; SIZE_MAX: not known yet. */
 size_t gs_limits_most(int device);
 
+/* Bytes in use of a limit on a device's memory. */
+struct gs_limit_use {
+    const char *name;              /* of the limit */
+    uint64_t used_bytes, in_bytes; /* of it; 0: there is no such limit */
+};
+#define GS_LIMITS 3
+
+/* What is in use of the device and of its limits: by the pool's own count, and by what
+ * others held when the driver was queried last. Returns false if the device is not known.
+ * There is a pool. */
+bool gs_limits_in_use(struct gs_state *state, int device,
+                      struct gs_limit_use out[GS_LIMITS]) GS_MUST_USE;
+
 /* Adjusts the driver's result of cuMemGetInfo. `idle`: bytes of the pool that could be
  * returned to the driver. */
 void gs_limits_info(int device, size_t idle, size_t *free_bytes, size_t *total_bytes);
 
 /* The bytes of idle memory to return so that the device has GPUSHIM_POOL_RESERVE free.
- * Queries the driver at most once a second, and only if the context is current: a push
- * would be an extra call for a statistic that can wait. */
-size_t gs_limits_missing_now(struct gs_state *state, const struct gs_context *context);
+ * Queries the driver at most once a second (`always`: each time), and only if the context
+ * is current: a push would be an extra call for a statistic that can wait. */
+size_t gs_limits_missing_now(struct gs_state *state, const struct gs_context *context,
+                             bool always);
 
-/* Like gs_limits_missing_now, for a thread outside every wrapper; the context need not be
- * current. */
-size_t gs_limits_missing(struct gs_state *state, const struct gs_context *context);
+/* The same for a context that need not be current: for a thread outside every wrapper,
+ * and for an answer that the program asks for. */
+size_t gs_limits_missing(struct gs_state *state, const struct gs_context *context,
+                         bool always);
 
 #endif

@@ -18,6 +18,7 @@
 #include "known.h"
 #include "managed.h"
 #include "options_table.h"
+#include "pressure.h"
 #include "retry.h"
 #include "single_order.h"
 #include "state_file.h"
@@ -62,6 +63,10 @@ void gs_statistics_take(struct gs_state *state, struct gs_statistics *out, size_
             gs_free_stats((unsigned)i, &out[i].frees);
             out[i].retried = gs_retry_count((unsigned)i);
             out[i].lazy_saves_waits = lazy;
+            gpushim_pressure highest;
+            if (gs_pressure_history((unsigned)i, &highest, &out[i].pressure_changes)) {
+                out[i].pressure = (uint64_t)highest + 1;
+            }
         }
     }
 }
@@ -106,6 +111,9 @@ void gs_statistics_start(const struct gs_state *state)
         state->tracker ? gs_state_file_annex(sizeof(struct gs_statistics_file)) : NULL;
     keeping.lazy = is_lazy(state);
     __atomic_store_n(&gs_statistics_kept, keeping.kept != NULL, __ATOMIC_RELEASE);
+    if (keeping.kept) {
+        __atomic_store_n(&gs_safe_points_wanted, true, __ATOMIC_RELAXED);
+    }
 }
 
 void gs_statistics_reset(void)

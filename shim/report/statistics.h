@@ -24,8 +24,10 @@ struct gs_statistics {
     uint64_t at_ns; /* time since the tracker's start, plus 1 */
     struct gs_pool_stats pool;
     struct gs_free_stats frees;
-    uint64_t retried;                /* other calls that were repeated after a reclaim */
-    uint64_t lazy_saves_waits;       /* 0 or 1, as in gs_report_device */
+    uint64_t retried;          /* other calls that were repeated after a reclaim */
+    uint64_t lazy_saves_waits; /* 0 or 1, as in gs_report_device */
+    uint64_t pressure; /* the highest level reached, plus 1; 0: GPUSHIM_PRESSURE unset */
+    uint64_t pressure_changes;
     uint64_t rest_known, rest_bytes; /* likewise; only set for a report */
 };
 

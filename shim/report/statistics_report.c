@@ -4,6 +4,8 @@
  */
 #include "statistics.h"
 
+#include "gpushim.h"
+
 void gs_statistics_report(const struct gs_statistics *statistics,
                           struct gs_report_device *out)
 {
@@ -32,4 +34,9 @@ void gs_statistics_report(const struct gs_statistics *statistics,
     out->frees_waited_ns = statistics->frees.waited_ns;
     out->frees_idle = statistics->frees.found_idle;
     out->lazy_saves_waits = statistics->lazy_saves_waits != 0;
+    if (statistics->pressure) {
+        out->pressure =
+            gpushim_pressure_text((gpushim_pressure)(statistics->pressure - 1));
+        out->pressure_changes = statistics->pressure_changes;
+    }
 }

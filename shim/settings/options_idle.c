@@ -64,6 +64,8 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
          on && !options->trace_file[0], "there is no GPUSHIM_TRACE_FILE"},
         {"GPUSHIM_WARMUP", options->warmup[0], unpooled,
          "with GPUSHIM_POOL=off there are no blocks to allocate ahead"},
+        {"GPUSHIM_PRESSURE", options->pressure[0], unpooled,
+         "with GPUSHIM_POOL=off there is no idle memory to give back"},
         {"GPUSHIM_ASYNC", options->async == GS_ASYNC_POOL, unpooled,
          "with GPUSHIM_POOL=off the driver serves all memory"},
         /* If a check is on, its own line names the pool as well. */

@@ -20,6 +20,8 @@ struct gs_thread {
     uint32_t id;          /* kernel thread id; 0 = not queried yet */
     bool starting;        /* inside start-up */
     bool finding_runtime; /* inside the search for a runtime function */
+    bool in_callback;     /* the program's function is called: heaps/pressure.h */
+    int pressed;          /* a device to check for memory pressure, plus 1; 0: none */
     bool in_stream;       /* cuMemAllocAsync is the pool's, whatever GPUSHIM_ASYNC says */
     const struct gs_context *context;   /* the context used last */
     uint64_t context_generation;        /* it is valid while this is the map's */

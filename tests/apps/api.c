@@ -129,6 +129,39 @@ static void show_control(void)
     tell("report", gpushim_report());
 }
 
+static void called(void *self, int device, gpushim_pressure level)
+{
+    (void)self, (void)device, (void)level;
+}
+
+static void show_pressure(void)
+{
+    gpushim_pressure level = GPUSHIM_CRITICAL;
+    char places[16];
+    double share = 7;
+
+    tell("pressure", gpushim_get_pressure(0, &level, &share));
+    printf("level: %s, %s\n", gpushim_pressure_text(level),
+           share >= 0 && share < 0.5 ? "little in use" : "much in use");
+    tell("pressure, unasked", gpushim_get_pressure(0, NULL, NULL));
+    tell("pressure nowhere", gpushim_get_pressure(-1, &level, NULL));
+    tell("pressure of no device", gpushim_get_pressure(1000, &level, NULL));
+    tell("pressure without a context", gpushim_get_pressure(60, &level, NULL));
+    for (int i = 0; i < 15; i++)
+        gpushim_on_pressure(GPUSHIM_WARNING, called, &places[i]);
+    tell("the last call", gpushim_on_pressure(GPUSHIM_WARNING, called, NULL));
+    tell("the same", gpushim_on_pressure(GPUSHIM_ELEVATED, called, NULL));
+    tell("one too many", gpushim_on_pressure(GPUSHIM_WARNING, called, &places[15]));
+    tell("no call", gpushim_on_pressure(GPUSHIM_WARNING, NULL, NULL));
+    tell("from normal on", gpushim_on_pressure(GPUSHIM_NORMAL, called, NULL));
+    tell("no more", gpushim_off_pressure(called, NULL));
+    tell("no more again", gpushim_off_pressure(called, NULL));
+    for (int i = 0; i < 15; i++)
+        gpushim_off_pressure(called, &places[i]);
+    printf("a level of a later version: %s\n",
+           gpushim_pressure_text((gpushim_pressure)99));
+}
+
 static void show_warm_up(void)
 {
     struct gpushim_statistics before, after;
@@ -194,6 +227,7 @@ static void show_all(void)
     printf("version: %s\n", gpushim_library_version()[0] ? "known" : "none");
     show_statistics();
     show_control();
+    show_pressure();
     show_warm_up();
     show_warming();
     show_options();

@@ -364,6 +364,38 @@ Test(trim, gives_the_largest_part_first_and_of_it_what_is_missed_least)
     bed_fini(&bed);
 }
 
+static bool runs;
+
+static bool is_quiet(void *self)
+{
+    (void)self;
+    return !runs;
+}
+
+Test(trim, unwaited_leaves_what_runs_alone)
+{
+    struct gs_backend backend;
+    struct gs_heap *other;
+    struct gs_block *block;
+    struct bed bed;
+
+    bed_init_cached(&bed, 64 * GS_MIB, 0, 8 * GS_MIB);
+    backend = bed.fake.backend;
+    backend.quiet = is_quiet;
+    cr_assert_eq(gs_heap_create(bed.pool, &backend, &bed.fake, 0, &other), GS_OK);
+    cr_assert_eq(gs_heap_alloc(other, 16 * GS_MIB, &block, NULL), GS_OK);
+    bed_free(&bed, gs_block_addr(block));
+    bed_free(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    runs = true;
+    cr_assert_eq(gs_pool_trim_unwaited(bed.pool, 0, SIZE_MAX), 4 * GS_MIB);
+    cr_assert_eq(bed.fake.awaited, 0);
+    cr_assert_eq(bed.fake.mapped_bytes, 16 * GS_MIB);
+    runs = false;
+    cr_assert_eq(gs_pool_trim_unwaited(bed.pool, 1, SIZE_MAX), 0, "another device");
+    cr_assert_eq(gs_pool_trim_unwaited(bed.pool, 0, 1), 16 * GS_MIB);
+    bed_fini(&bed);
+}
+
 Test(trim, leaves_segments_in_use_alone)
 {
     struct bed bed;

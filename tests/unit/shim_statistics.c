@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gpushim.h"
 #include "statistics.h"
 #include "log.h"
 #include "state_file.h"
@@ -184,6 +185,12 @@ Test(statistics, what_a_report_makes_of_them)
         .lazy_saves_waits = 1};
 
     gs_statistics_report(&statistics, &device);
+    cr_expect_null(device.pressure);
+    statistics.pressure = 1 + GPUSHIM_CRITICAL;
+    statistics.pressure_changes = 6;
+    gs_statistics_report(&statistics, &device);
+    cr_expect_str_eq(device.pressure, "critical");
+    cr_expect_eq(device.pressure_changes, 6);
     cr_expect_str_eq(device.name, "A");
     cr_expect(device.pooled && device.lazy_saves_waits && !device.rest_known);
     cr_expect_eq(device.idle_bytes, 25);

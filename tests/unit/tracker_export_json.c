@@ -149,7 +149,8 @@ Test(export_json, a_leak_a_pool_and_its_code)
                 "\"peak_bytes\": 8299, \"peak_time_ns\": 6000000000, \"lost_bytes\": 0, "
                 "\"lost_count\": 0}, \"pool\": {\"hits\": 972, \"driver_ns\": 1500}, "
                 "\"pool_holes\": null, \"pool_sizes\": null, "
-                "\"pool_as_of_ns\": null, \"not_allocated_via_api_bytes\": null}");
+                "\"pool_as_of_ns\": null, \"not_allocated_via_api_bytes\": null, "
+                "\"pressure\": null}");
     expect_line(&bytes, "\"peak_bytes\": 8299,\n", "\"peak_bytes\": 8299,");
     expect_line(&bytes, "\"allocs\": 4\n", "\"allocs\": 4");
     expect_line(&bytes, "{\"bytes\": 8192",
@@ -188,7 +189,7 @@ Test(export_json, a_leak_a_pool_and_its_code)
 }
 
 /* What the report says beside the tracker's own: of which moment the pool's figures are,
- * what no call accounts for, which place grows. */
+ * what no call accounts for, how full the device was, which place grows. */
 Test(export_json, what_is_known_from_elsewhere)
 {
     struct gs_stacks *stacks = test_stacks();
@@ -199,7 +200,9 @@ Test(export_json, what_is_known_from_elsewhere)
                                       .pool_allocs = 1,
                                       .as_of_ns = 77,
                                       .rest_known = true,
-                                      .rest_bytes = 512 * GS_MIB};
+                                      .rest_bytes = 512 * GS_MIB,
+                                      .pressure = "critical",
+                                      .pressure_changes = 14};
     struct gs_allocation registered = test_allocation(0x9000, 5);
 
     config.devices = &device;
@@ -219,7 +222,8 @@ Test(export_json, what_is_known_from_elsewhere)
     cr_assert_eq(bytes.status, GS_OK);
     expect_line(&bytes, "\"running\"", "\"running\": true,");
     expect_line(&bytes, "\"pool_as_of_ns\"",
-                "\"pool_as_of_ns\": 77, \"not_allocated_via_api_bytes\": 536870912}");
+                "\"pool_as_of_ns\": 77, \"not_allocated_via_api_bytes\": 536870912, "
+                "\"pressure\": {\"highest\": \"critical\", \"changes\": 14}}");
     cr_expect_eq(occurrences(bytes.data, "\"growing\": true"), 1);
     cr_expect_eq(occurrences(bytes.data, "\"growing\": false"), 2);
     expect_line(&bytes, "\"allocs\": 6\n", "\"allocs\": 6");

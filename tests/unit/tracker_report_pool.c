@@ -93,6 +93,24 @@ Test(report_pool, every_level_and_every_reason)
         "(GPUSHIM_FREE_SYNC=lazy saves the waits)\n");
 }
 
+Test(report_pool, memory_pressure_that_has_changed)
+{
+    struct gs_report_device device = {
+        .name = "A", .pressure = "warning", .pressure_changes = 1};
+
+    expect_lines(&device, true,
+                 "GPU 0 A: peak 512 B at 1s, memory pressure up to warning (1 change)\n"
+                 "  traffic        1 alloc  1 free\n");
+    device.pressure_changes = 1234;
+    expect_lines(
+        &device, true,
+        "GPU 0 A: peak 512 B at 1s, memory pressure up to warning (1,234 changes)\n"
+        "  traffic        1 alloc  1 free\n");
+    device.pressure = "normal";
+    device.pressure_changes = 0;
+    expect_lines(&device, true, HEAD);
+}
+
 Test(report_pool, no_line_about_what_did_not_happen)
 {
     struct gs_report_device device = {.name = "A",

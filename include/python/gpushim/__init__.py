@@ -11,13 +11,16 @@ Where the library is not in the process, every function returns what an empty pr
 would have, and does nothing else: gpushim.active() is False. Sizes are in bytes. The
 manual is docs/api.md; gpushim.h has the same for C and C++.
 """
+import atexit
 import contextlib
 import ctypes
 import dataclasses
+import enum
 import os
 
-__all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Statistics", "active", "classes",
-           "option", "record", "report", "scope", "set_option", "statistics", "stretch", "trim", "version", "warm_up"]
+__all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Level", "Statistics", "active",
+           "classes", "off_pressure", "on_pressure", "option", "pressure", "record", "report", "scope", "set_option",
+           "statistics", "stretch", "trim", "version", "warm_up"]
 
 ALL_DEVICES, PINNED, REGISTERED, IMPORTED = -100, -1, -2, -3
 
@@ -47,6 +50,9 @@ class _Class(ctypes.Structure):  # struct gpushim_class
         "bytes", "hits", "misses", "live", "live_bytes", "cached", "cached_bytes", "rounding_bytes")]
 
 
+_PressureCall = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)  # gpushim_pressure_call
+
+
 class _Functions(ctypes.Structure):  # struct gpushim_functions
     _fields_ = [
         ("size", ctypes.c_size_t),
@@ -67,6 +73,10 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
         ("stream_free", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
         ("stream_uses", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
         ("warm_up", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)),
+        ("get_pressure", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int),
+                                          ctypes.POINTER(ctypes.c_double))),
+        ("on_pressure", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, _PressureCall, ctypes.c_void_p)),
+        ("off_pressure", ctypes.CFUNCTYPE(ctypes.c_int, _PressureCall, ctypes.c_void_p)),
     ]
 
 
@@ -216,6 +226,58 @@ def stretch(device=ALL_DEVICES):
         yield found
     finally:
         found.statistics = statistics(device) - before
+
+
+# ---- memory pressure -------------------------------------------------------------------
+
+
+class Level(enum.IntEnum):
+    """Levels of memory pressure: enum gpushim_pressure in gpushim.h."""
+    NORMAL = 0
+    ELEVATED = 1
+    WARNING = 2
+    CRITICAL = 3
+    OUT_OF_MEMORY = 4
+
+
+_calls = {}  # of on_pressure: the C function of each
+_ended = []  # other threads may still be in them
+
+
+def pressure(device=0):
+    """(the Level of a device, the share of its memory in use). Raises KeyError without a context there."""
+    level, share = ctypes.c_int(), ctypes.c_double()
+    _check(_call("get_pressure", device, ctypes.byref(level), ctypes.byref(share)), "device %s" % device)
+    return Level(level.value), share.value
+
+
+def on_pressure(function, level=Level.WARNING):
+    """Has function(device, level) called each time that a device's level has risen, to `level` or above.
+
+    gpushim_on_pressure in gpushim.h says in which thread, and what the function may do. It takes the GIL: no
+    allocation may hold what another thread waits for with the GIL. Returns False where the library is not active.
+    """
+    call = _calls.get(function) or _PressureCall(lambda _, device, now: function(device, Level(now)))
+    if not _check(_call("on_pressure", level, call, None), "on_pressure"):
+        return False
+    if not _calls and not _ended:
+        atexit.register(_end_calls)  # later there is no interpreter to call
+    _calls[function] = call
+    return True
+
+
+def off_pressure(function):
+    """Ends on_pressure(function). Raises KeyError if there is none."""
+    if function not in _calls:
+        raise KeyError("off_pressure: not found")
+    call = _calls.pop(function)
+    _ended.append(call)
+    _check(_call("off_pressure", call, None), "off_pressure")
+
+
+def _end_calls():
+    for function in list(_calls):
+        off_pressure(function)
 
 
 # ---- control ---------------------------------------------------------------------------

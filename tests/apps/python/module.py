@@ -55,5 +55,27 @@ large = cuda.malloc(8 << 20)
 cuda.free(large)
 print("trim:", gpushim.trim(0) >= 8 << 20, gpushim.trim(bytes=0))
 print("warm up:", gpushim.warm_up("4K:10"), told(gpushim.warm_up, "lots"))
+print("pressure:", gpushim.pressure()[0].name, told(gpushim.pressure, 63))
+risen = []
+
+
+def rises(device, level):
+    block = cuda.malloc(1000)
+    risen.append((device, level.name, gpushim.pressure(device)[0] == level))
+    cuda.free(block)
+    raise ValueError("nobody is told")
+
+
+def fill():
+    for block in [cuda.malloc(8 << 20) for _ in range(54)]:  # of 512 MiB
+        cuda.free(block)
+    gpushim.trim(0)
+    return gpushim.pressure()[0].name
+
+
+print("on:", gpushim.on_pressure(rises), told(gpushim.on_pressure, print, 0))
+print("filled:", fill(), risen)
+print("off:", told(gpushim.off_pressure, rises), told(gpushim.off_pressure, rises))
+print("filled again:", fill(), risen)
 print("record:", gpushim.record(False), gpushim.record(True))
 print("report:", gpushim.report())

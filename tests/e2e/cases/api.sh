@@ -20,6 +20,7 @@ api_case() {
     expect_text changed '^[+]classes: switched off by an option$'
     expect_text changed '^[+]trim: switched off by an option$'
     expect_text changed '^[+]warm up: switched off by an option$'
+    expect_text changed '^[+](pressure|the last call): switched off by an option$'
     expect_text changed '^[+]POOL=off: the option is read at the start only, now "off" [(]success[)]$'
     ;;
   GPUSHIM_TRACK=off)

@@ -58,6 +58,18 @@ static void put_sizes(struct gs_json *json, const struct gs_report_device *devic
     gs_json_close(json, ']');
 }
 
+static void put_pressure(struct gs_json *json, const struct gs_report_device *device)
+{
+    if (!device || !device->pressure) {
+        gs_json_member_null(json, "pressure");
+        return;
+    }
+    gs_json_member_open(json, "pressure", '{');
+    gs_json_member_text(json, "highest", device->pressure);
+    gs_json_member(json, "changes", device->pressure_changes);
+    gs_json_close(json, '}');
+}
+
 static void put_device(const struct gs_export *export, struct gs_json *json,
                        unsigned ordinal)
 {
@@ -84,6 +96,7 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
     gs_json_member_or_null(json, "not_allocated_via_api_bytes",
                            known && config->devices[ordinal].rest_known,
                            known ? config->devices[ordinal].rest_bytes : 0);
+    put_pressure(json, known ? &config->devices[ordinal] : NULL);
     gs_json_close(json, '}');
 }
 

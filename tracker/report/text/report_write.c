@@ -121,6 +121,29 @@ bool gs_report_row_used(const struct gs_tracker_totals *totals)
     return totals->allocs != 0 || totals->failed != 0 || totals->live_count != 0;
 }
 
+/* The pool's statistics of a device; NULL: not known. */
+static const struct gs_report_device *device_of(const struct gs_report_writer *writer,
+                                                unsigned ordinal)
+{
+    const struct gs_report_config *config = writer->config;
+
+    return config->devices && ordinal < config->device_count ? &config->devices[ordinal]
+                                                             : NULL;
+}
+
+/* Printed only if the level has changed. */
+static void write_pressure(const struct gs_report_writer *writer, unsigned row)
+{
+    const struct gs_report_device *device =
+        row < GS_ROW_PINNED ? device_of(writer, row) : NULL;
+    char count[32];
+
+    if (device && device->pressure && device->pressure_changes != 0)
+        gs_text_add(writer->text, ", memory pressure up to %s (%s change%s)",
+                    device->pressure, gs_text_count(device->pressure_changes, count),
+                    gs_report_plural(device->pressure_changes));
+}
+
 /* "GPU 0 NVIDIA H200: 2.04 GiB leaked at 2 call sites, peak 2.40 GiB at 9m56s" */
 static void write_row(const struct gs_report_writer *writer, unsigned row,
                       const char *title, const struct gs_tracker_totals *totals)
@@ -135,20 +158,11 @@ static void write_row(const struct gs_report_writer *writer, unsigned row,
         gs_text_add(writer->text, ", %s request%s refused",
                     gs_text_count(totals->failed, failed),
                     gs_report_plural(totals->failed));
+    write_pressure(writer, row);
     gs_report_live_suppressed(writer, row);
     gs_text_add(writer->text, "\n");
     if (writer->config->show_pool)
         write_traffic(writer, totals);
-}
-
-/* The pool's statistics of a device; NULL: not known. */
-static const struct gs_report_device *device_of(const struct gs_report_writer *writer,
-                                                unsigned ordinal)
-{
-    const struct gs_report_config *config = writer->config;
-
-    return config->devices && ordinal < config->device_count ? &config->devices[ordinal]
-                                                             : NULL;
 }
 
 static void write_device(const struct gs_report_writer *writer, unsigned ordinal)
