@@ -194,8 +194,10 @@ APP_FRAME static void get_while_busy(void)
 APP_FRAME static void put_pinned(void)
 {
     app_bytes_fill(pinned, LARGE, 20);
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 120; i++) {
         APP_OK(gpu_put(arena, pinned + i, LARGE)); /* wherever it begins */
+        APP_OK(gpu_sync());                        /* it has waited already */
+    }
     APP_OK(gpu_move(arena, gpu_from_address(pinned), LARGE));
     expect_data(LARGE, 20);
 }
@@ -218,8 +220,9 @@ APP_FRAME static void put_managed(void)
     gpu_ptr managed;
 
     APP_OK(gpu_malloc_managed(&managed, 2 * LARGE));
-    app_bytes_fill(gpu_on_host(managed), LARGE, 22);
+    app_bytes_fill(heap, LARGE, 22);
     for (int i = 0; i < 20; i++) {
+        APP_OK(gpu_move(managed, gpu_from_address(heap), LARGE));
         APP_OK(gpu_put(arena, gpu_on_host(managed), LARGE));
         APP_OK(gpu_move(arena, managed, LARGE));
     }
@@ -281,14 +284,15 @@ APP_FRAME static void put_and_wait_elsewhere(void)
     app_bytes_fill(pinned, LARGE, 26);
     for (int i = 0; i < 120; i++) {
         APP_OK(gpu_put_async(arena, pinned, LARGE, stream));
-        if (i % 2 == 0) {
-            APP_OK(gpu_stream_sync(other));
-        } else {
-            APP_OK(gpu_set(at(LARGE), 1, SMALL));
-            APP_OK(gpu_stream_sync(stream));
-        }
+        APP_OK(gpu_put_async(at(LARGE), pinned, LARGE, stream));
+        APP_OK(gpu_stream_sync(other));
     }
-    APP_OK(gpu_stream_sync(stream));
+    for (int i = 0; i < 120; i++) {
+        APP_OK(gpu_put_async(arena, pinned, LARGE, stream));
+        APP_OK(gpu_put_async(at(LARGE), pinned, LARGE, stream));
+        APP_OK(gpu_set(at(2 * LARGE), 1, SMALL));
+        APP_OK(gpu_stream_sync(stream));
+    }
     APP_OK(gpu_stream_destroy(other));
     expect_data(LARGE, 26);
 }
