@@ -11,7 +11,6 @@
 #include "captures.h"
 #include "gs_clock.h"
 #include "host_pools.h"
-#include "log.h"
 #include "state.h"
 #include "trace.h"
 #include "transfers.h"
@@ -29,15 +28,10 @@ static _Thread_local struct last_copy {
 
 void gs_transfer_start(const struct gs_state *state)
 {
-    struct gs_transfers *made = NULL;
-    if (state->options.check_transfers && state->tracker) {
-        made = gs_transfers_create();
-        if (!made) {
-            gs_log_line(GS_LOG_WARN,
-                        "GPUSHIM_CHECK_TRANSFERS=on: no memory; nothing is recorded");
-        } else {
-            gs_trace_stay_on(); /* synchronizes are reported (entry_sync.c) */
-        }
+    bool wanted = state->options.check_transfers && state->tracker;
+    struct gs_transfers *made = wanted ? gs_transfers_create() : NULL;
+    if (made) {
+        gs_trace_stay_on(); /* synchronizes are reported (entry_sync.c) */
     }
     __atomic_store_n(&table, made, __ATOMIC_RELEASE);
 }
@@ -198,7 +192,8 @@ void gs_transfer_record(const struct gs_copy_call *call, uintptr_t where)
     if (!state) {
         return;
     }
-    if (gs_transfer_table() && gs_tracker_records(state->tracker)) {
+    if (gs_transfer_table() && gs_tracker_records(state->tracker) &&
+        !gs_captures_active()) {
         enum memory dst = memory_of(state, &call->dst, call->bytes);
         enum memory src = memory_of(state, &call->src, call->bytes);
         if (src == MEMORY_DEVICE && dst >= MEMORY_HOST) {

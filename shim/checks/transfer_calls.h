@@ -18,7 +18,8 @@
 struct gs_state;
 struct gs_transfers;
 
-/* Called at start. Without a tracker there is no report, and nothing is recorded. */
+/* Called at start. Without a tracker there is no report, and nothing is recorded; nor
+ * without memory for the table. */
 void gs_transfer_start(const struct gs_state *state);
 /* In a forked child. */
 void gs_transfer_reset(void);
