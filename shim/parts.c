@@ -47,6 +47,7 @@
 #include "state_file.h"
 #include "streams.h"
 #include "trace.h"
+#include "transfer_calls.h"
 #include "trim_hold.h"
 #include "trim_thread.h"
 #include "verify.h"

@@ -1,53 +1,59 @@
 /*
  * args.c - finds the memory that copies and sets access on each side, by the shape of the
  * call.
- * Owns: gs_args_checked.   Lock: none; it is atomic.
+ * Owns: gs_args_modes.   Lock: none; it is atomic.
  */
 #include "args.h"
 
 #include "use_check.h"
 #include "log.h"
 
-bool gs_args_checked;
+unsigned gs_args_modes;
 
 void gs_args_start(const struct gs_state *state)
 {
-    bool wanted = state->options.check_args;
-    if (wanted && !state->tracker) {
+    unsigned modes = gs_transfer_table() ? GS_ARGS_RECORDED : 0;
+    if (state->options.check_args && state->tracker) {
+        modes |= GS_ARGS_CHECKED;
+    } else if (state->options.check_args) {
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_CHECK_ARGS=on: with GPUSHIM_TRACK=off no memory "
                     "is known; nothing is checked");
-        wanted = false;
     }
-    __atomic_store_n(&gs_args_checked, wanted, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_args_modes, modes, __ATOMIC_RELAXED);
 }
 
 void gs_args_reset(void)
 {
-    __atomic_store_n(&gs_args_checked, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_args_modes, 0, __ATOMIC_RELAXED);
+}
+
+static inline bool is_on(enum gs_args_mode mode)
+{
+    return (__atomic_load_n(&gs_args_modes, __ATOMIC_RELAXED) & mode) != 0;
 }
 
 /* ---- a span on each side ----------------------------------------------------------- */
 
 static void check_span(const struct gs_use *use)
 {
-    struct gs_state *state = gs_enter();
+    struct gs_state *state = is_on(GS_ARGS_CHECKED) ? gs_enter() : NULL;
     if (state) {
         gs_check_use(state, use);
         gs_leave();
     }
 }
 
-void gs_args_copy(const char *call, uint64_t dst, uint64_t src, size_t bytes,
-                  enum gs_args_host host)
+static void check_copy(const char *call, struct gs_copy_end dst, struct gs_copy_end src,
+                       size_t bytes)
 {
     const struct gs_use from = {
-        .call = call, .span = {src, bytes}, .host = host == GS_ARGS_HOST_SRC};
+        .call = call, .span = {src.addr, bytes}, .host = src.side == GS_SIDE_HOST};
     const struct gs_use to = {.call = call,
-                              .span = {dst, bytes},
+                              .span = {dst.addr, bytes},
                               .writes = true,
-                              .host = host == GS_ARGS_HOST_DST};
-    struct gs_state *state = gs_enter();
+                              .host = dst.side == GS_SIDE_HOST};
+    struct gs_state *state = is_on(GS_ARGS_CHECKED) ? gs_enter() : NULL;
     if (state) {
         gs_check_use(state, &from);
         gs_check_use(state, &to);
@@ -55,21 +61,32 @@ void gs_args_copy(const char *call, uint64_t dst, uint64_t src, size_t bytes,
     }
 }
 
-void gs_args_write(const char *call, uint64_t dst, size_t bytes)
+void gs_args_copy(struct gs_copy_call *call, struct gs_copy_end dst,
+                  struct gs_copy_end src, size_t bytes)
 {
-    check_span(&(struct gs_use){.call = call, .span = {dst, bytes}, .writes = true});
+    check_copy(call->function, dst, src, bytes);
+    if (is_on(GS_ARGS_RECORDED)) {
+        gs_transfer_begin(call, dst, src, bytes);
+    }
 }
 
-void gs_args_read(const char *call, uint64_t src, size_t bytes)
+void gs_args_write(struct gs_copy_call *call, uint64_t dst, size_t bytes)
 {
-    check_span(&(struct gs_use){.call = call, .span = {src, bytes}});
+    check_span(
+        &(struct gs_use){.call = call->function, .span = {dst, bytes}, .writes = true});
 }
 
-void gs_args_copy_batch(const char *call, const CUdeviceptr *dsts,
+void gs_args_read(struct gs_copy_call *call, uint64_t src, size_t bytes)
+{
+    check_span(&(struct gs_use){.call = call->function, .span = {src, bytes}});
+}
+
+void gs_args_copy_batch(struct gs_copy_call *call, const CUdeviceptr *dsts,
                         const CUdeviceptr *srcs, const size_t *sizes, size_t count)
 {
     for (size_t i = 0; dsts && srcs && sizes && i < count; i++) {
-        gs_args_copy(call, dsts[i], srcs[i], sizes[i], GS_ARGS_NO_HOST);
+        check_copy(call->function, GS_ARGS_END(UNKNOWN, dsts[i]),
+                   GS_ARGS_END(UNKNOWN, srcs[i]), sizes[i]);
     }
 }
 
@@ -77,21 +94,41 @@ void gs_args_copy_batch(const char *call, const CUdeviceptr *dsts,
 
 /* A box at address 0 belongs to an array. */
 static void check_box(const char *call, const struct gs_box *box, bool writes,
-                      CUmemorytype type)
+                      enum gs_copy_side side)
 {
-    struct gs_use use = {
-        .call = call, .writes = writes, .host = type == CU_MEMORYTYPE_HOST};
+    struct gs_use use = {.call = call, .writes = writes, .host = side == GS_SIDE_HOST};
     if (box->base != 0 && gs_span_of_box(box, &use.span)) {
         check_span(&use);
     }
 }
 
-void gs_args_write_rows(const char *call, CUdeviceptr dst, size_t pitch, size_t width,
-                        size_t rows)
+void gs_args_write_rows(struct gs_copy_call *call, CUdeviceptr dst, size_t pitch,
+                        size_t width, size_t rows)
 {
     const struct gs_box box = {
         .base = dst, .width = width, .rows = rows, .layers = 1, .pitch = pitch};
-    check_box(call, &box, true, CU_MEMORYTYPE_DEVICE);
+    check_box(call->function, &box, true, GS_SIDE_DEVICE);
+}
+
+/* An array is on the device. */
+static struct gs_copy_end end_of(const struct gs_box *box, CUmemorytype type)
+{
+    return (struct gs_copy_end){type == CU_MEMORYTYPE_HOST      ? GS_SIDE_HOST
+                                : type == CU_MEMORYTYPE_UNIFIED ? GS_SIDE_UNKNOWN
+                                                                : GS_SIDE_DEVICE,
+                                box->base};
+}
+
+static void copy_box(struct gs_copy_call *call, const struct gs_box *to, CUmemorytype dst,
+                     const struct gs_box *from, CUmemorytype src)
+{
+    const struct gs_copy_end to_end = end_of(to, dst), from_end = end_of(from, src);
+    check_box(call->function, from, false, from_end.side);
+    check_box(call->function, to, true, to_end.side);
+    if (is_on(GS_ARGS_RECORDED)) {
+        gs_transfer_begin(call, to_end, from_end,
+                          gs_args_times(gs_args_times(to->width, to->rows), to->layers));
+    }
 }
 
 static uint64_t base_of(CUmemorytype type, const void *host, CUdeviceptr device)
@@ -118,30 +155,27 @@ static uint64_t base_of(CUmemorytype type, const void *host, CUdeviceptr device)
     .layers = (copy)->Depth
 /* clang-format on */
 
-void gs_args_copy_2d(const char *call, const CUDA_MEMCPY2D *copy)
+void gs_args_copy_2d(struct gs_copy_call *call, const CUDA_MEMCPY2D *copy)
 {
     if (copy) {
         const struct gs_box from = {PLANE_OF(copy, src), .layers = 1};
         const struct gs_box to = {PLANE_OF(copy, dst), .layers = 1};
-        check_box(call, &from, false, copy->srcMemoryType);
-        check_box(call, &to, true, copy->dstMemoryType);
+        copy_box(call, &to, copy->dstMemoryType, &from, copy->srcMemoryType);
     }
 }
 
-void gs_args_copy_3d(const char *call, const CUDA_MEMCPY3D *copy)
+void gs_args_copy_3d(struct gs_copy_call *call, const CUDA_MEMCPY3D *copy)
 {
     if (copy) {
         const struct gs_box from = {BOX_OF(copy, src)}, to = {BOX_OF(copy, dst)};
-        check_box(call, &from, false, copy->srcMemoryType);
-        check_box(call, &to, true, copy->dstMemoryType);
+        copy_box(call, &to, copy->dstMemoryType, &from, copy->srcMemoryType);
     }
 }
 
-void gs_args_copy_3d_peer(const char *call, const CUDA_MEMCPY3D_PEER *copy)
+void gs_args_copy_3d_peer(struct gs_copy_call *call, const CUDA_MEMCPY3D_PEER *copy)
 {
     if (copy) {
         const struct gs_box from = {BOX_OF(copy, src)}, to = {BOX_OF(copy, dst)};
-        check_box(call, &from, false, copy->srcMemoryType);
-        check_box(call, &to, true, copy->dstMemoryType);
+        copy_box(call, &to, copy->dstMemoryType, &from, copy->srcMemoryType);
     }
 }

@@ -5,9 +5,10 @@
  * declarations, which the compiler compares, so the compiler handles arguments on the
  * stack on every machine. They do not enter the library, so they also count while it is
  * switched off and inside other wrappers, which does no harm. With GPUSHIM_CHECK_ARGS the
- * arguments of copies and sets are checked first (args.h). An error that ends the context
- * is reported (context_errors.h), unless the call names a device: the error then does not
- * concern the current context.
+ * arguments of copies and sets are checked first; with GPUSHIM_CHECK_TRANSFERS copies are
+ * recorded afterwards (args.h). An error that ends the context is reported
+ * (context_errors.h), unless the call names a device: the error then does not concern the
+ * current context.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -154,9 +155,11 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     }                                                                                    \
     static __attribute__((cold, noinline, unused)) CUresult look_at_##symbol params      \
     {                                                                                    \
-        const char *const call = name;                                                   \
+        GS_ARGS_CALL(name);                                                              \
         GS_ARGS_CHECK(__VA_ARGS__);                                                      \
-        return submit_##symbol args;                                                     \
+        CUresult result = submit_##symbol args;                                          \
+        gs_transfer_end(call, FORM_##stream(WHERE_##where), result);                     \
+        return result;                                                                   \
     }                                                                                    \
     GS_EXPORT CUresult symbol params                                                     \
     {                                                                                    \

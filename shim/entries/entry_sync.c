@@ -109,14 +109,19 @@ static void wait_end(struct program_wait *wait, CUresult result)
     }
 }
 
-/* For GPUSHIM_TRACE_FILE: a wait of the program has ended; ctx NULL: the current
- * context. */
+/* For GPUSHIM_TRACE_FILE and GPUSHIM_CHECK_TRANSFERS: a wait of the program has ended;
+ * ctx NULL: the current context. */
 static void trace_wait_of(CUcontext ctx, enum gs_trace_how how, CUstream stream,
                           enum gs_trace_order order, CUresult result)
 {
     if (!gs_tracing() || result != CUDA_SUCCESS || !gs_enter()) {
         return;
     }
+    uintptr_t where = (uintptr_t)stream;
+    if (order == GS_TRACE_ORDERED_PER_THREAD) {
+        where = gs_submissions_per_thread(where);
+    }
+    gs_transfer_waited(order == GS_TRACE_UNORDERED ? 0 : gs_submissions_stream_of(where));
     if (ctx || gs_real()->cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
         gs_trace_sync(how, ctx, stream, order);
     }
@@ -218,12 +223,9 @@ GS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream)
     return result;
 }
 
-GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+static inline __attribute__((always_inline)) CUresult
+copy_to_host(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    if (gs_args_on()) {
-        gs_args_copy("cuMemcpyDtoH", GS_ARGS_ADDRESS(dstHost), srcDevice, ByteCount,
-                     GS_ARGS_HOST_DST);
-    }
     struct gs_calls *own = gs_submission_begin(0);
     struct program_wait wait = wait_begin(NULL, true, 1);
     if (!legacy_is_all(&wait)) {
@@ -237,4 +239,21 @@ GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t 
     gs_context_record_result(NULL, result);
     gs_submission_end(own);
     return result;
+}
+
+/* As in entry_submit.c. */
+static __attribute__((cold, noinline)) CUresult
+look_at_copy(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    GS_ARGS_CALL("cuMemcpyDtoH");
+    GS_ARGS_TO_HOST(dstHost, srcDevice, ByteCount);
+    CUresult result = copy_to_host(dstHost, srcDevice, ByteCount);
+    gs_transfer_end(call, 0, result);
+    return result;
+}
+
+GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return gs_args_on() ? look_at_copy(dstHost, srcDevice, ByteCount)
+                        : copy_to_host(dstHost, srcDevice, ByteCount);
 }

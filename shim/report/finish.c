@@ -36,6 +36,7 @@
 #include "single_order.h"
 #include "state.h"
 #include "state_file.h"
+#include "transfer_calls.h"
 #include "verify.h"
 #include "redzones.h"
 
@@ -159,6 +160,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     config.scan = options->leak_scan && !what ? &scan : NULL;
     config.running = what != NULL;
     config.growth = gs_intervals_growth();
+    config.transfers = what ? NULL : gs_transfer_table();
     gs_statistics_frees(state, &config);
     if (what) {
         config.note = what->note;

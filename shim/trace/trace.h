@@ -39,8 +39,8 @@ enum gs_trace_order {
  * A failure is logged in one line. Called at start.
  */
 void gs_trace_open(const char *pattern, uint64_t limit_bytes);
-/* Keeps gs_tracing() true without a file: the caller logs the events. Called at start,
- * before gs_trace_open. */
+/* Keeps gs_tracing() true without a file: the caller has a use of its own for the
+ * events. Called at start. */
 void gs_trace_stay_on(void);
 /* Called when the process ends: writes the end of the header. Async-signal-safe. */
 void gs_trace_close(void);

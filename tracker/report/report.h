@@ -15,6 +15,7 @@
 #include "symbolize.h"
 #include "text.h"
 #include "tracker.h"
+#include "transfers.h"
 
 /* One size class of the pool: its content, and the requests it served. */
 struct gs_report_class {
@@ -116,6 +117,7 @@ struct gs_report_config {
     struct gs_suppressions *suppressions; /* NULL: none */
     const struct gs_scan_config *scan;    /* NULL: host memory is not scanned */
     struct gs_growth *growth;             /* NULL: no snapshots */
+    struct gs_transfers *transfers;       /* NULL: copies were not recorded */
     uint64_t start_unix_ns; /* the tracker's start, since 1970; 0: not known */
     unsigned growing; /* growing call sites to print with the last snapshot; 0: neither */
     uint16_t launch_api;   /* the call that frees by running a graph, as in api_names; 0:

@@ -67,6 +67,8 @@ struct gs_report_data {
     uint64_t grouped_bytes, grouped_count; /* less than the above if memory was short */
     struct gs_peak peaks[GS_PEAK_ROWS]; /* the known peaks: for files, or for printing */
     bool peaks_printed;                 /* some of them are printed */
+    struct gs_transfer_list slow;       /* call sites with slow copies */
+    size_t slow_shown;                  /* of these, to print, from the front */
     uint64_t error_count;
     size_t errors_kept;
     struct gs_error errors[GS_ERRORS_KEPT];
@@ -99,6 +101,9 @@ void gs_stack_ids_add(struct gs_stack_ids *ids, uint32_t stack);
 void gs_stack_ids_add_groups(struct gs_stack_ids *ids, const struct gs_groups *groups,
                              size_t begin, size_t end);
 void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_data *data);
+/* Adds those of the first `count` call sites with slow copies. */
+void gs_stack_ids_add_slow(struct gs_stack_ids *ids, const struct gs_report_data *data,
+                           size_t count);
 /* Sorts; drops 0 and repetitions. Returns how many are left. */
 size_t gs_stack_ids_unique(uint32_t *ids, size_t count);
 
@@ -321,6 +326,8 @@ void gs_report_end_of(const struct gs_report_writer *writer,
                       const struct gs_error *error);
 void gs_report_leaks(const struct gs_report_writer *writer);
 void gs_report_peaks(const struct gs_report_writer *writer);
+/* Prints the call sites with slow copies, if copies were recorded; report_transfers.c. */
+void gs_report_transfers(const struct gs_report_writer *writer);
 /* Prints the last snapshot of growing call sites, if requested; growth.c. */
 void gs_report_growth(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);

@@ -28,7 +28,7 @@ matrix_case() {
   fi
 }
 
-for name in pipeline threads pinned managed async freewait sizes capture devices vmm churn goodargs; do
+for name in pipeline threads pinned managed async freewait sizes capture devices vmm churn goodargs transfers; do
   for way in $(ways_of "$name"); do
     add_case "matrix $name $way" matrix_case "${name}_$way" clean
   done

@@ -486,6 +486,56 @@ static void put_proof(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
+/* ---- slow copies ------------------------------------------------------------------ */
+
+static void put_slow_copy(const struct gs_export *export, struct gs_json *json,
+                          const struct gs_transfer_site *site)
+{
+    static const char *const names[] = {"pageable", "small", "waited", "slow"};
+    const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
+    unsigned hints = gs_transfer_hints(site);
+
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "call", stack && stack->call ? stack->call : site->call);
+    gs_json_member_text(json, "to", site->to_host ? "host" : "device");
+    gs_json_member_open(json, "hints", '[');
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (hints >> i & 1u)
+            gs_json_text(json, names[i]);
+    }
+    gs_json_close(json, ']');
+    gs_json_member(json, "count", site->count);
+    gs_json_member(json, "bytes", site->bytes);
+    gs_json_member(json, "least_bytes", site->least_bytes);
+    gs_json_member(json, "most_bytes", site->most_bytes);
+    gs_json_member(json, "pageable_count", site->pageable_count);
+    gs_json_member(json, "pageable_bytes", site->pageable_bytes);
+    gs_json_member(json, "small_count", site->small_count);
+    gs_json_member(json, "in_a_row_count", site->in_a_row_count);
+    gs_json_member(json, "waited_count", site->waited_count);
+    gs_json_member(json, "timed_count", site->timed_count);
+    gs_json_member(json, "fastest_bytes_per_s", site->fastest_rate);
+    put_stack(export, json, stack);
+    gs_json_close(json, '}');
+}
+
+/* Writes nothing if copies were not recorded. */
+static void put_slow_copies(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_transfer_list *slow = &export->data->slow;
+
+    if (!export->config->transfers)
+        return;
+    gs_json_member_open(json, "slow_copies", '[');
+    for (size_t i = 0; i < slow->count; i++)
+        put_slow_copy(export, json, &slow->sites[i]);
+    gs_json_close(json, ']');
+    gs_json_member_open(json, "other_copies", '{');
+    gs_json_member(json, "count", slow->rest_count);
+    gs_json_member(json, "bytes", slow->rest_bytes);
+    gs_json_close(json, '}');
+}
+
 /* ---- the whole report ------------------------------------------------------------- */
 
 static void put_summary(const struct gs_export *export, struct gs_json *json)
@@ -526,6 +576,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_recorded(export, &json);
     put_owners(export, &json);
     put_peaks(export, &json);
+    put_slow_copies(export, &json);
     put_code(export, &json);
     gs_json_member_text(&json, "note", source->note ? source->note(source->self) : NULL);
     put_options(export, &json);

@@ -25,10 +25,10 @@
 /* Headlines: a line that begins with the word is marked as far as its colon. */
 static const struct {
     const char *word, *color;
-} headlines[] = {{"LEAK ", RED},    {"ERROR ", RED},   {"LIVE ", BOLD},
-                 {"PEAK ", BOLD},   {"GROWING ", RED}, {"REGISTERED ", BOLD},
-                 {"Note", YELLOW},  {"GPU ", BOLD},    {"Pinned host", BOLD},
-                 {"Pool of ", BOLD}};
+} headlines[] = {{"LEAK ", RED},     {"ERROR ", RED},         {"LIVE ", BOLD},
+                 {"PEAK ", BOLD},    {"GROWING ", RED},       {"REGISTERED ", BOLD},
+                 {"Note", YELLOW},   {"GPU ", BOLD},          {"Pinned host", BOLD},
+                 {"Pool of ", BOLD}, {"SLOW COPIES ", YELLOW}};
 
 static bool begins(const char *at, size_t length, const char *word)
 {

@@ -59,8 +59,8 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
 }
 
 /* Names the stacks of the groups from `begin` to `end`. If `begin` is 0, also those of
- * the errors, of registered memory and of the peaks, and the stack of the call that
- * caused the report. */
+ * the errors, of registered memory, of the peaks and of slow copies, and the stack of the
+ * call that caused the report. */
 static void fill_frames(struct gs_frame_table *table,
                         const struct gs_report_writer *writer,
                         const struct gs_report_data *data, size_t begin, size_t end)
@@ -72,6 +72,7 @@ static void fill_frames(struct gs_frame_table *table,
         gs_stack_ids_add(&ids, writer->config->stack);
         gs_stack_ids_add_groups(&ids, &data->registered, 0, data->registered_shown);
         gs_stack_ids_add_errors(&ids, data);
+        gs_stack_ids_add_slow(&ids, data, data->slow_shown);
         gs_report_peak_stacks(writer->config, data, &ids);
     }
     gs_frame_table_take(table, writer->config, writer->tracker->config.stacks,
@@ -172,19 +173,26 @@ static void write_body(struct gs_report_writer *writer)
         gs_report_leaks(writer);
         gs_report_owners(writer);
     }
+    gs_report_transfers(writer);
     gs_report_peaks(writer);
     gs_report_pools(writer);
 }
 
-/* Writes a run without errors and leaks, with its devices. */
+/* Writes a run without errors and leaks; its devices if wanted. */
 static void write_clean(const struct gs_report_writer *writer)
 {
-    gs_report_about(writer);
-    gs_report_devices(writer);
-    if (writer->data->peaks_printed)
+    const bool devices = writer->config->show_devices;
+
+    if (devices) {
+        gs_report_about(writer);
+        gs_report_devices(writer);
+    }
+    if (writer->data->peaks_printed || writer->data->slow.count != 0)
         gs_report_blank(writer);
+    gs_report_transfers(writer);
     gs_report_peaks(writer);
-    gs_report_pools(writer);
+    if (devices)
+        gs_report_pools(writer);
 }
 
 /* Names of stacks: the first ones; the others; those that are shown only after
@@ -246,8 +254,9 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     gs_report_suppress(writer->tracker, config, writer->source, names ? &frames[0] : NULL,
                        data);
     gs_report_choose(config, data);
-    if (!names && (data->shown > 0 || data->registered_shown > 0 ||
-                   data->error_count > 0 || data->peaks_printed || config->stack != 0))
+    if (!names &&
+        (data->shown > 0 || data->registered_shown > 0 || data->error_count > 0 ||
+         data->peaks_printed || data->slow_shown > 0 || config->stack != 0))
         fill_frames(&frames[0], writer, data, 0, data->shown);
     gs_report_join_peaks(config, &frames[0], data);
     if (writer->text)
@@ -291,6 +300,7 @@ static void write_end(const struct gs_report_writer *writer)
     gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
                  writer->text);
     if (writer->data->leaked_count != 0 || writer->data->registered_shown != 0 ||
+        writer->data->slow_shown != 0 ||
         writer->data->error_count != writer->data->suppressed_errors)
         write_note(writer);
     gs_report_sampled(writer);
@@ -358,7 +368,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
         if (figures.errors != 0 || figures.leaked_count != 0 ||
             data->registered.count != 0 || config->running)
             write_body(&writer);
-        else if (config->show_devices)
+        else
             write_clean(&writer);
         write_end(&writer);
         if (config->job)

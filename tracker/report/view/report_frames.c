@@ -56,6 +56,13 @@ void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_da
     }
 }
 
+void gs_stack_ids_add_slow(struct gs_stack_ids *ids, const struct gs_report_data *data,
+                           size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        gs_stack_ids_add(ids, data->slow.sites[i].stack);
+}
+
 static int compare_ids(const void *left, const void *right)
 {
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;

@@ -149,6 +149,10 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
         data->error_count = data->errors_kept;
     gs_report_gather_peaks(tracker, config, canonical, gather.canonical_count, data);
     free(canonical);
+    if (config->transfers)
+        data->slow = gs_transfers_slow(config->transfers);
+    data->slow_shown =
+        data->slow.count < config->max_groups ? data->slow.count : config->max_groups;
 }
 
 /* Returns how many of the first `count` groups to print. */
@@ -173,6 +177,7 @@ void gs_report_data_free(struct gs_report_data *data)
 {
     gs_scan_free(&data->scan);
     free(data->uses);
+    free(data->slow.sites);
     gs_groups_free(&data->groups);
     gs_groups_free(&data->registered);
     gs_groups_free(&data->unplaced);
