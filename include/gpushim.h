@@ -396,18 +396,19 @@ static inline gpushim_result gpushim_get_pressure(int device, gpushim_pressure *
 }
 
 /*
- * Has `call` called each time that the level of a device has risen, to `from` or above,
- * with the new level. The thread that calls it is the one whose allocation made the level
- * rise, behind its allocation, which has its memory by then; for a rise that came from
- * elsewhere (another process, a call that was refused), the next thread to ask the driver
- * for memory. Falls are not reported, nor what GPUSHIM_PRESSURE itself has shrunk.
+ * Has `call` called each time that the level of a device has risen, to `from` or above; a
+ * level that is there already counts as risen. The thread whose allocation made the level
+ * rise calls it at the end of that call, which has been served, or refused; with the
+ * runtime API this is within cudaMalloc, before its address is stored. A rise that other
+ * processes have made is reported by the next thread for which the pool asks the driver.
+ * Falls are not reported, nor what GPUSHIM_PRESSURE has shrunk at once.
  *
  * The call may allocate, free, wait for the device, and use every function of this file.
- * What it allocates or frees calls nothing back; a level that it lets rise is reported
- * with the next call of the driver. It must return: no exception, no longjmp. The library
- * holds no lock meanwhile, but the program may, a framework's allocator for one: what the
- * call locks must not be held around an allocation. Several threads may be in it at once.
- * During a stream capture nothing is called.
+ * Its own allocations call nothing back; a level that they let rise is reported with the
+ * next call of the driver. It must return: no exception, no longjmp. The library holds no
+ * lock meanwhile, but the program may, a framework's allocator for one: what the call
+ * locks must not be held around an allocation. Several threads may be in it at once.
+ * While a stream captures nothing is called.
  *
  * In:     from  GPUSHIM_ELEVATED or above
  *         self  for `call`; the same pair again only changes `from`

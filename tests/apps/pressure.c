@@ -275,7 +275,7 @@ static void shrink(bool while_held)
     printf("pressure: %u MiB reserved, %s\n", reserved_mib(), level_now());
     APP_OK(gpu_malloc(&others[1], 6 * APP_MIB));
     printf("pressure: %u MiB reserved, %s\n", reserved_mib(), level_now());
-    *flag = 1;
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
     APP_OK(gpu_sync());
     if (while_held)
         go_on_until(is_shrunk);
