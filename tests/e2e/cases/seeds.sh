@@ -72,10 +72,8 @@ seeds_none_case() {
 }
 
 for name in "${seeds_programs[@]}"; do
-  for way in $(ways_of "$name"); do
+  for way in shared linked; do
     add_case "seeds $name $way" seeds_case "$name" "$way"
-  done
-  for way in shared linked ptds; do
     add_case "seeds $name hostile $way" seeds_hostile_case "$name" "$way"
   done
   add_case "seeds $name with the library" seeds_linked_case "$name"
