@@ -290,10 +290,11 @@ static bool is_done(struct gs_async_heap *heap)
  * without other work runs its frees within a short time. Limits: the number of polls
  * before the first sleep, the longest wait, and the sleep; the driver's thread may have
  * to wake up. The wait is bounded since the stream may have work that waits for this
- * thread. */
-#define POLLS   1000u
-#define WAIT_NS 10000000ull
-#define NAP_NS  20000u
+ * thread. On a busy machine the time passes with few polls: so many are made anyway. */
+#define POLLS       1000u
+#define LEAST_POLLS 2000u
+#define WAIT_NS     10000000ull
+#define NAP_NS      20000u
 
 /* Waits until `until_ns` for the frees made so far in the heap's stream. Returns whether
  * they have run. */
@@ -301,10 +302,11 @@ static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns)
 {
     struct gs_wait wait = {.spins = POLLS, .nap_ns = NAP_NS, .until_ns = until_ns};
     unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
-    bool done;
-    do {
+    bool done = is_done(heap);
+    for (unsigned polls = 1; !done && (gs_wait_step(&wait) || polls < LEAST_POLLS);
+         polls++) {
         done = is_done(heap);
-    } while (!done && gs_wait_step(&wait));
+    }
     (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
     __atomic_store_n(&heap->awaited, given, __ATOMIC_RELAXED);
     return done;
