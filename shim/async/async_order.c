@@ -296,15 +296,14 @@ static bool is_done(struct gs_async_heap *heap)
 #define WAIT_NS     10000000ull
 #define NAP_NS      20000u
 
-/* Waits until `until_ns` for the frees made so far in the heap's stream. Returns whether
- * they have run. */
-static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns)
+/* Waits until `until_ns`, and until *polls is LEAST_POLLS, for the frees made so far in
+ * the heap's stream. Returns whether they have run. */
+static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns, unsigned *polls)
 {
     struct gs_wait wait = {.spins = POLLS, .nap_ns = NAP_NS, .until_ns = until_ns};
     unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
     bool done = is_done(heap);
-    for (unsigned polls = 1; !done && (gs_wait_step(&wait) || polls < LEAST_POLLS);
-         polls++) {
+    for (; !done && (gs_wait_step(&wait) || *polls < LEAST_POLLS); ++*polls) {
         done = is_done(heap);
     }
     (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
@@ -328,11 +327,12 @@ bool gs_async_await_given(int device)
         return false;
     }
     uint64_t until_ns = gs_now_ns() + WAIT_NS; /* of all streams: they run meanwhile */
+    unsigned polls = 0;                        /* of all, too */
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if ((device < 0 || heap->face.device == device) &&
             __atomic_load_n(&heap->given, __ATOMIC_RELAXED) !=
                 __atomic_load_n(&heap->awaited, __ATOMIC_RELAXED)) {
-            any |= await_frees(heap, until_ns);
+            any |= await_frees(heap, until_ns, &polls);
         }
     }
     return any;
@@ -346,7 +346,8 @@ void gs_async_give_back(int device)
             gs_async_settle(heap);
             (void)gs_heap_give_back(heap->face.heap);
             if (was_done) {
-                (void)await_frees(heap, gs_now_ns() + WAIT_NS);
+                unsigned polls = 0;
+                (void)await_frees(heap, gs_now_ns() + WAIT_NS, &polls);
             } else {
                 (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
             }
