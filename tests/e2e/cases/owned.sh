@@ -265,7 +265,7 @@ CPP
   done
   if [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
     cp user.cpp user.cu
-    for standard in 11 17 20; do
+    for standard in $(sized 17 '11 17 20'); do
       "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" -ccbin "${CXX:-c++}" -std=c++$standard -Werror all-warnings \
         -I "$sources/include" -c user.cu -o user.o || fail "nvcc, C++$standard"
     done

@@ -443,7 +443,7 @@ PYTHON
   expect_text searched.out '^sum: 5 of 100,000 call sites found: '
   expect_count searched.out '^row: ' 5
 }
-add_case "views of 100,000 call sites" views_many_case
+add_long_case "views of 100,000 call sites" views_many_case
 
 # ---- A real browser ------------------------------------------------------------------
 
