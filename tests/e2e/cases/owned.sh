@@ -59,6 +59,9 @@ owned_sanitized_case() {
 }
 add_case "owned calls at random, sanitized" owned_sanitized_case apirandom 3 "$(sized 20000 200000)"
 add_long_case "owned sanitized" owned_sanitized_case owned
+for name in ringkernel dotcompute genesis consolidated; do
+  add_long_case "owned sanitized $name" owned_sanitized_case "$name"
+done
 for mode in 'random 5' transfers 'staging 1' 'rings 1' threads bad; do
   # shellcheck disable=SC2086  # a mode and its seed
   add_long_case "owned sanitized ${mode%% *}" owned_sanitized_case owned $mode
@@ -266,7 +269,7 @@ CPP
   if [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
     cp user.cpp user.cu
     for standard in $(sized 17 '11 17 20'); do
-      "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" -ccbin "${CXX:-c++}" -std=c++$standard -Werror all-warnings \
+      "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" -ccbin "${CXX:-c++}" -std="c++$standard" -Werror all-warnings \
         -I "$sources/include" -c user.cu -o user.o || fail "nvcc, C++$standard"
     done
   fi
