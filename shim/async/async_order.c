@@ -290,7 +290,8 @@ static bool is_done(struct gs_async_heap *heap)
  * without other work runs its frees within a short time. Limits: the number of polls
  * before the first sleep, the longest wait, and the sleep; the driver's thread may have
  * to wake up. The wait is bounded since the stream may have work that waits for this
- * thread. On a busy machine the time passes with few polls: so many are made anyway. */
+ * thread. On a busy machine the time passes with few polls: LEAST_POLLS are made even if
+ * it is over. */
 #define POLLS       1000u
 #define LEAST_POLLS 2000u
 #define WAIT_NS     10000000ull

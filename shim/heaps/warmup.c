@@ -15,6 +15,7 @@
 
 #include "ipc_mode.h"
 #include "unpooled.h"
+#include "list_item.h"
 #include "log.h"
 #include "options_table.h"
 
@@ -25,17 +26,6 @@ static struct gs_warmup_list list; /* likewise */
 
 /* The longest item that is parsed: a size, a colon and a count. */
 #define ITEM_BYTES 48
-
-static void trim_spaces(const char **text, size_t *length)
-{
-    while (*length && **text == ' ') {
-        (*text)++;
-        (*length)--;
-    }
-    while (*length && (*text)[*length - 1] == ' ') {
-        (*length)--;
-    }
-}
 
 /* NULL, or a description of the error in the item. */
 static const char *read_item(const char *text, size_t length, struct gs_warmup_item *out)
@@ -77,7 +67,7 @@ void gs_warmup_parse(const char *text, struct gs_warmup_list *out,
         size_t length = strcspn(text, ",");
         const char *what = NULL;
         next = text + length + (text[length] == ',');
-        trim_spaces(&text, &length);
+        gs_list_trim(&text, &length);
         what = out->count == GS_WARMUP_ITEMS ? "one item more than the 64 there may be"
                                              : read_item(text, length, &item);
         if (what) {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "list_item.h"
 #include "log.h"
 #include "options_table.h"
 
@@ -71,18 +72,9 @@ static const char *read_item(const char *text, size_t length, struct seen *seen,
 {
     char item[ITEM_BYTES];
 
-    while (length && *text == ' ') {
-        text++;
-        length--;
-    }
-    while (length && text[length - 1] == ' ') {
-        length--;
-    }
-    if (length >= sizeof(item)) {
+    if (!gs_list_item(text, length, item, sizeof(item))) {
         return "not a size (such as 32M), stream:N or global:N";
     }
-    memcpy(item, text, length);
-    item[length] = '\0';
     if (strncasecmp(item, "stream:", 7) == 0) {
         return read_blocks(item + 7, &seen->stream, &out->stream_blocks);
     }

@@ -7,6 +7,7 @@
  * Owns:  nothing.   Lock: none.   Design: docs/tuning.md
  */
 #include "pressure_levels.h"
+#include "list_item.h"
 
 #include <string.h>
 #include <strings.h>
@@ -80,18 +81,9 @@ static const char *read_item(const char *text, size_t length, struct seen *seen,
     const char *no_share = "a share is not from 0.05 to 1 (such as 0.80)";
     char item[ITEM_BYTES];
 
-    while (length && *text == ' ') {
-        text++;
-        length--;
-    }
-    while (length && text[length - 1] == ' ') {
-        length--;
-    }
-    if (length == 0 || length >= sizeof(item)) {
+    if (!gs_list_item(text, length, item, sizeof(item)) || !*item) {
         return malformed;
     }
-    memcpy(item, text, length);
-    item[length] = '\0';
     char *action = split(item, '='), *share = split(item, ':');
     gpushim_pressure level = read_level(item);
     if (level == GPUSHIM_NORMAL) {

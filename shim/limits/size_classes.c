@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "list_item.h"
 #include "log.h"
 #include "options_table.h"
 
@@ -35,18 +36,9 @@ static const char *read_size(const char *text, size_t length, size_t *out)
     char item[ITEM_BYTES];
     uint64_t bytes;
 
-    while (length && *text == ' ') {
-        text++;
-        length--;
-    }
-    while (length && text[length - 1] == ' ') {
-        length--;
-    }
-    if (length == 0 || length >= sizeof(item)) {
+    if (!gs_list_item(text, length, item, sizeof(item)) || !*item) {
         return "not a list of sizes (such as 4K,64K,1M), stratified or dotcompute";
     }
-    memcpy(item, text, length);
-    item[length] = '\0';
     if (gs_option_parse(&size, item, &bytes) != GS_OK) {
         return "not a list of sizes (such as 4K,64K,1M), stratified or dotcompute";
     }
