@@ -21,9 +21,9 @@ static struct gs_request size_request(const struct gs_pool *pool, size_t bytes,
     request.rounded =
         gs_round_up(size, request.large ? pool->large_step_bytes : GS_BLOCK_BYTES);
     request.units = (uint32_t)(request.rounded / GS_BLOCK_BYTES);
-    request.carved = request.large && pool->carve &&
-                     request.rounded <= pool->segment_bytes &&
-                     request.rounded <= GS_SHARED_MAX_BYTES;
+    if (request.rounded <= GS_SHARED_MAX_BYTES)
+        request.cut_units =
+            (uint32_t)(gs_round_up(size, GS_CUT_UNITS * GS_BLOCK_BYTES) / GS_BLOCK_BYTES);
     return request;
 }
 
@@ -53,7 +53,7 @@ static struct gs_block *take_cached(struct gs_heap *heap,
 
     if (!tcache || !gs_tcache_enter(tcache))
         return NULL;
-    block = request->large ? gs_tiers_take_whole(tcache, request->units)
+    block = request->large ? gs_tiers_take_whole(tcache, request)
                            : gs_tiers_take(tcache, heap, request->units);
     if (block) {
         unsigned class = gs_class_of_units(block->units);

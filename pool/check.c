@@ -17,8 +17,8 @@ struct tally {
     size_t tiers;  /* cached blocks; each must be in a cache tier */
     size_t pending;
     size_t idle[GS_IDLE_PARTS];
-    size_t carved; /* free blocks; each must be in a tree of the carved segments */
-    uint64_t small_units, carved_units, tolerance_bytes, grown_bytes, live_bytes,
+    size_t carved; /* free blocks; each must be in the tree of the carved segments */
+    uint64_t small_units, carved_bytes, tolerance_bytes, grown_bytes, live_bytes,
         used_bytes, pending_bytes, reserved_bytes;
 };
 
@@ -43,8 +43,8 @@ static const char *check_block(struct gs_pool *pool, const struct gs_segment *se
         return "an occupied block's start is not known";
     if (!occupied && gs_starts_find(pool, starts, segment, block->offset))
         return "a free block's start is taken for an occupied one's";
-    if (segment->carved && (block->offset | block->units) % GS_LARGE_UNITS)
-        return "a block of a carved segment is no multiple of 2 MiB";
+    if (segment->carved && (block->offset | block->units) % GS_CUT_UNITS)
+        return "a block of a carved segment is no multiple of 64 KiB";
     if (!occupied && block->next &&
         gs_block_state(gs_block_at(pool, block->next)) == GS_BLOCK_FREE)
         return "two free neighbours were not merged";
@@ -64,9 +64,7 @@ static void tally_block(struct tally *tally, const struct gs_segment *segment,
         return;
     }
     tally->starts += segment->shared;
-    if (segment->carved)
-        tally->carved_units += block->units;
-    else if (segment->shared)
+    if (segment->shared && !segment->carved)
         tally->small_units += block->units;
     if (state == GS_BLOCK_CACHED) {
         tally->tiers++;
@@ -118,8 +116,11 @@ static const char *check_segment(struct gs_heap *heap, struct gs_segment *segmen
         tally->idle[segment->shared ? GS_IDLE_SHARED : GS_IDLE_LARGE] += segment->bytes;
     if (segment->tolerance && (segment->shared || !occupied))
         return "a segment without an allocation of its own has a fit tolerance";
-    if (segment->carved && (!segment->shared || segment->cacheable))
+    if (segment->carved && !segment->shared)
         return "blocks of a carved segment may be cached";
+    if (segment->carved && !occupied)
+        return "a segment without a block is still carved";
+    tally->carved_bytes += segment->carved ? segment->bytes : 0;
     tally->tolerance_bytes += segment->tolerance;
     if (segment->shared && !segment->carved && segment->bytes > GS_LARGE_BYTES)
         tally->grown_bytes += segment->bytes;
@@ -169,10 +170,10 @@ static const char *check_counters(struct gs_heap *heap, const struct tally *tall
 
     gs_tiers_sum(heap, &sum);
 
-    if (heap->carved_units != tally->carved_units ||
+    if (heap->carved_bytes != tally->carved_bytes ||
         heap->tolerance_bytes != tally->tolerance_bytes ||
         heap->grown_bytes != tally->grown_bytes)
-        return "carved blocks, fit tolerance or growth are miscounted";
+        return "carved segments, fit tolerance or growth are miscounted";
     if (heap->small_units != tally->small_units)
         return "the small bytes in use are miscounted";
     if (stats->live_bytes != tally->live_bytes || stats->used_bytes != tally->used_bytes)
@@ -205,9 +206,8 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
         return "the bins are out of order";
     if (heap->large && !gs_large_check(blocks, heap->large, &cached))
         return "the cached large segments are out of order";
-    for (int i = 0; i < GS_CARVED_PARTS; i++)
-        if (!gs_tree_check(blocks, &heap->carved[i], -1, &carved))
-            return "the holes of carved segments are out of order";
+    if (!gs_tree_check(blocks, &heap->carved, -1, &carved))
+        return "the holes of carved segments are out of order";
     if (carved != tally.carved)
         return "a hole of a carved segment is in no tree, or in two";
     if (holes != tally.holes || cached != tally.cached)

@@ -69,7 +69,8 @@ static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *ho
     if (block->units > units)
         gs_hole_put(heap, split(heap, block, units));
     gs_starts_put(&heap->starts, block);
-    *gs_units_in(heap, segment) += block->units;
+    if (GS_LIKELY(!segment->carved))
+        heap->small_units += block->units;
     return block;
 }
 
@@ -89,7 +90,8 @@ struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units)
 struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
                                const struct gs_request *request)
 {
-    struct gs_block *block = cut_out(heap, hole, request->units);
+    uint32_t units = hole->segment->carved ? request->cut_units : request->units;
+    struct gs_block *block = cut_out(heap, hole, units);
 
     gs_block_set_requested(block, request->bytes);
     gs_block_begin(block, GS_BLOCK_LIVE);
@@ -117,21 +119,37 @@ void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
     heap->stats.allocs++;
 }
 
-/* A cached segment that fits the request, or a hole of a carved segment; NULL: none. */
+/* Makes the cached segment one that large blocks share. Returns its only hole; NULL: no
+ * memory for the records of a cut. */
+static struct gs_block *begin_carving(struct gs_heap *heap, struct gs_block *block)
+{
+    if (gs_heap_stock(heap) != GS_OK)
+        return NULL;
+    gs_large_drop(&heap->pool->blocks, heap->large, block);
+    gs_segment_set_active(heap, block->segment);
+    gs_carving_begin(heap, block->segment);
+    gs_hole_put(heap, block);
+    return block;
+}
+
+/* A cached segment that fits the request, or a hole that it may be cut from; NULL:
+ * none. */
 static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request *request,
                                   enum gs_closeness closeness)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
-    struct gs_block *block = NULL;
+    struct gs_block *block = gs_large_fit(blocks, heap->large, request->units), *hole;
 
-    if (request->carved) {
-        for (int i = 0; i < GS_CARVED_PARTS && !block; i++)
-            block = gs_tree_fit(blocks, &heap->carved[i], request->units);
+    if (block && block->units == request->units)
         return block;
-    }
-    block = gs_large_fit(blocks, heap->large, request->units);
-    return block && gs_fit_tolerance_allows(heap, request, block->units, closeness)
-               ? block
+    hole = request->cut_units ? gs_tree_fit(blocks, &heap->carved, request->cut_units)
+                              : NULL;
+    if (hole)
+        return hole;
+    if (!block || gs_fit_tolerance_allows(heap, request, block->units, closeness))
+        return block;
+    return request->cut_units && gs_carving_allows(heap, block->segment->bytes)
+               ? begin_carving(heap, block)
                : NULL;
 }
 
@@ -175,10 +193,14 @@ enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
                                     const struct gs_request *request,
                                     struct gs_block **out)
 {
+    const struct gs_table *blocks = &heap->pool->blocks;
+    struct gs_block *block;
+
     if (GS_UNLIKELY(!gs_heap_usable(heap)))
         return GS_ERR_UNPOOLABLE;
+    block = gs_bins_fit_anywhere(blocks, heap->bins, request->units);
     return serve(heap, request,
-                 gs_bins_fit_anywhere(&heap->pool->blocks, heap->bins, request->units),
+                 block ? block : gs_tree_fit(blocks, &heap->carved, request->cut_units),
                  out);
 }
 

@@ -11,7 +11,8 @@
  * GS_ERR_HOST_NOMEM. */
 enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *request,
                            struct gs_block **out) GS_MUST_USE;
-/* The same for a small request, whose block need not start at a page. */
+/* The same for a small request, whose block need not start at a page, and may lie in a
+ * carved segment. */
 enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
                                     const struct gs_request *request,
                                     struct gs_block **out) GS_MUST_USE;

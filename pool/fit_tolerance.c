@@ -46,12 +46,25 @@ static size_t room_bytes(const struct gs_headroom *room)
     return refused && (!bytes || refused < bytes) ? refused : bytes;
 }
 
+static size_t margin(const struct gs_headroom *room, size_t bytes)
+{
+    size_t guard = bytes / GUARD_SHARE / (CALM_HALF + get(&room->calm)) * CALM_HALF;
+    size_t kept = get(&room->peak) + guard;
+
+    return bytes > kept ? bytes - kept : 0;
+}
+
+size_t gs_fit_tolerance_margin(const struct gs_heap *heap)
+{
+    const struct gs_headroom *room = gs_headroom_of(heap);
+
+    return margin(room, room_bytes(room));
+}
+
 /* The bound of the fit tolerance on a device of `bytes`. */
 static size_t budget(const struct gs_headroom *room, size_t bytes)
 {
-    size_t guard = bytes / GUARD_SHARE / (CALM_HALF + get(&room->calm)) * CALM_HALF;
-    size_t kept = get(&room->peak) + guard, least = bytes / LEAST_SHARE;
-    size_t share = bytes > kept ? (bytes - kept) / TOLERANCE_SHARE : 0;
+    size_t share = margin(room, bytes) / TOLERANCE_SHARE, least = bytes / LEAST_SHARE;
 
     return share > least ? share : least;
 }

@@ -258,11 +258,13 @@ void gs_block_release_claim(struct gs_block *block)
 enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr)
 {
     struct gs_segment *segment = lock_segment(pool, addr);
+    int spare = GS_CARVE_SPARE;
     bool empty = false;
     struct gs_heap *heap;
 
     if (!segment)
         return GS_ERR_NOT_OURS;
+    (void)atomic_compare_exchange_strong(&pool->carving, &spare, GS_CARVE_NEVER);
     heap = gs_segment_heap(segment);
     if (!segment->retained) {
         empty = segment->occupied == 0;

@@ -38,7 +38,7 @@ static inline void gs_chain_add(struct gs_chain *chain, struct gs_block *block)
     chain->bytes += gs_block_bytes(block);
 }
 
-/* Moves all whole segments of a thread cache to the chain. */
+/* Moves all large blocks of a thread cache to the chain. */
 void gs_chain_add_whole(struct gs_tcache *tcache, struct gs_chain *chain);
 
 /* Releases the blocks into their segments. Adds segments that have to be given back to

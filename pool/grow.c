@@ -8,7 +8,7 @@
  *   3  reclaim idle memory of the device, retry 2    until nothing changes any more
  *   4  (small) a segment of 2 MiB
  *   5  the exact size, a segment of its own          as a native call would request
- *   6  (small) holes of retained segments
+ *   6  (small) holes that start at no page, of carved and of retained segments
  *   7  GS_ERR_NOMEM with the driver's own code
  *
  * Between 2 and 3 the backend is asked for memory outside the pool that costs nothing
@@ -84,20 +84,18 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
 {
     size_t bytes;
 
-    if (request->large && !request->carved)
-        return request->rounded;
     gs_lock_take(&heap->lock);
-    bytes = (size_t)((request->carved ? heap->carved_units : heap->small_units) *
-                     GS_BLOCK_BYTES / 16);
+    bytes = request->large ? gs_carving_grown(heap, request)
+                           : (size_t)(heap->small_units * GS_BLOCK_BYTES / 16);
     gs_lock_drop(&heap->lock);
+    if (request->large)
+        return bytes;
     bytes = gs_round_up(bytes, GS_LARGE_BYTES);
     if (bytes > heap->pool->segment_bytes)
         bytes = heap->pool->segment_bytes;
-    if (bytes > GS_LARGE_BYTES && !request->carved && bytes > growth_left(heap))
+    if (bytes > GS_LARGE_BYTES && bytes > growth_left(heap))
         bytes = growth_left(heap);
-    if (request->carved) /* no end too short for another such request */
-        bytes -= bytes % request->rounded;
-    return bytes < gs_request_least(request) ? gs_request_least(request) : bytes;
+    return bytes < GS_LARGE_BYTES ? GS_LARGE_BYTES : bytes;
 }
 
 /*
@@ -144,8 +142,6 @@ static bool relieve(struct gs_heap *heap, const struct gs_request *request, size
 
 static enum gs_segment_kind kind_of(const struct gs_request *request)
 {
-    if (request->carved)
-        return GS_SEGMENT_CARVED;
     return request->large ? GS_SEGMENT_LARGE : GS_SEGMENT_SHARED;
 }
 
@@ -167,8 +163,8 @@ static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *re
 }
 
 /* Tries the blocks that another thread released from the caches meanwhile, then a
- * block that does not start at a page: natively the request would not fail for that
- * alignment. */
+ * block that does not start at a page, or a hole beside large blocks: natively the
+ * request would not fail for either. */
 static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *request,
                                struct gs_block **out)
 {
@@ -239,6 +235,13 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
 
     if (status != GS_ERR_NOT_FOUND)
         return status;
+    if (!shares && bytes > request->rounded) { /* for later requests: not worth giving
+                                                * anything back */
+        status = gs_segment_obtain(heap, request, GS_SEGMENT_LARGE, bytes, out, native);
+        if (status != GS_ERR_NOMEM)
+            return status;
+        bytes = request->rounded;
+    }
 
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
         uint64_t generation = gs_reclaim_generation(pool);
@@ -315,11 +318,8 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
     }
     status = climb(heap, request, booked, out, &code);
     gs_reclaim_unbook(heap, booked);
-    if (status == GS_ERR_NOMEM && !request->large && gs_segment_reopen(heap)) {
-        status = try_again(heap, request, false, out);
-        if (status == GS_ERR_NOT_FOUND)
-            status = GS_ERR_NOMEM;
-    }
+    if (status == GS_ERR_NOMEM && !request->large && gs_segment_reopen(heap))
+        status = last_try(heap, request, out);
     if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
         gs_lock_take(&heap->lock);
         heap->stats.failed++;

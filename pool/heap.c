@@ -158,9 +158,8 @@ static void clear_counters(struct gs_heap *heap)
     heap->stats.live_bytes = heap->stats.used_bytes = 0;
     heap->stats.reserved_bytes = heap->stats.pending_bytes = 0;
     heap->small_units = 0;
-    for (int i = 0; i < GS_CARVED_PARTS; i++)
-        heap->carved[i] = (struct gs_tree){0, 0};
-    heap->carved_units = 0;
+    heap->carved = (struct gs_tree){0, 0};
+    gs_carving_forget(heap);
     gs_fit_tolerance_forget(heap);
     gs_segment_forget_grown(heap);
     gs_stock_drain(&heap->pool->blocks, &heap->spare_blocks, 0);

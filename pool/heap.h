@@ -134,7 +134,7 @@ struct gs_segment {
     size_t bytes;              /* as mapped; need not be a multiple of 2 MiB */
     uint32_t first;            /* its lowest block; id */
     bool shared;               /* serves several small blocks */
-    bool carved;               /* shared by blocks of 2 MiB and more only */
+    bool carved;               /* a large segment that large blocks share, as `shared` */
     bool single;               /* an exact size from a full device: never cached */
     _Atomic uint8_t cacheable; /* enum gs_cacheable */
     size_t requested;          /* of the one block; not in a shared segment */
@@ -154,9 +154,6 @@ struct gs_segment {
     bool mapped;       /* belongs to its heap; false before, and once detached or dead */
     bool in_free;      /* detached by gs_block_take_out; not the pool's to free */
 };
-
-/* Holes beside allocations, and whole segments, which could be given back. */
-enum gs_carved_part { GS_CARVED_HOLES, GS_CARVED_WHOLE, GS_CARVED_PARTS };
 
 enum gs_idle_part { GS_IDLE_LARGE, GS_IDLE_SHARED, GS_IDLE_PARTS };
 
@@ -180,15 +177,15 @@ struct gs_heap {
     unsigned unsuitable; /* addresses in a row that the pool could not use */
     uint32_t seed;
     struct gs_stock spare_blocks;
-    struct gs_bins *bins;                   /* holes of shared segments; NULL once dead */
-    struct gs_large *large;                 /* cached large segments; likewise */
-    struct gs_tree carved[GS_CARVED_PARTS]; /* holes of carved segments, by size */
+    struct gs_bins *bins;   /* holes of shared segments; NULL once dead */
+    struct gs_large *large; /* cached large segments; likewise */
+    struct gs_tree carved;  /* holes of carved segments, by size */
     struct gs_link segments;
     struct gs_link idle[GS_IDLE_PARTS]; /* least recently used first */
     size_t idle_bytes[GS_IDLE_PARTS];
     uint64_t idle_turns;      /* segments that became idle so far */
     uint64_t small_units;     /* occupied in shared segments */
-    uint64_t carved_units;    /* occupied in carved segments */
+    uint64_t carved_bytes;    /* carved segments */
     uint64_t tolerance_bytes; /* sum over the large segments in use */
     uint64_t grown_bytes;     /* shared segments of more than 2 MiB */
     size_t tight_bytes; /* the largest segment that became idle on a short device; 0 */
@@ -224,6 +221,7 @@ struct gs_headroom {
     _Atomic size_t refused;    /* a copy of the row's; the device lacks as much */
     _Atomic size_t reserved;   /* a copy of the row's */
     _Atomic size_t tolerance;  /* sum over the heaps */
+    _Atomic size_t carved;     /* likewise */
     _Atomic size_t peak;       /* the most that allocations needed at once */
     _Atomic size_t calm;       /* allocations since that peak rose */
     _Atomic size_t grown;      /* sum over the heaps */
@@ -270,18 +268,18 @@ struct gs_pool {
     _Atomic unsigned smaller[GS_MAX_DEVICES]; /* smaller segments mapped since */
     _Atomic size_t idle_most[GS_MAX_DEVICES]; /* as set by gs_pool_set_limits */
     struct gs_headroom rooms[GS_MAX_DEVICES];
-    bool carve; /* these three: immutable */
-    unsigned class_count;
+    _Atomic int carving;                 /* enum gs_carving */
+    unsigned class_count;                /* these two: immutable */
     size_t classes[GS_SIZE_CLASSES_MAX]; /* rising */
 };
 
 /* A request and its sizes, computed once. */
 struct gs_request {
-    size_t bytes;   /* as the program requested */
-    size_t rounded; /* to GS_BLOCK_BYTES or, if large, GS_LARGE_BYTES */
-    uint32_t units; /* of `rounded` */
+    size_t bytes;       /* as the program requested */
+    size_t rounded;     /* to GS_BLOCK_BYTES or, if large, GS_LARGE_BYTES */
+    uint32_t units;     /* of `rounded` */
+    uint32_t cut_units; /* of a block in a carved segment; 0: too large for one */
     bool large;
-    bool carved;  /* large, and to be cut from a carved segment */
     bool classed; /* rounded to a size class of the user's */
 };
 

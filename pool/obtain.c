@@ -46,10 +46,8 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     __atomic_store_n(&segment->addr, addr, __ATOMIC_RELAXED);
     __atomic_store_n(&segment->bytes, bytes, __ATOMIC_RELAXED);
     __atomic_store_n(&segment->first, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&segment->shared,
-                     kind == GS_SEGMENT_SHARED || kind == GS_SEGMENT_CARVED,
-                     __ATOMIC_RELAXED);
-    segment->carved = kind == GS_SEGMENT_CARVED;
+    __atomic_store_n(&segment->shared, kind == GS_SEGMENT_SHARED, __ATOMIC_RELAXED);
+    segment->carved = false;
     segment->tolerance = 0;
     segment->single = kind == GS_SEGMENT_SINGLE;
     segment->requested = 0;
@@ -116,6 +114,8 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
         gs_segment_record_grown(heap, segment->bytes, 0);
 
     block = first_block(heap, segment);
+    if (!segment->shared && segment->bytes > request->rounded)
+        gs_carving_begin(heap, segment);
     if (segment->shared) {
         gs_hole_put(heap, block);
         block = gs_heap_carve(heap, block, request);
@@ -177,7 +177,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
                                  enum gs_segment_kind kind, size_t bytes,
                                  struct gs_block **out, int *native)
 {
-    bool shares = kind == GS_SEGMENT_SHARED || kind == GS_SEGMENT_CARVED;
+    bool shares = kind == GS_SEGMENT_SHARED || bytes > request->rounded;
     struct gs_ticket ticket;
     enum gs_status status;
     uint64_t addr = 0, began_ns;

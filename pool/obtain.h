@@ -8,8 +8,7 @@
 
 enum gs_segment_kind {
     GS_SEGMENT_SHARED, /* bytes: a multiple of GS_LARGE_BYTES */
-    GS_SEGMENT_CARVED, /* likewise; shared by large blocks */
-    GS_SEGMENT_LARGE,  /* likewise; for one block */
+    GS_SEGMENT_LARGE,  /* likewise; carved if larger than the request */
     GS_SEGMENT_SINGLE, /* bytes: exactly the request */
 };
 

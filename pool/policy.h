@@ -24,18 +24,11 @@ static inline void gs_heap_hit(struct gs_heap *heap, const struct gs_block *bloc
     heap->class_counts[gs_class_of_units(block->units)].hits++;
 }
 
-static inline struct gs_headroom *gs_headroom_of(struct gs_heap *heap)
+static inline struct gs_headroom *gs_headroom_of(const struct gs_heap *heap)
 {
     int device = heap->device;
 
     return &heap->pool->rooms[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
-}
-
-/* The tree for a hole of a carved segment. */
-static inline struct gs_tree *gs_carved_tree(struct gs_heap *heap,
-                                             const struct gs_block *hole)
-{
-    return &heap->carved[hole->prev | hole->next ? GS_CARVED_HOLES : GS_CARVED_WHOLE];
 }
 
 /* Enters a hole of a shared segment into its index, or takes it out; heap->lock is
@@ -47,7 +40,7 @@ static inline void gs_hole_put(struct gs_heap *heap, struct gs_block *hole)
     if (GS_LIKELY(!hole->segment->carved))
         gs_bins_put(blocks, heap->bins, hole, &heap->seed);
     else
-        gs_tree_put(blocks, gs_carved_tree(heap, hole), hole, &heap->seed);
+        gs_tree_put(blocks, &heap->carved, hole, &heap->seed);
 }
 
 static inline void gs_hole_drop(struct gs_heap *heap, struct gs_block *hole)
@@ -57,14 +50,7 @@ static inline void gs_hole_drop(struct gs_heap *heap, struct gs_block *hole)
     if (GS_LIKELY(!hole->segment->carved))
         gs_bins_drop(blocks, heap->bins, hole);
     else
-        gs_tree_drop(blocks, gs_carved_tree(heap, hole), hole);
-}
-
-/* The counter of occupied units for the segment's kind. */
-static inline uint64_t *gs_units_in(struct gs_heap *heap,
-                                    const struct gs_segment *segment)
-{
-    return segment->carved ? &heap->carved_units : &heap->small_units;
+        gs_tree_drop(blocks, &heap->carved, hole);
 }
 
 /* ---- fit_tolerance.c -------------------------------------------------------------- */
@@ -76,6 +62,9 @@ enum gs_closeness { GS_CLOSE, GS_LOOSE };
  * held. */
 bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *request,
                              uint32_t units, enum gs_closeness closeness);
+/* The bytes of the device that are neither needed, by the peak so far, nor reserved for
+ * higher peaks; 0: there are none, or the device's size is not known. */
+size_t gs_fit_tolerance_margin(const struct gs_heap *heap);
 /* Records that an allocation of `bytes` moves into a large segment, or has left it.
  * heap->lock is held. */
 void gs_fit_tolerance_begin(struct gs_heap *heap, struct gs_segment *segment,
@@ -85,6 +74,21 @@ void gs_fit_tolerance_end(struct gs_heap *heap, struct gs_segment *segment);
 void gs_fit_tolerance_record(struct gs_heap *heap);
 /* Clears the fit tolerance of a dead heap; heap->lock is held. */
 void gs_fit_tolerance_forget(struct gs_heap *heap);
+
+/* ---- carving.c -------------------------------------------------------------------- */
+
+/* Returns true if large blocks may share one more segment of `bytes`. heap->lock is
+ * held. */
+bool gs_carving_allows(struct gs_heap *heap, size_t bytes);
+/* The bytes of a new segment for a large request: more than it needs if later requests
+ * may share the segment. heap->lock is held. */
+size_t gs_carving_grown(struct gs_heap *heap, const struct gs_request *request);
+/* Large blocks share the segment from now on, which is neither idle nor in use; or no
+ * longer, as its last one has left. heap->lock is held. */
+void gs_carving_begin(struct gs_heap *heap, struct gs_segment *segment);
+void gs_carving_end(struct gs_heap *heap, struct gs_segment *segment);
+/* Clears the sum of a dead heap; heap->lock is held. */
+void gs_carving_forget(struct gs_heap *heap);
 
 /* ---- classes.c -------------------------------------------------------------------- */
 

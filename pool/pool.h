@@ -33,6 +33,14 @@ struct gs_block;
 /* The limit of a cache tier that holds no block at all. */
 #define GS_TIER_NO_BLOCKS UINT32_MAX
 
+/* Whether requests of GS_LARGE_BYTES and more share segments: split, and merged again. */
+enum gs_carving {
+    GS_CARVE_NEVER,
+    GS_CARVE_SPARE, /* while the holes, should the program never fill them, are memory
+                     * that it has never needed */
+    GS_CARVE_ALWAYS
+};
+
 struct gs_pool_config {
     size_t segment_bytes; /* the largest shared segment; a multiple of GS_LARGE_BYTES */
     size_t cache_bytes;   /* limit of a heap's cache tiers; 0: no cache tiers */
@@ -42,9 +50,7 @@ struct gs_pool_config {
     const size_t *classes; /* requests are rounded up to these: rising, > 0. Larger
                             * requests are not rounded. Copied. NULL: none */
     unsigned class_count;  /* GS_SIZE_CLASSES_MAX at most */
-    /* Requests of GS_LARGE_BYTES and more, up to segment_bytes, share segments as well:
-     * split, and coalesced. */
-    bool carve;
+    enum gs_carving carving;
     unsigned age_ms; /* idle for longer: given back at the next maintenance; 0: never */
     /* The granularity of requests of GS_LARGE_BYTES and more, a power of two of at least
      * GS_BLOCK_BYTES; 0: GS_LARGE_BYTES. */
@@ -199,6 +205,7 @@ void gs_heap_retire(struct gs_heap *heap, uint64_t token);
  * Retains the segment that holds `addr`: it takes no new allocation, and goes back to the
  * backend when its last block is freed (exported memory, attributes set on it). Only a
  * small request that would otherwise fail for lack of memory opens such segments again.
+ * GS_CARVE_SPARE ends: such a program cares which blocks share a segment.
  * Errors: GS_ERR_NOT_OURS
  */
 enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr) GS_MUST_USE;

@@ -53,7 +53,8 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
 
     segment->occupied--;
     if (segment->shared) {
-        *gs_units_in(heap, segment) -= block->units;
+        if (GS_LIKELY(!segment->carved))
+            heap->small_units -= block->units;
         gs_starts_drop(&heap->starts, block);
     }
     gs_block_become(block, GS_BLOCK_FREE);
@@ -61,6 +62,8 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
         block = coalesce(heap, block);
     else
         gs_fit_tolerance_end(heap, segment);
+    if (segment->carved && !segment->occupied)
+        gs_carving_end(heap, segment);
     if (segment->retained || segment->single) {
         if (segment->occupied)
             return NULL;

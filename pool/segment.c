@@ -144,10 +144,11 @@ void gs_segment_is_out(struct gs_segment *segment, bool freed)
 
 void gs_segment_label(struct gs_segment *segment)
 {
-    enum gs_cacheable label = segment->shared ? GS_CACHEABLE_BLOCKS : GS_CACHEABLE_WHOLE;
+    bool large = !segment->shared || segment->carved;
+    enum gs_cacheable label = large ? GS_CACHEABLE_WHOLE : GS_CACHEABLE_BLOCKS;
 
-    if (segment->single || segment->retained || segment->carved ||
-        (!segment->shared && gs_segment_heap(segment)->pool->strict_idle))
+    if (segment->single || segment->retained ||
+        (large && gs_segment_heap(segment)->pool->strict_idle))
         label = GS_CACHEABLE_NOTHING;
     atomic_store(&segment->cacheable, (uint8_t)label);
 }

@@ -289,10 +289,13 @@ struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
     return chain.count ? keep_rest(tcache, stack, &chain) : NULL;
 }
 
-struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache, uint32_t units)
+struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache,
+                                     const struct gs_request *request)
 {
     for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
-        if (tcache->whole_units[i] != units)
+        uint32_t wanted = i < GS_WHOLE_CARVED ? request->cut_units : request->units;
+
+        if (tcache->whole_units[i] != wanted || !wanted)
             continue;
         tcache->whole_units[i] = 0;
         return tcache->whole[i];
@@ -300,8 +303,8 @@ struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache, uint32_t units)
     return NULL;
 }
 
-/* Returns true if the thread cache may keep the whole segment. Whole segments count as
- * idle only once drained, so all that a thread cache may hold has to fit the idle limit.
+/* Returns true if the thread cache may keep the large block. Large blocks count as idle
+ * only once drained, so all that a thread cache may hold has to fit the idle limit.
  * On a short device none is kept. */
 static bool may_keep(struct gs_heap *heap, const struct gs_block *block)
 {
@@ -309,29 +312,32 @@ static bool may_keep(struct gs_heap *heap, const struct gs_block *block)
     size_t limit =
         atomic_load_explicit(&heap->pool->idle_limit[device], memory_order_relaxed);
 
-    return block->segment->bytes <= limit / GS_WHOLE_COUNT &&
-           !gs_free_missing(heap, block->segment->bytes);
+    return gs_block_bytes(block) <= limit / GS_WHOLE_COUNT &&
+           !gs_free_missing(heap, gs_block_bytes(block));
 }
 
 void gs_tiers_put_whole(struct gs_tcache *tcache, struct gs_heap *heap,
                         struct gs_block *block, struct gs_segment **detached)
 {
+    bool carved = block->segment->carved;
+    uint16_t *hand = &tcache->whole_hand[carved];
+    unsigned first = carved ? 0 : GS_WHOLE_CARVED,
+             count = carved ? GS_WHOLE_CARVED : GS_WHOLE_COUNT - GS_WHOLE_CARVED, i = 0;
     struct gs_chain chain = {0};
-    unsigned i = 0;
 
     if (GS_UNLIKELY(!may_keep(heap, block))) {
         gs_chain_add(&chain, block);
         gs_chain_release(heap, &chain, detached);
         return;
     }
-    while (i < GS_WHOLE_COUNT && tcache->whole_units[i])
+    while (i < count && tcache->whole_units[first + i])
         i++;
-    if (i == GS_WHOLE_COUNT) {
-        i = tcache->whole_hand;
-        tcache->whole_hand = (i + 1) % GS_WHOLE_COUNT;
-        gs_chain_add(&chain, tcache->whole[i]);
+    if (i == count) {
+        i = *hand;
+        *hand = (uint16_t)((i + 1) % count);
+        gs_chain_add(&chain, tcache->whole[first + i]);
         gs_chain_release(heap, &chain, detached);
     }
-    tcache->whole[i] = block;
-    tcache->whole_units[i] = block->units;
+    tcache->whole[first + i] = block;
+    tcache->whole_units[first + i] = block->units;
 }

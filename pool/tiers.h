@@ -33,13 +33,17 @@ struct gs_block;
 struct gs_heap;
 struct gs_pool;
 struct gs_pool_stats;
+struct gs_request;
 struct gs_segment;
 
 /* Classes: one for each size up to 32 KiB, then eight per octave, up to 2 MiB. */
 #define GS_CLASS_EXACT 64u
 #define GS_CLASS_COUNT (GS_CLASS_EXACT + 6 * 8)
 #define GS_STREAMS     16u /* stream caches of a heap; keys share them */
-#define GS_WHOLE_COUNT 16u /* whole segments in a thread cache */
+/* Large blocks in a thread cache: of carved segments, where they keep others from
+ * merging, and whole segments. */
+#define GS_WHOLE_CARVED 4u
+#define GS_WHOLE_COUNT  (GS_WHOLE_CARVED + 12u)
 
 /* Limits of one class in a thread cache: blocks, and bytes unless those are fewer than
  * two blocks. */
@@ -110,9 +114,10 @@ struct gs_tcache {
     _Atomic(struct gs_heap *) heap; /* NULL: not bound */
     size_t bytes, limit_bytes;      /* in the stacks */
     struct gs_tcache_counts counts;
-    struct gs_block *whole[GS_WHOLE_COUNT];
-    uint32_t whole_units[GS_WHOLE_COUNT]; /* of each; 0: empty */
-    unsigned whole_hand;                  /* the next one to evict */
+    struct gs_block *whole[GS_WHOLE_COUNT]; /* the first GS_WHOLE_CARVED: of carved
+                                             * segments */
+    uint32_t whole_units[GS_WHOLE_COUNT];   /* of each; 0: empty */
+    uint16_t whole_hand[2];                 /* the next one to evict of either kind */
     uint64_t stream_key;
     struct gs_cache *stream; /* the cache of that key; NULL: not looked up */
     struct gs_link of_heap;  /* tiers->tcaches; tiers->lock */
@@ -178,9 +183,10 @@ struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
  * Adds segments that have to be given back to *detached. The caller is inside. */
 void gs_tiers_spill(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t units,
                     struct gs_segment **detached);
-/* Takes a whole segment out of the thread cache, or puts one into it; a segment too large
- * to keep goes back to the heap. The caller is inside. */
-struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache, uint32_t units);
+/* Takes a large block out of the thread cache, or puts one into it; one too large to keep
+ * goes back to the heap. The caller is inside. */
+struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache,
+                                     const struct gs_request *request);
 void gs_tiers_put_whole(struct gs_tcache *tcache, struct gs_heap *heap,
                         struct gs_block *block, struct gs_segment **detached);
 /* Moves all of a thread cache's blocks down; the caller is inside, or holds

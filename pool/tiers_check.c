@@ -57,6 +57,7 @@ static const char *check_tcache(const struct gs_heap *heap,
         if (block->units != tcache->whole_units[i] ||
             gs_block_state(block) != GS_BLOCK_CACHED ||
             atomic_load(&block->segment->cacheable) != GS_CACHEABLE_WHOLE ||
+            block->segment->carved != (i < GS_WHOLE_CARVED) ||
             gs_segment_heap(block->segment) != heap)
             why = "a segment in a thread cache is not a cached one";
     }

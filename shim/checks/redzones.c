@@ -91,7 +91,8 @@ void gs_redzones_start(const struct gs_options *options)
 {
     zones.behind = options->check_redzone_bytes;
     zones.fill = (enum gs_check_fill)options->check_fill;
-    gs_quarantine_start(options->check_quarantine_bytes, !options->pool_carve);
+    gs_quarantine_start(options->check_quarantine_bytes,
+                        options->pool_carve != GS_CARVE_MODE_ON);
     gs_redzones_on = any(options);
 }
 

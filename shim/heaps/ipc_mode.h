@@ -23,7 +23,8 @@ static inline bool gs_ipc_keeps_apart(const struct gs_options *options, size_t b
 {
     int apart = __atomic_load_n(&gs_ipc_apart, __ATOMIC_RELAXED);
     return GS_UNLIKELY(apart != GS_IPC_SHARING) &&
-           (bytes < GS_LARGE_BYTES || (apart == GS_IPC_APART && options->pool_carve));
+           (bytes < GS_LARGE_BYTES ||
+            (apart == GS_IPC_APART && options->pool_carve == GS_CARVE_MODE_ON));
 }
 
 /* Called at start, before a pool exists: applies the option and checks the program's

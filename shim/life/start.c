@@ -154,6 +154,19 @@ static enum gs_status create_tracker(struct gs_state *state)
     return gs_tracker_create(&tracker, &state->tracker);
 }
 
+/* Which blocks share a segment matters to an exporter from the start, and to the checks,
+ * whose blocks in quarantine would keep carved segments. */
+static enum gs_carving carving_of(const struct gs_options *options)
+{
+    if (options->pool_carve == GS_CARVE_MODE_OFF || gs_ipc_is_apart()) {
+        return GS_CARVE_NEVER;
+    }
+    if (options->pool_carve == GS_CARVE_MODE_ON) {
+        return GS_CARVE_ALWAYS;
+    }
+    return options->check_quarantine_bytes ? GS_CARVE_NEVER : GS_CARVE_SPARE;
+}
+
 static enum gs_status create_pools(struct gs_state *state)
 {
     const struct gs_options *options = &state->options;
@@ -164,7 +177,7 @@ static enum gs_status create_pools(struct gs_state *state)
     gs_cache_sizes_read(options->pool_cache, &cache);
     struct gs_pool_config pool = {.classes = classes.bytes,
                                   .class_count = classes.count,
-                                  .carve = options->pool_carve && !gs_ipc_is_apart(),
+                                  .carving = carving_of(options),
                                   .segment_bytes = options->pool_segment_bytes,
                                   .cache_bytes = cache.bytes,
                                   .stream_blocks = cache.stream_blocks,

@@ -274,8 +274,13 @@ static enum gs_status parse_time(const char *text, uint64_t *out)
     return GS_ERR_INVALID;
 }
 
+/* A switch is also `on` or `off` of choices that have these words. */
 static enum gs_status parse_choice(size_t offset, const char *text, uint64_t *out)
 {
+    uint64_t on;
+
+    if (parse_bool(text, &on) == GS_OK)
+        text = on ? "on" : "off";
     for (size_t i = 0; i < gs_choices_count; i++) {
         if (gs_choices[i].offset == offset && strcasecmp(gs_choices[i].word, text) == 0) {
             *out = (uint64_t)gs_choices[i].value;

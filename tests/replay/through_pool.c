@@ -175,6 +175,7 @@ static struct bed *bed_create(const struct trace *trace, size_t capacity,
                               const struct ready *ready)
 {
     struct gs_pool_config config = {.segment_bytes = SEGMENT_BYTES,
+                                    .carving = GS_CARVE_SPARE,
                                     .cache_bytes = CACHE_BYTES};
     struct bed *bed = trace_alloc(1, sizeof(*bed));
     unsigned used = 1;

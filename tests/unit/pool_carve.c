@@ -1,20 +1,37 @@
 /*
- * pool_carve.c - proves that large requests share segments where that was asked for, that
- * what they leave merges and goes back, and that no program fits worse for it.
+ * pool_carve.c - proves that large requests share segments, always where that was asked
+ * for, and by default where the device has memory to spare; that what they leave merges
+ * and goes back; and that no program fits worse for it.
  */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "pool_fake.h"
+#include "tiers.h"
 
 #define LIVE_MAX 64
 
-static void begin(struct bed *bed, size_t capacity, size_t segment_bytes)
+static void begin_as(struct bed *bed, size_t capacity, enum gs_carving carving)
 {
     const struct gs_pool_config config = {
-        .segment_bytes = segment_bytes, .cache_bytes = 1 * GS_MIB, .carve = true};
+        .segment_bytes = 20 * GS_MIB, .cache_bytes = 1 * GS_MIB, .carving = carving};
 
     bed_init_with(bed, capacity, &config);
+}
+
+static void begin(struct bed *bed, size_t capacity)
+{
+    begin_as(bed, capacity, GS_CARVE_ALWAYS);
+}
+
+/* A pool that carves what a device of so many bytes can spare. */
+static void begin_spare(struct bed *bed, size_t device_bytes, size_t capacity)
+{
+    const struct gs_pool_limits limits = {
+        .reserved_bytes = SIZE_MAX, .device_bytes = device_bytes, .idle_bytes = SIZE_MAX};
+
+    begin_as(bed, capacity, GS_CARVE_SPARE);
+    gs_pool_set_limits(bed->pool, 0, &limits);
 }
 
 static struct gs_range range_of(struct bed *bed, uint64_t addr)
@@ -30,7 +47,7 @@ Test(carve, large_requests_share_what_one_left)
     struct bed bed;
     uint64_t whole, a, b, c;
 
-    begin(&bed, GS_GIB, 20 * GS_MIB);
+    begin(&bed, GS_GIB);
     whole = bed_alloc(&bed, 12 * GS_MIB);
     bed_free(&bed, whole);
     a = bed_alloc(&bed, 6 * GS_MIB);
@@ -41,7 +58,7 @@ Test(carve, large_requests_share_what_one_left)
     cr_expect_eq(c, whole + 8 * GS_MIB);
     cr_expect_eq(bed.fake.maps, 1);
     cr_expect(range_of(&bed, b).shared);
-    cr_expect_eq(range_of(&bed, c).block_bytes, 4 * GS_MIB);
+    cr_expect_eq(range_of(&bed, c).block_bytes, 3 * GS_MIB);
     cr_expect_eq(range_of(&bed, c).requested_bytes, 3 * GS_MIB);
     bed_check(&bed);
     bed_free(&bed, b);
@@ -52,17 +69,19 @@ Test(carve, large_requests_share_what_one_left)
     bed_fini(&bed);
 }
 
-Test(carve, what_is_larger_than_a_segment_has_its_own)
+Test(carve, what_is_larger_than_a_shared_block_has_its_own)
 {
     struct bed bed;
-    uint64_t large;
+    uint64_t large, half;
 
-    begin(&bed, GS_GIB, 8 * GS_MIB);
-    large = bed_alloc(&bed, 10 * GS_MIB);
+    begin(&bed, 16 * GS_GIB);
+    large = bed_alloc(&bed, GS_SHARED_MAX_BYTES + 1);
     cr_expect_not(range_of(&bed, large).shared);
-    cr_expect(range_of(&bed, bed_alloc(&bed, 8 * GS_MIB)).shared);
+    bed_free(&bed, large);
+    half = bed_alloc(&bed, GS_SHARED_MAX_BYTES / 2);
+    cr_expect(range_of(&bed, half).shared);
     cr_expect(range_of(&bed, bed_alloc(&bed, 512)).shared);
-    cr_expect_eq(bed.fake.maps, 3, "small blocks have segments of their own");
+    cr_expect_eq(bed.fake.maps, 2, "small blocks have segments of their own");
     bed_check(&bed);
     bed_fini(&bed);
 }
@@ -73,16 +92,16 @@ Test(carve, a_stray_block_strands_no_more_than_a_segment)
     struct bed bed;
     uint64_t addrs[32];
 
-    begin(&bed, GS_GIB, 20 * GS_MIB);
+    begin(&bed, GS_GIB);
     for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
         addrs[i] = bed_alloc(&bed, 20 * GS_MIB);
     for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
         bed_free(&bed, addrs[i]);
     bed_alloc(&bed, 2 * GS_MIB);
     gs_pool_trim(bed.pool, -1, SIZE_MAX);
-    cr_expect_eq(bed.fake.mapped_bytes, 20 * GS_MIB);
+    cr_expect_leq(bed.fake.mapped_bytes, 64 * GS_MIB);
     gs_pool_class_stats(bed.pool, 0, &stats);
-    cr_expect_eq(stats.holes.stranded_bytes, 18 * GS_MIB);
+    cr_expect_eq(stats.holes.stranded_bytes, bed.fake.mapped_bytes - 2 * GS_MIB);
     bed_check(&bed);
     bed_fini(&bed);
 }
@@ -92,7 +111,7 @@ Test(carve, an_exported_segment_takes_no_new_allocation)
     struct bed bed;
     uint64_t a, b;
 
-    begin(&bed, GS_GIB, 20 * GS_MIB);
+    begin(&bed, GS_GIB);
     bed_free(&bed, bed_alloc(&bed, 12 * GS_MIB));
     a = bed_alloc(&bed, 4 * GS_MIB);
     cr_assert_eq(gs_pool_retain(bed.pool, a), GS_OK);
@@ -110,7 +129,7 @@ Test(carve, fills_a_device_to_the_last_byte)
 {
     struct bed bed;
 
-    begin(&bed, 64 * GS_MIB, 20 * GS_MIB);
+    begin(&bed, 64 * GS_MIB);
     for (size_t i = 0; i < 32; i++)
         cr_assert_neq(bed_alloc(&bed, 2 * GS_MIB), 0, "%zu", i);
     cr_expect_eq(bed_alloc(&bed, 2 * GS_MIB), 0);
@@ -126,13 +145,158 @@ Test(carve, blocks_of_one_size_fill_a_device)
         size_t count = 0;
         struct bed bed;
 
-        begin(&bed, 1024 * GS_MIB, 20 * GS_MIB);
+        begin(&bed, 1024 * GS_MIB);
         while (bed_alloc(&bed, mib * GS_MIB))
             count++;
         cr_expect_eq(count, 1024 / mib, "%zu blocks of %zu MiB", count, mib);
         bed_check(&bed);
         bed_fini(&bed);
     }
+}
+
+static void share_and_merge(struct bed *bed)
+{
+    uint64_t whole = bed_alloc(bed, 12 * GS_MIB), a, b;
+
+    bed_free(bed, whole);
+    a = bed_alloc(bed, 5 * GS_MIB);
+    b = bed_alloc(bed, 6 * GS_MIB);
+    cr_expect_eq(a, whole);
+    cr_expect_eq(b, whole + 5 * GS_MIB);
+    cr_expect_eq(bed->fake.maps, 1);
+    bed_check(bed);
+    bed_free(bed, a);
+    bed_free(bed, b);
+    bed_check(bed);
+    cr_expect_eq(bed_alloc(bed, 12 * GS_MIB), whole, "not merged again");
+    cr_expect_not(range_of(bed, whole).shared, "it is an allocation of its own again");
+}
+
+Test(carve, memory_to_spare_is_shared)
+{
+    struct bed bed;
+
+    begin_spare(&bed, 2 * GS_GIB, 2 * GS_GIB);
+    share_and_merge(&bed);
+    bed_fini(&bed);
+}
+
+static void expect_apart(struct bed *bed)
+{
+    bed_free(bed, bed_alloc(bed, 12 * GS_MIB));
+    cr_expect_not(range_of(bed, bed_alloc(bed, 5 * GS_MIB)).shared);
+    cr_expect_eq(bed->fake.maps, 2);
+    bed_check(bed);
+}
+
+/* 256 MiB, less 12 and a reserve of 32, and of that a sixteenth: 13.25 MiB; with 128 MiB
+ * 6.25, and a segment of 12 is not carved. */
+Test(carve, what_a_device_can_spare_is_a_share_of_it)
+{
+    struct bed bed;
+
+    begin_spare(&bed, 256 * GS_MIB, GS_GIB);
+    share_and_merge(&bed);
+    bed_fini(&bed);
+    begin_spare(&bed, 128 * GS_MIB, GS_GIB);
+    expect_apart(&bed);
+    bed_fini(&bed);
+}
+
+Test(carve, a_device_of_unknown_size_has_nothing_to_spare)
+{
+    struct bed bed;
+
+    begin_spare(&bed, 0, GS_GIB);
+    expect_apart(&bed);
+    bed_fini(&bed);
+}
+
+Test(carve, carved_segments_take_their_share_together)
+{
+    struct bed bed;
+    uint64_t a, b;
+
+    begin_spare(&bed, 512 * GS_MIB, GS_GIB); /* 26 MiB of it */
+    a = bed_alloc(&bed, 16 * GS_MIB);
+    b = bed_alloc(&bed, 18 * GS_MIB);
+    bed_free(&bed, a);
+    bed_free(&bed, b);
+    cr_expect(range_of(&bed, bed_alloc(&bed, 12 * GS_MIB)).shared);
+    cr_expect_not(range_of(&bed, bed_alloc(&bed, 12 * GS_MIB)).shared);
+    cr_expect(range_of(&bed, bed_alloc(&bed, 4 * GS_MIB)).shared, "beside the first");
+    cr_expect_eq(bed.fake.maps, 3);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+Test(carve, a_new_segment_is_a_share_of_what_is_in_use)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    begin_spare(&bed, 64 * GS_GIB, 64 * GS_GIB);
+    cr_expect_eq(range_of(&bed, bed_alloc(&bed, 4 * GS_MIB)).segment_bytes, 4 * GS_MIB);
+    bed_alloc(&bed, 60 * GS_MIB);
+    addr = bed_alloc(&bed, 8 * GS_MIB);
+    cr_expect_eq(range_of(&bed, addr).segment_bytes, 16 * GS_MIB);
+    cr_expect_eq(bed_alloc(&bed, 7 * GS_MIB), addr + 8 * GS_MIB);
+    cr_expect_eq(range_of(&bed, bed_alloc(&bed, 12 * GS_MIB)).segment_bytes, 12 * GS_MIB);
+    bed_alloc(&bed, GS_GIB);
+    cr_expect_eq(range_of(&bed, bed_alloc(&bed, 2 * GS_MIB)).segment_bytes, 64 * GS_MIB);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+/* The device is larger than what is free of it: the request takes what it needs, and no
+ * idle memory goes back for the rest. */
+Test(carve, a_refused_share_costs_no_idle_memory)
+{
+    struct bed bed;
+    uint64_t idle;
+
+    begin_spare(&bed, 64 * GS_GIB, 256 * GS_MIB);
+    idle = bed_alloc(&bed, 20 * GS_MIB);
+    bed_alloc(&bed, 200 * GS_MIB);
+    bed_free(&bed, idle);
+    cr_expect_eq(range_of(&bed, bed_alloc(&bed, 24 * GS_MIB)).segment_bytes, 24 * GS_MIB);
+    cr_expect_eq(bed.fake.mapped_bytes, 244 * GS_MIB, "20 MiB of it are idle");
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+Test(carve, an_export_ends_the_sharing)
+{
+    struct bed bed;
+    uint64_t exported;
+
+    begin_spare(&bed, 64 * GS_GIB, 64 * GS_GIB);
+    exported = bed_alloc(&bed, 2 * GS_MIB);
+    cr_assert_eq(gs_pool_retain(bed.pool, exported), GS_OK);
+    bed.fake.maps = 0;
+    expect_apart(&bed);
+    bed_fini(&bed);
+}
+
+Test(carve, a_thread_keeps_the_blocks_freed_last)
+{
+    uint64_t addrs[GS_WHOLE_CARVED + 2], before;
+    struct bed bed;
+
+    begin(&bed, 4 * GS_GIB);
+    bed_alloc(&bed, GS_GIB);
+    for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
+        addrs[i] = bed_alloc(&bed, (40 + i) * 64 * GS_KIB);
+    for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
+        bed_free(&bed, addrs[i]);
+    bed_check(&bed);
+    before = bed_stats(&bed).thread_hits;
+    for (size_t i = GS_ARRAY_LEN(addrs) - 1; i >= 2; i--)
+        cr_expect_eq(bed_alloc(&bed, (40 + i) * 64 * GS_KIB), addrs[i]);
+    cr_expect_neq(bed_alloc(&bed, 40 * 64 * GS_KIB), 0);
+    cr_expect_eq(bed_stats(&bed).thread_hits - before, GS_WHOLE_CARVED);
+    bed_check(&bed);
+    bed_fini(&bed);
 }
 
 Test(carve, random_blocks_never_overlap)
@@ -144,7 +308,7 @@ Test(carve, random_blocks_never_overlap)
     uint64_t state = 5;
     struct bed bed;
 
-    begin(&bed, 256 * GS_MIB, 32 * GS_MIB);
+    begin(&bed, 256 * GS_MIB);
     for (unsigned i = 0; i < 20000; i++) {
         size_t at = bed_random(&state) % LIVE_MAX;
 

@@ -94,13 +94,20 @@ static struct peaks native_peaks(const struct operation *operations)
  * idle memory left, and no room on the device for the exact size.
  * Returns how many requests were refused.
  */
-static unsigned replay(const struct operation *operations, size_t capacity)
+static unsigned replay(const struct operation *operations, size_t capacity,
+                       enum gs_carving carving)
 {
+    const struct gs_pool_config config = {.segment_bytes = 20 * GS_MIB,
+                                          .carving = carving};
+    const struct gs_pool_limits limits = {.reserved_bytes = SIZE_MAX,
+                                          .device_bytes = carving ? capacity : 0,
+                                          .idle_bytes = SIZE_MAX};
     uint64_t addrs[LIVE_MAX] = {0};
     unsigned refused = 0;
     struct bed bed;
 
-    bed_init(&bed, capacity, 20 * GS_MIB);
+    bed_init_with(&bed, capacity, &config);
+    gs_pool_set_limits(bed.pool, 0, &limits);
     for (unsigned i = 0; i < SEQUENCE; i++) {
         const struct operation *operation = &operations[i];
         uint64_t *addr = &addrs[operation->slot];
@@ -132,8 +139,11 @@ Test(native, sequence_that_fits_natively_fits_within_the_bound, .timeout = 3600)
 
         draw_sequence(seed, operations);
         peaks = native_peaks(operations);
-        cr_assert_eq(replay(operations, peaks.total + peaks.large / 8 + peaks.small / 4),
-                     0, "seed %u", seed);
+        for (enum gs_carving carving = GS_CARVE_NEVER; carving <= GS_CARVE_SPARE;
+             carving++)
+            cr_assert_eq(replay(operations,
+                                peaks.total + peaks.large / 8 + peaks.small / 4, carving),
+                         0, "seed %u, carving %d", seed, carving);
     }
 }
 
@@ -144,7 +154,7 @@ Test(native, only_the_impossible_is_refused, .timeout = 3600)
 
     for (unsigned seed = 1; seed <= seeds_or(100); seed++) {
         draw_sequence(seed, operations);
-        refused += replay(operations, native_peaks(operations).total / 2);
+        refused += replay(operations, native_peaks(operations).total / 2, GS_CARVE_SPARE);
     }
     cr_assert_gt(refused, 0, "the device was never full");
 }
@@ -160,8 +170,8 @@ Test(native, large_requests_of_repeating_sizes_need_not_a_byte_more, .timeout = 
         for (unsigned i = 0; i < SEQUENCE; i++)
             if (operations[i].bytes) /* 2, 4, 8 and 16 MiB: never within an eighth */
                 operations[i].bytes = (2 * GS_MIB) << (operations[i].bytes % 4);
-        cr_assert_eq(replay(operations, native_peaks(operations).total), 0, "seed %u",
-                     seed);
+        cr_assert_eq(replay(operations, native_peaks(operations).total, GS_CARVE_NEVER),
+                     0, "seed %u", seed);
     }
 }
 

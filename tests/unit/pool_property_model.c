@@ -383,7 +383,8 @@ void model_heap_gone(struct model *model, struct model_heap *heap)
 /* Whole pages start at a page only while there is room for that. */
 static size_t alignment_of(size_t bytes)
 {
-    return bytes >= GS_LARGE_BYTES ? GS_LARGE_BYTES : GS_BLOCK_BYTES;
+    return bytes >= GS_LARGE_BYTES ? 64 * GS_KIB
+                                   : GS_BLOCK_BYTES; /* carved, 2 MiB else */
 }
 
 struct model_range *model_handed_out(struct model *model, struct model_heap *heap,

@@ -468,6 +468,7 @@ static void change_limits(void)
     device->limits.reserved_bytes =
         one_in(2) ? SIZE_MAX : (size_t)draw(capacity + capacity / 4);
     device->limits.idle_bytes = one_in(2) ? SIZE_MAX : (size_t)draw(capacity);
+    device->limits.device_bytes = one_in(2) ? device->fake.capacity : 0;
     gs_pool_set_limits(model.pool, device->ordinal, &device->limits);
 }
 
@@ -699,6 +700,7 @@ static void begin_life(uint64_t seed, unsigned long steps)
         config.global_blocks = bounds[draw(GS_ARRAY_LEN(bounds))];
     }
     config.age_ms = one_in(2) ? 0 : 1;
+    config.carving = (enum gs_carving)draw(GS_CARVE_ALWAYS + 1);
     devices = 1 + (unsigned)draw(MODEL_DEVICES);
     model_begin(&model, &config, devices,
                 capacities[draw(GS_ARRAY_LEN(capacities))] * GS_MIB,

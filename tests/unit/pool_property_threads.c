@@ -423,8 +423,10 @@ static void clear_up(void)
 
 static void race(const struct unrest *how)
 {
-    struct gs_pool_config config = {
-        .segment_bytes = 4 * GS_MIB, .cache_bytes = 8 * GS_MIB, .age_ms = 1};
+    struct gs_pool_config config = {.segment_bytes = 4 * GS_MIB,
+                                    .cache_bytes = 8 * GS_MIB,
+                                    .age_ms = 1,
+                                    .carving = GS_CARVE_ALWAYS};
     const char *text = getenv("GPUSHIM_TEST_STEPS"), *seed = getenv("GPUSHIM_TEST_SEED");
     struct gs_pool_stats stats;
     pthread_t threads[THREADS];

@@ -11,7 +11,7 @@ driver_allocations() {
 # 53 blocks at once: four segments as shipped, one each where all are rounded to 4 MiB.
 classes_round_case() {
   preloaded plain CUDASIM_LOG=2 -- "$apps/limits_linked" warm 1
-  preloaded classed GPUSHIM_POOL_SIZE_CLASSES=4M CUDASIM_LOG=2 -- \
+  preloaded classed GPUSHIM_POOL_SIZE_CLASSES=4M GPUSHIM_POOL_CARVE=off CUDASIM_LOG=2 -- \
     "$apps/limits_linked" warm 1
   expect_same plain classed
   expect_equal "driver allocations as shipped" 4 "$(driver_allocations plain.err)"
@@ -41,18 +41,23 @@ add_case "carve on a full device" classes_same_case churn GPUSHIM_POOL_CARVE=1
 add_case "carve and classes on a full device" \
   classes_same_case churn GPUSHIM_POOL_CARVE=1 GPUSHIM_POOL_SIZE_CLASSES=dotcompute
 
+# By default only where there is memory to spare.
 carve_case() {
-  local plain carved
+  local way apart always spare
 
-  preloaded plain CUDASIM_MEMORY=256M CUDASIM_LOG=2 -- "$apps/limits_linked" churn 400
-  preloaded carved GPUSHIM_POOL_CARVE=1 CUDASIM_MEMORY=256M CUDASIM_LOG=2 -- \
-    "$apps/limits_linked" churn 400
-  expect_same plain carved
-  plain=$(driver_allocations plain.err)
-  carved=$(driver_allocations carved.err)
-  [[ $carved -lt $plain ]] || fail "carving asked the driver $carved times, not below $plain"
+  for way in off on auto; do
+    preloaded "$way" GPUSHIM_POOL_CARVE=$way CUDASIM_MEMORY=4G CUDASIM_LOG=2 -- "$apps/limits_$1" churn 400
+    expect_same off "$way"
+  done
+  apart=$(driver_allocations off.err)
+  always=$(driver_allocations on.err)
+  spare=$(driver_allocations auto.err)
+  [[ $always -lt $spare && $spare -lt $apart ]] ||
+    fail "driver allocations: $always (on), $spare (auto), $apart (off): not rising"
 }
-add_case "carve asks the driver less" carve_case
+for way in shared static linked proc; do
+  add_case "carve asks the driver less, $way" carve_case $way
+done
 
 classes_bad_case() {
   local value line
@@ -66,6 +71,6 @@ classes_bad_case() {
     expect_count shim.err '^gpushim: GPUSHIM_POOL' 1
   done
   preloaded shim GPUSHIM_POOL_CARVE=perhaps -- "$apps/limits_linked" warm 1
-  expect_count shim.err '^gpushim: GPUSHIM_POOL_CARVE=perhaps: .*; using off' 1
+  expect_count shim.err '^gpushim: GPUSHIM_POOL_CARVE=perhaps: .*; using auto' 1
 }
 add_case "classes with mistakes" classes_bad_case
