@@ -176,6 +176,8 @@ BASH
   [[ $(<file.out) == a.state ]] || fail "completed $(<file.out)"
   run_in verb PATH="$build:$PATH" -- bash complete.bash "$sources" htm
   expect_text verb.out '^html$'
+  run_in verb PATH="$build:$PATH" -- bash complete.bash "$sources" advi
+  expect_text verb.out '^advise$'
   run_in file PATH="$build:$PATH" -- bash complete.bash "$sources" html a.s
   [[ $(<file.out) == a.state ]] || fail "completed $(<file.out)"
 }
