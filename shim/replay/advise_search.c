@@ -9,7 +9,6 @@
  */
 #include "advise.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,7 +134,7 @@ static void add_alone(const struct gs_advise_case *wanted, struct gs_advice *adv
 #define LEAST_CALLS 16u
 #define LEAST_BYTES (32 * GS_MIB)
 /* One more variable has to be worth it. */
-#define A_VARIABLE 0.03
+#define A_VARIABLE 0.05
 
 struct judged {
     double calls, memory; /* relative to the default settings */
@@ -166,6 +165,9 @@ static struct judged judge(const struct gs_advice *advice,
  */
 static double score(const struct judged *judged, enum gs_advise_goal goal)
 {
+    double square = judged->memory * judged->memory;
+    double weighed = square * square * judged->calls;
+
     switch (goal) {
     case GS_ADVISE_BOTH:
         return (judged->fewer || judged->less) && judged->calls <= 1 &&
@@ -176,9 +178,7 @@ static double score(const struct judged *judged, enum gs_advise_goal goal)
         return judged->fewer && judged->calls < 0.8 ? judged->calls + 0.1 * judged->memory
                                                     : -1;
     default:
-        return judged->less && judged->memory * sqrt(sqrt(judged->calls)) < 0.9
-                   ? judged->memory * sqrt(sqrt(judged->calls))
-                   : -1;
+        return judged->less && weighed < 0.65 ? weighed : -1;
     }
 }
 
@@ -195,7 +195,7 @@ static const struct gs_advise_try *best_of(const struct gs_advice *advice,
 
         if (mine < 0)
             continue;
-        mine += A_VARIABLE * __builtin_popcount(try->variables);
+        mine *= 1 + A_VARIABLE * __builtin_popcount(try->variables);
         if (!found || mine < least) {
             found = try;
             least = mine;
