@@ -41,6 +41,7 @@ enum gs_advise_goal {
 struct gs_advice {
     struct gs_advise_try tries[GS_ADVISE_TRIES]; /* the first: the default settings */
     size_t count;
+    uint32_t allocations; /* of the trace */
     /* By goal: what is best in it, and better than the default settings; NULL: none. */
     const struct gs_advise_try *best[GS_ADVISE_GOALS];
 };

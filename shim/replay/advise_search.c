@@ -130,9 +130,11 @@ static void add_alone(const struct gs_advise_case *wanted, struct gs_advice *adv
 /* ---- judging ------------------------------------------------------------------------
  */
 
-/* Differences below these are nothing to change a setting for. */
-#define LEAST_CALLS 16u
-#define LEAST_BYTES (32 * GS_MIB)
+/* Differences below these, or below this part, are nothing to change a setting for. */
+#define LEAST_CALLS    16u
+#define LEAST_CALLS_IN 1000u /* one call in so many allocations */
+#define LEAST_BYTES    (32 * GS_MIB)
+#define LEAST_PART     0.1
 /* One more variable has to be worth it. */
 #define A_VARIABLE 0.05
 
@@ -150,14 +152,18 @@ static struct judged judge(const struct gs_advice *advice,
                            const struct gs_advise_try *try)
 {
     const struct gs_replay_outcome *mine = &try->out, *theirs = &advice->tries[0].out;
+    struct judged judged;
 
     if (!theirs->run.fits && mine->run.fits) /* it runs at all */
         return (struct judged){0, 0, true, true};
-    return (struct judged){.calls = ratio(mine->calls, theirs->calls),
-                           .memory = ratio(mine->reserved_peak, theirs->reserved_peak),
-                           .fewer = mine->calls + LEAST_CALLS <= theirs->calls,
-                           .less = mine->reserved_peak + LEAST_BYTES <=
-                                   theirs->reserved_peak};
+    judged.calls = ratio(mine->calls, theirs->calls);
+    judged.memory = ratio(mine->reserved_peak, theirs->reserved_peak);
+    judged.fewer = judged.calls <= 1 - LEAST_PART &&
+                   mine->calls + LEAST_CALLS <= theirs->calls &&
+                   mine->calls + advice->allocations / LEAST_CALLS_IN <= theirs->calls;
+    judged.less = judged.memory <= 1 - LEAST_PART &&
+                  mine->reserved_peak + LEAST_BYTES <= theirs->reserved_peak;
+    return judged;
 }
 
 /* How good settings are for a goal, less is better; negative: no better than the default
@@ -171,7 +177,7 @@ static double score(const struct judged *judged, enum gs_advise_goal goal)
     switch (goal) {
     case GS_ADVISE_BOTH:
         return (judged->fewer || judged->less) && judged->calls <= 1 &&
-                       judged->memory <= 1.01 && judged->calls * judged->memory < 0.9
+                       judged->memory <= 1.01
                    ? judged->calls * judged->memory
                    : -1;
     case GS_ADVISE_CALLS:
@@ -277,6 +283,7 @@ static void finish(const struct gs_advise_case *wanted, struct gs_advise_try *tr
 void gs_advise_search(const struct gs_advise_case *wanted, struct gs_advice *out)
 {
     out->count = 0;
+    out->allocations = wanted->peaks.made;
     run(wanted, add(out, 0));
     for (unsigned i = 0; i < GS_ARRAY_LEN(variables); i++)
         for (unsigned j = 0; j < VALUES; j++)

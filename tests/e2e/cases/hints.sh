@@ -44,6 +44,16 @@ add_case "hints fragmented" hint_case "fragmented" 0 \
   "GPU 0: [0-9.]+ MiB of the pool's [0-9.]+ MiB are free beside live blocks, in [0-9]+ pieces: " \
   -- "$apps/limits_linked" comb 32
 
+# The page shows them among its notes.
+page_case() {
+  preloaded run GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json -- "$apps/churn_linked" 4000 1 keep 4096
+  make_page run.json
+  take_page run.html run.json
+  show_page found
+  expect_text found.out '^note: 4,000 allocations were not freed: '
+}
+add_case "hints in the page" page_case
+
 # The advice of the hint: fewer driver calls with the setting that the trace finds.
 followed_case() {
   preloaded cold GPUSHIM_POOL_RELEASE=0 GPUSHIM_POOL_CACHE=0 GPUSHIM_TRACE_FILE=trace GPUSHIM_VERBOSE=2 -- \
