@@ -42,7 +42,7 @@ static struct gs_segment *oldest(const struct gs_heap *heap)
         if (gs_list_empty(&heap->idle[i]))
             continue;
         first = GS_LINK_OWNER(heap->idle[i].next, struct gs_segment, idle);
-        if (!found || first->idle_since < found->idle_since)
+        if (!found || first->idle_turn < found->idle_turn)
             found = first;
     }
     return found;

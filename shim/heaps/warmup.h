@@ -5,27 +5,7 @@
 #define GS_WARMUP_H
 
 #include "contexts.h"
-
-#define GS_WARMUP_ITEMS     64u
-#define GS_WARMUP_COUNT_MAX 1000000u
-
-struct gs_warmup_list {
-    struct gs_warmup_item {
-        size_t bytes;
-        unsigned count;
-    } items[GS_WARMUP_ITEMS];
-    size_t count;
-};
-
-/* Called for each wrong item: its text (not NUL-terminated) and a description of the
- * error. */
-typedef void (*gs_warmup_problem)(void *self, const char *item, size_t length,
-                                  const char *problem);
-
-/* Parses "SIZE:COUNT,SIZE:COUNT": valid items go to *out, wrong ones to `problem`. Has no
- * other effect. */
-void gs_warmup_parse(const char *text, struct gs_warmup_list *out,
-                     gs_warmup_problem problem, void *self);
+#include "warmup_list.h"
 
 extern bool gs_warmup_wanted; /* written once, at start, before any call is served */
 

@@ -192,7 +192,8 @@ void gs_arguments_usage(FILE *to)
 {
     fputs("usage: gpushim [options] [--] command [args...]\n"
           "       gpushim [options] report [--summary] STATE_FILE...\n"
-          "       gpushim [options] html [-o PAGE] STATE_FILE|JSON_FILE\n",
+          "       gpushim [options] html [-o PAGE] STATE_FILE|JSON_FILE\n"
+          "       gpushim [options] replay|advise [options] TRACE\n",
           to);
 }
 
@@ -215,8 +216,7 @@ static void show_help(bool all)
         "  --log-file=FILE          the report goes there (%p: process id)\n"
         "  --error-exitcode=NUMBER  end with this status if there were leaks or errors\n"
         "  --suppressions=FILE      leaks that are known: rules, docs/suppressions.md\n"
-        "  --write-suppressions=FILE\n"
-        "                           add a rule for each leak to this file\n"
+        "  --write-suppressions=FILE  add a rule for each leak to this file\n"
         "  --check-args, --check-redzone=SIZE, --check-fill=poison\n"
         "                           find uses of freed memory and overruns\n"
         "  --stack=off              no call stacks: cheapest\n"
@@ -230,7 +230,7 @@ static void show_help(bool all)
         "  --help=all, --version    every option (docs/options.md); the version\n"
         "\n"
         "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
-        "command that is called report or html: gpushim -- report.");
+        "command that is called report, html, replay or advise: gpushim -- report.");
     if (all) {
         gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
     }
@@ -277,14 +277,16 @@ static void show_html_help(void)
 static const struct {
     char word[8];
     enum gs_verb verb;
-    void (*show_help)(void);
+    void (*show_help)(void); /* NULL: it reads its words itself */
 } verbs[] = {{"report", GS_VERB_REPORT, show_report_help},
-             {"html", GS_VERB_HTML, show_html_help}};
+             {"html", GS_VERB_HTML, show_html_help},
+             {"replay", GS_VERB_REPLAY, NULL},
+             {"advise", GS_VERB_ADVISE, NULL}};
 
 static bool show_verb_help(enum gs_verb verb)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(verbs); i++) {
-        if (verbs[i].verb == verb) {
+        if (verbs[i].verb == verb && verbs[i].show_help) {
             verbs[i].show_help();
             return true;
         }
@@ -380,6 +382,10 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     }
     out->verb = verb_of(*words);
     if (out->verb == GS_VERB_RUN) {
+        return;
+    }
+    if (out->verb == GS_VERB_REPLAY || out->verb == GS_VERB_ADVISE) {
+        out->command++;
         return;
     }
     char **files = out->command;

@@ -1,6 +1,6 @@
 /*
  * launcher.h - the program gpushim: runs a command with the library preloaded, reports
- * what a state file has, or makes a page of a report.
+ * what a state file has, makes a page of a report, or replays a trace.
  *
  * Locks: none; one thread.   Design: docs/architecture.md
  */
@@ -23,7 +23,13 @@ __attribute__((noreturn)) void gs_launcher_fail(int status, const char *format, 
 /* ---- the command line (arguments.c) ---- */
 
 /* What the first word that is no option asks for; the word itself is removed. */
-enum gs_verb { GS_VERB_RUN, GS_VERB_REPORT, GS_VERB_HTML };
+enum gs_verb {
+    GS_VERB_RUN,
+    GS_VERB_REPORT,
+    GS_VERB_HTML,
+    GS_VERB_REPLAY,
+    GS_VERB_ADVISE
+};
 
 struct gs_arguments {
     enum gs_verb verb;
@@ -35,7 +41,8 @@ struct gs_arguments {
 };
 
 /* Reads the options before the command and sets their variables. For `report` and `html`,
- * options may also stand among the files. Ends the launcher on bad usage, --help and
+ * options may also stand among the files; `replay` and `advise` read their words
+ * themselves. Ends the launcher on bad usage, --help and
  * --version. */
 void gs_arguments_read(char **words, struct gs_arguments *out);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */

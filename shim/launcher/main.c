@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "launcher.h"
+#include "replay.h"
 #include "state_open.h"
 #include "stderr.h"
 
@@ -80,6 +81,20 @@ static void print(const struct gs_arguments *arguments, const char *preload)
     }
 }
 
+/* Replays the traces under the settings that GPUSHIM_* variables have. */
+static int replay(char **words)
+{
+    static struct gs_options options;
+    static struct gs_options_messages notes;
+    static struct gs_replay_pool pool;
+    const struct gs_replay_program program = {.usage = "gpushim [options] replay",
+                                              .pool = &pool};
+    gs_options_load(&options, environ, false, &notes);
+    (void)fwrite(notes.text, 1, notes.length, stderr);
+    gs_replay_settings(&options, &pool);
+    return gs_replay_command(words, &program);
+}
+
 int main(int argc, char **argv)
 {
     struct gs_arguments arguments;
@@ -95,6 +110,12 @@ int main(int argc, char **argv)
     }
     if (arguments.verb == GS_VERB_HTML) {
         return gs_html_write(&arguments);
+    }
+    if (arguments.verb == GS_VERB_REPLAY) {
+        return replay(arguments.command);
+    }
+    if (arguments.verb == GS_VERB_ADVISE) {
+        return gs_advise_command(arguments.command);
     }
     if (!arguments.command[0]) {
         gs_arguments_usage(stderr);

@@ -158,13 +158,10 @@ static enum gs_status create_tracker(struct gs_state *state)
  * whose blocks in quarantine would keep carved segments. */
 static enum gs_carving carving_of(const struct gs_options *options)
 {
-    if (options->pool_carve == GS_CARVE_MODE_OFF || gs_ipc_is_apart()) {
-        return GS_CARVE_NEVER;
-    }
-    if (options->pool_carve == GS_CARVE_MODE_ON) {
-        return GS_CARVE_ALWAYS;
-    }
-    return options->check_quarantine_bytes ? GS_CARVE_NEVER : GS_CARVE_SPARE;
+    bool spare = options->pool_carve == GS_CARVE_MODE_AUTO;
+    return gs_ipc_is_apart() || (spare && options->check_quarantine_bytes)
+               ? GS_CARVE_NEVER
+               : (enum gs_carving)options->pool_carve;
 }
 
 static enum gs_status create_pools(struct gs_state *state)

@@ -126,6 +126,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     config.device_count = header->device_count;
     config.stack_depth = process->stack_depth;
     config.show_devices = true;
+    config.show_hints = gs_log_enabled(GS_LOG_WARN);
     config.show_pool = gs_log_enabled(GS_LOG_INFO);
     config.growth = found->growth;
     config.start_unix_ns = (uint64_t)process->start_time * 1000000000u;

@@ -43,13 +43,14 @@
 /* Used by one report at a time: `reported` of the state names the thread. */
 static struct gs_statistics statistics[GS_MAX_DEVICES];
 
-/* Fills the classes if the report or a file shows them; this visits each block. */
+/* Fills the classes if the report or a file shows them, or a hint may need them; this
+ * visits each block. */
 static void fill_classes(struct gs_state *state, struct gs_report_device *devices,
-                         size_t count)
+                         size_t count, bool shown)
 {
     static struct gs_report_class classes[GS_MAX_DEVICES][GS_POOL_CLASSES];
     for (size_t i = 0; i < count && state->pool; i++) {
-        if (devices[i].pooled) {
+        if (devices[i].pooled && (shown || gs_report_may_be_fragmented(&devices[i]))) {
             gs_statistics_by_size(state, (int)i, classes[i], &devices[i]);
         }
     }
@@ -66,9 +67,8 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
         gs_statistics_report(&statistics[i], &devices[i]);
     }
     gs_statistics_keep(statistics, count);
-    if (gs_log_enabled(GS_LOG_INFO) || (files && gs_outputs_wanted())) {
-        fill_classes(state, devices, count);
-    }
+    fill_classes(state, devices, count,
+                 gs_log_enabled(GS_LOG_INFO) || (files && gs_outputs_wanted()));
 }
 
 /* The time limit for a scan of host memory. */
@@ -156,6 +156,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     config.ending = ending;
     config.devices = devices;
     config.device_count = device_count;
+    config.show_hints = gs_log_enabled(GS_LOG_WARN);
     config.show_devices = config.show_pool = gs_log_enabled(GS_LOG_INFO);
     config.scan = options->leak_scan && !what ? &scan : NULL;
     config.running = what != NULL;

@@ -16,6 +16,7 @@
  *   short       24 of 64 MiB, the rest but 2 is the program's by other calls; the 24
  *               freed, and no call for COUNT ms
  *   warm        50 blocks of 4 KiB and 3 of 4 MiB at once, freed, again and again
+ *   comb        3,200 blocks of 64 KiB, all freed but each COUNT-th
  *
  * Proves that a limit makes a device smaller and nothing else: what this prints under one
  * is what it prints on a device of that size.
@@ -305,6 +306,20 @@ static void warm(long rounds)
     printf("limits: warm\n");
 }
 
+/* The blocks that stay are leaks. */
+static void comb(long step)
+{
+    static gpu_ptr teeth[3200];
+
+    for (int i = 0; i < 3200; i++)
+        APP_OK(gpu_malloc(&teeth[i], 65536));
+    for (int i = 0; i < 3200; i++)
+        if (i % step != 0)
+            APP_OK(gpu_free(teeth[i]));
+    printf("limits: a comb\n");
+    exit(0); /* with the context, which has the blocks that stay */
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "device";
@@ -338,6 +353,8 @@ int main(int argc, char **argv)
         steps();
     else if (strcmp(what, "warm") == 0)
         warm(count);
+    else if (strcmp(what, "comb") == 0)
+        comb(count);
     app_gpu_stop();
     return 0;
 }

@@ -27,12 +27,12 @@ struct live {
     size_t bytes;
 };
 
-static void load(struct trace *trace)
+static void load(struct gs_replay_trace *trace)
 {
     const char *path = getenv("BENCH_TRACE");
-    struct trace_note note = {""};
+    struct gs_replay_note note = {""};
 
-    if (!path || !trace_load(path, trace, &note) || note.text[0]) {
+    if (!path || !gs_replay_load(path, trace, &note) || note.text[0]) {
         fprintf(stderr, "bench: BENCH_TRACE=%s: %s\n", path ? path : "",
                 note.text[0] ? note.text : "names no trace");
         exit(1);
@@ -48,12 +48,12 @@ static void release(const struct bench_allocator *allocator, struct live *block)
 
 /* Returns the nanoseconds it took. */
 static double carry_out(const struct bench_allocator *allocator,
-                        const struct trace *trace, struct live *live)
+                        const struct gs_replay_trace *trace, struct live *live)
 {
     double begin = bench_now_ns();
 
     for (size_t i = 0; i < trace->count; i++) {
-        const struct trace_op *op = &trace->ops[i];
+        const struct gs_replay_op *op = &trace->ops[i];
         struct live *block = &live[op->id];
 
         if (op->op == GS_TRACE_FREE)
@@ -71,14 +71,14 @@ int bench_run_trace(const struct bench_allocator *allocator, unsigned long round
 {
     static double took[MOST_ROUNDS];
     struct bench_humps humps;
-    struct trace trace;
+    struct gs_replay_trace trace;
     struct live *live;
     uint32_t made;
     unsigned long timed = rounds > 1 ? rounds - 1 : 1;
 
     load(&trace);
-    made = trace_find_peaks(&trace).made;
-    live = trace_alloc(trace.allocations, sizeof(*live));
+    made = gs_replay_find_peaks(&trace).made;
+    live = gs_replay_alloc(trace.allocations, sizeof(*live));
     bench_check(allocator->start(), "the start", allocator);
     for (unsigned long i = 0; i < rounds; i++) {
         for (uint32_t id = 0; id < trace.allocations; id++)
@@ -92,6 +92,6 @@ int bench_run_trace(const struct bench_allocator *allocator, unsigned long round
            rounds, took[timed / 2], took[0], took[timed - 1], timed, humps.low,
            humps.high, humps.share);
     free(live);
-    trace_free(&trace);
+    gs_replay_free(&trace);
     return 0;
 }

@@ -62,23 +62,23 @@ void builder_pause(struct builder *builder, uint64_t ns)
     builder->now_ns += ns;
 }
 
-static struct trace_op operation(struct builder *builder, unsigned op)
+static struct gs_replay_op operation(struct builder *builder, unsigned op)
 {
     builder->now_ns += 1000 + builder_draw(builder, 9000);
-    return (struct trace_op){.time_ns = builder->now_ns,
-                             .thread = builder->thread,
-                             .stream = (uint16_t)builder->stream,
-                             .op = (uint8_t)op};
+    return (struct gs_replay_op){.time_ns = builder->now_ns,
+                                 .thread = builder->thread,
+                                 .stream = (uint16_t)builder->stream,
+                                 .op = (uint8_t)op};
 }
 
 uint32_t builder_alloc(struct builder *builder, double bytes)
 {
-    struct trace_op op = operation(builder, GS_TRACE_ALLOC);
+    struct gs_replay_op op = operation(builder, GS_TRACE_ALLOC);
     double scaled = bytes * builder->scale;
 
     if (builder->made_count == builder->made_room) {
         uint32_t room = builder->made_room ? 2 * builder->made_room : 1024;
-        struct trace_op *made = trace_alloc(room, sizeof(*made));
+        struct gs_replay_op *made = gs_replay_alloc(room, sizeof(*made));
 
         if (builder->made_count)
             memcpy(made, builder->made, builder->made_count * sizeof(*made));
@@ -90,30 +90,30 @@ uint32_t builder_alloc(struct builder *builder, double bytes)
     op.id = builder->made_count;
     op.kind = GS_TRACE_KIND_DEVICE;
     builder->made[builder->made_count++] = op;
-    trace_add(builder->trace, &op);
+    gs_replay_add(builder->trace, &op);
     return op.id;
 }
 
 void builder_free(struct builder *builder, uint32_t id)
 {
-    struct trace_op op = operation(builder, GS_TRACE_FREE);
+    struct gs_replay_op op = operation(builder, GS_TRACE_FREE);
 
     op.id = id;
     op.bytes = builder->made[id].bytes;
     op.kind = builder->made[id].kind;
-    trace_add(builder->trace, &op);
+    gs_replay_add(builder->trace, &op);
 }
 
 void builder_sync(struct builder *builder)
 {
-    struct trace_op op = operation(builder, GS_TRACE_SYNC);
+    struct gs_replay_op op = operation(builder, GS_TRACE_SYNC);
 
     op.how = GS_TRACE_SYNC_CONTEXT;
-    trace_add(builder->trace, &op);
+    gs_replay_add(builder->trace, &op);
 }
 
 void generate(const struct preset *preset, const struct generate_settings *settings,
-              struct trace *out)
+              struct gs_replay_trace *out)
 {
     uint64_t seed = settings->seed * 0x9e3779b97f4a7c15ull + 0x1234567;
     struct builder builder = {
@@ -124,7 +124,7 @@ void generate(const struct preset *preset, const struct generate_settings *setti
         .threads = settings->threads ? settings->threads : preset->threads,
         .streams = settings->streams ? settings->streams : preset->streams};
 
-    *out = (struct trace){0};
+    *out = (struct gs_replay_trace){0};
     preset->make(&builder);
     free(builder.made);
 }

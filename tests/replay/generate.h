@@ -32,21 +32,21 @@ extern const size_t preset_count;
 
 /* The preset of that name, or NULL. */
 const struct preset *preset_find(const char *name);
-/* Out: *out  to be freed with trace_free */
+/* Out: *out  to be freed with gs_replay_free */
 void generate(const struct preset *preset, const struct generate_settings *settings,
-              struct trace *out);
+              struct gs_replay_trace *out);
 
 /* ---- for the presets --------------------------------------------------------------- */
 
 struct builder {
-    struct trace *trace;
+    struct gs_replay_trace *trace;
     uint64_t random; /* never 0 */
     uint64_t now_ns;
     double scale;
     uint32_t goal; /* allocations wanted */
     uint32_t threads, streams;
-    uint32_t thread, stream; /* of the operations that follow */
-    struct trace_op *made;   /* allocations by id */
+    uint32_t thread, stream;   /* of the operations that follow */
+    struct gs_replay_op *made; /* allocations by id */
     uint32_t made_count, made_room;
 };
 

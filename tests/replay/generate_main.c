@@ -25,7 +25,7 @@ static void print_usage(void)
            "  --scale X        all sizes times X (1)\n"
            "  --binary         as the library records, not as CSV\n"
            "presets:\n",
-           TRACE_MAX_THREADS);
+           GS_REPLAY_THREADS);
     for (size_t i = 0; i < preset_count; i++)
         printf("  %-8s %u allocations, %u threads, %u streams\n           %s\n",
                presets[i].name, presets[i].allocations, presets[i].threads,
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
                                             {NULL, 0, NULL, 0}};
     struct generate_settings settings = {.seed = 1, .scale = 1};
     const struct preset *preset;
-    struct trace trace;
+    struct gs_replay_trace trace;
     bool binary = false, good;
     int letter;
 
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
             settings.allocations = (uint32_t)read_count("--allocations", 1, 100000000);
             break;
         case 't':
-            settings.threads = (uint32_t)read_count("--threads", 1, TRACE_MAX_THREADS);
+            settings.threads = (uint32_t)read_count("--threads", 1, GS_REPLAY_THREADS);
             break;
         case 'm':
             settings.streams = (uint32_t)read_count("--streams", 1, 60000);
@@ -101,8 +101,9 @@ int main(int argc, char **argv)
     if (!preset)
         refuse("no such preset", argv[optind]);
     generate(preset, &settings, &trace);
-    good = binary ? trace_write_binary(&trace, stdout) : trace_write_csv(&trace, stdout);
-    trace_free(&trace);
+    good = binary ? gs_replay_write_binary(&trace, stdout)
+                  : gs_replay_write_csv(&trace, stdout);
+    gs_replay_free(&trace);
     if (!good)
         perror("generate");
     return good ? 0 : 1;

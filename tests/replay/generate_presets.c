@@ -261,7 +261,7 @@ void make_stairs(struct builder *builder)
 
 void make_bursts(struct builder *builder)
 {
-    uint32_t *live = trace_alloc((size_t)BURST * builder->threads, sizeof(*live));
+    uint32_t *live = gs_replay_alloc((size_t)BURST * builder->threads, sizeof(*live));
 
     while (!builder_done(builder)) {
         uint32_t count = 0, each = 1 + (uint32_t)builder_draw(builder, BURST);

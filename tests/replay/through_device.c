@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "through.h"
+#include "through_device.h"
 
 /* X(name to call it by, symbol of its present version) */
 #define DRIVER_FUNCTIONS(X)                                                              \
@@ -37,7 +37,7 @@ struct driver {
 #define FIELD(name, symbol) __typeof__(name) *name;
     DRIVER_FUNCTIONS(FIELD)
 #undef FIELD
-    CUcontext contexts[MAX_DEVICES];
+    CUcontext contexts[GS_REPLAY_DEVICES];
     CUstream *streams; /* device * stream_count + stream */
     uint32_t stream_count;
     int devices;
@@ -64,12 +64,12 @@ static bool load(struct driver *driver, const char **why)
 #undef CHECK
 }
 
-static CUcontext context_of(const struct driver *driver, const struct trace_op *op)
+static CUcontext context_of(const struct driver *driver, const struct gs_replay_op *op)
 {
     return driver->contexts[op->device % driver->devices];
 }
 
-static CUstream stream_of(const struct driver *driver, const struct trace_op *op)
+static CUstream stream_of(const struct driver *driver, const struct gs_replay_op *op)
 {
     return driver
         ->streams[(uint32_t)(op->device % driver->devices) * driver->stream_count +
@@ -77,7 +77,8 @@ static CUstream stream_of(const struct driver *driver, const struct trace_op *op
 }
 
 /* Devices, contexts and streams that the trace needs. */
-static bool prepare(struct driver *driver, const struct trace *trace, const char **why)
+static bool prepare(struct driver *driver, const struct gs_replay_trace *trace,
+                    const char **why)
 {
     unsigned highest = 0;
 
@@ -85,15 +86,15 @@ static bool prepare(struct driver *driver, const struct trace *trace, const char
     if (driver->cuInit(0) != CUDA_SUCCESS ||
         driver->cuDeviceGetCount(&driver->devices) != CUDA_SUCCESS || driver->devices < 1)
         return false;
-    if (driver->devices > MAX_DEVICES)
-        driver->devices = MAX_DEVICES;
+    if (driver->devices > GS_REPLAY_DEVICES)
+        driver->devices = GS_REPLAY_DEVICES;
     for (size_t i = 0; i < trace->count; i++)
         highest = trace->ops[i].device > highest ? trace->ops[i].device : highest;
     if ((int)highest + 1 < driver->devices)
         driver->devices = (int)highest + 1;
     driver->stream_count = trace->streams ? trace->streams : 1;
-    driver->streams = trace_alloc((size_t)driver->devices * driver->stream_count,
-                                  sizeof(*driver->streams));
+    driver->streams = gs_replay_alloc((size_t)driver->devices * driver->stream_count,
+                                      sizeof(*driver->streams));
     *why = "the driver gives no context or stream";
     for (int device = 0; device < driver->devices; device++) {
         if (driver->cuDevicePrimaryCtxRetain(&driver->contexts[device], device) !=
@@ -117,13 +118,13 @@ static void require(CUresult result, const char *what)
     exit(2);
 }
 
-static void enter(struct driver *driver, const struct trace_op *op)
+static void enter(struct driver *driver, const struct gs_replay_op *op)
 {
     if (driver->devices > 1)
         require(driver->cuCtxSetCurrent(context_of(driver, op)), "cuCtxSetCurrent");
 }
 
-static uint64_t allocate(void *self, const struct trace_op *op)
+static uint64_t allocate(void *self, const struct gs_replay_op *op)
 {
     struct driver *driver = self;
     size_t bytes = op->bytes ? op->bytes : 1;
@@ -156,7 +157,7 @@ static uint64_t allocate(void *self, const struct trace_op *op)
     return result == CUDA_SUCCESS ? address : 0;
 }
 
-static void release(void *self, const struct trace_op *op, uint64_t handle)
+static void release(void *self, const struct gs_replay_op *op, uint64_t handle)
 {
     struct driver *driver = self;
 
@@ -170,7 +171,7 @@ static void release(void *self, const struct trace_op *op, uint64_t handle)
         require(driver->cuMemFree(handle), "cuMemFree");
 }
 
-static void synchronize(void *self, const struct trace_op *op)
+static void synchronize(void *self, const struct gs_replay_op *op)
 {
     struct driver *driver = self;
 
@@ -189,23 +190,23 @@ static void enter_thread(void *self)
     require(driver->cuCtxSetCurrent(driver->contexts[0]), "cuCtxSetCurrent");
 }
 
-bool through_device(const struct trace *trace, bool touch,
-                    const struct run_config *config, struct outcome *out,
-                    const char **why)
+bool gs_replay_through_device(const struct gs_replay_trace *trace, bool touch,
+                              const struct gs_replay_config *config,
+                              struct gs_replay_outcome *out, const char **why)
 {
     struct driver driver = {.touch = touch};
-    struct target target = {.self = &driver,
-                            .allocate = allocate,
-                            .release = release,
-                            .synchronize = synchronize,
-                            .enter_thread = enter_thread};
+    struct gs_replay_target target = {.self = &driver,
+                                      .allocate = allocate,
+                                      .release = release,
+                                      .synchronize = synchronize,
+                                      .enter_thread = enter_thread};
 
-    *out = (struct outcome){0};
+    *out = (struct gs_replay_outcome){0};
     if (!load(&driver, why) || !prepare(&driver, trace, why)) {
         free(driver.streams);
         return false;
     }
-    run_trace(trace, &target, config, &out->run);
+    gs_replay_run(trace, &target, config, &out->run);
     out->calls = driver.calls;
     free(driver.streams);
     return true;

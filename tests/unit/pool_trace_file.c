@@ -14,32 +14,34 @@ struct image {
     size_t length;
 };
 
-static struct image image_of(const struct trace *trace, bool binary)
+static struct image image_of(const struct gs_replay_trace *trace, bool binary)
 {
     struct image image;
     FILE *file = open_memstream((char **)&image.data, &image.length);
 
-    cr_assert(binary ? trace_write_binary(trace, file) : trace_write_csv(trace, file));
+    cr_assert(binary ? gs_replay_write_binary(trace, file)
+                     : gs_replay_write_csv(trace, file));
     fclose(file);
     return image;
 }
 
-static struct trace make(const char *preset, uint32_t allocations)
+static struct gs_replay_trace make(const char *preset, uint32_t allocations)
 {
     struct generate_settings settings = {.seed = 7, .allocations = allocations};
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     generate(preset_find(preset), &settings, &trace);
     return trace;
 }
 
 /* As far as `part` goes it is `whole`, but for numbers given in order of appearance. */
-static bool is_prefix(const struct trace *part, const struct trace *whole)
+static bool is_prefix(const struct gs_replay_trace *part,
+                      const struct gs_replay_trace *whole)
 {
     if (part->count > whole->count)
         return false;
     for (size_t i = 0; i < part->count; i++) {
-        const struct trace_op *a = &part->ops[i], *b = &whole->ops[i];
+        const struct gs_replay_op *a = &part->ops[i], *b = &whole->ops[i];
 
         if (a->op != b->op || a->id != b->id || a->bytes != b->bytes ||
             a->how != b->how || a->time_ns / 1000 != b->time_ns / 1000)
@@ -51,29 +53,30 @@ static bool is_prefix(const struct trace *part, const struct trace *whole)
 Test(trace_file, both_formats_give_back_what_was_written)
 {
     for (size_t i = 0; i < preset_count; i++) {
-        struct trace trace = make(presets[i].name, 2000);
+        struct gs_replay_trace trace = make(presets[i].name, 2000);
 
         for (int binary = 0; binary < 2; binary++) {
             struct image image = image_of(&trace, binary);
-            struct trace_note note;
-            struct trace again;
+            struct gs_replay_note note;
+            struct gs_replay_trace again;
 
-            cr_assert(trace_parse(image.data, image.length, &again, &note));
+            cr_assert(gs_replay_parse(image.data, image.length, &again, &note));
             cr_expect_str_empty(note.text);
             cr_expect_eq(again.count, trace.count);
             for (size_t op = 0; op < trace.count; op++) /* CSV does not say it of frees */
                 trace.ops[op].how = again.ops[op].how;
             cr_expect(is_prefix(&again, &trace), "%s", presets[i].name);
             cr_expect_eq(again.threads, trace.threads);
-            trace_free(&again);
+            gs_replay_free(&again);
             free(image.data);
         }
-        trace_free(&trace);
+        gs_replay_free(&trace);
     }
 }
 
 /* Every allocation of `part` is one of `whole`: times differ from each other there. */
-static bool is_part(const struct trace *part, const struct trace *whole)
+static bool is_part(const struct gs_replay_trace *part,
+                    const struct gs_replay_trace *whole)
 {
     size_t at = 0;
 
@@ -92,44 +95,44 @@ static bool is_part(const struct trace *part, const struct trace *whole)
 
 Test(trace_file, every_truncation_is_noticed)
 {
-    struct trace trace = make("remote", 60);
+    struct gs_replay_trace trace = make("remote", 60);
     struct image image = image_of(&trace, true);
 
     for (size_t length = 0; length < image.length; length++) {
-        struct trace_note note;
-        struct trace part;
-        bool good = trace_parse(image.data, length, &part, &note);
+        struct gs_replay_note note;
+        struct gs_replay_trace part;
+        bool good = gs_replay_parse(image.data, length, &part, &note);
 
         cr_assert_str_not_empty(note.text, "%zu of %zu bytes", length, image.length);
         cr_assert(good || part.count == 0);
         cr_assert(is_prefix(&part, &trace));
-        trace_free(&part);
+        gs_replay_free(&part);
     }
-    trace_free(&trace);
+    gs_replay_free(&trace);
     free(image.data);
 }
 
 Test(trace_file, every_changed_byte_is_noticed)
 {
-    struct trace trace = make("remote", 40);
+    struct gs_replay_trace trace = make("remote", 40);
     struct image image = image_of(&trace, true);
     uint64_t random = 99;
 
     for (size_t at = 0; at < image.length; at++) {
         unsigned char change = (unsigned char)(1 + bed_random(&random) % 255);
-        struct trace_note note;
-        struct trace part;
+        struct gs_replay_note note;
+        struct gs_replay_trace part;
 
         image.data[at] ^= change;
-        cr_assert(trace_parse(image.data, image.length, &part, &note) ||
+        cr_assert(gs_replay_parse(image.data, image.length, &part, &note) ||
                   at < sizeof(struct gs_trace_header));
         cr_assert_str_not_empty(note.text, "byte %zu ^ %02x", at, change);
         cr_assert(is_part(&part, &trace), "byte %zu ^ %02x", at, change);
         cr_assert(part.count == 0 || part.count + 2 >= trace.count);
-        trace_free(&part);
+        gs_replay_free(&part);
         image.data[at] ^= change;
     }
-    trace_free(&trace);
+    gs_replay_free(&trace);
     free(image.data);
 }
 
@@ -160,20 +163,20 @@ static void damage(struct image *image, uint64_t *random)
 
 static void damage_often(bool binary, unsigned times)
 {
-    struct trace trace = make("bursts", 300);
+    struct gs_replay_trace trace = make("bursts", 300);
     struct image whole = image_of(&trace, binary);
     struct image image = {.data = malloc(whole.length)};
     uint64_t random = 4711;
 
     for (unsigned i = 0; i < times; i++) {
-        struct trace_note note;
-        struct trace part;
+        struct gs_replay_note note;
+        struct gs_replay_trace part;
         size_t live = 0, frees = 0;
 
         memcpy(image.data, whole.data, whole.length);
         image.length = whole.length;
         damage(&image, &random);
-        (void)trace_parse(image.data, image.length, &part, &note);
+        (void)gs_replay_parse(image.data, image.length, &part, &note);
         cr_assert_null(strchr(note.text, '\n'));
         for (size_t op = 0; op < part.count; op++) {
             cr_assert_lt(part.ops[op].id, part.allocations + 1);
@@ -181,9 +184,9 @@ static void damage_often(bool binary, unsigned times)
             frees += part.ops[op].op == GS_TRACE_FREE;
         }
         cr_assert_leq(frees, live);
-        trace_free(&part);
+        gs_replay_free(&part);
     }
-    trace_free(&trace);
+    gs_replay_free(&trace);
     free(whole.data);
     free(image.data);
 }
@@ -200,9 +203,9 @@ Test(trace_file, no_damage_does_harm_to_the_csv_reader)
 
 static void expect_csv(const char *text, size_t count, const char *said)
 {
-    struct trace_note note;
-    struct trace trace;
-    bool good = trace_parse((const unsigned char *)text, strlen(text), &trace, &note);
+    struct gs_replay_note note;
+    struct gs_replay_trace trace;
+    bool good = gs_replay_parse((const unsigned char *)text, strlen(text), &trace, &note);
 
     cr_expect_eq(good, count > 0, "%s", text);
     cr_expect_eq(trace.count, count, "%zu operations of: %s", trace.count, text);
@@ -210,7 +213,7 @@ static void expect_csv(const char *text, size_t count, const char *said)
         cr_expect_not_null(strstr(note.text, said), "'%s' of: %s", note.text, text);
     else
         cr_expect_str_empty(note.text);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 Test(trace_file, csv_is_read_up_to_the_bad_line)

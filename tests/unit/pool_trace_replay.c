@@ -11,44 +11,46 @@
 #include <string.h>
 
 #include "generate.h"
-#include "model.h"
+#include "driver_model.h"
 #include "through.h"
 
-static const struct ready at_once = {READY_AT_ONCE, 0};
-static const struct ready after_64 = {READY_AFTER, 64};
-static const struct ready at_sync = {READY_SYNC, 0};
-static const struct run_config alone;
+static const struct gs_replay_ready at_once = {GS_READY_AT_ONCE, 0};
+static const struct gs_replay_ready after_64 = {GS_READY_AFTER, 64};
+static const struct gs_replay_ready at_sync = {GS_READY_SYNC, 0};
+static const struct gs_replay_config alone;
 
-static void through_native(const struct trace *trace, size_t capacity,
-                           const struct ready *ready, const struct run_config *config,
-                           struct outcome *out)
+static void through_native(const struct gs_replay_trace *trace, size_t capacity,
+                           const struct gs_replay_ready *ready,
+                           const struct gs_replay_config *config,
+                           struct gs_replay_outcome *out)
 {
     (void)ready;
-    through_model(trace, capacity, config, out);
+    gs_replay_through_model(trace, capacity, config, out);
 }
 
-static double smallest_ratio(const struct trace *trace, const struct ready *ready)
+static double smallest_ratio(const struct gs_replay_trace *trace,
+                             const struct gs_replay_ready *ready)
 {
-    return (double)smallest_device(trace, through_pool, ready) /
-           (double)smallest_device(trace, through_native, NULL);
+    return (double)gs_replay_smallest(trace, gs_replay_through_pool, ready, &alone) /
+           (double)gs_replay_smallest(trace, through_native, NULL, &alone);
 }
 
-static struct trace load(const char *name)
+static struct gs_replay_trace load(const char *name)
 {
-    struct trace_note note;
-    struct trace trace;
+    struct gs_replay_note note;
+    struct gs_replay_trace trace;
     char path[512];
 
     snprintf(path, sizeof(path), "%s/%s.csv.gz", REPLAY_TRACES, name);
-    cr_assert(trace_load(path, &trace, &note), "%s: %s", path, note.text);
+    cr_assert(gs_replay_load(path, &trace, &note), "%s: %s", path, note.text);
     cr_assert_str_empty(note.text);
     return trace;
 }
 
-static struct trace make(const char *preset, uint64_t seed)
+static struct gs_replay_trace make(const char *preset, uint64_t seed)
 {
     struct generate_settings settings = {.seed = seed, .allocations = 8000};
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     generate(preset_find(preset), &settings, &trace);
     return trace;
@@ -68,31 +70,31 @@ static const struct {
 Test(trace_replay, real_traces_fit_where_native_fits)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(real_traces); i++) {
-        struct trace trace = load(real_traces[i].name);
+        struct gs_replay_trace trace = load(real_traces[i].name);
         double ratio = smallest_ratio(&trace, &at_once);
 
         cr_expect_eq(trace.allocations, real_traces[i].allocations);
         cr_expect_leq(ratio, real_traces[i].bound, "%s: %.4f", real_traces[i].name,
                       ratio);
-        trace_free(&trace);
+        gs_replay_free(&trace);
     }
 }
 
 Test(trace_replay, real_traces_run_whenever_frees_are_ready)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(real_traces); i++) {
-        struct trace trace = load(real_traces[i].name);
-        struct outcome now, later, never;
-        size_t capacity = 2 * trace_find_peaks(&trace).live_bytes;
+        struct gs_replay_trace trace = load(real_traces[i].name);
+        struct gs_replay_outcome now, later, never;
+        size_t capacity = 2 * gs_replay_find_peaks(&trace).live_bytes;
 
-        through_pool(&trace, capacity, &at_once, &alone, &now);
-        through_pool(&trace, capacity, &after_64, &alone, &later);
-        through_pool(&trace, capacity, &at_sync, &alone, &never);
+        gs_replay_through_pool(&trace, capacity, &at_once, &alone, &now);
+        gs_replay_through_pool(&trace, capacity, &after_64, &alone, &later);
+        gs_replay_through_pool(&trace, capacity, &at_sync, &alone, &never);
         cr_expect(now.run.fits && later.run.fits && never.run.fits);
         cr_expect_eq(now.waits, 0);
         /* Nothing says that anything is done: a full device has to be waited for. */
         cr_expect_gt(never.waits, 0, "%s", real_traces[i].name);
-        trace_free(&trace);
+        gs_replay_free(&trace);
     }
 }
 
@@ -131,7 +133,7 @@ Test(trace_replay, generated_traces_fit_where_native_fits)
 
     for (size_t i = 0; i < GS_ARRAY_LEN(made_traces); i++) {
         for (uint64_t seed = 1; seed <= seeds; seed++) {
-            struct trace trace = make(made_traces[i].preset, seed);
+            struct gs_replay_trace trace = make(made_traces[i].preset, seed);
             double now = smallest_ratio(&trace, &at_once);
             double after = smallest_ratio(&trace, &after_64);
             double sync = smallest_ratio(&trace, &at_sync);
@@ -142,7 +144,7 @@ Test(trace_replay, generated_traces_fit_where_native_fits)
                           made_traces[i].preset, (int)seed, after);
             cr_expect_leq(sync, made_traces[i].bound_sync, "%s %d sync: %.4f",
                           made_traces[i].preset, (int)seed, sync);
-            trace_free(&trace);
+            gs_replay_free(&trace);
         }
     }
 }
@@ -150,25 +152,26 @@ Test(trace_replay, generated_traces_fit_where_native_fits)
 Test(trace_replay, a_seed_is_one_trace)
 {
     for (size_t i = 0; i < preset_count; i++) {
-        struct trace a = make(presets[i].name, 5), b = make(presets[i].name, 5);
-        struct trace c = make(presets[i].name, 6);
+        struct gs_replay_trace a = make(presets[i].name, 5), b = make(presets[i].name, 5);
+        struct gs_replay_trace c = make(presets[i].name, 6);
 
         cr_assert_eq(a.count, b.count);
         cr_expect_eq(memcmp(a.ops, b.ops, a.count * sizeof(*a.ops)), 0);
         cr_expect(a.count != c.count ||
                   memcmp(a.ops, c.ops, a.count * sizeof(*a.ops)) != 0);
         cr_expect_geq(a.allocations, 8000);
-        trace_free(&a);
-        trace_free(&b);
-        trace_free(&c);
+        gs_replay_free(&a);
+        gs_replay_free(&b);
+        gs_replay_free(&c);
     }
 }
 
 Test(trace_replay, presets_have_the_threads_they_are_said_to_have)
 {
     for (size_t i = 0; i < preset_count; i++) {
-        struct trace trace = make(presets[i].name, 1);
-        uint32_t remote = 0, *makers = trace_alloc(trace.allocations, sizeof(*makers));
+        struct gs_replay_trace trace = make(presets[i].name, 1);
+        uint32_t remote = 0,
+                 *makers = gs_replay_alloc(trace.allocations, sizeof(*makers));
 
         for (size_t op = 0; op < trace.count; op++) {
             if (trace.ops[op].op == GS_TRACE_ALLOC)
@@ -180,7 +183,7 @@ Test(trace_replay, presets_have_the_threads_they_are_said_to_have)
         if (!strcmp(presets[i].name, "remote"))
             cr_expect_gt(remote, trace.allocations * 9 / 10);
         free(makers);
-        trace_free(&trace);
+        gs_replay_free(&trace);
     }
 }
 
@@ -190,125 +193,126 @@ Test(trace_replay, presets_have_the_threads_they_are_said_to_have)
 Test(trace_replay, threads_do_all_there_is_to_do)
 {
     static const char *const names[] = {"bursts", "remote", "infer", "mixed"};
-    const struct run_config config = {.threads = true, .window = 64};
+    const struct gs_replay_config config = {.threads = true, .window = 64};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        struct trace trace = make(names[i], 2);
-        struct outcome pool, model, one;
+        struct gs_replay_trace trace = make(names[i], 2);
+        struct gs_replay_outcome pool, model, one;
 
-        through_pool(&trace, AMPLE_BYTES, &after_64, &config, &pool);
-        through_model(&trace, AMPLE_BYTES, &config, &model);
-        through_model(&trace, AMPLE_BYTES, &alone, &one);
+        gs_replay_through_pool(&trace, GS_REPLAY_AMPLE, &after_64, &config, &pool);
+        gs_replay_through_model(&trace, GS_REPLAY_AMPLE, &config, &model);
+        gs_replay_through_model(&trace, GS_REPLAY_AMPLE, &alone, &one);
         cr_expect(pool.run.fits && model.run.fits);
         cr_expect_eq(pool.run.ops, one.run.ops);
         cr_expect_eq(model.run.ops, one.run.ops);
         cr_expect_eq(model.calls, one.calls);
-        trace_free(&trace);
+        gs_replay_free(&trace);
     }
 }
 
 Test(trace_replay, threads_end_when_the_device_is_full)
 {
-    const struct run_config config = {.threads = true, .window = 64};
-    struct trace trace = make("remote", 2);
-    struct outcome out;
+    const struct gs_replay_config config = {.threads = true, .window = 64};
+    struct gs_replay_trace trace = make("remote", 2);
+    struct gs_replay_outcome out;
 
-    through_pool(&trace, 64 * GS_MIB, &at_once, &config, &out);
+    gs_replay_through_pool(&trace, 64 * GS_MIB, &at_once, &config, &out);
     cr_expect_not(out.run.fits);
     cr_expect_gt(out.run.failed_bytes, 0);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 Test(trace_replay, model_packs_small_and_rounds_large_requests)
 {
-    struct model model;
+    struct gs_driver_model model;
     uint64_t small[4], large;
 
-    model_init(&model, 8 * GS_MIB);
-    small[0] = model_take(&model, 1);
-    small[1] = model_take(&model, 512);
+    gs_driver_model_init(&model, 8 * GS_MIB);
+    small[0] = gs_driver_model_take(&model, 1);
+    small[1] = gs_driver_model_take(&model, 512);
     cr_expect_eq(small[1], small[0] + 512);
     cr_expect_eq(model.charged, 2 * GS_MIB);
-    small[2] = model_take(&model, 2 * GS_MIB - 1024);
+    small[2] = gs_driver_model_take(&model, 2 * GS_MIB - 1024);
     cr_expect_eq(small[2], small[0] + 1024);
     cr_expect_eq(model.charged, 2 * GS_MIB);
-    small[3] = model_take(&model, 513);
+    small[3] = gs_driver_model_take(&model, 513);
     cr_expect_eq(model.charged, 4 * GS_MIB);
-    large = model_take(&model, 2 * GS_MIB + 1);
+    large = gs_driver_model_take(&model, 2 * GS_MIB + 1);
     cr_expect_neq(large, 0);
     cr_expect_eq(model.charged, 8 * GS_MIB);
-    cr_expect_eq(model_take(&model, 2 * GS_MIB), 0);
+    cr_expect_eq(gs_driver_model_take(&model, 2 * GS_MIB), 0);
     cr_expect_eq(model.failed, 1);
-    model_give(&model, small[3], 513);
+    gs_driver_model_give(&model, small[3], 513);
     cr_expect_eq(model.charged, 6 * GS_MIB);
-    model_give(&model, small[1], 512);
-    cr_expect_eq(model_take(&model, 300), small[1], "the first hole");
-    model_give(&model, large, 2 * GS_MIB + 1);
+    gs_driver_model_give(&model, small[1], 512);
+    cr_expect_eq(gs_driver_model_take(&model, 300), small[1], "the first hole");
+    gs_driver_model_give(&model, large, 2 * GS_MIB + 1);
     cr_expect_eq(model.charged, 2 * GS_MIB);
     cr_expect_eq(model.peak, 8 * GS_MIB);
-    model_free_all(&model);
+    gs_driver_model_free_all(&model);
 }
 
 Test(trace_replay, what_was_not_free_for_reuse_is_not_reused)
 {
-    struct trace trace = {0};
-    struct outcome out;
+    struct gs_replay_trace trace = {0};
+    struct gs_replay_outcome out;
 
     for (uint32_t i = 0; i < 100; i++) {
-        struct trace_op op = {
+        struct gs_replay_op op = {
             .bytes = 4 * GS_MIB, .id = i, .op = GS_TRACE_ALLOC, .kind = 1};
 
-        trace_add(&trace, &op);
+        gs_replay_add(&trace, &op);
         op.op = GS_TRACE_FREE;
-        trace_add(&trace, &op);
+        gs_replay_add(&trace, &op);
     }
-    through_pool(&trace, AMPLE_BYTES, &at_once, &alone, &out);
+    gs_replay_through_pool(&trace, GS_REPLAY_AMPLE, &at_once, &alone, &out);
     cr_expect_eq(out.reserved_peak, 4 * GS_MIB);
-    through_pool(&trace, AMPLE_BYTES, &(struct ready){READY_AFTER, 9}, &alone, &out);
+    gs_replay_through_pool(&trace, GS_REPLAY_AMPLE,
+                           &(struct gs_replay_ready){GS_READY_AFTER, 9}, &alone, &out);
     cr_expect_eq(out.reserved_peak, 10 * 4 * GS_MIB);
-    through_pool(&trace, AMPLE_BYTES, &at_sync, &alone, &out);
+    gs_replay_through_pool(&trace, GS_REPLAY_AMPLE, &at_sync, &alone, &out);
     cr_expect_geq(out.reserved_peak, 100 * 4 * GS_MIB);
     cr_expect_leq(out.reserved_peak, 100 * 4 * GS_MIB + 64 * GS_MIB, "a new segment");
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 /* ---- whole blocks -------------------------------------------------------------------
  */
 
-static void add(struct trace *trace, uint8_t op, uint32_t id, uint64_t bytes)
+static void add(struct gs_replay_trace *trace, uint8_t op, uint32_t id, uint64_t bytes)
 {
-    struct trace_op one = {
+    struct gs_replay_op one = {
         .op = op, .id = id, .bytes = bytes, .kind = GS_TRACE_KIND_DEVICE};
 
-    trace_add(trace, &one);
+    gs_replay_add(trace, &one);
 }
 
 /* Freed blocks serve what is at most an eighth smaller, and nothing is split. */
 Test(trace_blocks, a_kept_block_serves_close_sizes_only)
 {
-    struct trace trace = {0};
-    struct outcome out;
+    struct gs_replay_trace trace = {0};
+    struct gs_replay_outcome out;
 
     add(&trace, GS_TRACE_ALLOC, 0, 18 * GS_MIB);
     add(&trace, GS_TRACE_FREE, 0, 18 * GS_MIB);
     add(&trace, GS_TRACE_ALLOC, 1, 16 * GS_MIB);
     add(&trace, GS_TRACE_FREE, 1, 16 * GS_MIB);
-    through_blocks(&trace, AMPLE_BYTES, &alone, &out);
+    gs_replay_through_blocks(&trace, GS_REPLAY_AMPLE, &alone, &out);
     cr_expect_eq(out.calls, 1);
     add(&trace, GS_TRACE_ALLOC, 2, 14 * GS_MIB);
     add(&trace, GS_TRACE_FREE, 2, 14 * GS_MIB);
     add(&trace, GS_TRACE_ALLOC, 3, 20 * GS_MIB);
-    through_blocks(&trace, AMPLE_BYTES, &alone, &out);
+    gs_replay_through_blocks(&trace, GS_REPLAY_AMPLE, &alone, &out);
     cr_expect_eq(out.calls, 3);
     cr_expect_eq(out.reserved_peak, 52 * GS_MIB);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 /* On a full device what was kept longest goes back, and no more than is needed. */
 Test(trace_blocks, a_full_device_gets_the_oldest_back)
 {
-    struct trace trace = {0};
-    struct outcome out;
+    struct gs_replay_trace trace = {0};
+    struct gs_replay_outcome out;
 
     for (uint32_t i = 0; i < 3; i++)
         add(&trace, GS_TRACE_ALLOC, i, (4 + 4 * i) * GS_MIB);
@@ -317,12 +321,12 @@ Test(trace_blocks, a_full_device_gets_the_oldest_back)
     add(&trace, GS_TRACE_ALLOC, 3, 10 * GS_MIB); /* for which the 12 MiB go back */
     add(&trace, GS_TRACE_ALLOC, 4, 8 * GS_MIB);
     add(&trace, GS_TRACE_ALLOC, 5, 4 * GS_MIB);
-    through_blocks(&trace, 24 * GS_MIB, &alone, &out);
+    gs_replay_through_blocks(&trace, 24 * GS_MIB, &alone, &out);
     cr_expect(out.run.fits);
     cr_expect_eq(out.calls, 3 + 1 + 2, "%d calls", (int)out.calls);
     add(&trace, GS_TRACE_ALLOC, 6, 4 * GS_MIB);
-    through_blocks(&trace, 24 * GS_MIB, &alone, &out);
+    gs_replay_through_blocks(&trace, 24 * GS_MIB, &alone, &out);
     cr_expect_not(out.run.fits);
     cr_expect_eq(out.run.failed_bytes, 4 * GS_MIB);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }

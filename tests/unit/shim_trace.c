@@ -55,12 +55,12 @@ static void record_free(uint64_t addr)
     gs_trace_free(addr, GS_TRACE_WAITED, NULL, GS_TRACE_UNORDERED);
 }
 
-static struct trace load(const char *path, const char *note)
+static struct gs_replay_trace load(const char *path, const char *note)
 {
-    struct trace_note got;
-    struct trace trace;
+    struct gs_replay_note got;
+    struct gs_replay_trace trace;
 
-    cr_assert(trace_load(path, &trace, &got), "%s: %s", path, got.text);
+    cr_assert(gs_replay_load(path, &trace, &got), "%s: %s", path, got.text);
     if (note)
         cr_expect_not_null(strstr(got.text, note), "'%s', not '%s'", got.text, note);
     else
@@ -116,7 +116,7 @@ Test(trace, no_record_means_no_file)
 Test(trace, every_field_comes_back)
 {
     CUstream stream = (CUstream)(uintptr_t)0x7000;
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     context = (CUcontext)(uintptr_t)0x9000;
     device = 3;
@@ -151,13 +151,13 @@ Test(trace, every_field_comes_back)
     cr_expect_eq(trace.ops[6].stream, trace.ops[1].stream);
     for (size_t i = 1; i < trace.count; i++)
         cr_expect_geq(trace.ops[i].time_ns, trace.ops[i - 1].time_ns);
-    trace_free(&trace);
+    gs_replay_free(&trace);
     messages(0);
 }
 
 Test(trace, an_address_names_one_allocation_after_another)
 {
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     gs_trace_open(trace_path, GS_MIB);
     for (unsigned i = 0; i < 100; i++) {
@@ -172,12 +172,12 @@ Test(trace, an_address_names_one_allocation_after_another)
         cr_expect_eq(trace.ops[2 * i + 1].id, i);
         cr_expect_eq(trace.ops[2 * i + 1].bytes, i + 1);
     }
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 Test(trace, a_refused_free_leaves_the_memory_live)
 {
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     gs_trace_open(trace_path, GS_MIB);
     record_alloc(0x1000, 9);
@@ -190,12 +190,12 @@ Test(trace, a_refused_free_leaves_the_memory_live)
     trace = load(trace_path, NULL);
     cr_assert_eq(trace.count, 2);
     cr_expect_eq(trace.ops[1].op, GS_TRACE_FREE);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 Test(trace, a_context_takes_its_memory_along)
 {
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     context = (CUcontext)(uintptr_t)0x9000;
     gs_trace_open(trace_path, GS_MIB);
@@ -210,13 +210,13 @@ Test(trace, a_context_takes_its_memory_along)
     cr_expect_eq(trace.ops[2].op, GS_TRACE_FREE);
     cr_expect_eq(trace.ops[2].id, 0);
     cr_expect_eq(trace.ops[3].op, GS_TRACE_ALLOC);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 Test(trace, a_recycled_stream_gets_a_new_number)
 {
     CUstream stream = (CUstream)(uintptr_t)0x7000;
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     gs_trace_open(trace_path, GS_MIB);
     for (unsigned i = 0; i < 4; i++) {
@@ -234,12 +234,12 @@ Test(trace, a_recycled_stream_gets_a_new_number)
     cr_expect_eq(trace.ops[2].stream, trace.ops[3].stream);
     cr_expect_neq(trace.ops[1].stream, trace.ops[2].stream);
     cr_expect_eq(trace.streams, 4);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 Test(trace, more_streams_than_there_are_numbers_are_one)
 {
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     gs_trace_open(trace_path, 16 * GS_MIB);
     for (uintptr_t i = 0; i < 10000; i++)
@@ -249,7 +249,7 @@ Test(trace, more_streams_than_there_are_numbers_are_one)
     trace = load(trace_path, NULL);
     cr_assert_eq(trace.allocations, 10000);
     cr_expect_eq(trace.streams, 4097);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 /* ---- many threads ---------------------------------------------------------------------
@@ -274,7 +274,7 @@ Test(trace, threads_lose_nothing_and_keep_their_order)
     pthread_t threads[THREADS];
     uint64_t last[THREADS] = {0};
     unsigned allocs[THREADS] = {0};
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     gs_trace_open(trace_path, GS_GIB);
     for (uintptr_t i = 0; i < THREADS; i++)
@@ -287,14 +287,14 @@ Test(trace, threads_lose_nothing_and_keep_their_order)
     cr_assert_eq(trace.count, 2 * THREADS * PAIRS);
     cr_assert_eq(trace.threads, THREADS);
     for (size_t i = 0; i < trace.count; i++) {
-        const struct trace_op *op = &trace.ops[i];
+        const struct gs_replay_op *op = &trace.ops[i];
 
         cr_assert_geq(op->time_ns, last[op->thread]);
         last[op->thread] = op->time_ns;
         if (op->op == GS_TRACE_ALLOC)
             cr_assert_eq(op->bytes, ++allocs[op->thread]);
     }
-    trace_free(&trace);
+    gs_replay_free(&trace);
     messages(0);
 }
 
@@ -303,7 +303,7 @@ Test(trace, threads_lose_nothing_and_keep_their_order)
 
 Test(trace, a_killed_process_leaves_all_it_recorded)
 {
-    struct trace trace;
+    struct gs_replay_trace trace;
     int status;
     pid_t child = fork();
 
@@ -317,12 +317,12 @@ Test(trace, a_killed_process_leaves_all_it_recorded)
     cr_assert(WIFSIGNALED(status));
     trace = load(trace_path, NULL);
     cr_assert_eq(trace.count, 20000);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }
 
 Test(trace, the_limit_is_kept_and_said_once)
 {
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     gs_trace_open(trace_path, GS_MIB);
     for (unsigned i = 0; i < 40000; i++)
@@ -332,7 +332,7 @@ Test(trace, the_limit_is_kept_and_said_once)
     gs_trace_close();
     trace = load(trace_path, NULL);
     cr_expect_eq(trace.count, GS_TRACE_CHUNK_SLOTS - GS_TRACE_BATCH_SLOTS);
-    trace_free(&trace);
+    gs_replay_free(&trace);
     cr_expect_not_null(strstr(messages(1), "GPUSHIM_TRACE_LIMIT=1M: reached"));
 }
 
@@ -345,7 +345,7 @@ static void limit_files(rlim_t bytes)
 
 Test(trace, a_file_that_cannot_grow_keeps_what_it_has)
 {
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     gs_trace_open(trace_path, GS_GIB);
     record_alloc(0x1000, 1);
@@ -355,7 +355,7 @@ Test(trace, a_file_that_cannot_grow_keeps_what_it_has)
     cr_expect_not(gs_trace_on);
     trace = load(trace_path, NULL);
     cr_expect_eq(trace.count, GS_TRACE_CHUNK_SLOTS - GS_TRACE_BATCH_SLOTS);
-    trace_free(&trace);
+    gs_replay_free(&trace);
     cr_expect_not_null(
         strstr(messages(1), "cannot grow: file too large; nothing more is recorded"));
 }
@@ -404,7 +404,7 @@ Test(trace, what_is_no_file_is_left_alone)
 Test(trace, a_file_that_is_there_is_not_touched)
 {
     char second[80];
-    struct trace trace;
+    struct gs_replay_trace trace;
     int fd = open(trace_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 
     cr_assert_eq(write(fd, "mine", 4), 4);
@@ -416,7 +416,7 @@ Test(trace, a_file_that_is_there_is_not_touched)
     snprintf(second, sizeof(second), "%s.1", trace_path);
     trace = load(second, NULL);
     cr_expect_eq(trace.count, 1);
-    trace_free(&trace);
+    gs_replay_free(&trace);
     cr_expect_not_null(strstr(messages(1), ": exists; recording to "));
 }
 
@@ -441,7 +441,7 @@ Test(trace, another_file_in_its_place_is_not_touched)
 
 Test(trace, a_forked_child_records_for_itself)
 {
-    struct trace trace;
+    struct gs_replay_trace trace;
     char pattern[80], name[96];
     int status;
     pid_t child;
@@ -466,17 +466,17 @@ Test(trace, a_forked_child_records_for_itself)
     trace = load(name, NULL);
     cr_expect_eq(trace.count, 2);
     cr_expect_eq(trace.ops[0].thread, 0);
-    trace_free(&trace);
+    gs_replay_free(&trace);
     snprintf(name, sizeof(name), "%s.%d", trace_path, getpid());
     trace = load(name, NULL);
     cr_expect_eq(trace.count, 2);
-    trace_free(&trace);
+    gs_replay_free(&trace);
     messages(0);
 }
 
 Test(trace, nothing_is_recorded_after_the_end)
 {
-    struct trace trace;
+    struct gs_replay_trace trace;
 
     gs_trace_open(trace_path, GS_GIB);
     record_alloc(0x1000, 1);
@@ -486,5 +486,5 @@ Test(trace, nothing_is_recorded_after_the_end)
     gs_trace_close();
     trace = load(trace_path, NULL);
     cr_expect_eq(trace.count, 1);
-    trace_free(&trace);
+    gs_replay_free(&trace);
 }

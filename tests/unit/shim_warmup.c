@@ -4,7 +4,9 @@
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "warmup.h"
 
@@ -112,4 +114,60 @@ Test(warmup, no_text_does_harm)
             cr_assert(list.items[i].bytes > 0 && list.items[i].count > 0 &&
                       list.items[i].count <= GS_WARMUP_COUNT_MAX);
     }
+}
+
+/* ---- a file of an earlier run ---------------------------------------------------------
+ */
+
+static void read_file_of(const char *content, size_t length)
+{
+    char path[] = "/tmp/gpushim-warmup.XXXXXX", value[64];
+    int fd = mkstemp(path);
+
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(write(fd, content, length), (ssize_t)length);
+    close(fd);
+    snprintf(value, sizeof(value), "@%s", path);
+    memset(&list, 0xa5, sizeof(list));
+    memset(&complaints, 0, sizeof(complaints));
+    gs_warmup_read(value, &list, complain, &complaints);
+    unlink(path);
+}
+
+Test(warmup, a_file_has_a_list)
+{
+    static const char *const contents[] = {"4K:50,1M:2", "GPUSHIM_WARMUP=4K:50,1M:2\n",
+                                           "4K:50, 1M:2 \r\n\n"};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(contents); i++) {
+        read_file_of(contents[i], strlen(contents[i]));
+        cr_expect_eq(complaints.count, 0, "%s", contents[i]);
+        cr_expect_eq(list.count, 2, "%s", contents[i]);
+        expect_item(1, 1 << 20, 2);
+    }
+    parse("4K:50");
+    gs_warmup_read("4K:50", &list, complain, &complaints);
+    cr_expect_eq(list.count, 1);
+}
+
+Test(warmup, a_file_that_is_none_is_said_once)
+{
+    static const char *const names[] = {"@", "@/nonexistent/list", "@/tmp", "@/dev/null"};
+    static char large[70000];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        memset(&complaints, 0, sizeof(complaints));
+        gs_warmup_read(names[i], &list, complain, &complaints);
+        cr_expect_eq(complaints.count, 1, "%s", names[i]);
+        cr_expect_eq(list.count, 0, "%s", names[i]);
+    }
+    memset(large, '4', sizeof(large));
+    read_file_of(large, sizeof(large));
+    cr_expect_eq(complaints.count, 1);
+    cr_expect_eq(list.count, 0);
+    read_file_of("", 0);
+    cr_expect_eq(complaints.count, 0, "an empty file is an empty list");
+    cr_expect_eq(list.count, 0);
+    read_file_of("4K:1\0 8K:1", 10);
+    cr_expect_leq(list.count, 1);
 }

@@ -84,6 +84,7 @@ Test(export_json, a_run_without_anything)
         "\"room\": 0, \"native\": 0, \"ordered\": 0, \"end\": 0}\n"
         "  },\n"
         "  \"idle_proof\": null,\n"
+        "  \"hints\": [],\n"
         "  \"leaks\": [],\n"
         "  \"suppressed\": [],\n"
         "  \"registered\": [],\n"

@@ -108,6 +108,7 @@ struct gs_report_config {
                            * before main is marked as cut; 0: none is */
     bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
     bool show_devices;    /* devices and pool also of a clean run */
+    bool show_hints;      /* what there was too much of, also in a clean run */
     bool show_pool;       /* GPUSHIM_VERBOSE=2: traffic, and all statistics of the pool */
     /* Names of runtime functions (cudaMalloc, ...). The report hides the frames down to
      * the outermost of them; its name is the call that the program made. */
@@ -126,6 +127,9 @@ struct gs_report_config {
     const struct gs_export_job *job;     /* files to write as well; NULL: none */
     const struct gs_report_proof *proof; /* NULL: the idle proof was not verified */
 };
+
+/* Returns true if a hint may need the classes of the device, to tell. */
+bool gs_report_may_be_fragmented(const struct gs_report_device *device);
 
 /* Suppressed errors and leaks are not counted. */
 struct gs_report_summary {

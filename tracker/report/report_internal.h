@@ -392,6 +392,20 @@ bool gs_report_pool_used(const struct gs_report_device *device);
 void gs_report_pool(const struct gs_report_writer *writer,
                     const struct gs_report_device *device, unsigned ordinal);
 
+/* ---- report_hints.c: what a run had too much of ----------------------------------- */
+
+struct gs_report_hint {
+    const char *name; /* "few hits" */
+    int device;       /* -1: none */
+    char text[256];   /* a sentence, with what to do */
+};
+
+/* Finds the next hint. *at is 0 at first. Returns false behind the last one. */
+bool gs_report_next_hint(struct gs_tracker *tracker,
+                         const struct gs_report_config *config,
+                         const struct gs_report_data *data, unsigned *at,
+                         struct gs_report_hint *out);
+
 /* ---- report_classes.c: the pool by size classes ----------------------------------- */
 
 /* Prints nothing if not requested or not known. */

@@ -522,6 +522,7 @@ function notesOf({ no_start, uncounted, order_ended }) {
       `${uncounted} may give the GPU work that is not counted`,
     lacking && lacking.count > 0 &&
       `${bytesText(lacking.bytes)} in ${counted(lacking.count, 'allocation')} not grouped: out of memory`,
+    ...list(report.hints).map((hint) => hint && hint.text),
     report.note,
   ].filter(Boolean);
 }

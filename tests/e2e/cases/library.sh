@@ -98,11 +98,15 @@ build_packages() {
     { tail -n 30 build.log && fail 'the packages are not built'; }
 }
 
-# find_leak LAUNCHER: an installed launcher finds its library, and that the planted leak.
+# find_leak LAUNCHER: an installed launcher finds its library, and that the planted leak; a trace of it is
+# replayed by the launcher alone.
 find_leak() {
-  run_in launched -- "$1" --leak-max=1 "$apps/leaky_shared"
+  run_in launched -- "$1" --leak-max=1 --trace-file=trace "$apps/leaky_shared"
   expect_status launched 0
   expect_count launched.err '^==[0-9]+== LEAK 1: 24.0 MiB' 1
+  run_in advice -- "$1" advise --warmup trace
+  expect_status advice 0
+  expect_text advice.out '^GPUSHIM_WARMUP=[0-9KM:,]*24M:1'
 }
 
 # The Debian package, as its users see it: checked, installed, used, removed.
@@ -176,6 +180,8 @@ BASH
   [[ $(<file.out) == a.state ]] || fail "completed $(<file.out)"
   run_in verb PATH="$build:$PATH" -- bash complete.bash "$sources" htm
   expect_text verb.out '^html$'
+  run_in verb PATH="$build:$PATH" -- bash complete.bash "$sources" advi
+  expect_text verb.out '^advise$'
   run_in file PATH="$build:$PATH" -- bash complete.bash "$sources" html a.s
   [[ $(<file.out) == a.state ]] || fail "completed $(<file.out)"
 }

@@ -486,6 +486,24 @@ static void put_proof(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
+/* What there was too much of. */
+static void put_hints(const struct gs_export *export, struct gs_json *json)
+{
+    struct gs_report_hint hint;
+    unsigned at = 0;
+
+    gs_json_member_open(json, "hints", '[');
+    while (
+        gs_report_next_hint(export->tracker, export->config, export->data, &at, &hint)) {
+        gs_json_open(json, '{');
+        gs_json_member_text(json, "hint", hint.name);
+        gs_json_member_or_null(json, "device", hint.device >= 0, (uint64_t)hint.device);
+        gs_json_member_text(json, "text", hint.text);
+        gs_json_close(json, '}');
+    }
+    gs_json_close(json, ']');
+}
+
 /* ---- slow copies ------------------------------------------------------------------ */
 
 static void put_slow_copy(const struct gs_export *export, struct gs_json *json,
@@ -572,6 +590,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_errors(export, &json);
     put_checks(export, &json);
     put_proof(export, &json);
+    put_hints(export, &json);
     put_leaks(export, &json);
     put_recorded(export, &json);
     put_owners(export, &json);

@@ -288,9 +288,20 @@ static void write_uncounted(const struct gs_report_writer *writer)
                     gs_report_clean(config->uncounted, clean, sizeof clean));
 }
 
+static void write_hints(const struct gs_report_writer *writer)
+{
+    struct gs_report_hint hint;
+    unsigned at = 0;
+
+    while (writer->config->show_hints &&
+           gs_report_next_hint(writer->tracker, writer->config, writer->data, &at, &hint))
+        gs_text_add(writer->text, "%sHint: %s\n", writer->prefix, hint.text);
+}
+
 /* Writes the lines between the leaks and the SUMMARY. */
 static void write_end(const struct gs_report_writer *writer)
 {
+    write_hints(writer);
     write_uncounted(writer);
     gs_report_suppressed(writer);
     gs_report_checks(writer);

@@ -9,11 +9,10 @@
  * Owns: its devices and what is kept, for one run.
  * Lock: blocks->lock, inside every function.
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model.h"
+#include "driver_model.h"
 #include "through.h"
 
 struct kept {
@@ -23,18 +22,18 @@ struct kept {
 };
 
 struct blocks {
-    pthread_mutex_t lock;
-    struct model model;
+    struct gs_mutex lock;
+    struct gs_driver_model model;
     struct kept *kept; /* by size, then the longest kept first */
     size_t count, room;
-    struct map sizes; /* by address: as asked of the driver */
+    struct gs_replay_map sizes; /* by address: as asked of the driver */
     uint64_t clock;
 };
 
 static size_t rounded(size_t bytes)
 {
     return gs_round_up(bytes ? bytes : 1,
-                       bytes < MODEL_PAGE ? MODEL_GRANULE : MODEL_PAGE);
+                       bytes < GS_MODEL_PAGE ? GS_MODEL_GRANULE : GS_MODEL_PAGE);
 }
 
 /* The first kept block of at least that size. */
@@ -74,7 +73,7 @@ static bool give_oldest_back(struct blocks *blocks)
         if (blocks->kept[i].stamp < blocks->kept[oldest].stamp)
             oldest = i;
     gone = take_out(blocks, oldest);
-    model_give(&blocks->model, gone.addr, gone.bytes);
+    gs_driver_model_give(&blocks->model, gone.addr, gone.bytes);
     return true;
 }
 
@@ -85,69 +84,70 @@ static uint64_t take(struct blocks *blocks, size_t bytes)
 
     if (at < blocks->count && blocks->kept[at].bytes <= bytes + bytes / 8)
         return take_out(blocks, at).addr;
-    while (!(addr = model_take(&blocks->model, bytes)) && give_oldest_back(blocks))
+    while (!(addr = gs_driver_model_take(&blocks->model, bytes)) &&
+           give_oldest_back(blocks))
         ;
     if (addr)
-        *map_put(&blocks->sizes, addr, bytes) = bytes;
+        *gs_replay_map_put(&blocks->sizes, addr, bytes) = bytes;
     return addr;
 }
 
 static void keep(struct blocks *blocks, uint64_t addr)
 {
-    size_t bytes = *map_find(&blocks->sizes, addr);
+    size_t bytes = *gs_replay_map_find(&blocks->sizes, addr);
     size_t at = find(blocks, bytes + 1);
 
     if (blocks->count == blocks->room) {
         blocks->room = blocks->room ? 2 * blocks->room : 256;
         blocks->kept = realloc(blocks->kept, blocks->room * sizeof(*blocks->kept));
-        if (!blocks->kept) {
-            fprintf(stderr, "replay: no memory for the blocks kept\n");
-            exit(2);
-        }
+        if (!blocks->kept)
+            gs_replay_fail("no memory for the blocks kept");
     }
     memmove(&blocks->kept[at + 1], &blocks->kept[at],
             (blocks->count++ - at) * sizeof(*blocks->kept));
     blocks->kept[at] = (struct kept){addr, bytes, blocks->clock++};
 }
 
-static uint64_t allocate(void *self, const struct trace_op *op)
+static uint64_t allocate(void *self, const struct gs_replay_op *op)
 {
-    struct blocks *blocks = &((struct blocks *)self)[op->device % MAX_DEVICES];
+    struct blocks *blocks = &((struct blocks *)self)[op->device % GS_REPLAY_DEVICES];
     uint64_t addr;
 
-    pthread_mutex_lock(&blocks->lock);
+    gs_mutex_lock(&blocks->lock);
     addr = take(blocks, rounded(op->bytes));
-    pthread_mutex_unlock(&blocks->lock);
+    gs_mutex_unlock(&blocks->lock);
     return addr;
 }
 
-static void release(void *self, const struct trace_op *op, uint64_t handle)
+static void release(void *self, const struct gs_replay_op *op, uint64_t handle)
 {
-    struct blocks *blocks = &((struct blocks *)self)[op->device % MAX_DEVICES];
+    struct blocks *blocks = &((struct blocks *)self)[op->device % GS_REPLAY_DEVICES];
 
-    pthread_mutex_lock(&blocks->lock);
+    gs_mutex_lock(&blocks->lock);
     keep(blocks, handle);
-    pthread_mutex_unlock(&blocks->lock);
+    gs_mutex_unlock(&blocks->lock);
 }
 
-void through_blocks(const struct trace *trace, size_t capacity,
-                    const struct run_config *config, struct outcome *out)
+void gs_replay_through_blocks(const struct gs_replay_trace *trace, size_t capacity,
+                              const struct gs_replay_config *config,
+                              struct gs_replay_outcome *out)
 {
-    struct blocks *devices = trace_alloc(MAX_DEVICES, sizeof(*devices));
-    struct target target = {.self = devices, .allocate = allocate, .release = release};
+    struct blocks *devices = gs_replay_alloc(GS_REPLAY_DEVICES, sizeof(*devices));
+    struct gs_replay_target target = {
+        .self = devices, .allocate = allocate, .release = release};
 
-    *out = (struct outcome){0};
-    for (unsigned i = 0; i < MAX_DEVICES; i++) {
-        pthread_mutex_init(&devices[i].lock, NULL);
-        model_init(&devices[i].model, capacity);
+    *out = (struct gs_replay_outcome){0};
+    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
+        gs_mutex_init(&devices[i].lock, GS_RANK_REPLAY_BLOCKS);
+        gs_driver_model_init(&devices[i].model, capacity);
     }
-    run_trace(trace, &target, config, &out->run);
-    for (unsigned i = 0; i < MAX_DEVICES; i++) {
+    gs_replay_run(trace, &target, config, &out->run);
+    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
         out->reserved_peak += devices[i].model.peak;
         out->calls += devices[i].model.calls;
-        model_free_all(&devices[i].model);
-        map_free(&devices[i].sizes);
-        pthread_mutex_destroy(&devices[i].lock);
+        gs_driver_model_free_all(&devices[i].model);
+        gs_replay_map_free(&devices[i].sizes);
+        gs_mutex_destroy(&devices[i].lock);
         free(devices[i].kept);
     }
     free(devices);

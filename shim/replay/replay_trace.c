@@ -1,12 +1,38 @@
 /*
- * trace.c - a trace in memory: built, read from a file, measured.
+ * replay_trace.c - a trace in memory: built, read from a file, measured.
  * Owns: nothing.   Lock: none.
  */
 #include "replay_trace.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *gs_replay_program = "gpushim";
+
+void gs_replay_warn(const char *format, ...)
+{
+    va_list words;
+
+    va_start(words, format);
+    fprintf(stderr, "%s: ", gs_replay_program);
+    vfprintf(stderr, format, words);
+    fputc('\n', stderr);
+    va_end(words);
+}
+
+void gs_replay_fail(const char *format, ...)
+{
+    va_list words;
+
+    va_start(words, format);
+    fprintf(stderr, "%s: ", gs_replay_program);
+    vfprintf(stderr, format, words);
+    fputc('\n', stderr);
+    va_end(words);
+    exit(GS_REPLAY_BAD);
+}
 
 static const char *const kind_names[GS_TRACE_KINDS] = {
     [GS_TRACE_KIND_NONE] = "unknown",  [GS_TRACE_KIND_DEVICE] = "device",
@@ -15,12 +41,12 @@ static const char *const kind_names[GS_TRACE_KINDS] = {
     [GS_TRACE_KIND_ARRAY] = "array",
 };
 
-const char *trace_kind_name(unsigned kind)
+const char *gs_replay_kind_name(unsigned kind)
 {
     return kind < GS_TRACE_KINDS ? kind_names[kind] : NULL;
 }
 
-unsigned trace_kind_of(const char *name)
+unsigned gs_replay_kind_of(const char *name)
 {
     for (unsigned kind = 1; kind < GS_TRACE_KINDS; kind++)
         if (!strcmp(name, kind_names[kind]))
@@ -28,28 +54,26 @@ unsigned trace_kind_of(const char *name)
     return GS_TRACE_KIND_NONE;
 }
 
-void *trace_alloc(size_t count, size_t bytes)
+void *gs_replay_alloc(size_t count, size_t bytes)
 {
     void *memory = calloc(count ? count : 1, bytes);
 
-    if (!memory) {
-        fprintf(stderr, "replay: no memory for %zu x %zu bytes\n", count, bytes);
-        exit(2);
-    }
+    if (!memory)
+        gs_replay_fail("no memory for %zu x %zu bytes", count, bytes);
     return memory;
 }
 
-void trace_free(struct trace *trace)
+void gs_replay_free(struct gs_replay_trace *trace)
 {
     free(trace->ops);
-    *trace = (struct trace){0};
+    *trace = (struct gs_replay_trace){0};
 }
 
-void trace_add(struct trace *trace, const struct trace_op *op)
+void gs_replay_add(struct gs_replay_trace *trace, const struct gs_replay_op *op)
 {
     if (trace->count == trace->room) {
         size_t room = trace->room ? 2 * trace->room : 4096;
-        struct trace_op *grown = trace_alloc(room, sizeof(*grown));
+        struct gs_replay_op *grown = gs_replay_alloc(room, sizeof(*grown));
 
         if (trace->count)
             memcpy(grown, trace->ops, trace->count * sizeof(*grown));
@@ -66,7 +90,7 @@ void trace_add(struct trace *trace, const struct trace_op *op)
         trace->streams = op->stream + 1u;
 }
 
-void trace_keep_kinds(struct trace *trace, unsigned kinds)
+void gs_replay_keep_kinds(struct gs_replay_trace *trace, unsigned kinds)
 {
     size_t kept = 0;
 
@@ -76,14 +100,14 @@ void trace_keep_kinds(struct trace *trace, unsigned kinds)
     trace->count = kept;
 }
 
-struct trace_peaks trace_find_peaks(const struct trace *trace)
+struct gs_replay_peaks gs_replay_find_peaks(const struct gs_replay_trace *trace)
 {
-    struct trace_peaks peaks = {0};
+    struct gs_replay_peaks peaks = {0};
     uint64_t bytes = 0;
     uint32_t count = 0;
 
     for (size_t i = 0; i < trace->count; i++) {
-        const struct trace_op *op = &trace->ops[i];
+        const struct gs_replay_op *op = &trace->ops[i];
 
         if (op->op == GS_TRACE_ALLOC) {
             bytes += op->bytes;
@@ -165,24 +189,25 @@ static unsigned char *read_compressed(const char *path, size_t *length, bool *da
     return data;
 }
 
-bool trace_parse(const unsigned char *data, size_t length, struct trace *out,
-                 struct trace_note *note)
+bool gs_replay_parse(const unsigned char *data, size_t length,
+                     struct gs_replay_trace *out, struct gs_replay_note *note)
 {
-    *out = (struct trace){0};
+    *out = (struct gs_replay_trace){0};
     note->text[0] = '\0';
-    if (trace_is_binary(data, length))
-        return trace_parse_binary(data, length, out, note);
-    return trace_parse_csv((const char *)data, length, out, note);
+    if (gs_replay_is_binary(data, length))
+        return gs_replay_parse_binary(data, length, out, note);
+    return gs_replay_parse_csv((const char *)data, length, out, note);
 }
 
-bool trace_load(const char *path, struct trace *out, struct trace_note *note)
+bool gs_replay_load(const char *path, struct gs_replay_trace *out,
+                    struct gs_replay_note *note)
 {
     FILE *file = fopen(path, "re");
     size_t length = 0;
     unsigned char *data = file ? read_all(file, &length) : NULL;
     bool damaged = false, good;
 
-    *out = (struct trace){0};
+    *out = (struct gs_replay_trace){0};
     note->text[0] = '\0';
     if (!data)
         snprintf(note->text, sizeof(note->text), "cannot be read: %s", strerror(errno));
@@ -196,7 +221,7 @@ bool trace_load(const char *path, struct trace *out, struct trace_note *note)
     }
     if (!data)
         return false;
-    good = trace_parse(data, length, out, note);
+    good = gs_replay_parse(data, length, out, note);
     if (damaged && note->text[0] == '\0')
         snprintf(note->text, sizeof(note->text),
                  "the compressed file is damaged; %zu operations were read", out->count);

@@ -1,21 +1,20 @@
 /*
- * model.c - a driver of which only the memory is modelled. See model.h.
+ * driver_model.c - a driver of which only the memory is modelled. See driver_model.h.
  */
-#include "model.h"
+#include "driver_model.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "replay_trace.h"
 
-#define GRANULES (MODEL_PAGE / MODEL_GRANULE)
+#define GRANULES (GS_MODEL_PAGE / GS_MODEL_GRANULE)
 #define WORDS    (GRANULES / 64)
 
 /* Addresses begin here. */
 #define FIRST_ADDR ((uint64_t)1 << 33)
 
-struct model_chunk {
+struct gs_driver_model_chunk {
     uint64_t addr; /* 0: not in use */
     uint64_t used[WORDS];
     unsigned allocations;
@@ -23,24 +22,24 @@ struct model_chunk {
 };
 
 /* A range of addresses that is free again. */
-struct model_range {
+struct gs_driver_model_range {
     uint64_t addr;
     size_t next; /* number + 1 of the next of the same length; 0: none */
 };
 
-void model_init(struct model *model, size_t capacity)
+void gs_driver_model_init(struct gs_driver_model *model, size_t capacity)
 {
-    *model = (struct model){.capacity = capacity, .next_addr = FIRST_ADDR};
-    pthread_mutex_init(&model->lock, NULL);
+    *model = (struct gs_driver_model){.capacity = capacity, .next_addr = FIRST_ADDR};
+    gs_mutex_init(&model->lock, GS_RANK_REPLAY_MODEL);
 }
 
-void model_free_all(struct model *model)
+void gs_driver_model_free_all(struct gs_driver_model *model)
 {
     free(model->chunks);
     free(model->ranges);
-    map_free(&model->pages);
-    map_free(&model->spares);
-    pthread_mutex_destroy(&model->lock);
+    gs_replay_map_free(&model->pages);
+    gs_replay_map_free(&model->spares);
+    gs_mutex_destroy(&model->lock);
 }
 
 static void *grown(void *items, size_t count, size_t *room, size_t bytes)
@@ -49,7 +48,7 @@ static void *grown(void *items, size_t count, size_t *room, size_t bytes)
 
     if (count < *room)
         return items;
-    more = trace_alloc(*room ? 2 * *room : 64, bytes);
+    more = gs_replay_alloc(*room ? 2 * *room : 64, bytes);
     if (count)
         memcpy(more, items, count * bytes);
     free(items);
@@ -59,18 +58,18 @@ static void *grown(void *items, size_t count, size_t *room, size_t bytes)
 
 /* ---- whole pages; the lock is held ------------------------------------------------- */
 
-static uint64_t take_pages(struct model *model, size_t pages)
+static uint64_t take_pages(struct gs_driver_model *model, size_t pages)
 {
     uint64_t *first, addr;
 
-    if (pages * MODEL_PAGE > model->capacity - model->charged)
+    if (pages * GS_MODEL_PAGE > model->capacity - model->charged)
         return 0;
-    model->charged += pages * MODEL_PAGE;
+    model->charged += pages * GS_MODEL_PAGE;
     if (model->charged > model->peak)
         model->peak = model->charged;
-    first = map_find(&model->spares, pages);
+    first = gs_replay_map_find(&model->spares, pages);
     if (first && *first) {
-        struct model_range *range = &model->ranges[*first - 1];
+        struct gs_driver_model_range *range = &model->ranges[*first - 1];
         size_t number = *first;
 
         addr = range->addr;
@@ -80,13 +79,13 @@ static uint64_t take_pages(struct model *model, size_t pages)
         return addr;
     }
     addr = model->next_addr;
-    model->next_addr += pages * MODEL_PAGE;
+    model->next_addr += pages * GS_MODEL_PAGE;
     return addr;
 }
 
-static void give_pages(struct model *model, uint64_t addr, size_t pages)
+static void give_pages(struct gs_driver_model *model, uint64_t addr, size_t pages)
 {
-    uint64_t *first = map_put(&model->spares, pages, 0);
+    uint64_t *first = gs_replay_map_put(&model->spares, pages, 0);
     size_t number = model->range_free;
 
     if (number) {
@@ -96,19 +95,20 @@ static void give_pages(struct model *model, uint64_t addr, size_t pages)
                               sizeof(*model->ranges));
         number = ++model->range_count;
     }
-    model->ranges[number - 1] = (struct model_range){addr, *first};
+    model->ranges[number - 1] = (struct gs_driver_model_range){addr, *first};
     *first = number;
-    model->charged -= pages * MODEL_PAGE;
+    model->charged -= pages * GS_MODEL_PAGE;
 }
 
 /* ---- chunks; the lock is held ------------------------------------------------------ */
 
-static bool is_used(const struct model_chunk *chunk, unsigned granule)
+static bool is_used(const struct gs_driver_model_chunk *chunk, unsigned granule)
 {
     return chunk->used[granule / 64] >> granule % 64 & 1;
 }
 
-static void mark(struct model_chunk *chunk, unsigned first, unsigned count, bool used)
+static void mark(struct gs_driver_model_chunk *chunk, unsigned first, unsigned count,
+                 bool used)
 {
     for (unsigned i = first; i < first + count; i++) {
         uint64_t bit = (uint64_t)1 << i % 64;
@@ -119,7 +119,7 @@ static void mark(struct model_chunk *chunk, unsigned first, unsigned count, bool
 }
 
 /* The first run of `count` free granules; GRANULES if there is none. */
-static unsigned find_run(struct model_chunk *chunk, unsigned count)
+static unsigned find_run(struct gs_driver_model_chunk *chunk, unsigned count)
 {
     unsigned run = 0, largest = 0;
 
@@ -140,20 +140,21 @@ static unsigned find_run(struct model_chunk *chunk, unsigned count)
     return GRANULES;
 }
 
-static uint64_t take_granules(struct model_chunk *chunk, unsigned first, unsigned count)
+static uint64_t take_granules(struct gs_driver_model_chunk *chunk, unsigned first,
+                              unsigned count)
 {
     mark(chunk, first, count, true);
     chunk->allocations++;
-    return chunk->addr + (uint64_t)first * MODEL_GRANULE;
+    return chunk->addr + (uint64_t)first * GS_MODEL_GRANULE;
 }
 
-static uint64_t take_small(struct model *model, unsigned count)
+static uint64_t take_small(struct gs_driver_model *model, unsigned count)
 {
     size_t spare = model->chunk_count;
     uint64_t addr;
 
     for (size_t i = 0; i < model->chunk_count; i++) {
-        struct model_chunk *chunk = &model->chunks[i];
+        struct gs_driver_model_chunk *chunk = &model->chunks[i];
         unsigned first = GRANULES;
 
         if (!chunk->addr)
@@ -171,20 +172,21 @@ static uint64_t take_small(struct model *model, unsigned count)
                               sizeof(*model->chunks));
         model->chunk_count++;
     }
-    model->chunks[spare] = (struct model_chunk){.addr = addr, .largest = GRANULES};
-    *map_put(&model->pages, addr / MODEL_PAGE, 0) = spare + 1;
+    model->chunks[spare] =
+        (struct gs_driver_model_chunk){.addr = addr, .largest = GRANULES};
+    *gs_replay_map_put(&model->pages, addr / GS_MODEL_PAGE, 0) = spare + 1;
     return take_granules(&model->chunks[spare], 0, count);
 }
 
-static void give_small(struct model *model, uint64_t addr, unsigned count)
+static void give_small(struct gs_driver_model *model, uint64_t addr, unsigned count)
 {
-    uint64_t *number = map_find(&model->pages, addr / MODEL_PAGE);
-    struct model_chunk *chunk = number && *number ? &model->chunks[*number - 1] : NULL;
-    unsigned first = (unsigned)(addr % MODEL_PAGE / MODEL_GRANULE);
+    uint64_t *number = gs_replay_map_find(&model->pages, addr / GS_MODEL_PAGE);
+    struct gs_driver_model_chunk *chunk =
+        number && *number ? &model->chunks[*number - 1] : NULL;
+    unsigned first = (unsigned)(addr % GS_MODEL_PAGE / GS_MODEL_GRANULE);
 
     if (!chunk || chunk->allocations == 0 || !is_used(chunk, first)) {
-        fprintf(stderr, "replay: the driver was given back what it never handed out\n");
-        abort();
+        gs_replay_fail("the modelled driver was given back what it never handed out");
     }
     mark(chunk, first, count, false);
     chunk->largest = GRANULES;
@@ -199,31 +201,31 @@ static void give_small(struct model *model, uint64_t addr, unsigned count)
 
 static unsigned granules_of(size_t bytes)
 {
-    return bytes ? (unsigned)((bytes + MODEL_GRANULE - 1) / MODEL_GRANULE) : 1;
+    return bytes ? (unsigned)((bytes + GS_MODEL_GRANULE - 1) / GS_MODEL_GRANULE) : 1;
 }
 
-uint64_t model_take(struct model *model, size_t bytes)
+uint64_t gs_driver_model_take(struct gs_driver_model *model, size_t bytes)
 {
     uint64_t addr;
 
-    pthread_mutex_lock(&model->lock);
+    gs_mutex_lock(&model->lock);
     model->calls++;
-    if (bytes >= MODEL_PAGE)
-        addr = take_pages(model, (bytes + MODEL_PAGE - 1) / MODEL_PAGE);
+    if (bytes >= GS_MODEL_PAGE)
+        addr = take_pages(model, (bytes + GS_MODEL_PAGE - 1) / GS_MODEL_PAGE);
     else
         addr = take_small(model, granules_of(bytes));
     model->failed += addr == 0;
-    pthread_mutex_unlock(&model->lock);
+    gs_mutex_unlock(&model->lock);
     return addr;
 }
 
-void model_give(struct model *model, uint64_t addr, size_t bytes)
+void gs_driver_model_give(struct gs_driver_model *model, uint64_t addr, size_t bytes)
 {
-    pthread_mutex_lock(&model->lock);
+    gs_mutex_lock(&model->lock);
     model->calls++;
-    if (bytes >= MODEL_PAGE)
-        give_pages(model, addr, (bytes + MODEL_PAGE - 1) / MODEL_PAGE);
+    if (bytes >= GS_MODEL_PAGE)
+        give_pages(model, addr, (bytes + GS_MODEL_PAGE - 1) / GS_MODEL_PAGE);
     else
         give_small(model, addr, granules_of(bytes));
-    pthread_mutex_unlock(&model->lock);
+    gs_mutex_unlock(&model->lock);
 }

@@ -1,5 +1,5 @@
 /*
- * trace_binary.c - traces as the library records them (shim/trace/trace_format.h).
+ * replay_binary.c - traces as the library records them (shim/trace/trace_format.h).
  *
  * A record is believed only if its seal fits its content and its slot. Others are passed
  * over and counted: damaged ones, and those never finished, as a killed process leaves
@@ -7,7 +7,7 @@
  *
  * Owns: nothing.   Lock: none.
  */
-#include "map.h"
+#include "replay_map.h"
 #include "replay_trace.h"
 
 #include <stdarg.h>
@@ -27,15 +27,15 @@ struct place {
 };
 
 struct binary_reader {
-    struct trace *trace;
-    struct map places; /* address to index in `table` */
+    struct gs_replay_trace *trace;
+    struct gs_replay_map places; /* address to index in `table` */
     struct place *table;
     size_t table_room;
-    struct map streams, threads;
+    struct gs_replay_map streams, threads;
     uint64_t damaged, unfinished, strays, displaced;
 };
 
-static void GS_PRINTF(2, 3) say(struct trace_note *note, const char *format, ...)
+static void GS_PRINTF(2, 3) say(struct gs_replay_note *note, const char *format, ...)
 {
     va_list arguments;
 
@@ -44,7 +44,7 @@ static void GS_PRINTF(2, 3) say(struct trace_note *note, const char *format, ...
     va_end(arguments);
 }
 
-bool trace_is_binary(const unsigned char *data, size_t length)
+bool gs_replay_is_binary(const unsigned char *data, size_t length)
 {
     size_t magic = sizeof(GS_TRACE_MAGIC) - 1;
 
@@ -100,11 +100,11 @@ static size_t slots_expected(const struct gs_trace_header *header, size_t length
 
 static struct place *place_of(struct binary_reader *reader, uint64_t key)
 {
-    size_t index = (size_t)map_number(&reader->places, key);
+    size_t index = (size_t)gs_replay_map_number(&reader->places, key);
 
     if (index >= reader->table_room) {
         size_t room = reader->table_room ? 2 * reader->table_room : 1024;
-        struct place *table = trace_alloc(room, sizeof(*table));
+        struct place *table = gs_replay_alloc(room, sizeof(*table));
 
         if (reader->table_room)
             memcpy(table, reader->table, reader->table_room * sizeof(*table));
@@ -117,25 +117,25 @@ static struct place *place_of(struct binary_reader *reader, uint64_t key)
 
 /* The place's allocation ends here. */
 static void end_place(struct binary_reader *reader, struct place *place,
-                      struct trace_op *op)
+                      struct gs_replay_op *op)
 {
     op->op = GS_TRACE_FREE;
     op->id = place->id;
     op->bytes = place->bytes;
     op->kind = place->kind;
     op->device = place->device;
-    trace_add(reader->trace, op);
+    gs_replay_add(reader->trace, op);
     place->live = false;
     place->freed_by = reader->trace->count;
 }
 
 static void read_alloc(struct binary_reader *reader, const struct gs_trace_record *record,
-                       struct trace_op *op)
+                       struct gs_replay_op *op)
 {
     struct place *place = place_of(reader, record->key);
 
     if (place->live) { /* its free went by unseen */
-        struct trace_op lost = *op;
+        struct gs_replay_op lost = *op;
 
         lost.how = GS_TRACE_HOW_NONE;
         end_place(reader, place, &lost);
@@ -151,11 +151,11 @@ static void read_alloc(struct binary_reader *reader, const struct gs_trace_recor
                             .device = op->device,
                             .live = true,
                             .bytes = record->bytes};
-    trace_add(reader->trace, op);
+    gs_replay_add(reader->trace, op);
 }
 
 static void read_free(struct binary_reader *reader, const struct gs_trace_record *record,
-                      struct trace_op *op)
+                      struct gs_replay_op *op)
 {
     struct place *place = place_of(reader, record->key);
 
@@ -183,11 +183,11 @@ static void read_refused(struct binary_reader *reader,
 /* Everything of the context is gone but stream-ordered memory (cuCtxDestroy). */
 static void read_context_end(struct binary_reader *reader,
                              const struct gs_trace_record *record,
-                             const struct trace_op *op)
+                             const struct gs_replay_op *op)
 {
     for (size_t i = 0; i < reader->places.count; i++) {
         struct place *place = &reader->table[i];
-        struct trace_op lost = *op;
+        struct gs_replay_op lost = *op;
 
         if (place->live && place->context == record->context &&
             record->context != GS_TRACE_UNNUMBERED && place->kind != GS_TRACE_KIND_ASYNC)
@@ -207,16 +207,16 @@ static bool read_record(struct binary_reader *reader,
                         const struct gs_trace_record *record)
 {
     uint64_t stream = record->stream,
-             thread = map_number(&reader->threads, record->thread);
-    struct trace_op op = {.time_ns = record->time_ns,
-                          .op = GS_TRACE_SYNC,
-                          .how = record->how,
-                          .thread = (uint32_t)thread};
+             thread = gs_replay_map_number(&reader->threads, record->thread);
+    struct gs_replay_op op = {.time_ns = record->time_ns,
+                              .op = GS_TRACE_SYNC,
+                              .how = record->how,
+                              .thread = (uint32_t)thread};
 
     if (record->stream == GS_TRACE_STREAM_PER_THREAD)
         stream |= (uint64_t)record->thread << 32;
-    stream = map_number(&reader->streams, stream);
-    if (!plausible(record) || thread >= TRACE_MAX_THREADS || stream > UINT16_MAX)
+    stream = gs_replay_map_number(&reader->streams, stream);
+    if (!plausible(record) || thread >= GS_REPLAY_THREADS || stream > UINT16_MAX)
         return false;
     op.stream = (uint16_t)stream;
     switch (record->op) {
@@ -231,7 +231,7 @@ static bool read_record(struct binary_reader *reader,
         read_refused(reader, record);
         break;
     case GS_TRACE_SYNC:
-        trace_add(reader->trace, &op);
+        gs_replay_add(reader->trace, &op);
         break;
     case GS_TRACE_CONTEXT_END:
         read_context_end(reader, record, &op);
@@ -284,7 +284,7 @@ static size_t collect(struct binary_reader *reader, const unsigned char *data,
 static void read_slots(struct binary_reader *reader, const unsigned char *data,
                        size_t slots)
 {
-    struct sealed *found = trace_alloc(slots, sizeof(*found));
+    struct sealed *found = gs_replay_alloc(slots, sizeof(*found));
     size_t count = collect(reader, data, slots, found);
 
     qsort(found, count, sizeof(*found), by_time);
@@ -294,7 +294,7 @@ static void read_slots(struct binary_reader *reader, const unsigned char *data,
 }
 
 /* Refused frees leave gaps. */
-static void close_gaps(struct trace *trace)
+static void close_gaps(struct gs_replay_trace *trace)
 {
     size_t kept = 0;
 
@@ -304,8 +304,8 @@ static void close_gaps(struct trace *trace)
     trace->count = kept;
 }
 
-bool trace_parse_binary(const unsigned char *data, size_t length, struct trace *out,
-                        struct trace_note *note)
+bool gs_replay_parse_binary(const unsigned char *data, size_t length,
+                            struct gs_replay_trace *out, struct gs_replay_note *note)
 {
     struct binary_reader reader = {.trace = out};
     struct gs_trace_header header;
@@ -336,9 +336,9 @@ bool trace_parse_binary(const unsigned char *data, size_t length, struct trace *
     else if (reader.displaced || reader.strays)
         say(note, "%llu frees are not in the trace, %llu are of what is not",
             (unsigned long long)reader.displaced, (unsigned long long)reader.strays);
-    map_free(&reader.places);
-    map_free(&reader.streams);
-    map_free(&reader.threads);
+    gs_replay_map_free(&reader.places);
+    gs_replay_map_free(&reader.streams);
+    gs_replay_map_free(&reader.threads);
     free(reader.table);
     return true;
 }
@@ -354,7 +354,7 @@ static void write_slot(FILE *file, struct gs_trace_record *record, uint64_t slot
     fwrite(record, sizeof(*record), 1, file);
 }
 
-bool trace_write_binary(const struct trace *trace, FILE *file)
+bool gs_replay_write_binary(const struct gs_replay_trace *trace, FILE *file)
 {
     struct gs_trace_header header = {.magic = GS_TRACE_MAGIC,
                                      .version = GS_TRACE_VERSION,
@@ -373,7 +373,7 @@ bool trace_write_binary(const struct trace *trace, FILE *file)
     header.end_seal = gs_trace_seal(end, 2, 1);
     fwrite(&header, sizeof(header), 1, file);
     for (size_t i = 0; i < trace->count; i++) {
-        const struct trace_op *op = &trace->ops[i];
+        const struct gs_replay_op *op = &trace->ops[i];
         struct gs_trace_record record = {
             .time_ns = op->time_ns,
             .thread = op->thread,

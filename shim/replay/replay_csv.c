@@ -1,12 +1,12 @@
 /*
- * trace_csv.c - traces as text: t_us,op,id,bytes,stream[,thread[,kind]].
+ * replay_csv.c - traces as text: t_us,op,id,bytes,stream[,thread[,kind]].
  *
  * `a` allocates, `f` frees, `s` is a wait for all work. An id is of one allocation only.
  * A first line that does not begin with a digit is the heading.
  *
  * Owns: nothing.   Lock: none.
  */
-#include "map.h"
+#include "replay_map.h"
 #include "replay_trace.h"
 
 #include <errno.h>
@@ -29,9 +29,9 @@ enum {
 };
 
 struct csv_reader {
-    struct trace *trace;
-    struct map ids, streams, threads;
-    struct trace_op *made; /* the allocations, by dense id */
+    struct gs_replay_trace *trace;
+    struct gs_replay_map ids, streams, threads;
+    struct gs_replay_op *made; /* the allocations, by dense id */
     bool *live;
     size_t room;
     uint32_t strays;     /* frees of what is not live */
@@ -66,12 +66,12 @@ static bool read_number(const char *text, uint64_t most, uint64_t *out)
     return *end == '\0' && errno == 0 && *out <= most;
 }
 
-static void keep(struct csv_reader *reader, const struct trace_op *op)
+static void keep(struct csv_reader *reader, const struct gs_replay_op *op)
 {
     if (op->id >= reader->room) {
         size_t room = reader->room ? 2 * reader->room : 1024;
-        struct trace_op *made = trace_alloc(room, sizeof(*made));
-        bool *live = trace_alloc(room, sizeof(*live));
+        struct gs_replay_op *made = gs_replay_alloc(room, sizeof(*made));
+        bool *live = gs_replay_alloc(room, sizeof(*live));
 
         if (reader->room) {
             memcpy(made, reader->made, reader->room * sizeof(*made));
@@ -88,15 +88,15 @@ static void keep(struct csv_reader *reader, const struct trace_op *op)
 }
 
 /* An allocation or a free; false (and `problem`) if the line makes no sense. */
-static bool add_memory(struct csv_reader *reader, struct trace_op *op, uint64_t id)
+static bool add_memory(struct csv_reader *reader, struct gs_replay_op *op, uint64_t id)
 {
-    const uint64_t *known = map_find(&reader->ids, id);
+    const uint64_t *known = gs_replay_map_find(&reader->ids, id);
 
     if (op->op == GS_TRACE_ALLOC) {
         reader->problem = "an id is allocated twice";
         if (known)
             return false;
-        op->id = (uint32_t)map_number(&reader->ids, id);
+        op->id = (uint32_t)gs_replay_map_number(&reader->ids, id);
         keep(reader, op);
     } else if (!known || !reader->live[*known]) {
         reader->strays++;
@@ -107,13 +107,13 @@ static bool add_memory(struct csv_reader *reader, struct trace_op *op, uint64_t 
         op->kind = reader->made[op->id].kind;
         reader->live[op->id] = false;
     }
-    trace_add(reader->trace, op);
+    gs_replay_add(reader->trace, op);
     return true;
 }
 
 static bool read_line(struct csv_reader *reader, char *line)
 {
-    struct trace_op op = {.kind = GS_TRACE_KIND_DEVICE};
+    struct gs_replay_op op = {.kind = GS_TRACE_KIND_DEVICE};
     uint64_t time_us, id, stream, thread = 0;
     char *fields[FIELDS];
     size_t count = split(line, fields);
@@ -129,16 +129,16 @@ static bool read_line(struct csv_reader *reader, char *line)
     if (count > FIELD_THREAD && !read_number(fields[FIELD_THREAD], UINT64_MAX, &thread))
         return false;
     if (count > FIELD_KIND) {
-        op.kind = (uint8_t)trace_kind_of(fields[FIELD_KIND]);
+        op.kind = (uint8_t)gs_replay_kind_of(fields[FIELD_KIND]);
         reader->problem = "no such kind of memory";
         if (op.kind == GS_TRACE_KIND_NONE)
             return false;
     }
     op.time_ns = time_us * 1000;
     reader->problem = "too many streams or threads";
-    stream = map_number(&reader->streams, stream);
-    thread = map_number(&reader->threads, thread);
-    if (stream > UINT16_MAX || thread >= TRACE_MAX_THREADS)
+    stream = gs_replay_map_number(&reader->streams, stream);
+    thread = gs_replay_map_number(&reader->threads, thread);
+    if (stream > UINT16_MAX || thread >= GS_REPLAY_THREADS)
         return false;
     op.stream = (uint16_t)stream;
     op.thread = (uint32_t)thread;
@@ -147,7 +147,7 @@ static bool read_line(struct csv_reader *reader, char *line)
         op.how = GS_TRACE_SYNC_CONTEXT;
         op.bytes = 0;
         op.kind = GS_TRACE_KIND_NONE;
-        trace_add(reader->trace, &op);
+        gs_replay_add(reader->trace, &op);
         return true;
     }
     op.op = fields[FIELD_OP][0] == 'a' ? GS_TRACE_ALLOC : GS_TRACE_FREE;
@@ -181,8 +181,8 @@ static bool read_lines(struct csv_reader *reader, const char *data, size_t lengt
     return true;
 }
 
-bool trace_parse_csv(const char *data, size_t length, struct trace *out,
-                     struct trace_note *note)
+bool gs_replay_parse_csv(const char *data, size_t length, struct gs_replay_trace *out,
+                         struct gs_replay_note *note)
 {
     struct csv_reader reader = {.trace = out};
     size_t number = 0;
@@ -199,27 +199,28 @@ bool trace_parse_csv(const char *data, size_t length, struct trace *out,
     else if (reader.strays > 0)
         snprintf(note->text, sizeof(note->text),
                  "%u frees of what is not live were left out", reader.strays);
-    map_free(&reader.ids);
-    map_free(&reader.streams);
-    map_free(&reader.threads);
+    gs_replay_map_free(&reader.ids);
+    gs_replay_map_free(&reader.streams);
+    gs_replay_map_free(&reader.threads);
     free(reader.made);
     free(reader.live);
     return good;
 }
 
-bool trace_write_csv(const struct trace *trace, FILE *file)
+bool gs_replay_write_csv(const struct gs_replay_trace *trace, FILE *file)
 {
     fputs("t_us,op,id,bytes,stream,thread,kind\n", file);
     for (size_t i = 0; i < trace->count; i++) {
-        const struct trace_op *op = &trace->ops[i];
+        const struct gs_replay_op *op = &trace->ops[i];
         bool sync = op->op == GS_TRACE_SYNC;
         char letter = sync ? 's' : op->op == GS_TRACE_ALLOC ? 'a' : 'f';
 
-        fprintf(
-            file, "%llu,%c,%u,%llu,%u,%u,%s\n", (unsigned long long)(op->time_ns / 1000),
-            letter, op->id, (unsigned long long)op->bytes, op->stream, op->thread,
-            trace_kind_name(sync || op->kind == GS_TRACE_KIND_NONE ? GS_TRACE_KIND_DEVICE
-                                                                   : op->kind));
+        fprintf(file, "%llu,%c,%u,%llu,%u,%u,%s\n",
+                (unsigned long long)(op->time_ns / 1000), letter, op->id,
+                (unsigned long long)op->bytes, op->stream, op->thread,
+                gs_replay_kind_name(sync || op->kind == GS_TRACE_KIND_NONE
+                                        ? GS_TRACE_KIND_DEVICE
+                                        : op->kind));
     }
     return fflush(file) == 0 && !ferror(file);
 }

@@ -1,5 +1,5 @@
 /*
- * run.c - carries a trace out, on one thread or on as many as it had.
+ * replay_run.c - carries a trace out, on one thread or on as many as it had.
  *
  * With threads, each carries out its own operations in order. A free waits for its
  * allocation, and nobody runs more than a window ahead of the slowest: else the memory
@@ -9,7 +9,7 @@
  * Owns:  the handles of the run.
  * Lock:  none; handles, positions and the outcome are atomic.
  */
-#include "run.h"
+#include "replay_run.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -17,9 +17,9 @@
 #include <time.h>
 
 struct run {
-    const struct trace *trace;
-    const struct target *target;
-    const struct run_config *config;
+    const struct gs_replay_trace *trace;
+    const struct gs_replay_target *target;
+    const struct gs_replay_config *config;
     uint64_t *handles; /* by id; atomic; 0: not allocated yet */
     size_t *positions; /* by thread: the operation it is at; atomic */
     uint32_t threads;
@@ -46,8 +46,8 @@ static uint64_t now_ns(void)
 /* Carry out one operation whose allocation, if it is a free, is there. */
 static bool step(struct run *run, size_t at)
 {
-    const struct trace_op *op = &run->trace->ops[at];
-    const struct target *target = run->target;
+    const struct gs_replay_op *op = &run->trace->ops[at];
+    const struct gs_replay_target *target = run->target;
     uint64_t handle;
 
     switch (op->op) {
@@ -102,7 +102,7 @@ static bool given_up(const struct run *run)
 /* Until the operation may be carried out; *seen is how far everybody was known to be. */
 static void wait_for_turn(const struct run *run, size_t at, size_t *seen)
 {
-    const struct trace_op *op = &run->trace->ops[at];
+    const struct gs_replay_op *op = &run->trace->ops[at];
 
     while (at - *seen > run->config->window && at > *seen && !given_up(run)) {
         *seen = slowest(run);
@@ -144,10 +144,10 @@ static void *run_thread(void *argument)
 
 /* Operations' numbers, each thread's in a row of its own; begins[t] is where t's begin.
  */
-static size_t *sort_by_thread(const struct trace *trace, size_t *begins)
+static size_t *sort_by_thread(const struct gs_replay_trace *trace, size_t *begins)
 {
-    size_t *steps = trace_alloc(trace->count, sizeof(*steps));
-    size_t *next = trace_alloc(trace->threads + 1u, sizeof(*next));
+    size_t *steps = gs_replay_alloc(trace->count, sizeof(*steps));
+    size_t *next = gs_replay_alloc(trace->threads + 1u, sizeof(*next));
 
     for (size_t i = 0; i < trace->count; i++)
         begins[trace->ops[i].thread + 1]++;
@@ -164,13 +164,13 @@ static size_t *sort_by_thread(const struct trace *trace, size_t *begins)
 static void run_threads(struct run *run)
 {
     uint32_t count = run->trace->threads;
-    size_t *begins = trace_alloc(count + 1u, sizeof(*begins));
+    size_t *begins = gs_replay_alloc(count + 1u, sizeof(*begins));
     size_t *steps = sort_by_thread(run->trace, begins);
-    struct run_thread *threads = trace_alloc(count, sizeof(*threads));
-    pthread_t *ids = trace_alloc(count, sizeof(*ids));
+    struct run_thread *threads = gs_replay_alloc(count, sizeof(*threads));
+    pthread_t *ids = gs_replay_alloc(count, sizeof(*ids));
     uint32_t started = 0;
 
-    run->positions = trace_alloc(count, sizeof(*run->positions));
+    run->positions = gs_replay_alloc(count, sizeof(*run->positions));
     run->threads = count;
     for (uint32_t t = 0; t < count; t++)
         threads[t] =
@@ -178,10 +178,8 @@ static void run_threads(struct run *run)
     while (started < count &&
            pthread_create(&ids[started], NULL, run_thread, &threads[started]) == 0)
         started++;
-    if (started < count) {
-        fprintf(stderr, "replay: only %u of %u threads can be started\n", started, count);
-        exit(2);
-    }
+    if (started < count)
+        gs_replay_fail("only %u of %u threads can be started", started, count);
     for (uint32_t t = 0; t < count; t++)
         pthread_join(ids[t], NULL);
     free(run->positions);
@@ -191,24 +189,25 @@ static void run_threads(struct run *run)
     free(ids);
 }
 
-void run_trace(const struct trace *trace, const struct target *target,
-               const struct run_config *config, struct run_result *result)
+void gs_replay_run(const struct gs_replay_trace *trace,
+                   const struct gs_replay_target *target,
+                   const struct gs_replay_config *config, struct gs_replay_result *result)
 {
     struct run run = {.trace = trace, .target = target, .config = config};
     uint64_t begin;
 
     run.handles = config->handles;
     if (!run.handles)
-        run.handles = trace_alloc(trace->allocations, sizeof(*run.handles));
+        run.handles = gs_replay_alloc(trace->allocations, sizeof(*run.handles));
     begin = now_ns();
     if (config->threads)
         run_threads(&run);
     else
         run_alone(&run);
-    *result = (struct run_result){.fits = !run.failed,
-                                  .failed_at = run.failed_at,
-                                  .ops = run.ops,
-                                  .ns = now_ns() - begin};
+    *result = (struct gs_replay_result){.fits = !run.failed,
+                                        .failed_at = run.failed_at,
+                                        .ops = run.ops,
+                                        .ns = now_ns() - begin};
     if (run.failed)
         result->failed_bytes = trace->ops[run.failed_at].bytes;
     if (!config->handles)

@@ -1,0 +1,224 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# advise.sh - gpushim replay and gpushim advise: what they say of a recorded trace is so when the
+# program runs again, the same each time, and what is no trace gets one line.
+
+gpushim=$build/gpushim
+
+# record PROGRAM [ARGUMENT...]: its trace, in the file trace.
+record() {
+  need_file "$gpushim"
+  need_file "$1"
+  preloaded recorded GPUSHIM_TRACE_FILE=trace -- "$@"
+  [[ -s trace ]] || fail "no trace of $1"
+}
+
+# figure NAME FILE: a number of the JSON, the first of this name.
+figure() {
+  grep -oE "\"$1\": [0-9.]+" "$2" | head -n 1 | grep -oE '[0-9.]+$'
+}
+
+# varied FILE: many sizes, in CSV: other settings need fewer driver calls.
+varied() {
+  need_file "$build/replay/generate"
+  "$build/replay/generate" comb >"$1"
+}
+
+# ---- What they say is so -----------------------------------------------------------------
+
+# The list of the first run serves the second, from the file that --warmup wrote, or as it stands.
+second_run_case() {
+  local line
+
+  record "$apps/limits_linked" warm 2
+  run_in list -- "$gpushim" advise --warmup trace
+  expect_status list 0
+  expect_quiet list
+  line=$(<list.out)
+  [[ $line =~ ^GPUSHIM_WARMUP=([0-9]+[KMG]?:[0-9]+,?)+$ ]] || fail "no list: $line"
+  preloaded cold CUDASIM_LOG=2 -- "$apps/limits_linked" warm 2
+  preloaded warm "$line" CUDASIM_LOG=2 -- "$apps/limits_linked" warm 2
+  preloaded file GPUSHIM_WARMUP="@$case_dir/list.out" CUDASIM_LOG=2 -- "$apps/limits_linked" warm 2
+  for name in cold warm file; do
+    expect_same cold "$name"
+    sed '1,/limits: begun/d' "$name.err" >"$name.after"
+  done
+  expect_equal "driver allocations, cold" 3 "$(driver_calls cold.after cuMemAlloc)"
+  expect_equal "driver allocations, with the list" 0 "$(driver_calls warm.after cuMemAlloc)"
+  expect_equal "driver allocations, with the file" 0 "$(driver_calls file.after cuMemAlloc)"
+}
+add_case "advise warm-up of the next run" second_run_case
+
+# A file of the option that is none: one line, and the program runs as without.
+# bad_list_case VALUE TEXT
+bad_list_case() {
+  printf '4K:5,nonsense\n' >mistakes
+  native native "$apps/pipeline_shared"
+  preloaded shim GPUSHIM_WARMUP="$1" -- "$apps/pipeline_shared"
+  expect_same native shim
+  expect_count shim.err "^gpushim: GPUSHIM_WARMUP: .*$2.*; ignored$" 1
+  grep -v '^gpushim: ' shim.err >rest
+  expect_clean rest
+}
+add_case "advise warm-up, no file" bad_list_case @/nonexistent/list 'no such file'
+add_case "advise warm-up, a folder" bad_list_case @/tmp 'not a regular file'
+add_case "advise warm-up, mistakes in the file" bad_list_case @mistakes 'not SIZE:COUNT'
+
+# What is advised has the figures that a replay with it has; the same text each time.
+advised_case() {
+  local line
+
+  varied trace.csv
+  need_file "$gpushim"
+  for name in first second; do
+    run_in "$name" -- "$gpushim" advise --json trace.csv
+    expect_status "$name" 0
+    expect_quiet "$name"
+    sed -E 's/"ns_per_op": [0-9.]+/TIME/g' "$name.out" >"$name.text"
+  done
+  cmp first.text second.text || fail "another advice of the same trace"
+  line=$(sed -nE 's/.*"better": \[\{"best_in": "[a-z_]*", "line": "([^"]*)".*/\1/p' first.out)
+  [[ -n $line ]] || fail "no better settings: $(<first.out)"
+  # shellcheck disable=SC2086  # one or two settings
+  run_in replayed $line -- "$gpushim" replay --json --repeat 1 trace.csv
+  expect_status replayed 0
+  run_in plain -- "$gpushim" replay --json --repeat 1 trace.csv
+  expect_equal "driver calls by default" "$(figure driver_calls plain.out)" "$(figure driver_calls first.out)"
+  sed -E 's/.*"better": //' first.out >better
+  expect_equal "driver calls with $line" "$(figure driver_calls replayed.out)" "$(figure driver_calls better)"
+  expect_equal "memory with $line" "$(figure reserved_peak_bytes replayed.out)" \
+    "$(figure reserved_peak_bytes better)"
+  [[ $(figure driver_calls replayed.out) -lt $(figure driver_calls plain.out) ]] || fail "not better"
+  run_in text -- "$gpushim" advise trace.csv
+  expect_text text.out "^    $line$"
+  expect_text text.out '^  default '
+  expect_text text.out '^    GPUSHIM_WARMUP='
+}
+add_case "advise settings and their figures" advised_case
+
+# Settings that a program takes, too: with the line that is advised it needs no more driver calls.
+taken_case() {
+  record "$apps/leaky_static"
+  run_in advice -- "$gpushim" advise trace
+  expect_status advice 0
+  expect_quiet advice
+  expect_text advice.out '^trace: [0-9]+ allocations, at most '
+  sed -nE 's/^    (GPUSHIM_.*)/\1/p' advice.out | tr ' ' '\n' >settings
+  while read -r setting; do
+    preloaded taken "$setting" GPUSHIM_LOG_FILE=log -- "$apps/leaky_static"
+    ! grep -E '^gpushim: ' log || fail "$setting is not taken"
+  done <settings
+}
+add_case "advise settings are taken" taken_case
+
+# Steady pairs: nothing is better, and it says so.
+nothing_case() {
+  awk 'BEGIN { for (i = 0; i < 3000; i++) printf "%d,a,%d,4096,0\n%d,f,%d,4096,0\n", i, i, i, i }' >pairs.csv
+  need_file "$gpushim"
+  run_in advice -- "$gpushim" advise pairs.csv
+  expect_status advice 0
+  expect_text advice.out '^Of [0-9]+ other settings none is better than the default ones[.]$'
+  run_in tiny -- "$gpushim" advise --device 1M pairs.csv
+  expect_status tiny 1
+  expect_text tiny.out '^Of [0-9]+ other settings none fits, either[.]$'
+}
+add_case "advise nothing better" nothing_case
+
+# The installed command says what the build's own program says.
+same_replay_case() {
+  need_file "$build/replay/replay"
+  varied trace.csv
+  for name in pool blocks native-model; do
+    run_in ours -- "$gpushim" replay --json --smallest --device 1.25x --through "$name" trace.csv
+    run_in theirs -- "$build/replay/replay" --json --smallest --device 1.25x --through "$name" trace.csv
+    for prefix in ours theirs; do
+      expect_status "$prefix" 0
+      sed -E 's/"(ns_per_op|metadata_bytes_per_live)": [^,}]+/TIME/g' "$prefix.out" >"$prefix.text"
+    done
+    cmp ours.text theirs.text || fail "another figure through $name"
+  done
+  run_in csv -- "$gpushim" replay --to-csv trace.csv
+  run_in binary -- "$gpushim" replay --to-binary trace.csv
+  run_in again -- "$gpushim" replay --to-csv binary.out
+  cmp csv.out again.out || fail "lost on the way to CSV and back"
+}
+add_case "advise replay as the build's" same_replay_case
+
+# ---- What is no trace, and no use of the commands ------------------------------------------
+
+# refused STATUS TEXT ARGUMENT...: one line on stderr, nothing on stdout.
+refused() {
+  run_in refused -- "$gpushim" "${@:3}"
+  expect_status refused "$1"
+  expect_count refused.err '' 1
+  expect_text refused.err "^gpushim: .*$2"
+  [[ ! -s refused.out ]] || fail "${*:3} printed $(head -n 3 refused.out)"
+}
+
+bad_trace_case() {
+  local verb
+
+  record "$apps/pipeline_shared"
+  : >empty
+  printf 'no trace at all\n' >text
+  printf '1,a,1,4096,0,0,managed\n2,f,1,4096,0,0,managed\n' >managed
+  printf '1,s,0,0,0\n' >waits
+  head -c 100 trace >short
+  head -c 2000 trace | tr '\0' '\7' >other
+  head -c 300 /bin/sh >program
+  for verb in replay advise; do
+    refused 1 'empty: no trace: nothing in it' "$verb" empty
+    refused 1 'text: no trace: ' "$verb" text
+    refused 1 'managed: no allocation of this kind of memory; there are: 1 managed' "$verb" managed
+    refused 1 'waits: no allocation' "$verb" waits
+    refused 1 'short: no trace: shorter than its header' "$verb" short
+    refused 1 'other: no trace' "$verb" other
+    refused 1 'program: no trace' "$verb" program
+    refused 1 'No such file or directory' "$verb" none
+    refused 1 'Is a directory' "$verb" .
+    refused 1 'cannot be read' "$verb" /proc/self/mem
+  done
+}
+add_case "advise what is no trace" bad_trace_case
+
+# A trace that is cut short: a line says so, status 1, and what was read is replayed.
+damaged_case() {
+  record "$apps/pipeline_shared"
+  head -c $(($(stat -c %s trace) / 2 + 100)) trace >half
+  for verb in replay advise; do
+    run_in cut -- "$gpushim" "$verb" half
+    expect_status cut 1
+    expect_count cut.err '^gpushim: half: cut short; [0-9]+ operations were read$' 1
+    expect_text cut.out '[0-9]+ allocations, '
+  done
+}
+add_case "advise damaged trace" damaged_case
+
+bad_usage_case() {
+  need_file "$gpushim"
+  printf '1,a,1,4096,0\n' >good
+  refused 2 'unknown option --devise: did you mean --device[?]' advise --devise 1G good
+  refused 2 'unknown option --smalest: did you mean --smallest[?]' replay --smalest good
+  refused 2 'unknown option --xyzzy ' replay --xyzzy good
+  refused 2 '--device: needs a value' advise good --device
+  refused 2 '--warmup: takes no value' advise --warmup=yes good
+  refused 2 '--ready: late ' advise --ready late good
+  refused 2 '--kinds: pined ' replay --kinds device,pined good
+  refused 2 '--through: device ' replay --through device good
+  for size in 0 -1G 1Q 1GG x 1e30 0x nan; do
+    refused 2 "--device: $size " advise --device "$size" good
+  done
+  for verb in replay advise; do
+    run_in usage -- "$gpushim" "$verb"
+    expect_status usage 2
+    expect_text usage.err "^usage: gpushim .*$verb"
+    run_in help -- "$gpushim" "$verb" --help
+    expect_status help 0
+    expect_text help.out "^usage: gpushim .*$verb"
+  done
+  run_in two -- "$gpushim" advise good good
+  expect_status two 2
+  run_in full -- bash -c "'$gpushim' replay good >/dev/full"
+  expect_status full 1
+}
+add_case "advise bad usage" bad_usage_case
