@@ -37,6 +37,9 @@ static const struct {
     {GS_VERB_DIFF, false, "--fail-on", offsetof(struct gs_arguments, fail_on)},
     {GS_VERB_DIFF, false, "--of", offsetof(struct gs_arguments, of)},
     {GS_VERB_MERGE, false, "--of", offsetof(struct gs_arguments, of)},
+    {GS_VERB_TOP, false, "-d", offsetof(struct gs_arguments, delay)},
+    {GS_VERB_TOP, false, "-n", offsetof(struct gs_arguments, rounds)},
+    {GS_VERB_TOP, true, "--once", offsetof(struct gs_arguments, once)},
 };
 
 static const char *variables_set[SET_MOST];
@@ -215,7 +218,7 @@ void gs_arguments_usage(FILE *to)
 {
     fputs("usage: gpushim [options] [--] command [args...]\n"
           "       gpushim [options] report [--summary] STATE_FILE...\n"
-          "       gpushim [options] html|diff|merge ...    (each has its --help)\n",
+          "       gpushim [options] html|diff|merge|top ...    (each has its --help)\n",
           to);
 }
 
@@ -253,7 +256,7 @@ static void show_help(bool all)
         "  --help=all, --version    every option (docs/options.md); the version\n"
         "\n"
         "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
-        "command that is called report, html, diff or merge: gpushim -- report.");
+        "command that is called report, html, diff, merge or top: gpushim -- report.");
     if (all) {
         gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
     }
@@ -326,6 +329,21 @@ static void show_merge_help(void)
          "\n" REPORT_HELP);
 }
 
+static void show_top_help(void)
+{
+    puts(
+        "usage: gpushim [options] top [options] [FOLDER|STATE_FILE...]\n"
+        "\n"
+        "Shows what running processes have on each device, refreshed, by the files that\n"
+        "they were given with --state-file; without a name, those in the folder of\n"
+        "GPUSHIM_STATE_FILE, or here. On a terminal keys choose, sort and filter, and\n"
+        "show call stacks: h lists them. Elsewhere it is plain text, written once.\n"
+        "\n"
+        "  -d SECONDS               between two refreshes, 1 unless given\n"
+        "  -n NUMBER                refreshes, then end\n"
+        "  --once                   plain text, once");
+}
+
 /* ---- the whole line -----------------------------------------------------------------
  */
 
@@ -337,7 +355,8 @@ static const struct {
 } verbs[] = {{"report", GS_VERB_REPORT, show_report_help},
              {"html", GS_VERB_HTML, show_html_help},
              {"diff", GS_VERB_DIFF, show_diff_help},
-             {"merge", GS_VERB_MERGE, show_merge_help}};
+             {"merge", GS_VERB_MERGE, show_merge_help},
+             {"top", GS_VERB_TOP, show_top_help}};
 
 static bool show_verb_help(enum gs_verb verb)
 {

@@ -29,14 +29,22 @@ __attribute__((noreturn)) void gs_launcher_fail(int status, const char *format, 
 /* ---- the command line (arguments.c) ---- */
 
 /* What the first word that is no option asks for; the word itself is removed. */
-enum gs_verb { GS_VERB_RUN, GS_VERB_REPORT, GS_VERB_HTML, GS_VERB_DIFF, GS_VERB_MERGE };
+enum gs_verb {
+    GS_VERB_RUN,
+    GS_VERB_REPORT,
+    GS_VERB_HTML,
+    GS_VERB_DIFF,
+    GS_VERB_MERGE,
+    GS_VERB_TOP
+};
 
 struct gs_arguments {
     enum gs_verb verb;
     bool summary, print, log_file;
-    const char *page;        /* -o FILE of html; NULL: beside the report */
-    const char *fail_on;     /* of diff; NULL: nothing fails */
-    const char *of;          /* of diff and merge: "leaks" or "peak"; NULL: leaks */
+    const char *page;    /* -o FILE of html; NULL: beside the report */
+    const char *fail_on; /* of diff; NULL: nothing fails */
+    const char *of;      /* of diff and merge: "leaks" or "peak"; NULL: leaks */
+    const char *delay, *rounds, *once; /* -d, -n and --once of top; NULL: not given */
     const char *last_switch; /* the option just before the command, if it is a switch
                               * written without a value */
     char **command;          /* or files; NULL at the end; empty if there is none */
@@ -113,5 +121,11 @@ int gs_merge_run(const struct gs_arguments *arguments);
  * sums. ended NULL: not known. Returns the exit status. */
 struct gs_state_ended;
 int gs_summary_write(char *const *paths, const struct gs_state_ended *ended);
+
+/* ---- what runs (top.c) ---- */
+
+/* Shows the processes whose state files, or folders of them, are among the words. Returns
+ * the exit status. */
+int gs_top_run(const struct gs_arguments *arguments);
 
 #endif

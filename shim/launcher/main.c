@@ -99,6 +99,8 @@ int main(int argc, char **argv)
         return gs_diff_run(&arguments);
     case GS_VERB_MERGE:
         return gs_merge_run(&arguments);
+    case GS_VERB_TOP:
+        return gs_top_run(&arguments);
     case GS_VERB_RUN:
         break;
     }

@@ -19,12 +19,13 @@
 #include "report_settings.h"
 #include "state_file.h"
 
-/* Returns true if the process still runs, and is not another one with its id. */
-static bool runs(const struct gs_state_process *process)
+bool gs_state_runs(const struct gs_state_process *process)
 {
-    char boot[sizeof(process->boot)];
+    static char boot[sizeof(process->boot)]; /* one thread reads */
     uint64_t start;
-    gs_boot_id(boot, sizeof(boot));
+    if (!boot[0]) {
+        gs_boot_id(boot, sizeof(boot));
+    }
     return process->ending[0] == '\0' && strcmp(boot, process->boot) == 0 &&
            process->pid > 0 && gs_process_start(process->pid, &start) == GS_OK &&
            start == process->pid_start;
@@ -73,7 +74,7 @@ bool gs_state_open(const char *path, struct gs_state_open *out, const char **pro
     out->bytes = gs_read_file(path, SIZE_MAX, &length, problem);
     if (out->bytes && gs_state_read_header(out->bytes, length, &config, &out->header,
                                            problem) == GS_OK) {
-        out->running = runs(&out->header.process);
+        out->running = gs_state_runs(&out->header.process);
         config.now_ns = out->running ? gs_now_coarse_ns() : 0;
         if (gs_state_read(out->bytes, length, &config, &out->found, problem) == GS_OK) {
             return true;

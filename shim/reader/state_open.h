@@ -25,6 +25,9 @@ const struct gs_options *gs_state_settings(void);
  * up once. The symbolizer belongs to this module. */
 struct gs_report_config gs_state_report_settings(enum gs_state_lines lines);
 
+/* Returns true if the process still runs, and is not another one with its id. */
+bool gs_state_runs(const struct gs_state_process *process);
+
 /* True: gs_state_close must follow. False: *problem is the reason, as the end of a
  * sentence. */
 bool gs_state_open(const char *path, struct gs_state_open *out, const char **problem);
