@@ -179,7 +179,7 @@ void gs_diff_write(const struct gs_diff *diff, const struct gs_report_file files
         }
     }
     if (changed > written) {
-        gs_text_add(text, "%s more call site%s with less growth (GPUSHIM_LEAK_MAX)\n\n",
+        gs_text_add(text, "%s more call site%s changed (GPUSHIM_LEAK_MAX)\n\n",
                     gs_text_count(changed - written, number), plural(changed - written));
     }
     gs_text_add(text, "%s: %s, then %s\n", what_of(files),

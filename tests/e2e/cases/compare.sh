@@ -87,7 +87,7 @@ WANTED
     expect_status ci "${words##*:}"
   done
   gpushim few diff --leak-max=2 a.state b.json
-  expect_text few.out '^3 more call sites with less growth'
+  expect_text few.out '^3 more call sites changed [(]GPUSHIM_LEAK_MAX[)]$'
   gpushim back diff --fail-on=grown:10% b.json a.json
   expect_status back 3
   expect_text back.err '^gpushim: --fail-on=grown:10%: 1 call site$'
