@@ -61,11 +61,6 @@ static void read_both(char *const paths[2], enum gs_report_of of,
         const char *problem;
         read[i] =
             gs_report_file_read(paths[i], of, GS_STATE_SHOWN_LINES, &files[i], &problem);
-        if (read[i] && of == GS_REPORT_OF_PEAK && !files[i].has_peaks) {
-            problem = "it does not say who had the memory at the peaks";
-            gs_report_file_free(&files[i]);
-            read[i] = false;
-        }
         if (!read[i]) {
             gs_launcher_warn("%s: %s; nothing is compared", paths[i], problem);
         }

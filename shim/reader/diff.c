@@ -4,7 +4,8 @@
  * Call sites of the same functions form a class. Within a class lines tell them apart, if
  * both reports are of the same builds, or if one report has all lines of the other: then
  * no line has moved. Otherwise the class is one call site, so that a line inserted above
- * an allocation makes no new leak.
+ * an allocation makes no new leak. Where one report lacks names, because a file is
+ * missing or was not read, call sites of the same build are found by their addresses.
  *
  * Owns: struct gs_diff.   Lock: none.   Design: docs/outputs.md
  */
@@ -96,7 +97,7 @@ struct entry {
     struct gs_place_key functions, lines;
     const struct gs_file_place *place;
     unsigned side;
-    bool same_code;
+    bool same_code; /* all its modules are of the same build in both reports */
 };
 
 static int compare_entries(const void *left, const void *right)
@@ -120,10 +121,8 @@ static bool add_entries(const struct gs_report_file files[2], unsigned side,
                         enum gs_place_by by, struct entry *entries)
 {
     const struct gs_report_file *file = &files[side];
-    /* Lines of one report cannot be found in another without lines. */
-    bool alike = has_lines(file) == has_lines(&files[!side]);
     bool *same = calloc(file->module_count + 1, sizeof(*same));
-    for (size_t i = 0; same && alike && i < file->module_count; i++) {
+    for (size_t i = 0; same && i < file->module_count; i++) {
         same[i] = is_same_build(&files[!side], &file->modules[i]);
     }
     for (size_t i = 0; same && i < file->place_count; i++) {
@@ -159,10 +158,11 @@ static size_t end_of_class(const struct entry *entries, size_t begin, size_t cou
     return i;
 }
 
-/* Returns whether lines tell the call sites of a class apart. */
-static bool lines_hold(const struct entry *entries, size_t begin, size_t end)
+/* Returns whether lines tell the call sites of a class apart. `alike`: both reports have
+ * lines, or neither has. */
+static bool lines_hold(const struct entry *entries, size_t begin, size_t end, bool alike)
 {
-    bool same_code = true, has_own[2] = {false, false};
+    bool same_code = alike, has_own[2] = {false, false};
     for (size_t i = begin, next; i < end; i = next) {
         bool sides[2] = {false, false};
         next = end_of_lines(entries, i, end);
@@ -211,12 +211,13 @@ static void add_row(struct gs_diff *diff, const struct entry *entries, size_t be
                     size_t end)
 {
     struct gs_diff_row *row = &diff->rows[diff->count++];
-    bool sides[2] = {false, false};
+    bool sides[2] = {false, false}, same_code = true;
     *row = (struct gs_diff_row){.place = NULL};
     for (size_t i = begin; i < end; i++) {
         const struct gs_file_place *place = entries[i].place;
         unsigned side = entries[i].side;
         sides[side] = true;
+        same_code = same_code && entries[i].same_code;
         add(&row->bytes[side], place->bytes);
         add(&row->counts[side], place->count);
         /* The newer report has the lines of today. */
@@ -227,8 +228,87 @@ static void add_row(struct gs_diff *diff, const struct entry *entries, size_t be
         }
     }
     row->kind = kind_of(row, sides);
-    diff->kinds[row->kind]++;
-    add(&diff->grown[row->kind], distance(row->bytes[0], row->bytes[1]));
+    row->same_code = same_code;
+}
+
+static void count_kinds(struct gs_diff *diff)
+{
+    for (size_t i = 0; i < diff->count; i++) {
+        const struct gs_diff_row *row = &diff->rows[i];
+        diff->kinds[row->kind]++;
+        add(&diff->grown[row->kind], distance(row->bytes[0], row->bytes[1]));
+    }
+}
+
+/* ---- by address ---------------------------------------------------------------------
+ */
+
+struct by_address {
+    struct gs_place_key key;
+    struct gs_diff_row *row;
+};
+
+/* Equal addresses: what is gone stands before what is new. */
+static int compare_addresses(const void *left, const void *right)
+{
+    const struct by_address *a = left, *b = right;
+    int order = gs_place_key_compare(&a->key, &b->key);
+    return order ? order : (int)b->row->kind - (int)a->row->kind;
+}
+
+static bool has_name(const struct gs_report_file files[2], const struct gs_diff_row *row)
+{
+    const struct gs_file_frame *frame =
+        row->place->depth > 0 ? gs_report_file_frame(&files[row->side], row->place, 0)
+                              : NULL;
+    return frame && frame->function;
+}
+
+/* Makes one row of two. */
+static void join(const struct gs_report_file files[2], struct gs_diff_row *gone,
+                 struct gs_diff_row *new)
+{
+    static const bool both[2] = {true, true};
+    if (has_name(files, new)) {
+        gone->place = new->place;
+        gone->side = new->side;
+    }
+    gone->bytes[1] = new->bytes[1];
+    gone->counts[1] = new->counts[1];
+    gone->kind = kind_of(gone, both);
+    new->place = NULL;
+}
+
+/* Joins what is gone with what is new at the same address of the same build. Without
+ * memory nothing is joined. */
+static void join_by_address(const struct gs_report_file files[2], struct gs_diff *diff)
+{
+    struct by_address *rows = malloc((diff->count + 1) * sizeof(*rows));
+    size_t count = 0, kept = 0;
+    for (size_t i = 0; rows && i < diff->count; i++) {
+        struct gs_diff_row *row = &diff->rows[i];
+        if (row->same_code && (row->kind == GS_DIFF_NEW || row->kind == GS_DIFF_GONE)) {
+            rows[count++] = (struct by_address){
+                gs_place_key_of(&files[row->side], row->place, GS_PLACE_BY_ADDRESS), row};
+        }
+    }
+    if (count > 0) {
+        qsort(rows, count, sizeof(*rows), compare_addresses);
+    }
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (gs_place_key_compare(&rows[i].key, &rows[i + 1].key) == 0 &&
+            rows[i].row->kind == GS_DIFF_GONE && rows[i + 1].row->kind == GS_DIFF_NEW) {
+            join(files, rows[i].row, rows[i + 1].row);
+            i++;
+        }
+    }
+    free(rows);
+    for (size_t i = 0; i < diff->count; i++) {
+        if (diff->rows[i].place) {
+            diff->rows[kept++] = diff->rows[i];
+        }
+    }
+    diff->count = kept;
 }
 
 /* What grew most first. Equal growth: in the order of the reports. */
@@ -253,9 +333,10 @@ static int compare_rows(const void *left, const void *right)
 bool gs_diff_make(const struct gs_report_file files[2], struct gs_diff *out)
 {
     size_t count = files[0].place_count + files[1].place_count;
-    enum gs_place_by by = has_lines(&files[0]) && has_lines(&files[1])
-                              ? GS_PLACE_BY_FUNCTION
-                              : GS_PLACE_BY_SYMBOL;
+    bool lined[2] = {has_lines(&files[0]), has_lines(&files[1])};
+    bool alike = lined[0] == lined[1];
+    enum gs_place_by by =
+        lined[0] && lined[1] ? GS_PLACE_BY_FUNCTION : GS_PLACE_BY_SYMBOL;
     struct entry *entries = malloc((count + 1) * sizeof(*entries));
     *out = (struct gs_diff){.rows = malloc((count + 1) * sizeof(*out->rows))};
     if (!entries || !out->rows || !add_entries(files, 0, by, entries) ||
@@ -268,7 +349,7 @@ bool gs_diff_make(const struct gs_report_file files[2], struct gs_diff *out)
     qsort(entries, count, sizeof(*entries), compare_entries);
     for (size_t i = 0, end; i < count; i = end) {
         end = end_of_class(entries, i, count);
-        bool lines = lines_hold(entries, i, end);
+        bool lines = lines_hold(entries, i, end, alike);
         out->joined |= !lines;
         for (size_t j = i, next; j < end; j = next) {
             next = lines ? end_of_lines(entries, j, end) : end;
@@ -276,6 +357,8 @@ bool gs_diff_make(const struct gs_report_file files[2], struct gs_diff *out)
         }
     }
     free(entries);
+    join_by_address(files, out);
+    count_kinds(out);
     qsort(out->rows, out->count, sizeof(*out->rows), compare_rows);
     for (unsigned side = 0; side < 2; side++) {
         for (size_t i = 0; i < out->count; i++) {

@@ -24,6 +24,7 @@ struct gs_diff_row {
     uint64_t bytes[2], counts[2];
     unsigned side;                     /* of `place` */
     const struct gs_file_place *place; /* the largest: its stack is written */
+    bool same_code; /* its modules are of the same build in both reports */
 };
 
 #define GS_DIFF_REBUILT_MOST 3

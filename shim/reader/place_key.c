@@ -33,20 +33,23 @@ static void mix_number(struct gs_place_key *key, uint64_t number)
 }
 
 static void mix_frame(struct gs_place_key *key, const struct gs_report_file *file,
-                      const struct gs_file_frame *frame, bool line)
+                      const struct gs_file_frame *frame, enum gs_place_by by)
 {
     const char *function = frame->linkage ? frame->linkage : frame->function;
     const struct gs_file_module *module = gs_report_file_module(file, frame);
-    bool in_file = frame->file && frame->file[0];
-    mix_text(key, function);
+    bool in_file = frame->file && frame->file[0], line = by == GS_PLACE_BY_LINE;
+    bool address = by == GS_PLACE_BY_ADDRESS && module;
+    if (!address) {
+        mix_text(key, function);
+    }
     /* Python has many functions of a name. */
-    if (in_file && (line || !module)) {
+    if (!address && in_file && (line || !module)) {
         mix_text(key, gs_module_base_name(frame->file));
     }
     if (in_file && line) {
         mix_number(key, frame->line);
     }
-    if (!function || (line && !in_file)) {
+    if (address || !function || (line && !in_file)) {
         mix_text(key, module ? gs_module_base_name(module->path) : NULL);
         mix_number(key, frame->offset);
     }
@@ -68,8 +71,9 @@ struct gs_place_key gs_place_key_of(const struct gs_report_file *file,
     mix_text(&key, place->no_stack);
     for (size_t i = 0; i < place->depth; i++) {
         const struct gs_file_frame *frame = gs_report_file_frame(file, place, i);
-        if (frame && !(frame->inlined && by == GS_PLACE_BY_SYMBOL)) {
-            mix_frame(&key, file, frame, by == GS_PLACE_BY_LINE);
+        bool skipped = frame && frame->inlined && by >= GS_PLACE_BY_SYMBOL;
+        if (frame && !skipped) {
+            mix_frame(&key, file, frame, by);
         }
     }
     return key;

@@ -23,7 +23,8 @@ int gs_place_key_compare(const struct gs_place_key *a, const struct gs_place_key
 enum gs_place_by {
     GS_PLACE_BY_LINE,     /* all that is known of its frames */
     GS_PLACE_BY_FUNCTION, /* the functions: a program that was rebuilt keeps them */
-    GS_PLACE_BY_SYMBOL    /* the same without inlined functions, which lines tell */
+    GS_PLACE_BY_SYMBOL,   /* the same without inlined functions, which lines tell */
+    GS_PLACE_BY_ADDRESS   /* module and offset: where a module is of the same build */
 };
 struct gs_place_key gs_place_key_of(const struct gs_report_file *file,
                                     const struct gs_file_place *place,

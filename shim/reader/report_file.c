@@ -348,6 +348,9 @@ bool gs_report_file_read(const char *path, enum gs_report_of of,
     }
     struct gs_json_read json = {.at = out->text};
     FIELDS(&json, members, out);
+    if (of == GS_REPORT_OF_PEAK && !out->has_peaks && out->peak_bytes > 0) {
+        json.problem = "it does not say who had the memory at the peaks";
+    }
     if (json.problem) {
         *problem = json.problem;
         gs_report_file_free(out);

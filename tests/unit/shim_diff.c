@@ -16,7 +16,7 @@
 struct given {
     const char *places, *build;
     unsigned shift; /* of addresses */
-    bool no_lines;
+    bool no_lines, no_names;
     unsigned pid;
 };
 
@@ -31,7 +31,10 @@ static void put_frame(FILE *out, const char *function, unsigned line,
 {
     fprintf(out, "%s{\"address\": \"0x%x\", \"module\": 0, \"offset\": \"0x%x\", ",
             number ? ", " : "", 0x1000 * given->shift + line, line);
-    fprintf(out, "\"function\": \"%s\", \"linkage\": null, ", function);
+    if (given->no_names)
+        fputs("\"function\": null, \"linkage\": null, ", out);
+    else
+        fprintf(out, "\"function\": \"%s\", \"linkage\": null, ", function);
     if (given->no_lines)
         fputs("\"file\": null, \"line\": null}", out);
     else
@@ -96,8 +99,8 @@ static void expect_rows(struct given before, struct given after, const char *exp
             gs_report_file_frame(&files[row->side], row->place, 0);
         char text[128];
         snprintf(text, sizeof text, "%s%s %s %u %u %u", i ? "; " : "", kinds[row->kind],
-                 frame->function, (unsigned)frame->offset, (unsigned)row->bytes[0],
-                 (unsigned)row->bytes[1]);
+                 frame->function ? frame->function : "?", (unsigned)frame->offset,
+                 (unsigned)row->bytes[0], (unsigned)row->bytes[1]);
         strcat(found, text);
     }
     cr_expect_str_eq(found, expected);
@@ -153,6 +156,18 @@ Test(diff, one_without_lines)
     expect_rows(GIVEN("8 load 5; 4 load 9", "aa", .no_lines = true),
                 GIVEN("8 load 5; 2 load 9", "aa", .shift = 3, .no_lines = true),
                 "SAME load 5 8 8; SHRUNK load 9 4 2");
+}
+
+/* Of the same build, addresses are the names. */
+Test(diff, one_without_names)
+{
+    expect_rows(GIVEN("8 load 5; 4 index 9; 3 old 11", "aa"),
+                GIVEN("8 load 5; 2 index 9; 1 new 12", "aa", .shift = 3, .no_lines = true,
+                      .no_names = true),
+                "NEW ? 12 0 1; SAME load 5 8 8; SHRUNK index 9 4 2; GONE old 11 3 0");
+    expect_rows(GIVEN("8 load 5", "aa"),
+                GIVEN("8 load 5", "bb", .no_lines = true, .no_names = true),
+                "NEW ? 5 0 8; GONE load 5 8 0");
 }
 
 Test(diff, nothing_at_all)

@@ -143,6 +143,23 @@ PROGRAM
 }
 add_case "diff of a program that was rebuilt" diff_rebuilt_case
 
+# The program is gone when its state files are read: addresses of the same build are enough.
+diff_missing_case() {
+  need_file "$apps/leaky_linked"
+  cp "$apps/leaky_linked" program
+  for i in a b; do
+    preloaded run GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=$i.json GPUSHIM_STATE_FILE=$i.state -- ./program
+  done
+  rm program
+  for i in 'a.state b.json' 'a.json b.state' 'a.state b.state'; do
+    # shellcheck disable=SC2086  # two words
+    gpushim same diff --fail-on=new,grown $i
+    expect_status same 0
+    expect_text same.out ' 0 new, 0 grown, 0 shrunk, 0 gone, 5 unchanged$'
+  done
+}
+add_case "diff of a program that is missing" diff_missing_case
+
 # Who had the memory at the peaks; other programs; a program that goes on.
 diff_kinds_case() {
   report_of a leaky_shared
@@ -153,6 +170,10 @@ diff_kinds_case() {
   gpushim none diff --of=peak a.json a.state
   expect_status none 1
   expect_text none.err '^gpushim: a[.]state: it does not say who had the memory at the peaks; nothing is compared$'
+  gpushim none merge --of=peak a.state b.json
+  expect_status none 1
+  expect_text none.err '^gpushim: a[.]state: it does not say who had the memory at the peaks; left out$'
+  expect_text none.out '^ *54[.]0 MiB +54[.]0 MiB +pid [0-9]+ |^48[.]0 MiB 48[.]0 MiB pid '
   gpushim other diff a.json b.json
   expect_status other 0
   expect_text other.out '^Note: different programs: leaky_shared and peaks_linked$'

@@ -264,6 +264,9 @@ top_ends_case() {
   expect_screen '  1 process, '
   : >over
   expect_screen '^ +[0-9]+ +0 .*\(exit 0\) rank 0: '
+  sleep 2
+  tmux -L "$socket" capture-pane -p >screen
+  expect_text screen '^ +[0-9]+ +0 .*\(exit 0\) rank 0: '
   expect_screen '  0 processes, 0 B live, 0 B reserved, 1 ended$'
   expect_screen '^  no process with a state file runs$'
   rm over
