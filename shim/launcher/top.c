@@ -16,6 +16,7 @@
 #include "gs_clock.h"
 #include "launcher.h"
 #include "output.h"
+#include "state_open.h"
 #include "terminal.h"
 #include "top_text.h"
 
@@ -25,8 +26,9 @@
 #define DELAY_MS_MOST (24 * 60 * 60 * 1000)
 /* Between the two readings that a rate needs. */
 #define ONCE_MS 300
-/* Call sites are read whole: not as often. */
-#define PLACES_MS 5000
+/* Call sites are read whole: not as often, and for a twentieth of the time at most. */
+#define PLACES_MS    5000
+#define PLACES_SHARE 20
 /* Waits are this long at most: a signal just before one is seen late. */
 #define WAIT_MS 250
 /* Columns of a terminal that has room for all of the table. */
@@ -142,7 +144,7 @@ struct screen {
     struct gs_text places; /* PAGE_PLACES and PAGE_HELP */
     size_t scrolled;       /* lines of it above the screen */
     char path[4096];
-    uint64_t places_ns; /* when it was read */
+    uint64_t next_ns; /* when it is read again */
 };
 
 static size_t count_lines(const struct gs_text *text)
@@ -267,9 +269,14 @@ static void draw(struct screen *screen)
 
 static void read_places(struct screen *screen)
 {
+    uint64_t begin_ns = gs_now_ns(), end_ns;
     gs_text_free(&screen->places);
     gs_top_write_places(screen->path, &screen->places);
-    screen->places_ns = gs_now_ns();
+    end_ns = gs_now_ns();
+    screen->next_ns = end_ns + (end_ns - begin_ns) * PLACES_SHARE;
+    if (screen->next_ns < end_ns + PLACES_MS * MS_NS) {
+        screen->next_ns = end_ns + PLACES_MS * MS_NS;
+    }
 }
 
 static void open_places(struct screen *screen)
@@ -456,8 +463,7 @@ static int show_screen(struct gs_top_list *list, unsigned delay_ms, unsigned lon
     for (unsigned long i = 0; !screen.ends && (rounds == 0 || i < rounds); i++) {
         gs_top_list_read(list);
         follow(&screen);
-        if (screen.page == PAGE_PLACES &&
-            gs_now_ns() - screen.places_ns >= PLACES_MS * MS_NS) {
+        if (screen.page == PAGE_PLACES && gs_now_ns() >= screen.next_ns) {
             read_places(&screen);
         }
         draw(&screen);
@@ -486,6 +492,7 @@ int gs_top_run(const struct gs_arguments *arguments)
     unsigned delay_ms = read_delay(arguments->delay);
     unsigned long rounds = read_rounds(arguments);
     bool screen = !arguments->once && gs_terminal_has_screen();
+    (void)gs_state_settings(); /* says now what is wrong with them */
     int status;
     if (!isatty(STDOUT_FILENO) && rounds == 0) {
         rounds = 1;

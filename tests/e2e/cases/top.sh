@@ -245,6 +245,22 @@ top_keys_case() {
 }
 add_case "top keys" top_keys_case
 
+# A bad setting is told before the screen begins, not in it.
+top_settings_case() {
+  start_programs 1
+  start_screen 100 14 GPUSHIM_LEAK_MAX=many -- -d 0.2 live
+  expect_screen 'h help'
+  keys Enter
+  expect_screen '^    #0 keep_large '
+  expect_no_text screen 'LEAK_MAX'
+  keys q
+  expect_screen 'h help'
+  keys q
+  expect_restored 0
+  expect_text screen '^gpushim: GPUSHIM_LEAK_MAX=many: '
+}
+add_case "top with a bad setting" top_settings_case
+
 # A process that ends is marked, then leaves; a new one comes. The window changes its size.
 top_ends_case() {
   start_programs 1
