@@ -25,6 +25,23 @@ struct option_row {
 static const char own_options[][NAME_BYTES] = {"--summary", "--print", "--help",
                                                "--version", "--torch=tensors"};
 
+/* Options of a word that is no command, and where their values go. A switch is its own
+ * value. */
+static const struct {
+    enum gs_verb verb;
+    bool is_switch;
+    char name[12];
+    size_t offset; /* of a const char * in struct gs_arguments */
+} verb_options[] = {
+    {GS_VERB_HTML, false, "-o", offsetof(struct gs_arguments, page)},
+    {GS_VERB_DIFF, false, "--fail-on", offsetof(struct gs_arguments, fail_on)},
+    {GS_VERB_DIFF, false, "--of", offsetof(struct gs_arguments, of)},
+    {GS_VERB_MERGE, false, "--of", offsetof(struct gs_arguments, of)},
+    {GS_VERB_TOP, false, "-d", offsetof(struct gs_arguments, delay)},
+    {GS_VERB_TOP, false, "-n", offsetof(struct gs_arguments, rounds)},
+    {GS_VERB_TOP, true, "--once", offsetof(struct gs_arguments, once)},
+};
+
 static const char *variables_set[SET_MOST];
 static size_t set_count;
 
@@ -74,7 +91,8 @@ static const char *letters_of(const char *name, size_t length, char out[NAME_BYT
 }
 
 /* The option nearest to an unknown one; "" if none is near. Returns `out`. */
-static const char *nearest(const char *key, size_t length, char out[NAME_BYTES])
+static const char *nearest(enum gs_verb verb, const char *key, size_t length,
+                           char out[NAME_BYTES])
 {
     char wanted[NAME_BYTES], letters[NAME_BYTES];
     letters_of(key, length, wanted);
@@ -85,16 +103,24 @@ static const char *nearest(const char *key, size_t length, char out[NAME_BYTES])
             return strcpy(out, name);
         }
     }
+    for (size_t i = 0; i < GS_ARRAY_LEN(verb_options); i++) {
+        const char *name = verb_options[i].name;
+        letters_of(name, strlen(name), letters);
+        if (verb_options[i].verb == verb && name[1] == '-' &&
+            gs_options_is_near(wanted, strlen(wanted), letters)) {
+            return strcpy(out, name);
+        }
+    }
     length = strlen(wanted);
     const char *variable = gs_options_nearest(wanted, length);
     return variable ? gs_option_argument(variable, out) : strcpy(out, "");
 }
 
-__attribute__((noreturn)) static void unknown_option(const char *word)
+__attribute__((noreturn)) static void unknown_option(enum gs_verb verb, const char *word)
 {
     char meant[NAME_BYTES];
     int length = (int)strcspn(word, "=");
-    nearest(word, (size_t)length, meant);
+    nearest(verb, word, (size_t)length, meant);
     if (strncmp(word, "--help=", 7) == 0) {
         gs_launcher_fail(GS_EXIT_USAGE, "--help takes all or no value");
     }
@@ -169,11 +195,11 @@ static char **take_option(char **words, struct gs_arguments *out)
         int printed = snprintf(plain, sizeof(plain), "--%s", word + 5);
         if (printed < 0 || (size_t)printed >= sizeof(plain) ||
             !find_row(plain, (size_t)printed, &row) || !has_off(row.option)) {
-            unknown_option(word);
+            unknown_option(out->verb, word);
         }
         value = "off";
     } else {
-        unknown_option(word);
+        unknown_option(out->verb, word);
     }
     if (out->verb == GS_VERB_HTML && strncmp(word, "--output", 8) == 0) {
         gs_launcher_fail(GS_EXIT_USAGE,
@@ -192,8 +218,8 @@ void gs_arguments_usage(FILE *to)
 {
     fputs("usage: gpushim [options] [--] command [args...]\n"
           "       gpushim [options] report [--summary] STATE_FILE...\n"
-          "       gpushim [options] html [-o PAGE] STATE_FILE|JSON_FILE\n"
-          "       gpushim [options] replay|advise [options] TRACE\n",
+          "       gpushim [options] html|diff|merge|top|replay|advise ...    (each has "
+          "its --help)\n",
           to);
 }
 
@@ -230,11 +256,16 @@ static void show_help(bool all)
         "  --help=all, --version    every option (docs/options.md); the version\n"
         "\n"
         "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
-        "command that is called report, html, replay or advise: gpushim -- report.");
+        "command that is called report, html, diff, merge, top, replay or advise:\n"
+        "gpushim -- report.");
     if (all) {
         gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
     }
 }
+
+#define REPORT_HELP                                                                      \
+    "A REPORT is the JSON that a program wrote with --output=json, or the state file\n"  \
+    "that it was given with --state-file."
 
 static void show_report_help(void)
 {
@@ -255,19 +286,63 @@ static void show_report_help(void)
 
 static void show_html_help(void)
 {
+    puts("usage: gpushim [options] html [options] REPORT\n"
+         "\n"
+         "Writes a report as one page for a browser, which loads nothing else: flame\n"
+         "graphs of what leaked and of the peaks, a table of call sites, errors with\n"
+         "their stacks.\n"
+         "\n"
+         "  -o PAGE                  its file, - is standard output; else run.html for\n"
+         "                           run.json\n"
+         "  --suppressions=FILE      leaks of a state file that are known\n"
+         "\n" REPORT_HELP);
+}
+
+static void show_diff_help(void)
+{
     puts(
-        "usage: gpushim [options] html [options] STATE_FILE|JSON_FILE\n"
+        "usage: gpushim [options] diff [options] REPORT REPORT\n"
         "\n"
-        "Writes a report as one page for a browser, which loads nothing else: flame\n"
-        "graphs of what leaked and of the peaks, a table of call sites, errors with\n"
-        "their stacks.\n"
+        "Compares two runs: call sites whose leaked (or live) memory is new, has grown,\n"
+        "has shrunk or is gone, by growth.\n"
         "\n"
-        "  -o PAGE                  its file, - is standard output; else run.html for\n"
-        "                           run.json\n"
+        "  --fail-on=new,grown:10%  end with status 3 if a call site is new, or has\n"
+        "                           grown by more than a tenth; also new:SIZE and\n"
+        "                           grown:SIZE\n"
+        "  --of=peak                who had the memory at the peaks, instead of leaks\n"
+        "  --leak-max=NUMBER        call sites written out\n"
         "  --suppressions=FILE      leaks of a state file that are known\n"
+        "\n" REPORT_HELP);
+}
+
+static void show_merge_help(void)
+{
+    puts("usage: gpushim [options] merge [options] REPORT|FOLDER...\n"
+         "\n"
+         "Adds up many processes, such as the ranks of a job: a line for each call site\n"
+         "with the sum, the most and the least of a process, and how many have it; then "
+         "a\n"
+         "line for each process. Of a FOLDER all its reports.\n"
+         "\n"
+         "  --of=peak                who had the memory at the peaks, instead of leaks\n"
+         "  --leak-max=NUMBER        call sites written out\n"
+         "  --suppressions=FILE      leaks of state files that are known\n"
+         "\n" REPORT_HELP);
+}
+
+static void show_top_help(void)
+{
+    puts(
+        "usage: gpushim [options] top [options] [FOLDER|STATE_FILE...]\n"
         "\n"
-        "JSON_FILE is what a program wrote with --output=json, STATE_FILE the file that\n"
-        "it was given with --state-file.");
+        "Shows what running processes have on each device, refreshed, by the files that\n"
+        "they were given with --state-file; without a name, those in the folder of\n"
+        "GPUSHIM_STATE_FILE, or here. On a terminal keys choose, sort and filter, and\n"
+        "show call stacks: h lists them. Elsewhere it is plain text, written once.\n"
+        "\n"
+        "  -d SECONDS               between two refreshes, 1 unless given\n"
+        "  -n NUMBER                refreshes, then end\n"
+        "  --once                   plain text, once");
 }
 
 /* ---- the whole line -----------------------------------------------------------------
@@ -280,6 +355,9 @@ static const struct {
     void (*show_help)(void); /* NULL: it reads its words itself */
 } verbs[] = {{"report", GS_VERB_REPORT, show_report_help},
              {"html", GS_VERB_HTML, show_html_help},
+             {"diff", GS_VERB_DIFF, show_diff_help},
+             {"merge", GS_VERB_MERGE, show_merge_help},
+             {"top", GS_VERB_TOP, show_top_help},
              {"replay", GS_VERB_REPLAY, NULL},
              {"advise", GS_VERB_ADVISE, NULL}};
 
@@ -292,6 +370,15 @@ static bool show_verb_help(enum gs_verb verb)
         }
     }
     return false;
+}
+
+static const char *word_of(enum gs_verb verb)
+{
+    size_t i = 0;
+    while (verbs[i].verb != verb) {
+        i++;
+    }
+    return verbs[i].word;
 }
 
 static enum gs_verb verb_of(const char *word)
@@ -344,6 +431,31 @@ static bool take_own_option(const char *word, struct gs_arguments *out)
     return summary || print;
 }
 
+/* Reads an option of the verb at *words; returns its last word, NULL: it is none. */
+static char **take_verb_option(char **words, struct gs_arguments *out)
+{
+    const char *word = *words;
+    size_t length = word[1] == '-' ? strcspn(word, "=") : strlen(word), i = 0;
+    while (i < GS_ARRAY_LEN(verb_options) &&
+           (verb_options[i].verb != out->verb || strlen(verb_options[i].name) != length ||
+            memcmp(verb_options[i].name, word, length) != 0)) {
+        i++;
+    }
+    if (i == GS_ARRAY_LEN(verb_options) ||
+        (verb_options[i].is_switch && word[length] == '=')) {
+        return NULL;
+    }
+    const char **value = (const char **)((char *)out + verb_options[i].offset);
+    *value = word[length] == '='         ? word + length + 1
+             : verb_options[i].is_switch ? word
+                                         : *++words;
+    if (!*value) {
+        gs_launcher_fail(GS_EXIT_USAGE, "%s needs a value (see gpushim %s --help)", word,
+                         word_of(out->verb));
+    }
+    return words;
+}
+
 /* Reads options until a word that is none, and past "--"; returns whether there was a
  * "--". */
 static bool take_options(char ***words, struct gs_arguments *out)
@@ -356,16 +468,13 @@ static bool take_options(char ***words, struct gs_arguments *out)
         if (take_own_option(**words, out)) {
             continue;
         }
-        if (out->verb == GS_VERB_HTML && strcmp(**words, "-o") == 0) {
-            out->page = *++*words;
-            if (!out->page) {
-                gs_launcher_fail(GS_EXIT_USAGE,
-                                 "-o needs a value (see gpushim html --help)");
-            }
+        char **last = take_verb_option(*words, out);
+        if (last) {
+            *words = last;
             continue;
         }
         if ((**words)[1] != '-') {
-            unknown_option(**words);
+            unknown_option(out->verb, **words);
         }
         *words = take_option(*words, out);
     }

@@ -14,12 +14,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "export.h"
 #include "gs_printable.h"
 #include "launcher.h"
 #include "output.h"
-#include "read_file.h"
-#include "state_open.h"
+#include "report_file.h"
 #include "text.h"
 
 #define CANNOT_READ  1
@@ -28,104 +26,6 @@
 /* The template (view.S), and the end of the tag that the JSON follows. */
 extern const char gs_view_page[], gs_view_page_end[];
 static const char json_tag[] = "id=\"report\">";
-
-/* ---- the report ---------------------------------------------------------------------
- */
-
-static bool write_stream(void *stream, const void *data, size_t length)
-{
-    return fwrite(data, 1, length, stream) == length;
-}
-
-/* The JSON of a state file; a line has logged why there is none. */
-static char *read_state(const char *path, size_t *length)
-{
-    char *text = NULL;
-    FILE *stream = open_memstream(&text, length);
-    const struct gs_export_sink sink = {write_stream, stream};
-    bool written = stream && gs_state_json(path, &sink);
-    if (!stream || fclose(stream) != 0 || !written) {
-        exit(CANNOT_READ);
-    }
-    return text;
-}
-
-#define SPACE " \t\r\n"
-
-/* Returns the text behind a string's closing quote, or at the NUL if there is none. */
-static const char *skip_string(const char *at)
-{
-    for (at++; *at && *at != '"'; at++) {
-        at += *at == '\\' && at[1];
-    }
-    return at + (*at == '"');
-}
-
-/* Returns whether a member of this name and value begins at `at`, both as in the text. */
-static bool is_member(const char *at, const char *name, const char *value)
-{
-    if (strncmp(at, name, strlen(name)) != 0) {
-        return false;
-    }
-    at += strlen(name);
-    at += strspn(at, SPACE);
-    at += *at == ':' ? 1 + strspn(at + 1, SPACE) : 0;
-    return strncmp(at, value, strlen(value)) == 0 &&
-           strchr(SPACE ",}", at[strlen(value)]);
-}
-
-/* Why a text, which a NUL follows, is no whole JSON report, as the end of a sentence;
- * NULL: it is one. What is wrong within, the page's script finds. */
-static const char *problem_of(const char *text, size_t length)
-{
-    bool is_report = false, is_version = false;
-    const char *at = text + strspn(text, SPACE);
-    size_t depth = 0;
-    if (*at != '{') {
-        return "neither a report in JSON nor a state file";
-    }
-    do {
-        if (depth == 1) {
-            is_report |= is_member(at, "\"schema\"", "\"gpushim-report\"");
-            is_version |= is_member(at, "\"version\"", "1");
-        }
-        depth += *at == '{' || *at == '[';
-        depth -= *at == '}' || *at == ']';
-        at = *at == '"' ? skip_string(at) : at + 1;
-    } while (depth > 0 && *at);
-    at += strspn(at, SPACE);
-    if (at != text + length) {
-        return "not JSON";
-    }
-    if (depth > 0) {
-        return "its JSON is cut off";
-    }
-    if (!is_report) {
-        return "JSON, but no report of gpushim";
-    }
-    return is_version ? NULL : "a report of a version that this gpushim cannot read";
-}
-
-/* The report's JSON, with a NUL behind it. */
-static char *read_report(const char *path, size_t *length)
-{
-    const char *problem;
-    char *text = gs_read_file(path, SIZE_MAX, length, &problem);
-    if (!text) {
-        gs_launcher_fail(CANNOT_READ, "%s: %s; no page", path, problem);
-    }
-    if (*length >= strlen(GS_STATE_MAGIC) &&
-        memcmp(text, GS_STATE_MAGIC, strlen(GS_STATE_MAGIC)) == 0) {
-        free(text);
-        text = read_state(path, length);
-    }
-    text[*length] = '\0';
-    problem = problem_of(text, *length);
-    if (problem) {
-        gs_launcher_fail(CANNOT_READ, "%s: %s; no page", path, problem);
-    }
-    return text;
-}
 
 /* ---- the page -----------------------------------------------------------------------
  */
@@ -229,7 +129,11 @@ int gs_html_write(const struct gs_arguments *arguments)
         path = beside;
     }
     size_t length;
-    char *json = read_report(report, &length);
+    const char *problem;
+    char *json = gs_report_file_json(report, GS_STATE_ALL_LINES, &length, &problem);
+    if (!json) {
+        gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report, problem);
+    }
     page.to_stdout = strcmp(path, "-") == 0;
     if (page.to_stdout) {
         put_page(&page, json);

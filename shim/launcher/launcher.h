@@ -1,6 +1,6 @@
 /*
- * launcher.h - the program gpushim: runs a command with the library preloaded, reports
- * what a state file has, makes a page of a report, or replays a trace.
+ * launcher.h - the program gpushim: runs a command with the library preloaded, shows
+ * reports (as text, as a page, compared, added up), or replays a trace.
  *
  * Locks: none; one thread.   Design: docs/architecture.md
  */
@@ -9,8 +9,14 @@
 
 #include "gs_base.h"
 
-/* Exit statuses of the launcher itself; the last two are those of a shell. */
-enum { GS_EXIT_USAGE = 2, GS_EXIT_CANNOT_RUN = 126, GS_EXIT_NOT_FOUND = 127 };
+/* Exit statuses of the launcher itself; the last two are those of a shell. 3: diff has
+ * found what --fail-on names. */
+enum {
+    GS_EXIT_USAGE = 2,
+    GS_EXIT_FAILED_ON = 3,
+    GS_EXIT_CANNOT_RUN = 126,
+    GS_EXIT_NOT_FOUND = 127
+};
 
 /* ---- messages (main.c) ---- */
 
@@ -27,6 +33,9 @@ enum gs_verb {
     GS_VERB_RUN,
     GS_VERB_REPORT,
     GS_VERB_HTML,
+    GS_VERB_DIFF,
+    GS_VERB_MERGE,
+    GS_VERB_TOP,
     GS_VERB_REPLAY,
     GS_VERB_ADVISE
 };
@@ -34,14 +43,17 @@ enum gs_verb {
 struct gs_arguments {
     enum gs_verb verb;
     bool summary, print, log_file;
-    const char *page;        /* -o FILE of html; NULL: beside the report */
+    const char *page;    /* -o FILE of html; NULL: beside the report */
+    const char *fail_on; /* of diff; NULL: nothing fails */
+    const char *of;      /* of diff and merge: "leaks" or "peak"; NULL: leaks */
+    const char *delay, *rounds, *once; /* -d, -n and --once of top; NULL: not given */
     const char *last_switch; /* the option just before the command, if it is a switch
                               * written without a value */
     char **command;          /* or files; NULL at the end; empty if there is none */
 };
 
-/* Reads the options before the command and sets their variables. For `report` and `html`,
- * options may also stand among the files; `replay` and `advise` read their words
+/* Reads the options before the command and sets their variables. For `report` and the
+ * like, options may also stand among the files; `replay` and `advise` read their words
  * themselves. Ends the launcher on bad usage, --help and
  * --version. */
 void gs_arguments_read(char **words, struct gs_arguments *out);
@@ -100,5 +112,22 @@ void gs_summary_run(const struct gs_command *command, char **words, const char *
 /* Writes the page of the one file among the words. Returns the exit status; ends the
  * launcher if the file is no report, or the page cannot be written. */
 int gs_html_write(const struct gs_arguments *arguments);
+
+/* ---- comparisons and sums (compare.c) ---- */
+
+/* Compares the two reports among the words. Returns the exit status. */
+int gs_diff_run(const struct gs_arguments *arguments);
+/* Adds up the reports among the words. Returns the exit status. */
+int gs_merge_run(const struct gs_arguments *arguments);
+/* Writes a line for each process whose report is at the paths, a NULL behind them, and
+ * sums. ended NULL: not known. Returns the exit status. */
+struct gs_state_ended;
+int gs_summary_write(char *const *paths, const struct gs_state_ended *ended);
+
+/* ---- what runs (top.c) ---- */
+
+/* Shows the processes whose state files, or folders of them, are among the words. Returns
+ * the exit status. */
+int gs_top_run(const struct gs_arguments *arguments);
 
 #endif

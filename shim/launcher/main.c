@@ -60,7 +60,7 @@ static int report(const struct gs_arguments *arguments)
                          "go to the file");
     }
     if (arguments->summary) {
-        return gs_state_summary(arguments->command, count, NULL);
+        return gs_summary_write(arguments->command, NULL);
     }
     for (size_t i = 0; i < count; i++) {
         int one = gs_state_report(arguments->command[i]);
@@ -105,11 +105,19 @@ int main(int argc, char **argv)
         return GS_EXIT_USAGE;
     }
     gs_arguments_read(argv + 1, &arguments);
-    if (arguments.verb == GS_VERB_REPORT) {
+    switch (arguments.verb) {
+    case GS_VERB_REPORT:
         return report(&arguments);
-    }
-    if (arguments.verb == GS_VERB_HTML) {
+    case GS_VERB_HTML:
         return gs_html_write(&arguments);
+    case GS_VERB_DIFF:
+        return gs_diff_run(&arguments);
+    case GS_VERB_MERGE:
+        return gs_merge_run(&arguments);
+    case GS_VERB_TOP:
+        return gs_top_run(&arguments);
+    case GS_VERB_RUN:
+        break;
     }
     if (arguments.verb == GS_VERB_REPLAY) {
         return replay(arguments.command);

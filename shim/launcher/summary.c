@@ -19,7 +19,7 @@
 #include "launcher.h"
 #include "options.h"
 #include "options_table.h"
-#include "state_open.h"
+#include "process_table.h"
 
 #define FOLDER_BYTES 1024
 
@@ -121,30 +121,31 @@ static int run(const struct gs_command *command, char **words, const char *prelo
     return status;
 }
 
-/* Writes the summary of the folder's files to stderr, and removes the folder. */
-static void write_summary(const char *folder, pid_t pid, int status)
+/* Removes the folder and its files. */
+static void remove_folder(const char *folder)
 {
-    const struct gs_state_ended ended = {pid, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
-    struct dirent **entries = NULL;
-    int count = scandir(folder, &entries, NULL, alphasort);
-    char **files = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*files));
-    size_t file_count = 0;
-    for (int i = 0; files && i < count; i++) {
-        if (entries[i]->d_name[0] != '.' &&
-            asprintf(&files[file_count], "%s/%s", folder, entries[i]->d_name) >= 0) {
-            file_count++;
-        }
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        (void)unlinkat(dirfd(entries), entry->d_name, 0);
     }
-    if (file_count == 0) {
-        gs_launcher_warn("no process made a CUDA call");
-    } else {
-        (void)dup2(STDERR_FILENO, STDOUT_FILENO);
-        (void)gs_state_summary(files, file_count, ended.signal ? &ended : NULL);
-    }
-    for (size_t i = 0; i < file_count; i++) {
-        (void)unlink(files[i]);
+    if (entries) {
+        closedir(entries);
     }
     (void)rmdir(folder);
+}
+
+/* Writes the summary of the folder's files to stderr, and removes the folder. */
+static void write_summary(char *folder, pid_t pid, int status)
+{
+    const struct gs_state_ended ended = {pid, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+    char *const paths[] = {folder, NULL};
+    if (rmdir(folder) == 0) {
+        gs_launcher_warn("no process made a CUDA call");
+        return;
+    }
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+    (void)gs_summary_write(paths, ended.signal ? &ended : NULL);
+    remove_folder(folder);
 }
 
 /* Ends as the command did; a core file would be the launcher's, not the command's. */

@@ -1,6 +1,6 @@
 /*
  * state_open.c - reads a state file whole, and checks whether its process still runs.
- * Owns:  the reader's settings.   Lock: none; one thread reads.
+ * Owns:  the reader's settings and symbolizers.   Lock: none; one thread reads.
  */
 #include "state_open.h"
 
@@ -16,14 +16,16 @@
 #include "outputs.h"
 #include "read_file.h"
 #include "record.h"
+#include "report_settings.h"
 #include "state_file.h"
 
-/* Returns true if the process still runs, and is not another one with its id. */
-static bool runs(const struct gs_state_process *process)
+bool gs_state_runs(const struct gs_state_process *process)
 {
-    char boot[sizeof(process->boot)];
+    static char boot[sizeof(process->boot)]; /* one thread reads */
     uint64_t start;
-    gs_boot_id(boot, sizeof(boot));
+    if (!boot[0]) {
+        gs_boot_id(boot, sizeof(boot));
+    }
     return process->ending[0] == '\0' && strcmp(boot, process->boot) == 0 &&
            process->pid > 0 && gs_process_start(process->pid, &start) == GS_OK &&
            start == process->pid_start;
@@ -45,7 +47,22 @@ const struct gs_options *gs_state_settings(void)
     return &options;
 }
 
-bool gs_state_open(const char *path, struct gs_state_open *out)
+struct gs_report_config gs_state_report_settings(enum gs_state_lines lines)
+{
+    static struct gs_symbolizer *symbolizers[2];
+    struct gs_symbolizer **shared = &symbolizers[lines != GS_STATE_NO_LINES];
+    struct gs_report_config config =
+        gs_report_settings(gs_state_settings(), lines != GS_STATE_NO_LINES);
+    if (*shared) {
+        gs_symbolizer_destroy(config.symbolizer);
+    } else {
+        *shared = config.symbolizer;
+    }
+    config.symbolizer = *shared;
+    return config;
+}
+
+bool gs_state_open(const char *path, struct gs_state_open *out, const char **problem)
 {
     struct gs_state_read_config config = {
         .version = GPUSHIM_VERSION,
@@ -53,18 +70,16 @@ bool gs_state_open(const char *path, struct gs_state_open *out)
         .api_names = gs_api_names(),
         .api_count = GS_API_COUNT,
         .annex_bytes = sizeof(struct gs_statistics_file)};
-    const char *problem;
     size_t length = 0;
-    out->bytes = gs_read_file(path, SIZE_MAX, &length, &problem);
+    out->bytes = gs_read_file(path, SIZE_MAX, &length, problem);
     if (out->bytes && gs_state_read_header(out->bytes, length, &config, &out->header,
-                                           &problem) == GS_OK) {
-        out->running = runs(&out->header.process);
+                                           problem) == GS_OK) {
+        out->running = gs_state_runs(&out->header.process);
         config.now_ns = out->running ? gs_now_coarse_ns() : 0;
-        if (gs_state_read(out->bytes, length, &config, &out->found, &problem) == GS_OK) {
+        if (gs_state_read(out->bytes, length, &config, &out->found, problem) == GS_OK) {
             return true;
         }
     }
-    gs_log_line(GS_LOG_ERROR, "%.600s: %s; no report", path, problem);
     free(out->bytes);
     return false;
 }

@@ -16,11 +16,21 @@ struct gs_state_open {
     bool running; /* its process still runs */
 };
 
+/* Files and lines that a report has: of no frame, of those that it shows, of all. */
+enum gs_state_lines { GS_STATE_NO_LINES, GS_STATE_SHOWN_LINES, GS_STATE_ALL_LINES };
+
 /* Reads the settings of the reading process: log, outputs, rules. Needed once. */
 const struct gs_options *gs_state_settings(void);
+/* gs_report_settings, with a symbolizer that serves all files: names and lines are looked
+ * up once. The symbolizer belongs to this module. */
+struct gs_report_config gs_state_report_settings(enum gs_state_lines lines);
 
-/* True: gs_state_close must follow. False: a line logs the file's error. */
-bool gs_state_open(const char *path, struct gs_state_open *out);
+/* Returns true if the process still runs, and is not another one with its id. */
+bool gs_state_runs(const struct gs_state_process *process);
+
+/* True: gs_state_close must follow. False: *problem is the reason, as the end of a
+ * sentence. */
+bool gs_state_open(const char *path, struct gs_state_open *out, const char **problem);
 void gs_state_close(struct gs_state_open *state);
 
 /* A file's statistics of a device; NULL: none. `file` is gs_state_found.annex. */
@@ -33,18 +43,8 @@ void gs_statistics_report_frees(const struct gs_statistics_file *file,
 /* Writes the report of one file to stdout. Returns the exit status: 1 if the file cannot
  * be read; GPUSHIM_ERROR_EXITCODE if there are leaks or errors. state_report.c. */
 int gs_state_report(const char *state_file);
-/* Writes its JSON to the sink instead. False: a line has logged why not. */
-bool gs_state_json(const char *state_file, const struct gs_export_sink *sink);
-/* A process that a signal ended. */
-struct gs_state_ended {
-    int64_t pid;
-    int signal;
-};
-
-/* Writes a line for each of several files, one for all, and one for each device. Returns
- * the exit status: 1 if one of them cannot be read. ended NULL: not known.
- * state_summary.c. */
-int gs_state_summary(char *const files[], size_t count,
-                     const struct gs_state_ended *ended);
+/* Writes its JSON to the sink instead. False: *problem, as above. */
+bool gs_state_json(const char *state_file, enum gs_state_lines lines,
+                   const struct gs_export_sink *sink, const char **problem);
 
 #endif

@@ -56,7 +56,9 @@ static void find_device(const struct gs_state_found *found, size_t i,
 {
     const struct gs_statistics *kept = gs_statistics_of(found->annex, i);
     *statistics = kept ? *kept : (struct gs_statistics){.at_ns = 0};
-    *device = (struct gs_report_device){.name = found->header->devices[i]};
+    const char *bus = found->header->buses[i];
+    *device = (struct gs_report_device){.name = found->header->devices[i],
+                                        .bus = bus[0] ? bus : NULL};
     gs_statistics_report(statistics, device);
     /* Both clocks are coarse: of two equal times neither counts as later. */
     bool over = found->header->process.ending[0] != '\0';
@@ -81,6 +83,7 @@ static void describe_process(const struct gs_state_found *found, bool running,
 /* The JSON of a report: where it goes, and whether it went. */
 struct json {
     const struct gs_export_sink *sink;
+    enum gs_state_lines lines;
     enum gs_status status;
 };
 
@@ -110,7 +113,8 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         find_device(found, i, &statistics[i], &devices[i]);
     }
     make_note(found, running, path, note, sizeof(note));
-    struct gs_report_config config = gs_report_settings(options, true);
+    struct gs_report_config config =
+        gs_state_report_settings(json ? json->lines : GS_STATE_SHOWN_LINES);
     config.version = header->version;
     config.command = process->command;
     config.host = process->host;
@@ -137,7 +141,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         gs_outputs_describe(options, statistics, devices, header->device_count, &outputs);
         outputs.job.write = write_json;
         outputs.job.self = json;
-        outputs.job.lines = true;
+        outputs.job.lines = json->lines == GS_STATE_ALL_LINES;
         json->status = GS_ERR_HOST_NOMEM; /* until it is written */
     } else {
         files = gs_outputs_begin(options, statistics, devices, header->device_count,
@@ -162,7 +166,6 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         json || (text.data && fwrite(text.data, 1, text.length, stdout) == text.length &&
                  fflush(stdout) == 0);
     gs_text_free(&text);
-    gs_symbolizer_destroy(config.symbolizer);
     if (!written) {
         gs_log_line(GS_LOG_ERROR, "the report cannot be written: %s",
                     gs_output_error_text(errno));
@@ -172,13 +175,15 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     return bad ? (int)options->error_exitcode : 0;
 }
 
-static int report(const char *state_file, struct json *json)
+/* Returns the exit status. *problem: why the file cannot be read, NULL if it can. */
+static int report(const char *state_file, struct json *json, const char **problem)
 {
     const struct gs_options *options = gs_state_settings();
     static struct gs_state_open state;
-    if (!gs_state_open(state_file, &state)) {
+    if (!gs_state_open(state_file, &state, problem)) {
         return 1;
     }
+    *problem = NULL;
     int status = write_found(&state.found, state.running, state_file, options, json);
     gs_state_close(&state);
     return status;
@@ -186,16 +191,21 @@ static int report(const char *state_file, struct json *json)
 
 int gs_state_report(const char *state_file)
 {
-    return report(state_file, NULL);
+    const char *problem;
+    int status = report(state_file, NULL, &problem);
+    if (problem) {
+        gs_log_line(GS_LOG_ERROR, "%.600s: %s; no report", state_file, problem);
+    }
+    return status;
 }
 
-bool gs_state_json(const char *state_file, const struct gs_export_sink *sink)
+bool gs_state_json(const char *state_file, enum gs_state_lines lines,
+                   const struct gs_export_sink *sink, const char **problem)
 {
-    struct json json = {.sink = sink, .status = GS_ERR_INVALID};
-    (void)report(state_file, &json);
-    if (json.status != GS_OK && json.status != GS_ERR_INVALID) {
-        gs_log_line(GS_LOG_ERROR, "%.600s: %s; no report", state_file,
-                    gs_status_text(json.status));
+    struct json json = {.sink = sink, .lines = lines};
+    (void)report(state_file, &json, problem);
+    if (!*problem && json.status != GS_OK) {
+        *problem = gs_status_text(json.status);
     }
-    return json.status == GS_OK;
+    return !*problem;
 }

@@ -63,7 +63,9 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
     gs_statistics_take(state, statistics, count);
     for (size_t i = 0; i < count; i++) {
         statistics[i].rest_known = gs_nvml_rest((int)i, &statistics[i].rest_bytes);
-        devices[i] = (struct gs_report_device){.name = state->device_names[i]};
+        const char *bus = state->device_buses[i];
+        devices[i] = (struct gs_report_device){.name = state->device_names[i],
+                                               .bus = bus[0] ? bus : NULL};
         gs_statistics_report(&statistics[i], &devices[i]);
     }
     gs_statistics_keep(statistics, count);

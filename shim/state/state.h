@@ -37,6 +37,7 @@ struct gs_state {
     bool bad; /* there were leaks or errors; set before `reported` says written */
     /* Names of the known devices, written under contexts.lock, read at exit. */
     char device_names[GS_MAX_DEVICES][GS_DEVICE_NAME_BYTES];
+    char device_buses[GS_MAX_DEVICES][GS_DEVICE_BUS_BYTES]; /* likewise; "": unknown */
     int device_count; /* highest known ordinal plus one; atomic */
 };
 

@@ -145,8 +145,9 @@ Test(export_json, a_leak_a_pool_and_its_code)
     expect_line(&bytes, "\"rank\"", "\"rank\": 3,");
     expect_line(&bytes, "\"exit_status\"", "\"exit_status\": 7");
     expect_line(&bytes, "{\"device\": 0, \"name\"",
-                "{\"device\": 0, \"name\": \"A \\\"B\\\"\", \"totals\": {\"allocs\": 4, "
-                "\"frees\": 0, \"failed\": 0, \"live_bytes\": 8299, \"live_count\": 4, "
+                "{\"device\": 0, \"name\": \"A \\\"B\\\"\", \"pci_bus_id\": null, "
+                "\"totals\": {\"allocs\": 4, \"frees\": 0, \"failed\": 0, "
+                "\"live_bytes\": 8299, \"live_count\": 4, "
                 "\"peak_bytes\": 8299, \"peak_time_ns\": 6000000000, \"lost_bytes\": 0, "
                 "\"lost_count\": 0}, \"pool\": {\"hits\": 972, \"driver_ns\": 1500}, "
                 "\"pool_holes\": null, \"pool_sizes\": null, "

@@ -4,6 +4,7 @@
  * the bytes does more than lose what was there.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -221,6 +222,79 @@ Test(state, is_read_back)
     cr_expect_geq(found.last_ns, 40000u * UINT64_C(1000000));
     gs_state_found_free(&found);
     end(&file);
+}
+
+/* ---- the totals alone ------------------------------------------------------------- */
+
+static bool fetch_bytes(void *self, uint64_t offset, void *out, size_t bytes)
+{
+    const struct file *file = self;
+
+    if (offset > file->length || bytes > file->length - offset)
+        return false;
+    memcpy(out, file->bytes + offset, bytes);
+    return true;
+}
+
+/* A thread that allocates, and waits for the others: each has a shard of its own. */
+struct thread {
+    pthread_t id;
+    pthread_barrier_t *all;
+    struct file *file;
+    unsigned number;
+};
+
+static void *allocate(void *arg)
+{
+    const struct thread *thread = arg;
+
+    for (unsigned i = 0; i < 3; i++)
+        put(thread->file, 100000 + 10 * thread->number + i);
+    pthread_barrier_wait(thread->all);
+    return NULL;
+}
+
+Test(state, totals_are_read_alone)
+{
+    enum { THREADS = 20 };
+    static struct gs_tracker_totals found[GS_STATE_NOW_ROWS];
+    struct thread threads[THREADS];
+    pthread_barrier_t all;
+    struct gs_tracker_totals wanted;
+    struct file file;
+
+    make(&file, ROOM);
+    struct gs_state_header *header = gs_state_memory_header(file.memory);
+    header->device_count = 2;
+    header->tracker = (uintptr_t)file.tracker;
+    live(&file);
+    pthread_barrier_init(&all, NULL, THREADS);
+    for (unsigned i = 0; i < THREADS; i++) {
+        threads[i] = (struct thread){.all = &all, .file = &file, .number = i};
+        cr_assert_eq(pthread_create(&threads[i].id, NULL, allocate, &threads[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i].id, NULL);
+    cr_assert(gs_state_read_now(header, fetch_bytes, &file, found));
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned row = i < 2 ? i : GS_STATE_NOW_ROWS - 1;
+
+        gs_tracker_get_totals(file.tracker, i < 2 ? (int)i : GS_TOTALS_PINNED, &wanted);
+        cr_expect_neq(wanted.allocs, 0);
+#define GS_TOTAL(name, unit, doc)                                                        \
+    cr_expect_eq(found[row].name, wanted.name, "%s of %u", #name, row);
+#include "totals.def"
+#undef GS_TOTAL
+    }
+    cr_expect_eq(found[2].allocs, 0);
+    file.length = header->tracker - header->base + 100000;
+    cr_expect_not(gs_state_read_now(header, fetch_bytes, &file, found), "cut short");
+    header->tracker = UINT64_MAX - 8;
+    cr_expect_not(gs_state_read_now(header, fetch_bytes, &file, found), "nowhere");
+    header->tracker = 0;
+    cr_expect(gs_state_read_now(header, fetch_bytes, &file, found), "just started");
+    cr_expect_eq(found[0].allocs, 0);
+    munmap(file.bytes, ROOM);
 }
 
 /* One more of a place; no address comes twice. */

@@ -34,6 +34,7 @@ struct gs_report_holes {
 /* The pool's statistics for a device, filled in once by the pool's owner. */
 struct gs_report_device {
     const char *name;        /* "NVIDIA H200" */
+    const char *bus;         /* PCI bus id; NULL: unknown */
     uint64_t reserved_bytes; /* of the pool */
     uint64_t reserved_peak_bytes;
     uint64_t idle_bytes; /* reserved, and in no live block */
@@ -146,6 +147,11 @@ struct gs_report_summary {
  */
 void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *config,
                      struct gs_text *text, struct gs_report_summary *summary);
+
+/* Writes resolved frames, innermost first, as a stack of the report. `cut`: the stack
+ * goes on. */
+void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned count,
+                           bool cut, struct gs_text *text);
 
 /* The stacks of growing call sites as written, so that file and line are looked up once.
  * Zero at first. */

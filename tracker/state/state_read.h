@@ -52,4 +52,18 @@ enum gs_status gs_state_read(const void *data, size_t bytes,
                              const char **problem) GS_MUST_USE;
 void gs_state_found_free(struct gs_state_found *found);
 
+/* ---- state_read_now.c ------------------------------------------------------------- */
+
+/* Reads bytes of a file; false: not all are there. */
+typedef bool (*gs_state_fetch)(void *self, uint64_t offset, void *out, size_t bytes);
+
+/* Rows of totals: the devices, then pinned host memory. */
+#define GS_STATE_NOW_ROWS (GS_MAX_DEVICES + 1)
+
+/* The totals as they are now, of the header's devices and of pinned host memory; the
+ * other rows are 0. Reads half a megabyte at most. The process may go on meanwhile.
+ * False: the file is cut short. */
+bool gs_state_read_now(const struct gs_state_header *header, gs_state_fetch fetch,
+                       void *self, struct gs_tracker_totals out[GS_STATE_NOW_ROWS]);
+
 #endif

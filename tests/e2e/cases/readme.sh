@@ -77,6 +77,16 @@ readme_goals_case() {
       readme_run "$number" "$command"
       expect_text "$number.out" '^gpushim: wrote gpushim[.]4711[.]html '
       continue
+    elif [[ $command == *' diff '* ]]; then
+      cp gpushim.4711.json main.json
+      cp gpushim.4711.json branch.json
+      readme_run "$number" "$command"
+      expect_text "$number.out" '^SUMMARY: gpushim diff: 0 new, 0 grown, 0 shrunk, 0 gone, [1-9]'
+      continue
+    elif [[ $command == *' top' ]]; then
+      readme_run "$number" "$command"
+      expect_text "$number.out" '^gpushim top .* 0 processes, .* 1 ended$'
+      continue
     fi
     readme_run "$number" "$command; echo status \$?"
     expect_text "$number.out" "^status $([[ $command == *exitcode* ]] && echo 3 || echo 0)$"

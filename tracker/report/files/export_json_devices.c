@@ -84,6 +84,7 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
     gs_json_open(json, '{');
     gs_json_member(json, "device", ordinal);
     gs_json_member_text(json, "name", known ? config->devices[ordinal].name : NULL);
+    gs_json_member_text(json, "pci_bus_id", known ? config->devices[ordinal].bus : NULL);
     put_totals(json, &totals);
     if (pooled && export->job->values)
         put_pool(export, json, ordinal);

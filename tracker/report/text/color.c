@@ -25,10 +25,11 @@
 /* Headlines: a line that begins with the word is marked as far as its colon. */
 static const struct {
     const char *word, *color;
-} headlines[] = {{"LEAK ", RED},     {"ERROR ", RED},         {"LIVE ", BOLD},
-                 {"PEAK ", BOLD},    {"GROWING ", RED},       {"REGISTERED ", BOLD},
-                 {"Note", YELLOW},   {"GPU ", BOLD},          {"Pinned host", BOLD},
-                 {"Pool of ", BOLD}, {"SLOW COPIES ", YELLOW}};
+} headlines[] = {{"LEAK ", RED},     {"ERROR ", RED},          {"LIVE ", BOLD},
+                 {"PEAK ", BOLD},    {"GROWING ", RED},        {"REGISTERED ", BOLD},
+                 {"Note", YELLOW},   {"GPU ", BOLD},           {"Pinned host", BOLD},
+                 {"Pool of ", BOLD}, {"SLOW COPIES ", YELLOW}, {"NEW ", RED},
+                 {"GROWN ", RED},    {"SHRUNK ", GREEN},       {"GONE ", GREEN}};
 
 static bool begins(const char *at, size_t length, const char *word)
 {
@@ -99,7 +100,8 @@ static void color_line(struct gs_text *out, const char *at, size_t length)
         return;
     }
     if (begins(at, length, "SUMMARY:")) {
-        bool clean = begins(at, length, "SUMMARY: gpushim: 0 errors, 0 B leaked");
+        bool clean = begins(at, length, "SUMMARY: gpushim: 0 errors, 0 B leaked") ||
+                     begins(at, length, "SUMMARY: gpushim diff: 0 new, 0 grown,");
 
         add_marked(out, clean ? GREEN : RED, at, length);
         return;

@@ -125,6 +125,15 @@ void gs_report_stack(const struct gs_report_writer *writer,
                     gs_report_no_stack(stack->id).line);
 }
 
+void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned count,
+                           bool cut, struct gs_text *text)
+{
+    const struct gs_report_writer writer = {.text = text};
+    const struct gs_shown_stack stack = {.frames = frames, .count = count, .cut = cut};
+
+    gs_report_stack(&writer, &stack);
+}
+
 const char *gs_report_call_name(const struct gs_tracker *tracker, const char *call,
                                 uint16_t api)
 {

@@ -1,0 +1,36 @@
+/*
+ * process_table.h - a line for each of several processes, one for all, and the sum of the
+ * peaks on each device: gpushim merge, and --summary.
+ * Locks: none.   Design: docs/outputs.md
+ */
+#ifndef GS_PROCESS_TABLE_H
+#define GS_PROCESS_TABLE_H
+
+#include "report_file.h"
+#include "text.h"
+
+/* A process that a signal ended. */
+struct gs_state_ended {
+    int64_t pid;
+    int signal;
+};
+
+/* Zero at first. */
+struct gs_process_table {
+    struct gs_text text;
+    unsigned processes;
+    uint64_t leaked_bytes, allocs, errors; /* of all */
+    struct gs_shared_device *devices;
+    size_t device_count, device_room;
+    bool of_hosts; /* of more than one */
+};
+
+/* Adds a report's line. ended NULL: not known. */
+void gs_process_table_add(struct gs_process_table *table,
+                          const struct gs_report_file *file,
+                          const struct gs_state_ended *ended);
+/* Adds the lines of all. */
+void gs_process_table_sum(struct gs_process_table *table);
+void gs_process_table_free(struct gs_process_table *table);
+
+#endif

@@ -1,0 +1,347 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# top.sh - gpushim top: what running processes have, as plain text and as a screen with keys (in tmux);
+# the terminal is as before, however top ends.
+
+# start_programs COUNT [SETTING...]: each has 6 MiB and 256 KiB of host memory until the file `over` is
+# there; their state files are in the folder `live`.
+start_programs() {
+  local i
+
+  need_file "$build/gpushim"
+  need_file "$apps/killed_linked"
+  mkdir -p live
+  for ((i = 0; i < $1; i++)); do
+    env -i LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=512M LD_PRELOAD="$shim" GPUSHIM_STATE_FILE="$PWD/live/$i.state" \
+      GPUSHIM_LOG_FILE=/dev/null RANK="$i" "${@:2}" timeout 100 "$apps/killed_linked" ask "$PWD/over" >"out.$i" 2>"err.$i" &
+  done
+  for ((i = 0; i < 500; i++)); do
+    [[ $(cat out.* 2>/dev/null | grep -c planted) -lt $1 ]] || return
+    sleep 0.05
+  done
+  fail "the programs do not start"
+}
+
+end_programs() {
+  : >over
+  wait
+}
+
+# top PREFIX ARGUMENT...: the plain text.
+top() {
+  run_in "$1" -- "$build/gpushim" top "${@:2}"
+}
+
+# ---- Plain text ----------------------------------------------------------------------
+
+# In a pipe: once. The figures are those of the report, for a folder and for a file.
+top_plain_case() {
+  start_programs 3
+  top folder live
+  top file --once live/1.state
+  top rounds -d 0.2 -n 3 live
+  (cd live && run_in ../here -- "$build/gpushim" top)
+  run_in of_state GPUSHIM_STATE_FILE="$PWD/live/%p.state" -- "$build/gpushim" top
+  run_in report -- "$build/gpushim" report live/1.state
+  end_programs
+  expect_status folder 0
+  expect_quiet folder
+  expect_text folder.out '^gpushim top  [0-9:]{8}  3 processes, 18[.]8 MiB live, [0-9.]+ MiB reserved$'
+  expect_text folder.out '^ +PID +GPU +LIVE +RESERVED +PEAK +ALLOCS/S +COMMAND$'
+  for i in 0 1 2; do
+    expect_text folder.out "^ +[0-9]+ +0  6[.]01 MiB +[0-9.]+ MiB  6[.]01 MiB +0  rank $i: .*/killed_linked ask "
+    expect_text folder.out "^ +[0-9]+ +host +256 KiB +- +256 KiB +0  rank $i: "
+  done
+  expect_count folder.out . 8
+  expect_status file 0
+  expect_count file.out . 4
+  expect_text file.out ' rank 1: '
+  expect_text report.out ' GPU 0 Simulated CUDA device: 6[.]01 MiB live at '
+  expect_count rounds.out '^gpushim top ' 3
+  expect_text here.out '  3 processes, '
+  expect_text of_state.out '  3 processes, '
+  # They have ended: a folder has none, a file that is named still tells.
+  top over live
+  expect_status over 0
+  expect_text over.out '  0 processes, 0 B live, 0 B reserved, 3 ended$'
+  expect_count over.out . 2
+  top named live/1.state
+  expect_text named.out ' 0 B +[0-9.]+ MiB +6[.]01 MiB +-  \(exit 0\) rank 1: '
+}
+add_case "top in a pipe" top_plain_case
+
+# Rates are those between two readings; threads of many shards are added up.
+top_rates_case() {
+  local rate pid
+
+  need_file "$apps/churn_linked"
+  need_file "$build/gpushim"
+  LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$shim GPUSHIM_STATE_FILE=churn.state GPUSHIM_LOG_FILE=/dev/null \
+    timeout 100 "$apps/churn_linked" 2000000000 2 >out 2>err &
+  pid=$!
+  for ((i = 0; i < 200; i++)); do
+    sleep 0.1
+    top rates churn.state
+    rate=$(awk '$2 == 0 { print $9 }' rates.out)
+    [[ ! $rate =~ ^[0-9.,]+[kM]?$ || $rate == 0 ]] || break
+  done
+  kill "$pid"
+  wait "$pid"
+  [[ $rate =~ ^[0-9.,]+[kM]$ ]] || { cat rates.out && fail "a rate of $rate"; }
+}
+add_case "top rates" top_rates_case
+
+# What is no state file gives one line; names cannot write to the terminal.
+top_bad_input_case() {
+  local i
+
+  start_programs 1
+  : >live/empty
+  echo junk >live/junk
+  head -c 3000 live/0.state >live/cut
+  { head -c 8 live/0.state && printf '\1\2\3\4\5\6\7\10' && tail -c +17 live/0.state; } >live/other
+  mkfifo live/pipe
+  mkdir live/folder
+  top bad live
+  top missing nowhere
+  top nothing live/folder
+  top junk live/junk
+  for ((i = 0; i < 20; i++)); do
+    # Damage in the header, and in the tracker behind it.
+    cp live/0.state live/0.damaged
+    head -c 300 /dev/urandom | dd of=live/0.damaged bs=1 seek=$((i < 10 ? 16 * i : 100000 * i)) conv=notrunc status=none
+    top damaged live
+    expect_status damaged 0
+    ! grep -q $'[\001-\010\013-\037\177]' damaged.out damaged.err || fail "a control character"
+    expect_text damaged.out '6[.]01 MiB'
+  done
+  end_programs
+  expect_status bad 0
+  expect_text bad.out '  1 process, '
+  expect_text bad.err '^gpushim: live/(empty|junk|cut|other): .*; and 3 more files$'
+  expect_equal "lines" 1 "$(wc -l <bad.err)"
+  expect_status missing 1
+  expect_text missing.err '^gpushim: nowhere: no such file or directory$'
+  expect_status nothing 0
+  expect_text nothing.out '  0 processes, '
+  expect_status junk 1
+  expect_text junk.err '^gpushim: live/junk: not a state file of gpushim$'
+  for i in '-d' '-d x' '-d 0' '-d nan' '-n 0' '-n x' '-n -1' '--once=x' '-x'; do
+    # shellcheck disable=SC2086  # several words
+    top usage $i live
+    expect_status usage 2
+  done
+  top help --help
+  expect_status help 0
+  expect_text help.out '^usage: gpushim .* top '
+}
+add_case "top bad input" top_bad_input_case
+
+# 10,000 files of programs that have ended: one running program is found, in little memory.
+top_many_case() {
+  local i
+
+  start_programs 1
+  for ((i = 0; i < $(sized 2000 10000); i++)); do
+    echo "$i" >"live/file.$i"
+  done
+  run_in many -- bash -c 'ulimit -v 100000 && exec "$@"' bash "$build/gpushim" top -d 0.1 -n 5 live
+  end_programs
+  expect_status many 0
+  expect_count many.out '6[.]01 MiB.* rank 0: ' 5
+  expect_text many.err "^gpushim: live/file[.][0-9]+: not a state file of gpushim; and $(($(sized 2000 10000) - 1)) more files\$"
+}
+add_case "top of a folder with many files" top_many_case
+
+# ---- The screen ----------------------------------------------------------------------
+
+# start_screen COLUMNS LINES [VAR=value...] -- ARGUMENT...: top in a shell in tmux.
+start_screen() {
+  local columns=$1 lines=$2 settings=()
+
+  need tmux
+  shift 2
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  socket=gpushim-top.$$.$BASHPID
+  trap 'tmux -L "$socket" kill-server 2>/dev/null; : >over' EXIT
+  tmux -L "$socket" -f /dev/null new-session -d -x "$columns" -y "$lines" \
+    env "${settings[@]}" bash -c 'trap : INT; echo before; stty -a >stty.before; "$@"; echo "status $?"; stty -a >stty.after; : >ended; exec cat' \
+    bash "$build/gpushim" top "${@:2}"
+  tmux -L "$socket" set -g escape-time 0 >/dev/null
+}
+
+# keys KEY...: to the screen.
+keys() {
+  tmux -L "$socket" send-keys "$@"
+}
+
+# expect_screen REGEX: comes on the screen, which is then in `screen`.
+expect_screen() {
+  local i
+
+  for ((i = 0; i < 300; i++)); do
+    tmux -L "$socket" capture-pane -p >screen
+    ! grep -qE -- "$1" screen || return 0
+    sleep 0.05
+  done
+  cat screen
+  fail "not on the screen: $1"
+}
+
+# expect_restored STATUS: top has ended, and the terminal is as before.
+expect_restored() {
+  local i
+
+  for ((i = 0; i < 300; i++)); do
+    [[ ! -e ended ]] || break
+    sleep 0.05
+  done
+  expect_screen "^status $1\$"
+  grep -q '^before$' screen || { cat screen && fail "not the screen that was there before"; }
+  cmp -s stty.before stty.after || { diff stty.before stty.after && fail "other settings of the terminal"; }
+  expect_equal "other screen, cursor, wrap" "0 1 1" "$(tmux -L "$socket" display -p '#{alternate_on} #{cursor_flag} #{wrap_flag}')"
+}
+
+# Each key does what the help says.
+top_keys_case() {
+  start_programs 3
+  start_screen 100 20 -- -d 0.2 live
+  expect_screen '^ +[0-9]+ +0  6[.]01 MiB .* rank 2: '
+  expect_screen 'h help  q quit .* sort: live$'
+  expect_equal "other screen" 1 "$(tmux -L "$socket" display -p '#{alternate_on}')"
+  keys s s
+  expect_screen ' sort: peak$'
+  keys S r
+  expect_screen ' sort: reserved, reversed$'
+  expect_equal "the order" '2 2 1 1 0 0' "$(grep -oE 'rank [0-9]' screen | sort -k2r | tr -cd '0-9\n' | xargs)"
+  keys r s s s
+  expect_screen ' sort: pid$'
+  keys / 'rank'
+  expect_screen '^filter: rank_$'
+  keys BSpace BSpace BSpace BSpace '1.state' Enter
+  expect_screen '1 process, .* filter: 1[.]state$'
+  expect_no_text screen 'rank [02]: '
+  keys Enter
+  expect_screen '^rank 1  runs  '
+  expect_screen '^6[.]26 MiB live in 7 allocations, 3 call sites$'
+  expect_screen '^    #0 keep_large +killed[.]c:[0-9]+$'
+  keys Down
+  expect_screen 'lines 2 to 20 of '
+  keys End
+  expect_screen '^    #0 keep_small '
+  keys Home q
+  expect_screen '1 process, '
+  keys Escape
+  expect_screen '3 processes, '
+  keys h
+  expect_screen '^Keys of gpushim top$'
+  keys q
+  expect_screen '3 processes, '
+  keys q
+  expect_restored 0
+}
+add_case "top keys" top_keys_case
+
+# A bad setting is told before the screen begins, not in it.
+top_settings_case() {
+  start_programs 1
+  start_screen 100 14 GPUSHIM_LEAK_MAX=many -- -d 0.2 live
+  expect_screen 'h help'
+  keys Enter
+  expect_screen '^    #0 keep_large '
+  expect_no_text screen 'LEAK_MAX'
+  keys q
+  expect_screen 'h help'
+  keys q
+  expect_restored 0
+  expect_text screen '^gpushim: GPUSHIM_LEAK_MAX=many: '
+}
+add_case "top with a bad setting" top_settings_case
+
+# A process that ends is marked, then leaves; a new one comes. The window changes its size.
+top_ends_case() {
+  start_programs 1
+  start_screen 100 14 -- -d 0.2 live
+  expect_screen '  1 process, '
+  expect_screen '^ +[0-9]+ +0  6[.]01 MiB .* rank 0: '
+  echo junk >live/junk
+  expect_screen '^live/junk: not a state file of gpushim$'
+  tmux -L "$socket" resize-window -x 40 -y 9
+  expect_screen '^ +PID +GPU +LIVE +COMMAND$'
+  expect_equal "lines" 9 "$(wc -l <screen)"
+  expect_no_text screen '.{41}'
+  tmux -L "$socket" resize-window -x 100 -y 5
+  expect_screen '^ +PID +GPU +LIVE +RESERVED '
+  tmux -L "$socket" resize-window -x 10 -y 2
+  tmux -L "$socket" resize-window -x 100 -y 14
+  expect_screen '  1 process, '
+  : >over
+  expect_screen '^ +[0-9]+ +0 .*\(exit 0\) rank 0: '
+  sleep 2
+  tmux -L "$socket" capture-pane -p >screen
+  expect_text screen '^ +[0-9]+ +0 .*\(exit 0\) rank 0: '
+  expect_screen '  0 processes, 0 B live, 0 B reserved, 1 ended$'
+  expect_screen '^  no process with a state file runs$'
+  rm over
+  start_programs 1
+  expect_screen '  1 process, '
+  keys q
+  expect_restored 0
+}
+add_case "top of a process that ends" top_ends_case
+
+# However it ends.
+top_restored_case() {
+  local pid
+
+  start_programs 1
+  start_screen 90 12 -- live
+  expect_screen 'h help'
+  case $1 in
+  C-c) keys C-c ;;
+  *)
+    pid=$(pgrep -f "^$build/gpushim top live\$" -P "$(tmux -L "$socket" display -p '#{pane_pid}')")
+    kill "-$1" "$pid"
+    ;;
+  esac
+  expect_restored "$2"
+}
+add_case "top restores the terminal at Ctrl-C" top_restored_case C-c 130
+add_case "top restores the terminal at SIGTERM" top_restored_case TERM 143
+add_case "top restores the terminal at SIGHUP" top_restored_case HUP 129
+add_case "top restores the terminal at a fault" top_restored_case SEGV 139
+
+# A terminal without a screen gets plain text.
+top_dumb_case() {
+  local term
+
+  start_programs 1
+  for term in dumb ''; do
+    rm -f ended
+    start_screen 120 30 "TERM=$term" -- -d 0.2 -n 3 live
+    expect_restored 0
+    expect_count screen '^gpushim top ' 3
+    expect_no_text screen 'h help'
+    tmux -L "$socket" kill-server
+  done
+}
+add_case "top on a dumb terminal" top_dumb_case
+
+# A command line with escape sequences is shown, not executed.
+top_hostile_case() {
+  start_programs 1
+  mkdir other
+  cp "$apps/killed_linked" $'other/\033[2Jx\033]0;owned\007\302\233m'
+  env -i LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=512M LD_PRELOAD="$shim" GPUSHIM_STATE_FILE="$PWD/live/hostile" \
+    GPUSHIM_LOG_FILE=/dev/null timeout 100 $'other/\033[2Jx\033]0;owned\007\302\233m' ask "$PWD/over" >out.hostile 2>err.hostile &
+  start_screen 110 14 -- -d 0.2 live
+  expect_screen '  2 processes, '
+  expect_screen ' other/[ ?]\[2Jx[ ?]\]0;owned[ ?]'
+  expect_screen '^gpushim top '
+  keys q
+  expect_restored 0
+}
+add_case "top of hostile names" top_hostile_case
