@@ -156,6 +156,8 @@ static void enlist(struct gs_tcache *tcache, struct gs_heap *heap)
     tcache->wide = (struct gs_wide){0};
     memset(tcache->batches, 0, sizeof(tcache->batches));
     tcache->bytes = 0;
+    memset(tcache->whole_hand, 0, sizeof(tcache->whole_hand));
+    tcache->hand = 0;
     tcache->stream = NULL;
     tcache->owner = &gs_tcaches_own;
     atomic_store(&tcache->wanted, suspended != 0);

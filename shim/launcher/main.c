@@ -116,14 +116,12 @@ int main(int argc, char **argv)
         return gs_merge_run(&arguments);
     case GS_VERB_TOP:
         return gs_top_run(&arguments);
+    case GS_VERB_REPLAY:
+        return replay(arguments.command);
+    case GS_VERB_ADVISE:
+        return gs_advise_command(arguments.command);
     case GS_VERB_RUN:
         break;
-    }
-    if (arguments.verb == GS_VERB_REPLAY) {
-        return replay(arguments.command);
-    }
-    if (arguments.verb == GS_VERB_ADVISE) {
-        return gs_advise_command(arguments.command);
     }
     if (!arguments.command[0]) {
         gs_arguments_usage(stderr);

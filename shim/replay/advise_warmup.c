@@ -114,7 +114,8 @@ static size_t find_most(const struct gs_replay_segments *segments)
 static void add_large(const struct gs_replay_segments *segments,
                       struct gs_warmup_list *list)
 {
-    struct gs_replay_map sizes_at = {0}; /* address to the size of a large request */
+    struct gs_replay_map sizes_at = {
+        0}; /* address to the size of a segment of large requests */
     struct sizes sizes = {0};
     struct gs_warmup_item *items;
     size_t end = find_most(segments), count;
@@ -125,7 +126,7 @@ static void add_large(const struct gs_replay_segments *segments,
 
         if (segment->request == 0 && *size)
             change(&sizes, (size_t)*size, -1);
-        *size = is_large(segment) ? gs_round_up(segment->request, GS_LARGE_BYTES) : 0;
+        *size = is_large(segment) ? gs_round_up(segment->bytes, GS_LARGE_BYTES) : 0;
         if (*size)
             change(&sizes, (size_t)*size, 1);
     }

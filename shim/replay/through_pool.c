@@ -28,10 +28,11 @@ struct side {
 };
 
 /* The library's defaults, as shim/settings/options.def has them. */
-static const struct gs_replay_pool defaults = {
-    .config = {.segment_bytes = 20 * GS_MIB, .cache_bytes = 32 * GS_MIB},
-    .limit = GS_SHARE_PARTS | GS_SHARE_WHOLE,
-    .idle = GS_SHARE_PARTS | GS_SHARE_WHOLE};
+static const struct gs_replay_pool defaults = {.config = {.segment_bytes = 20 * GS_MIB,
+                                                          .cache_bytes = 32 * GS_MIB,
+                                                          .carving = GS_CARVE_SPARE},
+                                               .limit = GS_SHARE_PARTS | GS_SHARE_WHOLE,
+                                               .idle = GS_SHARE_PARTS | GS_SHARE_WHOLE};
 
 struct bed {
     struct gs_pool *pool;
