@@ -216,11 +216,11 @@ static char **take_option(char **words, struct gs_arguments *out)
 
 void gs_arguments_usage(FILE *to)
 {
-    fputs("usage: gpushim [options] [--] command [args...]\n"
-          "       gpushim [options] report [--summary] STATE_FILE...\n"
-          "       gpushim [options] html|diff|merge|top|replay|advise ...    (each has "
-          "its --help)\n",
-          to);
+    fputs(
+        "usage: gpushim [options] [--] command [args...]\n"
+        "       gpushim [options] report [--summary] STATE_FILE...\n"
+        "       gpushim [options] html|diff|merge|top|replay|advise ... (each: --help)\n",
+        to);
 }
 
 static void write_help(void *self, const char *text, size_t length)
