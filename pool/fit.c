@@ -130,9 +130,8 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
         return block;
     }
     block = gs_large_fit(blocks, heap->large, request->units);
-    return block && gs_fit_tolerance_allows(heap, request, block->units, closeness)
-               ? block
-               : NULL;
+    return block && gs_fit_tolerance_allows(heap, request, block, closeness) ? block
+                                                                             : NULL;
 }
 
 /* Gives the block to the request: a cached segment whole, or the needed part of a

@@ -72,10 +72,10 @@ static inline uint64_t *gs_units_in(struct gs_heap *heap,
 /* How closely a cached large segment has to fit. */
 enum gs_closeness { GS_CLOSE, GS_LOOSE };
 
-/* Returns true if a cached large segment of `units` may serve the request. heap->lock is
- * held. */
+/* Returns true if a cached large segment may serve the request with its block.
+ * heap->lock is held. */
 bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *request,
-                             uint32_t units, enum gs_closeness closeness);
+                             const struct gs_block *block, enum gs_closeness closeness);
 /* Records that an allocation of `bytes` moves into a large segment, or has left it.
  * heap->lock is held. */
 void gs_fit_tolerance_begin(struct gs_heap *heap, struct gs_segment *segment,

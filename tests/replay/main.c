@@ -13,6 +13,7 @@ static const char usage[] =
     "Carries an allocation trace out and measures it. TRACE: what GPUSHIM_TRACE_FILE\n"
     "recorded, or CSV (t_us,op,id,bytes,stream[,thread[,kind]]); gzip'd or not.\n"
     "  --through pool          the pool over a modelled driver (the default)\n"
+    "  --through pages         the pool with pages that move (GPUSHIM_POOL_VMM)\n"
     "  --through native-model  that driver alone\n"
     "  --through blocks        a cache of whole blocks over it, nothing split or merged\n"
     "  --through device        the CUDA driver found here, preloaded or not\n"
@@ -34,7 +35,7 @@ static const char usage[] =
     "  --to-csv, --to-binary   write the trace to standard output, do nothing else\n"
     "Ends with 0; 1 if a trace was damaged or did not fit; 2 if it could not be read.\n";
 
-enum way { WAY_POOL, WAY_MODEL, WAY_BLOCKS, WAY_DEVICE };
+enum way { WAY_POOL, WAY_PAGES, WAY_MODEL, WAY_BLOCKS, WAY_DEVICE };
 
 struct settings {
     enum way way;
@@ -137,6 +138,8 @@ static void read_way(struct settings *settings, const char *text)
 {
     if (!strcmp(text, "pool"))
         settings->way = WAY_POOL;
+    else if (!strcmp(text, "pages"))
+        settings->way = WAY_PAGES;
     else if (!strcmp(text, "native-model"))
         settings->way = WAY_MODEL;
     else if (!strcmp(text, "blocks"))
@@ -239,12 +242,18 @@ static void through_kept(const struct trace *trace, size_t capacity,
     through_blocks(trace, capacity, config, out);
 }
 
+static bool is_pool(const struct settings *settings)
+{
+    return settings->way == WAY_POOL || settings->way == WAY_PAGES;
+}
+
 static uint64_t smallest_of_way(const struct settings *settings,
                                 const struct trace *trace)
 {
-    return smallest_device(trace,
-                           settings->way == WAY_BLOCKS ? through_kept : through_pool,
-                           &settings->ready);
+    static through_function *const ways[] = {through_pool, through_pages, through_native,
+                                             through_kept};
+
+    return smallest_device(trace, ways[settings->way], &settings->ready);
 }
 
 static void run_once(const struct settings *settings, const struct trace *trace,
@@ -255,6 +264,9 @@ static void run_once(const struct settings *settings, const struct trace *trace,
     switch (settings->way) {
     case WAY_POOL:
         through_pool(trace, capacity, &settings->ready, &settings->run, out);
+        break;
+    case WAY_PAGES:
+        through_pages(trace, capacity, &settings->ready, &settings->run, out);
         break;
     case WAY_MODEL:
         through_model(trace, capacity, &settings->run, out);
@@ -297,7 +309,7 @@ static void measure(const struct settings *settings, const struct trace *trace,
         figures->smallest = settings->way == WAY_MODEL ? figures->native_smallest
                                                        : smallest_of_way(settings, trace);
     }
-    if (settings->way == WAY_POOL && !settings->run.threads)
+    if (is_pool(settings) && !settings->run.threads)
         figures->metadata = metadata_bytes(trace, &settings->ready);
 }
 
@@ -314,20 +326,21 @@ static double ratio(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : 0;
 }
 
-static double calls_per_1000(const struct outcome *out, const struct trace_peaks *peaks)
+static double calls_per_1000(uint64_t calls, const struct trace_peaks *peaks)
 {
-    return peaks->made ? 1000.0 * (double)out->calls / peaks->made : 0;
+    return peaks->made ? 1000.0 * (double)calls / peaks->made : 0;
 }
 
 static void print_human(const struct settings *settings, const char *name,
                         const struct trace *trace, const struct figures *figures)
 {
-    static const char *const ways[] = {"the pool", "the modelled driver",
-                                       "a cache of whole blocks", "the CUDA driver"};
+    static const char *const ways[] = {"the pool", "the pool with pages that move",
+                                       "the modelled driver", "a cache of whole blocks",
+                                       "the CUDA driver"};
     const struct outcome *ample = &figures->ample;
 
     printf("%s, through %s, freed memory ready %s%s\n", name, ways[settings->way],
-           settings->way == WAY_POOL ? settings->ready_text : "as there",
+           is_pool(settings) ? settings->ready_text : "as there",
            settings->run.threads ? ", with threads" : "");
     printf("  %-28s %u allocations, %zu operations, %u streams, %u threads\n", "trace",
            figures->peaks.made, trace->count, trace->streams, trace->threads);
@@ -342,11 +355,14 @@ static void print_human(const struct settings *settings, const char *name,
                mib(ample->reserved_peak),
                ratio(ample->reserved_peak, figures->peaks.live_bytes));
         printf("  %-28s %.1f per 1,000 allocations\n", "driver calls",
-               calls_per_1000(ample, &figures->peaks));
+               calls_per_1000(ample->calls, &figures->peaks));
+        if (settings->way == WAY_PAGES)
+            printf("  %-28s %.1f per 1,000 allocations\n", "calls for mappings",
+                   calls_per_1000(ample->remaps, &figures->peaks));
     }
     if (settings->device_text && figures->tight.run.fits)
         printf("  %-28s %.1f per 1,000 allocations, %llu waits, on %s (%.0f MiB)\n",
-               "driver calls", calls_per_1000(&figures->tight, &figures->peaks),
+               "driver calls", calls_per_1000(figures->tight.calls, &figures->peaks),
                (unsigned long long)figures->tight.waits, settings->device_text,
                mib(figures->tight_bytes));
     else if (settings->device_text)
@@ -354,6 +370,10 @@ static void print_human(const struct settings *settings, const char *name,
                "out of memory", figures->tight.run.failed_at,
                (unsigned long long)figures->tight.run.failed_bytes, settings->device_text,
                mib(figures->tight_bytes));
+    if (settings->way == WAY_PAGES && settings->device_text && figures->tight.run.fits)
+        printf("  %-28s %.1f per 1,000 allocations, on %s\n", "calls for mappings",
+               calls_per_1000(figures->tight.remaps, &figures->peaks),
+               settings->device_text);
     if (settings->smallest)
         printf("  %-28s %.0f MiB, %.4f x the modelled driver's %.0f MiB\n",
                "smallest device", mib(figures->smallest),
@@ -394,7 +414,8 @@ static void print_text(const char *text)
 static void print_json(const struct settings *settings, const char *name,
                        const struct trace *trace, const struct figures *figures)
 {
-    static const char *const ways[] = {"pool", "native-model", "blocks", "device"};
+    static const char *const ways[] = {"pool", "pages", "native-model", "blocks",
+                                       "device"};
     const struct outcome *ample = &figures->ample;
     bool device = settings->way == WAY_DEVICE;
 
@@ -411,11 +432,20 @@ static void print_json(const struct settings *settings, const char *name,
     print_number("ns_per_op", true, figures->ns_op);
     print_number("reserved_peak_bytes", !device, (double)ample->reserved_peak);
     print_number("driver_calls", !device, (double)ample->calls);
+    print_number("remap_calls", settings->way == WAY_PAGES, (double)ample->remaps);
+    print_number("driver_ns", is_pool(settings), (double)ample->driver_ns);
     print_number("forwarded", !device, (double)ample->forwarded);
     print_number("device_bytes", settings->device_text, (double)figures->tight_bytes);
     print_flag("device_fits", settings->device_text, figures->tight.run.fits);
     print_number("device_driver_calls", settings->device_text && figures->tight.run.fits,
                  (double)figures->tight.calls);
+    print_number("device_remap_calls",
+                 settings->way == WAY_PAGES && settings->device_text &&
+                     figures->tight.run.fits,
+                 (double)figures->tight.remaps);
+    print_number("device_driver_ns",
+                 is_pool(settings) && settings->device_text && figures->tight.run.fits,
+                 (double)figures->tight.driver_ns);
     print_number("device_waits", settings->device_text, (double)figures->tight.waits);
     print_number("smallest_bytes", settings->smallest, (double)figures->smallest);
     print_number("native_smallest_bytes", settings->smallest,

@@ -9,6 +9,14 @@
 
 #include "replay_trace.h"
 
+/* What calls took on an H200 (docs/results/2026-11-26-h200.latency). */
+#define ALLOC_NS   34000u
+#define FREE_NS    36000u
+#define SMALL_NS   1100u
+#define CREATE_NS  8600u
+#define RELEASE_NS 15800u
+#define RESERVE_NS 570u
+
 #define GRANULES (MODEL_PAGE / MODEL_GRANULE)
 #define WORDS    (GRANULES / 64)
 
@@ -208,6 +216,7 @@ uint64_t model_take(struct model *model, size_t bytes)
 
     pthread_mutex_lock(&model->lock);
     model->calls++;
+    model->ns += bytes >= MODEL_PAGE ? ALLOC_NS : SMALL_NS;
     if (bytes >= MODEL_PAGE)
         addr = take_pages(model, (bytes + MODEL_PAGE - 1) / MODEL_PAGE);
     else
@@ -221,9 +230,60 @@ void model_give(struct model *model, uint64_t addr, size_t bytes)
 {
     pthread_mutex_lock(&model->lock);
     model->calls++;
+    model->ns += bytes >= MODEL_PAGE ? FREE_NS : SMALL_NS;
     if (bytes >= MODEL_PAGE)
         give_pages(model, addr, (bytes + MODEL_PAGE - 1) / MODEL_PAGE);
     else
         give_small(model, addr, granules_of(bytes));
+    pthread_mutex_unlock(&model->lock);
+}
+
+/* ---- virtual memory management ----------------------------------------------------- */
+
+bool model_create(struct model *model, size_t bytes)
+{
+    bool fits;
+
+    pthread_mutex_lock(&model->lock);
+    model->calls++;
+    model->ns += CREATE_NS;
+    fits = bytes <= model->capacity - model->charged;
+    if (fits)
+        model->charged += bytes;
+    else
+        model->failed++;
+    if (model->charged > model->peak)
+        model->peak = model->charged;
+    pthread_mutex_unlock(&model->lock);
+    return fits;
+}
+
+void model_release(struct model *model, size_t bytes)
+{
+    pthread_mutex_lock(&model->lock);
+    model->calls++;
+    model->ns += RELEASE_NS;
+    model->charged -= bytes;
+    pthread_mutex_unlock(&model->lock);
+}
+
+uint64_t model_reserve(struct model *model, size_t bytes)
+{
+    uint64_t addr;
+
+    pthread_mutex_lock(&model->lock);
+    model->remaps++;
+    model->ns += RESERVE_NS;
+    addr = model->next_addr;
+    model->next_addr += bytes;
+    pthread_mutex_unlock(&model->lock);
+    return addr;
+}
+
+void model_remap(struct model *model, uint64_t ns)
+{
+    pthread_mutex_lock(&model->lock);
+    model->remaps++;
+    model->ns += ns;
     pthread_mutex_unlock(&model->lock);
 }

@@ -25,6 +25,8 @@ struct model {
     size_t capacity;
     size_t charged, peak;   /* multiples of MODEL_PAGE */
     uint64_t calls, failed; /* allocations and frees asked for; of these refused */
+    uint64_t remaps;        /* other calls: of addresses and mappings */
+    uint64_t ns;            /* all calls, as an H200 took for them (docs/results) */
     uint64_t next_addr;     /* never used from here on */
     struct model_chunk *chunks;
     size_t chunk_count, chunk_room;
@@ -41,5 +43,13 @@ void model_free_all(struct model *model);
 uint64_t model_take(struct model *model, size_t bytes);
 /* Give an address of model_take back; anything else ends the program. */
 void model_give(struct model *model, uint64_t addr, size_t bytes);
+
+/* Virtual memory management: memory of whole pages without an address. False: full. */
+bool model_create(struct model *model, size_t bytes);
+void model_release(struct model *model, size_t bytes);
+/* Addresses without memory. */
+uint64_t model_reserve(struct model *model, size_t bytes);
+/* Counts a call that changes addresses or mappings, of so many nanoseconds. */
+void model_remap(struct model *model, uint64_t ns);
 
 #endif

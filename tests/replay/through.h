@@ -15,16 +15,20 @@ struct outcome {
     struct run_result run;
     uint64_t reserved_peak; /* bytes taken from the driver at most */
     uint64_t calls;         /* of the driver: allocations and frees, failed ones too */
+    uint64_t remaps;        /* of the driver: addresses and mappings */
+    uint64_t driver_ns;     /* all calls, as an H200 took for them */
     uint64_t forwarded;     /* requests that were not the pool's */
     uint64_t waits;         /* waits for frees to become ready, on a full device */
 };
 
 /*
- * Through the pool over the modelled driver, or through that driver alone, which has
- * nothing to wait for. `capacity` is each device's.
+ * Through the pool over the modelled driver, also with pages that move, or through that
+ * driver alone, which has nothing to wait for. `capacity` is each device's.
  */
 void through_pool(const struct trace *trace, size_t capacity, const struct ready *ready,
                   const struct run_config *config, struct outcome *out);
+void through_pages(const struct trace *trace, size_t capacity, const struct ready *ready,
+                   const struct run_config *config, struct outcome *out);
 void through_model(const struct trace *trace, size_t capacity,
                    const struct run_config *config, struct outcome *out);
 /*

@@ -13,18 +13,21 @@
 #include <unistd.h>
 
 #include "model.h"
+#include "page_store.h"
 #include "pool.h"
 #include "through.h"
 
 #define SEGMENT_BYTES (20 * GS_MIB)
 #define CACHE_BYTES   ((size_t)32 << 20) /* likewise, of GPUSHIM_POOL_CACHE */
 #define OUT_OF_MEMORY 2
+#define ARENA_BYTES   ((size_t)32 << 30) /* likewise, of GPUSHIM_POOL_VMM */
 /* Addresses are multiples of 512, so this bit says whose a handle is. */
 #define FORWARDED 1u
 
 struct side {
     struct model model;
     struct gs_heap *heap; /* immutable while the trace runs */
+    struct gs_page_store *pages;
     struct bed *bed;
 };
 
@@ -56,8 +59,103 @@ static void side_unmap(void *self, uint64_t addr, size_t bytes)
 {
     struct side *side = self;
 
-    model_give(&side->model, addr, bytes);
+    if (side->pages && gs_page_store_owns(side->pages, addr))
+        gs_page_store_give(side->pages, addr, bytes);
+    else
+        model_give(&side->model, addr, bytes);
 }
+
+static enum gs_status side_make_pages(void *self, size_t bytes,
+                                      const struct gs_pages_from *from, unsigned count,
+                                      uint64_t *addr, int *native)
+{
+    struct side *side = self;
+
+    return gs_page_store_make(side->pages, bytes, from, count, addr, native);
+}
+
+static enum gs_status page_create(void *self, size_t bytes, uint64_t *handle, int *native)
+{
+    struct side *side = self;
+
+    if (!model_create(&side->model, bytes)) {
+        *native = OUT_OF_MEMORY;
+        return GS_ERR_NOMEM;
+    }
+    *handle = 1;
+    return GS_OK;
+}
+
+static void page_release(void *self, uint64_t handle, size_t bytes)
+{
+    struct side *side = self;
+
+    (void)handle;
+    model_release(&side->model, bytes);
+}
+
+static bool page_reserve(void *self, size_t bytes, uint64_t *addr)
+{
+    struct side *side = self;
+
+    *addr = model_reserve(&side->model, bytes);
+    return true;
+}
+
+static void page_unreserve(void *self, uint64_t addr, size_t bytes)
+{
+    struct side *side = self;
+
+    (void)addr;
+    (void)bytes;
+    model_remap(&side->model, 440);
+}
+
+static bool page_map(void *self, uint64_t addr, size_t bytes, uint64_t handle)
+{
+    struct side *side = self;
+
+    (void)addr;
+    (void)bytes;
+    (void)handle;
+    model_remap(&side->model, 530);
+    return true;
+}
+
+static bool page_unmap(void *self, uint64_t addr, size_t bytes)
+{
+    struct side *side = self;
+
+    (void)addr;
+    (void)bytes;
+    model_remap(&side->model, 14000);
+    return true;
+}
+
+static bool page_allow(void *self, uint64_t addr, size_t bytes)
+{
+    struct side *side = self;
+
+    (void)addr;
+    (void)bytes;
+    model_remap(&side->model, 21000);
+    return true;
+}
+
+static bool page_quiet(void *self)
+{
+    (void)self;
+    return true;
+}
+
+static const struct gs_page_ops page_ops = {.create = page_create,
+                                            .release = page_release,
+                                            .reserve = page_reserve,
+                                            .unreserve = page_unreserve,
+                                            .map = page_map,
+                                            .unmap = page_unmap,
+                                            .allow = page_allow,
+                                            .quiet = page_quiet};
 
 /* A fence is the number of allocations after which it is done. */
 static enum gs_status side_query(void *self, gs_fence fence)
@@ -80,6 +178,11 @@ static const struct gs_backend backend = {.map = side_map,
                                           .unmap = side_unmap,
                                           .fence_query = side_query,
                                           .fence_release = side_release};
+static const struct gs_backend paged_backend = {.map = side_map,
+                                                .unmap = side_unmap,
+                                                .make_pages = side_make_pages,
+                                                .fence_query = side_query,
+                                                .fence_release = side_release};
 
 /* ---- the target ------------------------------------------------------------------- */
 
@@ -172,7 +275,7 @@ static void synchronize(void *self, const struct trace_op *op)
 /* ---- one run ---------------------------------------------------------------------- */
 
 static struct bed *bed_create(const struct trace *trace, size_t capacity,
-                              const struct ready *ready)
+                              const struct ready *ready, bool pages)
 {
     struct gs_pool_config config = {.segment_bytes = SEGMENT_BYTES,
                                     .cache_bytes = CACHE_BYTES};
@@ -190,8 +293,12 @@ static struct bed *bed_create(const struct trace *trace, size_t capacity,
 
         model_init(&side->model, capacity);
         side->bed = bed;
+        if (used >> i & 1 && pages)
+            require(gs_page_store_create(&page_ops, side, ARENA_BYTES, &side->pages),
+                    "pages");
         if (used >> i & 1)
-            require(gs_heap_create(bed->pool, &backend, side, (int)i, &side->heap),
+            require(gs_heap_create(bed->pool, pages ? &paged_backend : &backend, side,
+                                   (int)i, &side->heap),
                     "heap");
         gs_pool_set_limits(bed->pool, (int)i, &limits);
     }
@@ -201,8 +308,11 @@ static struct bed *bed_create(const struct trace *trace, size_t capacity,
 static void bed_destroy(struct bed *bed)
 {
     gs_pool_destroy(bed->pool);
-    for (unsigned i = 0; i < MAX_DEVICES; i++)
+    for (unsigned i = 0; i < MAX_DEVICES; i++) {
+        if (bed->sides[i].pages)
+            gs_page_store_destroy(bed->sides[i].pages);
         model_free_all(&bed->sides[i].model);
+    }
     free(bed);
 }
 
@@ -214,10 +324,11 @@ static struct target target_of(struct bed *bed)
                            .synchronize = synchronize};
 }
 
-void through_pool(const struct trace *trace, size_t capacity, const struct ready *ready,
-                  const struct run_config *config, struct outcome *out)
+static void replay_pool(const struct trace *trace, size_t capacity,
+                        const struct ready *ready, const struct run_config *config,
+                        bool pages, struct outcome *out)
 {
-    struct bed *bed = bed_create(trace, capacity, ready);
+    struct bed *bed = bed_create(trace, capacity, ready, pages);
     struct target target = target_of(bed);
     const char *why = NULL;
 
@@ -230,10 +341,24 @@ void through_pool(const struct trace *trace, size_t capacity, const struct ready
     for (unsigned i = 0; i < MAX_DEVICES; i++) {
         out->reserved_peak += bed->sides[i].model.peak;
         out->calls += bed->sides[i].model.calls;
+        out->remaps += bed->sides[i].model.remaps;
+        out->driver_ns += bed->sides[i].model.ns;
     }
     out->forwarded = bed->forwarded;
     out->waits = bed->waits;
     bed_destroy(bed);
+}
+
+void through_pool(const struct trace *trace, size_t capacity, const struct ready *ready,
+                  const struct run_config *config, struct outcome *out)
+{
+    replay_pool(trace, capacity, ready, config, false, out);
+}
+
+void through_pages(const struct trace *trace, size_t capacity, const struct ready *ready,
+                   const struct run_config *config, struct outcome *out)
+{
+    replay_pool(trace, capacity, ready, config, true, out);
 }
 
 /* ---- searches and measurements ----------------------------------------------------- */
@@ -277,7 +402,7 @@ static double measure_metadata(const struct trace *trace, const struct ready *re
     struct trace_peaks peaks = trace_find_peaks(trace);
     struct run_config config = {.limit = peaks.live_count_at + 1};
     struct trace_op warm = {.bytes = 512, .op = GS_TRACE_ALLOC};
-    struct bed *bed = bed_create(trace, AMPLE_BYTES, ready);
+    struct bed *bed = bed_create(trace, AMPLE_BYTES, ready, false);
     struct target target = target_of(bed);
     struct run_result result;
     volatile uint64_t *room;
