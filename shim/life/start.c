@@ -26,6 +26,7 @@
 #include "log.h"
 #include "lookup_log.h"
 #include "managed.h"
+#include "moving_pages.h"
 #include "context_events.h"
 #include "options_idle.h"
 #include "outputs.h"
@@ -245,8 +246,11 @@ struct gs_state *gs_start(void)
     }
     state->pid = (pid_t)syscall(SYS_getpid);
     state->forked_child = gs_fork_is_child();
-    gs_contexts_init(&state->contexts, &gs_context_backend, &gs_context_event_ops);
     read_options(state);
+    gs_contexts_init(&state->contexts,
+                     state->options.pool_vmm ? gs_moving_pages_backend()
+                                             : &gs_context_backend,
+                     &gs_context_event_ops);
     gs_outputs_open(&state->options);
     state->active = state->options.enable && create_parts(state);
     if (state->active) {
