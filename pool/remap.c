@@ -25,6 +25,8 @@
 
 /* Runs that one request may be made of; each costs calls of the driver. */
 #define RUNS_MAX 64u
+/* Segments looked at for neighbours of a size; a look takes some 10 ns. */
+#define LOOKS_MAX 4096u
 /* Share of the peak need by which the pool may exceed it before a segment is cut, or
  * pages move. */
 #define SPARE_SHARE 64u
@@ -83,19 +85,24 @@ static struct run best_run(struct gs_heap *heap, size_t bytes)
     return best;
 }
 
-/* Neighbours in a run that are as large as the request together; first is NULL: none.
- * heap->lock is held. */
+/* Neighbours in a run that are as large as the request together; first is NULL: none was
+ * found in a bounded time. heap->lock is held. */
 static struct run exact_run(struct gs_heap *heap, size_t bytes)
 {
     struct gs_link *idle = &heap->idle[GS_IDLE_LARGE];
+    unsigned looks = LOOKS_MAX;
 
-    for (struct gs_link *link = idle->next; link != idle; link = link->next) {
+    for (struct gs_link *link = idle->next; link != idle && looks; link = link->next) {
         struct gs_segment *first = GS_LINK_OWNER(link, struct gs_segment, idle);
         struct run run = {first, 0};
 
-        for (struct gs_segment *each = first;
-             each && run.bytes < bytes && is_idle(heap, each); each = behind(heap, each))
+        if (!is_idle(heap, first))
+            continue;
+        for (struct gs_segment *each = first; each && run.bytes < bytes && looks;
+             looks--) {
             run.bytes += each->bytes;
+            each = behind(heap, each);
+        }
         if (run.bytes == bytes)
             return run;
     }

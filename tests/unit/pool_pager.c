@@ -44,6 +44,7 @@ static enum gs_status create(void *self, size_t bytes, uint64_t *handle, int *na
         at++;
     if (fits && at < PAGER_PIECES) {
         pager->pieces[at] = (struct pager_piece){.bytes = bytes};
+        pager->top = at < pager->top ? pager->top : at + 1;
         *handle = at;
         pager->creates++;
         fake->mapped_bytes += bytes;
@@ -82,6 +83,7 @@ static bool reserve(void *self, size_t bytes, uint64_t *addr)
         *addr = pager->reserved[i].addr + pager->reserved[i].bytes;
         i = (size_t)-1;
     }
+    done = done && (!pager->end || *addr + bytes <= pager->end);
     if (done)
         pager->reserved[pager->reserved_count++] = (struct pager_range){*addr, bytes};
     return leave(pager, done);
@@ -93,7 +95,7 @@ static void unreserve(void *self, uint64_t addr, size_t bytes)
     size_t at = 0;
 
     (void)enter(pager);
-    for (size_t i = 1; i < PAGER_PIECES; i++)
+    for (size_t i = 1; i < pager->top; i++)
         if (pager->pieces[i].addr &&
             meet(addr, bytes, pager->pieces[i].addr, pager->pieces[i].bytes))
             note(pager, "addresses were given back that are mapped");
@@ -116,7 +118,7 @@ static bool map(void *self, uint64_t addr, size_t bytes, uint64_t handle)
                   addr + bytes <= pager->reserved[i].addr + pager->reserved[i].bytes;
     if (!inside)
         note(pager, "memory was mapped outside what is reserved");
-    for (size_t i = 1; i < PAGER_PIECES; i++)
+    for (size_t i = 1; i < pager->top; i++)
         if (pager->pieces[i].addr &&
             meet(addr, bytes, pager->pieces[i].addr, pager->pieces[i].bytes))
             note(pager, "memory was mapped over other memory");
@@ -136,7 +138,7 @@ static bool unmap(void *self, uint64_t addr, size_t bytes)
     bool done = !enter(pager);
     size_t found = 0;
 
-    for (size_t i = 1; i < PAGER_PIECES; i++) {
+    for (size_t i = 1; i < pager->top; i++) {
         struct pager_piece *piece = &pager->pieces[i];
 
         if (!piece->addr || !meet(addr, bytes, piece->addr, piece->bytes))
@@ -159,7 +161,7 @@ static bool allow(void *self, uint64_t addr, size_t bytes)
     bool done = !enter(pager);
     size_t found = 0;
 
-    for (size_t i = 1; i < PAGER_PIECES; i++) {
+    for (size_t i = 1; i < pager->top; i++) {
         struct pager_piece *piece = &pager->pieces[i];
 
         if (!piece->addr || piece->addr < addr || piece->addr >= addr + bytes)
@@ -206,7 +208,7 @@ bool pager_is_mapped(struct pager *pager, uint64_t addr, size_t bytes)
     size_t found = 0;
 
     pthread_mutex_lock(&pager->fake->lock);
-    for (size_t i = 1; i < PAGER_PIECES; i++) {
+    for (size_t i = 1; i < pager->top; i++) {
         const struct pager_piece *piece = &pager->pieces[i];
 
         if (piece->addr && piece->allowed && piece->addr >= addr &&
@@ -221,7 +223,7 @@ size_t pager_count(const struct pager *pager)
 {
     size_t count = 0;
 
-    for (size_t i = 1; i < PAGER_PIECES; i++)
+    for (size_t i = 1; i < pager->top; i++)
         count += pager->pieces[i].bytes != 0;
     return count;
 }

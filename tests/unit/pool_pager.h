@@ -25,8 +25,10 @@ struct pager_piece {
 
 struct pager {
     struct fake *fake;
-    uint64_t base; /* reservations begin here */
+    uint64_t base; /* reservations begin here ... */
+    uint64_t end;  /* ... and end here; 0: anywhere */
     struct pager_piece pieces[PAGER_PIECES];
+    size_t top; /* pieces from here on were never in use */
     struct pager_range {
         uint64_t addr;
         size_t bytes;
