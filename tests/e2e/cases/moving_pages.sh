@@ -22,7 +22,7 @@ moving_case() {
 }
 for program in pipeline_shared threads_linked threads_static pinned_linked async_shared \
   freewait_linked sizes_shared sizes_linked capture_linked capture_static devices_shared \
-  vmm_linked churn_linked goodargs_dlsym managed_shared; do
+  vmm_linked churn_linked goodargs_dlsym managed_shared largeblocks_linked; do
   add_case "moving pages $program" moving_case "$program" clean
 done
 for program in leaky_shared leaky_linked badfree_linked referenced_linked reset_linked \
@@ -31,7 +31,8 @@ for program in leaky_shared leaky_linked badfree_linked referenced_linked reset_
   add_case "moving pages $program" moving_case "$program" any
 done
 for setting in GPUSHIM_FREE_SYNC=lazy GPUSHIM_FREE_SYNC=wait GPUSHIM_POOL_CACHE=0 \
-  GPUSHIM_TRACK=off GPUSHIM_POOL_CARVE=on GPUSHIM_ASYNC=pool; do
+  GPUSHIM_TRACK=off GPUSHIM_POOL_CARVE=on GPUSHIM_ASYNC=pool GPUSHIM_CHECK_REDZONE=256 \
+  GPUSHIM_FREE_SYNC=verify; do
   add_case "moving pages threads_linked $setting" moving_case threads_linked any "$setting"
 done
 
