@@ -165,7 +165,7 @@ enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *reques
 
     if (GS_UNLIKELY(!gs_heap_usable(heap)))
         return GS_ERR_UNPOOLABLE;
-    block = request->large ? fit_large(heap, request, GS_CLOSE)
+    block = request->large ? fit_large(heap, request, GS_EXACT)
                            : gs_bins_fit(&heap->pool->blocks, heap->bins, request->units);
     return serve(heap, request, block, out);
 }
@@ -179,6 +179,14 @@ enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
     return serve(heap, request,
                  gs_bins_fit_anywhere(&heap->pool->blocks, heap->bins, request->units),
                  out);
+}
+
+enum gs_status gs_heap_try_closely(struct gs_heap *heap, const struct gs_request *request,
+                                   struct gs_block **out)
+{
+    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+        return GS_ERR_UNPOOLABLE;
+    return serve(heap, request, fit_large(heap, request, GS_CLOSE), out);
 }
 
 enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,

@@ -66,13 +66,13 @@ bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *requ
 
     if (more == 0)
         return true;
-    if (block->segment->paged) /* cut to size instead: remap.c */
+    if (block->segment->paged && closeness == GS_EXACT) /* cut to size instead: remap.c */
         return false;
-    if (more > request->units / (closeness == GS_CLOSE ? CLOSE_SHARE : LOOSE_SHARE))
+    if (more > request->units / (closeness == GS_LOOSE ? LOOSE_SHARE : CLOSE_SHARE))
         return false;
     bytes = room_bytes(room);
     if (!bytes)
-        return closeness == GS_CLOSE;
+        return closeness != GS_LOOSE;
     return get(&room->tolerance) + (size_t)more * GS_BLOCK_BYTES <= budget(room, bytes);
 }
 

@@ -207,18 +207,26 @@ static enum gs_status try_loosely(struct gs_heap *heap, const struct gs_request 
     return status;
 }
 
-/* Tries the pages of idle segments. Errors: as gs_heap_remap */
+/*
+ * Tries the pages of idle segments. While work runs they stay where they are: segments
+ * that were cut for one request then make others ask for more than without pages, so
+ * only whole segments serve.
+ * Errors: as gs_heap_remap
+ */
 static GS_NOINLINE enum gs_status
 try_pages(struct gs_heap *heap, const struct gs_request *request, struct gs_block **out)
 {
-    bool asked;
-    enum gs_status status = gs_heap_remap(heap, request, out, &asked);
+    bool idle = gs_heap_is_idle(heap), asked = false;
+    enum gs_status status = GS_ERR_NOT_FOUND;
 
-    if (status == GS_OK && !asked) {
-        gs_lock_take(&heap->lock);
+    if (idle)
+        status = gs_heap_remap(heap, request, out, &asked);
+    gs_lock_take(&heap->lock);
+    if (!idle && request->large && !request->carved)
+        status = gs_heap_try_closely(heap, request, out);
+    if (status == GS_OK && !asked)
         revise_miss(heap, request, *out);
-        gs_lock_drop(&heap->lock);
-    }
+    gs_lock_drop(&heap->lock);
     return status;
 }
 

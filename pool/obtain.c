@@ -227,14 +227,12 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
                                  struct gs_block **out, int *native)
 {
     bool shares = kind == GS_SEGMENT_SHARED || kind == GS_SEGMENT_CARVED, paged;
-    /* A refused request of pages may have had some of them: others wait for its end. */
-    bool awaited = shares || (kind == GS_SEGMENT_LARGE && heap->backend->make_pages);
     struct gs_ticket ticket;
     enum gs_status status;
     uint64_t addr = 0, began_ns;
     int code = 0, before;
 
-    if (!gs_reclaim_begin(heap, &ticket, awaited))
+    if (!gs_reclaim_begin(heap, &ticket, shares))
         return GS_ERR_UNPOOLABLE;
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin(); /* the ticket lies on this stack */
@@ -244,7 +242,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     gs_uncancelled_end(before);
     gs_segment_record_call(heap, began_ns);
     if (status != GS_OK) {
-        gs_reclaim_end(heap, &ticket, awaited && !shares);
+        gs_reclaim_end(heap, &ticket, false);
         *native = code;
         return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_BACKEND;
     }

@@ -18,9 +18,6 @@
 #include "meta.h"
 #include "pool.h"
 
-/* New memory is created in at most so many pieces. */
-#define PIECES 4u
-
 struct piece {
     uint64_t addr;
     size_t bytes;
@@ -539,30 +536,13 @@ static enum gs_status cut_in_place(struct gs_page_store *store,
     return GS_OK;
 }
 
-/* New memory comes in a few pieces: the more there are, the fewer cuts divide one, but
- * each costs a call. */
-static size_t piece_bytes(size_t bytes)
-{
-    return gs_round_up(bytes / PIECES, GS_LARGE_BYTES) ?: GS_LARGE_BYTES;
-}
-
-/* Creates the new part of the segment, which is its last. Errors: as create_at; then
- * nothing of it is left. */
+/* Creates the new part of the segment, which is its last. Errors: as create_at. */
 static enum gs_status create_fresh(struct gs_page_store *store, const struct plan *plan,
                                    int *native)
 {
     uint64_t addr = plan->addr + plan->bytes - plan->fresh;
-    enum gs_status status = GS_OK;
-    size_t step = piece_bytes(plan->fresh);
 
-    for (size_t done = 0; done < plan->fresh && status == GS_OK; done += step) {
-        size_t left = plan->fresh - done;
-
-        status = create_at(store, addr + done, left < step ? left : step, native);
-    }
-    if (status != GS_OK)
-        release_range(store, addr, plan->fresh);
-    return status;
+    return plan->fresh ? create_at(store, addr, plan->fresh, native) : GS_OK;
 }
 
 /* Moves the ranges in front of what is new, and lets the device access all that was

@@ -69,8 +69,9 @@ static inline uint64_t *gs_units_in(struct gs_heap *heap,
 
 /* ---- fit_tolerance.c -------------------------------------------------------------- */
 
-/* How closely a cached large segment has to fit. */
-enum gs_closeness { GS_CLOSE, GS_LOOSE };
+/* How closely a cached large segment has to fit. GS_EXACT: a segment of pages exactly,
+ * others as GS_CLOSE. */
+enum gs_closeness { GS_EXACT, GS_CLOSE, GS_LOOSE };
 
 /* Returns true if a cached large segment may serve the request with its block.
  * heap->lock is held. */

@@ -9,8 +9,8 @@
  *      a little more
  *   3  the pages of several runs, and new memory for the rest
  *
- * A part of a run that is not needed stays an idle segment. The third way unmaps and maps
- * pages, so it is open only where the backend would not wait.
+ * A part of a run that is not needed stays an idle segment. Pages are unmapped and mapped
+ * only where the backend would not wait (grow.c).
  *
  * Owns: nothing.   Lock: heap->lock, never over the backend.
  * Design: docs/pool.md, "Pages that move"
@@ -294,7 +294,7 @@ enum gs_status gs_heap_remap(struct gs_heap *heap, const struct gs_request *requ
         return GS_ERR_NOT_FOUND;
     if (take_one(heap, &taking, bytes, false))
         return make(heap, request, &taking, 0, out);
-    if (!gs_heap_is_idle(heap) || !take_several(heap, &taking, bytes))
+    if (!take_several(heap, &taking, bytes))
         return GS_ERR_NOT_FOUND;
     fresh = bytes - taking.bytes;
     if (fresh && !gs_reclaim_book(heap, fresh, &missing)) {

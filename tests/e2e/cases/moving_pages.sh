@@ -31,8 +31,8 @@ for program in leaky_shared leaky_linked badfree_linked referenced_linked reset_
   add_case "moving pages $program" moving_case "$program" any
 done
 for setting in GPUSHIM_FREE_SYNC=lazy GPUSHIM_FREE_SYNC=wait GPUSHIM_POOL_CACHE=0 \
-  GPUSHIM_TRACK=off GPUSHIM_POOL_CARVE=on GPUSHIM_ASYNC=pool GPUSHIM_CHECK_REDZONE=256 \
-  GPUSHIM_FREE_SYNC=verify; do
+  GPUSHIM_TRACK=off GPUSHIM_POOL_CARVE=on GPUSHIM_ASYNC=pool \
+  GPUSHIM_CHECK_REDZONE=256; do
   add_case "moving pages threads_linked $setting" moving_case threads_linked any "$setting"
 done
 
