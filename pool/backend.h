@@ -50,6 +50,13 @@ enum gs_lack {
     GS_LACK_ALL = 4      /* the heaps of the device have no idle memory left */
 };
 
+/* A range of idle pages, of which a new segment takes the first. */
+struct gs_pages_from {
+    uint64_t addr;
+    size_t bytes;
+    size_t taken; /* > 0; the rest stays where it is */
+};
+
 struct gs_backend {
     /*
      * Gets device memory for a segment.
@@ -65,6 +72,27 @@ struct gs_backend {
     /* Gives a segment back. The implementation logs a failure; the pool forgets the
      * segment. */
     void (*unmap)(void *self, uint64_t addr, size_t bytes);
+
+    /*
+     * Gets memory for a large segment, whose pages can move to another segment later. It
+     * is made of the pages taken from the ranges, in any order, and of new memory for the
+     * rest. A single range that suffices is cut in place.
+     * In:     bytes        a multiple of GS_LARGE_BYTES
+     *         from, count  idle memory that this function returned or left, without
+     *                      parts of what is in use
+     * Out:    *addr        on GS_OK only
+     *         *native      as `map`, on GS_ERR_NOMEM only
+     * Errors: GS_ERR_TIMEOUT     not without a wait for running work
+     *         GS_ERR_UNPOOLABLE  there are no such pages (any more): call `map`
+     *         GS_ERR_NOMEM       no memory for what is new
+     *         GS_ERR_BACKEND     failed in the midst: the ranges have been given back,
+     *                            with what was to stay. After the other errors all is as
+     *                            it was
+     * May be NULL: GS_ERR_UNPOOLABLE. `unmap` gives such segments back, too.
+     */
+    enum gs_status (*make_pages)(void *self, size_t bytes,
+                                 const struct gs_pages_from *from, unsigned count,
+                                 uint64_t *addr, int *native) GS_MUST_USE;
 
     /*
      * The pool cannot use the memory that `map` returned, but the memory is as large as

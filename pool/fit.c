@@ -146,7 +146,7 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
                               : NULL;
     if (hole)
         return hole;
-    if (!block || gs_fit_tolerance_allows(heap, request, block->units, closeness))
+    if (!block || gs_fit_tolerance_allows(heap, request, block, closeness))
         return block;
     return request->cut_units && gs_carving_allows(heap, block->segment->bytes)
                ? begin_carving(heap, block)
@@ -184,7 +184,7 @@ enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *reques
 
     if (GS_UNLIKELY(!gs_heap_usable(heap)))
         return GS_ERR_UNPOOLABLE;
-    block = request->large ? fit_large(heap, request, GS_CLOSE)
+    block = request->large ? fit_large(heap, request, GS_EXACT)
                            : gs_bins_fit(&heap->pool->blocks, heap->bins, request->units);
     return serve(heap, request, block, out);
 }
@@ -202,6 +202,14 @@ enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
     return serve(heap, request,
                  block ? block : gs_tree_fit(blocks, &heap->carved, request->cut_units),
                  out);
+}
+
+enum gs_status gs_heap_try_closely(struct gs_heap *heap, const struct gs_request *request,
+                                   struct gs_block **out)
+{
+    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+        return GS_ERR_UNPOOLABLE;
+    return serve(heap, request, fit_large(heap, request, GS_CLOSE), out);
 }
 
 enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,

@@ -16,6 +16,10 @@ enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *reques
 enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
                                     const struct gs_request *request,
                                     struct gs_block **out) GS_MUST_USE;
+/* The same for a large request, which may also get a segment of pages that is an eighth
+ * larger. */
+enum gs_status gs_heap_try_closely(struct gs_heap *heap, const struct gs_request *request,
+                                   struct gs_block **out) GS_MUST_USE;
 /* The same, but a large request may also get a cached segment half as large again. */
 enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,
                                    struct gs_block **out) GS_MUST_USE;

@@ -70,19 +70,22 @@ static size_t budget(const struct gs_headroom *room, size_t bytes)
 }
 
 bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *request,
-                             uint32_t units, enum gs_closeness closeness)
+                             const struct gs_block *block, enum gs_closeness closeness)
 {
+    uint32_t units = block->units;
     const struct gs_headroom *room = gs_headroom_of(heap);
     uint32_t more = units - request->units;
     size_t bytes;
 
     if (more == 0)
         return true;
-    if (more > request->units / (closeness == GS_CLOSE ? CLOSE_SHARE : LOOSE_SHARE))
+    if (block->segment->paged && closeness == GS_EXACT) /* cut to size instead: remap.c */
+        return false;
+    if (more > request->units / (closeness == GS_LOOSE ? LOOSE_SHARE : CLOSE_SHARE))
         return false;
     bytes = room_bytes(room);
     if (!bytes)
-        return closeness == GS_CLOSE;
+        return closeness != GS_LOOSE;
     return get(&room->tolerance) + (size_t)more * GS_BLOCK_BYTES <= budget(room, bytes);
 }
 

@@ -201,7 +201,7 @@ bool gs_block_give_back(struct gs_block *block)
     struct gs_heap *heap = gs_block_heap(block);
     struct gs_segment *segment = block->segment, *detached = NULL;
 
-    if (segment->shared)
+    if (segment->shared || segment->paged)
         return false;
     gs_lock_take(&heap->lock);
     if (hold(block) && begin_free(heap, block)) {
@@ -220,7 +220,7 @@ bool gs_block_goes_back(const struct gs_block *block)
 {
     const struct gs_segment *segment = block->segment;
 
-    return !segment->shared && !segment->single &&
+    return !segment->shared && !segment->single && !segment->paged &&
            gs_limits_keep_nothing(gs_segment_heap(segment), segment->bytes);
 }
 
@@ -229,7 +229,7 @@ struct gs_segment *gs_block_take_out(struct gs_block *block)
     struct gs_heap *heap = gs_block_heap(block);
     struct gs_segment *segment = block->segment, *out = NULL;
 
-    if (segment->shared)
+    if (segment->shared || segment->paged)
         return NULL;
     gs_lock_take(&heap->lock);
     if (!gs_heap_is_dead(heap) && hold(block) && begin_free(heap, block)) {
@@ -304,6 +304,33 @@ void gs_heap_retain_shared(struct gs_heap *heap)
     gs_tiers_drain(heap);
 }
 
+void gs_heap_retain_paged(struct gs_heap *heap)
+{
+    struct gs_segment *chain = NULL;
+    struct gs_link *link, *next;
+
+    gs_tiers_drain(heap);
+    gs_lock_take(&heap->lock);
+    for (link = heap->segments.next; link != &heap->segments; link = next) {
+        struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, all);
+
+        next = link->next;
+        if (!segment->paged || segment->retained || !segment->mapped)
+            continue;
+        if (segment->occupied) {
+            segment->retained = true;
+            gs_segment_label(segment);
+        } else {
+            gs_segment_detach(heap, segment);
+            segment->next_detached = chain;
+            chain = segment;
+        }
+    }
+    gs_lock_drop(&heap->lock);
+    gs_segments_return(chain);
+    gs_tiers_drain(heap);
+}
+
 bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr)
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
@@ -357,6 +384,7 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range
     out->requested_bytes = out->live ? gs_block_requested(block) : 0;
     out->shared = segment->shared;
     out->retained = segment->retained;
+    out->paged = segment->paged;
     out->heap = gs_segment_heap(segment);
     gs_lock_drop(&gs_segment_heap(segment)->lock);
     return GS_OK;

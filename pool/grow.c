@@ -4,6 +4,7 @@
  *   1  pending blocks whose fence is complete, and
  *      the blocks cached above the segments          no driver memory needed
  *      (the pool's limit applies here: limits.c)
+ *      (large) pages of idle segments             remap.c
  *   2  a segment of the preferred size
  *   3  reclaim idle memory of the device, retry 2    until nothing changes any more
  *   4  (small) a segment of 2 MiB
@@ -29,6 +30,7 @@
 #include "policy.h"
 #include "reclaim.h"
 #include "release.h"
+#include "remap.h"
 #include "trim.h"
 
 /* Fences queried on an ordinary miss: the oldest ones are the likeliest to be
@@ -178,6 +180,15 @@ static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *re
     return status == GS_ERR_NOT_FOUND ? GS_ERR_NOMEM : status;
 }
 
+/* Counts a miss as a hit after all. heap->lock is held. */
+static void revise_miss(struct gs_heap *heap, const struct gs_request *request,
+                        const struct gs_block *block)
+{
+    gs_heap_hit(heap, block);
+    heap->stats.misses--;
+    heap->class_counts[gs_class_of_units(request->units)].misses--;
+}
+
 /* Tries a cached segment that fits loosely, and counts the miss as a hit. */
 static enum gs_status try_loosely(struct gs_heap *heap, const struct gs_request *request,
                                   struct gs_block **out)
@@ -186,11 +197,31 @@ static enum gs_status try_loosely(struct gs_heap *heap, const struct gs_request 
 
     gs_lock_take(&heap->lock);
     status = gs_heap_try_loosely(heap, request, out);
-    if (status == GS_OK) {
-        gs_heap_hit(heap, *out);
-        heap->stats.misses--;
-        heap->class_counts[gs_class_of_units(request->units)].misses--;
-    }
+    if (status == GS_OK)
+        revise_miss(heap, request, *out);
+    gs_lock_drop(&heap->lock);
+    return status;
+}
+
+/*
+ * Tries the pages of idle segments. While work runs they stay where they are: segments
+ * that were cut for one request then make others ask for more than without pages, so
+ * only whole segments serve.
+ * Errors: as gs_heap_remap
+ */
+static GS_NOINLINE enum gs_status
+try_pages(struct gs_heap *heap, const struct gs_request *request, struct gs_block **out)
+{
+    bool idle = gs_heap_is_idle(heap), asked = false;
+    enum gs_status status = GS_ERR_NOT_FOUND;
+
+    if (idle)
+        status = gs_heap_remap(heap, request, out, &asked);
+    gs_lock_take(&heap->lock);
+    if (!idle && request->large && !request->carved)
+        status = gs_heap_try_closely(heap, request, out);
+    if (status == GS_OK && !asked)
+        revise_miss(heap, request, *out);
     gs_lock_drop(&heap->lock);
     return status;
 }
@@ -310,6 +341,11 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
     }
     if (!begin_miss(heap, request))
         return GS_ERR_UNPOOLABLE;
+    if (GS_UNLIKELY(heap->backend->make_pages != NULL)) {
+        status = try_pages(heap, request, out);
+        if (status != GS_ERR_NOT_FOUND)
+            return status;
+    }
     gs_heap_maintain_if_idle(heap);
     booked = gs_limits_book(heap, request, preferred_bytes(heap, request));
     if (!booked) { /* reclaiming may have freed a block that serves the request */

@@ -136,6 +136,7 @@ struct gs_segment {
     bool shared;               /* serves several small blocks */
     bool carved;               /* a large segment that large blocks share, as `shared` */
     bool single;               /* an exact size from a full device: never cached */
+    bool paged;                /* its pages can move to another segment (remap.c) */
     _Atomic uint8_t cacheable; /* enum gs_cacheable */
     size_t requested;          /* of the one block; not in a shared segment */
     size_t tolerance;          /* bytes beyond the need of its one allocation */

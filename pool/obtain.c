@@ -30,7 +30,8 @@ static bool is_suitable(uint64_t addr, size_t bytes)
  * Errors: GS_ERR_HOST_NOMEM; GS_ERR_INVALID (the range is this heap's own already)
  */
 static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
-                              enum gs_segment_kind kind, struct gs_segment **out)
+                              enum gs_segment_kind kind, bool paged,
+                              struct gs_segment **out)
 {
     struct gs_pool *pool = heap->pool;
     struct gs_segment *segment;
@@ -50,6 +51,7 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     segment->carved = false;
     segment->tolerance = 0;
     segment->single = kind == GS_SEGMENT_SINGLE;
+    segment->paged = paged;
     segment->requested = 0;
     segment->occupied = segment->chain = 0;
     segment->retained = segment->mapped = segment->in_free = false;
@@ -84,8 +86,23 @@ static struct gs_block *first_block(struct gs_heap *heap, struct gs_segment *seg
     return block;
 }
 
+/* Puts the one block of a large segment to use, or makes the segment idle. heap->lock is
+ * held. */
+static void begin_large(struct gs_heap *heap, struct gs_segment *segment,
+                        struct gs_block *block, const struct gs_request *request)
+{
+    if (request) {
+        gs_heap_occupy(heap, block, request);
+        gs_fit_tolerance_record(heap);
+    } else {
+        gs_large_put(&heap->pool->blocks, heap->large, block, &heap->seed);
+        gs_segment_set_idle(heap, segment);
+    }
+}
+
 /*
- * Adds the published segment to its heap and serves the request.
+ * Adds the published segment to its heap and serves the request; NULL: a large segment
+ * that is idle.
  * Errors: GS_ERR_UNPOOLABLE (dead or poisoned meanwhile), GS_ERR_HOST_NOMEM
  */
 static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
@@ -120,8 +137,7 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
         gs_hole_put(heap, block);
         block = gs_heap_carve(heap, block, request);
     } else {
-        gs_heap_occupy(heap, block, request);
-        gs_fit_tolerance_record(heap);
+        begin_large(heap, segment, block, request);
     }
     *out = block;
     return GS_OK;
@@ -139,8 +155,8 @@ static void record_unsuitable(struct gs_heap *heap, enum gs_segment_kind kind)
 
 /* Makes an address of the backend a live block. Errors: as gs_segment_obtain. */
 static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *request,
-                            enum gs_segment_kind kind, uint64_t addr, size_t bytes,
-                            struct gs_block **out)
+                            enum gs_segment_kind kind, bool paged, uint64_t addr,
+                            size_t bytes, struct gs_block **out)
 {
     struct gs_segment *segment;
     enum gs_status status;
@@ -148,12 +164,12 @@ static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *reque
     if (!is_suitable(addr, bytes)) {
         record_unsuitable(heap, kind);
         status = GS_ERR_UNPOOLABLE;
-        if (bytes == request->bytes && heap->backend->keep &&
+        if (request && bytes == request->bytes && heap->backend->keep &&
             heap->backend->keep(heap->self, addr, bytes))
             return status;
         goto give_back;
     }
-    status = publish(heap, addr, bytes, kind, &segment);
+    status = publish(heap, addr, bytes, kind, paged, &segment);
     if (status != GS_OK)
         goto give_back;
     gs_lock_take(&heap->lock);
@@ -173,11 +189,44 @@ give_back:
     return status;
 }
 
+enum gs_status gs_segment_adopt_pages(struct gs_heap *heap,
+                                      const struct gs_request *request, uint64_t addr,
+                                      size_t bytes, struct gs_block **out)
+{
+    return adopt(heap, request, GS_SEGMENT_LARGE, true, addr, bytes, out);
+}
+
+void gs_segment_adopt_idle(struct gs_heap *heap, uint64_t addr, size_t bytes)
+{
+    struct gs_block *block;
+    enum gs_status status =
+        adopt(heap, NULL, GS_SEGMENT_LARGE, true, addr, bytes, &block);
+
+    (void)status; /* what cannot be adopted was given back */
+}
+
+/* Asks the backend for memory. Out: *paged  whether it is made of pages */
+static enum gs_status map(struct gs_heap *heap, enum gs_segment_kind kind, size_t bytes,
+                          uint64_t *addr, bool *paged, int *native)
+{
+    const struct gs_backend *backend = heap->backend;
+    enum gs_status status = GS_ERR_UNPOOLABLE;
+
+    *paged =
+        kind == GS_SEGMENT_LARGE && backend->make_pages && bytes % GS_LARGE_BYTES == 0;
+    if (*paged)
+        status = backend->make_pages(heap->self, bytes, NULL, 0, addr, native);
+    if (status != GS_ERR_UNPOOLABLE)
+        return status;
+    *paged = false;
+    return backend->map(heap->self, bytes, addr, native);
+}
+
 enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *request,
                                  enum gs_segment_kind kind, size_t bytes,
                                  struct gs_block **out, int *native)
 {
-    bool shares = kind == GS_SEGMENT_SHARED || bytes > request->rounded;
+    bool shares = kind == GS_SEGMENT_SHARED || bytes > request->rounded, paged;
     struct gs_ticket ticket;
     enum gs_status status;
     uint64_t addr = 0, began_ns;
@@ -187,9 +236,9 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
         return GS_ERR_UNPOOLABLE;
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin(); /* the ticket lies on this stack */
-    status = heap->backend->map(heap->self, bytes, &addr, &code);
+    status = map(heap, kind, bytes, &addr, &paged, &code);
     if (status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_SEGMENT))
-        status = heap->backend->map(heap->self, bytes, &addr, &code);
+        status = map(heap, kind, bytes, &addr, &paged, &code);
     gs_uncancelled_end(before);
     gs_segment_record_call(heap, began_ns);
     if (status != GS_OK) {
@@ -200,7 +249,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     gs_limits_served(heap, bytes);
     if (kind == GS_SEGMENT_LARGE)
         gs_free_mapped(heap, bytes);
-    status = adopt(heap, request, kind, addr, bytes, out);
+    status = adopt(heap, request, kind, paged, addr, bytes, out);
     /* Reports more memory to waiting requests: the rest of a shared segment; or, after a
      * failure, memory that the driver may have again. */
     gs_reclaim_end(heap, &ticket, shares || status != GS_OK);

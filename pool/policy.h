@@ -55,13 +55,14 @@ static inline void gs_hole_drop(struct gs_heap *heap, struct gs_block *hole)
 
 /* ---- fit_tolerance.c -------------------------------------------------------------- */
 
-/* How closely a cached large segment has to fit. */
-enum gs_closeness { GS_CLOSE, GS_LOOSE };
+/* How closely a cached large segment has to fit. GS_EXACT: a segment of pages exactly,
+ * others as GS_CLOSE. */
+enum gs_closeness { GS_EXACT, GS_CLOSE, GS_LOOSE };
 
-/* Returns true if a cached large segment of `units` may serve the request. heap->lock is
- * held. */
+/* Returns true if a cached large segment may serve the request with its block.
+ * heap->lock is held. */
 bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *request,
-                             uint32_t units, enum gs_closeness closeness);
+                             const struct gs_block *block, enum gs_closeness closeness);
 /* The bytes of the device that are neither needed, by the peak so far, nor reserved for
  * higher peaks; 0: there are none, or the device's size is not known. */
 size_t gs_fit_tolerance_margin(const struct gs_heap *heap);

@@ -87,6 +87,7 @@ struct gs_range {
     bool pending;  /* not live: freed, and work that uses it may still run */
     bool shared;   /* the segment serves several small blocks */
     bool retained; /* the segment takes no new allocation: gs_pool_retain */
+    bool paged;    /* its pages can move: make_pages of backend.h */
     struct gs_heap *heap;
 };
 
@@ -213,6 +214,10 @@ enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr) GS_MUST_USE;
 /* Retains every shared segment of the heap that has allocations. A segment without
  * allocations stays idle memory. Later small requests are served as usual. */
 void gs_heap_retain_shared(struct gs_heap *heap);
+
+/* Retains every segment of pages that move (backend.h), and gives back those that are
+ * idle: later blocks are none of their memory. */
+void gs_heap_retain_paged(struct gs_heap *heap);
 
 /* The calling thread's stream key; see below. */
 extern _Thread_local uint64_t gs_pool_stream_key

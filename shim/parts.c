@@ -31,6 +31,7 @@
 #include "ipc_mode.h"
 #include "leak_rules.h"
 #include "managed.h"
+#include "moving_pages.h"
 #include "context_events.h"
 #include "mem_limits.h"
 #include "memory_pools.h"

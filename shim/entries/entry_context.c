@@ -15,6 +15,7 @@
 #include "cuda_start.h"
 #include "fences.h"
 #include "mem_limits.h"
+#include "moving_pages.h"
 #include "parts.h"
 #include "free_lazy.h"
 #include "interim.h"

@@ -11,6 +11,7 @@
 #include "ipc_mode.h"
 #include "log.h"
 #include "memory_pools.h"
+#include "moving_pages.h"
 #include "physical.h"
 #include "pool_lookup.h"
 #include "retry.h"
@@ -58,17 +59,30 @@ static CUresult export_block(const struct gs_state *state, const struct gs_range
     return CUDA_SUCCESS;
 }
 
+/* The driver has no such handle for pages that move: the program gets its error. */
+static void log_paged(size_t bytes)
+{
+    static struct gs_log_limit limit;
+    gs_log_once(&limit, GS_LOG_WARN,
+                "cuIpcGetMemHandle: a block of %zu bytes is made of pages that move "
+                "(GPUSHIM_POOL_VMM=on) and cannot be exported; new blocks can",
+                bytes);
+}
+
 static CUresult export_pooled(struct gs_state *state, const struct gs_range *range,
                               CUdeviceptr dptr, CUipcMemHandle *out)
 {
     if (!range->live) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    gs_moving_pages_end("cuIpcGetMemHandle");
     bool inside = range->shared && range->block_addr != range->segment_addr;
     CUresult result = inside && out ? export_block(state, range, out)
                                     : gs_real()->cuIpcGetMemHandle(out, dptr);
     if (result == CUDA_SUCCESS) {
         gs_pooled_retain(state, dptr);
+    } else if (range->paged) {
+        log_paged(range->requested_bytes);
     }
     if (range->shared && (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED)) {
         gs_ipc_set_apart(state);
@@ -106,6 +120,7 @@ GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
         return gs_real()->cuMemGetHandleForAddressRange(handle, dptr, size, handleType,
                                                         flags);
     }
+    gs_moving_pages_end("cuMemGetHandleForAddressRange");
     bool pooled = gs_pooled_find(state, dptr, &range) == GS_OK;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     if (!pooled || range.live) {

@@ -14,6 +14,7 @@
 #include "host_pools.h"
 #include "ipc_imports.h"
 #include "managed.h"
+#include "moving_pages.h"
 #include "buffer_id.h"
 #include "pool_lookup.h"
 #include "single_order.h"
@@ -28,7 +29,7 @@ static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
     if (gs_imports_find(address, &import) != GS_OK) {
         return GS_ERR_NOT_OURS;
     }
-    *out = (struct gs_extent){import.pointer, import.bytes, import.base};
+    *out = (struct gs_extent){import.pointer, import.bytes, import.base, NULL};
     return GS_OK;
 }
 
@@ -88,16 +89,25 @@ GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
 
 /* ---- attributes -------------------------------------------------------------------- */
 
-/* Tokens with which another vendor's driver maps the memory for its device. */
+/* Tokens with which another vendor's driver maps the memory for its device; whether
+ * memory can be exported, or mapped by a network card. */
 static inline void check_attribute(CUpointer_attribute attribute)
 {
     if (GS_UNLIKELY(attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)) {
         gs_single_order_share("cuPointerGetAttribute");
     }
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS ||
+        attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE ||
+        attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE) {
+        gs_moving_pages_end("cuPointerGetAttribute");
+    }
 }
 
 /* CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, which headers before 12.3 lack. */
 #define MEMORY_BLOCK_ID 20
+
+/* Larger than any segment's id: gs_buffer_id then mixes the place, which may be large. */
+#define PAGED_IDS ((uint64_t)1 << 60)
 
 /* Corrects the segment's attribute; `extent`: of the block, or NULL. */
 static void correct(CUpointer_attribute attribute, const struct gs_extent *extent,
@@ -111,6 +121,13 @@ static void correct(CUpointer_attribute attribute, const struct gs_extent *exten
         *(CUdeviceptr *)data = extent->base;
     } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
         *(size_t *)data = extent->bytes;
+    } else if (extent->paged && attribute == CU_POINTER_ATTRIBUTE_CONTEXT) {
+        *(CUcontext *)data = extent->paged;
+    } else if (extent->paged && (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
+                                 (int)attribute == MEMORY_BLOCK_ID)) {
+        /* One id may be that of many blocks, since it need not be that of a mapping. */
+        *(unsigned long long *)data =
+            gs_buffer_id(PAGED_IDS, extent->base / GS_BLOCK_BYTES);
     } else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
                (int)attribute == MEMORY_BLOCK_ID) {
         *(unsigned long long *)data =
@@ -158,6 +175,7 @@ GS_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute 
                                          CUdeviceptr ptr)
 {
     gs_single_order_share("cuPointerSetAttribute");
+    gs_moving_pages_end("cuPointerSetAttribute");
     struct gs_state *state = gs_enter();
     if (!state) {
         return gs_real()->cuPointerSetAttribute(value, attribute, ptr);

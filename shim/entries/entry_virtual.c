@@ -9,7 +9,9 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "described.h"
+#include "moving_pages.h"
 #include "physical.h"
+#include "pool_lookup.h"
 #include "pressure.h"
 #include "retry.h"
 
@@ -138,6 +140,23 @@ GS_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 static struct gs_state *enter_after(CUresult result)
 {
     return result == CUDA_SUCCESS ? enter_recording() : NULL;
+}
+
+/* The address for a query of the memory's handle: of the pool's pages the program gets
+ * the driver's answer for cuMemAlloc's memory, which is that for no memory. */
+static void *asked(void *addr)
+{
+    struct gs_state *state = gs_moving_pages_wanted ? gs_enter() : NULL;
+    struct gs_range range;
+    if (state) {
+        if (gs_pooled_find(state, (CUdeviceptr)(uintptr_t)addr, &range) == GS_OK &&
+            range.paged) {
+            gs_moving_pages_end("cuMemRetainAllocationHandle");
+            addr = (void *)(uintptr_t)gs_unknown_address;
+        }
+        gs_leave();
+    }
+    return addr;
 }
 
 static void retained(CUresult result, void *addr)

@@ -18,6 +18,7 @@
 #include "log.h"
 #include "context_events.h"
 #include "mem_limits.h"
+#include "moving_pages.h"
 #include "pressure.h"
 #include "state.h"
 #include "trim_hold.h"
@@ -82,6 +83,9 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     static struct gs_log_limit limit;
     CUstreamCaptureMode mode;
     bool pushed;
+    if (GS_UNLIKELY(gs_moving_pages_wanted) && gs_moving_pages_give(self, addr, bytes)) {
+        return;
+    }
     gs_notify_begin("giving memory back", false);
     gs_parts_unmap(context, addr, bytes);
     /* In the relaxed mode the map neither invalidates a capture nor is refused by one. */

@@ -26,6 +26,7 @@
 #include "log.h"
 #include "lookup_log.h"
 #include "managed.h"
+#include "moving_pages.h"
 #include "context_events.h"
 #include "options_idle.h"
 #include "outputs.h"
@@ -154,12 +155,13 @@ static enum gs_status create_tracker(struct gs_state *state)
     return gs_tracker_create(&tracker, &state->tracker);
 }
 
-/* Which blocks share a segment matters to an exporter from the start, and to the checks,
- * whose blocks in quarantine would keep carved segments. */
+/* Which blocks share a segment matters to an exporter from the start; blocks in
+ * quarantine would keep carved segments; and pages that move leave nothing to carve. */
 static enum gs_carving carving_of(const struct gs_options *options)
 {
     bool spare = options->pool_carve == GS_CARVE_MODE_AUTO;
-    return gs_ipc_is_apart() || (spare && options->check_quarantine_bytes)
+    return gs_ipc_is_apart() ||
+                   (spare && (options->check_quarantine_bytes || options->pool_vmm))
                ? GS_CARVE_NEVER
                : (enum gs_carving)options->pool_carve;
 }
@@ -255,8 +257,11 @@ struct gs_state *gs_start(void)
     }
     state->pid = (pid_t)syscall(SYS_getpid);
     state->forked_child = gs_fork_is_child();
-    gs_contexts_init(&state->contexts, &gs_context_backend, &gs_context_event_ops);
     read_options(state);
+    gs_contexts_init(&state->contexts,
+                     state->options.pool_vmm ? gs_moving_pages_backend()
+                                             : &gs_context_backend,
+                     &gs_context_event_ops);
     gs_outputs_open(&state->options);
     state->active = state->options.enable && create_parts(state);
     if (state->active) {

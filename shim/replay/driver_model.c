@@ -8,6 +8,14 @@
 
 #include "replay_trace.h"
 
+/* What calls took on an H200 (docs/results/2026-11-26-h200.latency). */
+#define ALLOC_NS   34000u
+#define FREE_NS    36000u
+#define SMALL_NS   1100u
+#define CREATE_NS  8600u
+#define RELEASE_NS 15800u
+#define RESERVE_NS 570u
+
 #define GRANULES (GS_MODEL_PAGE / GS_MODEL_GRANULE)
 #define WORDS    (GRANULES / 64)
 
@@ -210,6 +218,7 @@ uint64_t gs_driver_model_take(struct gs_driver_model *model, size_t bytes)
 
     gs_mutex_lock(&model->lock);
     model->calls++;
+    model->ns += bytes >= GS_MODEL_PAGE ? ALLOC_NS : SMALL_NS;
     if (bytes >= GS_MODEL_PAGE)
         addr = take_pages(model, (bytes + GS_MODEL_PAGE - 1) / GS_MODEL_PAGE);
     else
@@ -223,9 +232,60 @@ void gs_driver_model_give(struct gs_driver_model *model, uint64_t addr, size_t b
 {
     gs_mutex_lock(&model->lock);
     model->calls++;
+    model->ns += bytes >= GS_MODEL_PAGE ? FREE_NS : SMALL_NS;
     if (bytes >= GS_MODEL_PAGE)
         give_pages(model, addr, (bytes + GS_MODEL_PAGE - 1) / GS_MODEL_PAGE);
     else
         give_small(model, addr, granules_of(bytes));
+    gs_mutex_unlock(&model->lock);
+}
+
+/* ---- virtual memory management ----------------------------------------------------- */
+
+bool gs_driver_model_create(struct gs_driver_model *model, size_t bytes)
+{
+    bool fits;
+
+    gs_mutex_lock(&model->lock);
+    model->calls++;
+    model->ns += CREATE_NS;
+    fits = bytes <= model->capacity - model->charged;
+    if (fits)
+        model->charged += bytes;
+    else
+        model->failed++;
+    if (model->charged > model->peak)
+        model->peak = model->charged;
+    gs_mutex_unlock(&model->lock);
+    return fits;
+}
+
+void gs_driver_model_release(struct gs_driver_model *model, size_t bytes)
+{
+    gs_mutex_lock(&model->lock);
+    model->calls++;
+    model->ns += RELEASE_NS;
+    model->charged -= bytes;
+    gs_mutex_unlock(&model->lock);
+}
+
+uint64_t gs_driver_model_reserve(struct gs_driver_model *model, size_t bytes)
+{
+    uint64_t addr;
+
+    gs_mutex_lock(&model->lock);
+    model->remaps++;
+    model->ns += RESERVE_NS;
+    addr = model->next_addr;
+    model->next_addr += bytes;
+    gs_mutex_unlock(&model->lock);
+    return addr;
+}
+
+void gs_driver_model_remap(struct gs_driver_model *model, uint64_t ns)
+{
+    gs_mutex_lock(&model->lock);
+    model->remaps++;
+    model->ns += ns;
     gs_mutex_unlock(&model->lock);
 }

@@ -24,6 +24,8 @@ struct gs_driver_model {
     size_t capacity;
     size_t charged, peak;   /* multiples of GS_MODEL_PAGE */
     uint64_t calls, failed; /* allocations and frees asked for; of these refused */
+    uint64_t remaps;        /* other calls: of addresses and mappings */
+    uint64_t ns;            /* all calls, as an H200 took for them (docs/results) */
     uint64_t next_addr;     /* never used from here on */
     struct gs_driver_model_chunk *chunks;
     size_t chunk_count, chunk_room;
@@ -41,5 +43,13 @@ void gs_driver_model_free_all(struct gs_driver_model *model);
 uint64_t gs_driver_model_take(struct gs_driver_model *model, size_t bytes);
 /* Give an address of gs_driver_model_take back; anything else ends the program. */
 void gs_driver_model_give(struct gs_driver_model *model, uint64_t addr, size_t bytes);
+
+/* Virtual memory management: memory of whole pages without an address. False: full. */
+bool gs_driver_model_create(struct gs_driver_model *model, size_t bytes);
+void gs_driver_model_release(struct gs_driver_model *model, size_t bytes);
+/* Addresses without memory. */
+uint64_t gs_driver_model_reserve(struct gs_driver_model *model, size_t bytes);
+/* Counts a call that changes addresses or mappings, of so many nanoseconds. */
+void gs_driver_model_remap(struct gs_driver_model *model, uint64_t ns);
 
 #endif

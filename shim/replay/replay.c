@@ -341,6 +341,8 @@ static void print_json(const struct settings *settings, const char *name,
     print_number("ns_per_op", true, figures->ns_op);
     print_number("reserved_peak_bytes", !device, (double)ample->reserved_peak);
     print_number("driver_calls", !device, (double)ample->calls);
+    print_number("remap_calls", !device, (double)ample->remaps);
+    print_number("driver_ns", !device, (double)ample->driver_ns);
     print_number("forwarded", !device, (double)ample->forwarded);
     print_number("device_bytes", settings->device.text, (double)figures->tight_bytes);
     print_flag("device_fits", settings->device.text, figures->tight.run.fits);

@@ -20,14 +20,16 @@ void gs_replay_settings(const struct gs_options *options, struct gs_replay_pool 
     struct gs_cache_sizes cache;
 
     *out = (struct gs_replay_pool){.limit = options->pool_limit,
-                                   .idle = options->pool_release};
+                                   .idle = options->pool_release,
+                                   .pages = options->pool_vmm};
     gs_size_classes_read(options->pool_size_classes, &out->classes);
     gs_cache_sizes_read(options->pool_cache, &cache);
     gs_warmup_read(options->warmup, &out->warmup, ignore, NULL);
-    out->config =
-        (struct gs_pool_config){.segment_bytes = options->pool_segment_bytes,
-                                .cache_bytes = cache.bytes,
-                                .stream_blocks = cache.stream_blocks,
-                                .global_blocks = cache.global_blocks,
-                                .carving = (enum gs_carving)options->pool_carve};
+    out->config = (struct gs_pool_config){
+        .segment_bytes = options->pool_segment_bytes,
+        .cache_bytes = cache.bytes,
+        .stream_blocks = cache.stream_blocks,
+        .global_blocks = cache.global_blocks,
+        .carving =
+            options->pool_vmm ? GS_CARVE_NEVER : (enum gs_carving)options->pool_carve};
 }

@@ -18,6 +18,7 @@
 struct gs_replay_pool {
     struct gs_pool_config config; /* its classes are those below */
     struct gs_size_classes classes;
+    bool pages;           /* GPUSHIM_POOL_VMM */
     uint64_t limit, idle; /* shares of the device: GPUSHIM_POOL_LIMIT, _RELEASE */
     struct gs_warmup_list warmup;
 };
@@ -36,6 +37,8 @@ struct gs_replay_outcome {
     struct gs_replay_result run;
     uint64_t reserved_peak; /* bytes taken from the driver at most */
     uint64_t calls;         /* of the driver: allocations and frees, failed ones too */
+    uint64_t remaps;        /* of the driver: addresses and mappings */
+    uint64_t driver_ns;     /* all calls, as an H200 took for them */
     uint64_t warm_calls;    /* of these, for GPUSHIM_WARMUP, before the first operation */
     uint64_t forwarded;     /* requests that were not the pool's */
     uint64_t waits;         /* waits for frees to become ready, on a full device */

@@ -15,15 +15,18 @@
 
 #include "driver_model.h"
 #include "options.h"
+#include "page_store.h"
 #include "through.h"
 
 #define OUT_OF_MEMORY 2
+#define ARENA_BYTES   ((size_t)32 << 30) /* as of shim/heaps/moving_pages.c */
 /* Addresses are multiples of 512, so this bit says whose a handle is. */
 #define FORWARDED 1u
 
 struct side {
     struct gs_driver_model model;
     struct gs_heap *heap; /* immutable while the trace runs */
+    struct gs_page_store *pages;
     struct bed *bed;
 };
 
@@ -83,10 +86,105 @@ static void side_unmap(void *self, uint64_t addr, size_t bytes)
 {
     struct side *side = self;
 
-    gs_driver_model_give(&side->model, addr, bytes);
+    if (side->pages && gs_page_store_owns(side->pages, addr))
+        gs_page_store_give(side->pages, addr, bytes);
+    else
+        gs_driver_model_give(&side->model, addr, bytes);
     if (side->bed->segments)
         record(side->bed->segments, addr, bytes, 0);
 }
+
+static enum gs_status side_make_pages(void *self, size_t bytes,
+                                      const struct gs_pages_from *from, unsigned count,
+                                      uint64_t *addr, int *native)
+{
+    struct side *side = self;
+
+    return gs_page_store_make(side->pages, bytes, from, count, addr, native);
+}
+
+static enum gs_status page_create(void *self, size_t bytes, uint64_t *handle, int *native)
+{
+    struct side *side = self;
+
+    if (!gs_driver_model_create(&side->model, bytes)) {
+        *native = OUT_OF_MEMORY;
+        return GS_ERR_NOMEM;
+    }
+    *handle = 1;
+    return GS_OK;
+}
+
+static void page_release(void *self, uint64_t handle, size_t bytes)
+{
+    struct side *side = self;
+
+    (void)handle;
+    gs_driver_model_release(&side->model, bytes);
+}
+
+static bool page_reserve(void *self, size_t bytes, uint64_t *addr)
+{
+    struct side *side = self;
+
+    *addr = gs_driver_model_reserve(&side->model, bytes);
+    return true;
+}
+
+static void page_unreserve(void *self, uint64_t addr, size_t bytes)
+{
+    struct side *side = self;
+
+    (void)addr;
+    (void)bytes;
+    gs_driver_model_remap(&side->model, 440);
+}
+
+static bool page_map(void *self, uint64_t addr, size_t bytes, uint64_t handle)
+{
+    struct side *side = self;
+
+    (void)addr;
+    (void)bytes;
+    (void)handle;
+    gs_driver_model_remap(&side->model, 530);
+    return true;
+}
+
+static bool page_unmap(void *self, uint64_t addr, size_t bytes)
+{
+    struct side *side = self;
+
+    (void)addr;
+    (void)bytes;
+    gs_driver_model_remap(&side->model, 14000);
+    return true;
+}
+
+static bool page_allow(void *self, uint64_t addr, size_t bytes)
+{
+    struct side *side = self;
+
+    (void)addr;
+    (void)bytes;
+    gs_driver_model_remap(&side->model, 21000);
+    return true;
+}
+
+static bool page_quiet(void *self)
+{
+    (void)self;
+    return true;
+}
+
+static const struct gs_page_ops page_ops = {.create = page_create,
+                                            .release = page_release,
+                                            .reserve = page_reserve,
+                                            .unreserve = page_unreserve,
+                                            .map = page_map,
+                                            .unmap = page_unmap,
+                                            .allow = page_allow,
+                                            .quiet = page_quiet};
 
 /* A fence is the number of allocations after which it is done. */
 static enum gs_status side_query(void *self, gs_fence fence)
@@ -109,6 +207,11 @@ static const struct gs_backend backend = {.map = side_map,
                                           .unmap = side_unmap,
                                           .fence_query = side_query,
                                           .fence_release = side_release};
+static const struct gs_backend paged_backend = {.map = side_map,
+                                                .unmap = side_unmap,
+                                                .make_pages = side_make_pages,
+                                                .fence_query = side_query,
+                                                .fence_release = side_release};
 
 /* ---- the target ------------------------------------------------------------------- */
 
@@ -262,8 +365,12 @@ static struct bed *bed_create(const struct gs_replay_trace *trace, size_t capaci
 
         gs_driver_model_init(&side->model, capacity);
         side->bed = bed;
+        if (pool->pages && (i == 0 || used >> i & 1))
+            require(gs_page_store_create(&page_ops, side, ARENA_BYTES, &side->pages),
+                    "pages");
         if (i == 0 || used >> i & 1)
-            require(gs_heap_create(bed->pool, &backend, side, (int)i, &side->heap),
+            require(gs_heap_create(bed->pool, pool->pages ? &paged_backend : &backend,
+                                   side, (int)i, &side->heap),
                     "heap");
         gs_pool_set_limits(bed->pool, (int)i, &limits);
         if (used >> i & 1)
@@ -275,8 +382,11 @@ static struct bed *bed_create(const struct gs_replay_trace *trace, size_t capaci
 static void bed_destroy(struct bed *bed)
 {
     gs_pool_destroy(bed->pool);
-    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++)
+    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
+        if (bed->sides[i].pages)
+            gs_page_store_destroy(bed->sides[i].pages);
         gs_driver_model_free_all(&bed->sides[i].model);
+    }
     free(bed);
 }
 
@@ -306,6 +416,8 @@ void gs_replay_through_pool(const struct gs_replay_trace *trace, size_t capacity
         gs_replay_fail("the pool is broken: %s", why);
     for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
         out->reserved_peak += bed->sides[i].model.peak;
+        out->remaps += bed->sides[i].model.remaps;
+        out->driver_ns += bed->sides[i].model.ns;
         out->calls += bed->sides[i].model.calls;
     }
     out->forwarded = bed->forwarded;

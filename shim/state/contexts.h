@@ -18,6 +18,7 @@
 
 struct gs_state;
 struct gs_host_heap;
+struct gs_page_store;
 struct gs_fill_stream;
 
 /* The number of pinned heaps that a context may have: host_pools.h. */
@@ -54,6 +55,7 @@ struct gs_context {
     struct gs_trim_check trim_check;     /* trim_thread.c: used by that thread alone */
     struct gs_fill_stream *fill_streams; /* atomic: fill_stream.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
+    struct gs_page_store *pages;              /* atomic: moving_pages.h; NULL: none yet */
     struct gs_context *next;                  /* under gs_contexts.lock */
 };
 

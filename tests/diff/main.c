@@ -29,7 +29,7 @@ static const char help[] =
     "  --seed N      first seed (1)\n"
     "  --ops N       operations of a list (400)\n"
     "  --jobs N      lists at a time (one for each core)\n"
-    "  --modes LIST  of native, lazy, pool, off, carve, stack, state, twice\n"
+    "  --modes LIST  of native, lazy, pool, off, carve, vmm, stack, state, twice\n"
     "                (native,lazy,pool)\n"
     "  --library F   the library (beside this program)\n"
     "  --set N=V     a variable for both, three at most\n"
@@ -47,6 +47,7 @@ static const struct mode {
     {"pool", "GPUSHIM_ASYNC=pool", "pool", false},
     {"off", "GPUSHIM_ENABLE=off", "off", false},
     {"carve", "GPUSHIM_POOL_CARVE=on", "native", false},
+    {"vmm", "GPUSHIM_POOL_VMM=on", "native", false},
     {"stack", "GPUSHIM_STACK=auto", "native", false},
     {"state", state_setting, "native", false},
     {"twice", NULL, "twice", true},

@@ -217,6 +217,7 @@ struct probe_case {
     void (*clean)(struct probe_case *);
     /* what prepare made */
     CUdeviceptr block, neighbour;
+    CUmemGenericAllocationHandle memory;
     void *host;
     CUstream stream;
     CUevent event;

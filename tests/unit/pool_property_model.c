@@ -14,6 +14,10 @@
 
 /* Devices lie so far apart that no address says the wrong one. */
 #define DEVICE_APART ((uint64_t)1 << 42)
+/* Pages of heaps lie so far apart, behind what the devices hand out. */
+#define PAGES_BEGIN (FAKE_BASE + ((uint64_t)1 << 40))
+#define PAGES_APART ((uint64_t)1 << 34)
+#define PAGES_ARENA ((size_t)256 << 20)
 
 /* ---- failures ---------------------------------------------------------------------- */
 
@@ -219,6 +223,106 @@ static bool is_no_cache(const struct model_region *region)
            region->addr % GS_LARGE_BYTES || region->addr >= (uint64_t)1 << 48;
 }
 
+/* ---- pages ------------------------------------------------------------------------- */
+
+/*
+ * The pool joins and divides segments of pages without a word. Makes the range, which
+ * regions of pages cover, one region.
+ */
+static struct model_region *join(struct model *model, struct model_heap *heap,
+                                 uint64_t addr, size_t bytes)
+{
+    struct model_region *whole = model_region_of(model, addr);
+    size_t found = 0;
+
+    model_must(whole && whole->paged && whole->addr == addr && whole->heap == heap,
+               "a segment of pages does not begin where one did");
+    while ((found = whole->bytes) < bytes) {
+        struct model_region *next = model_region_of(model, addr + found);
+
+        model_must(next && next->paged && next->addr == addr + found &&
+                       next->heap == heap && next->allocations == 0,
+                   "a segment of pages is joined with what is none");
+        whole->bytes += next->bytes;
+        remove_region(model, next);
+    }
+    model_must(found == bytes, "a segment of pages ends where none did");
+    return whole;
+}
+
+/* Regions that the backend may take pages from. */
+static void take_regions(struct model *model, struct model_heap *heap,
+                         const struct gs_pages_from *from, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        const struct model_region *region =
+            join(model, heap, from[i].addr, from[i].bytes);
+
+        model_must(region->allocations == 0 && !region->retained,
+                   "pages were to be taken that are not ready for it");
+        model_must(from[i].taken > 0 && from[i].taken <= from[i].bytes,
+                   "more pages were to be taken than there are");
+    }
+}
+
+/* The regions after the backend has taken the pages, or (`taken` false) given all back.
+ */
+static void leave_regions(struct model *model, struct model_heap *heap,
+                          const struct gs_pages_from *from, unsigned count, bool taken)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct model_region *region = model_region_of(model, from[i].addr);
+        size_t rest = taken ? from[i].bytes - from[i].taken : 0;
+
+        model->reserved_bytes -= from[i].bytes - rest;
+        if (!taken)
+            model->unmapped_bytes += from[i].bytes;
+        if (rest) {
+            region->addr += from[i].taken;
+            region->bytes = rest;
+        } else {
+            remove_region(model, region);
+        }
+    }
+    (void)heap;
+}
+
+static enum gs_status make_pages(void *self, size_t bytes,
+                                 const struct gs_pages_from *from, unsigned count,
+                                 uint64_t *addr, int *native)
+{
+    struct model_heap *heap = self;
+    struct model *model = heap->model;
+    struct model_device *device = heap->device;
+    enum gs_status status;
+
+    model_must(gs_lock_none_held(), "a lock was held while the backend was called");
+    model_must(!heap->dead, "memory was asked of a dead context");
+    take_regions(model, heap, from, count);
+    if (device->fail_count && (!count || device->fail_status == GS_ERR_NOMEM)) {
+        device->fail_count--;
+        model->injected = true;
+        model->native = *native = device->fail_native;
+        return device->fail_status;
+    }
+    status = gs_page_store_make(heap->pager->store, bytes, from, count, addr, native);
+    if (status == GS_ERR_NOMEM) {
+        model->refused = true;
+        model->native = *native;
+    }
+    if (status == GS_OK || status == GS_ERR_BACKEND)
+        leave_regions(model, heap, from, count, status == GS_OK);
+    if (status != GS_OK)
+        return status;
+    model_must(pager_is_mapped(heap->pager, *addr, bytes),
+               "a segment of pages is not mapped");
+    add_region(model, heap, *addr, *addr, bytes)->paged = true;
+    model->reserved_bytes += bytes;
+    model->moved += count > 0;
+    heap->unsuitable_run = 0;
+    return GS_OK;
+}
+
 static void unmap(void *self, uint64_t addr, size_t bytes)
 {
     struct model_heap *heap = self;
@@ -229,6 +333,8 @@ static void unmap(void *self, uint64_t addr, size_t bytes)
     if (heap->unseen)
         return;
     model_must(!heap->dead, "memory of a dead context was given back");
+    if (region && region->paged)
+        region = join(model, heap, addr, bytes);
     model_must(region && region->addr == addr && region->bytes == bytes &&
                    region->heap == heap,
                "something was given back that was not got so");
@@ -237,7 +343,10 @@ static void unmap(void *self, uint64_t addr, size_t bytes)
     model_must(!model->allocating || !heap->device->fake.busy || is_no_cache(region) ||
                    model->refused || model->injected,
                "a hit or a miss gave memory back, which might have waited");
-    fake_unmap(&heap->device->fake, region->device_addr, bytes);
+    if (region->paged)
+        gs_page_store_give(heap->pager->store, addr, bytes);
+    else
+        fake_unmap(&heap->device->fake, region->device_addr, bytes);
     model->reserved_bytes -= bytes;
     model->unmapped_bytes += bytes;
     remove_region(model, region);
@@ -295,12 +404,25 @@ static void retired(void *self, uint64_t addr, gs_fence proof)
                "a block was taken for ready before its time");
 }
 
+static void remove_pager(struct model_heap *heap)
+{
+    if (!heap->pager)
+        return;
+    gs_page_store_give_all(heap->pager->store);
+    model_must(pager_count(heap->pager) == 0 && heap->pager->reserved_count == 0,
+               "a page is left behind");
+    pager_fini(heap->pager);
+    free(heap->pager);
+    heap->pager = NULL;
+}
+
 /* ---- birth and death --------------------------------------------------------------- */
 
 void model_begin(struct model *model, const struct gs_pool_config *config,
-                 unsigned devices, size_t capacity, size_t granularity)
+                 unsigned devices, size_t capacity, size_t granularity, bool pages)
 {
     memset(model, 0, sizeof(*model));
+    model->pages = pages;
     model->device_count = devices;
     for (unsigned i = 0; i < devices; i++) {
         struct model_device *device = &model->devices[i];
@@ -317,6 +439,8 @@ void model_begin(struct model *model, const struct gs_pool_config *config,
 void model_end(struct model *model)
 {
     gs_pool_destroy(model->pool);
+    for (unsigned i = 0; i < model->heap_count; i++)
+        remove_pager(&model->heaps[i]);
     while (model->sorted_count)
         free(model->sorted[--model->sorted_count]);
     while (model->region_count)
@@ -338,6 +462,15 @@ struct model_heap *model_add_heap(struct model *model, unsigned device)
                                             .retired = retired},
                                 .model = model,
                                 .device = &model->devices[device]};
+    if (model->pages) {
+        heap->backend.make_pages = make_pages;
+        heap->pager = calloc(1, sizeof(*heap->pager));
+        model_must(heap->pager != NULL, "no host memory");
+        pager_init(heap->pager, &model->devices[device].fake,
+                   PAGES_BEGIN + (uint64_t)device * DEVICE_APART +
+                       model->heap_count * PAGES_APART,
+                   PAGES_ARENA);
+    }
     model_must(gs_heap_create(model->pool, &heap->backend, heap, (int)device,
                               &heap->heap) == GS_OK,
                "no heap");
@@ -372,10 +505,12 @@ void model_heap_gone(struct model *model, struct model_heap *heap)
 
         if (region->heap != heap)
             continue;
-        fake_unmap(&heap->device->fake, region->device_addr, region->bytes);
+        if (!region->paged)
+            fake_unmap(&heap->device->fake, region->device_addr, region->bytes);
         model->reserved_bytes -= region->bytes;
         remove_region(model, region);
     }
+    remove_pager(heap);
 }
 
 /* ---- what happens to a block ------------------------------------------------------- */
@@ -395,6 +530,8 @@ struct model_range *model_handed_out(struct model *model, struct model_heap *hea
     struct model_range *range = calloc(1, sizeof(*range));
     struct gs_range found = {0};
 
+    if (region && region->paged && gs_pool_find(model->pool, addr, &found) == GS_OK)
+        region = join(model, heap, found.segment_addr, found.segment_bytes);
     model_must(range != NULL, "no host memory");
     model_must(!heap->dead && !heap->poisoned, "a dead or poisoned heap gave a block");
     model_must(addr % alignment_of(bytes) == 0, "a block is not aligned");

@@ -16,7 +16,7 @@
 #ifndef POOL_PROPERTY_MODEL_H
 #define POOL_PROPERTY_MODEL_H
 
-#include "pool_fake.h"
+#include "pool_pager.h"
 
 #define MODEL_DEVICES 3
 #define MODEL_HEAPS   64   /* over the life of one model, dead ones included */
@@ -37,6 +37,7 @@ struct model_region {
     unsigned allocations; /* ranges on the list that lie in it */
     bool shared;          /* as gs_pool_find said of a block in it */
     bool retained;        /* may take no new allocation */
+    bool paged; /* made of pages: the pool may divide it, and join it with the next */
 };
 
 struct model_range {
@@ -78,10 +79,12 @@ struct model_heap {
     bool unseen; /* dead, and the pool has not been told: it is asked, and does nothing */
     unsigned unsuitable_run; /* addresses in a row that could not be pooled */
     uint64_t tokens;         /* handed out by gs_heap_retire_begin, but for 0 */
+    struct pager *pager;     /* NULL: it has no pages that move */
 };
 
 struct model {
     struct gs_pool *pool;
+    bool pages; /* heaps have pages that move */
     struct model_device devices[MODEL_DEVICES];
     unsigned device_count;
     struct model_heap heaps[MODEL_HEAPS];
@@ -104,6 +107,7 @@ struct model {
     bool allocating, refused, injected, unsuitable;
     int native; /* the code of the last failure */
     uint64_t unmapped_bytes;
+    unsigned moved; /* segments made of idle pages, over the life */
 };
 
 /* Ends the process with `what`, and by model_where() where, unless it holds. */
@@ -112,7 +116,7 @@ void model_must(bool holds, const char *what);
 void model_where(const char *test, uint64_t seed, const unsigned long *step);
 
 void model_begin(struct model *model, const struct gs_pool_config *config,
-                 unsigned devices, size_t capacity, size_t granularity);
+                 unsigned devices, size_t capacity, size_t granularity, bool pages);
 void model_end(struct model *model);
 struct model_heap *model_add_heap(struct model *model, unsigned device);
 

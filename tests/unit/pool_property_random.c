@@ -8,7 +8,8 @@
  * nothing and of everything; frees that are ready at once, after a fence or after a
  * synchronize, by any of four threads; fences that are done in any order, or break;
  * limits, trims, maintenance, exported segments, failures of the driver and addresses
- * that cannot be pooled. It is a life of 20,000 steps, then another one begins.
+ * that cannot be pooled; in every second one pages move. It is a life of 20,000 steps,
+ * then another one begins.
  *
  * GPUSHIM_TEST_STEPS=n runs n steps; GPUSHIM_TEST_SEED=n begins with that life.
  */
@@ -44,7 +45,7 @@ static struct life {
 static struct {
     unsigned long served, refused, failed, forwarded, parked, fenced, unsynced, retired;
     unsigned long broken, killed, displaced, retained, trimmed, kept, strangers, lost;
-    unsigned long unsuitable, limited;
+    unsigned long unsuitable, limited, moved;
 } did;
 
 static unsigned long number_or(const char *name, unsigned long normal)
@@ -523,7 +524,7 @@ static bool displace(struct model_heap *heap, struct model_heap *other)
     /* One with a live block: what is idle may have gone back by then, and then nothing
        tells the pool. */
     for (size_t i = 0; i < model.live_count; i++)
-        if (model.live[i]->region->heap == heap &&
+        if (model.live[i]->region->heap == heap && !model.live[i]->region->paged &&
             model.live[i]->region->bytes >= GS_LARGE_BYTES)
             device_addr = model.live[i]->region->device_addr;
     if (!device_addr || device->limits.reserved_bytes != SIZE_MAX)
@@ -531,7 +532,7 @@ static bool displace(struct model_heap *heap, struct model_heap *other)
     did.displaced++;
     device->fail_count = device->unsuitable_count = 0;
     model_heap_gone(&model, heap);
-    if (one_in(2)) { /* something of the program's own lies there now */
+    if (model.pages || one_in(2)) { /* something of the program's own lies there now */
         gs_pool_displace(model.pool, device_addr + model_apart(device));
         return true;
     }
@@ -704,7 +705,7 @@ static void begin_life(uint64_t seed, unsigned long steps)
     devices = 1 + (unsigned)draw(MODEL_DEVICES);
     model_begin(&model, &config, devices,
                 capacities[draw(GS_ARRAY_LEN(capacities))] * GS_MIB,
-                one_in(3) ? 64 * GS_KIB : GS_LARGE_BYTES);
+                one_in(3) ? 64 * GS_KIB : GS_LARGE_BYTES, one_in(2));
     for (unsigned i = 0; i < devices; i++)
         for (uint64_t heaps = 1 + draw(2); heaps; heaps--)
             model_add_heap(&model, i);
@@ -734,6 +735,7 @@ static void end_life(void)
     model_check_counters(&model);
     model_must(model.reserved_bytes == 0 && model.region_count == 0,
                "something is left behind");
+    did.moved += model.moved;
     for (gs_fence fence = 1; fence <= model.fence_count; fence++)
         model_must(model.fences[fence].released == model.fences[fence].given,
                    "a fence was not released");
@@ -781,4 +783,5 @@ Test(property_random, keeps_every_rule_of_a_plain_list, .timeout = 3600)
     SEEN(lost);
     SEEN(unsuitable);
     SEEN(limited);
+    SEEN(moved);
 }

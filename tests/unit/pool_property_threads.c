@@ -27,7 +27,7 @@
 #define CONTEXTS  3
 #define CAPACITY  (96 * GS_MIB)
 #define SPAN      (4 * CAPACITY) /* of addresses: lowest free ones first */
-#define UNITS     (SPAN / GS_BLOCK_BYTES)
+#define UNITS     ((1 + CONTEXTS) * SPAN / GS_BLOCK_BYTES) /* and of each one's pages */
 #define FENCES    (1u << 20)
 #define FREE_LIST 512
 #define OWN       48
@@ -46,6 +46,7 @@ struct context {
     struct gs_backend backend;
     struct gs_heap *heap;                    /* lock */
     uint64_t regions[SPAN / GS_LARGE_BYTES]; /* bytes mapped, by page; device lock */
+    struct pager pager;
     _Atomic uint64_t known; /* newest token handed out, as far as was seen */
     _Atomic uint64_t over;  /* newest token whose synchronize is over */
 };
@@ -66,7 +67,8 @@ static _Atomic unsigned long served, refused, killed, taken_over;
 
 static size_t unit_of(uint64_t addr)
 {
-    model_must(addr >= FAKE_BASE && addr - FAKE_BASE < SPAN, "an address of no device");
+    model_must(addr >= FAKE_BASE && addr - FAKE_BASE < (1 + CONTEXTS) * SPAN,
+               "an address of no device");
     return (size_t)((addr - FAKE_BASE) / GS_BLOCK_BYTES);
 }
 
@@ -102,15 +104,41 @@ static bool is_over(uint64_t word)
     return (word & TOKEN_MASK) < atomic_load(&contexts[word >> CONTEXT_BIT & 3].over);
 }
 
-/* Memory that goes back is nobody's, and waits for nothing. */
-static void unmap(void *self, uint64_t addr, size_t bytes)
+/* Memory that goes back, or is taken for other segments, is nobody's and waits for
+ * nothing. */
+static void must_be_over(uint64_t addr, size_t bytes)
 {
-    struct context *context = self;
     size_t first = unit_of(addr);
 
     for (size_t i = 0; i * GS_BLOCK_BYTES < bytes; i++)
         model_must(is_over(atomic_exchange(&shadow[first + i], 0)),
                    "memory was given back that is not ready for it");
+}
+
+static enum gs_status make_pages(void *self, size_t bytes,
+                                 const struct gs_pages_from *from, unsigned count,
+                                 uint64_t *addr, int *native)
+{
+    struct context *context = self;
+    enum gs_status status;
+
+    for (unsigned i = 0; i < count; i++)
+        must_be_over(from[i].addr, from[i].bytes);
+    status = gs_page_store_make(context->pager.store, bytes, from, count, addr, native);
+    model_must(status != GS_OK || pager_is_mapped(&context->pager, *addr, bytes),
+               "a segment of pages is not mapped");
+    return status;
+}
+
+static void unmap(void *self, uint64_t addr, size_t bytes)
+{
+    struct context *context = self;
+
+    must_be_over(addr, bytes);
+    if (context->pager.store && gs_page_store_owns(context->pager.store, addr)) {
+        gs_page_store_give(context->pager.store, addr, bytes);
+        return;
+    }
     __atomic_store_n(&context->regions[(addr - FAKE_BASE) / GS_LARGE_BYTES], 0,
                      __ATOMIC_RELEASE);
     fake_unmap(&device, addr, bytes);
@@ -331,6 +359,11 @@ static void kill_heap(struct context *context)
         context->regions[page] = 0;
         fake_unmap(&device, addr, bytes);
     }
+    if (context->pager.store) {
+        for (size_t i = 0; i < SPAN / GS_BLOCK_BYTES; i++)
+            atomic_store(&shadow[unit_of(context->pager.base) + i], 0);
+        gs_page_store_give_all(context->pager.store);
+    }
     begin_heap(context);
     atomic_fetch_add(&killed, 1);
     pthread_rwlock_unlock(&context->lock);
@@ -421,7 +454,7 @@ static void clear_up(void)
     (void)gs_pool_trim(pool, -1, SIZE_MAX);
 }
 
-static void race(const struct unrest *how)
+static void race(const struct unrest *how, bool pages)
 {
     struct gs_pool_config config = {.segment_bytes = 4 * GS_MIB,
                                     .cache_bytes = 8 * GS_MIB,
@@ -445,6 +478,12 @@ static void race(const struct unrest *how)
                                 .fence_query = query,
                                 .fence_release = release,
                                 .fence_release_many = i % 2 ? release_many : NULL};
+        if (pages) {
+            contexts[i].backend.make_pages = make_pages;
+            pager_init(&contexts[i].pager, &device, FAKE_BASE + (uint64_t)(1 + i) * SPAN,
+                       SPAN / 8);
+            contexts[i].pager.end = contexts[i].pager.base + SPAN;
+        }
         begin_heap(&contexts[i]);
     }
     for (uintptr_t i = 0; i < THREADS; i++)
@@ -466,16 +505,31 @@ static void race(const struct unrest *how)
     /* With few steps it is left to chance whether a heap dies. */
     cr_expect(killed > 0 || steps < 20ul * unrest.every * unrest.kinds * KILLS_ONE_IN);
     gs_pool_destroy(pool);
+    for (int i = 0; pages && i < CONTEXTS; i++) {
+        gs_page_store_give_all(contexts[i].pager.store);
+        cr_assert_eq(pager_count(&contexts[i].pager), 0, "a page is left behind");
+        pager_fini(&contexts[i].pager);
+    }
     fake_fini(&device);
 }
 
 Test(property_threads, hold_what_nobody_else_holds, .timeout = 3600)
 {
-    race(&(struct unrest){.every = 64, .first = 0, .kinds = 16});
+    race(&(struct unrest){.every = 64, .first = 0, .kinds = 16}, false);
 }
 
 /* A heap that dies while its blocks are freed, asked after and counted by others. */
 Test(property_threads, outlive_their_heaps, .timeout = 3600)
 {
-    race(&(struct unrest){.every = 8, .first = 2, .kinds = 4});
+    race(&(struct unrest){.every = 8, .first = 2, .kinds = 4}, false);
+}
+
+Test(property_threads, take_only_pages_that_nobody_holds, .timeout = 3600)
+{
+    race(&(struct unrest){.every = 64, .first = 0, .kinds = 16}, true);
+}
+
+Test(property_threads, outlive_their_heaps_and_pages, .timeout = 3600)
+{
+    race(&(struct unrest){.every = 32, .first = 2, .kinds = 4}, true);
 }

@@ -243,22 +243,6 @@ for way in shared static linked; do
 done
 add_case "library removed" replaced_case linked gone
 
-# The tests that docs/testing.md names are there.
-names_tests_case() {
-  local name case_name
-
-  sed -n '/^## What other shims got wrong/,$p' "$sources/docs/testing.md" | grep '^| ' |
-    sed 's/^|[^|]*|//' | grep -oE '`[^`]+`' | tr -d '`' >tests
-  [[ $(wc -l <tests) -gt 30 ]] || fail "no tests are named"
-  while read -r name; do
-    for case_name in "${case_names[@]}"; do
-      [[ $case_name == "$name"* ]] && continue 2
-    done
-    grep -rqwF -- "$name" "$sources"/tests/{unit,order,gpu,diff} || fail "no test: $name"
-  done <tests
-}
-add_case "library names its tests" names_tests_case
-
 # named_case WAY: each call of the runtime that allocates is reported by its own name.
 named_case() {
   need_file "$apps/named_$1"

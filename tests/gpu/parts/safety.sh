@@ -13,6 +13,7 @@ mode_settings() {
     waiting) echo "GPUSHIM_FREE_SYNC=native" ;;
     lazy) echo "GPUSHIM_FREE_SYNC=lazy" ;;
     pool) echo "GPUSHIM_ASYNC=pool" ;;
+    vmm) echo "GPUSHIM_POOL_VMM=on" ;;
     lazy+pool) echo "GPUSHIM_FREE_SYNC=lazy GPUSHIM_ASYNC=pool" ;;
   esac
 }
@@ -20,18 +21,18 @@ mode_settings() {
 # Lines "program mode...". The programs beside the first two lean on no wait of a free. Steps
 # that wait take their time: over the simulated device not in each mode.
 safety_list() {
-  echo "reuse_shared waiting lazy pool lazy+pool"
+  echo "reuse_shared waiting lazy pool lazy+pool vmm"
   echo "reuse_linked lazy+pool"
   echo "reuse_static waiting lazy+pool"
   if [[ ${simulated:-true} == true ]]; then
     echo "stalls_shared waiting lazy+pool"
     echo "stalls_linked lazy"
   else
-    echo "stalls_shared waiting lazy pool lazy+pool"
+    echo "stalls_shared waiting lazy pool lazy+pool vmm"
     echo "stalls_linked waiting lazy"
   fi
-  echo "threads_shared lazy+pool"
-  echo "pipeline_shared lazy+pool"
+  echo "threads_shared lazy+pool vmm"
+  echo "pipeline_shared lazy+pool vmm"
   echo "capture_shared lazy+pool"
   echo "async_shared pool lazy+pool"
 }

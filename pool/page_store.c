@@ -1,0 +1,685 @@
+/*
+ * page_store.c - keeps pieces of physical memory and ranges of addresses, and moves the
+ * one within the other. See page_store.h
+ *
+ * Three sorted arrays: the pieces, the arenas (addresses that were reserved at once), and
+ * the spans of the arenas that hold no piece. An arena's last 2 MiB are never used, so no
+ * range reaches from one arena into another.
+ *
+ * A range belongs to the calling thread, and with it the pieces in it. So the lock guards
+ * the arrays only, and is released around each operation of the driver.
+ *
+ * Owns: the arrays.   Lock: store->lock (GS_RANK_PAGE_STORE)
+ */
+#include "page_store.h"
+
+#include "gs_uncancelled.h"
+#include "lock.h"
+#include "meta.h"
+#include "pool.h"
+
+struct piece {
+    uint64_t addr;
+    size_t bytes;
+    uint64_t handle;
+    bool mapped;
+};
+
+struct span {
+    uint64_t addr;
+    size_t bytes;
+};
+
+struct array {
+    void *items;
+    size_t count, room;
+};
+
+struct gs_page_store {
+    const struct gs_page_ops *ops; /* these three: immutable */
+    void *self;
+    size_t arena_bytes;
+    _Atomic bool broken; /* an operation failed that cannot fail on a working device */
+    struct gs_lock lock; /* guards the rest */
+    struct array pieces, arenas, spans;
+    size_t bytes;
+};
+
+/* ---- sorted arrays; the lock is held ------------------------------------------------
+ */
+
+/* Each item begins with its address. */
+static uint64_t addr_of(const struct array *array, size_t item_bytes, size_t index)
+{
+    return *(const uint64_t *)(const void *)((const char *)array->items +
+                                             index * item_bytes);
+}
+
+/* The index of the first item at `addr` or above. */
+static size_t find(const struct array *array, size_t item_bytes, uint64_t addr)
+{
+    size_t low = 0, high = array->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (addr_of(array, item_bytes, middle) < addr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool put(struct array *array, size_t item_bytes, const void *item)
+{
+    size_t at = find(array, item_bytes, *(const uint64_t *)item);
+    char *items = array->items;
+
+    if (array->count == array->room) {
+        size_t room = array->room ? 2 * array->room : GS_META_PAGE_BYTES / item_bytes;
+
+        items = gs_meta_map(room * item_bytes);
+        if (!items)
+            return false;
+        if (array->count)
+            __builtin_memcpy(items, array->items, array->count * item_bytes);
+        if (array->room)
+            gs_meta_unmap(array->items, array->room * item_bytes);
+        array->items = items;
+        array->room = room;
+    }
+    __builtin_memmove(items + (at + 1) * item_bytes, items + at * item_bytes,
+                      (array->count - at) * item_bytes);
+    __builtin_memcpy(items + at * item_bytes, item, item_bytes);
+    array->count++;
+    return true;
+}
+
+static void drop(struct array *array, size_t item_bytes, size_t at)
+{
+    char *items = array->items;
+
+    array->count--;
+    __builtin_memmove(items + at * item_bytes, items + (at + 1) * item_bytes,
+                      (array->count - at) * item_bytes);
+}
+
+static void free_array(struct array *array, size_t item_bytes)
+{
+    if (array->room)
+        gs_meta_unmap(array->items, array->room * item_bytes);
+}
+
+static struct piece *piece_at(struct gs_page_store *store, size_t index)
+{
+    return (struct piece *)store->pieces.items + index;
+}
+
+static struct span *span_in(struct array *array, size_t index)
+{
+    return (struct span *)array->items + index;
+}
+
+/* ---- pieces -------------------------------------------------------------------------
+ */
+
+/* The first piece that begins in the range. Returns whether there is one. */
+static bool first_piece(struct gs_page_store *store, uint64_t addr, size_t bytes,
+                        struct piece *out)
+{
+    bool found;
+    size_t at;
+
+    gs_lock_take(&store->lock);
+    at = find(&store->pieces, sizeof(*out), addr);
+    found = at < store->pieces.count && piece_at(store, at)->addr - addr < bytes;
+    if (found)
+        *out = *piece_at(store, at);
+    gs_lock_drop(&store->lock);
+    return found;
+}
+
+/* The piece that the address `end` divides. Returns whether there is one. */
+static bool piece_around(struct gs_page_store *store, uint64_t end, struct piece *out)
+{
+    const struct piece *piece;
+    bool found = false;
+    size_t at;
+
+    gs_lock_take(&store->lock);
+    at = find(&store->pieces, sizeof(*out), end);
+    if (at > 0) {
+        piece = piece_at(store, at - 1);
+        found = end - piece->addr < piece->bytes;
+        *out = *piece;
+    }
+    gs_lock_drop(&store->lock);
+    return found;
+}
+
+static bool put_piece(struct gs_page_store *store, const struct piece *piece)
+{
+    bool done;
+
+    gs_lock_take(&store->lock);
+    done = put(&store->pieces, sizeof(*piece), piece);
+    if (done)
+        store->bytes += piece->bytes;
+    gs_lock_drop(&store->lock);
+    return done;
+}
+
+static void drop_piece(struct gs_page_store *store, const struct piece *piece)
+{
+    gs_lock_take(&store->lock);
+    drop(&store->pieces, sizeof(*piece),
+         find(&store->pieces, sizeof(*piece), piece->addr));
+    store->bytes -= piece->bytes;
+    gs_lock_drop(&store->lock);
+}
+
+static void set_mapped(struct gs_page_store *store, uint64_t addr, bool mapped)
+{
+    gs_lock_take(&store->lock);
+    piece_at(store, find(&store->pieces, sizeof(struct piece), addr))->mapped = mapped;
+    gs_lock_drop(&store->lock);
+}
+
+/* ---- addresses ----------------------------------------------------------------------
+ */
+
+/* Adds a span, merged with its neighbours. The lock is held. */
+static void put_span(struct gs_page_store *store, struct span span)
+{
+    struct array *spans = &store->spans;
+    size_t at = find(spans, sizeof(span), span.addr);
+    struct span *below = at > 0 ? span_in(spans, at - 1) : NULL;
+
+    if (at < spans->count && span_in(spans, at)->addr == span.addr + span.bytes) {
+        span.bytes += span_in(spans, at)->bytes;
+        drop(spans, sizeof(span), at);
+    }
+    if (below && below->addr + below->bytes == span.addr)
+        below->bytes += span.bytes;
+    else
+        (void)put(spans, sizeof(span), &span); /* else lost: addresses are plenty */
+}
+
+/* Takes the first part of the span. The lock is held. */
+static void cut_span(struct gs_page_store *store, size_t at, size_t bytes)
+{
+    struct span *span = span_in(&store->spans, at);
+
+    span->addr += bytes;
+    span->bytes -= bytes;
+    if (!span->bytes)
+        drop(&store->spans, sizeof(*span), at);
+}
+
+/* Returns true if the addresses from `addr` on hold no memory. The lock is held. */
+static bool is_free(const struct gs_page_store *store, uint64_t addr, size_t bytes)
+{
+    const struct array *spans = &store->spans;
+    size_t at = find(spans, sizeof(struct span), addr);
+    const struct span *span = (const struct span *)spans->items + at;
+
+    return at < spans->count && span->addr == addr && span->bytes >= bytes;
+}
+
+/* Takes the addresses behind the largest range that is taken whole, and has enough of
+ * them for `bytes` in all. Returns its index; `count`: none has. */
+static unsigned extend(struct gs_page_store *store, const struct gs_pages_from *from,
+                       unsigned count, size_t bytes)
+{
+    unsigned best = count;
+
+    gs_lock_take(&store->lock);
+    for (unsigned i = 0; i < count; i++)
+        if (from[i].taken == from[i].bytes &&
+            (best == count || from[i].bytes > from[best].bytes) &&
+            is_free(store, from[i].addr + from[i].bytes, bytes - from[i].bytes))
+            best = i;
+    if (best < count)
+        cut_span(
+            store,
+            find(&store->spans, sizeof(struct span), from[best].addr + from[best].bytes),
+            bytes - from[best].bytes);
+    gs_lock_drop(&store->lock);
+    return best;
+}
+
+/* Takes the lowest addresses that suffice. */
+static bool take_span(struct gs_page_store *store, size_t bytes, uint64_t *addr)
+{
+    bool found = false;
+
+    gs_lock_take(&store->lock);
+    for (size_t at = 0; at < store->spans.count && !found; at++) {
+        if (span_in(&store->spans, at)->bytes < bytes)
+            continue;
+        *addr = span_in(&store->spans, at)->addr;
+        cut_span(store, at, bytes);
+        found = true;
+    }
+    gs_lock_drop(&store->lock);
+    return found;
+}
+
+static bool add_arena(struct gs_page_store *store, size_t bytes)
+{
+    struct span arena = {.bytes = bytes};
+    bool done;
+
+    if (!store->ops->reserve(store->self, bytes, &arena.addr))
+        return false;
+    gs_lock_take(&store->lock);
+    done = put(&store->arenas, sizeof(arena), &arena);
+    arena.bytes -= GS_LARGE_BYTES;
+    if (done)
+        put_span(store, arena);
+    gs_lock_drop(&store->lock);
+    if (!done)
+        store->ops->unreserve(store->self, arena.addr, bytes);
+    return done;
+}
+
+static bool take_addresses(struct gs_page_store *store, size_t bytes, uint64_t *addr)
+{
+    size_t least = bytes + GS_LARGE_BYTES;
+
+    if (take_span(store, bytes, addr))
+        return true;
+    if (!(store->arena_bytes > least && add_arena(store, store->arena_bytes)) &&
+        !add_arena(store, least))
+        return false;
+    return take_span(store, bytes, addr);
+}
+
+/* The arena whose addresses the span covers but for the last 2 MiB, unless it is the only
+ * one. The lock is held. */
+static bool empty_arena(struct gs_page_store *store, size_t at, struct span *out)
+{
+    const struct span *span = span_in(&store->spans, at);
+    size_t number = find(&store->arenas, sizeof(*out), span->addr);
+
+    if (store->arenas.count < 2 || number == store->arenas.count)
+        return false;
+    *out = *span_in(&store->arenas, number);
+    return out->addr == span->addr && out->bytes == span->bytes + GS_LARGE_BYTES;
+}
+
+/* Returns addresses without memory, and an arena that is empty now. */
+static void give_addresses(struct gs_page_store *store, uint64_t addr, size_t bytes)
+{
+    struct span arena;
+    bool empty;
+    size_t at;
+
+    if (!bytes)
+        return;
+    gs_lock_take(&store->lock);
+    put_span(store, (struct span){addr, bytes});
+    at = find(&store->spans, sizeof(arena), addr);
+    at -= at == store->spans.count || span_in(&store->spans, at)->addr > addr;
+    empty = at < store->spans.count && empty_arena(store, at, &arena);
+    if (empty) {
+        drop(&store->spans, sizeof(arena), at);
+        drop(&store->arenas, sizeof(arena),
+             find(&store->arenas, sizeof(arena), arena.addr));
+    }
+    gs_lock_drop(&store->lock);
+    if (empty)
+        store->ops->unreserve(store->self, arena.addr, arena.bytes);
+}
+
+/* ---- operations ---------------------------------------------------------------------
+ */
+
+/* An operation failed that cannot fail on a working device. Always false. */
+static bool breaks(struct gs_page_store *store)
+{
+    atomic_store(&store->broken, true);
+    return false;
+}
+
+/* Unmaps a range whose pieces are released next. */
+static void unmap_last(struct gs_page_store *store, uint64_t addr, size_t bytes)
+{
+    if (!store->ops->unmap(store->self, addr, bytes))
+        (void)breaks(store);
+}
+
+/* Creates a piece and maps it. Errors: as gs_page_ops.create. */
+static enum gs_status create_at(struct gs_page_store *store, uint64_t addr, size_t bytes,
+                                int *native)
+{
+    struct piece piece = {addr, bytes, 0, true};
+    enum gs_status status = store->ops->create(store->self, bytes, &piece.handle, native);
+
+    if (status != GS_OK)
+        return status;
+    if (store->ops->map(store->self, addr, bytes, piece.handle)) {
+        if (put_piece(store, &piece))
+            return GS_OK;
+        unmap_last(store, addr, bytes);
+    } else {
+        (void)breaks(store);
+    }
+    store->ops->release(store->self, piece.handle, bytes);
+    return GS_ERR_BACKEND;
+}
+
+static void release_piece(struct gs_page_store *store, const struct piece *piece)
+{
+    drop_piece(store, piece);
+    store->ops->release(store->self, piece->handle, piece->bytes);
+}
+
+/* Unmaps the pieces of a range, which lie side by side. */
+static bool unmap_range(struct gs_page_store *store, uint64_t addr, size_t bytes)
+{
+    struct piece piece;
+
+    if (!store->ops->unmap(store->self, addr, bytes))
+        return breaks(store);
+    for (size_t done = 0;
+         done < bytes && first_piece(store, addr + done, bytes - done, &piece);
+         done = piece.addr - addr + piece.bytes)
+        set_mapped(store, piece.addr, false);
+    return true;
+}
+
+/* Releases the pieces of a range, mapped or not. The addresses stay taken. */
+static void release_range(struct gs_page_store *store, uint64_t addr, size_t bytes)
+{
+    struct piece piece;
+
+    while (first_piece(store, addr, bytes, &piece)) {
+        if (piece.mapped)
+            unmap_last(store, piece.addr, piece.bytes);
+        release_piece(store, &piece);
+    }
+}
+
+/*
+ * Divides a piece that is not mapped: the part before `cut` is mapped at `to`, the rest
+ * where it was. Both must then be allowed.
+ */
+static bool divide(struct gs_page_store *store, const struct piece *piece, uint64_t cut,
+                   uint64_t to)
+{
+    size_t first = cut - piece->addr;
+    int native;
+
+    release_piece(store, piece);
+    return create_at(store, to, first, &native) == GS_OK &&
+           create_at(store, cut, piece->bytes - first, &native) == GS_OK;
+}
+
+/* Makes `cut` the end of a piece, all in place. */
+static bool divide_here(struct gs_page_store *store, const struct piece *piece,
+                        uint64_t cut)
+{
+    return unmap_range(store, piece->addr, piece->bytes) &&
+           divide(store, piece, cut, piece->addr) &&
+           (store->ops->allow(store->self, piece->addr, piece->bytes) || breaks(store));
+}
+
+/* Maps a piece that is not mapped at another address. */
+static bool move_piece(struct gs_page_store *store, struct piece piece, uint64_t to)
+{
+    drop_piece(store, &piece);
+    piece.addr = to;
+    piece.mapped = store->ops->map(store->self, to, piece.bytes, piece.handle);
+    if (!put_piece(store, &piece)) {
+        if (piece.mapped)
+            unmap_last(store, to, piece.bytes);
+        store->ops->release(store->self, piece.handle, piece.bytes);
+        return false;
+    }
+    return piece.mapped || breaks(store);
+}
+
+/* Moves the first `taken` bytes of a range to another address. The addresses that they
+ * leave stay taken. */
+static bool move_pages(struct gs_page_store *store, const struct gs_pages_from *from,
+                       uint64_t to)
+{
+    uint64_t end = from->addr + from->taken;
+    struct piece last, piece;
+    bool divided = piece_around(store, end, &last) && last.addr >= from->addr;
+    size_t bytes = divided ? last.addr + last.bytes - from->addr : from->taken;
+
+    if (!unmap_range(store, from->addr, bytes))
+        return false;
+    if (divided && !(divide(store, &last, end, to + (last.addr - from->addr)) &&
+                     (store->ops->allow(store->self, end, last.addr + last.bytes - end) ||
+                      breaks(store))))
+        return false;
+    while (first_piece(store, from->addr, from->taken, &piece))
+        if (!move_piece(store, piece, to + (piece.addr - from->addr)))
+            return false;
+    return true;
+}
+
+/* ---- the public part ----------------------------------------------------------------
+ */
+
+/* What is new of the segment, and where its parts go. */
+struct plan {
+    size_t bytes, fresh;
+    uint64_t addr;
+    const struct gs_pages_from *from;
+    unsigned count;
+    unsigned base; /* this range stays in place, and the others follow it; or `count` */
+};
+
+/* Chooses the segment's addresses: behind the largest range that is taken whole, or a new
+ * range. */
+static bool choose_addresses(struct gs_page_store *store, struct plan *plan)
+{
+    plan->base = extend(store, plan->from, plan->count, plan->bytes);
+    if (plan->base < plan->count) {
+        plan->addr = plan->from[plan->base].addr;
+        return true;
+    }
+    return take_addresses(store, plan->bytes, &plan->addr);
+}
+
+/* Moves the ranges to the segment. Out: *at  the end of what was moved. */
+static bool gather(struct gs_page_store *store, const struct plan *plan, uint64_t *at)
+{
+    bool base = plan->base < plan->count;
+
+    *at = plan->addr + (base ? plan->from[plan->base].bytes : 0);
+    for (unsigned i = 0; i < plan->count; i++) {
+        if (i == plan->base)
+            continue;
+        if (!move_pages(store, &plan->from[i], *at))
+            return false;
+        *at += plan->from[i].taken;
+    }
+    return true;
+}
+
+/* Gives back everything after a failure in the midst. */
+static void scrap(struct gs_page_store *store, const struct plan *plan)
+{
+    size_t kept = plan->base < plan->count ? plan->from[plan->base].bytes : 0;
+
+    release_range(store, plan->addr, plan->bytes);
+    give_addresses(store, plan->addr + kept, plan->bytes - kept);
+    for (unsigned i = 0; i < plan->count; i++) {
+        release_range(store, plan->from[i].addr, plan->from[i].bytes);
+        give_addresses(store, plan->from[i].addr, plan->from[i].bytes);
+    }
+}
+
+/* The first part of one range, where it is. */
+static enum gs_status cut_in_place(struct gs_page_store *store,
+                                   const struct gs_pages_from *from, uint64_t *addr)
+{
+    uint64_t end = from->addr + from->taken;
+    struct piece piece;
+
+    if (from->taken < from->bytes && piece_around(store, end, &piece)) {
+        if (!store->ops->quiet(store->self))
+            return GS_ERR_TIMEOUT;
+        if (!divide_here(store, &piece, end)) {
+            release_range(store, from->addr, from->bytes);
+            give_addresses(store, from->addr, from->bytes);
+            return GS_ERR_BACKEND;
+        }
+    }
+    *addr = from->addr;
+    return GS_OK;
+}
+
+/* Creates the new part of the segment, which is its last. Errors: as create_at. */
+static enum gs_status create_fresh(struct gs_page_store *store, const struct plan *plan,
+                                   int *native)
+{
+    uint64_t addr = plan->addr + plan->bytes - plan->fresh;
+
+    return plan->fresh ? create_at(store, addr, plan->fresh, native) : GS_OK;
+}
+
+/* Moves the ranges in front of what is new, and lets the device access all that was
+ * mapped. */
+static bool fill(struct gs_page_store *store, const struct plan *plan)
+{
+    size_t kept = plan->base < plan->count ? plan->from[plan->base].bytes : 0;
+    uint64_t end;
+
+    if (!gather(store, plan, &end))
+        return false;
+    return store->ops->allow(store->self, plan->addr + kept, plan->bytes - kept) ||
+           breaks(store);
+}
+
+static enum gs_status make(struct gs_page_store *store, struct plan *plan, uint64_t *addr,
+                           int *native)
+{
+    enum gs_status status;
+    size_t kept;
+
+    if (plan->count && !store->ops->quiet(store->self))
+        return GS_ERR_TIMEOUT;
+    if (!choose_addresses(store, plan))
+        return GS_ERR_UNPOOLABLE;
+    kept = plan->base < plan->count ? plan->from[plan->base].bytes : 0;
+    status = create_fresh(store, plan, native);
+    if (status != GS_OK) {
+        give_addresses(store, plan->addr + kept, plan->bytes - kept);
+        return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_UNPOOLABLE;
+    }
+    if (!fill(store, plan)) {
+        scrap(store, plan);
+        /* Where nothing was lost, the driver's plain calls may do. */
+        return plan->count ? GS_ERR_BACKEND : GS_ERR_UNPOOLABLE;
+    }
+    for (unsigned i = 0; i < plan->count; i++)
+        if (i != plan->base)
+            give_addresses(store, plan->from[i].addr, plan->from[i].taken);
+    *addr = plan->addr;
+    return GS_OK;
+}
+
+enum gs_status gs_page_store_make(struct gs_page_store *store, size_t bytes,
+                                  const struct gs_pages_from *from, unsigned count,
+                                  uint64_t *addr, int *native)
+{
+    struct plan plan = {.bytes = bytes, .fresh = bytes, .from = from, .count = count};
+    enum gs_status status;
+    int before;
+
+    if (atomic_load(&store->broken))
+        return GS_ERR_UNPOOLABLE;
+    for (unsigned i = 0; i < count; i++)
+        plan.fresh -= from[i].taken;
+    before = gs_uncancelled_begin(); /* a range half moved would be lost */
+    status = count == 1 && !plan.fresh ? cut_in_place(store, from, addr)
+                                       : make(store, &plan, addr, native);
+    gs_uncancelled_end(before);
+    return status;
+}
+
+void gs_page_store_give(struct gs_page_store *store, uint64_t addr, size_t bytes)
+{
+    int before = gs_uncancelled_begin();
+
+    /* One call for all pieces, or the rest piece by piece. */
+    if (!atomic_load(&store->broken))
+        (void)unmap_range(store, addr, bytes);
+    release_range(store, addr, bytes);
+    give_addresses(store, addr, bytes);
+    gs_uncancelled_end(before);
+}
+
+void gs_page_store_give_all(struct gs_page_store *store)
+{
+    struct span arena = {0};
+    bool any = true;
+
+    release_range(store, 0, SIZE_MAX);
+    while (any) {
+        gs_lock_take(&store->lock);
+        any = store->arenas.count > 0;
+        if (any) {
+            arena = *span_in(&store->arenas, store->arenas.count - 1);
+            store->arenas.count--;
+        }
+        store->spans.count = 0;
+        gs_lock_drop(&store->lock);
+        if (any)
+            store->ops->unreserve(store->self, arena.addr, arena.bytes);
+    }
+}
+
+bool gs_page_store_owns(struct gs_page_store *store, uint64_t addr)
+{
+    bool owns = false;
+    size_t at;
+
+    gs_lock_take(&store->lock);
+    at = find(&store->arenas, sizeof(struct span), addr + 1);
+    if (at > 0)
+        owns = addr - span_in(&store->arenas, at - 1)->addr <
+               span_in(&store->arenas, at - 1)->bytes;
+    gs_lock_drop(&store->lock);
+    return owns;
+}
+
+size_t gs_page_store_bytes(struct gs_page_store *store)
+{
+    size_t bytes;
+
+    gs_lock_take(&store->lock);
+    bytes = store->bytes;
+    gs_lock_drop(&store->lock);
+    return bytes;
+}
+
+enum gs_status gs_page_store_create(const struct gs_page_ops *ops, void *self,
+                                    size_t arena_bytes, struct gs_page_store **out)
+{
+    struct gs_page_store *store = gs_meta_map(sizeof(*store));
+
+    if (!store)
+        return GS_ERR_HOST_NOMEM;
+    store->ops = ops;
+    store->self = self;
+    store->arena_bytes = arena_bytes;
+    gs_lock_init(&store->lock, GS_RANK_PAGE_STORE);
+    *out = store;
+    return GS_OK;
+}
+
+void gs_page_store_destroy(struct gs_page_store *store)
+{
+    free_array(&store->pieces, sizeof(struct piece));
+    free_array(&store->arenas, sizeof(struct span));
+    free_array(&store->spans, sizeof(struct span));
+    gs_meta_unmap(store, sizeof(*store));
+}

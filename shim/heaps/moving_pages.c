@@ -1,0 +1,354 @@
+/*
+ * moving_pages.c - the driver's virtual memory management under the page store of each
+ * context (pool/page_store.h).
+ *
+ * Unmapping. The pages of idle memory are ready: no work uses them. Whether cuMemUnmap
+ * waits for other work is not documented, so it is treated as cuMemFree: pages move only
+ * while the context is idle by the counts. While a stream captures, no page is mapped,
+ * either.
+ *
+ * Owns:  the page stores of contexts.
+ * Lock:  none; each store locks itself.   Design: docs/pool.md, "Pages that move"
+ */
+#include "moving_pages.h"
+
+#include "capture_gate.h"
+#include "captures.h"
+#include "free_lazy.h"
+#include "ipc_mode.h"
+#include "libraries.h"
+#include "log.h"
+#include "mem_limits.h"
+#include "notify.h"
+#include "page_store.h"
+#include "pressure.h"
+#include "trim_hold.h"
+
+/* Addresses reserved at once. */
+#define ARENA_BYTES (16 * GS_GIB)
+
+bool gs_moving_pages_wanted;
+
+static bool over;             /* atomic: new memory is cuMemAlloc's */
+static bool rdma;             /* atomic: network cards may map such memory */
+static int device_found = -1; /* atomic: the device of the first context */
+
+/* ---- what the driver has --------------------------------------------------------- */
+
+static CUmemAllocationProp prop_of(const struct gs_context *context)
+{
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context->device}};
+    prop.allocFlags.gpuDirectRDMACapable = __atomic_load_n(&rdma, __ATOMIC_RELAXED);
+    return prop;
+}
+
+static bool has(const struct gs_context *context, CUdevice_attribute attribute)
+{
+    int value = 0;
+    return gs_real()->cuDeviceGetAttribute &&
+           gs_real()->cuDeviceGetAttribute(&value, attribute, context->device) ==
+               CUDA_SUCCESS &&
+           value;
+}
+
+/* The reason why the device's pages cannot move; NULL: they can. */
+static const char *obstacle(const struct gs_context *context)
+{
+    const struct gs_real *real = gs_real();
+    const CUmemAllocationProp prop = prop_of(context);
+    size_t step = 0;
+    if (!real->cuMemAddressReserve || !real->cuMemAddressFree || !real->cuMemSetAccess ||
+        !real->cuMemGetAllocationGranularity) {
+        return "the driver has no virtual memory management";
+    }
+    if (!has(context, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+        return "the device has no virtual memory management";
+    }
+    if (real->cuMemGetAllocationGranularity(
+            &step, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+        step == 0 || GS_LARGE_BYTES % step != 0) {
+        return "the device's pages are larger than 2 MiB";
+    }
+    return NULL;
+}
+
+static void log_obstacle(const char *why)
+{
+    static struct gs_log_limit limit;
+    gs_log_once(&limit, GS_LOG_INFO,
+                "GPUSHIM_POOL_VMM: %s: device memory is cuMemAlloc's", why);
+}
+
+/* ---- the operations; self: the context -------------------------------------------- */
+
+static void log_refusal(const char *call, CUresult result)
+{
+    static struct gs_log_limit limit;
+    gs_log_once(&limit, GS_LOG_INFO,
+                "GPUSHIM_POOL_VMM: %s failed (error %d): device memory is cuMemAlloc's "
+                "from now on",
+                call, (int)result);
+}
+
+static bool done(const char *call, CUresult result)
+{
+    if (result != CUDA_SUCCESS) {
+        log_refusal(call, result);
+    }
+    return result == CUDA_SUCCESS;
+}
+
+static enum gs_status create(void *self, size_t bytes, uint64_t *handle, int *native)
+{
+    const struct gs_context *context = self;
+    const CUmemAllocationProp prop = prop_of(context);
+    CUmemGenericAllocationHandle made = 0;
+    CUresult result =
+        gs_limits_begin(context->device, bytes)
+            ?: gs_limits_end(context->device, bytes,
+                             gs_real()->cuMemCreate(&made, bytes, &prop, 0));
+    gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM, bytes);
+    if (result == CUDA_SUCCESS) {
+        *handle = made;
+        gs_pressure_moved(context->device);
+        return GS_OK;
+    }
+    *native = (int)result;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        return GS_ERR_NOMEM;
+    }
+    log_refusal("cuMemCreate", result);
+    return GS_ERR_BACKEND;
+}
+
+static void release(void *self, uint64_t handle, size_t bytes)
+{
+    const struct gs_context *context = self;
+    if (done("cuMemRelease", gs_real()->cuMemRelease(handle))) {
+        gs_limits_waive(context->device, bytes);
+        gs_pressure_moved(context->device);
+    }
+}
+
+static bool reserve(void *self, size_t bytes, uint64_t *addr)
+{
+    CUdeviceptr found = 0;
+    (void)self;
+    CUresult result = gs_real()->cuMemAddressReserve(&found, bytes, GS_LARGE_BYTES, 0, 0);
+    *addr = found;
+    return result == CUDA_SUCCESS; /* else fewer addresses may do */
+}
+
+static void unreserve(void *self, uint64_t addr, size_t bytes)
+{
+    (void)self;
+    (void)done("cuMemAddressFree", gs_real()->cuMemAddressFree(addr, bytes));
+}
+
+static bool map(void *self, uint64_t addr, size_t bytes, uint64_t handle)
+{
+    (void)self;
+    return done("cuMemMap", gs_real()->cuMemMap(addr, bytes, 0, handle, 0));
+}
+
+static bool unmap(void *self, uint64_t addr, size_t bytes)
+{
+    (void)self;
+    return done("cuMemUnmap", gs_real()->cuMemUnmap(addr, bytes));
+}
+
+static bool allow(void *self, uint64_t addr, size_t bytes)
+{
+    const struct gs_context *context = self;
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return done("cuMemSetAccess", gs_real()->cuMemSetAccess(addr, bytes, &access, 1));
+}
+
+static bool quiet(void *self)
+{
+    struct gs_state *state = gs_state_peek();
+    return state && !gs_captures_active() &&
+           gs_context_counts_idle(&state->contexts, self);
+}
+
+/* Filled at run time, as the backend below: the dynamic linker has less to relocate where
+ * the option is off. */
+static struct gs_page_ops ops;
+
+static void fill_ops(void)
+{
+    ops = (struct gs_page_ops){.create = create,
+                               .release = release,
+                               .reserve = reserve,
+                               .unreserve = unreserve,
+                               .map = map,
+                               .unmap = unmap,
+                               .allow = allow,
+                               .quiet = quiet};
+}
+
+/* ---- the stores ---------------------------------------------------------------------
+ */
+
+static struct gs_page_store *store_of(const struct gs_context *context)
+{
+    return __atomic_load_n(&context->pages, __ATOMIC_ACQUIRE);
+}
+
+/* Creates the context's store. NULL: it has none, and gets none. */
+static struct gs_page_store *make_store(struct gs_context *context)
+{
+    struct gs_page_store *made, *found = NULL;
+    const char *why = obstacle(context);
+    if (why) {
+        log_obstacle(why);
+        __atomic_store_n(&over, true, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    __atomic_store_n(
+        &rdma, has(context, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+        __ATOMIC_RELAXED);
+    if (gs_page_store_create(&ops, context, ARENA_BYTES, &made) != GS_OK) {
+        return NULL;
+    }
+    if (__atomic_compare_exchange_n(&context->pages, &found, made, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        return made;
+    }
+    gs_page_store_destroy(made);
+    return found;
+}
+
+static bool is_over(void)
+{
+    return __atomic_load_n(&over, __ATOMIC_RELAXED);
+}
+
+/* Calls the store outside the program's capture mode: the calls neither invalidate a
+ * capture nor are refused by one. */
+static bool relax(CUstreamCaptureMode *mode)
+{
+    return gs_captures_ever() && gs_relaxed_begin(mode);
+}
+
+static enum gs_status make_pages(void *self, size_t bytes,
+                                 const struct gs_pages_from *from, unsigned count,
+                                 uint64_t *addr, int *native)
+{
+    struct gs_context *context = self;
+    CUstreamCaptureMode mode;
+    if (!is_over() && gs_libraries_check() & GS_LIBRARY_MAPS) {
+        gs_moving_pages_stop(gs_libraries_first());
+    }
+    if (is_over() || (!count && gs_captures_active())) {
+        return GS_ERR_UNPOOLABLE;
+    }
+    struct gs_page_store *store = store_of(context) ?: make_store(context);
+    if (!store) {
+        return GS_ERR_UNPOOLABLE;
+    }
+    gs_notify_begin("cuMemAlloc_v2", false);
+    bool relaxed = relax(&mode);
+    enum gs_status status = gs_page_store_make(store, bytes, from, count, addr, native);
+    if (relaxed) {
+        gs_relaxed_end(&mode);
+    }
+    gs_notify_end();
+    if (status == GS_OK && !__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
+        gs_heap_set_due(context->heap); /* the next free starts the thread */
+    }
+    return status;
+}
+
+const struct gs_backend *gs_moving_pages_backend(void)
+{
+    static struct gs_backend paged;
+    fill_ops();
+    paged = gs_context_backend;
+    paged.make_pages = make_pages;
+    return &paged;
+}
+
+bool gs_moving_pages_give(struct gs_context *context, uint64_t addr, size_t bytes)
+{
+    struct gs_page_store *store = store_of(context);
+    CUstreamCaptureMode mode;
+    if (GS_LIKELY(!store) || !gs_page_store_owns(store, addr)) {
+        return false;
+    }
+    gs_notify_begin("giving memory back", false);
+    bool relaxed = relax(&mode);
+    gs_page_store_give(store, addr, bytes);
+    if (relaxed) {
+        gs_relaxed_end(&mode);
+    }
+    gs_notify_end();
+    return true;
+}
+
+/* ---- the end ------------------------------------------------------------------------
+ */
+
+void gs_moving_pages_stop(const char *cause)
+{
+    struct gs_state *state = gs_state_peek();
+    const struct gs_context *context;
+    if (__atomic_exchange_n(&over, true, __ATOMIC_ACQ_REL) || !state) {
+        return;
+    }
+    gs_log_line(GS_LOG_INFO,
+                "GPUSHIM_POOL_VMM: %s: new device memory is cuMemAlloc's from now on",
+                cause);
+    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
+        if (context->heap && store_of(context)) {
+            gs_heap_retain_paged(context->heap);
+        }
+    }
+}
+
+void gs_moving_pages_context_found(const struct gs_context *context)
+{
+    int first = -1;
+    if (!gs_moving_pages_wanted ||
+        __atomic_compare_exchange_n(&device_found, &first, context->device, false,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        return;
+    }
+    if (first != context->device) {
+        gs_moving_pages_end("a context on a second device");
+    }
+}
+
+void gs_moving_pages_context_ended(struct gs_context *context)
+{
+    struct gs_page_store *store = store_of(context);
+    if (store) {
+        gs_notify_begin("giving memory back", false);
+        gs_page_store_give_all(store);
+        gs_notify_end();
+    }
+}
+
+void gs_moving_pages_start(const struct gs_options *options)
+{
+    bool carved = options->pool_carve == GS_CARVE_MODE_ON;
+    gs_moving_pages_wanted = options->pool && options->pool_vmm;
+    if (!gs_moving_pages_wanted) {
+        return;
+    }
+    if (carved || gs_ipc_is_apart()) {
+        log_obstacle(carved ? "GPUSHIM_POOL_CARVE=on"
+                            : "blocks are exported to other processes (GPUSHIM_IPC)");
+        over = true;
+    }
+}
+
+void gs_moving_pages_reset(void)
+{
+    over = gs_moving_pages_wanted = false;
+    device_found = -1;
+}

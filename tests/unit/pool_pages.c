@@ -1,0 +1,428 @@
+/*
+ * pool_pages.c - proves that the page store cuts, moves and gives back pages as asked,
+ * whatever call of the driver fails, and that the pool serves large requests from idle
+ * pages before it asks for new ones.
+ */
+#include <criterion/criterion.h>
+
+#include "pool_pager.h"
+
+#define PAGE  GS_LARGE_BYTES
+#define BASE  (FAKE_BASE + ((uint64_t)1 << 40))
+#define ARENA (64 * PAGE)
+
+/* ---- the store alone ----------------------------------------------------------------
+ */
+
+static struct fake device;
+static struct pager pager;
+
+static void begin(size_t pages)
+{
+    fake_init(&device, pages * PAGE);
+    pager_init(&pager, &device, BASE, ARENA);
+}
+
+static void end(void)
+{
+    gs_page_store_give_all(pager.store);
+    cr_assert_eq(device.mapped_bytes, 0);
+    cr_assert_eq(pager.reserved_count, 0);
+    cr_assert_null(device.broken, "%s", device.broken);
+    pager_fini(&pager);
+    fake_fini(&device);
+}
+
+static uint64_t made(size_t pages, const struct gs_pages_from *from, unsigned count)
+{
+    uint64_t addr = 0;
+    int native = 0;
+    enum gs_status status =
+        gs_page_store_make(pager.store, pages * PAGE, from, count, &addr, &native);
+
+    cr_assert_eq(status, GS_OK, "%s", gs_status_text(status));
+    cr_assert(pager_is_mapped(&pager, addr, pages * PAGE));
+    cr_assert_eq(gs_page_store_bytes(pager.store), device.mapped_bytes);
+    return addr;
+}
+
+static struct gs_pages_from range(uint64_t addr, size_t pages, size_t taken)
+{
+    return (struct gs_pages_from){addr, pages * PAGE, taken * PAGE};
+}
+
+Test(pages, new_memory_is_one_piece_beside_the_last)
+{
+    uint64_t first, second;
+
+    begin(128);
+    first = made(40, NULL, 0);
+    cr_assert_eq(pager.creates, 1);
+    cr_assert_eq(pager.allows, 1);
+    second = made(3, NULL, 0);
+    cr_assert_eq(pager.creates, 2);
+    cr_assert_eq(second, first + 40 * PAGE);
+    cr_assert(gs_page_store_owns(pager.store, first));
+    cr_assert(gs_page_store_owns(pager.store, second + 3 * PAGE - 1));
+    cr_assert_not(gs_page_store_owns(pager.store, first - 1));
+    end();
+}
+
+Test(pages, a_range_is_cut_where_a_piece_ends_without_a_call)
+{
+    struct gs_pages_from from;
+    uint64_t addr;
+    unsigned calls;
+
+    begin(128);
+    addr = made(20, NULL, 0);
+    cr_assert_eq(made(20, NULL, 0), addr + 20 * PAGE);
+    calls = pager.calls;
+    from = range(addr, 40, 20);
+    cr_assert_eq(made(20, &from, 1), addr);
+    cr_assert_eq(pager.calls, calls);
+    cr_assert_eq(device.mapped_bytes, 40 * PAGE);
+    end();
+}
+
+Test(pages, a_cut_inside_a_piece_divides_it_once)
+{
+    struct gs_pages_from from;
+    uint64_t addr;
+    unsigned calls;
+
+    begin(40); /* full: a division must not need more */
+    addr = made(40, NULL, 0);
+    from = range(addr, 40, 13);
+    cr_assert_eq(made(13, &from, 1), addr);
+    cr_assert(pager_is_mapped(&pager, addr + 13 * PAGE, 27 * PAGE));
+    cr_assert_eq(pager_count(&pager), 2);
+    calls = pager.calls;
+    cr_assert_eq(made(13, &from, 1), addr);
+    cr_assert_eq(pager.calls, calls);
+    end();
+}
+
+Test(pages, ranges_are_gathered_behind_the_largest)
+{
+    struct gs_pages_from from[2];
+    uint64_t addr[4];
+
+    begin(128);
+    for (int i = 0; i < 4; i++)
+        addr[i] = made(4 + (size_t)i, NULL, 0); /* 4, 5, 6, 7 pages */
+    from[0] = range(addr[0], 4, 4);
+    from[1] = range(addr[3], 7, 7);
+    cr_assert_eq(made(14, from, 2), addr[3]); /* 7 stay, 4 move, 3 are new */
+    cr_assert_eq(device.mapped_bytes, (4 + 5 + 6 + 7 + 3) * PAGE);
+    cr_assert_eq(made(4, NULL, 0), addr[0], "its addresses are free again");
+    end();
+}
+
+Test(pages, a_part_of_the_last_range_stays)
+{
+    struct gs_pages_from from[2];
+    uint64_t addr[3], whole;
+
+    begin(30);
+    for (int i = 0; i < 3; i++)
+        addr[i] = made(10, NULL, 0);
+    from[0] = range(addr[0], 10, 10);
+    from[1] = range(addr[2], 10, 4);
+    whole = made(14, from, 2);
+    cr_assert(pager_is_mapped(&pager, addr[2] + 4 * PAGE, 6 * PAGE));
+    cr_assert_eq(device.mapped_bytes, 30 * PAGE);
+    gs_page_store_give(pager.store, whole, 14 * PAGE);
+    gs_page_store_give(pager.store, addr[2] + 4 * PAGE, 6 * PAGE);
+    cr_assert_eq(device.mapped_bytes, 10 * PAGE);
+    end();
+}
+
+Test(pages, pages_move_only_where_nothing_waits)
+{
+    struct gs_pages_from from[2];
+    uint64_t addr[2], out;
+    int native;
+
+    begin(128);
+    for (int i = 0; i < 2; i++)
+        addr[i] = made(8, NULL, 0);
+    device.busy = true;
+    from[0] = range(addr[0], 8, 8);
+    from[1] = range(addr[1], 8, 8);
+    cr_assert_eq(gs_page_store_make(pager.store, 20 * PAGE, from, 2, &out, &native),
+                 GS_ERR_TIMEOUT);
+    from[1] = range(addr[1], 8, 3);
+    cr_assert_eq(gs_page_store_make(pager.store, 3 * PAGE, &from[1], 1, &out, &native),
+                 GS_ERR_TIMEOUT);
+    cr_assert_eq(addr[1], addr[0] + 8 * PAGE);
+    from[0] = range(addr[0], 16, 8);
+    cr_assert_eq(made(8, from, 1), addr[0]);
+    (void)made(2, NULL, 0); /* new memory waits for nothing */
+    end();
+}
+
+Test(pages, a_full_device_leaves_the_ranges_as_they_are)
+{
+    struct gs_pages_from from[2];
+    uint64_t addr[2], out;
+    int native = 0;
+
+    begin(18);
+    for (int i = 0; i < 2; i++)
+        addr[i] = made(8, NULL, 0);
+    from[0] = range(addr[0], 8, 8);
+    from[1] = range(addr[1], 8, 8);
+    cr_assert_eq(gs_page_store_make(pager.store, 19 * PAGE, from, 2, &out, &native),
+                 GS_ERR_NOMEM);
+    cr_assert_eq(native, FAKE_NATIVE);
+    for (int i = 0; i < 2; i++)
+        cr_assert(pager_is_mapped(&pager, addr[i], 8 * PAGE));
+    cr_assert_eq(made(18, from, 2), addr[1], "behind it there are addresses left");
+    end();
+}
+
+/* Fails each call of an operation in turn, and looks at what is left. */
+Test(pages, whatever_call_fails_the_store_says_what_is_left)
+{
+    bool failed = true;
+
+    for (unsigned at = 1; failed; at++) {
+        struct gs_pages_from from[3];
+        uint64_t addr[4], out;
+        enum gs_status status;
+        size_t before;
+        int native;
+
+        begin(128);
+        for (int i = 0; i < 4; i++)
+            addr[i] = made(6, NULL, 0);
+        from[0] = range(addr[0], 6, 6);
+        from[1] = range(addr[2], 6, 6);
+        from[2] = range(addr[3], 6, 5); /* in the midst of a piece */
+        before = device.mapped_bytes;
+        pager.fail_at = pager.calls + at;
+        status = gs_page_store_make(pager.store, 30 * PAGE, from, 3, &out, &native);
+        failed = pager.calls >= pager.fail_at;
+        pager.fail_at = 0;
+        if (status == GS_OK) {
+            cr_assert(pager_is_mapped(&pager, out, 30 * PAGE));
+            cr_assert(pager_is_mapped(&pager, addr[3] + 5 * PAGE, PAGE));
+        } else if (status == GS_ERR_BACKEND) {
+            cr_assert_eq(device.mapped_bytes, 6 * PAGE, "%u", at);
+        } else {
+            cr_assert_eq(device.mapped_bytes, before, "%u", at);
+            cr_assert(pager_is_mapped(&pager, addr[0], 6 * PAGE));
+            cr_assert(pager_is_mapped(&pager, addr[2], 12 * PAGE));
+        }
+        cr_assert_eq(gs_page_store_bytes(pager.store), device.mapped_bytes);
+        cr_assert(pager_is_mapped(&pager, addr[1], 6 * PAGE));
+        end();
+    }
+}
+
+Test(pages, an_arena_that_is_empty_goes_back)
+{
+    uint64_t first, second;
+
+    begin(1024);
+    first = made(60, NULL, 0);
+    second = made(100, NULL, 0); /* larger than an arena */
+    cr_assert_eq(pager.reserved_count, 2);
+    gs_page_store_give(pager.store, second, 100 * PAGE);
+    cr_assert_eq(pager.reserved_count, 1);
+    gs_page_store_give(pager.store, first, 60 * PAGE);
+    cr_assert_eq(pager.reserved_count, 1, "the last one stays");
+    end();
+}
+
+/* ---- the pool over it ---------------------------------------------------------------
+ */
+
+static struct bed bed;
+
+static enum gs_status make_pages(void *self, size_t bytes,
+                                 const struct gs_pages_from *from, unsigned count,
+                                 uint64_t *addr, int *native)
+{
+    (void)self;
+    return gs_page_store_make(pager.store, bytes, from, count, addr, native);
+}
+
+static void unmap_any(void *self, uint64_t addr, size_t bytes)
+{
+    if (gs_page_store_owns(pager.store, addr))
+        gs_page_store_give(pager.store, addr, bytes);
+    else
+        fake_unmap(self, addr, bytes);
+}
+
+static void begin_pool(size_t pages)
+{
+    bed_init(&bed, pages * PAGE, 0);
+    bed.fake.backend.make_pages = make_pages;
+    bed.fake.backend.unmap = unmap_any;
+    pager_init(&pager, &bed.fake, BASE, ARENA);
+}
+
+static void end_pool(void)
+{
+    gs_pool_trim(bed.pool, -1, SIZE_MAX);
+    cr_assert_eq(bed.fake.mapped_bytes, 0);
+    gs_page_store_give_all(pager.store);
+    bed_fini(&bed);
+    pager_fini(&pager);
+}
+
+static uint64_t allocated(size_t pages)
+{
+    uint64_t addr = bed_alloc(&bed, pages * PAGE);
+
+    cr_assert_neq(addr, 0);
+    cr_assert(pager_is_mapped(&pager, addr, pages * PAGE));
+    return addr;
+}
+
+Test(pages, an_idle_segment_of_the_size_is_reused_as_it_is)
+{
+    uint64_t addr;
+    unsigned calls;
+
+    begin_pool(128);
+    addr = allocated(8);
+    bed_free(&bed, addr);
+    calls = pager.calls;
+    cr_assert_eq(allocated(8), addr);
+    cr_assert_eq(pager.calls, calls);
+    bed_free(&bed, addr);
+    end_pool();
+}
+
+Test(pages, a_smaller_request_is_cut_from_an_idle_segment)
+{
+    uint64_t large, a, b;
+
+    begin_pool(128);
+    large = allocated(8);
+    bed_free(&bed, large);
+    a = allocated(4);
+    b = allocated(4);
+    cr_assert_eq(a, large);
+    cr_assert_eq(b, large + 4 * PAGE);
+    cr_assert_eq(bed.fake.mapped_bytes, 8 * PAGE);
+    bed_check(&bed);
+    bed_free(&bed, b);
+    bed_free(&bed, a);
+    cr_assert_eq(allocated(8), large, "neighbours serve one request");
+    cr_assert_eq(bed_stats(&bed).misses, 2, "neighbours are a hit, a cut is none");
+    bed_free(&bed, large);
+    end_pool();
+}
+
+Test(pages, a_larger_request_takes_idle_pages_and_the_rest_anew)
+{
+    uint64_t addr[8], large;
+    struct gs_pool_stats stats;
+
+    begin_pool(128);
+    for (int i = 0; i < 8; i++)
+        addr[i] = allocated(4);
+    for (int i = 0; i < 8; i += 2)
+        bed_free(&bed, addr[i]);
+    large = allocated(20);
+    cr_assert_eq(bed.fake.mapped_bytes, 36 * PAGE, "16 idle and 4 new pages");
+    bed_check(&bed);
+    stats = bed_stats(&bed);
+    cr_assert_eq(stats.reserved_bytes, 36 * PAGE);
+    cr_assert_eq(stats.segments_mapped, 9);
+    cr_assert_eq(stats.segments_unmapped, 0);
+    bed_free(&bed, large);
+    for (int i = 1; i < 8; i += 2)
+        bed_free(&bed, addr[i]);
+    end_pool();
+}
+
+/* Natively each of these requests succeeds: so they do here, and without a page more. */
+Test(pages, no_page_is_lost_between_sizes_on_a_full_device)
+{
+    uint64_t addr[16], whole;
+
+    begin_pool(64);
+    for (size_t pages = 1; pages <= 16; pages++) {
+        size_t count = 64 / pages > 16 ? 16 : 64 / pages;
+
+        for (size_t i = 0; i < count; i++)
+            addr[i] = allocated(pages);
+        for (size_t i = 0; i < count; i++)
+            bed_free(&bed, addr[i]);
+        bed_check(&bed);
+    }
+    whole = allocated(64);
+    cr_assert_eq(bed.fake.mapped_bytes, 64 * PAGE);
+    bed_free(&bed, whole);
+    end_pool();
+}
+
+Test(pages, busy_work_keeps_pages_in_place_and_new_memory_serves)
+{
+    uint64_t addr[4], large;
+
+    begin_pool(128);
+    for (int i = 0; i < 4; i++)
+        addr[i] = allocated(4);
+    bed_free(&bed, addr[0]);
+    bed_free(&bed, addr[2]);
+    bed.fake.busy = true;
+    large = allocated(8);
+    cr_assert_eq(bed.fake.mapped_bytes, 24 * PAGE);
+    cr_assert_eq(pager.unmaps, 0);
+    bed.fake.busy = false;
+    bed_check(&bed);
+    bed_free(&bed, large);
+    bed_free(&bed, addr[1]);
+    bed_free(&bed, addr[3]);
+    end_pool();
+}
+
+/* A free that gives memory back while work runs leans on the driver's wait, which the
+ * driver documents for cuMemFree alone. */
+Test(pages, a_segment_of_pages_never_goes_back_with_its_block)
+{
+    struct gs_block *block;
+    uint64_t addr;
+
+    begin_pool(128);
+    addr = allocated(4);
+    block = bed_claim(&bed, addr);
+    cr_assert_not(gs_block_give_back(block));
+    cr_assert_not(gs_block_goes_back(block));
+    cr_assert_null(gs_block_take_out(block));
+    gs_block_free(block);
+    end_pool();
+}
+
+Test(pages, whatever_call_fails_the_request_is_served)
+{
+    bool failed = true;
+
+    for (unsigned at = 1; failed; at++) {
+        uint64_t addr[6], large;
+
+        begin_pool(128);
+        for (int i = 0; i < 6; i++)
+            addr[i] = allocated(5);
+        bed_free(&bed, addr[0]);
+        bed_free(&bed, addr[2]);
+        bed_free(&bed, addr[4]);
+        pager.fail_at = pager.calls + at;
+        large = bed_alloc(&bed, 13 * PAGE);
+        failed = pager.calls >= pager.fail_at;
+        pager.fail_at = 0;
+        cr_assert_neq(large, 0, "call %u", at);
+        bed_check(&bed);
+        for (int i = 1; i < 6; i += 2)
+            bed_free(&bed, addr[i]);
+        bed_free(&bed, large);
+        end_pool();
+    }
+}
