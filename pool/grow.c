@@ -218,7 +218,7 @@ try_pages(struct gs_heap *heap, const struct gs_request *request, struct gs_bloc
     if (idle)
         status = gs_heap_remap(heap, request, out, &asked);
     gs_lock_take(&heap->lock);
-    if (!idle && request->large && !request->carved)
+    if (!idle && request->large)
         status = gs_heap_try_closely(heap, request, out);
     if (status == GS_OK && !asked)
         revise_miss(heap, request, *out);

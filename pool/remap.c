@@ -281,7 +281,7 @@ enum gs_status gs_heap_remap(struct gs_heap *heap, const struct gs_request *requ
     struct taking taking;
     enum gs_status status;
 
-    if (!request->large || request->carved || bytes % GS_LARGE_BYTES)
+    if (!request->large || bytes % GS_LARGE_BYTES)
         return GS_ERR_NOT_FOUND;
     taking.count = taking.segments = 0;
     taking.bytes = 0;
