@@ -131,7 +131,7 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
         gs_segment_record_grown(heap, segment->bytes, 0);
 
     block = first_block(heap, segment);
-    if (!segment->shared && segment->bytes > request->rounded)
+    if (request && !segment->shared && segment->bytes > request->rounded)
         gs_carving_begin(heap, segment);
     if (segment->shared) {
         gs_hole_put(heap, block);

@@ -760,7 +760,7 @@ Test(property_random, keeps_every_rule_of_a_plain_list, .timeout = 3600)
         end_life();
         left -= steps;
     }
-    if (all < NORMAL_STEPS / 4)
+    if (all < NORMAL_STEPS / 2)
         return; /* one life again, say: it need not have seen everything */
 #define SEEN(what)                                                                       \
     fprintf(stderr, #what " %lu\n", did.what);                                           \
