@@ -632,9 +632,11 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     }
     if (result == CUDA_SUCCESS) {
         if (context) {
-            /* Memory that a free holds back until work is complete is free natively. */
+            /* Memory that a free holds back until work is complete, or beside another
+             * block, is free natively. */
             size_t idle = state->pool
                               ? gs_pool_idle_bytes(state->pool, context->device) +
+                                    gs_pool_carved_free(state->pool, context->device) +
                                     gs_pool_pending_bytes(state->pool, context->device) +
                                     gs_quarantine_idle(context->device)
                               : 0;
