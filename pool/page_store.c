@@ -82,13 +82,14 @@ static bool put(struct array *array, size_t item_bytes, const void *item)
         items = gs_meta_map(room * item_bytes);
         if (!items)
             return false;
-        if (array->count)
+        if (array->items && array->count)
             __builtin_memcpy(items, array->items, array->count * item_bytes);
         if (array->room)
             gs_meta_unmap(array->items, array->room * item_bytes);
         array->items = items;
         array->room = room;
     }
+    assert(items); /* there is room, or there was no memory */
     __builtin_memmove(items + (at + 1) * item_bytes, items + at * item_bytes,
                       (array->count - at) * item_bytes);
     __builtin_memcpy(items + at * item_bytes, item, item_bytes);

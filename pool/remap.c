@@ -117,6 +117,7 @@ static void take(struct gs_heap *heap, struct taking *taking, struct run run,
     struct gs_pages_from *from = &taking->from[taking->count++];
     struct gs_segment *next = run.first;
 
+    assert(next);
     *from = (struct gs_pages_from){run.first->addr, 0, taken};
     taking->bytes += taken;
     while (from->bytes < taken) {

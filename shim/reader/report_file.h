@@ -45,10 +45,11 @@ enum gs_report_of { GS_REPORT_OF_LEAKS, GS_REPORT_OF_PEAK };
 /* Numbers are 0, and texts "", where the file has none. */
 struct gs_report_file {
     enum gs_report_of of;
+    bool running;       /* live memory has not leaked yet */
+    bool has_peaks;     /* GS_REPORT_OF_PEAK: the file says who had them */
     char *text;         /* the JSON, which the strings lie in */
     uint64_t pid, rank; /* rank UINT64_MAX: none */
     const char *command, *program, *host, *ending, *no_start;
-    bool running; /* live memory has not leaked yet */
     uint64_t start_unix_ms;
     uint64_t errors, leaked_bytes, leaked_count, peak_bytes, allocs;
     uint64_t rest_bytes, rest_count; /* leaked, and in no place */
@@ -56,7 +57,6 @@ struct gs_report_file {
     size_t device_count, device_room;
     struct gs_file_place *places;
     size_t place_count, place_room;
-    bool has_peaks;   /* GS_REPORT_OF_PEAK: the file says who had them */
     uint64_t *stacks; /* numbers of frames, innermost first; any number may stand there */
     size_t stack_count, stack_room;
     struct gs_file_frame *frames;

@@ -81,6 +81,7 @@ static void scan_folder(struct gs_top_list *list, const char *folder)
 {
     static char path[4096]; /* one thread reads */
     DIR *entries = opendir(folder);
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of this function's own */
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
         int length = snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
         if (entry->d_name[0] != '.' && length > 0 && (size_t)length < sizeof(path) &&

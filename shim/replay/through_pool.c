@@ -452,14 +452,19 @@ uint64_t gs_replay_smallest(const struct gs_replay_trace *trace,
 /* Bytes of this process that are in memory and nobody else's. */
 static size_t resident_bytes(void)
 {
-    unsigned long all = 0, resident = 0, shared = 0;
+    char line[128] = "", *next = line;
+    unsigned long resident, shared;
     FILE *file = fopen("/proc/self/statm", "re");
 
-    if (file && fscanf(file, "%lu %lu %lu", &all, &resident, &shared) == 3)
-        resident -= shared;
-    if (file)
-        fclose(file);
-    return resident * (size_t)sysconf(_SC_PAGESIZE);
+    if (!file)
+        return 0;
+    if (!fgets(line, sizeof(line), file))
+        line[0] = '\0';
+    fclose(file);
+    (void)strtoul(next, &next, 10); /* the whole address space */
+    resident = strtoul(next, &next, 10);
+    shared = strtoul(next, &next, 10);
+    return (resident - shared) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* In a process of its own, for which all memory is new. */
