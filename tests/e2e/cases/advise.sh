@@ -126,11 +126,14 @@ add_case "advise nothing better" nothing_case
 
 # The installed command says what the build's own program says.
 same_replay_case() {
+  local options=(--json --device 1.25x)
+
   need_file "$build/replay/replay"
+  [[ $(sized short long) == short ]] || options+=(--smallest)
   varied trace.csv
   for name in pool blocks native-model; do
-    run_in ours -- "$gpushim" replay --json --smallest --device 1.25x --through "$name" trace.csv
-    run_in theirs -- "$build/replay/replay" --json --smallest --device 1.25x --through "$name" trace.csv
+    run_in ours -- "$gpushim" replay "${options[@]}" --through "$name" trace.csv
+    run_in theirs -- "$build/replay/replay" "${options[@]}" --through "$name" trace.csv
     for prefix in ours theirs; do
       expect_status "$prefix" 0
       sed -E 's/"(ns_per_op|metadata_bytes_per_live)": [^,}]+/TIME/g' "$prefix.out" >"$prefix.text"

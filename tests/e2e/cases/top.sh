@@ -139,17 +139,18 @@ add_case "top bad input" top_bad_input_case
 
 # 10,000 files of programs that have ended: one running program is found, in little memory.
 top_many_case() {
-  local i
+  local i count
 
+  count=$(sized 2000 10000)
   start_programs 1
-  for ((i = 0; i < $(sized 2000 10000); i++)); do
+  for ((i = 0; i < count; i++)); do
     echo "$i" >"live/file.$i"
   done
   run_in many -- bash -c 'ulimit -v 100000 && exec "$@"' bash "$build/gpushim" top -d 0.1 -n 5 live
   end_programs
   expect_status many 0
   expect_count many.out '6[.]01 MiB.* rank 0: ' 5
-  expect_text many.err "^gpushim: live/file[.][0-9]+: not a state file of gpushim; and $(($(sized 2000 10000) - 1)) more files\$"
+  expect_text many.err "^gpushim: live/file[.][0-9]+: not a state file of gpushim; and $((count - 1)) more files\$"
 }
 add_case "top of a folder with many files" top_many_case
 
