@@ -89,7 +89,8 @@ static bool put(struct array *array, size_t item_bytes, const void *item)
         array->items = items;
         array->room = room;
     }
-    assert(items); /* there is room, or there was no memory */
+    if (!items)
+        return false;
     __builtin_memmove(items + (at + 1) * item_bytes, items + at * item_bytes,
                       (array->count - at) * item_bytes);
     __builtin_memcpy(items + at * item_bytes, item, item_bytes);

@@ -114,10 +114,12 @@ static struct run exact_run(struct gs_heap *heap, size_t bytes)
 static void take(struct gs_heap *heap, struct taking *taking, struct run run,
                  size_t taken)
 {
-    struct gs_pages_from *from = &taking->from[taking->count++];
     struct gs_segment *next = run.first;
+    struct gs_pages_from *from;
 
-    assert(next);
+    if (!next)
+        return;
+    from = &taking->from[taking->count++];
     *from = (struct gs_pages_from){run.first->addr, 0, taken};
     taking->bytes += taken;
     while (from->bytes < taken) {
