@@ -24,7 +24,7 @@ static void begin(struct bed *bed, size_t capacity)
     begin_as(bed, capacity, GS_CARVE_ALWAYS);
 }
 
-/* A pool that carves what a device of so many bytes can spare. */
+/* A pool that carves within what a device of `device_bytes` can spare. */
 static void begin_spare(struct bed *bed, size_t device_bytes, size_t capacity)
 {
     const struct gs_pool_limits limits = {
