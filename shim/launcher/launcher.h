@@ -18,7 +18,7 @@ enum {
     GS_EXIT_NOT_FOUND = 127
 };
 
-/* ---- messages (main.c) ---- */
+/* ---- messages (messages.c) ---- */
 
 /* Writes a line "gpushim: ..." to stderr. */
 void gs_launcher_warn(const char *format, ...) GS_PRINTF(1, 2);

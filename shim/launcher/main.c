@@ -8,7 +8,6 @@
  * Owns: nothing.   Lock: none.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,30 +17,6 @@
 #include "replay.h"
 #include "state_open.h"
 #include "stderr.h"
-
-static void write_line(const char *format, va_list words)
-{
-    fputs("gpushim: ", stderr);
-    vfprintf(stderr, format, words);
-    fputc('\n', stderr);
-}
-
-void gs_launcher_warn(const char *format, ...)
-{
-    va_list words;
-    va_start(words, format);
-    write_line(format, words);
-    va_end(words);
-}
-
-void gs_launcher_fail(int status, const char *format, ...)
-{
-    va_list words;
-    va_start(words, format);
-    write_line(format, words);
-    va_end(words);
-    exit(status);
-}
 
 /* Returns the exit status. */
 static int report(const struct gs_arguments *arguments)

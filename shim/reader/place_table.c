@@ -165,6 +165,7 @@ static int compare_totals(struct gs_place_total *a, struct gs_place_total *b)
 
 /* Narrower, a call site has a line of its own. */
 #define COLUMNS_MIN 80
+#define LINE_BYTES  160
 #define FORM        "%8s %8s %-11s %8s %8s %11s"
 
 /* Adds a line, cut where the terminal's columns end. */
@@ -181,7 +182,7 @@ static void write_cut(struct gs_text *text, unsigned columns, char *line)
 static void write_line(struct gs_text *text, unsigned columns, char *numbers,
                        const char *title)
 {
-    char line[TITLE_BYTES + 160];
+    char line[TITLE_BYTES + LINE_BYTES + 2];
     if (columns == 0 || columns >= COLUMNS_MIN) {
         (void)snprintf(line, sizeof(line), "%s  %s", numbers, title);
         write_cut(text, columns, line);
@@ -196,7 +197,7 @@ static void write_total(const struct gs_place_table *table,
                         const struct gs_place_total *total, unsigned columns,
                         struct gs_text *text)
 {
-    char line[160], sum[24], most[24], least[24], spread[24], in[48];
+    char line[LINE_BYTES], sum[24], most[24], least[24], spread[24], in[48];
     /* A process without the call site has nothing of it. */
     uint64_t lowest = total->processes == table->processes ? total->least : 0;
     (void)snprintf(in, sizeof(in), "%llu of %llu", (unsigned long long)total->processes,
@@ -211,7 +212,7 @@ static void write_total(const struct gs_place_table *table,
 void gs_place_table_write(struct gs_place_table *table, const char *what, unsigned most,
                           unsigned columns, struct gs_text *text)
 {
-    char line[160], number[32], bytes[24];
+    char line[LINE_BYTES], number[32], bytes[24];
     unsigned written = 0, count = HASH_COUNT(table->places);
     for (struct gs_place_total *total = table->places; total; total = total->hh.next) {
         settle(total);

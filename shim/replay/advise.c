@@ -1,13 +1,11 @@
 /*
  * advise.c - gpushim advise: which settings of the pool suit a recorded trace.
- * Owns: the count of replays that a terminal is shown.   Lock: none.
+ * Owns: nothing.   Lock: none.
  */
 #include "advise.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 static const char usage[] =
     "usage: gpushim advise [OPTION...] TRACE\n"
@@ -26,34 +24,6 @@ static const char usage[] =
     "  --json              one object\n"
     "Ends with 0; 1 if the trace could not be read, was damaged or does not fit; 2 for\n"
     "wrong usage. No memory ages in a replay, and nothing else uses the device.\n";
-
-/* ---- progress ------------------------------------------------------------------------
- */
-
-static struct {
-    bool shown; /* on a terminal */
-    unsigned replays;
-    time_t start;
-} progress;
-
-static void begin_progress(void)
-{
-    progress.shown = isatty(STDERR_FILENO) == 1;
-    progress.start = time(NULL);
-}
-
-void gs_advise_progress(void)
-{
-    progress.replays++;
-    if (progress.shown && time(NULL) > progress.start)
-        fprintf(stderr, "\r%s: %u replays ", gs_replay_program, progress.replays);
-}
-
-static void end_progress(void)
-{
-    if (progress.shown && time(NULL) > progress.start)
-        fprintf(stderr, "\r%32s\r", "");
-}
 
 /* ---- figures -------------------------------------------------------------------------
  */
@@ -284,11 +254,11 @@ static int advise(const struct settings *settings, const struct gs_advise_case *
     static struct gs_advise_warmup warmup;
     const char *name = gs_replay_file_name(settings->path);
 
-    begin_progress();
+    gs_advise_progress_begin();
     gs_advise_find_warmup(wanted, &warmup);
     if (!settings->warmup)
         gs_advise_search(wanted, &advice);
-    end_progress();
+    gs_advise_progress_end();
     if (settings->warmup)
         printf("%s%s\n", warmup.text[0] ? "GPUSHIM_WARMUP=" : "", warmup.text);
     else if (settings->json)

@@ -67,9 +67,11 @@ struct gs_advise_warmup {
 void gs_advise_find_warmup(const struct gs_advise_case *wanted,
                            struct gs_advise_warmup *out);
 
-/* ---- advise.c ---------------------------------------------------------------------- */
+/* ---- progress on a terminal (advise_progress.c) ------------------------------------ */
 
-/* Shows on a terminal that a replay is over. */
+void gs_advise_progress_begin(void);
+/* A replay is over. */
 void gs_advise_progress(void);
+void gs_advise_progress_end(void);
 
 #endif

@@ -53,7 +53,7 @@ static const struct variable {
 /* The longest line is a pair's. */
 static_assert(GS_ADVISE_LINE_BYTES > 2 * sizeof("GPUSHIM_POOL_SIZE_CLASSES=18446744073M"),
               "room for any two");
-/* Pairs are made of at most so many of the settings that helped. */
+/* Pairs are made of at most this many of the settings that helped. */
 #define PAIRED 8u
 
 static_assert(1 + GS_ARRAY_LEN(variables) * VALUES + PAIRED * (PAIRED - 1) / 2 <=
@@ -127,18 +127,18 @@ static void add_alone(const struct gs_advise_case *wanted, struct gs_advice *adv
     run(wanted, try);
 }
 
-/* ---- judging ------------------------------------------------------------------------
+/* ---- comparing ------------------------------------------------------------------------
  */
 
 /* Differences below these, or below this part, are nothing to change a setting for. */
 #define LEAST_CALLS    16u
-#define LEAST_CALLS_IN 1000u /* one call in so many allocations */
+#define LEAST_CALLS_IN 1000u /* one call in this many allocations */
 #define LEAST_BYTES    (32 * GS_MIB)
 #define LEAST_PART     0.1
 /* One more variable has to be worth it. */
 #define A_VARIABLE 0.05
 
-struct judged {
+struct comparison {
     double calls, memory; /* relative to the default settings */
     bool fewer, less;     /* by more than nothing */
 };
@@ -148,43 +148,43 @@ static double ratio(uint64_t part, uint64_t whole)
     return ((double)part + 1) / ((double)whole + 1);
 }
 
-static struct judged judge(const struct gs_advice *advice,
-                           const struct gs_advise_try *try)
+static struct comparison compare(const struct gs_advice *advice,
+                                 const struct gs_advise_try *try)
 {
     const struct gs_replay_outcome *mine = &try->out, *theirs = &advice->tries[0].out;
-    struct judged judged;
+    struct comparison result;
 
     if (!theirs->run.fits && mine->run.fits) /* it runs at all */
-        return (struct judged){0, 0, true, true};
-    judged.calls = ratio(mine->calls, theirs->calls);
-    judged.memory = ratio(mine->reserved_peak, theirs->reserved_peak);
-    judged.fewer = judged.calls <= 1 - LEAST_PART &&
+        return (struct comparison){0, 0, true, true};
+    result.calls = ratio(mine->calls, theirs->calls);
+    result.memory = ratio(mine->reserved_peak, theirs->reserved_peak);
+    result.fewer = result.calls <= 1 - LEAST_PART &&
                    mine->calls + LEAST_CALLS <= theirs->calls &&
                    mine->calls + advice->allocations / LEAST_CALLS_IN <= theirs->calls;
-    judged.less = judged.memory <= 1 - LEAST_PART &&
+    result.less = result.memory <= 1 - LEAST_PART &&
                   mine->reserved_peak + LEAST_BYTES <= theirs->reserved_peak;
-    return judged;
+    return result;
 }
 
 /* How good settings are for a goal, less is better; negative: no better than the default
  * settings. Of the least memory not the last MiB counts, if it costs many driver calls.
  */
-static double score(const struct judged *judged, enum gs_advise_goal goal)
+static double score(const struct comparison *result, enum gs_advise_goal goal)
 {
-    double square = judged->memory * judged->memory;
-    double weighed = square * square * judged->calls;
+    double square = result->memory * result->memory;
+    double weighed = square * square * result->calls;
 
     switch (goal) {
     case GS_ADVISE_BOTH:
-        return (judged->fewer || judged->less) && judged->calls <= 1 &&
-                       judged->memory <= 1.01
-                   ? judged->calls * judged->memory
+        return (result->fewer || result->less) && result->calls <= 1 &&
+                       result->memory <= 1.01
+                   ? result->calls * result->memory
                    : -1;
     case GS_ADVISE_CALLS:
-        return judged->fewer && judged->calls < 0.8 ? judged->calls + 0.1 * judged->memory
+        return result->fewer && result->calls < 0.8 ? result->calls + 0.1 * result->memory
                                                     : -1;
     default:
-        return judged->less && weighed < 0.65 ? weighed : -1;
+        return result->less && weighed < 0.65 ? weighed : -1;
     }
 }
 
@@ -196,8 +196,8 @@ static const struct gs_advise_try *best_of(const struct gs_advice *advice,
 
     for (size_t i = 1; i < advice->count; i++) {
         const struct gs_advise_try *try = &advice->tries[i];
-        struct judged judged = judge(advice, try);
-        double mine = try->out.run.fits ? score(&judged, goal) : -1;
+        struct comparison result = compare(advice, try);
+        double mine = try->out.run.fits ? score(&result, goal) : -1;
 
         if (mine < 0)
             continue;
@@ -213,11 +213,11 @@ static const struct gs_advise_try *best_of(const struct gs_advice *advice,
 /* How much settings help in either way, less is more; 1: not at all. */
 static double promise(const struct gs_advice *advice, const struct gs_advise_try *try)
 {
-    struct judged judged = judge(advice, try);
+    struct comparison result = compare(advice, try);
 
     if (!try->out.run.fits)
         return 1;
-    return judged.calls < judged.memory ? judged.calls : judged.memory;
+    return result.calls < result.memory ? result.calls : result.memory;
 }
 
 /* The settings that helped, the most helpful first. Returns how many. */

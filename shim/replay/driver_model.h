@@ -49,7 +49,7 @@ bool gs_driver_model_create(struct gs_driver_model *model, size_t bytes);
 void gs_driver_model_release(struct gs_driver_model *model, size_t bytes);
 /* Addresses without memory. */
 uint64_t gs_driver_model_reserve(struct gs_driver_model *model, size_t bytes);
-/* Counts a call that changes addresses or mappings, of so many nanoseconds. */
+/* Counts a call that changes addresses or mappings, of this many nanoseconds. */
 void gs_driver_model_remap(struct gs_driver_model *model, uint64_t ns);
 
 #endif

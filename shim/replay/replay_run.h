@@ -13,7 +13,7 @@ enum gs_ready_when { GS_READY_AT_ONCE, GS_READY_AFTER, GS_READY_SYNC };
 
 struct gs_replay_ready {
     enum gs_ready_when when;
-    uint64_t after; /* GS_READY_AFTER: so many further allocations of the whole run */
+    uint64_t after; /* GS_READY_AFTER: this many further allocations of the whole run */
 };
 
 struct gs_replay_pool;
@@ -34,7 +34,7 @@ struct gs_replay_target {
 struct gs_replay_config {
     bool threads;      /* each thread's operations on a thread of its own */
     uint32_t window;   /* no thread runs further ahead of the slowest; operations */
-    size_t limit;      /* stop after so many operations; 0: all; not with threads */
+    size_t limit;      /* stop after this many operations; 0: all; not with threads */
     uint64_t *handles; /* room for trace->allocations, zero; NULL: the run's own */
     const struct gs_replay_pool *pool; /* through the pool: NULL: the default settings */
     struct gs_replay_segments *segments; /* through the pool, without threads: gets what

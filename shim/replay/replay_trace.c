@@ -5,34 +5,8 @@
 #include "replay_trace.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *gs_replay_program = "gpushim";
-
-void gs_replay_warn(const char *format, ...)
-{
-    va_list words;
-
-    va_start(words, format);
-    fprintf(stderr, "%s: ", gs_replay_program);
-    vfprintf(stderr, format, words);
-    fputc('\n', stderr);
-    va_end(words);
-}
-
-void gs_replay_fail(const char *format, ...)
-{
-    va_list words;
-
-    va_start(words, format);
-    fprintf(stderr, "%s: ", gs_replay_program);
-    vfprintf(stderr, format, words);
-    fputc('\n', stderr);
-    va_end(words);
-    exit(GS_REPLAY_BAD);
-}
 
 static const char *const kind_names[GS_TRACE_KINDS] = {
     [GS_TRACE_KIND_NONE] = "unknown",  [GS_TRACE_KIND_DEVICE] = "device",
@@ -52,15 +26,6 @@ unsigned gs_replay_kind_of(const char *name)
         if (!strcmp(name, kind_names[kind]))
             return kind;
     return GS_TRACE_KIND_NONE;
-}
-
-void *gs_replay_alloc(size_t count, size_t bytes)
-{
-    void *memory = calloc(count ? count : 1, bytes);
-
-    if (!memory)
-        gs_replay_fail("no memory for %zu x %zu bytes", count, bytes);
-    return memory;
 }
 
 void gs_replay_free(struct gs_replay_trace *trace)

@@ -125,18 +125,18 @@ static enum gs_status extend(char path[PATH_MAX], const char *extension)
 
 /* Names the file of a format. Several formats cannot have one name, so each name gets its
  * extension, unless it has it. No format can have the log's name, since the log is
- * appended to and the output replaced. *aside: the name was changed for the log. */
+ * appended to and the output replaced. *renamed: the name was changed for the log. */
 static enum gs_status name_file(const struct gs_export_format *format,
-                                char path[PATH_MAX], bool *aside)
+                                char path[PATH_MAX], bool *renamed)
 {
     enum gs_status status = gs_log_pattern_expand(settings.pattern, path, PATH_MAX);
-    *aside = false;
+    *renamed = false;
     if (status == GS_OK && (settings.extended ||
                             (settings.count > 1 && !ends_in(path, format->extension)))) {
         status = extend(path, format->extension);
     }
     if (status == GS_OK && is_log(path)) {
-        *aside = true;
+        *renamed = true;
         status = extend(path, format->extension);
     }
     return status;
@@ -146,10 +146,10 @@ static enum gs_status name_file(const struct gs_export_format *format,
 static void log_deferred(void)
 {
     static char path[PATH_MAX];
-    bool aside;
+    bool renamed;
     for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
         if (settings.chosen[i] &&
-            name_file(&gs_export_formats[i], path, &aside) == GS_OK && aside) {
+            name_file(&gs_export_formats[i], path, &renamed) == GS_OK && renamed) {
             gs_log_line(GS_LOG_WARN,
                         "GPUSHIM_OUTPUT=%s: its file would be GPUSHIM_LOG_FILE; writing "
                         "%.600s",
@@ -232,14 +232,14 @@ static bool write_file(const struct gs_export *export, enum gs_export_row row,
 static void write_all(void *self, const struct gs_export *export, struct gs_text *names)
 {
     static char path[PATH_MAX]; /* one report is written at a time */
-    bool aside;
+    bool renamed;
     (void)self;
     for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
         const struct gs_export_format *format = &gs_export_formats[row];
         if (!settings.chosen[row]) {
             continue;
         }
-        if (name_file(format, path, &aside) != GS_OK) {
+        if (name_file(format, path, &renamed) != GS_OK) {
             log_failed(format, settings.pattern, "name too long");
         } else if (!export) {
             log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));

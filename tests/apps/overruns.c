@@ -74,7 +74,7 @@ APP_FRAME static void slack(void)
     give_back(block);
 }
 
-/* In thread cache of a block is what is behind its neighbour. */
+/* What is in front of a block is what is behind its neighbour. */
 APP_FRAME static void underrun(void)
 {
     gpu_ptr a = make(1000), b = make(1000);

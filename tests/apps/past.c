@@ -12,7 +12,7 @@
  *            memory, while another stream captures
  *
  * Proves nothing by itself. The kernels touch no memory, so that the program is right
- * with any library in thread cache.
+ * with any library in front.
  */
 #include "launch.h"
 

@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 #define PARTS  4
-#define ROUNDS 40
+#define ROUNDS 20
 
 static const size_t sizes[] = {300, 5000, 70000, 600000, 3 << 20};
 

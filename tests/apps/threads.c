@@ -1,12 +1,12 @@
 /*
  * threads.c - eight threads that allocate, and free what another thread allocated.
  *
- * Proves that the pool keeps blocks of many threads apart, from 1 byte to 8 MiB, and that
+ * Proves that the pool keeps blocks of many threads apart, from 1 byte to 4 MiB, and that
  * a block may be freed by a thread that did not allocate it. Every thread fills a block,
  * passes it to its neighbour, and checks and frees what it was passed. The sum printed
  * does not depend on who came first.
  *
- * threads [LOG2]: sizes up to 2^LOG2 bytes (23). Under a sanitizer the bytes take most of
+ * threads [LOG2]: sizes up to 2^LOG2 bytes (22). Under a sanitizer the bytes take most of
  * the time.
  */
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "launch.h"
 
 #define THREADS 8
-#define BLOCKS  48
+#define BLOCKS  40
 
 struct parcel {
     gpu_ptr block;
@@ -39,7 +39,7 @@ struct worker {
     gpu_stream stream;
 };
 
-static int max_log = 23; /* 8 MiB */
+static int max_log = 22; /* 4 MiB */
 static struct app_kernels kernels;
 static struct mailbox mailboxes[THREADS];
 

@@ -19,7 +19,7 @@
  *       runs until *flag (pinned or managed memory) is not 0: a persistent kernel
  *
  * From compute capability 9.0 on, in kernels_sm90.cu; names that end in `_after` are of
- * kernels that wait for the one in thread cache when they are launched programmatically:
+ * kernels that wait for the one in front when they are launched programmatically:
  *   gs_copy_after, gs_add_after
  *       as gs_copy and gs_add
  */

@@ -88,7 +88,7 @@ void copy(CUstream stream, CUdeviceptr to, CUdeviceptr from);
 void add(CUstream stream, CUdeviceptr to, CUdeviceptr from);
 void spin(CUstream stream);
 void wait_for(CUstream stream, const uint32_t *flag); /* a persistent kernel */
-/* The same, allowed to start before the kernel in thread cache has ended; `after`: it
+/* The same, allowed to start before the kernel in front has ended; `after`: it
  * waits for it inside before it touches memory. */
 void overlapping_fill(CUstream stream, CUdeviceptr memory, uint32_t seed);
 void overlapping_copy(CUstream stream, CUdeviceptr to, CUdeviceptr from, bool after);

@@ -183,7 +183,7 @@ static void raise_word(CUstream stream, CUdeviceptr word, enum raiser raiser)
 
 /* One stream waits, in a kernel or by itself, for what the other raises: behind its work,
  * or in front of it. */
-static CUdeviceptr wait_for_raised(enum raiser raiser, bool in_kernel, bool in_tcache)
+static CUdeviceptr wait_for_raised(enum raiser raiser, bool in_kernel, bool in_front)
 {
     CUstream a = new_stream(), b = new_stream();
     CUdeviceptr memory = new_memory(), out = new_memory(), word = new_memory();
@@ -195,10 +195,10 @@ static CUdeviceptr wait_for_raised(enum raiser raiser, bool in_kernel, bool in_t
     else
         OK(cuStreamWaitValue32(a, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
     copy(a, out, memory);
-    if (in_tcache)
+    if (in_front)
         raise_word(b, word, raiser);
     fill(b, memory, 12);
-    if (!in_tcache)
+    if (!in_front)
         raise_word(b, word, raiser);
     OK(cuCtxSynchronize());
     return out;
@@ -263,7 +263,7 @@ PROGRAM(words, raised_among_others, RACE, "a wide set is no write of one word")
 
 /* A stream waits for both halves, which two streams raise: behind their work, or one of
  * them in front of it. */
-static void wait_for_halves(bool in_tcache)
+static void wait_for_halves(bool in_front)
 {
     CUstream a = new_stream(), b = new_stream(), c = new_stream();
     CUdeviceptr low = new_memory(), high = new_memory(), word = new_memory();
@@ -276,13 +276,13 @@ static void wait_for_halves(bool in_tcache)
     copy(a, high_out, high);
     fill(b, low, 12);
     OK(cuStreamWriteValue32(b, word, 1, 0));
-    if (in_tcache)
+    if (in_front)
         raise_word(c, word + 4, BY_SET);
     fill(c, high, 13);
-    if (!in_tcache)
+    if (!in_front)
         raise_word(c, word + 4, BY_SET);
     OK(cuCtxSynchronize());
-    if (in_tcache)
+    if (in_front)
         return;
     must_hold(low_out, 12);
     must_hold(high_out, 13);

@@ -52,14 +52,14 @@ Test(oracle_findings, are_told_in_words_and_in_a_line)
 
     has(text, "cudasim: LOST ORDER: two accesses to the same memory that the program had "
               "ordered were not (seed 7)\n");
-    has(text, "cudasim:   0x700000000000, 4096 bytes, tenant 2 (cuMemAlloc_v2), was "
-              "tenant 1 (cuMemAlloc_v2), freed by cuMemFree_v2\n");
+    has(text, "cudasim:   0x700000000000, 4096 bytes, allocation 2 (cuMemAlloc_v2), was "
+              "allocation 1 (cuMemAlloc_v2), freed by cuMemFree_v2\n");
     has(text, "cudasim:   write by cuLaunchKernel, operation 1 of stream 1\n");
     has(text, "cudasim:   then read by cuLaunchKernel, operation 2 of stream 2\n");
     has(text, "\ncudasim-finding: kind=lost-order seed=7 address=0x700000000000 "
               "bytes=4096 first=cuLaunchKernel first_stream=1 first_op=1 "
               "first_access=write second=cuLaunchKernel second_stream=2 second_op=2 "
-              "second_access=read tenant=2 before=1\n");
+              "second_access=read allocation=2 before=1\n");
     for (const char *line = text; *line; line = strchr(line, '\n') + 1)
         cr_assert_eq(strncmp(line, "cudasim", 7), 0, "%s", line);
 }
@@ -90,7 +90,7 @@ Test(oracle_findings, name_a_free_and_an_allocation)
     take(a);
     const char *text = stderr_text(capture);
     has(text, "first=cuMemAllocAsync first_access=alloc second=cuLaunchKernel");
-    has(text, "first_access=write second=cuMemFree_v2 second_access=free tenant=1");
+    has(text, "first_access=write second=cuMemFree_v2 second_access=free allocation=1");
 }
 
 Test(oracle_findings, say_why_memory_is_nobodys)
@@ -102,9 +102,9 @@ Test(oracle_findings, say_why_memory_is_nobodys)
     run(put(stream_new(), NULL), WRITES);
     const char *text = stderr_text(capture);
     has(text, "NO TENANT");
-    has(text, "tenant 1 (cuMemAlloc_v2), freed by cuMemFree_v2\n");
+    has(text, "allocation 1 (cuMemAlloc_v2), freed by cuMemFree_v2\n");
     has(text, "it was submitted when nobody had them");
-    has(text, "kind=no-tenant");
+    has(text, "kind=no-allocation");
     has_not(text, "first=");
 }
 
@@ -121,7 +121,7 @@ Test(oracle_findings, name_what_retired_too_early)
     has(text, "EARLY RETIRE");
     has(text, "cuEventRecord (a layer's own), operation 1 of stream 1");
     has(text, "kind=early-retire seed=7 address=0x700000000000 bytes=4096 "
-              "first=cuEventRecord first_stream=1 first_op=1 first_own=1 tenant=1");
+              "first=cuEventRecord first_stream=1 first_op=1 first_own=1 allocation=1");
 }
 
 Test(oracle_findings, of_equal_sites_are_told_once_and_counted)

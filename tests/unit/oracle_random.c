@@ -114,7 +114,7 @@ static int number_of_allocation(const struct oracle_allocation *allocation)
         if (h.allocations[i] == allocation)
             return i;
     }
-    cr_assert_fail("a tenant that was never told of");
+    cr_assert_fail("a allocation that was never told of");
     return REF_NONE;
 }
 
@@ -164,17 +164,18 @@ static void compare(const char *step)
     for (int i = 0; i < found_count; i++) {
         const struct ref_finding *right =
             among(ref_step.findings, ref_step.count, &found[i]);
-        cr_assert(right && (right->kinds & found[i].kinds),
-                  "history %ju: %s found kinds %x of %d and %d, tenant %d; right is %x",
-                  (uintmax_t)h.seed, step, found[i].kinds, found[i].first,
-                  found[i].second, found[i].allocation, right ? right->kinds : 0);
+        cr_assert(
+            right && (right->kinds & found[i].kinds),
+            "history %ju: %s found kinds %x of %d and %d, allocation %d; right is %x",
+            (uintmax_t)h.seed, step, found[i].kinds, found[i].first, found[i].second,
+            found[i].allocation, right ? right->kinds : 0);
         second_found |= found[i].second == ref_step.hidden;
         pairs_found++;
     }
     for (int i = 0; i < ref_step.count; i++) {
         const struct ref_finding *wanted = &ref_step.findings[i];
         cr_assert(among(found, found_count, wanted) || may_miss(wanted),
-                  "history %ju: %s missed kinds %x of %d and %d, tenant %d",
+                  "history %ju: %s missed kinds %x of %d and %d, allocation %d",
                   (uintmax_t)h.seed, step, wanted->kinds, wanted->first, wanted->second,
                   wanted->allocation);
     }

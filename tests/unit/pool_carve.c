@@ -119,7 +119,7 @@ Test(carve, an_exported_segment_takes_no_new_allocation)
     cr_expect_neq(range_of(&bed, a).segment_addr, range_of(&bed, b).segment_addr);
     bed_check(&bed);
     bed_free(&bed, a);
-    cr_expect_not(fake_is_mapped(&bed.fake, a), "its last tenant has left");
+    cr_expect_not(fake_is_mapped(&bed.fake, a), "its last allocation has left");
     bed_check(&bed);
     bed_fini(&bed);
 }

@@ -106,7 +106,7 @@ Test(pending, retire_leaves_what_the_wait_did_not_cover)
         addrs[i] = bed_alloc(&bed, 512);
         fake_fence_set(&bed.fake, i + 1, FAKE_FENCE_BUSY);
     }
-    for (unsigned i = 100; i-- > 0;) /* those it does not cover stand in thread cache */
+    for (unsigned i = 100; i-- > 0;) /* those it does not cover come first */
         bed_free_fenced(&bed, addrs[i], i + 1);
     gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
     for (unsigned i = 1; i <= 100; i++)

@@ -536,7 +536,7 @@ struct model_range *model_handed_out(struct model *model, struct model_heap *hea
     model_must(!heap->dead && !heap->poisoned, "a dead or poisoned heap gave a block");
     model_must(addr % alignment_of(bytes) == 0, "a block is not aligned");
     model_must(region && region->heap == heap, "a block lies in no memory of its heap");
-    model_must(!region->retained, "a segment that takes no new tenant took one");
+    model_must(!region->retained, "a segment that takes no new allocation took one");
     model_must(gs_block_requested(block) == bytes && gs_block_heap(block) == heap->heap,
                "a block does not know its size or its heap");
     model_must(gs_pool_find(model->pool, addr + bytes / 2, &found) == GS_OK &&

@@ -304,6 +304,6 @@ Test(small, tag_and_requested_size_stay_with_the_block)
     cr_assert_eq(gs_block_tag(block), 123456);
     gs_block_free(block);
     cr_assert_eq(gs_heap_alloc(bed.heap, 700, &block, NULL), GS_OK);
-    cr_assert_eq(gs_block_tag(block), 0, "a new tenant starts without one");
+    cr_assert_eq(gs_block_tag(block), 0, "a new allocation starts without one");
     bed_fini(&bed);
 }

@@ -362,7 +362,7 @@ Test(tiers, no_batch_wakes_an_idle_segment)
     cr_assert_eq(gs_pool_idle_bytes(bed.pool, 0), 2 * GS_MIB);
     gs_tcache_mine->batches[gs_class_of(8)] = 8;
     addrs[512] = bed_alloc(&bed, 4096);
-    cr_assert_eq(cached_bytes(&bed), 0, "for its tenant alone");
+    cr_assert_eq(cached_bytes(&bed), 0, "for its allocation alone");
     addrs[513] = bed_alloc(&bed, 4096);
     cr_assert_eq(cached_bytes(&bed), 7 * 4096, "it is not idle any more");
     bed_check(&bed);

@@ -177,7 +177,7 @@ Test(physical, mappings_side_by_side_end_at_once, .init = start)
     release(3);
     gs_physical_unmapped(&state, AT, 6 * GS_MIB);
     expect_live(2 * GS_MIB, 1, "one is left");
-    /* As where what lies in thread cache was mapped before anybody watched. */
+    /* As where what lies in front was mapped before anybody looked. */
     gs_physical_unmapped(&state, AT + 4 * GS_MIB, 8 * GS_MIB);
     expect_live(0, 0, "gone");
 }

@@ -246,7 +246,7 @@ Test(sim_pool_policies, not_following_takes_other_memory)
     sim_latch_open(&bed.latch);
 }
 
-Test(sim_pool_policies, an_event_in_tcache_of_the_free_is_no_dependency)
+Test(sim_pool_policies, an_event_in_front_of_the_free_is_no_dependency)
 {
     struct bed bed;
 

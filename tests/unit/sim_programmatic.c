@@ -1,6 +1,6 @@
 /*
  * sim_programmatic.c - proves what launch attributes ask for: a programmatic launch may
- * run beside the kernel in thread cache unless that kernel is one that waits inside, its
+ * run beside the kernel in front unless that kernel is one that waits inside, its
  * events are complete when they may be, its captured edges say what it is, and values
  * that an attribute cannot have are refused.
  */
@@ -92,7 +92,7 @@ static void copy_after(struct trace *trace)
     copy_behind(trace, gs_kernels_sm90_ptx, "gs_copy_after");
 }
 
-Test(sim_programmatic, may_start_before_the_kernel_in_tcache_has_run)
+Test(sim_programmatic, may_start_before_the_kernel_in_front_has_run)
 {
     cr_assert_eq(hostile_variety(copy_beside, 20), 2);
 }

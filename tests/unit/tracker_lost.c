@@ -68,7 +68,7 @@ Test(lost, a_late_remove_by_id_hits_nobody)
     gs_tracker_lose_context(tracker, 1, ALL_KINDS);
     for (unsigned i = 0; i < 1000; i++)
         cr_assert_neq(add_in(tracker, 2, 0x2000 + i * 512, GS_MEMORY_DEVICE, true), late,
-                      "the id has a new tenant too early");
+                      "the id has a new allocation too early");
     gs_tracker_remove(tracker, late, NULL);
     cr_assert_eq(test_totals(tracker, 0).live_count, 1000);
     cr_assert_eq(test_totals(tracker, 0).frees, 0);

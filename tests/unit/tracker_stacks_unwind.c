@@ -45,7 +45,7 @@ static enter_function *find_enter(void *module, const char *name)
 static __thread void (*during_loader_call)(void);
 static __thread unsigned loader_calls;
 
-/* In thread cache of libc's: counts, and lets a test act in the middle of a capture. */
+/* In front of libc's: counts, and lets a test act in the middle of a capture. */
 int dl_iterate_phdr(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data)
 {
     static int (*real)(int (*)(struct dl_phdr_info *, size_t, void *), void *);

@@ -1,5 +1,5 @@
 /*
- * tool.c - a tool that stands in thread cache, watches libraries as they go, and then
+ * tool.c - a tool that stands in front, watches libraries as they go, and then
  * calls the C library's function itself.
  */
 #include <dlfcn.h>

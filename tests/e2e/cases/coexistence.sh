@@ -131,7 +131,9 @@ add_case "beside tcmalloc" malloc_case libtcmalloc_minimal.so
 
 # Many processes that start at once: each has its own report and the native status.
 crowd_of_processes_case() {
-  local count=300
+  local count
+
+  count=$(sized 100 300)
 
   native native "$apps/leaky_static"
   cat >start <<'EOF'

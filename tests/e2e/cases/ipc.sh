@@ -131,7 +131,7 @@ for way in linked shared; do
     CUDASIM_FAIL=cuIpcOpenMemHandle:1
 done
 
-# Freed while another process has it open: it has no new tenant.
+# Freed while another process has it open: it has no new allocation.
 ipc_kept_case() {
   need_file "$apps/ipc_ends_shared"
   ipc_pair pair with with "$@" -- "$apps/ipc_ends_shared" kept

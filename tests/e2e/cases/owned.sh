@@ -189,7 +189,7 @@ owned_file_case() {
 for way in $(ways_of owned); do
   add_case "owned file $way" owned_file_case "$way" . 300001 32768
 done
-add_case "owned file larger than the device" owned_file_case linked . 3000000 100000
+add_case "owned file larger than the device" owned_file_case linked . "$(sized 2200000 3000000)" 100000
 [[ ! -d /dev/shm ]] ||
   add_case "owned file in memory" owned_file_case linked "/dev/shm/gpushim-owned-$$" 262144 65536
 
@@ -214,7 +214,7 @@ owned_faults_case() {
   local what name
 
   for name in "$@"; do
-    for what in 2 999; do
+    for what in $(sized 2 '2 999'); do
       run_in native CUDASIM_FAIL="$name:*%20=$what" CUDASIM_SEED=3 -- "$apps/owned_linked" faults 3
       expect_status native 0
       expect_text native.out '^faults: met$'
@@ -259,9 +259,9 @@ CPP
     fail 'C99'
   fi
   need "${CXX:-c++}"
-  for standard in 11 17 20; do
+  for standard in $(sized 17 '11 17 20'); do
     for source in user classes; do
-      if ! "${CXX:-c++}" -std=c++$standard -Wold-style-cast "${flags[@]}" $source.cpp -o cpp -ldl || ! ./cpp; then
+      if ! "${CXX:-c++}" -std="c++$standard" -Wold-style-cast "${flags[@]}" $source.cpp -o cpp -ldl || ! ./cpp; then
         fail "C++$standard: $source"
       fi
     done

@@ -32,7 +32,7 @@ static const char *const names[ORACLE_FINDINGS] = {
     [ORACLE_LOST_ORDER] = "lost-order",
     [ORACLE_RACE] = "race",
     [ORACLE_MASKED] = "masked",
-    [ORACLE_NO_ALLOCATION] = "no-tenant",
+    [ORACLE_NO_ALLOCATION] = "no-allocation",
     [ORACLE_EARLY_RETIRE] = "early-retire",
     [ORACLE_HANDED_TWICE] = "handed-twice",
     [ORACLE_LAYER_BLOCKS] = "layer-blocks",
@@ -103,7 +103,7 @@ static void add_owner(struct oracle_text *text, const char *before,
 {
     if (owner->number == 0)
         return;
-    oracle_text_add(text, "%stenant %" PRIu64 " (%s)", before, owner->number,
+    oracle_text_add(text, "%sallocation %" PRIu64 " (%s)", before, owner->number,
                     owner->call);
     if (owner->end_call)
         oracle_text_add(text, ", freed by %s", owner->end_call);
@@ -127,7 +127,7 @@ static void add_accesses(struct oracle_text *text, const struct oracle_message *
     const struct oracle_owner *freed =
         message->before.end_call ? &message->before : &message->allocation;
     if (freed->end_call && freed->end_callers != 0) {
-        oracle_text_add(text, "cudasim:   tenant %" PRIu64 " was freed by %s\n",
+        oracle_text_add(text, "cudasim:   allocation %" PRIu64 " was freed by %s\n",
                         freed->number, freed->end_call);
         add_callers(text, freed->end_callers);
     }
@@ -189,7 +189,7 @@ static void add_line(struct oracle_text *text, const struct oracle_message *mess
                             message->allocation.end_call ? message->allocation.end_call
                                                          : "?");
         if (message->allocation.number > 0)
-            oracle_text_add(text, " tenant=%" PRIu64, message->allocation.number);
+            oracle_text_add(text, " allocation=%" PRIu64, message->allocation.number);
         if (message->before.number > 0)
             oracle_text_add(text, " before=%" PRIu64, message->before.number);
     }

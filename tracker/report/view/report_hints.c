@@ -14,7 +14,7 @@
 #define NOT_FREED_MOST 1000u
 
 /* Too few requests were hits below this part, among as many requests as this, if their
- * sum is so many times the peak: else there was no freed memory to hit. */
+ * sum is this many times the peak: else there was no freed memory to hit. */
 #define HITS_PART     2u
 #define REQUESTS_MANY 1000u
 #define REUSED_OFTEN  4u
