@@ -174,6 +174,8 @@ static bool libunwind_has_memory(void)
     if (GS_UNLIKELY(!libunwind_here)) {
         void *own = malloc(LIBUNWIND_BYTES), *table = malloc(THREAD_TABLE_BYTES);
 
+        /* Else a compiler may take both calls to succeed, and leave them out. */
+        __asm__ volatile("" : "+r"(own), "+r"(table));
         libunwind_here = own != NULL && table != NULL;
         free(own);
         free(table);
