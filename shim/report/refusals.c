@@ -65,13 +65,16 @@ static void query_driver(struct gs_state *state, struct gs_report_refusal *figur
     }
 }
 
+/* Without the driver's figures the limit has refused what it has no room for. */
 static void query_limit(const struct gs_options *options,
                         struct gs_report_refusal *figures)
 {
     char text[GS_OPTION_SIZE_BYTES];
+    bool known = figures->device_bytes != 0;
     size_t left, limit;
-    if (figures->device_bytes != 0 &&
-        gs_limits_refused(figures->device, figures->free_bytes, &left, &limit)) {
+    if (gs_limits_refused(figures->device, known ? figures->free_bytes : SIZE_MAX, &left,
+                          &limit) &&
+        (known || left < figures->bytes)) {
         snprintf(figures->limit, sizeof(figures->limit), "GPUSHIM_MEM_LIMIT=%s",
                  gs_option_size_text(options->mem_limit, text));
         figures->limit_free_bytes = left;

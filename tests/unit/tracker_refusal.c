@@ -73,7 +73,7 @@ static void expect_tries(const struct gs_report_refusal *refusal, const char *na
 }
 
 #define TRY_LARGEST                                                                      \
-    "Try: LIVE 1 (load_batch) has 600 MiB of the 900 MiB live: allocate less there, or " \
+    "Try: LIVE 1 (load_batch) has 600 MiB of 900 MiB live: allocate less there, or "     \
     "free earlier\n"
 
 Test(refusal, the_device_and_the_largest_call_site)
@@ -128,6 +128,10 @@ Test(refusal, a_limit_comes_first)
                  "Try: GPUSHIM_MEM_LIMIT=910M is reached, but GPU 0 has 100 MiB free: "
                  "raise the limit\n" TRY_LARGEST);
     expect_tries(&refusal, "limit largest ");
+    refusal.device_bytes = 0;
+    refusal.elsewhere_known = false;
+    expect_lines(&refusal,
+                 "Try: GPUSHIM_MEM_LIMIT=910M is reached: raise the limit\n" TRY_LARGEST);
 }
 
 Test(refusal, freed_and_fragmented_memory_counts_only_if_it_would_do)
@@ -219,7 +223,7 @@ Test(refusal, in_json)
                     "\"elsewhere_bytes\": 25165824, \"not_allocated_via_api_bytes\": "
                     "null, \"largest_piece_bytes\": 0, \"largest_piece\": null, "
                     "\"tries\": [{\"try\": \"largest\", \"text\": \"LIVE 1 (load_batch) "
-                    "has 600 MiB of the 900 MiB live: allocate less there, or free "
+                    "has 600 MiB of 900 MiB live: allocate less there, or free "
                     "earlier\"}], \"stack\": [";
 
     refusal.stack = TEST_STACK(stacks, AT_SHIM, AT_DRIVER, AT_CUDART, AT_RUN);

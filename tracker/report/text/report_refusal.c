@@ -30,7 +30,7 @@ static void write_elsewhere(struct gs_text *text, const char *comma,
         return;
     gs_text_add(text, "%s%s elsewhere", comma,
                 gs_text_bytes(refusal->elsewhere_bytes, size));
-    if (!refusal->own_known) {
+    if (refusal->elsewhere_bytes != 0 && !refusal->own_known) {
         gs_text_add(text, " (contexts, modules, other processes)");
     } else if (refusal->elsewhere_bytes != 0) {
         gs_text_add(text, " (");

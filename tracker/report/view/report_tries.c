@@ -25,12 +25,15 @@ static uint64_t free_bytes(const struct gs_report_refusal *refusal)
 /* Each function writes its advice, if it applies. */
 static bool try_limit(const struct gs_report_refusal *refusal, char *text)
 {
-    char size[24];
+    bool known = refusal->device_bytes != 0;
+    char size[24], free[64] = "";
 
-    if (!refusal->limit[0] || refusal->free_bytes < refusal->bytes)
+    if (!refusal->limit[0] || (known && refusal->free_bytes < refusal->bytes))
         return false;
-    snprintf(text, TEXT_BYTES, "%s is reached, but GPU %d has %s free: raise the limit",
-             refusal->limit, refusal->device, gs_text_bytes(refusal->free_bytes, size));
+    if (known)
+        snprintf(free, sizeof free, ", but GPU %d has %s free", refusal->device,
+                 gs_text_bytes(refusal->free_bytes, size));
+    snprintf(text, TEXT_BYTES, "%s is reached%s: raise the limit", refusal->limit, free);
     return true;
 }
 
@@ -110,7 +113,7 @@ static bool try_largest(const struct gs_report_writer *writer,
         return false;
     gs_report_clean(function_of(writer, data->groups.items[at].stack), name, sizeof name);
     snprintf(text, TEXT_BYTES,
-             "LIVE %zu%s%s%s has %s of the %s live: allocate less there, or free earlier",
+             "LIVE %zu%s%s%s has %s of %s live: allocate less there, or free earlier",
              at + 1, name[0] ? " (" : "", name, name[0] ? ")" : "",
              gs_text_bytes(gs_group_shown_bytes(&data->groups.items[at]), size),
              gs_text_bytes(refusal->live_bytes, live));
