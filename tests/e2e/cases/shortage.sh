@@ -92,7 +92,7 @@ shortage_helper_case() {
   mkdir bin
   printf '#!/bin/sh\n%s\n' "$1" >bin/llvm-symbolizer
   chmod +x bin/llvm-symbolizer
-  shortage_case linked threads 1 PATH="$PWD/bin:$PATH"
+  shortage_case linked threads 1 PATH="$PWD/bin:$PATH" GPUSHIM_SYMBOLIZE_TIMEOUT=60s
   expect_count shim.err "^==[0-9]+== Note: $2" 1
   [[ $((SECONDS - began)) -lt 20 ]] || fail "the program waited for $((SECONDS - began)) s"
 }
