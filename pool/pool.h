@@ -421,6 +421,29 @@ void gs_pool_class_stats(struct gs_pool *pool, int device,
  */
 unsigned gs_pool_fragmentation(const struct gs_pool_holes *holes);
 
+/* Why a refused request did not get a piece of memory that nothing uses. */
+enum gs_piece_bar {
+    GS_PIECE_SMALL,     /* smaller than the request */
+    GS_PIECE_ROUNDED,   /* smaller than the request's rounded size */
+    GS_PIECE_PENDING,   /* freed, and work that uses it may still run */
+    GS_PIECE_ELSEWHERE, /* of another heap: another context or stream */
+    GS_PIECE_RETAINED,  /* its segment takes no new allocation: gs_pool_retain */
+    GS_PIECE_UNSHARED,  /* in a segment for requests below GS_LARGE_BYTES */
+    GS_PIECE_FREED,     /* nothing does now: freed since */
+    GS_PIECE_BARS
+};
+
+/*
+ * Finds the largest piece on `device` that no allocation has.
+ * In:    heap, bytes  of the refused request; the heap is only compared, and may have
+ *                     ended
+ * Out:   *bar         written if there is a piece
+ * Returns its bytes; 0: there is none. Visits every block, as gs_pool_class_stats.
+ * Locks: none may be held
+ */
+size_t gs_pool_largest_piece(struct gs_pool *pool, int device, const struct gs_heap *heap,
+                             size_t bytes, enum gs_piece_bar *bar);
+
 /* Checks every invariant; false (with a static sentence in *why) if one is broken. */
 bool gs_pool_check(struct gs_pool *pool, const char **why);
 

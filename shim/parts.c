@@ -42,6 +42,7 @@
 #include "pressure.h"
 #include "quarantine.h"
 #include "record.h"
+#include "refusals.h"
 #include "retry.h"
 #include "single_order.h"
 #include "start.h"
@@ -108,7 +109,8 @@ void gs_parts_context_failed(const struct gs_context *context)
 #include "parts.def"
 }
 
-void gs_parts_refused(struct gs_state *state, int device, unsigned api, size_t bytes)
+void gs_parts_refused(struct gs_state *state, const struct gs_call *call, int device,
+                      size_t bytes)
 {
 #define GS_REFUSED(statement) statement;
 #include "parts.def"

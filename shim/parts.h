@@ -15,6 +15,7 @@
 #include "cuda_names.h"
 #include "gs_base.h"
 
+struct gs_call;
 struct gs_context;
 struct gs_state;
 
@@ -43,8 +44,9 @@ void gs_parts_context_error(const struct gs_context *context, CUresult result);
 void gs_parts_context_failed(const struct gs_context *context);
 
 /* The program gets out of memory for a request of `bytes` on the device. Names: state,
- * device, api, bytes. */
-void gs_parts_refused(struct gs_state *state, int device, unsigned api, size_t bytes);
+ * call, device, bytes. */
+void gs_parts_refused(struct gs_state *state, const struct gs_call *call, int device,
+                      size_t bytes);
 /* The context is idle, or has just been waited for: memory may be returned to the driver
  * without a wait. Names: state, context. */
 void gs_parts_maintain(struct gs_state *state, const struct gs_context *context);

@@ -262,7 +262,7 @@ void gs_record_refused(struct gs_state *state, const struct gs_call *call, size_
         gs_tracker_add_failed(state->tracker, device_of(call), call->kind);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY && !is_in(ON_HOST, call->kind)) {
-        gs_parts_refused(state, device_of(call), call->api, bytes);
+        gs_parts_refused(state, call, device_of(call), bytes);
     }
 }
 

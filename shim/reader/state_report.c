@@ -145,7 +145,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         json->status = GS_ERR_HOST_NOMEM; /* until it is written */
     } else {
         files = gs_outputs_begin(options, statistics, devices, header->device_count,
-                                 &outputs);
+                                 GS_OUTPUTS_END, &outputs);
     }
     if (files) {
         describe_process(found, running, &outputs.job);

@@ -126,6 +126,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     static char command[GS_COMMAND_BYTES + 8];
     static char host[256];
     static struct gs_report_device devices[GS_MAX_DEVICES];
+    const struct gs_report_lines to_the_end = {.wanted = true};
     const struct gs_options *options = &state->options;
     struct gs_text text = {0};
     size_t device_count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
@@ -133,7 +134,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
     gs_nvml_query(state);
-    fill_devices(state, devices, device_count, !what);
+    fill_devices(state, devices, device_count, !what || what->refusal);
     const struct gs_scan_config scan = {
         .stack_from = stack_from,
         .own_code = (const void *)(uintptr_t)&gs_finish_report,
@@ -149,7 +150,8 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         gs_redzones_finish(state, again);
         gs_managed_log();
     }
-    struct gs_report_config config = gs_report_settings(options, !what || what->lines);
+    struct gs_report_config config =
+        gs_report_settings(options, what ? what->lines : to_the_end);
     config.version = GPUSHIM_VERSION;
     config.command = command;
     config.host = host;
@@ -167,16 +169,20 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     gs_statistics_frees(state, &config);
     if (what) {
         config.note = what->note;
+        config.refusal = what->refusal ? gs_refusals_keep(state, what->refusal) : NULL;
         config.stack = what->stack;
         config.max_groups = what->call_sites && what->call_sites < config.max_groups
                                 ? what->call_sites
                                 : config.max_groups;
     }
+    config.refusals = gs_refusals_kept(&config.refusal_count);
     struct gs_report_proof proof;
     config.proof = gs_verify_statistics(&proof) ? &proof : NULL;
     struct gs_outputs outputs;
     bool files =
-        !what && gs_outputs_begin(options, statistics, devices, device_count, &outputs);
+        (!what || what->refusal) &&
+        gs_outputs_begin(options, statistics, devices, device_count,
+                         what ? GS_OUTPUTS_OUT_OF_MEMORY : GS_OUTPUTS_END, &outputs);
     config.job = files ? &outputs.job : NULL;
     struct gs_text rules = {0};
     config.rules = !what && gs_rules_wanted() ? &rules : NULL;

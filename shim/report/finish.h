@@ -4,7 +4,8 @@
 #ifndef GS_FINISH_H
 #define GS_FINISH_H
 
-#include "gs_base.h"
+#include "refusals.h"
+#include "report_settings.h"
 
 /*
  * Writes the report, once for the process: at exit, quick_exit, _exit or before an exec.
@@ -32,7 +33,8 @@ struct gs_interim {
     const char *note;    /* a line below it; NULL: none */
     uint32_t stack;      /* of the call that caused it; 0: none */
     unsigned call_sites; /* number of call sites listed; 0: GPUSHIM_LEAK_MAX */
-    bool lines;          /* files and lines, by a child process, as at exit */
+    struct gs_report_lines lines;
+    struct gs_refusal *refusal; /* that caused it; output files are written, too */
 };
 
 /* Writes an interim report, unless another report is being written. Not for a thread of

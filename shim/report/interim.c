@@ -5,7 +5,7 @@
  * may not have: a signal handler, a thread with a small stack. So a handler only posts a
  * request, a thread that is refused memory waits for a limited time, and a thread with
  * all signals blocked writes the report. This thread is started where it is needed: with
- * the handlers, or for the one report of a process that is out of memory.
+ * the handlers, or for a report of a process that is out of memory.
  *
  * Owns:  the signals' old dispositions, the thread.   Lock: atomics and semaphores; one
  *        of `switches`.
@@ -22,12 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "child_waits.h"
 #include "finish.h"
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
 #include "log.h"
-#include "mem_limits.h"
-#include "options_table.h"
+#include "machine_memory.h"
 #include "own_thread.h"
 #include "record.h"
 #include "text.h"
@@ -35,8 +35,11 @@
 /* The longest wait of a thread that is refused memory for the report of the owners. */
 #define PATIENCE_S 5
 
-/* Call sites listed when memory ran out. */
-#define CALL_SITES 3
+/* Call sites listed when memory ran out, the time of the child that looks up their lines,
+ * and the host memory that must be left for it. */
+#define CALL_SITES       3
+#define LINES_MS         3000
+#define LINES_HOST_BYTES (512 * GS_MIB)
 
 static struct {
     int dump, term, track;       /* signals with a handler of the library; 0: none */
@@ -57,12 +60,13 @@ static struct {
 /* The request for which a thread of the program waits; one at a time. */
 static struct {
     bool busy; /* atomic: the other members are in use */
+    bool over; /* atomic: the report is written, or its waiter has left */
     struct gs_interim what;
+    struct gs_refusal refusal;
+    bool heard; /* of the refused thread */
     char note[160];
     sem_t written;
 } asked;
-
-static bool was_refused; /* atomic: only the first refusal is reported */
 
 /* ---- signals -------------------------------------------------------------------- */
 
@@ -198,7 +202,8 @@ static void *wait_for_signals(void *unused)
         if (__atomic_exchange_n(&signals.wants_dump, false, __ATOMIC_ACQ_REL)) {
             char ending[32], name[24];
             snprintf(ending, sizeof(ending), "on %s", name_of(signals.dump, name));
-            gs_finish_interim(&(struct gs_interim){.ending = ending, .lines = true});
+            gs_finish_interim(
+                &(struct gs_interim){.ending = ending, .lines.wanted = true});
         }
         if (__atomic_load_n(&signals.wants_term, __ATOMIC_ACQUIRE)) {
             gs_thread.depth = 0; /* like a thread that calls exit */
@@ -314,7 +319,6 @@ void gs_interim_reset(void)
     switches.logged = 0;
     memset(&signals, 0, sizeof(signals));
     memset(&asked, 0, sizeof(asked));
-    was_refused = false;
 }
 
 /* ---- requests of the program's threads ------------------------------------------ */
@@ -335,91 +339,103 @@ static void *write_it(void *unused)
     (void)unused;
     gs_thread.depth = 1;
     gs_finish_interim(&asked.what);
-    (void)sem_post(&asked.written);
+    if (__atomic_exchange_n(&asked.over, true, __ATOMIC_ACQ_REL)) {
+        give(); /* nobody waits any more */
+    } else {
+        (void)sem_post(&asked.written);
+    }
     return NULL;
 }
 
-/* Waits for the report and releases the request. If the report takes too long, the
- * request stays in use and is never made again. */
-static void write_and_wait(void)
+static bool await_written(const struct timespec *until)
+{
+    int result;
+    do {
+        result = until ? sem_timedwait(&asked.written, until) : sem_wait(&asked.written);
+    } while (result != 0 && errno == EINTR);
+    return result == 0;
+}
+
+/* Waits for the report and releases the request. If the report takes too long, its thread
+ * releases the request. */
+static void write_and_wait(void *(*body)(void *))
 {
     struct timespec until;
-    if (sem_init(&asked.written, 0, 0) != 0 ||
-        !gs_own_thread("gpushim-report", write_it)) {
+    asked.over = false;
+    if (sem_init(&asked.written, 0, 0) != 0 || !gs_own_thread("gpushim-report", body)) {
         give();
         return;
     }
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE_S;
-    int before = gs_uncancelled_begin(), result;
-    do {
-        result = sem_timedwait(&asked.written, &until);
-    } while (result != 0 && errno == EINTR);
-    gs_uncancelled_end(before);
-    if (result == 0) {
+    int before = gs_uncancelled_begin();
+    if (await_written(&until) ||
+        (__atomic_exchange_n(&asked.over, true, __ATOMIC_ACQ_REL) &&
+         await_written(NULL))) {
         give();
     }
+    gs_uncancelled_end(before);
 }
 
-/* Writes "cudaMalloc of 2.00 GiB on GPU 0 was refused, 1.20 GiB of 139 GiB free", or "...
- * was refused by GPUSHIM_MEM_LIMIT=8G, 16.0 MiB of 8.00 GiB free". Returns false for a
- * request beyond the device's memory, which the owners of live memory do not explain. */
-static bool describe(const struct gs_options *options, int device, enum gs_api api,
-                     uint64_t bytes)
+/* ---- out of memory ---------------------------------------------------------------- */
+
+/* Why no child process may look up lines now; NULL: it may. The program runs on, and must
+ * neither notice the child nor lack its memory. `heard`: gs_child_is_heard of the refused
+ * thread. */
+static const char *why_no_lines(bool heard)
 {
-    char size[24] = "memory", available[24], all[24], by[64] = "";
-    char limit[GS_OPTION_SIZE_BYTES];
-    size_t room = 0, total = 0;
-    bool known = gs_real()->cuMemGetInfo_v2 &&
-                 gs_real()->cuMemGetInfo_v2(&room, &total) == CUDA_SUCCESS;
-    if (known && bytes > total) {
-        return false;
+    struct gs_machine_memory memory;
+    if (heard) {
+        return "file and line are left out: the program handles SIGCHLD, and would see "
+               "the helper program end";
     }
-    if (bytes) {
-        (void)gs_text_bytes(bytes, size);
+    if (!gs_machine_memory_read("", &memory) ||
+        memory.available_bytes < LINES_HOST_BYTES) {
+        return "file and line are left out: the helper program needs host memory, and "
+               "little is left";
     }
-    if (known && gs_limits_refused(device, room, &room, &total)) {
-        snprintf(by, sizeof(by), " by GPUSHIM_MEM_LIMIT=%s",
-                 gs_option_size_text(options->mem_limit, limit));
-    }
-    int length =
-        snprintf(asked.note, sizeof(asked.note), "%s of %s on GPU %d was refused%s",
-                 gs_api_name(gs_record_api(api)), size, device, by);
-    if (known && length > 0 && (size_t)length < sizeof(asked.note)) {
-        snprintf(asked.note + length, sizeof(asked.note) - (size_t)length,
-                 ", %s of %s free", gs_text_bytes(room, available),
-                 gs_text_bytes(total, all));
-    }
-    return true;
+    return NULL;
 }
 
-void gs_interim_refused(struct gs_state *state, int device, enum gs_api api,
+static void *write_refusal(void *unused)
+{
+    gs_thread.depth = 1;
+    const char *why = why_no_lines(asked.heard);
+    asked.what.lines =
+        (struct gs_report_lines){.wanted = !why, .most_ms = LINES_MS, .why_none = why};
+    return write_it(unused);
+}
+
+void gs_interim_refused(struct gs_state *state, const struct gs_call *call, int device,
                         uint64_t bytes)
 {
     if (!state->tracker || !state->options.dump_on_oom ||
-        __atomic_load_n(&was_refused, __ATOMIC_RELAXED) || !take()) {
+        !gs_refusals_wanted(device, bytes) || !take()) {
         return;
     }
-    if (!describe(&state->options, device, api, bytes) ||
-        __atomic_exchange_n(&was_refused, true, __ATOMIC_ACQ_REL)) {
+    if (!gs_refusals_begin(state, call, device, bytes, &asked.refusal)) {
         give();
         return;
     }
-    asked.what =
-        (struct gs_interim){.ending = "out of memory",
-                            .note = asked.note,
-                            .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
-                            .call_sites = CALL_SITES};
-    write_and_wait();
+    asked.heard = gs_child_is_heard();
+    asked.what = (struct gs_interim){.ending = "out of memory",
+                                     .note = asked.refusal.note,
+                                     .stack = asked.refusal.figures.stack,
+                                     .call_sites = CALL_SITES,
+                                     .refusal = &asked.refusal};
+    write_and_wait(write_refusal);
 }
+
+/* ---- other requests --------------------------------------------------------------- */
 
 bool gs_interim_requested(void)
 {
     if (!take()) {
         return false;
     }
-    asked.what = (struct gs_interim){.ending = "at the program's request", .lines = true};
-    write_and_wait();
+    asked.what =
+        (struct gs_interim){.ending = "at the program's request", .lines.wanted = true};
+    write_and_wait(write_it);
     return true;
 }
 
@@ -435,7 +451,7 @@ void gs_interim_context_ends(struct gs_state *state, int device)
     }
     snprintf(asked.note, sizeof(asked.note),
              "a context of GPU %d is about to end, and its memory with it", device);
-    asked.what =
-        (struct gs_interim){.ending = "at a reset", .note = asked.note, .lines = true};
-    write_and_wait();
+    asked.what = (struct gs_interim){
+        .ending = "at a reset", .note = asked.note, .lines.wanted = true};
+    write_and_wait(write_it);
 }

@@ -1,11 +1,11 @@
 /*
- * interim.h - interim reports: on the first out-of-memory, on a signal, on SIGTERM; and
+ * interim.h - interim reports: out of memory, on a signal, on SIGTERM; and
  * the signal that starts and stops recording.
  */
 #ifndef GS_INTERIM_H
 #define GS_INTERIM_H
 
-#include "state.h"
+#include "record.h"
 
 /* Called while the state is created: installs handlers for GPUSHIM_DUMP_SIGNAL,
  * GPUSHIM_TRACK_SIGNAL and GPUSHIM_DUMP_ON_TERM, each only while the program leaves its
@@ -20,12 +20,12 @@ void gs_interim_log_switches(void);
 void gs_interim_reset(void);
 
 /*
- * Called when neither the driver nor the pool has memory for an allocation. The first
- * call in a process writes a report of the owners of live memory (GPUSHIM_DUMP_ON_OOM).
- * In: api     the call, as from gs_record_api
- *     bytes   the requested size; 0: not known
+ * Called when neither the driver nor the pool has memory for an allocation of the device.
+ * For the first one of each size class it writes a report of the owners of live memory
+ * (GPUSHIM_DUMP_ON_OOM), and waits for the report.
+ * In: bytes   the requested size; 0: not known
  */
-void gs_interim_refused(struct gs_state *state, int device, enum gs_api api,
+void gs_interim_refused(struct gs_state *state, const struct gs_call *call, int device,
                         uint64_t bytes);
 
 /* Writes a report for the program (gpushim_report), and waits for it. Returns false if

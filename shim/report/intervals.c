@@ -27,7 +27,8 @@ static struct gs_growth_names names; /* the thread's */
  * thread waits for it. */
 static void write_snapshot(struct gs_state *state)
 {
-    struct gs_report_config config = gs_report_settings(&state->options, true);
+    struct gs_report_config config =
+        gs_report_settings(&state->options, (struct gs_report_lines){.wanted = true});
     struct gs_text text = {0};
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);

@@ -142,6 +142,24 @@ static enum gs_status name_file(const struct gs_export_format *format,
     return status;
 }
 
+/* Whether a file may stand beside this one: the path is free, or a regular file's. */
+static bool is_plain(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) != 0 || S_ISREG(info.st_mode);
+}
+
+/* Inserts ".oom" before the extension, or appends it. */
+static enum gs_status mark_out_of_memory(char path[PATH_MAX], const char *extension)
+{
+    bool extended = ends_in(path, extension);
+    if (extended) {
+        path[strlen(path) - strlen(extension) - 1] = '\0';
+    }
+    enum gs_status status = extend(path, "oom");
+    return status == GS_OK && extended ? extend(path, extension) : status;
+}
+
 /* Called at start, since the report may come much later. */
 static void log_deferred(void)
 {
@@ -229,17 +247,25 @@ static bool write_file(const struct gs_export *export, enum gs_export_row row,
     return !error && status == GS_OK;
 }
 
+/* `self`: enum gs_outputs_when. */
 static void write_all(void *self, const struct gs_export *export, struct gs_text *names)
 {
     static char path[PATH_MAX]; /* one report is written at a time */
+    const enum gs_outputs_when *when = self;
     bool renamed;
-    (void)self;
     for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
         const struct gs_export_format *format = &gs_export_formats[row];
         if (!settings.chosen[row]) {
             continue;
         }
-        if (name_file(format, path, &renamed) != GS_OK) {
+        enum gs_status named = name_file(format, path, &renamed);
+        if (named == GS_OK && *when == GS_OUTPUTS_OUT_OF_MEMORY) {
+            if (!is_plain(path)) {
+                continue;
+            }
+            named = mark_out_of_memory(path, format->extension);
+        }
+        if (named != GS_OK) {
             log_failed(format, settings.pattern, "name too long");
         } else if (!export) {
             log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
@@ -385,13 +411,15 @@ void gs_outputs_describe(const struct gs_options *options,
 bool gs_outputs_begin(const struct gs_options *options,
                       const struct gs_statistics *statistics,
                       const struct gs_report_device *devices, size_t device_count,
-                      struct gs_outputs *outputs)
+                      enum gs_outputs_when when, struct gs_outputs *outputs)
 {
     if (settings.count == 0) {
         return false;
     }
     gs_outputs_describe(options, statistics, devices, device_count, outputs);
+    outputs->when = when;
     outputs->job.write = write_all;
+    outputs->job.self = &outputs->when;
     outputs->job.samples = gs_outputs_tallied();
     for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
         outputs->job.lines |= settings.chosen[i] && gs_export_formats[i].lines;

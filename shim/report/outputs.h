@@ -19,9 +19,15 @@ bool gs_outputs_wanted(void);
 /* Returns true if a requested format needs sums of all allocations. */
 bool gs_outputs_tallied(void);
 
+/* The reports that have files. Those of an out of memory have names of their own,
+ * "run.json" becomes "run.oom.json", and are left out where the file is a pipe, a device
+ * or a link. */
+enum gs_outputs_when { GS_OUTPUTS_END, GS_OUTPUTS_OUT_OF_MEMORY };
+
 /* The data for the report, from gs_outputs_begin to gs_outputs_end. */
 struct gs_outputs {
     struct gs_export_job job;
+    enum gs_outputs_when when;
     void *memory; /* of all its tables */
 };
 
@@ -30,7 +36,7 @@ struct gs_outputs {
 bool gs_outputs_begin(const struct gs_options *options,
                       const struct gs_statistics *statistics,
                       const struct gs_report_device *devices, size_t device_count,
-                      struct gs_outputs *outputs);
+                      enum gs_outputs_when when, struct gs_outputs *outputs);
 /* The same without GPUSHIM_OUTPUT: the caller sets what writes the job, and its lines. */
 void gs_outputs_describe(const struct gs_options *options,
                          const struct gs_statistics *statistics,

@@ -51,11 +51,14 @@ static const char *const runtime_names[] = {
 #undef GS_RUNTIME_USE
 };
 
-struct gs_report_config gs_report_settings(const struct gs_options *options, bool lines)
+struct gs_report_config gs_report_settings(const struct gs_options *options,
+                                           struct gs_report_lines lines)
 {
-    const struct gs_symbolizer_config symbols = {.lines = options->symbolize && lines,
-                                                 .timeout_ms =
-                                                     options->symbolize_timeout_ms};
+    unsigned most_ms = options->symbolize_timeout_ms;
+    const struct gs_symbolizer_config symbols = {
+        .lines = options->symbolize && lines.wanted,
+        .timeout_ms = lines.most_ms && lines.most_ms < most_ms ? lines.most_ms : most_ms,
+        .why_none = options->symbolize ? lines.why_none : NULL};
     struct gs_symbolizer *symbolizer = NULL;
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
         symbolizer = NULL;

@@ -8,9 +8,17 @@
 #include "options.h"
 #include "report.h"
 
-/* A report's configuration, without the data of a process. `lines`: files and lines, by a
- * child process. The caller owes gs_symbolizer_destroy of its symbolizer. */
-struct gs_report_config gs_report_settings(const struct gs_options *options, bool lines);
+/* Whether a child process looks up files and lines, if GPUSHIM_SYMBOLIZE is on. */
+struct gs_report_lines {
+    bool wanted;
+    unsigned most_ms;     /* of the child's time; 0: GPUSHIM_SYMBOLIZE_TIMEOUT alone */
+    const char *why_none; /* not wanted: a sentence for the report, static; or NULL */
+};
+
+/* A report's configuration, without the data of a process. The caller owes
+ * gs_symbolizer_destroy of its symbolizer. */
+struct gs_report_config gs_report_settings(const struct gs_options *options,
+                                           struct gs_report_lines lines);
 
 /* Colours a report that is about to be written to `fd`, if GPUSHIM_COLOR says so; -1: to
  * a file. */

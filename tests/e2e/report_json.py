@@ -60,7 +60,7 @@ def validate(schema_path, path):
 
 
 def list_of_numbers(report):
-    for owner in report["leaks"] + report["errors"] + report.get("slow_copies", []):
+    for owner in report["leaks"] + report["errors"] + report.get("slow_copies", []) + report.get("out_of_memory", []):
         for key in ("stack", "full_stack"):
             yield from owner[key] or []
 

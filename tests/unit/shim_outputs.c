@@ -32,7 +32,7 @@ static void expect_chosen(const char *output, bool any, bool tallied)
 
     load(output);
     cr_expect_eq(gs_outputs_tallied(), tallied, "%s", output);
-    bool begun = gs_outputs_begin(&options, NULL, NULL, 0, &outputs);
+    bool begun = gs_outputs_begin(&options, NULL, NULL, 0, GS_OUTPUTS_END, &outputs);
     cr_expect_eq(begun, any, "%s", output);
     if (begun)
         gs_outputs_end(&outputs);
@@ -92,7 +92,7 @@ Test(outputs, settings_read_back_are_the_same)
     gs_options_load(&options, settings, false, &notes);
     cr_assert_eq(notes.length, 0, "%s", notes.text);
     gs_outputs_open(&options);
-    cr_assert(gs_outputs_begin(&options, NULL, NULL, 0, &outputs));
+    cr_assert(gs_outputs_begin(&options, NULL, NULL, 0, GS_OUTPUTS_END, &outputs));
     char **env = calloc(outputs.job.option_count + 1, sizeof *env);
     cr_assert_geq(outputs.job.option_count, GS_ARRAY_LEN(settings));
     for (size_t i = 0; i < outputs.job.option_count; i++) {

@@ -78,6 +78,7 @@ Test(export_json, a_run_without_anything)
         "  \"imported\": {\n" NO_TOTALS "  },\n"
         "  \"views\": {\n" NO_TOTALS "  },\n"
         "  \"errors\": [],\n"
+        "  \"out_of_memory\": [],\n"
         "  \"checks\": {\n"
         "    \"looked_at\": 0,\n"
         "    \"not_looked_at\": {\"capture\": 0, \"busy\": 0, \"refused\": 0, "

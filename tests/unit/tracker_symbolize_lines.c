@@ -452,7 +452,8 @@ static void resolve_with_lines(struct gs_symbolizer *symbolizer,
 static void check_real_helper(const char *program)
 {
     struct gs_stacks_config stacks_config = {.unwinder = GS_UNWIND_AUTO, .depth = 16};
-    struct gs_symbolizer_config config = {true, 20000, program};
+    struct gs_symbolizer_config config = {
+        .lines = true, .timeout_ms = 20000, .helper = program};
     struct gs_symbol_request requests[2];
     struct gs_module modules[2];
     struct gs_symbolizer *symbolizer;
@@ -502,7 +503,8 @@ Test(symbolize_lines, real_llvm_symbolizer)
 
 Test(symbolize_lines, no_child_for_modules_without_lines)
 {
-    struct gs_symbolizer_config config = {true, 5000, NULL};
+    struct gs_symbolizer_config config = {
+        .lines = true, .timeout_ms = 5000, .helper = NULL};
     struct gs_module module = {.bias = 0, .begin = 0, .end = 0x100000};
     struct gs_symbol_request request = {
         .frame = 0x1101, .module = &module, .line_wanted = true};
@@ -529,7 +531,8 @@ Test(symbolize_lines, no_child_for_modules_without_lines)
  * asked; equal ones are one question. */
 Test(symbolize_lines, each_wanted_place_is_asked_about_once)
 {
-    struct gs_symbolizer_config config = {true, 20000, NULL};
+    struct gs_symbolizer_config config = {
+        .lines = true, .timeout_ms = 20000, .helper = NULL};
     struct gs_module module = {.begin = 0, .end = 0x100000};
     struct gs_symbol_request requests[4];
     struct gs_symbolizer *symbolizer;
@@ -569,7 +572,8 @@ Test(symbolize_lines, each_wanted_place_is_asked_about_once)
  * contains them is the symbol's. */
 Test(symbolize_lines, inlined_functions_are_part_of_a_place)
 {
-    struct gs_symbolizer_config config = {true, 20000, NULL};
+    struct gs_symbolizer_config config = {
+        .lines = true, .timeout_ms = 20000, .helper = NULL};
     struct gs_module module = {.begin = 0, .end = 0x100000};
     struct gs_symbol_request request = {
         .frame = 0x1101, .module = &module, .line_wanted = true};

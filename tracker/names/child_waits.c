@@ -13,6 +13,7 @@
 #include "gs_read_text.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,4 +58,15 @@ bool gs_child_waits(void)
     if (threads != NULL)
         closedir(threads);
     return found;
+}
+
+bool gs_child_is_heard(void)
+{
+    struct sigaction is;
+    sigset_t blocked;
+
+    return sigaction(SIGCHLD, NULL, &is) != 0 || (is.sa_flags & SA_SIGINFO) != 0 ||
+           (is.sa_handler != SIG_DFL && is.sa_handler != SIG_IGN) ||
+           pthread_sigmask(SIG_BLOCK, NULL, &blocked) != 0 ||
+           sigismember(&blocked, SIGCHLD) != 0;
 }

@@ -1,5 +1,5 @@
 /*
- * child_waits.h - finds threads of this process that wait for any child to end.
+ * child_waits.h - whether the program would notice the end of a child of the library's.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_CHILD_WAITS_H
@@ -10,5 +10,8 @@
 /* True if a thread is inside wait() or a similar call that would also return for a new
  * child of ours. False also if the kernel does not tell. */
 bool gs_child_waits(void);
+/* True if the program would notice that a child of ours has ended: it handles SIGCHLD, or
+ * blocks SIGCHLD in the calling thread, one of the program's, as for a signalfd. */
+bool gs_child_is_heard(void);
 
 #endif

@@ -80,6 +80,7 @@ enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
         return GS_ERR_HOST_NOMEM;
     symbolizer->lines = config->lines;
     symbolizer->timeout_ms = config->timeout_ms;
+    symbolizer->note = config->why_none;
     if (config->helper != NULL) {
         symbolizer->helper.program = strdup(config->helper);
         if (symbolizer->helper.program == NULL) {

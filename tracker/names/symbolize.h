@@ -17,8 +17,9 @@
 struct gs_symbolizer;
 
 struct gs_symbolizer_config {
-    bool lines;          /* start the child for file:line */
-    unsigned timeout_ms; /* for all of the child's work together */
+    bool lines;           /* start the child for file:line */
+    unsigned timeout_ms;  /* for all of the child's work together */
+    const char *why_none; /* without lines: a sentence for the report, static; or NULL */
     /* NULL: search PATH for llvm-symbolizer, then addr2line. Else a program, looked up as
      * execvp does. It must speak addr2line's format if its base name contains
      * "addr2line", else llvm-symbolizer's. */

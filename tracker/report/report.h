@@ -78,6 +78,38 @@ struct gs_report_proof {
     size_t look_up_count;
 };
 
+/* A refused allocation, and the device's memory at the time. */
+#define GS_REPORT_TRIES 3u
+struct gs_report_refusal {
+    uint64_t time_ns; /* since the tracker's start */
+    uint64_t bytes;   /* as requested; 0: not known */
+    uint32_t stack, thread;
+    uint16_t api;   /* as in api_names */
+    int device;     /* < GS_MAX_DEVICES */
+    char limit[48]; /* the setting that refused, "GPUSHIM_MEM_LIMIT=8G"; "": the driver */
+    uint64_t limit_bytes, limit_free_bytes; /* of it */
+    /* What the driver says. Both 0: nothing. */
+    uint64_t device_bytes, free_bytes;
+    uint64_t live_bytes;     /* as recorded */
+    uint64_t rounding_bytes; /* of the pool's live blocks */
+    uint64_t idle_bytes;     /* of the pool, beside live blocks: cannot be given back */
+    uint64_t pending_bytes;  /* freed, and running work may still use it */
+    uint64_t returned_bytes; /* idle memory given back so far as memory was short */
+    /* Neither free nor one of the above: of other processes, contexts, the driver; and
+     * the part of it that is this process's. */
+    uint64_t elsewhere_bytes, own_bytes;
+    bool elsewhere_known, own_known;
+    bool pooled;           /* else the pool has no memory of the device */
+    bool may_move;         /* GPUSHIM_POOL_VMM=on may serve such a request */
+    uint64_t piece_bytes;  /* the pool's largest piece without an allocation; 0: none */
+    const char *piece_bar; /* why it did not serve the request, static; NULL: not known */
+    /* What to try, most promising first. The report adds it. */
+    struct gs_report_try {
+        char name[16], text[208];
+    } tries[GS_REPORT_TRIES];
+    unsigned try_count;
+};
+
 struct gs_report_config {
     const char *version;
     const char *command; /* the command line, shortened by the caller */
@@ -97,9 +129,13 @@ struct gs_report_config {
     /* The call that failed so that CUDA did not start, and its error; NULL or "": none. A
      * process with allocations has started. */
     const char *no_start;
-    bool order_used;  /* frees relied on the single order until then */
-    bool host_pooled; /* the pool served pinned or managed memory */
-    uint32_t stack;   /* of the call that caused the report; 0: none */
+    bool order_used;                   /* frees relied on the single order until then */
+    bool host_pooled;                  /* the pool served pinned or managed memory */
+    uint32_t stack;                    /* of the call that caused the report; 0: none */
+    struct gs_report_refusal *refusal; /* that caused the report; NULL: none */
+    /* Those reported so far, for files. */
+    const struct gs_report_refusal *refusals;
+    size_t refusal_count;
     const struct gs_report_device *devices;
     size_t device_count;
     unsigned max_groups;     /* leak groups to print */

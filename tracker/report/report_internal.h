@@ -406,6 +406,14 @@ bool gs_report_next_hint(struct gs_tracker *tracker,
                          const struct gs_report_data *data, unsigned *at,
                          struct gs_report_hint *out);
 
+/* ---- report_refusal.c, report_tries.c: an allocation that was refused -------------- */
+
+/* Prints the device's memory, the pool's largest piece, and what to try. */
+void gs_report_refusal(const struct gs_report_writer *writer);
+/* Finds what to try after the report's refusal, if it has one. The leaks to print are
+ * chosen. */
+void gs_report_find_tries(const struct gs_report_writer *writer);
+
 /* ---- report_classes.c: the pool by size classes ----------------------------------- */
 
 /* Prints nothing if not requested or not known. */

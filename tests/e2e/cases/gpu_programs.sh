@@ -43,9 +43,9 @@ no_filling_case() {
   expect_count "$case_dir/any" '^run sizes ' 1
   expect_no_text "$case_dir/any" '^run (refusals |smallstacks .* all_of_it|rare .* managed)'
   expect_no_text "$case_dir/any" '^run limits .* (device|async|pitch|physical|mixed|churn)'
-  expect_no_text "$case_dir/any" '^run (interim .* (oom|small)|graphmem .* (full|room))$'
+  expect_no_text "$case_dir/any" '^run (shortage|interim .* (oom|small)|graphmem .* (full|room))$'
   # Without arguments these fill it.
-  expect_no_text "$case_dir/any" '^run (limits|interim) [^ ]+ +[0-9]+ +any[^ ]*$'
+  expect_no_text "$case_dir/any" '^run (limits|interim|shortage) [^ ]+ +[0-9]+ +any[^ ]*$'
 }
 add_case "gpu-check programs: none fills a GPU" no_filling_case
 

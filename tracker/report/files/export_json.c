@@ -445,6 +445,65 @@ static void put_errors(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, ']');
 }
 
+/* ---- out of memory ---------------------------------------------------------------- */
+
+/* What the driver said of the device, the limit that refused, and the pool's part. */
+static void put_device_then(struct gs_json *json, const struct gs_report_refusal *refusal)
+{
+    bool known = refusal->device_bytes != 0, limited = refusal->limit[0] != '\0';
+
+    gs_json_member_or_null(json, "device_bytes", known, refusal->device_bytes);
+    gs_json_member_or_null(json, "free_bytes", known, refusal->free_bytes);
+    gs_json_member_text(json, "limit", limited ? refusal->limit : NULL);
+    gs_json_member_or_null(json, "limit_bytes", limited, refusal->limit_bytes);
+    gs_json_member_or_null(json, "limit_free_bytes", limited, refusal->limit_free_bytes);
+    gs_json_member(json, "live_bytes", refusal->live_bytes);
+    gs_json_member(json, "rounding_bytes", refusal->rounding_bytes);
+    gs_json_member(json, "pending_bytes", refusal->pending_bytes);
+    gs_json_member(json, "idle_bytes", refusal->idle_bytes);
+    gs_json_member(json, "returned_bytes", refusal->returned_bytes);
+    gs_json_member_or_null(json, "elsewhere_bytes", refusal->elsewhere_known,
+                           refusal->elsewhere_bytes);
+    gs_json_member_or_null(json, "not_allocated_via_api_bytes", refusal->own_known,
+                           refusal->own_bytes);
+    gs_json_member(json, "largest_piece_bytes", refusal->piece_bytes);
+    gs_json_member_text(json, "largest_piece", refusal->piece_bar);
+}
+
+static void put_refusal(const struct gs_export *export, struct gs_json *json,
+                        const struct gs_report_refusal *refusal)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, refusal->stack);
+
+    gs_json_open(json, '{');
+    gs_json_member(json, "time_ns", refusal->time_ns);
+    put_thread(json, refusal->thread);
+    gs_json_member_text(json, "call", gs_export_call(export, stack, refusal->api));
+    gs_json_member_or_null(json, "bytes", refusal->bytes != 0, refusal->bytes);
+    gs_json_member(json, "device", (uint64_t)refusal->device);
+    put_device_then(json, refusal);
+    gs_json_member_open(json, "tries", '[');
+    for (unsigned i = 0; i < refusal->try_count; i++) {
+        gs_json_open(json, '{');
+        gs_json_member_text(json, "try", refusal->tries[i].name);
+        gs_json_member_text(json, "text", refusal->tries[i].text);
+        gs_json_close(json, '}');
+    }
+    gs_json_close(json, ']');
+    put_stack(export, json, stack);
+    gs_json_close(json, '}');
+}
+
+static void put_refusals(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "out_of_memory", '[');
+    for (size_t i = 0; i < export->config->refusal_count; i++)
+        put_refusal(export, json, &export->config->refusals[i]);
+    gs_json_close(json, ']');
+}
+
+/* ---- checks ----------------------------------------------------------------------- */
+
 /* The numbers of checks made, and omitted. */
 static void put_checks(const struct gs_export *export, struct gs_json *json)
 {
@@ -588,6 +647,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_summary(export, &json);
     gs_json_devices(export, &json);
     put_errors(export, &json);
+    put_refusals(export, &json);
     put_checks(export, &json);
     put_proof(export, &json);
     put_hints(export, &json);

@@ -29,7 +29,8 @@ static const struct {
                  {"PEAK ", BOLD},    {"GROWING ", RED},        {"REGISTERED ", BOLD},
                  {"Note", YELLOW},   {"GPU ", BOLD},           {"Pinned host", BOLD},
                  {"Pool of ", BOLD}, {"SLOW COPIES ", YELLOW}, {"NEW ", RED},
-                 {"GROWN ", RED},    {"SHRUNK ", GREEN},       {"GONE ", GREEN}};
+                 {"GROWN ", RED},    {"SHRUNK ", GREEN},       {"GONE ", GREEN},
+                 {"Try", YELLOW}};
 
 static bool begins(const char *at, size_t length, const char *word)
 {

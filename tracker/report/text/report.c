@@ -164,6 +164,7 @@ static void write_summary(const struct gs_report_writer *writer,
 static void write_body(struct gs_report_writer *writer)
 {
     gs_report_about(writer);
+    gs_report_refusal(writer);
     gs_report_devices(writer);
     gs_report_blank(writer);
     if (!writer->config->running)
@@ -288,12 +289,13 @@ static void write_uncounted(const struct gs_report_writer *writer)
                     gs_report_clean(config->uncounted, clean, sizeof clean));
 }
 
+/* Not out of memory, which has its own advice. */
 static void write_hints(const struct gs_report_writer *writer)
 {
     struct gs_report_hint hint;
     unsigned at = 0;
 
-    while (writer->config->show_hints &&
+    while (writer->config->show_hints && !writer->config->refusal &&
            gs_report_next_hint(writer->tracker, writer->config, writer->data, &at, &hint))
         gs_text_add(writer->text, "%sHint: %s\n", writer->prefix, hint.text);
 }
@@ -311,7 +313,7 @@ static void write_end(const struct gs_report_writer *writer)
     gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
                  writer->text);
     if (writer->data->leaked_count != 0 || writer->data->registered_shown != 0 ||
-        writer->data->slow_shown != 0 ||
+        writer->data->slow_shown != 0 || writer->config->stack != 0 ||
         writer->data->error_count != writer->data->suppressed_errors)
         write_note(writer);
     gs_report_sampled(writer);
@@ -364,6 +366,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
         gs_text_reserve(text, FIRST_TEXT_BYTES);
     gs_report_gather(tracker, config, data);
     apply_rules(&writer, data, frames);
+    gs_report_find_tries(&writer);
     figures.errors = data->error_count - data->suppressed_errors;
     figures.leaked_bytes = data->leaked_bytes;
     figures.leaked_count = data->leaked_count;

@@ -127,6 +127,8 @@ static enum gs_status fill_stacks(struct gs_export *export)
     gs_stack_ids_add_groups(&ids, &data->groups, 0, data->groups.count);
     gs_stack_ids_add_groups(&ids, &data->registered, 0, data->registered.count);
     gs_stack_ids_add_errors(&ids, data);
+    for (size_t i = 0; i < export->config->refusal_count; i++)
+        gs_stack_ids_add(&ids, export->config->refusals[i].stack);
     gs_stack_ids_add_slow(&ids, data, data->slow.count);
     for (size_t i = 0; i < GS_PEAK_ROWS; i++) {
         for (size_t k = 0; k < data->peaks[i].count; k++)
