@@ -161,6 +161,19 @@ for way in shared static linked; do
   add_case "metrics when asked $way" metrics_asked_case "$way"
 done
 
+# What is asked for while they are written comes after them.
+metrics_beside_case() {
+  local turn
+
+  for turn in 1 2 3 4 5 6; do
+    preloaded "shim$turn" GPUSHIM_METRICS_FILE=m.prom GPUSHIM_STATS_INTERVAL=1ms GPUSHIM_LEAK_REPORT=off -- \
+      "$apps/interim_linked" oom
+    expect_status "shim$turn" 0
+    expect_count "shim$turn.err" '^==[0-9]+== gpushim [0-9.]+: .*  out of memory$' 1
+  done
+}
+add_case "metrics beside a report" metrics_beside_case
+
 # Killed in the midst of writing: the last whole file, or none.
 metrics_killed_case() {
   local turn program
