@@ -38,6 +38,7 @@ const struct gs_options *gs_state_settings(void)
     static bool loaded;
     if (!loaded) {
         gs_options_load(&options, environ, getauxval(AT_SECURE) != 0, &notes);
+        options.metrics_file[0] = '\0'; /* a running program's */
         gs_log_open(options.log_file, options.verbose);
         gs_log_text(notes.text, notes.length);
         gs_outputs_open(&options);

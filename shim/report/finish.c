@@ -42,11 +42,11 @@
 
 /* Used by one report at a time: `reported` of the state names the thread. */
 static struct gs_statistics statistics[GS_MAX_DEVICES];
+static struct gs_report_device devices[GS_MAX_DEVICES];
 
 /* Fills the classes if the report or a file shows them, or a hint may need them; this
  * visits each block. */
-static void fill_classes(struct gs_state *state, struct gs_report_device *devices,
-                         size_t count, bool shown)
+static void fill_classes(struct gs_state *state, size_t count, bool shown)
 {
     static struct gs_report_class classes[GS_MAX_DEVICES][GS_POOL_CLASSES];
     for (size_t i = 0; i < count && state->pool; i++) {
@@ -56,9 +56,7 @@ static void fill_classes(struct gs_state *state, struct gs_report_device *device
     }
 }
 
-/* `files`: output files are written as well. */
-static void fill_devices(struct gs_state *state, struct gs_report_device *devices,
-                         size_t count, bool files)
+static void fill_devices(struct gs_state *state, size_t count)
 {
     gs_statistics_take(state, statistics, count);
     for (size_t i = 0; i < count; i++) {
@@ -69,8 +67,6 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
         gs_statistics_report(&statistics[i], &devices[i]);
     }
     gs_statistics_keep(statistics, count);
-    fill_classes(state, devices, count,
-                 gs_log_enabled(GS_LOG_INFO) || (files && gs_outputs_wanted()));
 }
 
 /* The time limit for a scan of host memory. */
@@ -103,8 +99,7 @@ static bool own_memory(void *self, gs_scan_skip skip, void *arg)
 }
 
 /* Logs the ends of proofs that no free has logged. */
-static void log_ends(const struct gs_state *state, const struct gs_report_device *devices,
-                     size_t count)
+static void log_ends(const struct gs_state *state, size_t count)
 {
     bool pooled = gs_host_has_served() || gs_managed_has_served();
     for (size_t i = 0; i < count; i++) {
@@ -125,7 +120,6 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
      * stack. */
     static char command[GS_COMMAND_BYTES + 8];
     static char host[256];
-    static struct gs_report_device devices[GS_MAX_DEVICES];
     const struct gs_report_lines to_the_end = {.wanted = true};
     const struct gs_options *options = &state->options;
     struct gs_text text = {0};
@@ -134,7 +128,10 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
     gs_nvml_query(state);
-    fill_devices(state, devices, device_count, !what || what->refusal);
+    fill_devices(state, device_count);
+    fill_classes(state, device_count,
+                 gs_log_enabled(GS_LOG_INFO) ||
+                     ((!what || what->refusal) && gs_outputs_wanted()));
     const struct gs_scan_config scan = {
         .stack_from = stack_from,
         .own_code = (const void *)(uintptr_t)&gs_finish_report,
@@ -145,7 +142,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     };
     gs_redzones_go_on(state);
     if (!what) {
-        log_ends(state, devices, device_count);
+        log_ends(state, device_count);
         gs_host_log(state);
         gs_redzones_finish(state, again);
         gs_managed_log();
@@ -199,6 +196,34 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     gs_report_log(options, &text);
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
+}
+
+/* GPUSHIM_METRICS_FILE, while the program goes on. */
+static void write_metrics(struct gs_state *state)
+{
+    static char host[256]; /* as above */
+    size_t count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
+    struct gs_outputs outputs;
+
+    if (!gs_outputs_metrics_wanted()) {
+        return;
+    }
+    gethostname(host, sizeof(host) - 1);
+    fill_devices(state, count);
+    if (!gs_outputs_begin_metrics(&state->options, statistics, devices, count,
+                                  &outputs)) {
+        return;
+    }
+    const struct gs_report_config config = {.version = GPUSHIM_VERSION,
+                                            .host = host,
+                                            .rank = gs_log_rank(),
+                                            .pid = state->pid,
+                                            .running = true,
+                                            .devices = devices,
+                                            .device_count = count,
+                                            .job = &outputs.job};
+    gs_report_figures(state->tracker, &config);
+    gs_outputs_end(&outputs);
 }
 
 /* write_report's arguments. */
@@ -267,6 +292,18 @@ static bool begin(struct gs_state *state, int *found)
     return true;
 }
 
+/* The same after a report that another thread writes; false: it was the last one. */
+static bool begin_in_turn(struct gs_state *state)
+{
+    int found;
+    while (!begin(state, &found)) {
+        if (found == REPORT_WRITTEN || wait_for_report(state) != REPORT_NONE) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void end(struct gs_state *state, enum reported reported)
 {
     gs_progress_end();
@@ -304,7 +341,6 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
 {
     struct gs_state *state = gs_state_peek();
     struct gs_report_summary summary = {0};
-    int found;
     if (!gs_finish_due()) {
         return false;
     }
@@ -318,10 +354,8 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         gs_state_file_ending(ending);
         return false;
     }
-    while (!begin(state, &found)) {
-        if (found == REPORT_WRITTEN || wait_for_report(state) != REPORT_NONE) {
-            return state->bad;
-        } /* else the other report was not the last */
+    if (!begin_in_turn(state)) {
+        return state->bad;
     }
     /* Calls of the symbolizer's child process and other helpers are not the program's. */
     gs_thread.depth = 1;
@@ -379,12 +413,22 @@ void gs_finish_interim(const struct gs_interim *what)
 {
     struct gs_state *state = gs_state_peek();
     struct gs_report_summary summary;
-    int found;
-    if (!gs_finish_due() || !begin(state, &found)) {
+    if (!gs_finish_due() || !begin_in_turn(state)) {
         return;
     }
     write_report(state, what->ending, 0, what, false, &summary);
+    write_metrics(state);
     end(state, REPORT_NONE);
+}
+
+void gs_finish_metrics(void)
+{
+    struct gs_state *state = gs_state_peek();
+    int found;
+    if (gs_finish_due() && begin(state, &found)) {
+        write_metrics(state);
+        end(state, REPORT_NONE);
+    }
 }
 
 int gs_finish_status(int status, bool bad)

@@ -37,9 +37,13 @@ struct gs_interim {
     struct gs_refusal *refusal; /* that caused it; output files are written, too */
 };
 
-/* Writes an interim report, unless another report is being written. Not for a thread of
- * the program: it needs time, stack and locks. */
+/* Writes an interim report, unless the last one was written. Not for a thread of the
+ * program: it needs time, stack and locks. */
 void gs_finish_interim(const struct gs_interim *what);
+
+/* Writes GPUSHIM_METRICS_FILE while the program goes on, if there is one to write, unless
+ * a report is being written. Not for a thread of the program. */
+void gs_finish_metrics(void);
 
 /* Returns true if this process has a report to write at its end. Async-signal-safe. */
 bool gs_finish_due(void);

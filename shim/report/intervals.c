@@ -1,5 +1,5 @@
 /*
- * intervals.c - a thread that compares the live memory at intervals.
+ * intervals.c - a thread that compares the live memory at intervals, and writes metrics.
  *
  * Owns:  the comparison.   Lock: its own; the pointer is atomic.
  * Design: docs/tracker.md, "Does it grow"
@@ -12,6 +12,7 @@
 
 #include "finish.h"
 #include "log.h"
+#include "outputs.h"
 #include "own_thread.h"
 #include "report_settings.h"
 #include "state.h"
@@ -19,7 +20,11 @@
 /* Call sites listed each time. */
 #define CALL_SITES 3
 
-static struct gs_growth *comparison; /* atomic */
+/* Between two metrics files, unless GPUSHIM_STATS_INTERVAL says so: collectors read them
+ * as often. */
+#define METRICS_MS 15000u
+
+static struct gs_growth *comparison; /* atomic; NULL: nothing is compared */
 static unsigned interval_ms;         /* immutable once the thread runs */
 static struct gs_growth_names names; /* the thread's */
 
@@ -42,33 +47,40 @@ static void write_snapshot(struct gs_state *state)
     gs_symbolizer_destroy(config.symbolizer);
 }
 
-/* Sleeps for the whole interval after each comparison, however long the comparison
- * took. */
-static void *compare_at_intervals(void *unused)
+/* Sleeps for the whole interval after each turn, however long the turn took. */
+static void *run_at_intervals(void *unused)
 {
     struct gs_state *state = NULL;
     gs_thread.depth = 1;
     while (!state || gs_finish_due()) {
         gs_nap((uint64_t)interval_ms * 1000000u);
         state = gs_state_peek(); /* NULL while a slow start is in progress */
-        if (state && gs_finish_due()) {
+        if (!state || !gs_finish_due()) {
+            continue;
+        }
+        if (comparison) {
             gs_growth_take_snapshot(comparison, state->tracker);
             write_snapshot(state);
         }
+        gs_finish_metrics();
     }
     return unused;
 }
 
 void gs_intervals_start(const struct gs_options *options)
 {
-    if (!options->track || options->stats_interval_ms == 0) {
+    bool compares = options->stats_interval_ms != 0;
+    if (!options->track || (!compares && !gs_outputs_metrics_wanted())) {
         return;
     }
-    interval_ms = options->stats_interval_ms;
-    __atomic_store_n(&comparison, gs_growth_create(), __ATOMIC_RELEASE);
-    if (!comparison || !gs_own_thread("gpushim-stats", compare_at_intervals)) {
-        gs_log_line(GS_LOG_WARN, "no thread for GPUSHIM_STATS_INTERVAL: nothing is "
-                                 "written until the end");
+    interval_ms = compares ? options->stats_interval_ms : METRICS_MS;
+    if (compares) {
+        __atomic_store_n(&comparison, gs_growth_create(), __ATOMIC_RELEASE);
+    }
+    if (compares != (comparison != NULL) ||
+        !gs_own_thread("gpushim-stats", run_at_intervals)) {
+        gs_log_line(GS_LOG_WARN, "no thread for %s: nothing is written until the end",
+                    compares ? "GPUSHIM_STATS_INTERVAL" : "GPUSHIM_METRICS_FILE");
     }
 }
 

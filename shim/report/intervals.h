@@ -1,6 +1,6 @@
 /*
  * intervals.h - GPUSHIM_STATS_INTERVAL: reports at intervals the live memory, and the
- * call sites whose memory grows.
+ * call sites whose memory grows; GPUSHIM_METRICS_FILE is written at them, too.
  *
  * Locks: start-up starts it; the other functions may be called from any thread.
  */
@@ -10,7 +10,7 @@
 #include "growth.h"
 #include "options.h"
 
-/* Called while the state is created: starts a thread, if the option asks for it. */
+/* Called while the state is created: starts a thread, if an option asks for it. */
 void gs_intervals_start(const struct gs_options *options);
 /* In a forked child: there is no thread. */
 void gs_intervals_reset(void);

@@ -35,6 +35,8 @@ static struct {
     bool extended;          /* each name gets an extension: no pattern was given */
     char pattern[PATH_MAX]; /* absolute where possible */
     char log[PATH_MAX];     /* likewise, for GPUSHIM_LOG_FILE; "": stderr */
+    char metrics[PATH_MAX]; /* likewise, for GPUSHIM_METRICS_FILE; "": none */
+    struct gs_log_limit metrics_failed;
 } settings;
 
 /* ---- start-up --------------------------------------------------------------------- */
@@ -99,7 +101,7 @@ static bool folder_of(const char *path, struct stat *out, const char **name)
     return stat(folder, out) == 0;
 }
 
-/* Returns true if a file name is the report's own file. */
+/* Returns true if a file name is the report's own file. False without one. */
 static bool is_log(const char *path)
 {
     struct stat folder, logs;
@@ -187,16 +189,19 @@ void gs_outputs_open(const struct gs_options *options)
         word += length;
         word += strspn(word, ", ");
     }
+    if (options->log_file[0]) {
+        gs_log_pattern_keep(settings.log, options->log_file);
+    }
+    if (options->metrics_file[0] && options->track) {
+        gs_log_pattern_keep(settings.metrics, options->metrics_file);
+    }
     if (settings.count == 0) {
         return;
     }
     settings.extended = options->output_file[0] == '\0';
     gs_log_pattern_keep(settings.pattern,
                         settings.extended ? DEFAULT_PATTERN : options->output_file);
-    if (options->log_file[0]) {
-        gs_log_pattern_keep(settings.log, options->log_file);
-        log_deferred();
-    }
+    log_deferred();
     if (!options->track) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: nothing is written: tracking is off");
     }
@@ -205,6 +210,11 @@ void gs_outputs_open(const struct gs_options *options)
 bool gs_outputs_wanted(void)
 {
     return settings.count != 0;
+}
+
+bool gs_outputs_metrics_wanted(void)
+{
+    return settings.metrics[0] != '\0';
 }
 
 bool gs_outputs_tallied(void)
@@ -226,25 +236,58 @@ static void log_failed(const struct gs_export_format *format, const char *path,
                 format->name, path, why);
 }
 
-/* Returns whether the file exists now. */
-static bool write_file(const struct gs_export *export, enum gs_export_row row,
-                       const char *path)
+/* Returns why there is no file now; NULL: there is one. */
+static const char *write_file(const struct gs_export *export, enum gs_export_row row,
+                              const char *path, mode_t mode)
 {
     static struct gs_output_file file; /* one report is written at a time */
-    const struct gs_export_format *format = &gs_export_formats[row];
     struct gs_export_sink sink = {.write = gs_output_file_write, .self = &file};
     enum gs_status status = GS_ERR_IO;
     gs_output_file_open(&file, path);
     if (!file.error) {
+        if (mode && !file.direct) {
+            (void)fchmod(file.fd, mode);
+        }
         status = gs_export_write(export, row, &sink);
     }
     int error = gs_output_file_close(&file, status == GS_OK);
-    if (error) {
-        log_failed(format, path, gs_output_error_text(error));
-    } else if (status != GS_OK) {
-        log_failed(format, path, gs_status_text(status));
+    return error             ? gs_output_error_text(error)
+           : status != GS_OK ? gs_status_text(status)
+                             : NULL;
+}
+
+/* Adds a name to the list of the files written. */
+static void add_name(struct gs_text *names, const char *path)
+{
+    gs_text_add(names, "%s%s", names->length ? ", " : "", path);
+}
+
+/* The metrics' collector runs as another user; they have no addresses. */
+#define METRICS_MODE 0644
+
+/* Logs the first failure alone: the file is written again and again. */
+static void write_metrics(void *self, const struct gs_export *export,
+                          struct gs_text *names)
+{
+    static char path[PATH_MAX]; /* one report is written at a time */
+    const char *problem = NULL;
+    (void)self;
+    if (gs_log_pattern_expand(settings.metrics, path, PATH_MAX) != GS_OK) {
+        strcpy(path, settings.metrics);
+        problem = "name too long";
+    } else if (is_log(path)) {
+        problem = "it is GPUSHIM_LOG_FILE";
+    } else {
+        problem = export ? write_file(export, GS_EXPORT_openmetrics, path, METRICS_MODE)
+                         : gs_status_text(GS_ERR_HOST_NOMEM);
     }
-    return !error && status == GS_OK;
+    if (problem) {
+        gs_log_once(&settings.metrics_failed, GS_LOG_ERROR,
+                    "GPUSHIM_METRICS_FILE: cannot write %.800s: %s; left out", path,
+                    problem);
+    } else {
+        add_name(names, path);
+    }
 }
 
 /* `self`: enum gs_outputs_when. */
@@ -269,9 +312,17 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
             log_failed(format, settings.pattern, "name too long");
         } else if (!export) {
             log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
-        } else if (write_file(export, row, path)) {
-            gs_text_add(names, "%s%s", names->length ? ", " : "", path);
+        } else {
+            const char *problem = write_file(export, row, path, 0);
+            if (problem) {
+                log_failed(format, path, problem);
+            } else {
+                add_name(names, path);
+            }
         }
+    }
+    if (settings.metrics[0]) {
+        write_metrics(self, export, names);
     }
     if (names->data) {
         gs_make_printable(names->data, false); /* part of a line of the report */
@@ -383,7 +434,7 @@ void gs_outputs_describe(const struct gs_options *options,
                          struct gs_outputs *outputs)
 {
     const size_t each = GS_ARRAY_LEN(counters);
-    *outputs = (struct gs_outputs){.job = {.end_unix_ms = now_unix_ms()}};
+    *outputs = (struct gs_outputs){.job = {.end_unix_ms = now_unix_ms(), .stacks = true}};
     struct tables *tables =
         calloc(1, sizeof(*tables) + (device_count * each + 1) * sizeof(uint64_t));
     if (!tables) {
@@ -413,7 +464,7 @@ bool gs_outputs_begin(const struct gs_options *options,
                       const struct gs_report_device *devices, size_t device_count,
                       enum gs_outputs_when when, struct gs_outputs *outputs)
 {
-    if (settings.count == 0) {
+    if (settings.count == 0 && !settings.metrics[0]) {
         return false;
     }
     gs_outputs_describe(options, statistics, devices, device_count, outputs);
@@ -421,9 +472,25 @@ bool gs_outputs_begin(const struct gs_options *options,
     outputs->job.write = write_all;
     outputs->job.self = &outputs->when;
     outputs->job.samples = gs_outputs_tallied();
+    outputs->job.stacks = false;
     for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
+        outputs->job.stacks |= settings.chosen[i] && gs_export_formats[i].stacks;
         outputs->job.lines |= settings.chosen[i] && gs_export_formats[i].lines;
     }
+    return true;
+}
+
+bool gs_outputs_begin_metrics(const struct gs_options *options,
+                              const struct gs_statistics *statistics,
+                              const struct gs_report_device *devices, size_t device_count,
+                              struct gs_outputs *outputs)
+{
+    if (!settings.metrics[0]) {
+        return false;
+    }
+    gs_outputs_describe(options, statistics, devices, device_count, outputs);
+    outputs->job.write = write_metrics;
+    outputs->job.stacks = false;
     return true;
 }
 

@@ -1,5 +1,6 @@
 /*
- * outputs.h - GPUSHIM_OUTPUT: the files to which the report is written besides its text.
+ * outputs.h - GPUSHIM_OUTPUT: the files to which the report is written besides its text;
+ * and GPUSHIM_METRICS_FILE, which is also written while the program runs.
  *
  * Locks: none; read at start, then used by the one thread that writes the report.
  */
@@ -11,11 +12,14 @@
 
 struct gs_statistics;
 
-/* Reads GPUSHIM_OUTPUT and GPUSHIM_OUTPUT_FILE; logs their errors. Called at start. */
+/* Reads GPUSHIM_OUTPUT, GPUSHIM_OUTPUT_FILE and GPUSHIM_METRICS_FILE; logs their errors.
+ * Called at start. */
 void gs_outputs_open(const struct gs_options *options);
 
 /* Returns true if any format is requested. */
 bool gs_outputs_wanted(void);
+/* Returns true if there is a GPUSHIM_METRICS_FILE to write. */
+bool gs_outputs_metrics_wanted(void);
 /* Returns true if a requested format needs sums of all allocations. */
 bool gs_outputs_tallied(void);
 
@@ -42,6 +46,11 @@ void gs_outputs_describe(const struct gs_options *options,
                          const struct gs_statistics *statistics,
                          const struct gs_report_device *devices, size_t device_count,
                          struct gs_outputs *outputs);
+/* The same for GPUSHIM_METRICS_FILE alone, while the program runs. */
+bool gs_outputs_begin_metrics(const struct gs_options *options,
+                              const struct gs_statistics *statistics,
+                              const struct gs_report_device *devices, size_t device_count,
+                              struct gs_outputs *outputs);
 void gs_outputs_end(struct gs_outputs *outputs);
 
 #endif

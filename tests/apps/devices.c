@@ -6,7 +6,7 @@
  */
 #include "launch.h"
 
-#define PARTS 4
+#define PARTS 8
 #define COUNT ((size_t)100000)
 
 /* One device, its kernels and a block. */

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "log.h"
 #include "outputs.h"
@@ -44,7 +46,8 @@ Test(outputs, a_list_of_formats, .init = cr_redirect_stderr)
     expect_chosen(",,", false, false);
     expect_chosen("json", true, false);
     expect_chosen("PPROF", true, true);
-    expect_chosen("collapsed,json,json", true, false);
+    expect_chosen("collapsed,json,json,openmetrics", true, false);
+    expect_chosen("csv", true, true);
     expect_chosen(" json , pprof ", true, true);
     fflush(stderr);
     cr_assert_stderr_eq_str("");
@@ -54,11 +57,10 @@ Test(outputs, an_unknown_word_is_told, .init = cr_redirect_stderr)
 {
     expect_chosen("jsn,pprof,json\x01x", true, true);
     cr_assert_stderr_eq_str(
-        "gpushim: GPUSHIM_OUTPUT: \"jsn\" is no format (json, pprof, collapsed); left "
-        "out\n"
-        "gpushim: GPUSHIM_OUTPUT: \"json\\x01x\" is no format (json, pprof, collapsed); "
-        "left "
-        "out\n");
+        "gpushim: GPUSHIM_OUTPUT: \"jsn\" is no format (json, pprof, collapsed, csv, "
+        "openmetrics); left out\n"
+        "gpushim: GPUSHIM_OUTPUT: \"json\\x01x\" is no format (json, pprof, collapsed, "
+        "csv, openmetrics); left out\n");
 }
 
 Test(outputs, without_tracking_nothing_can_be_written, .init = cr_redirect_stderr)
@@ -68,6 +70,87 @@ Test(outputs, without_tracking_nothing_can_be_written, .init = cr_redirect_stder
     gs_outputs_open(&options);
     cr_assert_stderr_eq_str(
         "gpushim: GPUSHIM_OUTPUT: nothing is written: tracking is off\n");
+}
+
+/* --- metrics -------------------------------------------------------------------------
+ */
+
+/* Writes GPUSHIM_METRICS_FILE for a tracker without anything. */
+static void write_metrics(void)
+{
+    struct gs_tracker_config tracking = {.api_count = 0};
+    struct gs_tracker *tracker;
+    struct gs_outputs outputs;
+
+    cr_assert_eq(gs_tracker_create(&tracking, &tracker), GS_OK);
+    cr_assert(gs_outputs_begin_metrics(&options, NULL, NULL, 0, &outputs));
+    const struct gs_report_config config = {
+        .rank = -1, .pid = 7, .running = true, .job = &outputs.job};
+    gs_report_figures(tracker, &config);
+    gs_outputs_end(&outputs);
+    gs_tracker_destroy(tracker);
+}
+
+static void load_metrics(const char *path, const char *log)
+{
+    memset(&options, 0, sizeof options);
+    options.track = true;
+    strcpy(options.metrics_file, path);
+    strcpy(options.log_file, log);
+    gs_outputs_open(&options);
+}
+
+Test(outputs, metrics_are_a_file_that_others_may_read, .init = cr_redirect_stderr)
+{
+    char folder[] = "/tmp/gpushim-metrics.XXXXXX", path[64], text[512] = "";
+    struct stat info;
+
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/m.prom", folder);
+    load_metrics(path, "");
+    cr_expect_not(gs_outputs_wanted(), "it is no format of the report");
+    cr_assert(gs_outputs_metrics_wanted());
+    write_metrics();
+    write_metrics(); /* in place of the first */
+    FILE *stream = fopen(path, "r");
+    cr_assert_not_null(stream);
+    size_t length = fread(text, 1, sizeof text - 1, stream);
+    fclose(stream);
+    cr_assert_gt(length, 6);
+    cr_expect_str_eq(text + length - 6, "# EOF\n");
+    cr_assert_eq(stat(path, &info), 0);
+    cr_expect_eq(info.st_mode & 0777, 0644);
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(rmdir(folder), 0, "something is left");
+    fflush(stderr);
+    cr_assert_stderr_eq_str("");
+}
+
+Test(outputs, metrics_that_cannot_be_are_told_once, .init = cr_redirect_stderr)
+{
+    load_metrics("/none/m.prom", "");
+    write_metrics();
+    write_metrics();
+    load_metrics("/tmp/../tmp/gpushim.log", "/tmp/gpushim.log");
+    write_metrics();
+    cr_assert_stderr_eq_str(
+        "gpushim: GPUSHIM_METRICS_FILE: cannot write /none/m.prom: "
+        "no such file or directory; left out\n"
+        "gpushim: GPUSHIM_METRICS_FILE: cannot write "
+        "/tmp/../tmp/gpushim.log: it is GPUSHIM_LOG_FILE; left out\n");
+}
+
+Test(outputs, no_metrics_without_a_name_or_without_tracking)
+{
+    struct gs_outputs outputs;
+
+    load_metrics("", "");
+    cr_expect_not(gs_outputs_metrics_wanted());
+    cr_expect_not(gs_outputs_begin_metrics(&options, NULL, NULL, 0, &outputs));
+    load_metrics("m.prom", "");
+    options.track = false;
+    gs_outputs_open(&options);
+    cr_expect_not(gs_outputs_metrics_wanted());
 }
 
 /* Settings that differ from the defaults, one of each type. */

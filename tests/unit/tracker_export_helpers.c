@@ -33,7 +33,8 @@ struct gs_export_job test_job(void)
                                                         {"driver_ns", "ns"}};
     static const uint64_t values[] = {972, 1500};
 
-    return (struct gs_export_job){.samples = true,
+    return (struct gs_export_job){.stacks = true,
+                                  .samples = true,
                                   .program = "/opt/app/app",
                                   .end_unix_ms = 1700000600000,
                                   .options = options,

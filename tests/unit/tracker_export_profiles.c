@@ -262,11 +262,13 @@ Test(export, a_hundred_thousand_live_allocations_take_less_than_a_second)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
     double seconds =
         (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-    cr_log_info("%.0f ms; %zu, %zu and %zu bytes", seconds * 1e3, all.bytes[0].length,
-                all.bytes[1].length, all.bytes[2].length);
+    cr_log_info("%.0f ms; %zu, %zu, %zu and %zu bytes", seconds * 1e3,
+                all.bytes[0].length, all.bytes[1].length, all.bytes[2].length,
+                all.bytes[3].length);
     cr_assert_lt(seconds, 1.0);
     for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
-        cr_assert_gt(all.bytes[row].length, 10 * PLACES);
+        cr_assert_gt(all.bytes[row].length,
+                     gs_export_formats[row].stacks ? 10 * PLACES : 0);
         free(all.bytes[row].data);
     }
     gs_text_free(&text);

@@ -1,5 +1,5 @@
 /*
- * export.h - the report as files for other programs: JSON, pprof, collapsed stacks.
+ * export.h - the report as files for other programs: JSON, pprof, CSV and others.
  *
  * One snapshot holds all data of a report. Each row of export_formats.def is a function
  * that writes the snapshot to a sink. The report's caller owns the files: this code opens
@@ -24,6 +24,7 @@ struct gs_export_sink {
 struct gs_export_format {
     char name[16];      /* the user's word for it */
     char extension[16]; /* of its files, without the dot */
+    bool stacks;        /* the format names call sites */
     bool tallied;       /* the format needs gs_tracker_config.tally */
     bool lines;         /* the format has the file and line of all frames */
     enum gs_status (*write)(const struct gs_export *export,
@@ -31,7 +32,8 @@ struct gs_export_format {
 };
 
 enum gs_export_row {
-#define GS_EXPORT_FORMAT(name, word, extension, tallied, lines, doc) GS_EXPORT_##name,
+#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, lines, doc)             \
+    GS_EXPORT_##name,
 #include "export_formats.def"
 #undef GS_EXPORT_FORMAT
     GS_EXPORT_FORMATS
@@ -66,6 +68,7 @@ struct gs_text;
 struct gs_export_job {
     void (*write)(void *self, const struct gs_export *export, struct gs_text *names);
     void *self;
+    bool stacks;          /* a format that names call sites was requested */
     bool samples;         /* a tallied format was requested */
     bool lines;           /* a format with all lines was requested */
     const char *program;  /* path of the program's file; NULL: unknown */

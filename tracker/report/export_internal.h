@@ -39,7 +39,7 @@ struct gs_export {
     size_t location_count, location_capacity;
     struct gs_export_stack *stacks; /* by id, ascending */
     size_t stack_count;
-    uint32_t *frames; /* locations of all stacks */
+    uint32_t *frames; /* locations of all stacks; none unless job->stacks */
     size_t frame_count, frame_capacity;
     struct gs_sample *samples; /* in a stable order; none unless job->samples */
     size_t sample_count;
@@ -82,7 +82,18 @@ const char *gs_export_build_id(const struct gs_module *module,
  * module. */
 uint64_t gs_export_offset(const struct gs_symbol_request *location);
 
-#define GS_EXPORT_FORMAT(name, word, extension, tallied, lines, doc)                     \
+/* export_collapsed.c: writes a frame's name, or its place in a module. */
+void gs_export_put_frame(struct gs_export_out *out,
+                         const struct gs_symbol_request *frame);
+/* The frames that the report would show, each behind a semicolon, the outermost first; or
+ * the reason why there are none. */
+void gs_export_put_frames(const struct gs_export *export, struct gs_export_out *out,
+                          uint32_t stack);
+/* The innermost of them; NULL: none. */
+const struct gs_symbol_request *gs_export_innermost(const struct gs_export *export,
+                                                    const struct gs_export_stack *stack);
+
+#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, lines, doc)             \
     enum gs_status gs_export_write_##name(const struct gs_export *export,                \
                                           const struct gs_export_sink *sink);
 #include "export_formats.def"

@@ -184,6 +184,10 @@ struct gs_report_summary {
 void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *config,
                      struct gs_text *text, struct gs_report_summary *summary);
 
+/* Runs the job of a configuration without a report, for figures of a running program: the
+ * job has no format that names call sites. */
+void gs_report_figures(struct gs_tracker *tracker, const struct gs_report_config *config);
+
 /* Writes resolved frames, innermost first, as a stack of the report. `cut`: the stack
  * goes on. */
 void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned count,

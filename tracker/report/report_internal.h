@@ -232,6 +232,7 @@ void gs_report_suppress(const struct gs_tracker *tracker,
 
 struct gs_owner {
     unsigned row;     /* as in the totals: a device, or from GS_ROW_PINNED on */
+    unsigned kind;    /* of its memory, if that is told apart; else 0 */
     const char *name; /* NULL: unknown */
     uint64_t bytes, count;
 };
@@ -241,10 +242,14 @@ struct gs_owners {
     size_t count, capacity;
 };
 
+/* The owner of a call site's memory; NULL: unknown. The name lives as long as the stack
+ * table. */
+const char *gs_report_owner(const struct gs_stacks *stacks,
+                            const struct gs_report_source *source, uint32_t stack);
 /* Gathers live allocations only; memory lost with its context has no owner. */
 void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
                       const struct gs_report_source *source,
-                      const struct gs_report_data *data);
+                      const struct gs_report_data *data, bool by_kind);
 void gs_owners_free(struct gs_owners *owners);
 
 /* ---- report_peaks.c: the owners of the memory at the peak ------------------------- */

@@ -98,13 +98,13 @@ done
 outputs_text_case() {
   local setting
 
-  for setting in "" json,pprof,collapsed; do
+  for setting in "" json,pprof,collapsed,csv,openmetrics; do
     preloaded "shim$setting" GPUSHIM_OUTPUT="$setting" -- "$apps/leaky_shared"
     grep -vE 'files written|gpushim [0-9.]+:| at [0-9]+ms' "shim$setting.err" |
       sed -E 's/^==[0-9]+==//; s/, (age|oldest) [0-9a-z]+(, newest [0-9a-z]+)?//' >"text$setting"
   done
-  cmp -s text textjson,pprof,collapsed && return
-  diff -u text textjson,pprof,collapsed
+  cmp -s text textjson,pprof,collapsed,csv,openmetrics && return
+  diff -u text textjson,pprof,collapsed,csv,openmetrics
   fail "files change the report"
 }
 add_case "outputs leave the report as it is" outputs_text_case
@@ -266,12 +266,62 @@ for way in $(ways_of leaky); do
   add_case "outputs pprof $way" outputs_pprof_case "$way"
 done
 
+# ---- CSV -----------------------------------------------------------------------------
+
+# csv_rows FILE COLUMN...: these fields of each row, as Python's reader has them.
+csv_rows() {
+  need python3
+  python3 -c '
+import csv
+import sys
+
+with open(sys.argv[1], newline="", encoding="utf-8") as file:
+    reader = csv.DictReader(file, strict=True)
+    for row in reader:
+        if None in row or None in row.values():
+            sys.exit("line %d: %s" % (reader.line_num, row))
+        print(*[row[name] for name in sys.argv[2:]])
+' "$@" || fail "$1 cannot be read"
+}
+
+# outputs_csv_case WAY: a row for each call site, with what it leaked, had and allocated in all.
+outputs_csv_case() {
+  preloaded shim GPUSHIM_OUTPUT=csv,json GPUSHIM_OUTPUT_FILE=r -- "$apps/leaky_$1"
+  expect_status shim 0
+  leak_marks "$sources/tests/apps/leaky.c" | awk '{ print "main;" $1, $1, $2, $3 * $4, $4, $3 * $4, $4 }' | sort >wanted
+  csv_rows r.csv stack function file line leaked_bytes leaked_count live_bytes live_count |
+    awk '$6 > 0 { sub(/.*\//, "", $3); print $1, $2, $3 ":" $4, $5, $6, $7, $8 }' | sort >found
+  expect_found "leaks are not as marked"
+  csv_rows r.csv device kind owner function | sed -n 's/ stage_input$//p' >found
+  expect_equal "pinned memory" " pinned leaky_$1" "$(<found)"
+  expect_equal "allocations" "$(json_get r.json summary allocs)" \
+    "$(csv_rows r.csv total_count | awk '{ sum += $1 } END { print sum }')"
+  expect_equal "peak" "$(json_get r.json devices 0 totals peak_bytes)" \
+    "$(csv_rows r.csv peak_bytes device | awk '$2 == "0" { sum += $1 } END { print sum }')"
+  expect_equal "rows of work" 0 "$(csv_rows r.csv live_count function | awk '/ work/ { sum += $1 } END { print sum + 0 }')"
+}
+for way in $(ways_of leaky); do
+  add_case "outputs csv $way" outputs_csv_case "$way"
+done
+
+# Names with all that a table could trip over.
+outputs_csv_names_case() {
+  local name=$'a,"b"\n\xff;c'
+
+  cp "$apps/leaky_linked" "./$name"
+  preloaded shim GPUSHIM_OUTPUT=csv GPUSHIM_OUTPUT_FILE=r.csv GPUSHIM_SYMBOLIZE=off -- "$PWD/$name"
+  expect_equal "owners" $'a,"b"?\xef\xbf\xbd;c' "$(csv_rows r.csv owner | sort -u)"
+  expect_equal "lines" "$(wc -l <r.csv)" $(($(csv_rows r.csv line | wc -l) + 1))
+}
+add_case "outputs csv of a hostile name" outputs_csv_names_case
+
 # A clean run has files, too; nothing is in use, and all that was allocated is counted.
 outputs_clean_case() {
-  preloaded shim GPUSHIM_OUTPUT=json,pprof,collapsed GPUSHIM_OUTPUT_FILE=r -- \
+  preloaded shim GPUSHIM_OUTPUT=json,pprof,collapsed,csv,openmetrics GPUSHIM_OUTPUT_FILE=r -- \
     "$apps/levels_linked"
   expect_equal "lines" 3 "$(wc -l <shim.err)"
-  expect_text shim.err "files written: $PWD/r.json, $PWD/r.pb, $PWD/r.collapsed\$"
+  expect_text shim.err "files written: $PWD/r.json, $PWD/r.pb, $PWD/r.collapsed, $PWD/r.csv, $PWD/r.prom\$"
+  expect_equal "leaks" 0 "$(csv_rows r.csv leaked_count | awk '{ sum += $1 } END { print sum + 0 }')"
   [[ -e r.collapsed && ! -s r.collapsed ]] || fail "r.collapsed should be there, and empty"
   expect_valid r.json
   expect_equal "leaks" '[]' "$(json_get r.json leaks)"
@@ -290,7 +340,7 @@ outputs_names_case() {
   expect_no_text none.err 'files written'
   [[ -z $(find . -name 'gpushim.*') ]] || fail "files nobody asked for"
   preloaded shim GPUSHIM_OUTPUT=Collapsed,jason,json,json -- "$apps/leaky_linked"
-  expect_count shim.err '^gpushim: GPUSHIM_OUTPUT: "jason" is no format \(json, pprof, collapsed\); left out$' 1
+  expect_count shim.err '^gpushim: GPUSHIM_OUTPUT: "jason" is no format \(json, pprof, collapsed, csv, openmetrics\); left out$' 1
   pid=$(sed -nE 's/^==([0-9]+)== SUMMARY.*/\1/p' shim.err)
   expect_text shim.err "files written: $PWD/gpushim.$pid.json, $PWD/gpushim.$pid.collapsed\$"
   [[ -s gpushim.$pid.json && -s gpushim.$pid.collapsed ]] || fail "files are missing"

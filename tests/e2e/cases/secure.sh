@@ -49,7 +49,7 @@ secure_rights_case() {
     skip "a build folder that other users may read"
   chmod 711 "$scratch" "$case_dir/.." # so that the other user may reach the helpers
   settings=(PATH="$PWD/helpers:$PATH" GPUSHIM_VERBOSE=3 GPUSHIM_OUTPUT=json GPUSHIM_POOL=maybe)
-  for name in LOG_FILE LOOKUP_LOG STATE_FILE OUTPUT_FILE TRACE_FILE; do
+  for name in LOG_FILE LOOKUP_LOG STATE_FILE OUTPUT_FILE TRACE_FILE METRICS_FILE; do
     settings+=("GPUSHIM_$name=$PWD/marks/$name")
   done
   # The same program without any rights does what the caller says.
@@ -84,12 +84,12 @@ add_case "secure program with a capability" secure_rights_case capability
 secure_modes_case() {
   need_file "$apps/leaky_linked"
   umask 0
-  preloaded shim GPUSHIM_OUTPUT=json,pprof,collapsed GPUSHIM_OUTPUT_FILE=report \
+  preloaded shim GPUSHIM_OUTPUT=json,pprof,collapsed,csv GPUSHIM_OUTPUT_FILE=report \
     GPUSHIM_STATE_FILE=state GPUSHIM_TRACE_FILE=trace -- "$apps/leaky_linked"
   preloaded logged GPUSHIM_LOG_FILE=log GPUSHIM_LOOKUP_LOG=look-ups -- "$apps/leaky_shared"
   expect_equal "files with another mode than 600" "" "$(find . -type f \
     \( -name 'report*' -o -name state -o -name trace -o -name log -o -name look-ups \) ! -perm 600)"
-  expect_equal "files" 7 "$(find . -type f -perm 600 | wc -l)"
+  expect_equal "files" 8 "$(find . -type f -perm 600 | wc -l)"
 }
 add_case "secure modes of files" secure_modes_case
 

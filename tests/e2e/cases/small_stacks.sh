@@ -71,7 +71,7 @@ small_stack_options() {
     done
   done
 }
-small_stack_options outputs GPUSHIM_OUTPUT=json,pprof,collapsed
+small_stack_options outputs GPUSHIM_OUTPUT=json,pprof,collapsed,csv GPUSHIM_METRICS_FILE=m.%p.prom
 # libunwind needs twice what other ways do.
 add_case "small stacks thread bad_frees, stacks by libunwind" small_stack_case shared thread 16384 \
   bad_frees GPUSHIM_STACK=libunwind

@@ -27,11 +27,10 @@ static void put_name(struct gs_export_out *out, const char *name)
     }
 }
 
-static void put_frame(struct gs_export_out *out, const struct gs_symbol_request *frame)
+void gs_export_put_frame(struct gs_export_out *out, const struct gs_symbol_request *frame)
 {
     const char *module = gs_report_frame_module(frame);
 
-    gs_out_char(out, ';');
     if (frame->result.function) {
         put_name(out, frame->result.function);
     } else if (module[0] != '\0') {
@@ -43,25 +42,34 @@ static void put_frame(struct gs_export_out *out, const struct gs_symbol_request 
     }
 }
 
-static void put_group(const struct gs_export *export, struct gs_export_out *out,
-                      const struct gs_group *group)
+void gs_export_put_frames(const struct gs_export *export, struct gs_export_out *out,
+                          uint32_t id)
 {
-    const struct gs_export_stack *stack = gs_export_stack(export, group->stack);
-    char place[64];
+    const struct gs_export_stack *stack = gs_export_stack(export, id);
 
-    put_name(out, gs_report_memory_name(group->kind, group->device, place));
     if (!stack || stack->count == 0) {
         gs_out_char(out, ';');
-        gs_out_text(out, gs_report_no_stack(group->stack).frame);
+        gs_out_text(out, gs_report_no_stack(id).frame);
     } else if (stack->cut) {
         gs_out_text(out, ";[more frames]");
     }
     for (uint32_t i = stack ? stack->end : 0; stack && i-- > stack->begin;) {
         const struct gs_symbol_request *frame =
             &export->locations[export->frames[stack->first + i]];
-        if (i == stack->begin || !gs_report_frame_is_library(frame))
-            put_frame(out, frame);
+        if (i != stack->begin && gs_report_frame_is_library(frame))
+            continue;
+        gs_out_char(out, ';');
+        gs_export_put_frame(out, frame);
     }
+}
+
+static void put_group(const struct gs_export *export, struct gs_export_out *out,
+                      const struct gs_group *group)
+{
+    char place[64];
+
+    put_name(out, gs_report_memory_name(group->kind, group->device, place));
+    gs_export_put_frames(export, out, group->stack);
     gs_out_char(out, ' ');
     gs_out_number(out, gs_likely(group->likely_bytes));
     gs_out_char(out, '\n');

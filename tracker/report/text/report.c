@@ -411,3 +411,22 @@ void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *
     struct gs_report_source source = gs_report_live(tracker, config, &live);
     gs_report_write_from(tracker, config, &source, text, summary);
 }
+
+void gs_report_figures(struct gs_tracker *tracker, const struct gs_report_config *config)
+{
+    const struct gs_report_summary summary = {0};
+    struct gs_report_data *data = take_data();
+    struct gs_live_source live;
+    struct gs_text names = {0};
+
+    if (!data)
+        return;
+    const struct gs_report_source source = gs_report_live(tracker, config, &live);
+    const struct gs_report_writer writer = {
+        .tracker = tracker, .config = config, .source = &source, .data = data};
+    gs_report_gather(tracker, config, data);
+    gs_export_run(&writer, &summary, &names);
+    gs_text_free(&names);
+    gs_report_data_free(data);
+    release_data(data);
+}

@@ -34,11 +34,11 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
                             const struct gs_report_config *config, const uint16_t *apis,
                             size_t api_count, struct gs_report_data *data)
 {
-    bool text = prints_peaks(config, data);
+    bool text = prints_peaks(config, data), files = config->job && config->job->stacks;
 
-    if (!text && !config->job)
+    if (!text && !files)
         return;
-    gs_peaks_gather(tracker, config->job ? 0 : FREED_PART, data->peaks);
+    gs_peaks_gather(tracker, files ? 0 : FREED_PART, data->peaks);
     for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
         struct gs_peak *peak = &data->peaks[row];
 

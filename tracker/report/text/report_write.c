@@ -275,7 +275,7 @@ void gs_report_owners(const struct gs_report_writer *writer)
     struct gs_owners owners;
 
     gs_owners_gather(&owners, writer->tracker->config.stacks, writer->source,
-                     writer->data);
+                     writer->data, false);
     for (size_t first = 0, end; first < owners.count; first = end) {
         for (end = first + 1; end < owners.count; end++) {
             if (owners.items[end].row != owners.items[first].row)

@@ -1,5 +1,5 @@
 /*
- * export.c - builds the snapshot behind the exported files; the table of formats.
+ * export.c - builds the snapshot behind the exported files, and answers their writers.
  * Owns: a struct gs_export while a report is written.
  * Lock: none; parts of the tracker are read under theirs.   Design: docs/outputs.md
  */
@@ -7,19 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-
-const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS] = {
-#define GS_EXPORT_FORMAT(name, word, extension, tallied, lines, doc)                     \
-    {word, extension, tallied, lines, gs_export_write_##name},
-#include "export_formats.def"
-#undef GS_EXPORT_FORMAT
-};
-
-enum gs_status gs_export_write(const struct gs_export *export, enum gs_export_row row,
-                               const struct gs_export_sink *sink)
-{
-    return gs_export_formats[row].write(export, sink);
-}
 
 /* ---- samples ---------------------------------------------------------------------- */
 
@@ -155,14 +142,14 @@ enum gs_status gs_export_make(struct gs_export *export,
                                  .data = writer->data,
                                  .summary = summary};
     status = fill_samples(export);
-    if (status == GS_OK)
+    if (status == GS_OK && export->job->stacks)
         status = fill_stacks(export);
     if (status != GS_OK) {
         gs_export_free(export);
         return status;
     }
     gs_owners_gather(&export->owners, writer->tracker->config.stacks, writer->source,
-                     writer->data);
+                     writer->data, false);
     return GS_OK;
 }
 
@@ -198,6 +185,14 @@ const char *gs_export_call(const struct gs_export *export,
                            const struct gs_export_stack *stack, uint16_t api)
 {
     return gs_report_call_name(export->tracker, stack ? stack->call : NULL, api);
+}
+
+const struct gs_symbol_request *gs_export_innermost(const struct gs_export *export,
+                                                    const struct gs_export_stack *stack)
+{
+    return stack && stack->begin < stack->end
+               ? &export->locations[export->frames[stack->first + stack->begin]]
+               : NULL;
 }
 
 const char *gs_export_kind(unsigned kind)

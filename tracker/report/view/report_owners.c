@@ -66,19 +66,26 @@ static const char *owner_of(const struct gs_stacks *stacks,
     return binding;
 }
 
-static bool same_owner(const struct gs_owner *owner, unsigned row, const char *name)
+const char *gs_report_owner(const struct gs_stacks *stacks,
+                            const struct gs_report_source *source, uint32_t stack)
 {
-    if (owner->row != row || !owner->name != !name)
-        return false;
-    return !name || owner->name == name || strcmp(owner->name, name) == 0;
+    struct last_file last = {0};
+
+    return owner_of(stacks, source, stack, &last);
 }
 
-/* NULL: no memory. */
-static struct gs_owner *find_owner(struct gs_owners *owners, unsigned row,
-                                   const char *name)
+static bool same_owner(const struct gs_owner *a, const struct gs_owner *b)
+{
+    if (a->row != b->row || a->kind != b->kind || !a->name != !b->name)
+        return false;
+    return !a->name || a->name == b->name || strcmp(a->name, b->name) == 0;
+}
+
+/* The owner of this row, kind and name. NULL: no memory. */
+static struct gs_owner *find_owner(struct gs_owners *owners, const struct gs_owner *key)
 {
     for (size_t i = 0; i < owners->count; i++) {
-        if (same_owner(&owners->items[i], row, name))
+        if (same_owner(&owners->items[i], key))
             return &owners->items[i];
     }
     if (owners->count == owners->capacity) {
@@ -90,7 +97,7 @@ static struct gs_owner *find_owner(struct gs_owners *owners, unsigned row,
         owners->capacity = capacity;
     }
     struct gs_owner *owner = &owners->items[owners->count++];
-    *owner = (struct gs_owner){.row = row, .name = name};
+    *owner = *key;
     return owner;
 }
 
@@ -110,7 +117,7 @@ static int compare_owners(const void *left, const void *right)
 /* False: no memory. */
 static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
                        const struct gs_report_source *source,
-                       const struct gs_groups *groups)
+                       const struct gs_groups *groups, bool by_kind)
 {
     struct last_file last = {0};
 
@@ -118,9 +125,11 @@ static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
         const struct gs_group *group = &groups->items[i];
         if (group->lost || group->stack == GS_STACK_NOT_SAMPLED)
             continue;
-        struct gs_owner *owner =
-            find_owner(owners, gs_totals_row(group->device, group->kind),
-                       owner_of(stacks, source, group->stack, &last));
+        const struct gs_owner key = {.row = gs_totals_row(group->device, group->kind),
+                                     .kind = by_kind ? group->kind : 0,
+                                     .name =
+                                         owner_of(stacks, source, group->stack, &last)};
+        struct gs_owner *owner = find_owner(owners, &key);
         if (!owner)
             return false;
         owner->bytes += gs_likely(group->likely_bytes);
@@ -131,12 +140,12 @@ static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
 
 void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
                       const struct gs_report_source *source,
-                      const struct gs_report_data *data)
+                      const struct gs_report_data *data, bool by_kind)
 {
     memset(owners, 0, sizeof *owners);
-    if (!add_groups(owners, stacks, source, &data->groups) ||
-        !add_groups(owners, stacks, source, &data->registered) ||
-        !add_groups(owners, stacks, source, &data->unplaced)) {
+    if (!add_groups(owners, stacks, source, &data->groups, by_kind) ||
+        !add_groups(owners, stacks, source, &data->registered, by_kind) ||
+        !add_groups(owners, stacks, source, &data->unplaced, by_kind)) {
         gs_owners_free(owners); /* an incomplete table would mislead */
         return;
     }

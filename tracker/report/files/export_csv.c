@@ -1,0 +1,235 @@
+/*
+ * export_csv.c - a row for each call site: what it has now, leaked, had at the peak, and
+ * allocated in all. Fields are quoted by RFC 4180; lines end with a line feed.
+ *
+ * The sums of a row come from the leaks, the peaks and the samples, which may know one
+ * call site by different numbers. So a row is what reads the same.
+ *
+ * Owns: the rows while they are summed.   Lock: none.   Design: docs/outputs.md
+ */
+#include "export_internal.h"
+#include "gs_hash.h"
+
+#include <stdlib.h>
+
+enum sum { LIVE, LEAKED, PEAK, TOTAL, SUMS };
+
+static const char header[] =
+    "device,kind,owner,call,function,file,line,stack,live_bytes,live_count,leaked_bytes,"
+    "leaked_count,peak_bytes,peak_count,total_bytes,total_count\n";
+
+struct row {
+    UT_hash_handle hh; /* by text */
+    uint64_t bytes[SUMS], count[SUMS];
+    char text[]; /* the fields in front of the sums, each with a comma behind it */
+};
+
+/* A text that is written through an export's buffer. */
+struct text {
+    struct gs_text bytes;
+    struct gs_export_out out;
+    struct gs_export_sink sink;
+};
+
+struct table {
+    const struct gs_export *export;
+    struct row *rows;
+    struct text text, field; /* of the row that is looked up, and one of its fields */
+    bool failed;             /* out of memory */
+};
+
+/* ---- one row ---------------------------------------------------------------------- */
+
+static bool add_bytes(void *text, const void *data, size_t length)
+{
+    gs_text_add_bytes(text, data, length);
+    return !((struct gs_text *)text)->truncated;
+}
+
+static struct gs_export_out *begin(struct text *text)
+{
+    text->bytes.length = 0;
+    text->sink = (struct gs_export_sink){.write = add_bytes, .self = &text->bytes};
+    gs_out_begin(&text->out, &text->sink);
+    return &text->out;
+}
+
+static const char *end(struct table *table, struct text *text)
+{
+    table->failed |= gs_out_end(&text->out) != GS_OK;
+    return text->bytes.length > 0 ? text->bytes.data : "";
+}
+
+static void put_field(struct gs_export_out *out, const char *text)
+{
+    bool quoted = strpbrk(text, ",\"") != NULL;
+
+    if (quoted)
+        gs_out_char(out, '"');
+    while (*text) {
+        struct gs_utf8 c = gs_utf8_take(&text);
+
+        if (*c.bytes == '"')
+            gs_out_char(out, '"');
+        if (gs_is_control(c.bytes, c.length))
+            gs_out_char(out, '?');
+        else
+            gs_out_bytes(out, c.bytes, c.length);
+    }
+    gs_out_text(out, quoted ? "\"," : ",");
+}
+
+/* Writes function, file and line of the innermost frame, and the stack. */
+static void put_frames(struct table *table, struct gs_export_out *out, uint32_t stack)
+{
+    const struct gs_symbol_request *frame =
+        gs_export_innermost(table->export, gs_export_stack(table->export, stack));
+    struct gs_export_out *field = begin(&table->field);
+
+    if (frame)
+        gs_export_put_frame(field, frame);
+    put_field(out, end(table, &table->field));
+    put_field(out, frame && frame->result.file ? frame->result.file : "");
+    if (frame && frame->result.line != 0)
+        gs_out_number(out, frame->result.line);
+    gs_out_char(out, ',');
+    gs_export_put_frames(table->export, begin(&table->field), stack);
+    const char *frames = end(table, &table->field);
+    put_field(out, *frames == ';' ? frames + 1 : frames);
+}
+
+/* Returns the fields in front of the sums, until the next call. */
+static const char *describe(struct table *table, const struct gs_group *site)
+{
+    const struct gs_export *export = table->export;
+    const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
+    const char *owner =
+        gs_report_owner(export->tracker->config.stacks, export->source, site->stack);
+    struct gs_export_out *out = begin(&table->text);
+
+    if (!gs_export_on_host(site->kind, site->device))
+        gs_out_number(out, (uint64_t)site->device);
+    gs_out_char(out, ',');
+    put_field(out, gs_export_kind(site->kind));
+    put_field(out, owner ? owner : "");
+    put_field(out, gs_export_call(export, stack, site->api));
+    put_frames(table, out, site->stack);
+    return end(table, &table->text);
+}
+
+/* Adds to the sum of a call site: the key of `site`. */
+static void add(struct table *table, const struct gs_group *site, enum sum sum,
+                uint64_t bytes, uint64_t count)
+{
+    const char *text = describe(table, site);
+    size_t length = strlen(text);
+    struct row *row;
+
+    HASH_FIND(hh, table->rows, text, length, row);
+    if (!row && (row = calloc(1, sizeof *row + length + 1))) {
+        memcpy(row->text, text, length);
+        HASH_ADD_KEYPTR(hh, table->rows, row->text, length, row);
+        if (!row->hh.tbl) {
+            free(row);
+            row = NULL;
+        }
+    }
+    if (!row) {
+        table->failed = true;
+        return;
+    }
+    row->bytes[sum] += bytes;
+    row->count[sum] += count;
+}
+
+/* ---- the whole table -------------------------------------------------------------- */
+
+/* The first `leaks` groups leaked at the end, or with their context. */
+static void add_groups(struct table *table, const struct gs_groups *groups, size_t leaks)
+{
+    bool running = table->export->config->running;
+
+    for (size_t i = 0; i < groups->count; i++) {
+        const struct gs_group *group = &groups->items[i];
+
+        if (!group->lost)
+            add(table, group, LIVE, group->bytes, group->count);
+        if (i < leaks && (group->lost || !running))
+            add(table, group, LEAKED, group->bytes, group->count);
+    }
+}
+
+static void add_peaks(struct table *table, const struct gs_peak *peak)
+{
+    for (size_t i = 0; peak->known && i < peak->count; i++) {
+        const struct gs_group *held = &peak->places[i].held;
+        add(table, held, PEAK, held->bytes, held->count);
+    }
+}
+
+static void add_samples(struct table *table)
+{
+    for (size_t i = 0; i < table->export->sample_count; i++) {
+        const struct gs_sample *sample = &table->export->samples[i];
+        const struct gs_group site = {.stack = sample->stack,
+                                      .api = sample->api,
+                                      .device = sample->device,
+                                      .kind = sample->kind};
+        add(table, &site, TOTAL, sample->alloc_bytes, sample->alloc_count);
+    }
+}
+
+/* `totals`: what was allocated in all is known. */
+static void put_row(struct gs_export_out *out, const struct row *row, bool totals)
+{
+    gs_out_text(out, row->text);
+    for (unsigned i = 0; i < SUMS; i++) {
+        bool known = i != TOTAL || totals;
+
+        if (i > 0)
+            gs_out_char(out, ',');
+        if (known)
+            gs_out_number(out, row->bytes[i]);
+        gs_out_char(out, ',');
+        if (known)
+            gs_out_number(out, row->count[i]);
+    }
+    gs_out_char(out, '\n');
+}
+
+static void fill(struct table *table)
+{
+    const struct gs_report_data *data = table->export->data;
+
+    add_groups(table, &data->groups, data->leak_groups);
+    add_groups(table, &data->registered, 0);
+    add_groups(table, &data->unplaced, data->unplaced.count);
+    for (unsigned i = 0; i < GS_PEAK_ROWS; i++)
+        add_peaks(table, &data->peaks[i]);
+    if (table->export->tracker->tally)
+        add_samples(table);
+}
+
+enum gs_status gs_export_write_csv(const struct gs_export *export,
+                                   const struct gs_export_sink *sink)
+{
+    struct table *table = calloc(1, sizeof *table);
+    struct gs_export_out out;
+
+    if (!table)
+        return GS_ERR_HOST_NOMEM;
+    table->export = export;
+    fill(table);
+    gs_out_begin(&out, sink);
+    gs_out_text(&out, header);
+    for (const struct row *row = table->rows; row; row = row->hh.next)
+        put_row(&out, row, export->tracker->tally != NULL);
+    enum gs_status status = gs_out_end(&out);
+    if (table->failed)
+        status = GS_ERR_HOST_NOMEM;
+    GS_HASH_FREE(table->rows);
+    gs_text_free(&table->text.bytes);
+    gs_text_free(&table->field.bytes);
+    free(table);
+    return status;
+}

@@ -1,0 +1,335 @@
+/*
+ * export_openmetrics.c - the figures of a process as OpenMetrics 1.0: gauges and
+ * counters.
+ *
+ * Prometheus' older text format has the same lines for samples, and takes the others that
+ * it does not know for comments. So the textfile collector of node_exporter reads the
+ * file, as long as there are no other types and no times in it.
+ *
+ * Labels `host` and `pid` keep the files of several processes apart.
+ *
+ * Owns: nothing beyond one call.   Lock: none.   Design: docs/outputs.md
+ */
+#include "export_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct metrics {
+    const struct gs_export *export;
+    struct gs_export_out out;
+    struct gs_tracker_totals totals[GS_ROWS]; /* read once: they fit together */
+    struct gs_owners owners;
+    char separator; /* in front of the next label */
+    bool begun;     /* the family has a sample */
+};
+
+/* The texts are in the row itself, so that a start relocates none. */
+struct family {
+    char name[36], unit[8], help[60];
+    bool counter;
+};
+
+/* ---- syntax ----------------------------------------------------------------------- */
+
+static void put_head(struct metrics *metrics, const struct family *family)
+{
+    struct gs_export_out *out = &metrics->out;
+    const char *const lines[][2] = {{"TYPE", family->counter ? "counter" : "gauge"},
+                                    {"UNIT", family->unit},
+                                    {"HELP", family->help}};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(lines); i++) {
+        if (lines[i][1][0] == '\0')
+            continue;
+        gs_out_text(out, "# ");
+        gs_out_text(out, lines[i][0]);
+        gs_out_char(out, ' ');
+        gs_out_text(out, family->name);
+        gs_out_char(out, ' ');
+        gs_out_text(out, lines[i][1]);
+        gs_out_char(out, '\n');
+    }
+}
+
+static void put_label(struct metrics *metrics, const char *name, const char *value)
+{
+    struct gs_export_out *out = &metrics->out;
+
+    gs_out_char(out, metrics->separator);
+    metrics->separator = ',';
+    gs_out_text(out, name);
+    gs_out_text(out, "=\"");
+    while (*value) {
+        struct gs_utf8 c = gs_utf8_take(&value);
+
+        if (*c.bytes == '"' || *c.bytes == '\\')
+            gs_out_char(out, '\\');
+        if (*c.bytes == '\n')
+            gs_out_text(out, "\\n");
+        else if (gs_is_control(c.bytes, c.length))
+            gs_out_char(out, '?');
+        else
+            gs_out_bytes(out, c.bytes, c.length);
+    }
+    gs_out_char(out, '"');
+}
+
+static void put_label_number(struct metrics *metrics, const char *name, uint64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    put_label(metrics, name, text);
+}
+
+/* Begins a sample: its name, and the labels that all have. A value must follow. */
+static void put_sample(struct metrics *metrics, const struct family *family)
+{
+    const struct gs_report_config *config = metrics->export->config;
+
+    if (!metrics->begun)
+        put_head(metrics, family);
+    metrics->begun = true;
+    gs_out_text(&metrics->out, family->name);
+    if (family->counter)
+        gs_out_text(&metrics->out, "_total");
+    metrics->separator = '{';
+    put_label(metrics, "host", config->host ? config->host : "");
+    put_label_number(metrics, "pid", (uint64_t)config->pid);
+    if (config->rank >= 0)
+        put_label_number(metrics, "rank", (uint64_t)config->rank);
+}
+
+static void put_value(struct metrics *metrics, uint64_t value)
+{
+    gs_out_text(&metrics->out, "} ");
+    gs_out_number(&metrics->out, value);
+    gs_out_char(&metrics->out, '\n');
+}
+
+static void put_seconds(struct metrics *metrics, uint64_t ns)
+{
+    char text[40];
+
+    snprintf(text, sizeof text, "} %llu.%09llu\n", (unsigned long long)(ns / 1000000000),
+             (unsigned long long)(ns % 1000000000));
+    gs_out_text(&metrics->out, text);
+}
+
+/* ---- the process ------------------------------------------------------------------ */
+
+static void put_process(struct metrics *metrics)
+{
+    static const struct family info = {"gpushim_process_info", "",
+                                       "The process: always 1.", false};
+    static const struct family running = {"gpushim_process_running", "",
+                                          "Whether the process still runs.", false};
+    const struct gs_report_config *config = metrics->export->config;
+    const char *program = metrics->export->job->program;
+
+    metrics->begun = false;
+    put_sample(metrics, &info);
+    put_label(metrics, "program", program ? gs_module_base_name(program) : "");
+    put_label(metrics, "version", config->version ? config->version : "");
+    put_value(metrics, 1);
+    metrics->begun = false;
+    put_sample(metrics, &running);
+    put_value(metrics, config->running);
+}
+
+/* ---- totals ----------------------------------------------------------------------- */
+
+static const struct total {
+    struct family family;
+    size_t offset; /* in struct gs_tracker_totals */
+} totals[] = {
+#define TOTAL(member, ...)                                                               \
+    {                                                                                    \
+        {__VA_ARGS__}, offsetof(struct gs_tracker_totals, member)                        \
+    }
+    TOTAL(live_bytes, "gpushim_live_bytes", "bytes", "Memory allocated and not freed.",
+          false),
+    TOTAL(live_count, "gpushim_live_allocations", "", "Allocations not freed.", false),
+    TOTAL(peak_bytes, "gpushim_peak_bytes", "bytes",
+          "The most memory that was live at once.", false),
+    TOTAL(allocs, "gpushim_allocations", "", "Allocations made.", true),
+    TOTAL(frees, "gpushim_frees", "", "Allocations freed.", true),
+    TOTAL(failed, "gpushim_out_of_memory", "", "Allocations that were refused.", true),
+    TOTAL(lost_bytes, "gpushim_lost_bytes", "bytes",
+          "Memory that was live when its context ended.", true),
+#undef TOTAL
+};
+
+/* Begins a sample of a device, or of a row apart from the devices. */
+static void put_row_sample(struct metrics *metrics, const struct family *family,
+                           unsigned row)
+{
+    put_sample(metrics, family);
+    if (row < GS_ROW_PINNED)
+        put_label_number(metrics, "device", row);
+    put_label(metrics, "memory",
+              row < GS_ROW_PINNED ? "device"
+                                  : gs_report_rows[row - GS_ROW_PINNED].member);
+}
+
+static void put_total(struct metrics *metrics, const struct total *total)
+{
+    metrics->begun = false;
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        const char *of = (const char *)&metrics->totals[row];
+
+        if (!gs_report_row_used(&metrics->totals[row]))
+            continue;
+        put_row_sample(metrics, &total->family, row);
+        put_value(metrics, *(const uint64_t *)(of + total->offset));
+    }
+}
+
+static uint64_t leaked_of(const struct gs_groups *groups, size_t count, unsigned row)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct gs_group *group = &groups->items[i];
+        if (gs_totals_row(group->device, group->kind) == row)
+            bytes += gs_group_weight(group);
+    }
+    return bytes;
+}
+
+static void put_leaked(struct metrics *metrics)
+{
+    static const struct family family = {"gpushim_leaked_bytes", "bytes",
+                                         "Memory not freed at the end of the process.",
+                                         false};
+    const struct gs_report_data *data = metrics->export->data;
+
+    metrics->begun = false;
+    for (unsigned row = 0; row < GS_ROWS && !metrics->export->config->running; row++) {
+        if (!gs_report_row_used(&metrics->totals[row]))
+            continue;
+        put_row_sample(metrics, &family, row);
+        put_value(metrics, leaked_of(&data->groups, data->leak_groups, row) +
+                               leaked_of(&data->unplaced, data->unplaced.count, row));
+    }
+}
+
+/* ---- the pool --------------------------------------------------------------------- */
+
+static const struct pooled {
+    struct family family;
+    char counter[24]; /* of struct gs_export_job */
+} pooled[] = {
+    {{"gpushim_pool_reserved_bytes", "bytes", "Memory that the pool has of the driver.",
+      false},
+     "reserved_bytes"},
+    {{"gpushim_pool_idle_bytes", "bytes", "Reserved memory in no live block.", false},
+     "idle_bytes"},
+    {{"gpushim_pool_hits", "", "Requests served without the driver.", true}, "hits"},
+    {{"gpushim_pool_misses", "", "Requests for which the driver was asked.", true},
+     "misses"},
+    {{"gpushim_pool_driver_calls", "", "Calls of the driver for segments.", true},
+     "driver_calls"},
+    {{"gpushim_pool_driver_seconds", "seconds", "Time that these took.", true},
+     "driver_ns"},
+};
+
+/* The counter of this name; counter_count: there is none. */
+static size_t counter_of(const struct gs_export_job *job, const char *name)
+{
+    size_t i = 0;
+
+    while (job->values && i < job->counter_count &&
+           strcmp(job->counters[i].name, name) != 0)
+        i++;
+    return job->values ? i : job->counter_count;
+}
+
+static void put_pool(struct metrics *metrics, const struct pooled *figure)
+{
+    const struct gs_report_config *config = metrics->export->config;
+    const struct gs_export_job *job = metrics->export->job;
+    size_t counter = counter_of(job, figure->counter);
+
+    metrics->begun = false;
+    for (size_t i = 0; counter < job->counter_count && i < config->device_count; i++) {
+        uint64_t value = job->values[i * job->counter_count + counter];
+
+        if (!gs_report_pool_used(&config->devices[i]))
+            continue;
+        put_sample(metrics, &figure->family);
+        put_label_number(metrics, "device", i);
+        if (strcmp(figure->family.unit, "seconds") == 0)
+            put_seconds(metrics, value);
+        else
+            put_value(metrics, value);
+    }
+}
+
+/* ---- owners ----------------------------------------------------------------------- */
+
+static void put_owners(struct metrics *metrics, const struct family *family,
+                       size_t offset)
+{
+    metrics->begun = false;
+    for (size_t i = 0; i < metrics->owners.count; i++) {
+        const struct gs_owner *owner = &metrics->owners.items[i];
+
+        put_sample(metrics, family);
+        if (owner->row < GS_ROW_PINNED)
+            put_label_number(metrics, "device", owner->row);
+        put_label(metrics, "kind", gs_export_kind(owner->kind));
+        put_label(metrics, "owner", owner->name ? owner->name : "unknown");
+        put_value(metrics, *(const uint64_t *)((const char *)owner + offset));
+    }
+}
+
+static void put_all_owners(struct metrics *metrics)
+{
+    static const struct family bytes = {
+        "gpushim_owner_live_bytes", "bytes",
+        "Live memory by the file whose code allocated it.", false};
+    static const struct family count = {"gpushim_owner_live_allocations", "",
+                                        "Live allocations by the same files.", false};
+
+    put_owners(metrics, &bytes, offsetof(struct gs_owner, bytes));
+    put_owners(metrics, &count, offsetof(struct gs_owner, count));
+}
+
+/* ---- the whole file --------------------------------------------------------------- */
+
+static void put_all(struct metrics *metrics)
+{
+    put_process(metrics);
+    for (size_t i = 0; i < GS_ARRAY_LEN(totals); i++)
+        put_total(metrics, &totals[i]);
+    put_leaked(metrics);
+    for (size_t i = 0; i < GS_ARRAY_LEN(pooled); i++)
+        put_pool(metrics, &pooled[i]);
+    put_all_owners(metrics);
+    gs_out_text(&metrics->out, "# EOF\n");
+}
+
+enum gs_status gs_export_write_openmetrics(const struct gs_export *export,
+                                           const struct gs_export_sink *sink)
+{
+    struct metrics *metrics = calloc(1, sizeof *metrics);
+
+    if (!metrics)
+        return GS_ERR_HOST_NOMEM;
+    metrics->export = export;
+    for (unsigned row = 0; row < GS_ROWS; row++)
+        gs_tracker_get_totals(export->tracker,
+                              row < GS_ROW_PINNED ? (int)row
+                                                  : GS_MAX_DEVICES - 1 - (int)row,
+                              &metrics->totals[row]);
+    gs_owners_gather(&metrics->owners, export->tracker->config.stacks, export->source,
+                     export->data, true);
+    gs_out_begin(&metrics->out, sink);
+    put_all(metrics);
+    enum gs_status status = gs_out_end(&metrics->out);
+    gs_owners_free(&metrics->owners);
+    free(metrics);
+    return status;
+}
