@@ -7,9 +7,11 @@
  * Without the library, or with GPUSHIM_ENABLE=off, the functions return GPUSHIM_INACTIVE,
  * set what they would have written to zero or "", and have no other effect.
  *
- * C99 or C++11. Sizes are in bytes. Any thread may call any function at any time, but no
- * signal handler may. In a forked child of a process that had used CUDA the functions
- * return GPUSHIM_INACTIVE, until the child makes a CUDA call.
+ * C99 or C++11. Sizes are in bytes. Any thread may call any function at any time. In a
+ * signal handler they return GPUSHIM_INACTIVE if the handler has interrupted the library
+ * or one of them; one that has interrupted malloc, or CUDA itself, must not call them. In
+ * a forked child of a process that had used CUDA the functions return GPUSHIM_INACTIVE,
+ * until the child makes a CUDA call.
  *
  * Manual: docs/api.md
  */
@@ -34,7 +36,8 @@ extern "C" {
 
 typedef enum gpushim_result {
     GPUSHIM_OK = 0,
-    GPUSHIM_INACTIVE = 1,  /* there is no library, it is switched off, or not started */
+    GPUSHIM_INACTIVE = 1,  /* there is no library, it is switched off, not started, or
+                              interrupted by a signal handler */
     GPUSHIM_INVALID = 2,   /* an argument is wrong: NULL, a device below 0, ... */
     GPUSHIM_NOT_FOUND = 3, /* no such option, allocation, scope, ... */
     GPUSHIM_NO_MEMORY =
@@ -213,12 +216,18 @@ static inline gpushim_result gpushim_get_statistics(int device,
 }
 
 /* What happened between two of them: counters are differences, and levels and peaks are
- * those of `after`. Needs no library. `out` may be one of both. */
-static inline void gpushim_get_difference(const struct gpushim_statistics *before,
-                                          const struct gpushim_statistics *after,
-                                          struct gpushim_statistics *out)
+ * those of `after`. Needs no library. `out` may be one of both. Errors: INVALID */
+static inline gpushim_result
+gpushim_get_difference(const struct gpushim_statistics *before,
+                       const struct gpushim_statistics *after,
+                       struct gpushim_statistics *out)
 {
-    const struct gpushim_statistics was = *before;
+    struct gpushim_statistics was;
+
+    if (!before || !after || !out) {
+        return GPUSHIM_INVALID;
+    }
+    was = *before;
     *out = *after;
     out->allocs -= was.allocs;
     out->frees -= was.frees;
@@ -232,21 +241,22 @@ static inline void gpushim_get_difference(const struct gpushim_statistics *befor
     out->segments_unmapped -= was.segments_unmapped;
     out->driver_calls -= was.driver_calls;
     out->driver_ns -= was.driver_ns;
+    return GPUSHIM_OK;
 }
 
 /* The share of requests that the pool served without a driver call, 0 to 1; 1 without any
- * request. */
+ * request, or without statistics (NULL). */
 static inline double gpushim_hit_rate(const struct gpushim_statistics *statistics)
 {
-    uint64_t requests = statistics->hits + statistics->misses;
+    uint64_t requests = statistics ? statistics->hits + statistics->misses : 0;
     return requests ? (double)statistics->hits / (double)requests : 1.0;
 }
 
 /* The share of the free bytes in shared segments that lies outside the largest free
- * piece, 0 to 1. */
+ * piece, 0 to 1. NULL: 0. */
 static inline double gpushim_fragmentation(const struct gpushim_statistics *statistics)
 {
-    return statistics->hole_bytes > statistics->largest_hole_bytes
+    return statistics && statistics->hole_bytes > statistics->largest_hole_bytes
                ? (double)(statistics->hole_bytes - statistics->largest_hole_bytes) /
                      (double)statistics->hole_bytes
                : 0.0;
@@ -255,7 +265,7 @@ static inline double gpushim_fragmentation(const struct gpushim_statistics *stat
 /*
  * The pool's classes, smallest first.
  * In:     device    an ordinal, or GPUSHIM_ALL_DEVICES
- *         capacity  of `out`; GPUSHIM_CLASSES are enough
+ *         capacity  of `out`; entries beyond GPUSHIM_CLASSES are left as they are
  * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)
  * Visits each block, 10 ns each, while other threads wait.
  */
@@ -265,17 +275,18 @@ static inline gpushim_result gpushim_get_classes(int device, struct gpushim_clas
     if (!out) {
         return GPUSHIM_INVALID;
     }
+    capacity = capacity < GPUSHIM_CLASSES ? capacity : GPUSHIM_CLASSES;
     memset(out, 0, capacity * sizeof(*out));
     GPUSHIM_CALL_(classes, (device, out, sizeof(*out), capacity));
 }
 
 /* The index of the class that serves a request of `bytes`, in classes of
  * gpushim_get_classes; the next smaller and larger class stand beside it. `count`: it is
- * larger than all. Needs no library. */
+ * larger than all, or `classes` is NULL. Needs no library. */
 static inline size_t gpushim_class_of(const struct gpushim_class *classes, size_t count,
                                       uint64_t bytes)
 {
-    size_t index = 0;
+    size_t index = classes ? 0 : count;
     while (index < count && classes[index].bytes < bytes) {
         index++;
     }
@@ -490,7 +501,8 @@ static inline gpushim_result gpushim_stream_alloc(void **out, size_t bytes, int 
  * and that of each stream given to gpushim_stream_uses. Does not wait for it.
  * In:     memory  NULL: no effect
  *         device  the memory's
- * Errors: INACTIVE, INVALID, CUDA
+ * Errors: INACTIVE, CUDA
+ *         INVALID  no memory that can be freed, or not the device's
  * Memory that was allocated while its stream captured stays allocated, since graphs use
  * it at each launch; a line of the log says so once.
  */
@@ -499,8 +511,13 @@ static inline gpushim_result gpushim_stream_free(void *memory, int device, void 
     GPUSHIM_CALL_(stream_free, (memory, device, stream));
 }
 
-/* Says that work of another stream of the device uses the memory; the stream has to live
- * until the memory is freed. Errors: INACTIVE, INVALID, NO_MEMORY (host). */
+/*
+ * Says that work of another stream uses the memory; any device's and context's. Once the
+ * stream is destroyed, the memory's free waits as cudaFree does.
+ * In:     memory  an address in a live allocation
+ * Errors: INACTIVE, NO_MEMORY (host)
+ *         INVALID  nothing is live there, or there is no such stream
+ */
 static inline gpushim_result gpushim_stream_uses(void *memory, void *stream)
 {
     GPUSHIM_CALL_(stream_uses, (memory, stream));

@@ -24,9 +24,10 @@
  *            INACTIVE   there is no CUDA in this process, or no device
  *            What a failed function had allocated is freed, and what was there stays;
  *            but of a copy or fill, the bytes it was to write are undefined.
- *   threads  Any thread may call any function. One object is for one thread at a time,
- *            but for caches (any), buffers as the operands of copies and fills (any), and
- *            rings (one producer and one consumer).
+ *   threads  Any thread may call any function, but no signal handler may, as with CUDA.
+ *            One object is for one thread at a time, but for caches (any), buffers as the
+ *            operands of copies and fills (any), and rings (one producer and one
+ *            consumer).
  *
  * Manual: docs/api.md
  */
@@ -76,11 +77,13 @@ struct gpushim_rows_ {
     row(device_count, "cuDeviceGetCount", (int *))                                           \
     row(device_attribute, "cuDeviceGetAttribute", (int *, int, int))                         \
     row(can_access_peer, "cuDeviceCanAccessPeer", (int *, int, int))                         \
+    row(primary_state, "cuDevicePrimaryCtxGetState", (int, unsigned *, int *))               \
     row(primary_retain, "cuDevicePrimaryCtxRetain", (void **, int))                          \
     row(primary_release, "cuDevicePrimaryCtxRelease_v2", (int))                              \
     row(context_get, "cuCtxGetCurrent", (void **))                                           \
     row(context_set, "cuCtxSetCurrent", (void *))                                            \
     row(context_device, "cuCtxGetDevice", (int *))                                           \
+    row(memory_info, "cuMemGetInfo_v2", (size_t *, size_t *))                                \
     row(enable_peer, "cuCtxEnablePeerAccess", (void *, unsigned))                            \
     row(alloc, "cuMemAlloc_v2", (unsigned long long *, size_t))                              \
     row(release, "cuMemFree_v2", (unsigned long long))                                       \
@@ -182,12 +185,22 @@ static inline gpushim_result gpushim_from_cuda_(int code)
                                                : GPUSHIM_CUDA;
 }
 
+/* Is a device's primary context active? */
+static inline int gpushim_is_active_(const struct gpushim_calls_ *cuda, int device)
+{
+    unsigned flags;
+    int active = 0;
+
+    return cuda->primary_state(device, &flags, &active) == 0 && active;
+}
+
 /* The driver, with a context that is current. */
 static inline gpushim_result gpushim_cuda_(const struct gpushim_calls_ **out)
 {
+    static int kept; /* one use of the context: atomic */
     const struct gpushim_calls_ *cuda = gpushim_driver_();
     void *context = NULL;
-    int code;
+    int code, active;
 
     *out = cuda;
     if (!cuda) {
@@ -199,8 +212,15 @@ static inline gpushim_result gpushim_cuda_(const struct gpushim_calls_ **out)
     if (cuda->init(0) != 0) {
         return GPUSHIM_INACTIVE;
     }
+    active = gpushim_is_active_(cuda, 0);
     code = cuda->primary_retain(&context, 0);
-    return gpushim_from_cuda_(code ? code : cuda->context_set(context));
+    if (!code) {
+        code = cuda->context_set(context);
+        if (code || (__atomic_exchange_n(&kept, 1, __ATOMIC_RELAXED) && active)) {
+            (void)cuda->primary_release(0);
+        }
+    }
+    return gpushim_from_cuda_(code);
 }
 
 static inline unsigned long long gpushim_address_(const void *memory)
@@ -246,6 +266,7 @@ struct gpushim_buffer {
     /* Internal. */
     size_t alignment, charged;
     void *base, *context;
+    const void *cache; /* a struct gpushim_cache that it was taken from */
     uint64_t used_at;
 };
 
@@ -515,6 +536,7 @@ static inline gpushim_result gpushim_buffer_view(struct gpushim_buffer *out,
     view.bytes = view.capacity = bytes;
     view.flags = GPUSHIM_VIEW;
     view.charged = 0;
+    view.cache = NULL;
     gpushim_used_(&view);
     *out = view;
     return GPUSHIM_OK;
@@ -1041,8 +1063,8 @@ struct gpushim_idle_ {
 
 /*
  * Buffers for reuse, by key: bytes that say what a buffer is for, such as type, slots and
- * operation of a reduction. Begin with gpushim_cache_create. A program may read the
- * counters.
+ * operation of a reduction. Begin with gpushim_cache_create; its address stays. A program
+ * may read the counters.
  */
 struct gpushim_cache {
     gpushim_place place;
@@ -1212,6 +1234,7 @@ static inline gpushim_result gpushim_cache_take(struct gpushim_cache *cache,
     }
     if (result == GPUSHIM_OK) {
         out->charged = bytes;
+        out->cache = cache;
     } else {
         gpushim_lock_(&cache->lock);
         cache->held_bytes -= bytes;
@@ -1224,7 +1247,8 @@ static inline gpushim_result gpushim_cache_take(struct gpushim_cache *cache,
  * Gives a buffer back to the cache it came from, under any key: kept for the next take,
  * or freed if the key has its most. *buffer is a freed buffer then. Work that uses the
  * memory has to be complete, or ordered before the work of the next take.
- * Errors: as above. CUDA: the buffer is still the caller's.
+ * Errors: as above. INVALID also of a buffer that did not come from this cache. CUDA: the
+ *         buffer is still the caller's.
  */
 static inline gpushim_result gpushim_cache_give(struct gpushim_cache *cache,
                                                 const void *key, size_t key_bytes,
@@ -1234,8 +1258,9 @@ static inline gpushim_result gpushim_cache_give(struct gpushim_cache *cache,
     size_t same = 0, charged;
     gpushim_result result = GPUSHIM_OK;
 
-    if (!cache || !key || !key_bytes || !buffer || !buffer->data || !buffer->charged ||
-        (buffer->flags & GPUSHIM_VIEW) || key_bytes > SIZE_MAX - sizeof(*idle)) {
+    if (!cache || !key || !key_bytes || !buffer || !buffer->data ||
+        buffer->cache != cache || (buffer->flags & GPUSHIM_VIEW) ||
+        key_bytes > SIZE_MAX - sizeof(*idle)) {
         return GPUSHIM_INVALID;
     }
     idle = (struct gpushim_idle_ *)malloc(sizeof(*idle) + key_bytes);
@@ -1291,10 +1316,11 @@ static inline gpushim_result gpushim_cache_free(struct gpushim_cache *cache)
     return gpushim_cache_drop_(cache, 0, SIZE_MAX, NULL);
 }
 
-/* The share of takes that reused a buffer, 0 to 1; 1 without any take. */
+/* The share of takes that reused a buffer, 0 to 1; 1 without any take, or cache (NULL).
+ */
 static inline double gpushim_cache_hit_rate(const struct gpushim_cache *cache)
 {
-    uint64_t takes = cache->hits + cache->misses;
+    uint64_t takes = cache ? cache->hits + cache->misses : 0;
     return takes ? (double)cache->hits / (double)takes : 1.0;
 }
 
@@ -1834,11 +1860,12 @@ static inline ssize_t gpushim_read_(int file, char *to, size_t bytes)
             break;
         }
         if (now < 0 ? errno == EINVAL : got % GPUSHIM_DISK_BLOCK_ != 0) {
-            int flags = fcntl(file, F_GETFL);
-            if (flags >= 0 && (flags & GPUSHIM_DIRECT_)) {
-                (void)fcntl(file, F_SETFL, flags & ~GPUSHIM_DIRECT_);
+            int why = errno, flags = fcntl(file, F_GETFL);
+            if (flags >= 0 && (flags & GPUSHIM_DIRECT_) &&
+                fcntl(file, F_SETFL, flags & ~GPUSHIM_DIRECT_) == 0) {
                 continue;
             }
+            errno = why;
         }
         if (now < 0 && errno != EINTR) {
             return -1;
@@ -2024,6 +2051,79 @@ static inline gpushim_result gpushim_get_visibility(int device, gpushim_visibili
 }
 
 /*
+ * The device's memory, free and in all: as statistics have it, without the library, too.
+ * In:     device  an ordinal. One without an active primary context gets one for the
+ *                 call, which takes long
+ * Out:    *free_bytes, *total_bytes  each may be NULL
+ * Errors: INVALID, INACTIVE, CUDA (no such device)
+ */
+static inline gpushim_result gpushim_get_memory(int device, size_t *free_bytes,
+                                                size_t *total_bytes)
+{
+    const struct gpushim_calls_ *cuda;
+    void *before = NULL, *context;
+    size_t found[2] = {0, 0};
+    gpushim_result result;
+    int code, current = -1;
+
+    if (device < 0) {
+        return GPUSHIM_INVALID;
+    }
+    result = gpushim_cuda_(&cuda);
+    if (result != GPUSHIM_OK) {
+        return result;
+    }
+    code = cuda->context_get(&before);
+    code = code ? code : cuda->context_device(&current);
+    if (!code && current == device) {
+        code = cuda->memory_info(&found[0], &found[1]);
+    } else if (!code) {
+        code = cuda->primary_retain(&context, device);
+        if (!code) {
+            code = cuda->context_set(context);
+            code = code ? code : cuda->memory_info(&found[0], &found[1]);
+            (void)cuda->context_set(before);
+            (void)cuda->primary_release(device);
+        }
+    }
+    if (!code && free_bytes) {
+        *free_bytes = found[0];
+    }
+    if (!code && total_bytes) {
+        *total_bytes = found[1];
+    }
+    return gpushim_from_cuda_(code);
+}
+
+/* Lets device `from` read and write the memory of `to`. Keeps a primary context that it
+ * makes active, and changes the current one. Returns the driver's code. */
+static inline int gpushim_enable_peer_(const struct gpushim_calls_ *cuda, int from,
+                                       int to)
+{
+    int had_own = gpushim_is_active_(cuda, from), had_other, code;
+    void *own, *other;
+
+    code = cuda->primary_retain(&own, from);
+    if (code) {
+        return code;
+    }
+    had_other = gpushim_is_active_(cuda, to);
+    code = cuda->primary_retain(&other, to);
+    if (!code) {
+        code = cuda->context_set(own);
+        code = code ? code : cuda->enable_peer(other, 0);
+        code = code == GPUSHIM_CU_PEERS_ALREADY_ ? 0 : code;
+        if (code || had_other) {
+            (void)cuda->primary_release(to);
+        }
+    }
+    if (code || had_own) {
+        (void)cuda->primary_release(from);
+    }
+    return code;
+}
+
+/*
  * Lets every device read and write the memory of every other, where the hardware can. The
  * primary contexts of these devices exist from then on, and take memory.
  * Out:    *pairs  ordered pairs that have access now, those that had it before included;
@@ -2033,7 +2133,7 @@ static inline gpushim_result gpushim_get_visibility(int device, gpushim_visibili
 static inline gpushim_result gpushim_enable_peers(int *pairs)
 {
     const struct gpushim_calls_ *cuda;
-    void *before = NULL, *own, *others;
+    void *before = NULL;
     gpushim_result result = gpushim_cuda_(&cuda);
     int count = 0, from, to, can, code, enabled = 0;
 
@@ -2048,26 +2148,12 @@ static inline gpushim_result gpushim_enable_peers(int *pairs)
             if (from == to || cuda->can_access_peer(&can, from, to) || !can) {
                 continue;
             }
-            code = cuda->primary_retain(&own, from);
-            if (!code) {
-                code = cuda->primary_retain(&others, to);
-                if (!code) {
-                    code = cuda->context_set(own);
-                    code = code ? code : cuda->enable_peer(others, 0);
-                    code = code == GPUSHIM_CU_PEERS_ALREADY_ ? 0 : code;
-                    if (code) {
-                        (void)cuda->primary_release(to);
-                    }
-                }
-                if (code) {
-                    (void)cuda->primary_release(from);
-                }
-            }
+            code = gpushim_enable_peer_(cuda, from, to);
             enabled += !code;
             result = code && result == GPUSHIM_OK ? gpushim_from_cuda_(code) : result;
         }
     }
-    if (before) {
+    if (count > 0) {
         (void)cuda->context_set(before);
     }
     if (pairs) {

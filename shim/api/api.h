@@ -1,6 +1,7 @@
 /*
  * api.h - the functions behind gpushim.h, by file. gpushim.h documents each of them; the
- * arguments are the program's own and are checked here.
+ * arguments are the program's own and are checked here. They are called through the table
+ * of functions.c, which keeps a signal handler out that has interrupted one of them.
  */
 #ifndef GS_API_FUNCTIONS_H
 #define GS_API_FUNCTIONS_H
@@ -8,6 +9,31 @@
 #include "cuda_names.h"
 #include "gpushim.h"
 #include "gs_base.h"
+#include "thread.h"
+
+/* ---- functions.c ---- */
+
+extern const struct gpushim_functions gs_api_table __attribute__((visibility("hidden")));
+
+/* The calling thread begins a function of the table; false: it is inside the library, and
+ * gets GPUSHIM_INACTIVE. */
+static inline bool gs_api_begin(void)
+{
+    if (GS_UNLIKELY(gs_thread.depth > 0 || gs_thread.in_api)) {
+        return false;
+    }
+    gs_thread.in_api = true;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return true;
+}
+
+/* Follows gs_api_begin. Returns the result. */
+static inline gpushim_result gs_api_end(gpushim_result result)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    gs_thread.in_api = false;
+    return result;
+}
 
 /* ---- api_statistics.c ---- */
 
@@ -37,8 +63,9 @@ gpushim_result gs_api_off_pressure(gpushim_pressure_call call, void *self);
 /* Starts the library if need be. Returns whether it serves this thread now. */
 bool gs_api_is_active(void);
 /* Makes a context of the device current, its primary one if there is a choice; a CUdevice
- * is the ordinal. *pushed goes to gs_context_pop. Returns the driver's code. */
-CUresult gs_api_enter_device(int device, bool *pushed);
+ * is the ordinal. *pushed goes to gs_context_pop. `activate`: a primary context that is
+ * not active is retained, and stays. Returns the driver's code. */
+CUresult gs_api_enter_device(int device, bool activate, bool *pushed);
 
 gpushim_result gs_api_stream_alloc(void **out, size_t bytes, int device, void *stream);
 gpushim_result gs_api_stream_free(void *memory, int device, void *stream);

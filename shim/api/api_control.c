@@ -93,7 +93,7 @@ gpushim_result gs_api_warm_up(int device, const char *blocks)
     if (problems > 0) {
         return GPUSHIM_INVALID;
     }
-    if (gs_api_enter_device(device, &pushed) != CUDA_SUCCESS) {
+    if (gs_api_enter_device(device, true, &pushed) != CUDA_SUCCESS) {
         return GPUSHIM_CUDA;
     }
     gpushim_result result = warm_up(&list);
@@ -299,13 +299,15 @@ static gpushim_result result_of(enum gs_status status)
     }
 }
 
-/* Scopes begin before the library has started, too: they are the thread's. */
+/* Scopes begin before the library has started, too: they are the thread's. A program may
+ * begin one for each step, so no further function stands in between. */
 gpushim_result gs_api_scope_begin(const char *name)
 {
-    return result_of(gs_scopes_begin(name));
+    return gs_api_begin() ? gs_api_end(result_of(gs_scopes_begin(name)))
+                          : GPUSHIM_INACTIVE;
 }
 
 gpushim_result gs_api_scope_end(void)
 {
-    return result_of(gs_scopes_end());
+    return gs_api_begin() ? gs_api_end(result_of(gs_scopes_end())) : GPUSHIM_INACTIVE;
 }

@@ -14,12 +14,22 @@
 #include <stdlib.h>
 
 #include "api.h"
+#include "all_contexts.h"
 #include "captures.h"
 #include "context_switch.h"
 #include "gs_hash.h"
 #include "gs_locks.h"
 #include "log.h"
+#include "pool_lookup.h"
 #include "state.h"
+#include "streams.h"
+
+/* A stream that uses memory. */
+struct use {
+    CUstream stream;
+    CUcontext context; /* NULL: of a default stream */
+    uint64_t number;   /* gs_streams_number: the handle may be another stream's later */
+};
 
 /* Memory that needs more than a free in one stream. */
 struct special {
@@ -27,7 +37,7 @@ struct special {
     CUdeviceptr addr;
     bool of_graph; /* allocated during a capture: stays */
     unsigned count;
-    CUstream *streams; /* that use it, besides the one of its free */
+    struct use *uses; /* besides the one of the stream of its free */
 };
 
 static struct gs_mutex table_lock = GS_MUTEX(GS_RANK_API_STREAMS);
@@ -51,7 +61,7 @@ void gs_api_stream_reset(void)
 static void drop(struct special *special)
 {
     if (special) {
-        free(special->streams);
+        free(special->uses);
         free(special);
     }
 }
@@ -83,21 +93,22 @@ static bool add_graph_memory(CUdeviceptr addr)
     return special != NULL;
 }
 
-static bool add_stream(CUdeviceptr addr, CUstream stream)
+static bool add_use(CUdeviceptr addr, const struct use *use)
 {
     bool added = false;
     gs_mutex_lock(&table_lock);
     struct special *special = entry_of(addr);
     for (unsigned i = 0; special && i < special->count && !added; i++) {
-        added = special->streams[i] == stream;
+        added = special->uses[i].stream == use->stream &&
+                special->uses[i].number == use->number;
     }
     if (special && !added) {
-        CUstream *more =
-            realloc(special->streams, (special->count + 1) * sizeof(*special->streams));
+        struct use *more =
+            realloc(special->uses, (special->count + 1) * sizeof(*special->uses));
         added = more != NULL;
         if (added) {
-            special->streams = more;
-            special->streams[special->count++] = stream;
+            special->uses = more;
+            special->uses[special->count++] = *use;
         }
     }
     gs_mutex_unlock(&table_lock);
@@ -141,10 +152,49 @@ static struct special *take(CUdeviceptr addr, bool *of_graph)
     return special;
 }
 
+/* Its memory was not freed. */
+static void put_back(struct special *special)
+{
+    gs_mutex_lock(&table_lock);
+    bool added =
+        !GS_HASH_FIND(table, &special->addr) && GS_HASH_ADD(table, addr, special);
+    if (added) {
+        (void)__atomic_add_fetch(&specials, 1, __ATOMIC_RELAXED);
+    }
+    gs_mutex_unlock(&table_lock);
+    if (!added) {
+        drop(special);
+    }
+}
+
 /* ---- the context of a device --------------------------------------------------------
  */
 
-CUresult gs_api_enter_device(int device, bool *pushed)
+/* The device's primary context. An active one is the program's: it is not retained, so
+ * that it ends when the program releases it. */
+static CUresult find_primary(int device, bool activate, CUcontext *out)
+{
+    const struct gs_real *real = gs_real_now();
+    unsigned flags;
+    int active = 0;
+    CUresult result = real->cuDevicePrimaryCtxGetState
+                          ? real->cuDevicePrimaryCtxGetState(device, &flags, &active)
+                          : CUDA_SUCCESS;
+    *out = active ? gs_all_contexts_primary(device) : NULL;
+    if (result != CUDA_SUCCESS || *out) {
+        return result;
+    }
+    if (!active && !activate) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    result = cuDevicePrimaryCtxRetain(out, device);
+    if (result == CUDA_SUCCESS && active) { /* it is registered from now on */
+        result = cuDevicePrimaryCtxRelease_v2(device);
+    }
+    return result;
+}
+
+CUresult gs_api_enter_device(int device, bool activate, bool *pushed)
 {
     const struct gs_real *real = gs_real_now();
     CUcontext context = NULL;
@@ -154,7 +204,7 @@ CUresult gs_api_enter_device(int device, bool *pushed)
         real->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device) {
         return CUDA_SUCCESS;
     }
-    CUresult result = cuDevicePrimaryCtxRetain(&context, device);
+    CUresult result = find_primary(device, activate, &context);
     if (result == CUDA_SUCCESS) {
         result = real->cuCtxPushCurrent_v2(context);
     }
@@ -247,7 +297,7 @@ gpushim_result gs_api_stream_alloc(void **out, size_t bytes, int device, void *s
     if (!gs_api_is_active()) {
         return GPUSHIM_INACTIVE;
     }
-    CUresult result = gs_api_enter_device(device, &pushed);
+    CUresult result = gs_api_enter_device(device, true, &pushed);
     if (result == CUDA_SUCCESS) {
         result = allocate(&addr, bytes, stream);
         gs_context_pop(pushed);
@@ -276,29 +326,86 @@ static CUstream join_of(int device)
     return found;
 }
 
-static CUresult wait_behind(CUstream join, CUstream stream)
+/* Records an event of the stream's context; NULL: the current one. */
+static CUresult record_event(CUstream stream, CUcontext context, CUevent *out)
+{
+    bool pushed = false;
+    CUresult result = context ? gs_context_push(context, &pushed) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+        result = cuEventCreate(out, CU_EVENT_DISABLE_TIMING);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = cuEventRecord(*out, stream);
+        if (result != CUDA_SUCCESS) {
+            (void)gs_real_now()->cuEventDestroy_v2(*out);
+        }
+    }
+    gs_context_pop(pushed);
+    return result;
+}
+
+static struct use use_of(CUstream stream)
+{
+    struct use use = {.stream = stream};
+    use.context = gs_streams_number(stream, &use.number);
+    return use;
+}
+
+/* Errors: CUDA_ERROR_INVALID_HANDLE, also of a stream that has ended, whose work may
+ * still run. */
+static CUresult wait_behind(CUstream join, const struct use *use)
 {
     CUevent event;
-    CUresult result = cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    CUresult result = use_of(use->stream).number == use->number
+                          ? record_event(use->stream, use->context, &event)
+                          : CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS) {
-        result = cuEventRecord(event, stream);
-        result = result == CUDA_SUCCESS ? cuStreamWaitEvent(join, event, 0) : result;
+        result = cuStreamWaitEvent(join, event, 0);
         (void)gs_real_now()->cuEventDestroy_v2(event);
     }
     return result;
 }
 
-/* Frees memory that several streams use; where they cannot be joined, by a free that
- * waits. */
+static bool lives(CUcontext context)
+{
+    CUcontext other = NULL;
+    for (unsigned i = 0; other != context; i++) {
+        if (!gs_all_contexts_at(i, &other)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* cuMemFree does not wait for memory of a stream: waits for the work of each context
+ * whose streams use it. */
+static CUresult free_after_wait(CUdeviceptr addr, const struct special *special)
+{
+    CUresult result = cuCtxSynchronize();
+    bool pushed;
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < special->count; i++) {
+        CUcontext context = special->uses[i].context;
+        if (context && lives(context)) {
+            result = gs_context_push(context, &pushed);
+            result = pushed ? cuCtxSynchronize() : result;
+            gs_context_pop(pushed);
+        }
+    }
+    return result == CUDA_SUCCESS ? cuMemFree_v2(addr) : result;
+}
+
+/* Frees memory that several streams use; where they cannot be joined, after a wait. */
 static CUresult free_behind(CUdeviceptr addr, int device, CUstream stream,
                             const struct special *special)
 {
     CUstream join = join_of(device);
-    CUresult result = join ? wait_behind(join, stream) : CUDA_ERROR_NOT_SUPPORTED;
+    const struct use own = use_of(stream);
+    CUresult result = join ? wait_behind(join, &own) : CUDA_ERROR_NOT_SUPPORTED;
     for (unsigned i = 0; result == CUDA_SUCCESS && i < special->count; i++) {
-        result = wait_behind(join, special->streams[i]);
+        result = wait_behind(join, &special->uses[i]);
     }
-    return result == CUDA_SUCCESS ? cuMemFreeAsync(addr, join) : cuMemFree_v2(addr);
+    return result == CUDA_SUCCESS ? cuMemFreeAsync(addr, join)
+                                  : free_after_wait(addr, special);
 }
 
 /* A free in a capture would become a node of the graph. */
@@ -327,8 +434,27 @@ static CUresult free_in(CUdeviceptr addr, int device, CUstream stream)
     } else {
         result = cuMemFreeAsync(addr, stream);
     }
-    drop(special);
+    if (special && result != CUDA_SUCCESS) {
+        put_back(special);
+    } else {
+        drop(special);
+    }
     return result;
+}
+
+/* Is it the pool's memory on another device? */
+static bool is_elsewhere(CUdeviceptr addr, int device)
+{
+    struct gs_state *state = gs_enter();
+    struct gs_range range;
+    bool elsewhere = false;
+    if (state) {
+        elsewhere =
+            gs_pooled_find(state, addr, &range) == GS_OK &&
+            ((const struct gs_context *)gs_heap_self(range.heap))->device != device;
+        gs_leave();
+    }
+    return elsewhere;
 }
 
 gpushim_result gs_api_stream_free(void *memory, int device, void *stream)
@@ -343,7 +469,10 @@ gpushim_result gs_api_stream_free(void *memory, int device, void *stream)
     if (!gs_api_is_active()) {
         return GPUSHIM_INACTIVE;
     }
-    CUresult result = gs_api_enter_device(device, &pushed);
+    if (is_elsewhere((CUdeviceptr)(uintptr_t)memory, device)) {
+        return GPUSHIM_INVALID;
+    }
+    CUresult result = gs_api_enter_device(device, false, &pushed);
     if (result == CUDA_SUCCESS) {
         result = free_in((CUdeviceptr)(uintptr_t)memory, device, stream);
         gs_context_pop(pushed);
@@ -351,14 +480,48 @@ gpushim_result gs_api_stream_free(void *memory, int device, void *stream)
     return result == CUDA_ERROR_INVALID_VALUE ? GPUSHIM_INVALID : result_of(result);
 }
 
+/* ---- streams that use memory --------------------------------------------------------
+ */
+
+/* The start of the live allocation around an address; 0: there is none. */
+static CUdeviceptr find_live(CUdeviceptr addr)
+{
+    struct gs_state *state = gs_enter();
+    struct gs_extent extent = {0};
+    enum gs_status status = GS_ERR_NOT_FOUND;
+    CUdeviceptr base = 0;
+    if (state) {
+        status = gs_pooled_extent(state, addr, &extent);
+        gs_leave();
+    }
+    if (status == GS_ERR_NOT_OURS &&
+        cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, addr) ==
+            CUDA_SUCCESS) {
+        return base;
+    }
+    return status == GS_OK ? extent.base : 0;
+}
+
+/* The default streams are in no table; a stream that is, lives. */
+static bool is_stream(const struct use *use)
+{
+    return use->number != 0 || !use->stream || use->stream == CU_STREAM_LEGACY ||
+           use->stream == CU_STREAM_PER_THREAD || !gs_streams_proof_holds() ||
+           !gs_known_proof_holds();
+}
+
 gpushim_result gs_api_stream_uses(void *memory, void *stream)
 {
+    const struct use use = use_of(stream);
     if (!memory) {
         return GPUSHIM_INVALID;
     }
     if (!gs_api_is_active()) {
         return GPUSHIM_INACTIVE;
     }
-    return add_stream((CUdeviceptr)(uintptr_t)memory, stream) ? GPUSHIM_OK
-                                                              : GPUSHIM_NO_MEMORY;
+    CUdeviceptr base = find_live((CUdeviceptr)(uintptr_t)memory);
+    if (!base || !is_stream(&use)) {
+        return GPUSHIM_INVALID;
+    }
+    return add_use(base, &use) ? GPUSHIM_OK : GPUSHIM_NO_MEMORY;
 }

@@ -54,7 +54,7 @@ void *gpushim_torch_malloc(ssize_t bytes, int device, void *stream)
     if (bytes <= 0) {
         return NULL;
     }
-    result = gs_api_stream_alloc(&memory, (size_t)bytes, device, stream);
+    result = gs_api_table.stream_alloc(&memory, (size_t)bytes, device, stream);
     if (result != GPUSHIM_OK) {
         fail(bytes, device, result);
     }
@@ -65,7 +65,7 @@ void gpushim_torch_free(void *memory, ssize_t bytes, int device, void *stream)
 {
     static struct gs_log_limit once; /* tensors may outlive the driver */
     (void)bytes;
-    if (gs_api_stream_free(memory, device, stream) != GPUSHIM_OK) {
+    if (gs_api_table.stream_free(memory, device, stream) != GPUSHIM_OK) {
         gs_log_once(&once, GS_LOG_INFO, "a tensor's memory at %p on GPU %d is not freed",
                     memory, device);
     }
@@ -73,5 +73,5 @@ void gpushim_torch_free(void *memory, ssize_t bytes, int device, void *stream)
 
 void gpushim_torch_record_stream(void *memory, void *stream)
 {
-    (void)gs_api_stream_uses(memory, stream);
+    (void)gs_api_table.stream_uses(memory, stream);
 }

@@ -1,33 +1,87 @@
 /*
  * functions.c - the table through which gpushim.h calls the library.
- * Owns:  nothing.   Lock: none.
+ *
+ * A signal handler may interrupt any of the functions, within a lock or malloc; then its
+ * own calls of them return GPUSHIM_INACTIVE, as they do where it has interrupted a
+ * wrapper.
+ *
+ * Owns:  the table.   Lock: none, immutable.
  */
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
 #include "api.h"
 #include "gs_base.h"
+#include "options.h"
+#include "state.h"
 
 GS_EXPORT const struct gpushim_functions *gpushim_functions(void);
 
+/* All but scopes, which begin by themselves: name, parameters, arguments. */
+/* clang-format off */
+#define FUNCTIONS(row)                                                                   \
+    row(statistics, (int device, struct gpushim_statistics *out), (device, out))         \
+    row(classes,                                                                         \
+        (int device, struct gpushim_class *out, size_t class_bytes, size_t capacity),    \
+        (device, out, class_bytes, capacity))                                            \
+    row(trim, (int device, uint64_t bytes, uint64_t *given), (device, bytes, given))     \
+    row(get_option, (const char *name, char *value, size_t capacity),                    \
+        (name, value, capacity))                                                         \
+    row(set_option,                                                                      \
+        (const char *name, const char *value, char *problem, size_t capacity),           \
+        (name, value, problem, capacity))                                                \
+    row(report, (void), ())                                                              \
+    row(record, (int on), (on))                                                          \
+    row(stream_alloc, (void **out, size_t bytes, int device, void *stream),              \
+        (out, bytes, device, stream))                                                    \
+    row(stream_free, (void *memory, int device, void *stream), (memory, device, stream)) \
+    row(stream_uses, (void *memory, void *stream), (memory, stream))                     \
+    row(warm_up, (int device, const char *blocks), (device, blocks))                     \
+    row(get_pressure, (int device, gpushim_pressure *level, double *share),              \
+        (device, level, share))                                                          \
+    row(on_pressure,                                                                     \
+        (gpushim_pressure from, gpushim_pressure_call call, void *self),                 \
+        (from, call, self))                                                              \
+    row(off_pressure, (gpushim_pressure_call call, void *self), (call, self))
+
+#define ROW(name, parameters, arguments)                                                 \
+    static gpushim_result call_##name parameters                                         \
+    {                                                                                    \
+        return gs_api_begin() ? gs_api_end(gs_api_##name arguments) : GPUSHIM_INACTIVE;  \
+    }
+FUNCTIONS(ROW)
+#undef ROW
+
+const struct gpushim_functions gs_api_table = {
+    .size = sizeof(gs_api_table),
+    .version = GPUSHIM_VERSION,
+    .scope_begin = gs_api_scope_begin,
+    .scope_end = gs_api_scope_end,
+#define ROW(name, parameters, arguments) .name = call_##name,
+    FUNCTIONS(ROW)
+#undef ROW
+};
+/* clang-format on */
+
+/* By the environment: the program may not have made its first CUDA call. */
+static bool is_switched_off(void)
+{
+    struct room {
+        struct gs_options options;
+        struct gs_options_messages notes;
+    } * room;
+    if (gs_state_peek() || getauxval(AT_SECURE) || !(room = malloc(sizeof(*room)))) {
+        return false;
+    }
+    gs_options_load(&room->options, environ, false, &room->notes);
+    bool off = !room->options.enable;
+    free(room);
+    return off;
+}
+
+/* NULL: the library is switched off. */
 const struct gpushim_functions *gpushim_functions(void)
 {
-    static const struct gpushim_functions functions = {
-        .size = sizeof(functions),
-        .version = GPUSHIM_VERSION,
-        .statistics = gs_api_statistics,
-        .classes = gs_api_classes,
-        .trim = gs_api_trim,
-        .get_option = gs_api_get_option,
-        .set_option = gs_api_set_option,
-        .report = gs_api_report,
-        .record = gs_api_record,
-        .scope_begin = gs_api_scope_begin,
-        .scope_end = gs_api_scope_end,
-        .stream_alloc = gs_api_stream_alloc,
-        .stream_free = gs_api_stream_free,
-        .stream_uses = gs_api_stream_uses,
-        .warm_up = gs_api_warm_up,
-        .get_pressure = gs_api_get_pressure,
-        .on_pressure = gs_api_on_pressure,
-        .off_pressure = gs_api_off_pressure,
-    };
-    return &functions;
+    return is_switched_off() ? NULL : &gs_api_table;
 }

@@ -261,6 +261,7 @@ static void call_program(int ordinal)
     gs_thread.in_callback = true;
     gs_thread.api = GS_API_UNKNOWN;
     gs_thread.in_stream = false;
+    gs_thread.in_api = false;
     gs_leave();
     for (unsigned i = 0; i < count; i++) {
         due[i].call(due[i].self, ordinal, level);
@@ -269,6 +270,7 @@ static void call_program(int ordinal)
     gs_thread.in_callback = false;
     gs_thread.api = inside.api;
     gs_thread.in_stream = inside.in_stream;
+    gs_thread.in_api = inside.in_api;
     gs_thread.saved_errno = inside.saved_errno;
 }
 

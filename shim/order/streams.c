@@ -14,12 +14,14 @@
 struct row {
     CUstream stream;
     CUcontext context;
+    uint64_t number;
     bool blocking; /* implicitly synchronizes with the legacy stream */
 };
 
 static struct gs_mutex streams_lock = GS_MUTEX(GS_RANK_STREAMS);
 static struct row *rows;           /* under streams_lock */
 static size_t row_count, row_room; /* under streams_lock */
+static uint64_t numbers;           /* under streams_lock: streams ever added */
 static bool missing;               /* atomic: the table may lack a stream */
 static bool any_blocking;          /* atomic: gs_streams_any_blocking */
 /* The flag of the stream that the thread has removed last. */
@@ -69,7 +71,7 @@ static void put(CUstream stream, CUcontext context, bool blocking)
     gs_mutex_lock(&streams_lock);
     bool known = make_room();
     if (known) {
-        rows[row_count++] = (struct row){stream, context, blocking};
+        rows[row_count++] = (struct row){stream, context, ++numbers, blocking};
     }
     gs_mutex_unlock(&streams_lock);
     if (!known) {
@@ -100,23 +102,37 @@ void gs_streams_add(CUstream stream, bool blocking)
     put(stream, context, blocking);
 }
 
-CUcontext gs_streams_find(CUstream stream)
+/* The row of a stream; `context` NULL: there is none. */
+static struct row row_of(CUstream stream)
 {
-    return gs_streams_look_up(stream, &(bool){false});
-}
-
-CUcontext gs_streams_look_up(CUstream stream, bool *blocking)
-{
-    CUcontext found = NULL;
+    struct row found = {.context = NULL};
     gs_mutex_lock(&streams_lock);
-    for (size_t i = 0; i < row_count && !found; i++) {
+    for (size_t i = 0; i < row_count && !found.context; i++) {
         if (rows[i].stream == stream) {
-            found = rows[i].context;
-            *blocking = rows[i].blocking;
+            found = rows[i];
         }
     }
     gs_mutex_unlock(&streams_lock);
     return found;
+}
+
+CUcontext gs_streams_find(CUstream stream)
+{
+    return row_of(stream).context;
+}
+
+CUcontext gs_streams_number(CUstream stream, uint64_t *number)
+{
+    struct row row = row_of(stream);
+    *number = row.number;
+    return row.context;
+}
+
+CUcontext gs_streams_look_up(CUstream stream, bool *blocking)
+{
+    struct row row = row_of(stream);
+    *blocking = row.context ? row.blocking : *blocking;
+    return row.context;
 }
 
 CUcontext gs_streams_remove(CUstream stream)

@@ -21,6 +21,9 @@
 void gs_streams_add(CUstream stream, bool blocking);
 /* The context of a stream; NULL if the stream is not in the table. */
 CUcontext gs_streams_find(CUstream stream);
+/* Like gs_streams_find. Out: *number, which differs between streams that had the same
+ * handle one after the other; 0 if the stream is not in the table */
+CUcontext gs_streams_number(CUstream stream, uint64_t *number);
 /* Like gs_streams_find. Out: *blocking, if the stream is in the table */
 CUcontext gs_streams_look_up(CUstream stream, bool *blocking);
 /* Removes a stream that is about to be destroyed. Returns its context; NULL if the stream

@@ -9,11 +9,15 @@
  *   api_WAY handed           such memory that the program frees by itself
  *   api_WAY captured         such memory, allocated and freed while its stream captures
  *   api_WAY threads          statistics, options, scopes and trims of threads at once
+ *   api_WAY signals          all functions in a signal handler, which interrupts them
+ *   api_WAY atexit           all functions while the process ends, and at its very end
  *
  * Data that is wrong ends it with 1.
  * With GPUSHIM_ENABLE=off, and without the library, streams and captured use cudaMalloc.
  */
 #include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,11 +63,13 @@ static void show_statistics(void)
     tell("no such device", gpushim_get_statistics(1000, &after));
     tell("no such row", gpushim_get_statistics(-7, &after));
     tell("nowhere", gpushim_get_statistics(0, NULL));
+    tell("a difference of nothing", gpushim_get_difference(NULL, &after, &stretch));
     tell("classes", gpushim_get_classes(0, classes, GPUSHIM_CLASSES));
     printf("class of 4000 bytes: number %d, %d hits\n",
            (int)gpushim_class_of(classes, GPUSHIM_CLASSES, 4000), (int)classes[7].hits);
     tell("two classes", gpushim_get_classes(GPUSHIM_ALL_DEVICES, classes, 2));
     tell("classes of pinned memory", gpushim_get_classes(GPUSHIM_PINNED, classes, 2));
+    tell("more classes than there are", gpushim_get_classes(0, classes, SIZE_MAX));
     /* A program of a version whose struct was smaller. */
     if (gpushim_library()) {
         small.size = offsetof(struct gpushim_statistics, live_bytes);
@@ -205,12 +211,17 @@ static void show_warming(void)
 
 static void show_streams(void)
 {
-    void *memory;
+    char on_host;
+    void *memory = NULL;
 
     tell("allocate", gpushim_stream_alloc(&memory, 1000, 0, NULL));
     tell("used elsewhere", gpushim_stream_uses(memory, (void *)1));
     tell("used elsewhere again", gpushim_stream_uses(memory, (void *)1));
+    tell("other memory used", gpushim_stream_uses(&on_host, NULL));
+    tell("no memory used", gpushim_stream_uses(NULL, NULL));
+    tell("free on another device", gpushim_stream_free(memory, 1000, NULL));
     tell("free", gpushim_stream_free(memory, 0, NULL));
+    tell("freed memory used", gpushim_stream_uses(memory, NULL));
     tell("free nothing", gpushim_stream_free(NULL, 0, NULL));
     tell("allocate nothing", gpushim_stream_alloc(&memory, 0, 0, NULL));
     tell("allocate nowhere", gpushim_stream_alloc(&memory, 1, -1, NULL));
@@ -537,6 +548,163 @@ static void in_threads(void)
     printf("threads: ok\n");
 }
 
+/* ---- signal handlers, and the end of the process
+ * ----------------------------------------
+ */
+
+/* Each function of gpushim.h, as one thread calls it while another may be inside it. */
+/* clang-format off */
+#define EACH_CALL(row)                                                                   \
+    row(statistics, gpushim_get_statistics(0, &each->statistics))                        \
+    row(of_all, gpushim_get_statistics(GPUSHIM_ALL_DEVICES, &each->statistics))          \
+    row(classes, gpushim_get_classes(0, each->classes, GPUSHIM_CLASSES))                 \
+    row(trim, gpushim_trim(0, 4096, NULL))                                               \
+    row(warm_up, gpushim_warm_up(0, "4K:1"))                                             \
+    row(get_option, gpushim_get_option("POOL", each->value, sizeof each->value))         \
+    row(set_option, gpushim_set_option("LEAK_MAX", "9", NULL, 0))                        \
+    row(record, gpushim_record(1))                                                       \
+    row(report, each->reports ? gpushim_report() : GPUSHIM_OK)                           \
+    row(pressure, gpushim_get_pressure(0, &each->level, NULL))                           \
+    row(on_pressure, gpushim_on_pressure(GPUSHIM_CRITICAL, called, each))                \
+    row(off_pressure, gpushim_off_pressure(called, each))                                \
+    row(scope_begin, gpushim_scope_begin("each"))                                        \
+    row(scope_end, gpushim_scope_end())                                                  \
+    row(alloc, gpushim_stream_alloc(&each->memory, 100, 0, NULL))                        \
+    row(uses, gpushim_stream_uses(each->memory ? each->memory : for_all, NULL))          \
+    row(free, gpushim_stream_free(each->memory, 0, NULL))
+/* clang-format on */
+enum {
+#define ROW(name, call) EACH_##name,
+    EACH_CALL(ROW)
+#undef ROW
+        EACH_COUNT
+};
+
+struct each {
+    struct gpushim_statistics statistics;
+    struct gpushim_class classes[GPUSHIM_CLASSES];
+    char value[9];
+    bool reports;
+    gpushim_pressure level;
+    void *memory;
+    gpushim_result results[EACH_COUNT];
+};
+
+static void *for_all; /* memory that a handler and the program name at once */
+
+static void call_each(struct each *each)
+{
+    each->memory = NULL;
+#define ROW(name, call) each->results[EACH_##name] = (call);
+    EACH_CALL(ROW)
+#undef ROW
+}
+
+static void tell_each(const char *when, struct each *each)
+{
+    static const char *const names[] = {
+#define ROW(name, call) #name,
+        EACH_CALL(ROW)
+#undef ROW
+    };
+
+    call_each(each);
+    for (size_t i = 0; i < EACH_COUNT; i++)
+        printf("%s: %s: %s\n", when, names[i], gpushim_result_text(each->results[i]));
+}
+
+static pthread_t main_thread;
+static struct each in_handler, at_end; /* too large for a handler's stack */
+static volatile unsigned handled, served, kept_out;
+
+/* A handler is served, or kept out where it has interrupted the library. */
+static void on_alarm(int number)
+{
+    (void)number;
+    if (!pthread_equal(pthread_self(), main_thread))
+        return;
+    call_each(&in_handler);
+    handled++;
+    for (size_t i = 0; i < EACH_COUNT; i++) {
+        gpushim_result result = in_handler.results[i];
+
+        if (result != GPUSHIM_OK && result != GPUSHIM_INACTIVE) {
+            fprintf(stderr, "call %zu: %s\n", i, gpushim_result_text(result));
+            app_expect(false, "a handler's call");
+        }
+        served += result == GPUSHIM_OK && i != EACH_report;
+        kept_out += result == GPUSHIM_INACTIVE;
+    }
+}
+
+static void in_signals(void)
+{
+    const struct itimerval often = {{0, 400}, {0, 400}}, never = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    static struct each own;
+    bool active;
+
+    main_thread = pthread_self();
+    app_gpu_start();
+    active = gpushim_stream_alloc(&for_all, 1000, 0, NULL) == GPUSHIM_OK;
+    call_each(&own);
+    APP_OK(sigaction(SIGALRM, &action, NULL));
+    APP_OK(setitimer(ITIMER_REAL, &often, NULL));
+    for (int i = 0; handled < 1500 && i < 100000000; i++) {
+        call_each(&own);
+        for (size_t k = 0; active && k < EACH_COUNT; k++)
+            app_expect(own.results[k] == GPUSHIM_OK, "the program's call");
+    }
+    APP_OK(setitimer(ITIMER_REAL, &never, NULL));
+    app_expect(handled >= 1500, "no signals");
+    app_expect(!active || (served > 0 && kept_out > 0), "what was interrupted");
+    app_expect(active || served == 0, "a call without a library");
+    gpushim_stream_free(for_all, 0, NULL);
+    printf("signals: ok\n");
+}
+
+static bool at_the_end;
+
+static void while_it_ends(void)
+{
+    tell_each("in a handler of atexit", &at_end);
+}
+
+__attribute__((destructor)) static void in_a_destructor(void)
+{
+    if (at_the_end)
+        tell_each("in a destructor", &at_end);
+}
+
+/* Registered before any library's, so it runs after all of them. */
+static void at_the_very_end(int status, void *unused)
+{
+    (void)status;
+    (void)unused;
+    if (at_the_end)
+        tell_each("behind the report", &at_end);
+}
+
+static void register_first(int count, char **arguments, char **variables)
+{
+    (void)count;
+    (void)arguments;
+    (void)variables;
+    on_exit(at_the_very_end, NULL);
+}
+__attribute__((section(".preinit_array"),
+               used)) static void (*first)(int, char **, char **) = register_first;
+
+static void at_exit(void)
+{
+    app_gpu_start();
+    gpushim_stream_alloc(&for_all, 1000, 0, NULL);
+    APP_OK(atexit(while_it_ends));
+    at_the_end = at_end.reports = true;
+    gpushim_scope_begin("to the end");
+    gpushim_stream_free(for_all, 0, NULL);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -555,6 +723,10 @@ int main(int argc, char **argv)
         in_capture();
     else if (strcmp(what, "threads") == 0)
         in_threads();
+    else if (strcmp(what, "signals") == 0)
+        in_signals();
+    else if (strcmp(what, "atexit") == 0)
+        at_exit();
     else
         show_all();
     return 0;

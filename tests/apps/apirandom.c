@@ -26,18 +26,32 @@ enum { THREADS = 4, BUFFERS = 6, BATCH = 3, MOST = 6000, TAKEN = 3, RETAINED = 4
 #define ABSENT      ONE(GPUSHIM_NOT_FOUND)
 #define REFUSED     ONE(GPUSHIM_INVALID)
 
-/* Each function that is called, and what it has returned so far. */
+/* Every function of the two headers (tests/e2e/cases/api.sh compares): those that return
+ * a result, and what each has returned so far; then the others. Those that need the
+ * library stand from get_statistics on. */
+/* clang-format off */
 #define FUNCTIONS(row)                                                                   \
-    row(create) row(free) row(view) row(around) row(address) row(copy) row(put) row(get) \
-        row(get_slot) row(copy_rows) row(fill) row(zero) row(prefetch) row(advise)       \
-            row(resize) row(shrink) row(batch) row(cache_create) row(take) row(give)     \
-                row(cache_trim) row(start) row(poll) row(wait) row(range) row(read_back) \
-                    row(ring_create) row(space) row(next) row(push) row(pop) row(after)  \
-                        row(stream_wait) row(read_file) row(visibility) row(statistics)  \
-                            row(classes) row(trim) row(warm_up) row(warming)             \
-                                row(get_option) row(set_option) row(scope_begin)         \
-                                    row(scope_end) row(stream_alloc) row(stream_free)    \
-                                        row(stream_uses)
+    row(buffer_create) row(buffer_free) row(buffer_view) row(buffer_around)              \
+    row(buffer_device_address) row(buffer_copy) row(buffer_put) row(buffer_get)          \
+    row(buffer_get_slot) row(buffer_copy_rows) row(buffer_fill) row(buffer_zero)         \
+    row(buffer_prefetch) row(buffer_advise) row(buffer_resize) row(buffer_shrink)        \
+    row(copy_batch) row(batch_create)                                                    \
+    row(cache_create) row(cache_take) row(cache_give) row(cache_trim) row(cache_free)    \
+    row(readback_start) row(readback_poll) row(readback_wait) row(readback_range)        \
+    row(readback_end) row(read_back) row(read_file)                                      \
+    row(ring_create) row(ring_space) row(ring_next) row(ring_push) row(ring_pop)         \
+    row(ring_device_address) row(ring_free)                                              \
+    row(streams_create) row(streams_free) row(stream_after) row(stream_wait)             \
+    row(get_visibility) row(get_memory) row(enable_peers) row(get_difference)            \
+    row(get_statistics) row(get_classes) row(trim) row(warm_up)                          \
+    row(warming_start) row(warming_poll) row(warming_wait)                               \
+    row(get_option) row(set_option) row(report) row(record)                              \
+    row(get_pressure) row(on_pressure) row(off_pressure)                                 \
+    row(scope_begin) row(scope_end) row(stream_alloc) row(stream_free) row(stream_uses)
+#define OTHERS(row)                                                                      \
+    row(library) row(library_version) row(result_text) row(pressure_text)                \
+    row(class_of) row(hit_rate) row(fragmentation) row(cache_hit_rate)
+/* clang-format on */
 enum function {
 #define ROW(name) F_##name,
     FUNCTIONS(ROW)
@@ -52,6 +66,7 @@ static const char *const names[] = {
 static unsigned seen[F_COUNT]; /* atomic */
 
 static struct gpushim_cache shared[2]; /* of device and of pinned memory */
+static struct gpushim_cache strange;   /* hands out nothing */
 static bool capture_too = true, inactive;
 
 /* What one thread has. */
@@ -107,7 +122,7 @@ static void judge(struct world *world, enum function function, gpushim_result go
                                         : (others & ONE(got)) != 0;
 
     world->calls++;
-    if (inactive && function >= F_statistics)
+    if (inactive && function >= F_get_statistics)
         known = got == GPUSHIM_INACTIVE || (wrong && got == GPUSHIM_INVALID);
     if (!known && !wrong && world->capturing)
         known = got == GPUSHIM_OK || got == GPUSHIM_CUDA;
@@ -204,7 +219,7 @@ static void do_create(struct world *world)
     wrong = !out || !bytes || (unsigned)place > 3 || alignment == 3 || alignment == 24 ||
             alignment == 1000 || flags > 1;
     note_before(world);
-    judge(world, F_create,
+    judge(world, F_buffer_create,
           gpushim_buffer_create(out, (gpushim_place)place, bytes, alignment, flags),
           wrong, huge ? NO_ROOM : FINE | NO_ROOM);
     if (out && out->data && once_in(world, 3))
@@ -215,7 +230,7 @@ static void do_free(struct world *world)
 {
     struct gpushim_buffer *buffer = any_buffer(world);
 
-    judge(world, F_free, gpushim_buffer_free(buffer), false, FINE);
+    judge(world, F_buffer_free, gpushim_buffer_free(buffer), false, FINE);
     app_expect(!buffer || !buffer->data, "a freed buffer");
 }
 
@@ -227,16 +242,16 @@ static void do_view(struct world *world)
     bool whole = once_in(world, 2);
 
     any_range(world, of, &offset, &bytes);
-    judge(world, F_view, gpushim_buffer_view(out, of, offset, bytes),
+    judge(world, F_buffer_view, gpushim_buffer_view(out, of, offset, bytes),
           !out || !is_within(of, offset, bytes), FINE);
     if (!view.data)
         return;
     /* A view stays within itself, and owns nothing. */
-    judge(world, F_resize, gpushim_buffer_resize(&view, bytes + !whole, GPUSHIM_SYNC),
-          !whole, FINE);
-    judge(world, F_shrink, gpushim_buffer_shrink(&view, 0, NULL), true, 0);
-    judge(world, F_give, gpushim_cache_give(&shared[0], "k", 1, &view), true, 0);
-    judge(world, F_free, gpushim_buffer_free(&view), false, FINE);
+    judge(world, F_buffer_resize,
+          gpushim_buffer_resize(&view, bytes + !whole, GPUSHIM_SYNC), !whole, FINE);
+    judge(world, F_buffer_shrink, gpushim_buffer_shrink(&view, 0, NULL), true, 0);
+    judge(world, F_cache_give, gpushim_cache_give(&shared[0], "k", 1, &view), true, 0);
+    judge(world, F_buffer_free, gpushim_buffer_free(&view), false, FINE);
 }
 
 static void do_around(struct world *world)
@@ -246,7 +261,7 @@ static void do_around(struct world *world)
     size_t bytes = once_in(world, 10) ? SIZE_MAX : below(world, MOST);
     int place = (int)below(world, 5);
 
-    judge(world, F_around,
+    judge(world, F_buffer_around,
           gpushim_buffer_around(&around, memory, bytes, (gpushim_place)place),
           !memory || !bytes || bytes == SIZE_MAX || place > 3, FINE);
 }
@@ -256,7 +271,7 @@ static void do_address(struct world *world)
     struct gpushim_buffer *buffer = any_buffer(world);
     void *address;
 
-    judge(world, F_address, gpushim_buffer_device_address(buffer, &address),
+    judge(world, F_buffer_device_address, gpushim_buffer_device_address(buffer, &address),
           !buffer || !buffer->data || buffer->place == GPUSHIM_HOST, FINE);
 }
 
@@ -271,8 +286,35 @@ static void do_copy(struct world *world)
     bytes = once_in(world, 4) || bytes < other ? bytes : other;
     wrong = !is_within(dst, to, bytes) || !is_within(src, from, bytes) ||
             (dst == src && to < from + bytes && from < to + bytes);
-    judge(world, F_copy,
+    judge(world, F_buffer_copy,
           gpushim_buffer_copy(dst, to, src, from, bytes, any_stream(world)), wrong, FINE);
+}
+
+/* All of a batch is checked before its first copy. */
+static void do_copy_batch(struct world *world)
+{
+    struct gpushim_copy copies[3];
+    size_t count = below(world, 4), done = 42, bytes;
+    bool wrong = !count;
+
+    for (size_t i = 0; i < APP_COUNT(copies); i++) {
+        struct gpushim_copy *copy = &copies[i];
+
+        copy->dst = any_buffer(world);
+        copy->src = any_buffer(world);
+        any_range(world, copy->dst, &copy->dst_offset, &copy->bytes);
+        any_range(world, copy->src, &copy->src_offset, &bytes);
+        copy->bytes = copy->bytes < bytes ? copy->bytes : bytes;
+        wrong = wrong ||
+                (i < count && (!is_within(copy->dst, copy->dst_offset, copy->bytes) ||
+                               !is_within(copy->src, copy->src_offset, copy->bytes) ||
+                               (copy->dst == copy->src &&
+                                copy->dst_offset < copy->src_offset + copy->bytes &&
+                                copy->src_offset < copy->dst_offset + copy->bytes)));
+    }
+    judge(world, F_copy_batch,
+          gpushim_copy_batch(copies, count, any_stream(world), &done), wrong, FINE);
+    app_expect(wrong ? done == 42 : done <= count, "copies done");
 }
 
 static void do_put_get(struct world *world)
@@ -286,11 +328,11 @@ static void do_put_get(struct world *world)
     wrong = !host || !is_within(buffer, offset, bytes);
     bytes = wrong || bytes <= MOST ? bytes : MOST;
     if (once_in(world, 2)) {
-        judge(world, F_put,
+        judge(world, F_buffer_put,
               gpushim_buffer_put(buffer, offset, host, bytes, any_stream(world)), wrong,
               FINE);
     } else if (once_in(world, 2)) {
-        judge(world, F_get,
+        judge(world, F_buffer_get,
               gpushim_buffer_get(buffer, offset, host, bytes, any_stream(world)), wrong,
               FINE);
     } else {
@@ -298,7 +340,7 @@ static void do_put_get(struct world *world)
         bytes = bytes > MOST ? bytes : bytes / 4;
         wrong = !host || (bytes && slot > SIZE_MAX / bytes) ||
                 !is_within(buffer, slot * bytes, bytes);
-        judge(world, F_get_slot,
+        judge(world, F_buffer_get_slot,
               gpushim_buffer_get_slot(buffer, slot, bytes, host, any_stream(world)),
               wrong, FINE);
     }
@@ -330,7 +372,7 @@ static void do_copy_rows(struct world *world)
             !is_within(src, from, extent) ||
             (dst == src && rows_overlap(to, from, pitch, width, rows));
     /* A pitch beyond the device's limit is the driver's to refuse. */
-    judge(world, F_copy_rows,
+    judge(world, F_buffer_copy_rows,
           gpushim_buffer_copy_rows(dst, to, pitch, src, from, pitch, width, rows,
                                    any_stream(world)),
           wrong, pitch > MOST ? FINE | FAILED : FINE);
@@ -342,9 +384,10 @@ static void do_fill(struct world *world)
     size_t offset, bytes;
 
     any_range(world, buffer, &offset, &bytes);
-    judge(world, F_fill, gpushim_buffer_fill(buffer, offset, bytes, 7, any_stream(world)),
+    judge(world, F_buffer_fill,
+          gpushim_buffer_fill(buffer, offset, bytes, 7, any_stream(world)),
           !is_within(buffer, offset, bytes), FINE);
-    judge(world, F_zero, gpushim_buffer_zero(buffer, any_stream(world)),
+    judge(world, F_buffer_zero, gpushim_buffer_zero(buffer, any_stream(world)),
           !buffer || !buffer->data, FINE);
 }
 
@@ -356,10 +399,11 @@ static void do_managed(struct world *world)
     size_t offset, bytes;
 
     any_range(world, buffer, &offset, &bytes);
-    judge(world, F_prefetch,
+    judge(world, F_buffer_prefetch,
           gpushim_buffer_prefetch(buffer, offset, bytes, device, any_stream(world)),
           !managed || !is_within(buffer, offset, bytes) || device < -1, FINE | FAILED);
-    judge(world, F_advise, gpushim_buffer_advise(buffer, (gpushim_advice)advice, device),
+    judge(world, F_buffer_advise,
+          gpushim_buffer_advise(buffer, (gpushim_advice)advice, device),
           !managed || device < -1 || advice < 1 || advice > 6, FINE | FAILED);
 }
 
@@ -368,8 +412,26 @@ static void do_visibility(struct world *world)
     gpushim_visibility found, *out = once_in(world, 5) ? NULL : &found;
     int device = (int)below(world, 4) - 1;
 
-    judge(world, F_visibility, gpushim_get_visibility(device, out), !out || device < 0,
-          device == 0 ? FINE : FINE | FAILED);
+    judge(world, F_get_visibility, gpushim_get_visibility(device, out),
+          !out || device < 0, device == 0 ? FINE : FINE | FAILED);
+}
+
+static void do_devices(struct world *world)
+{
+    int device = (int)below(world, 3) - 1, pairs = -1;
+    size_t free_bytes = 1, total_bytes = 0;
+    gpushim_result result;
+
+    if (!once_in(world, 20))
+        return;
+    result =
+        gpushim_get_memory(device, &free_bytes, once_in(world, 4) ? NULL : &total_bytes);
+    judge(world, F_get_memory, result, device < 0, device == 0 ? FINE : FINE | FAILED);
+    app_expect(result == GPUSHIM_OK ? !total_bytes || free_bytes <= total_bytes
+                                    : free_bytes == 1 && !total_bytes,
+               "a device's memory");
+    judge(world, F_enable_peers, gpushim_enable_peers(once_in(world, 3) ? NULL : &pairs),
+          false, FINE);
 }
 
 static void do_resize(struct world *world)
@@ -387,10 +449,10 @@ static void do_resize(struct world *world)
     note_before(world);
     if (longer && buffer->limit && bytes > buffer->limit)
         others = NO_ROOM;
-    judge(world, F_resize, gpushim_buffer_resize(buffer, bytes, any_stream(world)),
+    judge(world, F_buffer_resize, gpushim_buffer_resize(buffer, bytes, any_stream(world)),
           !live || !bytes || (longer && growth < 1), others);
     app_expect(!live || buffer->bytes <= buffer->capacity, "a length");
-    judge(world, F_shrink,
+    judge(world, F_buffer_shrink,
           gpushim_buffer_shrink(buffer, below(world, 2) * 1000, any_stream(world)), !live,
           FINE | NO_ROOM);
 }
@@ -405,7 +467,7 @@ static void do_batch(struct world *world)
         wrong = wrong || (i < count && (!bytes[i] || bytes[i] > MOST));
     }
     app_expect(gpushim_buffer_free(&world->block) == GPUSHIM_OK, "a block");
-    judge(world, F_batch,
+    judge(world, F_batch_create,
           gpushim_batch_create(&world->block, world->parts, bytes, count,
                                (gpushim_place)below(world, 4), 0, 0),
           wrong, FINE | NO_ROOM);
@@ -431,13 +493,15 @@ static void do_cache(struct world *world)
     bool wrong = !cache || !key || !key_bytes;
 
     if (taken->data) {
-        judge(world, F_give, gpushim_cache_give(cache, key, key_bytes, taken), wrong,
-              FINE);
+        judge(world, F_cache_give, gpushim_cache_give(&strange, "abc", 1, taken), true,
+              0);
+        judge(world, F_cache_give, gpushim_cache_give(cache, key, key_bytes, taken),
+              wrong, FINE);
         app_expect(wrong == (taken->data != NULL), "what was given back");
         return;
     }
-    judge(world, F_give, gpushim_cache_give(&shared[0], "k", 1, taken), true, 0);
-    judge(world, F_take, gpushim_cache_take(cache, key, key_bytes, bytes, taken),
+    judge(world, F_cache_give, gpushim_cache_give(&shared[0], "k", 1, taken), true, 0);
+    judge(world, F_cache_take, gpushim_cache_take(cache, key, key_bytes, bytes, taken),
           wrong || !bytes, FINE | NO_ROOM);
     judge(world, F_cache_create,
           gpushim_cache_create(&other, (gpushim_place)place, most, 0),
@@ -446,6 +510,14 @@ static void do_cache(struct world *world)
         world, F_cache_trim,
         gpushim_cache_trim(once_in(world, 2) ? &shared[1] : cache, below(world, 2), NULL),
         false, FINE | (cache ? 0 : REFUSED));
+    app_expect(gpushim_cache_hit_rate(cache) >= 0 && gpushim_cache_hit_rate(cache) <= 1,
+               "a hit rate");
+    if (once_in(world, 2)) {
+        judge(world, F_cache_free, gpushim_cache_free(NULL), true, 0);
+    } else if (gpushim_cache_create(&other, GPUSHIM_HOST, 1, 0) == GPUSHIM_OK) {
+        judge(world, F_cache_free, gpushim_cache_free(&other), false, FINE);
+        judge(world, F_cache_take, gpushim_cache_take(&other, "k", 1, 1, taken), true, 0);
+    }
 }
 
 static gpushim_result see_chunk(void *user, struct gpushim_buffer *chunk, uint64_t offset,
@@ -469,7 +541,7 @@ static void do_readback(struct world *world)
     any_range(world, src, &offset, &bytes);
     wrong = cache == &shared[0] || !is_within(src, offset, bytes);
     if (!under_way) {
-        judge(world, F_start,
+        judge(world, F_readback_start,
               gpushim_readback_start(readback, cache, src, offset, bytes,
                                      any_stream(world)),
               wrong, FINE | NO_ROOM);
@@ -477,16 +549,18 @@ static void do_readback(struct world *world)
     if (!under_way)
         world->readback_others = world->capturing ? FINE | FAILED : FINE;
     under_way = readback->event != NULL;
-    judge(world, F_poll, gpushim_readback_poll(readback, &ready), !under_way,
+    judge(world, F_readback_poll, gpushim_readback_poll(readback, &ready), !under_way,
           world->readback_others);
     if (once_in(world, 2))
-        judge(world, F_wait, gpushim_readback_wait(readback), !under_way,
+        judge(world, F_readback_wait, gpushim_readback_wait(readback), !under_way,
               world->readback_others);
     any_range(world, &readback->data, &offset, &bytes);
-    judge(world, F_range, gpushim_readback_range(readback, offset, bytes, &data),
+    judge(world, F_readback_range, gpushim_readback_range(readback, offset, bytes, &data),
           !readback->complete || !is_within(&readback->data, offset, bytes), FINE);
-    if (once_in(world, 2))
-        (void)gpushim_readback_end(readback); /* as it may have begun in a capture */
+    judge(world, F_readback_end, gpushim_readback_end(NULL), true, 0);
+    if (once_in(world, 2)) /* it may have begun in a capture */
+        judge(world, F_readback_end, gpushim_readback_end(readback), false,
+              world->readback_others);
     if (!once_in(world, 8))
         return;
     src = any_buffer(world);
@@ -503,13 +577,15 @@ static void do_ring(struct world *world)
 {
     struct gpushim_ring *ring = &world->ring, failed;
     struct gpushim_buffer slot;
+    void *address, **to = once_in(world, 20) ? NULL : &address;
     size_t slots = below(world, 4), bytes = below(world, 200);
     void *stream = once_in(world, 3) ? GPUSHIM_SYNC : world->streams.compute;
     bool live = ring->counts != NULL;
 
     if (once_in(world, 30)) {
         app_expect(gpushim_stream_wait(world->streams.compute) == GPUSHIM_OK, "a wait");
-        app_expect(gpushim_ring_free(ring) == GPUSHIM_OK, "a ring's free");
+        judge(world, F_ring_free, gpushim_ring_free(ring), false, FINE);
+        judge(world, F_ring_free, gpushim_ring_free(NULL), true, 0);
         return;
     }
     if (!live)
@@ -518,25 +594,35 @@ static void do_ring(struct world *world)
     judge(world, F_ring_create,
           gpushim_ring_create(&failed, SIZE_MAX / (1 + below(world, 9)), 64), true, 0);
     live = ring->counts != NULL;
+    judge(world, F_ring_device_address,
+          gpushim_ring_device_address(live ? ring : NULL, to), !live || !to, FINE);
     /* A push of now may overtake one in a stream: that is refused. */
-    judge(world, F_space, gpushim_ring_space(ring, &slot), !live, FINE | ABSENT);
-    judge(world, F_push, gpushim_ring_push(ring, stream), !live,
+    judge(world, F_ring_space, gpushim_ring_space(ring, &slot), !live, FINE | ABSENT);
+    judge(world, F_ring_push, gpushim_ring_push(ring, stream), !live,
           FINE | ABSENT | (stream == GPUSHIM_SYNC ? REFUSED : 0));
-    judge(world, F_next, gpushim_ring_next(ring, &slot), !live, FINE | ABSENT);
-    judge(world, F_pop, gpushim_ring_pop(ring, stream), !live,
+    judge(world, F_ring_next, gpushim_ring_next(ring, &slot), !live, FINE | ABSENT);
+    judge(world, F_ring_pop, gpushim_ring_pop(ring, stream), !live,
           FINE | ABSENT | (stream == GPUSHIM_SYNC ? REFUSED : 0));
 }
 
 static void do_streams(struct world *world)
 {
     void *one = any_stream(world), *other = any_stream(world);
+    struct gpushim_streams more = {NULL, NULL, NULL};
     bool alike = one == world->captured || other == world->captured;
 
     if (alike && one != other)
         return; /* it would draw the other stream into the capture */
-    judge(world, F_after, gpushim_stream_after(one, other),
+    judge(world, F_stream_after, gpushim_stream_after(one, other),
           one == GPUSHIM_SYNC || other == GPUSHIM_SYNC, FINE);
     judge(world, F_stream_wait, gpushim_stream_wait(one), one == GPUSHIM_SYNC, FINE);
+    if (!once_in(world, 10))
+        return;
+    judge(world, F_streams_create, gpushim_streams_create(NULL), true, 0);
+    judge(world, F_streams_free, gpushim_streams_free(NULL), true, 0);
+    judge(world, F_streams_create, gpushim_streams_create(&more), false, FINE);
+    judge(world, F_streams_free, gpushim_streams_free(&more), false, FINE);
+    judge(world, F_streams_free, gpushim_streams_free(&more), false, FINE);
 }
 
 static void do_file(struct world *world)
@@ -569,18 +655,34 @@ static int any_device(struct world *world)
 
 static void do_look(struct world *world)
 {
-    struct gpushim_statistics statistics, *out = once_in(world, 9) ? NULL : &statistics;
+    struct gpushim_statistics statistics = {.hits = 1, .misses = 1}, after = statistics;
+    struct gpushim_statistics *out = once_in(world, 9) ? NULL : &statistics;
     struct gpushim_class classes[GPUSHIM_CLASSES];
     int device = any_device(world);
     bool of_gpu = device >= 0 || device == GPUSHIM_ALL_DEVICES, beyond = device >= 1000;
 
     if (!once_in(world, 20))
         return;
-    judge(world, F_statistics, gpushim_get_statistics(device, out),
+    judge(world, F_get_statistics, gpushim_get_statistics(device, out),
           !out || beyond || (!of_gpu && device < GPUSHIM_IMPORTED), FINE);
-    judge(world, F_classes,
-          gpushim_get_classes(device, classes, below(world, GPUSHIM_CLASSES + 1)),
+    judge(world, F_get_difference, gpushim_get_difference(out, &statistics, &after), !out,
+          FINE);
+    app_expect(!out || (after.hits == 0 && gpushim_hit_rate(&after) == 1.0),
+               "a difference of nothing");
+    app_expect(gpushim_hit_rate(out) >= 0 && gpushim_hit_rate(out) <= 1 &&
+                   gpushim_fragmentation(out) >= 0 && gpushim_fragmentation(out) <= 1,
+               "a share");
+    judge(world, F_get_classes,
+          gpushim_get_classes(device, classes,
+                              once_in(world, 5) ? SIZE_MAX - below(world, 9)
+                                                : below(world, GPUSHIM_CLASSES + 1)),
           beyond || !of_gpu, FINE);
+    memset(classes, 0, sizeof classes);
+    classes[0].bytes = 100;
+    app_expect(gpushim_class_of(classes, 1, 100) == 0 &&
+                   gpushim_class_of(classes, 1, 101) == 1 &&
+                   gpushim_class_of(NULL, 7, 1) == 7,
+               "a class");
     judge(
         world, F_trim,
         gpushim_trim(device, once_in(world, 3) ? UINT64_MAX : below(world, 100000), NULL),
@@ -607,15 +709,19 @@ static void do_warming(struct world *world)
     struct gpushim_warming warming = {0};
     int device = once_in(world, 4) ? -1 : 0, ready;
     bool good = once_in(world, 2), begun;
+    gpushim_result result;
 
     if (!once_in(world, 15))
         return;
-    begun = gpushim_warming_start(&warming, device, good ? "4K:2" : "lots") == GPUSHIM_OK;
-    app_expect(begun == (!inactive && device == 0), "a warming");
-    judge(world, F_warming, gpushim_warming_start(NULL, 0, "4K:2"), true, 0);
+    result = gpushim_warming_start(&warming, device, good ? "4K:2" : "lots");
+    judge(world, F_warming_start, result, device < 0, FINE);
+    begun = result == GPUSHIM_OK;
+    judge(world, F_warming_start, gpushim_warming_start(NULL, 0, "4K:2"), true, 0);
+    judge(world, F_warming_poll, gpushim_warming_poll(NULL, &ready), true, 0);
     if (begun) {
-        app_expect(gpushim_warming_poll(&warming, &ready) == GPUSHIM_OK, "a poll");
-        judge(world, F_warming, gpushim_warming_wait(&warming), !good, FINE | NO_ROOM);
+        judge(world, F_warming_poll, gpushim_warming_poll(&warming, &ready), false, FINE);
+        judge(world, F_warming_wait, gpushim_warming_wait(&warming), !good,
+              FINE | NO_ROOM);
     }
     app_expect(gpushim_warming_wait(&warming) == GPUSHIM_INVALID, "a second wait");
 }
@@ -654,6 +760,45 @@ static void do_options(struct world *world)
     judge(world, F_set_option, gpushim_set_option("LEAK_MAX", NULL, NULL, 0), true, 0);
 }
 
+static void called(void *self, int device, gpushim_pressure level)
+{
+    app_expect(self && device >= 0 && level >= GPUSHIM_ELEVATED, "a call");
+}
+
+static void do_pressure(struct world *world)
+{
+    int device = any_device(world), from = (int)below(world, 7) - 1;
+    gpushim_pressure level;
+    double share;
+
+    judge(world, F_get_pressure,
+          gpushim_get_pressure(device, &level, once_in(world, 3) ? NULL : &share),
+          device < 0 || device >= 1000, device == 0 ? FINE : FINE | ABSENT);
+    judge(world, F_on_pressure,
+          gpushim_on_pressure((gpushim_pressure)from, once_in(world, 9) ? NULL : called,
+                              world),
+          from < GPUSHIM_ELEVATED || from > GPUSHIM_OUT_OF_MEMORY, FINE | REFUSED);
+    judge(world, F_off_pressure, gpushim_off_pressure(called, world), false,
+          FINE | ABSENT);
+    app_expect(gpushim_pressure_text((gpushim_pressure)from)[0] != '\0', "a text");
+}
+
+/* One report of a process: it takes long. */
+static void do_report(struct world *world)
+{
+    static int reported;
+
+    if (!once_in(world, 50))
+        return;
+    if (!__atomic_exchange_n(&reported, 1, __ATOMIC_RELAXED))
+        judge(world, F_report, gpushim_report(), false, FINE);
+    judge(world, F_record, gpushim_record(0), false, FINE);
+    judge(world, F_record, gpushim_record(1), false, FINE);
+    app_expect(!gpushim_library() == !gpushim_library_version()[0] &&
+                   gpushim_result_text(GPUSHIM_OK)[0] != '\0',
+               "a version");
+}
+
 static void do_scopes(struct world *world)
 {
     static const char long_name[] =
@@ -689,6 +834,7 @@ static void do_stream_memory(struct world *world)
         judge(world, F_stream_alloc, gpushim_stream_alloc(out, bytes, device, stream),
               !out || !bytes || device < 0, huge ? NO_ROOM : FINE);
         *block = made;
+        judge(world, F_stream_uses, gpushim_stream_uses(world->host, stream), true, 0);
         return;
     }
     judge(world, F_stream_uses,
@@ -727,13 +873,14 @@ static uint64_t calls_each;
 static void *run(void *argument)
 {
     static void (*const steps[])(struct world *) = {
-        do_create,        do_create,       do_create,  do_free,    do_view,
-        do_around,        do_address,      do_copy,    do_copy,    do_put_get,
-        do_put_get,       do_copy_rows,    do_fill,    do_managed, do_resize,
-        do_resize,        do_batch,        do_cache,   do_cache,   do_readback,
-        do_ring,          do_streams,      do_file,    do_look,    do_warm_up,
-        do_warming,       do_visibility,   do_options, do_scopes,  do_scopes,
-        do_stream_memory, do_stream_memory};
+        do_create,        do_create,        do_create,     do_free,    do_view,
+        do_around,        do_address,       do_copy,       do_copy,    do_put_get,
+        do_put_get,       do_copy_rows,     do_fill,       do_managed, do_resize,
+        do_resize,        do_batch,         do_cache,      do_cache,   do_readback,
+        do_ring,          do_streams,       do_file,       do_look,    do_warm_up,
+        do_warming,       do_visibility,    do_options,    do_scopes,  do_scopes,
+        do_stream_memory, do_stream_memory, do_copy_batch, do_devices, do_pressure,
+        do_report};
     struct world *world = argument;
 
     app_gpu_thread();
@@ -772,7 +919,8 @@ static void *run(void *argument)
 int main(int argc, char **argv)
 {
     /* These have no wrong argument. */
-    static const enum function any_code[] = {F_free, F_scope_end};
+    static const enum function any_code[] = {
+        F_buffer_free, F_enable_peers, F_scope_end, F_report, F_record, F_off_pressure};
     static struct world worlds[THREADS];
     pthread_t threads[THREADS];
     bool many;
@@ -787,6 +935,8 @@ int main(int argc, char **argv)
                "a cache");
     app_expect(gpushim_cache_create(&shared[1], GPUSHIM_PINNED_HOST, 2, 0) == GPUSHIM_OK,
                "a cache");
+    app_expect(gpushim_cache_create(&strange, GPUSHIM_DEVICE, 2, 0) == GPUSHIM_OK,
+               "a cache");
     for (size_t i = 0; i < THREADS; i++) {
         worlds[i].random = (seed << 8 | i) * 2654435761u + 1;
         APP_OK(pthread_create(&threads[i], NULL, run, &worlds[i]));
@@ -796,7 +946,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < 2; i++)
         app_expect(gpushim_cache_free(&shared[i]) == GPUSHIM_OK, "a cache's free");
     for (unsigned i = 0; i < F_COUNT; i++) {
-        bool any = inactive && i >= F_statistics;
+        bool any = inactive && i >= F_get_statistics;
         for (size_t k = 0; k < APP_COUNT(any_code); k++)
             any = any || i == any_code[k];
         if (!any && many && (!(seen[i] & FINE) || !(seen[i] & REFUSED))) {

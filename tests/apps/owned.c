@@ -10,6 +10,7 @@
  *   owned_WAY rings SEED      rings to the device and back
  *   owned_WAY file PATH CHUNK streams a file through the device: its checksum
  *   owned_WAY direct PATH     is it read past the page cache
+ *   owned_WAY files FOLDER    files that end early, or cannot be opened or read
  *   owned_WAY threads         one cache, four threads
  *   owned_WAY faults SEED     calls of the driver fail: nothing is lost
  *   owned_WAY peers           enables peers, and copies between the devices
@@ -18,9 +19,48 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+/* What gpushim_read_file calls: a file system may refuse O_DIRECT at a read, and another
+ * that it is switched off. */
+static unsigned refusals;
+static bool refuses;
+
+static ssize_t read_or_refuse(int file, void *to, size_t bytes)
+{
+    if (!refuses)
+        return read(file, to, bytes);
+    errno = EINVAL;
+    return -1;
+}
+
+static int control_or_refuse(int file, int command, ...)
+{
+    va_list arguments;
+    int flags;
+
+    if (refuses && command == F_GETFL)
+        return O_DIRECT;
+    if (refuses && ++refusals < 1000) {
+        errno = EPERM;
+        return -1;
+    }
+    refuses = false; /* it would never end */
+    va_start(arguments, command);
+    flags = command == F_SETFL ? va_arg(arguments, int) : 0;
+    va_end(arguments);
+    return fcntl(file, command, flags);
+}
+
+#define read  read_or_refuse
+#define fcntl control_or_refuse
 #include "gpushim_memory.h"
+#undef read
+#undef fcntl
 #include "kernels.h"
 #include "launch.h"
 
@@ -350,6 +390,46 @@ static void bad_buffers(struct gpushim_buffer *buffer, struct gpushim_buffer *fr
     IS_BAD(gpushim_buffer_shrink(&out, 0, sync));
 }
 
+/* A buffer goes back to the cache that it came from, or to none. */
+static void bad_caches(struct gpushim_cache *cache)
+{
+    struct gpushim_cache other;
+    struct gpushim_buffer taken, view;
+
+    IS_OK(gpushim_cache_create(&other, GPUSHIM_DEVICE, 1, 100));
+    IS_OK(gpushim_cache_take(cache, "k", 1, 90, &taken));
+    IS_BAD(gpushim_cache_give(&other, "k", 1, &taken));
+    IS_OK(gpushim_buffer_view(&view, &taken, 0, 10));
+    IS_BAD(gpushim_cache_give(cache, "k", 1, &view));
+    app_expect(taken.bytes == 90 && cache->held_bytes == 90 && other.held_bytes == 0 &&
+                   other.idle_count == 0,
+               "a refused buffer");
+    IS_OK(gpushim_cache_give(cache, "k", 1, &taken));
+    IS_OK(gpushim_cache_take(&other, "k", 1, 100, &taken));
+    IS_OK(gpushim_cache_give(&other, "k", 1, &taken));
+    IS_OK(gpushim_cache_free(&other));
+    IS_OK(gpushim_cache_trim(cache, 0, NULL));
+    app_expect(cache->held_bytes == 0 && other.held_bytes == 0, "what is held");
+}
+
+/* The functions of gpushim.h that need no library. */
+static void bad_statistics(void)
+{
+    struct gpushim_statistics statistics = {.hits = 3, .misses = 1};
+    struct gpushim_class class = {.bytes = 100};
+
+    IS_BAD(gpushim_get_difference(NULL, &statistics, &statistics));
+    IS_BAD(gpushim_get_difference(&statistics, NULL, &statistics));
+    IS_BAD(gpushim_get_difference(&statistics, &statistics, NULL));
+    app_expect(gpushim_hit_rate(&statistics) == 0.75 && gpushim_hit_rate(NULL) == 1.0,
+               "a hit rate");
+    app_expect(gpushim_fragmentation(NULL) == 0.0, "fragmentation");
+    app_expect(gpushim_class_of(NULL, 5, 1) == 5 && gpushim_class_of(&class, 1, 100) == 0,
+               "a class");
+    IS_BAD(gpushim_get_memory(-1, NULL, NULL));
+    tell("memory of no device", gpushim_get_memory(1000, NULL, NULL));
+}
+
 static void bad_objects(struct gpushim_buffer *buffer, struct gpushim_buffer *freed)
 {
     struct gpushim_cache cache, pinned;
@@ -357,6 +437,7 @@ static void bad_objects(struct gpushim_buffer *buffer, struct gpushim_buffer *fr
     struct gpushim_ring ring;
     struct gpushim_buffer slot;
     const void *range = NULL;
+    void *address;
     int ready = 7;
     uint64_t done = 7;
 
@@ -369,6 +450,9 @@ static void bad_objects(struct gpushim_buffer *buffer, struct gpushim_buffer *fr
     IS_BAD(gpushim_cache_give(&cache, "k", 1, freed));
     IS_BAD(gpushim_cache_give(&cache, "k", 1, buffer));
     IS_BAD(gpushim_cache_trim(NULL, 0, NULL));
+    IS_BAD(gpushim_cache_free(NULL));
+    app_expect(gpushim_cache_hit_rate(NULL) == 1.0, "a hit rate of nothing");
+    bad_caches(&cache);
     IS_BAD(gpushim_readback_start(&readback, &cache, buffer, 0, 1, NULL));
     IS_BAD(gpushim_readback_start(&readback, &pinned, buffer, 100, 1, NULL));
     IS_BAD(gpushim_readback_start(&readback, &pinned, freed, 0, 1, NULL));
@@ -387,10 +471,16 @@ static void bad_objects(struct gpushim_buffer *buffer, struct gpushim_buffer *fr
     IS_OK(gpushim_ring_push(&ring, GPUSHIM_SYNC));
     app_expect(gpushim_ring_space(&ring, &slot) == GPUSHIM_NOT_FOUND, "a full ring");
     app_expect(gpushim_ring_push(&ring, GPUSHIM_SYNC) == GPUSHIM_NOT_FOUND, "a push");
+    IS_BAD(gpushim_ring_device_address(&ring, NULL));
+    IS_BAD(gpushim_ring_device_address(NULL, &address));
+    IS_OK(gpushim_ring_device_address(&ring, &address));
     IS_OK(gpushim_ring_free(&ring));
     IS_OK(gpushim_ring_free(&ring));
+    IS_BAD(gpushim_ring_device_address(&ring, &address));
+    IS_BAD(gpushim_ring_free(NULL));
     IS_BAD(gpushim_ring_space(&ring, &slot));
     IS_BAD(gpushim_streams_create(NULL));
+    IS_BAD(gpushim_streams_free(NULL));
     IS_BAD(gpushim_stream_after(GPUSHIM_SYNC, NULL));
     IS_BAD(gpushim_read_file(NULL, 0, 1, 1, NULL, never_called, NULL, &done));
     IS_BAD(gpushim_read_file("/dev/null", 0, 0, 1, NULL, never_called, NULL, &done));
@@ -420,6 +510,7 @@ static void bad(void)
     IS_OK(gpushim_buffer_put(&buffer, 0, data, 100, GPUSHIM_SYNC));
     bad_buffers(&buffer, &freed);
     bad_objects(&buffer, &freed);
+    bad_statistics();
     IS_OK(gpushim_buffer_get(&buffer, 0, found, 100, GPUSHIM_SYNC));
     app_expect(memcmp(data, found, 100) == 0 && buffer.bytes == 100, "a refusal wrote");
     IS_OK(gpushim_buffer_free(NULL));
@@ -784,17 +875,23 @@ static void rings(uint64_t state)
                                  GPUSHIM_SYNC));
         expect_words(found, sizeof found, (uint32_t)i, 0);
     }
-    /* A kernel writes a slot by its address on the device. */
-    {
-        void *address;
+    /* A kernel writes a slot by its address on the device: the slot's, or the ring's. */
+    for (uint32_t turn = 0; turn < 2 * SLOTS; turn++) {
+        void *address = NULL;
         IS_OK(gpushim_ring_space(&up, &slot));
-        IS_OK(gpushim_buffer_device_address(&slot, &address));
-        view = gpu_from_address((uintptr_t)address);
-        app_fill(&kernels, view, SLOT_WORDS, 1234, streams.compute);
+        if (turn % 2) {
+            IS_OK(gpushim_buffer_device_address(&slot, &address));
+            view = gpu_from_address((uintptr_t)address);
+        } else {
+            IS_OK(gpushim_ring_device_address(&up, &address));
+            view = gpu_from_address((uintptr_t)address + 256 +
+                                    up.counts->pushed % up.slots * up.stride);
+        }
+        app_fill(&kernels, view, SLOT_WORDS, turn, streams.compute);
         IS_OK(gpushim_ring_push(&up, streams.compute));
         IS_OK(gpushim_stream_wait(streams.compute));
         IS_OK(gpushim_ring_next(&up, &slot));
-        expect_words(slot.data, SLOT_WORDS * 4, 1234, 0);
+        expect_words(slot.data, SLOT_WORDS * 4, turn, 0);
         IS_OK(gpushim_ring_pop(&up, GPUSHIM_SYNC));
     }
     IS_OK(gpushim_ring_free(&up));
@@ -932,6 +1029,77 @@ static void direct(char *path)
     app_gpu_start();
     IS_OK(gpushim_read_file(path, 0, UINT64_MAX, 8192, NULL, look_at_file, path, NULL));
     IS_OK(gpushim_read_file(path, 1, 10, 8192, NULL, look_at_file, path, NULL));
+}
+
+/* Cuts the file behind the chunk that it has. */
+static gpushim_result cut_file(void *path, struct gpushim_buffer *chunk, uint64_t offset,
+                               void *stream)
+{
+    (void)stream;
+    APP_OK(truncate(path, (off_t)(offset + chunk->bytes)));
+    return GPUSHIM_OK;
+}
+
+static void expect_read(const char *path, uint64_t offset, uint64_t bytes,
+                        gpushim_result result, int why, uint64_t read)
+{
+    uint64_t counted = offset, done = 77;
+    gpushim_result found = gpushim_read_file(path, offset, bytes, 4096, GPUSHIM_SYNC,
+                                             count_chunk, &counted, &done);
+
+    if (found != result || (result != GPUSHIM_OK && errno != why) || done != read ||
+        counted != offset + done) {
+        fprintf(stderr, "%s: %s, errno %d, %llu bytes\n", path,
+                gpushim_result_text(found), errno, (unsigned long long)done);
+        app_expect(false, "a file");
+    }
+}
+
+/* Files that are shorter than it was said, that get shorter, that cannot be opened, and
+ * whose reads fail. */
+static void odd_files(const char *folder)
+{
+    char path[4096], other[64];
+    unsigned char data[10000];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint64_t done = 77;
+    int file, ends[2];
+    char *pages;
+
+    app_gpu_start();
+    snprintf(path, sizeof path, "%s/odd.bin", folder);
+    app_bytes_fill(data, sizeof data, 3);
+    file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    app_expect(file >= 0 && write(file, data, sizeof data) == sizeof data, "a file");
+    APP_OK(close(file));
+    expect_read(path, 0, 10001, GPUSHIM_OK, 0, 10000);
+    expect_read(path, 9000, 5000, GPUSHIM_OK, 0, 1000);
+    expect_read(path, 20000, 1, GPUSHIM_OK, 0, 0);
+    IS_OK(gpushim_read_file(path, 0, UINT64_MAX, 4096, NULL, cut_file, path, &done));
+    app_expect(done == 4096, "a file that was cut");
+    refuses = true;
+    expect_read(path, 0, UINT64_MAX, GPUSHIM_NOT_FOUND, EINVAL, 0);
+    app_expect(refuses && refusals < 10, "a loop");
+    refuses = false;
+    if (geteuid() == 0 && seteuid(65534) == 0) {
+        expect_read(path, 0, 1, GPUSHIM_NOT_FOUND, EACCES, 0);
+        APP_OK(seteuid(0));
+    }
+    APP_OK(unlink(path));
+    APP_OK(pipe(ends));
+    snprintf(other, sizeof other, "/proc/self/fd/%d", ends[0]);
+    expect_read(other, 0, 1, GPUSHIM_NOT_FOUND, ESPIPE, 0);
+    APP_OK(close(ends[0]));
+    APP_OK(close(ends[1]));
+    /* The process's own memory, which ends behind a page. */
+    pages =
+        mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    app_expect(pages != MAP_FAILED, "pages");
+    APP_OK(munmap(pages + page, page));
+    expect_read("/proc/self/mem", (uintptr_t)pages, UINT64_MAX, GPUSHIM_NOT_FOUND, EIO,
+                page);
+    APP_OK(munmap(pages, page));
+    printf("files: ok\n");
 }
 
 /* ---- threads -------------------------------------------------------------------- */
@@ -1170,6 +1338,8 @@ int main(int argc, char **argv)
                   argc > 3 ? strtoull(argv[3], NULL, 10) : 1 << 16);
     else if (strcmp(what, "direct") == 0 && argc > 2)
         direct(argv[2]);
+    else if (strcmp(what, "files") == 0)
+        odd_files(argc > 2 ? argv[2] : ".");
     else if (strcmp(what, "threads") == 0)
         in_threads();
     else if (strcmp(what, "faults") == 0)

@@ -16,7 +16,6 @@ import contextlib
 import ctypes
 import dataclasses
 import enum
-import os
 
 __all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Level", "Statistics", "active",
            "classes", "off_pressure", "on_pressure", "option", "pressure", "record", "report", "scope", "set_option",
@@ -81,14 +80,13 @@ class _Functions(ctypes.Structure):  # struct gpushim_functions
 
 
 def _find():
-    if os.environ.get("GPUSHIM_ENABLE", "").lower() in ("off", "0", "no", "false"):
-        return None
     try:
         ask = ctypes.CDLL(None).gpushim_functions
     except (AttributeError, OSError):
         return None
     ask.restype = ctypes.POINTER(_Functions)
-    return ask().contents
+    functions = ask()
+    return functions.contents if functions else None
 
 
 _library = _find()

@@ -46,9 +46,7 @@ api_inactive_case() {
   expect_text native.out '^stretch: 0 allocations, 0 frees, 0 live, hit rate 1.00, fragmentation 0.00$'
   expect_no_text native.out '^(trim|statistics|report|allocate|LEAK_MAX=3): success'
   preloaded off GPUSHIM_ENABLE=off -- "$apps/api_$1"
-  expect_status off 0
-  expect_text off.out '^statistics: gpushim is not active in this process$'
-  expect_text off.out '^allocate: gpushim is not active in this process$'
+  expect_same native off
 }
 for way in $(ways_of api); do
   add_case "api inactive $way" api_inactive_case "$way"
@@ -73,6 +71,132 @@ api_header_case() {
   done
 }
 add_case "api header" api_header_case
+
+# Each function of the headers stands in the table of the program that calls them at random.
+api_table_case() {
+  need python3
+  sed -n '/^#define FUNCTIONS/,/clang-format on/p' "$sources/tests/apps/apirandom.c" | grep -o 'row([a-z_]*)' |
+    sed 's/row(\(.*\))/gpushim_\1/' | sort >called
+  python3 - "$sources"/include/gpushim{,_memory}.h <<'PY' >offered
+import re, sys
+text = "".join(open(name).read() for name in sys.argv[1:])
+names = re.findall(r"^static inline [^;{(]*?\b(gpushim_\w*[a-z])\(", text, re.M)
+print("\n".join(sorted(names)))
+PY
+  [[ $(wc -l <offered) -ge 70 ]] || fail "$(wc -l <offered) functions in the headers"
+  diff -u offered called || fail 'functions that apirandom.c does not call'
+  while read -r name; do
+    [[ $(grep -c "\b$name(" "$sources/tests/apps/apirandom.c") -ge 1 ]] || fail "$name is never called"
+  done <offered
+}
+add_case "api table of functions" api_table_case
+
+# The cases that the page names for each feature exist.
+api_page_case() {
+  local name
+  grep -E '^[|] [RDGC][0-9]+ ' "$sources/docs/api.md" >rows
+  expect_equal rows 43 "$(wc -l <rows)"
+  cut -d'|' -f4 rows | grep -o '`[^`]*`' | tr -d '`' | sort -u >named
+  while read -r name; do
+    [[ -e $sources/tests/unit/$name.c ]] || printf '%s\n' "${case_names[@]}" | grep -q "^$name" ||
+      fail "docs/api.md: no case is called $name"
+  done <named
+}
+add_case "api page names its cases" api_page_case
+
+# A library that is older than the header, and lacks its last functions.
+api_old_case() {
+  cat >old.c <<'C'
+#include <gpushim.h>
+#include <stdio.h>
+static gpushim_result trim(int device, uint64_t bytes, uint64_t *given)
+{
+    (void)device, (void)bytes, (void)given;
+    return GPUSHIM_OFF;
+}
+__attribute__((visibility("default"))) const struct gpushim_functions *gpushim_functions(void)
+{
+    static struct gpushim_functions old;
+    old.size = offsetof(struct gpushim_functions, stream_free);
+    old.version = "0.0.1";
+    old.trim = trim;
+    return &old;
+}
+int main(void)
+{
+    gpushim_pressure level = GPUSHIM_CRITICAL;
+    double share = 7;
+    printf("%s %d %d %d %d %d ", gpushim_library_version(), gpushim_trim(0, 1, NULL), gpushim_stream_free(NULL, 0, NULL),
+           gpushim_stream_uses(NULL, NULL), gpushim_warm_up(0, ""), gpushim_on_pressure(GPUSHIM_WARNING, NULL, NULL));
+    printf("%d ", gpushim_get_pressure(0, &level, &share));
+    printf("%d %d %g\n", gpushim_off_pressure(NULL, NULL), level, share);
+    return 0;
+}
+C
+  "${CC:-cc}" -std=gnu99 -Wall -Wextra -Werror -rdynamic -I "$sources/include" old.c -o old -ldl || fail 'the program'
+  run_in native -- ./old
+  expect_equal 'with an older library' '0.0.1 7 5 5 5 5 5 5 0 0' "$(<native.out)"
+}
+add_case "api older library" api_old_case
+
+# A signal handler calls the functions that it has interrupted: each is served, or INACTIVE.
+api_signals_case() {
+  need_file "$apps/api_$1"
+  native native "$apps/api_$1" signals
+  preloaded shim "${@:2}" -- "$apps/api_$1" signals
+  expect_same native shim
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+}
+for way in shared linked proc; do
+  add_case "api signals $way" api_signals_case "$way"
+done
+for option in GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy GPUSHIM_STACK=off; do
+  add_case "api signals $option" api_signals_case linked "$option"
+done
+
+# Calls while the process ends, in front of the report and behind it.
+api_atexit_case() {
+  need_file "$apps/api_$1"
+  native native "$apps/api_$1" atexit
+  expect_status native 0
+  expect_no_text native.out ': success$'
+  preloaded shim GPUSHIM_PEAK_MAX=0 -- "$apps/api_$1" atexit
+  expect_status shim 0
+  diff -u "$sources/tests/apps/api/atexit.txt" shim.out || fail 'what the functions return'
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 0 B leaked' 1
+  preloaded off GPUSHIM_ENABLE=off -- "$apps/api_$1" atexit
+  expect_same native off
+}
+for way in shared static linked; do
+  add_case "api atexit $way" api_atexit_case "$way"
+done
+
+# ---- contexts and devices ------------------------------------------------------------
+
+# api_edges_case DEVICES MODE [VARIABLE...]: several schedules; the oracle judges each run.
+api_edges_case() {
+  local seed schedule=()
+
+  need_file "$apps/apiedges_linked"
+  for ((seed = 0; seed <= api_seeds; seed++)); do
+    [[ $seed -eq 0 ]] || schedule=(CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed")
+    run_in native CUDASIM_DEVICES="$1" "${schedule[@]}" -- "$apps/apiedges_linked" "$2" "$seed"
+    expect_status native 0
+    expect_no_text native.err 'cudasim-finding'
+    preloaded shim CUDASIM_DEVICES="$1" "${schedule[@]}" "${@:3}" -- "$apps/apiedges_linked" "$2" "$seed"
+    expect_same native shim
+    expect_no_text shim.err 'cudasim-finding'
+    expect_text shim.err 'SUMMARY: gpushim: 0 errors'
+    # What a destroyed context had is lost, and named.
+    [[ $2 == gone ]] || expect_text shim.err 'SUMMARY: .* 0 B leaked'
+  done
+}
+add_case "api edges primary contexts" api_edges_case 2 primary
+add_case "api edges streams that end" api_edges_case 1 uses
+for option in GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy GPUSHIM_POOL_CACHE=0; do
+  add_case "api edges $option" api_edges_case 1 uses "$option"
+done
+add_case "api edges contexts that are gone" api_edges_case 2 gone
 
 # ---- scopes --------------------------------------------------------------------------
 

@@ -65,6 +65,33 @@ segments_case() {
 }
 add_case "library has no writable code" segments_case
 
+# use_pkg_config FOLDER: with the flags of what is installed there, C and C++ programs are built. An eval, as
+# make does it: blanks in paths are quoted.
+use_pkg_config() {
+  need pkg-config
+  PKG_CONFIG_PATH=$(dirname "$(find "$1" -name gpushim.pc)")
+  export PKG_CONFIG_PATH
+  cat >by_flags.c <<'C'
+#include <gpushim_memory.h>
+#include <stdio.h>
+int main(void)
+{
+    int pairs;
+    return puts(gpushim_result_text(gpushim_enable_peers(&pairs))) < 0;
+}
+C
+  printf '#include <gpushim.hpp>\nint main() { gpushim::buffer one(10, GPUSHIM_HOST); return one ? 0 : 1; }\n' >by_flags.cpp
+  eval "${CC:-cc} $(pkg-config --cflags gpushim) by_flags.c -o by_flags $(pkg-config --libs gpushim)" ||
+    fail 'C by pkg-config'
+  run_in by_flags -- ./by_flags
+  expect_text by_flags.out '^(success|gpushim is not active in this process)$'
+  need "${CXX:-c++}"
+  eval "${CXX:-c++} $(pkg-config --cflags gpushim) by_flags.cpp -o by_flags_cpp $(pkg-config --libs gpushim)" ||
+    fail 'C++ by pkg-config'
+  run_in by_flags_cpp -- ./by_flags_cpp
+  expect_status by_flags_cpp 0
+}
+
 # Installed, it works by its bare name, and so does the launcher.
 install_case() {
   need cmake
@@ -87,6 +114,8 @@ install_case() {
   run_in killed -- "$case_dir/prefix/bin/gpushim" --state-file=state "$apps/killed_shared" kill
   run_in report -- "$case_dir/prefix/bin/gpushim" --leak-max=1 report state
   expect_count report.out '^==[0-9]+== LEAK ' 1
+  mv prefix 'a prefix'
+  use_pkg_config "$case_dir/a prefix"
 }
 add_case "library installed" install_case
 
@@ -151,6 +180,7 @@ CMAKE
   need pkg-config
   [[ $(PKG_CONFIG_PATH="$(dirname "$(find "a folder" -name gpushim.pc)")" pkg-config --modversion gpushim) == 0.1.0 ]] ||
     fail 'pkg-config --modversion gpushim'
+  use_pkg_config "$case_dir/a folder"
 }
 
 packages_case() {

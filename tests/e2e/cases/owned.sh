@@ -17,7 +17,7 @@ owned_same_case() {
 }
 for way in $(ways_of owned); do
   add_case "owned $way" owned_same_case "$way"
-  for mode in bad transfers threads peers; do
+  for mode in bad transfers threads peers files; do
     add_case "owned $mode $way" owned_same_case "$way" "$mode"
   done
 done
@@ -140,6 +140,7 @@ owned_hostile_case() {
     run_in unwaited CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" CUDASIM_FREE_WAITS=none -- \
       "$apps/owned_$1" "$2" "$seed"
     expect_same native unwaited
+    expect_no_text unwaited.err 'cudasim'
   done
 }
 for way in $(ways_of owned); do

@@ -9,6 +9,7 @@ seeds_seeds=${E2E_HOSTILE_SEEDS:-$(sized 2 12)}
 
 # seeds_clean PROGRAM FILE: genesis asks for the statistics of a report, by gpushim_set_option.
 seeds_clean() {
+  expect_no_text "$2" 'cudasim-finding'
   if [[ $1 == genesis ]]; then
     expect_text "$2" '^==[0-9]+== SUMMARY: gpushim: 0 errors, 0 B leaked'
     expect_text "$2" '^==[0-9]+== Pool of GPU 0: .* hit '
@@ -30,11 +31,19 @@ seeds_case() {
 
 # Linked, the library serves the program without LD_PRELOAD.
 seeds_linked_case() {
+  local seed
+
   need_file "$build/apps-linked/$1"
   native native "$apps/$1_linked"
   run_in with LD_LIBRARY_PATH="$cuda_path:$build" -- "$build/apps-linked/$1"
   expect_same native with
   seeds_clean "$1" with.err
+  for ((seed = 1; seed <= seeds_seeds; seed++)); do
+    run_in with LD_LIBRARY_PATH="$cuda_path:$build" CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- \
+      "$build/apps-linked/$1"
+    expect_same native with
+    seeds_clean "$1" with.err
+  done
 }
 
 seeds_off_case() {
@@ -58,6 +67,7 @@ seeds_hostile_case() {
     seeds_clean "$1" shim.err
     run_in unwaited CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" CUDASIM_FREE_WAITS=none -- "$apps/$1_$2"
     expect_same native unwaited
+    expect_no_text unwaited.err 'cudasim'
   done
 }
 
