@@ -12,8 +12,9 @@
 #include "gs_printable.h"
 #include "runtime_modules.h"
 
-#define WHO_BYTES   32
-#define TITLE_BYTES 256
+#define WHO_BYTES     32
+#define TITLE_BYTES   256
+#define NUMBERS_BYTES 160
 
 struct gs_place_total {
     UT_hash_handle hh; /* in gs_place_table.places */
@@ -165,7 +166,6 @@ static int compare_totals(struct gs_place_total *a, struct gs_place_total *b)
 
 /* Narrower, a call site has a line of its own. */
 #define COLUMNS_MIN 80
-#define LINE_BYTES  160
 #define FORM        "%8s %8s %-11s %8s %8s %11s"
 
 /* Adds a line, cut where the terminal's columns end. */
@@ -179,15 +179,26 @@ static void write_cut(struct gs_text *text, unsigned columns, char *line)
     gs_text_add(text, "%.*s\n", (int)at, line);
 }
 
+/* The width of the numbers that a narrow terminal shows whole; the first at least. */
+static unsigned whole_numbers(unsigned columns)
+{
+    static const unsigned char ends[] = {8, 17, 29, 38, 47, 59}; /* of FORM */
+    unsigned width = ends[0];
+    for (size_t i = 1; i < GS_ARRAY_LEN(ends) && ends[i] <= columns; i++) {
+        width = ends[i];
+    }
+    return width;
+}
+
 static void write_line(struct gs_text *text, unsigned columns, char *numbers,
                        const char *title)
 {
-    char line[TITLE_BYTES + LINE_BYTES + 2];
+    char line[NUMBERS_BYTES + 2 + TITLE_BYTES];
     if (columns == 0 || columns >= COLUMNS_MIN) {
         (void)snprintf(line, sizeof(line), "%s  %s", numbers, title);
         write_cut(text, columns, line);
     } else {
-        write_cut(text, columns, numbers);
+        write_cut(text, whole_numbers(columns), numbers);
         (void)snprintf(line, sizeof(line), "    %s", title);
         write_cut(text, columns, line);
     }
@@ -197,7 +208,7 @@ static void write_total(const struct gs_place_table *table,
                         const struct gs_place_total *total, unsigned columns,
                         struct gs_text *text)
 {
-    char line[LINE_BYTES], sum[24], most[24], least[24], spread[24], in[48];
+    char line[NUMBERS_BYTES], sum[24], most[24], least[24], spread[24], in[48];
     /* A process without the call site has nothing of it. */
     uint64_t lowest = total->processes == table->processes ? total->least : 0;
     (void)snprintf(in, sizeof(in), "%llu of %llu", (unsigned long long)total->processes,
@@ -212,7 +223,7 @@ static void write_total(const struct gs_place_table *table,
 void gs_place_table_write(struct gs_place_table *table, const char *what, unsigned most,
                           unsigned columns, struct gs_text *text)
 {
-    char line[LINE_BYTES], number[32], bytes[24];
+    char line[NUMBERS_BYTES], number[32], bytes[24];
     unsigned written = 0, count = HASH_COUNT(table->places);
     for (struct gs_place_total *total = table->places; total; total = total->hh.next) {
         settle(total);

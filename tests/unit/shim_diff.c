@@ -230,9 +230,9 @@ Test(merge, most_least_and_how_many)
         "1 more call site with less (GPUSHIM_LEAK_MAX)\n");
     text.length = 0;
     gs_place_table_write(&places, "leaked", 1, 40, &text);
-    cr_expect_str_eq(text.data, "  leaked     most at             least  \n"
+    cr_expect_str_eq(text.data, "  leaked     most at             least\n"
                                 "    call site\n"
-                                "    27 B     12 B pid 12           7 B  \n"
+                                "    27 B     12 B pid 12           7 B\n"
                                 "    load a.c:5 < main a.c:100, cudaMallo\n"
                                 "2 more call sites with less (GPUSHIM_LEAK_MAX)\n");
     gs_text_free(&text);

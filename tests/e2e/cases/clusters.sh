@@ -155,3 +155,44 @@ clusters_term_case() {
   expect_planted volume/report "$sources/tests/apps/killed.c"
 }
 add_case "clusters process 1, SIGTERM" clusters_term_case
+
+# The commands of the pages that call a launcher, as they stand but for "..." and what explains them.
+# clusters_launcher_case NAME [FOLDER]: FOLDER has it where PATH has not.
+clusters_launcher_case() {
+  local command tool
+
+  tool=$(command -v "$1" || command -v "${2:-.}/$1") || skip "$1"
+  readme_folder
+  {
+    tr '\n' ' ' <"$sources/docs/guide.md" | grep -oE '`[^`]*\b(mpirun|torchrun) [^`]*`' | tr -d '`'
+    grep -hE '^(gpushim .*)?(mpirun|torchrun) ' "$sources/docs/clusters.md" | sed 's/   .*//'
+  } | grep -w "$1" | sed -E 's/gpushim [.]{3}/gpushim --log-file=report.%r/; s/ [.]{3} / --nproc-per-node 2 /' >commands
+  [[ $(wc -l <commands) -ge 2 ]] || fail "fewer commands than the pages have"
+  while read -r command; do
+    rm -f report.*
+    # Open MPI takes root, and more processes than processors, only where it is told to.
+    run_in launched PATH="$case_dir/bin:$sources/scripts:${tool%/*}:$PATH" GPUSHIM_LIBRARY="$shim" OMPI_ALLOW_RUN_AS_ROOT=1 \
+      OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+      PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe -- bash -c "$command"
+    cat launched.err
+    expect_status launched 0
+    expect_ranks "$(grep -oE '(-n|--nproc-per-node) [0-9]+' <<<"$command" | cut -d' ' -f2)" "$command"
+  done <commands
+}
+
+# expect_ranks COUNT COMMAND: each process has its report, or its line in the summary.
+expect_ranks() {
+  local rank leaked='==[0-9]+== SUMMARY: gpushim: 0 errors, [1-9]'
+
+  if [[ $2 == *--summary* ]]; then
+    expect_count launched.err ' exit 0 +(.*/)?app$' "$1"
+    return
+  fi
+  expect_equal "reports of $2" "$1" "$(find . -name 'report.*' | wc -l)"
+  for ((rank = 0; rank < $1; rank++)); do
+    expect_count "$(find . -name "report*.$rank")" "$leaked" 1
+    expect_text "$(find . -name "report*.$rank")" "^==[0-9]+== gpushim .*  rank $rank  .*  exit 0$"
+  done
+}
+add_long_case "clusters with mpirun" clusters_launcher_case mpirun
+add_long_case "clusters with torchrun" clusters_launcher_case torchrun "${REAL_DIR:-$sources/.real}/venv/bin"

@@ -56,3 +56,18 @@ guide_case() {
   [[ $(echo block*) == *block9* ]] || fail "fewer blocks than the page has"
 }
 add_case "guide" guide_case
+
+# What a reader types first, in a built tree.
+guide_tree_case() {
+  [[ -x $build/../scripts/gpushim && -x $build/../build/gpushim ]] || skip "a build folder in the sources"
+  awk '/^```/ { if (inside) exit; inside = 1; next } inside' "$sources/docs/guide.md" >block
+  expect_text block '^cd build/apps$'
+  mkdir tree
+  ln -s "$build" tree/build
+  run_in tree LD_LIBRARY_PATH= -- bash -ec 'cd tree; . ../block; gpushim ./leaky_shared; gpushim ./interim_linked oom'
+  expect_status tree 0
+  sed '/interim_linked/,$d' tree.err >leaky.err
+  expect_leaks leaky.err "$sources/tests/apps/leaky.c"
+  expect_text tree.err 'was refused, 12.0 MiB of 512 MiB free$'
+}
+add_case "guide in a built tree" guide_tree_case

@@ -35,6 +35,43 @@ inlines_compared_case() {
 add_case "inlines compared" inlines_compared_case plain
 add_case "inlines compared, LTO" inlines_compared_case lto
 
+# More programs, compiled as their users would: each frame is what llvm-symbolizer says of its address, and
+# LEAST of them are inlined.
+# inlines_program_case FILE LEAST
+inlines_program_case() {
+  local file=$sources/tests/apps/inlines/$1 include
+
+  need llvm-symbolizer
+  need python3
+  need_file "$build/sim/libcudart.so"
+  include=$(sed -n 's/^CUDA_INCLUDE_DIR:PATH=//p' "$build/CMakeCache.txt")
+  case $1 in
+  *.rs)
+    need rustc
+    rustc -C opt-level=2 -g -L "$build/sim" "$file" -o program || fail "rustc $1"
+    ;;
+  thrust.*) [[ -d $include/cccl/thrust || -d $include/thrust ]] || skip "Thrust in $include" ;;&
+  *)
+    need "${CXX:-c++}"
+    compile=("${CXX:-c++}" -std=c++20)
+    [[ $1 == *.cpp ]] || compile=("${CC:-cc}" -std=gnu11)
+    "${compile[@]}" -O2 -g -isystem "$include" -isystem "$include/cccl" "$file" -o program "$build/sim/libcudart.so" \
+      -pthread || fail "$1 does not compile"
+    ;;
+  esac
+  preloaded shim GPUSHIM_LEAK_MAX=100 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=out -- ./program
+  expect_status shim 0
+  expect_only_report shim.err
+  python3 "$here/inlines.py" compare program out shim.err >inlined ||
+    { cat inlined && fail "the report is not what llvm-symbolizer says"; }
+  echo "$(<inlined) inlined frames"
+  [[ $(<inlined) -ge $2 ]] || fail "only $(<inlined) inlined frames"
+}
+for program in plain.c templates.cpp threads.cpp visitors.cpp owners.cpp algorithms.cpp failures.cpp coroutines.cpp \
+  rust.rs thrust.cpp; do
+  add_long_case "inlines compared, $program" inlines_program_case "$program" 5
+done
+
 # The program's own functions, and none of those that the C++ library puts between and around
 # them.
 inlines_own_case() {

@@ -65,33 +65,6 @@ segments_case() {
 }
 add_case "library has no writable code" segments_case
 
-# use_pkg_config FOLDER: with the flags of what is installed there, C and C++ programs are built. An eval, as
-# make does it: blanks in paths are quoted.
-use_pkg_config() {
-  need pkg-config
-  PKG_CONFIG_PATH=$(dirname "$(find "$1" -name gpushim.pc)")
-  export PKG_CONFIG_PATH
-  cat >by_flags.c <<'C'
-#include <gpushim_memory.h>
-#include <stdio.h>
-int main(void)
-{
-    int pairs;
-    return puts(gpushim_result_text(gpushim_enable_peers(&pairs))) < 0;
-}
-C
-  printf '#include <gpushim.hpp>\nint main() { gpushim::buffer one(10, GPUSHIM_HOST); return one ? 0 : 1; }\n' >by_flags.cpp
-  eval "${CC:-cc} $(pkg-config --cflags gpushim) by_flags.c -o by_flags $(pkg-config --libs gpushim)" ||
-    fail 'C by pkg-config'
-  run_in by_flags -- ./by_flags
-  expect_text by_flags.out '^(success|gpushim is not active in this process)$'
-  need "${CXX:-c++}"
-  eval "${CXX:-c++} $(pkg-config --cflags gpushim) by_flags.cpp -o by_flags_cpp $(pkg-config --libs gpushim)" ||
-    fail 'C++ by pkg-config'
-  run_in by_flags_cpp -- ./by_flags_cpp
-  expect_status by_flags_cpp 0
-}
-
 # Installed, it works by its bare name, and so does the launcher.
 install_case() {
   need cmake
@@ -114,10 +87,113 @@ install_case() {
   run_in killed -- "$case_dir/prefix/bin/gpushim" --state-file=state "$apps/killed_shared" kill
   run_in report -- "$case_dir/prefix/bin/gpushim" --leak-max=1 report state
   expect_count report.out '^==[0-9]+== LEAK ' 1
-  mv prefix 'a prefix'
-  use_pkg_config "$case_dir/a prefix"
 }
 add_case "library installed" install_case
+
+# use_pkg_config PREFIX: programs in C and C++ compile as pkg-config says of an installation; they have the
+# functions with the library that it names, and none without it.
+use_pkg_config() {
+  local flags language
+
+  need pkg-config
+  need c++
+  printf '#include <gpushim.h>\n#include <stdio.h>\nint main(void) { return puts(gpushim_library_version()) < 0; }\n' >user.c
+  printf '#include <gpushim.hpp>\n#include <cstdio>\nint main() { gpushim::buffer empty; return std::puts(gpushim_library_version()) < 0; }\n' \
+    >user.cpp
+  PKG_CONFIG_PATH=$(dirname "$(find "$1" -name gpushim.pc)")
+  export PKG_CONFIG_PATH
+  flags=$(pkg-config --cflags --libs gpushim) || fail 'pkg-config --cflags --libs gpushim'
+  for language in c cpp; do
+    # As a makefile has it: the shell takes the words apart.
+    eval "${CC:-cc} -Wall -Wextra -Werror user.$language -o user_$language $flags $([[ $language == c ]] || echo -lstdc++)" ||
+      fail "user.$language does not compile: $flags"
+    run_in plain -- "./user_$language"
+    expect_status plain 0
+    expect_equal "without the library" '' "$(<plain.out)"
+    run_in shim GPUSHIM_LEAK_REPORT=off LD_PRELOAD="$(pkg-config --variable=preload gpushim)" -- "./user_$language"
+    expect_equal "with the library" "$(pkg-config --modversion gpushim)" "$(<shim.out)"
+    expect_quiet shim
+  done
+}
+
+# In a folder that is not the one it was configured for.
+pkg_config_case() {
+  need cmake
+  cmake --install "$build" --prefix "$case_dir/another" >install.log 2>&1 ||
+    { cat install.log && fail "cmake --install"; }
+  use_pkg_config another
+}
+add_case "library by pkg-config" pkg_config_case
+
+# configure FOLDER OPTION...: of these sources, with the headers of this build.
+configure() {
+  need cmake
+  cmake -S "$sources" -B "$@" \
+    -DCUDA_INCLUDE_DIR="$(sed -n 's/^CUDA_INCLUDE_DIR:PATH=//p' "$build/CMakeCache.txt")" >configure.log 2>&1 ||
+    { tail -n 30 configure.log && fail "cmake ${*:2}"; }
+}
+
+# The preset release is one, warnings are errors in the others, and the page names them all.
+presets_case() {
+  local preset
+
+  need cmake
+  grep -oE '"configurePreset": "[a-z]+"' "$sources/CMakePresets.json" | cut -d'"' -f4 >presets
+  [[ $(wc -l <presets) -ge 6 ]] || fail 'fewer presets than there are'
+  while read -r preset; do
+    expect_text "$sources/docs/develop.md" "\`$preset\`"
+    # Its variables alone.
+    (cd "$sources" && cmake --preset "$preset" -N) >"$preset.txt" 2>&1 || { cat "$preset.txt" && fail "$preset"; }
+    [[ $preset == release ]] || expect_text "$preset.txt" '^ *GPUSHIM_WERROR="ON"$'
+  done <presets
+  expect_text release.txt '^ *CMAKE_BUILD_TYPE="Release"$'
+  configure built --preset release
+  expect_text built/CMakeCache.txt '^GPUSHIM_WERROR:.*=OFF$'
+}
+add_case "library presets" presets_case
+
+# The simulated device without tests, and the product alone.
+parts_case() {
+  configure device -DGPUSHIM_TESTS=OFF
+  cmake --build device --target help >device.targets
+  expect_text device.targets '\bsim_cudart\b'
+  expect_text device.targets '\bgpushim-launcher\b'
+  expect_no_text device.targets '\b(app_|unit_|conformance|sim_mutants|sim_cudart_selftest)'
+  configure product -DGPUSHIM_SIM=OFF
+  cmake --build product --target help >product.targets
+  expect_text product.targets '\bgpushim-launcher\b'
+  expect_no_text product.targets '\bsim_'
+}
+add_long_case "library parts" parts_case
+
+# copy_sources FOLDER: what git has, or would take.
+copy_sources() {
+  need git
+  mkdir -p "$1"
+  (cd "$sources" && git ls-files -z --cached --others --exclude-standard |
+    tar --null --files-from=- -cf -) | tar -xf - -C "$1" || fail 'no copy of the sources'
+}
+
+# From two folders, with build folders inside and outside of the sources, the same library, with all that
+# debuggers know.
+reproducible_case() {
+  local folder
+
+  need readelf
+  copy_sources one
+  copy_sources 'two/of a longer name'
+  # Optimized less than a release, in half of the time.
+  sources=$case_dir/one configure one/inside -DGPUSHIM_SIM=OFF -DCMAKE_C_FLAGS_RELWITHDEBINFO='-O1 -g'
+  sources="$case_dir/two/of a longer name" configure two/outside -DGPUSHIM_SIM=OFF \
+    -DCMAKE_C_FLAGS_RELWITHDEBINFO='-O1 -g'
+  for folder in one/inside two/outside; do
+    cmake --build "$folder" --target libgpushim >build.log 2>&1 || { tail -n 30 build.log && fail "$folder"; }
+  done
+  cmp one/inside/libgpushim.so two/outside/libgpushim.so || fail 'another library from another folder'
+  [[ $(readelf -SW one/inside/libgpushim.so) == *.debug_line* ]] || fail 'no debug information'
+  ! grep -qF "$case_dir" one/inside/libgpushim.so || fail 'the folder is in the library'
+}
+add_long_case "library from two folders" reproducible_case
 
 # build_packages: as a packager builds them, in the folder `packages`.
 build_packages() {
@@ -138,14 +214,10 @@ find_leak() {
   expect_text advice.out '^GPUSHIM_WARMUP=[0-9KM:,]*24M:1'
 }
 
-# The Debian package, as its users see it: checked, installed, used, removed.
+# The Debian package, as its users see it: installed, used, removed.
 use_debian_package() {
   local package=$1 root=$case_dir/root
 
-  if command -v lintian >/dev/null; then
-    lintian --allow-root "$package" >lintian.txt 2>&1
-    expect_no_text lintian.txt '^[EW]: '
-  fi
   need dpkg
   mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
   : >"$root/var/lib/dpkg/status"
@@ -177,10 +249,7 @@ CMAKE
   printf '#include <gpushim.h>\nint main(void) { return 0; }\n' >user/user.c
   { cmake -S user -B user/build -DCMAKE_PREFIX_PATH="$case_dir/a folder" &&
     cmake --build user/build; } >user.log 2>&1 || { cat user.log && fail 'find_package(gpushim)'; }
-  need pkg-config
-  [[ $(PKG_CONFIG_PATH="$(dirname "$(find "a folder" -name gpushim.pc)")" pkg-config --modversion gpushim) == 0.1.0 ]] ||
-    fail 'pkg-config --modversion gpushim'
-  use_pkg_config "$case_dir/a folder"
+  use_pkg_config 'a folder'
 }
 
 packages_case() {
@@ -189,6 +258,15 @@ packages_case() {
   use_archive packages/gpushim-*.tar.gz
 }
 add_long_case "library packages" packages_case
+
+lintian_case() {
+  need lintian
+  build_packages
+  lintian --allow-root packages/gpushim_*.deb >lintian.txt 2>&1
+  cat lintian.txt
+  expect_no_text lintian.txt '^[EW]: '
+}
+add_long_case "library package, by lintian" lintian_case
 
 # Options that bash completes, without its package of completions.
 completion_case() {

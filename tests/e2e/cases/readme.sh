@@ -12,7 +12,7 @@ readme_section() {
 
 # Commands that no case runs as they stand, and why.
 declare -A readme_elsewhere=(
-  [scripts/demo]='scripts/test runs it, in its stage install'
+  [scripts/demo]='scripts/test runs it, in its stage tools'
   [scripts/test]='it runs this case'
 )
 
@@ -100,6 +100,24 @@ readme_goals_case() {
 }
 add_case "readme goals" readme_goals_case
 
+# Commands within the text.
+readme_inline_case() {
+  local command number=0
+
+  readme_folder
+  grep -v '^|' "$sources/README.md" | grep -oE '`gpushim [^`]+`' | tr -d '`' >commands
+  [[ $(wc -l <commands) -ge 2 ]] || fail "fewer commands than the page has"
+  readme_run record 'gpushim --trace-file=trace ./app'
+  while read -r command; do
+    number=$((number + 1))
+    readme_run "$number" "$command"
+    expect_status "$number" 0
+    expect_text "$number.out" .
+    expect_no_text "$number.out" '^gpushim: '
+  done <commands
+}
+add_case "readme inline" readme_inline_case
+
 # Every variable in README.md is an option, and every command outside the sections above is
 # one that readme_elsewhere knows.
 readme_words_case() {
@@ -169,13 +187,11 @@ use_wheel() {
 readme_install_case() {
   local line
 
-  need git
   need cpack
   need dpkg
-  mkdir -p tree bin root/var/lib/dpkg/{info,updates}
+  copy_sources tree
+  mkdir -p bin root/var/lib/dpkg/{info,updates}
   : >root/var/lib/dpkg/status
-  (cd "$sources" && git ls-files -z --cached --others --exclude-standard |
-    tar --null --files-from=- -cf -) | tar -xf - -C tree || fail 'no copy of the sources'
   [[ ! -e $sources/.cuda ]] || ln -s "$sources/.cuda" tree/.cuda
   printf '#!/bin/sh\nprogram=$1\nshift\nexec "$program" --root=%q --force-depends --force-not-root "$@"\n' \
     "$case_dir/root" >bin/sudo
@@ -217,9 +233,17 @@ readme_pictures_case() {
 }
 add_case "readme pictures" readme_pictures_case
 
-# Every link of a page to a file or to a title leads there.
+# Every link of a page to a file or to a title leads there, in the sources and where they are installed.
 readme_links_case() {
+  local pages=$sources
+
   need python3
+  if [[ $1 == installed ]]; then
+    need cmake
+    cmake --install "$build" --prefix "$case_dir/prefix" >install.log 2>&1 ||
+      { cat install.log && fail "cmake --install"; }
+    pages=$(dirname "$(find prefix -name SECURITY.md)")
+  fi
   cat >links.py <<'PYTHON'
 import pathlib, re, sys
 
@@ -248,8 +272,9 @@ for page in pages:
 print(links, "links")
 sys.exit(0 if links > 100 else "fewer links than there are")
 PYTHON
-  run_in links -- python3 links.py "$sources"
+  run_in links -- python3 links.py "$pages"
   cat links.err
   expect_status links 0
 }
-add_case "readme links" readme_links_case
+add_case "readme links" readme_links_case sources
+add_case "readme links, installed" readme_links_case installed
