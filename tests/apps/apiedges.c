@@ -7,6 +7,7 @@
  *                       program releases, and one that makes it active keeps it once
  *   apiedges uses SEED  memory that streams use which end before it is freed, or which
  *                       are another context's
+ *   apiedges other SEED only streams of another context: no free waits
  *   apiedges gone       buffers whose context is gone; another context's stream; a free
  * on another device
  */
@@ -250,7 +251,7 @@ static void free_in_capture(CUstream own, CUevent filled, CUdeviceptr wrong)
     APP_OK(cuStreamDestroy(captured));
 }
 
-static void uses(uint64_t seed)
+static void uses(uint64_t seed, bool of_other_alone)
 {
     CUcontext first, second;
     CUstream own, other, next;
@@ -274,9 +275,10 @@ static void uses(uint64_t seed)
     APP_OK(cuMemAlloc(&wrong, 4));
     APP_OK(cuMemsetD8(wrong, 0, 4));
     APP_OK(cuCtxSynchronize());
-    refused_uses(own);
+    if (!of_other_alone)
+        refused_uses(own);
     for (uint32_t round = 0; round < ROUNDS; round++) {
-        bool in_other = app_random(&seed) % 2;
+        bool in_other = of_other_alone || app_random(&seed) % 2;
 
         memory = allocated(own);
         app_fill(&kernels, (CUdeviceptr)(uintptr_t)memory, WORDS, round, own);
@@ -300,7 +302,8 @@ static void uses(uint64_t seed)
         if (!in_other)
             APP_OK(cuStreamDestroy(next));
     }
-    free_in_capture(own, filled, wrong);
+    if (!of_other_alone)
+        free_in_capture(own, filled, wrong);
     APP_OK(cuStreamSynchronize(own));
     APP_OK(cuCtxSynchronize());
     APP_OK(cuMemcpyDtoH(&failures, wrong, 4));
@@ -386,7 +389,9 @@ int main(int argc, char **argv)
     if (strcmp(what, "primary") == 0)
         primary();
     else if (strcmp(what, "uses") == 0)
-        uses(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1);
+        uses(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1, false);
+    else if (strcmp(what, "other") == 0)
+        uses(argc > 2 ? strtoull(argv[2], NULL, 10) + 1 : 1, true);
     else
         gone();
     return 0;

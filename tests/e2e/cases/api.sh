@@ -193,10 +193,22 @@ api_edges_case() {
 }
 add_case "api edges primary contexts" api_edges_case 2 primary
 add_case "api edges streams that end" api_edges_case 1 uses
+add_case "api edges another context's streams" api_edges_case 1 other
 for option in GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy GPUSHIM_POOL_CACHE=0; do
   add_case "api edges $option" api_edges_case 1 uses "$option"
 done
 add_case "api edges contexts that are gone" api_edges_case 2 gone
+
+# None of 30 frees behind another context's stream waits; what waits is the program's.
+api_unwaited_case() {
+  local calls
+
+  preloaded shim CUDASIM_LOG=2 -- "$apps/apiedges_linked" other
+  expect_status shim 0
+  calls=$(driver_calls shim.err cuCtxSynchronize)
+  [[ $calls -lt 10 ]] || fail "$calls waits for a context"
+}
+add_case "api edges free that does not wait" api_unwaited_case
 
 # ---- scopes --------------------------------------------------------------------------
 
