@@ -321,7 +321,8 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
             }
         }
     }
-    if (settings.metrics[0]) {
+    /* Out of memory they follow the report (gs_finish_interim). */
+    if (settings.metrics[0] && *when == GS_OUTPUTS_END) {
         write_metrics(self, export, names);
     }
     if (names->data) {
