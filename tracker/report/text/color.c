@@ -24,7 +24,7 @@
 
 /* Headlines: a line that begins with the word is marked as far as its colon. */
 static const struct {
-    const char *word, *color;
+    char word[14], color[8]; /* no pointers: each costs every start a relocation */
 } headlines[] = {{"LEAK ", RED},     {"ERROR ", RED},          {"LIVE ", BOLD},
                  {"PEAK ", BOLD},    {"GROWING ", RED},        {"REGISTERED ", BOLD},
                  {"Note", YELLOW},   {"GPU ", BOLD},           {"Pinned host", BOLD},
