@@ -14,11 +14,15 @@
 
 #include "launcher.h"
 
-/* Candidates beside this program: installed, then those of a build folder. %1$s is the
- * folder above the program's, %2$s the program's own. */
-static const char *const candidates[] = {
-    "%1$s/lib/gpushim/libgpushim.so", "%1$s/lib64/gpushim/libgpushim.so",
-    "%1$s/lib/*-linux-gnu*/gpushim/libgpushim.so", "%2$s/libgpushim.so"};
+/* Candidates: installed, below the folder above this program's; of a build folder, beside
+ * the program. */
+static const struct {
+    bool beside;
+    const char *path;
+} candidates[] = {{false, "/lib/gpushim/libgpushim.so"},
+                  {false, "/lib64/gpushim/libgpushim.so"},
+                  {false, "/lib/*-linux-gnu*/gpushim/libgpushim.so"},
+                  {true, "/libgpushim.so"}};
 
 static void candidate(size_t i, char out[PATH_MAX])
 {
@@ -36,8 +40,8 @@ static void candidate(size_t i, char out[PATH_MAX])
             *slash = '\0';
         }
     }
-    /* NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): from the table above */
-    if (snprintf(out, PATH_MAX, candidates[i], above, here) >= PATH_MAX) {
+    const char *folder = candidates[i].beside ? here : above;
+    if (snprintf(out, PATH_MAX, "%s%s", folder, candidates[i].path) >= PATH_MAX) {
         out[0] = '\0';
     }
 }

@@ -101,7 +101,7 @@ enum gs_frame_kind gs_frame_kind(const struct gs_symbol_request *frame,
                           .path = path,
                           .package = in_packages(path),
                           .namespace =
-                              first_name(symbol->linkage ? symbol->linkage : "")};
+                              symbol->linkage ? first_name(symbol->linkage) : ""};
 
     if (gs_frame_is_python(frame->frame))
         return gs_frame_kind_of_file(symbol->file ? symbol->file : "");
