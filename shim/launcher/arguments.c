@@ -391,15 +391,33 @@ static enum gs_verb verb_of(const char *word)
     return GS_VERB_RUN;
 }
 
-/* PyTorch asks for each tensor, and no free waits. */
+/* PyTorch's own allocator without a cache: cudaMallocAsync for each tensor, which the
+ * pool serves in the order of the tensor's stream. */
 static void set_torch(const char *value)
 {
+    static const char backend[] = "backend:cudaMallocAsync";
+    const char *settings = getenv("PYTORCH_CUDA_ALLOC_CONF");
+    char all[4096];
     if (strcmp(value, "=tensors") != 0) {
         gs_launcher_fail(GS_EXIT_USAGE, "--torch takes tensors (--torch=tensors)");
     }
-    set_variable("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
-    if (!getenv("GPUSHIM_FREE_SYNC")) {
-        set_variable("GPUSHIM_FREE_SYNC", "lazy");
+    settings = settings ? settings : getenv("PYTORCH_ALLOC_CONF");
+    bool chosen = settings && strstr(settings, "backend:");
+    if (chosen && !strstr(settings, backend)) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "--torch=tensors needs %s, but PYTORCH_CUDA_ALLOC_CONF is %s",
+                         backend, settings);
+    }
+    int printed = snprintf(all, sizeof(all), "%s%s%s", chosen ? "" : backend,
+                           chosen || !settings || !settings[0] ? "" : ",",
+                           settings ? settings : "");
+    if (printed < 0 || (size_t)printed >= sizeof(all)) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "--torch=tensors: PYTORCH_CUDA_ALLOC_CONF is too long");
+    }
+    set_variable("PYTORCH_CUDA_ALLOC_CONF", all);
+    if (!getenv("GPUSHIM_ASYNC")) {
+        set_variable("GPUSHIM_ASYNC", "pool");
     }
 }
 

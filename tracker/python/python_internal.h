@@ -14,7 +14,7 @@
 #define GS_PYTHON_CACHE_BITS  12
 #define GS_PYTHON_PAIR_BITS   12
 #define GS_PYTHON_BUCKET_BITS 12
-#define GS_PYTHON_PAGES       1024u
+#define GS_PYTHON_PAGES       8192u
 #define GS_PYTHON_PAGE_BITS   12 /* the smallest page size */
 #define GS_PYTHON_CHUNK_BITS  10
 #define GS_PYTHON_CHUNKS      16384u

@@ -390,9 +390,16 @@ add_case "api python rmm" api_rmm_case 3.11
 
 api_torch_case() {
   run_in print -- "$build/gpushim" --torch=tensors --print python train.py
-  expect_text print.out 'PYTORCH_NO_CUDA_MEMORY_CACHING=1 GPUSHIM_FREE_SYNC=lazy python train[.]py$'
-  run_in mine -- "$build/gpushim" --torch=tensors --free-sync=wait --print python train.py
-  expect_text mine.out 'GPUSHIM_FREE_SYNC=wait'
+  expect_text print.out 'PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync GPUSHIM_ASYNC=pool python train[.]py$'
+  run_in mine PYTORCH_ALLOC_CONF=pinned_use_cuda_host_register:True -- \
+    "$build/gpushim" --async=driver --torch=tensors --print python train.py
+  expect_text mine.out 'CONF=backend:cudaMallocAsync,pinned_use_cuda_host_register:True python'
+  expect_text mine.out 'GPUSHIM_ASYNC=driver'
+  run_in same PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync -- "$build/gpushim" --torch=tensors --print true
+  expect_text same.out 'CONF=backend:cudaMallocAsync GPUSHIM'
+  run_in other PYTORCH_CUDA_ALLOC_CONF=backend:native -- "$build/gpushim" --torch=tensors true
+  expect_status other 2
+  expect_text other.err '^gpushim: --torch=tensors needs backend:cudaMallocAsync, but PYTORCH_CUDA_ALLOC_CONF is backend:native$'
   run_in bad -- "$build/gpushim" --torch=blocks true
   expect_status bad 2
   expect_text bad.err '^gpushim: --torch takes tensors'

@@ -1,16 +1,18 @@
-"""torch_tensors_leaks.py - PyTorch that asks gpushim for each tensor (gpushim.torch.use):
-streams that share tensors, threads, a training loop, no memory, and tensors that are lost
-at lines marked LEAK. Without the library PyTorch's own cache serves.
+"""torch_tensors_leaks.py - PyTorch that asks gpushim for each tensor (gpushim.torch.use, or
+gpushim --torch=tensors): streams that share tensors, threads, a training loop, no memory while
+the line marked HELD has all of it, and tensors that are lost at lines marked LEAK. Without the
+library PyTorch's own cache serves.
 """
 # real: needs torch
-# real: way tensors
+# real: way tensors CUDASIM_MEMORY=512M
 # real: prints churn: 0 wrong
 # real: prints streams: 0 wrong
 # real: prints threads: \[0, 0, 0, 0\] wrong
-# real: prints refused: True
+# real: prints refused: True True
 # real: prints trained
 # real: stops driver on your system is too old|[Nn]o CUDA GPUs|no CUDA-capable device
 import ctypes
+import os
 import time
 
 import torch
@@ -18,14 +20,18 @@ import torch
 import gpushim.torch
 from common.torch_data import churn, streams, threads
 
-gpushim.torch.use()
+if "REAL_LAUNCHER" not in os.environ:
+    gpushim.torch.use()
 
 
 def refused():
+    kept = []
     try:
-        torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
+        while len(kept) < 100:
+            kept.append(torch.empty(32 << 20, dtype=torch.uint8, device="cuda"))  # HELD
     except RuntimeError as error:
-        return "out of memory" in str(error)
+        return len(kept) > 8, "out of memory" in str(error)
+    return False, len(kept)
 
 
 def lose(tensor):
@@ -63,7 +69,8 @@ def train():
 print("churn:", churn(1, 150), "wrong")
 print("streams:", streams(), "wrong")
 print("threads:", threads(), "wrong")
-print("refused:", refused())
+print("refused:", *refused())
+torch.cuda.synchronize()
 train()
 torch.cuda.synchronize()
 print("trained")
