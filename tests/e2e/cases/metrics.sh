@@ -82,12 +82,18 @@ done
 
 # Prometheus' own program, and a client's parsers: of this format, and of the older one.
 metrics_readers_case() {
+  local python status
+
   preloaded shim CUDASIM_DEVICES=8 GPUSHIM_METRICS_FILE=m.prom -- "$apps/leaky_shared"
-  need python3
-  python3 "$here/openmetrics.py" client m.prom >said 2>&1
-  case $? in
+
+  for python in python3 /usr/bin/python3; do
+    "$python" "$here/openmetrics.py" client m.prom >said 2>&1
+    status=$?
+    [[ $status -ne 77 && $status -ne 127 ]] && break
+  done
+  case $status in
     0) ;;
-    77) echo "no prometheus_client" >missing ;;
+    77 | 127) echo "no prometheus_client" >missing ;;
     *) cat said && fail "prometheus_client cannot read it" ;;
   esac
   if command -v promtool >/dev/null; then
