@@ -1203,7 +1203,8 @@ static inline gpushim_result gpushim_cache_take(struct gpushim_cache *cache,
     if (idle) {
         *link = idle->next;
         cache->idle_count--;
-        cache->hits++;
+        (void)__atomic_add_fetch(&cache->hits, 1,
+                                 __ATOMIC_RELAXED); /* read without the lock */
         gpushim_unlock_(&cache->lock);
         *out = idle->buffer;
         out->bytes = bytes;
@@ -1211,7 +1212,7 @@ static inline gpushim_result gpushim_cache_take(struct gpushim_cache *cache,
         free(idle);
         return GPUSHIM_OK;
     }
-    cache->misses++;
+    (void)__atomic_add_fetch(&cache->misses, 1, __ATOMIC_RELAXED);
     cache->held_bytes += bytes; /* also keeps other threads below the limit */
     beyond = cache->limit && cache->held_bytes > cache->limit
                  ? cache->held_bytes - cache->limit
@@ -1320,8 +1321,9 @@ static inline gpushim_result gpushim_cache_free(struct gpushim_cache *cache)
  */
 static inline double gpushim_cache_hit_rate(const struct gpushim_cache *cache)
 {
-    uint64_t takes = cache ? cache->hits + cache->misses : 0;
-    return takes ? (double)cache->hits / (double)takes : 1.0;
+    uint64_t hits = cache ? __atomic_load_n(&cache->hits, __ATOMIC_RELAXED) : 0;
+    uint64_t takes = cache ? hits + __atomic_load_n(&cache->misses, __ATOMIC_RELAXED) : 0;
+    return takes ? (double)hits / (double)takes : 1.0;
 }
 
 /* ---- read-back through reused pinned memory -------------------------------------- */

@@ -24,6 +24,7 @@
 
 #include "child_waits.h"
 #include "finish.h"
+#include "gs_clock.h"
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
 #include "log.h"
@@ -35,8 +36,9 @@
 /* The longest wait of a thread that is refused memory for the report of the owners. */
 #define PATIENCE_S 5
 
-/* Call sites listed when memory ran out, the time of the child that looks up their lines,
- * and the host memory that must be left for it. */
+/* Call sites listed when memory ran out; the time of the child that looks up their lines,
+ * also of those of all such reports together; and the host memory that must be left for
+ * it. */
 #define CALL_SITES       3
 #define LINES_MS         3000
 #define LINES_HOST_BYTES (512 * GS_MIB)
@@ -63,7 +65,8 @@ static struct {
     bool over; /* atomic: the report is written, or its waiter has left */
     struct gs_interim what;
     struct gs_refusal refusal;
-    bool heard; /* of the refused thread */
+    bool heard;        /* of the refused thread */
+    uint64_t lines_ms; /* the time of the reports of refusals with lines so far */
     char note[160];
     sem_t written;
 } asked;
@@ -336,9 +339,13 @@ static void give(void)
 
 static void *write_it(void *unused)
 {
+    uint64_t begin_ns = gs_now_ns();
     (void)unused;
     gs_thread.depth = 1;
     gs_finish_interim(&asked.what);
+    if (asked.what.refusal && asked.what.lines.wanted) {
+        asked.lines_ms += (gs_now_ns() - begin_ns) / 1000000;
+    }
     if (__atomic_exchange_n(&asked.over, true, __ATOMIC_ACQ_REL)) {
         give(); /* nobody waits any more */
     } else {
@@ -394,6 +401,9 @@ static const char *why_no_lines(bool heard)
         return "file and line are left out: the helper program needs host memory, and "
                "little is left";
     }
+    if (asked.lines_ms >= LINES_MS) {
+        return "file and line are left out: looking them up took long before";
+    }
     return NULL;
 }
 
@@ -402,7 +412,9 @@ static void *write_refusal(void *unused)
     gs_thread.depth = 1;
     const char *why = why_no_lines(asked.heard);
     asked.what.lines =
-        (struct gs_report_lines){.wanted = !why, .most_ms = LINES_MS, .why_none = why};
+        (struct gs_report_lines){.wanted = !why,
+                                 .most_ms = why ? 0 : LINES_MS - (unsigned)asked.lines_ms,
+                                 .why_none = why};
     return write_it(unused);
 }
 

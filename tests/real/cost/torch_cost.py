@@ -1,7 +1,7 @@
 """torch_cost.py - what PyTorch's training steps take when gpushim has each tensor: time and
 reserved memory beside PyTorch's own cache, as ratios.
 
-  .real/venv/bin/python tests/real/torch_cost.py build          (--help has the options)
+  .real/venv/bin/python tests/real/cost/torch_cost.py build          (--help has the options)
 
 The step is that of a residual network with layer norms, AdamW and copies of each batch. A matrix
 product is written as its memory and one launch, because cuBLAS does not start over the simulated
@@ -20,7 +20,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 
 # width, batch, layers of two products, steps of a turn; and whether the batch's size varies
 SIZES = {"toy": (64, 32, 4, 10, False), "model": (1024, 64, 24, 2, False), "varied": (1024, 64, 24, 2, True)}
