@@ -175,7 +175,7 @@ static bool libunwind_has_memory(void)
         void *own = malloc(LIBUNWIND_BYTES), *table = malloc(THREAD_TABLE_BYTES);
 
         /* Else a compiler may take both calls to succeed, and leave them out. */
-        __asm__ volatile("" : "+r"(own), "+r"(table));
+        __asm__ volatile("" : : "r"(own), "r"(table) : "memory");
         libunwind_here = own != NULL && table != NULL;
         free(own);
         free(table);
