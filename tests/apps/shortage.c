@@ -1,5 +1,5 @@
 /*
- * shortage.c - programs that run out of device memory, and go on as natively.
+ * shortage.c - programs that run out of device memory and continue.
  *
  *   shortage_WAY halves     asks for less and less until it is served, three times
  *   shortage_WAY threads    eight threads are refused at once

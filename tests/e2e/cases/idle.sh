@@ -79,7 +79,7 @@ for shape in cublaslt triton stream events torch graph prefetch peer; do
 done
 add_case "idle shape per-thread" shape_case per-thread 2
 # The first call that counts for one GPU alone voids what was known.
-# How often the two threads meet so is up to them: in 80 runs 2 to 5 times.
+# How often the two threads meet so is up to them: in 200 runs 2 to 8 times of 50.
 add_case "idle shape gpus" shape_case gpus 10
 add_case "idle shape peers" shape_case peers 2
 # Launch attributes that are known keep the order of their stream; of another nobody knows.

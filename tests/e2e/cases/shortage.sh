@@ -7,7 +7,7 @@
 oom_head='^==[0-9]+== gpushim [0-9.]+: .*  out of memory$'
 left_out='^==[0-9]+== Note: file and line are left out: the program handles SIGCHLD'
 
-# shortage_case WAY WHAT REPORTS [VARIABLE...]: as natively, with so many reports of a refusal.
+# shortage_case WAY WHAT REPORTS [VARIABLE...]: as natively, with REPORTS reports of a refusal.
 shortage_case() {
   local program=$apps/shortage_$1
 
@@ -100,6 +100,17 @@ add_case "shortage with a helper that hangs" shortage_helper_case 'exec sleep 60
   'file and line are incomplete: the time limit was reached'
 add_case "shortage with a helper that fails" shortage_helper_case 'exit 1' \
   'file and line are incomplete: the helper gave no full answer'
+
+# The time is that of all reports together: a program that asks for less and less waits once.
+shortage_spent_case() {
+  mkdir bin
+  printf '#!/bin/sh\nexec sleep 60\n' >bin/llvm-symbolizer
+  chmod +x bin/llvm-symbolizer
+  shortage_case linked halves 3 PATH="$PWD/bin:$PATH" GPUSHIM_SYMBOLIZE_TIMEOUT=60s
+  expect_count shim.err '^==[0-9]+== Note: file and line are incomplete: the time limit was reached' 1
+  expect_count shim.err '^==[0-9]+== Note: file and line are left out: looking them up took long before' 2
+}
+add_case "shortage with a helper that hangs, again and again" shortage_spent_case
 
 shortage_unlined_case() {
   shortage_case linked threads 1 GPUSHIM_SYMBOLIZE=off
