@@ -9,6 +9,7 @@
 
 #include <criterion/criterion.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/auxv.h>
 #include <stdlib.h>
 
@@ -62,14 +63,15 @@ Test(stacks_modules, program_and_libraries_have_absolute_paths_and_build_ids)
     uintptr_t library = (uintptr_t)dlsym(RTLD_DEFAULT, "clock_gettime");
     uintptr_t frames[2] = {(uintptr_t)capture + 1, library + 1};
     uint32_t id = gs_stacks_intern(stacks, frames, 2);
+    struct link_map *loaded;
     Dl_info info;
 
     cr_assert_gt(readlink("/proc/self/exe", program, sizeof(program) - 1), 0);
     cr_assert_eq(gs_stacks_module(stacks, id, frames[0], &module), GS_OK);
     cr_assert_str_eq(module.path, program);
-    cr_assert_neq(dladdr((void *)capture, &info), 0);
+    cr_assert_neq(dladdr1((void *)capture, &info, (void **)&loaded, RTLD_DL_LINKMAP), 0);
     cr_assert(module.begin <= frames[0] && frames[0] < module.end);
-    cr_assert_eq(module.bias, (uintptr_t)info.dli_fbase);
+    cr_assert_eq(module.bias, loaded->l_addr);
 
     cr_assert_eq(gs_stacks_module(stacks, id, frames[1], &module), GS_OK);
     cr_assert_neq(dladdr((void *)library, &info), 0);

@@ -23,6 +23,17 @@ expect_valid() {
   esac
 }
 
+schema_case() {
+  need python3
+  python3 "$report_json" schema "$sources/docs/schema/report-1.json" >problems 2>&1
+  case $? in
+    0) ;;
+    77) skip "python3's jsonschema" ;;
+    *) cat problems && fail "docs/schema/report-1.json is no schema" ;;
+  esac
+}
+add_case "outputs json has a schema" schema_case
+
 # expect_found REASON: the lines of the files `wanted` and `found` are the same.
 expect_found() {
   [[ -s wanted ]] || fail "nothing is wanted"
