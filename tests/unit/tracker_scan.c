@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -258,7 +259,7 @@ Test(scan, mappings_are_scanned_by_what_they_are)
 }
 
 /* Nothing here may end the process, and what lies between the holes is still found. */
-Test(scan, holes_and_odd_mappings_do_no_harm)
+static void look_into_holes(bool by_entries)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
     char *holes = map(64 * 4096, READ_WRITE, ANONYMOUS, -1);
@@ -288,7 +289,8 @@ Test(scan, holes_and_odd_mappings_do_no_harm)
     cr_assert_eq(madvise(holes + 61 * 4096, 4096, MADV_DONTNEED), 0);
     getrusage(RUSAGE_SELF, &before);
 
-    struct gs_scan scan = scan_now(tracker);
+    struct gs_scan scan =
+        scan_with(tracker, (struct gs_scan_config){.by_entries = by_entries});
     getrusage(RUSAGE_SELF, &after);
     EXPECT_FOUND(scan, 1, GS_SCAN_START);
     EXPECT_FOUND(scan, 2, GS_SCAN_START); /* private /dev/zero is anonymous memory */
@@ -298,6 +300,38 @@ Test(scan, holes_and_odd_mappings_do_no_harm)
         EXPECT_FOUND(scan, 4, GS_SCAN_START);
     /* The 64 GiB that were never touched were not made by looking at them. */
     cr_expect_lt(after.ru_minflt - before.ru_minflt, 4000);
+    gs_scan_free(&scan);
+    gs_tracker_destroy(tracker);
+}
+
+Test(scan, holes_and_odd_mappings_do_no_harm)
+{
+    look_into_holes(false);
+}
+
+Test(scan, holes_do_no_harm_where_the_kernel_has_entries_alone)
+{
+    look_into_holes(true);
+}
+
+/* Sanitizers and virtual machines reserve as much; its entries would take a minute. */
+Test(scan, memory_that_was_only_reserved_takes_no_time)
+{
+    struct gs_tracker *tracker = test_tracker(NULL);
+    char *reserved = map(16 * 1024 * GS_GIB, READ_WRITE, ANONYMOUS | MAP_NORESERVE, -1);
+    struct utsname kernel;
+
+    uname(&kernel);
+    if (!reserved || strverscmp(kernel.release, "6.7") < 0)
+        cr_skip_test("Linux 6.7 and 16 TiB of address space");
+    add_plants(tracker);
+    plant_at(reserved + 9 * 1024 * GS_GIB, 2);
+    plant_at(reserved + 16 * 1024 * GS_GIB - 4096, 3);
+
+    struct gs_scan scan = scan_with(tracker, (struct gs_scan_config){.limit_ms = 5000});
+    EXPECT_FOUND(scan, 0, GS_SCAN_LOST);
+    EXPECT_FOUND(scan, 2, GS_SCAN_START);
+    EXPECT_FOUND(scan, 3, GS_SCAN_START);
     gs_scan_free(&scan);
     gs_tracker_destroy(tracker);
 }

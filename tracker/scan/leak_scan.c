@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -37,10 +38,27 @@
 #define PAGE_SWAPPED (UINT64_C(1) << 62)
 #define PAGE_OF_FILE (UINT64_C(1) << 61) /* or shared memory */
 
+/* PAGEMAP_SCAN of Linux 6.7 (the same document), which older headers do not have. */
+struct page_scan {
+    uint64_t size, flags, begin, end, walk_end;
+    uint64_t regions, region_count, most_pages;
+    uint64_t inverted, all_of, any_of, returned;
+};
+struct page_region {
+    uint64_t begin, end, categories;
+};
+#define PAGE_SCAN       _IOWR('f', 16, struct page_scan)
+#define SCANNED_FILE    (UINT64_C(1) << 2)
+#define SCANNED_HERE    (UINT64_C(1) << 3)
+#define SCANNED_SWAPPED (UINT64_C(1) << 4)
+
 /* All that a scan needs, in one mapping. */
 struct work {
     uint64_t batch[BATCH_BYTES / 8];
-    uint64_t pages[PAGE_ENTRIES];
+    union {
+        uint64_t pages[PAGE_ENTRIES];
+        struct page_region regions[PAGE_ENTRIES / 3];
+    };
     char lines[LINE_BYTES];
     struct iovec pieces[BATCH_PIECES];
     struct gs_scan_filter filter;
@@ -57,6 +75,7 @@ struct run {
     bool batch_root;
     uintptr_t page_bytes;
     int pagemap;
+    bool by_entries;
     uint64_t deadline_ns; /* 0: none */
     const char *why_not;
 };
@@ -66,6 +85,13 @@ static_assert(offsetof(struct gs_scan_target, addr) == 0 &&
                   offsetof(struct gs_scan_range, begin) == 0 &&
                   sizeof(uintptr_t) == sizeof(uint64_t),
               "gs_scan_sort sorts them");
+
+static const char late_text[] = "it would have taken too long";
+
+static bool is_late(const struct run *run)
+{
+    return run->deadline_ns != 0 && gs_now_ns() > run->deadline_ns;
+}
 
 /* ---- reading ---------------------------------------------------------------------- */
 
@@ -115,8 +141,8 @@ static void flush(struct run *run)
     else
         read_singly(run);
     run->piece_count = run->batch_bytes = 0;
-    if (run->deadline_ns != 0 && gs_now_ns() > run->deadline_ns)
-        run->why_not = "it would have taken too long";
+    if (is_late(run))
+        run->why_not = late_text;
 }
 
 /* Adds present pages [begin, end), which are all root or all not. */
@@ -197,10 +223,61 @@ static bool scan_pages(struct run *run, const struct gs_scan_area *area, uintptr
     return true;
 }
 
+static void add_region(struct run *run, const struct gs_scan_area *area,
+                       const struct page_region *region)
+{
+    uintptr_t begin = region->begin > area->begin ? region->begin : area->begin;
+    uintptr_t until = region->end < area->end ? region->end : area->end;
+    bool here = (region->categories & SCANNED_HERE) != 0;
+
+    if (area->shared ? here : (region->categories & SCANNED_FILE) == 0)
+        add_unskipped(run, begin, until, area->root);
+}
+
+/*
+ * Scans a large area by its regions of pages: a sparse one of terabytes, as sanitizers
+ * and virtual machines reserve, has gigabytes of entries, nearly all of them empty.
+ * False: the kernel cannot tell them, and nothing was scanned.
+ */
+static bool scan_regions(struct run *run, const struct gs_scan_area *area)
+{
+    struct page_scan call = {
+        .size = sizeof(call),
+        .begin = area->begin & ~(run->page_bytes - 1),
+        .end = gs_round_up(area->end, run->page_bytes),
+        .regions = (uintptr_t)run->work->regions,
+        .region_count = PAGE_ENTRIES / 3,
+        .any_of = SCANNED_HERE | SCANNED_SWAPPED,
+        .returned = SCANNED_HERE | SCANNED_SWAPPED | SCANNED_FILE,
+    };
+    bool began = false;
+
+    while (call.begin < call.end && !run->why_not) {
+        int count = ioctl(run->pagemap, PAGE_SCAN, &call);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0 && !began)
+            return false;
+        if (count < 0 || call.walk_end <= call.begin)
+            break; /* the area is gone, or its rest */
+        began = true;
+        for (int i = 0; i < count; i++)
+            add_region(run, area, &run->work->regions[i]);
+        call.begin = call.walk_end;
+        if (is_late(run))
+            run->why_not = late_text;
+    }
+    return true;
+}
+
 static void scan_area(struct run *run, const struct gs_scan_area *area)
 {
     uintptr_t first = area->begin & ~(run->page_bytes - 1);
 
+    if (area->end - first > PAGE_ENTRIES * run->page_bytes && !run->by_entries &&
+        scan_regions(run, area))
+        return;
     while (first < area->end && !run->why_not) {
         size_t count = (area->end - first + run->page_bytes - 1) / run->page_bytes;
         if (count > PAGE_ENTRIES)
@@ -208,8 +285,8 @@ static void scan_area(struct run *run, const struct gs_scan_area *area)
         if (!scan_pages(run, area, first, count))
             run->why_not = "/proc/self/pagemap cannot be read";
         first += count * run->page_bytes;
-        if (run->deadline_ns != 0 && gs_now_ns() > run->deadline_ns)
-            run->why_not = "it would have taken too long";
+        if (is_late(run))
+            run->why_not = late_text;
     }
 }
 
@@ -386,7 +463,7 @@ void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config
                  struct gs_scan *scan)
 {
     int saved = errno;
-    struct run run = {.scan = scan, .pagemap = -1};
+    struct run run = {.scan = scan, .pagemap = -1, .by_entries = config->by_entries};
     uint64_t start_ns = gs_now_ns();
 
     if (config->limit_ms != 0)

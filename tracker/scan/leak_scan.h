@@ -42,6 +42,8 @@ struct gs_scan_config {
      * part of that memory is unknown: then no scan is made. */
     bool (*own_memory)(void *self, gs_scan_skip skip, void *arg);
     unsigned limit_ms; /* 0: none */
+    /* Reads an entry for each page, as kernels before 6.7 need it. For tests. */
+    bool by_entries;
 };
 
 struct gs_scan_target {
