@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -253,7 +254,8 @@ static bool scan_regions(struct run *run, const struct gs_scan_area *area)
     bool began = false;
 
     while (call.begin < call.end && !run->why_not) {
-        int count = ioctl(run->pagemap, PAGE_SCAN, &call);
+        /* By syscall, which is there: a function more is 600 instructions of each start. */
+        int count = (int)syscall(SYS_ioctl, run->pagemap, PAGE_SCAN, &call);
 
         if (count < 0 && errno == EINTR)
             continue;
