@@ -254,7 +254,7 @@ static bool scan_regions(struct run *run, const struct gs_scan_area *area)
     bool began = false;
 
     while (call.begin < call.end && !run->why_not) {
-        /* By syscall, which is there: a function more is 600 instructions of each start. */
+        /* By syscall: one more imported function costs each start 600 instructions. */
         int count = (int)syscall(SYS_ioctl, run->pagemap, PAGE_SCAN, &call);
 
         if (count < 0 && errno == EINTR)
