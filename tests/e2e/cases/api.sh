@@ -257,8 +257,8 @@ add_case "api scopes without stacks" api_scopes_without_stacks_case
 
 # The same scopes by the state file of a killed program, and in the files of the report.
 api_scopes_files_case() {
-  preloaded shim GPUSHIM_OUTPUT=json,collapsed GPUSHIM_OUTPUT_FILE="$PWD/out" GPUSHIM_STATE_FILE="$PWD/state" \
-    GPUSHIM_PEAK_MAX=0 -- "$apps/api_shared" scopes
+  preloaded shim GPUSHIM_OUTPUT=json,collapsed,pprof,csv GPUSHIM_OUTPUT_FILE="$PWD/out" \
+    GPUSHIM_STATE_FILE="$PWD/state" GPUSHIM_PEAK_MAX=0 -- "$apps/api_shared" scopes
   expect_status shim 0
   run_in report -- "$build/gpushim" report --peak-max=0 "$PWD/state"
   expect_scopes report.out
@@ -272,8 +272,23 @@ for leak in report["leaks"]:
 PY
   expect_text named 'scope early/step/forward'
   expect_text out.collapsed ';\[scope early/step/forward\];main;'
+  grep -qaF '[scope early/step/forward]' out.pb || fail 'pprof'
+  expect_text out.csv ',\[scope weights\];work;lost;lose,10000,1,'
+  run_in html -- "$build/gpushim" html -o "$PWD/page.html" "$PWD/out.json"
+  expect_status html 0
+  python3 "$here/page.py" page.html out.json . || fail 'the page'
 }
 add_case "api scopes in files" api_scopes_files_case
+
+# Beside a report that has none.
+api_scopes_compared_case() {
+  preloaded other GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$PWD/other" -- "$apps/leaky_linked"
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$PWD/scopes" GPUSHIM_PEAK_MAX=0 -- "$apps/api_shared" scopes
+  run_in diff -- "$build/gpushim" diff other scopes
+  expect_status diff 0
+  expect_text diff.out '^    #[0-9]+ \[scope early/step/forward\]$'
+}
+add_case "api scopes compared" api_scopes_compared_case
 
 api_child_case() {
   preloaded shim -- "$apps/api_$1" child

@@ -235,7 +235,7 @@ add_case "owned faults of objects" owned_faults_case cuEventCreate cuStreamCreat
 
 # The headers alone, in each language, without a library.
 owned_header_case() {
-  local standard flags=(-Wall -Wextra -Wconversion -Wshadow -pedantic -Werror -O2 -I "$sources/include")
+  local standard compiler source flags=(-Wall -Wextra -Wconversion -Wshadow -pedantic -Werror -O2 -I "$sources/include")
 
   cat >user.c <<'C'
 #include <gpushim_memory.h>
@@ -256,20 +256,28 @@ int main()
     return buffer ? 0 : 1;
 }
 CPP
-  if ! "${CC:-cc}" -std=c99 "${flags[@]}" user.c -o c -ldl || ! ./c; then
-    fail 'C99'
-  fi
-  need "${CXX:-c++}"
-  for standard in $(sized 17 '11 17 20'); do
-    for source in user classes; do
-      if ! "${CXX:-c++}" -std="c++$standard" -Wold-style-cast "${flags[@]}" $source.cpp -o cpp -ldl || ! ./cpp; then
-        fail "C++$standard: $source"
+  for compiler in $(sized "${CC:-cc}" "${CC:-cc} clang"); do
+    command -v "$compiler" >/dev/null || continue
+    for standard in $(sized c99 'c99 c11 c17 c2x'); do
+      if ! "$compiler" -std="$standard" "${flags[@]}" user.c -o c -ldl || ! ./c; then
+        fail "$compiler, $standard"
       fi
+    done
+  done
+  need "${CXX:-c++}"
+  for compiler in $(sized "${CXX:-c++}" "${CXX:-c++} clang++"); do
+    command -v "$compiler" >/dev/null || continue
+    for standard in $(sized 17 '11 14 17 20'); do
+      for source in user classes; do
+        if ! "$compiler" -std="c++$standard" -Wold-style-cast "${flags[@]}" $source.cpp -o cpp -ldl || ! ./cpp; then
+          fail "$compiler, C++$standard: $source"
+        fi
+      done
     done
   done
   if [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
     cp user.cpp user.cu
-    for standard in $(sized 17 '11 17 20'); do
+    for standard in $(sized 17 '11 14 17 20'); do
       "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" -ccbin "${CXX:-c++}" -std="c++$standard" -Werror all-warnings \
         -I "$sources/include" -c user.cu -o user.o || fail "nvcc, C++$standard"
     done
