@@ -502,9 +502,9 @@ static void race(const struct unrest *how, bool pages)
     fprintf(stderr, "served %lu, refused %lu, killed %lu, waited for %lu\n", served,
             refused, killed, taken_over);
     cr_expect(served > steps / 8 && taken_over > 0);
-    /* With few steps it is left to chance whether a request is refused, or a heap dies.
-     */
-    cr_expect(refused > 0 || steps < 100000);
+    /* With few steps it is left to chance whether a heap dies, and whether pages, which
+     * move to where they are wanted, do not do. */
+    cr_expect(refused > 0 || (pages && steps < 100000));
     cr_expect(killed > 0 || steps < 20ul * unrest.every * unrest.kinds * KILLS_ONE_IN);
     gs_pool_destroy(pool);
     for (int i = 0; pages && i < CONTEXTS; i++) {

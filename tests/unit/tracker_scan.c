@@ -265,14 +265,30 @@ static void look_into_holes(bool by_entries)
     char *holes = map(64 * 4096, READ_WRITE, ANONYMOUS, -1);
     char *reserved = map(64 * GS_GIB, READ_WRITE, ANONYMOUS | MAP_NORESERVE, -1);
     char *huge = map(2 * GS_MIB, READ_WRITE, ANONYMOUS | MAP_HUGETLB, -1);
+    char *striped = map(24 * GS_MIB, READ_WRITE, ANONYMOUS, -1);
     int fd = scratch_file(65536);
     char *cut = map(65536, READ_WRITE, MAP_PRIVATE, fd);
     int zero = open("/dev/zero", O_RDWR);
     char *device = map(65536, READ_WRITE, MAP_PRIVATE, zero);
     struct rusage before, after;
 
-    cr_assert(holes && cut && device);
+    int large = scratch_file(20 * GS_MIB);
+    char *written = map(20 * GS_MIB, READ_WRITE, MAP_SHARED, large);
+    char *read_only = map(20 * GS_MIB, READ_WRITE, MAP_PRIVATE, large);
+    char *shared = map(20 * GS_MIB, READ_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1);
+
+    cr_assert(holes && cut && device && striped && written && read_only && shared);
     add_plants(tracker);
+    /* What the program only reads of a file is not its memory; what it shares is. */
+    plant_at(written + 8 * GS_MIB, 6);
+    munmap(written, 20 * GS_MIB);
+    cr_assert_neq(*(volatile char *)(read_only + 8 * GS_MIB + 2), 0);
+    plant_at(shared + 8 * GS_MIB, 7);
+    /* More regions of pages than the kernel tells at once. */
+    (void)madvise(striped, 24 * GS_MIB, MADV_NOHUGEPAGE);
+    for (size_t i = 4096; i < 24 * GS_MIB; i += 8192)
+        striped[i] = 1;
+    plant_at(striped + 24 * GS_MIB - 4096, 5);
     memset(holes, 1, 64 * 4096);
     for (unsigned i = 0; i < 64; i += 2)
         mprotect(holes + i * 4096, 4096, i % 4 ? PROT_NONE : PROT_READ);
@@ -293,6 +309,9 @@ static void look_into_holes(bool by_entries)
         scan_with(tracker, (struct gs_scan_config){.by_entries = by_entries});
     getrusage(RUSAGE_SELF, &after);
     EXPECT_FOUND(scan, 1, GS_SCAN_START);
+    EXPECT_FOUND(scan, 5, GS_SCAN_START);
+    EXPECT_FOUND(scan, 6, GS_SCAN_LOST);
+    EXPECT_FOUND(scan, 7, GS_SCAN_START);
     EXPECT_FOUND(scan, 2, GS_SCAN_START); /* private /dev/zero is anonymous memory */
     if (huge)
         EXPECT_FOUND(scan, 3, GS_SCAN_START);

@@ -87,6 +87,7 @@ static_assert(offsetof(struct gs_scan_target, addr) == 0 &&
                   sizeof(uintptr_t) == sizeof(uint64_t),
               "gs_scan_sort sorts them");
 
+static const char unreadable_text[] = "/proc/self/pagemap cannot be read";
 static const char late_text[] = "it would have taken too long";
 
 static bool is_late(const struct run *run)
@@ -247,7 +248,7 @@ static bool scan_regions(struct run *run, const struct gs_scan_area *area)
         .begin = area->begin & ~(run->page_bytes - 1),
         .end = gs_round_up(area->end, run->page_bytes),
         .regions = (uintptr_t)run->work->regions,
-        .region_count = PAGE_ENTRIES / 3,
+        .region_count = GS_ARRAY_LEN(run->work->regions),
         .any_of = SCANNED_HERE | SCANNED_SWAPPED,
         .returned = SCANNED_HERE | SCANNED_SWAPPED | SCANNED_FILE,
     };
@@ -261,8 +262,10 @@ static bool scan_regions(struct run *run, const struct gs_scan_area *area)
             continue;
         if (count < 0 && !began)
             return false;
-        if (count < 0 || call.walk_end <= call.begin)
-            break; /* the area is gone, or its rest */
+        if (count < 0 || call.walk_end <= call.begin) {
+            run->why_not = unreadable_text; /* half an area would make leaks lost */
+            break;
+        }
         began = true;
         for (int i = 0; i < count; i++)
             add_region(run, area, &run->work->regions[i]);
@@ -285,7 +288,7 @@ static void scan_area(struct run *run, const struct gs_scan_area *area)
         if (count > PAGE_ENTRIES)
             count = PAGE_ENTRIES;
         if (!scan_pages(run, area, first, count))
-            run->why_not = "/proc/self/pagemap cannot be read";
+            run->why_not = unreadable_text;
         first += count * run->page_bytes;
         if (is_late(run))
             run->why_not = late_text;
