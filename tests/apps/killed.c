@@ -44,9 +44,12 @@ APP_FRAME static void keep_pinned(void)
     APP_OK(gpu_malloc_host(&pinned, 262144)); /* LEAK: keep_pinned 262144 1 */
 }
 
+static unsigned pause_us;
+
 static void plant(void)
 {
     keep_large();
+    usleep(pause_us);
     keep_small();
     keep_pinned();
 }
@@ -95,6 +98,7 @@ static void give_back(void)
 
 static void wait_for(const char *file)
 {
+    pause_us = 110000; /* the state file has the pool's figures of the second as well */
     plant();
     puts("killed: planted");
     fflush(stdout);
