@@ -61,9 +61,10 @@ static void fill_devices(struct gs_state *state, size_t count)
     gs_statistics_take(state, statistics, count);
     for (size_t i = 0; i < count; i++) {
         statistics[i].rest_known = gs_nvml_rest((int)i, &statistics[i].rest_bytes);
-        const char *bus = state->device_buses[i];
-        devices[i] = (struct gs_report_device){.name = state->device_names[i],
-                                               .bus = bus[0] ? bus : NULL};
+        bool named = __atomic_load_n(&state->device_named[i], __ATOMIC_ACQUIRE);
+        const char *bus = named ? state->device_buses[i] : "";
+        devices[i] = (struct gs_report_device){
+            .name = named ? state->device_names[i] : "", .bus = bus[0] ? bus : NULL};
         gs_statistics_report(&statistics[i], &devices[i]);
     }
     gs_statistics_keep(statistics, count);

@@ -124,8 +124,11 @@ static void record_device(struct gs_state *state, CUdevice device, int ordinal)
     }
     gs_mutex_lock(&state->contexts.lock);
     if (ordinal >= 0 && ordinal < GS_MAX_DEVICES) {
-        __builtin_memcpy(state->device_names[ordinal], name, sizeof(name));
-        __builtin_memcpy(state->device_buses[ordinal], bus, sizeof(bus));
+        if (!state->device_named[ordinal]) {
+            __builtin_memcpy(state->device_names[ordinal], name, sizeof(name));
+            __builtin_memcpy(state->device_buses[ordinal], bus, sizeof(bus));
+            __atomic_store_n(&state->device_named[ordinal], true, __ATOMIC_RELEASE);
+        }
         gs_parts_device_named(ordinal, name, bus);
         if (ordinal >= state->device_count) {
             __atomic_store_n(&state->device_count, ordinal + 1, __ATOMIC_RELEASE);

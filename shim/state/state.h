@@ -35,10 +35,11 @@ struct gs_state {
     struct gs_contexts contexts; /* locks itself */
     int reported;                /* atomic: enum reported of finish.c, or a thread's id */
     bool bad; /* there were leaks or errors; set before `reported` says written */
-    /* Names of the known devices, written under contexts.lock, read at exit. */
+    /* Names of the known devices, written once, under contexts.lock. */
     char device_names[GS_MAX_DEVICES][GS_DEVICE_NAME_BYTES];
     char device_buses[GS_MAX_DEVICES][GS_DEVICE_BUS_BYTES]; /* likewise; "": unknown */
-    int device_count; /* highest known ordinal plus one; atomic */
+    bool device_named[GS_MAX_DEVICES]; /* atomic: set after the names, read before them */
+    int device_count;                  /* highest known ordinal plus one; atomic */
 };
 
 /* The state, created at the first call; NULL if every call is to be forwarded. */
