@@ -103,14 +103,15 @@ static int device_of(const struct gs_call *call)
     return call->device < 0 ? 0 : call->device;
 }
 
-static void trace_made(const struct gs_call *call, uint64_t addr, size_t bytes)
+static void trace_made(const struct gs_call *call, uint64_t addr, size_t bytes,
+                       uint32_t stack)
 {
     enum gs_trace_order order = GS_TRACE_UNORDERED;
     if (call->kind == GS_MEMORY_ASYNC) {
         order = call->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
     }
     gs_trace_alloc(call->kind, addr, bytes, call->owner, device_of(call), call->stream,
-                   order);
+                   order, stack);
 }
 
 void gs_record_missed(void)
@@ -190,8 +191,10 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
                                                        struct gs_block *block)
 {
     bool traced = is_in(TRACED, call->kind);
+    bool records = state->tracker && gs_tracker_records(state->tracker);
+    uint32_t stack = records ? choose_stack(state, call->kind, bytes) : 0;
     if (gs_tracing() && traced) {
-        trace_made(call, key, bytes);
+        trace_made(call, key, bytes, stack);
     }
     if (gs_tracing() && is_logged) {
         log_alloc(call, key, bytes);
@@ -199,12 +202,11 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
     if (!state->tracker) {
         return 0;
     }
-    if (!gs_tracker_records(state->tracker)) {
+    if (!records) {
         gs_tracker_pass(state->tracker, key, block || call->by_id);
         return 0;
     }
-    return record(state, call, key, bytes, block, choose_stack(state, call->kind, bytes),
-                  traced);
+    return record(state, call, key, bytes, block, stack, traced);
 }
 
 uint32_t gs_record_detailed_block(struct gs_state *state, const struct gs_call *call,

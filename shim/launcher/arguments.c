@@ -40,6 +40,9 @@ static const struct {
     {GS_VERB_TOP, false, "-d", offsetof(struct gs_arguments, delay)},
     {GS_VERB_TOP, false, "-n", offsetof(struct gs_arguments, rounds)},
     {GS_VERB_TOP, true, "--once", offsetof(struct gs_arguments, once)},
+    {GS_VERB_TIMELINE, false, "--as", offsetof(struct gs_arguments, as)},
+    {GS_VERB_TIMELINE, false, "--most", offsetof(struct gs_arguments, most)},
+    {GS_VERB_TIMELINE, false, "-o", offsetof(struct gs_arguments, page)},
 };
 
 static const char *variables_set[SET_MOST];
@@ -219,7 +222,7 @@ void gs_arguments_usage(FILE *to)
     fputs(
         "usage: gpushim [options] [--] command [args...]\n"
         "       gpushim [options] report [--summary] STATE_FILE...\n"
-        "       gpushim [options] html|diff|merge|top|replay|advise ... (each: --help)\n",
+        "       gpushim html|timeline|diff|merge|top|replay|advise ... (each: --help)\n",
         to);
 }
 
@@ -256,7 +259,8 @@ static void show_help(bool all)
         "  --help=all, --version    every option (docs/options.md); the version\n"
         "\n"
         "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
-        "command that is called report, html, diff, merge, top, replay or advise:\n"
+        "command that is called report, html, timeline, diff, merge, top, replay or "
+        "advise:\n"
         "gpushim -- report.");
     if (all) {
         gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
@@ -345,16 +349,38 @@ static void show_top_help(void)
         "  --once                   plain text, once");
 }
 
+static void show_timeline_help(void)
+{
+    puts(
+        "usage: gpushim timeline [options] TRACE [STATE_FILE]\n"
+        "\n"
+        "Converts what --trace-file recorded, each allocation from its beginning to its\n"
+        "end, for a program that shows it. Call stacks come from the STATE_FILE of the\n"
+        "same run (--state-file).\n"
+        "\n"
+        "  --as=perfetto            for ui.perfetto.dev and chrome://tracing (the "
+        "default)\n"
+        "  --as=memory_viz          for pytorch.org/memory_viz: memory of devices\n"
+        "  --as=heaptrack           for heaptrack_gui and heaptrack_print\n"
+        "  --most=NUMBER            the largest allocations, 100000 unless given, one "
+        "by\n"
+        "                           one (heaptrack: all, by call stack)\n"
+        "  -o FILE                  - is standard output; else the name of the trace, "
+        "with\n"
+        "                           .perfetto.json, .pickle or .heaptrack");
+}
+
 /* ---- the whole line -----------------------------------------------------------------
  */
 
 /* Words that are no command, and their --help. */
 static const struct {
-    char word[8];
+    char word[12];
     enum gs_verb verb;
     void (*show_help)(void); /* NULL: it reads its words itself */
 } verbs[] = {{"report", GS_VERB_REPORT, show_report_help},
              {"html", GS_VERB_HTML, show_html_help},
+             {"timeline", GS_VERB_TIMELINE, show_timeline_help},
              {"diff", GS_VERB_DIFF, show_diff_help},
              {"merge", GS_VERB_MERGE, show_merge_help},
              {"top", GS_VERB_TOP, show_top_help},

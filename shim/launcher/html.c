@@ -12,13 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "gs_printable.h"
 #include "launcher.h"
-#include "output.h"
 #include "report_file.h"
-#include "text.h"
 
 #define CANNOT_READ  1
 #define CANNOT_WRITE 1
@@ -29,22 +26,6 @@ static const char json_tag[] = "id=\"report\">";
 
 /* ---- the page -----------------------------------------------------------------------
  */
-
-struct page {
-    struct gs_output_file file;
-    bool to_stdout;
-    uint64_t bytes;
-};
-
-static void put(struct page *page, const char *data, size_t length)
-{
-    page->bytes += length;
-    if (page->to_stdout) {
-        (void)fwrite(data, 1, length, stdout); /* ferror will tell */
-    } else {
-        (void)gs_output_file_write(&page->file, data, length);
-    }
-}
 
 /* The escape of a character that HTML or a script may take for its own; "": none. */
 static const char *escape_of(const char *c, size_t length)
@@ -66,7 +47,7 @@ static const char *escape_of(const char *c, size_t length)
 }
 
 /* In JSON these characters are in strings alone, and follow no backslash. */
-static void put_json(struct page *page, const char *text)
+static void put_json(struct gs_page *page, const char *text)
 {
     const char *done = text;
     while (*text) {
@@ -76,31 +57,23 @@ static void put_json(struct page *page, const char *text)
         const char *escape = plain ? "" : escape_of(text, length);
         const char *next = text + (length ? length : 1);
         if (escape[0]) {
-            put(page, done, (size_t)(text - done));
-            put(page, escape, strlen(escape));
+            (void)gs_page_put(page, done, (size_t)(text - done));
+            (void)gs_page_put(page, escape, strlen(escape));
             done = next;
         }
         text = next;
     }
-    put(page, done, (size_t)(text - done));
+    (void)gs_page_put(page, done, (size_t)(text - done));
 }
 
-static void put_page(struct page *page, const char *json)
+static void put_page(struct gs_page *page, const char *json)
 {
     size_t length = (size_t)(gs_view_page_end - gs_view_page);
     const char *tag = memmem(gs_view_page, length, json_tag, strlen(json_tag));
     size_t head = (size_t)(tag - gs_view_page) + strlen(json_tag);
-    put(page, gs_view_page, head);
+    (void)gs_page_put(page, gs_view_page, head);
     put_json(page, json);
-    put(page, gs_view_page + head, length - head);
-}
-
-/* Returns whether both names are of one file. */
-static bool is_same(const char *a, const char *b)
-{
-    struct stat of_a, of_b;
-    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
-           of_a.st_ino == of_b.st_ino;
+    (void)gs_page_put(page, gs_view_page + head, length - head);
 }
 
 /* Beside the report: run.json gives run.html, run.state gives run.state.html. */
@@ -117,8 +90,8 @@ static void name_page(const char *report, char out[PATH_MAX])
 
 int gs_html_write(const struct gs_arguments *arguments)
 {
-    static struct page page;
-    char beside[PATH_MAX], bytes[24];
+    static struct gs_page page;
+    char beside[PATH_MAX];
     const char *report = arguments->command[0], *path = arguments->page;
     if (!report || arguments->command[1]) {
         gs_arguments_usage(stderr);
@@ -134,27 +107,8 @@ int gs_html_write(const struct gs_arguments *arguments)
     if (!json) {
         gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report, problem);
     }
-    page.to_stdout = strcmp(path, "-") == 0;
-    if (page.to_stdout) {
-        put_page(&page, json);
-        free(json);
-        if (fflush(stdout) != 0 || ferror(stdout)) {
-            gs_launcher_fail(CANNOT_WRITE,
-                             "the page cannot be written to standard output");
-        }
-        return 0;
-    }
-    if (is_same(report, path)) {
-        gs_launcher_fail(GS_EXIT_USAGE, "%s: the page would replace its report", path);
-    }
-    gs_output_file_open(&page.file, path);
+    gs_page_open(&page, "page", path, arguments->command);
     put_page(&page, json);
     free(json);
-    int error = gs_output_file_close(&page.file, true);
-    if (error) {
-        gs_launcher_fail(CANNOT_WRITE, "%s: %s; no page", path,
-                         gs_output_error_text(error));
-    }
-    printf("gpushim: wrote %s (%s)\n", path, gs_text_bytes(page.bytes, bytes));
-    return fflush(stdout) == 0 ? 0 : CANNOT_WRITE;
+    return gs_page_close(&page);
 }

@@ -7,7 +7,7 @@
 #ifndef GS_LAUNCHER_H
 #define GS_LAUNCHER_H
 
-#include "gs_base.h"
+#include "output.h"
 
 /* Exit statuses of the launcher itself; the last two are those of a shell. 3: diff has
  * found what --fail-on names. */
@@ -36,6 +36,7 @@ enum gs_verb {
     GS_VERB_DIFF,
     GS_VERB_MERGE,
     GS_VERB_TOP,
+    GS_VERB_TIMELINE,
     GS_VERB_REPLAY,
     GS_VERB_ADVISE
 };
@@ -43,7 +44,9 @@ enum gs_verb {
 struct gs_arguments {
     enum gs_verb verb;
     bool summary, print, log_file;
-    const char *page;    /* -o FILE of html; NULL: beside the report */
+    const char *page;    /* -o FILE of html and timeline; NULL: beside the report */
+    const char *as;      /* of timeline: the format; NULL: the first one */
+    const char *most;    /* of timeline: allocations shown; NULL: the default */
     const char *fail_on; /* of diff; NULL: nothing fails */
     const char *of;      /* of diff and merge: "leaks" or "peak"; NULL: leaks */
     const char *delay, *rounds, *once; /* -d, -n and --once of top; NULL: not given */
@@ -107,6 +110,25 @@ char *gs_library_preload(const struct gs_command *command);
  * Returns if there is nothing to summarize or no folder for it, with a warning. */
 void gs_summary_run(const struct gs_command *command, char **words, const char *preload);
 
+/* ---- the file that a command writes (page.c) ---- */
+
+struct gs_page {
+    struct gs_output_file file;
+    const char *what; /* "page", for messages */
+    const char *path; /* the caller's */
+    bool to_stdout;
+    uint64_t bytes;
+};
+
+/* "-" is standard output. `sources`, with NULL at the end: files that it must not
+ * replace. Ends the launcher, as gs_page_close does, if the file cannot be written. */
+void gs_page_open(struct gs_page *page, const char *what, const char *path,
+                  char *const *sources);
+/* False: failed. For gs_export_sink. */
+bool gs_page_put(void *page, const void *data, size_t length);
+/* Returns the exit status; writes the file's name and size to standard output. */
+int gs_page_close(struct gs_page *page);
+
 /* ---- a page for a browser (html.c) ---- */
 
 /* Writes the page of the one file among the words. Returns the exit status; ends the
@@ -129,5 +151,10 @@ int gs_summary_write(char *const *paths, const struct gs_state_ended *ended);
 /* Shows the processes whose state files, or folders of them, are among the words. Returns
  * the exit status. */
 int gs_top_run(const struct gs_arguments *arguments);
+
+/* ---- a trace for other programs (timeline.c) ---- */
+
+/* Converts the trace among the words. Returns the exit status. */
+int gs_timeline_run(const struct gs_arguments *arguments);
 
 #endif

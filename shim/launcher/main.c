@@ -91,6 +91,8 @@ int main(int argc, char **argv)
         return gs_merge_run(&arguments);
     case GS_VERB_TOP:
         return gs_top_run(&arguments);
+    case GS_VERB_TIMELINE:
+        return gs_timeline_run(&arguments);
     case GS_VERB_REPLAY:
         return replay(arguments.command);
     case GS_VERB_ADVISE:

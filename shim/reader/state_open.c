@@ -64,7 +64,8 @@ struct gs_report_config gs_state_report_settings(enum gs_state_lines lines)
     return config;
 }
 
-bool gs_state_open(const char *path, struct gs_state_open *out, const char **problem)
+bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
+                   struct gs_state_open *out, const char **problem)
 {
     struct gs_state_read_config config = {
         .version = GPUSHIM_VERSION,
@@ -73,6 +74,9 @@ bool gs_state_open(const char *path, struct gs_state_open *out, const char **pro
         .api_count = GS_API_COUNT,
         .annex_bytes = sizeof(struct gs_statistics_file)};
     size_t length = 0;
+    if (stacks) {
+        config.stacks = *stacks;
+    }
     out->bytes = gs_read_file(path, SIZE_MAX, &length, problem);
     if (out->bytes && gs_state_read_header(out->bytes, length, &config, &out->header,
                                            problem) == GS_OK) {

@@ -28,9 +28,11 @@ struct gs_report_config gs_state_report_settings(enum gs_state_lines lines);
 /* Returns true if the process still runs, and is not another one with its id. */
 bool gs_state_runs(const struct gs_state_process *process);
 
-/* True: gs_state_close must follow. False: *problem is the reason, as the end of a
+/* `stacks`: read, too; NULL: none.
+ * True: gs_state_close must follow. False: *problem is the reason, as the end of a
  * sentence. */
-bool gs_state_open(const char *path, struct gs_state_open *out, const char **problem);
+bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
+                   struct gs_state_open *out, const char **problem);
 void gs_state_close(struct gs_state_open *state);
 
 /* A file's statistics of a device; NULL: none. `file` is gs_state_found.annex. */
@@ -43,7 +45,21 @@ void gs_statistics_report_frees(const struct gs_statistics_file *file,
 /* Writes the report of one file to stdout. Returns the exit status: 1 if the file cannot
  * be read; GPUSHIM_ERROR_EXITCODE if there are leaks or errors. state_report.c. */
 int gs_state_report(const char *state_file);
-/* Writes its JSON to the sink instead. False: *problem, as above. */
+/* What to read of a state file other than a report. */
+struct gs_state_visit {
+    enum gs_state_lines lines;
+    uint32_t pid; /* with pid_start: of the process that the file must be of; 0: any */
+    uint64_t pid_start;
+    struct gs_state_stacks stacks; /* in the export as well */
+    /* Called once; export NULL: no memory. */
+    void (*write)(void *self, const struct gs_export *export);
+    void *self;
+};
+
+/* Calls visit->write with the report's data. False: *problem, as above. */
+bool gs_state_visit(const char *state_file, const struct gs_state_visit *visit,
+                    const char **problem);
+/* Writes its JSON to the sink. False: *problem, as above. */
 bool gs_state_json(const char *state_file, enum gs_state_lines lines,
                    const struct gs_export_sink *sink, const char **problem);
 

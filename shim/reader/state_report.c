@@ -80,25 +80,18 @@ static void describe_process(const struct gs_state_found *found, bool running,
     }
 }
 
-/* The JSON of a report: where it goes, and whether it went. */
-struct json {
-    const struct gs_export_sink *sink;
-    enum gs_state_lines lines;
-    enum gs_status status;
-};
-
-static void write_json(void *self, const struct gs_export *export, struct gs_text *names)
+static void write_visit(void *self, const struct gs_export *export, struct gs_text *names)
 {
-    struct json *json = self;
+    const struct gs_state_visit *visit = self;
     (void)names;
-    json->status =
-        export ? gs_export_write(export, GS_EXPORT_json, json->sink) : GS_ERR_HOST_NOMEM;
+    visit->write(visit->self, export);
 }
 
-/* Writes the text to stdout and the files of GPUSHIM_OUTPUT; or the JSON alone, unless
- * it is NULL. Returns the exit status. */
+/* Writes the text to stdout and the files of GPUSHIM_OUTPUT; or calls the visit alone,
+ * unless it is NULL. Returns the exit status. */
 static int write_found(const struct gs_state_found *found, bool running, const char *path,
-                       const struct gs_options *options, struct json *json)
+                       const struct gs_options *options,
+                       const struct gs_state_visit *visit)
 {
     const struct gs_state_header *header = found->header;
     const struct gs_state_process *process = &header->process;
@@ -114,7 +107,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     }
     make_note(found, running, path, note, sizeof(note));
     struct gs_report_config config =
-        gs_state_report_settings(json ? json->lines : GS_STATE_SHOWN_LINES);
+        gs_state_report_settings(visit ? visit->lines : GS_STATE_SHOWN_LINES);
     config.version = header->version;
     config.command = process->command;
     config.host = process->host;
@@ -136,13 +129,14 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     config.start_unix_ns = (uint64_t)process->start_time * 1000000000u;
     config.growing = GROWING;
     gs_statistics_report_frees(found->annex, &config);
-    bool files = json != NULL;
-    if (json) {
+    bool files = visit != NULL;
+    if (visit) {
         gs_outputs_describe(options, statistics, devices, header->device_count, &outputs);
-        outputs.job.write = write_json;
-        outputs.job.self = json;
-        outputs.job.lines = json->lines == GS_STATE_ALL_LINES;
-        json->status = GS_ERR_HOST_NOMEM; /* until it is written */
+        outputs.job.write = write_visit;
+        outputs.job.self = (void *)(uintptr_t)visit;
+        outputs.job.lines = visit->lines == GS_STATE_ALL_LINES;
+        outputs.job.more_stacks = visit->stacks.ids;
+        outputs.job.more_stack_count = visit->stacks.count;
     } else {
         files = gs_outputs_begin(options, statistics, devices, header->device_count,
                                  GS_OUTPUTS_END, &outputs);
@@ -163,8 +157,8 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     }
     gs_report_color(options, STDOUT_FILENO, &text);
     bool written =
-        json || (text.data && fwrite(text.data, 1, text.length, stdout) == text.length &&
-                 fflush(stdout) == 0);
+        visit || (text.data && fwrite(text.data, 1, text.length, stdout) == text.length &&
+                  fflush(stdout) == 0);
     gs_text_free(&text);
     if (!written) {
         gs_log_line(GS_LOG_ERROR, "the report cannot be written: %s",
@@ -176,15 +170,24 @@ static int write_found(const struct gs_state_found *found, bool running, const c
 }
 
 /* Returns the exit status. *problem: why the file cannot be read, NULL if it can. */
-static int report(const char *state_file, struct json *json, const char **problem)
+static int report(const char *state_file, const struct gs_state_visit *visit,
+                  const char **problem)
 {
     const struct gs_options *options = gs_state_settings();
     static struct gs_state_open state;
-    if (!gs_state_open(state_file, &state, problem)) {
-        return 1;
+    int status = 1;
+    if (!gs_state_open(state_file, visit ? &visit->stacks : NULL, &state, problem)) {
+        return status;
     }
-    *problem = NULL;
-    int status = write_found(&state.found, state.running, state_file, options, json);
+    const struct gs_state_process *process = &state.header.process;
+    *problem = visit && visit->pid != 0 &&
+                       ((int64_t)visit->pid != process->pid ||
+                        visit->pid_start != process->pid_start)
+                   ? "of another process"
+                   : NULL;
+    if (!*problem) {
+        status = write_found(&state.found, state.running, state_file, options, visit);
+    }
     gs_state_close(&state);
     return status;
 }
@@ -199,12 +202,33 @@ int gs_state_report(const char *state_file)
     return status;
 }
 
+bool gs_state_visit(const char *state_file, const struct gs_state_visit *visit,
+                    const char **problem)
+{
+    (void)report(state_file, visit, problem);
+    return !*problem;
+}
+
+/* The JSON of a report: where it goes, and whether it went. */
+struct json {
+    const struct gs_export_sink *sink;
+    enum gs_status status;
+};
+
+static void write_json(void *self, const struct gs_export *export)
+{
+    struct json *json = self;
+    json->status =
+        export ? gs_export_write(export, GS_EXPORT_json, json->sink) : GS_ERR_HOST_NOMEM;
+}
+
 bool gs_state_json(const char *state_file, enum gs_state_lines lines,
                    const struct gs_export_sink *sink, const char **problem)
 {
-    struct json json = {.sink = sink, .lines = lines};
-    (void)report(state_file, &json, problem);
-    if (!*problem && json.status != GS_OK) {
+    struct json json = {.sink = sink, .status = GS_ERR_HOST_NOMEM};
+    const struct gs_state_visit visit = {
+        .lines = lines, .write = write_json, .self = &json};
+    if (gs_state_visit(state_file, &visit, problem) && json.status != GS_OK) {
         *problem = gs_status_text(json.status);
     }
     return !*problem;

@@ -129,6 +129,23 @@ static void end_place(struct binary_reader *reader, struct place *place,
     place->freed_by = reader->trace->count;
 }
 
+static void note_made(struct gs_replay_trace *trace, uint32_t id,
+                      const struct gs_trace_record *record)
+{
+    if (id >= trace->made_room) {
+        size_t room = trace->made_room ? 2 * trace->made_room : 1024;
+        struct gs_replay_made *made = gs_replay_alloc(room, sizeof(*made));
+
+        if (trace->made)
+            memcpy(made, trace->made, trace->made_room * sizeof(*made));
+        free(trace->made);
+        trace->made = made;
+        trace->made_room = room;
+    }
+    trace->made[id] = (struct gs_replay_made){.key = record->key,
+                                              .stack = gs_trace_record_stack(record)};
+}
+
 static void read_alloc(struct binary_reader *reader, const struct gs_trace_record *record,
                        struct gs_replay_op *op)
 {
@@ -145,6 +162,7 @@ static void read_alloc(struct binary_reader *reader, const struct gs_trace_recor
     op->bytes = record->bytes;
     op->kind = record->kind;
     op->device = (uint8_t)record->device;
+    note_made(reader->trace, op->id, record);
     *place = (struct place){.id = op->id,
                             .context = record->context,
                             .kind = record->kind,
@@ -322,6 +340,11 @@ bool gs_replay_parse_binary(const unsigned char *data, size_t length,
         say(note, "no trace: %s", problem);
         return false;
     }
+    out->pid = header.pid;
+    out->pid_start = header.pid_start;
+    out->start_real_ns = header.start_real_ns;
+    memcpy(out->program, header.program, sizeof(out->program));
+    out->program[sizeof(out->program) - 1] = '\0';
     slots = slots_expected(&header, length, &lost);
     read_slots(&reader, data, slots);
     close_gaps(out);
@@ -361,11 +384,15 @@ bool gs_replay_write_binary(const struct gs_replay_trace *trace, FILE *file)
                                      .slot_bytes = GS_TRACE_SLOT_BYTES,
                                      .header_slots = GS_TRACE_HEADER_SLOTS,
                                      .chunk_slots = GS_TRACE_CHUNK_SLOTS,
-                                     .program = "generate",
+                                     .pid = trace->pid,
+                                     .pid_start = trace->pid_start,
+                                     .start_real_ns = trace->start_real_ns,
                                      .end_slots = GS_TRACE_HEADER_SLOTS + trace->count,
                                      .end_reason = GS_TRACE_END_EXIT};
     uint64_t words[GS_TRACE_HEADER_WORDS], end[2];
 
+    snprintf(header.program, sizeof(header.program), "%s",
+             trace->program[0] ? trace->program : "generate");
     memcpy(words, &header, sizeof(words));
     header.seal = gs_trace_seal(words, GS_TRACE_HEADER_WORDS, 0);
     end[0] = header.end_slots;
@@ -388,6 +415,8 @@ bool gs_replay_write_binary(const struct gs_replay_trace *trace, FILE *file)
             record.bytes = op->bytes;
             record.kind = op->kind;
             record.context = 1;
+            if (trace->made)
+                gs_trace_record_set_stack(&record, trace->made[op->id].stack);
         }
         write_slot(file, &record, GS_TRACE_HEADER_SLOTS + i);
     }

@@ -31,6 +31,7 @@ unsigned gs_replay_kind_of(const char *name)
 void gs_replay_free(struct gs_replay_trace *trace)
 {
     free(trace->ops);
+    free(trace->made);
     *trace = (struct gs_replay_trace){0};
 }
 

@@ -41,11 +41,24 @@ struct gs_replay_op {
     uint8_t device;
 };
 
+/* What a recorded trace knows of an allocation, and a replay does not need. */
+struct gs_replay_made {
+    uint64_t key;   /* its address */
+    uint32_t stack; /* its id in the state file; 0: none */
+};
+
 struct gs_replay_trace {
     struct gs_replay_op *ops;
     size_t count, room;
     uint32_t allocations; /* ids in use */
     uint32_t threads, streams;
+    struct gs_replay_made *made; /* by id; NULL: not recorded by the library */
+    size_t made_room;
+    /* The process; 0 and "": not known. */
+    uint32_t pid;
+    uint64_t pid_start;     /* of the state file that has the stacks; 0: none has them */
+    uint64_t start_real_ns; /* CLOCK_REALTIME of time 0 */
+    char program[64];
 };
 
 /* What there was to say about a file: "" if nothing. */

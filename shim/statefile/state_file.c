@@ -252,6 +252,12 @@ void gs_state_file_device(int ordinal, const char *name, const char *bus)
     }
 }
 
+uint64_t gs_state_file_pid_start(void)
+{
+    const struct gs_state_header *header = header_of();
+    return header ? header->process.pid_start : 0;
+}
+
 void gs_state_file_ending(const char *ending)
 {
     struct gs_state_header *header = header_of();

@@ -37,6 +37,9 @@ void *gs_state_file_annex(size_t bytes);
 void gs_state_file_device(int ordinal, const char *name, const char *bus);
 /* Stores that the last report was written. */
 void gs_state_file_ending(const char *ending);
+/* Start time of the file's process, in clock ticks since the machine's start; 0: no file.
+ */
+uint64_t gs_state_file_pid_start(void);
 /* The address range of the file, NULL: no file. */
 const void *gs_state_file_range(size_t *bytes);
 /* In a forked child: the file belongs to the parent. `inside`: the thread may still write

@@ -168,7 +168,8 @@ static_assert(offsetof(struct gs_trace_record, thread) == 24 &&
                   offsetof(struct gs_trace_record, device) == 32 &&
                   offsetof(struct gs_trace_record, op) == 34 &&
                   offsetof(struct gs_trace_record, kind) == 35 &&
-                  offsetof(struct gs_trace_record, how) == 36,
+                  offsetof(struct gs_trace_record, how) == 36 &&
+                  offsetof(struct gs_trace_record, stack) == 37,
               "write_record puts whole words together");
 
 /* The record's last word, which encodes the operation. */
@@ -213,12 +214,14 @@ static const uint8_t kinds[GS_MEMORY_KINDS] = {
 
 void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
                           CUcontext context, int device, CUstream stream,
-                          enum gs_trace_order order)
+                          enum gs_trace_order order, uint32_t stack)
 {
     unsigned known = (unsigned)kind < GS_MEMORY_KINDS ? kinds[kind] : GS_TRACE_KIND_NONE;
+    uint64_t named = stack <= GS_TRACE_STACK_MOST ? stack : 0;
 
-    write_record(operation_word(GS_TRACE_ALLOC, known, GS_TRACE_HOW_NONE, device), addr,
-                 bytes, stream_number(stream, order),
+    write_record(operation_word(GS_TRACE_ALLOC, known, GS_TRACE_HOW_NONE, device) |
+                     named << 40,
+                 addr, bytes, stream_number(stream, order),
                  number_of(&context_numbers, context, 1));
 }
 
@@ -259,13 +262,13 @@ void gs_trace_forget_stream(CUstream stream)
 
 /* ---- begin and end ---------------------------------------------------------------- */
 
-void gs_trace_open(const char *pattern, uint64_t limit_bytes)
+void gs_trace_open(const char *pattern, uint64_t limit_bytes, uint64_t pid_start)
 {
     enum gs_status status;
 
     if (!pattern || !*pattern || gs_log_pattern_problem(pattern))
         return;
-    status = gs_trace_file_open(pattern, limit_bytes);
+    status = gs_trace_file_open(pattern, limit_bytes, pid_start);
     if (status != GS_OK) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.600s: %s; nothing is recorded",
                     pattern, gs_status_text(status));

@@ -36,9 +36,10 @@ enum gs_trace_order {
  * Starts recording.
  * In:  pattern      as for gs_log_open; "" or NULL: no recording
  *      limit_bytes  of the file
+ *      pid_start    gs_state_file_pid_start: stacks of records are ids of that file
  * A failure is logged in one line. Called at start.
  */
-void gs_trace_open(const char *pattern, uint64_t limit_bytes);
+void gs_trace_open(const char *pattern, uint64_t limit_bytes, uint64_t pid_start);
 /* Keeps gs_tracing() true without a file: the caller has a use of its own for the
  * events. Called at start. */
 void gs_trace_stay_on(void);
@@ -50,7 +51,8 @@ void gs_trace_reset(void);
 #define GS_TRACE_COLD __attribute__((noinline))
 GS_TRACE_COLD void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr,
                                         size_t bytes, CUcontext context, int device,
-                                        CUstream stream, enum gs_trace_order order);
+                                        CUstream stream, enum gs_trace_order order,
+                                        uint32_t stack);
 GS_TRACE_COLD void gs_trace_write_free(uint64_t addr, enum gs_trace_how how,
                                        CUstream stream, enum gs_trace_order order);
 GS_TRACE_COLD void gs_trace_write_refused(uint64_t addr);
@@ -59,13 +61,13 @@ GS_TRACE_COLD void gs_trace_write_sync(enum gs_trace_how how, CUcontext context,
 GS_TRACE_COLD void gs_trace_write_context_end(CUcontext context);
 GS_TRACE_COLD void gs_trace_forget_stream(CUstream stream);
 
-/* Records an allocation. `context` may be NULL. */
+/* Records an allocation. `context` may be NULL; `stack`: its id, 0: none. */
 static inline void gs_trace_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
                                   CUcontext context, int device, CUstream stream,
-                                  enum gs_trace_order order)
+                                  enum gs_trace_order order, uint32_t stack)
 {
     if (gs_tracing()) {
-        gs_trace_write_alloc(kind, addr, bytes, context, device, stream, order);
+        gs_trace_write_alloc(kind, addr, bytes, context, device, stream, order, stack);
     }
 }
 

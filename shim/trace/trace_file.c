@@ -34,6 +34,7 @@
 static struct trace_file {
     uint64_t next;                   /* atomic: number of the next slot */
     uint64_t limit_bytes;            /* immutable after open: set by the user */
+    uint64_t pid_start;              /* likewise: for the header */
     struct gs_trace_record **chunks; /* likewise; the pointers are atomic */
     uint64_t chunk_limit;            /* likewise: length of the table */
     uint64_t chunk_count;            /* under grow_lock: mapped */
@@ -138,6 +139,7 @@ static void write_header(struct gs_trace_header *header)
     header->start_ns = clock_ns(CLOCK_MONOTONIC);
     header->start_real_ns = clock_ns(CLOCK_REALTIME);
     header->pid = (uint32_t)file.pid;
+    header->pid_start = file.pid_start;
     if (program)
         memcpy(header->program, program, strnlen(program, sizeof(header->program) - 1));
     memcpy(header->magic, GS_TRACE_MAGIC, sizeof(header->magic));
@@ -239,7 +241,8 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
 
 /* ---- the public part -------------------------------------------------------------- */
 
-enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes)
+enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes,
+                                  uint64_t pid_start)
 {
     uint64_t chunk_limit = limit_bytes / GS_TRACE_CHUNK_BYTES;
     void *table;
@@ -254,6 +257,7 @@ enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes)
         return GS_ERR_HOST_NOMEM;
     gs_log_pattern_keep(file.pattern, pattern);
     file.limit_bytes = limit_bytes;
+    file.pid_start = pid_start;
     file.chunk_limit = chunk_limit;
     file.chunks = table;
     __atomic_store_n(&file.next, GS_TRACE_BATCH_SLOTS, __ATOMIC_RELEASE);

@@ -16,9 +16,11 @@
  * Sets the file to record to; it is created with its first slot.
  * In:     pattern      of the file's name, checked by gs_log_pattern_problem; not empty
  *         limit_bytes  the largest size of the file; at least one chunk
+ *         pid_start    for the header
  * Errors: GS_ERR_HOST_NOMEM, GS_ERR_INVALID (a name too long); logs nothing
  */
-enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes) GS_MUST_USE;
+enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes,
+                                  uint64_t pid_start) GS_MUST_USE;
 
 /*
  * Hands out GS_TRACE_BATCH_SLOTS zeroed slots to the caller alone, each to be filled, and

@@ -90,9 +90,27 @@ struct gs_trace_record {
     uint8_t op;       /* enum gs_trace_op */
     uint8_t kind;     /* enum gs_trace_kind, of an allocation */
     uint8_t how;      /* enum gs_trace_how */
-    uint8_t zero[3];
+    /* Of an allocation: the id of its stack in the process's state file, little endian.
+     * 0: none, or a file of before. */
+    uint8_t stack[3];
     uint64_t seal; /* gs_trace_seal of the above; 0: not finished */
 };
+
+#define GS_TRACE_STACK_MOST 0xffffffu
+
+static inline uint32_t gs_trace_record_stack(const struct gs_trace_record *record)
+{
+    return record->stack[0] | (uint32_t)record->stack[1] << 8 |
+           (uint32_t)record->stack[2] << 16;
+}
+
+static inline void gs_trace_record_set_stack(struct gs_trace_record *record,
+                                             uint32_t stack)
+{
+    record->stack[0] = (uint8_t)stack;
+    record->stack[1] = (uint8_t)(stack >> 8);
+    record->stack[2] = (uint8_t)(stack >> 16);
+}
 
 /* The reason for the end of recording. */
 enum gs_trace_end {
@@ -113,9 +131,10 @@ struct gs_trace_header {
     uint64_t start_real_ns; /* CLOCK_REALTIME at the same time */
     uint32_t pid;
     uint32_t zero;
-    char program[64]; /* NUL-terminated */
-    uint64_t rest[6]; /* 0 */
-    uint64_t seal;    /* gs_trace_seal of the above, as of slot 0 */
+    char program[64];   /* NUL-terminated */
+    uint64_t pid_start; /* that of the state file that has the stacks; 0: none has them */
+    uint64_t rest[5];   /* 0 */
+    uint64_t seal;      /* gs_trace_seal of the above, as of slot 0 */
     /* Written once, when recording ends. */
     uint64_t end_slots;  /* slots handed out, header included */
     uint64_t end_reason; /* enum gs_trace_end */

@@ -55,7 +55,7 @@ static struct gs_statistics read_back(size_t device)
     const char *problem;
     struct gs_statistics found = {.at_ns = 0};
 
-    cr_assert(gs_state_open(path, &open, &problem));
+    cr_assert(gs_state_open(path, NULL, &open, &problem));
     cr_assert_not_null(open.found.annex);
     const struct gs_statistics *statistics = gs_statistics_of(open.found.annex, device);
     if (statistics)
@@ -106,7 +106,7 @@ Test(statistics, half_of_them_are_not_read)
     for (uint64_t round = 1; round < 3; round++) {
         fill(&kept, round * 1000);
         gs_statistics_keep(&kept, 1);
-        cr_assert(gs_state_open(path, &open, &problem));
+        cr_assert(gs_state_open(path, NULL, &open, &problem));
         offset = (uint64_t)((const char *)open.found.annex - open.bytes);
         memcpy(&current, open.found.annex, sizeof current);
         gs_state_close(&open);

@@ -4,6 +4,7 @@
  * already there. What a file cannot take is said in one line, and ends nothing.
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -47,7 +48,7 @@ static int device;
 static void record_alloc(uint64_t addr, size_t bytes)
 {
     gs_trace_alloc(GS_MEMORY_DEVICE, addr, bytes, context, device, NULL,
-                   GS_TRACE_UNORDERED);
+                   GS_TRACE_UNORDERED, 0);
 }
 
 static void record_free(uint64_t addr)
@@ -97,9 +98,9 @@ static off_t size_of(const char *path)
 
 Test(trace, is_off_without_a_name)
 {
-    gs_trace_open("", GS_MIB);
+    gs_trace_open("", GS_MIB, 0);
     record_alloc(0x1000, 1);
-    gs_trace_open(NULL, GS_MIB);
+    gs_trace_open(NULL, GS_MIB, 0);
     record_alloc(0x1000, 1);
     gs_trace_close();
     cr_assert_not(gs_trace_on);
@@ -108,7 +109,7 @@ Test(trace, is_off_without_a_name)
 
 Test(trace, no_record_means_no_file)
 {
-    gs_trace_open(trace_path, GS_MIB);
+    gs_trace_open(trace_path, GS_MIB, 0);
     gs_trace_close();
     cr_assert_eq(size_of(trace_path), -1);
 }
@@ -120,12 +121,13 @@ Test(trace, every_field_comes_back)
 
     context = (CUcontext)(uintptr_t)0x9000;
     device = 3;
-    gs_trace_open(trace_path, GS_MIB);
+    gs_trace_open(trace_path, GS_MIB, 987654321);
     record_alloc(0x200, 12345);
-    gs_trace_alloc(GS_MEMORY_ASYNC, 0x400, 77, context, device, stream, GS_TRACE_ORDERED);
-    gs_trace_alloc(GS_MEMORY_PINNED, 0x600, 5, NULL, 0, NULL, GS_TRACE_UNORDERED);
-    gs_trace_alloc(GS_MEMORY_MANAGED, 0x800, 6, context, device, NULL,
-                   GS_TRACE_UNORDERED);
+    gs_trace_alloc(GS_MEMORY_ASYNC, 0x400, 77, context, device, stream, GS_TRACE_ORDERED,
+                   0xabcdef);
+    gs_trace_alloc(GS_MEMORY_PINNED, 0x600, 5, NULL, 0, NULL, GS_TRACE_UNORDERED, 0);
+    gs_trace_alloc(GS_MEMORY_MANAGED, 0x800, 6, context, device, NULL, GS_TRACE_UNORDERED,
+                   GS_TRACE_STACK_MOST + 1);
     gs_trace_sync(GS_TRACE_SYNC_CONTEXT, context, NULL, GS_TRACE_UNORDERED);
     record_free(0x200);
     gs_trace_free(0x400, GS_TRACE_DRIVER, stream, GS_TRACE_ORDERED);
@@ -149,6 +151,15 @@ Test(trace, every_field_comes_back)
     cr_expect_eq(trace.ops[5].how, GS_TRACE_WAITED);
     cr_expect_eq(trace.ops[6].id, 1);
     cr_expect_eq(trace.ops[6].stream, trace.ops[1].stream);
+    cr_assert_not_null(trace.made);
+    for (uint32_t i = 0; i < 4; i++) {
+        cr_expect_eq(trace.made[i].key, 0x200 * (i + 1));
+        cr_expect_eq(trace.made[i].stack, i == 1 ? 0xabcdef : 0, "stack of %u", i);
+    }
+    cr_expect_eq(trace.pid, (uint32_t)getpid());
+    cr_expect_eq(trace.pid_start, 987654321);
+    cr_expect_gt(trace.start_real_ns, 0);
+    cr_expect_str_eq(trace.program, program_invocation_short_name);
     for (size_t i = 1; i < trace.count; i++)
         cr_expect_geq(trace.ops[i].time_ns, trace.ops[i - 1].time_ns);
     gs_replay_free(&trace);
@@ -159,7 +170,7 @@ Test(trace, an_address_names_one_allocation_after_another)
 {
     struct gs_replay_trace trace;
 
-    gs_trace_open(trace_path, GS_MIB);
+    gs_trace_open(trace_path, GS_MIB, 0);
     for (unsigned i = 0; i < 100; i++) {
         record_alloc(0x1000, i + 1);
         record_free(0x1000);
@@ -179,7 +190,7 @@ Test(trace, a_refused_free_leaves_the_memory_live)
 {
     struct gs_replay_trace trace;
 
-    gs_trace_open(trace_path, GS_MIB);
+    gs_trace_open(trace_path, GS_MIB, 0);
     record_alloc(0x1000, 9);
     record_free(0x1000);
     gs_trace_free_refused(0x1000);
@@ -198,9 +209,10 @@ Test(trace, a_context_takes_its_memory_along)
     struct gs_replay_trace trace;
 
     context = (CUcontext)(uintptr_t)0x9000;
-    gs_trace_open(trace_path, GS_MIB);
+    gs_trace_open(trace_path, GS_MIB, 0);
     record_alloc(0x1000, 1);
-    gs_trace_alloc(GS_MEMORY_ASYNC, 0x3000, 3, context, device, NULL, GS_TRACE_ORDERED);
+    gs_trace_alloc(GS_MEMORY_ASYNC, 0x3000, 3, context, device, NULL, GS_TRACE_ORDERED,
+                   0);
     gs_trace_context_end(context);
     record_alloc(0x1000, 2); /* the handle is another context's now */
     gs_trace_context_end((CUcontext)(uintptr_t)0x9900);
@@ -218,16 +230,17 @@ Test(trace, a_recycled_stream_gets_a_new_number)
     CUstream stream = (CUstream)(uintptr_t)0x7000;
     struct gs_replay_trace trace;
 
-    gs_trace_open(trace_path, GS_MIB);
+    gs_trace_open(trace_path, GS_MIB, 0);
     for (unsigned i = 0; i < 4; i++) {
         gs_trace_alloc(GS_MEMORY_ASYNC, 0x1000 + i, 1, context, device, stream,
-                       GS_TRACE_ORDERED);
+                       GS_TRACE_ORDERED, 0);
         if (i % 2)
             gs_trace_stream_end(stream);
     }
-    gs_trace_alloc(GS_MEMORY_ASYNC, 0x2000, 1, context, device, NULL, GS_TRACE_ORDERED);
+    gs_trace_alloc(GS_MEMORY_ASYNC, 0x2000, 1, context, device, NULL, GS_TRACE_ORDERED,
+                   0);
     gs_trace_alloc(GS_MEMORY_ASYNC, 0x2001, 1, context, device, NULL,
-                   GS_TRACE_ORDERED_PER_THREAD);
+                   GS_TRACE_ORDERED_PER_THREAD, 0);
     gs_trace_close();
     trace = load(trace_path, NULL);
     cr_expect_eq(trace.ops[0].stream, trace.ops[1].stream);
@@ -241,10 +254,10 @@ Test(trace, more_streams_than_there_are_numbers_are_one)
 {
     struct gs_replay_trace trace;
 
-    gs_trace_open(trace_path, 16 * GS_MIB);
+    gs_trace_open(trace_path, 16 * GS_MIB, 0);
     for (uintptr_t i = 0; i < 10000; i++)
         gs_trace_alloc(GS_MEMORY_ASYNC, 0x1000 + i, 1, context, device,
-                       (CUstream)(0x10000 + i * 64), GS_TRACE_ORDERED);
+                       (CUstream)(0x10000 + i * 64), GS_TRACE_ORDERED, 0);
     gs_trace_close();
     trace = load(trace_path, NULL);
     cr_assert_eq(trace.allocations, 10000);
@@ -276,7 +289,7 @@ Test(trace, threads_lose_nothing_and_keep_their_order)
     unsigned allocs[THREADS] = {0};
     struct gs_replay_trace trace;
 
-    gs_trace_open(trace_path, GS_GIB);
+    gs_trace_open(trace_path, GS_GIB, 0);
     for (uintptr_t i = 0; i < THREADS; i++)
         cr_assert_eq(
             pthread_create(&threads[i], NULL, record_pairs, (void *)((i + 1) << 16)), 0);
@@ -308,7 +321,7 @@ Test(trace, a_killed_process_leaves_all_it_recorded)
     pid_t child = fork();
 
     if (child == 0) {
-        gs_trace_open(trace_path, GS_GIB);
+        gs_trace_open(trace_path, GS_GIB, 0);
         for (unsigned i = 0; i < 20000; i++)
             record_alloc(0x1000 + i, 1);
         kill(getpid(), SIGKILL);
@@ -324,7 +337,7 @@ Test(trace, the_limit_is_kept_and_said_once)
 {
     struct gs_replay_trace trace;
 
-    gs_trace_open(trace_path, GS_MIB);
+    gs_trace_open(trace_path, GS_MIB, 0);
     for (unsigned i = 0; i < 40000; i++)
         record_alloc(0x1000 + i, 1);
     cr_expect_not(gs_trace_on);
@@ -347,7 +360,7 @@ Test(trace, a_file_that_cannot_grow_keeps_what_it_has)
 {
     struct gs_replay_trace trace;
 
-    gs_trace_open(trace_path, GS_GIB);
+    gs_trace_open(trace_path, GS_GIB, 0);
     record_alloc(0x1000, 1);
     limit_files(GS_MIB);
     for (unsigned i = 0; i < 40000; i++)
@@ -362,7 +375,7 @@ Test(trace, a_file_that_cannot_grow_keeps_what_it_has)
 
 Test(trace, a_file_that_finds_no_room_is_not_left_behind)
 {
-    gs_trace_open(trace_path, GS_GIB);
+    gs_trace_open(trace_path, GS_GIB, 0);
     limit_files(64 * GS_KIB);
     for (unsigned i = 0; i < 100; i++)
         record_alloc(0x2000 + i, 1);
@@ -374,7 +387,7 @@ Test(trace, a_file_that_finds_no_room_is_not_left_behind)
 
 Test(trace, no_such_folder_is_said_once)
 {
-    gs_trace_open("/nonexistent/trace.%p", GS_GIB);
+    gs_trace_open("/nonexistent/trace.%p", GS_GIB, 0);
     record_alloc(0x1000, 1);
     record_alloc(0x2000, 1);
     gs_trace_close();
@@ -391,10 +404,10 @@ Test(trace, what_is_no_file_is_left_alone)
     snprintf(pipe_path, sizeof(pipe_path), "%s/pipe", folder);
     snprintf(second, sizeof(second), "%s.1", pipe_path);
     cr_assert_eq(mkfifo(pipe_path, 0666), 0);
-    gs_trace_open(folder, GS_GIB);
+    gs_trace_open(folder, GS_GIB, 0);
     record_alloc(0x1000, 1);
     gs_trace_reset();
-    gs_trace_open(pipe_path, GS_GIB);
+    gs_trace_open(pipe_path, GS_GIB, 0);
     record_alloc(0x1000, 1);
     cr_expect(stat(pipe_path, &info) == 0 && S_ISFIFO(info.st_mode));
     cr_expect_eq(size_of(second), -1);
@@ -409,7 +422,7 @@ Test(trace, a_file_that_is_there_is_not_touched)
 
     cr_assert_eq(write(fd, "mine", 4), 4);
     close(fd);
-    gs_trace_open(trace_path, GS_GIB);
+    gs_trace_open(trace_path, GS_GIB, 0);
     record_alloc(0x1000, 1);
     gs_trace_close();
     cr_expect_eq(size_of(trace_path), 4);
@@ -425,7 +438,7 @@ Test(trace, another_file_in_its_place_is_not_touched)
     char away[80];
     int fd;
 
-    gs_trace_open(trace_path, GS_GIB);
+    gs_trace_open(trace_path, GS_GIB, 0);
     record_alloc(0x1000, 1);
     snprintf(away, sizeof(away), "%s.away", trace_path);
     cr_assert_eq(rename(trace_path, away), 0);
@@ -447,13 +460,13 @@ Test(trace, a_forked_child_records_for_itself)
     pid_t child;
 
     snprintf(pattern, sizeof(pattern), "%s.%%p", trace_path);
-    gs_trace_open(pattern, GS_GIB);
+    gs_trace_open(pattern, GS_GIB, 0);
     record_alloc(0x1000, 1);
     child = fork();
     if (child == 0) {
         gs_trace_reset();
         record_alloc(0x2000, 1);
-        gs_trace_open(pattern, GS_GIB);
+        gs_trace_open(pattern, GS_GIB, 0);
         record_alloc(0x3000, 1);
         record_alloc(0x4000, 1);
         gs_trace_close();
@@ -478,7 +491,7 @@ Test(trace, nothing_is_recorded_after_the_end)
 {
     struct gs_replay_trace trace;
 
-    gs_trace_open(trace_path, GS_GIB);
+    gs_trace_open(trace_path, GS_GIB, 0);
     record_alloc(0x1000, 1);
     gs_trace_close();
     for (unsigned i = 0; i < 100; i++)

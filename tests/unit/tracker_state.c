@@ -100,16 +100,24 @@ static uint32_t put(struct file *file, unsigned i)
     return id;
 }
 
-static enum gs_status read_back(const struct file *file, size_t length,
-                                struct gs_state_found *found, const char **problem)
+static enum gs_status read_stacks(const struct file *file, size_t length,
+                                  struct gs_state_stacks stacks,
+                                  struct gs_state_found *found, const char **problem)
 {
     struct gs_state_read_config config = {.version = "1.2.3",
                                           .layout = gs_state_layout("1.2.3", names, 3, 9),
                                           .api_names = names,
                                           .api_count = 3,
-                                          .annex_bytes = ANNEX};
+                                          .annex_bytes = ANNEX,
+                                          .stacks = stacks};
 
     return gs_state_read(file->bytes, length, &config, found, problem);
+}
+
+static enum gs_status read_back(const struct file *file, size_t length,
+                                struct gs_state_found *found, const char **problem)
+{
+    return read_stacks(file, length, (struct gs_state_stacks){0}, found, problem);
 }
 
 /* Sums over what is live, by all that is known of it but the numbers of stacks. */
@@ -220,6 +228,38 @@ Test(state, is_read_back)
     cr_expect_eq(found.tracker->lost.items[0].bytes, 7);
     cr_expect_eq(gs_tracker_now(found.tracker), found.last_ns);
     cr_expect_geq(found.last_ns, 40000u * UINT64_C(1000000));
+    gs_state_found_free(&found);
+    end(&file);
+}
+
+/* A trace refers to stacks whose memory was freed long before: no record has them. */
+Test(state, stacks_of_no_record_are_read)
+{
+    const uintptr_t one[] = {(uintptr_t)make + 3, (uintptr_t)end + 1},
+                    two[] = {(uintptr_t)make + 5};
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+    uintptr_t frames[4];
+    struct gs_module module;
+
+    make(&file, ROOM);
+    uint32_t first = gs_stacks_intern(file.stacks, one, 2);
+    uint32_t second = gs_stacks_intern(file.stacks, two, 1);
+    uint32_t ids[] = {second, 0, first, second + 1, UINT32_MAX - 9, second};
+    const struct gs_state_stacks wanted = {.ids = ids, .count = GS_ARRAY_LEN(ids)};
+    cr_assert_eq(read_stacks(&file, file.length, wanted, &found, &problem), GS_OK, "%s",
+                 problem);
+    cr_expect_eq(ids[1], 0);
+    cr_expect_eq(ids[3], 0, "a stack that the file does not have");
+    cr_expect_eq(ids[4], 0);
+    cr_expect_eq(ids[0], ids[5]);
+    cr_assert_eq(gs_stacks_frames(found.stacks, ids[0], frames, 4), 1);
+    cr_expect_eq(frames[0], two[0]);
+    cr_assert_eq(gs_stacks_frames(found.stacks, ids[2], frames, 4), 2);
+    cr_expect_eq(frames[0], one[0]);
+    cr_expect_eq(frames[1], one[1]);
+    cr_expect_eq(gs_stacks_module(found.stacks, ids[2], frames[0], &module), GS_OK);
     gs_state_found_free(&found);
     end(&file);
 }

@@ -48,6 +48,21 @@ extern const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS];
 enum gs_status gs_export_write(const struct gs_export *export, enum gs_export_row row,
                                const struct gs_export_sink *sink) GS_MUST_USE;
 
+/* A frame as the files have it. Texts are the snapshot's. */
+struct gs_export_frame {
+    const char *function, *file, *module; /* NULL: unknown */
+    unsigned line;                        /* 0: unknown */
+    uint32_t number; /* of the frame, the same in each stack; below gs_export_frames */
+    uint64_t offset; /* in the module's file */
+};
+
+/* Frames in the snapshot. */
+size_t gs_export_frames(const struct gs_export *export);
+/* Writes the frames that a report shows of a stack, the innermost first, at most `most`.
+ * Returns how many; 0 if there are none. */
+size_t gs_export_shown(const struct gs_export *export, uint32_t stack,
+                       struct gs_export_frame *frames, size_t most);
+
 /* A setting in force, in the form that a user would write. */
 struct gs_export_option {
     const char *name, *value;
@@ -68,9 +83,12 @@ struct gs_text;
 struct gs_export_job {
     void (*write)(void *self, const struct gs_export *export, struct gs_text *names);
     void *self;
-    bool stacks;          /* a format that names call sites was requested */
-    bool samples;         /* a tallied format was requested */
-    bool lines;           /* a format with all lines was requested */
+    bool stacks;  /* a format that names call sites was requested */
+    bool samples; /* a tallied format was requested */
+    bool lines;   /* a format with all lines was requested */
+    /* Stacks that the report's data does not refer to. */
+    const uint32_t *more_stacks;
+    size_t more_stack_count;
     const char *program;  /* path of the program's file; NULL: unknown */
     uint64_t end_unix_ms; /* now, since 1970 */
     const struct gs_export_option *options;

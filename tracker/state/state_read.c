@@ -393,6 +393,9 @@ enum gs_status gs_state_read(const void *data, size_t bytes,
         if (status != GS_OK)
             *problem = gs_status_text(status);
     }
+    for (size_t i = 0; status == GS_OK && i < config->stacks.count; i++)
+        config->stacks.ids[i] =
+            image.ids ? gs_image_stack(&image, config->stacks.ids[i]) : 0;
     free(image.ids);
     if (status != GS_OK)
         gs_state_found_free(out);

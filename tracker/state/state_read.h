@@ -14,6 +14,13 @@
 #include "state_memory.h"
 #include "tracker.h"
 
+/* Stacks that something else refers to: ids in the file, replaced by those in
+ * gs_state_found.stacks; by 0 where the file has none. */
+struct gs_state_stacks {
+    uint32_t *ids;
+    size_t count;
+};
+
 struct gs_state_read_config {
     const char *version; /* of this library, and its gs_state_layout */
     uint64_t layout;
@@ -21,6 +28,7 @@ struct gs_state_read_config {
     size_t api_count;
     uint64_t now_ns;    /* CLOCK_MONOTONIC, if the process still runs; 0: it has ended */
     size_t annex_bytes; /* expected size of gs_state_annex */
+    struct gs_state_stacks stacks;
 };
 
 struct gs_state_found {

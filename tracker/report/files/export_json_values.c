@@ -102,6 +102,16 @@ void gs_json_number(struct gs_json *json, uint64_t value)
     gs_out_number(&json->out, value);
 }
 
+void gs_json_thousandths(struct gs_json *json, uint64_t value)
+{
+    unsigned rest = (unsigned)(value % 1000);
+    const char digits[] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
+                           (char)('0' + rest % 10)};
+
+    gs_json_number(json, value / 1000);
+    gs_out_bytes(&json->out, digits, sizeof digits);
+}
+
 void gs_json_hex(struct gs_json *json, uint64_t value)
 {
     put_separator(json);

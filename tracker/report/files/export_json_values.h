@@ -26,6 +26,8 @@ void gs_json_key(struct gs_json *json, const char *key);
 /* Text of any bytes; invalid UTF-8 becomes U+FFFD. NULL: null. */
 void gs_json_text(struct gs_json *json, const char *text);
 void gs_json_number(struct gs_json *json, uint64_t value);
+/* Thousandths: 1500 is 1.500. */
+void gs_json_thousandths(struct gs_json *json, uint64_t value);
 void gs_json_hex(struct gs_json *json, uint64_t value); /* as text: "0x7f00" */
 void gs_json_bool(struct gs_json *json, bool value);
 void gs_json_null(struct gs_json *json);

@@ -123,6 +123,8 @@ static enum gs_status fill_stacks(struct gs_export *export)
     }
     for (size_t i = 0; i < export->sample_count; i++)
         gs_stack_ids_add(&ids, export->samples[i].stack);
+    for (size_t i = 0; i < export->job->more_stack_count; i++)
+        gs_stack_ids_add(&ids, export->job->more_stacks[i]);
     if (!ids.failed)
         status = gs_export_fill_stacks(export, ids.items, ids.count);
     free(ids.items);
@@ -180,6 +182,35 @@ void gs_export_run(const struct gs_report_writer *writer,
 }
 
 /* ---- queries of the writers ------------------------------------------------------- */
+
+size_t gs_export_frames(const struct gs_export *export)
+{
+    return export->location_count;
+}
+
+size_t gs_export_shown(const struct gs_export *export, uint32_t id,
+                       struct gs_export_frame *frames, size_t most)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, id);
+    size_t count = 0;
+
+    for (uint32_t i = stack ? stack->begin : 0; stack && i < stack->end && count < most;
+         i++) {
+        uint32_t number = export->frames[stack->first + i];
+        const struct gs_symbol_request *request = &export->locations[number];
+        const struct gs_symbol *symbol = &request->result;
+
+        if (i != stack->begin && gs_report_frame_is_library(request))
+            continue;
+        frames[count++] = (struct gs_export_frame){.function = symbol->function,
+                                                   .file = symbol->file,
+                                                   .module = symbol->module,
+                                                   .line = symbol->line,
+                                                   .number = number,
+                                                   .offset = gs_export_offset(request)};
+    }
+    return count;
+}
 
 const char *gs_export_call(const struct gs_export *export,
                            const struct gs_export_stack *stack, uint16_t api)

@@ -1,0 +1,65 @@
+/*
+ * page.c - the one file that a command of the launcher writes.
+ * Owns: nothing.   Lock: none.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "launcher.h"
+#include "text.h"
+
+#define CANNOT_WRITE 1
+
+/* Returns whether both names are of one file. */
+static bool is_same(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
+void gs_page_open(struct gs_page *page, const char *what, const char *path,
+                  char *const *sources)
+{
+    *page =
+        (struct gs_page){.what = what, .path = path, .to_stdout = strcmp(path, "-") == 0};
+    if (page->to_stdout) {
+        return;
+    }
+    for (; *sources; sources++) {
+        if (is_same(*sources, path)) {
+            gs_launcher_fail(GS_EXIT_USAGE, "%s: the %s would replace what it is made of",
+                             path, what);
+        }
+    }
+    gs_output_file_open(&page->file, path);
+}
+
+bool gs_page_put(void *self, const void *data, size_t length)
+{
+    struct gs_page *page = self;
+    page->bytes += length;
+    return page->to_stdout ? fwrite(data, 1, length, stdout) == length
+                           : gs_output_file_write(&page->file, data, length);
+}
+
+int gs_page_close(struct gs_page *page)
+{
+    char bytes[24];
+    if (page->to_stdout) {
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+            gs_launcher_fail(CANNOT_WRITE, "the %s cannot be written to standard output",
+                             page->what);
+        }
+        return 0;
+    }
+    int error = gs_output_file_close(&page->file, true);
+    if (error) {
+        gs_launcher_fail(CANNOT_WRITE, "%s: %s; no %s", page->path,
+                         gs_output_error_text(error), page->what);
+    }
+    printf("gpushim: wrote %s (%s)\n", page->path, gs_text_bytes(page->bytes, bytes));
+    return fflush(stdout) == 0 ? 0 : CANNOT_WRITE;
+}

@@ -1,0 +1,43 @@
+/*
+ * timeline.h - a trace with the call stacks of its process, for the formats that show it.
+ * Locks: none; one thread.   Design: docs/traces.md
+ */
+#ifndef GS_TIMELINE_H
+#define GS_TIMELINE_H
+
+#include "export.h"
+#include "replay_trace.h"
+
+struct gs_timeline_stack {
+    const struct gs_export_frame *frames; /* innermost first */
+    size_t count;
+};
+
+struct gs_timeline {
+    const struct gs_replay_trace *trace;
+    struct gs_timeline_stack *stacks; /* distinct ones */
+    size_t stack_count;
+    size_t frame_count; /* numbers of frames are below it */
+    uint32_t *stack_of; /* by allocation: index in `stacks`; stack_count: none */
+    size_t *end_of; /* by allocation: the operation that frees it; trace->count: none */
+    size_t most;    /* allocations shown one by one; also points of a curve */
+    bool *shown;    /* by allocation: it is one of the largest; NULL: all are shown */
+};
+
+/* "GPU 0", "pinned host memory": the memory of an operation. Returns `out`. */
+const char *gs_timeline_memory(const struct gs_replay_op *op, char out[32]);
+/* A frame's function, or its place in a module. Returns one of its strings, or `out`. */
+const char *gs_timeline_function(const struct gs_export_frame *frame, char out[512]);
+/* Returns true if the allocation is shown by itself. */
+bool gs_timeline_shows(const struct gs_timeline *timeline, uint32_t allocation);
+/* The stack of an allocation; empty: none is known. */
+struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,
+                                           uint32_t allocation);
+
+/* A format: writes the timeline to the sink. Errors: GS_ERR_IO, GS_ERR_HOST_NOMEM. */
+typedef enum gs_status gs_timeline_write(const struct gs_timeline *timeline,
+                                         const struct gs_export_sink *sink);
+
+gs_timeline_write gs_timeline_perfetto, gs_timeline_memory_viz, gs_timeline_heaptrack;
+
+#endif

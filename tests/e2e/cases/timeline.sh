@@ -1,0 +1,278 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# timeline.sh - gpushim timeline: a trace and its state file for other programs. Each format says what
+# the program did, with the call stacks, also of a program that was killed.
+
+timeline_formats=(perfetto memory_viz heaptrack)
+
+# timeline_record PROGRAM [ARGUMENT...]: leaves `trace`, `state` and the report's text in run.err.
+timeline_record() {
+  need_file "$apps/$1"
+  preloaded run GPUSHIM_TRACE_FILE=trace GPUSHIM_STATE_FILE=state "${timeline_settings[@]}" -- "$apps/$1" "${@:2}"
+  [[ -e trace && -e state ]] || fail "no trace, or no state file"
+}
+timeline_settings=()
+
+# timeline_of FORMAT [FILE...]: into FORMAT.file, and what a reader finds there in FORMAT.found.
+timeline_of() {
+  local format=$1
+
+  need python3
+  run_in made -- "$build/gpushim" timeline --as="$format" -o "$format.file" "${@:2}"
+  expect_status made "${made_status:-0}"
+  python3 "$here/timeline.py" "$format" "$format.file" >"$format.found" 2>problems && return
+  cat problems
+  fail "not a file of the format $format"
+}
+
+# timeline_all [FILE...]: all formats say the same; of host memory memory_viz says nothing.
+timeline_all() {
+  local format
+
+  for format in "${timeline_formats[@]}"; do
+    timeline_of "$format" "$@"
+    expect_quiet made
+  done
+  cmp -s perfetto.found heaptrack.found || fail "heaptrack: $(diff perfetto.found heaptrack.found)"
+  grep '^\(memory\|live\): GPU' perfetto.found | diff - <(grep -v '^stack: ' memory_viz.found) ||
+    fail "memory_viz has something else"
+}
+
+# expect_marks SOURCE: what is live at the end is what is marked there, at its lines.
+expect_marks() {
+  leak_marks "$1" | awk '{ print $1, $2, $3 * $4, $4 }' | sort >wanted
+  sed -nE 's/^live: (GPU [0-9]+|pinned host memory) //p' perfetto.found | sort >found
+  diff wanted found || fail "not the live memory of $1"
+}
+
+# leaky_timeline_case WAY: counts as the report, places as the source.
+leaky_timeline_case() {
+  local gpu live made
+
+  timeline_settings=(GPUSHIM_VERBOSE=2)
+  timeline_record "leaky_$1"
+  timeline_all trace state
+  expect_marks "$here/../apps/leaky.c"
+  gpu=$(sed -nE '/== GPU 0/,/traffic/s/.* ([0-9]+) allocs +([0-9]+) frees.*/made=\1 freed=\2/p' run.err)
+  made=$(sed -nE 's/^memory: GPU 0 (made=.*) peak=.*/\1/p' perfetto.found)
+  expect_equal "allocations and frees" "$gpu" "$made"
+  live=$(awk '/^live: / { sum += $(NF - 1) } END { print sum }' perfetto.found)
+  expect_text run.err "$(size_text "$live") leaked"
+  expect_text perfetto.found '^stack: build_index < main$'
+}
+for way in $(ways_of leaky); do
+  add_case "timeline of leaky $way" leaky_timeline_case "$way"
+done
+
+# The peak of a device is the report's.
+peak_timeline_case() {
+  local peak
+
+  preloaded run GPUSHIM_TRACE_FILE=trace GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json \
+    GPUSHIM_OUTPUT_FILE=run.json -- "$apps/pipeline_linked"
+  timeline_all trace state
+  peak=$(python3 "$here/report_json.py" get run.json devices 0 totals peak_bytes)
+  expect_text perfetto.found "^memory: GPU 0 made=[0-9]+ freed=[0-9]+ peak=$peak live=0\$"
+}
+add_case "timeline has the peak" peak_timeline_case
+
+# SIGKILL: both files remain as they are.
+killed_timeline_case() {
+  timeline_record "killed_$1" kill
+  [[ $(<run.status) -eq 137 ]] || fail "not killed"
+  made_status=0
+  for format in "${timeline_formats[@]}"; do
+    run_in made -- "$build/gpushim" timeline --as="$format" -o "$format.file" trace state
+    python3 "$here/timeline.py" "$format" "$format.file" >"$format.found" || fail "not a file of $format"
+  done
+  cmp -s perfetto.found heaptrack.found || fail "heaptrack: $(diff perfetto.found heaptrack.found)"
+  expect_text perfetto.found '^live: GPU 0 keep_large killed.c:[0-9]+ 6291456 1$'
+  expect_text perfetto.found '^live: GPU 0 keep_small killed.c:[0-9]+ 15000 5$'
+}
+for way in shared linked; do
+  add_case "timeline of a killed program $way" killed_timeline_case "$way"
+done
+
+# What heaptrack itself, and PyTorch's own reader, find.
+heaptrack_case() {
+  need heaptrack_print
+  timeline_record leaky_shared
+  timeline_of heaptrack trace state
+  run_in shown -- heaptrack_print heaptrack.file
+  expect_status shown 0
+  expect_text shown.out '^total memory leaked: 29[.]88M$'
+  expect_text shown.out '^calls to allocation functions: 223 '
+  expect_text shown.out '^ *at .*/leaky[.]c:39$'
+  # In the order of sizes: the device before the host.
+  sed -n '/^PEAK MEMORY CONSUMERS/,$p' shown.out | grep -nE '^(GPU 0|pinned host memory)$' >order
+  expect_text order '^[0-9]+:GPU 0$'
+}
+add_case "timeline read by heaptrack" heaptrack_case
+
+# many_case: a thousand and more items of a list, frames of plug-ins, threads.
+many_case() {
+  timeline_record threads_shared
+  timeline_all trace state
+  expect_text perfetto.found '^memory: GPU 0 made=[0-9]{3,} '
+  expect_equal "live at the end" 0 "$(grep -c '^live: ' perfetto.found)"
+  expect_equal "threads" 8 \
+    "$(grep -o '"ph": "b".*"tid": [0-9]*' perfetto.file | grep -o '"tid": [0-9]*' | sort -u | wc -l)"
+}
+add_case "timeline of threads" many_case
+
+python_timeline_case() {
+  need python3
+  preloaded run GPUSHIM_TRACE_FILE=trace GPUSHIM_STATE_FILE=state -- \
+    python3 -B "$sources/tests/apps/python/planted.py"
+  expect_status run 0
+  timeline_all trace state
+  expect_text perfetto.found '^live: GPU 0 malloc cuda.py:[0-9]+ 8192 1$'
+  expect_text perfetto.found '^stack: malloc < leak < größe < main < <module>$'
+}
+add_case "timeline of Python" python_timeline_case
+
+# CSV, or a trace without call stacks: sizes and times alone; a line says why where it can be mended.
+# bare_case PATTERN [SETTING...] [-- FILE...]
+bare_case() {
+  local pattern=$1 settings=() format
+
+  shift
+  while [[ $# -gt 0 && $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  preloaded run GPUSHIM_TRACE_FILE=trace "${settings[@]}" -- "$apps/leaky_shared"
+  for format in "${timeline_formats[@]}"; do
+    timeline_of "$format" trace "${@:2}"
+    if [[ $pattern ]]; then
+      expect_count made.err "^gpushim: trace: no call stacks: $pattern\$" 1
+    else
+      expect_quiet made
+    fi
+    expect_text "$format.found" '^memory: GPU 0 made=210 freed=204 peak=31719424 live=29622272$'
+    expect_text "$format.found" '^live: GPU 0 [^ ]* [^ ]* 29622272 6$'
+  done
+}
+add_case "timeline without a state file" bare_case 'recorded without --state-file, which keeps the call stacks'
+add_case "timeline with no state file named" bare_case 'name the state file of the same run as well' \
+  GPUSHIM_STATE_FILE=state
+add_case "timeline without stacks" bare_case 'the trace has no call stacks' GPUSHIM_STACK=off \
+  GPUSHIM_STATE_FILE=state -- state
+add_case "timeline without the tracker" bare_case '' GPUSHIM_TRACK=off
+add_case "timeline with a missing state file" bare_case 'nothing: no such file or directory' \
+  GPUSHIM_STATE_FILE=state -- nothing
+add_case "timeline with a state file that is none" bare_case 'trace: not a state file of gpushim' \
+  GPUSHIM_STATE_FILE=state -- trace
+
+# Stacks of another process would be wrong ones.
+other_case() {
+  timeline_record leaky_shared
+  mv state other
+  rm trace
+  timeline_record leaky_shared
+  timeline_of perfetto trace other
+  expect_count made.err '^gpushim: trace: no call stacks: other: of another process$' 1
+}
+add_case "timeline with another run's state file" other_case
+
+csv_timeline_case() {
+  need_file "$build/replay/replay"
+  timeline_record leaky_shared
+  "$build/replay/replay" --to-csv trace >trace.csv || fail "no CSV"
+  "$build/replay/replay" --to-binary trace >copy || fail "no copy"
+  timeline_all trace.csv
+  expect_text perfetto.found '^memory: GPU 0 made=210 freed=204 peak=31719424 live=29622272$'
+  timeline_all copy state
+  expect_marks "$here/../apps/leaky.c"
+}
+add_case "timeline of CSV and of a copy" csv_timeline_case
+
+# Of many allocations the largest, and the whole curve in fewer points.
+most_case() {
+  local format
+
+  timeline_record leaky_shared
+  for format in perfetto memory_viz; do
+    run_in made -- "$build/gpushim" timeline --as="$format" --most=9 -o "$format.file" trace state
+    expect_status made 0
+    expect_count made.err '^gpushim: trace: has the 9 largest of 223 allocations \(--most=NUMBER\)$' 1
+    python3 "$here/timeline.py" "$format" "$format.file" part >"$format.found" || fail "not a file of $format"
+    expect_text "$format.found" '^live: GPU 0 load_weights leaky.c:39 25165824 1$'
+    expect_no_text "$format.found" '^live: GPU 0 share_state'
+    expect_equal "$format: allocations" 9 \
+      "$(awk '/^memory: / { sub("made=", "", $(NF - 3)); sum += $(NF - 3) } END { print sum }' "$format.found")"
+  done
+  expect_text perfetto.found '^curve: GPU 0 peak=31719424 last=29622272 points=([1-9]|10)$'
+  expect_text perfetto.found '^curve: pinned host memory peak=1310720 last=262144 points=([1-9]|10)$'
+  run_in made -- "$build/gpushim" timeline --as=heaptrack --most=9 -o heaptrack.file trace state
+  expect_quiet made
+  timeline_all trace state
+}
+add_case "timeline of the largest" most_case
+
+# Bad words and files: one line, and nothing is lost.
+bad_timeline_case() {
+  local before most
+
+  timeline_record leaky_shared
+  before=$(cksum trace state)
+  run_in none -- "$build/gpushim" timeline
+  expect_status none 2
+  expect_text none.err '^usage: '
+  run_in three -- "$build/gpushim" timeline trace state more
+  expect_status three 2
+  run_in format -- "$build/gpushim" timeline --as=svg trace
+  expect_status format 2
+  expect_count format.err '^gpushim: --as=svg: not one of perfetto, memory_viz, heaptrack$' 1
+  for most in 0 -1 9x 4294967296 ''; do
+    run_in most -- "$build/gpushim" timeline --most="$most" trace
+    expect_status most 2
+    expect_count most.err "^gpushim: --most=$most: not a number from 1 to 4294967295\$" 1
+  done
+  run_in option -- "$build/gpushim" timeline --at=perfetto trace
+  expect_status option 2
+  expect_count option.err '^gpushim: unknown option --at ' 1
+  run_in missing -- "$build/gpushim" timeline nothing
+  expect_status missing 1
+  expect_count missing.err '^gpushim: nothing: cannot be read: No such file or directory$' 1
+  run_in wrong -- "$build/gpushim" timeline state
+  expect_status wrong 1
+  run_in itself -- "$build/gpushim" timeline -o trace trace state
+  expect_status itself 2
+  expect_count itself.err '^gpushim: trace: the timeline would replace what it is made of$' 1
+  run_in states -- "$build/gpushim" timeline -o state trace state
+  expect_status states 2
+  expect_count states.err '^gpushim: state: the timeline would replace what it is made of$' 1
+  run_in folder -- "$build/gpushim" timeline -o /nonexistent/file trace state
+  expect_status folder 1
+  expect_count folder.err '^gpushim: /nonexistent/file: no such file or directory; no timeline$' 1
+  run_in full -- sh -c "'$build/gpushim' timeline -o - trace state >/dev/full"
+  expect_status full 1
+  expect_equal "the files" "$before" "$(cksum trace state)"
+  run_in beside -- "$build/gpushim" timeline trace state
+  expect_count beside.out '^gpushim: wrote trace.perfetto.json \([0-9.]+ KiB\)$' 1
+  run_in page -- "$build/gpushim" timeline -o - trace state
+  cmp -s page.out trace.perfetto.json || fail "standard output has something else"
+}
+add_case "timeline of bad words and files" bad_timeline_case
+
+# Cut and changed files: what is whole is shown; nothing ends by a signal.
+damaged_timeline_case() {
+  local cut
+
+  timeline_record leaky_shared
+  for cut in 100 200 3000 10000; do
+    head -c "$cut" trace >cut
+    run_in made -- "$build/gpushim" timeline -o out cut state
+    [[ $(<made.status) -le 1 ]] || fail "status $(<made.status) of $cut bytes"
+    expect_text made.err '^gpushim: cut: '
+  done
+  for cut in 1000 100000 3000000; do
+    head -c "$cut" state >cut
+    run_in made -- "$build/gpushim" timeline -o out trace cut
+    expect_status made 0
+    python3 "$here/timeline.py" perfetto out >found || fail "not a file of perfetto"
+    expect_text found '^memory: GPU 0 made=210 '
+  done
+}
+add_case "timeline of damaged files" damaged_timeline_case

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""timeline.py - what a reader finds in a file of gpushim timeline, the same text for each format.
+
+  timeline.py perfetto|memory_viz|heaptrack FILE [part]
+
+part: the file has the largest allocations alone. Its curves have all:
+
+  curve: MEMORY peak=BYTES last=BYTES points=COUNT
+
+  memory: MEMORY made=COUNT freed=COUNT peak=BYTES live=BYTES
+  live: MEMORY FUNCTION FILE:LINE BYTES COUNT      of each call stack, by its innermost frame
+  stack: FUNCTION < FUNCTION ...                   of each call stack with live memory, the innermost first
+
+Each file is read by the rules of its format; what breaks them ends this with an error.
+"""
+import collections
+import json
+import os
+import pickle
+import re
+import sys
+
+Frame = collections.namedtuple("Frame", "function file line")
+
+
+class Ledger:
+    """What is live, told by the events of a file."""
+
+    def __init__(self):
+        self.live, self.sums, self.peaks = {}, collections.Counter(), collections.Counter()
+        self.made, self.freed, self.last = collections.Counter(), collections.Counter(), 0
+
+    def make(self, key, memory, size, stack):
+        assert key not in self.live, f"{key} is made twice"
+        self.live[key] = (memory, size, tuple(stack))
+        self.made[memory] += 1
+        self.sums[memory] += size
+        self.peaks[memory] = max(self.peaks[memory], self.sums[memory])
+
+    def free(self, key):
+        memory, size, _ = self.live.pop(key)
+        self.freed[memory] += 1
+        self.sums[memory] -= size
+
+    def at(self, time):
+        assert time >= self.last, f"back in time: {time} after {self.last}"
+        self.last = time
+
+    def write(self):
+        for memory in sorted(self.made):
+            print(f"memory: {memory} made={self.made[memory]} freed={self.freed[memory]} "
+                  f"peak={self.peaks[memory]} live={self.sums[memory]}")
+        places = collections.defaultdict(lambda: [0, 0])
+        for memory, size, stack in self.live.values():
+            places[memory, stack][0] += size
+            places[memory, stack][1] += 1
+        lines = set()
+        for (memory, stack), (size, count) in places.items():
+            inner = stack[0] if stack else Frame("?", None, 0)
+            lines.add(f"live: {memory} {inner.function} {os.path.basename(inner.file or '?')}:{inner.line} {size} {count}")
+            lines.add("stack: " + " < ".join(frame.function for frame in stack))
+        for line in sorted(lines):
+            print(line)
+
+
+def perfetto(path):
+    with open(path, "rb") as file:
+        events = json.loads(file.read().decode("utf-8", "strict"))["traceEvents"]
+    ledger, begun, kept, curves = Ledger(), {}, 0, collections.defaultdict(list)
+    part = "part" in sys.argv[3:]
+    for event in events:
+        if event["ph"] == "b":
+            stack = []
+            for line in event["args"].get("call stack", "").splitlines():
+                match = re.fullmatch(r"(.*?)(?: \((.*):(\d+)\))?", line)
+                stack.append(Frame(match[1], match[2], int(match[3] or 0)))
+            ledger.at(event["ts"])
+            ledger.make(event["id"], event["cat"], event["args"]["bytes"], stack)
+            begun[event["id"]] = event
+        elif event["ph"] == "e":
+            first = begun.pop(event["id"])
+            assert (first["name"], first["cat"], first["pid"]) == (event["name"], event["cat"], event["pid"])
+            ledger.at(event["ts"])
+            if "args" in event:
+                assert event["args"] == {"end": "not freed"}
+                kept += 1
+            else:
+                ledger.free(event["id"])
+        elif event["ph"] == "C":
+            memory, live = event["name"].removesuffix(" live"), event["args"]["bytes"]
+            assert part or live == ledger.sums[memory], event
+            curves[memory].append(live)
+        else:
+            assert event["ph"] in "Mi", event
+    if part:
+        for memory, points in sorted(curves.items()):
+            print(f"curve: {memory} peak={max(points)} last={points[-1]} points={len(points)}")
+    assert not begun and kept == len(ledger.live), "a slice without an end"
+    return ledger
+
+
+def frames_of(frames):
+    return [Frame(frame["name"], frame["filename"], frame["line"]) for frame in frames]
+
+
+def memory_viz(path):
+    with open(path, "rb") as file:
+        snapshot = pickle.load(file)
+    ledger, blocks = Ledger(), set()
+    for device, events in enumerate(snapshot["device_traces"]):
+        memory, segments, asked = f"GPU {device}", {}, set()
+        ledger.last = 0
+        for event in events:
+            key, size = (device, event["addr"]), event["size"]
+            ledger.at(event["time_us"])
+            if event["action"] == "segment_alloc":
+                segments[key] = size
+            elif event["action"] == "alloc":
+                assert segments[key] == size
+                ledger.make(key, memory, size, frames_of(event["frames"]))
+            elif event["action"] == "free_requested":
+                asked.add(key)
+            elif event["action"] == "free_completed":
+                asked.remove(key)
+                ledger.free(key)
+            elif event["action"] == "segment_free":
+                assert key not in ledger.live and segments.pop(key) == size
+            else:
+                raise ValueError(event)
+    for segment in snapshot["segments"]:
+        block, = segment["blocks"]
+        key = segment["device"], segment["address"]
+        assert ledger.live[key] == (f"GPU {key[0]}", block["size"], tuple(frames_of(block["frames"])))
+        assert block["state"] == "active_allocated" and segment["total_size"] == block["size"]
+        blocks.add(key)
+    assert blocks == set(ledger.live), "not what is live"
+    return ledger
+
+
+def heaptrack(path):
+    """The rules of heaptrack's accumulatedtracedata.cpp, version 2: all numbers are hexadecimal."""
+    texts, frames, nodes, kinds, count = [None], [None], [None], [], collections.Counter()
+    ledger, live = Ledger(), collections.defaultdict(list)
+    with open(path, encoding="utf-8") as file:
+        for line in file.read().splitlines():
+            letter, rest = line[0], line[2:]
+            numbers = [] if letter in "sX" else [int(word, 16) for word in rest.split()]
+            if letter == "v":
+                assert numbers == [0x10400, 2]
+            elif letter == "s":
+                texts.append(rest)
+            elif letter == "i":
+                address, module, *place = numbers
+                function, file, number = place or [0, 0, 0]
+                frames.append(Frame(texts[function] or f"{texts[module]}+{address:#x}", texts[file] if file else None, number))
+            elif letter == "t":
+                frame, parent = numbers
+                nodes.append([frames[frame]] + (nodes[parent] if parent else []))
+            elif letter == "a":
+                size, node = numbers
+                kinds.append((size, nodes[node]))
+            elif letter == "c":
+                ledger.at(numbers[0])
+            elif letter == "+":
+                kind, = numbers
+                size, stack = kinds[kind]
+                count[kind] += 1
+                live[kind].append((kind, count[kind]))
+                ledger.make((kind, count[kind]), stack[0].function, size, stack[1:])
+            elif letter == "-":
+                ledger.free(live[numbers[0]].pop())
+            else:
+                assert letter in "XI", line
+    return ledger
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2]).write()
