@@ -30,10 +30,11 @@ static const char own_options[][NAME_BYTES] = {"--summary", "--print", "--help",
 static const struct {
     enum gs_verb verb;
     bool is_switch;
-    char name[12];
+    char name[16];
     size_t offset; /* of a const char * in struct gs_arguments */
 } verb_options[] = {
     {GS_VERB_HTML, false, "-o", offsetof(struct gs_arguments, page)},
+    {GS_VERB_HTML, false, "--timeline", offsetof(struct gs_arguments, trace)},
     {GS_VERB_DIFF, false, "--fail-on", offsetof(struct gs_arguments, fail_on)},
     {GS_VERB_DIFF, false, "--of", offsetof(struct gs_arguments, of)},
     {GS_VERB_MERGE, false, "--of", offsetof(struct gs_arguments, of)},
@@ -298,6 +299,10 @@ static void show_html_help(void)
          "\n"
          "  -o PAGE                  its file, - is standard output; else run.html for\n"
          "                           run.json\n"
+         "  --timeline=TRACE         with what was live over time, by call site: the "
+         "trace "
+         "of\n"
+         "                           the state file's run (--trace-file)\n"
          "  --suppressions=FILE      leaks of a state file that are known\n"
          "\n" REPORT_HELP);
 }

@@ -1,5 +1,6 @@
 /*
- * html.c - gpushim html FILE: a report as one page for a browser.
+ * html.c - gpushim html FILE: a report as one page for a browser, with a timeline if
+ * there is a trace.
  *
  * The page is a template (view/) that the report's JSON is put into; the template's
  * script shows it. FILE has the JSON, or is a state file, of which the reader makes it.
@@ -16,13 +17,15 @@
 #include "gs_printable.h"
 #include "launcher.h"
 #include "report_file.h"
+#include "timeline.h"
 
 #define CANNOT_READ  1
 #define CANNOT_WRITE 1
 
 /* The template (view.S), and the end of the tag that the JSON follows. */
 extern const char gs_view_page[], gs_view_page_end[];
-static const char json_tag[] = "id=\"report\">";
+static const char report_tag[] = "id=\"report\">",
+                  timeline_tag[] = "id=\"timeline-data\">";
 
 /* ---- the page -----------------------------------------------------------------------
  */
@@ -66,14 +69,96 @@ static void put_json(struct gs_page *page, const char *text)
     (void)gs_page_put(page, done, (size_t)(text - done));
 }
 
-static void put_page(struct gs_page *page, const char *json)
+/* Writes the template from `from` to behind the tag. Returns what follows. */
+static const char *put_until(struct gs_page *page, const char *from, const char *tag)
 {
-    size_t length = (size_t)(gs_view_page_end - gs_view_page);
-    const char *tag = memmem(gs_view_page, length, json_tag, strlen(json_tag));
-    size_t head = (size_t)(tag - gs_view_page) + strlen(json_tag);
-    (void)gs_page_put(page, gs_view_page, head);
+    const char *at = memmem(from, (size_t)(gs_view_page_end - from), tag, strlen(tag));
+    size_t length = (size_t)(at - from) + strlen(tag);
+    (void)gs_page_put(page, from, length);
+    return from + length;
+}
+
+static void put_page(struct gs_page *page, const char *json, const char *timeline)
+{
+    const char *rest = put_until(page, gs_view_page, report_tag);
     put_json(page, json);
-    (void)gs_page_put(page, gs_view_page + head, length - head);
+    rest = put_until(page, rest, timeline_tag);
+    put_json(page, timeline);
+    (void)gs_page_put(page, rest, (size_t)(gs_view_page_end - rest));
+}
+
+/* ---- a timeline beside the report ---------------------------------------------------
+ */
+
+/* Texts in memory, from malloc. */
+struct pieces {
+    struct gs_timeline_source source;
+    char *json, *timeline;
+    bool failed;
+};
+
+static bool put_piece(void *file, const void *data, size_t length)
+{
+    return fwrite(data, 1, length, file) == length;
+}
+
+static bool write_piece(char **out, const struct gs_timeline *timeline,
+                        const struct gs_export *export)
+{
+    size_t length;
+    FILE *file = open_memstream(out, &length);
+    if (!file) {
+        return false;
+    }
+    const struct gs_export_sink sink = {.write = put_piece, .self = file};
+    enum gs_status status = timeline ? gs_timeline_curves(timeline, &sink)
+                                     : gs_export_write(export, GS_EXPORT_json, &sink);
+    return fclose(file) == 0 && status == GS_OK;
+}
+
+/* gs_state_visit.write */
+static void write_pieces(void *self, const struct gs_export *export)
+{
+    struct pieces *pieces = self;
+    pieces->failed = true;
+    if (export) {
+        gs_timeline_take_frames(&pieces->source, export);
+        pieces->failed = !write_piece(&pieces->json, NULL, export) ||
+                         !write_piece(&pieces->timeline, &pieces->source.timeline, NULL);
+    }
+}
+
+/* The report of a state file, and the timeline of its trace. */
+static void make_pieces(struct pieces *pieces, const char *report, const char *trace)
+{
+    const char *problem = NULL;
+    (void)gs_timeline_open(&pieces->source, trace);
+    const struct gs_replay_trace *found = &pieces->source.trace;
+    if (found->count == 0) {
+        gs_launcher_fail(CANNOT_READ, "%s: no trace; no page", trace);
+    }
+    if (found->pid_start == 0) {
+        gs_launcher_fail(
+            CANNOT_READ,
+            "%s: recorded without --state-file, which keeps the call stacks; "
+            "no page",
+            trace);
+    }
+    const struct gs_state_visit visit = {
+        .lines = GS_STATE_ALL_LINES,
+        .pid = found->pid,
+        .pid_start = found->pid_start,
+        .stacks = {.ids = pieces->source.found, .count = pieces->source.count},
+        .write = write_pieces,
+        .self = pieces};
+    if (!gs_state_visit(report, &visit, &problem)) {
+        gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report, problem);
+    }
+    if (pieces->failed) {
+        gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report,
+                         gs_status_text(GS_ERR_HOST_NOMEM));
+    }
+    gs_timeline_close(&pieces->source);
 }
 
 /* Beside the report: run.json gives run.html, run.state gives run.state.html. */
@@ -101,14 +186,21 @@ int gs_html_write(const struct gs_arguments *arguments)
         name_page(report, beside);
         path = beside;
     }
-    size_t length;
-    const char *problem;
-    char *json = gs_report_file_json(report, GS_STATE_ALL_LINES, &length, &problem);
-    if (!json) {
-        gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report, problem);
+    static struct pieces pieces; /* one thread */
+    char *sources[] = {arguments->command[0], (char *)(uintptr_t)arguments->trace, NULL};
+    if (arguments->trace) {
+        make_pieces(&pieces, report, arguments->trace);
+    } else {
+        size_t length;
+        const char *problem;
+        pieces.json = gs_report_file_json(report, GS_STATE_ALL_LINES, &length, &problem);
+        if (!pieces.json) {
+            gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report, problem);
+        }
     }
-    gs_page_open(&page, "page", path, arguments->command);
-    put_page(&page, json);
-    free(json);
+    gs_page_open(&page, "page", path, sources);
+    put_page(&page, pieces.json, pieces.timeline ? pieces.timeline : "null");
+    free(pieces.json);
+    free(pieces.timeline);
     return gs_page_close(&page);
 }

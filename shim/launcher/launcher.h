@@ -46,6 +46,7 @@ struct gs_arguments {
     bool summary, print, log_file;
     const char *page;    /* -o FILE of html and timeline; NULL: beside the report */
     const char *as;      /* of timeline: the format; NULL: the first one */
+    const char *trace;   /* --timeline of html; NULL: none */
     const char *most;    /* of timeline: allocations shown; NULL: the default */
     const char *fail_on; /* of diff; NULL: nothing fails */
     const char *of;      /* of diff and merge: "leaks" or "peak"; NULL: leaks */

@@ -16,7 +16,6 @@
 #include "replay.h"
 #include "state_open.h"
 
-#define FRAMES_MOST 1024 /* of a stack, with inlined functions and Python's */
 /* Allocations shown one by one, unless --most says otherwise: what a browser can bear. */
 #define MOST 100000
 
@@ -30,67 +29,11 @@ static const struct format {
 
 /* What a command makes. */
 struct job {
-    struct gs_timeline timeline;
-    uint32_t *known; /* the trace's ids of stacks, ascending, each once */
-    uint32_t *found; /* the same stacks in the state file's report */
-    size_t count;
+    struct gs_timeline_source source;
     const struct format *format;
     struct gs_page *page;
     enum gs_status status;
 };
-
-/* ---- the stacks of a trace ---------------------------------------------------------
- */
-
-static int by_id(const void *a, const void *b)
-{
-    const uint32_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-/* Lists the trace's ids of stacks. */
-static void list_stacks(struct job *job)
-{
-    const struct gs_replay_trace *trace = job->timeline.trace;
-    size_t count = trace->made ? trace->allocations : 0, kept = 0;
-    job->known = gs_replay_alloc(count, sizeof(*job->known));
-    job->found = gs_replay_alloc(count, sizeof(*job->found));
-    for (size_t i = 0; i < count; i++) {
-        job->known[i] = trace->made[i].stack;
-    }
-    qsort(job->known, count, sizeof(*job->known), by_id);
-    for (size_t i = 0; i < count; i++) {
-        if (job->known[i] != 0 && (kept == 0 || job->known[i] != job->known[kept - 1])) {
-            job->known[kept++] = job->known[i];
-        }
-    }
-    memcpy(job->found, job->known, kept * sizeof(*job->found));
-    job->count = kept;
-}
-
-static uint32_t index_of(const struct job *job, uint32_t id)
-{
-    const uint32_t *at =
-        job->count ? bsearch(&id, job->known, job->count, sizeof(id), by_id) : NULL;
-    return at ? (uint32_t)(at - job->known) : (uint32_t)job->count;
-}
-
-static void follow_allocations(struct job *job)
-{
-    struct gs_timeline *timeline = &job->timeline;
-    const struct gs_replay_trace *trace = timeline->trace;
-    timeline->stack_of = gs_replay_alloc(trace->allocations, sizeof(uint32_t));
-    timeline->end_of = gs_replay_alloc(trace->allocations, sizeof(size_t));
-    for (uint32_t i = 0; i < trace->allocations; i++) {
-        timeline->end_of[i] = trace->count;
-        timeline->stack_of[i] = index_of(job, trace->made ? trace->made[i].stack : 0);
-    }
-    for (size_t i = 0; i < trace->count; i++) {
-        if (trace->ops[i].op == GS_TRACE_FREE) {
-            timeline->end_of[trace->ops[i].id] = i;
-        }
-    }
-}
 
 /* An allocation and its size. */
 struct sized {
@@ -110,7 +53,7 @@ static int by_size(const void *a, const void *b)
 /* Chooses the largest allocations, where there are too many. */
 static void choose_largest(struct job *job, const char *path)
 {
-    struct gs_timeline *timeline = &job->timeline;
+    struct gs_timeline *timeline = &job->source.timeline;
     const struct gs_replay_trace *trace = timeline->trace;
     if (!job->format->one_by_one || trace->allocations <= timeline->most) {
         return;
@@ -132,42 +75,13 @@ static void choose_largest(struct job *job, const char *path)
                      path, timeline->most, trace->allocations);
 }
 
-/* Copies the frames of all stacks; their texts are the export's. */
-static void copy_frames(struct job *job, const struct gs_export *export)
-{
-    struct gs_timeline *timeline = &job->timeline;
-    struct gs_export_frame frames[FRAMES_MOST];
-    timeline->stacks = gs_replay_alloc(job->count, sizeof(*timeline->stacks));
-    timeline->stack_count = job->count;
-    timeline->frame_count = gs_export_frames(export);
-    for (size_t i = 0; i < job->count; i++) {
-        size_t count = gs_export_shown(export, job->found[i], frames, FRAMES_MOST);
-        struct gs_export_frame *copy = gs_replay_alloc(count, sizeof(*copy));
-        memcpy(copy, frames, count * sizeof(*copy));
-        timeline->stacks[i] = (struct gs_timeline_stack){.frames = copy, .count = count};
-    }
-}
-
-static void free_timeline(struct job *job)
-{
-    for (size_t i = 0; i < job->timeline.stack_count; i++) {
-        free((void *)(uintptr_t)job->timeline.stacks[i].frames);
-    }
-    free(job->timeline.stacks);
-    free(job->timeline.stack_of);
-    free(job->timeline.end_of);
-    free(job->timeline.shown);
-    free(job->known);
-    free(job->found);
-}
-
 /* ---- writing -----------------------------------------------------------------------
  */
 
 static void write_timeline(struct job *job)
 {
     const struct gs_export_sink sink = {.write = gs_page_put, .self = job->page};
-    job->status = job->format->write(&job->timeline, &sink);
+    job->status = job->format->write(&job->source.timeline, &sink);
 }
 
 /* gs_state_visit.write */
@@ -175,7 +89,7 @@ static void write_with_stacks(void *self, const struct gs_export *export)
 {
     struct job *job = self;
     if (export) {
-        copy_frames(job, export);
+        gs_timeline_take_frames(&job->source, export);
         write_timeline(job);
     }
 }
@@ -183,8 +97,8 @@ static void write_with_stacks(void *self, const struct gs_export *export)
 /* Why the timeline has no call stacks, though it could have them; NULL: it could not. */
 static const char *no_stacks(const struct job *job, const char *state)
 {
-    const struct gs_replay_trace *trace = job->timeline.trace;
-    if (job->count == 0) {
+    const struct gs_replay_trace *trace = &job->source.trace;
+    if (job->source.count == 0) {
         return state ? "the trace has no call stacks" : NULL;
     }
     if (trace->pid_start == 0) {
@@ -195,7 +109,7 @@ static const char *no_stacks(const struct job *job, const char *state)
 
 static void make(struct job *job, const char *path, const char *state)
 {
-    const struct gs_replay_trace *trace = job->timeline.trace;
+    const struct gs_replay_trace *trace = &job->source.trace;
     const char *why = no_stacks(job, state), *problem;
     if (why) {
         gs_launcher_warn("%.600s: no call stacks: %s", path, why);
@@ -208,7 +122,7 @@ static void make(struct job *job, const char *path, const char *state)
         .lines = GS_STATE_ALL_LINES,
         .pid = trace->pid,
         .pid_start = trace->pid_start,
-        .stacks = {.ids = job->found, .count = job->count},
+        .stacks = {.ids = job->source.found, .count = job->source.count},
         .write = write_with_stacks,
         .self = job};
     if (!gs_state_visit(state, &visit, &problem)) {
@@ -248,11 +162,10 @@ int gs_timeline_run(const struct gs_arguments *arguments)
     static struct gs_page page;
     char **words = arguments->command;
     char beside[PATH_MAX];
-    struct gs_replay_trace trace;
-    struct job job = {.timeline = {.trace = &trace, .most = read_most(arguments->most)},
-                      .format = find_format(arguments->as),
-                      .page = &page,
-                      .status = GS_ERR_HOST_NOMEM};
+    static struct job job; /* one thread */
+    size_t most = read_most(arguments->most);
+    job = (struct job){
+        .format = find_format(arguments->as), .page = &page, .status = GS_ERR_HOST_NOMEM};
     if (!words[0] || (words[1] && words[2])) {
         gs_arguments_usage(stderr);
         return GS_EXIT_USAGE;
@@ -262,17 +175,15 @@ int gs_timeline_run(const struct gs_arguments *arguments)
         gs_launcher_fail(GS_REPLAY_BAD, "%.600s: the name is too long; no timeline",
                          words[0]);
     }
-    int status = gs_replay_open(words[0], &trace);
-    if (trace.count == 0) {
+    int status = gs_timeline_open(&job.source, words[0]);
+    if (job.source.trace.count == 0) {
         return GS_REPLAY_BAD;
     }
-    list_stacks(&job);
-    follow_allocations(&job);
+    job.source.timeline.most = most;
     choose_largest(&job, words[0]);
     gs_page_open(&page, "timeline", arguments->page ? arguments->page : beside, words);
     make(&job, words[0], words[1]);
-    free_timeline(&job);
-    gs_replay_free(&trace);
+    gs_timeline_close(&job.source);
     int closed = gs_page_close(&page);
     if (job.status == GS_ERR_HOST_NOMEM) {
         gs_launcher_fail(GS_REPLAY_BAD, "%.600s: %s", words[0],

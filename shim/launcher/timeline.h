@@ -24,6 +24,23 @@ struct gs_timeline {
     bool *shown;    /* by allocation: it is one of the largest; NULL: all are shown */
 };
 
+/* A timeline, and what it was read from. */
+struct gs_timeline_source {
+    struct gs_replay_trace trace;
+    struct gs_timeline timeline;
+    uint32_t *known; /* the trace's ids of stacks, ascending, each once */
+    uint32_t *found; /* the same stacks in the report, for gs_state_visit.stacks */
+    size_t count;
+};
+
+/* Reads a trace, which may have a line on stderr. Returns the exit status; no operations:
+ * it is no trace. gs_timeline_close must follow. */
+int gs_timeline_open(struct gs_timeline_source *source, const char *path);
+/* Takes the frames of all stacks; their texts are the export's. */
+void gs_timeline_take_frames(struct gs_timeline_source *source,
+                             const struct gs_export *export);
+void gs_timeline_close(struct gs_timeline_source *source);
+
 /* "GPU 0", "pinned host memory": the memory of an operation. Returns `out`. */
 const char *gs_timeline_memory(const struct gs_replay_op *op, char out[32]);
 /* A frame's function, or its place in a module. Returns one of its strings, or `out`. */
@@ -38,6 +55,8 @@ struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,
 typedef enum gs_status gs_timeline_write(const struct gs_timeline *timeline,
                                          const struct gs_export_sink *sink);
 
+/* The JSON of a page's timeline; frames have the numbers of the report's JSON. */
+gs_timeline_write gs_timeline_curves;
 gs_timeline_write gs_timeline_perfetto, gs_timeline_memory_viz, gs_timeline_heaptrack;
 
 #endif

@@ -26,12 +26,27 @@ enum word {
     WORD(stream)                                                                         \
     WORD(time_us)                                                                        \
     WORD(frames)                                                                         \
-    WORD(name) WORD(filename) WORD(line) WORD(segments) WORD(device_traces)              \
-        WORD(address) WORD(device) WORD(total_size) WORD(allocated_size)                 \
-            WORD(active_size) WORD(requested_size) WORD(segment_type) WORD(blocks)       \
-                WORD(state) WORD(large) WORD(active_allocated) WORD(segment_alloc)       \
-                    WORD(alloc) WORD(free_requested) WORD(free_completed)                \
-                        WORD(segment_free)
+    WORD(name)                                                                           \
+    WORD(filename)                                                                       \
+    WORD(line)                                                                           \
+    WORD(segments)                                                                       \
+    WORD(device_traces)                                                                  \
+    WORD(address)                                                                        \
+    WORD(device)                                                                         \
+    WORD(total_size)                                                                     \
+    WORD(allocated_size)                                                                 \
+    WORD(active_size)                                                                    \
+    WORD(requested_size)                                                                 \
+    WORD(segment_type)                                                                   \
+    WORD(blocks)                                                                         \
+    WORD(state)                                                                          \
+    WORD(large)                                                                          \
+    WORD(active_allocated)                                                               \
+    WORD(segment_alloc)                                                                  \
+    WORD(alloc)                                                                          \
+    WORD(free_requested)                                                                 \
+    WORD(free_completed)                                                                 \
+    WORD(segment_free)
 #define WORD(name) WORD_##name,
     WORDS
 #undef WORD

@@ -6,6 +6,8 @@
 //     search=TEXT   types into the search       sort=N        clicks the Nth heading
 //     open=N        clicks the Nth row          zoom=TEXT     clicks the frame with this text
 //     key=KEY       presses a key where the focus is
+//     memory=N      chooses the timeline's memory   chart=KEY   presses a key at its chart
+//     point=PART    points at a part of the chart's width
 //
 // The elements below know what the script uses, and no way to give them HTML.
 'use strict';
@@ -19,7 +21,7 @@ class Element {
   constructor(tag) {
     Object.assign(this, {
       tag, childNodes: [], own: '', parentNode: null, className: '', style: {}, attributes: {}, listeners: {},
-      hidden: false, value: '', title: '', clientWidth: 1000, tabIndex: -1, open: false, colSpan: 1,
+      namespaceURI: 'svg', hidden: false, value: '', title: '', clientWidth: 1000, tabIndex: -1, open: false, colSpan: 1,
     });
   }
   set textContent(text) {
@@ -56,6 +58,9 @@ class Element {
     child.parentNode = this.parentNode;
     siblings.splice(siblings.indexOf(this) + 1, 0, child);
   }
+  getBoundingClientRect() {
+    return { left: 100, width: 1000 };
+  }
   setAttribute(name, value) {
     if (/^on|style|src|href/.test(name)) throw new Error(`attribute ${name}`);
     this.attributes[name] = String(value);
@@ -81,8 +86,11 @@ for (const name of ['innerHTML', 'outerHTML'])
 
 const elements = new Map(read('ids').split('\n').map((id) => [id, new Element(id)]));
 const byId = (id) => elements.get(id);
-const document = { activeElement: null, title: '', getElementById: (id) => byId(id) ?? null, createElement: (tag) => new Element(tag) };
+const document = { activeElement: null, title: '', getElementById: (id) => byId(id) ?? null, createElement: (tag) => new Element(tag),
+  createElementNS: (space, tag) => (space === 'svg' ? new Element(tag) : null) };
 byId('report').own = read('report.json');
+byId('timeline-data').own = read('timeline.json');
+byId('timeline').hidden = true;
 byId('unit').value = 'bytes';
 const window = new Element('window');
 new Function('document', 'window', read('view.js'))(document, window);
@@ -101,6 +109,9 @@ const doers = {
   sort: (value) => byId('headings').childNodes[value].childNodes[0].fire('click'),
   open: (value) => byId('rows').childNodes[value].fire('click'),
   zoom: (value) => byId('graph').childNodes.find((frame) => frame.textContent === value).fire('click'),
+  memory: (value) => type('memory-shown', 'change', value),
+  chart: (value) => byId('chart').fire('keydown', { key: value }),
+  point: (value) => byId('chart').fire('pointermove', { clientX: 100 + 1000 * value }),
   key: (value) => document.activeElement.fire('keydown', { key: value }),
 };
 for (const action of actions) {
@@ -123,6 +134,13 @@ for (const id of ['command', 'about', 'summary', 'footer']) say(id, byId(id).tex
 for (const note of byId('notes').childNodes) say('note', note.textContent);
 for (const row of byId('memory').childNodes) say('memory', words(row));
 for (const error of byId('errors').childNodes) sayTree(error, 'error');
+if (!byId('timeline').hidden) {
+  for (const option of byId('memory-shown').childNodes) say('timeline', option.textContent);
+  for (const area of byId('areas').childNodes) say('area', `${area.attributes.class} ${area.attributes.d}`);
+  say('moment', byId('moment').textContent);
+  say('cursor', byId('cursor').style.left);
+  for (const row of byId('shares').childNodes) say('share', words(row));
+}
 for (const option of byId('view').childNodes) say('option', option.textContent);
 say('sum', byId('sum').textContent);
 for (const frame of byId('graph').childNodes)

@@ -2,7 +2,7 @@
 """page.py - takes a page of gpushim html apart, as a browser's parser does, for the end-to-end tests.
 
   page.py PAGE JSON FOLDER   the value of the element's text must be that of the file JSON (-: of
-                             none); FOLDER gets that text, the script and the elements' ids, for page.js
+                             none); FOLDER gets that text, the timeline, the script and the elements' ids, for page.js
 """
 import html.parser
 import json
@@ -47,9 +47,12 @@ page = Page()
 page.feed(text)
 page.close()
 assert page.comments == 0, "a comment"
-assert len(page.scripts) == 2, "%d scripts" % len(page.scripts)
-(of_report, report), (of_view, view) = ((attributes, "".join(data)) for attributes, data in page.scripts)
+assert len(page.scripts) == 3, "%d scripts" % len(page.scripts)
+(of_report, report), (of_timeline, timeline), (of_view, view) = (
+    (attributes, "".join(data)) for attributes, data in page.scripts)
 assert of_report == {"type": "application/json", "id": "report"}, of_report
+assert of_timeline == {"type": "application/json", "id": "timeline-data"}, of_timeline
+json.loads(timeline)
 assert of_view == {}, of_view
 assert set(report).isdisjoint("<>&\u2028\u2029"), "a character of HTML's in the JSON"
 if json_path != "-":
@@ -60,5 +63,6 @@ assert "http:" not in view and "https:" not in view and "innerHTML" not in view
 out = pathlib.Path(folder)
 out.mkdir(exist_ok=True)
 (out / "report.json").write_text(report, encoding="utf-8")
+(out / "timeline.json").write_text(timeline, encoding="utf-8")
 (out / "view.js").write_text(view, encoding="utf-8")
 (out / "ids").write_text("\n".join(page.ids), encoding="utf-8")

@@ -487,6 +487,103 @@ function drawErrors() {
   if (more > 0) $('errors').append(element('p', '', `${counted(more, 'more error')}, only counted`));
 }
 
+// ---- the timeline --------------------------------------------------------------------------
+
+const timeline = JSON.parse($('timeline-data').textContent);
+const chart = { memory: null, layers: [], at: 0, most: 1 };
+
+// A call site's curve, or that of the others.
+function readLayer(live, stack, index) {
+  const frame = frames[list(stack)[0]];
+  const name = stack === null ? 'other call sites' : frame ? frame.name : 'no call stack was recorded';
+  const caller = frames[list(stack)[1]];
+  return {
+    live, name, place: frame ? frame.place : '', from: caller ? `from ${caller.name} ${caller.place}` : '',
+    color: stack === null ? 'others' : `t${index}`,
+  };
+}
+
+function readMemory({ device, live, sites, others }) {
+  const layers = sites.map((site, index) => readLayer(site.live, site.stack, index));
+  if (others.some((bytes) => bytes > 0)) layers.push(readLayer(others, null));
+  const most = Math.max(...live);
+  return { name: device === null ? 'pinned host memory' : `GPU ${device}`, live, layers, most, peak: live.indexOf(most) };
+}
+
+// The outline of a layer: its upper edge to the right, its lower edge back.
+function outline(below, above, most) {
+  const y = (bytes) => (200 * (1 - bytes / most)).toFixed(2), points = [];
+  above.forEach((bytes, x) => points.push(`${x},${y(bytes)} ${x + 1},${y(bytes)}`));
+  for (let x = below.length - 1; x >= 0; x--) points.push(`${x + 1},${y(below[x])} ${x},${y(below[x])}`);
+  return `M${points.join(' L')}Z`;
+}
+
+function drawChart() {
+  const { memory } = chart, areas = $('areas'), most = Math.max(memory.most, 1);
+  let below = memory.live.map(() => 0);
+  areas.setAttribute('viewBox', `0 0 ${memory.live.length} 200`);
+  areas.replaceChildren(...memory.layers.map((layer) => {
+    const above = below.map((bytes, x) => bytes + layer.live[x]);
+    const made = document.createElementNS(areas.namespaceURI, 'path');
+    made.setAttribute('class', layer.color);
+    made.setAttribute('d', outline(below, above, most));
+    below = above;
+    return made;
+  }));
+  $('time-first').textContent = '0ms';
+  $('time-last').textContent = durationText(timeline.stretch_ns * memory.live.length);
+  drawMoment(memory.peak);
+}
+
+// What was live in a stretch of time: a row for each layer, as they lie in the chart.
+function drawMoment(at) {
+  const { memory } = chart, count = memory.live.length;
+  chart.at = Math.min(Math.max(at, 0), count - 1);
+  $('cursor').style.left = `${(100 * (chart.at + 0.5)) / count}%`;
+  $('moment').textContent = `At ${durationText(timeline.stretch_ns * chart.at)}: ${bytesText(memory.live[chart.at])} ` +
+    `of ${memory.name} live${chart.at === memory.peak ? ', its peak' : `; peak ${bytesText(memory.most)} at ` +
+    durationText(timeline.stretch_ns * memory.peak)}`;
+  $('shares').replaceChildren(...[...memory.layers].reverse().map((layer) => {
+    const row = element('tr'), mark = element('td');
+    mark.append(element('span', `mark ${layer.color}`));
+    row.append(mark, element('td', 'number', bytesText(layer.live[chart.at])), element('td', 'name', layer.name),
+      element('td', 'name', layer.place), element('td', 'name dim', layer.from));
+    return row;
+  }));
+}
+
+function onChartPoint(event) {
+  const box = $('chart').getBoundingClientRect();
+  if (box.width > 0) drawMoment(Math.floor(((event.clientX - box.left) / box.width) * chart.memory.live.length));
+}
+
+function onChartKey(event) {
+  const step = event.shiftKey ? 20 : 1, last = chart.memory.live.length - 1;
+  const to = { ArrowLeft: chart.at - step, ArrowRight: chart.at + step, Home: 0, End: last }[event.key];
+  if (to === undefined) return;
+  drawMoment(to);
+  event.preventDefault();
+}
+
+function startTimeline() {
+  const memories = timeline ? list(timeline.memories).map(readMemory) : [];
+  if (memories.length === 0) return;
+  $('timeline').hidden = false;
+  memories.forEach((memory, index) => {
+    const option = element('option', '', `${memory.name} (peak ${bytesText(memory.most)})`);
+    option.value = String(index);
+    $('memory-shown').append(option);
+  });
+  const show = () => {
+    chart.memory = memories[Number($('memory-shown').value || 0)];
+    drawChart();
+  };
+  $('memory-shown').addEventListener('change', show);
+  $('chart').addEventListener('pointermove', onChartPoint);
+  $('chart').addEventListener('keydown', onChartKey);
+  show();
+}
+
 // ---- the header ----------------------------------------------------------------------------
 
 function summaryText() {
@@ -574,6 +671,7 @@ function start() {
   drawHeader();
   drawMemory();
   drawErrors();
+  startTimeline();
   views.forEach((view, index) => {
     const option = element('option', '', `${view.title} (${bytesText(view.bytes)})`);
     option.value = String(index);

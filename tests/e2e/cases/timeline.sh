@@ -210,6 +210,140 @@ most_case() {
 }
 add_case "timeline of the largest" most_case
 
+# ---- In a page -----------------------------------------------------------------------
+
+# timeline_page [ARGUMENT...]: the page of trace and state, taken apart in the folder `page`.
+timeline_page() {
+  run_in made -- "$build/gpushim" html --timeline=trace -o run.html state
+  expect_status made 0
+  expect_quiet made
+  python3 "$here/page.py" run.html - page 2>problems || { cat problems && fail "not a page"; }
+}
+
+# page_shows [ACTION...]: what the page shows, in page.out.
+page_shows() {
+  need node
+  run_in page -- node "$here/page.js" page "$@"
+  expect_status page 0
+}
+
+# The curves add up, and have the peaks and the end that the trace has.
+page_timeline_case() {
+  timeline_record "$@"
+  timeline_of perfetto trace state
+  timeline_page
+  python3 - <<'PYTHON' || fail "the curves are not those of the trace"
+import json, re
+report, timeline = json.load(open("page/report.json")), json.load(open("page/timeline.json"))
+wanted = {match[1]: (int(match[2]), int(match[3])) for match in
+          re.finditer("memory: (.*) made=.* peak=(.*) live=(.*)", open("perfetto.found").read())}
+live = {}
+for match in re.finditer("live: (GPU [0-9]+|pinned host memory) ([^ ]*) [^ ]* ([0-9]+) [0-9]+\\n", open("perfetto.found").read()):
+    live[match[1], match[2]] = live.get((match[1], match[2]), 0) + int(match[3])
+assert len(timeline["memories"]) == len(wanted)
+for memory in timeline["memories"]:
+    name = "pinned host memory" if memory["device"] is None else "GPU %d" % memory["device"]
+    assert (max(memory["live"]), memory["live"][-1] if name.startswith("p") else wanted[name][1]) == wanted[name], name
+    curves = [site["live"] for site in memory["sites"]] + [memory["others"]]
+    assert all(len(curve) == 600 for curve in curves)
+    for at in range(600):
+        assert sum(curve[at] for curve in curves) == memory["live"][at]
+    areas = [sum(site["live"]) for site in memory["sites"]]
+    assert areas == sorted(areas, reverse=True) and all(areas)
+    ends = {}
+    for site in memory["sites"]:
+        function = report["frames"][site["stack"][0]]["function"]
+        ends[function] = ends.get(function, 0) + site["live"][-1]
+    for (where, function), size in live.items():
+        assert where != name or function not in ends or memory["live"][-1] != wanted[name][1] or ends[function] == size
+PYTHON
+}
+add_case "timeline in a page" page_timeline_case leaky_shared
+add_case "timeline in a page, threads" page_timeline_case threads_linked
+add_case "timeline in a page, killed" page_timeline_case killed_linked kill
+
+# What the page says at the peak, at the ends, and where the pointer is.
+page_words_case() {
+  timeline_record leaky_shared
+  timeline_page
+  page_shows
+  expect_text page.out '^timeline: GPU 0 \(peak 30[.]3 MiB\)$'
+  expect_text page.out '^timeline: pinned host memory \(peak 1[.]25 MiB\)$'
+  expect_text page.out '^moment: At [0-9]+ms: 30[.]3 MiB of GPU 0 live, its peak$'
+  expect_text page.out '^share:  [|] 24[.]0 MiB [|] load_weights [|] leaky[.]c:39 [|] from main leaky[.]c:[0-9]+$'
+  expect_text page.out '^share:  [|] 3[.]00 MiB [|] build_index [|] leaky[.]c:30 [|] '
+  expect_equal "areas" "$(grep -c '^share: ' page.out)" "$(grep -c '^area: ' page.out)"
+  expect_text page.out '^area: t0 M0,[0-9.]+ 1,[0-9.]+ L1,.*Z$'
+  page_shows chart=End
+  expect_text page.out '^moment: At [0-9]+ms: 28[.]3 MiB of GPU 0 live; peak 30[.]3 MiB at [0-9]+ms$'
+  expect_text page.out '^cursor: 99[.]9'
+  page_shows chart=Home
+  expect_text page.out '^moment: At 0ms: .* of GPU 0 live; peak'
+  expect_text page.out '^cursor: 0[.]08'
+  page_shows chart=Home chart=ArrowLeft chart=ArrowRight
+  expect_text page.out '^cursor: 0[.]25'
+  page_shows point=0.5
+  expect_text page.out '^cursor: 50[.]08'
+  page_shows memory=1
+  expect_text page.out '^moment: At [0-9]+ms: 1[.]25 MiB of pinned host memory live, its peak$'
+  # Without a trace there is none.
+  run_in made -- "$build/gpushim" html -o run.html state
+  python3 "$here/page.py" run.html - page || fail "not a page"
+  page_shows
+  expect_no_text page.out '^(timeline|moment): '
+}
+add_case "timeline in a page: what it says" page_words_case
+
+page_bad_case() {
+  local before
+
+  timeline_settings=(GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json)
+  timeline_record leaky_shared
+  mv state other
+  mv trace before
+  timeline_record leaky_shared
+  before=$(cksum trace state)
+  # no_page TEXT ARGUMENT...
+  no_page() {
+    run_in bad -- "$build/gpushim" html -o run.html "${@:2}"
+    [[ $(<bad.status) -eq 1 && ! -e run.html ]] || fail "status $(<bad.status) of ${*:2}"
+    expect_text bad.err "^gpushim: $1; no page\$"
+  }
+  no_page 'nothing: no trace' --timeline=nothing state
+  no_page 'state: no trace' --timeline=state state
+  no_page 'other: of another process' --timeline=trace other
+  no_page 'state: of another process' --timeline=before state
+  no_page 'run[.]json: not a state file of gpushim' --timeline=trace run.json
+  no_page 'nothing: no such file or directory' --timeline=trace nothing
+  preloaded plain GPUSHIM_TRACE_FILE=plain -- "$apps/pipeline_shared"
+  no_page 'plain: recorded without --state-file, which keeps the call stacks' --timeline=plain state
+  run_in itself -- "$build/gpushim" html -o trace --timeline=trace state
+  expect_status itself 2
+  expect_text itself.err '^gpushim: trace: the page would replace what it is made of$'
+  run_in value -- "$build/gpushim" html --timeline
+  expect_status value 2
+  expect_equal "the files" "$before" "$(cksum trace state)"
+}
+add_case "timeline in a page: bad words and files" page_bad_case
+
+# The page in Chromium: the areas are drawn, and nothing is logged.
+page_browser_case() {
+  local browser
+
+  browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "chromium"
+  timeline_record peaks_linked leak
+  timeline_page
+  run_in browser -- "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --enable-logging=stderr \
+    --user-data-dir="$PWD/profile" --dump-dom "file://$PWD/run.html"
+  expect_status browser 0
+  expect_no_text browser.err 'CONSOLE'
+  expect_text browser.out '<svg id="areas"[^>]* viewBox="0 0 600 200"><path class="t0" d="M'
+  expect_text browser.out '<p id="moment" role="status">At [0-9]+ms: 54[.]0 MiB of GPU 0 live, its peak</p>'
+}
+add_case "timeline in a browser" page_browser_case
+
+# ---- Bad input -----------------------------------------------------------------------
+
 # Bad words and files: one line, and nothing is lost.
 bad_timeline_case() {
   local before most
