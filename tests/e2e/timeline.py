@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """timeline.py - what a reader finds in a file of gpushim timeline, the same text for each format.
 
-  timeline.py perfetto|memory_viz|heaptrack FILE [part]
+  timeline.py perfetto|memory_viz|heaptrack... [part]    reads FORMAT.file, writes FORMAT.found
 
 part: the file has the largest allocations alone. Its curves have all:
 
@@ -67,7 +67,7 @@ def perfetto(path):
     with open(path, "rb") as file:
         events = json.loads(file.read().decode("utf-8", "strict"))["traceEvents"]
     ledger, begun, kept, curves = Ledger(), {}, 0, collections.defaultdict(list)
-    part = "part" in sys.argv[3:]
+    part = sys.argv[-1] == "part"
     for event in events:
         if event["ph"] == "b":
             stack = []
@@ -175,4 +175,7 @@ def heaptrack(path):
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]](sys.argv[2]).write()
+    for name in sys.argv[1:]:
+        if name != "part":
+            with open(f"{name}.found", "w", encoding="utf-8") as sys.stdout:
+                globals()[name](f"{name}.file").write()

@@ -15,14 +15,17 @@ timeline_settings=()
 
 # timeline_of FORMAT [FILE...]: into FORMAT.file, and what a reader finds there in FORMAT.found.
 timeline_of() {
-  local format=$1
+  run_in made -- "$build/gpushim" timeline --as="$1" -o "$1.file" "${@:2}"
+  expect_status made 0
+  timeline_read "$1"
+}
 
+# timeline_read FORMAT... [part]: FORMAT.file, into FORMAT.found.
+timeline_read() {
   need python3
-  run_in made -- "$build/gpushim" timeline --as="$format" -o "$format.file" "${@:2}"
-  expect_status made "${made_status:-0}"
-  python3 "$here/timeline.py" "$format" "$format.file" >"$format.found" 2>problems && return
+  python3 "$here/timeline.py" "$@" 2>problems && return
   cat problems
-  fail "not a file of the format $format"
+  fail "not a file of the format $1"
 }
 
 # timeline_all [FILE...]: all formats say the same; of host memory memory_viz says nothing.
@@ -30,9 +33,11 @@ timeline_all() {
   local format
 
   for format in "${timeline_formats[@]}"; do
-    timeline_of "$format" "$@"
+    run_in made -- "$build/gpushim" timeline --as="$format" -o "$format.file" "$@"
+    expect_status made 0
     expect_quiet made
   done
+  timeline_read "${timeline_formats[@]}"
   cmp -s perfetto.found heaptrack.found || fail "heaptrack: $(diff perfetto.found heaptrack.found)"
   grep '^\(memory\|live\): GPU' perfetto.found | diff - <(grep -v '^stack: ' memory_viz.found) ||
     fail "memory_viz has something else"
@@ -80,11 +85,10 @@ add_case "timeline has the peak" peak_timeline_case
 killed_timeline_case() {
   timeline_record "killed_$1" kill
   [[ $(<run.status) -eq 137 ]] || fail "not killed"
-  made_status=0
   for format in "${timeline_formats[@]}"; do
     run_in made -- "$build/gpushim" timeline --as="$format" -o "$format.file" trace state
-    python3 "$here/timeline.py" "$format" "$format.file" >"$format.found" || fail "not a file of $format"
   done
+  timeline_read "${timeline_formats[@]}"
   cmp -s perfetto.found heaptrack.found || fail "heaptrack: $(diff perfetto.found heaptrack.found)"
   expect_text perfetto.found '^live: GPU 0 keep_large killed.c:[0-9]+ 6291456 1$'
   expect_text perfetto.found '^live: GPU 0 keep_small killed.c:[0-9]+ 15000 5$'
@@ -196,7 +200,7 @@ most_case() {
     run_in made -- "$build/gpushim" timeline --as="$format" --most=9 -o "$format.file" trace state
     expect_status made 0
     expect_count made.err '^gpushim: trace: has the 9 largest of 223 allocations \(--most=NUMBER\)$' 1
-    python3 "$here/timeline.py" "$format" "$format.file" part >"$format.found" || fail "not a file of $format"
+    timeline_read "$format" part
     expect_text "$format.found" '^live: GPU 0 load_weights leaky.c:39 25165824 1$'
     expect_no_text "$format.found" '^live: GPU 0 share_state'
     expect_equal "$format: allocations" 9 \
@@ -396,17 +400,15 @@ damaged_timeline_case() {
 
   timeline_record leaky_shared
   for cut in 100 200 3000 10000; do
-    head -c "$cut" trace >cut
-    run_in made -- "$build/gpushim" timeline -o out cut state
+    head -c "$cut" trace >piece
+    run_in made -- "$build/gpushim" timeline -o out piece state
     [[ $(<made.status) -le 1 ]] || fail "status $(<made.status) of $cut bytes"
-    expect_text made.err '^gpushim: cut: '
+    expect_text made.err '^gpushim: piece: '
   done
   for cut in 1000 100000 3000000; do
-    head -c "$cut" state >cut
-    run_in made -- "$build/gpushim" timeline -o out trace cut
-    expect_status made 0
-    python3 "$here/timeline.py" perfetto out >found || fail "not a file of perfetto"
-    expect_text found '^memory: GPU 0 made=210 '
+    head -c "$cut" state >piece
+    timeline_of perfetto trace piece
+    expect_text perfetto.found '^memory: GPU 0 made=210 '
   done
 }
 add_case "timeline of damaged files" damaged_timeline_case
