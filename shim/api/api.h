@@ -13,6 +13,8 @@
 
 /* ---- functions.c ---- */
 
+/* NULL: the library is switched off. */
+GS_EXPORT const struct gpushim_functions *gpushim_functions(void);
 extern const struct gpushim_functions gs_api_table __attribute__((visibility("hidden")));
 
 /* The calling thread begins a function of the table; false: it is inside the library, and

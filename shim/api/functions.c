@@ -16,8 +16,6 @@
 #include "options.h"
 #include "state.h"
 
-GS_EXPORT const struct gpushim_functions *gpushim_functions(void);
-
 /* All but scopes, which begin by themselves: name, parameters, arguments. */
 /* clang-format off */
 #define FUNCTIONS(row)                                                                   \

@@ -22,8 +22,8 @@ struct option_row {
 };
 
 /* Options that are no variables. */
-static const char own_options[][NAME_BYTES] = {"--summary", "--print", "--help",
-                                               "--version", "--torch=tensors"};
+static const char own_options[][NAME_BYTES] = {"--summary", "--print",         "--help",
+                                               "--version", "--torch=tensors", "--nvtx"};
 
 /* Options of a word that is no command, and where their values go. A switch is its own
  * value. */
@@ -141,7 +141,7 @@ __attribute__((noreturn)) static void unknown_option(enum gs_verb verb, const ch
 /* ---- options ------------------------------------------------------------------------
  */
 
-static void set_variable(const char *variable, const char *value)
+void gs_arguments_set(const char *variable, const char *value)
 {
     (void)setenv(variable, value, 1);
     for (size_t i = 0; i < set_count; i++) {
@@ -211,7 +211,7 @@ static char **take_option(char **words, struct gs_arguments *out)
                          (int)length, word);
     }
     out->log_file |= strcmp(row.variable, "GPUSHIM_LOG_FILE") == 0;
-    set_variable(row.variable, value);
+    gs_arguments_set(row.variable, value);
     return words;
 }
 
@@ -255,6 +255,7 @@ static void show_help(bool all)
         "  --summary                at the end, a line for each process and each GPU\n"
         "  --torch=tensors          PyTorch: the pool has each tensor, not blocks of "
         "them\n"
+        "  --nvtx                   NVTX ranges of the program are scopes in the report\n"
         "  --print                  write the command with its variables, run nothing\n"
         "  --no-pool                no pool: only record and report\n"
         "  --help=all, --version    every option (docs/options.md); the version\n"
@@ -446,9 +447,9 @@ static void set_torch(const char *value)
         gs_launcher_fail(GS_EXIT_USAGE,
                          "--torch=tensors: PYTORCH_CUDA_ALLOC_CONF is too long");
     }
-    set_variable("PYTORCH_CUDA_ALLOC_CONF", all);
+    gs_arguments_set("PYTORCH_CUDA_ALLOC_CONF", all);
     if (!getenv("GPUSHIM_ASYNC")) {
-        set_variable("GPUSHIM_ASYNC", "pool");
+        gs_arguments_set("GPUSHIM_ASYNC", "pool");
     }
 }
 
@@ -471,13 +472,15 @@ static bool take_own_option(const char *word, struct gs_arguments *out)
         set_torch(word + 7);
         return true;
     }
-    bool summary = strcmp(word, "--summary") == 0, print = strcmp(word, "--print") == 0;
+    bool summary = strcmp(word, "--summary") == 0, print = strcmp(word, "--print") == 0,
+         nvtx = strcmp(word, "--nvtx") == 0;
     out->summary |= summary;
     out->print |= print;
-    if (summary || print) {
+    out->nvtx |= nvtx;
+    if (summary || print || nvtx) {
         out->last_switch = NULL;
     }
-    return summary || print;
+    return summary || print || nvtx;
 }
 
 /* Reads an option of the verb at *words; returns its last word, NULL: it is none. */

@@ -43,7 +43,7 @@ enum gs_verb {
 
 struct gs_arguments {
     enum gs_verb verb;
-    bool summary, print, log_file;
+    bool summary, print, log_file, nvtx;
     const char *page;    /* -o FILE of html and timeline; NULL: beside the report */
     const char *as;      /* of timeline: the format; NULL: the first one */
     const char *trace;   /* --timeline of html; NULL: none */
@@ -61,6 +61,8 @@ struct gs_arguments {
  * themselves. Ends the launcher on bad usage, --help and
  * --version. */
 void gs_arguments_read(char **words, struct gs_arguments *out);
+/* Sets a variable of the command, as an option does. */
+void gs_arguments_set(const char *variable, const char *value);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */
 void gs_arguments_print_set(void);
 /* Writes a word, quoted for a shell where needed. */
@@ -103,6 +105,9 @@ void gs_command_become(const struct gs_command *command, char **words);
 /* The value of LD_PRELOAD for a command, from malloc. Ends the launcher if no library
  * fits. */
 char *gs_library_preload(const struct gs_command *command);
+
+/* The library that gs_library_preload has chosen. */
+const char *gs_library_path(void);
 
 /* ---- a summary at the end (summary.c) ---- */
 

@@ -179,9 +179,16 @@ static bool has(const char *list, const char *library)
     return false;
 }
 
+static char library[PATH_MAX];
+
+const char *gs_library_path(void)
+{
+    return library;
+}
+
 char *gs_library_preload(const struct gs_command *command)
 {
-    static char library[PATH_MAX], folder[PATH_MAX];
+    static char folder[PATH_MAX];
     static struct gs_command examined;
     const char *named = getenv("GPUSHIM_LIBRARY"), *others = getenv("LD_PRELOAD");
     if (named && named[0]) {

@@ -70,6 +70,18 @@ static int replay(char **words)
     return gs_replay_command(words, &program);
 }
 
+/* NVTX loads the library that the variable names. Another tool's stays. */
+static void set_nvtx(void)
+{
+    const char *other = getenv("NVTX_INJECTION64_PATH");
+    if (other && other[0] && strcmp(other, gs_library_path()) != 0) {
+        gs_launcher_warn("--nvtx: NVTX_INJECTION64_PATH is set: %.400s has the ranges",
+                         other);
+        return;
+    }
+    gs_arguments_set("NVTX_INJECTION64_PATH", gs_library_path());
+}
+
 int main(int argc, char **argv)
 {
     struct gs_arguments arguments;
@@ -106,6 +118,9 @@ int main(int argc, char **argv)
     }
     gs_command_find(&arguments, &command);
     char *preload = gs_library_preload(&command);
+    if (arguments.nvtx) {
+        set_nvtx();
+    }
     if (arguments.print) {
         print(&arguments, preload);
         return fflush(stdout) == 0 ? 0 : 1;
