@@ -13,10 +13,11 @@ timeline_record() {
 }
 timeline_settings=()
 
-# timeline_of FORMAT [FILE...]: into FORMAT.file, and what a reader finds there in FORMAT.found.
+# timeline_of FORMAT [FILE...]: into FORMAT.file, and what a reader finds there in FORMAT.found. Of a
+# program that was killed a record may never have been finished: status 1.
 timeline_of() {
   run_in made -- "$build/gpushim" timeline --as="$1" -o "$1.file" "${@:2}"
-  expect_status made 0
+  grep -q 'records were never finished and are left out$' made.err || expect_status made 0
   timeline_read "$1"
 }
 
@@ -220,7 +221,6 @@ add_case "timeline of the largest" most_case
 timeline_page() {
   run_in made -- "$build/gpushim" html --timeline=trace -o run.html state
   expect_status made 0
-  expect_quiet made
   python3 "$here/page.py" run.html - page 2>problems || { cat problems && fail "not a page"; }
 }
 
