@@ -123,10 +123,20 @@ static unsigned open_in(const struct ranges *ranges, const void *domain)
     return count;
 }
 
+/* Within a wrapper, or a signal handler that has interrupted one, ranges are not counted:
+ * neither their begin nor their end. */
+static bool is_inside(void)
+{
+    return gs_thread.depth > 0 || gs_thread.in_api;
+}
+
 /* Returns the level of the new range in its domain, from 0. */
 static int push(const void *domain, const char name[GS_SCOPE_NAME_MAX + 1])
 {
     struct ranges *ranges = ranges_of_thread;
+    if (is_inside()) {
+        return NOT_COUNTED;
+    }
     if (!ranges && !(ranges = calloc(1, sizeof(*ranges)))) {
         return NOT_COUNTED;
     }
@@ -162,7 +172,7 @@ static void leave(struct ranges *ranges)
 static int pop(const void *domain)
 {
     struct ranges *ranges = ranges_of_thread;
-    if (!ranges) {
+    if (!ranges || is_inside()) {
         return NOT_COUNTED;
     }
     if (ranges->depth > GS_SCOPES_MAX) {

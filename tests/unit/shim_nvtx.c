@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "nvtx.h"
+#include "thread.h"
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
@@ -133,6 +134,11 @@ Test(nvtx, ranges_outlive_a_wrong_use)
     cr_expect_eq(push_event(NULL), 1);
     cr_expect_eq(push_event(&event), 2, "attributes that end before their message");
     cr_expect_eq(push("\xff\xfe/"), 3);
+    /* A driver's own ranges, within a wrapper: the program's stay. */
+    gs_thread.depth = 1;
+    cr_expect_lt(push("inside"), 0);
+    cr_expect_lt(pop(), 0);
+    gs_thread.depth = 0;
     for (int level = 3; level >= 0; level--)
         cr_expect_eq(pop(), level);
     cr_expect_lt(pop(), 0);
