@@ -260,9 +260,8 @@ static void show_help(bool all)
         "  --help=all, --version    every option (docs/options.md); the version\n"
         "\n"
         "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
-        "command that is called report, html, timeline, diff, merge, top, replay or "
-        "advise:\n"
-        "gpushim -- report.");
+        "command that is called report, html, timeline, diff, merge, top, replay or\n"
+        "advise: gpushim -- report.");
     if (all) {
         gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
     }
