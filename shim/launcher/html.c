@@ -144,14 +144,7 @@ static void make_pieces(struct pieces *pieces, const char *report, const char *t
             "no page",
             trace);
     }
-    const struct gs_state_visit visit = {
-        .lines = GS_STATE_ALL_LINES,
-        .pid = found->pid,
-        .pid_start = found->pid_start,
-        .stacks = {.ids = pieces->source.found, .count = pieces->source.count},
-        .write = write_pieces,
-        .self = pieces};
-    if (!gs_state_visit(report, &visit, &problem)) {
+    if (!gs_timeline_visit(&pieces->source, report, write_pieces, pieces, &problem)) {
         gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report, problem);
     }
     if (pieces->failed) {

@@ -14,7 +14,6 @@
 
 #include "launcher.h"
 #include "replay.h"
-#include "state_open.h"
 
 /* Allocations shown one by one, unless --most says otherwise: what a browser can bear. */
 #define MOST 100000
@@ -109,7 +108,6 @@ static const char *no_stacks(const struct job *job, const char *state)
 
 static void make(struct job *job, const char *path, const char *state)
 {
-    const struct gs_replay_trace *trace = &job->source.trace;
     const char *why = no_stacks(job, state), *problem;
     if (why) {
         gs_launcher_warn("%.600s: no call stacks: %s", path, why);
@@ -118,14 +116,7 @@ static void make(struct job *job, const char *path, const char *state)
         write_timeline(job);
         return;
     }
-    const struct gs_state_visit visit = {
-        .lines = GS_STATE_ALL_LINES,
-        .pid = trace->pid,
-        .pid_start = trace->pid_start,
-        .stacks = {.ids = job->source.found, .count = job->source.count},
-        .write = write_with_stacks,
-        .self = job};
-    if (!gs_state_visit(state, &visit, &problem)) {
+    if (!gs_timeline_visit(&job->source, state, write_with_stacks, job, &problem)) {
         gs_launcher_warn("%.600s: no call stacks: %s: %s", path, state, problem);
         write_timeline(job);
     }

@@ -39,6 +39,11 @@ int gs_timeline_open(struct gs_timeline_source *source, const char *path);
 /* Takes the frames of all stacks; their texts are the export's. */
 void gs_timeline_take_frames(struct gs_timeline_source *source,
                              const struct gs_export *export);
+/* gs_state_visit of the state file, which must be of the trace's process, with the
+ * trace's stacks. */
+bool gs_timeline_visit(const struct gs_timeline_source *source, const char *state,
+                       void (*write)(void *self, const struct gs_export *export),
+                       void *self, const char **problem);
 void gs_timeline_close(struct gs_timeline_source *source);
 
 /* "GPU 0", "pinned host memory": the memory of an operation. Returns `out`. */

@@ -1,10 +1,10 @@
 /*
  * timeline_curves.c - the timeline of a page: how much memory was live, by call site, in
- * equal stretches of the trace's time.
+ * equal intervals of the trace's time.
  *
- * A stretch shows the moment of it when most was live, so that no peak is lost; all call
- * sites are shown at that moment. The sites with the largest areas have curves of their
- * own, the others one together.
+ * An interval shows its peak, so that no peak of the run is lost, and all call sites at
+ * the time of that peak. The sites with the largest areas have a curve each, the others
+ * one together.
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STRETCHES  600
+#define INTERVALS  600
 #define SITES_MOST 8
 #define MEMORIES   257 /* devices, and pinned host memory */
 #define BEFORE     SIZE_MAX
@@ -23,14 +23,14 @@
 struct curves {
     const struct gs_timeline *timeline;
     unsigned memory; /* a device's ordinal; 256: pinned host memory */
-    uint64_t stretch_ns;
-    size_t at[STRETCHES];     /* the operation after which most was live; BEFORE: none */
-    uint64_t most[STRETCHES]; /* live bytes then */
+    uint64_t interval_ns;
+    size_t at[INTERVALS];     /* the operation after which most was live; BEFORE: none */
+    uint64_t most[INTERVALS]; /* live bytes then */
     size_t site_count;        /* stacks, and one for no stack */
-    uint64_t *live, *area;    /* by site: now; the sum over all stretches */
+    uint64_t *live, *area;    /* by site: now; the sum over all intervals */
     uint32_t shown[SITES_MOST];
     size_t shown_count;
-    uint64_t *curve; /* STRETCHES for each shown site, and for the rest */
+    uint64_t *curve; /* INTERVALS for each shown site, and for the rest */
 };
 
 static unsigned memory_of(const struct gs_replay_op *op)
@@ -43,11 +43,11 @@ static bool is_of(const struct curves *curves, const struct gs_replay_op *op)
     return op->op != GS_TRACE_SYNC && memory_of(op) == curves->memory;
 }
 
-static size_t stretch_of(const struct curves *curves, const struct gs_replay_op *op)
+static size_t interval_of(const struct curves *curves, const struct gs_replay_op *op)
 {
-    size_t stretch = (size_t)(op->time_ns / curves->stretch_ns);
+    size_t interval = (size_t)(op->time_ns / curves->interval_ns);
 
-    return stretch < STRETCHES ? stretch : STRETCHES - 1;
+    return interval < INTERVALS ? interval : INTERVALS - 1;
 }
 
 static size_t site_of(const struct curves *curves, const struct gs_replay_op *op)
@@ -57,12 +57,12 @@ static size_t site_of(const struct curves *curves, const struct gs_replay_op *op
     return stack < curves->site_count ? stack : curves->site_count - 1;
 }
 
-/* Chooses the moment of each stretch. */
-static void find_moments(struct curves *curves)
+/* Finds the peak of each interval. */
+static void find_peaks(struct curves *curves)
 {
     const struct gs_replay_trace *trace = curves->timeline->trace;
     uint64_t live = 0;
-    size_t stretch = 0, last = BEFORE;
+    size_t interval = 0, last = BEFORE;
 
     curves->at[0] = BEFORE;
     curves->most[0] = 0;
@@ -71,48 +71,48 @@ static void find_moments(struct curves *curves)
 
         if (!is_of(curves, op))
             continue;
-        for (; stretch < stretch_of(curves, op); stretch++) {
-            curves->at[stretch + 1] = last;
-            curves->most[stretch + 1] = live;
+        for (; interval < interval_of(curves, op); interval++) {
+            curves->at[interval + 1] = last;
+            curves->most[interval + 1] = live;
         }
         live += op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes;
         last = i;
-        if (live >= curves->most[stretch]) {
-            curves->most[stretch] = live;
-            curves->at[stretch] = i;
+        if (live >= curves->most[interval]) {
+            curves->most[interval] = live;
+            curves->at[interval] = i;
         }
     }
-    for (; stretch + 1 < STRETCHES; stretch++) {
-        curves->at[stretch + 1] = last;
-        curves->most[stretch + 1] = live;
+    for (; interval + 1 < INTERVALS; interval++) {
+        curves->at[interval + 1] = last;
+        curves->most[interval + 1] = live;
     }
 }
 
-/* Calls `see` for each stretch, with curves->live as of its moment. */
-static void visit_moments(struct curves *curves,
-                          void (*see)(struct curves *curves, size_t stretch))
+/* Calls `see` for each interval, with curves->live as of its peak. */
+static void visit_peaks(struct curves *curves,
+                        void (*see)(struct curves *curves, size_t interval))
 {
     const struct gs_replay_trace *trace = curves->timeline->trace;
-    size_t stretch = 0;
+    size_t interval = 0;
 
     memset(curves->live, 0, curves->site_count * sizeof *curves->live);
-    for (; stretch < STRETCHES && curves->at[stretch] == BEFORE; stretch++)
-        see(curves, stretch);
-    for (size_t i = 0; i < trace->count && stretch < STRETCHES; i++) {
+    for (; interval < INTERVALS && curves->at[interval] == BEFORE; interval++)
+        see(curves, interval);
+    for (size_t i = 0; i < trace->count && interval < INTERVALS; i++) {
         const struct gs_replay_op *op = &trace->ops[i];
 
         if (!is_of(curves, op))
             continue;
         curves->live[site_of(curves, op)] +=
             op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes;
-        for (; stretch < STRETCHES && curves->at[stretch] == i; stretch++)
-            see(curves, stretch);
+        for (; interval < INTERVALS && curves->at[interval] == i; interval++)
+            see(curves, interval);
     }
 }
 
-static void add_areas(struct curves *curves, size_t stretch)
+static void add_areas(struct curves *curves, size_t interval)
 {
-    (void)stretch;
+    (void)interval;
     for (size_t i = 0; i < curves->site_count; i++)
         curves->area[i] += curves->live[i];
 }
@@ -136,23 +136,23 @@ static void choose_sites(struct curves *curves)
     }
 }
 
-static void fill_curves(struct curves *curves, size_t stretch)
+static void fill_curves(struct curves *curves, size_t interval)
 {
-    uint64_t rest = curves->most[stretch];
+    uint64_t rest = curves->most[interval];
 
     for (size_t i = 0; i < curves->shown_count; i++) {
         uint64_t live = curves->live[curves->shown[i]];
 
-        curves->curve[i * STRETCHES + stretch] = live;
+        curves->curve[i * INTERVALS + interval] = live;
         rest -= live;
     }
-    curves->curve[curves->shown_count * STRETCHES + stretch] = rest;
+    curves->curve[curves->shown_count * INTERVALS + interval] = rest;
 }
 
 static void put_numbers(struct gs_json *json, const char *key, const uint64_t *numbers)
 {
     gs_json_member_open(json, key, '[');
-    for (size_t i = 0; i < STRETCHES; i++)
+    for (size_t i = 0; i < INTERVALS; i++)
         gs_json_number(json, numbers[i]);
     gs_json_close(json, ']');
 }
@@ -168,7 +168,7 @@ static void put_site(struct gs_json *json, const struct curves *curves, size_t n
          i++)
         gs_json_number(json, timeline->stacks[site].frames[i].number);
     gs_json_close(json, ']');
-    put_numbers(json, "live", &curves->curve[number * STRETCHES]);
+    put_numbers(json, "live", &curves->curve[number * INTERVALS]);
     gs_json_close(json, '}');
 }
 
@@ -176,11 +176,11 @@ static void put_memory(struct gs_json *json, struct curves *curves)
 {
     bool pinned = curves->memory == MEMORIES - 1;
 
-    find_moments(curves);
+    find_peaks(curves);
     memset(curves->area, 0, curves->site_count * sizeof *curves->area);
-    visit_moments(curves, add_areas);
+    visit_peaks(curves, add_areas);
     choose_sites(curves);
-    visit_moments(curves, fill_curves);
+    visit_peaks(curves, fill_curves);
     gs_json_open(json, '{');
     gs_json_member_or_null(json, "device", !pinned, curves->memory);
     put_numbers(json, "live", curves->most);
@@ -188,7 +188,7 @@ static void put_memory(struct gs_json *json, struct curves *curves)
     for (size_t i = 0; i < curves->shown_count; i++)
         put_site(json, curves, i);
     gs_json_close(json, ']');
-    put_numbers(json, "others", &curves->curve[curves->shown_count * STRETCHES]);
+    put_numbers(json, "others", &curves->curve[curves->shown_count * INTERVALS]);
     gs_json_close(json, '}');
 }
 
@@ -203,19 +203,19 @@ enum gs_status gs_timeline_curves(const struct gs_timeline *timeline,
 
     json = (struct gs_json){.depth = 0};
     curves = (struct curves){.timeline = timeline,
-                             .stretch_ns = (duration + STRETCHES - 1) / STRETCHES,
+                             .interval_ns = (duration + INTERVALS - 1) / INTERVALS,
                              .site_count = timeline->stack_count + 1};
     curves.live = gs_replay_alloc(curves.site_count, sizeof *curves.live);
     curves.area = gs_replay_alloc(curves.site_count, sizeof *curves.area);
     curves.curve =
-        gs_replay_alloc((size_t)(SITES_MOST + 1) * STRETCHES, sizeof *curves.curve);
+        gs_replay_alloc((size_t)(SITES_MOST + 1) * INTERVALS, sizeof *curves.curve);
     memset(used, 0, sizeof used);
     for (size_t i = 0; i < trace->count; i++)
         if (trace->ops[i].op != GS_TRACE_SYNC)
             used[memory_of(&trace->ops[i])] = true;
     gs_out_begin(&json.out, sink);
     gs_json_open(&json, '{');
-    gs_json_member(&json, "stretch_ns", curves.stretch_ns);
+    gs_json_member(&json, "interval_ns", curves.interval_ns);
     gs_json_member_open(&json, "memories", '[');
     for (curves.memory = 0; curves.memory < MEMORIES; curves.memory++)
         if (used[curves.memory])

@@ -17,18 +17,19 @@
 
 #define DEVICES 256
 
-/* The curve of a memory. Of many points a stretch of time has its largest, and its last.
+/* The curve of a memory. Of many points an interval of time has its largest, and its
+ * last.
  */
 struct curve {
-    uint64_t live, most; /* now; the largest of the stretch */
-    uint64_t most_ns, last_ns, stretch;
+    uint64_t live, most; /* now; the largest of the interval */
+    uint64_t most_ns, last_ns, interval;
     struct gs_replay_op memory; /* one of its operations; op NONE: no point is due */
 };
 
 struct writer {
     struct gs_json json;
     const struct gs_timeline *timeline;
-    uint64_t stretch_ns;              /* 0: each point is written */
+    uint64_t interval_ns;             /* 0: each point is written */
     struct curve curves[DEVICES + 1]; /* the last: pinned host memory */
 };
 
@@ -73,8 +74,8 @@ static void put_point(struct writer *writer, const struct gs_replay_op *op,
     gs_json_close(json, '}');
 }
 
-/* Writes the points of the stretch that ends. */
-static void end_stretch(struct writer *writer, struct curve *curve)
+/* Writes the points of the interval that ends. */
+static void end_interval(struct writer *writer, struct curve *curve)
 {
     if (curve->memory.op == GS_TRACE_NONE)
         return;
@@ -89,11 +90,11 @@ static void add_point(struct writer *writer, const struct gs_replay_op *op)
 {
     bool pinned = op->kind == GS_TRACE_KIND_PINNED;
     struct curve *curve = &writer->curves[pinned ? DEVICES : op->device];
-    uint64_t stretch = writer->stretch_ns ? op->time_ns / writer->stretch_ns : 0;
+    uint64_t interval = writer->interval_ns ? op->time_ns / writer->interval_ns : 0;
 
-    if (stretch != curve->stretch)
-        end_stretch(writer, curve);
-    curve->stretch = stretch;
+    if (interval != curve->interval)
+        end_interval(writer, curve);
+    curve->interval = interval;
     curve->live += op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes;
     if (curve->memory.op == GS_TRACE_NONE || curve->live >= curve->most) {
         curve->most = curve->live;
@@ -101,8 +102,8 @@ static void add_point(struct writer *writer, const struct gs_replay_op *op)
     }
     curve->last_ns = op->time_ns;
     curve->memory = *op;
-    if (writer->stretch_ns == 0)
-        end_stretch(writer, curve);
+    if (writer->interval_ns == 0)
+        end_interval(writer, curve);
 }
 
 /* "load_model (app.c:31)", or the kind of memory where no site is known. */
@@ -229,7 +230,7 @@ enum gs_status gs_timeline_perfetto(const struct gs_timeline *timeline,
 
     writer = (struct writer){.timeline = timeline};
     if (timeline->shown && trace->count)
-        writer.stretch_ns =
+        writer.interval_ns =
             trace->ops[trace->count - 1].time_ns / (timeline->most / 2 + 1) + 1;
     gs_out_begin(&json->out, sink);
     gs_json_open(json, '{');
@@ -248,7 +249,7 @@ enum gs_status gs_timeline_perfetto(const struct gs_timeline *timeline,
         add_point(&writer, op);
     }
     for (size_t i = 0; i <= DEVICES; i++)
-        end_stretch(&writer, &writer.curves[i]);
+        end_interval(&writer, &writer.curves[i]);
     end_slices(&writer);
     gs_json_close(json, ']');
     gs_json_close(json, '}');

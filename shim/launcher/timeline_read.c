@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "replay.h"
+#include "state_open.h"
 
 #define FRAMES_MOST 1024 /* of a stack, with inlined functions and Python's */
 
@@ -78,6 +79,20 @@ void gs_timeline_take_frames(struct gs_timeline_source *source,
         memcpy(copy, frames, count * sizeof(*copy));
         timeline->stacks[i] = (struct gs_timeline_stack){.frames = copy, .count = count};
     }
+}
+
+bool gs_timeline_visit(const struct gs_timeline_source *source, const char *state,
+                       void (*write)(void *self, const struct gs_export *export),
+                       void *self, const char **problem)
+{
+    const struct gs_state_visit visit = {
+        .lines = GS_STATE_ALL_LINES,
+        .pid = source->trace.pid,
+        .pid_start = source->trace.pid_start,
+        .stacks = {.ids = source->found, .count = source->count},
+        .write = write,
+        .self = self};
+    return gs_state_visit(state, &visit, problem);
 }
 
 void gs_timeline_close(struct gs_timeline_source *source)

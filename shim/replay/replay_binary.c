@@ -98,20 +98,26 @@ static size_t slots_expected(const struct gs_trace_header *header, size_t length
 
 /* ---- records ---------------------------------------------------------------------- */
 
+/* A table of twice the room, with what the old one has, which is freed. */
+static void *grow_table(void *old, size_t *room, size_t bytes)
+{
+    size_t more = *room ? 2 * *room : 1024;
+    void *table = gs_replay_alloc(more, bytes);
+
+    if (old)
+        memcpy(table, old, *room * bytes);
+    free(old);
+    *room = more;
+    return table;
+}
+
 static struct place *place_of(struct binary_reader *reader, uint64_t key)
 {
     size_t index = (size_t)gs_replay_map_number(&reader->places, key);
 
-    if (index >= reader->table_room) {
-        size_t room = reader->table_room ? 2 * reader->table_room : 1024;
-        struct place *table = gs_replay_alloc(room, sizeof(*table));
-
-        if (reader->table_room)
-            memcpy(table, reader->table, reader->table_room * sizeof(*table));
-        free(reader->table);
-        reader->table = table;
-        reader->table_room = room;
-    }
+    if (index >= reader->table_room)
+        reader->table =
+            grow_table(reader->table, &reader->table_room, sizeof(*reader->table));
     return &reader->table[index];
 }
 
@@ -132,16 +138,8 @@ static void end_place(struct binary_reader *reader, struct place *place,
 static void note_made(struct gs_replay_trace *trace, uint32_t id,
                       const struct gs_trace_record *record)
 {
-    if (id >= trace->made_room) {
-        size_t room = trace->made_room ? 2 * trace->made_room : 1024;
-        struct gs_replay_made *made = gs_replay_alloc(room, sizeof(*made));
-
-        if (trace->made)
-            memcpy(made, trace->made, trace->made_room * sizeof(*made));
-        free(trace->made);
-        trace->made = made;
-        trace->made_room = room;
-    }
+    if (id >= trace->made_room)
+        trace->made = grow_table(trace->made, &trace->made_room, sizeof(*trace->made));
     trace->made[id] = (struct gs_replay_made){.key = record->key,
                                               .stack = gs_trace_record_stack(record)};
 }

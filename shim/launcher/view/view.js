@@ -531,18 +531,18 @@ function drawChart() {
     return made;
   }));
   $('time-first').textContent = '0ms';
-  $('time-last').textContent = durationText(timeline.stretch_ns * memory.live.length);
+  $('time-last').textContent = durationText(timeline.interval_ns * memory.live.length);
   drawMoment(memory.peak);
 }
 
-// What was live in a stretch of time: a row for each layer, as they lie in the chart.
+// What was live in an interval of time: a row for each layer, as they lie in the chart.
 function drawMoment(at) {
   const { memory } = chart, count = memory.live.length;
   chart.at = Math.min(Math.max(at, 0), count - 1);
   $('cursor').style.left = `${(100 * (chart.at + 0.5)) / count}%`;
-  $('moment').textContent = `At ${durationText(timeline.stretch_ns * chart.at)}: ${bytesText(memory.live[chart.at])} ` +
+  $('moment').textContent = `At ${durationText(timeline.interval_ns * chart.at)}: ${bytesText(memory.live[chart.at])} ` +
     `of ${memory.name} live${chart.at === memory.peak ? ', its peak' : `; peak ${bytesText(memory.most)} at ` +
-    durationText(timeline.stretch_ns * memory.peak)}`;
+    durationText(timeline.interval_ns * memory.peak)}`;
   $('shares').replaceChildren(...[...memory.layers].reverse().map((layer) => {
     const row = element('tr'), mark = element('td');
     mark.append(element('span', `mark ${layer.color}`));

@@ -279,7 +279,7 @@ page_words_case() {
   expect_equal "areas" "$(grep -c '^share: ' page.out)" "$(grep -c '^area: ' page.out)"
   expect_text page.out '^area: t0 M0,[0-9.]+ 1,[0-9.]+ L1,.*Z$'
   page_shows chart=End
-  # The last stretch may have had more at first than it has in the end.
+  # The last interval may have had more at first than it has in the end.
   expect_text page.out '^moment: At [0-9]+ms: (28|29|30)[.][0-9] MiB of GPU 0 live(; peak 30[.]3 MiB at [0-9]+ms|, its peak)$'
   expect_text page.out '^cursor: 99[.]9'
   page_shows chart=Home
