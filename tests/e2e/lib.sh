@@ -232,6 +232,23 @@ driver_calls() {
   grep -cE "^cudasim: $2(_v[0-9])?\$" "$1"
 }
 
+# expect_same_while_capturing A B [NAME]: while streams capture, B called the simulated driver as A did
+#   (CUDASIM_LOG=2), but for NAME. The library's helper thread sets its own capture mode at any moment.
+expect_same_while_capturing() {
+  local prefix
+
+  for prefix in "$1" "$2"; do
+    awk -v allowed=" cuThreadExchangeStreamCaptureMode ${3-} " '
+      /^cudasim: cuStreamBeginCapture/ { inside = 1 }
+      inside && /^cudasim: / && !index(allowed, " " $2 " ") { print $2 }
+      /^cudasim: cuStreamEndCapture/ { inside = 0 }' "$prefix.err" >"$prefix.calls"
+  done
+  [[ -s $1.calls ]] || fail "no capture was seen"
+  cmp -s "$1.calls" "$2.calls" && return
+  diff -u "$1.calls" "$2.calls" | head -n 40
+  fail "other calls of the driver while a stream captures"
+}
+
 # ---- Reports -------------------------------------------------------------------------
 
 # size_text BYTES: as a report writes it: IEC units, three significant digits.
