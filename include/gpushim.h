@@ -361,8 +361,8 @@ static inline gpushim_result gpushim_set_option(const char *name, const char *va
     GPUSHIM_CALL_(set_option, (name, value, problem, problem ? capacity : 0));
 }
 
-/* Writes the report of now, as GPUSHIM_DUMP_SIGNAL does. Errors: INACTIVE, OFF
- * (GPUSHIM_TRACK=off). */
+/* Writes the report of now and its files, as GPUSHIM_DUMP_SIGNAL does. Errors: INACTIVE,
+ * OFF (GPUSHIM_TRACK=off). */
 static inline gpushim_result gpushim_report(void)
 {
     GPUSHIM_CALL_(report, ());

@@ -112,6 +112,14 @@ static void log_ends(const struct gs_state *state, size_t count)
     }
 }
 
+static enum gs_outputs_when files_of(const struct gs_interim *what)
+{
+    return !what              ? GS_OUTPUTS_END
+           : what->refusal    ? GS_OUTPUTS_OUT_OF_MEMORY
+           : what->only_files ? GS_OUTPUTS_INTERVAL
+                              : GS_OUTPUTS_REQUESTED;
+}
+
 /* `what`: an interim report; NULL: the process ends, or, with `again`, may end. */
 static void write_report(struct gs_state *state, const char *ending, uintptr_t stack_from,
                          const struct gs_interim *what, bool again,
@@ -130,9 +138,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     gethostname(host, sizeof(host) - 1);
     gs_nvml_query(state);
     fill_devices(state, device_count);
-    fill_classes(state, device_count,
-                 gs_log_enabled(GS_LOG_INFO) ||
-                     ((!what || what->refusal) && gs_outputs_wanted()));
+    fill_classes(state, device_count, gs_log_enabled(GS_LOG_INFO) || gs_outputs_wanted());
     const struct gs_scan_config scan = {
         .stack_from = stack_from,
         .own_code = (const void *)(uintptr_t)&gs_finish_report,
@@ -177,10 +183,9 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     struct gs_report_proof proof;
     config.proof = gs_verify_statistics(&proof) ? &proof : NULL;
     struct gs_outputs outputs;
-    bool files =
-        (!what || what->refusal) &&
-        gs_outputs_begin(options, statistics, devices, device_count,
-                         what ? GS_OUTPUTS_OUT_OF_MEMORY : GS_OUTPUTS_END, &outputs);
+    bool files = (!what || gs_outputs_wanted()) &&
+                 gs_outputs_begin(options, statistics, devices, device_count,
+                                  files_of(what), &outputs);
     config.job = files ? &outputs.job : NULL;
     struct gs_text rules = {0};
     config.rules = !what && gs_rules_wanted() ? &rules : NULL;
@@ -194,7 +199,9 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         gs_rules_write(&rules, command);
         gs_text_free(&rules);
     }
-    gs_report_log(options, &text);
+    if (!what || !what->only_files) {
+        gs_report_log(options, &text);
+    }
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
 }

@@ -34,11 +34,12 @@ struct gs_interim {
     uint32_t stack;      /* of the call that caused it; 0: none */
     unsigned call_sites; /* number of call sites listed; 0: GPUSHIM_LEAK_MAX */
     struct gs_report_lines lines;
-    struct gs_refusal *refusal; /* that caused it; output files are written, too */
+    struct gs_refusal *refusal; /* that caused it */
+    bool only_files;            /* of GPUSHIM_OUTPUT, without the text */
 };
 
-/* Writes an interim report, unless the last one was written. Not for a thread of the
- * program: it needs time, stack and locks. */
+/* Writes an interim report and its files, unless the last one was written. Not for a
+ * thread of the program: it needs time, stack and locks. */
 void gs_finish_interim(const struct gs_interim *what);
 
 /* Writes GPUSHIM_METRICS_FILE while the program goes on, if there is one to write, unless

@@ -1,5 +1,6 @@
 /*
- * intervals.c - a thread that compares the live memory at intervals, and writes metrics.
+ * intervals.c - a thread that compares the live memory, writes metrics and output files,
+ * each at an interval of its own.
  *
  * Owns:  the comparison.   Lock: its own; the pointer is atomic.
  * Design: docs/tracker.md, "Does it grow"
@@ -25,7 +26,6 @@
 #define METRICS_MS 15000u
 
 static struct gs_growth *comparison; /* atomic; NULL: nothing is compared */
-static unsigned interval_ms;         /* immutable once the thread runs */
 static struct gs_growth_names names; /* the thread's */
 
 /* The first time that a call site is written, a child looks up its lines; only this
@@ -47,40 +47,95 @@ static void write_snapshot(struct gs_state *state)
     gs_symbolizer_destroy(config.symbolizer);
 }
 
+static void compare(struct gs_state *state)
+{
+    gs_growth_take_snapshot(comparison, state->tracker);
+    write_snapshot(state);
+}
+
+static void write_metrics(struct gs_state *state)
+{
+    (void)state;
+    gs_finish_metrics();
+}
+
+static void write_files(struct gs_state *state)
+{
+    (void)state;
+    gs_finish_interim(&(struct gs_interim){
+        .ending = "at an interval", .lines.wanted = true, .only_files = true});
+}
+
+/* What the thread does; its own once it runs. */
+static struct {
+    void (*const take)(struct gs_state *state);
+    const char *const variable;
+    unsigned interval_ms; /* 0: never */
+    uint64_t due_ns;
+} turns[] = {{.take = compare, .variable = "GPUSHIM_STATS_INTERVAL"},
+             {.take = write_files, .variable = "GPUSHIM_OUTPUT_INTERVAL"},
+             {.take = write_metrics, .variable = "GPUSHIM_METRICS_FILE"}};
+
+static void nap_until_due(void)
+{
+    uint64_t first_ns = UINT64_MAX, now_ns = gs_now_ns();
+    for (size_t i = 0; i < GS_ARRAY_LEN(turns); i++) {
+        if (turns[i].interval_ms && turns[i].due_ns < first_ns) {
+            first_ns = turns[i].due_ns;
+        }
+    }
+    if (first_ns > now_ns) {
+        gs_nap(first_ns - now_ns);
+    }
+}
+
 /* Sleeps for the whole interval after each turn, however long the turn took. */
 static void *run_at_intervals(void *unused)
 {
     struct gs_state *state = NULL;
     gs_thread.depth = 1;
     while (!state || gs_finish_due()) {
-        gs_nap((uint64_t)interval_ms * 1000000u);
+        nap_until_due();
         state = gs_state_peek(); /* NULL while a slow start is in progress */
-        if (!state || !gs_finish_due()) {
-            continue;
+        for (size_t i = 0; i < GS_ARRAY_LEN(turns); i++) {
+            if (!turns[i].interval_ms || turns[i].due_ns > gs_now_ns()) {
+                continue;
+            }
+            if (state && gs_finish_due()) {
+                turns[i].take(state);
+            }
+            turns[i].due_ns = gs_now_ns() + turns[i].interval_ms * (uint64_t)1000000;
         }
-        if (comparison) {
-            gs_growth_take_snapshot(comparison, state->tracker);
-            write_snapshot(state);
-        }
-        gs_finish_metrics();
     }
     return unused;
 }
 
 void gs_intervals_start(const struct gs_options *options)
 {
-    bool compares = options->stats_interval_ms != 0;
-    if (!options->track || (!compares && !gs_outputs_metrics_wanted())) {
+    unsigned compared_ms = options->stats_interval_ms;
+    const unsigned intervals_ms[GS_ARRAY_LEN(turns)] = {
+        compared_ms,
+        gs_outputs_wanted() ? options->output_interval_ms : 0,
+        !gs_outputs_metrics_wanted() ? 0
+        : compared_ms                ? compared_ms
+                                     : METRICS_MS,
+    };
+    const char *variable = NULL;
+    if (!options->track) {
         return;
     }
-    interval_ms = compares ? options->stats_interval_ms : METRICS_MS;
-    if (compares) {
+    for (size_t i = GS_ARRAY_LEN(turns); i-- > 0;) {
+        turns[i].interval_ms = intervals_ms[i];
+        turns[i].due_ns = gs_now_ns() + intervals_ms[i] * (uint64_t)1000000;
+        variable = intervals_ms[i] ? turns[i].variable : variable;
+    }
+    if (compared_ms) {
         __atomic_store_n(&comparison, gs_growth_create(), __ATOMIC_RELEASE);
     }
-    if (compares != (comparison != NULL) ||
-        !gs_own_thread("gpushim-stats", run_at_intervals)) {
+    if (variable && ((compared_ms && !comparison) ||
+                     !gs_own_thread("gpushim-stats", run_at_intervals))) {
         gs_log_line(GS_LOG_WARN, "no thread for %s: nothing is written until the end",
-                    compares ? "GPUSHIM_STATS_INTERVAL" : "GPUSHIM_METRICS_FILE");
+                    variable);
     }
 }
 

@@ -37,8 +37,11 @@ static struct {
     char pattern[PATH_MAX]; /* absolute where possible */
     char log[PATH_MAX];     /* likewise, for GPUSHIM_LOG_FILE; "": stderr */
     char metrics[PATH_MAX]; /* likewise, for GPUSHIM_METRICS_FILE; "": none */
-    struct gs_log_limit metrics_failed;
+    struct gs_log_limit metrics_failed, interval_failed;
 } settings;
+
+/* Reports that the program or a signal has requested so far. One is written at a time. */
+static unsigned requested;
 
 /* ---- start-up --------------------------------------------------------------------- */
 
@@ -152,14 +155,18 @@ static bool is_plain(const char *path)
     return lstat(path, &info) != 0 || S_ISREG(info.st_mode);
 }
 
-/* Inserts ".oom" before the extension, or appends it. */
-static enum gs_status mark_out_of_memory(char path[PATH_MAX], const char *extension)
+/* Inserts ".oom", or the number of the request, before the extension, or appends it. */
+static enum gs_status mark(enum gs_outputs_when when, char path[PATH_MAX],
+                           const char *extension)
 {
     bool extended = ends_in(path, extension);
+    char number[16];
     if (extended) {
         path[strlen(path) - strlen(extension) - 1] = '\0';
     }
-    enum gs_status status = extend(path, "oom");
+    (void)snprintf(number, sizeof(number), "%u", requested);
+    enum gs_status status =
+        extend(path, when == GS_OUTPUTS_OUT_OF_MEMORY ? "oom" : number);
     return status == GS_OK && extended ? extend(path, extension) : status;
 }
 
@@ -230,10 +237,13 @@ bool gs_outputs_tallied(void)
 
 /* ---- writing ---------------------------------------------------------------------- */
 
-static void log_failed(const struct gs_export_format *format, const char *path,
-                       const char *why)
+/* At intervals the first failure alone. */
+static void log_failed(enum gs_outputs_when when, const struct gs_export_format *format,
+                       const char *path, const char *why)
 {
-    gs_log_line(GS_LOG_ERROR, "GPUSHIM_OUTPUT=%s: cannot write %.800s: %s; left out",
+    struct gs_log_limit unlimited = {0};
+    gs_log_once(when == GS_OUTPUTS_INTERVAL ? &settings.interval_failed : &unlimited,
+                GS_LOG_ERROR, "GPUSHIM_OUTPUT=%s: cannot write %.800s: %s; left out",
                 format->name, path, why);
 }
 
@@ -304,26 +314,27 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
             continue;
         }
         enum gs_status named = name_file(format, path, &renamed);
-        if (named == GS_OK && *when == GS_OUTPUTS_OUT_OF_MEMORY) {
-            if (!is_plain(path)) {
-                continue;
-            }
-            named = mark_out_of_memory(path, format->extension);
+        if (named == GS_OK && *when != GS_OUTPUTS_END && !is_plain(path)) {
+            continue;
+        }
+        if (named == GS_OK &&
+            (*when == GS_OUTPUTS_OUT_OF_MEMORY || *when == GS_OUTPUTS_REQUESTED)) {
+            named = mark(*when, path, format->extension);
         }
         if (named != GS_OK) {
-            log_failed(format, settings.pattern, "name too long");
+            log_failed(*when, format, settings.pattern, "name too long");
         } else if (!export) {
-            log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
+            log_failed(*when, format, path, gs_status_text(GS_ERR_HOST_NOMEM));
         } else {
             const char *problem = write_file(export, row, path, 0);
             if (problem) {
-                log_failed(format, path, problem);
+                log_failed(*when, format, path, problem);
             } else {
                 add_name(names, path);
             }
         }
     }
-    /* Out of memory they follow the report (gs_finish_interim). */
+    /* While the program goes on they follow the report (gs_finish_interim). */
     if (settings.metrics[0] && *when == GS_OUTPUTS_END) {
         write_metrics(self, export, names);
     }
@@ -471,6 +482,7 @@ bool gs_outputs_begin(const struct gs_options *options,
         return false;
     }
     gs_outputs_describe(options, statistics, devices, device_count, outputs);
+    requested += when == GS_OUTPUTS_REQUESTED;
     outputs->when = when;
     outputs->job.write = write_all;
     outputs->job.self = &outputs->when;

@@ -23,10 +23,14 @@ bool gs_outputs_metrics_wanted(void);
 /* Returns true if a requested format needs sums of all allocations. */
 bool gs_outputs_tallied(void);
 
-/* The reports that have files. Those of an out of memory have names of their own,
- * "run.json" becomes "run.oom.json", and are left out where the file is a pipe, a device
- * or a link. */
-enum gs_outputs_when { GS_OUTPUTS_END, GS_OUTPUTS_OUT_OF_MEMORY };
+/* The reports that have files. Files are left out where the last one would be a pipe, a
+ * device or a link, but for the last ones. */
+enum gs_outputs_when {
+    GS_OUTPUTS_END,
+    GS_OUTPUTS_OUT_OF_MEMORY, /* run.oom.json */
+    GS_OUTPUTS_REQUESTED,     /* run.1.json, run.2.json and so on */
+    GS_OUTPUTS_INTERVAL,      /* run.json, which the next one replaces */
+};
 
 /* The data for the report, from gs_outputs_begin to gs_outputs_end. */
 struct gs_outputs {

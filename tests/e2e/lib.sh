@@ -4,6 +4,7 @@
 #
 # A case is a shell command, registered with add_case, that runs in a folder and a shell of
 # its own. It passes unless it calls fail or skip. What it prints is shown if it fails.
+# `python3 -S`: without the site's packages, which take most of the time of a start.
 
 : "${build:?set by run}" "${here:?set by run}" "${case_dir:=}"
 

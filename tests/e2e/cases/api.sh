@@ -77,7 +77,7 @@ api_table_case() {
   need python3
   sed -n '/^#define FUNCTIONS/,/clang-format on/p' "$sources/tests/apps/apirandom.c" | grep -o 'row([a-z_]*)' |
     sed 's/row(\(.*\))/gpushim_\1/' | sort >called
-  python3 - "$sources"/include/gpushim{,_memory}.h <<'PY' >offered
+  python3 -S - "$sources"/include/gpushim{,_memory}.h <<'PY' >offered
 import re, sys
 text = "".join(open(name).read() for name in sys.argv[1:])
 names = re.findall(r"^static inline [^;{(]*?\b(gpushim_\w*[a-z])\(", text, re.M)
@@ -263,7 +263,7 @@ api_scopes_files_case() {
   run_in report -- "$build/gpushim" report --peak-max=0 "$PWD/state"
   expect_scopes report.out
   need python3
-  python3 - out.json >named <<'PY' || fail 'the JSON'
+  python3 -S - out.json >named <<'PY' || fail 'the JSON'
 import json, sys
 report = json.load(open(sys.argv[1]))
 frames = [frame["function"] for frame in report["frames"]]
@@ -276,7 +276,7 @@ PY
   expect_text out.csv ',\[scope weights\];work;lost;lose,10000,1,'
   run_in html -- "$build/gpushim" html -o "$PWD/page.html" "$PWD/out.json"
   expect_status html 0
-  python3 "$here/page.py" page.html out.json . || fail 'the page'
+  python3 -S "$here/page.py" page.html out.json . || fail 'the page'
 }
 add_case "api scopes in files" api_scopes_files_case
 

@@ -21,12 +21,12 @@ bench_cut_off_case() {
   done
   kill -KILL "$pid"
   wait "$pid"
-  python3 -c 'import json
+  python3 -S -c 'import json
 run = json.load(open("made/cut.json"))
 assert run["complete"] is False and run["rows"] + run["figures"], run' || fail "no result"
   run_in whole -- python3 -B "$sources/scripts/bench" --build "$build" --no-build --simulated \
     --rounds 1 --json made/whole.json launch
-  python3 -c 'import json
+  python3 -S -c 'import json
 run = json.load(open("made/whole.json"))
 assert run["complete"] is True and run["figures"], run' || fail "no whole result"
   expect_equal "the files" "cut.json whole.json" \
@@ -37,7 +37,7 @@ assert run["complete"] is True and run["figures"], run' || fail "no whole result
     --rounds 1 --json pipe launch
   [[ -p pipe ]] || fail "what is no file was replaced"
   wait $!
-  python3 -c 'import json; assert json.load(open("piped.json"))["complete"]' || fail "not written"
+  python3 -S -c 'import json; assert json.load(open("piped.json"))["complete"]' || fail "not written"
 }
 add_long_case "bench keeps what was measured" bench_cut_off_case
 
@@ -134,7 +134,7 @@ bench_part_case() {
 #!/bin/sh
 case "$*" in *scripts/bench*) ;; *) exec python3 "$@" ;; esac
 while [ "$1" != --json ]; do shift; done
-python3 - "$2" "$3" <<'END_OF_JSON'
+python3 -S - "$2" "$3" <<'END_OF_JSON'
 import json, sys
 peer = {"p50": None, "ratio": None, "note": None}
 json.dump({"simulated": True, "complete": sys.argv[2] != "cut", "missing": {}, "problems": [],

@@ -51,7 +51,7 @@ diff_planted_case() {
   need python3
   report_of a leaky_shared
   report_of b leaky_shared
-  python3 - <<'PYTHON'
+  python3 -S - <<'PYTHON'
 import json
 report = json.load(open("b.json"))
 leaks = {report["frames"][leak["stack"][0]]["function"]: leak for leak in report["leaks"]}
@@ -230,7 +230,7 @@ merge_many_case() {
   need python3
   report_of a leaky_shared RANK=0
   mkdir many
-  python3 - "$(sized 1000 10000)" <<'PYTHON'
+  python3 -S - "$(sized 1000 10000)" <<'PYTHON'
 import re, sys
 text = open("a.json").read()
 for i in range(int(sys.argv[1])):
@@ -287,7 +287,7 @@ add_case "compare bad input" compare_bad_input_case
 compare_hostile_case() {
   need python3
   report_of a leaky_shared
-  python3 - <<'PYTHON'
+  python3 -S - <<'PYTHON'
 import json, random
 random.seed(1)
 odd = [None, -1, 0, 1, 2**64 - 1, 2**64, 1.5, True, "", "x", "\x1b[31m\x07\r\n", "\u009b2J", [], {}, [[]], "0x" + "f" * 40]

@@ -73,7 +73,7 @@ plant() {
 
 # expect_row NAME WAY STATUS WORDS: a row of the JSON result, which must be valid.
 expect_row() {
-  python3 - "$@" <<'END' || fail "the row of $1 $2 is not as it should be"
+  python3 -S - "$@" <<'END' || fail "the row of $1 $2 is not as it should be"
 import json, sys
 name, way, status, words = sys.argv[1:]
 result = json.load(open("out/gpu-check.json"))
@@ -234,7 +234,7 @@ answers_case() {
   gpu_check check CUDASIM_FAIL=cuMemGetInfo_v2:700=slow:80 -- --part probe \
     --build "$case_dir/stand-in"
   expect_status check 0
-  python3 - <<'END' || fail "an answer is not there, or not as it should be"
+  python3 -S - <<'END' || fail "an answer is not there, or not as it should be"
 import json
 asked = json.load(open("out/gpu-check.json"))["parts"]["probe"]["rows"]
 rows = {(row["question"], row["row"]): row for row in asked}
@@ -334,7 +334,7 @@ questions_case() {
   run_in list -- "$build/gpu/gpu_probe" --list
   expect_status list 0
   expect_no_text list.out '^(lookup|reentry) '
-  python3 - "$sources/docs/gpu-check.md" <<'END' || fail "the page has other questions than the probe"
+  python3 -S - "$sources/docs/gpu-check.md" <<'END' || fail "the page has other questions than the probe"
 import fnmatch, re, sys
 asked = [line.split()[0] for line in open("list.out")]
 page = open(sys.argv[1]).read()
@@ -499,7 +499,7 @@ gpu_check_interrupted_writing_case() {
     --build "$build" --part real
   expect_text check.out '^-- real: interrupted$'
   for result in out work; do
-    python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$result/gpu-check.json" ||
+    python3 -S -c 'import json, sys; json.load(open(sys.argv[1]))' "$result/gpu-check.json" ||
       fail "the JSON in $result is not whole"
   done
 }
@@ -548,7 +548,7 @@ END
 # case_rows WORDS: the outcomes of the cases in the JSON; of one whose note has the words,
 # "as told".
 case_rows() {
-  python3 - "$1" <<'END'
+  python3 -S - "$1" <<'END'
 import json, sys
 for row in json.load(open("out/gpu-check.json"))["parts"]["conformance"]["rows"]:
     told = sys.argv[1] and sys.argv[1] in row["note"]
@@ -646,7 +646,7 @@ gpu_check_no_time_case() {
     expect_text check.out "^-- $part: (complete|not all|not run)"
   done
   expect_text check.out '^simulated cases +not all: the time was over'
-  python3 - <<'END' || fail "the JSON is not whole"
+  python3 -S - <<'END' || fail "the JSON is not whole"
 import json
 parts = json.load(open("out/gpu-check.json"))["parts"]
 assert len(parts) == 7, sorted(parts)
@@ -663,7 +663,7 @@ gpu_check_share_case() {
   gpu_check check GPU_CHECK_SECONDS=50 -- --build "$case_dir/stand-in" --part conformance \
     --part real
   expect_equal "rows" "$(sed 's/$/ passed/' cases)" "$(case_rows '')"
-  python3 - <<'END' || fail "nothing was handed over before the end"
+  python3 -S - <<'END' || fail "nothing was handed over before the end"
 import json
 parts = json.load(open("seen.json"))["parts"]
 assert list(parts) == ["conformance"] and len(parts["conformance"]["rows"]) > 20, parts

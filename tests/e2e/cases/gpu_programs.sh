@@ -17,7 +17,7 @@ programs_source() {
 
 # Every program is run or left out by the list, and what the list names is there.
 every_program_case() {
-  local name way forgotten
+  local name way forgotten path
 
   for name in ctor_shared async_{shared,static,ptds,linked,dlsym,proc}; do
     need_file "$apps/$name"
@@ -31,7 +31,8 @@ every_program_case() {
   expect_equal "programs that are in programs.list alone" "" \
     "$(comm -23 "$case_dir/listed" "$case_dir/there")"
   while read -r _ name way _; do
-    [[ -x $(built_path "$name" "$way") ]] || fail "programs.list names $name $way"
+    built_path "$name" "$way"
+    [[ -x $path ]] || fail "programs.list names $name $way"
   done < <(programs_planned)
 }
 add_case "gpu-check programs: the list has each" every_program_case
@@ -247,7 +248,7 @@ kept_programs_case() {
   kept_so_far '^simulated differs shared +DIFFERENT: ' out/gpu-check.txt
   expect_text out/gpu-check.txt '^-- programs: interrupted$'
   expect_no_text work/programs.rows quick # the turn is not over
-  python3 -c 'import json; json.load(open("out/gpu-check.json"))' || fail "the JSON is not whole"
+  python3 -S -c 'import json; json.load(open("out/gpu-check.json"))' || fail "the JSON is not whole"
   kill -TERM "$run_pid"
   wait "$run_pid"
   expect_equal "status" 143 $?

@@ -30,7 +30,7 @@ guide_case() {
   local block=0 line
 
   need python3
-  python3 -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 14))' ||
+  python3 -S -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 14))' ||
     skip "CPython 3.8 to 3.13"
   need addr2line
   grep -q '^CMAKE_C_COMPILER:.*clang' "$build/CMakeCache.txt" && skip "a build by gcc, which inlines as the guide shows"

@@ -12,7 +12,7 @@ expect_hint() {
 # json_hints FILE: name, device and text of each hint in a JSON report.
 json_hints() {
   need python3
-  python3 -c '
+  python3 -S -c '
 import json, sys
 for hint in json.load(open(sys.argv[1]))["hints"]:
     print(hint["hint"], hint["device"], hint["text"], sep="|")' "$1"

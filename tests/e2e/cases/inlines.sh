@@ -28,7 +28,7 @@ inlines_compared_case() {
   need llvm-symbolizer
   need python3
   inlines_run "$1"
-  python3 "$here/inlines.py" compare "$apps/inlines_$1" out.json shim.err >inlined ||
+  python3 -S "$here/inlines.py" compare "$apps/inlines_$1" out.json shim.err >inlined ||
     fail "the report is not what llvm-symbolizer says: $(<inlined)"
   [[ $(<inlined) -ge 30 ]] || fail "only $(<inlined) inlined frames"
 }
@@ -62,7 +62,7 @@ inlines_program_case() {
   preloaded shim GPUSHIM_LEAK_MAX=100 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=out -- ./program
   expect_status shim 0
   expect_only_report shim.err
-  python3 "$here/inlines.py" compare program out shim.err >inlined ||
+  python3 -S "$here/inlines.py" compare program out shim.err >inlined ||
     { cat inlined && fail "the report is not what llvm-symbolizer says"; }
   echo "$(<inlined) inlined frames"
   [[ $(<inlined) -ge $2 ]] || fail "only $(<inlined) inlined frames"
@@ -98,7 +98,7 @@ inlines_pprof_case() {
   need llvm-symbolizer
   need python3
   inlines_run plain
-  python3 "$here/inlines.py" profile out.pb >functions || fail "not a profile"
+  python3 -S "$here/inlines.py" profile out.pb >functions || fail "not a profile"
   expect_count functions '^inlines_take < take_inner < take_outer < inlines_c$' 1
   expect_count functions '^Buffer::Buffer\(int\) < make_buffer\(int\)$' 1
 }

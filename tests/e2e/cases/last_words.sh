@@ -96,7 +96,7 @@ while text := os.read(reader, 256):
     time.sleep(0.08)
 sys.exit(child.wait())
 PYTHON
-  run_in shim -- python3 reader.py env LD_PRELOAD="$shim" GPUSHIM_SYMBOLIZE=off \
+  run_in shim -- python3 -S reader.py env LD_PRELOAD="$shim" GPUSHIM_SYMBOLIZE=off \
     GPUSHIM_PEAK_MAX=0 GPUSHIM_LEAK_MAX=1000 GPUSHIM_STATE_FILE=state \
     GPUSHIM_SYMBOLIZE_TIMEOUT=10ms GPUSHIM_STACK_DEPTH=64 "$apps/lastwords_linked" places
   [[ $(<shim.status) == [56] ]] || fail "status $(<shim.status)"

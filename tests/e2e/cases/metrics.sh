@@ -6,7 +6,7 @@
 
 # metrics_of COMMAND ARGUMENT...: asks tests/e2e/openmetrics.py.
 metrics_of() {
-  python3 "$here/openmetrics.py" "$@" || fail "${*:2}"
+  python3 -S "$here/openmetrics.py" "$@" || fail "${*:2}"
 }
 
 # expect_metric EXPECTED FILE NAME [LABEL=VALUE...]
@@ -23,7 +23,7 @@ expect_metrics() {
 
 # json_figure FILE EXPRESSION: of `report`, in Python.
 json_figure() {
-  python3 -c 'import json, sys; report = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" ||
+  python3 -S -c 'import json, sys; report = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" ||
     fail "$1: no $2"
 }
 

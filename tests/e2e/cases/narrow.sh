@@ -30,7 +30,7 @@ PYTHON
     shift
   done
   shift
-  run_in "$prefix" "${settings[@]}" -- python3 terminal.py "$columns" "$@"
+  run_in "$prefix" "${settings[@]}" -- python3 -S terminal.py "$columns" "$@"
   mv "$prefix.out" "$prefix.text"
 }
 

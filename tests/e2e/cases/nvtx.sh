@@ -8,7 +8,7 @@ nvtx_on=NVTX_INJECTION64_PATH=$shim
 # phases_leaks FILE: "BYTES SCOPE" of each call site of a JSON report, "-" without a scope.
 phases_leaks() {
   need python3
-  python3 - "$1" <<'PYTHON' || fail "no report: $1"
+  python3 -S - "$1" <<'PYTHON' || fail "no report: $1"
 import json, re, sys
 report = json.load(open(sys.argv[1]))
 for leak in report["leaks"]:

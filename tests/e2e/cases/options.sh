@@ -54,6 +54,8 @@ for setting in WARMUP=4K:2 ASYNC=pool FREE_SYNC=lazy; do
 done
 add_case "options OUTPUT_FILE alone" idle_option_case GPUSHIM_OUTPUT_FILE=r \
   'GPUSHIM_OUTPUT_FILE=r: there is no GPUSHIM_OUTPUT; no file is written'
+add_case "options OUTPUT_INTERVAL alone" idle_option_case GPUSHIM_OUTPUT_INTERVAL=1m \
+  'GPUSHIM_OUTPUT_INTERVAL=1m: there is no GPUSHIM_OUTPUT; no file is written'
 add_case "options TRACE_LIMIT alone" idle_option_case GPUSHIM_TRACE_LIMIT=1M \
   'GPUSHIM_TRACE_LIMIT=1M: there is no GPUSHIM_TRACE_FILE'
 

@@ -9,7 +9,7 @@ report_json=$here/report_json.py
 # json_get FILE NAME...: a member of a JSON file.
 json_get() {
   need python3
-  python3 "$report_json" get "$@" || fail "$1: no $2"
+  python3 -S "$report_json" get "$@" || fail "$1: no $2"
 }
 
 # expect_valid FILE: JSON as the schema has it. Without a validator only that it is JSON.
@@ -61,7 +61,7 @@ outputs_json_case() {
   expect_valid report.json
   leak_marks "$sources/tests/apps/leaky.c" |
     awk '{ print $1, $2, $3 * $4, $4 }' | sort >wanted
-  python3 "$report_json" leaks report.json | cut -d' ' -f1-4 | sort >found
+  python3 -S "$report_json" leaks report.json | cut -d' ' -f1-4 | sort >found
   expect_found "leaks are not as marked"
   expect_equal "leaked bytes" 29884416 "$(json_get report.json summary leaked_bytes)"
   expect_equal "leaked count" 7 "$(json_get report.json summary leaked_count)"
@@ -140,7 +140,7 @@ outputs_all_case() {
     GPUSHIM_OUTPUT_FILE=r -- "$apps/leaky_shared"
   expect_no_text shim.err 'LEAK'
   expect_valid r.json
-  expect_equal "places" 5 "$(python3 "$report_json" leaks r.json | wc -l)"
+  expect_equal "places" 5 "$(python3 -S "$report_json" leaks r.json | wc -l)"
   expect_equal "lines" 5 "$(wc -l <r.collapsed)"
 }
 add_case "outputs have all places" outputs_all_case
@@ -156,7 +156,7 @@ outputs_stripped_case() {
   strip -o leaky "$apps/leaky_linked"
   preloaded shim GPUSHIM_OUTPUT=json,pprof GPUSHIM_OUTPUT_FILE=r -- "$PWD/leaky"
   expect_valid r.json
-  python3 "$report_json" frames r.json >innermost
+  python3 -S "$report_json" frames r.json >innermost
   expect_equal "places" 5 "$(wc -l <innermost)"
   while read -r path id offset; do
     expect_equal "path" "$PWD/leaky" "$path"
@@ -282,7 +282,7 @@ done
 # csv_rows FILE COLUMN...: these fields of each row, as Python's reader has them.
 csv_rows() {
   need python3
-  python3 -c '
+  python3 -S -c '
 import csv
 import sys
 
@@ -503,3 +503,93 @@ outputs_fork_case() {
 for way in shared static linked; do
   add_case "outputs of forked processes $way" outputs_fork_case "$way"
 done
+
+# ---- while the program runs ------------------------------------------------------------
+
+# At a signal the files have what is live then, each time under a name of its own, and two of them show
+# what has grown meanwhile.
+outputs_signal_case() {
+  local number=0 program
+
+  # Asks for files and waits until they are there.
+  ask() {
+    number=$((number + 1))
+    kill -USR1 "$program" || fail "the program has ended"
+    while [[ ! -e run.$number.csv ]] && kill -0 "$program"; do
+      sleep 0.05
+    done
+  }
+  env -i PATH="$PATH" LD_LIBRARY_PATH="$cuda_path" LD_PRELOAD="$shim" GPUSHIM_DUMP_SIGNAL=USR1 \
+    GPUSHIM_OUTPUT=json,csv GPUSHIM_OUTPUT_FILE=run GPUSHIM_LEAK_MAX=0 "$apps/growing_$1" 30 >out 2>err &
+  program=$!
+  # Until the library handles SIGUSR1, number 10: the tenth bit.
+  until grep -q '^SigCgt:.*[2367abef]..$' "/proc/$program/status"; do
+    kill -0 "$program" || fail "ended"
+  done
+  ask
+  until grep -q keep_session "run.$number.csv"; do
+    ask
+  done
+  sleep 0.2
+  ask
+  wait "$program" || fail "status $?"
+  for number in $number $((number - 1)); do
+    expect_valid "run.$number.json"
+    expect_equal "running $number" true "$(json_get "run.$number.json" process running)"
+    expect_equal "ending $number" '"on SIGUSR1"' "$(json_get "run.$number.json" process ending)"
+    expect_text "run.$number.csv" ',keep_session,'
+    expect_count err "^==[0-9]+== files written: $PWD/run[.]${number}[.]json, $PWD/run[.]${number}[.]csv\$" 1
+  done
+  expect_equal "running at the end" false "$(json_get run.json process running)"
+  "$build/gpushim" diff "run.$number.json" "run.$((number + 1)).json" >grown
+  expect_text grown 'keep_session'
+  expect_nothing_left
+}
+for way in shared static linked; do
+  add_case "outputs on a signal $way" outputs_signal_case "$way"
+done
+
+# Whoever reads the file finds a whole one of a running program; the last of a killed one stays.
+outputs_interval_case() {
+  local found=0 program
+
+  env -i PATH="$PATH" LD_LIBRARY_PATH="$cuda_path" LD_PRELOAD="$shim" GPUSHIM_OUTPUT_INTERVAL="$2" \
+    GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json "$apps/growing_$1" 600 >out 2>err &
+  program=$!
+  while [[ $found -lt 3 ]]; do
+    cp run.json "seen.$found" 2>/dev/null && found=$((found + 1))
+    sleep 0.3
+  done
+  kill -KILL "$program"
+  wait "$program"
+  rm -f .gpushim* # it may have been at the next one
+  for name in seen.0 seen.1 seen.2 run.json; do
+    expect_valid "$name"
+    expect_equal "$name: ending" '"at an interval"' "$(json_get "$name" process ending)"
+  done
+  [[ $(json_get seen.0 summary leaked_bytes) -lt $(json_get run.json summary leaked_bytes) ]] ||
+    fail "nothing is newer in the last one"
+  expect_equal "text" '' "$(<err)"
+  expect_equal "files" run.json "$(echo run*)"
+}
+for way in shared static linked; do
+  add_case "outputs at intervals $way" outputs_interval_case "$way" 100ms
+done
+add_case "outputs as often as can be" outputs_interval_case linked 1ms
+
+# A pipe has the last report alone; a folder that is not there is told of once; what is not a time is named.
+outputs_running_names_case() {
+  preloaded pipe GPUSHIM_DUMP_SIGNAL=USR1 GPUSHIM_LOG_FILE=asked GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_INTERVAL=1ms \
+    GPUSHIM_OUTPUT_FILE=/dev/stdout -- "$apps/interim_linked" usr1 asked
+  expect_status pipe 0
+  sed '/^interim: /d' pipe.out >one.json
+  expect_valid one.json
+  expect_equal "running" false "$(json_get one.json process running)"
+  preloaded missing GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_INTERVAL=1ms GPUSHIM_OUTPUT_FILE=missing/run.json -- \
+    "$apps/growing_linked" 2
+  expect_status missing 0
+  expect_count missing.err '^gpushim: GPUSHIM_OUTPUT=json: cannot write .*/missing/run[.]json: ' 2
+  preloaded bad GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json GPUSHIM_OUTPUT_INTERVAL=often -- "$apps/pipeline_linked"
+  expect_count bad.err '^gpushim: GPUSHIM_OUTPUT_INTERVAL=often: ' 1
+}
+add_case "outputs while it runs: bad names" outputs_running_names_case

@@ -152,7 +152,7 @@ add_case "owned random hostile" owned_hostile_case linked random
 # What of FILE: the lines that the program prints of it, by tools of the system alone.
 file_lines() {
   need python3
-  python3 - "$1" <<'PY'
+  python3 -S - "$1" <<'PY'
 import sys
 data = open(sys.argv[1], "rb").read()
 for begin, length in (0, None), (4096, 12345), (4097, None), (1, 1):

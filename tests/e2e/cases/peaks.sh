@@ -37,7 +37,7 @@ peaks_leak_case() {
 
 # peaks_known PREFIX: the program's own figures on PREFIX.out, and those of ./out.
 peaks_known() {
-  python3 - "$1.out" out <<'EOF' || fail "another peak than the program's own"
+  python3 -S - "$1.out" out <<'EOF' || fail "another peak than the program's own"
 import json, sys
 want = {word: int(bytes) for word, bytes in map(str.split, open(sys.argv[1]))}
 report = json.load(open(sys.argv[2]))

@@ -21,7 +21,7 @@ readme_folder() {
   local name
 
   need python3
-  python3 -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 15))' ||
+  python3 -S -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 15))' ||
     skip "CPython 3.8 to 3.14"
   need addr2line
   mkdir bin
@@ -272,7 +272,7 @@ for page in pages:
 print(links, "links")
 sys.exit(0 if links > 100 else "fewer links than there are")
 PYTHON
-  run_in links -- python3 links.py "$pages"
+  run_in links -- python3 -S links.py "$pages"
   cat links.err
   expect_status links 0
 }

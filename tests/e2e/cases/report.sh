@@ -104,7 +104,7 @@ report_sizes_case() {
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- \
     "$apps/levels_linked"
   expect_status shim 0
-  python3 - <<'PYTHON' || fail "sizes do not add up"
+  python3 -S - <<'PYTHON' || fail "sizes do not add up"
 import json, re
 gpu = json.load(open("report.json"))["devices"][0]
 pool, sizes, holes = gpu["pool"], gpu["pool_sizes"], gpu["pool_holes"]

@@ -64,7 +64,7 @@ secure_rights_case() {
     group) chmod 2755 leaks ;;
     capability) # CAP_NET_RAW, permitted and effective: setcap(8), capabilities(7)
       who=(setpriv --reuid=$other --clear-groups)
-      python3 -c 'import os, struct
+      python3 -S -c 'import os, struct
 os.setxattr("leaks", "security.capability", struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0))' ||
         skip "capabilities of files"
       ;;
@@ -159,7 +159,7 @@ theirs.close()
 sys.stdout.buffer.write(b"".join(iter(lambda: ours.recv(65536), b"")))
 sys.exit(status)
 PYTHON
-  run_in shim -- python3 socket_end.py env LD_PRELOAD="$shim" GPUSHIM_LOG_FILE=/dev/stdout \
+  run_in shim -- python3 -S socket_end.py env LD_PRELOAD="$shim" GPUSHIM_LOG_FILE=/dev/stdout \
     "$apps/leaky_shared"
   expect_status shim 0
   expect_quiet shim
@@ -259,7 +259,7 @@ EOF
   done
   expect_summary shim.err 0 4321 1 1
   expect_text shim.err '#1 main +app[?]gpushim: forged[?].*[+]0x'
-  python3 -c 'import json, sys
+  python3 -S -c 'import json, sys
 modules = json.load(open(sys.argv[1]))["modules"]
 sys.exit(sum("\ngpushim: forged" in module["path"] for module in modules) != 2)' report.json ||
     fail "the names in report.json"

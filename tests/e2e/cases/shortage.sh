@@ -135,7 +135,7 @@ shortage_files_case() {
   done
   expect_equal "running" true "$(json_get run.oom.json process running)"
   expect_equal "ended" false "$(json_get run.json process running)"
-  python3 "$sources/tests/e2e/report_json.py" leaks run.oom.json >places
+  python3 -S "$sources/tests/e2e/report_json.py" leaks run.oom.json >places
   expect_text places '^take shortage[.]c:[0-9]+ [0-9]+ [0-9]+ cu(da|Mem)[A-Za-z]+ device$'
 }
 for way in shared linked; do

@@ -39,7 +39,7 @@ add_case "stage drivers: none" no_drivers_case
 # wheel NAME: a package of one module, in ./wheels.
 wheel() {
   mkdir -p wheels
-  python3 - "$1" <<'PYTHON'
+  python3 -S - "$1" <<'PYTHON'
 import sys, zipfile
 
 name = sys.argv[1]

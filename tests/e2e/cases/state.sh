@@ -187,7 +187,7 @@ done
 
 state_python_case() {
   need python3
-  python3 -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 14))' ||
+  python3 -S -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 14))' ||
     skip "CPython 3.8 to 3.13"
   preloaded shim PYTHONUTF8=1 GPUSHIM_STATE_FILE=state GPUSHIM_LEAK_MAX=1000 -- \
     python3 -B "$sources/tests/apps/python/planted.py"
@@ -315,7 +315,7 @@ state_outputs_case() {
   state_report found GPUSHIM_OUTPUT=json,collapsed GPUSHIM_OUTPUT_FILE=out \
     GPUSHIM_ERROR_EXITCODE=7 state
   expect_status found 7
-  python3 -c '
+  python3 -S -c '
 import json
 import sys
 report = json.load(open("out.json"))
@@ -370,7 +370,7 @@ add_case "state files that cannot be read" state_bad_case
 state_damaged_case() {
   need python3
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
-  SEED=$1 python3 -c '
+  SEED=$1 python3 -S -c '
 import os, random
 random.seed(int(os.environ["SEED"]))
 good = open("state", "rb").read()

@@ -68,8 +68,8 @@ print("ended with", child.wait())
 os.close(writer)
 print("behind the first", len(b"".join(iter(lambda: os.read(reader, 65536), b""))) - size)
 PYTHON
-  run_in native -- python3 parent.py "$apps/leaky_shared"
-  run_in shim -- python3 parent.py env LD_PRELOAD="$shim" "$apps/leaky_shared"
+  run_in native -- python3 -S parent.py "$apps/leaky_shared"
+  run_in shim -- python3 -S parent.py env LD_PRELOAD="$shim" "$apps/leaky_shared"
   expect_same native shim
 }
 add_case "stderr is a full pipe" full_pipe_case
@@ -93,8 +93,8 @@ os.set_blocking(terminal, True)
 child = subprocess.Popen(sys.argv[1:], stderr=terminal, stdout=subprocess.DEVNULL)
 print("ended with", child.wait())
 PYTHON
-  run_in native -- python3 terminal.py "$apps/leaky_shared"
-  run_in shim -- python3 terminal.py env LD_PRELOAD="$shim" "$apps/leaky_shared"
+  run_in native -- python3 -S terminal.py "$apps/leaky_shared"
+  run_in shim -- python3 -S terminal.py env LD_PRELOAD="$shim" "$apps/leaky_shared"
   expect_same native shim
 }
 add_case "stderr is a full terminal" full_terminal_case
@@ -115,7 +115,7 @@ try:
 except BlockingIOError:
     pass
 PYTHON
-  run_in shim -- python3 terminal.py env LD_PRELOAD="$shim" "$apps/leaky_shared"
+  run_in shim -- python3 -S terminal.py env LD_PRELOAD="$shim" "$apps/leaky_shared"
   expect_text shim.out 'SUMMARY: gpushim'
 }
 add_case "stderr is the other end of a terminal" terminal_master_case
@@ -154,8 +154,8 @@ except OSError:
     pass
 os.waitpid(pid, 0)
 PYTHON
-  run_in native -- python3 terminal.py native.end "$apps/leaky_shared"
-  run_in shim -- python3 terminal.py shim.end env LD_PRELOAD="$shim" "$apps/leaky_shared"
+  run_in native -- python3 -S terminal.py native.end "$apps/leaky_shared"
+  run_in shim -- python3 -S terminal.py shim.end env LD_PRELOAD="$shim" "$apps/leaky_shared"
   expect_text native.end '^ended with 0$'
   expect_text shim.end '^ended with 0$'
 }

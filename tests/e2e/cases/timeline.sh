@@ -24,7 +24,7 @@ timeline_of() {
 # timeline_read FORMAT... [part]: FORMAT.file, into FORMAT.found.
 timeline_read() {
   need python3
-  python3 "$here/timeline.py" "$@" 2>problems && return
+  python3 -S "$here/timeline.py" "$@" 2>problems && return
   cat problems
   fail "not a file of the format $1"
 }
@@ -77,7 +77,7 @@ peak_timeline_case() {
   preloaded run GPUSHIM_TRACE_FILE=trace GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json \
     GPUSHIM_OUTPUT_FILE=run.json -- "$apps/pipeline_linked"
   timeline_all trace state
-  peak=$(python3 "$here/report_json.py" get run.json devices 0 totals peak_bytes)
+  peak=$(python3 -S "$here/report_json.py" get run.json devices 0 totals peak_bytes)
   expect_text perfetto.found "^memory: GPU 0 made=[0-9]+ freed=[0-9]+ peak=$peak live=0\$"
 }
 add_case "timeline has the peak" peak_timeline_case
@@ -221,7 +221,7 @@ add_case "timeline of the largest" most_case
 timeline_page() {
   run_in made -- "$build/gpushim" html --timeline=trace -o run.html state
   expect_status made 0
-  python3 "$here/page.py" run.html - page 2>problems || { cat problems && fail "not a page"; }
+  python3 -S "$here/page.py" run.html - page 2>problems || { cat problems && fail "not a page"; }
 }
 
 # page_shows [ACTION...]: what the page shows, in page.out.
@@ -236,7 +236,7 @@ page_timeline_case() {
   timeline_record "$@"
   timeline_of perfetto trace state
   timeline_page
-  python3 - <<'PYTHON' || fail "the curves are not those of the trace"
+  python3 -S - <<'PYTHON' || fail "the curves are not those of the trace"
 import json, re
 report, timeline = json.load(open("page/report.json")), json.load(open("page/timeline.json"))
 wanted = {match[1]: (int(match[2]), int(match[3])) for match in
@@ -293,7 +293,7 @@ page_words_case() {
   expect_text page.out '^moment: At [0-9]+ms: 1[.]25 MiB of pinned host memory live, its peak$'
   # Without a trace there is none.
   run_in made -- "$build/gpushim" html -o run.html state
-  python3 "$here/page.py" run.html - page || fail "not a page"
+  python3 -S "$here/page.py" run.html - page || fail "not a page"
   page_shows
   expect_no_text page.out '^(timeline|moment): '
 }

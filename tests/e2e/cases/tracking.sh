@@ -76,7 +76,7 @@ tracking_suppressed_case() {
   expect_count shim.err '^==[0-9]+== Suppressed: 4,000 allocations, 15\.6 MiB by 1 rule \(of these 3,[0-9]{3} without a call stack, in proportion to those with one\)$' 1
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites$'
   need python3
-  python3 -c '
+  python3 -S -c '
 import json
 report = json.load(open("r.json"))
 sampled = sum(place["count"] for place in report["suppressed"])
@@ -149,7 +149,7 @@ tracking_files_case() {
     0) ;;
     *) fail "r.json is not as its schema says" ;;
   esac
-  python3 - <<'END' || fail "r.json has other figures"
+  python3 -S - <<'END' || fail "r.json has other figures"
 import json
 report = json.load(open("r.json"))
 assert report["recorded"]["sample_bytes"] == 65536, report["recorded"]

@@ -232,7 +232,7 @@ slow_json_case() {
 
 # slow_json FILE NUMBER: the members of a call site.
 slow_json() {
-  python3 - "$@" <<'END'
+  python3 -S - "$@" <<'END'
 import json, sys
 site = json.load(open(sys.argv[1]))["slow_copies"][int(sys.argv[2])]
 print(json.dumps([site[name] for name in (

@@ -59,7 +59,7 @@ verify_schema_case() {
 
 # report_member FILE NAME...
 report_member() {
-  python3 "$sources/tests/e2e/report_json.py" get "$@"
+  python3 -S "$sources/tests/e2e/report_json.py" get "$@"
 }
 
 # By the driver's word; the free of each way of linking is named as the program made it.

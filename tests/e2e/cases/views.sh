@@ -15,7 +15,7 @@ make_page() {
 # take_page PAGE JSON: the page has this JSON, and loads nothing; leaves the folder `page`.
 take_page() {
   need python3
-  python3 "$here/page.py" "$1" "$2" page 2>problems && return
+  python3 -S "$here/page.py" "$1" "$2" page 2>problems && return
   cat problems
   fail "$1 is not a page of $2"
 }
@@ -189,7 +189,7 @@ views_killed_case() {
     "$build/gpushim" report run.state
   take_page run.html -
   # The options are the reader's own: here, that it writes JSON.
-  python3 - <<'PYTHON' || fail "the page has another report"
+  python3 -S - <<'PYTHON' || fail "the page has another report"
 import json
 of_page, of_report = json.load(open("page/report.json")), json.load(open("run.json"))
 for report in of_page, of_report:
@@ -273,7 +273,7 @@ add_case "views of a program with hostile names" views_hostile_case
 views_edited_case() {
   run_for_page leaky_linked
   need python3
-  python3 - <<'PYTHON'
+  python3 -S - <<'PYTHON'
 import json
 report = json.load(open("run.json"))
 names = ["</script><script>alert(1)</script>", "<!--<script>", "--><![CDATA[", "\u2028\u2029 a'b\"c\\u003c\\",
@@ -417,7 +417,7 @@ add_case "views usage" views_usage_case
 views_many_case() {
   need python3
   run_for_page leaky_linked
-  python3 - <<'PYTHON'
+  python3 -S - <<'PYTHON'
 import json, random
 random.seed(1)
 report = json.load(open("run.json"))

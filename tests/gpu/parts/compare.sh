@@ -11,7 +11,7 @@ run_command() {
   local prefix=$1 limit=$2 settings command began left
   shift 2
 
-  rm -f "$prefix.cut"
+  [[ ! -e $prefix.cut ]] || rm -f "$prefix.cut"
   left=$(part_left)
   clean_env "${HOME:-/}" "$library_path" "${!CUDASIM_@}" "${!CUDA_VISIBLE_DEVICES@}" \
     "${!TMPDIR@}" "${!CUDA_PATH@}" "${!CUDA_HOME@}" "${!XLA_FLAGS@}" -- "$@"

@@ -24,35 +24,38 @@ declare -A verdict why
 # each.
 is_short() { [[ ${simulated:-false} == true && $chosen == "$PARTS" ]]; }
 
-# built_path NAME WAY: where that program lies, over the simulated runtime if it has any.
-built_path() { if [[ $2 == - ]]; then echo "$apps/$1"; else echo "$apps/$1_$2"; fi; }
+# built_path NAME WAY: sets `path`, where that program lies, over the simulated runtime if it has any.
+built_path() { if [[ $2 == - ]]; then path=$apps/$1; else path=$apps/$1_$2; fi; }
 
 # Lines of the list without comments.
 list_lines() { sed -e 's/[[:space:]]*#.*//' -e '/^[[:space:]]*$/d' "$programs_list"; }
 
-# ways_in_turn NAME WAYS: those of a line of the list. `all`: those it was built in.
+# ways_in_turn NAME WAYS: sets `ways_in_turn` to those of a line of the list. `all`: those it was built in.
 ways_in_turn() {
-  local way
+  local way path
 
+  ways_in_turn=
   for way in $WAYS; do
     if [[ $2 == all ]]; then
-      [[ $way != - && -x $(built_path "$1" "$way") ]] || continue
+      built_path "$1" "$way"
+      [[ $way != - && -x $path ]] || continue
     else
       [[ ,$2, == *",$way,"* ]] || continue
     fi
-    echo "$way"
+    ways_in_turn+=" $way"
   done
 }
 
 # Lines "TURN NAME WAY STATUS WHERE WORD...": the first way of each line of the list, then the
 # second of each, so that every program runs at least once where the time is short.
 programs_planned() {
-  local verb name ways status where words way turn
+  local verb name ways status where words way turn ways_in_turn
 
   while read -r verb name ways status where words; do
     [[ $verb == run ]] || continue
     turn=0
-    for way in $(ways_in_turn "$name" "$ways"); do
+    ways_in_turn "$name" "$ways"
+    for way in $ways_in_turn; do
       [[ $turn -eq 0 ]] || ! is_short || break
       turn=$((turn + 1))
       echo "$turn $name $way $status $where $words"
@@ -99,7 +102,10 @@ programs_built() { programs_planned | awk '!seen[$2, $3]++ { print $2, $3 }'; }
 
 # not_for_here NAME WAY WHERE: why a program is not run, or nothing.
 not_for_here() {
-  if [[ ! -x $(built_path "$1" "$2") ]]; then
+  local path
+
+  built_path "$1" "$2"
+  if [[ ! -x $path ]]; then
     echo "it was not built"
   elif [[ $simulated == true ]]; then
     return
@@ -140,7 +146,7 @@ mode_of() {
 # plan_program TURN NAME WAY STATUS WHERE WORD...: adds its id to those that are run, or a
 # row that says why it is not.
 plan_program() {
-  local turn=$1 name=$2 way=$3 status=$4 where=$5 mode id reason
+  local turn=$1 name=$2 way=$3 status=$4 where=$5 mode id reason path
   shift 5
 
   mode=$(mode_of "$@")
@@ -153,7 +159,8 @@ plan_program() {
     skipped+=("$id")
     return
   fi
-  run_path[$id]=$(built_path "$name" "$way")
+  built_path "$name" "$way"
+  run_path[$id]=$path
   [[ $way != static || $simulated == true ]] || run_path[$id]=$apps_gpu/${name}_static
   expected_status[$id]=$status
   take_words "$id" "$@"
@@ -175,7 +182,7 @@ run_once() {
   words=${words//\{file\}/$3.data}
   read -ra settings <<<"${run_settings[$id]}"
   [[ $2 == native ]] || settings+=(LD_PRELOAD="$shim")
-  rm -f "$3.data"
+  [[ ! -e $3.data ]] || rm -f "$3.data"
   # Bash has a word on stderr for each that a signal ended.
   # shellcheck disable=SC2086 # the arguments are words
   run_command "$3" "$(least "$limit" "$(part_left)")" "${settings[@]}" -- \
