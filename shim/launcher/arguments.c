@@ -366,12 +366,13 @@ static void show_timeline_help(void)
         "default)\n"
         "  --as=memory_viz          for pytorch.org/memory_viz: memory of devices\n"
         "  --as=heaptrack           for heaptrack_gui and heaptrack_print\n"
+        "  --as=massif              for ms_print and massif-visualizer\n"
         "  --most=NUMBER            the largest allocations, 100000 unless given, one "
         "by\n"
-        "                           one (heaptrack: all, by call stack)\n"
+        "                           one (heaptrack, massif: all, by call stack)\n"
         "  -o FILE                  - is standard output; else the name of the trace, "
         "with\n"
-        "                           .perfetto.json, .pickle or .heaptrack");
+        "                           .perfetto.json, .pickle, .heaptrack or .massif");
 }
 
 /* ---- the whole line -----------------------------------------------------------------

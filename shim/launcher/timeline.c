@@ -24,7 +24,8 @@ static const struct format {
     gs_timeline_write *write;
 } formats[] = {{"perfetto", "perfetto.json", true, gs_timeline_perfetto},
                {"memory_viz", "pickle", true, gs_timeline_memory_viz},
-               {"heaptrack", "heaptrack", false, gs_timeline_heaptrack}};
+               {"heaptrack", "heaptrack", false, gs_timeline_heaptrack},
+               {"massif", "massif", false, gs_timeline_massif}};
 
 /* What a command makes. */
 struct job {
@@ -130,8 +131,9 @@ static const struct format *find_format(const char *name)
         }
     }
     if (name) {
-        gs_launcher_fail(GS_EXIT_USAGE,
-                         "--as=%.100s: not one of perfetto, memory_viz, heaptrack", name);
+        gs_launcher_fail(
+            GS_EXIT_USAGE,
+            "--as=%.100s: not one of perfetto, memory_viz, heaptrack, massif", name);
     }
     return &formats[0];
 }

@@ -56,12 +56,45 @@ bool gs_timeline_shows(const struct gs_timeline *timeline, uint32_t allocation);
 struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,
                                            uint32_t allocation);
 
+#define GS_TIMELINE_PINNED         256u /* the memory behind all devices */
+#define GS_TIMELINE_MEMORIES       257u /* so many; also: all of them */
+#define GS_TIMELINE_INTERVALS_MOST 600
+#define GS_TIMELINE_BEFORE         SIZE_MAX
+
+/* Equal intervals of a trace's time, each with its peak. */
+struct gs_timeline_intervals {
+    const struct gs_replay_trace *trace;
+    size_t count;    /* of intervals */
+    unsigned memory; /* a device's ordinal, GS_TIMELINE_PINNED or GS_TIMELINE_MEMORIES */
+    uint64_t interval_ns;
+    /* The operation after which most was live; GS_TIMELINE_BEFORE: none; live bytes then.
+     */
+    size_t at[GS_TIMELINE_INTERVALS_MOST];
+    uint64_t most[GS_TIMELINE_INTERVALS_MOST];
+};
+
+/* The memory of an operation: a device's ordinal, or GS_TIMELINE_PINNED. */
+unsigned gs_timeline_memory_of(const struct gs_replay_op *op);
+/* Divides a trace's time into `count` intervals, GS_TIMELINE_INTERVALS_MOST at most. */
+void gs_timeline_divide(struct gs_timeline_intervals *intervals,
+                        const struct gs_replay_trace *trace, size_t count);
+/* Finds the intervals' peaks of a memory. */
+void gs_timeline_find_peaks(struct gs_timeline_intervals *intervals, unsigned memory);
+/* An operation makes `change` more bytes live, or as many less (modulo 2^64). */
+typedef void (*gs_timeline_change)(void *self, const struct gs_replay_op *op,
+                                   uint64_t change);
+typedef void (*gs_timeline_see)(void *self, size_t interval);
+/* Calls `change` for each operation, and `see` for each interval at its peak. */
+void gs_timeline_visit_peaks(const struct gs_timeline_intervals *intervals,
+                             gs_timeline_change change, gs_timeline_see see, void *self);
+
 /* A format: writes the timeline to the sink. Errors: GS_ERR_IO, GS_ERR_HOST_NOMEM. */
 typedef enum gs_status gs_timeline_write(const struct gs_timeline *timeline,
                                          const struct gs_export_sink *sink);
 
 /* The JSON of a page's timeline; frames have the numbers of the report's JSON. */
 gs_timeline_write gs_timeline_curves;
-gs_timeline_write gs_timeline_perfetto, gs_timeline_memory_viz, gs_timeline_heaptrack;
+gs_timeline_write gs_timeline_perfetto, gs_timeline_memory_viz, gs_timeline_heaptrack,
+    gs_timeline_massif;
 
 #endif

@@ -14,41 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INTERVALS  600
+#define INTERVALS  GS_TIMELINE_INTERVALS_MOST
 #define SITES_MOST 8
-#define MEMORIES   257 /* devices, and pinned host memory */
-#define BEFORE     SIZE_MAX
 
 /* A memory, while its curves are made. */
 struct curves {
     const struct gs_timeline *timeline;
-    unsigned memory; /* a device's ordinal; 256: pinned host memory */
-    uint64_t interval_ns;
-    size_t at[INTERVALS];     /* the operation after which most was live; BEFORE: none */
-    uint64_t most[INTERVALS]; /* live bytes then */
-    size_t site_count;        /* stacks, and one for no stack */
-    uint64_t *live, *area;    /* by site: now; the sum over all intervals */
+    struct gs_timeline_intervals intervals;
+    size_t site_count;     /* stacks, and one for no stack */
+    uint64_t *live, *area; /* by site: now; the sum over all intervals */
     uint32_t shown[SITES_MOST];
     size_t shown_count;
     uint64_t *curve; /* INTERVALS for each shown site, and for the rest */
 };
-
-static unsigned memory_of(const struct gs_replay_op *op)
-{
-    return op->kind == GS_TRACE_KIND_PINNED ? MEMORIES - 1 : op->device;
-}
-
-static bool is_of(const struct curves *curves, const struct gs_replay_op *op)
-{
-    return op->op != GS_TRACE_SYNC && memory_of(op) == curves->memory;
-}
-
-static size_t interval_of(const struct curves *curves, const struct gs_replay_op *op)
-{
-    size_t interval = (size_t)(op->time_ns / curves->interval_ns);
-
-    return interval < INTERVALS ? interval : INTERVALS - 1;
-}
 
 static size_t site_of(const struct curves *curves, const struct gs_replay_op *op)
 {
@@ -57,61 +35,24 @@ static size_t site_of(const struct curves *curves, const struct gs_replay_op *op
     return stack < curves->site_count ? stack : curves->site_count - 1;
 }
 
-/* Finds the peak of each interval. */
-static void find_peaks(struct curves *curves)
+static void change_live(void *self, const struct gs_replay_op *op, uint64_t change)
 {
-    const struct gs_replay_trace *trace = curves->timeline->trace;
-    uint64_t live = 0;
-    size_t interval = 0, last = BEFORE;
+    struct curves *curves = self;
 
-    curves->at[0] = BEFORE;
-    curves->most[0] = 0;
-    for (size_t i = 0; i < trace->count; i++) {
-        const struct gs_replay_op *op = &trace->ops[i];
-
-        if (!is_of(curves, op))
-            continue;
-        for (; interval < interval_of(curves, op); interval++) {
-            curves->at[interval + 1] = last;
-            curves->most[interval + 1] = live;
-        }
-        live += op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes;
-        last = i;
-        if (live >= curves->most[interval]) {
-            curves->most[interval] = live;
-            curves->at[interval] = i;
-        }
-    }
-    for (; interval + 1 < INTERVALS; interval++) {
-        curves->at[interval + 1] = last;
-        curves->most[interval + 1] = live;
-    }
+    curves->live[site_of(curves, op)] += change;
 }
 
 /* Calls `see` for each interval, with curves->live as of its peak. */
-static void visit_peaks(struct curves *curves,
-                        void (*see)(struct curves *curves, size_t interval))
+static void visit_peaks(struct curves *curves, gs_timeline_see see)
 {
-    const struct gs_replay_trace *trace = curves->timeline->trace;
-    size_t interval = 0;
-
     memset(curves->live, 0, curves->site_count * sizeof *curves->live);
-    for (; interval < INTERVALS && curves->at[interval] == BEFORE; interval++)
-        see(curves, interval);
-    for (size_t i = 0; i < trace->count && interval < INTERVALS; i++) {
-        const struct gs_replay_op *op = &trace->ops[i];
-
-        if (!is_of(curves, op))
-            continue;
-        curves->live[site_of(curves, op)] +=
-            op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes;
-        for (; interval < INTERVALS && curves->at[interval] == i; interval++)
-            see(curves, interval);
-    }
+    gs_timeline_visit_peaks(&curves->intervals, change_live, see, curves);
 }
 
-static void add_areas(struct curves *curves, size_t interval)
+static void add_areas(void *self, size_t interval)
 {
+    struct curves *curves = self;
+
     (void)interval;
     for (size_t i = 0; i < curves->site_count; i++)
         curves->area[i] += curves->live[i];
@@ -136,9 +77,10 @@ static void choose_sites(struct curves *curves)
     }
 }
 
-static void fill_curves(struct curves *curves, size_t interval)
+static void fill_curves(void *self, size_t interval)
 {
-    uint64_t rest = curves->most[interval];
+    struct curves *curves = self;
+    uint64_t rest = curves->intervals.most[interval];
 
     for (size_t i = 0; i < curves->shown_count; i++) {
         uint64_t live = curves->live[curves->shown[i]];
@@ -172,18 +114,18 @@ static void put_site(struct gs_json *json, const struct curves *curves, size_t n
     gs_json_close(json, '}');
 }
 
-static void put_memory(struct gs_json *json, struct curves *curves)
+static void put_memory(struct gs_json *json, struct curves *curves, unsigned memory)
 {
-    bool pinned = curves->memory == MEMORIES - 1;
+    bool pinned = memory == GS_TIMELINE_PINNED;
 
-    find_peaks(curves);
+    gs_timeline_find_peaks(&curves->intervals, memory);
     memset(curves->area, 0, curves->site_count * sizeof *curves->area);
     visit_peaks(curves, add_areas);
     choose_sites(curves);
     visit_peaks(curves, fill_curves);
     gs_json_open(json, '{');
-    gs_json_member_or_null(json, "device", !pinned, curves->memory);
-    put_numbers(json, "live", curves->most);
+    gs_json_member_or_null(json, "device", !pinned, memory);
+    put_numbers(json, "live", curves->intervals.most);
     gs_json_member_open(json, "sites", '[');
     for (size_t i = 0; i < curves->shown_count; i++)
         put_site(json, curves, i);
@@ -198,13 +140,12 @@ enum gs_status gs_timeline_curves(const struct gs_timeline *timeline,
     const struct gs_replay_trace *trace = timeline->trace;
     static struct curves curves; /* one thread */
     static struct gs_json json;
-    static bool used[MEMORIES];
-    uint64_t duration = trace->count ? trace->ops[trace->count - 1].time_ns + 1 : 1;
+    static bool used[GS_TIMELINE_MEMORIES];
 
     json = (struct gs_json){.depth = 0};
-    curves = (struct curves){.timeline = timeline,
-                             .interval_ns = (duration + INTERVALS - 1) / INTERVALS,
-                             .site_count = timeline->stack_count + 1};
+    curves =
+        (struct curves){.timeline = timeline, .site_count = timeline->stack_count + 1};
+    gs_timeline_divide(&curves.intervals, trace, INTERVALS);
     curves.live = gs_replay_alloc(curves.site_count, sizeof *curves.live);
     curves.area = gs_replay_alloc(curves.site_count, sizeof *curves.area);
     curves.curve =
@@ -212,14 +153,14 @@ enum gs_status gs_timeline_curves(const struct gs_timeline *timeline,
     memset(used, 0, sizeof used);
     for (size_t i = 0; i < trace->count; i++)
         if (trace->ops[i].op != GS_TRACE_SYNC)
-            used[memory_of(&trace->ops[i])] = true;
+            used[gs_timeline_memory_of(&trace->ops[i])] = true;
     gs_out_begin(&json.out, sink);
     gs_json_open(&json, '{');
-    gs_json_member(&json, "interval_ns", curves.interval_ns);
+    gs_json_member(&json, "interval_ns", curves.intervals.interval_ns);
     gs_json_member_open(&json, "memories", '[');
-    for (curves.memory = 0; curves.memory < MEMORIES; curves.memory++)
-        if (used[curves.memory])
-            put_memory(&json, &curves);
+    for (unsigned memory = 0; memory < GS_TIMELINE_MEMORIES; memory++)
+        if (used[memory])
+            put_memory(&json, &curves, memory);
     gs_json_close(&json, ']');
     gs_json_close(&json, '}');
     free(curves.live);

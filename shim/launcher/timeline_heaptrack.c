@@ -129,7 +129,7 @@ static uint32_t put_stack(struct writer *writer, const struct gs_timeline_stack 
 static uint32_t number_kind(struct writer *writer, const struct gs_replay_op *op)
 {
     const struct gs_timeline *timeline = writer->timeline;
-    uint64_t memory = op->kind == GS_TRACE_KIND_PINNED ? 256 : op->device;
+    uint64_t memory = gs_timeline_memory_of(op);
     struct kind_key place = {.bytes = UINT64_MAX,
                              .stack = timeline->stack_of[op->id] | memory << 32};
     struct kind_key key = {.bytes = op->bytes, .stack = place.stack};

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """timeline.py - what a reader finds in a file of gpushim timeline, the same text for each format.
 
-  timeline.py perfetto|memory_viz|heaptrack... [part]    reads FORMAT.file, writes FORMAT.found
+  timeline.py perfetto|memory_viz|heaptrack|massif... [part]    reads FORMAT.file, writes FORMAT.found
 
 part: the file has the largest allocations alone. Its curves have all:
 
   curve: MEMORY peak=BYTES last=BYTES points=COUNT
 
+  all: peak=BYTES                                  of all memories together
   memory: MEMORY made=COUNT freed=COUNT peak=BYTES live=BYTES
   live: MEMORY FUNCTION FILE:LINE BYTES COUNT      of each call stack, by its innermost frame
   stack: FUNCTION < FUNCTION ...                   of each call stack with live memory, the innermost first
+
+massif has sums alone, so it has no counts, no `memory:`, and call sites of a hundredth and more.
 
 Each file is read by the rules of its format; what breaks them ends this with an error.
 """
@@ -29,6 +32,7 @@ class Ledger:
     def __init__(self):
         self.live, self.sums, self.peaks = {}, collections.Counter(), collections.Counter()
         self.made, self.freed, self.last = collections.Counter(), collections.Counter(), 0
+        self.peak = 0
 
     def make(self, key, memory, size, stack):
         assert key not in self.live, f"{key} is made twice"
@@ -36,6 +40,7 @@ class Ledger:
         self.made[memory] += 1
         self.sums[memory] += size
         self.peaks[memory] = max(self.peaks[memory], self.sums[memory])
+        self.peak = max(self.peak, sum(self.sums.values()))
 
     def free(self, key):
         memory, size, _ = self.live.pop(key)
@@ -47,6 +52,7 @@ class Ledger:
         self.last = time
 
     def write(self):
+        print(f"all: peak={self.peak}")
         for memory in sorted(self.made):
             print(f"memory: {memory} made={self.made[memory]} freed={self.freed[memory]} "
                   f"peak={self.peaks[memory]} live={self.sums[memory]}")
@@ -173,6 +179,54 @@ def heaptrack(path):
                 assert letter in "XI", line
     return ledger
 
+
+class Snapshots:
+    """A file of massif, by the rules of ms_print: each tree adds up to what is live."""
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as file:
+            self.lines = [line for line in file.read().splitlines() if line.strip() and not line.startswith("#")]
+        assert self.lines[0].startswith("desc: ") and self.lines[1].startswith("cmd: ")
+        assert self.lines[2] == "time_unit: ms"
+        self.at, self.found, self.peak, last, peaks, number = 3, set(), 0, 0, [], 0
+        while self.at < len(self.lines):
+            assert self.number("snapshot") == number
+            time, live = self.number("time"), self.number("mem_heap_B")
+            assert time >= last and self.number("mem_heap_extra_B") == self.number("mem_stacks_B") == 0
+            last, number, self.peak, self.found = time, number + 1, max(self.peak, live), set()
+            tree = self.lines[self.at].removeprefix("heap_tree=")
+            self.at += 1
+            if tree == "peak":
+                peaks.append(live)
+            if tree != "empty":
+                assert tree in ("peak", "detailed") and self.node(0, []) == live
+        assert peaks in ([self.peak], []) and number <= 100, (peaks, self.peak, number)
+
+    def number(self, name):
+        self.at += 1
+        assert self.lines[self.at - 1].startswith(f"{name}="), (self.lines[self.at - 1], name)
+        return int(self.lines[self.at - 1][len(name) + 1:])
+
+    def node(self, depth, path):
+        match = re.fullmatch(r"( *)n(\d+): (\d+) (.*)", self.lines[self.at])
+        self.at += 1
+        assert len(match[1]) == depth, match[0]
+        size, text = int(match[3]), match[4]
+        below = [self.node(depth + 1, path + [text]) for _ in range(int(match[2]))]
+        assert sum(below) <= size and (depth or sum(below) == size), (text, size, below)
+        rest = re.fullmatch(r"in (1 place,|\d+ places, all) below massif's threshold \(1.00%\)", text)
+        if depth == 2 and not rest:
+            place = re.fullmatch(r"0x[0-9a-f]+: (.*) \((.*):(\d+)\)", text)
+            self.found.add(f"live: {path[1]} {place[1]} {os.path.basename(place[2])}:{place[3]} {size}")
+        return size
+
+    def write(self):
+        print(f"all: peak={self.peak}")
+        for line in sorted(self.found):
+            print(line)
+
+
+massif = Snapshots
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:

@@ -40,7 +40,7 @@ timeline_all() {
   done
   timeline_read "${timeline_formats[@]}"
   cmp -s perfetto.found heaptrack.found || fail "heaptrack: $(diff perfetto.found heaptrack.found)"
-  grep '^\(memory\|live\): GPU' perfetto.found | diff - <(grep -v '^stack: ' memory_viz.found) ||
+  grep '^\(memory\|live\): GPU' perfetto.found | diff - <(grep -vE '^(stack|all): ' memory_viz.found) ||
     fail "memory_viz has something else"
 }
 
@@ -113,6 +113,48 @@ heaptrack_case() {
   expect_text order '^[0-9]+:GPU 0$'
 }
 add_case "timeline read by heaptrack" heaptrack_case
+
+# massif_case WAY: what is left at the end, by call site and its caller, is what the source marks; the
+# peak is the events'. ms_print reads it.
+massif_case() {
+  timeline_record "leaky_$1"
+  timeline_of perfetto trace state
+  timeline_of massif trace state
+  expect_equal "peak" "$(grep '^all: ' perfetto.found)" "$(grep '^all: ' massif.found)"
+  # What has a hundredth: of one function's lines the sum.
+  sed -nE 's/^live: (.* [0-9]+) [0-9]+$/live: \1/p' perfetto.found | sort >events
+  grep '^live: ' massif.found | sort >found
+  expect_equal "not live at the end" '' "$(comm -13 events found)"
+  expect_text found '^live: GPU 0 load_weights leaky.c:39 25165824$'
+  expect_text massif.file '^   n[0-9]+: [0-9]+ 0x[0-9a-f]+: main \(.*/leaky[.]c:[0-9]+\)$'
+  need ms_print
+  run_in shown -- ms_print massif.file
+  expect_status shown 0
+  expect_quiet shown
+  expect_text shown.out '^->[0-9.]+% \([0-9,]+B\) GPU 0$'
+  expect_text shown.out '->[0-9.]+% \(25,165,824B\) 0x[0-9a-f]+: load_weights \(.*/leaky[.]c:39\)$'
+}
+for way in shared static linked; do
+  add_case "timeline for massif $way" massif_case "$way"
+done
+
+# Without stacks: memories alone. Of a killed program: up to its end. A name is text.
+massif_odd_case() {
+  timeline_record killed_linked kill
+  timeline_of massif trace
+  expect_equal "sites" '' "$(grep '^live: ' massif.found)"
+  expect_text massif.file '^ n0: [0-9]+ GPU 0$'
+  timeline_of massif trace state
+  expect_text massif.found '^live: GPU 0 keep_large killed.c:[0-9]+ 6291456$'
+  rm trace state
+  timeline_record pipeline_linked
+  timeline_of perfetto trace state
+  timeline_of massif trace state
+  expect_equal "peak" "$(grep '^all: ' perfetto.found)" "$(grep '^all: ' massif.found)"
+  run_in made -- "$build/gpushim" timeline --as=massif -o - trace state
+  expect_text made.out '^cmd: pipeline_linked$'
+}
+add_case "timeline for massif: without stacks, killed, to a pipe" massif_odd_case
 
 # many_case: a thousand and more items of a list, frames of plug-ins, threads.
 many_case() {
@@ -362,7 +404,7 @@ bad_timeline_case() {
   expect_status three 2
   run_in format -- "$build/gpushim" timeline --as=svg trace
   expect_status format 2
-  expect_count format.err '^gpushim: --as=svg: not one of perfetto, memory_viz, heaptrack$' 1
+  expect_count format.err '^gpushim: --as=svg: not one of perfetto, memory_viz, heaptrack, massif$' 1
   for most in 0 -1 9x 4294967296 ''; do
     run_in most -- "$build/gpushim" timeline --most="$most" trace
     expect_status most 2
