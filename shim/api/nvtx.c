@@ -134,16 +134,17 @@ static bool is_inside(void)
 static int push(const void *domain, const char name[GS_SCOPE_NAME_MAX + 1])
 {
     struct ranges *ranges = ranges_of_thread;
+    bool first = !ranges;
     if (is_inside()) {
         return NOT_COUNTED;
     }
-    if (!ranges && !(ranges = calloc(1, sizeof(*ranges)))) {
+    if (first && !(ranges = calloc(1, sizeof(*ranges)))) {
         return NOT_COUNTED;
     }
     gpushim_result result = gs_api_scope_begin(name);
     bool begun = result == GPUSHIM_OK || result == GPUSHIM_INVALID; /* too deep: owed */
     if (!begun) {
-        if (!ranges_of_thread) {
+        if (first) {
             free(ranges);
         }
         return NOT_COUNTED;
