@@ -56,8 +56,11 @@ bool gs_timeline_shows(const struct gs_timeline *timeline, uint32_t allocation);
 struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,
                                            uint32_t allocation);
 
-#define GS_TIMELINE_PINNED         256u /* the memory behind all devices */
-#define GS_TIMELINE_MEMORIES       257u /* so many; also: all of them */
+/* A memory is a device's ordinal, or pinned host memory; or all of them together, whose
+ * value is how many there are. */
+#define GS_TIMELINE_PINNED   256u
+#define GS_TIMELINE_MEMORIES 257u
+
 #define GS_TIMELINE_INTERVALS_MOST 600
 #define GS_TIMELINE_BEFORE         SIZE_MAX
 

@@ -15,9 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SNAPSHOTS      100 /* as massif, at most */
-#define DETAILED_EVERY 10  /* likewise: one in so many has a tree */
-#define SHARE_LEAST    100 /* a node has a line from one part in so many on */
+/* As massif: at most 100 snapshots, each tenth with a tree, whose nodes have at least a
+ * hundredth of what is live. */
+#define SNAPSHOTS      100
+#define DETAILED_EVERY 10
+#define LEAST_PARTS    100
 
 /* Live memory of one call site, while a tree is written. */
 struct site {
@@ -32,7 +34,6 @@ struct node {
     struct site *sites;
     size_t count;
     uint64_t bytes;
-    bool own_line; /* large enough */
 };
 
 struct writer {
@@ -69,7 +70,7 @@ static void begin_node(struct writer *writer, size_t depth, size_t children,
     gs_out_char(&writer->out, ' ');
 }
 
-/* A line ends a node, and '#' what of a line is read. */
+/* A reader takes a line for a node, and what follows '#' for a comment. */
 static void put_text(struct writer *writer, const char *text)
 {
     for (const char *c = text; *c; c++)
@@ -150,7 +151,7 @@ static size_t lines_of(const struct writer *writer, const struct node *parts,
 {
     size_t lines = 0;
 
-    while (lines < count && parts[lines].bytes >= writer->total / SHARE_LEAST)
+    while (lines < count && parts[lines].bytes >= writer->total / LEAST_PARTS)
         lines++;
     return lines < count ? lines + 1 : lines;
 }
@@ -173,7 +174,7 @@ static void put_children(struct writer *writer, const struct node *parts, size_t
     uint64_t rest = 0;
     char line[96];
 
-    for (; i < count && parts[i].bytes >= writer->total / SHARE_LEAST; i++)
+    for (; i < count && parts[i].bytes >= writer->total / LEAST_PARTS; i++)
         put_node(writer, &parts[i], depth + 1);
     if (i == count)
         return;

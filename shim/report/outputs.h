@@ -23,8 +23,8 @@ bool gs_outputs_metrics_wanted(void);
 /* Returns true if a requested format needs sums of all allocations. */
 bool gs_outputs_tallied(void);
 
-/* The reports that have files. Files are left out where the last one would be a pipe, a
- * device or a link, but for the last ones. */
+/* The reports that have files. Where GPUSHIM_OUTPUT_FILE is a pipe, a device or a link,
+ * only the report at the end has. */
 enum gs_outputs_when {
     GS_OUTPUTS_END,
     GS_OUTPUTS_OUT_OF_MEMORY, /* run.oom.json */

@@ -213,7 +213,8 @@ class Snapshots:
         assert len(match[1]) == depth, match[0]
         size, text = int(match[3]), match[4]
         below = [self.node(depth + 1, path + [text]) for _ in range(int(match[2]))]
-        assert sum(below) <= size and (depth or sum(below) == size), (text, size, below)
+        assert sum(below) <= size, (text, size, below)
+        assert depth > 1 or not below or sum(below) == size, (text, size, below) # each site has a stack
         rest = re.fullmatch(r"in (1 place,|\d+ places, all) below massif's threshold \(1.00%\)", text)
         if depth == 2 and not rest:
             place = re.fullmatch(r"0x[0-9a-f]+: (.*) \((.*):(\d+)\)", text)

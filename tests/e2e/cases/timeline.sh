@@ -156,6 +156,15 @@ massif_odd_case() {
 }
 add_case "timeline for massif: without stacks, killed, to a pipe" massif_odd_case
 
+# A block that lives for a microsecond of the first of many intervals is the peak.
+massif_short_case() {
+  printf '%s\n' t_us,op,id,bytes,stream 0,a,0,4096,0 1,a,1,1048576,0 2,f,1,1048576,0 1000000,a,2,4096,0 >short.csv
+  timeline_of massif short.csv
+  expect_equal "peak" "all: peak=1052672" "$(<massif.found)"
+  expect_equal "at the end" mem_heap_B=8192 "$(grep '^mem_heap_B=' massif.file | tail -n 1)"
+}
+add_case "timeline for massif: a peak within an interval" massif_short_case
+
 # many_case: a thousand and more items of a list, frames of plug-ins, threads.
 many_case() {
   timeline_record threads_shared
