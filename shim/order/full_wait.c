@@ -21,8 +21,9 @@
 /* Back off exponentially: polling too often can slow the device. */
 #define FIRST_NAP_NS 50000ull
 #define LAST_NAP_NS  (2 * NS_PER_MS)
-/* The shortest wait: even an idle device needs some time to complete an event. */
-#define LEAST_WAIT_NS (5 * NS_PER_MS)
+/* The shortest wait: even an idle device needs some time to complete an event, more where
+ * the processors are busy. */
+#define LEAST_WAIT_NS (50 * NS_PER_MS)
 
 static uint64_t *timed_out_mark(const struct gs_context *context)
 {
