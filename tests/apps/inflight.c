@@ -9,8 +9,8 @@
  *
  * STREAMS 0 is the legacy stream alone. Of THREADS all but the first only sleep.
  *
- * Proves nothing by itself: two runs of different PAIRS under an instruction counter, or
- * beside the simulated driver's log, give the cost of one pair.
+ * Proves nothing by itself: an instruction counter, or the simulated driver's log, gives
+ * the cost of one pair.
  */
 #include "launch.h"
 
@@ -63,12 +63,14 @@ static void run_pairs(const struct app_kernels *kernels, bool rolling, long pair
         APP_OK(gpu_malloc(&blocks[i], BYTES));
     fprintf(stderr, "pairs\n");
     for (long i = 0; i < pairs; i++) {
+        app_round(i, pairs);
         if (rolling)
             app_fill(kernels, blocks[i % LIVE], BYTES / 4, 1, stream_of(i));
         replace(&blocks[i % LIVE]);
         if (rolling && i % TOGETHER == TOGETHER - 1)
             sync_all();
     }
+    app_count_ends();
     fprintf(stderr, "end of pairs\n");
     for (unsigned i = 0; i < LIVE; i++)
         APP_OK(gpu_free(blocks[i]));
