@@ -14,16 +14,32 @@ shim=$build/libgpushim.so
 cuda_path=${E2E_CUDA_PATH:-$build/sim}
 time_limit=120
 
+# Two devices, each small enough to be filled quickly.
+export CUDASIM_MEMORY=${CUDASIM_MEMORY:-512M}
+export CUDASIM_DEVICES=${CUDASIM_DEVICES:-2}
+
 # shellcheck source=tests/clean_env.sh
 source "$sources/tests/clean_env.sh"
 
 case_names=()
 case_bodies=()
+adding=yes
+
+# uses NAME...: the functions and variables of cases/NAME.sh. A case's shell has read its own file alone.
+uses() {
+  local adding=no name
+
+  for name; do
+    # shellcheck source=/dev/null
+    source "$here/cases/$name.sh"
+  done
+}
 
 # add_case NAME COMMAND [ARGUMENT...]
 add_case() {
   local body
 
+  [[ $adding == yes ]] || return 0
   case_names+=("$1")
   shift
   printf -v body '%q ' "$@"
@@ -52,6 +68,12 @@ fail() {
 skip() {
   echo "$1" >"$case_dir/../reason"
   exit 77
+}
+
+# A misspelt expectation would be one that nothing fails: run looks for a reason.
+command_not_found_handle() {
+  echo "no command $1" | tee "$case_dir/../reason"
+  return 127
 }
 
 # need COMMAND: skip where there is no such command.

@@ -4,6 +4,8 @@
 # without it, scopes in every report, and memory in the order of a stream under hostile
 # schedules. docs/api.md
 
+uses python
+
 api_seeds=${E2E_HOSTILE_SEEDS:-$(sized 2 8)}
 
 # What the functions return with the library, by default and with parts of it switched off.

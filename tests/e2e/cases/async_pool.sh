@@ -4,6 +4,8 @@
 # results by every way of linking, no order lost under hostile schedules, no call of the
 # driver in the steady state, and a report that names kind and call. docs/async.md
 
+uses options
+
 async_seeds=${E2E_HOSTILE_SEEDS:-$(sized 1 4)}
 
 # async_way_case PROGRAM MODE: the program's output is that of the program alone.

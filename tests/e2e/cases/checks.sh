@@ -4,6 +4,8 @@
 # is not to is an error in the report, with whose memory it was; what cannot be looked at is
 # counted; and no program that does nothing wrong notices anything.
 
+uses outputs state
+
 zone=GPUSHIM_CHECK_REDZONE=256
 poison=GPUSHIM_CHECK_FILL=poison
 held=GPUSHIM_CHECK_QUARANTINE=8M
@@ -340,8 +342,9 @@ for name in overruns pipeline threads freewait devices sizes capture async crowd
   done
 done
 for name in leaky badfree context fork graphmem ipc reset survivors; do
-  add_case "checks of a right program, $name" checks_clean_case \
-    "$(basename "$(find "$apps" -name "${name}_linked" -o -name "${name}_shared" | sort | head -1)")" any
+  way=linked
+  [[ -x $apps/${name}_linked ]] || way=shared
+  add_case "checks of a right program, $name" checks_clean_case "${name}_$way" any
 done
 
 # Judged by the oracle of the simulated device: nothing is read, filled or handed out before

@@ -3,6 +3,8 @@
 # checks_args.sh - GPUSHIM_CHECK_ARGS: copies and sets of memory that is not theirs are
 # errors of the report, told as they were made; programs that are right are not accused.
 
+uses outputs state
+
 # errors_of FILE: its errors alone, without what differs from run to run.
 errors_of() {
   sed -nE '/^==[0-9]+== ERROR /,/^==[0-9]+==( $|$)/p' "$1" |

@@ -5,6 +5,8 @@
 # can be done without them: ranks, a read-only root, no home, a user without a name, process
 # number 1. The program answers as without the library, and the report comes.
 
+uses readme
+
 # clusters_ranks_case VARIABLE: eight processes at once, with the rank as a launcher says it:
 # each has a file of its own by host and rank, with its own report.
 clusters_ranks_case() {

@@ -5,6 +5,8 @@
 # fill the device, are missing or forgotten, or come when the time is over; that a signal ends
 # all that runs.
 
+uses gpu_check
+
 # programs_source: the functions of the part, for this build.
 programs_source() {
   # shellcheck disable=SC2034 # the part uses them

@@ -4,8 +4,6 @@
 # the library, however it reaches CUDA; what leaks is named at its node's place, and what
 # does not is not.
 
-graph_steps=(inside outside auto other orphan leak capture)
-
 # graph_same_case WAY STEP...: leaves shim.err
 graph_same_case() {
   local program=$apps/graphmem_$1

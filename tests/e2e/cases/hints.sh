@@ -3,6 +3,8 @@
 # hints.sh - the report's hints: what a run had too much of, with what to do. Programs that have not
 # get none: the cases of other subjects, which take a clean report for two lines, see to that.
 
+uses views
+
 # expect_hint FILE TEXT: this hint alone.
 expect_hint() {
   expect_count "$1" '^==[0-9]+== Hint: ' 1

@@ -3,6 +3,8 @@
 # host_pools.sh - pinned and managed memory from the pool (docs/host-memory.md): the same
 # output as without it, no driver call in the steady state, and what is held goes back.
 
+uses hostile
+
 # in_rounds FILE CALL: how often the driver was called between the program's two lines.
 in_rounds() {
   sed -n '/^rounds/,/^end of rounds/p' "$1" | grep -cE "^cudasim: ($2)( |\$)"

@@ -4,7 +4,7 @@
 # importer finds the exporter's data by whatever arithmetic, or gets an error, never other
 # data. docs/ipc.md
 
-export CUDASIM_MEMORY=${CUDASIM_MEMORY:-512M}
+uses options
 
 ipc_ways='direct inside asked base attribute attributes twice old'
 ipc_file_ways='dmabuf pool vmm event'

@@ -5,6 +5,8 @@
 # table is said to be none; and the table that gpu-check makes of what it measured. Rows and
 # lines of every kind: tests/unit/sim_latency.c.
 
+uses gpu_check
+
 # pairs_program: ten pairs by ctypes, timed by the program's own clock.
 pairs_program() {
   cat >pairs.py <<'END'

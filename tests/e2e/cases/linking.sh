@@ -3,6 +3,8 @@
 # linking.sh - the library among others: another preloaded library before and after it,
 # weak references, look-ups.
 
+uses cost
+
 # next_case PROGRAM CALL: another wrapper library on either side of ours. CALL is one that
 # it sees natively; none where the program finds its calls past all preloaded libraries.
 next_case() {

@@ -4,12 +4,6 @@
 # the same with the library as without it, standard error has nothing but the report, and
 # a program that frees all it allocates has a report of two lines.
 
-# Room for the device to be filled, small enough to fill it quickly.
-export CUDASIM_MEMORY=${CUDASIM_MEMORY:-512M}
-
-# Two devices for the one program that asks how many there are.
-export CUDASIM_DEVICES=${CUDASIM_DEVICES:-2}
-
 # matrix_case PROGRAM EXPECT [ARGUMENT...]     EXPECT: clean, or any
 matrix_case() {
   local program=$apps/$1 expect=$2

@@ -3,6 +3,8 @@
 # narrow.sh - what a terminal of 40 columns gets: the whole text, which the terminal wraps, or lines that
 # end at a whole column. top.sh has gpushim top.
 
+uses guide options
+
 # on_terminal COLUMNS PREFIX [VAR=value...] -- COMMAND...: PREFIX.text is what it writes to a terminal of that width.
 on_terminal() {
   local columns=$1 prefix=$2 settings=(TERM=xterm CUDASIM_MEMORY=512M CUDASIM_DEVICES=1)

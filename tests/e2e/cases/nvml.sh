@@ -4,6 +4,8 @@
 # NVIDIA's and answers from the simulated device's books. Where there is no figure of this
 # process's own, there is no line.
 
+uses outputs
+
 nvml_line='^==[0-9]+==   not allocated via API +512 MiB   \(context, modules, local memory\)$'
 
 # with_nvml PREFIX [VAR=value...] -- COMMAND...

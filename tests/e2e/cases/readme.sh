@@ -5,13 +5,15 @@
 # runs and prints what stands there, its pictures are what programs print now, and every link
 # between pages leads somewhere. guide.sh compares the output.
 
+uses library guide stages
+
 # readme_section TITLE: the lines of a section.
 readme_section() {
   awk -v title="## $1" '/^## / { inside = ($0 == title); next } inside' "$sources/README.md"
 }
 
 # Commands that no case runs as they stand, and why.
-declare -A readme_elsewhere=(
+declare -gA readme_elsewhere=(
   [scripts/demo]='scripts/test runs it, in its stage tools'
   [scripts/test]='it runs this case'
 )

@@ -4,6 +4,8 @@
 # the memory and what to try. The program goes on as natively, also where it waits for children,
 # handles signals, forks, or is refused in many threads at once.
 
+uses outputs
+
 oom_head='^==[0-9]+== gpushim [0-9.]+: .*  out of memory$'
 left_out='^==[0-9]+== Note: file and line are left out: the program handles SIGCHLD'
 

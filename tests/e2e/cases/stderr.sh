@@ -3,6 +3,8 @@
 # stderr.sh - where text goes when descriptor 2 is not what it was: never among the
 # program's data, and along with what was sent elsewhere on purpose.
 
+uses options
+
 # other_stderr WAY HOW [VARIABLE...]: leaves what arrived without the library in
 #   native.data, and with it in shim.data.
 other_stderr() {

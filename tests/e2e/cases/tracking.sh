@@ -4,6 +4,8 @@
 # without a place, a part of the run; stacks of frees; and memory of our own that does not
 # grow.
 
+uses outputs state
+
 # ---- sampled stacks --------------------------------------------------------------------
 
 # The figures of all devices and the SUMMARY, without its places.

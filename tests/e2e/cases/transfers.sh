@@ -3,6 +3,8 @@
 # transfers.sh - GPUSHIM_CHECK_TRANSFERS: each habit of copying that costs time is reported
 # with the line of the call, exact numbers and what to do; copies that are right are not.
 
+uses checks_args outputs
+
 transfers_on=GPUSHIM_CHECK_TRANSFERS=on
 
 # slow_of FILE: the lines on slow copies, without what differs from run to run.
