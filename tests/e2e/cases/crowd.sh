@@ -5,7 +5,7 @@
 # alone does. Who is refused depends on who comes first, so sums of several runs are laid
 # side by side, with room for luck.
 
-crowd_seeds=$(sized 2 4)
+crowd_seeds=$(sized 1 4)
 
 # crowd_refused NAME: what the run NAME was refused, from its line on stderr.
 crowd_refused() {

@@ -6,7 +6,7 @@
 #
 # E2E_REFUSAL_SEEDS  seeds a case (2; 8 in scripts/test --full)
 
-refusal_seeds=${E2E_REFUSAL_SEEDS:-2}
+refusal_seeds=${E2E_REFUSAL_SEEDS:-$(sized 1 2)}
 
 # refusals_case WAY MODE FAIL [VARIABLE...]: FAIL are the failures made under the library.
 refusals_case() {

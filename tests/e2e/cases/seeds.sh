@@ -5,7 +5,7 @@
 # asynchronous work under hostile schedules; a clean end without a device. docs/api.md
 
 seeds_programs=(ringkernel dotcompute genesis consolidated)
-seeds_seeds=${E2E_HOSTILE_SEEDS:-$(sized 2 12)}
+seeds_seeds=${E2E_HOSTILE_SEEDS:-$(sized 1 12)}
 
 # seeds_clean PROGRAM FILE: genesis asks for the statistics of a report, by gpushim_set_option.
 seeds_clean() {
