@@ -95,7 +95,7 @@ static void messages_one_by_one(void)
 
 static void messages_by_ring(void)
 {
-    struct gpushim_ring ring;
+    struct gpushim_ring ring = {0};
     struct gpushim_buffer slot;
 
     MUST(gpushim_ring_create(&ring, SLOTS, MESSAGE_BYTES));
