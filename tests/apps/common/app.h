@@ -61,9 +61,8 @@ bool app_bytes_match(const void *data, size_t bytes, uint32_t seed);
 /* malloc that never answers NULL. */
 void *app_host_memory(size_t bytes);
 
-/* Between these two an instruction counter counts that is told their names
- * (e2e/cases/cost.sh). app_round begins it when a fifth of `count` rounds has warmed up.
- */
+/* An instruction counter that is told these names counts between the two
+ * (e2e/cases/cost.sh). app_round calls the first after a fifth of `count` rounds. */
 void app_count_begins(void);
 void app_count_ends(void);
 static inline void app_round(long round, long count)

@@ -3,8 +3,6 @@
 # idle.sh - how often the device is synchronized: a free waits where work may run, and
 # nowhere else (docs/free.md). The simulated driver's log has every call.
 
-uses cost
-
 idle_rounds=20
 
 # waits FILE: of tests/apps/idle.c's rounds, how often the driver was made to wait.

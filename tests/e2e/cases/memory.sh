@@ -4,7 +4,7 @@
 # registered memory. Each place that leaves some is named with function, file and line, with
 # exact sizes and counts; what is given back leaves no trace; wrong frees get native answers.
 
-uses cost leaks
+uses leaks
 
 # A reset takes the context's memory, and not what is no context's.
 survivors_case() {

@@ -4,7 +4,7 @@
 # small device, first without the library and then with it, while the driver fails now and
 # then; what kernels wrote stays, the errors are the driver's, and nothing is left behind.
 #
-# E2E_REFUSAL_SEEDS  seeds a case (2; 8 in scripts/test --full)
+# E2E_REFUSAL_SEEDS  seeds a case (1; with E2E_LONG=yes 2; 8 in the stage fuzz)
 
 refusal_seeds=${E2E_REFUSAL_SEEDS:-$(sized 1 2)}
 
