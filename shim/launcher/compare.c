@@ -59,8 +59,7 @@ static void read_both(char *const paths[2], enum gs_report_of of,
     bool read[2];
     for (unsigned i = 0; i < 2; i++) {
         const char *problem;
-        read[i] =
-            gs_report_file_read(paths[i], of, GS_STATE_SHOWN_LINES, &files[i], &problem);
+        read[i] = gs_report_file_read(paths[i], of, true, &files[i], &problem);
         if (!read[i]) {
             gs_launcher_warn("%s: %s; nothing is compared", paths[i], problem);
         }
@@ -159,9 +158,8 @@ static const char *add_report(struct merge *merge, const char *path)
 {
     static struct gs_report_file file;
     const char *problem;
-    /* Sums need names for the rules alone. */
-    bool names = merge->with_places || gs_state_settings()->suppressions[0];
-    enum gs_state_lines lines = names ? GS_STATE_SHOWN_LINES : GS_STATE_NO_LINES;
+    /* Sums need them for the rules alone. */
+    bool lines = merge->with_places || gs_state_settings()->suppressions[0];
     if (!gs_report_file_read(path, merge->of, lines, &file, &problem)) {
         return problem;
     }

@@ -186,7 +186,7 @@ int gs_html_write(const struct gs_arguments *arguments)
     } else {
         size_t length;
         const char *problem;
-        pieces.json = gs_report_file_json(report, GS_STATE_ALL_LINES, &length, &problem);
+        pieces.json = gs_report_file_json(report, true, &length, &problem);
         if (!pieces.json) {
             gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report, problem);
         }

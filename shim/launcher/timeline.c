@@ -50,6 +50,34 @@ static int by_size(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
+/* The largest allocations so far: more than `most` until they are sorted. */
+struct largest {
+    struct sized *all;
+    size_t count, room, most;
+};
+
+static void keep_largest(struct largest *largest)
+{
+    qsort(largest->all, largest->count, sizeof(*largest->all), by_size);
+    if (largest->count > largest->most) {
+        largest->count = largest->most;
+    }
+}
+
+/* gs_replay_see */
+static void add_to_largest(void *self, const struct gs_replay_op *op, uint64_t address)
+{
+    struct largest *largest = self;
+    (void)address;
+    if (op->op != GS_TRACE_ALLOC) {
+        return;
+    }
+    if (largest->count == largest->room) {
+        keep_largest(largest);
+    }
+    largest->all[largest->count++] = (struct sized){.bytes = op->bytes, .id = op->id};
+}
+
 /* Chooses the largest allocations, where there are too many. */
 static void choose_largest(struct job *job, const char *path)
 {
@@ -58,19 +86,15 @@ static void choose_largest(struct job *job, const char *path)
     if (!job->format->one_by_one || trace->allocations <= timeline->most) {
         return;
     }
-    struct sized *all = gs_replay_alloc(trace->allocations, sizeof(*all));
-    for (size_t i = 0; i < trace->count; i++) {
-        if (trace->ops[i].op == GS_TRACE_ALLOC) {
-            uint32_t id = trace->ops[i].id;
-            all[id] = (struct sized){.bytes = trace->ops[i].bytes, .id = id};
-        }
-    }
-    qsort(all, trace->allocations, sizeof(*all), by_size);
+    struct largest largest = {.most = timeline->most, .room = 2 * timeline->most};
+    largest.all = gs_replay_alloc(largest.room, sizeof(*largest.all));
+    gs_replay_visit(trace, add_to_largest, &largest);
+    keep_largest(&largest);
     timeline->shown = gs_replay_alloc(trace->allocations, sizeof(bool));
-    for (size_t i = 0; i < timeline->most; i++) {
-        timeline->shown[all[i].id] = true;
+    for (size_t i = 0; i < largest.count; i++) {
+        timeline->shown[largest.all[i].id] = true;
     }
-    free(all);
+    free(largest.all);
     gs_launcher_warn("%.600s: has the %zu largest of %u allocations (--most=NUMBER)",
                      path, timeline->most, trace->allocations);
 }
@@ -98,7 +122,7 @@ static void write_with_stacks(void *self, const struct gs_export *export)
 static const char *no_stacks(const struct job *job, const char *state)
 {
     const struct gs_replay_trace *trace = &job->source.trace;
-    if (job->source.count == 0) {
+    if (job->source.timeline.id_count == 0) {
         return state ? "the trace has no call stacks" : NULL;
     }
     if (trace->pid_start == 0) {

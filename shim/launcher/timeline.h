@@ -15,22 +15,21 @@ struct gs_timeline_stack {
 
 struct gs_timeline {
     const struct gs_replay_trace *trace;
-    struct gs_timeline_stack *stacks; /* distinct ones */
-    size_t stack_count;
-    size_t frame_count; /* numbers of frames are below it */
-    uint32_t *stack_of; /* by allocation: index in `stacks`; stack_count: none */
-    size_t *end_of; /* by allocation: the operation that frees it; trace->count: none */
-    size_t most;    /* allocations shown one by one; also points of a curve */
-    bool *shown;    /* by allocation: it is one of the largest; NULL: all are shown */
+    uint32_t *ids; /* of the trace's stacks, ascending */
+    size_t id_count;
+    struct gs_timeline_stack *stacks; /* as `ids` */
+    size_t stack_count;               /* id_count; 0: they are not known */
+    size_t frame_count;               /* numbers of frames are below it */
+    bool *freed;                      /* by allocation */
+    size_t most; /* allocations shown one by one; also points of a curve */
+    bool *shown; /* by allocation: it is one of the largest; NULL: all are shown */
 };
 
 /* A timeline, and what it was read from. */
 struct gs_timeline_source {
     struct gs_replay_trace trace;
     struct gs_timeline timeline;
-    uint32_t *known; /* the trace's ids of stacks, ascending, each once */
-    uint32_t *found; /* the same stacks in the report, for gs_state_visit.stacks */
-    size_t count;
+    uint32_t *found; /* the trace's stacks in the report, for gs_state_visit.stacks */
 };
 
 /* Reads a trace, which may have a line on stderr. Returns the exit status; no operations:
@@ -52,9 +51,12 @@ const char *gs_timeline_memory(const struct gs_replay_op *op, char out[32]);
 const char *gs_timeline_function(const struct gs_export_frame *frame, char out[512]);
 /* Returns true if the allocation is shown by itself. */
 bool gs_timeline_shows(const struct gs_timeline *timeline, uint32_t allocation);
-/* The stack of an allocation; empty: none is known. */
+/* The number of an allocation's stack in `stacks`; stack_count: none is known. */
+size_t gs_timeline_stack_number(const struct gs_timeline *timeline,
+                                const struct gs_replay_op *op);
+/* That stack; empty: none is known. */
 struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,
-                                           uint32_t allocation);
+                                           const struct gs_replay_op *op);
 
 /* A memory is a device's ordinal, or pinned host memory; or all of them together, whose
  * value is how many there are. */
@@ -62,34 +64,42 @@ struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,
 #define GS_TIMELINE_MEMORIES 257u
 
 #define GS_TIMELINE_INTERVALS_MOST 600
-#define GS_TIMELINE_BEFORE         SIZE_MAX
+#define GS_TIMELINE_BEFORE         UINT64_MAX
 
-/* Equal intervals of a trace's time, each with its peak. */
+/* Equal intervals of a trace's time, each with its peak. Two visits of the trace: one
+ * adds the operations, the other repeats them and sees each peak as it comes. */
 struct gs_timeline_intervals {
-    const struct gs_replay_trace *trace;
-    size_t count;    /* of intervals */
-    unsigned memory; /* a device's ordinal, GS_TIMELINE_PINNED or GS_TIMELINE_MEMORIES */
+    size_t count;
     uint64_t interval_ns;
+    size_t now; /* the interval that a visit is in */
+    uint64_t operations, live;
     /* The operation after which most was live; GS_TIMELINE_BEFORE: none; live bytes then.
      */
-    size_t at[GS_TIMELINE_INTERVALS_MOST];
+    uint64_t at[GS_TIMELINE_INTERVALS_MOST];
     uint64_t most[GS_TIMELINE_INTERVALS_MOST];
 };
 
+typedef void gs_timeline_see(void *self, size_t interval);
+
 /* The memory of an operation: a device's ordinal, or GS_TIMELINE_PINNED. */
 unsigned gs_timeline_memory_of(const struct gs_replay_op *op);
+/* The bytes that it makes live, or dead (modulo 2^64). */
+uint64_t gs_timeline_change(const struct gs_replay_op *op);
+/* The length of one of `count` intervals of a trace's time. */
+uint64_t gs_timeline_interval_ns(const struct gs_replay_trace *trace, size_t count);
 /* Divides a trace's time into `count` intervals, GS_TIMELINE_INTERVALS_MOST at most. */
 void gs_timeline_divide(struct gs_timeline_intervals *intervals,
                         const struct gs_replay_trace *trace, size_t count);
-/* Finds the intervals' peaks of a memory. */
-void gs_timeline_find_peaks(struct gs_timeline_intervals *intervals, unsigned memory);
-/* An operation makes `change` more bytes live, or as many less (modulo 2^64). */
-typedef void (*gs_timeline_change)(void *self, const struct gs_replay_op *op,
-                                   uint64_t change);
-typedef void (*gs_timeline_see)(void *self, size_t interval);
-/* Calls `change` for each operation, and `see` for each interval at its peak. */
-void gs_timeline_visit_peaks(const struct gs_timeline_intervals *intervals,
-                             gs_timeline_change change, gs_timeline_see see, void *self);
+/* An allocation or a free; behind the last, gs_timeline_end. */
+void gs_timeline_add(struct gs_timeline_intervals *intervals,
+                     const struct gs_replay_op *op);
+void gs_timeline_end(struct gs_timeline_intervals *intervals);
+/* The same operations once more: calls `see` for each interval at its peak. Before the
+ * first: gs_timeline_repeat. */
+void gs_timeline_repeat(struct gs_timeline_intervals *intervals, gs_timeline_see *see,
+                        void *self);
+void gs_timeline_add_again(struct gs_timeline_intervals *intervals, gs_timeline_see *see,
+                           void *self);
 
 /* A format: writes the timeline to the sink. Errors: GS_ERR_IO, GS_ERR_HOST_NOMEM. */
 typedef enum gs_status gs_timeline_write(const struct gs_timeline *timeline,

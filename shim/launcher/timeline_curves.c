@@ -19,7 +19,6 @@
 
 /* A memory, while its curves are made. */
 struct curves {
-    const struct gs_timeline *timeline;
     struct gs_timeline_intervals intervals;
     size_t site_count;     /* stacks, and one for no stack */
     uint64_t *live, *area; /* by site: now; the sum over all intervals */
@@ -28,25 +27,81 @@ struct curves {
     uint64_t *curve; /* INTERVALS for each shown site, and for the rest */
 };
 
-static size_t site_of(const struct curves *curves, const struct gs_replay_op *op)
-{
-    size_t stack = curves->timeline->stack_of[op->id];
+/* All memories of a trace. */
+struct memories {
+    const struct gs_timeline *timeline;
+    struct curves *curves[GS_TIMELINE_MEMORIES]; /* NULL: the trace has none of it */
+    gs_timeline_see *see; /* at each peak, with its memory's curves; NULL: find them */
+};
 
-    return stack < curves->site_count ? stack : curves->site_count - 1;
+static struct curves *curves_of(struct memories *memories, unsigned memory)
+{
+    const struct gs_timeline *timeline = memories->timeline;
+    struct curves *curves = memories->curves[memory];
+
+    if (curves)
+        return curves;
+    curves = memories->curves[memory] = gs_replay_alloc(1, sizeof *curves);
+    curves->site_count = timeline->stack_count + 1;
+    curves->live = gs_replay_alloc(curves->site_count, sizeof *curves->live);
+    curves->area = gs_replay_alloc(curves->site_count, sizeof *curves->area);
+    curves->curve =
+        gs_replay_alloc((size_t)(SITES_MOST + 1) * INTERVALS, sizeof *curves->curve);
+    gs_timeline_divide(&curves->intervals, timeline->trace, INTERVALS);
+    return curves;
 }
 
-static void change_live(void *self, const struct gs_replay_op *op, uint64_t change)
+static void free_curves(struct curves *curves)
 {
-    struct curves *curves = self;
-
-    curves->live[site_of(curves, op)] += change;
+    if (!curves)
+        return;
+    free(curves->live);
+    free(curves->area);
+    free(curves->curve);
+    free(curves);
 }
 
-/* Calls `see` for each interval, with curves->live as of its peak. */
-static void visit_peaks(struct curves *curves, gs_timeline_see see)
+/* gs_replay_see */
+static void see_operation(void *self, const struct gs_replay_op *op, uint64_t address)
 {
-    memset(curves->live, 0, curves->site_count * sizeof *curves->live);
-    gs_timeline_visit_peaks(&curves->intervals, change_live, see, curves);
+    struct memories *memories = self;
+    struct curves *curves;
+
+    (void)address;
+    if (op->op == GS_TRACE_SYNC)
+        return;
+    curves = curves_of(memories, gs_timeline_memory_of(op));
+    if (!memories->see) {
+        gs_timeline_add(&curves->intervals, op);
+        return;
+    }
+    curves->live[gs_timeline_stack_number(memories->timeline, op)] +=
+        gs_timeline_change(op);
+    gs_timeline_add_again(&curves->intervals, memories->see, curves);
+}
+
+static void find_peaks(struct memories *memories)
+{
+    memories->see = NULL;
+    gs_replay_visit(memories->timeline->trace, see_operation, memories);
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
+        if (memories->curves[i])
+            gs_timeline_end(&memories->curves[i]->intervals);
+}
+
+/* Calls `see` for each interval of each memory, with curves->live as of its peak. */
+static void visit_peaks(struct memories *memories, gs_timeline_see *see)
+{
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
+        struct curves *curves = memories->curves[i];
+
+        if (!curves)
+            continue;
+        memset(curves->live, 0, curves->site_count * sizeof *curves->live);
+        gs_timeline_repeat(&curves->intervals, see, curves);
+    }
+    memories->see = see;
+    gs_replay_visit(memories->timeline->trace, see_operation, memories);
 }
 
 static void add_areas(void *self, size_t interval)
@@ -99,9 +154,9 @@ static void put_numbers(struct gs_json *json, const char *key, const uint64_t *n
     gs_json_close(json, ']');
 }
 
-static void put_site(struct gs_json *json, const struct curves *curves, size_t number)
+static void put_site(struct gs_json *json, const struct gs_timeline *timeline,
+                     const struct curves *curves, size_t number)
 {
-    const struct gs_timeline *timeline = curves->timeline;
     uint32_t site = curves->shown[number];
 
     gs_json_open(json, '{');
@@ -114,21 +169,17 @@ static void put_site(struct gs_json *json, const struct curves *curves, size_t n
     gs_json_close(json, '}');
 }
 
-static void put_memory(struct gs_json *json, struct curves *curves, unsigned memory)
+static void put_memory(struct gs_json *json, const struct memories *memories,
+                       unsigned memory)
 {
-    bool pinned = memory == GS_TIMELINE_PINNED;
+    const struct curves *curves = memories->curves[memory];
 
-    gs_timeline_find_peaks(&curves->intervals, memory);
-    memset(curves->area, 0, curves->site_count * sizeof *curves->area);
-    visit_peaks(curves, add_areas);
-    choose_sites(curves);
-    visit_peaks(curves, fill_curves);
     gs_json_open(json, '{');
-    gs_json_member_or_null(json, "device", !pinned, memory);
+    gs_json_member_or_null(json, "device", memory != GS_TIMELINE_PINNED, memory);
     put_numbers(json, "live", curves->intervals.most);
     gs_json_member_open(json, "sites", '[');
     for (size_t i = 0; i < curves->shown_count; i++)
-        put_site(json, curves, i);
+        put_site(json, memories->timeline, curves, i);
     gs_json_close(json, ']');
     put_numbers(json, "others", &curves->curve[curves->shown_count * INTERVALS]);
     gs_json_close(json, '}');
@@ -137,34 +188,28 @@ static void put_memory(struct gs_json *json, struct curves *curves, unsigned mem
 enum gs_status gs_timeline_curves(const struct gs_timeline *timeline,
                                   const struct gs_export_sink *sink)
 {
-    const struct gs_replay_trace *trace = timeline->trace;
-    static struct curves curves; /* one thread */
+    static struct memories memories; /* one thread */
     static struct gs_json json;
-    static bool used[GS_TIMELINE_MEMORIES];
 
     json = (struct gs_json){.depth = 0};
-    curves =
-        (struct curves){.timeline = timeline, .site_count = timeline->stack_count + 1};
-    gs_timeline_divide(&curves.intervals, trace, INTERVALS);
-    curves.live = gs_replay_alloc(curves.site_count, sizeof *curves.live);
-    curves.area = gs_replay_alloc(curves.site_count, sizeof *curves.area);
-    curves.curve =
-        gs_replay_alloc((size_t)(SITES_MOST + 1) * INTERVALS, sizeof *curves.curve);
-    memset(used, 0, sizeof used);
-    for (size_t i = 0; i < trace->count; i++)
-        if (trace->ops[i].op != GS_TRACE_SYNC)
-            used[gs_timeline_memory_of(&trace->ops[i])] = true;
+    memories = (struct memories){.timeline = timeline};
+    find_peaks(&memories);
+    visit_peaks(&memories, add_areas);
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
+        if (memories.curves[i])
+            choose_sites(memories.curves[i]);
+    visit_peaks(&memories, fill_curves);
     gs_out_begin(&json.out, sink);
     gs_json_open(&json, '{');
-    gs_json_member(&json, "interval_ns", curves.intervals.interval_ns);
+    gs_json_member(&json, "interval_ns",
+                   gs_timeline_interval_ns(timeline->trace, INTERVALS));
     gs_json_member_open(&json, "memories", '[');
-    for (unsigned memory = 0; memory < GS_TIMELINE_MEMORIES; memory++)
-        if (used[memory])
-            put_memory(&json, &curves, memory);
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
+        if (memories.curves[i])
+            put_memory(&json, &memories, i);
+        free_curves(memories.curves[i]);
+    }
     gs_json_close(&json, ']');
     gs_json_close(&json, '}');
-    free(curves.live);
-    free(curves.area);
-    free(curves.curve);
     return gs_out_end(&json.out);
 }

@@ -41,8 +41,8 @@ struct writer {
     uint32_t frame_count, node_count;
     struct kind_number *kinds;
     uint32_t kind_count;
-    uint32_t *kind_of; /* by allocation */
-    bool failed;       /* no memory */
+    uint64_t last_ms;
+    bool failed; /* no memory */
 };
 
 static void GS_PRINTF(2, 3) put(struct writer *writer, const char *format, ...)
@@ -125,13 +125,14 @@ static uint32_t put_stack(struct writer *writer, const struct gs_timeline_stack 
     return parent;
 }
 
-/* Numbers the size and stack of an allocation; stacks[]: nodes by stack and memory. */
+/* Returns the number of an allocation's size and stack. */
 static uint32_t number_kind(struct writer *writer, const struct gs_replay_op *op)
 {
     const struct gs_timeline *timeline = writer->timeline;
     uint64_t memory = gs_timeline_memory_of(op);
     struct kind_key place = {.bytes = UINT64_MAX,
-                             .stack = timeline->stack_of[op->id] | memory << 32};
+                             .stack = gs_timeline_stack_number(timeline, op) | memory
+                                                                                   << 32};
     struct kind_key key = {.bytes = op->bytes, .stack = place.stack};
     struct kind_number *found = GS_HASH_FIND(writer->kinds, &key), *node;
     char name[32];
@@ -141,7 +142,7 @@ static uint32_t number_kind(struct writer *writer, const struct gs_replay_op *op
     node = GS_HASH_FIND(writer->kinds, &place);
     found = calloc(1, sizeof *found);
     if (!node && found && (node = calloc(1, sizeof *node))) {
-        const struct gs_timeline_stack stack = gs_timeline_stack(timeline, op->id);
+        const struct gs_timeline_stack stack = gs_timeline_stack(timeline, op);
 
         node->key = place;
         node->number = put_stack(writer, &stack, gs_timeline_memory(op, name));
@@ -166,28 +167,21 @@ static uint32_t number_kind(struct writer *writer, const struct gs_replay_op *op
     return found->number;
 }
 
-static void put_events(struct writer *writer)
+/* gs_replay_see */
+static void put_event(void *self, const struct gs_replay_op *op, uint64_t address)
 {
-    const struct gs_replay_trace *trace = writer->timeline->trace;
-    uint64_t last_ms = 0;
+    struct writer *writer = self;
+    uint64_t ms = op->time_ns / 1000000;
+    uint32_t kind;
 
-    for (size_t i = 0; i < trace->count && !writer->failed; i++) {
-        const struct gs_replay_op *op = &trace->ops[i];
-        uint64_t ms = op->time_ns / 1000000;
-
-        if (op->op == GS_TRACE_SYNC)
-            continue;
-        if (ms != last_ms)
-            put(writer, "c %llx\n", (unsigned long long)ms);
-        last_ms = ms;
-        if (op->op == GS_TRACE_ALLOC)
-            writer->kind_of[op->id] = number_kind(writer, op);
-        put(writer, "%c %x\n", op->op == GS_TRACE_ALLOC ? '+' : '-',
-            writer->kind_of[op->id]);
-    }
-    if (trace->count)
-        put(writer, "c %llx\n",
-            (unsigned long long)(trace->ops[trace->count - 1].time_ns / 1000000) + 1);
+    (void)address;
+    if (op->op == GS_TRACE_SYNC || writer->failed)
+        return;
+    if (ms != writer->last_ms)
+        put(writer, "c %llx\n", (unsigned long long)ms);
+    writer->last_ms = ms;
+    kind = number_kind(writer, op);
+    put(writer, "%c %x\n", op->op == GS_TRACE_ALLOC ? '+' : '-', kind);
 }
 
 static void free_writer(struct writer *writer)
@@ -201,23 +195,22 @@ static void free_writer(struct writer *writer)
     }
     GS_HASH_FREE(writer->kinds);
     free(writer->frames);
-    free(writer->kind_of);
 }
 
 enum gs_status gs_timeline_heaptrack(const struct gs_timeline *timeline,
                                      const struct gs_export_sink *sink)
 {
     const struct gs_replay_trace *trace = timeline->trace;
-    struct writer writer = {
-        .timeline = timeline,
-        .frames = gs_replay_alloc(timeline->frame_count, sizeof(uint32_t)),
-        .kind_of = gs_replay_alloc(trace->allocations, sizeof(uint32_t))};
+    struct writer writer = {.timeline = timeline,
+                            .frames =
+                                gs_replay_alloc(timeline->frame_count, sizeof(uint32_t))};
 
     gs_out_begin(&writer.out, sink);
     put(&writer, "v 10400 2\n");
     put(&writer, "X %.200s\n", trace->program[0] ? trace->program : "gpushim");
     put(&writer, "I 1000 1\n");
-    put_events(&writer);
+    gs_replay_visit(trace, put_event, &writer);
+    put(&writer, "c %llx\n", (unsigned long long)(trace->end_ns / 1000000) + 1);
     bool failed = writer.failed;
     free_writer(&writer);
     enum gs_status status = gs_out_end(&writer.out);

@@ -12,78 +12,73 @@ unsigned gs_timeline_memory_of(const struct gs_replay_op *op)
     return op->kind == GS_TRACE_KIND_PINNED ? GS_TIMELINE_PINNED : op->device;
 }
 
-static bool is_of(const struct gs_timeline_intervals *intervals,
-                  const struct gs_replay_op *op)
+uint64_t gs_timeline_change(const struct gs_replay_op *op)
 {
-    return op->op != GS_TRACE_SYNC && (intervals->memory == GS_TIMELINE_MEMORIES ||
-                                       gs_timeline_memory_of(op) == intervals->memory);
+    return op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes;
 }
 
-static size_t interval_of(const struct gs_timeline_intervals *intervals,
-                          const struct gs_replay_op *op)
+uint64_t gs_timeline_interval_ns(const struct gs_replay_trace *trace, size_t count)
 {
-    size_t interval = (size_t)(op->time_ns / intervals->interval_ns);
-
-    return interval < intervals->count ? interval : intervals->count - 1;
+    return (trace->end_ns + count) / count;
 }
 
 void gs_timeline_divide(struct gs_timeline_intervals *intervals,
                         const struct gs_replay_trace *trace, size_t count)
 {
-    uint64_t duration = trace->count ? trace->ops[trace->count - 1].time_ns + 1 : 1;
-
-    intervals->trace = trace;
-    intervals->count = count;
-    intervals->interval_ns = (duration + count - 1) / count;
+    *intervals = (struct gs_timeline_intervals){.count = count,
+                                                .interval_ns =
+                                                    gs_timeline_interval_ns(trace, count),
+                                                .at[0] = GS_TIMELINE_BEFORE};
 }
 
-void gs_timeline_find_peaks(struct gs_timeline_intervals *intervals, unsigned memory)
+/* Begins the intervals up to `interval`, whose peak is what is live now. */
+static void begin_until(struct gs_timeline_intervals *intervals, size_t interval)
 {
-    const struct gs_replay_trace *trace = intervals->trace;
-    uint64_t live = 0;
-    size_t interval = 0, last = GS_TIMELINE_BEFORE;
-
-    intervals->memory = memory;
-    intervals->at[0] = GS_TIMELINE_BEFORE;
-    intervals->most[0] = 0;
-    for (size_t i = 0; i < trace->count; i++) {
-        const struct gs_replay_op *op = &trace->ops[i];
-
-        if (!is_of(intervals, op))
-            continue;
-        for (; interval < interval_of(intervals, op); interval++) {
-            intervals->at[interval + 1] = last;
-            intervals->most[interval + 1] = live;
-        }
-        live += op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes;
-        last = i;
-        if (live >= intervals->most[interval]) {
-            intervals->most[interval] = live;
-            intervals->at[interval] = i;
-        }
-    }
-    for (; interval + 1 < intervals->count; interval++) {
-        intervals->at[interval + 1] = last;
-        intervals->most[interval + 1] = live;
+    while (intervals->now < interval) {
+        intervals->now++;
+        intervals->at[intervals->now] = intervals->operations - 1;
+        intervals->most[intervals->now] = intervals->live;
     }
 }
 
-void gs_timeline_visit_peaks(const struct gs_timeline_intervals *intervals,
-                             gs_timeline_change change, gs_timeline_see see, void *self)
+void gs_timeline_add(struct gs_timeline_intervals *intervals,
+                     const struct gs_replay_op *op)
 {
-    const struct gs_replay_trace *trace = intervals->trace;
-    size_t interval = 0;
+    uint64_t interval = op->time_ns / intervals->interval_ns;
 
-    for (; interval < intervals->count && intervals->at[interval] == GS_TIMELINE_BEFORE;
-         interval++)
-        see(self, interval);
-    for (size_t i = 0; i < trace->count && interval < intervals->count; i++) {
-        const struct gs_replay_op *op = &trace->ops[i];
-
-        if (!is_of(intervals, op))
-            continue;
-        change(self, op, op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes);
-        for (; interval < intervals->count && intervals->at[interval] == i; interval++)
-            see(self, interval);
+    begin_until(intervals,
+                interval < intervals->count ? (size_t)interval : intervals->count - 1);
+    intervals->live += gs_timeline_change(op);
+    if (intervals->live >= intervals->most[intervals->now]) {
+        intervals->most[intervals->now] = intervals->live;
+        intervals->at[intervals->now] = intervals->operations;
     }
+    intervals->operations++;
+}
+
+void gs_timeline_end(struct gs_timeline_intervals *intervals)
+{
+    begin_until(intervals, intervals->count - 1);
+}
+
+static void see_peaks(struct gs_timeline_intervals *intervals, uint64_t at,
+                      gs_timeline_see *see, void *self)
+{
+    for (; intervals->now < intervals->count && intervals->at[intervals->now] == at;
+         intervals->now++)
+        see(self, intervals->now);
+}
+
+void gs_timeline_repeat(struct gs_timeline_intervals *intervals, gs_timeline_see *see,
+                        void *self)
+{
+    intervals->now = 0;
+    intervals->operations = 0;
+    see_peaks(intervals, GS_TIMELINE_BEFORE, see, self);
+}
+
+void gs_timeline_add_again(struct gs_timeline_intervals *intervals, gs_timeline_see *see,
+                           void *self)
+{
+    see_peaks(intervals, intervals->operations++, see, self);
 }

@@ -45,7 +45,8 @@ struct writer {
     uint64_t
         *live[GS_TIMELINE_MEMORIES]; /* by site; NULL: the trace has no such memory */
     size_t snapshots, peak;          /* written so far; the interval with most */
-    size_t last;                     /* the operation of the last snapshot */
+    uint64_t last;                   /* the operation of the last snapshot */
+    uint64_t now_ns;                 /* the time of the operation that is seen */
     uint64_t total;                  /* of the snapshot */
     bool failed;                     /* no memory */
 };
@@ -254,54 +255,70 @@ static void put_snapshot(struct writer *writer, uint64_t time_ns, uint64_t live,
     writer->snapshots++;
 }
 
-static void change_live(void *self, const struct gs_replay_op *op, uint64_t change)
-{
-    struct writer *writer = self;
-    const size_t none = writer->site_count - 1;
-    uint32_t stack = writer->timeline->stack_of[op->id];
-
-    writer->live[gs_timeline_memory_of(op)][stack < none ? stack : none] += change;
-}
-
 static void see_peak(void *self, size_t interval)
 {
     struct writer *writer = self;
     const struct gs_timeline_intervals *intervals = &writer->intervals;
-    size_t at = intervals->at[interval];
+    uint64_t at = intervals->at[interval];
 
     if (at == writer->last)
         return;
     writer->last = at;
-    put_snapshot(writer, intervals->trace->ops[at].time_ns, intervals->most[interval],
+    put_snapshot(writer, writer->now_ns, intervals->most[interval],
                  interval == writer->peak                  ? "peak"
                  : writer->snapshots % DETAILED_EVERY == 0 ? "detailed"
                                                            : "empty");
 }
 
+/* gs_replay_see */
+static void find_peaks(void *self, const struct gs_replay_op *op, uint64_t address)
+{
+    struct writer *writer = self;
+    uint64_t **live = &writer->live[gs_timeline_memory_of(op)];
+
+    (void)address;
+    if (op->op == GS_TRACE_SYNC)
+        return;
+    if (!*live)
+        *live = gs_replay_alloc(writer->site_count, sizeof **live);
+    gs_timeline_add(&writer->intervals, op);
+}
+
+/* gs_replay_see */
+static void put_peaks(void *self, const struct gs_replay_op *op, uint64_t address)
+{
+    struct writer *writer = self;
+    uint64_t *live = writer->live[gs_timeline_memory_of(op)];
+
+    (void)address;
+    if (op->op == GS_TRACE_SYNC)
+        return;
+    live[gs_timeline_stack_number(writer->timeline, op)] += gs_timeline_change(op);
+    writer->now_ns = op->time_ns;
+    gs_timeline_add_again(&writer->intervals, see_peak, writer);
+}
+
 static void put_snapshots(struct writer *writer)
 {
     const struct gs_replay_trace *trace = writer->timeline->trace;
-    const struct gs_timeline_intervals *intervals = &writer->intervals;
+    struct gs_timeline_intervals *intervals = &writer->intervals;
     uint64_t left = 0;
 
+    gs_replay_visit(trace, find_peaks, writer);
+    gs_timeline_end(intervals);
     writer->last = GS_TIMELINE_BEFORE;
     for (size_t i = 1; i < intervals->count; i++)
         if (intervals->most[i] > intervals->most[writer->peak])
             writer->peak = i;
     put_snapshot(writer, 0, 0, "empty");
-    gs_timeline_visit_peaks(intervals, change_live, see_peak, writer);
+    gs_timeline_repeat(intervals, see_peak, writer);
+    gs_replay_visit(trace, put_peaks, writer);
     /* What is left at the end: the program's leaks, if it ended. */
-    for (size_t i = writer->last + 1; i < trace->count; i++)
-        if (trace->ops[i].op == GS_TRACE_ALLOC)
-            change_live(writer, &trace->ops[i], trace->ops[i].bytes);
-        else if (trace->ops[i].op == GS_TRACE_FREE)
-            change_live(writer, &trace->ops[i], -trace->ops[i].bytes);
     for (unsigned memory = 0; memory < GS_TIMELINE_MEMORIES; memory++)
         for (size_t i = 0; writer->live[memory] && i < writer->site_count; i++)
             left += writer->live[memory][i];
     if (trace->count)
-        put_snapshot(writer, trace->ops[trace->count - 1].time_ns, left,
-                     left ? "detailed" : "empty");
+        put_snapshot(writer, trace->end_ns, left, left ? "detailed" : "empty");
 }
 
 enum gs_status gs_timeline_massif(const struct gs_timeline *timeline,
@@ -313,14 +330,7 @@ enum gs_status gs_timeline_massif(const struct gs_timeline *timeline,
     writer =
         (struct writer){.timeline = timeline, .site_count = timeline->stack_count + 1};
     writer.sites = gs_replay_alloc(writer.site_count, sizeof *writer.sites);
-    for (size_t i = 0; i < trace->count; i++) {
-        unsigned memory = gs_timeline_memory_of(&trace->ops[i]);
-
-        if (trace->ops[i].op != GS_TRACE_SYNC && !writer.live[memory])
-            writer.live[memory] = gs_replay_alloc(writer.site_count, sizeof(uint64_t));
-    }
     gs_timeline_divide(&writer.intervals, trace, SNAPSHOTS - 2);
-    gs_timeline_find_peaks(&writer.intervals, GS_TIMELINE_MEMORIES);
     gs_out_begin(&writer.out, sink);
     gs_out_text(&writer.out, "desc: gpushim timeline\ncmd: ");
     put_text(&writer, trace->program[0] ? trace->program : "unknown");

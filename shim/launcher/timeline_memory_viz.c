@@ -65,6 +65,7 @@ struct writer {
     bool written[WORD_COUNT];
     bool *stacks; /* written; one more for no stack */
     size_t items; /* of the list in progress */
+    unsigned device, devices;
 };
 
 /* ---- pickle ------------------------------------------------------------------------ */
@@ -183,16 +184,13 @@ static void put_frame(struct writer *writer, const struct gs_export_frame *frame
     close_dict(writer);
 }
 
-static void put_frames(struct writer *writer, uint32_t allocation)
+static void put_frames(struct writer *writer, const struct gs_replay_op *op)
 {
     const struct gs_timeline *timeline = writer->timeline;
-    const struct gs_timeline_stack stack = gs_timeline_stack(timeline, allocation);
-    uint32_t index = timeline->stack_of[allocation];
-    size_t number;
+    const struct gs_timeline_stack stack = gs_timeline_stack(timeline, op);
+    size_t index = gs_timeline_stack_number(timeline, op);
+    size_t number = (size_t)WORD_COUNT + index;
 
-    if (index > timeline->stack_count)
-        index = (uint32_t)timeline->stack_count;
-    number = (size_t)WORD_COUNT + index;
     put_word(writer, WORD_frames);
     if (!writer->stacks[index]) {
         gs_out_char(&writer->out, ']');
@@ -208,25 +206,23 @@ static void put_frames(struct writer *writer, uint32_t allocation)
 }
 
 /* The address; one of its own where the trace has none. */
-static uint64_t address_of(const struct writer *writer, uint32_t allocation)
+static uint64_t address_of(const struct gs_replay_op *op, uint64_t address)
 {
-    const struct gs_replay_trace *trace = writer->timeline->trace;
-
-    return trace->made ? trace->made[allocation].key : ((uint64_t)allocation + 1) << 9;
+    return address ? address : ((uint64_t)op->id + 1) << 9;
 }
 
 static void put_event(struct writer *writer, const struct gs_replay_op *op,
-                      enum word action)
+                      uint64_t address, enum word action)
 {
     const struct gs_replay_trace *trace = writer->timeline->trace;
 
     open_dict(writer);
     put_word_pair(writer, WORD_action, action);
-    put_pair(writer, WORD_addr, address_of(writer, op->id));
+    put_pair(writer, WORD_addr, address_of(op, address));
     put_pair(writer, WORD_size, op->bytes);
     put_pair(writer, WORD_stream, op->stream);
     put_pair(writer, WORD_time_us, (trace->start_real_ns + op->time_ns) / 1000);
-    put_frames(writer, op->id);
+    put_frames(writer, op);
     close_dict(writer);
     end_item(writer);
 }
@@ -237,33 +233,29 @@ static bool is_shown(const struct writer *writer, const struct gs_replay_op *op)
            gs_timeline_shows(writer->timeline, op->id);
 }
 
-static void put_device(struct writer *writer, unsigned device)
+/* gs_replay_see: what happened to memory of writer->device. */
+static void put_operation(void *self, const struct gs_replay_op *op, uint64_t address)
 {
-    const struct gs_replay_trace *trace = writer->timeline->trace;
+    struct writer *writer = self;
 
-    open_list(writer);
-    for (size_t i = 0; i < trace->count; i++) {
-        const struct gs_replay_op *op = &trace->ops[i];
-
-        if (!is_shown(writer, op) || op->device != device)
-            continue;
-        if (op->op == GS_TRACE_ALLOC) {
-            put_event(writer, op, WORD_segment_alloc);
-            put_event(writer, op, WORD_alloc);
-        } else {
-            put_event(writer, op, WORD_free_requested);
-            put_event(writer, op, WORD_free_completed);
-            put_event(writer, op, WORD_segment_free);
-        }
+    if (!is_shown(writer, op) || op->device != writer->device)
+        return;
+    if (op->op == GS_TRACE_ALLOC) {
+        put_event(writer, op, address, WORD_segment_alloc);
+        put_event(writer, op, address, WORD_alloc);
+    } else {
+        put_event(writer, op, address, WORD_free_requested);
+        put_event(writer, op, address, WORD_free_completed);
+        put_event(writer, op, address, WORD_segment_free);
     }
-    close_list(writer);
 }
 
 /* A list of one item: its end mark is its caller's. */
-static void put_segment(struct writer *writer, const struct gs_replay_op *op)
+static void put_segment(struct writer *writer, const struct gs_replay_op *op,
+                        uint64_t address)
 {
     open_dict(writer);
-    put_pair(writer, WORD_address, address_of(writer, op->id));
+    put_pair(writer, WORD_address, address_of(op, address));
     put_pair(writer, WORD_device, op->device);
     put_pair(writer, WORD_total_size, op->bytes);
     put_pair(writer, WORD_allocated_size, op->bytes);
@@ -271,59 +263,56 @@ static void put_segment(struct writer *writer, const struct gs_replay_op *op)
     put_pair(writer, WORD_requested_size, op->bytes);
     put_pair(writer, WORD_stream, op->stream);
     put_word_pair(writer, WORD_segment_type, WORD_large);
-    put_frames(writer, op->id);
+    put_frames(writer, op);
     put_word(writer, WORD_blocks);
     gs_out_char(&writer->out, ']');
     open_dict(writer);
-    put_pair(writer, WORD_address, address_of(writer, op->id));
+    put_pair(writer, WORD_address, address_of(op, address));
     put_pair(writer, WORD_size, op->bytes);
     put_pair(writer, WORD_requested_size, op->bytes);
     put_word_pair(writer, WORD_state, WORD_active_allocated);
-    put_frames(writer, op->id);
+    put_frames(writer, op);
     close_dict(writer);
     gs_out_char(&writer->out, 'a');
     close_dict(writer);
     end_item(writer);
 }
 
-/* What is live at the trace's end. Returns the number of devices. */
-static unsigned put_segments(struct writer *writer)
+/* gs_replay_see: what is live at the trace's end. */
+static void put_if_live(void *self, const struct gs_replay_op *op, uint64_t address)
 {
-    const struct gs_replay_trace *trace = writer->timeline->trace;
-    unsigned devices = 1;
+    struct writer *writer = self;
 
-    open_list(writer);
-    for (size_t i = 0; i < trace->count; i++) {
-        const struct gs_replay_op *op = &trace->ops[i];
-
-        if (!is_shown(writer, op))
-            continue;
-        if (op->device >= devices)
-            devices = op->device + 1u;
-        if (op->op == GS_TRACE_ALLOC && writer->timeline->end_of[op->id] == trace->count)
-            put_segment(writer, op);
-    }
-    close_list(writer);
-    return devices;
+    if (!is_shown(writer, op))
+        return;
+    if (op->device >= writer->devices)
+        writer->devices = op->device + 1u;
+    if (op->op == GS_TRACE_ALLOC && !writer->timeline->freed[op->id])
+        put_segment(writer, op, address);
 }
 
 enum gs_status gs_timeline_memory_viz(const struct gs_timeline *timeline,
                                       const struct gs_export_sink *sink)
 {
     struct writer writer = {.timeline = timeline,
+                            .devices = 1,
                             .stacks =
                                 gs_replay_alloc(timeline->stack_count + 1, sizeof(bool))};
-    unsigned devices;
 
     gs_out_begin(&writer.out, sink);
     gs_out_bytes(&writer.out, "\x80\x02", 2);
     open_dict(&writer);
     put_word(&writer, WORD_segments);
-    devices = put_segments(&writer);
+    open_list(&writer);
+    gs_replay_visit(timeline->trace, put_if_live, &writer);
+    close_list(&writer);
     put_word(&writer, WORD_device_traces);
     gs_out_text(&writer.out, "](");
-    for (unsigned i = 0; i < devices; i++)
-        put_device(&writer, i);
+    for (; writer.device < writer.devices; writer.device++) {
+        open_list(&writer);
+        gs_replay_visit(timeline->trace, put_operation, &writer);
+        close_list(&writer);
+    }
     close_list(&writer);
     close_dict(&writer);
     gs_out_char(&writer.out, '.');

@@ -3,6 +3,7 @@
  * Owns: nothing.   Lock: none.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "timeline.h"
@@ -31,10 +32,26 @@ bool gs_timeline_shows(const struct gs_timeline *timeline, uint32_t allocation)
     return !timeline->shown || timeline->shown[allocation];
 }
 
-struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,
-                                           uint32_t allocation)
+static int by_id(const void *a, const void *b)
 {
-    uint32_t index = timeline->stack_of[allocation];
-    return index < timeline->stack_count ? timeline->stacks[index]
-                                         : (struct gs_timeline_stack){.count = 0};
+    const uint32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+size_t gs_timeline_stack_number(const struct gs_timeline *timeline,
+                                const struct gs_replay_op *op)
+{
+    const uint32_t *found = timeline->stack_count
+                                ? bsearch(&op->stack, timeline->ids, timeline->id_count,
+                                          sizeof(*timeline->ids), by_id)
+                                : NULL;
+    return found ? (size_t)(found - timeline->ids) : timeline->stack_count;
+}
+
+struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,
+                                           const struct gs_replay_op *op)
+{
+    size_t number = gs_timeline_stack_number(timeline, op);
+    return number < timeline->stack_count ? timeline->stacks[number]
+                                          : (struct gs_timeline_stack){.count = 0};
 }

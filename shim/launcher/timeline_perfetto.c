@@ -150,11 +150,10 @@ enum event { BEGIN, END, NOT_FREED };
 
 /* The beginning of an allocation's slice, or its end. */
 static void put_slice(struct writer *writer, const struct gs_replay_op *op,
-                      enum event event)
+                      uint64_t address, enum event event)
 {
     struct gs_json *json = &writer->json;
-    const struct gs_timeline_stack stack = gs_timeline_stack(writer->timeline, op->id);
-    const struct gs_replay_trace *trace = writer->timeline->trace;
+    const struct gs_timeline_stack stack = gs_timeline_stack(writer->timeline, op);
     char site[512], memory[32], size[24];
 
     name_site(&stack, op, site);
@@ -169,8 +168,8 @@ static void put_slice(struct writer *writer, const struct gs_replay_op *op,
         gs_json_member_open(json, "args", '{');
         gs_json_member_text(json, "size", gs_text_bytes(op->bytes, size));
         gs_json_member(json, "bytes", op->bytes);
-        if (trace->made)
-            gs_json_member_hex(json, "address", trace->made[op->id].key);
+        if (address)
+            gs_json_member_hex(json, "address", address);
         gs_json_member_text(json, "kind", gs_replay_kind_name(op->kind));
         put_stack(writer, &stack);
         gs_json_close(json, '}');
@@ -205,20 +204,32 @@ static void put_threads(struct writer *writer)
     }
 }
 
-/* An allocation that was never freed ends with the trace. */
-static void end_slices(struct writer *writer)
+/* gs_replay_see: all but the ends of what was never freed. */
+static void put_operation(void *self, const struct gs_replay_op *op, uint64_t address)
 {
-    const struct gs_replay_trace *trace = writer->timeline->trace;
+    struct writer *writer = self;
 
-    for (size_t i = 0; i < trace->count; i++) {
-        struct gs_replay_op op = trace->ops[i];
-
-        if (op.op != GS_TRACE_ALLOC || writer->timeline->end_of[op.id] < trace->count ||
-            !gs_timeline_shows(writer->timeline, op.id))
-            continue;
-        op.time_ns = trace->ops[trace->count - 1].time_ns;
-        put_slice(writer, &op, NOT_FREED);
+    if (op->op == GS_TRACE_SYNC) {
+        put_wait(writer, op);
+        return;
     }
+    if (gs_timeline_shows(writer->timeline, op->id))
+        put_slice(writer, op, address, op->op == GS_TRACE_ALLOC ? BEGIN : END);
+    add_point(writer, op);
+}
+
+/* gs_replay_see: an allocation that was never freed ends with the trace. */
+static void end_slice(void *self, const struct gs_replay_op *op, uint64_t address)
+{
+    struct writer *writer = self;
+    const struct gs_timeline *timeline = writer->timeline;
+    struct gs_replay_op last = *op;
+
+    if (op->op != GS_TRACE_ALLOC || timeline->freed[op->id] ||
+        !gs_timeline_shows(timeline, op->id))
+        return;
+    last.time_ns = timeline->trace->end_ns;
+    put_slice(writer, &last, address, NOT_FREED);
 }
 
 enum gs_status gs_timeline_perfetto(const struct gs_timeline *timeline,
@@ -229,28 +240,17 @@ enum gs_status gs_timeline_perfetto(const struct gs_timeline *timeline,
     struct gs_json *json = &writer.json;
 
     writer = (struct writer){.timeline = timeline};
-    if (timeline->shown && trace->count)
-        writer.interval_ns =
-            trace->ops[trace->count - 1].time_ns / (timeline->most / 2 + 1) + 1;
+    if (timeline->shown)
+        writer.interval_ns = trace->end_ns / (timeline->most / 2 + 1) + 1;
     gs_out_begin(&json->out, sink);
     gs_json_open(json, '{');
     gs_json_member_text(json, "displayTimeUnit", "ns");
     gs_json_member_open(json, "traceEvents", '[');
     put_threads(&writer);
-    for (size_t i = 0; i < trace->count; i++) {
-        const struct gs_replay_op *op = &trace->ops[i];
-
-        if (op->op == GS_TRACE_SYNC) {
-            put_wait(&writer, op);
-            continue;
-        }
-        if (gs_timeline_shows(timeline, op->id))
-            put_slice(&writer, op, op->op == GS_TRACE_ALLOC ? BEGIN : END);
-        add_point(&writer, op);
-    }
+    gs_replay_visit(trace, put_operation, &writer);
     for (size_t i = 0; i <= DEVICES; i++)
         end_interval(&writer, &writer.curves[i]);
-    end_slices(&writer);
+    gs_replay_visit(trace, end_slice, &writer);
     gs_json_close(json, ']');
     gs_json_close(json, '}');
     gs_out_char(&json->out, '\n');

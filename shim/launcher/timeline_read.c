@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "replay.h"
+#include "replay_map.h"
 #include "state_open.h"
 
 #define FRAMES_MOST 1024 /* of a stack, with inlined functions and Python's */
@@ -18,50 +19,43 @@ static int by_id(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Lists the trace's ids of stacks. */
-static void list_stacks(struct gs_timeline_source *source)
+/* What one visit finds. */
+struct found {
+    struct gs_replay_map ids; /* of stacks */
+    bool *freed;
+};
+
+/* gs_replay_see */
+static void see_operation(void *self, const struct gs_replay_op *op, uint64_t address)
 {
-    const struct gs_replay_trace *trace = &source->trace;
-    size_t count = trace->made ? trace->allocations : 0, kept = 0;
-    source->known = gs_replay_alloc(count, sizeof(*source->known));
-    source->found = gs_replay_alloc(count, sizeof(*source->found));
-    for (size_t i = 0; i < count; i++) {
-        source->known[i] = trace->made[i].stack;
+    struct found *found = self;
+    (void)address;
+    if (op->stack != 0) {
+        (void)gs_replay_map_number(&found->ids, op->stack);
     }
-    qsort(source->known, count, sizeof(*source->known), by_id);
-    for (size_t i = 0; i < count; i++) {
-        if (source->known[i] != 0 &&
-            (kept == 0 || source->known[i] != source->known[kept - 1])) {
-            source->known[kept++] = source->known[i];
-        }
+    if (op->op == GS_TRACE_FREE) {
+        found->freed[op->id] = true;
     }
-    memcpy(source->found, source->known, kept * sizeof(*source->found));
-    source->count = kept;
 }
 
-static uint32_t index_of(const struct gs_timeline_source *source, uint32_t id)
-{
-    const uint32_t *at =
-        source->count ? bsearch(&id, source->known, source->count, sizeof(id), by_id)
-                      : NULL;
-    return at ? (uint32_t)(at - source->known) : (uint32_t)source->count;
-}
-
-static void follow_allocations(struct gs_timeline_source *source)
+/* Lists the trace's stacks, and what it frees. */
+static void visit_trace(struct gs_timeline_source *source)
 {
     struct gs_timeline *timeline = &source->timeline;
     const struct gs_replay_trace *trace = timeline->trace;
-    timeline->stack_of = gs_replay_alloc(trace->allocations, sizeof(uint32_t));
-    timeline->end_of = gs_replay_alloc(trace->allocations, sizeof(size_t));
-    for (uint32_t i = 0; i < trace->allocations; i++) {
-        timeline->end_of[i] = trace->count;
-        timeline->stack_of[i] = index_of(source, trace->made ? trace->made[i].stack : 0);
-    }
-    for (size_t i = 0; i < trace->count; i++) {
-        if (trace->ops[i].op == GS_TRACE_FREE) {
-            timeline->end_of[trace->ops[i].id] = i;
+    struct found found = {.freed = gs_replay_alloc(trace->allocations, sizeof(bool))};
+    gs_replay_visit(trace, see_operation, &found);
+    timeline->freed = found.freed;
+    timeline->ids = gs_replay_alloc(found.ids.count, sizeof(*timeline->ids));
+    source->found = gs_replay_alloc(found.ids.count, sizeof(*source->found));
+    for (size_t i = 0; i < found.ids.room; i++) {
+        if (found.ids.rows[i].used) {
+            timeline->ids[timeline->id_count++] = (uint32_t)found.ids.rows[i].key;
         }
     }
+    qsort(timeline->ids, timeline->id_count, sizeof(*timeline->ids), by_id);
+    memcpy(source->found, timeline->ids, timeline->id_count * sizeof(*source->found));
+    gs_replay_map_free(&found.ids);
 }
 
 /* Copies the frames of all stacks; their texts are the export's. */
@@ -70,10 +64,10 @@ void gs_timeline_take_frames(struct gs_timeline_source *source,
 {
     struct gs_timeline *timeline = &source->timeline;
     struct gs_export_frame frames[FRAMES_MOST];
-    timeline->stacks = gs_replay_alloc(source->count, sizeof(*timeline->stacks));
-    timeline->stack_count = source->count;
+    timeline->stacks = gs_replay_alloc(timeline->id_count, sizeof(*timeline->stacks));
+    timeline->stack_count = timeline->id_count;
     timeline->frame_count = gs_export_frames(export);
-    for (size_t i = 0; i < source->count; i++) {
+    for (size_t i = 0; i < timeline->id_count; i++) {
         size_t count = gs_export_shown(export, source->found[i], frames, FRAMES_MOST);
         struct gs_export_frame *copy = gs_replay_alloc(count, sizeof(*copy));
         memcpy(copy, frames, count * sizeof(*copy));
@@ -86,10 +80,10 @@ bool gs_timeline_visit(const struct gs_timeline_source *source, const char *stat
                        void *self, const char **problem)
 {
     const struct gs_state_visit visit = {
-        .lines = GS_STATE_ALL_LINES,
+        .lines = true,
         .pid = source->trace.pid,
         .pid_start = source->trace.pid_start,
-        .stacks = {.ids = source->found, .count = source->count},
+        .stacks = {.ids = source->found, .count = source->timeline.id_count},
         .write = write,
         .self = self};
     return gs_state_visit(state, &visit, problem);
@@ -101,10 +95,9 @@ void gs_timeline_close(struct gs_timeline_source *source)
         free((void *)(uintptr_t)source->timeline.stacks[i].frames);
     }
     free(source->timeline.stacks);
-    free(source->timeline.stack_of);
-    free(source->timeline.end_of);
+    free(source->timeline.ids);
+    free(source->timeline.freed);
     free(source->timeline.shown);
-    free(source->known);
     free(source->found);
     gs_replay_free(&source->trace);
 }
@@ -112,10 +105,9 @@ void gs_timeline_close(struct gs_timeline_source *source)
 int gs_timeline_open(struct gs_timeline_source *source, const char *path)
 {
     *source = (struct gs_timeline_source){.timeline = {.trace = &source->trace}};
-    int status = gs_replay_open(path, &source->trace);
+    int status = gs_replay_open(path, gs_replay_scan, &source->trace);
     if (source->trace.count != 0) {
-        list_stacks(source);
-        follow_allocations(source);
+        visit_trace(source);
     }
     return status;
 }

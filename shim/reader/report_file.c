@@ -27,8 +27,7 @@ static bool write_stream(void *stream, const void *data, size_t length)
     return fwrite(data, 1, length, stream) == length;
 }
 
-static char *make_json(const char *path, enum gs_state_lines lines, size_t *length,
-                       const char **problem)
+static char *make_json(const char *path, bool lines, size_t *length, const char **problem)
 {
     char *text = NULL;
     FILE *stream = open_memstream(&text, length);
@@ -96,7 +95,7 @@ static const char *problem_of(const char *text, size_t length)
     return is_version ? NULL : "a report of a version that this gpushim cannot read";
 }
 
-char *gs_report_file_json(const char *path, enum gs_state_lines lines, size_t *length,
+char *gs_report_file_json(const char *path, bool lines, size_t *length,
                           const char **problem)
 {
     char *text = gs_read_file(path, SIZE_MAX, length, problem);
@@ -330,9 +329,8 @@ static void set_missing(const char **text)
     }
 }
 
-bool gs_report_file_read(const char *path, enum gs_report_of of,
-                         enum gs_state_lines lines, struct gs_report_file *out,
-                         const char **problem)
+bool gs_report_file_read(const char *path, enum gs_report_of of, bool lines,
+                         struct gs_report_file *out, const char **problem)
 {
     static const struct gs_json_field members[] = {
         CALL("process", read_process), CALL("summary", read_summary),

@@ -11,7 +11,7 @@
 
 /* The report's JSON, with a NUL behind it, from malloc. NULL: *problem is the reason, as
  * the end of a sentence. */
-char *gs_report_file_json(const char *path, enum gs_state_lines lines, size_t *length,
+char *gs_report_file_json(const char *path, bool lines, size_t *length,
                           const char **problem);
 
 /* Memory of one call site. */
@@ -66,9 +66,8 @@ struct gs_report_file {
 };
 
 /* Reads a report; gs_report_file_free must follow. False: *problem, as above. */
-bool gs_report_file_read(const char *path, enum gs_report_of of,
-                         enum gs_state_lines lines, struct gs_report_file *out,
-                         const char **problem);
+bool gs_report_file_read(const char *path, enum gs_report_of of, bool lines,
+                         struct gs_report_file *out, const char **problem);
 void gs_report_file_free(struct gs_report_file *file);
 
 /* The frame at a position of a place's stack; NULL: the file has none. */

@@ -48,13 +48,12 @@ const struct gs_options *gs_state_settings(void)
     return &options;
 }
 
-struct gs_report_config gs_state_report_settings(enum gs_state_lines lines)
+struct gs_report_config gs_state_report_settings(bool lines)
 {
     static struct gs_symbolizer *symbolizers[2];
-    struct gs_symbolizer **shared = &symbolizers[lines != GS_STATE_NO_LINES];
+    struct gs_symbolizer **shared = &symbolizers[lines];
     struct gs_report_config config = gs_report_settings(
-        gs_state_settings(),
-        (struct gs_report_lines){.wanted = lines != GS_STATE_NO_LINES});
+        gs_state_settings(), (struct gs_report_lines){.wanted = lines});
     if (*shared) {
         gs_symbolizer_destroy(config.symbolizer);
     } else {

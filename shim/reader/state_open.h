@@ -16,14 +16,12 @@ struct gs_state_open {
     bool running; /* its process still runs */
 };
 
-/* Files and lines that a report has: of no frame, of those that it shows, of all. */
-enum gs_state_lines { GS_STATE_NO_LINES, GS_STATE_SHOWN_LINES, GS_STATE_ALL_LINES };
-
 /* Reads the settings of the reading process: log, outputs, rules. Needed once. */
 const struct gs_options *gs_state_settings(void);
-/* gs_report_settings, with a symbolizer that serves all files: names and lines are looked
- * up once. The symbolizer belongs to this module. */
-struct gs_report_config gs_state_report_settings(enum gs_state_lines lines);
+/* gs_report_settings, with a symbolizer that serves all files: names, and with `lines`
+ * the lines of the frames that are shown, are looked up once. The symbolizer belongs to
+ * this module. */
+struct gs_report_config gs_state_report_settings(bool lines);
 
 /* Returns true if the process still runs, and is not another one with its id. */
 bool gs_state_runs(const struct gs_state_process *process);
@@ -47,7 +45,7 @@ void gs_statistics_report_frees(const struct gs_statistics_file *file,
 int gs_state_report(const char *state_file);
 /* What to read of a state file other than a report. */
 struct gs_state_visit {
-    enum gs_state_lines lines;
+    bool lines;   /* of the frames that are shown */
     uint32_t pid; /* with pid_start: of the process that the file must be of; 0: any */
     uint64_t pid_start;
     struct gs_state_stacks stacks; /* in the export as well */
@@ -60,7 +58,7 @@ struct gs_state_visit {
 bool gs_state_visit(const char *state_file, const struct gs_state_visit *visit,
                     const char **problem);
 /* Writes its JSON to the sink. False: *problem, as above. */
-bool gs_state_json(const char *state_file, enum gs_state_lines lines,
-                   const struct gs_export_sink *sink, const char **problem);
+bool gs_state_json(const char *state_file, bool lines, const struct gs_export_sink *sink,
+                   const char **problem);
 
 #endif

@@ -107,7 +107,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     }
     make_note(found, running, path, note, sizeof(note));
     struct gs_report_config config =
-        gs_state_report_settings(visit ? visit->lines : GS_STATE_SHOWN_LINES);
+        gs_state_report_settings(visit == NULL || visit->lines);
     config.version = header->version;
     config.command = process->command;
     config.host = process->host;
@@ -134,7 +134,6 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         gs_outputs_describe(options, statistics, devices, header->device_count, &outputs);
         outputs.job.write = write_visit;
         outputs.job.self = (void *)(uintptr_t)visit;
-        outputs.job.lines = visit->lines == GS_STATE_ALL_LINES;
         outputs.job.more_stacks = visit->stacks.ids;
         outputs.job.more_stack_count = visit->stacks.count;
     } else {
@@ -222,8 +221,8 @@ static void write_json(void *self, const struct gs_export *export)
         export ? gs_export_write(export, GS_EXPORT_json, json->sink) : GS_ERR_HOST_NOMEM;
 }
 
-bool gs_state_json(const char *state_file, enum gs_state_lines lines,
-                   const struct gs_export_sink *sink, const char **problem)
+bool gs_state_json(const char *state_file, bool lines, const struct gs_export_sink *sink,
+                   const char **problem)
 {
     struct json json = {.sink = sink, .status = GS_ERR_HOST_NOMEM};
     const struct gs_state_visit visit = {

@@ -111,8 +111,7 @@ void gs_top_write_places(const char *path, struct gs_text *text)
     static struct gs_report_file file;
     const char *problem;
     char who[32], bytes[24], count[32];
-    if (!gs_report_file_read(path, GS_REPORT_OF_LEAKS, GS_STATE_SHOWN_LINES, &file,
-                             &problem)) {
+    if (!gs_report_file_read(path, GS_REPORT_OF_LEAKS, true, &file, &problem)) {
         gs_text_add(text, "%s: %s\n", path, problem);
         return;
     }

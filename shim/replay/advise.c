@@ -279,7 +279,7 @@ int gs_advise_command(char **words)
         fputs(usage, stderr);
         return GS_REPLAY_USAGE;
     }
-    status = gs_replay_open(settings.path, &trace);
+    status = gs_replay_open(settings.path, gs_replay_load, &trace);
     if (trace.count == 0 ||
         !gs_replay_choose_kinds(&trace, 1u << GS_TRACE_KIND_DEVICE, settings.path)) {
         gs_replay_free(&trace);

@@ -366,7 +366,7 @@ static int replay(const struct settings *settings, const char *path)
     unsigned kinds = settings->kinds;
     struct figures figures;
     struct gs_replay_trace trace;
-    int status = gs_replay_open(path, &trace);
+    int status = gs_replay_open(path, gs_replay_load, &trace);
 
     if (trace.count == 0)
         return GS_REPLAY_BAD;

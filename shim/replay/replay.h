@@ -71,9 +71,12 @@ struct gs_replay_size gs_replay_read_size(const char *text);
 uint64_t gs_replay_size_bytes(const struct gs_replay_size *size,
                               const struct gs_replay_peaks *peaks);
 
-/* Loads a trace, with a line on what is wrong with it. Returns the exit status, 0 or
+/* gs_replay_load or gs_replay_scan */
+typedef bool gs_replay_reader(const char *path, struct gs_replay_trace *out,
+                              struct gs_replay_note *note);
+/* Reads a trace, with a line on what is wrong with it. Returns the exit status, 0 or
  * GS_REPLAY_BAD; *out is to be freed whatever it is, and empty if it is no trace. */
-int gs_replay_open(const char *path, struct gs_replay_trace *out);
+int gs_replay_open(const char *path, gs_replay_reader *read, struct gs_replay_trace *out);
 /* Keeps the operations on memory of these kinds. Returns whether there are allocations,
  * else with a line on what there is instead. */
 bool gs_replay_choose_kinds(struct gs_replay_trace *trace, unsigned kinds,

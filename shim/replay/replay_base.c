@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 const char *gs_replay_program = "gpushim";
 
@@ -33,6 +34,20 @@ void gs_replay_fail(const char *format, ...)
     write_line(format, words);
     va_end(words);
     exit(GS_REPLAY_BAD);
+}
+
+void gs_replay_progress(unsigned visit, size_t done, size_t all)
+{
+    static bool shown;
+
+    if (isatty(STDERR_FILENO) != 1 || (all == 0 && !shown))
+        return;
+    shown = all != 0;
+    if (shown)
+        fprintf(stderr, "\r%s: reading the trace, pass %u: %zu %% ", gs_replay_program,
+                visit, done * 100 / all);
+    else
+        fprintf(stderr, "\r%64s\r", "");
 }
 
 void *gs_replay_alloc(size_t count, size_t bytes)

@@ -5,34 +5,46 @@
  * over and counted: damaged ones, and those never finished, as a killed process leaves
  * them. What is left is read in the order of its times.
  *
+ * The operations are made of the records at each visit: a trace may be larger than
+ * memory. Kept are the order of the slots, and the frees that were refused later.
+ *
  * Owns: nothing.   Lock: none.
  */
+#include "replay_file.h"
 #include "replay_map.h"
-#include "replay_trace.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define RECORD_WORDS (offsetof(struct gs_trace_record, seal) / 8)
+#define SEEN_ONCE    ((size_t)1 << 20) /* records between two signs of progress */
 
 /* What is known of an address. */
 struct place {
-    uint32_t id; /* of the allocation that is or was last there */
+    uint64_t address;
+    uint32_t id, stack; /* of the allocation that is or was last there */
     uint16_t context;
     uint8_t kind, device;
     bool live;
     uint64_t bytes;
-    size_t freed_by; /* index of the free among the operations + 1; 0: none */
+    uint64_t freed_by; /* the number of the free among the operations + 1; 0: none */
 };
 
+/* One reading of a file. */
 struct binary_reader {
-    struct gs_replay_trace *trace;
+    struct gs_replay_file *file;
+    gs_replay_see *see;
+    void *self;
+    bool first;                  /* it finds out which frees are refused */
     struct gs_replay_map places; /* address to index in `table` */
     struct place *table;
     size_t table_room;
     struct gs_replay_map streams, threads;
-    uint64_t damaged, unfinished, strays, displaced;
+    uint32_t allocations;
+    uint64_t operations; /* with refused frees */
+    size_t refused;      /* of them, in file->refused */
+    uint64_t damaged, strays, displaced;
 };
 
 static void GS_PRINTF(2, 3) say(struct gs_replay_note *note, const char *format, ...)
@@ -84,6 +96,10 @@ static size_t slots_expected(const struct gs_trace_header *header, size_t length
     bool ended = header->end_seal != 0;
 
     *problem = NULL;
+    if (there > UINT32_MAX) {
+        *problem = "only its first 2^32 records can be read";
+        return UINT32_MAX;
+    }
     if (ended && header->end_seal == gs_trace_seal(words, 2, 1)) {
         if (header->end_slots > there)
             *problem = "cut short";
@@ -111,9 +127,9 @@ static void *grow_table(void *old, size_t *room, size_t bytes)
     return table;
 }
 
-static struct place *place_of(struct binary_reader *reader, uint64_t key)
+static struct place *place_of(struct binary_reader *reader, uint64_t address)
 {
-    size_t index = (size_t)gs_replay_map_number(&reader->places, key);
+    size_t index = (size_t)gs_replay_map_number(&reader->places, address);
 
     if (index >= reader->table_room)
         reader->table =
@@ -121,27 +137,40 @@ static struct place *place_of(struct binary_reader *reader, uint64_t key)
     return &reader->table[index];
 }
 
+/* Hands on an operation, but for a free that is refused later. */
+static void hand_on(struct binary_reader *reader, const struct gs_replay_op *op,
+                    uint64_t address)
+{
+    const struct gs_replay_file *file = reader->file;
+    uint64_t number = reader->operations++;
+
+    if (!reader->first && reader->refused < file->refused_count &&
+        file->refused[reader->refused] == number)
+        reader->refused++;
+    else
+        reader->see(reader->self, op, address);
+}
+
+/* The place's allocation, which the operation begins or ends. */
+static void hand_on_place(struct binary_reader *reader, const struct place *place,
+                          struct gs_replay_op *op)
+{
+    op->id = place->id;
+    op->stack = place->stack;
+    op->bytes = place->bytes;
+    op->kind = place->kind;
+    op->device = place->device;
+    hand_on(reader, op, place->address);
+}
+
 /* The place's allocation ends here. */
 static void end_place(struct binary_reader *reader, struct place *place,
                       struct gs_replay_op *op)
 {
     op->op = GS_TRACE_FREE;
-    op->id = place->id;
-    op->bytes = place->bytes;
-    op->kind = place->kind;
-    op->device = place->device;
-    gs_replay_add(reader->trace, op);
+    hand_on_place(reader, place, op);
     place->live = false;
-    place->freed_by = reader->trace->count;
-}
-
-static void note_made(struct gs_replay_trace *trace, uint32_t id,
-                      const struct gs_trace_record *record)
-{
-    if (id >= trace->made_room)
-        trace->made = grow_table(trace->made, &trace->made_room, sizeof(*trace->made));
-    trace->made[id] = (struct gs_replay_made){.key = record->key,
-                                              .stack = gs_trace_record_stack(record)};
+    place->freed_by = reader->operations;
 }
 
 static void read_alloc(struct binary_reader *reader, const struct gs_trace_record *record,
@@ -156,18 +185,15 @@ static void read_alloc(struct binary_reader *reader, const struct gs_trace_recor
         end_place(reader, place, &lost);
         reader->displaced++;
     }
-    op->id = reader->trace->allocations;
-    op->bytes = record->bytes;
-    op->kind = record->kind;
-    op->device = (uint8_t)record->device;
-    note_made(reader->trace, op->id, record);
-    *place = (struct place){.id = op->id,
+    *place = (struct place){.address = record->key,
+                            .id = reader->allocations++,
+                            .stack = gs_trace_record_stack(record),
                             .context = record->context,
                             .kind = record->kind,
-                            .device = op->device,
+                            .device = (uint8_t)record->device,
                             .live = true,
                             .bytes = record->bytes};
-    gs_replay_add(reader->trace, op);
+    hand_on_place(reader, place, op);
 }
 
 static void read_free(struct binary_reader *reader, const struct gs_trace_record *record,
@@ -181,7 +207,15 @@ static void read_free(struct binary_reader *reader, const struct gs_trace_record
         reader->strays++;
 }
 
-/* The free did not take place: it leaves the trace again. */
+static void note_refused(struct gs_replay_file *file, uint64_t number)
+{
+    if (file->refused_count == file->refused_room)
+        file->refused =
+            grow_table(file->refused, &file->refused_room, sizeof(*file->refused));
+    file->refused[file->refused_count++] = number;
+}
+
+/* The free did not take place: later visits pass over it. */
 static void read_refused(struct binary_reader *reader,
                          const struct gs_trace_record *record)
 {
@@ -191,7 +225,8 @@ static void read_refused(struct binary_reader *reader,
         reader->strays -= reader->strays > 0; /* it was no free at all */
         return;
     }
-    reader->trace->ops[place->freed_by - 1].op = GS_TRACE_NONE;
+    if (reader->first)
+        note_refused(reader->file, place->freed_by - 1);
     place->freed_by = 0;
     place->live = true;
 }
@@ -227,7 +262,7 @@ static bool read_record(struct binary_reader *reader,
     struct gs_replay_op op = {.time_ns = record->time_ns,
                               .op = GS_TRACE_SYNC,
                               .how = record->how,
-                              .thread = (uint32_t)thread};
+                              .thread = (uint16_t)thread};
 
     if (record->stream == GS_TRACE_STREAM_PER_THREAD)
         stream |= (uint64_t)record->thread << 32;
@@ -247,7 +282,7 @@ static bool read_record(struct binary_reader *reader,
         read_refused(reader, record);
         break;
     case GS_TRACE_SYNC:
-        gs_replay_add(reader->trace, &op);
+        hand_on(reader, &op, 0);
         break;
     case GS_TRACE_CONTEXT_END:
         read_context_end(reader, record, &op);
@@ -258,81 +293,114 @@ static bool read_record(struct binary_reader *reader,
     return true;
 }
 
-/* A sealed record and where it was. */
-struct sealed {
-    struct gs_trace_record record;
-    size_t slot;
-};
-
-static int by_time(const void *a, const void *b)
+static void read_slot(const struct gs_replay_file *file, uint32_t slot,
+                      struct gs_trace_record *record)
 {
-    const struct sealed *x = a, *y = b;
-
-    if (x->record.time_ns != y->record.time_ns)
-        return x->record.time_ns < y->record.time_ns ? -1 : 1;
-    return (x->slot > y->slot) - (x->slot < y->slot);
+    memcpy(record, file->data + (size_t)slot * GS_TRACE_SLOT_BYTES, GS_TRACE_SLOT_BYTES);
 }
 
-/* The sealed records of the file; the others are counted. */
-static size_t collect(struct binary_reader *reader, const unsigned char *data,
-                      size_t slots, struct sealed *found)
+static uint64_t time_of(const struct gs_replay_file *file, uint32_t slot)
+{
+    struct gs_trace_record record;
+
+    read_slot(file, slot, &record);
+    return record.time_ns;
+}
+
+static int by_time(const void *a, const void *b, void *file)
+{
+    const uint32_t *x = a, *y = b;
+    uint64_t time_x = time_of(file, *x), time_y = time_of(file, *y);
+
+    if (time_x != time_y)
+        return time_x < time_y ? -1 : 1;
+    return (*x > *y) - (*x < *y);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Orders the sealed records of the file; the others are counted. */
+static void order_records(struct gs_replay_file *file, size_t slots, uint64_t *damaged,
+                          uint64_t *unfinished)
 {
     static const unsigned char zeros[GS_TRACE_SLOT_BYTES];
-    size_t count = 0;
+    uint64_t last = 0;
+    bool ordered = true;
 
-    for (size_t i = GS_TRACE_HEADER_SLOTS; i < slots; i++) {
-        struct sealed *sealed = &found[count];
+    file->order = gs_replay_alloc(slots, sizeof(*file->order));
+    for (uint32_t i = GS_TRACE_HEADER_SLOTS; i < slots; i++) {
+        struct gs_trace_record record;
         uint64_t words[RECORD_WORDS];
 
-        memcpy(&sealed->record, data + i * GS_TRACE_SLOT_BYTES, GS_TRACE_SLOT_BYTES);
-        memcpy(words, &sealed->record, sizeof(words));
-        sealed->slot = i;
-        if (sealed->record.seal == gs_trace_seal(words, RECORD_WORDS, i))
-            count++;
-        else if (sealed->record.seal != 0)
-            reader->damaged++;
-        else if (memcmp(&sealed->record, zeros, sizeof(zeros)) != 0)
-            reader->unfinished++;
+        read_slot(file, i, &record);
+        memcpy(words, &record, sizeof(words));
+        if (record.seal == gs_trace_seal(words, RECORD_WORDS, i)) {
+            file->order[file->records++] = i;
+            ordered &= record.time_ns >= last;
+            last = record.time_ns;
+        } else if (record.seal != 0) {
+            ++*damaged;
+        } else {
+            *unfinished += memcmp(&record, zeros, sizeof(zeros)) != 0;
+        }
     }
-    return count;
+    if (!ordered)
+        qsort_r(file->order, file->records, sizeof(*file->order), by_time, file);
 }
 
-static void read_slots(struct binary_reader *reader, const unsigned char *data,
-                       size_t slots)
+/* Reads all records. Returns what was found, but for the operations. */
+static struct binary_reader read_records(struct gs_replay_file *file, gs_replay_see *see,
+                                         void *self, bool first)
 {
-    struct sealed *found = gs_replay_alloc(slots, sizeof(*found));
-    size_t count = collect(reader, data, slots, found);
+    struct binary_reader reader = {
+        .file = file, .see = see, .self = self, .first = first};
+    struct gs_trace_record record;
 
-    qsort(found, count, sizeof(*found), by_time);
-    for (size_t i = 0; i < count; i++)
-        reader->damaged += !read_record(reader, &found[i].record);
-    free(found);
+    file->visits++;
+    for (size_t i = 0; i < file->records; i++) {
+        read_slot(file, file->order[i], &record);
+        reader.damaged += !read_record(&reader, &record);
+        if ((i + 1) % SEEN_ONCE == 0)
+            gs_replay_progress(file->visits, i + 1, file->records);
+    }
+    gs_replay_progress(file->visits, 0, 0);
+    gs_replay_map_free(&reader.places);
+    gs_replay_map_free(&reader.streams);
+    gs_replay_map_free(&reader.threads);
+    free(reader.table);
+    return reader;
 }
 
-/* Refused frees leave gaps. */
-static void close_gaps(struct gs_replay_trace *trace)
+void gs_replay_visit_binary(struct gs_replay_file *file, gs_replay_see *see, void *self)
 {
-    size_t kept = 0;
-
-    for (size_t i = 0; i < trace->count; i++)
-        if (trace->ops[i].op != GS_TRACE_NONE)
-            trace->ops[kept++] = trace->ops[i];
-    trace->count = kept;
+    (void)read_records(file, see, self, false);
 }
 
-bool gs_replay_parse_binary(const unsigned char *data, size_t length,
-                            struct gs_replay_trace *out, struct gs_replay_note *note)
+/* gs_replay_see */
+static void count_operation(void *trace, const struct gs_replay_op *op, uint64_t address)
 {
-    struct binary_reader reader = {.trace = out};
+    (void)address;
+    gs_replay_count(trace, op);
+}
+
+bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *out,
+                           struct gs_replay_note *note)
+{
+    struct binary_reader reader;
     struct gs_trace_header header;
     const char *problem, *lost;
-    size_t slots;
+    uint64_t damaged = 0, unfinished = 0;
 
-    if (length < sizeof(header)) {
+    if (file->length < sizeof(header)) {
         say(note, "no trace: shorter than its header");
         return false;
     }
-    memcpy(&header, data, sizeof(header));
+    memcpy(&header, file->data, sizeof(header));
     problem = header_problem(&header);
     if (problem) {
         say(note, "no trace: %s", problem);
@@ -343,24 +411,24 @@ bool gs_replay_parse_binary(const unsigned char *data, size_t length,
     out->start_real_ns = header.start_real_ns;
     memcpy(out->program, header.program, sizeof(out->program));
     out->program[sizeof(out->program) - 1] = '\0';
-    slots = slots_expected(&header, length, &lost);
-    read_slots(&reader, data, slots);
-    close_gaps(out);
-    if (reader.damaged)
+    order_records(file, slots_expected(&header, file->length, &lost), &damaged,
+                  &unfinished);
+    reader = read_records(file, count_operation, out, true);
+    out->count -= file->refused_count;
+    if (file->refused_count)
+        qsort(file->refused, file->refused_count, sizeof(*file->refused), by_number);
+    damaged += reader.damaged;
+    if (damaged)
         say(note, "%llu records are damaged and are left out; %zu operations were read",
-            (unsigned long long)reader.damaged, out->count);
+            (unsigned long long)damaged, out->count);
     else if (lost)
         say(note, "%s; %zu operations were read", lost, out->count);
-    else if (reader.unfinished)
+    else if (unfinished)
         say(note, "%llu records were never finished and are left out",
-            (unsigned long long)reader.unfinished);
+            (unsigned long long)unfinished);
     else if (reader.displaced || reader.strays)
         say(note, "%llu frees are not in the trace, %llu are of what is not",
             (unsigned long long)reader.displaced, (unsigned long long)reader.strays);
-    gs_replay_map_free(&reader.places);
-    gs_replay_map_free(&reader.streams);
-    gs_replay_map_free(&reader.threads);
-    free(reader.table);
     return true;
 }
 
@@ -413,8 +481,7 @@ bool gs_replay_write_binary(const struct gs_replay_trace *trace, FILE *file)
             record.bytes = op->bytes;
             record.kind = op->kind;
             record.context = 1;
-            if (trace->made)
-                gs_trace_record_set_stack(&record, trace->made[op->id].stack);
+            gs_trace_record_set_stack(&record, op->stack);
         }
         write_slot(file, &record, GS_TRACE_HEADER_SLOTS + i);
     }

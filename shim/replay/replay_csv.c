@@ -141,7 +141,7 @@ static bool read_line(struct csv_reader *reader, char *line)
     if (stream > UINT16_MAX || thread >= GS_REPLAY_THREADS)
         return false;
     op.stream = (uint16_t)stream;
-    op.thread = (uint32_t)thread;
+    op.thread = (uint16_t)thread;
     if (fields[FIELD_OP][0] == 's') {
         op.op = GS_TRACE_SYNC;
         op.how = GS_TRACE_SYNC_CONTEXT;

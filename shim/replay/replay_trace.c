@@ -2,11 +2,15 @@
  * replay_trace.c - a trace in memory: built, read from a file, measured.
  * Owns: nothing.   Lock: none.
  */
-#include "replay_trace.h"
+#include "replay_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const kind_names[GS_TRACE_KINDS] = {
     [GS_TRACE_KIND_NONE] = "unknown",  [GS_TRACE_KIND_DEVICE] = "device",
@@ -28,11 +32,46 @@ unsigned gs_replay_kind_of(const char *name)
     return GS_TRACE_KIND_NONE;
 }
 
+static void release_data(const struct gs_replay_file *file)
+{
+    void *data = (void *)(uintptr_t)file->data;
+
+    if (file->mapped)
+        munmap(data, file->mapped);
+    else
+        free(data);
+}
+
+/* All but its data. */
+static void free_file(struct gs_replay_trace *trace)
+{
+    if (trace->file) {
+        free(trace->file->order);
+        free(trace->file->refused);
+    }
+    free(trace->file);
+    trace->file = NULL;
+}
+
 void gs_replay_free(struct gs_replay_trace *trace)
 {
     free(trace->ops);
-    free(trace->made);
+    if (trace->file)
+        release_data(trace->file);
+    free_file(trace);
     *trace = (struct gs_replay_trace){0};
+}
+
+void gs_replay_count(struct gs_replay_trace *trace, const struct gs_replay_op *op)
+{
+    trace->count++;
+    trace->end_ns = op->time_ns;
+    if (op->op != GS_TRACE_SYNC && op->id >= trace->allocations)
+        trace->allocations = op->id + 1;
+    if (op->thread >= trace->threads)
+        trace->threads = op->thread + 1u;
+    if (op->stream >= trace->streams)
+        trace->streams = op->stream + 1u;
 }
 
 void gs_replay_add(struct gs_replay_trace *trace, const struct gs_replay_op *op)
@@ -47,13 +86,17 @@ void gs_replay_add(struct gs_replay_trace *trace, const struct gs_replay_op *op)
         trace->ops = grown;
         trace->room = room;
     }
-    trace->ops[trace->count++] = *op;
-    if (op->op != GS_TRACE_SYNC && op->id >= trace->allocations)
-        trace->allocations = op->id + 1;
-    if (op->thread >= trace->threads)
-        trace->threads = op->thread + 1;
-    if (op->stream >= trace->streams)
-        trace->streams = op->stream + 1u;
+    trace->ops[trace->count] = *op;
+    gs_replay_count(trace, op);
+}
+
+void gs_replay_visit(const struct gs_replay_trace *trace, gs_replay_see *see, void *self)
+{
+    if (trace->file)
+        gs_replay_visit_binary(trace->file, see, self);
+    else
+        for (size_t i = 0; i < trace->count; i++)
+            see(self, &trace->ops[i], 0);
 }
 
 void gs_replay_keep_kinds(struct gs_replay_trace *trace, unsigned kinds)
@@ -155,42 +198,112 @@ static unsigned char *read_compressed(const char *path, size_t *length, bool *da
     return data;
 }
 
+/* gs_replay_see */
+static void keep(void *trace, const struct gs_replay_op *op, uint64_t address)
+{
+    (void)address;
+    gs_replay_add(trace, op);
+}
+
+/* The operations move from their file into memory. */
+static void keep_operations(struct gs_replay_trace *trace)
+{
+    struct gs_replay_trace read = {.room = trace->count};
+
+    if (!trace->file)
+        return;
+    read.ops = gs_replay_alloc(read.room, sizeof(*read.ops));
+    gs_replay_visit(trace, keep, &read);
+    trace->ops = read.ops;
+    trace->room = read.room;
+}
+
+static bool scan(const struct gs_replay_file *source, struct gs_replay_trace *out,
+                 struct gs_replay_note *note)
+{
+    if (!gs_replay_is_binary(source->data, source->length))
+        return gs_replay_parse_csv((const char *)source->data, source->length, out, note);
+    out->file = gs_replay_alloc(1, sizeof(*out->file));
+    *out->file = *source;
+    return gs_replay_scan_binary(out->file, out, note);
+}
+
 bool gs_replay_parse(const unsigned char *data, size_t length,
                      struct gs_replay_trace *out, struct gs_replay_note *note)
 {
+    const struct gs_replay_file source = {.data = data, .length = length};
+    bool good;
+
     *out = (struct gs_replay_trace){0};
     note->text[0] = '\0';
-    if (gs_replay_is_binary(data, length))
-        return gs_replay_parse_binary(data, length, out, note);
-    return gs_replay_parse_csv((const char *)data, length, out, note);
+    good = scan(&source, out, note);
+    keep_operations(out);
+    free_file(out);
+    return good;
+}
+
+/* Maps a file, or reads what cannot be mapped. Returns false if it cannot be read. */
+static bool open_file(const char *path, struct gs_replay_file *out)
+{
+    FILE *file = fopen(path, "re");
+    struct stat status;
+    void *data = MAP_FAILED;
+
+    *out = (struct gs_replay_file){0};
+    if (!file)
+        return false;
+    if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
+        status.st_size > 0)
+        data =
+            mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fileno(file), 0);
+    if (data != MAP_FAILED) {
+        out->data = data;
+        out->length = out->mapped = (size_t)status.st_size;
+    } else {
+        out->data = read_all(file, &out->length);
+    }
+    fclose(file);
+    return out->data != NULL;
+}
+
+bool gs_replay_scan(const char *path, struct gs_replay_trace *out,
+                    struct gs_replay_note *note)
+{
+    struct gs_replay_file file;
+    bool damaged = false, good;
+
+    *out = (struct gs_replay_trace){0};
+    note->text[0] = '\0';
+    if (!open_file(path, &file)) {
+        snprintf(note->text, sizeof(note->text), "cannot be read: %s", strerror(errno));
+        return false;
+    }
+    if (file.length >= 2 && file.data[0] == 0x1f && file.data[1] == 0x8b) {
+        release_data(&file);
+        file = (struct gs_replay_file){0};
+        file.data = read_compressed(path, &file.length, &damaged);
+        if (!file.data) {
+            snprintf(note->text, sizeof(note->text), "gzip cannot be run");
+            return false;
+        }
+    }
+    good = scan(&file, out, note);
+    if (damaged && note->text[0] == '\0')
+        snprintf(note->text, sizeof(note->text),
+                 "the compressed file is damaged; %zu operations were read", out->count);
+    if (!out->file)
+        release_data(&file);
+    return good;
 }
 
 bool gs_replay_load(const char *path, struct gs_replay_trace *out,
                     struct gs_replay_note *note)
 {
-    FILE *file = fopen(path, "re");
-    size_t length = 0;
-    unsigned char *data = file ? read_all(file, &length) : NULL;
-    bool damaged = false, good;
+    bool good = gs_replay_scan(path, out, note);
 
-    *out = (struct gs_replay_trace){0};
-    note->text[0] = '\0';
-    if (!data)
-        snprintf(note->text, sizeof(note->text), "cannot be read: %s", strerror(errno));
-    if (file)
-        fclose(file);
-    if (data && length >= 2 && data[0] == 0x1f && data[1] == 0x8b) {
-        free(data);
-        data = read_compressed(path, &length, &damaged);
-        if (!data)
-            snprintf(note->text, sizeof(note->text), "gzip cannot be run");
-    }
-    if (!data)
-        return false;
-    good = gs_replay_parse(data, length, out, note);
-    if (damaged && note->text[0] == '\0')
-        snprintf(note->text, sizeof(note->text),
-                 "the compressed file is damaged; %zu operations were read", out->count);
-    free(data);
+    keep_operations(out);
+    if (out->file)
+        release_data(out->file);
+    free_file(out);
     return good;
 }

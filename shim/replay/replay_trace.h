@@ -24,6 +24,9 @@ extern const char *gs_replay_program;
 void gs_replay_warn(const char *format, ...) GS_PRINTF(1, 2);
 /* The same, and ends the program. */
 _Noreturn void gs_replay_fail(const char *format, ...) GS_PRINTF(1, 2);
+/* Shows on a terminal how much of a trace is read, the `visit`-th time; `all` 0: no more.
+ */
+void gs_replay_progress(unsigned visit, size_t done, size_t all);
 
 #define GS_REPLAY_THREADS    1024
 #define GS_REPLAY_NOTE_BYTES 256
@@ -33,7 +36,8 @@ struct gs_replay_op {
     uint64_t time_ns;
     uint64_t bytes;  /* of the allocation, also in its free */
     uint32_t id;     /* of the allocation, dense from 0 */
-    uint32_t thread; /* dense from 0 */
+    uint32_t stack;  /* of the allocation: its id in the state file; 0: none */
+    uint16_t thread; /* dense from 0 */
     uint16_t stream; /* of this call: dense from 0 */
     uint8_t op;      /* GS_TRACE_ALLOC, _FREE or _SYNC */
     uint8_t kind;    /* enum gs_trace_kind of the allocation */
@@ -41,19 +45,16 @@ struct gs_replay_op {
     uint8_t device;
 };
 
-/* What a recorded trace knows of an allocation, and a replay does not need. */
-struct gs_replay_made {
-    uint64_t key;   /* its address */
-    uint32_t stack; /* its id in the state file; 0: none */
-};
+/* A file that is read again for each visit (replay_file.h). */
+struct gs_replay_file;
 
 struct gs_replay_trace {
-    struct gs_replay_op *ops;
+    struct gs_replay_op *ops; /* NULL: gs_replay_visit alone has them */
     size_t count, room;
     uint32_t allocations; /* ids in use */
     uint32_t threads, streams;
-    struct gs_replay_made *made; /* by id; NULL: not recorded by the library */
-    size_t made_room;
+    uint64_t end_ns;             /* of the last operation */
+    struct gs_replay_file *file; /* NULL: all is in memory */
     /* The process; 0 and "": not known. */
     uint32_t pid;
     uint64_t pid_start;     /* of the state file that has the stacks; 0: none has them */
@@ -69,6 +70,8 @@ struct gs_replay_note {
 void gs_replay_free(struct gs_replay_trace *trace);
 /* Ends the program if there is no memory. */
 void gs_replay_add(struct gs_replay_trace *trace, const struct gs_replay_op *op);
+/* An operation that is not kept: counts it, its threads, streams and allocations. */
+void gs_replay_count(struct gs_replay_trace *trace, const struct gs_replay_op *op);
 
 /*
  * Read a trace.
@@ -82,10 +85,16 @@ bool gs_replay_load(const char *path, struct gs_replay_trace *out,
 bool gs_replay_parse(const unsigned char *data, size_t length,
                      struct gs_replay_trace *out, struct gs_replay_note *note);
 
-/* What gs_replay_parse chooses from. */
-bool gs_replay_is_binary(const unsigned char *data, size_t length);
-bool gs_replay_parse_binary(const unsigned char *data, size_t length,
-                            struct gs_replay_trace *out, struct gs_replay_note *note);
+/* gs_replay_load, but what the library recorded stays in its file: 4 bytes an operation,
+ * and what is live, are in memory. `ops` is NULL then. */
+bool gs_replay_scan(const char *path, struct gs_replay_trace *out,
+                    struct gs_replay_note *note);
+
+/* An operation, and the address of its allocation; 0: not known. */
+typedef void gs_replay_see(void *self, const struct gs_replay_op *op, uint64_t address);
+/* Calls `see` for each operation, in causal order. */
+void gs_replay_visit(const struct gs_replay_trace *trace, gs_replay_see *see, void *self);
+
 bool gs_replay_parse_csv(const char *data, size_t length, struct gs_replay_trace *out,
                          struct gs_replay_note *note);
 

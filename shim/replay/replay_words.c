@@ -147,10 +147,10 @@ uint64_t gs_replay_size_bytes(const struct gs_replay_size *size,
 
 /* ---- files ------------------------------------------------------------------------- */
 
-int gs_replay_open(const char *path, struct gs_replay_trace *out)
+int gs_replay_open(const char *path, gs_replay_reader *read, struct gs_replay_trace *out)
 {
     struct gs_replay_note note;
-    bool good = gs_replay_load(path, out, &note);
+    bool good = read(path, out, &note);
 
     if (note.text[0] != '\0')
         gs_replay_warn("%s: %s", path, note.text);

@@ -490,7 +490,6 @@ bool gs_outputs_begin(const struct gs_options *options,
     outputs->job.stacks = false;
     for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
         outputs->job.stacks |= settings.chosen[i] && gs_export_formats[i].stacks;
-        outputs->job.lines |= settings.chosen[i] && gs_export_formats[i].lines;
     }
     return true;
 }

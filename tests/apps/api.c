@@ -650,7 +650,10 @@ static void in_signals(void)
     call_each(&own);
     APP_OK(sigaction(SIGALRM, &action, NULL));
     APP_OK(setitimer(ITIMER_REAL, &often, NULL));
-    for (int i = 0; handled < 1500 && i < 100000000; i++) {
+    /* On a busy machine, signals may come only where the program begins to run again. */
+    for (int i = 0; i < 100000000; i++) {
+        if (handled >= 1500 && (!active || (served > 0 && kept_out > 0)))
+            break;
         call_each(&own);
         for (size_t k = 0; active && k < EACH_COUNT; k++)
             app_expect(own.results[k] == GPUSHIM_OK, "the program's call");

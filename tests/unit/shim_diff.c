@@ -77,9 +77,8 @@ static struct gs_report_file make(struct given given)
     fprintf(out, given.build ? "\"%s\"}]}" : "null}]}", given.build);
     fclose(out);
     free(frames);
-    cr_assert(
-        gs_report_file_read(path, GS_REPORT_OF_LEAKS, GS_STATE_NO_LINES, &file, &problem),
-        "%s", problem);
+    cr_assert(gs_report_file_read(path, GS_REPORT_OF_LEAKS, false, &file, &problem), "%s",
+              problem);
     remove(path);
     return file;
 }
@@ -263,7 +262,7 @@ Test(report_file, damaged_bytes)
         fwrite(damaged, 1, sizeof text - 1, out);
         fclose(out);
         if (gs_report_file_read(path, i % 2 ? GS_REPORT_OF_LEAKS : GS_REPORT_OF_PEAK,
-                                GS_STATE_NO_LINES, &file, &problem)) {
+                                false, &file, &problem)) {
             struct gs_place_table places = {.places = NULL};
             struct gs_text stack = {0};
             gs_place_table_add(&places, &file);

@@ -44,6 +44,40 @@ Test(export_collapsed, one_line_a_place)
     gs_stacks_destroy(stacks);
 }
 
+static void count_wanted(void *self, struct gs_symbol_request *requests, size_t count)
+{
+    size_t *wanted = self;
+
+    for (size_t i = 0; i < count; i++)
+        *wanted += requests[i].line_wanted;
+}
+
+/* Or a format reads the debug files of libc and the runtime for nothing. */
+Test(export, lines_are_looked_up_of_shown_frames_alone)
+{
+    for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
+        if (!gs_export_formats[row].stacks)
+            continue;
+        struct gs_stacks *stacks = test_stacks();
+        struct gs_tracker *tracker = test_tracker(stacks);
+        struct gs_report_source source = test_source();
+        size_t wanted = 0;
+
+        source.self = &wanted;
+        source.find_lines = count_wanted;
+        test_leak(tracker, 0x1000, 4000, SECONDS(1),
+                  TEST_STACK(stacks, AT_SHIM, AT_CUDART, AT_LOAD, AT_MAIN, AT_LIBC));
+        struct test_bytes bytes =
+            test_export_from(tracker, test_report_config(), &source, test_job(), row, 0);
+        cr_assert_eq(bytes.status, GS_OK);
+        /* Two of the text, two of the file. */
+        cr_expect_eq(wanted, 4, "%s: %zu", gs_export_formats[row].name, wanted);
+        free(bytes.data);
+        gs_tracker_destroy(tracker);
+        gs_stacks_destroy(stacks);
+    }
+}
+
 static void awkward_names(void *self, struct gs_symbol_request *requests, size_t count)
 {
     (void)self;

@@ -347,8 +347,7 @@ static void take_wanted(void *self, struct gs_symbol_request *requests, size_t c
 }
 
 /* The frames of a stack that get file and line, as bits. */
-static uint64_t wanted_lines_of(const uintptr_t *frames, unsigned count,
-                                const struct gs_export_job *job)
+static uint64_t wanted_lines_of(const uintptr_t *frames, unsigned count)
 {
     struct gs_stacks *stacks = test_stacks();
     struct gs_report_config config = test_report_config();
@@ -357,7 +356,6 @@ static uint64_t wanted_lines_of(const uintptr_t *frames, unsigned count,
     uint64_t wanted = 0;
     uint32_t id = test_stack(stacks, frames, count);
 
-    config.job = job;
     source.self = &wanted;
     source.find_lines = take_wanted;
     gs_frame_table_fill(&table, &config, stacks, &source, &id, 1);
@@ -366,31 +364,20 @@ static uint64_t wanted_lines_of(const uintptr_t *frames, unsigned count,
     return wanted;
 }
 
-static uint64_t wanted_lines(const struct gs_export_job *job)
-{
-    return wanted_lines_of(
-        FRAMES(AT_SHIM, AT_CUDART, AT_LOAD, AT_MAIN, AT_LIBC, AT_LIBC_STRIPPED, AT_START),
-        7, job);
-}
-
 /* Or a lambda on a thread would be missing: it may be inlined in them. */
 Test(frames, lines_of_the_cxx_librarys_outer_frames_are_looked_up)
 {
-    cr_expect_eq(
-        wanted_lines_of(FRAMES(AT_CUDART, AT_STATE, AT_NATIVE, AT_THREAD), 4, NULL),
-        0x06);
+    cr_expect_eq(wanted_lines_of(FRAMES(AT_CUDART, AT_STATE, AT_NATIVE, AT_THREAD), 4),
+                 0x06);
 }
 
 /* Or the debug files of libc and the runtime are read for nothing. */
 Test(frames, lines_are_looked_up_of_shown_frames_alone)
 {
-    cr_expect_eq(wanted_lines(NULL), 0x0c);
-    cr_expect_eq(wanted_lines(&(struct gs_export_job){.lines = false}), 0x0c);
-}
-
-Test(frames, lines_of_all_frames_are_looked_up_for_a_file_that_has_them)
-{
-    cr_expect_eq(wanted_lines(&(struct gs_export_job){.lines = true}), 0x7f);
+    cr_expect_eq(wanted_lines_of(FRAMES(AT_SHIM, AT_CUDART, AT_LOAD, AT_MAIN, AT_LIBC,
+                                        AT_LIBC_STRIPPED, AT_START),
+                                 7),
+                 0x0c);
 }
 
 Test(frames, modules_of_the_runtime_are_known_by_name)

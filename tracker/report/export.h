@@ -26,14 +26,12 @@ struct gs_export_format {
     char extension[16]; /* of its files, without the dot */
     bool stacks;        /* the format names call sites */
     bool tallied;       /* the format needs gs_tracker_config.tally */
-    bool lines;         /* the format has the file and line of all frames */
     enum gs_status (*write)(const struct gs_export *export,
                             const struct gs_export_sink *sink);
 };
 
 enum gs_export_row {
-#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, lines, doc)             \
-    GS_EXPORT_##name,
+#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc) GS_EXPORT_##name,
 #include "export_formats.def"
 #undef GS_EXPORT_FORMAT
     GS_EXPORT_FORMATS
@@ -85,7 +83,6 @@ struct gs_export_job {
     void *self;
     bool stacks;  /* a format that names call sites was requested */
     bool samples; /* a tallied format was requested */
-    bool lines;   /* a format with all lines was requested */
     /* Stacks that the report's data does not refer to. */
     const uint32_t *more_stacks;
     size_t more_stack_count;

@@ -93,7 +93,7 @@ void gs_export_put_frames(const struct gs_export *export, struct gs_export_out *
 const struct gs_symbol_request *gs_export_innermost(const struct gs_export *export,
                                                     const struct gs_export_stack *stack);
 
-#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, lines, doc)             \
+#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc)                    \
     enum gs_status gs_export_write_##name(const struct gs_export *export,                \
                                           const struct gs_export_sink *sink);
 #include "export_formats.def"

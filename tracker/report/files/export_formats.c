@@ -5,8 +5,8 @@
 #include "export_internal.h"
 
 const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS] = {
-#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, lines, doc)             \
-    {word, extension, stacks, tallied, lines, gs_export_write_##name},
+#define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc)                    \
+    {word, extension, stacks, tallied, gs_export_write_##name},
 #include "export_formats.def"
 #undef GS_EXPORT_FORMAT
 };

@@ -221,16 +221,17 @@ static enum gs_status set_shown(struct gs_export *export, enum gs_inlined inline
     return GS_OK;
 }
 
-/* Looks up the lines, and with them the inlined functions, of all locations or of the
- * shown ones. */
+/* Looks up the lines, and with them the inlined functions, of the shown locations. What
+ * is shown depends on names and modules alone. Debug files of the others, such as libc's,
+ * may take longer to read than the program's own. */
 static enum gs_status find_lines(struct gs_export *export)
 {
     if (!export->source->find_lines)
         return GS_OK;
-    if (!export->job->lines && set_shown(export, GS_INLINED_UNKNOWN) != GS_OK)
+    if (set_shown(export, GS_INLINED_UNKNOWN) != GS_OK)
         return GS_ERR_HOST_NOMEM;
     for (size_t i = 0; i < export->location_count; i++)
-        export->locations[i].line_wanted = export->job->lines;
+        export->locations[i].line_wanted = false;
     for (size_t i = 0; i < export->stack_count; i++) {
         const struct gs_export_stack *stack = &export->stacks[i];
         for (uint32_t k = stack->begin; k < stack->end; k++)

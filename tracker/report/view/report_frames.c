@@ -150,17 +150,14 @@ static void find_shown_lines(const struct gs_frame_table *table,
                              const struct gs_report_config *config,
                              const struct gs_report_source *source)
 {
-    bool all = config->job && config->job->lines;
     size_t count = table->first[table->stack_count];
 
-    for (size_t i = 0; i < table->stack_count && !all; i++) {
+    for (size_t i = 0; i < table->stack_count; i++) {
         struct gs_shown_stack shown = show_number(table, config, i, GS_INLINED_UNKNOWN);
         size_t begin = (size_t)(shown.frames - table->requests);
         for (size_t at = begin; at < begin + shown.count; at++)
             table->requests[at].line_wanted = true;
     }
-    for (size_t at = 0; at < count && all; at++)
-        table->requests[at].line_wanted = true;
     source->find_lines(source->self, table->requests, count);
 }
 

@@ -1,0 +1,30 @@
+/*
+ * replay_file.h - what the library recorded, read from its file at each visit.
+ * Owns: nothing; a file is its trace's.   Lock: none.   Formats: docs/traces.md
+ */
+#ifndef GS_REPLAY_FILE_H
+#define GS_REPLAY_FILE_H
+
+#include "replay_trace.h"
+
+struct gs_replay_file {
+    const unsigned char *data;
+    size_t length;
+    size_t mapped;   /* bytes to unmap; 0: `data` is from malloc, or the caller's */
+    uint32_t *order; /* the slots of the records, by their times */
+    size_t records;
+    unsigned visits; /* so far */
+    uint64_t
+        *refused; /* numbers of operations: frees that did not take place, ascending */
+    size_t refused_count, refused_room;
+};
+
+bool gs_replay_is_binary(const unsigned char *data, size_t length);
+/* Reads all but the operations themselves; they are counted. Returns false if it is no
+ * trace. */
+bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *out,
+                           struct gs_replay_note *note);
+/* gs_replay_visit of a file that was scanned. */
+void gs_replay_visit_binary(struct gs_replay_file *file, gs_replay_see *see, void *self);
+
+#endif
