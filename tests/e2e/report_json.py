@@ -12,6 +12,7 @@ Names and numbers are looked up as a reader of the file would: nothing of the li
 """
 import json
 import os
+import site
 import sys
 
 
@@ -40,11 +41,18 @@ def load(path):
         return json.loads(file.read().decode("utf-8", "strict"), object_pairs_hook=unique)
 
 
-def validate(schema_path, path):
+def import_jsonschema():
+    """Without what packages do at each start (-S), which may take as long as the rest."""
+    sys.path += site.getsitepackages() + [site.getusersitepackages()]
     try:
         import jsonschema
     except ImportError:
         sys.exit(77)
+    return jsonschema
+
+
+def validate(schema_path, path):
+    jsonschema = import_jsonschema()
     schema = load(schema_path)
     report = load(path)
     problems = list(jsonschema.Draft202012Validator(closed(schema)).iter_errors(report))
@@ -60,10 +68,7 @@ def validate(schema_path, path):
 
 
 def check_schema(path):
-    try:
-        import jsonschema
-    except ImportError:
-        sys.exit(77)
+    jsonschema = import_jsonschema()
     jsonschema.Draft202012Validator.check_schema(load(path))
 
 

@@ -275,7 +275,7 @@ order_schema_case() {
   preloaded shim GPUSHIM_FREE_SYNC=lazy GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
     -- "$apps/unknown" table linked
   expect_text report.json '"order_ended"'
-  python3 "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" report.json \
+  python3 -S "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" report.json \
     >validate.out 2>&1 || status=$?
   [[ $status -ne 77 ]] || skip "python3's jsonschema"
   [[ $status -eq 0 ]] || fail "$(cat validate.out)"

@@ -15,7 +15,7 @@ json_get() {
 # expect_valid FILE: JSON as the schema has it. Without a validator only that it is JSON.
 expect_valid() {
   need python3
-  python3 "$report_json" validate "$sources/docs/schema/report-1.json" "$1" >problems
+  python3 -S "$report_json" validate "$sources/docs/schema/report-1.json" "$1" >problems
   case $? in
     0) ;;
     77) skip "python3's jsonschema" ;;
@@ -25,7 +25,7 @@ expect_valid() {
 
 schema_case() {
   need python3
-  python3 "$report_json" schema "$sources/docs/schema/report-1.json" >problems 2>&1
+  python3 -S "$report_json" schema "$sources/docs/schema/report-1.json" >problems 2>&1
   case $? in
     0) ;;
     77) skip "python3's jsonschema" ;;

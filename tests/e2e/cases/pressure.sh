@@ -149,7 +149,7 @@ pressure_files_case() {
   expect_no_text unset.err 'memory pressure'
   need python3
   for file in out.json none.json; do
-    python3 "$here/report_json.py" validate "$sources/docs/schema/report-1.json" $file || fail "the schema"
+    python3 -S "$here/report_json.py" validate "$sources/docs/schema/report-1.json" $file || fail "the schema"
   done
 }
 add_case "pressure in files" pressure_files_case

@@ -202,7 +202,7 @@ expect_restored() {
   done
   expect_screen "^status $1\$"
   grep -q '^before$' screen || { cat screen && fail "not the screen that was there before"; }
-  cmp -s stty.before stty.after || { diff stty.before stty.after && fail "other settings of the terminal"; }
+  diff stty.before stty.after || fail "other settings of the terminal"
   expect_equal "other screen, cursor, wrap" "0 1 1" "$(tmux -L "$socket" display -p '#{alternate_on} #{cursor_flag} #{wrap_flag}')"
 }
 

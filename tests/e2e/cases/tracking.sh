@@ -145,7 +145,7 @@ tracking_files_case() {
   expect_status shim 0
   expect_count r.collapsed '^GPU 0;main;.*;replace [0-9]{8}$' 1
   expect_no_text r.collapsed 'not sampled'
-  python3 "$here/report_json.py" validate "$sources/docs/schema/report-1.json" r.json
+  python3 -S "$here/report_json.py" validate "$sources/docs/schema/report-1.json" r.json
   case $? in
     77) echo "no jsonschema" ;;
     0) ;;

@@ -51,7 +51,7 @@ verify_schema_case() {
   need python3
   need_file "$1"
   verify_run shim GPUSHIM_VERIFY_US=1000000 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- "$@"
-  python3 "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" report.json \
+  python3 -S "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" report.json \
     >validate.out 2>&1 || status=$?
   [[ $status -ne 77 ]] || skip "python3's jsonschema"
   [[ $status -eq 0 ]] || fail "$(cat validate.out)"
