@@ -989,8 +989,7 @@ static void from_file(const char *path, size_t chunk)
     IS_OK(gpushim_buffer_create(&all, GPUSHIM_PINNED_HOST, done, 0, 0));
     IS_OK(gpushim_read_file(path, 0, UINT64_MAX, chunk, streams.upload, collect_chunk,
                             &all, &done));
-    printf("collected: %016llx\n",
-           (unsigned long long)add_bytes(0, all.data, done));
+    printf("collected: %016llx\n", (unsigned long long)add_bytes(0, all.data, done));
     IS_OK(gpushim_buffer_free(&all));
     memset(&reading, 0, sizeof reading);
     reading.stop = 2;
