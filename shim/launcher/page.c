@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "launcher.h"
+#include "replay_trace.h"
 #include "text.h"
 
 #define CANNOT_WRITE 1
@@ -26,6 +28,7 @@ void gs_page_open(struct gs_page *page, const char *what, const char *path,
     *page =
         (struct gs_page){.what = what, .path = path, .to_stdout = strcmp(path, "-") == 0};
     if (page->to_stdout) {
+        gs_replay_no_progress = isatty(STDOUT_FILENO) == 1;
         return;
     }
     for (; *sources; sources++) {

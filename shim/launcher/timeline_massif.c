@@ -291,7 +291,7 @@ static void put_peaks(void *self, const struct gs_replay_op *op, uint64_t addres
     uint64_t *live = writer->live[gs_timeline_memory_of(op)];
 
     (void)address;
-    if (op->op == GS_TRACE_SYNC)
+    if (op->op == GS_TRACE_SYNC || !live) /* none: the file has changed */
         return;
     live[gs_timeline_stack_number(writer->timeline, op)] += gs_timeline_change(op);
     writer->now_ns = op->time_ns;

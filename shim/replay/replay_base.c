@@ -10,8 +10,13 @@
 
 const char *gs_replay_program = "gpushim";
 
+static bool progress_shown;
+
+bool gs_replay_no_progress;
+
 static void write_line(const char *format, va_list words)
 {
+    gs_replay_progress(0, 0, 0);
     fprintf(stderr, "%s: ", gs_replay_program);
     vfprintf(stderr, format, words);
     fputc('\n', stderr);
@@ -38,12 +43,11 @@ void gs_replay_fail(const char *format, ...)
 
 void gs_replay_progress(unsigned visit, size_t done, size_t all)
 {
-    static bool shown;
-
-    if (isatty(STDERR_FILENO) != 1 || (all == 0 && !shown))
+    if (gs_replay_no_progress || isatty(STDERR_FILENO) != 1 ||
+        (all == 0 && !progress_shown))
         return;
-    shown = all != 0;
-    if (shown)
+    progress_shown = all != 0;
+    if (progress_shown)
         fprintf(stderr, "\r%s: reading the trace, pass %u: %zu %% ", gs_replay_program,
                 visit, done * 100 / all);
     else

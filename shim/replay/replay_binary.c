@@ -13,12 +13,15 @@
 #include "replay_file.h"
 #include "replay_map.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RECORD_WORDS (offsetof(struct gs_trace_record, seal) / 8)
 #define SEEN_ONCE    ((size_t)1 << 20) /* records between two signs of progress */
+#define TAKEN_ONCE   4096              /* slots */
 
 /* What is known of an address. */
 struct place {
@@ -96,10 +99,6 @@ static size_t slots_expected(const struct gs_trace_header *header, size_t length
     bool ended = header->end_seal != 0;
 
     *problem = NULL;
-    if (there > UINT32_MAX) {
-        *problem = "only its first 2^32 records can be read";
-        return UINT32_MAX;
-    }
     if (ended && header->end_seal == gs_trace_seal(words, 2, 1)) {
         if (header->end_slots > there)
             *problem = "cut short";
@@ -178,6 +177,8 @@ static void read_alloc(struct binary_reader *reader, const struct gs_trace_recor
 {
     struct place *place = place_of(reader, record->key);
 
+    if (!reader->first && reader->allocations == reader->file->allocations)
+        return;
     if (place->live) { /* its free went by unseen */
         struct gs_replay_op lost = *op;
 
@@ -293,6 +294,28 @@ static bool read_record(struct binary_reader *reader,
     return true;
 }
 
+/* Copies slots for the first reading. Returns how many there are. */
+static size_t take_slots(const struct gs_replay_file *file, size_t slot, size_t count,
+                         void *out)
+{
+    size_t at = slot * GS_TRACE_SLOT_BYTES, bytes = count * GS_TRACE_SLOT_BYTES, got = 0;
+
+    if (file->fd < 0) {
+        if (bytes > file->length - at)
+            bytes = file->length - at;
+        memcpy(out, file->data + at, bytes);
+        return bytes / GS_TRACE_SLOT_BYTES;
+    }
+    while (got < bytes) {
+        ssize_t more = pread(file->fd, (char *)out + got, bytes - got, (off_t)(at + got));
+
+        if (more <= 0 && !(more < 0 && errno == EINTR))
+            break;
+        got += more > 0 ? (size_t)more : 0;
+    }
+    return got / GS_TRACE_SLOT_BYTES;
+}
+
 static void read_slot(const struct gs_replay_file *file, uint32_t slot,
                       struct gs_trace_record *record)
 {
@@ -329,24 +352,33 @@ static void order_records(struct gs_replay_file *file, size_t slots, uint64_t *d
                           uint64_t *unfinished)
 {
     static const unsigned char zeros[GS_TRACE_SLOT_BYTES];
+    static struct gs_trace_record taken[TAKEN_ONCE]; /* one thread */
     uint64_t last = 0;
     bool ordered = true;
+    size_t count = 0, at = 0;
 
     file->order = gs_replay_alloc(slots, sizeof(*file->order));
-    for (uint32_t i = GS_TRACE_HEADER_SLOTS; i < slots; i++) {
-        struct gs_trace_record record;
+    for (uint32_t i = GS_TRACE_HEADER_SLOTS; i < slots; i++, at++) {
+        const struct gs_trace_record *record = &taken[at];
         uint64_t words[RECORD_WORDS];
 
-        read_slot(file, i, &record);
-        memcpy(words, &record, sizeof(words));
-        if (record.seal == gs_trace_seal(words, RECORD_WORDS, i)) {
+        if (at == count) {
+            count = slots - i < TAKEN_ONCE ? slots - i : TAKEN_ONCE;
+            count = take_slots(file, i, count, taken);
+            at = 0;
+            record = taken;
+        }
+        if (count == 0)
+            break; /* the program has ended by now */
+        memcpy(words, record, sizeof(words));
+        if (record->seal == gs_trace_seal(words, RECORD_WORDS, i)) {
             file->order[file->records++] = i;
-            ordered &= record.time_ns >= last;
-            last = record.time_ns;
-        } else if (record.seal != 0) {
+            ordered &= record->time_ns >= last;
+            last = record->time_ns;
+        } else if (record->seal != 0) {
             ++*damaged;
         } else {
-            *unfinished += memcmp(&record, zeros, sizeof(zeros)) != 0;
+            *unfinished += memcmp(record, zeros, sizeof(zeros)) != 0;
         }
     }
     if (!ordered)
@@ -394,13 +426,14 @@ bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *
     struct binary_reader reader;
     struct gs_trace_header header;
     const char *problem, *lost;
+    size_t slots;
     uint64_t damaged = 0, unfinished = 0;
 
-    if (file->length < sizeof(header)) {
+    if (file->length < sizeof(header) ||
+        take_slots(file, 0, GS_TRACE_HEADER_SLOTS, &header) < GS_TRACE_HEADER_SLOTS) {
         say(note, "no trace: shorter than its header");
         return false;
     }
-    memcpy(&header, file->data, sizeof(header));
     problem = header_problem(&header);
     if (problem) {
         say(note, "no trace: %s", problem);
@@ -411,12 +444,19 @@ bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *
     out->start_real_ns = header.start_real_ns;
     memcpy(out->program, header.program, sizeof(out->program));
     out->program[sizeof(out->program) - 1] = '\0';
-    order_records(file, slots_expected(&header, file->length, &lost), &damaged,
-                  &unfinished);
+    slots = slots_expected(&header, file->length, &lost);
+    if (slots > UINT32_MAX) {
+        lost = "only its first 2^32 records can be read";
+        slots = UINT32_MAX;
+    }
+    order_records(file, slots, &damaged, &unfinished);
     reader = read_records(file, count_operation, out, true);
-    out->count -= file->refused_count;
-    if (file->refused_count)
+    file->allocations = reader.allocations;
+    if (file->refused_count) { /* once more, without them */
         qsort(file->refused, file->refused_count, sizeof(*file->refused), by_number);
+        out->count = 0;
+        gs_replay_visit_binary(file, count_operation, out);
+    }
     damaged += reader.damaged;
     if (damaged)
         say(note, "%llu records are damaged and are left out; %zu operations were read",

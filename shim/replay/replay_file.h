@@ -7,13 +7,21 @@
 
 #include "replay_trace.h"
 
+/*
+ * A program that ends cuts its trace behind the last record, and touching what was mapped
+ * there would end this process. So the first reading takes slots with pread; later ones
+ * touch the sealed slots alone, which no program changes or cuts off.
+ */
 struct gs_replay_file {
     const unsigned char *data;
     size_t length;
     size_t mapped;   /* bytes to unmap; 0: `data` is from malloc, or the caller's */
+    int fd;          /* of what is mapped, until it is scanned; -1: none */
     uint32_t *order; /* the slots of the records, by their times */
     size_t records;
     unsigned visits; /* so far */
+    uint32_t
+        allocations; /* of the first visit: a file that changes has no more of them */
     uint64_t
         *refused; /* numbers of operations: frees that did not take place, ascending */
     size_t refused_count, refused_room;

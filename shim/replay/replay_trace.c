@@ -210,18 +210,19 @@ static void keep_operations(struct gs_replay_trace *trace)
 {
     struct gs_replay_trace read = {.room = trace->count};
 
-    if (!trace->file)
+    if (!trace->file || trace->count == 0)
         return;
     read.ops = gs_replay_alloc(read.room, sizeof(*read.ops));
     gs_replay_visit(trace, keep, &read);
     trace->ops = read.ops;
     trace->room = read.room;
+    trace->count = read.count; /* fewer if the file has changed */
 }
 
 static bool scan(const struct gs_replay_file *source, struct gs_replay_trace *out,
                  struct gs_replay_note *note)
 {
-    if (!gs_replay_is_binary(source->data, source->length))
+    if (!source->mapped && !gs_replay_is_binary(source->data, source->length))
         return gs_replay_parse_csv((const char *)source->data, source->length, out, note);
     out->file = gs_replay_alloc(1, sizeof(*out->file));
     *out->file = *source;
@@ -231,7 +232,7 @@ static bool scan(const struct gs_replay_file *source, struct gs_replay_trace *ou
 bool gs_replay_parse(const unsigned char *data, size_t length,
                      struct gs_replay_trace *out, struct gs_replay_note *note)
 {
-    const struct gs_replay_file source = {.data = data, .length = length};
+    const struct gs_replay_file source = {.data = data, .length = length, .fd = -1};
     bool good;
 
     *out = (struct gs_replay_trace){0};
@@ -242,26 +243,43 @@ bool gs_replay_parse(const unsigned char *data, size_t length,
     return good;
 }
 
-/* Maps a file, or reads what cannot be mapped. Returns false if it cannot be read. */
+/* Maps what the library recorded. Returns false if it is something else. */
+static bool map_recorded(int fd, struct gs_replay_file *out)
+{
+    unsigned char begin[sizeof(GS_TRACE_MAGIC)];
+    struct stat status;
+    ssize_t there = pread(fd, begin, sizeof(begin), 0);
+    void *data;
+
+    if (there < 0 || !gs_replay_is_binary(begin, (size_t)there) ||
+        fstat(fd, &status) != 0 || status.st_size <= 0)
+        return false;
+    data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return false;
+    out->data = data;
+    out->length = out->mapped = (size_t)status.st_size;
+    out->fd = fd;
+    return true;
+}
+
+/* Maps or reads a file. Returns false if it cannot be read. */
 static bool open_file(const char *path, struct gs_replay_file *out)
 {
-    FILE *file = fopen(path, "re");
-    struct stat status;
-    void *data = MAP_FAILED;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    FILE *file;
 
-    *out = (struct gs_replay_file){0};
-    if (!file)
+    *out = (struct gs_replay_file){.fd = -1};
+    if (fd < 0)
         return false;
-    if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
-        status.st_size > 0)
-        data =
-            mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fileno(file), 0);
-    if (data != MAP_FAILED) {
-        out->data = data;
-        out->length = out->mapped = (size_t)status.st_size;
-    } else {
-        out->data = read_all(file, &out->length);
+    if (map_recorded(fd, out))
+        return true;
+    file = fdopen(fd, "r");
+    if (!file) {
+        close(fd);
+        return false;
     }
+    out->data = read_all(file, &out->length);
     fclose(file);
     return out->data != NULL;
 }
@@ -278,9 +296,9 @@ bool gs_replay_scan(const char *path, struct gs_replay_trace *out,
         snprintf(note->text, sizeof(note->text), "cannot be read: %s", strerror(errno));
         return false;
     }
-    if (file.length >= 2 && file.data[0] == 0x1f && file.data[1] == 0x8b) {
+    if (!file.mapped && file.length >= 2 && file.data[0] == 0x1f &&
+        file.data[1] == 0x8b) {
         release_data(&file);
-        file = (struct gs_replay_file){0};
         file.data = read_compressed(path, &file.length, &damaged);
         if (!file.data) {
             snprintf(note->text, sizeof(note->text), "gzip cannot be run");
@@ -291,6 +309,8 @@ bool gs_replay_scan(const char *path, struct gs_replay_trace *out,
     if (damaged && note->text[0] == '\0')
         snprintf(note->text, sizeof(note->text),
                  "the compressed file is damaged; %zu operations were read", out->count);
+    if (file.fd >= 0)
+        close(file.fd);
     if (!out->file)
         release_data(&file);
     return good;

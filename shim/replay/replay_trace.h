@@ -27,6 +27,8 @@ _Noreturn void gs_replay_fail(const char *format, ...) GS_PRINTF(1, 2);
 /* Shows on a terminal how much of a trace is read, the `visit`-th time; `all` 0: no more.
  */
 void gs_replay_progress(unsigned visit, size_t done, size_t all);
+/* Where it would stand among what is written. */
+extern bool gs_replay_no_progress;
 
 #define GS_REPLAY_THREADS    1024
 #define GS_REPLAY_NOTE_BYTES 256
@@ -85,8 +87,9 @@ bool gs_replay_load(const char *path, struct gs_replay_trace *out,
 bool gs_replay_parse(const unsigned char *data, size_t length,
                      struct gs_replay_trace *out, struct gs_replay_note *note);
 
-/* gs_replay_load, but what the library recorded stays in its file: 4 bytes an operation,
- * and what is live, are in memory. `ops` is NULL then. */
+/* gs_replay_load, but what the library recorded stays in its file, unless that is gzip'd.
+ * In memory are 4 bytes an operation, and during a visit 100 for each address in use.
+ * `ops` is NULL then. */
 bool gs_replay_scan(const char *path, struct gs_replay_trace *out,
                     struct gs_replay_note *note);
 

@@ -97,7 +97,7 @@ run_in() {
   shift
   clean_env "$case_dir" "$cuda_path" "${!CUDASIM_@}" -- "$@"
   printf '$ %s\n' "${settings[*]:3} ${command[*]}"
-  timeout -k 5 "$time_limit" env -i \
+  "$build/e2e/limited" "$time_limit" \
     ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 "${settings[@]}" "${command[@]}" \
     >"$prefix.out" 2>"$prefix.err" </dev/null
   status=$?

@@ -5,9 +5,12 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "generate.h"
 #include "pool_fake.h"
+#include "replay_file.h"
 
 struct image {
     unsigned char *data;
@@ -72,6 +75,86 @@ Test(trace_file, both_formats_give_back_what_was_written)
         }
         gs_replay_free(&trace);
     }
+}
+
+static void count_operation(void *count, const struct gs_replay_op *op, uint64_t address)
+{
+    (void)op;
+    (void)address;
+    ++*(size_t *)count;
+}
+
+/* Or a reader of a running program's trace ends by a signal: the program cuts off what it
+ * has not used. */
+Test(trace_file, is_read_while_its_program_ends)
+{
+    struct gs_replay_trace trace = make("remote", 60), again = {0};
+    struct image image = image_of(&trace, true);
+    struct gs_replay_file file = {.length = GS_TRACE_CHUNK_BYTES};
+    char path[] = "/tmp/gpushim-trace.XXXXXX";
+    struct gs_replay_note note = {""};
+    size_t count = 0;
+
+    file.fd = mkstemp(path);
+    cr_assert_geq(file.fd, 0);
+    cr_assert_eq(write(file.fd, image.data, image.length), (ssize_t)image.length);
+    cr_assert_eq(ftruncate(file.fd, (off_t)file.length), 0);
+    file.data = mmap(NULL, file.length, PROT_READ, MAP_PRIVATE, file.fd, 0);
+    cr_assert_neq(file.data, MAP_FAILED);
+    cr_assert_eq(ftruncate(file.fd, (off_t)image.length), 0);
+    cr_assert(gs_replay_scan_binary(&file, &again, &note));
+    cr_expect_eq(again.count, trace.count);
+    gs_replay_visit_binary(&file, count_operation, &count);
+    cr_expect_eq(count, trace.count);
+    unlink(path);
+    close(file.fd);
+    free(file.order);
+    free(image.data);
+    gs_replay_free(&trace);
+}
+
+static struct gs_trace_record record_of(uint8_t op, uint64_t time_ns, uint64_t key)
+{
+    return (struct gs_trace_record){.op = op,
+                                    .kind = GS_TRACE_KIND_DEVICE,
+                                    .time_ns = time_ns,
+                                    .key = key,
+                                    .bytes = op == GS_TRACE_ALLOC ? 512 : 0};
+}
+
+/* Of a free that was refused nothing is left: no operation, no number, no time. */
+Test(trace_file, refused_frees_are_passed_over)
+{
+    struct gs_trace_record records[] = {
+        record_of(GS_TRACE_ALLOC, 1, 0x1000),        record_of(GS_TRACE_FREE, 2, 0x1000),
+        record_of(GS_TRACE_FREE_REFUSED, 3, 0x1000), record_of(GS_TRACE_FREE, 4, 0x1000),
+        record_of(GS_TRACE_ALLOC, 5, 0x2000),        record_of(GS_TRACE_FREE, 90, 0x2000),
+        record_of(GS_TRACE_FREE_REFUSED, 91, 0x2000)};
+    static const uint64_t times[] = {1, 4, 5};
+    struct gs_replay_trace none = {0}, trace;
+    struct image image = image_of(&none, true);
+    struct gs_replay_note note;
+    size_t length = image.length + sizeof(records);
+
+    /* The end mark says that there is nothing; without it all of the file counts. */
+    memset(image.data + offsetof(struct gs_trace_header, end_slots), 0, 24);
+    image.data = realloc(image.data, length);
+    for (size_t i = 0; i < GS_ARRAY_LEN(records); i++) {
+        uint64_t words[offsetof(struct gs_trace_record, seal) / 8];
+
+        memcpy(words, &records[i], sizeof(words));
+        records[i].seal =
+            gs_trace_seal(words, GS_ARRAY_LEN(words), GS_TRACE_HEADER_SLOTS + i);
+    }
+    memcpy(image.data + image.length, records, sizeof(records));
+    cr_assert(gs_replay_parse(image.data, length, &trace, &note));
+    cr_assert_eq(trace.count, GS_ARRAY_LEN(times));
+    for (size_t i = 0; i < GS_ARRAY_LEN(times); i++)
+        cr_expect_eq(trace.ops[i].time_ns, times[i]);
+    cr_expect_eq(trace.end_ns, 5);
+    cr_expect_eq(trace.allocations, 2);
+    gs_replay_free(&trace);
+    free(image.data);
 }
 
 /* Every allocation of `part` is one of `whole`: times differ from each other there. */

@@ -126,7 +126,7 @@ add_case "cost of a checked copy" arguments_case copy_checked copies GPUSHIM_CHE
 # What an error of a copy or a set is looked for in, once for its place: all of the history
 # of frees, and each live record. Counted while those functions run, with what they call.
 error_cost_case() {
-  local program=$apps/badargs_linked few=1000 many=11000
+  local program=$apps/badargs_linked few=1000 many=6000
 
   unsanitized
   nm "$shim" | grep -q ' gs_tracker_former$' || skip "a build with its symbols"
