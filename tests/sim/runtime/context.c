@@ -22,7 +22,6 @@ struct device {
 };
 
 static pthread_mutex_t device_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 /* Filled under device_lock before device_count says so; its members as they say. */
 static struct device devices[GS_MAX_DEVICES];
 /* 0 until the driver was asked; then immutable. Written under device_lock. */
@@ -41,7 +40,9 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&device_lock, NULL);
 }
 
-static void register_fork_handler(void)
+/* At the program's start: a handler that is registered while another thread forks does
+ * not run in that child. */
+__attribute__((constructor)) static void register_fork_handler(void)
 {
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
@@ -81,7 +82,6 @@ static cudaError_t know_devices(void)
 
     if (GS_LIKELY(atomic_load_explicit(&device_count, memory_order_acquire) > 0))
         return cudaSuccess;
-    pthread_once(&fork_once, register_fork_handler);
     pthread_mutex_lock(&device_lock);
     if (atomic_load(&device_count) == 0)
         result = list_devices();

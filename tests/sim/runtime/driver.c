@@ -18,7 +18,6 @@ enum start_state { NOT_STARTED, STARTED, FAILED, FORKED };
 struct gs_rt_driver gs_rt_cu;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 /* Written under start_lock, and by the fork handler while the child has one thread. */
 static _Atomic enum start_state start_state = NOT_STARTED;
 /* What every call returns once start_state is FAILED. Written before start_state. */
@@ -80,7 +79,9 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&start_lock, NULL);
 }
 
-static void register_fork_handler(void)
+/* At the program's start: a handler that is registered while another thread forks does
+ * not run in that child. */
+__attribute__((constructor)) static void register_fork_handler(void)
 {
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
@@ -139,7 +140,6 @@ static cudaError_t start(void)
 
 static cudaError_t start_slowly(void)
 {
-    pthread_once(&fork_once, register_fork_handler);
     if (atomic_load(&start_state) == FORKED)
         return cudaErrorInitializationError;
 
@@ -165,7 +165,6 @@ int gs_rt_driver_version(void)
 {
     int version;
 
-    pthread_once(&fork_once, register_fork_handler);
     pthread_mutex_lock(&start_lock);
     find_driver();
     version = driver_version;

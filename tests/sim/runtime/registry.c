@@ -33,7 +33,6 @@ struct registered {
 };
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 /* Guarded by registry_lock. */
 static void *by_key; /* tree of tsearch(3) */
 static struct registered *entries;
@@ -52,14 +51,15 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&registry_lock, NULL);
 }
 
-static void register_fork_handler(void)
+/* At the program's start: a handler that is registered while another thread forks does
+ * not run in that child. */
+__attribute__((constructor)) static void register_fork_handler(void)
 {
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
 static void lock(void)
 {
-    pthread_once(&fork_once, register_fork_handler);
     pthread_mutex_lock(&registry_lock);
 }
 
