@@ -19,7 +19,7 @@ uint64_t gs_timeline_change(const struct gs_replay_op *op)
 
 uint64_t gs_timeline_interval_ns(const struct gs_replay_trace *trace, size_t count)
 {
-    return (trace->end_ns + count) / count;
+    return trace->end_ns / count + 1;
 }
 
 void gs_timeline_divide(struct gs_timeline_intervals *intervals,

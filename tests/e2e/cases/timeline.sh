@@ -464,3 +464,29 @@ damaged_timeline_case() {
   done
 }
 add_case "timeline of damaged files" damaged_timeline_case
+
+# A record whose time is the largest there is, as its seal says: the intervals of time would have no length.
+far_timeline_case() {
+  need python3
+  timeline_record leaky_shared
+  python3 -S - <<'PYTHON' || fail "no trace"
+import struct
+
+data = bytearray(open("trace", "rb").read())
+full = 2**64 - 1
+slot = max(i for i in range(4, len(data) // 48) if any(data[48 * i:48 * i + 48]))
+struct.pack_into("<Q", data, 48 * slot, full)
+seal, factor = (slot + 1) * 0x9E3779B97F4A7C15 & full, 0xD6E8FEB86659FD93
+for word in struct.unpack_from("<5Q", data, 48 * slot):
+    seal, factor = seal + word * factor & full, factor + 0xA0761D6478BD642E & full
+seal = (seal ^ seal >> 32) * 0xE7037ED1A0B428DB & full
+struct.pack_into("<Q", data, 48 * slot + 40, seal ^ seal >> 29 or 1)
+open("trace", "wb").write(data)
+PYTHON
+  for format in perfetto memory_viz heaptrack massif; do
+    timeline_of "$format" trace state
+  done
+  run_in page -- "$build/gpushim" html --timeline=trace -o run.html state
+  expect_status page 0
+}
+add_case "timeline that never ends" far_timeline_case
