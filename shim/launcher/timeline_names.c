@@ -3,7 +3,6 @@
  * Owns: nothing.   Lock: none.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "timeline.h"
@@ -30,22 +29,6 @@ const char *gs_timeline_function(const struct gs_export_frame *frame, char out[5
 bool gs_timeline_shows(const struct gs_timeline *timeline, uint32_t allocation)
 {
     return !timeline->shown || timeline->shown[allocation];
-}
-
-static int by_id(const void *a, const void *b)
-{
-    const uint32_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-size_t gs_timeline_stack_number(const struct gs_timeline *timeline,
-                                const struct gs_replay_op *op)
-{
-    const uint32_t *found = timeline->stack_count
-                                ? bsearch(&op->stack, timeline->ids, timeline->id_count,
-                                          sizeof(*timeline->ids), by_id)
-                                : NULL;
-    return found ? (size_t)(found - timeline->ids) : timeline->stack_count;
 }
 
 struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,

@@ -19,6 +19,16 @@ static int by_id(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+size_t gs_timeline_stack_number(const struct gs_timeline *timeline,
+                                const struct gs_replay_op *op)
+{
+    const uint32_t *found = timeline->stack_count
+                                ? bsearch(&op->stack, timeline->ids, timeline->id_count,
+                                          sizeof(*timeline->ids), by_id)
+                                : NULL;
+    return found ? (size_t)(found - timeline->ids) : timeline->stack_count;
+}
+
 /* What one visit finds. */
 struct found {
     struct gs_replay_map ids; /* of stacks */

@@ -20,10 +20,9 @@ struct gs_replay_file {
     uint32_t *order; /* the slots of the records, by their times */
     size_t records;
     unsigned visits; /* so far */
-    uint32_t
-        allocations; /* of the first visit: a file that changes has no more of them */
-    uint64_t
-        *refused; /* numbers of operations: frees that did not take place, ascending */
+    /* Of the first visit: if the file changes, later ones hand on no more. */
+    uint32_t allocations;
+    uint64_t *refused; /* ascending numbers of operations: frees that were refused */
     size_t refused_count, refused_room;
 };
 

@@ -1,5 +1,5 @@
 /*
- * limited.c - runs a command in an environment of its own, for so many seconds at most.
+ * limited.c - runs a command with a time limit, in an environment that is given whole.
  *
  *   limited SECONDS [NAME=VALUE...] COMMAND [ARGUMENT...]
  *
