@@ -1,64 +1,102 @@
 /*
  * fork.c - handles a fork, and resets the library in the child.
  * Owns:  whether the fork handlers are registered, and whether this process is a forked
- *        child.
- * Lock:  the start lock.
+ *        child of one that had made CUDA calls.
+ * Lock:  none: atomics, and what the only thread of a forked child writes.
  */
 #include "fork.h"
 
 #include <errno.h>
 #include <pthread.h>
 
+#include "caller_runtime.h"
 #include "gs_locks.h"
+#include "loader_gate.h"
 #include "parts.h"
+#include "real.h"
 #include "state.h"
 #include "state_file.h"
 #include "trim_hold.h"
 
-static bool handlers_registered; /* under the start lock */
-static bool forked_child;        /* written by the only thread of a forked child */
+static bool not_watched; /* atomic: the fork handlers could not be registered */
+static bool forked_child;
 
-/* Locked by the forking thread during a fork; accessed by that thread only. */
-static _Thread_local struct gs_stacks *held_over_fork;
+/* What the forking thread holds during a fork; accessed by that thread only. */
+static _Thread_local struct {
+    struct gs_stacks *stacks;
+    bool trim;
+} held;
 
 /* No other thread may hold the loader's lock during the fork, in a look-up or capture: in
  * the child the lock would never be released. */
 static void before_fork(void)
 {
     struct gs_state *state = gs_state_peek();
-    held_over_fork = state ? state->stacks : NULL;
-    gs_trim_hold(); /* the trim thread must not be inside a driver call */
-    gs_stacks_before_fork(held_over_fork);
+    if (state) {
+        held.stacks = state->stacks;
+        held.trim = true;
+        gs_trim_hold(); /* the trim thread must not be inside a driver call */
+    }
+    gs_stacks_before_fork(held.stacks);
 }
 
 static void after_fork(void)
 {
-    gs_trim_release();
-    gs_stacks_after_fork(held_over_fork);
+    gs_stacks_after_fork(held.stacks);
+    if (held.trim) {
+        gs_trim_release();
+        held.stacks = NULL;
+        held.trim = false;
+    }
 }
 
 /*
  * CUDA cannot continue in a forked child, and locks of the parent's other threads are
  * never released there: drops all state. The old state's memory is leaked.
  */
-static void after_fork_in_child(void)
+static void reset(void)
 {
     /* A lock in a mapped file is shared with the parent, and the parent releases it. */
     bool own = gs_state_file_after_fork_in_child(gs_thread.depth > 0);
-    gs_stacks_after_fork_in_child(own ? held_over_fork : NULL);
+    gs_stacks_after_fork_in_child(own ? held.stacks : NULL);
+    held.stacks = NULL;
+    held.trim = false;
     gs_lock_forget_held();
     gs_state_forget();
     gs_parts_fork_in_child();
     forked_child = true;
 }
 
+/* Before the first CUDA call only look-ups have locks, and before the first look-up
+ * nothing has. The children of a program without CUDA run little: each page of code and
+ * data that they meet here is one more fault. */
+static void after_fork_in_child(void)
+{
+    if (__atomic_load_n(&gs_state_begun, __ATOMIC_RELAXED)) {
+        reset();
+        return;
+    }
+    gs_loader_open_in_child();
+    if (__atomic_load_n(&gs_look_ups_begun, __ATOMIC_RELAXED)) {
+        gs_real_after_fork();
+        gs_caller_runtime_after_fork();
+    }
+}
+
 bool gs_fork_hook(void)
 {
-    if (!handlers_registered) {
-        handlers_registered =
-            pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0;
+    static bool tried; /* atomic */
+    if (!__atomic_exchange_n(&tried, true, __ATOMIC_RELAXED) &&
+        pthread_atfork(before_fork, after_fork, after_fork_in_child) != 0) {
+        __atomic_store_n(&not_watched, true, __ATOMIC_RELAXED);
     }
-    return handlers_registered;
+    return !__atomic_load_n(&not_watched, __ATOMIC_RELAXED);
+}
+
+/* The child of a fork in progress runs no handler that is registered meanwhile. */
+__attribute__((constructor)) static void hook_at_load(void)
+{
+    (void)gs_fork_hook();
 }
 
 bool gs_fork_is_child(void)
@@ -77,11 +115,9 @@ pid_t gs_fork_bare(pid_t (*real_fork)(void))
     saved_errno = errno;
     if (pid != 0) {
         gs_stacks_after_fork(NULL);
-    } else if (handlers_registered) {
-        held_over_fork = NULL;
-        after_fork_in_child();
     } else {
-        gs_stacks_after_fork_in_child(NULL);
+        held.stacks = NULL;
+        after_fork_in_child();
     }
     errno = saved_errno;
     return pid;

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Registers the fork handlers, once a process. False on failure. The start lock is
- * held. */
+/* Registers the fork handlers, once a process: at load, or in the first CUDA call if
+ * another library's constructor makes it. False on failure. */
 bool gs_fork_hook(void);
 
 /* Returns true if this process was forked from one that had made CUDA calls. */

@@ -246,10 +246,9 @@ static void log_choices(const struct gs_state *state)
 struct gs_state *gs_start(void)
 {
     static struct gs_state inactive; /* published if there is no memory */
-    bool fork_watched = gs_fork_hook();
     gs_elf_learn_loader();
     struct gs_state *state = calloc(1, sizeof(*state));
-    if (!state || !fork_watched) {
+    if (!state || !gs_fork_hook()) {
         gs_log_line(GS_LOG_ERROR, "cannot start (%s): every call goes to the driver",
                     gs_status_text(GS_ERR_HOST_NOMEM));
         free(state);

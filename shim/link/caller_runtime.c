@@ -14,11 +14,10 @@
  */
 #include "caller_runtime.h"
 
-#include <pthread.h>
-
 #include "elf_module.h"
 #include "gs_locks.h"
 #include "linker.h"
+#include "real.h"
 #include "loader_gate.h"
 #include "thread.h"
 #include "unloads.h"
@@ -288,11 +287,10 @@ static struct answer search_call(enum gs_runtime_call call, const void *caller,
 static __attribute__((noinline)) void *
 find_for_module(enum gs_runtime_call call, const void *caller, uint64_t generation)
 {
-    static bool
-        prepared; /* atomic: a fork may come before the first call of the driver */
+    static bool prepared; /* atomic */
     if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED)) {
         __atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
-        (void)pthread_atfork(NULL, NULL, gs_caller_runtime_after_fork);
+        __atomic_store_n(&gs_look_ups_begun, true, __ATOMIC_SEQ_CST);
         gs_elf_learn_loader();
     }
     if (GS_UNLIKELY(gs_loader_is_shut())) {

@@ -42,6 +42,7 @@ static int state = DRIVER_UNKNOWN;         /* atomic */
 static bool kept;                          /* atomic: the driver is never unloaded */
 static uint64_t unloads; /* atomic: gs_elf_unload_count when last checked */
 static struct gs_mutex adopt_lock = GS_MUTEX(GS_RANK_DRIVER);
+bool gs_look_ups_begun; /* atomic */
 
 #define SLOT_OF(symbol) offsetof(struct gs_real, symbol) / sizeof(void *)
 static_assert(sizeof(struct gs_real) / sizeof(void *) <= UINT16_MAX, "slots fit");
@@ -167,10 +168,17 @@ static bool fill_table(const struct gs_module_ref *module)
     return complete;
 }
 
+static void lock_table(void)
+{
+    __atomic_store_n(&gs_look_ups_begun, true, __ATOMIC_SEQ_CST); /* and then locked */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    gs_mutex_lock(&adopt_lock);
+}
+
 /* The table of a process without a driver; its slots mirror `table`'s. */
 static const struct gs_real *absent_table(void)
 {
-    gs_mutex_lock(&adopt_lock);
+    lock_table();
     for (size_t i = 0; !absent_filled && i < GS_ARRAY_LEN(hook_rows); i++) {
         ((void **)&absent)[hook_rows[i].slot] = (void *)driver_missing;
     }
@@ -198,7 +206,7 @@ static void adopt(const struct gs_module_ref *module)
         return;
     }
     uint64_t count = gs_elf_unload_count();
-    gs_mutex_lock(&adopt_lock);
+    lock_table();
     if (__atomic_load_n(&state, __ATOMIC_RELAXED) == DRIVER_UNKNOWN) {
         publish(module);
         __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);
@@ -221,13 +229,13 @@ void gs_real_recheck(void)
     if (count <= __atomic_load_n(&unloads, __ATOMIC_ACQUIRE)) {
         return;
     }
-    gs_mutex_lock(&adopt_lock);
+    lock_table();
     uintptr_t begin = driver_module.begin;
     gs_mutex_unlock(&adopt_lock);
     /* Called without the lock, since this calls the loader. Another driver may have been
      * loaded at the same address, or adopted at another one meanwhile. */
     bool there = gs_elf_module_of((const void *)begin, &now) == GS_OK && is_driver(&now);
-    gs_mutex_lock(&adopt_lock);
+    lock_table();
     if (count > __atomic_load_n(&unloads, __ATOMIC_RELAXED) &&
         begin == driver_module.begin) {
         __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);

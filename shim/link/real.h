@@ -78,6 +78,8 @@ void *gs_real_substitute_version(const char *name, void *found, int version,
 
 /* In the child of a fork: reinitializes locks that another thread held. */
 void gs_real_after_fork(void);
+/* Atomic. False if no thread has held a lock of this folder so far. */
+extern bool gs_look_ups_begun;
 
 /* Returns true if the driver, if one is loaded, exports that name. */
 bool gs_real_exports(const char *symbol);

@@ -36,6 +36,7 @@
 #include "single_order.h"
 #include "state.h"
 #include "state_file.h"
+#include "trace_file.h"
 #include "transfer_calls.h"
 #include "verify.h"
 #include "redzones.h"
@@ -96,6 +97,7 @@ static bool own_memory(void *self, gs_scan_skip skip, void *arg)
     if (file) {
         skip(arg, (uintptr_t)file, bytes);
     }
+    gs_trace_file_visit(skip, arg);
     return gs_meta_visit(skip, arg);
 }
 

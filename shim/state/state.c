@@ -16,6 +16,7 @@
 
 static struct gs_state *current; /* atomic */
 struct gs_state *gs_state_ready; /* atomic */
+bool gs_state_begun;             /* atomic */
 static struct gs_mutex start_lock = GS_MUTEX(GS_RANK_START);
 
 /* start_lock is held. */
@@ -47,6 +48,9 @@ static struct gs_state *start(void)
     hold_signals(&was);
     int before = gs_uncancelled_begin();
     gs_thread.starting = true;
+    __atomic_store_n(&gs_state_begun, true,
+                     __ATOMIC_SEQ_CST); /* before the lock is held */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     gs_mutex_lock(&start_lock);
     struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
     if (!state) {

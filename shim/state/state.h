@@ -46,6 +46,8 @@ struct gs_state {
 struct gs_state *gs_state(void);
 /* The state if it exists and is active, else NULL. Async-signal-safe. */
 struct gs_state *gs_state_peek(void);
+/* Atomic. True from the first call on: also while a thread creates the state. */
+extern bool gs_state_begun;
 
 /* In a forked child: drops the state. */
 void gs_state_forget(void);

@@ -286,6 +286,18 @@ uint64_t gs_trace_file_start_ns(void)
     return __atomic_load_n(&file.start_ns, __ATOMIC_ACQUIRE);
 }
 
+void gs_trace_file_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes),
+                         void *arg)
+{
+    for (uint64_t i = 0; file.chunks && i < file.chunk_limit; i++) {
+        void *chunk = __atomic_load_n(&file.chunks[i], __ATOMIC_ACQUIRE);
+
+        if (chunk == NULL)
+            return;
+        visit(arg, (uintptr_t)chunk, GS_TRACE_CHUNK_BYTES);
+    }
+}
+
 void gs_trace_file_reset(void)
 {
     for (uint64_t i = 0; i < file.chunk_count; i++)

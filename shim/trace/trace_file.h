@@ -34,6 +34,10 @@ struct gs_trace_record *gs_trace_file_batch(uint64_t *number);
 /* CLOCK_MONOTONIC at the creation of the file; 0 before its first slot. */
 uint64_t gs_trace_file_start_ns(void);
 
+/* Visits the mappings of the file. */
+void gs_trace_file_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes),
+                         void *arg);
+
 /* Writes the end of the header and cuts the file to the slots handed out, which may still
  * be filled. Async-signal-safe. False in a vfork child, where nothing happens. */
 bool gs_trace_file_close(void);

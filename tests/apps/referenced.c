@@ -112,7 +112,7 @@ APP_FRAME static void wipe_stack(void)
 
 static void map_files(void)
 {
-    char name[] = "referenced.XXXXXX";
+    char name[] = "/tmp/referenced.XXXXXX"; /* under /dev/shm it would be shared memory */
     int file = mkstemp(name);
 
     unlink(name);

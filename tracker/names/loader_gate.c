@@ -134,13 +134,6 @@ void gs_loader_open(void)
     atomic_fetch_sub(&gate, CLOSED_ONE);
 }
 
-/* Registered at load time: registering at the first look-up could miss a fork in
- * progress. */
-__attribute__((constructor)) static void watch_forks(void)
-{
-    (void)pthread_atfork(gs_loader_close, gs_loader_open, gs_loader_open_in_child);
-}
-
 void gs_loader_open_in_child(void)
 {
     const pthread_mutex_t *lock = atomic_load(&its_lock);

@@ -35,8 +35,7 @@ bool gs_loader_is_shut(void);
 void gs_loader_learn(const void *begin, size_t bytes);
 
 /* Before fork: waits, 100 ms at most, until no thread is inside. A thread that holds a
- * lock which is taken inside closes the gate first. Each close needs its open. The fork
- * handlers, registered at load time, also call these. */
+ * lock which is taken inside closes the gate first. Each close needs its open. */
 void gs_loader_close(void);
 /* After fork, in the parent. */
 void gs_loader_open(void);

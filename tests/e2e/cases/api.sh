@@ -357,11 +357,11 @@ add_case "api streams in other hands" api_handed_case linked
 api_python_case() {
   find_python "$1"
   need_file "$cuda_path/libcudart.so.13"
-  preloaded shim PYTHONPATH="$sources/include/python" -- "$python" -B "$python_sources/module.py"
+  preloaded shim PYTHONPATH="$sources/include/python" -- "$python" -SB "$python_sources/module.py"
   expect_status shim 0
   diff -u "$python_sources/module.txt" shim.out || fail "what Python $1 found is not what it should be"
   expect_text shim.err '\[scope step/forward\]'
-  run_in native PYTHONPATH="$sources/include/python" -- "$python" -B "$python_sources/module.py"
+  run_in native PYTHONPATH="$sources/include/python" -- "$python" -SB "$python_sources/module.py"
   expect_status native 0
   expect_text native.out '^active: False$'
   expect_quiet native
@@ -373,11 +373,11 @@ done
 # Memory of the module is that of any package; the output is that of a run without the library.
 api_buffers_case() {
   find_python "$1"
-  run_in native PYTHONPATH="$sources/include/python" -- "$python" -B "$python_sources/buffers.py"
+  run_in native PYTHONPATH="$sources/include/python" -- "$python" -SB "$python_sources/buffers.py"
   expect_status native 0
   expect_text native.out '^too much: MemoryError'
   expect_text native.out '^let go: True$'
-  preloaded shim PYTHONPATH="$sources/include/python" -- "$python" -B "$python_sources/buffers.py"
+  preloaded shim PYTHONPATH="$sources/include/python" -- "$python" -SB "$python_sources/buffers.py"
   expect_same native shim
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
 }
@@ -390,14 +390,14 @@ api_rmm_case() {
   local paths=PYTHONPATH=$sources/include/python:$python_sources/stand_in
 
   find_python "$1"
-  run_in native "$paths" -- "$python" -B "$python_sources/rmm_use.py"
+  run_in native "$paths" -- "$python" -SB "$python_sources/rmm_use.py"
   expect_count native.out ': (True|0)$' 4
-  preloaded shim "$paths" -- "$python" -B "$python_sources/rmm_use.py"
+  preloaded shim "$paths" -- "$python" -SB "$python_sources/rmm_use.py"
   expect_same native shim
   expect_clean shim.err
-  preloaded off "$paths" GPUSHIM_ENABLE=off -- "$python" -B "$python_sources/rmm_use.py"
+  preloaded off "$paths" GPUSHIM_ENABLE=off -- "$python" -SB "$python_sources/rmm_use.py"
   expect_same native off
-  preloaded leak "$paths" -- "$python" -B "$python_sources/rmm_use.py" lose
+  preloaded leak "$paths" -- "$python" -SB "$python_sources/rmm_use.py" lose
   expect_text leak.err 'LEAK 1: 4[.]88 KiB in 1 allocation'
   expect_text leak.err '#[0-9]+ loses +rmm_use[.]py:12$'
 }

@@ -11,7 +11,7 @@ bench_cut_off_case() {
   need python3
   need_file "$build/bench/bench_driver"
   mkdir made
-  PYTHONDONTWRITEBYTECODE=1 python3 "$sources/scripts/bench" --build "$build" --no-build \
+  python3 -SB "$sources/scripts/bench" --build "$build" --no-build \
     --simulated --rounds 1 --json made/cut.json launch flight hitpair threads >cut.out 2>&1 &
   pid=$!
   until [[ -s made/cut.json ]]; do
@@ -24,7 +24,7 @@ bench_cut_off_case() {
   python3 -S -c 'import json
 run = json.load(open("made/cut.json"))
 assert run["complete"] is False and run["rows"] + run["figures"], run' || fail "no result"
-  run_in whole -- python3 -B "$sources/scripts/bench" --build "$build" --no-build --simulated \
+  run_in whole -- python3 -SB "$sources/scripts/bench" --build "$build" --no-build --simulated \
     --rounds 1 --json made/whole.json launch
   python3 -S -c 'import json
 run = json.load(open("made/whole.json"))
@@ -33,7 +33,7 @@ assert run["complete"] is True and run["figures"], run' || fail "no whole result
     "$(cd made && find . -name '*.json' | sed 's:./::' | sort | tr '\n' ' ' | sed 's/ $//')"
   mkfifo pipe
   cat pipe >piped.json &
-  run_in piped -- python3 -B "$sources/scripts/bench" --build "$build" --no-build --simulated \
+  run_in piped -- python3 -SB "$sources/scripts/bench" --build "$build" --no-build --simulated \
     --rounds 1 --json pipe launch
   [[ -p pipe ]] || fail "what is no file was replaced"
   wait $!
@@ -91,7 +91,7 @@ for cores, wanted in ((1, [1]), (2, [1, 2, "figure"]), (3, [1, 3, "figure", 2]),
     assert told == wanted, (cores, told)
 PROGRAM
   need python3
-  run_in order -- python3 -B order.py "$sources"
+  run_in order -- python3 -SB order.py "$sources"
   cat order.err
   expect_status order 0
 }
@@ -121,7 +121,7 @@ PROGRAM
   need python3
   mkdir -p here/bin
   ln -s "$(command -v python3)" here/bin/python
-  run_in paths -- python3 -B paths.py "$sources"
+  run_in paths -- python3 -SB paths.py "$sources"
   cat paths.err
   expect_status paths 0
 }
@@ -132,7 +132,7 @@ bench_part_case() {
   need python3
   cat >python <<'PROGRAM'
 #!/bin/sh
-case "$*" in *scripts/bench*) ;; *) exec python3 "$@" ;; esac
+case "$*" in *scripts/bench*) ;; *) exec python3 -S "$@" ;; esac
 while [ "$1" != --json ]; do shift; done
 python3 -S - "$2" "$3" <<'END_OF_JSON'
 import json, sys

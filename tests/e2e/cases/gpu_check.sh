@@ -377,7 +377,7 @@ for bad in (float("nan"), float("inf")):
     else:
         raise AssertionError("accepted")
 PROGRAM
-  run_in sums -- python3 -B sums.py "$sources"
+  run_in sums -- python3 -SB sums.py "$sources"
   cat sums.err
   expect_status sums 0
   expect_equal "scripts without a checksum" "" \
@@ -781,7 +781,7 @@ slow_build() {
   printf '%s\n' '#!/bin/sh' 'exec sleep 60' >stand-in/apps/reuse_shared
   # shellcheck disable=SC2016
   printf '%s\n' '#!/bin/sh' 'case "$*" in' '*scripts/bench*|*a_slow*) exec sleep 60 ;;' \
-    '*sys.executable*) echo "$0" ;;' "*) exec python3 \"\$@\" ;;" 'esac' >slow_python
+    '*sys.executable*) echo "$0" ;;' "*) exec python3 -S \"\$@\" ;;" 'esac' >slow_python
   chmod +x stand-in/gpu/gpu_probe stand-in/apps/reuse_shared slow_python
   plant a_slow '# real: way plain' '# real: trace plain'
 }
@@ -1020,7 +1020,7 @@ END
   # shellcheck disable=SC2016 # for the program
   printf '%s\n' '#!/bin/sh' 'case "$*" in' \
     "*scripts/bench*) exec python3 '$case_dir/slow_bench' \"\$@\" ;;" \
-    '*sys.executable*) echo "$0" ;;' "*) exec python3 \"\$@\" ;;" 'esac' >slow_python
+    '*sys.executable*) echo "$0" ;;' "*) exec python3 -S \"\$@\" ;;" 'esac' >slow_python
   chmod +x slow_python
   env GPU_CHECK_WORK="$case_dir/work" OUT="$case_dir/out" GPU_CHECK_KEEP=1 \
     GPU_CHECK_PYTHON="$case_dir/slow_python" "$sources/scripts/gpu-check" --simulated \

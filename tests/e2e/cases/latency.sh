@@ -34,7 +34,7 @@ latency_passes_case() {
   pairs_program
   printf '%s\n' 'origin: test' 'cuMemAlloc 512 20000000' 'cuMemAlloc 1M 90000000' \
     'cuMemFree 5000000' >table
-  run_in native CUDASIM_LATENCY=table CUDASIM_LOG=2 -- python3 pairs.py
+  run_in native CUDASIM_LATENCY=table CUDASIM_LOG=2 -- python3 -S pairs.py
   expect_status native 0
   expect_text native.err '^cudasim: calls take what they took on test: 3 rows$'
   expect_count native.err '^cudasim: cuMemAlloc_v2: [0-9]+ ns longer by CUDASIM_LATENCY$' 10
@@ -52,7 +52,7 @@ latency_library_case() {
   need python3
   pairs_program
   printf '%s\n' 'origin: test' 'cuMemAlloc 100000' 'cuMemFree 100000' >table
-  preloaded shim CUDASIM_LATENCY=table CUDASIM_LOG=2 -- python3 pairs.py
+  preloaded shim CUDASIM_LATENCY=table CUDASIM_LOG=2 -- python3 -S pairs.py
   expect_status shim 0
   asked=$(driver_calls shim.err cuMemAlloc)
   [[ $asked -ge 1 && $asked -le 2 ]] || fail "the driver was asked $asked times"
@@ -164,7 +164,7 @@ convert() {
   local prefix=$1 status=$2
 
   shift 2
-  run_in "$prefix" -- python3 -B "$sources/tests/gpu/parts/latency_table.py" "$@"
+  run_in "$prefix" -- python3 -SB "$sources/tests/gpu/parts/latency_table.py" "$@"
   expect_status "$prefix" "$status"
 }
 

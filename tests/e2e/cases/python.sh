@@ -20,7 +20,7 @@ find_python() {
 
   while read -r candidate; do
     [[ -n $candidate ]] || continue
-    [[ $("$candidate" -c 'import sys, ctypes; print("%d.%d" % sys.version_info[:2])' \
+    [[ $("$candidate" -S -c 'import sys, ctypes; print("%d.%d" % sys.version_info[:2])' \
       2>/dev/null) == "$1" ]] || continue
     python=$candidate
     return
@@ -52,8 +52,8 @@ planted_case() {
   find_python "$version"
   need_file "$cuda_path/libcudart.so.13"
   shift
-  native native "$python" -B "$python_sources/planted.py"
-  preloaded shim PYTHONUTF8=1 GPUSHIM_LEAK_MAX=1000 "$@" -- "$python" -B "$python_sources/planted.py"
+  native native "$python" -SB "$python_sources/planted.py"
+  preloaded shim PYTHONUTF8=1 GPUSHIM_LEAK_MAX=1000 "$@" -- "$python" -SB "$python_sources/planted.py"
   expect_same native shim
   expect_only_report shim.err
   planted_frames shim.err | sort -n >found
@@ -73,9 +73,9 @@ truth_case() {
   find_python "$1"
   need_file "$cuda_path/libcudart.so.13"
   preloaded shim GPUSHIM_LEAK_MAX=100000 GPUSHIM_STACK_DEPTH=128 GPUSHIM_SYMBOLIZE=off -- \
-    "$python" -B "$python_sources/truth.py" "$2" 1000 "$PWD/truth"
+    "$python" -SB "$python_sources/truth.py" "$2" 1000 "$PWD/truth"
   expect_status shim 0
-  "$python" -B "$python_sources/compare.py" truth shim.err && return
+  "$python" -SB "$python_sources/compare.py" truth shim.err && return
   fail "Python $1 and the report differ"
 }
 
@@ -83,8 +83,8 @@ truth_case() {
 ways_case() {
   find_python "$1"
   need_file "$cuda_path/libcudart.so.13"
-  native native "$python" -B "$python_sources/ways.py" "$2"
-  preloaded shim -- "$python" -B "$python_sources/ways.py" "$2"
+  native native "$python" -SB "$python_sources/ways.py" "$2"
+  preloaded shim -- "$python" -SB "$python_sources/ways.py" "$2"
   expect_same native shim
   expect_only_report shim.err
   expect_text shim.err "$3"
@@ -107,7 +107,7 @@ busy_case() {
   [[ $1 == 3.10 ]] && tries=3
   for ((; tries > 0; tries--)); do
     preloaded shim PATH="$PWD/helpers:$PATH" PYTHONMALLOC=malloc_debug -- \
-      "$python" -B "$python_sources/ways.py" busy "$apps/libdeep.so"
+      "$python" -SB "$python_sources/ways.py" busy "$apps/libdeep.so"
     [[ $(<shim.status) == 139 ]] || break
   done
   expect_status shim 0
@@ -130,9 +130,9 @@ deep_case() {
   find_python "$1"
   need_file "$apps/libdeep.so"
   need_file "$cuda_path/libcudart.so.13"
-  native native "$python" -B "$python_sources/ways.py" deep "$apps/libdeep.so"
+  native native "$python" -SB "$python_sources/ways.py" deep "$apps/libdeep.so"
   preloaded shim GPUSHIM_STACK_DEPTH="$2" -- \
-    "$python" -B "$python_sources/ways.py" deep "$apps/libdeep.so"
+    "$python" -SB "$python_sources/ways.py" deep "$apps/libdeep.so"
   expect_same native shim
   expect_only_report shim.err
   grep -A9 'native frames left out' shim.err >outside || fail "no frame stands for those left out"
@@ -174,7 +174,7 @@ bindings_case() {
   mkdir -p "$place"
   cp "$apps/libdeep.so" "$place/$2"
   preloaded shim GPUSHIM_STACK_DEPTH=128 -- \
-    "$python" -B "$python_sources/ways.py" deep "$PWD/$place/$2"
+    "$python" -SB "$python_sources/ways.py" deep "$PWD/$place/$2"
   expect_status shim 0
   expect_only_report shim.err
   expect_text shim.err '#0 deep_call +ways[.]py:[0-9]+$'
@@ -233,10 +233,10 @@ embed_case() {
   find_python "$1"
   need_file "$apps/embed"
   need_file "$cuda_path/libcudart.so.13"
-  library=$("$python" -c 'import os, sysconfig as s
+  library=$("$python" -S -c 'import os, sysconfig as s
 print(os.path.join(s.get_config_var("LIBDIR"), s.get_config_var("INSTSONAME")))')
   [[ $library == *.so.* && -e $library ]] || skip "libpython$1"
-  home=$("$python" -c 'import sys; print(sys.base_prefix)')
+  home=$("$python" -S -c 'import sys; print(sys.base_prefix)')
   run_in native PYTHONHOME="$home" -- "$apps/embed" "$library"
   preloaded shim PYTHONHOME="$home" -- "$apps/embed" "$library"
   expect_same native shim
@@ -253,7 +253,7 @@ done
 
 python_off_case() {
   find_python 3.11
-  preloaded shim GPUSHIM_STACK_PYTHON=off -- "$python" -B "$python_sources/planted.py"
+  preloaded shim GPUSHIM_STACK_PYTHON=off -- "$python" -SB "$python_sources/planted.py"
   expect_status shim 0
   expect_no_text shim.err '[.]py:[0-9]+$'
   expect_text shim.err '#[0-9]+ +_PyEval_EvalFrameDefault '
@@ -264,7 +264,7 @@ add_case "python off" python_off_case
 python_outputs_case() {
   need python3
   preloaded shim GPUSHIM_OUTPUT=json,collapsed GPUSHIM_OUTPUT_FILE=out -- \
-    python3 -B "$sources/tests/apps/python/planted.py"
+    python3 -SB "$sources/tests/apps/python/planted.py"
   expect_text out.collapsed ';Encoder[.]forward[^;]*;'
   expect_text out.json '"function": "Encoder[.]forward'
   expect_text out.json '"file": "[^"]*planted[.]py"'

@@ -71,6 +71,16 @@ scan_own_tables_case() {
 }
 add_case "scan with a limit" scan_own_tables_case GPUSHIM_MEM_LIMIT=50%
 add_case "scan with a trace" scan_own_tables_case GPUSHIM_TRACE_FILE=trace
+# A file there is shared memory, which the scan reads.
+scan_own_files_case() {
+  local folder
+
+  folder=$(mktemp -d /dev/shm/gpushim-scan.XXXXXX 2>/dev/null) || skip "a file in shared memory"
+  # shellcheck disable=SC2064  # this folder
+  trap "rm -rf '$folder'" EXIT
+  scan_own_tables_case GPUSHIM_TRACE_FILE="$folder/trace" GPUSHIM_STATE_FILE="$folder/state"
+}
+add_case "scan with files in shared memory" scan_own_files_case
 add_case "scan with lazy frees" scan_own_tables_case GPUSHIM_FREE_SYNC=lazy
 add_case "scan with size classes" scan_own_tables_case GPUSHIM_POOL_SIZE_CLASSES=4K,64K
 

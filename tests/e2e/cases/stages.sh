@@ -133,7 +133,7 @@ check_leaks_case() {
  "leaks": [{"bytes": 1, "call": "cuMemAlloc", "stack": [0]},
            {"bytes": 2, "call": "cuMemAlloc", "stack": $1}]}
 END
-  run_in check -- python3 "$sources/tests/real/check-leaks" lost.py report
+  run_in check -- python3 -S "$sources/tests/real/check-leaks" lost.py report
   expect_status check "$2"
 }
 add_case "stage real: a leak with a line of Python" check_leaks_case '[1, 2]' 0

@@ -190,7 +190,7 @@ state_python_case() {
   python3 -S -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 14))' ||
     skip "CPython 3.8 to 3.13"
   preloaded shim PYTHONUTF8=1 GPUSHIM_STATE_FILE=state GPUSHIM_LEAK_MAX=1000 -- \
-    python3 -B "$sources/tests/apps/python/planted.py"
+    python3 -SB "$sources/tests/apps/python/planted.py"
   state_report found GPUSHIM_LEAK_MAX=1000 state
   grep '^==' shim.err >at_exit
   state_lines at_exit | grep -v '^==[0-9]*== GPU 0' >expected

@@ -179,7 +179,7 @@ add_case "timeline of threads" many_case
 python_timeline_case() {
   need python3
   preloaded run GPUSHIM_TRACE_FILE=trace GPUSHIM_STATE_FILE=state -- \
-    python3 -B "$sources/tests/apps/python/planted.py"
+    python3 -SB "$sources/tests/apps/python/planted.py"
   expect_status run 0
   timeline_all trace state
   expect_text perfetto.found '^live: GPU 0 malloc cuda.py:[0-9]+ 8192 1$'

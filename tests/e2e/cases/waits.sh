@@ -9,7 +9,7 @@ wait_table() {
 
   shift 2
   need python3
-  run_in "$prefix" -- python3 -B "$sources/tests/gpu/parts/wait_table.py" "$@"
+  run_in "$prefix" -- python3 -SB "$sources/tests/gpu/parts/wait_table.py" "$@"
   expect_status "$prefix" "$status"
 }
 

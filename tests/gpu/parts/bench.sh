@@ -23,13 +23,13 @@ bench_json= # that of the scenario which runs now
 bench_is_here() { grep -qs "^  \"simulated\": $simulated,\$" "$1"; }
 
 # bench_rows JSON
-bench_rows() { "$python" -B tests/gpu/parts/bench_rows.py rows "$1" | stamped; }
+bench_rows() { "$python" -SB tests/gpu/parts/bench_rows.py rows "$1" | stamped; }
 
 # bench_lines JSON
 bench_lines() {
   local question text
 
-  "$python" -B tests/gpu/parts/bench_rows.py table "$1" |
+  "$python" -SB tests/gpu/parts/bench_rows.py table "$1" |
     while IFS=$'\t' read -r question text; do line_of "$question" "$text"; done
 }
 
@@ -91,7 +91,7 @@ run_bench() {
   local name failed=0 left_out=()
 
   begin_part bench
-  if ! "$python" -c 'import json' >/dev/null 2>&1 || [[ ! -x $build/bench/bench_driver ]]; then
+  if ! "$python" -Sc 'import json' >/dev/null 2>&1 || [[ ! -x $build/bench/bench_driver ]]; then
     add_row bench - - "not run" "" "" "needs Python 3, and bench_driver in $build"
     table_line bench benchmark "not run: there is no Python 3, or bench_driver was not built"
     end_part bench "not run"

@@ -64,13 +64,10 @@ static void after_fork_child(void)
         atomic_store(&process_state, FORKED);
 }
 
-/* Registered once per process image; a child inherits it. Needs init_lock. */
-static void watch_forks(void)
+/* The child of a fork in progress runs no handler that is registered meanwhile. */
+__attribute__((constructor)) static void watch_forks(void)
 {
-    static bool watching; /* init_lock */
-
-    if (!watching)
-        watching = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
 /* Defined at link time in the driver that a test closes after use (CMakeLists.txt). */
@@ -160,7 +157,6 @@ SIM_API(cuInit, unsigned int flags)
     if (GS_LIKELY(atomic_load_explicit(&process_state, memory_order_acquire) == READY))
         return sim_enter(SIM_ID_cuInit);
     pthread_mutex_lock(&init_lock);
-    watch_forks();
     int state = atomic_load(&process_state);
     if (state == NOT_INITIALIZED) {
         sim_fault_load();
