@@ -17,6 +17,7 @@
 #include "mem_limits.h"
 #include "pressure.h"
 #include "streams.h"
+#include "trace.h"
 
 struct gs_mutex gs_async_lock = GS_MUTEX(GS_RANK_ASYNC);
 struct gs_async_heap *gs_async_heaps;
@@ -64,6 +65,15 @@ static CUresult allocate_in_driver(struct gs_async_heap *heap, size_t bytes,
     return result;
 }
 
+static void trace_range(const struct gs_async_heap *heap, bool mapped, uint64_t addr,
+                        size_t bytes)
+{
+    if (gs_tracing()) {
+        gs_trace_write_range(mapped, GS_MEMORY_ASYNC, addr, bytes, NULL,
+                             heap->face.device);
+    }
+}
+
 /* Called during a call on the heap's own stream, whose context is current. */
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
@@ -76,6 +86,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     }
     *addr = found;
     __atomic_add_fetch(&heap->mapped, 1, __ATOMIC_RELAXED);
+    trace_range(heap, true, found, bytes);
     gs_limits_record(found, bytes, heap->face.device, NULL);
     gs_pressure_moved(heap->face.device);
     return GS_OK;
@@ -85,6 +96,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 {
     struct gs_async_heap *heap = self;
     static struct gs_log_limit limit;
+    trace_range(heap, false, addr, bytes);
     gs_limits_leave(addr);
     CUresult result = gs_async_return(heap, addr, bytes);
     if (result == CUDA_ERROR_NOT_READY) {

@@ -358,6 +358,8 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
         gs_tracker_get(state->tracker, gs_block_tag(block), &was) != GS_OK) {
         was.addr = 0;
     }
+    struct gs_range range;
+    bool traced = gs_tracing() && gs_pool_find(state->pool, addr, &range) == GS_OK;
     gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_WAITED);
     gs_notify_take_back("cuMemFree_v2", addr);
     struct gs_segment *segment = gs_block_take_out(block);
@@ -365,6 +367,10 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     if (!segment) { /* the context and its memory have ended meanwhile */
         gs_block_free(block);
         return true;
+    }
+    if (traced) {
+        gs_trace_write_range(false, GS_MEMORY_DEVICE, range.segment_addr,
+                             range.segment_bytes, context->handle, context->device);
     }
     gs_limits_leave(addr);
     *result = gs_free_in_driver(context, addr, bytes);

@@ -23,6 +23,7 @@
 #include "state.h"
 #include "trim_hold.h"
 #include "parts.h"
+#include "trace.h"
 
 const struct gs_context *gs_context_of_stream(struct gs_state *state,
                                               const struct gs_context *current,
@@ -59,6 +60,15 @@ static CUresult allocate_in_driver(const struct gs_context *context, size_t byte
     return result;
 }
 
+static void trace_range(const struct gs_context *context, bool mapped, uint64_t addr,
+                        size_t bytes)
+{
+    if (gs_tracing()) {
+        gs_trace_write_range(mapped, GS_MEMORY_DEVICE, addr, bytes, context->handle,
+                             context->device);
+    }
+}
+
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
     const struct gs_context *context = self;
@@ -69,6 +79,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
         if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
             gs_heap_set_due(context->heap); /* the next free starts the thread */
         }
+        trace_range(context, true, found, bytes);
         gs_limits_record(found, bytes, context->device, context->owner);
         gs_pressure_moved(context->device);
         return GS_OK;
@@ -83,6 +94,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     static struct gs_log_limit limit;
     CUstreamCaptureMode mode;
     bool pushed;
+    trace_range(context, false, addr, bytes);
     if (GS_UNLIKELY(gs_moving_pages_wanted) && gs_moving_pages_give(self, addr, bytes)) {
         return;
     }
@@ -111,7 +123,11 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 
 static bool backend_keep(void *self, uint64_t addr, size_t bytes)
 {
-    return gs_unpooled_put(self, addr, bytes);
+    if (!gs_unpooled_put(self, addr, bytes)) {
+        return false;
+    }
+    trace_range(self, false, addr, bytes); /* the program's own */
+    return true;
 }
 
 /* Returns true if the context is idle: the driver's free waits for the context, and

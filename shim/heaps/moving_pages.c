@@ -23,6 +23,7 @@
 #include "page_store.h"
 #include "pressure.h"
 #include "trim_hold.h"
+#include "trace.h"
 
 /* Addresses reserved at once. */
 #define ARENA_BYTES (16 * GS_GIB)
@@ -235,6 +236,22 @@ static bool relax(CUstreamCaptureMode *mode)
     return gs_captures_ever() && gs_relaxed_begin(mode);
 }
 
+/* A segment was made of pages of others; or that failed in the midst, and they are gone.
+ */
+static void trace_made(const struct gs_context *context, bool made, uint64_t addr,
+                       size_t bytes, const struct gs_pages_from *from, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        gs_trace_write_range(false, GS_MEMORY_DEVICE, from[i].addr,
+                             made ? from[i].taken : from[i].bytes, context->handle,
+                             context->device);
+    }
+    if (made) {
+        gs_trace_write_range(true, GS_MEMORY_DEVICE, addr, bytes, context->handle,
+                             context->device);
+    }
+}
+
 static enum gs_status make_pages(void *self, size_t bytes,
                                  const struct gs_pages_from *from, unsigned count,
                                  uint64_t *addr, int *native)
@@ -258,6 +275,9 @@ static enum gs_status make_pages(void *self, size_t bytes,
         gs_relaxed_end(&mode);
     }
     gs_notify_end();
+    if (gs_tracing() && (status == GS_OK || status == GS_ERR_BACKEND)) {
+        trace_made(context, status == GS_OK, *addr, bytes, from, count);
+    }
     if (status == GS_OK && !__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
         gs_heap_set_due(context->heap); /* the next free starts the thread */
     }

@@ -101,6 +101,21 @@ void gs_timeline_repeat(struct gs_timeline_intervals *intervals, gs_timeline_see
 void gs_timeline_add_again(struct gs_timeline_intervals *intervals, gs_timeline_see *see,
                            void *self);
 
+/* What the pool held over a trace's time. Operations and ranges in the order of a visit,
+ * then the end, which returns false if the trace has no ranges. */
+struct gs_timeline_pool;
+struct gs_json;
+struct gs_timeline_pool *gs_timeline_pool_create(const struct gs_timeline *timeline);
+void gs_timeline_pool_see(struct gs_timeline_pool *pool, const struct gs_replay_op *op,
+                          uint64_t address);
+void gs_timeline_pool_see_range(struct gs_timeline_pool *pool,
+                                const struct gs_replay_range *seen);
+bool gs_timeline_pool_end(struct gs_timeline_pool *pool);
+/* Writes the members of a memory: its reserved bytes, its segments. */
+void gs_timeline_pool_put(const struct gs_timeline_pool *pool, struct gs_json *json,
+                          unsigned memory);
+void gs_timeline_pool_free(struct gs_timeline_pool *pool);
+
 /* A format: writes the timeline to the sink. Errors: GS_ERR_IO, GS_ERR_HOST_NOMEM. */
 typedef enum gs_status gs_timeline_write(const struct gs_timeline *timeline,
                                          const struct gs_export_sink *sink);

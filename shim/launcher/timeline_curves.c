@@ -32,6 +32,7 @@ struct memories {
     const struct gs_timeline *timeline;
     struct curves *curves[GS_TIMELINE_MEMORIES]; /* NULL: the trace has none of it */
     gs_timeline_see *see; /* at each peak, with its memory's curves; NULL: find them */
+    struct gs_timeline_pool *pool; /* NULL: the trace does not say what it held */
 };
 
 static struct curves *curves_of(struct memories *memories, unsigned memory)
@@ -67,12 +68,12 @@ static void see_operation(void *self, const struct gs_replay_op *op, uint64_t ad
     struct memories *memories = self;
     struct curves *curves;
 
-    (void)address;
     if (op->op == GS_TRACE_SYNC)
         return;
     curves = curves_of(memories, gs_timeline_memory_of(op));
     if (!memories->see) {
         gs_timeline_add(&curves->intervals, op);
+        gs_timeline_pool_see(memories->pool, op, address);
         return;
     }
     curves->live[gs_timeline_stack_number(memories->timeline, op)] +=
@@ -80,10 +81,23 @@ static void see_operation(void *self, const struct gs_replay_op *op, uint64_t ad
     gs_timeline_add_again(&curves->intervals, memories->see, curves);
 }
 
+/* gs_replay_see_range */
+static void see_range(void *self, const struct gs_replay_range *range)
+{
+    struct memories *memories = self;
+
+    gs_timeline_pool_see_range(memories->pool, range);
+}
+
 static void find_peaks(struct memories *memories)
 {
     memories->see = NULL;
-    gs_replay_visit(memories->timeline->trace, see_operation, memories);
+    memories->pool = gs_timeline_pool_create(memories->timeline);
+    gs_replay_visit_ranges(memories->timeline->trace, see_operation, see_range, memories);
+    if (!gs_timeline_pool_end(memories->pool)) {
+        gs_timeline_pool_free(memories->pool);
+        memories->pool = NULL;
+    }
     for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
         if (memories->curves[i])
             gs_timeline_end(&memories->curves[i]->intervals);
@@ -182,6 +196,8 @@ static void put_memory(struct gs_json *json, const struct memories *memories,
         put_site(json, memories->timeline, curves, i);
     gs_json_close(json, ']');
     put_numbers(json, "others", &curves->curve[curves->shown_count * INTERVALS]);
+    if (memories->pool)
+        gs_timeline_pool_put(memories->pool, json, memory);
     gs_json_close(json, '}');
 }
 
@@ -211,5 +227,7 @@ enum gs_status gs_timeline_curves(const struct gs_timeline *timeline,
     }
     gs_json_close(&json, ']');
     gs_json_close(&json, '}');
+    if (memories.pool)
+        gs_timeline_pool_free(memories.pool);
     return gs_out_end(&json.out);
 }

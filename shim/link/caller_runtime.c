@@ -290,7 +290,7 @@ find_for_module(enum gs_runtime_call call, const void *caller, uint64_t generati
     static bool prepared; /* atomic */
     if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED)) {
         __atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
-        __atomic_store_n(&gs_look_ups_begun, true, __ATOMIC_SEQ_CST);
+        (void)__atomic_exchange_n(&gs_look_ups_begun, true, __ATOMIC_SEQ_CST);
         gs_elf_learn_loader();
     }
     if (GS_UNLIKELY(gs_loader_is_shut())) {

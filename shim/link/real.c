@@ -170,8 +170,7 @@ static bool fill_table(const struct gs_module_ref *module)
 
 static void lock_table(void)
 {
-    __atomic_store_n(&gs_look_ups_begun, true, __ATOMIC_SEQ_CST); /* and then locked */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    (void)__atomic_exchange_n(&gs_look_ups_begun, true, __ATOMIC_SEQ_CST);
     gs_mutex_lock(&adopt_lock);
 }
 

@@ -38,6 +38,7 @@ struct place {
 struct binary_reader {
     struct gs_replay_file *file;
     gs_replay_see *see;
+    gs_replay_see_range *see_range; /* NULL: nobody does */
     void *self;
     bool first;                  /* it finds out which frees are refused */
     struct gs_replay_map places; /* address to index in `table` */
@@ -247,6 +248,20 @@ static void read_context_end(struct binary_reader *reader,
     }
 }
 
+static void read_range(struct binary_reader *reader, const struct gs_trace_record *record)
+{
+    const struct gs_replay_range range = {.time_ns = record->time_ns,
+                                          .begin = record->key,
+                                          .bytes = record->bytes,
+                                          .context = record->context,
+                                          .kind = record->kind,
+                                          .device = (uint8_t)record->device,
+                                          .op = record->op};
+
+    if (reader->see_range)
+        reader->see_range(reader->self, &range);
+}
+
 static bool plausible(const struct gs_trace_record *record)
 {
     return record->op < GS_TRACE_OPS && record->kind < GS_TRACE_KINDS &&
@@ -255,8 +270,8 @@ static bool plausible(const struct gs_trace_record *record)
 }
 
 /* False if the record cannot be meant so. */
-static bool read_record(struct binary_reader *reader,
-                        const struct gs_trace_record *record)
+static bool read_operation(struct binary_reader *reader,
+                           const struct gs_trace_record *record)
 {
     uint64_t stream = record->stream,
              thread = gs_replay_map_number(&reader->threads, record->thread);
@@ -268,7 +283,7 @@ static bool read_record(struct binary_reader *reader,
     if (record->stream == GS_TRACE_STREAM_PER_THREAD)
         stream |= (uint64_t)record->thread << 32;
     stream = gs_replay_map_number(&reader->streams, stream);
-    if (!plausible(record) || thread >= GS_REPLAY_THREADS || stream > UINT16_MAX)
+    if (thread >= GS_REPLAY_THREADS || stream > UINT16_MAX)
         return false;
     op.stream = (uint16_t)stream;
     switch (record->op) {
@@ -287,11 +302,24 @@ static bool read_record(struct binary_reader *reader,
         break;
     case GS_TRACE_CONTEXT_END:
         read_context_end(reader, record, &op);
+        read_range(reader, record);
         break;
     default:
         return false;
     }
     return true;
+}
+
+static bool read_record(struct binary_reader *reader,
+                        const struct gs_trace_record *record)
+{
+    if (!plausible(record))
+        return false;
+    if (record->op == GS_TRACE_MAPPED || record->op == GS_TRACE_UNMAPPED) {
+        read_range(reader, record);
+        return true;
+    }
+    return read_operation(reader, record);
 }
 
 /* Copies slots for the first reading. Returns how many there are. */
@@ -387,10 +415,11 @@ static void order_records(struct gs_replay_file *file, size_t slots, uint64_t *d
 
 /* Reads all records. Returns what was found, but for the operations. */
 static struct binary_reader read_records(struct gs_replay_file *file, gs_replay_see *see,
-                                         void *self, bool first)
+                                         gs_replay_see_range *see_range, void *self,
+                                         bool first)
 {
     struct binary_reader reader = {
-        .file = file, .see = see, .self = self, .first = first};
+        .file = file, .see = see, .see_range = see_range, .self = self, .first = first};
     struct gs_trace_record record;
 
     file->visits++;
@@ -408,9 +437,10 @@ static struct binary_reader read_records(struct gs_replay_file *file, gs_replay_
     return reader;
 }
 
-void gs_replay_visit_binary(struct gs_replay_file *file, gs_replay_see *see, void *self)
+void gs_replay_visit_binary(struct gs_replay_file *file, gs_replay_see *see,
+                            gs_replay_see_range *see_range, void *self)
 {
-    (void)read_records(file, see, self, false);
+    (void)read_records(file, see, see_range, self, false);
 }
 
 /* gs_replay_see */
@@ -450,12 +480,12 @@ bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *
         slots = UINT32_MAX;
     }
     order_records(file, slots, &damaged, &unfinished);
-    reader = read_records(file, count_operation, out, true);
+    reader = read_records(file, count_operation, NULL, out, true);
     file->allocations = reader.allocations;
     if (file->refused_count) { /* once more, without them */
         qsort(file->refused, file->refused_count, sizeof(*file->refused), by_number);
         out->count = 0;
-        gs_replay_visit_binary(file, count_operation, out);
+        gs_replay_visit_binary(file, count_operation, NULL, out);
     }
     damaged += reader.damaged;
     if (damaged)

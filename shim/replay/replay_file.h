@@ -31,7 +31,8 @@ bool gs_replay_is_binary(const unsigned char *data, size_t length);
  * trace. */
 bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *out,
                            struct gs_replay_note *note);
-/* gs_replay_visit of a file that was scanned. */
-void gs_replay_visit_binary(struct gs_replay_file *file, gs_replay_see *see, void *self);
+/* gs_replay_visit_ranges of a file that was scanned. see_range may be NULL. */
+void gs_replay_visit_binary(struct gs_replay_file *file, gs_replay_see *see,
+                            gs_replay_see_range *see_range, void *self);
 
 #endif

@@ -92,8 +92,14 @@ void gs_replay_add(struct gs_replay_trace *trace, const struct gs_replay_op *op)
 
 void gs_replay_visit(const struct gs_replay_trace *trace, gs_replay_see *see, void *self)
 {
+    gs_replay_visit_ranges(trace, see, NULL, self);
+}
+
+void gs_replay_visit_ranges(const struct gs_replay_trace *trace, gs_replay_see *see,
+                            gs_replay_see_range *see_range, void *self)
+{
     if (trace->file)
-        gs_replay_visit_binary(trace->file, see, self);
+        gs_replay_visit_binary(trace->file, see, see_range, self);
     else
         for (size_t i = 0; i < trace->count; i++)
             see(self, &trace->ops[i], 0);

@@ -98,6 +98,22 @@ typedef void gs_replay_see(void *self, const struct gs_replay_op *op, uint64_t a
 /* Calls `see` for each operation, in causal order. */
 void gs_replay_visit(const struct gs_replay_trace *trace, gs_replay_see *see, void *self);
 
+/* What the pool held for itself: it got this memory of the driver, or has it no more: a
+ * whole range, parts of ranges, or all that ended with a context. */
+struct gs_replay_range {
+    uint64_t time_ns, begin, bytes;
+    uint16_t context; /* 0: none */
+    uint8_t kind;     /* enum gs_trace_kind */
+    uint8_t device;
+    uint8_t op; /* GS_TRACE_MAPPED, GS_TRACE_UNMAPPED, GS_TRACE_CONTEXT_END */
+};
+
+typedef void gs_replay_see_range(void *self, const struct gs_replay_range *range);
+/* gs_replay_visit with these between the operations. A trace that is in memory, and one
+ * of before, has none. */
+void gs_replay_visit_ranges(const struct gs_replay_trace *trace, gs_replay_see *see,
+                            gs_replay_see_range *see_range, void *self);
+
 bool gs_replay_parse_csv(const char *data, size_t length, struct gs_replay_trace *out,
                          struct gs_replay_note *note);
 

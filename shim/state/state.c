@@ -48,9 +48,8 @@ static struct gs_state *start(void)
     hold_signals(&was);
     int before = gs_uncancelled_begin();
     gs_thread.starting = true;
-    __atomic_store_n(&gs_state_begun, true,
-                     __ATOMIC_SEQ_CST); /* before the lock is held */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    /* Before the lock is held; an exchange is ordered before what follows. */
+    (void)__atomic_exchange_n(&gs_state_begun, true, __ATOMIC_SEQ_CST);
     gs_mutex_lock(&start_lock);
     struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
     if (!state) {

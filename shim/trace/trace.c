@@ -225,6 +225,15 @@ void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
                  number_of(&context_numbers, context, 1));
 }
 
+void gs_trace_write_range(bool mapped, enum gs_memory_kind kind, uint64_t addr,
+                          size_t bytes, CUcontext context, int device)
+{
+    write_record(operation_word(mapped ? GS_TRACE_MAPPED : GS_TRACE_UNMAPPED, kinds[kind],
+                                GS_TRACE_HOW_NONE, device),
+                 addr, bytes, GS_TRACE_STREAM_NONE,
+                 number_of(&context_numbers, context, 1));
+}
+
 void gs_trace_write_free(uint64_t addr, enum gs_trace_how how, CUstream stream,
                          enum gs_trace_order order)
 {

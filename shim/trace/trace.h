@@ -53,6 +53,11 @@ GS_TRACE_COLD void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr,
                                         size_t bytes, CUcontext context, int device,
                                         CUstream stream, enum gs_trace_order order,
                                         uint32_t stack);
+/* The pool gets memory of the driver or gives it back. context: what it ends with; NULL:
+ * nothing. */
+GS_TRACE_COLD void gs_trace_write_range(bool mapped, enum gs_memory_kind kind,
+                                        uint64_t addr, size_t bytes, CUcontext context,
+                                        int device);
 GS_TRACE_COLD void gs_trace_write_free(uint64_t addr, enum gs_trace_how how,
                                        CUstream stream, enum gs_trace_order order);
 GS_TRACE_COLD void gs_trace_write_refused(uint64_t addr);

@@ -39,6 +39,8 @@ enum gs_trace_op {
     GS_TRACE_FREE_REFUSED, /* this thread's last free of `key` was refused */
     GS_TRACE_SYNC,         /* a wait has ended; `how`: its scope */
     GS_TRACE_CONTEXT_END,  /* a context and all memory that belongs to it have ended */
+    GS_TRACE_MAPPED,       /* the pool got memory: `key` its address, `bytes`, `kind` */
+    GS_TRACE_UNMAPPED,     /* the pool has it no more: a whole range, or a part of one */
     GS_TRACE_OPS
 };
 
@@ -82,13 +84,13 @@ enum {
 struct gs_trace_record {
     uint64_t time_ns; /* since the header's start_ns */
     uint64_t key;     /* the allocation's address; 0 if there is none */
-    uint64_t bytes;   /* the requested size, of an allocation; else 0 */
+    uint64_t bytes;   /* the requested size, of an allocation; of a range; else 0 */
     uint32_t thread;  /* in order of first record, from 0 */
     uint16_t stream;  /* see above */
     uint16_t context; /* from 1; 0: none, or that of the allocation */
-    uint16_t device;  /* ordinal, of an allocation */
+    uint16_t device;  /* ordinal, of an allocation or a range */
     uint8_t op;       /* enum gs_trace_op */
-    uint8_t kind;     /* enum gs_trace_kind, of an allocation */
+    uint8_t kind;     /* enum gs_trace_kind, likewise */
     uint8_t how;      /* enum gs_trace_how */
     /* Of an allocation: the id of its stack in the process's state file, little endian.
      * 0: none, or a file of before. */

@@ -137,6 +137,7 @@ for (const error of byId('errors').childNodes) sayTree(error, 'error');
 if (!byId('timeline').hidden) {
   for (const option of byId('memory-shown').childNodes) say('timeline', option.textContent);
   for (const area of byId('areas').childNodes) say('area', `${area.attributes.class} ${area.attributes.d}`);
+  for (const shade of byId('segments').childNodes) say('segment', `${shade.attributes.class} ${shade.attributes.d}`);
   say('moment', byId('moment').textContent);
   say('cursor', byId('cursor').style.left);
   for (const row of byId('shares').childNodes) say('share', words(row));

@@ -112,7 +112,7 @@ Test(trace_file, is_read_while_its_program_ends)
     cr_assert_eq(ftruncate(file.fd, (off_t)image.length), 0);
     cr_assert(gs_replay_scan_binary(&file, &again, &note));
     cr_expect_eq(again.count, trace.count);
-    gs_replay_visit_binary(&file, count_operation, &count);
+    gs_replay_visit_binary(&file, count_operation, NULL, &count);
     cr_expect_eq(count, trace.count);
     unlink(path);
     close(file.fd);
@@ -130,6 +130,27 @@ static struct gs_trace_record record_of(uint8_t op, uint64_t time_ns, uint64_t k
                                     .bytes = op == GS_TRACE_ALLOC ? 512 : 0};
 }
 
+/* An image of these records, of a running program. */
+static struct image image_of_records(struct gs_trace_record *records, size_t count)
+{
+    struct gs_replay_trace none = {0};
+    struct image image = image_of(&none, true);
+    size_t bytes = count * sizeof(*records);
+
+    forget_end(&image);
+    image.data = realloc(image.data, image.length + bytes);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t words[offsetof(struct gs_trace_record, seal) / 8];
+
+        memcpy(words, &records[i], sizeof(words));
+        records[i].seal =
+            gs_trace_seal(words, GS_ARRAY_LEN(words), GS_TRACE_HEADER_SLOTS + i);
+    }
+    memcpy(image.data + image.length, records, bytes);
+    image.length += bytes;
+    return image;
+}
+
 /* Of a free that was refused nothing is left: no operation, no number, no time. */
 Test(trace_file, refused_frees_are_passed_over)
 {
@@ -139,28 +160,83 @@ Test(trace_file, refused_frees_are_passed_over)
         record_of(GS_TRACE_ALLOC, 5, 0x2000),        record_of(GS_TRACE_FREE, 90, 0x2000),
         record_of(GS_TRACE_FREE_REFUSED, 91, 0x2000)};
     static const uint64_t times[] = {1, 4, 5};
-    struct gs_replay_trace none = {0}, trace;
-    struct image image = image_of(&none, true);
+    struct image image = image_of_records(records, GS_ARRAY_LEN(records));
+    struct gs_replay_trace trace;
     struct gs_replay_note note;
-    size_t length = image.length + sizeof(records);
 
-    forget_end(&image);
-    image.data = realloc(image.data, length);
-    for (size_t i = 0; i < GS_ARRAY_LEN(records); i++) {
-        uint64_t words[offsetof(struct gs_trace_record, seal) / 8];
-
-        memcpy(words, &records[i], sizeof(words));
-        records[i].seal =
-            gs_trace_seal(words, GS_ARRAY_LEN(words), GS_TRACE_HEADER_SLOTS + i);
-    }
-    memcpy(image.data + image.length, records, sizeof(records));
-    cr_assert(gs_replay_parse(image.data, length, &trace, &note));
+    cr_assert(gs_replay_parse(image.data, image.length, &trace, &note));
     cr_assert_eq(trace.count, GS_ARRAY_LEN(times));
     for (size_t i = 0; i < GS_ARRAY_LEN(times); i++)
         cr_expect_eq(trace.ops[i].time_ns, times[i]);
     cr_expect_eq(trace.end_ns, 5);
     cr_expect_eq(trace.allocations, 2);
     gs_replay_free(&trace);
+    free(image.data);
+}
+
+struct seen {
+    size_t operations, count;
+    struct gs_replay_range ranges[8];
+    size_t behind[8]; /* operations before it */
+};
+
+static void see_operation(void *self, const struct gs_replay_op *op, uint64_t address)
+{
+    struct seen *seen = self;
+
+    (void)op;
+    (void)address;
+    seen->operations++;
+}
+
+static void see_range(void *self, const struct gs_replay_range *range)
+{
+    struct seen *seen = self;
+
+    cr_assert_lt(seen->count, GS_ARRAY_LEN(seen->ranges));
+    seen->behind[seen->count] = seen->operations;
+    seen->ranges[seen->count++] = *range;
+}
+
+/* What the pool got and gave back is no operation, and stands between them. */
+Test(trace_file, ranges_are_between_the_operations)
+{
+    struct gs_trace_record records[] = {
+        record_of(GS_TRACE_MAPPED, 1, 0x1000), record_of(GS_TRACE_ALLOC, 2, 0x1200),
+        record_of(GS_TRACE_UNMAPPED, 3, 0x8000), record_of(GS_TRACE_CONTEXT_END, 4, 0)};
+    static const struct gs_replay_range wanted[] = {
+        {.time_ns = 1, .begin = 0x1000, .bytes = 4096, .op = GS_TRACE_MAPPED},
+        {.time_ns = 3, .begin = 0x8000, .bytes = 0, .op = GS_TRACE_UNMAPPED},
+        {.time_ns = 4, .context = 3, .op = GS_TRACE_CONTEXT_END}};
+    static const size_t behind[] = {0, 1, 2};
+    struct gs_replay_file file = {.fd = -1};
+    struct gs_replay_trace trace = {.file = &file};
+    struct gs_replay_note note = {""};
+    struct seen seen = {0};
+
+    records[0].bytes = 4096;
+    for (size_t i = 0; i < GS_ARRAY_LEN(records); i++)
+        records[i].context = 3;
+    struct image image = image_of_records(records, GS_ARRAY_LEN(records));
+    file.data = image.data;
+    file.length = image.length;
+    cr_assert(gs_replay_scan_binary(&file, &trace, &note));
+    cr_expect_eq(trace.count, 2); /* the allocation, and its end with the context */
+    cr_expect_eq(trace.end_ns, 4);
+    gs_replay_visit_ranges(&trace, see_operation, see_range, &seen);
+    cr_expect_eq(seen.operations, 2);
+    cr_assert_eq(seen.count, GS_ARRAY_LEN(wanted));
+    for (size_t i = 0; i < GS_ARRAY_LEN(wanted); i++) {
+        cr_expect_eq(seen.ranges[i].op, wanted[i].op);
+        cr_expect_eq(seen.ranges[i].time_ns, wanted[i].time_ns);
+        cr_expect_eq(seen.ranges[i].begin, wanted[i].begin);
+        cr_expect_eq(seen.ranges[i].bytes, wanted[i].bytes);
+        cr_expect_eq(seen.ranges[i].context, 3);
+        cr_expect_eq(seen.behind[i], behind[i]);
+    }
+    gs_replay_visit(&trace, see_operation, &seen);
+    cr_expect_eq(seen.operations, 4);
+    free(file.order);
     free(image.data);
 }
 

@@ -503,11 +503,14 @@ function readLayer(live, stack, index) {
   };
 }
 
-function readMemory({ device, live, sites, others }) {
+function readMemory({ device, live, sites, others, reserved, segments, segments_all }) {
   const layers = sites.map((site, index) => readLayer(site.live, site.stack, index));
   if (others.some((bytes) => bytes > 0)) layers.push(readLayer(others, null));
   const most = Math.max(...live);
-  return { name: device === null ? 'pinned host memory' : `GPU ${device}`, live, layers, most, peak: live.indexOf(most) };
+  return {
+    name: device === null ? 'pinned host memory' : `GPU ${device}`, live, layers, most, peak: live.indexOf(most),
+    reserved: list(reserved), segments: list(segments), unshown: segments_all - list(segments).length,
+  };
 }
 
 // The outline of a layer: its upper edge to the right, its lower edge back.
@@ -518,8 +521,38 @@ function outline(below, above, most) {
   return `M${points.join(' L')}Z`;
 }
 
+// A line over the areas: what the pool held of the driver, and what the driver gave directly.
+function reservedLine(reserved, most) {
+  const made = document.createElementNS($('areas').namespaceURI, 'path');
+  const y = (bytes) => (200 * (1 - bytes / most)).toFixed(2);
+  made.setAttribute('class', 'reserved');
+  made.setAttribute('d', `M${reserved.map((bytes, x) => `${x},${y(bytes)} ${x + 1},${y(bytes)}`).join(' L')}`);
+  return made;
+}
+
+// The pool's segments by address, a row each: how much of one was in use, in five shades.
+function drawSegments() {
+  const { segments, unshown } = chart.memory, map = $('segments');
+  const columns = segments.length ? segments[0].used.length : 1, shades = ['', '', '', '', ''];
+  segments.forEach(({ used }, y) => used.forEach((percent, x) => {
+    if (percent === null) return;
+    shades[percent === 0 ? 0 : Math.min(4, 1 + Math.floor(percent / 25))] += `M${x},${y}h1v.8h-1z`;
+  }));
+  map.setAttribute('viewBox', `0 0 ${columns} ${Math.max(segments.length, 1)}`);
+  map.style.height = `${8 * segments.length}px`;
+  map.replaceChildren(...shades.map((path, shade) => {
+    const made = document.createElementNS(map.namespaceURI, 'path');
+    made.setAttribute('class', `u${shade}`);
+    made.setAttribute('d', path || 'M0,0');
+    return made;
+  }));
+  $('segments-about').textContent = segments.length === 0 ? '' :
+    `The line: reserved memory. Below the chart, a row for each segment of the pool, by address: red while empty, a stronger ` +
+    `blue the fuller${unshown > 0 ? `; the ${segments.length} that were largest for longest, of ${countText(segments.length + unshown)}` : ''}`;
+}
+
 function drawChart() {
-  const { memory } = chart, areas = $('areas'), most = Math.max(memory.most, 1);
+  const { memory } = chart, areas = $('areas'), most = Math.max(memory.most, ...memory.reserved, 1);
   let below = memory.live.map(() => 0);
   areas.setAttribute('viewBox', `0 0 ${memory.live.length} 200`);
   areas.replaceChildren(...memory.layers.map((layer) => {
@@ -530,6 +563,8 @@ function drawChart() {
     below = above;
     return made;
   }));
+  if (memory.reserved.length) areas.append(reservedLine(memory.reserved, most));
+  drawSegments();
   $('time-first').textContent = '0ms';
   $('time-last').textContent = durationText(timeline.interval_ns * memory.live.length);
   drawMoment(memory.peak);
@@ -542,7 +577,8 @@ function drawMoment(at) {
   $('cursor').style.left = `${(100 * (chart.at + 0.5)) / count}%`;
   $('moment').textContent = `At ${durationText(timeline.interval_ns * chart.at)}: ${bytesText(memory.live[chart.at])} ` +
     `of ${memory.name} live${chart.at === memory.peak ? ', its peak' : `; peak ${bytesText(memory.most)} at ` +
-    durationText(timeline.interval_ns * memory.peak)}`;
+    durationText(timeline.interval_ns * memory.peak)}` +
+    (memory.reserved.length ? `; ${bytesText(memory.reserved[chart.at])} reserved` : '');
   $('shares').replaceChildren(...[...memory.layers].reverse().map((layer) => {
     const row = element('tr'), mark = element('td');
     mark.append(element('span', `mark ${layer.color}`));

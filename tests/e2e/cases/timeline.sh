@@ -317,6 +317,50 @@ add_case "timeline in a page" page_timeline_case leaky_shared
 add_case "timeline in a page, threads" page_timeline_case threads_linked
 add_case "timeline in a page, killed" page_timeline_case killed_linked kill
 
+# What the pool held by the trace is what it says it holds, and its segments have what is live.
+# page_segments_case PROGRAM BYTES SETTING: the driver's own memory at the end.
+page_segments_case() {
+  timeline_settings=("${@:3}")
+  # shellcheck disable=SC2086  # with its arguments
+  timeline_record $1
+  timeline_of perfetto trace state
+  timeline_page
+  python3 -S - "$2" "${3-}" <<'PYTHON' || fail "the segments are not those of the pool"
+import json, re, sys
+report, timeline = json.load(open("page/report.json")), json.load(open("page/timeline.json"))
+live = {match[1]: int(match[2]) for match in
+        re.finditer("memory: (.*) made=.* live=([0-9]+)", open("perfetto.found").read())}
+pools = {device["device"]: device["pool"] for device in report["devices"]}
+for memory in timeline["memories"]:
+    name = "pinned host memory" if memory["device"] is None else "GPU %d" % memory["device"]
+    assert all(len(memory[curve]) == 600 for curve in ("live", "reserved"))
+    assert all(reserved >= live for live, reserved in zip(memory["live"], memory["reserved"])), name
+    segments = memory["segments"]
+    assert 0 < len(segments) == min(memory["segments_all"], 48), name
+    begins = [int(segment["address"], 16) for segment in segments]
+    assert begins == sorted(begins)
+    ends = [segment for segment in segments if segment["used"][-1] is not None]
+    held, used = sum(s["bytes"] for s in ends), sum(s["bytes"] * s["used"][-1] // 100 for s in ends)
+    own, pool = int(sys.argv[1]), pools.get(memory["device"])
+    if pool is None:
+        own = 0
+        assert sys.argv[2] != "GPUSHIM_HOST_RELEASE=0" or any(segment["used"][-1] is None for segment in segments)
+    else:
+        assert held == pool["reserved_bytes"], held
+        assert own or max(memory["reserved"]) == pool["reserved_peak_bytes"]
+    assert held <= memory["reserved"][-1] - own # the last interval has had more
+    assert used <= live[name] - own <= used + held // 100 + len(ends), (name, used, live[name])
+    for segment in segments:
+        assert len(segment["used"]) == 120 and all(u is None or 0 <= u <= 100 for u in segment["used"])
+PYTHON
+}
+add_case "timeline in a page: segments" page_segments_case leaky_shared 1310720
+add_case "timeline in a page: segments of threads" page_segments_case threads_shared 0 GPUSHIM_POOL_RELEASE=0
+add_case "timeline in a page: segments of pinned memory" page_segments_case hostpools_shared 0 GPUSHIM_HOST_RELEASE=0
+add_case "timeline in a page: segments of moving pages" page_segments_case consolidated_shared 0 GPUSHIM_POOL_VMM=on
+add_case "timeline in a page: segments of a full device" page_segments_case 'limits_linked churn 300' 0 \
+  GPUSHIM_POOL_VMM=on CUDASIM_MEMORY=64M CUDASIM_DEVICES=1
+
 # What the page says at the peak, at the ends, and where the pointer is.
 page_words_case() {
   timeline_record leaky_shared
@@ -324,14 +368,16 @@ page_words_case() {
   page_shows
   expect_text page.out '^timeline: GPU 0 \(peak 30[.]3 MiB\)$'
   expect_text page.out '^timeline: pinned host memory \(peak 1[.]25 MiB\)$'
-  expect_text page.out '^moment: At [0-9]+ms: 30[.]3 MiB of GPU 0 live, its peak$'
+  expect_text page.out '^moment: At [0-9]+ms: 30[.]3 MiB of GPU 0 live, its peak; 3[34][.][0-9] MiB reserved$'
   expect_text page.out '^share:  [|] 24[.]0 MiB [|] load_weights [|] leaky[.]c:39 [|] from main leaky[.]c:[0-9]+$'
   expect_text page.out '^share:  [|] 3[.]00 MiB [|] build_index [|] leaky[.]c:30 [|] '
-  expect_equal "areas" "$(grep -c '^share: ' page.out)" "$(grep -c '^area: ' page.out)"
+  expect_equal "areas" "$(grep -c '^share: ' page.out)" "$(grep -c '^area: [to]' page.out)"
+  expect_text page.out '^area: reserved M0,[0-9.]+ 1,[0-9.]+ L1,.*[0-9]$'
+  expect_text page.out '^segment: u[1-4] M[0-9]+,[0-9]h1v[.]8h-1z'
   expect_text page.out '^area: t0 M0,[0-9.]+ 1,[0-9.]+ L1,.*Z$'
   page_shows chart=End
   # The last interval may have had more at first than it has in the end.
-  expect_text page.out '^moment: At [0-9]+ms: (28|29|30)[.][0-9] MiB of GPU 0 live(; peak 30[.]3 MiB at [0-9]+ms|, its peak)$'
+  expect_text page.out '^moment: At [0-9]+ms: (28|29|30)[.][0-9] MiB of GPU 0 live(; peak 30[.]3 MiB at [0-9]+ms|, its peak); 3[34][.][0-9] MiB reserved$'
   expect_text page.out '^cursor: 99[.]9'
   page_shows chart=Home
   expect_text page.out '^moment: At 0ms: .* of GPU 0 live; peak'
@@ -341,7 +387,7 @@ page_words_case() {
   page_shows point=0.5
   expect_text page.out '^cursor: 50[.]08'
   page_shows memory=1
-  expect_text page.out '^moment: At [0-9]+ms: 1[.]25 MiB of pinned host memory live, its peak$'
+  expect_text page.out '^moment: At [0-9]+ms: 1[.]25 MiB of pinned host memory live, its peak; 2[.]00 MiB reserved$'
   # Without a trace there is none.
   run_in made -- "$build/gpushim" html -o run.html state
   python3 -S "$here/page.py" run.html - page || fail "not a page"
@@ -393,8 +439,9 @@ page_browser_case() {
     --user-data-dir="$PWD/profile" --dump-dom "file://$PWD/run.html"
   expect_status browser 0
   expect_no_text browser.err 'CONSOLE'
+  expect_text browser.out '<svg id="segments"[^>]* viewBox="0 0 120 [0-9]+"[^>]*><path class="u0" d="M'
   expect_text browser.out '<svg id="areas"[^>]* viewBox="0 0 600 200"><path class="t0" d="M'
-  expect_text browser.out '<p id="moment" role="status">At [0-9]+ms: 54[.]0 MiB of GPU 0 live, its peak</p>'
+  expect_text browser.out '<p id="moment" role="status">At [0-9]+ms: 54[.]0 MiB of GPU 0 live, its peak; [0-9.]+ MiB reserved</p>'
 }
 add_case "timeline in a browser" page_browser_case
 
