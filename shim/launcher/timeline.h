@@ -111,6 +111,10 @@ void gs_timeline_pool_see(struct gs_timeline_pool *pool, const struct gs_replay_
 void gs_timeline_pool_see_range(struct gs_timeline_pool *pool,
                                 const struct gs_replay_range *seen);
 bool gs_timeline_pool_end(struct gs_timeline_pool *pool);
+/* Reserved bytes of a memory, the most in each of GS_TIMELINE_INTERVALS_MOST intervals;
+ * NULL: there is none of it. */
+const uint64_t *gs_timeline_pool_reserved(const struct gs_timeline_pool *pool,
+                                          unsigned memory);
 /* Writes the members of a memory: its reserved bytes, its segments. */
 void gs_timeline_pool_put(const struct gs_timeline_pool *pool, struct gs_json *json,
                           unsigned memory);

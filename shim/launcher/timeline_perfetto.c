@@ -29,6 +29,7 @@ struct curve {
 struct writer {
     struct gs_json json;
     const struct gs_timeline *timeline;
+    struct gs_timeline_pool *pool;
     uint64_t interval_ns;             /* 0: each point is written */
     struct curve curves[DEVICES + 1]; /* the last: pinned host memory */
 };
@@ -61,12 +62,12 @@ static void put_metadata(struct writer *writer, const char *what, uint64_t threa
 }
 
 static void put_point(struct writer *writer, const struct gs_replay_op *op,
-                      uint64_t time_ns, uint64_t live)
+                      const char *what, uint64_t time_ns, uint64_t live)
 {
     struct gs_json *json = &writer->json;
     char memory[32], name[48];
 
-    snprintf(name, sizeof name, "%s live", gs_timeline_memory(op, memory));
+    snprintf(name, sizeof name, "%s %s", gs_timeline_memory(op, memory), what);
     begin_event(writer, "C", name, 0, time_ns);
     gs_json_member_open(json, "args", '{');
     gs_json_member(json, "bytes", live);
@@ -80,8 +81,8 @@ static void end_interval(struct writer *writer, struct curve *curve)
     if (curve->memory.op == GS_TRACE_NONE)
         return;
     if (curve->most_ns < curve->last_ns)
-        put_point(writer, &curve->memory, curve->most_ns, curve->most);
-    put_point(writer, &curve->memory, curve->last_ns, curve->live);
+        put_point(writer, &curve->memory, "live", curve->most_ns, curve->most);
+    put_point(writer, &curve->memory, "live", curve->last_ns, curve->live);
     curve->memory.op = GS_TRACE_NONE;
 }
 
@@ -204,6 +205,30 @@ static void put_threads(struct writer *writer)
     }
 }
 
+/* Reserved memory in equal intervals, each with its peak. */
+static void put_reserved(struct writer *writer, unsigned memory)
+{
+    const uint64_t *reserved = gs_timeline_pool_reserved(writer->pool, memory);
+    uint64_t each_ns =
+        gs_timeline_interval_ns(writer->timeline->trace, GS_TIMELINE_INTERVALS_MOST);
+    const struct gs_replay_op op = {.kind = memory == GS_TIMELINE_PINNED
+                                                ? GS_TRACE_KIND_PINNED
+                                                : GS_TRACE_KIND_DEVICE,
+                                    .device = (uint8_t)memory};
+
+    for (size_t i = 0; reserved && i < GS_TIMELINE_INTERVALS_MOST; i++)
+        if (i == 0 || reserved[i] != reserved[i - 1])
+            put_point(writer, &op, "reserved", i * each_ns, reserved[i]);
+}
+
+/* gs_replay_see_range */
+static void see_range(void *self, const struct gs_replay_range *range)
+{
+    struct writer *writer = self;
+
+    gs_timeline_pool_see_range(writer->pool, range);
+}
+
 /* gs_replay_see: all but the ends of what was never freed. */
 static void put_operation(void *self, const struct gs_replay_op *op, uint64_t address)
 {
@@ -216,6 +241,7 @@ static void put_operation(void *self, const struct gs_replay_op *op, uint64_t ad
     if (gs_timeline_shows(writer->timeline, op->id))
         put_slice(writer, op, address, op->op == GS_TRACE_ALLOC ? BEGIN : END);
     add_point(writer, op);
+    gs_timeline_pool_see(writer->pool, op, address);
 }
 
 /* gs_replay_see: an allocation that was never freed ends with the trace. */
@@ -247,9 +273,14 @@ enum gs_status gs_timeline_perfetto(const struct gs_timeline *timeline,
     gs_json_member_text(json, "displayTimeUnit", "ns");
     gs_json_member_open(json, "traceEvents", '[');
     put_threads(&writer);
-    gs_replay_visit(trace, put_operation, &writer);
+    writer.pool = gs_timeline_pool_create(timeline);
+    gs_replay_visit_ranges(trace, put_operation, see_range, &writer);
     for (size_t i = 0; i <= DEVICES; i++)
         end_interval(&writer, &writer.curves[i]);
+    if (gs_timeline_pool_end(writer.pool))
+        for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
+            put_reserved(&writer, i);
+    gs_timeline_pool_free(writer.pool);
     gs_replay_visit(trace, end_slice, &writer);
     gs_json_close(json, ']');
     gs_json_close(json, '}');

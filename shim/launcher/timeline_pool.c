@@ -270,6 +270,12 @@ bool gs_timeline_pool_end(struct gs_timeline_pool *pool)
     return pool->row_count > 0;
 }
 
+const uint64_t *gs_timeline_pool_reserved(const struct gs_timeline_pool *pool,
+                                          unsigned memory)
+{
+    return pool->reserved[memory] ? pool->reserved[memory]->most : NULL;
+}
+
 /* ---- JSON ------------------------------------------------------------------------- */
 
 static void put_row(struct gs_json *json, const struct row *row)
@@ -309,12 +315,12 @@ void gs_timeline_pool_put(const struct gs_timeline_pool *pool, struct gs_json *j
                           unsigned memory)
 {
     static const struct row *rows[ROWS]; /* one thread */
-    const struct reserved *reserved = pool->reserved[memory];
+    const uint64_t *reserved = gs_timeline_pool_reserved(pool, memory);
     size_t count = 0;
 
     gs_json_member_open(json, "reserved", '[');
     for (size_t i = 0; i < INTERVALS; i++)
-        gs_json_number(json, reserved ? reserved->most[i] : 0);
+        gs_json_number(json, reserved ? reserved[i] : 0);
     gs_json_close(json, ']');
     for (size_t i = 0; i < pool->row_count; i++)
         if (pool->rows[i].memory == memory && pool->rows[i].area > 0)

@@ -92,6 +92,8 @@ def perfetto(path):
                 kept += 1
             else:
                 ledger.free(event["id"])
+        elif event["ph"] == "C" and event["name"].endswith(" reserved"):
+            assert event["args"]["bytes"] >= 0, event
         elif event["ph"] == "C":
             memory, live = event["name"].removesuffix(" live"), event["args"]["bytes"]
             assert part or live == ledger.sums[memory], event

@@ -331,11 +331,16 @@ report, timeline = json.load(open("page/report.json")), json.load(open("page/tim
 live = {match[1]: int(match[2]) for match in
         re.finditer("memory: (.*) made=.* live=([0-9]+)", open("perfetto.found").read())}
 pools = {device["device"]: device["pool"] for device in report["devices"]}
+reserved = {}
+for event in json.load(open("perfetto.file"))["traceEvents"]:
+    if event["ph"] == "C":
+        reserved.setdefault(event["name"], []).append(event["args"]["bytes"])
 for memory in timeline["memories"]:
     name = "pinned host memory" if memory["device"] is None else "GPU %d" % memory["device"]
     assert all(len(memory[curve]) == 600 for curve in ("live", "reserved"))
-    assert all(reserved >= live for live, reserved in zip(memory["live"], memory["reserved"])), name
+    assert all(held >= live for live, held in zip(memory["live"], memory["reserved"])), name
     segments = memory["segments"]
+    assert max(memory["reserved"]) == max(reserved[name + " reserved"])
     assert 0 < len(segments) == min(memory["segments_all"], 48), name
     begins = [int(segment["address"], 16) for segment in segments]
     assert begins == sorted(begins)
