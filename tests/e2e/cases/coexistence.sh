@@ -133,7 +133,7 @@ add_case "beside tcmalloc" malloc_case libtcmalloc_minimal.so
 crowd_of_processes_case() {
   local count
 
-  count=$(sized 100 300)
+  count=$(sized 50 300)
 
   native native "$apps/leaky_static"
   cat >start <<'EOF'

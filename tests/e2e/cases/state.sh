@@ -370,12 +370,12 @@ add_case "state files that cannot be read" state_bad_case
 state_damaged_case() {
   need python3
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
-  SEED=$1 python3 -S -c '
+  SEED=$1 FILES=$(sized 30 60) python3 -S -c '
 import os, random
 random.seed(int(os.environ["SEED"]))
 good = open("state", "rb").read()
 used = int.from_bytes(good[48:56], "little")
-for i in range(60):
+for i in range(int(os.environ["FILES"])):
     data = bytearray(good)
     if i % 4 == 0:
         data = data[:random.randrange(len(data))]
