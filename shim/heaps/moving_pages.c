@@ -236,19 +236,39 @@ static bool relax(CUstreamCaptureMode *mode)
     return gs_captures_ever() && gs_relaxed_begin(mode);
 }
 
-/* A segment was made of pages of others; or that failed in the midst, and they are gone.
- */
-static void trace_made(const struct gs_context *context, bool made, uint64_t addr,
-                       size_t bytes, const struct gs_pages_from *from, unsigned count)
+static void trace_range(const struct gs_context *context, bool mapped, uint64_t addr,
+                        size_t bytes)
+{
+    gs_trace_write_range(mapped, GS_MEMORY_DEVICE, addr, bytes, context->handle,
+                         context->device);
+}
+
+/* Before the addresses may be another thread's. */
+static void trace_taken(const struct gs_context *context,
+                        const struct gs_pages_from *from, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        gs_trace_write_range(false, GS_MEMORY_DEVICE, from[i].addr,
-                             made ? from[i].taken : from[i].bytes, context->handle,
-                             context->device);
+        trace_range(context, false, from[i].addr, from[i].taken);
     }
-    if (made) {
-        gs_trace_write_range(true, GS_MEMORY_DEVICE, addr, bytes, context->handle,
-                             context->device);
+}
+
+/* The segment is made of what was taken; or not, and that stays where it was; or making
+ * it failed midway, and the ranges are lost. */
+static void trace_made(const struct gs_context *context, enum gs_status status,
+                       const uint64_t *addr, size_t bytes,
+                       const struct gs_pages_from *from, unsigned count)
+{
+    if (status == GS_OK) {
+        trace_range(context, true, *addr, bytes);
+        return;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (status != GS_ERR_BACKEND) {
+            trace_range(context, true, from[i].addr, from[i].taken);
+        } else if (from[i].bytes > from[i].taken) {
+            trace_range(context, false, from[i].addr + from[i].taken,
+                        from[i].bytes - from[i].taken);
+        }
     }
 }
 
@@ -269,14 +289,17 @@ static enum gs_status make_pages(void *self, size_t bytes,
         return GS_ERR_UNPOOLABLE;
     }
     gs_notify_begin("cuMemAlloc_v2", false);
-    bool relaxed = relax(&mode);
+    bool relaxed = relax(&mode), traced = gs_tracing();
+    if (traced) {
+        trace_taken(context, from, count);
+    }
     enum gs_status status = gs_page_store_make(store, bytes, from, count, addr, native);
     if (relaxed) {
         gs_relaxed_end(&mode);
     }
     gs_notify_end();
-    if (gs_tracing() && (status == GS_OK || status == GS_ERR_BACKEND)) {
-        trace_made(context, status == GS_OK, *addr, bytes, from, count);
+    if (traced) {
+        trace_made(context, status, addr, bytes, from, count);
     }
     if (status == GS_OK && !__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
         gs_heap_set_due(context->heap); /* the next free starts the thread */

@@ -3,8 +3,8 @@
  * of the driver, and how much of each segment was in use.
  *
  * Reserved are the ranges that the pool has, and the allocations outside of them, which
- * are the driver's own. A range whose parts go to another keeps its live bytes: only idle
- * parts go.
+ * are the driver's own. What is taken out of a range is idle; of two rests the first has
+ * its live bytes.
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
@@ -85,8 +85,8 @@ static void end_column(struct gs_timeline_pool *pool)
         row->area += range->bytes;
         row->used[pool->column] =
             range->live < range->bytes
-                ? (unsigned char)((double)range->live * 100 / (double)range->bytes)
-                : 100;
+                ? (unsigned char)((range->live * 100 + range->bytes - 1) / range->bytes)
+                : 100; /* rounded up: 0 is empty */
     }
     pool->column++;
 }
@@ -143,7 +143,8 @@ static size_t first_behind(const struct gs_timeline_pool *pool, uint64_t address
 
 static uint32_t row_of(struct gs_timeline_pool *pool, const struct range *range)
 {
-    uint64_t key = range->begin ^ range->bytes * 0x9e3779b97f4a7c15ull;
+    uint64_t key = range->begin ^ range->bytes * 0x9e3779b97f4a7c15ull ^
+                   range->memory * 0xd6e8feb86659fd93ull;
     uint64_t *known = gs_replay_map_find(&pool->row_numbers, key);
 
     if (!known && pool->row_count == ROWS)
@@ -205,6 +206,9 @@ static void cut(struct gs_timeline_pool *pool, uint64_t begin, uint64_t end,
         if (at == pool->count || pool->ranges[at].begin >= end)
             return;
         left = right = take_range(pool, at, time_ns);
+        if (left.begin >= begin && right.begin + right.bytes <= end)
+            reserve(pool, left.memory, time_ns,
+                    left.live); /* the driver's own from now on */
         if (left.begin < begin) {
             left.bytes = begin - left.begin;
             add_range(pool, left, time_ns);
@@ -234,7 +238,8 @@ void gs_timeline_pool_see_range(struct gs_timeline_pool *pool,
         .memory = seen->kind == GS_TRACE_KIND_PINNED ? GS_TIMELINE_PINNED : seen->device,
         .context = seen->context};
 
-    if (seen->begin > UINT64_MAX / 2) /* no address */
+    if (seen->begin > UINT64_MAX / 2 ||
+        (seen->bytes == 0 && seen->op != GS_TRACE_CONTEXT_END)) /* no range */
         return;
     go_to(pool, seen->time_ns);
     if (seen->op == GS_TRACE_CONTEXT_END) {
@@ -243,7 +248,7 @@ void gs_timeline_pool_see_range(struct gs_timeline_pool *pool,
         return;
     }
     cut(pool, seen->begin, seen->begin + seen->bytes, seen->time_ns);
-    if (seen->op == GS_TRACE_MAPPED && seen->bytes > 0)
+    if (seen->op == GS_TRACE_MAPPED)
         add_range(pool, range, seen->time_ns);
 }
 

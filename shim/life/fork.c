@@ -21,7 +21,8 @@
 static bool not_watched; /* atomic: the fork handlers could not be registered */
 static bool forked_child;
 
-/* What the forking thread holds during a fork; accessed by that thread only. */
+/* What the forking thread holds during a fork; accessed by that thread only. A fork in a
+ * signal handler during these functions finds the same, and leaves it. */
 static _Thread_local struct {
     struct gs_stacks *stacks;
     bool trim;
@@ -32,12 +33,17 @@ static _Thread_local struct {
 static void before_fork(void)
 {
     struct gs_state *state = gs_state_peek();
-    if (state) {
-        held.stacks = state->stacks;
-        held.trim = true;
+    struct gs_stacks *stacks = state ? state->stacks : NULL;
+    bool trim = __atomic_load_n(&gs_state_begun, __ATOMIC_RELAXED);
+    if (held.stacks != stacks ||
+        held.trim != trim) { /* without CUDA: no page is written */
+        held.stacks = stacks;
+        held.trim = trim;
+    }
+    if (trim) {
         gs_trim_hold(); /* the trim thread must not be inside a driver call */
     }
-    gs_stacks_before_fork(held.stacks);
+    gs_stacks_before_fork(stacks);
 }
 
 static void after_fork(void)
@@ -45,8 +51,6 @@ static void after_fork(void)
     gs_stacks_after_fork(held.stacks);
     if (held.trim) {
         gs_trim_release();
-        held.stacks = NULL;
-        held.trim = false;
     }
 }
 
@@ -59,8 +63,6 @@ static void reset(void)
     /* A lock in a mapped file is shared with the parent, and the parent releases it. */
     bool own = gs_state_file_after_fork_in_child(gs_thread.depth > 0);
     gs_stacks_after_fork_in_child(own ? held.stacks : NULL);
-    held.stacks = NULL;
-    held.trim = false;
     gs_lock_forget_held();
     gs_state_forget();
     gs_parts_fork_in_child();

@@ -11,7 +11,7 @@
  * another library's constructor makes it. False on failure. */
 bool gs_fork_hook(void);
 
-/* Returns true if this process was forked from one that had made CUDA calls. */
+/* Returns true if this process was forked from one that had begun its first CUDA call. */
 bool gs_fork_is_child(void);
 
 /* Implements _Fork: calls `real_fork`, and resets the library in the child. Preserves

@@ -288,9 +288,9 @@ static __attribute__((noinline)) void *
 find_for_module(enum gs_runtime_call call, const void *caller, uint64_t generation)
 {
     static bool prepared; /* atomic */
-    if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
+    if (!__atomic_load_n(&prepared, __ATOMIC_ACQUIRE)) {
         (void)__atomic_exchange_n(&gs_look_ups_begun, true, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&prepared, true, __ATOMIC_RELEASE);
         gs_elf_learn_loader();
     }
     if (GS_UNLIKELY(gs_loader_is_shut())) {

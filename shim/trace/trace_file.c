@@ -289,13 +289,26 @@ uint64_t gs_trace_file_start_ns(void)
 void gs_trace_file_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes),
                          void *arg)
 {
-    for (uint64_t i = 0; file.chunks && i < file.chunk_limit; i++) {
-        void *chunk = __atomic_load_n(&file.chunks[i], __ATOMIC_ACQUIRE);
+    uintptr_t begin = 0, end = 0; /* chunks side by side */
 
-        if (chunk == NULL)
-            return;
-        visit(arg, (uintptr_t)chunk, GS_TRACE_CHUNK_BYTES);
+    for (uint64_t i = 0; file.chunks && i < file.chunk_limit; i++) {
+        uintptr_t chunk = (uintptr_t)__atomic_load_n(&file.chunks[i], __ATOMIC_ACQUIRE);
+
+        if (chunk == 0)
+            break;
+        if (begin == chunk + GS_TRACE_CHUNK_BYTES) {
+            begin = chunk;
+        } else if (end == chunk) {
+            end += GS_TRACE_CHUNK_BYTES;
+        } else {
+            if (end > begin)
+                visit(arg, begin, end - begin);
+            begin = chunk;
+            end = chunk + GS_TRACE_CHUNK_BYTES;
+        }
     }
+    if (end > begin)
+        visit(arg, begin, end - begin);
 }
 
 void gs_trace_file_reset(void)

@@ -84,7 +84,7 @@ enum {
 struct gs_trace_record {
     uint64_t time_ns; /* since the header's start_ns */
     uint64_t key;     /* the allocation's address; 0 if there is none */
-    uint64_t bytes;   /* the requested size, of an allocation; of a range; else 0 */
+    uint64_t bytes;   /* an allocation's requested size, a range's size, else 0 */
     uint32_t thread;  /* in order of first record, from 0 */
     uint16_t stream;  /* see above */
     uint16_t context; /* from 1; 0: none, or that of the allocation */

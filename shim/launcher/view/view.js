@@ -546,9 +546,9 @@ function drawSegments() {
     made.setAttribute('d', path || 'M0,0');
     return made;
   }));
-  $('segments-about').textContent = segments.length === 0 ? '' :
-    `The line: reserved memory. Below the chart, a row for each segment of the pool, by address: red while empty, a stronger ` +
-    `blue the fuller${unshown > 0 ? `; the ${segments.length} that were largest for longest, of ${countText(segments.length + unshown)}` : ''}`;
+  $('segments-about').textContent = chart.memory.reserved.length === 0 ? '' : 'The line: reserved memory.' +
+    (segments.length === 0 ? '' : ` Below the chart, a row for each segment of the pool, by address: red while empty, a stronger ` +
+    `blue the fuller${unshown > 0 ? `; the ${segments.length} that were largest for longest, of ${countText(segments.length + unshown)}` : ''}`);
 }
 
 function drawChart() {

@@ -354,7 +354,7 @@ for memory in timeline["memories"]:
         assert held == pool["reserved_bytes"], held
         assert own or max(memory["reserved"]) == pool["reserved_peak_bytes"]
     assert held <= memory["reserved"][-1] - own # the last interval has had more
-    assert used <= live[name] - own <= used + held // 100 + len(ends), (name, used, live[name])
+    assert used - held // 100 - len(ends) <= live[name] - own <= used + len(ends), (name, used, live[name])
     for segment in segments:
         assert len(segment["used"]) == 120 and all(u is None or 0 <= u <= 100 for u in segment["used"])
 PYTHON
