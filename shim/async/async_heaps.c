@@ -65,15 +65,6 @@ static CUresult allocate_in_driver(struct gs_async_heap *heap, size_t bytes,
     return result;
 }
 
-static void trace_range(const struct gs_async_heap *heap, bool mapped, uint64_t addr,
-                        size_t bytes)
-{
-    if (gs_tracing()) {
-        gs_trace_write_range(mapped, GS_MEMORY_ASYNC, addr, bytes, NULL,
-                             heap->face.device);
-    }
-}
-
 /* Called during a call on the heap's own stream, whose context is current. */
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
@@ -86,7 +77,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     }
     *addr = found;
     __atomic_add_fetch(&heap->mapped, 1, __ATOMIC_RELAXED);
-    trace_range(heap, true, found, bytes);
+    gs_trace_range(true, GS_MEMORY_ASYNC, found, bytes, NULL, heap->face.device);
     gs_limits_record(found, bytes, heap->face.device, NULL);
     gs_pressure_moved(heap->face.device);
     return GS_OK;
@@ -96,7 +87,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 {
     struct gs_async_heap *heap = self;
     static struct gs_log_limit limit;
-    trace_range(heap, false, addr, bytes);
+    gs_trace_range(false, GS_MEMORY_ASYNC, addr, bytes, NULL, heap->face.device);
     gs_limits_leave(addr);
     CUresult result = gs_async_return(heap, addr, bytes);
     if (result == CUDA_ERROR_NOT_READY) {

@@ -63,10 +63,8 @@ static CUresult allocate_in_driver(const struct gs_context *context, size_t byte
 static void trace_range(const struct gs_context *context, bool mapped, uint64_t addr,
                         size_t bytes)
 {
-    if (gs_tracing()) {
-        gs_trace_write_range(mapped, GS_MEMORY_DEVICE, addr, bytes, context->handle,
-                             context->device);
-    }
+    gs_trace_range(mapped, GS_MEMORY_DEVICE, addr, bytes, context->handle,
+                   context->device);
 }
 
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)

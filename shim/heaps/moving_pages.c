@@ -239,8 +239,8 @@ static bool relax(CUstreamCaptureMode *mode)
 static void trace_range(const struct gs_context *context, bool mapped, uint64_t addr,
                         size_t bytes)
 {
-    gs_trace_write_range(mapped, GS_MEMORY_DEVICE, addr, bytes, context->handle,
-                         context->device);
+    gs_trace_range(mapped, GS_MEMORY_DEVICE, addr, bytes, context->handle,
+                   context->device);
 }
 
 /* Before the addresses may be another thread's. */
@@ -252,8 +252,8 @@ static void trace_taken(const struct gs_context *context,
     }
 }
 
-/* The segment is made of what was taken; or not, and that stays where it was; or making
- * it failed midway, and the ranges are lost. */
+/* On success the segment is mapped. After a failure midway (GS_ERR_BACKEND) the rests of
+ * the ranges are lost, too; after another one what was taken is back where it was. */
 static void trace_made(const struct gs_context *context, enum gs_status status,
                        const uint64_t *addr, size_t bytes,
                        const struct gs_pages_from *from, unsigned count)
@@ -289,18 +289,14 @@ static enum gs_status make_pages(void *self, size_t bytes,
         return GS_ERR_UNPOOLABLE;
     }
     gs_notify_begin("cuMemAlloc_v2", false);
-    bool relaxed = relax(&mode), traced = gs_tracing();
-    if (traced) {
-        trace_taken(context, from, count);
-    }
+    bool relaxed = relax(&mode);
+    trace_taken(context, from, count);
     enum gs_status status = gs_page_store_make(store, bytes, from, count, addr, native);
     if (relaxed) {
         gs_relaxed_end(&mode);
     }
     gs_notify_end();
-    if (traced) {
-        trace_made(context, status, addr, bytes, from, count);
-    }
+    trace_made(context, status, addr, bytes, from, count);
     if (status == GS_OK && !__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
         gs_heap_set_due(context->heap); /* the next free starts the thread */
     }

@@ -169,15 +169,6 @@ static bool has_room_for(uint64_t bytes)
            !missing_of(&memory, bytes);
 }
 
-static void trace_range(const struct gs_host_heap *own, bool mapped, uint64_t addr,
-                        size_t bytes)
-{
-    if (gs_tracing()) {
-        gs_trace_write_range(mapped, GS_MEMORY_PINNED, addr, bytes, own->context->handle,
-                             own->context->device);
-    }
-}
-
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
     const struct gs_host_heap *own = self;
@@ -198,7 +189,8 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     gs_notify_end();
     if (result == CUDA_SUCCESS) {
         *addr = just_mapped = (uint64_t)(uintptr_t)found;
-        trace_range(own, true, *addr, bytes);
+        gs_trace_range(true, GS_MEMORY_PINNED, *addr, bytes, own->context->handle,
+                       own->context->device);
         gs_machine_memory_taken((int64_t)bytes);
         if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
             gs_heap_set_due(own->heap); /* the next free starts the thread */
@@ -214,7 +206,8 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     const struct gs_host_heap *own = self;
     static struct gs_log_limit limit;
     bool pushed;
-    trace_range(own, false, addr, bytes);
+    gs_trace_range(false, GS_MEMORY_PINNED, addr, bytes, own->context->handle,
+                   own->context->device);
     gs_notify_begin("giving memory back", false);
     CUresult result = gs_context_push(own->context->handle, &pushed);
     if (result == CUDA_SUCCESS) {

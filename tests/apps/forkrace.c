@@ -3,11 +3,13 @@
  *
  * Proves that a call in such a child gets the driver's refusal as natively, although
  * glibc leaves the child a lock for ever held: with `calls` the other threads make CUDA
- * calls; with `loader` they are in dl_iterate_phdr, which is what an exception does. With
- * `first` they make the first calls of the process: a child of that moment may use CUDA
- * or be refused, and does not wait for what its parent's threads held. And that the
- * library registers its fork handlers before main: those registered while another thread
- * forks do not run in the child.
+ * calls; with `loader` they are in dl_iterate_phdr, which is what an exception does.
+ *
+ * With `first` the other threads make the first CUDA calls of the process. A child of
+ * that moment may use CUDA or be refused, but must not hang.
+ *
+ * Proves also that the library registers its fork handlers before main: a handler that is
+ * registered while another thread forks does not run in the child.
  */
 #include <dlfcn.h>
 #include <link.h>
