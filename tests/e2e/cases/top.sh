@@ -156,6 +156,8 @@ add_case "top of a folder with many files" top_many_case
 
 # ---- The screen ----------------------------------------------------------------------
 
+screens=0
+
 # start_screen COLUMNS LINES [VAR=value...] -- ARGUMENT...: top in a shell in tmux.
 start_screen() {
   local columns=$1 lines=$2 settings=()
@@ -166,7 +168,8 @@ start_screen() {
     settings+=("$1")
     shift
   done
-  socket=gpushim-top.$$.$BASHPID
+  screens=$((screens + 1))
+  socket=gpushim-top.$$.$BASHPID.$screens # a server that ends still listens on its own
   trap 'tmux -L "$socket" kill-server 2>/dev/null; : >over' EXIT
   tmux -L "$socket" -f /dev/null new-session -d -x "$columns" -y "$lines" \
     env "${settings[@]}" bash -c 'trap : INT; echo before; stty -a >stty.before; "$@"; echo "status $?"; stty -a >stty.after; : >ended; exec cat' \
