@@ -127,23 +127,26 @@ static void name_site(const struct gs_timeline_stack *stack,
         snprintf(out, 512, "%.450s", gs_timeline_function(frame, function));
 }
 
+/* An array: Perfetto shows "\n" in a text as it stands in the file. */
 static void put_stack(struct writer *writer, const struct gs_timeline_stack *stack)
 {
-    struct gs_text text = {0};
-    char function[512];
+    char room[512], text[1024];
 
     if (stack->count == 0)
         return;
+    gs_json_member_open(&writer->json, "call stack", '[');
     for (size_t i = 0; i < stack->count; i++) {
         const struct gs_export_frame *frame = &stack->frames[i];
+        const char *function = gs_timeline_function(frame, room);
 
-        gs_text_add(&text, "%s%.400s", i ? "\n" : "",
-                    gs_timeline_function(frame, function));
         if (frame->file && frame->line)
-            gs_text_add(&text, " (%.400s:%u)", frame->file, frame->line);
+            snprintf(text, sizeof text, "%.400s (%.400s:%u)", function, frame->file,
+                     frame->line);
+        else
+            snprintf(text, sizeof text, "%.400s", function);
+        gs_json_text(&writer->json, text);
     }
-    gs_json_member_text(&writer->json, "call stack", text.data);
-    gs_text_free(&text);
+    gs_json_close(&writer->json, ']');
 }
 
 /* What happens to an allocation. */

@@ -77,7 +77,7 @@ def perfetto(path):
     for event in events:
         if event["ph"] == "b":
             stack = []
-            for line in event["args"].get("call stack", "").splitlines():
+            for line in event["args"].get("call stack", []):
                 match = re.fullmatch(r"(.*?)(?: \((.*):(\d+)\))?", line)
                 stack.append(Frame(match[1], match[2], int(match[3] or 0)))
             ledger.at(event["ts"])
