@@ -11,6 +11,7 @@
 struct gs_timeline_stack {
     const struct gs_export_frame *frames; /* innermost first */
     size_t count;
+    const char *owner; /* NULL: unknown */
 };
 
 struct gs_timeline {
@@ -111,6 +112,23 @@ void gs_timeline_pool_see(struct gs_timeline_pool *pool, const struct gs_replay_
 void gs_timeline_pool_see_range(struct gs_timeline_pool *pool,
                                 const struct gs_replay_range *seen);
 bool gs_timeline_pool_end(struct gs_timeline_pool *pool);
+/* A segment that begins or ends; where segments are only visited, one that is there. */
+struct gs_timeline_segment {
+    uint64_t time_ns, begin, bytes;
+    unsigned memory;
+    bool ends;
+};
+typedef void gs_timeline_segment_see(void *self,
+                                     const struct gs_timeline_segment *segment);
+/* Calls `see` for each from now on: once it has begun, and once it has ended. What is cut
+ * out of a segment ends it, and its rests begin. */
+void gs_timeline_pool_watch(struct gs_timeline_pool *pool, gs_timeline_segment_see *see,
+                            void *self);
+/* Is the address in a segment? */
+bool gs_timeline_pool_has(const struct gs_timeline_pool *pool, uint64_t address);
+/* All segments, by address. */
+void gs_timeline_pool_segments(const struct gs_timeline_pool *pool,
+                               gs_timeline_segment_see *see, void *self);
 /* Reserved bytes of a memory, the most in each of GS_TIMELINE_INTERVALS_MOST intervals;
  * NULL: there is none of it. */
 const uint64_t *gs_timeline_pool_reserved(const struct gs_timeline_pool *pool,

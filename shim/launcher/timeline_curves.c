@@ -1,10 +1,10 @@
 /*
- * timeline_curves.c - the timeline of a page: how much memory was live, by call site, in
- * equal intervals of the trace's time.
+ * timeline_curves.c - the timeline of a page: how much memory was live, by call site and
+ * by owner, in equal intervals of the trace's time.
  *
  * An interval shows its peak, so that no peak of the run is lost, and all call sites at
  * the time of that peak. The sites with the largest areas have a curve each, the others
- * one together.
+ * one together; owners likewise.
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
@@ -14,30 +14,140 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INTERVALS  GS_TIMELINE_INTERVALS_MOST
-#define SITES_MOST 8
+#define INTERVALS   GS_TIMELINE_INTERVALS_MOST
+#define LAYERS_MOST 8
+
+/* Live memory divided into layers: call sites, or owners. */
+struct layers {
+    size_t count;
+    const uint32_t *of_site; /* the layer of each site; NULL: its own */
+    uint64_t *live, *area;   /* by layer: now; the sum over all intervals */
+    uint32_t shown[LAYERS_MOST];
+    size_t shown_count;
+    uint64_t *curve; /* INTERVALS for each shown layer, and for the rest */
+};
 
 /* A memory, while its curves are made. */
 struct curves {
     struct gs_timeline_intervals intervals;
-    size_t site_count;     /* stacks, and one for no stack */
-    uint64_t *live, *area; /* by site: now; the sum over all intervals */
-    uint32_t shown[SITES_MOST];
-    size_t shown_count;
-    uint64_t *curve; /* INTERVALS for each shown site, and for the rest */
+    size_t site_count; /* stacks, and one for no stack */
+    uint64_t *live;    /* by site, now */
+    struct layers sites, owners;
+};
+
+/* Who allocates at each site. */
+struct owners {
+    uint32_t *of_site;
+    const char **names; /* NULL: unknown */
+    size_t count;
 };
 
 /* All memories of a trace. */
 struct memories {
     const struct gs_timeline *timeline;
+    struct owners owners;
     struct curves *curves[GS_TIMELINE_MEMORIES]; /* NULL: the trace has none of it */
     gs_timeline_see *see; /* at each peak, with its memory's curves; NULL: find them */
     struct gs_timeline_pool *pool; /* NULL: the trace does not say what it held */
 };
 
+/* ---- layers ------------------------------------------------------------------------ */
+
+static void make_layers(struct layers *layers, size_t count, const uint32_t *of_site)
+{
+    layers->count = count;
+    layers->of_site = of_site;
+    layers->live = gs_replay_alloc(count, sizeof *layers->live);
+    layers->area = gs_replay_alloc(count, sizeof *layers->area);
+    layers->curve =
+        gs_replay_alloc((size_t)(LAYERS_MOST + 1) * INTERVALS, sizeof *layers->curve);
+}
+
+static void free_layers(struct layers *layers)
+{
+    free(layers->live);
+    free(layers->area);
+    free(layers->curve);
+}
+
+/* Adds up what is live at the sites. */
+static void add_up(struct layers *layers, const struct curves *curves)
+{
+    memset(layers->live, 0, layers->count * sizeof *layers->live);
+    for (size_t i = 0; i < curves->site_count; i++)
+        layers->live[layers->of_site ? layers->of_site[i] : i] += curves->live[i];
+}
+
+static void add_to_areas(struct layers *layers, const struct curves *curves)
+{
+    add_up(layers, curves);
+    for (size_t i = 0; i < layers->count; i++)
+        layers->area[i] += layers->live[i];
+}
+
+/* Those with the largest areas, the largest first. */
+static void choose_layers(struct layers *layers)
+{
+    layers->shown_count = 0;
+    for (size_t i = 0; i < layers->count; i++) {
+        size_t k = layers->shown_count;
+
+        if (layers->area[i] == 0)
+            continue;
+        for (; k > 0 && layers->area[layers->shown[k - 1]] < layers->area[i]; k--)
+            if (k < LAYERS_MOST)
+                layers->shown[k] = layers->shown[k - 1];
+        if (k < LAYERS_MOST)
+            layers->shown[k] = (uint32_t)i;
+        if (layers->shown_count < LAYERS_MOST)
+            layers->shown_count++;
+    }
+}
+
+static void fill_layers(struct layers *layers, const struct curves *curves,
+                        size_t interval)
+{
+    uint64_t rest = curves->intervals.most[interval];
+
+    add_up(layers, curves);
+    for (size_t i = 0; i < layers->shown_count; i++) {
+        uint64_t live = layers->live[layers->shown[i]];
+
+        layers->curve[i * INTERVALS + interval] = live;
+        rest -= live;
+    }
+    layers->curve[layers->shown_count * INTERVALS + interval] = rest;
+}
+
+/* ---- memories ---------------------------------------------------------------------- */
+
+static bool same_name(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static void find_owners(struct owners *owners, const struct gs_timeline *timeline)
+{
+    size_t sites = timeline->stack_count + 1;
+
+    owners->of_site = gs_replay_alloc(sites, sizeof *owners->of_site);
+    owners->names = gs_replay_alloc(sites, sizeof *owners->names);
+    for (size_t i = 0; i < sites; i++) {
+        const char *name = i < timeline->stack_count ? timeline->stacks[i].owner : NULL;
+        size_t k = 0;
+
+        while (k < owners->count && !same_name(owners->names[k], name))
+            k++;
+        if (k == owners->count)
+            owners->names[owners->count++] = name;
+        owners->of_site[i] = (uint32_t)k;
+    }
+}
+
 static struct curves *curves_of(struct memories *memories, unsigned memory)
 {
     const struct gs_timeline *timeline = memories->timeline;
+    const struct owners *owners = &memories->owners;
     struct curves *curves = memories->curves[memory];
 
     if (curves)
@@ -45,9 +155,8 @@ static struct curves *curves_of(struct memories *memories, unsigned memory)
     curves = memories->curves[memory] = gs_replay_alloc(1, sizeof *curves);
     curves->site_count = timeline->stack_count + 1;
     curves->live = gs_replay_alloc(curves->site_count, sizeof *curves->live);
-    curves->area = gs_replay_alloc(curves->site_count, sizeof *curves->area);
-    curves->curve =
-        gs_replay_alloc((size_t)(SITES_MOST + 1) * INTERVALS, sizeof *curves->curve);
+    make_layers(&curves->sites, curves->site_count, NULL);
+    make_layers(&curves->owners, owners->count, owners->of_site);
     gs_timeline_divide(&curves->intervals, timeline->trace, INTERVALS);
     return curves;
 }
@@ -56,9 +165,9 @@ static void free_curves(struct curves *curves)
 {
     if (!curves)
         return;
+    free_layers(&curves->sites);
+    free_layers(&curves->owners);
     free(curves->live);
-    free(curves->area);
-    free(curves->curve);
     free(curves);
 }
 
@@ -123,42 +232,19 @@ static void add_areas(void *self, size_t interval)
     struct curves *curves = self;
 
     (void)interval;
-    for (size_t i = 0; i < curves->site_count; i++)
-        curves->area[i] += curves->live[i];
-}
-
-/* The sites with the largest areas, the largest first. */
-static void choose_sites(struct curves *curves)
-{
-    curves->shown_count = 0;
-    for (size_t i = 0; i < curves->site_count; i++) {
-        size_t k = curves->shown_count;
-
-        if (curves->area[i] == 0)
-            continue;
-        for (; k > 0 && curves->area[curves->shown[k - 1]] < curves->area[i]; k--)
-            if (k < SITES_MOST)
-                curves->shown[k] = curves->shown[k - 1];
-        if (k < SITES_MOST)
-            curves->shown[k] = (uint32_t)i;
-        if (curves->shown_count < SITES_MOST)
-            curves->shown_count++;
-    }
+    add_to_areas(&curves->sites, curves);
+    add_to_areas(&curves->owners, curves);
 }
 
 static void fill_curves(void *self, size_t interval)
 {
     struct curves *curves = self;
-    uint64_t rest = curves->intervals.most[interval];
 
-    for (size_t i = 0; i < curves->shown_count; i++) {
-        uint64_t live = curves->live[curves->shown[i]];
-
-        curves->curve[i * INTERVALS + interval] = live;
-        rest -= live;
-    }
-    curves->curve[curves->shown_count * INTERVALS + interval] = rest;
+    fill_layers(&curves->sites, curves, interval);
+    fill_layers(&curves->owners, curves, interval);
 }
+
+/* ---- JSON -------------------------------------------------------------------------- */
 
 static void put_numbers(struct gs_json *json, const char *key, const uint64_t *numbers)
 {
@@ -168,19 +254,42 @@ static void put_numbers(struct gs_json *json, const char *key, const uint64_t *n
     gs_json_close(json, ']');
 }
 
-static void put_site(struct gs_json *json, const struct gs_timeline *timeline,
-                     const struct curves *curves, size_t number)
+static void put_site(struct gs_json *json, const struct memories *memories, uint32_t site)
 {
-    uint32_t site = curves->shown[number];
+    const struct gs_timeline *timeline = memories->timeline;
 
-    gs_json_open(json, '{');
     gs_json_member_open(json, "stack", '[');
     for (size_t i = 0; site < timeline->stack_count && i < timeline->stacks[site].count;
          i++)
         gs_json_number(json, timeline->stacks[site].frames[i].number);
     gs_json_close(json, ']');
-    put_numbers(json, "live", &curves->curve[number * INTERVALS]);
-    gs_json_close(json, '}');
+}
+
+static void put_owner(struct gs_json *json, const struct memories *memories,
+                      uint32_t owner)
+{
+    gs_json_member_text(json, "name", memories->owners.names[owner]);
+}
+
+/* `put` writes what tells a layer apart. */
+static void put_layers(struct gs_json *json, const struct memories *memories,
+                       const char *key, const struct layers *layers,
+                       void (*put)(struct gs_json *json, const struct memories *memories,
+                                   uint32_t layer))
+{
+    gs_json_member_open(json, key, '[');
+    for (size_t i = 0; i < layers->shown_count; i++) {
+        gs_json_open(json, '{');
+        put(json, memories, layers->shown[i]);
+        put_numbers(json, "live", &layers->curve[i * INTERVALS]);
+        gs_json_close(json, '}');
+    }
+    gs_json_close(json, ']');
+}
+
+static const uint64_t *rest_of(const struct layers *layers)
+{
+    return &layers->curve[layers->shown_count * INTERVALS];
 }
 
 static void put_memory(struct gs_json *json, const struct memories *memories,
@@ -191,11 +300,10 @@ static void put_memory(struct gs_json *json, const struct memories *memories,
     gs_json_open(json, '{');
     gs_json_member_or_null(json, "device", memory != GS_TIMELINE_PINNED, memory);
     put_numbers(json, "live", curves->intervals.most);
-    gs_json_member_open(json, "sites", '[');
-    for (size_t i = 0; i < curves->shown_count; i++)
-        put_site(json, memories->timeline, curves, i);
-    gs_json_close(json, ']');
-    put_numbers(json, "others", &curves->curve[curves->shown_count * INTERVALS]);
+    put_layers(json, memories, "sites", &curves->sites, put_site);
+    put_numbers(json, "others", rest_of(&curves->sites));
+    put_layers(json, memories, "owners", &curves->owners, put_owner);
+    put_numbers(json, "other_owners", rest_of(&curves->owners));
     if (memories->pool)
         gs_timeline_pool_put(memories->pool, json, memory);
     gs_json_close(json, '}');
@@ -209,11 +317,15 @@ enum gs_status gs_timeline_curves(const struct gs_timeline *timeline,
 
     json = (struct gs_json){.depth = 0};
     memories = (struct memories){.timeline = timeline};
+    find_owners(&memories.owners, timeline);
     find_peaks(&memories);
     visit_peaks(&memories, add_areas);
-    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
-        if (memories.curves[i])
-            choose_sites(memories.curves[i]);
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
+        if (memories.curves[i]) {
+            choose_layers(&memories.curves[i]->sites);
+            choose_layers(&memories.curves[i]->owners);
+        }
+    }
     visit_peaks(&memories, fill_curves);
     gs_out_begin(&json.out, sink);
     gs_json_open(&json, '{');
@@ -229,5 +341,7 @@ enum gs_status gs_timeline_curves(const struct gs_timeline *timeline,
     gs_json_close(&json, '}');
     if (memories.pool)
         gs_timeline_pool_free(memories.pool);
+    free(memories.owners.of_site);
+    free(memories.owners.names);
     return gs_out_end(&json.out);
 }

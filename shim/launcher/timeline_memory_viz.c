@@ -2,8 +2,9 @@
  * timeline_memory_viz.c - a snapshot as PyTorch's allocator makes it, pickled, for
  * pytorch.org/memory_viz.
  *
- * Each allocation of the program is a segment with one block: that is what PyTorch takes
- * from the driver. A stack's frames are written once and referred to.
+ * The pool's segments are its segments, and allocations their blocks. An allocation that
+ * the driver served is a segment with one block. A stack's frames are written once and
+ * referred to.
  *
  * Owns: nothing.   Lock: none.   Source: pytorch, torch/cuda/_memory_viz.py and
  * torch/utils/viz/MemoryViz.js; Python, Lib/pickletools.py (protocol 2)
@@ -16,6 +17,9 @@
 
 /* A page's script passes the items of one APPENDS as arguments of a call. */
 #define ITEMS_AT_ONCE 1000
+
+/* The pool's blocks are multiples of it. */
+#define ROUNDED(bytes) (((bytes) + 511) & ~(uint64_t)511)
 
 /* Keys and words, each written once. */
 enum word {
@@ -42,6 +46,7 @@ enum word {
     WORD(state)                                                                          \
     WORD(large)                                                                          \
     WORD(active_allocated)                                                               \
+    WORD(inactive)                                                                       \
     WORD(segment_alloc)                                                                  \
     WORD(alloc)                                                                          \
     WORD(free_requested)                                                                 \
@@ -59,6 +64,12 @@ static const char *const words[] = {
 #undef WORD
 };
 
+/* What is live at the trace's end. */
+struct block {
+    struct gs_replay_op op;
+    uint64_t address;
+};
+
 struct writer {
     struct gs_export_out out;
     const struct gs_timeline *timeline;
@@ -66,6 +77,12 @@ struct writer {
     bool *stacks; /* written; one more for no stack */
     size_t items; /* of the list in progress */
     unsigned device, devices;
+    struct gs_timeline_pool *pool;
+    bool *alone;          /* by allocation: it is in no segment of the pool */
+    struct block *blocks; /* by address */
+    size_t block_count, block_room;
+    uint64_t *made_up; /* addresses by allocation; NULL: the trace has them */
+    size_t next;       /* the first block behind the segments that are written */
 };
 
 /* ---- pickle ------------------------------------------------------------------------ */
@@ -184,11 +201,13 @@ static void put_frame(struct writer *writer, const struct gs_export_frame *frame
     close_dict(writer);
 }
 
+/* NULL: no stack. */
 static void put_frames(struct writer *writer, const struct gs_replay_op *op)
 {
     const struct gs_timeline *timeline = writer->timeline;
-    const struct gs_timeline_stack stack = gs_timeline_stack(timeline, op);
-    size_t index = gs_timeline_stack_number(timeline, op);
+    size_t index = op ? gs_timeline_stack_number(timeline, op) : timeline->stack_count;
+    const struct gs_timeline_stack stack =
+        op ? gs_timeline_stack(timeline, op) : (struct gs_timeline_stack){.count = 0};
     size_t number = (size_t)WORD_COUNT + index;
 
     put_word(writer, WORD_frames);
@@ -206,116 +225,290 @@ static void put_frames(struct writer *writer, const struct gs_replay_op *op)
 }
 
 /* The address; one of its own where the trace has none. */
-static uint64_t address_of(const struct gs_replay_op *op, uint64_t address)
+static uint64_t address_of(const struct writer *writer, const struct gs_replay_op *op,
+                           uint64_t address)
 {
-    return address ? address : ((uint64_t)op->id + 1) << 9;
+    return writer->made_up ? writer->made_up[op->id] : address;
 }
 
-static void put_event(struct writer *writer, const struct gs_replay_op *op,
-                      uint64_t address, enum word action)
+/* `op`: of which allocation; NULL: of a segment of the pool. */
+static void put_event(struct writer *writer, enum word action, uint64_t time_ns,
+                      uint64_t address, uint64_t bytes, const struct gs_replay_op *op)
 {
     const struct gs_replay_trace *trace = writer->timeline->trace;
 
     open_dict(writer);
     put_word_pair(writer, WORD_action, action);
-    put_pair(writer, WORD_addr, address_of(op, address));
-    put_pair(writer, WORD_size, op->bytes);
-    put_pair(writer, WORD_stream, op->stream);
-    put_pair(writer, WORD_time_us, (trace->start_real_ns + op->time_ns) / 1000);
+    put_pair(writer, WORD_addr, address);
+    put_pair(writer, WORD_size, bytes);
+    put_pair(writer, WORD_stream, op ? op->stream : 0);
+    put_pair(writer, WORD_time_us, (trace->start_real_ns + time_ns) / 1000);
     put_frames(writer, op);
     close_dict(writer);
     end_item(writer);
 }
 
-static bool is_shown(const struct writer *writer, const struct gs_replay_op *op)
+static void put_operation_event(struct writer *writer, const struct gs_replay_op *op,
+                                uint64_t address, enum word action)
 {
-    return op->op != GS_TRACE_SYNC && op->kind != GS_TRACE_KIND_PINNED &&
-           gs_timeline_shows(writer->timeline, op->id);
+    put_event(writer, action, op->time_ns, address_of(writer, op, address), op->bytes,
+              op);
+}
+
+/* Device memory. */
+static bool is_device(const struct gs_replay_op *op)
+{
+    return op->op != GS_TRACE_SYNC && op->kind != GS_TRACE_KIND_PINNED;
 }
 
 /* gs_replay_see: what happened to memory of writer->device. */
 static void put_operation(void *self, const struct gs_replay_op *op, uint64_t address)
 {
     struct writer *writer = self;
+    bool *alone = &writer->alone[op->id];
 
-    if (!is_shown(writer, op) || op->device != writer->device)
+    if (op->op == GS_TRACE_SYNC)
+        return;
+    gs_timeline_pool_see(writer->pool, op, address);
+    if (!is_device(op) || !gs_timeline_shows(writer->timeline, op->id) ||
+        op->device != writer->device)
         return;
     if (op->op == GS_TRACE_ALLOC) {
-        put_event(writer, op, address, WORD_segment_alloc);
-        put_event(writer, op, address, WORD_alloc);
+        *alone = !gs_timeline_pool_has(writer->pool, address);
+        if (*alone)
+            put_operation_event(writer, op, address, WORD_segment_alloc);
+        put_operation_event(writer, op, address, WORD_alloc);
     } else {
-        put_event(writer, op, address, WORD_free_requested);
-        put_event(writer, op, address, WORD_free_completed);
-        put_event(writer, op, address, WORD_segment_free);
+        put_operation_event(writer, op, address, WORD_free_requested);
+        put_operation_event(writer, op, address, WORD_free_completed);
+        if (*alone)
+            put_operation_event(writer, op, address, WORD_segment_free);
     }
 }
 
-/* A list of one item: its end mark is its caller's. */
-static void put_segment(struct writer *writer, const struct gs_replay_op *op,
-                        uint64_t address)
+/* gs_replay_see_range */
+static void see_range(void *self, const struct gs_replay_range *range)
+{
+    struct writer *writer = self;
+
+    gs_timeline_pool_see_range(writer->pool, range);
+}
+
+/* gs_timeline_segment_see: a segment of the pool begins or ends. */
+static void put_range(void *self, const struct gs_timeline_segment *segment)
+{
+    struct writer *writer = self;
+
+    if (segment->memory == writer->device)
+        put_event(writer, segment->ends ? WORD_segment_free : WORD_segment_alloc,
+                  segment->time_ns, segment->begin, segment->bytes, NULL);
+}
+
+/* ---- the end of the trace ----------------------------------------------------------
+ */
+
+/* gs_replay_see: keeps what is live at the end, and counts the devices. */
+static void keep_if_live(void *self, const struct gs_replay_op *op, uint64_t address)
+{
+    struct writer *writer = self;
+
+    if (!is_device(op))
+        return;
+    if (op->device >= writer->devices)
+        writer->devices = op->device + 1u;
+    if (op->op != GS_TRACE_ALLOC || writer->timeline->freed[op->id])
+        return;
+    if (writer->block_count == writer->block_room) {
+        size_t room = writer->block_room ? 2 * writer->block_room : 256;
+        struct block *more = gs_replay_alloc(room, sizeof *more);
+
+        if (writer->blocks)
+            memcpy(more, writer->blocks, writer->block_count * sizeof *more);
+        free(writer->blocks);
+        writer->blocks = more;
+        writer->block_room = room;
+    }
+    writer->blocks[writer->block_count++] =
+        (struct block){.op = *op, .address = address_of(writer, op, address)};
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct block *x = a, *y = b;
+
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+/* An item of a segment's list. `op`: of which allocation; NULL: of none that is shown. */
+static void put_block(struct writer *writer, uint64_t address, uint64_t bytes,
+                      uint64_t requested, const struct gs_replay_op *op, bool live)
 {
     open_dict(writer);
-    put_pair(writer, WORD_address, address_of(op, address));
-    put_pair(writer, WORD_device, op->device);
-    put_pair(writer, WORD_total_size, op->bytes);
-    put_pair(writer, WORD_allocated_size, op->bytes);
-    put_pair(writer, WORD_active_size, op->bytes);
-    put_pair(writer, WORD_requested_size, op->bytes);
-    put_pair(writer, WORD_stream, op->stream);
-    put_word_pair(writer, WORD_segment_type, WORD_large);
+    put_pair(writer, WORD_address, address);
+    put_pair(writer, WORD_size, bytes);
+    put_pair(writer, WORD_requested_size, requested);
+    put_word_pair(writer, WORD_state, live ? WORD_active_allocated : WORD_inactive);
     put_frames(writer, op);
-    put_word(writer, WORD_blocks);
-    gs_out_char(&writer->out, ']');
-    open_dict(writer);
-    put_pair(writer, WORD_address, address_of(op, address));
-    put_pair(writer, WORD_size, op->bytes);
-    put_pair(writer, WORD_requested_size, op->bytes);
-    put_word_pair(writer, WORD_state, WORD_active_allocated);
-    put_frames(writer, op);
-    close_dict(writer);
-    gs_out_char(&writer->out, 'a');
     close_dict(writer);
     end_item(writer);
 }
 
-/* gs_replay_see: what is live at the trace's end. */
-static void put_if_live(void *self, const struct gs_replay_op *op, uint64_t address)
+/* The members of a segment in front of its blocks. */
+static void put_segment(struct writer *writer, const struct gs_timeline_segment *segment,
+                        uint64_t live, const struct gs_replay_op *op)
+{
+    put_pair(writer, WORD_address, segment->begin);
+    put_pair(writer, WORD_device, segment->memory);
+    put_pair(writer, WORD_total_size, segment->bytes);
+    put_pair(writer, WORD_allocated_size, live);
+    put_pair(writer, WORD_active_size, live);
+    put_pair(writer, WORD_requested_size, live);
+    put_pair(writer, WORD_stream, op ? op->stream : 0);
+    put_word_pair(writer, WORD_segment_type, WORD_large);
+    put_frames(writer, op);
+    put_word(writer, WORD_blocks);
+}
+
+/* A segment that the driver gave for one allocation; not one of the pool's. */
+static void put_alone(struct writer *writer, const struct block *block)
+{
+    const struct gs_replay_op *op = &block->op;
+    size_t items = writer->items;
+
+    if (!gs_timeline_shows(writer->timeline, op->id))
+        return;
+    open_dict(writer);
+    put_segment(writer,
+                &(struct gs_timeline_segment){
+                    .begin = block->address, .bytes = op->bytes, .memory = op->device},
+                op->bytes, op);
+    open_list(writer);
+    put_block(writer, block->address, op->bytes, op->bytes, op, true);
+    close_list(writer);
+    close_dict(writer);
+    writer->items = items;
+    end_item(writer);
+}
+
+/* Those in front of the address. */
+static void put_all_alone(struct writer *writer, uint64_t address)
+{
+    while (writer->next < writer->block_count &&
+           writer->blocks[writer->next].address < address)
+        put_alone(writer, &writer->blocks[writer->next++]);
+}
+
+/* Blocks of a segment that follow each other, written as one. */
+struct piece {
+    uint64_t begin, end, requested;
+    const struct gs_replay_op *op; /* NULL: of several, or not shown */
+    bool live;
+};
+
+static void put_piece(struct writer *writer, const struct piece *piece)
+{
+    if (piece->end > piece->begin)
+        put_block(writer, piece->begin, piece->end - piece->begin, piece->requested,
+                  piece->op, piece->live);
+}
+
+/* The blocks from `from` on that lie in a segment, and the holes between them. */
+static void put_pieces(struct writer *writer, const struct gs_timeline_segment *segment,
+                       size_t from, size_t to)
+{
+    uint64_t end = segment->begin + segment->bytes;
+    struct piece last = {.begin = segment->begin, .end = segment->begin};
+
+    for (size_t i = from; i < to; i++) {
+        const struct block *block = &writer->blocks[i];
+        uint64_t next = i + 1 < to ? writer->blocks[i + 1].address : end;
+        uint64_t bytes = ROUNDED(block->op.bytes);
+        bool shown = gs_timeline_shows(writer->timeline, block->op.id);
+
+        bytes = bytes <= next - block->address ? bytes : next - block->address;
+        if (block->address != last.end || shown || last.op || !last.live) {
+            put_piece(writer, &last);
+            put_piece(writer, &(struct piece){.begin = last.end, .end = block->address});
+            last = (struct piece){
+                .begin = block->address, .op = shown ? &block->op : NULL, .live = true};
+        }
+        last.end = block->address + bytes;
+        last.requested += block->op.bytes;
+    }
+    put_piece(writer, &last);
+    put_piece(writer, &(struct piece){.begin = last.end, .end = end});
+}
+
+/* gs_timeline_segment_see: a segment of the pool, and those alone in front of it. */
+static void put_pool_segment(void *self, const struct gs_timeline_segment *segment)
 {
     struct writer *writer = self;
+    uint64_t live = 0;
+    size_t from, items;
 
-    if (!is_shown(writer, op))
+    put_all_alone(writer, segment->begin);
+    from = writer->next;
+    for (; writer->next < writer->block_count &&
+           writer->blocks[writer->next].address < segment->begin + segment->bytes;
+         writer->next++)
+        live += writer->blocks[writer->next].op.bytes;
+    if (segment->memory == GS_TIMELINE_PINNED)
         return;
-    if (op->device >= writer->devices)
-        writer->devices = op->device + 1u;
-    if (op->op == GS_TRACE_ALLOC && !writer->timeline->freed[op->id])
-        put_segment(writer, op, address);
+    items = writer->items;
+    open_dict(writer);
+    put_segment(writer, segment, live, NULL);
+    open_list(writer);
+    put_pieces(writer, segment, from, writer->next);
+    close_list(writer);
+    close_dict(writer);
+    writer->items = items;
+    end_item(writer);
+}
+
+static void put_device(struct writer *writer)
+{
+    if (writer->pool)
+        gs_timeline_pool_free(writer->pool);
+    writer->pool = gs_timeline_pool_create(writer->timeline);
+    gs_timeline_pool_watch(writer->pool, put_range, writer);
+    open_list(writer);
+    gs_replay_visit_ranges(writer->timeline->trace, put_operation, see_range, writer);
+    close_list(writer);
 }
 
 enum gs_status gs_timeline_memory_viz(const struct gs_timeline *timeline,
                                       const struct gs_export_sink *sink)
 {
-    struct writer writer = {.timeline = timeline,
-                            .devices = 1,
-                            .stacks =
-                                gs_replay_alloc(timeline->stack_count + 1, sizeof(bool))};
+    struct writer writer = {
+        .timeline = timeline,
+        .devices = 1,
+        .stacks = gs_replay_alloc(timeline->stack_count + 1, sizeof(bool)),
+        .alone = gs_replay_alloc(timeline->trace->allocations + 1, sizeof(bool))};
 
+    if (!timeline->trace->file)
+        writer.made_up = gs_replay_make_up_addresses(timeline->trace);
+    gs_replay_visit(timeline->trace, keep_if_live, &writer);
+    if (writer.block_count)
+        qsort(writer.blocks, writer.block_count, sizeof *writer.blocks, by_address);
     gs_out_begin(&writer.out, sink);
     gs_out_bytes(&writer.out, "\x80\x02", 2);
     open_dict(&writer);
-    put_word(&writer, WORD_segments);
-    open_list(&writer);
-    gs_replay_visit(timeline->trace, put_if_live, &writer);
-    close_list(&writer);
     put_word(&writer, WORD_device_traces);
     gs_out_text(&writer.out, "](");
-    for (; writer.device < writer.devices; writer.device++) {
-        open_list(&writer);
-        gs_replay_visit(timeline->trace, put_operation, &writer);
-        close_list(&writer);
-    }
+    for (; writer.device < writer.devices; writer.device++)
+        put_device(&writer);
+    close_list(&writer);
+    put_word(&writer, WORD_segments);
+    open_list(&writer);
+    gs_timeline_pool_segments(writer.pool, put_pool_segment, &writer);
+    put_all_alone(&writer, UINT64_MAX);
     close_list(&writer);
     close_dict(&writer);
     gs_out_char(&writer.out, '.');
+    gs_timeline_pool_free(writer.pool);
     free(writer.stacks);
+    free(writer.alone);
+    free(writer.blocks);
+    free(writer.made_up);
     return gs_out_end(&writer.out);
 }

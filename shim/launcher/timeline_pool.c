@@ -52,6 +52,8 @@ struct gs_timeline_pool {
     struct row *rows;
     size_t row_count;
     struct reserved *reserved[GS_TIMELINE_MEMORIES]; /* NULL: none of it */
+    gs_timeline_segment_see *see;                    /* NULL: nobody watches */
+    void *self;
 };
 
 struct gs_timeline_pool *gs_timeline_pool_create(const struct gs_timeline *timeline)
@@ -162,6 +164,18 @@ static uint32_t row_of(struct gs_timeline_pool *pool, const struct range *range)
     return (uint32_t)*known;
 }
 
+/* Tells who watches. */
+static void tell(const struct gs_timeline_pool *pool, const struct range *range,
+                 uint64_t time_ns, bool ends)
+{
+    if (pool->see)
+        pool->see(pool->self, &(struct gs_timeline_segment){.time_ns = time_ns,
+                                                            .begin = range->begin,
+                                                            .bytes = range->bytes,
+                                                            .memory = range->memory,
+                                                            .ends = ends});
+}
+
 static void add_range(struct gs_timeline_pool *pool, struct range range, uint64_t time_ns)
 {
     size_t at = first_behind(pool, range.begin);
@@ -183,6 +197,7 @@ static void add_range(struct gs_timeline_pool *pool, struct range range, uint64_
             (pool->count++ - at) * sizeof range);
     pool->ranges[at] = range;
     reserve(pool, range.memory, time_ns, range.bytes);
+    tell(pool, &range, time_ns, false);
 }
 
 static struct range take_range(struct gs_timeline_pool *pool, size_t at, uint64_t time_ns)
@@ -192,6 +207,7 @@ static struct range take_range(struct gs_timeline_pool *pool, size_t at, uint64_
     memmove(&pool->ranges[at], &pool->ranges[at + 1],
             (--pool->count - at) * sizeof range);
     reserve(pool, range.memory, time_ns, -range.bytes);
+    tell(pool, &range, time_ns, true);
     return range;
 }
 
@@ -263,6 +279,32 @@ void gs_timeline_pool_see(struct gs_timeline_pool *pool, const struct gs_replay_
         change_by(&pool->ranges[at].live, change);
     else
         reserve(pool, gs_timeline_memory_of(op), op->time_ns, change);
+}
+
+void gs_timeline_pool_watch(struct gs_timeline_pool *pool, gs_timeline_segment_see *see,
+                            void *self)
+{
+    pool->see = see;
+    pool->self = self;
+}
+
+bool gs_timeline_pool_has(const struct gs_timeline_pool *pool, uint64_t address)
+{
+    size_t at = first_behind(pool, address);
+
+    return at < pool->count && pool->ranges[at].begin <= address;
+}
+
+void gs_timeline_pool_segments(const struct gs_timeline_pool *pool,
+                               gs_timeline_segment_see *see, void *self)
+{
+    for (size_t i = 0; i < pool->count; i++) {
+        const struct range *range = &pool->ranges[i];
+
+        see(self, &(struct gs_timeline_segment){.begin = range->begin,
+                                                .bytes = range->bytes,
+                                                .memory = range->memory});
+    }
 }
 
 bool gs_timeline_pool_end(struct gs_timeline_pool *pool)

@@ -81,7 +81,10 @@ void gs_timeline_take_frames(struct gs_timeline_source *source,
         size_t count = gs_export_shown(export, source->found[i], frames, FRAMES_MOST);
         struct gs_export_frame *copy = gs_replay_alloc(count, sizeof(*copy));
         memcpy(copy, frames, count * sizeof(*copy));
-        timeline->stacks[i] = (struct gs_timeline_stack){.frames = copy, .count = count};
+        timeline->stacks[i] = (struct gs_timeline_stack){
+            .frames = copy,
+            .count = count,
+            .owner = gs_export_owner(export, source->found[i])};
     }
 }
 

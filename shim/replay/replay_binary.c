@@ -513,8 +513,34 @@ static void write_slot(FILE *file, struct gs_trace_record *record, uint64_t slot
     fwrite(record, sizeof(*record), 1, file);
 }
 
+struct made_up {
+    uint64_t *addresses, end;
+};
+
+/* gs_replay_see */
+static void make_up_address(void *self, const struct gs_replay_op *op, uint64_t address)
+{
+    struct made_up *made_up = self;
+
+    (void)address;
+    if (op->op != GS_TRACE_ALLOC)
+        return;
+    made_up->addresses[op->id] = made_up->end;
+    made_up->end += (op->bytes + 1023) & ~(uint64_t)511;
+}
+
+uint64_t *gs_replay_make_up_addresses(const struct gs_replay_trace *trace)
+{
+    struct made_up made_up = {
+        .addresses = gs_replay_alloc(trace->allocations, sizeof(uint64_t)), .end = 512};
+
+    gs_replay_visit(trace, make_up_address, &made_up);
+    return made_up.addresses;
+}
+
 bool gs_replay_write_binary(const struct gs_replay_trace *trace, FILE *file)
 {
+    uint64_t *addresses = gs_replay_make_up_addresses(trace);
     struct gs_trace_header header = {.magic = GS_TRACE_MAGIC,
                                      .version = GS_TRACE_VERSION,
                                      .slot_bytes = GS_TRACE_SLOT_BYTES,
@@ -545,8 +571,8 @@ bool gs_replay_write_binary(const struct gs_replay_trace *trace, FILE *file)
             .how = op->how,
             .device = op->device};
 
-        if (op->op != GS_TRACE_SYNC) /* an address of its own for each allocation */
-            record.key = ((uint64_t)op->id + 1) << 9;
+        if (op->op != GS_TRACE_SYNC)
+            record.key = addresses[op->id];
         if (op->op == GS_TRACE_ALLOC) {
             record.bytes = op->bytes;
             record.kind = op->kind;
@@ -555,5 +581,6 @@ bool gs_replay_write_binary(const struct gs_replay_trace *trace, FILE *file)
         }
         write_slot(file, &record, GS_TRACE_HEADER_SLOTS + i);
     }
+    free(addresses);
     return fflush(file) == 0 && !ferror(file);
 }

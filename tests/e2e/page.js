@@ -7,7 +7,7 @@
 //     open=N        clicks the Nth row          zoom=TEXT     clicks the frame with this text
 //     key=KEY       presses a key where the focus is
 //     memory=N      chooses the timeline's memory   chart=KEY   presses a key at its chart
-//     point=PART    points at a part of the chart's width
+//     point=PART    points at a part of the chart's width   by=owners     divides the timeline by them
 //
 // The elements below know what the script uses, and no way to give them HTML.
 'use strict';
@@ -110,6 +110,7 @@ const doers = {
   open: (value) => byId('rows').childNodes[value].fire('click'),
   zoom: (value) => byId('graph').childNodes.find((frame) => frame.textContent === value).fire('click'),
   memory: (value) => type('memory-shown', 'change', value),
+  by: (value) => type('divided', 'change', value),
   chart: (value) => byId('chart').fire('keydown', { key: value }),
   point: (value) => byId('chart').fire('pointermove', { clientX: 100 + 1000 * value }),
   key: (value) => document.activeElement.fire('keydown', { key: value }),

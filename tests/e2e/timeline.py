@@ -7,6 +7,7 @@ part: the file has the largest allocations alone. Its curves have all:
 
   curve: MEMORY peak=BYTES last=BYTES points=COUNT
 
+  reserved: MEMORY peak=BYTES                      of memory_viz, and of perfetto if the trace has segments
   all: peak=BYTES                                  of all memories together
   memory: MEMORY made=COUNT freed=COUNT peak=BYTES live=BYTES
   live: MEMORY FUNCTION FILE:LINE BYTES COUNT      of each call stack, by its innermost frame
@@ -72,7 +73,7 @@ class Ledger:
 def perfetto(path):
     with open(path, "rb") as file:
         events = json.loads(file.read().decode("utf-8", "strict"))["traceEvents"]
-    ledger, begun, kept, curves = Ledger(), {}, 0, collections.defaultdict(list)
+    ledger, begun, kept, curves, reserved = Ledger(), {}, 0, collections.defaultdict(list), collections.Counter()
     part = sys.argv[-1] == "part"
     for event in events:
         if event["ph"] == "b":
@@ -93,7 +94,7 @@ def perfetto(path):
             else:
                 ledger.free(event["id"])
         elif event["ph"] == "C" and event["name"].endswith(" reserved"):
-            assert event["args"]["bytes"] >= 0, event
+            reserved[event["name"]] = max(reserved[event["name"]], event["args"]["bytes"])
         elif event["ph"] == "C":
             memory, live = event["name"].removesuffix(" live"), event["args"]["bytes"]
             assert part or live == ledger.sums[memory], event
@@ -103,6 +104,9 @@ def perfetto(path):
     if part:
         for memory, points in sorted(curves.items()):
             print(f"curve: {memory} peak={max(points)} last={points[-1]} points={len(points)}")
+    for name, most in reserved.items():
+        if not part:
+            print(f"reserved: {name.removesuffix(' reserved')} peak={most}")
     assert not begun and kept == len(ledger.live), "a slice without an end"
     return ledger
 
@@ -111,20 +115,31 @@ def frames_of(frames):
     return [Frame(frame["name"], frame["filename"], frame["line"]) for frame in frames]
 
 
+def inside(segments, device, address, size):
+    return any(where == device and begin <= address and address + size <= begin + held
+               for (where, begin), held in segments.items())
+
+
 def memory_viz(path):
+    """Allocations lie in segments, which do not overlap, and at the end their blocks fill them."""
     with open(path, "rb") as file:
         snapshot = pickle.load(file)
-    ledger, blocks = Ledger(), set()
+    part = sys.argv[-1] == "part"
+    ledger, segments = Ledger(), {}
     for device, events in enumerate(snapshot["device_traces"]):
-        memory, segments, asked = f"GPU {device}", {}, set()
+        memory, asked, reserved, most = f"GPU {device}", set(), 0, 0
         ledger.last = 0
         for event in events:
             key, size = (device, event["addr"]), event["size"]
             ledger.at(event["time_us"])
             if event["action"] == "segment_alloc":
+                assert not any(where == device and begin < key[1] + size and key[1] < begin + held
+                               for (where, begin), held in segments.items()), event
                 segments[key] = size
+                reserved += size
+                most = max(most, reserved)
             elif event["action"] == "alloc":
-                assert segments[key] == size
+                assert inside(segments, *key, size), event
                 ledger.make(key, memory, size, frames_of(event["frames"]))
             elif event["action"] == "free_requested":
                 asked.add(key)
@@ -132,15 +147,32 @@ def memory_viz(path):
                 asked.remove(key)
                 ledger.free(key)
             elif event["action"] == "segment_free":
-                assert key not in ledger.live and segments.pop(key) == size
+                assert segments.pop(key) == size
+                reserved -= size
             else:
                 raise ValueError(event)
+        if not part and most:
+            print(f"reserved: {memory} peak={most}")
+    blocks = set()
     for segment in snapshot["segments"]:
-        block, = segment["blocks"]
-        key = segment["device"], segment["address"]
-        assert ledger.live[key] == (f"GPU {key[0]}", block["size"], tuple(frames_of(block["frames"])))
-        assert block["state"] == "active_allocated" and segment["total_size"] == block["size"]
-        blocks.add(key)
+        at, sums = segment["address"], collections.Counter()
+        assert segments.pop((segment["device"], at)) == segment["total_size"], segment
+        for block in segment["blocks"]:
+            key = segment["device"], at
+            assert block["address"] == at and block["size"] > 0
+            at += block["size"]
+            sums[block["state"]] += block["requested_size"]
+            if block["state"] == "inactive":
+                assert key not in ledger.live and block["requested_size"] == 0 and block["frames"] == []
+            elif key in ledger.live:
+                assert ledger.live[key] == (f"GPU {key[0]}", block["requested_size"], tuple(frames_of(block["frames"])))
+                blocks.add(key)
+            else:
+                assert part and block["frames"] == []
+        assert at == segment["address"] + segment["total_size"], segment
+        assert set(sums) <= {"active_allocated", "inactive"}
+        assert sums["active_allocated"] == segment["allocated_size"] == segment["active_size"]
+    assert not segments, "a segment that has not ended is not listed"
     assert blocks == set(ledger.live), "not what is live"
     return ledger
 

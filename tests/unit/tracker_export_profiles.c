@@ -112,6 +112,49 @@ Test(export_collapsed, a_clean_run_is_an_empty_file)
     gs_tracker_destroy(tracker);
 }
 
+/* What is freed is in the peak's file and in that of all allocations. */
+Test(export_collapsed, the_peak_and_all_that_was_allocated)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tally_tracker(stacks);
+    struct gs_allocation allocation = test_allocation(0x1000, 4000);
+    static const struct {
+        enum gs_export_row row;
+        const char *lines;
+    } files[] = {
+        {GS_EXPORT_collapsed, "GPU 0;main;run 300\n"},
+        {GS_EXPORT_collapsed_peak, "GPU 0;main;load_batch 8000\nGPU 0;main;run 300\n"},
+        {GS_EXPORT_collapsed_total, "GPU 0;main;run 600\nGPU 0;main;load_batch 8000\n"}};
+    uint64_t handles[2];
+
+    allocation.stack = TEST_STACK(stacks, AT_RUN, AT_MAIN);
+    allocation.bytes = 300;
+    for (unsigned i = 0; i < 2; i++) {
+        handles[0] = test_add(tracker, &allocation, true);
+        gs_tracker_tally(tracker, &allocation);
+        if (i == 0)
+            gs_tracker_remove(tracker, handles[0], NULL);
+    }
+    allocation.stack = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
+    allocation.bytes = 4000;
+    for (unsigned i = 0; i < 2; i++) {
+        allocation.addr += 0x1000;
+        handles[i] = test_add(tracker, &allocation, true);
+        gs_tracker_tally(tracker, &allocation);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        gs_tracker_remove(tracker, handles[i], NULL);
+    for (unsigned i = 0; i < GS_ARRAY_LEN(files); i++) {
+        struct test_bytes bytes =
+            test_export(tracker, test_report_config(), files[i].row, 0);
+        cr_assert_eq(bytes.status, GS_OK);
+        cr_expect_str_eq(bytes.data, files[i].lines);
+        free(bytes.data);
+    }
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 /* --- samples --------------------------------------------------------------------------
  */
 

@@ -490,25 +490,34 @@ function drawErrors() {
 // ---- the timeline --------------------------------------------------------------------------
 
 const timeline = JSON.parse($('timeline-data').textContent);
-const chart = { memory: null, layers: [], at: 0, most: 1 };
+const chart = { memory: null, layers: [], at: 0 };
 
-// A call site's curve, or that of the others.
-function readLayer(live, stack, index) {
-  const frame = frames[list(stack)[0]];
-  const name = stack === null ? 'other call sites' : frame ? frame.name : 'no call stack was recorded';
-  const caller = frames[list(stack)[1]];
+// A call site's curve.
+function siteLayer({ stack, live }, index) {
+  const frame = frames[list(stack)[0]], caller = frames[list(stack)[1]];
   return {
-    live, name, place: frame ? frame.place : '', from: caller ? `from ${caller.name} ${caller.place}` : '',
-    color: stack === null ? 'others' : `t${index}`,
+    live, name: frame ? frame.name : 'no call stack was recorded', place: frame ? frame.place : '',
+    from: caller ? `from ${caller.name} ${caller.place}` : '', color: `t${index}`,
   };
 }
 
-function readMemory({ device, live, sites, others, reserved, segments, segments_all }) {
-  const layers = sites.map((site, index) => readLayer(site.live, site.stack, index));
-  if (others.some((bytes) => bytes > 0)) layers.push(readLayer(others, null));
+function ownerLayer({ name, live }, index) {
+  return { live, name: name ?? 'owner not known', place: '', from: '', color: `t${index}` };
+}
+
+// With the layer of all others, if they had anything.
+function withOthers(layers, live, name) {
+  return layers.concat(live.some((bytes) => bytes > 0) ? [{ live, name, place: '', from: '', color: 'others' }] : []);
+}
+
+function readMemory({ device, live, sites, others, owners, other_owners, reserved, segments, segments_all }) {
   const most = Math.max(...live);
   return {
-    name: device === null ? 'pinned host memory' : `GPU ${device}`, live, layers, most, peak: live.indexOf(most),
+    name: device === null ? 'pinned host memory' : `GPU ${device}`, live, most, peak: live.indexOf(most),
+    divided: {
+      sites: withOthers(sites.map(siteLayer), others, 'other call sites'),
+      owners: withOthers(owners.map(ownerLayer), other_owners, 'other owners'),
+    },
     reserved: list(reserved), segments: list(segments), unshown: segments_all - list(segments).length,
   };
 }
@@ -551,11 +560,11 @@ function drawSegments() {
     `blue the fuller${unshown > 0 ? `; the ${segments.length} that were largest for longest, of ${countText(segments.length + unshown)}` : ''}`);
 }
 
-function drawChart() {
+function drawChart(at) {
   const { memory } = chart, areas = $('areas'), most = Math.max(memory.most, ...memory.reserved, 1);
   let below = memory.live.map(() => 0);
   areas.setAttribute('viewBox', `0 0 ${memory.live.length} 200`);
-  areas.replaceChildren(...memory.layers.map((layer) => {
+  areas.replaceChildren(...chart.layers.map((layer) => {
     const above = below.map((bytes, x) => bytes + layer.live[x]);
     const made = document.createElementNS(areas.namespaceURI, 'path');
     made.setAttribute('class', layer.color);
@@ -567,7 +576,7 @@ function drawChart() {
   drawSegments();
   $('time-first').textContent = '0ms';
   $('time-last').textContent = durationText(timeline.interval_ns * memory.live.length);
-  drawMoment(memory.peak);
+  drawMoment(at);
 }
 
 // What was live in an interval of time: a row for each layer, as they lie in the chart.
@@ -579,7 +588,7 @@ function drawMoment(at) {
     `of ${memory.name} live${chart.at === memory.peak ? ', its peak' : `; peak ${bytesText(memory.most)} at ` +
     durationText(timeline.interval_ns * memory.peak)}` +
     (memory.reserved.length ? `; ${bytesText(memory.reserved[chart.at])} reserved` : '');
-  $('shares').replaceChildren(...[...memory.layers].reverse().map((layer) => {
+  $('shares').replaceChildren(...[...chart.layers].reverse().map((layer) => {
     const row = element('tr'), mark = element('td');
     mark.append(element('span', `mark ${layer.color}`));
     row.append(mark, element('td', 'number', bytesText(layer.live[chart.at])), element('td', 'name', layer.name),
@@ -610,11 +619,16 @@ function startTimeline() {
     option.value = String(index);
     $('memory-shown').append(option);
   });
+  const divide = (at) => {
+    chart.layers = chart.memory.divided[$('divided').value || 'sites'];
+    drawChart(at);
+  };
   const show = () => {
     chart.memory = memories[Number($('memory-shown').value || 0)];
-    drawChart();
+    divide(chart.memory.peak);
   };
   $('memory-shown').addEventListener('change', show);
+  $('divided').addEventListener('change', () => divide(chart.at));
   $('chart').addEventListener('pointermove', onChartPoint);
   $('chart').addEventListener('keydown', onChartKey);
   show();

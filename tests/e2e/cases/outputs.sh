@@ -201,6 +201,26 @@ for way in $(ways_of leaky); do
   add_case "outputs collapsed $way" outputs_collapsed_case "$way"
 done
 
+# outputs_collapsed_others_case WAY: the peak's file adds up to each peak; that of all allocations has work,
+# which freed all of its own, with what it allocates in 64 rounds of three kinds of memory.
+outputs_collapsed_others_case() {
+  preloaded shim GPUSHIM_OUTPUT=collapsed-peak,json,collapsed-total GPUSHIM_OUTPUT_FILE=r -- "$apps/leaky_$1"
+  expect_status shim 0
+  expect_text shim.err "files written: $PWD/r.json, $PWD/r.peak.collapsed, $PWD/r.total.collapsed\$"
+  expect_equal "GPU's peak" "$(json_get r.json devices 0 totals peak_bytes)" \
+    "$(awk '/GPU 0;/ { sum += $NF } END { print sum }' r.peak.collapsed)"
+  expect_equal "pinned memory's peak" "$(json_get r.json pinned_host totals peak_bytes)" \
+    "$(awk '/^pinned host memory;/ { sum += $NF } END { print sum }' r.peak.collapsed)"
+  expect_text r.peak.collapsed '^GPU 0;main;load_weights 25165824$'
+  leak_marks "$sources/tests/apps/leaky.c" | awk '{ print $1, $3 * $4 }' | sort >wanted
+  awk '$NF > 0 && !/;work/ { sub(/.*;/, ""); print }' r.total.collapsed | sort >found
+  expect_found "not all that was allocated"
+  expect_equal "memory of work" 75608064 "$(awk '/^GPU 0;main;work/ { sum += $NF } END { print sum }' r.total.collapsed)"
+}
+for way in $(ways_of leaky); do
+  add_case "outputs collapsed of the peak and the total $way" outputs_collapsed_others_case "$way"
+done
+
 # The program as such, or as Debian's libdevel-nytprof-perl has it.
 outputs_flamegraph_case() {
   local PATH=$PATH:/usr/share/perl5/Devel/NYTProf
@@ -250,12 +270,18 @@ outputs_pprof_case() {
 
   [[ -n $(profile_reader) ]] || skip "pprof"
   need readelf
-  preloaded shim GPUSHIM_OUTPUT=pprof GPUSHIM_OUTPUT_FILE=r.pb -- "$program"
+  preloaded shim GPUSHIM_OUTPUT=pprof,csv GPUSHIM_OUTPUT_FILE=r -- "$program"
   expect_status shim 0
   leak_marks "$sources/tests/apps/leaky.c" | awk '{ print $1, $3 * $4 }' | sort >wanted
   expect_sums inuse_space B
   leak_marks "$sources/tests/apps/leaky.c" | awk '{ print $1, $4 }' | sort >wanted
   expect_sums inuse_objects count
+  csv_rows r.csv peak_bytes function | awk '{ sub(/[.].*/, "", $2); sum[$2] += $1 } END { for (f in sum) if (sum[f]) print f, sum[f] }' |
+    sort >wanted
+  read_profile -top -nodecount=100 -nodefraction=0 -unit=B -sample_index=peak_space r.pb |
+    awk '/flat%/ { on = 1; next } on && $1 + 0 > 0 { sub(/[.].*/, "", $6); print $6, $1 + 0 }' | sort >found
+  expect_found "peak_space"
+  leak_marks "$sources/tests/apps/leaky.c" | awk '{ print $1, $4 }' | sort >wanted
   # work, three times 64 rounds, allocates in each one block, and in every 16th two more.
   echo "work $((3 * (64 + 4 + 4)))" >>wanted
   sort -o wanted wanted
@@ -351,7 +377,7 @@ outputs_names_case() {
   expect_no_text none.err 'files written'
   [[ -z $(find . -name 'gpushim.*') ]] || fail "files nobody asked for"
   preloaded shim GPUSHIM_OUTPUT=Collapsed,jason,json,json -- "$apps/leaky_linked"
-  expect_count shim.err '^gpushim: GPUSHIM_OUTPUT: "jason" is no format \(json, pprof, collapsed, csv, openmetrics\); left out$' 1
+  expect_count shim.err '^gpushim: GPUSHIM_OUTPUT: "jason" is no format \(json, pprof, collapsed, collapsed-peak, collapsed-total, csv, openmetrics\); left out$' 1
   pid=$(sed -nE 's/^==([0-9]+)== SUMMARY.*/\1/p' shim.err)
   expect_text shim.err "files written: $PWD/gpushim.$pid.json, $PWD/gpushim.$pid.collapsed\$"
   [[ -s gpushim.$pid.json && -s gpushim.$pid.collapsed ]] || fail "files are missing"

@@ -31,7 +31,7 @@ timeline_read() {
 
 # timeline_all [FILE...]: all formats say the same; of host memory memory_viz says nothing.
 timeline_all() {
-  local format
+  local format segments
 
   for format in "${timeline_formats[@]}"; do
     run_in made -- "$build/gpushim" timeline --as="$format" -o "$format.file" "$@"
@@ -39,8 +39,10 @@ timeline_all() {
     expect_quiet made
   done
   timeline_read "${timeline_formats[@]}"
-  cmp -s perfetto.found heaptrack.found || fail "heaptrack: $(diff perfetto.found heaptrack.found)"
-  grep '^\(memory\|live\): GPU' perfetto.found | diff - <(grep -vE '^(stack|all): ' memory_viz.found) ||
+  diff <(grep -v '^reserved: ' perfetto.found) heaptrack.found || fail "heaptrack has something else"
+  segments='^reserved: '
+  ! grep -q "$segments" perfetto.found || segments='^$'
+  diff <(grep -E '^(reserved|memory|live): GPU' perfetto.found) <(grep -vE "^(stack|all): |$segments" memory_viz.found) ||
     fail "memory_viz has something else"
 }
 
@@ -90,7 +92,7 @@ killed_timeline_case() {
     run_in made -- "$build/gpushim" timeline --as="$format" -o "$format.file" trace state
   done
   timeline_read "${timeline_formats[@]}"
-  cmp -s perfetto.found heaptrack.found || fail "heaptrack: $(diff perfetto.found heaptrack.found)"
+  diff <(grep -v '^reserved: ' perfetto.found) heaptrack.found || fail "heaptrack has something else"
   expect_text perfetto.found '^live: GPU 0 keep_large killed.c:[0-9]+ 6291456 1$'
   expect_text perfetto.found '^live: GPU 0 keep_small killed.c:[0-9]+ 15000 5$'
 }
@@ -303,8 +305,14 @@ for memory in timeline["memories"]:
     assert all(len(curve) == 600 for curve in curves)
     for at in range(600):
         assert sum(curve[at] for curve in curves) == memory["live"][at]
-    areas = [sum(site["live"]) for site in memory["sites"]]
-    assert areas == sorted(areas, reverse=True) and all(areas)
+    for layers in memory["sites"], memory["owners"]:
+        areas = [sum(layer["live"]) for layer in layers]
+        assert areas == sorted(areas, reverse=True) and all(areas)
+    for at in range(600):
+        assert sum(owner["live"][at] for owner in memory["owners"]) + memory["other_owners"][at] == memory["live"][at]
+    if memory["live"][-1] == wanted[name][1]:
+        assert {owner["name"]: owner["live"][-1] for owner in memory["owners"] if owner["live"][-1]} == \
+            {owner["module"]: owner["bytes"] for owner in report["owners"] if owner["device"] == memory["device"]}, name
     ends = {}
     for site in memory["sites"]:
         function = report["frames"][site["stack"][0]]["function"]
@@ -315,6 +323,7 @@ PYTHON
 }
 add_case "timeline in a page" page_timeline_case leaky_shared
 add_case "timeline in a page, threads" page_timeline_case threads_linked
+add_case "timeline in a page, plug-ins" page_timeline_case plugin "$apps/plugin_shared.so" "$apps/plugin_static.so"
 add_case "timeline in a page, killed" page_timeline_case killed_linked kill
 
 # What the pool held by the trace is what it says it holds, and its segments have what is live.
@@ -391,6 +400,11 @@ page_words_case() {
   expect_text page.out '^cursor: 0[.]25'
   page_shows point=0.5
   expect_text page.out '^cursor: 50[.]08'
+  page_shows by=owners
+  expect_text page.out '^share:  [|] 30[.]3 MiB [|] leaky_shared [|]  [|] $'
+  expect_count page.out '^area: t0 ' 1
+  page_shows chart=Home by=owners
+  expect_text page.out '^cursor: 0[.]08'
   page_shows memory=1
   expect_text page.out '^moment: At [0-9]+ms: 1[.]25 MiB of pinned host memory live, its peak; 2[.]00 MiB reserved$'
   # Without a trace there is none.

@@ -1,6 +1,7 @@
 /*
  * export_collapsed.c - collapsed stacks: "GPU 0;main;load;alloc 4096", the outermost
- * frame first, one line for each call site whose memory was not freed.
+ * frame first, one line for each call site: what it did not free, what it had at its
+ * device's peak, or all that it allocated.
  *
  * The first frame is the kind of memory, so device and host memory are not one sum.
  * Readers: flamegraph.pl, inferno, speedscope. They sum lines of equal text.
@@ -63,11 +64,14 @@ void gs_export_put_frames(const struct gs_export *export, struct gs_export_out *
     }
 }
 
+/* Leaves out unsampled groups: the sampled ones have the estimated sizes. */
 static void put_group(const struct gs_export *export, struct gs_export_out *out,
                       const struct gs_group *group)
 {
     char place[64];
 
+    if (gs_group_weight(group) == 0 || group->likely_bytes <= 0)
+        return;
     put_name(out, gs_report_memory_name(group->kind, group->device, place));
     gs_export_put_frames(export, out, group->stack);
     gs_out_char(out, ' ');
@@ -75,14 +79,11 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
     gs_out_char(out, '\n');
 }
 
-/* Leaves out unsampled groups: the sampled ones have the estimated sizes. */
 static void put_groups(const struct gs_export *export, struct gs_export_out *out,
                        const struct gs_groups *groups)
 {
-    for (size_t i = 0; i < groups->count; i++) {
-        if (gs_group_weight(&groups->items[i]) != 0 && groups->items[i].likely_bytes > 0)
-            put_group(export, out, &groups->items[i]);
-    }
+    for (size_t i = 0; i < groups->count; i++)
+        put_group(export, out, &groups->items[i]);
 }
 
 enum gs_status gs_export_write_collapsed(const struct gs_export *export,
@@ -93,5 +94,39 @@ enum gs_status gs_export_write_collapsed(const struct gs_export *export,
     gs_out_begin(&out, sink);
     put_groups(export, &out, &export->data->groups);
     put_groups(export, &out, &export->data->unplaced);
+    return gs_out_end(&out);
+}
+
+enum gs_status gs_export_write_collapsed_peak(const struct gs_export *export,
+                                              const struct gs_export_sink *sink)
+{
+    struct gs_export_out out;
+
+    gs_out_begin(&out, sink);
+    for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
+        const struct gs_peak *peak = &export->data->peaks[row];
+
+        for (size_t i = 0; peak->known && i < peak->count; i++)
+            put_group(export, &out, &peak->places[i].held);
+    }
+    return gs_out_end(&out);
+}
+
+enum gs_status gs_export_write_collapsed_total(const struct gs_export *export,
+                                               const struct gs_export_sink *sink)
+{
+    struct gs_export_out out;
+
+    gs_out_begin(&out, sink);
+    for (size_t i = 0; export->tracker->tally && i < export->sample_count; i++) {
+        const struct gs_sample *sample = &export->samples[i];
+        const struct gs_group group = {.stack = sample->stack,
+                                       .device = sample->device,
+                                       .kind = sample->kind,
+                                       .bytes = sample->alloc_bytes,
+                                       .likely_bytes = sample->likely_alloc_bytes};
+
+        put_group(export, &out, &group);
+    }
     return gs_out_end(&out);
 }

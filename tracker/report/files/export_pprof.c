@@ -1,9 +1,10 @@
 /*
  * export_pprof.c - a profile for pprof: github.com/google/pprof, proto/profile.proto.
  *
- * One sample for each call site and stream: the memory allocated in all, and in use. Its
- * stack is the printed one, so a profile and a report name the same call sites. Not
- * compressed: readers accept both forms, and compression needs a library.
+ * One sample for each call site and stream: the memory allocated in all, and in use; one
+ * for each call site that had memory at its device's peak. A sample's stack is the
+ * printed one, so a profile and a report name the same call sites. Not compressed:
+ * readers accept both forms, and compression needs a library.
  *
  * Owns: the message while it is built.   Lock: none.   Design: docs/outputs.md
  */
@@ -133,6 +134,12 @@ static void put_labels(struct profile *profile, const struct gs_sample *sample,
     }
     put_label(profile, "api", gs_export_call(profile->export, stack, sample->api));
     put_label(profile, "kind", gs_export_kind(sample->kind));
+}
+
+static void put_stream(struct profile *profile, const struct gs_sample *sample)
+{
+    char text[32];
+
     if (sample->stream != 0) {
         snprintf(text, sizeof text, "0x%llx", (unsigned long long)sample->stream);
         put_label(profile, "stream", text);
@@ -141,23 +148,18 @@ static void put_labels(struct profile *profile, const struct gs_sample *sample,
     }
 }
 
-static void put_sample(struct profile *profile, const struct gs_sample *sample)
+/* Returns its stack, which may be NULL. The caller adds values and labels. */
+static const struct gs_export_stack *put_places(struct profile *profile, uint32_t id)
 {
     const struct gs_export *export = profile->export;
-    const struct gs_export_stack *stack = gs_export_stack(export, sample->stack);
+    const struct gs_export_stack *stack = gs_export_stack(export, id);
     uint64_t pseudo = export->location_count + 1;
     struct gs_proto *packed = &profile->packed;
-    const double likely[] = {sample->likely_allocs, sample->likely_alloc_bytes,
-                             sample->likely_live, sample->likely_live_bytes};
 
-    /* pprof does not scale values: samples with a stack represent those without. */
-    if (sample->stack == GS_STACK_NOT_SAMPLED)
-        return;
     gs_proto_clear(packed);
     if (!stack || stack->begin == stack->end)
-        gs_proto_varint(packed,
-                        pseudo + (sample->stack == GS_STACK_TOO_SMALL ? PSEUDO_TOO_SMALL
-                                                                      : PSEUDO_NO_STACK));
+        gs_proto_varint(packed, pseudo + (id == GS_STACK_TOO_SMALL ? PSEUDO_TOO_SMALL
+                                                                   : PSEUDO_NO_STACK));
     for (uint32_t i = stack ? stack->begin : 0; stack && i < stack->end; i++) {
         uint32_t frame = export->frames[stack->first + i];
         /* The location of the function that contains it has a line for it. */
@@ -170,14 +172,59 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
     if (stack && stack->cut)
         gs_proto_varint(packed, pseudo + PSEUDO_MORE_FRAMES);
     gs_proto_message(&profile->message, SAMPLE_LOCATION_ID, packed);
+    return stack;
+}
 
-    gs_proto_clear(packed);
-    for (unsigned i = 0; i < GS_ARRAY_LEN(likely); i++)
-        gs_proto_varint(packed, gs_likely(likely[i]));
-    gs_proto_message(&profile->message, SAMPLE_VALUE, packed);
+/* The values of a sample, in the order of put_head. */
+#define VALUES 6
 
+static void put_values(struct profile *profile, const double values[VALUES])
+{
+    gs_proto_clear(&profile->packed);
+    for (unsigned i = 0; i < VALUES; i++)
+        gs_proto_varint(&profile->packed, gs_likely(values[i]));
+    gs_proto_message(&profile->message, SAMPLE_VALUE, &profile->packed);
+}
+
+static void put_sample(struct profile *profile, const struct gs_sample *sample)
+{
+    const double values[VALUES] = {
+        sample->likely_allocs, sample->likely_alloc_bytes, 0, 0,
+        sample->likely_live,   sample->likely_live_bytes};
+
+    /* pprof does not scale values: samples with a stack represent those without. */
+    if (sample->stack == GS_STACK_NOT_SAMPLED)
+        return;
+    const struct gs_export_stack *stack = put_places(profile, sample->stack);
+    put_values(profile, values);
     put_labels(profile, sample, stack);
+    put_stream(profile, sample);
     put_message(profile, PROFILE_SAMPLE);
+}
+
+/* What a call site had at the peak, of all streams. */
+static void put_peak_site(struct profile *profile, const struct gs_group *held)
+{
+    const double values[VALUES] = {0, 0, held->likely_count, held->likely_bytes, 0, 0};
+    const struct gs_sample site = {
+        .api = held->api, .device = held->device, .kind = held->kind};
+
+    if (held->stack == GS_STACK_NOT_SAMPLED)
+        return;
+    const struct gs_export_stack *stack = put_places(profile, held->stack);
+    put_values(profile, values);
+    put_labels(profile, &site, stack);
+    put_message(profile, PROFILE_SAMPLE);
+}
+
+static void put_peaks(struct profile *profile)
+{
+    for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
+        const struct gs_peak *peak = &profile->export->data->peaks[row];
+
+        for (size_t i = 0; peak->known && i < peak->count; i++)
+            put_peak_site(profile, &peak->places[i].held);
+    }
 }
 
 /* ---- code ------------------------------------------------------------------------- */
@@ -339,6 +386,8 @@ static void put_head(struct profile *profile)
     (void)string(profile, "");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "alloc_space", "bytes");
+    put_value_type(profile, PROFILE_SAMPLE_TYPE, "peak_objects", "count");
+    put_value_type(profile, PROFILE_SAMPLE_TYPE, "peak_space", "bytes");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "inuse_objects", "count");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");
     put_value_type(profile, PROFILE_PERIOD_TYPE, "space", "bytes");
@@ -372,6 +421,7 @@ enum gs_status gs_export_write_pprof(const struct gs_export *export,
     put_head(&profile);
     for (size_t i = 0; i < export->sample_count; i++)
         put_sample(&profile, &export->samples[i]);
+    put_peaks(&profile);
     put_mappings(&profile);
     put_locations(&profile);
     put_strings(&profile); /* last: all strings are known */

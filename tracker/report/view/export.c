@@ -212,6 +212,11 @@ size_t gs_export_shown(const struct gs_export *export, uint32_t id,
     return count;
 }
 
+const char *gs_export_owner(const struct gs_export *export, uint32_t stack)
+{
+    return gs_report_owner(export->tracker->config.stacks, export->source, stack);
+}
+
 const char *gs_export_call(const struct gs_export *export,
                            const struct gs_export_stack *stack, uint16_t api)
 {
