@@ -163,7 +163,9 @@ static void put_slice(struct writer *writer, const struct gs_replay_op *op,
     name_site(&stack, op, site);
     begin_event(writer, event == BEGIN ? "b" : "e", site, op->thread, op->time_ns);
     gs_json_member_text(json, "cat", gs_timeline_memory(op, memory));
-    gs_json_member_hex(json, "id", (uint64_t)op->id + 1);
+    gs_json_member_open(json, "id2", '{');
+    gs_json_member_hex(json, "local", (uint64_t)op->id + 1); /* the process's own */
+    gs_json_close(json, '}');
     if (event == NOT_FREED) {
         gs_json_member_open(json, "args", '{');
         gs_json_member_text(json, "end", "not freed");

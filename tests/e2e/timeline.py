@@ -82,17 +82,17 @@ def perfetto(path):
                 match = re.fullmatch(r"(.*?)(?: \((.*):(\d+)\))?", line)
                 stack.append(Frame(match[1], match[2], int(match[3] or 0)))
             ledger.at(event["ts"])
-            ledger.make(event["id"], event["cat"], event["args"]["bytes"], stack)
-            begun[event["id"]] = event
+            ledger.make(event["id2"]["local"], event["cat"], event["args"]["bytes"], stack)
+            begun[event["id2"]["local"]] = event
         elif event["ph"] == "e":
-            first = begun.pop(event["id"])
+            first = begun.pop(event["id2"]["local"])
             assert (first["name"], first["cat"], first["pid"]) == (event["name"], event["cat"], event["pid"])
             ledger.at(event["ts"])
             if "args" in event:
                 assert event["args"] == {"end": "not freed"}
                 kept += 1
             else:
-                ledger.free(event["id"])
+                ledger.free(event["id2"]["local"])
         elif event["ph"] == "C" and event["name"].endswith(" reserved"):
             reserved[event["name"]] = max(reserved[event["name"]], event["args"]["bytes"])
         elif event["ph"] == "C":
