@@ -27,6 +27,7 @@
 #include "gs_locks.h"
 #include "log.h"
 #include "machine_memory.h"
+#include "mem_group.h"
 #include "platform.h"
 #include "gs_clock.h"
 #include "gs_hash.h"
@@ -50,7 +51,8 @@ static struct device {
     uint64_t pool_bytes;    /* that the pool can have at best */
     uint64_t reserve_bytes; /* to be left free */
     bool integrated;        /* host and device share the memory */
-    uint64_t charged;       /* atomic */
+    uint64_t charged;       /* atomic; moves to `group` */
+    uint64_t *group;        /* atomic: the charge in the group's ledger; NULL: none */
     uint64_t others;        /* atomic: bytes used outside the pool, by the last query */
     uint64_t others_least;  /* atomic: the least of them */
     uint64_t next_query;    /* atomic: time of the next query of free memory */
@@ -93,7 +95,8 @@ void gs_limits_start(const struct gs_options *options)
     mem_share = options->mem_limit;
     take_pool_shares(options);
     release_given = gs_options_given(environ, "GPUSHIM_POOL_RELEASE");
-    gs_limits_charging = mem_share != gs_share_percent(100);
+    gs_group_start(options->mem_group);
+    gs_limits_charging = mem_share != gs_share_percent(100) || gs_group_wanted();
 }
 
 void gs_limits_reset(void)
@@ -101,6 +104,7 @@ void gs_limits_reset(void)
     gs_mutex_init(&charges_lock, GS_RANK_LIMITS);
     charges = NULL; /* another thread may have been changing them */
     memset(devices, 0, sizeof(devices));
+    gs_group_reset();
     gs_limits_charging = false;
 }
 
@@ -169,6 +173,20 @@ void gs_limits_change_pool(struct gs_state *state, const struct gs_options *opti
     }
 }
 
+/* Counts the device's memory in the group, what is charged already too. */
+static void join_group(const struct gs_state *state, struct device *device, int ordinal)
+{
+    uint64_t *none = NULL;
+    const char *bus = ordinal < GS_MAX_DEVICES ? state->device_buses[ordinal] : "";
+    uint64_t *group = gs_group_join(bus);
+    if (group && __atomic_compare_exchange_n(&device->group, &none, group, false,
+                                             __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        (void)__atomic_add_fetch(
+            group, __atomic_exchange_n(&device->charged, 0, __ATOMIC_RELAXED),
+            __ATOMIC_RELAXED);
+    }
+}
+
 void gs_limits_add_device(struct gs_state *state, int ordinal)
 {
     struct device *device = device_of(ordinal);
@@ -191,18 +209,17 @@ void gs_limits_add_device(struct gs_state *state, int ordinal)
         gs_pool_set_free(state->pool, ordinal, (size_t)pool_bytes, 0);
     }
     record_others(state, device, ordinal, total_bytes - free_bytes);
+    join_group(state, device, ordinal);
     __atomic_store_n(&device->met, 1, __ATOMIC_RELEASE);
 }
 
-bool gs_limits_charge(int ordinal, size_t bytes)
+static bool charge_alone(struct device *device, uint64_t bytes)
 {
-    struct device *device = device_of(ordinal);
     uint64_t charged = __atomic_load_n(&device->charged, __ATOMIC_RELAXED), sum;
     uint64_t limit = __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
     bool met = __atomic_load_n(&device->met, __ATOMIC_ACQUIRE);
     do {
-        if (__builtin_add_overflow(charged, (uint64_t)counted(bytes), &sum) ||
-            (met && sum > limit)) {
+        if (__builtin_add_overflow(charged, bytes, &sum) || (met && sum > limit)) {
             return false;
         }
     } while (!__atomic_compare_exchange_n(&device->charged, &charged, sum, true,
@@ -210,15 +227,34 @@ bool gs_limits_charge(int ordinal, size_t bytes)
     return true;
 }
 
+bool gs_limits_charge(int ordinal, size_t bytes)
+{
+    struct device *device = device_of(ordinal);
+    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
+    return group
+               ? gs_group_charge(group, counted(bytes),
+                                 __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED))
+               : charge_alone(device, counted(bytes));
+}
+
+/* Where the device's charge is. */
+static uint64_t *charge_of(struct device *device)
+{
+    return __atomic_load_n(&device->group, __ATOMIC_ACQUIRE) ?: &device->charged;
+}
+
 void gs_limits_uncharge(int ordinal, size_t bytes)
 {
-    __atomic_sub_fetch(&device_of(ordinal)->charged, (uint64_t)counted(bytes),
-                       __ATOMIC_RELAXED);
+    (void)__atomic_sub_fetch(charge_of(device_of(ordinal)), (uint64_t)counted(bytes),
+                             __ATOMIC_RELAXED);
 }
 
 uint64_t gs_limits_charged(int ordinal)
 {
-    return __atomic_load_n(&device_of(ordinal)->charged, __ATOMIC_RELAXED);
+    struct device *device = device_of(ordinal);
+    const uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
+    return group ? gs_group_charged(group)
+                 : __atomic_load_n(&device->charged, __ATOMIC_RELAXED);
 }
 
 bool gs_limits_refused(int ordinal, size_t driver_free, size_t *left, size_t *limit)
@@ -277,9 +313,9 @@ void gs_limits_info(int ordinal, size_t idle, size_t *free_bytes, size_t *total_
 {
     const struct device *device = device_of(ordinal);
     uint64_t limit = __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
-    uint64_t charged = __atomic_load_n(&device->charged, __ATOMIC_RELAXED);
     size_t room = *total_bytes - *free_bytes < idle ? *total_bytes : *free_bytes + idle;
     if (gs_limits_charging && __atomic_load_n(&device->met, __ATOMIC_ACQUIRE)) {
+        uint64_t charged = gs_limits_charged(ordinal);
         uint64_t left = limit + idle > charged ? limit + idle - charged : 0;
         room = left < room ? (size_t)left : room;
         if (limit < *total_bytes) {

@@ -3,7 +3,8 @@
  *
  * GPUSHIM_MEM_LIMIT makes a device smaller: all device memory is charged before it is
  * requested from the driver, and a request that does not fit gets out of memory. Without
- * a limit nothing is charged or recorded.
+ * a limit nothing is charged or recorded. In a group (mem_group.h) the limit is for all
+ * members together.
  */
 #ifndef GS_MEM_LIMITS_H
 #define GS_MEM_LIMITS_H
@@ -27,7 +28,7 @@ void gs_limits_change_pool(struct gs_state *state, const struct gs_options *opti
 /* The slow paths of the inline functions below. */
 bool gs_limits_charge(int device, size_t bytes) GS_MUST_USE;
 void gs_limits_uncharge(int device, size_t bytes);
-/* The bytes charged now. */
+/* The bytes charged now: of a group, by all its members. */
 uint64_t gs_limits_charged(int device);
 
 /*

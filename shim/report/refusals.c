@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "gs_clock.h"
+#include "mem_group.h"
 #include "mem_limits.h"
 #include "nvml.h"
 #include "options_table.h"
@@ -75,8 +76,9 @@ static void query_limit(const struct gs_options *options,
     if (gs_limits_refused(figures->device, known ? figures->free_bytes : SIZE_MAX, &left,
                           &limit) &&
         (known || left < figures->bytes)) {
-        snprintf(figures->limit, sizeof(figures->limit), "GPUSHIM_MEM_LIMIT=%s",
-                 gs_option_size_text(options->mem_limit, text));
+        snprintf(figures->limit, sizeof(figures->limit), "GPUSHIM_MEM_LIMIT=%s%s",
+                 gs_option_size_text(options->mem_limit, text),
+                 gs_group_wanted() ? " of a group" : "");
         figures->limit_free_bytes = left;
         figures->limit_bytes = limit;
     }

@@ -28,28 +28,6 @@ void gs_command_line(char out[GS_COMMAND_BYTES + 8])
     strcpy(out + length, cut ? "..." : "");
 }
 
-enum gs_status gs_process_start(int64_t pid, uint64_t *start)
-{
-    char path[64];
-    char text[1024];
-    snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
-    (void)gs_read_text(path, text, sizeof(text));
-    /* After the name, which may contain anything in parentheses: words 3 to 22. Word 3 is
-     * the state: a zombie has ended, only its parent does not know yet. */
-    const char *word = strrchr(text, ')');
-    if (word && strspn(word, ") ZXx") > 2) {
-        return GS_ERR_NOT_FOUND;
-    }
-    for (unsigned i = 2; word && i < 22; i++) {
-        word = strchr(word + 1, ' ');
-    }
-    if (!word) {
-        return GS_ERR_NOT_FOUND;
-    }
-    *start = strtoull(word, NULL, 10);
-    return GS_OK;
-}
-
 void gs_boot_id(char *out, size_t size)
 {
     (void)gs_read_text("/proc/sys/kernel/random/boot_id", out, size);

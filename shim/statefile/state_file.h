@@ -9,6 +9,7 @@
 #define GS_STATE_FILE_H
 
 #include "options.h"
+#include "process_start.h"
 #include "state_memory.h"
 
 /* ---- identity.c -------------------------------------------------------------------- */
@@ -17,9 +18,6 @@
 #define GS_COMMAND_BYTES 120
 void gs_command_line(char out[GS_COMMAND_BYTES + 8]);
 
-/* Returns GS_OK if process `pid` exists now, with its start time in clock ticks;
- * GS_ERR_NOT_FOUND. */
-enum gs_status gs_process_start(int64_t pid, uint64_t *start) GS_MUST_USE;
 void gs_boot_id(char *out, size_t size);
 /* A number that identifies the layout of this build's files. In: gs_statistics_form */
 uint64_t gs_state_file_layout(uint64_t statistics_form);

@@ -1,0 +1,378 @@
+/*
+ * mem_group.c - the ledger of a group of processes.
+ *
+ * Each process writes what it has charged into a member of its own, and adds up the
+ * members to see whether a charge fits. So there is no lock that a killed process could
+ * leave locked, and no sum that it could leave wrong. A process that has ended is known
+ * by its number and its start. Its member counts until another process asks for the last
+ * memory, or joins. No process leaves at its exit, since the driver frees its memory
+ * later.
+ *
+ * Two processes that ask for the last memory at once may see each other's attempt: both
+ * withdraw, and try again after waits of different lengths.
+ *
+ * Owns:   the mapping of the ledger, a member in it.
+ * Lock:   join_lock while the group is joined; the ledger's words are atomic.
+ * Design: docs/tuning.md
+ */
+#include "mem_group.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gs_clock.h"
+#include "gs_locks.h"
+#include "gs_uncancelled.h"
+#include "gs_wait.h"
+#include "link_open.h"
+#include "log.h"
+#include "output.h"
+#include "process_start.h"
+
+#define MAGIC   UINT64_C(0x3130707567736772) /* changes with the layout */
+#define MEMBERS 512
+#define NAME    64 /* bytes of a group's name */
+
+/* An owner: the process's number and the low bits of its start, and that it counts. */
+#define COUNTS     (UINT64_C(1) << 63)
+#define START_BITS 39
+
+/* Attempts to charge the last memory, and the wait before the second. */
+#define ATTEMPTS 5
+#define NAP_NS   ((uint64_t)20000)
+/* The shortest interval between two searches for processes that have ended. */
+#define SEARCH_NS ((uint64_t)100000000)
+
+struct member {
+    uint64_t owner;                   /* atomic; 0: nobody */
+    uint64_t namespace;               /* of its process number; atomic */
+    uint64_t charged[GS_MAX_DEVICES]; /* atomic; bytes, by place in `devices` */
+};
+
+struct ledger {
+    uint64_t magic;                   /* atomic; 0: new */
+    uint64_t members_end;             /* atomic; members from here on were never used */
+    uint64_t devices[GS_MAX_DEVICES]; /* atomic; key of each device, 0: none */
+    struct member members[MEMBERS];
+};
+
+static struct gs_mutex join_lock = GS_MUTEX(GS_RANK_LIMITS);
+static char group_path[PATH_MAX];     /* "": no group; immutable after start */
+static const char *group_name = "";   /* the user's word */
+static bool failed;                   /* to join; under join_lock */
+static struct ledger *ledger;         /* under join_lock until its first use */
+static struct member *own;            /* likewise */
+static uint64_t identity, name_space; /* of this process; 0: /proc does not tell */
+static uint64_t next_search;          /* atomic; a time */
+
+/* ---- start ------------------------------------------------------------------------- */
+
+static bool is_name(const char *name)
+{
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "0123456789._-");
+    return name[length] == '\0' && length <= NAME && name[0] != '.';
+}
+
+void gs_group_start(const char *name)
+{
+    int length = 0;
+    group_path[0] = '\0';
+    group_name = name;
+    if (name[0] == '\0') {
+        return;
+    }
+    if (strchr(name, '/')) {
+        length = snprintf(group_path, sizeof(group_path), "%s", name);
+    } else if (is_name(name)) {
+        length = snprintf(group_path, sizeof(group_path), "/dev/shm/gpushim.%ld.%s.group",
+                          (long)syscall(SYS_geteuid), name);
+    }
+    if (length <= 0 || length >= (int)sizeof(group_path)) {
+        group_path[0] = '\0';
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_MEM_GROUP=%.100s: not a path, nor a name of at most %d "
+                    "letters, digits and . _ -; ignored",
+                    name, NAME);
+    }
+}
+
+void gs_group_reset(void)
+{
+    gs_mutex_init(&join_lock, GS_RANK_LIMITS);
+    if (ledger) {
+        (void)munmap(ledger, sizeof(*ledger));
+    }
+    ledger = NULL;
+    own = NULL;
+    failed = false;
+    group_path[0] = '\0';
+    next_search = 0;
+}
+
+bool gs_group_wanted(void)
+{
+    return group_path[0] != '\0';
+}
+
+/* ---- members ----------------------------------------------------------------------- */
+
+static uint64_t owner_of(int64_t pid, uint64_t start)
+{
+    return (uint64_t)pid << START_BITS | (start & ((UINT64_C(1) << START_BITS) - 1));
+}
+
+/* Of a process in this namespace. */
+static bool is_running(uint64_t owner)
+{
+    int64_t pid = (int64_t)((owner & ~COUNTS) >> START_BITS);
+    uint64_t start;
+    return gs_process_start(pid, &start) == GS_OK &&
+           owner_of(pid, start) == (owner & ~COUNTS);
+}
+
+/* Takes a member out if its process has ended. One of another namespace stays: its number
+ * means another process here; without /proc all stay. */
+static void remove_ended(struct member *member)
+{
+    uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
+    if (owner != 0 && (owner & ~COUNTS) != identity && name_space != 0 &&
+        __atomic_load_n(&member->namespace, __ATOMIC_RELAXED) == name_space &&
+        !is_running(owner)) {
+        (void)__atomic_compare_exchange_n(&member->owner, &owner, 0, false,
+                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    }
+}
+
+static size_t members_end(void)
+{
+    uint64_t end = __atomic_load_n(&ledger->members_end, __ATOMIC_ACQUIRE);
+    return end < MEMBERS ? (size_t)end : MEMBERS;
+}
+
+static void remove_all_ended(void)
+{
+    int before = gs_uncancelled_begin();
+    int saved_errno = errno;
+    for (size_t i = 0; i < members_end(); i++) {
+        remove_ended(&ledger->members[i]);
+    }
+    errno = saved_errno;
+    gs_uncancelled_end(before);
+}
+
+/* The program that this process was before `exec` has no memory any more. */
+static bool is_free(const struct member *member)
+{
+    uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
+    return owner == 0 ||
+           ((owner & ~COUNTS) == identity &&
+            __atomic_load_n(&member->namespace, __ATOMIC_RELAXED) == name_space);
+}
+
+static bool claim(struct member *member)
+{
+    uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
+    if (!is_free(member) ||
+        !__atomic_compare_exchange_n(&member->owner, &owner, identity, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
+        __atomic_store_n(&member->charged[i], 0, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&member->namespace, name_space, __ATOMIC_RELAXED);
+    uint64_t end = __atomic_load_n(&ledger->members_end, __ATOMIC_RELAXED);
+    uint64_t least = (uint64_t)(member - ledger->members) + 1;
+    while (end < least &&
+           !__atomic_compare_exchange_n(&ledger->members_end, &end, least, true,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    }
+    __atomic_store_n(&member->owner, identity | COUNTS, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* NULL: the group is full. */
+static struct member *find_member(void)
+{
+    remove_all_ended();
+    for (size_t i = 0; i < MEMBERS; i++) {
+        if (claim(&ledger->members[i])) {
+            return &ledger->members[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- the ledger -------------------------------------------------------------------- */
+
+/* Makes a new file as long as a ledger. Returns 0 or an errno; EBADMSG: it is another's
+ * file, and stays as it is. */
+static int prepare(int fd)
+{
+    struct stat found;
+    uint64_t magic = 0;
+    if (fstat(fd, &found) != 0) {
+        return errno;
+    }
+    if (found.st_size == 0 && S_ISREG(found.st_mode)) {
+        return gs_output_map_extend(fd, 0, sizeof(*ledger));
+    }
+    if (!S_ISREG(found.st_mode) || found.st_size != (off_t)sizeof(*ledger) ||
+        pread(fd, &magic, sizeof(magic), 0) != (ssize_t)sizeof(magic)) {
+        return EBADMSG;
+    }
+    return magic == 0 || magic == MAGIC ? 0 : EBADMSG;
+}
+
+/* Opens the file and maps it. Returns 0 or an errno. */
+static int map_ledger(void)
+{
+    int fd = gs_link_open(group_path, O_RDWR | O_CREAT | O_NOFOLLOW, NULL);
+    if (fd < 0) {
+        return errno;
+    }
+    int error = prepare(fd);
+    if (!error) {
+        void *bytes =
+            mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        error = bytes == MAP_FAILED ? errno : 0;
+        ledger = error ? NULL : bytes;
+    }
+    close(fd);
+    return error;
+}
+
+static void identify(void)
+{
+    struct stat space;
+    int64_t pid = (int64_t)syscall(SYS_getpid);
+    uint64_t start = 0;
+    bool known =
+        gs_process_start(pid, &start) == GS_OK && stat("/proc/self/ns/pid", &space) == 0;
+    identity = owner_of(pid, start);
+    name_space = known ? (uint64_t)space.st_ino : 0;
+}
+
+/* Returns why the process is no member; NULL: it is one. */
+static const char *join(void)
+{
+    int error = map_ledger();
+    if (error) {
+        return error == EBADMSG ? "not a ledger of this version"
+                                : gs_output_error_text(error);
+    }
+    identify();
+    __atomic_store_n(&ledger->magic, MAGIC, __ATOMIC_RELEASE);
+    own = find_member();
+    return own ? NULL : "it is full";
+}
+
+/* The place of a device; GS_MAX_DEVICES: there are too many. */
+static unsigned place_of(const char *bus)
+{
+    uint64_t key = UINT64_C(0xcbf29ce484222325);
+    for (const char *c = bus; *c; c++) {
+        key = (key ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    }
+    key |= 1; /* 0 is no device */
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
+        uint64_t found = 0;
+        if (__atomic_compare_exchange_n(&ledger->devices[i], &found, key, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+            found == key) {
+            return i;
+        }
+    }
+    return GS_MAX_DEVICES;
+}
+
+uint64_t *gs_group_join(const char *bus)
+{
+    unsigned place = GS_MAX_DEVICES;
+    if (!gs_group_wanted()) {
+        return NULL;
+    }
+    int before = gs_uncancelled_begin();
+    int saved_errno = errno;
+    gs_mutex_lock(&join_lock);
+    if (!own && !failed) {
+        const char *problem = join();
+        if (problem) {
+            failed = true;
+            gs_log_line(GS_LOG_WARN,
+                        "GPUSHIM_MEM_GROUP=%.400s: %.400s: %s; GPUSHIM_MEM_LIMIT counts "
+                        "this process alone",
+                        group_name, group_path, problem);
+        }
+    }
+    if (own) {
+        place = place_of(bus);
+    }
+    gs_mutex_unlock(&join_lock);
+    errno = saved_errno;
+    gs_uncancelled_end(before);
+    return place < GS_MAX_DEVICES ? &own->charged[place] : NULL;
+}
+
+/* ---- charges ----------------------------------------------------------------------- */
+
+static uint64_t add_up(const uint64_t *charge)
+{
+    size_t place = (size_t)(charge - own->charged);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < members_end(); i++) {
+        const struct member *member = &ledger->members[i];
+        if (__atomic_load_n(&member->owner, __ATOMIC_ACQUIRE) & COUNTS) {
+            uint64_t bytes = __atomic_load_n(&member->charged[place], __ATOMIC_SEQ_CST);
+            sum = sum + bytes < sum ? UINT64_MAX : sum + bytes;
+        }
+    }
+    return sum;
+}
+
+bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit)
+{
+    /* Members differ in it, so that of two one comes first. */
+    uint64_t nap_ns = NAP_NS + NAP_NS * ((uint64_t)(own - ledger->members) % 8);
+    if (bytes > limit) {
+        return false;
+    }
+    for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
+        (void)__atomic_add_fetch(charge, bytes, __ATOMIC_SEQ_CST);
+        if (add_up(charge) <= limit) {
+            return true;
+        }
+        if (attempt == 0) {
+            remove_all_ended();
+            if (add_up(charge) <= limit) {
+                return true;
+            }
+        }
+        (void)__atomic_sub_fetch(charge, bytes, __ATOMIC_SEQ_CST);
+        if (add_up(charge) > limit - bytes && attempt > 0) {
+            return false; /* without this attempt, too: no other is in the way */
+        }
+        gs_nap(nap_ns);
+    }
+    return false;
+}
+
+uint64_t gs_group_charged(const uint64_t *charge)
+{
+    uint64_t at = __atomic_load_n(&next_search, __ATOMIC_RELAXED);
+    uint64_t now = gs_now_coarse_ns();
+    if (now >= at &&
+        __atomic_compare_exchange_n(&next_search, &at, now + SEARCH_NS, false,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        remove_all_ended();
+    }
+    return add_up(charge);
+}

@@ -1,0 +1,37 @@
+/*
+ * mem_group.h - GPUSHIM_MEM_GROUP: one GPUSHIM_MEM_LIMIT for several processes.
+ *
+ * The members of a group charge their memory to a ledger, a file that all of them have
+ * mapped. A member that is killed leaves nothing to clean up.
+ *
+ * Locks: the group's own, while it is joined. Not async-signal-safe.
+ */
+#ifndef GS_MEM_GROUP_H
+#define GS_MEM_GROUP_H
+
+#include "gs_base.h"
+
+/* Called at start with GPUSHIM_MEM_GROUP. Opens nothing: a process that never finds a
+ * device is no member. */
+void gs_group_start(const char *name);
+void gs_group_reset(void); /* in a forked child */
+bool gs_group_wanted(void);
+
+/*
+ * Joins the group, if the process has not, and counts memory of a device there.
+ * In:  bus  the device's PCI bus id; "": unknown
+ * Returns where this process's charge of the device is, for the functions below; NULL:
+ * there is no group, or it cannot be joined, which was logged.
+ */
+uint64_t *gs_group_join(const char *bus);
+
+/* Charges to the group. Returns false, with nothing charged, if its members would have
+ * more than `limit` bytes of the device. Waits for other attempts, a millisecond at
+ * most. */
+bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit) GS_MUST_USE;
+
+/* The bytes that all members have of the device. What a process that has ended had is
+ * taken out first, at most ten times a second. */
+uint64_t gs_group_charged(const uint64_t *charge);
+
+#endif

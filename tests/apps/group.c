@@ -1,0 +1,91 @@
+/*
+ * group.c - a member of a group of processes that share GPUSHIM_MEM_LIMIT.
+ *
+ *   group_WAY                 takes a little, gives it back
+ *   group_WAY take            takes blocks until it is refused
+ *   group_WAY hold MIB FILE   takes MIB, waits until FILE is there, ends without giving
+ * back group_WAY exec MIB        takes MIB, and becomes `take` group_WAY fork MIB a new
+ * child and its parent take MIB each, one after the other group_WAY storm SEED      takes
+ * and gives back for ever
+ *
+ * Says what it got, and what the device has free before and after. MIB: in blocks of 2.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gpu.h"
+
+#define BLOCK ((size_t)2 << 20)
+
+static gpu_ptr blocks[4096];
+
+static void tell_free(const char *when)
+{
+    size_t free_bytes, total;
+
+    APP_OK(gpu_mem_info(&free_bytes, &total));
+    printf("%s: %zu of %zu MiB free\n", when, free_bytes >> 20, total >> 20);
+}
+
+/* Returns how many blocks there were, `most` at most. */
+static unsigned take(unsigned most)
+{
+    unsigned count = 0;
+
+    while (count < most && gpu_malloc(&blocks[count], BLOCK) == 0)
+        count++;
+    printf("took %u MiB\n", 2 * count);
+    fflush(stdout);
+    return count;
+}
+
+static void give_back(unsigned count)
+{
+    while (count > 0)
+        APP_OK(gpu_free(blocks[--count]));
+}
+
+static void storm(uint64_t seed)
+{
+    for (;;) {
+        gpu_ptr *slot = &blocks[app_random(&seed) % 8];
+
+        if (*slot) {
+            APP_OK(gpu_free(*slot));
+            *slot = 0;
+        } else if (gpu_malloc(slot, BLOCK * (1 + app_random(&seed) % 3)) != 0)
+            *slot = 0;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    unsigned most = argc > 2 ? (unsigned)atoi(argv[2]) / 2 : 4096;
+
+    if (strcmp(what, "fork") == 0) {
+        pid_t child = fork();
+        if (child > 0)
+            waitpid(child, NULL, 0);
+    }
+    app_gpu_start();
+    if (strcmp(what, "storm") == 0)
+        storm(argc > 2 ? (uint64_t)atoi(argv[2]) : 1);
+    if (strcmp(what, "take") == 0)
+        tell_free("before");
+    unsigned count = take(what[0] ? most : 4);
+    if (strcmp(what, "take") == 0)
+        tell_free("after");
+    if (strcmp(what, "exec") == 0) {
+        execl("/proc/self/exe", argv[0], "take", (char *)NULL);
+        return 1;
+    }
+    for (int i = 0; strcmp(what, "hold") == 0 && i < 3000 && access(argv[3], F_OK) != 0;
+         i++)
+        usleep(10000);
+    if (strcmp(what, "hold") != 0)
+        give_back(count);
+    return 0;
+}

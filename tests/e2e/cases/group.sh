@@ -1,0 +1,142 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# group.sh - GPUSHIM_MEM_GROUP: several processes have GPUSHIM_MEM_LIMIT together. Each simulated device
+# is its process's own, so that nothing but the ledger holds them to it.
+
+# group_run NAME [VAR=value...] -- ARGUMENT...: a member of the case's own group, without the pool, so that
+# every block counts by itself.
+group_run() {
+  local name=$1 settings=()
+
+  shift
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  preloaded "$name" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_MEM_LIMIT=300M GPUSHIM_POOL=off \
+    "${settings[@]}" -- "$apps/group_$way" "${@:2}"
+}
+
+# group_hold MIB [VAR=value...]: a member in the background that has as much; its number is in `holder`.
+group_hold() {
+  LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=512M LD_PRELOAD=$shim GPUSHIM_MEM_GROUP=$PWD/ledger GPUSHIM_MEM_LIMIT=300M \
+    GPUSHIM_POOL=off GPUSHIM_LOG_FILE=/dev/null env "${@:2}" "$apps/group_$way" hold "$1" "$PWD/over" >"hold.$1" 2>&1 &
+  holder=$!
+  for ((i = 0; i < 500; i++)); do
+    ! grep -q "^took $1 MiB" "hold.$1" || return 0
+    sleep 0.02
+  done
+  cat "hold.$1"
+  fail "$1 MiB are not held"
+}
+
+# What one has, another does not get, and it is told so; once it is killed, its memory is there again.
+group_shares_case() {
+  local way=$1 holder
+
+  need_file "$apps/group_$way"
+  group_hold 200
+  group_run beside -- take
+  expect_equal "beside 200 MiB" $'before: 100 of 300 MiB free\ntook 100 MiB\nafter: 0 of 300 MiB free' "$(<beside.out)"
+  kill -9 "$holder"
+  wait "$holder"
+  group_run after -- take
+  expect_equal "once it was killed" $'before: 300 of 300 MiB free\ntook 300 MiB\nafter: 0 of 300 MiB free' "$(<after.out)"
+}
+for way in $(ways_of group); do
+  add_case "group of processes $way" group_shares_case "$way"
+done
+
+# A program that becomes another has nothing any more; neither has a child what its parent has.
+group_exec_case() {
+  local way=linked
+
+  need_file "$apps/group_$way"
+  group_run exec -- exec 200
+  expect_equal "after exec" $'took 200 MiB\nbefore: 300 of 300 MiB free\ntook 300 MiB\nafter: 0 of 300 MiB free' "$(<exec.out)"
+  group_run fork -- fork 300
+  expect_equal "child and parent" $'took 300 MiB\ntook 300 MiB' "$(<fork.out)"
+}
+add_case "group after exec and fork" group_exec_case
+
+# The same through the pool, whose segments count; and another group, and none, have all of it.
+group_pool_case() {
+  local way=linked holder took
+
+  need_file "$apps/group_$way"
+  group_hold 200 GPUSHIM_POOL=on
+  group_run pool GPUSHIM_POOL=on -- take
+  took=$(sed -nE 's/^took ([0-9]+) MiB$/\1/p' pool.out)
+  [[ $took -ge 60 && $took -le 100 ]] || { cat pool.out && fail "$took MiB beside 200 of 300"; }
+  group_run other GPUSHIM_MEM_GROUP="$PWD/other" -- take
+  expect_text other.out '^took 300 MiB$'
+  group_run alone GPUSHIM_MEM_GROUP= -- take
+  expect_text alone.out '^took 300 MiB$'
+  group_run whole GPUSHIM_MEM_LIMIT=100% -- take
+  expect_text whole.out '^before: 3(12|1[01]|0[0-9]) of 512 MiB free$'
+  : >over
+  wait "$holder"
+}
+add_case "group through the pool" group_pool_case
+
+# A name is a file in shared memory, of this user alone. The report names the limit as the group's.
+group_name_case() {
+  local way=linked name=test.$$.$BASHPID file
+
+  need_file "$apps/group_$way"
+  file=/dev/shm/gpushim.$(id -u).$name.group
+  trap 'rm -f "$file"' EXIT
+  group_run name GPUSHIM_MEM_GROUP="$name" -- take
+  expect_text name.out '^took 300 MiB$'
+  expect_equal "mode" 600 "$(stat -c %a "$file")"
+  expect_text name.err ' of 2[.]00 MiB on GPU 0 was refused by GPUSHIM_MEM_LIMIT=300M of a group, 0 B of 300 MiB free$'
+}
+add_case "group by name" group_name_case
+
+# Processes that take and give back, and are killed: in the end all of it can be had.
+group_storm_case() {
+  local way=linked count children=() victim
+
+  need_file "$apps/group_$way"
+  count=$(sized 12 64)
+  for ((i = 0; i < count; i++)); do
+    LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=512M LD_PRELOAD=$shim GPUSHIM_MEM_GROUP=$PWD/ledger GPUSHIM_MEM_LIMIT=300M \
+      GPUSHIM_LOG_FILE=/dev/null GPUSHIM_DUMP_ON_OOM=off "$apps/group_$way" storm "$i" >/dev/null 2>>storm.err &
+    children+=($!)
+  done
+  sleep 1
+  for victim in "${children[@]}"; do
+    kill -9 "$victim"
+    sleep 0.03
+  done
+  wait
+  [[ ! -s storm.err ]] || { cat storm.err && fail "a member said something"; }
+  group_run end -- take
+  expect_text end.out '^took 300 MiB$'
+}
+add_case "group under kill -9" group_storm_case
+
+# What is no ledger is told in one line, stays as it is, and the limit counts the process alone.
+group_bad_case() {
+  local way=linked
+
+  need_file "$apps/group_$way"
+  echo precious >file
+  mkdir folder
+  ln -s ledger link
+  # group_alone NAME LINE
+  group_alone() {
+    group_run bad GPUSHIM_MEM_GROUP="$1" -- take
+    expect_text bad.out '^took 300 MiB$'
+    expect_count bad.err "^gpushim: GPUSHIM_MEM_GROUP=$2\$" 1
+    expect_count bad.err '^gpushim: ' 1
+  }
+  group_alone 'a b' 'a b: not a path, nor a name of at most 64 letters, digits and [.] _ -; ignored'
+  group_alone "$PWD/file" ".*/file: .*/file: not a ledger of this version; GPUSHIM_MEM_LIMIT counts this process alone"
+  group_alone "$PWD/folder" '.*: is a directory; GPUSHIM_MEM_LIMIT counts this process alone'
+  group_alone "$PWD/none/ledger" '.*: no such file or directory; GPUSHIM_MEM_LIMIT counts this process alone'
+  group_alone "$PWD/link" '.*; GPUSHIM_MEM_LIMIT counts this process alone'
+  expect_equal "the file" precious "$(<file)"
+  [[ ! -e ledger ]] || fail "a file behind a link"
+}
+add_case "group that is none" group_bad_case

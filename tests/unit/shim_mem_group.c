@@ -1,0 +1,294 @@
+/*
+ * shim_mem_group.c - proves that the members of a group never have more than the limit
+ * together, whoever is killed when, and that what one leaves can be had again; that a
+ * file which is no ledger, and a full one, are told.
+ */
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gs_wait.h"
+#include "mem_group.h"
+
+#define LIMIT 1000u
+
+static char path[64];
+
+/* A group of the test's own. */
+static uint64_t *join(void)
+{
+    gs_group_reset();
+    gs_group_start(path);
+    return gs_group_join("0000:01:00.0");
+}
+
+static void set_up(void)
+{
+    snprintf(path, sizeof path, "/dev/shm/gpushim-test.%d", (int)getpid());
+    unlink(path);
+}
+
+static void tear_down(void)
+{
+    gs_group_reset();
+    unlink(path);
+}
+
+TestSuite(mem_group, .init = set_up, .fini = tear_down);
+
+/* A process that charges `bytes` and is killed, or that ends. */
+static void other_process(uint64_t bytes, bool killed)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        uint64_t *charge = join();
+        bool good = charge && gs_group_charge(charge, bytes, LIMIT);
+        if (killed && good)
+            raise(SIGKILL);
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(killed ? WIFSIGNALED(status)
+                     : WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+Test(mem_group, without_a_name_there_is_none)
+{
+    gs_group_start("");
+    cr_expect_not(gs_group_wanted());
+    cr_expect_null(gs_group_join("0000:01:00.0"));
+}
+
+Test(mem_group, charges_up_to_the_limit)
+{
+    uint64_t *charge = join();
+
+    cr_assert_not_null(charge);
+    cr_expect(gs_group_charge(charge, LIMIT - 1, LIMIT));
+    cr_expect_not(gs_group_charge(charge, 2, LIMIT));
+    cr_expect_not(gs_group_charge(charge, UINT64_MAX, LIMIT));
+    cr_expect_eq(gs_group_charged(charge), LIMIT - 1);
+    cr_expect(gs_group_charge(charge, 1, LIMIT));
+}
+
+Test(mem_group, a_device_has_a_sum_of_its_own)
+{
+    uint64_t *first = join(), *second = gs_group_join("0000:02:00.0");
+
+    cr_assert(first && second && first != second);
+    cr_expect_eq(gs_group_join("0000:01:00.0"), first);
+    cr_expect(gs_group_charge(first, LIMIT, LIMIT));
+    cr_expect(gs_group_charge(second, LIMIT, LIMIT));
+    cr_expect_eq(gs_group_charged(second), LIMIT);
+}
+
+Test(mem_group, what_a_process_had_comes_back_when_it_has_ended)
+{
+    for (unsigned i = 0; i < 4; i++)
+        other_process(LIMIT, i % 2);
+    uint64_t *charge = join();
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+    cr_expect_eq(gs_group_charged(charge), LIMIT);
+}
+
+/* As after `exec`, which keeps number and start. */
+Test(mem_group, the_program_before_has_nothing)
+{
+    uint64_t *charge = join();
+
+    cr_assert(gs_group_charge(charge, LIMIT, LIMIT));
+    charge = join();
+    cr_expect_eq(gs_group_charged(charge), 0);
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+}
+
+/* More processes than there are members, one after the other. */
+Test(mem_group, members_that_have_ended_make_room)
+{
+    for (unsigned i = 0; i < 600; i++)
+        other_process(1, false);
+    uint64_t *charge = join();
+    cr_assert_not_null(charge);
+    cr_expect_eq(gs_group_charged(charge), 0);
+}
+
+/* ---- many processes ---------------------------------------------------------------- */
+
+enum { PROCESSES = 16, KEPT = 4 };
+
+/* What all processes have by their own account, which is never more than their charges.
+ */
+struct account {
+    uint64_t held, over, charges;
+};
+
+static void charge_at_random(struct account *account, unsigned seed, unsigned turns)
+{
+    uint64_t *charge = join(), kept[KEPT] = {0};
+
+    for (unsigned i = 0; charge && i < turns; i++) {
+        uint64_t *slot = &kept[(unsigned)rand_r(&seed) % KEPT];
+        uint64_t bytes = 1 + (unsigned)rand_r(&seed) % 100;
+        if (*slot) {
+            __atomic_sub_fetch(&account->held, *slot, __ATOMIC_SEQ_CST);
+            __atomic_sub_fetch(charge, *slot, __ATOMIC_SEQ_CST);
+            *slot = 0;
+        } else if (gs_group_charge(charge, bytes, LIMIT)) {
+            *slot = bytes;
+            if (__atomic_add_fetch(&account->held, bytes, __ATOMIC_SEQ_CST) > LIMIT)
+                __atomic_add_fetch(&account->over, 1, __ATOMIC_RELAXED);
+            __atomic_add_fetch(&account->charges, 1, __ATOMIC_RELAXED);
+        }
+    }
+    for (unsigned i = 0; i < KEPT; i++)
+        __atomic_sub_fetch(&account->held, kept[i], __ATOMIC_SEQ_CST);
+}
+
+static pid_t start(struct account *account, unsigned seed, unsigned turns)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        charge_at_random(account, seed, turns);
+        _exit(0);
+    }
+    return child;
+}
+
+static struct account *make_account(void)
+{
+    struct account *account = mmap(NULL, sizeof *account, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    cr_assert_neq(account, MAP_FAILED);
+    return account;
+}
+
+Test(mem_group, all_together_never_have_more_than_the_limit)
+{
+    struct account *account = make_account();
+
+    for (unsigned i = 0; i < PROCESSES; i++)
+        start(account, i, 3000);
+    while (wait(NULL) > 0) {
+    }
+    cr_expect_eq(account->over, 0);
+    cr_expect_gt(account->charges, PROCESSES * 100);
+    uint64_t *charge = join();
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+}
+
+/* Killed at any point, also while they join; in the end all of it is there. */
+Test(mem_group, processes_that_are_killed_leave_nothing)
+{
+    struct account *account = make_account();
+    pid_t children[PROCESSES];
+    unsigned seed = 1;
+
+    for (unsigned i = 0; i < PROCESSES; i++)
+        children[i] = start(account, i, UINT32_MAX);
+    for (unsigned turn = 0; turn < 200; turn++) {
+        unsigned i = (unsigned)rand_r(&seed) % PROCESSES;
+        gs_nap((unsigned)rand_r(&seed) % 1000000);
+        kill(children[i], SIGKILL);
+        waitpid(children[i], NULL, 0);
+        children[i] = start(account, 100 + turn, UINT32_MAX);
+    }
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        kill(children[i], SIGKILL);
+        waitpid(children[i], NULL, 0);
+    }
+    uint64_t *charge = join();
+    cr_assert_not_null(charge);
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+    cr_expect_eq(gs_group_charged(charge), LIMIT);
+}
+
+/* Of two that try at once one succeeds, if not the other after it. */
+Test(mem_group, the_last_memory_is_not_refused_to_both)
+{
+    enum { TURNS = 50 };
+    unsigned refused = 0;
+
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        uint64_t *charge = join();
+        pid_t children[2];
+        unsigned got = 0;
+
+        cr_assert(gs_group_charge(charge, LIMIT / 2, LIMIT));
+        for (unsigned i = 0; i < 2; i++) {
+            children[i] = fork();
+            if (children[i] == 0) {
+                charge = join();
+                bool good = gs_group_charge(charge, LIMIT / 2, LIMIT);
+                gs_nap(3000000);
+                _exit(good ? 0 : 1);
+            }
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            int status;
+            waitpid(children[i], &status, 0);
+            got += WEXITSTATUS(status) == 0;
+        }
+        refused += got == 0;
+    }
+    cr_expect_leq(refused, 1, "%u of %u times both were refused", refused, TURNS);
+}
+
+/* ---- bad input --------------------------------------------------------------------- */
+
+static void expect_alone(const char *name, const char *line)
+{
+    char text[512];
+
+    gs_group_reset();
+    gs_group_start(name);
+    cr_expect_null(gs_group_join("0000:01:00.0"));
+    cr_expect_null(gs_group_join("0000:01:00.0")); /* one line */
+    fflush(stderr);
+    snprintf(text, sizeof text, "gpushim: GPUSHIM_MEM_GROUP=%s\n", line);
+    cr_assert_stderr_eq_str(text);
+}
+
+Test(mem_group, a_name_that_is_none, .init = cr_redirect_stderr)
+{
+    expect_alone("a b",
+                 "a b: not a path, nor a name of at most 64 letters, digits and . _ -; "
+                 "ignored");
+}
+
+Test(mem_group, a_folder, .init = cr_redirect_stderr)
+{
+    expect_alone("/tmp/",
+                 "/tmp/: /tmp/: is a directory; GPUSHIM_MEM_LIMIT counts this process "
+                 "alone");
+}
+
+Test(mem_group, another_file)
+{
+    char line[256];
+    FILE *file = fopen(path, "w");
+
+    cr_redirect_stderr();
+    cr_assert_not_null(file);
+    fputs("precious data", file);
+    fclose(file);
+    snprintf(line, sizeof line,
+             "%s: %s: not a ledger of this version; GPUSHIM_MEM_LIMIT counts this "
+             "process alone",
+             path, path);
+    expect_alone(path, line);
+    char text[32] = "";
+    file = fopen(path, "r");
+    cr_assert_eq(fread(text, 1, sizeof text, file), strlen("precious data"));
+    fclose(file);
+    cr_expect_str_eq(text, "precious data");
+}
