@@ -112,7 +112,7 @@ void gs_timeline_pool_see(struct gs_timeline_pool *pool, const struct gs_replay_
 void gs_timeline_pool_see_range(struct gs_timeline_pool *pool,
                                 const struct gs_replay_range *seen);
 bool gs_timeline_pool_end(struct gs_timeline_pool *pool);
-/* A segment that begins or ends; where segments are only visited, one that is there. */
+/* A segment that begins or ends. Of one that is only visited, time_ns is 0. */
 struct gs_timeline_segment {
     uint64_t time_ns, begin, bytes;
     unsigned memory;

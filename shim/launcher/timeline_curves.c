@@ -20,8 +20,7 @@
 /* Live memory divided into layers: call sites, or owners. */
 struct layers {
     size_t count;
-    const uint32_t *of_site; /* the layer of each site; NULL: its own */
-    uint64_t *live, *area;   /* by layer: now; the sum over all intervals */
+    uint64_t *live, *area; /* by layer: now; the sum over all intervals */
     uint32_t shown[LAYERS_MOST];
     size_t shown_count;
     uint64_t *curve; /* INTERVALS for each shown layer, and for the rest */
@@ -30,12 +29,10 @@ struct layers {
 /* A memory, while its curves are made. */
 struct curves {
     struct gs_timeline_intervals intervals;
-    size_t site_count; /* stacks, and one for no stack */
-    uint64_t *live;    /* by site, now */
     struct layers sites, owners;
 };
 
-/* Who allocates at each site. */
+/* Who allocates at each site: a stack, or the last for no stack. */
 struct owners {
     uint32_t *of_site;
     const char **names; /* NULL: unknown */
@@ -53,10 +50,9 @@ struct memories {
 
 /* ---- layers ------------------------------------------------------------------------ */
 
-static void make_layers(struct layers *layers, size_t count, const uint32_t *of_site)
+static void make_layers(struct layers *layers, size_t count)
 {
     layers->count = count;
-    layers->of_site = of_site;
     layers->live = gs_replay_alloc(count, sizeof *layers->live);
     layers->area = gs_replay_alloc(count, sizeof *layers->area);
     layers->curve =
@@ -70,17 +66,8 @@ static void free_layers(struct layers *layers)
     free(layers->curve);
 }
 
-/* Adds up what is live at the sites. */
-static void add_up(struct layers *layers, const struct curves *curves)
+static void add_to_areas(struct layers *layers)
 {
-    memset(layers->live, 0, layers->count * sizeof *layers->live);
-    for (size_t i = 0; i < curves->site_count; i++)
-        layers->live[layers->of_site ? layers->of_site[i] : i] += curves->live[i];
-}
-
-static void add_to_areas(struct layers *layers, const struct curves *curves)
-{
-    add_up(layers, curves);
     for (size_t i = 0; i < layers->count; i++)
         layers->area[i] += layers->live[i];
 }
@@ -104,12 +91,11 @@ static void choose_layers(struct layers *layers)
     }
 }
 
-static void fill_layers(struct layers *layers, const struct curves *curves,
-                        size_t interval)
+/* `all`: live bytes of the memory then. */
+static void fill_layers(struct layers *layers, size_t interval, uint64_t all)
 {
-    uint64_t rest = curves->intervals.most[interval];
+    uint64_t rest = all;
 
-    add_up(layers, curves);
     for (size_t i = 0; i < layers->shown_count; i++) {
         uint64_t live = layers->live[layers->shown[i]];
 
@@ -153,10 +139,8 @@ static struct curves *curves_of(struct memories *memories, unsigned memory)
     if (curves)
         return curves;
     curves = memories->curves[memory] = gs_replay_alloc(1, sizeof *curves);
-    curves->site_count = timeline->stack_count + 1;
-    curves->live = gs_replay_alloc(curves->site_count, sizeof *curves->live);
-    make_layers(&curves->sites, curves->site_count, NULL);
-    make_layers(&curves->owners, owners->count, owners->of_site);
+    make_layers(&curves->sites, timeline->stack_count + 1);
+    make_layers(&curves->owners, owners->count);
     gs_timeline_divide(&curves->intervals, timeline->trace, INTERVALS);
     return curves;
 }
@@ -167,7 +151,6 @@ static void free_curves(struct curves *curves)
         return;
     free_layers(&curves->sites);
     free_layers(&curves->owners);
-    free(curves->live);
     free(curves);
 }
 
@@ -185,8 +168,9 @@ static void see_operation(void *self, const struct gs_replay_op *op, uint64_t ad
         gs_timeline_pool_see(memories->pool, op, address);
         return;
     }
-    curves->live[gs_timeline_stack_number(memories->timeline, op)] +=
-        gs_timeline_change(op);
+    size_t site = gs_timeline_stack_number(memories->timeline, op);
+    curves->sites.live[site] += gs_timeline_change(op);
+    curves->owners.live[memories->owners.of_site[site]] += gs_timeline_change(op);
     gs_timeline_add_again(&curves->intervals, memories->see, curves);
 }
 
@@ -212,7 +196,12 @@ static void find_peaks(struct memories *memories)
             gs_timeline_end(&memories->curves[i]->intervals);
 }
 
-/* Calls `see` for each interval of each memory, with curves->live as of its peak. */
+static void forget_live(struct layers *layers)
+{
+    memset(layers->live, 0, layers->count * sizeof *layers->live);
+}
+
+/* Calls `see` for each interval of each memory, with live bytes as of its peak. */
 static void visit_peaks(struct memories *memories, gs_timeline_see *see)
 {
     for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
@@ -220,7 +209,8 @@ static void visit_peaks(struct memories *memories, gs_timeline_see *see)
 
         if (!curves)
             continue;
-        memset(curves->live, 0, curves->site_count * sizeof *curves->live);
+        forget_live(&curves->sites);
+        forget_live(&curves->owners);
         gs_timeline_repeat(&curves->intervals, see, curves);
     }
     memories->see = see;
@@ -232,16 +222,17 @@ static void add_areas(void *self, size_t interval)
     struct curves *curves = self;
 
     (void)interval;
-    add_to_areas(&curves->sites, curves);
-    add_to_areas(&curves->owners, curves);
+    add_to_areas(&curves->sites);
+    add_to_areas(&curves->owners);
 }
 
 static void fill_curves(void *self, size_t interval)
 {
     struct curves *curves = self;
+    uint64_t all = curves->intervals.most[interval];
 
-    fill_layers(&curves->sites, curves, interval);
-    fill_layers(&curves->owners, curves, interval);
+    fill_layers(&curves->sites, interval, all);
+    fill_layers(&curves->owners, interval, all);
 }
 
 /* ---- JSON -------------------------------------------------------------------------- */

@@ -2,9 +2,9 @@
  * timeline_memory_viz.c - a snapshot as PyTorch's allocator makes it, pickled, for
  * pytorch.org/memory_viz.
  *
- * The pool's segments are its segments, and allocations their blocks. An allocation that
- * the driver served is a segment with one block. A stack's frames are written once and
- * referred to.
+ * A segment of the snapshot is one of the pool's, its blocks are allocations. An
+ * allocation that the driver served is a segment with one block. A stack's frames are
+ * written once and referred to. Of a damaged trace a segment may begin or end twice.
  *
  * Owns: nothing.   Lock: none.   Source: pytorch, torch/cuda/_memory_viz.py and
  * torch/utils/viz/MemoryViz.js; Python, Lib/pickletools.py (protocol 2)
@@ -18,8 +18,10 @@
 /* A page's script passes the items of one APPENDS as arguments of a call. */
 #define ITEMS_AT_ONCE 1000
 
-/* The pool's blocks are multiples of it. */
-#define ROUNDED(bytes) (((bytes) + 511) & ~(uint64_t)511)
+/* The unit of the pool's blocks of a size. What size classes add is not in a trace, and
+ * shows as a hole. */
+#define LARGE_BYTES ((uint64_t)2 << 20)
+#define UNIT(bytes) ((bytes) < LARGE_BYTES ? (uint64_t)512 : LARGE_BYTES)
 
 /* Keys and words, each written once. */
 enum word {
@@ -76,7 +78,8 @@ struct writer {
     bool written[WORD_COUNT];
     bool *stacks; /* written; one more for no stack */
     size_t items; /* of the list in progress */
-    unsigned device, devices;
+    unsigned device;
+    bool devices[256]; /* the trace has memory of it */
     struct gs_timeline_pool *pool;
     bool *alone;          /* by allocation: it is in no segment of the pool */
     struct block *blocks; /* by address */
@@ -304,19 +307,26 @@ static void put_range(void *self, const struct gs_timeline_segment *segment)
                   segment->time_ns, segment->begin, segment->bytes, NULL);
 }
 
-/* ---- the end of the trace ----------------------------------------------------------
- */
+/* ---- at the end -------------------------------------------------------------------- */
 
-/* gs_replay_see: keeps what is live at the end, and counts the devices. */
+/* gs_replay_see_range */
+static void note_device(void *self, const struct gs_replay_range *range)
+{
+    struct writer *writer = self;
+
+    if (range->op == GS_TRACE_MAPPED && range->kind != GS_TRACE_KIND_PINNED)
+        writer->devices[range->device] = true;
+}
+
+/* gs_replay_see: notes the device, and keeps what is live at the end. */
 static void keep_if_live(void *self, const struct gs_replay_op *op, uint64_t address)
 {
     struct writer *writer = self;
 
     if (!is_device(op))
         return;
-    if (op->device >= writer->devices)
-        writer->devices = op->device + 1u;
-    if (op->op != GS_TRACE_ALLOC || writer->timeline->freed[op->id])
+    writer->devices[op->device] = true;
+    if (op->op != GS_TRACE_ALLOC || op->bytes == 0 || writer->timeline->freed[op->id])
         return;
     if (writer->block_count == writer->block_room) {
         size_t room = writer->block_room ? 2 * writer->block_room : 256;
@@ -375,7 +385,7 @@ static void put_alone(struct writer *writer, const struct block *block)
     const struct gs_replay_op *op = &block->op;
     size_t items = writer->items;
 
-    if (!gs_timeline_shows(writer->timeline, op->id))
+    if (!writer->alone[op->id])
         return;
     open_dict(writer);
     put_segment(writer,
@@ -422,7 +432,8 @@ static void put_pieces(struct writer *writer, const struct gs_timeline_segment *
     for (size_t i = from; i < to; i++) {
         const struct block *block = &writer->blocks[i];
         uint64_t next = i + 1 < to ? writer->blocks[i + 1].address : end;
-        uint64_t bytes = ROUNDED(block->op.bytes);
+        uint64_t unit = UNIT(block->op.bytes);
+        uint64_t bytes = (block->op.bytes + unit - 1) & ~(unit - 1);
         bool shown = gs_timeline_shows(writer->timeline, block->op.id);
 
         bytes = bytes <= next - block->address ? bytes : next - block->address;
@@ -467,6 +478,10 @@ static void put_pool_segment(void *self, const struct gs_timeline_segment *segme
 
 static void put_device(struct writer *writer)
 {
+    if (!writer->devices[writer->device]) {
+        gs_out_char(&writer->out, ']');
+        return;
+    }
     if (writer->pool)
         gs_timeline_pool_free(writer->pool);
     writer->pool = gs_timeline_pool_create(writer->timeline);
@@ -481,13 +496,13 @@ enum gs_status gs_timeline_memory_viz(const struct gs_timeline *timeline,
 {
     struct writer writer = {
         .timeline = timeline,
-        .devices = 1,
         .stacks = gs_replay_alloc(timeline->stack_count + 1, sizeof(bool)),
         .alone = gs_replay_alloc(timeline->trace->allocations + 1, sizeof(bool))};
+    unsigned devices = GS_ARRAY_LEN(writer.devices);
 
     if (!timeline->trace->file)
         writer.made_up = gs_replay_make_up_addresses(timeline->trace);
-    gs_replay_visit(timeline->trace, keep_if_live, &writer);
+    gs_replay_visit_ranges(timeline->trace, keep_if_live, note_device, &writer);
     if (writer.block_count)
         qsort(writer.blocks, writer.block_count, sizeof *writer.blocks, by_address);
     gs_out_begin(&writer.out, sink);
@@ -495,17 +510,21 @@ enum gs_status gs_timeline_memory_viz(const struct gs_timeline *timeline,
     open_dict(&writer);
     put_word(&writer, WORD_device_traces);
     gs_out_text(&writer.out, "](");
-    for (; writer.device < writer.devices; writer.device++)
+    while (devices > 0 && !writer.devices[devices - 1])
+        devices--;
+    for (; writer.device < devices; writer.device++)
         put_device(&writer);
     close_list(&writer);
     put_word(&writer, WORD_segments);
     open_list(&writer);
-    gs_timeline_pool_segments(writer.pool, put_pool_segment, &writer);
+    if (writer.pool)
+        gs_timeline_pool_segments(writer.pool, put_pool_segment, &writer);
     put_all_alone(&writer, UINT64_MAX);
     close_list(&writer);
     close_dict(&writer);
     gs_out_char(&writer.out, '.');
-    gs_timeline_pool_free(writer.pool);
+    if (writer.pool)
+        gs_timeline_pool_free(writer.pool);
     free(writer.stacks);
     free(writer.alone);
     free(writer.blocks);

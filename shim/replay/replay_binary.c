@@ -526,7 +526,7 @@ static void make_up_address(void *self, const struct gs_replay_op *op, uint64_t 
     if (op->op != GS_TRACE_ALLOC)
         return;
     made_up->addresses[op->id] = made_up->end;
-    made_up->end += (op->bytes + 1023) & ~(uint64_t)511;
+    made_up->end += ((op->bytes + 511) & ~(uint64_t)511) + 512; /* also of 0 bytes */
 }
 
 uint64_t *gs_replay_make_up_addresses(const struct gs_replay_trace *trace)

@@ -114,7 +114,7 @@ typedef void gs_replay_see_range(void *self, const struct gs_replay_range *range
 void gs_replay_visit_ranges(const struct gs_replay_trace *trace, gs_replay_see *see,
                             gs_replay_see_range *see_range, void *self);
 
-/* Addresses by allocation for a trace without: one behind the other. From malloc. */
+/* Addresses by allocation for a trace without: no two overlap. From malloc. */
 uint64_t *gs_replay_make_up_addresses(const struct gs_replay_trace *trace);
 
 bool gs_replay_parse_csv(const char *data, size_t length, struct gs_replay_trace *out,

@@ -3,9 +3,11 @@
 
   timeline.py perfetto|memory_viz|heaptrack|massif... [part]    reads FORMAT.file, writes FORMAT.found
 
-part: the file has the largest allocations alone. Its curves have all:
+part: the file has the largest allocations alone, and its curves have all:
 
   curve: MEMORY peak=BYTES last=BYTES points=COUNT
+
+Else:
 
   reserved: MEMORY peak=BYTES                      of memory_viz, and of perfetto if the trace has segments
   all: peak=BYTES                                  of all memories together
@@ -79,7 +81,7 @@ def perfetto(path):
         if event["ph"] == "b":
             stack = []
             for line in event["args"].get("call stack", []):
-                match = re.fullmatch(r"(.*?)(?: \((.*):(\d+)\))?", line)
+                match = re.fullmatch(r"(?s)(.*?)(?: \((.*):(\d+)\))?", line)
                 stack.append(Frame(match[1], match[2], int(match[3] or 0)))
             ledger.at(event["ts"])
             ledger.make(event["id2"]["local"], event["cat"], event["args"]["bytes"], stack)
@@ -125,12 +127,22 @@ def memory_viz(path):
     with open(path, "rb") as file:
         snapshot = pickle.load(file)
     part = sys.argv[-1] == "part"
-    ledger, segments = Ledger(), {}
+    ledger, segments, ended = Ledger(), {}, []
+
+    def check_ended(device):
+        for begin, size in ended:
+            for (where, address), (_, held, _) in ledger.live.items():
+                assert where != device or address + held <= begin or begin + size <= address or \
+                    inside(segments, device, address, held), f"{address:#x} is live in a segment that has ended"
+        ended.clear()
+
     for device, events in enumerate(snapshot["device_traces"]):
         memory, asked, reserved, most = f"GPU {device}", set(), 0, 0
         ledger.last = 0
         for event in events:
             key, size = (device, event["addr"]), event["size"]
+            if event["time_us"] != ledger.last:
+                check_ended(device) # what remains of it has begun at the same time
             ledger.at(event["time_us"])
             if event["action"] == "segment_alloc":
                 assert not any(where == device and begin < key[1] + size and key[1] < begin + held
@@ -148,9 +160,11 @@ def memory_viz(path):
                 ledger.free(key)
             elif event["action"] == "segment_free":
                 assert segments.pop(key) == size
+                ended.append((key[1], size))
                 reserved -= size
             else:
                 raise ValueError(event)
+        check_ended(device)
         if not part and most:
             print(f"reserved: {memory} peak={most}")
     blocks = set()

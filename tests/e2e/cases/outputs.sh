@@ -201,21 +201,21 @@ for way in $(ways_of leaky); do
   add_case "outputs collapsed $way" outputs_collapsed_case "$way"
 done
 
-# outputs_collapsed_others_case WAY: the peak's file adds up to each peak; that of all allocations has work,
-# which freed all of its own, with what it allocates in 64 rounds of three kinds of memory.
+# outputs_collapsed_others_case WAY: the peak's file adds up to each peak. The total's has work, which leaks
+# nothing.
 outputs_collapsed_others_case() {
   preloaded shim GPUSHIM_OUTPUT=collapsed-peak,json,collapsed-total GPUSHIM_OUTPUT_FILE=r -- "$apps/leaky_$1"
   expect_status shim 0
-  expect_text shim.err "files written: $PWD/r.json, $PWD/r.peak.collapsed, $PWD/r.total.collapsed\$"
+  expect_text shim.err "files written: $PWD/r.json, $PWD/r.collapsed-peak, $PWD/r.collapsed-total\$"
   expect_equal "GPU's peak" "$(json_get r.json devices 0 totals peak_bytes)" \
-    "$(awk '/GPU 0;/ { sum += $NF } END { print sum }' r.peak.collapsed)"
+    "$(awk '/GPU 0;/ { sum += $NF } END { print sum }' r.collapsed-peak)"
   expect_equal "pinned memory's peak" "$(json_get r.json pinned_host totals peak_bytes)" \
-    "$(awk '/^pinned host memory;/ { sum += $NF } END { print sum }' r.peak.collapsed)"
-  expect_text r.peak.collapsed '^GPU 0;main;load_weights 25165824$'
+    "$(awk '/^pinned host memory;/ { sum += $NF } END { print sum }' r.collapsed-peak)"
+  expect_text r.collapsed-peak '^GPU 0;main;load_weights 25165824$'
   leak_marks "$sources/tests/apps/leaky.c" | awk '{ print $1, $3 * $4 }' | sort >wanted
-  awk '$NF > 0 && !/;work/ { sub(/.*;/, ""); print }' r.total.collapsed | sort >found
+  awk '$NF > 0 && !/;work/ { sub(/.*;/, ""); print }' r.collapsed-total | sort >found
   expect_found "not all that was allocated"
-  expect_equal "memory of work" 75608064 "$(awk '/^GPU 0;main;work/ { sum += $NF } END { print sum }' r.total.collapsed)"
+  expect_equal "memory of work" 75608064 "$(awk '/^GPU 0;main;work/ { sum += $NF } END { print sum }' r.collapsed-total)"
 }
 for way in $(ways_of leaky); do
   add_case "outputs collapsed of the peak and the total $way" outputs_collapsed_others_case "$way"

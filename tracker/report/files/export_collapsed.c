@@ -1,7 +1,7 @@
 /*
  * export_collapsed.c - collapsed stacks: "GPU 0;main;load;alloc 4096", the outermost
- * frame first, one line for each call site: what it did not free, what it had at its
- * device's peak, or all that it allocated.
+ * frame first: what a call site did not free, what it had at its device's peak, or all
+ * that it allocated.
  *
  * The first frame is the kind of memory, so device and host memory are not one sum.
  * Readers: flamegraph.pl, inferno, speedscope. They sum lines of equal text.

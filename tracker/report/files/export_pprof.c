@@ -123,17 +123,17 @@ static void put_label(struct profile *profile, const char *key, const char *valu
     gs_proto_message(&profile->message, SAMPLE_LABEL, &profile->inner);
 }
 
-static void put_labels(struct profile *profile, const struct gs_sample *sample,
-                       const struct gs_export_stack *stack)
+static void put_labels(struct profile *profile, const struct gs_export_stack *stack,
+                       int device, uint16_t api, unsigned kind)
 {
     char text[32];
 
-    if (!gs_export_on_host(sample->kind, sample->device)) {
-        snprintf(text, sizeof text, "%d", sample->device);
+    if (!gs_export_on_host(kind, device)) {
+        snprintf(text, sizeof text, "%d", device);
         put_label(profile, "device", text);
     }
-    put_label(profile, "api", gs_export_call(profile->export, stack, sample->api));
-    put_label(profile, "kind", gs_export_kind(sample->kind));
+    put_label(profile, "api", gs_export_call(profile->export, stack, api));
+    put_label(profile, "kind", gs_export_kind(kind));
 }
 
 static void put_stream(struct profile *profile, const struct gs_sample *sample)
@@ -197,7 +197,7 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
         return;
     const struct gs_export_stack *stack = put_places(profile, sample->stack);
     put_values(profile, values);
-    put_labels(profile, sample, stack);
+    put_labels(profile, stack, sample->device, sample->api, sample->kind);
     put_stream(profile, sample);
     put_message(profile, PROFILE_SAMPLE);
 }
@@ -206,14 +206,12 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
 static void put_peak_site(struct profile *profile, const struct gs_group *held)
 {
     const double values[VALUES] = {0, 0, held->likely_count, held->likely_bytes, 0, 0};
-    const struct gs_sample site = {
-        .api = held->api, .device = held->device, .kind = held->kind};
 
     if (held->stack == GS_STACK_NOT_SAMPLED)
         return;
     const struct gs_export_stack *stack = put_places(profile, held->stack);
     put_values(profile, values);
-    put_labels(profile, &site, stack);
+    put_labels(profile, stack, held->device, held->api, held->kind);
     put_message(profile, PROFILE_SAMPLE);
 }
 
