@@ -44,7 +44,7 @@
 #define COUNTS     (UINT64_C(1) << 63)
 #define START_BITS 39
 
-/* Attempts to charge the last memory, and the wait before the second. */
+/* Attempts to charge the last memory, and the wait between two. */
 #define ATTEMPTS 5
 #define NAP_NS   ((uint64_t)20000)
 /* The shortest interval between two searches for processes that have ended. */
@@ -350,17 +350,14 @@ bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit)
         if (add_up(charge) <= limit) {
             return true;
         }
+        (void)__atomic_sub_fetch(charge, bytes, __ATOMIC_SEQ_CST);
         if (attempt == 0) {
             remove_all_ended();
-            if (add_up(charge) <= limit) {
-                return true;
-            }
+        } else if (add_up(charge) > limit - bytes) {
+            return false; /* with no attempt in the way */
+        } else {
+            gs_nap(nap_ns);
         }
-        (void)__atomic_sub_fetch(charge, bytes, __ATOMIC_SEQ_CST);
-        if (add_up(charge) > limit - bytes && attempt > 0) {
-            return false; /* without this attempt, too: no other is in the way */
-        }
-        gs_nap(nap_ns);
     }
     return false;
 }

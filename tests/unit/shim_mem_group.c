@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +98,35 @@ Test(mem_group, what_a_process_had_comes_back_when_it_has_ended)
     uint64_t *charge = join();
     cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
     cr_expect_eq(gs_group_charged(charge), LIMIT);
+}
+
+/* Without a new member, which would look for ended ones. */
+Test(mem_group, what_a_process_had_comes_back_to_those_who_were_there)
+{
+    uint64_t *charge = join();
+
+    for (unsigned i = 0; i < 2; i++) {
+        other_process(LIMIT, true);
+        cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+        cr_expect_eq(gs_group_charged(charge), LIMIT);
+        __atomic_sub_fetch(charge, LIMIT, __ATOMIC_RELAXED);
+    }
+}
+
+/* Its number may be a running process's there. */
+Test(mem_group, a_process_of_another_namespace_is_not_taken_for_dead)
+{
+    enum { FIRST_MEMBER = 8 + 8 + 8 * GS_MAX_DEVICES, NAMESPACE = 8 };
+    uint64_t another = 1;
+
+    other_process(LIMIT, false);
+    int file = open(path, O_RDWR);
+    cr_assert_eq(pwrite(file, &another, sizeof another, FIRST_MEMBER + NAMESPACE),
+                 sizeof another);
+    close(file);
+    uint64_t *charge = join();
+    cr_expect_eq(gs_group_charged(charge), LIMIT);
+    cr_expect_not(gs_group_charge(charge, 1, LIMIT));
 }
 
 /* As after `exec`, which keeps number and start. */
@@ -212,26 +242,39 @@ Test(mem_group, processes_that_are_killed_leave_nothing)
     cr_expect_eq(gs_group_charged(charge), LIMIT);
 }
 
+/* Charges the last half at the same time as another process. The exit status: 0: it did.
+ */
+static int charge_beside(uint32_t *arrived)
+{
+    uint64_t *charge = join();
+
+    __atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(arrived, __ATOMIC_SEQ_CST) < 2)
+        gs_wait_relax();
+    bool good = gs_group_charge(charge, LIMIT / 2, LIMIT);
+    gs_nap(3000000);
+    return good ? 0 : 1;
+}
+
 /* Of two that try at once one succeeds, if not the other after it. */
 Test(mem_group, the_last_memory_is_not_refused_to_both)
 {
     enum { TURNS = 50 };
+    struct account *account = make_account();
+    uint64_t *charge = join();
     unsigned refused = 0;
 
+    cr_assert(gs_group_charge(charge, LIMIT / 2, LIMIT));
     for (unsigned turn = 0; turn < TURNS; turn++) {
-        uint64_t *charge = join();
+        uint32_t *arrived = (uint32_t *)&account->held;
         pid_t children[2];
         unsigned got = 0;
 
-        cr_assert(gs_group_charge(charge, LIMIT / 2, LIMIT));
+        *arrived = 0;
         for (unsigned i = 0; i < 2; i++) {
             children[i] = fork();
-            if (children[i] == 0) {
-                charge = join();
-                bool good = gs_group_charge(charge, LIMIT / 2, LIMIT);
-                gs_nap(3000000);
-                _exit(good ? 0 : 1);
-            }
+            if (children[i] == 0)
+                _exit(charge_beside(arrived));
         }
         for (unsigned i = 0; i < 2; i++) {
             int status;
@@ -240,7 +283,9 @@ Test(mem_group, the_last_memory_is_not_refused_to_both)
         }
         refused += got == 0;
     }
-    cr_expect_leq(refused, 1, "%u of %u times both were refused", refused, TURNS);
+    cr_log_info("%u of %u", refused, TURNS);
+    cr_expect_leq(refused, TURNS / 50, "%u of %u times both were refused", refused,
+                  TURNS);
 }
 
 /* ---- bad input --------------------------------------------------------------------- */
