@@ -32,6 +32,7 @@
 #include "leak_rules.h"
 #include "managed.h"
 #include "moving_pages.h"
+#include "spill.h"
 #include "context_events.h"
 #include "mem_limits.h"
 #include "memory_pools.h"

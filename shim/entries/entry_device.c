@@ -26,6 +26,7 @@
 #include "trace.h"
 #include "warmup.h"
 #include "redzones.h"
+#include "spill.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 
@@ -84,6 +85,17 @@ static bool served_by_pool(struct gs_state *state, const struct gs_call *request
     return false;
 }
 
+/* The device has refused: other memory, or the driver's answer. */
+static CUresult refuse(struct gs_state *state, const struct gs_call *request,
+                       CUdeviceptr *out, size_t bytes, CUresult refused)
+{
+    if (gs_spill(state, request, out, bytes, refused)) {
+        return CUDA_SUCCESS;
+    }
+    gs_record_refused(state, request, bytes, refused);
+    return refused;
+}
+
 /* Allocates from the driver, natively except for the record. */
 static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
                                             const struct gs_call *request,
@@ -105,7 +117,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
             gs_redzones_passed(state);
         }
     } else {
-        gs_record_refused(state, request, bytes, result);
+        result = refuse(state, request, out, bytes, result);
     }
     return result;
 }
@@ -120,8 +132,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
     const struct gs_call request =
         gs_call_in(context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);
     if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
-        gs_record_refused(state, &request, bytes, (CUresult)native);
-        return (CUresult)native;
+        return refuse(state, &request, out, bytes, (CUresult)native);
     }
     if (status == GS_ERR_UNPOOLABLE && hand_out_kept(state, &request, out, bytes)) {
         return CUDA_SUCCESS;
@@ -276,7 +287,9 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
     struct gs_freeing freeing = {
         .key = dptr, .api = GS_API_cuMemFree_v2, .how = GS_TRACE_DRIVER};
     gs_record_free_begin(state, &freeing);
+    gs_spill_leave(dptr);
     CUresult result = gs_real()->cuMemFree_v2(gs_pooled_asked(dptr));
+    gs_spill_left(result == CUDA_SUCCESS);
     gs_record_free_end(state, &freeing, result);
     return result;
 }

@@ -28,6 +28,7 @@ struct gs_statistics {
     uint64_t lazy_saves_waits; /* 0 or 1, as in gs_report_device */
     uint64_t pressure; /* the highest level reached, plus 1; 0: GPUSHIM_PRESSURE unset */
     uint64_t pressure_changes;
+    uint64_t spilled, spilled_peak_bytes;
     uint64_t rest_known, rest_bytes; /* likewise; only set for a report */
 };
 

@@ -34,6 +34,8 @@ void gs_statistics_report(const struct gs_statistics *statistics,
     out->frees_waited_ns = statistics->frees.waited_ns;
     out->frees_idle = statistics->frees.found_idle;
     out->lazy_saves_waits = statistics->lazy_saves_waits != 0;
+    out->spilled = statistics->spilled;
+    out->spilled_peak_bytes = statistics->spilled_peak_bytes;
     if (statistics->pressure) {
         out->pressure =
             gpushim_pressure_text((gpushim_pressure)(statistics->pressure - 1));

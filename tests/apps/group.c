@@ -1,12 +1,15 @@
 /*
- * group.c - a member of a group of processes that share GPUSHIM_MEM_LIMIT.
+ * group.c - a program that takes what it can get: one of a group that shares
+ * GPUSHIM_MEM_LIMIT, or one whose full device spills.
  *
  *   group_WAY                 takes a little, gives it back
  *   group_WAY take            takes blocks until it is refused
- *   group_WAY hold MIB FILE   takes MIB, waits until FILE is there, ends without giving
- * back group_WAY exec MIB        takes MIB, and becomes `take` group_WAY fork MIB a new
- * child and its parent take MIB each, one after the other group_WAY storm SEED      takes
- * and gives back for ever
+ *   group_WAY again           the same twice
+ *   group_WAY reset           the same twice, with a reset of the device between
+ *   group_WAY hold MIB FILE   takes MIB, waits until FILE is there, gives nothing back
+ *   group_WAY exec MIB        takes MIB, and becomes `take`
+ *   group_WAY fork MIB        a child, then its parent take MIB each
+ *   group_WAY storm SEED      takes and gives back for ever
  *
  * Says what it got, and what the device has free before and after. MIB: in blocks of 2.
  */
@@ -78,6 +81,12 @@ int main(int argc, char **argv)
     unsigned count = take(what[0] ? most : 4);
     if (strcmp(what, "take") == 0)
         tell_free("after");
+    if (strcmp(what, "again") == 0)
+        give_back(count);
+    if (strcmp(what, "reset") == 0)
+        app_gpu_reset();
+    if (strcmp(what, "again") == 0 || strcmp(what, "reset") == 0)
+        count = take(most);
     if (strcmp(what, "exec") == 0) {
         execl("/proc/self/exe", argv[0], "take", (char *)NULL);
         return 1;

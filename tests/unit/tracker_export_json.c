@@ -153,7 +153,7 @@ Test(export_json, a_leak_a_pool_and_its_code)
                 "\"lost_count\": 0}, \"pool\": {\"hits\": 972, \"driver_ns\": 1500}, "
                 "\"pool_holes\": null, \"pool_sizes\": null, "
                 "\"pool_as_of_ns\": null, \"not_allocated_via_api_bytes\": null, "
-                "\"pressure\": null}");
+                "\"pressure\": null, \"spilled\": null}");
     expect_line(&bytes, "\"peak_bytes\": 8299,\n", "\"peak_bytes\": 8299,");
     expect_line(&bytes, "\"allocs\": 4\n", "\"allocs\": 4");
     expect_line(&bytes, "{\"bytes\": 8192",
@@ -205,7 +205,9 @@ Test(export_json, what_is_known_from_elsewhere)
                                       .rest_known = true,
                                       .rest_bytes = 512 * GS_MIB,
                                       .pressure = "critical",
-                                      .pressure_changes = 14};
+                                      .pressure_changes = 14,
+                                      .spilled = 3,
+                                      .spilled_peak_bytes = 4096};
     struct gs_allocation registered = test_allocation(0x9000, 5);
 
     config.devices = &device;
@@ -226,7 +228,8 @@ Test(export_json, what_is_known_from_elsewhere)
     expect_line(&bytes, "\"running\"", "\"running\": true,");
     expect_line(&bytes, "\"pool_as_of_ns\"",
                 "\"pool_as_of_ns\": 77, \"not_allocated_via_api_bytes\": 536870912, "
-                "\"pressure\": {\"highest\": \"critical\", \"changes\": 14}}");
+                "\"pressure\": {\"highest\": \"critical\", \"changes\": 14}, "
+                "\"spilled\": {\"count\": 3, \"peak_bytes\": 4096}}");
     cr_expect_eq(occurrences(bytes.data, "\"growing\": true"), 1);
     cr_expect_eq(occurrences(bytes.data, "\"growing\": false"), 2);
     expect_line(&bytes, "\"allocs\": 6\n", "\"allocs\": 6");

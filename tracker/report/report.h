@@ -51,6 +51,7 @@ struct gs_report_device {
     /* Frees that waited for the device, and their total time; frees that found it
      * idle. */
     uint64_t frees_waited, frees_waited_ns, frees_idle;
+    uint64_t spilled, spilled_peak_bytes; /* allocations served from host memory */
     const char *pressure; /* the highest level of memory pressure; NULL: no levels */
     uint64_t pressure_changes;
     uint64_t rest_bytes; /* held by the process beyond the live and idle memory here */

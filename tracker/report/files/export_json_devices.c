@@ -70,6 +70,18 @@ static void put_pressure(struct gs_json *json, const struct gs_report_device *de
     gs_json_close(json, '}');
 }
 
+static void put_spilled(struct gs_json *json, const struct gs_report_device *device)
+{
+    if (!device || device->spilled == 0) {
+        gs_json_member_null(json, "spilled");
+        return;
+    }
+    gs_json_member_open(json, "spilled", '{');
+    gs_json_member(json, "count", device->spilled);
+    gs_json_member(json, "peak_bytes", device->spilled_peak_bytes);
+    gs_json_close(json, '}');
+}
+
 static void put_device(const struct gs_export *export, struct gs_json *json,
                        unsigned ordinal)
 {
@@ -98,6 +110,7 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
                            known && config->devices[ordinal].rest_known,
                            known ? config->devices[ordinal].rest_bytes : 0);
     put_pressure(json, known ? &config->devices[ordinal] : NULL);
+    put_spilled(json, known ? &config->devices[ordinal] : NULL);
     gs_json_close(json, '}');
 }
 

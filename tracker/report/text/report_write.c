@@ -131,6 +131,20 @@ static const struct gs_report_device *device_of(const struct gs_report_writer *w
                                                              : NULL;
 }
 
+/* ", spilled 3 allocations, at most 164 MiB, to host memory" */
+static void write_spilled(const struct gs_report_writer *writer, unsigned row)
+{
+    const struct gs_report_device *device =
+        row < GS_ROW_PINNED ? device_of(writer, row) : NULL;
+    char count[32], most[24];
+
+    if (device && device->spilled != 0)
+        gs_text_add(writer->text, ", spilled %s allocation%s, at most %s, to host memory",
+                    gs_text_count(device->spilled, count),
+                    gs_report_plural(device->spilled),
+                    gs_text_bytes(device->spilled_peak_bytes, most));
+}
+
 /* Printed only if the level has changed. */
 static void write_pressure(const struct gs_report_writer *writer, unsigned row)
 {
@@ -158,6 +172,7 @@ static void write_row(const struct gs_report_writer *writer, unsigned row,
         gs_text_add(writer->text, ", %s request%s refused",
                     gs_text_count(totals->failed, failed),
                     gs_report_plural(totals->failed));
+    write_spilled(writer, row);
     write_pressure(writer, row);
     gs_report_live_suppressed(writer, row);
     gs_text_add(writer->text, "\n");
