@@ -33,6 +33,7 @@
 #include "managed.h"
 #include "moving_pages.h"
 #include "spill.h"
+#include "spilled.h"
 #include "context_events.h"
 #include "mem_limits.h"
 #include "memory_pools.h"

@@ -8,6 +8,7 @@
 
 #include "log.h"
 #include "mem_limits.h"
+#include "spilled.h"
 #include "parts.h"
 #include "real.h"
 #include "text.h"
@@ -307,6 +308,9 @@ void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing)
     if (GS_UNLIKELY(gs_limits_charging)) {
         gs_limits_leave(freeing->key);
     }
+    if (GS_UNLIKELY(gs_spilled_wanted)) {
+        gs_spilled_leave(freeing->key);
+    }
     struct gs_free_site site = gs_record_site(state, freeing->api, false);
     if (!state->tracker || freeing->key == 0 ||
         gs_tracker_remove_address(state->tracker, freeing->key, &site, &freeing->was) !=
@@ -331,6 +335,9 @@ void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing
     }
     if (GS_UNLIKELY(gs_limits_charging)) {
         gs_limits_left(!refused);
+    }
+    if (GS_UNLIKELY(gs_spilled_wanted)) {
+        gs_spilled_left(!refused);
     }
     if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
         gs_parts_context_error(gs_context_current_known(state), result);

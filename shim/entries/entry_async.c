@@ -22,6 +22,7 @@
 #include "host_pools.h"
 #include "managed.h"
 #include "mem_limits.h"
+#include "spilled.h"
 #include "memory_pools.h"
 #include "pool_lookup.h"
 #include "pressure.h"
@@ -303,6 +304,16 @@ static CUresult free_in_capture(struct gs_state *state, const struct variant *va
     return result;
 }
 
+/* The driver frees no managed memory in the order of a stream. */
+static CUresult free_spilled(CUdeviceptr dptr, CUstream stream, bool per_thread)
+{
+    gs_notify_begin("cuMemFreeAsync", true);
+    CUresult result = per_thread ? gs_real()->cuStreamSynchronize_ptsz(stream)
+                                 : gs_real()->cuStreamSynchronize(stream);
+    gs_notify_end();
+    return result == CUDA_SUCCESS ? gs_real()->cuMemFree_v2(dptr) : result;
+}
+
 static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
                            CUdeviceptr dptr, CUstream stream)
 {
@@ -332,8 +343,10 @@ static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
                                      .how = GS_TRACE_DRIVER,
                                      .stream = stream,
                                      .order = order_of(&variant)};
+        bool spilled = GS_UNLIKELY(gs_spilled_has(dptr));
         gs_record_free_begin(state, &freeing);
-        result = real(gs_pooled_asked(dptr), stream);
+        result = spilled ? free_spilled(dptr, stream, per_thread)
+                         : real(gs_pooled_asked(dptr), stream);
         if (result == CUDA_SUCCESS) {
             gs_managed_gone(dptr);
         }

@@ -287,9 +287,7 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
     struct gs_freeing freeing = {
         .key = dptr, .api = GS_API_cuMemFree_v2, .how = GS_TRACE_DRIVER};
     gs_record_free_begin(state, &freeing);
-    gs_spill_leave(dptr);
     CUresult result = gs_real()->cuMemFree_v2(gs_pooled_asked(dptr));
-    gs_spill_left(result == CUDA_SUCCESS);
     gs_record_free_end(state, &freeing, result);
     return result;
 }

@@ -4,9 +4,9 @@
  * Each process writes what it has charged into a member of its own, and adds up the
  * members to see whether a charge fits. So there is no lock that a killed process could
  * leave locked, and no sum that it could leave wrong. A process that has ended is known
- * by its number and its start. Its member counts until another process asks for the last
- * memory, or joins. No process leaves at its exit, since the driver frees its memory
- * later.
+ * by its number and its start. Its member counts until another process joins, asks what
+ * is free, or asks for the last memory. No process leaves at its exit, since the driver
+ * frees its memory later.
  *
  * Two processes that ask for the last memory at once may see each other's attempt: both
  * withdraw, and try again after waits of different lengths.
@@ -64,13 +64,14 @@ struct ledger {
 };
 
 static struct gs_mutex join_lock = GS_MUTEX(GS_RANK_LIMITS);
-static char group_path[PATH_MAX];     /* "": no group; immutable after start */
-static const char *group_name = "";   /* the user's word */
-static bool failed;                   /* to join; under join_lock */
-static struct ledger *ledger;         /* under join_lock until its first use */
-static struct member *own;            /* likewise */
-static uint64_t identity, name_space; /* of this process; 0: /proc does not tell */
-static uint64_t next_search;          /* atomic; a time */
+static char group_path[PATH_MAX];   /* "": no group; immutable after start */
+static const char *group_name = ""; /* the user's word */
+static bool failed;                 /* to join; under join_lock */
+static struct ledger *ledger;       /* under join_lock until its first use */
+static struct member *own;          /* likewise */
+static uint64_t identity;           /* of this process */
+static uint64_t own_namespace;      /* 0: /proc does not tell */
+static uint64_t next_search;        /* atomic; a time */
 
 /* ---- start ------------------------------------------------------------------------- */
 
@@ -129,23 +130,20 @@ static uint64_t owner_of(int64_t pid, uint64_t start)
     return (uint64_t)pid << START_BITS | (start & ((UINT64_C(1) << START_BITS) - 1));
 }
 
-/* Of a process in this namespace. */
-static bool is_running(uint64_t owner)
+/* Its number means the same process here. */
+static bool is_of_here(const struct member *member)
 {
-    int64_t pid = (int64_t)((owner & ~COUNTS) >> START_BITS);
-    uint64_t start;
-    return gs_process_start(pid, &start) == GS_OK &&
-           owner_of(pid, start) == (owner & ~COUNTS);
+    return own_namespace != 0 &&
+           __atomic_load_n(&member->namespace, __ATOMIC_RELAXED) == own_namespace;
 }
 
-/* Takes a member out if its process has ended. One of another namespace stays: its number
- * means another process here; without /proc all stay. */
+/* Takes a member out if its process has ended. One of another namespace stays. */
 static void remove_ended(struct member *member)
 {
     uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if (owner != 0 && (owner & ~COUNTS) != identity && name_space != 0 &&
-        __atomic_load_n(&member->namespace, __ATOMIC_RELAXED) == name_space &&
-        !is_running(owner)) {
+    if ((owner & COUNTS) && (owner & ~COUNTS) != identity && is_of_here(member) &&
+        gs_process_ended((int64_t)((owner & ~COUNTS) >> START_BITS), owner,
+                         (UINT64_C(1) << START_BITS) - 1)) {
         (void)__atomic_compare_exchange_n(&member->owner, &owner, 0, false,
                                           __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
@@ -169,18 +167,30 @@ static void remove_all_ended(void)
 }
 
 /* The program that this process was before `exec` has no memory any more. */
-static bool is_free(const struct member *member)
+static void remove_former(struct member *member)
 {
     uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    return owner == 0 ||
-           ((owner & ~COUNTS) == identity &&
-            __atomic_load_n(&member->namespace, __ATOMIC_RELAXED) == name_space);
+    if (owner == (identity | COUNTS) && is_of_here(member)) {
+        (void)__atomic_compare_exchange_n(&member->owner, &owner, 0, false,
+                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    }
 }
 
-static bool claim(struct member *member)
+static void use_until(uint64_t least)
+{
+    uint64_t end = __atomic_load_n(&ledger->members_end, __ATOMIC_RELAXED);
+    while (end < least &&
+           !__atomic_compare_exchange_n(&ledger->members_end, &end, least, true,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    }
+}
+
+/* `unfinished`: also one whose claim has not come to its end. Two that claim it at once
+ * are told apart by the last step. */
+static bool claim(struct member *member, bool unfinished)
 {
     uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if (!is_free(member) ||
+    if ((owner & COUNTS) || (owner != 0 && !unfinished) ||
         !__atomic_compare_exchange_n(&member->owner, &owner, identity, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
         return false;
@@ -188,24 +198,23 @@ static bool claim(struct member *member)
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         __atomic_store_n(&member->charged[i], 0, __ATOMIC_RELAXED);
     }
-    __atomic_store_n(&member->namespace, name_space, __ATOMIC_RELAXED);
-    uint64_t end = __atomic_load_n(&ledger->members_end, __ATOMIC_RELAXED);
-    uint64_t least = (uint64_t)(member - ledger->members) + 1;
-    while (end < least &&
-           !__atomic_compare_exchange_n(&ledger->members_end, &end, least, true,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-    }
-    __atomic_store_n(&member->owner, identity | COUNTS, __ATOMIC_RELEASE);
-    return true;
+    __atomic_store_n(&member->namespace, own_namespace, __ATOMIC_RELAXED);
+    use_until((uint64_t)(member - ledger->members) + 1);
+    owner = identity;
+    return __atomic_compare_exchange_n(&member->owner, &owner, identity | COUNTS, false,
+                                       __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
 /* NULL: the group is full. */
 static struct member *find_member(void)
 {
     remove_all_ended();
-    for (size_t i = 0; i < MEMBERS; i++) {
-        if (claim(&ledger->members[i])) {
-            return &ledger->members[i];
+    for (size_t i = 0; i < members_end(); i++) {
+        remove_former(&ledger->members[i]);
+    }
+    for (size_t i = 0; i < 2 * MEMBERS; i++) {
+        if (claim(&ledger->members[i % MEMBERS], i >= MEMBERS)) {
+            return &ledger->members[i % MEMBERS];
         }
     }
     return NULL;
@@ -213,8 +222,8 @@ static struct member *find_member(void)
 
 /* ---- the ledger -------------------------------------------------------------------- */
 
-/* Makes a new file as long as a ledger. Returns 0 or an errno; EBADMSG: it is another's
- * file, and stays as it is. */
+/* Makes a new file as long as a ledger, also one whose maker was killed at it. Returns 0
+ * or an errno; EBADMSG: it is another's file, and stays as it is. */
 static int prepare(int fd)
 {
     struct stat found;
@@ -222,14 +231,14 @@ static int prepare(int fd)
     if (fstat(fd, &found) != 0) {
         return errno;
     }
-    if (found.st_size == 0 && S_ISREG(found.st_mode)) {
-        return gs_output_map_extend(fd, 0, sizeof(*ledger));
-    }
-    if (!S_ISREG(found.st_mode) || found.st_size != (off_t)sizeof(*ledger) ||
-        pread(fd, &magic, sizeof(magic), 0) != (ssize_t)sizeof(magic)) {
+    if (!S_ISREG(found.st_mode) || found.st_size > (off_t)sizeof(*ledger) ||
+        found.st_uid != (uid_t)syscall(SYS_geteuid) ||
+        pread(fd, &magic, sizeof(magic), 0) < 0 || (magic != 0 && magic != MAGIC)) {
         return EBADMSG;
     }
-    return magic == 0 || magic == MAGIC ? 0 : EBADMSG;
+    return found.st_size == (off_t)sizeof(*ledger)
+               ? 0
+               : gs_output_map_extend(fd, 0, sizeof(*ledger));
 }
 
 /* Opens the file and maps it. Returns 0 or an errno. */
@@ -255,10 +264,11 @@ static void identify(void)
     struct stat space;
     int64_t pid = (int64_t)syscall(SYS_getpid);
     uint64_t start = 0;
-    bool known =
-        gs_process_start(pid, &start) == GS_OK && stat("/proc/self/ns/pid", &space) == 0;
+    /* A /proc of another namespace has other processes by these numbers. */
+    bool known = gs_process_self() == pid && gs_process_start(pid, &start) == GS_OK &&
+                 stat("/proc/self/ns/pid", &space) == 0;
     identity = owner_of(pid, start);
-    name_space = known ? (uint64_t)space.st_ino : 0;
+    own_namespace = known ? (uint64_t)space.st_ino : 0;
 }
 
 /* Returns why the process is no member; NULL: it is one. */
@@ -330,7 +340,7 @@ static uint64_t add_up(const uint64_t *charge)
     uint64_t sum = 0;
     for (size_t i = 0; i < members_end(); i++) {
         const struct member *member = &ledger->members[i];
-        if (__atomic_load_n(&member->owner, __ATOMIC_ACQUIRE) & COUNTS) {
+        if (__atomic_load_n(&member->owner, __ATOMIC_SEQ_CST) & COUNTS) {
             uint64_t bytes = __atomic_load_n(&member->charged[place], __ATOMIC_SEQ_CST);
             sum = sum + bytes < sum ? UINT64_MAX : sum + bytes;
         }
@@ -340,11 +350,11 @@ static uint64_t add_up(const uint64_t *charge)
 
 bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit)
 {
-    /* Members differ in it, so that of two one comes first. */
-    uint64_t nap_ns = NAP_NS + NAP_NS * ((uint64_t)(own - ledger->members) % 8);
     if (bytes > limit) {
         return false;
     }
+    /* Members differ in it, so that of two one comes first. */
+    uint64_t nap_ns = NAP_NS + NAP_NS * ((uint64_t)(own - ledger->members) % 8);
     for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
         (void)__atomic_add_fetch(charge, bytes, __ATOMIC_SEQ_CST);
         if (add_up(charge) <= limit) {

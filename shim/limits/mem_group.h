@@ -26,8 +26,8 @@ bool gs_group_wanted(void);
 uint64_t *gs_group_join(const char *bus);
 
 /* Charges to the group. Returns false, with nothing charged, if its members would have
- * more than `limit` bytes of the device. Waits for other attempts, a millisecond at
- * most. */
+ * more than `limit` bytes of the device. Before that it looks whether each of the others
+ * runs, and waits for their attempts, a millisecond at most. */
 bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit) GS_MUST_USE;
 
 /* The bytes that all members have of the device. What a process that has ended had is

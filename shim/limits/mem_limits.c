@@ -173,17 +173,23 @@ void gs_limits_change_pool(struct gs_state *state, const struct gs_options *opti
     }
 }
 
-/* Counts the device's memory in the group, what is charged already too. */
+/* Moves what was charged to this process alone to the group. */
+static void move_to_group(struct device *device, uint64_t *group)
+{
+    (void)__atomic_add_fetch(group,
+                             __atomic_exchange_n(&device->charged, 0, __ATOMIC_SEQ_CST),
+                             __ATOMIC_SEQ_CST);
+}
+
+/* Counts the device's memory in the group from now on. */
 static void join_group(const struct gs_state *state, struct device *device, int ordinal)
 {
-    uint64_t *none = NULL;
     const char *bus = ordinal < GS_MAX_DEVICES ? state->device_buses[ordinal] : "";
     uint64_t *group = gs_group_join(bus);
-    if (group && __atomic_compare_exchange_n(&device->group, &none, group, false,
-                                             __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-        (void)__atomic_add_fetch(
-            group, __atomic_exchange_n(&device->charged, 0, __ATOMIC_RELAXED),
-            __ATOMIC_RELAXED);
+    if (group) {
+        move_to_group(device, group);
+        __atomic_store_n(&device->group, group, __ATOMIC_SEQ_CST);
+        move_to_group(device, group);
     }
 }
 
@@ -223,7 +229,11 @@ static bool charge_alone(struct device *device, uint64_t bytes)
             return false;
         }
     } while (!__atomic_compare_exchange_n(&device->charged, &charged, sum, true,
-                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+                                          __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_SEQ_CST);
+    if (group) { /* joined meanwhile */
+        move_to_group(device, group);
+    }
     return true;
 }
 
@@ -257,6 +267,16 @@ uint64_t gs_limits_charged(int ordinal)
                  : __atomic_load_n(&device->charged, __ATOMIC_RELAXED);
 }
 
+bool gs_limits_group(int ordinal, uint64_t *others)
+{
+    struct device *device = device_of(ordinal);
+    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
+    uint64_t own = group ? __atomic_load_n(group, __ATOMIC_RELAXED) : 0;
+    uint64_t all = group ? gs_group_charged(group) : 0;
+    *others = all > own ? all - own : 0;
+    return group != NULL;
+}
+
 bool gs_limits_refused(int ordinal, size_t driver_free, size_t *left, size_t *limit)
 {
     const struct device *device = device_of(ordinal);
@@ -275,7 +295,7 @@ bool gs_limits_refused(int ordinal, size_t driver_free, size_t *left, size_t *li
 void gs_limits_correct(int device, size_t was, size_t bytes)
 {
     if (gs_limits_charging && device >= 0) {
-        __atomic_add_fetch(&device_of(device)->charged,
+        __atomic_add_fetch(charge_of(device_of(device)),
                            (uint64_t)counted(bytes) - (uint64_t)counted(was),
                            __ATOMIC_RELAXED);
     }

@@ -30,6 +30,8 @@ bool gs_limits_charge(int device, size_t bytes) GS_MUST_USE;
 void gs_limits_uncharge(int device, size_t bytes);
 /* The bytes charged now: of a group, by all its members. */
 uint64_t gs_limits_charged(int device);
+/* Returns true if a group has the limit. Out: *others  bytes of its other members */
+bool gs_limits_group(int device, uint64_t *others);
 
 /*
  * Returns true if GPUSHIM_MEM_LIMIT has refused memory: the limit has less headroom than

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "gs_clock.h"
-#include "mem_group.h"
 #include "mem_limits.h"
 #include "nvml.h"
 #include "options_table.h"
@@ -70,15 +69,20 @@ static void query_driver(struct gs_state *state, struct gs_report_refusal *figur
 static void query_limit(const struct gs_options *options,
                         struct gs_report_refusal *figures)
 {
-    char text[GS_OPTION_SIZE_BYTES];
+    char text[GS_OPTION_SIZE_BYTES], others[24];
     bool known = figures->device_bytes != 0;
     size_t left, limit;
     if (gs_limits_refused(figures->device, known ? figures->free_bytes : SIZE_MAX, &left,
                           &limit) &&
         (known || left < figures->bytes)) {
-        snprintf(figures->limit, sizeof(figures->limit), "GPUSHIM_MEM_LIMIT=%s%s",
-                 gs_option_size_text(options->mem_limit, text),
-                 gs_group_wanted() ? " of a group" : "");
+        int length =
+            snprintf(figures->limit, sizeof(figures->limit), "GPUSHIM_MEM_LIMIT=%s",
+                     gs_option_size_text(options->mem_limit, text));
+        if (gs_limits_group(figures->device, &figures->others_bytes)) {
+            snprintf(figures->limit + length, sizeof(figures->limit) - (size_t)length,
+                     ", of which others of the group have %s",
+                     gs_text_bytes(figures->others_bytes, others));
+        }
         figures->limit_free_bytes = left;
         figures->limit_bytes = limit;
     }

@@ -19,7 +19,7 @@
 #include "managed.h"
 #include "options_table.h"
 #include "pressure.h"
-#include "spill.h"
+#include "spilled.h"
 #include "retry.h"
 #include "single_order.h"
 #include "state_file.h"
@@ -58,7 +58,7 @@ void gs_statistics_take(struct gs_state *state, struct gs_statistics *out, size_
 {
     bool lazy = !gs_redzones_on && lazy_saves_waits(&state->options);
     for (size_t i = 0; i < count; i++) {
-        const struct gs_spilled spilled = gs_spill_of((int)i);
+        const struct gs_spilled spilled = gs_spilled_of((int)i);
         out[i] = (struct gs_statistics){.at_ns = gs_tracker_latest(state->tracker) + 1,
                                         .spilled = spilled.count,
                                         .spilled_peak_bytes = spilled.most_bytes};

@@ -7,8 +7,15 @@
 
 #include "gs_base.h"
 
-/* Returns GS_OK if process `pid` exists now, with its start time in clock ticks;
- * GS_ERR_NOT_FOUND: it has ended. */
+/* Returns GS_OK if process `pid` runs now, with its start time in clock ticks;
+ * GS_ERR_NOT_FOUND: it has ended, or cannot be seen. */
 enum gs_status gs_process_start(int64_t pid, uint64_t *start) GS_MUST_USE;
+
+/* Returns true only if it is certain that the process has ended. In: start, by the bits
+ * of `mask` */
+bool gs_process_ended(int64_t pid, uint64_t start, uint64_t mask);
+
+/* The number that this process has in /proc; 0: it cannot be read. */
+int64_t gs_process_self(void);
 
 #endif

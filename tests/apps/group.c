@@ -6,6 +6,7 @@
  *   group_WAY take            takes blocks until it is refused
  *   group_WAY again           the same twice
  *   group_WAY reset           the same twice, with a reset of the device between
+ *   group_WAY ordered         the same twice, given back in the order of a stream
  *   group_WAY hold MIB FILE   takes MIB, waits until FILE is there, gives nothing back
  *   group_WAY exec MIB        takes MIB, and becomes `take`
  *   group_WAY fork MIB        a child, then its parent take MIB each
@@ -85,7 +86,13 @@ int main(int argc, char **argv)
         give_back(count);
     if (strcmp(what, "reset") == 0)
         app_gpu_reset();
-    if (strcmp(what, "again") == 0 || strcmp(what, "reset") == 0)
+    if (strcmp(what, "ordered") == 0) {
+        while (count > 0)
+            APP_OK(gpu_free_async(blocks[--count], NULL));
+        APP_OK(gpu_sync());
+    }
+    if (strcmp(what, "again") == 0 || strcmp(what, "reset") == 0 ||
+        strcmp(what, "ordered") == 0)
         count = take(most);
     if (strcmp(what, "exec") == 0) {
         execl("/proc/self/exe", argv[0], "take", (char *)NULL);

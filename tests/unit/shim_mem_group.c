@@ -6,16 +6,20 @@
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "gs_wait.h"
 #include "mem_group.h"
+#include "process_start.h"
 
 #define LIMIT 1000u
 
@@ -42,6 +46,12 @@ static void tear_down(void)
 }
 
 TestSuite(mem_group, .init = set_up, .fini = tear_down);
+
+static void redirect_and_set_up(void)
+{
+    cr_redirect_stderr();
+    set_up();
+}
 
 /* A process that charges `bytes` and is killed, or that ends. */
 static void other_process(uint64_t bytes, bool killed)
@@ -138,6 +148,99 @@ Test(mem_group, the_program_before_has_nothing)
     charge = join();
     cr_expect_eq(gs_group_charged(charge), 0);
     cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+}
+
+static pid_t fork_member(uint64_t bytes, void (*then)(void))
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        uint64_t *charge = join();
+        if (!charge || !gs_group_charge(charge, bytes, LIMIT))
+            _exit(1);
+        then();
+        _exit(0);
+    }
+    return child;
+}
+
+static void wait_for_charge(const uint64_t *charge, uint64_t bytes)
+{
+    for (unsigned i = 0; i < 2000 && gs_group_charged(charge) != bytes; i++)
+        gs_nap(1000000);
+    cr_assert_eq(gs_group_charged(charge), bytes);
+}
+
+static void end_member(pid_t child)
+{
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+static void stay(void)
+{
+    for (;;)
+        pause();
+}
+
+/* Also if it is not the first free member. */
+Test(mem_group, the_program_before_has_nothing_behind_others)
+{
+    pid_t other = fork_member(1, stay);
+    gs_nap(200000000);
+    uint64_t *charge = join();
+
+    wait_for_charge(charge, 1);
+    cr_assert(gs_group_charge(charge, LIMIT - 1, LIMIT));
+    end_member(other);
+    charge = join();
+    cr_expect_eq(gs_group_charged(charge), 0);
+}
+
+static void *stay_in_thread(void *unused)
+{
+    stay();
+    return unused;
+}
+
+static void go_on_without_the_first_thread(void)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, stay_in_thread, NULL);
+    pthread_exit(NULL);
+}
+
+/* /proc calls it a zombie. */
+Test(mem_group, a_process_without_its_first_thread_runs)
+{
+    uint64_t *charge = join();
+    pid_t other = fork_member(LIMIT, go_on_without_the_first_thread);
+
+    wait_for_charge(charge, LIMIT);
+    gs_nap(300000000);
+    cr_expect_not(gs_group_charge(charge, 1, LIMIT));
+    cr_expect_eq(gs_group_charged(charge), LIMIT);
+    end_member(other);
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+}
+
+/* Nothing in /proc can be read then. */
+Test(mem_group, a_process_without_descriptors_takes_nobody_for_dead)
+{
+    struct rlimit was, none = {0, 0};
+    uint64_t *charge = join();
+    pid_t other = fork_member(LIMIT, stay);
+
+    wait_for_charge(charge, LIMIT);
+    getrlimit(RLIMIT_NOFILE, &was);
+    none.rlim_max = was.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &none);
+    bool charged = gs_group_charge(charge, 1, LIMIT);
+    setrlimit(RLIMIT_NOFILE, &was);
+    cr_expect_not(charged);
+    cr_expect_eq(gs_group_charged(charge), LIMIT);
+    end_member(other);
 }
 
 /* More processes than there are members, one after the other. */
@@ -315,6 +418,32 @@ Test(mem_group, a_folder, .init = cr_redirect_stderr)
     expect_alone("/tmp/",
                  "/tmp/: /tmp/: is a directory; GPUSHIM_MEM_LIMIT counts this process "
                  "alone");
+}
+
+/* All members are processes that run: this one's parent. */
+Test(mem_group, a_full_one, .init = redirect_and_set_up)
+{
+    enum { MEMBERS = 512, FIRST_MEMBER = 8 + 8 + 8 * GS_MAX_DEVICES, START_BITS = 39 };
+    uint64_t start, member[2 + GS_MAX_DEVICES] = {0};
+    struct stat space;
+    char line[256];
+
+    cr_assert_not_null(join());
+    cr_assert_eq(gs_process_start(getppid(), &start), GS_OK);
+    cr_assert_eq(stat("/proc/self/ns/pid", &space), 0);
+    member[0] = UINT64_C(1) << 63 | (uint64_t)getppid() << START_BITS |
+                (start & ((UINT64_C(1) << START_BITS) - 1));
+    member[1] = space.st_ino;
+    int file = open(path, O_RDWR);
+    for (unsigned i = 0; i < MEMBERS; i++)
+        cr_assert_eq(pwrite(file, member, sizeof member,
+                            FIRST_MEMBER + (off_t)(i * sizeof member)),
+                     sizeof member);
+    close(file);
+    snprintf(line, sizeof line,
+             "%s: %s: it is full; GPUSHIM_MEM_LIMIT counts this process alone", path,
+             path);
+    expect_alone(path, line);
 }
 
 Test(mem_group, another_file)

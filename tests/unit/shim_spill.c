@@ -55,7 +55,7 @@ static void set_up(void)
     next_address = 0x100000;
     can_reach = 1;
     answer = CUDA_SUCCESS;
-    gs_spill_start(&options);
+    gs_spilled_start(&options);
 }
 
 TestSuite(spill, .init = set_up);
@@ -72,8 +72,8 @@ static CUdeviceptr spill(CUcontext context, size_t bytes)
 
 static void drop(CUdeviceptr addr, bool freed)
 {
-    gs_spill_leave(addr);
-    gs_spill_left(freed);
+    gs_spilled_leave(addr);
+    gs_spilled_left(freed);
 }
 
 Test(spill, serves_up_to_its_size)
@@ -88,9 +88,11 @@ Test(spill, serves_up_to_its_size)
     cr_expect_not(spill(FIRST, SIZE_MAX));
     drop(first, true);
     cr_expect(spill(FIRST, 600));
-    cr_expect_eq(gs_spill_of(DEVICE).count, 3);
-    cr_expect_eq(gs_spill_of(DEVICE).most_bytes, 1000);
-    cr_expect_eq(gs_spill_of(0).count, 0);
+    cr_expect_eq(gs_spilled_of(DEVICE).count, 3);
+    cr_expect_eq(gs_spilled_of(DEVICE).most_bytes, 1000);
+    cr_expect_eq(gs_spilled_of(0).count, 0);
+    cr_expect_not(gs_spilled_has(first));
+    cr_expect(gs_spilled_has(next_address));
 }
 
 Test(spill, a_refused_free_keeps_it)
@@ -109,7 +111,7 @@ Test(spill, ends_with_its_context)
 {
     cr_assert(spill(FIRST, 700));
     cr_assert(spill(SECOND, 300));
-    gs_spill_context_lost(FIRST);
+    gs_spilled_context_lost(FIRST);
     cr_expect_not(spill(SECOND, 701));
     cr_expect(spill(SECOND, 700));
 }
@@ -132,6 +134,6 @@ Test(spill, serves_nothing_else)
     cr_expect_not(spill(FIRST, 1000));
     answer = CUDA_SUCCESS;
     cr_expect(spill(FIRST, 1000), "the failed attempt has kept nothing");
-    gs_spill_reset();
+    gs_spilled_reset();
     cr_expect_not(spill(FIRST, 1));
 }

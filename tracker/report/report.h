@@ -85,9 +85,12 @@ struct gs_report_refusal {
     uint64_t time_ns; /* since the tracker's start */
     uint64_t bytes;   /* as requested; 0: not known */
     uint32_t stack, thread;
-    uint16_t api;   /* as in api_names */
-    int device;     /* < GS_MAX_DEVICES */
-    char limit[48]; /* the setting that refused, "GPUSHIM_MEM_LIMIT=8G"; "": the driver */
+    uint16_t api; /* as in api_names */
+    int device;   /* < GS_MAX_DEVICES */
+    /* The setting that refused, "GPUSHIM_MEM_LIMIT=8G"; "": the driver. What other
+     * processes have of it. */
+    char limit[96];
+    uint64_t others_bytes;
     uint64_t limit_bytes, limit_free_bytes; /* of it */
     /* What the driver says. Both 0: nothing. */
     uint64_t device_bytes, free_bytes;

@@ -38,6 +38,9 @@ group_shares_case() {
   group_hold 200
   group_run beside -- take
   expect_equal "beside 200 MiB" $'before: 100 of 300 MiB free\ntook 100 MiB\nafter: 0 of 300 MiB free' "$(<beside.out)"
+  expect_text beside.err ' by GPUSHIM_MEM_LIMIT=300M, of which others of the group have 200 MiB, 0 B of 300 MiB free$'
+  expect_text beside.err 'Try: GPUSHIM_MEM_LIMIT=300M is reached, but GPU 0 has 412 MiB free: raise the limit$'
+  expect_no_text beside.err 'Try: LIVE'
   kill -9 "$holder"
   wait "$holder"
   group_run after -- take
@@ -89,7 +92,7 @@ group_name_case() {
   group_run name GPUSHIM_MEM_GROUP="$name" -- take
   expect_text name.out '^took 300 MiB$'
   expect_equal "mode" 600 "$(stat -c %a "$file")"
-  expect_text name.err ' of 2[.]00 MiB on GPU 0 was refused by GPUSHIM_MEM_LIMIT=300M of a group, 0 B of 300 MiB free$'
+  expect_text name.err ' of 2[.]00 MiB on GPU 0 was refused by GPUSHIM_MEM_LIMIT=300M, of which others of the group have 0 B, 0 B of 300 MiB free$'
 }
 add_case "group by name" group_name_case
 
@@ -130,12 +133,13 @@ group_bad_case() {
     expect_text bad.out '^took 300 MiB$'
     expect_count bad.err "^gpushim: GPUSHIM_MEM_GROUP=$2\$" 1
     expect_count bad.err '^gpushim: ' 1
+    expect_no_text bad.err 'of the group'
   }
   group_alone 'a b' 'a b: not a path, nor a name of at most 64 letters, digits and [.] _ -; ignored'
   group_alone "$PWD/file" ".*/file: .*/file: not a ledger of this version; GPUSHIM_MEM_LIMIT counts this process alone"
   group_alone "$PWD/folder" '.*: is a directory; GPUSHIM_MEM_LIMIT counts this process alone'
   group_alone "$PWD/none/ledger" '.*: no such file or directory; GPUSHIM_MEM_LIMIT counts this process alone'
-  group_alone "$PWD/link" '.*; GPUSHIM_MEM_LIMIT counts this process alone'
+  group_alone "$PWD/link" '.*: a symbolic link is in the way; GPUSHIM_MEM_LIMIT counts this process alone'
   expect_equal "the file" precious "$(<file)"
   [[ ! -e ledger ]] || fail "a file behind a link"
 }

@@ -33,7 +33,8 @@ static bool try_limit(const struct gs_report_refusal *refusal, char *text)
     if (known)
         snprintf(free, sizeof free, ", but GPU %d has %s free", refusal->device,
                  gs_text_bytes(refusal->free_bytes, size));
-    snprintf(text, TEXT_BYTES, "%s is reached%s: raise the limit", refusal->limit, free);
+    snprintf(text, TEXT_BYTES, "%.*s is reached%s: raise the limit",
+             (int)strcspn(refusal->limit, ","), refusal->limit, free);
     return true;
 }
 
@@ -108,7 +109,7 @@ static bool try_largest(const struct gs_report_writer *writer,
            gs_totals_row(data->groups.items[at].device, data->groups.items[at].kind) !=
                (unsigned)refusal->device)
         at++;
-    if (at == data->shown ||
+    if (at == data->shown || refusal->others_bytes > refusal->live_bytes ||
         !is_most(gs_group_shown_bytes(&data->groups.items[at]), refusal->live_bytes))
         return false;
     gs_report_clean(function_of(writer, data->groups.items[at].stack), name, sizeof name);
