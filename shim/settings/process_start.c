@@ -50,7 +50,7 @@ enum gs_status gs_process_start(int64_t pid, uint64_t *start)
 
 bool gs_process_ended(int64_t pid, uint64_t start, uint64_t mask)
 {
-    uint64_t now;
+    uint64_t now = 0;
     if (syscall(SYS_kill, (pid_t)pid, 0) != 0 && errno == ESRCH) {
         return true;
     }
