@@ -46,7 +46,7 @@ APP_FRAME static void keep_pinned(void)
 
 static unsigned pause_us;
 
-static void plant(void)
+APP_FRAME static void plant(void)
 {
     keep_large();
     usleep(pause_us);
