@@ -22,10 +22,10 @@
 #include "host_pools.h"
 #include "managed.h"
 #include "mem_limits.h"
-#include "spilled.h"
 #include "memory_pools.h"
 #include "pool_lookup.h"
 #include "pressure.h"
+#include "spilled.h"
 #include "record.h"
 #include "retry.h"
 #include "redzones.h"
@@ -304,7 +304,7 @@ static CUresult free_in_capture(struct gs_state *state, const struct variant *va
     return result;
 }
 
-/* The driver frees no managed memory in the order of a stream. */
+/* Managed memory is not freed in the order of a stream: the stream is waited for. */
 static CUresult free_spilled(CUdeviceptr dptr, CUstream stream, bool per_thread)
 {
     gs_notify_begin("cuMemFreeAsync", true);

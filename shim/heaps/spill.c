@@ -68,16 +68,18 @@ bool gs_spill_alloc(struct gs_state *state, const struct gs_call *request,
         gs_captures_active() || !can_reach_host(device) || !gs_spilled_take(bytes)) {
         return false;
     }
-    if (gs_real_now()->cuMemAllocManaged(out, bytes, CU_MEM_ATTACH_GLOBAL) !=
+    CUdeviceptr addr; /* a failure leaves the program's as it is */
+    if (gs_real_now()->cuMemAllocManaged(&addr, bytes, CU_MEM_ATTACH_GLOBAL) !=
         CUDA_SUCCESS) {
         gs_spilled_return(bytes);
         return false;
     }
-    keep_on_host(*out, bytes, device);
-    gs_spilled_record(*out, bytes, device, request->owner);
+    keep_on_host(addr, bytes, device);
+    gs_spilled_record(addr, bytes, device, request->owner);
     tell_once(device, bytes);
     managed.kind = GS_MEMORY_MANAGED;
     managed.charged = true; /* no memory of the device */
-    gs_record_alloc(state, &managed, *out, bytes, NULL);
+    gs_record_alloc(state, &managed, addr, bytes, NULL);
+    *out = addr;
     return true;
 }

@@ -10,6 +10,7 @@
  * torch/utils/viz/MemoryViz.js; Python, Lib/pickletools.py (protocol 2)
  */
 #include "export_out.h"
+#include "pool.h"
 #include "timeline.h"
 
 #include <stdlib.h>
@@ -20,8 +21,7 @@
 
 /* The unit of the pool's blocks of a size. What size classes add is not in a trace, and
  * shows as a hole. */
-#define LARGE_BYTES ((uint64_t)2 << 20)
-#define UNIT(bytes) ((bytes) < LARGE_BYTES ? (uint64_t)512 : LARGE_BYTES)
+#define UNIT(bytes) ((bytes) < GS_LARGE_BYTES ? GS_BLOCK_BYTES : GS_LARGE_BYTES)
 
 /* Keys and words, each written once. */
 enum word {
@@ -328,16 +328,8 @@ static void keep_if_live(void *self, const struct gs_replay_op *op, uint64_t add
     writer->devices[op->device] = true;
     if (op->op != GS_TRACE_ALLOC || op->bytes == 0 || writer->timeline->freed[op->id])
         return;
-    if (writer->block_count == writer->block_room) {
-        size_t room = writer->block_room ? 2 * writer->block_room : 256;
-        struct block *more = gs_replay_alloc(room, sizeof *more);
-
-        if (writer->blocks)
-            memcpy(more, writer->blocks, writer->block_count * sizeof *more);
-        free(writer->blocks);
-        writer->blocks = more;
-        writer->block_room = room;
-    }
+    writer->blocks = gs_replay_grow(writer->blocks, writer->block_count,
+                                    &writer->block_room, sizeof *writer->blocks);
     writer->blocks[writer->block_count++] =
         (struct block){.op = *op, .address = address_of(writer, op, address)};
 }

@@ -182,16 +182,8 @@ static void add_range(struct gs_timeline_pool *pool, struct range range, uint64_
 
     if (pool->count == RANGES)
         return;
-    if (pool->count == pool->room) {
-        size_t room = pool->room ? 2 * pool->room : 64;
-        struct range *more = gs_replay_alloc(room, sizeof *more);
-
-        if (pool->ranges)
-            memcpy(more, pool->ranges, pool->count * sizeof *more);
-        free(pool->ranges);
-        pool->ranges = more;
-        pool->room = room;
-    }
+    pool->ranges =
+        gs_replay_grow(pool->ranges, pool->count, &pool->room, sizeof *pool->ranges);
     range.row = row_of(pool, &range);
     memmove(&pool->ranges[at + 1], &pool->ranges[at],
             (pool->count++ - at) * sizeof range);

@@ -130,8 +130,8 @@ static uint64_t owner_of(int64_t pid, uint64_t start)
     return (uint64_t)pid << START_BITS | (start & ((UINT64_C(1) << START_BITS) - 1));
 }
 
-/* Its number means the same process here. */
-static bool is_of_here(const struct member *member)
+/* Its process number means the same process to this one. */
+static bool shares_namespace(const struct member *member)
 {
     return own_namespace != 0 &&
            __atomic_load_n(&member->namespace, __ATOMIC_RELAXED) == own_namespace;
@@ -141,7 +141,7 @@ static bool is_of_here(const struct member *member)
 static void remove_ended(struct member *member)
 {
     uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if ((owner & COUNTS) && (owner & ~COUNTS) != identity && is_of_here(member) &&
+    if ((owner & COUNTS) && (owner & ~COUNTS) != identity && shares_namespace(member) &&
         gs_process_ended((int64_t)((owner & ~COUNTS) >> START_BITS), owner,
                          (UINT64_C(1) << START_BITS) - 1)) {
         (void)__atomic_compare_exchange_n(&member->owner, &owner, 0, false,
@@ -170,13 +170,13 @@ static void remove_all_ended(void)
 static void remove_former(struct member *member)
 {
     uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if (owner == (identity | COUNTS) && is_of_here(member)) {
+    if (owner == (identity | COUNTS) && shares_namespace(member)) {
         (void)__atomic_compare_exchange_n(&member->owner, &owner, 0, false,
                                           __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
 }
 
-static void use_until(uint64_t least)
+static void raise_members_end(uint64_t least)
 {
     uint64_t end = __atomic_load_n(&ledger->members_end, __ATOMIC_RELAXED);
     while (end < least &&
@@ -199,7 +199,7 @@ static bool claim(struct member *member, bool unfinished)
         __atomic_store_n(&member->charged[i], 0, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&member->namespace, own_namespace, __ATOMIC_RELAXED);
-    use_until((uint64_t)(member - ledger->members) + 1);
+    raise_members_end((uint64_t)(member - ledger->members) + 1);
     owner = identity;
     return __atomic_compare_exchange_n(&member->owner, &owner, identity | COUNTS, false,
                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);

@@ -198,7 +198,7 @@ void gs_limits_add_device(struct gs_state *state, int ordinal)
     struct device *device = device_of(ordinal);
     size_t free_bytes, total_bytes;
     if (ordinal < 0 || __atomic_load_n(&device->met, __ATOMIC_ACQUIRE) ||
-        gs_real()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
+        gs_real_now()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
         return;
     }
     /* Two threads may do this at once: they write the same values. */

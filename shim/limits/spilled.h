@@ -13,7 +13,7 @@ extern bool gs_spilled_wanted; /* written once, at start, before any call is ser
 void gs_spilled_start(const struct gs_options *options);
 void gs_spilled_reset(void); /* in a forked child */
 
-/* Takes bytes of GPUSHIM_SPILL for an attempt. Returns false if there are not so many. */
+/* Charges an attempt to GPUSHIM_SPILL. Returns false if less than that is left. */
 bool gs_spilled_take(size_t bytes) GS_MUST_USE;
 void gs_spilled_return(size_t bytes);
 

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 const char *gs_replay_program = "gpushim";
@@ -61,4 +62,17 @@ void *gs_replay_alloc(size_t count, size_t bytes)
     if (!memory)
         gs_replay_fail("no memory for %zu x %zu bytes", count, bytes);
     return memory;
+}
+
+void *gs_replay_grow(void *items, size_t count, size_t *room, size_t bytes)
+{
+    if (count < *room)
+        return items;
+    *room = *room ? 2 * *room : 256;
+    void *grown = gs_replay_alloc(*room, bytes);
+
+    if (items)
+        memcpy(grown, items, count * bytes);
+    free(items);
+    return grown;
 }

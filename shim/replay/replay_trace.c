@@ -76,16 +76,7 @@ void gs_replay_count(struct gs_replay_trace *trace, const struct gs_replay_op *o
 
 void gs_replay_add(struct gs_replay_trace *trace, const struct gs_replay_op *op)
 {
-    if (trace->count == trace->room) {
-        size_t room = trace->room ? 2 * trace->room : 4096;
-        struct gs_replay_op *grown = gs_replay_alloc(room, sizeof(*grown));
-
-        if (trace->count)
-            memcpy(grown, trace->ops, trace->count * sizeof(*grown));
-        free(trace->ops);
-        trace->ops = grown;
-        trace->room = room;
-    }
+    trace->ops = gs_replay_grow(trace->ops, trace->count, &trace->room, sizeof(*op));
     trace->ops[trace->count] = *op;
     gs_replay_count(trace, op);
 }

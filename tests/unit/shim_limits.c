@@ -5,6 +5,9 @@
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "mem_limits.h"
 
@@ -152,4 +155,39 @@ Test(mem_limits, threads_leave_nothing_behind)
         pthread_join(threads[i], NULL);
     }
     cr_expect_eq(gs_limits_charged(DEVICE), 0);
+}
+
+/* ---- in a group -------------------------------------------------------------------- */
+
+static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
+{
+    *free_bytes = *total_bytes = 256 * GS_MIB;
+    return CUDA_SUCCESS;
+}
+
+/* What is charged by an estimate, and what is corrected, are one sum. */
+Test(mem_limits, corrections_are_charged_to_the_group)
+{
+    static struct gs_real driver = {.cuMemGetInfo_v2 = get_info};
+    static struct gs_state state = {.device_buses = {[DEVICE] = "0000:03:00.0"}};
+    char path[64];
+    uint64_t others;
+
+    snprintf(path, sizeof path, "/dev/shm/gpushim-test-limits.%d", (int)getpid());
+    struct gs_options options = {.mem_limit = 64 * GS_MIB,
+                                 .pool_limit = gs_share_percent(100),
+                                 .pool_release = gs_share_percent(100)};
+    strcpy(options.mem_group, path);
+    gs_real_found = &driver;
+    gs_limits_start(&options);
+    gs_limits_add_device(&state, DEVICE);
+    cr_assert(gs_limits_group(DEVICE, &others));
+    gs_limits_correct(DEVICE, 0, 40 * GS_MIB);
+    cr_expect_eq(gs_limits_charged(DEVICE), 40 * GS_MIB);
+    cr_expect_eq(gs_limits_begin(DEVICE, 30 * GS_MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    gs_limits_correct(DEVICE, 40 * GS_MIB, 2 * GS_MIB);
+    gs_limits_uncharge(DEVICE, 2 * GS_MIB);
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+    cr_expect_eq(gs_limits_begin(DEVICE, 64 * GS_MIB), CUDA_SUCCESS);
+    unlink(path);
 }
