@@ -13,24 +13,21 @@
  * allocated, if anywhere).
  *
  * Owns:  charged bytes by device; the table of charges.
- * Lock:  charges_lock for the table; the sums are atomic. Neither is held across a driver
- *        call.
+ * Lock:  the table's; the sums are atomic.
  * Source: architecture, decision 7; reuse safety, C8 (docs/tuning.md)
  */
 #include "mem_limits.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "charge_table.h"
 #include "context_switch.h"
-#include "gs_locks.h"
 #include "log.h"
 #include "machine_memory.h"
 #include "mem_group.h"
 #include "platform.h"
 #include "gs_clock.h"
-#include "gs_hash.h"
 
 /* The shortest interval between two queries of a device's free memory. */
 #define QUERY_NS ((uint64_t)1000000000)
@@ -58,19 +55,10 @@ static struct device {
     uint64_t next_query;    /* atomic: time of the next query of free memory */
 } devices[GS_MAX_DEVICES];
 
-struct charge {
-    UT_hash_handle hh; /* in charges, by key */
-    uint64_t key;      /* gs_key of its address or handle */
-    size_t bytes;
-    CUcontext context; /* NULL: does not end with a context */
-    int device;
-};
-
-static struct gs_mutex charges_lock = GS_MUTEX(GS_RANK_LIMITS);
-static struct charge *charges; /* under charges_lock */
+static struct gs_charge_table charges = GS_CHARGE_TABLE(gs_limits_uncharge);
 
 /* The charge of the memory that this thread is freeing, or NULL. */
-static _Thread_local struct charge *freeing;
+static _Thread_local struct gs_charge *freeing;
 
 static struct device *device_of(int device)
 {
@@ -101,8 +89,7 @@ void gs_limits_start(const struct gs_options *options)
 
 void gs_limits_reset(void)
 {
-    gs_mutex_init(&charges_lock, GS_RANK_LIMITS);
-    charges = NULL; /* another thread may have been changing them */
+    gs_charges_reset(&charges);
     memset(devices, 0, sizeof(devices));
     gs_group_reset();
     gs_limits_charging = false;
@@ -348,88 +335,33 @@ void gs_limits_info(int ordinal, size_t idle, size_t *free_bytes, size_t *total_
 
 /* ---- charges by key ---------------------------------------------------------------- */
 
-/* Removes a charge from the table; NULL: there is none. charges_lock is held. */
-static struct charge *take(uint64_t key)
-{
-    struct charge *found = GS_HASH_FIND(charges, &key);
-    if (found) {
-        HASH_DEL(charges, found);
-    }
-    return found;
-}
-
-static void end(struct charge *charge)
-{
-    if (charge) {
-        gs_limits_uncharge(charge->device, charge->bytes);
-        free(charge);
-    }
-}
-
-static void put(struct charge *charge)
-{
-    gs_mutex_lock(&charges_lock);
-    struct charge *old = take(charge->key); /* freed past the hooks */
-    bool kept = charge->key && GS_HASH_ADD(charges, key, charge);
-    gs_mutex_unlock(&charges_lock);
-    end(old);
-    end(kept ? NULL : charge);
-}
-
 void gs_limits_record(uint64_t key, size_t bytes, int device, CUcontext context)
 {
-    if (!gs_limits_charging) {
-        return;
+    if (gs_limits_charging) {
+        gs_charges_record(&charges, key, bytes, device, context);
     }
-    struct charge *charge = calloc(1, sizeof(*charge));
-    if (!charge) {
-        gs_limits_uncharge(device, bytes);
-        return;
-    }
-    charge->key = key;
-    charge->bytes = bytes;
-    charge->device = device;
-    charge->context = context;
-    put(charge);
 }
 
 void gs_limits_leave(uint64_t key)
 {
-    if (!gs_limits_charging) {
-        return;
+    if (gs_limits_charging) {
+        freeing = gs_charges_leave(&charges, key);
     }
-    gs_mutex_lock(&charges_lock);
-    freeing = take(key);
-    gs_mutex_unlock(&charges_lock);
 }
 
 void gs_limits_left(bool freed)
 {
-    if (!gs_limits_charging || !freeing) {
-        return;
+    if (gs_limits_charging) {
+        gs_charges_left(&charges, freeing, freed);
+        freeing = NULL;
     }
-    if (freed) {
-        end(freeing);
-    } else {
-        put(freeing);
-    }
-    freeing = NULL;
 }
 
 void gs_limits_context_lost(CUcontext context)
 {
-    struct charge *charge, *next;
-    if (!gs_limits_charging || !context) {
-        return;
+    if (gs_limits_charging) {
+        gs_charges_context_lost(&charges, context);
     }
-    gs_mutex_lock(&charges_lock);
-    HASH_ITER (hh, charges, charge, next) {
-        if (charge->context == context) {
-            HASH_DEL(charges, charge);
-            end(charge);
-        }
-    }
-    gs_mutex_unlock(&charges_lock);
 }
 
 /* ---- returning memory -------------------------------------------------------------- */
