@@ -6,6 +6,9 @@
  * The callers come in two kinds of the same frame size, so that stacks of equal length
  * begin in the same frame and share their place in the table: recognising by anything
  * less than the words on the stack would mix them up.
+ *
+ * And that it is recognised wherever it may be: with other data in the registers that
+ * functions save, and among as many walks that start alike as are kept.
  */
 #include "walk_cache.h"
 #include "stacks.h"
@@ -136,6 +139,87 @@ Test(tracker_stacks_seen, repeated_capture_is_recognised)
     start.high += 256;
     cr_assert_eq(gs_walk_cache_find(&start), 0);
     gs_stacks_destroy(stacks);
+}
+
+#if defined(__x86_64__)
+
+#define DATA_FIRST 0x5eed5eed5eed0001u
+
+/* Code without frame pointers: keeps data in the register while it calls. */
+void call_with_data(uintptr_t data, void *argument, void (*call)(void *));
+__asm__(".text\n"
+        ".type call_with_data, @function\n"
+        "call_with_data:\n"
+        "    .cfi_startproc\n"
+        "    push %rbp\n"
+        "    .cfi_def_cfa_offset 16\n"
+        "    .cfi_offset 6, -16\n"
+        "    mov %rdi, %rbp\n"
+        "    mov %rsi, %rdi\n"
+        "    call *%rdx\n"
+        "    pop %rbp\n"
+        "    .cfi_def_cfa_offset 8\n"
+        "    .cfi_restore 6\n"
+        "    ret\n"
+        "    .cfi_endproc\n"
+        ".size call_with_data, . - call_with_data\n");
+
+static void record_walk(void *argument)
+{
+    struct gs_walk_reads *notes = argument;
+    uintptr_t frames[64];
+    enum gs_walk_end end;
+
+    notes->base = (uintptr_t)__builtin_frame_address(0);
+    cr_assert_gt(gs_unwind_walk_recording(GS_UNWIND_CFI, frames, 64, &end, notes), 3);
+}
+
+/* Fails if a saved register is recorded that no step of the walk uses: then a program
+ * without frame pointers is recognised only with the same data, and so hardly ever. */
+Test(tracker_stacks_seen, data_in_saved_registers_is_not_compared)
+{
+    static struct gs_walk_reads notes[2];
+
+    for (volatile unsigned i = 0; i < 2; i++)
+        call_with_data(DATA_FIRST + i, &notes[i], record_walk);
+    cr_assert_leq(notes[0].count, GS_WALK_WORDS);
+    cr_assert_gt(notes[0].count, 3);
+    cr_assert_eq(notes[1].count, notes[0].count);
+    for (unsigned i = 0; i < notes[0].count; i++) {
+        cr_assert_neq(notes[0].words[i], DATA_FIRST);
+        cr_assert_eq(notes[1].words[i], notes[0].words[i]);
+        cr_assert_eq(notes[1].offsets[i], notes[0].offsets[i]);
+    }
+}
+
+#endif
+
+#define ALIKE 4u
+
+/* Fails if fewer walks with one start are kept, or if they drive each other out. */
+Test(tracker_stacks_seen, walks_that_start_alike_are_all_recognised)
+{
+    static uintptr_t stack[16]; /* no frame record: the start is the base alone */
+    static struct gs_walk_reads notes = {.generation = 7, .count = 1, .offsets = {9}};
+    struct gs_walk_start start = {.base = (uintptr_t)stack,
+                                  .high = (uintptr_t)(stack + 16),
+                                  .generation = 7,
+                                  .stacks = UINT64_MAX};
+    unsigned chance = 1;
+
+    for (unsigned i = 0; i < ALIKE; i++) {
+        notes.words[0] = stack[9] = 100 + i;
+        cr_assert_eq(gs_walk_cache_find(&start), 0);
+        gs_walk_cache_add(&start, &notes, 1 + i);
+    }
+    for (unsigned round = 0; round < 1000; round++) {
+        unsigned i = (chance = chance * 1103515245 + 12345) >> 16 & (ALIKE - 1);
+
+        stack[9] = 100 + i;
+        cr_assert_eq(gs_walk_cache_find(&start), 1 + i);
+    }
+    stack[9] = 99;
+    cr_assert_eq(gs_walk_cache_find(&start), 0);
 }
 
 /* A table of stacks that is mapped where another was gets none of that one's ids. */

@@ -19,7 +19,7 @@
 #define TEXT_BYTES    512u              /* of a name, with its NUL */
 #define FILE_BYTES    1024u             /* of a file name */
 #define TABLE_BYTES   ((size_t)4 << 20) /* of a line table */
-#define PRINTED_BYTES 512u              /* of a line table; a longer table is sampled */
+#define PRINTED_BYTES 64u               /* of a line table; a longer table is sampled */
 
 #define UNIT_BYTES 2
 #define HASH_UNSET UINT64_MAX
@@ -139,23 +139,23 @@ static uint64_t print_text(struct gs_python *python, uintptr_t text)
 static uint64_t print_table(struct gs_python *python, uintptr_t code)
 {
     const struct gs_python_layout *layout = &python->layout;
-    uintptr_t table = word_at(code + layout->line_table);
+    uintptr_t table = word_at(code + layout->line_table), last;
     size_t bytes;
 
     if (!gs_python_readable(python, table, layout->bytes_data))
         return 0;
     bytes = word_at(table + layout->bytes_length);
     table += layout->bytes_data;
-    if (GS_LIKELY(bytes <= PRINTED_BYTES))
+    if (bytes <= PRINTED_BYTES)
         return print_span(python, table, bytes);
-    if (bytes > TABLE_BYTES)
+    last = (table + bytes - sizeof(uint64_t)) & ~(uintptr_t)7;
+    if (bytes > TABLE_BYTES || !gs_python_readable(python, table, sizeof(uint64_t)) ||
+        !gs_python_readable(python, last, sizeof(uint64_t)))
         return 0;
-    /* The table is too long to be hashed each time: hash both ends, and the addresses of
-     * its parts. */
-    return gs_python_mix(
-               print_span(python, table, PRINTED_BYTES / 2) ^ bytes,
-               print_span(python, table + bytes - PRINTED_BYTES / 2, PRINTED_BYTES / 2)) ^
-           print_bytes(code + layout->file, layout->line_table - layout->file);
+    /* The table is too long to be hashed each time: hash its size, its ends, and the
+     * addresses of the code object's parts. */
+    return gs_python_mix(word_at(table) ^ bytes, word_at(last)) ^
+           gs_python_mix(table, word_at(code + layout->qualified_name));
 }
 
 uint64_t gs_python_code_contents(struct gs_python *python, uintptr_t code,

@@ -273,8 +273,17 @@ instruction_of(const struct gs_python_layout *layout, uintptr_t frame,
                                             : half_at(frame + layout->instruction);
 }
 
-/* Returns the number of the last walk if this walk would visit the same frames, else 0.
- * Reads only memory that the last walk has read. */
+/* Returns true if the step is of the program's code, not of an evaluation's base. */
+static inline bool has_code(const struct last_step *step, enum gs_python_chain chain)
+{
+    return chain != GS_PYTHON_FRAME_BASES || step->code != CODE_OF_BASE;
+}
+
+/*
+ * Returns the number of the last walk if this walk would visit the same frames, else 0.
+ * Reads only memory that the last walk has read. The fingerprints come last: before 3.12
+ * they cost the most, and most walks differ in an inner frame.
+ */
 static inline __attribute__((always_inline)) uint32_t
 recognise(struct gs_python *python, uintptr_t frame, enum gs_python_chain chain)
 {
@@ -291,17 +300,19 @@ recognise(struct gs_python *python, uintptr_t frame, enum gs_python_chain chain)
         if (chain == GS_PYTHON_FRAME_ENTRIES &&
             step->is_entry != byte_at(frame + layout->is_entry))
             return 0;
-        if (chain != GS_PYTHON_FRAME_BASES || step->code != CODE_OF_BASE) {
-            uintptr_t code = code_of(layout, frame);
-
-            if (step->code != code ||
-                step->instruction != instruction_of(layout, frame, chain) ||
-                step->print != gs_python_code_print(python, code, &file))
-                return 0;
-        }
+        if (has_code(step, chain) &&
+            (step->code != code_of(layout, frame) ||
+             step->instruction != instruction_of(layout, frame, chain)))
+            return 0;
         frame = word_at(frame + layout->previous);
     }
-    return frame == 0 ? last_walk->id : 0;
+    if (frame != 0)
+        return 0;
+    for (step = last_walk->steps; step < end; step++)
+        if (has_code(step, chain) &&
+            step->print != gs_python_code_print(python, step->code, &file))
+            return 0;
+    return last_walk->id;
 }
 
 static uint32_t recognise_walk(struct gs_python *python, uintptr_t frame)

@@ -43,7 +43,7 @@ unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned m
 
 /*
  * The same by CFI or FP only. Adds the words that decided the walk to `notes`, whose base
- * the caller has set: all words read outside of that base. If the result depends on more
+ * the caller has set: those that lie outside of that base. If the result depends on more
  * than these words, `notes` is marked as too long.
  */
 unsigned gs_unwind_walk_recording(enum gs_unwinder unwinder, uintptr_t *frames,

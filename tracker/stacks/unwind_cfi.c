@@ -60,6 +60,7 @@ static __thread struct last_walk last_walk __attribute__((tls_model("initial-exe
 /* The state of a walk: the registers of one frame. */
 struct frame {
     uintptr_t pc, sp, fp;
+    uintptr_t fp_slot; /* the stack word that fp was read from, not recorded yet; or 0 */
 };
 
 #define FP_LOST ((uintptr_t)0)
@@ -179,6 +180,21 @@ read_word(uintptr_t address, struct gs_walk_reads *notes)
 }
 
 /*
+ * Returns the frame pointer, which the walk depends on from here on. Code without frame
+ * pointers keeps data in the register, so a saved register is only recorded when a step
+ * uses it: else a walk would be recognised only as long as the data is the same.
+ */
+static inline __attribute__((always_inline)) uintptr_t use_fp(struct frame *frame,
+                                                              struct gs_walk_reads *notes)
+{
+    if (notes && frame->fp_slot != 0) {
+        gs_walk_record(notes, frame->fp_slot, frame->fp);
+        frame->fp_slot = 0;
+    }
+    return frame->fp;
+}
+
+/*
  * Applies a rule: moves to the caller's frame. False: the caller's frame is not on this
  * stack. On entry sp is at most high - 8; sp only grows, so the walk ends.
  */
@@ -188,9 +204,9 @@ step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
 {
     enum gs_step step = gs_cfi_step(packed);
     enum gs_step_fp fp_rule = gs_cfi_fp(packed);
-    uintptr_t sp = frame->sp, fp = frame->fp;
-    uintptr_t cfa =
-        (step == GS_STEP_FROM_SP ? sp : fp) + (uintptr_t)gs_cfi_cfa_offset(packed);
+    uintptr_t sp = frame->sp;
+    uintptr_t cfa = (step == GS_STEP_FROM_SP ? sp : use_fp(frame, notes)) +
+                    (uintptr_t)gs_cfi_cfa_offset(packed);
     uintptr_t ra_slot, fp_slot;
 
     if (GS_UNLIKELY(step == GS_STEP_DEREF_FP)) {
@@ -205,14 +221,16 @@ step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
     if (fp_rule != GS_STEP_FP_SAME) {
         fp_slot = cfa + (uintptr_t)gs_cfi_fp_offset(packed);
         if (fp_rule == GS_STEP_FP_AT_FP)
-            fp_slot = fp;
+            fp_slot = use_fp(frame, notes);
         /* A register that is not restored gets an address outside of every stack. */
         if (fp_rule == GS_STEP_FP_LOST)
             frame->fp = FP_LOST;
         else if (GS_UNLIKELY(!on_stack(fp_slot, sp, high)))
             return false;
         else
-            frame->fp = read_word(fp_slot, notes);
+            frame->fp = stack_word(fp_slot);
+        if (notes)
+            frame->fp_slot = fp_rule == GS_STEP_FP_LOST ? 0 : fp_slot;
     }
     frame->pc = gs_code_address(read_word(ra_slot, notes));
     frame->sp = cfa;

@@ -1,35 +1,46 @@
 /*
- * walk_cache.c - the cache of walks, by their start.
+ * walk_cache.c - finds the recorded walk that a capture may repeat, and compares it.
  *
- * The slot of a walk follows from the frame it starts in and the return addresses of the
- * two frames around it: the shim's own frames keep frame pointers, so these are cheap to
- * read. They only choose the slot; the recorded words are compared in full.
+ * Programs allocate in loops, so each entry notes which walk its thread met next, and the
+ * next capture is compared with that first. Otherwise the frame in which the walk starts
+ * and the return addresses of the two frames around it lead to the last walks that
+ * started likewise: the shim's own frames keep frame pointers, so these are cheap to
+ * read. Both only choose the entry; the recorded words are compared in full.
  *
  * A thread that finds the version of an entry even may write it. Readers take no lock: a
  * reader of a mixture of two entries sees the version change. Before a reader follows an
  * offset it checks that the word lies on its own thread's stack, so a mixture does no
  * harm.
  *
- * Owns:  seen, process-wide.   Lock: none, atomics.   Design: docs/stacks.md
+ * Owns:  seen, recent, process-wide; last, the thread's own.   Lock: none, atomics.
+ * Design: docs/stacks.md
  */
 #include "walk_cache.h"
 
 #include <stdatomic.h>
 
-#define SLOT_BITS 7
-#define WAYS      2u
+#define SLOT_BITS 8  /* the number of a slot is a byte */
+#define WAYS      2u /* slots of a walk */
+#define RECENT    4u /* walks that started alike */
 
 struct seen_walk {
     _Atomic uint32_t version; /* odd during a write; 0: never written */
     _Atomic uint32_t id, count;
+    _Atomic uint8_t next; /* slot of the walk that followed */
     _Atomic uintptr_t base, high;
     _Atomic uint64_t generation, stacks;
     _Atomic uintptr_t words[GS_WALK_WORDS];
     _Atomic uint32_t offsets[GS_WALK_WORDS];
 } __attribute__((aligned(64)));
 
-/* 260 KiB of zero pages until the first walk. */
+/* 520 KiB of zero pages until the first walk. */
 static struct seen_walk seen[1 << SLOT_BITS];
+
+/* By start: the slots of the last walks, a byte each, the newest lowest. */
+static _Atomic uint32_t recent[1 << SLOT_BITS];
+
+/* The slot of this thread's last walk. */
+static __thread uint8_t last __attribute__((tls_model("initial-exec")));
 
 #define GET(field)        atomic_load_explicit(&(field), memory_order_acquire)
 #define PUT(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
@@ -45,7 +56,12 @@ static inline bool is_record(uintptr_t record, uintptr_t inner, uintptr_t high)
            (record % sizeof(uintptr_t) == 0);
 }
 
-NO_SANITIZE static inline size_t slot_of(const struct gs_walk_start *start)
+static inline size_t hash_of(uintptr_t key)
+{
+    return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - SLOT_BITS));
+}
+
+NO_SANITIZE static inline _Atomic uint32_t *recent_of(const struct gs_walk_start *start)
 {
     uintptr_t key = start->base, record = start->base;
 
@@ -57,7 +73,7 @@ NO_SANITIZE static inline size_t slot_of(const struct gs_walk_start *start)
         record = outer;
         key = key * 31 + ((const volatile uintptr_t *)record)[1];
     }
-    return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - SLOT_BITS));
+    return &recent[hash_of(key)];
 }
 
 /* Returns the stack id if the words of the recorded walk are unchanged, else 0. */
@@ -80,31 +96,69 @@ NO_SANITIZE static inline uint32_t recognise(struct seen_walk *walk,
     return version % 2 == 0 && GET(walk->version) == version ? id : 0;
 }
 
-NO_SANITIZE uint32_t gs_walk_cache_find(const struct gs_walk_start *start)
+/* The thread's last walk is now that in `slot`. */
+static inline void follow(uint8_t slot)
 {
-    size_t place = slot_of(start);
-    uint32_t id = recognise(&seen[place], start);
+    struct seen_walk *before = &seen[last];
 
-    for (size_t way = 1; way < WAYS && GS_UNLIKELY(id == 0); way++)
-        id = recognise(&seen[place ^ way], start);
+    if (GET(before->next) != slot)
+        PUT(before->next, slot);
+    last = slot;
+}
+
+static GS_NOINLINE uint32_t find_recent(const struct gs_walk_start *start)
+{
+    uint32_t slots = GET(*recent_of(start)), id = 0;
+
+    for (unsigned i = 0; i < RECENT; i++, slots >>= 8) {
+        id = recognise(&seen[slots & 0xff], start);
+        if (id != 0) {
+            follow((uint8_t)slots);
+            break;
+        }
+    }
     return id;
 }
 
-/* Returns the way with the fewest writes: two entries of one slot take turns. */
-static struct seen_walk *oldest_way(size_t place)
+uint32_t gs_walk_cache_find(const struct gs_walk_start *start)
 {
-    struct seen_walk *oldest = &seen[place];
+    uint8_t next = GET(seen[last].next);
+    uint32_t id = recognise(&seen[next], start);
 
-    for (size_t way = 1; way < WAYS; way++)
-        if (GET(seen[place ^ way].version) < GET(oldest->version))
-            oldest = &seen[place ^ way];
-    return oldest;
+    if (GS_UNLIKELY(id == 0))
+        return find_recent(start);
+    last = next;
+    return id;
 }
 
-NO_SANITIZE void gs_walk_cache_add(const struct gs_walk_start *start,
-                                   const struct gs_walk_reads *notes, uint32_t id)
+/* Returns the way with the fewest writes: two walks of one slot take turns. */
+static uint8_t oldest_way(size_t slot)
 {
-    struct seen_walk *walk = oldest_way(slot_of(start));
+    size_t oldest = slot;
+
+    for (size_t way = 1; way < WAYS; way++)
+        if (GET(seen[slot ^ way].version) < GET(seen[oldest].version))
+            oldest = slot ^ way;
+    return (uint8_t)oldest;
+}
+
+/* Makes `slot` the newest of the walks that start like this one. */
+static void put_first(const struct gs_walk_start *start, uint8_t slot)
+{
+    _Atomic uint32_t *mine = recent_of(start);
+    uint32_t slots = GET(*mine), kept = slot;
+
+    for (unsigned i = 0, used = 1; i < RECENT && used < RECENT; i++, slots >>= 8)
+        if ((slots & 0xff) != slot)
+            kept |= (slots & 0xff) << 8 * used++;
+    PUT(*mine, kept);
+}
+
+void gs_walk_cache_add(const struct gs_walk_start *start,
+                       const struct gs_walk_reads *notes, uint32_t id)
+{
+    uint8_t slot = oldest_way(hash_of(start->base ^ (uintptr_t)id << 32));
+    struct seen_walk *walk = &seen[slot];
     uint32_t version = GET(walk->version);
 
     if (id == 0 || notes->count > GS_WALK_WORDS || version % 2 != 0 ||
@@ -121,4 +175,6 @@ NO_SANITIZE void gs_walk_cache_add(const struct gs_walk_start *start,
         PUT(walk->words[i], notes->words[i]);
     }
     PUT(walk->version, version + 2);
+    put_first(start, slot);
+    follow(slot);
 }

@@ -6,10 +6,12 @@ reserved memory beside PyTorch's own cache, as ratios.
 The step is that of a residual network with layer norms, AdamW and copies of each batch. A matrix
 product is written as its memory and one launch, because cuBLAS does not start over the simulated
 device, where kernels do nothing: a step takes the host's time alone, and every call of an
-allocator shows. Each way is a process of its own. The processes take turns, a few milliseconds
-each; time and processor are medians of the turns' ratios to PyTorch's cache in the same turn,
-fastest and least compare the best turns, which other programs disturb least. Processor time is
-that of all threads, the simulated device's among them.
+allocator shows. Each way is a process of its own. The processes take turns of about 0.1 s, long
+enough that a turn seldom meets what the others have left in the caches; time and processor are
+medians of the turns' ratios to PyTorch's cache in the same turn, fastest and least compare the
+best turns, which other programs disturb least. Processor time is that of all threads, the
+simulated device's among them. Over the simulated device all threads share one core: so the time
+is that of the work, and not of threads that wake one another.
 """
 import argparse
 import os
@@ -23,8 +25,8 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 
 # width, batch, layers of two products, steps of a turn; and whether the batch's size varies
-SIZES = {"toy": (64, 32, 4, 10, False), "model": (1024, 64, 24, 2, False), "varied": (1024, 64, 24, 2, True)}
-WARM = 5  # turns
+SIZES = {"toy": (64, 32, 4, 80, False), "model": (1024, 64, 24, 20, False), "varied": (1024, 64, 24, 20, True)}
+WARM = 2  # turns
 
 # Whether the library is there, what PyTorch is told, the launcher's options, and variables.
 WAYS = {
@@ -242,7 +244,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", help="folder of the build")
     parser.add_argument("ways", nargs="*", help="of " + ", ".join(WAYS), metavar="WAY")
-    parser.add_argument("--turns", type=int, default=40, help="of each way (40)")
+    parser.add_argument("--turns", type=int, default=16, help="of each way (16)")
     parser.add_argument("--size", action="append", choices=list(SIZES), help="may be repeated (all)")
     parser.add_argument("--gpu", action="store_true", help="on the machine's GPU, not over the simulated device")
     parser.add_argument("--check", action="store_true",
@@ -257,6 +259,8 @@ def arguments():
 
 def main():
     asked, worse = arguments(), []
+    if not asked.gpu:
+        os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
     with tempfile.TemporaryDirectory() as folder:
         floor = make_floor(folder) if "floor" in asked.ways else None
         ways = [way for way in asked.ways if way != "floor" or floor]
