@@ -69,6 +69,7 @@ static void add_rate(struct gs_transfer_site *site, const struct gs_transfer *co
     uint64_t rate = (uint64_t)((double)copy->bytes * 1e9 / (double)copy->took_ns);
 
     site->timed_count++;
+    site->unaligned_count += copy->unaligned;
     if (rate > site->fastest_rate)
         site->fastest_rate = rate;
 }

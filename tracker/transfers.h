@@ -15,6 +15,8 @@
 #define GS_TRANSFER_SMALL_BYTES (64 * GS_KIB)
 /* The smallest copy whose rate is measured. */
 #define GS_TRANSFER_TIMED_BYTES GS_MIB
+/* The alignment of the lines that a bus or a cache moves at once, in bytes. */
+#define GS_TRANSFER_ALIGNMENT 64u
 
 /* A copy. */
 struct gs_transfer {
@@ -22,8 +24,10 @@ struct gs_transfer {
     uint32_t stack;   /* 0: none; then the copies of a call are one call site */
     bool to_host;     /* else to the device */
     bool pageable;    /* not small, and its host memory is pageable */
-    bool in_a_row; /* directly behind another of its thread, in the same direction, both
-                    * small or both not */
+    bool in_a_row;  /* directly behind another of its thread, in the same direction, both
+                     * small or both not */
+    bool unaligned; /* one end is off GS_TRANSFER_ALIGNMENT; the driver copies pageable
+                     * memory to a buffer of its own first, so that does not count */
     uint64_t bytes;
     uint64_t took_ns; /* time of a copy that began on an idle device; 0: not measured */
 };
@@ -41,6 +45,7 @@ struct gs_transfer_site {
     uint64_t small_count, in_a_row_count; /* the second: of the small ones */
     uint64_t waited_count; /* in a row, each directly followed by a synchronize */
     uint64_t timed_count, fastest_rate; /* of the measured ones; bytes a second */
+    uint64_t unaligned_count;           /* of the measured ones */
 };
 
 /* What is wrong with the copies of a call site; bits. */

@@ -162,6 +162,14 @@ static uint64_t submitted(void)
     return sum;
 }
 
+/* The host's end does not count if it is pageable. */
+static bool is_unaligned(const struct gs_copy_call *call, bool to_host, enum memory host)
+{
+    uint64_t device = to_host ? call->src.addr : call->dst.addr;
+    uint64_t other = to_host ? call->dst.addr : call->src.addr;
+    return (device | (host == MEMORY_PAGEABLE ? 0 : other)) % GS_TRANSFER_ALIGNMENT != 0;
+}
+
 /* Adds the copy between the device and `host`. */
 static void add(struct gs_state *state, const struct gs_copy_call *call, uintptr_t where,
                 bool to_host, enum memory host, uint64_t took_ns)
@@ -175,6 +183,7 @@ static void add(struct gs_state *state, const struct gs_copy_call *call, uintptr
         .pageable = host == MEMORY_PAGEABLE && !small && !reads_pageable(state),
         .in_a_row = last.calls != 0 && last.calls + 1 == calls && last.small == small &&
                     last.to_host == to_host,
+        .unaligned = is_unaligned(call, to_host, host),
         .bytes = call->bytes,
         .took_ns = took_ns};
     uint32_t site = gs_transfers_add(gs_transfer_table(), &copy);

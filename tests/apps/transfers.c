@@ -8,8 +8,8 @@
  *
  *   transfers [CASE...]   some of `cases`; without arguments, all that are not apart
  *
- * The rate of `rate` and `busy` depends on the machine, and `fork` has a report more:
- * they run by their names alone. `fork` comes first.
+ * The rate of `rate`, `busy` and `unaligned` depends on the machine, and `fork` has a
+ * report more: they run by their names alone. `fork` comes first.
  */
 #include "launch.h"
 
@@ -179,6 +179,31 @@ APP_FRAME static void get_slowly(void)
     app_expect(pinned[APP_MIB - 1] == 11, "data of a slow copy");
 }
 
+/* Of seven copies two are off the lines of a bus by the GPU's end, two by the host's. */
+APP_FRAME static void get_unaligned(void)
+{
+    static const struct {
+        int to, from;
+    } off[] = {{0, 0}, {0, 4}, {0, 63}, {1, 0}, {32, 0}, {64, 0}, {0, 128}};
+
+    APP_OK(gpu_set(arena, 13, ARENA));
+    APP_OK(gpu_sync());
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+        APP_OK(gpu_get(pinned + off[i].to, /* SLOW: get_unaligned */
+                       at((size_t)off[i].from), APP_MIB));
+    app_expect(pinned[APP_MIB - 1] == 13, "data of an unaligned copy");
+}
+
+/* The same to pageable memory, which the driver does not copy to directly. */
+APP_FRAME static void get_pageable_unaligned(void)
+{
+    APP_OK(gpu_set(arena, 14, ARENA));
+    APP_OK(gpu_sync());
+    for (int i = 0; i < 5; i++)
+        APP_OK(gpu_get(heap + i + 1, arena, APP_MIB)); /* SLOW: get_pageable_unaligned */
+    app_expect(heap[APP_MIB] == 14, "data of a copy to pageable memory");
+}
+
 /* The copy has to wait for other work: its time says nothing. */
 APP_FRAME static void get_while_busy(void)
 {
@@ -345,6 +370,8 @@ static const struct {
     {"waited", put_and_wait, false},
     {"waited-all", get_and_wait_for_all, false},
     {"rate", get_slowly, true},
+    {"unaligned", get_unaligned, true},
+    {"unaligned-heap", get_pageable_unaligned, true},
     {"busy", get_while_busy, true},
     {"pinned", put_pinned, false},
     {"registered", put_registered, false},

@@ -195,7 +195,9 @@ static struct gs_tracker *make_report(struct gs_report_config *config)
                                .pageable = true,
                                .took_ns = 10000000};
 
-    add(copy, 1200);
+    add(copy, 1200 - 3);
+    copy.unaligned = true;
+    add(copy, 3);
     for (int i = 0; i < 1150; i++)
         gs_transfers_add_wait(transfers, 1);
     add(
@@ -225,8 +227,9 @@ static void expect_report(struct gs_tracker *tracker,
     "cudaHostRegister) copies faster, and the call need not wait\n"                      \
     "  1,150 followed at once by a synchronize, with no other work before the next: "    \
     "synchronize once, behind several\n"                                                 \
-    "  0.20 GB/s at best, in 1,200 of 1 MiB and more that found the GPU idle: pin the "  \
-    "memory; look at the GPU's PCIe link, and at the NUMA node of the memory\n"          \
+    "  0.20 GB/s at best, in 1,200 of 1 MiB and more that found the GPU idle: align "    \
+    "both ends to 64 bytes, which 3 did not; pin the memory; look at the GPU's PCIe "    \
+    "link, and at the NUMA node of the memory\n"                                         \
     "    #0 load_batch                    loader.c:88\n"                                 \
     "    #1 main                          app.c:12\n"                                    \
     "\n"
@@ -298,11 +301,12 @@ Test(transfers, in_json)
                "\"pageable_count\": 1200, \"pageable_bytes\": 2516582400, "
                "\"small_count\": 0, \"in_a_row_count\": 0, \"waited_count\": 1150, "
                "\"timed_count\": 1200, \"fastest_bytes_per_s\": 209715200, "
+               "\"unaligned_count\": 3, "
                "\"stack\": [0, 1], \"full_stack\": [0, 1], \"truncated\": false},\n"
                "    {\"call\": \"cuMemcpyDtoH\", \"to\": \"host\", \"hints\": "
                "[\"small\"], \"count\": 100, \"bytes\": 400,"),
         "%s", bytes.data);
-    cr_expect(strstr(bytes.data, "\"fastest_bytes_per_s\": 0, \"stack\": null, "
+    cr_expect(strstr(bytes.data, "\"unaligned_count\": 0, \"stack\": null, "
                                  "\"full_stack\": null, \"truncated\": false}\n"
                                  "  ],\n"
                                  "  \"other_copies\": {\n"

@@ -124,6 +124,19 @@ slow_rate_case() {
     "$apps/transfers_$1" rate
   expect_clean off.err
 }
+# Ends off a multiple of 64 are counted, not those of pageable memory.
+slow_unaligned_case() {
+  preloaded shim "$transfers_on" CUDASIM_FAIL='cuMemcpyDtoH:*=slow:5' -- \
+    "$apps/transfers_$1" unaligned
+  expect_text shim.err \
+    ' GB/s at best, in 7 of 1 MiB and more that found the GPU idle: align both ends to 64 bytes, which 4 did not; pin '
+  preloaded heap "$transfers_on" CUDASIM_FAIL='cuMemcpyDtoH:*=slow:5' -- \
+    "$apps/transfers_$1" unaligned-heap
+  expect_text heap.err \
+    ' GB/s at best, in 5 of 1 MiB and more that found the GPU idle: pin '
+}
+add_case "transfers unaligned static" slow_unaligned_case static
+add_case "transfers unaligned linked" slow_unaligned_case linked
 add_case "transfers rate static" slow_rate_case static
 add_case "transfers rate linked" slow_rate_case linked
 
@@ -218,12 +231,12 @@ slow_json_case() {
     -- "$apps/transfers_$1" waited small pageable pinned
   expect_valid r
   expect_equal "the waited ones" \
-    '["device", ["waited"], 120, 15728640, 131072, 131072, 0, 0, 0, 0, 119, 0, 0]' \
+    '["device", ["waited"], 120, 15728640, 131072, 131072, 0, 0, 0, 0, 119, 0, 0, 0]' \
     "$(slow_json r 0)"
   expect_equal "the small ones" \
-    '["device", ["small"], 200, 819200, 4096, 4096, 0, 0, 200, 199, 0, 0, 0]' "$(slow_json r 1)"
+    '["device", ["small"], 200, 819200, 4096, 4096, 0, 0, 200, 199, 0, 0, 0, 0]' "$(slow_json r 1)"
   expect_equal "the pageable ones" \
-    '["device", ["pageable"], 12, 1572864, 131072, 131072, 12, 1572864, 0, 0, 0, 0, 0]' \
+    '["device", ["pageable"], 12, 1572864, 131072, 131072, 12, 1572864, 0, 0, 0, 0, 0, 0]' \
     "$(slow_json r 2)"
   expect_equal "others" '{"count": 0, "bytes": 0}' "$(json_get r other_copies)"
   expect_equal "call" '"cudaMemcpyAsync"' "$(json_get r slow_copies 0 call)"
@@ -240,7 +253,7 @@ site = json.load(open(sys.argv[1]))["slow_copies"][int(sys.argv[2])]
 print(json.dumps([site[name] for name in (
     "to", "hints", "count", "bytes", "least_bytes", "most_bytes", "pageable_count",
     "pageable_bytes", "small_count", "in_a_row_count", "waited_count", "timed_count",
-    "fastest_bytes_per_s")]))
+    "fastest_bytes_per_s", "unaligned_count")]))
 END
 }
 add_case "transfers json" slow_json_case static

@@ -592,6 +592,7 @@ static void put_slow_copy(const struct gs_export *export, struct gs_json *json,
     gs_json_member(json, "waited_count", site->waited_count);
     gs_json_member(json, "timed_count", site->timed_count);
     gs_json_member(json, "fastest_bytes_per_s", site->fastest_rate);
+    gs_json_member(json, "unaligned_count", site->unaligned_count);
     put_stack(export, json, stack);
     gs_json_close(json, '}');
 }

@@ -49,13 +49,19 @@ static void write_hints(const struct gs_report_writer *writer,
                     "%s  %s followed at once by a synchronize, with no other work before "
                     "the next: synchronize once, behind several\n",
                     writer->prefix, gs_text_count(site->waited_count, count));
-    if (hints & GS_TRANSFER_SLOW)
+    if (hints & GS_TRANSFER_SLOW) {
         gs_text_add(text,
                     "%s  %u.%02u GB/s at best, in %s of 1 MiB and more that found the "
-                    "GPU idle: pin the memory; look at the GPU's PCIe link, and at the "
-                    "NUMA node of the memory\n",
+                    "GPU idle: ",
                     writer->prefix, (unsigned)(rate / 100), (unsigned)(rate % 100),
                     gs_text_count(site->timed_count, count));
+        if (site->unaligned_count != 0)
+            gs_text_add(text, "align both ends to %u bytes, which %s did not; ",
+                        GS_TRANSFER_ALIGNMENT,
+                        gs_text_count(site->unaligned_count, count));
+        gs_text_add(text, "pin the memory; look at the GPU's PCIe link, and at the NUMA "
+                          "node of the memory\n");
+    }
 }
 
 void gs_report_transfers(const struct gs_report_writer *writer)
