@@ -9,13 +9,60 @@ reused in the order of the streams and nothing waits. Without any code the launc
 nearly the same: gpushim --torch=tensors python train.py (docs/api.md, "Frameworks").
 """
 import ctypes
+import warnings
 
 import gpushim
 
 
+def _memory_stats(device=None):
+    """What torch.cuda.memory_stats, memory_allocated and their relatives are made from: PyTorch refuses them
+    to a program with an allocator of its own. All of the process's memory of the device counts; peaks are
+    those of the whole run. What gpushim does not count is missing."""
+    import torch
+
+    if not torch.cuda.is_initialized():
+        return {}
+    now = gpushim.statistics(torch.cuda._utils._get_device_index(device, optional=True))
+    live = now.live_bytes if now.allocs else now.used_bytes  # the second with GPUSHIM_TRACK=off
+    return {
+        "allocation": {"all": {"current": now.live_count, "allocated": now.allocs, "freed": now.frees}},
+        "allocated_bytes": {"all": {"current": live, "peak": max(live, now.peak_bytes)}},
+        "requested_bytes": {"all": {"current": live, "peak": max(live, now.peak_bytes)}},
+        "active_bytes": {"all": {"current": now.used_bytes + now.pending_bytes}},
+        "inactive_split_bytes": {"all": {"current": now.hole_bytes}},
+        "reserved_bytes": {"all": {"current": now.reserved_bytes, "peak": now.reserved_peak_bytes}},
+        "num_ooms": now.failed,
+        "num_device_alloc": now.segments_mapped,
+        "num_device_free": now.segments_unmapped,
+    }
+
+
+def _memory_summary(device=None, abbreviated=False):
+    """torch.cuda.memory_summary, a line for each figure of memory_stats."""
+    import torch
+
+    return "\n".join(f"{name:34}{value:>18,}" for name, value in torch.cuda.memory_stats(device).items())
+
+
+def _reset_nothing(device=None):
+    """torch.cuda.reset_peak_memory_stats and the like: programs call them between the phases of a run."""
+    warnings.warn("gpushim.torch: peaks and counters are those of the whole run and cannot be reset; "
+                  "take gpushim.statistics() before and after", stacklevel=2)
+
+
+def _answer_memory_stats(cuda):
+    for name, function in (("memory_stats_as_nested_dict", _memory_stats), ("memory_summary", _memory_summary),
+                           ("reset_peak_memory_stats", _reset_nothing),
+                           ("reset_accumulated_memory_stats", _reset_nothing)):
+        for module in (cuda, cuda.memory):
+            if hasattr(module, name):
+                setattr(module, name, function)
+
+
 def use():
-    """Makes PyTorch allocate through gpushim. Returns False, with nothing changed, where the library is not in
-    the process. Raises PyTorch's RuntimeError once it has allocated memory of its own."""
+    """Makes PyTorch allocate through gpushim, and torch.cuda.memory_allocated and its relatives answer from
+    gpushim. Returns False, with nothing changed, where the library is not in the process. Raises PyTorch's
+    RuntimeError once it has allocated memory of its own."""
     import torch
 
     if not gpushim.version():
@@ -24,4 +71,5 @@ def use():
     record = ctypes.cast(ctypes.CDLL(None).gpushim_torch_record_stream, ctypes.c_void_p).value
     allocator.allocator().set_record_stream_fn(record)
     torch.cuda.memory.change_current_allocator(allocator)
+    _answer_memory_stats(torch.cuda)
     return True

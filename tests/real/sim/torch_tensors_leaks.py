@@ -10,6 +10,7 @@ library PyTorch's own cache serves.
 # real: prints threads: \[0, 0, 0, 0\] wrong
 # real: prints refused: True True
 # real: prints trained
+# real: prints counted: True True True
 # real: stops driver on your system is too old|[Nn]o CUDA GPUs|no CUDA-capable device
 import ctypes
 import os
@@ -32,6 +33,16 @@ def refused():
     except RuntimeError as error:
         return len(kept) > 8, "out of memory" in str(error)
     return False, len(kept)
+
+
+def counted():
+    """What training scripts ask PyTorch for, whoever allocates."""
+    before = torch.cuda.memory_allocated()
+    tensor = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+    more = torch.cuda.memory_allocated() - before == len(tensor)
+    most = torch.cuda.max_memory_allocated() >= before + len(tensor)
+    torch.cuda.reset_peak_memory_stats()
+    return more, most, "allocated_bytes.all.current" in torch.cuda.memory_stats()
 
 
 def lose(tensor):
@@ -74,4 +85,5 @@ torch.cuda.synchronize()
 train()
 torch.cuda.synchronize()
 print("trained")
+print("counted:", *counted())
 time.sleep(0.5)  # PyTorch's engine drops the last graph: a thread that comes while Python ends aborts
