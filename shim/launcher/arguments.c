@@ -44,6 +44,8 @@ static const struct {
     {GS_VERB_TIMELINE, false, "--as", offsetof(struct gs_arguments, as)},
     {GS_VERB_TIMELINE, false, "--most", offsetof(struct gs_arguments, most)},
     {GS_VERB_TIMELINE, false, "-o", offsetof(struct gs_arguments, page)},
+    {GS_VERB_PAUSE, false, "--wait", offsetof(struct gs_arguments, wait)},
+    {GS_VERB_RESUME, false, "--wait", offsetof(struct gs_arguments, wait)},
 };
 
 static const char *variables_set[SET_MOST];
@@ -220,11 +222,11 @@ static char **take_option(char **words, struct gs_arguments *out)
 
 void gs_arguments_usage(FILE *to)
 {
-    fputs(
-        "usage: gpushim [options] [--] command [args...]\n"
-        "       gpushim [options] report [--summary] STATE_FILE...\n"
-        "       gpushim html|timeline|diff|merge|top|replay|advise ... (each: --help)\n",
-        to);
+    fputs("usage: gpushim [options] [--] command [args...]\n"
+          "       gpushim [options] report [--summary] STATE_FILE...\n"
+          "       gpushim html|timeline|diff|merge|top|pause|resume|replay|advise ... "
+          "(each: --help)\n",
+          to);
 }
 
 static void write_help(void *self, const char *text, size_t length)
@@ -260,8 +262,7 @@ static void show_help(bool all)
         "  --help=all, --version    every option (docs/options.md); the version\n"
         "\n"
         "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
-        "command that is called report, html, timeline, diff, merge, top, replay or\n"
-        "advise: gpushim -- report.");
+        "command whose name is one of these words: gpushim -- report.");
     if (all) {
         gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
     }
@@ -375,6 +376,23 @@ static void show_timeline_help(void)
         "                           .perfetto.json, .pickle, .heaptrack or .massif");
 }
 
+static void show_pause_help(void)
+{
+    puts(
+        "usage: gpushim pause [--wait=SECONDS] PID...\n"
+        "       gpushim resume [--wait=SECONDS] PID...\n"
+        "\n"
+        "pause copies the GPU memory of running processes to the host and frees it for\n"
+        "others: their CUDA calls block until resume copies it back, to the same\n"
+        "addresses. Any CUDA process will do, with or without the library. The driver "
+        "does\n"
+        "it: that of CUDA 12.8 (570) or later.\n"
+        "\n"
+        "  --wait=SECONDS           how long the work of a process may take until it is\n"
+        "                           paused, and how long a resume tries to get memory,\n"
+        "                           10 unless given");
+}
+
 /* ---- the whole line -----------------------------------------------------------------
  */
 
@@ -389,6 +407,8 @@ static const struct {
              {"diff", GS_VERB_DIFF, show_diff_help},
              {"merge", GS_VERB_MERGE, show_merge_help},
              {"top", GS_VERB_TOP, show_top_help},
+             {"pause", GS_VERB_PAUSE, show_pause_help},
+             {"resume", GS_VERB_RESUME, show_pause_help},
              {"replay", GS_VERB_REPLAY, NULL},
              {"advise", GS_VERB_ADVISE, NULL}};
 

@@ -1,6 +1,6 @@
 /*
  * launcher.h - the program gpushim: runs a command with the library preloaded, shows
- * reports (as text, as a page, compared, added up), or replays a trace.
+ * reports (as text, as a page, compared, added up), pauses processes, or replays a trace.
  *
  * Locks: none; one thread.   Design: docs/architecture.md
  */
@@ -37,6 +37,8 @@ enum gs_verb {
     GS_VERB_MERGE,
     GS_VERB_TOP,
     GS_VERB_TIMELINE,
+    GS_VERB_PAUSE,
+    GS_VERB_RESUME,
     GS_VERB_REPLAY,
     GS_VERB_ADVISE
 };
@@ -51,6 +53,7 @@ struct gs_arguments {
     const char *fail_on; /* of diff; NULL: nothing fails */
     const char *of;      /* of diff and merge: "leaks" or "peak"; NULL: leaks */
     const char *delay, *rounds, *once; /* -d, -n and --once of top; NULL: not given */
+    const char *wait;                  /* of pause and resume; NULL: the default */
     const char *last_switch; /* the option just before the command, if it is a switch
                               * written without a value */
     char **command;          /* or files; NULL at the end; empty if there is none */
@@ -157,6 +160,12 @@ int gs_summary_write(char *const *paths, const struct gs_state_ended *ended);
 /* Shows the processes whose state files, or folders of them, are among the words. Returns
  * the exit status. */
 int gs_top_run(const struct gs_arguments *arguments);
+
+/* ---- processes without GPU memory (pause.c) ---- */
+
+/* Pauses or resumes the processes among the words. Returns the exit status: 1 if one of
+ * them could not be. */
+int gs_pause_run(const struct gs_arguments *arguments);
 
 /* ---- a trace for other programs (timeline.c) ---- */
 

@@ -105,6 +105,9 @@ int main(int argc, char **argv)
         return gs_top_run(&arguments);
     case GS_VERB_TIMELINE:
         return gs_timeline_run(&arguments);
+    case GS_VERB_PAUSE:
+    case GS_VERB_RESUME:
+        return gs_pause_run(&arguments);
     case GS_VERB_REPLAY:
         return replay(arguments.command);
     case GS_VERB_ADVISE:

@@ -157,7 +157,7 @@ static const char *const known[] = {
     "FREE_WAITS",  "ORACLE",      "HOSTS",          "STACKS",
     "FINDINGS",    "EXIT",        "HANG",           "PRIVATE_ENTRIES",
     "MUTANT",      "ALLOC_WAITS", "ATTRIBUTES",     "LATENCY",
-    "NAME",        "COPY_RATE",
+    "NAME",        "COPY_RATE",   "CHECKPOINT",
 };
 
 static bool is_known(const char *name, size_t length)
@@ -210,6 +210,7 @@ static void load(void)
     config.log_level = (int)read_number("CUDASIM_LOG", 0, 0, 2);
     config.seed = read_number("CUDASIM_SEED", 0, 0, UINT64_MAX);
     config.private_entries = read_number("CUDASIM_PRIVATE_ENTRIES", 0, 0, 1) != 0;
+    config.checkpoint = read_number("CUDASIM_CHECKPOINT", 0, 0, 1) != 0;
     config.lookups_path = read_text("CUDASIM_LOG_LOOKUPS");
     config.fail = read_text("CUDASIM_FAIL");
     config.latency_path = read_text("CUDASIM_LATENCY");

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <time.h>
 
+#include "checkpoint.h"
 #include "config.h"
 #include "context.h"
 #include "device.h"
@@ -119,6 +120,7 @@ CUresult sim_enter(enum sim_api api)
                                                    : CUDA_ERROR_NOT_INITIALIZED;
     if (GS_UNLIKELY(sim_in_host_function()))
         return CUDA_ERROR_NOT_PERMITTED;
+    sim_checkpoint_pass(api);
     sim_sched_point();
     if (GS_UNLIKELY(sim_config()->log_level >= 2))
         sim_log(2, "%s", sim_api_name(api));
@@ -165,6 +167,8 @@ SIM_API(cuInit, unsigned int flags)
         state = NO_DEVICE;
         if (sim_config()->devices > 0)
             state = sim_device_create_all() == GS_OK ? READY : NOT_INITIALIZED;
+        if (state == READY)
+            sim_checkpoint_start();
         atomic_store_explicit(&process_state, state, memory_order_release);
     }
     pthread_mutex_unlock(&init_lock);
