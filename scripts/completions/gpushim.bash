@@ -5,7 +5,7 @@ _gpushim() {
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
-    if [[ $word == @(report|html|timeline|diff|merge|top|replay|advise) && ${COMP_WORDS[i - 1]} != -- ]]; then
+    if [[ $word == @(report|html|timeline|diff|merge|top|pause|resume|replay|advise) && ${COMP_WORDS[i - 1]} != -- ]]; then
       if [[ $cur != -* ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -26,7 +26,7 @@ _gpushim() {
     [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace
   else
     compopt -o filenames
-    mapfile -t COMPREPLY < <(compgen -c -f -W "report html timeline diff merge top replay advise" -- "$cur" | sort -u)
+    mapfile -t COMPREPLY < <(compgen -c -f -W "report html timeline diff merge top pause resume replay advise" -- "$cur" | sort -u)
   fi
 }
 complete -F _gpushim gpushim

@@ -10,6 +10,7 @@
 
 #include "gs_locks.h"
 #include "python.h"
+#include "python_internal.h"
 #include "python_layout.h"
 
 #define VERSION(minor) (3u << 24 | (minor) << 16 | 1u << 8 | 0xf0u)
@@ -246,6 +247,36 @@ Test(python_frames, an_edited_function_at_the_same_address_is_another)
             put_half(fake.codes[0], layout.version, 7);
         cr_expect_not(gs_python_recognise(python, &id));
         cr_expect_str_eq(walked(), " f0:20|", "3.%u: %s", minors[i], walked());
+        gs_python_destroy(python);
+    }
+}
+
+/* Fails if a part of the table is left out: a line that was added in the middle of a
+ * function changes a single byte there. */
+Test(python_frames, each_byte_of_a_line_table_counts)
+{
+    static uint64_t table[80];
+
+    for (size_t i = 0; i < 4; i++) { /* without numbers of their own */
+        struct gs_python_file file = {0};
+        uint64_t print;
+        uint8_t *data;
+
+        start(minors[i], 1);
+        data = (uint8_t *)table + layout.bytes_data;
+        for (unsigned at = 0; at < 509; at++)
+            data[at] = (uint8_t)(at * 7);
+        put(fake.codes[0], layout.line_table, (uintptr_t)table);
+        put(table, layout.bytes_length, 509);
+        print = gs_python_code_print(python, (uintptr_t)fake.codes[0], &file);
+        for (unsigned at = 0; at < 509; at++) {
+            data[at] ^= 1u << at % 8;
+            cr_expect_neq(gs_python_code_print(python, (uintptr_t)fake.codes[0], &file),
+                          print, "3.%u: byte %u", minors[i], at);
+            data[at] ^= 1u << at % 8;
+        }
+        cr_expect_eq(gs_python_code_print(python, (uintptr_t)fake.codes[0], &file),
+                     print);
         gs_python_destroy(python);
     }
 }

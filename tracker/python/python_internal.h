@@ -115,6 +115,9 @@ struct gs_python_file {
     uint64_t print;
 };
 
+/* Called before the first interpreter is known. */
+void gs_python_code_start(void);
+
 /* A hash of the shown contents of a code object. The object is alive: a frame of this
  * thread holds it. */
 uint64_t gs_python_code_contents(struct gs_python *python, uintptr_t code,

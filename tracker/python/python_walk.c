@@ -86,6 +86,7 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
     python = gs_state_map(memory, sizeof(*python));
     if (python == NULL)
         return NULL;
+    gs_python_code_start();
     python->memory = memory;
     python->number = atomic_fetch_add(&last_number, 1) + 1;
     python->symbols = *symbols;

@@ -33,7 +33,7 @@ struct seen_walk {
     _Atomic uint32_t offsets[GS_WALK_WORDS];
 } __attribute__((aligned(64)));
 
-/* 520 KiB of zero pages until the first walk. */
+/* 496 KiB of zero pages until the first walk. */
 static struct seen_walk seen[1 << SLOT_BITS];
 
 /* By start: the slots of the last walks, a byte each, the newest lowest. */

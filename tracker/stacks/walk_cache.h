@@ -1,10 +1,10 @@
 /*
- * walk_cache.h - a cache of walks: the words that a walk read, and the stack that it
+ * walk_cache.h - a cache of walks: the words that decided a walk, and the stack that it
  * found.
  *
  * A walk is a function of its start, of the rules it follows, and of the words it reads
  * from the stack. If all of these are unchanged, so is its result. So the cache
- * recognises a stack by reading the same words again, at a tenth of the cost of walk,
+ * recognises a stack by reading these words again, at a tenth of the cost of walk,
  * trimming and look-up. It never takes a stack that merely looks alike for a known one.
  *
  * Owns: struct gs_walk_reads, and the table (walk_cache.c).   Lock: none.
@@ -15,10 +15,11 @@
 
 #include "gs_base.h"
 
-/* Two words a frame for a stack of the usual depth. Longer ones are walked each time. */
+/* Two words a frame at most, for a stack of the usual depth. Longer ones are walked each
+ * time. */
 #define GS_WALK_WORDS 160u
 
-/* The words that one walk read, from `base` outwards. */
+/* The words that decided a walk, from `base` outwards. */
 struct gs_walk_reads {
     uintptr_t base;                  /* words further in are not recorded */
     uint64_t generation;             /* of the rules */

@@ -17,17 +17,18 @@ import gpushim
 def _memory_stats(device=None):
     """What torch.cuda.memory_stats, memory_allocated and their relatives are made from: PyTorch refuses them
     to a program with an allocator of its own. All of the process's memory of the device counts; peaks are
-    those of the whole run. What gpushim does not count is missing."""
+    those of the whole run. What gpushim does not count is missing: without a recorded allocation
+    (GPUSHIM_TRACK=off), peaks and numbers. A call asks the driver for its free memory."""
     import torch
 
     if not torch.cuda.is_initialized():
         return {}
-    now = gpushim.statistics(torch.cuda._utils._get_device_index(device, optional=True))
-    live = now.live_bytes if now.allocs else now.used_bytes  # the second with GPUSHIM_TRACK=off
-    return {
-        "allocation": {"all": {"current": now.live_count, "allocated": now.allocs, "freed": now.frees}},
-        "allocated_bytes": {"all": {"current": live, "peak": max(live, now.peak_bytes)}},
-        "requested_bytes": {"all": {"current": live, "peak": max(live, now.peak_bytes)}},
+    index = torch.cuda._utils._get_device_index(device, optional=True)
+    if not 0 <= index < torch.cuda.device_count():
+        raise RuntimeError(f"invalid device index {index}")
+    now = gpushim.statistics(index)
+    stats = {
+        "allocated_bytes": {"all": {"current": now.used_bytes}},
         "active_bytes": {"all": {"current": now.used_bytes + now.pending_bytes}},
         "inactive_split_bytes": {"all": {"current": now.hole_bytes}},
         "reserved_bytes": {"all": {"current": now.reserved_bytes, "peak": now.reserved_peak_bytes}},
@@ -35,6 +36,11 @@ def _memory_stats(device=None):
         "num_device_alloc": now.segments_mapped,
         "num_device_free": now.segments_unmapped,
     }
+    if now.allocs:
+        stats["allocation"] = {"all": {"current": now.live_count, "allocated": now.allocs, "freed": now.frees}}
+        stats["allocated_bytes"] = stats["requested_bytes"] = {
+            "all": {"current": now.live_bytes, "peak": now.peak_bytes}}
+    return stats
 
 
 def _memory_summary(device=None, abbreviated=False):
