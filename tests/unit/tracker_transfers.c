@@ -228,7 +228,7 @@ static void expect_report(struct gs_tracker *tracker,
     "  1,150 followed at once by a synchronize, with no other work before the next: "    \
     "synchronize once, behind several\n"                                                 \
     "  0.20 GB/s at best, in 1,200 of 1 MiB and more that found the GPU idle: align "    \
-    "both ends to 64 bytes, which 3 did not; pin the memory; look at the GPU's PCIe "    \
+    "the ends to 64 bytes, which 3 did not; pin the memory; look at the GPU's PCIe "     \
     "link, and at the NUMA node of the memory\n"                                         \
     "    #0 load_batch                    loader.c:88\n"                                 \
     "    #1 main                          app.c:12\n"                                    \

@@ -282,8 +282,8 @@ static inline bool has_code(const struct last_step *step, enum gs_python_chain c
 
 /*
  * Returns the number of the last walk if this walk would visit the same frames, else 0.
- * Reads only memory that the last walk has read. The fingerprints come last: before 3.12
- * they cost the most, and most walks differ in an inner frame.
+ * Reads only memory that the last walk has read. Before 3.12 the fingerprints come last:
+ * they cost the most there, and most walks differ in an inner frame.
  */
 static inline __attribute__((always_inline)) uint32_t
 recognise(struct gs_python *python, uintptr_t frame, enum gs_python_chain chain)
@@ -305,13 +305,15 @@ recognise(struct gs_python *python, uintptr_t frame, enum gs_python_chain chain)
             (step->code != code_of(layout, frame) ||
              step->instruction != instruction_of(layout, frame, chain)))
             return 0;
+        if (chain == GS_PYTHON_FRAME_BASES && has_code(step, chain) &&
+            step->print != gs_python_code_print(python, step->code, &file))
+            return 0;
         frame = word_at(frame + layout->previous);
     }
     if (frame != 0)
         return 0;
-    for (step = last_walk->steps; step < end; step++)
-        if (has_code(step, chain) &&
-            step->print != gs_python_code_print(python, step->code, &file))
+    for (step = last_walk->steps; chain != GS_PYTHON_FRAME_BASES && step < end; step++)
+        if (step->print != gs_python_code_print(python, step->code, &file))
             return 0;
     return last_walk->id;
 }

@@ -131,14 +131,21 @@ uint32_t gs_walk_cache_find(const struct gs_walk_start *start)
     return id;
 }
 
-/* Returns the way with the fewest writes: two walks of one slot take turns. */
+/* Returns the way with the fewest writes: two walks of one slot take turns. A fork may
+ * have left one in the midst of a write, for good. */
 static uint8_t oldest_way(size_t slot)
 {
     size_t oldest = slot;
+    uint32_t least = UINT32_MAX;
 
-    for (size_t way = 1; way < WAYS; way++)
-        if (GET(seen[slot ^ way].version) < GET(seen[oldest].version))
+    for (size_t way = 0; way < WAYS; way++) {
+        uint32_t version = GET(seen[slot ^ way].version);
+
+        if (version % 2 == 0 && version < least) {
+            least = version;
             oldest = slot ^ way;
+        }
+    }
     return (uint8_t)oldest;
 }
 

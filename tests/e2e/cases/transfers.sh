@@ -129,7 +129,7 @@ slow_unaligned_case() {
   preloaded shim "$transfers_on" CUDASIM_FAIL='cuMemcpyDtoH:*=slow:5' -- \
     "$apps/transfers_$1" unaligned
   expect_text shim.err \
-    ' GB/s at best, in 7 of 1 MiB and more that found the GPU idle: align both ends to 64 bytes, which 4 did not; pin '
+    ' GB/s at best, in 7 of 1 MiB and more that found the GPU idle: align the ends to 64 bytes, which 4 did not; pin '
   preloaded heap "$transfers_on" CUDASIM_FAIL='cuMemcpyDtoH:*=slow:5' -- \
     "$apps/transfers_$1" unaligned-heap
   expect_text heap.err \

@@ -56,7 +56,7 @@ static void write_hints(const struct gs_report_writer *writer,
                     writer->prefix, (unsigned)(rate / 100), (unsigned)(rate % 100),
                     gs_text_count(site->timed_count, count));
         if (site->unaligned_count != 0)
-            gs_text_add(text, "align both ends to %u bytes, which %s did not; ",
+            gs_text_add(text, "align the ends to %u bytes, which %s did not; ",
                         GS_TRANSFER_ALIGNMENT,
                         gs_text_count(site->unaligned_count, count));
         gs_text_add(text, "pin the memory; look at the GPU's PCIe link, and at the NUMA "
