@@ -253,6 +253,7 @@ static int open_page(int pid)
 
     snprintf(folder, sizeof(folder), "/proc/%d/fd", pid);
     DIR *files = opendir(folder);
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the folder is this call's own */
     while (files && found < 0 && (entry = readdir(files)) != NULL) {
         snprintf(path, sizeof(path), "%s/%.12s", folder, entry->d_name);
         ssize_t length = readlink(path, target, sizeof(target) - 1);
