@@ -25,7 +25,7 @@
 #include "memory_pools.h"
 #include "pool_lookup.h"
 #include "pressure.h"
-#include "spilled.h"
+#include "spill.h"
 #include "record.h"
 #include "retry.h"
 #include "redzones.h"
@@ -131,7 +131,11 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
         gs_retry(state, home, request.device, bytes),
         gs_limits_begin(charged_to(&request), bytes)
             ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream)));
-    record_allocated(state, &request, dptr, bytes, result);
+    if (charged_to(&request) >= 0 && gs_spill(state, &request, dptr, bytes, result)) {
+        result = CUDA_SUCCESS;
+    } else {
+        record_allocated(state, &request, dptr, bytes, result);
+    }
     gs_pressure_safe_point(state);
     gs_leave();
     return result;

@@ -7,6 +7,7 @@
  *   group_WAY again           the same twice
  *   group_WAY reset           the same twice, with a reset of the device between
  *   group_WAY ordered         the same twice, given back in the order of a stream
+ *   group_WAY stream          the same twice, taken in the order of a stream, too
  *   group_WAY hold MIB FILE   takes MIB, waits until FILE is there, gives nothing back
  *   group_WAY exec MIB        takes MIB, and becomes `take`
  *   group_WAY fork MIB        a child, then its parent take MIB each
@@ -24,6 +25,7 @@
 #define BLOCK ((size_t)2 << 20)
 
 static gpu_ptr blocks[4096];
+static bool in_order; /* in that of the default stream */
 
 static void tell_free(const char *when)
 {
@@ -38,8 +40,12 @@ static unsigned take(unsigned most)
 {
     unsigned count = 0;
 
-    while (count < most && gpu_malloc(&blocks[count], BLOCK) == 0)
+    while (count < most && (in_order ? gpu_malloc_async(&blocks[count], BLOCK, NULL)
+                                     : gpu_malloc(&blocks[count], BLOCK)) == 0) {
+        if (in_order)
+            APP_OK(gpu_set(blocks[count], (int)count & 127, BLOCK));
         count++;
+    }
     printf("took %u MiB\n", 2 * count);
     fflush(stdout);
     return count;
@@ -49,6 +55,17 @@ static void give_back(unsigned count)
 {
     while (count > 0)
         APP_OK(gpu_free(blocks[--count]));
+}
+
+/* Fails if a block has been another's, too. */
+static void check_ordered(unsigned count)
+{
+    unsigned char byte;
+
+    for (unsigned i = 0; i < count; i++) {
+        APP_OK(gpu_get(&byte, blocks[i], 1));
+        app_expect(byte == (i & 127), "what was written to a block");
+    }
 }
 
 static void storm(uint64_t seed)
@@ -79,6 +96,7 @@ int main(int argc, char **argv)
         storm(argc > 2 ? (uint64_t)atoi(argv[2]) : 1);
     if (strcmp(what, "take") == 0)
         tell_free("before");
+    in_order = strcmp(what, "stream") == 0;
     unsigned count = take(what[0] ? most : 4);
     if (strcmp(what, "take") == 0)
         tell_free("after");
@@ -86,13 +104,15 @@ int main(int argc, char **argv)
         give_back(count);
     if (strcmp(what, "reset") == 0)
         app_gpu_reset();
-    if (strcmp(what, "ordered") == 0) {
+    if (in_order)
+        check_ordered(count);
+    if (strcmp(what, "ordered") == 0 || in_order) {
         while (count > 0)
             APP_OK(gpu_free_async(blocks[--count], NULL));
         APP_OK(gpu_sync());
     }
     if (strcmp(what, "again") == 0 || strcmp(what, "reset") == 0 ||
-        strcmp(what, "ordered") == 0)
+        strcmp(what, "ordered") == 0 || in_order)
         count = take(most);
     if (strcmp(what, "exec") == 0) {
         execl("/proc/self/exe", argv[0], "take", (char *)NULL);

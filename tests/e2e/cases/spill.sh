@@ -35,6 +35,11 @@ spill_case() {
   spill_run ordered -- ordered
   expect_equal "given back in the order of a stream" $'took 164 MiB\ntook 164 MiB' "$(<ordered.out)"
   expect_text ordered.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+  for served in driver pool; do
+    spill_run stream GPUSHIM_ASYNC=$served -- stream
+    expect_equal "taken in the order of a stream, by the $served" $'took 164 MiB\ntook 164 MiB' "$(<stream.out)"
+    expect_text stream.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+  done
 }
 for way in $(ways_of group); do
   add_case "spill $way" spill_case "$way"
