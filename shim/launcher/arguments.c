@@ -386,7 +386,7 @@ static void show_pause_help(void)
         "others: their CUDA calls block until resume copies it back, to the same\n"
         "addresses. Any CUDA process will do, with or without the library. The driver "
         "does\n"
-        "it: that of CUDA 12.8 (570) or later.\n"
+        "it: that of CUDA 12.8 (570) or later, x86-64.\n"
         "\n"
         "  --wait=SECONDS           how long the work of a process may take until it is\n"
         "                           paused, and how long a resume tries to get memory,\n"

@@ -4,8 +4,13 @@
  *
  * The driver locks the process (its CUDA calls block, its work completes), copies the
  * memory of its devices to the host, and gives the devices up; addresses stay. It does so
- * for any CUDA process, whether the library is in it or not. So a process that cannot be
- * paused runs on, and one that cannot be resumed stays paused: nothing is lost.
+ * for any CUDA process, whether the library is in it or not.
+ *
+ * Processes that work together may wait for one another. So all are locked before the
+ * memory of the first is copied, and all have their memory back before the first is
+ * unlocked. If one cannot be locked, none is paused. Drivers lose a process whose
+ * checkpoint is interrupted: signals wait for the end of a step, and a lock is asked for
+ * a second at a time.
  *
  * Owns: nothing.   Lock: none; one thread.
  * Source: CUDA Driver API, "CUDA Checkpointing" (CUDA 12.8)
@@ -24,11 +29,13 @@
 
 #define DEFAULT_WAIT_S 10
 #define MOST_WAIT_S    86400
+#define MOST_PIDS      4096
 #define NS_PER_S       1000000000ull
 #define NAP_NS         (NS_PER_S / 20)
+#define LOCK_MS        1000 /* asked for at once */
 
 /* CUprocessState, which headers before CUDA 12.8 lack. */
-enum { RUNNING, LOCKED, SAVED };
+enum { RUNNING, LOCKED, SAVED, FAILED };
 
 /* CUcheckpointLockArgs. */
 struct lock_args {
@@ -83,9 +90,12 @@ static const char *text_of(CUresult result)
 /* Says why a step failed. Returns false. */
 static bool say(int pid, const char *step, CUresult result)
 {
-    const char *why = result == CUDA_ERROR_NOT_SUPPORTED
-                          ? ": this driver, or this process, cannot be checkpointed"
-                          : "";
+    const char *why = "";
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        why = ": this driver, or this process, cannot be checkpointed";
+    } else if (result == CUDA_ERROR_OPERATING_SYSTEM) {
+        why = ": another user's, in another container, or the driver wants root";
+    }
     gs_launcher_warn("process %d: %s: %s%s", pid, step, text_of(result), why);
     return false;
 }
@@ -93,70 +103,64 @@ static bool say(int pid, const char *step, CUresult result)
 /* Returns whether the process has a state; it is said if not. */
 static bool find_state(int pid, int *state)
 {
-    if (kill(pid, 0) != 0 && errno == ESRCH) {
+    int error = kill(pid, 0) == 0 ? 0 : errno;
+    if (error == ESRCH) {
         gs_launcher_warn("process %d: there is none", pid);
         return false;
     }
     CUresult result = driver.state(pid, state);
-    return result == CUDA_SUCCESS ||
-           (result == CUDA_ERROR_INVALID_VALUE
-                ? (gs_launcher_warn("process %d: it does not use CUDA", pid), false)
-                : say(pid, "its state", result));
+    if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_INITIALIZED) {
+        gs_launcher_warn("process %d: %s", pid,
+                         error == EPERM ? "another user's: this needs root"
+                                        : "it does not use CUDA");
+        return false;
+    }
+    if (result != CUDA_SUCCESS) {
+        return say(pid, "its state", result);
+    }
+    if (*state == FAILED) {
+        gs_launcher_warn("process %d: the driver could not finish an earlier pause or "
+                         "resume: only ending the process helps",
+                         pid);
+        return false;
+    }
+    return true;
 }
 
-/* ---- the two steps of each -----------------------------------------------------------
+/* ---- signals: they wait for the end of a step ---------------------------------------
  */
 
-static bool lock(int pid, unsigned wait_s)
+static const int held_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+static void hold_signals(void)
 {
-    struct lock_args args = {.timeout_ms = wait_s * 1000};
-    CUresult result = driver.lock(pid, &args);
-    if (result == CUDA_ERROR_NOT_READY) {
-        gs_launcher_warn("process %d: its work on the GPU took longer than %u s "
-                         "(--wait): it runs on",
-                         pid, wait_s);
-        return false;
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < GS_ARRAY_LEN(held_signals); i++) {
+        (void)sigaddset(&set, held_signals[i]);
     }
-    return result == CUDA_SUCCESS || say(pid, "locking it", result);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-static bool save(int pid)
+static bool is_interrupted(void)
 {
-    CUresult result = driver.save(pid, NULL);
-    if (result == CUDA_SUCCESS) {
-        return true;
+    sigset_t set;
+    bool found = false;
+    if (sigpending(&set) == 0) {
+        for (size_t i = 0; i < GS_ARRAY_LEN(held_signals); i++) {
+            found |= sigismember(&set, held_signals[i]) == 1;
+        }
     }
-    (void)say(pid, "copying its memory to the host", result);
-    result = driver.unlock(pid, NULL);
-    if (result != CUDA_SUCCESS) {
-        (void)say(pid, "unlocking it", result);
-        return false;
-    }
-    gs_launcher_warn("process %d: it runs on", pid);
-    return false;
+    return found;
 }
 
-/* The memory may be another process's for a while. */
-static bool restore(int pid, unsigned wait_s)
-{
-    struct gs_wait wait = {.nap_ns = NAP_NS,
-                           .longest_ns = NAP_NS,
-                           .until_ns = gs_now_ns() + wait_s * NS_PER_S};
-    CUresult result = driver.restore(pid, NULL);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_wait_step(&wait)) {
-        result = driver.restore(pid, NULL);
-    }
-    if (result == CUDA_SUCCESS) {
-        return true;
-    }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        gs_launcher_warn("process %d: its GPU lacked memory for %u s (--wait): it stays "
-                         "paused",
-                         pid, wait_s);
-        return false;
-    }
-    return say(pid, "copying its memory back", result);
-}
+/* ---- the steps ----------------------------------------------------------------------
+ */
+
+struct target {
+    int pid, state;
+    bool locked_here; /* else somebody else's lock stays if none is paused */
+};
 
 static bool unlock(int pid)
 {
@@ -164,41 +168,134 @@ static bool unlock(int pid)
     return result == CUDA_SUCCESS || say(pid, "unlocking it", result);
 }
 
-static bool pause_one(int pid, unsigned wait_s)
+static bool lock(struct target *target, uint64_t until_ns, unsigned wait_s)
 {
-    int state;
-    if (!find_state(pid, &state)) {
-        return false;
-    }
-    if (state == SAVED) {
-        gs_launcher_warn("process %d: it is paused already", pid);
+    struct lock_args args = {.timeout_ms = LOCK_MS};
+    CUresult result;
+    do {
+        result = driver.lock(target->pid, &args);
+    } while (result == CUDA_ERROR_NOT_READY && !is_interrupted() &&
+             gs_now_ns() < until_ns);
+    if (result == CUDA_SUCCESS) {
+        target->state = LOCKED;
+        target->locked_here = true;
         return true;
     }
-    if (state != LOCKED && !lock(pid, wait_s)) {
-        return false;
+    if (result != CUDA_ERROR_NOT_READY) {
+        return say(target->pid, "locking it", result);
     }
-    if (!save(pid)) {
-        return false;
+    if (!is_interrupted()) {
+        gs_launcher_warn("process %d: its work on the GPU took longer than %u s (--wait)",
+                         target->pid, wait_s);
     }
-    printf("paused %d: its GPU memory is on the host\n", pid);
-    return true;
+    return false;
 }
 
-static bool resume_one(int pid, unsigned wait_s)
+static bool save(struct target *target)
 {
-    int state;
-    if (!find_state(pid, &state)) {
-        return false;
-    }
-    if (state == RUNNING) {
-        gs_launcher_warn("process %d: it is not paused", pid);
+    int pid = target->pid;
+    CUresult result = driver.save(pid, NULL);
+    if (result == CUDA_SUCCESS) {
+        printf("paused %d: its GPU memory is on the host\n", pid);
+        (void)fflush(stdout);
         return true;
     }
-    if ((state == SAVED && !restore(pid, wait_s)) || !unlock(pid)) {
+    (void)say(pid, "copying its memory to the host", result);
+    if (find_state(pid, &target->state)) {
+        bool runs = unlock(pid);
+        gs_launcher_warn("process %d: %s", pid,
+                         runs ? "it runs on" : "it stays locked: gpushim resume it");
+    }
+    return false;
+}
+
+/* The memory may be another process's for a while. */
+static bool restore(struct target *target, unsigned wait_s)
+{
+    struct gs_wait wait = {.nap_ns = NAP_NS,
+                           .longest_ns = NAP_NS,
+                           .until_ns = gs_now_ns() + wait_s * NS_PER_S};
+    CUresult result = driver.restore(target->pid, NULL);
+    bool was_full = result == CUDA_ERROR_OUT_OF_MEMORY;
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && !is_interrupted() &&
+           gs_wait_step(&wait)) {
+        result = driver.restore(target->pid, NULL);
+    }
+    if (result == CUDA_SUCCESS) {
+        return true;
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        gs_launcher_warn("process %d: its GPU is full: it stays paused", target->pid);
         return false;
     }
-    printf("resumed %d\n", pid);
-    return true;
+    if (was_full) {
+        gs_launcher_warn(
+            "process %d: its GPU was full, and drivers such as 580.95 cannot "
+            "resume a process after that",
+            target->pid);
+    }
+    return say(target->pid, "copying its memory back", result);
+}
+
+/* ---- all processes ------------------------------------------------------------------
+ */
+
+/* None is paused: those that were locked run on. */
+static int let_go(struct target *targets, size_t locked)
+{
+    for (size_t i = 0; i < locked; i++) {
+        if (targets[i].locked_here) {
+            (void)unlock(targets[i].pid);
+        }
+    }
+    gs_launcher_warn("none is paused");
+    return 1;
+}
+
+static int pause_all(struct target *targets, size_t count, unsigned wait_s)
+{
+    uint64_t until_ns = gs_now_ns() + wait_s * NS_PER_S;
+    bool all = true;
+    for (size_t i = 0; i < count; i++) {
+        if (targets[i].state == RUNNING && !lock(&targets[i], until_ns, wait_s)) {
+            return let_go(targets, i);
+        }
+    }
+    if (is_interrupted()) {
+        return let_go(targets, count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (targets[i].state == SAVED) {
+            gs_launcher_warn("process %d: it is paused already", targets[i].pid);
+        } else {
+            all &= save(&targets[i]);
+        }
+    }
+    return all ? 0 : 1;
+}
+
+static int resume_all(struct target *targets, size_t count, unsigned wait_s)
+{
+    bool all = true;
+    for (size_t i = 0; i < count; i++) {
+        if (targets[i].state == SAVED) {
+            bool back = restore(&targets[i], wait_s);
+            targets[i].state = back ? LOCKED : SAVED;
+            all &= back;
+        } else if (targets[i].state == RUNNING) {
+            gs_launcher_warn("process %d: it is not paused", targets[i].pid);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (targets[i].state == LOCKED) {
+            bool runs = unlock(targets[i].pid);
+            if (runs) {
+                printf("resumed %d\n", targets[i].pid);
+            }
+            all &= runs;
+        }
+    }
+    return all ? 0 : 1;
 }
 
 /* ---- the words ----------------------------------------------------------------------
@@ -220,30 +317,41 @@ static unsigned number_of(const char *what, const char *word, unsigned long leas
 
 int gs_pause_run(const struct gs_arguments *arguments)
 {
+    static struct target targets[MOST_PIDS];
     const bool pauses = arguments->verb == GS_VERB_PAUSE;
+    const char *word = pauses ? "pause" : "resume";
     unsigned wait_s = DEFAULT_WAIT_S;
-    bool all = true;
+    size_t count = 0, known = 0;
     if (arguments->wait) {
         wait_s = number_of("--wait", arguments->wait, 1, MOST_WAIT_S);
     }
-    if (!arguments->command[0]) {
-        gs_launcher_fail(GS_EXIT_USAGE,
-                         "%s needs the numbers of processes (see gpushim "
-                         "%s --help)",
-                         pauses ? "pause" : "resume", pauses ? "pause" : "resume");
+    for (char **pid = arguments->command; *pid; pid++) {
+        if (count == MOST_PIDS) {
+            gs_launcher_fail(GS_EXIT_USAGE, "%s takes at most %d processes", word,
+                             MOST_PIDS);
+        }
+        targets[count++].pid = (int)number_of("a process", *pid, 1, INT32_MAX);
     }
-    for (char **word = arguments->command; *word; word++) {
-        (void)number_of("a process", *word, 1, INT32_MAX);
+    if (count == 0) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "%s needs the numbers of processes (see gpushim %s --help)",
+                         word, word);
     }
     find_driver();
+    hold_signals();
     CUresult result = driver.init(0);
     if (result != CUDA_SUCCESS) {
         gs_launcher_fail(1, "cuInit: %s", text_of(result));
     }
-    for (char **word = arguments->command; *word; word++) {
-        int pid = (int)number_of("a process", *word, 1, INT32_MAX);
-        all &= pauses ? pause_one(pid, wait_s) : resume_one(pid, wait_s);
-        (void)fflush(stdout);
+    for (size_t i = 0; i < count; i++) {
+        if (find_state(targets[i].pid, &targets[i].state)) {
+            targets[known++] = targets[i];
+        }
     }
-    return all ? 0 : 1;
+    if (pauses && known != count) {
+        return let_go(targets, 0);
+    }
+    int status =
+        pauses ? pause_all(targets, known, wait_s) : resume_all(targets, known, wait_s);
+    return known == count ? status : 1;
 }

@@ -200,7 +200,8 @@ static uint64_t print_table(struct gs_python *python, uintptr_t code)
     return gs_python_mix(
                print_span(python, table, PRINTED_BYTES / 2) ^ bytes,
                print_span(python, table + bytes - PRINTED_BYTES / 2, PRINTED_BYTES / 2)) ^
-           print_bytes(code + layout->file, layout->line_table - layout->file);
+           print_bytes(code + layout->file,
+                       layout->line_table + sizeof(uintptr_t) - layout->file);
 }
 
 uint64_t gs_python_code_contents(struct gs_python *python, uintptr_t code,

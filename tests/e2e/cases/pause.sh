@@ -17,6 +17,8 @@ pause_start() {
   LD_LIBRARY_PATH=$cuda_path CUDASIM_CHECKPOINT=1 CUDASIM_MEMORY=512M GPUSHIM_LOG_FILE=$PWD/log LD_PRELOAD=${preload-$shim} \
     env "${settings[@]}" "$apps/paused_$way" "$PWD/over" "${@:2}" >"$dots" 2>shim.err &
   runner=$!
+  runners+=("$runner")
+  trap 'kill -9 "${runners[@]}" 2>/dev/null' EXIT # of a case that fails
   pause_await 3
 }
 
@@ -59,7 +61,7 @@ pause_end() {
 
 # In the midst of everything, three times; while it is paused its device holds nothing and it does nothing.
 pause_case() {
-  local way=$1 runner dots=dots before
+  local way=$1 runner runners=() dots=dots before
 
   pause_start "$way" "${@:2}"
   for round in 1 2 3; do
@@ -69,6 +71,7 @@ pause_case() {
     expect_equal "pause" "paused $runner: its GPU memory is on the host" "$(<pause.out)"
     expect_status pause 0
     expect_equal "what the device holds" 0 "$(pause_pages)"
+    sleep 0.1 # a round may have made its last call
     before=$(stat -c %s "$dots")
     sleep 0.1
     expect_equal "what it does" "$before" "$(stat -c %s "$dots")"
@@ -95,31 +98,33 @@ pause_native_case() {
 }
 add_case "pause without the library" pause_native_case
 
-# Work that does not end in time: it runs on. A process that was locked by somebody else is paused, too.
+# Work that does not end in time: it runs on, also where the one that waits is interrupted.
 pause_busy_case() {
-  local runner dots=dots
+  local runner runners=() dots=dots before=0
 
-  pause_start linked --
-  pause_call idle pause --wait=1 "$runner"
-  expect_status idle 0
-  pause_call resume resume "$runner"
-  pause_works
-  kill -9 "$runner"
-  wait "$runner" || :
-  pause_start linked CUDASIM_FAIL='cuMemcpyHtoDAsync:200=never' --
-  sleep 0.5
+  pause_start linked CUDASIM_FAIL='cuMemcpyHtoDAsync:600=never' --
+  while [[ $before -ne $(stat -c %s "$dots") ]]; do
+    before=$(stat -c %s "$dots")
+    sleep 0.5
+  done
   pause_call pause pause --wait=1 "$runner"
   expect_status pause 1
-  expect_equal "a busy one" "gpushim: process $runner: its work on the GPU took longer than 1 s (--wait): it runs on" \
-    "$(<pause.err)"
-  kill -9 "$runner"
-  wait "$runner" || :
+  expect_equal "a busy one" "gpushim: process $runner: its work on the GPU took longer than 1 s (--wait)
+gpushim: none is paused" "$(<pause.err)"
+  LD_LIBRARY_PATH=$cuda_path "$build/gpushim" pause --wait=100 "$runner" 2>interrupted.err &
+  sleep 0.5
+  kill -INT $!
+  kill -TERM $!
+  wait $!
+  expect_equal "interrupted" "gpushim: none is paused" "$(<interrupted.err)"
+  pause_call none resume "$runner"
+  expect_equal "it runs on" "gpushim: process $runner: it is not paused" "$(<none.err)"
 }
 add_case "pause of a busy process" pause_busy_case
 
 # What a driver refuses: what runs goes on, what is paused stays so.
 pause_refused_case() {
-  local runner dots=dots
+  local runner runners=() dots=dots
 
   pause_start linked --
   run_in lock LD_LIBRARY_PATH="$cuda_path" CUDASIM_FAIL='cuCheckpointProcessLock:1=801' -- "$build/gpushim" pause "$runner"
@@ -130,6 +135,17 @@ pause_refused_case() {
   expect_text save.err "process $runner: copying its memory to the host: CUDA_ERROR_UNKNOWN\$"
   expect_text save.err "process $runner: it runs on"
   pause_works
+  # Left locked: it can be resumed, or paused all the same.
+  for word in resume pause; do
+    run_in locked LD_LIBRARY_PATH="$cuda_path" \
+      CUDASIM_FAIL='cuCheckpointProcessCheckpoint:1=999,cuCheckpointProcessUnlock:1=999' -- "$build/gpushim" pause "$runner"
+    expect_status locked 1
+    expect_text locked.err "process $runner: it stays locked: gpushim resume it\$"
+    pause_call again "$word" "$runner"
+    expect_status again 0
+    pause_call resume resume "$runner"
+    pause_works
+  done
   pause_call none resume "$runner"
   expect_equal "no pause" "gpushim: process $runner: it is not paused" "$(<none.err)"
   pause_call pause pause "$runner"
@@ -138,7 +154,7 @@ pause_refused_case() {
   run_in full LD_LIBRARY_PATH="$cuda_path" CUDASIM_FAIL='cuCheckpointProcessRestore:*' -- \
     "$build/gpushim" resume --wait=1 "$runner"
   expect_status full 1
-  expect_equal "no memory" "gpushim: process $runner: its GPU lacked memory for 1 s (--wait): it stays paused" "$(<full.err)"
+  expect_equal "no memory" "gpushim: process $runner: its GPU is full: it stays paused" "$(<full.err)"
   expect_equal "what the device holds" 0 "$(pause_pages)"
   run_in later LD_LIBRARY_PATH="$cuda_path" CUDASIM_FAIL='cuCheckpointProcessRestore:1,cuCheckpointProcessRestore:2' -- \
     "$build/gpushim" resume "$runner"
@@ -150,20 +166,28 @@ add_case "pause that the driver refuses" pause_refused_case
 
 # Several at once, and what is no such process; a paused one is killed.
 pause_words_case() {
-  local runner first dots=dots
+  local runner runners=() first dots=dots
 
   pause_start linked --
   first=$runner
   pause_start linked --
-  pause_call both pause "$first" 999999999 "$$" "$runner"
-  expect_status both 1
-  expect_equal "two of four" "paused $first: its GPU memory is on the host
+  pause_call none pause "$first" 999999999 "$$" "$runner"
+  expect_status none 1
+  expect_equal "all or none" "gpushim: process 999999999: there is none
+gpushim: process $$: it does not use CUDA
+gpushim: none is paused" "$(<none.err)"
+  run_in second LD_LIBRARY_PATH="$cuda_path" CUDASIM_FAIL='cuCheckpointProcessLock:2=999' -- "$build/gpushim" pause "$first" "$runner"
+  expect_equal "the second refuses" "gpushim: process $runner: locking it: CUDA_ERROR_UNKNOWN
+gpushim: none is paused" "$(<second.err)"
+  pause_works
+  pause_call both pause "$first" "$runner"
+  expect_status both 0
+  expect_equal "both" "paused $first: its GPU memory is on the host
 paused $runner: its GPU memory is on the host" "$(<both.out)"
-  expect_equal "the others" "gpushim: process 999999999: there is none
-gpushim: process $$: it does not use CUDA" "$(<both.err)"
   kill -9 "$first"
   wait "$first" || :
   pause_call resume resume "$first" "$runner"
+  expect_status resume 1
   expect_equal "the one that is left" "resumed $runner" "$(<resume.out)"
   pause_end
   pause_call word pause one

@@ -35,7 +35,7 @@
 #include "stream.h"
 
 #define NAME      "cudasim-checkpoint"
-#define SETTLE_MS 20
+#define SETTLE_MS 100
 #define NAP_NS    1000000
 
 /* As CUprocessState, which older headers lack. */
@@ -121,7 +121,7 @@ static CUresult lock_process(unsigned timeout_ms)
     }
 }
 
-/* Copies the units that are held from one file to the other. */
+/* Copies the units that are held from one file to the other. Needs space->lock. */
 static bool copy_units(const struct sim_space *space, int from, int to)
 {
     static char unit[SIM_UNIT_BYTES];
@@ -137,12 +137,6 @@ static bool copy_units(const struct sim_space *space, int from, int to)
     return true;
 }
 
-static bool punch_out(int file, size_t bytes)
-{
-    return fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) ==
-           0;
-}
-
 static bool save(const struct sim_space *space)
 {
     const size_t bytes = space->range_units * SIM_UNIT_BYTES;
@@ -150,8 +144,7 @@ static bool save(const struct sim_space *space)
 
     if (file < 0)
         return false;
-    if (ftruncate(file, (off_t)bytes) != 0 || !copy_units(space, space->fd, file) ||
-        !punch_out(space->fd, bytes)) {
+    if (ftruncate(file, (off_t)bytes) != 0 || !copy_units(space, space->fd, file)) {
         close(file);
         return false;
     }
@@ -161,20 +154,36 @@ static bool save(const struct sim_space *space)
 
 static bool restore(const struct sim_space *space)
 {
-    if (!copy_units(space, saved[space->device], space->fd))
-        return false;
-    close(saved[space->device]);
-    return true;
+    return copy_units(space, saved[space->device], space->fd);
 }
 
-static CUresult each_space(bool (*function)(const struct sim_space *space))
+static bool punch_out(const struct sim_space *space)
 {
-    for (int device = 0; device < sim_device_count(); device++) {
-        struct sim_space *space = sim_device_space(device);
-        if (atomic_load(&space->reserved) && !function(space))
-            return CUDA_ERROR_OUT_OF_MEMORY;
+    return fallocate(space->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                     (off_t)(space->range_units * SIM_UNIT_BYTES)) == 0;
+}
+
+static bool forget(const struct sim_space *space)
+{
+    return close(saved[space->device]) == 0;
+}
+
+/* What cannot be finished for one device is begun for none: `finish` does not fail. */
+static CUresult each_space(bool (*begin)(const struct sim_space *space),
+                           bool (*finish)(const struct sim_space *space))
+{
+    bool done = true;
+
+    for (int step = 0; step < 2 && done; step++) {
+        for (int device = 0; device < sim_device_count(); device++) {
+            struct sim_space *space = sim_device_space(device);
+            pthread_mutex_lock(&space->lock);
+            if (atomic_load(&space->reserved))
+                done &= (step == 0 ? begin : finish)(space);
+            pthread_mutex_unlock(&space->lock);
+        }
     }
-    return CUDA_SUCCESS;
+    return done ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* What a request wants, does and leaves. */
@@ -189,9 +198,9 @@ static CUresult answer(enum sim_checkpoint_ask ask, unsigned timeout_ms)
     if (ask == SIM_CHECKPOINT_LOCK)
         result = lock_process(timeout_ms);
     else if (ask == SIM_CHECKPOINT_SAVE)
-        result = each_space(save);
+        result = each_space(save, punch_out);
     else if (ask == SIM_CHECKPOINT_RESTORE)
-        result = each_space(restore);
+        result = each_space(restore, forget);
     else
         atomic_store(&sim_checkpoint_locked, false);
     if (result == CUDA_SUCCESS)
