@@ -14,16 +14,13 @@ import warnings
 import gpushim
 
 
-def _memory_stats(device=None):
+def _memory_stats(index):
     """What torch.cuda.memory_stats, memory_allocated and their relatives are made from: PyTorch refuses them
     to a program with an allocator of its own. All of the process's memory of the device counts; peaks are
     those of the whole run. What gpushim does not count is missing: without a recorded allocation
     (GPUSHIM_TRACK=off), peaks and numbers. A call asks the driver for its free memory."""
     import torch
 
-    if not torch.cuda.is_initialized():
-        return {}
-    index = torch.cuda._utils._get_device_index(device, optional=True)
     if not 0 <= index < torch.cuda.device_count():
         raise RuntimeError(f"invalid device index {index}")
     now = gpushim.statistics(index)
@@ -50,19 +47,20 @@ def _memory_summary(device=None, abbreviated=False):
     return "\n".join(f"{name:34}{value:>18,}" for name, value in torch.cuda.memory_stats(device).items())
 
 
-def _reset_nothing(device=None):
+def _reset_nothing(index):
     """torch.cuda.reset_peak_memory_stats and the like: programs call them between the phases of a run."""
     warnings.warn("gpushim.torch: peaks and counters are those of the whole run and cannot be reset; "
-                  "take gpushim.statistics() before and after", stacklevel=2)
+                  "take gpushim.statistics() before and after", stacklevel=3)
 
 
-def _answer_memory_stats(cuda):
-    for name, function in (("memory_stats_as_nested_dict", _memory_stats), ("memory_summary", _memory_summary),
-                           ("reset_peak_memory_stats", _reset_nothing),
-                           ("reset_accumulated_memory_stats", _reset_nothing)):
-        for module in (cuda, cuda.memory):
-            if hasattr(module, name):
-                setattr(module, name, function)
+def _answer_memory_stats(torch):
+    """The functions of torch.cuda call these by their names, however early a program has imported them.
+    torch.accelerator's say 0: to PyTorch no allocator has begun."""
+    for name, function in (("_cuda_memoryStats", _memory_stats), ("_cuda_resetPeakMemoryStats", _reset_nothing),
+                           ("_cuda_resetAccumulatedMemoryStats", _reset_nothing)):
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, function)
+    torch.cuda.memory_summary = torch.cuda.memory.memory_summary = _memory_summary
 
 
 def use():
@@ -77,5 +75,5 @@ def use():
     record = ctypes.cast(ctypes.CDLL(None).gpushim_torch_record_stream, ctypes.c_void_p).value
     allocator.allocator().set_record_stream_fn(record)
     torch.cuda.memory.change_current_allocator(allocator)
-    _answer_memory_stats(torch.cuda)
+    _answer_memory_stats(torch)
     return True

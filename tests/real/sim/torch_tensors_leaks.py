@@ -17,6 +17,7 @@ import os
 import time
 
 import torch
+from torch.cuda import reset_peak_memory_stats
 
 import gpushim.torch
 from common.torch_data import churn, streams, threads
@@ -41,7 +42,7 @@ def counted():
     tensor = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
     more = torch.cuda.memory_allocated() - before == len(tensor)
     most = torch.cuda.max_memory_allocated() >= before + len(tensor)
-    torch.cuda.reset_peak_memory_stats()
+    reset_peak_memory_stats()
     return more, most, "allocated_bytes.all.current" in torch.cuda.memory_stats()
 
 
