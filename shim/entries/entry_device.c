@@ -272,6 +272,9 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     } else if (pitched_by_pool(state, &request, dptr, pPitch, WidthInBytes, Height,
                                result)) {
         result = CUDA_SUCCESS;
+    } else if (pPitch && gs_spill(state, &request, dptr, bytes, result)) {
+        *pPitch = bytes / Height;
+        result = CUDA_SUCCESS;
     } else {
         gs_record_refused(state, &request, bytes, result);
     }

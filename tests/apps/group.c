@@ -8,6 +8,7 @@
  *   group_WAY reset           the same twice, with a reset of the device between
  *   group_WAY ordered         the same twice, given back in the order of a stream
  *   group_WAY stream          the same twice, taken in the order of a stream, too
+ *   group_WAY rows            the same twice, in rows of 1,000 bytes
  *   group_WAY hold MIB FILE   takes MIB, waits until FILE is there, gives nothing back
  *   group_WAY exec MIB        takes MIB, and becomes `take`
  *   group_WAY fork MIB        a child, then its parent take MIB each
@@ -25,7 +26,7 @@
 #define BLOCK ((size_t)2 << 20)
 
 static gpu_ptr blocks[4096];
-static bool in_order; /* in that of the default stream */
+static bool in_order, in_rows; /* the order is that of the default stream */
 
 static void tell_free(const char *when)
 {
@@ -35,13 +36,26 @@ static void tell_free(const char *when)
     printf("%s: %zu of %zu MiB free\n", when, free_bytes >> 20, total >> 20);
 }
 
+static bool take_one(gpu_ptr *block)
+{
+    size_t pitch;
+
+    if (!in_rows)
+        return (in_order ? gpu_malloc_async(block, BLOCK, NULL)
+                         : gpu_malloc(block, BLOCK)) == 0;
+    if (gpu_malloc_pitch(block, &pitch, 1000, BLOCK / 1024) != 0)
+        return false;
+    app_expect(pitch >= 1000 && pitch % 4 == 0, "the pitch");
+    APP_OK(gpu_set_rows(*block, pitch, 7, 1000, BLOCK / 1024));
+    return true;
+}
+
 /* Returns how many blocks there were, `most` at most. */
 static unsigned take(unsigned most)
 {
     unsigned count = 0;
 
-    while (count < most && (in_order ? gpu_malloc_async(&blocks[count], BLOCK, NULL)
-                                     : gpu_malloc(&blocks[count], BLOCK)) == 0) {
+    while (count < most && take_one(&blocks[count])) {
         if (in_order)
             APP_OK(gpu_set(blocks[count], (int)count & 127, BLOCK));
         count++;
@@ -97,10 +111,11 @@ int main(int argc, char **argv)
     if (strcmp(what, "take") == 0)
         tell_free("before");
     in_order = strcmp(what, "stream") == 0;
+    in_rows = strcmp(what, "rows") == 0;
     unsigned count = take(what[0] ? most : 4);
     if (strcmp(what, "take") == 0)
         tell_free("after");
-    if (strcmp(what, "again") == 0)
+    if (strcmp(what, "again") == 0 || in_rows)
         give_back(count);
     if (strcmp(what, "reset") == 0)
         app_gpu_reset();
@@ -112,7 +127,7 @@ int main(int argc, char **argv)
         APP_OK(gpu_sync());
     }
     if (strcmp(what, "again") == 0 || strcmp(what, "reset") == 0 ||
-        strcmp(what, "ordered") == 0 || in_order)
+        strcmp(what, "ordered") == 0 || in_order || in_rows)
         count = take(most);
     if (strcmp(what, "exec") == 0) {
         execl("/proc/self/exe", argv[0], "take", (char *)NULL);

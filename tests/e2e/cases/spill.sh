@@ -35,6 +35,10 @@ spill_case() {
   spill_run ordered -- ordered
   expect_equal "given back in the order of a stream" $'took 164 MiB\ntook 164 MiB' "$(<ordered.out)"
   expect_text ordered.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+  for setting in GPUSHIM_POOL=on GPUSHIM_POOL=off; do
+    spill_run rows "$setting" -- rows
+    expect_equal "in rows, $setting" $'took 164 MiB\ntook 164 MiB' "$(<rows.out)"
+  done
   for served in driver pool; do
     spill_run stream GPUSHIM_ASYNC=$served -- stream
     expect_equal "taken in the order of a stream, by the $served" $'took 164 MiB\ntook 164 MiB' "$(<stream.out)"
