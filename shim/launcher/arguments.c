@@ -224,9 +224,8 @@ void gs_arguments_usage(FILE *to)
 {
     fputs("usage: gpushim [options] [--] command [args...]\n"
           "       gpushim [options] report [--summary] STATE_FILE...\n"
-          "       gpushim html|timeline|diff|merge|top|pause|resume|replay|advise ... "
-          "(each: --help)\n",
-          to);
+          "       gpushim html|timeline|diff|merge|top|pause|resume|replay|advise --help\n",
+        to);
 }
 
 static void write_help(void *self, const char *text, size_t length)

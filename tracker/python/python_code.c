@@ -88,22 +88,27 @@ void gs_python_code_start(void)
     has_crc = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2) != 0;
 }
 
+static inline uint64_t crc_word(uint64_t sum, uint64_t word)
+{
+    __asm__("crc32q %1, %0" : "+r"(sum) : "r"(word)); /* compilers differ in its name */
+    return sum;
+}
+
 /* A third of the instructions of the hash below. */
-__attribute__((target("sse4.2"))) NO_SANITIZE static uint64_t crc_bytes(uintptr_t at,
-                                                                        size_t bytes)
+NO_SANITIZE static uint64_t crc_bytes(uintptr_t at, size_t bytes)
 {
     uint64_t even = bytes, odd = 0;
 
     for (; bytes >= 16; at += 16, bytes -= 16) {
-        even = __builtin_ia32_crc32di(even, word_at(at));
-        odd = __builtin_ia32_crc32di(odd, word_at(at + 8));
+        even = crc_word(even, word_at(at));
+        odd = crc_word(odd, word_at(at + 8));
     }
     if (bytes >= 8) {
-        even = __builtin_ia32_crc32di(even, word_at(at));
+        even = crc_word(even, word_at(at));
         at += 8;
         bytes -= 8;
     }
-    return __builtin_ia32_crc32di(even, rest_at(at, bytes)) << 32 | odd;
+    return crc_word(even, rest_at(at, bytes)) << 32 | odd;
 }
 
 #else
