@@ -222,9 +222,10 @@ static char **take_option(char **words, struct gs_arguments *out)
 
 void gs_arguments_usage(FILE *to)
 {
-    fputs("usage: gpushim [options] [--] command [args...]\n"
-          "       gpushim [options] report [--summary] STATE_FILE...\n"
-          "       gpushim html|timeline|diff|merge|top|pause|resume|replay|advise --help\n",
+    fputs(
+        "usage: gpushim [options] [--] command [args...]\n"
+        "       gpushim [options] report [--summary] STATE_FILE...\n"
+        "       gpushim html|timeline|diff|merge|top|pause|resume|replay|advise --help\n",
         to);
 }
 
