@@ -15,6 +15,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -79,13 +80,15 @@ NO_SANITIZE static uint64_t rest_at(uintptr_t at, size_t bytes)
 
 #if defined(__x86_64__)
 
-static bool has_crc;
+static _Atomic bool has_crc; /* several threads may find the interpreter at once */
 
 void gs_python_code_start(void)
 {
     unsigned a, b, c, d;
 
-    has_crc = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2) != 0;
+    atomic_store_explicit(&has_crc,
+                          __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2) != 0,
+                          memory_order_relaxed);
 }
 
 static inline uint64_t crc_word(uint64_t sum, uint64_t word)
@@ -124,7 +127,7 @@ NO_SANITIZE static uint64_t print_bytes(uintptr_t at, size_t bytes)
     uint64_t sum = bytes, key = 0x9e3779b97f4a7c15u;
 
 #if defined(__x86_64__)
-    if (GS_LIKELY(has_crc))
+    if (GS_LIKELY(atomic_load_explicit(&has_crc, memory_order_relaxed)))
         return crc_bytes(at, bytes);
 #endif
 
