@@ -93,7 +93,7 @@ static inline enum gs_status try_all(struct gs_heap *heap, size_t bytes, size_t 
         *out = block;
         return GS_OK;
     }
-    gs_tiers_pass(heap);
+    gs_tiers_pass(heap, heap->tiers);
     gs_lock_take(&heap->lock);
     status = gs_heap_try(heap, &request, out);
     if (status == GS_OK)
@@ -115,9 +115,8 @@ static bool reclaims(struct gs_heap *heap, size_t bytes, enum gs_status status)
     return status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_ALL);
 }
 
-static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t bytes,
-                                               size_t behind, struct gs_block **out,
-                                               int *native)
+enum gs_status gs_heap_alloc_behind(struct gs_heap *heap, size_t bytes, size_t behind,
+                                    struct gs_block **out, int *native)
 {
     enum gs_status status;
 
@@ -130,19 +129,8 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
     return status;
 }
 
-enum gs_status gs_heap_alloc_behind(struct gs_heap *heap, size_t bytes, size_t behind,
-                                    struct gs_block **out, int *native)
-{
-    return alloc_slowly(heap, bytes, behind, out, native);
-}
-
 enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block **out,
                              int *native)
 {
-    struct gs_block *block = gs_hit_alloc(heap, bytes);
-
-    if (GS_UNLIKELY(!block))
-        return alloc_slowly(heap, bytes, 0, out, native);
-    *out = block;
-    return GS_OK;
+    return gs_heap_alloc_behind(heap, bytes, 0, out, native);
 }

@@ -137,12 +137,68 @@ void gs_tree_drop(const struct gs_table *blocks, struct gs_tree *tree,
          block->hole.left ? block->hole.left : block->hole.right);
 }
 
+/* The member before the block; NULL: it is the first. */
+static const struct gs_block *before_it(const struct gs_table *blocks,
+                                        const struct gs_tree *tree,
+                                        const struct gs_block *block)
+{
+    uint32_t id = block->hole.left, from = block->id;
+
+    if (tree->first == block->id)
+        return NULL;
+    if (id) {
+        while (at(blocks, id)->hole.right)
+            id = at(blocks, id)->hole.right;
+        return at(blocks, id);
+    }
+    for (id = block->hole.parent; at(blocks, id)->hole.left == from;
+         id = at(blocks, id)->hole.parent)
+        from = id;
+    return at(blocks, id);
+}
+
+/* The member after the block; NULL: it is the last. */
+static const struct gs_block *after_it(const struct gs_table *blocks,
+                                       const struct gs_block *block)
+{
+    uint32_t id = block->hole.right, from = block->id;
+
+    if (id) {
+        while (at(blocks, id)->hole.left)
+            id = at(blocks, id)->hole.left;
+        return at(blocks, id);
+    }
+    for (id = block->hole.parent; id && at(blocks, id)->hole.right == from;
+         id = at(blocks, id)->hole.parent)
+        from = id;
+    return id ? at(blocks, id) : NULL;
+}
+
+bool gs_tree_stays(const struct gs_table *blocks, const struct gs_tree *tree,
+                   const struct gs_block *block, uint32_t units)
+{
+    const struct gs_block *other;
+
+    if (block->units < units) {
+        other = before_it(blocks, tree, block);
+        return !other || before(other, block);
+    }
+    other = after_it(blocks, block);
+    return !other || before(block, other);
+}
+
 struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree *tree,
                              uint32_t units)
 {
     struct gs_block *best = NULL;
     uint32_t id = tree->root;
 
+    if (!id)
+        return NULL;
+    best = at(blocks, tree->first);
+    if (GS_LIKELY(best->units >= units))
+        return best;
+    best = NULL;
     while (id) {
         struct gs_block *block = at(blocks, id);
 
@@ -238,6 +294,25 @@ void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
     bins->words[bin / 64] &= ~(1ull << (bin % 64));
     if (!bins->words[bin / 64])
         bins->summary[bin / 4096] &= ~(1ull << (bin / 64 % 64));
+}
+
+void gs_bins_move(const struct gs_table *blocks, struct gs_bins *bins,
+                  struct gs_block *block, uint32_t offset, uint32_t units,
+                  uint32_t *seed)
+{
+    unsigned bin = gs_bins_of(block->offset, block->units);
+    uint32_t was = block->units;
+
+    if (bin == gs_bins_of(offset, units)) {
+        gs_block_place(block, block->segment, offset, units);
+        if (gs_tree_stays(blocks, &bins->trees[bin], block, was))
+            return;
+        gs_bins_drop(blocks, bins, block);
+    } else {
+        gs_bins_drop(blocks, bins, block);
+        gs_block_place(block, block->segment, offset, units);
+    }
+    gs_bins_put(blocks, bins, block, seed);
 }
 
 /* First bin at or above `from` that is not empty; GS_BIN_COUNT if there is none. */

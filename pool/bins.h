@@ -62,6 +62,9 @@ void gs_tree_put(const struct gs_table *blocks, struct gs_tree *tree,
                  struct gs_block *block, uint32_t *seed);
 void gs_tree_drop(const struct gs_table *blocks, struct gs_tree *tree,
                   struct gs_block *block);
+/* A member had `units` before. Returns true if it is still in its place of the order. */
+bool gs_tree_stays(const struct gs_table *blocks, const struct gs_tree *tree,
+                   const struct gs_block *block, uint32_t units);
 /* First member, in the tree's order, with at least `units`, or NULL. Either all members
  * must be whole segments, or none. */
 struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree *tree,
@@ -92,6 +95,10 @@ void gs_bins_put(const struct gs_table *blocks, struct gs_bins *bins,
                  struct gs_block *block, uint32_t *seed);
 void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
                   struct gs_block *block);
+/* The hole now is another part of its segment; its neighbours are linked already. */
+void gs_bins_move(const struct gs_table *blocks, struct gs_bins *bins,
+                  struct gs_block *block, uint32_t offset, uint32_t units,
+                  uint32_t *seed);
 /* Best fit for `units`, 1 to GS_LARGE_UNITS; NULL if no hole fits. The hole stays in its
  * bin. */
 struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins *bins,

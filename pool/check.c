@@ -207,9 +207,9 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
         return why;
     if (heap->bins && !gs_bins_check(blocks, heap->bins, &holes))
         return "the bins are out of order";
-    if (heap->large && !gs_large_check(blocks, heap->large, &cached))
+    if (heap->large && !gs_large_check(blocks, &heap->large->segments, &cached))
         return "the cached large segments are out of order";
-    if (!gs_tree_check(blocks, &heap->carved, -1, &carved))
+    if (heap->large && !gs_large_check(blocks, &heap->large->holes, &carved))
         return "the holes of carved segments are out of order";
     if (carved != tally.carved)
         return "a hole of a carved segment is in no tree, or in two";

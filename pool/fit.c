@@ -12,29 +12,13 @@
 
 enum gs_status gs_heap_stock(struct gs_heap *heap)
 {
-    enum gs_status status = gs_stock_fill(&heap->pool->blocks, &heap->spare_blocks, 2);
+    enum gs_status status = GS_OK;
 
-    if (status != GS_OK)
+    if (GS_UNLIKELY(heap->spare_blocks.count < 2))
+        status = gs_stock_fill(&heap->pool->blocks, &heap->spare_blocks, 2);
+    if (GS_UNLIKELY(status != GS_OK))
         return status;
     return gs_starts_reserve(heap->pool, &heap->starts);
-}
-
-/* Splits the block after its first `units`. Returns the rest, a free neighbour. */
-static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *block,
-                                     uint32_t units)
-{
-    struct gs_pool *pool = heap->pool;
-    struct gs_block *rest = gs_block_new(heap);
-
-    gs_block_place(rest, block->segment, block->offset + units, block->units - units);
-    gs_block_become(rest, GS_BLOCK_FREE);
-    rest->prev = block->id;
-    rest->next = block->next;
-    if (block->next)
-        gs_block_at(pool, block->next)->prev = rest->id;
-    block->next = rest->id;
-    block->units = units;
-    return rest;
 }
 
 /* Units of the hole in front of the block. A block that starts at a page lies at the
@@ -49,25 +33,50 @@ static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
     return (hole->offset + hole->units) % GS_PAGE_UNITS ? head : hole->units - units;
 }
 
+/* Makes `units` of the hole a block of their own, `head` units behind its start. What is
+ * left of the hole stays where it is entered, if possible. */
+static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *hole,
+                                     uint32_t head, uint32_t units)
+{
+    const struct gs_pool *pool = heap->pool;
+    uint32_t tail = hole->units - head - units;
+    struct gs_block *block, *rest;
+
+    if (!head && !tail) {
+        gs_hole_drop(heap, hole);
+        return hole;
+    }
+    block = gs_block_new(heap);
+    gs_block_place(block, hole->segment, hole->offset + head, units);
+    if (!head) {
+        gs_block_link_before(pool, hole, block);
+        gs_hole_move(heap, hole, hole->offset + units, tail);
+        return block;
+    }
+    gs_block_link_behind(pool, hole, block);
+    gs_hole_move(heap, hole, hole->offset, head);
+    if (tail) {
+        rest = gs_block_new(heap);
+        gs_block_place(rest, hole->segment, block->offset + units, tail);
+        gs_block_become(rest, GS_BLOCK_FREE);
+        gs_block_link_behind(pool, block, rest);
+        gs_hole_put(heap, rest);
+    }
+    return block;
+}
+
 /* Cuts an occupied block of `units` out of the hole. The caller sets its state. */
 static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *hole,
                                        uint32_t units)
 {
     struct gs_segment *segment = hole->segment;
-    struct gs_block *block = hole;
-    uint32_t head = head_of(hole, units);
+    struct gs_block *block;
 
-    gs_hole_drop(heap, hole);
     if (segment->occupied++ == 0) {
         gs_segment_set_active(heap, segment);
         gs_fit_tolerance_record(heap);
     }
-    if (head) {
-        block = split(heap, hole, head);
-        gs_hole_put(heap, hole);
-    }
-    if (block->units > units)
-        gs_hole_put(heap, split(heap, block, units));
+    block = split(heap, hole, head_of(hole, units), units);
     gs_starts_put(&heap->starts, block);
     if (GS_LIKELY(!segment->carved))
         heap->small_units += block->units;
@@ -127,7 +136,7 @@ static struct gs_block *begin_carving(struct gs_heap *heap, struct gs_block *blo
 {
     if (gs_heap_stock(heap) != GS_OK)
         return NULL;
-    gs_large_drop(&heap->pool->blocks, heap->large, block);
+    gs_large_drop(&heap->pool->blocks, &heap->large->segments, block);
     gs_segment_set_active(heap, block->segment);
     gs_carving_begin(heap, block->segment);
     gs_hole_put(heap, block);
@@ -140,11 +149,11 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
                                   enum gs_closeness closeness)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
-    struct gs_block *block = gs_large_fit(blocks, heap->large, request->units), *hole;
+    struct gs_block *block = gs_large_fit(blocks, &heap->large->segments, request->units), *hole;
 
     if (block && block->units == request->units)
         return block;
-    hole = request->cut_units ? gs_tree_fit(blocks, &heap->carved, request->cut_units)
+    hole = request->cut_units ? gs_large_fit(blocks, &heap->large->holes, request->cut_units)
                               : NULL;
     if (hole)
         return hole;
@@ -171,7 +180,7 @@ static enum gs_status serve(struct gs_heap *heap, const struct gs_request *reque
         *out = gs_heap_carve(heap, block, request);
         return GS_OK;
     }
-    gs_large_drop(&heap->pool->blocks, heap->large, block);
+    gs_large_drop(&heap->pool->blocks, &heap->large->segments, block);
     gs_heap_occupy(heap, block, request);
     gs_segment_set_active(heap, block->segment);
     gs_fit_tolerance_record(heap);
@@ -202,7 +211,7 @@ enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
         return GS_ERR_UNPOOLABLE;
     block = gs_bins_fit_anywhere(blocks, heap->bins, request->units);
     return serve(heap, request,
-                 block ? block : gs_tree_fit(blocks, &heap->carved, request->cut_units),
+                 block ? block : gs_large_fit(blocks, &heap->large->holes, request->cut_units),
                  out);
 }
 

@@ -145,14 +145,15 @@ static bool free_to_tcache(struct gs_heap *heap, struct gs_block *block,
     return cached;
 }
 
-static GS_NOINLINE void free_slowly(struct gs_heap *heap, struct gs_block *block)
+void gs_block_free(struct gs_block *block)
 {
+    struct gs_heap *heap = gs_segment_heap(block->segment);
     struct gs_segment *detached = NULL, *segment = NULL;
 
     if (!hold(block))
         return;
     if (!free_to_tcache(heap, block, &detached)) {
-        gs_tiers_pass(heap);
+        gs_tiers_pass(heap, heap->tiers);
         gs_lock_take(&heap->lock);
         if (begin_free(heap, block))
             segment = gs_block_release(heap, block);
@@ -160,16 +161,6 @@ static GS_NOINLINE void free_slowly(struct gs_heap *heap, struct gs_block *block
     }
     gs_segments_return(detached);
     gs_segments_return(segment);
-}
-
-void gs_block_free(struct gs_block *block)
-{
-    struct gs_heap *heap = gs_segment_heap(block->segment);
-    bool maintenance;
-
-    if (GS_UNLIKELY(gs_block_state(block) != GS_BLOCK_CLAIMED ||
-                    !gs_hit_free(heap, block, &maintenance)))
-        free_slowly(heap, block);
 }
 
 void gs_block_free_fenced(struct gs_block *block, gs_fence fence)

@@ -49,6 +49,7 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     heap->large = gs_meta_map(sizeof(*heap->large));
     if (!heap->bins || !heap->large)
         goto no_bins;
+    gs_large_init(heap->large);
     status = gs_starts_init(&heap->starts);
     if (status != GS_OK)
         goto no_bins;
@@ -158,7 +159,6 @@ static void clear_counters(struct gs_heap *heap)
     heap->stats.live_bytes = heap->stats.used_bytes = 0;
     heap->stats.reserved_bytes = heap->stats.pending_bytes = 0;
     heap->small_units = 0;
-    heap->carved = (struct gs_tree){0, 0};
     gs_carving_forget(heap);
     gs_fit_tolerance_forget(heap);
     gs_segment_forget_grown(heap);

@@ -179,8 +179,7 @@ struct gs_heap {
     uint32_t seed;
     struct gs_stock spare_blocks;
     struct gs_bins *bins;   /* holes of shared segments; NULL once dead */
-    struct gs_large *large; /* cached large segments; likewise */
-    struct gs_tree carved;  /* holes of carved segments, by size */
+    struct gs_large *large; /* cached large segments, holes of carved ones; likewise */
     struct gs_link segments;
     struct gs_link idle[GS_IDLE_PARTS]; /* least recently used first */
     size_t idle_bytes[GS_IDLE_PARTS];
@@ -334,6 +333,42 @@ static inline void gs_block_place(struct gs_block *block, struct gs_segment *seg
     __atomic_store_n(&block->segment, segment, __ATOMIC_RELAXED);
     __atomic_store_n(&block->offset, offset, __ATOMIC_RELAXED);
     block->units = units;
+}
+
+/* Links a new block into its segment, behind `prev` or, without one, before `next`.
+ * heap->lock is held. */
+static inline void gs_block_link_behind(const struct gs_pool *pool, struct gs_block *prev,
+                                        struct gs_block *block)
+{
+    block->prev = prev->id;
+    block->next = prev->next;
+    if (prev->next)
+        gs_block_at(pool, prev->next)->prev = block->id;
+    prev->next = block->id;
+}
+
+static inline void gs_block_link_before(const struct gs_pool *pool, struct gs_block *next,
+                                        struct gs_block *block)
+{
+    block->next = next->id;
+    block->prev = next->prev;
+    if (next->prev)
+        gs_block_at(pool, next->prev)->next = block->id;
+    else
+        __atomic_store_n(&block->segment->first, block->id, __ATOMIC_RELEASE);
+    next->prev = block->id;
+}
+
+/* Unlinks a block that has a neighbour. heap->lock is held. */
+static inline void gs_block_unlink(const struct gs_pool *pool,
+                                   const struct gs_block *block)
+{
+    if (block->next)
+        gs_block_at(pool, block->next)->prev = block->prev;
+    if (block->prev)
+        gs_block_at(pool, block->prev)->next = block->next;
+    else
+        __atomic_store_n(&block->segment->first, block->next, __ATOMIC_RELEASE);
 }
 
 /* Returns the record of a free block to the stock. heap->lock is held. */

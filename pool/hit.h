@@ -2,9 +2,9 @@
  * hit.h - the path of nearly every call, inline: take a block from the thread's own
  * thread cache, claim an address, put a block into the thread cache.
  *
- * Each function is the first part of a function of pool.h. Where it cannot finish it
- * changes nothing, and the caller calls the function of pool.h, which begins with the
- * same part. So inlining this part is optional.
+ * Each function serves the frequent cases of a function of pool.h. Elsewhere it changes
+ * nothing, and the caller calls the function of pool.h, which serves all cases. So
+ * inlining is optional.
  *
  * Owns: nothing.   Lock: none; the thread is inside its thread cache while it uses it.
  * Design: docs/pool.md, "Cache tiers" and "A free"
@@ -51,7 +51,7 @@ GS_HIT struct gs_block *gs_tcache_pop(struct gs_tcache *tcache, uint32_t units,
     return block;
 }
 
-/* The first part of gs_heap_alloc. NULL: call that. */
+/* The frequent case of gs_heap_alloc: a small block. NULL: call that. */
 GS_HIT struct gs_block *gs_hit_alloc(struct gs_heap *heap, size_t bytes)
 {
     struct gs_tcache *tcache = gs_tcache_mine;
@@ -95,22 +95,26 @@ GS_HIT bool gs_block_claim(struct gs_block *block, const struct gs_segment *segm
            GS_LIKELY(gs_block_take(block, word, GS_BLOCK_CLAIMED));
 }
 
-/* The first part of gs_pool_claim, for a block of a shared segment whose slot is the
- * first with the right tag: nearly every block. NULL: call that. */
+/* The frequent cases of gs_pool_claim: the block of a large segment, and one of a shared
+ * segment whose slot is the first with the right tag. NULL: call that. */
 GS_HIT struct gs_block *gs_hit_claim(struct gs_pool *pool, uint64_t addr)
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
     struct gs_starts_walk walk;
     struct gs_block *block;
-    uint32_t slot;
+    uint32_t id;
 
-    if (GS_UNLIKELY(!segment || !__atomic_load_n(&segment->shared, __ATOMIC_RELAXED)))
+    if (GS_UNLIKELY(!segment))
         return NULL;
-    gs_starts_begin(&walk, &gs_segment_heap(segment)->starts, addr);
-    slot = gs_starts_next(&walk);
-    if (GS_UNLIKELY(!slot))
+    if (GS_LIKELY(__atomic_load_n(&segment->shared, __ATOMIC_RELAXED))) {
+        gs_starts_begin(&walk, &gs_segment_heap(segment)->starts, addr);
+        id = gs_starts_next(&walk) & (GS_TABLE_IDS - 1);
+    } else {
+        id = __atomic_load_n(&segment->first, __ATOMIC_ACQUIRE);
+    }
+    if (GS_UNLIKELY(!id))
         return NULL;
-    block = gs_block_at(pool, slot & (GS_TABLE_IDS - 1));
+    block = gs_block_at(pool, id);
     return gs_block_claim(block, segment, addr) ? block : NULL;
 }
 
@@ -161,8 +165,8 @@ GS_HIT enum gs_cacheable gs_block_cacheable(const struct gs_block *block)
 }
 
 /*
- * The first part of gs_block_free, for a block that the caller has claimed, and its heap.
- * False: call that.
+ * The frequent case of gs_block_free: a small block, which the caller has claimed, and
+ * space in the thread cache of its heap. False: call that.
  * Out: *maintenance  whether to call gs_heap_maintenance_is_late: now and then
  */
 GS_HIT bool gs_hit_free(struct gs_heap *heap, struct gs_block *block, bool *maintenance)

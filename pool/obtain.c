@@ -95,7 +95,7 @@ static void begin_large(struct gs_heap *heap, struct gs_segment *segment,
         gs_heap_occupy(heap, block, request);
         gs_fit_tolerance_record(heap);
     } else {
-        gs_large_put(&heap->pool->blocks, heap->large, block, &heap->seed);
+        gs_large_put(&heap->pool->blocks, &heap->large->segments, block, &heap->seed);
         gs_segment_set_idle(heap, segment);
     }
 }

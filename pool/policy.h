@@ -40,7 +40,7 @@ static inline void gs_hole_put(struct gs_heap *heap, struct gs_block *hole)
     if (GS_LIKELY(!hole->segment->carved))
         gs_bins_put(blocks, heap->bins, hole, &heap->seed);
     else
-        gs_tree_put(blocks, &heap->carved, hole, &heap->seed);
+        gs_large_put(blocks, &heap->large->holes, hole, &heap->seed);
 }
 
 static inline void gs_hole_drop(struct gs_heap *heap, struct gs_block *hole)
@@ -50,7 +50,19 @@ static inline void gs_hole_drop(struct gs_heap *heap, struct gs_block *hole)
     if (GS_LIKELY(!hole->segment->carved))
         gs_bins_drop(blocks, heap->bins, hole);
     else
-        gs_tree_drop(blocks, &heap->carved, hole);
+        gs_large_drop(blocks, &heap->large->holes, hole);
+}
+
+/* Enters a hole of a shared segment as another part of it; heap->lock is held. */
+static inline void gs_hole_move(struct gs_heap *heap, struct gs_block *hole,
+                                uint32_t offset, uint32_t units)
+{
+    const struct gs_table *blocks = &heap->pool->blocks;
+
+    if (GS_LIKELY(!hole->segment->carved))
+        gs_bins_move(blocks, heap->bins, hole, offset, units, &heap->seed);
+    else
+        gs_large_move(blocks, &heap->large->holes, hole, offset, units, &heap->seed);
 }
 
 /* ---- fit_tolerance.c -------------------------------------------------------------- */

@@ -18,6 +18,8 @@ bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_blo
     if (what == GS_CACHEABLE_BLOCKS) {
         if (GS_LIKELY(gs_tcache_push(tcache, block, uncounted)))
             return true;
+        if (!tcache->stacks[gs_class_of(block->units)].limit)
+            return false; /* the class is not kept */
         gs_tiers_spill(tcache, heap, block->units, detached);
         return gs_tcache_push(tcache, block, uncounted);
     }

@@ -19,32 +19,68 @@ static inline void absorb(struct gs_heap *heap, struct gs_block *block,
     gs_block_recycle(heap, next);
 }
 
-/* Merges a free block with its free neighbours and takes those out of their bins. The
- * resulting hole is in no bin. */
-static inline struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *block)
+/* The free neighbour with this id; NULL: none, or an occupied one. */
+static inline struct gs_block *free_at(const struct gs_pool *pool, uint32_t id)
 {
-    struct gs_pool *pool = heap->pool;
-    bool binned = !block->segment->retained;
-    struct gs_block *other;
+    struct gs_block *block = id ? gs_block_at(pool, id) : NULL;
 
-    if (block->next) {
-        other = gs_block_at(pool, block->next);
-        if (gs_block_state(other) == GS_BLOCK_FREE) {
-            if (binned)
-                gs_hole_drop(heap, other);
-            absorb(heap, block, other);
-        }
+    return block && gs_block_state(block) == GS_BLOCK_FREE ? block : NULL;
+}
+
+/* Merges a free block with its free neighbours, which are in no bin. */
+static struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *block)
+{
+    struct gs_block *prev = free_at(heap->pool, block->prev);
+    struct gs_block *next = free_at(heap->pool, block->next);
+
+    if (next)
+        absorb(heap, block, next);
+    if (!prev)
+        return block;
+    absorb(heap, prev, block);
+    return prev;
+}
+
+/* Enters a free block as a hole, or as more of the hole beside it. */
+static inline void enter(struct gs_heap *heap, struct gs_block *block)
+{
+    const struct gs_pool *pool = heap->pool;
+    struct gs_block *prev = free_at(pool, block->prev);
+    struct gs_block *next = free_at(pool, block->next);
+    uint32_t units = block->units;
+
+    if (!prev && !next) {
+        gs_hole_put(heap, block);
+        return;
     }
-    if (block->prev) {
-        other = gs_block_at(pool, block->prev);
-        if (gs_block_state(other) == GS_BLOCK_FREE) {
-            if (binned)
-                gs_hole_drop(heap, other);
-            absorb(heap, other, block);
-            block = other;
+    gs_block_unlink(pool, block);
+    if (!prev) {
+        gs_hole_move(heap, next, block->offset, units + next->units);
+    } else {
+        if (next) {
+            gs_hole_drop(heap, next);
+            units += next->units;
+            gs_block_unlink(pool, next);
+            gs_block_recycle(heap, next);
         }
+        gs_hole_move(heap, prev, prev->offset, prev->units + units);
     }
-    return block;
+    gs_block_recycle(heap, block);
+}
+
+/* The last block has left a carved segment, which has no holes any more. */
+static GS_NOINLINE void end_carving(struct gs_heap *heap, struct gs_block *block)
+{
+    struct gs_block *prev = free_at(heap->pool, block->prev);
+    struct gs_block *next = free_at(heap->pool, block->next);
+    struct gs_segment *segment = block->segment;
+
+    if (!segment->retained && prev)
+        gs_hole_drop(heap, prev);
+    if (!segment->retained && next)
+        gs_hole_drop(heap, next);
+    (void)coalesce(heap, block);
+    gs_carving_end(heap, segment);
 }
 
 struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block)
@@ -52,20 +88,20 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
     struct gs_segment *segment = block->segment;
 
     segment->occupied--;
+    gs_block_become(block, GS_BLOCK_FREE);
     if (segment->shared) {
         if (GS_LIKELY(!segment->carved))
             heap->small_units -= block->units;
         else
             gs_carving_count(heap, block, false);
         gs_starts_drop(&heap->starts, block);
-    }
-    gs_block_become(block, GS_BLOCK_FREE);
-    if (segment->shared)
-        block = coalesce(heap, block);
-    else
+    } else {
         gs_fit_tolerance_end(heap, segment);
+    }
     if (segment->carved && !segment->occupied)
-        gs_carving_end(heap, segment);
+        end_carving(heap, block);
+    else if (segment->retained && segment->shared)
+        (void)coalesce(heap, block);
     if (segment->retained || segment->single) {
         if (segment->occupied)
             return NULL;
@@ -73,9 +109,10 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
         return segment;
     }
     if (segment->shared)
-        gs_hole_put(heap, block);
+        enter(heap, block);
     else
-        gs_large_put(&heap->pool->blocks, heap->large, block, &heap->seed);
+        gs_large_put(&heap->pool->blocks, &heap->large->segments,
+                     gs_block_at(heap->pool, segment->first), &heap->seed);
     if (!segment->occupied)
         gs_segment_set_idle(heap, segment);
     return NULL;

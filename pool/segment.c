@@ -98,7 +98,7 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
         if (segment->shared)
             gs_hole_drop(heap, block);
         else
-            gs_large_drop(&pool->blocks, heap->large, block);
+            gs_large_drop(&pool->blocks, &heap->large->segments, block);
     }
     gs_block_recycle(heap, block);
     segment->mapped = false;

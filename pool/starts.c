@@ -74,6 +74,12 @@ static struct gs_starts_table *prepare(struct gs_starts *starts, unsigned bits)
     return table;
 }
 
+/* Three quarters of the slots. */
+static uint32_t most_of(const struct gs_starts_table *table)
+{
+    return (uint32_t)((mask_of(table) + 1) / 4 * 3);
+}
+
 /* Empties a table that no new reader enters; a reader still in it finds nothing. */
 static void empty(struct gs_starts_table *table)
 {
@@ -93,6 +99,7 @@ enum gs_status gs_starts_init(struct gs_starts *starts)
     if (!table)
         return GS_ERR_HOST_NOMEM;
     atomic_store(&starts->table, table);
+    starts->most = most_of(table);
     return GS_OK;
 }
 
@@ -141,6 +148,7 @@ static enum gs_status grow(struct gs_pool *pool, struct gs_starts *starts)
         return GS_ERR_HOST_NOMEM;
     insert_all(pool, table, old);
     atomic_store_explicit(&starts->table, table, memory_order_release);
+    starts->most = most_of(table);
     atomic_fetch_add_explicit(&starts->version, 2, memory_order_release);
     empty(old);
     return GS_OK;
@@ -167,15 +175,12 @@ static enum gs_status sweep_graves(struct gs_pool *pool, struct gs_starts *start
     return GS_OK;
 }
 
-enum gs_status gs_starts_reserve(struct gs_pool *pool, struct gs_starts *starts)
+enum gs_status gs_starts_make_room(struct gs_pool *pool, struct gs_starts *starts)
 {
-    size_t slots = mask_of(table_of(starts)) + 1;
-    enum gs_status status;
+    enum gs_status status = starts->used >= starts->most / 2
+                                ? grow(pool, starts)
+                                : sweep_graves(pool, starts);
 
-    if (GS_LIKELY(starts->used + starts->graves < slots / 4 * 3))
-        return GS_OK;
-    status =
-        starts->used >= slots / 8 * 3 ? grow(pool, starts) : sweep_graves(pool, starts);
     if (status == GS_OK)
         starts->graves = 0;
     return status;
@@ -228,7 +233,7 @@ void gs_starts_clear(struct gs_starts *starts)
     atomic_store_explicit(&starts->table, &no_table, memory_order_release);
     atomic_fetch_add_explicit(&starts->version, 2, memory_order_release);
     empty(table);
-    starts->used = starts->graves = 0;
+    starts->used = starts->graves = starts->most = 0;
 }
 
 struct gs_block *gs_starts_find(const struct gs_pool *pool,

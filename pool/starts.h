@@ -43,7 +43,8 @@ struct gs_starts_table {
 struct gs_starts {
     _Atomic(struct gs_starts_table *) table;
     _Atomic uint32_t version; /* odd while a table is being rearranged in place */
-    uint32_t used, graves;    /* slots of `table` */
+    uint32_t used, graves;    /* slots of `table` ... */
+    uint32_t most;            /* ... and of both together, so that runs stay short */
     /* By bits. Former tables are empty, but stay mapped. */
     struct gs_starts_table *tables[GS_STARTS_MAX_BITS + 1];
 };
@@ -53,8 +54,15 @@ enum gs_status gs_starts_init(struct gs_starts *starts) GS_MUST_USE;
 void gs_starts_fini(struct gs_starts *starts);
 
 /* Makes space for one more start. Errors: GS_ERR_HOST_NOMEM, with nothing changed. */
-enum gs_status gs_starts_reserve(struct gs_pool *pool,
-                                 struct gs_starts *starts) GS_MUST_USE;
+enum gs_status gs_starts_make_room(struct gs_pool *pool,
+                                   struct gs_starts *starts) GS_MUST_USE;
+static inline enum gs_status gs_starts_reserve(struct gs_pool *pool,
+                                               struct gs_starts *starts)
+{
+    return GS_LIKELY(starts->used + starts->graves < starts->most)
+               ? GS_OK
+               : gs_starts_make_room(pool, starts);
+}
 /* Enters the start of `block`; gs_starts_reserve came first. */
 void gs_starts_put(struct gs_starts *starts, const struct gs_block *block);
 /* Removes the start of `block`. */

@@ -11,10 +11,13 @@
  * Stream caches and global classes have a lock each, taken inside.
  * Design: docs/pool.md, "Cache tiers"
  */
+#include <string.h>
+
 #include "free_lists.h"
 #include "device_free.h"
 #include "fit.h"
 #include "policy.h"
+#include "release.h"
 
 /* Share of its byte limit that a full thread cache frees at once. */
 #define TCACHE_SPARE 4u
@@ -289,19 +292,69 @@ struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
     return chain.count ? keep_rest(tcache, stack, &chain) : NULL;
 }
 
+/* The slots of one kind in a thread cache. */
+struct whole {
+    unsigned first, count; /* multiples of 4 */
+};
+static const struct whole whole_of[] = {
+    [false] = {GS_WHOLE_CARVED, GS_WHOLE_COUNT - GS_WHOLE_CARVED},
+    [true] = {0, GS_WHOLE_CARVED},
+};
+
+/* Returns the slot whose block has so many units, 0 for an empty one; GS_WHOLE_COUNT if
+ * there is none. */
+static inline unsigned find_whole(const struct gs_tcache *tcache, struct whole whole,
+                                  uint32_t units)
+{
+    typedef uint32_t four __attribute__((vector_size(16)));
+    typedef uint64_t two __attribute__((vector_size(16)));
+    four found = {0};
+    two any;
+
+    for (unsigned i = 0; i < whole.count; i += 4) {
+        four next;
+
+        memcpy(&next, &tcache->whole_units[whole.first + i], sizeof(next));
+        found |= (four)(next == units);
+    }
+    any = (two)found;
+    if (GS_LIKELY(!(any[0] | any[1])))
+        return GS_WHOLE_COUNT;
+    for (unsigned i = whole.first;; i++)
+        if (tcache->whole_units[i] == units)
+            return i;
+}
+
+/* Gives one block back to its segment. */
+static void release(struct gs_heap *heap, struct gs_block *block,
+                    struct gs_segment **detached)
+{
+    struct gs_segment *segment;
+
+    gs_lock_take(&heap->lock);
+    segment = gs_block_release(heap, block);
+    gs_lock_drop(&heap->lock);
+    if (GS_UNLIKELY(segment != NULL)) {
+        segment->next_detached = *detached;
+        *detached = segment;
+    }
+}
+
 struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache,
                                      const struct gs_request *request)
 {
-    for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
-        uint32_t wanted = i < GS_WHOLE_CARVED ? request->cut_units : request->units;
+    unsigned i = GS_WHOLE_COUNT;
 
-        if (tcache->whole_units[i] != wanted || !wanted)
-            continue;
-        tcache->whole_units[i] = 0;
-        return tcache->whole[i];
-    }
-    return NULL;
+    if (request->cut_units)
+        i = find_whole(tcache, whole_of[true], request->cut_units);
+    if (i == GS_WHOLE_COUNT)
+        i = find_whole(tcache, whole_of[false], request->units);
+    if (i == GS_WHOLE_COUNT)
+        return NULL;
+    tcache->whole_units[i] = 0;
+    return tcache->whole[i];
 }
+
 
 /* Returns true if the thread cache may keep the large block. Large blocks count as idle
  * only once drained, so all that a thread cache may hold has to fit the idle limit.
@@ -320,24 +373,20 @@ void gs_tiers_put_whole(struct gs_tcache *tcache, struct gs_heap *heap,
                         struct gs_block *block, struct gs_segment **detached)
 {
     bool carved = block->segment->carved;
-    uint16_t *hand = &tcache->whole_hand[carved];
-    unsigned first = carved ? 0 : GS_WHOLE_CARVED,
-             count = carved ? GS_WHOLE_CARVED : GS_WHOLE_COUNT - GS_WHOLE_CARVED, i = 0;
-    struct gs_chain chain = {0};
+    struct whole whole = whole_of[carved];
+    unsigned i;
 
     if (GS_UNLIKELY(!may_keep(heap, block))) {
-        gs_chain_add(&chain, block);
-        gs_chain_release(heap, &chain, detached);
+        release(heap, block, detached);
         return;
     }
-    while (i < count && tcache->whole_units[first + i])
-        i++;
-    if (i == count) {
-        i = *hand;
-        *hand = (uint16_t)((i + 1) % count);
-        gs_chain_add(&chain, tcache->whole[first + i]);
-        gs_chain_release(heap, &chain, detached);
+    i = find_whole(tcache, whole, 0);
+    if (i == GS_WHOLE_COUNT) {
+        i = tcache->whole_hand[carved];
+        tcache->whole_hand[carved] = (uint16_t)(i + 1 < whole.count ? i + 1 : 0);
+        i += whole.first;
+        release(heap, tcache->whole[i], detached);
     }
-    tcache->whole[first + i] = block;
-    tcache->whole_units[first + i] = block->units;
+    tcache->whole[i] = block;
+    tcache->whole_units[i] = block->units;
 }

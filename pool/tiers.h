@@ -200,8 +200,15 @@ size_t gs_tiers_drain(struct gs_heap *heap);
 /* The same. Nothing is cached for the next GS_SUSPENDED calls: the device is full, and
  * every hole counts. */
 size_t gs_tiers_suspend(struct gs_heap *heap);
-/* Counts a call for the heap that found its thread cache closed. No lock is held. */
-void gs_tiers_pass(struct gs_heap *heap);
+/* Counts a call for the heap that found its thread cache closed, which the tiers of a
+ * full device are. No lock is held. */
+void gs_tiers_count(struct gs_heap *heap);
+static inline void gs_tiers_pass(struct gs_heap *heap, struct gs_tiers *tiers)
+{
+    if (tiers &&
+        GS_UNLIKELY(atomic_load_explicit(&tiers->suspended, memory_order_relaxed)))
+        gs_tiers_count(heap);
+}
 /* Closes the cache tiers permanently. Their blocks are released into the segments or, if
  * the heap is about to be buried, forgotten. No lock is held. */
 void gs_tiers_close(struct gs_heap *heap, bool release);

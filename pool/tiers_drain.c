@@ -101,11 +101,10 @@ size_t gs_tiers_suspend(struct gs_heap *heap)
     return drain(heap, GS_SUSPENDED);
 }
 
-void gs_tiers_pass(struct gs_heap *heap)
+void gs_tiers_count(struct gs_heap *heap)
 {
     struct gs_tiers *tiers = heap->tiers;
-    uint32_t calls =
-        tiers ? atomic_load_explicit(&tiers->suspended, memory_order_relaxed) : 0;
+    uint32_t calls = atomic_load_explicit(&tiers->suspended, memory_order_relaxed);
 
     while (calls && !atomic_compare_exchange_weak(&tiers->suspended, &calls, calls - 1))
         ;

@@ -140,11 +140,13 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
     return allocate_native(state, &request, out, bytes);
 }
 
-/* Serves a request that the thread cache cannot, to the end of the call. */
-static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr *out,
-                                            size_t bytes)
+/* Serves a request that the thread cache cannot, to the end of the call.
+ * In: known  the current context, or NULL */
+static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state,
+                                            const struct gs_context *known,
+                                            CUdeviceptr *out, size_t bytes)
 {
-    const struct gs_context *context = gs_context_current(state);
+    const struct gs_context *context = known ?: gs_context_current(state);
     struct gs_block *block;
     int native = CUDA_ERROR_OUT_OF_MEMORY;
     enum gs_status status = GS_ERR_UNPOOLABLE;
@@ -167,7 +169,7 @@ static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr 
 static GS_NOINLINE CUresult allocate_first(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_state *state = gs_enter();
-    return state ? allocate_deeper(state, dptr, bytesize)
+    return state ? allocate_deeper(state, NULL, dptr, bytesize)
                  : gs_real()->cuMemAlloc_v2(dptr, bytesize);
 }
 
@@ -200,11 +202,11 @@ GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     const struct gs_context *context = gs_context_again(state);
     if (GS_UNLIKELY(!dptr || !context || !context->heap || gs_captures_active() ||
                     gs_warmup_wanted)) {
-        return allocate_deeper(state, dptr, bytesize);
+        return allocate_deeper(state, context, dptr, bytesize);
     }
     struct gs_block *block = gs_hit_alloc(context->heap, bytesize);
     if (GS_UNLIKELY(!block)) {
-        return allocate_deeper(state, dptr, bytesize);
+        return allocate_deeper(state, context, dptr, bytesize);
     }
     if (gs_recording(state) || gs_notified()) {
         return hand_out_seen(state, context, block, dptr, bytesize);
@@ -486,21 +488,15 @@ static GS_NOINLINE void look_after(struct gs_state *state, struct gs_heap *heap)
     gs_safe_point(state);
 }
 
-/* Frees a claimed block of an idle context into its thread cache, if there is
- * headroom. */
-static inline __attribute__((always_inline)) void
-free_idle(struct gs_state *state, struct gs_heap *heap, struct gs_block *block)
+/* Frees a claimed block of an idle context that gs_hit_free could not. Returns whether
+ * the maintenance may be due. */
+static inline bool free_idle_block(struct gs_state *state, struct gs_heap *heap,
+                                   struct gs_block *block)
 {
-    bool maintenance;
-    if (GS_UNLIKELY(!gs_hit_free(heap, block, &maintenance))) {
-        gs_pool_thread_stream(gs_submissions_stream());
-        gs_block_free(block);
-        gs_safe_point(state);
-        maintenance = gs_heap_wants_maintenance(heap);
-    }
-    if (GS_UNLIKELY(maintenance)) {
-        look_after(state, heap);
-    }
+    gs_pool_thread_stream(gs_submissions_stream());
+    gs_block_free(block);
+    gs_safe_point(state);
+    return gs_heap_wants_maintenance(heap);
 }
 
 /* Frees a claimed block of an idle context, with a record, to the end of the call. */
@@ -510,17 +506,26 @@ static GS_NOINLINE CUresult free_seen(struct gs_state *state, struct gs_heap *he
     gs_keep_errno();
     gs_record_ends(state, block->live.tag, GS_API_cuMemFree_v2, addr, GS_TRACE_READY);
     gs_notify_take_back("cuMemFree_v2", addr);
-    free_idle(state, heap, block);
+    bool maintenance;
+    if (GS_UNLIKELY(!gs_hit_free(heap, block, &maintenance))) {
+        maintenance = free_idle_block(state, heap, block);
+    }
+    if (GS_UNLIKELY(maintenance)) {
+        look_after(state, heap);
+    }
     gs_leave();
     return CUDA_SUCCESS;
 }
 
-/* Frees a claimed block of an idle context, to the end of the call. */
+/* Frees a claimed block of an idle context that gs_hit_free could not, to the end of the
+ * call. */
 static GS_NOINLINE CUresult free_idle_deeper(struct gs_state *state, struct gs_heap *heap,
                                              struct gs_block *block)
 {
     gs_keep_errno();
-    free_idle(state, heap, block);
+    if (GS_UNLIKELY(free_idle_block(state, heap, block))) {
+        look_after(state, heap);
+    }
     gs_leave();
     return CUDA_SUCCESS;
 }

@@ -116,15 +116,14 @@ static struct gs_block *best_of(struct gs_block *const *blocks, const bool *in,
     return best;
 }
 
-/* Sizes of one bin and of several, odd ones among them, up to more than the row has bins
- * for. */
-Test(large, row_agrees_with_a_search)
+/* Puts, drops and moves members of a row, in sizes of one bin and of several, odd ones
+ * among them, up to more than the row has bins for. `step_units`: of a bin. */
+static void compare_with_search(struct gs_large_row *row, uint32_t step_units)
 {
     enum { ROOM = 400 };
     static struct gs_segment segments[ROOM];
-    static struct gs_large row;
-    static struct gs_block *blocks[ROOM];
-    static bool in[ROOM];
+    struct gs_block *blocks[ROOM];
+    bool in[ROOM] = {false};
     uint64_t state = 11;
     size_t members = 0;
     uint32_t seed = 1;
@@ -139,25 +138,48 @@ Test(large, row_agrees_with_a_search)
         blocks[i]->id = id;
         segments[i].addr = FAKE_BASE + (uint64_t)i * GS_LARGE_BYTES;
         blocks[i]->segment = &segments[i];
-        blocks[i]->units = (bins + 1) * GS_LARGE_UNITS + (i % 5 ? 0 : i);
+        blocks[i]->units = (bins + 1) * step_units + (i % 5 ? 0 : i % step_units);
+        blocks[i]->next = step_units == GS_CUT_UNITS ? blocks[0]->id : 0; /* a hole */
     }
     for (int step = 0; step < 60000; step++) {
         uint32_t i = bed_random(&state) % ROOM, units;
         size_t count = 0;
 
+        if (in[i] && step % 3 == 0) {
+            units = step % 2 ? blocks[i]->units + step_units * (bed_random(&state) % 3)
+                             : 1 + (uint32_t)(bed_random(&state) % blocks[i]->units);
+            gs_large_move(&bed.pool->blocks, row, blocks[i], step % 4, units, &seed);
+            continue;
+        }
         if (in[i])
-            gs_large_drop(&bed.pool->blocks, &row, blocks[i]);
+            gs_large_drop(&bed.pool->blocks, row, blocks[i]);
         else
-            gs_large_put(&bed.pool->blocks, &row, blocks[i], &seed);
+            gs_large_put(&bed.pool->blocks, row, blocks[i], &seed);
         in[i] = !in[i];
         members += in[i] ? 1 : (size_t)-1;
         if (step % 20)
             continue;
         units = blocks[bed_random(&state) % ROOM]->units + step % 3 - 1;
-        cr_assert_eq(gs_large_fit(&bed.pool->blocks, &row, units),
+        cr_assert_eq(gs_large_fit(&bed.pool->blocks, row, units),
                      best_of(blocks, in, ROOM, units));
-        cr_assert(gs_large_check(&bed.pool->blocks, &row, &count));
+        cr_assert(gs_large_check(&bed.pool->blocks, row, &count));
         cr_assert_eq(count, members);
     }
     bed_fini(&bed);
+}
+
+Test(large, row_of_segments_agrees_with_a_search)
+{
+    static struct gs_large large;
+
+    gs_large_init(&large);
+    compare_with_search(&large.segments, GS_LARGE_UNITS);
+}
+
+Test(large, row_of_holes_agrees_with_a_search)
+{
+    static struct gs_large large;
+
+    gs_large_init(&large);
+    compare_with_search(&large.holes, GS_CUT_UNITS);
 }
