@@ -10,6 +10,7 @@
  *   group_WAY stream          the same twice, taken in the order of a stream, too
  *   group_WAY rows            the same twice, in rows of 1,000 bytes
  *   group_WAY hold MIB FILE   takes MIB, waits until FILE is there, gives nothing back
+ *   group_WAY idle MIB FILE   takes MIB, gives it back, waits until FILE is there
  *   group_WAY exec MIB        takes MIB, and becomes `take`
  *   group_WAY fork MIB        a child, then its parent take MIB each
  *   group_WAY storm SEED      takes and gives back for ever
@@ -133,8 +134,11 @@ int main(int argc, char **argv)
         execl("/proc/self/exe", argv[0], "take", (char *)NULL);
         return 1;
     }
-    for (int i = 0; strcmp(what, "hold") == 0 && i < 3000 && access(argv[3], F_OK) != 0;
-         i++)
+    if (strcmp(what, "idle") == 0) {
+        give_back(count);
+        count = 0;
+    }
+    for (int i = 0; argc > 3 && i < 3000 && access(argv[3], F_OK) != 0; i++)
         usleep(10000);
     if (strcmp(what, "hold") != 0)
         give_back(count);

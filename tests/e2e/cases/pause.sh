@@ -164,6 +164,34 @@ pause_refused_case() {
 }
 add_case "pause that the driver refuses" pause_refused_case
 
+# While it is paused another process has its memory, and it resumes once that one has ended.
+pause_shared_case() {
+  local runner runners=() dots=dots free taker
+
+  pause_start linked CUDASIM_SHARED="$PWD/device" --
+  pause_call pause pause "$runner"
+  LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=512M CUDASIM_SHARED=$PWD/device "$apps/group_linked" hold 512 "$PWD/over" >took 2>&1 &
+  taker=$!
+  runners+=("$taker")
+  for ((i = 0; i < 500; i++)); do
+    ! grep -q '^took' took || break
+    sleep 0.02
+  done
+  expect_equal "beside a paused one" "took 512 MiB" "$(<took)"
+  pause_call full resume --wait=1 "$runner"
+  expect_status full 1
+  expect_equal "no memory" "gpushim: process $runner: its GPU is full: it stays paused" "$(<full.err)"
+  LD_LIBRARY_PATH=$cuda_path "$build/gpushim" resume --wait=20 "$runner" >later.out 2>&1 &
+  free=$!
+  sleep 0.5
+  kill -9 "$taker"
+  wait "$free"
+  expect_equal "memory a little later" "resumed $runner" "$(<later.out)"
+  pause_works
+  pause_end
+}
+add_case "pause leaves its memory to others" pause_shared_case
+
 # Several at once, and what is no such process; a paused one is killed.
 pause_words_case() {
   local runner runners=() first dots=dots

@@ -31,6 +31,7 @@
 #include "ipc.h"
 #include "log.h"
 #include "sched_hostile.h"
+#include "shared.h"
 #include "space.h"
 #include "stream.h"
 
@@ -186,6 +187,18 @@ static CUresult each_space(bool (*begin)(const struct sim_space *space),
     return done ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static CUresult bring_back(void)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (!sim_shared_return(sim_config()->memory_bytes / SIM_UNIT_BYTES))
+        return result;
+    result = each_space(restore, forget);
+    if (result != CUDA_SUCCESS)
+        sim_shared_leave();
+    return result;
+}
+
 /* What a request wants, does and leaves. */
 static CUresult answer(enum sim_checkpoint_ask ask, unsigned timeout_ms)
 {
@@ -200,9 +213,11 @@ static CUresult answer(enum sim_checkpoint_ask ask, unsigned timeout_ms)
     else if (ask == SIM_CHECKPOINT_SAVE)
         result = each_space(save, punch_out);
     else if (ask == SIM_CHECKPOINT_RESTORE)
-        result = each_space(restore, forget);
+        result = bring_back();
     else
         atomic_store(&sim_checkpoint_locked, false);
+    if (result == CUDA_SUCCESS && ask == SIM_CHECKPOINT_SAVE)
+        sim_shared_leave();
     if (result == CUDA_SUCCESS)
         atomic_store(&page->state, next[ask]);
     return result;

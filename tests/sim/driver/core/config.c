@@ -157,7 +157,7 @@ static const char *const known[] = {
     "FREE_WAITS",  "ORACLE",      "HOSTS",          "STACKS",
     "FINDINGS",    "EXIT",        "HANG",           "PRIVATE_ENTRIES",
     "MUTANT",      "ALLOC_WAITS", "ATTRIBUTES",     "LATENCY",
-    "NAME",        "COPY_RATE",   "CHECKPOINT",
+    "NAME",        "COPY_RATE",   "CHECKPOINT",  "SHARED",
 };
 
 static bool is_known(const char *name, size_t length)
@@ -211,6 +211,7 @@ static void load(void)
     config.seed = read_number("CUDASIM_SEED", 0, 0, UINT64_MAX);
     config.private_entries = read_number("CUDASIM_PRIVATE_ENTRIES", 0, 0, 1) != 0;
     config.checkpoint = read_number("CUDASIM_CHECKPOINT", 0, 0, 1) != 0;
+    config.shared_path = read_text("CUDASIM_SHARED");
     config.lookups_path = read_text("CUDASIM_LOG_LOOKUPS");
     config.fail = read_text("CUDASIM_FAIL");
     config.latency_path = read_text("CUDASIM_LATENCY");

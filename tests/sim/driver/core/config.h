@@ -25,6 +25,7 @@ struct sim_config {
     uint64_t seed;            /* CUDASIM_SEED */
     bool private_entries;     /* CUDASIM_PRIVATE_ENTRIES */
     bool checkpoint;          /* CUDASIM_CHECKPOINT */
+    const char *shared_path;  /* CUDASIM_SHARED, NULL if unset */
     const char *lookups_path; /* CUDASIM_LOG_LOOKUPS, NULL if unset */
     const char *fail;         /* CUDASIM_FAIL, NULL if unset */
     const char *latency_path; /* CUDASIM_LATENCY, NULL if unset */

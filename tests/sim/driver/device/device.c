@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "pool.h"
+#include "shared.h"
 #include "version.h"
 
 static struct sim_device devices[SIM_MAX_DEVICES]; /* immutable after cuInit */
@@ -18,6 +19,7 @@ enum gs_status sim_device_create_all(void)
 {
     const struct sim_config *config = sim_config();
 
+    sim_shared_open();
     if (sim_space_create_host() != GS_OK)
         return GS_ERR_NOMEM;
     for (int i = device_count; i < config->devices; i++) {

@@ -23,6 +23,7 @@
 
 #include "config.h"
 #include "log.h"
+#include "shared.h"
 #include "vmm.h"
 
 #define RANGE_FACTOR 4
@@ -181,8 +182,13 @@ bool sim_space_take(struct sim_space *space, size_t count, size_t *first)
         return false;
     size_t found =
         sim_bits_find_clear(space->bits, space->hint, space->range_units, count);
-    if (found == space->range_units || !open_units(space, found, count, true))
+    if (found == space->range_units ||
+        !sim_shared_take(space->device, count, space->capacity_units))
         return false;
+    if (!open_units(space, found, count, true)) {
+        sim_shared_give(space->device, count);
+        return false;
+    }
     sim_bits_set(space->bits, found, count);
     if (found == space->hint)
         space->hint = found + count;
@@ -252,6 +258,7 @@ void sim_space_release(struct sim_space *space, struct sim_extent *extents)
         pthread_mutex_lock(&space->lock);
         sim_bits_clear(space->bits, extent->first, extent->count);
         space->used_units -= extent->count;
+        sim_shared_give(space->device, extent->count);
         if (extent->first < space->hint)
             space->hint = extent->first;
         pthread_mutex_unlock(&space->lock);
@@ -261,9 +268,12 @@ void sim_space_release(struct sim_space *space, struct sim_extent *extents)
 
 void sim_space_info(struct sim_space *space, size_t *free_bytes, size_t *total_bytes)
 {
+    size_t others = sim_shared_others(space->device), left;
+
     pthread_mutex_lock(&space->lock);
-    *free_bytes = (space->capacity_units - space->used_units) * SIM_UNIT_BYTES;
+    left = space->capacity_units - space->used_units;
     pthread_mutex_unlock(&space->lock);
+    *free_bytes = (left > others ? left - others : 0) * SIM_UNIT_BYTES;
     *total_bytes = space->capacity_units * SIM_UNIT_BYTES;
 }
 

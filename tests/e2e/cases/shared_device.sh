@@ -1,0 +1,82 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# shared_device.sh - processes that share a device's memory (CUDASIM_SHARED): what one holds or keeps idle, the others
+# lack; what ends or is paused leaves its memory to them.
+
+# device_hold WORD MIB [VAR=value...]: a process in the background that holds as much, or had it; its number is in
+# `holder`.
+device_hold() {
+  LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=64M CUDASIM_SHARED=$PWD/device GPUSHIM_LOG_FILE=$PWD/held.log \
+    env "${@:3}" "$apps/group_linked" "$1" "$2" "$PWD/over" >held.out 2>&1 &
+  holder=$!
+  trap 'kill -9 "$holder" 2>/dev/null' EXIT # of a case that fails
+  for ((i = 0; i < 500; i++)); do
+    ! grep -q "^took" held.out || return 0
+    sleep 0.02
+  done
+  cat held.out
+  fail "$2 MiB are not held"
+}
+
+# device_take NAME TEXT [VAR=value...]: a process that takes what it can get, and what it says.
+device_take() {
+  run_in "$1" LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" GPUSHIM_LOG_FILE="$PWD/$1.log" \
+    "${@:3}" -- "$apps/group_linked" take
+  expect_equal "$1" "$2" "$(<"$1.out")"
+}
+
+all_free=$'before: 64 of 64 MiB free\ntook 64 MiB\nafter: 0 of 64 MiB free'
+
+# With the library in either, in both, in none.
+device_shared_case() {
+  local holder mine=LD_PRELOAD=$1 theirs=LD_PRELOAD=$2
+
+  need_file "$apps/group_linked"
+  device_hold hold 40 "$mine"
+  device_take beside $'before: 24 of 64 MiB free\ntook 24 MiB\nafter: 0 of 64 MiB free' "$theirs"
+  kill -9 "$holder"
+  wait "$holder"
+  device_take after "$all_free" "$theirs"
+}
+add_case "shared device" device_shared_case "" ""
+add_case "shared device, the library holds" device_shared_case "$shim" ""
+add_case "shared device, the library takes" device_shared_case "" "$shim"
+add_case "shared device, the library in both" device_shared_case "$shim" "$shim"
+
+# What a process keeps idle goes back while it makes no calls: once others lack it, at once with age 0 of what is
+# kept; never, without the thread.
+device_idle_case() {
+  local holder
+
+  need_file "$apps/group_linked"
+  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=200ms
+  for ((i = 0; i < 100; i++)); do
+    sleep 0.1
+    run_in free LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" -- "$apps/group_linked" take
+    ! grep -q '^before: 64' free.out || break
+  done
+  expect_equal "once it is old" "$all_free" "$(<free.out)"
+  : >over
+  wait "$holder"
+  expect_text held.log 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+}
+add_case "shared device, idle memory goes back" device_idle_case
+
+# A process that makes no calls sees that others have taken the reserve, and gives back what it keeps idle, however young.
+device_reserve_case() {
+  local holder first
+
+  need_file "$apps/group_linked"
+  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_RESERVE=4M GPUSHIM_POOL_TRIM_INTERVAL=60s
+  first=$holder
+  device_hold hold 24
+  for ((i = 0; i < 100; i++)); do
+    sleep 0.1
+    run_in free LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" -- "$apps/group_linked" take
+    grep -q '^before: 0' free.out || break
+  done
+  expect_text free.out '^took [4-9]|^took [1-4][0-9]'
+  : >over
+  wait "$holder" "$first"
+}
+add_case "shared device, the reserve is for others" device_reserve_case
