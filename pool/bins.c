@@ -297,8 +297,7 @@ void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
 }
 
 void gs_bins_move(const struct gs_table *blocks, struct gs_bins *bins,
-                  struct gs_block *block, uint32_t offset, uint32_t units,
-                  uint32_t *seed)
+                  struct gs_block *block, uint32_t offset, uint32_t units, uint32_t *seed)
 {
     unsigned bin = gs_bins_of(block->offset, block->units);
     uint32_t was = block->units;

@@ -149,12 +149,14 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
                                   enum gs_closeness closeness)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
-    struct gs_block *block = gs_large_fit(blocks, &heap->large->segments, request->units), *hole;
+    struct gs_block *block = gs_large_fit(blocks, &heap->large->segments, request->units),
+                    *hole;
 
     if (block && block->units == request->units)
         return block;
-    hole = request->cut_units ? gs_large_fit(blocks, &heap->large->holes, request->cut_units)
-                              : NULL;
+    hole = request->cut_units
+               ? gs_large_fit(blocks, &heap->large->holes, request->cut_units)
+               : NULL;
     if (hole)
         return hole;
     if (!block || gs_fit_tolerance_allows(heap, request, block, closeness))
@@ -211,7 +213,8 @@ enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
         return GS_ERR_UNPOOLABLE;
     block = gs_bins_fit_anywhere(blocks, heap->bins, request->units);
     return serve(heap, request,
-                 block ? block : gs_large_fit(blocks, &heap->large->holes, request->cut_units),
+                 block ? block
+                       : gs_large_fit(blocks, &heap->large->holes, request->cut_units),
                  out);
 }
 

@@ -81,8 +81,8 @@ static unsigned next_bin(const struct gs_large_row *row, unsigned bin)
     return word * 64 + (unsigned)__builtin_ctzll(bits);
 }
 
-struct gs_block *gs_large_fit(const struct gs_table *blocks, const struct gs_large_row *row,
-                              uint32_t units)
+struct gs_block *gs_large_fit(const struct gs_table *blocks,
+                              const struct gs_large_row *row, uint32_t units)
 {
     unsigned bin = bin_of(row, units);
     struct gs_block *block = gs_tree_fit(blocks, &row->trees[bin], units);

@@ -177,9 +177,8 @@ static enum gs_status sweep_graves(struct gs_pool *pool, struct gs_starts *start
 
 enum gs_status gs_starts_make_room(struct gs_pool *pool, struct gs_starts *starts)
 {
-    enum gs_status status = starts->used >= starts->most / 2
-                                ? grow(pool, starts)
-                                : sweep_graves(pool, starts);
+    enum gs_status status = starts->used >= starts->most / 2 ? grow(pool, starts)
+                                                             : sweep_graves(pool, starts);
 
     if (status == GS_OK)
         starts->graves = 0;

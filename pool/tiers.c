@@ -355,7 +355,6 @@ struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache,
     return tcache->whole[i];
 }
 
-
 /* Returns true if the thread cache may keep the large block. Large blocks count as idle
  * only once drained, so all that a thread cache may hold has to fit the idle limit.
  * On a short device none is kept. */

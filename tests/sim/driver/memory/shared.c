@@ -26,9 +26,9 @@ struct file {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int fd = -1;            /* never closed: a close would drop the locks */
-static struct file *file;      /* NULL: not shared; immutable after cuInit */
-static struct record *own;     /* NULL: not yet */
+static int fd = -1;        /* never closed: a close would drop the locks */
+static struct file *file;  /* NULL: not shared; immutable after cuInit */
+static struct record *own; /* NULL: not yet */
 
 /* A lock of the process on a byte of the file: of all of it, or of a record. */
 static bool byte_lock(int command, short type, off_t byte, short *found)
@@ -101,8 +101,7 @@ void sim_shared_open(void)
         return;
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0 && ftruncate(fd, sizeof(*file)) == 0)
-        mapped =
-            mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        mapped = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (mapped == MAP_FAILED)
         sim_log_always("CUDASIM_SHARED=%s cannot be used: not shared", path);
     else
