@@ -157,7 +157,7 @@ static const char *const known[] = {
     "FREE_WAITS",  "ORACLE",      "HOSTS",          "STACKS",
     "FINDINGS",    "EXIT",        "HANG",           "PRIVATE_ENTRIES",
     "MUTANT",      "ALLOC_WAITS", "ATTRIBUTES",     "LATENCY",
-    "NAME",        "COPY_RATE",   "CHECKPOINT",  "SHARED",
+    "NAME",        "COPY_RATE",   "CHECKPOINT",     "SHARED",
 };
 
 static bool is_known(const char *name, size_t length)
