@@ -24,6 +24,7 @@
 #include "log.h"
 #include "managed.h"
 #include "context_events.h"
+#include "mem_group.h"
 #include "mem_limits.h"
 #include "own_thread.h"
 #include "pressure.h"
@@ -37,6 +38,9 @@
 #define CHECKS_PER_AGE 4
 #define LEAST_NAP_NS   (5 * NS_PER_MS)
 #define MOST_NAP_NS    (5 * NS_PER_SECOND / 2)
+/* The least part of the idle memory to give when the group lacks some: its members ask
+ * for one request at a time. */
+#define GROUP_SHARE 4
 static uint64_t nap_ns;       /* immutable after start; 0: no thread */
 static bool exit_handler_set; /* atomic; for the life of the process */
 
@@ -134,7 +138,14 @@ static size_t missing_bytes(struct gs_state *state, const struct gs_context *con
     }
     size_t missing = gs_limits_missing(state, context, false);
     size_t excess = gs_pressure_excess(state, context->device);
-    return missing > excess ? missing : excess;
+    size_t lacks = gs_limits_group_lacks(context->device);
+    missing = missing > excess ? missing : excess;
+    if (GS_LIKELY(!lacks)) {
+        return missing;
+    }
+    size_t share = gs_pool_idle_bytes(state->pool, context->device) / GROUP_SHARE;
+    lacks = lacks > share ? lacks : share;
+    return missing > lacks ? missing : lacks;
 }
 
 static void trim_context(struct gs_state *state, struct gs_context *context)
@@ -209,9 +220,10 @@ static void *trim_thread_body(void *unused)
     gs_thread.depth = 1;
     relax_captures();
     do {
-        gs_nap(nap_ns);
+        gs_limits_nap(nap_ns);
         check_contexts(state);
     } while (!may_end(state));
+    gs_group_offer(false);
     return unused;
 }
 

@@ -36,7 +36,7 @@
 #include "output.h"
 #include "process_start.h"
 
-#define MAGIC   UINT64_C(0x3130707567736772) /* changes with the layout */
+#define MAGIC   UINT64_C(0x3230707567736772) /* changes with the layout */
 #define MEMBERS 512
 #define NAME    64 /* bytes of a group's name */
 
@@ -47,6 +47,8 @@
 /* Attempts to charge the last memory, and the wait between two. */
 #define ATTEMPTS 5
 #define NAP_NS   ((uint64_t)20000)
+/* What a member wants counts for so long: it may have been killed while it waited. */
+#define WANTED_NS ((uint64_t)1000000000)
 /* The shortest interval between two searches for processes that have ended. */
 #define SEARCH_NS ((uint64_t)100000000)
 
@@ -54,11 +56,15 @@ struct member {
     uint64_t owner;                   /* atomic; 0: nobody */
     uint64_t namespace;               /* of its process number; atomic */
     uint64_t charged[GS_MAX_DEVICES]; /* atomic; bytes, by place in `devices` */
+    uint64_t wanted[GS_MAX_DEVICES];  /* likewise: of what other members keep idle ... */
+    uint64_t wanted_at;               /* ... since this time; atomic */
+    uint64_t gives;                   /* atomic: it looks at what others want */
 };
 
 struct ledger {
     uint64_t magic;                   /* atomic; 0: new */
     uint64_t members_end;             /* atomic; members from here on were never used */
+    uint64_t requests;                /* atomic; counts what members have wanted */
     uint64_t devices[GS_MAX_DEVICES]; /* atomic; key of each device, 0: none */
     struct member members[MEMBERS];
 };
@@ -67,7 +73,7 @@ static struct gs_mutex join_lock = GS_MUTEX(GS_RANK_LIMITS);
 static char group_path[PATH_MAX];   /* "": no group; immutable after start */
 static const char *group_name = ""; /* the user's word */
 static bool failed;                 /* to join; under join_lock */
-static struct ledger *ledger;       /* under join_lock until its first use */
+static struct ledger *ledger;       /* atomic; written under join_lock */
 static struct member *own;          /* likewise */
 static uint64_t identity;           /* of this process */
 static uint64_t own_namespace;      /* 0: /proc does not tell */
@@ -197,7 +203,9 @@ static bool claim(struct member *member, bool unfinished)
     }
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         __atomic_store_n(&member->charged[i], 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&member->wanted[i], 0, __ATOMIC_RELAXED);
     }
+    __atomic_store_n(&member->gives, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&member->namespace, own_namespace, __ATOMIC_RELAXED);
     raise_members_end((uint64_t)(member - ledger->members) + 1);
     owner = identity;
@@ -253,7 +261,7 @@ static int map_ledger(void)
         void *bytes =
             mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         error = bytes == MAP_FAILED ? errno : 0;
-        ledger = error ? NULL : bytes;
+        __atomic_store_n(&ledger, error ? NULL : bytes, __ATOMIC_RELEASE);
     }
     close(fd);
     return error;
@@ -281,8 +289,9 @@ static const char *join(void)
     }
     identify();
     __atomic_store_n(&ledger->magic, MAGIC, __ATOMIC_RELEASE);
-    own = find_member();
-    return own ? NULL : "it is full";
+    struct member *member = find_member();
+    __atomic_store_n(&own, member, __ATOMIC_RELEASE);
+    return member ? NULL : "it is full";
 }
 
 /* The place of a device; GS_MAX_DEVICES: there are too many. */
@@ -382,4 +391,60 @@ uint64_t gs_group_charged(const uint64_t *charge)
         remove_all_ended();
     }
     return add_up(charge);
+}
+
+/* ---- idle memory ------------------------------------------------------------------- */
+
+void gs_group_offer(bool gives)
+{
+    struct member *member = __atomic_load_n(&own, __ATOMIC_ACQUIRE);
+    if (member) {
+        __atomic_store_n(&member->gives, gives, __ATOMIC_RELAXED);
+    }
+}
+
+bool gs_group_offered(const uint64_t *charge)
+{
+    size_t place = (size_t)(charge - own->charged);
+    for (size_t i = 0; i < members_end(); i++) {
+        const struct member *member = &ledger->members[i];
+        if (member != own &&
+            (__atomic_load_n(&member->owner, __ATOMIC_SEQ_CST) & COUNTS) &&
+            __atomic_load_n(&member->gives, __ATOMIC_RELAXED) &&
+            __atomic_load_n(&member->charged[place], __ATOMIC_RELAXED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void gs_group_want(const uint64_t *charge, uint64_t bytes)
+{
+    __atomic_store_n(&own->wanted_at, gs_now_coarse_ns(), __ATOMIC_SEQ_CST);
+    __atomic_store_n(&own->wanted[charge - own->charged], bytes, __ATOMIC_SEQ_CST);
+    if (bytes) {
+        (void)__atomic_add_fetch(&ledger->requests, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+uint64_t gs_group_wanted_by_others(const uint64_t *charge)
+{
+    size_t place = (size_t)(charge - own->charged);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < members_end(); i++) {
+        const struct member *member = &ledger->members[i];
+        uint64_t bytes = __atomic_load_n(&member->wanted[place], __ATOMIC_SEQ_CST);
+        if (member != own && bytes != 0 &&
+            gs_now_coarse_ns() - __atomic_load_n(&member->wanted_at, __ATOMIC_SEQ_CST) <
+                WANTED_NS) {
+            sum = sum + bytes < sum ? UINT64_MAX : sum + bytes;
+        }
+    }
+    return sum;
+}
+
+uint64_t gs_group_requests(void)
+{
+    const struct ledger *joined = __atomic_load_n(&ledger, __ATOMIC_ACQUIRE);
+    return joined ? __atomic_load_n(&joined->requests, __ATOMIC_RELAXED) : 0;
 }

@@ -34,4 +34,17 @@ bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit) GS_MUST_U
  * taken out first, at most ten times a second. */
 uint64_t gs_group_charged(const uint64_t *charge);
 
+/* Whether this process would give idle memory back if others asked. No effect before the
+ * group is joined. */
+void gs_group_offer(bool gives);
+/* Returns true if another member that would has memory of the device. */
+bool gs_group_offered(const uint64_t *charge);
+/* Asks the other members to give idle memory of the device back, for a second; with 0: no
+ * longer. */
+void gs_group_want(const uint64_t *charge, uint64_t bytes);
+/* The bytes that the other members together ask for. */
+uint64_t gs_group_wanted_by_others(const uint64_t *charge);
+/* Changes whenever a member asks for memory of any device. 0: no group was joined. */
+uint64_t gs_group_requests(void);
+
 #endif

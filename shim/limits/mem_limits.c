@@ -28,12 +28,24 @@
 #include "mem_group.h"
 #include "platform.h"
 #include "gs_clock.h"
+#include "gs_wait.h"
 
 /* The shortest interval between two queries of a device's free memory. */
 #define QUERY_NS ((uint64_t)1000000000)
 /* Others share the device once their memory exceeds its minimum by 1/OTHERS_SHARE of the
  * reserve. */
 #define OTHERS_SHARE 4u
+
+/* How long a request waits for the idle memory of the group's other members, and how long
+ * requests in a row do. Then none asks for a while: a program that allocates until it is
+ * refused must not wait each time. */
+#define ASK_NS       ((uint64_t)500000000)
+#define ASKS_NS      ((uint64_t)3000000000)
+#define ASK_PAUSE_NS ((uint64_t)4000000000)
+#define ASK_NAP_NS   ((uint64_t)5000000)
+/* How often the trim thread of a member looks whether others ask. */
+#define GROUP_NAP_NS ((uint64_t)50000000)
+static uint64_t ask_until; /* atomic */
 
 bool gs_limits_charging; /* immutable after start */
 
@@ -92,6 +104,7 @@ void gs_limits_reset(void)
     gs_charges_reset(&charges);
     memset(devices, 0, sizeof(devices));
     gs_group_reset();
+    ask_until = 0;
     gs_limits_charging = false;
 }
 
@@ -262,6 +275,64 @@ bool gs_limits_group(int ordinal, uint64_t *others)
     uint64_t all = group ? gs_group_charged(group) : 0;
     *others = all > own ? all - own : 0;
     return group != NULL;
+}
+
+bool gs_limits_ask_group(int ordinal, size_t bytes)
+{
+    uint64_t before, others, now = gs_now_ns();
+    uint64_t until = __atomic_load_n(&ask_until, __ATOMIC_RELAXED);
+    if (ordinal < 0 || !gs_limits_group(ordinal, &before)) {
+        return false;
+    }
+    const uint64_t *group = __atomic_load_n(&device_of(ordinal)->group, __ATOMIC_ACQUIRE);
+    if (!gs_group_offered(group)) {
+        return false;
+    }
+    if (now > until + ASK_PAUSE_NS) {
+        until = now + ASKS_NS;
+        __atomic_store_n(&ask_until, until, __ATOMIC_RELAXED);
+    }
+    if (now >= until) {
+        return false;
+    }
+    struct gs_wait wait = {
+        .nap_ns = ASK_NAP_NS, .longest_ns = ASK_NAP_NS, .until_ns = now + ASK_NS};
+    gs_group_want(group, bytes);
+    do {
+        (void)gs_limits_group(ordinal, &others);
+    } while (others >= before && gs_wait_step(&wait));
+    gs_group_want(group, 0);
+    if (others >= before) { /* nor will the next one get any */
+        __atomic_store_n(&ask_until, now, __ATOMIC_RELAXED);
+    }
+    return others < before;
+}
+
+size_t gs_limits_group_lacks(int ordinal)
+{
+    const uint64_t *group = __atomic_load_n(&device_of(ordinal)->group, __ATOMIC_ACQUIRE);
+    return group ? (size_t)gs_group_wanted_by_others(group) : 0;
+}
+
+void gs_limits_nap(uint64_t ns)
+{
+    static uint64_t seen;
+    uint64_t until = gs_now_ns() + ns, now = 0;
+    if (!gs_group_wanted()) {
+        gs_nap(ns);
+        return;
+    }
+    gs_group_offer(true);
+    for (bool asked = false; !asked && now < until; now = gs_now_ns()) {
+        uint64_t requests;
+        gs_nap(ns < GROUP_NAP_NS ? ns : GROUP_NAP_NS);
+        requests = gs_group_requests();
+        asked = requests != seen;
+        seen = requests;
+        for (int i = 0; !asked && i < GS_MAX_DEVICES; i++) {
+            asked = gs_limits_group_lacks(i) != 0;
+        }
+    }
 }
 
 bool gs_limits_refused(int ordinal, size_t driver_free, size_t *left, size_t *limit)

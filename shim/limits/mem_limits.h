@@ -34,6 +34,17 @@ uint64_t gs_limits_charged(int device);
 bool gs_limits_group(int device, uint64_t *others);
 
 /*
+ * A device (-1: none) lacks `bytes`: asks the other members of the group to give back
+ * what they keep idle, and waits for half a second at most, for three seconds at
+ * most in a row. Returns whether they have less now.
+ */
+bool gs_limits_ask_group(int device, size_t bytes);
+/* The bytes that other members of the group lack of the device. */
+size_t gs_limits_group_lacks(int device);
+/* Waits for `ns`, or until a member of the group asks for memory or still lacks some. */
+void gs_limits_nap(uint64_t ns);
+
+/*
  * Returns true if GPUSHIM_MEM_LIMIT has refused memory: the limit has less headroom than
  * the driver has free memory. Out:  *left, *limit  bytes; written only if true
  */

@@ -23,6 +23,13 @@
 
 #define LIMIT 1000u
 
+/* The ledger's layout. */
+enum { MEMBERS = 512, FIRST_MEMBER = 8 * (3 + GS_MAX_DEVICES), START_BITS = 39 };
+struct member {
+    uint64_t owner, namespace, charged[GS_MAX_DEVICES], wanted[GS_MAX_DEVICES], wanted_at,
+        gives;
+};
+
 static char path[64];
 
 /* A group of the test's own. */
@@ -126,7 +133,7 @@ Test(mem_group, what_a_process_had_comes_back_to_those_who_were_there)
 /* Its number may be a running process's there. */
 Test(mem_group, a_process_of_another_namespace_is_not_taken_for_dead)
 {
-    enum { NAMESPACE_OF_FIRST = 8 + 8 + 8 * GS_MAX_DEVICES + 8 };
+    enum { NAMESPACE_OF_FIRST = FIRST_MEMBER + 8 };
     uint64_t another = 1;
 
     other_process(LIMIT, false);
@@ -375,11 +382,6 @@ Test(mem_group, a_folder, .init = cr_redirect_stderr)
 }
 
 /* The layout of a ledger. */
-enum { MEMBERS = 512, FIRST_MEMBER = 8 + 8 + 8 * GS_MAX_DEVICES, START_BITS = 39 };
-struct member {
-    uint64_t owner, namespace, charged[GS_MAX_DEVICES];
-};
-
 /* A process that runs: this one's parent. */
 static void fill_members(unsigned first, unsigned end)
 {
@@ -411,6 +413,70 @@ Test(mem_group, a_full_one, .init = redirect_and_set_up)
              "%s: %s: it is full; GPUSHIM_MEM_LIMIT counts this process alone", path,
              path);
     expect_alone(path, line);
+}
+
+/* A process that wants `bytes`, and has ended. */
+static void wanting_process(uint64_t bytes)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        const uint64_t *charge = join();
+        if (charge)
+            gs_group_want(charge, bytes);
+        _exit(charge ? 0 : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert_eq(status, 0);
+}
+
+/* Nothing is offered by a process itself, by one that has nothing, or will not. */
+Test(mem_group, idle_memory_is_offered)
+{
+    uint64_t *charge = join();
+    struct member *other;
+    int file = open(path, O_RDWR);
+    char *ledger = mmap(NULL, FIRST_MEMBER + MEMBERS * sizeof(struct member),
+                        PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+
+    cr_assert_neq(ledger, MAP_FAILED);
+    other = (struct member *)(ledger + FIRST_MEMBER) + 1;
+    cr_assert(gs_group_charge(charge, 1, LIMIT));
+    gs_group_offer(true);
+    cr_expect_not(gs_group_offered(charge));
+    fill_members(1, MEMBERS);
+    cr_expect_not(gs_group_offered(charge));
+    other->gives = 1;
+    cr_expect_not(gs_group_offered(charge));
+    other->charged[0] = 1;
+    cr_expect(gs_group_offered(charge));
+    cr_expect_not(gs_group_offered(gs_group_join("0000:02:00.0")));
+    other->owner = 0;
+    cr_expect_not(gs_group_offered(charge));
+}
+
+/* What a member asks for is seen by the others, not by itself, until it asks no longer or
+ * a second is over. */
+Test(mem_group, idle_memory_is_asked_for)
+{
+    cr_assert_eq(gs_group_requests(), 0);
+    const uint64_t *charge = join();
+
+    wanting_process(100);
+    cr_expect_eq(gs_group_requests(), 1);
+    cr_expect_eq(gs_group_wanted_by_others(charge), 100);
+    cr_expect_eq(gs_group_wanted_by_others(gs_group_join("0000:02:00.0")), 0);
+    gs_group_want(charge, 7);
+    cr_expect_eq(gs_group_requests(), 2);
+    cr_expect_eq(gs_group_wanted_by_others(charge), 100);
+    wanting_process(0); /* in the place of the first, which has ended */
+    cr_expect_eq(gs_group_wanted_by_others(charge), 0);
+    cr_expect_eq(gs_group_requests(), 2);
+    wanting_process(UINT64_MAX);
+    cr_expect_eq(gs_group_wanted_by_others(charge), UINT64_MAX);
+    gs_nap(1100000000);
+    cr_expect_eq(gs_group_wanted_by_others(charge), 0);
 }
 
 static void *withdraw(void *charge)

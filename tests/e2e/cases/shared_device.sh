@@ -6,12 +6,13 @@
 # device_hold WORD MIB [VAR=value...]: a process in the background that holds as much, or had it; its number is in
 # `holder`.
 device_hold() {
+  rm -f held.out
   LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=64M CUDASIM_SHARED=$PWD/device GPUSHIM_LOG_FILE=$PWD/held.log \
     env "${@:3}" "$apps/group_linked" "$1" "$2" "$PWD/over" >held.out 2>&1 &
   holder=$!
   trap 'kill -9 "$holder" 2>/dev/null' EXIT # of a case that fails
   for ((i = 0; i < 500; i++)); do
-    ! grep -q "^took" held.out || return 0
+    ! grep -qs "^took" held.out || return 0
     sleep 0.02
   done
   cat held.out
@@ -80,3 +81,50 @@ device_reserve_case() {
   wait "$holder" "$first"
 }
 add_case "shared device, the reserve is for others" device_reserve_case
+
+# A member of a group that lacks memory gets what another keeps idle, of a full device and of the group's limit, while
+# that one makes no calls; without a group it does not.
+device_group_case() {
+  local holder way
+
+  need_file "$apps/group_linked"
+  for way in full limit; do
+    local settings=(LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger.$way" GPUSHIM_POOL_TRIM_INTERVAL=60s)
+    [[ $way == full ]] || settings+=(GPUSHIM_MEM_LIMIT=48M)
+    rm -f over
+    device_hold idle 40 "${settings[@]}"
+    for ((i = 0; i < 10; i++)); do # on a busy machine the others may answer too late
+      run_in "$way" LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" GPUSHIM_LOG_FILE="$PWD/$way.log" \
+        "${settings[@]}" -- "$apps/group_linked" take
+      ! grep -q '^took \(48\|64\)' "$way.out" || break
+    done
+    : >over
+    wait "$holder"
+    expect_text held.log 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+  done
+  expect_text full.out '^took 64 MiB$'
+  expect_text limit.out '^took 48 MiB$'
+  rm -f over
+  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=60s
+  device_take alone $'before: 24 of 64 MiB free\ntook 24 MiB\nafter: 0 of 64 MiB free' LD_PRELOAD="$shim"
+  : >over
+  wait "$holder"
+}
+add_case "shared device, idle memory of a group" device_group_case
+
+# Members that are busy, and one that is stopped, give nothing: the wait ends, and is not made each time.
+device_group_refused_case() {
+  local holder began
+
+  need_file "$apps/group_linked"
+  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s
+  kill -STOP "$holder"
+  began=${EPOCHREALTIME/./}
+  device_take refused $'before: 24 of 64 MiB free\ntook 24 MiB\nafter: 0 of 64 MiB free' LD_PRELOAD="$shim" \
+    GPUSHIM_MEM_GROUP="$PWD/ledger"
+  ((${EPOCHREALTIME/./} - began < 10000000)) || fail "it waited $((${EPOCHREALTIME/./} - began)) us"
+  kill -CONT "$holder"
+  : >over
+  wait "$holder"
+}
+add_case "shared device, a stopped member of a group" device_group_refused_case
