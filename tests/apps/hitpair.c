@@ -1,11 +1,12 @@
 /*
  * hitpair.c - pairs of an allocation and its free.
  *
- *   hitpair COUNT [device|pinned|managed|holes|segment|scoped|scope]
+ *   hitpair COUNT [device|pinned|managed|holes|large|segment|scoped|scope]
  *
  * The first three are the same 1 KiB again and again, as a cache likes it. holes: between
- * 32 KiB and 1 MiB, sizes that hardly repeat, 16 of them live. segment: 32 MiB. scoped:
- * 1 KiB, each within a scope of gpushim.h. scope: such scopes, without an allocation.
+ * 32 KiB and 1 MiB, sizes that hardly repeat, 16 of them live. large: the same between 2
+ * and 64 MiB. segment: 32 MiB. scoped: 1 KiB, each within a scope of gpushim.h. scope:
+ * such scopes, without an allocation.
  *
  * Proves nothing by itself: an instruction counter gives the cost of one pair.
  */
@@ -38,7 +39,8 @@ static void managed_pair(void)
     APP_OK(gpu_free(block));
 }
 
-static void holes_pair(void)
+/* Sizes from 64 to 2,047 units. */
+static void random_pair(size_t unit)
 {
     static gpu_ptr blocks[16];
     static unsigned turn;
@@ -48,7 +50,17 @@ static void holes_pair(void)
     state = state * 1664525 + 1013904223;
     if (*block)
         APP_OK(gpu_free(*block));
-    APP_OK(gpu_malloc(block, (size_t)(64 + (state >> 8) % 1984) * 512));
+    APP_OK(gpu_malloc(block, (64 + (state >> 8) % 1984) * unit));
+}
+
+static void holes_pair(void)
+{
+    random_pair(512);
+}
+
+static void large_pair(void)
+{
+    random_pair((size_t)32 << 10);
 }
 
 static void segment_pair(void)
@@ -78,6 +90,7 @@ int main(int argc, char **argv)
     void (*pair)(void) = strcmp(kind, "pinned") == 0    ? pinned_pair
                          : strcmp(kind, "managed") == 0 ? managed_pair
                          : strcmp(kind, "holes") == 0   ? holes_pair
+                         : strcmp(kind, "large") == 0   ? large_pair
                          : strcmp(kind, "segment") == 0 ? segment_pair
                          : strcmp(kind, "scoped") == 0  ? scoped_pair
                          : strcmp(kind, "scope") == 0   ? scope

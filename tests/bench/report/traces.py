@@ -41,11 +41,15 @@ def all_traces(device, folder):
         yield name, path
 
 
-def replayed(device, path, *options):
-    """What build/replay/replay says of a trace, as a dictionary."""
-    command = [os.path.join(device.build, "replay", "replay"), "--json", "--smallest",
-               "--device", "1.25x", "--repeat", "1", *options, path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def replayed(device, path, *options, variables=None):
+    """What build/replay/replay, or with variables `gpushim replay`, says of a trace, as a
+    dictionary."""
+    command = [os.path.join(device.build, "replay", "replay")]
+    if variables:
+        command = [os.path.join(device.build, "gpushim"), "replay"]
+    command += ["--json", "--smallest", "--device", "1.25x", "--repeat", "1", *options, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False,
+                          env={**os.environ, **(variables or {})})
     if done.returncode > 1 or not done.stdout:  # 1: it did not fit on that device
         raise Failure(f"replay {' '.join(options)}: {done.stderr.strip()[:160]}")
     return json.loads(done.stdout)

@@ -165,6 +165,10 @@ add_case "cost of a pair while nothing is recorded" pair_case pair_stopped devic
 add_case "cost of a pair beyond the caches" pair_case pair_holes holes
 add_case "cost of a pair beyond the caches, without tracking" pair_case holes_no_track holes \
   GPUSHIM_TRACK=off
+add_case "cost of a pair of large blocks" pair_case pair_large large CUDASIM_MEMORY=4G
+add_case "cost of a pair of large blocks, without tracking" pair_case large_no_track large CUDASIM_MEMORY=4G \
+  GPUSHIM_TRACK=off
+add_case "cost of a pair of one large size, without tracking" pair_case whole_no_track segment GPUSHIM_TRACK=off
 add_case "cost of a pair with a red zone" pair_case pair_redzone device GPUSHIM_CHECK_REDZONE=256
 add_case "cost of a pair with fills" pair_case pair_fill device GPUSHIM_CHECK_FILL=poison
 add_case "cost of a pair with a quarantine" pair_case pair_quarantine device \
