@@ -52,7 +52,7 @@ bool gs_retry_everywhere(void);
  * a second, for threads that are giving memory back. */
 bool gs_retry_await_others(const struct gs_shortage *lack);
 /*
- * The last row of reclaim.def. Polls, for a short time, until freed blocks that wait for
+ * The row `pending` of reclaim.def. Polls, for a short time, until freed blocks that wait for
  * running work are ready; for blocks freed during a capture it waits as their free would
  * have. Returns whether any are ready.
  */

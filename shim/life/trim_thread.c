@@ -38,9 +38,9 @@
 #define CHECKS_PER_AGE 4
 #define LEAST_NAP_NS   (5 * NS_PER_MS)
 #define MOST_NAP_NS    (5 * NS_PER_SECOND / 2)
-/* The least part of the idle memory to give when the group lacks some: its members ask
- * for one request at a time. */
-#define GROUP_SHARE 4
+/* The least part of what the pool holds to give when the group lacks some: its members
+ * ask for one request at a time. */
+#define GROUP_SHARE 16
 static uint64_t nap_ns;       /* immutable after start; 0: no thread */
 static bool exit_handler_set; /* atomic; for the life of the process */
 
@@ -143,7 +143,7 @@ static size_t missing_bytes(struct gs_state *state, const struct gs_context *con
     if (GS_LIKELY(!lacks)) {
         return missing;
     }
-    size_t share = gs_pool_idle_bytes(state->pool, context->device) / GROUP_SHARE;
+    size_t share = gs_pool_reserved_on(state->pool, context->device) / GROUP_SHARE;
     lacks = lacks > share ? lacks : share;
     return missing > lacks ? missing : lacks;
 }
@@ -224,6 +224,9 @@ static void *trim_thread_body(void *unused)
         check_contexts(state);
     } while (!may_end(state));
     gs_group_offer(false);
+    if (__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_SEQ_CST)) {
+        gs_group_offer(true); /* another thread has started meanwhile */
+    }
     return unused;
 }
 

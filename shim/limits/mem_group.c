@@ -343,18 +343,30 @@ uint64_t *gs_group_join(const char *bus)
 
 /* ---- charges ----------------------------------------------------------------------- */
 
-static uint64_t add_up(const uint64_t *charge)
+/* What the members have, all or but for one. */
+static uint64_t add_up_but(const uint64_t *charge, const struct member *but)
 {
     size_t place = (size_t)(charge - own->charged);
     uint64_t sum = 0;
     for (size_t i = 0; i < members_end(); i++) {
         const struct member *member = &ledger->members[i];
-        if (__atomic_load_n(&member->owner, __ATOMIC_SEQ_CST) & COUNTS) {
+        if (member != but &&
+            (__atomic_load_n(&member->owner, __ATOMIC_SEQ_CST) & COUNTS)) {
             uint64_t bytes = __atomic_load_n(&member->charged[place], __ATOMIC_SEQ_CST);
             sum = sum + bytes < sum ? UINT64_MAX : sum + bytes;
         }
     }
     return sum;
+}
+
+static uint64_t add_up(const uint64_t *charge)
+{
+    return add_up_but(charge, NULL);
+}
+
+uint64_t gs_group_charged_by_others(const uint64_t *charge)
+{
+    return add_up_but(charge, own);
 }
 
 bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit)
@@ -421,10 +433,15 @@ bool gs_group_offered(const uint64_t *charge)
 void gs_group_want(const uint64_t *charge, uint64_t bytes)
 {
     __atomic_store_n(&own->wanted_at, gs_now_coarse_ns(), __ATOMIC_SEQ_CST);
-    __atomic_store_n(&own->wanted[charge - own->charged], bytes, __ATOMIC_SEQ_CST);
-    if (bytes) {
-        (void)__atomic_add_fetch(&ledger->requests, 1, __ATOMIC_SEQ_CST);
-    }
+    (void)__atomic_add_fetch(&own->wanted[charge - own->charged], bytes,
+                             __ATOMIC_SEQ_CST);
+    (void)__atomic_add_fetch(&ledger->requests, 1, __ATOMIC_SEQ_CST);
+}
+
+void gs_group_want_no_longer(const uint64_t *charge, uint64_t bytes)
+{
+    (void)__atomic_sub_fetch(&own->wanted[charge - own->charged], bytes,
+                             __ATOMIC_SEQ_CST);
 }
 
 uint64_t gs_group_wanted_by_others(const uint64_t *charge)

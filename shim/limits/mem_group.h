@@ -39,9 +39,12 @@ uint64_t gs_group_charged(const uint64_t *charge);
 void gs_group_offer(bool gives);
 /* Returns true if another member that would has memory of the device. */
 bool gs_group_offered(const uint64_t *charge);
-/* Asks the other members to give idle memory of the device back, for a second; with 0: no
- * longer. */
+/* The bytes that the other members have of the device, by the ledger alone. */
+uint64_t gs_group_charged_by_others(const uint64_t *charge);
+/* Asks the other members to give idle memory of the device back, for a second, or until
+ * the same bytes are wanted no longer. Several threads may ask. */
 void gs_group_want(const uint64_t *charge, uint64_t bytes);
+void gs_group_want_no_longer(const uint64_t *charge, uint64_t bytes);
 /* The bytes that the other members together ask for. */
 uint64_t gs_group_wanted_by_others(const uint64_t *charge);
 /* Changes whenever a member asks for memory of any device. 0: no group was joined. */

@@ -37,15 +37,14 @@
 #define OTHERS_SHARE 4u
 
 /* How long a request waits for the idle memory of the group's other members, and how long
- * requests in a row do. Then none asks for a while: a program that allocates until it is
- * refused must not wait each time. */
+ * requests in a row do that get none. After one in vain none asks for a while: a program
+ * that allocates until it is refused must not wait each time. */
 #define ASK_NS       ((uint64_t)500000000)
 #define ASKS_NS      ((uint64_t)3000000000)
 #define ASK_PAUSE_NS ((uint64_t)4000000000)
 #define ASK_NAP_NS   ((uint64_t)5000000)
 /* How often the trim thread of a member looks whether others ask. */
 #define GROUP_NAP_NS ((uint64_t)50000000)
-static uint64_t ask_until; /* atomic */
 
 bool gs_limits_charging; /* immutable after start */
 
@@ -65,6 +64,10 @@ static struct device {
     uint64_t others;        /* atomic: bytes used outside the pool, by the last query */
     uint64_t others_least;  /* atomic: the least of them */
     uint64_t next_query;    /* atomic: time of the next query of free memory */
+    uint64_t asked_at;      /* atomic: when memory of the group was last asked for ... */
+    uint64_t asks_since;    /* atomic: ... and first in this row of requests */
+    uint64_t asks_again;    /* atomic: none asks before this time */
+    uint64_t had;           /* atomic: charged at the last request */
 } devices[GS_MAX_DEVICES];
 
 static struct gs_charge_table charges = GS_CHARGE_TABLE(gs_limits_uncharge);
@@ -104,7 +107,6 @@ void gs_limits_reset(void)
     gs_charges_reset(&charges);
     memset(devices, 0, sizeof(devices));
     gs_group_reset();
-    ask_until = 0;
     gs_limits_charging = false;
 }
 
@@ -277,33 +279,46 @@ bool gs_limits_group(int ordinal, uint64_t *others)
     return group != NULL;
 }
 
+/* Returns true if a request may ask the others now. */
+static bool may_ask(struct device *device, const uint64_t *group, uint64_t now)
+{
+    uint64_t had = __atomic_load_n(group, __ATOMIC_RELAXED);
+    if (now < __atomic_load_n(&device->asks_again, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    /* A new row of requests: after a while, or since the last one got memory. */
+    if (now - __atomic_exchange_n(&device->asked_at, now, __ATOMIC_RELAXED) > ASKS_NS ||
+        had > __atomic_exchange_n(&device->had, had, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&device->asks_since, now, __ATOMIC_RELAXED);
+    }
+    return now - __atomic_load_n(&device->asks_since, __ATOMIC_RELAXED) <= ASKS_NS;
+}
+
 bool gs_limits_ask_group(int ordinal, size_t bytes)
 {
-    uint64_t before, others, now = gs_now_ns();
-    uint64_t until = __atomic_load_n(&ask_until, __ATOMIC_RELAXED);
-    if (ordinal < 0 || !gs_limits_group(ordinal, &before)) {
+    uint64_t now = gs_now_ns();
+    if (ordinal < 0 || bytes == SIZE_MAX) {
         return false;
     }
-    const uint64_t *group = __atomic_load_n(&device_of(ordinal)->group, __ATOMIC_ACQUIRE);
-    if (!gs_group_offered(group)) {
+    struct device *device = device_of(ordinal);
+    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
+    if (!group ||
+        __atomic_load_n(group, __ATOMIC_RELAXED) + counted(bytes) >
+            __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED) ||
+        !gs_group_offered(group) || !may_ask(device, group, now)) {
         return false;
     }
-    if (now > until + ASK_PAUSE_NS) {
-        until = now + ASKS_NS;
-        __atomic_store_n(&ask_until, until, __ATOMIC_RELAXED);
-    }
-    if (now >= until) {
-        return false;
-    }
+    uint64_t before = gs_group_charged_by_others(group), others;
     struct gs_wait wait = {
         .nap_ns = ASK_NAP_NS, .longest_ns = ASK_NAP_NS, .until_ns = now + ASK_NS};
     gs_group_want(group, bytes);
     do {
-        (void)gs_limits_group(ordinal, &others);
+        others = gs_group_charged_by_others(group);
     } while (others >= before && gs_wait_step(&wait));
-    gs_group_want(group, 0);
+    gs_group_want_no_longer(group, bytes);
     if (others >= before) { /* nor will the next one get any */
-        __atomic_store_n(&ask_until, now, __ATOMIC_RELAXED);
+        __atomic_store_n(&device->asks_again, gs_now_ns() + ASK_PAUSE_NS,
+                         __ATOMIC_RELAXED);
     }
     return others < before;
 }

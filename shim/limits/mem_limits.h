@@ -34,9 +34,9 @@ uint64_t gs_limits_charged(int device);
 bool gs_limits_group(int device, uint64_t *others);
 
 /*
- * A device (-1: none) lacks `bytes`: asks the other members of the group to give back
- * what they keep idle, and waits for half a second at most, for three seconds at
- * most in a row. Returns whether they have less now.
+ * A device (-1: none) lacks `bytes` (SIZE_MAX: not known, so nobody is asked): asks the
+ * other members of the group to give back what they keep idle, and waits for half a
+ * second at most. Returns whether they have less now.
  */
 bool gs_limits_ask_group(int device, size_t bytes);
 /* The bytes that other members of the group lack of the device. */

@@ -146,8 +146,11 @@ static void compare_with_search(struct gs_large_row *row, uint32_t step_units)
         size_t count = 0;
 
         if (in[i] && step % 3 == 0) {
-            units = step % 2 ? blocks[i]->units + step_units * (bed_random(&state) % 3)
-                             : 1 + (uint32_t)(bed_random(&state) % blocks[i]->units);
+            units = bed_random(&state) % 3; /* a little more, a little less, or any */
+            units = units == 0 ? blocks[i]->units + bed_random(&state) % step_units
+                    : units == 1 && blocks[i]->units > step_units
+                        ? blocks[i]->units - bed_random(&state) % step_units
+                        : 1 + bed_random(&state) % (3 * GS_LARGE_BINS * step_units);
             gs_large_move(&bed.pool->blocks, row, blocks[i], step % 4, units, &seed);
             continue;
         }

@@ -4,6 +4,7 @@
  */
 #include "shared.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -46,8 +47,8 @@ static bool byte_lock(int command, short type, off_t byte, short *found)
 static void file_lock(void)
 {
     pthread_mutex_lock(&lock);
-    while (!byte_lock(F_SETLKW, F_WRLCK, 0, NULL))
-        ; /* interrupted by a signal */
+    while (!byte_lock(F_SETLKW, F_WRLCK, 0, NULL) && errno == EINTR)
+        ;
 }
 
 static void file_unlock(void)
