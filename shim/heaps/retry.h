@@ -52,9 +52,9 @@ bool gs_retry_everywhere(void);
  * a second, for threads that are giving memory back. */
 bool gs_retry_await_others(const struct gs_shortage *lack);
 /*
- * The row `pending` of reclaim.def. Polls, for a short time, until freed blocks that wait for
- * running work are ready; for blocks freed during a capture it waits as their free would
- * have. Returns whether any are ready.
+ * The row `pending` of reclaim.def. Polls, for a short time, until freed blocks that wait
+ * for running work are ready; for blocks freed during a capture it waits as their free
+ * would have. Returns whether any are ready.
  */
 bool gs_retry_await_pending(const struct gs_shortage *lack);
 /* Whether the device can never serve as much; -1: whether none can. */
