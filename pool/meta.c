@@ -169,20 +169,27 @@ enum gs_status gs_stock_fill(struct gs_table *table, struct gs_stock *stock,
                              uint32_t want)
 {
     uint32_t goal = want > GS_STOCK_LOW ? want : GS_STOCK_LOW;
+    uint32_t heads[2] = {stock->head, 0}, last = 0;
 
     if (GS_LIKELY(stock->count >= want))
         return GS_OK;
     gs_lock_take(table->lock);
-    while (stock->count < goal) {
+    for (unsigned turn = 1; stock->count < goal; turn ^= 1) {
         uint32_t id = take_locked(table);
 
         if (!id)
             break;
-        *gs_table_link(table, id) = stock->head;
-        stock->head = id;
+        if (turn && !last)
+            last = id;
+        *gs_table_link(table, id) = heads[turn];
+        heads[turn] = id;
         stock->count++;
     }
     gs_lock_drop(table->lock);
+    if (last) {
+        *gs_table_link(table, last) = heads[0];
+        stock->head = heads[1];
+    }
     return stock->count >= want ? GS_OK : GS_ERR_HOST_NOMEM;
 }
 

@@ -296,3 +296,26 @@ Test(meta, records_with_addresses_lie_in_mappings_that_are_known)
     cr_expect_eq(visited.count, 1);
     bed_fini(&bed);
 }
+
+/* Or two threads with a block each would wait for each other's writes. */
+Test(meta, records_in_a_row_share_no_line_of_the_cache)
+{
+    struct gs_stock stock = {0};
+    struct bed bed;
+    uintptr_t before = 0;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_stock_fill(&bed.pool->blocks, &stock, GS_STOCK_LOW), GS_OK);
+    for (unsigned i = 0; i < GS_STOCK_LOW; i++) {
+        uint32_t id = gs_stock_pop(&bed.pool->blocks, &stock);
+        uintptr_t record = (uintptr_t)gs_block_at(bed.pool, id);
+        uintptr_t low = record < before ? record : before;
+        uintptr_t high = record < before ? before : record;
+
+        cr_expect(i == 0 || high / 64 > (low + sizeof(struct gs_block) - 1) / 64,
+                  "the record %u, %u", i, id);
+        before = record;
+    }
+    cr_expect_eq(stock.count, 0);
+    bed_fini(&bed);
+}
