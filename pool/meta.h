@@ -71,9 +71,9 @@ void gs_table_give(struct gs_table *table, uint32_t id);
 void gs_table_give_chain(struct gs_table *table, uint32_t head);
 
 /*
- * Fills `stock` to at least `want` items. New items come out in an order in which those of
- * 48 bytes that follow each other share no line of the cache: two threads may each use
- * one.
+ * Fills `stock` to at least `want` items. New items of 48 bytes come out in an order in
+ * which those that follow each other share no line of the cache: two threads may each
+ * use one.
  * Errors: GS_ERR_HOST_NOMEM; the stock keeps its items.   Locks: may take table->lock
  */
 enum gs_status gs_stock_fill(struct gs_table *table, struct gs_stock *stock,
