@@ -251,7 +251,7 @@ struct gs_pool {
     size_t segment_bytes, cache_bytes;     /* immutable, as those below */
     uint32_t stream_blocks, global_blocks; /* see struct gs_pool_config */
     size_t large_step_bytes;
-    bool strict_idle;
+    bool strict_idle, late_pages;
     struct gs_table blocks, segments;
     struct gs_pages pages;
     _Atomic(struct gs_heap *) heaps;     /* only ever grows */

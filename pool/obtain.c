@@ -205,6 +205,30 @@ void gs_segment_adopt_idle(struct gs_heap *heap, uint64_t addr, size_t bytes)
     (void)status; /* what cannot be adopted was given back */
 }
 
+/* Returns true if the device has refused memory, or large segments went back to it
+ * because it was short. */
+static bool was_short(const struct gs_heap *heap)
+{
+    const struct gs_headroom *room = gs_headroom_of(heap);
+
+    return atomic_load_explicit(&room->refused, memory_order_relaxed) ||
+           atomic_load_explicit(&room->short_next, memory_order_relaxed);
+}
+
+/* Returns true if a large segment is to be made of pages. */
+static bool wants_pages(struct gs_heap *heap, size_t bytes)
+{
+    struct gs_pool *pool = heap->pool;
+    int spare = GS_CARVE_SPARE;
+
+    if (!heap->backend->make_pages || bytes % GS_LARGE_BYTES ||
+        (pool->late_pages && !was_short(heap)))
+        return false;
+    if (pool->late_pages) /* a segment of pages must not be carved */
+        (void)atomic_compare_exchange_strong(&pool->carving, &spare, GS_CARVE_NEVER);
+    return true;
+}
+
 /* Asks the backend for memory. Out: *paged  whether it is made of pages */
 static enum gs_status map(struct gs_heap *heap, enum gs_segment_kind kind, size_t bytes,
                           uint64_t *addr, bool *paged, int *native)
@@ -212,8 +236,7 @@ static enum gs_status map(struct gs_heap *heap, enum gs_segment_kind kind, size_
     const struct gs_backend *backend = heap->backend;
     enum gs_status status = GS_ERR_UNPOOLABLE;
 
-    *paged =
-        kind == GS_SEGMENT_LARGE && backend->make_pages && bytes % GS_LARGE_BYTES == 0;
+    *paged = kind == GS_SEGMENT_LARGE && wants_pages(heap, bytes);
     if (*paged)
         status = backend->make_pages(heap->self, bytes, NULL, 0, addr, native);
     if (status != GS_ERR_UNPOOLABLE)
@@ -236,9 +259,10 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
         return GS_ERR_UNPOOLABLE;
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin(); /* the ticket lies on this stack */
-    status = map(heap, kind, bytes, &addr, &paged, &code);
+    status = map(heap, shares ? GS_SEGMENT_SHARED : kind, bytes, &addr, &paged, &code);
     if (status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_SEGMENT))
-        status = map(heap, kind, bytes, &addr, &paged, &code);
+        status =
+            map(heap, shares ? GS_SEGMENT_SHARED : kind, bytes, &addr, &paged, &code);
     gs_uncancelled_end(before);
     gs_segment_record_call(heap, began_ns);
     if (status != GS_OK) {

@@ -62,6 +62,7 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
     pool->large_step_bytes =
         config->large_step_bytes ? config->large_step_bytes : GS_LARGE_BYTES;
     pool->strict_idle = config->strict_idle;
+    pool->late_pages = config->late_pages;
     atomic_init(&pool->carving, (int)config->carving);
     pool->class_count = config->class_count;
     for (unsigned i = 0; i < config->class_count; i++)

@@ -58,6 +58,9 @@ struct gs_pool_config {
     /* No thread cache keeps a freed large segment: it is idle at once, and counts against
      * idle_bytes. */
     bool strict_idle;
+    /* The backend's make_pages is not called before a device was short of memory; then
+     * carving ends. */
+    bool late_pages;
 };
 
 /* Every counter of a heap or a pool; pool/stats.def has the names and docs. */

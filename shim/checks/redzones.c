@@ -84,7 +84,7 @@ void gs_redzones_adjust(struct gs_options *options)
     /* Each free waits, as the driver's own does, before the memory is checked. No block
      * is held back where it would be reused without a check. */
     options->free_sync = GS_FREE_SYNC_WAIT;
-    options->pool_vmm = false; /* red zones belong to segments */
+    options->pool_vmm = GS_VMM_OFF; /* red zones belong to segments */
     strcpy(options->pool_cache, "0");
 }
 

@@ -160,8 +160,8 @@ static enum gs_status create_tracker(struct gs_state *state)
 static enum gs_carving carving_of(const struct gs_options *options)
 {
     bool spare = options->pool_carve == GS_CARVE_MODE_AUTO;
-    return gs_ipc_is_apart() ||
-                   (spare && (options->check_quarantine_bytes || options->pool_vmm))
+    return gs_ipc_is_apart() || (spare && (options->check_quarantine_bytes ||
+                                           options->pool_vmm == GS_VMM_ON))
                ? GS_CARVE_NEVER
                : (enum gs_carving)options->pool_carve;
 }
@@ -181,7 +181,8 @@ static enum gs_status create_pools(struct gs_state *state)
                                   .cache_bytes = cache.bytes,
                                   .stream_blocks = cache.stream_blocks,
                                   .global_blocks = cache.global_blocks,
-                                  .age_ms = options->pool_trim_interval_ms};
+                                  .age_ms = options->pool_trim_interval_ms,
+                                  .late_pages = options->pool_vmm == GS_VMM_AUTO};
     enum gs_status status = gs_pool_create(&pool, &state->pool);
     if (status == GS_OK) {
         status = gs_host_start(state, cache.bytes);

@@ -30,6 +30,7 @@ void gs_replay_settings(const struct gs_options *options, struct gs_replay_pool 
         .cache_bytes = cache.bytes,
         .stream_blocks = cache.stream_blocks,
         .global_blocks = cache.global_blocks,
-        .carving =
-            options->pool_vmm ? GS_CARVE_NEVER : (enum gs_carving)options->pool_carve};
+        .carving = options->pool_vmm == GS_VMM_ON ? GS_CARVE_NEVER
+                                                  : (enum gs_carving)options->pool_carve,
+        .late_pages = options->pool_vmm == GS_VMM_AUTO};
 }

@@ -24,6 +24,7 @@ enum gs_free_sync {
     GS_FREE_SYNC_VERIFY
 };
 enum gs_host_clear { GS_HOST_CLEAR_OFF, GS_HOST_CLEAR_LARGE, GS_HOST_CLEAR_ALL };
+enum gs_vmm_mode { GS_VMM_OFF, GS_VMM_ON, GS_VMM_AUTO };
 /* Values as those of enum gs_carving. */
 enum gs_carve_mode { GS_CARVE_MODE_OFF, GS_CARVE_MODE_AUTO, GS_CARVE_MODE_ON };
 enum gs_ipc_mode { GS_IPC_AUTO, GS_IPC_NATIVE, GS_IPC_POOL };

@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 
+#include "heap.h"
 #include "pool_pager.h"
 
 #define PAGE  GS_LARGE_BYTES
@@ -281,6 +282,27 @@ static uint64_t allocated(size_t pages)
     cr_assert_neq(addr, 0);
     cr_assert(pager_is_mapped(&pager, addr, pages * PAGE));
     return addr;
+}
+
+/* Late pages: none before the device was short; then nothing is carved any more. */
+Test(pages, come_late_where_they_are_to)
+{
+    uint64_t first, second;
+
+    begin_pool(128);
+    bed.pool->late_pages = true;
+    atomic_store(&bed.pool->carving, GS_CARVE_SPARE);
+    first = bed_alloc(&bed, 100 * PAGE);
+    cr_assert_neq(first, 0);
+    cr_expect_not(gs_page_store_owns(pager.store, first));
+    cr_expect_eq(atomic_load(&bed.pool->carving), GS_CARVE_SPARE);
+    cr_assert_eq(bed_alloc(&bed, 40 * PAGE), 0); /* the device is full */
+    bed_free(&bed, first);
+    gs_pool_trim(bed.pool, -1, SIZE_MAX);
+    second = allocated(60);
+    cr_expect_eq(atomic_load(&bed.pool->carving), GS_CARVE_NEVER);
+    bed_free(&bed, second);
+    end_pool();
 }
 
 Test(pages, an_idle_segment_of_the_size_is_reused_as_it_is)

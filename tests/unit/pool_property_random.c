@@ -702,6 +702,7 @@ static void begin_life(uint64_t seed, unsigned long steps)
     }
     config.age_ms = one_in(2) ? 0 : 1;
     config.carving = (enum gs_carving)draw(GS_CARVE_ALWAYS + 1);
+    config.late_pages = one_in(4);
     devices = 1 + (unsigned)draw(MODEL_DEVICES);
     model_begin(&model, &config, devices,
                 capacities[draw(GS_ARRAY_LEN(capacities))] * GS_MIB,

@@ -66,6 +66,29 @@ moving_smallest_case() {
 }
 add_case "moving pages on the smallest device" moving_smallest_case
 
+# With auto none is mapped while there is memory to spare, and many are on a short device; every program sees the same.
+moving_auto_case() {
+  local trace=$sources/tests/replay/traces/minimalloc-K.csv.gz
+
+  need_file "$build/replay/replay"
+  preloaded spare CUDASIM_MEMORY=16G CUDASIM_LOG=2 GPUSHIM_POOL_VMM=auto -- \
+    "$build/replay/replay" --through device "$trace"
+  expect_status spare 0
+  expect_equal "pages with memory to spare" 0 "$(driver_calls spare.err cuMemMap)"
+  preloaded shim CUDASIM_MEMORY=1060M CUDASIM_DEVICES=1 CUDASIM_LOG=2 GPUSHIM_POOL_VMM=auto -- \
+    "$build/replay/replay" --through device "$trace"
+  expect_status shim 0
+  [[ $(driver_calls shim.err cuMemMap) -gt 100 ]] || fail "no pages were mapped"
+}
+add_case "moving pages once memory is short" moving_auto_case
+moving_auto_full_case() {
+  local vmm=GPUSHIM_POOL_VMM=auto
+
+  moving_full_case "$@"
+}
+add_case "moving pages once memory is short, on a full device" moving_auto_full_case
+add_case "moving pages once memory is short, late work" moving_auto_full_case CUDASIM_SCHEDULE=hostile CUDASIM_SEED=3
+
 # A program's limit counts the pages once: 96 MiB are served of a limit of 100, not 200.
 moving_limit_case() {
   run_in plain LD_PRELOAD="$shim" GPUSHIM_MEM_LIMIT=100M -- "$apps/limits_linked" device 300
@@ -130,8 +153,8 @@ moving_fail_case() {
 add_case "moving pages whose calls fail" moving_fail_case
 
 moving_bad_case() {
-  preloaded shim GPUSHIM_POOL_VMM=auto -- "$apps/sizes_linked"
-  expect_count shim.err 'GPUSHIM_POOL_VMM=auto' 1
+  preloaded shim GPUSHIM_POOL_VMM=soon -- "$apps/sizes_linked"
+  expect_count shim.err 'GPUSHIM_POOL_VMM=soon' 1
   expect_status shim 0
 }
 add_case "moving pages, a value that is none" moving_bad_case
