@@ -229,14 +229,15 @@ static bool wants_pages(struct gs_heap *heap, size_t bytes)
     return true;
 }
 
-/* Asks the backend for memory. Out: *paged  whether it is made of pages */
-static enum gs_status map(struct gs_heap *heap, enum gs_segment_kind kind, size_t bytes,
-                          uint64_t *addr, bool *paged, int *native)
+/* Asks the backend for memory. `large`: one large block will take all of it. Out: *paged
+ * whether it is made of pages */
+static enum gs_status map(struct gs_heap *heap, bool large, size_t bytes, uint64_t *addr,
+                          bool *paged, int *native)
 {
     const struct gs_backend *backend = heap->backend;
     enum gs_status status = GS_ERR_UNPOOLABLE;
 
-    *paged = kind == GS_SEGMENT_LARGE && wants_pages(heap, bytes);
+    *paged = large && wants_pages(heap, bytes);
     if (*paged)
         status = backend->make_pages(heap->self, bytes, NULL, 0, addr, native);
     if (status != GS_ERR_UNPOOLABLE)
@@ -250,6 +251,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
                                  struct gs_block **out, int *native)
 {
     bool shares = kind == GS_SEGMENT_SHARED || bytes > request->rounded, paged;
+    bool large = kind == GS_SEGMENT_LARGE && !shares;
     struct gs_ticket ticket;
     enum gs_status status;
     uint64_t addr = 0, began_ns;
@@ -259,10 +261,9 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
         return GS_ERR_UNPOOLABLE;
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin(); /* the ticket lies on this stack */
-    status = map(heap, shares ? GS_SEGMENT_SHARED : kind, bytes, &addr, &paged, &code);
+    status = map(heap, large, bytes, &addr, &paged, &code);
     if (status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_SEGMENT))
-        status =
-            map(heap, shares ? GS_SEGMENT_SHARED : kind, bytes, &addr, &paged, &code);
+        status = map(heap, large, bytes, &addr, &paged, &code);
     gs_uncancelled_end(before);
     gs_segment_record_call(heap, began_ns);
     if (status != GS_OK) {

@@ -301,8 +301,8 @@ static const struct whole whole_of[] = {
     [true] = {0, GS_WHOLE_CARVED},
 };
 
-/* Returns the slot whose block has so many units, 0 for an empty one; GS_WHOLE_COUNT if
- * there is none. */
+/* Returns the first slot with a block of `units`, or with units 0 the first empty slot.
+ * Returns GS_WHOLE_COUNT if no slot matches. */
 static inline unsigned find_whole(const struct gs_tcache *tcache, struct whole whole,
                                   uint32_t units)
 {

@@ -302,10 +302,13 @@ bool gs_limits_ask_group(int ordinal, size_t bytes)
     }
     struct device *device = device_of(ordinal);
     uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
-    if (!group ||
-        __atomic_load_n(group, __ATOMIC_RELAXED) + counted(bytes) >
-            __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED) ||
-        !gs_group_offered(group) || !may_ask(device, group, now)) {
+    if (!group) {
+        return false;
+    }
+    uint64_t own = __atomic_load_n(group, __ATOMIC_RELAXED);
+    uint64_t limit = __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
+    if (own > limit || counted(bytes) > limit - own || !gs_group_offered(group) ||
+        !may_ask(device, group, now)) {
         return false;
     }
     uint64_t before = gs_group_charged_by_others(group), others;

@@ -44,8 +44,7 @@ add_case "shared device, the library holds" device_shared_case "$shim" ""
 add_case "shared device, the library takes" device_shared_case "" "$shim"
 add_case "shared device, the library in both" device_shared_case "$shim" "$shim"
 
-# What a process keeps idle goes back while it makes no calls: once others lack it, at once with age 0 of what is
-# kept; never, without the thread.
+# A process that makes no calls returns what it keeps idle, once that is old.
 device_idle_case() {
   local holder
 
