@@ -11,6 +11,7 @@
  *   group_WAY rows            the same twice, in rows of 1,000 bytes
  *   group_WAY hold MIB FILE   takes MIB, waits until FILE is there, gives nothing back
  *   group_WAY idle MIB FILE   takes MIB, gives it back, waits until FILE is there
+ *   group_WAY leave MIB FILE  takes all of the device but MIB, waits until FILE is there
  *   group_WAY exec MIB        takes MIB, and becomes `take`
  *   group_WAY fork MIB        a child, then its parent take MIB each
  *   group_WAY storm SEED      takes and gives back for ever
@@ -66,6 +67,30 @@ static unsigned take(unsigned most)
     return count;
 }
 
+/* Takes what the device has free but `kept`. Returns how many blocks that took. */
+static unsigned take_all_but(size_t kept)
+{
+    unsigned count = 0;
+    size_t free_bytes, total, bytes, most = (size_t)1 << 30;
+
+    while (most >= BLOCK && count < sizeof(blocks) / sizeof(*blocks)) {
+        APP_OK(gpu_mem_info(&free_bytes, &total));
+        bytes = free_bytes > kept ? (free_bytes - kept) / BLOCK * BLOCK : 0;
+        if (bytes > most)
+            bytes = most;
+        if (bytes == 0)
+            break;
+        if (gpu_malloc(&blocks[count], bytes) == 0)
+            count++;
+        else
+            most /= 2; /* what is free may be in pieces */
+    }
+    APP_OK(gpu_mem_info(&free_bytes, &total));
+    printf("left %zu MiB\n", free_bytes >> 20);
+    fflush(stdout);
+    return count;
+}
+
 static void give_back(unsigned count)
 {
     while (count > 0)
@@ -99,7 +124,8 @@ static void storm(uint64_t seed)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    unsigned most = argc > 2 ? (unsigned)atoi(argv[2]) / 2 : 4096;
+    unsigned mib = argc > 2 ? (unsigned)atoi(argv[2]) : 8192;
+    unsigned most = mib / 2, count;
 
     if (strcmp(what, "fork") == 0) {
         pid_t child = fork();
@@ -113,7 +139,10 @@ int main(int argc, char **argv)
         tell_free("before");
     in_order = strcmp(what, "stream") == 0;
     in_rows = strcmp(what, "rows") == 0;
-    unsigned count = take(what[0] ? most : 4);
+    if (strcmp(what, "leave") == 0)
+        count = take_all_but((size_t)mib << 20);
+    else
+        count = take(what[0] ? most : 4);
     if (strcmp(what, "take") == 0)
         tell_free("after");
     if (strcmp(what, "again") == 0 || in_rows)
@@ -138,7 +167,7 @@ int main(int argc, char **argv)
         give_back(count);
         count = 0;
     }
-    for (int i = 0; argc > 3 && i < 3000 && access(argv[3], F_OK) != 0; i++)
+    for (int i = 0; argc > 3 && i < 6000 && access(argv[3], F_OK) != 0; i++)
         usleep(10000);
     if (strcmp(what, "hold") != 0)
         give_back(count);

@@ -1,9 +1,10 @@
 /*
  * paused.c - a program whose GPU memory goes away and comes back while it works.
  *
- *   paused_WAY FILE           works until FILE is there: a dot for each round, then the
- * sum of what was wrong paused_WAY FILE capture   each round is captured and launched as
- * a graph
+ *   paused_WAY FILE           works until FILE is there: a dot for each round, then how
+ *                             much was wrong
+ *   paused_WAY FILE capture   each round is captured and launched as a graph
+ *   paused_WAY FILE device    without managed memory, which a driver may not checkpoint
  *
  * A round checks what lies in memory of every kind, writes it anew, and takes and gives
  * back some; two threads do so. Proves that a pause at any moment changes nothing.
@@ -20,7 +21,8 @@
 
 static const char *stop_file;
 static gpu_stream stream;
-static uint64_t wrong; /* atomic */
+static bool has_managed = true; /* immutable once work began */
+static uint64_t wrong;          /* atomic */
 
 static bool is_over(void)
 {
@@ -38,8 +40,12 @@ static void take(struct memory *memory, uint32_t seed)
     for (unsigned i = 0; i < KEPT; i++)
         APP_OK(gpu_malloc(&memory->kept[i], BYTES << i));
     APP_OK(gpu_malloc_host((void **)&memory->pinned, BYTES));
-    APP_OK(gpu_malloc_managed(&memory->unified, BYTES));
-    memory->managed = gpu_on_host(memory->unified);
+    if (has_managed) {
+        APP_OK(gpu_malloc_managed(&memory->unified, BYTES));
+        memory->managed = gpu_on_host(memory->unified);
+    } else {
+        memory->managed = malloc(BYTES);
+    }
     memory->host = malloc(BYTES);
     app_bytes_fill(memory->pinned, BYTES, seed);
     app_bytes_fill(memory->managed, BYTES, seed);
@@ -52,7 +58,10 @@ static void give(struct memory *memory)
     for (unsigned i = 0; i < KEPT; i++)
         APP_OK(gpu_free(memory->kept[i]));
     APP_OK(gpu_free_host(memory->pinned));
-    APP_OK(gpu_free(memory->unified));
+    if (has_managed)
+        APP_OK(gpu_free(memory->unified));
+    else
+        free(memory->managed);
     free(memory->host);
 }
 
@@ -123,6 +132,7 @@ int main(int argc, char **argv)
     pthread_t thread;
     uint32_t seed = 1;
 
+    has_managed = strcmp(what, "device") != 0;
     stop_file = argc > 1 ? argv[1] : "/";
     alarm(120); /* whoever was to make the file may have failed */
     app_gpu_start();

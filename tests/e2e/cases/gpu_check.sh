@@ -216,6 +216,36 @@ launches_case() {
 }
 add_case "gpu-check counts launches with attributes" launches_case
 
+# The part `shared`: each of its rows, and a library that does nothing of it. A driver that refuses is no failure of
+# the library; an interrupted run leaves no process behind.
+shared_part_case() {
+  need_file "$build/replay/replay"
+  gpu_check check -- --part shared
+  cat check.out
+  expect_status check 0
+  expect_count out/gpu-check.json '"part":"shared","question":"(pause|idle|group|spill|short)",.*"verdict":"as expected"' 16
+  expect_row pause full measured "as expected"
+}
+add_case "gpu-check shared" shared_part_case
+
+shared_part_judges_case() {
+  need_file "$build/gpu/libgpu_count.so"
+  link_build gpu
+  rm stand-in/libgpushim.so
+  cp "$build/gpu/libgpu_count.so" stand-in/libgpushim.so
+  gpu_check check CUDASIM_FAIL='cuCheckpointProcessLock:*=801' -- --part shared --build "$case_dir/stand-in"
+  expect_status check 1
+  expect_row pause managed measured refused
+  expect_row group idle measured DIFFERENT
+  expect_row spill rows measured DIFFERENT
+  expect_row short VMM=on measured "as expected"
+  expect_text check.out '^-- shared: complete: 16 rows, 4 not as expected, in '
+  rm -r work
+  interrupt_check work/shared.run/idle.out -- --build "$build" --part shared
+  ! pgrep -f "$case_dir/work/shared.run/over" || fail "a program runs on"
+}
+add_long_case "gpu-check shared: what it tells apart" shared_part_judges_case
+
 # ask_only QUESTION...: a build in stand-in whose probe asks these alone.
 ask_only() {
   link_build gpu
@@ -308,7 +338,7 @@ documented_calls_case() {
       expect_text "out$number/gpu-check.json" "^\"$part\":\{\"state\":"
     done
   done <calls
-  expect_equal "the parts, each once" "bench conformance probe programs real safety traces" \
+  expect_equal "the parts, each once" "bench conformance probe programs real safety shared traces" \
     "$(tr ' ' '\n' <<<"$parts" | grep . | sort | paste -sd' ')"
 }
 add_long_case "gpu-check calls of the page" documented_calls_case
