@@ -168,7 +168,6 @@ struct gs_heap {
     _Atomic(struct gs_heap *) next_living; /* written under pool->meta; a dead heap's
                                             * still leads to the heaps behind it */
     _Atomic bool dead;                     /* written under lock */
-    _Atomic bool shut;                     /* trim.c: not idle, so a reclaim would wait */
     unsigned inside;         /* threads in the backend for this heap; reclaim lock */
     struct gs_starts starts; /* written under lock */
 

@@ -11,8 +11,8 @@
  * waits for it, for a bounded time: the work may wait for the calling thread, and native
  * allocations wait for nothing. If the work goes on, idle memory stays.
  *
- * Owns: heap->shut.   Lock: one heap->lock at a time; none over the backend.
- * Source: reuse safety, rule C8 (docs/pool.md, "Giving back")
+ * Owns: nothing.   Lock: one heap->lock at a time; none over the backend.
+ * Design: docs/pool.md, "Giving back"
  */
 #include "trim.h"
 #include "pool_limits.h"
@@ -22,6 +22,8 @@
 
 /* Other threads may trim faster: stop after this many empty parts in a row. */
 #define EMPTY_MAX 16u
+/* So many heaps of a device are waited for in vain. */
+#define SHUT_MAX 32u
 /* Counters of idle segments by size: sizes up to 512 MiB have their own. */
 #define SIZES 256u
 /* A segment's size counts up to this many times the missing bytes. */
@@ -29,17 +31,31 @@
 /* A step gives back at least this share of the idle memory. */
 #define TRIM_STEPS 4u
 
+/* Heaps whose memory cannot go back in this call. Those beyond the last place are not
+ * tried at all. */
+struct shut {
+    const struct gs_heap *heaps[SHUT_MAX];
+    unsigned count;
+};
+
+static bool is_shut(const struct shut *shut, const struct gs_heap *heap)
+{
+    for (unsigned i = 0; i < shut->count; i++)
+        if (shut->heaps[i] == heap)
+            return true;
+    return false;
+}
+
 /* The part of the device with the most idle bytes; NULL if there is none. */
 static struct gs_heap *largest_part(struct gs_pool *pool, int device,
-                                    enum gs_idle_part *part)
+                                    const struct shut *shut, enum gs_idle_part *part)
 {
     struct gs_heap *best = NULL;
     size_t best_bytes = 0;
 
     for (struct gs_heap *heap = atomic_load(&pool->living); heap;
          heap = atomic_load(&heap->next_living)) {
-        if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap) ||
-            atomic_load(&heap->shut))
+        if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap) || is_shut(shut, heap))
             continue;
         gs_lock_take(&heap->lock);
         for (int i = 0; i < GS_IDLE_PARTS; i++) {
@@ -173,21 +189,19 @@ static bool becomes_idle(struct gs_heap *heap)
 static size_t give_idle(struct gs_pool *pool, int device, size_t bytes,
                         bool (*may)(struct gs_heap *heap))
 {
+    struct shut shut = {.count = 0};
     size_t given = 0;
     unsigned empty = 0;
 
-    for (struct gs_heap *heap = atomic_load(&pool->living); heap;
-         heap = atomic_load(&heap->next_living))
-        atomic_store(&heap->shut, false);
-    while (given < bytes && empty < EMPTY_MAX) {
+    while (given < bytes && empty < EMPTY_MAX && shut.count < SHUT_MAX) {
         enum gs_idle_part part = GS_IDLE_LARGE;
-        struct gs_heap *heap = largest_part(pool, device, &part);
+        struct gs_heap *heap = largest_part(pool, device, &shut, &part);
         size_t part_given;
 
         if (!heap)
             break;
         if (!may(heap)) {
-            atomic_store(&heap->shut, true);
+            shut.heaps[shut.count++] = heap;
             continue;
         }
         part_given = give_back(heap, part, bytes - given);

@@ -73,24 +73,36 @@ static bool allocate_from_heap(struct gs_state *state, const struct gs_call *req
     return true;
 }
 
-/* The device that the limits charge; -1, none, for host memory and managed memory. */
-static int charged_to(const struct gs_call *request)
+/* Whether the stream captures, so that the allocation becomes a node of the graph. */
+struct node {
+    bool captured;
+    CUgraph graph; /* NULL: not known */
+};
+
+static struct node node_of(const struct gs_call *request)
 {
-    return request->kind == GS_MEMORY_ASYNC ? request->device : -1;
+    struct node node = {.captured = false};
+    node.captured = gs_captures_active() &&
+                    gs_graph_captures(request->stream, request->per_thread, &node.graph);
+    return node;
 }
 
-/* Records the driver's answer. An allocation in a capturing stream is a node of its
- * graph. */
-static void record_allocated(struct gs_state *state, const struct gs_call *request,
-                             const CUdeviceptr *dptr, size_t bytes, CUresult result)
+/* The device that the limits charge; -1, none, for host memory, managed memory, and nodes
+ * of graphs. */
+static int charged_to(const struct gs_call *request, struct node node)
 {
-    CUgraph graph;
+    return request->kind == GS_MEMORY_ASYNC && !node.captured ? request->device : -1;
+}
+
+/* Records the driver's answer. */
+static void record_allocated(struct gs_state *state, const struct gs_call *request,
+                             struct node node, const CUdeviceptr *dptr, size_t bytes,
+                             CUresult result)
+{
     if (result != CUDA_SUCCESS) {
         gs_record_refused(state, request, bytes, result);
-    } else if (gs_captures_active() &&
-               gs_graph_captures(request->stream, request->per_thread, &graph)) {
-        gs_limits_waive(charged_to(request), bytes);
-        gs_graph_record_alloc(state, request, graph, *dptr, bytes);
+    } else if (node.captured) {
+        gs_graph_record_alloc(state, request, node.graph, *dptr, bytes);
     } else {
         gs_record_alloc(state, request, *dptr, bytes, NULL);
     }
@@ -127,14 +139,16 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     request.owner = home ? home->owner : NULL;
     request.device = home ? home->device : -1;
     set_location(&request, &where);
-    CUresult result = GS_RETRIED(
-        gs_retry(state, home, request.device, bytes),
-        gs_limits_begin(charged_to(&request), bytes)
-            ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream)));
-    if (charged_to(&request) >= 0 && gs_spill(state, &request, dptr, bytes, result)) {
+    const struct node node = node_of(&request);
+    int charged = charged_to(&request, node);
+    CUresult result =
+        GS_RETRIED(gs_retry(state, home, request.device, bytes),
+                   gs_limits_begin(charged, bytes)
+                       ?: gs_limits_end(charged, bytes, real(dptr, bytes, stream)));
+    if (charged >= 0 && gs_spill(state, &request, dptr, bytes, result)) {
         result = CUDA_SUCCESS;
     } else {
-        record_allocated(state, &request, dptr, bytes, result);
+        record_allocated(state, &request, node, dptr, bytes, result);
     }
     gs_pressure_safe_point(state);
     gs_leave();
@@ -143,13 +157,13 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
 
 /* Records the location of a pool of unknown origin from its first memory, which was
  * charged to the current context's device. */
-static void record_location(struct gs_call *request, CUmemoryPool pool, CUdeviceptr addr,
-                            size_t bytes)
+static void record_location(struct gs_call *request, struct node node, CUmemoryPool pool,
+                            CUdeviceptr addr, size_t bytes)
 {
     const struct gs_memory_location where = gs_memory_pools_learn(pool, addr);
-    gs_limits_waive(charged_to(request), bytes);
+    gs_limits_waive(charged_to(request, node), bytes);
     set_location(request, &where);
-    gs_limits_correct(charged_to(request), 0, bytes);
+    gs_limits_correct(charged_to(request, node), 0, bytes);
 }
 
 static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
@@ -167,15 +181,16 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
     request.stream = stream;
     request.per_thread = per_thread;
     set_location(&request, &where);
+    const struct node node = node_of(&request);
+    int charged = charged_to(&request, node);
     CUresult result =
         GS_RETRIED(gs_retry(state, current, where.known ? request.device : -1, bytes),
-                   gs_limits_begin(charged_to(&request), bytes)
-                       ?: gs_limits_end(charged_to(&request), bytes,
-                                        real(dptr, bytes, pool, stream)));
+                   gs_limits_begin(charged, bytes)
+                       ?: gs_limits_end(charged, bytes, real(dptr, bytes, pool, stream)));
     if (result == CUDA_SUCCESS && !where.known) {
-        record_location(&request, pool, *dptr, bytes);
+        record_location(&request, node, pool, *dptr, bytes);
     }
-    record_allocated(state, &request, dptr, bytes, result);
+    record_allocated(state, &request, node, dptr, bytes, result);
     gs_pressure_safe_point(state);
     gs_leave();
     return result;

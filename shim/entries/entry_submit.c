@@ -96,14 +96,19 @@ static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
 }
 
 /* Like the function above, for a call that names its device, such as a context's
- * creation: idle memory of this device is reclaimed, too. */
+ * creation. An error is not the current context's. */
 static inline __attribute__((always_inline)) bool names_device(const char *symbol)
 {
     return STARTS_WITH(symbol, "cuGLCtxCreate") ||
            STARTS_WITH(symbol, "cuVDPAUCtxCreate") ||
            STARTS_WITH(symbol, "cuGreenCtxCreate") ||
-           STARTS_WITH(symbol, "cuMulticastAddDevice") ||
-           STARTS_WITH(symbol, "cuGraphUpload"); /* by its memory nodes */
+           STARTS_WITH(symbol, "cuMulticastAddDevice");
+}
+
+/* Idle memory of all devices is reclaimed: a graph's memory nodes may be on any. */
+static inline __attribute__((always_inline)) bool needs_any_device(const char *symbol)
+{
+    return names_device(symbol) || STARTS_WITH(symbol, "cuGraphUpload");
 }
 
 /*
@@ -128,8 +133,8 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     static __attribute__((cold, noinline, unused)) CUresult again_##symbol params        \
     {                                                                                    \
         return GS_RETRIED_AFTER(CUDA_ERROR_OUT_OF_MEMORY,                                \
-                                names_device(#symbol) ? gs_retry_everywhere()            \
-                                                      : gs_retry_here(),                 \
+                                needs_any_device(#symbol) ? gs_retry_everywhere()        \
+                                                          : gs_retry_here(),             \
                                 gs_real_now()->symbol args);                             \
     }                                                                                    \
     static inline __attribute__((always_inline)) CUresult submit_##symbol params         \

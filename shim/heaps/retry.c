@@ -19,8 +19,8 @@
 #define WAIT_NS      400000000ull
 #define FIRST_NAP_NS 200000u
 #define LAST_NAP_NS  50000000u
-/* After a wait that found nothing, requests for at least the same size do not wait for
- * this time: a program that allocates until it is refused must not wait each time. */
+/* After a wait that found nothing, none waits for the same pending bytes for this time: a
+ * program that allocates until it is refused must not wait each time. */
 #define PAUSE_NS 2000000000ull
 
 static uint64_t paused_until, paused_bytes; /* atomic */
@@ -43,6 +43,7 @@ void gs_retry_reset(void)
     for (size_t i = 0; i < GS_ARRAY_LEN(made_again); i++) {
         __atomic_store_n(&made_again[i], 0, __ATOMIC_RELAXED);
     }
+    paused_until = paused_bytes = 0;
 }
 
 bool gs_retry_await_others(const struct gs_shortage *lack)
@@ -149,15 +150,18 @@ bool gs_retry(struct gs_state *state, const struct gs_context *context, int devi
                                          .device = device,
                                          .bytes = bytes ? bytes : SIZE_MAX,
                                          .asks = GS_LACK_CALL};
-    if (!state->pool) {
-        return false;
+    bool again;
+    if (state->pool) {
+        tell_epochs(state, device);
+        again = gs_parts_reclaim(&shortage);
+    } else { /* the other rows are the pool's */
+        again =
+            !gs_captures_active() && gs_limits_ask_group(state, device, shortage.bytes);
     }
-    tell_epochs(state, device);
-    if (!gs_parts_reclaim(&shortage)) {
-        return false;
+    if (again) {
+        count_again(device);
     }
-    count_again(device);
-    return true;
+    return again;
 }
 
 /* `everywhere`: on all devices, not only on that of the current context. */

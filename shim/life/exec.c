@@ -30,6 +30,7 @@
 #include "host_memory.h"
 #include "linker.h"
 #include "log.h"
+#include "mem_group.h"
 #include "stacks.h"
 #include "state.h"
 #include "state_file.h"
@@ -89,6 +90,7 @@ static void before_exec(const char *path)
             (void)gs_finish_report(ending, true);
         }
     }
+    gs_group_leave();
     gs_uncancelled_end(before);
     gs_coverage_flush();
 }
@@ -97,6 +99,7 @@ static void before_exec(const char *path)
  * and stays. */
 static int after_exec(int result)
 {
+    gs_group_return();
     if (gs_finish_due()) {
         gs_state_file_ending("");
     }

@@ -6,10 +6,12 @@
  * leave locked, and no sum that it could leave wrong. A process that has ended is known
  * by its number and its start. Its member counts until another process joins, asks what
  * is free, or asks for the last memory. No process leaves at its exit, since the driver
- * frees its memory later.
+ * frees its memory later; one leaves when it becomes another program (exec), which has
+ * the same number and start.
  *
- * Two processes that ask for the last memory at once may see each other's attempt: both
- * withdraw, and try again after waits of different lengths.
+ * An attempt to charge is a word of its own. Two processes that ask for the last memory
+ * at once may see each other's attempt: both withdraw, and try again after waits of
+ * different lengths. What is charged, without attempts, refuses at once.
  *
  * Owns:   the mapping of the ledger, a member in it.
  * Lock:   join_lock while the group is joined; the ledger's words are atomic.
@@ -36,7 +38,7 @@
 #include "output.h"
 #include "process_start.h"
 
-#define MAGIC   UINT64_C(0x3230707567736772) /* changes with the layout */
+#define MAGIC   UINT64_C(0x3330707567736772) /* changes with the layout */
 #define MEMBERS 512
 #define NAME    64 /* bytes of a group's name */
 
@@ -56,6 +58,7 @@ struct member {
     uint64_t owner;                   /* atomic; 0: nobody */
     uint64_t namespace;               /* of its process number; atomic */
     uint64_t charged[GS_MAX_DEVICES]; /* atomic; bytes, by place in `devices` */
+    uint64_t tried[GS_MAX_DEVICES];   /* likewise: of attempts to charge */
     uint64_t wanted[GS_MAX_DEVICES];  /* likewise: of what other members keep idle ... */
     uint64_t wanted_at;               /* ... since this time; atomic */
     uint64_t gives;                   /* atomic: it looks at what others want */
@@ -143,13 +146,18 @@ static bool shares_namespace(const struct member *member)
            __atomic_load_n(&member->namespace, __ATOMIC_RELAXED) == own_namespace;
 }
 
+static bool has_ended(uint64_t owner)
+{
+    return (owner & ~COUNTS) != identity &&
+           gs_process_ended((int64_t)((owner & ~COUNTS) >> START_BITS), owner,
+                            (UINT64_C(1) << START_BITS) - 1);
+}
+
 /* Takes a member out if its process has ended. One of another namespace stays. */
 static void remove_ended(struct member *member)
 {
     uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if ((owner & COUNTS) && (owner & ~COUNTS) != identity && shares_namespace(member) &&
-        gs_process_ended((int64_t)((owner & ~COUNTS) >> START_BITS), owner,
-                         (UINT64_C(1) << START_BITS) - 1)) {
+    if ((owner & COUNTS) && shares_namespace(member) && has_ended(owner)) {
         (void)__atomic_compare_exchange_n(&member->owner, &owner, 0, false,
                                           __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
@@ -176,10 +184,18 @@ static void remove_all_ended(void)
 static void remove_former(struct member *member)
 {
     uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if (owner == (identity | COUNTS) && shares_namespace(member)) {
+    if ((owner & ~COUNTS) == identity && shares_namespace(member)) {
         (void)__atomic_compare_exchange_n(&member->owner, &owner, 0, false,
                                           __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
+}
+
+/* Whether a member that does not count may get another owner, `unfinished`: also one
+ * whose claim has not come to its end. One that has left for `exec` keeps its own. */
+static bool is_free(const struct member *member, uint64_t owner, bool unfinished)
+{
+    return owner == 0 || (unfinished && !(owner & COUNTS) &&
+                          (!shares_namespace(member) || has_ended(owner)));
 }
 
 static void raise_members_end(uint64_t least)
@@ -191,18 +207,18 @@ static void raise_members_end(uint64_t least)
     }
 }
 
-/* `unfinished`: also one whose claim has not come to its end. Two that claim it at once
- * are told apart by the last step. */
+/* Two that claim a member at once are told apart by the last step. */
 static bool claim(struct member *member, bool unfinished)
 {
     uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if ((owner & COUNTS) || (owner != 0 && !unfinished) ||
+    if (!is_free(member, owner, unfinished) ||
         !__atomic_compare_exchange_n(&member->owner, &owner, identity, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
         return false;
     }
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         __atomic_store_n(&member->charged[i], 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&member->tried[i], 0, __ATOMIC_RELAXED);
         __atomic_store_n(&member->wanted[i], 0, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&member->gives, 0, __ATOMIC_RELAXED);
@@ -343,6 +359,11 @@ uint64_t *gs_group_join(const char *bus)
 
 /* ---- charges ----------------------------------------------------------------------- */
 
+static uint64_t sum_of(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
 /* What the members have, all or but for one. */
 static uint64_t add_up_but(const uint64_t *charge, const struct member *but)
 {
@@ -352,8 +373,20 @@ static uint64_t add_up_but(const uint64_t *charge, const struct member *but)
         const struct member *member = &ledger->members[i];
         if (member != but &&
             (__atomic_load_n(&member->owner, __ATOMIC_SEQ_CST) & COUNTS)) {
-            uint64_t bytes = __atomic_load_n(&member->charged[place], __ATOMIC_SEQ_CST);
-            sum = sum + bytes < sum ? UINT64_MAX : sum + bytes;
+            sum = sum_of(sum, __atomic_load_n(&member->charged[place], __ATOMIC_SEQ_CST));
+        }
+    }
+    return sum;
+}
+
+/* The attempts of all members. */
+static uint64_t add_up_tried(size_t place)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < members_end(); i++) {
+        const struct member *member = &ledger->members[i];
+        if (__atomic_load_n(&member->owner, __ATOMIC_SEQ_CST) & COUNTS) {
+            sum = sum_of(sum, __atomic_load_n(&member->tried[place], __ATOMIC_SEQ_CST));
         }
     }
     return sum;
@@ -374,23 +407,50 @@ bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit)
     if (bytes > limit) {
         return false;
     }
+    size_t place = (size_t)(charge - own->charged);
     /* Members differ in it, so that of two one comes first. */
     uint64_t nap_ns = NAP_NS + NAP_NS * ((uint64_t)(own - ledger->members) % 8);
     for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
-        (void)__atomic_add_fetch(charge, bytes, __ATOMIC_SEQ_CST);
-        if (add_up(charge) <= limit) {
+        (void)__atomic_add_fetch(&own->tried[place], bytes, __ATOMIC_SEQ_CST);
+        /* An attempt that succeeds is charged before it is withdrawn, and read before. */
+        uint64_t tried = add_up_tried(place);
+        bool fits = sum_of(tried, add_up(charge)) <= limit;
+        if (fits) {
+            (void)__atomic_add_fetch(charge, bytes, __ATOMIC_SEQ_CST);
+        }
+        (void)__atomic_sub_fetch(&own->tried[place], bytes, __ATOMIC_SEQ_CST);
+        if (fits) {
             return true;
         }
-        (void)__atomic_sub_fetch(charge, bytes, __ATOMIC_SEQ_CST);
         if (attempt == 0) {
             remove_all_ended();
         } else if (add_up(charge) > limit - bytes) {
-            return false; /* with no attempt in the way */
+            return false; /* whatever comes of the attempts of others */
         } else {
             gs_nap(nap_ns);
         }
     }
     return false;
+}
+
+/* Not for a vfork child, which runs in its parent's memory. */
+static void replace_own_owner(uint64_t owner, uint64_t next_owner)
+{
+    struct member *member = __atomic_load_n(&own, __ATOMIC_ACQUIRE);
+    if (member && identity >> START_BITS == (uint64_t)syscall(SYS_getpid)) {
+        (void)__atomic_compare_exchange_n(&member->owner, &owner, next_owner, false,
+                                          __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+    }
+}
+
+void gs_group_leave(void)
+{
+    replace_own_owner(identity | COUNTS, identity);
+}
+
+void gs_group_return(void)
+{
+    replace_own_owner(identity, identity | COUNTS);
 }
 
 uint64_t gs_group_charged(const uint64_t *charge)
@@ -454,7 +514,7 @@ uint64_t gs_group_wanted_by_others(const uint64_t *charge)
         if (member != own && bytes != 0 &&
             gs_now_coarse_ns() - __atomic_load_n(&member->wanted_at, __ATOMIC_SEQ_CST) <
                 WANTED_NS) {
-            sum = sum + bytes < sum ? UINT64_MAX : sum + bytes;
+            sum = sum_of(sum, bytes);
         }
     }
     return sum;

@@ -30,6 +30,11 @@ uint64_t *gs_group_join(const char *bus);
  * runs, and waits for their attempts, a millisecond at most. */
 bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit) GS_MUST_USE;
 
+/* Before the process becomes another program: with its memory it leaves the group. After
+ * that has failed: it is a member again, with what it had. Async-signal-safe. */
+void gs_group_leave(void);
+void gs_group_return(void);
+
 /* The bytes that all members have of the device. What a process that has ended had is
  * taken out first, at most ten times a second. */
 uint64_t gs_group_charged(const uint64_t *charge);

@@ -14,7 +14,7 @@
  *
  * Owns:  charged bytes by device; the table of charges.
  * Lock:  the table's; the sums are atomic.
- * Source: architecture, decision 7; reuse safety, C8 (docs/tuning.md)
+ * Source: docs/architecture.md, decision 3; docs/tuning.md
  */
 #include "mem_limits.h"
 
@@ -249,16 +249,19 @@ bool gs_limits_charge(int ordinal, size_t bytes)
                : charge_alone(device, counted(bytes));
 }
 
-/* Where the device's charge is. */
-static uint64_t *charge_of(struct device *device)
+/* Adds to the device's charge, or, modulo 2^64, takes from it. */
+static void add_charge(struct device *device, uint64_t bytes)
 {
-    return __atomic_load_n(&device->group, __ATOMIC_ACQUIRE) ?: &device->charged;
+    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
+    (void)__atomic_add_fetch(group ?: &device->charged, bytes, __ATOMIC_SEQ_CST);
+    if (!group && (group = __atomic_load_n(&device->group, __ATOMIC_SEQ_CST)) != NULL) {
+        move_to_group(device, group); /* joined meanwhile */
+    }
 }
 
 void gs_limits_uncharge(int ordinal, size_t bytes)
 {
-    (void)__atomic_sub_fetch(charge_of(device_of(ordinal)), (uint64_t)counted(bytes),
-                             __ATOMIC_RELAXED);
+    add_charge(device_of(ordinal), -(uint64_t)counted(bytes));
 }
 
 uint64_t gs_limits_charged(int ordinal)
@@ -279,7 +282,8 @@ bool gs_limits_group(int ordinal, uint64_t *others)
     return group != NULL;
 }
 
-/* Returns true if a request may ask the others now. */
+/* Returns true if a request may ask the others now. At the end of a row of requests that
+ * got too little none asks for a while. */
 static bool may_ask(struct device *device, const uint64_t *group, uint64_t now)
 {
     uint64_t had = __atomic_load_n(group, __ATOMIC_RELAXED);
@@ -291,23 +295,35 @@ static bool may_ask(struct device *device, const uint64_t *group, uint64_t now)
         had > __atomic_exchange_n(&device->had, had, __ATOMIC_RELAXED)) {
         __atomic_store_n(&device->asks_since, now, __ATOMIC_RELAXED);
     }
-    return now - __atomic_load_n(&device->asks_since, __ATOMIC_RELAXED) <= ASKS_NS;
+    if (now - __atomic_load_n(&device->asks_since, __ATOMIC_RELAXED) <= ASKS_NS) {
+        return true;
+    }
+    __atomic_store_n(&device->asks_again, now + ASK_PAUSE_NS, __ATOMIC_RELAXED);
+    return false;
 }
 
-bool gs_limits_ask_group(int ordinal, size_t bytes)
+/* Whether the request would fit the limit if no member kept memory idle; this one may
+ * keep some while its work runs. */
+static bool may_fit(struct gs_state *state, struct device *device, int ordinal,
+                    uint64_t own, size_t bytes)
+{
+    uint64_t limit = __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
+    uint64_t idle = state->pool ? gs_pool_idle_bytes(state->pool, ordinal) : 0;
+    uint64_t used = own > idle ? own - idle : 0;
+    return used <= limit && bytes <= limit - used;
+}
+
+bool gs_limits_ask_group(struct gs_state *state, int ordinal, size_t bytes)
 {
     uint64_t now = gs_now_ns();
-    if (ordinal < 0 || bytes == SIZE_MAX) {
-        return false;
-    }
     struct device *device = device_of(ordinal);
     uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
-    if (!group) {
-        return false;
+    if (bytes == SIZE_MAX) {
+        bytes = GS_LARGE_BYTES; /* members give more than is wanted */
     }
-    uint64_t own = __atomic_load_n(group, __ATOMIC_RELAXED);
-    uint64_t limit = __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
-    if (own > limit || counted(bytes) > limit - own || !gs_group_offered(group) ||
+    if (ordinal < 0 || !group || !gs_group_offered(group) ||
+        !may_fit(state, device, ordinal, __atomic_load_n(group, __ATOMIC_RELAXED),
+                 counted(bytes)) ||
         !may_ask(device, group, now)) {
         return false;
     }
@@ -322,8 +338,10 @@ bool gs_limits_ask_group(int ordinal, size_t bytes)
     if (others >= before) { /* nor will the next one get any */
         __atomic_store_n(&device->asks_again, gs_now_ns() + ASK_PAUSE_NS,
                          __ATOMIC_RELAXED);
+        return false;
     }
-    return others < before;
+    gs_pool_freed_elsewhere(); /* what is known of free memory has changed */
+    return true;
 }
 
 size_t gs_limits_group_lacks(int ordinal)
@@ -371,9 +389,7 @@ bool gs_limits_refused(int ordinal, size_t driver_free, size_t *left, size_t *li
 void gs_limits_correct(int device, size_t was, size_t bytes)
 {
     if (gs_limits_charging && device >= 0) {
-        __atomic_add_fetch(charge_of(device_of(device)),
-                           (uint64_t)counted(bytes) - (uint64_t)counted(was),
-                           __ATOMIC_RELAXED);
+        add_charge(device_of(device), (uint64_t)counted(bytes) - (uint64_t)counted(was));
     }
 }
 

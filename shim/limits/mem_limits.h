@@ -34,11 +34,11 @@ uint64_t gs_limits_charged(int device);
 bool gs_limits_group(int device, uint64_t *others);
 
 /*
- * A device (-1: none) lacks `bytes` (SIZE_MAX: not known, so nobody is asked): asks the
- * other members of the group to give back what they keep idle, and waits for half a
- * second at most. Returns whether they have less now.
+ * A device (-1: none) lacks `bytes` (SIZE_MAX: not known): asks the other members of the
+ * group to give back what they keep idle, and waits for half a second at most. Returns
+ * whether they have less now. A caller that repeats it waits for three seconds in all.
  */
-bool gs_limits_ask_group(int device, size_t bytes);
+bool gs_limits_ask_group(struct gs_state *state, int device, size_t bytes);
 /* The bytes that other members of the group lack of the device. */
 size_t gs_limits_group_lacks(int device);
 /* Waits for `ns`, or until a member of the group asks for memory or still lacks some. */

@@ -11,8 +11,14 @@
  *   group_WAY rows            the same twice, in rows of 1,000 bytes
  *   group_WAY hold MIB FILE   takes MIB, waits until FILE is there, gives nothing back
  *   group_WAY idle MIB FILE   takes MIB, gives it back, waits until FILE is there
+ *   group_WAY drain MIB FILE  the same, a block every 0.2 s
  *   group_WAY leave MIB FILE  takes all of the device but MIB, waits until FILE is there
  *   group_WAY exec MIB        takes MIB, and becomes `take`
+ *   group_WAY become MIB WORD...   takes MIB, and becomes the program of these words;
+ *                             takes more where it cannot
+ *   group_WAY large MIB N     takes MIB in one block, in N attempts, while it has idle
+ *                             memory and has not waited for its work
+ *   group_WAY captured MIB    takes 40 MiB, and captures an allocation of MIB
  *   group_WAY fork MIB        a child, then its parent take MIB each
  *   group_WAY storm SEED      takes and gives back for ever
  *
@@ -108,6 +114,55 @@ static void check_ordered(unsigned count)
     }
 }
 
+/* Takes `mib` in one block, with idle memory of its own and work that nobody waits for.
+ */
+static void take_large(unsigned mib, int tries)
+{
+    static unsigned char bytes[4096];
+    gpu_stream stream;
+    gpu_ptr kept, block;
+    unsigned count = take(10);
+
+    APP_OK(gpu_malloc(&kept, sizeof bytes));
+    APP_OK(gpu_stream_create(&stream));
+    give_back(count);
+    APP_OK(gpu_put_async(kept, bytes, sizeof bytes, stream));
+    for (; tries > 0; tries--) {
+        if (gpu_malloc(&block, (size_t)mib << 20) == 0) {
+            printf("got %u MiB\n", mib);
+            return;
+        }
+        usleep(500000);
+    }
+    printf("refused %u MiB\n", mib);
+}
+
+/* Its memory is the graph's. */
+static void take_captured(unsigned mib)
+{
+    gpu_stream stream;
+    gpu_graph graph;
+    gpu_ptr node;
+
+    take(20);
+    APP_OK(gpu_stream_create(&stream));
+    APP_OK(gpu_begin_capture(stream, GPU_CAPTURE_RELAXED));
+    bool captured = gpu_malloc_async(&node, (size_t)mib << 20, stream) == 0;
+    if (captured)
+        APP_OK(gpu_free_async(node, stream));
+    APP_OK(gpu_end_capture(stream, &graph));
+    APP_OK(gpu_graph_destroy(graph));
+    printf("%s %u MiB\n", captured ? "captured" : "refused", mib);
+}
+
+static void drain(unsigned count)
+{
+    while (count > 0) {
+        APP_OK(gpu_free(blocks[--count]));
+        usleep(200000);
+    }
+}
+
 static void storm(uint64_t seed)
 {
     for (;;) {
@@ -135,6 +190,14 @@ int main(int argc, char **argv)
     app_gpu_start();
     if (strcmp(what, "storm") == 0)
         storm(argc > 2 ? (uint64_t)atoi(argv[2]) : 1);
+    if (strcmp(what, "large") == 0) {
+        take_large(mib, argc > 3 ? atoi(argv[3]) : 1);
+        return 0;
+    }
+    if (strcmp(what, "captured") == 0) {
+        take_captured(mib);
+        return 0;
+    }
     if (strcmp(what, "take") == 0)
         tell_free("before");
     in_order = strcmp(what, "stream") == 0;
@@ -162,6 +225,15 @@ int main(int argc, char **argv)
     if (strcmp(what, "exec") == 0) {
         execl("/proc/self/exe", argv[0], "take", (char *)NULL);
         return 1;
+    }
+    if (strcmp(what, "become") == 0) {
+        execv(argv[3], argv + 3);
+        take(4096);
+        return 0;
+    }
+    if (strcmp(what, "drain") == 0) {
+        drain(count);
+        count = 0;
     }
     if (strcmp(what, "idle") == 0) {
         give_back(count);

@@ -27,8 +27,8 @@
 /* The ledger's layout. */
 enum { MEMBERS = 512, FIRST_MEMBER = 8 * (3 + GS_MAX_DEVICES), START_BITS = 39 };
 struct member {
-    uint64_t owner, namespace, charged[GS_MAX_DEVICES], wanted[GS_MAX_DEVICES], wanted_at,
-        gives;
+    uint64_t owner, namespace, charged[GS_MAX_DEVICES], tried[GS_MAX_DEVICES],
+        wanted[GS_MAX_DEVICES], wanted_at, gives;
 };
 
 static char path[64];
@@ -177,6 +177,24 @@ static void wait_for_charge(const uint64_t *charge, uint64_t bytes)
     for (unsigned i = 0; i < 2000 && gs_group_charged(charge) != bytes; i++)
         gs_nap(1000000);
     cr_assert_eq(gs_group_charged(charge), bytes);
+}
+
+/* As before `exec`, and after one that failed. Its member is nobody else's meanwhile. */
+Test(mem_group, a_process_leaves_and_comes_back)
+{
+    uint64_t *charge = join();
+
+    cr_assert(gs_group_charge(charge, LIMIT, LIMIT));
+    gs_group_leave();
+    cr_expect_eq(gs_group_charged(charge), 0);
+    other_process(LIMIT, false);
+    gs_group_return();
+    cr_expect_eq(*charge, LIMIT);
+    wait_for_charge(charge, LIMIT);
+    gs_group_leave();
+    charge = join();
+    cr_expect_eq(gs_group_charged(charge), 0);
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
 }
 
 static void end_member(pid_t child)
@@ -512,7 +530,7 @@ Test(mem_group, an_attempt_in_the_way_refuses_nobody)
 
     fill_members(1, MEMBERS);
     for (unsigned i = 0; i < 30 && charged < 10; i++)
-        charged = charge_in_spite(charge, &other->charged[0]);
+        charged = charge_in_spite(charge, &other->tried[0]);
     cr_expect_geq(charged, 10);
 }
 

@@ -62,6 +62,40 @@ group_exec_case() {
 }
 add_case "group after exec and fork" group_exec_case
 
+# What is no CUDA program any more has nothing; a program that could not become another has what it had.
+group_become_case() {
+  local way=linked holder
+
+  need_file "$apps/group_$way"
+  echo "no program" >no_program
+  chmod +x no_program
+  LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=512M LD_PRELOAD=$shim GPUSHIM_MEM_GROUP=$PWD/ledger GPUSHIM_MEM_LIMIT=300M \
+    GPUSHIM_POOL=off GPUSHIM_LOG_FILE=/dev/null "$apps/group_$way" become 200 /bin/sleep 20 >become.out 2>&1 &
+  holder=$!
+  trap 'kill -9 "$holder" 2>/dev/null' EXIT
+  for ((i = 0; i < 500; i++)); do
+    [[ $(readlink "/proc/$holder/exe") != */sleep ]] || break
+    sleep 0.02
+  done
+  group_run beside -- take
+  expect_text beside.out '^took 300 MiB$'
+  kill "$holder"
+  group_run failed GPUSHIM_TRACK=off -- become 200 "$PWD/no_program"
+  expect_equal "what could not" $'took 200 MiB\ntook 100 MiB' "$(<failed.out)"
+}
+add_case "group after exec of any program" group_become_case
+
+# Memory of graphs is not the limit's.
+group_captured_case() {
+  local way=linked
+
+  need_file "$apps/group_$way"
+  preloaded limit GPUSHIM_MEM_LIMIT=48M -- "$apps/group_$way" captured 30
+  expect_text limit.out '^captured 30 MiB$'
+  expect_text limit.err 'SUMMARY: gpushim: 0 errors'
+}
+add_case "group counts no node of a graph" group_captured_case
+
 # The same through the pool, whose segments count; and another group, and none, have all of it.
 group_pool_case() {
   local way=linked holder took

@@ -129,3 +129,65 @@ device_group_refused_case() {
   wait "$holder"
 }
 add_case "shared device, a stopped member of a group" device_group_refused_case
+
+# device_group_take NAME [VAR=value...] -- ARGUMENT...: a member of the group.
+device_group_take() {
+  local settings=()
+
+  while [[ $2 != -- ]]; do
+    settings+=("$2")
+    set -- "$1" "${@:3}"
+  done
+  run_in "$1" LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" GPUSHIM_LOG_FILE="$PWD/log" \
+    LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s "${settings[@]}" -- \
+    "$apps/group_linked" "${@:3}"
+}
+
+# Also one that keeps memory idle itself, as it has not waited for its work; and one without the pool.
+device_group_asks_case() {
+  local holder
+
+  need_file "$apps/group_linked"
+  for ask in "large 54 6" "take"; do
+    rm -f over ledger
+    device_hold idle 30 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s
+    for ((i = 0; i < 10; i++)); do # on a busy machine the other may answer too late
+      # shellcheck disable=SC2086  # words
+      device_group_take asks $([[ $ask == take ]] && echo GPUSHIM_POOL=off) -- $ask
+      ! grep -Eq '^(got 54|took 6[24]) MiB' asks.out || break
+    done
+    expect_text asks.out '^(got 54|took 6[24]) MiB'
+    : >over
+    wait "$holder"
+  done
+}
+add_case "shared device, whoever lacks memory asks" device_group_asks_case
+
+# A call whose bytes are not known asks, too.
+device_group_unknown_case() {
+  local holder requests=0
+
+  need_file "$apps/group_linked"
+  device_hold idle 30 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s
+  sleep 0.5 # its thread looks for requests
+  run_in unknown LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" GPUSHIM_LOG_FILE="$PWD/log" \
+    LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" CUDASIM_FAIL=cuModuleLoadData:1 -- "$apps/pipeline_linked"
+  read -r requests < <(od -An -t u8 -j 16 -N 8 ledger)
+  [[ $requests -gt 0 ]] || fail "nobody was asked"
+  : >over
+  wait "$holder"
+}
+add_case "shared device, a module asks" device_group_unknown_case
+
+# One that asks every half second, while the other becomes idle little by little, gets what it asks for in the end.
+device_group_poll_case() {
+  local holder
+
+  need_file "$apps/group_linked"
+  device_hold drain 52 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s
+  device_group_take polls -- large 54 40
+  expect_text polls.out '^got 54 MiB'
+  : >over
+  wait "$holder"
+}
+add_long_case "shared device, one that asks again and again" device_group_poll_case

@@ -1,7 +1,10 @@
 /*
  * case_error_sticky.c - errors that a context keeps.
  */
+#include <unistd.h>
+
 #include "case_context_help.h"
+#include "work.h"
 
 OWN_PROCESS_CASE(error, sticky, DRIVER_API, "CUDA_ERROR_ILLEGAL_ADDRESS",
                  "While executing a kernel, the device encountered a load or store "
@@ -41,4 +44,31 @@ OWN_PROCESS_CASE(error, sticky_elsewhere, DRIVER_API, "CUDA_ERROR_ILLEGAL_ADDRES
     (void)cuCtxSetCurrent(other); /* it may be refused, too */
     CHECK_CODE(cuMemsetD8Async(block, 1, 256, stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK_CODE(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+OWN_PROCESS_CASE(error, sticky_seen_by_an_upload, DRIVER_API,
+                 "CUDA_ERROR_ILLEGAL_ADDRESS",
+                 "Any further CUDA work will return the same error, whichever call was "
+                 "the first to return it: cuGraphUpload \"may also return error codes "
+                 "from previous, asynchronous launches\"")
+{
+    CUdeviceptr nowhere = 4096, block;
+    uint64_t count = 16;
+    uint32_t seed = 1;
+    void *params[] = {&nowhere, &count, &seed};
+    CUgraph graph;
+    CUgraphExec exec;
+    CUresult result = CUDA_SUCCESS;
+
+    CHECK_OK(cuMemAlloc(&block, 4 << 20));
+    CHECK_OK(cuMemFree(block));
+    CHECK_OK(cuGraphCreate(&graph, 0));
+    exec = instantiate(graph);
+    CHECK_OK(launch(kernel("gs_fill"), NULL, params));
+    for (int i = 0; i < 100 && result == CUDA_SUCCESS; i++) {
+        usleep(10000);
+        result = later()->graph_upload(exec, NULL);
+    }
+    CHECK_CODE(result, CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK_CODE(cuMemAlloc(&block, 4 << 20), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
