@@ -133,6 +133,28 @@ preloaded() {
   run_in "$prefix" LD_PRELOAD="$shim" "$@"
 }
 
+# split_settings [VAR=value...] -- COMMAND...: sets `settings` to what stands before the `--`, and
+# `command` to what stands behind it. Both are local to the caller.
+split_settings() {
+  settings=()
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  command=("${@:2}")
+}
+
+# same_as_native [VAR=value...] -- COMMAND...: runs the command without the library, then with it and
+# these variables. Both print the same and end with the same status. Leaves native.* and shim.*.
+same_as_native() {
+  local settings command
+
+  split_settings "$@"
+  native native "${command[@]}"
+  preloaded shim "${settings[@]}" -- "${command[@]}"
+  expect_same native shim
+}
+
 # For programs of tests/order: the oracle judges them, and nobody reads a report or the lines in it,
 # which each of their processes would ask a symbolizer for.
 verdict_alone=(GPUSHIM_LEAK_REPORT=off GPUSHIM_SYMBOLIZE=off)

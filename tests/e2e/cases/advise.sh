@@ -53,9 +53,7 @@ add_case "advise warm-up of the next run" second_run_case
 # bad_list_case VALUE TEXT
 bad_list_case() {
   printf '4K:5,nonsense\n' >mistakes
-  native native "$apps/pipeline_shared"
-  preloaded shim GPUSHIM_WARMUP="$1" -- "$apps/pipeline_shared"
-  expect_same native shim
+  same_as_native GPUSHIM_WARMUP="$1" -- "$apps/pipeline_shared"
   expect_count shim.err "^gpushim: GPUSHIM_WARMUP: .*$2.*; ignored$" 1
   grep -v '^gpushim: ' shim.err >rest
   expect_clean rest

@@ -144,9 +144,7 @@ add_case "api older library" api_old_case
 # A signal handler calls the functions that it has interrupted: each is served, or INACTIVE.
 api_signals_case() {
   need_file "$apps/api_$1"
-  native native "$apps/api_$1" signals
-  preloaded shim "${@:2}" -- "$apps/api_$1" signals
-  expect_same native shim
+  same_as_native "${@:2}" -- "$apps/api_$1" signals
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
 }
 for way in shared linked proc; do

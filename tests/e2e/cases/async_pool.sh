@@ -11,10 +11,8 @@ async_seeds=${E2E_HOSTILE_SEEDS:-$(sized 1 4)}
 # async_way_case PROGRAM MODE: the program's output is that of the program alone.
 async_way_case() {
   need_file "$apps/$1"
-  run_in native -- "$apps/$1"
+  same_as_native GPUSHIM_ASYNC="$2" -- "$apps/$1"
   expect_status native 0
-  preloaded shim GPUSHIM_ASYNC="$2" -- "$apps/$1"
-  expect_same native shim
   expect_clean shim.err
 }
 for way in $(ways_of async); do

@@ -13,9 +13,7 @@ leaky_summary='SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 allocations, 5
 # bad_rules_case MAKE LINES: a file made by this command; so many lines of ours.
 bad_rules_case() {
   (eval "$1") || fail "cannot make the file"
-  native native "$apps/leaky_shared"
-  preloaded shim GPUSHIM_SUPPRESSIONS=rules -- "$apps/leaky_shared"
-  expect_same native shim
+  same_as_native GPUSHIM_SUPPRESSIONS=rules -- "$apps/leaky_shared"
   expect_count shim.err '^gpushim: ' "$2"
   expect_text shim.err "$leaky_summary"
   LC_ALL=C grep -qP '[^\x09\x0a\x20-\x7e]' shim.err && fail "bytes of the file are shown"

@@ -11,10 +11,8 @@ capture_case() {
 
   shift
   need_file "$program"
-  native native "$program" "$@"
+  same_as_native -- "$program" "$@"
   expect_status native 0
-  preloaded shim -- "$program" "$@"
-  expect_same native shim
   expect_clean shim.err
 }
 for way in $(ways_of capture); do
@@ -41,9 +39,7 @@ done
 
 # What a capture forbids is refused, with the pool and without it.
 capture_forbidden_case() {
-  native native "$apps/capture_linked" forbidden replay
-  preloaded shim "GPUSHIM_POOL=$1" -- "$apps/capture_linked" forbidden replay
-  expect_same native shim
+  same_as_native "GPUSHIM_POOL=$1" -- "$apps/capture_linked" forbidden replay
   expect_clean shim.err
 }
 add_case "capture forbidden free" capture_forbidden_case on

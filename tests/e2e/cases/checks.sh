@@ -215,9 +215,7 @@ done
 # time: it is served as natively, without a look.
 checks_only_case() {
   export CUDASIM_MEMORY=64M CUDASIM_FAIL="cuStreamQuery:$1"
-  native native "$apps/overruns_linked" only
-  preloaded shim GPUSHIM_POOL_WAIT=2s "$poison" "${@:2}" -- "$apps/overruns_linked" only
-  expect_same native shim
+  same_as_native GPUSHIM_POOL_WAIT=2s "$poison" "${@:2}" -- "$apps/overruns_linked" only
   expect_no_text shim.err ' ERROR '
   expect_text shim.err '^==[0-9]+== Not checked: .*the driver refused'
 }
@@ -304,9 +302,7 @@ checks_full_case() {
   local settings=()
 
   read -ra settings <<<"$1"
-  CUDASIM_MEMORY=64M native native "$apps/overruns_shared" full
-  CUDASIM_MEMORY=64M preloaded shim "$poison" "${settings[@]}" -- "$apps/overruns_shared" full
-  expect_same native shim
+  CUDASIM_MEMORY=64M same_as_native "$poison" "${settings[@]}" -- "$apps/overruns_shared" full
   expect_clean shim.err
 }
 add_case "checks on a full device" checks_full_case ''
@@ -329,9 +325,7 @@ checks_clean_case() {
   export CUDASIM_MEMORY=512M CUDASIM_DEVICES=2
   [[ $1 != sizes_* ]] || CUDASIM_MEMORY=192M # all of it is filled, again and again
   need_file "$apps/$1"
-  native native "$apps/$1"
-  preloaded shim GPUSHIM_CHECK_REDZONE=512 "$poison" "$held" -- "$apps/$1"
-  expect_same native shim
+  same_as_native GPUSHIM_CHECK_REDZONE=512 "$poison" "$held" -- "$apps/$1"
   [[ -s native.err ]] || expect_only_report shim.err
   expect_no_text shim.err ' ERROR .*(overrun|write after)'
   [[ $2 == any ]] || expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
@@ -364,9 +358,7 @@ checks_told_case() {
   local settings=()
 
   read -ra settings <<<"$2"
-  native native "$apps/overruns_shared"
-  preloaded shim "${settings[@]}" -- "$apps/overruns_shared"
-  expect_same native shim
+  same_as_native "${settings[@]}" -- "$apps/overruns_shared"
   expect_equal "what is said" "gpushim: $1" "$(grep -v '^==' shim.err)"
 }
 needs='GPUSHIM_CHECK_REDZONE, _FILL and _QUARANTINE need the pool and the tracker: with'

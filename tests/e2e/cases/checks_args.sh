@@ -317,9 +317,7 @@ good_case() {
 
   need_file "$program"
   shift
-  native native "$program"
-  preloaded shim GPUSHIM_CHECK_ARGS=on "$@" -- "$program"
-  expect_same native shim
+  same_as_native GPUSHIM_CHECK_ARGS=on "$@" -- "$program"
   expect_text shim.err '^==[0-9]+== SUMMARY: '
   expect_no_text shim.err 'ERROR [0-9]+: (use |overrun|underrun)'
 }

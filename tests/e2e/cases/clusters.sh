@@ -63,20 +63,15 @@ BASH
 
 # in_pod pod|nobody PREFIX [VAR=value...] -- COMMAND...
 in_pod() {
-  local script=$1 prefix=$2 settings=()
+  local script=$1 prefix=$2 settings command
 
-  shift 2
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  shift
+  split_settings "${@:3}"
   if [[ $script == pod ]]; then
-    set -- unshare -m bash pod "$@"
+    command=(unshare -m bash pod "${command[@]}")
   else
-    set -- bash nobody "$@"
+    command=(bash nobody "${command[@]}")
   fi
-  run_in "$prefix" POD="$case_dir/pod" VOLUME="$case_dir/volume" "${settings[@]}" -- "$@"
+  run_in "$prefix" POD="$case_dir/pod" VOLUME="$case_dir/volume" "${settings[@]}" -- "${command[@]}"
   [[ $(<"$prefix.status") != 77 ]] || skip "a read-only root"
 }
 

@@ -155,9 +155,7 @@ add_case "beside many processes" crowd_of_processes_case
 python_case() {
   need python3
   need_file "$cuda_path/libcudart.so.13"
-  native native python3 -S "$sources/tests/apps/beside/workers.py" "$1"
-  preloaded shim -- python3 -S "$sources/tests/apps/beside/workers.py" "$1"
-  expect_same native shim
+  same_as_native -- python3 -S "$sources/tests/apps/beside/workers.py" "$1"
   expect_only_report shim.err
   # Four workers and the first process, each with what it kept.
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation' 5

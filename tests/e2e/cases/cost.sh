@@ -7,19 +7,14 @@
 #   Leaves PREFIX.total, all instructions of the run, and PREFIX.ours, those in the code of
 #   libgpushim.so itself: the simulated driver's own are no cost of ours.
 counted() {
-  local prefix=$1 settings=() file
+  local prefix=$1 settings command file
 
   if readelf -p .comment "$shim" | grep -q clang; then
     skip "a build by gcc, with which the bounds were recorded"
   fi
-  shift
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  shift
+  split_settings "${@:2}"
   run_in "$prefix" "${settings[@]}" -- valgrind --tool=callgrind \
-    --callgrind-out-file="$prefix.callgrind" "$@"
+    --callgrind-out-file="$prefix.callgrind" "${command[@]}"
   expect_status "$prefix" 0
   file=$prefix.callgrind
   [[ ! -e $file.1 ]] || file+=.1 # what it was told to dump

@@ -83,11 +83,9 @@ done
 no_gpu_case() {
   export CUDASIM_DEVICES=0
 
-  native native "$apps/absent_$1"
+  same_as_native -- "$apps/absent_$1"
   expect_text native.out 'cuInit +100$'
   expect_text native.out 'cuArrayDestroy +400$' # as NVIDIA's drivers
-  preloaded shim -- "$apps/absent_$1"
-  expect_same native shim
   expect_only_report shim.err
   expect_no_text shim.err ' ERROR '
   expect_text shim.err 'SUMMARY: gpushim: nothing recorded: CUDA did not start'
@@ -102,9 +100,7 @@ done
 wild_case() {
   export CUDASIM_FAIL=$2
 
-  native native "$apps/wild_$1" "$3"
-  preloaded shim GPUSHIM_SYMBOLIZE=off "${@:4}" -- "$apps/wild_$1" "$3" # no line is judged
-  expect_same native shim
+  same_as_native GPUSHIM_SYMBOLIZE=off "${@:4}" -- "$apps/wild_$1" "$3" # no line is judged
   expect_only_report shim.err
 }
 full='cuMemCreate:*,cuArrayCreate:*,cuArray3DCreate:*,cuMipmappedArrayCreate:*,cuGraphAddNode:*'

@@ -20,9 +20,7 @@ done
 
 # The refused free is no error of the books, and the block is not lost.
 refused_free_case() {
-  native native "$apps/edges_linked" refused_free
-  preloaded shim -- "$apps/edges_linked" refused_free
-  expect_same native shim
+  same_as_native -- "$apps/edges_linked" refused_free
   expect_clean shim.err
 }
 add_case "edges refused_free" refused_free_case
@@ -32,9 +30,7 @@ add_case "edges refused_free" refused_free_case
 pitched_beside_work_case() {
   local -x CUDASIM_MEMORY=64M
 
-  native native "$apps/edges_linked" pitched_beside_work
-  preloaded shim GPUSHIM_LEAK_REPORT=off "$@" -- "$apps/edges_linked" pitched_beside_work
-  expect_same native shim
+  same_as_native GPUSHIM_LEAK_REPORT=off "$@" -- "$apps/edges_linked" pitched_beside_work
 }
 for setting in GPUSHIM_FREE_SYNC=native GPUSHIM_FREE_SYNC=lazy GPUSHIM_CHECK_QUARANTINE=64M; do
   add_case "edges pitched_beside_work $setting" pitched_beside_work_case "$setting"
@@ -71,9 +67,7 @@ reload_case() {
     'if (!h) { puts(dlerror()); return 1; }' \
     'printf("%d\n", ((int (*)(void))dlsym(h, "run"))()); dlclose(h); } return 0; }' >main.c
   gcc -o reload main.c -ldl || fail "gcc cannot build the program"
-  native native ./reload
-  preloaded shim -- ./reload
-  expect_same native shim
+  same_as_native -- ./reload
   expect_clean shim.err
 }
 add_case "edges plug-ins with two runtimes in turn" reload_case

@@ -41,9 +41,7 @@ done
 # endings_reset_case WAY
 endings_reset_case() {
   need_file "$apps/capture_$1"
-  native native "$apps/capture_$1" reset
-  preloaded shim CUDASIM_LOG=2 -- "$apps/capture_$1" reset
-  expect_same native shim
+  same_as_native CUDASIM_LOG=2 -- "$apps/capture_$1" reset
   expect_no_calls shim.err
 }
 for way in shared static linked proc; do

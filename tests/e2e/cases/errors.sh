@@ -8,9 +8,7 @@ badfree_case() {
   local program=$apps/badfree_$1
 
   need_file "$program"
-  native native "$program" "$2"
-  preloaded shim -- "$program" "$2"
-  expect_same native shim
+  same_as_native -- "$program" "$2"
   expect_only_report shim.err
   expect_count shim.err '^==[0-9]+== ERROR [0-9]+: ' "$5"
   expect_count shim.err "^==[0-9]+== ERROR [0-9]+: $3" "$5"
@@ -31,9 +29,7 @@ done
 # All of them in one run, with parts switched off; the program's answers stay the same.
 # badfree_switched_case WAY VARIABLE
 badfree_switched_case() {
-  native native "$apps/badfree_$1"
-  preloaded shim "$2" -- "$apps/badfree_$1"
-  expect_same native shim
+  same_as_native "$2" -- "$apps/badfree_$1"
   expect_only_report shim.err
 }
 for setting in GPUSHIM_POOL=off GPUSHIM_TRACK=off GPUSHIM_STACK=off GPUSHIM_ENABLE=off; do
@@ -43,9 +39,7 @@ done
 # A pointer from before a reset.
 # stale_case WAY
 stale_case() {
-  native native "$apps/reset_$1" stale
-  preloaded shim -- "$apps/reset_$1" stale
-  expect_same native shim
+  same_as_native -- "$apps/reset_$1" stale
   expect_only_report shim.err
 }
 for way in shared linked; do

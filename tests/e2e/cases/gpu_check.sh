@@ -7,36 +7,26 @@
 
 # gpu_check PREFIX [VAR=value...] -- ARGUMENT...: with a work folder of the case's own.
 gpu_check() {
-  local prefix=$1 settings=()
+  local prefix=$1 settings command
 
-  shift
   for needed in gpu/gpu_probe gpu/gpu_watch; do
     need_file "$build/$needed"
   done
   need python3
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  shift
+  split_settings "${@:2}"
   run_in "$prefix" GPU_CHECK_WORK="$case_dir/work" OUT="$case_dir/out" \
     GPU_CHECK_REAL="$case_dir/scripts" GPU_CHECK_SAMPLES="$case_dir/samples" "${settings[@]}" -- \
-    "$sources/scripts/gpu-check" --build "$build" --simulated "$@"
+    "$sources/scripts/gpu-check" --build "$build" --simulated "${command[@]}"
 }
 
 # interrupt_check FILE [VAR=value...] -- ARGUMENT...: gpu-check, told to end when there is
 # something in FILE; leaves check.out.
 interrupt_check() {
-  local file=$1 pid waited=0 settings=()
+  local file=$1 pid waited=0 settings command
 
-  shift
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  shift
+  split_settings "${@:2}"
   env GPU_CHECK_WORK="$case_dir/work" OUT="$case_dir/out" "${settings[@]}" \
-    "$sources/scripts/gpu-check" --simulated "$@" >check.out 2>check.err &
+    "$sources/scripts/gpu-check" --simulated "${command[@]}" >check.out 2>check.err &
   pid=$!
   until [[ -s $file ]]; do
     sleep 0.2

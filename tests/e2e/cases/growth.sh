@@ -4,9 +4,7 @@
 
 # Of four places the one that leaks is named, while it does so and at the end.
 growth_case() {
-  native native "$apps/growing_$1" 20
-  preloaded shim GPUSHIM_STATS_INTERVAL=200ms -- "$apps/growing_$1" 20
-  expect_same native shim
+  same_as_native GPUSHIM_STATS_INTERVAL=200ms -- "$apps/growing_$1" 20
   expect_only_report shim.err
   expect_text shim.err '^==[0-9]+== at [0-2][0-9]:[0-5][0-9]:[0-6][0-9][.][0-9]{3} UTC \([0-9]+m?s\): [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB more than [0-9]+ms ago$'
   expect_text shim.err '^==[0-9]+== GROWING [12]: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ samples; now [0-9.]+ [KM]iB in [0-9]+ allocations$'
@@ -67,9 +65,7 @@ add_case "growth of nothing" growth_quiet_case
 
 # As often as can be, in programs that end at any time.
 growth_often_case() {
-  native native "$apps/$1"
-  preloaded shim GPUSHIM_STATS_INTERVAL=1ms -- "$apps/$1"
-  expect_same native shim
+  same_as_native GPUSHIM_STATS_INTERVAL=1ms -- "$apps/$1"
   expect_only_report shim.err
   expect_count shim.err ' SUMMARY: gpushim: ' "$2"
 }

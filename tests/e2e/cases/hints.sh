@@ -22,19 +22,12 @@ for hint in json.load(open(sys.argv[1]))["hints"]:
 
 # hint_case NAME DEVICE TEXT [SETTING...] -- COMMAND...: text and JSON have it, GPUSHIM_VERBOSE=0 has it in JSON.
 hint_case() {
-  local name=$1 device=$2 text=$3 settings=()
+  local name=$1 device=$2 text=$3 settings command
 
-  shift 3
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  shift
-  native native "$@"
-  preloaded shim "${settings[@]}" -- "$@"
-  expect_same native shim
+  split_settings "${@:4}"
+  same_as_native "${settings[@]}" -- "${command[@]}"
   expect_hint shim.err "$text"
-  preloaded files "${settings[@]}" GPUSHIM_VERBOSE=0 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json -- "$@"
+  preloaded files "${settings[@]}" GPUSHIM_VERBOSE=0 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json -- "${command[@]}"
   expect_no_text files.err ' Hint: '
   expect_equal "hints in JSON" "$name|$device|$(sed -nE 's/^==[0-9]+== Hint: //p' shim.err)" "$(json_hints run.json)"
 }

@@ -13,11 +13,11 @@ host_calls='cuMemHostAlloc|cuMemAllocHost_v2|cuMemFreeHost'
 
 # both PROGRAM MODE ROUNDS [VARIABLE...]: without the library and with it; the same output.
 both() {
+  local -x CUDASIM_LOG=2
+
   need_file "$apps/$1"
-  run_in native CUDASIM_LOG=2 -- "$apps/$1" "$2" "$3"
+  same_as_native "${@:4}" -- "$apps/$1" "$2" "$3"
   expect_status native 0
-  preloaded shim CUDASIM_LOG=2 "${@:4}" -- "$apps/$1" "$2" "$3"
-  expect_same native shim
 }
 
 # host_pinned_case WAY
@@ -42,24 +42,18 @@ host_fresh_case() {
 # host_clean_case WAY MODE
 host_clean_case() {
   need_file "$apps/hostpools_$1"
-  native native "$apps/hostpools_$1" "$2" 200
-  preloaded shim -- "$apps/hostpools_$1" "$2" 200
-  expect_same native shim
+  same_as_native -- "$apps/hostpools_$1" "$2" 200
   expect_clean shim.err
 }
 # Each wrong free gets its native code, and is named.
 host_bad_case() {
-  native native "$apps/hostpools_$1" bad
-  preloaded shim -- "$apps/hostpools_$1" bad
-  expect_same native shim
+  same_as_native -- "$apps/hostpools_$1" bad
   expect_only_report shim.err
   expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: [1-9][0-9]* errors, 0 B leaked'
 }
 # host_fork_case WAY
 host_fork_case() {
-  native native "$apps/hostpools_$1" fork 3
-  preloaded shim -- "$apps/hostpools_$1" fork 3
-  expect_same native shim
+  same_as_native -- "$apps/hostpools_$1" fork 3
   expect_text shim.out '^hostpools: the child ended with 0$'
 }
 for way in shared static ptds linked dlsym proc; do
@@ -75,9 +69,7 @@ done
 
 # host_calls_case MODE
 host_calls_case() {
-  native native "$apps/hostcalls_linked" "$1"
-  preloaded shim -- "$apps/hostcalls_linked" "$1"
-  expect_same native shim
+  same_as_native -- "$apps/hostcalls_linked" "$1"
 }
 for mode in questions contexts attributes beyond; do
   add_case "host pools $mode" host_calls_case "$mode"

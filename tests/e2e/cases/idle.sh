@@ -163,10 +163,8 @@ done
 table_case() {
   local name='private table 63756461-7369-6d20-6265-68696e643031'
   need_file "$apps/unknown"
-  run_in native -- "$apps/unknown" table "$1"
+  same_as_native GPUSHIM_LOOKUP_LOG=lookups -- "$apps/unknown" table "$1"
   expect_status native 0
-  preloaded shim GPUSHIM_LOOKUP_LOG=lookups -- "$apps/unknown" table "$1"
-  expect_same native shim
   [[ $1 == null ]] || expect_text lookups '^cuGetExportTable [0-9a-f-]{36} [0-9]+ -> driver$'
   preloaded told GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
     GPUSHIM_STATE_FILE=state CUDASIM_LOG=2 -- "$apps/unknown" table "$1"

@@ -5,9 +5,7 @@
 
 # interim_oom_case WAY HOW: once, with the call that was refused and who holds the memory.
 interim_oom_case() {
-  native native "$apps/interim_$1" "$2"
-  preloaded shim -- "$apps/interim_$1" "$2"
-  expect_same native shim
+  same_as_native -- "$apps/interim_$1" "$2"
   expect_only_report shim.err
   expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: .*  out of memory$' 1
   expect_count shim.err ' of 32\.0 MiB on GPU 0 was refused, [0-9.]+ MiB of 512 MiB free$' 1
@@ -60,9 +58,7 @@ add_case "interim on a signal by its number" interim_signal_case shared 10
 
 # SIGTERM ends it as natively, after the report.
 interim_term_case() {
-  native native "$apps/interim_$1" term
-  preloaded shim GPUSHIM_DUMP_ON_TERM=on -- "$apps/interim_$1" term
-  expect_same native shim
+  same_as_native GPUSHIM_DUMP_ON_TERM=on -- "$apps/interim_$1" term
   expect_text shim.err '^==[0-9]+== gpushim [0-9.]+: .*  SIGTERM$'
   expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 1\.00 MiB leaked in 1 ' 1
   preloaded off -- "$apps/interim_$1" term
@@ -75,9 +71,7 @@ done
 
 # What is about to be lost is written before it is.
 interim_reset_case() {
-  native native "$apps/reset_$1"
-  preloaded shim GPUSHIM_LEAK_REPORT=reset -- "$apps/reset_$1"
-  expect_same native shim
+  same_as_native GPUSHIM_LEAK_REPORT=reset -- "$apps/reset_$1"
   expect_only_report shim.err
   expect_text shim.err '^==[0-9]+== a context of GPU 0 is about to end, and its memory with it$'
   expect_text shim.err '^==[0-9]+== LIVE 1: .* \(([0-9.]+) % of live\)$'
@@ -96,22 +90,16 @@ done
 
 # What the program does with a signal goes first.
 interim_own_case() {
-  native native "$apps/interim_shared" own
-  preloaded shim GPUSHIM_DUMP_SIGNAL=USR1 -- "$apps/interim_shared" own
-  expect_same native shim
+  same_as_native GPUSHIM_DUMP_SIGNAL=USR1 -- "$apps/interim_shared" own
   expect_text shim.err '^gpushim: GPUSHIM_DUMP_SIGNAL=USR1: the program handles or ignores'
-  native native "$apps/interim_shared" child
-  preloaded shim GPUSHIM_DUMP_SIGNAL=USR1 -- "$apps/interim_shared" child
-  expect_same native shim
+  same_as_native GPUSHIM_DUMP_SIGNAL=USR1 -- "$apps/interim_shared" child
   expect_clean shim.err
 }
 add_case "interim leaves the program its signals" interim_own_case
 
 # interim_bad_case VALUE: one line, and the program is as without it.
 interim_bad_case() {
-  native native "$apps/interim_shared" child
-  preloaded shim GPUSHIM_DUMP_SIGNAL="$1" -- "$apps/interim_shared" child
-  expect_same native shim
+  same_as_native GPUSHIM_DUMP_SIGNAL="$1" -- "$apps/interim_shared" child
   expect_count shim.err "^gpushim: GPUSHIM_DUMP_SIGNAL=${1/+/[+]}: not a signal that can be used .*; no signal is set\$" 1
 }
 for value in KILL 9 11 0 SIGFOO RTMIN+99 USR1x; do

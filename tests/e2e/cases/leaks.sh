@@ -84,9 +84,7 @@ add_case "leaks GPUSHIM_LEAK_MAX=2" leak_max_case
 leak_stripped_case() {
   need strip
   strip -o leaky_stripped "$apps/leaky_shared" || fail "strip"
-  native native ./leaky_stripped
-  preloaded shim -- ./leaky_stripped
-  expect_same native shim
+  same_as_native -- ./leaky_stripped
   expect_only_report shim.err
   expect_text shim.err '#0 .*leaky_stripped\+0x[0-9a-f]+'
   expect_no_text shim.err 'leaky\.c:|build_index'
@@ -157,10 +155,8 @@ leak_plugin_case() {
     need_file "$apps/plugin_$way.so"
     plugins+=("$apps/plugin_$way.so")
   done
-  native native "$apps/plugin" "${plugins[@]}"
+  same_as_native GPUSHIM_PEAK_MAX=0 -- "$apps/plugin" "${plugins[@]}"
   expect_quiet native
-  preloaded shim GPUSHIM_PEAK_MAX=0 -- "$apps/plugin" "${plugins[@]}"
-  expect_same native shim
   if [[ $# -eq 1 ]]; then
     expect_leaks shim.err "$sources/tests/apps/plugin_part.c"
   else

@@ -358,9 +358,7 @@ add_case "library removed" replaced_case linked gone
 # named_case WAY: each call of the runtime that allocates is reported by its own name.
 named_case() {
   need_file "$apps/named_$1"
-  native native "$apps/named_$1"
-  preloaded shim -- "$apps/named_$1"
-  expect_same native shim
+  same_as_native -- "$apps/named_$1"
   # It closes, destroys and unlocks things that are none.
   errors_meant=3 expect_leaks shim.err "$sources/tests/apps/named.c"
   for name in cudaMallocPitch cudaMalloc3D cudaMallocFromPoolAsync; do

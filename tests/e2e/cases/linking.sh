@@ -48,10 +48,8 @@ absent_case() {
   need_file "$apps/unknown"
   for name in cuMemcpyWithAttributesAsync cuFabricCpyBatchAsync cuGLCtxCreate_v2; do
     for way in dlsym proc; do
-      native native "$apps/unknown" "$way" "$name"
+      same_as_native -- "$apps/unknown" "$way" "$name"
       expect_text native.out 'not found$'
-      preloaded shim -- "$apps/unknown" "$way" "$name"
-      expect_same native shim
     done
   done
 }
@@ -82,9 +80,7 @@ add_case "linking two copies" copies_case
 
 # All symbols resolved at start.
 bind_now_case() {
-  native native "$apps/leaky_linked"
-  preloaded shim LD_BIND_NOW=1 -- "$apps/leaky_linked"
-  expect_same native shim
+  same_as_native LD_BIND_NOW=1 -- "$apps/leaky_linked"
   expect_leaks shim.err "$sources/tests/apps/leaky.c"
 }
 add_case "linking LD_BIND_NOW" bind_now_case
@@ -177,9 +173,7 @@ both_drivers_case() {
   local one=$build/sim-closable/libcuda.so.1 other=$build/sim/libcuda.so.1
 
   need_file "$one"
-  native native "$apps/reopen" both "$one" "$other"
-  preloaded shim -- "$apps/reopen" both "$one" "$other"
-  expect_same native shim
+  same_as_native -- "$apps/reopen" both "$one" "$other"
   expect_count shim.err '^gpushim: a second CUDA driver is loaded' 1
 }
 add_case "linking two drivers" both_drivers_case
@@ -190,10 +184,8 @@ tomorrow_case() {
   local driver=$build/apps/stub-driver/libcuda.so.1
 
   need_file "$driver"
-  native native "$apps/tomorrow" "$driver"
+  same_as_native "$@" -- "$apps/tomorrow" "$driver"
   expect_text native.out '^tomorrow: proc cuMemAlloc of 99.0 is cuMemAlloc_v9 of libcuda.so.1$'
-  preloaded shim "$@" -- "$apps/tomorrow" "$driver"
-  expect_same native shim
   expect_text shim.err '^tomorrow: cuMemAlloc of 12.0 is the same by both$'
 }
 add_case "linking functions of tomorrow" tomorrow_case

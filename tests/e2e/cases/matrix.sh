@@ -10,10 +10,8 @@ matrix_case() {
 
   shift 2
   need_file "$program"
-  native native "$program" "$@"
+  same_as_native -- "$program" "$@"
   expect_quiet native
-  preloaded shim -- "$program" "$@"
-  expect_same native shim
   [[ -s native.out ]] || fail "the program printed nothing"
   if [[ $expect == clean ]]; then
     expect_clean shim.err
@@ -45,9 +43,7 @@ add_case "matrix ctor static" matrix_case ctor_static clean
 switched_case() {
   local program=$apps/$1
 
-  native native "$program"
-  preloaded shim "$2" -- "$program"
-  expect_same native shim
+  same_as_native "$2" -- "$program"
   case $2 in
     GPUSHIM_ENABLE=off | GPUSHIM_TRACK=off) expect_quiet shim ;;
     *) expect_clean shim.err ;;

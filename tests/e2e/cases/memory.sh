@@ -8,9 +8,7 @@ uses leaks
 
 # A reset takes the context's memory, and not what is no context's.
 survivors_case() {
-  native native "$apps/survivors_$1"
-  preloaded shim -- "$apps/survivors_$1"
-  expect_same native shim
+  same_as_native -- "$apps/survivors_$1"
   expect_text shim.out 'the rest came back'
   expect_planted shim.err "$sources/tests/apps/survivors.c"
   expect_count shim.err '^==[0-9]+== GPU 0 .*: 12[.]0 MiB leaked at 4 call sites \(3[.]00 MiB lost at reset\), peak ' 1
@@ -61,10 +59,8 @@ run_both() {
 
   shift
   need_file "$program"
-  native native "$program" "$@"
+  same_as_native -- "$program" "$@"
   expect_quiet native
-  preloaded shim -- "$program" "$@"
-  expect_same native shim
   expect_only_report shim.err
 }
 
@@ -164,9 +160,7 @@ memory_off_case() {
 
   for name in virtual arrays external registered imports; do
     need_file "$apps/${name}_linked"
-    native native "$apps/${name}_linked"
-    preloaded shim "$1" -- "$apps/${name}_linked"
-    expect_same native shim
+    same_as_native "$1" -- "$apps/${name}_linked"
     [[ $1 == GPUSHIM_POOL=off ]] || expect_quiet shim
   done
 }

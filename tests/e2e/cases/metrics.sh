@@ -33,10 +33,8 @@ json_figure() {
 metrics_end_case() {
   local name
 
-  native native "$apps/leaky_$1"
-  preloaded shim GPUSHIM_METRICS_FILE=m.prom GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json RANK=3 -- \
+  same_as_native GPUSHIM_METRICS_FILE=m.prom GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json RANK=3 -- \
     "$apps/leaky_$1"
-  expect_same native shim
   expect_text shim.err "^==[0-9]+== files written: $PWD/r[.]json, $PWD/m[.]prom\$"
   expect_metrics m.prom
   for name in live_bytes:live_bytes peak_bytes:peak_bytes allocations_total:allocs frees_total:frees; do
@@ -204,9 +202,7 @@ add_case "metrics of a killed program" metrics_killed_case
 metrics_fork_case() {
   local pid
 
-  native native "$apps/fork_$1"
-  preloaded shim GPUSHIM_METRICS_FILE=m.%p.prom GPUSHIM_STATS_INTERVAL="$2" -- "$apps/fork_$1"
-  expect_same native shim
+  same_as_native GPUSHIM_METRICS_FILE=m.%p.prom GPUSHIM_STATS_INTERVAL="$2" -- "$apps/fork_$1"
   sed -nE 's/^==([0-9]+)== SUMMARY: .*/\1/p' shim.err | sort -u >reporters
   find . -name 'm.*.prom' | sed -E 's/.*m[.]([0-9]+)[.]prom/\1/' | sort -u >written
   expect_equal "files" "$(<reporters)" "$(<written)"
@@ -227,10 +223,8 @@ metrics_refused_case() {
   mkdir folder
   echo old >precious
   ln -s precious link
-  native native "$apps/growing_linked" 3
-  preloaded shim GPUSHIM_METRICS_FILE="$1" GPUSHIM_STATS_INTERVAL=10ms GPUSHIM_LEAK_MAX=0 -- \
+  same_as_native GPUSHIM_METRICS_FILE="$1" GPUSHIM_STATS_INTERVAL=10ms GPUSHIM_LEAK_MAX=0 -- \
     "$apps/growing_linked" 3
-  expect_same native shim
   expect_count shim.err '^gpushim: ' 1
   expect_count shim.err "^gpushim: GPUSHIM_METRICS_FILE: cannot write [^ ]*: $2; left out\$" 1
   expect_no_text shim.err 'files written'

@@ -113,9 +113,7 @@ done
 
 # A program whose own symbol says that it exports has cuMemAlloc's memory from the start.
 moving_exporter_case() {
-  native native "$apps/ipc_linked"
-  preloaded shim "$vmm" GPUSHIM_VERBOSE=2 -- "$apps/ipc_linked"
-  expect_same native shim
+  same_as_native "$vmm" GPUSHIM_VERBOSE=2 -- "$apps/ipc_linked"
   expect_text shim.err 'GPUSHIM_POOL_VMM: blocks are exported .*cuMemAlloc'
 }
 add_case "moving pages are none for an exporter" moving_exporter_case

@@ -7,9 +7,8 @@ uses guide options
 
 # on_terminal COLUMNS PREFIX [VAR=value...] -- COMMAND...: PREFIX.text is what it writes to a terminal of that width.
 on_terminal() {
-  local columns=$1 prefix=$2 settings=(TERM=xterm CUDASIM_MEMORY=512M CUDASIM_DEVICES=1)
+  local columns=$1 prefix=$2 settings command
 
-  shift 2
   need python3
   cat >terminal.py <<'PYTHON'
 import fcntl, os, struct, subprocess, sys, termios
@@ -27,12 +26,8 @@ with subprocess.Popen(sys.argv[2:], stdin=inside, stdout=inside, stderr=inside) 
 sys.stdout.buffer.write(text.replace(b"\r\n", b"\n"))
 sys.exit(program.returncode if program.returncode >= 0 else 128 - program.returncode)
 PYTHON
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  shift
-  run_in "$prefix" "${settings[@]}" -- python3 -S terminal.py "$columns" "$@"
+  split_settings TERM=xterm CUDASIM_MEMORY=512M CUDASIM_DEVICES=1 "${@:3}"
+  run_in "$prefix" "${settings[@]}" -- python3 -S terminal.py "$columns" "${command[@]}"
   mv "$prefix.out" "$prefix.text"
 }
 

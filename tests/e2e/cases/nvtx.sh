@@ -21,16 +21,12 @@ PYTHON
 
 # run_phases PREFIX [VAR=value...] -- [ARGUMENT...]: phases, whose report is PREFIX.json.
 run_phases() {
-  local prefix=$1 settings=()
+  local prefix=$1 settings command
 
   need_file "$apps/phases_$way"
-  shift
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
+  split_settings "${@:2}"
   preloaded "$prefix" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$prefix.json" "${settings[@]}" -- \
-    "$apps/phases_$way" "${@:2}"
+    "$apps/phases_$way" "${command[@]}"
   expect_status "$prefix" 0
 }
 

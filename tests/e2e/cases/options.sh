@@ -5,9 +5,7 @@
 
 # bad_option_case VARIABLE TEXT: one line that matches, besides a clean report.
 bad_option_case() {
-  native native "$apps/pinned_shared"
-  preloaded shim "$1" -- "$apps/pinned_shared"
-  expect_same native shim
+  same_as_native "$1" -- "$apps/pinned_shared"
   expect_count shim.err '^gpushim: ' 1
   expect_text shim.err "^gpushim: $2"
   grep -v '^gpushim: ' shim.err >rest
@@ -64,11 +62,9 @@ bad_options_case() {
   local value
 
   value=$(printf 'x%.0s' {1..5000})
-  native native "$apps/pinned_shared"
-  preloaded shim GPUSHIM_POOL="$value" GPUSHIM_STACK_DEPTH=-1 GPUSHIM_LEAK_MAX=1e9 \
+  same_as_native GPUSHIM_POOL="$value" GPUSHIM_STACK_DEPTH=-1 GPUSHIM_LEAK_MAX=1e9 \
     GPUSHIM_ERROR_EXITCODE=256 GPUSHIM_= GPUSHIM_XYZZY=1 GPUSHIM_LOG_FILE= \
     GPUSHIM_SYMBOLIZE_TIMEOUT=soon -- "$apps/pinned_shared"
-  expect_same native shim
   expect_count shim.err '^gpushim: ' 7
   grep -v '^gpushim: ' shim.err >rest
   expect_clean rest
@@ -150,18 +146,14 @@ done
 
 # terminal PREFIX SETTING... -- COMMAND...: like run_in, on a terminal; what it shows is in PREFIX.out.
 terminal() {
-  local prefix=$1 command=(python3 "$case_dir/terminal.py") settings=()
+  local prefix=$1 settings command
 
-  shift
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
+  split_settings "${@:2}"
   cat >terminal.py <<'PYTHON'
 import os, pty, sys
 sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
 PYTHON
-  run_in "$prefix" "${settings[@]}" -- "${command[@]}" env LD_PRELOAD="$shim" "${@:2}" </dev/null
+  run_in "$prefix" "${settings[@]}" -- python3 "$case_dir/terminal.py" env LD_PRELOAD="$shim" "${command[@]}" </dev/null
 }
 
 # On a terminal a report has colours, unless the user wants none; without them it is the same text.

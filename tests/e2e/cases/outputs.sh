@@ -410,10 +410,7 @@ outputs_refused_case() {
   mkdir folder
   echo old >precious
   ln -s precious link
-  native native "$apps/leaky_shared"
-  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$1" GPUSHIM_LEAK_MAX=0 -- \
-    "$apps/leaky_shared"
-  expect_same native shim
+  same_as_native GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$1" GPUSHIM_LEAK_MAX=0 -- "$apps/leaky_shared"
   expect_count shim.err '^gpushim: ' 1
   expect_count shim.err "^gpushim: GPUSHIM_OUTPUT=json: cannot write [^ ]*: $2; left out\$" 1
   expect_no_text shim.err 'files written'
@@ -483,9 +480,7 @@ add_case "outputs to a full disk" outputs_disk_case
 
 # outputs_ending_case END STATUS: the file has the leak and the status.
 outputs_ending_case() {
-  native native "$apps/oddities_static" "$1"
-  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- "$apps/oddities_static" "$1"
-  expect_same native shim
+  same_as_native GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- "$apps/oddities_static" "$1"
   expect_valid r.json
   expect_equal "status" "$(<native.status)" "$(json_get r.json process exit_status)"
   expect_equal "leaked" 131072 "$(json_get r.json summary leaked_bytes)"

@@ -9,10 +9,8 @@ owned_seeds=${E2E_HOSTILE_SEEDS:-$(sized 1 12)}
 # owned_same_case WAY MODE...
 owned_same_case() {
   need_file "$apps/owned_$1"
-  native native "$apps/owned_$1" "${@:2}"
+  same_as_native -- "$apps/owned_$1" "${@:2}"
   expect_quiet native
-  preloaded shim -- "$apps/owned_$1" "${@:2}"
-  expect_same native shim
   expect_clean shim.err
 }
 for way in $(ways_of owned); do
@@ -29,10 +27,8 @@ owned_calls_case() {
 
   calls=$(sized 40000 1000000)
   need_file "$apps/apirandom_$1"
-  run_in native -- "$apps/apirandom_$1" "$2" "$calls"
+  same_as_native -- "$apps/apirandom_$1" "$2" "$calls"
   expect_status native 0
-  preloaded shim -- "$apps/apirandom_$1" "$2" "$calls"
-  expect_same native shim
   expect_text shim.err 'SUMMARY: gpushim: [0-9]+ errors?, 0 B leaked in 0 allocations'
 }
 for way in $(ways_of apirandom); do
@@ -81,9 +77,7 @@ add_case "owned visibility without managed memory" owned_visibility_case \
 
 # What is served without the pool, and what is not recorded, is the same.
 owned_option_case() {
-  native native "$apps/owned_linked"
-  preloaded shim "$1" -- "$apps/owned_linked"
-  expect_same native shim
+  same_as_native "$1" -- "$apps/owned_linked"
 }
 for option in GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_TRACK=off GPUSHIM_ENABLE=off; do
   add_case "owned $option" owned_option_case "$option"
@@ -115,9 +109,7 @@ owned_no_driver_case() {
 add_case "owned without a driver" owned_no_driver_case
 
 owned_peers_case() {
-  native native "$apps/owned_linked" peers
-  preloaded shim CUDASIM_DEVICES=3 -- "$apps/owned_linked" peers
-  expect_same native shim
+  same_as_native CUDASIM_DEVICES=3 -- "$apps/owned_linked" peers
   expect_clean shim.err
 }
 add_case "owned peers of three" owned_peers_case
@@ -288,10 +280,8 @@ add_case "owned headers" owned_header_case
 
 owned_raii_case() {
   need_file "$apps/raii_$1"
-  native native "$apps/raii_$1"
+  same_as_native -- "$apps/raii_$1"
   expect_quiet native
-  preloaded shim -- "$apps/raii_$1"
-  expect_same native shim
   expect_clean shim.err
   preloaded leak -- "$apps/raii_$1" leak
   expect_text leak.err '^==[0-9]+== LEAK 1: 12.1 KiB in 1 allocation'

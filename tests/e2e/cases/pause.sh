@@ -5,17 +5,13 @@
 # pause_start WAY [VAR=value...] -- ARGUMENT...: paused_WAY in the background, working; its number is in `runner`, what
 # it writes in the file `dots`.
 pause_start() {
-  local way=$1 settings=()
+  local way=$1 settings command
 
-  shift
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
+  split_settings "${@:2}"
   need_file "$apps/paused_$way"
   dots+=.out
   LD_LIBRARY_PATH=$cuda_path CUDASIM_CHECKPOINT=1 CUDASIM_MEMORY=512M GPUSHIM_LOG_FILE=$PWD/log LD_PRELOAD=${preload-$shim} \
-    env "${settings[@]}" "$apps/paused_$way" "$PWD/over" "${@:2}" >"$dots" 2>shim.err &
+    env "${settings[@]}" "$apps/paused_$way" "$PWD/over" "${command[@]}" >"$dots" 2>shim.err &
   runner=$!
   runners+=("$runner")
   trap 'kill -9 "${runners[@]}" 2>/dev/null' EXIT # of a case that fails

@@ -7,9 +7,7 @@ peaks_steps_case() {
   local app=$apps/peaks_$1
 
   need_file "$app"
-  native native "$app"
-  preloaded shim GPUSHIM_VERBOSE=2 -- "$app"
-  expect_same native shim
+  same_as_native GPUSHIM_VERBOSE=2 -- "$app"
   expect_text shim.err 'Peak of GPU 0: 54.0 MiB at [0-9]+ms, 54.0 MiB of it freed since$'
   expect_text shim.err 'PEAK 1: 48.0 MiB in 6 allocations \(88.9 % of the peak\)$'
   expect_text shim.err "  (cuMemAlloc|cudaMalloc), GPU 0, all freed since$"

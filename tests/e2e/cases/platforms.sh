@@ -47,10 +47,7 @@ add_case "platforms integrated" integrated_case
 service_case() {
   mkdir pipes
   : >pipes/control
-  native native "$apps/pipeline_shared"
-  preloaded shim GPUSHIM_VERBOSE=2 CUDA_MPS_PIPE_DIRECTORY="$case_dir/pipes" -- \
-    "$apps/pipeline_shared"
-  expect_same native shim
+  same_as_native GPUSHIM_VERBOSE=2 CUDA_MPS_PIPE_DIRECTORY="$case_dir/pipes" -- "$apps/pipeline_shared"
   expect_text shim.err '^gpushim: GPU 0: MPS client$'
 }
 add_case "platforms service" service_case
@@ -59,9 +56,7 @@ add_case "platforms service" service_case
 slice_case() {
   local name=CUDASIM_NAME="$1"
 
-  native native "$apps/pipeline_shared"
-  preloaded shim GPUSHIM_VERBOSE=2 "$name" -- "$apps/pipeline_shared"
-  expect_same native shim
+  same_as_native GPUSHIM_VERBOSE=2 "$name" -- "$apps/pipeline_shared"
   if [[ $2 == slice ]]; then
     expect_text shim.err '^gpushim: GPU 0: MIG slice$'
   else

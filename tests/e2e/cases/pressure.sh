@@ -6,15 +6,11 @@
 
 # pressed PREFIX [VAR=value...] -- WAY WHAT: on a device of 64 MiB.
 pressed() {
-  local prefix=$1 settings=()
+  local prefix=$1 settings command
 
-  shift
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  need_file "$apps/pressure_$2"
-  preloaded "$prefix" CUDASIM_MEMORY=64M CUDASIM_DEVICES=1 "${settings[@]}" -- "$apps/pressure_$2" "$3"
+  split_settings "${@:2}"
+  need_file "$apps/pressure_${command[0]}"
+  preloaded "$prefix" CUDASIM_MEMORY=64M CUDASIM_DEVICES=1 "${settings[@]}" -- "$apps/pressure_${command[0]}" "${command[1]}"
   expect_status "$prefix" 0
 }
 

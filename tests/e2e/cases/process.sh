@@ -6,9 +6,7 @@
 # A child that used CUDA and its parent each have a clean report; the others have none.
 # fork_case WAY
 fork_case() {
-  native native "$apps/fork_$1"
-  preloaded shim -- "$apps/fork_$1"
-  expect_same native shim
+  same_as_native -- "$apps/fork_$1"
   expect_only_report shim.err
   expect_no_text shim.err 'LEAK|ERROR'
   sed -nE 's/^==([0-9]+)== SUMMARY: .*/\1/p' shim.err | sort -u >reporters
@@ -22,9 +20,7 @@ done
 # glibc leaves such a child a lock of the loader's that nobody releases.
 # fork_race_case WAY THREADS [WHAT OF CHILDREN]
 fork_race_case() {
-  native native "$apps/forkrace_$1" "$2"
-  preloaded shim -- "$apps/forkrace_$1" "$2"
-  expect_same native shim
+  same_as_native -- "$apps/forkrace_$1" "$2"
   expect_text shim.out "forkrace: every child ${3:-is refused}"
   expect_only_report shim.err
 }
@@ -38,9 +34,7 @@ add_case "process fork among first calls" fork_race_case linked first ends
 # Nothing is said for a child that only execs.
 # vfork_case WAY
 vfork_case() {
-  native native "$apps/vfork_$1"
-  preloaded shim -- "$apps/vfork_$1"
-  expect_same native shim
+  same_as_native -- "$apps/vfork_$1"
   expect_clean shim.err
 }
 for way in shared static linked; do
@@ -51,9 +45,7 @@ done
 # pages are not the child's.
 # bare_fork_case WAY REPORTS [VARIABLE...]
 bare_fork_case() {
-  native native "$apps/barefork_$1"
-  preloaded shim "${@:3}" -- "$apps/barefork_$1"
-  expect_same native shim
+  same_as_native "${@:3}" -- "$apps/barefork_$1"
   grep -q 'no _Fork' native.out && skip "a C library with _Fork"
   expect_clean shim.err "$2"
 }
@@ -103,9 +95,7 @@ add_case "process children not followed, alone" children_alone_case
 
 # ending_case END REPORTS: native status and output; that many reports, each with the leak.
 ending_case() {
-  native native "$apps/oddities_static" "$1"
-  preloaded shim -- "$apps/oddities_static" "$1"
-  expect_same native shim
+  same_as_native -- "$apps/oddities_static" "$1"
   expect_only_report shim.err
   expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: ' "$2"
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation' "$2"
@@ -124,9 +114,7 @@ add_case "process SIGKILL" ending_case sigkill 0
 # Other threads allocate and free while the process ends: the report is written once.
 # threads_end_case WAY END
 threads_end_case() {
-  native native "$apps/atexit_threads_$1" "$2"
-  preloaded shim GPUSHIM_PEAK_MAX=0 -- "$apps/atexit_threads_$1" "$2"
-  expect_same native shim
+  same_as_native GPUSHIM_PEAK_MAX=0 -- "$apps/atexit_threads_$1" "$2"
   expect_only_report shim.err
   expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, ' 1
   expect_count shim.err '#0 main .*atexit_threads[.]c:' 1
@@ -145,10 +133,8 @@ exits_at_once_case() {
 
   for round in 1 2 3 4 5; do
     rm -f state report.json
-    native native "$apps/atexit_threads_$1" "$2"
-    preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
+    same_as_native GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
       -- "$apps/atexit_threads_$1" "$2"
-    expect_same native shim
     expect_only_report shim.err
     expect_summary shim.err 0 12345 1 1
     [[ -s report.json ]] || fail "no report.json"
@@ -163,9 +149,7 @@ done
 
 # execs_case WAY: the leak is reported before the exec; a program without CUDA follows.
 execs_case() {
-  native native "$apps/execs_shared" "$1"
-  preloaded shim -- "$apps/execs_shared" "$1"
-  expect_same native shim
+  same_as_native -- "$apps/execs_shared" "$1"
   expect_only_report shim.err
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation' 1
   expect_count shim.err '#0 hold .*execs[.]c:' 1
@@ -181,9 +165,7 @@ cancelled_case() {
 
   [[ ${3-} != exit || -z ${E2E_COVERAGE-} ]] ||
     skip 'a build without gcov, which writes at exit and is cancelled there'
-  native native "$apps/$1" "${@:3}"
-  preloaded shim "$2" -- "$apps/$1" "${@:3}"
-  expect_same native shim
+  same_as_native "$2" -- "$apps/$1" "${@:3}"
   expect_only_report shim.err
   expect_count shim.err 'SUMMARY: gpushim: ' 1
 }
@@ -234,18 +216,14 @@ add_case "process supervised one" supervised_case one 0
 
 # Death by SIGTERM keeps its status; a report is allowed, nothing else.
 sigterm_case() {
-  native native "$apps/oddities_static" sigterm
-  preloaded shim -- "$apps/oddities_static" sigterm
-  expect_same native shim
+  same_as_native -- "$apps/oddities_static" sigterm
   expect_only_report shim.err
 }
 add_case "process SIGTERM" sigterm_case
 
 # plain_case ARGUMENT
 plain_case() {
-  native native "$apps/plain" "$1"
-  preloaded shim -- "$apps/plain" "$1"
-  expect_same native shim
+  same_as_native -- "$apps/plain" "$1"
   expect_quiet shim
 }
 for way in exit _exit exec fork spawn; do
@@ -275,9 +253,7 @@ done
 
 # A handler that leaves the first call by siglongjmp leaves nothing half done.
 jumps_case() {
-  native native "$apps/jumps_linked"
-  preloaded shim GPUSHIM_PEAK_MAX=0 -- "$apps/jumps_linked"
-  expect_same native shim
+  same_as_native GPUSHIM_PEAK_MAX=0 -- "$apps/jumps_linked"
   expect_equal "output" "jumps: 1" "$(<shim.out)"
   expect_only_report shim.err
   expect_count shim.err '#0 use +jumps[.]c:' 2
@@ -358,9 +334,7 @@ add_case "process large environment, small stack" little_room_case
 # the same data, no wait for oneself, nothing lost.
 # handlers_case between|inside [VARIABLE...]
 handlers_case() {
-  native native "$apps/handlers_linked" "$1"
-  preloaded shim "${@:2}" -- "$apps/handlers_linked" "$1"
-  expect_same native shim
+  same_as_native "${@:2}" -- "$apps/handlers_linked" "$1"
   expect_text shim.err '^handlers: [1-9][0-9]{2} interruptions$'
   grep -v '^handlers: ' shim.err >report.err
   expect_clean report.err

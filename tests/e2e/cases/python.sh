@@ -52,9 +52,7 @@ planted_case() {
   find_python "$version"
   need_file "$cuda_path/libcudart.so.13"
   shift
-  native native "$python" -SB "$python_sources/planted.py"
-  preloaded shim PYTHONUTF8=1 GPUSHIM_LEAK_MAX=1000 "$@" -- "$python" -SB "$python_sources/planted.py"
-  expect_same native shim
+  same_as_native PYTHONUTF8=1 GPUSHIM_LEAK_MAX=1000 "$@" -- "$python" -SB "$python_sources/planted.py"
   expect_only_report shim.err
   planted_frames shim.err | sort -n >found
   # Before 3.11 a function does not know where it was defined.
@@ -83,9 +81,7 @@ truth_case() {
 ways_case() {
   find_python "$1"
   need_file "$cuda_path/libcudart.so.13"
-  native native "$python" -SB "$python_sources/ways.py" "$2"
-  preloaded shim -- "$python" -SB "$python_sources/ways.py" "$2"
-  expect_same native shim
+  same_as_native -- "$python" -SB "$python_sources/ways.py" "$2"
   expect_only_report shim.err
   expect_text shim.err "$3"
 }
@@ -130,10 +126,7 @@ deep_case() {
   find_python "$1"
   need_file "$apps/libdeep.so"
   need_file "$cuda_path/libcudart.so.13"
-  native native "$python" -SB "$python_sources/ways.py" deep "$apps/libdeep.so"
-  preloaded shim GPUSHIM_STACK_DEPTH="$2" -- \
-    "$python" -SB "$python_sources/ways.py" deep "$apps/libdeep.so"
-  expect_same native shim
+  same_as_native GPUSHIM_STACK_DEPTH="$2" -- "$python" -SB "$python_sources/ways.py" deep "$apps/libdeep.so"
   expect_only_report shim.err
   grep -A9 'native frames left out' shim.err >outside || fail "no frame stands for those left out"
   expect_text outside '#[0-9]+ +deep_call +ways.py:[0-9]+$'

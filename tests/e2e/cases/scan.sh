@@ -13,9 +13,7 @@ scan_fates() {
 
 # scan_case WAY
 scan_case() {
-  native native "$apps/referenced_$1"
-  preloaded shim GPUSHIM_LEAK_SCAN=on GPUSHIM_LEAK_MAX=50 -- "$apps/referenced_$1"
-  expect_same native shim
+  same_as_native GPUSHIM_LEAK_SCAN=on GPUSHIM_LEAK_MAX=50 -- "$apps/referenced_$1"
   expect_only_report shim.err
   scan_fates shim.err >found
   cat >wanted <<'END'

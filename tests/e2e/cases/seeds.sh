@@ -21,11 +21,9 @@ seeds_clean() {
 # seeds_case PROGRAM WAY [VARIABLE...]
 seeds_case() {
   need_file "$apps/$1_$2"
-  native native "$apps/$1_$2"
+  same_as_native "${@:3}" -- "$apps/$1_$2"
   expect_quiet native
   [[ -s native.out ]] || fail "the program printed nothing"
-  preloaded shim "${@:3}" -- "$apps/$1_$2"
-  expect_same native shim
   seeds_clean "$1" shim.err
 }
 
@@ -47,9 +45,7 @@ seeds_linked_case() {
 }
 
 seeds_off_case() {
-  native native "$apps/$1_linked"
-  preloaded shim GPUSHIM_ENABLE=off -- "$apps/$1_linked"
-  expect_same native shim
+  same_as_native GPUSHIM_ENABLE=off -- "$apps/$1_linked"
   expect_quiet shim
 }
 

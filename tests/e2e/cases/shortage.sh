@@ -14,9 +14,7 @@ shortage_case() {
   local program=$apps/shortage_$1
 
   need_file "$program"
-  native native "$program" "$2"
-  preloaded shim "${@:4}" -- "$program" "$2"
-  expect_same native shim
+  same_as_native "${@:4}" -- "$program" "$2"
   expect_only_report shim.err
   expect_count shim.err "$oom_head" "$3"
 }

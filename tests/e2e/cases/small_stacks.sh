@@ -91,9 +91,7 @@ small_stack_options "a report of each reset" GPUSHIM_LEAK_REPORT=reset GPUSHIM_V
 # The first thread's own stack: natively the program runs.
 # small_main_case KIB
 small_main_case() {
-  native native bash -c "ulimit -s $1; exec $apps/leaky_shared"
-  preloaded shim -- bash -c "ulimit -s $1; exec $apps/leaky_shared"
-  expect_same native shim
+  same_as_native -- bash -c "ulimit -s $1; exec $apps/leaky_shared"
   expect_text shim.err 'SUMMARY: gpushim: 0 errors'
 }
 for kib in 24 48; do

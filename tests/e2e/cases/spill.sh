@@ -5,15 +5,11 @@
 
 # spill_run NAME [VAR=value...] -- ARGUMENT...: on a device of 64 MiB.
 spill_run() {
-  local name=$1 settings=()
+  local name=$1 settings command
 
-  shift
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
+  split_settings "${@:2}"
   preloaded "$name" CUDASIM_MEMORY=64M CUDASIM_DEVICES=1 GPUSHIM_SPILL=100M "${settings[@]}" -- \
-    "$apps/group_$way" "${@:2}"
+    "$apps/group_$way" "${command[@]}"
 }
 
 spill_case() {

@@ -55,10 +55,8 @@ expect_pool() {
 }
 # A crash ends the program as natively, and its report says what that means for leaks.
 state_crash_case() {
-  native native "$apps/killed_$1" crash
+  same_as_native GPUSHIM_STATE_FILE=state -- "$apps/killed_$1" crash
   expect_status native 139
-  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_$1" crash
-  expect_same native shim
   expect_quiet shim
   state_report found state
   expect_count found.out '^==[0-9]+== Note: a signal, abort or a system call ended the program' 1
@@ -270,9 +268,7 @@ add_case "state of a child beside its parent's" state_fork_case linked state
 
 # Forked while other threads record: neither is in the other's way, and no child has a file.
 state_fork_race_case() {
-  native native "$apps/forkrace_$1" calls
-  preloaded shim GPUSHIM_STATE_FILE=state.%p -- "$apps/forkrace_$1" calls
-  expect_same native shim
+  same_as_native GPUSHIM_STATE_FILE=state.%p -- "$apps/forkrace_$1" calls
   state_report found state.*
   expect_text found.out '  exit 0$'
   expect_no_text found.out 'ended without a report'
@@ -402,9 +398,7 @@ add_case "state damaged 1" state_damaged_case 1
 add_case "state damaged 2" state_damaged_case 2
 
 state_unwritable_case() {
-  native native "$apps/leaky_shared"
-  preloaded shim GPUSHIM_STATE_FILE="$1" -- "$apps/leaky_shared"
-  expect_same native shim
+  same_as_native GPUSHIM_STATE_FILE="$1" -- "$apps/leaky_shared"
   expect_count shim.err "^gpushim: GPUSHIM_STATE_FILE=.*: $2; not written\$" 1
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 28\.5 MiB leaked'
 }

@@ -160,20 +160,16 @@ screens=0
 
 # start_screen COLUMNS LINES [VAR=value...] -- ARGUMENT...: top in a shell in tmux.
 start_screen() {
-  local columns=$1 lines=$2 settings=()
+  local columns=$1 lines=$2 settings command
 
   need tmux
-  shift 2
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
+  split_settings "${@:3}"
   screens=$((screens + 1))
   socket=gpushim-top.$$.$BASHPID.$screens # a server that ends still listens on its own
   trap 'tmux -L "$socket" kill-server 2>/dev/null; : >over' EXIT
   tmux -L "$socket" -f /dev/null new-session -d -x "$columns" -y "$lines" \
     env "${settings[@]}" bash -c 'trap : INT; echo before; stty -a >stty.before; "$@"; echo "status $?"; stty -a >stty.after; : >ended; exec cat' \
-    bash "$build/gpushim" top "${@:2}"
+    bash "$build/gpushim" top "${command[@]}"
   tmux -L "$socket" set -g escape-time 0 >/dev/null
 }
 

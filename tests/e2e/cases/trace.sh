@@ -30,9 +30,7 @@ expect_balanced() {
 totals_case() {
   local gpu pinned
 
-  native native "$apps/leaky_$1"
-  preloaded shim GPUSHIM_TRACE_FILE=trace GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE=log -- "$apps/leaky_$1"
-  expect_same native shim
+  same_as_native GPUSHIM_TRACE_FILE=trace GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE=log -- "$apps/leaky_$1"
   read_trace trace
   gpu=$(sed -nE '/== GPU 0/,/traffic/s/.* ([0-9]+) allocs +([0-9]+) frees.*/\1 \2/p' log)
   pinned=$(sed -nE '/== Pinned/,/traffic/s/.* ([0-9]+) allocs +([0-9]+) frees.*/\1 \2/p' log)
@@ -62,9 +60,7 @@ add_case "trace without the tracker" setting_case GPUSHIM_TRACK=off
 
 # program_case NAME WAY: everything is freed, the output stays.
 program_case() {
-  native native "$apps/$1_$2"
-  preloaded shim GPUSHIM_TRACE_FILE=trace -- "$apps/$1_$2"
-  expect_same native shim
+  same_as_native GPUSHIM_TRACE_FILE=trace -- "$apps/$1_$2"
   expect_clean shim.err
   read_trace trace
   expect_balanced
@@ -92,9 +88,7 @@ add_case "trace threads and their numbers" threads_case
 fork_trace_case() {
   local files
 
-  native native "$apps/fork_linked"
-  preloaded shim GPUSHIM_TRACE_FILE="$1" -- "$apps/fork_linked"
-  expect_same native shim
+  same_as_native GPUSHIM_TRACE_FILE="$1" -- "$apps/fork_linked"
   files=$(find . -name 'trace*' ! -name '*.csv' ! -name '*.note' | sort)
   expect_equal "files" 2 "$(wc -l <<<"$files")"
   while read -r file; do
@@ -119,9 +113,7 @@ add_case "trace exec" exec_trace_case
 
 # ending_trace_case END
 ending_trace_case() {
-  native native "$apps/oddities_static" "$1"
-  preloaded shim GPUSHIM_TRACE_FILE=trace -- "$apps/oddities_static" "$1"
-  expect_same native shim
+  same_as_native GPUSHIM_TRACE_FILE=trace -- "$apps/oddities_static" "$1"
   read_trace trace
   expect_equal "allocations" 1 "$(count_ops a device)"
 }
@@ -193,9 +185,7 @@ add_case "trace limit" limit_case
 
 # unwritable_case VALUE TEXT
 unwritable_case() {
-  native native "$apps/pipeline_shared"
-  preloaded shim GPUSHIM_TRACE_FILE="$1" -- "$apps/pipeline_shared"
-  expect_same native shim
+  same_as_native GPUSHIM_TRACE_FILE="$1" -- "$apps/pipeline_shared"
   expect_count shim.err "^gpushim: GPUSHIM_TRACE_FILE=.*$2" 1
   grep -v '^gpushim: ' shim.err >rest
   expect_clean rest

@@ -200,9 +200,7 @@ add_case "tracking in a state file" tracking_state_case
 
 # tracking_free_stack_case WAY [SETTING...]
 tracking_free_stack_case() {
-  native native "$apps/badfree_$1" double
-  preloaded shim GPUSHIM_STACK_FREE=on "${@:2}" -- "$apps/badfree_$1" double
-  expect_same native shim
+  same_as_native GPUSHIM_STACK_FREE=on "${@:2}" -- "$apps/badfree_$1" double
   expect_count shim.err '^==[0-9]+==   first freed at [0-9]+ms by thread [0-9]+$' 1
   expect_text shim.err '#0 free_twice +badfree\.c:22$'
   expect_no_text shim.err 'no call stack'
@@ -221,10 +219,7 @@ add_case "tracking stacks of frees, lazily" \
 # The program asks for it itself, in the middle.
 # tracking_window_case WAY [SETTING...]
 tracking_window_case() {
-  native native "$apps/windows_$1"
-  preloaded shim GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 "${@:2}" -- \
-    "$apps/windows_$1"
-  expect_same native shim
+  same_as_native GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 "${@:2}" -- "$apps/windows_$1"
   expect_count shim.err '^gpushim: recording (started|stopped) at [0-9]+m?s by SIGUSR2; now ' 2
   expect_count shim.err '^==[0-9]+== recorded from [0-9]+m?s to [0-9]+m?s: allocations at other times' 1
   grep '^==' shim.err >report
@@ -264,10 +259,7 @@ done
 
 # Wrong frees are told of while it records, and blame nobody for what was not recorded.
 tracking_wrong_case() {
-  native native "$apps/windows_$1" wrong
-  preloaded shim GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 "${@:2}" -- \
-    "$apps/windows_$1" wrong
-  expect_same native shim
+  same_as_native GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 "${@:2}" -- "$apps/windows_$1" wrong
   expect_count shim.err '^==[0-9]+== ERROR [0-9]+: ' 2
   expect_count shim.err '^==[0-9]+== ERROR 1: double free of ' 1
   expect_count shim.err '^==[0-9]+== ERROR 2: invalid free of 0x1234500 ' 1
@@ -281,9 +273,7 @@ add_case "tracking wrong frees in a window, without the pool" \
 # Never started: nothing recorded, no error, and the report says so.
 # tracking_never_case PROGRAM [ARGUMENT...]
 tracking_never_case() {
-  native native "$apps/$1" "${@:2}"
-  preloaded shim GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=RTMIN+3 -- "$apps/$1" "${@:2}"
-  expect_same native shim
+  same_as_native GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=RTMIN+3 -- "$apps/$1" "${@:2}"
   expect_only_report shim.err
   expect_count shim.err 'nothing was recorded: tracking was never started' 1
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites$' 1
@@ -298,10 +288,8 @@ done
 # record is taken off, and no free is taken for a wrong one.
 # tracking_storm_case WAY [SETTING...]
 tracking_storm_case() {
-  native native "$apps/windows_$1" storm 4000
-  preloaded shim GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE=log "${@:2}" -- \
+  same_as_native GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE=log "${@:2}" -- \
     "$apps/windows_$1" storm 4000
-  expect_same native shim
   expect_quiet shim
   expect_text log '^gpushim: recording stopped '
   grep '^==' log >report
@@ -317,22 +305,16 @@ add_case "tracking switched in a storm, sampled" \
 
 # What the program does with a signal goes first; a child without CUDA ends by it.
 tracking_own_case() {
-  native native "$apps/windows_shared" own
-  preloaded shim GPUSHIM_TRACK_SIGNAL=USR2 -- "$apps/windows_shared" own
-  expect_same native shim
+  same_as_native GPUSHIM_TRACK_SIGNAL=USR2 -- "$apps/windows_shared" own
   expect_text shim.err '^gpushim: GPUSHIM_TRACK_SIGNAL=USR2: the program handles or ignores'
-  native native "$apps/windows_shared" child
-  preloaded shim GPUSHIM_TRACK_SIGNAL=USR2 -- "$apps/windows_shared" child
-  expect_same native shim
+  same_as_native GPUSHIM_TRACK_SIGNAL=USR2 -- "$apps/windows_shared" child
   expect_clean shim.err
 }
 add_case "tracking leaves the program its signals" tracking_own_case
 
 # Forked children, threads that come and go: as without.
 tracking_fork_case() {
-  native native "$apps/fork_$1"
-  preloaded shim GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_TRACK_START=off -- "$apps/fork_$1"
-  expect_same native shim
+  same_as_native GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_TRACK_START=off -- "$apps/fork_$1"
   preloaded sampled GPUSHIM_TRACK_SAMPLE_BYTES=4K GPUSHIM_STACK_FREE=on -- "$apps/fork_$1"
   expect_same native sampled
 }
@@ -344,9 +326,7 @@ done
 
 # tracking_bad_case LINE SETTING...: that line and no other, and the program is as without.
 tracking_bad_case() {
-  native native "$apps/pinned_shared"
-  preloaded shim "${@:2}" -- "$apps/pinned_shared"
-  expect_same native shim
+  same_as_native "${@:2}" -- "$apps/pinned_shared"
   expect_count shim.err '^gpushim: ' 1
   expect_text shim.err "^gpushim: $1"
 }
@@ -390,9 +370,7 @@ add_case "tracking small ones against large ones" tracking_bad_case \
 tracking_flat_case() {
   local count=${E2E_CHURN:-1000000}
 
-  native native "$apps/churn_linked" "$count" 4096
-  preloaded shim "$@" -- "$apps/churn_linked" "$count" 4096
-  expect_same native shim
+  same_as_native "$@" -- "$apps/churn_linked" "$count" 4096
   expect_no_text shim.out grew
 }
 add_case "tracking memory stays flat" tracking_flat_case

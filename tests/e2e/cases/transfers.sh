@@ -202,9 +202,7 @@ add_case "transfers off" slow_off_case
 
 # What the program prints is the same; of many call sites some are listed.
 slow_all_case() {
-  native native "$apps/transfers_$1"
-  preloaded shim "$transfers_on" GPUSHIM_LEAK_MAX=3 -- "$apps/transfers_$1"
-  expect_same native shim
+  same_as_native "$transfers_on" GPUSHIM_LEAK_MAX=3 -- "$apps/transfers_$1"
   expect_only_report shim.err
   expect_count shim.err '^==[0-9]+== SLOW COPIES [123]: ' 3
   expect_count shim.err '^==[0-9]+== SLOW COPIES ' 3
