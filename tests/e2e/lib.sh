@@ -155,6 +155,27 @@ same_as_native() {
   expect_same native shim
 }
 
+# start_preloaded PREFIX [VAR=value...] -- COMMAND...: as preloaded, in the background; $! is the number of its
+# process. Leaves PREFIX.out and PREFIX.err.
+start_preloaded() {
+  local prefix=$1 settings command
+
+  need_file "$shim"
+  clean_env "$case_dir" "$cuda_path" "${!CUDASIM_@}" -- LD_PRELOAD="$shim" "${@:2}"
+  env -i ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 "${settings[@]}" "${command[@]}" \
+    >"$prefix.out" 2>"$prefix.err" </dev/null &
+}
+
+# await SECONDS COMMAND...: tries the command until it succeeds. False if it does not in that time.
+await() {
+  local end=$((SECONDS + $1))
+
+  until "${@:2}"; do
+    [[ $SECONDS -lt $end ]] || return 1
+    sleep 0.02
+  done
+}
+
 # For programs of tests/order: the oracle judges them, and nobody reads a report or the lines in it,
 # which each of their processes would ask a symbolizer for.
 verdict_alone=(GPUSHIM_LEAK_REPORT=off GPUSHIM_SYMBOLIZE=off)

@@ -6,7 +6,7 @@
 
 # The JSON is whole while the run goes on, and says that it is not all.
 bench_cut_off_case() {
-  local pid waited=0
+  local pid
 
   need python3
   need_file "$build/bench/bench_driver"
@@ -14,11 +14,7 @@ bench_cut_off_case() {
   python3 -SB "$sources/scripts/bench" --build "$build" --no-build \
     --simulated --rounds 1 --json made/cut.json launch flight hitpair threads >cut.out 2>&1 &
   pid=$!
-  until [[ -s made/cut.json ]]; do
-    sleep 0.1
-    waited=$((waited + 1))
-    [[ $waited -lt 600 ]] || fail "nothing was written"
-  done
+  await 60 test -s made/cut.json || fail "nothing was written"
   kill -KILL "$pid"
   wait "$pid"
   python3 -S -c 'import json

@@ -127,19 +127,13 @@ clusters_term_case() {
       exec timeout 100 bash nobody "$@" "$apps/killed_shared" ask "$case_dir/$way.done"
     ) >"$way.out" 2>"$way.err" &
     pid=$!
-    for ((i = 0; i < 600; i++)); do
-      grep -q planted "$way.out" && break
-      sleep 0.05
-    done
+    await 30 grep -q planted "$way.out"
     child=$(grep -lxE 'NSpid:\s+[0-9]+\s+1' /proc/[0-9]*/status 2>/dev/null | while read -r status; do
       [[ $(tr '\0' ' ' <"${status%status}cmdline") == *"$case_dir/$way.done "* ]] && cut -d/ -f3 <<<"$status"
     done)
     [[ $child =~ ^[0-9]+$ ]] || fail "no process 1 of the $way run: $child"
     kill -TERM "$child"
-    for ((i = 0; i < 200; i++)); do
-      [[ $way == native || -s volume/report ]] && break
-      sleep 0.05
-    done
+    [[ $way == native ]] || await 20 test -s volume/report
     sleep 0.2
     : >"$way.done"
     wait "$pid"

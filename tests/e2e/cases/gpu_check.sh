@@ -22,17 +22,13 @@ gpu_check() {
 # interrupt_check FILE [VAR=value...] -- ARGUMENT...: gpu-check, told to end when there is
 # something in FILE; leaves check.out.
 interrupt_check() {
-  local file=$1 pid waited=0 settings command
+  local file=$1 pid settings command
 
   split_settings "${@:2}"
   env GPU_CHECK_WORK="$case_dir/work" OUT="$case_dir/out" "${settings[@]}" \
     "$sources/scripts/gpu-check" --simulated "${command[@]}" >check.out 2>check.err &
   pid=$!
-  until [[ -s $file ]]; do
-    sleep 0.2
-    waited=$((waited + 1))
-    [[ $waited -lt 300 ]] || fail "it did not come to the slow one"
-  done
+  await 60 test -s "$file" || fail "it did not come to the slow one"
   kill -TERM "$pid"
   wait "$pid"
   expect_equal "status" 143 $?
@@ -977,7 +973,7 @@ few_questions() {
 
 # What a part has found so far is in the result while the part still runs.
 gpu_check_keeps_case() {
-  local waited=0 pid
+  local kept pid
 
   stand_in_build device
   rm stand-in/gpu/gpu_probe
@@ -990,15 +986,12 @@ gpu_check_keeps_case() {
     "$sources/scripts/gpu-check" --simulated --build "$case_dir/stand-in" --part probe \
     >check.out 2>check.err &
   pid=$!
-  until grep -qs '"question":"device"' out/gpu-check.json; do
-    sleep 0.2
-    waited=$((waited + 1))
-    [[ $waited -lt 150 ]] || break
-  done
+  await 30 grep -qs '"question":"device"' out/gpu-check.json
+  kept=$?
   kill -TERM "$pid"
   wait "$pid"
   expect_equal "status" 143 $?
-  [[ $waited -lt 150 ]] || fail "the result has nothing of the part that runs"
+  [[ $kept -eq 0 ]] || fail "the result has nothing of the part that runs"
   expect_no_text check.err 'line [0-9]+'
 }
 add_case "gpu-check keeps what it has found" gpu_check_keeps_case
@@ -1021,7 +1014,7 @@ add_long_case "gpu-check and a program that a signal ends" gpu_check_signal_case
 # What a scenario of the benchmark has measured is in the result while the scenario runs, and stays
 # when a signal ends the run. The Python stands in for scripts/bench: one row, and no end.
 gpu_check_keeps_bench_case() {
-  local waited=0 pid
+  local kept pid
 
   need_file "$build/bench/bench_driver"
   link_build gpu
@@ -1046,16 +1039,13 @@ END
     GPU_CHECK_PYTHON="$case_dir/slow_python" "$sources/scripts/gpu-check" --simulated \
     --build "$case_dir/stand-in" --part bench >check.out 2>check.err &
   pid=$!
-  until grep -qs '"question":"hitpair"' out/gpu-check.json &&
-    grep -qsE '^simulated hitpair +as shipped 123$' out/gpu-check.txt; do
-    sleep 0.2
-    waited=$((waited + 1))
-    [[ $waited -lt 150 ]] || break
-  done
+  await 30 grep -qs '"question":"hitpair"' out/gpu-check.json &&
+    await 30 grep -qsE '^simulated hitpair +as shipped 123$' out/gpu-check.txt
+  kept=$?
   kill -TERM "$pid"
   wait "$pid"
   expect_equal "status" 143 $?
-  [[ $waited -lt 150 ]] || fail "the result has nothing of the scenario that runs"
+  [[ $kept -eq 0 ]] || fail "the result has nothing of the scenario that runs"
   expect_row hitpair "as shipped" measured None
   expect_text check.out '^simulated hitpair +as shipped 123$'
 }

@@ -216,12 +216,7 @@ add_case "gpu-check programs: interrupted" interrupted_programs_case
 # kept_so_far TEXT FILE: waits until the result that is kept has that text; ends the run that has
 # left its number in run_pid, and fails, where it does not come.
 kept_so_far() {
-  local waited
-
-  for ((waited = 0; waited < 300; waited++)); do
-    grep -qsE -- "$1" "$2" && return
-    sleep 0.2
-  done
+  await 60 grep -qsE -- "$1" "$2" && return
   kill -TERM "$run_pid"
   wait "$run_pid"
   cat out/gpu-check.{json,txt}

@@ -332,23 +332,19 @@ replaced_case() {
   local pid
 
   cp "$shim" library.so
-  LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$case_dir/library.so timeout 100 \
-    "$apps/killed_$1" ask done >out 2>err &
+  start_preloaded shim LD_PRELOAD="$case_dir/library.so" -- timeout 100 "$apps/killed_$1" ask over
   pid=$!
-  for ((i = 0; i < 500; i++)); do
-    grep -q planted out && break
-    sleep 0.05
-  done
+  await 25 grep -q planted shim.out
   if [[ $2 == gone ]]; then
     rm library.so
   else
     head -c 5000 "$shim" >new.so
     mv new.so library.so
   fi
-  : >done
+  : >over
   wait "$pid" || fail "ended with $?"
-  expect_text out '^killed: the end$'
-  expect_clean err
+  expect_text shim.out '^killed: the end$'
+  expect_clean shim.err
 }
 for way in shared static linked; do
   add_case "library replaced $way" replaced_case "$way" other

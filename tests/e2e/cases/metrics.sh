@@ -127,8 +127,7 @@ metrics_interval_case() {
   local looks=0 found program seen
 
   need python3
-  env -i LD_LIBRARY_PATH="$cuda_path" LD_PRELOAD="$shim" GPUSHIM_METRICS_FILE=m.prom \
-    GPUSHIM_STATS_INTERVAL="$2" "$apps/growing_$1" 20 >out 2>err &
+  start_preloaded shim GPUSHIM_METRICS_FILE=m.prom GPUSHIM_STATS_INTERVAL="$2" -- "$apps/growing_$1" 20
   program=$!
   while kill -0 "$program" 2>/dev/null; do
     ((looks == 12)) || { cp m.prom "seen.$looks" 2>/dev/null && looks=$((looks + 1)); }
@@ -185,8 +184,7 @@ metrics_killed_case() {
   need python3
   for turn in 1 2 3 4 5 6 7 8; do
     rm -f m.prom
-    env -i LD_LIBRARY_PATH="$cuda_path" LD_PRELOAD="$shim" GPUSHIM_METRICS_FILE=m.prom \
-      GPUSHIM_STATS_INTERVAL=1ms "$apps/growing_linked" 20 >out 2>err &
+    start_preloaded shim GPUSHIM_METRICS_FILE=m.prom GPUSHIM_STATS_INTERVAL=1ms -- "$apps/growing_linked" 20
     program=$!
     sleep "0.$((turn * 6 + 10))"
     kill -KILL "$program"

@@ -540,8 +540,8 @@ outputs_signal_case() {
       sleep 0.05
     done
   }
-  env -i PATH="$PATH" LD_LIBRARY_PATH="$cuda_path" LD_PRELOAD="$shim" GPUSHIM_DUMP_SIGNAL=USR1 \
-    GPUSHIM_OUTPUT=json,csv GPUSHIM_OUTPUT_FILE=run GPUSHIM_LEAK_MAX=0 "$apps/growing_$1" 30 >out 2>err &
+  start_preloaded shim GPUSHIM_DUMP_SIGNAL=USR1 GPUSHIM_OUTPUT=json,csv GPUSHIM_OUTPUT_FILE=run \
+    GPUSHIM_LEAK_MAX=0 -- "$apps/growing_$1" 30
   program=$!
   # Until the library handles SIGUSR1, number 10: the tenth bit.
   until grep -q '^SigCgt:.*[2367abef]..$' "/proc/$program/status"; do
@@ -559,7 +559,7 @@ outputs_signal_case() {
     expect_equal "running $number" true "$(json_get "run.$number.json" process running)"
     expect_equal "ending $number" '"on SIGUSR1"' "$(json_get "run.$number.json" process ending)"
     expect_text "run.$number.csv" ',keep_session,'
-    expect_count err "^==[0-9]+== files written: $PWD/run[.]${number}[.]json, $PWD/run[.]${number}[.]csv\$" 1
+    expect_count shim.err "^==[0-9]+== files written: $PWD/run[.]${number}[.]json, $PWD/run[.]${number}[.]csv\$" 1
   done
   expect_equal "running at the end" false "$(json_get run.json process running)"
   "$build/gpushim" diff "run.$number.json" "run.$((number + 1)).json" >grown
@@ -572,13 +572,13 @@ done
 
 # Whoever reads the file finds a whole one of a running program; the last of a killed one stays.
 outputs_interval_case() {
-  local found=0 program
+  local name program
 
-  env -i PATH="$PATH" LD_LIBRARY_PATH="$cuda_path" LD_PRELOAD="$shim" GPUSHIM_OUTPUT_INTERVAL="$2" \
-    GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json "$apps/growing_$1" 600 >out 2>err &
+  start_preloaded shim GPUSHIM_OUTPUT_INTERVAL="$2" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json -- \
+    "$apps/growing_$1" 600
   program=$!
-  while [[ $found -lt 3 ]]; do
-    cp run.json "seen.$found" 2>/dev/null && found=$((found + 1))
+  for name in seen.0 seen.1 seen.2; do
+    await 60 cp run.json "$name" 2>/dev/null || fail "no file is written"
     sleep 0.3
   done
   kill -KILL "$program"
@@ -590,7 +590,7 @@ outputs_interval_case() {
   done
   [[ $(json_get seen.0 summary leaked_bytes) -lt $(json_get run.json summary leaked_bytes) ]] ||
     fail "nothing is newer in the last one"
-  expect_equal "text" '' "$(<err)"
+  expect_equal "text" '' "$(<shim.err)"
   expect_equal "files" run.json "$(echo run*)"
 }
 for way in shared static linked; do

@@ -18,12 +18,14 @@ pause_start() {
   pause_await 3
 }
 
-# pause_await COUNT: until the program has written more than so many bytes.
+# pause_beyond COUNT: the program has written more than so many bytes.
+pause_beyond() {
+  [[ $(stat -c %s "$dots") -gt $1 ]]
+}
+
+# pause_await COUNT: until it has.
 pause_await() {
-  for ((i = 0; i < 500; i++)); do
-    [[ $(stat -c %s "$dots") -le $1 ]] || return 0
-    sleep 0.02
-  done
+  await 20 pause_beyond "$1" && return
   cat "$dots" shim.err
   fail "it does not work"
 }
@@ -169,10 +171,7 @@ pause_shared_case() {
   LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=512M CUDASIM_SHARED=$PWD/device "$apps/group_linked" hold 512 "$PWD/over" >took 2>&1 &
   taker=$!
   runners+=("$taker")
-  for ((i = 0; i < 500; i++)); do
-    ! grep -q '^took' took || break
-    sleep 0.02
-  done
+  await 20 grep -q '^took' took
   expect_equal "beside a paused one" "took 512 MiB" "$(<took)"
   pause_call full resume --wait=1 "$runner"
   expect_status full 1

@@ -84,6 +84,8 @@ add_case "state reader alone" state_alone_case
 
 # A parent that never waits leaves the killed program as a zombie: it has ended.
 state_zombie_case() {
+  local parent zombie
+
   need_file "$build/gpushim"
   cat >parent <<SH
 LD_PRELOAD=$shim LD_LIBRARY_PATH=$cuda_path GPUSHIM_STATE_FILE=state $apps/killed_shared kill >out 2>err &
@@ -92,14 +94,13 @@ exec sleep 60
 SH
   sh parent &
   parent=$!
-  for ((i = 0; i < 600; i++)); do
-    [[ -s child && $(<"/proc/$(<child)/stat") == *') Z '* ]] && break
-    sleep 0.05
-  done
+  await 30 test -s child
+  await 30 grep -q ') Z ' "/proc/$(<child)/stat"
+  zombie=$?
   run_in found -- "$build/gpushim" report state
   kill "$parent"
   wait "$parent" 2>/dev/null
-  ((i < 600)) || fail 'the program is no zombie'
+  [[ $zombie -eq 0 ]] || fail 'the program is no zombie'
   expect_text found.out 'ended without a report'
 }
 add_case "state of a zombie" state_zombie_case
@@ -160,13 +161,9 @@ add_case "state figures of which moment" state_as_of_case
 state_growth_case() {
   local pid
 
-  LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$shim GPUSHIM_STATE_FILE=state \
-    GPUSHIM_STATS_INTERVAL=200ms "$apps/growing_$1" 100 >out 2>err &
+  start_preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_STATS_INTERVAL=200ms -- "$apps/growing_$1" 100
   pid=$!
-  for ((i = 0; i < 400; i++)); do
-    grep -q 'GROWING 1' err && break
-    sleep 0.05
-  done
+  await 20 grep -q 'GROWING 1' shim.err
   kill -KILL "$pid"
   wait "$pid"
   state_report found state
@@ -202,16 +199,12 @@ add_case "state of a Python program" state_python_case
 state_running_case() {
   local pid
 
-  LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$shim GPUSHIM_STATE_FILE=state \
-    timeout 100 "$apps/killed_$1" ask done >out 2>err &
+  start_preloaded shim GPUSHIM_STATE_FILE=state -- timeout 100 "$apps/killed_$1" ask over
   pid=$!
-  for ((i = 0; i < 500; i++)); do
-    grep -q planted out && break
-    sleep 0.05
-  done
+  await 25 grep -q planted shim.out
   state_report found state
   state_report summary --summary state
-  : >done
+  : >over
   wait "$pid"
   expect_text summary.out '^gpushim: +[0-9]+ +- +[0-9.]+ MiB +- +[0-9,]+ +0  runs, [0-9.]+ MiB live +[^ ]*/killed_'
   expect_only_report found.out

@@ -8,18 +8,14 @@ uses options
 # other_stderr WAY HOW [VARIABLE...]: leaves what arrived without the library in
 #   native.data, and with it in shim.data.
 other_stderr() {
-  local run i
+  local run
 
   native native "$apps/otherstderr_$1" "$2" native.data
   preloaded shim "${@:3}" -- "$apps/otherstderr_$1" "$2" shim.data
   expect_same native shim
   for run in native shim; do
     [[ $2 == socket || $2 == pipe || $2 == fifo || $2 == piped || $2 == detached ]] || continue
-    for ((i = 0; i < 100; i++)); do
-      [[ -e $run.data.end ]] && break
-      sleep 0.1
-    done
-    [[ -e $run.data.end ]] || fail "the reader of $run has not come to its end"
+    await 20 test -e "$run.data.end" || fail "the reader of $run has not come to its end"
   done
 }
 

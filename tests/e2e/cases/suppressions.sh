@@ -174,8 +174,7 @@ suppress_write_crowd_case() {
 
   printf 'free:kept' >rules
   for i in 1 2 3 4 5 6 7 8; do
-    LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$shim GPUSHIM_WRITE_SUPPRESSIONS=rules \
-      "$apps/leaky_shared" >"out$i" 2>"err$i" &
+    start_preloaded "shim$i" GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/leaky_shared"
   done
   wait
   expect_equal "lines" 7 "$(wc -l <rules)"
@@ -190,7 +189,7 @@ suppress_write_turn_case() {
   need flock
   : >rules
   flock rules sh -c ': >held; sleep 0.5; echo leak:load_weights max_bytes=24M >>rules' &
-  until [[ -e held ]]; do sleep 0.01; done
+  await 25 test -e held || fail "nobody has the lock"
   preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/leaky_shared"
   wait
   expect_count rules '^leak:load_weights ' 1

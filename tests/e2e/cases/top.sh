@@ -12,14 +12,13 @@ start_programs() {
   need_file "$apps/killed_linked"
   mkdir -p live
   for ((i = 0; i < $1; i++)); do
-    env -i LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=512M LD_PRELOAD="$shim" GPUSHIM_STATE_FILE="$PWD/live/$i.state" \
-      GPUSHIM_LOG_FILE=/dev/null RANK="$i" "${@:2}" timeout 100 "$apps/killed_linked" ask "$PWD/over" >"out.$i" 2>"err.$i" &
+    rm -f "program$i.out"
+    start_preloaded "program$i" GPUSHIM_STATE_FILE="$PWD/live/$i.state" GPUSHIM_LOG_FILE=/dev/null RANK="$i" "${@:2}" -- \
+      timeout 100 "$apps/killed_linked" ask "$PWD/over"
   done
-  for ((i = 0; i < 500; i++)); do
-    [[ $(cat out.* 2>/dev/null | grep -c planted) -lt $1 ]] || return
-    sleep 0.05
+  for ((i = 0; i < $1; i++)); do
+    await 25 grep -qs planted "program$i.out" || fail "the programs do not start"
   done
-  fail "the programs do not start"
 }
 
 end_programs() {
@@ -76,8 +75,8 @@ top_rates_case() {
 
   need_file "$apps/churn_linked"
   need_file "$build/gpushim"
-  LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$shim GPUSHIM_STATE_FILE=churn.state GPUSHIM_LOG_FILE=/dev/null \
-    timeout 100 "$apps/churn_linked" 2000000000 2 >out 2>err &
+  start_preloaded churn GPUSHIM_STATE_FILE=churn.state GPUSHIM_LOG_FILE=/dev/null -- \
+    timeout 100 "$apps/churn_linked" 2000000000 2
   pid=$!
   for ((i = 0; i < 200; i++)); do
     sleep 0.1
@@ -178,27 +177,22 @@ keys() {
   tmux -L "$socket" send-keys "$@"
 }
 
-# expect_screen REGEX: comes on the screen, which is then in `screen`.
-expect_screen() {
-  local i
+# on_screen REGEX: is on the screen, which is then in `screen`.
+on_screen() {
+  tmux -L "$socket" capture-pane -p >screen
+  grep -qE -- "$1" screen
+}
 
-  for ((i = 0; i < 300; i++)); do
-    tmux -L "$socket" capture-pane -p >screen
-    ! grep -qE -- "$1" screen || return 0
-    sleep 0.05
-  done
+# expect_screen REGEX: comes on the screen.
+expect_screen() {
+  await 30 on_screen "$1" && return
   cat screen
   fail "not on the screen: $1"
 }
 
 # expect_restored STATUS: top has ended, and the terminal is as before.
 expect_restored() {
-  local i
-
-  for ((i = 0; i < 300; i++)); do
-    [[ ! -e ended ]] || break
-    sleep 0.05
-  done
+  await 30 test -e ended
   expect_screen "^status $1\$"
   grep -q '^before$' screen || { cat screen && fail "not the screen that was there before"; }
   diff stty.before stty.after || fail "other settings of the terminal"
@@ -335,8 +329,8 @@ top_hostile_case() {
   start_programs 1
   mkdir other
   cp "$apps/killed_linked" $'other/\033[2Jx\033]0;owned\007\302\233m'
-  env -i LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=512M LD_PRELOAD="$shim" GPUSHIM_STATE_FILE="$PWD/live/hostile" \
-    GPUSHIM_LOG_FILE=/dev/null timeout 100 $'other/\033[2Jx\033]0;owned\007\302\233m' ask "$PWD/over" >out.hostile 2>err.hostile &
+  start_preloaded hostile GPUSHIM_STATE_FILE="$PWD/live/hostile" GPUSHIM_LOG_FILE=/dev/null -- \
+    timeout 100 $'other/\033[2Jx\033]0;owned\007\302\233m' ask "$PWD/over"
   start_screen 110 14 -- -d 0.2 live
   expect_screen '  2 processes, '
   expect_screen ' other/[ ?]\[2Jx[ ?]\]0;owned[ ?]'

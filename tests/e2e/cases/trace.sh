@@ -126,9 +126,7 @@ done
 killed_case() {
   local pid
 
-  # shellcheck disable=SC2016  # expanded by the inner shell
-  env -i PATH="$PATH" LD_LIBRARY_PATH="$cuda_path" LD_PRELOAD="$shim" \
-    GPUSHIM_TRACE_FILE="$case_dir/trace" "$apps/hitpair_linked" 100000000 >/dev/null 2>&1 &
+  start_preloaded shim GPUSHIM_TRACE_FILE="$case_dir/trace" -- "$apps/hitpair_linked" 100000000
   pid=$!
   for _ in {1..100}; do
     sleep 0.1

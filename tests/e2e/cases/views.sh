@@ -209,13 +209,9 @@ views_running_case() {
   local pid
 
   need_file "$build/gpushim"
-  LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$shim GPUSHIM_STATE_FILE=run.state \
-    timeout 100 "$apps/killed_linked" ask over >out 2>err &
+  start_preloaded shim GPUSHIM_STATE_FILE=run.state -- timeout 100 "$apps/killed_linked" ask over
   pid=$!
-  for ((i = 0; i < 500; i++)); do
-    grep -q planted out && break
-    sleep 0.05
-  done
+  await 25 grep -q planted shim.out
   run_in made -- "$build/gpushim" html run.state
   echo 'leak:plant' >rules
   run_in ruled -- "$build/gpushim" html --suppressions=rules run.state -o -
