@@ -117,6 +117,7 @@ gpushim: none is paused" "$(<pause.err)"
   expect_equal "interrupted" "gpushim: none is paused" "$(<interrupted.err)"
   pause_call none resume "$runner"
   expect_equal "it runs on" "gpushim: process $runner: it is not paused" "$(<none.err)"
+  kill -9 "$runner"
 }
 add_case "pause of a busy process" pause_busy_case
 
