@@ -17,7 +17,6 @@
 #include "host_pools.h"
 #include "known.h"
 #include "managed.h"
-#include "options_table.h"
 #include "pressure.h"
 #include "spilled.h"
 #include "retry.h"
@@ -42,21 +41,14 @@ static struct {
 
 /* ---- collecting ----------------------------------------------------------------- */
 
-/* Returns true if this build has lazy frees and the program does not use them. */
-static bool lazy_saves_waits(const struct gs_options *options)
+static bool is_lazy(const struct gs_state *state)
 {
-    for (size_t i = 0; i < gs_choices_count; i++) {
-        if (gs_choices[i].offset == offsetof(struct gs_options, free_sync) &&
-            strcmp(gs_choices[i].word, "lazy") == 0) {
-            return gs_choices[i].value != options->free_sync;
-        }
-    }
-    return false;
+    return state->options.free_sync == GS_FREE_SYNC_LAZY;
 }
 
 void gs_statistics_take(struct gs_state *state, struct gs_statistics *out, size_t count)
 {
-    bool lazy = !gs_redzones_on && lazy_saves_waits(&state->options);
+    bool lazy_saves_waits = !gs_redzones_on && !is_lazy(state);
     for (size_t i = 0; i < count; i++) {
         const struct gs_spilled spilled = gs_spilled_of((int)i);
         out[i] = (struct gs_statistics){.at_ns = gs_tracker_latest(state->tracker) + 1,
@@ -66,7 +58,7 @@ void gs_statistics_take(struct gs_state *state, struct gs_statistics *out, size_
             gs_pool_stats(state->pool, (int)i, &out[i].pool);
             gs_free_stats((unsigned)i, &out[i].frees);
             out[i].retried = gs_retry_count((unsigned)i);
-            out[i].lazy_saves_waits = lazy;
+            out[i].lazy_saves_waits = lazy_saves_waits;
             gpushim_pressure highest;
             if (gs_pressure_history((unsigned)i, &highest, &out[i].pressure_changes)) {
                 out[i].pressure = (uint64_t)highest + 1;
@@ -94,11 +86,6 @@ void gs_statistics_by_size(struct gs_state *state, int device,
 }
 
 /* ---- the state file ------------------------------------------------------------- */
-
-static bool is_lazy(const struct gs_state *state)
-{
-    return state->options.free_sync == GS_FREE_SYNC_LAZY;
-}
 
 void gs_statistics_frees(const struct gs_state *state, struct gs_report_config *out)
 {
