@@ -3,6 +3,7 @@
  * options, recording, scopes.
  * Owns:  nothing.   Lock: options_lock, while an option changes.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "api.h"
@@ -246,8 +247,10 @@ gpushim_result gs_api_get_option(const char *name, char *value, size_t capacity)
     row = gs_option_row_of(name);
     if (row < GS_OPTIONS_COUNT) {
         gs_mutex_lock(&options_lock);
-        (void)gs_option_value_text(&gs_options_table[row], &state->options, value,
-                                   capacity);
+        char text[GS_OPTION_SIZE_BYTES];
+        (void)snprintf(
+            value, capacity, "%s",
+            gs_option_value_text(&gs_options_table[row], &state->options, false, text));
         gs_mutex_unlock(&options_lock);
     }
     gs_leave();

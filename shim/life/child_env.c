@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "options.h"
 #include "options_table.h"
 
 #define PRELOAD "LD_PRELOAD="
@@ -29,16 +30,11 @@ static const char *base_name(const char *path)
 void gs_child_env_start(char *const *env)
 {
     const struct gs_option *option = &gs_options_table[GS_OPTION_ROW_follow_children];
-    size_t length = strlen(option->name);
+    const char *given = gs_options_given_text(env, option->name);
     uint64_t follow;
     Dl_info self;
-    for (; env && *env; env++) {
-        if (strncmp(*env, option->name, length) == 0 && (*env)[length] == '=') {
-            break;
-        }
-    }
-    if (!env || !*env || getauxval(AT_SECURE) ||
-        gs_option_parse(option, *env + length + 1, &follow) != GS_OK || follow) {
+    if (getauxval(AT_SECURE) || gs_option_parse(option, given, &follow) != GS_OK ||
+        follow) {
         return;
     }
     if (dladdr(own_name, &self) && self.dli_fname) {

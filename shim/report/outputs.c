@@ -376,61 +376,10 @@ static void fill_values(const struct gs_statistics *statistics,
     values[at++] = known->frees_idle;
 }
 
-/* Bytes for any value that is not a text of the options. */
-#define VALUE_BYTES GS_OPTION_SIZE_BYTES
-
-/* A share in the notation of the options. */
-static const char *share_text(uint64_t share, char out[VALUE_BYTES])
-{
-    if (share & GS_SHARE_PARTS) {
-        return gs_option_size_text(share, out);
-    }
-    snprintf(out, VALUE_BYTES, "%llu", (unsigned long long)share);
-    return out;
-}
-
-static const char *choice_word(const struct gs_option *option, int value)
-{
-    for (size_t i = 0; i < gs_choices_count; i++) {
-        if (gs_choices[i].offset == option->offset && gs_choices[i].value == value) {
-            return gs_choices[i].word;
-        }
-    }
-    return "";
-}
-
-/* The value in force, in the notation of its variable. */
-static const char *option_value(const struct gs_options *options,
-                                const struct gs_option *option, char out[VALUE_BYTES])
-{
-    const void *field = (const char *)options + option->offset;
-    switch (option->type) {
-    case GS_OPTION_BOOL:
-        return *(const bool *)field ? "on" : "off";
-    case GS_OPTION_SIZE:
-        snprintf(out, VALUE_BYTES, "%llu", (unsigned long long)*(const uint64_t *)field);
-        return out;
-    case GS_OPTION_SHARE:
-        return share_text(*(const uint64_t *)field, out);
-    case GS_OPTION_UINT:
-        snprintf(out, VALUE_BYTES, "%u", *(const unsigned *)field);
-        return out;
-    case GS_OPTION_TIME:
-        snprintf(out, VALUE_BYTES, "%ums", *(const unsigned *)field);
-        return out;
-    case GS_OPTION_ENUM:
-        return choice_word(option, *(const int *)field);
-    case GS_OPTION_PATH:
-    case GS_OPTION_TEXT:
-        break;
-    }
-    return field;
-}
-
 /* All tables of a job, in one allocation. */
 struct tables {
     struct gs_export_option options[GS_OPTIONS_COUNT];
-    char texts[GS_OPTIONS_COUNT][VALUE_BYTES];
+    char texts[GS_OPTIONS_COUNT][GS_OPTION_SIZE_BYTES];
     char program[PATH_MAX];
     uint64_t values[]; /* device by device */
 };
@@ -457,7 +406,7 @@ void gs_outputs_describe(const struct gs_options *options,
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         tables->options[i].name = gs_options_table[i].name;
         tables->options[i].value =
-            option_value(options, &gs_options_table[i], tables->texts[i]);
+            gs_option_value_text(&gs_options_table[i], options, true, tables->texts[i]);
     }
     for (size_t i = 0; i < device_count; i++) {
         fill_values(&statistics[i], &devices[i], tables->values + i * each);

@@ -395,14 +395,18 @@ enum gs_status gs_options_read_one(const char *name, const char *value,
     return notes->length == 0 ? GS_OK : GS_ERR_INVALID;
 }
 
-bool gs_options_given(char *const *env, const char *name)
+const char *gs_options_given_text(char *const *env, const char *name)
 {
     size_t length = strlen(name);
 
     for (; env && *env; env++) {
-        if (strncmp(*env, name, length) == 0 && (*env)[length] == '=' &&
-            (*env)[length + 1])
-            return true;
+        if (strncmp(*env, name, length) == 0 && (*env)[length] == '=')
+            return *env + length + 1;
     }
-    return false;
+    return "";
+}
+
+bool gs_options_given(char *const *env, const char *name)
+{
+    return *gs_options_given_text(env, name);
 }

@@ -103,7 +103,10 @@ enum gs_status gs_options_read_one(const char *name, const char *value,
                                    struct gs_options *out, unsigned *row,
                                    struct gs_options_messages *notes) GS_MUST_USE;
 
-/* Returns true if the environment has a value, good or bad, for the variable `name`. */
+/* The value that the environment has for the variable `name`, good or bad; "": none. The
+ * first of two entries counts. */
+const char *gs_options_given_text(char *const *env, const char *name);
+/* Returns true if there is one. */
 bool gs_options_given(char *const *env, const char *name);
 
 /* The variable whose name is nearest to a word of `length` bytes, which lacks the prefix

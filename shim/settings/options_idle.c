@@ -17,18 +17,6 @@ struct idle {
     const char *why;
 };
 
-/* The value of a variable as written in the environment; "" if not set. */
-static const char *value_of(char *const *env, const char *name)
-{
-    size_t length = strlen(name);
-
-    for (; env && *env; env++) {
-        if (strncmp(*env, name, length) == 0 && (*env)[length] == '=')
-            return *env + length + 1;
-    }
-    return "";
-}
-
 void gs_options_log_idle(const struct gs_options *options, char *const *env,
                          gs_options_idle_sink sink)
 {
@@ -66,7 +54,7 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
          "there is no GPUSHIM_OUTPUT; no file is written"},
         {"GPUSHIM_OUTPUT_INTERVAL", options->output_interval_ms != 0,
          on && !options->output[0], "there is no GPUSHIM_OUTPUT; no file is written"},
-        {"GPUSHIM_TRACE_LIMIT", value_of(env, "GPUSHIM_TRACE_LIMIT")[0],
+        {"GPUSHIM_TRACE_LIMIT", gs_options_given(env, "GPUSHIM_TRACE_LIMIT"),
          on && !options->trace_file[0], "there is no GPUSHIM_TRACE_FILE"},
         {"GPUSHIM_WARMUP", options->warmup[0], unpooled,
          "with GPUSHIM_POOL=off there are no blocks to allocate ahead"},
@@ -81,14 +69,14 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
          unpooled && !check, "with GPUSHIM_POOL=off each free is the driver's"},
         {"GPUSHIM_FREE_SYNC", options->free_sync == GS_FREE_SYNC_VERIFY, untracked,
          "with GPUSHIM_TRACK=off there is no report; what is found is a warning"},
-        {"GPUSHIM_VERIFY_US", value_of(env, "GPUSHIM_VERIFY_US")[0],
+        {"GPUSHIM_VERIFY_US", gs_options_given(env, "GPUSHIM_VERIFY_US"),
          on && options->free_sync != GS_FREE_SYNC_VERIFY,
          "GPUSHIM_FREE_SYNC is not verify"},
     };
     char quote[QUOTE_BYTES];
 
     for (size_t i = 0; i < GS_ARRAY_LEN(all); i++) {
-        const char *value = value_of(env, all[i].name);
+        const char *value = gs_options_given_text(env, all[i].name);
 
         if (all[i].set && all[i].without)
             sink(all[i].name, gs_option_quote(value, strlen(value), quote, sizeof(quote)),

@@ -171,39 +171,40 @@ static const char *choice_word(const struct gs_option *option, int value)
 }
 
 const char *gs_option_value_text(const struct gs_option *option,
-                                 const struct gs_options *options, char *out,
-                                 size_t capacity)
+                                 const struct gs_options *options, bool plain,
+                                 char out[GS_OPTION_SIZE_BYTES])
 {
     const void *field = (const char *)options + option->offset;
-    char size[GS_OPTION_SIZE_BYTES];
+    uint64_t size;
     unsigned number;
+    bool seconds;
 
     switch (option->type) {
     case GS_OPTION_BOOL:
-        snprintf(out, capacity, "%s", *(const bool *)field ? "on" : "off");
-        break;
+        return *(const bool *)field ? "on" : "off";
     case GS_OPTION_SIZE:
     case GS_OPTION_SHARE:
-        snprintf(out, capacity, "%s",
-                 gs_option_size_text(*(const uint64_t *)field, size));
-        break;
+        size = *(const uint64_t *)field;
+        if (!plain || (size & GS_SHARE_PARTS))
+            return gs_option_size_text(size, out);
+        snprintf(out, GS_OPTION_SIZE_BYTES, "%llu", (unsigned long long)size);
+        return out;
     case GS_OPTION_UINT:
-        snprintf(out, capacity, "%u", *(const unsigned *)field);
-        break;
+        snprintf(out, GS_OPTION_SIZE_BYTES, "%u", *(const unsigned *)field);
+        return out;
     case GS_OPTION_TIME:
         number = *(const unsigned *)field;
-        snprintf(out, capacity, number % 1000 == 0 ? "%us" : "%ums",
-                 number % 1000 == 0 ? number / 1000 : number);
-        break;
+        seconds = !plain && number % 1000 == 0;
+        snprintf(out, GS_OPTION_SIZE_BYTES, seconds ? "%us" : "%ums",
+                 seconds ? number / 1000 : number);
+        return out;
     case GS_OPTION_ENUM:
-        snprintf(out, capacity, "%s", choice_word(option, *(const int *)field));
-        break;
+        return choice_word(option, *(const int *)field);
     case GS_OPTION_PATH:
     case GS_OPTION_TEXT:
-        snprintf(out, capacity, "%s", (const char *)field);
         break;
     }
-    return out;
+    return field;
 }
 
 static enum gs_status parse_uint(const char *text, uint64_t *out)

@@ -81,11 +81,12 @@ const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES]);
  * GS_OPTIONS_COUNT: there is none. */
 unsigned gs_option_row_of(const char *name);
 
-/* The value of an option, as one would write it; cut at `capacity` > 0. Returns `out`. */
+/* The value of an option, as one would write it; `plain`: sizes in bytes and times in
+ * milliseconds. Returns `out`, or a text that lives as long as *options. */
 struct gs_options;
 const char *gs_option_value_text(const struct gs_option *option,
-                                 const struct gs_options *options, char *out,
-                                 size_t capacity);
+                                 const struct gs_options *options, bool plain,
+                                 char out[GS_OPTION_SIZE_BYTES]);
 
 /* Returns the reason why a text is not a value, if known: completes "NAME=value: "; NULL:
  * the text is malformed. */
