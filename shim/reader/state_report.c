@@ -98,7 +98,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     static struct gs_report_device devices[GS_MAX_DEVICES]; /* one thread reads */
     static struct gs_statistics statistics[GS_MAX_DEVICES];
     struct gs_report_summary summary;
-    struct gs_outputs outputs;
+    struct gs_output_contents outputs;
     struct gs_text text = {0};
     char note[512];
 
@@ -131,7 +131,8 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     gs_statistics_report_frees(found->annex, &config);
     bool files = visit != NULL;
     if (visit) {
-        gs_outputs_describe(options, statistics, devices, header->device_count, &outputs);
+        gs_output_contents_make(options, statistics, devices, header->device_count,
+                                &outputs);
         outputs.job.write = write_visit;
         outputs.job.self = (void *)(uintptr_t)visit;
         outputs.job.more_stacks = visit->stacks.ids;
@@ -152,7 +153,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         gs_text_free(&rules);
     }
     if (files) {
-        gs_outputs_end(&outputs);
+        gs_output_contents_free(&outputs);
     }
     gs_report_color(options, STDOUT_FILENO, &text);
     bool written =

@@ -184,7 +184,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     config.refusals = gs_refusals_kept(&config.refusal_count);
     struct gs_report_proof proof;
     config.proof = gs_verify_statistics(&proof) ? &proof : NULL;
-    struct gs_outputs outputs;
+    struct gs_output_contents outputs;
     bool files = (!what || gs_outputs_wanted()) &&
                  gs_outputs_begin(options, statistics, devices, device_count,
                                   files_of(what), &outputs);
@@ -195,7 +195,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     gs_report_write(state->tracker, &config, &text, summary);
     gs_progress_tick();
     if (files) {
-        gs_outputs_end(&outputs);
+        gs_output_contents_free(&outputs);
     }
     if (config.rules) { /* its line precedes the report, whose SUMMARY is the last one */
         gs_rules_write(&rules, command);
@@ -213,7 +213,7 @@ static void write_metrics(struct gs_state *state)
 {
     static char host[256]; /* as above */
     size_t count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
-    struct gs_outputs outputs;
+    struct gs_output_contents outputs;
 
     if (!gs_outputs_metrics_wanted()) {
         return;
@@ -233,7 +233,7 @@ static void write_metrics(struct gs_state *state)
                                             .device_count = count,
                                             .job = &outputs.job};
     gs_report_figures(state->tracker, &config);
-    gs_outputs_end(&outputs);
+    gs_output_contents_free(&outputs);
 }
 
 /* write_report's arguments. */

@@ -1,23 +1,20 @@
 /*
- * outputs.c - the files to which the report is written, and their additional contents.
+ * outputs.c - the files to which the report is written.
  *
- * Owns:  the settings, read at start.
- * Lock:  none; immutable after start.
+ * Owns:  the settings, read at start; which report is being written.
+ * Lock:  none; the settings are immutable after start, and one thread writes a report.
  */
 #include "outputs.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "gs_printable.h"
-#include "statistics.h"
 #include "log.h"
 #include "log_pattern.h"
 #include "options_table.h"
@@ -40,7 +37,8 @@ static struct {
     struct gs_log_limit metrics_failed, interval_failed;
 } settings;
 
-/* Reports that the program or a signal has requested so far. One is written at a time. */
+/* The report being written, and how many the program or a signal has requested so far. */
+static enum gs_outputs_when current;
 static unsigned requested;
 
 /* ---- start-up --------------------------------------------------------------------- */
@@ -156,8 +154,7 @@ static bool is_plain(const char *path)
 }
 
 /* Inserts ".oom", or the number of the request, before the extension, or appends it. */
-static enum gs_status mark(enum gs_outputs_when when, char path[PATH_MAX],
-                           const char *extension)
+static enum gs_status mark(char path[PATH_MAX], const char *extension)
 {
     bool extended = ends_in(path, extension);
     char number[16];
@@ -166,7 +163,7 @@ static enum gs_status mark(enum gs_outputs_when when, char path[PATH_MAX],
     }
     (void)snprintf(number, sizeof(number), "%u", requested);
     enum gs_status status =
-        extend(path, when == GS_OUTPUTS_OUT_OF_MEMORY ? "oom" : number);
+        extend(path, current == GS_OUTPUTS_OUT_OF_MEMORY ? "oom" : number);
     return status == GS_OK && extended ? extend(path, extension) : status;
 }
 
@@ -238,11 +235,11 @@ bool gs_outputs_tallied(void)
 /* ---- writing ---------------------------------------------------------------------- */
 
 /* At intervals the first failure alone. */
-static void log_failed(enum gs_outputs_when when, const struct gs_export_format *format,
-                       const char *path, const char *why)
+static void log_failed(const struct gs_export_format *format, const char *path,
+                       const char *why)
 {
     struct gs_log_limit unlimited = {0};
-    gs_log_once(when == GS_OUTPUTS_INTERVAL ? &settings.interval_failed : &unlimited,
+    gs_log_once(current == GS_OUTPUTS_INTERVAL ? &settings.interval_failed : &unlimited,
                 GS_LOG_ERROR, "GPUSHIM_OUTPUT=%s: cannot write %.800s: %s; left out",
                 format->name, path, why);
 }
@@ -302,11 +299,9 @@ static void write_metrics(void *self, const struct gs_export *export,
     }
 }
 
-/* `self`: enum gs_outputs_when. */
 static void write_all(void *self, const struct gs_export *export, struct gs_text *names)
 {
     static char path[PATH_MAX]; /* one report is written at a time */
-    const enum gs_outputs_when *when = self;
     bool renamed;
     for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
         const struct gs_export_format *format = &gs_export_formats[row];
@@ -314,28 +309,28 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
             continue;
         }
         enum gs_status named = name_file(format, path, &renamed);
-        if (named == GS_OK && *when != GS_OUTPUTS_END && !is_plain(path)) {
+        if (named == GS_OK && current != GS_OUTPUTS_END && !is_plain(path)) {
             continue;
         }
         if (named == GS_OK &&
-            (*when == GS_OUTPUTS_OUT_OF_MEMORY || *when == GS_OUTPUTS_REQUESTED)) {
-            named = mark(*when, path, format->extension);
+            (current == GS_OUTPUTS_OUT_OF_MEMORY || current == GS_OUTPUTS_REQUESTED)) {
+            named = mark(path, format->extension);
         }
         if (named != GS_OK) {
-            log_failed(*when, format, settings.pattern, "name too long");
+            log_failed(format, settings.pattern, "name too long");
         } else if (!export) {
-            log_failed(*when, format, path, gs_status_text(GS_ERR_HOST_NOMEM));
+            log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
         } else {
             const char *problem = write_file(export, row, path, 0);
             if (problem) {
-                log_failed(*when, format, path, problem);
+                log_failed(format, path, problem);
             } else {
                 add_name(names, path);
             }
         }
     }
     /* While the program goes on they follow the report (gs_finish_interim). */
-    if (settings.metrics[0] && *when == GS_OUTPUTS_END) {
+    if (settings.metrics[0] && current == GS_OUTPUTS_END) {
         write_metrics(self, export, names);
     }
     if (names->data) {
@@ -343,102 +338,22 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
     }
 }
 
-/* ---- contents of the files beyond the report -------------------------------------- */
-
-/* The pool's own counters, and the other statistics that the report has for a device. */
-static const struct gs_export_counter counters[] = {
-#define GS_POOL_STAT(name, unit, doc) {#name, unit},
-#include "stats.def"
-#undef GS_POOL_STAT
-    {"idle_bytes", "bytes"},    /* held, but in no live block */
-    {"pressed_bytes", "bytes"}, /* returned to the driver because memory was short */
-    {"retried", "count"},       /* other calls repeated after a reclaim */
-    {"native_calls", "count"},  /* had each allocation and each free been a driver call */
-    {"frees_waited", "count"},  /* frees that waited for the device */
-    {"frees_waited_ns", "ns"},  /* total time of their waits */
-    {"frees_idle", "count"},    /* frees that found the device idle */
-};
-
-static void fill_values(const struct gs_statistics *statistics,
-                        const struct gs_report_device *known,
-                        uint64_t values[GS_ARRAY_LEN(counters)])
-{
-    size_t at = 0;
-#define GS_POOL_STAT(name, unit, doc) values[at++] = statistics->pool.name;
-#include "stats.def"
-#undef GS_POOL_STAT
-    values[at++] = known->idle_bytes;
-    values[at++] = known->pressed_bytes;
-    values[at++] = known->retried;
-    values[at++] = known->native_calls;
-    values[at++] = known->frees_waited;
-    values[at++] = known->frees_waited_ns;
-    values[at++] = known->frees_idle;
-}
-
-/* All tables of a job, in one allocation. */
-struct tables {
-    struct gs_export_option options[GS_OPTIONS_COUNT];
-    char texts[GS_OPTIONS_COUNT][GS_OPTION_SIZE_BYTES];
-    char program[PATH_MAX];
-    uint64_t values[]; /* device by device */
-};
-
-static uint64_t now_unix_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-void gs_outputs_describe(const struct gs_options *options,
-                         const struct gs_statistics *statistics,
-                         const struct gs_report_device *devices, size_t device_count,
-                         struct gs_outputs *outputs)
-{
-    const size_t each = GS_ARRAY_LEN(counters);
-    *outputs = (struct gs_outputs){.job = {.end_unix_ms = now_unix_ms(), .stacks = true}};
-    struct tables *tables =
-        calloc(1, sizeof(*tables) + (device_count * each + 1) * sizeof(uint64_t));
-    if (!tables) {
-        return; /* without the value */
-    }
-    for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
-        tables->options[i].name = gs_options_table[i].name;
-        tables->options[i].value =
-            gs_option_value_text(&gs_options_table[i], options, true, tables->texts[i]);
-    }
-    for (size_t i = 0; i < device_count; i++) {
-        fill_values(&statistics[i], &devices[i], tables->values + i * each);
-    }
-    ssize_t length =
-        readlink("/proc/self/exe", tables->program, sizeof(tables->program) - 1);
-    outputs->memory = tables;
-    outputs->job.program = length > 0 ? tables->program : NULL;
-    outputs->job.options = tables->options;
-    outputs->job.option_count = GS_OPTIONS_COUNT;
-    outputs->job.counters = counters;
-    outputs->job.counter_count = each;
-    outputs->job.values = tables->values;
-}
-
 bool gs_outputs_begin(const struct gs_options *options,
                       const struct gs_statistics *statistics,
                       const struct gs_report_device *devices, size_t device_count,
-                      enum gs_outputs_when when, struct gs_outputs *outputs)
+                      enum gs_outputs_when when, struct gs_output_contents *out)
 {
     if (settings.count == 0 && !settings.metrics[0]) {
         return false;
     }
-    gs_outputs_describe(options, statistics, devices, device_count, outputs);
+    gs_output_contents_make(options, statistics, devices, device_count, out);
     requested += when == GS_OUTPUTS_REQUESTED;
-    outputs->when = when;
-    outputs->job.write = write_all;
-    outputs->job.self = &outputs->when;
-    outputs->job.samples = gs_outputs_tallied();
-    outputs->job.stacks = false;
+    current = when;
+    out->job.write = write_all;
+    out->job.samples = gs_outputs_tallied();
+    out->job.stacks = false;
     for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
-        outputs->job.stacks |= settings.chosen[i] && gs_export_formats[i].stacks;
+        out->job.stacks |= settings.chosen[i] && gs_export_formats[i].stacks;
     }
     return true;
 }
@@ -446,18 +361,13 @@ bool gs_outputs_begin(const struct gs_options *options,
 bool gs_outputs_begin_metrics(const struct gs_options *options,
                               const struct gs_statistics *statistics,
                               const struct gs_report_device *devices, size_t device_count,
-                              struct gs_outputs *outputs)
+                              struct gs_output_contents *out)
 {
     if (!settings.metrics[0]) {
         return false;
     }
-    gs_outputs_describe(options, statistics, devices, device_count, outputs);
-    outputs->job.write = write_metrics;
-    outputs->job.stacks = false;
+    gs_output_contents_make(options, statistics, devices, device_count, out);
+    out->job.write = write_metrics;
+    out->job.stacks = false;
     return true;
-}
-
-void gs_outputs_end(struct gs_outputs *outputs)
-{
-    free(outputs->memory);
 }

@@ -7,10 +7,7 @@
 #ifndef GS_OUTPUTS_H
 #define GS_OUTPUTS_H
 
-#include "options.h"
-#include "report.h"
-
-struct gs_statistics;
+#include "output_contents.h"
 
 /* Reads GPUSHIM_OUTPUT, GPUSHIM_OUTPUT_FILE and GPUSHIM_METRICS_FILE; logs their errors.
  * Called at start. */
@@ -32,29 +29,17 @@ enum gs_outputs_when {
     GS_OUTPUTS_INTERVAL,      /* run.json, which the next one replaces */
 };
 
-/* The data for the report, from gs_outputs_begin to gs_outputs_end. */
-struct gs_outputs {
-    struct gs_export_job job;
-    enum gs_outputs_when when;
-    void *memory; /* of all its tables */
-};
-
-/* Returns true if there is anything to write. If so, fills *outputs, and gs_outputs_end
- * must follow. `statistics` and `devices` are of the same devices. */
+/* Returns true if there is anything to write. If so, fills *out for the report that
+ * writes it, and gs_output_contents_free must follow. `statistics` and `devices` are of
+ * the same devices. */
 bool gs_outputs_begin(const struct gs_options *options,
                       const struct gs_statistics *statistics,
                       const struct gs_report_device *devices, size_t device_count,
-                      enum gs_outputs_when when, struct gs_outputs *outputs);
-/* The same without GPUSHIM_OUTPUT: the caller sets what writes the job, and its lines. */
-void gs_outputs_describe(const struct gs_options *options,
-                         const struct gs_statistics *statistics,
-                         const struct gs_report_device *devices, size_t device_count,
-                         struct gs_outputs *outputs);
+                      enum gs_outputs_when when, struct gs_output_contents *out);
 /* The same for GPUSHIM_METRICS_FILE alone, while the program runs. */
 bool gs_outputs_begin_metrics(const struct gs_options *options,
                               const struct gs_statistics *statistics,
                               const struct gs_report_device *devices, size_t device_count,
-                              struct gs_outputs *outputs);
-void gs_outputs_end(struct gs_outputs *outputs);
+                              struct gs_output_contents *out);
 
 #endif

@@ -30,14 +30,14 @@ static void load(const char *output)
 /* Is anything written, and is a tally kept for it? */
 static void expect_chosen(const char *output, bool any, bool tallied)
 {
-    struct gs_outputs outputs;
+    struct gs_output_contents outputs;
 
     load(output);
     cr_expect_eq(gs_outputs_tallied(), tallied, "%s", output);
     bool begun = gs_outputs_begin(&options, NULL, NULL, 0, GS_OUTPUTS_END, &outputs);
     cr_expect_eq(begun, any, "%s", output);
     if (begun)
-        gs_outputs_end(&outputs);
+        gs_output_contents_free(&outputs);
 }
 
 Test(outputs, a_list_of_formats, .init = cr_redirect_stderr)
@@ -80,14 +80,14 @@ static void write_metrics(void)
 {
     struct gs_tracker_config tracking = {.api_count = 0};
     struct gs_tracker *tracker;
-    struct gs_outputs outputs;
+    struct gs_output_contents outputs;
 
     cr_assert_eq(gs_tracker_create(&tracking, &tracker), GS_OK);
     cr_assert(gs_outputs_begin_metrics(&options, NULL, NULL, 0, &outputs));
     const struct gs_report_config config = {
         .rank = -1, .pid = 7, .running = true, .job = &outputs.job};
     gs_report_figures(tracker, &config);
-    gs_outputs_end(&outputs);
+    gs_output_contents_free(&outputs);
     gs_tracker_destroy(tracker);
 }
 
@@ -142,7 +142,7 @@ Test(outputs, metrics_that_cannot_be_are_told_once, .init = cr_redirect_stderr)
 
 Test(outputs, no_metrics_without_a_name_or_without_tracking)
 {
-    struct gs_outputs outputs;
+    struct gs_output_contents outputs;
 
     load_metrics("", "");
     cr_expect_not(gs_outputs_metrics_wanted());
@@ -170,7 +170,7 @@ Test(outputs, settings_read_back_are_the_same)
 {
     static struct gs_options_messages notes;
     static struct gs_options again;
-    struct gs_outputs outputs;
+    struct gs_output_contents outputs;
 
     gs_options_load(&options, settings, false, &notes);
     cr_assert_eq(notes.length, 0, "%s", notes.text);
@@ -188,5 +188,5 @@ Test(outputs, settings_read_back_are_the_same)
     for (size_t i = 0; i < outputs.job.option_count; i++)
         free(env[i]);
     free(env);
-    gs_outputs_end(&outputs);
+    gs_output_contents_free(&outputs);
 }
