@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "statistics.h"
-#include "leak_rules.h"
 #include "log.h"
 #include "output.h"
 #include "outputs.h"
@@ -87,27 +86,15 @@ static void write_visit(void *self, const struct gs_export *export, struct gs_te
     visit->write(visit->self, export);
 }
 
-/* Writes the text to stdout and the files of GPUSHIM_OUTPUT; or calls the visit alone,
- * unless it is NULL. Returns the exit status. */
-static int write_found(const struct gs_state_found *found, bool running, const char *path,
-                       const struct gs_options *options,
-                       const struct gs_state_visit *visit)
+static struct gs_report_device devices[GS_MAX_DEVICES]; /* one thread reads */
+static struct gs_statistics statistics[GS_MAX_DEVICES];
+
+static struct gs_report_config describe(const struct gs_state_found *found, bool running,
+                                        bool lines)
 {
     const struct gs_state_header *header = found->header;
     const struct gs_state_process *process = &header->process;
-    static struct gs_report_device devices[GS_MAX_DEVICES]; /* one thread reads */
-    static struct gs_statistics statistics[GS_MAX_DEVICES];
-    struct gs_report_summary summary;
-    struct gs_output_contents outputs;
-    struct gs_text text = {0};
-    char note[512];
-
-    for (uint32_t i = 0; i < header->device_count; i++) {
-        find_device(found, i, &statistics[i], &devices[i]);
-    }
-    make_note(found, running, path, note, sizeof(note));
-    struct gs_report_config config =
-        gs_state_report_settings(visit == NULL || visit->lines);
+    struct gs_report_config config = gs_state_report_settings(lines);
     config.version = header->version;
     config.command = process->command;
     config.host = process->host;
@@ -118,7 +105,6 @@ static int write_found(const struct gs_state_found *found, bool running, const c
                                        : "ended without a report";
     config.running = running;
     config.killed = !running && !process->ending[0];
-    config.note = note;
     config.devices = devices;
     config.device_count = header->device_count;
     config.stack_depth = process->stack_depth;
@@ -129,32 +115,48 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     config.start_unix_ns = (uint64_t)process->start_time * 1000000000u;
     config.growing = GROWING;
     gs_statistics_report_frees(found->annex, &config);
-    bool files = visit != NULL;
-    if (visit) {
-        gs_output_contents_make(options, statistics, devices, header->device_count,
-                                &outputs);
-        outputs.job.write = write_visit;
-        outputs.job.self = (void *)(uintptr_t)visit;
-        outputs.job.more_stacks = visit->stacks.ids;
-        outputs.job.more_stack_count = visit->stacks.count;
-    } else {
-        files = gs_outputs_begin(options, statistics, devices, header->device_count,
-                                 GS_OUTPUTS_END, &outputs);
+    return config;
+}
+
+/* The files of GPUSHIM_OUTPUT, or the visit alone, unless it is NULL. False: none. */
+static bool begin_files(const struct gs_options *options, size_t device_count,
+                        const struct gs_state_visit *visit,
+                        struct gs_output_contents *out)
+{
+    if (!visit) {
+        return gs_outputs_begin(options, statistics, devices, device_count,
+                                GS_OUTPUTS_END, out);
     }
+    gs_output_contents_make(options, statistics, devices, device_count, out);
+    out->job.write = write_visit;
+    out->job.self = (void *)(uintptr_t)visit;
+    out->job.more_stacks = visit->stacks.ids;
+    out->job.more_stack_count = visit->stacks.count;
+    return true;
+}
+
+/* Writes the text to stdout and the files of GPUSHIM_OUTPUT; or calls the visit alone,
+ * unless it is NULL. Returns the exit status. */
+static int write_found(const struct gs_state_found *found, bool running, const char *path,
+                       const struct gs_options *options,
+                       const struct gs_state_visit *visit)
+{
+    const uint32_t device_count = found->header->device_count;
+    struct gs_output_contents outputs;
+    struct gs_text text = {0};
+    char note[512];
+
+    for (uint32_t i = 0; i < device_count; i++) {
+        find_device(found, i, &statistics[i], &devices[i]);
+    }
+    make_note(found, running, path, note, sizeof(note));
+    struct gs_report_config config = describe(found, running, !visit || visit->lines);
+    config.note = note;
+    bool files = begin_files(options, device_count, visit, &outputs);
     if (files) {
         describe_process(found, running, &outputs.job);
     }
-    config.job = files ? &outputs.job : NULL;
-    struct gs_text rules = {0};
-    config.rules = gs_rules_wanted() && !running ? &rules : NULL;
-    gs_report_write(found->tracker, &config, &text, &summary);
-    if (config.rules) {
-        gs_rules_write(&rules, process->command);
-        gs_text_free(&rules);
-    }
-    if (files) {
-        gs_output_contents_free(&outputs);
-    }
+    bool bad = gs_report_compose(found->tracker, config, files ? &outputs : NULL, &text);
     gs_report_color(options, STDOUT_FILENO, &text);
     bool written =
         visit || (text.data && fwrite(text.data, 1, text.length, stdout) == text.length &&
@@ -165,7 +167,6 @@ static int write_found(const struct gs_state_found *found, bool running, const c
                     gs_output_error_text(errno));
         return 1;
     }
-    bool bad = summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;
     return bad ? (int)options->error_exitcode : 0;
 }
 

@@ -22,7 +22,6 @@
 #include "interim.h"
 #include "intervals.h"
 #include "known.h"
-#include "leak_rules.h"
 #include "managed.h"
 #include "meta.h"
 #include "log.h"
@@ -44,23 +43,27 @@
 /* Used by one report at a time: `reported` of the state names the thread. */
 static struct gs_statistics statistics[GS_MAX_DEVICES];
 static struct gs_report_device devices[GS_MAX_DEVICES];
+static size_t device_count;
+static char command[GS_COMMAND_BYTES + 8];
+static char host[256];
 
 /* Fills the classes if the report or a file shows them, or a hint may need them; this
  * visits each block. */
-static void fill_classes(struct gs_state *state, size_t count, bool shown)
+static void fill_classes(struct gs_state *state, bool shown)
 {
     static struct gs_report_class classes[GS_MAX_DEVICES][GS_POOL_CLASSES];
-    for (size_t i = 0; i < count && state->pool; i++) {
+    for (size_t i = 0; i < device_count && state->pool; i++) {
         if (devices[i].pooled && (shown || gs_report_may_be_fragmented(&devices[i]))) {
             gs_statistics_by_size(state, (int)i, classes[i], &devices[i]);
         }
     }
 }
 
-static void fill_devices(struct gs_state *state, size_t count)
+static void fill_devices(struct gs_state *state)
 {
-    gs_statistics_take(state, statistics, count);
-    for (size_t i = 0; i < count; i++) {
+    device_count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
+    gs_statistics_take(state, statistics, device_count);
+    for (size_t i = 0; i < device_count; i++) {
         statistics[i].rest_known = gs_nvml_rest((int)i, &statistics[i].rest_bytes);
         bool named = __atomic_load_n(&state->device_named[i], __ATOMIC_ACQUIRE);
         const char *bus = named ? state->device_buses[i] : "";
@@ -68,7 +71,7 @@ static void fill_devices(struct gs_state *state, size_t count)
             .name = named ? state->device_names[i] : "", .bus = bus[0] ? bus : NULL};
         gs_statistics_report(&statistics[i], &devices[i]);
     }
-    gs_statistics_keep(statistics, count);
+    gs_statistics_keep(statistics, device_count);
 }
 
 /* The time limit for a scan of host memory. */
@@ -102,10 +105,10 @@ static bool own_memory(void *self, gs_scan_skip skip, void *arg)
 }
 
 /* Logs the ends of proofs that no free has logged. */
-static void log_ends(const struct gs_state *state, size_t count)
+static void log_ends(const struct gs_state *state)
 {
     bool pooled = gs_host_has_served() || gs_managed_has_served();
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < device_count; i++) {
         pooled = pooled || devices[i].pooled;
     }
     if (pooled) {
@@ -114,50 +117,22 @@ static void log_ends(const struct gs_state *state, size_t count)
     }
 }
 
-static enum gs_outputs_when files_of(const struct gs_interim *what)
+/* Collects the data of the process and of its devices. */
+static void collect(struct gs_state *state)
 {
-    return !what              ? GS_OUTPUTS_END
-           : what->refusal    ? GS_OUTPUTS_OUT_OF_MEMORY
-           : what->only_files ? GS_OUTPUTS_INTERVAL
-                              : GS_OUTPUTS_REQUESTED;
-}
-
-/* `what`: an interim report; NULL: the process ends, or, with `again`, may end. */
-static void write_report(struct gs_state *state, const char *ending, uintptr_t stack_from,
-                         const struct gs_interim *what, bool again,
-                         struct gs_report_summary *summary)
-{
-    /* static: one report is written at a time (state->reported), perhaps on a small
-     * stack. */
-    static char command[GS_COMMAND_BYTES + 8];
-    static char host[256];
-    const struct gs_report_lines to_the_end = {.wanted = true};
-    const struct gs_options *options = &state->options;
-    struct gs_text text = {0};
-    size_t device_count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
-
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
     gs_nvml_query(state);
-    fill_devices(state, device_count);
-    fill_classes(state, device_count, gs_log_enabled(GS_LOG_INFO) || gs_outputs_wanted());
-    const struct gs_scan_config scan = {
-        .stack_from = stack_from,
-        .own_code = (const void *)(uintptr_t)&gs_finish_report,
-        .self = state,
-        .driver_knows = driver_knows,
-        .own_memory = own_memory,
-        .limit_ms = SCAN_LIMIT_MS,
-    };
+    fill_devices(state);
+    fill_classes(state, gs_log_enabled(GS_LOG_INFO) || gs_outputs_wanted());
     gs_redzones_go_on(state);
-    if (!what) {
-        log_ends(state, device_count);
-        gs_host_log(state);
-        gs_redzones_finish(state, again);
-        gs_managed_log();
-    }
-    struct gs_report_config config =
-        gs_report_settings(options, what ? what->lines : to_the_end);
+}
+
+/* The configuration of a report with this data. */
+static struct gs_report_config describe(struct gs_state *state, const char *ending,
+                                        struct gs_report_lines lines)
+{
+    struct gs_report_config config = gs_report_settings(&state->options, lines);
     config.version = GPUSHIM_VERSION;
     config.command = command;
     config.host = host;
@@ -168,59 +143,93 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     config.device_count = device_count;
     config.show_hints = gs_log_enabled(GS_LOG_WARN);
     config.show_devices = config.show_pool = gs_log_enabled(GS_LOG_INFO);
-    config.scan = options->leak_scan && !what ? &scan : NULL;
-    config.running = what != NULL;
     config.growth = gs_intervals_growth();
-    config.transfers = what ? NULL : gs_transfer_table();
     gs_statistics_frees(state, &config);
-    if (what) {
-        config.note = what->note;
-        config.refusal = what->refusal ? gs_refusals_keep(state, what->refusal) : NULL;
-        config.stack = what->stack;
-        config.max_groups = what->call_sites && what->call_sites < config.max_groups
-                                ? what->call_sites
-                                : config.max_groups;
-    }
-    config.refusals = gs_refusals_kept(&config.refusal_count);
+    return config;
+}
+
+/* Writes the report and its files. Returns true if there were errors or leaks. */
+static bool write_report(struct gs_state *state, struct gs_report_config config,
+                         enum gs_outputs_when when)
+{
     struct gs_report_proof proof;
-    config.proof = gs_verify_statistics(&proof) ? &proof : NULL;
     struct gs_output_contents outputs;
-    bool files = (!what || gs_outputs_wanted()) &&
-                 gs_outputs_begin(options, statistics, devices, device_count,
-                                  files_of(what), &outputs);
-    config.job = files ? &outputs.job : NULL;
-    struct gs_text rules = {0};
-    config.rules = !what && gs_rules_wanted() ? &rules : NULL;
-    gs_progress_tick();
-    gs_report_write(state->tracker, &config, &text, summary);
-    gs_progress_tick();
-    if (files) {
-        gs_output_contents_free(&outputs);
-    }
-    if (config.rules) { /* its line precedes the report, whose SUMMARY is the last one */
-        gs_rules_write(&rules, command);
-        gs_text_free(&rules);
-    }
-    if (!what || !what->only_files) {
-        gs_report_log(options, &text);
+    struct gs_text text = {0};
+    config.refusals = gs_refusals_kept(&config.refusal_count);
+    config.proof = gs_verify_statistics(&proof) ? &proof : NULL;
+    bool files = (when == GS_OUTPUTS_END || gs_outputs_wanted()) &&
+                 gs_outputs_begin(&state->options, statistics, devices, device_count,
+                                  when, &outputs);
+    bool bad = gs_report_compose(state->tracker, config, files ? &outputs : NULL, &text);
+    if (when != GS_OUTPUTS_INTERVAL) {
+        gs_report_log(&state->options, &text);
     }
     gs_text_free(&text);
     gs_symbolizer_destroy(config.symbolizer);
+    return bad;
+}
+
+/* The report of a process that ends or, with `again`, may end. */
+struct last_report {
+    struct gs_state *state;
+    const char *ending;
+    uintptr_t stack_from;
+    bool again;
+    bool bad; /* the result */
+};
+
+static void write_last(void *arg)
+{
+    struct last_report *last = arg;
+    struct gs_state *state = last->state;
+    const struct gs_scan_config scan = {
+        .stack_from = last->stack_from,
+        .own_code = (const void *)(uintptr_t)&gs_finish_report,
+        .self = state,
+        .driver_knows = driver_knows,
+        .own_memory = own_memory,
+        .limit_ms = SCAN_LIMIT_MS,
+    };
+    collect(state);
+    log_ends(state);
+    gs_host_log(state);
+    gs_redzones_finish(state, last->again);
+    gs_managed_log();
+    struct gs_report_config config =
+        describe(state, last->ending, (struct gs_report_lines){.wanted = true});
+    config.scan = state->options.leak_scan ? &scan : NULL;
+    config.transfers = gs_transfer_table();
+    last->bad = write_report(state, config, GS_OUTPUTS_END);
+}
+
+static void write_interim(struct gs_state *state, const struct gs_interim *what)
+{
+    collect(state);
+    struct gs_report_config config = describe(state, what->ending, what->lines);
+    config.running = true;
+    config.note = what->note;
+    config.refusal = what->refusal ? gs_refusals_keep(state, what->refusal) : NULL;
+    config.stack = what->stack;
+    if (what->call_sites && what->call_sites < config.max_groups) {
+        config.max_groups = what->call_sites;
+    }
+    (void)write_report(state, config,
+                       what->refusal      ? GS_OUTPUTS_OUT_OF_MEMORY
+                       : what->only_files ? GS_OUTPUTS_INTERVAL
+                                          : GS_OUTPUTS_REQUESTED);
 }
 
 /* GPUSHIM_METRICS_FILE, while the program goes on. */
 static void write_metrics(struct gs_state *state)
 {
-    static char host[256]; /* as above */
-    size_t count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
     struct gs_output_contents outputs;
 
     if (!gs_outputs_metrics_wanted()) {
         return;
     }
     gethostname(host, sizeof(host) - 1);
-    fill_devices(state, count);
-    if (!gs_outputs_begin_metrics(&state->options, statistics, devices, count,
+    fill_devices(state);
+    if (!gs_outputs_begin_metrics(&state->options, statistics, devices, device_count,
                                   &outputs)) {
         return;
     }
@@ -230,27 +239,10 @@ static void write_metrics(struct gs_state *state)
                                             .pid = state->pid,
                                             .running = true,
                                             .devices = devices,
-                                            .device_count = count,
+                                            .device_count = device_count,
                                             .job = &outputs.job};
     gs_report_figures(state->tracker, &config);
     gs_output_contents_free(&outputs);
-}
-
-/* write_report's arguments. */
-struct report_arguments {
-    struct gs_state *state;
-    const char *ending;
-    uintptr_t stack_from;
-    const struct gs_interim *what;
-    bool again;
-    struct gs_report_summary *summary;
-};
-
-static void write_report_of(void *arg)
-{
-    const struct report_arguments *wanted = arg;
-    write_report(wanted->state, wanted->ending, wanted->stack_from, wanted->what,
-                 wanted->again, wanted->summary);
 }
 
 /* The values of the state's `reported`; any other is the id of the thread that writes a
@@ -350,7 +342,6 @@ static void hold_rest_of_python(void)
 static __attribute__((noinline)) bool report(const char *ending, bool again)
 {
     struct gs_state *state = gs_state_peek();
-    struct gs_report_summary summary = {0};
     if (!gs_finish_due()) {
         return false;
     }
@@ -373,15 +364,14 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         hold_rest_of_python();
     }
     gs_interim_log_switches();
-    struct report_arguments wanted = {.state = state,
-                                      .ending = ending,
-                                      .stack_from = (uintptr_t)__builtin_frame_address(0),
-                                      .again = again,
-                                      .summary = &summary};
-    gs_alt_stack_call(GS_ALT_STACK_BYTES, write_report_of, &wanted);
+    struct last_report last = {.state = state,
+                               .ending = ending,
+                               .stack_from = (uintptr_t)__builtin_frame_address(0),
+                               .again = again};
+    gs_alt_stack_call(GS_ALT_STACK_BYTES, write_last, &last);
     gs_thread.depth = 0;
     gs_state_file_ending(ending);
-    state->bad = summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;
+    state->bad = last.bad;
     end(state, again ? REPORT_NONE : REPORT_WRITTEN);
     return state->bad;
 }
@@ -422,11 +412,10 @@ void gs_finish_without_report(const char *format, ...)
 void gs_finish_interim(const struct gs_interim *what)
 {
     struct gs_state *state = gs_state_peek();
-    struct gs_report_summary summary;
     if (!gs_finish_due() || !begin_in_turn(state)) {
         return;
     }
-    write_report(state, what->ending, 0, what, false, &summary);
+    write_interim(state, what);
     write_metrics(state);
     end(state, REPORT_NONE);
 }

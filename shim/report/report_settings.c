@@ -1,5 +1,6 @@
 /*
- * report_settings.c - what every report takes from the options: limits, names, rules.
+ * report_settings.c - what every report takes from the options: limits, names, rules; and
+ * what it gives: text, files, an exit status.
  * Owns:  the names of runtime functions.   Lock: none.
  */
 #include "report_settings.h"
@@ -12,6 +13,7 @@
 #include "cuda_names.h"
 #include "leak_rules.h"
 #include "log.h"
+#include "progress.h"
 
 /* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
  * do not belong to the program. */
@@ -75,6 +77,26 @@ struct gs_report_config gs_report_settings(const struct gs_options *options,
         .suppressions = gs_rules(),
         .launch_api = GS_API_cuGraphLaunch,
     };
+}
+
+bool gs_report_compose(struct gs_tracker *tracker, struct gs_report_config config,
+                       struct gs_output_contents *files, struct gs_text *text)
+{
+    struct gs_report_summary summary;
+    struct gs_text rules = {0};
+    config.job = files ? &files->job : NULL;
+    config.rules = gs_rules_wanted() && !config.running ? &rules : NULL;
+    gs_progress_tick();
+    gs_report_write(tracker, &config, text, &summary);
+    gs_progress_tick();
+    if (files) {
+        gs_output_contents_free(files);
+    }
+    if (config.rules) { /* its line precedes the report, whose SUMMARY is the last one */
+        gs_rules_write(&rules, config.command);
+        gs_text_free(&rules);
+    }
+    return summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;
 }
 
 /* A terminal that shows colours, and a user who wants them (https://no-color.org). */

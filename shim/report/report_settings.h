@@ -1,11 +1,12 @@
 /*
- * report_settings.h - what every report takes from the options.
+ * report_settings.h - what every report takes from the options, and how it is composed.
  * Locks: none.
  */
 #ifndef GS_REPORT_SETTINGS_H
 #define GS_REPORT_SETTINGS_H
 
 #include "options.h"
+#include "output_contents.h"
 #include "report.h"
 
 /* Whether a child process looks up files and lines, if GPUSHIM_SYMBOLIZE is on. */
@@ -19,6 +20,12 @@ struct gs_report_lines {
  * gs_symbolizer_destroy of its symbolizer. */
 struct gs_report_config gs_report_settings(const struct gs_options *options,
                                            struct gs_report_lines lines);
+
+/* Composes a report: as *text; in `files` (NULL: none), which are then freed; and, if the
+ * process does not go on, for GPUSHIM_WRITE_SUPPRESSIONS. The configuration's `job` and
+ * `rules` are set here. Returns true if there were errors or leaks. */
+bool gs_report_compose(struct gs_tracker *tracker, struct gs_report_config config,
+                       struct gs_output_contents *files, struct gs_text *text);
 
 /* Colours a report that is about to be written to `fd`, if GPUSHIM_COLOR says so; -1: to
  * a file. */
