@@ -1,6 +1,6 @@
 /*
- * gs_base.h - definitions for all modules: status codes, attributes, sizes. Not
- * installed.
+ * gs_base.h - definitions for all modules: status codes, attributes, sizes, a checksum.
+ * Not installed.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_BASE_H
@@ -51,6 +51,16 @@ static inline const char *gs_status_text(enum gs_status status)
 static inline size_t gs_round_up(size_t value, size_t multiple)
 {
     return (value + multiple - 1) & ~(multiple - 1);
+}
+
+/* The checksum FNV-1a. */
+static inline uint64_t gs_fnv1a(const void *bytes, size_t count)
+{
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    for (const unsigned char *c = bytes, *end = c + count; c < end; c++) {
+        sum = (sum ^ *c) * UINT64_C(0x100000001b3);
+    }
+    return sum;
 }
 
 #endif

@@ -26,14 +26,10 @@ static_assert(GS_SEAL_MAX_BYTES <= UINT32_MAX, "as `bytes` has room for");
 static_assert(sizeof(struct packed) == HANDLE_BYTES && HANDLE_BYTES == 64,
               "a handle has room for it, and the map a bit for each of its bytes");
 
-/* FNV-1a, folded. */
 static uint32_t checksum(const struct packed *packed)
 {
-    const unsigned char *bytes = (const unsigned char *)packed;
-    uint64_t sum = 0xcbf29ce484222325ULL;
-    for (size_t i = offsetof(struct packed, offset); i < sizeof(*packed); i++) {
-        sum = (sum ^ bytes[i]) * 0x100000001b3ULL;
-    }
+    const size_t from = offsetof(struct packed, offset);
+    uint64_t sum = gs_fnv1a((const char *)packed + from, sizeof(*packed) - from);
     return (uint32_t)(sum ^ sum >> 32);
 }
 

@@ -140,10 +140,7 @@ static bool own_folder(const char *above, char out[PATH_MAX])
 static void link_to(char library[PATH_MAX])
 {
     char folder[PATH_MAX], link[PATH_MAX], fresh[PATH_MAX], now[PATH_MAX];
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a of the path */
-    for (const char *c = library; *c; c++) {
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    }
+    uint64_t hash = gs_fnv1a(library, strlen(library));
     if ((!own_folder(getenv("XDG_RUNTIME_DIR"), folder) &&
          !own_folder(getenv("TMPDIR"), folder) && !own_folder("/tmp", folder)) ||
         snprintf(link, sizeof(link), "%s/libgpushim-%016llx.so", folder,

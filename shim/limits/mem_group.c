@@ -313,11 +313,7 @@ static const char *join(void)
 /* The place of a device; GS_MAX_DEVICES: there are too many. */
 static unsigned place_of(const char *bus)
 {
-    uint64_t key = UINT64_C(0xcbf29ce484222325);
-    for (const char *c = bus; *c; c++) {
-        key = (key ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-    }
-    key |= 1; /* 0 is no device */
+    uint64_t key = gs_fnv1a(bus, strlen(bus)) | 1; /* 0 is no device */
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         uint64_t found = 0;
         if (__atomic_compare_exchange_n(&ledger->devices[i], &found, key, false,
