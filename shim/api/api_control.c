@@ -51,8 +51,7 @@ gpushim_result gs_api_trim(int device, uint64_t bytes, uint64_t *given)
     return pooled ? GPUSHIM_OK : GPUSHIM_OFF;
 }
 
-/* ---- blocks ahead of need ------------------------------------------------------------
- */
+/* ---- blocks ahead of need ---------------------------------------------------------- */
 
 static void count_problem(void *self, const char *item, size_t length,
                           const char *problem)

@@ -167,8 +167,7 @@ static void put_back(struct special *special)
     }
 }
 
-/* ---- the context of a device --------------------------------------------------------
- */
+/* ---- the context of a device ------------------------------------------------------- */
 
 /* The device's primary context. An active one is the program's: it is not retained, so
  * that it ends when the program releases it. */
@@ -242,8 +241,7 @@ static gpushim_result result_of(CUresult result)
                                                 : GPUSHIM_CUDA;
 }
 
-/* ---- allocate -----------------------------------------------------------------------
- */
+/* ---- allocate ---------------------------------------------------------------------- */
 
 /* Memory of a capturing stream is no node of its graph: the program frees it when it
  * likes, and the graph is launched when it likes. */
@@ -306,8 +304,7 @@ gpushim_result gs_api_stream_alloc(void **out, size_t bytes, int device, void *s
     return result_of(result);
 }
 
-/* ---- free ---------------------------------------------------------------------------
- */
+/* ---- free -------------------------------------------------------------------------- */
 
 /* The stream of the library's own that orders frees of the current device; NULL: none can
  * be had. */
@@ -480,8 +477,7 @@ gpushim_result gs_api_stream_free(void *memory, int device, void *stream)
     return result == CUDA_ERROR_INVALID_VALUE ? GPUSHIM_INVALID : result_of(result);
 }
 
-/* ---- streams that use memory --------------------------------------------------------
- */
+/* ---- streams that use memory ------------------------------------------------------- */
 
 /* The start of the live allocation around an address; 0: there is none. */
 static CUdeviceptr find_live(CUdeviceptr addr)

@@ -87,8 +87,7 @@ static uint64_t held_bytes; /* atomic: freed, and not known to be unused */
  * cleared. */
 static _Thread_local uint64_t just_mapped;
 
-/* ---- start --------------------------------------------------------------------------
- */
+/* ---- start ------------------------------------------------------------------------- */
 
 /* A percentage applies to the machine's memory and is capped; a size applies as given. */
 static uint64_t idle_limit_of(uint64_t share)
@@ -140,8 +139,7 @@ uint64_t gs_host_idle_limit(void)
     return settings.idle_limit;
 }
 
-/* ---- the backend --------------------------------------------------------------------
- */
+/* ---- the backend ------------------------------------------------------------------- */
 
 /* The bytes missing from the reserve left to others, after `wanted` bytes are taken. */
 static uint64_t missing_of(const struct gs_machine_memory *memory, uint64_t wanted)
@@ -273,8 +271,7 @@ static const struct gs_backend backend = {
     .retired = backend_retired,
 };
 
-/* ---- the heaps ----------------------------------------------------------------------
- */
+/* ---- the heaps --------------------------------------------------------------------- */
 
 static GS_NOINLINE struct gs_host_heap *make_heap(struct gs_state *state,
                                                   const struct gs_context *context,
@@ -334,8 +331,7 @@ void gs_host_context_fails(const struct gs_context *context)
     }
 }
 
-/* ---- allocate -----------------------------------------------------------------------
- */
+/* ---- allocate ---------------------------------------------------------------------- */
 
 /* Whether too much is held back for the pool to grow; queries the fences first. */
 static GS_NOINLINE bool holds_too_much(struct gs_state *state)
@@ -395,8 +391,7 @@ enum gs_status gs_host_alloc(struct gs_state *state, const struct gs_context *co
     return GS_OK;
 }
 
-/* ---- free ---------------------------------------------------------------------------
- */
+/* ---- free -------------------------------------------------------------------------- */
 
 static GS_NOINLINE CUresult wait_for(struct gs_state *state,
                                      const struct gs_context *context,
@@ -515,8 +510,7 @@ CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t a
     return CUDA_SUCCESS;
 }
 
-/* ---- giving back --------------------------------------------------------------------
- */
+/* ---- giving back ------------------------------------------------------------------- */
 
 void gs_host_retain(struct gs_state *state, uint64_t addr)
 {

@@ -119,8 +119,7 @@ static void know(const struct gs_managed_range *range)
     }
 }
 
-/* ---- allocate ------------------------------------------------------------------------
- */
+/* ---- allocate ---------------------------------------------------------------------- */
 
 static bool is_ready(void *self, uint64_t point)
 {
@@ -197,8 +196,7 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
     return result;
 }
 
-/* ---- free ----------------------------------------------------------------------------
- */
+/* ---- free -------------------------------------------------------------------------- */
 
 /* The range is claimed and has no record any more. */
 static CUresult free_native(struct gs_state *state, const struct gs_managed_range *range)
@@ -344,8 +342,7 @@ void gs_managed_spoil(CUdeviceptr dptr, size_t bytes)
     }
 }
 
-/* ---- giving back ---------------------------------------------------------------------
- */
+/* ---- giving back ------------------------------------------------------------------- */
 
 /* Frees in the range's context: the thread may have no context, or another. */
 static CUresult return_range(const struct gs_managed_range *range)

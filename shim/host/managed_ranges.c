@@ -34,8 +34,7 @@ struct gs_ranges {
     size_t kept_bytes;              /* atomic, written under lock */
 };
 
-/* ---- the order of the trees ----------------------------------------------------------
- */
+/* ---- the order of the trees -------------------------------------------------------- */
 
 static int by_address(const void *left, const void *right)
 {
@@ -79,8 +78,7 @@ static int descend(const void *key, const void *node)
     return -1;
 }
 
-/* ---- one range; lock is held ----------------------------------------------------------
- */
+/* ---- one range; lock is held ------------------------------------------------------- */
 
 static struct node *around(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
 {
@@ -151,8 +149,7 @@ static struct node *put_in(struct gs_ranges *ranges, const struct gs_managed_ran
     return node;
 }
 
-/* ---- the functions of the header ------------------------------------------------------
- */
+/* ---- the functions of the header --------------------------------------------------- */
 
 enum gs_status gs_ranges_create(struct gs_ranges **out)
 {

@@ -80,8 +80,7 @@ static bool find_row(const char *key, size_t length, struct option_row *out)
     return false;
 }
 
-/* ---- did you mean -------------------------------------------------------------------
- */
+/* ---- did you mean ------------------------------------------------------------------ */
 
 /* The letters of an option in lower case, without hyphens. Returns `out`. */
 static const char *letters_of(const char *name, size_t length, char out[NAME_BYTES])
@@ -140,8 +139,7 @@ __attribute__((noreturn)) static void unknown_option(enum gs_verb verb, const ch
                      meant[0] ? "?" : "");
 }
 
-/* ---- options ------------------------------------------------------------------------
- */
+/* ---- options ----------------------------------------------------------------------- */
 
 void gs_arguments_set(const char *variable, const char *value)
 {
@@ -217,8 +215,7 @@ static char **take_option(char **words, struct gs_arguments *out)
     return words;
 }
 
-/* ---- help ---------------------------------------------------------------------------
- */
+/* ---- help -------------------------------------------------------------------------- */
 
 void gs_arguments_usage(FILE *to)
 {
@@ -393,8 +390,7 @@ static void show_pause_help(void)
         "                           10 unless given");
 }
 
-/* ---- the whole line -----------------------------------------------------------------
- */
+/* ---- the whole line ---------------------------------------------------------------- */
 
 /* Words that are no command, and their --help. */
 static const struct {

@@ -24,8 +24,7 @@
 /* Bytes of a script's first line that Linux reads. */
 #define FIRST_LINE_BYTES 256
 
-/* ---- kinds of machines --------------------------------------------------------------
- */
+/* ---- kinds of machines ------------------------------------------------------------- */
 
 struct gs_elf_kind gs_elf_kind_read(const char *path)
 {
@@ -71,8 +70,7 @@ const char *gs_elf_kind_text(struct gs_elf_kind kind, char out[32])
     return out;
 }
 
-/* ---- the file -----------------------------------------------------------------------
- */
+/* ---- the file ---------------------------------------------------------------------- */
 
 /* Finds a program as a shell does: an executable file, by PATH if the word has no slash.
  * Returns whether there is one. */
@@ -187,8 +185,7 @@ void gs_command_become(const struct gs_command *command, char **words)
     }
 }
 
-/* ---- what the file says --------------------------------------------------------------
- */
+/* ---- what the file says ------------------------------------------------------------ */
 
 /* A program of this machine's own kind, mapped. */
 struct image {

@@ -50,8 +50,7 @@ static bool write_text(struct gs_text *text)
     return written;
 }
 
-/* ---- diff ---------------------------------------------------------------------------
- */
+/* ---- diff -------------------------------------------------------------------------- */
 
 static void read_both(char *const paths[2], enum gs_report_of of,
                       struct gs_report_file files[2])
@@ -104,8 +103,7 @@ int gs_diff_run(const struct gs_arguments *arguments)
     return failures > 0 ? GS_EXIT_FAILED_ON : written ? 0 : 1;
 }
 
-/* ---- merge --------------------------------------------------------------------------
- */
+/* ---- merge ------------------------------------------------------------------------- */
 
 static const char again[] = "its process is counted already";
 

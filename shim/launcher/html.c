@@ -27,8 +27,7 @@ extern const char gs_view_page[], gs_view_page_end[];
 static const char report_tag[] = "id=\"report\">",
                   timeline_tag[] = "id=\"timeline-data\">";
 
-/* ---- the page -----------------------------------------------------------------------
- */
+/* ---- the page ---------------------------------------------------------------------- */
 
 /* The escape of a character that HTML or a script may take for its own; "": none. */
 static const char *escape_of(const char *c, size_t length)
@@ -87,8 +86,7 @@ static void put_page(struct gs_page *page, const char *json, const char *timelin
     (void)gs_page_put(page, rest, (size_t)(gs_view_page_end - rest));
 }
 
-/* ---- a timeline beside the report ---------------------------------------------------
- */
+/* ---- a timeline beside the report -------------------------------------------------- */
 
 /* Texts in memory, from malloc. */
 struct pieces {

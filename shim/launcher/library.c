@@ -113,8 +113,7 @@ static void check(const struct gs_command *command, const char *library)
     }
 }
 
-/* ---- paths that LD_PRELOAD cannot contain -------------------------------------------
- */
+/* ---- paths that LD_PRELOAD cannot contain ------------------------------------------ */
 
 static bool separates(const char *path)
 {
@@ -161,8 +160,7 @@ static void link_to(char library[PATH_MAX])
     memcpy(library, link, PATH_MAX);
 }
 
-/* ---- LD_PRELOAD ---------------------------------------------------------------------
- */
+/* ---- LD_PRELOAD -------------------------------------------------------------------- */
 
 static bool has(const char *list, const char *library)
 {

@@ -127,8 +127,7 @@ static bool find_state(int pid, int *state)
     return true;
 }
 
-/* ---- signals: they wait for the end of a step ---------------------------------------
- */
+/* ---- signals: they wait for the end of a step -------------------------------------- */
 
 static const int held_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
@@ -154,8 +153,7 @@ static bool is_interrupted(void)
     return found;
 }
 
-/* ---- the steps ----------------------------------------------------------------------
- */
+/* ---- the steps --------------------------------------------------------------------- */
 
 struct target {
     int pid, state;
@@ -237,8 +235,7 @@ static bool restore(struct target *target, unsigned wait_s)
     return say(target->pid, "copying its memory back", result);
 }
 
-/* ---- all processes ------------------------------------------------------------------
- */
+/* ---- all processes ----------------------------------------------------------------- */
 
 /* None is paused: those that were locked run on. */
 static int let_go(struct target *targets, size_t locked)
@@ -298,8 +295,7 @@ static int resume_all(struct target *targets, size_t count, unsigned wait_s)
     return all ? 0 : 1;
 }
 
-/* ---- the words ----------------------------------------------------------------------
- */
+/* ---- the words --------------------------------------------------------------------- */
 
 static unsigned number_of(const char *what, const char *word, unsigned long least,
                           unsigned long most)

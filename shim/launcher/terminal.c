@@ -51,8 +51,7 @@ void gs_terminal_end(void)
     }
 }
 
-/* ---- signals ------------------------------------------------------------------------
- */
+/* ---- signals ----------------------------------------------------------------------- */
 
 static void on_end(int signal)
 {
@@ -99,8 +98,7 @@ static void set_handlers(void)
     handle(SIGTSTP, on_stop, 0);
 }
 
-/* ---- the screen ---------------------------------------------------------------------
- */
+/* ---- the screen -------------------------------------------------------------------- */
 
 bool gs_terminal_has_screen(void)
 {
@@ -163,8 +161,7 @@ int gs_terminal_signal(void)
     return ended_by;
 }
 
-/* ---- keys ---------------------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------------------------- */
 
 /* Returns whether input is there within a time. */
 static bool wait_input(unsigned timeout_ms)
@@ -242,8 +239,7 @@ int gs_terminal_key(unsigned timeout_ms)
     }
 }
 
-/* ---- drawing ------------------------------------------------------------------------
- */
+/* ---- drawing ----------------------------------------------------------------------- */
 
 /* The bytes of a line that columns have room for. */
 static size_t fit(const char *line, size_t length, unsigned columns)

@@ -99,8 +99,7 @@ static void choose_largest(struct job *job, const char *path)
                      path, timeline->most, trace->allocations);
 }
 
-/* ---- writing -----------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------- */
 
 static void write_timeline(struct job *job)
 {

@@ -34,8 +34,7 @@
 /* Columns of a terminal that has room for all of the table. */
 #define COLUMNS_MIN 72
 
-/* ---- arguments ----------------------------------------------------------------------
- */
+/* ---- arguments --------------------------------------------------------------------- */
 
 static unsigned read_delay(const char *text)
 {
@@ -79,8 +78,7 @@ static char *default_folder(char out[4096])
     return out;
 }
 
-/* ---- plain text ---------------------------------------------------------------------
- */
+/* ---- plain text -------------------------------------------------------------------- */
 
 static void nap(unsigned ms)
 {
@@ -126,8 +124,7 @@ static int show_plain(struct gs_top_list *list, unsigned delay_ms, unsigned long
     return list->count == 0 && list->unread > 0 ? 1 : 0;
 }
 
-/* ---- the screen ---------------------------------------------------------------------
- */
+/* ---- the screen -------------------------------------------------------------------- */
 
 enum page { PAGE_LIST, PAGE_PLACES, PAGE_HELP };
 
@@ -299,8 +296,7 @@ static void open_help(struct screen *screen)
     gs_top_write_help(&screen->places);
 }
 
-/* ---- keys ---------------------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------------------------- */
 
 static void edit_key(struct screen *screen, int key)
 {

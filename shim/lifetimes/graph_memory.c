@@ -76,8 +76,7 @@ static void *find(void *const *root, const void *key,
     return found ? *found : NULL;
 }
 
-/* ---- allocation nodes; book_lock is held
- * ----------------------------------------------------- */
+/* ---- allocation nodes; book_lock is held ------------------------------------------- */
 
 static struct graph_node *find_node(uint64_t addr)
 {

@@ -18,8 +18,7 @@
 #include "options_table.h"
 #include "runtime_modules.h"
 
-/* ---- builds -------------------------------------------------------------------------
- */
+/* ---- builds ------------------------------------------------------------------------ */
 
 /* Returns the module of this base name; NULL: the file has none. */
 static const struct gs_file_module *module_named(const struct gs_report_file *file,
@@ -89,8 +88,7 @@ static bool is_same_code(const struct gs_report_file *file,
     return true;
 }
 
-/* ---- classes ------------------------------------------------------------------------
- */
+/* ---- classes ----------------------------------------------------------------------- */
 
 /* A place of one of the reports. */
 struct entry {
@@ -176,8 +174,7 @@ static bool lines_hold(const struct entry *entries, size_t begin, size_t end, bo
     return same_code || !has_own[0] || !has_own[1];
 }
 
-/* ---- rows ---------------------------------------------------------------------------
- */
+/* ---- rows -------------------------------------------------------------------------- */
 
 static void add(uint64_t *sum, uint64_t value)
 {
@@ -240,8 +237,7 @@ static void count_kinds(struct gs_diff *diff)
     }
 }
 
-/* ---- by address ---------------------------------------------------------------------
- */
+/* ---- by address -------------------------------------------------------------------- */
 
 struct by_address {
     struct gs_place_key key;
@@ -377,8 +373,7 @@ void gs_diff_free(struct gs_diff *diff)
     *diff = (struct gs_diff){.rows = NULL};
 }
 
-/* ---- --fail-on ----------------------------------------------------------------------
- */
+/* ---- --fail-on --------------------------------------------------------------------- */
 
 static bool read_limit(const char *text, size_t length, uint64_t *out)
 {

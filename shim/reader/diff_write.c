@@ -32,8 +32,7 @@ static const char *amount(uint64_t bytes, uint64_t count, char out[80])
     return out;
 }
 
-/* ---- the head -----------------------------------------------------------------------
- */
+/* ---- the head ---------------------------------------------------------------------- */
 
 /* The program's base name; "" if it is not known. */
 static void name_program(const struct gs_report_file *file, char out[128])
@@ -112,8 +111,7 @@ static void write_head(const struct gs_diff *diff, const struct gs_report_file f
     gs_text_add(text, "\n");
 }
 
-/* ---- call sites ---------------------------------------------------------------------
- */
+/* ---- call sites -------------------------------------------------------------------- */
 
 static const char *const kind_names[GS_DIFF_KINDS] = {[GS_DIFF_NEW] = "NEW",
                                                       [GS_DIFF_GROWN] = "GROWN",

@@ -24,8 +24,7 @@ static void skip_space(struct gs_json_read *json)
     json->at += strspn(json->at, SPACE);
 }
 
-/* ---- strings ------------------------------------------------------------------------
- */
+/* ---- strings ----------------------------------------------------------------------- */
 
 /* The value of four hexadecimal digits; UINT32_MAX: they are none. */
 static uint32_t read_unit(const char *at)
@@ -110,8 +109,7 @@ static const char *take_string(struct gs_json_read *json)
     return text;
 }
 
-/* ---- values -------------------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------------------ */
 
 bool gs_json_read_open(struct gs_json_read *json, char bracket)
 {
@@ -231,8 +229,7 @@ void gs_json_read_skip(struct gs_json_read *json)
     }
 }
 
-/* ---- objects ------------------------------------------------------------------------
- */
+/* ---- objects ----------------------------------------------------------------------- */
 
 static void read_hex(struct gs_json_read *json, uint64_t *out)
 {

@@ -36,8 +36,7 @@ static void add(uint64_t *sum, uint64_t value)
     }
 }
 
-/* ---- names --------------------------------------------------------------------------
- */
+/* ---- names ------------------------------------------------------------------------- */
 
 /* "load_weights leaky.c:39" */
 static size_t name_frame(const struct gs_report_file *file,
@@ -94,8 +93,7 @@ static void name_process(const struct gs_report_file *file, char out[WHO_BYTES])
                    (unsigned long long)(ranked ? file->rank : file->pid));
 }
 
-/* ---- sums ---------------------------------------------------------------------------
- */
+/* ---- sums -------------------------------------------------------------------------- */
 
 /* Takes the bytes of the last process into most and least. */
 static void settle(struct gs_place_total *total)
@@ -153,8 +151,7 @@ void gs_place_table_add(struct gs_place_table *table, const struct gs_report_fil
     }
 }
 
-/* ---- the text -----------------------------------------------------------------------
- */
+/* ---- the text ---------------------------------------------------------------------- */
 
 static int compare_totals(struct gs_place_total *a, struct gs_place_total *b)
 {

@@ -10,8 +10,7 @@
 
 #define ENDING_WIDTH 23 /* "ended without a report" and a space */
 
-/* ---- devices ------------------------------------------------------------------------
- */
+/* ---- devices ----------------------------------------------------------------------- */
 
 /* A device that processes had memory on. Each has its own ordinals; devices of different
  * processes are the same if host and PCI bus id are. */
@@ -89,8 +88,7 @@ static void write_devices(struct gs_process_table *table)
     }
 }
 
-/* ---- processes ----------------------------------------------------------------------
- */
+/* ---- processes --------------------------------------------------------------------- */
 
 /* All but the last column; the caller adds the rest. */
 static void write_line(struct gs_text *text, const char *process, const char *rank,

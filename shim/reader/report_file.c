@@ -17,8 +17,7 @@
 #include "runtime_modules.h"
 #include "text.h"
 
-/* ---- the text -----------------------------------------------------------------------
- */
+/* ---- the text ---------------------------------------------------------------------- */
 
 #define SPACE " \t\r\n"
 
@@ -116,8 +115,7 @@ char *gs_report_file_json(const char *path, bool lines, size_t *length,
     return text;
 }
 
-/* ---- its members --------------------------------------------------------------------
- */
+/* ---- its members ------------------------------------------------------------------- */
 
 /* Returns the zeroed next item of an array, NULL without memory, which `problem` tells.
  */
@@ -319,8 +317,7 @@ static void read_modules(struct gs_json_read *json, void *self)
     }
 }
 
-/* ---- the whole file -----------------------------------------------------------------
- */
+/* ---- the whole file ---------------------------------------------------------------- */
 
 static void set_missing(const char **text)
 {

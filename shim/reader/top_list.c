@@ -56,8 +56,7 @@ struct gs_top_file {
     struct shown *shown; /* FILE_RUNS and FILE_ENDED; else NULL */
 };
 
-/* ---- finding ------------------------------------------------------------------------
- */
+/* ---- finding ----------------------------------------------------------------------- */
 
 static void add_file(struct gs_top_list *list, const char *path, bool is_named)
 {
@@ -122,8 +121,7 @@ static bool scan(struct gs_top_list *list)
     return due;
 }
 
-/* ---- reading ------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------- */
 
 /* Leaves the file alone until it changes. */
 static void leave(struct gs_top_file *file, enum file_state state)
@@ -234,8 +232,7 @@ void gs_top_list_read(struct gs_top_list *list)
     gs_top_list_arrange(list);
 }
 
-/* ---- rows ---------------------------------------------------------------------------
- */
+/* ---- rows -------------------------------------------------------------------------- */
 
 static bool is_wanted(const struct gs_top_list *list, const struct gs_top_file *file)
 {

@@ -25,8 +25,7 @@ static const char usage[] =
     "Ends with 0; 1 if the trace could not be read, was damaged or does not fit; 2 for\n"
     "wrong usage. No memory ages in a replay, and nothing else uses the device.\n";
 
-/* ---- figures -------------------------------------------------------------------------
- */
+/* ---- figures ----------------------------------------------------------------------- */
 
 static double mib(uint64_t bytes)
 {
@@ -64,8 +63,7 @@ static void print_row(const struct gs_advise_case *wanted, const char *name,
            difference((double)try->smallest, (double)than->smallest, device), try->ns_op);
 }
 
-/* ---- as text --------------------------------------------------------------------------
- */
+/* ---- as text ----------------------------------------------------------------------- */
 
 static const char *const goals[GS_ADVISE_GOALS] = {
     "fewer driver calls, and no more memory reserved", "fewer driver calls",
@@ -150,8 +148,7 @@ static void print_text(const struct gs_advise_case *wanted, const char *name,
         print_warmup(warmup);
 }
 
-/* ---- as JSON
- * --------------------------------------------------------------------------- */
+/* ---- as JSON ----------------------------------------------------------------------- */
 
 static void put_settings(const struct gs_advise_try *try, const char *best_in)
 {
@@ -191,8 +188,7 @@ static void print_json(const struct gs_advise_case *wanted, const char *name,
            (unsigned long long)warmup->calls, (unsigned long long)warmup->remaining);
 }
 
-/* ---- the command
- * ----------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------- */
 
 struct settings {
     struct gs_replay_size device;

@@ -14,8 +14,7 @@
 
 #include "driver_model.h"
 
-/* ---- what is tried ------------------------------------------------------------------
- */
+/* ---- what is tried ----------------------------------------------------------------- */
 
 /* A value of a variable, as text, or as a share of what is live at most. */
 struct value {
@@ -86,8 +85,7 @@ void gs_advise_settings(const char *line, struct gs_replay_pool *out)
     gs_replay_settings(&options, out);
 }
 
-/* ---- trying -------------------------------------------------------------------------
- */
+/* ---- trying ------------------------------------------------------------------------ */
 
 static void run(const struct gs_advise_case *wanted, struct gs_advise_try *try)
 {
@@ -127,8 +125,7 @@ static void add_alone(const struct gs_advise_case *wanted, struct gs_advice *adv
     run(wanted, try);
 }
 
-/* ---- comparing ------------------------------------------------------------------------
- */
+/* ---- comparing --------------------------------------------------------------------- */
 
 /* Differences below these, or below this part, are nothing to change a setting for. */
 #define LEAST_CALLS    16u
@@ -242,8 +239,7 @@ static size_t find_helpful(const struct gs_advice *advice, size_t out[PAIRED])
     return count;
 }
 
-/* ---- the search ---------------------------------------------------------------------
- */
+/* ---- the search -------------------------------------------------------------------- */
 
 static void try_pairs(const struct gs_advise_case *wanted, struct gs_advice *advice)
 {

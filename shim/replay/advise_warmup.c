@@ -22,8 +22,7 @@
 /* The size of the item that stands for the other small sizes. */
 #define REST_BYTES ((size_t)64 << 10)
 
-/* ---- sizes and how many -------------------------------------------------------------
- */
+/* ---- sizes and how many ------------------------------------------------------------ */
 
 /* How many there are of each size. */
 struct sizes {
@@ -86,8 +85,7 @@ static struct gs_warmup_item *list_of(const struct sizes *sizes, size_t *count,
     return items;
 }
 
-/* ---- large requests ------------------------------------------------------------------
- */
+/* ---- large requests ---------------------------------------------------------------- */
 
 static bool is_large(const struct gs_replay_segment *segment)
 {
@@ -138,8 +136,7 @@ static void add_large(const struct gs_replay_segments *segments,
     gs_replay_map_free(&sizes_at);
 }
 
-/* ---- small requests ------------------------------------------------------------------
- */
+/* ---- small requests ---------------------------------------------------------------- */
 
 static bool is_small(const struct gs_replay_op *op)
 {
@@ -192,8 +189,7 @@ static void add_small(const struct gs_replay_trace *trace, struct gs_warmup_list
     gs_replay_map_free(&sizes.map);
 }
 
-/* ---- the list ------------------------------------------------------------------------
- */
+/* ---- the list ---------------------------------------------------------------------- */
 
 /* As a variable has it, as far as there is room; the list loses what there is none for.
  */

@@ -160,8 +160,7 @@ static size_t read_words(struct settings *settings, char **words)
     return (size_t)(end - traces);
 }
 
-/* ---- measuring ----------------------------------------------------------------------
- */
+/* ---- measuring --------------------------------------------------------------------- */
 
 /* gs_replay_through_model as the searches call it. */
 static void through_native(const struct gs_replay_trace *trace, size_t capacity,
@@ -243,8 +242,7 @@ static void measure(const struct settings *settings, const struct gs_replay_trac
             gs_replay_metadata(trace, &settings->ready, settings->run.pool);
 }
 
-/* ---- output --------------------------------------------------------------------------
- */
+/* ---- output ------------------------------------------------------------------------ */
 
 static double mib(uint64_t bytes)
 {
@@ -356,8 +354,7 @@ static void print_json(const struct settings *settings, const char *name,
     printf("}\n");
 }
 
-/* ---- one trace ------------------------------------------------------------------------
- */
+/* ---- one trace --------------------------------------------------------------------- */
 
 /* Returns the exit status that it deserves. */
 static int replay(const struct settings *settings, const char *path)
