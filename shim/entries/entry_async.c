@@ -16,6 +16,7 @@
 #include "async_heaps.h"
 #include "async_policy.h"
 #include "captures.h"
+#include "context_backend.h"
 #include "fences.h"
 #include "graph_memory.h"
 #include "graph_nodes.h"

@@ -25,6 +25,7 @@
 #include "args.h"
 #include "async_heaps.h"
 #include "context_errors.h"
+#include "context_wait.h"
 #include "free_lazy.h"
 #include "host_pools.h"
 #include "known.h"

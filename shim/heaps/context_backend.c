@@ -4,10 +4,9 @@
  * Owns:  nothing.   Lock: none is held in it, but for backend_retired and
  *        backend_fence_waited (pool/backend.h).
  */
-#include "contexts.h"
+#include "context_backend.h"
 
 #include "context_switch.h"
-#include "all_contexts.h"
 #include "notify.h"
 #include "captures.h"
 #include "capture_gate.h"
@@ -24,24 +23,6 @@
 #include "trim_hold.h"
 #include "parts.h"
 #include "trace.h"
-
-const struct gs_context *gs_context_of_stream(struct gs_state *state,
-                                              const struct gs_context *current,
-                                              CUstream stream)
-{
-    CUcontext home = NULL;
-    bool pushed;
-    if (GS_LIKELY(gs_all_contexts_are_one()) || !current ||
-        gs_stream_context(stream, &home) != CUDA_SUCCESS || home == current->handle) {
-        return current;
-    }
-    const struct gs_context *found = gs_context_find(state, home);
-    if (!found && gs_context_push(home, &pushed) == CUDA_SUCCESS) {
-        found = gs_context_current(state);
-        gs_context_pop(pushed);
-    }
-    return found ? found : current;
-}
 
 static CUresult allocate_in_driver(const struct gs_context *context, size_t bytes,
                                    CUdeviceptr *found)

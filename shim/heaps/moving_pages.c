@@ -14,6 +14,7 @@
 
 #include "capture_gate.h"
 #include "captures.h"
+#include "context_backend.h"
 #include "free_lazy.h"
 #include "ipc_mode.h"
 #include "libraries.h"

@@ -7,6 +7,7 @@
 
 #include "notify.h"
 #include "captures.h"
+#include "context_wait.h"
 #include "free_lazy.h"
 #include "mem_limits.h"
 #include "parts.h"

@@ -4,6 +4,8 @@
  */
 #include "unpooled.h"
 
+#include "context_backend.h"
+
 static _Thread_local struct {
     const struct gs_context *context; /* NULL: none */
     uint64_t addr;

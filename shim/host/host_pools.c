@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "context_switch.h"
+#include "context_wait.h"
 #include "all_complete.h"
 #include "all_contexts.h"
 #include "gs_locks.h"

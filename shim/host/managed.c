@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "context_switch.h"
+#include "context_wait.h"
 #include "all_complete.h"
 #include "all_contexts.h"
 #include "notify.h"

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cache_sizes.h"
+#include "context_backend.h"
 #include "copies.h"
 #include "elf_module.h"
 #include "find_python.h"

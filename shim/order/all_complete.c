@@ -6,6 +6,7 @@
 #include "all_complete.h"
 
 #include "state.h"
+#include "verify.h"
 
 bool gs_all_complete_search(struct gs_state *state, uint64_t point,
                             const struct gs_context *but)

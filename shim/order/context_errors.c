@@ -4,6 +4,7 @@
  */
 #include "context_errors.h"
 
+#include "context_wait.h"
 #include "parts.h"
 #include "record.h"
 

@@ -4,17 +4,17 @@
  * Owns:  nothing.   Lock: none across a driver call.
  * Source: docs/free.md, "When a free waits for nothing" and "A capture beside a wait"
  */
+#include "context_wait.h"
+
 #include "all_complete.h"
 #include "all_contexts.h"
 #include "context_switch.h"
 #include "capture_gate.h"
 #include "captures.h"
-#include "contexts.h"
 #include "fences.h"
 #include "libraries.h"
 #include "context_events.h"
 #include "record.h"
-#include "state.h"
 #include "trace.h"
 #include "gs_uncancelled.h"
 

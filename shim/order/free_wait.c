@@ -12,6 +12,7 @@
 
 #include "notify.h"
 #include "context_switch.h"
+#include "context_wait.h"
 #include "free_scope.h"
 #include "known.h"
 #include "log.h"

@@ -5,6 +5,7 @@
 #define GS_FREE_WAIT_H
 
 #include "state.h"
+#include "verify.h"
 
 /* The row of the context's device in the per-device statistics. */
 static inline unsigned gs_free_row(const struct gs_context *context)

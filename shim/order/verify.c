@@ -18,6 +18,7 @@
 #include "log.h"
 #include "looked_up.h"
 #include "record.h"
+#include "report.h"
 #include "streams.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "all_contexts.h"
+#include "context_switch.h"
 #include "gs_uncancelled.h"
 #include "parts.h"
 #include "state.h"
@@ -279,6 +280,24 @@ const struct gs_context *gs_context_current_known(struct gs_state *state)
         return gs_thread.context;
     }
     return gs_context_find(state, handle);
+}
+
+const struct gs_context *gs_context_of_stream(struct gs_state *state,
+                                              const struct gs_context *current,
+                                              CUstream stream)
+{
+    CUcontext home = NULL;
+    bool pushed;
+    if (GS_LIKELY(gs_all_contexts_are_one()) || !current ||
+        gs_stream_context(stream, &home) != CUDA_SUCCESS || home == current->handle) {
+        return current;
+    }
+    const struct gs_context *found = gs_context_find(state, home);
+    if (!found && gs_context_push(home, &pushed) == CUDA_SUCCESS) {
+        found = gs_context_current(state);
+        gs_context_pop(pushed);
+    }
+    return found ? found : current;
 }
 
 bool gs_contexts_are_one(const struct gs_state *state)

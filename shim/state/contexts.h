@@ -8,7 +8,6 @@
 #define GS_CONTEXTS_H
 
 #include "epochs.h"
-#include "gs_free_waits.h"
 #include "gs_locks.h"
 #include "known.h"
 #include "pool.h"
@@ -91,6 +90,13 @@ const struct gs_context *gs_context_current(struct gs_state *state);
 /* Like gs_context_current, but NULL if the context has no entry yet. */
 const struct gs_context *gs_context_current_known(struct gs_state *state);
 
+/* The entry of the stream's context, added to the map if new. Returns `current`, the
+ * entry of the current context, if the process has no other or the driver cannot report
+ * the stream's context. */
+const struct gs_context *gs_context_of_stream(struct gs_state *state,
+                                              const struct gs_context *current,
+                                              CUstream stream);
+
 /* Returns true if the process has used only one context, as far as is known. */
 bool gs_contexts_are_one(const struct gs_state *state);
 
@@ -139,17 +145,6 @@ void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other);
  * they have cached again. */
 void gs_contexts_changed(struct gs_state *state);
 
-/*
- * Waits as a native free of the context's memory does. From GS_FREE_CONTEXT on the
- * context is known to be idle afterwards.
- * In:   scope    the scope of the native wait
- * Out:  *in_use  work that was not waited for may still use blocks freed before the call.
- *                On false, all these blocks are ready
- * Returns the driver's code.
- */
-CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context,
-                         enum gs_free_scope scope, bool *in_use);
-
 /* The `index`th context with access to the memory of `owner`, or NULL. */
 CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext owner,
                                      size_t index);
@@ -160,32 +155,6 @@ static inline CUcontext gs_context_accessor(struct gs_contexts *contexts, CUcont
     bool any = __atomic_load_n(&contexts->shared.count, __ATOMIC_ACQUIRE) > 0;
     return GS_UNLIKELY(any) ? gs_context_search_accessor(contexts, owner, index) : NULL;
 }
-
-/* Called before a wait for the whole context: the snapshot for the mark of this wait. */
-static inline struct gs_snapshot gs_context_snapshot(const struct gs_context *context,
-                                                     unsigned own_calls,
-                                                     struct gs_sync_proof_before *before)
-{
-    return gs_sync_proof_begin(&((struct gs_context *)(uintptr_t)context)->seen, 0,
-                               own_calls, before);
-}
-
-/* Called after this wait has succeeded: all work submitted before the snapshot is
- * complete. `before`: the counts taken with the snapshot; NULL: they are another
- * context's. */
-void gs_context_record_idle(const struct gs_context *context,
-                            const struct gs_snapshot *snapshot,
-                            const struct gs_sync_proof_before *before);
-
-/* Called after a wait of the program for one stream has succeeded; `snapshot` and
- * `before` come from gs_sync_proof_begin. */
-void gs_context_record_stream(const struct gs_context *context,
-                              const struct gs_snapshot *snapshot,
-                              const struct gs_sync_proof_before *before);
-
-/* Called when the context has failed: each free calls the driver until a wait
- * succeeds. */
-void gs_context_never_idle(const struct gs_context *context);
 
 /* The slow path of gs_context_counts_idle: there are other devices, or contexts with
  * access to each other's memory. */
@@ -210,60 +179,5 @@ static inline bool gs_context_counts_idle(struct gs_contexts *contexts,
     return gs_known_proof_holds() && gs_submissions_idle(&context->idle_at) &&
            GS_LIKELY(!__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE));
 }
-
-/* The answer of the counts, checked with GPUSHIM_FREE_SYNC=verify against the device,
- * which may wait (verify.h). `api`: the call that relies on the answer. */
-bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *context,
-                    enum gs_api api) __attribute__((cold));
-
-/* With GPUSHIM_FREE_SYNC=verify, before pinned or managed memory is reused because the
- * context is complete since the point (all_contexts.h): checks the device, if no work was
- * submitted since. may_wait: true for a free; an allocation only queries the streams. */
-void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *context,
-                        uint64_t point, bool may_wait) __attribute__((cold));
-
-/* Returns true if the call `api` may reuse memory of the context without a wait. */
-static inline bool gs_context_is_idle_for(struct gs_contexts *contexts,
-                                          const struct gs_context *context,
-                                          enum gs_api api)
-{
-    if (gs_known_proof_is_trusted()) {
-        return gs_context_counts_idle(contexts, context);
-    }
-    return gs_known_proof_is_verified() && gs_verify_idle(contexts, context, api);
-}
-
-static inline bool gs_context_is_idle(struct gs_contexts *contexts,
-                                      const struct gs_context *context)
-{
-    return gs_context_is_idle_for(contexts, context, GS_API_cuMemFree_v2);
-}
-
-/* Like gs_context_is_idle_for, for a process that has used one device, without contexts
- * that access each other's memory and without the verify mode; else false. */
-static inline bool gs_context_is_idle_alone(const struct gs_contexts *contexts,
-                                            const struct gs_context *context)
-{
-    return gs_known_proof_is_trusted() && gs_submissions_idle(&context->idle_at) &&
-           GS_LIKELY(!__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE)) &&
-           GS_LIKELY(__atomic_load_n(&contexts->shared.count, __ATOMIC_ACQUIRE) == 0);
-}
-
-/* The entry of the stream's context, added to the map if new. Returns `current`, the
- * entry of the current context, if the process has no other or the driver cannot report
- * the stream's context. */
-const struct gs_context *gs_context_of_stream(struct gs_state *state,
-                                              const struct gs_context *current,
-                                              CUstream stream);
-
-/* Returns true if blocks were freed without a fence since the last call. */
-bool gs_context_take_unfenced(const struct gs_context *context);
-
-/* Frees a claimed block that becomes ready with the event, which was recorded for this
- * block alone. The block takes over the fence. */
-void gs_context_free_behind(struct gs_block *block, gs_fence event);
-
-/* The backend over the real driver; its `self` is a struct gs_context. */
-extern const struct gs_backend gs_context_backend;
 
 #endif
