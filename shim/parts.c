@@ -6,6 +6,7 @@
 #include "parts.h"
 
 #include "all_contexts.h"
+#include "alone.h"
 #include "api.h"
 #include "args.h"
 #include "backend.h"
@@ -30,6 +31,7 @@
 #include "ipc_imports.h"
 #include "ipc_mode.h"
 #include "leak_rules.h"
+#include "looked_up.h"
 #include "managed.h"
 #include "moving_pages.h"
 #include "spill.h"

@@ -357,7 +357,6 @@ void gs_async_heaps_reset(void)
 {
     gs_mutex_init(&gs_async_lock, GS_RANK_ASYNC);
     gs_async_heaps = NULL;
-    gs_async_order_reset();
     gs_async_heap_count = 0;
     generation = 1;
     for (unsigned i = 0; i < SEEN; i++) {

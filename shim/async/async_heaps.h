@@ -155,5 +155,7 @@ static inline const CUlaunchConfig *gs_async_launch(const CUlaunchConfig *config
 
 /* In a forked child: drops all heaps. */
 void gs_async_heaps_reset(void);
+/* In a forked child: drops the library's own streams. */
+void gs_async_order_reset(void);
 
 #endif

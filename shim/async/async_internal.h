@@ -71,7 +71,4 @@ void gs_async_settle(struct gs_async_heap *heap);
 /* Returns true if the stream captures, or the driver does not tell. */
 bool gs_async_captures(CUstream stream);
 
-/* In a forked child: drops the library's own streams. */
-void gs_async_order_reset(void);
-
 #endif

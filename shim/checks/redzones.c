@@ -99,8 +99,6 @@ void gs_redzones_start(const struct gs_options *options)
 
 void gs_redzones_reset(void)
 {
-    gs_quarantine_reset();
-    gs_deferred_reset();
     gs_mutex_init(&zones.lock, GS_RANK_REDZONES);
     zones.map = (struct gs_redzone_map){0};
     gs_redzones_on = zones.swept = false;

@@ -46,7 +46,7 @@ bool gs_known_harmless(const char *symbol);
 void gs_known_end_proof(const char *name);
 /* The name that ended the proof; "" if none, or if it has not ended. */
 const char *gs_known_ended_by(void);
-void gs_known_reset(void); /* in a forked child, and for tests */
+void gs_known_reset(void); /* for tests: a forked child keeps the answer */
 
 /* GPUSHIM_FREE_SYNC=verify: from now on the proof is checked against the device
  * (verify.h). Called once, at start. */

@@ -486,7 +486,4 @@ void gs_context_events_reset(void)
 {
     gs_mutex_init(&helpers_lock, GS_RANK_HELPER_STREAMS);
     all_helpers = NULL;
-    gs_streams_reset();
-    gs_sync_proof_reset();
-    gs_single_order_reset();
 }

@@ -341,5 +341,4 @@ void gs_single_order_reset(void)
     for (size_t i = 0; i < sizeof(ended_by); i++) {
         ended_by[i] = '\0';
     }
-    gs_alone_reset();
 }

@@ -259,7 +259,6 @@ void gs_verify_reset(void)
     __atomic_store_n(&statistics.unchecked, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&statistics.longest_ns, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&look_up_count, 0, __ATOMIC_RELAXED);
-    gs_looked_up_reset();
 }
 
 CUcontext gs_verify_stream_ends(CUstream stream)
