@@ -211,21 +211,6 @@ CUresult gs_api_enter_device(int device, bool activate, bool *pushed)
     return result;
 }
 
-/* Returns true if the stream captures, or the driver does not tell (*sure: it does), as
- * of the legacy stream while another one captures. */
-static bool captures(CUstream stream, bool *sure)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    const struct gs_real *real = gs_real_now();
-    *sure = false;
-    if (!gs_captures_active()) {
-        return false;
-    }
-    *sure = real->cuStreamIsCapturing &&
-            real->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS;
-    return !*sure || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* Exchanges the mode in which captures treat the calls of this thread. */
 static void exchange(CUstreamCaptureMode *mode)
 {
@@ -263,9 +248,9 @@ static CUresult allocate_in_capture(CUdeviceptr *out, size_t bytes, bool for_gra
 
 static CUresult allocate(CUdeviceptr *out, size_t bytes, CUstream stream)
 {
-    bool sure;
-    if (captures(stream, &sure)) {
-        return allocate_in_capture(out, bytes, sure);
+    enum gs_capturing capturing = gs_captures_stream(stream, false);
+    if (capturing) {
+        return allocate_in_capture(out, bytes, capturing == GS_CAPTURING);
     }
     gs_thread.in_stream = true;
     CUresult result = cuMemAllocAsync(out, bytes, stream);
@@ -417,14 +402,14 @@ static CUresult free_beside_capture(CUdeviceptr addr)
 
 static CUresult free_in(CUdeviceptr addr, int device, CUstream stream)
 {
-    bool of_graph, sure;
+    bool of_graph;
     struct special *special = take(addr, &of_graph);
     CUresult result = CUDA_SUCCESS;
     if (of_graph) {
         gs_log_once(&graph_line, GS_LOG_INFO,
                     "memory that was allocated while its stream captured stays allocated "
                     "for the graph");
-    } else if (captures(stream, &sure)) {
+    } else if (gs_captures_stream(stream, false)) {
         result = free_beside_capture(addr);
     } else if (special) {
         result = free_behind(addr, device, stream, special);

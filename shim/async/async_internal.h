@@ -68,7 +68,4 @@ void gs_async_add_overdue(struct gs_async_heap *heap, uint64_t addr, size_t byte
 /* Returns the segments that are overdue, as far as possible. */
 void gs_async_settle(struct gs_async_heap *heap);
 
-/* Returns true if the stream captures, or the driver does not tell. */
-bool gs_async_captures(CUstream stream);
-
 #endif

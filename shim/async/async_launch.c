@@ -5,6 +5,7 @@
  * Owns:  the copy of the launch that a thread makes.   Lock: none of its own.
  */
 #include "async_internal.h"
+#include "captures.h"
 #include "host_memory.h"
 
 /* A launch has some twenty attributes, each at most once. */
@@ -58,7 +59,8 @@ const CUlaunchConfig *gs_async_launch_in_order(const CUlaunchConfig *config,
         found++;
     }
     if (found == config->numAttrs || config->numAttrs > MAX_ATTRIBUTES ||
-        gs_async_captures(config->hStream) || !(heap = heap_of_launch(config->hStream)) ||
+        gs_captures_stream(config->hStream, false) ||
+        !(heap = heap_of_launch(config->hStream)) ||
         !__atomic_exchange_n(&heap->handed_out, false, __ATOMIC_ACQ_REL)) {
         return config;
     }

@@ -370,21 +370,11 @@ static void begin_move(struct gs_async_heap *heap)
     gs_uncancelled_end(before);
 }
 
-/* Returns true if the stream captures, or the driver does not tell. */
-bool gs_async_captures(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return gs_captures_active() &&
-           (!gs_real()->cuStreamIsCapturing ||
-            gs_real()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-            status != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
 /* Orders the library's own stream behind all work of `stream`. NULL on failure. */
 static CUstream take_over(CUcontext home, CUstream stream)
 {
     gs_fence fence;
-    if (gs_async_captures(stream)) {
+    if (gs_captures_stream(stream, false)) {
         return NULL;
     }
     CUstream own = own_stream_of(home);

@@ -84,7 +84,7 @@ static struct node node_of(const struct gs_call *request)
 {
     struct node node = {.captured = false};
     node.captured = gs_captures_active() &&
-                    gs_graph_captures(request->stream, request->per_thread, &node.graph);
+                    gs_captures_graph(request->stream, request->per_thread, &node.graph);
     return node;
 }
 
@@ -202,21 +202,8 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
 /* The functions for one kind of default stream. */
 struct variant {
     __typeof__(cuMemFreeAsync) *free;
-    __typeof__(cuStreamIsCapturing) *is_capturing;
     bool per_thread;
 };
-
-static bool is_capturing(const struct variant *variant, CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!gs_captures_active()) {
-        return false;
-    }
-    /* The query fails for the legacy stream while another stream captures. */
-    return !variant->is_capturing ||
-           variant->is_capturing(stream, &status) != CUDA_SUCCESS ||
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 static enum gs_trace_order order_of(const struct variant *variant)
 {
@@ -262,7 +249,7 @@ static CUresult order_free(const struct variant *variant, struct gs_async_heap *
                            CUstream stream, gs_fence *fence)
 {
     *fence = 0;
-    if (is_capturing(variant, stream)) {
+    if (gs_captures_stream(stream, variant->per_thread)) {
         /* A free inside a capture accepts only memory that was allocated in a capture. */
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -341,10 +328,7 @@ static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
     if (!state) {
         return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED : real(dptr, stream);
     }
-    const struct variant variant = {real,
-                                    per_thread ? gs_real()->cuStreamIsCapturing_ptsz
-                                               : gs_real()->cuStreamIsCapturing,
-                                    per_thread};
+    const struct variant variant = {real, per_thread};
     CUresult result;
     struct gs_block *block;
     enum gs_status found =
@@ -355,7 +339,7 @@ static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
                gs_async_owes(dptr) || gs_managed_refuses(dptr)) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
         result = CUDA_ERROR_INVALID_VALUE;
-    } else if (is_capturing(&variant, stream)) {
+    } else if (gs_captures_stream(stream, per_thread)) {
         result = free_in_capture(state, &variant, dptr, stream);
     } else {
         struct gs_freeing freeing = {.key = dptr,

@@ -152,7 +152,7 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
     /* In a stream that captures, the launch is refused, or becomes a node and happens
      * later. */
     bool due = state->tracker &&
-               !(gs_captures_active() && gs_graph_captures(stream, per_thread, &graph)) &&
+               !(gs_captures_active() && gs_captures_graph(stream, per_thread, &graph)) &&
                gs_graph_launching(state->tracker, exec, &site, &launch);
     result = GS_RETRIED(gs_retry(state, gs_context_current(state), -1, 0),
                         real_launch(exec, stream, per_thread));

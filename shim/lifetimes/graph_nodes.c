@@ -8,25 +8,6 @@
 
 #include "graph_memory.h"
 
-bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph)
-{
-    const struct gs_real *real = gs_real();
-    __typeof__(cuStreamGetCaptureInfo_v2) *get_info =
-        per_thread ? real->cuStreamGetCaptureInfo_v2_ptsz
-                   : real->cuStreamGetCaptureInfo_v2;
-    __typeof__(cuStreamIsCapturing) *is_capturing =
-        per_thread ? real->cuStreamIsCapturing_ptsz : real->cuStreamIsCapturing;
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    *graph = NULL;
-    if (get_info && get_info(stream, &status, NULL, graph, NULL, NULL) == CUDA_SUCCESS) {
-        return status != CU_STREAM_CAPTURE_STATUS_NONE;
-    }
-    *graph = NULL;
-    /* Without an answer, true: a missing record is better than a false leak. */
-    return !is_capturing || is_capturing(stream, &status) != CUDA_SUCCESS ||
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request,
                            CUgraph graph, uint64_t addr, size_t bytes)
 {

@@ -12,10 +12,6 @@
 
 #include "record.h"
 
-/* Returns true if the stream captures, so that the last call in it has become a node of a
- * graph; *graph is this graph, NULL if the driver cannot report it. */
-bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph);
-
 /* Records an allocation node, created by call or by a stream capture. */
 void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request,
                            CUgraph graph, uint64_t addr, size_t bytes);

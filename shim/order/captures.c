@@ -5,6 +5,7 @@
 #include "captures.h"
 
 #include "gs_locks.h"
+#include "real.h"
 #include "thread.h"
 
 /* The most concurrent captures that the set distinguishes. Further captures are only
@@ -105,6 +106,36 @@ void gs_captures_context_ends(CUcontext context)
 void gs_captures_green_ends(CUgreenCtx green)
 {
     forget_all(NULL, green);
+}
+
+enum gs_capturing gs_captures_stream(CUstream stream, bool per_thread)
+{
+    const struct gs_real *real = gs_real_now();
+    __typeof__(cuStreamIsCapturing) *query =
+        per_thread ? real->cuStreamIsCapturing_ptsz : real->cuStreamIsCapturing;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!gs_captures_active()) {
+        return GS_NOT_CAPTURING;
+    }
+    if (!query || query(stream, &status) != CUDA_SUCCESS) {
+        return GS_MAY_CAPTURE;
+    }
+    return status == CU_STREAM_CAPTURE_STATUS_NONE ? GS_NOT_CAPTURING : GS_CAPTURING;
+}
+
+bool gs_captures_graph(CUstream stream, bool per_thread, CUgraph *graph)
+{
+    const struct gs_real *real = gs_real_now();
+    __typeof__(cuStreamGetCaptureInfo_v2) *get_info =
+        per_thread ? real->cuStreamGetCaptureInfo_v2_ptsz
+                   : real->cuStreamGetCaptureInfo_v2;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    *graph = NULL;
+    if (get_info && get_info(stream, &status, NULL, graph, NULL, NULL) == CUDA_SUCCESS) {
+        return status != CU_STREAM_CAPTURE_STATUS_NONE;
+    }
+    *graph = NULL;
+    return gs_captures_stream(stream, per_thread);
 }
 
 void gs_captures_reset(void)

@@ -41,6 +41,16 @@ static inline bool gs_captures_active(void)
     return GS_UNLIKELY(__atomic_load_n(&gs_captures_running, __ATOMIC_SEQ_CST) > 0);
 }
 
+/* May capture: the driver does not tell, as of the legacy stream while another stream
+ * captures. */
+enum gs_capturing { GS_NOT_CAPTURING, GS_CAPTURING, GS_MAY_CAPTURE };
+enum gs_capturing gs_captures_stream(CUstream stream, bool per_thread);
+
+/* Returns true if the stream captures, so that the last call in it has become a node of a
+ * graph; *graph is this graph, NULL if the driver cannot report it. Without an answer,
+ * true: a missing record is better than a false leak. */
+bool gs_captures_graph(CUstream stream, bool per_thread, CUgraph *graph);
+
 /* In a forked child: removes all captures. */
 void gs_captures_reset(void);
 
