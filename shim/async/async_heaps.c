@@ -130,8 +130,7 @@ static enum gs_status wait_in_stream(struct gs_async_heap *heap, gs_fence fence)
     CUresult result = CUDA_ERROR_NOT_READY;
     gs_notify_begin("cuMemAllocAsync", false);
     if (gs_gate_enter()) {
-        result =
-            gs_async_wait_behind(gs_async_home_of(heap), gs_async_order_of(heap), fence);
+        result = gs_fence_order(gs_async_home_of(heap), gs_async_order_of(heap), fence);
         gs_gate_leave();
     }
     gs_notify_end();
@@ -329,7 +328,7 @@ CUresult gs_async_order(struct gs_async_heap *heap, CUstream stream, bool per_th
      * any work. */
     gs_notify_begin("cuMemFreeAsync", false);
     if (gs_async_is_ended(heap) && gs_gate_enter()) {
-        if (gs_async_wait_behind(home, own, *fence) == CUDA_SUCCESS) {
+        if (gs_fence_order(home, own, *fence) == CUDA_SUCCESS) {
             gs_fence_release(*fence);
             *fence = 0;
         }

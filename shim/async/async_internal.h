@@ -53,9 +53,6 @@ static inline void gs_async_bind(struct gs_async_heap *heap, CUcontext home,
 /* Threads look up the heaps they have cached again. */
 void gs_async_drop_cached(void);
 
-/* Orders `stream`, of the context `home`, behind the fence. */
-CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence);
-
 /* Keeps the heap's stream until gs_async_unpin. Returns false if the heap has no stream
  * at the moment; calls made between the two do not block. */
 bool gs_async_pin(struct gs_async_heap *heap, CUcontext *home, CUstream *stream);

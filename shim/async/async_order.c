@@ -92,22 +92,6 @@ static void forget_own_streams(CUcontext home)
     }
 }
 
-/* Orders `stream` behind the fence. */
-CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence)
-{
-    CUevent event = gs_fence_event(fence);
-    bool pushed;
-    if (!event) {
-        return CUDA_SUCCESS; /* its context has ended, and its work with it */
-    }
-    CUresult result = gs_context_push(home, &pushed);
-    if (result == CUDA_SUCCESS) {
-        result = gs_real()->cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT);
-    }
-    gs_context_pop(pushed);
-    return result;
-}
-
 /* ---- returning segments ------------------------------------------------------------ */
 
 /* Puts a heap without a context in the order of a stream of the current context, if this
@@ -373,19 +357,8 @@ static void begin_move(struct gs_async_heap *heap)
 /* Orders the library's own stream behind all work of `stream`. NULL on failure. */
 static CUstream take_over(CUcontext home, CUstream stream)
 {
-    gs_fence fence;
-    if (gs_captures_stream(stream, false)) {
-        return NULL;
-    }
-    CUstream own = own_stream_of(home);
-    if (!own || gs_fence_record_in(home, stream, false, &fence) != CUDA_SUCCESS) {
-        return NULL;
-    }
-    if (gs_async_wait_behind(home, own, fence) != CUDA_SUCCESS) {
-        own = NULL;
-    }
-    gs_fence_release(fence);
-    return own;
+    CUstream own = gs_captures_stream(stream, false) ? NULL : own_stream_of(home);
+    return own && gs_fence_order_streams(home, stream, own) == CUDA_SUCCESS ? own : NULL;
 }
 
 void gs_async_stream_ends(CUstream stream)

@@ -101,10 +101,10 @@ static bool may_cover(const struct gs_state *state)
 
 /* ---- by an event of each stream ---------------------------------------------------- */
 
-static struct helpers *find_helpers(CUcontext context)
+static const struct helpers *find_helpers(CUcontext context)
 {
     gs_mutex_lock(&helpers_lock);
-    struct helpers *found = all_helpers;
+    const struct helpers *found = all_helpers;
     while (found && found->context != context) {
         found = found->next;
     }
@@ -113,7 +113,7 @@ static struct helpers *find_helpers(CUcontext context)
 }
 
 /* Called with the context current. */
-static struct helpers *make_helpers(CUcontext context)
+static const struct helpers *make_helpers(CUcontext context)
 {
     const struct gs_real *real = gs_real();
     struct helpers *made = calloc(1, sizeof(*made));
@@ -140,16 +140,11 @@ no_gather:
     return NULL;
 }
 
-/* Orders `gather` after the work submitted to the stream so far. */
-static CUresult gather(const struct helpers *helpers, CUstream stream)
+/* The streams of the context, which is current; NULL: they cannot be made. */
+static const struct helpers *helpers_of(CUcontext context)
 {
-    gs_fence fence;
-    CUresult result = gs_fence_record_in(helpers->context, stream, false, &fence);
-    if (result == CUDA_SUCCESS) {
-        result = gs_real()->cuStreamWaitEvent(helpers->gather, gs_fence_event(fence), 0);
-        gs_fence_release(fence);
-    }
-    return result;
+    const struct helpers *found = find_helpers(context);
+    return found ? found : make_helpers(context);
 }
 
 /* Called with the context current and the capture gate entered. */
@@ -157,16 +152,13 @@ static CUresult record_streams_here(CUcontext context, gs_fence *out)
 {
     CUstream streams[MAX_STREAMS];
     size_t count = gs_streams_of(context, streams, MAX_STREAMS);
-    struct helpers *helpers = find_helpers(context);
-    if (!helpers) {
-        helpers = make_helpers(context);
-    }
+    const struct helpers *helpers = helpers_of(context);
     if (!helpers || count > MAX_STREAMS) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = gather(helpers, helpers->legacy);
+    CUresult result = gs_fence_order_streams(context, helpers->legacy, helpers->gather);
     for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
-        result = gather(helpers, streams[i]);
+        result = gs_fence_order_streams(context, streams[i], helpers->gather);
     }
     if (result == CUDA_SUCCESS) {
         result = gs_fence_record_in(context, helpers->gather, false, out);
@@ -176,12 +168,12 @@ static CUresult record_streams_here(CUcontext context, gs_fence *out)
 
 static CUresult record_streams(CUcontext context, gs_fence *out)
 {
-    CUcontext popped;
-    CUresult result = gs_real()->cuCtxPushCurrent_v2(context);
+    bool pushed;
+    CUresult result = gs_context_push(context, &pushed);
     if (result == CUDA_SUCCESS) {
         result = record_streams_here(context, out);
-        gs_real()->cuCtxPopCurrent_v2(&popped);
     }
+    gs_context_pop(pushed);
     return result;
 }
 
@@ -312,10 +304,7 @@ static CUresult record_blocking(CUcontext context, struct fences *fences)
 {
     CUstream streams[MAX_STREAMS];
     size_t count = gs_streams_blocking_of(context, streams, MAX_STREAMS);
-    struct helpers *helpers = find_helpers(context);
-    if (!helpers) {
-        helpers = make_helpers(context);
-    }
+    const struct helpers *helpers = helpers_of(context);
     if (!helpers || count > MAX_STREAMS) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -398,43 +387,20 @@ void gs_context_event_notify(uint64_t event, uint64_t addr)
 
 /* ---- the end of streams and contexts ----------------------------------------------- */
 
-/* Orders the context's `gather` after the stream's last work. Returns whether this
- * worked. */
-static bool gather_last(CUcontext context, CUstream stream)
+/* Orders `gather` of the context, or else `legacy`, after the stream's last work. Returns
+ * whether this worked. */
+static bool order_last(CUcontext context, CUstream stream, bool in_gather)
 {
-    CUcontext popped;
-    bool done = false;
-    if (!gs_gate_enter()) {
-        return false;
-    }
-    if (gs_real()->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
-        struct helpers *helpers = find_helpers(context);
-        helpers = helpers ? helpers : make_helpers(context);
-        done = helpers && gather(helpers, stream) == CUDA_SUCCESS;
-        gs_real()->cuCtxPopCurrent_v2(&popped);
-    }
-    gs_gate_leave();
-    return done;
-}
-
-/* A free that waits for blocking streams also waits for the remaining work of a destroyed
- * one: `legacy` is ordered after it, as the legacy stream is natively. */
-static bool legacy_last(CUcontext context, CUstream stream)
-{
-    gs_fence fence;
     bool pushed, done = false;
     if (!gs_gate_enter()) {
         return false;
     }
     if (gs_context_push(context, &pushed) == CUDA_SUCCESS) {
-        struct helpers *helpers = find_helpers(context);
-        helpers = helpers ? helpers : make_helpers(context);
-        if (helpers &&
-            gs_fence_record_in(context, stream, false, &fence) == CUDA_SUCCESS) {
-            done = gs_real()->cuStreamWaitEvent(helpers->legacy, gs_fence_event(fence),
-                                                0) == CUDA_SUCCESS;
-            gs_fence_release(fence);
-        }
+        const struct helpers *helpers = helpers_of(context);
+        done = helpers &&
+               gs_fence_order_streams(context, stream,
+                                      in_gather ? helpers->gather : helpers->legacy) ==
+                   CUDA_SUCCESS;
     }
     gs_context_pop(pushed);
     gs_gate_leave();
@@ -442,14 +408,16 @@ static bool legacy_last(CUcontext context, CUstream stream)
 }
 
 /* The stream leaves the table after `gather` waits for it, so that no event can miss it,
- * and before the driver releases the handle. */
+ * and before the driver releases the handle. A free that waits for blocking streams also
+ * waits for the remaining work of a destroyed one: `legacy` is ordered after it, as the
+ * legacy stream is natively. */
 CUcontext gs_context_events_stream_ends(CUstream stream)
 {
     const struct gs_state *state = gs_state_peek();
     if (state && may_cover(state) && !has_context_events() && has_stream_events()) {
         CUcontext context = gs_streams_find(stream);
         gs_notify_begin("cuStreamDestroy_v2", false);
-        if (context && !gather_last(context, stream)) {
+        if (context && !order_last(context, stream, true)) {
             gs_streams_end_proof();
         }
         gs_notify_end();
@@ -458,7 +426,7 @@ CUcontext gs_context_events_stream_ends(CUstream stream)
         bool blocking = false;
         CUcontext context = gs_streams_look_up(stream, &blocking);
         gs_notify_begin("cuStreamDestroy_v2", false);
-        if (context && blocking && !legacy_last(context, stream)) {
+        if (context && blocking && !order_last(context, stream, false)) {
             gs_streams_end_proof();
         }
         gs_notify_end();

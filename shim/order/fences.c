@@ -295,6 +295,32 @@ CUevent gs_fence_event(gs_fence handle)
     return state_of(fence) == FENCE_OVER ? NULL : fence->event;
 }
 
+CUresult gs_fence_order(CUcontext context, CUstream stream, gs_fence fence)
+{
+    CUevent event = gs_fence_event(fence);
+    bool pushed;
+    if (!event) {
+        return CUDA_SUCCESS; /* its context has ended, and its work with it */
+    }
+    CUresult result = gs_context_push(context, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT);
+    }
+    gs_context_pop(pushed);
+    return result;
+}
+
+CUresult gs_fence_order_streams(CUcontext context, CUstream earlier, CUstream later)
+{
+    gs_fence fence;
+    CUresult result = gs_fence_record_in(context, earlier, false, &fence);
+    if (result == CUDA_SUCCESS) {
+        result = gs_fence_order(context, later, fence);
+        gs_fence_release(fence);
+    }
+    return result;
+}
+
 void gs_fence_release(gs_fence handle)
 {
     struct event_fence *fence = (struct event_fence *)(uintptr_t)handle;

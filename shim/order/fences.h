@@ -39,6 +39,12 @@ CUresult gs_fence_wait(gs_fence fence);
 /* The fence's event; NULL if its context has ended. */
 CUevent gs_fence_event(gs_fence fence);
 
+/* Orders `stream`, of the named context, behind the fence. */
+CUresult gs_fence_order(CUcontext context, CUstream stream, gs_fence fence);
+/* Orders `later` behind the work submitted to `earlier` so far, both of the named
+ * context. The caller as for gs_fence_record_in. */
+CUresult gs_fence_order_streams(CUcontext context, CUstream earlier, CUstream later);
+
 void gs_fence_release(gs_fence fence);
 
 /* Called before a context is destroyed: until gs_fences_thaw, queries of its fences
