@@ -104,7 +104,7 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsig
     gs_tracker_lock_take(&tracker->lose_lock, GS_RANK_LOSE);
     (void)gs_shard_enter(tracker); /* gives this thread a shard */
     gs_shard_leave();
-    gs_gates_close_all();
+    gs_slots_close_all();
     struct gs_shard *shard = &tracker->shards[gs_own_gate->number];
     uint32_t limit = __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE);
     memset(tracker->surviving, 0, (tracker->origin_count / 64 + 1) * sizeof(uint64_t));
@@ -114,7 +114,7 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsig
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     publish(tracker);
     gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);
-    gs_gates_open_all();
+    gs_slots_open_all();
     gs_tracker_lock_give(&tracker->lose_lock, GS_RANK_LOSE);
     errno = saved;
 }

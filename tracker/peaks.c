@@ -244,16 +244,16 @@ static bool copy_list(struct gs_tracker *tracker, uint32_t number, struct gs_sin
     const struct gs_since *since;
 
     copy->count = 0;
-    if (!gs_gate_try_close(&gs_gates[number]))
+    if (!gs_slot_try_close(&gs_gates[number]))
         return false;
-    gs_gates_barrier();
-    bool empty = gs_gate_is_empty(&gs_gates[number]);
+    gs_slots_barrier();
+    bool empty = gs_slot_is_empty(&gs_gates[number]);
     since = empty ? tracker->shards[number].since : NULL;
     if (since) {
         copy->count = since->count;
         memcpy(copy->entries, since->entries, since->count * sizeof *since->entries);
     }
-    gs_gate_open(&gs_gates[number]);
+    gs_slot_open(&gs_gates[number]);
     return empty;
 }
 

@@ -35,7 +35,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end; /* immutable after `once` */
 static bool thread_end_set;      /* likewise */
 
-void gs_gates_barrier(void)
+void gs_slots_barrier(void)
 {
     if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) == 0 ||
         gs_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
@@ -55,26 +55,26 @@ static void wait_until_empty(const struct gs_gate *gate)
 {
     struct gs_wait wait = {.spins = SPINS, .nap_ns = NAP_NS};
 
-    while (!gs_gate_is_empty(gate))
+    while (!gs_slot_is_empty(gate))
         (void)gs_wait_step(&wait);
 }
 
 /* ---- enter and leave -------------------------------------------------------------- */
 
-void gs_gate_enter_slowly(struct gs_gate *gate)
+void gs_slot_enter_slowly(struct gs_gate *gate)
 {
     __atomic_store_n(&gate->busy, 0, __ATOMIC_SEQ_CST);
     gs_tracker_lock_take_raw(&gate->lock);
     gate->locked = 1;
 }
 
-void gs_gate_leave_slowly(struct gs_gate *gate)
+void gs_slot_leave_slowly(struct gs_gate *gate)
 {
     gate->locked = 0;
     gs_tracker_lock_give_raw(&gate->lock);
 }
 
-bool gs_gate_try_close(struct gs_gate *gate)
+bool gs_slot_try_close(struct gs_gate *gate)
 {
     if (!gs_tracker_lock_try_raw(&gate->lock))
         return false;
@@ -82,13 +82,13 @@ bool gs_gate_try_close(struct gs_gate *gate)
     return true;
 }
 
-void gs_gate_open(struct gs_gate *gate)
+void gs_slot_open(struct gs_gate *gate)
 {
     __atomic_store_n(&gate->wanted, gate->wanted & ~GS_GATE_CLOSED, __ATOMIC_SEQ_CST);
     gs_tracker_lock_give_raw(&gate->lock);
 }
 
-void gs_gates_close_all(void)
+void gs_slots_close_all(void)
 {
     gs_lock_check_take(GS_RANK_SHARD);
     for (unsigned i = 0; i < GS_SHARDS; i++) {
@@ -96,15 +96,15 @@ void gs_gates_close_all(void)
         set_wanted(&gs_gates[i], GS_GATE_CLOSED);
     }
     gs_lock_record_held(GS_RANK_SHARD);
-    gs_gates_barrier();
+    gs_slots_barrier();
     for (unsigned i = 0; i < GS_SHARDS; i++)
         wait_until_empty(&gs_gates[i]);
 }
 
-void gs_gates_open_all(void)
+void gs_slots_open_all(void)
 {
     for (unsigned i = 0; i < GS_SHARDS; i++)
-        gs_gate_open(&gs_gates[i]);
+        gs_slot_open(&gs_gates[i]);
     gs_lock_record_given(GS_RANK_SHARD);
 }
 
@@ -121,7 +121,7 @@ static void make_shared(struct gs_gate *gate)
 {
     gs_tracker_lock_take(&gate->lock, GS_RANK_SHARD);
     set_wanted(gate, GS_GATE_SHARED);
-    gs_gates_barrier();
+    gs_slots_barrier();
     wait_until_empty(gate);
     gs_tracker_lock_give(&gate->lock, GS_RANK_SHARD);
 }

@@ -57,34 +57,34 @@ struct gs_gate *gs_slot_assign(void) __attribute__((cold, noinline));
  * now on. Locks: as gs_slot_assign. */
 void gs_slot_join(uint32_t number);
 
-/* The slow paths of gs_gate_enter, if the gate is wanted, and of gs_gate_leave. */
-void gs_gate_enter_slowly(struct gs_gate *gate) __attribute__((cold, noinline));
-void gs_gate_leave_slowly(struct gs_gate *gate) __attribute__((cold, noinline));
+/* The slow paths of gs_slot_enter, if the gate is wanted, and of gs_slot_leave. */
+void gs_slot_enter_slowly(struct gs_gate *gate) __attribute__((cold, noinline));
+void gs_slot_leave_slowly(struct gs_gate *gate) __attribute__((cold, noinline));
 
 /*
  * Closes one gate, unless its lock is taken. True: the gate is locked and marked. The
- * slot is empty after gs_gates_barrier and gs_gate_is_empty. The caller must open the
+ * slot is empty after gs_slots_barrier and gs_slot_is_empty. The caller must open the
  * gate.
  */
-bool gs_gate_try_close(struct gs_gate *gate);
-void gs_gate_open(struct gs_gate *gate);
+bool gs_slot_try_close(struct gs_gate *gate);
+void gs_slot_open(struct gs_gate *gate);
 /* Forces a full barrier on every thread. Preserves errno. */
-void gs_gates_barrier(void);
+void gs_slots_barrier(void);
 /* Returns true if the owner of a closed gate has left it. */
-static inline bool gs_gate_is_empty(const struct gs_gate *gate)
+static inline bool gs_slot_is_empty(const struct gs_gate *gate)
 {
     return __atomic_load_n(&gate->busy, __ATOMIC_SEQ_CST) == 0;
 }
 
 /* Closes all gates and waits until no thread is inside any; the caller is in none. */
-void gs_gates_close_all(void);
-void gs_gates_open_all(void);
+void gs_slots_close_all(void);
+void gs_slots_open_all(void);
 
 /* In a forked child: frees the slots of all other threads. */
 void gs_slots_after_fork_in_child(void);
 
 /* The owner enters its slot. */
-static inline void gs_gate_enter(struct gs_gate *gate)
+static inline void gs_slot_enter(struct gs_gate *gate)
 {
     gs_lock_check_take(GS_RANK_SHARD);
     if (GS_LIKELY(__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) != 0)) {
@@ -94,14 +94,14 @@ static inline void gs_gate_enter(struct gs_gate *gate)
         (void)__atomic_exchange_n(&gate->busy, 1, __ATOMIC_SEQ_CST);
     }
     if (GS_UNLIKELY(__atomic_load_n(&gate->wanted, __ATOMIC_SEQ_CST) != 0))
-        gs_gate_enter_slowly(gate);
+        gs_slot_enter_slowly(gate);
     gs_lock_record_held(GS_RANK_SHARD);
 }
 
-static inline void gs_gate_leave(struct gs_gate *gate)
+static inline void gs_slot_leave(struct gs_gate *gate)
 {
     if (GS_UNLIKELY(gate->locked != 0))
-        gs_gate_leave_slowly(gate);
+        gs_slot_leave_slowly(gate);
     else
         __atomic_store_n(&gate->busy, 0, __ATOMIC_RELEASE);
     gs_lock_record_given(GS_RANK_SHARD);

@@ -95,23 +95,23 @@ static bool withdraw_others(struct gs_tracker *tracker, const struct gs_shard *m
         struct gs_shard *shard = &tracker->shards[i];
         if (shard != mine &&
             has_unused_credit(tracker, &shard->rows[row_index], shared, now, &all) &&
-            gs_gate_try_close(&gs_gates[i]))
+            gs_slot_try_close(&gs_gates[i]))
             closed |= UINT64_C(1) << i;
     }
     if (closed != 0)
-        gs_gates_barrier();
+        gs_slots_barrier();
     for (uint32_t i = 0; i < used; i++) {
         struct gs_row *row = &tracker->shards[i].rows[row_index];
         if ((closed >> i & 1) == 0)
             continue;
-        if (gs_gate_is_empty(&gs_gates[i])) {
+        if (gs_slot_is_empty(&gs_gates[i])) {
             set_credit(tracker, row, row_index, row->live_bytes);
             if (row->low_bytes > row->live_bytes)
                 row->low_bytes = row->live_bytes;
             row->floor_bytes = row->low_bytes;
             changed = true;
         }
-        gs_gate_open(&gs_gates[i]);
+        gs_slot_open(&gs_gates[i]);
     }
     return changed;
 }

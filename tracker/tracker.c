@@ -233,7 +233,7 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
                        GS_SLOT_INDEXED);
         count_alloc(tracker, shard, seen->row, bytes, time_ns, 1);
     }
-    gs_gate_leave(gate);
+    gs_slot_leave(gate);
     if (GS_UNLIKELY(id == 0))
         count_unrecorded(tracker, how.device, how.kind);
     return id;
@@ -280,12 +280,12 @@ GS_HOT void remove_indexed(struct gs_tracker *tracker, uint32_t id, uint64_t now
 
     struct gs_shard *shard = gs_shard_enter_by(tracker, gate);
     if (GS_UNLIKELY(gs_record_slot(record) != GS_SLOT_INDEXED)) {
-        gs_gate_leave(gate);
+        gs_slot_leave(gate);
         free_retired(tracker, id, record);
         return;
     }
     struct gs_origin origin = free_record(tracker, shard, id, record, now, &words);
-    gs_gate_leave(gate);
+    gs_slot_leave(gate);
     gs_history_record(tracker, &words, origin.tag, api, site_who, now);
 }
 

@@ -252,7 +252,7 @@ static inline struct gs_gate *gs_shard_gate(void)
 static inline struct gs_shard *gs_shard_enter_by(struct gs_tracker *tracker,
                                                  struct gs_gate *gate)
 {
-    gs_gate_enter(gate);
+    gs_slot_enter(gate);
     struct gs_shard *shard = &tracker->shards[gate->number];
     GS_KEEP(shard);
     return shard;
@@ -268,7 +268,7 @@ static inline void gs_shard_leave(void)
     struct gs_gate *gate = gs_own_gate;
 
     GS_KEEP(gate);
-    gs_gate_leave(gate);
+    gs_slot_leave(gate);
 }
 
 /* The record of an id that exists. */

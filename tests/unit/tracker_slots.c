@@ -122,10 +122,10 @@ Test(slots, a_closed_gate_keeps_its_owner_out, .timeout = 60)
     while (__atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE) < 2)
         usleep(100);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        gs_gates_close_all();
+        gs_slots_close_all();
         for (unsigned turn = 0; turn < TURNS; turn++)
             count_slowly(&theirs->rows[0].failed);
-        gs_gates_open_all();
+        gs_slots_open_all();
         for (volatile unsigned pause = 0; pause < 500; pause++) {
         }
     }
@@ -146,7 +146,7 @@ Test(slots, of_other_threads_are_free_in_a_forked_child)
     cr_assert_eq(pthread_create(&thread, NULL, stay, &crowd), 0);
     while (__atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE) == 0)
         usleep(1000);
-    gs_gates_close_all(); /* as another thread might have, when the child was made */
+    gs_slots_close_all(); /* as another thread might have, when the child was made */
     pid_t child = fork();
     if (child == 0) {
         gs_tracker_after_fork_in_child();
@@ -156,7 +156,7 @@ Test(slots, of_other_threads_are_free_in_a_forked_child)
         gs_tracker_lose_context(tracker, 0xc0, ~0u);
         _exit(gs_slots_used == 1 && test_totals(tracker, 0).frees == 1 ? 0 : 1);
     }
-    gs_gates_open_all();
+    gs_slots_open_all();
     cr_assert_gt(child, 0);
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
