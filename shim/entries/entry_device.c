@@ -400,6 +400,55 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     return true;
 }
 
+/* Frees a claimed block of a stream's heap, without a wait: "Callers must ensure that all
+ * accesses have completed" (cuMemFree). */
+static CUresult free_ordered(struct gs_state *state, struct gs_async_heap *ordered,
+                             struct gs_block *block, uint64_t addr)
+{
+    if (gs_async_is_broken(ordered) && !gs_captures_active()) {
+        CUresult result = gs_real()->cuCtxSynchronize();
+        if (result != CUDA_SUCCESS) {
+            gs_block_release_claim(block);
+            return result;
+        }
+    }
+    gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_READY);
+    gs_notify_take_back("cuMemFree_v2", addr);
+    gs_block_free(block);
+    gs_async_freed(ordered);
+    return CUDA_SUCCESS;
+}
+
+/* How the wait of a free has ended. */
+enum outcome {
+    OUTCOME_REFUSED,   /* an error after which the memory is still the program's */
+    OUTCOME_IDLE,      /* there was nothing to wait for */
+    OUTCOME_WAITED,    /* the work is complete */
+    OUTCOME_IN_USE,    /* it is, but for that of a context with access to the memory */
+    OUTCOME_CAPTURING, /* a stream captures: nothing was waited for */
+    OUTCOME_FAILED,    /* an error after which the running work is unknown */
+};
+
+/* Waits as the native free of the block does; while a stream captures, checks whether the
+ * native free is allowed. Out: *result, the driver's code. */
+static inline enum outcome wait_for_block(struct gs_state *state, struct gs_block *block,
+                                          bool capturing, CUresult *result)
+{
+    bool idle, in_use;
+    if (capturing) {
+        *result = gs_capture_check_free(state, gs_heap_self(gs_block_heap(block)),
+                                        GS_CAPTURE_CHECK_DEVICE);
+        return *result == CUDA_SUCCESS ? OUTCOME_CAPTURING : OUTCOME_REFUSED;
+    }
+    *result = gs_free_wait(state, block, &idle, &in_use);
+    if (GS_UNLIKELY(*result != CUDA_SUCCESS)) {
+        return gs_error_keeps_memory(*result)    ? OUTCOME_REFUSED
+               : gs_refused_for_capture(*result) ? OUTCOME_CAPTURING
+                                                 : OUTCOME_FAILED;
+    }
+    return idle ? OUTCOME_IDLE : in_use ? OUTCOME_IN_USE : OUTCOME_WAITED;
+}
+
 /*
  * The block is claimed. It is reused only after all work of its context has completed,
  * for which the native free waits.
@@ -410,72 +459,58 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     struct gs_heap *heap = gs_block_heap(block);
     struct gs_async_heap *ordered = gs_async_heap_of_block(block);
     struct gs_allocation was = {.addr = 0};
-    CUresult result = CUDA_SUCCESS;
-    bool waited = !gs_captures_active();
-    bool idle = false, in_use = false;
-    if (ordered && gs_async_is_broken(ordered) && waited) {
-        result = gs_real()->cuCtxSynchronize();
-    }
-    if (ordered && result != CUDA_SUCCESS) {
-        gs_block_release_claim(block);
-        return result;
-    }
+    CUresult result;
     if (ordered) {
-        /* "Callers must ensure that all accesses have completed" (cuMemFree). */
-        gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_READY);
-        gs_notify_take_back("cuMemFree_v2", addr);
-        gs_block_free(block);
-        gs_async_freed(ordered);
-        return CUDA_SUCCESS;
+        return free_ordered(state, ordered, block, addr);
     }
+    bool capturing = gs_captures_active();
     gs_pool_thread_stream(gs_submissions_stream());
     if (gs_free_lazily(state, block, addr)) {
         return CUDA_SUCCESS;
     }
-    if (waited && !gs_redzones_on && freed_in_driver(state, block, addr, &result)) {
+    if (!capturing && !gs_redzones_on && freed_in_driver(state, block, addr, &result)) {
         return result;
     }
-    result = waited ? gs_free_wait(state, block, &idle, &in_use)
-                    : gs_capture_check_free(state, gs_heap_self(heap),
-                                            GS_CAPTURE_CHECK_DEVICE);
-    if (waited ? gs_wait_keeps_memory(result) : result != CUDA_SUCCESS) {
+    enum outcome outcome = wait_for_block(state, block, capturing, &result);
+    if (outcome == OUTCOME_REFUSED) {
         gs_block_release_claim(block);
         return result;
     }
     if (GS_UNLIKELY(gs_redzones_on)) {
         gs_redzones_look(state, block, GS_API_cuMemFree_v2,
-                         !waited || gs_refused_for_capture(result) ? GS_CHECK_CAPTURE
-                         : result == CUDA_SUCCESS                  ? GS_CHECK_LOOKED
-                                                                   : GS_CHECK_REFUSED,
+                         outcome == OUTCOME_CAPTURING ? GS_CHECK_CAPTURE
+                         : outcome == OUTCOME_FAILED  ? GS_CHECK_REFUSED
+                                                      : GS_CHECK_LOOKED,
                          &was);
     }
     gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr,
-                         idle                                          ? GS_TRACE_READY
-                         : waited && result == CUDA_SUCCESS && !in_use ? GS_TRACE_WAITED
-                                                                       : GS_TRACE_HELD);
+                         outcome == OUTCOME_IDLE     ? GS_TRACE_READY
+                         : outcome == OUTCOME_WAITED ? GS_TRACE_WAITED
+                                                     : GS_TRACE_HELD);
     gs_notify_take_back("cuMemFree_v2", addr);
-    if (!waited || gs_refused_for_capture(result)) {
+    if (outcome == OUTCOME_CAPTURING) {
         free_while_capturing(state, block);
         return CUDA_SUCCESS;
     }
-    if (result != CUDA_SUCCESS) {
+    if (outcome == OUTCOME_FAILED) {
         /* The context has failed, or the driver is shutting down. The running work is
          * unknown: no block of the heap is reused. */
         gs_context_record_error(gs_heap_self(heap), result);
         gs_heap_poison(heap);
+        gs_block_free(block);
+        gs_safe_point(state);
+        return result;
     }
-    if (GS_UNLIKELY(gs_redzones_on) && result == CUDA_SUCCESS) {
+    if (GS_UNLIKELY(gs_redzones_on)) {
         gs_redzones_free(state, block, GS_API_cuMemFree_v2, &was);
-    } else if (in_use && result == CUDA_SUCCESS) {
+    } else if (outcome == OUTCOME_IN_USE) {
         free_beside_accessors(state, block);
     } else {
         gs_block_free(block);
     }
-    if (result == CUDA_SUCCESS) {
-        gs_maintenance(state, gs_heap_self(heap));
-    }
+    gs_maintenance(state, gs_heap_self(heap));
     gs_safe_point(state);
-    return result;
+    return CUDA_SUCCESS;
 }
 
 /* The maintenance, now and then: returns idle memory to the driver, saves the
