@@ -33,8 +33,8 @@ void gs_child_env_start(char *const *env)
     const char *given = gs_options_given_text(env, option->name);
     uint64_t follow;
     Dl_info self;
-    if (getauxval(AT_SECURE) || gs_option_parse(option, given, &follow) != GS_OK ||
-        follow) {
+    if (!*given || getauxval(AT_SECURE) ||
+        gs_option_parse(option, given, &follow) != GS_OK || follow) {
         return;
     }
     if (dladdr(own_name, &self) && self.dli_fname) {

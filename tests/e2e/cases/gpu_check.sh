@@ -658,14 +658,14 @@ gpu_check_no_time_case() {
   gpu_check check GPU_CHECK_SECONDS=2 -- --part all
   expect_status check 1
   expect_no_text check.err 'line [0-9]+:'
-  for part in probe conformance safety programs real bench traces; do
+  for part in probe conformance safety programs shared real bench traces; do
     expect_text check.out "^-- $part: (complete|not all|not run)"
   done
   expect_text check.out '^simulated cases +not all: the time was over'
   python3 -S - <<'END' || fail "the JSON is not whole"
 import json
 parts = json.load(open("out/gpu-check.json"))["parts"]
-assert len(parts) == 7, sorted(parts)
+assert len(parts) == 8, sorted(parts)
 END
 }
 add_long_case "gpu-check without time" gpu_check_no_time_case

@@ -31,10 +31,13 @@ for program in leaky_shared leaky_linked badfree_linked referenced_linked reset_
   add_case "moving pages $program" moving_case "$program" any
 done
 for setting in GPUSHIM_FREE_SYNC=lazy GPUSHIM_FREE_SYNC=wait GPUSHIM_POOL_CACHE=0 \
-  GPUSHIM_TRACK=off GPUSHIM_POOL_CARVE=on GPUSHIM_ASYNC=pool \
+  GPUSHIM_TRACK=off GPUSHIM_ASYNC=pool \
   GPUSHIM_CHECK_REDZONE=256; do
   add_case "moving pages threads_linked $setting" moving_case threads_linked any "$setting"
 done
+
+add_case "moving pages threads_linked GPUSHIM_POOL_CARVE=on" \
+  moving_case threads_linked any GPUSHIM_POOL_CARVE=on GPUSHIM_VERBOSE=0
 
 # What fits natively fits.
 moving_full_case() {

@@ -46,10 +46,12 @@ for setting in DUMP_ON_TERM=on STATE_FILE=s STATS_INTERVAL=1m LEAK_SCAN=on; do
   add_case "options ${setting%=*} without TRACK" idle_option_case GPUSHIM_TRACK=off \
     "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_TRACK=off there is no"
 done
-for setting in WARMUP=4K:2 ASYNC=pool FREE_SYNC=lazy; do
+for setting in WARMUP=4K:2 ASYNC=pool FREE_SYNC=lazy POOL_VMM=on; do
   add_case "options ${setting%=*} without POOL" idle_option_case GPUSHIM_POOL=off \
     "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_POOL=off "
 done
+add_case "options POOL_CARVE with POOL_VMM" idle_option_case GPUSHIM_POOL_VMM=on GPUSHIM_POOL_CARVE=on \
+  'GPUSHIM_POOL_CARVE=on: with GPUSHIM_POOL_VMM=on nothing is carved'
 add_case "options OUTPUT_FILE alone" idle_option_case GPUSHIM_OUTPUT_FILE=r \
   'GPUSHIM_OUTPUT_FILE=r: there is no GPUSHIM_OUTPUT; no file is written'
 add_case "options OUTPUT_INTERVAL alone" idle_option_case GPUSHIM_OUTPUT_INTERVAL=1m \
