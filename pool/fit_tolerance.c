@@ -17,7 +17,7 @@
  * Lock: heap->lock for a heap's own sums. The headroom is read and written without a
  * lock: two threads may both use its last bytes, and a peak may be recorded a segment too
  * high, which only makes the rule stricter.
- * Source: architecture, decisions 2 and 7 (docs/pool.md, "Fewer calls of the driver")
+ * Source: docs/architecture.md, decision 3; docs/pool.md, "Fewer calls of the driver"
  */
 #include "heap.h"
 #include "policy.h"

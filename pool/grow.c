@@ -18,8 +18,7 @@
  * Any other error of the backend ends the request at once.
  *
  * Owns: nothing.   Lock: heap->lock, never over the backend.
- * Source: architecture, decision 7: never worse than native (docs/pool.md, "A full
- * device")
+ * Source: docs/architecture.md, decision 3; docs/pool.md, "A full device"
  */
 #include "grow.h"
 #include "device_free.h"

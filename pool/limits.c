@@ -3,7 +3,7 @@
  *
  * Owns: the limits and the idle bytes of the device rows.
  * Lock: reclaim->lock for the rows; the sums are atomic.
- * Source: reuse safety, rule C8; architecture, decision 7 (docs/pool.md, "Limits")
+ * Source: rule C8 (docs/free.md); docs/pool.md, "Limits"
  */
 #include "pool_limits.h"
 #include "device_free.h"

@@ -16,7 +16,7 @@
  *
  * Owns: the time of a heap's next maintenance.
  * Lock: one heap->lock at a time; none over the backend.
- * Source: reuse safety, rule C8; architecture, decision 7 (docs/pool.md, "Limits")
+ * Source: rule C8 (docs/free.md); docs/pool.md, "Limits"
  */
 #include "hit.h"
 #include "device_free.h"

@@ -7,7 +7,7 @@
  * polling thread.
  *
  * Owns: heap->pending_*, retired, epoch, polling.   Lock: heap->lock
- * Source: reuse safety, rules L1, L6 and L7 (docs/pool.md, "Pending blocks")
+ * Source: rules L1, L6 and L7 (docs/pool.md, "Pending blocks")
  */
 #include "pending.h"
 #include "ready.h"

@@ -11,7 +11,7 @@
  *
  * Owns:  lost.   Locks: lose_lock, then all gates are closed during one scan, so that no
  *        record changes meanwhile; lost_lock for the groups.
- * Design: docs/tracker.md, "How it works"
+ * Design: docs/tracker.md
  */
 #include "peaks.h"
 #include "tracker_internal.h"

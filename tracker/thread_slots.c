@@ -3,7 +3,7 @@
  *
  * Owns:  gs_gates, the registry: the number of threads of each slot.
  * Lock:  the registry's lock for the counts; a gate's for its `wanted`.
- * Design: docs/tracker.md, "How it works"
+ * Design: docs/tracker.md
  */
 #include "thread_slots.h"
 

@@ -16,7 +16,7 @@
  *
  * Owns:  gates and the registry of slots (thread_slots.c).
  * Lock:  a gate's own, GS_RANK_SHARD; the registry's, GS_RANK_SLOTS.
- * Source: membarrier(2).   Design: docs/tracker.md, "How it works"
+ * Source: membarrier(2).   Design: docs/tracker.md
  */
 #ifndef GS_THREAD_SLOTS_H
 #define GS_THREAD_SLOTS_H

@@ -4,7 +4,7 @@
  *
  * All memory of a heap is in its stream's order: its segments are allocated and returned
  * to the driver in this order. Blocks that the stream itself frees are in this order too,
- * and it may reuse them at once (reuse safety, rule L2). A block that another stream
+ * and it may reuse them at once (rule L2). A block that another stream
  * frees waits until its event in that stream is complete. No block of one stream's heap
  * goes to another stream. Idle memory is returned to the driver in the stream's order,
  * and the driver gives it to others by its own rules.

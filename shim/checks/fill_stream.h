@@ -7,7 +7,7 @@
  * While a stream captures no call begins.
  *
  * Lock: none is held; all functions may be called from any thread.
- * Source: reuse safety, rules L3 and L4 (docs/free.md)
+ * Source: rules L3 and L4 (docs/free.md)
  */
 #ifndef GS_FILL_STREAM_H
 #define GS_FILL_STREAM_H

@@ -79,7 +79,8 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     }
     gs_notify_begin("giving memory back", false);
     gs_parts_unmap(context, addr, bytes);
-    /* In the relaxed mode the map neither invalidates a capture nor is refused by one. */
+    /* In the relaxed mode the free neither invalidates a capture nor is refused by one.
+     */
     bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {

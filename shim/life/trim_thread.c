@@ -11,7 +11,7 @@
  * Owns:  struct gs_trim_check of each context.
  * Lock:  none; the thread checks for frozen contexts after it has announced that it may
  *        call the driver (trim_hold.h).
- * Source: reuse safety, C5, C6, C8; elastic memory, 4 (docs/tuning.md)
+ * Source: rules C5, C6 and C8 (docs/free.md); docs/tuning.md
  */
 #include "trim_thread.h"
 

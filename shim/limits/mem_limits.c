@@ -14,7 +14,7 @@
  *
  * Owns:  charged bytes by device; the table of charges.
  * Lock:  the table's; the sums are atomic.
- * Source: docs/architecture.md, decision 3; docs/tuning.md
+ * Source: rule C8 (docs/free.md); docs/tuning.md
  */
 #include "mem_limits.h"
 

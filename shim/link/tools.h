@@ -6,7 +6,7 @@
  * block. If such a tool is present the pool is switched off; profilers do not need this.
  *
  * Owns: nothing.   Lock: none.
- * Source: reuse safety and interposition; NVIDIA Compute Sanitizer 13.5
+ * Source: NVIDIA Compute Sanitizer 13.5
  * (docs/coexistence.md)
  */
 #ifndef GS_TOOLS_H

@@ -17,7 +17,7 @@
  *      The wait began after the free and covers all work submitted before it.
  *
  * Lock: none held across a driver call.
- * Source: reuse safety, L1 (docs/host-memory.md)
+ * Source: rule L1 (docs/free.md); docs/host-memory.md
  */
 #ifndef GS_ALL_COMPLETE_H
 #define GS_ALL_COMPLETE_H

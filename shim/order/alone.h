@@ -2,7 +2,7 @@
  * alone.h - reports whether the calling thread is alone in the process, apart from the
  * driver's own threads.
  * Owns:  the cached result of the last search (alone.c).   Lock: its own.
- * Source: reuse safety, rule L5 (single_order.h)
+ * Source: rule L5 (single_order.h)
  */
 #ifndef GS_ALONE_H
 #define GS_ALONE_H

@@ -9,7 +9,7 @@
  * non-blocking calls inside.
  *
  * Owns: the number of threads inside.   Lock: none; sequentially consistent atomics.
- * Source: reuse safety, rule L4 (docs/free.md, "Lazy")
+ * Source: rule L4 (docs/free.md, "Lazy")
  */
 #ifndef GS_CAPTURE_GATE_H
 #define GS_CAPTURE_GATE_H

@@ -1,6 +1,6 @@
 /*
  * free_lazy.c - frees a pooled block without a wait.
- * Owns:  `in_use`, `rooms`.   Lock: none; atomic.
+ * Owns:  `in_use`, `free_estimates`.   Lock: none; atomic.
  */
 #include "free_lazy.h"
 

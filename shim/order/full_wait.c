@@ -7,7 +7,7 @@
  *
  * Owns:  for each context, the event whose wait timed out.   Lock: none; threads take and
  *        return the event by atomic exchange.
- * Source: reuse safety, rule L3 (docs/free.md, "A full device")
+ * Source: rule L3 (docs/free.md, "A full device")
  */
 #include "full_wait.h"
 

@@ -10,7 +10,7 @@
  * for the newest event behind which blocks were reused. single_order.c has the argument.
  *
  * Lock: a mutex inside, never held across a driver call.
- * Source: reuse safety, rule L5 (docs/free.md, "Lazy")
+ * Source: rule L5 (docs/free.md, "Lazy")
  */
 #ifndef GS_SINGLE_ORDER_H
 #define GS_SINGLE_ORDER_H

@@ -29,7 +29,7 @@ struct gs_statistics {
     uint64_t pressure; /* the highest level reached, plus 1; 0: GPUSHIM_PRESSURE unset */
     uint64_t pressure_changes;
     uint64_t spilled, spilled_peak_bytes;
-    uint64_t rest_known, rest_bytes; /* likewise; only set for a report */
+    uint64_t rest_known, rest_bytes; /* the first is 0 or 1; only set for a report */
 };
 
 /* The statistics in a state file. */

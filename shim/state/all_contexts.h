@@ -7,7 +7,7 @@
  * complete, so it counts as busy.
  *
  * Owns:  the registry.   Lock: its own, not held across a driver call.
- * Source: reuse safety, L1 (docs/host-memory.md)
+ * Source: rule L1 (docs/free.md); docs/host-memory.md
  */
 #ifndef GS_ALL_CONTEXTS_H
 #define GS_ALL_CONTEXTS_H

@@ -29,7 +29,7 @@ struct gs_trim_check {
     uint64_t idle_at;          /* as gs_context.device_idle_at, proven by an event */
     uint64_t event;            /* the event that is polled; 0: none */
     struct gs_snapshot before; /* the snapshot taken before that event */
-    bool broken;               /* the context's no event can cover its work */
+    bool broken;               /* no event can cover the context's work */
 };
 
 struct gs_context {

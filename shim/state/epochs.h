@@ -17,7 +17,7 @@
  * inside the free, before later work is submitted.
  *
  * Lock: one in each; never held across the event_ops's functions.
- * Source: reuse safety, rules L1, L3 and L6 (docs/free.md, "Lazy")
+ * Source: rules L1, L3 and L6 (docs/free.md, "Lazy")
  */
 #ifndef GS_EPOCHS_H
 #define GS_EPOCHS_H

@@ -4,7 +4,7 @@
  *
  * Each says what native does. A program whose free would block natively lets its kernel
  * go first unless frees wait for nothing (GPUSHIM_FREE_SYNC=lazy); that a native free
- * does block is waits.native_free_does. Source: docs/free.md; reuse safety, rule L3.
+ * does block is waits.native_free_does. Source: docs/free.md; rule L3.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
