@@ -22,8 +22,8 @@
 
 /* Other threads may trim faster: stop after this many empty parts in a row. */
 #define EMPTY_MAX 16u
-/* So many heaps of a device are waited for in vain. */
-#define SHUT_MAX 32u
+/* So many heaps of a device are tried in vain. */
+#define SHUT_MAX 96u
 /* Counters of idle segments by size: sizes up to 512 MiB have their own. */
 #define SIZES 256u
 /* A segment's size counts up to this many times the missing bytes. */

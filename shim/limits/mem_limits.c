@@ -64,10 +64,10 @@ static struct device {
     uint64_t others;        /* atomic: bytes used outside the pool, by the last query */
     uint64_t others_least;  /* atomic: the least of them */
     uint64_t next_query;    /* atomic: time of the next query of free memory */
-    uint64_t asked_at;      /* atomic: when memory of the group was last asked for ... */
+    uint64_t asked_at;      /* atomic: when memory of the group was last asked for, 0
+                             * since an allocation succeeded ... */
     uint64_t asks_since;    /* atomic: ... and first in this row of requests */
     uint64_t asks_again;    /* atomic: none asks before this time */
-    uint64_t had;           /* atomic: charged at the last request */
 } devices[GS_MAX_DEVICES];
 
 static struct gs_charge_table charges = GS_CHARGE_TABLE(gs_limits_uncharge);
@@ -282,17 +282,24 @@ bool gs_limits_group(int ordinal, uint64_t *others)
     return group != NULL;
 }
 
+/* An allocation that asked may have got its memory: the next one begins a new row. */
+void gs_limits_succeeded(int ordinal)
+{
+    struct device *device = device_of(ordinal);
+    if (GS_UNLIKELY(__atomic_load_n(&device->asked_at, __ATOMIC_RELAXED) != 0)) {
+        __atomic_store_n(&device->asked_at, 0, __ATOMIC_RELAXED);
+    }
+}
+
 /* Returns true if a request may ask the others now. At the end of a row of requests that
  * got too little none asks for a while. */
-static bool may_ask(struct device *device, const uint64_t *group, uint64_t now)
+static bool may_ask(struct device *device, uint64_t now)
 {
-    uint64_t had = __atomic_load_n(group, __ATOMIC_RELAXED);
     if (now < __atomic_load_n(&device->asks_again, __ATOMIC_RELAXED)) {
         return false;
     }
-    /* A new row of requests: after a while, or since the last one got memory. */
-    if (now - __atomic_exchange_n(&device->asked_at, now, __ATOMIC_RELAXED) > ASKS_NS ||
-        had > __atomic_exchange_n(&device->had, had, __ATOMIC_RELAXED)) {
+    /* A new row of requests: after a while, or since one got memory. */
+    if (now - __atomic_exchange_n(&device->asked_at, now, __ATOMIC_RELAXED) > ASKS_NS) {
         __atomic_store_n(&device->asks_since, now, __ATOMIC_RELAXED);
     }
     if (now - __atomic_load_n(&device->asks_since, __ATOMIC_RELAXED) <= ASKS_NS) {
@@ -324,7 +331,7 @@ bool gs_limits_ask_group(struct gs_state *state, int ordinal, size_t bytes)
     if (ordinal < 0 || !group || !gs_group_offered(group) ||
         !may_fit(state, device, ordinal, __atomic_load_n(group, __ATOMIC_RELAXED),
                  counted(bytes)) ||
-        !may_ask(device, group, now)) {
+        !may_ask(device, now)) {
         return false;
     }
     uint64_t before = gs_group_charged_by_others(group), others;

@@ -63,12 +63,20 @@ static inline CUresult gs_limits_begin(int device, size_t bytes)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* The slow path of the next function, for a successful attempt. */
+void gs_limits_succeeded(int device);
+
 /* Called with the driver's result of that attempt: uncharges a failed one. Returns
  * `result`. */
 static inline CUresult gs_limits_end(int device, size_t bytes, CUresult result)
 {
-    if (GS_UNLIKELY(gs_limits_charging) && device >= 0 && result != CUDA_SUCCESS) {
+    if (GS_LIKELY(!gs_limits_charging) || device < 0) {
+        return result;
+    }
+    if (result != CUDA_SUCCESS) {
         gs_limits_uncharge(device, bytes);
+    } else {
+        gs_limits_succeeded(device);
     }
     return result;
 }

@@ -20,6 +20,8 @@
  *                             memory and has not waited for its work
  *   group_WAY captured MIB    takes 40 MiB, and captures an allocation of MIB
  *   group_WAY fork MIB        a child, then its parent take MIB each
+ *   group_WAY turns MIB N     eight times takes MIB in one block and gives it back: 1 and
+ *                             2 in turns
  *   group_WAY storm SEED      takes and gives back for ever
  *
  * Says what it got, and what the device has free before and after. MIB: in blocks of 2.
@@ -27,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "gpu.h"
@@ -155,6 +158,33 @@ static void take_captured(unsigned mib)
     printf("%s %u MiB\n", captured ? "captured" : "refused", mib);
 }
 
+/* In the first or the second half of every 1.4 s. */
+static void take_turns(unsigned mib, int number)
+{
+    struct timespec now;
+    gpu_ptr block;
+    int got = 0;
+
+    for (int turn = 0; turn < 8; turn++) {
+        do {
+            usleep(10000);
+            clock_gettime(CLOCK_MONOTONIC, &now);
+        } while ((now.tv_sec * 1000 + now.tv_nsec / 1000000) % 1400 / 700 != number - 1);
+        if (gpu_malloc(&block, (size_t)mib << 20) == 0) {
+            APP_OK(gpu_free(block));
+            got++;
+        } else {
+            printf("refused in turn %d\n", turn);
+        }
+        do {
+            usleep(10000);
+            clock_gettime(CLOCK_MONOTONIC, &now);
+        } while (turn < 7 &&
+                 (now.tv_sec * 1000 + now.tv_nsec / 1000000) % 1400 / 700 == number - 1);
+    }
+    printf("%d of 8 turns\n", got);
+}
+
 static void drain(unsigned count)
 {
     while (count > 0) {
@@ -192,6 +222,10 @@ int main(int argc, char **argv)
         storm(argc > 2 ? (uint64_t)atoi(argv[2]) : 1);
     if (strcmp(what, "large") == 0) {
         take_large(mib, argc > 3 ? atoi(argv[3]) : 1);
+        return 0;
+    }
+    if (strcmp(what, "turns") == 0) {
+        take_turns(mib, argc > 3 ? atoi(argv[3]) : 1);
         return 0;
     }
     if (strcmp(what, "captured") == 0) {

@@ -209,7 +209,7 @@ shared_part_case() {
   gpu_check check -- --part shared
   cat check.out
   expect_status check 0
-  expect_count out/gpu-check.json '"part":"shared","question":"(pause|idle|group|spill|short)",.*"verdict":"as expected"' 16
+  expect_count out/gpu-check.json '"part":"shared","question":"(pause|idle|group|spill|short)",.*"verdict":"as expected"' 19
   expect_row pause full measured "as expected"
 }
 add_case "gpu-check shared" shared_part_case
@@ -225,7 +225,7 @@ shared_part_judges_case() {
   expect_row group idle measured DIFFERENT
   expect_row spill rows measured DIFFERENT
   expect_row short VMM=on measured "as expected"
-  expect_text check.out '^-- shared: complete: 16 rows, 4 not as expected, in '
+  expect_text check.out '^-- shared: complete: 19 rows, 4 not as expected, in '
   rm -r work
   interrupt_check work/shared.run/idle.out -- --build "$build" --part shared
   ! pgrep -f "$case_dir/work/shared.run/over" || fail "a program runs on"

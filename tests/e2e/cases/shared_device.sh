@@ -104,7 +104,7 @@ device_group_case() {
   expect_text full.out '^took 64 MiB$'
   expect_text limit.out '^took 48 MiB$'
   rm -f over
-  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=60s
+  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=60s GPUSHIM_POOL_RESERVE=0
   device_take alone $'before: 24 of 64 MiB free\ntook 24 MiB\nafter: 0 of 64 MiB free' LD_PRELOAD="$shim"
   : >over
   wait "$holder"
@@ -191,3 +191,19 @@ device_group_poll_case() {
   wait "$holder"
 }
 add_long_case "shared device, one that asks again and again" device_group_poll_case
+
+# Two that take the memory in turns, for longer than a row of requests in vain may last: each gets it each time.
+device_group_turns_case() {
+  local seed
+
+  need_file "$apps/group_linked"
+  for seed in 1 2; do
+    LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=64M CUDASIM_SHARED=$PWD/device GPUSHIM_LOG_FILE=$PWD/log LD_PRELOAD=$shim \
+      GPUSHIM_MEM_GROUP=$PWD/ledger GPUSHIM_POOL_TRIM_INTERVAL=60s "$apps/group_linked" turns 50 "$seed" >"turns.$seed" 2>&1 &
+  done
+  trap 'kill -9 $(jobs -p) 2>/dev/null' EXIT
+  wait
+  expect_equal "the first" "8 of 8 turns" "$(<turns.1)"
+  expect_equal "the second" "8 of 8 turns" "$(<turns.2)"
+}
+add_long_case "shared device, two in turns" device_group_turns_case

@@ -9,6 +9,10 @@ readonly SHARED_MIB=1024   # what a process keeps idle, or may spill
 readonly SHARED_LITTLE=64  # a process's own segments, and what a driver rounds up
 
 shared_others=() # the processes in the background
+shared_cut=  # the time was over in the midst of the row
+shared_lost= # a process of the row that did not do its part
+# What the driver says without the library to a pause, by kind of memory, and to a resume on a device that was full.
+declare -A native_refusal=()
 
 # shared_start NAME [VAR=value...] -- COMMAND...: in the background; sets shared_pid.
 shared_start() {
@@ -22,16 +26,17 @@ shared_start() {
   shared_others+=("$shared_pid")
 }
 
-# shared_await NAME PATTERN: until the output of the one started last has it; false: in vain.
+# shared_await NAME PATTERN: until the output of the one started last has it.
 shared_await() {
   local i
 
   for ((i = 0; i < 20 * $(least "$SHARED_SECONDS" "$(part_left)"); i++)); do
-    grep -qs "$2" "$at/$1.out" && return
-    kill -0 "$shared_pid" 2>/dev/null || return
+    ! grep -qs "$2" "$at/$1.out" || return 0
+    kill -0 "$shared_pid" 2>/dev/null || break
     sleep 0.05
   done
-  return 1
+  [[ $(part_left) -gt 1 ]] || shared_cut=yes
+  shared_lost="$1 says no $2: $(tail -n 1 "$at/$1.err")"
 }
 
 # shared_run NAME [VAR=value...] -- COMMAND...: leaves NAME.out, NAME.err; sets run_status, run_ms.
@@ -40,15 +45,18 @@ shared_run() {
   shift
 
   run_command "$at/$name" "$(least "$SHARED_SECONDS" "$(part_left)")" "${shared_device[@]}" "$@"
+  [[ ! -f $at/$name.cut ]] || shared_cut=yes
 }
 
 # shared_over: the others end by themselves, or are ended. Sets shared_status, of the last one.
 shared_over() {
-  local pid
+  local pid until=$((SECONDS + 15))
 
   : >"$at/over"
   for pid in "${shared_others[@]}"; do
-    wait_for "$pid"
+    while kill -0 "$pid" 2>/dev/null && [[ $SECONDS -lt $until ]]; do sleep 0.02; done
+    kill -9 "$pid" 2>/dev/null
+    wait_for "$pid" 2>/dev/null
     shared_status=$?
   done
   shared_others=()
@@ -75,48 +83,61 @@ shared_fill() {
   shared_await fill '^left'
 }
 
-# shared_row QUESTION ROW VERDICT VALUES TEXT [WHY]: a row and a line; adds to runs and bad.
+# shared_row QUESTION ROW VERDICT VALUES TEXT [WHY]: a row and a line; adds to runs, bad, left_out.
 shared_row() {
+  local verdict=$3 why=${6:-}
+
+  if [[ -n $shared_cut ]]; then
+    add_row shared "$1" "$2" "not run" "" "" "the time for this part was over in the midst of it"
+    left_out+=("$1 $2")
+    return
+  elif [[ -n $shared_lost ]]; then
+    verdict=DIFFERENT why=$shared_lost
+  fi
   runs=$((runs + 1))
-  [[ $3 == "as expected" || $3 == refused ]] || bad=$((bad + 1))
-  add_row shared "$1" "$2" measured MiB "\"verdict\":\"$3\"${4:+,$4}" "${6:-}"
-  table_line shared "$1" "$(printf '%-9s %s' "$2" "$5")${6:+: $6}"
-  [[ $3 == "as expected" || $3 == refused ]] || table_line shared "$1" "$2 $3"
+  add_row shared "$1" "$2" measured MiB "\"verdict\":\"$verdict\"${4:+,$4}" "$why"
+  table_line shared "$1" "$(printf '%-9s %s' "$2" "$5")${why:+: $why}"
+  [[ $verdict != DIFFERENT ]] || { bad=$((bad + 1)) && table_line shared "$1" "$2 DIFFERENT"; }
 }
 
 # shared_pause ROW KIND [VAR=value...]: a working program is paused, and goes on with its data.
 shared_pause() {
-  local row=$1 kind=$2 before paused_ms freed why values
+  local row=$1 kind=$2 before paused_ms freed why values verdict="as expected"
   shift 2
 
-  [[ $row == native ]] || set -- LD_PRELOAD="$shim" "$@"
+  [[ $row == native* ]] || set -- LD_PRELOAD="$shim" "$@"
   shared_start "paused.$row" "$@" -- "$apps/paused_linked" "$at/over" "$kind"
   shared_await "paused.$row" '[.][.][.]'
   shared_free
   before=$free_mib
   shared_run pause -- "$build/gpushim" pause "$shared_pid"
   if [[ $run_status -ne 0 ]]; then
-    why=$(grep -m 1 process "$at/pause.err")
+    why=$(sed -n 's/^gpushim: process [0-9]*: //p' "$at/pause.err" | head -n 1)
     shared_over
+    [[ $row != native* ]] || native_refusal[$kind]=$why
+    verdict=DIFFERENT
+    [[ $shared_status -ne 0 || $why != "${native_refusal[$kind]:-}" ]] || verdict=refused
     [[ $shared_status -eq 0 ]] || why+="; the program ended with $shared_status"
-    shared_row pause "$row" "$(if [[ $shared_status -eq 0 ]]; then echo refused; else echo DIFFERENT; fi)" \
-      "" "refused" "$why"
+    shared_row pause "$row" "$verdict" "" refused "$why"
     return
   fi
   paused_ms=$run_ms
   shared_free
   freed=$((free_mib - before))
-  [[ $row != full ]] || shared_resume_late
+  [[ $row != *full ]] || shared_resume_late
   shared_run resume -- "$build/gpushim" resume "$shared_pid"
   values="\"pause_ms\":$paused_ms,\"resume_ms\":$run_ms,\"freed\":$freed"
   why=
-  [[ $run_status -eq 0 ]] || why="resume: $(tail -n 1 "$at/resume.err")"
+  [[ $run_status -eq 0 ]] || why="resume: $(sed -n 's/^gpushim: process [0-9]*: //p' "$at/resume.err" | tail -n 1)"
+  [[ $row != native-full ]] || native_refusal[full]=$why
+  [[ $row != *full || -z $why || $why != "${native_refusal[full]:-}" ]] || verdict=refused
   shared_over
   [[ $shared_status -eq 0 && $(tail -n 1 "$at/paused.$row.out") == "0 wrong" ]] ||
     why+="${why:+; }status $shared_status, $(tail -n 1 "$at/paused.$row.out")"
   [[ $freed -gt 0 ]] || why+="${why:+; }its memory stayed on the device"
-  shared_row pause "$row" "$(if [[ -z $why ]]; then echo "as expected"; else echo DIFFERENT; fi)" \
-    "$values" "paused in $paused_ms ms, resumed in $run_ms, $freed MiB left meanwhile" "$why"
+  [[ -z $why || $verdict == refused ]] || verdict=DIFFERENT
+  shared_row pause "$row" "$verdict" "$values" \
+    "paused in $paused_ms ms, resumed in $run_ms, $freed MiB left meanwhile" "$why"
 }
 
 # The device is full when the paused process is to resume: it stays paused, until there is room.
@@ -128,7 +149,7 @@ shared_resume_late() {
   shared_pid=$paused
   shared_run full -- "$build/gpushim" resume --wait=1 "$paused"
   grep -q 'its GPU is full: it stays paused$' "$at/full.err" ||
-    shared_row pause full DIFFERENT "" "on a full device" "status $run_status: $(tail -n 1 "$at/full.err")"
+    shared_row pause "$row" DIFFERENT "" "on a full device" "status $run_status: $(tail -n 1 "$at/full.err")"
   kill -9 "$fill"
   wait_for "$fill" 2>/dev/null
   shared_others=("$paused")
@@ -158,7 +179,9 @@ shared_idle() {
 shared_group() {
   local alone together i verdict="as expected" settings
 
-  settings=(LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=60s GPUSHIM_DUMP_ON_OOM=off)
+  # Without a reserve, which would give the memory to anybody.
+  settings=(LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=60s GPUSHIM_POOL_RESERVE=0
+    GPUSHIM_DUMP_ON_OOM=off)
   for group in "" "$at/ledger"; do
     shared_start idle "${settings[@]}" GPUSHIM_MEM_GROUP="$group" -- \
       "$apps/group_linked" idle "$SHARED_MIB" "$at/over"
@@ -252,15 +275,18 @@ shared_short() {
 
 # Lines "QUESTION WORD...", the quick ones first; behind `more` those that the short form leaves out.
 shared_list() {
+  echo "pause native device"
   echo "pause waiting device"
+  echo "pause native-full device"
   echo "pause full device"
   echo "idle"
   echo "group"
   echo "spill again"
   echo "short off auto on"
   echo "more"
-  echo "pause native device"
-  echo "pause managed all"
+  echo "pause native-managed managed"
+  echo "pause native-graphs capture"
+  echo "pause managed managed"
   echo "pause graphs capture"
   echo "pause lazy device GPUSHIM_FREE_SYNC=lazy"
   echo "pause vmm device GPUSHIM_POOL_VMM=on"
@@ -282,7 +308,9 @@ shared_rows() {
       add_row shared "${words[0]}" "${words[1]:--}" "not run" "" "" "the time is over"
       left_out+=("$line")
     else
+      shared_cut='' shared_lost=''
       "shared_${words[0]}" "${words[@]:1}"
+      [[ ${#shared_others[@]} -eq 0 ]] || shared_over
     fi
   done
   [[ ${#left_out[@]} -eq 0 ]] || table_line shared "not run" "${#left_out[@]} rows: no time"
