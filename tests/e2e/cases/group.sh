@@ -6,15 +6,11 @@
 # group_run NAME [VAR=value...] -- ARGUMENT...: a member of the case's own group, without the pool, so that
 # every block counts by itself.
 group_run() {
-  local name=$1 settings=()
+  local settings command
 
-  shift
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  preloaded "$name" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_MEM_LIMIT=300M GPUSHIM_POOL=off \
-    "${settings[@]}" -- "$apps/group_$way" "${@:2}"
+  split_settings "${@:2}"
+  preloaded "$1" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_MEM_LIMIT=300M GPUSHIM_POOL=off \
+    "${settings[@]}" -- "$apps/group_$way" "${command[@]}"
 }
 
 # group_hold MIB [VAR=value...]: a member in the background that has as much; its number is in `holder`.
@@ -22,12 +18,7 @@ group_hold() {
   LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=512M LD_PRELOAD=$shim GPUSHIM_MEM_GROUP=$PWD/ledger GPUSHIM_MEM_LIMIT=300M \
     GPUSHIM_POOL=off GPUSHIM_LOG_FILE=/dev/null env "${@:2}" "$apps/group_$way" hold "$1" "$PWD/over" >"hold.$1" 2>&1 &
   holder=$!
-  for ((i = 0; i < 500; i++)); do
-    ! grep -q "^took $1 MiB" "hold.$1" || return 0
-    sleep 0.02
-  done
-  cat "hold.$1"
-  fail "$1 MiB are not held"
+  await 20 grep -q "^took $1 MiB" "hold.$1" || { cat "hold.$1" && fail "$1 MiB are not held"; }
 }
 
 # What one has, another does not get, and it is told so; once it is killed, its memory is there again.
@@ -73,10 +64,7 @@ group_become_case() {
     GPUSHIM_POOL=off GPUSHIM_LOG_FILE=/dev/null "$apps/group_$way" become 200 /bin/sleep 20 >become.out 2>&1 &
   holder=$!
   trap 'kill -9 "$holder" 2>/dev/null' EXIT
-  for ((i = 0; i < 500; i++)); do
-    [[ $(readlink "/proc/$holder/exe") != */sleep ]] || break
-    sleep 0.02
-  done
+  await 20 grep -aq '^/bin/sleep' "/proc/$holder/cmdline" || fail "it is no other program"
   group_run beside -- take
   expect_text beside.out '^took 300 MiB$'
   kill "$holder"

@@ -11,12 +11,7 @@ device_hold() {
     env "${@:3}" "$apps/group_linked" "$1" "$2" "$PWD/over" >held.out 2>&1 &
   holder=$!
   trap 'kill -9 "$holder" 2>/dev/null' EXIT # of a case that fails
-  for ((i = 0; i < 500; i++)); do
-    ! grep -qs "^took" held.out || return 0
-    sleep 0.02
-  done
-  cat held.out
-  fail "$2 MiB are not held"
+  await 20 grep -qs "^took" held.out || { cat held.out && fail "$2 MiB are not held"; }
 }
 
 # device_take NAME TEXT [VAR=value...]: a process that takes what it can get, and what it says.
@@ -132,15 +127,12 @@ add_case "shared device, a stopped member of a group" device_group_refused_case
 
 # device_group_take NAME [VAR=value...] -- ARGUMENT...: a member of the group.
 device_group_take() {
-  local settings=()
+  local settings command
 
-  while [[ $2 != -- ]]; do
-    settings+=("$2")
-    set -- "$1" "${@:3}"
-  done
+  split_settings "${@:2}"
   run_in "$1" LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" GPUSHIM_LOG_FILE="$PWD/log" \
     LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s "${settings[@]}" -- \
-    "$apps/group_linked" "${@:3}"
+    "$apps/group_linked" "${command[@]}"
 }
 
 # Also one that keeps memory idle itself, as it has not waited for its work; and one without the pool.

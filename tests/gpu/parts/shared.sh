@@ -7,10 +7,11 @@
 readonly SHARED_SECONDS=40 # one program
 readonly SHARED_MIB=1024   # what a process keeps idle, or may spill
 readonly SHARED_LITTLE=64  # a process's own segments, and what a driver rounds up
+readonly SHARED_TRACE=tests/replay/traces/minimalloc-K.csv.gz
 
 shared_others=() # the processes in the background
-shared_cut=  # the time was over in the midst of the row
-shared_lost= # a process of the row that did not do its part
+shared_cut=      # the time was over in the midst of the row
+shared_lost=     # a process of the row that did not do its part
 # What the driver says without the library to a pause, by kind of memory, and to a resume on a device that was full.
 declare -A native_refusal=()
 
@@ -177,7 +178,7 @@ shared_idle() {
 
 # What a member of a group keeps idle, another gets on a full device; without the group it does not.
 shared_group() {
-  local alone together i verdict="as expected" settings
+  local alone together group i verdict="as expected" settings
 
   # Without a reserve, which would give the memory to anybody.
   settings=(LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=60s GPUSHIM_POOL_RESERVE=0
@@ -200,15 +201,14 @@ shared_group() {
     "$alone MiB without a group, with it $together in $run_ms ms"
 }
 
-# shared_spill WORD [VAR=value...]: what does not fit is on the host, with its contents, twice.
+# shared_spill WORD: what does not fit is on the host, with its contents, twice.
 shared_spill() {
   local word=$1 native most verdict="as expected" why=
-  shift
 
   shared_fill 256
   shared_run "spill.native" -- "$apps/group_linked" "$word"
   native=$(took_mib spill.native)
-  shared_run spill LD_PRELOAD="$shim" GPUSHIM_SPILL="${SHARED_MIB}M" GPUSHIM_DUMP_ON_OOM=off "$@" -- \
+  shared_run spill LD_PRELOAD="$shim" GPUSHIM_SPILL="${SHARED_MIB}M" GPUSHIM_DUMP_ON_OOM=off -- \
     "$apps/group_linked" "$word"
   most=$(took_mib spill)
   shared_over
@@ -222,11 +222,10 @@ shared_spill() {
 
 # shared_trace VALUE: a recorded program on a device that leaves it little more than it needs.
 shared_trace() {
-  local value=$1 native verdict="as expected" why=
-  local trace=tests/replay/traces/minimalloc-K.csv.gz
+  local value=$1 verdict="as expected" why=
 
   shared_run "trace.$value" LD_PRELOAD="$shim" GPUSHIM_POOL_VMM="$value" GPUSHIM_DUMP_ON_OOM=off -- \
-    "$build/replay/replay" --through device "$trace"
+    "$build/replay/replay" --through device "$SHARED_TRACE"
   [[ $run_status -eq 0 ]] || {
     verdict=DIFFERENT
     why="status $run_status: $(grep -v '^==' "$at/trace.$value.err" | tail -n 1)"
@@ -241,7 +240,7 @@ shared_narrow() {
 
   for mib in 1060 1100 1150; do
     shared_fill "$mib"
-    shared_run trace -- "$build/replay/replay" --through device tests/replay/traces/minimalloc-K.csv.gz
+    shared_run trace -- "$build/replay/replay" --through device "$SHARED_TRACE"
     trace_ms=$run_ms
     [[ $run_status -ne 0 ]] || return 0
     shared_over
@@ -303,7 +302,7 @@ shared_rows() {
   for line in "${lines[@]}"; do
     read -ra words <<<"$line"
     if [[ ${words[0]} == more ]]; then
-      ! is_short || return
+      ! is_short || break
     elif [[ $(part_left) -lt 10 ]]; then
       add_row shared "${words[0]}" "${words[1]:--}" "not run" "" "" "the time is over"
       left_out+=("$line")
