@@ -22,8 +22,8 @@ static struct gs_request size_request(const struct gs_pool *pool, size_t bytes,
         gs_round_up(size, request.large ? pool->large_step_bytes : GS_BLOCK_BYTES);
     request.units = (uint32_t)(request.rounded / GS_BLOCK_BYTES);
     if (request.rounded <= GS_SHARED_MAX_BYTES)
-        request.cut_units =
-            (uint32_t)(gs_round_up(size, GS_CUT_UNITS * GS_BLOCK_BYTES) / GS_BLOCK_BYTES);
+        request.cut_units = (uint32_t)gs_round_up(
+            request.units, request.large ? GS_LARGE_UNITS : GS_CUT_UNITS);
     return request;
 }
 

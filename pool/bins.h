@@ -41,7 +41,7 @@ struct gs_table;
 #define GS_PAGE_UNITS 128u /* 64 KiB, the largest page of such systems */
 #endif
 #define GS_LARGE_UNITS   4096u /* 2 MiB */
-#define GS_CUT_UNITS     128u  /* 64 KiB: blocks of carved segments are multiples */
+#define GS_CUT_UNITS     128u  /* 64 KiB: sizes in carved segments are multiples */
 #define GS_LOOSE_BINS    (GS_ALIGNED_UNITS + GS_PAGE_UNITS - 2)
 #define GS_BIN_COUNT     (GS_LOOSE_BINS + GS_LARGE_UNITS - GS_ALIGNED_UNITS + 1)
 #define GS_BIN_WORDS     ((GS_BIN_COUNT + 63) / 64)

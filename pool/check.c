@@ -45,6 +45,9 @@ static const char *check_block(struct gs_pool *pool, const struct gs_segment *se
         return "a free block's start is taken for an occupied one's";
     if (segment->carved && (block->offset | block->units) % GS_CUT_UNITS)
         return "a block of a carved segment is no multiple of 64 KiB";
+    if (segment->carved && occupied && block->units % GS_LARGE_UNITS == 0 &&
+        block->offset % GS_LARGE_UNITS)
+        return "a large block of a carved segment starts at no multiple of 2 MiB";
     if (!occupied && block->next &&
         gs_block_state(gs_block_at(pool, block->next)) == GS_BLOCK_FREE)
         return "two free neighbours were not merged";

@@ -21,13 +21,24 @@ enum gs_status gs_heap_stock(struct gs_heap *heap)
     return gs_starts_reserve(heap->pool, &heap->starts);
 }
 
+/* Units between the start of a hole of a carved segment and the next multiple of 2 MiB,
+ * where a large block starts. */
+static inline uint32_t large_head(const struct gs_block *hole)
+{
+    return -hole->offset & (GS_LARGE_UNITS - 1);
+}
+
 /* Units of the hole in front of the block. A block that starts at a page lies at the
  * hole's end if only the end is at a page: then nothing is left on both sides. If no page
- * boundary leaves enough space, the block starts where the hole begins. */
+ * boundary leaves enough space, the block starts where the hole begins. In a carved
+ * segment, a small block lies at the hole's end, so that large blocks still find the
+ * hole's start at a multiple of 2 MiB. */
 static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
 {
     uint32_t head = -hole->offset & (GS_PAGE_UNITS - 1);
 
+    if (GS_UNLIKELY(hole->segment->carved))
+        return units % GS_LARGE_UNITS ? hole->units - units : large_head(hole);
     if (head == 0 || !gs_bins_aligned(units) || head + units > hole->units)
         return 0;
     return (hole->offset + hole->units) % GS_PAGE_UNITS ? head : hole->units - units;
@@ -143,6 +154,23 @@ static struct gs_block *begin_carving(struct gs_heap *heap, struct gs_block *blo
     return block;
 }
 
+/* The best-fitting hole of the carved segments; NULL if there is none. A hole that starts
+ * behind a small block may be large enough only before its start is rounded up. */
+static struct gs_block *fit_carved(struct gs_heap *heap, const struct gs_request *request)
+{
+    const struct gs_table *blocks = &heap->pool->blocks;
+    uint32_t units = request->cut_units;
+    struct gs_block *hole;
+
+    if (!units)
+        return NULL;
+    hole = gs_large_fit(blocks, &heap->large->holes, units);
+    if (hole && units % GS_LARGE_UNITS == 0 && large_head(hole) + units > hole->units)
+        hole = gs_large_fit(blocks, &heap->large->holes,
+                            units + GS_LARGE_UNITS - GS_CUT_UNITS);
+    return hole;
+}
+
 /* A cached segment that fits the request, or a hole that it may be cut from; NULL:
  * none. */
 static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request *request,
@@ -154,9 +182,7 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
 
     if (block && block->units == request->units)
         return block;
-    hole = request->cut_units
-               ? gs_large_fit(blocks, &heap->large->holes, request->cut_units)
-               : NULL;
+    hole = fit_carved(heap, request);
     if (hole)
         return hole;
     if (!block || gs_fit_tolerance_allows(heap, request, block, closeness))
@@ -212,10 +238,7 @@ enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
     if (GS_UNLIKELY(!gs_heap_usable(heap)))
         return GS_ERR_UNPOOLABLE;
     block = gs_bins_fit_anywhere(blocks, heap->bins, request->units);
-    return serve(heap, request,
-                 block ? block
-                       : gs_large_fit(blocks, &heap->large->holes, request->cut_units),
-                 out);
+    return serve(heap, request, block ? block : fit_carved(heap, request), out);
 }
 
 enum gs_status gs_heap_try_closely(struct gs_heap *heap, const struct gs_request *request,

@@ -19,9 +19,9 @@ struct search {
 static size_t rounded(const struct search *search, const struct gs_segment *segment)
 {
     bool large = search->bytes >= GS_LARGE_BYTES;
-    size_t step = segment->carved ? GS_CUT_UNITS * GS_BLOCK_BYTES
-                  : large         ? segment->heap->pool->large_step_bytes
-                                  : GS_BLOCK_BYTES;
+    size_t step = large             ? segment->heap->pool->large_step_bytes
+                  : segment->carved ? GS_CUT_UNITS * GS_BLOCK_BYTES
+                                    : GS_BLOCK_BYTES;
 
     return gs_round_up(search->bytes, step);
 }

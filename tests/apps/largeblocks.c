@@ -58,6 +58,36 @@ static void ask(CUdeviceptr block, CUdeviceptr at)
            (long)cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)at));
 }
 
+/* Allocates and frees blocks of many sizes. Where each starts, and whether another one
+ * begins in its last 2 MiB, must not depend on what was freed before. */
+static void churn(void)
+{
+    enum { LIVE = 12, ROUNDS = 600 };
+    CUdeviceptr addrs[LIVE] = {0};
+    size_t sizes[LIVE] = {0};
+    bool aligned = true, apart = true;
+    uint64_t state = 7;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        int at = (int)(app_random(&state) % LIVE);
+
+        if (addrs[at])
+            APP_OK(cuMemFree(addrs[at]));
+        sizes[at] = 2 * APP_MIB + app_random(&state) % (10 * APP_MIB);
+        APP_OK(cuMemAlloc(&addrs[at], sizes[at]));
+        aligned = aligned && addrs[at] % (2 * APP_MIB) == 0;
+        for (int i = 0; i < LIVE; i++)
+            apart = apart && (i == at || !addrs[i] ||
+                              (addrs[at] + sizes[at] - 1) / (2 * APP_MIB) !=
+                                  addrs[i] / (2 * APP_MIB));
+    }
+    for (int i = 0; i < LIVE; i++)
+        if (addrs[i])
+            APP_OK(cuMemFree(addrs[i]));
+    yes("blocks of any size start at 2 MiB", aligned);
+    yes("blocks of any size share no 2 MiB", apart);
+}
+
 int main(void)
 {
     gpu_ptr blocks[BLOCKS], whole, large;
@@ -81,5 +111,6 @@ int main(void)
     APP_OK(gpu_free(large));
     for (int i = 0; i < BLOCKS; i++)
         APP_OK(gpu_free(blocks[i]));
+    churn();
     return 0;
 }

@@ -58,7 +58,7 @@ Test(carve, large_requests_share_what_one_left)
     cr_expect_eq(c, whole + 8 * GS_MIB);
     cr_expect_eq(bed.fake.maps, 1);
     cr_expect(range_of(&bed, b).shared);
-    cr_expect_eq(range_of(&bed, c).block_bytes, 3 * GS_MIB);
+    cr_expect_eq(range_of(&bed, c).block_bytes, 4 * GS_MIB);
     cr_expect_eq(range_of(&bed, c).requested_bytes, 3 * GS_MIB);
     bed_check(&bed);
     bed_free(&bed, b);
@@ -162,7 +162,7 @@ static void share_and_merge(struct bed *bed)
     a = bed_alloc(bed, 5 * GS_MIB);
     b = bed_alloc(bed, 6 * GS_MIB);
     cr_expect_eq(a, whole);
-    cr_expect_eq(b, whole + 5 * GS_MIB);
+    cr_expect_eq(b, whole + 6 * GS_MIB);
     cr_expect_eq(bed->fake.maps, 1);
     bed_check(bed);
     bed_free(bed, a);
@@ -306,15 +306,69 @@ Test(carve, a_thread_keeps_the_blocks_freed_last)
     begin(&bed, 4 * GS_GIB);
     bed_alloc(&bed, GS_GIB);
     for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
-        addrs[i] = bed_alloc(&bed, (40 + i) * 64 * GS_KIB);
+        addrs[i] = bed_alloc(&bed, (2 + i) * GS_LARGE_BYTES);
     for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
         bed_free(&bed, addrs[i]);
     bed_check(&bed);
     before = bed_stats(&bed).thread_hits;
     for (size_t i = GS_ARRAY_LEN(addrs) - 1; i >= 2; i--)
-        cr_expect_eq(bed_alloc(&bed, (40 + i) * 64 * GS_KIB), addrs[i]);
-    cr_expect_neq(bed_alloc(&bed, 40 * 64 * GS_KIB), 0);
+        cr_expect_eq(bed_alloc(&bed, (2 + i) * GS_LARGE_BYTES), addrs[i]);
+    cr_expect_neq(bed_alloc(&bed, 2 * GS_LARGE_BYTES), 0);
     cr_expect_eq(bed_stats(&bed).thread_hits - before, GS_WHOLE_CARVED);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+/* The driver starts an allocation of 2 MiB and more at a multiple of 2 MiB, and no other
+ * one begins in its last 2 MiB: network cards, gdrcopy and tables of large pages rely on
+ * it. Small blocks lie at the end of a hole, so that its start stays one. */
+Test(carve, large_blocks_start_at_multiples_of_2_mib)
+{
+    struct bed bed;
+    uint64_t whole, large, small[40];
+
+    begin(&bed, 32 * GS_MIB);
+    whole = bed_alloc(&bed, 32 * GS_MIB);
+    bed_free(&bed, whole);
+    cr_assert_eq(bed_alloc(&bed, 2 * GS_MIB + 1), whole);
+    for (size_t i = 0; i < GS_ARRAY_LEN(small); i++) /* the device is full: 2.5 MiB */
+        cr_assert_neq(small[i] = bed_alloc(&bed, 64 * GS_KIB), 0);
+    large = bed_alloc(&bed, 3 * GS_MIB);
+    cr_expect_eq(large, whole + 4 * GS_MIB);
+    bed_check(&bed);
+    cr_assert_neq(bed_alloc(&bed, 20 * GS_MIB), 0);
+    /* The hole now starts behind the small block that stays. */
+    bed_free(&bed, large);
+    for (size_t i = 0; i + 1 < GS_ARRAY_LEN(small); i++)
+        bed_free(&bed, small[i]);
+    large = bed_alloc(&bed, 2 * GS_MIB);
+    cr_assert_neq(large, 0);
+    cr_expect_eq(large % GS_LARGE_BYTES, 0);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+/* A hole of 4 MiB that starts and ends between two multiples of 2 MiB has room for one
+ * large block, not for two. */
+Test(carve, a_hole_behind_a_small_block_begins_at_the_next_multiple)
+{
+    struct bed bed;
+    uint64_t whole, first, second, small, stray;
+
+    begin(&bed, 12 * GS_MIB);
+    whole = bed_alloc(&bed, 12 * GS_MIB);
+    bed_free(&bed, whole);
+    first = bed_alloc(&bed, 4 * GS_MIB);
+    second = bed_alloc(&bed, 8 * GS_MIB);
+    bed_free(&bed, first);
+    stray = bed_alloc(&bed, 64 * GS_KIB);
+    small = bed_alloc(&bed, 64 * GS_KIB);
+    cr_assert_eq(stray, first + 4 * GS_MIB - 64 * GS_KIB);
+    cr_assert_eq(small, stray - 64 * GS_KIB);
+    cr_assert_eq(bed_alloc(&bed, 2 * GS_MIB), first);
+    bed_free(&bed, second);
+    bed_free(&bed, stray);
+    cr_expect_eq(bed_alloc(&bed, 8 * GS_MIB), second);
     bed_check(&bed);
     bed_fini(&bed);
 }

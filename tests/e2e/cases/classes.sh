@@ -74,3 +74,13 @@ classes_bad_case() {
   expect_count shim.err '^gpushim: GPUSHIM_POOL_CARVE=perhaps: .*; using auto' 1
 }
 add_case "classes with mistakes" classes_bad_case
+
+# Blocks of 2 MiB and more start at 2 MiB and share no 2 MiB, whether large blocks share
+# segments or not.
+large_start_case() {
+  same_as_native "$@" -- "$apps/largeblocks_linked"
+}
+for value in auto on off; do
+  add_case "carve $value: where large blocks start" \
+    large_start_case GPUSHIM_POOL_CARVE=$value CUDASIM_MEMORY=4G
+done
