@@ -33,6 +33,7 @@
 #include "all_contexts.h"
 #include "gs_locks.h"
 #include "notify.h"
+#include "page_state.h"
 #include "captures.h"
 #include "context_errors.h"
 #include "capture_check.h"
@@ -71,6 +72,7 @@ struct gs_host_heap {
     const struct gs_context *context; /* immutable, like the next two */
     unsigned key;
     struct gs_heap *heap;
+    unsigned page_state; /* atomic: of fresh large segments; 0: not read yet */
 };
 
 static struct {
@@ -170,7 +172,7 @@ static bool has_room_for(uint64_t bytes)
 
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
-    const struct gs_host_heap *own = self;
+    struct gs_host_heap *own = self;
     void *found = NULL;
     bool pushed;
     *native = CUDA_ERROR_OUT_OF_MEMORY;
@@ -191,6 +193,11 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
         gs_trace_range(true, GS_MEMORY_PINNED, *addr, bytes, own->context->handle,
                        own->context->device);
         gs_machine_memory_taken((int64_t)bytes);
+        if (bytes >= GS_LARGE_BYTES &&
+            !__atomic_load_n(&own->page_state, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&own->page_state, gs_page_state_read(*addr),
+                             __ATOMIC_RELAXED);
+        }
         if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
             gs_heap_set_due(own->heap); /* the next free starts the thread */
         }
@@ -409,6 +416,20 @@ static GS_NOINLINE CUresult wait_for(struct gs_state *state,
     return result;
 }
 
+/* Restores the state of a large block's pages before the block is freed. If that fails,
+ * the driver gets the memory back. Small blocks share pages, as the driver's small
+ * allocations do. */
+static void restore_pages(struct gs_state *state, const struct gs_block *block)
+{
+    const struct gs_host_heap *own = gs_heap_self(gs_block_heap(block));
+    unsigned made = __atomic_load_n(&own->page_state, __ATOMIC_RELAXED);
+    size_t bytes = gs_block_requested(block);
+    if (bytes >= GS_LARGE_BYTES &&
+        !gs_page_state_restore(gs_block_addr(block), bytes, made)) {
+        gs_host_retain(state, gs_block_addr(block));
+    }
+}
+
 /* Frees a block that contexts may still use which nobody has waited for. */
 static void free_held(struct gs_state *state, struct gs_block *block, uint64_t point,
                       bool may_unmap)
@@ -458,6 +479,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
         waited && result == CUDA_SUCCESS &&
         gs_all_complete(state, point, scope < GS_FREE_CONTEXT ? NULL : own->context);
     forget(state, block, addr, done ? GS_TRACE_WAITED : GS_TRACE_HELD);
+    restore_pages(state, block);
     if (!waited) {
         free_held(state, block, point, false);
         return CUDA_SUCCESS;
@@ -501,6 +523,7 @@ CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t a
     }
     forget(state, block, addr, GS_TRACE_READY);
     if (GS_UNLIKELY(!gs_hit_free(heap, block, &maintenance))) {
+        restore_pages(state, block);
         gs_pool_thread_stream(gs_submissions_stream());
         gs_block_free(block);
         maintenance = gs_heap_wants_maintenance(heap);

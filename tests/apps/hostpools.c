@@ -4,19 +4,27 @@
  *
  *   pinned    a block of each kind and size, used by a copy, a round
  *   managed   a range of each size, used by a kernel and the CPU, a round
- *   fresh     managed ranges of each size, looked at before they are written; says how
- * many bytes were not zero threads   four threads that each check their own pinned
- * blocks, and free another's bad       frees of pinned and managed memory that are wrong;
- * prints the codes fork      a child forked while pinned memory is live and cached kept
- * pinned memory is freed and then nothing is done but a synchronize full      pinned
- * memory asked for when others are idle (CUDASIM_FAIL)
+ *   fresh     managed ranges of each size, read before they are written; prints how many
+ *             bytes were not zero
+ *   threads   four threads that each check their own pinned blocks, and free another's
+ *   bad       frees of pinned and managed memory that are wrong; prints the codes
+ *   fork      a child forked while pinned memory is live and cached
+ *   pages     blocks whose pages were protected, kept from children and dumps, locked or
+ *             bound to a node when they were freed; prints what the next owner finds
+ *   spliced   blocks that a pipe still has when they are freed
+ *   kept      pinned memory is freed, then nothing but a synchronize
+ *   full      pinned memory requested while other pinned memory is idle (CUDASIM_FAIL)
  *
  * Proves that what a block holds is its owner's, and that the program sees what it would
  * see without the library. Between the lines `rounds` and `end of rounds` on standard
  * error the driver's calls are counted by the tests.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -299,12 +307,149 @@ static void forked(void)
     pinned();
 }
 
+/* ---- pages --------------------------------------------------------------------------
+ */
+
+#define PAGED_BYTES (3 * APP_MIB)
+
+static void no_access(void *memory, size_t bytes)
+{
+    app_expect(mprotect(memory, bytes, PROT_NONE) == 0, "mprotect");
+}
+
+static void read_only(void *memory, size_t bytes)
+{
+    app_expect(mprotect(memory, bytes, PROT_READ) == 0, "mprotect");
+}
+
+static void not_forked(void *memory, size_t bytes)
+{
+    app_expect(madvise(memory, bytes, MADV_DONTFORK) == 0, "MADV_DONTFORK");
+}
+
+static void wiped(void *memory, size_t bytes)
+{
+    (void)madvise(memory, bytes, MADV_WIPEONFORK); /* of private memory only */
+}
+
+static void not_dumped(void *memory, size_t bytes)
+{
+    app_expect(madvise(memory, bytes, MADV_DONTDUMP) == 0, "MADV_DONTDUMP");
+}
+
+static void locked(void *memory, size_t bytes)
+{
+    (void)mlock(memory, bytes); /* RLIMIT_MEMLOCK may forbid it */
+}
+
+static void bound(void *memory, size_t bytes)
+{
+    unsigned long node = 1;
+
+    (void)syscall(SYS_mbind, memory, bytes, 2 /* MPOL_BIND */, &node, 8ul, 0u);
+}
+
+/* Prints the flags of a mapping that a program can have changed. */
+static void print_flags(const void *memory)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    unsigned long from, to;
+    char line[512];
+    bool inside = false;
+
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "%lx-%lx", &from, &to) == 2)
+            inside = (uintptr_t)memory >= from && (uintptr_t)memory < to;
+        if (inside && strncmp(line, "VmFlags", 7) == 0)
+            printf(" %s%s%s%s", strstr(line, " dc") ? "dc" : "",
+                   strstr(line, " wf") ? "wf" : "", strstr(line, " dd") ? "dd" : "",
+                   strstr(line, " lo") ? "lo" : "");
+    }
+    if (file)
+        fclose(file);
+}
+
+/* What a new owner finds: it writes all bytes, and a child of it reads them. */
+static void print_new_owner(unsigned char *block)
+{
+    int policy = 0, status = 0;
+    pid_t child;
+
+    memset(block, 2, PAGED_BYTES);
+    (void)syscall(SYS_get_mempolicy, &policy, NULL, 0ul, block, 2ul /* MPOL_F_ADDR */);
+    print_flags(block);
+    fflush(stdout);
+    child = fork();
+    if (child == 0)
+        _exit(block[0] == 2 && block[PAGED_BYTES - 1] == 2 ? 0 : 1);
+    app_expect(waitpid(child, &status, 0) == child, "the child ends");
+    printf(" policy %d, child %d;", policy, status);
+}
+
+static void pages(void)
+{
+    static const struct {
+        const char *name;
+        void (*change)(void *memory, size_t bytes);
+    } changes[] = {
+        {"no access", no_access}, {"read-only", read_only},   {"not forked", not_forked},
+        {"wiped", wiped},         {"not dumped", not_dumped}, {"locked", locked},
+        {"bound", bound}};
+
+    for (size_t i = 0; i < APP_COUNT(changes); i++) {
+        for (size_t part = 0; part < 2; part++) { /* the whole block, its middle */
+            size_t at = part ? APP_MIB : 0, bytes = part ? APP_MIB : PAGED_BYTES;
+            void *block;
+
+            APP_OK(gpu_malloc_host(&block, PAGED_BYTES));
+            memset(block, 1, PAGED_BYTES);
+            changes[i].change((char *)block + at, bytes);
+            printf("hostpools: %s, %s: freed with %d, then", changes[i].name,
+                   part ? "a part" : "all", (int)gpu_free_host(block));
+            APP_OK(gpu_malloc_host(&block, PAGED_BYTES));
+            print_new_owner(block);
+            APP_OK(gpu_free_host(block));
+            printf("\n");
+        }
+    }
+}
+
+/* The kernel still reads the pages that a pipe has when their owner frees them. */
+static void spliced(void)
+{
+    unsigned char text[4096];
+    void *block, *next;
+    int ends[2];
+
+    for (int i = 0; i < 3; i++) {
+        struct iovec part;
+        bool same = true;
+
+        APP_OK(gpu_malloc_host(&block, PAGED_BYTES));
+        memset(block, 'a' + i, PAGED_BYTES);
+        app_expect(pipe(ends) == 0, "pipe");
+        part = (struct iovec){(char *)block + APP_MIB, sizeof(text)};
+        app_expect(vmsplice(ends[1], &part, 1, 0) == sizeof(text), "vmsplice");
+        APP_OK(gpu_free_host(block));
+        APP_OK(gpu_malloc_host(&next, PAGED_BYTES));
+        memset(next, 'z', PAGED_BYTES);
+        app_expect(read(ends[0], text, sizeof(text)) == sizeof(text), "read");
+        for (size_t j = 0; j < sizeof(text); j++)
+            same = same && text[j] == 'a' + i;
+        printf("hostpools: the pipe has %s bytes\n", same ? "its own" : "another's");
+        APP_OK(gpu_free_host(next));
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
 static const struct mode {
     const char *name;
     void (*run)(void);
-} modes[] = {{"pinned", pinned}, {"managed", managed}, {"threads", threads},
-             {"bad", bad},       {"fork", forked},     {"kept", kept},
-             {"full", full},     {"fresh", fresh}};
+} modes[] = {{"pinned", pinned},  {"managed", managed}, {"threads", threads},
+             {"bad", bad},        {"fork", forked},     {"kept", kept},
+             {"full", full},      {"fresh", fresh},     {"pages", pages},
+             {"spliced", spliced}};
 
 int main(int argc, char **argv)
 {

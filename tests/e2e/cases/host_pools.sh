@@ -56,6 +56,16 @@ host_fork_case() {
   same_as_native -- "$apps/hostpools_$1" fork 3
   expect_text shim.out '^hostpools: the child ended with 0$'
 }
+# A new owner finds pages as the driver maps them, whatever the last one did to its own:
+# host_pages_case MODE [VARIABLE...]
+host_pages_case() {
+  same_as_native "${@:2}" -- "$apps/hostpools_linked" "$1"
+  expect_status native 0
+}
+for mode in pages spliced; do
+  add_case "host pools $mode" host_pages_case $mode
+  add_case "host pools $mode, not zeroed" host_pages_case $mode GPUSHIM_HOST_CLEAR=off
+done
 for way in shared static ptds linked dlsym proc; do
   add_case "host pools $way pinned" host_pinned_case "$way"
   add_case "host pools $way managed" host_managed_case "$way"

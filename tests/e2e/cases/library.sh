@@ -23,7 +23,7 @@ exports_case() {
   {
     "$sources/scripts/def-rows" "$sources"/shim/entries/{hooks,submit}.def | cut -d'|' -f2
     printf '%s\n' dlsym dlvsym __cxa_finalize _exit _Exit quick_exit fexecve \
-      execl execle execlp execv execve execveat execvp execvpe posix_spawn posix_spawnp _Fork \
+      execl execle execlp execv execve execveat execvp execvpe posix_spawn posix_spawnp _Fork vmsplice \
       InitializeInjectionNvtx2
   } | sort -u >wanted
   grep -v '^gpushim_' shown | grep -v '@' >ours

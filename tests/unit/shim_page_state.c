@@ -1,0 +1,86 @@
+/*
+ * shim_page_state.c - proves that the state of a mapping is read, and restored to what it
+ * was when it was made; and that memory which cannot be restored is named.
+ */
+#include <criterion/criterion.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gs_base.h"
+#include "page_state.h"
+
+#define BYTES (4 * GS_MIB)
+
+static uint64_t map_pages(void)
+{
+    void *memory =
+        mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    cr_assert_neq(memory, MAP_FAILED);
+    return (uintptr_t)memory;
+}
+
+static void advise(uint64_t addr, size_t bytes, int advice)
+{
+    cr_assert_eq(madvise((void *)(uintptr_t)addr, bytes, advice), 0);
+}
+
+Test(page_state, is_read_of_the_mapping_around_an_address)
+{
+    uint64_t addr = map_pages();
+
+    cr_expect_eq(gs_page_state_read(addr), GS_PAGES_KNOWN);
+    advise(addr, BYTES, MADV_DONTFORK);
+    cr_expect_eq(gs_page_state_read(addr + BYTES - 1), GS_PAGES_KNOWN | GS_PAGES_NO_FORK);
+    advise(addr, BYTES, MADV_WIPEONFORK);
+    advise(addr, BYTES, MADV_DONTDUMP);
+    cr_expect_eq(gs_page_state_read(addr),
+                 GS_PAGES_KNOWN | GS_PAGES_NO_FORK | GS_PAGES_WIPED | GS_PAGES_NO_DUMP);
+    cr_expect_eq(gs_page_state_read(1), 0, "nothing is mapped there");
+}
+
+Test(page_state, is_restored_to_what_was_made)
+{
+    unsigned made = GS_PAGES_KNOWN | GS_PAGES_NO_FORK;
+    uint64_t addr = map_pages();
+
+    advise(addr, BYTES, MADV_DONTFORK);
+    advise(addr + GS_MIB, GS_MIB, MADV_DONTDUMP);
+    advise(addr, GS_MIB, MADV_WIPEONFORK);
+    cr_assert_eq(mprotect((void *)(uintptr_t)addr, GS_MIB, PROT_NONE), 0);
+    cr_expect(gs_page_state_restore(addr, BYTES, made));
+    for (size_t at = 0; at < BYTES; at += GS_MIB) {
+        cr_expect_eq(gs_page_state_read(addr + at), made, "at %zu", at);
+        *(volatile char *)(uintptr_t)(addr + at) = 1;
+    }
+}
+
+Test(page_state, unknown_changes_the_protection_alone)
+{
+    uint64_t addr = map_pages();
+
+    advise(addr, BYTES, MADV_DONTFORK);
+    cr_assert_eq(mprotect((void *)(uintptr_t)addr, BYTES, PROT_READ), 0);
+    cr_expect(gs_page_state_restore(addr, BYTES, 0));
+    cr_expect_eq(gs_page_state_read(addr), GS_PAGES_KNOWN | GS_PAGES_NO_FORK);
+    *(volatile char *)(uintptr_t)addr = 1;
+}
+
+Test(page_state, pages_that_a_policy_has_placed_are_not_restored)
+{
+    uint64_t addr = map_pages();
+    unsigned long node = 1;
+
+    if (syscall(SYS_mbind, addr + 2 * GS_MIB, 2 * GS_MIB, 2, &node, 8ul, 0u) != 0)
+        cr_skip_test("no NUMA policies here");
+    cr_expect_not(gs_page_state_restore(addr, BYTES, GS_PAGES_KNOWN));
+}
+
+Test(page_state, memory_that_is_gone_is_not_restored)
+{
+    uint64_t addr = map_pages();
+
+    cr_assert_eq(munmap((void *)(uintptr_t)addr, BYTES), 0);
+    cr_expect_not(gs_page_state_restore(addr, BYTES, GS_PAGES_KNOWN));
+}
