@@ -43,6 +43,7 @@
 #include "outputs.h"
 #include "own_thread.h"
 #include "physical.h"
+#include "pool_lookup.h"
 #include "pressure.h"
 #include "quarantine.h"
 #include "record.h"
@@ -181,6 +182,13 @@ void gs_parts_thaw(CUcontext handle, bool destroyed)
 void gs_parts_looked_up(void)
 {
     gs_single_order_look_up();
+}
+
+bool gs_parts_pools_have(uint64_t address)
+{
+    struct gs_state *state = gs_state_peek();
+    struct gs_extent extent;
+    return state && gs_pooled_extent(state, address, &extent) != GS_ERR_NOT_OURS;
 }
 
 void gs_parts_submits_elsewhere(uintptr_t where)

@@ -75,6 +75,8 @@ void gs_parts_thaw(CUcontext handle, bool destroyed);
 
 /* The program has looked up a symbol while a loaded library affects the order of work. */
 void gs_parts_looked_up(void);
+/* Returns true if an address is in memory of the pools, handed out or not. */
+bool gs_parts_pools_have(uint64_t address);
 /* The calling thread is about to submit to a place that it has not used before: a
  * stream's handle and the bits of submissions.h. */
 void gs_parts_submits_elsewhere(uintptr_t where);

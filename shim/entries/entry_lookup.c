@@ -10,6 +10,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "cuda_start.h"
+#include "elf_module.h"
 #include "export_tables.h"
 #include "log.h"
 #include "lookup_log.h"
@@ -17,11 +18,23 @@
 #include "libraries.h"
 #include "state.h"
 
-/* Replaces the driver's answer by the wrapper. */
-static void replace(CUresult result, const char *name, void **pfn, int version,
-                    cuuint64_t flags)
+/* Before a call by which the program finds the driver. */
+static void begin_asking(void)
 {
-    if (result != CUDA_SUCCESS || !name || !pfn || !*pfn) {
+    (void)gs_state(); /* reads the options and opens the log */
+    gs_real_recheck();
+    gs_real_open();
+    gs_thread.asks_driver++;
+}
+
+/* Replaces the driver's answer by the wrapper, unless the caller is on the way from the
+ * wrapper to the driver. */
+static void replace(CUresult result, const char *name, void **pfn, int version,
+                    cuuint64_t flags, const void *caller)
+{
+    gs_thread.asks_driver--;
+    if (result != CUDA_SUCCESS || !name || !pfn || !*pfn || gs_thread.asks_driver > 0 ||
+        gs_real_owns(caller)) {
         return; /* newer drivers return success without a function */
     }
     void *found = *pfn;
@@ -37,9 +50,9 @@ static void replace(CUresult result, const char *name, void **pfn, int version,
 GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
                                     const CUuuid *pExportTableId)
 {
-    (void)gs_state(); /* reads the options and opens the log */
-    gs_real_recheck();
+    begin_asking();
     CUresult result = gs_real()->cuGetExportTable(ppExportTable, pExportTableId);
+    gs_thread.asks_driver--;
     if (result == CUDA_SUCCESS && pExportTableId) {
         gs_export_table_given(pExportTableId);
         gs_cuda_start_goes_on();
@@ -60,13 +73,15 @@ GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
 
 /* Logs one line, at the first cuInit, about a driver that the library cannot work with,
  * or was not tested with. */
-static void report_driver(void)
+static void report_driver(CUresult result)
 {
     static struct gs_log_limit limit;
     const struct gs_real *real = gs_real();
     const char *lacks = gs_real_lacks();
+    struct gs_module_ref module;
+    bool loaded = gs_elf_module_named("libcuda.so", true, &module) == GS_OK;
     int version = 0;
-    if (lacks) {
+    if (lacks && (loaded || result == CUDA_SUCCESS)) {
         gs_log_once(
             &limit, GS_LOG_WARN,
             "the CUDA driver has no %s: every call is passed on to it, and nothing "
@@ -74,7 +89,7 @@ static void report_driver(void)
             lacks);
     } else if (!gs_real_complete()) {
         gs_log_once(&limit, GS_LOG_WARN, "no CUDA driver is loaded: cuInit returns %d",
-                    CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
+                    (int)result);
     } else if (real->cuDriverGetVersion &&
                real->cuDriverGetVersion(&version) == CUDA_SUCCESS &&
                version < OLDEST_TESTED) {
@@ -88,12 +103,12 @@ static void report_driver(void)
 
 GS_EXPORT CUresult cuInit(unsigned int Flags)
 {
-    const struct gs_state *state = gs_state(); /* logs errors */
-    gs_real_recheck();
-    if (state) {
-        report_driver();
-    }
+    begin_asking();
     CUresult result = gs_real()->cuInit(Flags);
+    gs_thread.asks_driver--;
+    if (gs_state()) {
+        report_driver(result);
+    }
     gs_cuda_start_record(GS_CUDA_INITIALIZED, "cuInit", result);
     if (result == CUDA_SUCCESS) {
         gs_real_keep();

@@ -96,7 +96,7 @@ static bool symbol_matches(const struct dynamic_view *view, uint32_t index,
     return !view->versions || !(view->versions[index] & 0x8000);
 }
 
-static uint32_t gnu_hash_of(const char *name)
+uint32_t gs_elf_hash(const char *name)
 {
     uint32_t hash = 5381;
     for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
@@ -105,7 +105,7 @@ static uint32_t gnu_hash_of(const char *name)
     return hash;
 }
 
-static uint32_t find_gnu(const struct dynamic_view *view, const char *name)
+static uint32_t find_gnu(const struct dynamic_view *view, const char *name, uint32_t hash)
 {
     uint32_t bucket_count = view->gnu_hash[0];
     uint32_t first_hashed = view->gnu_hash[1];
@@ -113,7 +113,11 @@ static uint32_t find_gnu(const struct dynamic_view *view, const char *name)
     const ElfW(Addr) *bloom = (const ElfW(Addr) *)&view->gnu_hash[4];
     const uint32_t *buckets = (const uint32_t *)&bloom[bloom_words];
     const uint32_t *chain = &buckets[bucket_count];
-    uint32_t hash = gnu_hash_of(name);
+    uint32_t shift = view->gnu_hash[3], word_bits = 8 * sizeof(*bloom);
+    ElfW(Addr) word = bloom_words ? bloom[hash / word_bits % bloom_words] : 0;
+    if (!(word >> hash % word_bits & word >> (hash >> shift) % word_bits & 1)) {
+        return 0;
+    }
     uint32_t index = bucket_count ? buckets[hash % bucket_count] : 0;
 
     if (index < first_hashed) {
@@ -142,11 +146,12 @@ static uint32_t find_sysv(const struct dynamic_view *view, const char *name)
 }
 
 /* NULL if the module does not define the name. */
-static const ElfW(Sym) * find_symbol(const struct dynamic_view *view, const char *name)
+static const ElfW(Sym) *
+    find_symbol(const struct dynamic_view *view, const char *name, uint32_t hash)
 {
     uint32_t index = 0;
     if (view->gnu_hash) {
-        index = find_gnu(view, name);
+        index = find_gnu(view, name, hash);
     } else if (view->sysv_hash) {
         index = find_sysv(view, name);
     }
@@ -160,7 +165,7 @@ static void extent(const struct gs_module_ref *module, const char *name, int typ
 {
     struct dynamic_view view;
     const ElfW(Sym) *symbol =
-        view_dynamic(module, &view) ? find_symbol(&view, name) : NULL;
+        view_dynamic(module, &view) ? find_symbol(&view, name, gs_elf_hash(name)) : NULL;
     bool is_it = symbol && (symbol->st_info & 0xf) == type;
     *begin = is_it ? module->base + symbol->st_value : 0;
     *end = is_it ? *begin + symbol->st_size : 0;
@@ -229,11 +234,17 @@ void gs_elf_functions_span(const struct gs_module_ref *module,
 
 void *gs_elf_symbol(const struct gs_module_ref *module, const char *name)
 {
+    return gs_elf_symbol_hashed(module, name, gs_elf_hash(name));
+}
+
+void *gs_elf_symbol_hashed(const struct gs_module_ref *module, const char *name,
+                           uint32_t hash)
+{
     struct dynamic_view view;
     if (!view_dynamic(module, &view)) {
         return NULL;
     }
-    const ElfW(Sym) *symbol = find_symbol(&view, name);
+    const ElfW(Sym) *symbol = find_symbol(&view, name, hash);
     if (!symbol) {
         return NULL;
     }
@@ -438,10 +449,8 @@ static bool soname_matches(const struct search *search,
                           : gs_elf_same_name(soname, search->soname);
 }
 
-static int visit_module(struct dl_phdr_info *info, size_t size, void *data)
+struct gs_module_ref gs_elf_module_in(const struct dl_phdr_info *info)
 {
-    (void)size;
-    struct search *search = data;
     struct gs_module_ref module = {.base = info->dlpi_addr, .begin = UINTPTR_MAX};
 
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -455,6 +464,14 @@ static int visit_module(struct dl_phdr_info *info, size_t size, void *data)
             module.end = end > module.end ? end : module.end;
         }
     }
+    return module;
+}
+
+static int visit_module(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    struct search *search = data;
+    struct gs_module_ref module = gs_elf_module_in(info);
     bool found = search->address
                      ? search->address >= module.begin && search->address < module.end
                      : soname_matches(search, &module);
@@ -490,22 +507,33 @@ enum gs_status gs_elf_module_named(const char *soname, bool prefix,
     return gs_elf_visit(visit_module, &search) ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
+struct counts {
+    uint64_t loads, unloads;
+};
+
 static int first_counts(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)size; /* glibc has had the counters since 2.4 */
-    *(uint64_t *)data = info->dlpi_subs;
+    *(struct counts *)data = (struct counts){info->dlpi_adds, info->dlpi_subs};
     return 1;
+}
+
+uint64_t gs_elf_load_count(void)
+{
+    struct counts counts = {0, 0};
+    (void)gs_elf_visit(first_counts, &counts);
+    return counts.loads;
 }
 
 uint64_t gs_elf_unload_count(void)
 {
     static uint64_t last; /* atomic: for a forked child that cannot call the loader */
-    uint64_t unloads;
-    if (!gs_elf_visit(first_counts, &unloads)) {
+    struct counts counts;
+    if (!gs_elf_visit(first_counts, &counts)) {
         return __atomic_load_n(&last, __ATOMIC_RELAXED);
     }
-    __atomic_store_n(&last, unloads, __ATOMIC_RELAXED);
-    return unloads;
+    __atomic_store_n(&last, counts.unloads, __ATOMIC_RELAXED);
+    return counts.unloads;
 }
 
 void gs_elf_learn_loader(void)

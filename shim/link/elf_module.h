@@ -53,6 +53,11 @@ bool gs_elf_stands_before(const struct gs_module_ref *first,
 /* Address of a symbol that the module itself defines (default version), or NULL. */
 void *gs_elf_symbol(const struct gs_module_ref *module, const char *name);
 
+/* The same for a caller that looks for a name in many modules: `hash` is the name's. */
+void *gs_elf_symbol_hashed(const struct gs_module_ref *module, const char *name,
+                           uint32_t hash);
+uint32_t gs_elf_hash(const char *name);
+
 /* The program itself. Makes no calls. Errors: GS_ERR_NOT_FOUND */
 enum gs_status gs_elf_program(struct gs_module_ref *out) GS_MUST_USE;
 
@@ -92,6 +97,11 @@ bool gs_elf_is_nodelete(const struct gs_module_ref *module);
 /* The number of modules unloaded so far: facts about addresses may be out of date once it
  * has changed. */
 uint64_t gs_elf_unload_count(void);
+/* The number of modules loaded so far; 0: the loader cannot be called. */
+uint64_t gs_elf_load_count(void);
+
+/* The module that a visit of gs_elf_visit describes. */
+struct gs_module_ref gs_elf_module_in(const struct dl_phdr_info *info);
 
 /* dl_iterate_phdr inside the gate; 0, without a call, if the gate is shut. */
 int gs_elf_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data);

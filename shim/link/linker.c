@@ -12,14 +12,19 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <unistd.h>
 
+#include "definers.h"
 #include "known.h"
 #include "loader_gate.h"
 #include "looked_up.h"
+#include "options.h"
 #include "real.h"
 #include "libraries.h"
+#include "thread.h"
 
 static gs_dlsym_fn *real_dlsym;   /* atomic, written with one value only */
+static gs_dlsym_fn *libc_dlsym;   /* likewise */
 static gs_dlvsym_fn *real_dlvsym; /* likewise */
 
 /* Any address of the shim's own. */
@@ -72,30 +77,41 @@ gs_dlvsym_fn *gs_linker_dlvsym(void)
     return found;
 }
 
+gs_dlsym_fn *gs_linker_libc_dlsym(void)
+{
+    gs_dlsym_fn *found = __atomic_load_n(&libc_dlsym, __ATOMIC_ACQUIRE);
+    if (!found) {
+        found = (gs_dlsym_fn *)libc_symbol("dlsym");
+        __atomic_store_n(&libc_dlsym, found, __ATOMIC_RELEASE);
+    }
+    return found;
+}
+
 /*
  * Another preloaded tool may replace dlsym as well: the next definition behind the shim
- * is looked up first, by the versions that glibc gives it, so that the chain stays
- * complete.
+ * comes first, so that the chain stays complete. It has no version, so dlvsym would miss
+ * it. A copy of the shim adds nothing.
  */
 gs_dlsym_fn *gs_linker_dlsym(void)
 {
-    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
     gs_dlsym_fn *found = __atomic_load_n(&real_dlsym, __ATOMIC_ACQUIRE);
-    gs_dlvsym_fn *dlvsym_fn = gs_linker_dlvsym();
-
-    for (size_t i = 0; !found && dlvsym_fn && i < GS_ARRAY_LEN(versions); i++) {
-        found = (gs_dlsym_fn *)dlvsym_fn(RTLD_NEXT, "dlsym", versions[i]);
+    struct gs_module_ref module;
+    if (found) {
+        return found;
     }
-    if (!found) {
-        found = (gs_dlsym_fn *)libc_symbol("dlsym");
+    found = (gs_dlsym_fn *)gs_elf_next_symbol("dlsym");
+    if (!found || (gs_elf_module_of((const void *)found, &module) == GS_OK &&
+                   gs_definers_is_copy(&module))) {
+        found = gs_linker_libc_dlsym();
     }
     __atomic_store_n(&real_dlsym, found, __ATOMIC_RELEASE);
     return found;
 }
 
+/* Another tool's dlsym would look behind itself. */
 void *gs_linker_next(const char *name)
 {
-    gs_dlsym_fn *find = gs_linker_dlsym();
+    gs_dlsym_fn *find = gs_linker_libc_dlsym();
     return find ? find(RTLD_NEXT, name) : NULL;
 }
 
@@ -113,6 +129,13 @@ void *gs_linker_behind(const char *name, void **found)
         __atomic_store_n(found, known, __ATOMIC_RELAXED);
     }
     return known;
+}
+
+bool gs_linker_is_of_the_start(const struct gs_module_ref *module)
+{
+    struct gs_module_ref libc;
+    return gs_elf_startup_module("libc.so.6", &libc) == GS_OK &&
+           gs_elf_stands_before(module, &libc);
 }
 
 bool gs_linker_keep(const void *address)
@@ -148,25 +171,70 @@ static bool depends_on_cuda(const void *caller, const char *name)
            gs_elf_symbol(&cuda, name) != NULL;
 }
 
-/* A definition of the shim's own counts only if a native look-up would find one as
- * well. */
-static void *answer(const char *name, void *found)
+/* GPUSHIM_ENABLE=off: every look-up finds what it finds without the shim. */
+static bool is_off(void)
+{
+    static int known; /* atomic: 1 off, 2 on */
+    int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (now == 0) {
+        uint64_t value;
+        const char *text = gs_options_given_text(environ, "GPUSHIM_ENABLE");
+        now = gs_options_parse_bool(text, &value) == GS_OK && !value ? 1 : 2;
+        __atomic_store_n(&known, now, __ATOMIC_RELAXED);
+    }
+    return now == 1;
+}
+
+static bool is_own_address(const void *address)
 {
     struct gs_module_ref module;
+    return gs_elf_module_of(address, &module) == GS_OK && gs_linker_is_own(&module);
+}
+
+/* A definition of the shim's own counts only if a native look-up would find one as
+ * well. */
+static void *answer(void *handle, const char *name, void *found)
+{
     if (!found) {
         return NULL;
     }
-    if (gs_elf_module_of(found, &module) == GS_OK && gs_linker_is_own(&module)) {
-        return gs_linker_next(name) ? found : NULL;
+    if (is_own_address(found)) {
+        void *next = gs_linker_next(name);
+        return next && !is_off() ? found : next;
     }
-    return gs_real_substitute(name, found);
+    return is_off() ? found : gs_real_substitute(handle, name, found);
+}
+
+/* Returns true if the caller is the next definition of the name behind the shim. */
+static bool is_next(const char *name, const void *caller)
+{
+    struct gs_module_ref asking;
+    if (gs_elf_module_of(caller, &asking) != GS_OK || !gs_elf_symbol(&asking, name)) {
+        return false;
+    }
+    uintptr_t next = (uintptr_t)gs_linker_next(name);
+    if (!next) {
+        (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+    }
+    return next >= asking.begin && next < asking.end;
+}
+
+/*
+ * Returns true if a look-up is made on the way from the shim to the driver: by the
+ * driver, by a library that the shim calls in its place, or in a call of the shim's. The
+ * wrapper would lead back to the caller.
+ */
+static bool is_behind(const char *name, const void *caller)
+{
+    return gs_real_owns(caller) || gs_thread.asks_driver > 0 ||
+           (gs_thread.depth > 0 && !gs_thread.in_callback) || is_next(name, caller);
 }
 
 /* Returns true if a look-up of a name outside all tables may find something: in its
  * scope, or for a caller with a private driver, in the caller's. */
 static bool may_exist(void *handle, const char *name)
 {
-    gs_dlsym_fn *find = gs_linker_dlsym();
+    gs_dlsym_fn *find = gs_linker_libc_dlsym();
     if (!find || (handle != RTLD_NEXT && handle != RTLD_DEFAULT)) {
         return !find || find(handle, name);
     }
@@ -197,14 +265,27 @@ static bool passes(void *handle, const char *name, const void *caller)
     if (!gs_real_owns(caller)) {
         gs_libraries_looked_up();
     }
-    if (handle == RTLD_NEXT || !name || !gs_real_is_hooked(name) ||
-        gs_real_owns(caller)) {
+    if (handle == RTLD_NEXT || !name || !gs_real_is_hooked(name)) {
         return true;
     }
     /* In the global scope the look-up finds the shim's export first by itself, if there
      * is a definition behind it; a missing one must stay missing. */
-    return handle == RTLD_DEFAULT &&
-           (gs_linker_next(name) || depends_on_cuda(caller, name));
+    return handle == RTLD_DEFAULT && gs_linker_dlsym() == gs_linker_libc_dlsym() &&
+           !is_off() && (gs_linker_next(name) || depends_on_cuda(caller, name));
+}
+
+/* A look-up in the global scope that does not leave by a jump: another tool's dlsym would
+ * answer by a function behind the shim. */
+static void *default_answer(const char *name, const void *caller)
+{
+    struct gs_module_ref own;
+    void *next = gs_linker_next(name); /* sets dlerror */
+    if (is_off()) {
+        return next;
+    }
+    return (next || depends_on_cuda(caller, name)) && gs_linker_own_module(&own)
+               ? gs_elf_symbol(&own, name)
+               : NULL;
 }
 
 /* A caller in front of the shim would get the shim's own export, where natively there is
@@ -224,10 +305,16 @@ struct gs_route gs_linker_route_dlsym(void *handle, const char *name, const void
     if (!find || (passes(handle, name, caller) && !nothing)) {
         return (struct gs_route){.jump = (void *)find};
     }
-    if (handle == RTLD_DEFAULT || nothing) {
+    if (nothing) {
         return (struct gs_route){.value = NULL}; /* the look-up above has set dlerror */
     }
-    return (struct gs_route){.value = answer(name, find(handle, name))};
+    if (handle == RTLD_DEFAULT) {
+        return (struct gs_route){.value = default_answer(name, caller)};
+    }
+    void *found = find(handle, name);
+    return (struct gs_route){.value = found && !is_off() && is_behind(name, caller)
+                                          ? gs_real_pass_on(name, found)
+                                          : answer(handle, name, found)};
 }
 
 /*
@@ -264,5 +351,10 @@ struct gs_route gs_linker_route_dlvsym(void *handle, const char *name,
         return (struct gs_route){.jump = (void *)find};
     }
     void *found = find(handle, name, version);
-    return (struct gs_route){.value = found ? gs_real_substitute(name, found) : NULL};
+    if (found && !is_off() && is_behind(name, caller)) {
+        found = gs_real_pass_on(name, found);
+    } else if (found && !is_off()) {
+        found = gs_real_substitute(handle, name, found);
+    }
+    return (struct gs_route){.value = found};
 }

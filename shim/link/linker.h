@@ -17,6 +17,9 @@ typedef void *gs_dlvsym_fn(void *handle, const char *name, const char *version);
 gs_dlsym_fn *gs_linker_dlsym(void);
 gs_dlvsym_fn *gs_linker_dlvsym(void);
 
+/* The C library's own dlsym, past every tool; NULL if it cannot be found. */
+gs_dlsym_fn *gs_linker_libc_dlsym(void);
+
 /* The next definition of `name` in the global scope behind the shim, or NULL. Sets
  * dlerror as a failing dlsym does. */
 void *gs_linker_next(const char *name);
@@ -31,6 +34,10 @@ bool gs_linker_own_module(struct gs_module_ref *own);
 bool gs_linker_is_own(const struct gs_module_ref *module);
 /* The shim's own mapped range. */
 void gs_linker_own_range(uintptr_t *begin, uintptr_t *end);
+
+/* Returns true if the module was loaded at the program's start and stays. Such modules
+ * come first in the linker's list, down to the C library at least. */
+bool gs_linker_is_of_the_start(const struct gs_module_ref *module);
 
 /* Keeps the library around an address loaded; false: the library is unloaded already, or
  * the loader cannot be called. Preserves errno; clears dlerror. Takes the loader's

@@ -1,8 +1,16 @@
 /*
- * real.c - finds the real driver and keeps the table of its functions.
- * Owns:  the table, the driver's address range.
+ * real.c - finds the next definitions of the driver's functions, and keeps their table.
+ *
+ * The table has, for each function, the definition that the program would call without
+ * the shim. In the global scope this is the first one behind the shim: the driver's own,
+ * or that of a library which stands in front of the driver (a quota library of
+ * /etc/ld.so.preload, a framework's trampolines). A program that looked the driver up by
+ * a handle, while the global scope has no driver, gets what the handle answered.
+ *
+ * Owns:  the table, and the chain: the modules that define its functions.
  * Lock:  `adopt_lock` while the table is filled; `state` is published with release order,
- *        and everything else is immutable once the driver is kept.
+ *        and the table is immutable once the driver is kept, except that a function that
+ *        was missing may be added. No call of the loader is made under the lock.
  *
  * A driver may be opened, queried and closed again before it was ever initialized (for
  * instance a stub library that reports an error). Until its initialization the library
@@ -12,125 +20,39 @@
  */
 #include "real.h"
 
-#include "gs_locks.h"
-#include "notify.h"
-#include "elf_module.h"
-#include "known.h"
-#include "linker.h"
-#include "log.h"
-#include "wrappers.h"
-#include "libraries.h"
+#include <dlfcn.h>
+#include <errno.h>
 
-/* A row of hooks.def at run time. Names and slots are offsets instead of pointers, so
- * that a program that never calls CUDA does not pay for relocating them. */
-struct hook_row {
-    uint16_t symbol; /* in `hook_text` */
-    uint16_t slot;   /* in `table` */
-    bool per_thread;
-    bool gives_work; /* gs_real_gives_work */
-    int since;
-};
+#include "definers.h"
+#include "gs_locks.h"
+#include "hook_rows.h"
+#include "linker.h"
+#include "loader_gate.h"
+#include "notify.h"
 
 enum { DRIVER_UNKNOWN, DRIVER_PARTIAL, DRIVER_COMPLETE };
 
-static struct gs_real table;         /* written under adopt_lock before `state` */
-const struct gs_real *gs_real_found; /* atomic; NULL, later &table */
+const struct gs_real *gs_real_found; /* atomic; NULL, later the table */
 static struct gs_real absent;        /* no driver: every hooked slot is driver_missing */
 static bool absent_filled;           /* under adopt_lock */
-static struct gs_module_ref driver_module; /* likewise */
-static int state = DRIVER_UNKNOWN;         /* atomic */
-static bool kept;                          /* atomic: the driver is never unloaded */
-static uint64_t unloads; /* atomic: gs_elf_unload_count when last checked */
+static int state = DRIVER_UNKNOWN;   /* atomic */
+static bool kept;                    /* atomic: the driver is never unloaded */
+static uint64_t unloads;             /* atomic: gs_elf_unload_count when last checked */
+static uint64_t searched;   /* atomic: gs_elf_load_count when nothing was found last */
+static const char *lacking; /* atomic: the first required function that is missing */
 static struct gs_mutex adopt_lock = GS_MUTEX(GS_RANK_DRIVER);
 bool gs_look_ups_begun; /* atomic */
-
-#define SLOT_OF(symbol) offsetof(struct gs_real, symbol) / sizeof(void *)
-static_assert(sizeof(struct gs_real) / sizeof(void *) <= UINT16_MAX, "slots fit");
-
-static void **slot_at(size_t slot)
-{
-    return (void **)&table + slot;
-}
-
-#define STREAM_LEGACY     false
-#define STREAM_PER_THREAD true
-
-/* By the treatment: true if the driver's own function can submit GPU work. */
-#define GIVES_WORK_POOLED   false
-#define GIVES_WORK_TRACKED  false
-#define GIVES_WORK_ANSWERED false
-#define GIVES_WORK_RECORDED false
-#define GIVES_WORK_COUNTED  true
-#define GIVES_WORK_ORDERED  true
-#define GIVES_WORK_LOOKUP   true
-
-static const struct hook_text {
-#define GS_HOOK(symbol, name, since, stream, treatment, doc) char symbol[sizeof(#symbol)];
-#include "hooks.def"
-} hook_text = {
-#define GS_HOOK(symbol, name, since, stream, treatment, doc) #symbol,
-#include "hooks.def"
-};
-
-static_assert(sizeof(struct hook_text) < UINT16_MAX, "offsets fit");
-
-static const struct hook_row hook_rows[] = {
-#define GS_HOOK(symbol, name, since, stream, treatment, doc)                             \
-    {offsetof(struct hook_text, symbol),                                                 \
-     offsetof(struct gs_real, symbol) / sizeof(void *), STREAM_##stream,                 \
-     GIVES_WORK_##treatment, since},
-#include "hooks.def"
-};
-
-static const char *hook_symbol(const struct hook_row *row)
-{
-    return (const char *)&hook_text + row->symbol;
-}
-
-static void **hook_slot(const struct hook_row *row)
-{
-    return slot_at(row->slot);
-}
-
-struct real_row {
-    const char *symbol;
-    bool required;
-    uint16_t slot;
-};
-
-#define NEED_REQUIRED true
-#define NEED_OPTIONAL false
-
-static const struct real_row real_rows[] = {
-#define GS_REAL(symbol, since, reason, need) {#symbol, NEED_##need, SLOT_OF(symbol)},
-#include "harmless.def"
-};
 
 /* The hooked functions that the library requires. */
 static const char *const needed_hooks[] = {"cuCtxSynchronize", "cuEventCreate",
                                            "cuEventRecord"};
 
-static void **counted_slot(const struct gs_counted *row)
-{
-    return slot_at(row->slot);
-}
-
-static const char *const runtime_names[] = {
-#define GS_RUNTIME(symbol, doc) #symbol,
-#include "hooks.def"
-};
-
-static_assert(GS_ARRAY_LEN(hook_rows) == GS_API_DRIVER_END - 1, "one row a driver hook");
-static_assert(GS_ARRAY_LEN(hook_rows) + GS_ARRAY_LEN(runtime_names) + 1 == GS_API_COUNT,
-              "the API numbers cover both tables");
-
-/* A module is a CUDA driver if it defines this set of functions, which no other library
- * does. */
-static bool is_driver(const struct gs_module_ref *module)
+bool gs_real_is_driver(const struct gs_module_ref *module)
 {
     return gs_elf_symbol(module, "cuInit") &&
            gs_elf_symbol(module, "cuDriverGetVersion") &&
-           gs_elf_symbol(module, "cuCtxGetCurrent") && !gs_linker_is_own(module);
+           gs_elf_symbol(module, "cuCtxGetCurrent") && !gs_linker_is_own(module) &&
+           !gs_definers_is_copy(module);
 }
 
 /* The target of a wrapper's call if the driver lacks the function: never a null
@@ -145,27 +67,145 @@ static CUresult driver_missing(void)
     return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 }
 
-static bool fill_table(const struct gs_module_ref *module)
+static int adopted(void)
 {
-    bool complete = true;
-    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
-        void *found = gs_elf_symbol(module, hook_symbol(&hook_rows[i]));
-        *hook_slot(&hook_rows[i]) = found ? found : (void *)function_missing;
+    return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+}
+
+bool gs_real_is_adopted(void)
+{
+    return adopted() != DRIVER_UNKNOWN;
+}
+
+/* ---- the chain ------------------------------------------------------------------------
+ */
+
+/*
+ * The modules that define functions of the table, or of which the driver has answered
+ * functions. A module of the chain that looks up a driver's function is on its way to the
+ * driver, and gets it as it is. Written under adopt_lock; entries below `chain_count` are
+ * read without it.
+ */
+#define CHAIN_MOST GS_DEFINERS
+static struct gs_module_ref chain[CHAIN_MOST];
+static size_t chain_count; /* atomic */
+
+/* Where the functions come from. */
+struct origin {
+    struct gs_definers definers;
+    struct gs_module_ref module; /* the driver; `dynamic` NULL: none */
+    bool by_scope;               /* the global scope's definitions come first */
+};
+
+static struct gs_module_ref origin_module; /* under adopt_lock: the table's */
+static bool origin_by_scope;               /* likewise */
+
+static bool lies_in(const struct gs_module_ref *module, const void *address)
+{
+    uintptr_t value = (uintptr_t)address;
+    return value >= module->begin && value < module->end;
+}
+
+bool gs_real_owns(const void *address)
+{
+    size_t count = __atomic_load_n(&chain_count, __ATOMIC_ACQUIRE);
+    for (size_t i = 0; i < count && adopted() != DRIVER_UNKNOWN; i++) {
+        if (lies_in(&chain[i], address)) {
+            return true;
+        }
     }
-    for (size_t i = 0; i < GS_ARRAY_LEN(real_rows); i++) {
-        void *found = gs_elf_symbol(module, real_rows[i].symbol);
-        *slot_at(real_rows[i].slot) = found;
-        complete = complete && (found || !real_rows[i].required);
+    return false;
+}
+
+/* adopt_lock is held. */
+static void chain_add(const struct gs_module_ref *module)
+{
+    for (size_t i = 0; i < chain_count; i++) {
+        if (chain[i].begin == module->begin) {
+            return;
+        }
     }
-    for (size_t i = 0; i < gs_counted_count; i++) {
-        void *found = gs_elf_symbol(module, gs_counted_symbol(&gs_counted[i]));
-        *counted_slot(&gs_counted[i]) = found ? found : (void *)function_missing;
+    if (chain_count < CHAIN_MOST) {
+        chain[chain_count] = *module;
+        __atomic_store_n(&chain_count, chain_count + 1, __ATOMIC_RELEASE);
+    }
+}
+
+/* The next definition of a function; its module joins the chain. adopt_lock is held. */
+static void *resolve(const struct origin *origin, const char *symbol)
+{
+    const struct gs_definers *definers = &origin->definers;
+    uint32_t hash = gs_elf_hash(symbol);
+    void *found = origin->by_scope ? gs_definers_next(definers, symbol, hash) : NULL;
+    if (!found && origin->module.dynamic) {
+        found = gs_elf_symbol_hashed(&origin->module, symbol, hash);
+    }
+    for (size_t i = 0; found && i < definers->count; i++) {
+        if (lies_in(&definers->modules[i], found)) {
+            chain_add(&definers->modules[i]);
+        }
+    }
+    if (found && lies_in(&origin->module, found)) {
+        chain_add(&origin->module);
+    }
+    return found;
+}
+
+/* ---- the table ------------------------------------------------------------------------
+ */
+
+static void set_entry(const struct gs_entry *entry, void *found)
+{
+    void *missing = entry->may_be_null ? NULL : (void *)function_missing;
+    __atomic_store_n(entry->slot, found ? found : missing, __ATOMIC_RELEASE);
+}
+
+static bool is_missing(const void *found)
+{
+    return !found || found == (const void *)function_missing;
+}
+
+/* The first required function that the table lacks, or NULL. */
+static const char *first_lacking(void)
+{
+    for (size_t i = 0; i < gs_entry_count(); i++) {
+        struct gs_entry entry = gs_entry_at(i);
+        if (entry.required && is_missing(*entry.slot)) {
+            return entry.symbol;
+        }
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(needed_hooks); i++) {
-        complete = complete && gs_elf_symbol(module, needed_hooks[i]);
+        int row = gs_hook_find(needed_hooks[i]);
+        if (row < 0 || is_missing(*gs_hook_at((size_t)row).slot)) {
+            return needed_hooks[i];
+        }
     }
-    gs_notify_find(gs_elf_symbol(module, "cudasim_notify"));
-    return complete;
+    return NULL;
+}
+
+/* adopt_lock is held. */
+static void publish_state(void)
+{
+    const char *lacks = first_lacking();
+    __atomic_store_n(&lacking, lacks, __ATOMIC_RELEASE);
+    __atomic_store_n(&state, lacks ? DRIVER_PARTIAL : DRIVER_COMPLETE, __ATOMIC_RELEASE);
+}
+
+/* adopt_lock is held. */
+static void publish(const struct origin *origin)
+{
+    __atomic_store_n(&chain_count, 0, __ATOMIC_RELEASE);
+    origin_module = origin->module;
+    origin_by_scope = origin->by_scope;
+    for (size_t i = 0; i < gs_entry_count(); i++) {
+        struct gs_entry entry = gs_entry_at(i);
+        set_entry(&entry, resolve(origin, entry.symbol));
+    }
+    for (size_t i = 0; i < chain_count; i++) {
+        gs_notify_find(gs_elf_symbol(&chain[i], "cudasim_notify"));
+    }
+    publish_state();
+    __atomic_store_n(&gs_real_found, &gs_hook_table, __ATOMIC_RELEASE);
 }
 
 static void lock_table(void)
@@ -178,49 +218,144 @@ static void lock_table(void)
 static const struct gs_real *absent_table(void)
 {
     lock_table();
-    for (size_t i = 0; !absent_filled && i < GS_ARRAY_LEN(hook_rows); i++) {
-        ((void **)&absent)[hook_rows[i].slot] = (void *)driver_missing;
-    }
-    for (size_t i = 0; !absent_filled && i < gs_counted_count; i++) {
-        ((void **)&absent)[gs_counted[i].slot] = (void *)driver_missing;
+    for (size_t i = 0; !absent_filled && i < gs_hook_count(); i++) {
+        size_t slot = (size_t)(gs_hook_at(i).slot - (void **)&gs_hook_table);
+        ((void **)&absent)[slot] = (void *)driver_missing;
     }
     absent_filled = true;
     gs_mutex_unlock(&adopt_lock);
     return &absent;
 }
 
-/* adopt_lock is held. */
-static void publish(const struct gs_module_ref *module)
-{
-    driver_module = *module;
-    int found = fill_table(module) ? DRIVER_COMPLETE : DRIVER_PARTIAL;
-    __atomic_store_n(&state, found, __ATOMIC_RELEASE);
-    __atomic_store_n(&gs_real_found, &table, __ATOMIC_RELEASE);
-}
+/* ---- adoption -------------------------------------------------------------------------
+ */
 
-/* Makes `module` the driver unless there is one already. */
-static void adopt(const struct gs_module_ref *module)
+/* Makes this the driver unless there is one already. Returns whether it is. */
+static bool adopt(const struct origin *origin)
 {
-    if (!is_driver(module)) {
-        return;
-    }
     uint64_t count = gs_elf_unload_count();
     lock_table();
-    if (__atomic_load_n(&state, __ATOMIC_RELAXED) == DRIVER_UNKNOWN) {
-        publish(module);
+    bool is = adopted() == DRIVER_UNKNOWN;
+    if (is) {
+        publish(origin);
         __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);
     }
     gs_mutex_unlock(&adopt_lock);
+    return is;
 }
 
-static int adopted(void)
+/* The driver that calls by name reach: the last one of the global scope, behind all that
+ * stand in front of it; else the first that was loaded, for a caller that has it in a
+ * scope of its own. */
+static bool find_by_name(struct origin *origin)
 {
-    return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+    const struct gs_definers *definers = &origin->definers;
+    gs_definers_find(&origin->definers);
+    origin->by_scope = true;
+    for (size_t i = 0; i < definers->count; i++) {
+        if (gs_real_is_driver(&definers->modules[i]) &&
+            (definers->in_scope[i] || !origin->module.dynamic)) {
+            origin->module = definers->modules[i];
+        }
+    }
+    return origin->module.dynamic ||
+           gs_definers_next(definers, "cuInit", gs_elf_hash("cuInit"));
+}
+
+/* What the loader answers for a handle, past other tools. Never the shim's own. */
+static void *answer_of(void *handle, const char *name, struct gs_module_ref *module)
+{
+    gs_dlsym_fn *find = gs_linker_libc_dlsym();
+    void *found = find ? find(handle, name) : NULL;
+    if (!found) {
+        (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+        return NULL;
+    }
+    return gs_elf_module_of(found, module) == GS_OK && !gs_linker_is_own(module) ? found
+                                                                                 : NULL;
+}
+
+/* The driver behind a handle: the module that the look-up found, or, where another
+ * library has answered or the handle's library only depends on the driver, the module
+ * that the loader finds. */
+static bool find_by_handle(void *handle, const void *found, struct origin *origin)
+{
+    struct gs_module_ref *module = &origin->module;
+    if (gs_elf_module_of(found, module) != GS_OK || !gs_real_is_driver(module)) {
+        struct gs_module_ref other;
+        if (!handle || !answer_of(handle, "cuDriverGetVersion", &other) ||
+            !answer_of(handle, "cuCtxGetCurrent", &other) ||
+            !answer_of(handle, "cuInit", module)) {
+            return false;
+        }
+    }
+    gs_definers_find(&origin->definers);
+    origin->by_scope = false;
+    for (size_t i = 0; i < origin->definers.count; i++) {
+        if (origin->definers.modules[i].begin == module->begin) {
+            origin->by_scope = origin->definers.in_scope[i];
+        }
+    }
+    return true;
+}
+
+/* Another tool's dlsym stands behind the shim, and answers some names by functions of its
+ * own: these are the next ones. */
+static void ask_next_dlsym(void *handle)
+{
+    gs_dlsym_fn *find = gs_linker_dlsym();
+    if (!handle || !find || find == gs_linker_libc_dlsym()) {
+        return;
+    }
+    for (size_t i = 0; i < gs_entry_count(); i++) {
+        struct gs_entry entry = gs_entry_at(i);
+        struct gs_module_ref module;
+        void *found = find(handle, entry.symbol);
+        if (found && gs_elf_module_of(found, &module) == GS_OK &&
+            gs_linker_is_own(&module)) {
+            /* The tool's own function by its name, which is the shim's first. */
+            found = gs_linker_next(entry.symbol);
+        }
+        if (found && found != *entry.slot && gs_elf_module_of(found, &module) == GS_OK) {
+            lock_table();
+            set_entry(&entry, found);
+            chain_add(&module);
+            gs_mutex_unlock(&adopt_lock);
+        }
+    }
+    (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+}
+
+void gs_real_adopt(void *handle, const void *found)
+{
+    struct origin origin = {.by_scope = false};
+    if (adopted() == DRIVER_UNKNOWN && find_by_handle(handle, found, &origin) &&
+        adopt(&origin)) {
+        ask_next_dlsym(handle);
+    }
+}
+
+void gs_real_deeper(const void *found)
+{
+    struct gs_module_ref module;
+    if (adopted() == DRIVER_UNKNOWN || gs_real_owns(found) ||
+        gs_elf_module_of(found, &module) != GS_OK || !gs_real_is_driver(&module)) {
+        return;
+    }
+    lock_table();
+    for (size_t i = 0; i < gs_entry_count(); i++) {
+        struct gs_entry entry = gs_entry_at(i);
+        if (is_missing(*entry.slot)) {
+            set_entry(&entry, gs_elf_symbol(&module, entry.symbol));
+        }
+    }
+    chain_add(&module);
+    publish_state();
+    gs_mutex_unlock(&adopt_lock);
 }
 
 void gs_real_recheck(void)
 {
-    struct gs_module_ref now;
     if (adopted() == DRIVER_UNKNOWN || __atomic_load_n(&kept, __ATOMIC_ACQUIRE)) {
         return;
     }
@@ -228,18 +363,24 @@ void gs_real_recheck(void)
     if (count <= __atomic_load_n(&unloads, __ATOMIC_ACQUIRE)) {
         return;
     }
+    struct origin origin;
     lock_table();
-    uintptr_t begin = driver_module.begin;
+    origin.module = origin_module;
+    origin.by_scope = origin_by_scope;
     gs_mutex_unlock(&adopt_lock);
-    /* Called without the lock, since this calls the loader. Another driver may have been
-     * loaded at the same address, or adopted at another one meanwhile. */
-    bool there = gs_elf_module_of((const void *)begin, &now) == GS_OK && is_driver(&now);
+    uintptr_t begin = origin.module.begin;
+    /* Another driver may have been loaded at the same address, or adopted at another one
+     * meanwhile. */
+    bool there = !origin.module.dynamic ||
+                 (gs_elf_module_of((const void *)begin, &origin.module) == GS_OK &&
+                  gs_real_is_driver(&origin.module));
+    gs_definers_find(&origin.definers);
     lock_table();
     if (count > __atomic_load_n(&unloads, __ATOMIC_RELAXED) &&
-        begin == driver_module.begin) {
+        begin == origin_module.begin) {
         __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);
         if (there) {
-            publish(&now);
+            publish(&origin);
         } else {
             __atomic_store_n(&gs_real_found, NULL, __ATOMIC_RELEASE);
             __atomic_store_n(&state, DRIVER_UNKNOWN, __ATOMIC_RELEASE);
@@ -248,12 +389,32 @@ void gs_real_recheck(void)
     gs_mutex_unlock(&adopt_lock);
 }
 
+/* The simulated driver behind one that forwards is known once this has opened it. */
+static int find_notify(struct dl_phdr_info *info, size_t size, void *found)
+{
+    struct gs_module_ref module = gs_elf_module_in(info);
+    (void)size;
+    *(void **)found = gs_elf_symbol(&module, "cudasim_notify");
+    return *(void **)found != NULL;
+}
+
 void gs_real_keep(void)
 {
-    if (!__atomic_load_n(&kept, __ATOMIC_ACQUIRE) && adopted() != DRIVER_UNKNOWN &&
-        (gs_elf_is_nodelete(&driver_module) ||
-         gs_linker_keep((const void *)driver_module.begin))) {
+    if (__atomic_load_n(&kept, __ATOMIC_ACQUIRE) || adopted() == DRIVER_UNKNOWN) {
+        return;
+    }
+    bool all = true;
+    for (size_t i = 0; i < chain_count; i++) {
+        all = (gs_elf_is_nodelete(&chain[i]) || gs_linker_is_of_the_start(&chain[i]) ||
+               gs_linker_keep((const void *)chain[i].begin)) &&
+              all;
+    }
+    if (all) {
         __atomic_store_n(&kept, true, __ATOMIC_RELEASE);
+    }
+    void *notify = NULL;
+    if (!gs_notified() && gs_elf_visit(find_notify, &notify)) {
+        gs_notify_find(notify);
     }
 }
 
@@ -261,39 +422,48 @@ const struct gs_real *gs_real(void)
 {
     gs_lock_check_driver();
     if (GS_LIKELY(adopted() != DRIVER_UNKNOWN)) {
-        return &table;
+        return &gs_hook_table;
     }
     /* A program linked with the driver calls a wrapper without any look-up before. */
-    struct gs_module_ref module;
-    if (gs_elf_module_named("libcuda.so.1", false, &module) == GS_OK) {
-        adopt(&module);
+    uint64_t loads = gs_elf_load_count();
+    if (loads != __atomic_load_n(&searched, __ATOMIC_ACQUIRE)) {
+        struct origin origin = {.by_scope = true};
+        if (!find_by_name(&origin)) {
+            __atomic_store_n(&searched, loads, __ATOMIC_RELEASE);
+        } else {
+            (void)adopt(&origin);
+        }
     }
-    return adopted() != DRIVER_UNKNOWN ? &table : absent_table();
+    return adopted() != DRIVER_UNKNOWN ? &gs_hook_table : absent_table();
+}
+
+void gs_real_open(void)
+{
+    int saved_errno = errno;
+    (void)gs_real();
+    if (adopted() == DRIVER_UNKNOWN && gs_loader_enter_after_fork()) {
+        void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+        gs_loader_leave();
+        if (driver) {
+            (void)gs_real();
+        } else {
+            (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+        }
+    }
+    errno = saved_errno;
 }
 
 bool gs_real_initialized(void)
 {
     CUcontext current;
     return __atomic_load_n(&kept, __ATOMIC_ACQUIRE) ||
-           table.cuCtxGetCurrent(&current) == CUDA_SUCCESS;
+           gs_hook_table.cuCtxGetCurrent(&current) == CUDA_SUCCESS;
 }
 
 const char *gs_real_lacks(void)
 {
-    if (adopted() != DRIVER_PARTIAL) {
-        return NULL;
-    }
-    for (size_t i = 0; i < GS_ARRAY_LEN(real_rows); i++) {
-        if (real_rows[i].required && !*slot_at(real_rows[i].slot)) {
-            return real_rows[i].symbol;
-        }
-    }
-    for (size_t i = 0; i < GS_ARRAY_LEN(needed_hooks); i++) {
-        if (!gs_elf_symbol(&driver_module, needed_hooks[i])) {
-            return needed_hooks[i];
-        }
-    }
-    return NULL;
+    return adopted() == DRIVER_PARTIAL ? __atomic_load_n(&lacking, __ATOMIC_ACQUIRE)
+                                       : NULL;
 }
 
 bool gs_real_complete(void)
@@ -306,161 +476,37 @@ void gs_real_after_fork(void)
     gs_mutex_init(&adopt_lock, GS_RANK_DRIVER);
 }
 
-bool gs_real_owns(const void *address)
-{
-    uintptr_t value = (uintptr_t)address;
-    return adopted() != DRIVER_UNKNOWN && value >= driver_module.begin &&
-           value < driver_module.end;
-}
-
 bool gs_real_exports(const char *symbol)
 {
     (void)gs_real();
-    return adopted() != DRIVER_UNKNOWN && gs_elf_symbol(&driver_module, symbol) != NULL;
-}
-
-bool gs_real_is_hooked(const char *name)
-{
-    if (name[0] != 'c' || name[1] != 'u') {
-        return false;
-    }
-    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
-        if (gs_elf_same_name(hook_symbol(&hook_rows[i]), name)) {
+    for (size_t i = 0; adopted() != DRIVER_UNKNOWN && i < chain_count; i++) {
+        if (gs_elf_symbol(&chain[i], symbol)) {
             return true;
         }
     }
-    for (size_t i = 0; i < GS_ARRAY_LEN(runtime_names); i++) {
-        if (gs_elf_same_name(runtime_names[i], name)) {
-            return true;
-        }
-    }
-    return gs_counted_find(name) != NULL;
+    return false;
 }
 
-bool gs_real_gives_work(const char *symbol)
+bool gs_hook_is_there(const struct gs_hook *hook)
 {
-    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
-        if (gs_elf_same_name(hook_symbol(&hook_rows[i]), symbol)) {
-            return hook_rows[i].gives_work;
-        }
-    }
-    return gs_counted_find(symbol) != NULL;
+    return adopted() != DRIVER_UNKNOWN &&
+           !is_missing(__atomic_load_n(hook->slot, __ATOMIC_ACQUIRE));
 }
 
-/* Logs that the process has a second driver: drivers share no state, and the shim serves
- * the first. */
-static void log_second_driver(const void *found)
+void gs_hook_answered(const struct gs_hook *hook, void *found)
 {
-    static struct gs_log_limit limit;
     struct gs_module_ref module;
-    if (!gs_real_owns(found) && gs_elf_module_of(found, &module) == GS_OK &&
-        is_driver(&module)) {
-        gs_log_once(
-            &limit, GS_LOG_WARN,
-            "a second CUDA driver is loaded; what is done through it is not seen");
+    bool known = gs_elf_module_of(found, &module) == GS_OK && !gs_linker_is_own(&module);
+    if (!known || adopted() == DRIVER_UNKNOWN) {
+        return;
     }
-}
-
-void *gs_real_substitute(const char *symbol, void *found)
-{
-    if (adopted() == DRIVER_UNKNOWN) {
-        struct gs_module_ref module;
-        if (gs_elf_module_of(found, &module) != GS_OK) {
-            return found;
-        }
-        adopt(&module);
+    lock_table();
+    if (is_missing(*hook->slot)) {
+        __atomic_store_n(hook->slot, found, __ATOMIC_RELEASE);
+        publish_state();
+    } else if (found != *hook->slot) {
+        __atomic_store_n(hook->answer, found, __ATOMIC_RELEASE);
     }
-    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
-        const struct hook_row *row = &hook_rows[i];
-        if (found == *hook_slot(row) && gs_elf_same_name(hook_symbol(row), symbol)) {
-            return gs_hook_wrappers[i];
-        }
-    }
-    const struct gs_counted *row = gs_counted_find(symbol);
-    if (row && found == *counted_slot(row)) {
-        return gs_counted_wrappers[row - gs_counted];
-    }
-    if (gs_real_gives_work(symbol)) {
-        gs_known_end_proof(symbol); /* another tool's, or another driver's */
-        gs_libraries_looked_up();
-    }
-    log_second_driver(found);
-    return found;
-}
-
-/* A hooked function of one ABI, of either table. */
-struct candidate {
-    const char *name;
-    int since;
-    bool per_thread;
-    void *wrapper, *real;
-};
-
-static struct candidate candidate_at(size_t i)
-{
-    if (i < GS_ARRAY_LEN(hook_rows)) {
-        const struct hook_row *row = &hook_rows[i];
-        return (struct candidate){gs_api_name((unsigned)i + 1), row->since,
-                                  row->per_thread, gs_hook_wrappers[i], *hook_slot(row)};
-    }
-    const struct gs_counted *row = &gs_counted[i - GS_ARRAY_LEN(hook_rows)];
-    return (struct candidate){gs_counted_name(row), row->since, row->per_thread,
-                              gs_counted_wrappers[row - gs_counted], *counted_slot(row)};
-}
-
-static size_t candidate_count(void)
-{
-    return GS_ARRAY_LEN(hook_rows) + gs_counted_count;
-}
-
-/* The newest ABI of `name` that `version` may get; the tables hold all that exist. */
-static bool find_by_version(const char *name, int version, bool per_thread,
-                            struct candidate *best)
-{
-    bool any = false;
-    for (size_t i = 0; i < candidate_count(); i++) {
-        struct candidate row = candidate_at(i);
-        if (row.per_thread == per_thread && row.since <= version &&
-            (!any || row.since > best->since) && gs_elf_same_name(row.name, name)) {
-            *best = row;
-            any = true;
-        }
-    }
-    return any;
-}
-
-/* The wrapper for the driver's answer, or NULL. */
-static void *wrapper_of(const char *name, const void *found, int version,
-                        cuuint64_t flags)
-{
-    struct candidate row;
-    /* The address determines the ABI: the wrapper has the one that the driver chose. */
-    for (size_t i = 0; i < candidate_count(); i++) {
-        row = candidate_at(i);
-        if (found == row.real && gs_elf_same_name(row.name, name)) {
-            return row.wrapper;
-        }
-    }
-    /* The address is not an export, but a private entry point of the same function. The
-     * wrapper calls the export of the same ABI instead. The tables have every ABI of
-     * their names up to GS_CUDA_NEWEST, so for versions up to there the newest fitting
-     * row is this export. Without a stream there is no per-thread variant. */
-    bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-    bool known = find_by_version(name, version, per_thread, &row) ||
-                 (per_thread && find_by_version(name, version, false, &row));
-    if (known && version <= GS_CUDA_NEWEST && gs_real_owns(row.real) &&
-        gs_real_owns(found)) {
-        return row.wrapper;
-    }
-    return NULL;
-}
-
-void *gs_real_substitute_version(const char *name, void *found, int version,
-                                 cuuint64_t flags)
-{
-    void *wrapper = wrapper_of(name, found, version, flags);
-    if (!wrapper && gs_known_is_driver_name(name) && !gs_known_harmless(name)) {
-        gs_known_end_proof(name);
-    }
-    return wrapper ? wrapper : found;
+    chain_add(&module);
+    gs_mutex_unlock(&adopt_lock);
 }

@@ -1,10 +1,7 @@
 /*
- * real.h - the real driver: its module, and the addresses of its functions.
+ * real.h - the driver's functions as the program would call them without the shim.
  *
- * The driver is the first module found that defines cuInit and the other required
- * functions.
- * Lock: filled under a lock of real.c, immutable once the driver has been initialized;
- * readers need none.
+ * Lock: filled under a lock of real.c; readers need none.
  */
 #ifndef GS_REAL_H
 #define GS_REAL_H
@@ -27,6 +24,14 @@ struct gs_real {
  * CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Optional functions of harmless.def may be NULL.
  */
 const struct gs_real *gs_real(void);
+
+/* Opens libcuda.so.1 if no driver is loaded and no library defines its functions: for the
+ * calls by which a program finds the driver. Preserves errno; may clear dlerror. */
+void gs_real_open(void);
+
+/* A module of the chain has looked up this function of a driver: what the chain lacks is
+ * taken from there. */
+void gs_real_deeper(const void *found);
 
 /* The same table, inline for frequent callers. Written once, when the driver has been
  * found; NULL until then. */
@@ -64,11 +69,17 @@ const char *gs_real_lacks(void);
 bool gs_real_complete(void);
 
 /*
- * A look-up of `symbol` has found `found`. Returns the shim's wrapper if `found` is the
- * driver's own function, otherwise `found` itself. The first look-up that finds a CUDA
- * driver decides which module is "the driver".
+ * A look-up of `symbol` by `handle` has found `found`, which is not the shim's own.
+ * Returns the shim's wrapper if `found` is the driver's function: what the driver, or the
+ * loader for the driver's handle, answers for the name is the driver's, wherever it lies.
+ * Otherwise returns `found`, or for a function that frees memory a guard in front of it
+ * (guards.h). The first look-up that finds a CUDA driver decides which one is "the
+ * driver".
  */
-void *gs_real_substitute(const char *symbol, void *found);
+void *gs_real_substitute(void *handle, const char *symbol, void *found);
+
+/* Likewise, for a module of the chain, which gets the driver's function. */
+void *gs_real_pass_on(const char *symbol, void *found);
 
 /* Like gs_real_substitute, for cuGetProcAddress, whose names come with a version and
  * flags. Both end the idle proof (known.h) if the program gets a function that may submit
@@ -84,7 +95,8 @@ extern bool gs_look_ups_begun;
 /* Returns true if the driver, if one is loaded, exports that name. */
 bool gs_real_exports(const char *symbol);
 
-/* Returns true if an address lies in the driver's code. */
+/* Returns true if an address lies in the code of the chain: the driver, and what stands
+ * between the shim and the driver. */
 bool gs_real_owns(const void *address);
 
 /* Returns true if `name` is a function of hooks.def (driver or runtime) or submit.def

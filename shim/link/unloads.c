@@ -19,18 +19,9 @@ const void *gs_unloads_last(void)
     return __atomic_load_n(&last, __ATOMIC_ACQUIRE);
 }
 
-/* Returns true if the module was loaded at the program's start and stays. Such modules
- * come first in the linker's list, down to the C library at least. */
-static bool is_of_the_start(const struct gs_module_ref *module)
-{
-    struct gs_module_ref libc;
-    return gs_elf_startup_module("libc.so.6", &libc) == GS_OK &&
-           gs_elf_stands_before(module, &libc);
-}
-
 bool gs_unloads_reports(const struct gs_module_ref *module)
 {
-    return is_of_the_start(module) || gs_elf_is_nodelete(module) ||
+    return gs_linker_is_of_the_start(module) || gs_elf_is_nodelete(module) ||
            gs_elf_bound_to(module, "__cxa_finalize") == (void *)__cxa_finalize;
 }
 

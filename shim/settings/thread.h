@@ -20,6 +20,7 @@ struct gs_thread {
     uint32_t id;          /* kernel thread id; 0 = not queried yet */
     bool starting;        /* inside start-up */
     bool finding_runtime; /* inside the search for a runtime function */
+    uint8_t asks_driver;  /* > 0: inside a call by which a program finds the driver */
     bool in_callback;     /* the program's function is called: heaps/pressure.h */
     int pressed;          /* a device to check for memory pressure, plus 1; 0: none */
     bool in_stream;       /* cuMemAllocAsync is the pool's, whatever GPUSHIM_ASYNC says */

@@ -133,10 +133,21 @@ Test(known, harmless_and_foreign_names_do_not)
     cr_assert(gs_known_proof_holds());
 }
 
+/* What a program gets that has looked up `name` and found strlen: strlen itself, or its
+ * guard where the function frees. */
+static bool is_handed_on(const char *name)
+{
+    void *foreign = (void *)strlen;
+    void *got = gs_real_substitute(NULL, name, foreign);
+    return strncmp(name, "cuMemFree", 9) == 0
+               ? got != foreign && got == gs_real_substitute(NULL, name, foreign)
+               : got == foreign;
+}
+
 /* dlsym found it in another tool: calls may go past the count. */
 Test(known, another_owners_function_ends_the_proof)
 {
-    cr_assert_eq(gs_real_substitute("cuLaunchKernel", (void *)strlen), (void *)strlen);
+    cr_assert(is_handed_on("cuLaunchKernel"));
     cr_assert_not(gs_known_proof_holds());
 }
 
@@ -153,7 +164,7 @@ Test(known, another_owners_hooked_function_ends_the_proof)
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
         gs_known_reset();
         cr_assert(gs_real_gives_work(names[i]), "%s", names[i]);
-        cr_assert_eq(gs_real_substitute(names[i], (void *)strlen), (void *)strlen);
+        cr_assert(is_handed_on(names[i]), "%s", names[i]);
         cr_assert_str_eq(gs_known_ended_by(), names[i]);
     }
 }
@@ -168,7 +179,7 @@ Test(known, another_owners_harmless_function_does_not)
     };
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
         cr_assert_not(gs_real_gives_work(names[i]), "%s", names[i]);
-        cr_assert_eq(gs_real_substitute(names[i], (void *)strlen), (void *)strlen);
+        cr_assert(is_handed_on(names[i]), "%s", names[i]);
         cr_assert(gs_known_proof_holds(), "%s", names[i]);
     }
 }

@@ -56,6 +56,6 @@ Test(real, answers_without_a_driver)
 Test(real, leaves_foreign_addresses_alone)
 {
     void *foreign = (void *)strlen;
-    cr_assert_eq(gs_real_substitute("cuMemAlloc_v2", foreign), foreign);
+    cr_assert_eq(gs_real_substitute(NULL, "cuMemAlloc_v2", foreign), foreign);
     cr_assert_eq(gs_real_substitute_version("cuMemAlloc", foreign, 3020, 0), foreign);
 }
