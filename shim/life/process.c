@@ -27,6 +27,7 @@
 #include "state.h"
 #include "stderr.h"
 #include "trace.h"
+#include "unseen.h"
 
 typedef void exit_fn(int);
 
@@ -60,7 +61,7 @@ static void report_and_end(int status, const char *ending)
 {
     int before = gs_uncancelled_begin();
     bool bad = gs_finish_report(ending, false);
-    int changed = gs_finish_status(status, bad);
+    int changed = gs_unseen_end(gs_finish_status(status, bad));
     gs_trace_close();
     gs_coverage_flush();
     if (changed != status) {
@@ -110,6 +111,7 @@ static void at_quick_exit_handler(void *unused)
 __attribute__((constructor)) static void register_handlers(void)
 {
     gs_stderr_remember();
+    gs_unseen_begin();
     for (int i = 0; i < HANDLERS; i++) {
         on_exit(at_exit, NULL);
         __cxa_at_quick_exit(at_quick_exit_handler, NULL);
@@ -133,6 +135,7 @@ __attribute__((noreturn)) static void exit_at_once(int status)
             status = gs_finish_status(status, gs_finish_report(ending, false));
         }
     }
+    status = gs_unseen_end(status);
     gs_trace_close();
     gs_uncancelled_end(before); /* in a vfork child the state is the parent's */
     end_now(status);

@@ -348,9 +348,9 @@ bool gs_elf_is_nodelete(const struct gs_module_ref *module)
     return entry && entry->d_tag == DT_FLAGS_1 && (entry->d_un.d_val & DF_1_NODELETE);
 }
 
-/* The linker's list of modules, as it exposes the list to debuggers: in the program's
+/* The linker's lists of modules, as it exposes them to debuggers: in the program's
  * DT_DEBUG. */
-static const struct link_map *first_module(void)
+static const struct r_debug *debugger_list(void)
 {
     const ElfW(Phdr) *headers = (const ElfW(Phdr) *)getauxval(AT_PHDR);
     size_t count = getauxval(AT_PHNUM);
@@ -366,11 +366,37 @@ static const struct link_map *first_module(void)
     }
     for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
         if (dynamic->d_tag == DT_DEBUG) {
-            const struct r_debug *debug = (const struct r_debug *)dynamic->d_un.d_ptr;
-            return debug ? debug->r_map : NULL;
+            return (const struct r_debug *)dynamic->d_un.d_ptr;
         }
     }
     return NULL;
+}
+
+static const struct link_map *first_module(void)
+{
+    const struct r_debug *debug = debugger_list();
+    return debug ? debug->r_map : NULL;
+}
+
+/* The extended form has the list of the next namespace, from glibc 2.35 on. */
+bool gs_elf_visit_namespaces(bool (*visit)(const char *, const struct gs_module_ref *,
+                                           void *),
+                             void *data)
+{
+    struct extended {
+        struct r_debug base;
+        const struct extended *next;
+    };
+    const struct extended *space = (const struct extended *)debugger_list();
+    while (space && space->base.r_version >= 2 && (space = space->next)) {
+        for (const struct link_map *map = space->base.r_map; map; map = map->l_next) {
+            struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+            if (visit(map->l_name, &module, data)) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 enum gs_status gs_elf_program(struct gs_module_ref *out)

@@ -106,6 +106,14 @@ struct gs_module_ref gs_elf_module_in(const struct dl_phdr_info *info);
 /* dl_iterate_phdr inside the gate; 0, without a call, if the gate is shut. */
 int gs_elf_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data);
 
+/* Visits the modules of the namespaces that dlmopen has made, by path, until `visit`
+ * returns true. Returns whether it did. For the end of a process: takes no lock of the
+ * loader. */
+bool gs_elf_visit_namespaces(bool (*visit)(const char *path,
+                                           const struct gs_module_ref *module,
+                                           void *data),
+                             void *data);
+
 /* Reports the location of the loader's own data to the gate. Once per process
  * suffices. */
 void gs_elf_learn_loader(void);

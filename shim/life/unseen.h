@@ -1,0 +1,19 @@
+/*
+ * unseen.h - a process that has loaded a CUDA driver and made no call that the library
+ * has seen: what it did, it did past the library (RTLD_DEEPBIND, dlmopen, a look-up of
+ * its own), or it did nothing.
+ *
+ * Locks: none.
+ */
+#ifndef GS_UNSEEN_H
+#define GS_UNSEEN_H
+
+/* Called by the constructor: the process that is meant. */
+void gs_unseen_begin(void);
+
+/* Called once at the end of a process: logs the line, if it is such a process. Returns
+ * the status to end with, which is GPUSHIM_ERROR_EXITCODE for such a process that would
+ * end with 0. Does nothing in a child that was forked or vforked. */
+int gs_unseen_end(int status);
+
+#endif
