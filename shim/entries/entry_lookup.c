@@ -19,11 +19,11 @@
 #include "state.h"
 
 /* Before a call by which the program finds the driver. */
-static void begin_asking(void)
+static void begin_asking(const char *call, const void *caller)
 {
     (void)gs_state(); /* reads the options and opens the log */
     gs_real_recheck();
-    gs_real_open();
+    gs_real_open(call, caller);
     gs_thread.asks_driver++;
 }
 
@@ -50,7 +50,7 @@ static void replace(CUresult result, const char *name, void **pfn, int version,
 GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
                                     const CUuuid *pExportTableId)
 {
-    begin_asking();
+    begin_asking("cuGetExportTable", __builtin_return_address(0));
     CUresult result = gs_real()->cuGetExportTable(ppExportTable, pExportTableId);
     gs_thread.asks_driver--;
     if (result == CUDA_SUCCESS && pExportTableId) {
@@ -103,7 +103,7 @@ static void report_driver(CUresult result)
 
 GS_EXPORT CUresult cuInit(unsigned int Flags)
 {
-    begin_asking();
+    begin_asking("cuInit", __builtin_return_address(0));
     CUresult result = gs_real()->cuInit(Flags);
     gs_thread.asks_driver--;
     if (gs_state()) {

@@ -63,6 +63,40 @@ static void *own_runtime(const struct gs_module_ref *caller, const char *name)
     return NULL;
 }
 
+/* A call that no runtime in the caller's reach defines. */
+struct definition {
+    const struct gs_module_ref *caller;
+    const char *name;
+    bool needed; /* only a library that the caller names in its DT_NEEDED */
+    void *found;
+};
+
+static int visit_definition(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct definition *search = data;
+    struct gs_module_ref module = gs_elf_module_in(info);
+    const char *soname = gs_elf_soname(&module);
+    (void)size;
+    if (gs_linker_is_own(&module) ||
+        (search->needed && !(soname && gs_elf_needed(search->caller, soname) != NULL))) {
+        return 0;
+    }
+    search->found = gs_elf_symbol(&module, search->name);
+    return search->found != NULL;
+}
+
+/* The first loaded library that defines the call, one that the caller depends on before
+ * others: a framework's trampolines, which open the runtime at their first call. */
+static void *any_definition(const struct gs_module_ref *caller, const char *name)
+{
+    struct definition search = {.caller = caller, .name = name, .needed = true};
+    if (!gs_elf_visit(visit_definition, &search)) {
+        search.needed = false;
+        (void)gs_elf_visit(visit_definition, &search);
+    }
+    return search.found;
+}
+
 /* Searches from the most certain place to the least. */
 static void *find_call(const struct gs_module_ref *caller, const char *name)
 {
@@ -77,7 +111,7 @@ static void *find_call(const struct gs_module_ref *caller, const char *name)
     if (!found && gs_elf_module_named("libcudart.so", true, &runtime) == GS_OK) {
         found = gs_elf_symbol(&runtime, name);
     }
-    return found;
+    return found ? found : any_definition(caller, name);
 }
 
 /* ---- by module ------------------------------------------------------------------- */

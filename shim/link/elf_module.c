@@ -257,12 +257,12 @@ void *gs_elf_symbol_hashed(const struct gs_module_ref *module, const char *name,
 }
 
 /* Symbols that the module does not define precede the hashed ones. */
-bool gs_elf_imports(const struct gs_module_ref *module, const char *name)
+static const ElfW(Sym) * find_import(const struct gs_module_ref *module, const char *name)
 {
     struct dynamic_view view;
     uint32_t end = 0;
     if (!view_dynamic(module, &view)) {
-        return false;
+        return NULL;
     }
     if (view.gnu_hash) {
         end = view.gnu_hash[1];
@@ -273,10 +273,21 @@ bool gs_elf_imports(const struct gs_module_ref *module, const char *name)
         const ElfW(Sym) *symbol = &view.symbols[index];
         if (symbol->st_shndx == SHN_UNDEF &&
             gs_elf_same_name(view.strings + symbol->st_name, name)) {
-            return true;
+            return symbol;
         }
     }
-    return false;
+    return NULL;
+}
+
+bool gs_elf_imports(const struct gs_module_ref *module, const char *name)
+{
+    return find_import(module, name) != NULL;
+}
+
+bool gs_elf_imports_weakly(const struct gs_module_ref *module, const char *name)
+{
+    const ElfW(Sym) *symbol = find_import(module, name);
+    return symbol && symbol->st_info >> 4 == STB_WEAK;
 }
 
 #if defined(__x86_64__)

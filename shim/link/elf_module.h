@@ -68,6 +68,9 @@ void *gs_elf_bound_to(const struct gs_module_ref *module, const char *name);
 
 /* Returns true if the module imports a symbol of this name. */
 bool gs_elf_imports(const struct gs_module_ref *module, const char *name);
+/* Returns true if the module imports the symbol by a weak reference alone: natively it is
+ * absent if no library defines it. */
+bool gs_elf_imports_weakly(const struct gs_module_ref *module, const char *name);
 /* The code range of a function that the module itself defines; both 0 if none. */
 void gs_elf_function(const struct gs_module_ref *module, const char *name,
                      uintptr_t *begin, uintptr_t *end);

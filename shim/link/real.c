@@ -437,11 +437,15 @@ const struct gs_real *gs_real(void)
     return adopted() != DRIVER_UNKNOWN ? &gs_hook_table : absent_table();
 }
 
-void gs_real_open(void)
+void gs_real_open(const char *symbol, const void *caller)
 {
     int saved_errno = errno;
+    struct gs_module_ref asking;
     (void)gs_real();
-    if (adopted() == DRIVER_UNKNOWN && gs_loader_enter_after_fork()) {
+    if (adopted() == DRIVER_UNKNOWN &&
+        !(gs_elf_module_of(caller, &asking) == GS_OK &&
+          gs_elf_imports_weakly(&asking, symbol)) &&
+        gs_loader_enter_after_fork()) {
         void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
         gs_loader_leave();
         if (driver) {

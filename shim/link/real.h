@@ -25,9 +25,11 @@ struct gs_real {
  */
 const struct gs_real *gs_real(void);
 
-/* Opens libcuda.so.1 if no driver is loaded and no library defines its functions: for the
- * calls by which a program finds the driver. Preserves errno; may clear dlerror. */
-void gs_real_open(void);
+/* Opens libcuda.so.1 if no driver is loaded and no library defines its functions: for
+ * `symbol`, a call by which a program finds the driver. Not for a caller that has only a
+ * weak reference to it, which natively would be absent. Preserves errno; may clear
+ * dlerror. */
+void gs_real_open(const char *symbol, const void *caller);
 
 /* A module of the chain has looked up this function of a driver: what the chain lacks is
  * taken from there. */
