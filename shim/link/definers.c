@@ -90,14 +90,11 @@ static bool is_in_scope(const struct gs_module_ref *module)
 
 void gs_definers_find(struct gs_definers *out)
 {
-    struct gs_module_ref own, libc;
     struct collect all = {.out = out};
     out->count = 0;
     hash_names();
     /* The shim stands in the order of the scope only if it was loaded at the start. */
-    all.behind = gs_linker_own_module(&own) &&
-                 gs_elf_startup_module("libc.so.6", &libc) == GS_OK &&
-                 !gs_elf_stands_before(&own, &libc);
+    all.behind = !gs_linker_is_preloaded();
     (void)gs_elf_visit(collect, &all);
     for (size_t i = 0; i < out->count; i++) {
         out->in_scope[i] = is_in_scope(&out->modules[i]);

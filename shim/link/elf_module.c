@@ -4,8 +4,6 @@
  */
 #include "elf_module.h"
 
-#include <sys/auxv.h>
-
 #include "loader_gate.h"
 
 /*
@@ -292,17 +290,37 @@ bool gs_elf_imports_weakly(const struct gs_module_ref *module, const char *name)
 
 #if defined(__x86_64__)
 #define RELOCATED_GLOBAL R_X86_64_GLOB_DAT
+#define RELOCATED_CALL   R_X86_64_JUMP_SLOT
 #elif defined(__aarch64__)
 #define RELOCATED_GLOBAL R_AARCH64_GLOB_DAT
+#define RELOCATED_CALL   R_AARCH64_JUMP_SLOT
 #endif
 
-void *gs_elf_bound_to(const struct gs_module_ref *module, const char *name)
+/* One table of relocations: its slots that hold the address of a symbol. Returns whether
+ * a visit has returned true. */
+static bool visit_rows(const struct gs_module_ref *module,
+                       const struct dynamic_view *view, const ElfW(Rela) * rows,
+                       size_t count, gs_elf_slot_visit *visit, void *data)
+{
+    for (size_t i = 0; rows && i < count; i++) {
+        uint64_t type = ELF64_R_TYPE(rows[i].r_info);
+        if ((type == RELOCATED_GLOBAL || type == RELOCATED_CALL) &&
+            visit(view->strings + view->symbols[ELF64_R_SYM(rows[i].r_info)].st_name,
+                  (void **)(module->base + rows[i].r_offset), data)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool gs_elf_visit_slots(const struct gs_module_ref *module, gs_elf_slot_visit *visit,
+                        void *data)
 {
     struct dynamic_view view;
-    const ElfW(Rela) *rows = NULL;
-    size_t bytes = 0, plain = 0; /* symbols that are not hashed come first */
+    const ElfW(Rela) *rows = NULL, *calls = NULL;
+    size_t bytes = 0, call_bytes = 0, plain = 0; /* relocations without a symbol */
     if (!view_dynamic(module, &view)) {
-        return NULL;
+        return false;
     }
     for (const ElfW(Dyn) *entry = module->dynamic; entry->d_tag != DT_NULL; entry++) {
         if (entry->d_tag == DT_RELA) {
@@ -311,17 +329,38 @@ void *gs_elf_bound_to(const struct gs_module_ref *module, const char *name)
             bytes = entry->d_un.d_val;
         } else if (entry->d_tag == DT_RELACOUNT) {
             plain = entry->d_un.d_val;
+        } else if (entry->d_tag == DT_JMPREL) {
+            calls = relocated(module, entry->d_un.d_ptr);
+        } else if (entry->d_tag == DT_PLTRELSZ) {
+            call_bytes = entry->d_un.d_val;
         }
     }
-    for (size_t i = plain; rows && i < bytes / sizeof(*rows); i++) {
-        uint64_t info = rows[i].r_info;
-        if (ELF64_R_TYPE(info) == RELOCATED_GLOBAL &&
-            gs_elf_same_name(view.strings + view.symbols[ELF64_R_SYM(info)].st_name,
-                             name)) {
-            return *(void *const *)(module->base + rows[i].r_offset);
-        }
+    size_t count = bytes / sizeof(*rows);
+    return (rows && plain < count &&
+            visit_rows(module, &view, rows + plain, count - plain, visit, data)) ||
+           visit_rows(module, &view, calls, call_bytes / sizeof(*calls), visit, data);
+}
+
+struct bound {
+    const char *name;
+    void *to;
+};
+
+static bool visit_bound(const char *name, void **slot, void *data)
+{
+    struct bound *bound = data;
+    if (!gs_elf_same_name(name, bound->name)) {
+        return false;
     }
-    return NULL;
+    bound->to = *slot;
+    return true;
+}
+
+void *gs_elf_bound_to(const struct gs_module_ref *module, const char *name)
+{
+    struct bound bound = {name, NULL};
+    (void)gs_elf_visit_slots(module, visit_bound, &bound);
+    return bound.to;
 }
 
 const char *gs_elf_soname(const struct gs_module_ref *module)
@@ -357,114 +396,6 @@ bool gs_elf_is_nodelete(const struct gs_module_ref *module)
         entry++;
     }
     return entry && entry->d_tag == DT_FLAGS_1 && (entry->d_un.d_val & DF_1_NODELETE);
-}
-
-/* The linker's lists of modules, as it exposes them to debuggers: in the program's
- * DT_DEBUG. */
-static const struct r_debug *debugger_list(void)
-{
-    const ElfW(Phdr) *headers = (const ElfW(Phdr) *)getauxval(AT_PHDR);
-    size_t count = getauxval(AT_PHNUM);
-    const ElfW(Dyn) *dynamic = NULL;
-    uintptr_t base = 0;
-
-    for (size_t i = 0; headers && i < count; i++) {
-        if (headers[i].p_type == PT_PHDR) {
-            base = (uintptr_t)headers - headers[i].p_vaddr;
-        } else if (headers[i].p_type == PT_DYNAMIC) {
-            dynamic = (const ElfW(Dyn) *)(base + headers[i].p_vaddr);
-        }
-    }
-    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
-        if (dynamic->d_tag == DT_DEBUG) {
-            return (const struct r_debug *)dynamic->d_un.d_ptr;
-        }
-    }
-    return NULL;
-}
-
-static const struct link_map *first_module(void)
-{
-    const struct r_debug *debug = debugger_list();
-    return debug ? debug->r_map : NULL;
-}
-
-/* The extended form has the list of the next namespace, from glibc 2.35 on. */
-bool gs_elf_visit_namespaces(bool (*visit)(const char *, const struct gs_module_ref *,
-                                           void *),
-                             void *data)
-{
-    struct extended {
-        struct r_debug base;
-        const struct extended *next;
-    };
-    const struct extended *space = (const struct extended *)debugger_list();
-    while (space && space->base.r_version >= 2 && (space = space->next)) {
-        for (const struct link_map *map = space->base.r_map; map; map = map->l_next) {
-            struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
-            if (visit(map->l_name, &module, data)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-enum gs_status gs_elf_program(struct gs_module_ref *out)
-{
-    const struct link_map *map = first_module();
-    if (!map) {
-        return GS_ERR_NOT_FOUND;
-    }
-    *out = (struct gs_module_ref){.base = map->l_addr, .dynamic = map->l_ld};
-    return GS_OK;
-}
-
-/* The libraries of the program's start come first in the list and are never removed. */
-enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *out)
-{
-    for (const struct link_map *map = first_module(); map; map = map->l_next) {
-        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
-        const char *found = gs_elf_soname(&module);
-        if (found && gs_elf_same_name(found, soname)) {
-            *out = module;
-            return GS_OK;
-        }
-    }
-    return GS_ERR_NOT_FOUND;
-}
-
-void *gs_elf_next_symbol(const char *name)
-{
-    const struct link_map *map = first_module();
-    void *found = NULL;
-    while (map && map->l_ld != _DYNAMIC) {
-        map = map->l_next;
-    }
-    for (map = map ? map->l_next : NULL; map; map = map->l_next) {
-        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
-        const char *soname = gs_elf_soname(&module);
-        found = found ? found : gs_elf_symbol(&module, name);
-        if (soname && gs_elf_same_name(soname, "libc.so.6")) {
-            return found;
-        }
-    }
-    /* Libraries behind the C library were opened later, and may be unloaded. */
-    return NULL;
-}
-
-bool gs_elf_stands_before(const struct gs_module_ref *first,
-                          const struct gs_module_ref *second)
-{
-    for (const struct link_map *map = first_module(); map; map = map->l_next) {
-        if (map->l_ld == second->dynamic) {
-            return false;
-        }
-        if (map->l_ld == first->dynamic) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* The key of a search over the modules, and its result. */

@@ -61,6 +61,12 @@ uint32_t gs_elf_hash(const char *name);
 /* The program itself. Makes no calls. Errors: GS_ERR_NOT_FOUND */
 enum gs_status gs_elf_program(struct gs_module_ref *out) GS_MUST_USE;
 
+/* Visits the slots through which the module reaches symbols of other modules, until a
+ * visit returns true. Returns whether one did. */
+typedef bool gs_elf_slot_visit(const char *name, void **slot, void *data);
+bool gs_elf_visit_slots(const struct gs_module_ref *module, gs_elf_slot_visit *visit,
+                        void *data);
+
 /* The definition to which the linker has bound the module's import of this function: the
  * first one in the module's scope. NULL: the module has no such import, or binds it at
  * the first call only. */

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "deep_modules.h"
 #include "definers.h"
 #include "known.h"
 #include "loader_gate.h"
@@ -136,6 +137,12 @@ bool gs_linker_is_of_the_start(const struct gs_module_ref *module)
     struct gs_module_ref libc;
     return gs_elf_startup_module("libc.so.6", &libc) == GS_OK &&
            gs_elf_stands_before(module, &libc);
+}
+
+bool gs_linker_is_preloaded(void)
+{
+    struct gs_module_ref own;
+    return gs_linker_own_module(&own) && gs_linker_is_of_the_start(&own);
 }
 
 bool gs_linker_keep(const void *address)
@@ -261,6 +268,9 @@ static void check_look_up(void *handle, const char *name, const void *caller)
 static bool passes(void *handle, const char *name, const void *caller)
 {
     gs_real_recheck();
+    if (!is_off()) {
+        gs_deep_modules_check();
+    }
     check_look_up(handle, name, caller);
     if (!gs_real_owns(caller)) {
         gs_libraries_looked_up();

@@ -39,6 +39,9 @@ void gs_linker_own_range(uintptr_t *begin, uintptr_t *end);
  * come first in the linker's list, down to the C library at least. */
 bool gs_linker_is_of_the_start(const struct gs_module_ref *module);
 
+/* Returns true if the shim itself is such a module. */
+bool gs_linker_is_preloaded(void);
+
 /* Keeps the library around an address loaded; false: the library is unloaded already, or
  * the loader cannot be called. Preserves errno; clears dlerror. Takes the loader's
  * lock. */

@@ -23,7 +23,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-#include "definers.h"
+#include "origin.h"
 #include "gs_locks.h"
 #include "hook_rows.h"
 #include "linker.h"
@@ -46,14 +46,6 @@ bool gs_look_ups_begun; /* atomic */
 /* The hooked functions that the library requires. */
 static const char *const needed_hooks[] = {"cuCtxSynchronize", "cuEventCreate",
                                            "cuEventRecord"};
-
-bool gs_real_is_driver(const struct gs_module_ref *module)
-{
-    return gs_elf_symbol(module, "cuInit") &&
-           gs_elf_symbol(module, "cuDriverGetVersion") &&
-           gs_elf_symbol(module, "cuCtxGetCurrent") && !gs_linker_is_own(module) &&
-           !gs_definers_is_copy(module);
-}
 
 /* The target of a wrapper's call if the driver lacks the function: never a null
  * pointer. */
@@ -90,13 +82,6 @@ bool gs_real_is_adopted(void)
 static struct gs_module_ref chain[CHAIN_MOST];
 static size_t chain_count; /* atomic */
 
-/* Where the functions come from. */
-struct origin {
-    struct gs_definers definers;
-    struct gs_module_ref module; /* the driver; `dynamic` NULL: none */
-    bool by_scope;               /* the global scope's definitions come first */
-};
-
 static struct gs_module_ref origin_module; /* under adopt_lock: the table's */
 static bool origin_by_scope;               /* likewise */
 
@@ -132,7 +117,7 @@ static void chain_add(const struct gs_module_ref *module)
 }
 
 /* The next definition of a function; its module joins the chain. adopt_lock is held. */
-static void *resolve(const struct origin *origin, const char *symbol)
+static void *resolve(const struct gs_origin *origin, const char *symbol)
 {
     const struct gs_definers *definers = &origin->definers;
     uint32_t hash = gs_elf_hash(symbol);
@@ -192,7 +177,7 @@ static void publish_state(void)
 }
 
 /* adopt_lock is held. */
-static void publish(const struct origin *origin)
+static void publish(const struct gs_origin *origin)
 {
     __atomic_store_n(&chain_count, 0, __ATOMIC_RELEASE);
     origin_module = origin->module;
@@ -231,7 +216,7 @@ static const struct gs_real *absent_table(void)
  */
 
 /* Makes this the driver unless there is one already. Returns whether it is. */
-static bool adopt(const struct origin *origin)
+static bool adopt(const struct gs_origin *origin)
 {
     uint64_t count = gs_elf_unload_count();
     lock_table();
@@ -242,61 +227,6 @@ static bool adopt(const struct origin *origin)
     }
     gs_mutex_unlock(&adopt_lock);
     return is;
-}
-
-/* The driver that calls by name reach: the last one of the global scope, behind all that
- * stand in front of it; else the first that was loaded, for a caller that has it in a
- * scope of its own. */
-static bool find_by_name(struct origin *origin)
-{
-    const struct gs_definers *definers = &origin->definers;
-    gs_definers_find(&origin->definers);
-    origin->by_scope = true;
-    for (size_t i = 0; i < definers->count; i++) {
-        if (gs_real_is_driver(&definers->modules[i]) &&
-            (definers->in_scope[i] || !origin->module.dynamic)) {
-            origin->module = definers->modules[i];
-        }
-    }
-    return origin->module.dynamic ||
-           gs_definers_next(definers, "cuInit", gs_elf_hash("cuInit"));
-}
-
-/* What the loader answers for a handle, past other tools. Never the shim's own. */
-static void *answer_of(void *handle, const char *name, struct gs_module_ref *module)
-{
-    gs_dlsym_fn *find = gs_linker_libc_dlsym();
-    void *found = find ? find(handle, name) : NULL;
-    if (!found) {
-        (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
-        return NULL;
-    }
-    return gs_elf_module_of(found, module) == GS_OK && !gs_linker_is_own(module) ? found
-                                                                                 : NULL;
-}
-
-/* The driver behind a handle: the module that the look-up found, or, where another
- * library has answered or the handle's library only depends on the driver, the module
- * that the loader finds. */
-static bool find_by_handle(void *handle, const void *found, struct origin *origin)
-{
-    struct gs_module_ref *module = &origin->module;
-    if (gs_elf_module_of(found, module) != GS_OK || !gs_real_is_driver(module)) {
-        struct gs_module_ref other;
-        if (!handle || !answer_of(handle, "cuDriverGetVersion", &other) ||
-            !answer_of(handle, "cuCtxGetCurrent", &other) ||
-            !answer_of(handle, "cuInit", module)) {
-            return false;
-        }
-    }
-    gs_definers_find(&origin->definers);
-    origin->by_scope = false;
-    for (size_t i = 0; i < origin->definers.count; i++) {
-        if (origin->definers.modules[i].begin == module->begin) {
-            origin->by_scope = origin->definers.in_scope[i];
-        }
-    }
-    return true;
 }
 
 /* Another tool's dlsym stands behind the shim, and answers some names by functions of its
@@ -328,8 +258,8 @@ static void ask_next_dlsym(void *handle)
 
 void gs_real_adopt(void *handle, const void *found)
 {
-    struct origin origin = {.by_scope = false};
-    if (adopted() == DRIVER_UNKNOWN && find_by_handle(handle, found, &origin) &&
+    struct gs_origin origin = {.by_scope = false};
+    if (adopted() == DRIVER_UNKNOWN && gs_origin_by_handle(handle, found, &origin) &&
         adopt(&origin)) {
         ask_next_dlsym(handle);
     }
@@ -363,7 +293,7 @@ void gs_real_recheck(void)
     if (count <= __atomic_load_n(&unloads, __ATOMIC_ACQUIRE)) {
         return;
     }
-    struct origin origin;
+    struct gs_origin origin;
     lock_table();
     origin.module = origin_module;
     origin.by_scope = origin_by_scope;
@@ -427,8 +357,8 @@ const struct gs_real *gs_real(void)
     /* A program linked with the driver calls a wrapper without any look-up before. */
     uint64_t loads = gs_elf_load_count();
     if (loads != __atomic_load_n(&searched, __ATOMIC_ACQUIRE)) {
-        struct origin origin = {.by_scope = true};
-        if (!find_by_name(&origin)) {
+        struct gs_origin origin = {.by_scope = true};
+        if (!gs_origin_by_name(&origin)) {
             __atomic_store_n(&searched, loads, __ATOMIC_RELEASE);
         } else {
             (void)adopt(&origin);

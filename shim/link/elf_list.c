@@ -1,0 +1,115 @@
+/*
+ * elf_list.c - the linker's own lists of modules, read without a call.
+ * Owns: nothing.   Lock: none; the modules of the program's start are never removed.
+ */
+#include <sys/auxv.h>
+
+#include "elf_module.h"
+
+/* The linker's lists of modules, as it exposes them to debuggers: in the program's
+ * DT_DEBUG. */
+static const struct r_debug *debugger_list(void)
+{
+    const ElfW(Phdr) *headers = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    size_t count = getauxval(AT_PHNUM);
+    const ElfW(Dyn) *dynamic = NULL;
+    uintptr_t base = 0;
+
+    for (size_t i = 0; headers && i < count; i++) {
+        if (headers[i].p_type == PT_PHDR) {
+            base = (uintptr_t)headers - headers[i].p_vaddr;
+        } else if (headers[i].p_type == PT_DYNAMIC) {
+            dynamic = (const ElfW(Dyn) *)(base + headers[i].p_vaddr);
+        }
+    }
+    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+        if (dynamic->d_tag == DT_DEBUG) {
+            return (const struct r_debug *)dynamic->d_un.d_ptr;
+        }
+    }
+    return NULL;
+}
+
+static const struct link_map *first_module(void)
+{
+    const struct r_debug *debug = debugger_list();
+    return debug ? debug->r_map : NULL;
+}
+
+/* The extended form has the list of the next namespace, from glibc 2.35 on. */
+bool gs_elf_visit_namespaces(bool (*visit)(const char *, const struct gs_module_ref *,
+                                           void *),
+                             void *data)
+{
+    struct extended {
+        struct r_debug base;
+        const struct extended *next;
+    };
+    const struct extended *space = (const struct extended *)debugger_list();
+    while (space && space->base.r_version >= 2 && (space = space->next)) {
+        for (const struct link_map *map = space->base.r_map; map; map = map->l_next) {
+            struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+            if (visit(map->l_name, &module, data)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+enum gs_status gs_elf_program(struct gs_module_ref *out)
+{
+    const struct link_map *map = first_module();
+    if (!map) {
+        return GS_ERR_NOT_FOUND;
+    }
+    *out = (struct gs_module_ref){.base = map->l_addr, .dynamic = map->l_ld};
+    return GS_OK;
+}
+
+/* The libraries of the program's start come first in the list and are never removed. */
+enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *out)
+{
+    for (const struct link_map *map = first_module(); map; map = map->l_next) {
+        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+        const char *found = gs_elf_soname(&module);
+        if (found && gs_elf_same_name(found, soname)) {
+            *out = module;
+            return GS_OK;
+        }
+    }
+    return GS_ERR_NOT_FOUND;
+}
+
+void *gs_elf_next_symbol(const char *name)
+{
+    const struct link_map *map = first_module();
+    void *found = NULL;
+    while (map && map->l_ld != _DYNAMIC) {
+        map = map->l_next;
+    }
+    for (map = map ? map->l_next : NULL; map; map = map->l_next) {
+        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+        const char *soname = gs_elf_soname(&module);
+        found = found ? found : gs_elf_symbol(&module, name);
+        if (soname && gs_elf_same_name(soname, "libc.so.6")) {
+            return found;
+        }
+    }
+    /* Libraries behind the C library were opened later, and may be unloaded. */
+    return NULL;
+}
+
+bool gs_elf_stands_before(const struct gs_module_ref *first,
+                          const struct gs_module_ref *second)
+{
+    for (const struct link_map *map = first_module(); map; map = map->l_next) {
+        if (map->l_ld == second->dynamic) {
+            return false;
+        }
+        if (map->l_ld == first->dynamic) {
+            return true;
+        }
+    }
+    return false;
+}
