@@ -1,0 +1,192 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# chain.sh - what stands between the library and the driver: a driver that forwards to
+# another, several files of a driver, a library that shares the GPU, a framework's
+# trampolines, and modules whose look-ups go past the library.
+
+chain=$sources/tests/apps/chain
+
+# compile OUT SOURCE [OPTION...]: what follows -l stands last.
+compile() {
+  need gcc
+  gcc -g -o "$1" "$chain/$2" "${@:3}" -lpthread -ldl || fail "gcc cannot build $2"
+}
+
+# forwarding FOLDER SONAME: a driver that forwards to the simulated one.
+forwarding() {
+  need nm
+  [[ $(uname -m) == x86_64 ]] || skip "x86-64, for which the driver that forwards is written"
+  mkdir -p "$1"
+  nm -D --defined-only "$build/sim/libcuda.so.1" |
+    sed -n 's/.* T \(cu[A-Z][A-Za-z0-9_]*\).*/FORWARD(\1)/p' >names.h
+  compile "$1/$2" forward.c -shared -fPIC -I. -DINNER="\"$build/sim/libcuda.so.1\"" \
+    -Wl,-soname,"$2"
+}
+
+# Two drivers, or the library and two, need more room for the simulated driver's thread-local memory.
+room=GLIBC_TUNABLES=glibc.rtld.optional_static_tls=8192
+
+# same_with [VAR=value...] -- COMMAND...: as same_as_native, with the variables in both runs; and as if
+# the library were absent where it is switched off.
+same_with() {
+  local settings command
+
+  split_settings "$@"
+  run_in native "${settings[@]}" -- "${command[@]}"
+  run_in shim "${settings[@]}" LD_PRELOAD="$shim" -- "${command[@]}"
+  expect_same native shim
+  run_in off "${settings[@]}" LD_PRELOAD="$shim" GPUSHIM_ENABLE=off -- "${command[@]}"
+  expect_same native off
+}
+
+# A driver that forwards, whenever it opens the other one: every way to it is seen. Fails where a function is
+# the driver's only if it lies in the driver's own file: the report is then empty.
+# forward_case PROGRAM WHEN
+forward_case() {
+  forwarding front libcuda.so.1
+  same_with FORWARD_AT="$2" LD_LIBRARY_PATH="front:$cuda_path" -- "$apps/$1"
+  expect_leaks shim.err "$sources/tests/apps/leaky.c"
+}
+for when in first start thread; do
+  for way in shared static dlsym proc linked; do
+    add_case "chain a driver that forwards, $way $when" forward_case "leaky_$way" "$when"
+  done
+done
+
+# Memory of the driver API is freed by the runtime, and the other way round. Where the runtime's free is
+# the other driver's own, it frees a whole segment: live blocks lose their contents.
+mixed_case() {
+  forwarding front libcuda.so.1
+  compile both both.c -DRUNTIME -L"$build/sim" -lcudart -lcuda
+  same_with "$@" LD_LIBRARY_PATH="front:$cuda_path" -- ./both
+  expect_text native.out '^refused 0 bad 0$'
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, .* leaked in 80 allocations'
+}
+for when in first start thread; do
+  add_case "chain mixed interfaces $when" mixed_case FORWARD_AT=$when
+  add_case "chain mixed interfaces $when, hostile" mixed_case FORWARD_AT=$when \
+    CUDASIM_SCHEDULE=hostile
+done
+
+# Two files by which one driver is reached. files_case FIRST SECOND [-p] [VAR=value...]
+files_case() {
+  local first=$1 second=$2 ask=()
+
+  shift 2
+  [[ ${1:-} != -p ]] || { ask=(-p) && shift; }
+  forwarding one libcuda.so.1
+  forwarding two libcuda.so.1
+  forwarding named libother.so
+  mkdir only
+  compile both both.c
+  gcc -shared -Wl,--no-as-needed -Wl,-soname,libcuda.so.1 -o only/libcuda.so.1 -x c /dev/null -x none \
+    named/libother.so -Wl,-rpath,"$PWD/named"
+  same_with "$room" "$@" -- ./both "${ask[@]}" "${first/sim/$build/sim}" "${second/sim/$build/sim}"
+  expect_text native.out '^refused 0 bad 0$'
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, .* leaked in 80 allocations'
+}
+for ask in "" -p; do
+  # shellcheck disable=SC2086  # nothing, or an option
+  {
+    add_case "chain two drivers that forward $ask" files_case ./one/libcuda.so.1 ./two/libcuda.so.1 $ask
+    add_case "chain one that forwards and the other $ask" files_case ./one/libcuda.so.1 \
+      sim/libcuda.so.1 $ask CUDASIM_SCHEDULE=hostile
+    add_case "chain a driver and one that forwards to it $ask" files_case sim/libcuda.so.1 \
+      ./one/libcuda.so.1 $ask FORWARD_AT=start
+    add_case "chain a driver of another name $ask" files_case ./named/libother.so ./one/libcuda.so.1 $ask
+    add_case "chain a file that only depends on the driver $ask" files_case ./only/libcuda.so.1 \
+      ./one/libcuda.so.1 $ask
+  }
+done
+
+# Two drivers share no memory: each refuses the other's as natively, and a line says that one is not seen.
+two_drivers_case() {
+  mkdir copy
+  cp "$build/sim/libcuda.so.1" copy/
+  compile both both.c
+  same_with "$room" "$@" -- ./both "$build/sim/libcuda.so.1" ./copy/libcuda.so.1
+  expect_text native.out '^refused 16 bad 0$'
+  expect_count shim.err '^gpushim: a second CUDA driver is loaded' 1
+}
+add_case "chain two drivers" two_drivers_case
+add_case "chain two drivers, hostile" two_drivers_case CUDASIM_SCHEDULE=hostile
+
+# A library that shares the GPU stands behind this one, as /etc/ld.so.preload does. It sees what is asked of
+# the driver, and the program the limit that it sets.
+# quota_case PROGRAM ORDER
+quota_case() {
+  local order=$shim:./quota.so
+
+  compile quota.so quota.c -shared -fPIC
+  [[ $2 == behind ]] || order=./quota.so:$shim
+  run_in native LD_PRELOAD=./quota.so QUOTA_COUNTS=native.counts -- "$apps/$1"
+  run_in shim LD_PRELOAD="$order" QUOTA_COUNTS=shim.counts CUDASIM_LOG=2 -- "$apps/$1"
+  expect_same native shim
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, .* leaked in 7 allocations'
+  if [[ $2 == behind ]]; then
+    expect_text shim.counts "^allocs $(driver_calls shim.err cuMemAlloc_v2)\$"
+  else
+    expect_equal "what it saw" "$(<native.counts)" "$(<shim.counts)"
+  fi
+}
+for way in shared static dlsym proc linked; do
+  for order in front behind; do
+    add_case "chain a quota library $order, $way" quota_case "leaky_$way" "$order"
+  done
+done
+
+# The same without a dlsym of its own: it is next for calls by their names.
+plain_quota_case() {
+  compile plain.so quota.c -DPLAIN -shared -fPIC
+  compile kept kept.c -DINFO -L"$build/sim" -lcuda
+  run_in native LD_PRELOAD=./plain.so -- ./kept
+  run_in shim LD_PRELOAD="$shim:./plain.so" QUOTA_COUNTS=counts -- ./kept
+  expect_same native shim
+  expect_text native.out 'total 268435456$'
+  expect_text counts '^allocs [1-9]'
+}
+add_case "chain a quota library by names" plain_quota_case
+
+# A framework's trampolines are the next definition, in the global scope or in a plug-in's own, with a driver
+# and without. Where they are not called, cuInit answers 303.
+# trampolines_case WAY FOLDER SUMMARY
+trampolines_case() {
+  compile libtramp.so trampolines.c -shared -fPIC
+  compile kept kept.c -L. -ltramp -Wl,-rpath,"$PWD"
+  compile libkept.so kept.c -DMODULE -shared -fPIC -L. -ltramp -Wl,-rpath,"$PWD"
+  printf '%s\n' '#include <dlfcn.h>' 'int main(void) {' \
+    'void *module = dlopen("./libkept.so", RTLD_NOW);' \
+    'return module ? ((int (*)(void))dlsym(module, "run"))() : 3; }' >plug.c
+  gcc -o plug plug.c -ldl || fail "gcc cannot build the program"
+  same_with LD_LIBRARY_PATH="$2" -- "./$1"
+  expect_text shim.err "SUMMARY: gpushim: $3"
+}
+for way in kept plug; do
+  add_case "chain trampolines $way" trampolines_case "$way" "$cuda_path" '0 errors, 100 B leaked in 1'
+  add_case "chain trampolines without a driver $way" trampolines_case "$way" none 'nothing recorded'
+done
+
+# A module whose look-ups are the C library's is seen; one in a namespace of its own is not, and has a line
+# and the status that the user asked for.
+# deepbind_case WAY
+deepbind_case() {
+  compile libdeep.so deep.c -DMODULE -shared -fPIC "${@:2}"
+  compile deep deep.c
+  same_with -- ./deep "$1"
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 4.00 MiB leaked in 1 allocation'
+}
+add_case "chain a module with RTLD_DEEPBIND" deepbind_case deep
+add_case "chain a module with RTLD_DEEPBIND, bound at once" deepbind_case deep -Wl,-z,now -Wl,-z,relro
+add_case "chain a module with RTLD_DEEPBIND, bound late" deepbind_case deep -Wl,-z,lazy
+
+namespace_case() {
+  compile libdeep.so deep.c -DMODULE -shared -fPIC
+  compile deep deep.c
+  same_with -- ./deep namespace
+  expect_count shim.err '^gpushim: a CUDA driver was loaded .*libcuda.so.1.* and no call was seen' 1
+  expect_quiet off
+  preloaded code GPUSHIM_ERROR_EXITCODE=9 -- ./deep namespace
+  expect_status code 9
+  expect_count code.err '^gpushim: a CUDA driver was loaded' 1
+}
+add_case "chain a namespace of its own" namespace_case
