@@ -17,6 +17,8 @@ import ctypes
 import dataclasses
 import enum
 
+from gpushim import _native
+
 __all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", "Level", "Statistics", "active",
            "classes", "off_pressure", "on_pressure", "option", "pressure", "record", "report", "scope", "set_option",
            "statistics", "stretch", "trim", "version", "warm_up"]
@@ -238,8 +240,8 @@ class Level(enum.IntEnum):
     OUT_OF_MEMORY = 4
 
 
-_calls = {}  # of on_pressure: the C function of each
-_ended = []  # other threads may still be in them
+_calls = {}  # of on_pressure: function: (its C function, the gate in front of that)
+_ended = []  # the same of off_pressure: other threads may still be in them
 
 
 def pressure(device=0):
@@ -255,27 +257,45 @@ def on_pressure(function, level=Level.WARNING):
     gpushim_on_pressure in gpushim.h says in which thread, and what the function may do. It takes the GIL: no
     allocation may hold what another thread waits for with the GIL. Returns False where the library is not active.
     """
-    call = _calls.get(function) or _PressureCall(lambda _, device, now: function(device, Level(now)))
-    if not _check(_call("on_pressure", level, call, None), "on_pressure"):
+    native = _native.find()
+    if not native:
+        return _check(_INACTIVE if _library is None else _TOO_OLD, "on_pressure")
+    call, gate = _calls.get(function) or (None, None)
+    if not gate:
+        call = _PressureCall(lambda _, device, now: function(device, Level(now)))
+        gate = native["gate"](_native.address(call))
+        if not gate:
+            raise MemoryError("on_pressure: out of memory")
+    if not _check(_call("on_pressure", level, _passes(native), gate), "on_pressure"):
         return False
     if not _calls and not _ended:
         atexit.register(_end_calls)  # later there is no interpreter to call
-    _calls[function] = call
+    _calls[function] = call, gate
     return True
+
+
+def _passes(native):
+    """The C function that the library calls with a gate: a thread that comes late finds it closed."""
+    return ctypes.cast(native["pass"], _PressureCall)
 
 
 def off_pressure(function):
     """Ends on_pressure(function). Raises KeyError if there is none."""
     if function not in _calls:
         raise KeyError("off_pressure: not found")
-    call = _calls.pop(function)
-    _ended.append(call)
-    _check(_call("off_pressure", call, None), "off_pressure")
+    call, gate = _calls.pop(function)
+    _ended.append((call, gate))
+    native = _native.find()
+    native["close_gate"](gate, 0)
+    _check(_call("off_pressure", _passes(native), gate), "off_pressure")
 
 
 def _end_calls():
+    """No thread enters Python from here on; those that are inside have a second to leave."""
     for function in list(_calls):
         off_pressure(function)
+    for _, gate in _ended:
+        _native.find()["close_gate"](gate, 1000)
 
 
 # ---- control ---------------------------------------------------------------------------

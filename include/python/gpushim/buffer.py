@@ -8,15 +8,23 @@ __cuda_array_interface__ or DLPack: PyTorch, CuPy, Numba, JAX.
         array = cupy.asarray(matrix)
 
 It is plain memory of CUDA's driver, with the library and without it. What was made from it by
-DLPack keeps it; whatever uses it by __cuda_array_interface__ has to be done when it is freed.
+DLPack keeps it, also past the end of the interpreter; whatever uses it by
+__cuda_array_interface__ has to be done when it is freed.
 """
 import ctypes
+import operator
+import re
 import threading
+
+from gpushim import _native
 
 DEVICE, PINNED, MANAGED = "device", "pinned", "managed"
 
 _DLPACK_DEVICES = {DEVICE: 2, PINNED: 3, MANAGED: 13}  # kDLCUDA, kDLCUDAHost, kDLCUDAManaged
-_KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}      # DLDataTypeCode by the letter of a typestr
+_DLPACK_CPU = (1, 0)
+# By the letter of a typestr: DLDataTypeCode, sizes of an element in bytes.
+_KINDS = {"i": (0, (1, 2, 4, 8)), "u": (1, (1, 2, 4, 8)), "f": (2, (2, 4, 8)), "c": (5, (8, 16)), "b": (6, (1,))}
+_MOST = (1 << 63) - 1  # bytes, as ssize_t and DLPack's extents have them
 _OUT_OF_MEMORY = 2
 
 _lock = threading.RLock()  # a collection may free a buffer in the midst of another's free
@@ -68,75 +76,55 @@ class _Context:
         _driver().cuDevicePrimaryCtxRelease_v2(ctypes.c_int(self.device))
 
 
-# ---- DLPack (dlpack.h, version 0): DLManagedTensor ---------------------------------------
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
-                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
-
-
-class _Managed(ctypes.Structure):
-    pass
-
-
-_DELETER = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
-_Managed._fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _DELETER)]
-_held = {}  # address of a _Managed: what it needs, the Buffer among it
-
-
-def _let_go(address):
-    held = _held.pop(address, None)
-    if held:
-        held[0]._unexport()
-
-
-@_DELETER
-def _delete(managed):
-    _let_go(ctypes.addressof(managed.contents))
-
-
-_PYTHON = ctypes.pythonapi
-_PYTHON.PyCapsule_New.restype = ctypes.py_object
-_PYTHON.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_PYTHON.PyCapsule_IsValid.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-_PYTHON.PyCapsule_GetPointer.restype = ctypes.c_void_p
-_PYTHON.PyCapsule_GetPointer.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-
-
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _drop_capsule(capsule):
-    """Nobody took it: a consumer renames the capsule."""
-    if _PYTHON.PyCapsule_IsValid(capsule, b"dltensor"):
-        _let_go(_PYTHON.PyCapsule_GetPointer(capsule, b"dltensor"))
-
-
 # ---- the buffer ----------------------------------------------------------------------------
+
+_CAPSULE_NEW = ctypes.pythonapi.PyCapsule_New
+_CAPSULE_NEW.restype = ctypes.py_object
+_CAPSULE_NEW.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+def _extents(shape):
+    """A shape as a tuple. Raises ValueError."""
+    try:
+        extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
+    except TypeError:
+        extents = ()
+    if not extents or min(extents) <= 0:
+        raise ValueError("shape %r: not one or more numbers above 0" % (shape,))
+    return extents
+
+
+def _element(typestr):
+    """DLDataTypeCode and bytes of an element. Raises ValueError."""
+    parts = re.fullmatch("[<|]([a-z])([0-9]{1,2})", typestr) if isinstance(typestr, str) else None
+    code, sizes = _KINDS.get(parts.group(1), (0, ())) if parts else (0, ())
+    if not parts or int(parts.group(2)) not in sizes:
+        raise ValueError("typestr %r: not one such as '<f4'" % (typestr,))
+    return code, int(parts.group(2))
 
 
 class Buffer:
     """Memory of `shape` elements of a typestr ("<f4", "|u1", ... as in NumPy's array interface).
 
-    shape: an int or a tuple of them, every one above 0. place: DEVICE, PINNED or MANAGED. device: an ordinal.
+    shape: an integer or a sequence of them, each above 0. place: DEVICE, PINNED or MANAGED. device: an ordinal.
     Raises ValueError for wrong arguments, MemoryError, CudaError, and OSError without CUDA's driver.
     """
 
     def __init__(self, shape, typestr="|u1", place=DEVICE, device=0):
-        self.pointer, self._exports, self._waits = None, 0, False
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self._pointer, self._owned, self._closed = None, None, False
+        self.shape = _extents(shape)
         self.typestr, self.place, self.device = typestr, place, device
-        if not self.shape or any(not isinstance(extent, int) or extent <= 0 for extent in self.shape):
-            raise ValueError("shape %r: not one or more numbers above 0" % (shape,))
-        if len(typestr) < 3 or typestr[0] not in "<|" or typestr[1] not in _KINDS or not typestr[2:].isdigit():
-            raise ValueError("typestr %r: not one such as '<f4'" % typestr)
-        if place not in _DLPACK_DEVICES:
+        self._code, itemsize = _element(typestr)
+        if place not in (DEVICE, PINNED, MANAGED):
             raise ValueError("place %r: not device, pinned or managed" % (place,))
-        self.nbytes = int(typestr[2:])
+        if not isinstance(device, int) or not 0 <= device < 1 << 31:
+            raise ValueError("device %r: not the ordinal of a device" % (device,))
+        self._bits, self.nbytes = 8 * itemsize, itemsize
         for extent in self.shape:
             self.nbytes *= extent
-        self.pointer = self._allocate()
+        if self.nbytes > _MOST:
+            raise MemoryError("shape %r of %s: more than 2^63 bytes" % (shape, typestr))
+        self._pointer = self._allocate()
 
     def _allocate(self):
         pointer, size = ctypes.c_uint64(), ctypes.c_size_t(self.nbytes)
@@ -158,11 +146,12 @@ class Buffer:
     def free(self):
         """Frees the memory: now, or when the last consumer by DLPack lets it go. Freed already: no effect."""
         with _lock:
-            self._waits = self._exports > 0
-            if self._waits:
-                return
-            pointer, self.pointer = self.pointer, None
-        if pointer is None:
+            closed, self._closed = self._closed, True
+            owned, pointer = self._owned, self._pointer
+        if closed or pointer is None:
+            return
+        if owned:
+            _check("cuMemFree", self._native["close"](owned))
             return
         try:
             with self._context as driver:
@@ -173,12 +162,15 @@ class Buffer:
         finally:
             self._context.release()
 
-    def _unexport(self):
-        with _lock:
-            self._exports -= 1
-            free = self._waits and self._exports == 0
-        if free:
-            self.free()
+    @property
+    def _exports(self):
+        """Consumers by DLPack, and capsules that none has taken."""
+        return self._native["holds"](self._owned) - (not self._closed) if self._owned else 0
+
+    @property
+    def pointer(self):
+        """The address; None: the memory is freed."""
+        return None if self._closed and not self._exports else self._pointer
 
     def __enter__(self):
         return self
@@ -191,31 +183,68 @@ class Buffer:
             self.free()
         except Exception:  # pylint: disable=broad-except # while the interpreter ends
             pass
+        if getattr(self, "_owned", None):
+            self._native["forget"](self._owned)
 
     def _live(self):
-        if self.pointer is None or self._waits:
+        if self._closed or self._pointer is None:
             raise ValueError("the buffer is freed")
-        return self.pointer
+        return self._pointer
 
     @property
     def __cuda_array_interface__(self):
         return {"shape": self.shape, "typestr": self.typestr, "data": (self._live(), False), "version": 3,
                 "strides": None, "stream": None}
 
+    # ---- DLPack ----
+
+    def _own(self):
+        """Gives the memory to the C part, which outlives Python. The lock is held."""
+        self._native = _native.find()
+        if not self._native:
+            raise BufferError("DLPack needs gpushim's C part: preload libgpushim.so, install the wheel, or have "
+                              "%s in LD_LIBRARY_PATH" % _native.FILE)
+        driver, host = _driver(), self.place == PINNED
+        source = _native.Source(
+            _native.address(driver.cuCtxPushCurrent_v2), _native.address(driver.cuCtxPopCurrent_v2),
+            None if host else _native.address(driver.cuMemFree_v2),
+            _native.address(driver.cuMemFreeHost) if host else None,
+            _native.address(driver.cuDevicePrimaryCtxRelease_v2), self._context.handle, self._pointer, self.device)
+        self._owned = self._native["own"](source)
+        if not self._owned:
+            raise MemoryError("no host memory for an export by DLPack")
+
     def __dlpack_device__(self):
         return (_DLPACK_DEVICES[self.place], self.device)
 
-    def __dlpack__(self, stream=None, **unused):  # pylint: disable=unused-argument
+    def _dlpack_device(self, wanted):
+        """The device that a capsule names: the buffer's, or the CPU for pinned memory if the consumer asks."""
+        mine = self.__dlpack_device__()
+        if wanted is None or tuple(wanted) == mine:
+            return mine
+        if tuple(wanted) == _DLPACK_CPU and self.place == PINNED:
+            return _DLPACK_CPU
+        raise BufferError("dl_device %r: the buffer is on %r and is not copied" % (tuple(wanted), mine))
+
+    def __dlpack__(self, stream=None, *, max_version=None, dl_device=None, copy=None):
         """A capsule for a consumer, which holds the buffer. The buffer has no work of its own that `stream`
-        would have to wait for."""
-        count = len(self.shape)
-        shape = (ctypes.c_int64 * count)(*self.shape)
-        bits = 8 * int(self.typestr[2:])
-        managed = _Managed(
-            _Tensor(self._live(), _DLPACK_DEVICES[self.place], self.device, count, _KINDS[self.typestr[1]], bits, 1,
-                    ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)), None, 0), None, _delete)
-        address = ctypes.addressof(managed)
+        would have to wait for. Raises BufferError for what it cannot do: a copy, another device; ValueError for
+        a freed buffer."""
+        self._live()
+        if stream is not None and (not isinstance(stream, int) or stream < -1 or stream == 0):
+            raise BufferError("stream %r: not None, -1, 1, 2 or the handle of a stream" % (stream,))
+        if copy:
+            raise BufferError("copy=%r: the buffer exports its own memory alone" % (copy,))
+        kind, ordinal = self._dlpack_device(dl_device)
+        versioned = max_version is not None and max_version[0] >= 1
+        name = b"dltensor_versioned" if versioned else b"dltensor"
+        shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
         with _lock:
-            self._exports += 1
-        _held[address] = (self, shape, managed)
-        return _PYTHON.PyCapsule_New(address, b"dltensor", ctypes.cast(_drop_capsule, ctypes.c_void_p))
+            self._live()
+            if not self._owned:
+                self._own()
+            managed = self._native["export"](self._owned, _native.Tensor(
+                shape, len(shape), kind, ordinal, self._code, self._bits, versioned))
+        if not managed:
+            raise MemoryError("no host memory for an export by DLPack")
+        return _CAPSULE_NEW(managed, name, _native.address(self._native["drop_capsule"]))

@@ -1,4 +1,5 @@
 """module.py - what the module gpushim finds, with the library and without it."""
+import ctypes
 import threading
 
 import gpushim
@@ -79,3 +80,8 @@ print("off:", told(gpushim.off_pressure, rises), told(gpushim.off_pressure, rise
 print("filled again:", fill(), risen)
 print("record:", gpushim.record(False), gpushim.record(True))
 print("report:", gpushim.report())
+
+# A thread that calls a function of on_pressure so late that the interpreter has ended: here a handler of exit.
+if gpushim.on_pressure(rises):
+    passes = ctypes.cast(gpushim._native.find()["pass"], ctypes.c_void_p)
+    ctypes.CDLL(None).__cxa_atexit(passes, ctypes.c_void_p(gpushim._calls[rises][1]), None)

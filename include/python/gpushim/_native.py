@@ -1,0 +1,73 @@
+"""C functions that Python hands out as callbacks: shim/api/python_calls.h.
+
+A callback of ctypes is Python code: it must not run once the interpreter has ended, and not while an exception is
+set. C functions may. They are in the preloaded library; without it, libgpushim-python.so has them: beside this
+file (the wheel), or where the dynamic linker finds it (LD_LIBRARY_PATH).
+"""
+import ctypes
+import os
+
+FILE = "libgpushim-python.so"
+
+
+class Source(ctypes.Structure):  # struct gpushim_python_source
+    _fields_ = [("push", ctypes.c_void_p), ("pop", ctypes.c_void_p), ("free_device", ctypes.c_void_p),
+                ("free_host", ctypes.c_void_p), ("release", ctypes.c_void_p), ("context", ctypes.c_void_p),
+                ("address", ctypes.c_uint64), ("device", ctypes.c_int32)]
+
+
+class Tensor(ctypes.Structure):  # struct gpushim_python_tensor
+    _fields_ = [("shape", ctypes.POINTER(ctypes.c_int64)), ("ndim", ctypes.c_int32),
+                ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("versioned", ctypes.c_uint8)]
+
+
+class _Capsules(ctypes.Structure):  # struct gpushim_python_capsules
+    _fields_ = [("is_valid", ctypes.c_void_p), ("get_pointer", ctypes.c_void_p)]
+
+
+def address(function):
+    """The address of a function of ctypes."""
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+_FUNCTIONS = {  # name: result, arguments
+    "set_capsules": (None, [ctypes.POINTER(_Capsules)]),
+    "own": (ctypes.c_void_p, [ctypes.POINTER(Source)]),
+    "close": (ctypes.c_int, [ctypes.c_void_p]),
+    "forget": (None, [ctypes.c_void_p]),
+    "holds": (ctypes.c_uint, [ctypes.c_void_p]),
+    "export": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.POINTER(Tensor)]),
+    "drop_capsule": (None, [ctypes.c_void_p]),
+    "gate": (ctypes.c_void_p, [ctypes.c_void_p]),
+    "pass": (None, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]),
+    "close_gate": (ctypes.c_bool, [ctypes.c_void_p, ctypes.c_uint]),
+}
+
+
+def _open(path):
+    """The functions of a library, or of the process (None); None where they are not there."""
+    try:
+        library = ctypes.CDLL(path)
+        found = {name: getattr(library, "gpushim_python_" + name) for name in _FUNCTIONS}
+    except (AttributeError, OSError):
+        return None
+    for name, function in found.items():
+        function.restype, function.argtypes = _FUNCTIONS[name]
+    python = ctypes.pythonapi
+    found["set_capsules"](_Capsules(address(python.PyCapsule_IsValid), address(python.PyCapsule_GetPointer)))
+    return found
+
+
+_found = []
+
+
+def find():
+    """The functions by their names; None where there is neither library."""
+    if not _found:
+        for path in (None, os.path.join(os.path.dirname(os.path.abspath(__file__)), FILE), FILE):
+            functions = _open(path)
+            if functions:
+                _found.append(functions)
+                break
+    return _found[0] if _found else None
