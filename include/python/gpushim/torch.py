@@ -9,6 +9,7 @@ reused in the order of the streams and nothing waits. Without any code the launc
 nearly the same: gpushim --torch=tensors python train.py (docs/api.md, "Frameworks").
 """
 import ctypes
+import sys
 import warnings
 
 import gpushim
@@ -63,17 +64,31 @@ def _answer_memory_stats(torch):
     torch.cuda.memory_summary = torch.cuda.memory.memory_summary = _memory_summary
 
 
+_used = []  # PyTorch's allocator once use() has set it; PyTorch calls it until the process ends
+
+
 def use():
     """Makes PyTorch allocate through gpushim, and torch.cuda.memory_allocated and its relatives answer from
     gpushim. Returns False, with nothing changed, where the library is not in the process. Raises PyTorch's
-    RuntimeError once it has allocated memory of its own."""
+    RuntimeError once it has allocated memory of its own.
+
+    A second call changes nothing. Neither does a call where PyTorch asks CUDA for each tensor already
+    (gpushim --torch=tensors, backend:cudaMallocAsync): PyTorch fails with two allocators, so a line says it."""
     import torch
 
     if not gpushim.version():
         return False
+    if _used:
+        return True
+    backend = getattr(torch.cuda.memory, "get_allocator_backend", lambda: "")()
+    if backend == "cudaMallocAsync":
+        print("gpushim: gpushim.torch.use() changes nothing: PyTorch's allocator is cudaMallocAsync already, by "
+              "gpushim --torch=tensors or PYTORCH_CUDA_ALLOC_CONF", file=sys.stderr)
+        return True
     allocator = torch.cuda.memory.CUDAPluggableAllocator(None, "gpushim_torch_malloc", "gpushim_torch_free")
     record = ctypes.cast(ctypes.CDLL(None).gpushim_torch_record_stream, ctypes.c_void_p).value
     allocator.allocator().set_record_stream_fn(record)
     torch.cuda.memory.change_current_allocator(allocator)
+    _used.append(allocator)
     _answer_memory_stats(torch)
     return True

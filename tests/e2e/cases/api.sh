@@ -416,6 +416,23 @@ api_rmm_case() {
 }
 add_case "api python rmm" api_rmm_case 3.11
 
+# gpushim.torch.use() beside --torch=tensors, and twice: PyTorch (a stand-in) fails with two allocators.
+api_torch_use_case() {
+  local paths=PYTHONPATH=$sources/include/python:$python_sources/stand_in
+  local use='import gpushim.torch, torch; print(gpushim.torch.use(), gpushim.torch.use(), *torch.calls)'
+
+  find_python "$1"
+  preloaded once "$paths" -- "$python" -SB -c "$use"
+  expect_text once.out '^True True record change$'
+  expect_quiet once
+  preloaded both "$paths" PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync -- "$python" -SB -c "$use"
+  expect_text both.out '^True True$'
+  expect_count both.err '^gpushim: gpushim.torch.use\(\) changes nothing: PyTorch.s allocator is cudaMallocAsync' 2
+  run_in native "$paths" -- "$python" -SB -c "$use"
+  expect_text native.out '^False False$'
+}
+add_case "api python torch twice" api_torch_use_case 3.11
+
 # ---- the launcher -------------------------------------------------------------------------
 
 api_torch_case() {
