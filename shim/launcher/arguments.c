@@ -573,32 +573,13 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     *files = NULL;
 }
 
-void gs_arguments_print_word(const char *word)
-{
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                               "0123456789_-+=./:,@%";
-    if (word[0] && word[strspn(word, safe)] == '\0') {
-        fputs(word, stdout);
-        return;
-    }
-    putchar('\'');
-    for (; *word; word++) {
-        if (*word == '\'') {
-            fputs("'\\''", stdout);
-        } else {
-            putchar(*word);
-        }
-    }
-    putchar('\'');
-}
-
 void gs_arguments_print_set(void)
 {
     for (size_t i = 0; i < set_count; i++) {
         const char *value = getenv(variables_set[i]);
         if (value) { /* setenv had the memory for it */
             printf("%s=", variables_set[i]);
-            gs_arguments_print_word(value);
+            gs_words_print(value);
             putchar(' ');
         }
     }

@@ -68,10 +68,14 @@ void gs_arguments_read(char **words, struct gs_arguments *out);
 void gs_arguments_set(const char *variable, const char *value);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */
 void gs_arguments_print_set(void);
-/* Writes a word, quoted for a shell where needed. */
-void gs_arguments_print_word(const char *word);
 /* Writes the lines of usage. */
 void gs_arguments_usage(FILE *to);
+
+/* ---- words for a shell (words.c) ---- */
+
+/* Writes a word, quoted for a shell where needed: with control characters as $'\033',
+ * which bash, zsh and POSIX 2024 read. */
+void gs_words_print(const char *word);
 
 /* ---- the program (command.c) ---- */
 

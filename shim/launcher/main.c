@@ -47,11 +47,11 @@ static int report(const struct gs_arguments *arguments)
 static void print(const struct gs_arguments *arguments, const char *preload)
 {
     printf("LD_PRELOAD=");
-    gs_arguments_print_word(preload);
+    gs_words_print(preload);
     putchar(' ');
     gs_arguments_print_set();
     for (char **word = arguments->command; *word; word++) {
-        gs_arguments_print_word(*word);
+        gs_words_print(*word);
         putchar(word[1] ? ' ' : '\n');
     }
 }

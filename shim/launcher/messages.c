@@ -7,20 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "foreign.h"
 #include "launcher.h"
-
-static void write_line(const char *format, va_list words)
-{
-    fputs("gpushim: ", stderr);
-    vfprintf(stderr, format, words);
-    fputc('\n', stderr);
-}
 
 void gs_launcher_warn(const char *format, ...)
 {
     va_list words;
     va_start(words, format);
-    write_line(format, words);
+    gs_foreign_line(stderr, "gpushim", format, words);
     va_end(words);
 }
 
@@ -28,7 +22,7 @@ void gs_launcher_fail(int status, const char *format, ...)
 {
     va_list words;
     va_start(words, format);
-    write_line(format, words);
+    gs_foreign_line(stderr, "gpushim", format, words);
     va_end(words);
     exit(status);
 }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "foreign.h"
 #include "launcher.h"
 #include "replay_trace.h"
 #include "text.h"
@@ -63,6 +64,8 @@ int gs_page_close(struct gs_page *page)
         gs_launcher_fail(CANNOT_WRITE, "%s: %s; no %s", page->path,
                          gs_output_error_text(error), page->what);
     }
-    printf("gpushim: wrote %s (%s)\n", page->path, gs_text_bytes(page->bytes, bytes));
+    fputs("gpushim: wrote ", stdout);
+    gs_foreign_print(stdout, page->path);
+    printf(" (%s)\n", gs_text_bytes(page->bytes, bytes));
     return fflush(stdout) == 0 ? 0 : CANNOT_WRITE;
 }

@@ -75,8 +75,7 @@ static uint32_t number_text(struct writer *writer, const char *text)
     found->number = ++writer->text_count;
     HASH_ADD_KEYPTR(hh, writer->texts, found->text, strlen(found->text), found);
     gs_out_text(&writer->out, "s ");
-    for (const char *c = text; *c; c++)
-        gs_out_char(&writer->out, (unsigned char)*c < ' ' ? '?' : *c);
+    gs_out_part(&writer->out, text, "");
     gs_out_char(&writer->out, '\n');
     return found->number;
 }
@@ -207,8 +206,9 @@ enum gs_status gs_timeline_heaptrack(const struct gs_timeline *timeline,
 
     gs_out_begin(&writer.out, sink);
     put(&writer, "v 10400 2\n");
-    put(&writer, "X %.200s\n", trace->program[0] ? trace->program : "gpushim");
-    put(&writer, "I 1000 1\n");
+    gs_out_text(&writer.out, "X ");
+    gs_out_part(&writer.out, trace->program[0] ? trace->program : "gpushim", "");
+    put(&writer, "\nI 1000 1\n");
     gs_replay_visit(trace, put_event, &writer);
     put(&writer, "c %llx\n", (unsigned long long)(trace->end_ns / 1000000) + 1);
     bool failed = writer.failed;

@@ -74,8 +74,7 @@ static void begin_node(struct writer *writer, size_t depth, size_t children,
 /* A reader takes a line for a node, and what follows '#' for a comment. */
 static void put_text(struct writer *writer, const char *text)
 {
-    for (const char *c = text; *c; c++)
-        gs_out_char(&writer->out, (unsigned char)*c < ' ' || *c == '#' ? '?' : *c);
+    gs_out_part(&writer->out, text, "#");
 }
 
 /* "0x1485: load_weights (leaky.c:39)", or "(in libtorch.so)" */

@@ -61,7 +61,9 @@ static void write_file(const struct gs_report_file *file, const char *path, char
                        struct gs_text *text)
 {
     char who[32];
-    gs_text_add(text, "%c: %s   %s   %s%s%s   %s\n", letter, path, file->command,
+    gs_text_add(text, "%c: ", letter);
+    gs_text_add_foreign(text, path);
+    gs_text_add(text, "   %s   %s%s%s   %s\n", file->command,
                 gs_report_file_who(file, who), file->host[0] ? " on " : "", file->host,
                 file->ending);
 }

@@ -21,6 +21,9 @@
 
 #define SPACE " \t\r\n"
 
+static const char neither[] = "neither a report in JSON nor a state file";
+static const char no_report[] = "JSON, but no report of gpushim";
+
 static bool write_stream(void *stream, const void *data, size_t length)
 {
     return fwrite(data, 1, length, stream) == length;
@@ -70,7 +73,7 @@ static const char *problem_of(const char *text, size_t length)
     const char *at = text + strspn(text, SPACE);
     size_t depth = 0;
     if (*at != '{') {
-        return "neither a report in JSON nor a state file";
+        return neither;
     }
     do {
         if (depth == 1) {
@@ -89,18 +92,37 @@ static const char *problem_of(const char *text, size_t length)
         return "its JSON is cut off";
     }
     if (!is_report) {
-        return "JSON, but no report of gpushim";
+        return no_report;
     }
     return is_version ? NULL : "a report of a version that this gpushim cannot read";
+}
+
+/* Of a larger file, the beginning must name the report: gpushim writes it first. */
+#define ANYWHERE_BYTES (64u << 20)
+
+/* gs_read_file_judge. Reads no state file; self: whether it is one. */
+static const char *judge(void *self, const char *head, size_t length, uint64_t file_bytes)
+{
+    bool *is_state = self;
+    const char *at = head + strspn(head, SPACE);
+    if (length >= strlen(GS_STATE_MAGIC) &&
+        memcmp(head, GS_STATE_MAGIC, strlen(GS_STATE_MAGIC)) == 0) {
+        *is_state = true;
+        return "a state file";
+    }
+    if (*at != '{') {
+        return neither;
+    }
+    return file_bytes > ANYWHERE_BYTES && !strstr(at, "\"gpushim-report\"") ? no_report
+                                                                            : NULL;
 }
 
 char *gs_report_file_json(const char *path, bool lines, size_t *length,
                           const char **problem)
 {
-    char *text = gs_read_file(path, SIZE_MAX, length, problem);
-    if (text && *length >= strlen(GS_STATE_MAGIC) &&
-        memcmp(text, GS_STATE_MAGIC, strlen(GS_STATE_MAGIC)) == 0) {
-        free(text);
+    bool is_state = false;
+    char *text = gs_read_file_judged(path, judge, &is_state, length, problem);
+    if (is_state) {
         text = make_json(path, lines, length, problem);
     }
     if (!text) {

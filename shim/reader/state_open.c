@@ -63,6 +63,25 @@ struct gs_report_config gs_state_report_settings(bool lines)
     return config;
 }
 
+/* What a state file is checked by, and its header. */
+struct judged {
+    const struct gs_state_read_config *config;
+    struct gs_state_header *header;
+};
+
+/* gs_read_file_judge. */
+static const char *judge(void *self, const char *head, size_t length, uint64_t file_bytes)
+{
+    const struct judged *judged = self;
+    const char *problem;
+    (void)file_bytes;
+    static_assert(sizeof(*judged->header) <= GS_READ_FILE_HEAD, "the head has all of it");
+    return gs_state_read_header(head, length, judged->config, judged->header, &problem) ==
+                   GS_OK
+               ? NULL
+               : problem;
+}
+
 bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
                    struct gs_state_open *out, const char **problem)
 {
@@ -76,9 +95,9 @@ bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
     if (stacks) {
         config.stacks = *stacks;
     }
-    out->bytes = gs_read_file(path, SIZE_MAX, &length, problem);
-    if (out->bytes && gs_state_read_header(out->bytes, length, &config, &out->header,
-                                           problem) == GS_OK) {
+    struct judged judged = {&config, &out->header};
+    out->bytes = gs_read_file_judged(path, judge, &judged, &length, problem);
+    if (out->bytes) {
         out->running = gs_state_runs(&out->header.process);
         config.now_ns = out->running ? gs_now_coarse_ns() : 0;
         if (gs_state_read(out->bytes, length, &config, &out->found, problem) == GS_OK) {

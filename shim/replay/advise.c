@@ -3,6 +3,7 @@
  * Owns: nothing.   Lock: none.
  */
 #include "advise.h"
+#include "foreign.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -138,8 +139,9 @@ static void print_text(const struct gs_advise_case *wanted, const char *name,
                        const struct gs_advice *advice,
                        const struct gs_advise_warmup *warmup)
 {
-    printf("%s: %u allocations, at most %.1f MiB live in %u of them", name,
-           wanted->peaks.made, mib(wanted->peaks.live_bytes), wanted->peaks.live_count);
+    gs_foreign_print(stdout, name);
+    printf(": %u allocations, at most %.1f MiB live in %u of them", wanted->peaks.made,
+           mib(wanted->peaks.live_bytes), wanted->peaks.live_count);
     if (wanted->capacity != GS_REPLAY_AMPLE)
         printf(", on a device of %.0f MiB", mib(wanted->capacity));
     printf("\n");

@@ -2,6 +2,7 @@
  * replay.c - gpushim replay: an allocation trace through the pool, the modelled driver,
  * or CUDA. Owns: nothing.   Lock: none.
  */
+#include "foreign.h"
 #include "replay.h"
 
 #include <stdlib.h>
@@ -268,7 +269,8 @@ static void print_human(const struct settings *settings, const char *name,
                                        "a cache of whole blocks", "the CUDA driver"};
     const struct gs_replay_outcome *ample = &figures->ample;
 
-    printf("%s, through %s, freed memory ready %s%s\n", name, ways[settings->way],
+    gs_foreign_print(stdout, name);
+    printf(", through %s, freed memory ready %s%s\n", ways[settings->way],
            settings->way == WAY_POOL ? settings->ready_text : "as there",
            settings->run.threads ? ", with threads" : "");
     printf("  %-28s %u allocations, %zu operations, %u streams, %u threads\n", "trace",

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "foreign.h"
+
 const char *gs_replay_program = "gpushim";
 
 static bool progress_shown;
@@ -18,9 +20,7 @@ bool gs_replay_no_progress;
 static void write_line(const char *format, va_list words)
 {
     gs_replay_progress(0, 0, 0);
-    fprintf(stderr, "%s: ", gs_replay_program);
-    vfprintf(stderr, format, words);
-    fputc('\n', stderr);
+    gs_foreign_line(stderr, gs_replay_program, format, words);
 }
 
 void gs_replay_warn(const char *format, ...)

@@ -4,16 +4,28 @@
  */
 #include "replay.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver_model.h"
+#include "foreign.h"
+#include "gs_printable.h"
+
+/* Prints a line and ends the program. */
+_Noreturn static void GS_PRINTF(1, 2) refuse(const char *format, ...)
+{
+    va_list words;
+
+    va_start(words, format);
+    gs_foreign_line(stderr, gs_replay_program, format, words);
+    va_end(words);
+    exit(GS_REPLAY_USAGE);
+}
 
 void gs_replay_refuse(const char *what, const char *value)
 {
-    fprintf(stderr, "%s: %s: %s (--help says what there is)\n", gs_replay_program, what,
-            value);
-    exit(GS_REPLAY_USAGE);
+    refuse("%s: %s (--help says what there is)", what, value);
 }
 
 /* ---- options ----------------------------------------------------------------------- */
@@ -24,14 +36,10 @@ _Noreturn static void refuse_option(const char *word,
     size_t length = strcspn(word, "=");
 
     for (size_t i = 0; i < count; i++)
-        if (length > 2 && gs_options_is_near(word + 2, length - 2, options[i].name + 2)) {
-            fprintf(stderr, "%s: unknown option %.*s: did you mean %s?\n",
-                    gs_replay_program, (int)length, word, options[i].name);
-            exit(GS_REPLAY_USAGE);
-        }
-    fprintf(stderr, "%s: unknown option %.*s (--help says what there is)\n",
-            gs_replay_program, (int)length, word);
-    exit(GS_REPLAY_USAGE);
+        if (length > 2 && gs_options_is_near(word + 2, length - 2, options[i].name + 2))
+            refuse("unknown option %.*s: did you mean %s?", (int)length, word,
+                   options[i].name);
+    refuse("unknown option %.*s (--help says what there is)", (int)length, word);
 }
 
 char gs_replay_next_option(char ***words, const struct gs_replay_option *options,
@@ -200,13 +208,18 @@ const char *gs_replay_file_name(const char *path)
 void gs_replay_put_text(const char *text)
 {
     putchar('"');
-    for (; *text; text++) {
+    while (*text) {
+        size_t length = gs_utf8_length(text);
+
         if (*text == '"' || *text == '\\')
             printf("\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            printf("\\u%04x", (unsigned char)*text);
+        else if (length == 0)
+            fputs("\\ufffd", stdout); /* JSON is UTF-8 */
+        else if (gs_is_control(text, length))
+            printf("\\u%04x", (unsigned char)text[length - 1]);
         else
-            putchar(*text);
+            (void)fwrite(text, 1, length, stdout);
+        text += length ? length : 1;
     }
     putchar('"');
 }

@@ -90,3 +90,15 @@ struct gs_utf8 gs_utf8_take(const char **text)
     *text += taken.length ? taken.length : 1;
     return taken.length ? taken : (struct gs_utf8){replacement, sizeof replacement - 1};
 }
+
+void gs_out_part(struct gs_export_out *out, const char *text, const char *also)
+{
+    while (*text) {
+        struct gs_utf8 c = gs_utf8_take(&text);
+
+        if (gs_is_control(c.bytes, c.length) || (c.length == 1 && strchr(also, *c.bytes)))
+            gs_out_char(out, '?');
+        else
+            gs_out_bytes(out, c.bytes, c.length);
+    }
+}

@@ -32,5 +32,8 @@ struct gs_utf8 {
 };
 /* Takes the first character of a text, which must not be empty. */
 struct gs_utf8 gs_utf8_take(const char **text);
+/* Writes a text from outside as a part of a line: control characters, and the characters
+ * of `also`, become question marks. */
+void gs_out_part(struct gs_export_out *out, const char *text, const char *also);
 
 #endif

@@ -4,12 +4,12 @@
  */
 #include "text.h"
 
-#include "gs_printable.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "gs_printable.h"
 
 #define FIRST_CAPACITY 4096
 
@@ -71,6 +71,15 @@ void gs_text_reserve(struct gs_text *text, size_t bytes)
         bytes /= 2;
     if (text->data)
         text->data[text->length] = '\0';
+}
+
+void gs_text_add_foreign(struct gs_text *text, const char *foreign)
+{
+    size_t before = text->length;
+
+    gs_text_add_bytes(text, foreign, strlen(foreign));
+    if (text->length > before)
+        gs_make_printable(text->data + before, false);
 }
 
 void gs_text_add_bytes(struct gs_text *text, const char *bytes, size_t length)

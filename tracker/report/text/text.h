@@ -17,6 +17,8 @@ void gs_text_add(struct gs_text *text, const char *format, ...) GS_PRINTF(2, 3);
 /* Allocates memory for `bytes`, or for fewer, before text is added: names and lines of
  * a report may take what is left of a small address space. */
 void gs_text_reserve(struct gs_text *text, size_t bytes);
+/* Adds a text from outside as a part of a line (gs_make_printable). */
+void gs_text_add_foreign(struct gs_text *text, const char *foreign);
 /* Adds bytes as they are, control characters too: for text that gs_text_add has made. */
 void gs_text_add_bytes(struct gs_text *text, const char *bytes, size_t length);
 void gs_text_free(struct gs_text *text);
