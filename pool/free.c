@@ -376,6 +376,7 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range
     out->shared = segment->shared;
     out->retained = segment->retained;
     out->paged = segment->paged;
+    out->pages_id = segment->pages_id;
     out->heap = gs_segment_heap(segment);
     gs_lock_drop(&gs_segment_heap(segment)->lock);
     return GS_OK;

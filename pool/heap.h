@@ -148,6 +148,7 @@ struct gs_segment {
         struct gs_ticket ticket; /* being given back: its stay in the backend */
     };
     struct gs_segment *next_detached; /* being given back: the next of the chain */
+    uint64_t pages_id;                /* paged: a number of its own */
     uint32_t id;
     uint32_t chain;    /* next record of a chain; id */
     uint32_t occupied; /* blocks that are live, claimed, pending, ready or cached */
@@ -253,6 +254,7 @@ struct gs_pool {
     bool strict_idle, late_pages;
     struct gs_table blocks, segments;
     struct gs_pages pages;
+    _Atomic uint64_t pages_ids;          /* numbers that segments of pages have had */
     _Atomic(struct gs_heap *) heaps;     /* only ever grows */
     _Atomic(struct gs_heap *) living;    /* by next_living; written under meta */
     struct gs_lock meta;                 /* guards the tables and the four below */

@@ -52,6 +52,9 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     segment->tolerance = 0;
     segment->single = kind == GS_SEGMENT_SINGLE;
     segment->paged = paged;
+    segment->pages_id =
+        paged ? 1 + atomic_fetch_add_explicit(&pool->pages_ids, 1, memory_order_relaxed)
+              : 0;
     segment->requested = 0;
     segment->occupied = segment->chain = 0;
     segment->retained = segment->mapped = segment->in_free = false;

@@ -86,11 +86,12 @@ struct gs_range {
     size_t block_bytes;     /* its rounded size */
     size_t requested_bytes; /* as the program requested; 0 where the block is not live */
     bool live;
-    bool claimed;  /* not live: its free is in progress, and may still fail */
-    bool pending;  /* not live: freed, and work that uses it may still run */
-    bool shared;   /* the segment serves several small blocks */
-    bool retained; /* the segment takes no new allocation: gs_pool_retain */
-    bool paged;    /* its pages can move: make_pages of backend.h */
+    bool claimed;      /* not live: its free is in progress, and may still fail */
+    bool pending;      /* not live: freed, and work that uses it may still run */
+    bool shared;       /* the segment serves several small blocks */
+    bool retained;     /* the segment takes no new allocation: gs_pool_retain */
+    bool paged;        /* its pages can move: make_pages of backend.h */
+    uint64_t pages_id; /* then a number that no other segment of the process has had */
     struct gs_heap *heap;
 };
 

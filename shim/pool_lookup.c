@@ -31,7 +31,7 @@ enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
         return GS_ERR_NOT_FOUND;
     }
     *out = (struct gs_extent){range.block_addr, range.requested_bytes, range.segment_addr,
-                              NULL};
+                              NULL, range.pages_id};
     if (GS_UNLIKELY(range.paged)) {
         out->paged = ((const struct gs_context *)gs_heap_self(range.heap))->handle;
     }

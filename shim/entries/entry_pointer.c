@@ -29,7 +29,7 @@ static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
     if (gs_imports_find(address, &import) != GS_OK) {
         return GS_ERR_NOT_OURS;
     }
-    *out = (struct gs_extent){import.pointer, import.bytes, import.base, NULL};
+    *out = (struct gs_extent){import.pointer, import.bytes, import.base, NULL, 0};
     return GS_OK;
 }
 
@@ -106,7 +106,8 @@ static inline void check_attribute(CUpointer_attribute attribute)
 /* CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, which headers before 12.3 lack. */
 #define MEMORY_BLOCK_ID 20
 
-/* Larger than any segment's id: gs_buffer_id then mixes the place, which may be large. */
+/* Larger than any segment's id: gs_buffer_id then mixes the place, which may be large.
+ * The place begins with the segment's own number. */
 #define PAGED_IDS ((uint64_t)1 << 60)
 
 /* Corrects the segment's attribute; `extent`: of the block, or NULL. */
@@ -125,9 +126,12 @@ static void correct(CUpointer_attribute attribute, const struct gs_extent *exten
         *(CUcontext *)data = extent->paged;
     } else if (extent->paged && (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
                                  (int)attribute == MEMORY_BLOCK_ID)) {
-        /* One id may be that of many blocks, since it need not be that of a mapping. */
-        *(unsigned long long *)data =
-            gs_buffer_id(PAGED_IDS, extent->base / GS_BLOCK_BYTES);
+        /* The driver's may be that of many blocks, since it need not be that of a
+         * mapping. The address may have had other pages, whose registrations are not
+         * valid now. */
+        *(unsigned long long *)data = gs_buffer_id(
+            PAGED_IDS,
+            extent->pages_id << 24 | (extent->base - extent->segment) / GS_BLOCK_BYTES);
     } else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
                (int)attribute == MEMORY_BLOCK_ID) {
         *(unsigned long long *)data =

@@ -14,7 +14,8 @@
  * (unconfirmed on hardware), and no block's id equals a small number. If a segment's id
  * is not small, the block's id is a hash: two blocks have the same one with a probability
  * of 2^-62.
- * In:  place  units of GS_BLOCK_BYTES from the segment's start, < 2^24
+ * In:  place  units of GS_BLOCK_BYTES from the segment's start; < 2^24 for a small
+ * segment_id
  */
 static inline uint64_t gs_buffer_id(uint64_t segment_id, uint64_t place)
 {

@@ -318,7 +318,7 @@ enum gs_status gs_managed_extent(CUdeviceptr address, struct gs_extent *out)
         status = GS_ERR_NOT_FOUND; /* the bytes of the rounding have no owner */
     }
     if (status == GS_OK) {
-        *out = (struct gs_extent){range.addr, range.requested_bytes, range.addr, NULL};
+        *out = (struct gs_extent){range.addr, range.requested_bytes, range.addr, NULL, 0};
     }
     return status;
 }

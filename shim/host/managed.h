@@ -37,6 +37,7 @@ struct gs_extent {
     size_t bytes; /* as requested; of pinned memory of a page and more, whole pages */
     CUdeviceptr segment; /* start of the driver allocation that contains it */
     CUcontext paged;     /* of pages that move: whose they are; else NULL */
+    uint64_t pages_id;   /* of pages that move: no other segment has had it; else 0 */
 };
 
 /* The allocation around an address (pool_lookup.h). Errors: GS_ERR_NOT_FOUND (in a cached

@@ -341,6 +341,37 @@ Test(pages, a_smaller_request_is_cut_from_an_idle_segment)
     end_pool();
 }
 
+static uint64_t pages_id(uint64_t addr)
+{
+    struct gs_range range;
+
+    cr_assert_eq(gs_pool_find(bed.pool, addr, &range), GS_OK);
+    return range.pages_id;
+}
+
+/* A registration of an address's pages is valid as long as its number. */
+Test(pages, other_pages_at_an_address_have_another_number)
+{
+    uint64_t first, number, seen[4];
+
+    begin_pool(64);
+    first = allocated(4);
+    seen[0] = pages_id(first);
+    cr_assert_neq(seen[0], 0);
+    bed_free(&bed, first);
+    cr_assert_eq(allocated(4), first, "the same pages");
+    cr_assert_eq(pages_id(first), seen[0]);
+    bed_free(&bed, first);
+    for (unsigned i = 1; i < 4; i++) { /* more, fewer, more pages */
+        cr_assert_eq(allocated(i == 2 ? 2 : 6), first);
+        number = seen[i] = pages_id(first);
+        for (unsigned j = 0; j < i; j++)
+            cr_assert_neq(number, seen[j]);
+        bed_free(&bed, first);
+    }
+    end_pool();
+}
+
 Test(pages, a_larger_request_takes_idle_pages_and_the_rest_anew)
 {
     uint64_t addr[8], large;

@@ -56,6 +56,51 @@ add_case "moving pages on a full device, limited" moving_full_case GPUSHIM_MEM_L
 add_case "moving pages on a full device, late work" \
   moving_full_case CUDASIM_SCHEDULE=hostile CUDASIM_SEED=3
 
+# A cache of registrations keeps them by address and BUFFER_ID: other pages at an address have another id.
+moving_ids_case() {
+  need python3
+  cat >ids.py <<'PYTHON'
+import ctypes
+
+MIB = 1 << 20
+cuda, context, pointer, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
+
+
+def call(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    assert code == 0, (name, code)
+
+
+def allocated(mib):
+    """Its address and its id: asked for alone, and in a list for its last byte."""
+    call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(mib * MIB))
+    address = pointer.value
+    call("cuPointerGetAttribute", ctypes.byref(number), 7, ctypes.c_uint64(address))
+    found = number.value
+    call("cuPointerGetAttributes", 1, (ctypes.c_int * 1)(7), (ctypes.c_void_p * 1)(ctypes.addressof(number)),
+         ctypes.c_uint64(address + mib * MIB - 1))
+    assert number.value == found
+    return address, found
+
+
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxPushCurrent_v2", context)
+stale, seen = 0, {}  # size by address and id
+for mib in (10, 14, 10, 6, 64, 4, 64, 12):
+    key = allocated(mib)
+    stale += seen.setdefault(key, mib) != mib
+    call("cuMemFree_v2", ctypes.c_uint64(key[0]))
+print("stale:", stale)
+PYTHON
+  native native python3 -SB ids.py
+  expect_text native.out '^stale: 0$'
+  preloaded shim "$vmm" CUDASIM_LOG=2 -- python3 -SB ids.py
+  expect_text shim.out '^stale: 0$'
+  [[ $(driver_calls shim.err cuMemMap) -gt 2 ]] || fail "no pages were mapped"
+}
+add_case "moving pages ids" moving_ids_case
+
 # The smallest device on which a real trace fits natively: sizes that fit no freed block.
 moving_smallest_case() {
   local trace=$sources/tests/replay/traces/minimalloc-K.csv.gz
