@@ -96,6 +96,37 @@ Test(sim_pools, reuse_on_the_same_stream_before_the_free_has_run)
     cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB);
 }
 
+/* A smaller request that took a larger block whole would leave no memory for the rest. */
+Test(sim_pools, take_of_a_freed_block_what_is_asked_for)
+{
+    struct sim_latch latch;
+    CUdeviceptr p, parts[3], more;
+
+    sim_test_start("1", "16M");
+    CUmemoryPool pool = default_pool();
+    CUstream stream = new_stream();
+    for (unsigned run = 0; run < 2; run++) { /* the free is queued; then it has run */
+        sim_latch_make(&latch);
+        ok(cuMemAllocAsync(&p, 16 * GS_MIB, stream));
+        if (run == 0)
+            sim_latch_block(&latch, stream);
+        ok(cuMemFreeAsync(p, stream));
+        for (unsigned i = 0; i < 3; i++)
+            ok(cuMemAllocAsync(&parts[i], (i < 2 ? 6 : 4) * GS_MIB, stream));
+        fails(cuMemAllocAsync(&more, 1, stream), CUDA_ERROR_OUT_OF_MEMORY);
+        cr_assert_eq(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 16 * GS_MIB);
+        ok(cuMemsetD8Async(parts[1], 5, 6 * GS_MIB, stream));
+        for (unsigned i = 0; i < 3; i++) {
+            cr_assert(parts[i] >= p && parts[i] < p + 16 * GS_MIB);
+            ok(cuMemFreeAsync(parts[i], stream));
+        }
+        if (run == 0)
+            sim_latch_open(&latch);
+        ok(cuStreamSynchronize(stream));
+        cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB);
+    }
+}
+
 Test(sim_pools, do_not_hand_queued_frees_to_other_streams)
 {
     struct sim_latch latch;

@@ -134,30 +134,39 @@ static bool may_have(const struct sim_reuse *reuse, const struct sim_alloc *allo
            sim_frees_know(reuse->behind, alloc->freed_at);
 }
 
-/* A block of the list that fits and may be had. Needs space->lock. */
+/* The block of the list that fits best and may be had. Needs space->lock. */
 static struct sim_alloc *find_freed(const struct sim_freed *freed, size_t want,
                                     const struct sim_reuse *reuse)
 {
-    struct sim_alloc *alloc = freed->first;
+    struct sim_alloc *best = NULL;
 
-    while (alloc && (!may_have(reuse, alloc) || alloc->block_bytes < want ||
-                     alloc->block_bytes / 2 > want ||
-                     (alloc->chunk != NULL) != (want < SIM_UNIT_BYTES)))
-        alloc = alloc->next;
-    return alloc;
+    for (struct sim_alloc *alloc = freed->first;
+         alloc && !(best && best->block_bytes == want); alloc = alloc->next) {
+        if (alloc->block_bytes >= want && may_have(reuse, alloc) &&
+            (alloc->chunk != NULL) == (want < SIM_UNIT_BYTES) &&
+            (!best || alloc->block_bytes < best->block_bytes))
+            best = alloc;
+    }
+    return best;
 }
 
-/* The block, in no list, becomes that of the new allocation. Needs space->lock. */
-static void hand_over(struct sim_alloc *from, struct sim_alloc *to)
+/* The block's end, or all of it, becomes that of the new allocation. Returns whether it
+ * was all: the block is in no list then. What is left stays freed; its address stays,
+ * too, since queued work may know it. Needs space->lock. */
+static bool hand_over(struct sim_freed *freed, struct sim_alloc *from,
+                      struct sim_alloc *to)
 {
-    to->base = from->base;
+    from->block_bytes -= to->block_bytes;
+    to->base = from->base + from->block_bytes;
     to->chunk = from->chunk;
-    to->block_bytes = from->block_bytes;
-    sim_place_hand_over(from, to);
-    from->handed_over = true;
-    from->block_bytes = 0;
+    sim_place_hand_over(to, to);
     list_push(&to->heap->allocs, to);
     sim_memory_ref(to);
+    if (from->block_bytes > 0)
+        return false;
+    from->handed_over = true;
+    freed_remove(freed, from);
+    return true;
 }
 
 void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
@@ -173,20 +182,20 @@ void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
         return;
     pthread_mutex_lock(&heap->space->lock);
     struct sim_alloc *freeing = find_freed(&heap->freeing, to->block_bytes, reuse);
+    bool all = false;
     if (freeing) {
-        freed_remove(&heap->freeing, freeing);
-        hand_over(freeing, to);
-        list_push(&heap->handed, freeing);
+        all = hand_over(&heap->freeing, freeing, to);
+        if (all)
+            list_push(&heap->handed, freeing);
         sim_op_ref(freeing->free_op);
         *behind = freeing->free_op;
     } else if ((parked = find_freed(&heap->parked, to->block_bytes, reuse)) != NULL) {
-        freed_remove(&heap->parked, parked);
-        hand_over(parked, to);
+        all = hand_over(&heap->parked, parked, to);
         count_used(heap, to->block_bytes);
         *behind = NULL;
     }
     pthread_mutex_unlock(&heap->space->lock);
-    if (parked)
+    if (parked && all)
         sim_memory_unref(parked);
     if (freeing || parked)
         *out = to;

@@ -9,17 +9,17 @@
 
 #include "space.h"
 
-void sim_place_hand_over(struct sim_alloc *from, struct sim_alloc *to)
+void sim_place_hand_over(struct sim_alloc *of, struct sim_alloc *to)
 {
-    struct sim_space *space = from->heap->space;
-    size_t offset = from->base - space->va;
+    struct sim_space *space = of->heap->space;
+    size_t offset = of->base - space->va;
 
-    if (from->chunk) {
+    if (of->chunk) {
         size_t slot = offset % SIM_UNIT_BYTES / SIM_ALIGN_BYTES;
-        for (size_t i = 0; i < from->block_bytes / SIM_ALIGN_BYTES; i++)
-            from->chunk->owners[slot + i] = to;
+        for (size_t i = 0; i < of->block_bytes / SIM_ALIGN_BYTES; i++)
+            of->chunk->owners[slot + i] = to;
     } else {
-        for (size_t i = 0; i < from->block_bytes / SIM_UNIT_BYTES; i++)
+        for (size_t i = 0; i < of->block_bytes / SIM_UNIT_BYTES; i++)
             space->units[offset / SIM_UNIT_BYTES + i].alloc = to;
     }
 }

@@ -16,7 +16,7 @@ bool sim_place(struct sim_alloc *alloc, bool may_grow);
 /* Give a block's place back. Returns units for the device, for sim_space_release. */
 struct sim_extent *sim_unplace(struct sim_alloc *alloc);
 
-/* The place goes from one allocation to another, or (NULL) to nobody. */
-void sim_place_hand_over(struct sim_alloc *from, struct sim_alloc *to);
+/* The place of an allocation's block becomes that of `to`, or (NULL) of nobody. */
+void sim_place_hand_over(struct sim_alloc *of, struct sim_alloc *to);
 
 #endif
