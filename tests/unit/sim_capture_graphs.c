@@ -3,6 +3,7 @@
  * that an executable graph stays as it was instantiated, and that memory of a graph lives
  * from the launch to its free.
  */
+#include "../gpu/kernels.h"
 #include "sim_helpers.h"
 
 #define WORDS ((size_t)1000)
@@ -277,4 +278,29 @@ Test(sim_capture_graphs, let_nobody_use_memory_they_have_freed)
     ok(cuStreamSynchronize(stream));
     ok(cuMemsetD32Async(words, 1, WORDS, stream));
     fails(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* A stream of another device has no access to the memory that the kernel uses. */
+Test(sim_capture_graphs, a_kernel_runs_in_the_context_of_its_node)
+{
+    CUcontext first = sim_test_start("2", "16M"), second;
+    uint64_t count = WORDS;
+    uint32_t seed = 7;
+    CUstream stream;
+    CUgraph graph;
+
+    ok(cuDevicePrimaryCtxRetain(&second, 1));
+    ok(cuCtxSetCurrent(second));
+    CUdeviceptr words = new_words();
+    CUfunction fill = sim_test_kernel("gs_fill");
+    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    ok(sim_test_launch(fill, stream, (void *[]){&words, &count, &seed}));
+    ok(cuStreamEndCapture(stream, &graph));
+    CUgraphExec exec = instantiate(graph);
+    ok(cuCtxSetCurrent(first));
+    ok(cuGraphLaunch(exec, NULL));
+    ok(cuCtxSynchronize());
+    ok(cuCtxSetCurrent(second));
+    cr_assert_eq(first_word(words), gs_pattern(seed, 0));
 }

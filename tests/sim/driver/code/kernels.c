@@ -35,6 +35,18 @@ static void add_range(struct sim_op *op, uint64_t address, uint64_t count, bool 
     (void)res; /* out of bounds is an error of the run, not of the launch */
 }
 
+/* May the context that the kernel runs in access it? */
+static bool is_allowed(const struct sim_op *op, const struct sim_access *access)
+{
+    if (!op->kernel.context || op->kernel.context == op->stream->context->object.handle)
+        return sim_access_allowed(access, op->stream->context);
+    struct sim_context *context = sim_context_get(op->kernel.context);
+    bool allowed = context && sim_access_allowed(access, context);
+    if (context)
+        sim_context_put(context);
+    return allowed;
+}
+
 /* Where range `index` lies; an empty one is never looked at. */
 static CUresult open_range(struct sim_op *op, unsigned index, uint32_t **out)
 {
@@ -47,7 +59,7 @@ static CUresult open_range(struct sim_op *op, unsigned index, uint32_t **out)
     if (access->address % 4)
         return CUDA_ERROR_MISALIGNED_ADDRESS;
     CUresult res = sim_access_open(access, &pointer);
-    if (res == CUDA_SUCCESS && !sim_access_allowed(access, op->stream->context))
+    if (res == CUDA_SUCCESS && !is_allowed(op, access))
         res = CUDA_ERROR_ILLEGAL_ADDRESS;
     *out = pointer;
     return res;

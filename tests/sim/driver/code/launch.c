@@ -317,6 +317,7 @@ CUresult sim_launch_prepare(enum sim_api api, struct sim_context *context,
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult res = prepare(api, context, function, launch, out);
     if (res == CUDA_SUCCESS && keep) {
+        (*out)->kernel.context = context->object.handle;
         res = make_record(function, launch, *out);
         if (res != CUDA_SUCCESS)
             sim_op_unref(*out);

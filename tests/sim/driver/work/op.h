@@ -65,6 +65,8 @@ struct sim_kernel_call {
     uint64_t args[SIM_KERNEL_ARGS];
     bool waits_inside; /* for the kernel before it, when launched programmatically */
     struct sim_launch_record *record; /* a pattern's (launch.h), with a reference */
+    CUcontext
+        context; /* a node's: runs in it, whatever stream the graph is launched in */
 };
 
 struct sim_host_call {
