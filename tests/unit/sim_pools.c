@@ -111,6 +111,7 @@ Test(sim_pools, take_of_a_freed_block_what_is_asked_for)
         if (run == 0)
             sim_latch_block(&latch, stream);
         ok(cuMemFreeAsync(p, stream));
+        fails(cuMemAllocAsync(&more, SIZE_MAX, stream), CUDA_ERROR_OUT_OF_MEMORY);
         for (unsigned i = 0; i < 3; i++)
             ok(cuMemAllocAsync(&parts[i], (i < 2 ? 6 : 4) * GS_MIB, stream));
         fails(cuMemAllocAsync(&more, 1, stream), CUDA_ERROR_OUT_OF_MEMORY);

@@ -174,10 +174,11 @@ void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
                         const struct sim_reuse *reuse, struct sim_alloc **out,
                         struct sim_op **behind)
 {
-    struct sim_alloc *to = new_alloc(heap, bytes, allocation);
-    struct sim_alloc *parked = NULL;
+    struct sim_alloc *to = NULL, *parked = NULL;
 
     *out = NULL;
+    if (bytes <= heap->space->capacity_units * SIM_UNIT_BYTES)
+        to = new_alloc(heap, bytes, allocation);
     if (!to)
         return;
     pthread_mutex_lock(&heap->space->lock);
