@@ -30,7 +30,6 @@
 #include "host_memory.h"
 #include "linker.h"
 #include "log.h"
-#include "mem_group.h"
 #include "stacks.h"
 #include "state.h"
 #include "state_file.h"
@@ -90,7 +89,6 @@ static void before_exec(const char *path)
             (void)gs_finish_report(ending, true);
         }
     }
-    gs_group_leave();
     gs_uncancelled_end(before);
     gs_coverage_flush();
 }
@@ -99,7 +97,6 @@ static void before_exec(const char *path)
  * and stays. */
 static int after_exec(int result)
 {
-    gs_group_return();
     if (gs_finish_due()) {
         gs_state_file_ending("");
     }

@@ -1,30 +1,28 @@
 /*
- * mem_group.c - the ledger of a group of processes.
+ * mem_group.c - what each process of a group has charged, and how much fits.
  *
- * Each process writes what it has charged into a member of its own, and adds up the
- * members to see whether a charge fits. So there is no lock that a killed process could
- * leave locked, and no sum that it could leave wrong. A process that has ended is known
- * by its number and its start. Its member counts until another process joins, asks what
- * is free, or asks for the last memory. No process leaves at its exit, since the driver
- * frees its memory later; one leaves when it becomes another program (exec), which has
- * the same number and start.
+ * Each process writes what it has charged into a member of its own, and adds up all
+ * members to see whether a charge fits. So there is no lock that a killed or stopped
+ * process could leave locked, and no sum that it could leave wrong. A member has a locked
+ * byte (ledger.h); if its byte is unlocked, its process has ended, or has become another
+ * program. The kernel releases the lock just before it closes the process's devices: a
+ * member of this namespace counts until its process has gone.
  *
  * An attempt to charge is a word of its own. Two processes that ask for the last memory
  * at once may see each other's attempt: both withdraw, and try again after waits of
  * different lengths. What is charged, without attempts, refuses at once.
  *
- * Owns:   the mapping of the ledger, a member in it.
- * Lock:   join_lock while the group is joined; the ledger's words are atomic.
+ * Owns:   this process's member and its own account of it.
+ * Lock:   join_lock while the group is joined, own_lock for the account; each word of the
+ *         ledger has one writer.
  * Design: docs/tuning.md
  */
 #include "mem_group.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,54 +31,55 @@
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
-#include "link_open.h"
+#include "ledger.h"
+#include "loader_gate.h"
 #include "log.h"
-#include "output.h"
 #include "process_start.h"
 
-#define MAGIC   UINT64_C(0x3330707567736772) /* changes with the layout */
-#define MEMBERS 512
+#define MEMBERS GS_LEDGER_MEMBERS
 #define NAME    64 /* bytes of a group's name */
 
-/* An owner: the process's number and the low bits of its start, and that it counts. */
-#define COUNTS     (UINT64_C(1) << 63)
+/* An owner: the process's number, not 0, and the low bits of its start. */
 #define START_BITS 39
+#define START_MASK ((UINT64_C(1) << START_BITS) - 1)
 
 /* Attempts to charge the last memory, and the wait between two. */
 #define ATTEMPTS 5
 #define NAP_NS   ((uint64_t)20000)
-/* What a member wants counts for so long: it may have been killed while it waited. */
+/* What members want counts for so long after the last request. */
 #define WANTED_NS ((uint64_t)1000000000)
-/* The shortest interval between two searches for processes that have ended. */
+/* The shortest interval between two searches for members that have ended. */
 #define SEARCH_NS ((uint64_t)100000000)
-
-struct member {
-    uint64_t owner;                   /* atomic; 0: nobody */
-    uint64_t namespace;               /* of its process number; atomic */
-    uint64_t charged[GS_MAX_DEVICES]; /* atomic; bytes, by place in `devices` */
-    uint64_t tried[GS_MAX_DEVICES];   /* likewise: of attempts to charge */
-    uint64_t wanted[GS_MAX_DEVICES];  /* likewise: of what other members keep idle ... */
-    uint64_t wanted_at;               /* ... since this time; atomic */
-    uint64_t gives;                   /* atomic: it looks at what others want */
-};
-
-struct ledger {
-    uint64_t magic;                   /* atomic; 0: new */
-    uint64_t members_end;             /* atomic; members from here on were never used */
-    uint64_t requests;                /* atomic; counts what members have wanted */
-    uint64_t devices[GS_MAX_DEVICES]; /* atomic; key of each device, 0: none */
-    struct member members[MEMBERS];
-};
+/* Owners that a search reads at once. */
+#define AT_ONCE 64
+/* Tries to lock the table of devices, which a member holds for microseconds. */
+#define LOCK_TRIES  1000
+#define LOCK_NAP_NS ((uint64_t)1000000)
 
 static struct gs_mutex join_lock = GS_MUTEX(GS_RANK_LIMITS);
+static struct gs_mutex own_lock = GS_MUTEX(GS_RANK_GROUP);
 static char group_path[PATH_MAX];   /* "": no group; immutable after start */
 static const char *group_name = ""; /* the user's word */
 static bool failed;                 /* to join; under join_lock */
-static struct ledger *ledger;       /* atomic; written under join_lock */
-static struct member *own;          /* likewise */
-static uint64_t identity;           /* of this process */
-static uint64_t own_namespace;      /* 0: /proc does not tell */
+static struct gs_ledger *words;     /* atomic; NULL: not joined */
+static bool alone;                  /* atomic: the ledger was shortened */
+static bool unreachable;            /* atomic: the ledger has lost its name */
 static uint64_t next_search;        /* atomic; a time */
+
+/* What this process writes into the ledger; under own_lock. `number` and `space` are
+ * immutable once the group is joined. */
+static struct {
+    unsigned number;
+    uint64_t space; /* namespace of process numbers; 0: /proc does not tell */
+    uint64_t requests;
+    bool gives;
+    struct account {
+        uint64_t charged, tried, wanted;
+    } of[GS_MAX_DEVICES];
+} own;
+
+/* Copies of a word of each member; under own_lock. */
+static uint64_t copies[MEMBERS], other_copies[MEMBERS];
 
 /* ---- start ------------------------------------------------------------------------- */
 
@@ -117,12 +116,11 @@ void gs_group_start(const char *name)
 void gs_group_reset(void)
 {
     gs_mutex_init(&join_lock, GS_RANK_LIMITS);
-    if (ledger) {
-        (void)munmap(ledger, sizeof(*ledger));
-    }
-    ledger = NULL;
-    own = NULL;
-    failed = false;
+    gs_mutex_init(&own_lock, GS_RANK_GROUP);
+    gs_ledger_close();
+    memset(&own, 0, sizeof(own));
+    words = NULL;
+    failed = alone = unreachable = false;
     group_path[0] = '\0';
     next_search = 0;
 }
@@ -132,324 +130,146 @@ bool gs_group_wanted(void)
     return group_path[0] != '\0';
 }
 
-/* ---- members ----------------------------------------------------------------------- */
-
-static uint64_t owner_of(int64_t pid, uint64_t start)
-{
-    return (uint64_t)pid << START_BITS | (start & ((UINT64_C(1) << START_BITS) - 1));
-}
-
-/* Its process number means the same process to this one. */
-static bool shares_namespace(const struct member *member)
-{
-    return own_namespace != 0 &&
-           __atomic_load_n(&member->namespace, __ATOMIC_RELAXED) == own_namespace;
-}
-
-static bool has_ended(uint64_t owner)
-{
-    return (owner & ~COUNTS) != identity &&
-           gs_process_ended((int64_t)((owner & ~COUNTS) >> START_BITS), owner,
-                            (UINT64_C(1) << START_BITS) - 1);
-}
-
-/* Takes a member out if its process has ended. One of another namespace stays. */
-static void remove_ended(struct member *member)
-{
-    uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if ((owner & COUNTS) && shares_namespace(member) && has_ended(owner)) {
-        (void)__atomic_compare_exchange_n(&member->owner, &owner, 0, false,
-                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-    }
-}
-
-static size_t members_end(void)
-{
-    uint64_t end = __atomic_load_n(&ledger->members_end, __ATOMIC_ACQUIRE);
-    return end < MEMBERS ? (size_t)end : MEMBERS;
-}
-
-static void remove_all_ended(void)
-{
-    int before = gs_uncancelled_begin();
-    int saved_errno = errno;
-    for (size_t i = 0; i < members_end(); i++) {
-        remove_ended(&ledger->members[i]);
-    }
-    errno = saved_errno;
-    gs_uncancelled_end(before);
-}
-
-/* The program that this process was before `exec` has no memory any more. */
-static void remove_former(struct member *member)
-{
-    uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if ((owner & ~COUNTS) == identity && shares_namespace(member)) {
-        (void)__atomic_compare_exchange_n(&member->owner, &owner, 0, false,
-                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-    }
-}
-
-/* Whether a member that does not count may get another owner, `unfinished`: also one
- * whose claim has not come to its end. One that has left for `exec` keeps its own. */
-static bool is_free(const struct member *member, uint64_t owner, bool unfinished)
-{
-    return owner == 0 || (unfinished && !(owner & COUNTS) &&
-                          (!shares_namespace(member) || has_ended(owner)));
-}
-
-static void raise_members_end(uint64_t least)
-{
-    uint64_t end = __atomic_load_n(&ledger->members_end, __ATOMIC_RELAXED);
-    while (end < least &&
-           !__atomic_compare_exchange_n(&ledger->members_end, &end, least, true,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-    }
-}
-
-/* Two that claim a member at once are told apart by the last step. */
-static bool claim(struct member *member, bool unfinished)
-{
-    uint64_t owner = __atomic_load_n(&member->owner, __ATOMIC_ACQUIRE);
-    if (!is_free(member, owner, unfinished) ||
-        !__atomic_compare_exchange_n(&member->owner, &owner, identity, false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-        return false;
-    }
-    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
-        __atomic_store_n(&member->charged[i], 0, __ATOMIC_RELAXED);
-        __atomic_store_n(&member->tried[i], 0, __ATOMIC_RELAXED);
-        __atomic_store_n(&member->wanted[i], 0, __ATOMIC_RELAXED);
-    }
-    __atomic_store_n(&member->gives, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&member->namespace, own_namespace, __ATOMIC_RELAXED);
-    raise_members_end((uint64_t)(member - ledger->members) + 1);
-    owner = identity;
-    return __atomic_compare_exchange_n(&member->owner, &owner, identity | COUNTS, false,
-                                       __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-}
-
-/* NULL: the group is full. */
-static struct member *find_member(void)
-{
-    remove_all_ended();
-    for (size_t i = 0; i < members_end(); i++) {
-        remove_former(&ledger->members[i]);
-    }
-    for (size_t i = 0; i < 2 * MEMBERS; i++) {
-        if (claim(&ledger->members[i % MEMBERS], i >= MEMBERS)) {
-            return &ledger->members[i % MEMBERS];
-        }
-    }
-    return NULL;
-}
-
 /* ---- the ledger -------------------------------------------------------------------- */
 
-/* Makes a new file as long as a ledger, also one whose maker was killed at it. Returns 0
- * or an errno; EBADMSG: it is another's file, and stays as it is. */
-static int prepare(int fd)
+static struct gs_ledger *joined(void)
 {
-    struct stat found;
-    uint64_t magic = 0;
-    if (fstat(fd, &found) != 0) {
-        return errno;
-    }
-    if (!S_ISREG(found.st_mode) || found.st_size > (off_t)sizeof(*ledger) ||
-        found.st_uid != (uid_t)syscall(SYS_geteuid) ||
-        pread(fd, &magic, sizeof(magic), 0) < 0 || (magic != 0 && magic != MAGIC)) {
-        return EBADMSG;
-    }
-    return found.st_size == (off_t)sizeof(*ledger)
-               ? 0
-               : gs_output_map_extend(fd, 0, sizeof(*ledger));
+    return __atomic_load_n(&words, __ATOMIC_ACQUIRE);
 }
 
-/* Opens the file and maps it. Returns 0 or an errno. */
-static int map_ledger(void)
+/* From now on this process counts alone: stale words would refuse or grant at random. */
+static void go_on_alone(void)
 {
-    int fd = gs_link_open(group_path, O_RDWR | O_CREAT | O_NOFOLLOW, NULL);
-    if (fd < 0) {
-        return errno;
+    if (!__atomic_exchange_n(&alone, true, __ATOMIC_SEQ_CST)) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_MEM_GROUP=%.400s: %.400s: was shortened while in use; from "
+                    "now on GPUSHIM_MEM_LIMIT counts this process alone",
+                    group_name, group_path);
     }
-    int error = prepare(fd);
-    if (!error) {
-        void *bytes =
-            mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        error = bytes == MAP_FAILED ? errno : 0;
-        __atomic_store_n(&ledger, error ? NULL : bytes, __ATOMIC_RELEASE);
-    }
-    close(fd);
-    return error;
 }
 
-static void identify(void)
+static bool is_alone(void)
 {
-    struct stat space;
-    int64_t pid = (int64_t)syscall(SYS_getpid);
-    uint64_t start = 0;
-    /* A /proc of another namespace has other processes by these numbers. */
-    bool known = gs_process_self() == pid && gs_process_start(pid, &start) == GS_OK &&
-                 stat("/proc/self/ns/pid", &space) == 0;
-    identity = owner_of(pid, start);
-    own_namespace = known ? (uint64_t)space.st_ino : 0;
+    return __atomic_load_n(&alone, __ATOMIC_SEQ_CST);
 }
 
-/* Returns why the process is no member; NULL: it is one. */
-static const char *join(void)
+/* Writes a word, after all earlier ones and before all later reads. */
+static void put(uint64_t *word, uint64_t value)
 {
-    int error = map_ledger();
-    if (error) {
-        return error == EBADMSG ? "not a ledger of this version"
-                                : gs_output_error_text(error);
+    if (!is_alone() && !gs_ledger_write(word, value)) {
+        go_on_alone();
     }
-    identify();
-    __atomic_store_n(&ledger->magic, MAGIC, __ATOMIC_RELEASE);
-    struct member *member = find_member();
-    __atomic_store_n(&own, member, __ATOMIC_RELEASE);
-    return member ? NULL : "it is full";
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* The place of a device; GS_MAX_DEVICES: there are too many. */
-static unsigned place_of(const char *bus)
+/* Reads words of the ledger; zeros if this process counts alone. */
+static void get(const uint64_t *from, uint64_t *out, size_t count)
 {
-    uint64_t key = gs_fnv1a(bus, strlen(bus)) | 1; /* 0 is no device */
-    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
-        uint64_t found = 0;
-        if (__atomic_compare_exchange_n(&ledger->devices[i], &found, key, false,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
-            found == key) {
-            return i;
-        }
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (is_alone() || !gs_ledger_read(from, out, count)) {
+        memset(out, 0, count * sizeof(*out));
+        go_on_alone();
     }
-    return GS_MAX_DEVICES;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
-
-uint64_t *gs_group_join(const char *bus)
-{
-    unsigned place = GS_MAX_DEVICES;
-    if (!gs_group_wanted()) {
-        return NULL;
-    }
-    int before = gs_uncancelled_begin();
-    int saved_errno = errno;
-    gs_mutex_lock(&join_lock);
-    if (!own && !failed) {
-        const char *problem = join();
-        if (problem) {
-            failed = true;
-            gs_log_line(GS_LOG_WARN,
-                        "GPUSHIM_MEM_GROUP=%.400s: %.400s: %s; GPUSHIM_MEM_LIMIT counts "
-                        "this process alone",
-                        group_name, group_path, problem);
-        }
-    }
-    if (own) {
-        place = place_of(bus);
-    }
-    gs_mutex_unlock(&join_lock);
-    errno = saved_errno;
-    gs_uncancelled_end(before);
-    return place < GS_MAX_DEVICES ? &own->charged[place] : NULL;
-}
-
-/* ---- charges ----------------------------------------------------------------------- */
 
 static uint64_t sum_of(uint64_t a, uint64_t b)
 {
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* What the members have, all or but for one. */
-static uint64_t add_up_but(const uint64_t *charge, const struct member *but)
+/* Adds up a word of each member but this process's own, which is replaced by `mine`. */
+static uint64_t add_up(const uint64_t *from, uint64_t mine)
 {
-    size_t place = (size_t)(charge - own->charged);
-    uint64_t sum = 0;
-    for (size_t i = 0; i < members_end(); i++) {
-        const struct member *member = &ledger->members[i];
-        if (member != but &&
-            (__atomic_load_n(&member->owner, __ATOMIC_SEQ_CST) & COUNTS)) {
-            sum = sum_of(sum, __atomic_load_n(&member->charged[place], __ATOMIC_SEQ_CST));
-        }
+    uint64_t sum = mine;
+    gs_mutex_lock(&own_lock);
+    get(from, copies, MEMBERS);
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        sum = i == own.number ? sum : sum_of(sum, copies[i]);
     }
+    gs_mutex_unlock(&own_lock);
     return sum;
 }
 
-/* The attempts of all members. */
-static uint64_t add_up_tried(size_t place)
+/* ---- members ----------------------------------------------------------------------- */
+
+static uint64_t owner_of(int64_t pid, uint64_t start)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < members_end(); i++) {
-        const struct member *member = &ledger->members[i];
-        if (__atomic_load_n(&member->owner, __ATOMIC_SEQ_CST) & COUNTS) {
-            sum = sum_of(sum, __atomic_load_n(&member->tried[place], __ATOMIC_SEQ_CST));
-        }
+    return (uint64_t)pid << START_BITS | (start & START_MASK);
+}
+
+/* Its process is being removed by the kernel, which has not closed its devices yet. */
+static bool is_exiting(uint64_t owner, uint64_t space)
+{
+    return owner != 0 && own.space != 0 && space == own.space &&
+           gs_process_exiting((int64_t)(owner >> START_BITS), owner, START_MASK);
+}
+
+/* Clears what a member has; the lock of its byte is held. */
+static void clear_member(struct gs_ledger *ledger, unsigned number)
+{
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
+        put(&ledger->of[i].charged[number], 0);
+        put(&ledger->of[i].tried[number], 0);
+        put(&ledger->of[i].wanted[number], 0);
     }
-    return sum;
+    put(&ledger->gives[number], 0);
+    put(&ledger->owner[number], 0);
 }
 
-static uint64_t add_up(const uint64_t *charge)
+/* Clears a member if its process has ended. */
+static void remove_if_ended(struct gs_ledger *ledger, int fd, unsigned number)
 {
-    return add_up_but(charge, NULL);
-}
-
-uint64_t gs_group_charged_by_others(const uint64_t *charge)
-{
-    return add_up_but(charge, own);
-}
-
-bool gs_group_charge(uint64_t *charge, uint64_t bytes, uint64_t limit)
-{
-    if (bytes > limit) {
-        return false;
+    uint64_t owner = 0, space = 0;
+    if (!gs_ledger_is_unlocked(fd, number) ||
+        gs_ledger_lock(fd, number) != GS_LEDGER_LOCKED) {
+        return;
     }
-    size_t place = (size_t)(charge - own->charged);
-    /* Members differ in it, so that of two one comes first. */
-    uint64_t nap_ns = NAP_NS + NAP_NS * ((uint64_t)(own - ledger->members) % 8);
-    for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
-        (void)__atomic_add_fetch(&own->tried[place], bytes, __ATOMIC_SEQ_CST);
-        /* An attempt that succeeds is charged before it is withdrawn, and read before. */
-        uint64_t tried = add_up_tried(place);
-        bool fits = sum_of(tried, add_up(charge)) <= limit;
-        if (fits) {
-            (void)__atomic_add_fetch(charge, bytes, __ATOMIC_SEQ_CST);
-        }
-        (void)__atomic_sub_fetch(&own->tried[place], bytes, __ATOMIC_SEQ_CST);
-        if (fits) {
-            return true;
-        }
-        if (attempt == 0) {
-            remove_all_ended();
-        } else if (add_up(charge) > limit - bytes) {
-            return false; /* whatever comes of the attempts of others */
-        } else {
-            gs_nap(nap_ns);
-        }
+    if (gs_ledger_read(&ledger->owner[number], &owner, 1) &&
+        gs_ledger_read(&ledger->space[number], &space, 1) && owner != 0 &&
+        !is_exiting(owner, space)) {
+        clear_member(ledger, number);
     }
-    return false;
+    gs_ledger_unlock(fd, number);
 }
 
-/* Not for a vfork child, which runs in its parent's memory. */
-static void replace_own_owner(uint64_t owner, uint64_t next_owner)
+static void log_unreachable(void)
 {
-    struct member *member = __atomic_load_n(&own, __ATOMIC_ACQUIRE);
-    if (member && identity >> START_BITS == (uint64_t)syscall(SYS_getpid)) {
-        (void)__atomic_compare_exchange_n(&member->owner, &owner, next_owner, false,
-                                          __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+    if (!__atomic_exchange_n(&unreachable, true, __ATOMIC_RELAXED)) {
+        gs_log_line(
+            GS_LOG_WARN,
+            "GPUSHIM_MEM_GROUP=%.400s: %.400s: was removed or replaced, or cannot "
+            "be opened any more; what ended members had stays charged",
+            group_name, group_path);
     }
 }
 
-void gs_group_leave(void)
+static void remove_all_ended(void)
 {
-    replace_own_owner(identity | COUNTS, identity);
+    struct gs_ledger *ledger = joined();
+    uint64_t owners[AT_ONCE];
+    int before = gs_uncancelled_begin();
+    int saved_errno = errno;
+    int fd = is_alone() ? -1 : gs_ledger_reopen();
+    if (fd >= 0) {
+        for (unsigned i = 0; i < MEMBERS; i++) {
+            if (i % AT_ONCE == 0) {
+                get(&ledger->owner[i], owners, AT_ONCE);
+            }
+            if (owners[i % AT_ONCE] != 0 && i != own.number) {
+                remove_if_ended(ledger, fd, i);
+            }
+        }
+        close(fd);
+    } else if (!is_alone() && errno != EMFILE && errno != ENFILE) {
+        log_unreachable();
+    }
+    errno = saved_errno;
+    gs_uncancelled_end(before);
 }
 
-void gs_group_return(void)
-{
-    replace_own_owner(identity, identity | COUNTS);
-}
-
-uint64_t gs_group_charged(const uint64_t *charge)
+/* Removes ended members, at most ten times a second. */
+static void search(void)
 {
     uint64_t at = __atomic_load_n(&next_search, __ATOMIC_RELAXED);
     uint64_t now = gs_now_coarse_ns();
@@ -458,66 +278,306 @@ uint64_t gs_group_charged(const uint64_t *charge)
                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
         remove_all_ended();
     }
-    return add_up(charge);
+}
+
+/* ---- joining ----------------------------------------------------------------------- */
+
+/* The number and start of this process, and its namespace if it has these in /proc. */
+static uint64_t identify(void)
+{
+    struct stat space;
+    int64_t pid = (int64_t)syscall(SYS_getpid);
+    uint64_t start = 0;
+    /* A /proc of another namespace has other processes by these numbers. */
+    bool known = gs_process_self() == pid && gs_process_start(pid, &start) == GS_OK &&
+                 stat("/proc/self/ns/pid", &space) == 0;
+    own.space = known ? (uint64_t)space.st_ino : 0;
+    return owner_of(pid, start);
+}
+
+/* Locks a free byte, and makes its member this process's. Returns why not, or NULL. */
+static const char *claim(struct gs_ledger *ledger, int fd, uint64_t identity)
+{
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        uint64_t owner = 0, space = 0;
+        enum gs_ledger_lock lock = gs_ledger_lock(fd, i);
+        if (lock == GS_LEDGER_NO_LOCKS) {
+            return "its file system has no locks";
+        }
+        if (lock == GS_LEDGER_TAKEN) {
+            continue;
+        }
+        if (!gs_ledger_read(&ledger->owner[i], &owner, 1) ||
+            !gs_ledger_read(&ledger->space[i], &space, 1) ||
+            !gs_ledger_read(&ledger->requests[i], &own.requests, 1)) {
+            return "was shortened while in use";
+        }
+        if (is_exiting(owner, space)) {
+            gs_ledger_unlock(fd, i);
+            continue;
+        }
+        clear_member(ledger, i);
+        put(&ledger->space[i], own.space);
+        put(&ledger->owner[i], identity);
+        own.number = i;
+        return NULL;
+    }
+    return "it is full";
+}
+
+/*
+ * Returns why the process is no member; NULL: it is one. A child that another thread
+ * forks while the descriptor is open would share the lock, so forks wait meanwhile.
+ */
+static const char *join(void)
+{
+    int fd = -1;
+    bool inside = gs_loader_enter_after_fork();
+    const char *problem = gs_ledger_open(group_path, &fd);
+    if (!problem) {
+        problem = claim(gs_ledger_words(), fd, identify());
+        close(fd);
+    }
+    if (inside) {
+        gs_loader_leave();
+    }
+    if (problem) {
+        gs_ledger_close();
+        return problem;
+    }
+    __atomic_store_n(&words, gs_ledger_words(), __ATOMIC_RELEASE);
+    remove_all_ended();
+    return NULL;
+}
+
+/* The place of a device in the table, which the caller has locked; -1: it is full. */
+static int find_place(struct gs_ledger *ledger, uint64_t key)
+{
+    uint64_t keys[GS_MAX_DEVICES];
+    if (!gs_ledger_read(ledger->devices, keys, GS_MAX_DEVICES)) {
+        return -1;
+    }
+    for (int i = 0; i < GS_MAX_DEVICES; i++) {
+        if (keys[i] == 0) {
+            put(&ledger->devices[i], key);
+        }
+        if (keys[i] == 0 || keys[i] == key) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Returns the place of a device, or -1. */
+static int place_of(const char *bus)
+{
+    uint64_t key = gs_fnv1a(bus, strlen(bus)) | 1; /* 0 is no device */
+    int place = -1, fd = gs_ledger_reopen();
+    for (unsigned i = 0; fd >= 0 && i < LOCK_TRIES; i++) {
+        if (gs_ledger_lock(fd, GS_LEDGER_DEVICES) == GS_LEDGER_LOCKED) {
+            place = find_place(joined(), key);
+            break;
+        }
+        gs_nap(LOCK_NAP_NS);
+    }
+    if (fd >= 0) {
+        close(fd); /* and releases the lock */
+    }
+    return place;
+}
+
+static void log_alone(const char *problem)
+{
+    gs_log_line(GS_LOG_WARN,
+                "GPUSHIM_MEM_GROUP=%.400s: %.400s: %s; GPUSHIM_MEM_LIMIT counts this "
+                "process alone",
+                group_name, group_path, problem);
+}
+
+int gs_group_join(const char *bus)
+{
+    int place = -1;
+    if (!gs_group_wanted()) {
+        return -1;
+    }
+    int before = gs_uncancelled_begin();
+    int saved_errno = errno;
+    gs_mutex_lock(&join_lock);
+    if (!joined() && !failed) {
+        const char *problem = join();
+        failed = problem != NULL;
+        if (problem) {
+            log_alone(problem);
+        }
+    }
+    if (joined()) {
+        place = place_of(bus);
+        if (place < 0 && !failed) {
+            failed = true;
+            log_alone("a device has no place in it");
+        }
+    }
+    gs_mutex_unlock(&join_lock);
+    errno = saved_errno;
+    gs_uncancelled_end(before);
+    return place;
+}
+
+/* ---- charges ----------------------------------------------------------------------- */
+
+uint64_t gs_group_own(int place)
+{
+    return __atomic_load_n(&own.of[place].charged, __ATOMIC_SEQ_CST);
+}
+
+/* Changes this process's account of a device, modulo 2^64, and writes it. What an attempt
+ * charges is written before the attempt is withdrawn. */
+static void change(int place, uint64_t charged, uint64_t tried)
+{
+    struct gs_ledger_device *device = &joined()->of[place];
+    struct account *account = &own.of[place];
+    gs_mutex_lock(&own_lock);
+    if (charged) {
+        put(&device->charged[own.number],
+            __atomic_add_fetch(&account->charged, charged, __ATOMIC_SEQ_CST));
+    }
+    if (tried) {
+        put(&device->tried[own.number],
+            __atomic_add_fetch(&account->tried, tried, __ATOMIC_SEQ_CST));
+    }
+    gs_mutex_unlock(&own_lock);
+}
+
+void gs_group_add(int place, uint64_t bytes)
+{
+    change(place, bytes, 0);
+}
+
+uint64_t gs_group_charged_by_others(int place)
+{
+    return add_up(joined()->of[place].charged, 0);
+}
+
+static uint64_t charged_by_all(int place)
+{
+    return add_up(joined()->of[place].charged, gs_group_own(place));
+}
+
+/* The attempts are read first: one that succeeds is charged before it is withdrawn. */
+static bool fits(int place, uint64_t limit)
+{
+    const struct account *account = &own.of[place];
+    uint64_t tried = add_up(joined()->of[place].tried,
+                            __atomic_load_n(&account->tried, __ATOMIC_SEQ_CST));
+    return sum_of(tried, charged_by_all(place)) <= limit;
+}
+
+bool gs_group_charge(int place, uint64_t bytes, uint64_t limit)
+{
+    /* Members differ in it, so that of two one comes first. */
+    uint64_t nap_ns = NAP_NS + NAP_NS * (own.number % 8);
+    if (bytes > limit) {
+        return false;
+    }
+    for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
+        change(place, 0, bytes);
+        bool good = fits(place, limit);
+        change(place, good ? bytes : 0, -bytes);
+        if (good) {
+            return true;
+        }
+        if (attempt == 0) {
+            remove_all_ended();
+        } else if (charged_by_all(place) > limit - bytes) {
+            return false; /* whatever comes of the attempts of others */
+        } else {
+            gs_nap(nap_ns);
+        }
+    }
+    return false;
+}
+
+uint64_t gs_group_charged(int place)
+{
+    search();
+    return charged_by_all(place);
 }
 
 /* ---- idle memory ------------------------------------------------------------------- */
 
 void gs_group_offer(bool gives)
 {
-    struct member *member = __atomic_load_n(&own, __ATOMIC_ACQUIRE);
-    if (member) {
-        __atomic_store_n(&member->gives, gives, __ATOMIC_RELAXED);
+    struct gs_ledger *ledger = joined();
+    if (!ledger) {
+        return;
     }
-}
-
-bool gs_group_offered(const uint64_t *charge)
-{
-    size_t place = (size_t)(charge - own->charged);
-    for (size_t i = 0; i < members_end(); i++) {
-        const struct member *member = &ledger->members[i];
-        if (member != own &&
-            (__atomic_load_n(&member->owner, __ATOMIC_SEQ_CST) & COUNTS) &&
-            __atomic_load_n(&member->gives, __ATOMIC_RELAXED) &&
-            __atomic_load_n(&member->charged[place], __ATOMIC_RELAXED)) {
-            return true;
-        }
+    gs_mutex_lock(&own_lock);
+    if (own.gives != gives) {
+        own.gives = gives;
+        put(&ledger->gives[own.number], gives);
     }
-    return false;
+    gs_mutex_unlock(&own_lock);
 }
 
-void gs_group_want(const uint64_t *charge, uint64_t bytes)
+bool gs_group_offered(int place)
 {
-    __atomic_store_n(&own->wanted_at, gs_now_coarse_ns(), __ATOMIC_SEQ_CST);
-    (void)__atomic_add_fetch(&own->wanted[charge - own->charged], bytes,
-                             __ATOMIC_SEQ_CST);
-    (void)__atomic_add_fetch(&ledger->requests, 1, __ATOMIC_SEQ_CST);
-}
-
-void gs_group_want_no_longer(const uint64_t *charge, uint64_t bytes)
-{
-    (void)__atomic_sub_fetch(&own->wanted[charge - own->charged], bytes,
-                             __ATOMIC_SEQ_CST);
-}
-
-uint64_t gs_group_wanted_by_others(const uint64_t *charge)
-{
-    size_t place = (size_t)(charge - own->charged);
-    uint64_t sum = 0;
-    for (size_t i = 0; i < members_end(); i++) {
-        const struct member *member = &ledger->members[i];
-        uint64_t bytes = __atomic_load_n(&member->wanted[place], __ATOMIC_SEQ_CST);
-        if (member != own && bytes != 0 &&
-            gs_now_coarse_ns() - __atomic_load_n(&member->wanted_at, __ATOMIC_SEQ_CST) <
-                WANTED_NS) {
-            sum = sum_of(sum, bytes);
-        }
+    bool offered = false;
+    gs_mutex_lock(&own_lock);
+    get(joined()->gives, copies, MEMBERS);
+    get(joined()->of[place].charged, other_copies, MEMBERS);
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        offered = offered || (i != own.number && copies[i] && other_copies[i]);
     }
-    return sum;
+    gs_mutex_unlock(&own_lock);
+    return offered;
+}
+
+/* Changes what is wanted, modulo 2^64. */
+static void change_wanted(int place, uint64_t bytes, bool request)
+{
+    struct gs_ledger *ledger = joined();
+    gs_mutex_lock(&own_lock);
+    own.of[place].wanted += bytes;
+    put(&ledger->of[place].wanted[own.number], own.of[place].wanted);
+    if (request) {
+        put(&ledger->requests[own.number], ++own.requests);
+    }
+    gs_mutex_unlock(&own_lock);
+}
+
+void gs_group_want(int place, uint64_t bytes)
+{
+    change_wanted(place, bytes, true);
+}
+
+void gs_group_want_no_longer(int place, uint64_t bytes)
+{
+    change_wanted(place, -bytes, false);
+}
+
+/* Whether the last request was a while ago: whoever wanted memory then has been stopped,
+ * or killed. By this process's clock: clocks differ between time namespaces. */
+static bool is_old(uint64_t requests)
+{
+    static uint64_t seen, seen_at; /* atomic */
+    uint64_t now = gs_now_coarse_ns();
+    if (__atomic_exchange_n(&seen, requests, __ATOMIC_SEQ_CST) != requests) {
+        __atomic_store_n(&seen_at, now, __ATOMIC_SEQ_CST);
+    }
+    return now - __atomic_load_n(&seen_at, __ATOMIC_SEQ_CST) >= WANTED_NS;
+}
+
+uint64_t gs_group_wanted_by_others(int place)
+{
+    struct gs_ledger *ledger = joined();
+    uint64_t bytes = add_up(ledger->of[place].wanted, 0);
+    return bytes != 0 && !is_old(add_up(ledger->requests, 0)) ? bytes : 0;
 }
 
 uint64_t gs_group_requests(void)
 {
-    const struct ledger *joined = __atomic_load_n(&ledger, __ATOMIC_ACQUIRE);
-    return joined ? __atomic_load_n(&joined->requests, __ATOMIC_RELAXED) : 0;
+    struct gs_ledger *ledger = joined();
+    return ledger ? add_up(ledger->requests,
+                           __atomic_load_n(&own.requests, __ATOMIC_RELAXED))
+                  : 0;
 }

@@ -60,14 +60,14 @@ static struct device {
     uint64_t reserve_bytes; /* to be left free */
     bool integrated;        /* host and device share the memory */
     uint64_t charged;       /* atomic; moves to `group` */
-    uint64_t *group;        /* atomic: the charge in the group's ledger; NULL: none */
-    uint64_t others;        /* atomic: bytes used outside the pool, by the last query */
-    uint64_t others_least;  /* atomic: the least of them */
-    uint64_t next_query;    /* atomic: time of the next query of free memory */
-    uint64_t asked_at;      /* atomic: when memory of the group was last asked for, 0
-                             * since an allocation succeeded ... */
-    uint64_t asks_since;    /* atomic: ... and first in this row of requests */
-    uint64_t asks_again;    /* atomic: none asks before this time */
+    int group;       /* atomic: the place in the group's ledger, from 1 on; 0: none */
+    uint64_t others; /* atomic: bytes used outside the pool, by the last query */
+    uint64_t others_least; /* atomic: the least of them */
+    uint64_t next_query;   /* atomic: time of the next query of free memory */
+    uint64_t asked_at;     /* atomic: when memory of the group was last asked for, 0
+                            * since an allocation succeeded ... */
+    uint64_t asks_since;   /* atomic: ... and first in this row of requests */
+    uint64_t asks_again;   /* atomic: none asks before this time */
 } devices[GS_MAX_DEVICES];
 
 static struct gs_charge_table charges = GS_CHARGE_TABLE(gs_limits_uncharge);
@@ -176,22 +176,29 @@ void gs_limits_change_pool(struct gs_state *state, const struct gs_options *opti
 }
 
 /* Moves what was charged to this process alone to the group. */
-static void move_to_group(struct device *device, uint64_t *group)
+static void move_to_group(struct device *device, int place)
 {
-    (void)__atomic_add_fetch(group,
-                             __atomic_exchange_n(&device->charged, 0, __ATOMIC_SEQ_CST),
-                             __ATOMIC_SEQ_CST);
+    uint64_t charged = __atomic_exchange_n(&device->charged, 0, __ATOMIC_SEQ_CST);
+    if (charged) {
+        gs_group_add(place, charged);
+    }
+}
+
+/* The device's place in the group; -1: it is not counted there. */
+static int group_of(const struct device *device)
+{
+    return __atomic_load_n(&device->group, __ATOMIC_SEQ_CST) - 1;
 }
 
 /* Counts the device's memory in the group from now on. */
 static void join_group(const struct gs_state *state, struct device *device, int ordinal)
 {
     const char *bus = ordinal < GS_MAX_DEVICES ? state->device_buses[ordinal] : "";
-    uint64_t *group = gs_group_join(bus);
-    if (group) {
-        move_to_group(device, group);
-        __atomic_store_n(&device->group, group, __ATOMIC_SEQ_CST);
-        move_to_group(device, group);
+    int place = gs_group_join(bus);
+    if (place >= 0) {
+        move_to_group(device, place);
+        __atomic_store_n(&device->group, place + 1, __ATOMIC_SEQ_CST);
+        move_to_group(device, place);
     }
 }
 
@@ -232,8 +239,8 @@ static bool charge_alone(struct device *device, uint64_t bytes)
         }
     } while (!__atomic_compare_exchange_n(&device->charged, &charged, sum, true,
                                           __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
-    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_SEQ_CST);
-    if (group) { /* joined meanwhile */
+    int group = group_of(device);
+    if (group >= 0) { /* joined meanwhile */
         move_to_group(device, group);
     }
     return true;
@@ -242,8 +249,8 @@ static bool charge_alone(struct device *device, uint64_t bytes)
 bool gs_limits_charge(int ordinal, size_t bytes)
 {
     struct device *device = device_of(ordinal);
-    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
-    return group
+    int group = group_of(device);
+    return group >= 0
                ? gs_group_charge(group, counted(bytes),
                                  __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED))
                : charge_alone(device, counted(bytes));
@@ -252,10 +259,15 @@ bool gs_limits_charge(int ordinal, size_t bytes)
 /* Adds to the device's charge, or, modulo 2^64, takes from it. */
 static void add_charge(struct device *device, uint64_t bytes)
 {
-    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
-    (void)__atomic_add_fetch(group ?: &device->charged, bytes, __ATOMIC_SEQ_CST);
-    if (!group && (group = __atomic_load_n(&device->group, __ATOMIC_SEQ_CST)) != NULL) {
-        move_to_group(device, group); /* joined meanwhile */
+    int group = group_of(device);
+    if (group >= 0) {
+        gs_group_add(group, bytes);
+        return;
+    }
+    (void)__atomic_add_fetch(&device->charged, bytes, __ATOMIC_SEQ_CST);
+    group = group_of(device);
+    if (group >= 0) { /* joined meanwhile */
+        move_to_group(device, group);
     }
 }
 
@@ -267,19 +279,19 @@ void gs_limits_uncharge(int ordinal, size_t bytes)
 uint64_t gs_limits_charged(int ordinal)
 {
     struct device *device = device_of(ordinal);
-    const uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
-    return group ? gs_group_charged(group)
-                 : __atomic_load_n(&device->charged, __ATOMIC_RELAXED);
+    int group = group_of(device);
+    return group >= 0 ? gs_group_charged(group)
+                      : __atomic_load_n(&device->charged, __ATOMIC_RELAXED);
 }
 
 bool gs_limits_group(int ordinal, uint64_t *others)
 {
     struct device *device = device_of(ordinal);
-    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
-    uint64_t own = group ? __atomic_load_n(group, __ATOMIC_RELAXED) : 0;
-    uint64_t all = group ? gs_group_charged(group) : 0;
+    int group = group_of(device);
+    uint64_t all = group >= 0 ? gs_group_charged(group) : 0;
+    uint64_t own = group >= 0 ? gs_group_own(group) : 0;
     *others = all > own ? all - own : 0;
-    return group != NULL;
+    return group >= 0;
 }
 
 /* An allocation that asked may have got its memory: the next one begins a new row. */
@@ -324,13 +336,12 @@ bool gs_limits_ask_group(struct gs_state *state, int ordinal, size_t bytes)
 {
     uint64_t now = gs_now_ns();
     struct device *device = device_of(ordinal);
-    uint64_t *group = __atomic_load_n(&device->group, __ATOMIC_ACQUIRE);
+    int group = group_of(device);
     if (bytes == SIZE_MAX) {
         bytes = GS_LARGE_BYTES; /* members give more than is wanted */
     }
-    if (ordinal < 0 || !group || !gs_group_offered(group) ||
-        !may_fit(state, device, ordinal, __atomic_load_n(group, __ATOMIC_RELAXED),
-                 counted(bytes)) ||
+    if (ordinal < 0 || group < 0 || !gs_group_offered(group) ||
+        !may_fit(state, device, ordinal, gs_group_own(group), counted(bytes)) ||
         !may_ask(device, now)) {
         return false;
     }
@@ -353,8 +364,8 @@ bool gs_limits_ask_group(struct gs_state *state, int ordinal, size_t bytes)
 
 size_t gs_limits_group_lacks(int ordinal)
 {
-    const uint64_t *group = __atomic_load_n(&device_of(ordinal)->group, __ATOMIC_ACQUIRE);
-    return group ? (size_t)gs_group_wanted_by_others(group) : 0;
+    int group = group_of(device_of(ordinal));
+    return group >= 0 ? (size_t)gs_group_wanted_by_others(group) : 0;
 }
 
 void gs_limits_nap(uint64_t ns)

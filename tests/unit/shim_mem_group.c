@@ -1,7 +1,8 @@
 /*
  * shim_mem_group.c - proves that the members of a group never have more than the limit
- * together, that what a killed one had can be charged again, and that a file which is no
- * ledger, and a full one, are told.
+ * together, that what a killed one had can be charged again, that a file which is no
+ * ledger and a full one are logged and stay as they are, and that no end of the file, of
+ * its name or of a descriptor ends a member.
  */
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
@@ -12,29 +13,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "gs_clock.h"
 #include "gs_wait.h"
+#include "ledger.h"
 #include "mem_group.h"
-#include "process_start.h"
 
 #define LIMIT 1000u
-
-/* The ledger's layout. */
-enum { MEMBERS = 512, FIRST_MEMBER = 8 * (3 + GS_MAX_DEVICES), START_BITS = 39 };
-struct member {
-    uint64_t owner, namespace, charged[GS_MAX_DEVICES], tried[GS_MAX_DEVICES],
-        wanted[GS_MAX_DEVICES], wanted_at, gives;
-};
 
 static char path[64];
 
 /* A group of the test's own. */
-static uint64_t *join(void)
+static int join(void)
 {
     gs_group_reset();
     gs_group_start(path);
@@ -45,6 +40,18 @@ static void set_up(void)
 {
     snprintf(path, sizeof path, "/dev/shm/gpushim-test.%d", (int)getpid());
     unlink(path);
+}
+
+/* The ledger as another process sees it. */
+static struct gs_ledger *map_ledger(void)
+{
+    int file = open(path, O_RDWR);
+    struct gs_ledger *ledger =
+        mmap(NULL, sizeof *ledger, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+
+    cr_assert_neq(ledger, MAP_FAILED);
+    close(file);
+    return ledger;
 }
 
 static void tear_down(void)
@@ -67,8 +74,8 @@ static void other_process(uint64_t bytes, bool killed)
     pid_t child = fork();
 
     if (child == 0) {
-        uint64_t *charge = join();
-        bool good = charge && gs_group_charge(charge, bytes, LIMIT);
+        int charge = join();
+        bool good = charge >= 0 && gs_group_charge(charge, bytes, LIMIT);
         if (killed && good)
             raise(SIGKILL);
         _exit(good ? 0 : 1);
@@ -83,14 +90,14 @@ Test(mem_group, without_a_name_there_is_none)
 {
     gs_group_start("");
     cr_expect_not(gs_group_wanted());
-    cr_expect_null(gs_group_join("0000:01:00.0"));
+    cr_expect_eq(gs_group_join("0000:01:00.0"), -1);
 }
 
 Test(mem_group, charges_up_to_the_limit)
 {
-    uint64_t *charge = join();
+    int charge = join();
 
-    cr_assert_not_null(charge);
+    cr_assert_geq(charge, 0);
     cr_expect(gs_group_charge(charge, LIMIT - 1, LIMIT));
     cr_expect_not(gs_group_charge(charge, 2, LIMIT));
     cr_expect_not(gs_group_charge(charge, UINT64_MAX, LIMIT));
@@ -100,9 +107,9 @@ Test(mem_group, charges_up_to_the_limit)
 
 Test(mem_group, a_device_has_a_sum_of_its_own)
 {
-    uint64_t *first = join(), *second = gs_group_join("0000:02:00.0");
+    int first = join(), second = gs_group_join("0000:02:00.0");
 
-    cr_assert(first && second && first != second);
+    cr_assert(first >= 0 && second >= 0 && first != second);
     cr_expect_eq(gs_group_join("0000:01:00.0"), first);
     cr_expect(gs_group_charge(first, LIMIT, LIMIT));
     cr_expect(gs_group_charge(second, LIMIT, LIMIT));
@@ -113,7 +120,7 @@ Test(mem_group, what_a_process_had_comes_back_when_it_has_ended)
 {
     for (unsigned i = 0; i < 4; i++)
         other_process(LIMIT, i % 2);
-    uint64_t *charge = join();
+    int charge = join();
     cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
     cr_expect_eq(gs_group_charged(charge), LIMIT);
 }
@@ -121,36 +128,20 @@ Test(mem_group, what_a_process_had_comes_back_when_it_has_ended)
 /* Without a new member, which would look for ended ones. */
 Test(mem_group, what_a_process_had_comes_back_to_those_who_were_there)
 {
-    uint64_t *charge = join();
+    int charge = join();
 
     for (unsigned i = 0; i < 2; i++) {
         other_process(LIMIT, true);
         cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
         cr_expect_eq(gs_group_charged(charge), LIMIT);
-        __atomic_sub_fetch(charge, LIMIT, __ATOMIC_RELAXED);
+        gs_group_add(charge, -(uint64_t)LIMIT);
     }
-}
-
-/* Its number may be a running process's there. */
-Test(mem_group, a_process_of_another_namespace_is_not_taken_for_dead)
-{
-    enum { NAMESPACE_OF_FIRST = FIRST_MEMBER + 8 };
-    uint64_t another = 1;
-
-    other_process(LIMIT, false);
-    int file = open(path, O_RDWR);
-    cr_assert_eq(pwrite(file, &another, sizeof another, NAMESPACE_OF_FIRST),
-                 sizeof another);
-    close(file);
-    uint64_t *charge = join();
-    cr_expect_eq(gs_group_charged(charge), LIMIT);
-    cr_expect_not(gs_group_charge(charge, 1, LIMIT));
 }
 
 /* As after `exec`, which keeps number and start. */
 Test(mem_group, the_program_before_has_nothing)
 {
-    uint64_t *charge = join();
+    int charge = join();
 
     cr_assert(gs_group_charge(charge, LIMIT, LIMIT));
     charge = join();
@@ -163,8 +154,8 @@ static pid_t fork_member(uint64_t bytes, void (*then)(void))
     pid_t child = fork();
 
     if (child == 0) {
-        uint64_t *charge = join();
-        if (!charge || !gs_group_charge(charge, bytes, LIMIT))
+        int charge = join();
+        if (charge < 0 || !gs_group_charge(charge, bytes, LIMIT))
             _exit(1);
         then();
         _exit(0);
@@ -172,29 +163,11 @@ static pid_t fork_member(uint64_t bytes, void (*then)(void))
     return child;
 }
 
-static void wait_for_charge(const uint64_t *charge, uint64_t bytes)
+static void wait_for_charge(int charge, uint64_t bytes)
 {
     for (unsigned i = 0; i < 2000 && gs_group_charged(charge) != bytes; i++)
         gs_nap(1000000);
     cr_assert_eq(gs_group_charged(charge), bytes);
-}
-
-/* As before `exec`, and after one that failed. Its member is nobody else's meanwhile. */
-Test(mem_group, a_process_leaves_and_comes_back)
-{
-    uint64_t *charge = join();
-
-    cr_assert(gs_group_charge(charge, LIMIT, LIMIT));
-    gs_group_leave();
-    cr_expect_eq(gs_group_charged(charge), 0);
-    other_process(LIMIT, false);
-    gs_group_return();
-    cr_expect_eq(*charge, LIMIT);
-    wait_for_charge(charge, LIMIT);
-    gs_group_leave();
-    charge = join();
-    cr_expect_eq(gs_group_charged(charge), 0);
-    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
 }
 
 static void end_member(pid_t child)
@@ -205,8 +178,79 @@ static void end_member(pid_t child)
 
 static void stay(void)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;)
         pause();
+}
+
+/* Its number may be a running process's here: its lock alone tells. */
+Test(mem_group, a_process_of_another_namespace_that_has_ended_has_nothing)
+{
+    other_process(LIMIT, false);
+    struct gs_ledger *ledger = map_ledger();
+    ledger->owner[0] = (uint64_t)getppid() << 39;
+    ledger->space[0] = 1;
+    int charge = join();
+    cr_expect_eq(gs_group_charged(charge), 0);
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+}
+
+/* Its number and start are nobody's here: its lock alone tells. */
+Test(mem_group, a_process_of_another_namespace_that_runs_has_its_memory)
+{
+    int charge = join();
+    pid_t other = fork_member(LIMIT, stay);
+
+    wait_for_charge(charge, LIMIT);
+    struct gs_ledger *ledger = map_ledger();
+    ledger->owner[1] = (uint64_t)4194304 << 39;
+    ledger->space[1] = 1;
+    cr_expect_not(gs_group_charge(charge, 1, LIMIT));
+    cr_expect_eq(gs_group_charged(charge), LIMIT);
+    end_member(other);
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+}
+
+static void close_all_and_stay(void)
+{
+    for (int fd = 0; fd < 1024; fd++)
+        close(fd);
+    stay();
+}
+
+static void leave_a_child(void)
+{
+    if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) == 0) {
+        for (unsigned i = 0; i < 20; i++)
+            gs_nap(100000000);
+        _exit(0);
+    }
+}
+
+/* The program closes no descriptor of the lock. */
+Test(mem_group, a_member_without_descriptors_keeps_its_memory)
+{
+    int charge = join();
+    pid_t other = fork_member(LIMIT, close_all_and_stay);
+
+    wait_for_charge(charge, LIMIT);
+    gs_nap(300000000);
+    cr_expect_not(gs_group_charge(charge, 1, LIMIT));
+    cr_expect_eq(gs_group_charged(charge), LIMIT);
+    end_member(other);
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
+}
+
+/* A child that lives on has neither the lock nor the memory of its parent; by a bare fork
+ * too, which runs no handler. */
+Test(mem_group, a_child_does_not_keep_what_its_parent_had)
+{
+    int charge = join();
+    pid_t other = fork_member(LIMIT, leave_a_child);
+    int status;
+
+    cr_assert_eq(waitpid(other, &status, 0), other);
+    cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
 }
 
 /* Also if it is not the first free member. */
@@ -214,7 +258,7 @@ Test(mem_group, the_program_before_has_nothing_behind_others)
 {
     pid_t other = fork_member(1, stay);
     gs_nap(200000000);
-    uint64_t *charge = join();
+    int charge = join();
 
     wait_for_charge(charge, 1);
     cr_assert(gs_group_charge(charge, LIMIT - 1, LIMIT));
@@ -240,7 +284,7 @@ static void go_on_without_the_first_thread(void)
 /* /proc calls it a zombie. */
 Test(mem_group, a_process_without_its_first_thread_runs)
 {
-    uint64_t *charge = join();
+    int charge = join();
     pid_t other = fork_member(LIMIT, go_on_without_the_first_thread);
 
     wait_for_charge(charge, LIMIT);
@@ -255,7 +299,7 @@ Test(mem_group, a_process_without_its_first_thread_runs)
 Test(mem_group, a_process_without_descriptors_takes_nobody_for_dead)
 {
     struct rlimit was, none = {0, 0};
-    uint64_t *charge = join();
+    int charge = join();
     pid_t other = fork_member(LIMIT, stay);
 
     wait_for_charge(charge, LIMIT);
@@ -274,8 +318,8 @@ Test(mem_group, members_that_have_ended_make_room)
 {
     for (unsigned i = 0; i < 600; i++)
         other_process(1, false);
-    uint64_t *charge = join();
-    cr_assert_not_null(charge);
+    int charge = join();
+    cr_assert_geq(charge, 0);
     cr_expect_eq(gs_group_charged(charge), 0);
 }
 
@@ -291,14 +335,15 @@ struct account {
 
 static void charge_at_random(struct account *account, unsigned seed, unsigned turns)
 {
-    uint64_t *charge = join(), kept[KEPT] = {0};
+    int charge = join();
+    uint64_t kept[KEPT] = {0};
 
-    for (unsigned i = 0; charge && i < turns; i++) {
+    for (unsigned i = 0; charge >= 0 && i < turns; i++) {
         uint64_t *slot = &kept[(unsigned)rand_r(&seed) % KEPT];
         uint64_t bytes = 1 + (unsigned)rand_r(&seed) % 100;
         if (*slot) {
             __atomic_sub_fetch(&account->held, *slot, __ATOMIC_SEQ_CST);
-            __atomic_sub_fetch(charge, *slot, __ATOMIC_SEQ_CST);
+            gs_group_add(charge, -*slot);
             *slot = 0;
         } else if (gs_group_charge(charge, bytes, LIMIT)) {
             *slot = bytes;
@@ -341,7 +386,7 @@ Test(mem_group, all_together_never_have_more_than_the_limit)
     }
     cr_expect_eq(account->over, 0);
     cr_expect_gt(account->charges, PROCESSES * 100);
-    uint64_t *charge = join();
+    int charge = join();
     cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
 }
 
@@ -365,8 +410,8 @@ Test(mem_group, processes_that_are_killed_leave_nothing)
         kill(children[i], SIGKILL);
         waitpid(children[i], NULL, 0);
     }
-    uint64_t *charge = join();
-    cr_assert_not_null(charge);
+    int charge = join();
+    cr_assert_geq(charge, 0);
     cr_expect(gs_group_charge(charge, LIMIT, LIMIT));
     cr_expect_eq(gs_group_charged(charge), LIMIT);
 }
@@ -379,8 +424,8 @@ static void expect_alone(const char *name, const char *line)
 
     gs_group_reset();
     gs_group_start(name);
-    cr_expect_null(gs_group_join("0000:01:00.0"));
-    cr_expect_null(gs_group_join("0000:01:00.0")); /* one line */
+    cr_expect_eq(gs_group_join("0000:01:00.0"), -1);
+    cr_expect_eq(gs_group_join("0000:01:00.0"), -1); /* one line */
     fflush(stderr);
     snprintf(text, sizeof text, "gpushim: GPUSHIM_MEM_GROUP=%s\n", line);
     cr_assert_stderr_eq_str(text);
@@ -400,70 +445,59 @@ Test(mem_group, a_folder, .init = cr_redirect_stderr)
                  "alone");
 }
 
-/* The layout of a ledger. */
-/* A process that runs: this one's parent. */
-static void fill_members(unsigned first, unsigned end)
+/* A process that has locked the bytes of all members. */
+static pid_t take_all(void)
 {
-    struct member member = {0};
-    struct stat space;
-    uint64_t start;
+    int made[2];
+    char byte;
+    pid_t child;
 
-    cr_assert_eq(gs_process_start(getppid(), &start), GS_OK);
-    cr_assert_eq(stat("/proc/self/ns/pid", &space), 0);
-    member.owner = UINT64_C(1) << 63 | (uint64_t)getppid() << START_BITS |
-                   (start & ((UINT64_C(1) << START_BITS) - 1));
-    member.namespace = space.st_ino;
-    int file = open(path, O_RDWR);
-    for (unsigned i = first; i < end; i++)
-        cr_assert_eq(pwrite(file, &member, sizeof member,
-                            FIRST_MEMBER + (off_t)(i * sizeof member)),
-                     sizeof member);
-    cr_assert_eq(pwrite(file, &(uint64_t){MEMBERS}, 8, 8), 8); /* all are used */
-    close(file);
+    cr_assert_eq(pipe(made), 0);
+    child = fork();
+    if (child == 0) {
+        int file = open(path, O_RDWR);
+        for (unsigned i = 0; i < GS_LEDGER_MEMBERS; i++)
+            (void)!gs_ledger_lock(file, i);
+        (void)!write(made[1], "", 1);
+        stay();
+    }
+    cr_assert_eq(read(made[0], &byte, 1), 1);
+    return child;
 }
 
 Test(mem_group, a_full_one, .init = redirect_and_set_up)
 {
     char line[256];
 
-    cr_assert_not_null(join());
-    fill_members(0, MEMBERS);
+    cr_assert_geq(join(), 0);
+    gs_group_reset();
+    pid_t others = take_all();
     snprintf(line, sizeof line,
              "%s: %s: it is full; GPUSHIM_MEM_LIMIT counts this process alone", path,
              path);
     expect_alone(path, line);
+    end_member(others);
 }
 
-/* The ledger as a program of another version would see it; the second of its members is
- * another process that has nothing. */
-static struct member *other_member(void)
-{
-    int file = open(path, O_RDWR);
-    char *ledger = mmap(NULL, FIRST_MEMBER + MEMBERS * sizeof(struct member),
-                        PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-
-    cr_assert_neq(ledger, MAP_FAILED);
-    fill_members(1, 2);
-    close(file);
-    return (struct member *)(ledger + FIRST_MEMBER) + 1;
-}
+/* The number of another member, which has no process. */
+enum { OTHER = 1 };
 
 /* Nothing is offered by a process itself, by one that has nothing, or will not. */
 Test(mem_group, idle_memory_is_offered)
 {
-    uint64_t *charge = join();
-    struct member *other = other_member();
+    int charge = join();
+    struct gs_ledger *ledger = map_ledger();
 
     cr_assert(gs_group_charge(charge, 1, LIMIT));
     gs_group_offer(true);
     cr_expect_not(gs_group_offered(charge));
-    other->gives = 1;
+    ledger->gives[OTHER] = 1;
     cr_expect_not(gs_group_offered(charge));
-    other->charged[0] = 1;
+    ledger->of[0].charged[OTHER] = 1;
     cr_expect(gs_group_offered(charge));
     cr_expect_eq(gs_group_charged_by_others(charge), 1);
     cr_expect_not(gs_group_offered(gs_group_join("0000:02:00.0")));
-    other->owner = 0;
+    ledger->of[0].charged[OTHER] = 0;
     cr_expect_not(gs_group_offered(charge));
 }
 
@@ -472,38 +506,36 @@ Test(mem_group, idle_memory_is_offered)
 Test(mem_group, idle_memory_is_asked_for)
 {
     cr_assert_eq(gs_group_requests(), 0);
-    uint64_t *charge = join();
-    struct member *other = other_member(), *own = other - 1;
+    int charge = join();
+    struct gs_ledger *ledger = map_ledger();
 
-    other->wanted[0] = 100;
-    other->wanted_at = gs_now_coarse_ns() + 3600 * UINT64_C(1000000000);
-    cr_expect_eq(gs_group_wanted_by_others(charge), 0, "of another time");
-    other->wanted_at = gs_now_coarse_ns() - UINT64_C(1100000000);
-    cr_expect_eq(gs_group_wanted_by_others(charge), 0, "of a second ago");
-    for (unsigned i = 0; i < 1000 && gs_group_wanted_by_others(charge) != 100; i++)
-        other->wanted_at = gs_now_coarse_ns();
+    ledger->of[0].wanted[OTHER] = 100;
+    ledger->requests[OTHER] = 1;
     cr_expect_eq(gs_group_wanted_by_others(charge), 100);
     cr_expect_eq(gs_group_wanted_by_others(gs_group_join("0000:02:00.0")), 0);
+    gs_nap(1100000000);
+    cr_expect_eq(gs_group_wanted_by_others(charge), 0, "of a second ago");
+    ledger->requests[OTHER] = 2;
+    cr_expect_eq(gs_group_wanted_by_others(charge), 100, "once more");
     gs_group_want(charge, 7);
     gs_group_want(charge, 5);
-    cr_expect_eq(gs_group_requests(), 2);
-    cr_expect_eq(own->wanted[0], 12);
-    cr_expect_lt(gs_now_coarse_ns() - own->wanted_at, UINT64_C(60000000000));
+    cr_expect_eq(gs_group_requests(), 4);
+    cr_expect_eq(ledger->of[0].wanted[0], 12);
     gs_group_want_no_longer(charge, 7);
-    cr_expect_eq(own->wanted[0], 5);
-    cr_expect_eq(gs_group_requests(), 2);
+    cr_expect_eq(ledger->of[0].wanted[0], 5);
+    cr_expect_eq(gs_group_requests(), 4);
 }
 
-static void *withdraw(void *charge)
+static void *withdraw(void *tried)
 {
     gs_nap(200000);
-    __atomic_sub_fetch((uint64_t *)charge, LIMIT, __ATOMIC_SEQ_CST);
+    __atomic_sub_fetch((uint64_t *)tried, LIMIT, __ATOMIC_SEQ_CST);
     return NULL;
 }
 
 /* How often of 20 times a charge succeeds although another's attempt is in the way, which
- * is withdrawn meanwhile. To look whether 500 others run takes longer. */
-static unsigned charge_in_spite(uint64_t *charge, uint64_t *others)
+ * is withdrawn meanwhile. */
+static unsigned charge_in_spite(int charge, uint64_t *others)
 {
     unsigned charged = 0;
 
@@ -513,7 +545,7 @@ static unsigned charge_in_spite(uint64_t *charge, uint64_t *others)
         cr_assert_eq(pthread_create(&thread, NULL, withdraw, others), 0);
         if (gs_group_charge(charge, 1, LIMIT)) {
             charged++;
-            __atomic_sub_fetch(charge, 1, __ATOMIC_SEQ_CST);
+            gs_group_add(charge, -(uint64_t)1);
         }
         pthread_join(thread, NULL);
     }
@@ -524,33 +556,119 @@ static unsigned charge_in_spite(uint64_t *charge, uint64_t *others)
  * be late now and then: so one round of many has to be a good one. */
 Test(mem_group, an_attempt_in_the_way_refuses_nobody)
 {
-    uint64_t *charge = join();
-    struct member *other = other_member();
+    int charge = join();
+    struct gs_ledger *ledger = map_ledger();
     unsigned charged = 0;
 
-    fill_members(1, MEMBERS);
     for (unsigned i = 0; i < 30 && charged < 10; i++)
-        charged = charge_in_spite(charge, &other->tried[0]);
+        charged = charge_in_spite(charge, &ledger->of[0].tried[OTHER]);
     cr_expect_geq(charged, 10);
 }
 
-Test(mem_group, another_file)
+/* ---- the file's own ends -------------------------------------------------------------
+ */
+
+/* A mapping that is touched then would end the process by SIGBUS. */
+Test(mem_group, a_shortened_ledger_ends_nobody, .init = redirect_and_set_up)
 {
-    char line[256];
-    FILE *file = fopen(path, "w");
+    char line[512];
+    int charge = join();
+
+    cr_assert(gs_group_charge(charge, 7, LIMIT));
+    cr_assert_eq(truncate(path, 0), 0);
+    cr_expect(gs_group_charge(charge, LIMIT - 7, LIMIT));
+    cr_expect_not(gs_group_charge(charge, 1, LIMIT), "what this process has counts");
+    gs_group_add(charge, -(uint64_t)7);
+    cr_expect_eq(gs_group_charged(charge), LIMIT - 7);
+    gs_group_want(charge, 1);
+    cr_expect_eq(gs_group_wanted_by_others(charge), 0);
+    fflush(stderr);
+    snprintf(line, sizeof line,
+             "gpushim: GPUSHIM_MEM_GROUP=%s: %s: was shortened while in use; from now on "
+             "GPUSHIM_MEM_LIMIT counts this process alone\n",
+             path, path);
+    cr_assert_stderr_eq_str(line);
+}
+
+/* Members go on together; what cannot be found out any more is logged once. */
+Test(mem_group, a_removed_ledger_goes_on, .init = redirect_and_set_up)
+{
+    char line[512];
+    int charge = join();
+    pid_t other = fork_member(7, stay);
+
+    wait_for_charge(charge, 7);
+    cr_assert_eq(unlink(path), 0);
+    cr_expect(gs_group_charge(charge, LIMIT - 7, LIMIT));
+    cr_expect_not(gs_group_charge(charge, 1, LIMIT));
+    cr_expect_not(gs_group_charge(charge, 1, LIMIT));
+    end_member(other);
+    fflush(stderr);
+    snprintf(line, sizeof line,
+             "gpushim: GPUSHIM_MEM_GROUP=%s: %s: was removed or replaced, or cannot be "
+             "opened any more; what ended members had stays charged\n",
+             path, path);
+    cr_assert_stderr_eq_str(line);
+}
+
+/* Writes a file, which the group must refuse with this reason and leave as it is. */
+static void expect_left(const void *data, size_t length, const char *reason)
+{
+    char line[512], now[64];
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
 
     cr_redirect_stderr();
-    cr_assert_not_null(file);
-    fputs("precious data", file);
-    fclose(file);
-    snprintf(line, sizeof line,
-             "%s: %s: not a ledger of this version; GPUSHIM_MEM_LIMIT counts this "
-             "process alone",
-             path, path);
+    cr_assert_eq(write(file, data, length), (ssize_t)length);
+    snprintf(line, sizeof line, "%s: %s: %s; GPUSHIM_MEM_LIMIT counts this process alone",
+             path, path, reason);
     expect_alone(path, line);
-    char text[32] = "";
-    file = fopen(path, "r");
-    cr_assert_eq(fread(text, 1, sizeof text, file), strlen("precious data"));
-    fclose(file);
-    cr_expect_str_eq(text, "precious data");
+    cr_expect_eq(pread(file, now, sizeof now, 0), (ssize_t)length);
+    cr_expect_eq(memcmp(now, data, length), 0);
+    close(file);
+}
+
+#define NO_LEDGER "not a ledger of a group; left as it is"
+
+Test(mem_group, another_file)
+{
+    expect_left("precious data", 13, NO_LEDGER);
+}
+
+/* An array whose first number is 0. */
+Test(mem_group, another_file_that_begins_with_zeros)
+{
+    expect_left((const double[]){0, 1, 2}, 24, NO_LEDGER);
+}
+
+Test(mem_group, an_empty_file)
+{
+    expect_left("", 0, NO_LEDGER);
+}
+
+Test(mem_group, a_ledger_of_another_version)
+{
+    expect_left("rgsgup03 and more", 17,
+                "a ledger of another version of gpushim: remove it once no process uses "
+                "it");
+}
+
+Test(mem_group, a_ledger_that_was_shortened)
+{
+    expect_left("rgsgup04 and less", 17,
+                "a ledger that was shortened: remove it once no process uses it");
+}
+
+/* Processes that create it at once all get the same, and none a part of it. */
+Test(mem_group, a_ledger_is_created_once)
+{
+    for (unsigned round = 0; round < 20; round++) {
+        unlink(path);
+        for (unsigned i = 0; i < PROCESSES; i++)
+            if (fork() == 0) {
+                int charge = join();
+                _exit(charge >= 0 && gs_group_charge(charge, 1, LIMIT) ? 0 : 1);
+            }
+        for (int status; wait(&status) > 0;)
+            cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
 }

@@ -141,12 +141,84 @@ group_storm_case() {
 }
 add_case "group under kill -9" group_storm_case
 
+# A file of another user is told by its owner's number.
+group_other_user_case() {
+  local way=linked
+
+  need_file "$apps/group_$way"
+  [[ $(id -u) -eq 0 ]] || skip "needs root"
+  group_run first -- take
+  chown 12345 ledger
+  group_run bad -- take
+  expect_text bad.err '^gpushim: GPUSHIM_MEM_GROUP=.*/ledger: belongs to another user [(]12345[)]; GPUSHIM_MEM_LIMIT counts this process alone$'
+}
+add_case "group of another user" group_other_user_case
+
+# container COMMAND...: becomes a command in PID and user namespaces of its own; the time of its clocks is another's, too.
+container() {
+  exec unshare -Urpf --mount-proc -T --monotonic 100000 --boottime 100000 "$@"
+}
+
+# Members in containers that share the path: what each has counts for all, and what it had comes back at any end.
+group_containers_case() {
+  local way=linked round rounds holder
+
+  need_file "$apps/group_$way"
+  (container true) 2>unshare.err || skip "no namespaces: $(<unshare.err)"
+  rounds=$(sized 8 100)
+  for ((round = 0; round < rounds; round++)); do
+    rm -f hold.*
+    (container env LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=512M GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_MEM_LIMIT=300M \
+      GPUSHIM_POOL=off GPUSHIM_LOG_FILE=/dev/null LD_PRELOAD="$shim" "$apps/group_$way" hold 200 "$PWD/over") >hold.out 2>&1 &
+    holder=$!
+    await 20 grep -q "^took 200 MiB" hold.out || { cat hold.out && fail "200 MiB are not held"; }
+    group_run here -- take
+    expect_text here.out '^took 100 MiB$'
+    if ((round % 2)); then
+      kill -9 "$(pgrep -P "$holder")"
+    else
+      : >over
+    fi
+    wait "$holder"
+    rm -f over
+    await 5 group_is_free || { cat free.out && fail "round $round: what the container had is lost"; }
+  done
+}
+group_is_free() {
+  group_run free -- take
+  grep -q '^took 300 MiB$' free.out
+}
+add_case "group across containers" group_containers_case
+
+# A file that is emptied or removed while it is in use ends no member, and has one line.
+group_file_ends_case() {
+  local way=linked how
+
+  need_file "$apps/group_$way"
+  for how in truncate rm; do
+    rm -f over ledger
+    LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=512M LD_PRELOAD=$shim GPUSHIM_MEM_GROUP=$PWD/ledger GPUSHIM_MEM_LIMIT=300M \
+      GPUSHIM_LOG_FILE=$PWD/$how.log "$apps/group_$way" idle 200 "$PWD/over" >"$how.out" 2>&1 &
+    holder=$!
+    await 20 grep -q "^took 200 MiB" "$how.out" || fail "200 MiB are not held"
+    if [[ $how == rm ]]; then rm ledger; else : >ledger; fi
+    sleep 0.5
+    : >over
+    wait "$holder" || fail "$how: status $?"
+    expect_text "$how.log" 'SUMMARY: gpushim: 0 errors'
+  done
+  expect_count truncate.log 'GPUSHIM_MEM_GROUP=.*: was shortened while in use; from now on GPUSHIM_MEM_LIMIT counts this process alone$' 1
+}
+add_case "group whose file is emptied or removed" group_file_ends_case
+
 # What is no ledger is told in one line, stays as it is, and the limit counts the process alone.
 group_bad_case() {
   local way=linked
 
   need_file "$apps/group_$way"
   echo precious >file
+  head -c 800 /dev/zero >zeros
+  : >empty
   mkdir folder
   ln -s ledger link
   # group_alone NAME LINE
@@ -158,11 +230,13 @@ group_bad_case() {
     expect_no_text bad.err 'of the group'
   }
   group_alone 'a b' 'a b: not a path, nor a name of at most 64 letters, digits and [.] _ -; ignored'
-  group_alone "$PWD/file" ".*/file: .*/file: not a ledger of this version; GPUSHIM_MEM_LIMIT counts this process alone"
+  group_alone "$PWD/file" ".*/file: .*/file: not a ledger of a group; left as it is; GPUSHIM_MEM_LIMIT counts this process alone"
+  group_alone "$PWD/zeros" ".*/zeros: .*/zeros: not a ledger of a group; left as it is; GPUSHIM_MEM_LIMIT counts this process alone"
+  group_alone "$PWD/empty" ".*/empty: .*/empty: not a ledger of a group; left as it is; GPUSHIM_MEM_LIMIT counts this process alone"
   group_alone "$PWD/folder" '.*: is a directory; GPUSHIM_MEM_LIMIT counts this process alone'
   group_alone "$PWD/none/ledger" '.*: no such file or directory; GPUSHIM_MEM_LIMIT counts this process alone'
   group_alone "$PWD/link" '.*: a symbolic link is in the way; GPUSHIM_MEM_LIMIT counts this process alone'
-  expect_equal "the file" precious "$(<file)"
+  expect_equal "the files" "precious 800 0" "$(<file) $(stat -c %s zeros empty | paste -sd ' ')"
   [[ ! -e ledger ]] || fail "a file behind a link"
 }
 add_case "group that is none" group_bad_case
