@@ -439,6 +439,12 @@ bool gs_limits_in_use(struct gs_state *state, int ordinal,
     return true;
 }
 
+size_t gs_limits_total(size_t bytes)
+{
+    uint64_t limit = gs_limits_charging ? gs_share_bytes(mem_share, bytes) : bytes;
+    return limit < bytes ? (size_t)limit : bytes;
+}
+
 void gs_limits_info(int ordinal, size_t idle, size_t *free_bytes, size_t *total_bytes)
 {
     const struct device *device = device_of(ordinal);

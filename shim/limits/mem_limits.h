@@ -130,6 +130,9 @@ struct gs_limit_use {
 bool gs_limits_in_use(struct gs_state *state, int device,
                       struct gs_limit_use out[GS_LIMITS]) GS_MUST_USE;
 
+/* The total memory of a device of `bytes`, as the program sees it. */
+size_t gs_limits_total(size_t bytes);
+
 /* Adjusts the driver's result of cuMemGetInfo. `idle`: bytes of the pool that could be
  * returned to the driver. */
 void gs_limits_info(int device, size_t idle, size_t *free_bytes, size_t *total_bytes);

@@ -39,11 +39,27 @@
 static gpu_ptr blocks[4096];
 static bool in_order, in_rows; /* the order is that of the default stream */
 
+static size_t device_total(void)
+{
+#if APP_RUNTIME
+    struct cudaDeviceProp properties;
+
+    APP_OK(cudaGetDeviceProperties(&properties, 0));
+    return properties.totalGlobalMem;
+#else
+    size_t bytes;
+
+    APP_OK(CU(cuDeviceTotalMem)(&bytes, 0));
+    return bytes;
+#endif
+}
+
 static void tell_free(const char *when)
 {
     size_t free_bytes, total;
 
     APP_OK(gpu_mem_info(&free_bytes, &total));
+    app_expect(device_total() == total, "the device's total is that of its free memory");
     printf("%s: %zu of %zu MiB free\n", when, free_bytes >> 20, total >> 20);
 }
 
