@@ -180,12 +180,12 @@ static void start(unsigned minor, unsigned count)
 /* "f0:10 f1:11|", a bar where a run ends; "!" where more is behind. */
 static const char *walked(void)
 {
-    static char text[1024];
+    static char text[8192];
     struct gs_python_walk walk;
     struct gs_python_location place;
     size_t used = 0;
 
-    gs_python_walk(python, 32, &walk);
+    gs_python_walk(python, &walk);
     text[0] = '\0';
     for (unsigned i = 0; i < walk.count; i++) {
         if (walk.entries[i] == GS_PYTHON_RUN_END) {
@@ -221,7 +221,7 @@ Test(python_frames, a_walk_made_before_is_recognised_and_no_other)
         uint32_t id = 0;
 
         start(minors[i], 3);
-        gs_python_walk(python, 32, &walk);
+        gs_python_walk(python, &walk);
         cr_assert(gs_python_recognise(python, &id) && id == walk.id);
         put_frame(1, true);
         cr_expect_not(gs_python_recognise(python, &id), "one frame less");

@@ -49,8 +49,11 @@ static void stop(void)
 
 TestSuite(python_merge, .init = start, .fini = stop);
 
-/* The interpreter's first place stands for native frames that are left out. */
+/* The interpreter's first places stand for native frames that are left out, and for
+ * others. */
 #define LEFT_OUT (GS_PYTHON_FRAME_BASE + 1)
+#define SKIPPED  (LEFT_OUT + 1)
+#define FIRST    (SKIPPED + 1)
 
 /* "a" to "z" are Python frames, "|" ends a run that was placed at the next of `places`.
  */
@@ -63,7 +66,7 @@ static struct gs_python_walk walk_of(const char *text, const uintptr_t *places)
             walk.native_addresses[walk.runs] = places ? places[walk.runs] : 0;
         walk.runs += *text == '|';
         walk.entries[walk.count++] =
-            *text == '|' ? GS_PYTHON_RUN_END : LEFT_OUT + 1 + (uintptr_t)(*text - 'a');
+            *text == '|' ? GS_PYTHON_RUN_END : FIRST + (uintptr_t)(*text - 'a');
     }
     return walk;
 }
@@ -83,7 +86,7 @@ static const char *merged(const uintptr_t *frames, const uintptr_t *stack_pointe
         if (out.frames[i] == LEFT_OUT)
             text[used++] = '~';
         else if (gs_frame_is_python(out.frames[i]))
-            text[used++] = (char)('a' + (out.frames[i] - LEFT_OUT) - 1);
+            text[used++] = (char)('a' + (out.frames[i] - FIRST));
         else
             used += (size_t)snprintf(text + used, sizeof(text) - used, "<%lx>",
                                      (unsigned long)out.frames[i]);
@@ -192,12 +195,34 @@ Test(python_merge, deep_native_frames_leave_room_for_python)
         cr_expect_not(out.truncated);
         cr_expect_eq(out.frames[depth - 1], deep[depth - 1]);
         cr_expect_eq(out.frames[depth], LEFT_OUT);
-        cr_expect_eq(out.frames[depth + 2], LEFT_OUT + 2);
+        cr_expect_eq(out.frames[depth + 2], FIRST + 1);
     }
     for (unsigned depth = 126; depth <= GS_STACK_MAX_DEPTH; depth++) {
         gs_python_merge(python, &native, &walk, depth, &out);
         cr_expect_leq(out.count, GS_STACK_MAX_DEPTH);
     }
+}
+
+/* Without its outermost frames two functions' allocations would be one call site. */
+Test(python_merge, too_deep_a_stack_keeps_both_ends)
+{
+    static const uintptr_t place[] = {310};
+    struct gs_python_walk walk = {.runs = 1, .native_addresses = {place[0]}};
+    struct gs_native_walk native = {
+        .frames = frames, .stack_pointers = pointers, .count = COUNT};
+    struct gs_merged_stack out;
+
+    for (unsigned i = 0; i < 200; i++)
+        walk.entries[walk.count++] = FIRST + i;
+    walk.entries[walk.count++] = GS_PYTHON_RUN_END;
+    gs_python_merge(python, &native, &walk, 32, &out);
+    cr_assert_eq(out.count, GS_STACK_MAX_DEPTH);
+    cr_expect_eq(out.frames[0], frames[0]);
+    cr_expect_eq(out.frames[1], FIRST);
+    cr_expect_eq(out.frames[94], FIRST + 93);
+    cr_expect_eq(out.frames[95], SKIPPED);
+    cr_expect_eq(out.frames[96], FIRST + 168);
+    cr_expect_eq(out.frames[GS_STACK_MAX_DEPTH - 1], FIRST + 199);
 }
 
 Test(python_merge, a_run_that_was_cut_stands_at_the_next_evaluation)

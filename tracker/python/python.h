@@ -74,10 +74,8 @@ bool gs_python_hold_threads(const struct gs_python_symbols *symbols);
 bool gs_python_runs(const struct gs_python *python, const uintptr_t *frames,
                     unsigned count);
 
-/* Walks the frames of the calling thread, at most `depth` of them; count 0: none
- * available. May change errno. */
-void gs_python_walk(struct gs_python *python, unsigned depth,
-                    struct gs_python_walk *walk);
+/* Walks the frames of the calling thread; count 0: none available. May change errno. */
+void gs_python_walk(struct gs_python *python, struct gs_python_walk *walk);
 
 /* Returns true if this thread's stack is the same as in its last walk; *id is then that
  * walk's number. Costs a fraction of a walk. May change errno. */
@@ -92,7 +90,9 @@ void gs_python_pair_add(struct gs_python *python, uint32_t native, uint32_t walk
 
 /* Replaces the interpreter's own frames in a native stack with Python's: the innermost
  * `depth` frames, and further out only Python frames, to GS_STACK_MAX_DEPTH in all. A
- * frame named "[native frames left out]" replaces native frames between those. */
+ * frame named "[native frames left out]" replaces native frames between those. Of still
+ * more frames the innermost and the outermost are kept, with "[frames left out]"
+ * between. */
 void gs_python_merge(const struct gs_python *python, const struct gs_native_walk *native,
                      const struct gs_python_walk *walk, unsigned depth,
                      struct gs_merged_stack *out);

@@ -51,6 +51,7 @@ struct gs_python {
     struct gs_python_layout layout;
     size_t frame_bytes, code_bytes; /* bytes read of each; immutable */
     uintptr_t left_out;    /* the frame that replaces native ones; 0: none; immutable */
+    uintptr_t skipped;     /* the frame that replaces others; 0: none; immutable */
     struct gs_mutex *lock; /* the owner's lock */
 
     struct gs_python_slot slots[1 << GS_PYTHON_CACHE_BITS]; /* no lock */

@@ -14,11 +14,15 @@
  *
  * The depth bounds the stack, but not its Python frames: a dispatcher may put more native
  * frames than that before the first of them. Beyond the depth only Python frames are
- * kept, and one frame represents the native ones left out between them.
+ * kept, and one frame represents the native ones left out between them. Of a stack with
+ * more frames than a stack can have, the innermost and the outermost are kept: a
+ * framework's calls are in between, and the program's at both ends.
  */
 #include "python_internal.h"
 
 #include <string.h>
+
+#define OUTERMOST 32u /* frames kept of a stack that is too deep */
 
 struct merge {
     const struct gs_python *python;
@@ -28,6 +32,8 @@ struct merge {
     unsigned depth;
     unsigned run, entry; /* of the walk, the next to write */
     bool left_out;       /* native frames were left out since the last kept frame */
+    uintptr_t outermost[OUTERMOST]; /* the last frames without space, as a ring */
+    unsigned beyond;                /* how many had no space */
 };
 
 static bool is_in(const struct gs_code_range *range, uintptr_t frame)
@@ -54,8 +60,8 @@ static void emit(struct merge *merge, uintptr_t frame)
             merge->left_out = true;
             return;
         }
-        if (out->count + wanted > GS_STACK_MAX_DEPTH) {
-            out->truncated = true;
+        if (merge->beyond > 0 || out->count + wanted > GS_STACK_MAX_DEPTH) {
+            merge->outermost[merge->beyond++ % OUTERMOST] = frame;
             return;
         }
     }
@@ -166,6 +172,22 @@ static void merge_together(struct merge *merge)
     }
 }
 
+/* Replaces frames in the middle by the outermost ones, and by one that says so. */
+static void put_outermost(struct merge *merge)
+{
+    struct gs_merged_stack *out = merge->out;
+    unsigned kept = merge->beyond < OUTERMOST ? merge->beyond : OUTERMOST;
+    unsigned at = GS_STACK_MAX_DEPTH - kept;
+
+    if (merge->beyond == 0)
+        return;
+    if (merge->python->skipped != 0)
+        out->frames[at - 1] = merge->python->skipped;
+    for (unsigned i = 0; i < kept; i++)
+        out->frames[at + i] = merge->outermost[(merge->beyond - kept + i) % OUTERMOST];
+    out->count = GS_STACK_MAX_DEPTH;
+}
+
 void gs_python_merge(const struct gs_python *python, const struct gs_native_walk *native,
                      const struct gs_python_walk *walk, unsigned depth,
                      struct gs_merged_stack *out)
@@ -181,10 +203,12 @@ void gs_python_merge(const struct gs_python *python, const struct gs_native_walk
     } else if (!merge_in_place(&merge)) {
         merge.run = merge.entry = 0;
         merge.left_out = false;
+        merge.beyond = 0;
         out->count = 0;
         out->truncated = false;
         merge_together(&merge);
     }
+    put_outermost(&merge);
     out->truncated =
         out->truncated || merge.left_out || native->truncated || walk->truncated;
 }

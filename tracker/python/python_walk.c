@@ -29,13 +29,14 @@
  * overwritten chain may be a cycle. */
 #define STEPS_MAX (4u * GS_STACK_MAX_DEPTH)
 
-#define LAST_WALK_STEPS 24
+#define LAST_WALK_STEPS 128
 #define CODE_OF_BASE    UINT64_C(1) /* in a step; no code object lies there */
 
 #define CFRAME_BYTES 24u /* the bytes read of a cframe */
 
 /* The name of the frame that replaces omitted native frames; it has no file. */
 #define LEFT_OUT "[native frames left out]"
+#define SKIPPED  "[frames left out]" /* in the middle of a stack that is too deep */
 
 /* The lowest bits of an object reference; since 3.14 they may be tags. */
 #define CODE_TAGS 3u
@@ -96,6 +97,7 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
     python->frame_bytes = frame_bytes(&layout);
     /* No lock: no other thread knows this interpreter yet. */
     python->left_out = gs_python_location_add(python, LEFT_OUT, "", 0);
+    python->skipped = gs_python_location_add(python, SKIPPED, "", 0);
     return python;
 }
 
@@ -444,7 +446,7 @@ static __attribute__((noinline)) void finish(struct gs_python *python, unsigned 
 }
 
 static __attribute__((noinline)) void walk_from(struct gs_python *python,
-                                                struct position *position, unsigned depth,
+                                                struct position *position,
                                                 struct gs_python_walk *walk)
 {
     const struct gs_python_layout *layout = &python->layout;
@@ -465,8 +467,7 @@ static __attribute__((noinline)) void walk_from(struct gs_python *python,
             end_run(walk, position->frame);
             *position->step = (struct last_step){
                 .frame = position->frame, .code = CODE_OF_BASE, .owner = owner};
-        } else if (walk->count - walk->runs >= depth ||
-                   !add_frame(python, position, owner, walk)) {
+        } else if (!add_frame(python, position, owner, walk)) {
             walk->truncated = true;
             break;
         }
@@ -483,14 +484,14 @@ bool gs_python_recognise(struct gs_python *python, uint32_t *id)
     return *id != 0;
 }
 
-void gs_python_walk(struct gs_python *python, unsigned depth, struct gs_python_walk *walk)
+void gs_python_walk(struct gs_python *python, struct gs_python_walk *walk)
 {
     struct position position = {0};
 
     walk->count = walk->runs = walk->id = 0;
     walk->truncated = false;
     if (begin(python, &position))
-        walk_from(python, &position, depth, walk);
+        walk_from(python, &position, walk);
 }
 
 static struct gs_python_pair *pair_of(const struct gs_python *python, uint64_t key)

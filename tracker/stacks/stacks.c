@@ -357,7 +357,7 @@ static __attribute__((noinline)) void walk_python(void *arg)
     struct gs_python_walk walk;
     uint32_t id;
 
-    gs_python_walk(python, stacks->config.depth, &walk);
+    gs_python_walk(python, &walk);
     id = gs_python_pair_find(python, request->native, walk.id);
     if (id == 0) {
         id = merge_new(stacks, python, &walk, request->anchor);
