@@ -21,6 +21,7 @@
 #include "alt_stack.h"
 #include "thread_stack.h"
 #include "unwind.h"
+#include "unwind_go.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -321,10 +322,18 @@ walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end 
         if (step >= GS_STEP_OUTERMOST) {
             if (step == GS_STEP_OUTERMOST)
                 *end = GS_WALK_OUTERMOST;
-            if (step != GS_STEP_NO_INFO || !step_by_guess(&frame, generation, high))
+            if (step != GS_STEP_NO_INFO)
                 return count;
             if (notes)
                 notes->count = GS_WALK_WORDS + 1;
+            if (!step_by_guess(&frame, generation, high)) {
+                const struct gs_go_switch at = {frame.sp, frame.fp, high};
+
+                return count +
+                       gs_unwind_go(&at, frames + count,
+                                    stack_pointers ? stack_pointers + count : NULL,
+                                    max - count, end);
+            }
         } else if (!step_by_rule(&frame, rule, high, notes)) {
             return count;
         }
