@@ -95,6 +95,9 @@ static struct gs_report_config describe(const struct gs_state_found *found, bool
     const struct gs_state_header *header = found->header;
     const struct gs_state_process *process = &header->process;
     struct gs_report_config config = gs_state_report_settings(lines);
+    if (config.symbolizer) {
+        gs_symbolizer_set_process(config.symbolizer, running ? process->pid : 0);
+    }
     config.version = header->version;
     config.command = process->command;
     config.host = process->host;

@@ -5,8 +5,10 @@
  */
 #include "report_settings.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "color.h"
@@ -53,11 +55,47 @@ static const char *const runtime_names[] = {
 #undef GS_RUNTIME_USE
 };
 
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Once: folders that are not there leave names missing. */
+static void check_folders(const struct gs_options *options)
+{
+    static atomic_flag checked = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&checked)) {
+        return;
+    }
+    if (options->sysroot[0] && !is_folder(options->sysroot)) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_SYSROOT: %.300s is no folder; files are read at their own "
+                    "paths",
+                    options->sysroot);
+    }
+    for (const char *at = options->debug_dir; *at;) {
+        char folder[sizeof(options->debug_dir)];
+        size_t length = strcspn(at, ":");
+        memcpy(folder, at, length);
+        folder[length] = '\0';
+        if (length && !is_folder(folder)) {
+            gs_log_line(GS_LOG_WARN,
+                        "GPUSHIM_DEBUG_DIR: %.300s is no folder; it is not searched",
+                        folder);
+        }
+        at += length + (at[length] == ':');
+    }
+}
+
 struct gs_report_config gs_report_settings(const struct gs_options *options,
                                            struct gs_report_lines lines)
 {
     unsigned most_ms = options->symbolize_timeout_ms;
+    check_folders(options);
     const struct gs_symbolizer_config symbols = {
+        .debug_dirs = options->debug_dir,
+        .sysroot = options->sysroot,
         .lines = options->symbolize && lines.wanted,
         .timeout_ms = lines.most_ms && lines.most_ms < most_ms ? lines.most_ms : most_ms,
         .why_none = options->symbolize ? lines.why_none : NULL};

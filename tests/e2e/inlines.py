@@ -8,7 +8,7 @@ recorded addresses, for the end-to-end tests.
 
 Each recorded frame of the program must be in the JSON file as the functions that `llvm-symbolizer --inlines`
 prints, in its order and with its names, files and lines; each stack of the text must have the frames of
-the JSON stack, but for runs of frames of the C++ library. Prints how many inlined frames there were.
+the JSON stack, but for runs of library frames. Prints how many inlined frames there were.
 """
 import json
 import os

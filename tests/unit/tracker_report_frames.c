@@ -227,7 +227,7 @@ Test(frames, inlined_functions_are_frames_of_their_own)
 {
     expect_printed(FRAMES(AT_CUDART, AT_GROW, AT_LOAD, AT_MAIN), 4, 0,
                    "    #0 Buffer::Buffer(int)           app.cpp:7 (inlined)\n"
-                   "       ... 2 frames of the C++ library\n"
+                   "       ... 2 library frames\n"
                    "    #3 load_batch                    loader.c:88\n"
                    "    #4 main                          app.c:12\n");
 }
@@ -260,7 +260,7 @@ Test(frames, inlined_functions_do_not_cut_a_stack)
 {
     expect_printed(FRAMES(AT_GROW, AT_LOAD), 2, 3,
                    "    #0 Buffer::Buffer(int)           app.cpp:7 (inlined)\n"
-                   "       ... 2 frames of the C++ library\n"
+                   "       ... 2 library frames\n"
                    "    #3 load_batch                    loader.c:88\n");
 }
 

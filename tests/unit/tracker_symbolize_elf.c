@@ -71,6 +71,18 @@ static uint64_t address_of_exported(void)
     return 0;
 }
 
+/* Reads a file and its functions, without a debug file. */
+static enum gs_status open_symbols(const char *name, struct gs_elf_symbols **out)
+{
+    struct gs_elf_file file, debug = {.fd = -1};
+    enum gs_status status = gs_elf_file_open(&file, name);
+
+    if (status == GS_OK)
+        return gs_elf_symbols_read(&file, &debug, out);
+    gs_elf_file_close(&file);
+    return status;
+}
+
 /* Open the copy and look around. 1: the name was found; 0: opened; -1: refused. */
 static int look(uint64_t address)
 {
@@ -78,7 +90,7 @@ static int look(uint64_t address)
     const char *name;
     int found;
 
-    if (gs_elf_symbols_open(path, NULL, 0, &symbols) != GS_OK) {
+    if (open_symbols(path, &symbols) != GS_OK) {
         cr_assert_null(symbols);
         return -1;
     }
@@ -87,7 +99,7 @@ static int look(uint64_t address)
     for (uint64_t at = 0; at < 0x5000; at += 0x35)
         (void)gs_elf_symbols_find(symbols, at);
     (void)gs_elf_symbols_find(symbols, UINT64_MAX);
-    (void)gs_elf_symbols_has_lines(symbols);
+    (void)gs_elf_symbols_lines(symbols);
     gs_elf_symbols_close(symbols);
     return found;
 }
@@ -100,11 +112,11 @@ Test(symbolize_elf, intact_file_has_the_name_at_its_first_and_last_byte_only)
 
     write_copy(original, original_bytes);
     cr_assert_eq(look(address), 1);
-    cr_assert_eq(gs_elf_symbols_open(path, NULL, 0, &symbols), GS_OK);
+    cr_assert_eq(open_symbols(path, &symbols), GS_OK);
     name = gs_elf_symbols_find(symbols, address - 1);
     cr_assert(name == NULL || strcmp(name, "named_exported") != 0);
     cr_assert_null(gs_elf_symbols_find(symbols, 0));
-    cr_assert(gs_elf_symbols_has_lines(symbols));
+    cr_assert_eq(gs_elf_symbols_lines(symbols), GS_ELF_LINES_FILE);
     gs_elf_symbols_close(symbols);
 }
 
@@ -116,7 +128,7 @@ Test(symbolize_elf, first_look_ups_answer_as_later_ones)
     Dl_info libc;
 
     cr_assert_neq(dladdr((void *)(uintptr_t)&snprintf, &libc), 0);
-    cr_assert_eq(gs_elf_symbols_open(libc.dli_fname, NULL, 0, &sorted), GS_OK);
+    cr_assert_eq(open_symbols(libc.dli_fname, &sorted), GS_OK);
     for (int i = 0; i < 100; i++)
         (void)gs_elf_symbols_find(sorted, 0);
     for (uint64_t i = 0; i < 600; i++) {
@@ -129,7 +141,7 @@ Test(symbolize_elf, first_look_ups_answer_as_later_ones)
         named += name != NULL;
         if (i % 8 == 0) {
             gs_elf_symbols_close(fresh);
-            cr_assert_eq(gs_elf_symbols_open(libc.dli_fname, NULL, 0, &fresh), GS_OK);
+            cr_assert_eq(open_symbols(libc.dli_fname, &fresh), GS_OK);
         }
         name = gs_elf_symbols_find(fresh, address);
         cr_expect_str_eq(name != NULL ? name : "none", expected, "0x%lx",
@@ -154,8 +166,8 @@ Test(symbolize_elf, cut_files)
             cr_assert_eq(got, -1, "%zu bytes are no ELF file", bytes);
         found += got == 1;
     }
-    /* the section headers stand last: without them nothing can be known */
-    cr_assert_eq(found, 0);
+    /* the section headers stand last: without them the dynamic segment has the name */
+    cr_assert_gt(found, 10);
 }
 
 Test(symbolize_elf, flipped_bytes)
@@ -196,20 +208,10 @@ Test(symbolize_elf, file_that_shrinks_while_it_is_open)
     struct gs_elf_symbols *symbols;
 
     write_copy(original, original_bytes);
-    cr_assert_eq(gs_elf_symbols_open(path, NULL, 0, &symbols), GS_OK);
+    cr_assert_eq(open_symbols(path, &symbols), GS_OK);
     cr_assert_eq(truncate(path, 100), 0);
     cr_assert_null(gs_elf_symbols_find(symbols, address));
     gs_elf_symbols_close(symbols);
-}
-
-Test(symbolize_elf, wrong_build_id_is_not_found)
-{
-    uint8_t build_id[20] = {1, 2, 3};
-    struct gs_elf_symbols *symbols = NULL;
-
-    write_copy(original, original_bytes);
-    cr_assert_eq(gs_elf_symbols_open(path, build_id, 20, &symbols), GS_ERR_NOT_FOUND);
-    cr_assert_null(symbols);
 }
 
 /* This program's own call frame information, in a copy that can be spoiled. */

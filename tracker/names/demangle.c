@@ -1,9 +1,13 @@
 /*
- * demangle.c - __cxa_demangle, found at run time: the C++ runtime is never linked.
+ * demangle.c - C++ by __cxa_demangle, found at run time: the C++ runtime is never linked;
+ * Rust by the library's own code.
  *
  * Owns:  the function found.   Lock: none, atomic.   Design: docs/stacks.md
  */
 #include "demangle.h"
+
+#include "loader_message.h"
+#include "rust_name.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -18,19 +22,12 @@ typedef char *cxa_demangle(const char *name, char *buffer, size_t *length, int *
 static _Atomic(cxa_demangle *) demangler;
 static _Atomic bool looked_for;
 
-/* Clears the loader's error message, so that the program never sees one of the library's
- * failures. The message is per thread in glibc and musl, whatever POSIX allows. */
-static void drop_loader_message(void)
-{
-    (void)dlerror(); /* NOLINT(concurrency-mt-unsafe) */
-}
-
 static void *find_in(void *library)
 {
     void *function = dlsym(library, "__cxa_demangle");
 
     if (function == NULL)
-        drop_loader_message();
+        gs_loader_message_drop();
     return function;
 }
 
@@ -47,7 +44,7 @@ static void look_for_demangler(void)
         if (library != NULL)
             function = find_in(library);
         else
-            drop_loader_message();
+            gs_loader_message_drop();
     }
     atomic_store(&demangler, (cxa_demangle *)function);
     atomic_store(&looked_for, true);
@@ -59,6 +56,8 @@ char *gs_demangle(const char *name)
     char *readable;
     int status = -1;
 
+    if (gs_rust_is_name(name))
+        return gs_rust_demangle(name);
     if (name[0] != '_' || name[1] != 'Z')
         return NULL;
     if (!atomic_load(&looked_for))

@@ -1,15 +1,19 @@
 /*
- * elf_file.c - opens and checks an ELF file; reads only by pread.
+ * elf_file.c - opens and checks an ELF file; reads only by pread, an image in memory by
+ * process_vm_readv, which cannot fault.
  *
  * Owns:  the contents of struct gs_elf_file.   Lock: none.   Design: docs/stacks.md
  */
 #include "elf_file.h"
+
+#include "elf_dynamic.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -19,13 +23,51 @@
 #endif
 
 #define SECTIONS_MAX   ((uint64_t)1 << 20)
+#define SEGMENTS_MAX   4096u
 #define NOTE_BYTES_MAX ((uint64_t)64 << 10)
+
+/* Reads mapped bytes of an image up to the end of the segment that has the offset. */
+static size_t read_image(const struct gs_elf_file *file, uint64_t offset, void *to,
+                         size_t bytes)
+{
+    const Elf64_Phdr *first = NULL, *found = NULL;
+    struct iovec local = {to, bytes}, remote;
+    ssize_t got;
+
+    if (file->segments == NULL) { /* the headers: the first page is mapped */
+        remote = (struct iovec){(void *)(file->image + offset), bytes}; /* NOLINT */
+        got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+        return got > 0 ? (size_t)got : 0;
+    }
+    for (size_t i = 0; i < file->segment_count; i++) {
+        const Elf64_Phdr *segment = &file->segments[i];
+
+        if (segment->p_type != PT_LOAD)
+            continue;
+        if (segment->p_offset == 0)
+            first = segment;
+        if (offset - segment->p_offset < segment->p_filesz)
+            found = segment;
+    }
+    if (first == NULL || found == NULL)
+        return 0;
+    if (bytes > found->p_filesz - (offset - found->p_offset))
+        bytes = (size_t)(found->p_filesz - (offset - found->p_offset));
+    local.iov_len = remote.iov_len = bytes;
+    remote.iov_base =
+        (void *)(file->image - (uintptr_t)first->p_vaddr + /* NOLINT */
+                 (uintptr_t)found->p_vaddr + (uintptr_t)(offset - found->p_offset));
+    got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    return got > 0 ? (size_t)got : 0;
+}
 
 size_t gs_elf_file_read_some(const struct gs_elf_file *file, uint64_t offset, void *to,
                              size_t bytes)
 {
     size_t done = 0;
 
+    if (file->image != 0)
+        return read_image(file, offset, to, bytes);
     if (offset > file->bytes)
         return 0;
     while (done < bytes) {
@@ -104,19 +146,30 @@ static void find_build_id(struct gs_elf_file *file, const uint8_t *note, size_t 
     }
 }
 
+/* Reads one note section or segment. */
+static void read_note(struct gs_elf_file *file, uint64_t offset, uint64_t bytes)
+{
+    uint8_t *note = bytes <= NOTE_BYTES_MAX ? malloc((size_t)bytes + 1) : NULL;
+
+    if (note != NULL && gs_elf_file_read(file, offset, note, (size_t)bytes))
+        find_build_id(file, note, (size_t)bytes);
+    free(note);
+}
+
 static void read_build_id(struct gs_elf_file *file)
 {
     for (size_t i = 0; i < file->section_count && file->build_id_len == 0; i++) {
         const Elf64_Shdr *section = &file->sections[i];
-        uint8_t *note;
 
-        if (section->sh_type != SHT_NOTE || section->sh_size > NOTE_BYTES_MAX)
-            continue;
-        note = malloc((size_t)section->sh_size + 1);
-        if (note != NULL &&
-            gs_elf_file_read(file, section->sh_offset, note, (size_t)section->sh_size))
-            find_build_id(file, note, (size_t)section->sh_size);
-        free(note);
+        if (section->sh_type == SHT_NOTE)
+            read_note(file, section->sh_offset, section->sh_size);
+    }
+    /* A debug file's segments have no contents: its sections come first. */
+    for (size_t i = 0; i < file->segment_count && file->build_id_len == 0; i++) {
+        const Elf64_Phdr *segment = &file->segments[i];
+
+        if (segment->p_type == PT_NOTE && file->made_up)
+            read_note(file, segment->p_offset, segment->p_filesz);
     }
 }
 
@@ -155,26 +208,85 @@ static enum gs_status read_sections(struct gs_elf_file *file, const Elf64_Ehdr *
     return GS_OK;
 }
 
-enum gs_status gs_elf_file_open(struct gs_elf_file *file, const char *path)
+static enum gs_status read_segments(struct gs_elf_file *file, const Elf64_Ehdr *header)
 {
-    Elf64_Ehdr header;
-    struct stat info;
-    enum gs_status status;
+    size_t count = header->e_phnum, bytes = count * sizeof(*file->segments);
+    Elf64_Phdr *segments;
 
-    memset(file, 0, sizeof(*file));
-    /* O_NONBLOCK: a FIFO at the path must not hold up the report */
-    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (file->fd < 0)
-        return GS_ERR_IO;
-    if (fstat(file->fd, &info) != 0 || !S_ISREG(info.st_mode))
-        return GS_ERR_IO;
-    file->bytes = (uint64_t)info.st_size;
+    if (count == 0 || count > SEGMENTS_MAX || header->e_phentsize != sizeof(*segments))
+        return GS_OK; /* an object file has none */
+    segments = malloc(bytes);
+    if (segments == NULL)
+        return GS_ERR_HOST_NOMEM;
+    if (!gs_elf_file_read(file, header->e_phoff, segments, bytes)) {
+        free(segments);
+        return GS_OK;
+    }
+    file->segments = segments;
+    file->segment_count = count;
+    return GS_OK;
+}
+
+/* Reads the headers of an open file, or of an image. */
+static enum gs_status read_headers(struct gs_elf_file *file)
+{
+    enum gs_status status;
+    Elf64_Ehdr header;
+
     if (!gs_elf_file_read(file, 0, &header, sizeof(header)) || !is_ours(&header))
         return GS_ERR_IO;
-    status = read_sections(file, &header);
+    status = read_segments(file, &header);
+    if (status == GS_OK)
+        status = file->image != 0 ? GS_ERR_IO : read_sections(file, &header);
+    if (status == GS_ERR_IO) {
+        free(file->sections);
+        file->sections = NULL;
+        file->section_count = 0;
+        status = gs_elf_dynamic_make_up(file);
+    }
     if (status == GS_OK)
         read_build_id(file);
     return status;
+}
+
+enum gs_status gs_elf_file_open_fd(struct gs_elf_file *file, int fd)
+{
+    struct stat info;
+
+    memset(file, 0, sizeof(*file));
+    file->fd = fd;
+    if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+        return GS_ERR_IO;
+    file->bytes = (uint64_t)info.st_size;
+    return read_headers(file);
+}
+
+enum gs_status gs_elf_file_open(struct gs_elf_file *file, const char *path)
+{
+    /* O_NONBLOCK: a FIFO at the path must not hold up the report */
+    return gs_elf_file_open_fd(file,
+                               open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+}
+
+enum gs_status gs_elf_file_open_image(struct gs_elf_file *file, uintptr_t image)
+{
+    memset(file, 0, sizeof(*file));
+    file->fd = -1;
+    file->image = image;
+    file->bytes = UINT64_MAX;
+    return image != 0 ? read_headers(file) : GS_ERR_IO;
+}
+
+const Elf64_Phdr *gs_elf_file_code(const struct gs_elf_file *file, uint64_t address)
+{
+    for (size_t i = 0; i < file->segment_count; i++) {
+        const Elf64_Phdr *segment = &file->segments[i];
+
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) != 0 &&
+            address - segment->p_vaddr < segment->p_memsz)
+            return segment;
+    }
+    return NULL;
 }
 
 void gs_elf_file_close(struct gs_elf_file *file)
@@ -182,6 +294,7 @@ void gs_elf_file_close(struct gs_elf_file *file)
     if (file->fd >= 0)
         close(file->fd);
     free(file->sections);
+    free(file->segments);
     memset(file, 0, sizeof(*file));
     file->fd = -1;
 }

@@ -9,14 +9,13 @@
  */
 #include "elf_symbols.h"
 
-#include "elf_file.h"
+#include "debug_file.h"
 
-#include <elf.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_MAX_BYTES 4096
+#define NAME_BYTES     ((size_t)4096) /* of most names */
+#define NAME_BYTES_MAX ((size_t)1 << 20)
 #define READ_SYMBOLS   1024
 #define LOOK_BACK      64
 /* They are sorted for more look-ups than these: most reports need a few of a file. */
@@ -24,20 +23,31 @@
 
 struct function {
     uint64_t begin, end;
-    uint32_t name; /* offset in the string table */
-    uint8_t rank;  /* of several functions at one address the highest rank wins */
-    bool sized;    /* false: the section's end bounds the function */
+    uint32_t name;  /* offset in the string table */
+    uint8_t source; /* its string table is symbols->sources[source] */
+    uint8_t rank;   /* of several functions at one address the highest rank wins */
+    bool sized;     /* false: the section's end bounds the function */
 };
 
-struct gs_elf_symbols {
-    struct gs_elf_file file, debug; /* debug: open only if it is used */
-    const struct gs_elf_file *from; /* the file whose string table has the names */
+/* A file with a symbol table, and the section of its names. */
+struct source {
+    const struct gs_elf_file *file;
     Elf64_Shdr strings;
+};
+
+#define SOURCES_MAX 2u /* .dynsym and the compressed table */
+
+struct gs_elf_symbols {
+    struct gs_elf_file file, debug, mini; /* those that are used are open */
+    struct source sources[SOURCES_MAX];
+    unsigned source_count;
     struct function *functions;
     size_t count, capacity;
     unsigned finds; /* counted while not sorted */
-    bool sorted, has_lines;
-    char name[NAME_MAX_BYTES];
+    bool sorted;
+    enum gs_elf_lines lines;
+    char *name; /* the last one that was read */
+    size_t name_bytes;
 };
 
 static int compare_functions(const void *a, const void *b)
@@ -51,22 +61,38 @@ static int compare_functions(const void *a, const void *b)
     return left->name < right->name ? -1 : left->name > right->name;
 }
 
+/* The end of the code that contains a symbol; 0: it is no code. Without section headers
+ * the numbers of sections mean nothing. */
+static uint64_t code_end(const struct gs_elf_file *file, const Elf64_Sym *symbol)
+{
+    const Elf64_Shdr *section;
+    const Elf64_Phdr *segment;
+
+    if (symbol->st_shndx == SHN_UNDEF)
+        return 0;
+    if (file->made_up) {
+        segment = gs_elf_file_code(file, symbol->st_value);
+        return segment != NULL ? segment->p_vaddr + segment->p_memsz : 0;
+    }
+    if (symbol->st_shndx >= file->section_count)
+        return 0;
+    section = &file->sections[symbol->st_shndx];
+    return (section->sh_flags & SHF_EXECINSTR) != 0 ? section->sh_addr + section->sh_size
+                                                    : 0;
+}
+
 /* Keeps a symbol if it is a function, or a label that an assembler left without a
  * type. */
 static enum gs_status keep_symbol(struct gs_elf_symbols *symbols,
                                   const struct gs_elf_file *file, const Elf64_Sym *symbol)
 {
     unsigned type = ELF64_ST_TYPE(symbol->st_info), bind = ELF64_ST_BIND(symbol->st_info);
-    const Elf64_Shdr *section;
     struct function *larger, *kept;
+    uint64_t end;
     size_t capacity;
 
     if ((type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) ||
-        symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= file->section_count ||
-        symbol->st_name == 0)
-        return GS_OK;
-    section = &file->sections[symbol->st_shndx];
-    if ((section->sh_flags & SHF_EXECINSTR) == 0)
+        symbol->st_name == 0 || (end = code_end(file, symbol)) == 0)
         return GS_OK;
     if (symbols->count == symbols->capacity) {
         capacity = symbols->capacity == 0 ? 1024 : symbols->capacity * 2;
@@ -79,9 +105,9 @@ static enum gs_status keep_symbol(struct gs_elf_symbols *symbols,
     kept = &symbols->functions[symbols->count++];
     kept->begin = symbol->st_value;
     kept->sized = symbol->st_size != 0;
-    kept->end = kept->sized ? symbol->st_value + symbol->st_size
-                            : section->sh_addr + section->sh_size;
+    kept->end = kept->sized ? symbol->st_value + symbol->st_size : end;
     kept->name = symbol->st_name;
+    kept->source = (uint8_t)(symbols->source_count - 1);
     kept->rank = (uint8_t)((type != STT_NOTYPE) * 4 + (bind == STB_GLOBAL) * 2 +
                            (bind == STB_WEAK));
     return GS_OK;
@@ -109,71 +135,75 @@ static enum gs_status read_table(struct gs_elf_symbols *symbols,
     return status;
 }
 
+/* Adds the functions of a table, if the file has it. */
 static enum gs_status use_table(struct gs_elf_symbols *symbols,
                                 const struct gs_elf_file *file, uint32_t type)
 {
     const Elf64_Shdr *table = gs_elf_file_section_by_type(file, type);
 
     if (table == NULL || table->sh_entsize != sizeof(Elf64_Sym) ||
-        table->sh_link >= file->section_count)
-        return GS_ERR_NOT_FOUND;
-    symbols->from = file;
-    symbols->strings = file->sections[table->sh_link];
+        table->sh_link >= file->section_count || symbols->source_count == SOURCES_MAX)
+        return GS_OK;
+    symbols->sources[symbols->source_count++] =
+        (struct source){.file = file, .strings = file->sections[table->sh_link]};
     return read_table(symbols, file, table);
 }
 
-/* Opens /usr/lib/debug/.build-id/xx/yyyy.debug if it exists and is of the same build. */
-static bool open_debug_file(struct gs_elf_symbols *symbols)
+/* The compressed table leaves out what .dynsym has. */
+static enum gs_status use_exported(struct gs_elf_symbols *symbols)
 {
-    const struct gs_elf_file *file = &symbols->file;
-    char path[64 + 2 * sizeof(file->build_id)];
-    int used;
+    enum gs_status status = use_table(symbols, &symbols->file, SHT_DYNSYM);
 
-    if (file->build_id_len < 2)
-        return false;
-    used =
-        snprintf(path, sizeof(path), "/usr/lib/debug/.build-id/%02x/", file->build_id[0]);
-    for (size_t i = 1; i < file->build_id_len; i++)
-        used +=
-            snprintf(path + used, sizeof(path) - (size_t)used, "%02x", file->build_id[i]);
-    snprintf(path + used, sizeof(path) - (size_t)used, ".debug");
-    return gs_elf_file_open(&symbols->debug, path) == GS_OK &&
-           gs_elf_file_has_build_id(&symbols->debug, file->build_id, file->build_id_len);
+    if (status != GS_OK)
+        return status;
+    status = gs_debug_file_open_mini(&symbols->file, &symbols->mini);
+    if (status == GS_OK)
+        status = use_table(symbols, &symbols->mini, SHT_SYMTAB);
+    return status == GS_ERR_HOST_NOMEM ? status : GS_OK;
+}
+
+static bool has_lines(const struct gs_elf_file *file)
+{
+    return gs_elf_file_section_by_name(file, ".debug_line") ||
+           gs_elf_file_section_by_name(file, ".zdebug_line");
 }
 
 static enum gs_status read_functions(struct gs_elf_symbols *symbols)
 {
-    const struct gs_elf_file *file = &symbols->file;
-    enum gs_status status = GS_ERR_NOT_FOUND;
-    bool debug = open_debug_file(symbols);
+    enum gs_status status;
 
-    symbols->has_lines = debug || gs_elf_file_section_by_name(file, ".debug_line") ||
-                         gs_elf_file_section_by_name(file, ".zdebug_line") ||
-                         gs_elf_file_section_by_name(file, ".gnu_debuglink");
-    if (gs_elf_file_section_by_type(file, SHT_SYMTAB) != NULL)
-        status = use_table(symbols, file, SHT_SYMTAB);
-    if (debug && symbols->count == 0 && status != GS_ERR_HOST_NOMEM)
+    symbols->lines = has_lines(&symbols->file)    ? GS_ELF_LINES_FILE
+                     : has_lines(&symbols->debug) ? GS_ELF_LINES_DEBUG
+                                                  : GS_ELF_LINES_NONE;
+    status = use_table(symbols, &symbols->file, SHT_SYMTAB);
+    if (symbols->count == 0 && status == GS_OK) {
+        symbols->source_count = 0;
         status = use_table(symbols, &symbols->debug, SHT_SYMTAB);
-    if (symbols->count == 0 && status != GS_ERR_HOST_NOMEM)
-        status = use_table(symbols, file, SHT_DYNSYM);
-    return status == GS_ERR_HOST_NOMEM ? status : GS_OK;
+    }
+    if (symbols->count == 0 && status == GS_OK) {
+        symbols->source_count = 0;
+        status = use_exported(symbols);
+    }
+    return status;
 }
 
-enum gs_status gs_elf_symbols_open(const char *path, const uint8_t *build_id,
-                                   size_t build_id_len, struct gs_elf_symbols **out)
+enum gs_status gs_elf_symbols_read(struct gs_elf_file *file, struct gs_elf_file *debug,
+                                   struct gs_elf_symbols **out)
 {
     struct gs_elf_symbols *symbols = calloc(1, sizeof(*symbols));
     enum gs_status status;
 
-    if (symbols == NULL)
+    if (symbols == NULL) {
+        gs_elf_file_close(file);
+        gs_elf_file_close(debug);
         return GS_ERR_HOST_NOMEM;
-    symbols->file.fd = symbols->debug.fd = -1;
-    status = gs_elf_file_open(&symbols->file, path);
-    if (status == GS_OK && build_id_len != 0 &&
-        !gs_elf_file_has_build_id(&symbols->file, build_id, build_id_len))
-        status = GS_ERR_NOT_FOUND;
-    if (status == GS_OK)
-        status = read_functions(symbols);
+    }
+    symbols->file = *file;
+    symbols->debug = *debug;
+    file->fd = debug->fd = symbols->mini.fd = -1;
+    file->sections = debug->sections = NULL;
+    file->segments = debug->segments = NULL;
+    status = read_functions(symbols);
     if (status != GS_OK) {
         gs_elf_symbols_close(symbols);
         return status;
@@ -188,32 +218,59 @@ void gs_elf_symbols_close(struct gs_elf_symbols *symbols)
         return;
     gs_elf_file_close(&symbols->file);
     gs_elf_file_close(&symbols->debug);
+    gs_elf_file_close(&symbols->mini);
     free(symbols->functions);
+    free(symbols->name);
     free(symbols);
 }
 
-/* Reads the name at `offset` of the string table; "" if there is no valid name. */
-static const char *read_name(struct gs_elf_symbols *symbols, uint32_t offset)
+/* Reads the string at `offset` of a string table, in a buffer that grows with it. NULL:
+ * there is no valid string. */
+static char *read_string(struct gs_elf_symbols *symbols, const struct source *source,
+                         uint32_t offset)
 {
-    size_t bytes = sizeof(symbols->name) - 1;
+    for (size_t bytes = NAME_BYTES; bytes <= NAME_BYTES_MAX; bytes *= 4) {
+        size_t want = bytes - 1, got;
+
+        if (bytes > symbols->name_bytes) {
+            char *larger = realloc(symbols->name, bytes);
+
+            if (larger == NULL)
+                return NULL;
+            symbols->name = larger;
+            symbols->name_bytes = bytes;
+        }
+        if (want > source->strings.sh_size - offset)
+            want = (size_t)(source->strings.sh_size - offset);
+        got = gs_elf_file_read_some(source->file, source->strings.sh_offset + offset,
+                                    symbols->name, want);
+        symbols->name[got] = '\0';
+        if (got < bytes - 1 || strlen(symbols->name) < got)
+            return symbols->name;
+    }
+    return NULL;
+}
+
+/* Reads a function's name; "" if there is no valid name. */
+static const char *read_name(struct gs_elf_symbols *symbols,
+                             const struct function *function)
+{
+    const struct source *source = &symbols->sources[function->source];
+    char *name = function->name < source->strings.sh_size
+                     ? read_string(symbols, source, function->name)
+                     : NULL;
     char *version;
 
-    symbols->name[0] = '\0';
-    if (offset >= symbols->strings.sh_size)
-        return symbols->name;
-    if (bytes > symbols->strings.sh_size - offset)
-        bytes = (size_t)(symbols->strings.sh_size - offset);
-    bytes = gs_elf_file_read_some(symbols->from, symbols->strings.sh_offset + offset,
-                                  symbols->name, bytes);
-    symbols->name[bytes] = '\0';
-    for (const char *c = symbols->name; *c != '\0'; c++) {
+    if (name == NULL)
+        return "";
+    for (const char *c = name; *c != '\0'; c++) {
         if ((unsigned char)*c < ' ' || *c == 0x7f)
-            symbols->name[0] = '\0'; /* no compiler writes such a byte */
+            return ""; /* no compiler writes such a byte */
     }
-    version = strchr(symbols->name, '@');
+    version = strchr(name, '@');
     if (version != NULL)
         *version = '\0';
-    return symbols->name;
+    return name;
 }
 
 /* Returns the index after the last function that begins at or before the address. */
@@ -240,13 +297,20 @@ static bool contains(const struct function *function, uint64_t address, uint64_t
            (function->sized || function->begin == nearest);
 }
 
-/* NULL: no name, or a mapping symbol ($x, $d). */
+/* Returns true for a mapping symbol: $x, $d.12. Swift's names begin with $s. */
+static bool is_mapping_symbol(const char *name)
+{
+    return name[0] == '$' && name[1] != '\0' && strchr("adtxpbcm", name[1]) != NULL &&
+           (name[2] == '\0' || name[2] == '.');
+}
+
+/* NULL: no name, or a mapping symbol. */
 static const char *name_of(struct gs_elf_symbols *symbols,
                            const struct function *function)
 {
-    const char *name = read_name(symbols, function->name);
+    const char *name = read_name(symbols, function);
 
-    return name[0] != '\0' && name[0] != '$' ? name : NULL;
+    return name[0] != '\0' && !is_mapping_symbol(name) ? name : NULL;
 }
 
 static const char *find_sorted(struct gs_elf_symbols *symbols, uint64_t address)
@@ -316,7 +380,12 @@ const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address
     return find_sorted(symbols, address);
 }
 
-bool gs_elf_symbols_has_lines(const struct gs_elf_symbols *symbols)
+enum gs_elf_lines gs_elf_symbols_lines(const struct gs_elf_symbols *symbols)
 {
-    return symbols->has_lines;
+    return symbols->lines;
+}
+
+const struct gs_elf_file *gs_elf_symbols_file(const struct gs_elf_symbols *symbols)
+{
+    return &symbols->file;
 }

@@ -10,22 +10,19 @@
 #ifndef GS_ELF_SYMBOLS_H
 #define GS_ELF_SYMBOLS_H
 
-#include "gs_base.h"
+#include "elf_file.h"
 
 struct gs_elf_symbols;
 
 /*
- * Reads the symbol table (.symtab, of the file or of its separate debug file
- * /usr/lib/debug/.build-id/xx/yyyy.debug; else .dynsym) and sorts its functions.
+ * Reads the functions of .symtab, else of .symtab of the debug file, else of .dynsym and
+ * of the compressed symbol table (debug_file.h). Takes over both files, also on errors.
  *
- * In:     build_id  the expected build id; `build_id_len` 0: any file
- * Out:    *out      to be freed with gs_elf_symbols_close
- * Errors: GS_ERR_IO         cannot be opened, or is not an ELF file of this machine
- *         GS_ERR_NOT_FOUND  another build id: the file was replaced
- *         GS_ERR_HOST_NOMEM
+ * In:     file, debug  open, or closed: fd -1 and no image
+ * Out:    *out         to be freed with gs_elf_symbols_close
+ * Errors: GS_ERR_HOST_NOMEM
  */
-enum gs_status gs_elf_symbols_open(const char *path, const uint8_t *build_id,
-                                   size_t build_id_len,
+enum gs_status gs_elf_symbols_read(struct gs_elf_file *file, struct gs_elf_file *debug,
                                    struct gs_elf_symbols **out) GS_MUST_USE;
 void gs_elf_symbols_close(struct gs_elf_symbols *symbols);
 
@@ -35,8 +32,11 @@ void gs_elf_symbols_close(struct gs_elf_symbols *symbols);
  */
 const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address);
 
-/* Returns true if file and line may be available (.debug_line, a debug file, or a link to
- * one). */
-bool gs_elf_symbols_has_lines(const struct gs_elf_symbols *symbols);
+/* Which of the files has line tables. */
+enum gs_elf_lines { GS_ELF_LINES_NONE, GS_ELF_LINES_FILE, GS_ELF_LINES_DEBUG };
+enum gs_elf_lines gs_elf_symbols_lines(const struct gs_elf_symbols *symbols);
+
+/* The module's file; closed if only its debug file was found. */
+const struct gs_elf_file *gs_elf_symbols_file(const struct gs_elf_symbols *symbols);
 
 #endif

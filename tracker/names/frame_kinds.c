@@ -4,9 +4,21 @@
  */
 #include "frame_kinds.h"
 
+#include "rust_name.h"
+
 #include <string.h>
 
-enum by { BY_MODULE, BY_PACKAGE, BY_UNDER, BY_FUNCTION, BY_SOURCE, BY_NAMESPACE };
+enum by {
+    BY_MODULE,
+    BY_PACKAGE,
+    BY_UNDER,
+    BY_FUNCTION,
+    BY_BEGINS,
+    BY_CONTAINS,
+    BY_SOURCE,
+    BY_RUST,
+    BY_NAMESPACE
+};
 
 /* The texts are in their rows: no program pays for relocating them at its start. */
 static const struct {
@@ -67,6 +79,7 @@ static const char *first_name(const char *linkage)
 struct known {
     const struct gs_symbol *symbol;
     const char *module, *path, *package, *namespace;
+    bool rust; /* a function of Rust's, without a source file */
 };
 
 static bool fits(size_t row, const struct known *known)
@@ -84,6 +97,12 @@ static bool fits(size_t row, const struct known *known)
     case BY_FUNCTION:
         return (symbol->linkage && strcmp(symbol->linkage, pattern) == 0) ||
                (symbol->function && strcmp(symbol->function, pattern) == 0);
+    case BY_BEGINS:
+        return symbol->linkage && starts_with(symbol->linkage, pattern);
+    case BY_CONTAINS:
+        return symbol->linkage && strstr(symbol->linkage, pattern);
+    case BY_RUST:
+        return known->rust && starts_with(symbol->function, pattern);
     case BY_SOURCE:
         return symbol->file && strstr(symbol->file, pattern);
     default:
@@ -100,8 +119,9 @@ enum gs_frame_kind gs_frame_kind(const struct gs_symbol_request *frame,
                           .module = module,
                           .path = path,
                           .package = in_packages(path),
-                          .namespace =
-                              symbol->linkage ? first_name(symbol->linkage) : ""};
+                          .namespace = symbol->linkage ? first_name(symbol->linkage) : "",
+                          .rust = symbol->linkage && symbol->function && !symbol->file &&
+                                  gs_rust_is_name(symbol->linkage)};
 
     if (gs_frame_is_python(frame->frame))
         return gs_frame_kind_of_file(symbol->file ? symbol->file : "");

@@ -31,7 +31,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LINE_BYTES    ((size_t)16 << 10)
+#define LINE_BYTES    ((size_t)16 << 10)     /* unless the job says otherwise */
 #define REAP_STEP_NS  1000000u               /* between two checks of an ending child */
 #define KILL_PATIENCE ((uint64_t)1000000000) /* ns for a killed child to end */
 #define END_PATIENCE  ((uint64_t)200000000)  /* ns for a child without output to end */
@@ -40,9 +40,10 @@
 /* Output collected so far that has no newline yet. */
 struct line_buffer {
     char data[4096]; /* the last read */
-    char text[LINE_BYTES];
     size_t used;
     bool cutting; /* the rest of a long line is dropped */
+    size_t bytes; /* of text */
+    char text[];
 };
 
 static bool starts_with(const char *text, const char *prefix)
@@ -179,7 +180,7 @@ static bool take_output(const struct gs_helper_job *job, struct line_buffer *lin
             lines->cutting = false;
             if (!job->take_line(job->context, lines->text))
                 return false;
-        } else if (lines->used == LINE_BYTES - 1) {
+        } else if (lines->used == lines->bytes - 1) {
             lines->cutting = true;
         } else if (!lines->cutting && data[i] != '\0') {
             lines->text[lines->used++] = data[i];
@@ -295,11 +296,13 @@ void gs_helper_end(struct gs_helper *child, uint64_t deadline_ns)
 
 enum gs_status gs_helper_run(struct gs_helper *child, const struct gs_helper_job *job)
 {
-    struct line_buffer *lines = calloc(1, sizeof(*lines));
+    size_t bytes = job->line_bytes != 0 ? job->line_bytes : LINE_BYTES;
+    struct line_buffer *lines = calloc(1, sizeof(*lines) + bytes);
     enum gs_status status = GS_OK;
 
     if (lines == NULL)
         return GS_ERR_IO;
+    lines->bytes = bytes;
     if (child->pid == 0)
         status = gs_child_waits() ? GS_ERR_BUSY : start_child(child, job->argv);
     if (status == GS_OK)

@@ -21,10 +21,10 @@ struct gs_helper_job {
     size_t input_bytes;
     uint64_t deadline_ns; /* CLOCK_MONOTONIC */
     /* Called for each line of the child's standard output, without the newline,
-     * NUL-terminated. Lines of 16 KiB or more are cut. Returns false to end the job now.
-     */
+     * NUL-terminated. Longer lines are cut. Returns false to end the job now. */
     bool (*take_line)(void *context, const char *line);
     void *context;
+    size_t line_bytes; /* of the longest line, with its NUL; 0: 16 KiB */
 };
 
 /*

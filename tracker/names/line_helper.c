@@ -279,6 +279,79 @@ static bool is_addr2line(const char *program)
     return strstr(slash != NULL ? slash + 1 : program, "addr2line") != NULL;
 }
 
+/* Returns true if an answer has a line, and the names of all inlined functions. */
+static bool is_answered(const struct gs_line_query *query)
+{
+    for (unsigned i = 0; i + 1 < query->count; i++) {
+        if (query->places[i].function == NULL)
+            return false;
+    }
+    return query->count > 0 && query->places[query->count - 1].file != NULL;
+}
+
+/* How much an answer says. */
+static unsigned worth(const struct gs_line_query *query)
+{
+    unsigned sum = 0;
+
+    for (unsigned i = 0; i < query->count; i++)
+        sum +=
+            (query->places[i].file != NULL ? 2 : 0) + (query->places[i].function != NULL);
+    return sum;
+}
+
+/* Asks addr2line about the queries of one file, and keeps its answers that say more. */
+static void ask_again(uint64_t deadline_ns, struct gs_line_query *queries, size_t count)
+{
+    struct gs_line_query *second = calloc(count, sizeof(*second));
+    bool complete = true;
+
+    if (second == NULL)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        second[i].path = queries[i].path;
+        second[i].address = queries[i].address;
+    }
+    (void)run_addr2line("addr2line", deadline_ns, second, count, &complete);
+    for (size_t i = 0; i < count; i++) {
+        struct gs_line_query first = queries[i];
+
+        if (worth(&second[i]) > worth(&first)) {
+            queries[i] = second[i];
+            second[i] = first;
+        }
+        gs_line_query_free(&second[i]);
+    }
+    free(second);
+}
+
+/* llvm-symbolizer may not read what a newer compiler wrote, or crash on it: files without
+ * any answer, or with nameless inlined functions, are asked of addr2line, too. */
+static void fill_gaps(uint64_t deadline_ns, struct gs_line_query *queries, size_t count)
+{
+    for (size_t begin = 0, end; begin < count; begin = end) {
+        size_t answered = 0, nameless = 0;
+
+        for (end = begin;
+             end < count && strcmp(queries[end].path, queries[begin].path) == 0; end++) {
+            answered += is_answered(&queries[end]);
+            nameless += queries[end].count > 1 && !is_answered(&queries[end]);
+        }
+        if ((answered == 0 || nameless > 0) && gs_now_ns() < deadline_ns)
+            ask_again(deadline_ns, queries + begin, end - begin);
+    }
+}
+
+/* Returns true if each file has an answer. */
+static bool all_answered(const struct gs_line_query *queries, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (queries[i].count == 0)
+            return false;
+    }
+    return true;
+}
+
 const char *gs_line_helper_resolve(struct gs_line_helper *helper, unsigned timeout_ms,
                                    struct gs_line_query *queries, size_t count)
 {
@@ -296,6 +369,12 @@ const char *gs_line_helper_resolve(struct gs_line_helper *helper, unsigned timeo
         if (status == GS_ERR_NOT_FOUND && program == NULL) {
             complete = true;
             status = run_addr2line("addr2line", deadline_ns, queries, count, &complete);
+        } else if (program == NULL && (status == GS_OK || status == GS_ERR_IO)) {
+            fill_gaps(deadline_ns, queries, count);
+            if (all_answered(queries, count)) {
+                complete = true;
+                status = GS_OK;
+            }
         }
     }
     if (status == GS_ERR_NOT_FOUND)

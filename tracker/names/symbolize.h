@@ -1,10 +1,10 @@
 /*
  * symbolize.h - from addresses to function, file and line; at report time only.
  *
- * Function names come from the symbol tables (.symtab, else .dynsym) of the module's
- * file, read in-process; C++ names are demangled. File, line and inlined functions come
- * from one child (llvm-symbolizer or addr2line) with a time limit. Without a child, or
- * after the limit, module and offset remain. Never fails as a whole.
+ * Function names come from the symbol tables of the module's file or of its debug file
+ * (objects.h), read in-process; C++ and Rust names are demangled. File, line and inlined
+ * functions come from a child (llvm-symbolizer or addr2line) with a time limit. Without a
+ * child, or after the limit, module and offset remain. Never fails as a whole.
  *
  * Locks: none; one thread uses one symbolizer.
  */
@@ -24,6 +24,10 @@ struct gs_symbolizer_config {
      * execvp does. It must speak addr2line's format if its base name contains
      * "addr2line", else llvm-symbolizer's. */
     const char *helper;
+    /* Folders of debug files, with colons between; NULL or "": /usr/lib/debug. */
+    const char *debug_dirs;
+    /* A folder in front of modules' paths, tried before the paths; NULL or "": none. */
+    const char *sysroot;
 };
 
 /* The symbolizer owns all strings. */
@@ -53,6 +57,9 @@ struct gs_symbol_request {
 enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
                                     struct gs_symbolizer **out) GS_MUST_USE;
 void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer);
+/* The modules of the next requests belong to this process, which runs; 0: one that has
+ * ended. At first: the calling process. */
+void gs_symbolizer_set_process(struct gs_symbolizer *symbolizer, int64_t process);
 
 /* Overwrites each result, without file and line; unknown parts are NULL or 0. */
 void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,

@@ -186,7 +186,8 @@ bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee
 unsigned gs_report_put_inlined(const struct gs_symbol_request *frame,
                                struct gs_symbol_request *out);
 
-/* Returns true for C++ that compilers put between the program's functions. */
+/* Returns true for code of a language's library between the program's functions, and for
+ * code that carries calls, such as Go's way into C. */
 bool gs_report_frame_is_library(const struct gs_symbol_request *frame);
 
 /* Base name of the module of a resolved frame; "" where unknown. */

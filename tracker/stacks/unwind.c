@@ -20,6 +20,7 @@
 
 #include "code_address.h"
 #include "loader_gate.h"
+#include "loader_message.h"
 #include "modules.h"
 #include "alt_stack.h"
 
@@ -53,13 +54,6 @@ struct gcc_walk_state {
     bool full;
 };
 
-/* Clears the loader's error message, so that the program never sees one of the library's
- * failures. The message is per thread in glibc and musl, whatever POSIX allows. */
-static void drop_loader_message(void)
-{
-    (void)dlerror(); /* NOLINT(concurrency-mt-unsafe) */
-}
-
 /* Opens a library for good: the handle is never closed. Not by RTLD_NODELETE: with it
  * glibc keeps half of a library whose opening ran out of memory, and returns that half to
  * the next caller. libgcc then does not find itself, and aborts. */
@@ -68,7 +62,7 @@ static void *open_library(const char *name)
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 
     if (library == NULL)
-        drop_loader_message();
+        gs_loader_message_drop();
     return library;
 }
 
@@ -77,7 +71,7 @@ static void *find_function(void *library, const char *name)
     void *function = library != NULL ? dlsym(library, name) : NULL;
 
     if (library != NULL && function == NULL)
-        drop_loader_message();
+        gs_loader_message_drop();
     return function;
 }
 

@@ -189,12 +189,24 @@ static size_t letters(const char *pattern)
     return count;
 }
 
+/* Writes the name without "[clone .isra.0]": the next build may have another number, or
+ * no clone. */
+static size_t length_without_clones(const char *name)
+{
+    const char *clone = strstr(name, " [clone ");
+
+    return clone ? (size_t)(clone - name) : strlen(name);
+}
+
 static void make_short_pattern(const char *name, char *out)
 {
     char shorter[PATTERN_BYTES];
+    size_t length = length_without_clones(name);
 
     make_pattern(name, out, PATTERN_BYTES);
-    if (strlen(name) <= LONG_NAME)
+    if (name[length] != '\0' && length + 1 < PATTERN_BYTES && length < strlen(out))
+        strcpy(out + length, "*");
+    if (length <= LONG_NAME)
         return;
     shorten(name, shorter, sizeof shorter);
     make_pattern(shorter, shorter, sizeof shorter);
@@ -244,6 +256,19 @@ static bool matches_another(const struct gs_report_writer *writer, size_t number
     return false;
 }
 
+/* Returns true if the function of a frame has been seen since frame `first`: recursion.
+ */
+static bool is_repeated(const struct gs_shown_stack *stack, unsigned first, unsigned i)
+{
+    const char *function = stack->frames[i].result.function;
+
+    for (unsigned k = first; k < i; k++)
+        if (stack->frames[k].result.function &&
+            strcmp(stack->frames[k].result.function, function) == 0)
+            return true;
+    return false;
+}
+
 /* The rule names the function and, of its callers in the program, the next one; more only
  * while the rule would match another leak. */
 static void make_advice(const struct gs_report_writer *writer, size_t number,
@@ -252,7 +277,7 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
     const struct gs_group *group = &writer->data->groups.items[number];
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, group->stack);
-    unsigned i = program_frame(&stack), callers = 0;
+    unsigned i = program_frame(&stack), first = i, callers = 0;
     size_t used = 0;
 
     *out = (struct advice){.bytes = gs_group_shown_bytes(group)};
@@ -265,6 +290,7 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
     for (i++; i < stack.count && callers < CALLERS_MAX; i++) {
         const struct gs_symbol_request *frame = &stack.frames[i];
         if (!frame->result.function || is_outermost(frame) ||
+            is_repeated(&stack, first, i) ||
             is_system_library(gs_report_frame_module(frame)) ||
             gs_report_frame_is_library(frame))
             continue;

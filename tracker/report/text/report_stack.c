@@ -66,7 +66,7 @@ static unsigned repeats(const struct gs_shown_stack *stack, unsigned number)
     return more >= REPEATS_MIN ? more : 0;
 }
 
-/* Returns the number of frames of the C++ library from this one on that one line
+/* Returns the number of library frames from this one on that one line
  * replaces. */
 static unsigned library_run(const struct gs_shown_stack *stack, unsigned number)
 {
@@ -99,8 +99,8 @@ void gs_report_stack(const struct gs_report_writer *writer,
     for (unsigned i = 0, more; i < stack->count; i += 1 + more) {
         unsigned run = library_run(stack, i);
         if (run != 0) {
-            gs_text_add(writer->text, "%s       ... %u frames of the C++ library\n",
-                        writer->prefix, run);
+            gs_text_add(writer->text, "%s       ... %u library frames\n", writer->prefix,
+                        run);
             more = run - 1;
             continue;
         }

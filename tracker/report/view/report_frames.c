@@ -330,7 +330,9 @@ static enum gs_frame_kind kind_of(const struct gs_symbol_request *frame)
 
 bool gs_report_frame_is_library(const struct gs_symbol_request *frame)
 {
-    return kind_of(frame) == GS_FRAME_LIBRARY;
+    enum gs_frame_kind kind = kind_of(frame);
+
+    return kind == GS_FRAME_LIBRARY || kind == GS_FRAME_RUNTIME;
 }
 
 static bool is_runtime(const struct gs_symbol_request *frame)
@@ -408,15 +410,24 @@ static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin
     return end;
 }
 
-/* Returns the end without the frames outside of the program's first, which the C++
- * library has to start a thread. */
+/* Returns true for the main that a compiler writes around the program's own, as those of
+ * Rust and D do: it has no line, and calls the language's library. */
+static bool is_made_main(const struct gs_symbol_request *frames, unsigned i)
+{
+    return i > 0 && is_named(&frames[i], "main") && !frames[i].result.file &&
+           kind_of(&frames[i - 1]) == GS_FRAME_LIBRARY;
+}
+
+/* Returns the end without the frames outside of the program's first, which a language's
+ * library has to start a program or a thread. */
 static unsigned library_end(const struct gs_symbol_request *frames, unsigned begin,
                             unsigned end)
 {
     unsigned last = end;
 
     while (last > begin && (kind_of(&frames[last - 1]) == GS_FRAME_LIBRARY ||
-                            kind_of(&frames[last - 1]) == GS_FRAME_START))
+                            kind_of(&frames[last - 1]) == GS_FRAME_START ||
+                            is_made_main(frames, last - 1)))
         last--;
     return last > begin ? last : end;
 }

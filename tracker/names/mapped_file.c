@@ -1,0 +1,73 @@
+/*
+ * mapped_file.c - reads /proc/PID/maps and /proc/PID/fd.
+ * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
+ */
+#include "mapped_file.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#define DESCRIPTORS_MAX 65536u
+
+/* "begin-end perms offset major:minor inode   path" */
+static bool parse(const char *line, uintptr_t begin, struct gs_mapped_file *out)
+{
+    unsigned long from, to, major_number, minor_number, inode;
+
+    if (sscanf(line, "%lx-%lx %*s %*s %lx:%lx %lu", &from, &to, &major_number,
+               &minor_number, &inode) != 5 || /* NOLINT(cert-err34-c) */
+        from != begin ||
+        inode == 0)
+        return false;
+    (void)snprintf(out->range, sizeof(out->range), "%lx-%lx", from, to);
+    out->device = makedev((unsigned)major_number, (unsigned)minor_number);
+    out->inode = inode;
+    return true;
+}
+
+bool gs_mapped_file_find(int64_t process, uintptr_t begin, struct gs_mapped_file *out)
+{
+    char path[64], *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    FILE *maps;
+
+    (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/maps", process);
+    maps = fopen(path, "re");
+    while (maps != NULL && !found && getline(&line, &room, maps) > 0)
+        found = parse(line, begin, out);
+    free(line);
+    if (maps != NULL)
+        (void)fclose(maps);
+    return found;
+}
+
+bool gs_mapped_file_descriptor(int64_t process, const struct gs_mapped_file *mapped,
+                               char *path, size_t path_bytes)
+{
+    char folder[64];
+    struct dirent *entry;
+    bool found = false;
+    DIR *descriptors;
+
+    (void)snprintf(folder, sizeof(folder), "/proc/%" PRId64 "/fd", process);
+    descriptors = opendir(folder);
+    for (unsigned i = 0; descriptors != NULL && i < DESCRIPTORS_MAX && !found; i++) {
+        struct stat info;
+
+        entry = readdir(descriptors); /* NOLINT(concurrency-mt-unsafe): its own stream */
+        if (entry == NULL)
+            break;
+        (void)snprintf(path, path_bytes, "%s/%.20s", folder, entry->d_name);
+        found = stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+                info.st_dev == mapped->device && info.st_ino == mapped->inode;
+    }
+    if (descriptors != NULL)
+        (void)closedir(descriptors);
+    return found;
+}

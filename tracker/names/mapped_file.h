@@ -1,0 +1,27 @@
+/*
+ * mapped_file.h - the file behind a mapping of a process, as the kernel knows it: also if
+ * the file was deleted, replaced, or never had a name.
+ * Owns: nothing.   Lock: none.
+ */
+#ifndef GS_MAPPED_FILE_H
+#define GS_MAPPED_FILE_H
+
+#include "gs_base.h"
+
+#include <sys/types.h>
+
+struct gs_mapped_file {
+    char range[40]; /* "begin-end", its name in /proc/PID/map_files */
+    dev_t device;
+    ino_t inode;
+};
+
+/* Finds the mapping that begins at an address. False: none, or no file. */
+bool gs_mapped_file_find(int64_t process, uintptr_t begin, struct gs_mapped_file *out);
+
+/* Finds a descriptor of the process that has the file open: /proc/PID/map_files asks for
+ * a capability, /proc/PID/fd does not. False: none. */
+bool gs_mapped_file_descriptor(int64_t process, const struct gs_mapped_file *mapped,
+                               char *path, size_t path_bytes);
+
+#endif
