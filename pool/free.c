@@ -351,6 +351,30 @@ static struct gs_block *block_around(struct gs_pool *pool, struct gs_segment *se
     return ahead;
 }
 
+bool gs_pool_seek(struct gs_pool *pool, uint64_t addr, uint64_t bytes,
+                  struct gs_block_hint *hint)
+{
+    struct gs_segment *segment = lock_segment(pool, addr);
+    bool covered = false;
+
+    if (!segment)
+        return false;
+    if (segment->shared) {
+        const struct gs_block *block = block_around(
+            pool, segment, (uint32_t)((addr - segment->addr) / GS_BLOCK_BYTES));
+        uint32_t word = atomic_load_explicit(&block->word, memory_order_acquire);
+        uint64_t offset = addr - gs_block_start(block);
+
+        covered = (word & GS_BLOCK_STATE_MASK) == GS_BLOCK_LIVE &&
+                  offset < gs_block_requested(block) &&
+                  bytes <= gs_block_requested(block) - offset;
+        if (covered)
+            *hint = (struct gs_block_hint){segment, block, addr - offset, word};
+    }
+    gs_lock_drop(&gs_segment_heap(segment)->lock);
+    return covered;
+}
+
 enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range *out)
 {
     struct gs_segment *segment = lock_segment(pool, addr);

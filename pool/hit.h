@@ -118,6 +118,80 @@ GS_HIT struct gs_block *gs_hit_claim(struct gs_pool *pool, uint64_t addr)
     return gs_block_claim(block, segment, addr) ? block : NULL;
 }
 
+/* ---- uses -------------------------------------------------------------------------- */
+
+/* Returns true if the block is still the live one that the word identifies, and the bytes
+ * at this offset were requested. */
+GS_HIT bool gs_block_covers(const struct gs_block *block, uint32_t word, uint64_t offset,
+                            uint64_t bytes)
+{
+    uint64_t requested = __atomic_load_n(&block->live.requested, __ATOMIC_RELAXED);
+
+    return offset < requested && bytes <= requested - offset &&
+           atomic_load_explicit(&block->word, memory_order_relaxed) == word;
+}
+
+/* The block of a large segment. */
+GS_HIT bool gs_segment_covers(const struct gs_pool *pool,
+                              const struct gs_segment *segment, uint64_t addr,
+                              uint64_t bytes)
+{
+    uint64_t offset = addr - __atomic_load_n(&segment->addr, __ATOMIC_RELAXED);
+    uint64_t requested = __atomic_load_n(&segment->requested, __ATOMIC_RELAXED);
+    uint32_t first = __atomic_load_n(&segment->first, __ATOMIC_ACQUIRE);
+
+    return offset < requested && bytes <= requested - offset && first &&
+           gs_block_state(gs_block_at(pool, first)) == GS_BLOCK_LIVE;
+}
+
+/* The block of a shared segment that starts at the address. */
+GS_HIT bool gs_start_covers(const struct gs_pool *pool, const struct gs_segment *segment,
+                            uint64_t addr, uint64_t bytes, struct gs_block_hint *hint)
+{
+    struct gs_starts_walk walk;
+    const struct gs_block *block;
+    uint32_t id, word;
+
+    gs_starts_begin(&walk, &gs_segment_heap(segment)->starts, addr);
+    id = gs_starts_next(&walk) & (GS_TABLE_IDS - 1);
+    if (GS_UNLIKELY(!id))
+        return false;
+    block = gs_block_at(pool, id);
+    word = atomic_load_explicit(&block->word, memory_order_acquire);
+    if ((word & GS_BLOCK_STATE_MASK) != GS_BLOCK_LIVE ||
+        __atomic_load_n(&block->segment, __ATOMIC_RELAXED) != segment ||
+        __atomic_load_n(&segment->addr, __ATOMIC_RELAXED) +
+                (uint64_t)__atomic_load_n(&block->offset, __ATOMIC_RELAXED) *
+                    GS_BLOCK_BYTES !=
+            addr ||
+        !gs_block_covers(block, word, 0, bytes))
+        return false;
+    *hint = (struct gs_block_hint){segment, block, addr, word};
+    return true;
+}
+
+/*
+ * Returns true if the bytes, > 0, are outside every segment, or requested bytes of one
+ * live block, as far as this is found without a lock. False: gs_pool_seek, then
+ * gs_pool_find. Records may change at the same time: the answer is right for memory that
+ * the program keeps allocated during the call.
+ * hint: the calling thread's own
+ */
+GS_HIT bool gs_hit_covers(const struct gs_pool *pool, uint64_t addr, uint64_t bytes,
+                          struct gs_block_hint *hint)
+{
+    const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
+
+    if (!segment)
+        return true;
+    if (!__atomic_load_n(&segment->shared, __ATOMIC_RELAXED))
+        return gs_segment_covers(pool, segment, addr, bytes);
+    if (hint->segment == segment &&
+        gs_block_covers(hint->block, hint->word, addr - hint->addr, bytes))
+        return true;
+    return gs_start_covers(pool, segment, addr, bytes, hint);
+}
+
 /* The heap of a block that the caller holds. */
 GS_HIT struct gs_heap *gs_hit_heap(const struct gs_block *block)
 {

@@ -255,6 +255,22 @@ void gs_pool_displace(struct gs_pool *pool, uint64_t addr);
 enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
                             struct gs_range *out) GS_MUST_USE;
 
+/* A live block that was found around an address. Zero: none. */
+struct gs_block_hint {
+    const struct gs_segment *segment;
+    const struct gs_block *block;
+    uint64_t addr; /* of the block */
+    uint32_t word; /* of the block, while live */
+};
+
+/*
+ * Returns true if the bytes, > 0, are requested bytes of one live block of a shared
+ * segment, and fills in the hint, with which gs_hit_covers finds the block again. The
+ * slow path of that function, for addresses inside a block.
+ */
+bool gs_pool_seek(struct gs_pool *pool, uint64_t addr, uint64_t bytes,
+                  struct gs_block_hint *hint);
+
 /*
  * Frees pending blocks that are complete. Then gives idle memory of `device` (-1: all)
  * back to the backends until at least `bytes` (SIZE_MAX: everything idle) are back: the
