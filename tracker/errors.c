@@ -201,6 +201,12 @@ void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t 
 
 /* ---- uses ------------------------------------------------------------------------- */
 
+/* Returns true if the use is a live allocation's. */
+static bool has_extent(enum gs_error_kind kind)
+{
+    return kind == GS_ERROR_OVERRUN || kind == GS_ERROR_UNDERRUN;
+}
+
 /* Fills in the allocation that the use was meant for. Of a live allocation, a scan finds
  * the allocating call. */
 static void fill_allocation(struct gs_tracker *tracker, const struct gs_bad_use *use,
@@ -211,7 +217,7 @@ static void fill_allocation(struct gs_tracker *tracker, const struct gs_bad_use 
         error->allocation = use->former.allocation;
         error->first_freed = use->former.site;
         error->context_lost = use->former.lost;
-    } else if (use->kind != GS_ERROR_STRAY_USE) {
+    } else if (has_extent(use->kind)) {
         error->has_allocation =
             gs_tracker_find(tracker, use->extent_addr, &error->allocation) == GS_OK;
         error->allocation.addr = use->extent_addr;
@@ -219,7 +225,7 @@ static void fill_allocation(struct gs_tracker *tracker, const struct gs_bad_use 
     }
     if (use->kind == GS_ERROR_UNDERRUN)
         error->offset = error->allocation.addr - error->addr;
-    else if (use->kind != GS_ERROR_STRAY_USE)
+    else if (use->kind == GS_ERROR_USE_AFTER_FREE || has_extent(use->kind))
         error->offset = error->addr - error->allocation.addr;
 }
 

@@ -85,6 +85,7 @@ enum gs_error_kind {
     GS_ERROR_UNDERRUN,  /* begins before an allocation, and reaches into the allocation */
     GS_ERROR_STRAY_USE, /* the memory belongs to no allocation */
     GS_ERROR_NOT_IDLE,  /* a free took the device for idle, and work was running */
+    GS_ERROR_STALE_HANDLE, /* gs_bad_use, of a handle: destroyed before */
     GS_ERROR_KINDS
 };
 

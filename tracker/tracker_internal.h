@@ -553,7 +553,9 @@ static inline bool gs_error_is_damage(const struct gs_error *error)
 
 static inline bool gs_error_is_use(const struct gs_error *error)
 {
-    return error->kind >= GS_ERROR_USE_AFTER_FREE && error->kind <= GS_ERROR_STRAY_USE;
+    return (error->kind >= GS_ERROR_USE_AFTER_FREE &&
+            error->kind <= GS_ERROR_STRAY_USE) ||
+           error->kind == GS_ERROR_STALE_HANDLE;
 }
 
 static inline bool gs_error_is_free(const struct gs_error *error)

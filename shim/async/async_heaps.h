@@ -84,12 +84,20 @@ static inline void gs_async_handed_out(struct gs_async_heap *heap)
     }
 }
 
+/* The stream's heap behind the pool's view of a heap; NULL: it is a context's heap. */
+static inline struct gs_async_heap *gs_async_of(struct gs_context *face)
+{
+    return face->ordered ? (struct gs_async_heap *)face : NULL;
+}
+
 /* The heap of a block; NULL: the block is of a context's heap. */
 static inline struct gs_async_heap *gs_async_heap_of_block(const struct gs_block *block)
 {
-    struct gs_context *face = gs_heap_self(gs_block_heap(block));
-    return face->ordered ? (struct gs_async_heap *)face : NULL;
+    return gs_async_of(gs_heap_self(gs_block_heap(block)));
 }
+
+/* Returns true if the heap's stream has no work. False while a stream captures. */
+bool gs_async_is_idle(struct gs_async_heap *heap);
 
 /* Called after gs_heap_alloc has found no memory: also takes blocks that other streams
  * freed, and orders the heap's stream behind their fences. */

@@ -20,6 +20,7 @@
 #include "contexts.h"
 #include "captures.h"
 #include "fences.h"
+#include "own_handles.h"
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
 #include "streams.h"
@@ -61,7 +62,7 @@ static CUstream own_stream_of(CUcontext home)
     made->home = home;
     CUresult result = gs_context_push(home, &pushed);
     if (result == CUDA_SUCCESS) {
-        result = gs_real()->cuStreamCreate(&made->stream, CU_STREAM_NON_BLOCKING);
+        result = gs_own_stream_create(&made->stream, CU_STREAM_NON_BLOCKING);
     }
     gs_context_pop(pushed);
     if (result != CUDA_SUCCESS) {
@@ -246,8 +247,7 @@ bool gs_async_is_going(uint64_t addr)
     return found;
 }
 
-/* Returns true if the heap's stream has no work. */
-static bool is_done(struct gs_async_heap *heap)
+bool gs_async_is_idle(struct gs_async_heap *heap)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
     CUcontext home;
@@ -287,9 +287,9 @@ static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns, unsigned 
 {
     struct gs_wait wait = {.spins = POLLS, .nap_ns = NAP_NS, .until_ns = until_ns};
     unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
-    bool done = is_done(heap);
+    bool done = gs_async_is_idle(heap);
     for (; !done && (gs_wait_step(&wait) || *polls < LEAST_POLLS); ++*polls) {
-        done = is_done(heap);
+        done = gs_async_is_idle(heap);
     }
     (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
     __atomic_store_n(&heap->awaited, given, __ATOMIC_RELAXED);
@@ -327,7 +327,7 @@ void gs_async_give_back(int device)
 {
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if (device < 0 || heap->face.device == device) {
-            bool was_done = is_done(heap); /* else no wait, as in the driver */
+            bool was_done = gs_async_is_idle(heap); /* else no wait, as in the driver */
             gs_async_settle(heap);
             (void)gs_heap_give_back(heap->face.heap);
             if (was_done) {

@@ -19,6 +19,7 @@
 #include "capture_gate.h"
 #include "captures.h"
 #include "context_errors.h"
+#include "own_handles.h"
 #include "gs_wait.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
@@ -62,7 +63,7 @@ static struct gs_fill_stream *make_fill_stream(const struct gs_context *context)
     if (!fill_stream) {
         return NULL;
     }
-    if (real->cuStreamCreate(&fill_stream->stream, CU_STREAM_NON_BLOCKING) !=
+    if (gs_own_stream_create(&fill_stream->stream, CU_STREAM_NON_BLOCKING) !=
         CUDA_SUCCESS) {
         goto no_stream;
     }

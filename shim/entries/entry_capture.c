@@ -12,6 +12,7 @@
 #include "captures.h"
 #include "free_lazy.h"
 #include "context_events.h"
+#include "own_handles.h"
 #include "single_order.h"
 #include "state.h"
 #include "streams.h"
@@ -102,7 +103,10 @@ static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream s
     CUresult result = real_destroy(stream);
     if (result != CUDA_SUCCESS) {
         gs_streams_restore(stream, context);
-    } else if (gs_captures_active()) {
+        return result;
+    }
+    gs_own_stream_stale(stream);
+    if (gs_captures_active()) {
         gs_captures_end(stream, false, NULL);
         mark_what_was_freed();
     }

@@ -25,6 +25,7 @@
 #include "fences.h"
 #include "free_scope.h"
 #include "known.h"
+#include "own_handles.h"
 #include "record.h"
 #include "single_order.h"
 #include "streams.h"
@@ -121,10 +122,10 @@ static const struct helpers *make_helpers(CUcontext context)
         return NULL;
     }
     made->context = context;
-    if (real->cuStreamCreate(&made->gather, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+    if (gs_own_stream_create(&made->gather, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
         goto no_gather;
     }
-    if (real->cuStreamCreate(&made->legacy, CU_STREAM_DEFAULT) != CUDA_SUCCESS) {
+    if (gs_own_stream_create(&made->legacy, CU_STREAM_DEFAULT) != CUDA_SUCCESS) {
         goto no_legacy;
     }
     gs_mutex_lock(&helpers_lock);

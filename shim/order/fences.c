@@ -20,6 +20,7 @@
 #include "parts.h"
 #include "capture_gate.h"
 #include "contexts.h"
+#include "own_handles.h"
 #include "gs_uncancelled.h"
 #include "record.h"
 
@@ -114,15 +115,23 @@ static CUresult obtain(CUcontext context, struct event_fence **out)
         free(fence);
         return result;
     }
+    gs_own_event_add(fence->event);
     *out = fence;
     return CUDA_SUCCESS;
+}
+
+/* The driver may give the handle to another event as soon as this one is destroyed. */
+static void destroy(const struct event_fence *fence)
+{
+    gs_own_event_remove(fence->event);
+    gs_real()->cuEventDestroy_v2(fence->event);
 }
 
 /* Hands out a fence that was recorded, or destroys it on any other result. */
 static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out)
 {
     if (result != CUDA_SUCCESS) {
-        gs_real()->cuEventDestroy_v2(fence->event);
+        destroy(fence);
         free(fence);
         return result;
     }
@@ -338,7 +347,7 @@ void gs_fence_release(gs_fence handle)
         return;
     }
     if (alive) {
-        gs_real()->cuEventDestroy_v2(fence->event);
+        destroy(fence);
     }
     free(fence);
 }
@@ -355,6 +364,7 @@ static void forget_spares(CUcontext context)
         if (fence->context == context) {
             *link = fence->next;
             spare_count--;
+            gs_own_event_remove(fence->event);
             free(fence);
         } else {
             link = &fence->next;
@@ -362,19 +372,29 @@ static void forget_spares(CUcontext context)
     }
 }
 
+/* While a call may end the context, the table of own events lacks its events: their
+ * handles may be another's before the call returns. fences_lock is held. */
+static void change_all(struct event_fence *list, CUcontext context, enum fence_state from,
+                       enum fence_state to)
+{
+    for (struct event_fence *fence = list; fence; fence = fence->next) {
+        if (fence->context != context || fence->state != from) {
+            continue;
+        }
+        fence->state = to;
+        if (to == FENCE_FROZEN) {
+            gs_own_event_remove(fence->event);
+        } else if (to == FENCE_ALIVE) {
+            gs_own_event_add(fence->event);
+        }
+    }
+}
+
 static void change(CUcontext context, enum fence_state from, enum fence_state to)
 {
     gs_mutex_lock(&fences_lock);
-    for (struct event_fence *fence = fences; fence; fence = fence->next) {
-        if (fence->context == context && fence->state == from) {
-            fence->state = to;
-        }
-    }
-    for (struct event_fence *fence = spares; fence; fence = fence->next) {
-        if (fence->context == context && fence->state == from) {
-            fence->state = to;
-        }
-    }
+    change_all(fences, context, from, to);
+    change_all(spares, context, from, to);
     if (to == FENCE_OVER) {
         forget_spares(context);
     }

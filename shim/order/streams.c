@@ -8,6 +8,7 @@
 
 #include "gs_locks.h"
 #include "known.h"
+#include "own_handles.h"
 #include "real.h"
 #include "submissions.h"
 
@@ -155,6 +156,7 @@ void gs_streams_end_context(CUcontext context)
     gs_mutex_lock(&streams_lock);
     for (size_t i = row_count; i-- > 0;) {
         if (rows[i].context == context) {
+            gs_own_stream_stale(rows[i].stream);
             rows[i] = rows[--row_count];
         }
     }

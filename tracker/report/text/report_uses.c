@@ -32,7 +32,9 @@ static void write_title(const struct gs_report_writer *writer,
     char bytes[24], place[64];
 
     gs_text_add(writer->text, "%s %s 0x%llx", gs_report_error_name(error->kind),
-                error->kind == GS_ERROR_STRAY_USE ? "at" : "of",
+                error->kind == GS_ERROR_STRAY_USE      ? "at"
+                : error->kind == GS_ERROR_STALE_HANDLE ? "with handle"
+                                                       : "of",
                 error->kind == GS_ERROR_OVERRUN || error->kind == GS_ERROR_UNDERRUN
                     ? base
                     : addr);
@@ -48,6 +50,9 @@ static void write_title(const struct gs_report_writer *writer,
     case GS_ERROR_UNDERRUN:
         used = error->offset;
         break;
+    case GS_ERROR_STALE_HANDLE:
+        gs_text_add(writer->text, " (GPU %d, %s)\n", error->device, call);
+        return;
     default:
         gs_text_add(writer->text, " (GPU %d, %s of %s)\n", error->device, call,
                     gs_text_bytes(error->bytes, bytes));
@@ -69,6 +74,11 @@ static void write_position(const struct gs_report_writer *writer,
                     gs_report_plural(error->offset),
                     gs_text_bytes(error->allocation.bytes, bytes),
                     (unsigned long long)error->allocation.addr);
+    if (error->kind == GS_ERROR_STALE_HANDLE)
+        gs_text_add(writer->text,
+                    "%s  by now the handle is that of an event of the library's own; the "
+                    "call was refused, as natively\n",
+                    writer->prefix);
     if (error->kind == GS_ERROR_STRAY_USE)
         gs_text_add(writer->text,
                     "%s  the pool keeps it: it was never handed out, or freed too long "
@@ -85,8 +95,11 @@ void gs_report_use(const struct gs_report_writer *writer, size_t number,
     gs_text_add(writer->text, "%sERROR %zu: ", writer->prefix, number);
     write_title(writer, error, stack.call ? stack.call : error->call);
     write_position(writer, error);
-    gs_report_site(writer, error->writes ? "to be written" : "to be read", &error->freed,
-                   error->thread_name);
+    gs_report_site(writer,
+                   error->kind == GS_ERROR_STALE_HANDLE ? "used"
+                   : error->writes                      ? "to be written"
+                                                        : "to be read",
+                   &error->freed, error->thread_name);
     gs_report_repeats(writer, error);
     gs_report_end_of(writer, error);
     gs_report_blank(writer);
