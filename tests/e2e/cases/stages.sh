@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
 #
-# stages.sh - the stages that need what others publish (tests/drivers/run, tests/real/run), given
+# stages.sh - the stages that need what others publish (tests/drivers/run, tests/zoo/run), given
 # what is no use: neither passes for that, and what is missing is skipped by name.
 
 # ---- drivers ---------------------------------------------------------------------------
@@ -34,7 +34,7 @@ no_drivers_case() {
 }
 add_case "stage drivers: none" no_drivers_case
 
-# ---- real programs ---------------------------------------------------------------------
+# ---- the zoo ---------------------------------------------------------------------------
 
 # wheel NAME: a package of one module, in ./wheels.
 wheel() {
@@ -53,10 +53,11 @@ with zipfile.ZipFile(f"wheels/{name}-1.0-py3-none-any.whl", "w") as archive:
 PYTHON
 }
 
-# real_program NAME HEAD LINE...: ./sim/NAME.py
-real_program() {
-  mkdir -p sim drivers
-  printf '%s\n' "# real: way plain" "${@:2}" >"sim/$1.py"
+# zoo_row NAME NEEDS REAL LEAKS RUNS VARIABLES HEAD LINE...: a row of ./zoo.txt, and programs/NAME.py.
+zoo_row() {
+  mkdir -p programs
+  echo "$1 | $2 | ctypes | $3 | $4 | $5 | $6 python3 programs/$1.py" >>zoo.txt
+  printf '%s\n' "${@:7}" >"programs/$1.py"
 }
 
 # In a program: the driver's first calls.
@@ -66,60 +67,87 @@ starts=(
   'code = cuda.cuInit(0)'
 )
 
-# real_stage PREFIX [VAR=value...]: the stage with the programs, packages and drivers of this
-# folder, and no network; as shipped and over drivers.
-real_stage() {
+# zoo_stage PREFIX [VAR=value...]: the stage with the rows, packages and drivers of this folder, and no
+# network; as shipped and over drivers.
+zoo_stage() {
   python3 -m venv --help >/dev/null 2>&1 || skip "Python with venv"
   need_file "$build/sim-nvml/libnvidia-ml.so.1"
-  run_in "$1" "${@:2}" REAL_PROGRAMS="$PWD" REAL_DIR="$PWD/real" DRIVERS_DIR="$PWD/drivers" \
-    PIP_NO_INDEX=1 PIP_FIND_LINKS="$PWD/wheels" -- "$sources/tests/real/run" "$build" \
-    '* @(shipped|driver *)'
+  run_in "$1" "${@:2}" ZOO_TABLE="$PWD/zoo.txt" REAL_DIR="$PWD/real" DRIVERS_DIR="$PWD/drivers" \
+    PIP_NO_INDEX=1 PIP_FIND_LINKS="$PWD/wheels" -- "$sources/tests/zoo/run" "$build" \
+    '* @(default|driver *)'
 }
 
-# One package cannot be had: it and what needs it are skipped by name; the others run. So is
-# PyCUDA, and both are tried again.
-real_packages_case() {
+# What cannot be had is named with the row that needs it; the other rows run. It is tried again.
+zoo_packages_case() {
   need python3
   wheel there
-  printf '%s\n' there==1.0 elsewhere==1.0 >packages.txt
-  real_program with '# real: needs there' 'import there' "${starts[@]}" 'print("init", code)'
-  real_program without '# real: needs elsewhere' 'import elsewhere' "${starts[@]}"
-  real_stage first
+  zoo_row with pip:there==1.0 - 0 full '' 'import there' "${starts[@]}"
+  zoo_row without pip:elsewhere==1.0 - 0 full '' 'import elsewhere' "${starts[@]}"
+  zoo_row debian deb:no-such-package - 0 full '' "${starts[@]}"
+  zoo_row nameless @nothing - 0 full '' "${starts[@]}"
+  zoo_stage first
   expect_status first 0
-  expect_text first.out '^skip real: the package elsewhere==1[.]0 - '
-  expect_text first.out '^skip real: the package pycuda==[0-9.]+ - '
-  expect_text first.out '^skip real: without - the Python module elsewhere$'
-  expect_text first.out '^ok real: with plain shipped$'
+  expect_text first.out '^skip zoo: without - the Python package elsewhere==1[.]0: '
+  expect_text first.out '^skip zoo: debian - the package no-such-package '
+  expect_text first.out '^skip zoo: nameless - a meaning of the word @nothing in zoo.txt$'
+  expect_text first.out '^ok zoo: with default$'
   expect_no_text first.out '^not ok '
   wheel elsewhere
-  real_stage second
+  zoo_stage second
   expect_status second 0
-  expect_text second.out '^ok real: without plain shipped$'
-  expect_no_text second.out '^skip real: the package elsewhere'
-  expect_text second.out '^skip real: the package pycuda==[0-9.]+ - '
+  expect_text second.out '^ok zoo: without default$'
 }
-add_long_case "stage real: a package that cannot be had" real_packages_case
+add_long_case "stage zoo: a package that cannot be had" zoo_packages_case
 
-# Wrong alike with the library and without it, or no further than the first call.
-real_promises_case() {
+# Wrong alike with the library and without it, no further than the first call, or with words of the library's.
+zoo_promises_case() {
   need python3
-  wheel there
-  echo there==1.0 >packages.txt
-  real_program right '# real: needs there' '# real: prints init 0' '# real: prints [0-9]+ wrong' \
+  zoo_row right python - 0 full '' '# zoo: prints init 0' '# zoo: prints [0-9]+ wrong' \
     "${starts[@]}" 'print("init", code)' 'print("0 wrong")'
-  real_program wrong '# real: needs there' '# real: prints plain: 0 wrong' "${starts[@]}" \
-    'print("plain: 5 wrong")'
-  real_program silent '# real: needs there' '# real: prints init 0' "${starts[@]}"
-  real_program misspelt '# real: needs there' '# real: way typo GPUSHIM_CHECK_FILL=on' "${starts[@]}"
-  real_stage stage
+  zoo_row wrong python - 0 full '' '# zoo: prints plain: 0 wrong' "${starts[@]}" 'print("plain: 5 wrong")'
+  zoo_row silent python - 0 full '' '# zoo: prints init 0' "${starts[@]}"
+  zoo_row typo python - 0 full GPUSHIM_CHECK_FILL=on "${starts[@]}"
+  zoo_row failing python - 0 full '' 'raise SystemExit(3)'
+  zoo_row ending python - 0 'full ends-3' '' "${starts[@]}" 'sys.exit(3)'
+  zoo_stage stage
   expect_status stage 1
-  expect_text stage.out '^ok real: misspelt plain shipped$'
-  expect_text stage.out '^not ok real: misspelt typo shipped - messages of the library$'
-  expect_text stage.out '^ok real: right plain shipped$'
-  expect_text stage.out '^not ok real: wrong plain - without the library it does not print: plain: 0 wrong$'
-  expect_text stage.out '^not ok real: silent plain - without the library it does not print: init 0$'
+  expect_text stage.out '^ok zoo: right default$'
+  expect_text stage.out '^ok zoo: ending default$'
+  expect_text stage.out '^not ok zoo: typo default - messages of the library$'
+  expect_text stage.out '^not ok zoo: wrong - without the library it does not print: plain: 0 wrong$'
+  expect_text stage.out '^not ok zoo: silent - without the library it does not print: init 0$'
+  expect_text stage.out '^not ok zoo: failing - status 3 without the library$'
 }
-add_long_case "stage real: wrong on both sides" real_promises_case
+add_long_case "stage zoo: wrong on both sides" zoo_promises_case
+
+# check_report_case KIND STATUS FIRST LINE...: what the library's text after the program's own line `hello` is
+# worth for a program main.c, and the first line that check-report prints.
+check_report_case() {
+  need python3
+  echo hello >native
+  printf '%s\n' hello "${@:4}" >shim
+  run_in check -- python3 -S "$sources/tests/zoo/check-report" "$1" native shim built/main
+  expect_status check "$2"
+  [[ -z $3 ]] || expect_text check.out "^$3"
+}
+report_head='==7== gpushim 0.1.0: ./main   host vm  9ms'
+clean_end='==7== SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites'
+leak_end='==7== SUMMARY: gpushim: 0 errors, 1.00 KiB leaked in 1 allocation, 1 call site'
+leak=('==7== LEAK 1: 1.00 KiB in 1 allocation (100 % of leaked)' '==7==   cuMemAlloc, GPU 0')
+add_case "stage zoo: a clean report" check_report_case 0 0 '' "$report_head" "$clean_end"
+add_case "stage zoo: a report with noise" check_report_case 0 1 '3 lines of report' "$report_head" '==7== Note: nothing' "$clean_end"
+add_case "stage zoo: no report" check_report_case 0 1 'no report'
+add_case "stage zoo: a line of the library" check_report_case 0 1 'messages' 'gpushim: a word' "$report_head" "$clean_end"
+add_case "stage zoo: another line" check_report_case 0 1 'another standard error' strange "$report_head" "$clean_end"
+add_case "stage zoo: an error in the report" check_report_case any 1 'errors' "$report_head" "${clean_end/0 errors/1 error}"
+add_case "stage zoo: a leak too many" check_report_case 0 1 '.* 1 call sites' "$report_head" "${leak[@]}" "$leak_end"
+add_case "stage zoo: a leak that is missing" check_report_case 1 1 '0 call sites, not 1' "$report_head" "$clean_end"
+add_case "stage zoo: a leak by its own line" check_report_case 1 0 '' "$report_head" "${leak[@]}" \
+  '==7==     #0 take                          main.c:7' "$leak_end"
+add_case "stage zoo: a leak by a library's line" check_report_case 1 1 'LEAK 1 of ==7 begins with #0 helper' "$report_head" \
+  "${leak[@]}" '==7==     #0 helper                        other.c:7' '==7==     #1 take                          main.c:7' "$leak_end"
+add_case "stage zoo: a leak without a line" check_report_case 1 1 'LEAK 1 of ==7 begins with' "$report_head" "${leak[@]}" \
+  '==7==     #0 take                          (libother.so)' "$leak_end"
 
 # A leak without a line of Python, in a program whose marked lines are all found.
 # check_leaks_case FRAMES STATUS
@@ -133,34 +161,31 @@ check_leaks_case() {
  "leaks": [{"bytes": 1, "call": "cuMemAlloc", "stack": [0]},
            {"bytes": 2, "call": "cuMemAlloc", "stack": $1}]}
 END
-  run_in check -- python3 -S "$sources/tests/real/check-leaks" lost.py report
+  run_in check -- python3 -S "$sources/tests/zoo/check-leaks" lost.py report
   expect_status check "$2"
 }
-add_case "stage real: a leak with a line of Python" check_leaks_case '[1, 2]' 0
-add_case "stage real: a leak without a line of Python" check_leaks_case '[1]' 1
-add_case "stage real: a leak without a stack" check_leaks_case null 1
+add_case "stage zoo: a leak with a line of Python" check_leaks_case '[1, 2]' 0
+add_case "stage zoo: a leak without a line of Python" check_leaks_case '[1]' 1
+add_case "stage zoo: a leak without a stack" check_leaks_case null 1
 
 # Over a driver without a GPU: another text on either side is told.
-real_driver_case() {
+zoo_driver_case() {
   need python3
   need_file "$build/sim/libcuda.so.1"
-  wheel there
-  echo there==1.0 >packages.txt
-  real_program same '# real: needs there' '# real: stops CUDA_ERROR' "${starts[@]}" \
-    'print("CUDA_ERROR", code)'
-  real_program silent '# real: needs there' '# real: stops no device' "${starts[@]}"
-  real_program other '# real: needs there' '# real: stops CUDA' "${starts[@]}" \
+  zoo_row same python CUDA_ERROR 0 'full ends-0' '' "${starts[@]}" 'print("CUDA_ERROR", code)'
+  zoo_row silent python 'no device' 0 full '' "${starts[@]}"
+  zoo_row other python CUDA 0 full '' "${starts[@]}" \
     'print("CUDA")' 'print("libgpushim" in open("/proc/self/maps").read(), file=sys.stderr)'
   mkdir -p drivers/555
   cp "$build/sim/libcuda.so.1" drivers/555
-  real_stage stage CUDASIM_DEVICES=0
+  zoo_stage stage CUDASIM_DEVICES=0
   expect_status stage 1
-  expect_text stage.out '^ok real: same driver 555$'
-  expect_text stage.out '^not ok real: silent driver 555 - without the library it does not say: no device$'
-  expect_text stage.out '^not ok real: other driver 555 - another standard error than natively$'
-  expect_text stage.out '^skip real: driver 470 - '
+  expect_text stage.out '^ok zoo: same driver 555$'
+  expect_text stage.out '^not ok zoo: silent driver 555 - without the library it does not say: no device$'
+  expect_text stage.out '^not ok zoo: other driver 555 - another standard error than natively$'
+  expect_text stage.out '^skip zoo: driver 470 - '
 }
-add_long_case "stage real: a driver without a GPU" real_driver_case
+add_long_case "stage zoo: a driver without a GPU" zoo_driver_case
 
 # ---- scripts/test ----------------------------------------------------------------------
 

@@ -1,0 +1,45 @@
+// Frames.java - a Java program that reaches CUDA through JNI (Frames.c): interpreted and compiled frames, threads,
+// null pointers that the JVM catches as signals, a child process; one call site leaks.
+// zoo: prints kept true, 1000 null pointers, 6400 rounds
+import java.util.concurrent.atomic.AtomicInteger;
+
+public class Frames {
+    static native int start();
+    static native long alloc(long bytes);
+    static native int free(long pointer);
+    static final AtomicInteger rounds = new AtomicInteger();
+
+    static long deep(int frames, long bytes) {
+        return frames == 0 ? alloc(bytes) : deep(frames - 1, bytes);
+    }
+
+    static void work() {
+        start();
+        for (int i = 0; i < 400; i++)
+            if (free(deep(i % 100, 4096)) == 0)
+                rounds.incrementAndGet();
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        System.load(System.getenv("FRAMES_LIBRARY"));
+        if (start() != 0)
+            System.exit(2);
+        long kept = deep(60, 5 << 20);
+        Thread[] threads = new Thread[16];
+        for (int i = 0; i < threads.length; i++)
+            (threads[i] = new Thread(Frames::work)).start();
+        Object nothing = null;
+        int caught = 0;
+        for (int i = 0; i < 1000; i++)
+            try {
+                nothing.hashCode();
+            } catch (NullPointerException e) {
+                caught++;
+            }
+        for (Thread thread : threads)
+            thread.join();
+        System.gc();
+        new ProcessBuilder("/bin/true").start().waitFor();
+        System.out.println("kept " + (kept != 0) + ", " + caught + " null pointers, " + rounds + " rounds");
+    }
+}

@@ -1,0 +1,22 @@
+"""numba_leaks.py - arrays of Numba's that nobody gives back."""
+# zoo: prints lost
+import ctypes
+
+import numpy as np
+from numba import cuda
+
+
+def lose(array):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(array))
+
+
+def function():
+    lose(cuda.device_array(1001))  # LEAK
+
+
+lose(cuda.to_device(np.arange(2002)))  # LEAK
+lose(cuda.pinned_array(3003))  # LEAK
+lose(cuda.managed_array(4004))  # LEAK
+function()
+cuda.synchronize()
+print("lost")

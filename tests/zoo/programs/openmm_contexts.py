@@ -1,0 +1,26 @@
+"""openmm_contexts.py - contexts of OpenMM's CUDA platform, made, stepped and ended. Forces are kernels' work: only positions are printed."""
+# zoo: prints position .*0.4.*
+# zoo: prints energy Quantity
+import os
+
+import openmm as mm
+
+folder = os.path.join(os.path.dirname(mm.__file__), "..", "OpenMM.libs", "lib", "plugins")
+mm.Platform.loadPluginsFromDirectory(folder)
+system = mm.System()
+nonbonded, bonds = mm.NonbondedForce(), mm.HarmonicBondForce()
+for _ in range(200):
+    system.addParticle(39.9)
+    nonbonded.addParticle(0.0, 0.3, 0.9)
+bonds.addBond(0, 1, 0.1, 1000)
+system.addForce(nonbonded)
+system.addForce(bonds)
+platform = mm.Platform.getPlatform("CUDA")
+for _ in range(3):
+    context = mm.Context(system, mm.VerletIntegrator(0.002), platform, {"Precision": "mixed", "DeviceIndex": "0"})
+    context.setPositions([mm.Vec3(i % 6 * 0.4, i // 6 % 6 * 0.4, i // 36 * 0.4) for i in range(200)])
+    state = context.getState(positions=True)
+    print("position", state.getPositions()[7])
+    context.getIntegrator().step(3)
+    print("energy", type(context.getState(energy=True).getPotentialEnergy()).__name__)
+    del context, state
