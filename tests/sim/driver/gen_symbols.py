@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write symbols.def and errors.def from a CUDA toolkit.
 
-The exported names come from the toolkit's stub libcuda, the version each ABI appeared in
+The exported names come from the toolkit's stub libcuda, which lacks those of graphics
+(cuGL*, cuEGL*, cuVDPAU*): they come from their own Typedefs.h. The version each ABI appeared in comes
 from cudaTypedefs.h (PFN_<base>_v<version>): for one base name the sorted versions and the
 sorted ABI suffixes pair up one to one, and --check lets the compiler confirm every pair by
 comparing the types. A row is MODELLED where a C file beside this script defines the
@@ -18,6 +19,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+GRAPHICS_HEADERS = ("cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h")
 SUFFIX = re.compile(r"^(.*?)(?:_v(\d))?(_ptds|_ptsz)?$")
 
 SYMBOLS_HEAD = """\
@@ -80,13 +82,26 @@ def exported(home):
     return sorted(line.split()[2] for line in out.splitlines() if " T cu" in line)
 
 
-def typedef_versions(home):
+def typedef_versions(home, headers=("cudaTypedefs.h", "cudaProfilerTypedefs.h")):
     versions = collections.defaultdict(set)
-    for header in ("cudaTypedefs.h", "cudaProfilerTypedefs.h"):
+    for header in headers:
         text = (home / "include" / header).read_text()
         for base, version, thread in re.findall(r"\bPFN_(cu\w+?)_v(\d+)(_pt[sd][sz])?\)", text):
             versions[base, thread].add(int(version))
     return versions
+
+
+def graphics_rows(home):
+    """Linux has no cuWGL*. None is modelled: they are there, and answer that they are not supported."""
+    versions = typedef_versions(home, GRAPHICS_HEADERS)
+    rows = []
+    for (base, thread), since in sorted(versions.items()):
+        plain = len(versions[base, ""])
+        for abi, version in enumerate(sorted(since), start=plain if thread else 1):
+            suffix = f"_v{abi}" if abi > 1 else ""
+            if not base.startswith("cuWGL"):
+                rows.append((base + suffix + thread, base, version, thread, False))
+    return rows
 
 
 def modelled_names():
@@ -116,7 +131,7 @@ def symbol_rows(home):
     unknown = modelled - {row[0] for row in rows}
     if unknown:
         sys.exit(f"not public symbols: {sorted(unknown)}")
-    return rows
+    return sorted(rows + graphics_rows(home), key=lambda row: (row[1], row[3], row[2]))
 
 
 def symbols_text(rows):
@@ -144,7 +159,10 @@ def check_types(home, rows):
     lines = ["#define __CUDA_API_VERSION_INTERNAL\n", "#include <cuda.h>\n",
              "#include <cudaProfiler.h>\n#include <cudaTypedefs.h>\n",
              "#include <cudaProfilerTypedefs.h>\n"]
+    graphics = {row[0] for row in graphics_rows(home)}  # cudaGL.h needs OpenGL's headers
     for symbol, base, version, thread, _ in rows:
+        if symbol in graphics:
+            continue
         lines.append(f"_Static_assert(__builtin_types_compatible_p(PFN_{base}_v{version}{thread},"
                      f" __typeof__(&{symbol})), \"{symbol}\");\n")
     with tempfile.TemporaryDirectory() as folder:

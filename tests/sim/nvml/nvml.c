@@ -1,13 +1,14 @@
 /*
  * nvml.c - libnvidia-ml.so.1 over the simulated device: what this process takes of it.
  *
- * Answers the few public functions that libgpushim and PyTorch call: the memory in use by
- * the device's own books, and NVMLSIM_OVERHEAD bytes for contexts and modules. The device
- * has no links to other devices. NVMLSIM_FAULT
- * says what is wrong with it: init, hang, pid (another process's number), none (no
- * figure), mig, little (less than is in use). To another process it says of the whole
- * device what the file named by NVMLSIM_USED holds: bytes in use. Signatures and codes
- * are those of nvml.h; all else is not there.
+ * Answers the public functions that libgpushim and programs of others call (PyTorch, Ray,
+ * hwloc, nvidia-ml-py): the memory in use by the device's own books, and NVMLSIM_OVERHEAD
+ * bytes for contexts and modules; names and numbers of devices. The device has no links
+ * to other devices. NVMLSIM_FAULT says what is wrong with it: init, hang, pid (another
+ * process's number), none (no figure), mig, little (less than is in use). To another
+ * process it says of the whole device what the file named by NVMLSIM_USED holds: bytes in
+ * use; without that file the total is this process's. Signatures and codes are those of
+ * nvml.h; all else is not there.
  *
  * Owns: nothing.   Lock: none.
  */
@@ -24,6 +25,7 @@
 #define INVALID       2
 #define NOT_SUPPORTED 3
 #define NO_PERMISSION 4
+#define NOT_FOUND     6
 #define TOO_SMALL     7
 
 struct process {
@@ -42,6 +44,16 @@ struct memory {
     unsigned long long total, free, used;
 };
 
+struct pci_info {
+    char bus_id_legacy[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char bus_id[32];
+};
+
+struct utilization {
+    unsigned gpu, memory;
+};
+
 NVML nvmlInit_v2(void);
 NVML nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
 NVML nvmlDeviceGetMemoryInfo(void *device, struct memory *out);
@@ -54,6 +66,29 @@ NVML nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, unsigned *
 NVML nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, void *pci);
 NVML nvmlDeviceGetGpuFabricInfoV(void *device, void *info);
 NVML nvmlSystemGetCudaDriverVersion_v2(int *version);
+NVML nvmlSystemGetCudaDriverVersion(int *version);
+NVML nvmlInit(void);
+NVML nvmlInitWithFlags(unsigned flags);
+NVML nvmlShutdown(void);
+__attribute__((visibility("default"))) const char *nvmlErrorString(int code);
+NVML nvmlSystemGetDriverVersion(char *text, unsigned room);
+NVML nvmlSystemGetNVMLVersion(char *text, unsigned room);
+NVML nvmlDeviceGetCount_v2(unsigned *count);
+NVML nvmlDeviceGetCount(unsigned *count);
+NVML nvmlDeviceGetHandleByIndex(unsigned index, void **device);
+NVML nvmlDeviceGetHandleByUUID(const char *uuid, void **device);
+NVML nvmlDeviceGetIndex(void *device, unsigned *index);
+NVML nvmlDeviceGetMinorNumber(void *device, unsigned *number);
+NVML nvmlDeviceGetName(void *device, char *text, unsigned room);
+NVML nvmlDeviceGetUUID(void *device, char *text, unsigned room);
+NVML nvmlDeviceGetSerial(void *device, char *text, unsigned room);
+NVML nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *out);
+NVML nvmlDeviceGetPciInfo_v2(void *device, struct pci_info *out);
+NVML nvmlDeviceGetPciInfo(void *device, struct pci_info *out);
+NVML nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor);
+NVML nvmlDeviceGetUtilizationRates(void *device, struct utilization *out);
+NVML nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *degrees);
+NVML nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts);
 
 static int has_fault(const char *name)
 {
@@ -183,16 +218,269 @@ NVML nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
     return SUCCESS;
 }
 
+/* A function of the driver's that this process has, or NULL. */
+static void *of_driver(const char *name)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+    return driver ? dlsym(driver, name) : NULL;
+}
+
+static unsigned device_count(void)
+{
+    CUresult (*init)(unsigned) = NULL;
+    CUresult (*count)(int *) = NULL;
+    int devices = 0;
+
+    *(void **)&init = of_driver("cuInit");
+    *(void **)&count = of_driver("cuDeviceGetCount");
+    if (!init || !count || init(0) != CUDA_SUCCESS || count(&devices) != CUDA_SUCCESS)
+        return 0;
+    return (unsigned)devices;
+}
+
+static int is_device(const void *device)
+{
+    return device && (uintptr_t)device <= device_count();
+}
+
 NVML nvmlDeviceGetMemoryInfo(void *device, struct memory *out)
 {
     const char *name = getenv("NVMLSIM_USED"); /* NOLINT(concurrency-mt-unsafe) */
+    CUresult (*total)(size_t *, CUdevice) = NULL;
     FILE *file = name ? fopen(name, "re") : NULL;
+    size_t bytes = 0;
     int found = 0;
 
-    if (!file)
+    if (!device || !out || (name && !file) || (!name && !is_device(device))) {
+        if (file)
+            fclose(file);
         return INVALID;
-    if (device && out)
+    }
+    if (file) {
         found = fscanf(file, "%llu", &out->used); /* NOLINT(cert-err34-c) */
-    fclose(file);
-    return found == 1 ? SUCCESS : INVALID;
+        fclose(file);
+        return found == 1 ? SUCCESS : INVALID;
+    }
+    *(void **)&total = of_driver("cuDeviceTotalMem_v2");
+    if (!total || total(&bytes, (CUdevice)(uintptr_t)device - 1) != CUDA_SUCCESS)
+        return INVALID;
+    out->total = bytes;
+    out->used = used_on((CUdevice)(uintptr_t)device - 1);
+    out->free = bytes - out->used;
+    return SUCCESS;
+}
+
+/* ---- what programs of others ask ------------------------------------------------- */
+
+NVML nvmlInit(void)
+{
+    return nvmlInit_v2();
+}
+
+NVML nvmlInitWithFlags(unsigned flags)
+{
+    (void)flags;
+    return nvmlInit_v2();
+}
+
+NVML nvmlShutdown(void)
+{
+    return SUCCESS;
+}
+
+const char *nvmlErrorString(int code)
+{
+    switch (code) {
+    case SUCCESS:
+        return "The operation was successful";
+    case INVALID:
+        return "A supplied argument is invalid";
+    case NOT_SUPPORTED:
+        return "The requested operation is not available on target device";
+    case NO_PERMISSION:
+        return "The current user does not have permission for operation";
+    case NOT_FOUND:
+        return "A query to find an object was unsuccessful";
+    case TOO_SMALL:
+        return "An input argument is not large enough";
+    default:
+        return "Unknown error";
+    }
+}
+
+/* NVML's texts need room for their NUL. */
+static int put_text(const void *checked, char *text, unsigned room, const char *from)
+{
+    if (!checked || !text)
+        return INVALID;
+    if (strlen(from) >= room)
+        return TOO_SMALL;
+    memcpy(text, from, strlen(from) + 1);
+    return SUCCESS;
+}
+
+NVML nvmlSystemGetDriverVersion(char *text, unsigned room)
+{
+    return put_text(text, text, room, "580.0");
+}
+
+NVML nvmlSystemGetNVMLVersion(char *text, unsigned room)
+{
+    return put_text(text, text, room, "13.580.0");
+}
+
+NVML nvmlSystemGetCudaDriverVersion(int *version)
+{
+    return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+
+NVML nvmlDeviceGetCount_v2(unsigned *count)
+{
+    if (!count)
+        return INVALID;
+    *count = device_count();
+    return SUCCESS;
+}
+
+NVML nvmlDeviceGetCount(unsigned *count)
+{
+    return nvmlDeviceGetCount_v2(count);
+}
+
+NVML nvmlDeviceGetHandleByIndex(unsigned index, void **device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+NVML nvmlDeviceGetIndex(void *device, unsigned *index)
+{
+    if (!is_device(device) || !index)
+        return INVALID;
+    *index = (unsigned)(uintptr_t)device - 1;
+    return SUCCESS;
+}
+
+NVML nvmlDeviceGetMinorNumber(void *device, unsigned *number)
+{
+    return nvmlDeviceGetIndex(device, number);
+}
+
+NVML nvmlDeviceGetName(void *device, char *text, unsigned room)
+{
+    CUresult (*name)(char *, int, CUdevice) = NULL;
+    char found[96] = "";
+
+    *(void **)&name = of_driver("cuDeviceGetName");
+    if (!is_device(device) || !name ||
+        name(found, sizeof(found), (CUdevice)(uintptr_t)device - 1) != CUDA_SUCCESS)
+        return INVALID;
+    return put_text(device, text, room, found);
+}
+
+static int uuid_of(const void *device, char *text, size_t room)
+{
+    CUresult (*get)(CUuuid *, CUdevice) = NULL;
+    CUuuid uuid;
+    size_t used;
+
+    *(void **)&get = of_driver("cuDeviceGetUuid");
+    if (!is_device(device) || !get ||
+        get(&uuid, (CUdevice)(uintptr_t)device - 1) != CUDA_SUCCESS)
+        return INVALID;
+    used = (size_t)snprintf(text, room, "GPU-");
+    for (int i = 0; i < 16; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%02x",
+                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                                 (unsigned char)uuid.bytes[i]);
+    return SUCCESS;
+}
+
+NVML nvmlDeviceGetUUID(void *device, char *text, unsigned room)
+{
+    char found[80];
+
+    if (uuid_of(device, found, sizeof(found)) != SUCCESS)
+        return INVALID;
+    return put_text(device, text, room, found);
+}
+
+NVML nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
+{
+    char found[80];
+
+    if (!uuid || !device)
+        return INVALID;
+    for (uintptr_t i = 1; i <= device_count(); i++) {
+        if (uuid_of((void *)i, found, sizeof(found)) == SUCCESS &&
+            strcmp(found, uuid) == 0) {
+            *device = (void *)i;
+            return SUCCESS;
+        }
+    }
+    return NOT_FOUND;
+}
+
+NVML nvmlDeviceGetSerial(void *device, char *text, unsigned room)
+{
+    (void)text, (void)room;
+    return is_device(device) ? NOT_SUPPORTED : INVALID;
+}
+
+NVML nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *out)
+{
+    CUresult (*get)(char *, int, CUdevice) = NULL;
+    char id[32] = "";
+
+    *(void **)&get = of_driver("cuDeviceGetPCIBusId");
+    if (!is_device(device) || !out || !get ||
+        get(id, sizeof(id), (CUdevice)(uintptr_t)device - 1) != CUDA_SUCCESS)
+        return INVALID;
+    memset(out, 0, sizeof(*out));
+    if (sscanf(id, "%x:%x:%x", &out->domain, &out->bus, &out->device) != 3) /* NOLINT */
+        return INVALID;
+    snprintf(out->bus_id_legacy, sizeof(out->bus_id_legacy), "%.15s", id);
+    snprintf(out->bus_id, sizeof(out->bus_id), "%08X:%02X:%02X.0", out->domain, out->bus,
+             out->device);
+    return SUCCESS;
+}
+
+NVML nvmlDeviceGetPciInfo_v2(void *device, struct pci_info *out)
+{
+    return nvmlDeviceGetPciInfo_v3(device, out);
+}
+
+NVML nvmlDeviceGetPciInfo(void *device, struct pci_info *out)
+{
+    return nvmlDeviceGetPciInfo_v3(device, out);
+}
+
+NVML nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor)
+{
+    CUresult (*get)(int *, CUdevice_attribute, CUdevice) = NULL;
+    CUdevice number = (CUdevice)(uintptr_t)device - 1;
+
+    *(void **)&get = of_driver("cuDeviceGetAttribute");
+    if (!is_device(device) || !major || !minor || !get)
+        return INVALID;
+    get(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, number);
+    get(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, number);
+    return SUCCESS;
+}
+
+/* The device has no sensors. */
+NVML nvmlDeviceGetUtilizationRates(void *device, struct utilization *out)
+{
+    return is_device(device) && out ? NOT_SUPPORTED : INVALID;
+}
+
+NVML nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *degrees)
+{
+    (void)sensor;
+    return is_device(device) && degrees ? NOT_SUPPORTED : INVALID;
+}
+
+NVML nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts)
+{
+    return is_device(device) && milliwatts ? NOT_SUPPORTED : INVALID;
 }

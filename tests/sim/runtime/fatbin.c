@@ -1,9 +1,9 @@
 /*
  * fatbin.c - what to hand to the driver of a fat binary that nvcc wrote. The simulated
  * device knows kernels by their names, which are readable in PTX alone; so where a fat
- * binary holds PTX as text (nvcc -no-compress) that text is taken out, and otherwise the
- * whole is passed on. Only the head of the format is used: magic, size of the head, bytes
- * that follow, as fatbinary.h of earlier toolkits declared it.
+ * binary holds PTX as text (nvcc -no-compress) that text is taken out, and otherwise (PTX
+ * is compressed) the whole is passed on. Only the head of the format is used: magic, size
+ * of the head, bytes that follow, as fatbinary.h of earlier toolkits declared it.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -24,6 +24,17 @@ struct fatbin_head {
 /* The first word of every PTX module (PTX ISA, "PTX Module Directives: .version"). */
 static const char ptx_start[] = ".version ";
 
+/* Compressed PTX begins like text, too: its first bytes are literal. */
+static bool is_text(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if ((c < ' ' && c != '\n' && c != '\t' && c != '\r') || c > '~')
+            return false;
+    }
+    return true;
+}
+
 char *gs_rt_fatbin_ptx(const void *image)
 {
     struct fatbin_head head;
@@ -40,6 +51,8 @@ char *gs_rt_fatbin_ptx(const void *image)
     if (!text)
         return NULL;
     length = strnlen(text, head.bytes - (size_t)(text - body));
+    if (!is_text(text, length))
+        return NULL;
     copy = malloc(length + 1);
     if (!copy)
         return NULL;

@@ -38,13 +38,16 @@
 #endif
 
 /* What cudaRuntimeGetVersion answers, and up to which version functions are asked for. */
-#if GS_RT_MAJOR == 12
+#if GS_RT_MAJOR == 11
+#define GS_RT_VERSION 11080
+#elif GS_RT_MAJOR == 12
 #define GS_RT_VERSION 12080
 #else
 #define GS_RT_VERSION 13000
 #endif
 
 #include "compat12.h"
+#include "compat11.h"
 
 /* ---- driver.c -------------------------------------------------------------------- */
 

@@ -23,9 +23,15 @@
 #else
 #define RT_UNSUPPORTED_12(name)
 #endif
+#if defined(GS_RT_MAJOR) && GS_RT_MAJOR == 12
+#define RT_UNSUPPORTED_BUT_11 RT_UNSUPPORTED
+#else
+#define RT_UNSUPPORTED_BUT_11(name)
+#endif
 #include "unsupported.def"
 #undef RT_UNSUPPORTED
 #undef RT_UNSUPPORTED_12
+#undef RT_UNSUPPORTED_BUT_11
 
 /* Registrations of what no program here uses: accepted, without effect. */
 RT_EXPORT void __cudaRegisterHostVar(void);

@@ -189,6 +189,12 @@ SIM_API(cuFuncIsLoaded, CUfunctionLoadingState *state, CUfunction handle)
     return CUDA_SUCCESS;
 }
 
+enum {
+#define SIM_ATTRIBUTE(number, name, value) name = (value),
+#include "../device/attributes.def"
+#undef SIM_ATTRIBUTE
+};
+
 /* As many as 2048 threads allow; registers are no limit here. */
 unsigned sim_resident_blocks(unsigned threads)
 {
@@ -231,4 +237,46 @@ SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *blocks,
         return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
     return occupancy(SIM_ID_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, blocks,
                      function, block_size, shared_bytes);
+}
+
+/* The block size that fills a multiprocessor best, of whole warps; the larger of equals.
+ */
+static CUresult best_block(enum sim_api api, int *grid, int *block, CUfunction handle,
+                           CUoccupancyB2DSize shared_of, size_t shared_bytes, int limit)
+{
+    int best = 0, best_threads = 0, blocks;
+
+    if (!grid || !block || limit < 0)
+        return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
+    if (limit == 0 || limit > 1024)
+        limit = 1024;
+    for (int size = limit; size > 0; size = (size - 1) / 32 * 32) {
+        SIM_TRY(occupancy(api, &blocks, handle, size,
+                          shared_of ? shared_of(size) : shared_bytes));
+        if (blocks * size > best_threads) {
+            best_threads = blocks * size;
+            best = size;
+            *grid = blocks;
+        }
+    }
+    if (best == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *grid *= MULTIPROCESSOR_COUNT;
+    *block = best;
+    return CUDA_SUCCESS;
+}
+
+SIM_API_ONE(cuOccupancyMaxPotentialBlockSize,
+            (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of,
+             size_t shared_bytes, int limit),
+            best_block(api, grid, block, function, shared_of, shared_bytes, limit));
+
+SIM_API(cuOccupancyMaxPotentialBlockSizeWithFlags, int *grid, int *block,
+        CUfunction function, CUoccupancyB2DSize shared_of, size_t shared_bytes, int limit,
+        unsigned int flags)
+{
+    if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
+        return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
+    return best_block(SIM_ID_cuOccupancyMaxPotentialBlockSizeWithFlags, grid, block,
+                      function, shared_of, shared_bytes, limit);
 }

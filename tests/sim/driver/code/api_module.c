@@ -61,8 +61,7 @@ SIM_API(cuModuleLoadFatBinary, CUmodule *out, const void *image)
     return res == CUDA_SUCCESS ? load(context, out, image) : res;
 }
 
-/* A file's bytes with a NUL behind them; NULL if it cannot be read. */
-static char *read_file(const char *path)
+char *sim_image_read_file(const char *path, size_t *bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat info;
@@ -80,6 +79,7 @@ static char *read_file(const char *path)
         used += (size_t)got;
     }
     close(fd);
+    *bytes = used;
     return data;
 }
 
@@ -90,7 +90,8 @@ SIM_API(cuModuleLoad, CUmodule *out, const char *path)
     SIM_TRY(sim_enter_context(SIM_ID_cuModuleLoad, &context));
     if (!out || !path)
         return CUDA_ERROR_INVALID_VALUE;
-    char *data = read_file(path);
+    size_t bytes;
+    char *data = sim_image_read_file(path, &bytes);
     if (!data)
         return CUDA_ERROR_FILE_NOT_FOUND;
     CUresult res = load(context, out, data);
@@ -184,7 +185,6 @@ SIM_API(cuModuleEnumerateFunctions, CUfunction *out, unsigned int room, CUmodule
     return res;
 }
 
-/* Variables of a module are not modelled. */
 SIM_API(cuModuleGetGlobal_v2, CUdeviceptr *out, size_t *bytes, CUmodule handle,
         const char *name)
 {
@@ -196,8 +196,9 @@ SIM_API(cuModuleGetGlobal_v2, CUdeviceptr *out, size_t *bytes, CUmodule handle,
     struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
+    CUresult res = sim_module_variable(module, name, out, bytes);
     sim_module_put(module);
-    return CUDA_ERROR_NOT_FOUND;
+    return res;
 }
 
 SIM_API(cuModuleGetLoadingMode, CUmoduleLoadingMode *mode)

@@ -1,9 +1,9 @@
 /*
  * image.c - what a module is loaded from. PTX is text: the names of its kernels follow
- * the word .entry, .version and .target are read, and brackets must match; the rest of
- * its grammar is not looked at. Of binaries (cubin, fat binary) only the magic number is
- * looked at. Owns:  images.   Lock: none, immutable. Source: PTX ISA, "Kernel and
- * Function Directives: .entry".
+ * the word .entry, .version and .target are read, variables (variables.c), and brackets
+ * must match; the rest of its grammar is not looked at. Of binaries (cubin, fat binary)
+ * only the magic number is looked at. Owns:  images.   Lock: none, immutable. Source: PTX
+ * ISA, "Kernel and Function Directives: .entry".
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -177,6 +177,8 @@ CUresult sim_image_load(const void *data, struct sim_image **out)
     image->any_name = binary;
     image->target = BINARY_TARGET;
     CUresult res = binary ? CUDA_SUCCESS : read_ptx(image, text);
+    if (res == CUDA_SUCCESS && !binary && !sim_image_read_variables(image, text))
+        res = CUDA_ERROR_OUT_OF_MEMORY;
     if (res != CUDA_SUCCESS) {
         sim_image_unref(image);
         return res;
@@ -196,6 +198,9 @@ void sim_image_unref(struct sim_image *image)
         return;
     for (size_t i = 0; i < image->count; i++)
         free(image->names[i]);
+    for (size_t i = 0; i < image->variable_count; i++)
+        free(image->variables[i].name);
+    free(image->variables);
     free(image->names);
     free(image);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "context.h"
+#include "memory.h"
+#include "order.h"
 
 static void destroy_function(struct sim_object *object)
 {
@@ -51,12 +53,27 @@ struct sim_module *sim_module_new(enum sim_type type, struct sim_image *image,
     return module;
 }
 
+static void end_globals(struct sim_global *global)
+{
+    while (global) {
+        struct sim_global *next = global->next;
+        bool freed = sim_heap_free(global->memory);
+        (void)freed; /* false: the context's end was first */
+        sim_memory_unref(global->memory);
+        free(global);
+        global = next;
+    }
+}
+
 void sim_module_end_functions(struct sim_module *module)
 {
     pthread_mutex_lock(&module->lock);
     struct sim_function *function = module->functions;
+    struct sim_global *globals = module->globals;
     module->functions = NULL;
+    module->globals = NULL;
     pthread_mutex_unlock(&module->lock);
+    end_globals(globals);
     while (function) {
         struct sim_function *next = function->next;
         struct sim_object *closed =
@@ -120,6 +137,63 @@ CUresult sim_module_function(struct sim_module *module, enum sim_type type,
     pthread_mutex_unlock(&module->lock);
     *out = function;
     return function ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static const struct sim_variable *find_variable(const struct sim_image *image,
+                                                const char *name)
+{
+    for (size_t i = 0; i < image->variable_count; i++) {
+        if (strcmp(image->variables[i].name, name) == 0)
+            return &image->variables[i];
+    }
+    return NULL;
+}
+
+/* A module's variable with fresh memory, NULL without memory. Needs the module's lock. */
+static struct sim_global *new_global(struct sim_module *module,
+                                     const struct sim_variable *variable)
+{
+    const struct sim_allocation allocation = {SIM_MEMORY_DEVICE, module->context,
+                                              module->context_id};
+    struct sim_global *global = calloc(1, sizeof(*global));
+
+    if (!global)
+        return NULL;
+    if (sim_heap_alloc(&module->context->heap, variable->bytes, true, &allocation,
+                       &global->memory) != CUDA_SUCCESS) {
+        free(global);
+        return NULL;
+    }
+    global->memory->of_module = true;
+    memset(sim_memory_alias(global->memory, global->memory->base), 0, variable->bytes);
+    sim_order_handed_out(global->memory, NULL);
+    global->variable = variable;
+    global->next = module->globals;
+    module->globals = global;
+    return global;
+}
+
+CUresult sim_module_variable(struct sim_module *module, const char *name,
+                             CUdeviceptr *out, size_t *bytes)
+{
+    const struct sim_variable *variable = find_variable(module->image, name);
+
+    if (!variable || !module->context)
+        return CUDA_ERROR_NOT_FOUND;
+    pthread_mutex_lock(&module->lock);
+    struct sim_global *global = module->globals;
+    while (global && global->variable != variable)
+        global = global->next;
+    if (!global)
+        global = new_global(module, variable);
+    pthread_mutex_unlock(&module->lock);
+    if (!global)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (out)
+        *out = global->memory->base;
+    if (bytes)
+        *bytes = variable->bytes;
+    return CUDA_SUCCESS;
 }
 
 /* The library's module in that life of the context, with a reference. Needs its lock. */

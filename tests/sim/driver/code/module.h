@@ -9,6 +9,12 @@
 #include "handle.h"
 #include "kernels.h"
 
+/* A variable of PTX (.global, .const) or of a cubin. */
+struct sim_variable {
+    char *name;
+    size_t bytes;
+};
+
 /* The names of an image's kernels; of a binary image they are not known. */
 struct sim_image {
     atomic_uint refs;
@@ -16,6 +22,15 @@ struct sim_image {
     int target;    /* the virtual architecture it was compiled for, as in sm_75 */
     size_t count;
     char **names;
+    size_t variable_count;
+    struct sim_variable *variables;
+};
+
+/* A variable's memory in a module. */
+struct sim_global {
+    const struct sim_variable *variable;
+    struct sim_alloc *memory; /* with a reference */
+    struct sim_global *next;
 };
 
 struct sim_settings;
@@ -44,6 +59,7 @@ struct sim_module {
     struct sim_module *library; /* a library's module in a context: whose; or NULL */
     pthread_mutex_t lock;
     struct sim_function *functions; /* lock; each with a reference */
+    struct sim_global *globals;     /* lock; ended with the module's functions */
     struct sim_module *modules;     /* lock; a library's modules, each with a reference */
     struct sim_module *next;        /* the library's lock */
 };
@@ -56,6 +72,16 @@ struct sim_module {
  *          CUDA_ERROR_UNSUPPORTED_PTX_VERSION  PTX newer than the driver
  */
 CUresult sim_image_load(const void *data, struct sim_image **out) GS_MUST_USE;
+
+/* Enter a variable. Errors: false  out of memory */
+bool sim_image_add_variable(struct sim_image *image, const char *name, size_t length,
+                            size_t bytes) GS_MUST_USE;
+
+/* The variables of PTX text, in variables.c. Errors: false  out of memory */
+bool sim_image_read_variables(struct sim_image *image, const char *text) GS_MUST_USE;
+
+/* A file's bytes with a NUL behind them, to be freed; NULL if it cannot be read. */
+char *sim_image_read_file(const char *path, size_t *bytes) GS_MUST_USE;
 void sim_image_ref(struct sim_image *image);
 void sim_image_unref(struct sim_image *image);
 
@@ -64,7 +90,8 @@ void sim_image_unref(struct sim_image *image);
 struct sim_module *sim_module_new(enum sim_type type, struct sim_image *image,
                                   struct sim_context *context) GS_MUST_USE;
 
-/* Close the handles of its functions; what runs keeps them alive. */
+/* Close the handles of its functions, and free its variables; what runs keeps them alive.
+ */
 void sim_module_end_functions(struct sim_module *module);
 
 /*
@@ -74,6 +101,15 @@ void sim_module_end_functions(struct sim_module *module);
  */
 CUresult sim_module_function(struct sim_module *module, enum sim_type type,
                              const char *name, struct sim_function **out) GS_MUST_USE;
+
+/*
+ * The memory of a module's variable, made at the first call and zero: initial values are
+ * not read. The module keeps it.
+ *
+ * Errors:  CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY
+ */
+CUresult sim_module_variable(struct sim_module *module, const char *name,
+                             CUdeviceptr *out, size_t *bytes) GS_MUST_USE;
 
 /* The module of a library in a context, made at first use; with a reference. */
 CUresult sim_library_module(struct sim_module *library, struct sim_context *context,

@@ -186,8 +186,8 @@ static void name_unknown(void)
 /* 1000 * major + 10 * minor. */
 static int read_driver_version(int fallback)
 {
-    int version =
-        (int)read_number("CUDASIM_DRIVER_VERSION", (uint64_t)fallback, 11000, 99990);
+    int version = (int)read_number("CUDASIM_DRIVER_VERSION", (uint64_t)fallback,
+                                   SIM_OLDEST_DRIVER, SIM_NEWEST_DRIVER);
 
     if (version % 10 == 0)
         return version;

@@ -16,6 +16,10 @@ enum sim_alloc_waits {
     SIM_ALLOC_WAITS_CONTEXT, /* it stands between the work before and behind it */
 };
 
+/* What CUDASIM_DRIVER_VERSION may be. */
+#define SIM_OLDEST_DRIVER 11000
+#define SIM_NEWEST_DRIVER 99990
+
 struct sim_config {
     int devices;              /* CUDASIM_DEVICES */
     size_t memory_bytes;      /* CUDASIM_MEMORY, per device, a multiple of 2 MiB */

@@ -100,9 +100,9 @@ SIM_API(cuMemFree_v2, CUdeviceptr pointer)
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
     if (alloc->base != pointer || sim_memory_state(alloc) != SIM_MEMORY_LIVE ||
-        alloc->kind == SIM_MEMORY_PINNED || alloc->kind == SIM_MEMORY_REGISTERED ||
-        alloc->kind == SIM_MEMORY_IPC || alloc->kind == SIM_MEMORY_RESERVED ||
-        sim_memory_is_hidden(alloc)) {
+        alloc->of_module || alloc->kind == SIM_MEMORY_PINNED ||
+        alloc->kind == SIM_MEMORY_REGISTERED || alloc->kind == SIM_MEMORY_IPC ||
+        alloc->kind == SIM_MEMORY_RESERVED || sim_memory_is_hidden(alloc)) {
         sim_memory_unref(alloc);
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -75,6 +75,7 @@ struct sim_alloc {
     struct sim_pool *pool;   /* the pool kinds: the pool, with a reference */
     struct sim_alloc *next, *prev;  /* space lock: the heap's list that it is in */
     struct sim_advised *advised;    /* managed: advice.h; or NULL */
+    bool of_module;                 /* a variable of a module: no program frees it */
     atomic_bool sync_memops;        /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool handed_over;               /* space lock: a successor has the block */
     struct sim_free_point freed_at; /* space lock: its stream-ordered free */
