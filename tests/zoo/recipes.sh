@@ -69,6 +69,7 @@ compile() {
   mkdir -p "$to"
   case $1 in
     preload/*.c) cc "${flags[@]}" -shared -fPIC "$from" -o "$to/$name.so" -ldl ;;
+    mpi/*.c) mpicc "${flags[@]}" "$from" -o "$to/$name" -L"$build/sim" -lcudart ;;
     *.c) cc "${flags[@]}" "$from" -o "$to/$name" -L"$build/sim" -lcudart ;;
     *.f90) gfortran -g -O1 -fopenmp "$from" -J"$work" -o "$to/$name" -L"$build/sim" -lcudart ;;
     *.rs) rustc -g -O "$from" -o "$to/$name" -L native="$build/sim" -l cudart ;;
@@ -91,4 +92,14 @@ make_forward() {
   python3 -S "$here/programs/preload/forward.py" "$inner" >"$1/forward.c" &&
     cc -g -O1 -w -shared -fPIC -Wl,-soname,libcuda.so.1 "$1/forward.c" -o "$1/libcuda.so.1" -ldl >"$work/make.log" 2>&1
   had_unless "the forwarding driver" "$1" $?
+}
+
+# A video decoder's library whose functions all answer that they are not supported: GStreamer's plug-in of CUDA
+# wants one before it has any element.
+make_nvcuvid() {
+  mkdir -p "$1"
+  strings -n 8 /usr/lib/x86_64-linux-gnu/gstreamer-1.0/libgstnvcodec.so | grep -xE 'cuvid[A-Za-z0-9_]+' | sort -u |
+    sed 's/.*/int &(void) { return 801; }/' >"$1/nvcuvid.c"
+  cc -w -shared -fPIC -Wl,-soname,libnvcuvid.so.1 "$1/nvcuvid.c" -o "$1/libnvcuvid.so.1" >"$work/make.log" 2>&1
+  had_unless "a library of video decoding" "$1" $?
 }

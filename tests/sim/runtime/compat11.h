@@ -1,8 +1,8 @@
 /*
  * compat11.h - what libcudart.so.11.0 has otherwise than libcudart.so.12. Included by
  * rt.h after compat12.h; empty but for 11. The names that 11 has with other parameters
- * become hidden ones here; compat11.c defines 11's. Of 12's names that 11 lacks all are
- * there.
+ * become hidden ones here; compat11.c defines 11's. CMakeLists.txt leaves out the names
+ * that came with 12.
  *
  * Owns:  nothing.   Lock: none.
  */

@@ -101,7 +101,7 @@ static void look_up_all(PFN_cuGetProcAddress_v12000 get_proc_address)
         CUresult result = CUDA_ERROR_NOT_FOUND;
 
         /* A runtime asks for nothing newer than itself. */
-        if (lookups[i].version <= GS_RT_VERSION)
+        if (lookups[i].version <= GS_RT_ASKED)
             result = get_proc_address(lookups[i].name, &function, lookups[i].version,
                                       lookups[i].flags, NULL);
         if (lookups[i].offset == NOT_KEPT)

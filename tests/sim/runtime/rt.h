@@ -37,13 +37,18 @@
 #define GS_RT_MAJOR 13
 #endif
 
-/* What cudaRuntimeGetVersion answers, and up to which version functions are asked for. */
+/* What cudaRuntimeGetVersion answers, and up to which version functions are asked for: 11 is
+ * 12 with some of its own functions, and asks for what 12 does. */
 #if GS_RT_MAJOR == 11
 #define GS_RT_VERSION 11080
+#define GS_RT_ASKED   12080
 #elif GS_RT_MAJOR == 12
 #define GS_RT_VERSION 12080
 #else
 #define GS_RT_VERSION 13000
+#endif
+#ifndef GS_RT_ASKED
+#define GS_RT_ASKED GS_RT_VERSION
 #endif
 
 #include "compat12.h"

@@ -28,9 +28,15 @@
 #else
 #define RT_UNSUPPORTED_BUT_11(name)
 #endif
+#if defined(GS_RT_MAJOR) && GS_RT_MAJOR == 11
+#define RT_UNSUPPORTED_11 RT_UNSUPPORTED
+#else
+#define RT_UNSUPPORTED_11(name)
+#endif
 #include "unsupported.def"
 #undef RT_UNSUPPORTED
 #undef RT_UNSUPPORTED_12
+#undef RT_UNSUPPORTED_11
 #undef RT_UNSUPPORTED_BUT_11
 
 /* Registrations of what no program here uses: accepted, without effect. */
@@ -44,3 +50,16 @@ void __cudaRegisterHostVar(void)
 void __cudaRegisterUnifiedTable(void)
 {
 }
+
+#if defined(GS_RT_MAJOR) && GS_RT_MAJOR == 11
+RT_EXPORT void __cudaRegisterSurface(void);
+RT_EXPORT void __cudaRegisterTexture(void);
+
+void __cudaRegisterSurface(void)
+{
+}
+
+void __cudaRegisterTexture(void)
+{
+}
+#endif

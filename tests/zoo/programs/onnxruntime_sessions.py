@@ -3,7 +3,7 @@
 The model is written without the package onnx: its bytes stand below.
 """
 # zoo: prints .*CUDAExecutionProvider.*
-# zoo: prints run (300, 64)
+# zoo: prints run \(300, 64\)
 # zoo: prints value cuda 204480.0
 import numpy as np
 import onnxruntime as ort

@@ -2,11 +2,14 @@
 # zoo: prints position .*0.4.*
 # zoo: prints energy Quantity
 import os
+import sys
 
 import openmm as mm
 
-folder = os.path.join(os.path.dirname(mm.__file__), "..", "OpenMM.libs", "lib", "plugins")
-mm.Platform.loadPluginsFromDirectory(folder)
+for folder in sys.path:  # the plug-ins are a package of their own
+    plugins = os.path.join(folder, "OpenMM.libs", "lib", "plugins")
+    if os.path.exists(os.path.join(plugins, "libOpenMMCUDA.so")):
+        mm.Platform.loadPluginsFromDirectory(plugins)
 system = mm.System()
 nonbonded, bonds = mm.NonbondedForce(), mm.HarmonicBondForce()
 for _ in range(200):

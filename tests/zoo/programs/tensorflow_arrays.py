@@ -2,7 +2,7 @@
 of the driver's functions, which open the driver at their first call.
 """
 # zoo: prints .*GPU:0.*
-# zoo: prints fifty 40425000.0
+# zoo: prints fifty 41650000.0
 # zoo: prints variable 10000.0
 import os
 

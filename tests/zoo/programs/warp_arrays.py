@@ -1,13 +1,18 @@
-"""warp_arrays.py - Warp's arrays: streams, its own pools and without, pinned memory, a kernel whose result does not count."""
-# zoo: prints sum 499500.0
-# zoo: prints wrong 0
-# zoo: prints kernel launched
+"""warp_arrays.py - Warp's arrays: streams, its own pools and without, pinned memory, a kernel whose result does not count.
+Warp contains NVIDIA's runtime, which stops over the simulated driver.
+"""
+# zoo: prints (stops: .*|wrong 0)
 import numpy as np
 import warp as wp
 
 wp.config.quiet = True
 wp.init()
 device = wp.get_device("cuda:0")
+try:
+    wp.zeros(1000, dtype=wp.float32, device=device)
+except RuntimeError as error:
+    print("stops:", error)
+    raise SystemExit from error
 first = wp.array(np.arange(1000, dtype=np.float32), device=device)
 print("sum", first.numpy().sum())
 wrong = 0

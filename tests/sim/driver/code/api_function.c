@@ -210,10 +210,9 @@ static int blocks_by_shared_memory(size_t bytes)
     return bytes > MAX_SHARED_BYTES ? 0 : (int)(SHARED_BYTES / (bytes + 1024));
 }
 
-static CUresult occupancy(enum sim_api api, int *blocks, CUfunction handle,
-                          int block_size, size_t shared_bytes)
+static CUresult resident(int *blocks, CUfunction handle, int block_size,
+                         size_t shared_bytes)
 {
-    SIM_TRY(sim_enter(api));
     if (!blocks || block_size <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *function = sim_function_get(handle);
@@ -224,6 +223,13 @@ static CUresult occupancy(enum sim_api api, int *blocks, CUfunction handle,
     int by_memory = blocks_by_shared_memory(shared_bytes);
     *blocks = by_threads < by_memory ? by_threads : by_memory;
     return CUDA_SUCCESS;
+}
+
+static CUresult occupancy(enum sim_api api, int *blocks, CUfunction handle,
+                          int block_size, size_t shared_bytes)
+{
+    SIM_TRY(sim_enter(api));
+    return resident(blocks, handle, block_size, shared_bytes);
 }
 
 SIM_API_ONE(cuOccupancyMaxActiveBlocksPerMultiprocessor,
@@ -246,13 +252,14 @@ static CUresult best_block(enum sim_api api, int *grid, int *block, CUfunction h
 {
     int best = 0, best_threads = 0, blocks;
 
+    SIM_TRY(sim_enter(api));
     if (!grid || !block || limit < 0)
-        return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     if (limit == 0 || limit > 1024)
         limit = 1024;
     for (int size = limit; size > 0; size = (size - 1) / 32 * 32) {
-        SIM_TRY(occupancy(api, &blocks, handle, size,
-                          shared_of ? shared_of(size) : shared_bytes));
+        SIM_TRY(
+            resident(&blocks, handle, size, shared_of ? shared_of(size) : shared_bytes));
         if (blocks * size > best_threads) {
             best_threads = blocks * size;
             best = size;

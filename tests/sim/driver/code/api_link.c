@@ -100,6 +100,8 @@ SIM_API(cuLinkAddData_v2, CUlinkState handle, CUjitInputType type, void *data,
         size_t bytes, const char *name, unsigned int count, CUjit_option *options,
         void **values)
 {
+    SIM_JUDGED_FIRST(true, handle ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE);
+
     SIM_TRY(sim_enter(SIM_ID_cuLinkAddData_v2));
     (void)name;
     if (count > 0 && (!options || !values))
@@ -110,6 +112,8 @@ SIM_API(cuLinkAddData_v2, CUlinkState handle, CUjitInputType type, void *data,
 SIM_API(cuLinkAddFile_v2, CUlinkState handle, CUjitInputType type, const char *path,
         unsigned int count, CUjit_option *options, void **values)
 {
+    SIM_JUDGED_FIRST(true, handle ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE);
+
     size_t bytes;
 
     SIM_TRY(sim_enter(SIM_ID_cuLinkAddFile_v2));
@@ -147,6 +151,9 @@ static CUresult complete(struct sim_link *link, void **out, size_t *bytes)
 
 SIM_API(cuLinkComplete, CUlinkState handle, void **out, size_t *bytes)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     SIM_TRY(sim_enter(SIM_ID_cuLinkComplete));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
@@ -162,6 +169,8 @@ SIM_API(cuLinkComplete, CUlinkState handle, void **out, size_t *bytes)
 
 SIM_API(cuLinkDestroy, CUlinkState handle)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     SIM_TRY(sim_enter(SIM_ID_cuLinkDestroy));
     struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_LINK);
     if (!closed)
