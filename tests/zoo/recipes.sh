@@ -6,6 +6,8 @@
 : "${work:?set by run}" "${zoo:?}" "${build:?}" "${cache:?set by fetch.sh}"
 python_include=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)
 
+cuda_include=$(sed -n 's/^CUDA_INCLUDE_DIR:[A-Z]*=//p' "$build/CMakeCache.txt")
+
 # had_unless NAME FOLDER STATUS [MARK]
 had_unless() {
   if [[ $3 -eq 0 ]]; then
@@ -64,7 +66,7 @@ compile() {
   local from=$here/programs/$1 name=${1##*/} to=$zoo/built flags=(-g -O1 -w) status
 
   name=${name%.*}
-  flags+=("-I${cuda_include:=$(sed -n 's/^CUDA_INCLUDE_DIR:[A-Z]*=//p' "$build/CMakeCache.txt")}")
+  flags+=("-I$cuda_include")
   [[ ! $to/$name.had -nt $from ]] || return 0
   mkdir -p "$to"
   case $1 in
