@@ -200,6 +200,7 @@ struct gs_heap {
     _Atomic bool due;                /* maintenance is due; by no lock, as the next two */
     _Atomic uint64_t maintenance_at; /* gs_clock_coarse of the next maintenance */
     _Atomic uint64_t drain_at;       /* of the next one that empties the cache tiers */
+    _Atomic uint64_t thread_drain_at; /* of the next drain of gs_heap_give_aged */
 };
 
 /* Sums over the heaps of a device; reclaim lock. */

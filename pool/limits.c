@@ -22,6 +22,10 @@
 #define PERIOD_MIN_NS (5 * NS_PER_MS)
 /* ... or after a quarter of the age, where that is less. */
 #define PERIODS_AN_AGE 4u
+/* The trim thread drains the cache tiers once per this share of the age, and at least
+ * this often: the age of cached memory counts from the drain. */
+#define DRAINS_AN_AGE 8u
+#define DRAIN_MAX_NS  (400 * NS_PER_MS)
 
 /* ---- idle bytes of a device -------------------------------------------------------- */
 
@@ -45,12 +49,20 @@ uint64_t gs_limits_period_ns(const struct gs_pool *pool)
     return period < PERIOD_MIN_NS ? PERIOD_MIN_NS : period;
 }
 
+uint64_t gs_limits_drain_ns(const struct gs_pool *pool)
+{
+    uint64_t period = pool->age_ns / DRAINS_AN_AGE;
+
+    return period < DRAIN_MAX_NS ? period : DRAIN_MAX_NS;
+}
+
 void gs_limits_begin_heap(struct gs_heap *heap)
 {
     uint64_t now = gs_clock_coarse();
 
     atomic_init(&heap->maintenance_at, now + gs_limits_period_ns(heap->pool));
     atomic_init(&heap->drain_at, now + heap->pool->age_ns);
+    atomic_init(&heap->thread_drain_at, now + gs_limits_drain_ns(heap->pool));
 }
 
 /* Records that a large segment became idle on a short device. heap->lock is held. */

@@ -180,14 +180,16 @@ bool gs_heap_wants_maintenance(const struct gs_heap *heap)
     return gs_heap_maintenance_is_late(heap);
 }
 
-/* Drains the cache tiers once per age: cached blocks would otherwise keep their segments
- * from ever being idle. */
-static void settle(struct gs_heap *heap, uint64_t now)
+/* Drains the cache tiers, and polls the pending blocks, once per `period_ns`: cached
+ * blocks would otherwise keep their segments from ever being idle. `next`: the time of
+ * the next drain. */
+static void settle(struct gs_heap *heap, uint64_t now, _Atomic uint64_t *next,
+                   uint64_t period_ns)
 {
-    uint64_t at = atomic_load(&heap->drain_at);
+    uint64_t at = atomic_load(next);
 
     if (!heap->pool->age_ns || now < at ||
-        !atomic_compare_exchange_strong(&heap->drain_at, &at, now + heap->pool->age_ns))
+        !atomic_compare_exchange_strong(next, &at, now + period_ns))
         return;
     gs_tiers_drain(heap);
     gs_pending_poll(heap, 0);
@@ -230,7 +232,7 @@ size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes)
     atomic_store(&heap->due, false);
     atomic_store(&heap->maintenance_at, now + gs_limits_period_ns(pool));
     end_shortage(pool, i, now);
-    settle(heap, now);
+    settle(heap, now, &heap->drain_at, pool->age_ns);
     wanted = gs_reclaim_take_wanted(pool, heap->device);
     if (bytes < wanted)
         bytes = wanted;
@@ -274,14 +276,14 @@ bool gs_heap_has_aged(struct gs_heap *heap)
     const struct gs_segment *segment;
     bool aged, pending;
 
-    if (!limit || gs_heap_is_dead(heap))
+    if (!heap->pool->age_ns || gs_heap_is_dead(heap))
         return false;
     gs_lock_take(&heap->lock);
     segment = oldest(heap);
     aged = segment && segment->idle_since < limit;
     pending = heap->pending_head != 0;
     gs_lock_drop(&heap->lock);
-    return aged || (gs_clock_coarse() >= atomic_load(&heap->drain_at) &&
+    return aged || (gs_clock_coarse() >= atomic_load(&heap->thread_drain_at) &&
                     (pending || holds_cached(heap)));
 }
 
@@ -297,12 +299,12 @@ bool gs_heap_may_give(struct gs_heap *heap)
     return any || holds_cached(heap);
 }
 
-/* Makes the cached blocks idle memory: once per age, and where `bytes` is more than is
- * idle. */
+/* Makes the cached blocks idle memory: often within an age, since the age of their
+ * segments counts from then on, and where `bytes` is more than is idle. */
 static void settle_for(struct gs_heap *heap, size_t bytes)
 {
-    if (heap->pool->age_ns)
-        settle(heap, gs_clock_coarse());
+    settle(heap, gs_clock_coarse(), &heap->thread_drain_at,
+           gs_limits_drain_ns(heap->pool));
     if (bytes > gs_limits_idle(heap))
         gs_tiers_drain(heap);
 }
@@ -313,7 +315,7 @@ size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *s
     uint64_t limit = age_limit(heap->pool);
     size_t given = 0, one = 1;
 
-    if ((!limit && !bytes) || gs_heap_is_dead(heap) || !may(self))
+    if ((!heap->pool->age_ns && !bytes) || gs_heap_is_dead(heap) || !may(self))
         return 0;
     settle_for(heap, bytes);
     while (one && may(self)) {

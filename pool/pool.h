@@ -353,8 +353,8 @@ size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes);
 
 /*
  * For a thread that checks the heap from time to time, whatever the program does. Returns
- * true if memory has been idle, or the cache tiers have held blocks, for longer than the
- * pool's age. Calls no backend.
+ * true if memory has been idle for longer than the pool's age, or if blocks are cached or
+ * pending and the next drain of gs_heap_give_aged is due. Calls no backend.
  */
 bool gs_heap_has_aged(struct gs_heap *heap);
 /* Returns true if memory of the heap is idle, or in its cache tiers. Calls no backend. */
@@ -363,8 +363,8 @@ bool gs_heap_may_give(struct gs_heap *heap);
  * Gives back memory that has been idle for longer than the age, then idle memory of any
  * age until `bytes` are back: one segment at a time, the longest idle first. Stops when
  * `may`, called before each segment, returns false: the backend would wait. The cache
- * tiers are drained first, once per age, and where `bytes` is more than is idle. Returns
- * the bytes given back.
+ * tiers are drained first, eight times within the age and at least every 0.4 s, and where
+ * `bytes` is more than is idle. Returns the bytes given back.
  */
 size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *self),
                          void *self);

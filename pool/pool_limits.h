@@ -12,6 +12,8 @@ void gs_limits_init(struct gs_pool *pool, unsigned age_ms);
 void gs_limits_begin_heap(struct gs_heap *heap);
 /* Time between two maintenances of a heap. */
 uint64_t gs_limits_period_ns(const struct gs_pool *pool);
+/* Time between two drains of a heap's cache tiers by gs_heap_give_aged. */
+uint64_t gs_limits_drain_ns(const struct gs_pool *pool);
 /* The backend has served a request of `bytes`: gs_pool_served. */
 static inline void gs_limits_served(struct gs_heap *heap, size_t bytes)
 {

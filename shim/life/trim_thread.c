@@ -24,6 +24,7 @@
 #include "log.h"
 #include "managed.h"
 #include "context_events.h"
+#include "context_wait.h"
 #include "mem_group.h"
 #include "mem_limits.h"
 #include "own_thread.h"
@@ -32,12 +33,18 @@
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
 
-#define NS_PER_MS     1000000ull
-#define NS_PER_SECOND 1000000000ull
-/* Checks within the age limit, and bounds on their interval. */
-#define CHECKS_PER_AGE 4
+#define NS_PER_US 1000ull
+#define NS_PER_MS 1000000ull
+/* Checks within the age limit, and bounds on their interval. Memory goes back at most two
+ * intervals after its age: one until the cache tiers are drained, one until the check. */
+#define CHECKS_PER_AGE 8
 #define LEAST_NAP_NS   (5 * NS_PER_MS)
-#define MOST_NAP_NS    (5 * NS_PER_SECOND / 2)
+#define MOST_NAP_NS    (400 * NS_PER_MS)
+/* The events that one check tries in a context, and how it polls each. */
+#define EVENT_TRIES   4
+#define EVENT_SPINS   100
+#define EVENT_NAP_NS  (50 * NS_PER_US)
+#define EVENT_WAIT_NS (2 * NS_PER_MS)
 /* The least part of what the pool holds to give when the group lacks some: its members
  * ask for one request at a time. */
 #define GROUP_SHARE 16
@@ -61,6 +68,13 @@ static void drop_event(struct gs_context *context)
     }
 }
 
+/* Returns true if no call has begun since the snapshot before the event. */
+static bool is_unchanged(const struct gs_context *context)
+{
+    return gs_submissions_begun(context->seen.device) + 1 ==
+           context->trim_check.before.mark;
+}
+
 /* Returns true if the context is idle by the counts; calls no driver. */
 static bool is_idle(struct gs_state *state, const struct gs_context *context)
 {
@@ -70,41 +84,68 @@ static bool is_idle(struct gs_state *state, const struct gs_context *context)
             gs_submissions_idle_on(&context->trim_check.idle_at, context->seen.device));
 }
 
-/* Returns true if no work was submitted since the last check. */
-static bool is_unchanged(struct gs_trim_check *check, const struct gs_snapshot *now)
-{
-    bool still = now->mark != 0 && now->mark == check->last;
-    check->last = now->mark;
-    return still;
-}
-
-/* Queries the event, or records one for the next check. */
-static void query_or_record_event(struct gs_context *context)
+/* Records an event behind all work of the context. Returns whether it is recorded. */
+static bool record_event(struct gs_context *context)
 {
     struct gs_trim_check *check = &context->trim_check;
-    struct gs_snapshot now = gs_submissions_snapshot(context->seen.device, 0);
-    bool still = is_unchanged(check, &now);
+    check->before = gs_context_snapshot(context, 0, &check->streams);
+    if (check->before.mark == 0) {
+        return false; /* a call that submits work is in progress */
+    }
+    enum gs_status status = gs_context_event_ops.record(context, &check->event);
+    check->broken = status == GS_ERR_BACKEND;
+    return status == GS_OK;
+}
+
+/* Polls the event for a short time. Returns whether the event is complete; an incomplete
+ * one stays for the next check. */
+static bool await_event(struct gs_context *context)
+{
+    struct gs_trim_check *check = &context->trim_check;
+    struct gs_wait wait = {.spins = EVENT_SPINS,
+                           .nap_ns = EVENT_NAP_NS,
+                           .longest_ns = EVENT_WAIT_NS / 4,
+                           .until_ns = gs_now_ns() + EVENT_WAIT_NS};
     enum gs_status status;
-    if (check->event && check->before.mark != now.mark) {
-        drop_event(context);
-    }
-    if (check->event) {
+    do {
         status = gs_context_event_ops.query(context, check->event);
-        if (status == GS_ERR_TIMEOUT) {
-            return;
+    } while (status == GS_ERR_TIMEOUT && !gs_trim_is_held() && gs_wait_step(&wait));
+    if (status == GS_ERR_TIMEOUT) {
+        return false;
+    }
+    drop_event(context);
+    check->broken = status != GS_OK;
+    return status == GS_OK;
+}
+
+/*
+ * Looks for a time at which the context is idle, in a program that never waits for the
+ * whole context. The event covers all work submitted before it. If the event is complete
+ * and no call has begun since, the context is idle. A server submits work all the time,
+ * so several events are tried, each for a short time only. A complete event is also a
+ * base of sync_proof.h: in a program that is never idle for long enough, the next
+ * synchronize of the program's own streams may prove the context idle, and return the
+ * memory.
+ */
+static bool find_idle(struct gs_context *context)
+{
+    struct gs_trim_check *check = &context->trim_check;
+    for (unsigned i = 0; i < EVENT_TRIES && !check->broken && !gs_trim_is_held(); i++) {
+        if (!check->event && !record_event(context)) {
+            gs_nap(EVENT_NAP_NS);
+            continue;
         }
-        drop_event(context);
-        check->broken = status != GS_OK;
-        if (status == GS_OK) {
+        if (!await_event(context)) {
+            return false; /* the work runs for longer */
+        }
+        gs_submissions_record(&context->complete_at, check->before.all);
+        gs_sync_proof_rebase(&context->seen, &check->streams, &check->before);
+        if (is_unchanged(context)) {
             gs_submissions_record(&check->idle_at, check->before.mark);
+            return true;
         }
-        return;
     }
-    if (still && !check->broken && gs_context_events_whole()) {
-        check->before = now;
-        status = gs_context_event_ops.record(context, &check->event);
-        check->broken = status == GS_ERR_BACKEND;
-    }
+    return false;
 }
 
 /* ---- returning memory -------------------------------------------------------------- */
@@ -148,27 +189,40 @@ static size_t missing_bytes(struct gs_state *state, const struct gs_context *con
     return missing > lacks ? missing : lacks;
 }
 
-static void trim_context(struct gs_state *state, struct gs_context *context)
+/* Closes the open epoch of blocks that were freed without a wait: their event then no
+ * longer waits for further frees. */
+static void close_epoch(struct gs_context *context)
+{
+    if (context->heap && gs_context_events_whole()) {
+        gs_epochs_capture_ends(&context->epochs);
+    }
+}
+
+/* Returns the memory of the context that is due. Returns false if some stays because the
+ * context is not idle. */
+static bool trim_context(struct gs_state *state, struct gs_context *context)
 {
     struct trim_args trim_args = {state, context};
     if (gs_captures_active() || gs_fences_are_frozen(context->handle)) {
-        return;
+        return true;
     }
     size_t missing = missing_bytes(state, context);
     if (missing == 0 && !has_aged(state, context)) {
-        return;
+        return true;
     }
-    if (!is_idle(state, context)) {
-        query_or_record_event(context);
+    close_epoch(context);
+    if (!is_idle(state, context) && gs_context_events_whole()) {
+        (void)find_idle(context);
     }
     if (!may_give(&trim_args)) {
-        return;
+        return false;
     }
     if (context->heap) {
         (void)gs_heap_give_aged(context->heap, missing, may_give, &trim_args);
     }
     gs_host_give_aged(state, context, may_give, &trim_args);
     gs_managed_give_aged(context, may_give, &trim_args);
+    return is_idle(state, context);
 }
 
 static bool holds_memory(struct gs_state *state)
@@ -180,15 +234,18 @@ static bool holds_memory(struct gs_state *state)
 
 /* ---- the thread -------------------------------------------------------------------- */
 
-static void check_contexts(struct gs_state *state)
+/* Returns false if a context was not idle, so that the next check should be soon. */
+static bool check_contexts(struct gs_state *state)
 {
     const struct gs_context *context;
+    bool done = true;
     for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
         if (gs_trim_begin_work()) {
-            trim_context(state, (struct gs_context *)(uintptr_t)context);
+            done &= trim_context(state, (struct gs_context *)(uintptr_t)context);
         }
         gs_trim_end_work();
     }
+    return done;
 }
 
 /* In the relaxed mode, captures of other threads neither forbid this thread's calls nor
@@ -219,9 +276,13 @@ static void *trim_thread_body(void *unused)
     struct gs_state *state = gs_state_peek();
     gs_thread.depth = 1;
     relax_captures();
+    uint64_t next_ns = nap_ns;
     do {
-        gs_limits_nap(nap_ns);
-        check_contexts(state);
+        gs_limits_nap(next_ns);
+        next_ns = check_contexts(state)  ? nap_ns
+                  : next_ns == nap_ns    ? LEAST_NAP_NS
+                  : 2 * next_ns < nap_ns ? 2 * next_ns
+                                         : nap_ns - 1;
     } while (!may_end(state));
     gs_group_offer(false);
     if (__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_SEQ_CST)) {

@@ -1,15 +1,15 @@
 /*
  * trim_thread.h - a thread of the library that returns idle memory to the driver in a
- * process that makes no more calls.
+ * process that frees nothing more.
  *
- * The program's own calls return idle memory once it is older than
- * GPUSHIM_POOL_TRIM_INTERVAL. A notebook between two cells, or a server between two
- * requests, makes no calls. So the thread checks four times in this interval, and returns
- * memory that is too old while the context is idle: proven by a wait of the program, or
- * by an event of the context (CUDA 12.5) that the thread records once no work was
- * submitted between two of its checks. If neither proves it, the thread does nothing. The
- * thread starts with the first free that may leave idle memory, and ends when the pools
- * hold nothing. GPUSHIM_POOL_TRIM_THREAD=off disables it.
+ * The program's own frees, and some of its waits, return idle memory once it is older
+ * than GPUSHIM_POOL_TRIM_INTERVAL. A notebook between two cells makes no calls, and a
+ * server only launches and waits for its streams. So the thread checks several times in
+ * this interval, and returns memory that is too old while the context is idle: proven by
+ * a wait of the program, or by an event of the context (CUDA 12.5) that the thread
+ * records. If neither proves it, the thread tries again soon. The thread starts with the
+ * first free that may leave idle memory, and ends when the pools hold nothing.
+ * GPUSHIM_POOL_TRIM_THREAD=off disables it.
  *
  * Lock: none is held across a driver call.   Design: docs/tuning.md, "When idle memory
  * goes back"

@@ -25,11 +25,11 @@ struct gs_fill_stream;
 
 /* The trim thread's record of a context's work. */
 struct gs_trim_check {
-    uint64_t last;             /* calls begun at the thread's last check */
     uint64_t idle_at;          /* as gs_context.device_idle_at, proven by an event */
     uint64_t event;            /* the event that is polled; 0: none */
-    struct gs_snapshot before; /* the snapshot taken before that event */
-    bool broken;               /* no event can cover the context's work */
+    struct gs_snapshot before; /* the snapshot taken before that event, */
+    struct gs_sync_proof_before streams; /* with the calls of each stream */
+    bool broken;                         /* no event can cover the context's work */
 };
 
 struct gs_context {

@@ -640,6 +640,25 @@ Test(age, a_thread_gives_back_one_by_one_while_it_may)
     bed_fini(&bed);
 }
 
+/* The age of a cached block counts from the drain: a drain once per age would keep the
+ * memory for two ages. */
+Test(age, a_thread_drains_the_tiers_well_within_the_age)
+{
+    struct bed bed;
+    int left = 100;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 3600000);
+    bed_free(&bed, bed_alloc(&bed, 1000));
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    cr_assert(!gs_heap_has_aged(bed.heap), "just freed");
+    sleep_ms(500);
+    cr_assert(gs_heap_has_aged(bed.heap), "the tiers hold blocks");
+    cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 0);
+    cr_assert_eq(gs_pool_idle_bytes(bed.pool, 0), 8 * GS_MIB, "idle, and young");
+    cr_assert(!gs_heap_has_aged(bed.heap), "nothing is cached");
+    bed_fini(&bed);
+}
+
 Test(age, a_thread_sees_what_the_tiers_cache)
 {
     struct bed bed;

@@ -204,7 +204,7 @@ add_case "cost of a report" report_cost_case
 # lazy_case ROW KIND STREAMS THREADS
 lazy_case() {
   unsanitized
-  counted warm LD_PRELOAD="$shim" GPUSHIM_FREE_SYNC=lazy GPUSHIM_TRACK=off -- \
+  counted warm LD_PRELOAD="$shim" "$alone" GPUSHIM_FREE_SYNC=lazy GPUSHIM_TRACK=off -- \
     "${warm[@]}" "$apps/inflight_linked" "${@:2}" $rounds
   expect_within "$1" $(($(<warm.ours) / 4000))
 }
@@ -221,7 +221,7 @@ lazy_calls_case() {
   most=$((pairs / 64 + 5))
   [[ $1 == held ]] || most=$((most + pairs / 128))
 
-  preloaded shim GPUSHIM_FREE_SYNC=lazy GPUSHIM_LEAK_REPORT=off CUDASIM_LOG=2 -- \
+  preloaded shim "$alone" GPUSHIM_FREE_SYNC=lazy GPUSHIM_LEAK_REPORT=off CUDASIM_LOG=2 -- \
     "$apps/inflight_linked" "$@" "$pairs"
   expect_status shim 0
   calls=$(sed -n '/^pairs/,/^end of pairs/p' shim.err |

@@ -57,6 +57,35 @@ device_idle_case() {
 }
 add_case "shared device, idle memory goes back" device_idle_case
 
+# A server frees much memory once and only serves from then on. Another process gets the device memory, and the machine
+# the pinned and the managed memory: without a further free, and whatever the server waits for.
+# device_server_case SHAPE [VAR=value...]
+device_server_case() {
+  local holder
+
+  need_file "$apps/idleserver_linked"
+  LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=64M CUDASIM_SHARED=$PWD/device GPUSHIM_LOG_FILE=$PWD/held.log \
+    LD_PRELOAD=$shim GPUSHIM_POOL_TRIM_INTERVAL=400ms env "${@:2}" "$apps/idleserver_linked" "$1" "$PWD/over" >held.out 2>&1 &
+  holder=$!
+  trap 'kill -9 "$holder" 2>/dev/null' EXIT # of a case that fails
+  await 20 grep -qs "^freed" held.out || fail "the server does not free its memory"
+  for ((i = 0; i < 60; i++)); do
+    sleep 0.1
+    run_in free LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" -- "$apps/group_linked" take
+    ! grep -q '^before: 6' free.out || break
+  done
+  expect_text free.out '^took 6[0-9] MiB'
+  sleep 0.3 # device memory goes back before the other kinds
+  : >over
+  wait "$holder" || fail "the server fails: $(<held.out)"
+  expect_equal "the server" $'freed\nhost memory left: none' "$(<held.out)"
+  expect_text held.log 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+}
+for shape in stream blocking event query context legacy two late graph threads covered hot none; do
+  add_case "shared device, a server by $shape" device_server_case "$shape"
+done
+add_case "shared device, a server that frees lazily" device_server_case late GPUSHIM_FREE_SYNC=lazy
+
 # A process that makes no calls sees that others have taken the reserve, and gives back what it keeps idle, however young.
 device_reserve_case() {
   local holder first
