@@ -324,14 +324,18 @@ static void free_beside_accessors(struct gs_state *state, struct gs_block *block
 }
 
 /*
- * A capture runs, or has just begun, and a wait for its context would invalidate it.
- * Memory that the native free would return to the driver is returned, and the driver
- * waits as it does natively; a block of a shared segment is held back until later.
+ * A capture runs, or has just begun, and a synchronize of its context would invalidate
+ * it. If the driver has waited for the context in the free of a probe (`waited`), the
+ * block is ready, as natively. Otherwise memory that the native free would return to the
+ * driver is returned, and the driver waits as it does natively; a block of a shared
+ * segment is held back until later.
  */
-static void free_while_capturing(struct gs_state *state, struct gs_block *block)
+static void free_while_capturing(struct gs_state *state, struct gs_block *block,
+                                 bool waited)
 {
     struct gs_context *context = gs_heap_self(gs_block_heap(block));
-    if (gs_context_is_idle(&state->contexts, context)) {
+    if (gs_context_is_idle(&state->contexts, context) ||
+        (waited && !gs_context_accessor(&state->contexts, context->handle, 0))) {
         gs_block_free(block);
     } else if (!gs_block_give_back(block)) {
         hold_back(state, block);
@@ -425,19 +429,21 @@ enum outcome {
     OUTCOME_IDLE,      /* there was nothing to wait for */
     OUTCOME_WAITED,    /* the work is complete */
     OUTCOME_IN_USE,    /* it is, but for that of a context with access to the memory */
-    OUTCOME_CAPTURING, /* a stream captures: nothing was waited for */
+    OUTCOME_CAPTURING, /* a stream captures: the context was not synchronized */
     OUTCOME_FAILED,    /* an error after which the running work is unknown */
 };
 
 /* Waits as the native free of the block does; while a stream captures, checks whether the
- * native free is allowed. Out: *result, the driver's code. */
+ * native free is allowed. Out: *result, the driver's code; *waited, for
+ * OUTCOME_CAPTURING: the check has waited for the context. */
 static inline enum outcome wait_for_block(struct gs_state *state, struct gs_block *block,
-                                          bool capturing, CUresult *result)
+                                          bool capturing, CUresult *result, bool *waited)
 {
     bool idle, in_use;
+    *waited = false;
     if (capturing) {
         *result = gs_capture_check_free(state, gs_heap_self(gs_block_heap(block)),
-                                        GS_CAPTURE_CHECK_DEVICE);
+                                        GS_CAPTURE_CHECK_DEVICE, waited);
         return *result == CUDA_SUCCESS ? OUTCOME_CAPTURING : OUTCOME_REFUSED;
     }
     *result = gs_free_wait(state, block, &idle, &in_use);
@@ -471,7 +477,8 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     if (!capturing && !gs_redzones_on && freed_in_driver(state, block, addr, &result)) {
         return result;
     }
-    enum outcome outcome = wait_for_block(state, block, capturing, &result);
+    bool waited;
+    enum outcome outcome = wait_for_block(state, block, capturing, &result, &waited);
     if (outcome == OUTCOME_REFUSED) {
         gs_block_release_claim(block);
         return result;
@@ -489,7 +496,7 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
                                                      : GS_TRACE_HELD);
     gs_notify_take_back("cuMemFree_v2", addr);
     if (outcome == OUTCOME_CAPTURING) {
-        free_while_capturing(state, block);
+        free_while_capturing(state, block, waited);
         return CUDA_SUCCESS;
     }
     if (outcome == OUTCOME_FAILED) {

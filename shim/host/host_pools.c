@@ -34,6 +34,7 @@
 #include "gs_locks.h"
 #include "notify.h"
 #include "page_state.h"
+#include "capture_gate.h"
 #include "captures.h"
 #include "context_errors.h"
 #include "capture_check.h"
@@ -211,15 +212,22 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 {
     const struct gs_host_heap *own = self;
     static struct gs_log_limit limit;
+    CUstreamCaptureMode mode;
     bool pushed;
     gs_trace_range(false, GS_MEMORY_PINNED, addr, bytes, own->context->handle,
                    own->context->device);
     gs_notify_begin("giving memory back", false);
+    /* In the relaxed mode the free neither invalidates a capture nor is refused by one.
+     */
+    bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
     CUresult result = gs_context_push(own->context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFreeHost((void *)(uintptr_t)addr);
     }
     gs_context_pop(pushed);
+    if (relaxed) {
+        gs_relaxed_end(&mode);
+    }
     gs_notify_end();
     if (result == CUDA_SUCCESS) {
         gs_machine_memory_taken(-(int64_t)bytes);
@@ -464,17 +472,17 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     struct gs_heap *heap = gs_block_heap(block);
     const struct gs_host_heap *own = gs_heap_self(heap);
     enum gs_free_scope scope = gs_free_scope(GS_FREE_pinned, gs_block_requested(block));
-    bool waited = !gs_captures_active();
+    bool waited = !gs_captures_active(), checked = false;
     CUresult result =
         waited
             ? wait_for(state, own->context, block, scope)
             : gs_capture_check_free(state, (struct gs_context *)(uintptr_t)own->context,
-                                    GS_CAPTURE_CHECK_PINNED);
+                                    GS_CAPTURE_CHECK_PINNED, &checked);
     if (waited ? gs_wait_keeps_memory(result) : result != CUDA_SUCCESS) {
         gs_block_release_claim(block);
         return result;
     }
-    waited = waited && !gs_refused_for_capture(result);
+    waited = (waited && !gs_refused_for_capture(result)) || checked;
     bool done =
         waited && result == CUDA_SUCCESS &&
         gs_all_complete(state, point, scope < GS_FREE_CONTEXT ? NULL : own->context);
@@ -495,7 +503,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
         gs_block_free(block);
     } else {
         /* Unmapping waits, as the native free of a segment does. */
-        free_held(state, block, point, scope >= GS_FREE_CONTEXT);
+        free_held(state, block, point, scope >= GS_FREE_CONTEXT && !checked);
     }
     if (gs_heap_wants_maintenance(heap)) {
         gs_host_maintain(state, own->context);

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "context_switch.h"
+#include "free_scope.h"
 #include "gs_locks.h"
 #include "notify.h"
 #include "capture_gate.h"
@@ -138,14 +139,34 @@ void gs_capture_check_reset(void)
 
 /* ---- the capture check ------------------------------------------------------------- */
 
-CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *context,
-                               enum gs_capture_check kind)
+/* Whether the driver's free of a probe waits for the work of the probe's context. */
+static bool is_wait(enum gs_capture_check kind)
 {
+    return gs_free_scope(kind == GS_CAPTURE_CHECK_PINNED ? GS_FREE_pinned
+                                                         : GS_FREE_device,
+                         PIECE_BYTES) >= GS_FREE_CONTEXT;
+}
+
+/* A probe of the kind, or of pinned memory if the device is full; 0: none. */
+static uint64_t find_piece(struct gs_context *context, enum gs_capture_check *kind)
+{
+    uint64_t piece = take_piece(context, *kind) ?: get_piece(context, *kind);
+    if (!piece && *kind == GS_CAPTURE_CHECK_DEVICE) {
+        *kind = GS_CAPTURE_CHECK_PINNED;
+        piece = take_piece(context, *kind) ?: get_piece(context, *kind);
+    }
+    return piece;
+}
+
+CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *context,
+                               enum gs_capture_check kind, bool *waited)
+{
+    *waited = false;
     if (kind == GS_CAPTURE_CHECK_DEVICE &&
         state->options.free_sync == GS_FREE_SYNC_LAZY) {
         return CUDA_SUCCESS;
     }
-    uint64_t piece = take_piece(context, kind) ?: get_piece(context, kind);
+    uint64_t piece = find_piece(context, &kind);
     if (!piece) {
         return CUDA_SUCCESS;
     }
@@ -154,6 +175,7 @@ CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *
     CUresult result = free_piece(piece, kind);
     gs_notify_end();
     if (!gs_refused_for_capture(result)) {
+        *waited = result == CUDA_SUCCESS && is_wait(kind);
         return CUDA_SUCCESS;
     }
     put_piece(context, kind, piece);

@@ -28,13 +28,15 @@ enum gs_capture_check { GS_CAPTURE_CHECK_DEVICE, GS_CAPTURE_CHECK_PINNED };
 /*
  * While a stream captures: checks whether memory of the context may be freed.
  *
- * In:      kind  GS_CAPTURE_CHECK_DEVICE, or GS_CAPTURE_CHECK_PINNED
+ * In:      kind     GS_CAPTURE_CHECK_DEVICE, or GS_CAPTURE_CHECK_PINNED
+ * Out:     *waited  the driver has freed the probe, and has waited for the context's work
+ *                   as for any free (free_scope.h): the memory may be reused
  * Returns the driver's error if the driver refuses the free because of a capture; else
  * CUDA_SUCCESS, also if the driver could not be asked.
  * Locks:   none may be held: the call waits where the native free waits
  */
 CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *context,
-                               enum gs_capture_check kind);
+                               enum gs_capture_check kind, bool *waited);
 
 /*
  * Whether the address lies in a probe whose free was refused. The driver knows the probe

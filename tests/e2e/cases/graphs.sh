@@ -166,6 +166,22 @@ for setting in GPUSHIM_FREE_SYNC=wait GPUSHIM_POOL=off GPUSHIM_POOL_CACHE=0; do
   add_case "graphs codes $setting" graph_codes_case linked "$setting"
 done
 
+# Memory freed during a capture serves the next allocation of a full device, as natively: each block that the free
+# would hold back until the capture ends is refused here.
+# graph_full_free_case BYTES [thread]
+graph_full_free_case() {
+  need_file "$apps/capturefull_linked"
+  run_in native CUDASIM_MEMORY=64M -- "$apps/capturefull_linked" "$@"
+  expect_status native 0
+  preloaded shim CUDASIM_MEMORY=64M -- "$apps/capturefull_linked" "$@"
+  expect_same native shim
+  expect_clean shim.err
+}
+add_case "graphs frees on a full device" graph_full_free_case 1000000
+add_case "graphs frees on a full device, small" graph_full_free_case 100000
+add_case "graphs frees on a full device, large" graph_full_free_case 3000000
+add_case "graphs frees on a full device, another thread" graph_full_free_case 1000000 thread
+
 # Two settings accept frees that native refuses, and leave the capture alone; nothing else
 # differs.
 # graph_accepted_case SETTING KINDS COUNT
