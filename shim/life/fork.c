@@ -7,7 +7,6 @@
 #include "fork.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 #include "caller_runtime.h"
 #include "gs_locks.h"
@@ -85,11 +84,25 @@ static void after_fork_in_child(void)
     }
 }
 
+/* What pthread_atfork calls, which is in the library itself. Weak: musl lacks the
+ * function, and refuses to start a program with a strong reference to it. */
+typedef void fork_handler(void);
+extern int __register_atfork(fork_handler *before, fork_handler *after,
+                             fork_handler *in_child, void *dso) __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static bool register_handlers(void)
+{
+    return __register_atfork &&
+           __register_atfork(before_fork, after_fork, after_fork_in_child,
+                             &__dso_handle) == 0;
+}
+
 bool gs_fork_hook(void)
 {
     static bool tried; /* atomic */
     if (!__atomic_exchange_n(&tried, true, __ATOMIC_RELAXED) &&
-        pthread_atfork(before_fork, after_fork, after_fork_in_child) != 0) {
+        !register_handlers()) {
         __atomic_store_n(&not_watched, true, __ATOMIC_RELAXED);
     }
     return !__atomic_load_n(&not_watched, __ATOMIC_RELAXED);

@@ -40,8 +40,24 @@ static bool ended;       /* atomic: a handler has finished */
  * handler for a later thread. */
 #define HANDLERS 3
 
-extern int __cxa_at_quick_exit(void (*handler)(void *), void *dso);
-extern int on_exit(void (*handler)(int, void *), void *argument);
+/* Weak: another C library (musl), which a helper of the program may be linked with, has
+ * neither, and refuses to start a program with a strong reference to them. */
+extern int __cxa_at_quick_exit(void (*handler)(void *), void *dso) __attribute__((weak));
+extern int on_exit(void (*handler)(int, void *), void *argument) __attribute__((weak));
+
+static void register_exit(void (*handler)(int, void *))
+{
+    if (on_exit) {
+        on_exit(handler, NULL);
+    }
+}
+
+static void register_quick_exit(void (*handler)(void *))
+{
+    if (__cxa_at_quick_exit) {
+        __cxa_at_quick_exit(handler, NULL);
+    }
+}
 
 /* ---- exit and quick_exit ---------------------------------------------------------- */
 
@@ -85,7 +101,7 @@ static void at_exit(int status, void *unused)
         return;
     }
     if (gs_finish_due()) {
-        on_exit(at_exit, NULL);
+        register_exit(at_exit);
     }
     gs_coverage_flush();
     snprintf(ending, sizeof(ending), "exit %d", status & 0xff);
@@ -102,7 +118,7 @@ static void at_quick_exit_handler(void *unused)
         return;
     }
     if (gs_finish_due()) {
-        __cxa_at_quick_exit(at_quick_exit_handler, NULL);
+        register_quick_exit(at_quick_exit_handler);
     }
     snprintf(ending, sizeof(ending), "quick_exit %d", status & 0xff);
     report_and_end(status, ending);
@@ -113,8 +129,8 @@ __attribute__((constructor)) static void register_handlers(void)
     gs_stderr_remember();
     gs_unseen_begin();
     for (int i = 0; i < HANDLERS; i++) {
-        on_exit(at_exit, NULL);
-        __cxa_at_quick_exit(at_quick_exit_handler, NULL);
+        register_exit(at_exit);
+        register_quick_exit(at_quick_exit_handler);
     }
     real_exit_now = (exit_fn *)gs_linker_next("_exit");
     real_quick_exit = (exit_fn *)gs_linker_next("quick_exit");
