@@ -77,6 +77,11 @@ void gs_arguments_usage(FILE *to);
  * which bash, zsh and POSIX 2024 read. */
 void gs_words_print(const char *word);
 
+/* ---- files that options name (paths.c) ---- */
+
+/* Makes the relative names in the variables of the command absolute. */
+void gs_paths_make_absolute(void);
+
 /* ---- the program (command.c) ---- */
 
 /* The kind of machine that an ELF file is for: class, data and machine of its header. */

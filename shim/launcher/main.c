@@ -128,6 +128,7 @@ int main(int argc, char **argv)
         print(&arguments, preload);
         return fflush(stdout) == 0 ? 0 : 1;
     }
+    gs_paths_make_absolute();
     if (arguments.summary) {
         gs_summary_run(&command, arguments.command, preload);
     }

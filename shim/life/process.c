@@ -8,7 +8,8 @@
  *
  * The constructor registers the exit handlers without a dso handle. They then run after
  * _dl_fini, after the static destructors of every other library: memory that these free
- * is not reported as leaked. The library does nothing else at load time.
+ * is not reported as leaked. Besides, the constructor records the start folder, if a
+ * variable names a file in it.
  *
  * _exit may run in vfork children, inside the parent's memory: there it forwards and
  * changes nothing (gs_finish_report compares the process id).
@@ -24,6 +25,7 @@
 #include "finish.h"
 #include "gs_uncancelled.h"
 #include "linker.h"
+#include "start_folder.h"
 #include "state.h"
 #include "stderr.h"
 #include "trace.h"
@@ -128,6 +130,7 @@ __attribute__((constructor)) static void register_handlers(void)
 {
     gs_stderr_remember();
     gs_unseen_begin();
+    gs_start_folder_remember(environ);
     for (int i = 0; i < HANDLERS; i++) {
         register_exit(at_exit);
         register_quick_exit(at_quick_exit_handler);

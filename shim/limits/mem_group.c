@@ -35,6 +35,7 @@
 #include "loader_gate.h"
 #include "log.h"
 #include "process_start.h"
+#include "start_folder.h"
 
 #define MEMBERS GS_LEDGER_MEMBERS
 #define NAME    64 /* bytes of a group's name */
@@ -99,7 +100,8 @@ void gs_group_start(const char *name)
         return;
     }
     if (strchr(name, '/')) {
-        length = snprintf(group_path, sizeof(group_path), "%s", name);
+        gs_start_folder_absolute(name, group_path);
+        length = (int)strlen(group_path);
     } else if (is_name(name)) {
         length = snprintf(group_path, sizeof(group_path), "/dev/shm/gpushim.%ld.%s.group",
                           (long)syscall(SYS_geteuid), name);

@@ -10,6 +10,7 @@
 #include "list_item.h"
 #include "options_table.h"
 #include "read_file.h"
+#include "start_folder.h"
 
 /* The longest item that is parsed: a size, a colon and a count. */
 #define ITEM_BYTES 48
@@ -73,13 +74,15 @@ void gs_warmup_read(const char *text, struct gs_warmup_list *out,
                     gs_warmup_problem problem, void *self)
 {
     static const char name[] = "GPUSHIM_WARMUP=";
+    static char path[PATH_MAX]; /* under the start lock */
     const char *why;
     size_t length;
     if (text[0] != '@') {
         gs_warmup_parse(text, out, problem, self);
         return;
     }
-    char *file = gs_read_file(text + 1, FILE_BYTES_MAX, &length, &why);
+    gs_start_folder_absolute(text + 1, path);
+    char *file = gs_read_file(path, FILE_BYTES_MAX, &length, &why);
     out->count = 0;
     if (!file) {
         problem(self, text, strlen(text), why ? why : "larger than 64K");

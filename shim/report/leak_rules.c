@@ -25,6 +25,7 @@
 #include "log_pattern.h"
 #include "output.h"
 #include "read_file.h"
+#include "start_folder.h"
 
 /* A larger file is not a file of rules. */
 #define FILE_BYTES_MAX (64 * GS_MIB)
@@ -60,10 +61,12 @@ static void log_file(const char *path, const char *what)
 
 static void add_file(const char *path)
 {
+    static char whole[PATH_MAX]; /* under the start lock */
     struct problem_log telling = {.path = path};
     const char *problem;
     size_t length;
-    char *text = gs_read_file(path, FILE_BYTES_MAX, &length, &problem);
+    gs_start_folder_absolute(path, whole);
+    char *text = gs_read_file(whole, FILE_BYTES_MAX, &length, &problem);
     if (!text) {
         log_file(path, problem ? problem : "larger than 64 MiB");
         return;

@@ -19,6 +19,7 @@
 
 #include "host_memory.h"
 #include "log.h"
+#include "start_folder.h"
 
 /* Seconds since the epoch, 0 until gs_log_pattern_start; atomic. */
 static int64_t start_seconds;
@@ -300,22 +301,20 @@ enum gs_status gs_log_pattern_expand(const char *pattern, char *out, size_t capa
     return status;
 }
 
-/* Prepends the working directory to a relative pattern; leaves the pattern unchanged on
+/* Prepends the start folder to a relative pattern; leaves the pattern unchanged on
  * failure. */
 static void make_absolute(char pattern[PATH_MAX])
 {
     struct name_buffer name = {.data = pattern, .capacity = PATH_MAX};
     struct gs_log_names *names = pattern[0] == '/' ? NULL : gs_log_names_take();
     size_t length = strlen(pattern);
-    char *directory;
 
     if (!names)
         return;
-    directory = getcwd(names->first, sizeof(names->first));
-    if (directory && directory[0] == '/' &&
-        2 * strlen(directory) + 1 + length < PATH_MAX) {
+    if (gs_start_folder(names->first) &&
+        2 * strlen(names->first) + 1 + length < PATH_MAX) {
         memcpy(names->second, pattern, length + 1);
-        name_put_directory(&name, directory);
+        name_put_directory(&name, names->first);
         name_put(&name, '/');
         memcpy(pattern + name.length, names->second, length + 1);
     }
