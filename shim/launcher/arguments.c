@@ -22,8 +22,9 @@ struct option_row {
 };
 
 /* Options that are no variables. */
-static const char own_options[][NAME_BYTES] = {"--summary", "--print",         "--help",
-                                               "--version", "--torch=tensors", "--nvtx"};
+static const char own_options[][NAME_BYTES] = {
+    "--summary",       "--print", "--help",        "--version",
+    "--torch=tensors", "--nvtx",  "--watch=parent"};
 
 /* Options of a word that is no command, and where their values go. A switch is its own
  * value. */
@@ -261,6 +262,12 @@ static void show_help(bool all)
         "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
         "command whose name is one of these words: gpushim -- report.");
     if (all) {
+        puts("\n"
+             "--watch=WAY\n"
+             "  who writes the report of a process that was killed (docs/state.md): "
+             "auto;\n"
+             "  beside: a process beside the command, which takes the launcher's place;\n"
+             "  parent: the launcher waits for the reports; off: nobody");
         gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
     }
 }
@@ -438,6 +445,26 @@ static enum gs_verb verb_of(const char *word)
     return GS_VERB_RUN;
 }
 
+static void set_watch(const char *value, struct gs_arguments *out)
+{
+    static const struct {
+        const char *word;
+        enum gs_watch_way way;
+    } ways[] = {{"=auto", GS_WATCH_AUTO},
+                {"=beside", GS_WATCH_BESIDE},
+                {"=parent", GS_WATCH_PARENT},
+                {"=off", GS_WATCH_OFF}};
+    for (size_t i = 0; i < GS_ARRAY_LEN(ways); i++) {
+        if (strcmp(value, ways[i].word) == 0) {
+            out->watch = ways[i].way;
+            return;
+        }
+    }
+    gs_launcher_fail(GS_EXIT_USAGE,
+                     "--watch takes auto, beside, parent or off, not %.100s",
+                     value[0] ? value + 1 : "nothing");
+}
+
 /* PyTorch's own allocator without a cache: cudaMallocAsync for each tensor, which the
  * pool serves in the order of the tensor's stream. */
 static void set_torch(const char *value)
@@ -485,6 +512,11 @@ static bool take_own_option(const char *word, struct gs_arguments *out)
     if (strncmp(word, "--torch", 7) == 0 && (word[7] == '=' || word[7] == '\0')) {
         out->last_switch = NULL;
         set_torch(word + 7);
+        return true;
+    }
+    if (strncmp(word, "--watch", 7) == 0 && (word[7] == '=' || word[7] == '\0')) {
+        out->last_switch = NULL;
+        set_watch(word + 7, out);
         return true;
     }
     bool summary = strcmp(word, "--summary") == 0, print = strcmp(word, "--print") == 0,

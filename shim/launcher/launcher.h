@@ -43,8 +43,17 @@ enum gs_verb {
     GS_VERB_ADVISE
 };
 
+/* Who writes the report of a process that could not (run.c). */
+enum gs_watch_way {
+    GS_WATCH_AUTO,
+    GS_WATCH_BESIDE, /* the watcher; the command takes the launcher's place */
+    GS_WATCH_PARENT, /* the watcher; the launcher waits, as the command's parent */
+    GS_WATCH_OFF     /* nobody */
+};
+
 struct gs_arguments {
     enum gs_verb verb;
+    enum gs_watch_way watch;
     bool summary, print, log_file, nvtx;
     const char *page;    /* -o FILE of html and timeline; NULL: beside the report */
     const char *as;      /* of timeline: the format; NULL: the first one */
@@ -56,6 +65,7 @@ struct gs_arguments {
     const char *wait;                  /* of pause and resume; NULL: the default */
     const char *last_switch; /* the option just before the command, if it is a switch
                               * written without a value */
+    const char *preload;     /* LD_PRELOAD of the command */
     char **command;          /* or files; NULL at the end; empty if there is none */
 };
 
@@ -121,12 +131,12 @@ char *gs_library_preload(const struct gs_command *command);
 /* The library that gs_library_preload has chosen. */
 const char *gs_library_path(void);
 
-/* ---- a summary at the end (summary.c) ---- */
+/* ---- running it (run.c) ---- */
 
-/* Runs the command, whose words are `words`, as a child, with LD_PRELOAD set, and writes
- * a line for each of its processes to stderr when it has ended. Ends as the command did.
- * Returns if there is nothing to summarize or no folder for it, with a warning. */
-void gs_summary_run(const struct gs_command *command, char **words, const char *preload);
+/* Becomes the command, with the watcher beside it; or runs the command as a child, and
+ * ends as the command did. Returns if the command cannot be run, with errno set. */
+void gs_run_command(const struct gs_command *command,
+                    const struct gs_arguments *arguments);
 
 /* ---- the file that a command writes (page.c) ---- */
 

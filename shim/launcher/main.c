@@ -2,8 +2,8 @@
  * main.c - the program gpushim.
  *
  * Options become GPUSHIM_* variables and the command takes the place of the launcher, so
- * that process id, signals and exit status are the command's own; with --summary the
- * launcher waits for the command, passes signals on and ends as it did.
+ * that process id, signals and exit status are the command's own, or is its child
+ * (run.c).
  *
  * Owns: nothing.   Lock: none.
  */
@@ -129,11 +129,8 @@ int main(int argc, char **argv)
         return fflush(stdout) == 0 ? 0 : 1;
     }
     gs_paths_make_absolute();
-    if (arguments.summary) {
-        gs_summary_run(&command, arguments.command, preload);
-    }
-    (void)setenv("LD_PRELOAD", preload, 1);
-    gs_command_become(&command, arguments.command);
+    arguments.preload = preload;
+    gs_run_command(&command, &arguments);
     gs_launcher_fail(errno == ENOENT ? GS_EXIT_NOT_FOUND : GS_EXIT_CANNOT_RUN, "%s: %s",
                      arguments.command[0], strerror(errno));
 }

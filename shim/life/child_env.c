@@ -20,6 +20,17 @@
 #define PRELOAD "LD_PRELOAD="
 
 static char own_name[256]; /* "": started programs keep the library */
+static char *const *first; /* the environment at start, which the C library never frees */
+
+static bool has_preload(char *const *env)
+{
+    for (; env && *env; env++) {
+        if ((*env)[0] == PRELOAD[0] && strncmp(*env, PRELOAD, strlen(PRELOAD)) == 0) {
+            return (*env)[strlen(PRELOAD)] != '\0';
+        }
+    }
+    return false;
+}
 
 static const char *base_name(const char *path)
 {
@@ -33,6 +44,7 @@ void gs_child_env_start(char *const *env)
     const char *given = gs_options_given_text(env, option->name);
     uint64_t follow;
     Dl_info self;
+    first = env;
     if (!*given || getauxval(AT_SECURE) ||
         gs_option_parse(option, given, &follow) != GS_OK || follow) {
         return;
@@ -40,6 +52,11 @@ void gs_child_env_start(char *const *env)
     if (dladdr(own_name, &self) && self.dli_fname) {
         (void)snprintf(own_name, sizeof(own_name), "%s", base_name(self.dli_fname));
     }
+}
+
+bool gs_child_env_loses(char *const *env)
+{
+    return !own_name[0] && has_preload(first) && !has_preload(env);
 }
 
 /* Returns the end of the next word of LD_PRELOAD's value; *at is set to its first

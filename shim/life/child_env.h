@@ -20,6 +20,11 @@ struct gs_child_env {
 /* Called before main: reads the setting from `env`, the environment of the process. */
 void gs_child_env_start(char *const *env);
 
+/* Returns whether the library was preloaded here, started programs are to have it, and a
+ * program with this environment would not: the caller has cleaned it. Async-signal-safe.
+ */
+bool gs_child_env_loses(char *const *env);
+
 /* By the setting: returns the memory for a new environment made from `env` (may be
  * NULL). */
 struct gs_child_env gs_child_env_measure(char *const *env);

@@ -75,16 +75,22 @@ __attribute__((constructor)) static void read_setting(void)
 
 /* A program that executes another loses its device memory, so its memory is reported
  * before. If the exec fails, the program goes on and reports again at its end. */
-static void before_exec(const char *path)
+static void before_exec(const char *path, char *const *env)
 {
     int before = gs_uncancelled_begin();
     if (gs_finish_due() && path) {
         char ending[128];
+        if (gs_child_env_loses(env)) {
+            gs_log_line(GS_LOG_WARN,
+                        "exec %.300s: LD_PRELOAD is not in its environment: what it does "
+                        "with GPU memory is not seen",
+                        path);
+        }
         snprintf(ending, sizeof(ending), "exec %.100s", path);
         if (gs_stacks_in_signal_handler()) {
             /* The interrupted code may hold any lock, or be inside malloc. */
             gs_finish_without_report("%s was called in a signal handler", ending);
-            gs_state_file_ending(ending);
+            gs_state_file_ending(ending, false);
         } else {
             (void)gs_finish_report(ending, true);
         }
@@ -98,7 +104,7 @@ static void before_exec(const char *path)
 static int after_exec(int result)
 {
     if (gs_finish_due()) {
-        gs_state_file_ending("");
+        gs_state_file_ending("", false);
     }
     return result;
 }
@@ -194,7 +200,7 @@ static int run_file(const char *path, char *const argv[], char *const envp[])
 {
     execve_fn *real_execve = (execve_fn *)next(EXECVE);
     if (gs_state_peek() && can_run(path)) {
-        before_exec(path);
+        before_exec(path, envp);
     }
     const struct child_environment to = make_environment(envp);
     int result = real_execve ? real_execve(path, argv, to.env)
@@ -207,7 +213,7 @@ static int run_in_path(const char *file, char *const argv[], char *const envp[])
 {
     execve_fn *real_execvpe = (execve_fn *)next(EXECVPE);
     if (gs_state_peek() && can_find(file)) {
-        before_exec(file);
+        before_exec(file, envp);
     }
     const struct child_environment to = make_environment(envp);
     int result = real_execvpe ? real_execvpe(file, argv, to.env)
@@ -242,7 +248,7 @@ GS_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
     fexecve_fn *real_fexecve = (fexecve_fn *)next(FEXECVE);
     if (gs_state_peek()) {
-        before_exec("(file descriptor)");
+        before_exec("(file descriptor)", envp);
     }
     const struct child_environment to = make_environment(envp);
     int result = real_fexecve
@@ -257,7 +263,7 @@ GS_EXPORT int execveat(int dir, const char *path, char *const argv[], char *cons
 {
     execveat_fn *real_execveat = (execveat_fn *)next(EXECVEAT);
     if (gs_state_peek() && can_run_at(dir, path, flags)) {
-        before_exec(path[0] ? path : "(file descriptor)");
+        before_exec(path[0] ? path : "(file descriptor)", envp);
     }
     const struct child_environment to = make_environment(envp);
     int result = real_execveat

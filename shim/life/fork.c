@@ -24,7 +24,7 @@ static bool forked_child;
  * signal handler during these functions finds the same, and leaves it. */
 static _Thread_local struct {
     struct gs_stacks *stacks;
-    bool trim;
+    bool trim, inside;
 } held;
 
 /* No other thread may hold the loader's lock during the fork, in a look-up or capture: in
@@ -42,12 +42,20 @@ static void before_fork(void)
     if (trim) {
         gs_trim_hold(); /* the trim thread must not be inside a driver call */
     }
+    if (GS_UNLIKELY(gs_thread.depth > 0)) { /* in a signal handler */
+        held.inside = true;
+        gs_state_file_before_fork();
+    }
     gs_stacks_before_fork(stacks);
 }
 
 static void after_fork(void)
 {
     gs_stacks_after_fork(held.stacks);
+    if (GS_UNLIKELY(held.inside)) {
+        held.inside = false;
+        gs_state_file_after_fork();
+    }
     if (held.trim) {
         gs_trim_release();
     }
@@ -66,6 +74,7 @@ static void reset(void)
     gs_state_forget();
     gs_parts_fork_in_child();
     forked_child = true;
+    held.inside = false;
 }
 
 /* Before the first CUDA call only look-ups have locks, and before the first look-up
@@ -101,8 +110,7 @@ static bool register_handlers(void)
 bool gs_fork_hook(void)
 {
     static bool tried; /* atomic */
-    if (!__atomic_exchange_n(&tried, true, __ATOMIC_RELAXED) &&
-        !register_handlers()) {
+    if (!__atomic_exchange_n(&tried, true, __ATOMIC_RELAXED) && !register_handlers()) {
         __atomic_store_n(&not_watched, true, __ATOMIC_RELAXED);
     }
     return !__atomic_load_n(&not_watched, __ATOMIC_RELAXED);
@@ -124,12 +132,19 @@ bool gs_fork_is_child(void)
 pid_t gs_fork_bare(pid_t (*real_fork)(void))
 {
     int saved_errno = errno;
+    bool inside = gs_thread.depth > 0;
     gs_stacks_before_fork(NULL);
+    if (inside) {
+        gs_state_file_before_fork();
+    }
     errno = saved_errno;
     pid_t pid = real_fork();
     saved_errno = errno;
     if (pid != 0) {
         gs_stacks_after_fork(NULL);
+        if (inside) {
+            gs_state_file_after_fork();
+        }
     } else {
         held.stacks = NULL;
         after_fork_in_child();

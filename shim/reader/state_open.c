@@ -31,6 +31,13 @@ bool gs_state_runs(const struct gs_state_process *process)
            start == process->pid_start;
 }
 
+static bool notes_written; /* by the process that the report is of */
+
+void gs_state_settings_were_read(void)
+{
+    notes_written = true;
+}
+
 const struct gs_options *gs_state_settings(void)
 {
     static struct gs_options options;
@@ -40,7 +47,9 @@ const struct gs_options *gs_state_settings(void)
         gs_options_load(&options, environ, getauxval(AT_SECURE) != 0, &notes);
         options.metrics_file[0] = '\0'; /* a running program's */
         gs_log_open(options.log_file, options.verbose);
-        gs_log_text(notes.text, notes.length);
+        if (!notes_written) {
+            gs_log_text(notes.text, notes.length);
+        }
         gs_outputs_open(&options);
         gs_rules_start(&options);
         loaded = true;
@@ -63,27 +72,7 @@ struct gs_report_config gs_state_report_settings(bool lines)
     return config;
 }
 
-/* What a state file is checked by, and its header. */
-struct judged {
-    const struct gs_state_read_config *config;
-    struct gs_state_header *header;
-};
-
-/* gs_read_file_judge. */
-static const char *judge(void *self, const char *head, size_t length, uint64_t file_bytes)
-{
-    const struct judged *judged = self;
-    const char *problem;
-    (void)file_bytes;
-    static_assert(sizeof(*judged->header) <= GS_READ_FILE_HEAD, "the head has all of it");
-    return gs_state_read_header(head, length, judged->config, judged->header, &problem) ==
-                   GS_OK
-               ? NULL
-               : problem;
-}
-
-bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
-                   struct gs_state_open *out, const char **problem)
+static struct gs_state_read_config read_config(const struct gs_state_stacks *stacks)
 {
     struct gs_state_read_config config = {
         .version = GPUSHIM_VERSION,
@@ -91,13 +80,19 @@ bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
         .api_names = gs_api_names(),
         .api_count = GS_API_COUNT,
         .annex_bytes = sizeof(struct gs_statistics_file)};
-    size_t length = 0;
     if (stacks) {
         config.stacks = *stacks;
     }
-    struct judged judged = {&config, &out->header};
-    out->bytes = gs_read_file_judged(path, judge, &judged, &length, problem);
-    if (out->bytes) {
+    return config;
+}
+
+bool gs_state_open_bytes(char *bytes, size_t length, const struct gs_state_stacks *stacks,
+                         struct gs_state_open *out, const char **problem)
+{
+    struct gs_state_read_config config = read_config(stacks);
+    out->bytes = bytes;
+    if (bytes && gs_state_read_header(out->bytes, length, &config, &out->header,
+                                      problem) == GS_OK) {
         out->running = gs_state_runs(&out->header.process);
         config.now_ns = out->running ? gs_now_coarse_ns() : 0;
         if (gs_state_read(out->bytes, length, &config, &out->found, problem) == GS_OK) {
@@ -106,6 +101,28 @@ bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
     }
     free(out->bytes);
     return false;
+}
+
+/* gs_read_file_judge: whether a file begins as a state file, so that no other is read. */
+static const char *judge(void *self, const char *head, size_t length, uint64_t file_bytes)
+{
+    const struct gs_state_read_config *config = self;
+    struct gs_state_header header;
+    const char *problem;
+    (void)file_bytes;
+    static_assert(sizeof(header) <= GS_READ_FILE_HEAD, "the head has all of it");
+    return gs_state_read_header(head, length, config, &header, &problem) == GS_OK
+               ? NULL
+               : problem;
+}
+
+bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
+                   struct gs_state_open *out, const char **problem)
+{
+    struct gs_state_read_config config = read_config(stacks);
+    size_t length = 0;
+    char *bytes = gs_read_file_judged(path, judge, &config, &length, problem);
+    return gs_state_open_bytes(bytes, length, stacks, out, problem);
 }
 
 void gs_state_close(struct gs_state_open *state)

@@ -18,6 +18,9 @@ struct gs_state_open {
 
 /* Reads the settings of the reading process: log, outputs, rules. Needed once. */
 const struct gs_options *gs_state_settings(void);
+/* Called before: the process whose settings these are has logged what is wrong in them.
+ */
+void gs_state_settings_were_read(void);
 /* gs_report_settings, with a symbolizer that serves all files: names, and with `lines`
  * the lines of the frames that are shown, are looked up once. The symbolizer belongs to
  * this module. */
@@ -31,6 +34,10 @@ bool gs_state_runs(const struct gs_state_process *process);
  * sentence. */
 bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
                    struct gs_state_open *out, const char **problem);
+/* The same of bytes from malloc, which gs_state_close frees; also if this fails. NULL:
+ * *problem is the reason already. */
+bool gs_state_open_bytes(char *bytes, size_t length, const struct gs_state_stacks *stacks,
+                         struct gs_state_open *out, const char **problem);
 void gs_state_close(struct gs_state_open *state);
 
 /* A file's statistics of a device; NULL: none. `file` is gs_state_found.annex. */
@@ -43,6 +50,15 @@ void gs_statistics_report_frees(const struct gs_statistics_file *file,
 /* Writes the report of one file to stdout. Returns the exit status: 1 if the file cannot
  * be read; GPUSHIM_ERROR_EXITCODE if there are leaks or errors. state_report.c. */
 int gs_state_report(const char *state_file);
+/*
+ * Writes to the log, and to the files of GPUSHIM_OUTPUT, the report of a process that has
+ * ended without one.
+ * In:   bytes   the state, from malloc; freed
+ *       ending  how the process ended; NULL: not known
+ * Out:  *bad    leaks or errors
+ * False: the bytes are no state; a line says why.
+ */
+bool gs_state_report_ended(char *bytes, size_t length, const char *ending, bool *bad);
 /* What to read of a state file other than a report. */
 struct gs_state_visit {
     bool lines;   /* of the frames that are shown */

@@ -17,7 +17,7 @@
 #include "state_open.h"
 #include "text.h"
 
-/* The note about the file's state for its reader. */
+/* The note about the file's state for its reader. path NULL: there is no file. */
 static void make_note(const struct gs_state_found *found, bool running, const char *path,
                       char *out, size_t size)
 {
@@ -29,7 +29,8 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
         (void)strftime(started, sizeof(started), ", started %Y-%m-%d %H:%M:%S", &parts);
     }
     int length = snprintf(
-        out, size, "from %.300s%s%s", path, started,
+        out, size, "%s%.300s%s%s", path ? "from " : "written by gpushim",
+        path ? path : "", started,
         running || header->process.ending[0] ? ""
         : found->growth ? "; its time is that of the last allocation, free or sample"
                         : "; its time is that of the last allocation or free");
@@ -138,12 +139,42 @@ static bool begin_files(const struct gs_options *options, size_t device_count,
     return true;
 }
 
-/* Writes the text to stdout and the files of GPUSHIM_OUTPUT; or calls the visit alone,
- * unless it is NULL. Returns the exit status. */
-static int write_found(const struct gs_state_found *found, bool running, const char *path,
-                       const struct gs_options *options,
-                       const struct gs_state_visit *visit)
+/* Where a report goes: to stdout with the file's path in it; to the visit alone; or, of a
+ * process that has ended, to its log. */
+struct target {
+    const char *path;   /* NULL: to the log */
+    const char *ending; /* of a process without a report; NULL: not known */
+    const struct gs_state_visit *visit; /* NULL: none */
+};
+
+/* Returns false if it cannot be written, which is said. */
+static bool put_text(const struct gs_options *options, const struct target *target,
+                     struct gs_text *text)
 {
+    if (target->visit) {
+        return true;
+    }
+    if (!target->path) {
+        gs_report_log(options, text);
+        return text->data != NULL;
+    }
+    gs_report_color(options, STDOUT_FILENO, text);
+    if (text->data && fwrite(text->data, 1, text->length, stdout) == text->length &&
+        fflush(stdout) == 0) {
+        return true;
+    }
+    gs_log_line(GS_LOG_ERROR, "the report cannot be written: %s",
+                gs_output_error_text(errno));
+    return false;
+}
+
+/* Writes the text and the files of GPUSHIM_OUTPUT, or calls the visit. *bad: leaks or
+ * errors. */
+static bool write_found(const struct gs_state_found *found, bool running,
+                        const struct gs_options *options, const struct target *target,
+                        bool *bad)
+{
+    const struct gs_state_visit *visit = target->visit;
     const uint32_t device_count = found->header->device_count;
     struct gs_output_contents outputs;
     struct gs_text text = {0};
@@ -152,25 +183,20 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     for (uint32_t i = 0; i < device_count; i++) {
         find_device(found, i, &statistics[i], &devices[i]);
     }
-    make_note(found, running, path, note, sizeof(note));
+    make_note(found, running, target->path, note, sizeof(note));
     struct gs_report_config config = describe(found, running, !visit || visit->lines);
     config.note = note;
+    if (config.killed && target->ending) {
+        config.ending = target->ending;
+    }
     bool files = begin_files(options, device_count, visit, &outputs);
     if (files) {
         describe_process(found, running, &outputs.job);
     }
-    bool bad = gs_report_compose(found->tracker, config, files ? &outputs : NULL, &text);
-    gs_report_color(options, STDOUT_FILENO, &text);
-    bool written =
-        visit || (text.data && fwrite(text.data, 1, text.length, stdout) == text.length &&
-                  fflush(stdout) == 0);
+    *bad = gs_report_compose(found->tracker, config, files ? &outputs : NULL, &text);
+    bool written = put_text(options, target, &text);
     gs_text_free(&text);
-    if (!written) {
-        gs_log_line(GS_LOG_ERROR, "the report cannot be written: %s",
-                    gs_output_error_text(errno));
-        return 1;
-    }
-    return bad ? (int)options->error_exitcode : 0;
+    return written;
 }
 
 /* Returns the exit status. *problem: why the file cannot be read, NULL if it can. */
@@ -190,7 +216,10 @@ static int report(const char *state_file, const struct gs_state_visit *visit,
                    ? "of another process"
                    : NULL;
     if (!*problem) {
-        status = write_found(&state.found, state.running, state_file, options, visit);
+        const struct target target = {.path = state_file, .visit = visit};
+        bool bad;
+        bool written = write_found(&state.found, state.running, options, &target, &bad);
+        status = !written ? 1 : bad ? (int)options->error_exitcode : 0;
     }
     gs_state_close(&state);
     return status;
@@ -204,6 +233,23 @@ int gs_state_report(const char *state_file)
         gs_log_line(GS_LOG_ERROR, "%.600s: %s; no report", state_file, problem);
     }
     return status;
+}
+
+bool gs_state_report_ended(char *bytes, size_t length, const char *ending, bool *bad)
+{
+    static struct gs_state_open state;
+    const char *problem = NULL;
+    gs_state_settings_were_read();
+    const struct gs_options *options = gs_state_settings();
+    if (!gs_state_open_bytes(bytes, length, NULL, &state, &problem)) {
+        gs_log_line(GS_LOG_ERROR,
+                    "no report of a process that has ended: its state is %s", problem);
+        return false;
+    }
+    const struct target target = {.ending = ending};
+    bool written = write_found(&state.found, false, options, &target, bad);
+    gs_state_close(&state);
+    return written;
 }
 
 bool gs_state_visit(const char *state_file, const struct gs_state_visit *visit,

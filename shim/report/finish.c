@@ -352,7 +352,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         return state->bad;
     }
     if (nothing_to_report(state)) {
-        gs_state_file_ending(ending);
+        gs_state_file_ending(ending, false);
         return false;
     }
     if (!begin_in_turn(state)) {
@@ -370,7 +370,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
                                .again = again};
     gs_alt_stack_call(GS_ALT_STACK_BYTES, write_last, &last);
     gs_thread.depth = 0;
-    gs_state_file_ending(ending);
+    gs_state_file_ending(ending, last.bad);
     state->bad = last.bad;
     end(state, again ? REPORT_NONE : REPORT_WRITTEN);
     return state->bad;

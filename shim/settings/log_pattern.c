@@ -24,6 +24,9 @@
 /* Seconds since the epoch, 0 until gs_log_pattern_start; atomic. */
 static int64_t start_seconds;
 
+/* 0: the calling process; set before any other thread. */
+static pid_t other_process;
+
 /* Used by one thread at a time: another thread meanwhile, or a signal handler, maps its
  * own. `names_taken` is atomic. */
 static struct gs_log_names own_names;
@@ -121,6 +124,11 @@ void gs_log_pattern_start(int64_t seconds)
 
     __atomic_compare_exchange_n(&start_seconds, &unset, seconds, false, __ATOMIC_RELAXED,
                                 __ATOMIC_RELAXED);
+}
+
+void gs_log_pattern_of_process(pid_t pid)
+{
+    other_process = pid;
 }
 
 /* The rank's digits in the environment, NULL if there are none. */
@@ -239,7 +247,8 @@ enum gs_status gs_log_pattern_finish(const char *pattern, char *out, size_t capa
         if (*text != '%')
             name_put(&name, *text);
         else if (*++text == 'p')
-            name_put_number(&name, (uint64_t)getpid(), 1);
+            name_put_number(&name, (uint64_t)(other_process ? other_process : getpid()),
+                            1);
         else
             name_put(&name, '%');
     }

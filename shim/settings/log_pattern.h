@@ -6,11 +6,17 @@
 #define GS_LOG_PATTERN_H
 
 #include <limits.h>
+#include <sys/types.h>
+
 #include "gs_base.h"
 
 /* Records the time for %t, in seconds since the epoch; only the first call has an
  * effect. */
 void gs_log_pattern_start(int64_t seconds);
+
+/* %p becomes the id of this process, not of the one that writes: for a report that the
+ * command gpushim writes in its place. */
+void gs_log_pattern_of_process(pid_t pid);
 
 /* Copies a pattern of less than PATH_MAX bytes, to be resolved later: records the time
  * for %t, and makes a relative pattern absolute where possible. */

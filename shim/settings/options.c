@@ -400,7 +400,9 @@ const char *gs_options_given_text(char *const *env, const char *name)
     size_t length = strlen(name);
 
     for (; env && *env; env++) {
-        if (strncmp(*env, name, length) == 0 && (*env)[length] == '=')
+        /* At the start of each program: most names have another first letter. */
+        if ((*env)[0] == name[0] && strncmp(*env, name, length) == 0 &&
+            (*env)[length] == '=')
             return *env + length + 1;
     }
     return "";

@@ -9,6 +9,7 @@
 #include "start_folder.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -94,5 +95,6 @@ void gs_start_folder_absolute(const char *name, char out[PATH_MAX])
     } else {
         out[0] = '\0';
     }
-    strncat(out, name, PATH_MAX - 1 - strlen(out));
+    size_t at = strlen(out);
+    (void)snprintf(out + at, PATH_MAX - at, "%s", name);
 }

@@ -6,6 +6,9 @@
  * stays open: to extend the file, it is opened again, if it is still the file that was
  * created.
  *
+ * In a program that the command gpushim started, the state is kept without a file, too
+ * (kept_state.h).
+ *
  * Owns:  the file and its mapping.   Lock: the lock of the state's memory while it grows;
  *        the first thread that finds a device writes its name.   Design: docs/state.md
  */
@@ -28,6 +31,7 @@
 #include "parts.h"
 #include "gs_read_text.h"
 #include "gs_uncancelled.h"
+#include "kept_state.h"
 #include "link_open.h"
 #include "log.h"
 #include "log_pattern.h"
@@ -48,6 +52,7 @@ static struct {
     size_t room;
     size_t length; /* the file's; changes under the memory's lock */
     struct gs_output_map named;
+    struct gs_kept_state kept; /* in place of a file */
 } file;
 
 static void describe(const struct gs_options *options, struct gs_state_process *process)
@@ -179,8 +184,19 @@ static void *map_file(int fd)
     return NULL;
 }
 
-/* Creates and maps the file. Returns 0 or an errno. */
-static int make(const char *wanted)
+/* gs_state_config.grow */
+static bool grow_kept(void *self, size_t length, size_t more)
+{
+    (void)self;
+    if (!gs_kept_state_grow(&file.kept, length + more)) {
+        return false;
+    }
+    file.length = length + more;
+    return true;
+}
+
+/* Creates and maps the file, and hands it to the command. Returns 0 or an errno. */
+static int make(const struct gs_options *options, const char *wanted)
 {
     int fd = create_file(wanted);
     if (fd < 0) {
@@ -194,39 +210,61 @@ static int make(const char *wanted)
     }
     if (error) {
         gs_output_map_remove(&file.named);
+    } else {
+        gs_kept_state_send_file(options, fd);
     }
     close(fd);
     return error;
 }
 
-struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
+/* The file that the option names. False: none; a failure was logged. */
+static bool make_file(const struct gs_options *options)
 {
     static char pattern[PATH_MAX], wanted[PATH_MAX - 64]; /* under the start's lock */
     int error = ENAMETOOLONG;
-    if (!options->state_file[0]) {
-        return NULL;
-    }
     gs_log_pattern_keep(pattern, options->state_file);
     if (gs_log_pattern_expand(pattern, wanted, sizeof(wanted)) == GS_OK) {
-        error = make(wanted);
+        error = make(options, wanted);
     }
     if (error) {
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_STATE_FILE=%.600s: cannot be created: %s; not written",
                     options->state_file, gs_output_error_text(error));
+    }
+    return error == 0;
+}
+
+/* Memory that the command keeps. */
+static bool make_kept(const struct gs_options *options)
+{
+    if (!gs_kept_state_asked() || !gs_kept_state_open(options, FIRST_BYTES, &file.kept)) {
+        return false;
+    }
+    file.bytes = file.kept.bytes;
+    file.room = file.kept.room;
+    file.length = FIRST_BYTES;
+    return true;
+}
+
+struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
+{
+    bool named = options->state_file[0] && make_file(options);
+    if (!named && !make_kept(options)) {
         return NULL;
     }
     const struct gs_state_config config = {.file = file.bytes,
                                            .room = file.room,
                                            .length = FIRST_BYTES,
-                                           .grow = grow,
+                                           .grow = named ? grow : grow_kept,
                                            .version = GPUSHIM_VERSION,
                                            .layout = layout_here()};
     describe(options, &((struct gs_state_header *)file.bytes)->process);
     struct gs_state_memory *memory = gs_state_memory_create(&config);
     if (!memory) {
         munmap(file.bytes, file.room);
-        gs_output_map_remove(&file.named);
+        if (named) {
+            gs_output_map_remove(&file.named);
+        }
     }
     __atomic_store_n(&file.memory, memory, __ATOMIC_RELEASE);
     return memory;
@@ -258,10 +296,11 @@ uint64_t gs_state_file_pid_start(void)
     return header ? header->process.pid_start : 0;
 }
 
-void gs_state_file_ending(const char *ending)
+void gs_state_file_ending(const char *ending, bool bad)
 {
     struct gs_state_header *header = header_of();
     if (header) {
+        header->process.bad = bad;
         snprintf(header->process.ending, sizeof(header->process.ending), "%s", ending);
     }
 }
@@ -277,10 +316,30 @@ const void *gs_state_file_range(size_t *bytes)
     return header_of();
 }
 
+void gs_state_file_before_fork(void)
+{
+    if (file.kept.bytes && header_of()) {
+        gs_kept_state_before_fork(&file.kept);
+    }
+}
+
+void gs_state_file_after_fork(void)
+{
+    if (file.kept.bytes && header_of()) {
+        gs_kept_state_after_fork(&file.kept);
+    }
+}
+
 bool gs_state_file_after_fork_in_child(bool inside)
 {
-    if (!header_of()) {
+    const struct gs_state_header *header = header_of();
+    if (!header) {
         return true;
+    }
+    if (file.kept.bytes) {
+        bool own = inside && gs_kept_state_copy_in_child(&file.kept, header->used);
+        memset(&file, 0, sizeof(file));
+        return own;
     }
     /* The file is not mapped here (map_file). Work in progress of the thread ends in a
      * copy. */

@@ -24,7 +24,8 @@ uint64_t gs_state_file_layout(uint64_t statistics_form);
 
 /* ---- state_file.c ------------------------------------------------------------------ */
 
-/* Creates the file, if the option asks for one. NULL: no file; a failure was logged. */
+/* Creates the file, if the option asks for one; else, in a program that the command
+ * gpushim started, memory that the command keeps. NULL: neither; a failure was logged. */
 struct gs_state_memory *gs_state_file_open(const struct gs_options *options);
 
 /* Reserves memory in the file for data other than the tracker's; NULL: there is no file.
@@ -33,13 +34,17 @@ void *gs_state_file_annex(size_t bytes);
 
 /* Stores the name and the PCI bus id of a device, once they are known. */
 void gs_state_file_device(int ordinal, const char *name, const char *bus);
-/* Stores that the last report was written. */
-void gs_state_file_ending(const char *ending);
+/* Stores that the last report was written, and whether it has leaks or errors; "": it is
+ * not the last. */
+void gs_state_file_ending(const char *ending, bool bad);
 /* Start time of the file's process, in clock ticks since the machine's start; 0: no file.
  */
 uint64_t gs_state_file_pid_start(void);
 /* The address range of the file, NULL: no file. */
 const void *gs_state_file_range(size_t *bytes);
+/* Around a fork within a call of the library, in the parent. */
+void gs_state_file_before_fork(void);
+void gs_state_file_after_fork(void);
 /* In a forked child: the file belongs to the parent. `inside`: the thread may still write
  * to the file's memory. Returns whether this memory is now the child's own. */
 bool gs_state_file_after_fork_in_child(bool inside);

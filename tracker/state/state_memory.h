@@ -26,6 +26,7 @@ struct gs_state_process {
     char host[128], command[192];
     char program[256]; /* path of its file; empty: not known, or too long */
     char ending[160];  /* empty: no last report was written */
+    uint32_t bad;      /* that report had leaks or errors */
 };
 
 #define GS_STATE_DEVICE_BYTES 64

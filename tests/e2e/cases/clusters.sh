@@ -93,7 +93,7 @@ add_case "clusters read-only root" clusters_read_only_case
 # As process 1 of a user without name and home, with one folder to write to: report, JSON and
 # state file are there, for their owner alone.
 clusters_pod_case() {
-  local name owned
+  local name owned pid
 
   write_pod
   in_pod nobody native -- "$apps/leaky_shared"
@@ -104,15 +104,30 @@ clusters_pod_case() {
   expect_quiet shim
   name=volume/report.$(uname -n).norank
   expect_leaks "$name" "$sources/tests/apps/leaky.c"
-  expect_count "$name" '^==1== gpushim .*  exit 0$' 1
-  for name in "$name" volume/state.1 volume/report.json; do
+  expect_count "$name" '^==[0-9]+== gpushim .*  exit 0$' 1
+  pid=$(sed -nE '1s/^==([0-9]+)==.*/\1/p' "$name") # the command is the child of process 1
+  for name in "$name" "volume/state.$pid" volume/report.json; do
     owned=$(stat -c '%u %a' "$name")
     expect_equal "owner and mode of $name" '65534 600' "$owned"
   done
-  run_in outside -- "$build/gpushim" report volume/state.1
+  run_in outside -- "$build/gpushim" report "volume/state.$pid"
   expect_leaks outside.out "$sources/tests/apps/leaky.c"
 }
 add_case "clusters pod" clusters_pod_case
+
+# Process 1 stays the parent: what a child could not report itself comes from it, and the status is the
+# command's.
+clusters_pod_killed_case() {
+  write_pod
+  in_pod nobody native -- "$apps/ends_shared" raw9
+  in_pod nobody shim GPUSHIM_LIBRARY="$shim" -- "$build/gpushim" "$apps/ends_shared" raw9
+  expect_same native shim
+  expect_planted shim.err "$sources/tests/apps/ends.c"
+  in_pod nobody killed GPUSHIM_LIBRARY="$shim" -- "$build/gpushim" "$apps/ends_shared" kill
+  expect_status killed 137
+  expect_planted killed.err "$sources/tests/apps/ends.c"
+}
+add_case "clusters pod, killed" clusters_pod_killed_case
 
 # The kernel keeps SIGTERM from a process 1 that does not handle it. With the report on SIGTERM
 # the report comes, and the program goes on as it does natively.

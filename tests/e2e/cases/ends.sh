@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
 #
-# ends.sh - no end without a report, and none before the start.
+# ends.sh - no end without a report: what a process started by the command gpushim could not
+# report itself is reported by the command, and the process notices nothing of it.
 
 # launched PREFIX [VAR=value...] -- WORD...: gpushim WORD...
 launched() {
@@ -20,6 +21,370 @@ has_reports() {
   [[ $(grep -c '^==[0-9]*== SUMMARY: gpushim: ' "$1" 2>/dev/null) -ge $2 ]]
 }
 
+# ---- each end ---------------------------------------------------------------------------
+
+# ends_case WAY OPTION...: the native status, or 7 where --error-exitcode applies; one report, with
+# the leak and its line. With --watch=parent and the like it is there when the command has ended.
+ends_case() {
+  local way=$1 status
+
+  need_file "$apps/ends_shared"
+  run_in native -- "$apps/ends_shared" "$way"
+  launched shim CUDASIM_DEVICES=1 -- "${@:2}" "$apps/ends_shared" "$way"
+  status_of native
+  [[ " $* " != *' --error-exitcode=7 '* || $status != 0 ]] || status=7
+  expect_status shim "$status"
+  if [[ " $* " == *' --summary '* ]]; then
+    expect_count shim.err '^gpushim: .* 3\.00 MiB +3\.00 MiB ' 1
+    sed -i '/^gpushim: /d' shim.err
+  fi
+  [[ " $* " == *' --watch=beside '* ]] && report_comes shim.err 1
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 3\.00 MiB leaked in 1 allocation' 1
+  expect_only_report shim.err
+  expect_planted shim.err "$sources/tests/apps/ends.c"
+}
+for way in normal raw raw9 abort crash kill int quit term hup handlers leader; do
+  for option in --watch=beside --watch=parent --error-exitcode=7 --summary; do
+    add_case "ends $way $option" ends_case "$way" "$option"
+  done
+  add_case "ends $way --state-file" ends_case "$way" --watch=parent --state-file=state.%p
+done
+
+# ends_said_case WAY TEXT: the header says how.
+ends_said_case() {
+  launched shim -- --watch=parent "$apps/ends_shared" "$1"
+  expect_count shim.err "^==[0-9]+== gpushim [0-9.]+: .*/ends_shared $1 .*  $2\$" 1
+}
+add_case "ends said raw" ends_said_case raw9 'exit_group 9'
+add_case "ends said abort" ends_said_case abort 'killed by SIGABRT'
+add_case "ends said kill" ends_said_case kill 'killed by SIGKILL'
+add_case "ends said main thread" ends_said_case leader 'exit 0'
+
+# A child's end by the system call, an image that goes by it.
+ends_child_case() {
+  launched shim -- --error-exitcode=7 "$apps/ends_shared" child
+  expect_status shim 0
+  report_comes shim.err 2
+  expect_planted shim.err "$sources/tests/apps/ends.c"
+}
+add_case "ends of a child" ends_child_case
+
+ends_image_case() {
+  launched shim -- --error-exitcode=7 "$apps/ends_shared" image
+  expect_status shim 7
+  expect_planted shim.err "$sources/tests/apps/ends.c"
+}
+add_case "ends of an image" ends_image_case
+
+# A program that becomes itself: both images have a report, the first one's leak counts; and a line,
+# if the second is out of sight.
+ends_again_case() {
+  launched shim -- --error-exitcode=7 "$apps/ends_shared" again "$1"
+  expect_status shim 7
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 3\.00 MiB leaked' 1
+  expect_count shim.err '^gpushim: exec /proc/self/exe: LD_PRELOAD is not in its environment: ' "$2"
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 0 B leaked' $((1 - $2))
+}
+add_case "ends of an image that goes on" ends_again_case env 0
+add_case "ends of an image out of sight" ends_again_case clean 1
+
+# Tables that grow over several pieces are read whole.
+ends_many_case() {
+  launched shim GPUSHIM_PEAK_MAX=0 -- --watch=parent "$apps/ends_shared" many
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 51\.8 MiB leaked in 200,001 allocations, 2 call sites'
+  expect_no_text shim.err 'not complete|could not'
+}
+add_case "ends of many" ends_many_case
+
+# More processes than the queue takes end at once.
+ends_crowd_case() {
+  # shellcheck disable=SC2016  # the inner shell's
+  launched shim GPUSHIM_SYMBOLIZE=off -- --watch=parent sh -c \
+    'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24; do "$0" kill & done; wait' \
+    "$apps/ends_shared"
+  expect_status shim 0
+  report_comes shim.err 24
+}
+add_case "ends of a crowd" ends_crowd_case
+
+# What else was asked for is written, too, under the process's own names.
+ends_files_case() {
+  mkdir rules
+  echo 'leak:nobody' >rules/known
+  launched shim RANK=3 -- --watch=parent --log-file=log.%r.%e.%p --output=json --suppressions=rules/known \
+    --write-suppressions=new.%e sh -c "cd / && exec $apps/ends_shared kill"
+  expect_quiet shim
+  [[ -s new.ends_shared ]] || fail "no rules"
+  expect_planted log.3.ends_shared.* "$sources/tests/apps/ends.c"
+  expect_no_text log.3.ends_shared.* 'cannot read'
+  [[ -s $(sed -nE 's/.*files written: (.*[.]json)$/\1/p' log.3.ends_shared.*) ]] || fail "no json"
+}
+add_case "ends with files" ends_files_case
+
+ends_output_case() {
+  launched shim -- --watch=parent --output=json,pprof "$apps/ends_shared" raw
+  expect_equal "files" 2 "$(find . -name 'gpushim.[0-9]*.*' | wc -l)"
+  expect_text shim.err "^==[0-9]+== files written: $PWD/gpushim[.][0-9]+[.]json, "
+}
+add_case "ends with output files" ends_output_case
+
+# Go ends by the system call, always.
+ends_go_case() {
+  need go
+  cat >main.go <<'GO'
+package main
+
+// #include <cuda.h>
+// static int start(void) { CUdevice d; CUcontext c; return cuInit(0) || cuDeviceGet(&d, 0) ||
+//   cuDevicePrimaryCtxRetain(&c, d) || cuCtxSetCurrent(c); }
+// static int leak(void) { CUdeviceptr p; return cuMemAlloc(&p, 5 << 20); }
+import "C"
+import (
+	"os"
+	"runtime"
+)
+
+func main() {
+	runtime.LockOSThread()
+	if C.start() != 0 || C.leak() != 0 {
+		os.Exit(2)
+	}
+	if len(os.Args) > 1 {
+		panic(os.Args[1])
+	}
+}
+GO
+  GOCACHE=$PWD/cache GOFLAGS=-mod=mod CGO_CFLAGS="-I${CUDA_PATH:-/usr/local/cuda}/include" \
+    CGO_LDFLAGS="-L$build/sim -lcuda" go build -o hold main.go >go.log 2>&1 || skip "a Go program: $(tail -n 1 go.log)"
+  launched shim -- --error-exitcode=7 ./hold
+  expect_status shim 7
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 5\.00 MiB leaked in 1 allocation'
+  launched shim -- --error-exitcode=7 ./hold boom
+  expect_status shim 2
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 5\.00 MiB leaked in 1 allocation'
+}
+add_long_case "ends of a Go program" ends_go_case
+
+# ---- a place of its own ---------------------------------------------------------------
+
+# places PREFIX SCRIPT: output with each process's number replaced by whose it is.
+places() {
+  local self shell above
+
+  self=$(sed -n 's/^started //p' "$1.out")
+  shell=$(sed -n 's/^shell //p' "$1.out")
+  above=$(sed -nE 's/.* sid ([0-9]+)$/\1/p' "$1.out")
+  sed -E "s/\b$self\b/SELF/g; s/\b$shell\b/SHELL/g; s/\b${above:-none}\b/SID/g" "$1.out"
+}
+
+# The command has the launcher's place: number, parent, group, session, descriptors, children, signals.
+ends_place_case() {
+  local script
+
+  # shellcheck disable=SC2016  # the inner shell's
+  script='"$@" place & echo "started $!"; wait $!; echo "status $?"; echo "shell $$"'
+  run_in native -- setsid bash -c "$script" bash "$apps/ends_shared"
+  run_in shim GPUSHIM_LIBRARY="$shim" -- setsid bash -c "$script" bash "$build/gpushim" "$@" "$apps/ends_shared"
+  places native >expected
+  places shim >found
+  expect_text expected '^pid SELF ppid SHELL '
+  expect_text expected '^children -1 No child processes|^children -1 Success'
+  cmp -s expected found || { diff -u expected found && fail "no difference"; fail "another place"; }
+  expect_clean shim.err
+}
+add_case "ends in the command's place" ends_place_case --watch=beside
+
+# Signals that the launcher gets are the command's, and so is its end.
+ends_passed_case() {
+  local pid settings command
+
+  rm -f ready
+  clean_env "$case_dir" "$cuda_path" "${!CUDASIM_@}" -- GPUSHIM_LIBRARY="$shim" -- \
+    "$build/gpushim" "$1" "$apps/ends_shared" "$2" "$PWD/ready"
+  env -i "${settings[@]}" "${command[@]}" >shim.out 2>shim.err </dev/null &
+  pid=$!
+  await 20 test -s ready || fail "not ready"
+  kill "-$3" "$pid"
+  wait "$pid"
+  expect_equal "status" "$4" "$?"
+  report_comes shim.err 1
+  [[ $1 != --watch=beside ]] || expect_equal "process" "$pid" "$(<ready)"
+  await 10 gone "$(<ready)" || fail "the command is still there"
+}
+gone() {
+  [[ ! -e /proc/$1 ]] || grep -q '^State:.*Z' "/proc/$1/status"
+}
+for option in --watch=beside --watch=parent --error-exitcode=7; do
+  add_case "ends passed TERM $option" ends_passed_case $option wait TERM 143
+  add_case "ends passed HUP $option" ends_passed_case $option wait HUP 129
+  add_case "ends passed USR1 $option" ends_passed_case $option wait USR1 138
+  add_case "ends passed KILL $option" ends_passed_case $option wait KILL 137
+  add_case "ends caught TERM $option" ends_passed_case $option catch TERM 17
+done
+
+# At a terminal: job control as natively, and the report before the prompt.
+ends_terminal_case() {
+  need python3
+  cat >terminal.py <<'PYTHON'
+import os, pty, re, select, sys, time
+keys = {"^C": b"\x03", "^Z": b"\x1a", "^\\": b"\x1c"}
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ["PS1"] = "PROMPT> "
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
+text = ""
+def read(done, seconds=30):
+    global text
+    end = time.time() + seconds
+    while time.time() < end and not done():
+        if select.select([fd], [], [], 0.02)[0]:
+            try:
+                text += os.read(fd, 65536).decode(errors="replace")
+            except OSError:
+                return
+def prompts():
+    return text.count("PROMPT> ")
+read(lambda: prompts() == 1)
+for step in sys.argv[1:]:
+    before = prompts()
+    wait = not step.startswith("!")
+    step = step.lstrip("!")
+    os.write(fd, keys.get(step) or step.encode() + b"\n")
+    if wait:
+        read(lambda: prompts() > before)
+    else:
+        end = time.time() + 30
+        while time.time() < end and not os.path.exists("ready"):
+            time.sleep(0.02)
+        time.sleep(0.3)
+os.close(fd)
+sys.stdout.write(re.sub(r"\x1b\[[0-9;]*m", "", text.replace("\r", "")))
+PYTHON
+  local wait="!COMMAND wait ready" steps prefix what
+  steps=("$wait" '^C' 'echo "status $?"' "$wait" '^Z' jobs bg jobs '!fg' '^Z' '!fg' "^\\" 'echo "status $?"'
+    'COMMAND raw' 'echo "status $?"' 'COMMAND kill' 'echo "status $?"')
+  for prefix in native shim; do
+    rm -f ready
+    what=$apps/ends_shared
+    [[ $prefix == native ]] || what="$build/gpushim $what"
+    run_in "$prefix" GPUSHIM_LIBRARY="$shim" -- python3 -S terminal.py "${steps[@]//COMMAND/$what}"
+    sed -E "s,$build/gpushim ,,; s/^\^(C|\\\\)==/^\1\n==/; s/[(]core dumped[)]//; s/^\^\\\\Quit/^\\\\\nQuit/; s/ +$//" "$prefix.out" |
+      sed '/^==[0-9]*==/d; /^$/d' >"$prefix.lines"
+  done
+  grep -q '^status 130$' native.lines || { cat native.out && fail "no status of Ctrl-C"; }
+  cmp -s native.lines shim.lines || { diff -u native.lines shim.lines; fail "not as natively"; }
+  expect_count shim.out 'SUMMARY: gpushim: 0 errors, 3\.00 MiB leaked' 4
+  # Each report is whole before the next prompt.
+  awk '/^PROMPT> / { at = 1 } /^==[0-9]+==/ && last == "PROMPT> " { bad = 1 } { last = $0 } END { exit bad }' shim.out ||
+    { cat shim.out && fail "a report behind a prompt"; }
+}
+add_case "ends at a terminal" ends_terminal_case
+
+# Who reads standard error sees its end as natively: a daemon that has closed it keeps no reader.
+ends_reader_case() {
+  local began=$SECONDS
+
+  # shellcheck disable=SC2016  # the inner shell's
+  launched shim -- bash -c 'x=$("$1" --watch=beside sh -c "sleep 20 >/dev/null 2>&1 </dev/null & echo hi" 2>&1); echo "$x"' \
+    bash "$build/gpushim"
+  expect_equal "output" hi "$(<shim.out)"
+  [[ $((SECONDS - began)) -lt 15 ]] || fail "the reader waited for the daemon"
+}
+add_case "ends with a reader" ends_reader_case
+
+# Without any of descriptors 0 to 2.
+ends_closed_case() {
+  run_in native -- sh -c "exec $apps/ends_shared place <&- 2>&-"
+  run_in shim GPUSHIM_LIBRARY="$shim" -- sh -c "exec $build/gpushim --watch=beside $apps/ends_shared place <&- 2>&-"
+  sed 's/[0-9][0-9]*/N/; /^pid/d; /^foreground/d' native.out >expected
+  sed 's/[0-9][0-9]*/N/; /^pid/d; /^foreground/d' shim.out >found
+  grep -c . expected >/dev/null
+  cmp -s expected found || { diff -u expected found; fail "other descriptors"; }
+  launched shim -- --watch=parent --log-file="$PWD/log" sh -c "exec $apps/ends_shared raw <&- >&- 2>&-"
+  expect_text log 'SUMMARY: gpushim: 0 errors, 3\.00 MiB leaked'
+}
+add_case "ends with closed descriptors" ends_closed_case
+
+# The memory is not on any disk, and a fork within a call has a copy.
+ends_inside_case() {
+  launched shim -- --watch=parent "$apps/ends_shared" inside
+  expect_status shim 0
+  expect_count shim.err '^==[0-9]+== SUMMARY: ' 1
+}
+add_case "ends with forks within calls" ends_inside_case
+
+# Without the watcher the program goes on, and says nothing.
+ends_no_watcher_case() {
+  need python3
+  cat >stop.py <<'PYTHON'
+import os, signal, subprocess, sys, time
+command = subprocess.Popen(sys.argv[1:], stderr=open("err", "w"))
+while not os.path.exists("ready"):
+    time.sleep(0.02)
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        words = open(f"/proc/{pid}/cmdline").read()
+        name = open(f"/proc/{pid}/comm").read()
+    except OSError:
+        continue
+    if "ready" in words and os.getcwd() in words and name == "gpushim-watch\n":
+        os.kill(int(pid), signal.SIGKILL)
+        print("killed")
+os.kill(command.pid, signal.SIGTERM)
+print(command.wait())
+PYTHON
+  run_in shim GPUSHIM_LIBRARY="$shim" -- python3 -S stop.py "$build/gpushim" "$1" "$apps/ends_shared" catch "$PWD/ready"
+  expect_equal "output" $'killed\n17' "$(<shim.out)"
+  expect_count err '^==[0-9]+== SUMMARY: ' 1
+}
+for option in --watch=beside --watch=parent; do
+  add_case "ends without the watcher $option" ends_no_watcher_case $option
+done
+
+# What strangers send, and states that are cut, end in a line or in nothing.
+ends_strange_case() {
+  need python3
+  cat >strange.py <<'PYTHON'
+import array, os, socket, struct, sys, time
+name = b"\0" + os.environ["_GPUSHIM_WATCHER"].encode()
+to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+def send(data, *sizes):
+    fds = [os.memfd_create("x") for _ in sizes]
+    for fd, size in zip(fds, sizes):
+        os.write(fd, os.urandom(size))
+    to.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [], 0, name)
+    for fd in fds:
+        os.close(fd)
+    time.sleep(0.01)
+send(b"x")
+send(b"x" * 30000, 10)
+head = struct.pack("8sQQII", b"gpushim\x1b", 5, 0, 0, 0)
+send(head)
+send(head, 4, 5, 6)
+send(struct.pack("8sQQII", b"gpushim\x1b", 6, 4096, 0, 0), 10)
+send(struct.pack("8sQQII", b"gpushim\x1b", 7, 0, 0, 4000000000), 10)
+send(head, 8192)
+send(struct.pack("8sQQII", b"gpushim\x1b", 9, 0, 1, 3) + b"A=\0", 0)
+PYTHON
+  launched shim -- --watch=parent sh -c "python3 -S strange.py; exec $apps/ends_shared kill"
+  expect_status shim 137
+  grep -v '^gpushim: no report of a process that has ended: its state is ' shim.err >rest
+  expect_planted rest "$sources/tests/apps/ends.c"
+}
+add_case "ends with strangers" ends_strange_case
+
+ends_usage_case() {
+  launched shim -- --watch=never true
+  expect_status shim 2
+  expect_text shim.err '^gpushim: --watch takes auto, beside, parent or off, not never$'
+  launched shim -- --summary --watch=off true
+  expect_status shim 2
+  launched off -- --watch=off "$apps/ends_shared" raw
+  expect_status off 0
+  expect_quiet off
+}
+add_case "ends, bad words" ends_usage_case
+
 # ---- daemons ---------------------------------------------------------------------------
 
 # Relative names are those of the folder where the program was started, by the command and without.
@@ -34,7 +399,7 @@ ends_daemon_case() {
       GPUSHIM_TRACE_FILE=trace.%p GPUSHIM_STATE_FILE=state.%p GPUSHIM_WRITE_SUPPRESSIONS=new.%p -- \
       "$apps/ends_shared" "$2" "$PWD/../done"
   else
-    launched ../shim -- --log-file=log.%p --output=json --suppressions=known \
+    launched ../shim -- --watch=beside --log-file=log.%p --output=json --suppressions=known \
       --trace-file=trace.%p --state-file=state.%p --write-suppressions=new.%p "$apps/ends_shared" "$2" "$PWD/../done"
   fi
   await 20 test -s ../done || fail "no daemon"
@@ -47,6 +412,7 @@ ends_daemon_case() {
 }
 add_case "ends of a daemon, preloaded" ends_daemon_case preload daemon
 add_case "ends of a daemon, launched" ends_daemon_case launch daemon
+add_case "ends of a daemon by the system call" ends_daemon_case launch rawdaemon
 
 # ---- another C library -----------------------------------------------------------------
 

@@ -147,9 +147,15 @@ for way in shared static linked; do
   done
 done
 
-# execs_case WAY: the leak is reported before the exec; a program without CUDA follows.
+# execs_case WAY: the leak is reported before the exec; a program without CUDA follows. One with an
+# environment of its own is out of sight, which is said.
 execs_case() {
+  local unseen=0
+
   same_as_native -- "$apps/execs_shared" "$1"
+  [[ ! $1 =~ ^(execve|execvpe|execle|fexecve|execveat|execveat_open)$ ]] || unseen=1
+  expect_count shim.err '^gpushim: exec .*: LD_PRELOAD is not in its environment: ' $unseen
+  sed -i '/^gpushim: exec .*: LD_PRELOAD is not in its environment: /d' shim.err
   expect_only_report shim.err
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation' 1
   expect_count shim.err '#0 hold .*execs[.]c:' 1
