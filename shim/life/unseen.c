@@ -12,6 +12,7 @@
 
 #include "elf_module.h"
 #include "fork.h"
+#include "linker.h"
 #include "log.h"
 #include "options.h"
 #include "state.h"
@@ -54,6 +55,15 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     return is_driver(info->dlpi_name, &module, data);
 }
 
+/* Another copy of the library, or another version, has seen the calls. */
+static int visit_copies(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    struct gs_module_ref module = gs_elf_module_in(info);
+    (void)size;
+    (void)unused;
+    return gs_linker_is_copy(&module) && !gs_linker_is_own(&module);
+}
+
 static bool find(struct driver *out)
 {
     return gs_elf_visit(visit, out) || gs_elf_visit_namespaces(is_driver, out);
@@ -66,7 +76,8 @@ int gs_unseen_end(int status)
     struct driver driver = {""};
     if (__atomic_load_n(&gs_state_begun, __ATOMIC_ACQUIRE) || gs_fork_is_child() ||
         process != (pid_t)syscall(SYS_getpid) ||
-        __atomic_exchange_n(&ended, true, __ATOMIC_ACQ_REL) || !find(&driver)) {
+        __atomic_exchange_n(&ended, true, __ATOMIC_ACQ_REL) || !find(&driver) ||
+        gs_elf_visit(visit_copies, NULL)) {
         return status;
     }
     gs_options_load(&options, environ, getauxval(AT_SECURE) != 0, &notes);

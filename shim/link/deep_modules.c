@@ -14,7 +14,6 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
-#include "definers.h"
 #include "hook_rows.h"
 #include "linker.h"
 

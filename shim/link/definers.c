@@ -23,12 +23,6 @@ static void hash_names(void)
     __atomic_store_n(&hashed, true, __ATOMIC_RELEASE);
 }
 
-bool gs_definers_is_copy(const struct gs_module_ref *module)
-{
-    return gs_elf_symbol(module, "gpushim_version") != NULL &&
-           gs_elf_symbol(module, "dlsym") != NULL;
-}
-
 static bool defines_any(const struct gs_module_ref *module)
 {
     for (size_t i = 0; i < gs_hook_count(); i++) {
@@ -53,7 +47,7 @@ static int collect(struct dl_phdr_info *info, size_t size, void *data)
     if (gs_linker_is_own(&module)) {
         collect->behind = true;
     } else if (collect->behind && module.dynamic && defines_any(&module) &&
-               !gs_definers_is_copy(&module)) {
+               !gs_linker_is_copy(&module)) {
         collect->out->modules[collect->out->count++] = module;
     }
     return collect->out->count == GS_DEFINERS;

@@ -30,7 +30,4 @@ void gs_definers_find(struct gs_definers *out);
 void *gs_definers_next(const struct gs_definers *definers, const char *name,
                        uint32_t hash);
 
-/* Returns true if a module is another copy of the shim. */
-bool gs_definers_is_copy(const struct gs_module_ref *module);
-
 #endif

@@ -6,7 +6,7 @@
  * address, so a look-up that the shim does not answer must reach the real function with
  * the stack and the argument registers exactly as the caller left them.
  *
- * gs_linker_route_dlsym / _dlvsym return two words: the value, and the jump target (0:
+ * gs_route_dlsym / _dlvsym return two words: the value, and the jump target (0:
  * return the value).
  */
 
@@ -45,8 +45,8 @@ name:                                                                           
     .size name, . - name
 
     .text
-    LOOKUP(dlsym, gs_linker_route_dlsym, %rdx)
-    LOOKUP(dlvsym, gs_linker_route_dlvsym, %rcx)
+    LOOKUP(dlsym, gs_route_dlsym, %rdx)
+    LOOKUP(dlvsym, gs_route_dlvsym, %rcx)
 
 /* The notes declare support for indirect-branch tracking and shadow stacks; without them
  * the linker would disable both for the whole process. */
@@ -96,8 +96,8 @@ name:                                                                           
     .size name, . - name
 
     .text
-    LOOKUP(dlsym, gs_linker_route_dlsym, x2)
-    LOOKUP(dlvsym, gs_linker_route_dlvsym, x3)
+    LOOKUP(dlsym, gs_route_dlsym, x2)
+    LOOKUP(dlvsym, gs_route_dlvsym, x3)
 
 /* Branch target identification (bit 0) holds for this file. */
     .section .note.gnu.property, "a"

@@ -1,5 +1,5 @@
 /*
- * linker.h - the real dlsym and dlvsym, and the shim's own answers.
+ * linker.h - the real dlsym and dlvsym, and the shim among the loaded modules.
  *
  * Lock: none; each cached value is written once, by the first thread, always the same.
  */
@@ -32,6 +32,8 @@ void *gs_linker_behind(const char *name, void **found);
 bool gs_linker_own_module(struct gs_module_ref *own);
 /* Returns true if a module is the shim itself. */
 bool gs_linker_is_own(const struct gs_module_ref *module);
+/* Returns true if a module is another copy of the shim. */
+bool gs_linker_is_copy(const struct gs_module_ref *module);
 /* The shim's own mapped range. */
 void gs_linker_own_range(uintptr_t *begin, uintptr_t *end);
 
@@ -46,18 +48,5 @@ bool gs_linker_is_preloaded(void);
  * the loader cannot be called. Preserves errno; clears dlerror. Takes the loader's
  * lock. */
 bool gs_linker_keep(const void *address);
-
-/*
- * The action of the assembly in jump.S: with `jump` set it restores the arguments and
- * jumps there, as if the shim were not present; otherwise it returns `value`.
- */
-struct gs_route {
-    void *value;
-    void *jump;
-};
-
-struct gs_route gs_linker_route_dlsym(void *handle, const char *name, const void *caller);
-struct gs_route gs_linker_route_dlvsym(void *handle, const char *name,
-                                       const char *version, const void *caller);
 
 #endif

@@ -14,7 +14,7 @@ bool gs_real_is_driver(const struct gs_module_ref *module)
     return gs_elf_symbol(module, "cuInit") &&
            gs_elf_symbol(module, "cuDriverGetVersion") &&
            gs_elf_symbol(module, "cuCtxGetCurrent") && !gs_linker_is_own(module) &&
-           !gs_definers_is_copy(module);
+           !gs_linker_is_copy(module);
 }
 
 /* The driver that calls by name reach: the last one of the global scope, behind all that

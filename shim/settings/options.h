@@ -103,8 +103,6 @@ enum gs_status gs_options_read_one(const char *name, const char *value,
                                    struct gs_options *out, unsigned *row,
                                    struct gs_options_messages *notes) GS_MUST_USE;
 
-/* Parses off, on and their synonyms. Errors: GS_ERR_INVALID */
-enum gs_status gs_options_parse_bool(const char *text, uint64_t *out) GS_MUST_USE;
 /* The value that the environment has for the variable `name`, good or bad; "": none. The
  * first of two entries counts. */
 const char *gs_options_given_text(char *const *env, const char *name);

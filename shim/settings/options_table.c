@@ -48,7 +48,7 @@ static const struct {
 #include "options.def"
 };
 
-enum gs_status gs_options_parse_bool(const char *text, uint64_t *out)
+static enum gs_status parse_bool(const char *text, uint64_t *out)
 {
     static const char *const words[][2] = {
         {"0", "1"}, {"off", "on"}, {"no", "yes"}, {"false", "true"}};
@@ -280,7 +280,7 @@ static enum gs_status parse_choice(size_t offset, const char *text, uint64_t *ou
 {
     uint64_t on;
 
-    if (gs_options_parse_bool(text, &on) == GS_OK)
+    if (parse_bool(text, &on) == GS_OK)
         text = on ? "on" : "off";
     for (size_t i = 0; i < gs_choices_count; i++) {
         if (gs_choices[i].offset == offset && strcasecmp(gs_choices[i].word, text) == 0) {
@@ -296,7 +296,7 @@ enum gs_status gs_option_parse(const struct gs_option *option, const char *text,
 {
     switch (option->type) {
     case GS_OPTION_BOOL:
-        return gs_options_parse_bool(text, out);
+        return parse_bool(text, out);
     case GS_OPTION_SIZE:
         return parse_size(text, out);
     case GS_OPTION_UINT:

@@ -1,0 +1,250 @@
+/*
+ * routes.c - decides which symbol look-ups the shim answers, and how.
+ *
+ * Look-ups of names outside hooks.def leave by a jump, with the caller's return address
+ * in place: the dynamic linker resolves RTLD_NEXT and RTLD_DEFAULT by this address.
+ * RTLD_NEXT leaves by a jump for every name, unless the only definition is the shim's: a
+ * library behind the shim that looks up the next definition would otherwise get its own.
+ *
+ * Owns:  nothing.   Lock: none.
+ */
+#include "routes.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "deep_modules.h"
+#include "known.h"
+#include "libraries.h"
+#include "linker.h"
+#include "looked_up.h"
+#include "real.h"
+#include "thread.h"
+
+/* Returns true if a native look-up would find `name` for a caller that has it only in its
+ * own dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name for
+ * CUDA's two libraries. A library older than the name does not have it. */
+static bool depends_on_cuda(const void *caller, const char *name)
+{
+    struct gs_module_ref module, cuda;
+    const char *library =
+        gs_elf_begins_with(name, "cuda") ? "libcudart.so" : "libcuda.so";
+    if (gs_elf_module_of(caller, &module) != GS_OK) {
+        return false;
+    }
+    const char *soname = gs_elf_needed(&module, library);
+    return soname && gs_elf_module_named(soname, false, &cuda) == GS_OK &&
+           gs_elf_symbol(&cuda, name) != NULL;
+}
+
+/* Returns true for the words of options_table.c that mean off. This runs while sanitizers
+ * start: without the C library's functions for text, which they replace. */
+static bool says_off(const char *text)
+{
+    static const char words[][6] = {"off", "0", "no", "false"};
+    for (size_t i = 0; i < GS_ARRAY_LEN(words); i++) {
+        size_t k = 0;
+        while (words[i][k] && (text[k] | 0x20) == (words[i][k] | 0x20)) {
+            k++;
+        }
+        if (!words[i][k] && !text[k]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* GPUSHIM_ENABLE=off: every look-up finds what it finds without the shim. */
+static bool is_off(void)
+{
+    static const char name[] = "GPUSHIM_ENABLE=";
+    static int known; /* atomic: 1 off, 2 on */
+    int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (now == 0 && environ) {
+        now = 2;
+        for (char *const *entry = environ; *entry; entry++) {
+            if (gs_elf_begins_with(*entry, name)) {
+                now = says_off(*entry + sizeof(name) - 1) ? 1 : 2;
+            }
+        }
+        __atomic_store_n(&known, now, __ATOMIC_RELAXED);
+    }
+    return now == 1;
+}
+
+static bool is_own_address(const void *address)
+{
+    struct gs_module_ref module;
+    return gs_elf_module_of(address, &module) == GS_OK && gs_linker_is_own(&module);
+}
+
+/* A definition of the shim's own counts only if a native look-up would find one as
+ * well. */
+static void *answer(void *handle, const char *name, void *found)
+{
+    if (!found) {
+        return NULL;
+    }
+    if (is_own_address(found)) {
+        void *next = gs_linker_next(name);
+        return next && !is_off() ? found : next;
+    }
+    return is_off() ? found : gs_real_substitute(handle, name, found);
+}
+
+/* Returns true if the caller is the next definition of the name behind the shim. */
+static bool is_next(const char *name, const void *caller)
+{
+    struct gs_module_ref asking;
+    if (gs_elf_module_of(caller, &asking) != GS_OK || !gs_elf_symbol(&asking, name)) {
+        return false;
+    }
+    uintptr_t next = (uintptr_t)gs_linker_next(name);
+    if (!next) {
+        (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+    }
+    return next >= asking.begin && next < asking.end;
+}
+
+/*
+ * Returns true if a look-up is made on the way from the shim to the driver: by the
+ * driver, by a library that the shim calls in its place, or in a call of the shim's. The
+ * wrapper would lead back to the caller.
+ */
+static bool is_behind(const char *name, const void *caller)
+{
+    return gs_real_owns(caller) || gs_thread.asks_driver > 0 ||
+           (gs_thread.depth > 0 && !gs_thread.in_callback) || is_next(name, caller);
+}
+
+/* Returns true if a look-up of a name outside all tables may find something: in its
+ * scope, or for a caller with a private driver, in the caller's. */
+static bool may_exist(void *handle, const char *name)
+{
+    gs_dlsym_fn *find = gs_linker_libc_dlsym();
+    if (!find || (handle != RTLD_NEXT && handle != RTLD_DEFAULT)) {
+        return !find || find(handle, name);
+    }
+    return find(RTLD_DEFAULT, name) || gs_real_exports(name);
+}
+
+/* Handles a look-up whose result may submit work uncounted, because the shim does not see
+ * the result or does not know the name. Ignores look-ups by the driver itself. */
+static void check_look_up(void *handle, const char *name, const void *caller)
+{
+    if (!name || !gs_known_is_driver_name(name) || !gs_known_proof_holds() ||
+        gs_real_owns(caller)) {
+        return;
+    }
+    gs_looked_up(name);
+    bool past = handle == RTLD_NEXT && gs_real_gives_work(name);
+    bool unknown = !gs_real_is_hooked(name) && !gs_known_harmless(name);
+    if (past || (unknown && may_exist(handle, name))) {
+        gs_known_end_proof(name);
+    }
+}
+
+/* Returns true if a look-up leaves by a jump before anything else is checked. */
+static bool passes(void *handle, const char *name, const void *caller)
+{
+    gs_real_recheck();
+    if (!is_off()) {
+        gs_deep_modules_check();
+    }
+    check_look_up(handle, name, caller);
+    if (!gs_real_owns(caller)) {
+        gs_libraries_looked_up();
+    }
+    if (handle == RTLD_NEXT || !name || !gs_real_is_hooked(name)) {
+        return true;
+    }
+    /* In the global scope the look-up finds the shim's export first by itself, if there
+     * is a definition behind it; a missing one must stay missing. */
+    return handle == RTLD_DEFAULT && gs_linker_dlsym() == gs_linker_libc_dlsym() &&
+           !is_off() && (gs_linker_next(name) || depends_on_cuda(caller, name));
+}
+
+/* A look-up in the global scope that does not leave by a jump: another tool's dlsym would
+ * answer by a function behind the shim. */
+static void *default_answer(const char *name, const void *caller)
+{
+    struct gs_module_ref own;
+    void *next = gs_linker_next(name); /* sets dlerror */
+    if (is_off()) {
+        return next;
+    }
+    return (next || depends_on_cuda(caller, name)) && gs_linker_own_module(&own)
+               ? gs_elf_symbol(&own, name)
+               : NULL;
+}
+
+/* A caller in front of the shim would get the shim's own export, where natively there is
+ * no definition. */
+static bool finds_nothing_next(const char *name, const void *caller)
+{
+    struct gs_module_ref own, asking;
+    return name && gs_real_is_hooked(name) && gs_linker_own_module(&own) &&
+           gs_elf_module_of(caller, &asking) == GS_OK &&
+           gs_elf_stands_before(&asking, &own) && !gs_linker_next(name);
+}
+
+struct gs_route gs_route_dlsym(void *handle, const char *name, const void *caller)
+{
+    gs_dlsym_fn *find = gs_linker_dlsym();
+    bool nothing = find && handle == RTLD_NEXT && finds_nothing_next(name, caller);
+    if (!find || (passes(handle, name, caller) && !nothing)) {
+        return (struct gs_route){.jump = (void *)find};
+    }
+    if (nothing) {
+        return (struct gs_route){.value = NULL}; /* the look-up above has set dlerror */
+    }
+    if (handle == RTLD_DEFAULT) {
+        return (struct gs_route){.value = default_answer(name, caller)};
+    }
+    void *found = find(handle, name);
+    return (struct gs_route){.value = found && !is_off() && is_behind(name, caller)
+                                          ? gs_real_pass_on(name, found)
+                                          : answer(handle, name, found)};
+}
+
+/*
+ * Another library that replaces dlsym looks up the next one in this way, by a version of
+ * glibc's. If the library is in front of the shim, the next one is the shim's, which has
+ * no version; without this answer every look-up of the process would bypass the shim.
+ */
+static void *next_look_up(gs_dlvsym_fn *find, const char *name, const char *version,
+                          const void *caller)
+{
+    struct gs_module_ref own, asking;
+    if (!gs_elf_same_name(name, "dlsym") && !gs_elf_same_name(name, "dlvsym")) {
+        return NULL;
+    }
+    if (!gs_linker_own_module(&own) || gs_elf_module_of(caller, &asking) != GS_OK ||
+        gs_linker_is_own(&asking) || !gs_elf_stands_before(&asking, &own) ||
+        !find(RTLD_NEXT, name, version)) {
+        return NULL;
+    }
+    return gs_elf_symbol(&own, name);
+}
+
+struct gs_route gs_route_dlvsym(void *handle, const char *name, const char *version,
+                                const void *caller)
+{
+    gs_dlvsym_fn *find = gs_linker_dlvsym();
+    if (find && handle == RTLD_NEXT && name && version) {
+        void *ours = next_look_up(find, name, version, caller);
+        if (ours) {
+            return (struct gs_route){.value = ours};
+        }
+    }
+    if (!find || handle == RTLD_DEFAULT || passes(handle, name, caller)) {
+        return (struct gs_route){.jump = (void *)find};
+    }
+    void *found = find(handle, name, version);
+    if (found && !is_off() && is_behind(name, caller)) {
+        found = gs_real_pass_on(name, found);
+    } else if (found && !is_off()) {
+        found = gs_real_substitute(handle, name, found);
+    }
+    return (struct gs_route){.value = found};
+}
