@@ -80,6 +80,30 @@ static void disable_pool_for_tools(struct gs_options *options)
                 tool);
 }
 
+/*
+ * A library in front of the shim that frees memory and does not allocate it: whether its
+ * frees reach the wrappers cannot be known, so that memory of the pool might reach the
+ * driver's free.
+ */
+static void disable_pool_behind_frees(struct gs_options *options)
+{
+    static const char *const pairs[][2] = {{"cuMemFree_v2", "cuMemAlloc_v2"},
+                                           {"cuMemFreeHost", "cuMemHostAlloc"},
+                                           {"cuMemFreeAsync", "cuMemAllocAsync"}};
+    for (size_t i = 0; options->pool && i < GS_ARRAY_LEN(pairs); i++) {
+        struct gs_module_ref first;
+        if (gs_linker_in_front(pairs[i][0], &first) &&
+            !gs_elf_symbol(&first, pairs[i][1])) {
+            const char *file = gs_elf_soname(&first);
+            options->pool = false;
+            gs_log_line(GS_LOG_WARN,
+                        "%s stands in front of this library and has its own %s, but no "
+                        "%s: the pool is off (preload it behind this library)",
+                        file ? file : "a library", pairs[i][0], pairs[i][1]);
+        }
+    }
+}
+
 static void log_idle_option(const char *name, const char *value, const char *why)
 {
     gs_log_line(GS_LOG_WARN, "%s=%s: %s", name, value, why);
@@ -100,6 +124,7 @@ static void read_options(struct gs_state *state)
         gs_options_log_idle(&state->options, environ, log_idle_option);
     }
     disable_pool_for_tools(&state->options);
+    disable_pool_behind_frees(&state->options);
     gs_redzones_adjust(&state->options);
     if (state->options.free_sync == GS_FREE_SYNC_WAIT) {
         gs_known_end_proof(NULL);

@@ -100,6 +100,17 @@ void *gs_elf_next_symbol(const char *name)
     return NULL;
 }
 
+bool gs_elf_first_symbol(const char *name, struct gs_module_ref *out)
+{
+    for (const struct link_map *map = first_module(); map; map = map->l_next) {
+        *out = (struct gs_module_ref){.base = map->l_addr, .dynamic = map->l_ld};
+        if (gs_elf_symbol(out, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool gs_elf_stands_before(const struct gs_module_ref *first,
                           const struct gs_module_ref *second)
 {

@@ -44,6 +44,9 @@ enum gs_status gs_elf_startup_module(const char *soname,
  * there, but makes no calls. */
 void *gs_elf_next_symbol(const char *name);
 
+/* The first loaded module that defines a symbol. Returns whether there is one. */
+bool gs_elf_first_symbol(const char *name, struct gs_module_ref *out);
+
 /* Returns true if `first` was loaded before `second`. For modules of the program's start
  * this is the look-up order of names: the program, the preloaded libraries as given, the
  * others. */

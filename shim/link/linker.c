@@ -107,6 +107,12 @@ void *gs_linker_next(const char *name)
     return find ? find(RTLD_NEXT, name) : NULL;
 }
 
+bool gs_linker_in_front(const char *name, struct gs_module_ref *out)
+{
+    return gs_linker_is_preloaded() && gs_elf_first_symbol(name, out) &&
+           out->dynamic != _DYNAMIC;
+}
+
 void *gs_linker_behind(const char *name, void **found)
 {
     void *known = __atomic_load_n(found, __ATOMIC_RELAXED);

@@ -24,6 +24,10 @@ gs_dlsym_fn *gs_linker_libc_dlsym(void);
  * dlerror as a failing dlsym does. */
 void *gs_linker_next(const char *name);
 
+/* The module whose definition of `name` calls by name reach before the shim's. Returns
+ * whether there is one. Takes no lock of the loader. */
+bool gs_linker_in_front(const char *name, struct gs_module_ref *out);
+
 /* Like gs_linker_next, looked up at the first call and cached in *found. Takes no lock of
  * the loader, which a forked child may never get, unless the shim was opened late. */
 void *gs_linker_behind(const char *name, void **found);

@@ -20,6 +20,7 @@
 #include "looked_up.h"
 #include "real.h"
 #include "thread.h"
+#include "thread_stack.h"
 
 /* Returns true if a native look-up would find `name` for a caller that has it only in its
  * own dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name for
@@ -106,15 +107,65 @@ static bool is_next(const char *name, const void *caller)
     return next >= asking.begin && next < asking.end;
 }
 
+/* Returns true if a function of this module has called into the frames from `stack` on,
+ * and has not returned: a word there may be its address. */
+static bool is_on_stack(const struct gs_module_ref *module, uintptr_t stack)
+{
+    struct gs_stack_range range;
+    if (!gs_mapping_of(stack, &range)) {
+        return false;
+    }
+    for (uintptr_t at = stack; at + sizeof(at) <= range.high; at += sizeof(at)) {
+        uintptr_t word = *(const volatile uintptr_t *)at;
+        if (word >= module->begin && word < module->end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns true if the next definition behind the shim is in another module than the found
+ * one, and has called the caller: a library whose look-ups another library makes. */
+static bool serves_next(const char *name, const void *found, uintptr_t stack)
+{
+    struct gs_module_ref next;
+    void *definition = gs_linker_next(name);
+    if (!definition) {
+        (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+        return false;
+    }
+    return gs_elf_module_of(definition, &next) == GS_OK && !gs_linker_is_own(&next) &&
+           ((uintptr_t)found < next.begin || (uintptr_t)found >= next.end) &&
+           is_on_stack(&next, stack);
+}
+
 /*
  * Returns true if a look-up is made on the way from the shim to the driver: by the
- * driver, by a library that the shim calls in its place, or in a call of the shim's. The
- * wrapper would lead back to the caller.
+ * driver, by or for a library that the shim calls in its place, or in a call of the
+ * shim's. The wrapper would lead back to the caller.
  */
-static bool is_behind(const char *name, const void *caller)
+static bool is_behind(const char *name, const void *found, const void *caller,
+                      uintptr_t stack)
 {
     return gs_real_owns(caller) || gs_thread.asks_driver > 0 ||
-           (gs_thread.depth > 0 && !gs_thread.in_callback) || is_next(name, caller);
+           (gs_thread.depth > 0 && !gs_thread.in_callback) || is_next(name, caller) ||
+           serves_next(name, found, stack);
+}
+
+/* The frames of the callers of this function. */
+#define HERE ((uintptr_t)__builtin_frame_address(0))
+
+/* A library in front of the shim, or the program, that looks for the C library's dlsym by
+ * a handle gets the shim's: otherwise what it finds by it would go past the wrappers. */
+static void *own_look_up(const char *name, void *found, const void *caller)
+{
+    struct gs_module_ref own, asking;
+    bool is = (found == (void *)gs_linker_libc_dlsym() ||
+               found == (void *)gs_linker_dlvsym()) &&
+              gs_linker_is_preloaded() && gs_linker_own_module(&own) &&
+              gs_elf_module_of(caller, &asking) == GS_OK &&
+              gs_elf_stands_before(&asking, &own);
+    return is ? gs_elf_symbol(&own, name) : NULL;
 }
 
 /* Returns true if a look-up of a name outside all tables may find something: in its
@@ -192,6 +243,12 @@ struct gs_route gs_route_dlsym(void *handle, const char *name, const void *calle
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
     bool nothing = find && handle == RTLD_NEXT && finds_nothing_next(name, caller);
+    if (find && name && handle != RTLD_NEXT && handle != RTLD_DEFAULT && !is_off() &&
+        (gs_elf_same_name(name, "dlsym") || gs_elf_same_name(name, "dlvsym"))) {
+        void *found = find(handle, name);
+        void *ours = found ? own_look_up(name, found, caller) : NULL;
+        return (struct gs_route){.value = ours ? ours : found};
+    }
     if (!find || (passes(handle, name, caller) && !nothing)) {
         return (struct gs_route){.jump = (void *)find};
     }
@@ -202,7 +259,8 @@ struct gs_route gs_route_dlsym(void *handle, const char *name, const void *calle
         return (struct gs_route){.value = default_answer(name, caller)};
     }
     void *found = find(handle, name);
-    return (struct gs_route){.value = found && !is_off() && is_behind(name, caller)
+    return (struct gs_route){.value = found && !is_off() &&
+                                              is_behind(name, found, caller, HERE)
                                           ? gs_real_pass_on(name, found)
                                           : answer(handle, name, found)};
 }
@@ -241,7 +299,7 @@ struct gs_route gs_route_dlvsym(void *handle, const char *name, const char *vers
         return (struct gs_route){.jump = (void *)find};
     }
     void *found = find(handle, name, version);
-    if (found && !is_off() && is_behind(name, caller)) {
+    if (found && !is_off() && is_behind(name, found, caller, HERE)) {
         found = gs_real_pass_on(name, found);
     } else if (found && !is_off()) {
         found = gs_real_substitute(handle, name, found);
