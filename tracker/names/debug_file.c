@@ -86,7 +86,9 @@ static bool take(struct search *search, bool named)
         gs_elf_file_close(debug);
         return false;
     }
-    if (request->build_id_len != 0 && debug->build_id_len != 0)
+    if (debug->made_up) /* cut: a debug file has sections */
+        right = false;
+    else if (request->build_id_len != 0 && debug->build_id_len != 0)
         right = gs_elf_file_has_build_id(debug, request->build_id, request->build_id_len);
     else
         right = named && has_crc(debug, search->crc);

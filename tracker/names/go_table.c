@@ -20,6 +20,8 @@
 #define MAGIC_120       0xfffffff1u
 #define STEPS_MAX       1000000u /* of one stream */
 #define NO_FILE         UINT32_MAX
+#define PIECE_BYTES     ((size_t)64 << 10)
+#define HEADER_ALIGN    ((size_t)32)
 
 struct gs_go_table {
     uint8_t *bytes;
@@ -201,13 +203,57 @@ static enum gs_status read_table(const struct gs_elf_file *file,
     return GS_OK;
 }
 
+static bool is_header(const uint8_t *bytes)
+{
+    uint32_t magic;
+
+    memcpy(&magic, bytes, sizeof(magic));
+    return (magic == MAGIC_116 || magic == MAGIC_118 || magic == MAGIC_120) &&
+           bytes[4] == 0 && bytes[5] == 0 && bytes[7] == sizeof(uint64_t);
+}
+
+/* The linker puts the table of a position-independent program among other constants: the
+ * first header there that holds is the table's. */
+static enum gs_status search_table(const struct gs_elf_file *file,
+                                   const Elf64_Shdr *section, struct gs_go_table **out)
+{
+    uint8_t *piece = malloc(PIECE_BYTES);
+    enum gs_status status = piece != NULL ? GS_ERR_NOT_FOUND : GS_ERR_HOST_NOMEM;
+    size_t got;
+
+    for (uint64_t at = 0; status == GS_ERR_NOT_FOUND && at < section->sh_size;
+         at += got) {
+        size_t want = section->sh_size - at < PIECE_BYTES
+                          ? (size_t)(section->sh_size - at)
+                          : PIECE_BYTES;
+
+        got = gs_elf_file_read_some(file, section->sh_offset + at, piece, want);
+        if (got < HEADER_ALIGN)
+            break;
+        for (size_t i = 0; i + 8 <= got && status == GS_ERR_NOT_FOUND;
+             i += HEADER_ALIGN) {
+            if (is_header(piece + i))
+                status = read_table(file, section, at + i, out);
+        }
+    }
+    free(piece);
+    return status;
+}
+
 enum gs_status gs_go_table_open(const struct gs_elf_file *file, struct gs_go_table **out)
 {
-    const Elf64_Shdr *section = gs_elf_file_section_by_name(file, ".gopclntab");
+    static const char *const names[] = {".gopclntab", ".data.rel.ro.gopclntab"};
+    const Elf64_Shdr *section;
 
-    if (section == NULL)
-        section = gs_elf_file_section_by_name(file, ".data.rel.ro.gopclntab");
-    return section != NULL ? read_table(file, section, 0, out) : GS_ERR_NOT_FOUND;
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        section = gs_elf_file_section_by_name(file, names[i]);
+        if (section != NULL)
+            return read_table(file, section, 0, out);
+    }
+    section = gs_elf_file_section_by_name(file, ".data.rel.ro");
+    return section != NULL && section->sh_type != SHT_NOBITS
+               ? search_table(file, section, out)
+               : GS_ERR_NOT_FOUND;
 }
 
 void gs_go_table_close(struct gs_go_table *table)

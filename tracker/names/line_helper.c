@@ -245,7 +245,9 @@ static void drop_symbols_name(struct gs_line_query *query)
     struct gs_line_place *first = query->places;
     const char *last = query->count > 1 ? first[query->count - 1].function : NULL;
 
-    if (last == NULL || first->function == NULL || strcmp(first->function, last) != 0)
+    if (last == NULL || first->function == NULL ||
+        (strcmp(first->function, last) != 0 &&
+         (query->symbol == NULL || strcmp(first->function, query->symbol) != 0)))
         return;
     free(first->function);
     first->function = NULL;
@@ -311,6 +313,7 @@ static void ask_again(uint64_t deadline_ns, struct gs_line_query *queries, size_
     for (size_t i = 0; i < count; i++) {
         second[i].path = queries[i].path;
         second[i].address = queries[i].address;
+        second[i].symbol = queries[i].symbol;
     }
     (void)run_addr2line("addr2line", deadline_ns, second, count, &complete);
     for (size_t i = 0; i < count; i++) {

@@ -25,8 +25,9 @@ struct gs_line_place {
 #define GS_LINE_PLACES_MAX 64u
 
 struct gs_line_query {
-    const char *path; /* absolute */
-    uint64_t address; /* ELF virtual address */
+    const char *path;   /* absolute */
+    uint64_t address;   /* ELF virtual address */
+    const char *symbol; /* the name in the symbol table; NULL: unknown */
     /* The result, malloc'ed: inlined functions, the innermost first, and at last the
      * function that the symbol names. */
     struct gs_line_place *places;

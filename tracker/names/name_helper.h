@@ -12,7 +12,7 @@ struct gs_name_query {
     char *readable; /* the result, malloc'ed; NULL: none */
 };
 
-/* Answers all queries by one child, within the time; unanswered ones stay NULL. */
+/* Answers the queries by a child of each program, within the time; others stay NULL. */
 void gs_name_helper_demangle(unsigned timeout_ms, struct gs_name_query *queries,
                              size_t count);
 

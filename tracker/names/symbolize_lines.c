@@ -45,7 +45,7 @@ static void note_no_lines(struct gs_symbolizer *symbolizer,
                  module, found->debug_path);
     else if (found->problem == GS_OBJECT_LINK_FOREIGN)
         snprintf(text, sizeof(text),
-                 "the debug file %.140s is not of this build of %.140s",
+                 "the debug file %.140s is damaged, or not of this build of %.140s",
                  found->debug_path, module);
     else
         snprintf(text, sizeof(text),
@@ -125,6 +125,7 @@ static void ask(struct gs_symbolizer *symbolizer, struct gs_symbol_place **place
     for (size_t i = 0; i < count; i++) {
         queries[i].path = places[i]->key.object->found.lines_path;
         queries[i].address = places[i]->key.offset;
+        queries[i].symbol = places[i]->symbol.linkage;
     }
     note =
         gs_line_helper_resolve(&symbolizer->helper, left_ms(symbolizer), queries, count);
@@ -139,11 +140,12 @@ static void ask(struct gs_symbolizer *symbolizer, struct gs_symbol_place **place
 }
 
 /* Returns true for a C++ name that the demangler in the process refuses: libstdc++'s
- * takes no name above 1,024 bytes. */
+ * takes no name above 1,024 bytes. Likewise for D's names. */
 static bool is_left(const struct gs_symbol *symbol)
 {
     return symbol->linkage != NULL && symbol->function == symbol->linkage &&
-           strncmp(symbol->linkage, "_Z", 2) == 0;
+           (strncmp(symbol->linkage, "_Z", 2) == 0 ||
+            strncmp(symbol->linkage, "_D", 2) == 0);
 }
 
 static void collect_left(struct gs_symbol *symbol, struct gs_symbol **left, size_t *used,

@@ -12,6 +12,8 @@
  * least LETTERS_MIN letters remain. */
 #define LONG_NAME   60u
 #define LETTERS_MIN 6u
+/* Template arguments of the function itself stay, if they are no longer than this. */
+#define SHORT_ARGUMENTS 24u
 /* Leaks beyond these numbers get no rule: in the report, and in a file. */
 #define LEAKS_MAX      256u
 #define LEAKS_MAX_FILE 1024u
@@ -166,9 +168,15 @@ static void shorten(const char *name, char *out, size_t size)
         } else if (*at == ' ' && at[1] != '<') {
             used = 0; /* the text so far was the result type */
         } else if (*at == '<' || *at == '{') {
+            length = (size_t)(skip_brackets(at) - at);
+            if (length <= SHORT_ARGUMENTS && at[length] == '(' && used + length < size) {
+                memcpy(out + used, at,
+                       length); /* the function's own: they tell it apart */
+                used += length;
+                continue;
+            }
             out[used++] = *at;
             out[used++] = '*';
-            length = (size_t)(skip_brackets(at) - at);
             if (at[length] && at[length] != '(')
                 out[used++] = at[length - 1];
         } else {
