@@ -214,6 +214,68 @@ Test(symbolize_elf, file_that_shrinks_while_it_is_open)
     gs_elf_symbols_close(symbols);
 }
 
+/* Without section headers, as after llvm-strip --strip-sections, the dynamic segment has
+ * the exported names. */
+Test(symbolize_elf, file_without_section_headers)
+{
+    uint64_t address = address_of_exported();
+    uint8_t *copy = malloc(original_bytes);
+    Elf64_Ehdr *header = (void *)copy;
+    unsigned seed = 5;
+    int found = 0;
+
+    memcpy(copy, original, original_bytes);
+    header->e_shoff = header->e_shnum = header->e_shstrndx = 0;
+    write_copy(copy, original_bytes);
+    cr_assert_eq(look(address), 1);
+    for (int round = 0; round < 1500; round++) {
+        size_t tables = sizeof(*header) + header->e_phnum * sizeof(Elf64_Phdr), at;
+
+        memcpy(copy, original, original_bytes);
+        header->e_shoff = header->e_shnum = 0;
+        for (int flips = rand_r(&seed) % 4; flips >= 0; flips--) {
+            at = (size_t)rand_r(&seed) % (round % 2 == 0 ? tables : original_bytes);
+            if (at >= EI_NIDENT)
+                copy[at] = (uint8_t)rand_r(&seed);
+        }
+        write_copy(copy, original_bytes);
+        found += look(address) == 1;
+    }
+    cr_assert_gt(found, 100);
+    free(copy);
+}
+
+static int find_libc(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    if (strstr(info->dlpi_name, "/libc.so") == NULL)
+        return 0;
+    *(uintptr_t *)arg = info->dlpi_addr;
+    return 1;
+}
+
+/* A module whose file is gone still has its exported names in memory. */
+Test(symbolize_elf, image_in_memory)
+{
+    struct gs_elf_file image, debug = {.fd = -1};
+    struct gs_elf_symbols *symbols;
+    uintptr_t base = 0;
+    const char *name;
+
+    cr_assert_eq(dl_iterate_phdr(find_libc, &base), 1);
+    cr_assert_eq(gs_elf_file_open_image(&image, base), GS_OK);
+    cr_assert_gt(image.build_id_len, 0);
+    cr_assert_eq(gs_elf_symbols_read(&image, &debug, &symbols), GS_OK);
+    name = gs_elf_symbols_find(symbols, (uintptr_t)&qsort - base);
+    cr_assert_not_null(name);
+    cr_expect_str_eq(name, "qsort");
+    gs_elf_symbols_close(symbols);
+    cr_assert_neq(gs_elf_file_open_image(&image, (uintptr_t)original), GS_ERR_HOST_NOMEM);
+    gs_elf_file_close(&image);
+    cr_assert_eq(gs_elf_file_open_image(&image, 0x1000), GS_ERR_IO);
+    gs_elf_file_close(&image);
+}
+
 /* This program's own call frame information, in a copy that can be spoiled. */
 struct frame_info {
     uint8_t *copy;

@@ -14,6 +14,18 @@
 
 #define DESCRIPTORS_MAX 65536u
 
+/* Compares the path of a line of the maps. The kernel adds " (deleted)". */
+static bool has_path(const char *line, const char *path)
+{
+    const char *found = strchr(line, '/');
+    size_t length = strlen(path);
+
+    if (found == NULL || strncmp(found, path, length) != 0)
+        return false;
+    found += length;
+    return *found == '\n' || *found == '\0' || strncmp(found, " (deleted)", 10) == 0;
+}
+
 /* "begin-end perms offset major:minor inode   path" */
 static bool parse(const char *line, uintptr_t begin, struct gs_mapped_file *out)
 {
@@ -30,17 +42,19 @@ static bool parse(const char *line, uintptr_t begin, struct gs_mapped_file *out)
     return true;
 }
 
-bool gs_mapped_file_find(int64_t process, uintptr_t begin, struct gs_mapped_file *out)
+bool gs_mapped_file_find(int64_t process, uintptr_t begin, const char *path,
+                         struct gs_mapped_file *out)
 {
-    char path[64], *line = NULL;
+    char name[64], *line = NULL;
     size_t room = 0;
     bool found = false;
     FILE *maps;
 
-    (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/maps", process);
-    maps = fopen(path, "re");
+    (void)snprintf(name, sizeof(name), "/proc/%" PRId64 "/maps", process);
+    maps = fopen(name, "re");
     while (maps != NULL && !found && getline(&line, &room, maps) > 0)
         found = parse(line, begin, out);
+    out->same_path = found && has_path(line, path);
     free(line);
     if (maps != NULL)
         (void)fclose(maps);

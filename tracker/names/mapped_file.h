@@ -14,10 +14,13 @@ struct gs_mapped_file {
     char range[40]; /* "begin-end", its name in /proc/PID/map_files */
     dev_t device;
     ino_t inode;
+    bool same_path; /* it is the path asked for, deleted or not */
 };
 
-/* Finds the mapping that begins at an address. False: none, or no file. */
-bool gs_mapped_file_find(int64_t process, uintptr_t begin, struct gs_mapped_file *out);
+/* Finds the mapping that begins at an address; another file than that at `path` may be
+ * there by now. False: none, or no file. */
+bool gs_mapped_file_find(int64_t process, uintptr_t begin, const char *path,
+                         struct gs_mapped_file *out);
 
 /* Finds a descriptor of the process that has the file open: /proc/PID/map_files asks for
  * a capability, /proc/PID/fd does not. False: none. */

@@ -33,10 +33,23 @@ struct attempt {
     enum gs_object_problem problem;
 };
 
-/* Opens the file at attempt->path. `same`: the kernel says that it is the mapped one. */
-static bool take(struct attempt *attempt, bool same)
+/* Returns true if the open file is the module's. `same`: its path is, which counts for a
+ * module of which nothing else is known. */
+static bool is_right(const struct attempt *attempt, bool same)
 {
     const struct gs_module *module = attempt->module;
+
+    if (module->build_id_len != 0)
+        return gs_elf_file_has_build_id(attempt->file, module->build_id,
+                                        module->build_id_len);
+    return module->file_stamp != 0
+               ? gs_elf_file_stamp(attempt->path) == module->file_stamp
+               : same;
+}
+
+/* Opens the file at attempt->path. */
+static bool take(struct attempt *attempt, bool same)
+{
     enum gs_status status;
 
     errno = 0;
@@ -44,11 +57,7 @@ static bool take(struct attempt *attempt, bool same)
     if (status != GS_OK) {
         if (errno == EMFILE || errno == ENFILE)
             attempt->problem = GS_OBJECT_NO_FILES;
-    } else if (module->build_id_len != 0
-                   ? gs_elf_file_has_build_id(attempt->file, module->build_id,
-                                              module->build_id_len)
-                   : same || module->file_stamp == 0 ||
-                         gs_elf_file_stamp(attempt->path) == module->file_stamp) {
+    } else if (is_right(attempt, same)) {
         return true;
     } else if (attempt->problem == GS_OBJECT_UNREADABLE) {
         attempt->problem = GS_OBJECT_REPLACED;
@@ -62,7 +71,7 @@ static bool take_below(struct attempt *attempt, const char *root)
 {
     int length = snprintf(attempt->path, PATH_BYTES, "%s%s", root, attempt->module->path);
 
-    return length > 0 && (size_t)length < PATH_BYTES && take(attempt, false);
+    return length > 0 && (size_t)length < PATH_BYTES && take(attempt, true);
 }
 
 /* Tries what the kernel has of the process. */
@@ -71,18 +80,17 @@ static bool take_of_process(struct attempt *attempt, int64_t process)
     struct gs_mapped_file mapped;
 
     (void)snprintf(attempt->path, PATH_BYTES, "/proc/%" PRId64 "/exe", process);
-    /* Without a build id only the stamp says that the module is the program. */
-    if ((attempt->module->build_id_len != 0 || attempt->module->file_stamp != 0) &&
-        take(attempt, false))
+    if (take(attempt, false))
         return true;
-    if (!gs_mapped_file_find(process, attempt->module->begin, &mapped))
+    if (!gs_mapped_file_find(process, attempt->module->begin, attempt->module->path,
+                             &mapped))
         return false;
     (void)snprintf(attempt->path, PATH_BYTES, "/proc/%" PRId64 "/map_files/%s", process,
                    mapped.range);
-    if (take(attempt, true))
+    if (take(attempt, mapped.same_path))
         return true;
     return gs_mapped_file_descriptor(process, &mapped, attempt->path, PATH_BYTES) &&
-           take(attempt, true);
+           take(attempt, mapped.same_path);
 }
 
 static bool find_file(const struct gs_object_search *search, struct attempt *attempt)
