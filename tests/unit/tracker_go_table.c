@@ -61,9 +61,9 @@ static void make_table(uint32_t magic)
 /* An ELF file whose only contents are the table. */
 static void write_file(void)
 {
-    static const char strings[] = "\0.gopclntab\0.shstrtab";
+    static const char strings[24] = "\0.gopclntab\0.shstrtab";
     Elf64_Ehdr header = {.e_type = ET_EXEC,
-                         .e_shoff = sizeof(header) + sizeof(table) + sizeof(strings) + 2,
+                         .e_shoff = sizeof(header) + sizeof(table) + sizeof(strings),
                          .e_shentsize = sizeof(Elf64_Shdr),
                          .e_shnum = 3,
                          .e_shstrndx = 2};
@@ -87,7 +87,7 @@ static void write_file(void)
     cr_assert_not_null(file);
     fwrite(&header, sizeof(header), 1, file);
     fwrite(table, sizeof(table), 1, file);
-    fwrite(strings, sizeof(strings) + 2, 1, file);
+    fwrite(strings, sizeof(strings), 1, file);
     fwrite(sections, sizeof(sections), 1, file);
     fclose(file);
 }

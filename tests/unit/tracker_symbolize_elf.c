@@ -254,7 +254,8 @@ static int find_libc(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-/* A module whose file is gone still has its exported names in memory. */
+/* (No sanitizer has a l64a of its own.) A module whose file is gone still has its
+ * exported names in memory. */
 Test(symbolize_elf, image_in_memory)
 {
     struct gs_elf_file image, debug = {.fd = -1};
@@ -266,9 +267,9 @@ Test(symbolize_elf, image_in_memory)
     cr_assert_eq(gs_elf_file_open_image(&image, base), GS_OK);
     cr_assert_gt(image.build_id_len, 0);
     cr_assert_eq(gs_elf_symbols_read(&image, &debug, &symbols), GS_OK);
-    name = gs_elf_symbols_find(symbols, (uintptr_t)&qsort - base);
+    name = gs_elf_symbols_find(symbols, (uintptr_t)&l64a - base);
     cr_assert_not_null(name);
-    cr_expect_str_eq(name, "qsort");
+    cr_expect_str_eq(name, "l64a");
     gs_elf_symbols_close(symbols);
     cr_assert_neq(gs_elf_file_open_image(&image, (uintptr_t)original), GS_ERR_HOST_NOMEM);
     gs_elf_file_close(&image);

@@ -242,7 +242,7 @@ static enum gs_status search_table(const struct gs_elf_file *file,
 
 enum gs_status gs_go_table_open(const struct gs_elf_file *file, struct gs_go_table **out)
 {
-    static const char *const names[] = {".gopclntab", ".data.rel.ro.gopclntab"};
+    static const char names[][24] = {".gopclntab", ".data.rel.ro.gopclntab"};
     const Elf64_Shdr *section;
 
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {

@@ -84,9 +84,11 @@ void gs_name_helper_demangle(unsigned timeout_ms, struct gs_name_query *queries,
                              size_t count)
 {
     /* c++filt, too, has the limit of 1,024 bytes, unless it is told otherwise. */
-    static const char *const programs[][3] = {{"llvm-cxxfilt", NULL},
-                                              {"c++filt", "--no-recurse-limit", NULL},
-                                              {"c++filt", "--format=dlang", NULL}};
+    static const struct {
+        char name[16], argument[24];
+    } programs[] = {{"llvm-cxxfilt", ""},
+                    {"c++filt", "--no-recurse-limit"},
+                    {"c++filt", "--format=dlang"}};
     uint64_t deadline_ns = gs_now_ns() + (uint64_t)timeout_ms * 1000000u;
 
     for (size_t i = 0; i < GS_ARRAY_LEN(programs); i++) {
@@ -94,7 +96,10 @@ void gs_name_helper_demangle(unsigned timeout_ms, struct gs_name_query *queries,
         char *text = write_names(queries, count, &bytes);
         struct names names = {.queries = queries, .count = count};
         struct gs_helper child = {0};
-        const struct gs_helper_job job = {.argv = programs[i],
+        const char *const argv[] = {programs[i].name,
+                                    programs[i].argument[0] ? programs[i].argument : NULL,
+                                    NULL};
+        const struct gs_helper_job job = {.argv = argv,
                                           .input = text,
                                           .input_bytes = bytes,
                                           .deadline_ns = deadline_ns,

@@ -41,7 +41,7 @@ static void read_const(struct demangler *d);
 
 static void put_bytes(struct demangler *d, const char *text, size_t length)
 {
-    if (d->failed || d->quiet)
+    if (d->failed || d->quiet || length == 0)
         return;
     if (length > d->room - d->used) {
         size_t room = (d->room + length) * 2;
@@ -348,18 +348,17 @@ static void read_path(struct demangler *d, bool in_value)
 /* ---- types --------------------------------------------------------------------------
  */
 
+/* The name of a type of one letter; NULL: none. The texts are in their rows: no program
+ * pays for relocating them at its start. */
 static const char *basic_type(char tag)
 {
-    static const char *const names[] = {
-        ['a' - 'a'] = "i8",   ['b' - 'a'] = "bool",  ['c' - 'a'] = "char",
-        ['d' - 'a'] = "f64",  ['e' - 'a'] = "str",   ['f' - 'a'] = "f32",
-        ['h' - 'a'] = "u8",   ['i' - 'a'] = "isize", ['j' - 'a'] = "usize",
-        ['l' - 'a'] = "i32",  ['m' - 'a'] = "u32",   ['n' - 'a'] = "i128",
-        ['o' - 'a'] = "u128", ['p' - 'a'] = "_",     ['s' - 'a'] = "i16",
-        ['t' - 'a'] = "u16",  ['u' - 'a'] = "()",    ['v' - 'a'] = "...",
-        ['x' - 'a'] = "i64",  ['y' - 'a'] = "u64",   ['z' - 'a'] = "!"};
+    static const char names[26][6] = {
+        "i8",    "bool", "char", "f64", "str",  "f32",  "",    "u8", "isize",
+        "usize", "",     "i32",  "u32", "i128", "u128", "_",   "",   "",
+        "i16",   "u16",  "()",   "...", "",     "i64",  "u64", "!"};
 
-    return tag >= 'a' && tag <= 'z' ? names[tag - 'a'] : NULL;
+    return tag >= 'a' && tag <= 'z' && names[tag - 'a'][0] != '\0' ? names[tag - 'a']
+                                                                   : NULL;
 }
 
 /* Begins a binder: "for<'a, 'b> ". Returns how many lifetimes it has. */

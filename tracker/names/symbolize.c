@@ -108,24 +108,18 @@ const char *gs_symbolizer_keep(struct gs_symbolizer *symbolizer, const char *tex
     return string->text;
 }
 
-/* Why names of a module are missing; NULL: they are not. */
+/* Why names of a module are missing; "": they are not. */
 static const char *problem_text(enum gs_object_problem problem)
 {
-    switch (problem) {
-    case GS_OBJECT_UNREADABLE:
-        return "cannot be read";
-    case GS_OBJECT_NO_FILES:
-        return "cannot be read: too many open files";
-    case GS_OBJECT_DELETED:
-        return "was deleted after the program had loaded it";
-    case GS_OBJECT_REPLACED:
-        return "was replaced after the program had loaded it";
-    case GS_OBJECT_OK:
-    case GS_OBJECT_LINK_MISSING: /* note_no_lines */
-    case GS_OBJECT_LINK_FOREIGN:
-        break;
-    }
-    return NULL;
+    static const char texts[][48] = {
+        [GS_OBJECT_UNREADABLE] = "cannot be read",
+        [GS_OBJECT_NO_FILES] = "cannot be read: too many open files",
+        [GS_OBJECT_DELETED] = "was deleted after the program had loaded it",
+        [GS_OBJECT_REPLACED] = "was replaced after the program had loaded it",
+        [GS_OBJECT_LINK_FOREIGN] = "", /* note_no_lines */
+    };
+
+    return texts[problem];
 }
 
 /* Names the first file that cannot be read; other files likely fail for the same
@@ -136,7 +130,7 @@ static void note_unread(struct gs_symbolizer *symbolizer, const char *path,
     const char *why = problem_text(problem);
     char text[GS_SYMBOLIZER_NOTE_BYTES];
 
-    if (symbolizer->names_note != NULL || why == NULL || path[0] != '/' ||
+    if (symbolizer->names_note != NULL || why[0] == '\0' || path[0] != '/' ||
         gs_module_is_runtime(gs_module_base_name(path))) /* its frames are not shown */
         return;
     snprintf(text, sizeof(text), "functions are missing: %.280s %s", path, why);
