@@ -189,13 +189,14 @@ void nonsense_use(const nonsense_handles *live, const nonsense_handles *stale)
     stale_handles = *stale;
 }
 
-#define MODELLED   1
-#define UNMODELLED 0
+#define MODELLED(symbol) {#symbol, 1, [](nonsense kind) { return call(&symbol, kind); }},
+#define UNMODELLED(symbol)                                                               \
+    {#symbol, 0, [](nonsense kind) { return call(&symbol, kind); }},
+#define GRAPHICS(symbol) /* not declared here */
 
 const nonsense_function nonsense_functions[] = {
 #if CUDA_VERSION >= 13000
-#define SIM_SYMBOL(symbol, base, since, thread, state)                                   \
-    {#symbol, state, [](nonsense kind) { return call(&symbol, kind); }},
+#define SIM_SYMBOL(symbol, base, since, thread, state) state(symbol)
 #include "../sim/driver/symbols.def"
 #undef SIM_SYMBOL
 #endif

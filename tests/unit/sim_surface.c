@@ -10,7 +10,7 @@
 
 #include "sim_helpers.h"
 
-enum state { MODELLED, UNMODELLED };
+enum state { MODELLED, UNMODELLED, GRAPHICS = UNMODELLED };
 
 struct row {
     const char *symbol;

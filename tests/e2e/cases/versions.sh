@@ -226,3 +226,23 @@ PROGRAM
   done
 }
 add_case "abi linked before CUDA 3.2" linked_case
+
+# ---- Exports of an older driver ------------------------------------------------------
+
+# older_exports_case VERSION FIRST LAST: dlsym finds what came with FIRST, and not what came with LAST, with the library
+# and without it.
+older_exports_case() {
+  need python3
+  cat >exports.py <<'PYTHON'
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+print(cuda.cuInit(0), [hasattr(cuda, name) for name in sys.argv[1:]])
+PYTHON
+  run_in native CUDASIM_DRIVER_VERSION="$1" -- python3 -S exports.py "$2" "$3"
+  preloaded shim CUDASIM_DRIVER_VERSION="$1" -- python3 -S exports.py "$2" "$3"
+  expect_equal "exports of $1" "0 [True, False]" "$(<native.out)"
+  expect_same native shim
+}
+add_case "driver 11.2, exports" older_exports_case 11020 cuMemAllocAsync cuGetProcAddress
+add_case "driver 11.8, exports" older_exports_case 11080 cuLaunchKernelEx cuLibraryLoadData
+add_case "driver 12.4, exports" older_exports_case 12040 cuGreenCtxCreate cuMemBatchDecompressAsync

@@ -28,7 +28,8 @@ SYMBOLS_HEAD = """\
  * Written by gen_symbols.py from the toolkit's headers and stub library; not edited by hand.
  *
  *   SIM_SYMBOL(exported symbol, base name for cuGetProcAddress, CUDA version it appeared in,
- *              PTDS | PTSZ | PLAIN, MODELLED | UNMODELLED)
+ *              PTDS | PTSZ | PLAIN, MODELLED | UNMODELLED | GRAPHICS: not modelled, and in
+ *              no header that can be included without those of graphics)
  */
 """
 
@@ -100,7 +101,7 @@ def graphics_rows(home):
         for abi, version in enumerate(sorted(since), start=plain if thread else 1):
             suffix = f"_v{abi}" if abi > 1 else ""
             if not base.startswith("cuWGL"):
-                rows.append((base + suffix + thread, base, version, thread, False))
+                rows.append((base + suffix + thread, base, version, thread, None))
     return rows
 
 
@@ -138,7 +139,7 @@ def symbols_text(rows):
     lines = [SYMBOLS_HEAD]
     for symbol, base, version, thread, modelled in rows:
         flag = thread[1:].upper() or "PLAIN"
-        state = "MODELLED" if modelled else "UNMODELLED"
+        state = "GRAPHICS" if modelled is None else "MODELLED" if modelled else "UNMODELLED"
         lines.append(f"SIM_SYMBOL({symbol}, {base}, {version}, {flag}, {state})\n")
     return "".join(lines)
 
@@ -159,9 +160,8 @@ def check_types(home, rows):
     lines = ["#define __CUDA_API_VERSION_INTERNAL\n", "#include <cuda.h>\n",
              "#include <cudaProfiler.h>\n#include <cudaTypedefs.h>\n",
              "#include <cudaProfilerTypedefs.h>\n"]
-    graphics = {row[0] for row in graphics_rows(home)}  # cudaGL.h needs OpenGL's headers
-    for symbol, base, version, thread, _ in rows:
-        if symbol in graphics:
+    for symbol, base, version, thread, modelled in rows:
+        if modelled is None:  # cudaGL.h needs OpenGL's headers
             continue
         lines.append(f"_Static_assert(__builtin_types_compatible_p(PFN_{base}_v{version}{thread},"
                      f" __typeof__(&{symbol})), \"{symbol}\");\n")

@@ -13,6 +13,7 @@ struct symbol {
 
 #define MODELLED   true
 #define UNMODELLED false
+#define GRAPHICS   false
 static const struct symbol symbols[] = {
 #define SIM_SYMBOL(symbol, base, since, thread, state) {#symbol, #base, state},
 #include "symbols.def"

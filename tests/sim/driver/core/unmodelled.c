@@ -20,6 +20,7 @@ static CUresult refuse(const char *name)
     {                                                                                    \
         return refuse(#symbol);                                                          \
     }
+#define GRAPHICS                                       UNMODELLED
 #define SIM_SYMBOL(symbol, base, since, thread, state) state(symbol)
 #include "symbols.def"
 #undef SIM_SYMBOL
