@@ -46,7 +46,7 @@ absent_case() {
   local name way
 
   need_file "$apps/unknown"
-  for name in cuMemcpyWithAttributesAsync cuFabricCpyBatchAsync cuGLCtxCreate_v2; do
+  for name in cuMemcpyWithAttributesAsync cuFabricCpyBatchAsync cuLaunchHostFunc_v2; do
     for way in dlsym proc; do
       same_as_native -- "$apps/unknown" "$way" "$name"
       expect_text native.out 'not found$'

@@ -14,10 +14,10 @@ config.device = 0
 index = faiss.GpuIndexFlatL2(resources, 64, config)
 index.add(vectors)
 print("total", index.ntotal)
-print("same", bool((index.reconstruct_n(0, 10) == vectors[:10]).all()))
 for _ in range(5):
     index.search(vectors[:5], 4)
 host = faiss.index_gpu_to_cpu(index)
+print("same", bool((host.reconstruct_n(0, 10) == vectors[:10]).all()))
 other = faiss.index_cpu_to_gpu(resources, 0, faiss.IndexFlatIP(32))
 other.add(vectors[:100, :32].copy())
 print("moved", host.ntotal, other.ntotal)

@@ -1,5 +1,6 @@
-"""openmm_contexts.py - contexts of OpenMM's CUDA platform, made, stepped and ended. Forces are kernels' work: only positions are printed."""
-# zoo: prints position .*0.4.*
+"""openmm_contexts.py - contexts of OpenMM's CUDA platform, made, stepped and ended. Positions and
+forces are kernels' work: what is printed is their number."""
+# zoo: prints positions 200
 # zoo: prints energy Quantity
 import os
 import sys
@@ -23,7 +24,7 @@ for _ in range(3):
     context = mm.Context(system, mm.VerletIntegrator(0.002), platform, {"Precision": "mixed", "DeviceIndex": "0"})
     context.setPositions([mm.Vec3(i % 6 * 0.4, i // 6 % 6 * 0.4, i // 36 * 0.4) for i in range(200)])
     state = context.getState(positions=True)
-    print("position", state.getPositions()[7])
+    print("positions", len(state.getPositions()))
     context.getIntegrator().step(3)
     print("energy", type(context.getState(energy=True).getPotentialEnergy()).__name__)
     del context, state
