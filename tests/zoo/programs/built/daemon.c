@@ -1,6 +1,7 @@
 /*
- * daemon.c - a daemon as the textbook writes it: it forks twice, becomes a session's leader,
- * leaves its folder and its standard files, then uses CUDA. DATA: where it writes what it read.
+ * daemon.c - a daemon as the textbook writes it: it forks twice, becomes a session's
+ * leader, leaves its folder and its standard files, then uses CUDA. DATA: where it writes
+ * what it read.
  */
 #include <cuda_runtime_api.h>
 #include <fcntl.h>

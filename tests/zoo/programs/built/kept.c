@@ -1,4 +1,5 @@
-/* kept.c - a program of the runtime's: data to the device and back, and one allocation that is lost. */
+/* kept.c - a program of the runtime's: data to the device and back, and one allocation
+ * that is lost. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 
@@ -6,7 +7,8 @@ static void *keep(void)
 {
     void *memory = NULL;
 
-    return cudaMalloc(&memory, 5 << 20) == cudaSuccess ? memory : NULL; /* LEAK: keep 5242880 1 */
+    return cudaMalloc(&memory, 5 << 20) == cudaSuccess ? memory
+                                                       : NULL; /* LEAK: keep 5242880 1 */
 }
 
 int main(void)

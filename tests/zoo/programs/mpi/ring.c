@@ -12,7 +12,8 @@ static void *keep(void)
 {
     void *memory = NULL;
 
-    return cudaMalloc(&memory, 1 << 20) == cudaSuccess ? memory : NULL; /* LEAK: keep 1048576 1 */
+    return cudaMalloc(&memory, 1 << 20) == cudaSuccess ? memory
+                                                       : NULL; /* LEAK: keep 1048576 1 */
 }
 
 int main(int argc, char **argv)
@@ -32,7 +33,8 @@ int main(int argc, char **argv)
         cudaMemcpy(there, words, sizeof(words), cudaMemcpyHostToDevice);
         cudaMemcpy(words, there, sizeof(words), cudaMemcpyDeviceToHost);
         MPI_Sendrecv_replace(words, WORDS, MPI_UNSIGNED, (rank + 1) % size, 0,
-                             (rank + size - 1) % size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                             (rank + size - 1) % size, 0, MPI_COMM_WORLD,
+                             MPI_STATUS_IGNORE);
     }
     cudaFree(there);
     for (unsigned i = 0; i < WORDS; i++) {

@@ -1,7 +1,8 @@
 /*
- * quota.c - a preloaded library that shares a GPU, as HAMi-core and vgpu-manager are built: its own dlsym and
- * cuGetProcAddress hand out its cuMemAlloc and cuMemFree, which count, and the real functions come from
- * dlopen("libcuda.so.1") and glibc's dlsym. At exit it prints whether each allocation was freed (QUOTA_SEES).
+ * quota.c - a preloaded library that shares a GPU, as HAMi-core and vgpu-manager are
+ * built: its own dlsym and cuGetProcAddress hand out its cuMemAlloc and cuMemFree, which
+ * count, and the real functions come from dlopen("libcuda.so.1") and glibc's dlsym. At
+ * exit it prints whether each allocation was freed (QUOTA_SEES).
  */
 #define _GNU_SOURCE
 #include <cuda.h>
