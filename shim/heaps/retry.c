@@ -13,18 +13,24 @@
 #include "parts.h"
 #include "gs_wait.h"
 
-/* How long an allocation that would fail polls for blocks freed in stream order or, in
+/*
+ * How long an allocation that would fail polls for blocks freed in stream order or, in
  * the lazy mode, for any freed block. Natively the order of the stream would make the
- * first available, and the free has waited for the others. The wait is bounded since the
- * running work may wait for this very thread. */
+ * first available, and the free has waited for the others. The wait is short since the
+ * running work may wait for this very thread. For work that a native free has waited for,
+ * the allocation waits for up to GPUSHIM_POOL_WAIT: natively the thread had not come
+ * here before.
+ */
 #define WAIT_NS      400000000ull
 #define FIRST_NAP_NS 200000u
-#define LAST_NAP_NS  50000000u
+#define LAST_NAP_NS  10000000u
+#define NS_PER_MS    1000000ull
 /* After a wait that found nothing, none waits for the same pending bytes for this time: a
  * program that allocates until it is refused must not wait each time. */
 #define PAUSE_NS 2000000000ull
 
 static uint64_t paused_until, paused_bytes; /* atomic */
+static bool in_vain; /* atomic: the last long wait has found nothing */
 
 static uint64_t made_again[GS_MAX_DEVICES]; /* atomic */
 
@@ -45,6 +51,7 @@ void gs_retry_reset(void)
         __atomic_store_n(&made_again[i], 0, __ATOMIC_RELAXED);
     }
     paused_until = paused_bytes = 0;
+    in_vain = false;
 }
 
 bool gs_retry_await_others(const struct gs_shortage *lack)
@@ -61,7 +68,26 @@ bool gs_retry_await_others(const struct gs_shortage *lack)
 static bool some_ready(struct gs_state *state, int device, uint64_t before)
 {
     (void)gs_pool_idle_bytes(state->pool, device); /* queries the fences */
-    return gs_pool_pending_bytes(state->pool, device) < before;
+    bool ready = gs_pool_pending_bytes(state->pool, device) < before;
+    if (ready) {
+        __atomic_store_n(&in_vain, false, __ATOMIC_RELAXED);
+    }
+    return ready;
+}
+
+/* How long to poll for pending memory of the device (-1: of all). */
+static uint64_t longest_wait_ns(struct gs_state *state, int device)
+{
+    const struct gs_context *context;
+    uint64_t most = state->options.pool_wait_ms * NS_PER_MS;
+    bool owed = false;
+    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
+        owed |= (device < 0 || context->device == device) &&
+                gs_epochs_owe_wait(&((struct gs_context *)(uintptr_t)context)->epochs);
+    }
+    return owed && most > WAIT_NS && !__atomic_load_n(&in_vain, __ATOMIC_RELAXED)
+               ? most
+               : WAIT_NS;
 }
 
 /* Waits for the context, for blocks freed during a capture: natively their free would
@@ -97,14 +123,18 @@ bool gs_retry_await_pending(const struct gs_shortage *lack)
     if (paused) {
         return false;
     }
+    uint64_t wait_ns = longest_wait_ns(state, lack->device);
     /* Back off exponentially: polling too often can slow the device. */
     struct gs_wait wait = {.nap_ns = FIRST_NAP_NS,
                            .longest_ns = LAST_NAP_NS,
-                           .until_ns = gs_now_ns() + WAIT_NS};
+                           .until_ns = gs_now_ns() + wait_ns};
     while (gs_wait_step(&wait)) {
         if (some_ready(state, lack->device, before)) {
             return true;
         }
+    }
+    if (wait_ns > WAIT_NS) {
+        __atomic_store_n(&in_vain, true, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&paused_bytes, before, __ATOMIC_RELAXED);
     __atomic_store_n(&paused_until, gs_now_ns() + PAUSE_NS, __ATOMIC_RELAXED);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "captures.h"
 #include "gs_clock.h"
 #include "mem_limits.h"
 #include "nvml.h"
@@ -128,6 +129,8 @@ bool gs_refusals_begin(struct gs_state *state, const struct gs_call *call, int d
     figures->time_ns = gs_tracker_now(state->tracker);
     figures->api = gs_record_api(call->api);
     figures->thread = gs_thread_id();
+    figures->lazy = state->options.free_sync == GS_FREE_SYNC_LAZY;
+    figures->capturing = gs_captures_active();
     figures->stack = state->stacks ? gs_stacks_capture(state->stacks) : 0;
     out->heap = call->context ? call->context->heap : NULL;
     out->from_pool = call->kind == GS_MEMORY_DEVICE || call->kind == GS_MEMORY_ASYNC;

@@ -235,6 +235,23 @@ static void order(struct gs_epoch *epoch)
     }
 }
 
+static void record_in_free(struct gs_epoch *epoch)
+{
+    struct gs_epochs *home = epoch->home;
+    gs_lock_take(&home->lock);
+    home->in_free = epoch->number > home->in_free ? epoch->number : home->in_free;
+    gs_lock_drop(&home->lock);
+}
+
+bool gs_epochs_owe_wait(struct gs_epochs *epochs)
+{
+    gs_lock_take(&epochs->lock);
+    bool owes = epochs->held > 0 && epochs->in_free > epochs->done &&
+                epochs->in_free > epochs->in_order;
+    gs_lock_drop(&epochs->lock);
+    return owes;
+}
+
 /* `in_free`: no work can have been submitted since the epoch's last free. */
 static void close_epoch(struct gs_epoch *epoch, bool in_free)
 {
@@ -243,6 +260,7 @@ static void close_epoch(struct gs_epoch *epoch, bool in_free)
     enum gs_status status = home->event_ops->record(home->self, &event);
     end_close(epoch, status, event);
     if (status == GS_OK && in_free) {
+        record_in_free(epoch);
         order(epoch);
     }
     drop(epoch); /* NOLINT(clang-analyzer-unix.Malloc): the reference of begin_close */

@@ -50,8 +50,9 @@ struct gs_epochs {
     uint64_t frees, calls;           /* frees so far, and driver calls made for them */
     size_t held;                     /* bytes of epochs not known to be ready */
     uint64_t opened, done, in_order; /* numbers of the last epoch so */
-    struct gs_epoch *seen;       /* a reference to the last one done; NULL: none yet */
-    uint64_t busy;               /* the last one queried and not done; 0: none */
+    uint64_t in_free;      /* the last one closed within a free, before any later work */
+    struct gs_epoch *seen; /* a reference to the last one done; NULL: none yet */
+    uint64_t busy;         /* the last one queried and not done; 0: none */
     struct gs_patience patience; /* of requests that found nothing ready */
 };
 
@@ -98,6 +99,11 @@ bool gs_epochs_worth_looking(struct gs_epochs *epochs);
  * queries find nothing complete. No lock is held.
  */
 bool gs_epochs_worth_asking(struct gs_epochs *epochs);
+
+/* Returns true if an event that was recorded within a free is not known to be complete.
+ * Natively that free has waited for the same work, so an allocation that would fail may
+ * wait for it, too. No list of events is queried. */
+bool gs_epochs_owe_wait(struct gs_epochs *epochs);
 
 /* Returns true if a fence of the pool is an epoch; the others are events (fences.h). */
 bool gs_epoch_is(gs_fence fence);

@@ -152,6 +152,31 @@ Test(epochs, a_later_ones_mark_proves_it_too)
     cr_assert_eq(fake.released, 3);
 }
 
+/* Natively the free has waited for what its own event covers, but not for what was
+ * submitted later: only for the first may an allocation wait for long. */
+Test(epochs, a_wait_is_owed_for_events_of_frees_alone)
+{
+    struct fake fake;
+    gs_fence first, second;
+    bool full;
+
+    begin(&fake);
+    cr_assert_eq(gs_epochs_join(&fake.epochs, 1, &first, &full), GS_OK);
+    cr_assert(!gs_epochs_owe_wait(&fake.epochs), "no event yet");
+    gs_epochs_close(&fake.epochs);
+    cr_assert(gs_epochs_owe_wait(&fake.epochs));
+    fake.done = 1;
+    cr_assert_eq(gs_epoch_query(first), GS_OK);
+    cr_assert(!gs_epochs_owe_wait(&fake.epochs), "complete");
+    cr_assert_eq(gs_epochs_join(&fake.epochs, 1, &second, &full), GS_OK);
+    gs_epochs_headroom(&fake.epochs, 0);
+    cr_assert_eq(gs_epoch_query(second), GS_ERR_TIMEOUT, "closed by the query");
+    cr_assert(!gs_epochs_owe_wait(&fake.epochs), "its event covers later work");
+    gs_epoch_release(first);
+    gs_epoch_release(second);
+    gs_epochs_end(&fake.epochs);
+}
+
 Test(epochs, asking_after_an_open_one_closes_it)
 {
     struct fake fake;

@@ -105,6 +105,8 @@ struct gs_report_refusal {
     bool elsewhere_known, own_known;
     bool pooled;           /* else the pool has no memory of the device */
     bool may_move;         /* GPUSHIM_POOL_VMM=on may serve such a request */
+    bool lazy;             /* GPUSHIM_FREE_SYNC=lazy: frees do not wait */
+    bool capturing;        /* a stream captured: a synchronize would break the capture */
     uint64_t piece_bytes;  /* the pool's largest piece without an allocation; 0: none */
     const char *piece_bar; /* why it did not serve the request, static; NULL: not known */
     /* What to try, most promising first. The report adds it. */

@@ -159,3 +159,25 @@ shortage_names_case() {
   expect_count missing.err '^gpushim: GPUSHIM_OUTPUT=json: cannot write .*/missing/run([.]oom)?[.]json: ' 2
 }
 add_case "shortage in files: their names" shortage_names_case
+
+# A host that runs ahead of the GPU: an allocation waits, in the lazy mode, for work that natively the free has waited
+# for, however long that takes; each copy takes longer than an allocation waits for other work (0.4 s).
+# shortage_ahead_case MODE STEPS
+shortage_ahead_case() {
+  local copies=(CUDASIM_MEMORY=64M CUDASIM_COPY_RATE=28M)
+
+  need_file "$apps/runahead_linked"
+  same_as_native "${copies[@]}" GPUSHIM_FREE_SYNC="$1" -- "$apps/runahead_linked" 16 "$2"
+  expect_clean shim.err
+}
+add_case "shortage of a host that runs ahead" shortage_ahead_case lazy 6
+
+# What an allocation waits for has a limit; the advice names the mode.
+shortage_ahead_limit_case() {
+  preloaded shim CUDASIM_MEMORY=64M CUDASIM_COPY_RATE=16M GPUSHIM_FREE_SYNC=lazy GPUSHIM_POOL_WAIT=50ms -- \
+    "$apps/runahead_linked" 16 5
+  expect_status shim 0
+  expect_text shim.out '^runahead: 1 of 5 refused$'
+  expect_text shim.err '^==[0-9]+== Try: 64[.]0 MiB are freed, .*: synchronize .*, or GPUSHIM_FREE_SYNC=native, whose frees wait$'
+}
+add_case "shortage of a host that runs ahead, for too long" shortage_ahead_limit_case

@@ -45,10 +45,12 @@ static bool try_waiting(const struct gs_report_refusal *refusal, char *text)
     if (refusal->pending_bytes == 0 ||
         free_bytes(refusal) + refusal->pending_bytes < refusal->bytes)
         return false;
-    snprintf(text, TEXT_BYTES,
-             "%s are freed, but running work may still use them: synchronize before this "
-             "call, or free earlier",
-             gs_text_bytes(refusal->pending_bytes, size));
+    snprintf(text, TEXT_BYTES, "%s are freed, but running work may still use them: %s",
+             gs_text_bytes(refusal->pending_bytes, size),
+             refusal->capturing ? "end the capture first, or free before its begin"
+             : refusal->lazy    ? "synchronize before this call, or "
+                                  "GPUSHIM_FREE_SYNC=native, whose frees wait"
+                                : "synchronize before this call, or free earlier");
     return true;
 }
 
