@@ -91,21 +91,4 @@ void gs_carving_end(struct gs_heap *heap, struct gs_segment *segment)
 void gs_carving_forget(struct gs_heap *heap)
 {
     count(heap, 0, heap->carved_bytes);
-    heap->carved_units = 0;
-}
-
-uint64_t gs_pool_carved_free(struct gs_pool *pool, int device)
-{
-    uint64_t bytes = 0;
-
-    for (struct gs_heap *heap = atomic_load(&pool->living); heap;
-         heap = atomic_load(&heap->next_living)) {
-        if (!gs_heap_on(heap, device))
-            continue;
-        gs_lock_take(&heap->lock);
-        if (heap->carved_bytes > heap->carved_units * GS_BLOCK_BYTES)
-            bytes += heap->carved_bytes - heap->carved_units * GS_BLOCK_BYTES;
-        gs_lock_drop(&heap->lock);
-    }
-    return bytes;
 }

@@ -18,8 +18,8 @@ struct tally {
     size_t pending;
     size_t idle[GS_IDLE_PARTS];
     size_t carved; /* free blocks; each must be in the tree of the carved segments */
-    uint64_t small_units, carved_bytes, carved_units, tolerance_bytes, grown_bytes,
-        live_bytes, used_bytes, pending_bytes, reserved_bytes;
+    uint64_t small_units, carved_bytes, tolerance_bytes, grown_bytes, live_bytes,
+        used_bytes, pending_bytes, reserved_bytes;
 };
 
 static const char *check_block(struct gs_pool *pool, const struct gs_segment *segment,
@@ -67,9 +67,7 @@ static void tally_block(struct tally *tally, const struct gs_segment *segment,
         return;
     }
     tally->starts += segment->shared;
-    if (segment->carved)
-        tally->carved_units += gs_round_up(block->units, GS_LARGE_UNITS);
-    else if (segment->shared)
+    if (segment->shared && !segment->carved)
         tally->small_units += block->units;
     if (state == GS_BLOCK_CACHED) {
         tally->tiers++;
@@ -176,7 +174,6 @@ static const char *check_counters(struct gs_heap *heap, const struct tally *tall
     gs_tiers_sum(heap, &sum);
 
     if (heap->carved_bytes != tally->carved_bytes ||
-        heap->carved_units != tally->carved_units ||
         heap->tolerance_bytes != tally->tolerance_bytes ||
         heap->grown_bytes != tally->grown_bytes)
         return "carved segments, fit tolerance or growth are miscounted";

@@ -91,8 +91,6 @@ static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *ho
     gs_starts_put(&heap->starts, block);
     if (GS_LIKELY(!segment->carved))
         heap->small_units += block->units;
-    else
-        gs_carving_count(heap, block, true);
     return block;
 }
 

@@ -186,7 +186,6 @@ struct gs_heap {
     uint64_t idle_turns;      /* segments that became idle so far */
     uint64_t small_units;     /* occupied in shared segments */
     uint64_t carved_bytes;    /* carved segments */
-    uint64_t carved_units;    /* their blocks in use, each rounded up to 2 MiB */
     uint64_t tolerance_bytes; /* sum over the large segments in use */
     uint64_t grown_bytes;     /* shared segments of more than 2 MiB */
     size_t tight_bytes; /* the largest segment that became idle on a short device; 0 */

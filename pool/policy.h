@@ -100,16 +100,6 @@ size_t gs_carving_grown(struct gs_heap *heap, const struct gs_request *request);
  * longer, as its last one has left. heap->lock is held. */
 void gs_carving_begin(struct gs_heap *heap, struct gs_segment *segment);
 void gs_carving_end(struct gs_heap *heap, struct gs_segment *segment);
-/* Counts a block of a segment that becomes occupied (or, with false, free); heap->lock is
- * held. */
-static inline void gs_carving_count(struct gs_heap *heap, const struct gs_block *block,
-                                    bool occupied)
-{
-    uint32_t units =
-        (block->units + GS_LARGE_UNITS - 1) / GS_LARGE_UNITS * GS_LARGE_UNITS;
-
-    heap->carved_units += occupied ? units : -(uint64_t)units;
-}
 /* Clears the sums of a dead heap; heap->lock is held. */
 void gs_carving_forget(struct gs_heap *heap);
 

@@ -291,9 +291,6 @@ size_t gs_pool_trim_step(struct gs_pool *pool, int device, size_t bytes);
 uint64_t gs_pool_await_changes(struct gs_pool *pool);
 /* Bytes that gs_pool_trim could give back on `device` now. */
 size_t gs_pool_idle_bytes(struct gs_pool *pool, int device);
-/* Bytes of carved segments that would be free on `device` (-1: all) if each of their
- * blocks had a segment of its own. */
-uint64_t gs_pool_carved_free(struct gs_pool *pool, int device);
 /* Bytes in segments, idle or not, on all devices, and on one device. */
 uint64_t gs_pool_reserved_bytes(struct gs_pool *pool);
 uint64_t gs_pool_reserved_on(struct gs_pool *pool, int device);

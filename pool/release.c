@@ -92,8 +92,6 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
     if (segment->shared) {
         if (GS_LIKELY(!segment->carved))
             heap->small_units -= block->units;
-        else
-            gs_carving_count(heap, block, false);
         gs_starts_drop(&heap->starts, block);
     } else {
         gs_fit_tolerance_end(heap, segment);

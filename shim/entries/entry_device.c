@@ -9,6 +9,7 @@
 #include "free_lazy.h"
 #include "capture_check.h"
 #include "free_wait.h"
+#include "full_wait.h"
 #include "hit.h"
 #include "host_pools.h"
 #include "ipc_mode.h"
@@ -682,6 +683,22 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 
 /* ---- queries --------------------------------------------------------------------- */
 
+/*
+ * The bytes that the driver does not have and an allocation can get. Memory that a free
+ * holds back until work is complete is free natively, and an allocation waits for the
+ * work; but no allocation gets idle memory behind work that one has waited for in vain. A
+ * hole of a carved segment serves small requests only, and does not count.
+ */
+static size_t idle_for_info(struct gs_state *state, const struct gs_context *context)
+{
+    if (!state->pool || gs_full_wait_is_in_vain(context)) {
+        return 0;
+    }
+    return gs_pool_idle_bytes(state->pool, context->device) +
+           gs_pool_pending_bytes(state->pool, context->device) +
+           gs_quarantine_idle(context->device);
+}
+
 GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     struct gs_state *state = gs_enter();
@@ -699,15 +716,8 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     }
     if (result == CUDA_SUCCESS) {
         if (context) {
-            /* Memory that a free holds back until work is complete, or beside another
-             * block, is free natively. */
-            size_t idle = state->pool
-                              ? gs_pool_idle_bytes(state->pool, context->device) +
-                                    gs_pool_carved_free(state->pool, context->device) +
-                                    gs_pool_pending_bytes(state->pool, context->device) +
-                                    gs_quarantine_idle(context->device)
-                              : 0;
-            gs_limits_info(context->device, idle, &real_free, &real_total);
+            gs_limits_info(context->device, idle_for_info(state, context), &real_free,
+                           &real_total);
         }
         if (free) {
             *free = real_free;

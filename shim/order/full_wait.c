@@ -51,7 +51,7 @@ static void keep(const struct gs_context *context, uint64_t event)
 }
 
 /* Returns true if the work of an earlier wait that timed out still runs. */
-static bool still_runs(const struct gs_context *context)
+bool gs_full_wait_is_in_vain(const struct gs_context *context)
 {
     uint64_t event = __atomic_exchange_n(timed_out_mark(context), 0, __ATOMIC_ACQ_REL);
     if (!event) {
@@ -86,7 +86,7 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context)
     if (gs_captures_active() || gs_context_counts_idle(&state->contexts, context)) {
         return true;
     }
-    if (still_runs(context)) {
+    if (gs_full_wait_is_in_vain(context)) {
         return false;
     }
     if (gs_context_event_ops.record((void *)(uintptr_t)context, &event) != GS_OK) {

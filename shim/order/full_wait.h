@@ -23,6 +23,10 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context);
 /* Like gs_full_wait, for every known context. */
 bool gs_full_wait_all(struct gs_state *state);
 
+/* Returns true while work still runs for which an allocation has waited too long. Makes
+ * no driver call if none has. */
+bool gs_full_wait_is_in_vain(const struct gs_context *context);
+
 /* Drops the kept event of a context that has ended. */
 void gs_full_wait_context_ends(const struct gs_context *context);
 

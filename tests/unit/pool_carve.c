@@ -203,26 +203,6 @@ Test(carve, what_a_device_can_spare_is_a_share_of_it)
     bed_fini(&bed);
 }
 
-/* Natively 5 MiB take 6, and 6 take 6. */
-Test(carve, what_lies_beside_a_block_counts_as_free)
-{
-    struct bed bed;
-    uint64_t a, b;
-
-    begin_spare(&bed, 2 * GS_GIB, 2 * GS_GIB);
-    bed_free(&bed, bed_alloc(&bed, 16 * GS_MIB));
-    a = bed_alloc(&bed, 5 * GS_MIB);
-    cr_expect_eq(gs_pool_carved_free(bed.pool, 0), 10 * GS_MIB);
-    b = bed_alloc(&bed, 6 * GS_MIB);
-    cr_expect_eq(gs_pool_carved_free(bed.pool, 0), 4 * GS_MIB);
-    bed_free(&bed, a);
-    bed_free(&bed, b);
-    (void)gs_pool_idle_bytes(bed.pool, 0); /* drains the caches */
-    cr_expect_eq(gs_pool_carved_free(bed.pool, 0), 0, "an idle segment is no carved one");
-    bed_check(&bed);
-    bed_fini(&bed);
-}
-
 Test(carve, a_device_of_unknown_size_has_nothing_to_spare)
 {
     struct bed bed;

@@ -181,3 +181,15 @@ shortage_ahead_limit_case() {
   expect_text shim.err '^==[0-9]+== Try: 64[.]0 MiB are freed, .*: synchronize .*, or GPUSHIM_FREE_SYNC=native, whose frees wait$'
 }
 add_case "shortage of a host that runs ahead, for too long" shortage_ahead_limit_case
+
+# What cuMemGetInfo says is free can be had in one allocation: no hole beside a block counts, and no idle memory behind
+# work that an allocation has waited for in vain.
+# shortage_info_case WHERE [VAR=value...]
+shortage_info_case() {
+  need_file "$apps/infofree_linked"
+  same_as_native CUDASIM_MEMORY=64M GPUSHIM_LEAK_REPORT=off GPUSHIM_DUMP_ON_OOM=off GPUSHIM_LOG_FILE="$PWD/log" "${@:2}" -- \
+    "$apps/infofree_linked" "$1"
+  expect_text native.out 'as much as it says'
+}
+add_case "shortage, what is free beside holes" shortage_info_case holes GPUSHIM_POOL_CARVE=on
+add_case "shortage, what is free behind work" shortage_info_case busy GPUSHIM_POOL_WAIT=100ms

@@ -1,0 +1,66 @@
+/*
+ * infofree.c - takes what cuMemGetInfo says is free, in one allocation.   infofree WHERE
+ *
+ *   holes  beside blocks that share a segment with free memory
+ *   busy   while work runs that never ends, and behind which memory is idle; an
+ *          allocation has waited for it
+ *
+ * Says whether there is as much. Natively there always is.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu.h"
+
+#define MIB    ((size_t)1 << 20)
+#define BLOCKS 4
+
+static void take_all(void)
+{
+    size_t free_bytes, total;
+    CUdeviceptr memory;
+
+    APP_OK(cuMemGetInfo(&free_bytes, &total));
+    printf("infofree: %s\n",
+           free_bytes == 0 || cuMemAlloc(&memory, free_bytes) == CUDA_SUCCESS
+               ? "as much as it says"
+               : "less than it says");
+}
+
+static void beside_holes(void)
+{
+    CUdeviceptr memory;
+
+    APP_OK(cuMemAlloc(&memory, 16 * MIB));
+    APP_OK(cuMemFree(memory));
+    APP_OK(cuMemAlloc(&memory, 5 * MIB));
+    take_all();
+}
+
+static void behind_work(void)
+{
+    CUdeviceptr blocks[BLOCKS], word;
+    CUstream stream;
+
+    APP_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    APP_OK(cuMemAlloc(&word, 4));
+    APP_OK(cuMemsetD32(word, 0, 1));
+    for (int i = 0; i < BLOCKS; i++)
+        APP_OK(cuMemAlloc(&blocks[i], 8 * MIB));
+    for (int i = 0; i < BLOCKS; i++)
+        APP_OK(cuMemFree(blocks[i]));
+    APP_OK(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    (void)cuMemAlloc(&blocks[0], 48 * MIB); /* natively there is as much */
+    take_all();
+}
+
+int main(int argc, char **argv)
+{
+    app_gpu_start();
+    if (argc > 1 && strcmp(argv[1], "busy") == 0)
+        behind_work();
+    else
+        beside_holes();
+    fflush(stdout);
+    _Exit(0);
+}
