@@ -34,7 +34,8 @@ struct gs_async_heap {
     bool broken;            /* atomic: serves nothing any more */
     bool pressed;      /* atomic: its stream waits for fences instead of polling them */
     unsigned given;    /* atomic: segments returned, by a free in its stream */
-    unsigned awaited;  /* atomic: how many of them were waited for */
+    unsigned awaited;  /* atomic: how many of them are known to have run */
+    unsigned in_vain;  /* atomic: how many of them a long wait did not see run */
     bool handed_out;   /* atomic: memory, since the stream's last launch in full order */
     bool moving;       /* under the lock: its stream is about to end */
     unsigned users;    /* under the lock: threads that return segments */
@@ -127,6 +128,9 @@ void gs_async_give_back(int device);
  * function waits, once for all streams. Returns true if any is free. No stream
  * captures. */
 bool gs_async_await_given(int device);
+/* The same for an allocation that fails otherwise: waits for 0.4 s, until the frees of one
+ * stream have run; once for the same frees. */
+bool gs_async_await_given_long(int device);
 
 /* Called before a stream is destroyed. */
 void gs_async_stream_ends(CUstream stream);

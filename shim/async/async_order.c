@@ -275,11 +275,15 @@ bool gs_async_is_idle(struct gs_async_heap *heap)
  * before the first sleep, the longest wait, and the sleep; the driver's thread may have
  * to wake up. The wait is bounded since the stream may have work that waits for this
  * thread. On a busy machine the time passes with few polls: LEAST_POLLS are made even if
- * it is over. */
+ * it is over. An allocation that would fail otherwise waits for LAST_WAIT_NS, once for
+ * the same frees. */
 #define POLLS       1000u
 #define LEAST_POLLS 2000u
 #define WAIT_NS     10000000ull
 #define NAP_NS      20000u
+
+#define LAST_WAIT_NS 400000000ull
+#define LAST_NAP_NS  200000u
 
 /* Waits until `until_ns`, and until *polls is LEAST_POLLS, for the frees made so far in
  * the heap's stream. Returns whether they have run. */
@@ -288,11 +292,17 @@ static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns, unsigned 
     struct gs_wait wait = {.spins = POLLS, .nap_ns = NAP_NS, .until_ns = until_ns};
     unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
     bool done = gs_async_is_idle(heap);
+    if (given == __atomic_load_n(&heap->in_vain, __ATOMIC_RELAXED)) {
+        *polls = LEAST_POLLS;
+        wait.until_ns = 1; /* has passed */
+    }
     for (; !done && (gs_wait_step(&wait) || *polls < LEAST_POLLS); ++*polls) {
         done = gs_async_is_idle(heap);
     }
     (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
-    __atomic_store_n(&heap->awaited, given, __ATOMIC_RELAXED);
+    if (done) { /* else the next call waits again */
+        __atomic_store_n(&heap->awaited, given, __ATOMIC_RELAXED);
+    }
     return done;
 }
 
@@ -305,6 +315,14 @@ static struct gs_async_heap *first_heap(void)
     return heap;
 }
 
+/* Returns true if the heap is on the device and its stream may not have run all frees. */
+static bool is_awaited(const struct gs_async_heap *heap, int device)
+{
+    return (device < 0 || heap->face.device == device) &&
+           __atomic_load_n(&heap->given, __ATOMIC_RELAXED) !=
+               __atomic_load_n(&heap->awaited, __ATOMIC_RELAXED);
+}
+
 bool gs_async_await_given(int device)
 {
     bool any = false;
@@ -314,10 +332,50 @@ bool gs_async_await_given(int device)
     uint64_t until_ns = gs_now_ns() + WAIT_NS; /* of all streams: they run meanwhile */
     unsigned polls = 0;                        /* of all, too */
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
-        if ((device < 0 || heap->face.device == device) &&
-            __atomic_load_n(&heap->given, __ATOMIC_RELAXED) !=
-                __atomic_load_n(&heap->awaited, __ATOMIC_RELAXED)) {
+        if (is_awaited(heap, device)) {
             any |= await_frees(heap, until_ns, &polls);
+        }
+    }
+    return any;
+}
+
+/* Waits for the first heap whose frees run. */
+static bool await_any(int device)
+{
+    struct gs_wait wait = {.nap_ns = LAST_NAP_NS,
+                           .longest_ns = 16 * LAST_NAP_NS,
+                           .until_ns = gs_now_ns() + LAST_WAIT_NS};
+    bool waits = true;
+    while (waits && gs_wait_step(&wait)) {
+        waits = false;
+        for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
+            unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
+            if (!is_awaited(heap, device) ||
+                given == __atomic_load_n(&heap->in_vain, __ATOMIC_RELAXED)) {
+                continue;
+            }
+            if (is_done(heap)) {
+                (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
+                __atomic_store_n(&heap->awaited, given, __ATOMIC_RELAXED);
+                return true;
+            }
+            waits = true;
+        }
+    }
+    return false;
+}
+
+bool gs_async_await_given_long(int device)
+{
+    if (GS_LIKELY(!__atomic_load_n(&gs_async_heap_count, __ATOMIC_ACQUIRE))) {
+        return false;
+    }
+    bool any = await_any(device);
+    for (struct gs_async_heap *heap = first_heap(); !any && heap; heap = heap->next) {
+        if (is_awaited(heap, device)) {
+            __atomic_store_n(&heap->in_vain,
+                             __atomic_load_n(&heap->given, __ATOMIC_RELAXED),
+                             __ATOMIC_RELAXED);
         }
     }
     return any;

@@ -195,6 +195,7 @@ static void add_figures(struct gs_state *state, const struct gs_refusal *refusal
     out->idle_bytes = stats.reserved_bytes > busy ? stats.reserved_bytes - busy : 0;
     out->returned_bytes = stats.maintenance_bytes - stats.aged_bytes + stats.trim_bytes;
     out->pooled = stats.reserved_bytes != 0 || out->returned_bytes != 0;
+    out->carves = state->options.pool_carve == GS_CARVE_MODE_ON;
     out->may_move = !state->options.pool_vmm && out->bytes >= GS_LARGE_BYTES;
     find_elsewhere(state->tracker,
                    out->live_bytes + out->rounding_bytes + out->pending_bytes +

@@ -5,6 +5,8 @@
  *   busy   while work runs that never ends, and behind which memory is idle; an
  *          allocation has waited for it
  *
+ *   pinned a live block of 5 MiB in a segment of 16 MiB, and a request of 50 MiB
+ *
  * Says whether there is as much. Natively there always is.
  */
 #include <stdio.h>
@@ -37,6 +39,16 @@ static void beside_holes(void)
     take_all();
 }
 
+static void beside_block(void)
+{
+    CUdeviceptr memory;
+
+    APP_OK(cuMemAlloc(&memory, 16 * MIB));
+    APP_OK(cuMemFree(memory));
+    APP_OK(cuMemAlloc(&memory, 5 * MIB));
+    printf("infofree: %d\n", (int)cuMemAlloc(&memory, 50 * MIB));
+}
+
 static void behind_work(void)
 {
     CUdeviceptr blocks[BLOCKS], word;
@@ -59,6 +71,8 @@ int main(int argc, char **argv)
     app_gpu_start();
     if (argc > 1 && strcmp(argv[1], "busy") == 0)
         behind_work();
+    else if (argc > 1 && strcmp(argv[1], "pinned") == 0)
+        beside_block();
     else
         beside_holes();
     fflush(stdout);

@@ -105,6 +105,7 @@ struct gs_report_refusal {
     bool elsewhere_known, own_known;
     bool pooled;           /* else the pool has no memory of the device */
     bool may_move;         /* GPUSHIM_POOL_VMM=on may serve such a request */
+    bool carves;           /* GPUSHIM_POOL_CARVE=on: any segment may be shared */
     bool lazy;             /* GPUSHIM_FREE_SYNC=lazy: frees do not wait */
     bool capturing;        /* a stream captured: a synchronize would break the capture */
     uint64_t piece_bytes;  /* the pool's largest piece without an allocation; 0: none */

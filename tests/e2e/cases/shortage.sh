@@ -193,3 +193,12 @@ shortage_info_case() {
 }
 add_case "shortage, what is free beside holes" shortage_info_case holes GPUSHIM_POOL_CARVE=on
 add_case "shortage, what is free behind work" shortage_info_case busy GPUSHIM_POOL_WAIT=100ms
+
+# A live block of 2 MiB keeps the segment that it shares: the advice names the setting.
+shortage_carved_case() {
+  preloaded shim CUDASIM_MEMORY=64M GPUSHIM_POOL_CARVE=on -- "$apps/infofree_linked" pinned
+  expect_status shim 0
+  expect_text shim.out '^infofree: 2$'
+  expect_text shim.err '^==[0-9]+== Try: [0-9.]+ MiB are fragmented, .*; or GPUSHIM_POOL_CARVE=auto$'
+}
+add_case "shortage beside a block that shares a large segment" shortage_carved_case

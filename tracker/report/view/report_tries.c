@@ -65,7 +65,9 @@ static bool try_packing(const struct gs_report_refusal *refusal, char *text)
              "%s are fragmented, idle beside live blocks: allocate what lives long "
              "together, and first%s",
              gs_text_bytes(refusal->idle_bytes, size),
-             refusal->may_move ? "; or GPUSHIM_POOL_VMM=on" : "");
+             refusal->carves     ? "; or GPUSHIM_POOL_CARVE=auto"
+             : refusal->may_move ? "; or GPUSHIM_POOL_VMM=on"
+                                 : "");
     return true;
 }
 
