@@ -8,14 +8,16 @@
 
 #include "gs_base.h"
 
-/* Leaves out the spaces around an item. */
+/* Leaves out the spaces around an item; a list of a file has line feeds. */
 static inline void gs_list_trim(const char **text, size_t *length)
 {
-    while (*length && **text == ' ') {
+    static const char spaces[] = " \t\r\n";
+
+    while (*length && memchr(spaces, **text, sizeof(spaces) - 1)) {
         (*text)++;
         (*length)--;
     }
-    while (*length && (*text)[*length - 1] == ' ') {
+    while (*length && memchr(spaces, (*text)[*length - 1], sizeof(spaces) - 1)) {
         (*length)--;
     }
 }

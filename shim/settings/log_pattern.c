@@ -324,7 +324,9 @@ static void make_absolute(char pattern[PATH_MAX])
         2 * strlen(names->first) + 1 + length < PATH_MAX) {
         memcpy(names->second, pattern, length + 1);
         name_put_directory(&name, names->first);
-        name_put(&name, '/');
+        if (names->first[1]) { /* not the root */
+            name_put(&name, '/');
+        }
         memcpy(pattern + name.length, names->second, length + 1);
     }
     gs_log_names_give(names);

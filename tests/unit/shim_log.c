@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "log_pattern.h"
 #include "stderr.h"
 
 /* ---- Helpers ---- */
@@ -215,6 +216,16 @@ Test(log, relative_name_survives_chdir)
         snprintf(path, sizeof(path), "100%%p/log.%d", getpid());
         cr_expect_str_eq(contents(path), "gpushim: here\n", "%s", path);
     }
+}
+
+Test(log, relative_name_in_the_root_has_one_slash)
+{
+    char kept[PATH_MAX];
+
+    cr_assert_eq(chdir("/"), 0);
+    gs_log_pattern_keep(kept, "o.json");
+    cr_expect_str_eq(kept, "/o.json");
+    cr_assert_eq(chdir(directory), 0);
 }
 
 Test(log, no_descriptor_stays_open)

@@ -137,7 +137,8 @@ static void read_file_of(const char *content, size_t length)
 Test(warmup, a_file_has_a_list)
 {
     static const char *const contents[] = {"4K:50,1M:2", "GPUSHIM_WARMUP=4K:50,1M:2\n",
-                                           "4K:50, 1M:2 \r\n\n"};
+                                           "4K:50, 1M:2 \r\n\n", "4K:50,\n1M:2\n",
+                                           "4K:50,\r\n\t1M:2,\r\n"};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(contents); i++) {
         read_file_of(contents[i], strlen(contents[i]));

@@ -69,8 +69,9 @@ struct gs_report_data {
     bool peaks_printed;                 /* some of them are printed */
     struct gs_transfer_list slow;       /* call sites with slow copies */
     size_t slow_shown;                  /* of these, to print, from the front */
-    uint64_t error_count;
-    size_t errors_kept;
+    uint64_t error_count;               /* each as often as it occurred */
+    uint64_t errors_more;               /* call sites beyond those kept */
+    size_t errors_kept;                 /* call sites */
     struct gs_error errors[GS_ERRORS_KEPT];
 };
 

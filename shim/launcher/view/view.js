@@ -481,7 +481,8 @@ function errorBox(error, index, all) {
 }
 
 function drawErrors() {
-  const errors = list(report.errors), more = report.summary.errors - errors.length;
+  const errors = list(report.errors);
+  const more = report.summary.errors - errors.reduce((sum, error) => sum + 1 + (error.repeats || 0), 0);
   if (errors.length === 0) return;
   $('errors').append(element('h2', '', 'Errors'), ...errors.map(errorBox));
   if (more > 0) $('errors').append(element('p', '', `${counted(more, 'more error')}, only counted`));

@@ -30,7 +30,7 @@ verify_found_case() {
   expect_text shim.err "^==[0-9]+==     #0 $function +past\\.c:[0-9]+"
   expect_text shim.err '^==[0-9]+==   and 1 more time from there'
   expect_text shim.err '^==[0-9]+== Idle proof: checked 2 times, violated 2, longest wait [1-9]'
-  expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: 1 error, '
+  expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: 2 errors, '
   if [[ $work == own ]]; then
     expect_text shim.err ': no stream showed work, but the device needed [0-9.]+ ms to be idle$'
   else

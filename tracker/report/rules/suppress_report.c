@@ -287,7 +287,7 @@ void gs_report_suppress(const struct gs_tracker *tracker,
     for (size_t i = 0; i < data->errors_kept; i++) {
         struct gs_error *error = &data->errors[i];
         apply_caps(data, matcher.rules, &error->suppressed_by, &error->beyond_rule);
-        data->suppressed_errors += error->suppressed_by != 0;
+        data->suppressed_errors += error->suppressed_by != 0 ? 1 + error->repeats : 0;
     }
     if (data->groups.count > 0)
         move_suppressed(data);

@@ -239,7 +239,7 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
 void gs_report_errors(const struct gs_report_writer *writer)
 {
     const struct gs_report_data *data = writer->data;
-    uint64_t more = data->error_count - data->errors_kept;
+    uint64_t more = data->errors_more;
     char count[32];
 
     for (size_t i = 0, number = 0; i < data->errors_kept; i++) {

@@ -143,10 +143,12 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     sort(&data->unplaced);
     data->leak_groups = data->groups.count;
 
-    data->error_count = gs_tracker_error_count(tracker);
+    uint64_t recorded = gs_tracker_error_count(tracker);
     data->errors_kept = gs_errors_copy(tracker, data->errors);
-    if (data->error_count < data->errors_kept)
-        data->error_count = data->errors_kept;
+    data->errors_more = recorded > data->errors_kept ? recorded - data->errors_kept : 0;
+    data->error_count = data->errors_more;
+    for (size_t i = 0; i < data->errors_kept; i++)
+        data->error_count += 1 + data->errors[i].repeats;
     gs_report_gather_peaks(tracker, config, canonical, gather.canonical_count, data);
     free(canonical);
     if (config->transfers)
