@@ -6,6 +6,7 @@
  * Owns: nothing.   Lock: one heap->lock at a time.   See gs_pool_check in pool.h
  */
 #include "heap.h"
+#include "runs.h"
 #include "policy.h"
 #include "reclaim.h"
 
@@ -142,7 +143,7 @@ static const char *check_idle(const struct gs_heap *heap, const struct tally *ta
         if (bytes != tally->idle[i] || bytes != heap->idle_bytes[i])
             return "idle memory is miscounted";
     }
-    return NULL;
+    return gs_runs_check(heap);
 }
 
 static const char *check_pending(const struct gs_heap *heap, const struct tally *tally)

@@ -20,6 +20,7 @@
 #include "policy.h"
 #include "reclaim.h"
 #include "release.h"
+#include "runs.h"
 #include "segment.h"
 
 /* A context's destruction waits this long for other threads to leave the backend. */
@@ -67,6 +68,7 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     gs_list_init(&heap->segments);
     for (int i = 0; i < GS_IDLE_PARTS; i++)
         gs_list_init(&heap->idle[i]);
+    gs_runs_init(heap);
     gs_lock_take(&pool->meta);
     pool->heap_bytes += sizeof(*heap) + sizeof(*heap->bins) + sizeof(*heap->large);
     if (heap->tiers)

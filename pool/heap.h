@@ -25,6 +25,7 @@
 #include "meta.h"
 #include "pages.h"
 #include "pool.h"
+#include "sorted.h"
 #include "starts.h"
 
 /* Hits and misses of a class, without those that thread caches still count. */
@@ -144,7 +145,13 @@ struct gs_segment {
     struct gs_link idle;       /* heap->idle[], while it could be given back ... */
     uint64_t idle_since;       /* ... since this time of gs_clock_coarse */
     union {
-        uint64_t idle_turn;      /* idle: heap->idle_turns when it became so */
+        struct {                /* idle: */
+            uint64_t idle_turn; /* heap->idle_turns when it became so */
+            struct {
+                size_t bytes;
+                struct gs_sorted_node of_addr, of_size;
+            } run; /* of the first segment of a run (runs.h) */
+        };
         struct gs_ticket ticket; /* being given back: its stay in the backend */
     };
     struct gs_segment *next_detached; /* being given back: the next of the chain */
@@ -181,7 +188,8 @@ struct gs_heap {
     struct gs_bins *bins;   /* holes of shared segments; NULL once dead */
     struct gs_large *large; /* cached large segments, holes of carved ones; likewise */
     struct gs_link segments;
-    struct gs_link idle[GS_IDLE_PARTS]; /* least recently used first */
+    struct gs_link idle[GS_IDLE_PARTS];          /* least recently used first */
+    struct gs_sorted runs_by_addr, runs_by_size; /* runs.h */
     size_t idle_bytes[GS_IDLE_PARTS];
     uint64_t idle_turns;      /* segments that became idle so far */
     uint64_t small_units;     /* occupied in shared segments */

@@ -21,6 +21,7 @@
 #include "policy.h"
 #include "pool_limits.h"
 #include "reclaim.h"
+#include "runs.h"
 #include "segment.h"
 
 /* Runs that one request may be made of; each costs calls of the driver. */
@@ -61,28 +62,12 @@ static struct gs_segment *behind(struct gs_heap *heap, const struct gs_segment *
     return is_idle(heap, next) ? next : NULL;
 }
 
-/* The smallest run of `bytes` or more, at equal size the lowest; else the largest. No
- * memory is idle: first is NULL. heap->lock is held. */
+/* gs_runs_best, with its size. heap->lock is held. */
 static struct run best_run(struct gs_heap *heap, size_t bytes)
 {
-    struct gs_link *idle = &heap->idle[GS_IDLE_LARGE];
-    struct run best = {NULL, 0};
+    struct gs_segment *first = gs_runs_best(heap, bytes);
 
-    for (struct gs_link *link = idle->next; link != idle; link = link->next) {
-        struct gs_segment *first = GS_LINK_OWNER(link, struct gs_segment, idle);
-        struct run run = {first, 0};
-
-        if (!is_idle(heap, first) ||
-            is_idle(heap, gs_pages_find(&heap->pool->pages, first->addr - 1)))
-            continue;
-        for (struct gs_segment *each = first; each; each = behind(heap, each))
-            run.bytes += each->bytes;
-        if (run.bytes == best.bytes ? first->addr < best.first->addr
-            : run.bytes >= bytes    ? best.bytes < bytes || run.bytes < best.bytes
-                                    : run.bytes > best.bytes)
-            best = run;
-    }
-    return best;
+    return (struct run){first, first ? first->run.bytes : 0};
 }
 
 /* Neighbours in a run that are as large as the request together; first is NULL: none was
@@ -90,14 +75,16 @@ static struct run best_run(struct gs_heap *heap, size_t bytes)
 static struct run exact_run(struct gs_heap *heap, size_t bytes)
 {
     struct gs_link *idle = &heap->idle[GS_IDLE_LARGE];
-    unsigned looks = LOOKS_MAX;
+    unsigned looks = gs_runs_largest(heap) < bytes ? 0 : LOOKS_MAX;
 
     for (struct gs_link *link = idle->next; link != idle && looks; link = link->next) {
         struct gs_segment *first = GS_LINK_OWNER(link, struct gs_segment, idle);
         struct run run = {first, 0};
 
-        if (!is_idle(heap, first))
+        if (!is_idle(heap, first)) {
+            looks--;
             continue;
+        }
         for (struct gs_segment *each = first; each && run.bytes < bytes && looks;
              looks--) {
             run.bytes += each->bytes;

@@ -14,6 +14,7 @@
 #include "pool_limits.h"
 #include "policy.h"
 #include "reclaim.h"
+#include "runs.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
 
@@ -53,6 +54,8 @@ void gs_segment_set_idle(struct gs_heap *heap, struct gs_segment *segment)
     heap->idle_bytes[part_of(segment)] += segment->bytes;
     segment->idle_turn = ++heap->idle_turns;
     gs_limits_set_idle(heap, segment);
+    if (segment->paged)
+        gs_runs_add(heap, segment);
 }
 
 void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment)
@@ -62,6 +65,8 @@ void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment)
     gs_list_remove(&segment->idle);
     heap->idle_bytes[part_of(segment)] -= segment->bytes;
     gs_limits_set_active(heap, segment);
+    if (segment->paged)
+        gs_runs_drop(heap, segment);
 }
 
 /* Returns true if the segment is shared, and larger than the chunk that the driver shares

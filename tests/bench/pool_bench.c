@@ -5,7 +5,8 @@
  *   pool_bench uncached ...    any of these without the cache tiers above the segments
  *   pool_bench pairs N [BYTES] N pairs and nothing else, for an instruction counter
  *   pool_bench metadata N      host memory of N live blocks of 1 KiB: bytes a block
- *   gzip -dc TRACE | pool_bench replay [SEGMENT_MIB]
+ *   pool_bench idle N          requests of 64 MiB, made of the pages of N idle segments
+ * of 2 MiB: ns on average, and at most gzip -dc TRACE | pool_bench replay [SEGMENT_MIB]
  *                              an allocation trace (t_us,op,id,bytes,stream): what was
  *                              reserved at most, against what was live, and the smallest
  *                              device it fits on; freed blocks are ready at once
@@ -21,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "page_store.h"
 #include "pool.h"
 
 #define SEGMENT_BYTES (20 * GS_MIB)
@@ -37,6 +39,7 @@ struct device {
     _Atomic size_t mapped;
     size_t capacity;
     _Atomic unsigned calls;
+    struct gs_page_store *pages; /* of run_idle; else NULL */
 };
 
 static enum gs_status device_map(void *self, size_t bytes, uint64_t *addr, int *native)
@@ -58,8 +61,11 @@ static void device_unmap(void *self, uint64_t addr, size_t bytes)
 {
     struct device *device = self;
 
-    (void)addr;
     atomic_fetch_add(&device->calls, 1);
+    if (device->pages && gs_page_store_owns(device->pages, addr)) {
+        gs_page_store_give(device->pages, addr, bytes);
+        return;
+    }
     atomic_fetch_sub(&device->mapped, gs_round_up(bytes, GS_LARGE_BYTES));
 }
 
@@ -527,6 +533,95 @@ static int run_replay(size_t segment_bytes)
     return 0;
 }
 
+/* ---- idle segments of pages ---------------------------------------------------------
+ */
+
+#define IDLE_REQUESTS 20
+#define IDLE_ARENA    ((size_t)64 << 30)
+
+static enum gs_status pages_create(void *self, size_t bytes, uint64_t *handle,
+                                   int *native)
+{
+    (void)self, (void)bytes, (void)native;
+    *handle = 1;
+    return GS_OK;
+}
+
+static void pages_release(void *self, uint64_t handle, size_t bytes)
+{
+    (void)self, (void)handle, (void)bytes;
+}
+
+static bool pages_reserve(void *self, size_t bytes, uint64_t *addr)
+{
+    *addr = atomic_fetch_add(&((struct device *)self)->next_addr, bytes);
+    return true;
+}
+
+static void pages_unreserve(void *self, uint64_t addr, size_t bytes)
+{
+    (void)self, (void)addr, (void)bytes;
+}
+
+static bool pages_map(void *self, uint64_t addr, size_t bytes, uint64_t handle)
+{
+    (void)self, (void)addr, (void)bytes, (void)handle;
+    return true;
+}
+
+static bool pages_range(void *self, uint64_t addr, size_t bytes)
+{
+    (void)self, (void)addr, (void)bytes;
+    return true;
+}
+
+static bool pages_quiet(void *self)
+{
+    (void)self;
+    return true;
+}
+
+static enum gs_status make_pages(void *self, size_t bytes,
+                                 const struct gs_pages_from *from, unsigned count,
+                                 uint64_t *addr, int *native)
+{
+    return gs_page_store_make(((struct device *)self)->pages, bytes, from, count, addr,
+                              native);
+}
+
+static int run_idle(size_t count)
+{
+    static const struct gs_page_ops ops = {pages_create,    pages_release, pages_reserve,
+                                           pages_unreserve, pages_map,     pages_range,
+                                           pages_range,     pages_quiet};
+    uint64_t *addr = calloc(2 * count, sizeof(*addr));
+    double sum = 0, most = 0;
+    static struct bench bench;
+
+    if (!addr)
+        return 1;
+    cache_bytes = 0;
+    bench_init(&bench, SIZE_MAX / 2, SEGMENT_BYTES);
+    bench.device.backend.make_pages = make_pages;
+    require(gs_page_store_create(&ops, &bench.device, IDLE_ARENA, &bench.device.pages),
+            "create pages");
+    for (size_t i = 0; i < 2 * count; i++)
+        addr[i] = alloc(bench.heap, GS_LARGE_BYTES);
+    for (size_t i = 0; i < 2 * count; i += 2)
+        release(bench.pool, addr[i]);
+    for (int i = 0; i < IDLE_REQUESTS; i++) {
+        double began = now_ns(), took;
+
+        (void)alloc(bench.heap, 64 * GS_MIB);
+        took = now_ns() - began;
+        sum += took;
+        most = took > most ? took : most;
+    }
+    printf("%.0f %.0f\n", sum / IDLE_REQUESTS, most);
+    free(addr);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "uncached")) {
@@ -541,13 +636,15 @@ int main(int argc, char **argv)
                          argc > 3 ? strtoul(argv[3], NULL, 0) : 512);
     if (argc == 3 && !strcmp(argv[1], "metadata") && strtoul(argv[2], NULL, 10))
         return run_metadata(strtoul(argv[2], NULL, 10));
+    if (argc == 3 && !strcmp(argv[1], "idle") && strtoul(argv[2], NULL, 10))
+        return run_idle(strtoul(argv[2], NULL, 10));
     if (argc >= 2 && !strcmp(argv[1], "replay")) {
         size_t mib = argc > 2 ? strtoul(argv[2], NULL, 0) : SEGMENT_BYTES / GS_MIB;
 
         return run_replay(mib * GS_MIB);
     }
-    fprintf(stderr,
-            "usage: pool_bench [uncached] | pool_bench pairs N [BYTES] | "
-            "pool_bench metadata N | pool_bench replay [SEGMENT_MIB] < trace.csv\n");
+    fprintf(stderr, "usage: pool_bench [uncached] | pool_bench pairs N [BYTES] | "
+                    "pool_bench metadata N | pool_bench idle N | pool_bench replay "
+                    "[SEGMENT_MIB] < trace.csv\n");
     return 2;
 }

@@ -7,6 +7,7 @@
 
 #include "heap.h"
 #include "pool_pager.h"
+#include "runs.h"
 
 #define PAGE  GS_LARGE_BYTES
 #define BASE  (FAKE_BASE + ((uint64_t)1 << 40))
@@ -478,4 +479,65 @@ Test(pages, whatever_call_fails_the_request_is_served)
         bed_free(&bed, large);
         end_pool();
     }
+}
+
+/* ---- runs of idle segments ----------------------------------------------------------
+ */
+
+/* What a visit of all idle segments finds. */
+static struct gs_segment *best_of_all(size_t bytes, size_t *found)
+{
+    const struct gs_link *idle = &bed.heap->idle[GS_IDLE_LARGE];
+    struct gs_segment *best = NULL;
+
+    *found = 0;
+    for (const struct gs_link *link = idle->next; link != idle; link = link->next) {
+        struct gs_segment *first =
+            GS_LINK_OWNER((uintptr_t)link, struct gs_segment, idle);
+        const struct gs_segment *below = gs_pages_find(&bed.pool->pages, first->addr - 1);
+        size_t size = 0;
+
+        if (below && !gs_list_empty(&below->idle))
+            continue;
+        for (const struct gs_segment *each = first; each && !gs_list_empty(&each->idle);
+             each = gs_pages_find(&bed.pool->pages, each->addr + each->bytes))
+            size += each->bytes;
+        if (size == *found  ? first->addr < best->addr
+            : size >= bytes ? *found < bytes || size < *found
+                            : size > *found) {
+            best = first;
+            *found = size;
+        }
+    }
+    return best;
+}
+
+/* The trees give the run that a visit of all idle segments gives, whatever becomes idle
+ * and active, at either end or in the middle of a run. */
+Test(pages, the_best_run_is_that_of_all_idle_segments)
+{
+    uint64_t addr[200];
+    unsigned draw = 1;
+
+    begin_pool(2000);
+    for (unsigned i = 0; i < GS_ARRAY_LEN(addr); i++)
+        addr[i] = allocated(1 + i % 3);
+    for (unsigned round = 0; round < 3000; round++) {
+        uint64_t *slot = &addr[(draw = draw * 1103515245u + 12345u) / 65536 % 200];
+        size_t bytes = (1 + draw / 97 % 40) * PAGE, size;
+
+        if (*slot)
+            bed_free(&bed, *slot);
+        *slot = *slot || round % 4 == 0 ? 0 : allocated(1 + draw / 31 % 12);
+        struct gs_segment *best = gs_runs_best(bed.heap, bytes);
+        cr_assert_eq(best, best_of_all(bytes, &size));
+        cr_assert(!best || best->run.bytes == size);
+        if (round % 50 == 0)
+            bed_check(&bed);
+    }
+    for (unsigned i = 0; i < GS_ARRAY_LEN(addr); i++)
+        if (addr[i])
+            bed_free(&bed, addr[i]);
+    bed_check(&bed);
+    end_pool();
 }
