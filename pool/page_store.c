@@ -2,27 +2,42 @@
  * page_store.c - keeps pieces of physical memory and ranges of addresses, and moves the
  * one within the other. See page_store.h
  *
- * Three sorted arrays: the pieces, the arenas (addresses that were reserved at once), and
- * the spans of the arenas that hold no piece. An arena's last 2 MiB are never used, so no
- * range reaches from one arena into another.
+ * A tree of the pieces, and two sorted arrays: the arenas (addresses that were reserved
+ * at once), and the spans of the arenas that hold no piece. An arena's last 2 MiB are
+ * never used, so no range reaches from one arena into another.
  *
  * A range belongs to the calling thread, and with it the pieces in it. So the lock guards
- * the arrays only, and is released around each operation of the driver.
+ * the records only, and is released around each operation of the driver.
  *
- * Owns: the arrays.   Lock: store->lock (GS_RANK_PAGE_STORE)
+ * Owns: the records.   Lock: store->lock (GS_RANK_PAGE_STORE)
  */
 #include "page_store.h"
 
 #include "gs_uncancelled.h"
 #include "lock.h"
 #include "meta.h"
+#include "list.h"
 #include "pool.h"
+#include "sorted.h"
 
 struct piece {
     uint64_t addr;
     size_t bytes;
     uint64_t handle;
     bool mapped;
+};
+
+/* A piece in the tree, or spare: then `node.less` leads to the next. */
+struct piece_record {
+    struct gs_sorted_node node;
+    struct piece piece;
+};
+
+/* Memory for records, of one page. */
+struct piece_page {
+    struct piece_page *next;
+    struct piece_record
+        records[(GS_META_PAGE_BYTES - sizeof(void *)) / sizeof(struct piece_record)];
 };
 
 struct span {
@@ -41,7 +56,10 @@ struct gs_page_store {
     size_t arena_bytes;
     _Atomic bool broken; /* an operation failed that cannot fail on a working device */
     struct gs_lock lock; /* guards the rest */
-    struct array pieces, arenas, spans;
+    struct gs_sorted pieces; /* by address */
+    struct gs_sorted_node *spare_pieces;
+    struct piece_page *piece_pages;
+    struct array arenas, spans;
     size_t bytes;
 };
 
@@ -113,11 +131,6 @@ static void free_array(struct array *array, size_t item_bytes)
         gs_meta_unmap(array->items, array->room * item_bytes);
 }
 
-static struct piece *piece_at(struct gs_page_store *store, size_t index)
-{
-    return (struct piece *)store->pieces.items + index;
-}
-
 static struct span *span_in(struct array *array, size_t index)
 {
     return (struct span *)array->items + index;
@@ -126,18 +139,63 @@ static struct span *span_in(struct array *array, size_t index)
 /* ---- pieces -------------------------------------------------------------------------
  */
 
+static struct piece *of_node(struct gs_sorted_node *node)
+{
+    return node ? &GS_LINK_OWNER(node, struct piece_record, node)->piece : NULL;
+}
+
+static struct gs_sorted_key key_of_piece(const struct gs_sorted_node *node)
+{
+    return (struct gs_sorted_key){
+        GS_LINK_OWNER((uintptr_t)node, struct piece_record, node)->piece.addr, 0};
+}
+
+/* The first piece at `addr` or above, or NULL. The lock is held. */
+static struct piece *piece_from(struct gs_page_store *store, uint64_t addr)
+{
+    return of_node(gs_sorted_from(&store->pieces, (struct gs_sorted_key){addr, 0}));
+}
+
+/* A record that is in use by nobody, or NULL without host memory. The lock is held. */
+static struct piece_record *take_record(struct gs_page_store *store)
+{
+    struct gs_sorted_node *node = store->spare_pieces;
+    struct piece_page *page = node ? NULL : gs_meta_map(sizeof(*page));
+
+    if (page) {
+        page->next = store->piece_pages;
+        store->piece_pages = page;
+        for (size_t i = 0; i < GS_ARRAY_LEN(page->records); i++) {
+            page->records[i].node.less = node;
+            node = &page->records[i].node;
+        }
+    }
+    if (!node)
+        return NULL;
+    store->spare_pieces = node->less;
+    return GS_LINK_OWNER(node, struct piece_record, node);
+}
+
+static void free_records(struct gs_page_store *store)
+{
+    for (struct piece_page *page = store->piece_pages, *next; page; page = next) {
+        next = page->next;
+        gs_meta_unmap(page, sizeof(*page));
+    }
+}
+
 /* The first piece that begins in the range. Returns whether there is one. */
 static bool first_piece(struct gs_page_store *store, uint64_t addr, size_t bytes,
                         struct piece *out)
 {
+    const struct piece *piece;
     bool found;
-    size_t at;
 
     gs_lock_take(&store->lock);
-    at = find(&store->pieces, sizeof(*out), addr);
-    found = at < store->pieces.count && piece_at(store, at)->addr - addr < bytes;
+    piece = piece_from(store, addr);
+    found = piece && piece->addr - addr < bytes;
     if (found)
-        *out = *piece_at(store, at);
+        *out = *piece;
     gs_lock_drop(&store->lock);
     return found;
 }
@@ -147,12 +205,10 @@ static bool piece_around(struct gs_page_store *store, uint64_t end, struct piece
 {
     const struct piece *piece;
     bool found = false;
-    size_t at;
 
     gs_lock_take(&store->lock);
-    at = find(&store->pieces, sizeof(*out), end);
-    if (at > 0) {
-        piece = piece_at(store, at - 1);
+    piece = of_node(gs_sorted_below(&store->pieces, (struct gs_sorted_key){end, 0}));
+    if (piece) {
         found = end - piece->addr < piece->bytes;
         *out = *piece;
     }
@@ -162,21 +218,28 @@ static bool piece_around(struct gs_page_store *store, uint64_t end, struct piece
 
 static bool put_piece(struct gs_page_store *store, const struct piece *piece)
 {
-    bool done;
+    struct piece_record *record;
 
     gs_lock_take(&store->lock);
-    done = put(&store->pieces, sizeof(*piece), piece);
-    if (done)
+    record = take_record(store);
+    if (record) {
+        record->piece = *piece;
+        gs_sorted_insert(&store->pieces, &record->node);
         store->bytes += piece->bytes;
+    }
     gs_lock_drop(&store->lock);
-    return done;
+    return record != NULL;
 }
 
 static void drop_piece(struct gs_page_store *store, const struct piece *piece)
 {
+    struct gs_sorted_node *node;
+
     gs_lock_take(&store->lock);
-    drop(&store->pieces, sizeof(*piece),
-         find(&store->pieces, sizeof(*piece), piece->addr));
+    node = gs_sorted_from(&store->pieces, (struct gs_sorted_key){piece->addr, 0});
+    gs_sorted_remove(&store->pieces, node);
+    node->less = store->spare_pieces;
+    store->spare_pieces = node;
     store->bytes -= piece->bytes;
     gs_lock_drop(&store->lock);
 }
@@ -184,7 +247,7 @@ static void drop_piece(struct gs_page_store *store, const struct piece *piece)
 static void set_mapped(struct gs_page_store *store, uint64_t addr, bool mapped)
 {
     gs_lock_take(&store->lock);
-    piece_at(store, find(&store->pieces, sizeof(struct piece), addr))->mapped = mapped;
+    piece_from(store, addr)->mapped = mapped;
     gs_lock_drop(&store->lock);
 }
 
@@ -673,6 +736,7 @@ enum gs_status gs_page_store_create(const struct gs_page_ops *ops, void *self,
     store->ops = ops;
     store->self = self;
     store->arena_bytes = arena_bytes;
+    store->pieces.key_of = key_of_piece;
     gs_lock_init(&store->lock, GS_RANK_PAGE_STORE);
     *out = store;
     return GS_OK;
@@ -680,7 +744,7 @@ enum gs_status gs_page_store_create(const struct gs_page_ops *ops, void *self,
 
 void gs_page_store_destroy(struct gs_page_store *store)
 {
-    free_array(&store->pieces, sizeof(struct piece));
+    free_records(store);
     free_array(&store->arenas, sizeof(struct span));
     free_array(&store->spans, sizeof(struct span));
     gs_meta_unmap(store, sizeof(*store));

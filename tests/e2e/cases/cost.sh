@@ -137,6 +137,15 @@ error_cost_case() {
 }
 add_case "cost of an error of arguments" error_cost_case
 
+# A large request made of the pages of small idle segments: it must not visit all of them.
+idle_pages_case() {
+  unsanitized
+  need_file "$build/bench/pool_bench"
+  counted idle -- --toggle-collect=gs_heap_remap "$build/bench/pool_bench" idle 4000
+  expect_within idle_pages $(($(<idle.total) / 20))
+}
+add_case "cost of idle pages" idle_pages_case
+
 # What the launch of a graph passes through.
 # graph_launch_case ROW KIND
 graph_launch_case() {
