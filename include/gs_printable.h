@@ -46,12 +46,30 @@ static inline size_t gs_utf8_length(const char *text)
     return length;
 }
 
-/* Returns true if the character of `length` bytes is a control character: C0, DEL, or C1
- * (U+0080 to U+009F). */
+/* The code point of a UTF-8 character of 1 to 4 bytes. */
+static inline unsigned gs_utf8_value(const char *text, size_t length)
+{
+    unsigned value = (unsigned char)text[0];
+
+    if (length > 1)
+        value &= 0xffu >> (length + 1);
+    for (size_t i = 1; i < length; i++)
+        value = value << 6 | ((unsigned char)text[i] & 0x3f);
+    return value;
+}
+
+/* Returns true if the character of `length` bytes is a control character: C0, DEL, C1
+ * (U+0080 to U+009F), or one that begins a line or turns the direction of the text, so
+ * that a terminal shows other names than there are (U+200E, U+200F, U+2028 to U+202E,
+ * U+2066 to U+2069). */
 static inline bool gs_is_control(const char *text, size_t length)
 {
     const unsigned char *at = (const unsigned char *)text;
 
+    if (length == 3 && at[0] == 0xe2)
+        return (at[1] == 0x80 &&
+                (at[2] == 0x8e || at[2] == 0x8f || (at[2] >= 0xa8 && at[2] <= 0xae))) ||
+               (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9);
     return length == 1 ? at[0] < 0x20 || at[0] == 0x7f
                        : length == 2 && at[0] == 0xc2 && at[1] < 0xa0;
 }

@@ -216,7 +216,7 @@ void gs_replay_put_text(const char *text)
         else if (length == 0)
             fputs("\\ufffd", stdout); /* JSON is UTF-8 */
         else if (gs_is_control(text, length))
-            printf("\\u%04x", (unsigned char)text[length - 1]);
+            printf("\\u%04x", gs_utf8_value(text, length));
         else
             (void)fwrite(text, 1, length, stdout);
         text += length ? length : 1;

@@ -11,11 +11,13 @@ expect_readable() {
   local file
   for file; do
     expect_printable "$file"
+    ! LC_ALL=C grep -qP '\xe2(\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])' "$file" ||
+      fail "text that turns its direction in $file"
     ! grep -q '^FORGED' "$file" || fail "a forged line in $file"
   done
 }
 
-odd=$'\nFORGED \033[31m\302\233x\377'
+odd=$'\nFORGED \033[31m\302\233x\377\342\200\256gpj'
 
 # hostile_run: in o/, the files of a run of a program with an odd path, odd function names and an odd file name of
 # its source; the program is $hostile.

@@ -48,7 +48,7 @@ void gs_json_close(struct gs_json *json, char bracket)
     json->begun = true;
 }
 
-static void put_escaped(struct gs_json *json, char c)
+static void put_escaped(struct gs_json *json, unsigned c)
 {
     static const char letters[] = "btnvfr"; /* 8 to 13; JSON has no \v */
     char code[8];
@@ -59,7 +59,7 @@ static void put_escaped(struct gs_json *json, char c)
     } else if (c >= 8 && c <= 13 && c != 11) {
         gs_out_char(&json->out, letters[c - 8]);
     } else {
-        snprintf(code, sizeof code, "u%04x", (unsigned char)c);
+        snprintf(code, sizeof code, "u%04x", c);
         gs_out_text(&json->out, code);
     }
 }
@@ -71,7 +71,7 @@ static void put_string(struct gs_json *json, const char *text)
         struct gs_utf8 c = gs_utf8_take(&text);
 
         if (gs_is_control(c.bytes, c.length) || *c.bytes == '"' || *c.bytes == '\\')
-            put_escaped(json, c.bytes[c.length - 1]);
+            put_escaped(json, gs_utf8_value(c.bytes, c.length));
         else
             gs_out_bytes(&json->out, c.bytes, c.length);
     }
