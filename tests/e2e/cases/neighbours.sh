@@ -1,0 +1,77 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# neighbours.sh - beside other preloaded libraries that wrap the C library: none of their wrappers is called during a
+# fork, when they may hold a lock, nor when their destructors have run. Real ones, and one that ends the process.
+
+wraps=$apps/libwraps.so
+
+# The library imports no function that others wrap (tests/apps/beside/wraps.def).
+wrapped_imports_case() {
+  local wrapped
+
+  need_file "$shim"
+  nm -D --undefined-only "$shim" | awk '{ print $2 }' | sed 's/@.*//' | sort >imports
+  sed -n 's/^WRAPPED(\(.*\))$/\1/p' "$sources/tests/apps/beside/wraps.def" | sort >wrapped
+  wrapped=$(comm -12 imports wrapped)
+  expect_equal "imports that others wrap" "" "$wrapped"
+}
+if [[ ${sanitized:-no} == no ]]; then
+  add_case "neighbours: imports" wrapped_imports_case
+fi
+
+# The wrappers see no call in a phase in which they could not answer.
+# wraps_case PROGRAM [ARGUMENT...]
+wraps_case() {
+  need_file "$wraps"
+  run_in native LD_PRELOAD="$wraps" -- "$@"
+  run_in shim LD_PRELOAD="$wraps:$shim" -- "$@"
+  expect_same native shim
+  expect_no_text shim.err '^wraps: '
+}
+for program in leaky_shared leaky_linked threads_linked fork_linked forkrace_linked barefork_linked; do
+  case $program in
+    forkrace_linked) add_case "neighbours: wrappers, $program" wraps_case "$apps/$program" calls ;;
+    *) add_case "neighbours: wrappers, $program" wraps_case "$apps/$program" ;;
+  esac
+done
+add_case "neighbours: wrappers, a shell" wraps_case bash -c '(true); echo "$(echo forked)"'
+
+# Files and lines too: the report has them as without the wrappers.
+wraps_report_case() {
+  need_file "$wraps"
+  run_in shim LD_PRELOAD="$wraps:$shim" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json GPUSHIM_STATE_FILE=state \
+    GPUSHIM_TRACE_FILE=trace -- "$apps/leaky_linked"
+  expect_leaks shim.err "$sources/tests/apps/leaky.c"
+  expect_no_text shim.err '^wraps: '
+  [[ -s r.json && -s state && -s trace ]] || fail "a file is missing"
+}
+add_case "neighbours: wrappers, all files" wraps_report_case
+
+# A published library, in front and behind: the program's output, status and report are as without it.
+# published_case FILE [VAR=value...]
+published_case() {
+  local library order
+
+  library=$(find /usr/lib -name "$1" -print -quit 2>/dev/null)
+  [[ -n $library ]] || skip "no $1"
+  for order in "$library:$shim" "$shim:$library"; do
+    run_in shim LD_PRELOAD="$order" "${@:2}" -- "$apps/leaky_shared"
+    expect_status shim 0
+    expect_leaks shim.err "$sources/tests/apps/leaky.c"
+    run_in forks LD_PRELOAD="$order" "${@:2}" -- "$apps/fork_linked"
+    expect_status forks 0
+    run_in shell LD_PRELOAD="$order" "${@:2}" -- bash -c '(true); echo forked'
+    expect_equal "a shell's forks" forked "$(<shell.out)"
+  done
+}
+add_case "neighbours: libfaketime" published_case libfaketime.so.1 FAKETIME=-10d
+add_case "neighbours: libfaketime for threads" published_case libfaketimeMT.so.1 FAKETIME=-10d
+add_case "neighbours: uid_wrapper" published_case libuid_wrapper.so UID_WRAPPER=1 UID_WRAPPER_ROOT=1
+add_case "neighbours: fakeroot" published_case libfakeroot-sysv.so
+add_case "neighbours: torsocks" published_case libtorsocks.so
+add_case "neighbours: jemalloc" published_case libjemalloc.so.2
+add_case "neighbours: tcmalloc" published_case libtcmalloc_minimal.so.4
+add_case "neighbours: tcmalloc that checks" published_case libtcmalloc_minimal_debug.so.4
+add_case "neighbours: eatmydata" published_case libeatmydata.so
+add_case "neighbours: proxychains" published_case libproxychains.so.4 PROXYCHAINS_QUIET_MODE=1
+add_case "neighbours: nss_wrapper" published_case libnss_wrapper.so
