@@ -409,10 +409,10 @@ static bool reports_are_over(void)
 
 /* ---- the command's end ------------------------------------------------------------- */
 
-/* The states as files: one piece is one already, several are copied to a new one. */
+/* The states as files: pieces are copied to a new one. */
 static int file_of(const struct gs_watch_state *state)
 {
-    if (state->count == 1) {
+    if (state->whole) {
         return state->pieces[0].fd;
     }
     size_t length, done = 0;

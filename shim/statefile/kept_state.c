@@ -35,9 +35,10 @@
 #include "start_folder.h"
 #include "watch_message.h"
 
-/* Address space of the state; the first piece. Each further piece doubles the state. */
+/* Address space of the state; the first piece, enough for some 800,000 live allocations.
+ * Each further piece doubles the state. */
 #define ROOM_BYTES  (64 * GS_GIB)
-#define FIRST_BYTES (8 * GS_MIB)
+#define FIRST_BYTES (32 * GS_MIB)
 /* How long a message waits for space in the command's queue. */
 #define SEND_NS 50000000ull
 
@@ -250,27 +251,37 @@ bool gs_kept_state_open(const struct gs_options *options, size_t first,
     if (first < FIRST_BYTES && !must_reserve()) {
         first = FIRST_BYTES;
     }
-    /* Address space that is counted is the program's. */
-    int error = is_limited(RLIMIT_AS, RLIM_INFINITY - 1) ? ENOMEM : 0, fd = -1;
-    state.bytes = error ? MAP_FAILED
-                        : mmap(NULL, state.room, PROT_NONE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (state.bytes != MAP_FAILED) {
-        (void)madvise(state.bytes, state.room, MADV_DONTFORK);
-        fd = add_piece(&state, first);
-        error = fd < 0 ? errno : send_first(options, fd, false);
+    const char *why = NULL;
+    int fd = -1;
+    if (is_limited(RLIMIT_AS, RLIM_INFINITY - 1)) {
+        why = "the address space is limited"; /* what is left of it is the program's */
+    } else if (is_limited(RLIMIT_FSIZE, first)) {
+        why = "the size of files is limited";
+    } else {
+        state.bytes = mmap(NULL, state.room, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        bool mapped = state.bytes != MAP_FAILED;
+        fd = mapped ? add_piece(&state, first) : -1;
+        int error = fd < 0 ? errno : send_first(options, fd, false);
+        if (error) {
+            why = error == ECONNREFUSED
+                      ? "it is in another network namespace, or has ended"
+                      : gs_output_error_text(error);
+            if (mapped) {
+                (void)munmap(state.bytes, state.room);
+            }
+        } else {
+            (void)madvise(state.bytes, state.room, MADV_DONTFORK);
+        }
     }
     if (fd >= 0) {
         close(fd);
     }
-    if (state.bytes == MAP_FAILED || error) {
-        if (state.bytes != MAP_FAILED) {
-            (void)munmap(state.bytes, state.room);
-        }
-        gs_log_line(GS_LOG_INFO,
+    if (why) {
+        gs_log_line(GS_LOG_WARN,
                     "no state is kept for the command gpushim: %s; if this process is "
                     "killed, there is no report",
-                    gs_output_error_text(error ? error : errno));
+                    why);
         return false;
     }
     state.length = first;

@@ -14,7 +14,7 @@
  * rawdaemon FILE  the same, ends by exit_group ends_shared place           plants
  * nothing; prints its place, and the number that open returns ends_shared wait FILE
  * plants, writes FILE, waits for a signal ends_shared catch FILE      the same, ends with
- * 17 at SIGTERM ends_shared many            plants, holds 200,000 small blocks, ends by
+ * 17 at SIGTERM ends_shared many            plants, holds 900,000 small blocks, ends by
  * exit_group
  *
  * Lines that leak end in a comment LEAK: function bytes count, as in leaky.c.
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
             pause();
     }
     if (strcmp(way, "many") == 0) {
-        for (unsigned i = 0; i < 200000; i++) {
+        for (unsigned i = 0; i < 900000; i++) {
             gpu_ptr block;
             APP_OK(gpu_malloc(&block, 256));
         }
