@@ -20,7 +20,7 @@ _gpushim() {
     fi
   done
   if [[ $cur == -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "--summary --torch=tensors --nvtx --print --version --help $(
+    mapfile -t COMPREPLY < <(compgen -W "--summary --torch=tensors --nvtx --watch=parent --print --version --help $(
       gpushim --help=all | grep -oE '^  --[a-z-]+=?|, --no-[a-z-]+' | sed 's/^, //'
     )" -- "$cur" | sort -u)
     [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace

@@ -66,6 +66,7 @@ struct gs_arguments {
     const char *last_switch; /* the option just before the command, if it is a switch
                               * written without a value */
     const char *preload;     /* LD_PRELOAD of the command */
+    char **all;              /* every word of the launcher's */
     char **command;          /* or files; NULL at the end; empty if there is none */
 };
 

@@ -130,6 +130,7 @@ int main(int argc, char **argv)
     }
     gs_paths_make_absolute();
     arguments.preload = preload;
+    arguments.all = argv;
     gs_run_command(&command, &arguments);
     gs_launcher_fail(errno == ENOENT ? GS_EXIT_NOT_FOUND : GS_EXIT_CANNOT_RUN, "%s: %s",
                      arguments.command[0], strerror(errno));

@@ -355,7 +355,8 @@ __attribute__((noreturn)) static void stay(const struct gs_command *command,
 void gs_run_command(const struct gs_command *command,
                     const struct gs_arguments *arguments)
 {
-    struct gs_watch watch = {.socket = -1, .summary = arguments->summary};
+    struct gs_watch watch = {
+        .socket = -1, .summary = arguments->summary, .words = arguments->all};
     enum gs_watch_way way = way_of(arguments);
     bool opened = way != GS_WATCH_OFF && gs_watch_open(&watch);
     if (way == GS_WATCH_PARENT) {

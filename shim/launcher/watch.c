@@ -35,6 +35,7 @@
 #include "process_table.h"
 #include "watch_message.h"
 
+#define NAME "gpushim-watch"
 /* Reports written at once. */
 #define REPORTERS_MOST 4
 /* How often a pipe's other owners are looked for: soon after an end, then less and less.
@@ -70,7 +71,7 @@ static struct {
     size_t count, room;
     int children; /* a signalfd */
     unsigned reporters;
-    bool pipe, answered;
+    bool pipe, terminal, answered; /* the kinds of standard error */
     int pipe_ms;
 } watcher = {.pipe_ms = PIPE_MS};
 
@@ -564,6 +565,8 @@ static bool goes_on(void)
     }
     if (!watcher.answered) {
         end_command();
+        watcher.pipe |=
+            watcher.terminal; /* nor is a terminal kept longer than by the command */
     }
     if (live_count() == 0) {
         gs_watch_find_processes(found_process, NULL);
@@ -588,6 +591,17 @@ static void close_others(void)
     (void)syscall(SYS_close_range, (unsigned)last + 1, ~0u, 0);
 }
 
+/* pgrep -f finds the command, as natively, and not its watcher. */
+static void hide_words(void)
+{
+    char **word = watcher.config.words, *begin = *word, *end = begin;
+    for (; *word && *word == end; word++) {
+        end += strlen(end) + 1;
+    }
+    memset(begin, 0, (size_t)(end - begin));
+    (void)snprintf(begin, (size_t)(end - begin), "%s", NAME);
+}
+
 static void settle(void)
 {
     sigset_t all;
@@ -598,7 +612,8 @@ static void settle(void)
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)signal(SIGCHLD, SIG_DFL);
     (void)setsid();
-    (void)prctl(PR_SET_NAME, "gpushim-watch");
+    (void)prctl(PR_SET_NAME, NAME);
+    hide_words();
     (void)dup2(null, STDIN_FILENO);
     (void)dup2(null, STDOUT_FILENO);
     if (fstat(STDERR_FILENO, &info) != 0) {
@@ -606,6 +621,7 @@ static void settle(void)
     }
     watcher.pipe = fstat(STDERR_FILENO, &info) == 0 &&
                    (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode));
+    watcher.terminal = isatty(STDERR_FILENO);
     close_others();
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;

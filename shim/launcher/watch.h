@@ -22,6 +22,7 @@ struct gs_watch {
     pid_t main;   /* the command */
     int parent;   /* a socket to the launcher, which waits: it sends the status of the
                    * command, as waitpid has it, and gets an answer. -1: there is none */
+    char **words; /* the launcher's, which the watcher must not be found by */
     bool summary; /* a line for each process when the command has ended */
 };
 

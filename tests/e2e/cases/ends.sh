@@ -323,17 +323,18 @@ while not os.path.exists("ready"):
     time.sleep(0.02)
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
-        words = open(f"/proc/{pid}/cmdline").read()
+        words = open(f"/proc/{pid}/environ").read()
         name = open(f"/proc/{pid}/comm").read()
     except OSError:
         continue
-    if "ready" in words and os.getcwd() in words and name == "gpushim-watch\n":
+    if "MARK=" + os.getcwd() + "\0" in words and name == "gpushim-watch\n":
+        assert "ready" not in open(f"/proc/{pid}/cmdline").read()
         os.kill(int(pid), signal.SIGKILL)
         print("killed")
 os.kill(command.pid, signal.SIGTERM)
 print(command.wait())
 PYTHON
-  run_in shim GPUSHIM_LIBRARY="$shim" -- python3 -S stop.py "$build/gpushim" "$1" "$apps/ends_shared" catch "$PWD/ready"
+  run_in shim GPUSHIM_LIBRARY="$shim" MARK="$PWD" -- python3 -S stop.py "$build/gpushim" "$1" "$apps/ends_shared" catch "$PWD/ready"
   expect_equal "output" $'killed\n17' "$(<shim.out)"
   expect_count err '^==[0-9]+== SUMMARY: ' 1
 }
