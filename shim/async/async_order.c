@@ -354,7 +354,7 @@ static bool await_any(int device)
                 given == __atomic_load_n(&heap->in_vain, __ATOMIC_RELAXED)) {
                 continue;
             }
-            if (is_done(heap)) {
+            if (gs_async_is_idle(heap)) {
                 (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
                 __atomic_store_n(&heap->awaited, given, __ATOMIC_RELAXED);
                 return true;
