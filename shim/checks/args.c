@@ -7,6 +7,7 @@
 
 #include "use_check.h"
 #include "log.h"
+#include "submissions.h"
 
 unsigned gs_args_modes;
 
@@ -35,36 +36,61 @@ static inline bool is_on(enum gs_args_mode mode)
 
 /* ---- a span on each side ----------------------------------------------------------- */
 
-static void check_span(const struct gs_use *use)
+_Thread_local struct gs_block_hint gs_args_hints[2];
+
+bool gs_args_inside(struct gs_pool *pool, uint64_t addr, uint64_t bytes, unsigned side)
 {
-    struct gs_state *state = is_on(GS_ARGS_CHECKED) ? gs_enter() : NULL;
+    return gs_pool_seek(pool, addr, bytes, &gs_args_hints[side]);
+}
+
+static void check_span(struct gs_copy_call *call, const struct gs_use *use)
+{
+    bool all = is_on(GS_ARGS_CHECKED);
+    if (!all && gs_args_right(use->span.addr, use->span.bytes, use->writes ? 0 : 1)) {
+        return;
+    }
+    struct gs_state *state = gs_enter();
     if (state) {
-        gs_check_use(state, use);
+        if (gs_check_use(state, use, all) && call->refused == CUDA_SUCCESS) {
+            call->refused = CUDA_ERROR_INVALID_VALUE;
+        }
         gs_leave();
     }
 }
 
-static void check_copy(const char *call, struct gs_copy_end dst, struct gs_copy_end src,
-                       size_t bytes)
+static void check_copy(struct gs_copy_call *call, struct gs_copy_end dst,
+                       struct gs_copy_end src, size_t bytes)
 {
-    const struct gs_use from = {
-        .call = call, .span = {src.addr, bytes}, .host = src.side == GS_SIDE_HOST};
-    const struct gs_use to = {.call = call,
+    const struct gs_use from = {.call = call->function,
+                                .span = {src.addr, bytes},
+                                .host = src.side == GS_SIDE_HOST};
+    const struct gs_use to = {.call = call->function,
                               .span = {dst.addr, bytes},
                               .writes = true,
                               .host = dst.side == GS_SIDE_HOST};
-    struct gs_state *state = is_on(GS_ARGS_CHECKED) ? gs_enter() : NULL;
-    if (state) {
-        gs_check_use(state, &from);
-        gs_check_use(state, &to);
-        gs_leave();
+    check_span(call, &from);
+    check_span(call, &to);
+}
+
+CUresult gs_args_refusal(const struct gs_copy_call *call, uintptr_t where,
+                         bool per_thread)
+{
+    const struct gs_real *real = gs_real_now();
+    CUstream stream = where & GS_STREAMS_BEYOND
+                          ? NULL
+                          : (CUstream)(where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS));
+    CUresult result = CUDA_SUCCESS;
+    if (call->refused == CUDA_ERROR_INVALID_VALUE) {
+        result = per_thread ? real->cuMemsetD8Async_ptsz(0, 0, 1, stream)
+                            : real->cuMemsetD8Async(0, 0, 1, stream);
     }
+    return result == CUDA_SUCCESS ? call->refused : result;
 }
 
 void gs_args_copy(struct gs_copy_call *call, struct gs_copy_end dst,
                   struct gs_copy_end src, size_t bytes)
 {
-    check_copy(call->function, dst, src, bytes);
+    check_copy(call, dst, src, bytes);
     if (is_on(GS_ARGS_RECORDED)) {
         gs_transfer_begin(call, dst, src, bytes);
     }
@@ -72,33 +98,64 @@ void gs_args_copy(struct gs_copy_call *call, struct gs_copy_end dst,
 
 void gs_args_write(struct gs_copy_call *call, uint64_t dst, size_t bytes)
 {
-    check_span(
-        &(struct gs_use){.call = call->function, .span = {dst, bytes}, .writes = true});
+    check_span(call, &(struct gs_use){
+                         .call = call->function, .span = {dst, bytes}, .writes = true});
 }
 
 void gs_args_read(struct gs_copy_call *call, uint64_t src, size_t bytes)
 {
-    check_span(&(struct gs_use){.call = call->function, .span = {src, bytes}});
+    check_span(call, &(struct gs_use){.call = call->function, .span = {src, bytes}});
 }
 
 void gs_args_copy_batch(struct gs_copy_call *call, const CUdeviceptr *dsts,
                         const CUdeviceptr *srcs, const size_t *sizes, size_t count)
 {
     for (size_t i = 0; dsts && srcs && sizes && i < count; i++) {
-        check_copy(call->function, GS_ARGS_END(UNKNOWN, dsts[i]),
-                   GS_ARGS_END(UNKNOWN, srcs[i]), sizes[i]);
+        check_copy(call, GS_ARGS_END(UNKNOWN, dsts[i]), GS_ARGS_END(UNKNOWN, srcs[i]),
+                   sizes[i]);
+    }
+}
+
+void gs_args_operations(struct gs_copy_call *call, const CUstreamBatchMemOpParams *list,
+                        unsigned count)
+{
+    for (unsigned i = 0; list && i < count; i++) {
+        switch ((int)list[i].operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+            gs_args_read(call, list[i].waitValue.address, 4);
+            break;
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+            gs_args_read(call, list[i].waitValue.address, 8);
+            break;
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+            gs_args_write(call, list[i].writeValue.address, 4);
+            break;
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            gs_args_write(call, list[i].writeValue.address, 8);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+void gs_args_event(struct gs_copy_call *call, CUevent event)
+{
+    if (call->refused == CUDA_SUCCESS) {
+        call->refused = gs_own_event_refuse(event, call->function);
     }
 }
 
 /* ---- a box on each side ------------------------------------------------------------ */
 
 /* A box at address 0 belongs to an array. */
-static void check_box(const char *call, const struct gs_box *box, bool writes,
+static void check_box(struct gs_copy_call *call, const struct gs_box *box, bool writes,
                       enum gs_copy_side side)
 {
-    struct gs_use use = {.call = call, .writes = writes, .host = side == GS_SIDE_HOST};
+    struct gs_use use = {
+        .call = call->function, .writes = writes, .host = side == GS_SIDE_HOST};
     if (box->base != 0 && gs_span_of_box(box, &use.span)) {
-        check_span(&use);
+        check_span(call, &use);
     }
 }
 
@@ -107,7 +164,7 @@ void gs_args_write_rows(struct gs_copy_call *call, CUdeviceptr dst, size_t pitch
 {
     const struct gs_box box = {
         .base = dst, .width = width, .rows = rows, .layers = 1, .pitch = pitch};
-    check_box(call->function, &box, true, GS_SIDE_DEVICE);
+    check_box(call, &box, true, GS_SIDE_DEVICE);
 }
 
 /* An array is on the device. */
@@ -123,8 +180,8 @@ static void copy_box(struct gs_copy_call *call, const struct gs_box *to, CUmemor
                      const struct gs_box *from, CUmemorytype src)
 {
     const struct gs_copy_end to_end = end_of(to, dst), from_end = end_of(from, src);
-    check_box(call->function, from, false, from_end.side);
-    check_box(call->function, to, true, to_end.side);
+    check_box(call, from, false, from_end.side);
+    check_box(call, to, true, to_end.side);
     if (is_on(GS_ARGS_RECORDED)) {
         gs_transfer_begin(call, to_end, from_end,
                           gs_args_times(gs_args_times(to->width, to->rows), to->layers));
@@ -178,4 +235,96 @@ void gs_args_copy_3d_peer(struct gs_copy_call *call, const CUDA_MEMCPY3D_PEER *c
         const struct gs_box from = {BOX_OF(copy, src)}, to = {BOX_OF(copy, dst)};
         copy_box(call, &to, copy->dstMemoryType, &from, copy->srcMemoryType);
     }
+}
+
+/* ---- boxes of a batch -------------------------------------------------------------- */
+
+/* CUDA_MEMCPY3D_BATCH_OP with pointers on both sides; older headers lack the type.
+ * Source: CUDA Driver API 12.8, CUmemcpy3DOperand */
+struct box_end {
+    int type;
+    CUdeviceptr pointer;
+    size_t row_elements, layer_rows;
+    CUmemLocation location;
+};
+struct box_pair {
+    struct box_end from, to;
+    size_t width, height, depth;
+    int order;
+    unsigned flags;
+};
+static_assert(sizeof(struct box_pair) == 112, "as the driver has it");
+
+static void check_end(struct gs_copy_call *call, const struct box_end *end,
+                      const struct box_pair *pair, bool writes)
+{
+    const struct gs_box box = {
+        .base = end->pointer,
+        .width = pair->width,
+        .rows = pair->height,
+        .layers = pair->depth,
+        .pitch = end->row_elements ? end->row_elements : pair->width,
+        .height = end->layer_rows ? end->layer_rows : pair->height};
+    check_box(call, &box, writes, GS_SIDE_UNKNOWN);
+}
+
+void gs_args_boxes(struct gs_copy_call *call, const CUDA_MEMCPY3D_BATCH_OP *list,
+                   size_t count)
+{
+    enum { POINTER = 1 }; /* CU_MEMCPY_OPERAND_TYPE_POINTER */
+    const struct box_pair *pairs = (const struct box_pair *)list;
+    for (size_t i = 0; list && i < count; i++) {
+        if (pairs[i].from.type == POINTER && pairs[i].to.type == POINTER) {
+            check_end(call, &pairs[i].from, &pairs[i], false);
+            check_end(call, &pairs[i].to, &pairs[i], true);
+        }
+    }
+}
+
+/* ---- nodes of graphs --------------------------------------------------------------- */
+
+/* The members of CUgraphNodeParams that name memory or an event; older headers lack
+ * them. Source: CUDA Driver API 12.2, CUgraphNodeParams */
+struct node_copy {
+    int flags, reserved;
+    CUcontext context;
+    CUDA_MEMCPY3D copy;
+};
+struct node_operations {
+    CUcontext context;
+    unsigned count;
+    const CUstreamBatchMemOpParams *list;
+};
+
+CUresult gs_args_node(const CUgraphNodeParams *params, const char *name)
+{
+    enum { OPERATIONS = 12 }; /* CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, since 11.7 */
+    GS_ARGS_CALL(name);
+    if (!params || !__atomic_load_n(&gs_state_ready, __ATOMIC_RELAXED)) {
+        return CUDA_SUCCESS;
+    }
+    const void *of = params->reserved1;
+    switch ((int)params->type) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        gs_args_copy_3d(call, &((const struct node_copy *)of)->copy);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET: {
+        const CUDA_MEMSET_NODE_PARAMS *set = of;
+        gs_args_write_rows(call, set->dst, set->pitch,
+                           gs_args_times(set->elementSize, set->width), set->height);
+        break;
+    }
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        gs_args_event(call, *(const CUevent *)of);
+        break;
+    case OPERATIONS: {
+        const struct node_operations *node = of;
+        gs_args_operations(call, node->list, node->count);
+        break;
+    }
+    default:
+        break;
+    }
+    return call->refused == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,22 +1,26 @@
 /*
- * args.h - GPUSHIM_CHECK_ARGS: checks the memory arguments of copies and sets against the
- * known allocations, before the driver is called. GPUSHIM_CHECK_TRANSFERS: passes on the
- * copies between host and device (transfer_calls.h).
+ * args.h - checks the memory and the events that calls name, before the driver is called.
  *
- * Errors are reported to the tracker; the call goes on unchanged in any case. While both
- * options are off, a copy or a set costs one branch, and other calls nothing.
+ * The driver compares memory of the pool with the pool's segments, not with the program's
+ * allocations. So a use that leaves an allocation of the pool, or has none, is found
+ * here, reported to the tracker, and refused as the driver would (driver_bounds.h). A
+ * right use costs a look-up in the page map. GPUSHIM_CHECK_ARGS also compares memory that
+ * the driver serves, and only reports. GPUSHIM_CHECK_TRANSFERS: passes on the copies
+ * between host and device (transfer_calls.h).
  *
  * Lock: none of its own; all functions may be called from any thread. While a stream
- * captures the driver is not queried.   Design: docs/checks-args.md
+ * captures the driver is not queried about an address.   Design: docs/checks-args.md
  */
 #ifndef GS_ARGS_H
 #define GS_ARGS_H
 
 #include "cuda_names.h"
 #include "gs_base.h"
+#include "hit.h"
+#include "managed.h"
+#include "own_handles.h"
+#include "state.h"
 #include "transfer_calls.h"
-
-struct gs_state;
 
 /* What is done with copies and sets: bits. Set at start; atomic. */
 enum gs_args_mode { GS_ARGS_CHECKED = 1, GS_ARGS_RECORDED = 2 };
@@ -28,9 +32,9 @@ void gs_args_start(const struct gs_state *state);
 /* In a forked child: switches all off. */
 void gs_args_reset(void);
 
-/* Check the call with the named arguments, before it is made. An end that is host memory
- * by the call's type is compared with pinned and pooled memory, without a query to the
- * driver. The copies of a batch are not recorded. */
+/* Check the call with the named arguments, before it is made: call->refused. An end that
+ * is host memory by the call's type is compared with pinned and pooled memory, without a
+ * query to the driver. The copies of a batch are not recorded. */
 void gs_args_copy(struct gs_copy_call *call, struct gs_copy_end dst,
                   struct gs_copy_end src, size_t bytes);
 /* For a copy whose other side is an array. */
@@ -41,6 +45,16 @@ void gs_args_write_rows(struct gs_copy_call *call, CUdeviceptr dst, size_t pitch
 void gs_args_copy_2d(struct gs_copy_call *call, const CUDA_MEMCPY2D *copy);
 void gs_args_copy_3d(struct gs_copy_call *call, const CUDA_MEMCPY3D *copy);
 void gs_args_copy_3d_peer(struct gs_copy_call *call, const CUDA_MEMCPY3D_PEER *copy);
+/* Copies of a batch between two pointers; one of an array counts in elements. */
+void gs_args_boxes(struct gs_copy_call *call, const CUDA_MEMCPY3D_BATCH_OP *list,
+                   size_t count);
+/* Operations of cuStreamBatchMemOp. */
+void gs_args_operations(struct gs_copy_call *call, const CUstreamBatchMemOpParams *list,
+                        unsigned count);
+/* Parameters of a graph's node of any kind. Returns the refusal: CUDA_SUCCESS, or the
+ * driver's error. */
+CUresult gs_args_node(const CUgraphNodeParams *params, const char *call);
+void gs_args_event(struct gs_copy_call *call, CUevent event);
 void gs_args_copy_batch(struct gs_copy_call *call, const CUdeviceptr *dsts,
                         const CUdeviceptr *srcs, const size_t *sizes, size_t count);
 
@@ -57,6 +71,68 @@ static inline bool gs_args_on(void)
     return GS_UNLIKELY(__atomic_load_n(&gs_args_modes, __ATOMIC_RELAXED) != 0);
 }
 
+/* The answer to a refused call: the driver's to a set of a null address in the same
+ * stream, which may have an error that comes first, such as a failed context.
+ * where: of submissions.h */
+CUresult gs_args_refusal(const struct gs_copy_call *call, uintptr_t where,
+                         bool per_thread) __attribute__((cold, noinline));
+
+/* ---- right uses, without a lock ------------------------------------------------------
+ */
+
+/* The blocks that the thread has used last, as a destination and as a source. */
+extern _Thread_local struct gs_block_hint gs_args_hints[2]
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* The slow path of the next function: a place inside a block. */
+bool gs_args_inside(struct gs_pool *pool, uint64_t addr, uint64_t bytes, unsigned side);
+
+/* Returns true if a use is right, or no business of the library's. side: 0 or 1 */
+static inline __attribute__((always_inline)) bool
+gs_args_right(uint64_t addr, uint64_t bytes, unsigned side)
+{
+    const struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(!state || !state->pool || bytes == 0)) {
+        return true;
+    }
+    if (gs_pages_find(&state->pool->pages, addr)) {
+        return GS_LIKELY(gs_hit_covers(state->pool, addr, bytes, &gs_args_hints[side])) ||
+               gs_args_inside(state->pool, addr, bytes, side);
+    }
+    if (state->host_pool && gs_pages_find(&state->host_pool->pages, addr)) {
+        return GS_LIKELY(
+                   gs_hit_covers(state->host_pool, addr, bytes, &gs_args_hints[side])) ||
+               gs_args_inside(state->host_pool, addr, bytes, side);
+    }
+    return GS_LIKELY(!__atomic_load_n(&gs_managed_cached, __ATOMIC_RELAXED));
+}
+
+/* Returns true if there is no pool whose memory a call could name. */
+static inline bool gs_args_unpooled(void)
+{
+    const struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    return !state || !state->pool;
+}
+
+/* The same as the column `memory`. Those with a structure are checked in any case. */
+#define GS_RIGHT_COPY(dst, src, bytes)                                                   \
+    (gs_args_right(dst, bytes, 0) && gs_args_right(src, bytes, 1))
+#define GS_RIGHT_FROM_HOST(dst, src, bytes)                                              \
+    GS_RIGHT_COPY(dst, GS_ARGS_ADDRESS(src), bytes)
+#define GS_RIGHT_TO_HOST(dst, src, bytes)                GS_RIGHT_COPY(GS_ARGS_ADDRESS(dst), src, bytes)
+#define GS_RIGHT_WRITE(dst, bytes)                       gs_args_right(dst, bytes, 0)
+#define GS_RIGHT_READ(src, bytes)                        gs_args_right(src, bytes, 1)
+#define GS_RIGHT_SET(dst, unit, count)                   gs_args_right(dst, gs_args_times(unit, count), 0)
+#define GS_RIGHT_SET_ROWS(dst, pitch, unit, width, rows) gs_args_unpooled()
+#define GS_RIGHT_BOX_2D(copy)                            gs_args_unpooled()
+#define GS_RIGHT_BOX_3D(copy)                            gs_args_unpooled()
+#define GS_RIGHT_BOX_3D_PEER(copy)                       gs_args_unpooled()
+#define GS_RIGHT_BATCH(dsts, srcs, sizes, count)         gs_args_unpooled()
+#define GS_RIGHT_BOXES(list, count)                      gs_args_unpooled()
+#define GS_RIGHT_OPERATIONS(list, count)                 gs_args_unpooled()
+#define GS_RIGHT_EVENT(event)                            (!gs_own_event(event))
+#define GS_RIGHT_NOTHING()                               true
+
 /* ---- the column `memory` of submit.def -----------------------------------------------
  *
  * `call` is declared by GS_ARGS_CALL.
@@ -66,7 +142,8 @@ static inline bool gs_args_on(void)
 #define GS_ARGS_CALL(name)                                                               \
     struct gs_copy_call this_call, *const call = &this_call;                             \
     call->function = (name);                                                             \
-    call->bytes = 0
+    call->bytes = 0;                                                                     \
+    call->refused = CUDA_SUCCESS
 
 #define GS_ARGS_ADDRESS(pointer) (uint64_t)(uintptr_t)(pointer)
 
@@ -93,11 +170,17 @@ static inline bool gs_args_on(void)
 #define GS_ARGS_BOX_3D_PEER(copy) gs_args_copy_3d_peer(call, copy)
 #define GS_ARGS_BATCH(dsts, srcs, sizes, count)                                          \
     gs_args_copy_batch(call, dsts, srcs, sizes, count)
-#define GS_ARGS_NOTHING() (void)call
+#define GS_ARGS_BOXES(list, count)      gs_args_boxes(call, list, count)
+#define GS_ARGS_OPERATIONS(list, count) gs_args_operations(call, list, count)
+#define GS_ARGS_EVENT(event)            gs_args_event(call, event)
+#define GS_ARGS_NOTHING()               (void)call
 
-/* GS_ARGS_HAS: true if a row has the column. GS_ARGS_CHECK checks the call by it. */
-#define GS_ARGS_HAS(...)                 (sizeof(#__VA_ARGS__) > 1)
-#define GS_ARGS_CHECK(...)               GS_ARGS_SECOND(, ##__VA_ARGS__, NOTHING(), )
-#define GS_ARGS_SECOND(none, shape, ...) GS_ARGS_##shape
+/* GS_ARGS_HAS: true if a row has the column. GS_ARGS_CHECK checks the call by it;
+ * GS_ARGS_RIGHT: true if there is nothing to check. */
+#define GS_ARGS_HAS(...)                  (sizeof(#__VA_ARGS__) > 1)
+#define GS_ARGS_CHECK(...)                GS_ARGS_SECOND(, ##__VA_ARGS__, NOTHING(), )
+#define GS_ARGS_SECOND(none, shape, ...)  GS_ARGS_##shape
+#define GS_ARGS_RIGHT(...)                GS_RIGHT_SECOND(, ##__VA_ARGS__, NOTHING(), )
+#define GS_RIGHT_SECOND(none, shape, ...) GS_RIGHT_##shape
 
 #endif

@@ -33,10 +33,11 @@ struct gs_copy_end {
     uint64_t addr;
 };
 
-/* The call of a copy or a set. The other members are valid if `bytes` is not 0. */
+/* The call of a copy or a set. The last members are valid if `bytes` is not 0. */
 struct gs_copy_call {
     const char *function; /* the driver's */
     uint64_t bytes;       /* of a copy that is to be recorded; else 0 */
+    CUresult refused;     /* not CUDA_SUCCESS: the driver would refuse the call */
     struct gs_copy_end dst, src;
     uint64_t began_ns; /* 0: not timed */
 };

@@ -23,7 +23,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "async_heaps.h"
 #include "captures.h"
+#include "driver_bounds.h"
 #include "host_pools.h"
 #include "managed.h"
 #include "pool_lookup.h"
@@ -43,6 +45,9 @@ static struct gs_bad_use bad_use(const struct gs_use *use, enum gs_error_kind ki
 
 static void report(struct gs_state *state, struct gs_bad_use *bad)
 {
+    if (!state->tracker) {
+        return;
+    }
     bad->thread = gs_thread_id();
     bad->device = gs_thread.context ? gs_thread.context->device : 0;
     if (state->stacks) {
@@ -134,7 +139,8 @@ static bool reaches_block(struct gs_pool *pool, const struct gs_use *use,
 static bool find_former(struct gs_state *state, const struct gs_use *use,
                         const struct gs_range *range, struct gs_former *out)
 {
-    if (gs_tracker_former(state->tracker, use->span.addr, out) != GS_OK ||
+    if (!state->tracker ||
+        gs_tracker_former(state->tracker, use->span.addr, out) != GS_OK ||
         out->allocation.kind == GS_MEMORY_GRAPH) {
         return false;
     }
@@ -142,15 +148,16 @@ static bool find_former(struct gs_state *state, const struct gs_use *use,
            (out->allocation.addr == range->block_addr && !frees_in_order(out->site.api));
 }
 
-/* Checks a use that lies in a segment, but in no live block. */
-static void check_freed(struct gs_state *state, struct gs_pool *pool,
+/* Checks a use that lies in a segment, but in no live block. Returns true if it is
+ * certainly wrong: no driver accepts memory without an owner. */
+static bool check_freed(struct gs_state *state, struct gs_pool *pool,
                         const struct gs_use *use, const struct gs_range *range)
 {
     struct gs_former former;
     struct gs_span next;
     bool found = find_former(state, use, range, &former);
     if (!found && range->pending) {
-        return;
+        return false;
     }
     bool within =
         found && gs_span_fit(&use->span, &(struct gs_span){former.allocation.addr,
@@ -164,23 +171,58 @@ static void check_freed(struct gs_state *state, struct gs_pool *pool,
         struct gs_bad_use bad = bad_use(use, GS_ERROR_STRAY_USE);
         report(state, &bad);
     }
+    return true;
 }
 
-/* Returns true if the block is, or was, used in stream order. */
-static bool is_ordered(const struct gs_state *state, const struct gs_pool *pool,
-                       const struct gs_range *range)
+/* Returns true if the driver refuses a use that begins in the live allocation, and leaves
+ * it. Pinned memory ends with a page of the system's. */
+static bool is_refused(const struct gs_use *use, const struct gs_span *extent, bool host)
 {
-    return pool == state->pool &&
-           ((const struct gs_context *)gs_heap_self(range->heap))->ordered;
+    uint64_t unit = 1;
+    switch (gs_driver_bounds()) {
+    case GS_BOUNDS_BYTES:
+        break;
+    case GS_BOUNDS_BLOCKS:
+        unit = host ? (uint64_t)getpagesize() : GS_BLOCK_BYTES;
+        break;
+    default:
+        unit = host ? (uint64_t)getpagesize() : GS_LARGE_BYTES;
+        break;
+    }
+    const struct gs_span whole = {extent->addr, gs_round_up(extent->bytes, unit)};
+    return gs_span_fit(&use->span, &whole) != GS_SPAN_INSIDE;
 }
 
-/* Returns whether the pool has the address. */
+/* The stream's heap of the block; NULL: the block is a context's. */
+static struct gs_async_heap *ordered_heap(const struct gs_state *state,
+                                          const struct gs_pool *pool,
+                                          const struct gs_range *range)
+{
+    return pool == state->pool ? gs_async_of(gs_heap_self(range->heap)) : NULL;
+}
+
+/* gs_pool_find, after the pool has asked which of the freed blocks that wait for work have
+ * none left, if the address is in one. */
+static bool find_range(struct gs_pool *pool, uint64_t addr, struct gs_range *range)
+{
+    if (gs_pool_find(pool, addr, range) != GS_OK) {
+        return false;
+    }
+    return !range->pending || gs_heap_collect_ready(range->heap) == 0 ||
+           gs_pool_find(pool, addr, range) == GS_OK;
+}
+
+/*
+ * Checks a use in memory of a pool.
+ * Out: *refused  the driver would refuse the use
+ * Returns whether the pool has the address.
+ */
 static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
-                         const struct gs_use *use)
+                         const struct gs_use *use, bool *refused)
 {
     struct gs_range range;
     if (!pool || !gs_pool_owns(pool, use->span.addr) ||
-        gs_pool_find(pool, use->span.addr, &range) != GS_OK) {
+        !find_range(pool, use->span.addr, &range)) {
         return false;
     }
     struct gs_span block = {range.block_addr, range.requested_bytes};
@@ -190,21 +232,24 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
         (range.live && gs_span_fit(&use->span, &block) == GS_SPAN_INSIDE)) {
         return true;
     }
-    if (pool == state->pool && !driver_has_segment(use, &range)) {
+    if (pool == state->pool && !range.paged && !driver_has_segment(use, &range)) {
         return true;
     }
+    struct gs_async_heap *ordered = ordered_heap(state, pool, &range);
     if (range.live) {
         report_extent(state, use, GS_ERROR_OVERRUN, &block);
-    } else if (!is_ordered(state, pool, &range)) {
-        check_freed(state, pool, use, &range);
+        *refused = is_refused(use, &block, pool != state->pool);
+    } else if (!ordered || gs_async_is_idle(ordered)) {
+        *refused = check_freed(state, pool, use, &range);
     }
     return true;
 }
 
 /* ---- managed memory ------------------------------------------------------------- */
 
-/* Returns whether the address is, or was, in known managed memory of the program. */
-static bool check_managed(struct gs_state *state, const struct gs_use *use)
+/* Checks a use of managed memory, as check_pooled does. The driver compares a use that
+ * leaves a live range itself, unless its range is larger than the request. */
+static bool check_managed(struct gs_state *state, const struct gs_use *use, bool *refused)
 {
     struct gs_extent extent;
     struct gs_former former;
@@ -213,16 +258,19 @@ static bool check_managed(struct gs_state *state, const struct gs_use *use)
         struct gs_span span = {extent.base, extent.bytes};
         if (gs_span_fit(&use->span, &span) == GS_SPAN_LEAVES) {
             report_extent(state, use, GS_ERROR_OVERRUN, &span);
+            *refused = is_refused(use, &span, true);
         }
         return true;
     }
     if (status != GS_ERR_NOT_FOUND) {
         return false;
     }
-    if (gs_tracker_former(state->tracker, use->span.addr, &former) == GS_OK &&
+    if (state->tracker &&
+        gs_tracker_former(state->tracker, use->span.addr, &former) == GS_OK &&
         former.allocation.kind == GS_MEMORY_MANAGED && !frees_in_order(former.site.api) &&
         !gs_tracker_holds(state->tracker, use->span.addr)) {
         report_former(state, use, &former);
+        *refused = true;
     }
     return true;
 }
@@ -286,16 +334,11 @@ static void check_around(struct gs_state *state, const struct gs_use *use)
     }
 }
 
-void gs_check_use(struct gs_state *state, const struct gs_use *use)
+/* Checks memory that the driver serves, or that nobody knows. */
+static void check_unpooled(struct gs_state *state, const struct gs_use *use)
 {
     struct gs_allocation allocation;
     struct gs_span known;
-    if (use->span.bytes == 0 || use->span.addr == 0 ||
-        use->span.addr + use->span.bytes < use->span.addr ||
-        check_pooled(state, state->pool, use) ||
-        check_pooled(state, state->host_pool, use) || check_managed(state, use)) {
-        return;
-    }
     if (gs_tracker_look_up(state->tracker, use->span.addr, &allocation) != GS_OK) {
         if (!use->host) {
             check_around(state, use);
@@ -304,4 +347,20 @@ void gs_check_use(struct gs_state *state, const struct gs_use *use)
         bool asked = query_driver(use->span.addr, &known) == ANSWER_KNOWN;
         check_recorded(state, use, &allocation, asked ? &known : NULL);
     }
+}
+
+bool gs_check_use(struct gs_state *state, const struct gs_use *use, bool all)
+{
+    bool refused = false;
+    if (use->span.bytes == 0 || use->span.addr == 0 ||
+        use->span.addr + use->span.bytes < use->span.addr ||
+        check_pooled(state, state->pool, use, &refused) ||
+        check_pooled(state, state->host_pool, use, &refused) ||
+        check_managed(state, use, &refused)) {
+        return refused;
+    }
+    if (all && state->tracker) {
+        check_unpooled(state, use);
+    }
+    return false;
 }

@@ -15,10 +15,12 @@ struct gs_use {
 };
 
 /*
- * Reports a certainly wrong use to the tracker. Called between gs_enter and gs_leave,
- * with a tracker. Queries the driver for an address (cuMemGetAddressRange), but not while
- * a stream captures.
+ * Reports a certainly wrong use to the tracker, if there is one. Called between gs_enter
+ * and gs_leave. Queries the driver for an address (cuMemGetAddressRange), but not while a
+ * stream captures.
+ * In: all  false: only memory of the pools, whose uses the driver cannot compare
+ * Returns true if the driver would refuse the use, had it served the allocation.
  */
-void gs_check_use(struct gs_state *state, const struct gs_use *use);
+bool gs_check_use(struct gs_state *state, const struct gs_use *use, bool all) GS_MUST_USE;
 
 #endif

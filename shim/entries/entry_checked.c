@@ -20,6 +20,13 @@ static CUresult event_refused(CUevent event, enum gs_api api)
     return gs_own_event_refuse(event, gs_api_name(api));
 }
 
+/* The driver takes an event of a node for a parameter that is wrong. */
+static CUresult node_event_refused(CUevent event, enum gs_api api)
+{
+    return event_refused(event, api) == CUDA_SUCCESS ? CUDA_SUCCESS
+                                                     : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* An event of this handle is the program's now. */
 static void event_opened(CUresult result, const CUevent *event)
 {

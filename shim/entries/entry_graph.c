@@ -13,6 +13,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "args.h"
 #include "captures.h"
 #include "described.h"
 #include "graph_memory.h"
@@ -70,6 +71,13 @@ static void moved(const CUgraphNodeParams *params, CUgraph parent)
     if (child.ownership == MOVE) {
         gs_graph_moved(child.graph, parent);
     }
+}
+
+/* NULL, which the driver refuses, in the place of parameters that name wrong memory or an
+ * event of the library's own. */
+static CUgraphNodeParams *right_node(CUgraphNodeParams *params, enum gs_api api)
+{
+    return gs_args_node(params, gs_api_name(api)) == CUDA_SUCCESS ? params : NULL;
 }
 
 /* Called when a node of any kind was created. */

@@ -7,6 +7,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "args.h"
 #include "managed.h"
 #include "nvml.h"
 #include "pool_lookup.h"
@@ -53,15 +54,22 @@ static void spoil_whole(CUdeviceptr dptr, size_t *length)
     }
 }
 
-/* Like spoil, for `count` ranges; a NULL list, which the driver refuses, names none. */
-static void spoil_all(const CUdeviceptr *dptrs, const size_t *sizes, size_t count)
+/* Like spoil, for `count` ranges; a NULL list, which the driver refuses, names none.
+ * Returns false if the driver would refuse one. */
+static bool spoil_all(const CUdeviceptr *dptrs, const size_t *sizes, size_t count,
+                      enum gs_api api)
 {
+    GS_ARGS_CALL(gs_api_name(api));
+    for (size_t i = 0; dptrs && sizes && i < count; i++) {
+        gs_args_read(call, dptrs[i], sizes[i]);
+    }
     if (dptrs && sizes && gs_enter()) {
         for (size_t i = 0; i < count; i++) {
             gs_managed_spoil(dptrs[i], sizes[i]);
         }
         gs_leave();
     }
+    return call->refused == CUDA_SUCCESS;
 }
 
 #define GS_FILE_managed ,

@@ -10,5 +10,14 @@
  * Owns:  nothing.   Lock: none.
  */
 
+#include "own_handles.h"
+
+static void event_created(CUresult result, const CUevent *event)
+{
+    if (result == CUDA_SUCCESS && event) {
+        gs_own_event_displace(*event);
+    }
+}
+
 #define GS_FILE_small ,
 #include "forward.h"

@@ -4,9 +4,9 @@
  * The wrappers expand from submit.def. They are plain C with the parameters of cuda.h's
  * declarations, which the compiler compares, so the compiler handles arguments on the
  * stack on every machine. They do not enter the library, so they also count while it is
- * switched off and inside other wrappers, which does no harm. With GPUSHIM_CHECK_ARGS the
- * arguments of copies and sets are checked first; with GPUSHIM_CHECK_TRANSFERS copies are
- * recorded afterwards (args.h). An error that ends the context is reported
+ * switched off and inside other wrappers, which does no harm. The memory and the events
+ * that a call names are checked first; with GPUSHIM_CHECK_TRANSFERS copies are recorded
+ * afterwards (args.h). An error that ends the context is reported
  * (context_errors.h), unless the call names a device: the error then does not concern the
  * current context.
  *
@@ -162,13 +162,17 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     {                                                                                    \
         GS_ARGS_CALL(name);                                                              \
         GS_ARGS_CHECK(__VA_ARGS__);                                                      \
+        if (GS_UNLIKELY(call->refused != CUDA_SUCCESS)) {                                \
+            return gs_args_refusal(call, WHERE_##where, IS_##stream);                    \
+        }                                                                                \
         CUresult result = submit_##symbol args;                                          \
         gs_transfer_end(call, FORM_##stream(WHERE_##where), result);                     \
         return result;                                                                   \
     }                                                                                    \
     GS_EXPORT CUresult symbol params                                                     \
     {                                                                                    \
-        if (GS_ARGS_HAS(__VA_ARGS__) && gs_args_on()) {                                  \
+        if (GS_ARGS_HAS(__VA_ARGS__) &&                                                  \
+            (gs_args_on() || GS_UNLIKELY(!GS_ARGS_RIGHT(__VA_ARGS__)))) {                \
             return look_at_##symbol args;                                                \
         }                                                                                \
         return submit_##symbol args;                                                     \

@@ -248,6 +248,9 @@ look_at_copy(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
     GS_ARGS_CALL("cuMemcpyDtoH");
     GS_ARGS_TO_HOST(dstHost, srcDevice, ByteCount);
+    if (call->refused != CUDA_SUCCESS) {
+        return gs_args_refusal(call, 0, false);
+    }
     CUresult result = copy_to_host(dstHost, srcDevice, ByteCount);
     gs_transfer_end(call, 0, result);
     return result;
@@ -255,6 +258,7 @@ look_at_copy(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 
 GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    return gs_args_on() ? look_at_copy(dstHost, srcDevice, ByteCount)
-                        : copy_to_host(dstHost, srcDevice, ByteCount);
+    return gs_args_on() || !GS_RIGHT_TO_HOST(dstHost, srcDevice, ByteCount)
+               ? look_at_copy(dstHost, srcDevice, ByteCount)
+               : copy_to_host(dstHost, srcDevice, ByteCount);
 }

@@ -50,6 +50,7 @@
 /* The interval between two checks of the memory left to others. */
 #define LOOK_NS ((uint64_t)1000000000)
 
+bool gs_managed_cached;
 static struct gs_ranges *ranges; /* immutable after start; NULL: no caching */
 static uint64_t age_ns;          /* immutable after start; 0: no limit on age */
 static int concurrent;           /* atomic: enum concurrent */
@@ -67,6 +68,7 @@ void gs_managed_start(const struct gs_options *options)
 
 void gs_managed_reset(void)
 {
+    __atomic_store_n(&gs_managed_cached, false, __ATOMIC_RELAXED);
     ranges = NULL; /* another thread may have held its lock */
     __atomic_store_n(&concurrent, NOT_ASKED, __ATOMIC_RELAXED);
     __atomic_store_n(&requests, 0, __ATOMIC_RELAXED);
@@ -240,6 +242,7 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
     gs_record_free_begin(state, &freeing);
     gs_record_free_end(state, &freeing, CUDA_SUCCESS);
     gs_notify_take_back("cuMemFree_v2", range->addr);
+    __atomic_store_n(&gs_managed_cached, true, __ATOMIC_RELAXED);
     if (gs_ranges_keep(ranges, range, gs_now_coarse_ns()) != GS_OK) {
         gs_notify_begin("giving memory back", false);
         (void)gs_real()->cuMemFree_v2(range->addr);

@@ -73,6 +73,9 @@ void gs_managed_give_aged(const struct gs_context *context, bool (*may)(void *se
                           void *self);
 /* Whether any range is cached. */
 bool gs_managed_holds_any(void);
+/* Atomic. True once a freed range was cached: from then on a range of the driver's may be
+ * freed memory of the program's, or larger than its request. */
+extern bool gs_managed_cached __attribute__((visibility("hidden")));
 
 /* Called when a context has failed for good: its ranges are not reused. */
 void gs_managed_context_fails(const struct gs_context *context);

@@ -39,6 +39,7 @@ static void **slot_at(size_t slot)
 #define GIVES_WORK_TRACKED  false
 #define GIVES_WORK_ANSWERED false
 #define GIVES_WORK_RECORDED false
+#define GIVES_WORK_CHECKED  false
 #define GIVES_WORK_COUNTED  true
 #define GIVES_WORK_ORDERED  true
 #define GIVES_WORK_LOOKUP   true

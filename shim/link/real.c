@@ -44,8 +44,9 @@ static struct gs_mutex adopt_lock = GS_MUTEX(GS_RANK_DRIVER);
 bool gs_look_ups_begun; /* atomic */
 
 /* The hooked functions that the library requires. */
-static const char *const needed_hooks[] = {"cuCtxSynchronize", "cuEventCreate",
-                                           "cuEventRecord"};
+static const char *const needed_hooks[] = {"cuCtxSynchronize",  "cuEventCreate",
+                                           "cuEventDestroy_v2", "cuEventQuery",
+                                           "cuEventRecord",     "cuEventSynchronize"};
 
 /* The target of a wrapper's call if the driver lacks the function: never a null
  * pointer. */

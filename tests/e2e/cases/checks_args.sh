@@ -231,14 +231,14 @@ done
 
 # Off, nothing is seen and nothing is asked; without records it is told that it is idle.
 args_off_case() {
-  preloaded shim -- "$apps/badargs_static" beyond
+  preloaded shim GPUSHIM_POOL=off -- "$apps/badargs_static" beyond
   expect_status shim 0
   expect_clean shim.err
   preloaded track GPUSHIM_CHECK_ARGS=on GPUSHIM_TRACK=off -- "$apps/badargs_static" beyond
   expect_status track 0
   expect_equal "what is said" "gpushim: GPUSHIM_CHECK_ARGS=on: with GPUSHIM_TRACK=off no memory \
 is known; nothing is checked" "$(<track.err)"
-  preloaded bad GPUSHIM_CHECK_ARGS=maybe -- "$apps/badargs_static" beyond
+  preloaded bad GPUSHIM_POOL=off GPUSHIM_CHECK_ARGS=maybe -- "$apps/badargs_static" beyond
   expect_status bad 0
   expect_text bad.err '^gpushim: GPUSHIM_CHECK_ARGS=maybe: '
   expect_text bad.err 'SUMMARY: gpushim: 0 errors'
