@@ -116,6 +116,32 @@ static void set_location(struct gs_call *request, const struct gs_memory_locatio
     request->device = where->device >= 0 ? where->device : request->device;
 }
 
+/* The answer to a request that does not fit the limit: the driver's own error comes
+ * first, for a stream or a pool (NULL: the current one) that is none. */
+static CUresult refusal(CUresult refused, CUmemoryPool pool, CUstream stream,
+                        bool per_thread)
+{
+    const struct gs_real *real = gs_real();
+    __typeof__(cuStreamIsCapturing) *ask =
+        per_thread ? real->cuStreamIsCapturing_ptsz : real->cuStreamIsCapturing;
+    CUstreamCaptureStatus status;
+    cuuint64_t kept;
+    CUresult result = CUDA_SUCCESS;
+    if (refused != CUDA_ERROR_OUT_OF_MEMORY) {
+        return refused;
+    }
+    if (pool) {
+        result =
+            real->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept);
+    }
+    if (result == CUDA_SUCCESS && ask) {
+        result = ask(stream, &status);
+    }
+    return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE
+               ? result
+               : refused;
+}
+
 static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
                          CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
@@ -141,11 +167,13 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     request.device = home ? home->device : -1;
     set_location(&request, &where);
     const struct node node = node_of(&request);
-    int charged = charged_to(&request, node);
+    int charged = dptr ? charged_to(&request, node) : -1;
+    CUresult refused;
     CUresult result =
         GS_RETRIED(gs_retry(state, home, request.device, bytes),
-                   gs_limits_begin(charged, bytes)
-                       ?: gs_limits_end(charged, bytes, real(dptr, bytes, stream)));
+                   (refused = gs_limits_begin(charged, bytes))
+                       ? refusal(refused, NULL, stream, per_thread)
+                       : gs_limits_end(charged, bytes, real(dptr, bytes, stream)));
     if (charged >= 0 && gs_spill(state, &request, dptr, bytes, result)) {
         result = CUDA_SUCCESS;
     } else {
@@ -183,11 +211,13 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
     request.per_thread = per_thread;
     set_location(&request, &where);
     const struct node node = node_of(&request);
-    int charged = charged_to(&request, node);
+    int charged = dptr ? charged_to(&request, node) : -1;
+    CUresult refused;
     CUresult result =
         GS_RETRIED(gs_retry(state, current, where.known ? request.device : -1, bytes),
-                   gs_limits_begin(charged, bytes)
-                       ?: gs_limits_end(charged, bytes, real(dptr, bytes, pool, stream)));
+                   (refused = gs_limits_begin(charged, bytes))
+                       ? refusal(refused, pool, stream, per_thread)
+                       : gs_limits_end(charged, bytes, real(dptr, bytes, pool, stream)));
     if (result == CUDA_SUCCESS && !where.known) {
         record_location(&request, node, pool, *dptr, bytes);
     }

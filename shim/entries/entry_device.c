@@ -103,12 +103,12 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
                                             CUdeviceptr *out, size_t bytes)
 {
     bool served = false;
-    CUresult result =
-        GS_RETRIED(!(served = served_by_pool(state, request, out, bytes)) &&
-                       gs_retry(state, request->context, request->device, bytes),
-                   gs_limits_begin(request->device, bytes)
-                       ?: gs_limits_end(request->device, bytes,
-                                        gs_real()->cuMemAlloc_v2(out, bytes)));
+    int charged = out ? request->device : -1; /* without one the driver refuses */
+    CUresult result = GS_RETRIED(
+        !(served = served_by_pool(state, request, out, bytes)) &&
+            gs_retry(state, request->context, request->device, bytes),
+        gs_limits_begin(charged, bytes)
+            ?: gs_limits_end(charged, bytes, gs_real()->cuMemAlloc_v2(out, bytes)));
     if (served) {
         return CUDA_SUCCESS;
     }
@@ -263,6 +263,9 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     const struct gs_call request = gs_call_in(gs_context_current(state), GS_MEMORY_DEVICE,
                                               GS_API_cuMemAllocPitch_v2);
     size_t bytes = gs_limits_pitched(WidthInBytes, Height);
+    bool allowed =
+        dptr && pPitch && WidthInBytes && Height &&
+        (ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16);
     CUresult result = GS_RETRIED(
         gs_retry(state, request.context, request.device, bytes),
         gs_limits_begin(request.device, bytes)
@@ -272,6 +275,8 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     if (result == CUDA_SUCCESS) {
         gs_limits_correct(request.device, bytes, *pPitch * Height);
         gs_record_alloc(state, &request, *dptr, *pPitch * Height, NULL);
+    } else if (result == CUDA_ERROR_OUT_OF_MEMORY && !allowed) {
+        result = CUDA_ERROR_INVALID_VALUE; /* the limit was asked before the driver */
     } else if (pitched_by_pool(state, &request, dptr, pPitch, WidthInBytes, Height,
                                result)) {
         result = CUDA_SUCCESS;

@@ -62,13 +62,32 @@ static int device_in(const CUmemAllocationProp *prop, CUresult result)
                : -1;
 }
 
+/* The answer to a creation that does not fit the limit: the driver's own error comes
+ * first, for a size that is no multiple of the granularity, or for the properties. */
+static CUresult refusal(const struct creation *call, CUresult refused)
+{
+    size_t step = 0;
+    if (refused != CUDA_ERROR_OUT_OF_MEMORY ||
+        !gs_real()->cuMemGetAllocationGranularity) {
+        return refused;
+    }
+    CUresult result = gs_real()->cuMemGetAllocationGranularity(
+        &step, call->prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (result == CUDA_SUCCESS && (call->flags || (step && call->size % step))) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    return result == CUDA_SUCCESS ? refused : result;
+}
+
 /* charged: the device whose limit is charged, or -1 */
 static CUresult attempt(const struct creation *call, int charged)
 {
-    return gs_limits_begin(charged, call->size)
-               ?: gs_limits_end(charged, call->size,
-                                gs_real()->cuMemCreate(call->handle, call->size,
-                                                       call->prop, call->flags));
+    CUresult refused = gs_limits_begin(charged, call->size);
+    return refused != CUDA_SUCCESS
+               ? refusal(call, refused)
+               : gs_limits_end(charged, call->size,
+                               gs_real()->cuMemCreate(call->handle, call->size,
+                                                      call->prop, call->flags));
 }
 
 /* The prop is read only now: the driver may refuse a call without reading it. */

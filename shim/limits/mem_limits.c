@@ -246,10 +246,22 @@ static bool charge_alone(struct device *device, uint64_t bytes)
     return true;
 }
 
+/* A failed context, or none, comes before any limit. */
+CUresult gs_limits_refusal(void)
+{
+    size_t free_bytes, total_bytes;
+    CUresult result = gs_real_now()->cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
 bool gs_limits_charge(int ordinal, size_t bytes)
 {
     struct device *device = device_of(ordinal);
-    int group = group_of(device);
+    int group;
+    if (bytes == 0) {
+        return true; /* the driver's to refuse */
+    }
+    group = group_of(device);
     return group >= 0
                ? gs_group_charge(group, counted(bytes),
                                  __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED))

@@ -50,17 +50,21 @@ void gs_limits_nap(uint64_t ns);
  */
 bool gs_limits_refused(int device, size_t driver_free, size_t *left, size_t *limit);
 
+/* The answer to a request that does not fit: the driver's own error, if it refuses every
+ * request of the current context now; else CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult gs_limits_refusal(void) __attribute__((cold));
+
 /*
  * Charges an attempt to allocate `bytes` of the device's memory, rounded as on the
  * device. Device -1: none.
- * Returns CUDA_ERROR_OUT_OF_MEMORY, with nothing charged, if the bytes do not fit.
+ * Returns gs_limits_refusal, with nothing charged, if the bytes do not fit.
  */
 static inline CUresult gs_limits_begin(int device, size_t bytes)
 {
     if (GS_LIKELY(!gs_limits_charging) || device < 0 || gs_limits_charge(device, bytes)) {
         return CUDA_SUCCESS;
     }
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return gs_limits_refusal();
 }
 
 /* The slow path of the next function, for a successful attempt. */
