@@ -363,13 +363,11 @@ bool gs_pool_seek(struct gs_pool *pool, uint64_t addr, uint64_t bytes,
         const struct gs_block *block = block_around(
             pool, segment, (uint32_t)((addr - segment->addr) / GS_BLOCK_BYTES));
         uint32_t word = atomic_load_explicit(&block->word, memory_order_acquire);
-        uint64_t offset = addr - gs_block_start(block);
 
         covered = (word & GS_BLOCK_STATE_MASK) == GS_BLOCK_LIVE &&
-                  offset < gs_block_requested(block) &&
-                  bytes <= gs_block_requested(block) - offset;
+                  gs_block_covers(block, word, addr - gs_block_start(block), bytes);
         if (covered)
-            *hint = (struct gs_block_hint){segment, block, addr - offset, word};
+            gs_hint_set(hint, block, gs_block_start(block), word);
     }
     gs_lock_drop(&gs_segment_heap(segment)->lock);
     return covered;

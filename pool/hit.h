@@ -131,6 +131,24 @@ GS_HIT bool gs_block_covers(const struct gs_block *block, uint32_t word, uint64_
            atomic_load_explicit(&block->word, memory_order_relaxed) == word;
 }
 
+GS_HIT void gs_hint_set(struct gs_block_hint *hint, const struct gs_block *block,
+                        uint64_t addr, uint32_t word)
+{
+    *hint = (struct gs_block_hint){
+        block, addr, __atomic_load_n(&block->live.requested, __ATOMIC_RELAXED), word};
+}
+
+/*
+ * Returns true if the bytes, > 0, are requested bytes of the block that was found before:
+ * its record, which never goes away, still is this live block. hint: the thread's own
+ */
+GS_HIT bool gs_hint_covers(const struct gs_block_hint *hint, uint64_t addr,
+                           uint64_t bytes)
+{
+    return addr - hint->addr < hint->bytes &&
+           gs_block_covers(hint->block, hint->word, addr - hint->addr, bytes);
+}
+
 /* The block of a large segment. */
 GS_HIT bool gs_segment_covers(const struct gs_pool *pool,
                               const struct gs_segment *segment, uint64_t addr,
@@ -166,7 +184,7 @@ GS_HIT bool gs_start_covers(const struct gs_pool *pool, const struct gs_segment 
             addr ||
         !gs_block_covers(block, word, 0, bytes))
         return false;
-    *hint = (struct gs_block_hint){segment, block, addr, word};
+    gs_hint_set(hint, block, addr, word);
     return true;
 }
 
@@ -186,9 +204,6 @@ GS_HIT bool gs_hit_covers(const struct gs_pool *pool, uint64_t addr, uint64_t by
         return true;
     if (!__atomic_load_n(&segment->shared, __ATOMIC_RELAXED))
         return gs_segment_covers(pool, segment, addr, bytes);
-    if (hint->segment == segment &&
-        gs_block_covers(hint->block, hint->word, addr - hint->addr, bytes))
-        return true;
     return gs_start_covers(pool, segment, addr, bytes, hint);
 }
 

@@ -257,10 +257,9 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
 
 /* A live block that was found around an address. Zero: none. */
 struct gs_block_hint {
-    const struct gs_segment *segment;
-    const struct gs_block *block;
-    uint64_t addr; /* of the block */
-    uint32_t word; /* of the block, while live */
+    const struct gs_block *block; /* of a shared segment */
+    uint64_t addr, bytes;         /* of the block, when it was found; bytes 0: none */
+    uint32_t word;                /* of the block, while live */
 };
 
 /*

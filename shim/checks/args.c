@@ -38,9 +38,26 @@ static inline bool is_on(enum gs_args_mode mode)
 
 _Thread_local struct gs_block_hint gs_args_hints[2];
 
-bool gs_args_inside(struct gs_pool *pool, uint64_t addr, uint64_t bytes, unsigned side)
+static bool is_right_in(struct gs_pool *pool, uint64_t addr, uint64_t bytes,
+                        unsigned side)
 {
-    return gs_pool_seek(pool, addr, bytes, &gs_args_hints[side]);
+    return GS_LIKELY(gs_hit_covers(pool, addr, bytes, &gs_args_hints[side])) ||
+           gs_pool_seek(pool, addr, bytes, &gs_args_hints[side]);
+}
+
+bool gs_args_right_elsewhere(uint64_t addr, uint64_t bytes, unsigned side)
+{
+    const struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(!state || !state->pool || bytes == 0)) {
+        return true;
+    }
+    if (gs_pages_find(&state->pool->pages, addr)) {
+        return is_right_in(state->pool, addr, bytes, side);
+    }
+    if (state->host_pool && gs_pages_find(&state->host_pool->pages, addr)) {
+        return is_right_in(state->host_pool, addr, bytes, side);
+    }
+    return GS_LIKELY(!__atomic_load_n(&gs_managed_cached, __ATOMIC_RELAXED));
 }
 
 static void check_span(struct gs_copy_call *call, const struct gs_use *use)

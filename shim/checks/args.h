@@ -84,27 +84,15 @@ CUresult gs_args_refusal(const struct gs_copy_call *call, uintptr_t where,
 extern _Thread_local struct gs_block_hint gs_args_hints[2]
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* The slow path of the next function: a place inside a block. */
-bool gs_args_inside(struct gs_pool *pool, uint64_t addr, uint64_t bytes, unsigned side);
+/* The path of the next function for all but the block that was used last. */
+bool gs_args_right_elsewhere(uint64_t addr, uint64_t bytes, unsigned side);
 
 /* Returns true if a use is right, or no business of the library's. side: 0 or 1 */
 static inline __attribute__((always_inline)) bool
 gs_args_right(uint64_t addr, uint64_t bytes, unsigned side)
 {
-    const struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
-    if (GS_UNLIKELY(!state || !state->pool || bytes == 0)) {
-        return true;
-    }
-    if (gs_pages_find(&state->pool->pages, addr)) {
-        return GS_LIKELY(gs_hit_covers(state->pool, addr, bytes, &gs_args_hints[side])) ||
-               gs_args_inside(state->pool, addr, bytes, side);
-    }
-    if (state->host_pool && gs_pages_find(&state->host_pool->pages, addr)) {
-        return GS_LIKELY(
-                   gs_hit_covers(state->host_pool, addr, bytes, &gs_args_hints[side])) ||
-               gs_args_inside(state->host_pool, addr, bytes, side);
-    }
-    return GS_LIKELY(!__atomic_load_n(&gs_managed_cached, __ATOMIC_RELAXED));
+    return GS_LIKELY(gs_hint_covers(&gs_args_hints[side], addr, bytes)) ||
+           gs_args_right_elsewhere(addr, bytes, side);
 }
 
 /* Returns true if there is no pool whose memory a call could name. */

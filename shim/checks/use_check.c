@@ -201,8 +201,8 @@ static struct gs_async_heap *ordered_heap(const struct gs_state *state,
     return pool == state->pool ? gs_async_of(gs_heap_self(range->heap)) : NULL;
 }
 
-/* gs_pool_find, after the pool has asked which of the freed blocks that wait for work have
- * none left, if the address is in one. */
+/* gs_pool_find, after the pool has asked which of the freed blocks that wait for work
+ * have none left, if the address is in one. */
 static bool find_range(struct gs_pool *pool, uint64_t addr, struct gs_range *range)
 {
     if (gs_pool_find(pool, addr, range) != GS_OK) {

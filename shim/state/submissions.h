@@ -193,7 +193,8 @@ static inline void gs_submissions_add(uint64_t *count)
  * begun before its stream is recorded: a reader that finds no call in progress reads
  * complete rows, and detects a call that begins meanwhile.
  */
-static inline struct gs_calls *gs_submission_begin(uintptr_t where)
+static inline __attribute__((always_inline)) struct gs_calls *
+gs_submission_begin(uintptr_t where)
 {
     struct gs_submissions *own = gs_thread.submissions;
     if (GS_UNLIKELY(!own || own->newest != where)) {
@@ -204,7 +205,8 @@ static inline struct gs_calls *gs_submission_begin(uintptr_t where)
     return calls;
 }
 
-static inline void gs_submission_end(struct gs_calls *calls)
+static inline __attribute__((always_inline)) void
+gs_submission_end(struct gs_calls *calls)
 {
     gs_submissions_add(&calls->ended);
 }
