@@ -116,6 +116,69 @@ static void row_crossed(void)
     probe_row_end();
 }
 
+/* ---- bounds ------------------------------------------------------------------------ */
+
+/* Reads of `bytes` bytes, and more, from a new allocation of them: all within the 2 MiB
+ * page that its last byte is in, which is mapped. */
+static void row_past(const char *name, size_t bytes)
+{
+    static const struct {
+        const char *cell;
+        size_t past;
+    } reads[] = {{"all", 0},         {"+1", 1},     {"+256", 256},
+                 {"+512", 512},      {"+4K", 4096}, {"+64K", (size_t)64 << 10},
+                 {"+1M", GS_MIB - 1}};
+    unsigned char *host = malloc(bytes + GS_MIB);
+    CUdeviceptr block;
+
+    if (!host)
+        probe_failed("no memory");
+    PROBE_OK(driver.cuMemAlloc_v2(&block, bytes));
+    probe_row_begin(name, "code");
+    for (size_t i = 0; i < GS_ARRAY_LEN(reads); i++) {
+        CUdeviceptr last = block + bytes - 1, end = last + reads[i].past;
+
+        if (last / (2 * GS_MIB) == end / (2 * GS_MIB))
+            probe_cell_code(reads[i].cell,
+                            driver.cuMemcpyDtoH_v2(host, block, bytes + reads[i].past));
+    }
+    probe_cell_code("sync", driver.cuCtxSynchronize());
+    probe_row_end();
+    free(host);
+}
+
+/* The same of freed memory, whose page a neighbour keeps mapped. */
+static void row_freed(const char *name, size_t bytes)
+{
+    unsigned char *host = malloc(bytes);
+    CUdeviceptr blocks[3];
+
+    if (!host)
+        probe_failed("no memory");
+    for (size_t i = 0; i < GS_ARRAY_LEN(blocks); i++)
+        PROBE_OK(driver.cuMemAlloc_v2(&blocks[i], bytes));
+    PROBE_OK(driver.cuMemFree_v2(blocks[1]));
+    probe_row_begin(name, "code");
+    if (blocks[0] / (2 * GS_MIB) == blocks[1] / (2 * GS_MIB))
+        probe_cell_code("read", driver.cuMemcpyDtoH_v2(host, blocks[1], bytes));
+    probe_cell_code("neighbour", driver.cuMemcpyDtoH_v2(host, blocks[0], bytes));
+    probe_cell_code("sync", driver.cuCtxSynchronize());
+    probe_row_end();
+    free(host);
+}
+
+void probe_ask_bounds(void)
+{
+    probe_context();
+    row_past("past_1", 1);
+    row_past("past_512", 512);
+    row_past("past_4096", 4096);
+    row_past("past_100000", 100000);
+    row_past("past_3M", 3 * GS_MIB);
+    row_freed("freed_512", 512);
+    row_freed("freed_65536", 65536);
+}
+
 void probe_ask_codes(void)
 {
     probe_context();

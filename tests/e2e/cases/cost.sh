@@ -115,6 +115,7 @@ arguments_case() {
   expect_within "$1" $(($(<warm.ours) / 4000))
 }
 add_case "cost of a set" arguments_case set sets
+add_case "cost of a copy" arguments_case copy copies
 add_case "cost of a checked set" arguments_case set_checked sets GPUSHIM_CHECK_ARGS=on
 add_case "cost of a checked copy" arguments_case copy_checked copies GPUSHIM_CHECK_ARGS=on
 
