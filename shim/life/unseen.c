@@ -5,7 +5,6 @@
 #include "unseen.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "linker.h"
 #include "log.h"
 #include "options.h"
+#include "options_idle.h"
 #include "state.h"
 
 static pid_t process; /* immutable after the constructor */
@@ -23,36 +23,57 @@ static bool ended;    /* atomic */
 void gs_unseen_begin(void)
 {
     process = (pid_t)syscall(SYS_getpid);
+    gs_elf_list_mark();
 }
 
+/* By the file's name. */
 static bool names_driver(const char *path)
 {
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    return path && gs_elf_begins_with(slash ? slash + 1 : path, "libcuda.so");
-}
-
-/* The file of a driver; "": none. */
-struct driver {
-    char path[256];
-};
-
-static bool is_driver(const char *path, const struct gs_module_ref *module, void *data)
-{
-    struct driver *out = data;
-    const char *soname = gs_elf_soname(module);
-    const char *name = path && *path ? path : soname;
-    if (!name || (!names_driver(path) && !names_driver(soname))) {
-        return false;
+    const char *file = path;
+    for (; *path; path++) {
+        file = *path == '/' ? path + 1 : file;
     }
-    strncpy(out->path, name, sizeof(out->path) - 1);
-    return true;
+    return gs_elf_begins_with(file, "libcuda.so");
 }
+
+/* A driver that was found. */
+struct driver {
+    const char *path;
+    struct gs_module_ref module;
+    bool apart; /* in a namespace of its own */
+};
 
 static int visit(struct dl_phdr_info *info, size_t size, void *data)
 {
-    struct gs_module_ref module = gs_elf_module_in(info);
+    struct driver *out = data;
     (void)size;
-    return is_driver(info->dlpi_name, &module, data);
+    if (!info->dlpi_name || !names_driver(info->dlpi_name)) {
+        return 0;
+    }
+    *out = (struct driver){.path = info->dlpi_name, .module = gs_elf_module_in(info)};
+    return 1;
+}
+
+static bool visit_apart(const char *path, const struct gs_module_ref *module, void *data)
+{
+    struct driver *out = data;
+    if (!path || !names_driver(path)) {
+        return false;
+    }
+    *out = (struct driver){.path = path, .module = *module, .apart = true};
+    return true;
+}
+
+/* Returns true if the driver says that no call has initialized it. Any other answer, also
+ * that it has ended, means that one did. */
+static bool was_never_used(const struct driver *driver)
+{
+    CUcontext current;
+    __typeof__(cuCtxGetCurrent) *get =
+        driver->apart ? NULL
+                      : (__typeof__(cuCtxGetCurrent) *)gs_elf_symbol(&driver->module,
+                                                                     "cuCtxGetCurrent");
+    return get && get(&current) == CUDA_ERROR_NOT_INITIALIZED;
 }
 
 /* Another copy of the library, or another version, has seen the calls. */
@@ -64,31 +85,52 @@ static int visit_copies(struct dl_phdr_info *info, size_t size, void *unused)
     return gs_linker_is_copy(&module) && !gs_linker_is_own(&module);
 }
 
-static bool find(struct driver *out)
+static void log_idle_option(const char *name, const char *value, const char *why)
 {
-    return gs_elf_visit(visit, out) || gs_elf_visit_namespaces(is_driver, out);
+    gs_log_line(GS_LOG_WARN, "%s=%s: %s", name, value, why);
+}
+
+/* Logs what the start would have logged about the options. */
+static void log_options(const struct gs_options *options,
+                        const struct gs_options_messages *notes)
+{
+    gs_log_open(options->log_file, options->verbose);
+    if (options->verbose >= GS_LOG_WARN && notes->length > 0) {
+        gs_log_text(notes->text, notes->length);
+    }
+    if (!getauxval(AT_SECURE)) {
+        gs_options_log_idle(options, environ, log_idle_option);
+    }
 }
 
 int gs_unseen_end(int status)
 {
     static struct gs_options options;        /* too large for a small stack */
     static struct gs_options_messages notes; /* likewise */
-    struct driver driver = {""};
-    if (__atomic_load_n(&gs_state_begun, __ATOMIC_ACQUIRE) || gs_fork_is_child() ||
-        process != (pid_t)syscall(SYS_getpid) ||
-        __atomic_exchange_n(&ended, true, __ATOMIC_ACQ_REL) || !find(&driver) ||
+    struct driver driver;
+    /* A program that is linked with the driver calls the wrappers: only what was loaded
+     * later calls past them. */
+    if (__atomic_load_n(&gs_state_begun, __ATOMIC_ACQUIRE) || !gs_elf_list_grew() ||
+        process != (pid_t)syscall(SYS_getpid) || gs_fork_is_child() ||
+        __atomic_exchange_n(&ended, true, __ATOMIC_ACQ_REL) ||
+        !(gs_elf_visit(visit, &driver) ||
+          gs_elf_visit_namespaces(visit_apart, &driver)) ||
         gs_elf_visit(visit_copies, NULL)) {
         return status;
     }
     gs_options_load(&options, environ, getauxval(AT_SECURE) != 0, &notes);
     if (!options.enable) {
+        log_options(&options, &notes);
+    }
+    if (!options.enable || was_never_used(&driver)) {
         return status;
     }
-    gs_log_open(options.log_file, options.verbose);
+    log_options(&options, &notes);
     bool changed = status == 0 && options.error_exitcode != 0;
-    gs_log_line(GS_LOG_WARN,
-                "a CUDA driver was loaded (%s) and no call was seen: nothing is known of "
-                "this process's memory%s",
-                driver.path, changed ? "; it ends with GPUSHIM_ERROR_EXITCODE" : "");
+    gs_log_line(
+        GS_LOG_WARN,
+        "a CUDA driver was loaded (%.256s) and no call was seen: nothing is known "
+        "of this process's memory%s",
+        driver.path, changed ? "; it ends with GPUSHIM_ERROR_EXITCODE" : "");
     return changed ? (int)options.error_exitcode : status;
 }

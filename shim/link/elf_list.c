@@ -1,6 +1,7 @@
 /*
  * elf_list.c - the linker's own lists of modules, read without a call.
- * Owns: nothing.   Lock: none; the modules of the program's start are never removed.
+ * Owns: the last module of the program's start.
+ * Lock: none; the modules of the program's start are never removed.
  */
 #include <sys/auxv.h>
 
@@ -8,7 +9,7 @@
 
 /* The linker's lists of modules, as it exposes them to debuggers: in the program's
  * DT_DEBUG. */
-static const struct r_debug *debugger_list(void)
+static const struct r_debug *find_list(void)
 {
     const ElfW(Phdr) *headers = (const ElfW(Phdr) *)getauxval(AT_PHDR);
     size_t count = getauxval(AT_PHNUM);
@@ -30,22 +31,52 @@ static const struct r_debug *debugger_list(void)
     return NULL;
 }
 
+static const struct r_debug *debugger_list(void)
+{
+    static const struct r_debug *known; /* atomic; always the same */
+    const struct r_debug *list = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (!list) {
+        list = find_list();
+        __atomic_store_n(&known, list, __ATOMIC_RELAXED);
+    }
+    return list;
+}
+
 static const struct link_map *first_module(void)
 {
     const struct r_debug *debug = debugger_list();
     return debug ? debug->r_map : NULL;
 }
 
+static const struct link_map *last_of_the_start; /* immutable after the constructor */
+
+void gs_elf_list_mark(void)
+{
+    const struct link_map *map = first_module();
+    while (map && map->l_next) {
+        map = map->l_next;
+    }
+    last_of_the_start = map;
+}
+
 /* The extended form has the list of the next namespace, from glibc 2.35 on. */
+struct extended_list {
+    struct r_debug base;
+    const struct extended_list *next;
+};
+
+bool gs_elf_list_grew(void)
+{
+    const struct extended_list *list = (const struct extended_list *)debugger_list();
+    return !last_of_the_start || last_of_the_start->l_next ||
+           (list && list->base.r_version >= 2 && list->next);
+}
+
 bool gs_elf_visit_namespaces(bool (*visit)(const char *, const struct gs_module_ref *,
                                            void *),
                              void *data)
 {
-    struct extended {
-        struct r_debug base;
-        const struct extended *next;
-    };
-    const struct extended *space = (const struct extended *)debugger_list();
+    const struct extended_list *space = (const struct extended_list *)debugger_list();
     while (space && space->base.r_version >= 2 && (space = space->next)) {
         for (const struct link_map *map = space->base.r_map; map; map = map->l_next) {
             struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};

@@ -118,6 +118,12 @@ struct gs_module_ref gs_elf_module_in(const struct dl_phdr_info *info);
 /* dl_iterate_phdr inside the gate; 0, without a call, if the gate is shut. */
 int gs_elf_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data);
 
+/* Called by the constructor: the modules loaded so far are those of the program's start.
+ */
+void gs_elf_list_mark(void);
+/* Returns true if modules were loaded since, in any namespace. */
+bool gs_elf_list_grew(void);
+
 /* Visits the modules of the namespaces that dlmopen has made, by path, until `visit`
  * returns true. Returns whether it did. For the end of a process: takes no lock of the
  * loader. */

@@ -1,6 +1,6 @@
 /*
- * both.c - two ways to one driver, or to two: memory of each is freed by the other, and the
- * blocks that stay keep their contents. Prints codes and counts, the same natively.
+ * both.c - two ways to one driver, or to two: memory of each is freed by the other, and
+ * the blocks that stay keep their contents. Prints codes and counts, the same natively.
  *   linked     the driver that the program is linked with, and a runtime (-DRUNTIME)
  *   FILE FILE  two files by their paths; -p: the second one's functions by
  *              cuGetProcAddress
@@ -40,7 +40,8 @@ static int runtime_free(pointer address)
 }
 #endif
 
-static void *find(void *library, const char *symbol, const char *name, int version, int ask)
+static void *find(void *library, const char *symbol, const char *name, int version,
+                  int ask)
 {
     int (*look_up)(const char *, void **, int, unsigned long long, void *);
     void *found = dlsym(library, symbol);
@@ -63,7 +64,7 @@ static struct way open_file(const char *path, int ask)
         exit(3);
     }
 #define FIND(symbol, name, version)                                                      \
-    (__typeof__(&symbol)) find(library, #symbol, name, version, ask)
+    (__typeof__(&symbol))find(library, #symbol, name, version, ask)
     return (struct way){FIND(cuInit, "cuInit", 2000),
                         FIND(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000),
                         FIND(cuCtxSetCurrent, "cuCtxSetCurrent", 4000),

@@ -1,7 +1,7 @@
 /*
  * deep.c - opens the driver and allocates 4 MiB, by look-ups of its own. As a module
- * (-DMODULE) it is opened by the program, plainly, with RTLD_DEEPBIND as Taichi's, or in a
- * namespace of its own; the program's own name for the work is `work`.
+ * (-DMODULE) it is opened by the program, plainly, with RTLD_DEEPBIND as Taichi's, or in
+ * a namespace of its own; the program's own name for the work is `work`.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,11 +27,11 @@ int work(void)
 int main(int count, char **arguments)
 {
     const char *way = count > 1 ? arguments[1] : "";
-    void *module = strcmp(way, "namespace") == 0
-                       ? dlmopen(LM_ID_NEWLM, "./libdeep.so", RTLD_NOW)
-                       : dlopen("./libdeep.so", strcmp(way, "deep") == 0
-                                                    ? RTLD_NOW | RTLD_DEEPBIND
-                                                    : RTLD_NOW);
+    void *module =
+        strcmp(way, "namespace") == 0
+            ? dlmopen(LM_ID_NEWLM, "./libdeep.so", RTLD_NOW)
+            : dlopen("./libdeep.so",
+                     strcmp(way, "deep") == 0 ? RTLD_NOW | RTLD_DEEPBIND : RTLD_NOW);
     if (!module) {
         puts(dlerror());
         return 1;

@@ -1,8 +1,8 @@
 /*
- * forward.c - a driver that forwards each call to another driver's function, which it looks
- * up by its name: the shape of WSL2's libcuda.so.1, of remote GPUs, of quota wrappers.
- * Built by cases/chain.sh, with -DINNER="path of the driver" and names.h, which has a
- * FORWARD(name) for each function. FORWARD_AT=start opens the other driver in a
+ * forward.c - a driver that forwards each call to another driver's function, which it
+ * looks up by its name: the shape of WSL2's libcuda.so.1, of remote GPUs, of quota
+ * wrappers. Built by cases/chain.sh, with -DINNER="path of the driver" and names.h, which
+ * has a FORWARD(name) for each function. FORWARD_AT=start opens the other driver in a
  * constructor, thread in another thread; by default the first call does.
  */
 #define _GNU_SOURCE

@@ -1,4 +1,5 @@
-/* kept.c - one block freed and one kept, by calls by their names. -DMODULE: as a module. */
+/* kept.c - one block freed and one kept, by calls by their names. -DMODULE: as a module.
+ */
 #include <stdio.h>
 
 #include "calls.h"

@@ -1,10 +1,11 @@
 /*
- * quota.c - a library that shares a GPU, as /etc/ld.so.preload has them behind LD_PRELOAD:
- * it counts allocations and halves the memory that cuMemGetInfo shows. QUOTA_COUNTS names
- * the file for the counts.
- *   plain     (-DPLAIN) the next functions by RTLD_NEXT, as natively for a program linked
- *             with the driver
- *   otherwise a dlsym and a cuGetProcAddress of its own, and the driver by its handle
+ * quota.c - a library that shares a GPU, as /etc/ld.so.preload has them behind
+ * LD_PRELOAD: it counts allocations and halves the memory that cuMemGetInfo shows.
+ * QUOTA_COUNTS names the file for the counts. plain     (-DPLAIN) the next functions by
+ * RTLD_NEXT, as natively for a program linked with the driver helped    (-DHELPED) the
+ * next functions from another library, in a constructor frees     (-DFREES) cuMemFree
+ * alone, by the dlsym that the C library's handle gives otherwise a dlsym and a
+ * cuGetProcAddress of its own, and the driver by its handle
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,9 +17,28 @@
 
 static long allocs, frees, infos;
 
-#ifdef PLAIN
+#if defined(PLAIN)
 #define NEXT(name) dlsym(RTLD_NEXT, #name)
+#elif defined(HELPED)
+void *helper(const char *name);
+static void *next_cuMemAlloc_v2, *next_cuMemFree_v2, *next_cuMemGetInfo_v2;
+__attribute__((constructor)) static void start(void)
+{
+    next_cuMemAlloc_v2 = helper("cuMemAlloc_v2");
+    next_cuMemFree_v2 = helper("cuMemFree_v2");
+    next_cuMemGetInfo_v2 = helper("cuMemGetInfo_v2");
+}
+#define NEXT(name) next_##name
+#elif defined(FREES)
+static void *past_all(const char *name)
+{
+    void *(*find)(void *, const char *) =
+        (void *(*)(void *, const char *))dlsym(dlopen("libc.so.6", RTLD_NOW), "dlsym");
+    return find(dlopen("libcuda.so.1", RTLD_NOW), name);
+}
+#define NEXT(name) past_all(#name)
 #else
+#define LOOKS_UP
 typedef void *look_up_fn(void *, const char *);
 
 static look_up_fn *libc_look_up(void)
@@ -40,12 +60,15 @@ static void *driver(const char *name)
 #define NEXT(name) driver(#name)
 #endif
 
+#ifndef FREES
 int cuMemAlloc_v2(pointer *out, size_t bytes)
 {
     int (*next)(pointer *, size_t) = (int (*)(pointer *, size_t))NEXT(cuMemAlloc_v2);
     allocs++;
     return next(out, bytes);
 }
+
+#endif
 
 int cuMemFree_v2(pointer address)
 {
@@ -54,6 +77,7 @@ int cuMemFree_v2(pointer address)
     return next(address);
 }
 
+#ifndef FREES
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     int (*next)(size_t *, size_t *) = (int (*)(size_t *, size_t *))NEXT(cuMemGetInfo_v2);
@@ -63,8 +87,9 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
         *total /= 2;
     return result;
 }
+#endif
 
-#ifndef PLAIN
+#ifdef LOOKS_UP
 static void *mine(const char *name)
 {
     if (strcmp(name, "cuMemAlloc_v2") == 0 || strcmp(name, "cuMemAlloc") == 0)

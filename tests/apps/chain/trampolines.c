@@ -1,6 +1,6 @@
 /*
- * trampolines.c - the driver's functions as a framework has them: each opens the driver at
- * the first call. TensorFlow's libtensorflow_framework exports 607 of this kind.
+ * trampolines.c - the driver's functions as a framework has them: each opens the driver
+ * at the first call. TensorFlow's libtensorflow_framework exports 607 of this kind.
  */
 #include <dlfcn.h>
 

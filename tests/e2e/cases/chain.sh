@@ -190,3 +190,46 @@ namespace_case() {
   expect_count code.err '^gpushim: a CUDA driver was loaded' 1
 }
 add_case "chain a namespace of its own" namespace_case
+
+# Python's modules with the flag, as Taichi's and renderers' are: the look-ups of one that is bound to the C library's
+# are seen.
+python_deep_case() {
+  need python3
+  compile libdeep.so deep.c -DMODULE -shared -fPIC
+  same_with -- python3 -S -c 'import ctypes, os
+print("work", ctypes.CDLL("./libdeep.so", mode=os.RTLD_NOW | os.RTLD_DEEPBIND).work())'
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 4.00 MiB leaked in 1 allocation'
+}
+add_case "chain Python and RTLD_DEEPBIND" python_deep_case
+
+# A quota library whose look-ups another library makes, in a constructor: with the wrapper it would call itself
+# without end.
+# helper_case ORDER
+helper_case() {
+  local order=$shim:./helped.so
+
+  [[ $1 == behind ]] || order=./helped.so:$shim
+  printf '%s\n' '#include <dlfcn.h>' 'void *helper(const char *name) {' \
+    'return dlsym(dlopen("libcuda.so.1", RTLD_NOW), name); }' >helper.c
+  gcc -shared -fPIC -o libhelper.so helper.c -ldl || fail "gcc cannot build the helper"
+  compile helped.so quota.c -DHELPED -shared -fPIC -L. -lhelper -Wl,-rpath,"$PWD"
+  compile kept kept.c -L"$build/sim" -lcuda
+  run_in native LD_PRELOAD=./helped.so -- ./kept
+  run_in shim LD_PRELOAD="$order" QUOTA_COUNTS=counts -- ./kept
+  expect_same native shim
+  expect_text counts '^allocs [1-9]'
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 100 B leaked in 1 allocation'
+}
+add_case "chain a quota library with a helper behind" helper_case behind
+add_case "chain a quota library with a helper in front" helper_case front
+
+# A library in front has its own free alone, and finds the driver's past all preloaded libraries: memory of the
+# pool would reach the driver's free, and take a live neighbour along.
+free_in_front_case() {
+  compile frees.so quota.c -DFREES -shared -fPIC
+  run_in native LD_PRELOAD=./frees.so -- "$apps/leaky_linked"
+  run_in shim LD_PRELOAD="./frees.so:$shim" -- "$apps/leaky_linked"
+  expect_same native shim
+  expect_count shim.err '^gpushim: .* has its own cuMemFree_v2, but no cuMemAlloc_v2: the pool is off' 1
+}
+add_case "chain a free of its own in front" free_in_front_case
