@@ -126,15 +126,21 @@ static bool is_on_stack(const struct gs_module_ref *module, uintptr_t stack)
 
 /* Returns true if the next definition behind the shim is in another module than the found
  * one, and has called the caller: a library whose look-ups another library makes. */
-static bool serves_next(const char *name, const void *found, uintptr_t stack)
+static bool serves_next(const char *name, const void *found, const void *caller,
+                        uintptr_t stack)
 {
-    struct gs_module_ref next;
+    struct gs_module_ref next, asking;
+    if (gs_elf_module_of(caller, &asking) == GS_OK &&
+        gs_elf_symbol(&asking, "cudaGetDeviceCount")) {
+        return false; /* a runtime, which a library that hooks its calls has called */
+    }
     void *definition = gs_linker_next(name);
     if (!definition) {
         (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
         return false;
     }
     return gs_elf_module_of(definition, &next) == GS_OK && !gs_linker_is_own(&next) &&
+           !gs_linker_is_copy(&next) &&
            ((uintptr_t)found < next.begin || (uintptr_t)found >= next.end) &&
            is_on_stack(&next, stack);
 }
@@ -149,7 +155,7 @@ static bool is_behind(const char *name, const void *found, const void *caller,
 {
     return gs_real_owns(caller) || gs_thread.asks_driver > 0 ||
            (gs_thread.depth > 0 && !gs_thread.in_callback) || is_next(name, caller) ||
-           serves_next(name, found, stack);
+           serves_next(name, found, caller, stack);
 }
 
 /* The frames of the callers of this function. */
