@@ -128,8 +128,8 @@ void gs_async_give_back(int device);
  * function waits, once for all streams. Returns true if any is free. No stream
  * captures. */
 bool gs_async_await_given(int device);
-/* The same for an allocation that fails otherwise: waits for 0.4 s, until the frees of one
- * stream have run; once for the same frees. */
+/* The same for an allocation that fails otherwise: waits for 0.4 s, until the frees of
+ * one stream have run; once for the same frees. */
 bool gs_async_await_given_long(int device);
 
 /* Called before a stream is destroyed. */
