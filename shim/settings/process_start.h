@@ -11,8 +11,8 @@
  * GS_ERR_NOT_FOUND: it has ended, or cannot be seen. */
 enum gs_status gs_process_start(int64_t pid, uint64_t *start) GS_MUST_USE;
 
-/* Returns true while the process ends: its memory has been removed, its descriptors may be
- * open. In: start, by the bits of `mask` */
+/* Returns true while the process ends: its memory has been removed, its descriptors may
+ * be open. In: start, by the bits of `mask` */
 bool gs_process_exiting(int64_t pid, uint64_t start, uint64_t mask);
 
 /* The number that this process has in /proc; 0: it cannot be read. */
