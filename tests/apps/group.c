@@ -288,6 +288,8 @@ int main(int argc, char **argv)
     if (strcmp(what, "idle") == 0) {
         give_back(count);
         count = 0;
+        printf("gave back\n");
+        fflush(stdout);
     }
     for (int i = 0; argc > 3 && i < 6000 && access(argv[3], F_OK) != 0; i++)
         usleep(10000);

@@ -11,7 +11,7 @@ device_hold() {
     env "${@:3}" "$apps/group_linked" "$1" "$2" "$PWD/over" >held.out 2>&1 &
   holder=$!
   trap 'kill -9 "$holder" 2>/dev/null' EXIT # of a case that fails
-  await 20 grep -qs "^took" held.out || { cat held.out && fail "$2 MiB are not held"; }
+  await 20 grep -qs "^$([[ $1 == idle ]] && echo gave || echo took)" held.out || { cat held.out && fail "$2 MiB are not held"; }
 }
 
 # device_take NAME TEXT [VAR=value...]: a process that takes what it can get, and what it says.
