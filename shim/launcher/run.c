@@ -197,12 +197,25 @@ static bool child_is_stopped(void)
     return state && state[1] && state[2] == 'T';
 }
 
-/* What was sent to the launcher is sent to the command. What the terminal sends goes to
- * its whole group: the command has that already. */
+/* Returns whether the terminal has sent the signal: to its whole group, and so to the
+ * command, too. A timer of the launcher's (alarm, then exec) is the command's. */
+static bool is_of_terminal(const siginfo_t *info)
+{
+    static const int signals[] = {SIGINT,  SIGQUIT, SIGTSTP, SIGTTIN,
+                                  SIGTTOU, SIGHUP,  SIGCONT, SIGWINCH};
+    for (size_t i = 0; i < GS_ARRAY_LEN(signals); i++) {
+        if (signals[i] == info->si_signo) {
+            return info->si_code == SI_KERNEL;
+        }
+    }
+    return false;
+}
+
+/* What was sent to the launcher is sent to the command. */
 static void pass_on(const siginfo_t *info)
 {
     int signal = info->si_signo;
-    if (info->si_code == SI_KERNEL || signal == SIGCHLD ||
+    if (is_of_terminal(info) || signal == SIGCHLD ||
         (signal == SIGCONT && !child_is_stopped()) ||
         (getpid() == 1 && !child_catches(signal))) {
         return;

@@ -602,11 +602,26 @@ static void hide_words(void)
     (void)snprintf(begin, (size_t)(end - begin), "%s", NAME);
 }
 
+/* Where the launcher has no standard descriptors, others got their numbers. */
+static void lift(int *fd)
+{
+    int above = *fd >= 0 && *fd <= STDERR_FILENO
+                    ? fcntl(*fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
+                    : -1;
+    if (above >= 0) {
+        close(*fd);
+        *fd = above;
+    }
+}
+
 static void settle(void)
 {
     sigset_t all;
     struct rlimit files;
     struct stat info;
+    lift(&watcher.config.socket);
+    lift(&watcher.config.main_fd);
+    lift(&watcher.config.parent);
     int null = open("/dev/null", O_RDWR);
     sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);

@@ -222,6 +222,18 @@ for option in --watch=beside --watch=parent --error-exitcode=7; do
   add_case "ends caught TERM $option" ends_passed_case $option catch TERM 17
 done
 
+# A timer that the launcher inherits is the command's.
+ends_alarm_case() {
+  need perl
+  # shellcheck disable=SC2016  # perl's
+  run_in shim GPUSHIM_LIBRARY="$shim" -- perl -e 'alarm 1; exec @ARGV' "$build/gpushim" "$1" "$apps/ends_shared" wait ready
+  expect_status shim 142
+  report_comes shim.err 1
+}
+for option in --watch=beside --watch=parent; do
+  add_case "ends by an alarm $option" ends_alarm_case $option
+done
+
 # At a terminal: job control as natively, and the report before the prompt.
 ends_terminal_case() {
   need python3
@@ -294,6 +306,8 @@ add_case "ends with a reader" ends_reader_case
 
 # Without any of descriptors 0 to 2.
 ends_closed_case() {
+  local way
+
   run_in native -- sh -c "exec $apps/ends_shared place <&- 2>&-"
   run_in shim GPUSHIM_LIBRARY="$shim" -- sh -c "exec $build/gpushim --watch=beside $apps/ends_shared place <&- 2>&-"
   sed 's/[0-9][0-9]*/N/; /^pid/d; /^foreground/d' native.out >expected
@@ -302,6 +316,13 @@ ends_closed_case() {
   cmp -s expected found || { diff -u expected found; fail "other descriptors"; }
   launched shim -- --watch=parent --log-file="$PWD/log" sh -c "exec $apps/ends_shared raw <&- >&- 2>&-"
   expect_text log 'SUMMARY: gpushim: 0 errors, 3\.00 MiB leaked'
+  for way in beside parent; do
+    rm -f log
+    run_in none GPUSHIM_LIBRARY="$shim" -- \
+      sh -c "exec $build/gpushim --watch=$way --log-file=log $apps/ends_shared raw <&- >&- 2>&-"
+    expect_status none 0
+    report_comes log 1
+  done
 }
 add_case "ends with closed descriptors" ends_closed_case
 
