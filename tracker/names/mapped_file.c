@@ -62,7 +62,7 @@ bool gs_mapped_file_find(int64_t process, uintptr_t begin, const char *path,
 }
 
 bool gs_mapped_file_descriptor(int64_t process, const struct gs_mapped_file *mapped,
-                               char *path, size_t path_bytes)
+                               bool any_device, char *path, size_t path_bytes)
 {
     char folder[64];
     struct dirent *entry;
@@ -79,7 +79,8 @@ bool gs_mapped_file_descriptor(int64_t process, const struct gs_mapped_file *map
             break;
         (void)snprintf(path, path_bytes, "%s/%.20s", folder, entry->d_name);
         found = stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
-                info.st_dev == mapped->device && info.st_ino == mapped->inode;
+                (info.st_dev == mapped->device || any_device) &&
+                info.st_ino == mapped->inode;
     }
     if (descriptors != NULL)
         (void)closedir(descriptors);

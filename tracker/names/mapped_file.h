@@ -23,8 +23,9 @@ bool gs_mapped_file_find(int64_t process, uintptr_t begin, const char *path,
                          struct gs_mapped_file *out);
 
 /* Finds a descriptor of the process that has the file open: /proc/PID/map_files asks for
- * a capability, /proc/PID/fd does not. False: none. */
+ * a capability, /proc/PID/fd does not. False: none. `any_device`: the maps of btrfs and
+ * overlayfs have another device than stat; the caller checks the build id. */
 bool gs_mapped_file_descriptor(int64_t process, const struct gs_mapped_file *mapped,
-                               char *path, size_t path_bytes);
+                               bool any_device, char *path, size_t path_bytes);
 
 #endif

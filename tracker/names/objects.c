@@ -89,7 +89,8 @@ static bool take_of_process(struct attempt *attempt, int64_t process)
                    mapped.range);
     if (take(attempt, mapped.same_path))
         return true;
-    return gs_mapped_file_descriptor(process, &mapped, attempt->path, PATH_BYTES) &&
+    return gs_mapped_file_descriptor(process, &mapped, attempt->module->build_id_len != 0,
+                                     attempt->path, PATH_BYTES) &&
            take(attempt, mapped.same_path);
 }
 

@@ -55,6 +55,9 @@ enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
 void gs_symbolizer_set_process(struct gs_symbolizer *symbolizer, int64_t process)
 {
     symbolizer->search.process = process;
+    gs_perf_map_free(symbolizer->generated);
+    symbolizer->generated = NULL;
+    symbolizer->generated_read = false;
 }
 
 void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
@@ -81,6 +84,7 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
         free(string);
     }
     free(symbolizer->helper.program);
+    gs_perf_map_free(symbolizer->generated);
     free(symbolizer->debug_dirs);
     free(symbolizer->sysroot);
     free(symbolizer);
@@ -257,6 +261,20 @@ static struct gs_symbol_place *place_of(struct gs_symbolizer *symbolizer,
     return place;
 }
 
+/* Names code that is in no module, if the program's compiler has written what it is. */
+static void name_generated(struct gs_symbolizer *symbolizer,
+                           struct gs_symbol_request *request)
+{
+    const char *name;
+
+    if (!symbolizer->generated_read && symbolizer->search.process != 0)
+        symbolizer->generated = gs_perf_map_read(symbolizer->search.process);
+    symbolizer->generated_read = true;
+    name = gs_perf_map_find(symbolizer->generated, request->frame - 1);
+    if (name != NULL)
+        gs_symbolizer_set_names(symbolizer, &request->result, name);
+}
+
 void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
                            struct gs_symbol_request *requests, size_t count)
 {
@@ -272,6 +290,8 @@ void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
         if (!gs_frame_is_python(request->frame) &&
             (object == NULL || object->path[0] == '\0'))
             note_unnamed(symbolizer);
+        if (module == NULL && !gs_frame_is_python(request->frame))
+            name_generated(symbolizer, request);
         if (object != NULL)
             request->place = place_of(symbolizer, object,
                                       (uint64_t)(request->frame - 1 - module->bias));

@@ -8,6 +8,7 @@
 #include "gs_hash.h"
 #include "line_helper.h"
 #include "objects.h"
+#include "perf_map.h"
 #include "symbolize.h"
 
 #define GS_SYMBOLIZER_NOTE_BYTES 384
@@ -52,6 +53,8 @@ struct gs_symbolizer {
     struct gs_line_helper helper;
     char *debug_dirs, *sysroot; /* search.debug has them */
     struct gs_object_search search;
+    struct gs_perf_map *generated; /* names of generated code; NULL: none */
+    bool generated_read;
     struct object *objects;
     struct gs_symbol_place *places;
     struct kept_string *strings;

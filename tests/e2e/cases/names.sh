@@ -293,3 +293,17 @@ names_deep_python_case() {
 }
 add_case "names of Python, 11 modules deep" names_deep_python_case 11
 add_case "names of Python, 60 modules deep" names_deep_python_case 60
+
+# Code that the program has generated has the name that it wrote for perf; not one of an older file.
+names_generated_case() {
+  [[ $(uname -m) == x86_64 ]] || skip "x86-64"
+  names_compile generated.c
+  preloaded shim -- app/program "$1"
+  rm -f "$(<shim.out)"
+  expect_status shim 0
+  expect_text shim.err '#0 leak '
+  [[ $1 == old ]] || expect_text shim.err '#1 JIT:compute_kernel'
+  [[ $1 != old ]] || expect_no_text shim.err 'JIT:compute_kernel'
+}
+add_case "names of generated code" names_generated_case new
+add_case "names of generated code, not in an old file" names_generated_case old
