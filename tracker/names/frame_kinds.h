@@ -10,6 +10,7 @@
 enum gs_frame_kind {
     GS_FRAME_PROGRAM,
     GS_FRAME_RUNTIME,
+    GS_FRAME_BRIDGE,
     GS_FRAME_BINDING,
     GS_FRAME_LIBRARY,
     GS_FRAME_SYSTEM,

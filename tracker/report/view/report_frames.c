@@ -332,13 +332,15 @@ bool gs_report_frame_is_library(const struct gs_symbol_request *frame)
 {
     enum gs_frame_kind kind = kind_of(frame);
 
-    return kind == GS_FRAME_LIBRARY || kind == GS_FRAME_RUNTIME;
+    return kind == GS_FRAME_LIBRARY || kind == GS_FRAME_BRIDGE;
 }
 
 static bool is_runtime(const struct gs_symbol_request *frame)
 {
+    enum gs_frame_kind kind = kind_of(frame);
+
     return gs_module_is_runtime(gs_report_frame_module(frame)) ||
-           kind_of(frame) == GS_FRAME_RUNTIME;
+           kind == GS_FRAME_RUNTIME || kind == GS_FRAME_BRIDGE;
 }
 
 static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count,
