@@ -61,23 +61,25 @@ for place in beside .debug folder root; do
   add_case "names debug file $place, no build id" names_debuglink_case $place none
 done
 
-# A debug file by its build id alone.
+# A debug file by its build id alone, as distributions lay it out and as debuginfod's cache does.
 names_build_id_case() {
-  local id
+  local id file
 
   names_compile hold.cpp -Wl,--build-id=sha1
   need readelf
   id=$(readelf -n app/program | sed -n 's/.*Build ID: //p')
   names_split elsewhere
-  mkdir -p "debug/$(dirname "$1")"
-  mv elsewhere/program.debug "$(printf "debug/$2" "${id:0:2}" "${id:2}")" 2>/dev/null ||
-    { mkdir -p "$(dirname "$(printf "debug/$2" "${id:0:2}" "${id:2}")")" &&
-      mv elsewhere/program.debug "$(printf "debug/$2" "${id:0:2}" "${id:2}")"; }
+  case $1 in
+  distribution) file=debug/.build-id/${id:0:2}/${id:2}.debug ;;
+  cache) file=debug/$id/debuginfo ;;
+  esac
+  mkdir -p "$(dirname "$file")"
+  mv elsewhere/program.debug "$file"
   names_run GPUSHIM_DEBUG_DIR="$PWD/debug"
   names_expected
 }
-add_case "names debug file by build id" names_build_id_case . .build-id/%s/%s.debug
-add_case "names debug file in debuginfod's cache" names_build_id_case . %s%s/debuginfo
+add_case "names debug file by build id" names_build_id_case distribution
+add_case "names debug file in debuginfod's cache" names_build_id_case cache
 
 # A missing debug file, one of another build and one that is cut give no name, and a Note that says which.
 names_bad_debug_file_case() {
