@@ -15,7 +15,7 @@ source "$sources/tests/headers/fetch.sh"
 # shellcheck source=tests/zoo/recipes.sh
 source "$here/recipes.sh"
 
-reason_in() { { grep -im 1 error "$1" || tail -n 1 "$1"; } | cut -c1-150; }
+reason_in() { { grep -im 1 error "$1" || tail -n 1 "$1" | grep . || echo "no reason given, or out of time"; } | cut -c1-150; }
 
 # pip_into FOLDER PACKAGE...: the packages alone. Fails with the reason in `lacks`.
 pip_into() {

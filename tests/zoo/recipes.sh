@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154  # what run and packages.sh set and use
 #
 # recipes.sh - packages that are built here: make_NAME FOLDER puts the package `make:NAME` of zoo.txt into
 # FOLDER/site-packages, with the file FOLDER/had, or sets `lacks`. Sourced by packages.sh.

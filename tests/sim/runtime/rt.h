@@ -37,8 +37,8 @@
 #define GS_RT_MAJOR 13
 #endif
 
-/* What cudaRuntimeGetVersion answers, and up to which version functions are asked for: 11 is
- * 12 with some of its own functions, and asks for what 12 does. */
+/* What cudaRuntimeGetVersion answers, and up to which version functions are asked for: 11
+ * is 12 with some of its own functions, and asks for what 12 does. */
 #if GS_RT_MAJOR == 11
 #define GS_RT_VERSION 11080
 #define GS_RT_ASKED   12080
