@@ -48,6 +48,7 @@ static void **slot_at(size_t slot)
 #define IS_POOLED_TRACKED  false
 #define IS_POOLED_ANSWERED false
 #define IS_POOLED_RECORDED false
+#define IS_POOLED_CHECKED  false
 #define IS_POOLED_COUNTED  false
 #define IS_POOLED_ORDERED  true
 #define IS_POOLED_LOOKUP   false
