@@ -417,7 +417,8 @@ static CUresult free_ordered(struct gs_state *state, struct gs_async_heap *order
 {
     if (gs_async_is_broken(ordered) && !gs_captures_active()) {
         CUresult result = gs_real()->cuCtxSynchronize();
-        if (result != CUDA_SUCCESS) {
+        /* Natively a free needs no current context, and hears of no error then. */
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_CONTEXT) {
             gs_block_release_claim(block);
             return result;
         }
