@@ -189,6 +189,23 @@ static bool near_folder(struct search *search, const char *root, const char *fol
            in_dirs(search, root, folder);
 }
 
+/* The path of the open module, without links. */
+static bool find_real_path(struct search *search)
+{
+    const struct gs_elf_file *file = search->request->file;
+    char name[64];
+    ssize_t length;
+
+    if (file == NULL)
+        return false;
+    (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", file->fd);
+    length = readlink(name, search->real, sizeof(search->real) - 1);
+    if (length <= 0)
+        return false;
+    search->real[length] = '\0';
+    return search->real[0] == '/';
+}
+
 static bool by_name(struct search *search, const char *root)
 {
     char *folder = search->folder, *real = search->real;
@@ -201,7 +218,7 @@ static bool by_name(struct search *search, const char *root)
     folder[length] = '\0';
     if (near_folder(search, root, folder))
         return true;
-    if (realpath(search->request->path, real) == NULL) /* the path may be a link */
+    if (!find_real_path(search)) /* the path may be a link */
         return false;
     slash = strrchr(real, '/');
     length = slash != NULL ? (size_t)(slash - real) : 0;

@@ -5,14 +5,17 @@
 #include "mapped_file.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #define DESCRIPTORS_MAX 65536u
+#define MAPS_PIECE      ((size_t)16 << 10)
 
 /* Compares the path of a line of the maps. The kernel adds " (deleted)". */
 static bool has_path(const char *line, const char *path)
@@ -42,22 +45,43 @@ static bool parse(const char *line, uintptr_t begin, struct gs_mapped_file *out)
     return true;
 }
 
+/* Looks at the whole lines of a text. Returns what is behind the last one. */
+static char *look(char *text, uintptr_t begin, const char *path, bool *found,
+                  struct gs_mapped_file *out)
+{
+    char *newline;
+
+    for (; (newline = strchr(text, '\n')) != NULL; text = newline + 1) {
+        *newline = '\0';
+        if (*found || !parse(text, begin, out))
+            continue;
+        *found = true;
+        out->same_path = has_path(text, path);
+    }
+    return text;
+}
+
 bool gs_mapped_file_find(int64_t process, uintptr_t begin, const char *path,
                          struct gs_mapped_file *out)
 {
-    char name[64], *line = NULL;
-    size_t room = 0;
+    char name[64], *text = malloc(MAPS_PIECE), *rest;
+    size_t used = 0;
     bool found = false;
-    FILE *maps;
+    ssize_t got;
+    int maps;
 
     (void)snprintf(name, sizeof(name), "/proc/%" PRId64 "/maps", process);
-    maps = fopen(name, "re");
-    while (maps != NULL && !found && getline(&line, &room, maps) > 0)
-        found = parse(line, begin, out);
-    out->same_path = found && has_path(line, path);
-    free(line);
-    if (maps != NULL)
-        (void)fclose(maps);
+    maps = text != NULL ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    while (maps >= 0 && !found && used < MAPS_PIECE - 1 &&
+           (got = read(maps, text + used, MAPS_PIECE - 1 - used)) > 0) {
+        text[used + (size_t)got] = '\0';
+        rest = look(text, begin, path, &found, out);
+        used = strlen(rest);
+        memmove(text, rest, used + 1);
+    }
+    if (maps >= 0)
+        close(maps);
+    free(text);
     return found;
 }
 

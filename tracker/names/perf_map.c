@@ -9,6 +9,8 @@
  */
 #include "perf_map.h"
 
+#include "gs_read_text.h"
+
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,8 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BYTES_MAX   ((off_t)256 << 20)
-#define START_FIELD 20 /* in /proc/PID/stat, behind the name */
+#define BYTES_MAX    ((off_t)256 << 20)
+#define STATUS_BYTES ((size_t)1536)
+#define START_FIELD  20 /* in /proc/PID/stat, behind the name */
 
 struct entry {
     uintptr_t begin, size;
@@ -35,20 +38,16 @@ struct gs_perf_map {
 /* The number that a process has in its innermost namespace. */
 static long long inner_number(int64_t process)
 {
+    char path[64], text[STATUS_BYTES];
+    const char *at;
+    char *end;
     long long number = process;
-    char path[64], line[256];
-    FILE *status;
 
     (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/status", process);
-    status = fopen(path, "re");
-    while (status && fgets(line, sizeof(line), status)) {
-        const char *last = strrchr(line, '\t');
-
-        if (strncmp(line, "NSpid:", 6) == 0 && last)
-            number = strtoll(last, NULL, 10);
-    }
-    if (status)
-        (void)fclose(status);
+    (void)gs_read_text(path, text, sizeof(text));
+    at = strstr(text, "\nNSpid:");
+    for (at = at ? at + 7 : NULL; at && *at == '\t'; at = end)
+        number = strtoll(at, &end, 10);
     return number;
 }
 
@@ -58,16 +57,9 @@ static time_t start_of(int64_t process)
     struct timespec boot, now;
     char path[64], text[1024];
     const char *at;
-    size_t bytes;
-    FILE *file;
 
     (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", process);
-    file = fopen(path, "re");
-    if (!file)
-        return -1;
-    bytes = fread(text, 1, sizeof(text) - 1, file);
-    (void)fclose(file);
-    text[bytes] = '\0';
+    (void)gs_read_text(path, text, sizeof(text));
     at = strrchr(text, ')');
     for (unsigned i = 0; at && i < START_FIELD; i++)
         at = strchr(at + 1, ' ');
@@ -78,10 +70,21 @@ static time_t start_of(int64_t process)
            (time_t)(strtoull(at + 1, NULL, 10) / (unsigned long)sysconf(_SC_CLK_TCK));
 }
 
+/* Returns true if the file is the process's user's, and newer than the process. */
+static bool is_its_own(int64_t process, const struct stat *file)
+{
+    time_t start = start_of(process);
+    struct stat owner;
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%" PRId64, process);
+    return stat(path, &owner) == 0 && owner.st_uid == file->st_uid && start >= 0 &&
+           file->st_mtime + 1 >= start;
+}
+
 /* Opens the process's file; -1: none. */
 static int open_file(int64_t process, off_t *bytes)
 {
-    time_t start = start_of(process);
     struct stat info;
     char path[96];
     int fd;
@@ -91,8 +94,8 @@ static int open_file(int64_t process, off_t *bytes)
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return -1;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
-        start >= 0 && info.st_mtime + 1 >= start && info.st_size <= BYTES_MAX) {
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= BYTES_MAX &&
+        is_its_own(process, &info)) {
         *bytes = info.st_size;
         return fd;
     }
@@ -130,7 +133,11 @@ static void parse(struct gs_perf_map *map)
     char *next = map->text;
 
     while (next) {
-        char *line = strsep(&next, "\n"), *end;
+        char *line = next, *end = strchr(line, '\n');
+
+        next = end ? end + 1 : NULL;
+        if (end)
+            *end = '\0';
         struct entry entry = {.begin = strtoull(line, &end, 16)};
 
         if (end == line || *end != ' ')
