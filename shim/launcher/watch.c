@@ -289,7 +289,9 @@ static bool has_ended(const struct process *process)
     if (process->pidfd >= 0) {
         return poll(&one, 1, 0) == 1;
     }
-    return gs_process_ended(process->pid, process->start, UINT64_MAX);
+    uint64_t start; /* what cannot be seen has ended, where /proc can be read at all */
+    return gs_process_start(process->pid, &start) == GS_OK ? start != process->start
+                                                           : gs_process_self() > 0;
 }
 
 /* A state with the ending of a report is not needed any more, but for the summary. */
