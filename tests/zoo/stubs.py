@@ -29,7 +29,7 @@ LIBRARIES = (
     ("libnvshmem", ("nvshmem",)),
     ("libnvJitLink", ("nvJitLink", "__nvJitLink")),
 )
-# What TensorFlow opens by name, where its libraries have a function of it in their strings.
+# What TensorFlow opens by name.
 OPENED = {"libcublas": "libcublas.so.12", "libcublasLt": "libcublasLt.so.12", "libcudnn": "libcudnn.so.9",
           "libcufft": "libcufft.so.11", "libcusparse": "libcusparse.so.12", "libcusolver": "libcusolver.so.11",
           "libcupti": "libcupti.so.12", "libnccl": "libnccl.so.2"}
@@ -102,6 +102,8 @@ def collect(folders):
             libraries[soname] |= set()
         symbols |= undefined
         if path.name.startswith("libtensorflow_cc.so"):
+            for soname in OPENED.values():  # it looks whether each can be opened
+                libraries[soname] |= set()
             for name, version in names_in(path):
                 libraries[OPENED.get(library_of(name), "libcudnn.so.9")].add((name, version))
     for name, version in symbols:
