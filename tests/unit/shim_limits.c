@@ -78,8 +78,9 @@ Test(mem_limits, a_failed_attempt_costs_nothing)
                  CUDA_ERROR_NOT_SUPPORTED);
     cr_expect_eq(gs_limits_charged(DEVICE), 0);
     cr_expect_eq(gs_limits_begin(DEVICE, SIZE_MAX), CUDA_SUCCESS);
-    cr_expect_eq(gs_limits_begin(DEVICE, GS_MIB), CUDA_ERROR_OUT_OF_MEMORY,
-                 "the sum would not fit 64 bits");
+    /* The code is the driver's, and these tests have none. */
+    cr_expect_neq(gs_limits_begin(DEVICE, GS_MIB), CUDA_SUCCESS,
+                  "the sum would not fit 64 bits");
 }
 
 Test(mem_limits, a_refused_free_is_still_charged)
