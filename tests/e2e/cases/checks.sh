@@ -77,7 +77,7 @@ for way in shared static linked proc; do
     '8 bytes' 4,194,304
 done
 add_case "checks red zone in what is rounded off" checks_overrun_case shared slack '1001 B' \
-  '1 byte' 1,001
+  '3 bytes' 1,001
 add_case "checks red zone in front of a neighbour" checks_overrun_case linked underrun '1000 B' \
   '4 bytes' 1,532
 
