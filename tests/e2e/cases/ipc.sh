@@ -77,16 +77,28 @@ for way in direct asked twice; do
     GPUSHIM_POOL_CARVE=on GPUSHIM_IPC=native
   add_case "ipc $way warmed apart" ipc_case ipc_ways_shared "$way" with without \
     GPUSHIM_WARMUP=1000:20,64K:20 GPUSHIM_IPC=native
-  add_case "ipc $way importer off" ipc_off_case "$way" GPUSHIM_ENABLE=off
-  add_case "ipc $way pool off" ipc_off_case "$way" GPUSHIM_POOL=off
+  add_case "ipc $way importer off" ipc_off_case "$way"
+  add_case "ipc $way pool off" ipc_pool_off_case "$way"
 done
 
-# An importer whose library does nothing else opens sealed handles all the same.
-ipc_off_case() {
+# An importer whose library keeps no memory opens sealed handles all the same.
+ipc_pool_off_case() {
   need_file "$apps/ipc_ways_shared"
   native native "$apps/ipc_ways_shared" "$1"
-  ipc_pair pair with with APP_PEER_SETTING="$2" -- "$apps/ipc_ways_shared" "$1"
+  ipc_pair pair with with APP_PEER_SETTING=GPUSHIM_POOL=off -- "$apps/ipc_ways_shared" "$1"
   expect_same native pair
+}
+
+# An importer whose library is off is one without the library: it gets the same errors, and no
+# byte is another's.
+ipc_off_case() {
+  need_file "$apps/ipc_ways_shared"
+  ipc_pair without with without -- "$apps/ipc_ways_shared" "$1"
+  ipc_pair pair with with APP_PEER_SETTING=GPUSHIM_ENABLE=off -- "$apps/ipc_ways_shared" "$1"
+  expect_same without pair
+  expect_text pair.out '^4096 bytes: export 0, open [1-9][0-9]*, '
+  expect_no_text pair.out 'wrong|written no'
+  expect_ipc_quiet pair.err 1
 }
 
 # An importer without the library: small blocks that were exported sealed are refused, all
