@@ -228,6 +228,10 @@ paused $runner: its GPU memory is on the host" "$(<both.out)"
   expect_text none.err '^gpushim: no CUDA driver: '
   run_in old LD_LIBRARY_PATH="$cuda_path" CUDASIM_DRIVER_VERSION=12040 -- "$build/gpushim" pause "$$"
   expect_status old 1
-  expect_text old.err 'its state: CUDA_ERROR_NOT_SUPPORTED: this driver, or this process, cannot be checkpointed'
+  expect_equal "an older driver" "gpushim: the CUDA driver has no cuCheckpointProcessGetState: pausing needs that of CUDA 12.8 (570) or later" \
+    "$(<old.err)"
+  run_in never LD_LIBRARY_PATH="$cuda_path" CUDASIM_FAIL=cuCheckpointProcessGetState:1=801 -- "$build/gpushim" pause "$$"
+  expect_status never 1
+  expect_text never.err "^gpushim: process $$: its state: CUDA_ERROR_NOT_SUPPORTED: this driver, or this process, cannot be checkpointed\$"
 }
 add_case "pause words" pause_words_case
