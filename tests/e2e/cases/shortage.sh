@@ -85,13 +85,13 @@ shortage_abort_case() {
 }
 add_case "shortage that ends the program" shortage_abort_case
 
-# Helpers that hang, fail or are missing: the time is limited, the report is there, a line says why.
+# Both helpers hang or fail: the time is limited, the report is there, a line says why.
 shortage_helper_case() {
   local began=$SECONDS
 
   mkdir bin
-  printf '#!/bin/sh\n%s\n' "$1" >bin/llvm-symbolizer
-  chmod +x bin/llvm-symbolizer
+  printf '#!/bin/sh\n%s\n' "$1" | tee bin/llvm-symbolizer >bin/addr2line
+  chmod +x bin/*
   shortage_case linked threads 1 PATH="$PWD/bin:$PATH" GPUSHIM_SYMBOLIZE_TIMEOUT=60s
   expect_count shim.err "^==[0-9]+== Note: $2" 1
   [[ $((SECONDS - began)) -lt 20 ]] || fail "the program waited for $((SECONDS - began)) s"
