@@ -2,7 +2,7 @@
  * past.c - gives the device work past the library, then frees memory.
  *                                                       past LIBRARY WORK MEMORY [ROUNDS]
  *
- *   LIBRARY  past_part.so, opened so that it calls the driver directly
+ *   LIBRARY  past_part.so, which finds the driver's functions in its symbol table
  *   WORK     known    kernels in a stream that the program created
  *            legacy   kernels in the default stream
  *            own      kernels in a stream that the part created
@@ -32,7 +32,7 @@ static CUstream own;
 
 static void open_part(const char *path)
 {
-    void *part = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    void *part = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
     if (!part)
         app_fail("dlopen", dlerror());
