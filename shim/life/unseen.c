@@ -15,6 +15,7 @@
 #include "log.h"
 #include "options.h"
 #include "options_idle.h"
+#include "real.h"
 #include "state.h"
 
 static pid_t process; /* immutable after the constructor */
@@ -43,29 +44,32 @@ struct driver {
     bool apart; /* in a namespace of its own */
 };
 
+/* A file of the driver's name may be another library: it is known by its functions. */
+static bool visit_module(const char *path, const struct gs_module_ref *module, bool apart,
+                         struct driver *out)
+{
+    if (!path || !names_driver(path) || !gs_real_is_driver(module)) {
+        return false;
+    }
+    *out = (struct driver){.path = path, .module = *module, .apart = apart};
+    return true;
+}
+
 static int visit(struct dl_phdr_info *info, size_t size, void *data)
 {
-    struct driver *out = data;
+    struct gs_module_ref module = gs_elf_module_in(info);
     (void)size;
-    if (!info->dlpi_name || !names_driver(info->dlpi_name)) {
-        return 0;
-    }
-    *out = (struct driver){.path = info->dlpi_name, .module = gs_elf_module_in(info)};
-    return 1;
+    return visit_module(info->dlpi_name, &module, false, data);
 }
 
 static bool visit_apart(const char *path, const struct gs_module_ref *module, void *data)
 {
-    struct driver *out = data;
-    if (!path || !names_driver(path)) {
-        return false;
-    }
-    *out = (struct driver){.path = path, .module = *module, .apart = true};
-    return true;
+    return visit_module(path, module, true, data);
 }
 
-/* Returns true if the driver says that no call has initialized it. Any other answer, also
- * that it has ended, means that one did. */
+/* Returns true if the driver says that no call has initialized it, or that it is the
+ * toolkit's stub, which refuses all calls. Any other answer, also that it has ended,
+ * means that one did. */
 static bool was_never_used(const struct driver *driver)
 {
     CUcontext current;
@@ -73,7 +77,8 @@ static bool was_never_used(const struct driver *driver)
         driver->apart ? NULL
                       : (__typeof__(cuCtxGetCurrent) *)gs_elf_symbol(&driver->module,
                                                                      "cuCtxGetCurrent");
-    return get && get(&current) == CUDA_ERROR_NOT_INITIALIZED;
+    CUresult answer = get ? get(&current) : CUDA_SUCCESS;
+    return answer == CUDA_ERROR_NOT_INITIALIZED || answer == CUDA_ERROR_STUB_LIBRARY;
 }
 
 /* Another copy of the library, or another version, has seen the calls. */

@@ -1,7 +1,7 @@
 /*
  * unseen.h - a process that has loaded a CUDA driver and made no call that the library
- * has seen: what it did, it did past the library (RTLD_DEEPBIND, dlmopen, a look-up of
- * its own), or it did nothing.
+ * has seen: what it did, it did past the library (dlmopen, an address read from the
+ * driver's symbol table), or it did nothing.
  *
  * Locks: none.
  */

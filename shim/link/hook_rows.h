@@ -54,7 +54,4 @@ void gs_hook_answered(const struct gs_hook *hook, void *found);
 void gs_real_adopt(void *handle, const void *found);
 bool gs_real_is_adopted(void);
 
-/* Returns true if a module defines the functions by which a driver is known. */
-bool gs_real_is_driver(const struct gs_module_ref *module);
-
 #endif

@@ -9,6 +9,8 @@
 #include "cuda_names.h"
 #include "gs_locks.h"
 
+struct gs_module_ref;
+
 struct gs_real {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) __typeof__(symbol) *symbol;
 #include "hooks.def"
@@ -96,6 +98,10 @@ extern bool gs_look_ups_begun;
 
 /* Returns true if the driver, if one is loaded, exports that name. */
 bool gs_real_exports(const char *symbol);
+
+/* Returns true if a module defines the functions by which a driver is known, and is
+ * neither the shim nor a copy of it. */
+bool gs_real_is_driver(const struct gs_module_ref *module);
 
 /* Returns true if an address lies in the code of the chain: the driver, and what stands
  * between the shim and the driver. */

@@ -40,6 +40,24 @@ for way in shared static ptds "${driver_ways[@]}"; do
   }
 done
 
+# A program that opens a library of the driver's name, one without the driver's functions or the toolkit's
+# stub: no driver was used. Alone sees: the line of a driver whose calls went by unseen, and its status.
+# useless_case FILE
+useless_case() {
+  local cuda_path=$PWD/bad:$cuda_path
+
+  need python3
+  need_file "$1"
+  mkdir bad
+  cp "$1" bad/libcuda.so.1
+  preloaded shim GPUSHIM_ERROR_EXITCODE=9 -- python3 -S -c 'import ctypes
+ctypes.CDLL("libcuda.so.1")'
+  expect_status shim 0
+  expect_equal "lines of the library" "" "$(<shim.err)"
+}
+add_case "driver: another library, opened" useless_case "$apps/libnext.so"
+add_case "driver: the stub, opened" useless_case "$apps/stub-driver/libcuda.so.1"
+
 # The preloaded library has the functions that the program is linked with, so that it starts:
 # its cuInit returns 303 (shared object init failed), and one line says so.
 linked_with_another_case() {
