@@ -103,15 +103,21 @@ bool gs_state_open_bytes(char *bytes, size_t length, const struct gs_state_stack
     return false;
 }
 
+/* What the beginning of a file is read by, and into. */
+struct judged {
+    const struct gs_state_read_config *config;
+    struct gs_state_header *header;
+};
+
 /* gs_read_file_judge: whether a file begins as a state file, so that no other is read. */
 static const char *judge(void *self, const char *head, size_t length, uint64_t file_bytes)
 {
-    const struct gs_state_read_config *config = self;
-    struct gs_state_header header;
+    const struct judged *judged = self;
     const char *problem;
     (void)file_bytes;
-    static_assert(sizeof(header) <= GS_READ_FILE_HEAD, "the head has all of it");
-    return gs_state_read_header(head, length, config, &header, &problem) == GS_OK
+    static_assert(sizeof(*judged->header) <= GS_READ_FILE_HEAD, "the head has all of it");
+    return gs_state_read_header(head, length, judged->config, judged->header, &problem) ==
+                   GS_OK
                ? NULL
                : problem;
 }
@@ -120,8 +126,9 @@ bool gs_state_open(const char *path, const struct gs_state_stacks *stacks,
                    struct gs_state_open *out, const char **problem)
 {
     struct gs_state_read_config config = read_config(stacks);
+    struct judged judged = {&config, &out->header};
     size_t length = 0;
-    char *bytes = gs_read_file_judged(path, judge, &config, &length, problem);
+    char *bytes = gs_read_file_judged(path, judge, &judged, &length, problem);
     return gs_state_open_bytes(bytes, length, stacks, out, problem);
 }
 
