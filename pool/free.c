@@ -396,6 +396,7 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range
     out->pending = state == GS_BLOCK_PENDING;
     out->requested_bytes = out->live ? gs_block_requested(block) : 0;
     out->shared = segment->shared;
+    out->poisoned = gs_segment_heap(segment)->poisoned;
     out->retained = segment->retained;
     out->paged = segment->paged;
     out->pages_id = segment->pages_id;

@@ -90,6 +90,7 @@ struct gs_range {
     bool pending;      /* not live: freed, and work that uses it may still run */
     bool shared;       /* the segment serves several small blocks */
     bool retained;     /* the segment takes no new allocation: gs_pool_retain */
+    bool poisoned;     /* gs_heap_poison ended its heap */
     bool paged;        /* its pages can move: make_pages of backend.h */
     uint64_t pages_id; /* then a number that no other segment of the process has had */
     struct gs_heap *heap;

@@ -226,6 +226,11 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
         return false;
     }
     struct gs_span block = {range.block_addr, range.requested_bytes};
+    /* After the error of a context the driver may still have what a free of the program has
+     * named: that free has reported the error. */
+    if (range.poisoned) {
+        return true;
+    }
     /* A claimed block is being freed by another thread, or is freed and held back; only a
      * quarantined one is certainly freed. */
     if ((range.claimed && !gs_quarantine_holds(range.block_addr)) ||
