@@ -226,8 +226,8 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
         return false;
     }
     struct gs_span block = {range.block_addr, range.requested_bytes};
-    /* After the error of a context the driver may still have what a free of the program has
-     * named: that free has reported the error. */
+    /* After the error of a context the driver may still have what a free of the program
+     * has named: that free has reported the error. */
     if (range.poisoned) {
         return true;
     }
