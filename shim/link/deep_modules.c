@@ -97,12 +97,12 @@ static void *wanted(const struct deep_module *deep, const char *name, void *now)
                                                                           : NULL;
 }
 
-static bool visit_slot(const char *name, void **slot, void *data)
+static bool visit_slot(const char *name, void **slot, bool is_data, void *data)
 {
     const struct deep_module *deep = data;
     void *now = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
     void *value = wanted(deep, name, now);
-    if (value && value != now) {
+    if (!is_data && value && value != now) {
         set_slot(deep, slot, value);
     }
     return false;

@@ -65,8 +65,9 @@ uint32_t gs_elf_hash(const char *name);
 enum gs_status gs_elf_program(struct gs_module_ref *out) GS_MUST_USE;
 
 /* Visits the slots through which the module reaches symbols of other modules, until a
- * visit returns true. Returns whether one did. */
-typedef bool gs_elf_slot_visit(const char *name, void **slot, void *data);
+ * visit returns true. Returns whether one did. `is_data`: a variable that the linker has
+ * set to the symbol's address. */
+typedef bool gs_elf_slot_visit(const char *name, void **slot, bool is_data, void *data);
 bool gs_elf_visit_slots(const struct gs_module_ref *module, gs_elf_slot_visit *visit,
                         void *data);
 

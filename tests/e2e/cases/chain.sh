@@ -149,9 +149,9 @@ add_case "chain a quota library by names" plain_quota_case
 
 # A framework's trampolines are the next definition, in the global scope or in a plug-in's own, with a driver
 # and without. Where they are not called, cuInit answers 303.
-# trampolines_case WAY FOLDER SUMMARY
+# trampolines_case WAY FOLDER SUMMARY [HASH-STYLE]
 trampolines_case() {
-  compile libtramp.so trampolines.c -shared -fPIC
+  compile libtramp.so trampolines.c -shared -fPIC -Wl,--hash-style="${4:-gnu}"
   compile kept kept.c -L. -ltramp -Wl,-rpath,"$PWD"
   compile libkept.so kept.c -DMODULE -shared -fPIC -L. -ltramp -Wl,-rpath,"$PWD"
   printf '%s\n' '#include <dlfcn.h>' 'int main(void) {' \
@@ -163,6 +163,8 @@ trampolines_case() {
 }
 for way in kept plug; do
   add_case "chain trampolines $way" trampolines_case "$way" "$cuda_path" '0 errors, 100 B leaked in 1'
+  add_case "chain trampolines with the old hash table $way" trampolines_case "$way" "$cuda_path" \
+    '0 errors, 100 B leaked in 1' sysv
   add_case "chain trampolines without a driver $way" trampolines_case "$way" none 'nothing recorded'
 done
 
@@ -178,6 +180,17 @@ deepbind_case() {
 add_case "chain a module with RTLD_DEEPBIND" deepbind_case deep
 add_case "chain a module with RTLD_DEEPBIND, bound at once" deepbind_case deep -Wl,-z,now -Wl,-z,relro
 add_case "chain a module with RTLD_DEEPBIND, bound late" deepbind_case deep -Wl,-z,lazy
+
+# A weak reference is absent natively: the library must not open the driver for it.
+weak_init_case() {
+  compile weak_init weak_init.c "$@"
+  native native ./weak_init
+  preloaded shim -- ./weak_init
+  expect_same native shim
+  expect_text native.out '^no CUDA$'
+}
+add_case "chain a weak reference" weak_init_case
+add_case "chain a weak reference of a program that exports nothing" weak_init_case -no-pie
 
 namespace_case() {
   compile libdeep.so deep.c -DMODULE -shared -fPIC
