@@ -5,11 +5,18 @@
  * The linker has bound such a module's reference to __cxa_finalize, which every library
  * with ordinary start files has, to the C library's, although the shim exports it first.
  *
- * Owns:  the number of loaded modules at the last check.
+ * A check looks only at the modules that were loaded since the last one: these stand last
+ * in the linker's list. Another thread may load or close a module at any time. So slots
+ * are read and written inside dl_iterate_phdr, which keeps modules from being closed, and
+ * only after other threads' loads have ended: the linker may otherwise still write to the
+ * page that a check protects.
+ *
+ * Owns:  the number of loaded modules at the last check, and the slots of one check.
  * Lock:  `busy`, an atomic flag.
  */
 #include "deep_modules.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -22,95 +29,223 @@ extern void __cxa_finalize(void *library); // NOLINT(bugprone-reserved-identifie
 static uint64_t loaded; /* atomic */
 static bool busy;       /* atomic */
 
+enum { NAME_DLSYM = -1, NAME_DLVSYM = -2 };
+
+struct slot {
+    uintptr_t module; /* its first address */
+    void **at;
+    void *now, *value;
+    int name;     /* a row of gs_hook_at, or NAME_... */
+    bool unbound; /* it leads to the linker, by the module's own stub */
+    bool is_data; /* a variable, which the program may have set */
+    bool fixed;   /* the linker has made its page read-only */
+};
+
+#define SLOTS_MOST 128
+
+struct check {
+    uint64_t loads, unloads; /* the linker's counts, in which the check is valid */
+    uint64_t older;          /* modules that an earlier check has seen */
+    uint64_t visited;        /* modules */
+    bool valid;              /* the counts are still these */
+    void *finalize;          /* the C library's */
+    size_t passed;           /* slots of earlier rounds */
+    size_t seen;             /* slots of this round */
+    size_t count;
+    struct slot slots[SLOTS_MOST];
+};
+
+static struct check check_now; /* by the thread that has set `busy` */
+
+/* ---- reading --------------------------------------------------------------------------
+ */
+
 struct deep_module {
     struct gs_module_ref module;
-    uintptr_t fixed_begin, fixed_end; /* what the linker made read-only */
+    uintptr_t fixed_begin, fixed_end; /* whole pages, read-only once relocated */
 };
 
-#define MODULES_MOST 16
-
-struct found {
-    struct deep_module modules[MODULES_MOST];
-    size_t count;
-    void *finalize; /* the C library's */
-};
-
-static struct found found_now; /* by the thread that has set `busy` */
-
-static int visit(struct dl_phdr_info *info, size_t size, void *data)
+/* The last page of the read-only part may reach beyond it, and then stays writable. */
+static void find_fixed(const struct dl_phdr_info *info, struct deep_module *deep)
 {
-    struct found *found = data;
-    struct deep_module deep = {.module = gs_elf_module_in(info)};
-    (void)size;
-    if (!deep.module.dynamic || gs_linker_is_own(&deep.module) ||
-        gs_elf_symbol(&deep.module, "dlsym") || /* a tool, or the C library */
-        gs_elf_bound_to(&deep.module, "__cxa_finalize") != found->finalize) {
-        return 0;
-    }
+    uintptr_t page_mask = ~((uintptr_t)getauxval(AT_PAGESZ) - 1);
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         if (segment->p_type == PT_GNU_RELRO) {
-            deep.fixed_begin = info->dlpi_addr + segment->p_vaddr;
-            deep.fixed_end = deep.fixed_begin + segment->p_memsz;
+            uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
+            deep->fixed_begin = begin & page_mask;
+            deep->fixed_end = (begin + segment->p_memsz) & page_mask;
         }
     }
-    found->modules[found->count++] = deep;
-    return found->count == MODULES_MOST;
 }
 
-/* The slot may be in the part that the linker has made read-only: whole pages, of which
- * the last may reach beyond. */
-static void set_slot(const struct deep_module *deep, void **slot, void *value)
+/* The slot of a function that the shim may stand for. */
+static bool is_wanted(const struct deep_module *deep, const char *name, struct slot *slot)
 {
-    uintptr_t page_bytes = getauxval(AT_PAGESZ);
-    uintptr_t page = (uintptr_t)slot & ~(page_bytes - 1);
-    bool fixed = page >= (deep->fixed_begin & ~(page_bytes - 1)) &&
-                 page < (deep->fixed_end & ~(page_bytes - 1));
-    if (fixed && mprotect((void *)page, page_bytes, PROT_READ | PROT_WRITE) != 0) {
-        return;
-    }
-    __atomic_store_n(slot, value, __ATOMIC_RELEASE);
-    if (fixed) {
-        (void)mprotect((void *)page, page_bytes, PROT_READ);
-    }
-}
-
-/* What the slot should hold; NULL: what it holds. */
-static void *wanted(const struct deep_module *deep, const char *name, void *now)
-{
-    struct gs_module_ref own;
-    bool unbound =
-        (uintptr_t)now >= deep->module.begin && (uintptr_t)now < deep->module.end;
+    uintptr_t now = (uintptr_t)slot->now;
+    slot->unbound = now >= deep->module.begin && now < deep->module.end;
     if (gs_elf_same_name(name, "dlsym") || gs_elf_same_name(name, "dlvsym")) {
-        return gs_linker_own_module(&own) ? gs_elf_symbol(&own, name) : NULL;
+        slot->name = name[2] == 's' ? NAME_DLSYM : NAME_DLVSYM;
+        return true;
     }
-    int row = name[0] == 'c' && name[1] == 'u' ? gs_hook_find(name) : -1;
-    if (row < 0 || !now) {
-        return NULL;
-    }
-    if (!unbound) {
-        return gs_real_substitute(NULL, name, now);
-    }
-    struct gs_hook hook = gs_hook_at((size_t)row);
-    (void)gs_real();
-    return gs_hook_is_there(&hook) && !gs_elf_symbol(&deep->module, name) ? hook.wrapper
-                                                                          : NULL;
+    slot->name = name[0] == 'c' && name[1] == 'u' ? gs_hook_find(name) : -1;
+    return slot->name >= 0 && slot->now &&
+           !(slot->unbound && gs_elf_symbol(&deep->module, name));
 }
 
-static bool visit_slot(const char *name, void **slot, bool is_data, void *data)
+static bool visit_slot(const char *name, void **at, bool is_data, void *data)
 {
     const struct deep_module *deep = data;
-    void *now = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
-    void *value = wanted(deep, name, now);
-    if (!is_data && value && value != now) {
-        set_slot(deep, slot, value);
+    struct check *check = &check_now;
+    uintptr_t place = (uintptr_t)at;
+    struct slot slot = {.module = deep->module.begin,
+                        .at = at,
+                        .now = __atomic_load_n(at, __ATOMIC_ACQUIRE),
+                        .is_data = is_data,
+                        .fixed = place >= deep->fixed_begin && place < deep->fixed_end};
+    if (is_wanted(deep, name, &slot) && ++check->seen > check->passed) {
+        check->slots[check->count++] = slot;
     }
-    return false;
+    return check->count == SLOTS_MOST;
+}
+
+static int visit(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct check *check = data;
+    (void)size;
+    if (info->dlpi_adds != check->loads || info->dlpi_subs != check->unloads) {
+        check->valid = false;
+        return 1;
+    }
+    if (check->visited++ < check->older) {
+        return 0;
+    }
+    struct deep_module deep = {.module = gs_elf_module_in(info)};
+    if (!deep.module.dynamic || gs_linker_is_own(&deep.module) ||
+        gs_real_owns((const void *)deep.module.begin) ||
+        gs_elf_symbol(&deep.module, "dlsym") || /* a tool, or the C library */
+        gs_elf_bound_to(&deep.module, "__cxa_finalize") != check->finalize) {
+        return 0;
+    }
+    find_fixed(info, &deep);
+    return gs_elf_visit_slots(&deep.module, visit_slot, &deep);
+}
+
+/* ---- writing --------------------------------------------------------------------------
+ */
+
+/* What the slot should hold; NULL: what it holds. May call the driver. */
+static void *value_of(const struct slot *slot)
+{
+    struct gs_module_ref own;
+    if (slot->name < 0) {
+        bool plain = slot->name == NAME_DLSYM;
+        void *behind =
+            plain ? (void *)gs_linker_libc_dlsym() : (void *)gs_linker_dlvsym();
+        return (!slot->is_data || slot->now == behind) && gs_linker_own_module(&own)
+                   ? gs_elf_symbol(&own, plain ? "dlsym" : "dlvsym")
+                   : NULL;
+    }
+    if (gs_real_owns((const void *)slot->module)) {
+        return NULL;
+    }
+    struct gs_hook hook = gs_hook_at((size_t)slot->name);
+    if (slot->is_data) {
+        (void)gs_real();
+        return slot->now == __atomic_load_n(hook.slot, __ATOMIC_ACQUIRE) ? hook.wrapper
+                                                                         : NULL;
+    }
+    if (!slot->unbound) {
+        return gs_real_substitute(NULL, hook.symbol, slot->now);
+    }
+    (void)gs_real();
+    return gs_hook_is_there(&hook) ? hook.wrapper : NULL;
+}
+
+static void set_slot(struct slot *slot)
+{
+    uintptr_t page_bytes = getauxval(AT_PAGESZ);
+    void *page = (void *)((uintptr_t)slot->at & ~(page_bytes - 1));
+    if (!slot->value || slot->value == slot->now ||
+        (slot->fixed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0)) {
+        return;
+    }
+    (void)__atomic_compare_exchange_n(slot->at, &slot->now, slot->value, false,
+                                      __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    if (slot->fixed) {
+        (void)mprotect(page, page_bytes, PROT_READ);
+    }
+}
+
+/* Inside the linker's lock. Returns true if no module came or went since the reading. */
+static int write_slots(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct check *check = data;
+    (void)size;
+    if (info->dlpi_subs != check->unloads) {
+        return 2;
+    }
+    for (size_t i = 0; i < check->count; i++) {
+        set_slot(&check->slots[i]);
+    }
+    return 1;
+}
+
+/* ---- the check ------------------------------------------------------------------------
+ */
+
+static int read_counts(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct check *check = data;
+    (void)size;
+    check->loads = info->dlpi_adds;
+    check->unloads = info->dlpi_subs;
+    check->visited++;
+    return 0;
+}
+
+/* Counts the modules, after other threads' loads. Returns false if more have begun. */
+static bool count_modules(struct check *check)
+{
+    uint64_t before = gs_elf_load_count();
+    /* A look-up of the linker's waits for them. */
+    gs_dlsym_fn *find = gs_linker_libc_dlsym();
+    if (!find || !find(RTLD_DEFAULT, "dlsym")) {
+        return false;
+    }
+    check->visited = 0;
+    (void)gs_elf_visit(read_counts, check);
+    uint64_t newer = check->loads - __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
+    check->older = newer < check->visited ? check->visited - newer : 0;
+    return check->loads == before;
+}
+
+/* Returns false if modules came or went meanwhile: the next check looks again. */
+static bool check_new(struct check *check)
+{
+    check->passed = 0;
+    do {
+        check->visited = check->seen = check->count = 0;
+        check->valid = true;
+        (void)gs_elf_visit(visit, check);
+        if (!check->valid) {
+            return false;
+        }
+        for (size_t i = 0; i < check->count; i++) {
+            check->slots[i].value = value_of(&check->slots[i]);
+        }
+        if (gs_elf_visit(write_slots, check) != 1) {
+            return false;
+        }
+        check->passed += check->count;
+    } while (check->count == SLOTS_MOST);
+    return true;
 }
 
 void gs_deep_modules_check(void)
 {
     static void *finalize; /* gs_linker_behind's */
+    enum { TRIES = 4 };
     int saved_errno = errno;
     uint64_t now = gs_elf_load_count();
     if (now == __atomic_load_n(&loaded, __ATOMIC_ACQUIRE) ||
@@ -118,20 +253,17 @@ void gs_deep_modules_check(void)
         errno = saved_errno;
         return;
     }
-    struct found *found = &found_now;
-    found->count = 0;
-    found->finalize = gs_linker_behind("__cxa_finalize", &finalize);
+    struct check *check = &check_now;
+    check->finalize = gs_linker_behind("__cxa_finalize", &finalize);
     /* If the shim itself came late, it is in nobody's scope. */
-    if (found->finalize && gs_linker_is_preloaded()) {
-        (void)gs_elf_visit(visit, found);
+    bool done = !check->finalize || !gs_linker_is_preloaded();
+    for (int i = 0; i < TRIES && !done; i++) {
+        done = count_modules(check) && check_new(check);
+        now = check->loads;
     }
-    for (size_t i = 0; i < found->count; i++) {
-        struct deep_module *deep = &found->modules[i];
-        if (!gs_real_owns((const void *)deep->module.begin)) {
-            (void)gs_elf_visit_slots(&deep->module, visit_slot, deep);
-        }
+    if (done) {
+        __atomic_store_n(&loaded, now, __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&loaded, now, __ATOMIC_RELEASE);
     __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
     errno = saved_errno;
 }

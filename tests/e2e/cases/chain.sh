@@ -181,6 +181,56 @@ add_case "chain a module with RTLD_DEEPBIND" deepbind_case deep
 add_case "chain a module with RTLD_DEEPBIND, bound at once" deepbind_case deep -Wl,-z,now -Wl,-z,relro
 add_case "chain a module with RTLD_DEEPBIND, bound late" deepbind_case deep -Wl,-z,lazy
 
+# Tables of the driver's functions that the linker fills: memory of the pool that is freed by one would reach the
+# driver's free.
+tables_case() {
+  compile libdeep.so tables.c -shared -fPIC -L"$build/sim" -lcuda "$@"
+  compile deep deep.c
+  same_with -- ./deep deep
+  expect_text native.out '^work 0$'
+  expect_clean shim.err
+}
+add_case "chain tables of a module with RTLD_DEEPBIND" tables_case -Wl,-z,now -Wl,-z,relro
+add_case "chain tables of a module with RTLD_DEEPBIND, bound late" tables_case -Wl,-z,lazy
+
+# A module may be closed by another thread while its slots are looked at: the library would read, or write, memory
+# that is gone.
+come_and_go_case() {
+  local i
+
+  compile module0.so tables.c -shared -fPIC -L"$build/sim" -lcuda -Wl,-z,now -Wl,-z,relro
+  for i in {1..5}; do cp module0.so module$i.so; done
+  compile come_and_go come_and_go.c -Wl,--no-as-needed -L"$build/sim" -lcuda
+  same_with -- ./come_and_go
+  expect_text native.out '^done$'
+}
+add_case "chain modules with RTLD_DEEPBIND that come and go" come_and_go_case
+
+# Modules that are opened one after another, with 5,000 relocations each: a look-up that searched all of them
+# would take longer the more there are.
+many_modules_case() {
+  local i
+
+  for ((i = 0; i < 5000; i++)); do
+    echo "extern int v$i;"
+    echo "int v$i;" >&3
+  done >imports.c 3>base.c
+  {
+    cat imports.c
+    echo 'int *address(int i); int *address(int i) { switch (i) {'
+    for ((i = 0; i < 5000; i++)); do echo "case $i: return &v$i;"; done
+    echo '} return 0; }'
+  } >module.c
+  gcc -shared -fPIC -o libbase.so base.c || fail "gcc cannot build the base"
+  gcc -shared -fPIC -o 0.so module.c -L. -lbase -Wl,-rpath,"$PWD" || fail "gcc cannot build the module"
+  for ((i = 1; i < 200; i++)); do cp 0.so $i.so; done
+  compile many many.c
+  same_with -- ./many 200
+  expect_text native.out '^look-ups are cheap$'
+  rm -f ./*.so
+}
+add_case "chain look-ups among many modules" many_modules_case
+
 # A weak reference is absent natively: the library must not open the driver for it.
 weak_init_case() {
   compile weak_init weak_init.c "$@"
