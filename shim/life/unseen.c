@@ -1,9 +1,14 @@
 /*
  * unseen.c - looks for a driver that nobody has called through the library.
+ *
+ * Whether the program has used it is decided without a call of the driver, which may have
+ * ended: by the devices that the process has open.
+ *
  * Owns:  the process's id, and whether the line was written.   Lock: none, atomic.
  */
 #include "unseen.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
@@ -40,7 +45,6 @@ static bool names_driver(const char *path)
 /* A driver that was found. */
 struct driver {
     const char *path;
-    struct gs_module_ref module;
     bool apart; /* in a namespace of its own */
 };
 
@@ -51,7 +55,7 @@ static bool visit_module(const char *path, const struct gs_module_ref *module, b
     if (!path || !names_driver(path) || !gs_real_is_driver(module)) {
         return false;
     }
-    *out = (struct driver){.path = path, .module = *module, .apart = apart};
+    *out = (struct driver){.path = path, .apart = apart};
     return true;
 }
 
@@ -67,18 +71,63 @@ static bool visit_apart(const char *path, const struct gs_module_ref *module, vo
     return visit_module(path, module, true, data);
 }
 
-/* Returns true if the driver says that no call has initialized it, or that it is the
- * toolkit's stub, which refuses all calls. Any other answer, also that it has ended,
- * means that one did. */
-static bool was_never_used(const struct driver *driver)
+/* The devices that a driver opens at its initialization, and no other library of
+ * NVIDIA's: Linux, WSL, Tegra. */
+static bool names_device(const char *path)
 {
-    CUcontext current;
-    __typeof__(cuCtxGetCurrent) *get =
-        driver->apart ? NULL
-                      : (__typeof__(cuCtxGetCurrent) *)gs_elf_symbol(&driver->module,
-                                                                     "cuCtxGetCurrent");
-    CUresult answer = get ? get(&current) : CUDA_SUCCESS;
-    return answer == CUDA_ERROR_NOT_INITIALIZED || answer == CUDA_ERROR_STUB_LIBRARY;
+    static const char *const devices[] = {"/dev/nvidia-uvm", "/dev/dxg", "/dev/nvmap"};
+    for (size_t i = 0; i < GS_ARRAY_LEN(devices); i++) {
+        if (gs_elf_same_name(path, devices[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An entry of a folder, as the kernel writes it. */
+struct entry {
+    uint64_t inode, next;
+    uint16_t bytes;
+    uint8_t kind;
+    char name[];
+};
+
+static bool any_device_among(int folder, const char *entries, long bytes)
+{
+    for (long at = 0; at < bytes;) {
+        const struct entry *entry = (const struct entry *)(entries + at);
+        char path[64];
+        long length =
+            syscall(SYS_readlinkat, folder, entry->name, path, sizeof(path) - 1);
+        at += entry->bytes;
+        if (length > 0) {
+            path[length] = '\0';
+            if (names_device(path)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* By the process's open files, with system calls alone: the driver itself may have ended,
+ * and the process may be in a signal handler. */
+static bool has_device(void)
+{
+    _Alignas(struct entry) char entries[1024];
+    long bytes;
+    bool found = false;
+    int folder = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd",
+                              O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) {
+        return false;
+    }
+    while (!found &&
+           (bytes = syscall(SYS_getdents64, folder, entries, sizeof(entries))) > 0) {
+        found = any_device_among(folder, entries, bytes);
+    }
+    syscall(SYS_close, folder);
+    return found;
 }
 
 /* Another copy of the library, or another version, has seen the calls. */
@@ -127,7 +176,7 @@ int gs_unseen_end(int status)
     if (!options.enable) {
         log_options(&options, &notes);
     }
-    if (!options.enable || was_never_used(&driver)) {
+    if (!options.enable || !(driver.apart || has_device())) {
         return status;
     }
     log_options(&options, &notes);

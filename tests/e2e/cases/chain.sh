@@ -199,7 +199,7 @@ come_and_go_case() {
   local i
 
   compile module0.so tables.c -shared -fPIC -L"$build/sim" -lcuda -Wl,-z,now -Wl,-z,relro
-  for i in {1..5}; do cp module0.so module$i.so; done
+  for i in {1..5}; do cp module0.so module"$i".so; done
   compile come_and_go come_and_go.c -Wl,--no-as-needed -L"$build/sim" -lcuda
   same_with -- ./come_and_go
   expect_text native.out '^done$'
@@ -253,6 +253,32 @@ namespace_case() {
   expect_count code.err '^gpushim: a CUDA driver was loaded' 1
 }
 add_case "chain a namespace of its own" namespace_case
+
+# The end of a process does not call a driver: it may have ended.
+ended_driver_case() {
+  compile libcuda.so.1 ended.c -DDRIVER -shared -fPIC
+  compile opens ended.c
+  same_with -- ./opens
+  expect_text native.out '^opened$'
+  expect_quiet shim
+  expect_quiet off
+}
+add_case "chain a driver that has ended" ended_driver_case
+
+# A process that has the GPU's device open has used the driver.
+used_driver_case() {
+  unshare -m true 2>/dev/null || skip "a file system of our own"
+  compile libcuda.so.1 ended.c -DDRIVER -shared -fPIC
+  compile opens ended.c
+  # shellcheck disable=SC2016  # the inner shell's
+  printf '%s\n' 'mount -t tmpfs none /dev && : >/dev/nvidia-uvm && exec 5</dev/nvidia-uvm || exit 77' \
+    'GPUSHIM_ERROR_EXITCODE=9 LD_PRELOAD=$1 ./opens' >mounted
+  run_in shim -- unshare -m bash mounted "$shim"
+  [[ $(<shim.status) != 77 ]] || skip "a mount"
+  expect_status shim 9
+  expect_count shim.err '^gpushim: a CUDA driver was loaded .*libcuda.so.1.* and no call was seen' 1
+}
+add_case "chain a driver that was used unseen" used_driver_case
 
 # Python's modules with the flag, as Taichi's and renderers' are: the look-ups of one that is bound to the C library's
 # are seen.
