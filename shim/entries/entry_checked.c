@@ -80,6 +80,13 @@ static CUresult linear_refused(CUdeviceptr memory, size_t bytes, enum gs_api api
     return call->refused;
 }
 
+/* The size of a texture reference is a bound, not a use: the runtime's cudaBindTexture
+ * has UINT_MAX for it by default. Only where the memory begins is compared. */
+static CUresult reference_refused(CUdeviceptr memory, size_t bytes, enum gs_api api)
+{
+    return linear_refused(memory, bytes ? 1 : 0, api);
+}
+
 static CUresult pitched_refused(CUdeviceptr memory, CUarray_format format,
                                 unsigned channels, size_t width, size_t height,
                                 size_t pitch, enum gs_api api)

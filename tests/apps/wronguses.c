@@ -5,7 +5,8 @@
  *   memory   uses past an allocation and of freed memory: sets, copies, boxes, batches,
  *            nodes of graphs, captured calls, words, textures; what right calls beside
  *            them answer, and whether the neighbours kept their bytes
- *   inside   right uses only: interior addresses, pitches, empty ones, many threads
+ *   inside   right uses only: interior addresses, pitches, empty ones, many threads,
+ *            texture references of unknown size
  *   events   one event destroyed twice, and used, before frees that wait
  *   streams  streams destroyed twice while the library makes its own
  *   limit    requests beyond GPUSHIM_MEM_LIMIT that the driver refuses for another reason
@@ -291,6 +292,23 @@ static void *use_rightly(void *unused)
     return NULL;
 }
 
+/* As by cudaBindTexture, whose size is UINT_MAX unless the program has one. */
+static void bind_without_a_size(void)
+{
+    CUdeviceptr block = make(SMALL);
+    CUtexref reference;
+    size_t offset;
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    say("texture reference", CU(cuTexRefCreate)(&reference));
+    say("its memory", CU(cuTexRefSetAddress)(&offset, reference, block, 0xffffffffu));
+    say("its memory, from inside",
+        CU(cuTexRefSetAddress)(&offset, reference, block + SMALL / 2, 0xffffffffu));
+#pragma GCC diagnostic pop
+    APP_OK(CU(cuMemFree)(block));
+}
+
 static void inside(void)
 {
     pthread_t threads[4];
@@ -299,6 +317,7 @@ static void inside(void)
         app_expect(pthread_create(&threads[i], NULL, use_rightly, NULL) == 0, "a thread");
     for (size_t i = 0; i < APP_COUNT(threads); i++)
         pthread_join(threads[i], NULL);
+    bind_without_a_size();
     printf("wronguses: all were right\n");
 }
 
