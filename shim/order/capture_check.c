@@ -38,27 +38,28 @@ static struct piece *pieces; /* under pieces_lock; the head is atomic */
 
 /* ---- the driver's part ------------------------------------------------------------- */
 
-/* Allocates a probe in the context; 0 on failure. */
-static uint64_t get_piece(const struct gs_context *context, enum gs_capture_check kind)
+/* Allocates a probe in the context; 0 on failure, *result: the driver's code. */
+static uint64_t get_piece(const struct gs_context *context, enum gs_capture_check kind,
+                          CUresult *result)
 {
     CUstreamCaptureMode mode;
     CUdeviceptr device = 0;
     void *pinned = NULL;
     bool pushed;
-    if (!gs_relaxed_begin(&mode)) {
-        return 0; /* a driver older than capture modes */
+    if (!gs_relaxed_try(&mode, result)) {
+        return 0; /* a driver older than capture modes, or a host function */
     }
     gs_notify_begin("cuMemFree_v2", false);
-    CUresult result = gs_context_push(context->handle, &pushed);
-    if (result == CUDA_SUCCESS) {
-        result = kind == GS_CAPTURE_CHECK_PINNED
-                     ? gs_real()->cuMemHostAlloc(&pinned, PIECE_BYTES, 0)
-                     : gs_real()->cuMemAlloc_v2(&device, PIECE_BYTES);
+    *result = gs_context_push(context->handle, &pushed);
+    if (*result == CUDA_SUCCESS) {
+        *result = kind == GS_CAPTURE_CHECK_PINNED
+                      ? gs_real()->cuMemHostAlloc(&pinned, PIECE_BYTES, 0)
+                      : gs_real()->cuMemAlloc_v2(&device, PIECE_BYTES);
     }
     gs_context_pop(pushed);
     gs_notify_end();
     gs_relaxed_end(&mode);
-    if (result != CUDA_SUCCESS) {
+    if (*result != CUDA_SUCCESS) {
         return 0;
     }
     return kind == GS_CAPTURE_CHECK_PINNED ? (uint64_t)(uintptr_t)pinned : device;
@@ -147,13 +148,15 @@ static bool is_wait(enum gs_capture_check kind)
                          PIECE_BYTES) >= GS_FREE_CONTEXT;
 }
 
-/* A probe of the kind, or of pinned memory if the device is full; 0: none. */
-static uint64_t find_piece(struct gs_context *context, enum gs_capture_check *kind)
+/* A probe of the kind, or of pinned memory if the device is full; 0: none, as get_piece.
+ */
+static uint64_t find_piece(struct gs_context *context, enum gs_capture_check *kind,
+                           CUresult *result)
 {
-    uint64_t piece = take_piece(context, *kind) ?: get_piece(context, *kind);
+    uint64_t piece = take_piece(context, *kind) ?: get_piece(context, *kind, result);
     if (!piece && *kind == GS_CAPTURE_CHECK_DEVICE) {
         *kind = GS_CAPTURE_CHECK_PINNED;
-        piece = take_piece(context, *kind) ?: get_piece(context, *kind);
+        piece = take_piece(context, *kind) ?: get_piece(context, *kind, result);
     }
     return piece;
 }
@@ -166,15 +169,16 @@ CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *
         state->options.free_sync == GS_FREE_SYNC_LAZY) {
         return CUDA_SUCCESS;
     }
-    uint64_t piece = find_piece(context, &kind);
-    if (!piece) {
-        return CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS;
+    uint64_t piece = find_piece(context, &kind, &result);
+    if (!piece) { /* a host function may neither allocate nor free */
+        return result == CUDA_ERROR_NOT_PERMITTED ? result : CUDA_SUCCESS;
     }
     gs_notify_begin(kind == GS_CAPTURE_CHECK_PINNED ? "cuMemFreeHost" : "cuMemFree_v2",
                     true);
-    CUresult result = free_piece(piece, kind);
+    result = free_piece(piece, kind);
     gs_notify_end();
-    if (!gs_refused_for_capture(result)) {
+    if (!gs_refused_for_capture(result) && result != CUDA_ERROR_NOT_PERMITTED) {
         *waited = result == CUDA_SUCCESS && is_wait(kind);
         return CUDA_SUCCESS;
     }

@@ -101,12 +101,20 @@ void gs_gate_passed(void)
     __atomic_sub_fetch(&passing, 1, __ATOMIC_SEQ_CST);
 }
 
-bool gs_relaxed_begin(CUstreamCaptureMode *mode)
+bool gs_relaxed_try(CUstreamCaptureMode *mode, CUresult *result)
 {
     const struct gs_real *real = gs_real();
     *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    return real->cuThreadExchangeStreamCaptureMode &&
-           real->cuThreadExchangeStreamCaptureMode(mode) == CUDA_SUCCESS;
+    *result = real->cuThreadExchangeStreamCaptureMode
+                  ? real->cuThreadExchangeStreamCaptureMode(mode)
+                  : CUDA_ERROR_NOT_SUPPORTED;
+    return *result == CUDA_SUCCESS;
+}
+
+bool gs_relaxed_begin(CUstreamCaptureMode *mode)
+{
+    CUresult result;
+    return gs_relaxed_try(mode, &result);
 }
 
 void gs_relaxed_end(CUstreamCaptureMode *mode)

@@ -41,6 +41,8 @@ void gs_gate_close(void);
  * which captures of other threads forbid it nothing. On true the caller must call
  * gs_relaxed_end; false: the driver lacks the function. */
 bool gs_relaxed_begin(CUstreamCaptureMode *mode);
+/* The same. Out: *result, the driver's code. */
+bool gs_relaxed_try(CUstreamCaptureMode *mode, CUresult *result);
 void gs_relaxed_end(CUstreamCaptureMode *mode);
 
 /* In a forked child: no thread is inside. */

@@ -9,6 +9,7 @@
  *            texture references of unknown size
  *   events   one event destroyed twice, and used, before frees that wait
  *   streams  streams destroyed twice while the library makes its own
+ *   callback frees in a host function, beside a capture
  *   limit    requests beyond GPUSHIM_MEM_LIMIT that the driver refuses for another reason
  *
  * Prints the answers. With the library they must be the driver's own.
@@ -432,6 +433,42 @@ static void limit(void)
     say("to nowhere", CU(cuMemCreate)(NULL, 900 * APP_MIB, &prop, 0));
 }
 
+/* ---- frees in a host function ------------------------------------------------------ */
+
+static CUresult answers[2];
+
+static void CUDA_CB free_both(void *blocks)
+{
+    answers[0] = CU(cuMemFree)(*(CUdeviceptr *)blocks);
+    answers[1] = CU(cuMemFreeHost)(((void **)blocks)[1]);
+}
+
+static void callback(void)
+{
+    CUstream capturing;
+    CUgraph graph;
+    union {
+        CUdeviceptr device;
+        void *host;
+    } blocks[2];
+
+    APP_OK(CU(cuStreamCreate)(&capturing, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 4; i++) {
+        blocks[0].device = make(i % 2 ? SMALL : LARGE);
+        APP_OK(CU(cuMemHostAlloc)(&blocks[1].host, SMALL, 0));
+        APP_OK(CU(cuStreamBeginCapture)(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+        APP_OK(CU(cuLaunchHostFunc)(stream, free_both, blocks));
+        APP_OK(CU(cuStreamSynchronize)(stream));
+        APP_OK(CU(cuStreamEndCapture)(capturing, &graph));
+        say("free in a host function", answers[0]);
+        say("of pinned memory", answers[1]);
+        say("free of the same", CU(cuMemFree)(blocks[0].device));
+        say("of pinned memory", CU(cuMemFreeHost)(blocks[1].host));
+        APP_OK(CU(cuGraphDestroy)(graph));
+    }
+    APP_OK(CU(cuStreamDestroy)(capturing));
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "memory";
@@ -451,6 +488,8 @@ int main(int argc, char **argv)
         events();
     else if (strcmp(what, "streams") == 0)
         streams();
+    else if (strcmp(what, "callback") == 0)
+        callback();
     else if (strcmp(what, "limit") == 0)
         limit();
     else

@@ -54,6 +54,10 @@ semantics_old_driver_case() {
 }
 add_case "stale streams before CUDA 12.5" semantics_old_driver_case
 
+# Alone sees: a free in a host function that goes through while another stream captures.
+add_case "free in a host function" semantics_case callback '0 errors'
+add_case "free in a host function async" semantics_case callback '0 errors' GPUSHIM_ASYNC=pool
+
 # Alone sees: a limit that is asked before the driver.
 semantics_limit_case() {
   native native CUDASIM_MEMORY=512M "$apps/wronguses_linked" limit
