@@ -36,6 +36,7 @@
 #include "options.h"
 #include "options_table.h"
 #include "watch.h"
+#include "watch_message.h"
 
 /* The longest wait for the reports of the command. */
 #define ANSWER_MS 130000
@@ -93,14 +94,10 @@ static bool is_at_prompt(void)
     return foreground;
 }
 
-/* Its end would be the watcher's, or the watcher its child. A process 1 that writes its
- * report at SIGTERM goes on after it, which a child would not. */
+/* Its end would be the watcher's, or the watcher its child. */
 static bool adopts_orphans(void)
 {
     int reaper = 0;
-    if (getpid() == 1 && value_of(GS_OPTION_ROW_dump_on_term) != 0) {
-        return false;
-    }
     return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &reaper) == 0 && reaper);
 }
 
@@ -134,6 +131,12 @@ static enum gs_watch_way way_of(const struct gs_arguments *arguments)
             gs_launcher_fail(GS_EXIT_USAGE, "--summary needs --watch=parent");
         }
         return arguments->watch;
+    }
+    /* A process 1 that writes its report at SIGTERM goes on after it, which a child would
+     * not; and a watcher would be a child that its wait never sees end. */
+    bool first = getpid() == 1 && value_of(GS_OPTION_ROW_dump_on_term) != 0;
+    if (first && !arguments->summary && value_of(GS_OPTION_ROW_error_exitcode) == 0) {
+        return GS_WATCH_OFF;
     }
     if (arguments->summary || value_of(GS_OPTION_ROW_error_exitcode) != 0) {
         return GS_WATCH_PARENT;
@@ -211,11 +214,13 @@ static bool is_of_terminal(const siginfo_t *info)
     return false;
 }
 
-/* What was sent to the launcher is sent to the command. */
+/* What was sent to the launcher is sent to the command, but not what the command itself
+ * has sent to its parent or to all processes: natively it would not get that. */
 static void pass_on(const siginfo_t *info)
 {
     int signal = info->si_signo;
-    if (is_of_terminal(info) || signal == SIGCHLD ||
+    bool own = info->si_code <= 0 && info->si_pid == child; /* by a process */
+    if (own || is_of_terminal(info) || signal == SIGCHLD ||
         (signal == SIGCONT && !child_is_stopped()) ||
         (getpid() == 1 && !child_catches(signal))) {
         return;
@@ -328,9 +333,9 @@ static bool is_bad(int to_watcher, int status)
     return false;
 }
 
-__attribute__((noreturn)) static void stay(const struct gs_command *command,
-                                           const struct gs_arguments *arguments,
-                                           struct gs_watch *watch)
+/* Returns only if there is no process for the command. */
+static void stay(const struct gs_command *command, const struct gs_arguments *arguments,
+                 struct gs_watch *watch)
 {
     const struct sigaction plain = {.sa_handler = SIG_DFL};
     struct sigaction children;
@@ -343,8 +348,13 @@ __attribute__((noreturn)) static void stay(const struct gs_command *command,
     (void)sigaction(SIGCHLD, &plain, &children);
     child = fork();
     if (child < 0) {
-        gs_launcher_fail(GS_EXIT_CANNOT_RUN, "no process can be made: %s",
+        gs_launcher_warn("no process for the command: %s; it takes the launcher's place, "
+                         "without --summary, and its exit status is its own",
                          strerror(errno));
+        (void)sigaction(SIGCHLD, &children, NULL);
+        (void)sigprocmask(SIG_SETMASK, &before, NULL);
+        (void)unsetenv(GS_WATCH_VARIABLE);
+        return;
     }
     if (child == 0) {
         become(command, arguments, &before, &children, launcher);
@@ -375,7 +385,7 @@ void gs_run_command(const struct gs_command *command,
     if (way == GS_WATCH_PARENT) {
         stay(command, arguments, &watch);
     }
-    if (opened) {
+    if (opened && way == GS_WATCH_BESIDE) {
         start_beside(&watch);
     }
     (void)setenv("LD_PRELOAD", arguments->preload, 1);
