@@ -12,6 +12,7 @@
  */
 #include "watch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -75,15 +76,17 @@ static struct {
     int pipe_ms;
 } watcher = {.pipe_ms = PIPE_MS};
 
+static char secret[GS_WATCH_SECRET_BYTES + 1]; /* immutable after gs_watch_open */
+
 bool gs_watch_open(struct gs_watch *watch)
 {
     struct sockaddr_un own = {.sun_family = AF_UNIX};
-    uint64_t random = 0;
+    uint64_t random[2] = {0};
     char name[GS_WATCH_NAME_BYTES];
     const int on = 1;
-    (void)!getrandom(&random, sizeof(random), GRND_NONBLOCK);
+    (void)!getrandom(random, sizeof(random), GRND_NONBLOCK);
     int length = snprintf(name, sizeof(name), "gpushim-%ld-%016llx", (long)getpid(),
-                          (unsigned long long)random);
+                          (unsigned long long)random[0]);
     memcpy(own.sun_path + 1, name, (size_t)length);
     watch->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (watch->socket < 0 ||
@@ -99,6 +102,8 @@ bool gs_watch_open(struct gs_watch *watch)
         }
         return false;
     }
+    (void)snprintf(secret, sizeof(secret), "%016llx", (unsigned long long)random[1]);
+    (void)snprintf(name + length, sizeof(name) - (size_t)length, "-%s", secret);
     (void)setenv(GS_WATCH_VARIABLE, name, 1);
     return true;
 }
@@ -222,6 +227,7 @@ static bool take(const struct gs_watch_head *head, size_t length,
 {
     if (length < sizeof(*head) ||
         memcmp(head->magic, GS_WATCH_MAGIC, sizeof(head->magic)) != 0 ||
+        memcmp(head->secret, secret, sizeof(head->secret)) != 0 ||
         head->text_bytes > length - sizeof(*head) || from->pid <= 0 ||
         (from->uid != geteuid() && geteuid() != 0)) {
         return false;
@@ -281,6 +287,14 @@ static bool receive(void)
     return true;
 }
 
+/* What was sent until now: the kernel's queue is shorter, and who goes on sending does
+ * not keep the watcher from its other work. */
+static void receive_queue(void)
+{
+    for (unsigned i = 0; i < MESSAGES && receive(); i++) {
+    }
+}
+
 /* ---- ends -------------------------------------------------------------------------- */
 
 static bool has_ended(const struct process *process)
@@ -332,8 +346,7 @@ static void find_ended(void)
         /* The launcher's word comes before the pidfd, with the status. */
         bool told = process->is_main && watcher.config.parent >= 0;
         if (!process->ended && !told && has_ended(process)) {
-            while (receive()) {
-            }
+            receive_queue();
             end_process(&watcher.processes[i]);
         }
     }
@@ -497,8 +510,7 @@ static void hear_parent(void)
     }
     ssize_t got = recv(watcher.config.parent, &status, sizeof(status), MSG_DONTWAIT);
     if (got == (ssize_t)sizeof(status)) {
-        while (receive()) {
-        }
+        receive_queue();
         command = &watcher.processes[0]; /* they may have moved */
         command->end = (struct gs_watch_end){true, status};
         end_process(command);
@@ -590,7 +602,20 @@ static void close_others(void)
             close(fd);
         }
     }
-    (void)syscall(SYS_close_range, (unsigned)last + 1, ~0u, 0);
+    if (syscall(SYS_close_range, (unsigned)last + 1, ~0u, 0) == 0) {
+        return;
+    }
+    /* A kernel before 5.9, or a container that refuses the call. */
+    DIR *folder = opendir("/proc/self/fd");
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        long fd = strtol(entry->d_name, NULL, 10);
+        if (fd > last && fd != dirfd(folder)) {
+            close((int)fd);
+        }
+    }
+    if (folder) {
+        closedir(folder);
+    }
 }
 
 /* pgrep -f finds the command, as natively, and not its watcher. */
@@ -664,8 +689,7 @@ void gs_watch_run(const struct gs_watch *watch)
     command->is_main = true;
     do {
         wait_for_news();
-        for (unsigned i = 0; i < MESSAGES && receive(); i++) {
-        }
+        receive_queue();
         wait_for_reporters();
         hear_parent();
         find_ended();

@@ -52,22 +52,24 @@ static const char *watcher(void)
 bool gs_kept_state_asked(void)
 {
     size_t length = strlen(watcher());
-    return length > 0 && length < GS_WATCH_NAME_BYTES;
+    return length > GS_WATCH_SECRET_BYTES + 1 && length < GS_WATCH_NAME_BYTES;
 }
 
 /* ---- messages ---------------------------------------------------------------------- */
 
-/* Sends to the command; returns 0 or an errno. */
+/* Sends to the command; returns 0 or an errno. The first part is the head. */
 static int send_to_command(struct iovec *parts, size_t count, int fd)
 {
+    struct gs_watch_head *head = parts[0].iov_base;
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
         struct cmsghdr aligned;
     } control = {{0}};
     const char *name = watcher();
-    size_t length = strlen(name);
+    size_t length = strlen(name) - GS_WATCH_SECRET_BYTES - 1;
     memcpy(to.sun_path + 1, name, length);
+    memcpy(head->secret, name + length + 1, sizeof(head->secret));
     struct msghdr message = {
         .msg_name = &to,
         .msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length),

@@ -368,7 +368,9 @@ ends_strange_case() {
   need python3
   cat >strange.py <<'PYTHON'
 import array, os, socket, struct, sys, time
-name = b"\0" + os.environ["_GPUSHIM_WATCHER"].encode()
+public, secret = os.environ["_GPUSHIM_WATCHER"].encode().rsplit(b"-", 1)
+name = b"\0" + public
+magic = b"gpushim\x1b" + secret
 to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 def send(data, *sizes):
     fds = [os.memfd_create("x") for _ in sizes]
@@ -380,13 +382,13 @@ def send(data, *sizes):
     time.sleep(0.01)
 send(b"x")
 send(b"x" * 30000, 10)
-head = struct.pack("8sQQII", b"gpushim\x1b", 5, 0, 0, 0)
+head = struct.pack("24sQQII", magic, 5, 0, 0, 0)
 send(head)
 send(head, 4, 5, 6)
-send(struct.pack("8sQQII", b"gpushim\x1b", 6, 4096, 0, 0), 10)
-send(struct.pack("8sQQII", b"gpushim\x1b", 7, 0, 0, 4000000000), 10)
+send(struct.pack("24sQQII", magic, 6, 4096, 0, 0), 10)
+send(struct.pack("24sQQII", magic, 7, 0, 0, 4000000000), 10)
 send(head, 8192)
-send(struct.pack("8sQQII", b"gpushim\x1b", 9, 0, 1, 3) + b"A=\0", 0)
+send(struct.pack("24sQQII", magic, 9, 0, 1, 3) + b"A=\0", 0)
 PYTHON
   launched shim -- --watch=parent sh -c "python3 -S strange.py; exec $apps/ends_shared kill"
   expect_status shim 137
@@ -394,6 +396,72 @@ PYTHON
   expect_planted rest "$sources/tests/apps/ends.c"
 }
 add_case "ends with strangers" ends_strange_case
+
+# A signal that the command sends to its parent does not come back to it.
+ends_own_signal_case() {
+  # shellcheck disable=SC2016  # the inner shell's
+  launched shim -- "$1" sh -c 'trap "echo got" USR1; kill -USR1 "$PPID"; sleep 0.3; echo end'
+  expect_status shim 0
+  expect_equal "output" end "$(<shim.out)"
+}
+add_case "ends with a signal to the parent" ends_own_signal_case --watch=parent
+
+# A process 1 that stays one has no child that it did not make.
+ends_first_case() {
+  need unshare
+  unshare -pf true 2>/dev/null || skip "a PID namespace"
+  run_in shim GPUSHIM_LIBRARY="$shim" GPUSHIM_DUMP_ON_TERM=on -- \
+    timeout -s KILL 20 unshare -pf --kill-child "$build/gpushim" python3 -S -c '
+import os
+try:
+    print(os.getpid(), os.waitpid(-1, os.WNOHANG))
+except ChildProcessError:
+    print(os.getpid(), "no child")'
+  expect_equal "output" "1 no child" "$(<shim.out)"
+}
+add_case "ends of a first process that stays" ends_first_case
+
+# Where the kernel has no close_range, the watcher keeps no inherited descriptor open either.
+ends_inherited_case() {
+  local began=$SECONDS
+
+  need python3
+  [[ $(uname -m) == x86_64 ]] || skip "x86-64"
+  cat >without.py <<'PYTHON'
+import ctypes, os, struct, sys
+rows = [(0x20, 0, 0, 0), (0x15, 0, 1, 436), (0x06, 0, 0, 0x50000 | 38), (0x06, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in rows))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(rows), ctypes.addressof(code)))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+PYTHON
+  # shellcheck disable=SC2016  # the inner shell's
+  run_in shim GPUSHIM_LIBRARY="$shim" -- bash -c 'x=$( (python3 -S without.py "$1" --watch=beside sh -c \
+    "sleep 20 9>&- >/dev/null 2>&1 & echo hi >&9") 9>&1 >/dev/null 2>/dev/null); echo "$x"' bash "$build/gpushim"
+  expect_equal "output" hi "$(<shim.out)"
+  [[ $((SECONDS - began)) -lt 15 ]] || fail "the reader waited for the watcher"
+}
+add_case "ends with a descriptor to inherit" ends_inherited_case
+
+# Every user can read the socket's name. What is sent without the secret is not taken.
+ends_stranger_case() {
+  need python3
+  cat >stranger.py <<'PYTHON'
+import array, os, socket, struct, sys
+public, secret = os.environ["_GPUSHIM_WATCHER"].encode().rsplit(b"-", 1)
+secret = secret if sys.argv[1] == "known" else b"0" * 16
+fd = os.memfd_create("x")
+os.write(fd, b"\1" * 56 + bytes(65536))
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendmsg(
+    [b"gpushim\x1b" + secret + struct.pack("QQII", 5, 0, 0, 0)],
+    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))], 0, b"\0" + public)
+PYTHON
+  launched shim -- --watch=parent python3 -S stranger.py "$1"
+  expect_count shim.err '^gpushim: no report of a process that has ended: its state is ' "$2"
+}
+add_case "ends with a known sender" ends_stranger_case known 1
+add_case "ends with a stranger" ends_stranger_case stranger 0
 
 ends_usage_case() {
   launched shim -- --watch=never true
