@@ -6,6 +6,7 @@
 #include "rust_name.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
