@@ -259,7 +259,7 @@ struct gs_route gs_route_dlsym(void *handle, const char *name, const void *calle
         return (struct gs_route){.jump = (void *)find};
     }
     if (nothing) {
-        return (struct gs_route){.value = NULL}; /* the look-up above has set dlerror */
+        return (struct gs_route){.value = gs_linker_next(name)}; /* sets dlerror again */
     }
     if (handle == RTLD_DEFAULT) {
         return (struct gs_route){.value = default_answer(name, caller)};
