@@ -230,9 +230,13 @@ static void *default_answer(const char *name, const void *caller)
     if (is_off()) {
         return next;
     }
-    return (next || depends_on_cuda(caller, name)) && gs_linker_own_module(&own)
-               ? gs_elf_symbol(&own, name)
-               : NULL;
+    void *found = (next || depends_on_cuda(caller, name)) && gs_linker_own_module(&own)
+                      ? gs_elf_symbol(&own, name)
+                      : NULL;
+    if (found && !next) {
+        (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+    }
+    return found;
 }
 
 /* A caller in front of the shim would get the shim's own export, where natively there is
