@@ -34,10 +34,10 @@ static bool parse(const char *line, uintptr_t begin, struct gs_mapped_file *out)
 {
     unsigned long from, to, major_number, minor_number, inode;
 
+    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes what fits */
     if (sscanf(line, "%lx-%lx %*s %*s %lx:%lx %lu", &from, &to, &major_number,
-               &minor_number, &inode) != 5 || /* NOLINT(cert-err34-c) */
-        from != begin ||
-        inode == 0)
+               &minor_number, &inode) != 5 ||
+        from != begin || inode == 0)
         return false;
     (void)snprintf(out->range, sizeof(out->range), "%lx-%lx", from, to);
     out->device = makedev((unsigned)major_number, (unsigned)minor_number);
