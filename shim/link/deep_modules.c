@@ -247,6 +247,9 @@ void gs_deep_modules_check(void)
     static void *finalize; /* gs_linker_behind's */
     enum { TRIES = 4 };
     int saved_errno = errno;
+    if (!gs_elf_list_is_marked()) {
+        return; /* nobody has opened a module yet */
+    }
     uint64_t now = gs_elf_load_count();
     if (now == __atomic_load_n(&loaded, __ATOMIC_ACQUIRE) ||
         __atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {

@@ -49,6 +49,7 @@ static const struct link_map *first_module(void)
 }
 
 static const struct link_map *last_of_the_start; /* immutable after the constructor */
+static bool marked;                              /* likewise */
 
 void gs_elf_list_mark(void)
 {
@@ -57,6 +58,12 @@ void gs_elf_list_mark(void)
         map = map->l_next;
     }
     last_of_the_start = map;
+    marked = true;
+}
+
+bool gs_elf_list_is_marked(void)
+{
+    return marked;
 }
 
 /* The extended form has the list of the next namespace, from glibc 2.35 on. */
@@ -112,7 +119,7 @@ enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *o
     return GS_ERR_NOT_FOUND;
 }
 
-void *gs_elf_next_symbol(const char *name)
+void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer)
 {
     const struct link_map *map = first_module();
     void *found = NULL;
@@ -122,7 +129,9 @@ void *gs_elf_next_symbol(const char *name)
     for (map = map ? map->l_next : NULL; map; map = map->l_next) {
         struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
         const char *soname = gs_elf_soname(&module);
-        found = found ? found : gs_elf_symbol(&module, name);
+        if (!found && (found = gs_elf_symbol(&module, name)) != NULL) {
+            *definer = module;
+        }
         if (soname && gs_elf_same_name(soname, "libc.so.6")) {
             return found;
         }

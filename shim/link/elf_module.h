@@ -41,8 +41,10 @@ enum gs_status gs_elf_startup_module(const char *soname,
 
 /* The next definition of a function behind the shim's own, in the libraries loaded at the
  * program's start, down to the C library; NULL if there is none. Like dlsym(RTLD_NEXT)
- * there, but makes no calls. */
-void *gs_elf_next_symbol(const char *name);
+ * there, but makes no calls.
+ * Out: *definer  the module that defines it, without its mapped range; only if there is one
+ */
+void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer);
 
 /* The first loaded module that defines a symbol. Returns whether there is one. */
 bool gs_elf_first_symbol(const char *name, struct gs_module_ref *out);
@@ -122,8 +124,12 @@ int gs_elf_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data
 /* Called by the constructor: the modules loaded so far are those of the program's start.
  */
 void gs_elf_list_mark(void);
-/* Returns true if modules were loaded since, in any namespace. */
+/* Returns true if modules were loaded since, in any namespace, or if the list cannot be
+ * found. */
 bool gs_elf_list_grew(void);
+/* Returns true once gs_elf_list_mark has been called. Before, constructors have not run,
+ * and functions of sanitizers cannot be called. */
+bool gs_elf_list_is_marked(void);
 
 /* Visits the modules of the namespaces that dlmopen has made, by path, until `visit`
  * returns true. Returns whether it did. For the end of a process: takes no lock of the

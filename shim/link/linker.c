@@ -91,9 +91,9 @@ gs_dlsym_fn *gs_linker_dlsym(void)
     if (found) {
         return found;
     }
-    found = (gs_dlsym_fn *)gs_elf_next_symbol("dlsym");
-    if (!found || (gs_elf_module_of((const void *)found, &module) == GS_OK &&
-                   gs_linker_is_copy(&module))) {
+    found = (gs_dlsym_fn *)gs_elf_next_symbol("dlsym", &module);
+    /* A sanitizer's dl_iterate_phdr cannot be called yet while it starts. */
+    if (!found || gs_linker_is_copy(&module)) {
         found = gs_linker_libc_dlsym();
     }
     __atomic_store_n(&real_dlsym, found, __ATOMIC_RELEASE);
@@ -117,7 +117,8 @@ void *gs_linker_behind(const char *name, void **found)
 {
     void *known = __atomic_load_n(found, __ATOMIC_RELAXED);
     if (!known) {
-        known = gs_elf_next_symbol(name);
+        struct gs_module_ref definer;
+        known = gs_elf_next_symbol(name, &definer);
         if (!known) { /* the shim itself was opened later */
             known = gs_linker_next(name);
         }
