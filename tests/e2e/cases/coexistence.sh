@@ -181,3 +181,34 @@ for way in shared linked; do
   add_case "beside a copy of the library $way" library_twice_case "$way" "$shim:./other.so"
   add_case "beside a copy of the library in front $way" library_twice_case "$way" "./other.so:$shim"
 done
+
+# ---- programs built with a sanitizer ----------------------------------------------------
+
+# Its functions are looked up by dlsym before any constructor has run. sanitized_program_case NAME
+sanitized_program_case() {
+  need gcc
+  cat >program.c <<'C'
+#include <cuda.h>
+#include <stdio.h>
+int main(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CUdeviceptr memory;
+    int failed = cuInit(0) || cuDeviceGet(&device, 0) || cuDevicePrimaryCtxRetain(&context, device) ||
+                 cuCtxSetCurrent(context) || cuMemAlloc(&memory, 1 << 20) || cuMemFree(memory);
+    printf("%d\n", failed);
+    return failed;
+}
+C
+  gcc "-fsanitize=$1" -I"${CUDA_PATH:-/usr/local/cuda}/include" program.c -o program -L"$build/sim" -lcuda 2>gcc.log ||
+    skip "a program built with -fsanitize=$1: $(tail -n 1 gcc.log)"
+  native native ./program
+  expect_status native 0
+  preloaded shim GPUSHIM_ENABLE="$2" -- ./program
+  expect_same native shim
+}
+for value in on off; do
+  add_case "beside ThreadSanitizer, the program's own, $value" sanitized_program_case thread $value
+  add_case "beside UndefinedBehaviorSanitizer, the program's own, $value" sanitized_program_case undefined $value
+done
