@@ -39,6 +39,8 @@
 #define NAME "gpushim-watch"
 /* Reports written at once. */
 #define REPORTERS_MOST 4
+/* Lists of /proc, one after the other, without a process that is watched. */
+#define LISTS 3
 /* How often a pipe's other owners are looked for: soon after an end, then less and less.
  * And processes without pidfd. */
 #define PIPE_FIRST_MS 5
@@ -582,7 +584,9 @@ static bool goes_on(void)
         watcher.pipe |=
             watcher.terminal; /* nor is a terminal kept longer than by the command */
     }
-    if (live_count() == 0) {
+    /* A list of /proc may be older than a child of a process that has ended since, as of
+     * one that becomes a daemon. The next list has the child. */
+    for (int lists = 0; lists < LISTS && live_count() == 0; lists++) {
         gs_watch_find_processes(found_process, NULL);
     }
     return live_count() > 0;
