@@ -145,7 +145,9 @@ GS_HIT void gs_hint_set(struct gs_block_hint *hint, const struct gs_block *block
 GS_HIT bool gs_hint_covers(const struct gs_block_hint *hint, uint64_t addr,
                            uint64_t bytes)
 {
+    /* The word comes first: the record of a block that is gone may be a hole's by now. */
     return addr - hint->addr < hint->bytes &&
+           atomic_load_explicit(&hint->block->word, memory_order_acquire) == hint->word &&
            gs_block_covers(hint->block, hint->word, addr - hint->addr, bytes);
 }
 

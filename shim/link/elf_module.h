@@ -42,7 +42,8 @@ enum gs_status gs_elf_startup_module(const char *soname,
 /* The next definition of a function behind the shim's own, in the libraries loaded at the
  * program's start, down to the C library; NULL if there is none. Like dlsym(RTLD_NEXT)
  * there, but makes no calls.
- * Out: *definer  the module that defines it, without its mapped range; only if there is one
+ * Out: *definer  the module that defines it, without its mapped range; only if there is
+ * one
  */
 void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer);
 
