@@ -25,11 +25,11 @@ driver_case() {
   esac
 }
 
-# Programs linked with the driver run over every driver, as they call nothing newer. The other ways ask
-# for what came with the headers that they were built with: cuCtxCreate of 12.5, a runtime of 13.0.
+# Programs that call nothing newer run over every driver. cuGetProcAddress_v2 came with 12.0; the runtime of the
+# headers that the programs are built with needs 13.0.
 for version in 11040 11080 12000 12030 12080 13000 13020; do
-  ways=(linked)
-  [[ $version -ge 12080 ]] && ways+=(dlsym proc)
+  ways=(linked dlsym)
+  [[ $version -ge 12000 ]] && ways+=(proc)
   [[ $version -ge 13000 ]] && ways+=(shared static ptds)
   for way in "${ways[@]}"; do
     add_case "driver $version leaky $way" driver_case "$version" "leaky_$way" leaks
