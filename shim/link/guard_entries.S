@@ -54,19 +54,6 @@ guard:
     .cfi_endproc
     .size guard, . - guard
 
-/* The notes declare support for indirect-branch tracking and shadow stacks; without them
- * the linker would disable both for the whole process. */
-    .section .note.gnu.property, "a"
-    .p2align 3
-    .long 4
-    .long 16
-    .long 5
-    .asciz "GNU"
-    .long 0xc0000002
-    .long 4
-    .long 3
-    .long 0
-
 #elif defined(__aarch64__)
 
     .text
@@ -114,20 +101,6 @@ guard:
     .cfi_endproc
     .size guard, . - guard
 
-/* Branch target identification (bit 0) holds for this file. */
-    .section .note.gnu.property, "a"
-    .p2align 3
-    .long 4
-    .long 16
-    .long 5
-    .asciz "GNU"
-    .long 0xc0000000
-    .long 4
-    .long 1
-    .long 0
-
-#else
-#error "a guard needs a jump for this machine"
 #endif
 
-    .section .note.GNU-stack, "", %progbits
+#include "asm_notes.inc"

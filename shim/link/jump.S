@@ -48,19 +48,6 @@ name:                                                                           
     LOOKUP(dlsym, gs_route_dlsym, %rdx)
     LOOKUP(dlvsym, gs_route_dlvsym, %rcx)
 
-/* The notes declare support for indirect-branch tracking and shadow stacks; without them
- * the linker would disable both for the whole process. */
-    .section .note.gnu.property, "a"
-    .p2align 3
-    .long 4
-    .long 16
-    .long 5
-    .asciz "GNU"
-    .long 0xc0000002
-    .long 4
-    .long 3
-    .long 0
-
 #elif defined(__aarch64__)
 
 #define LOOKUP(name, route, caller_register)                                             \
@@ -99,20 +86,6 @@ name:                                                                           
     LOOKUP(dlsym, gs_route_dlsym, x2)
     LOOKUP(dlvsym, gs_route_dlvsym, x3)
 
-/* Branch target identification (bit 0) holds for this file. */
-    .section .note.gnu.property, "a"
-    .p2align 3
-    .long 4
-    .long 16
-    .long 5
-    .asciz "GNU"
-    .long 0xc0000000
-    .long 4
-    .long 1
-    .long 0
-
-#else
-#error "dlsym needs a jump for this machine"
 #endif
 
-    .section .note.GNU-stack, "", %progbits
+#include "asm_notes.inc"
