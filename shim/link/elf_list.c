@@ -164,3 +164,28 @@ bool gs_elf_stands_before(const struct gs_module_ref *first,
     }
     return false;
 }
+
+/* The module's entry in the linker's list, if it is of the program's start. */
+static const struct link_map *startup_entry(const struct gs_module_ref *module)
+{
+    const struct link_map *map = first_module();
+    while (map && map->l_ld != module->dynamic) {
+        map = map == last_of_the_start ? NULL : map->l_next;
+    }
+    return map;
+}
+
+void *gs_elf_symbol_after(const struct gs_module_ref *module, const char *name)
+{
+    const struct link_map *map = startup_entry(module);
+    void *found = NULL;
+    if (!map) {
+        return gs_elf_symbol_of_needed(module, name);
+    }
+    while (!found && map != last_of_the_start && map->l_next) {
+        map = map->l_next;
+        struct gs_module_ref next = {.base = map->l_addr, .dynamic = map->l_ld};
+        found = gs_elf_symbol(&next, name);
+    }
+    return found;
+}

@@ -3,8 +3,9 @@
  *
  * Look-ups of names outside hooks.def leave by a jump, with the caller's return address
  * in place: the dynamic linker resolves RTLD_NEXT and RTLD_DEFAULT by this address.
- * RTLD_NEXT leaves by a jump for every name, unless the only definition is the shim's: a
- * library behind the shim that looks up the next definition would otherwise get its own.
+ * RTLD_NEXT leaves by a jump for every name, unless the only definition is the shim's, or
+ * the caller gets the driver's function past the shim (next_answer): a library behind the
+ * shim that looks up the next definition would otherwise get its own.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "deep_modules.h"
+#include "hook_rows.h"
 #include "known.h"
 #include "libraries.h"
 #include "linker.h"
@@ -249,6 +251,35 @@ static bool finds_nothing_next(const char *name, const void *caller)
            gs_elf_stands_before(&asking, &own) && !gs_linker_next(name);
 }
 
+/*
+ * The answer to a look-up by RTLD_NEXT whose caller natively gets the driver's function,
+ * because the shim does not stand behind it; NULL: the linker's answer. A free by the
+ * driver's function would release the segment around a block of the pool. So a caller
+ * that the shim calls in the driver's place gets a guard, and any other the wrapper. With
+ * a library between the shim and the driver every caller counts as its part.
+ */
+static void *next_answer(const char *name, const void *caller, uintptr_t stack)
+{
+    struct gs_module_ref own, asking, definer;
+    if (!name || gs_hook_find(name) < 0 || is_off() || !gs_linker_own_module(&own) ||
+        gs_elf_module_of(caller, &asking) != GS_OK || gs_linker_is_own(&asking) ||
+        gs_linker_is_copy(&asking) || gs_elf_stands_before(&asking, &own)) {
+        return NULL;
+    }
+    void *found = gs_elf_symbol_after(&asking, name);
+    if (!found || gs_elf_module_of(found, &definer) != GS_OK ||
+        gs_linker_is_own(&definer) || !gs_real_is_driver(&definer)) {
+        return NULL;
+    }
+    void *next = gs_linker_next(name);
+    if (!next) {
+        (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+    }
+    return (next && next != found) || is_behind(name, found, caller, stack)
+               ? gs_real_pass_on(name, found)
+               : gs_real_substitute(NULL, name, found);
+}
+
 struct gs_route gs_route_dlsym(void *handle, const char *name, const void *caller)
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
@@ -260,7 +291,8 @@ struct gs_route gs_route_dlsym(void *handle, const char *name, const void *calle
         return (struct gs_route){.value = ours ? ours : found};
     }
     if (!find || (passes(handle, name, caller) && !nothing)) {
-        return (struct gs_route){.jump = (void *)find};
+        void *next = find && handle == RTLD_NEXT ? next_answer(name, caller, HERE) : NULL;
+        return (struct gs_route){.value = next, .jump = next ? NULL : (void *)find};
     }
     if (nothing) {
         return (struct gs_route){.value = gs_linker_next(name)}; /* sets dlerror again */

@@ -322,3 +322,47 @@ free_in_front_case() {
   expect_count shim.err '^gpushim: .* has its own cuMemFree_v2, but no cuMemAlloc_v2: the pool is off' 1
 }
 add_case "chain a free of its own in front" free_in_front_case
+
+# ---- the next definition ---------------------------------------------------------------
+
+# Libraries that look up the next definition themselves: opened or linked, wrapping the driver's functions or
+# not, preloaded on either side. Where one gets past the library, its free releases the segment around a block
+# of the pool, without a word: the other blocks lose their contents.
+# next_definition_case KIND WHERE [OPTION...]
+next_definition_case() {
+  local where=$2 program=(./next) before=() behind=() calls
+  local options=(-DLIBRARY "${@:3}" -shared -fPIC -Wl,--no-as-needed -L"$build/sim" -lcuda)
+
+  [[ $1 == plain ]] || options+=(-DLAYER=near)
+  compile libnear.so next.c "${options[@]}"
+  case $where in
+    opened)
+      compile next next.c -L"$build/sim" -lcuda
+      program+=(./libnear.so)
+      ;;
+    *) compile next next.c -Wl,--no-as-needed -L. -lnear -L"$build/sim" -lcuda -Wl,-rpath,"$PWD" ;;
+  esac
+  [[ $where != front ]] || before=(./libnear.so)
+  [[ $where != behind ]] || behind=(./libnear.so)
+  run_in native LD_PRELOAD="$(IFS=: && echo "${before[*]}${behind[*]}")" -- "${program[@]}"
+  [[ ! -e near.counts ]] || mv near.counts native.counts
+  run_in shim LD_PRELOAD="$(IFS=: && echo "${before[*]+${before[*]}:}$shim${behind[*]+:${behind[*]}}")" \
+    CUDASIM_LOG=2 -- "${program[@]}"
+  expect_text native.out '^failed 0 bad 0$'
+  expect_same native shim
+  [[ -e near.counts ]] || return 0
+  calls=$(sed -nE 's/^allocs ([0-9]+) .*/\1/p' near.counts)
+  expect_text near.counts ' deepest [01]$'
+  case $where in
+    front) expect_equal "calls of the library in front" "$(<native.counts)" "$(<near.counts)" ;;
+    opened) expect_equal "calls of the library's own" 0 "$calls" ;;
+    *) [[ $calls -ge 1 && $calls -le $(driver_calls shim.err cuMemAlloc_v2) ]] ||
+      fail "$calls calls of the library behind this one" ;;
+  esac
+}
+for kind in plain layer; do
+  for where in opened linked front behind; do
+    add_case "chain the next definition, $kind $where" next_definition_case "$kind" "$where"
+    add_case "chain the next definition, $kind $where, early" next_definition_case "$kind" "$where" -DEARLY
+  done
+done
