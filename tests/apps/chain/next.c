@@ -2,12 +2,14 @@
  * next.c - libraries that call the next definition of the driver's functions, which they
  * find by dlsym(RTLD_NEXT), and a program that mixes them with its own calls.
  *
- *   -DLIBRARY  next_alloc and next_free; with -DLAYER=NAME also the driver's two
- *              functions, as a library that wraps them. It appends its calls and how deep
- *              they were nested to the file NAME.counts. -DEARLY: all look-ups are made
- * in its constructor. the rest   the program: `next LIBRARY` opens the library
- * RTLD_LOCAL; without an argument it is linked with one. Prints how many calls failed and
- * how many live blocks have other contents than were written.
+ * With -DLIBRARY: next_alloc and next_free. With -DLAYER=NAME also the driver's two
+ * functions, as a library that wraps them; the library appends its calls, and how deep
+ * they were nested, to the file NAME.counts. With -DEARLY its constructor makes all
+ * look-ups.
+ *
+ * Without: the program. It opens the library of its argument RTLD_LOCAL, or is linked
+ * with one, and prints how many calls failed, and how many live blocks have other
+ * contents than were written.
  */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>

@@ -331,7 +331,7 @@ add_case "chain a free of its own in front" free_in_front_case
 # next_definition_case KIND WHERE [OPTION...]
 next_definition_case() {
   local where=$2 program=(./next) before=() behind=() calls
-  local options=(-DLIBRARY "${@:3}" -shared -fPIC -Wl,--no-as-needed -L"$build/sim" -lcuda)
+  local options=(-DLIBRARY "${@:3}" -shared -fPIC "-Wl,--no-as-needed" -L"$build/sim" -lcuda)
 
   [[ $1 == plain ]] || options+=(-DLAYER=near)
   compile libnear.so next.c "${options[@]}"
