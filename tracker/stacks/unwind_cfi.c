@@ -23,7 +23,9 @@
 #include "unwind.h"
 #include "unwind_go.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BUCKET_SLOTS 4 /* 64 bytes: one cache line */
@@ -56,7 +58,47 @@ struct last_walk {
         uint64_t rule;
     } steps[LAST_WALK_STEPS];
 };
-static __thread struct last_walk last_walk __attribute__((tls_model("initial-exec")));
+
+/* Of a thread without a record. Never written. */
+static struct last_walk no_walk;
+
+/* Allocated at the thread's first walk, freed at the thread's end. Thread-local data has
+ * little space in a library that is loaded late, or beside an audit library. */
+static __thread struct last_walk *last_walk __attribute__((tls_model("initial-exec"))) =
+    &no_walk;
+static pthread_key_t walk_key;
+static bool walk_key_made;
+
+static void end_walks(void *walk)
+{
+    last_walk = &no_walk; /* a walk in another destructor allocates a new record */
+    free(walk);
+}
+
+static void make_walk_key(void)
+{
+    walk_key_made = pthread_key_create(&walk_key, end_walks) == 0;
+}
+
+/* The thread's record, emptied for the generation; no_walk if there is no memory. */
+static __attribute__((noinline)) struct last_walk *begin_walks(uint64_t generation)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct last_walk *walk = last_walk;
+
+    if (walk == &no_walk) {
+        pthread_once(&once, make_walk_key);
+        walk = walk_key_made ? malloc(sizeof *walk) : NULL;
+        if (!walk || pthread_setspecific(walk_key, walk) != 0) {
+            free(walk);
+            return &no_walk;
+        }
+        last_walk = walk;
+    }
+    memset(walk, 0, sizeof *walk);
+    walk->generation = generation;
+    return walk;
+}
 
 /* The state of a walk: the registers of one frame. */
 struct frame {
@@ -78,7 +120,7 @@ bool gs_unwind_cfi_is_stale(uint64_t adds, uint64_t unloads)
     while (state > known &&
            !atomic_compare_exchange_weak(&gs_unwind_cfi_generation, &known, state))
         ;
-    return last_walk.generation != 0 && last_walk.generation < state;
+    return last_walk->generation != 0 && last_walk->generation < state;
 }
 
 /* The key of a return address in a generation; other generations have other keys. */
@@ -134,17 +176,17 @@ static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t gene
 }
 
 /* Returns the rule of step `n`: the last walk's if it matches, else looked up. */
-static inline uint64_t next_rule(struct last_walk *last, unsigned n, uintptr_t pc,
-                                 uintptr_t lookup_pc)
+static inline uint64_t next_rule(struct last_walk *last, uint64_t generation, unsigned n,
+                                 uintptr_t pc, uintptr_t lookup_pc)
 {
     uint64_t rule;
 
     if (GS_UNLIKELY(n >= LAST_WALK_STEPS))
-        return rule_for(pc, lookup_pc, last->generation);
+        return rule_for(pc, lookup_pc, generation);
     if (GS_LIKELY(last->steps[n].pc == pc))
         return last->steps[n].rule;
-    rule = rule_for(pc, lookup_pc, last->generation);
-    if (gs_cfi_step(rule) != GS_STEP_UNKNOWN) {
+    rule = rule_for(pc, lookup_pc, generation);
+    if (gs_cfi_step(rule) != GS_STEP_UNKNOWN && last != &no_walk) {
         last->steps[n].pc = pc;
         last->steps[n].rule = rule;
     }
@@ -302,21 +344,19 @@ walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end 
 {
     uint64_t generation =
         atomic_load_explicit(&gs_unwind_cfi_generation, memory_order_acquire);
-    struct last_walk *last = &last_walk;
+    struct last_walk *last = last_walk;
     uintptr_t high, lookup_pc;
     unsigned count = 0;
 
     if (notes)
         notes->generation = generation;
-    if (GS_UNLIKELY(last->generation != generation)) {
-        memset(last, 0, sizeof(*last));
-        last->generation = generation;
-    }
+    if (GS_UNLIKELY(last->generation != generation))
+        last = begin_walks(generation);
     *end = GS_WALK_FOREIGN;
     if (!gs_thread_stack_holds(frame.sp, &high))
         return 0;
     for (lookup_pc = frame.pc;; lookup_pc = frame.pc - 1) {
-        uint64_t rule = next_rule(last, count, frame.pc, lookup_pc);
+        uint64_t rule = next_rule(last, generation, count, frame.pc, lookup_pc);
         enum gs_step step = gs_cfi_step(rule);
 
         if (step >= GS_STEP_OUTERMOST) {

@@ -191,3 +191,30 @@ tomorrow_case() {
   expect_text shim.err '^tomorrow: cuMemAlloc of 12.0 is the same by both$'
 }
 add_case "linking functions of tomorrow" tomorrow_case
+
+# Beside an audit library glibc keeps about 1,700 bytes for the thread-local data of every other library, the
+# preloaded ones included; the same holds where the library is opened late. Natively there is room for the
+# simulated driver's 840.
+# audit_case PROGRAM
+audit_case() {
+  need gcc
+  echo 'unsigned la_version(unsigned version) { return version; }' >audit.c
+  gcc -shared -fPIC -o audit.so audit.c || fail "gcc cannot build the audit library"
+  run_in native LD_AUDIT=./audit.so -- "$apps/$1"
+  expect_status native 0
+  run_in shim LD_AUDIT=./audit.so LD_PRELOAD="$shim" -- "$apps/$1"
+  expect_same native shim
+  expect_clean shim.err
+}
+for way in linked dlsym shared; do
+  add_case "linking LD_AUDIT $way" audit_case "pinned_$way"
+done
+
+late_case() {
+  need python3
+  run_in shim -- python3 -S -c "import ctypes
+ctypes.CDLL('$shim')
+print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+  expect_equal "answer of cuInit" 0 "$(<shim.out)"
+}
+add_case "linking opened late, then the driver" late_case
