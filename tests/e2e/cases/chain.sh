@@ -366,3 +366,15 @@ for kind in plain layer; do
     add_case "chain the next definition, $kind $where, early" next_definition_case "$kind" "$where" -DEARLY
   done
 done
+
+# What a constructor of a module with RTLD_DEEPBIND allocates is the driver's: nothing of the library runs between
+# the module's loading and its constructors. The program's free of it must be the driver's, too.
+constructor_case() {
+  compile libmade.so constructor.c -DMODULE -shared -fPIC -L"$build/sim" -lcuda
+  compile constructor constructor.c -L"$build/sim" -lcuda
+  same_with "$@" -- ./constructor
+  expect_text native.out '^failed 0$'
+  expect_clean shim.err
+}
+add_case "chain a constructor with RTLD_DEEPBIND" constructor_case
+add_case "chain a constructor with RTLD_DEEPBIND, hostile" constructor_case CUDASIM_SCHEDULE=hostile
