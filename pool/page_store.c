@@ -1,15 +1,12 @@
 /*
  * page_store.c - keeps pieces of physical memory and ranges of addresses, and moves the
- * one within the other. See page_store.h
- *
- * A tree of the pieces, and two sorted arrays: the arenas (addresses that were reserved
- * at once), and the spans of the arenas that hold no piece. An arena's last 2 MiB are
- * never used, so no range reaches from one arena into another.
+ * one within the other. See page_store.h. A tree has the pieces; page_addresses.c has the
+ * addresses.
  *
  * A range belongs to the calling thread, and with it the pieces in it. So the lock guards
  * the records only, and is released around each operation of the driver.
  *
- * Owns: the records.   Lock: store->lock (GS_RANK_PAGE_STORE)
+ * Owns: the pieces' records.   Lock: store->lock (GS_RANK_PAGE_STORE)
  */
 #include "page_store.h"
 
@@ -17,6 +14,7 @@
 #include "lock.h"
 #include "meta.h"
 #include "list.h"
+#include "page_addresses.h"
 #include "pool.h"
 #include "sorted.h"
 
@@ -40,101 +38,17 @@ struct piece_page {
         records[(GS_META_PAGE_BYTES - sizeof(void *)) / sizeof(struct piece_record)];
 };
 
-struct span {
-    uint64_t addr;
-    size_t bytes;
-};
-
-struct array {
-    void *items;
-    size_t count, room;
-};
-
 struct gs_page_store {
-    const struct gs_page_ops *ops; /* these three: immutable */
+    const struct gs_page_ops *ops; /* immutable, as `self` */
     void *self;
-    size_t arena_bytes;
     _Atomic bool broken; /* an operation failed that cannot fail on a working device */
     struct gs_lock lock; /* guards the rest */
     struct gs_sorted pieces; /* by address */
     struct gs_sorted_node *spare_pieces;
     struct piece_page *piece_pages;
-    struct array arenas, spans;
+    struct gs_page_addresses addresses;
     size_t bytes;
 };
-
-/* ---- sorted arrays; the lock is held ------------------------------------------------
- */
-
-/* Each item begins with its address. */
-static uint64_t addr_of(const struct array *array, size_t item_bytes, size_t index)
-{
-    return *(const uint64_t *)(const void *)((const char *)array->items +
-                                             index * item_bytes);
-}
-
-/* The index of the first item at `addr` or above. */
-static size_t find(const struct array *array, size_t item_bytes, uint64_t addr)
-{
-    size_t low = 0, high = array->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (addr_of(array, item_bytes, middle) < addr)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static bool put(struct array *array, size_t item_bytes, const void *item)
-{
-    size_t at = find(array, item_bytes, *(const uint64_t *)item);
-    char *items = array->items;
-
-    if (array->count == array->room) {
-        size_t room = array->room ? 2 * array->room : GS_META_PAGE_BYTES / item_bytes;
-
-        items = gs_meta_map(room * item_bytes);
-        if (!items)
-            return false;
-        if (array->items && array->count)
-            __builtin_memcpy(items, array->items, array->count * item_bytes);
-        if (array->room)
-            gs_meta_unmap(array->items, array->room * item_bytes);
-        array->items = items;
-        array->room = room;
-    }
-    if (!items)
-        return false;
-    __builtin_memmove(items + (at + 1) * item_bytes, items + at * item_bytes,
-                      (array->count - at) * item_bytes);
-    __builtin_memcpy(items + at * item_bytes, item, item_bytes);
-    array->count++;
-    return true;
-}
-
-static void drop(struct array *array, size_t item_bytes, size_t at)
-{
-    char *items = array->items;
-
-    array->count--;
-    __builtin_memmove(items + at * item_bytes, items + (at + 1) * item_bytes,
-                      (array->count - at) * item_bytes);
-}
-
-static void free_array(struct array *array, size_t item_bytes)
-{
-    if (array->room)
-        gs_meta_unmap(array->items, array->room * item_bytes);
-}
-
-static struct span *span_in(struct array *array, size_t index)
-{
-    return (struct span *)array->items + index;
-}
 
 /* ---- pieces -------------------------------------------------------------------------
  */
@@ -249,153 +163,6 @@ static void set_mapped(struct gs_page_store *store, uint64_t addr, bool mapped)
     gs_lock_take(&store->lock);
     piece_from(store, addr)->mapped = mapped;
     gs_lock_drop(&store->lock);
-}
-
-/* ---- addresses ----------------------------------------------------------------------
- */
-
-/* Adds a span, merged with its neighbours. The lock is held. */
-static void put_span(struct gs_page_store *store, struct span span)
-{
-    struct array *spans = &store->spans;
-    size_t at = find(spans, sizeof(span), span.addr);
-    struct span *below = at > 0 ? span_in(spans, at - 1) : NULL;
-
-    if (at < spans->count && span_in(spans, at)->addr == span.addr + span.bytes) {
-        span.bytes += span_in(spans, at)->bytes;
-        drop(spans, sizeof(span), at);
-    }
-    if (below && below->addr + below->bytes == span.addr)
-        below->bytes += span.bytes;
-    else
-        (void)put(spans, sizeof(span), &span); /* else lost: addresses are plenty */
-}
-
-/* Takes the first part of the span. The lock is held. */
-static void cut_span(struct gs_page_store *store, size_t at, size_t bytes)
-{
-    struct span *span = span_in(&store->spans, at);
-
-    span->addr += bytes;
-    span->bytes -= bytes;
-    if (!span->bytes)
-        drop(&store->spans, sizeof(*span), at);
-}
-
-/* Returns true if the addresses from `addr` on hold no memory. The lock is held. */
-static bool is_free(const struct gs_page_store *store, uint64_t addr, size_t bytes)
-{
-    const struct array *spans = &store->spans;
-    size_t at = find(spans, sizeof(struct span), addr);
-    const struct span *span = (const struct span *)spans->items + at;
-
-    return at < spans->count && span->addr == addr && span->bytes >= bytes;
-}
-
-/* Takes the addresses behind the largest range that is taken whole, and has enough of
- * them for `bytes` in all. Returns its index; `count`: none has. */
-static unsigned extend(struct gs_page_store *store, const struct gs_pages_from *from,
-                       unsigned count, size_t bytes)
-{
-    unsigned best = count;
-
-    gs_lock_take(&store->lock);
-    for (unsigned i = 0; i < count; i++)
-        if (from[i].taken == from[i].bytes &&
-            (best == count || from[i].bytes > from[best].bytes) &&
-            is_free(store, from[i].addr + from[i].bytes, bytes - from[i].bytes))
-            best = i;
-    if (best < count)
-        cut_span(
-            store,
-            find(&store->spans, sizeof(struct span), from[best].addr + from[best].bytes),
-            bytes - from[best].bytes);
-    gs_lock_drop(&store->lock);
-    return best;
-}
-
-/* Takes the lowest addresses that suffice. */
-static bool take_span(struct gs_page_store *store, size_t bytes, uint64_t *addr)
-{
-    bool found = false;
-
-    gs_lock_take(&store->lock);
-    for (size_t at = 0; at < store->spans.count && !found; at++) {
-        if (span_in(&store->spans, at)->bytes < bytes)
-            continue;
-        *addr = span_in(&store->spans, at)->addr;
-        cut_span(store, at, bytes);
-        found = true;
-    }
-    gs_lock_drop(&store->lock);
-    return found;
-}
-
-static bool add_arena(struct gs_page_store *store, size_t bytes)
-{
-    struct span arena = {.bytes = bytes};
-    bool done;
-
-    if (!store->ops->reserve(store->self, bytes, &arena.addr))
-        return false;
-    gs_lock_take(&store->lock);
-    done = put(&store->arenas, sizeof(arena), &arena);
-    arena.bytes -= GS_LARGE_BYTES;
-    if (done)
-        put_span(store, arena);
-    gs_lock_drop(&store->lock);
-    if (!done)
-        store->ops->unreserve(store->self, arena.addr, bytes);
-    return done;
-}
-
-static bool take_addresses(struct gs_page_store *store, size_t bytes, uint64_t *addr)
-{
-    size_t least = bytes + GS_LARGE_BYTES;
-
-    if (take_span(store, bytes, addr))
-        return true;
-    if (!(store->arena_bytes > least && add_arena(store, store->arena_bytes)) &&
-        !add_arena(store, least))
-        return false;
-    return take_span(store, bytes, addr);
-}
-
-/* The arena whose addresses the span covers but for the last 2 MiB, unless it is the only
- * one. The lock is held. */
-static bool empty_arena(struct gs_page_store *store, size_t at, struct span *out)
-{
-    const struct span *span = span_in(&store->spans, at);
-    size_t number = find(&store->arenas, sizeof(*out), span->addr);
-
-    if (store->arenas.count < 2 || number == store->arenas.count)
-        return false;
-    *out = *span_in(&store->arenas, number);
-    return out->addr == span->addr && out->bytes == span->bytes + GS_LARGE_BYTES;
-}
-
-/* Returns addresses without memory, and an arena that is empty now. */
-static void give_addresses(struct gs_page_store *store, uint64_t addr, size_t bytes)
-{
-    struct span arena;
-    bool empty;
-    size_t at;
-
-    if (!bytes)
-        return;
-    gs_lock_take(&store->lock);
-    put_span(store, (struct span){addr, bytes});
-    at = find(&store->spans, sizeof(arena), addr);
-    at -= at == store->spans.count || span_in(&store->spans, at)->addr > addr;
-    empty = at < store->spans.count && empty_arena(store, at, &arena);
-    if (empty) {
-        drop(&store->spans, sizeof(arena), at);
-        drop(&store->arenas, sizeof(arena),
-             find(&store->arenas, sizeof(arena), arena.addr));
-    }
-    gs_lock_drop(&store->lock);
-    if (empty)
-        store->ops->unreserve(store->self, arena.addr, arena.bytes);
 }
 
 /* ---- operations ---------------------------------------------------------------------
@@ -544,12 +311,13 @@ struct plan {
  * range. */
 static bool choose_addresses(struct gs_page_store *store, struct plan *plan)
 {
-    plan->base = extend(store, plan->from, plan->count, plan->bytes);
+    plan->base =
+        gs_page_addresses_extend(&store->addresses, plan->from, plan->count, plan->bytes);
     if (plan->base < plan->count) {
         plan->addr = plan->from[plan->base].addr;
         return true;
     }
-    return take_addresses(store, plan->bytes, &plan->addr);
+    return gs_page_addresses_take(&store->addresses, plan->bytes, &plan->addr);
 }
 
 /* Moves the ranges to the segment. Out: *at  the end of what was moved. */
@@ -574,10 +342,11 @@ static void scrap(struct gs_page_store *store, const struct plan *plan)
     size_t kept = plan->base < plan->count ? plan->from[plan->base].bytes : 0;
 
     release_range(store, plan->addr, plan->bytes);
-    give_addresses(store, plan->addr + kept, plan->bytes - kept);
+    gs_page_addresses_return(&store->addresses, plan->addr + kept, plan->bytes - kept);
     for (unsigned i = 0; i < plan->count; i++) {
         release_range(store, plan->from[i].addr, plan->from[i].bytes);
-        give_addresses(store, plan->from[i].addr, plan->from[i].bytes);
+        gs_page_addresses_return(&store->addresses, plan->from[i].addr,
+                                 plan->from[i].bytes);
     }
 }
 
@@ -593,7 +362,7 @@ static enum gs_status cut_in_place(struct gs_page_store *store,
             return GS_ERR_TIMEOUT;
         if (!divide_here(store, &piece, end)) {
             release_range(store, from->addr, from->bytes);
-            give_addresses(store, from->addr, from->bytes);
+            gs_page_addresses_return(&store->addresses, from->addr, from->bytes);
             return GS_ERR_BACKEND;
         }
     }
@@ -636,7 +405,8 @@ static enum gs_status make(struct gs_page_store *store, struct plan *plan, uint6
     kept = plan->base < plan->count ? plan->from[plan->base].bytes : 0;
     status = create_fresh(store, plan, native);
     if (status != GS_OK) {
-        give_addresses(store, plan->addr + kept, plan->bytes - kept);
+        gs_page_addresses_return(&store->addresses, plan->addr + kept,
+                                 plan->bytes - kept);
         return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_UNPOOLABLE;
     }
     if (!fill(store, plan)) {
@@ -646,7 +416,8 @@ static enum gs_status make(struct gs_page_store *store, struct plan *plan, uint6
     }
     for (unsigned i = 0; i < plan->count; i++)
         if (i != plan->base)
-            give_addresses(store, plan->from[i].addr, plan->from[i].taken);
+            gs_page_addresses_return(&store->addresses, plan->from[i].addr,
+                                     plan->from[i].taken);
     *addr = plan->addr;
     return GS_OK;
 }
@@ -678,42 +449,19 @@ void gs_page_store_give(struct gs_page_store *store, uint64_t addr, size_t bytes
     if (!atomic_load(&store->broken))
         (void)unmap_range(store, addr, bytes);
     release_range(store, addr, bytes);
-    give_addresses(store, addr, bytes);
+    gs_page_addresses_return(&store->addresses, addr, bytes);
     gs_uncancelled_end(before);
 }
 
 void gs_page_store_give_all(struct gs_page_store *store)
 {
-    struct span arena = {0};
-    bool any = true;
-
     release_range(store, 0, SIZE_MAX);
-    while (any) {
-        gs_lock_take(&store->lock);
-        any = store->arenas.count > 0;
-        if (any) {
-            arena = *span_in(&store->arenas, store->arenas.count - 1);
-            store->arenas.count--;
-        }
-        store->spans.count = 0;
-        gs_lock_drop(&store->lock);
-        if (any)
-            store->ops->unreserve(store->self, arena.addr, arena.bytes);
-    }
+    gs_page_addresses_unreserve_all(&store->addresses);
 }
 
 bool gs_page_store_owns(struct gs_page_store *store, uint64_t addr)
 {
-    bool owns = false;
-    size_t at;
-
-    gs_lock_take(&store->lock);
-    at = find(&store->arenas, sizeof(struct span), addr + 1);
-    if (at > 0)
-        owns = addr - span_in(&store->arenas, at - 1)->addr <
-               span_in(&store->arenas, at - 1)->bytes;
-    gs_lock_drop(&store->lock);
-    return owns;
+    return gs_page_addresses_own(&store->addresses, addr);
 }
 
 size_t gs_page_store_bytes(struct gs_page_store *store)
@@ -735,7 +483,8 @@ enum gs_status gs_page_store_create(const struct gs_page_ops *ops, void *self,
         return GS_ERR_HOST_NOMEM;
     store->ops = ops;
     store->self = self;
-    store->arena_bytes = arena_bytes;
+    store->addresses = (struct gs_page_addresses){
+        .ops = ops, .self = self, .arena_bytes = arena_bytes, .lock = &store->lock};
     store->pieces.key_of = key_of_piece;
     gs_lock_init(&store->lock, GS_RANK_PAGE_STORE);
     *out = store;
@@ -745,7 +494,6 @@ enum gs_status gs_page_store_create(const struct gs_page_ops *ops, void *self,
 void gs_page_store_destroy(struct gs_page_store *store)
 {
     free_records(store);
-    free_array(&store->arenas, sizeof(struct span));
-    free_array(&store->spans, sizeof(struct span));
+    gs_page_addresses_destroy(&store->addresses);
     gs_meta_unmap(store, sizeof(*store));
 }
