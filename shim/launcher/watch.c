@@ -686,7 +686,8 @@ void gs_watch_run(const struct gs_watch *watch)
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     watcher.children = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
-    struct process *command = add_process(watch->main, watch->main_fd);
+    /* settle() may have given the descriptors other numbers. */
+    struct process *command = add_process(watcher.config.main, watcher.config.main_fd);
     if (!command) {
         _exit(1);
     }
