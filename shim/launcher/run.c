@@ -145,6 +145,15 @@ static enum gs_watch_way way_of(const struct gs_arguments *arguments)
                                                                    : GS_WATCH_BESIDE;
 }
 
+/* Nor does a process say again that nobody takes its state. */
+static void say_no_watcher(int error)
+{
+    gs_launcher_warn("no process for the watcher: %s; a process that is killed has no "
+                     "report",
+                     strerror(error));
+    (void)unsetenv(GS_WATCH_VARIABLE);
+}
+
 /* ---- beside ------------------------------------------------------------------------ */
 
 /* The watcher is a child's child, and so nobody's that the command or its parent could
@@ -157,18 +166,23 @@ static void start_beside(struct gs_watch *watch)
     watch->parent = -1;
     pid_t between = fork();
     if (between == 0) {
-        if (fork() == 0) {
+        pid_t pid = fork();
+        if (pid == 0) {
             gs_watch_run(watch);
         }
-        _exit(0);
+        _exit(pid < 0 ? errno : 0);
     }
-    while (between > 0 && waitpid(between, &status, 0) < 0 && errno == EINTR) {
+    int error = between < 0 ? errno : 0;
+    while (between > 0 && waitpid(between, &status, 0) < 0) {
+        if (errno != EINTR) {
+            between = 0; /* SIGCHLD is ignored: its end has no status */
+        }
     }
-    if (between < 0) {
-        gs_launcher_warn(
-            "no process for the watcher: %s; a process that is killed has no "
-            "report",
-            strerror(errno));
+    if (between > 0) {
+        error = WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+    }
+    if (error) {
+        say_no_watcher(error);
     }
     if (watch->main_fd >= 0) {
         close(watch->main_fd);
@@ -290,11 +304,13 @@ __attribute__((noreturn)) static void end_as(int status)
     exit(128 + signal);
 }
 
-/* Starts the watcher, a child. Returns a socket to it; -1: there is none. */
+/* Starts the watcher, a child. Returns a socket to it; -1: there is none, which is said.
+ */
 static int start_watcher(struct gs_watch *watch)
 {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        say_no_watcher(errno);
         return -1;
     }
     watch->main = child;
@@ -305,12 +321,14 @@ static int start_watcher(struct gs_watch *watch)
         close(ends[0]);
         gs_watch_run(watch);
     }
+    int error = errno;
     close(ends[1]);
     if (watch->main_fd >= 0) {
         close(watch->main_fd);
     }
     if (pid < 0) {
         close(ends[0]);
+        say_no_watcher(error);
         return -1;
     }
     return ends[0];
@@ -321,8 +339,10 @@ static bool is_bad(int to_watcher, int status)
 {
     struct gs_watch_answer answer = {.bad = false};
     struct pollfd one = {to_watcher, POLLIN, 0};
-    if (to_watcher >= 0 &&
-        send(to_watcher, &status, sizeof(status), MSG_NOSIGNAL) == sizeof(status) &&
+    if (to_watcher < 0) {
+        return false;
+    }
+    if (send(to_watcher, &status, sizeof(status), MSG_NOSIGNAL) == sizeof(status) &&
         poll(&one, 1, ANSWER_MS) == 1 &&
         recv(to_watcher, &answer, sizeof(answer), MSG_DONTWAIT) ==
             (ssize_t)sizeof(answer)) {
