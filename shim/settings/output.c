@@ -58,6 +58,8 @@ const char *gs_output_error_text(int error)
         return "name too long";
     case EEXIST:
         return "exists";
+    case ENOSYS:
+        return "the system refuses the call";
     case EOPNOTSUPP:
         return "not possible on its file system";
     case ELOOP:
