@@ -421,28 +421,116 @@ except ChildProcessError:
 }
 add_case "ends of a first process that stays" ends_first_case
 
-# Where the kernel has no close_range, the watcher keeps no inherited descriptor open either.
-ends_inherited_case() {
-  local began=$SECONDS
-
+# write_refuse: writes refuse.py, which becomes a command to which the kernel refuses system calls:
+# refuse.py ERRNO NUMBER... -- COMMAND
+write_refuse() {
   need python3
   [[ $(uname -m) == x86_64 ]] || skip "x86-64"
-  cat >without.py <<'PYTHON'
+  cat >refuse.py <<'PYTHON'
 import ctypes, os, struct, sys
-rows = [(0x20, 0, 0, 0), (0x15, 0, 1, 436), (0x06, 0, 0, 0x50000 | 38), (0x06, 0, 0, 0x7fff0000)]
+at = sys.argv.index("--")
+numbers = [int(word) for word in sys.argv[2:at]]
+rows = [(0x20, 0, 0, 0)] + [(0x15, len(numbers) - i, 0, n) for i, n in enumerate(numbers)]
+rows += [(0x06, 0, 0, 0x7fff0000), (0x06, 0, 0, 0x50000 | int(sys.argv[1]))]
 code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in rows))
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(rows), ctypes.addressof(code)))
 libc = ctypes.CDLL(None)
 assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
-os.execv(sys.argv[1], sys.argv[1:])
+os.execv(sys.argv[at + 1], sys.argv[at + 1:])
 PYTHON
+}
+
+# Where the kernel has no close_range, the watcher keeps no inherited descriptor open either.
+ends_inherited_case() {
+  local began=$SECONDS
+
+  write_refuse
   # shellcheck disable=SC2016  # the inner shell's
-  run_in shim GPUSHIM_LIBRARY="$shim" -- bash -c 'x=$( (python3 -S without.py "$1" --watch=beside sh -c \
+  run_in shim GPUSHIM_LIBRARY="$shim" -- bash -c 'x=$( (python3 -S refuse.py 38 436 -- "$1" --watch=beside sh -c \
     "sleep 20 9>&- >/dev/null 2>&1 & echo hi >&9") 9>&1 >/dev/null 2>/dev/null); echo "$x"' bash "$build/gpushim"
   expect_equal "output" hi "$(<shim.out)"
   [[ $((SECONDS - began)) -lt 15 ]] || fail "the reader waited for the watcher"
 }
 add_case "ends with a descriptor to inherit" ends_inherited_case
+
+# What the watcher needs is refused: the native end, and one line that says what is missing; or a
+# report, where there is another way.
+# ends_refused_case WAY LINE NATIVE WORD...: NATIVE: no report; the words come before the command.
+ends_refused_case() {
+  local way=$1 line=$2 reports=$3
+
+  write_refuse
+  run_in native -- "${@:4}" "$apps/ends_shared" raw9
+  run_in shim GPUSHIM_LIBRARY="$shim" -- "${@:4}" "$build/gpushim" "--watch=$way" "$apps/ends_shared" raw9
+  status_of native
+  expect_status shim "$status"
+  if ((reports)); then
+    report_comes shim.err 1
+  fi
+  expect_count shim.err '^gpushim: ' "$([[ -n $line ]] && echo 1 || echo 0)"
+  expect_text shim.err "${line:-.}"
+}
+for way in beside parent; do
+  refuse=(env python3 -S refuse.py)
+  add_case "ends without pidfd_open $way" ends_refused_case $way '' 1 "${refuse[@]}" 38 434 --
+  add_case "ends without memfd_create $way" ends_refused_case $way \
+    '^gpushim: no state is kept .*: the system refuses the call; if' 0 "${refuse[@]}" 38 319 --
+  add_case "ends without a socket $way" ends_refused_case $way \
+    '^gpushim: no socket for the states of processes: ' 0 "${refuse[@]}" 1 41 --
+  add_case "ends without address space $way" ends_refused_case $way \
+    '^gpushim: no state is kept .*: the address space is limited; if' 0 sh -c "ulimit -v 80000000; exec \"\$@\"" sh
+  add_case "ends without files $way" ends_refused_case $way \
+    '^gpushim: no state is kept .*: the size of files is limited; if' 0 sh -c "ulimit -f 1000; exec \"\$@\"" sh
+done
+add_case "ends without fork beside" ends_refused_case beside \
+  '^gpushim: no process for the watcher: Resource' 0 "${refuse[@]}" 11 56 435 --
+add_case "ends without fork parent" ends_refused_case parent \
+  '^gpushim: no process for the command: Resource' 0 "${refuse[@]}" 11 56 435 --
+add_case "ends with few descriptors beside" ends_refused_case beside \
+  '^gpushim: a process.s state was not received: too many open files' 0 sh -c "ulimit -n 5; exec \"\$@\"" sh
+add_case "ends with few descriptors parent" ends_refused_case parent \
+  '^gpushim: no process for the watcher: Too many open files' 0 sh -c "ulimit -n 5; exec \"\$@\"" sh
+
+# The first fork is allowed, and the watcher's own is not.
+ends_last_process_case() {
+  need setpriv
+  [[ $(id -u) == 0 ]] || skip "root"
+  cat >limited.sh <<'SH'
+ulimit -u 2
+exec "$@"
+SH
+  chmod 777 .
+  run_in shim GPUSHIM_LIBRARY="$shim" -- setpriv --reuid=54321 --regid=54321 --clear-groups \
+    bash limited.sh "$build/gpushim" --watch=beside "$apps/ends_shared" raw9
+  status_of shim
+  [[ $status != 126 && $status != 127 ]] || skip "another user reads the build"
+  expect_status shim 9
+  expect_count shim.err '^gpushim: ' 1
+  expect_text shim.err '^gpushim: no process for the watcher: Resource'
+}
+add_case "ends without a last process" ends_last_process_case
+
+# Without /proc and pidfds the watcher still sees the end, and ends itself.
+ends_no_proc_case() {
+  local pid
+
+  write_refuse
+  need unshare
+  unshare -m mount -t tmpfs none /proc 2>/dev/null || skip "a mount namespace"
+  run_in shim GPUSHIM_LIBRARY="$shim" -- unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh \
+    python3 -S refuse.py 38 434 -- "$build/gpushim" "$1" "$apps/ends_shared" raw9
+  expect_status shim 9
+  report_comes shim.err 1
+  pid=$(sed -nE '1s/^==([0-9]+)==.*/\1/p' shim.err)
+  await 10 unwatched "$pid" || fail "the watcher stays"
+}
+# unwatched PID: no process has the socket of this command.
+unwatched() {
+  ! grep -q "@gpushim-$1-" /proc/net/unix
+}
+for option in --watch=beside --watch=parent; do
+  add_case "ends without /proc $option" ends_no_proc_case $option
+done
 
 # Every user can read the socket's name. What is sent without the secret is not taken.
 ends_stranger_case() {
