@@ -84,7 +84,9 @@ static void kill_in_mid_run(void)
     for (int i = 0; i < 2; i++)
         app_check(pthread_create(&threads[i], NULL, churn, NULL), "thread", __FILE__,
                   __LINE__);
-    while (__atomic_load_n(&turns, __ATOMIC_RELAXED) < 20000)
+    /* Longer than the time between two copies of the pool's figures. */
+    for (unsigned ms = 0; ms < 250 || __atomic_load_n(&turns, __ATOMIC_RELAXED) < 20000;
+         ms++)
         usleep(1000);
     end_at_once();
 }
