@@ -690,19 +690,20 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 /* ---- queries --------------------------------------------------------------------- */
 
 /*
- * The bytes that the driver does not have and an allocation can get. Memory that a free
- * holds back until work is complete is free natively, and an allocation waits for the
- * work; but no allocation gets idle memory behind work that one has waited for in vain. A
- * hole of a carved segment serves small requests only, and does not count.
+ * The bytes that the driver does not have and an allocation can get now. Behind running
+ * work the driver gets no memory back: an allocation of another size would wait for the
+ * work, which may never end. A hole of a carved segment serves small requests only, and
+ * does not count.
  */
 static size_t idle_for_info(struct gs_state *state, const struct gs_context *context)
 {
-    if (!state->pool || gs_full_wait_is_in_vain(context)) {
+    if (!state->pool) {
         return 0;
     }
-    return gs_pool_idle_bytes(state->pool, context->device) +
-           gs_pool_pending_bytes(state->pool, context->device) +
-           gs_quarantine_idle(context->device);
+    size_t idle = gs_pool_idle_bytes(state->pool, context->device) +
+                  gs_pool_pending_bytes(state->pool, context->device) +
+                  gs_quarantine_idle(context->device);
+    return idle && gs_full_wait_is_busy(state, context) ? 0 : idle;
 }
 
 GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)

@@ -5,8 +5,9 @@
  * free waits only for work that other threads have submitted since, as any free of theirs
  * would.
  *
- * Owns:  for each context, the event whose wait timed out.   Lock: none; threads take and
- *        return the event by atomic exchange.
+ * Owns:  for each context, the event whose wait timed out, and the one that was
+ *        incomplete at the last look.   Lock: none; threads take and return an event by
+ *        atomic exchange.
  * Source: rule L3 (docs/free.md, "A full device")
  */
 #include "full_wait.h"
@@ -25,9 +26,20 @@
  * the processors are busy. */
 #define LEAST_WAIT_NS (50 * NS_PER_MS)
 
+/* How long cuMemGetInfo polls: an idle device completes an event within some tens of
+ * microseconds. */
+#define LOOK_SPINS  100
+#define LOOK_NAP_NS (20 * NS_PER_MS / 1000)
+#define LOOK_NS     (2 * NS_PER_MS)
+
 static uint64_t *timed_out_mark(const struct gs_context *context)
 {
     return &((struct gs_context *)(uintptr_t)context)->timed_out;
+}
+
+static uint64_t *looked_at_mark(const struct gs_context *context)
+{
+    return &((struct gs_context *)(uintptr_t)context)->looked_at;
 }
 
 static enum gs_status query(const struct gs_context *context, uint64_t event)
@@ -40,43 +52,67 @@ static void release(const struct gs_context *context, uint64_t event)
     gs_context_event_ops.release((void *)(uintptr_t)context, event);
 }
 
-/* Keeps an event whose wait timed out, unless another thread has left one meanwhile. */
-static void keep(const struct gs_context *context, uint64_t event)
+/* Keeps an incomplete event, unless another thread has left one meanwhile. */
+static void keep(uint64_t *mark, const struct gs_context *context, uint64_t event)
 {
     uint64_t none = 0;
-    if (!__atomic_compare_exchange_n(timed_out_mark(context), &none, event, false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    if (!__atomic_compare_exchange_n(mark, &none, event, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED)) {
         release(context, event);
     }
 }
 
-/* Returns true if the work of an earlier wait that timed out still runs. */
-bool gs_full_wait_is_in_vain(const struct gs_context *context)
+/* Returns true if the work before the kept event still runs. */
+static bool still_runs(uint64_t *mark, const struct gs_context *context)
 {
-    uint64_t event = __atomic_exchange_n(timed_out_mark(context), 0, __ATOMIC_ACQ_REL);
+    uint64_t event = __atomic_exchange_n(mark, 0, __ATOMIC_ACQ_REL);
     if (!event) {
         return false;
     }
     if (query(context, event) == GS_ERR_TIMEOUT) {
-        keep(context, event);
+        keep(mark, context, event);
         return true;
     }
     release(context, event);
     return false;
 }
 
-static enum gs_status poll(const struct gs_context *context, uint64_t event,
-                           uint64_t wait_ns)
+bool gs_full_wait_is_in_vain(const struct gs_context *context)
 {
-    struct gs_wait wait = {
-        .nap_ns = FIRST_NAP_NS,
-        .longest_ns = LAST_NAP_NS,
-        .until_ns = gs_now_ns() + (wait_ns < LEAST_WAIT_NS ? LEAST_WAIT_NS : wait_ns)};
+    return still_runs(timed_out_mark(context), context);
+}
+
+static enum gs_status poll(const struct gs_context *context, uint64_t event,
+                           struct gs_wait *wait)
+{
     enum gs_status status;
     do {
         status = query(context, event);
-    } while (status == GS_ERR_TIMEOUT && gs_wait_step(&wait));
+    } while (status == GS_ERR_TIMEOUT && gs_wait_step(wait));
     return status;
+}
+
+bool gs_full_wait_is_busy(struct gs_state *state, const struct gs_context *context)
+{
+    uint64_t event;
+    if (gs_captures_active() || gs_context_counts_idle(&state->contexts, context)) {
+        return false;
+    }
+    if (gs_full_wait_is_in_vain(context) ||
+        still_runs(looked_at_mark(context), context)) {
+        return true;
+    }
+    if (gs_context_event_ops.record((void *)(uintptr_t)context, &event) != GS_OK) {
+        return false;
+    }
+    struct gs_wait wait = {
+        .spins = LOOK_SPINS, .nap_ns = LOOK_NAP_NS, .until_ns = gs_now_ns() + LOOK_NS};
+    if (poll(context, event, &wait) != GS_ERR_TIMEOUT) {
+        release(context, event);
+        return false;
+    }
+    keep(looked_at_mark(context), context, event);
+    return true;
 }
 
 bool gs_full_wait(struct gs_state *state, const struct gs_context *context)
@@ -92,13 +128,17 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context)
     if (gs_context_event_ops.record((void *)(uintptr_t)context, &event) != GS_OK) {
         return true;
     }
-    enum gs_status status =
-        poll(context, event, (uint64_t)state->options.pool_wait_ms * NS_PER_MS);
+    uint64_t wait_ns = (uint64_t)state->options.pool_wait_ms * NS_PER_MS;
+    struct gs_wait wait = {
+        .nap_ns = FIRST_NAP_NS,
+        .longest_ns = LAST_NAP_NS,
+        .until_ns = gs_now_ns() + (wait_ns < LEAST_WAIT_NS ? LEAST_WAIT_NS : wait_ns)};
+    enum gs_status status = poll(context, event, &wait);
     if (status != GS_ERR_TIMEOUT) {
         release(context, event);
         return true;
     }
-    keep(context, event);
+    keep(timed_out_mark(context), context, event);
     gs_log_once(&limit, GS_LOG_WARN,
                 "memory ran out on GPU %d, and idle memory could not be given back: the "
                 "device was busy for longer than GPUSHIM_POOL_WAIT (%u ms); "
@@ -120,8 +160,11 @@ bool gs_full_wait_all(struct gs_state *state)
 
 void gs_full_wait_context_ends(const struct gs_context *context)
 {
-    uint64_t event = __atomic_exchange_n(timed_out_mark(context), 0, __ATOMIC_ACQ_REL);
-    if (event) {
-        release(context, event);
+    uint64_t *marks[] = {timed_out_mark(context), looked_at_mark(context)};
+    for (size_t i = 0; i < GS_ARRAY_LEN(marks); i++) {
+        uint64_t event = __atomic_exchange_n(marks[i], 0, __ATOMIC_ACQ_REL);
+        if (event) {
+            release(context, event);
+        }
     }
 }

@@ -27,7 +27,15 @@ bool gs_full_wait_all(struct gs_state *state);
  * no driver call if none has. */
 bool gs_full_wait_is_in_vain(const struct gs_context *context);
 
-/* Drops the kept event of a context that has ended. */
+/*
+ * Returns true if work runs behind which idle memory cannot go back now. Polls an event
+ * for 2 ms at most; an incomplete one is kept, and later calls only query it. Makes no
+ * driver call, and returns false, while a stream captures or the context is known to be
+ * idle.
+ */
+bool gs_full_wait_is_busy(struct gs_state *state, const struct gs_context *context);
+
+/* Drops the kept events of a context that has ended. */
 void gs_full_wait_context_ends(const struct gs_context *context);
 
 #endif

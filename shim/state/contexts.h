@@ -49,8 +49,9 @@ struct gs_context {
     uint64_t device_idle_at; /* atomic: the same for the device's calls */
     uint64_t complete_at;    /* atomic: calls proven complete by a full wait; 0: never */
     struct gs_sync_proof seen; /* locks itself: proofs by synchronizes of its streams */
-    uint64_t
-        timed_out; /* atomic: order/full_wait.c; event whose wait timed out, 0: none */
+    /* Atomic: order/full_wait.c; the event whose wait timed out, and the one that was
+     * incomplete when cuMemGetInfo looked; 0: none. */
+    uint64_t timed_out, looked_at;
     struct gs_trim_check trim_check;     /* trim_thread.c: used by that thread alone */
     struct gs_fill_stream *fill_streams; /* atomic: fill_stream.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */

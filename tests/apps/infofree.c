@@ -4,7 +4,8 @@
  *   holes  beside blocks that share a segment with free memory
  *   busy   while work runs that never ends, and behind which memory is idle; an
  *          allocation has waited for it
- *
+ *   fresh  the same, and no allocation has waited yet
+ *   done   the same, and the work has ended without a synchronize: all is free
  *   pinned a live block of 5 MiB in a segment of 16 MiB, and a request of 50 MiB
  *
  * Says whether there is as much. Natively there always is.
@@ -49,7 +50,15 @@ static void beside_block(void)
     printf("infofree: %d\n", (int)cuMemAlloc(&memory, 50 * MIB));
 }
 
-static void behind_work(void)
+static void say_used(void)
+{
+    size_t free_bytes, total;
+
+    APP_OK(cuMemGetInfo(&free_bytes, &total));
+    printf("infofree: %zu MiB in use\n", (total - free_bytes) / MIB);
+}
+
+static void behind_work(const char *how)
 {
     CUdeviceptr blocks[BLOCKS], word;
     CUstream stream;
@@ -62,15 +71,22 @@ static void behind_work(void)
     for (int i = 0; i < BLOCKS; i++)
         APP_OK(cuMemFree(blocks[i]));
     APP_OK(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
-    (void)cuMemAlloc(&blocks[0], 48 * MIB); /* natively there is as much */
+    if (strcmp(how, "busy") == 0)
+        (void)cuMemAlloc(&blocks[0], 48 * MIB); /* natively there is as much */
+    if (strcmp(how, "done") == 0) {
+        APP_OK(cuMemsetD32(word, 1, 1));
+        while (cuStreamQuery(stream) != CUDA_SUCCESS)
+            ;
+        say_used();
+    }
     take_all();
 }
 
 int main(int argc, char **argv)
 {
     app_gpu_start();
-    if (argc > 1 && strcmp(argv[1], "busy") == 0)
-        behind_work();
+    if (argc > 1 && strcmp(argv[1], "holes") != 0 && strcmp(argv[1], "pinned") != 0)
+        behind_work(argv[1]);
     else if (argc > 1 && strcmp(argv[1], "pinned") == 0)
         beside_block();
     else

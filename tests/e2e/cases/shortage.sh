@@ -193,6 +193,9 @@ shortage_info_case() {
 }
 add_case "shortage, what is free beside holes" shortage_info_case holes GPUSHIM_POOL_CARVE=on
 add_case "shortage, what is free behind work" shortage_info_case busy GPUSHIM_POOL_WAIT=100ms
+# Alone see: idle memory that counts although the driver cannot have it back; or that does not, although it can.
+add_case "shortage, what is free behind new work" shortage_info_case fresh GPUSHIM_POOL_WAIT=100ms
+add_case "shortage, what is free behind complete work" shortage_info_case "done"
 
 # A live block of 2 MiB keeps the segment that it shares: the advice names the setting.
 shortage_carved_case() {
