@@ -6,6 +6,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "pool_lookup.h"
 #include "record.h"
 
 static void registered(CUresult result, enum gs_api api, void *p, size_t bytes)
@@ -25,12 +26,20 @@ static void registered(CUresult result, enum gs_api api, void *p, size_t bytes)
     gs_leave();
 }
 
+/* Memory that the program has freed is still the driver's own to the driver, which would
+ * call the argument invalid; natively it knows the memory no longer. */
 GS_EXPORT CUresult cuMemHostUnregister(void *p)
 {
-    struct gs_state *state = gs_enter_tracking();
+    struct gs_state *state = gs_enter();
     struct gs_freeing freeing = {.key = (uintptr_t)p, .api = GS_API_cuMemHostUnregister};
+    struct gs_extent extent;
     if (!state) {
         return gs_real()->cuMemHostUnregister(p);
+    }
+    if (gs_pooled_extent(state, (CUdeviceptr)p, &extent) == GS_ERR_NOT_FOUND) {
+        CUresult unknown = gs_real()->cuMemHostUnregister((void *)gs_unknown_address);
+        gs_leave();
+        return unknown;
     }
     gs_record_free_begin(state, &freeing);
     CUresult result = gs_real()->cuMemHostUnregister(p);

@@ -37,6 +37,19 @@ semantics_untracked_case() {
   expect_same native shim
 }
 
+# Alone sees: freed pinned memory that the driver still knows, to the calls for registered memory.
+semantics_pinned_case() {
+  native native "$apps/pinneduses_linked"
+  expect_status native 0
+  expect_text native.out '^pinneduses: unregister pinned +64  1$'
+  expect_text native.out '^pinneduses: unregister freed +64  713$'
+  preloaded shim "$@" -- "$apps/pinneduses_linked"
+  expect_same native shim
+}
+for setting in GPUSHIM_VERBOSE=1 GPUSHIM_HOST_POOL=off GPUSHIM_TRACK=off GPUSHIM_FREE_SYNC=lazy; do
+  add_case "pinned memory unregistered $setting" semantics_pinned_case "$setting"
+done
+
 # Alone sees: a second destroy of an event, or another call with it, that reaches an event of
 # the library's own.
 add_case "stale events" semantics_case events '[1-9][0-9]* errors?'

@@ -98,6 +98,20 @@ SIM_API(cuMemHostRegister_v2, void *pointer, size_t bytes, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
+/* Memory of cuMemHostAlloc, and an address inside a registered range, are known, and the
+ * argument is invalid. Source: answers of driver 590 (lupinemachines/lupine, issue 437
+ * and pull request 605). */
+static CUresult not_registered(const void *pointer)
+{
+    struct sim_alloc *alloc = sim_host_find((uintptr_t)pointer);
+    bool known = alloc && (alloc->kind == SIM_MEMORY_PINNED || //
+                           alloc->kind == SIM_MEMORY_REGISTERED);
+
+    if (alloc)
+        sim_memory_unref(alloc);
+    return known ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
 SIM_API(cuMemHostUnregister, void *pointer)
 {
     struct sim_context *context;
@@ -107,7 +121,7 @@ SIM_API(cuMemHostUnregister, void *pointer)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_alloc *alloc = find_start(pointer, SIM_MEMORY_REGISTERED);
     if (!alloc)
-        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        return not_registered(pointer);
     return remove_waiting(SIM_ID_cuMemHostUnregister, alloc,
                           CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
