@@ -9,7 +9,6 @@
 #include "free_lazy.h"
 #include "capture_check.h"
 #include "free_wait.h"
-#include "full_wait.h"
 #include "hit.h"
 #include "host_pools.h"
 #include "ipc_mode.h"
@@ -20,7 +19,6 @@
 #include "parts.h"
 #include "pool_lookup.h"
 #include "pressure.h"
-#include "quarantine.h"
 #include "record.h"
 #include "retry.h"
 #include "submissions.h"
@@ -685,54 +683,4 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     }
     gs_leave_lightly();
     return CUDA_SUCCESS;
-}
-
-/* ---- queries --------------------------------------------------------------------- */
-
-/*
- * The bytes that the driver does not have and an allocation can get now. Behind running
- * work the driver gets no memory back: an allocation of another size would wait for the
- * work, which may never end. A hole of a carved segment serves small requests only, and
- * does not count.
- */
-static size_t idle_for_info(struct gs_state *state, const struct gs_context *context)
-{
-    if (!state->pool) {
-        return 0;
-    }
-    size_t idle = gs_pool_idle_bytes(state->pool, context->device) +
-                  gs_pool_pending_bytes(state->pool, context->device) +
-                  gs_quarantine_idle(context->device);
-    return idle && gs_full_wait_is_busy(state, context) ? 0 : idle;
-}
-
-GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
-{
-    struct gs_state *state = gs_enter();
-    if (!state) {
-        return gs_real()->cuMemGetInfo_v2(free, total);
-    }
-    const struct gs_context *context = gs_context_current(state);
-    size_t real_free = 0, real_total = 0;
-    gs_managed_trim_if_idle(state); /* its share on the device is unknown */
-    /* Each result needs both numbers; a NULL is passed on for the driver to check. */
-    CUresult result =
-        gs_real()->cuMemGetInfo_v2(free ? &real_free : NULL, total ? &real_total : NULL);
-    if (result == CUDA_SUCCESS && (!free || !total)) {
-        result = gs_real()->cuMemGetInfo_v2(&real_free, &real_total);
-    }
-    if (result == CUDA_SUCCESS) {
-        if (context) {
-            gs_limits_info(context->device, idle_for_info(state, context), &real_free,
-                           &real_total);
-        }
-        if (free) {
-            *free = real_free;
-        }
-        if (total) {
-            *total = real_total;
-        }
-    }
-    gs_leave();
-    return result;
 }

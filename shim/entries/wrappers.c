@@ -1,9 +1,10 @@
 /*
  * wrappers.c - the addresses of the wrappers.
- * Owns:  the two arrays, immutable.   Lock: none.
+ * Owns:  the three arrays, immutable.   Lock: none.
  */
 #include "wrappers.h"
 
+#include "nvml_names.h"
 #include "real.h"
 
 void *const gs_hook_wrappers[] = {
@@ -14,4 +15,9 @@ void *const gs_hook_wrappers[] = {
 void *const gs_counted_wrappers[] = {
 #define GS_SUBMIT(symbol, ...) (void *)symbol,
 #include "submit.def"
+};
+
+void *const gs_library_hook_wrappers[] = {
+#define GS_LIBRARY_HOOK(symbol, library, doc) (void *)symbol,
+#include "library_hooks.def"
 };

@@ -5,6 +5,7 @@
 #include "hook_rows.h"
 
 #include "elf_module.h"
+#include "library_hooks.h"
 #include "known.h"
 #include "real.h"
 #include "wrappers.h"
@@ -105,7 +106,7 @@ static_assert(GS_ARRAY_LEN(hook_rows) + GS_ARRAY_LEN(runtime_names) + 1 == GS_AP
 bool gs_real_is_hooked(const char *name)
 {
     if (name[0] != 'c' || name[1] != 'u') {
-        return false;
+        return gs_library_hook_find(name) >= 0;
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
         if (gs_elf_same_name(hook_symbol(&hook_rows[i]), name)) {

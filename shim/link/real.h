@@ -107,8 +107,8 @@ bool gs_real_is_driver(const struct gs_module_ref *module);
  * between the shim and the driver. */
 bool gs_real_owns(const void *address);
 
-/* Returns true if `name` is a function of hooks.def (driver or runtime) or submit.def
- * that look-ups may find. */
+/* Returns true if `name` is a function of hooks.def (driver or runtime), submit.def or
+ * library_hooks.def that look-ups may find. */
 bool gs_real_is_hooked(const char *name);
 
 /* Returns true if a program with the driver's own function of this name can submit GPU

@@ -16,6 +16,7 @@
 
 #include "deep_modules.h"
 #include "hook_rows.h"
+#include "library_hooks.h"
 #include "known.h"
 #include "libraries.h"
 #include "linker.h"
@@ -25,13 +26,15 @@
 #include "thread_stack.h"
 
 /* Returns true if a native look-up would find `name` for a caller that has it only in its
- * own dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name for
- * CUDA's two libraries. A library older than the name does not have it. */
-static bool depends_on_cuda(const void *caller, const char *name)
+ * own dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name. A
+ * library older than the name does not have it. */
+static bool depends_on_library(const void *caller, const char *name)
 {
     struct gs_module_ref module, cuda;
-    const char *library =
-        gs_elf_begins_with(name, "cuda") ? "libcudart.so" : "libcuda.so";
+    int other = gs_library_hook_find(name);
+    const char *library = other >= 0 ? gs_library_hook_library(other)
+                          : gs_elf_begins_with(name, "cuda") ? "libcudart.so"
+                                                             : "libcuda.so";
     if (gs_elf_module_of(caller, &module) != GS_OK) {
         return false;
     }
@@ -220,7 +223,7 @@ static bool passes(void *handle, const char *name, const void *caller)
     /* In the global scope the look-up finds the shim's export first by itself, if there
      * is a definition behind it; a missing one must stay missing. */
     return handle == RTLD_DEFAULT && gs_linker_dlsym() == gs_linker_libc_dlsym() &&
-           !is_off() && (gs_linker_next(name) || depends_on_cuda(caller, name));
+           !is_off() && (gs_linker_next(name) || depends_on_library(caller, name));
 }
 
 /* A look-up in the global scope that does not leave by a jump: another tool's dlsym would
@@ -232,7 +235,7 @@ static void *default_answer(const char *name, const void *caller)
     if (is_off()) {
         return next;
     }
-    void *found = (next || depends_on_cuda(caller, name)) && gs_linker_own_module(&own)
+    void *found = (next || depends_on_library(caller, name)) && gs_linker_own_module(&own)
                       ? gs_elf_symbol(&own, name)
                       : NULL;
     if (found && !next) {

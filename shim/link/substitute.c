@@ -12,6 +12,7 @@
 #include "real.h"
 
 #include "elf_module.h"
+#include "library_hooks.h"
 #include "guards.h"
 #include "hook_rows.h"
 #include "known.h"
@@ -184,7 +185,9 @@ void *gs_real_substitute(void *handle, const char *symbol, void *found)
 {
     int row = gs_hook_find(symbol);
     if (row < 0) {
-        return found; /* a runtime function */
+        int other = gs_library_hook_find(symbol);
+        return other < 0 ? found /* a runtime function */
+                         : gs_library_hook_substitute(other, found);
     }
     struct gs_hook hook = gs_hook_at((size_t)row);
     gs_real_adopt(handle, found);

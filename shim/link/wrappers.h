@@ -9,5 +9,7 @@
 /* In the order of the rows of hooks.def, without the runtime's, and of submit.def. */
 extern void *const gs_hook_wrappers[] __attribute__((visibility("hidden")));
 extern void *const gs_counted_wrappers[] __attribute__((visibility("hidden")));
+/* In the order of library_hooks.def. */
+extern void *const gs_library_hook_wrappers[] __attribute__((visibility("hidden")));
 
 #endif

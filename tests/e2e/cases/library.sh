@@ -21,7 +21,7 @@ exports_case() {
   need nm
   nm -D --defined-only "$shim" | awk '{ print $3 }' | sort >shown
   {
-    "$sources/scripts/def-rows" "$sources"/shim/entries/{hooks,submit}.def | cut -d'|' -f2
+    "$sources/scripts/def-rows" "$sources"/shim/entries/{hooks,submit}.def "$sources/shim/link/library_hooks.def" | cut -d'|' -f2
     printf '%s\n' dlsym dlvsym __cxa_finalize _exit _Exit quick_exit fexecve \
       execl execle execlp execv execve execveat execvp execvpe posix_spawn posix_spawnp _Fork vmsplice \
       InitializeInjectionNvtx2
@@ -32,7 +32,7 @@ exports_case() {
   [[ ! -s missing && ! -s extra ]] && return
   echo "missing:" && cat missing
   echo "not in a table:" && cat extra
-  fail "exported symbols are not those of hooks.def and submit.def"
+  fail "exported symbols are not those of hooks.def, submit.def and library_hooks.def"
 }
 add_case "library exports its tables" exports_case
 

@@ -143,3 +143,71 @@ nvml_oom_case() {
   expect_text shim.err "$nvml_line"
 }
 add_case "nvml out of memory" nvml_oom_case
+
+# With GPUSHIM_MEM_LIMIT NVML says the limit, as CUDA does, however the program has found
+# NVML, and before the first CUDA call; without NVML's order being CUDA's.
+# nvml_limit_case PROGRAM WAY LIMIT [VARIABLE...]
+nvml_limit_case() {
+  local nvml=(LD_LIBRARY_PATH="$cuda_path:$build/sim-nvml" CUDASIM_DEVICES=2
+    NVMLSIM_ORDER=reverse)
+
+  run_in native "${nvml[@]}" CUDASIM_MEMORY=32M -- "$build/$1" "$2"
+  expect_status native 0
+  expect_text native.out '^nvmlinfo: 10 MiB: 22 of 32 MiB free$'
+  run_in shim LD_PRELOAD="$shim" "${nvml[@]}" CUDASIM_MEMORY=64M GPUSHIM_MEM_LIMIT="$3" \
+    "${@:4}" -- "$build/$1" "$2"
+  expect_same native shim
+}
+for limit in 32M 50%; do
+  add_case "nvml says the limit, linked, $limit" nvml_limit_case apps-linked/nvmlinfo linked "$limit"
+  for way in dlsym default; do
+    add_case "nvml says the limit, $way, $limit" nvml_limit_case apps/nvmlinfo_linked "$way" "$limit"
+  done
+done
+add_case "nvml says the limit, reserve" nvml_limit_case apps/nvmlinfo_linked dlsym 32M \
+  NVMLSIM_RESERVED=16777216
+add_case "nvml says the limit, no pool" nvml_limit_case apps-linked/nvmlinfo linked 32M \
+  GPUSHIM_POOL=off
+add_case "nvml says the limit of a group" nvml_limit_case apps/nvmlinfo_linked dlsym 32M \
+  GPUSHIM_MEM_GROUP="nvml-$$"
+
+# Without a limit, or switched off, each value is NVML's own. No CUDA call, no output.
+nvml_no_limit_case() {
+  local nvml=(LD_LIBRARY_PATH="$cuda_path:$build/sim-nvml" CUDASIM_DEVICES=2
+    NVMLSIM_ORDER=reverse CUDASIM_MEMORY=64M)
+
+  run_in native "${nvml[@]}" -- "$build/$1" "$2"
+  run_in shim LD_PRELOAD="$shim" "${nvml[@]}" "${@:3}" -- "$build/$1" "$2"
+  expect_same native shim
+}
+for program in "apps-linked/nvmlinfo linked" "apps/nvmlinfo_linked dlsym" "apps/nvmlinfo_linked default"; do
+  read -r -a words <<<"$program"
+  add_case "nvml untouched, ${words[1]}, off" nvml_no_limit_case "${words[@]}" \
+    GPUSHIM_ENABLE=off GPUSHIM_MEM_LIMIT=32M
+  add_case "nvml untouched, ${words[1]}, no pool" nvml_no_limit_case "${words[@]}" \
+    GPUSHIM_POOL=off
+done
+
+# nvidia-ml-py: ctypes opens NVML. A process without CUDA calls gets the limit, and no line.
+nvml_python_case() {
+  need python3
+  cat >ask.py <<'END'
+import ctypes, os
+
+class Memory(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+device, memory = ctypes.c_void_p(), Memory()
+assert nvml.nvmlInit_v2() == 0
+assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0
+assert nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)) == 0
+print(memory.total >> 20, memory.free >> 20, memory.used >> 20)
+END
+  run_in shim LD_PRELOAD="$shim" LD_LIBRARY_PATH="$cuda_path:$build/sim-nvml" \
+    CUDASIM_MEMORY=64M GPUSHIM_MEM_LIMIT=24M -- python3 ask.py
+  expect_status shim 0
+  expect_text shim.out '^24 24 0$'
+  expect_equal "lines of the library" 0 "$(grep -c . shim.err)"
+}
+add_case "nvml says the limit to Python" nvml_python_case

@@ -3,8 +3,9 @@
  *
  * Answers the public functions that libgpushim and programs of others call (PyTorch, Ray,
  * hwloc, nvidia-ml-py): the memory in use by the device's own books, and NVMLSIM_OVERHEAD
- * bytes for contexts and modules; names and numbers of devices. The device has no links
- * to other devices. NVMLSIM_FAULT says what is wrong with it: init, hang, pid (another
+ * bytes for contexts and modules (NVMLSIM_RESERVED: of the driver); names and numbers of
+ * devices, with NVMLSIM_ORDER=reverse the last first. The device has no links to other
+ * devices. NVMLSIM_FAULT says what is wrong with it: init, hang, pid (another
  * process's number), none (no figure), mig, little (less than is in use). To another
  * process it says of the whole device what the file named by NVMLSIM_USED holds: bytes in
  * use; without that file the total is this process's. Signatures and codes are those of
@@ -27,6 +28,7 @@
 #define NO_PERMISSION 4
 #define NOT_FOUND     6
 #define TOO_SMALL     7
+#define MISMATCH      25
 
 struct process {
     unsigned pid;
@@ -44,6 +46,12 @@ struct memory {
     unsigned long long total, free, used;
 };
 
+/* used does not include reserved */
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
 struct pci_info {
     char bus_id_legacy[16];
     unsigned domain, bus, device, device_id, subsystem_id;
@@ -57,6 +65,7 @@ struct utilization {
 NVML nvmlInit_v2(void);
 NVML nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
 NVML nvmlDeviceGetMemoryInfo(void *device, struct memory *out);
+NVML nvmlDeviceGetMemoryInfo_v2(void *device, struct memory_v2 *out);
 NVML nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device);
 NVML nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count,
                                              struct process *list);
@@ -104,8 +113,19 @@ NVML nvmlInit_v2(void)
     return has_fault("init") ? NO_PERMISSION : SUCCESS;
 }
 
-/* A handle is the device's number and one. The domain of the address has four or eight
- * digits. */
+static unsigned device_count(void);
+
+/* A handle is the device's number in NVML's order and one. The same for the way back. */
+static CUdevice ordinal_of(const void *device)
+{
+    const char *order = getenv("NVMLSIM_ORDER"); /* NOLINT(concurrency-mt-unsafe) */
+    int number = (int)(uintptr_t)device - 1;
+
+    return order && strcmp(order, "reverse") == 0 ? (CUdevice)device_count() - 1 - number
+                                                  : number;
+}
+
+/* The domain of the address has four or eight digits. */
 NVML nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device)
 {
     const char *colon = bus_id ? strchr(bus_id, ':') : NULL;
@@ -113,7 +133,7 @@ NVML nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device)
 
     if (bus == 0 || !device)
         return INVALID;
-    *device = (void *)(uintptr_t)bus;
+    *device = (void *)(uintptr_t)(ordinal_of((void *)(uintptr_t)bus) + 1);
     return SUCCESS;
 }
 
@@ -157,8 +177,7 @@ NVML nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count,
         return INVALID;
     if (*count < 2)
         return TOO_SMALL;
-    used = used_on((CUdevice)(uintptr_t)device - 1) +
-           (overhead ? strtoull(overhead, NULL, 10) : 0);
+    used = used_on(ordinal_of(device)) + (overhead ? strtoull(overhead, NULL, 10) : 0);
     if (has_fault("none"))
         used = UINT64_MAX;
     if (has_fault("little"))
@@ -244,15 +263,26 @@ static int is_device(const void *device)
     return device && (uintptr_t)device <= device_count();
 }
 
+/* The whole device, past what may be preloaded: NVML needs no CUDA. */
+static int memory_of(const void *device, struct memory *out)
+{
+    int (*get)(int, size_t *, size_t *) = NULL;
+    size_t free_bytes = 0, bytes = 0;
+
+    *(void **)&get = of_driver("cudasim_device_memory");
+    if (!device || !get || !get(ordinal_of(device), &free_bytes, &bytes))
+        return INVALID;
+    *out = (struct memory){bytes, free_bytes, bytes - free_bytes};
+    return SUCCESS;
+}
+
 NVML nvmlDeviceGetMemoryInfo(void *device, struct memory *out)
 {
     const char *name = getenv("NVMLSIM_USED"); /* NOLINT(concurrency-mt-unsafe) */
-    CUresult (*total)(size_t *, CUdevice) = NULL;
     FILE *file = name ? fopen(name, "re") : NULL;
-    size_t bytes = 0;
     int found = 0;
 
-    if (!device || !out || (name && !file) || (!name && !is_device(device))) {
+    if (!device || !out || (name && !file)) {
         if (file)
             fclose(file);
         return INVALID;
@@ -262,12 +292,21 @@ NVML nvmlDeviceGetMemoryInfo(void *device, struct memory *out)
         fclose(file);
         return found == 1 ? SUCCESS : INVALID;
     }
-    *(void **)&total = of_driver("cuDeviceTotalMem_v2");
-    if (!total || total(&bytes, (CUdevice)(uintptr_t)device - 1) != CUDA_SUCCESS)
+    return memory_of(device, out);
+}
+
+NVML nvmlDeviceGetMemoryInfo_v2(void *device, struct memory_v2 *out)
+{
+    const char *text = getenv("NVMLSIM_RESERVED"); /* NOLINT(concurrency-mt-unsafe) */
+    unsigned long long reserved = text ? strtoull(text, NULL, 10) : 0;
+    struct memory all;
+
+    if (!out || memory_of(device, &all) != SUCCESS)
         return INVALID;
-    out->total = bytes;
-    out->used = used_on((CUdevice)(uintptr_t)device - 1);
-    out->free = bytes - out->used;
+    if (out->version != (sizeof(*out) | 2u << 24))
+        return MISMATCH;
+    *out = (struct memory_v2){out->version, all.total + reserved, reserved, all.free,
+                              all.used};
     return SUCCESS;
 }
 
@@ -373,7 +412,7 @@ NVML nvmlDeviceGetName(void *device, char *text, unsigned room)
 
     *(void **)&name = of_driver("cuDeviceGetName");
     if (!is_device(device) || !name ||
-        name(found, sizeof(found), (CUdevice)(uintptr_t)device - 1) != CUDA_SUCCESS)
+        name(found, sizeof(found), ordinal_of(device)) != CUDA_SUCCESS)
         return INVALID;
     return put_text(device, text, room, found);
 }
@@ -385,8 +424,7 @@ static int uuid_of(const void *device, char *text, size_t room)
     size_t used;
 
     *(void **)&get = of_driver("cuDeviceGetUuid");
-    if (!is_device(device) || !get ||
-        get(&uuid, (CUdevice)(uintptr_t)device - 1) != CUDA_SUCCESS)
+    if (!is_device(device) || !get || get(&uuid, ordinal_of(device)) != CUDA_SUCCESS)
         return INVALID;
     used = (size_t)snprintf(text, room, "GPU-");
     for (int i = 0; i < 16; i++)
@@ -434,7 +472,7 @@ NVML nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *out)
 
     *(void **)&get = of_driver("cuDeviceGetPCIBusId");
     if (!is_device(device) || !out || !get ||
-        get(id, sizeof(id), (CUdevice)(uintptr_t)device - 1) != CUDA_SUCCESS)
+        get(id, sizeof(id), ordinal_of(device)) != CUDA_SUCCESS)
         return INVALID;
     memset(out, 0, sizeof(*out));
     if (sscanf(id, "%x:%x:%x", &out->domain, &out->bus, &out->device) != 3) /* NOLINT */
@@ -458,7 +496,7 @@ NVML nvmlDeviceGetPciInfo(void *device, struct pci_info *out)
 NVML nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor)
 {
     CUresult (*get)(int *, CUdevice_attribute, CUdevice) = NULL;
-    CUdevice number = (CUdevice)(uintptr_t)device - 1;
+    CUdevice number = ordinal_of(device);
 
     *(void **)&get = of_driver("cuDeviceGetAttribute");
     if (!is_device(device) || !major || !minor || !get)

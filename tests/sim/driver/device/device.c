@@ -70,6 +70,21 @@ bool sim_device_is_lost(int ordinal)
     return atomic_load_explicit(&devices[ordinal].lost, memory_order_acquire);
 }
 
+/* For the stand-in of NVML: the whole device, whatever is preloaded, also before cuInit.
+ */
+__attribute__((visibility("default"))) int
+cudasim_device_memory(int ordinal, size_t *free_bytes, size_t *total_bytes);
+int cudasim_device_memory(int ordinal, size_t *free_bytes, size_t *total_bytes)
+{
+    struct sim_device *device = sim_device_get(ordinal);
+
+    if (device)
+        sim_space_info(device->space, free_bytes, total_bytes);
+    else
+        *free_bytes = *total_bytes = sim_config()->memory_bytes;
+    return ordinal >= 0 && ordinal < sim_config()->devices;
+}
+
 SIM_API(cuDeviceGet, CUdevice *device, int ordinal)
 {
     SIM_TRY(sim_enter(SIM_ID_cuDeviceGet));
