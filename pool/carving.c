@@ -9,7 +9,8 @@
  * A carved segment cannot go back while one of its blocks lives, and a request may fit
  * into none of its holes. Natively that memory would be free. So all carved segments
  * together, with the fit tolerance, take a small share of the memory that the program has
- * never needed (fit_tolerance.c).
+ * never needed (fit_tolerance.c). Where all memory may be carved, the size of a segment
+ * is bounded by the size of each block in it.
  *
  * Owns: segment->carved and, of a large segment, segment->shared.
  * Lock: heap->lock; the headroom is read without a lock, as in fit_tolerance.c.
@@ -26,6 +27,9 @@
 #define GROWTH_SHARE 4u
 /* ... and no larger than this. */
 #define GROWN_MAX_BYTES (64 * GS_MIB)
+/* Where all memory may be carved, a block shares a segment of at most this many times its
+ * size: 2 MiB keep 64 MiB. Figures: docs/pool.md, "Carving". */
+#define SEGMENT_SHARE 32u
 
 static enum gs_carving carving_of(const struct gs_heap *heap)
 {
@@ -43,6 +47,12 @@ bool gs_carving_allows(struct gs_heap *heap, size_t bytes)
     return atomic_load_explicit(&room->tolerance, memory_order_relaxed) +
                atomic_load_explicit(&room->carved, memory_order_relaxed) + bytes <=
            gs_fit_tolerance_margin(heap) / CARVED_SHARE;
+}
+
+bool gs_carving_admits(const struct gs_heap *heap, const struct gs_segment *segment,
+                       size_t bytes)
+{
+    return segment->bytes / SEGMENT_SHARE <= bytes || carving_of(heap) != GS_CARVE_ALWAYS;
 }
 
 size_t gs_carving_grown(struct gs_heap *heap, const struct gs_request *request)

@@ -183,11 +183,12 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
     if (block && block->units == request->units)
         return block;
     hole = fit_carved(heap, request);
-    if (hole)
+    if (hole && gs_carving_admits(heap, hole->segment, request->rounded))
         return hole;
     if (!block || gs_fit_tolerance_allows(heap, request, block, closeness))
         return block;
-    return request->cut_units && gs_carving_allows(heap, block->segment->bytes)
+    return request->cut_units && gs_carving_allows(heap, block->segment->bytes) &&
+                   gs_carving_admits(heap, block->segment, request->rounded)
                ? begin_carving(heap, block)
                : NULL;
 }
@@ -237,7 +238,8 @@ enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
 
     if (GS_UNLIKELY(!gs_heap_usable(heap)))
         return GS_ERR_UNPOOLABLE;
-    block = gs_bins_fit_anywhere(blocks, heap->bins, request->units);
+    block =
+        request->large ? NULL : gs_bins_fit_anywhere(blocks, heap->bins, request->units);
     return serve(heap, request, block ? block : fit_carved(heap, request), out);
 }
 

@@ -164,14 +164,14 @@ static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *re
 }
 
 /* Tries the blocks that another thread released from the caches meanwhile, then a
- * block that does not start at a page, or a hole beside large blocks: natively the
- * request would not fail for either. */
+ * block that does not start at a page, or a hole beside large blocks, whatever segment it
+ * keeps: natively the request would not fail for either. */
 static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *request,
                                struct gs_block **out)
 {
     enum gs_status status = try_again(heap, request, false, out);
 
-    if (status == GS_ERR_NOT_FOUND && !request->large && !request->classed) {
+    if (status == GS_ERR_NOT_FOUND && (request->large || !request->classed)) {
         gs_lock_take(&heap->lock);
         status = gs_heap_try_anywhere(heap, request, out);
         gs_lock_drop(&heap->lock);

@@ -93,6 +93,10 @@ void gs_fit_tolerance_forget(struct gs_heap *heap);
 /* Returns true if large blocks may share one more segment of `bytes`. heap->lock is
  * held. */
 bool gs_carving_allows(struct gs_heap *heap, size_t bytes);
+/* Returns true if a block of `bytes` may keep the segment from the driver. heap->lock is
+ * held. */
+bool gs_carving_admits(const struct gs_heap *heap, const struct gs_segment *segment,
+                       size_t bytes);
 /* The bytes of a new segment for a large request: more than it needs if later requests
  * may share the segment. heap->lock is held. */
 size_t gs_carving_grown(struct gs_heap *heap, const struct gs_request *request);

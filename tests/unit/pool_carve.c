@@ -106,6 +106,46 @@ Test(carve, a_stray_block_strands_no_more_than_a_segment)
     bed_fini(&bed);
 }
 
+/* 2 MiB keep 64 MiB from the driver, not the 512 MiB that are idle; 16 MiB may keep them.
+ * Alone sees: a bound on new segments alone. */
+Test(carve, a_block_keeps_no_segment_of_many_times_its_size)
+{
+    struct bed bed;
+    uint64_t large, small, part;
+
+    begin(&bed, 2 * GS_GIB);
+    large = bed_alloc(&bed, 512 * GS_MIB);
+    bed_free(&bed, large);
+    small = bed_alloc(&bed, 2 * GS_MIB);
+    cr_expect(small < large || small >= large + 512 * GS_MIB);
+    part = bed_alloc(&bed, 16 * GS_MIB);
+    cr_expect_eq(part, large);
+    bed_check(&bed);
+    small = bed_alloc(&bed, 2 * GS_MIB);
+    cr_expect(small < large || small >= large + 512 * GS_MIB, "a hole beside the part");
+    bed_free(&bed, part);
+    gs_pool_trim(bed.pool, -1, SIZE_MAX);
+    cr_expect_leq(bed.fake.mapped_bytes, 2 * 64 * GS_MIB);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+/* On a full device a hole serves any block. Alone sees: a bound that refuses. */
+Test(carve, a_full_device_serves_any_block_from_a_hole)
+{
+    struct bed bed;
+    uint64_t large;
+
+    begin(&bed, 512 * GS_MIB);
+    large = bed_alloc(&bed, 512 * GS_MIB);
+    bed_free(&bed, large);
+    cr_expect_eq(bed_alloc(&bed, 16 * GS_MIB), large);
+    for (int i = 0; i < 248; i++)
+        cr_assert(bed_alloc(&bed, 2 * GS_MIB) != 0, "block %d", i);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
 Test(carve, an_exported_segment_takes_no_new_allocation)
 {
     struct bed bed;
