@@ -5,6 +5,7 @@
  *   plain    device, pinned and managed memory, freed; the last work of the device, on an
  *            explicit stream, comes after the frees and nothing waits for all of it
  *   held     the same, and a kernel runs the while
+ *   waited   the same as held, and another stream has work and is waited for the while
  *   capture  the same as plain, and a stream captures the while (in the strictest mode)
  *   fork     the same as plain, and children come and go the while, each of which ends by
  *            exit
@@ -12,7 +13,9 @@
  *
  * Prints nothing but its name: the simulated driver's log tells what went back between
  * `asleep` and `awake` on standard error, and a line there how many threads of the
- * library there were.
+ * library there were. `the end` comes from the last exit handler, which then stays for
+ * longer than the library's thread naps: what is called after the line comes from behind
+ * all exit handlers of the driver and the library.
  */
 #include <dirent.h>
 #include <sys/wait.h>
@@ -25,6 +28,7 @@
 
 static struct app_kernels kernels;
 static gpu_stream stream;
+static bool is_child;
 
 static void sleep_ms(long ms)
 {
@@ -32,6 +36,15 @@ static void sleep_ms(long ms)
 
     while (nanosleep(&left, &left) != 0)
         ;
+}
+
+/* Registered first, so that it runs last. */
+static void say_end(void)
+{
+    if (is_child)
+        return;
+    fprintf(stderr, "silent: the end\n");
+    sleep_ms(30);
 }
 
 /* Threads called gpushim-trim. */
@@ -93,11 +106,26 @@ static void breed(long ms)
         int status = -1;
         pid_t child = fork();
 
-        if (child == 0)
+        if (child == 0) {
+            is_child = true;
             exit(0);
+        }
         app_expect(waitpid(child, &status, 0) == child && status == 0, "a child");
         sleep_ms(1);
     }
+}
+
+static void use_other_stream(gpu_ptr block, long ms)
+{
+    gpu_stream other;
+
+    APP_OK(gpu_stream_create(&other));
+    for (long i = 0; i < ms; i += 5) {
+        app_fill(&kernels, block, 1024, 1, other);
+        APP_OK(gpu_stream_sync(other));
+        sleep_ms(5);
+    }
+    APP_OK(gpu_stream_destroy(other));
 }
 
 int main(int argc, char **argv)
@@ -108,6 +136,7 @@ int main(int argc, char **argv)
     struct memory memory;
     gpu_graph graph;
 
+    atexit(say_end);
     app_gpu_start();
     app_kernels_load(&kernels);
     APP_OK(gpu_stream_create(&stream));
@@ -118,13 +147,15 @@ int main(int argc, char **argv)
         give(&memory);
         work(memory.kept);
     }
-    if (strcmp(mode, "held") == 0)
+    if (strcmp(mode, "held") == 0 || strcmp(mode, "waited") == 0)
         app_hold(&kernels, flag, stream);
     if (strcmp(mode, "capture") == 0)
         APP_OK(gpu_begin_capture(stream, GPU_CAPTURE_GLOBAL));
     fprintf(stderr, "silent: asleep\n");
     if (strcmp(mode, "fork") == 0)
         breed(ms);
+    else if (strcmp(mode, "waited") == 0)
+        use_other_stream(memory.kept, ms);
     else
         sleep_ms(ms);
     fprintf(stderr, "silent: awake\nsilent: %d of the library\n", trimmers());
@@ -142,6 +173,5 @@ int main(int argc, char **argv)
     app_kernels_unload(&kernels);
     app_gpu_stop();
     printf("silent: %s\n", mode);
-    fprintf(stderr, "silent: the end\n");
     return 0;
 }

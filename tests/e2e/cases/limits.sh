@@ -229,8 +229,8 @@ done
 add_case "limits silent in lazy mode" silent_case linked plain yes GPUSHIM_FREE_SYNC=lazy
 add_case "limits silent with children" silent_case shared fork yes
 add_case "limits silent beside a kernel" silent_case linked held no
-# Only in --full: the trim thread may look for complete work once more between the line and the end.
-add_long_case "limits silent beside a capture" silent_case shared capture no
+add_case "limits silent beside a kernel, another stream" silent_case linked waited no
+add_case "limits silent beside a capture" silent_case shared capture no
 add_case "limits silent without the thread" \
   silent_case linked plain no GPUSHIM_POOL_TRIM_THREAD=off
 add_case "limits silent and nothing too old" \
