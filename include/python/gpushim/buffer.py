@@ -10,6 +10,10 @@ __cuda_array_interface__ or DLPack: PyTorch, CuPy, Numba, JAX.
 It is plain memory of CUDA's driver, with the library and without it. What was made from it by
 DLPack keeps it, also past the end of the interpreter; whatever uses it by
 __cuda_array_interface__ has to be done when it is freed.
+
+PyTorch takes device memory alone. Pinned memory is the CPU's to it, managed memory the GPU's:
+    torch.from_dlpack(pinned.__dlpack__(dl_device=(1, 0)))
+    torch.from_dlpack(managed.__dlpack__(dl_device=(2, 0)))
 """
 import ctypes
 import operator
@@ -218,12 +222,14 @@ class Buffer:
         return (_DLPACK_DEVICES[self.place], self.device)
 
     def _dlpack_device(self, wanted):
-        """The device that a capsule names: the buffer's, or the CPU for pinned memory if the consumer asks."""
+        """The device that a capsule names: the buffer's, or, if the consumer asks for it, the CPU for pinned memory
+        and the GPU for managed memory."""
         mine = self.__dlpack_device__()
         if wanted is None or tuple(wanted) == mine:
             return mine
-        if tuple(wanted) == _DLPACK_CPU and self.place == PINNED:
-            return _DLPACK_CPU
+        other = {PINNED: _DLPACK_CPU, MANAGED: (_DLPACK_DEVICES[DEVICE], self.device)}.get(self.place)
+        if tuple(wanted) == other:
+            return other
         raise BufferError("dl_device %r: the buffer is on %r and is not copied" % (tuple(wanted), mine))
 
     def __dlpack__(self, stream=None, *, max_version=None, dl_device=None, copy=None):
