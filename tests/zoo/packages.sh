@@ -70,7 +70,7 @@ find_python() {
 find_stubs() {
   local word folders=()
 
-  [[ ! -e $env/stubs/had ]] || return 0
+  [[ ! $env/stubs/had -nt $here/stubs.py ]] || return 0
   for word in "$@"; do
     [[ $word != pip:* ]] || folders+=("$zoo/pip/${word#pip:}")
   done

@@ -22,7 +22,7 @@ def full():
             while len(kept) < 100:
                 kept.append(torch.empty(250 << 20, dtype=torch.uint8, device="cuda"))
         except RuntimeError as error:
-            found.append((len(kept), "memory" in str(error)))
+            found.append((len(kept), isinstance(error, torch.cuda.OutOfMemoryError) or "memory" in str(error)))
         del kept
         torch.cuda.empty_cache()
     return found
