@@ -13,23 +13,15 @@ CuPy's source) takes the runtime from a library.
 # zoo: prints blocks: 0 wrong
 # zoo: prints refused: True True
 # zoo: prints lost
-import ctypes
 import queue
-import random
 import sys
 import threading
 
 import cupy_shared  # pylint: disable=unused-import # before cupy
 import cupy
-import numpy
 
 import gpushim.cupy
-
-SIZES = (100, 5000, 70000, 400000, 3000000)
-
-
-def pattern(seed, count):
-    return (numpy.arange(count, dtype=numpy.int64) * 7919 + seed).astype(numpy.int32)
+from common.arrays import churn, lose, pattern, threads
 
 
 def is_as_sent(array, data):
@@ -41,18 +33,6 @@ def filled(count, data):
     array = cupy.empty(count, dtype=cupy.int32)
     array[:data.size].set(data)
     return array
-
-
-def churn(seed, steps):
-    """How many arrays came back other than they went."""
-    chance, kept, wrong = random.Random(seed), [], 0
-    for step in range(steps):
-        count = chance.choice(SIZES) + step
-        data = pattern(seed + step, min(count, 4000))
-        kept.append((filled(count, data), data))
-        if len(kept) > 6:
-            wrong += not is_as_sent(*kept.pop(chance.randrange(len(kept))))
-    return wrong
 
 
 def streams():
@@ -73,16 +53,6 @@ def streams():
         if len(kept) > 3:
             wrong += not is_as_sent(*kept.pop(0))
     return wrong
-
-
-def threads():
-    found = []
-    workers = [threading.Thread(target=lambda seed=seed: found.append(churn(seed, 30))) for seed in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return found
 
 
 def handed_over():
@@ -156,11 +126,6 @@ def refused():
     return message, cupy.empty(total // 2 + 4096, dtype=cupy.int8).size > 0
 
 
-def lose(array):
-    """Nobody gives this one back."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(array))
-
-
 def lose_in_stream():
     with cupy.cuda.Stream():
         lose(cupy.empty(2001, dtype=cupy.int32))  # LEAK
@@ -168,9 +133,9 @@ def lose_in_stream():
 
 cupy.cuda.runtime.getDeviceCount()  # without a device it ends here, with either allocator
 print("active:", gpushim.cupy.use() == bool(gpushim.version()))
-print("churn:", churn(1, 150), "wrong")
+print("churn:", churn(filled, is_as_sent, 1, 150), "wrong")
 print("streams:", streams(), "wrong")
-print("threads:", threads(), "wrong")
+print("threads:", threads(filled, is_as_sent), "wrong")
 print("handed over:", handed_over(), "wrong")
 print("every device:", every_device(), "wrong")
 print("blocks:", blocks(), "wrong")

@@ -1,6 +1,6 @@
-"""numba_tensors_leaks.py - Numba whose frees do not wait (gpushim.numba.use): arrays and streams that come and go, streams that do not wait for the default one, threads,
-deferred clean-up, no memory, page-locked and managed arrays, and arrays that are lost at lines
-marked LEAK. Without the library Numba's own memory manager serves.
+"""numba_tensors_leaks.py - Numba whose frees do not wait (gpushim.numba.use): arrays and streams
+that come and go, streams that do not wait for the default one, threads, deferred clean-up, no
+memory, page-locked and managed arrays, and arrays that are lost at lines marked LEAK. Without the library Numba's own memory manager serves.
 """
 # zoo: prints churn: 0 wrong
 # zoo: prints streams: 0 wrong
@@ -11,9 +11,6 @@ marked LEAK. Without the library Numba's own memory manager serves.
 # zoo: prints refused: True True
 # zoo: prints memory: True
 # zoo: prints lost
-import ctypes
-import random
-import threading
 import warnings
 
 import numpy as np
@@ -21,13 +18,9 @@ from numba import cuda
 from numba.cuda.cudadrv import driver
 
 import gpushim.numba
+from common.arrays import churn, lose, pattern, threads
 
 warnings.simplefilter("ignore")
-SIZES = (100, 5000, 70000, 400000, 3000000)
-
-
-def pattern(seed, count):
-    return (np.arange(count, dtype=np.int64) * 7919 + seed).astype(np.int32)
 
 
 def is_as_sent(array, data):
@@ -38,18 +31,6 @@ def filled(count, data):
     array = cuda.device_array(count, dtype=np.int32)
     array[:data.size].copy_to_device(data)
     return array
-
-
-def churn(seed, steps):
-    """How many arrays came back other than they went."""
-    chance, kept, wrong = random.Random(seed), [], 0
-    for step in range(steps):
-        count = chance.choice(SIZES) + step
-        data = pattern(seed + step, min(count, 4000))
-        kept.append((filled(count, data), data))
-        if len(kept) > 6:
-            wrong += not is_as_sent(*kept.pop(chance.randrange(len(kept))))
-    return wrong
 
 
 def streams():
@@ -74,16 +55,6 @@ def streams():
         stream.synchronize()
         wrong += not (back == data).all()
     return wrong
-
-
-def threads():
-    found = []
-    workers = [threading.Thread(target=lambda seed=seed: found.append(churn(seed, 30))) for seed in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return found
 
 
 def host():
@@ -126,19 +97,14 @@ def refused():
     return message, cuda.device_array(total // 2 + 4096, dtype=np.int8).size > 0
 
 
-def lose(array):
-    """Nobody gives this one back."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(array))
-
-
 def function():
     lose(cuda.device_array(1001))  # LEAK
 
 
 print("active:", gpushim.numba.use() == bool(gpushim.version()))
-print("churn:", churn(1, 150), "wrong")
+print("churn:", churn(filled, is_as_sent, 1, 150), "wrong")
 print("streams:", streams(), "wrong")
-print("threads:", threads(), "wrong")
+print("threads:", threads(filled, is_as_sent), "wrong")
 print("host:", host(), "wrong")
 print("every device:", every_device(), "wrong")
 print("deferred:", deferred())
