@@ -1,6 +1,7 @@
 """numba_tensors_leaks.py - Numba whose frees do not wait (gpushim.numba.use): arrays and streams
 that come and go, streams that do not wait for the default one, threads, deferred clean-up, no
-memory, page-locked and managed arrays, and arrays that are lost at lines marked LEAK. Without the library Numba's own memory manager serves.
+memory, page-locked and managed arrays, and arrays that are lost at lines marked LEAK.
+Without the library Numba's own memory manager serves.
 """
 # zoo: prints churn: 0 wrong
 # zoo: prints streams: 0 wrong

@@ -1,6 +1,6 @@
-"""torch_dlpack.py - PyTorch's tensors over gpushim.buffer by DLPack: arguments that PyTorch passes, consumers that refuse,
-and tensors that outlive the module and the interpreter: in reference cycles and in other
-modules. Nothing else keeps gpushim.buffer, whose code is gone when they go.
+"""torch_dlpack.py - PyTorch's tensors over gpushim.buffer by DLPack: arguments that PyTorch passes,
+consumers that refuse, and tensors that outlive the module and the interpreter: in reference
+cycles and in other modules. Nothing else keeps gpushim.buffer, whose code is gone when they go.
 """
 # zoo: prints same memory: True True True
 # zoo: prints copy: (BufferError|not asked)
@@ -72,7 +72,8 @@ def elements():
     """Each kind of element that PyTorch has."""
     wrong = 0
     for typestr, kind in (("|u1", torch.uint8), ("|i1", torch.int8), ("<i2", torch.int16), ("<i4", torch.int32),
-                          ("<i8", torch.int64), ("<f2", torch.float16), ("<f8", torch.float64), ("<c8", torch.complex64)):
+                          ("<i8", torch.int64), ("<f2", torch.float16), ("<f8", torch.float64),
+                          ("<c8", torch.complex64)):
         wrong += tensor_of(PINNED, 9, typestr).dtype != kind
     return wrong
 

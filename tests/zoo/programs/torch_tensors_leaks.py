@@ -1,7 +1,7 @@
-"""torch_tensors_leaks.py - PyTorch that asks gpushim for each tensor (gpushim.torch.use, also in a script
-that gpushim --torch=tensors starts: PyTorch fails with two allocators): streams that share tensors, threads, a training loop, no memory while
-the line marked HELD has all of it, and tensors that are lost at lines marked LEAK. Without the
-library PyTorch's own cache serves.
+"""torch_tensors_leaks.py - PyTorch that asks gpushim for each tensor (gpushim.torch.use, also in
+a script that gpushim --torch=tensors starts: PyTorch fails with two allocators): streams that
+share tensors, threads, a training loop, no memory while the line marked HELD has all of it, and
+tensors that are lost at lines marked LEAK. Without the library PyTorch's own cache serves.
 """
 # zoo: prints one allocator: True
 # zoo: prints churn: 0 wrong
