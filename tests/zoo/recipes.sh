@@ -60,6 +60,17 @@ make_cupy_shared() {
   return $status
 }
 
+# UCX's package has NVIDIA's runtime of 12 in a file of its own name, which its libraries find by RPATH: the
+# simulated runtime takes its place.
+make_ucx() {
+  local site=$zoo/pip/libucx-cu12==1.22.0/site-packages runtime
+
+  pip_into "${site%/*}" libucx-cu12==1.22.0 || return
+  mkdir -p "$1" && cp -rl "$site" "$1" && runtime=$(echo "$1"/site-packages/libucx_cu12.libs/libcudart-*) &&
+    rm "$runtime" && cp "$build/sim/libcudart.so.12" "$runtime" && chmod +x "$1"/site-packages/libucx/bin/* 2>"$work/make.log"
+  had_unless "UCX over the simulated runtime" "$1" $?
+}
+
 # compile FILE: programs/FILE into ZOO/built, by its kind: a program, a class with its library, or of the folder
 # preload a library NAME.so.
 compile() {
