@@ -66,7 +66,7 @@ make_ucx() {
   local site=$zoo/pip/libucx-cu12==1.22.0/site-packages runtime
 
   pip_into "${site%/*}" libucx-cu12==1.22.0 || return
-  mkdir -p "$1" && cp -rl "$site" "$1" && runtime=$(echo "$1"/site-packages/libucx_cu12.libs/libcudart-*) &&
+  rm -rf "$1" && mkdir -p "$1" && cp -rl "$site" "$1" && runtime=$(echo "$1"/site-packages/libucx_cu12.libs/libcudart-*) &&
     rm "$runtime" && cp "$build/sim/libcudart.so.12" "$runtime" && chmod +x "$1"/site-packages/libucx/bin/* 2>"$work/make.log"
   had_unless "UCX over the simulated runtime" "$1" $?
 }
