@@ -31,6 +31,10 @@
 #define LOOK_SPINS  100
 #define LOOK_NAP_NS (20 * NS_PER_MS / 1000)
 #define LOOK_NS     (2 * NS_PER_MS)
+/* A context whose work was seen to end is taken to end its work, until an event of
+ * it is incomplete for long. */
+#define ENDS_NS     (10000 * NS_PER_MS)
+#define LOOK_AGE_NS (1000 * NS_PER_MS)
 
 static uint64_t *timed_out_mark(const struct gs_context *context)
 {
@@ -92,27 +96,48 @@ static enum gs_status poll(const struct gs_context *context, uint64_t event,
     return status;
 }
 
+/* Stores a time that several threads may store at once. */
+static void set_time(const uint64_t *time, uint64_t now)
+{
+    __atomic_store_n((uint64_t *)(uintptr_t)time, now, __ATOMIC_RELAXED);
+}
+
+/* Returns whether the context's work was seen to end lately. */
+static bool ends_its_work(const struct gs_context *context, uint64_t now)
+{
+    uint64_t seen = __atomic_load_n(&context->work_ended_ns, __ATOMIC_RELAXED);
+    return seen && now - seen < ENDS_NS;
+}
+
 bool gs_full_wait_is_busy(struct gs_state *state, const struct gs_context *context)
 {
-    uint64_t event;
+    uint64_t event, now = gs_now_ns();
     if (gs_captures_active() || gs_context_counts_idle(&state->contexts, context)) {
         return false;
     }
-    if (gs_full_wait_is_in_vain(context) ||
-        still_runs(looked_at_mark(context), context)) {
+    if (gs_full_wait_is_in_vain(context)) {
         return true;
+    }
+    bool looked = __atomic_load_n(looked_at_mark(context), __ATOMIC_RELAXED) != 0;
+    if (looked && still_runs(looked_at_mark(context), context)) {
+        uint64_t since = __atomic_load_n(&context->looked_at_ns, __ATOMIC_RELAXED);
+        return now - since > LOOK_AGE_NS || !ends_its_work(context, now);
+    }
+    if (looked) {
+        set_time(&context->work_ended_ns, now);
     }
     if (gs_context_event_ops.record((void *)(uintptr_t)context, &event) != GS_OK) {
         return false;
     }
     struct gs_wait wait = {
-        .spins = LOOK_SPINS, .nap_ns = LOOK_NAP_NS, .until_ns = gs_now_ns() + LOOK_NS};
+        .spins = LOOK_SPINS, .nap_ns = LOOK_NAP_NS, .until_ns = now + LOOK_NS};
     if (poll(context, event, &wait) != GS_ERR_TIMEOUT) {
         release(context, event);
         return false;
     }
+    set_time(&context->looked_at_ns, now);
     keep(looked_at_mark(context), context, event);
-    return true;
+    return !ends_its_work(context, now);
 }
 
 bool gs_full_wait(struct gs_state *state, const struct gs_context *context)

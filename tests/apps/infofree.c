@@ -6,6 +6,7 @@
  *          allocation has waited for it
  *   fresh  the same, and no allocation has waited yet
  *   done   the same, and the work has ended without a synchronize: all is free
+ *   steady work of which a part has ended between two questions, as in a training loop
  *   pinned a live block of 5 MiB in a segment of 16 MiB, and a request of 50 MiB
  *
  * Says whether there is as much. Natively there always is.
@@ -58,6 +59,21 @@ static void say_used(void)
     printf("infofree: %zu MiB in use\n", (total - free_bytes) / MIB);
 }
 
+/* Asks beside work, lets the work end, and says what is in use beside the next work. */
+static void behind_steady_work(CUstream stream, CUdeviceptr word)
+{
+    size_t free_bytes, total;
+
+    APP_OK(cuMemGetInfo(&free_bytes, &total));
+    APP_OK(cuMemsetD32(word, 1, 1));
+    while (cuStreamQuery(stream) != CUDA_SUCCESS)
+        ;
+    APP_OK(cuMemsetD32(word, 0, 1));
+    APP_OK(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    say_used();
+    APP_OK(cuMemsetD32(word, 1, 1));
+}
+
 static void behind_work(const char *how)
 {
     CUdeviceptr blocks[BLOCKS], word;
@@ -71,6 +87,8 @@ static void behind_work(const char *how)
     for (int i = 0; i < BLOCKS; i++)
         APP_OK(cuMemFree(blocks[i]));
     APP_OK(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    if (strcmp(how, "steady") == 0)
+        behind_steady_work(stream, word);
     if (strcmp(how, "busy") == 0)
         (void)cuMemAlloc(&blocks[0], 48 * MIB); /* natively there is as much */
     if (strcmp(how, "done") == 0) {

@@ -196,6 +196,8 @@ add_case "shortage, what is free behind work" shortage_info_case busy GPUSHIM_PO
 # Alone see: idle memory that counts although the driver cannot have it back; or that does not, although it can.
 add_case "shortage, what is free behind new work" shortage_info_case fresh GPUSHIM_POOL_WAIT=100ms
 add_case "shortage, what is free behind complete work" shortage_info_case "done"
+# Alone sees: a training loop that is told less than natively while its work runs.
+add_case "shortage, what is free behind steady work" shortage_info_case steady
 
 # A live block of 2 MiB keeps the segment that it shares: the advice names the setting.
 shortage_carved_case() {
