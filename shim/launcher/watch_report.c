@@ -120,16 +120,29 @@ static void take_settings(const struct gs_watch_state *state)
     environ = kept;
 }
 
+/* glibc names signals since 2.32; the command runs with 2.28. */
+static const char *signal_name(int number)
+{
+#define ROW(name) [SIG##name] = "SIG" #name
+    static const char *const names[] = {
+        ROW(HUP),  ROW(INT),    ROW(QUIT), ROW(ILL),  ROW(TRAP), ROW(ABRT),
+        ROW(BUS),  ROW(FPE),    ROW(KILL), ROW(USR1), ROW(SEGV), ROW(USR2),
+        ROW(PIPE), ROW(ALRM),   ROW(TERM), ROW(XCPU), ROW(XFSZ), ROW(VTALRM),
+        ROW(PROF), ROW(STKFLT), ROW(IO),   ROW(PWR),  ROW(SYS)};
+#undef ROW
+    return (size_t)number < GS_ARRAY_LEN(names) ? names[number] : NULL;
+}
+
 static const char *text_of(const struct gs_watch_end *end, char out[64])
 {
     if (!end->known) {
         return NULL;
     }
     if (WIFSIGNALED(end->status)) {
-        const char *name = sigabbrev_np(WTERMSIG(end->status));
-        (void)snprintf(out, 64, "killed by %s%s", name ? "SIG" : "signal ",
-                       name ? name : "");
-        if (!name) {
+        const char *name = signal_name(WTERMSIG(end->status));
+        if (name) {
+            (void)snprintf(out, 64, "killed by %s", name);
+        } else {
             (void)snprintf(out, 64, "killed by signal %d", WTERMSIG(end->status));
         }
     } else {
