@@ -299,6 +299,29 @@ BASH
 }
 add_case "library completions" completion_case
 
+# fish_completes WORDS: what fish completes, a line each.
+fish_completes() {
+  HOME=$case_dir PATH="$build:$PATH" fish -c "source $sources/scripts/completions/gpushim.fish
+    complete --do-complete '$1'" | cut -f 1 >completed
+}
+
+# The same for fish.
+completion_fish_case() {
+  need fish
+  fish_completes 'gpushim --leak-m'
+  [[ $(<completed) == $'--leak-max=\n--leak-min-bytes=' ]] || fail "completed $(<completed)"
+  fish_completes 'gpushim --no-trac'
+  [[ $(<completed) == $'--no-track\n--no-track-start' ]] || fail "completed $(<completed)"
+  fish_completes 'gpushim --no-pool repor'
+  [[ $(<completed) == report ]] || fail "completed $(<completed)"
+  fish_completes 'gpushim ls --almost'
+  [[ $(<completed) == --almost-all ]] || fail "completed $(<completed)"
+  : >a.state
+  fish_completes 'gpushim html a.s'
+  [[ $(<completed) == a.state ]] || fail "completed $(<completed)"
+}
+add_case "library completions, fish" completion_fish_case
+
 # Where no package has put uthash.h, a folder may have it, or the build that was carried there;
 # where nothing has it, one line says so. setup asks for the package unless a folder has it.
 uthash_case() {

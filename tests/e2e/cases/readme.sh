@@ -33,7 +33,7 @@ readme_folder() {
     ln -s "$apps/$name" .
   done
   ln -s leaky_shared app
-  sed -n '/^```python$/,/^```$/p' "$sources/docs/guide.md" | grep -v '^```' >model.py
+  cp "$apps/model.py" model.py
   cp model.py train.py
   echo 'leak:leaky.c' >known.txt
 }
@@ -96,7 +96,7 @@ readme_goals_case() {
     fi
     readme_run "$number" "$command; echo status \$?"
     expect_text "$number.out" "^status $([[ $command == *exitcode* ]] && echo 3 || echo 0)$"
-    expect_no_text "$number.out" '^gpushim: '
+    [[ $command == *--verbose* ]] || expect_no_text "$number.out" '^gpushim: '
     [[ $command == *' report '* || $command == *python* ]] || expect_text "$number.out" "^$(<native.out)$"
     [[ $command == *log-file* ]] && cat report.* >"$number.out"
     expect_text "$number.out" '^==[0-9]+== SUMMARY: gpushim: '
@@ -188,6 +188,27 @@ use_wheel() {
   find venv ! -name '*.pyc' | sort | cmp -s - before || fail 'pip uninstall left something behind'
 }
 
+# The variables that the command prints work without it, wherever this system's libraries are installed.
+without_command() {
+  local command
+
+  command=$("$1" --print "$apps/leaky_shared")
+  run_in printed -- sh -c "$command"
+  expect_text printed.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked'
+}
+
+# The uninstallation of docs/faq.md leaves nothing of what was installed. The package was made in between, and
+# has a list of files of its own.
+uninstall() {
+  local command
+
+  command=$(grep -oE '`xargs [^`]*`' "$sources/docs/faq.md" | tr -d '`')
+  [[ -n $command ]] || fail 'docs/faq.md has no command'
+  (cd tree && bash -ec "$command") || fail "ends otherwise: $command"
+  [[ -z $(find .local ! -type d) ]] || { find .local ! -type d && fail 'files remain'; }
+  [[ -e root/usr/bin/gpushim ]] || fail 'the package is gone'
+}
+
 # readme_install_case build|wheel: the commands of the section Install as they stand, in a copy
 # of the sources and a home of their own. sudo installs the package below a folder.
 readme_install_case() {
@@ -221,7 +242,11 @@ readme_install_case() {
   else
     find_leak "$case_dir/.local/bin/gpushim"
     find_leak "$case_dir/root/usr/bin/gpushim"
+    without_command "$case_dir/.local/bin/gpushim"
     [[ -n $(find root -name report.svg) ]] || fail 'the package has no pictures'
+    [[ ! -e /etc/debian_version || -e root/usr/share/zsh/vendor-completions/_gpushim ]] ||
+      fail 'the package has no completion where zsh looks'
+    uninstall
   fi
 }
 add_long_case "readme install" readme_install_case build

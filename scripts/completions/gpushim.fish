@@ -1,0 +1,19 @@
+# fish completion for gpushim: its options, then the command's own completion.
+set -g __gpushim_verbs report html timeline diff merge top pause resume replay advise
+
+function __gpushim_options
+    printf '%s\n' --summary --torch=tensors --nvtx --watch=parent --print --version --help
+    gpushim --help=all | string match --regex --all -- '^  --[a-z-]+=?|, --no-[a-z-]+' | string replace --regex '^[ ,]*' ''
+end
+
+# Prints the first word that is no option, of those before the cursor.
+function __gpushim_word
+    set -l words (commandline -opc)
+    string match --invert -- '-*' $words[2..] | head -n 1
+end
+
+complete -c gpushim -n 'test -z (__gpushim_word)' -f -a '(__gpushim_options)'
+complete -c gpushim -n 'test -z (__gpushim_word)' -f -a "$__gpushim_verbs"
+complete -c gpushim -n 'test -z (__gpushim_word)' -a '(__fish_complete_command)'
+complete -c gpushim -n 'contains -- (__gpushim_word) $__gpushim_verbs' -F
+complete -c gpushim -n 'set -l word (__gpushim_word); and not contains -- $word $__gpushim_verbs' -x -a '(__fish_complete_subcommand)'
