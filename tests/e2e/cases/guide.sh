@@ -40,7 +40,7 @@ guide_case() {
     ln -s "$apps/$line" .
   done
   sed -n '/^```python$/,/^```$/p' "$sources/docs/guide.md" | grep -v '^```' >model.py
-  [[ -s model.py ]] || fail "the page has no program"
+  cmp model.py "$apps/model.py" || fail "the program on the page is not tests/apps/model.py"
   awk '/^```sh$/ { n++; inside = 1; next } /^```$/ { inside = 0 }
        inside { print > ("block" n) }' "$sources/docs/guide.md"
   for block in block*; do
