@@ -23,6 +23,8 @@ __all__ = ["ALL_DEVICES", "IMPORTED", "PINNED", "REGISTERED", "Class", "Error", 
            "classes", "off_pressure", "on_pressure", "option", "pressure", "record", "report", "scope", "set_option",
            "statistics", "stretch", "trim", "version", "warm_up"]
 
+__version__ = "0.1.0"  # of this module; version() is the library's
+
 ALL_DEVICES, PINNED, REGISTERED, IMPORTED = -100, -1, -2, -3
 
 _OK, _INACTIVE, _INVALID, _NOT_FOUND, _NO_MEMORY, _TOO_OLD, _AT_START, _OFF, _CUDA = range(9)

@@ -156,6 +156,7 @@ readme_version_case() {
   expect_equal 'CHANGELOG.md' "$version" \
     "$(sed -n 's/^## \([0-9.]*\).*/\1/p' "$sources/CHANGELOG.md" | head -n 1)"
   expect_text "$sources/README.md" "^Version ${version}[, ]"
+  expect_text "$sources/include/python/gpushim/__init__.py" "^__version__ = \"$version\""
 }
 add_case "readme version" readme_version_case
 
@@ -184,6 +185,8 @@ use_wheel() {
   run_in python -- "$case_dir/venv/bin/gpushim" "$case_dir/venv/bin/python3" -B -c \
     'import gpushim; print("from Python,", gpushim.version())'
   expect_text python.out '^from Python, [0-9]+[.][0-9]+[.][0-9]+$'
+  run_in module -- "$case_dir/venv/bin/python3" -m gpushim --version
+  expect_text module.out '^gpushim [0-9.]+$'
   venv/bin/pip uninstall --quiet -y gpushim >pip.log 2>&1 || { cat pip.log && fail 'pip uninstall'; }
   find venv ! -name '*.pyc' | sort | cmp -s - before || fail 'pip uninstall left something behind'
 }
