@@ -46,8 +46,8 @@ extern struct app_driver app_driver;
 
 /*
  * Make the driver's calls available. To be called once, before any other thread runs.
- * Ends the program with 2 where there is no driver. A call that is missing from the driver ends the program
- * with 2 when it is made.
+ * Ends the program with 2 where there is no driver. A call that is missing from the
+ * driver ends the program with 2 when it is made.
  */
 void app_driver_load(void);
 
