@@ -70,9 +70,11 @@ skip() {
   exit 77
 }
 
-# A misspelt expectation would be one that nothing fails: run looks for a reason.
+# A misspelt expectation would be one that nothing fails: run looks for a reason. Only builtins here: bash runs
+# this in a new process, and again for a command of it that is missing, as all are once run's folder is gone.
 command_not_found_handle() {
-  echo "no command $1" | tee "$case_dir/../reason"
+  echo "no command $1" >"$case_dir/../reason"
+  echo "no command $1"
   return 127
 }
 
