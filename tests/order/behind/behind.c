@@ -1,6 +1,7 @@
 /*
  * behind.c - a library that a program needs, so that it stands behind a preloaded one,
- * and that finds the driver's functions by RTLD_NEXT, as wrappers of CUDA calls do.
+ * and that finds the driver's functions by RTLD_NEXT, as wrappers of CUDA calls do. With
+ * wrapper.c between it and the driver, it gets functions that go past the preloaded one.
  */
 #include <dlfcn.h>
 
