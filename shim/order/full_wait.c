@@ -27,10 +27,12 @@
 #define LEAST_WAIT_NS (50 * NS_PER_MS)
 
 /* How long cuMemGetInfo polls: an idle device completes an event within some tens of
- * microseconds. */
-#define LOOK_SPINS  100
-#define LOOK_NAP_NS (20 * NS_PER_MS / 1000)
-#define LOOK_NS     (2 * NS_PER_MS)
+ * microseconds, more where the processors are busy. */
+#define LOOK_SPINS    100
+#define LOOK_NAP_NS   (20 * NS_PER_MS / 1000)
+#define LOOK_NS       (2 * NS_PER_MS)
+#define LOOK_LAST_NS  NS_PER_MS
+#define FIRST_LOOK_NS (50 * NS_PER_MS)
 /* A context whose work was seen to end is taken to end its work, until an event of
  * it is incomplete for long. */
 #define ENDS_NS     (10000 * NS_PER_MS)
@@ -129,15 +131,19 @@ bool gs_full_wait_is_busy(struct gs_state *state, const struct gs_context *conte
     if (gs_context_event_ops.record((void *)(uintptr_t)context, &event) != GS_OK) {
         return false;
     }
-    struct gs_wait wait = {
-        .spins = LOOK_SPINS, .nap_ns = LOOK_NAP_NS, .until_ns = now + LOOK_NS};
+    bool ends = ends_its_work(context, now);
+    struct gs_wait wait = {.spins = LOOK_SPINS,
+                           .nap_ns = LOOK_NAP_NS,
+                           .longest_ns = LOOK_LAST_NS,
+                           .until_ns = now + (ends ? LOOK_NS : FIRST_LOOK_NS)};
     if (poll(context, event, &wait) != GS_ERR_TIMEOUT) {
+        set_time(&context->work_ended_ns, now);
         release(context, event);
         return false;
     }
     set_time(&context->looked_at_ns, now);
     keep(looked_at_mark(context), context, event);
-    return !ends_its_work(context, now);
+    return !ends;
 }
 
 bool gs_full_wait(struct gs_state *state, const struct gs_context *context)

@@ -29,11 +29,11 @@ bool gs_full_wait_is_in_vain(const struct gs_context *context);
 
 /*
  * Returns true if the driver cannot take idle memory back now, because work runs that may
- * never end. Polls an event for 2 ms at most; an incomplete event is kept, and later
- * calls only query it. A context of which such an event completed within the last 10 s
- * ends its work: it is busy only if the next event is incomplete for a second. Makes no
- * driver call, and returns false, while a stream captures or the context is known to be
- * idle.
+ * never end. Polls an event, for 50 ms at the first call and for 2 ms while the context's
+ * work was seen to end within the last 10 s; an incomplete event is kept, and later calls
+ * only query it. If work was seen to end, the context is busy only once an event has been
+ * incomplete for a second. Makes no driver call, and returns false, while a stream
+ * captures or the context is known to be idle.
  */
 bool gs_full_wait_is_busy(struct gs_state *state, const struct gs_context *context);
 

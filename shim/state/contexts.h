@@ -52,8 +52,8 @@ struct gs_context {
     /* Atomic: order/full_wait.c; the event whose wait timed out, and the one that was
      * incomplete when cuMemGetInfo looked; 0: none. */
     uint64_t timed_out, looked_at;
-    /* When looked_at was recorded, and when such an event was last seen complete after it
-     * had been incomplete; of the clock of gs_now_ns. */
+    /* Atomic: when looked_at was recorded, and when such an event was last seen complete;
+     * by gs_now_ns, 0: never. */
     uint64_t looked_at_ns, work_ended_ns;
     struct gs_trim_check trim_check;     /* trim_thread.c: used by that thread alone */
     struct gs_fill_stream *fill_streams; /* atomic: fill_stream.c; only ever grows */
