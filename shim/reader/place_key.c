@@ -71,7 +71,8 @@ struct gs_place_key gs_place_key_of(const struct gs_report_file *file,
     mix_text(&key, place->no_stack);
     for (size_t i = 0; i < place->depth; i++) {
         const struct gs_file_frame *frame = gs_report_file_frame(file, place, i);
-        bool skipped = frame && frame->inlined && by >= GS_PLACE_BY_SYMBOL;
+        bool skipped = frame && ((frame->inlined && by >= GS_PLACE_BY_SYMBOL) ||
+                                 (frame->family && i > 0));
         if (frame && !skipped) {
             mix_frame(&key, file, frame, by);
         }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "json_read.h"
+#include "frame_kinds.h"
 #include "read_file.h"
 #include "report.h"
 #include "runtime_modules.h"
@@ -259,6 +260,7 @@ static void read_places(struct gs_json_read *json, void *self)
         FIELD(gs_file_place, device, NUMBER),
         FIELD(gs_file_place, no_stack, TEXT),
         {"truncated", offsetof(struct gs_file_place, cut), GS_JSON_BOOL, NULL},
+        FIELD(gs_file_place, inner, TEXT),
         CALL("stack", read_stack)};
     static_assert(offsetof(struct reading, place) == 0, "fields are of the place");
     struct gs_report_file *file = self;
@@ -314,7 +316,8 @@ static void read_frames(struct gs_json_read *json, void *self)
         FIELD(gs_file_frame, address, HEX),   FIELD(gs_file_frame, module, NUMBER),
         FIELD(gs_file_frame, offset, HEX),    FIELD(gs_file_frame, line, NUMBER),
         FIELD(gs_file_frame, function, TEXT), FIELD(gs_file_frame, linkage, TEXT),
-        FIELD(gs_file_frame, file, TEXT),     FIELD(gs_file_frame, inlined, BOOL)};
+        FIELD(gs_file_frame, file, TEXT),     FIELD(gs_file_frame, inlined, BOOL),
+        FIELD(gs_file_frame, family, TEXT)};
     struct gs_report_file *file = self;
     struct gs_file_frame *frame;
     if (gs_json_read_open(json, '[')) {
@@ -423,6 +426,7 @@ void gs_report_file_stack(const struct gs_report_file *file,
         requests[count++] = (struct gs_symbol_request){
             .frame = frame->address,
             .inlined = frame->inlined,
+            .class = gs_frame_class_of_family(frame->family),
             .result = {.function = frame->function,
                        .linkage = frame->linkage,
                        .file = frame->file,
@@ -437,7 +441,7 @@ void gs_report_file_stack(const struct gs_report_file *file,
                     place->no_stack ? place->no_stack : "");
         return;
     }
-    gs_report_write_stack(requests, count, place->cut, text);
+    gs_report_write_stack(requests, count, place->inner, place->cut, text);
 }
 
 const char *gs_report_file_who(const struct gs_report_file *file, char out[32])

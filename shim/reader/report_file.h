@@ -22,11 +22,13 @@ struct gs_file_place {
     uint64_t device;         /* UINT64_MAX: host memory */
     size_t first, depth;     /* of its stack, in gs_report_file.stacks */
     bool cut;                /* the stack is incomplete */
+    const char *inner;       /* folded before it, "23 frames of PyTorch"; NULL: nothing */
 };
 
 struct gs_file_frame {
     uint64_t address, module, offset, line; /* 0: no line; module UINT64_MAX: none */
     const char *function, *linkage, *file;  /* NULL: unknown */
+    const char *family; /* "PyTorch": carries the program's calls; NULL: it does not */
     bool inlined;
 };
 

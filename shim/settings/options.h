@@ -28,6 +28,7 @@ enum gs_vmm_mode { GS_VMM_OFF, GS_VMM_ON, GS_VMM_AUTO };
 /* Values as those of enum gs_carving. */
 enum gs_carve_mode { GS_CARVE_MODE_OFF, GS_CARVE_MODE_AUTO, GS_CARVE_MODE_ON };
 enum gs_ipc_mode { GS_IPC_AUTO, GS_IPC_NATIVE, GS_IPC_POOL };
+enum gs_stack_frames { GS_STACK_FRAMES_OWN, GS_STACK_FRAMES_ALL };
 enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT, GS_LEAK_REPORT_RESET };
 
 /* The longest file name pattern or text, with its NUL. */

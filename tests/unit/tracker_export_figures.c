@@ -50,8 +50,8 @@ Test(export_csv, sums_of_a_call_site_are_in_one_row)
     gs_tracker_remove(tracker, freed, NULL);
     (void)make(tracker, 0x7000, 8, 0, &kept);
     expect(test_export(tracker, test_report_config(), GS_EXPORT_csv, 0),
-           CSV_HEAD "0,device,libtorch_cuda.so,cudaMalloc,at::native::empty_cuda,,,"
-                    "main;run;at::native::empty_cuda,4000,1,4000,1,4000,1,4000,1\n"
+           CSV_HEAD "0,device,app,cudaMalloc,run,,,"
+                    "main;run,4000,1,4000,1,4000,1,4000,1\n"
                     "0,device,app,cuMemAlloc,load_batch,loader.c,88,main;load_batch,"
                     "70,1,70,1,570,2,570,2\n"
                     "0,device,,cuMemAlloc,,,,[no call stack],8,1,8,1,0,0,8,1\n");

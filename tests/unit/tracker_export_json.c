@@ -159,8 +159,9 @@ Test(export_json, a_leak_a_pool_and_its_code)
     expect_line(&bytes, "{\"bytes\": 8192",
                 "{\"bytes\": 8192, \"count\": 2, \"call\": \"cudaMalloc\", \"kind\": "
                 "\"device\", \"device\": 0, \"fate\": \"live at exit\", \"oldest_ns\": "
-                "2000000000, \"newest_ns\": 5000000000, \"stack\": [2, 3, 4], "
-                "\"full_stack\": [0, 1, 2, 3, 4, 5], \"truncated\": false},");
+                "2000000000, \"newest_ns\": 5000000000, \"stack\": [3, 4], "
+                "\"inner\": \"1 frame of PyTorch\", \"full_stack\": [0, 1, 2, 3, 4, 5], "
+                "\"truncated\": false},");
     expect_line(&bytes, "{\"bytes\": 7,",
                 "{\"bytes\": 7, \"count\": 1, \"call\": \"cuMemAlloc\", \"kind\": "
                 "\"device\", \"device\": 0, \"fate\": \"live at exit\", \"oldest_ns\": "
@@ -183,8 +184,8 @@ Test(export_json, a_leak_a_pool_and_its_code)
         &bytes, "{\"path\":",
         "{\"path\": \"/opt/app/app\", \"build_id\": null, \"begin\": \"0x10000\", "
         "\"end\": \"0x20000\", \"bias\": \"0x10000\"},");
-    expect_line(&bytes, "{\"module\": \"libtorch_cuda.so\"",
-                "{\"module\": \"libtorch_cuda.so\", \"device\": 0, \"memory\": "
+    expect_line(&bytes, "{\"module\": \"app\"",
+                "{\"module\": \"app\", \"device\": 0, \"memory\": "
                 "\"device\", \"bytes\": 8192, \"count\": 2},");
     free(bytes.data);
     gs_tracker_destroy(tracker);

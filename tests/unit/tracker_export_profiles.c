@@ -33,7 +33,7 @@ Test(export_collapsed, one_line_a_place)
     test_add(tracker, &managed, true);
     struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_collapsed, 0);
     cr_assert_eq(bytes.status, GS_OK);
-    cr_expect_str_eq(bytes.data, "GPU 0;main;run;at::native::empty_cuda 4000\n"
+    cr_expect_str_eq(bytes.data, "GPU 0;main;run 4000\n"
                                  "GPU 0;main;app+0x310 300\n"
                                  "GPU 0;[more frames];run;0x90010 200\n"
                                  "GPU 0;[no call stack] 100\n"

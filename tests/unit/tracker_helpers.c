@@ -88,6 +88,7 @@ static const struct gs_module modules[] = {
     {.path = "/usr/lib/libcuda.so.1", .begin = 0x40000, .end = 0x50000, .bias = 0x40000},
     {.path = "/usr/lib/libc.so.6", .begin = 0x50000, .end = 0x60000, .bias = 0x50000},
     {.path = "/usr/lib/libgpushim.so", .begin = 0x60000, .end = 0x70000, .bias = 0x60000},
+    {.path = "/opt/app/libmine.so", .begin = 0x70000, .end = 0x80000, .bias = 0x70000},
 };
 
 static const struct {
@@ -103,6 +104,7 @@ static const struct {
     {AT_START, {.function = "_start", .linkage = "_start"}},
     {AT_TORCH,
      {.function = "at::native::empty_cuda", .linkage = "_ZN2at6native10empty_cudaEv"}},
+    {AT_MINE, {.function = "mine::keep", .linkage = "_ZN4mine4keepEv"}},
     {AT_CUDART, {.function = "cudaMalloc", .linkage = "cudaMalloc"}},
     {AT_LIBC, {.function = "__libc_start_call_main"}},
     {AT_THREAD, {.function = "start_thread"}},

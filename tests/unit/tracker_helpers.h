@@ -51,6 +51,7 @@ enum {
     AT_CLONE = 0x50210,         /* clone3, in libc.so.6 */
     AT_LIBC_STRIPPED = 0x50310, /* no name, in libc.so.6 */
     AT_SHIM = 0x60010,          /* cuMemAlloc_v2, in libgpushim.so */
+    AT_MINE = 0x70010,          /* mine::keep, in libmine.so */
     AT_NOWHERE = 0x90010        /* no module */
 };
 

@@ -122,9 +122,9 @@ Test(report, an_error_and_leaks)
         "\n"
         "LEAK 1: 2.00 GiB in 8 allocations (98.1 % of leaked)\n"
         "  cudaMalloc, GPU 0, oldest 9m10s, newest 4s, live at exit\n"
-        "    #0 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
-        "    #1 run                           app+0x210\n"
-        "    #2 main                          app.c:12\n"
+        "       ... 1 frame of PyTorch\n"
+        "    #0 run                           app+0x210\n"
+        "    #1 main                          app.c:12\n"
         "\n"
         "LEAK 2: 40.0 MiB in 1 allocation (1.9 % of leaked)\n"
         "  cudaMalloc, GPU 0, age 5m00s, live at exit\n"
@@ -132,8 +132,7 @@ Test(report, an_error_and_leaks)
         "    #1 main                          app.c:12\n"
         "\n"
         "Memory by owner, GPU 0           live     allocs\n"
-        "  libtorch_cuda.so           2.00 GiB          8\n"
-        "  app                        40.0 MiB          1\n"
+        "  app                        2.04 GiB          9\n"
         "\n"
         "Pool of GPU 0: reserved 4.00 GiB, hit 97.2 %, rounding waste 1.8 %\n"
         "To suppress a LEAK, put its rule into a file and name the file in "
@@ -208,16 +207,15 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
         "\n"
         "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"
         "  cudaMalloc, GPU 0, oldest 9m10s, newest 4s, live\n"
-        "    #0 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
-        "    #1 run                           app+0x210\n"
-        "    #2 main                          app.c:12\n"
+        "       ... 1 frame of PyTorch\n"
+        "    #0 run                           app+0x210\n"
+        "    #1 main                          app.c:12\n"
         "\n"
         "1 more call site: 40.0 MiB in 1 allocation "
         "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
         "\n"
         "Memory by owner, GPU 0           live     allocs\n"
-        "  libtorch_cuda.so           2.00 GiB          8\n"
-        "  app                        40.0 MiB          1\n"
+        "  app                        2.04 GiB          9\n"
         "\n"
         "gpushim: 1 error so far, 2.04 GiB live in 9 allocations, 2 call sites; "
         "the program goes on\n");
@@ -554,7 +552,7 @@ Test(report, owners_are_per_device_and_ranked)
     struct gs_stacks *stacks = test_stacks();
     struct gs_tracker *tracker = test_tracker(stacks);
     struct gs_report_config config = test_report_config();
-    uint32_t torch = TEST_STACK(stacks, AT_SHIM, AT_CUDART, AT_TORCH, AT_MAIN);
+    uint32_t mine = TEST_STACK(stacks, AT_SHIM, AT_CUDART, AT_TORCH, AT_MINE, AT_MAIN);
     uint32_t app = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
     struct gs_allocation allocation = test_allocation(0x1000, 100 * GS_MIB);
 
@@ -562,34 +560,34 @@ Test(report, owners_are_per_device_and_ranked)
         for (unsigned i = 0; i < 3; i++) {
             allocation.addr += 0x1000;
             allocation.device = (int16_t)device;
-            allocation.stack = i == 0 ? 0 : (i == 1) == (device == 1) ? torch : app;
+            allocation.stack = i == 0 ? 0 : (i == 1) == (device == 1) ? mine : app;
             allocation.bytes = (10 + i) * GS_MIB;
             test_add(tracker, &allocation, true);
         }
     }
     allocation.kind = GS_MEMORY_PINNED;
-    allocation.stack = torch;
+    allocation.stack = mine;
     test_add(tracker, &allocation, false);
     char *text = test_report_text(tracker, &config, NULL);
     const char *owners = strstr(text, "Memory by owner");
     cr_assert_not_null(owners);
     cr_expect_str_eq(owners,
                      "Memory by owner, GPU 0           live     allocs\n"
-                     "  libtorch_cuda.so           12.0 MiB          1\n"
+                     "  libmine.so                 12.0 MiB          1\n"
                      "  app                        11.0 MiB          1\n"
                      "  unknown                    10.0 MiB          1\n"
                      "\n"
                      "Memory by owner, GPU 1           live     allocs\n"
                      "  app                        12.0 MiB          1\n"
-                     "  libtorch_cuda.so           11.0 MiB          1\n"
+                     "  libmine.so                 11.0 MiB          1\n"
                      "  unknown                    10.0 MiB          1\n"
                      "\n"
                      "Memory by owner, pinned host     live     allocs\n"
-                     "  libtorch_cuda.so           12.0 MiB          1\n"
+                     "  libmine.so                 12.0 MiB          1\n"
                      "\n"
                      "To suppress a LEAK, put its rule into a file and name the file in "
                      "GPUSHIM_SUPPRESSIONS:\n"
-                     "  1, 2, 4:  leak:at::native::empty_cuda max_bytes=35M\n"
+                     "  1, 2, 4:  leak:mine::keep max_bytes=35M\n"
                      "  3, 5:  leak:load_batch max_bytes=23M\n"
                      "SUMMARY: gpushim: 0 errors, 78.0 MiB leaked in 7 allocations, "
                      "7 call sites\n");

@@ -138,6 +138,8 @@ Test(frames, an_unknown_stack_has_none)
     hide(&shown);
 }
 
+#define PACKAGES "/v/lib/python3.11/site-packages/"
+
 /* ---- inlined functions, and the C++ library --------------------------------------- */
 
 enum {
@@ -227,7 +229,7 @@ Test(frames, inlined_functions_are_frames_of_their_own)
 {
     expect_printed(FRAMES(AT_CUDART, AT_GROW, AT_LOAD, AT_MAIN), 4, 0,
                    "    #0 Buffer::Buffer(int)           app.cpp:7 (inlined)\n"
-                   "       ... 2 library frames\n"
+                   "       ... 2 frames of the C++ library\n"
                    "    #3 load_batch                    loader.c:88\n"
                    "    #4 main                          app.c:12\n");
 }
@@ -260,7 +262,7 @@ Test(frames, inlined_functions_do_not_cut_a_stack)
 {
     expect_printed(FRAMES(AT_GROW, AT_LOAD), 2, 3,
                    "    #0 Buffer::Buffer(int)           app.cpp:7 (inlined)\n"
-                   "       ... 2 library frames\n"
+                   "       ... 2 frames of the C++ library\n"
                    "    #3 load_batch                    loader.c:88\n");
 }
 
@@ -269,6 +271,138 @@ Test(frames, cuda_runtime_hs_templates_are_the_runtimes)
     expect_printed(FRAMES(AT_CUDART, AT_TYPED, AT_MAIN), 3, 0,
                    "    #0 load                          app.cpp:20\n"
                    "    #1 main                          app.c:12\n");
+}
+
+/* ---- the program's own frame ------------------------------------------------------- */
+
+Test(frames, the_programs_own_is_the_first)
+{
+    struct shown shown =
+        show(FRAMES(AT_SHIM, AT_CUDART, AT_TORCH, AT_TORCH + 4, AT_RUN, AT_MAIN), 6, 0);
+
+    cr_expect_eq(shown.stack.frames[0].frame, AT_RUN);
+    cr_expect_eq(shown.stack.inner, 2);
+    cr_expect_str_eq(shown.stack.call, "cudaMalloc");
+    hide(&shown);
+    expect_printed(
+        FRAMES(AT_TORCH, AT_TORCH + 4, AT_RUN, AT_TORCH, AT_TORCH + 4, AT_LOAD, AT_MAIN),
+        7, 0,
+        "       ... 2 frames of PyTorch\n"
+        "    #0 run                           app+0x210\n"
+        "       ... 2 frames of PyTorch\n"
+        "    #3 load_batch                    loader.c:88\n"
+        "    #4 main                          app.c:12\n");
+}
+
+Test(frames, families_of_a_run_are_named)
+{
+    expect_printed(FRAMES(AT_TORCH, AT_NATIVE, AT_INVOKE, AT_LOAD, AT_MAIN), 5, 0,
+                   "       ... 3 frames of PyTorch, the C++ library\n"
+                   "    #0 load_batch                    loader.c:88\n"
+                   "    #1 main                          app.c:12\n");
+}
+
+Test(frames, inside_a_framework_its_outermost_run_owns)
+{
+    expect_printed(FRAMES(AT_INVOKE, AT_TORCH, AT_TORCH + 4, AT_NATIVE, AT_THREAD), 5, 0,
+                   "       ... 1 frame of the C++ library\n"
+                   "    #0 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
+                   "    #1 ??                            libtorch_cuda.so+0x14\n");
+}
+
+Test(frames, all_are_shown_on_request)
+{
+    const uintptr_t frames[] = {AT_CUDART, AT_TORCH, AT_RUN, AT_TORCH, AT_TORCH, AT_MAIN};
+    struct shown shown = show(frames, 6, 0);
+    struct gs_text text = {0};
+    struct gs_report_config config = {.all_frames = true};
+    struct gs_report_writer writer = {.config = &config, .text = &text};
+
+    gs_report_stack(&writer, &shown.stack);
+    cr_expect_str_eq(text.data,
+                     "    #0 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
+                     "    #1 run                           app+0x210\n"
+                     "    #2 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
+                     "    #3 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
+                     "    #4 main                          app.c:12\n");
+    gs_text_free(&text);
+    hide(&shown);
+}
+
+/* The ways through a framework may differ at each call. */
+Test(frames, stacks_are_compared_without_the_frameworks)
+{
+    struct shown one = show(FRAMES(AT_TORCH, AT_RUN, AT_MAIN), 3, 0);
+    struct shown other =
+        show(FRAMES(AT_TORCH, AT_TORCH + 4, AT_RUN, AT_TORCH, AT_MAIN), 5, 0);
+    struct shown third = show(FRAMES(AT_TORCH, AT_LOAD, AT_MAIN), 3, 0);
+    struct shown longer = show(FRAMES(AT_RUN, AT_MAIN, AT_TORCH, AT_MAIN), 4, 0);
+
+    cr_expect_eq(gs_report_compare_stacks(&one.stack, &other.stack), 0);
+    cr_expect_neq(gs_report_compare_stacks(&one.stack, &third.stack), 0);
+    cr_expect_lt(gs_report_compare_stacks(&one.stack, &longer.stack), 0);
+    cr_expect_gt(gs_report_compare_stacks(&longer.stack, &one.stack), 0);
+    hide(&one);
+    hide(&other);
+    hide(&third);
+    hide(&longer);
+}
+
+/* By their paths, as the frames of Python and modules without names have them. */
+Test(frames, pythons_library_is_known_by_its_folder)
+{
+    static const char *const yes[] = {"/usr/lib/python3.11/threading.py",
+                                      "/home/me/.pyenv/versions/3.12.1/lib/python3.12/"
+                                      "concurrent/futures/thread.py",
+                                      "/opt/conda/lib/python3.13/asyncio/runners.py",
+                                      "<frozen runpy>"};
+    static const char *const no[] = {"/home/me/python3.11/train.py",
+                                     "/home/me/threading.py",
+                                     "<string>",
+                                     "<stdin>",
+                                     "/data/lib/python3.11.bak/train.py",
+                                     PACKAGES "mine/threading.py"};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
+        cr_expect_eq(gs_frame_kind_of_file(yes[i]), GS_FRAME_LIBRARY, "%s", yes[i]);
+    for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
+        cr_expect_neq(gs_frame_kind_of_file(no[i]), GS_FRAME_LIBRARY, "%s", no[i]);
+}
+
+static struct gs_frame_class class_at(void *self, unsigned i)
+{
+    const char *file = ((const char *const *)self)[i];
+    struct gs_frame_class class = gs_frame_class_of_file(file);
+
+    class.generated = file[0] == '<';
+    return class;
+}
+
+static unsigned own_of(const char *const *files, unsigned count)
+{
+    return gs_frame_own(class_at, (void *)files, count);
+}
+
+/* A package that no row names is the user's, wherever it is installed. */
+Test(frames, owners_by_files_alone)
+{
+    static const char *const packaged[] = {PACKAGES "torch/lib/libtorch_cuda.so",
+                                           PACKAGES "torch/nn/modules/module.py",
+                                           PACKAGES "mine/model.py", "/home/me/train.py"};
+    static const char *const bare[] = {"/usr/local/cuda/bin/app", "/lib64/libc.so.6"};
+    static const char *const generated[] = {"/tmp/torchinductor_me/ab/cabc.py",
+                                            "<string>", PACKAGES "torch/fx/graph.py",
+                                            "/home/me/x.py"};
+    static const char *const inside[] = {
+        "/usr/lib/libstdc++.so.6", PACKAGES "torch/lib/libc10_cuda.so",
+        PACKAGES "torch/lib/libtorch_cuda.so", "/usr/lib/python3.11/threading.py"};
+
+    cr_expect_eq(own_of(packaged, 4), 2);
+    cr_expect_eq(own_of(bare, 2), 0);
+    cr_expect_eq(own_of(generated, 4), 3);
+    cr_expect_eq(own_of(generated + 1, 1), 0);
+    cr_expect_eq(own_of(inside, 4), 1);
+    cr_expect_eq(own_of(inside, 1), 0);
 }
 
 /* By what is known of a frame, in the module app. */
@@ -298,10 +432,8 @@ Test(frames, the_cxx_library_is_known_by_names_and_by_files)
     cr_expect_eq(kind_of("_ZNKSt4hashI3KeyEclERKS0_", "/src/key.h"), GS_FRAME_PROGRAM);
 }
 
-#define PACKAGES "/v/lib/python3.11/site-packages/"
-
 /* Folders of the user's may have the packages' names. */
-Test(frames, bindings_of_python_are_known_by_their_folders)
+Test(frames, frameworks_are_known_by_their_folders)
 {
     static const char *const yes[] = {
         PACKAGES "cuda/bindings/cydriver.cpython-311-x86_64-linux-gnu.so",
@@ -310,18 +442,22 @@ Test(frames, bindings_of_python_are_known_by_their_folders)
         PACKAGES "numba/cuda/cudadrv/driver.py",
         "/usr/lib/python3/dist-packages/pycuda/_driver.cpython-311.so",
         PACKAGES "torch/_C.cpython-311-x86_64-linux-gnu.so",
-        PACKAGES "torch/lib/libtorch_python.so"};
+        PACKAGES "torch/lib/libtorch_python.so",
+        "/opt/libtorch/lib/libc10_cuda.so"};
     static const char *const no[] = {"",
                                      "train.py",
                                      "/home/me/pycuda/train.py",
                                      "/home/me/cuda/bindings/driver.py",
-                                     PACKAGES "torch/lib/libc10_cuda.so",
+                                     "/home/me/torch/nn/modules/module.py",
+                                     "/home/me/lib/libtorch_mine.so",
+                                     "/usr/local/cuda/samples/app",
+                                     PACKAGES "torchmine/train.py",
                                      PACKAGES "mine/cuda/driver.py"};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
-        cr_expect_eq(gs_frame_kind_of_file(yes[i]), GS_FRAME_BINDING, "%s", yes[i]);
+        cr_expect_eq(gs_frame_kind_of_file(yes[i]), GS_FRAME_FRAMEWORK, "%s", yes[i]);
     for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
-        cr_expect_neq(gs_frame_kind_of_file(no[i]), GS_FRAME_BINDING, "%s", no[i]);
+        cr_expect_neq(gs_frame_kind_of_file(no[i]), GS_FRAME_FRAMEWORK, "%s", no[i]);
 }
 
 /* What its user compiles, and what comes with the system or with packages. */
@@ -331,7 +467,8 @@ Test(frames, files_of_the_system_are_known_by_their_folders)
     cr_expect_eq(gs_frame_kind_of_file("/opt/app/app"), GS_FRAME_PROGRAM);
     cr_expect_eq(gs_frame_kind_of_file("/usr/lib/x86_64-linux-gnu/libmpi.so.40"),
                  GS_FRAME_SYSTEM);
-    cr_expect_eq(gs_frame_kind_of_file("/lib64/libm.so.6"), GS_FRAME_SYSTEM);
+    cr_expect_eq(gs_frame_kind_of_file("/lib64/libz.so.1"), GS_FRAME_SYSTEM);
+    cr_expect_eq(gs_frame_kind_of_file("/lib64/libm.so.6"), GS_FRAME_VENDOR);
     cr_expect_eq(gs_frame_kind_of_file("/v/lib/python3.11/site-packages/x/y.so"),
                  GS_FRAME_SYSTEM);
     cr_expect_eq(gs_frame_kind_of_file("/home/me/.pyenv/bin/python3.11"),

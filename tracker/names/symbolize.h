@@ -43,6 +43,13 @@ struct gs_symbol {
     unsigned inlined_count;
 };
 
+/* Whose code a frame is; frame_kinds.h finds it. */
+struct gs_frame_class {
+    unsigned char kind, family; /* enum gs_frame_kind, enum gs_frame_family */
+    bool python, generated;     /* generated: Python compiled it from a text */
+    bool known;                 /* else it was not looked for */
+};
+
 /* A frame to resolve: a return address. The symbolizer looks up frame - 1. */
 struct gs_symbol_request {
     uintptr_t frame;
@@ -51,6 +58,7 @@ struct gs_symbol_request {
     bool inlined;                   /* the result is one of another's `inlined` */
     struct gs_symbol_place *place;  /* the symbolizer's; NULL: not resolved */
     struct gs_symbol result;
+    struct gs_frame_class class; /* kept once the result is final */
 };
 
 /* The configuration is copied. Errors: GS_ERR_INVALID, GS_ERR_HOST_NOMEM. */

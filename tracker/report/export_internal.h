@@ -17,7 +17,8 @@
 struct gs_export_stack {
     uint32_t id;
     uint32_t first, count;
-    uint32_t begin, end; /* relative to first */
+    uint32_t begin, end; /* relative to first; the program's own frame is the first */
+    uint32_t inner;      /* frames of frameworks before `begin` */
     const char *call;    /* runtime function that the program called; NULL: unknown */
     bool cut;            /* the recorded stack is incomplete */
 };

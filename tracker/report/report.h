@@ -153,6 +153,7 @@ struct gs_report_config {
     bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
     bool show_devices;    /* devices and pool also of a clean run */
     bool show_hints;      /* what there was too much of, also in a clean run */
+    bool all_frames;      /* GPUSHIM_STACK_FRAMES=all: no frames are folded */
     bool show_pool;       /* GPUSHIM_VERBOSE=2: traffic, and all statistics of the pool */
     /* Names of runtime functions (cudaMalloc, ...). The report hides the frames down to
      * the outermost of them; its name is the call that the program made. */
@@ -195,10 +196,11 @@ void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *
  * job has no format that names call sites. */
 void gs_report_figures(struct gs_tracker *tracker, const struct gs_report_config *config);
 
-/* Writes resolved frames, innermost first, as a stack of the report. `cut`: the stack
- * goes on. */
+/* Writes resolved frames, the program's own first, as a stack of the report. `inner`:
+ * what is folded before it, "23 frames of PyTorch"; NULL: nothing. `cut`: the stack goes
+ * on. */
 void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned count,
-                           bool cut, struct gs_text *text);
+                           const char *inner, bool cut, struct gs_text *text);
 
 /* The stacks of growing call sites as written, so that file and line are looked up once.
  * Zero at first. */

@@ -118,10 +118,12 @@ struct gs_frame_table {
     const struct gs_stacks *source;    /* resolves the ids */
 };
 
-/* A stack in its printed form. */
+/* A stack in its printed form: frames[0] is the program's own, which names the call site
+ * and owns its memory. */
 struct gs_shown_stack {
     const struct gs_symbol_request *frames;
     unsigned count;
+    unsigned inner;   /* frames of frameworks before frames[0]: frames[-inner] is one */
     const char *call; /* runtime function that the program called; NULL: unknown */
     bool cut;         /* the recorded stack is incomplete */
     uint32_t id;
@@ -187,9 +189,16 @@ bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee
 unsigned gs_report_put_inlined(const struct gs_symbol_request *frame,
                                struct gs_symbol_request *out);
 
-/* Returns true for code of a language's library between the program's functions, and for
- * code that carries calls, such as Go's way into C. */
-bool gs_report_frame_is_library(const struct gs_symbol_request *frame);
+/* Returns true for code that carries the program's calls: frameworks, bindings, a
+ * language's library. */
+bool gs_report_frame_is_carrier(const struct gs_symbol_request *frame);
+/* "PyTorch", for such code; NULL: the frame is no carrier. */
+const char *gs_report_frame_family(const struct gs_symbol_request *frame);
+/* Looks up whose code a frame is, for later questions; again once its line is known. */
+void gs_report_keep_class(struct gs_symbol_request *frame);
+/* "23 frames of PyTorch, CuPy": so many frames of families. Returns `out`. */
+const char *gs_report_families(const struct gs_symbol_request *frames, unsigned count,
+                               char out[160]);
 
 /* Base name of the module of a resolved frame; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);

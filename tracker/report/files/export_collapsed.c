@@ -57,7 +57,7 @@ void gs_export_put_frames(const struct gs_export *export, struct gs_export_out *
     for (uint32_t i = stack ? stack->end : 0; stack && i-- > stack->begin;) {
         const struct gs_symbol_request *frame =
             &export->locations[export->frames[stack->first + i]];
-        if (i != stack->begin && gs_report_frame_is_library(frame))
+        if (i != stack->begin && gs_report_frame_is_carrier(frame))
             continue;
         gs_out_char(out, ';');
         gs_export_put_frame(out, frame);

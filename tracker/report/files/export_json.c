@@ -24,6 +24,22 @@ static void put_frames(const struct gs_export *export, struct gs_json *json,
     gs_json_close(json, ']');
 }
 
+/* Writes what the report folds before the first frame. */
+static void put_inner(const struct gs_export *export, struct gs_json *json,
+                      const struct gs_export_stack *stack)
+{
+    const uint32_t *numbers = &export->frames[stack->first + stack->begin - stack->inner];
+    struct gs_symbol_request *frames = calloc(stack->inner, sizeof *frames);
+    char families[160];
+
+    for (uint32_t i = 0; frames && i < stack->inner; i++)
+        frames[i] = export->locations[numbers[i]];
+    gs_json_member_text(json, "inner",
+                        frames ? gs_report_families(frames, stack->inner, families)
+                               : NULL);
+    free(frames);
+}
+
 /* Writes the stack of an error or call site: as the report shows it, and all of it. */
 static void put_stack(const struct gs_export *export, struct gs_json *json,
                       const struct gs_export_stack *stack)
@@ -35,6 +51,8 @@ static void put_stack(const struct gs_export *export, struct gs_json *json,
         return;
     }
     put_frames(export, json, "stack", stack, stack->begin, stack->end);
+    if (stack->inner != 0)
+        put_inner(export, json, stack);
     put_frames(export, json, "full_stack", stack, 0, stack->count);
     gs_json_member_bool(json, "truncated",
                         gs_stacks_truncated(export->tracker->config.stacks, stack->id));
@@ -66,6 +84,8 @@ static void put_frame(const struct gs_export *export, struct gs_json *json, size
         gs_json_member_null(json, "line");
     if (location->inlined)
         gs_json_member_bool(json, "inlined", true);
+    if (gs_report_frame_family(location))
+        gs_json_member_text(json, "family", gs_report_frame_family(location));
     gs_json_close(json, '}');
 }
 

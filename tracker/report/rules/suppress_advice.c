@@ -3,6 +3,7 @@
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md
  */
 #include "report_internal.h"
+#include "frame_kinds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,25 +26,15 @@ static bool is_extension(const char *name)
     return strstr(name, ".cpython-") || strstr(name, ".abi3.so");
 }
 
-/* Returns true for files of the system, the compiler, CUDA and frameworks. A rule for one
- * of their functions would match far more than one leak. */
-static bool is_system_library(const char *name)
+/* Returns true for code of frameworks, the compiler and CUDA. A rule for one of its
+ * functions would match far more than one leak. */
+static bool is_foreign(const struct gs_symbol_request *frame)
 {
-    /* The texts are in their rows: no program pays for relocating them at its start. */
-    static const char begins[][16] = {
-        "libc.so",     "libc-2.",       "ld-linux",      "libpthread",   "libm.so",
-        "libdl.so",    "librt.so",      "libstdc++.so",  "libc++",       "libgcc_s.so",
-        "libgomp.so",  "libcublas",     "libcudnn",      "libcufft",     "libcusparse",
-        "libcusolver", "libcurand",     "libnccl.so",    "libnvshmem",   "libnvrtc",
-        "libnvidia-",  "libnpp",        "libcupti.so",   "libnvJitLink", "libtorch",
-        "libc10",      "libtensorflow", "xla_extension", "libpython",    "[vdso]",
-    };
+    const char *module = gs_report_frame_module(frame);
 
-    for (size_t i = 0; i < GS_ARRAY_LEN(begins); i++) {
-        if (strncmp(name, begins[i], strlen(begins[i])) == 0)
-            return true;
-    }
-    return gs_module_is_runtime(name) || is_extension(name);
+    return gs_frame_kind(frame, module) == GS_FRAME_VENDOR ||
+           gs_report_frame_is_carrier(frame) || gs_module_is_runtime(module) ||
+           is_extension(module);
 }
 
 /* Returns true for a frame at the outer end of every stack, and for an inlined lambda,
@@ -92,8 +83,7 @@ static unsigned program_frame(const struct gs_shown_stack *stack)
         const struct gs_symbol_request *frame = &stack->frames[i];
         if (!is_specific(stack, frame))
             continue;
-        if (!is_system_library(gs_report_frame_module(frame)) &&
-            !gs_report_frame_is_library(frame))
+        if (!is_foreign(frame))
             return i;
         if (named == stack->count && frame->result.function &&
             !is_extension(gs_report_frame_module(frame)))
@@ -298,9 +288,7 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
     for (i++; i < stack.count && callers < CALLERS_MAX; i++) {
         const struct gs_symbol_request *frame = &stack.frames[i];
         if (!frame->result.function || is_outermost(frame) ||
-            is_repeated(&stack, first, i) ||
-            is_system_library(gs_report_frame_module(frame)) ||
-            gs_report_frame_is_library(frame))
+            is_repeated(&stack, first, i) || is_foreign(frame))
             continue;
         if (callers > 0 && !matches_another(writer, number, count, out))
             break;

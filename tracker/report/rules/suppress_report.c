@@ -121,6 +121,8 @@ static uint32_t rule_for_shown(const struct matcher *matcher, enum gs_rule_kind 
         gs_frame_table_show(matcher->frames, matcher->config, stack);
     uint32_t rule = GS_RULE_NONE;
 
+    shown.frames -= shown.inner; /* a rule may name a framework's function */
+    shown.count += shown.inner;
     for (unsigned i = 0; i < shown.count; i++) {
         const struct gs_symbol_request *frame = &shown.frames[i];
         rule = lower(rule, rule_for_frame(matcher, kind, device, GS_RULE_TEXT_NAME,

@@ -1,6 +1,6 @@
 /*
  * report_stack.c - prints a call stack: one line per frame, repeats and runs of frames of
- * the C++ library folded.
+ * frameworks and libraries folded.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
 #include "report_internal.h"
@@ -12,7 +12,8 @@
 #define NAME_WIDTH_MAX 48
 #define NAME_SIZE      104 /* longer names are cut within their arguments */
 #define REPEATS_MIN    2   /* fewer equal frames are printed one by one */
-#define LIBRARY_MIN    2   /* likewise of the C++ library */
+#define FAMILIES_MAX   3u  /* of a folded run that are named */
+#define RUN_MIN        2   /* likewise of frameworks and libraries */
 
 static const char *frame_name(const struct gs_symbol_request *frame, char out[NAME_SIZE])
 {
@@ -66,26 +67,53 @@ static unsigned repeats(const struct gs_shown_stack *stack, unsigned number)
     return more >= REPEATS_MIN ? more : 0;
 }
 
-/* Returns the number of library frames from this one on that one line
- * replaces. */
-static unsigned library_run(const struct gs_shown_stack *stack, unsigned number)
+/* Returns the number of frames of frameworks and libraries from this one on that one line
+ * replaces; none of a script that is a framework's own. */
+static unsigned carrier_run(const struct gs_shown_stack *stack, unsigned number)
 {
     unsigned count = 0;
 
-    while (number + count < stack->count &&
-           gs_report_frame_is_library(&stack->frames[number + count]))
+    if (gs_frame_is_python(stack->frames[0].frame) &&
+        gs_report_frame_is_carrier(&stack->frames[0]))
+        return 0;
+    while (number > 0 && number + count < stack->count &&
+           gs_report_frame_is_carrier(&stack->frames[number + count]))
         count++;
-    return count >= LIBRARY_MIN && count < stack->count ? count : 0;
+    return count >= RUN_MIN ? count : 0;
 }
 
-void gs_report_stack(const struct gs_report_writer *writer,
-                     const struct gs_shown_stack *stack)
+const char *gs_report_families(const struct gs_symbol_request *frames, unsigned count,
+                               char out[160])
 {
-    int width = NAME_WIDTH_MIN, digits = stack->count > 10 ? 2 : 1;
-    char name[NAME_SIZE], place[384];
+    const char *names[FAMILIES_MAX];
+    unsigned known = 0;
+    size_t used =
+        (size_t)snprintf(out, 160, "%u frame%s of ", count, gs_report_plural(count));
+
+    for (unsigned i = 0, k = 0; i < count; i++) {
+        const char *name = gs_report_frame_family(&frames[i]);
+        if (!name)
+            name = gs_report_frame_module(&frames[i]);
+        while (k < known && strcmp(names[k], name) != 0)
+            k++;
+        if (k == known && known < FAMILIES_MAX && name[0]) {
+            names[known++] = name;
+            used += (size_t)snprintf(out + used, 160 - used, "%s%.40s",
+                                     known > 1 ? ", " : "", name);
+        }
+        k = 0;
+    }
+    return out;
+}
+
+/* The width of the functions' column. */
+static int name_width(const struct gs_shown_stack *stack, bool all)
+{
+    int width = NAME_WIDTH_MIN;
+    char name[NAME_SIZE];
 
     for (unsigned i = 0; i < stack->count; i++) {
-        unsigned run = library_run(stack, i);
+        unsigned run = all ? 0 : carrier_run(stack, i);
         if (run != 0) {
             i += run - 1;
             continue;
@@ -94,13 +122,22 @@ void gs_report_stack(const struct gs_report_writer *writer,
         if (length + 2 > width && length + 2 <= NAME_WIDTH_MAX)
             width = length + 2;
     }
+    return width;
+}
+
+static void write_frames(const struct gs_report_writer *writer,
+                         const struct gs_shown_stack *stack, bool all)
+{
+    int width = name_width(stack, all), digits = stack->count > 10 ? 2 : 1;
+    char name[NAME_SIZE], place[384], families[160];
+
     if (stack->count > 100)
         digits = 3;
     for (unsigned i = 0, more; i < stack->count; i += 1 + more) {
-        unsigned run = library_run(stack, i);
+        unsigned run = all ? 0 : carrier_run(stack, i);
         if (run != 0) {
-            gs_text_add(writer->text, "%s       ... %u library frames\n", writer->prefix,
-                        run);
+            gs_text_add(writer->text, "%s       ... %s\n", writer->prefix,
+                        gs_report_families(&stack->frames[i], run, families));
             more = run - 1;
             continue;
         }
@@ -117,6 +154,24 @@ void gs_report_stack(const struct gs_report_writer *writer,
             gs_text_add(writer->text, "%s       ... %u times more\n", writer->prefix,
                         more);
     }
+}
+
+void gs_report_stack(const struct gs_report_writer *writer,
+                     const struct gs_shown_stack *stack)
+{
+    const bool all = writer->config && writer->config->all_frames;
+    struct gs_shown_stack whole = *stack;
+    char families[160];
+
+    if (all && stack->inner != 0) {
+        whole.frames -= stack->inner;
+        whole.count += stack->inner;
+    } else if (stack->inner != 0) {
+        gs_text_add(
+            writer->text, "%s       ... %s\n", writer->prefix,
+            gs_report_families(stack->frames - stack->inner, stack->inner, families));
+    }
+    write_frames(writer, &whole, all);
     if (stack->cut)
         gs_text_add(writer->text, "%s       ... more (GPUSHIM_STACK_DEPTH)\n",
                     writer->prefix);
@@ -126,11 +181,13 @@ void gs_report_stack(const struct gs_report_writer *writer,
 }
 
 void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned count,
-                           bool cut, struct gs_text *text)
+                           const char *inner, bool cut, struct gs_text *text)
 {
     const struct gs_report_writer writer = {.text = text};
     const struct gs_shown_stack stack = {.frames = frames, .count = count, .cut = cut};
 
+    if (inner && inner[0])
+        gs_text_add(text, "       ... %s\n", inner);
     gs_report_stack(&writer, &stack);
 }
 

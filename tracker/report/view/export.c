@@ -200,7 +200,7 @@ size_t gs_export_shown(const struct gs_export *export, uint32_t id,
         const struct gs_symbol_request *request = &export->locations[number];
         const struct gs_symbol *symbol = &request->result;
 
-        if (i != stack->begin && gs_report_frame_is_library(request))
+        if (i != stack->begin && gs_report_frame_is_carrier(request))
             continue;
         frames[count++] = (struct gs_export_frame){.function = symbol->function,
                                                    .file = symbol->file,

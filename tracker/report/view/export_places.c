@@ -200,6 +200,7 @@ static void set_shown_range(const struct gs_export *export,
         gs_report_show_frames(frames, stack->count, goes_on, inlined, export->config);
     stack->begin = (uint32_t)(shown.frames - frames);
     stack->end = stack->begin + shown.count;
+    stack->inner = shown.inner;
     stack->call = shown.call;
     stack->cut = shown.cut;
 }
@@ -316,6 +317,12 @@ static enum gs_status add_inlined(struct gs_export *export)
     return status;
 }
 
+static void keep_classes(const struct gs_export *export)
+{
+    for (size_t i = 0; i < export->location_count; i++)
+        gs_report_keep_class(&export->locations[i]);
+}
+
 enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
                                      size_t id_count)
 {
@@ -345,9 +352,11 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
         return status;
     put_program_first(export);
     resolve(export);
+    keep_classes(export);
     status = find_lines(export);
     if (status == GS_OK)
         status = add_inlined(export);
+    keep_classes(export);
     return status == GS_OK ? set_shown(export, GS_INLINED_ADDED) : status;
 }
 

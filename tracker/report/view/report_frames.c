@@ -3,10 +3,11 @@
  *
  * At the inner end the frames of the CUDA runtime, the driver and this library are
  * dropped, and all frames down to the outermost runtime function by name: a statically
- * linked runtime is inside the program's own file. So are frames of packages that carry
- * calls of Python, if anything else is there. At the outer end the frames around
- * main and around a thread's first function are dropped. frame_kinds.def says whose a
- * frame is. Inlined functions are frames of their own once lines are known.
+ * linked runtime is inside the program's own file. The frames of frameworks that follow
+ * are kept apart, as `inner`: the stack begins with the program's own frame. At the outer
+ * end the frames around main and around a thread's first function are dropped.
+ * frame_kinds.def says whose a frame is. Inlined functions are frames of their own once
+ * lines are known.
  *
  * Owns: a struct gs_frame_table.   Lock: none.
  * Design: docs/tracker.md
@@ -21,6 +22,11 @@ const char *gs_report_frame_module(const struct gs_symbol_request *request)
     if (request->module && request->module->path && request->module->path[0])
         return gs_module_base_name(request->module->path);
     return gs_module_base_name(request->result.module);
+}
+
+static struct gs_frame_class class_of(const struct gs_symbol_request *frame)
+{
+    return gs_frame_class(frame, gs_report_frame_module(frame));
 }
 
 /* ---- sets of stacks ------------------------------------------------------------- */
@@ -155,7 +161,8 @@ static void find_shown_lines(const struct gs_frame_table *table,
     for (size_t i = 0; i < table->stack_count; i++) {
         struct gs_shown_stack shown = show_number(table, config, i, GS_INLINED_UNKNOWN);
         size_t begin = (size_t)(shown.frames - table->requests);
-        for (size_t at = begin; at < begin + shown.count; at++)
+        size_t inner = config->all_frames ? shown.inner : 0;
+        for (size_t at = begin - inner; at < begin + shown.count; at++)
             table->requests[at].line_wanted = true;
     }
     source->find_lines(source->self, table->requests, count);
@@ -173,6 +180,18 @@ unsigned gs_report_put_inlined(const struct gs_symbol_request *frame,
     }
     *out = *frame;
     return symbol->inlined_count + 1;
+}
+
+void gs_report_keep_class(struct gs_symbol_request *frame)
+{
+    frame->class.known = frame->class.known && !frame->result.file && !frame->inlined;
+    frame->class = class_of(frame);
+}
+
+static void keep_classes(const struct gs_frame_table *table)
+{
+    for (size_t i = 0; i < table->first[table->stack_count]; i++)
+        gs_report_keep_class(&table->requests[i]);
 }
 
 /* Makes inlined functions requests of their own. Without memory they are missing. */
@@ -251,9 +270,11 @@ void gs_frame_table_fill(struct gs_frame_table *table,
     for (size_t i = 0; i < count; i++)
         request_stack(table, stacks, source, i);
     gs_report_resolve(source, stacks, table->requests, table->first[count]);
+    keep_classes(table);
     if (source->find_lines)
         find_shown_lines(table, config, source);
     add_inlined(table);
+    keep_classes(table);
     place_scopes(table, config);
 }
 
@@ -325,14 +346,19 @@ static const char *runtime_name(const struct gs_symbol_request *frame,
 
 static enum gs_frame_kind kind_of(const struct gs_symbol_request *frame)
 {
-    return gs_frame_kind(frame, gs_report_frame_module(frame));
+    return (enum gs_frame_kind)class_of(frame).kind;
 }
 
-bool gs_report_frame_is_library(const struct gs_symbol_request *frame)
+bool gs_report_frame_is_carrier(const struct gs_symbol_request *frame)
 {
-    enum gs_frame_kind kind = kind_of(frame);
+    return gs_frame_is_carrier(class_of(frame));
+}
 
-    return kind == GS_FRAME_LIBRARY || kind == GS_FRAME_BRIDGE;
+const char *gs_report_frame_family(const struct gs_symbol_request *frame)
+{
+    struct gs_frame_class class = class_of(frame);
+
+    return gs_frame_is_carrier(class) ? gs_frame_family_name(class.family) : NULL;
 }
 
 static bool is_runtime(const struct gs_symbol_request *frame)
@@ -343,6 +369,7 @@ static bool is_runtime(const struct gs_symbol_request *frame)
            kind == GS_FRAME_RUNTIME || kind == GS_FRAME_BRIDGE;
 }
 
+/* Returns the first frame outside of the runtime and the driver, or `count`. */
 static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count,
                           const struct gs_report_config *config, const char **call)
 {
@@ -356,14 +383,24 @@ static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count
     }
     while (begin < count && is_runtime(&frames[begin]))
         begin++;
-    for (unsigned i = begin; i < count; i++) {
-        enum gs_frame_kind kind = kind_of(&frames[i]);
-        if (kind == GS_FRAME_START)
-            break;
-        if (kind != GS_FRAME_BINDING && !is_runtime(&frames[i]))
-            return i;
-    }
-    return begin; /* nothing but bindings */
+    return begin;
+}
+
+/* The frames in which the program's own is looked for. */
+struct own_search {
+    const struct gs_symbol_request *frames;
+    enum gs_inlined inlined;
+};
+
+static struct gs_frame_class own_class(void *self, unsigned i)
+{
+    const struct own_search *search = self;
+    struct gs_frame_class class = class_of(&search->frames[i]);
+
+    /* A function of the program's may be inlined in it. */
+    if (search->inlined == GS_INLINED_UNKNOWN && class.kind == GS_FRAME_LIBRARY)
+        class.kind = GS_FRAME_SYSTEM;
+    return class;
 }
 
 /* Returns true if the outermost of `count` frames is start-up code of libc or the
@@ -444,11 +481,15 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
     unsigned end =
         outer_end(frames, begin, count, config->stack_depth, goes_on, &shown.cut);
 
-    if (inlined == GS_INLINED_ADDED && !shown.cut)
+    if (inlined == GS_INLINED_ADDED && !shown.cut && !config->all_frames)
         end = library_end(frames, begin, end);
     if (begin >= end) { /* only runtime frames: show all of them rather than none */
         begin = 0;
         end = count;
+    } else {
+        struct own_search search = {frames + begin, inlined};
+        shown.inner = gs_frame_own(own_class, &search, end - begin);
+        begin += shown.inner;
     }
     if (end < count && gs_frame_is_scope(frames[end].frame))
         end++;
@@ -513,16 +554,24 @@ int gs_report_compare_frames(const struct gs_symbol_request *a,
                       : compare_numbers(offset_of(a), offset_of(b));
 }
 
+/* Returns the next frame that a comparison of stacks reads: `at`, or one further out. */
+static unsigned next_own(const struct gs_shown_stack *stack, unsigned at)
+{
+    while (at > 0 && at < stack->count && gs_report_frame_is_carrier(&stack->frames[at]))
+        at++;
+    return at;
+}
+
 int gs_report_compare_stacks(const struct gs_shown_stack *a,
                              const struct gs_shown_stack *b)
 {
     int order = compare_texts(a->call, b->call);
+    unsigned i = 0, k = 0;
 
     if (order == 0)
-        order = compare_numbers(a->count, b->count);
-    if (order == 0)
         order = compare_numbers(a->cut, b->cut);
-    for (unsigned i = 0; order == 0 && i < a->count; i++)
-        order = gs_report_compare_frames(&a->frames[i], &b->frames[i]);
-    return order;
+    for (; order == 0 && i < a->count && k < b->count;
+         i = next_own(a, i + 1), k = next_own(b, k + 1))
+        order = gs_report_compare_frames(&a->frames[i], &b->frames[k]);
+    return order ? order : compare_numbers(i < a->count, k < b->count);
 }

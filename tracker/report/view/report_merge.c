@@ -29,7 +29,7 @@ struct known_frame {
     uintptr_t frame;
     uint64_t name;   /* equal for frames that may read the same */
     bool is_call;    /* a runtime function: the frames inside it are hidden */
-    bool is_runtime; /* or a binding of Python: hidden at the inner end */
+    bool is_carrier; /* not compared: a framework, a library, the runtime */
 };
 
 struct merge {
@@ -73,16 +73,19 @@ static struct known_frame examine_frame(const struct merge *merge, uint32_t stac
     struct gs_module module;
 
     if (gs_frame_is_python(frame)) {
-        known.is_runtime =
+        known.is_carrier =
             gs_stacks_python(merge->tracker->config.stacks, frame, &place) == GS_OK &&
-            gs_frame_kind_of_file(place.file) == GS_FRAME_BINDING;
+            gs_frame_is_carrier(gs_frame_class_of_file(place.file));
         return known;
     }
     if (merge->source->module(merge->source->self, stack, frame, &module) != GS_OK)
         return known;
-    known.is_runtime = gs_module_is_runtime(gs_module_base_name(module.path)) ||
-                       gs_frame_kind_of_file(module.path) == GS_FRAME_BINDING;
+    const char *base_name = gs_module_base_name(module.path);
     const char *name = merge->source->linkage(merge->source->self, frame, &module);
+    const struct gs_symbol_request by_name = {
+        .frame = frame, .module = &module, .result = {.linkage = name}};
+    known.is_carrier = gs_module_is_runtime(base_name) ||
+                       gs_frame_is_carrier(gs_frame_class(&by_name, base_name));
     if (name) {
         known.name = hash_text(name);
         known.is_call = gs_report_is_runtime_call(name, merge->config);
@@ -126,7 +129,7 @@ static bool hash_group(struct merge *merge, const struct gs_group *group, uint64
             return false;
         if (known->is_call)
             hash = key;
-        else if (!known->is_runtime || hash != key)
+        else if (!known->is_carrier)
             hash = mix(hash, known->name);
     }
     *out = hash;

@@ -1,6 +1,6 @@
 /*
- * report_owners.c - live memory by owner: the module, or the file of Python, of the first
- * frame outside the CUDA runtime, the driver, this library and bindings of Python.
+ * report_owners.c - live memory by owner: the module, or the file of Python, of the
+ * program's own frame (gs_frame_own).
  * Owns: a struct gs_owners.   Lock: none.
  */
 #include "report_internal.h"
@@ -8,17 +8,27 @@
 
 #include <stdlib.h>
 
-/* The kind of the file that was looked at last: most frames are in a few files. */
-struct last_file {
-    const char *path;
-    enum gs_frame_kind kind;
+/* The classes of files by the addresses of their paths, which live as long as the stack
+ * table. */
+#define FILES_KEPT 64u
+struct files {
+    const char *paths[FILES_KEPT];
+    struct gs_frame_class classes[FILES_KEPT];
 };
 
-static enum gs_frame_kind kind_of(struct last_file *last, const char *path)
+static struct gs_frame_class class_of(struct files *files, const char *path, bool python)
 {
-    if (last->path != path)
-        *last = (struct last_file){path, gs_frame_kind_of_file(path)};
-    return last->kind;
+    size_t slot = ((uintptr_t)path * UINT64_C(0x9e3779b97f4a7c15) >> 40) % FILES_KEPT;
+
+    if (files->paths[slot] != path) {
+        files->paths[slot] = path;
+        files->classes[slot] = gs_frame_class_of_file(path);
+        if (gs_module_is_runtime(gs_module_base_name(path)))
+            files->classes[slot].kind = GS_FRAME_RUNTIME;
+        files->classes[slot].python = python;
+        files->classes[slot].generated = python && path[0] == '<';
+    }
+    return files->classes[slot];
 }
 
 /* The path of a frame's module, or of its file of Python; NULL: unknown. It lives as long
@@ -39,39 +49,58 @@ static const char *path_of(const struct gs_stacks *stacks,
     return module.path ? module.path : "";
 }
 
+/* A stack whose owner is looked for. */
+struct owner_search {
+    const struct gs_stacks *stacks;
+    const struct gs_report_source *source;
+    struct files *files;
+    uint32_t stack;
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+};
+
+static const char *path_at(const struct owner_search *search, unsigned i)
+{
+    return path_of(search->stacks, search->source, search->stack, search->frames[i]);
+}
+
+/* A frame without a file may be the program's. */
+static struct gs_frame_class own_class(void *self, unsigned i)
+{
+    const struct owner_search *search = self;
+    const char *path = path_at(search, i);
+
+    if (!path)
+        return (struct gs_frame_class){.kind = GS_FRAME_PROGRAM};
+    if (gs_module_base_name(path)[0] == '\0')
+        return (struct gs_frame_class){.kind = GS_FRAME_RUNTIME};
+    return class_of(search->files, path, gs_frame_is_python(search->frames[i]));
+}
+
 /* NULL: unknown. The name lives as long as the stack table. */
 static const char *owner_of(const struct gs_stacks *stacks,
                             const struct gs_report_source *source, uint32_t stack,
-                            struct last_file *last)
+                            struct files *files)
 {
-    uintptr_t frames[GS_STACK_MAX_DEPTH];
-    unsigned count = gs_report_stack_frames(stacks, stack, frames);
-    const char *binding = NULL; /* the owner, if there is nothing else */
+    struct owner_search search = {
+        .stacks = stacks, .source = source, .files = files, .stack = stack};
+    unsigned count = gs_report_stack_frames(stacks, stack, search.frames);
+    unsigned own = gs_frame_own(own_class, &search, count);
 
-    for (unsigned i = 0; i < count; i++) {
-        const char *path = path_of(stacks, source, stack, frames[i]);
-        if (!path)
-            break; /* the frame may be the owner's: do not guess further out */
-        const char *name = gs_module_base_name(path);
-        if (name[0] == '\0' || gs_module_is_runtime(name))
-            continue;
-        enum gs_frame_kind kind = kind_of(last, path);
-        if (kind == GS_FRAME_START && binding)
-            break;
-        if (kind != GS_FRAME_BINDING)
-            return name;
-        if (!binding)
-            binding = name;
+    if (own < count && !path_at(&search, own)) { /* do not guess further out */
+        count = own;
+        own = gs_frame_own(own_class, &search, count);
     }
-    return binding;
+    if (own >= count || own_class(&search, own).kind == GS_FRAME_RUNTIME)
+        return NULL;
+    return gs_module_base_name(path_at(&search, own));
 }
 
 const char *gs_report_owner(const struct gs_stacks *stacks,
                             const struct gs_report_source *source, uint32_t stack)
 {
-    struct last_file last = {0};
+    struct files files = {0};
 
-    return owner_of(stacks, source, stack, &last);
+    return owner_of(stacks, source, stack, &files);
 }
 
 static bool same_owner(const struct gs_owner *a, const struct gs_owner *b)
@@ -119,7 +148,7 @@ static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
                        const struct gs_report_source *source,
                        const struct gs_groups *groups, bool by_kind)
 {
-    struct last_file last = {0};
+    struct files files = {0};
 
     for (size_t i = 0; i < groups->count; i++) {
         const struct gs_group *group = &groups->items[i];
@@ -128,7 +157,7 @@ static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
         const struct gs_owner key = {.row = gs_totals_row(group->device, group->kind),
                                      .kind = by_kind ? group->kind : 0,
                                      .name =
-                                         owner_of(stacks, source, group->stack, &last)};
+                                         owner_of(stacks, source, group->stack, &files)};
         struct gs_owner *owner = find_owner(owners, &key);
         if (!owner)
             return false;
