@@ -15,7 +15,7 @@ static size_t hash_key(const struct gs_group *key)
     uint64_t hash =
         ((uint64_t)key->stack << 32) | ((uint64_t)key->api << 16) | (uint16_t)key->device;
 
-    hash ^= ((uint64_t)key->kind << 1 | key->lost) << 56;
+    hash ^= ((uint64_t)key->kind << 1 | key->lost | (uint64_t)key->holds << 6) << 56;
     hash *= UINT64_C(0x9e3779b97f4a7c15);
     return (size_t)(hash ^ (hash >> 32));
 }
@@ -23,7 +23,7 @@ static size_t hash_key(const struct gs_group *key)
 static bool same_key(const struct gs_group *a, const struct gs_group *b)
 {
     return a->stack == b->stack && a->api == b->api && a->device == b->device &&
-           a->kind == b->kind && a->lost == b->lost;
+           a->kind == b->kind && a->lost == b->lost && a->holds == b->holds;
 }
 
 /* Returns the slot of the key, or the empty slot where the key belongs. */

@@ -15,6 +15,13 @@
 #include "leak_scan.h"
 #include "sampling.h"
 
+/* Whether memory has parts that a caching allocator has handed out (parts.h). */
+enum gs_group_holds {
+    GS_HOLDS_NOTHING, /* or no allocator says */
+    GS_HOLDS_PARTS,
+    GS_HOLDS_UNKNOWN /* memory without an address */
+};
+
 struct gs_group {
     /* The key. */
     uint32_t stack;
@@ -22,6 +29,8 @@ struct gs_group {
     int16_t device;
     uint8_t kind;
     uint8_t lost;
+    uint8_t holds;     /* enum gs_group_holds; the report's alone */
+    uint8_t cached_by; /* set by the report: a row of GS_CACHE + 1; 0: no cache */
     /* The sums. */
     uint64_t bytes, count;
     double likely_bytes, likely_count; /* estimates from samples: sampling.h */

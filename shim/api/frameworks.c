@@ -1,13 +1,15 @@
 /*
- * frameworks.c - allocation functions with the signatures that PyTorch's pluggable
- * allocator has (torch.cuda.memory.CUDAPluggableAllocator), over api_stream.c.
+ * frameworks.c - what PyTorch calls: allocation functions with the signatures that its
+ * pluggable allocator has (torch.cuda.memory.CUDAPluggableAllocator), over api_stream.c;
+ * and the function by which its own allocator reports each tensor to its profiler.
  *
  * PyTorch takes NULL for memory. So where there is none, the function throws PyTorch's
  * own error, which its library c10 does for it; an exception passes through this file.
  *
- * Owns:  nothing.   Lock: none.
+ * Owns:  PyTorch's definition of that function.   Lock: none, atomic.
  */
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
@@ -15,7 +17,9 @@
 #include "api.h"
 #include "gs_base.h"
 #include "log.h"
+#include "state.h"
 #include "text.h"
+#include "tracker.h"
 
 /* c10::detail::torchCheckFail(function, file, line, message): throws c10::Error. */
 #define TORCH_FAIL "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
@@ -74,4 +78,60 @@ void gpushim_torch_free(void *memory, ssize_t bytes, int device, void *stream)
 void gpushim_torch_record_stream(void *memory, void *stream)
 {
     (void)gs_api_table.stream_uses(memory, stream);
+}
+
+/* ---- tensors that PyTorch's caching allocator hands out
+ * --------------------------------- */
+
+/* c10::Device: DeviceType, which is 1 for CUDA, and an index. */
+struct c10_device {
+    int8_t type, index;
+};
+#define C10_CUDA 1
+
+/* void c10::reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, c10::Device):
+ * the same since PyTorch 1.13. */
+#define REPORT_USAGE _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+#define REPORT_NAME  "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+typedef void report_usage(void *memory, int64_t bytes, size_t allocated, size_t reserved,
+                          struct c10_device device);
+GS_EXPORT report_usage REPORT_USAGE;
+
+/* PyTorch's own definition, as the calling module would have it; NULL: none. */
+static report_usage *find_own(void *caller)
+{
+    struct link_map *map = NULL;
+    report_usage *own = NULL;
+    Dl_info info;
+    void *library, *found;
+    if (!dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map ||
+        !(library = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD))) {
+        return NULL;
+    }
+    found = dlsym(library, REPORT_NAME);
+    (void)dlclose(library); /* it stays: it has called this function */
+    if (found != (void *)REPORT_USAGE) {
+        memcpy(&own, &found, sizeof(own));
+    }
+    return own;
+}
+
+/* Atomic. */
+static report_usage *own_report;
+
+void REPORT_USAGE(void *memory, int64_t bytes, size_t allocated, size_t reserved,
+                  struct c10_device device)
+{
+    report_usage *own = __atomic_load_n(&own_report, __ATOMIC_ACQUIRE);
+    struct gs_state *state = device.type == C10_CUDA ? gs_state_peek() : NULL;
+    if (!own) {
+        own = find_own(__builtin_return_address(0));
+        __atomic_store_n(&own_report, own, __ATOMIC_RELEASE);
+    }
+    if (state && state->tracker) {
+        gs_tracker_part(state->tracker, (uintptr_t)memory, bytes);
+    }
+    if (own) {
+        own(memory, bytes, allocated, reserved, device);
+    }
 }

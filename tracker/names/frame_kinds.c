@@ -47,8 +47,7 @@ static bool starts_with(const char *text, const char *prefix)
            strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* Returns what follows site-packages/ in a path; NULL: it is in no such folder. */
-static const char *in_packages(const char *path)
+const char *gs_frame_package(const char *path)
 {
     static const char folder[] = "-packages/";
     const char *found = NULL;
@@ -67,7 +66,7 @@ static const char *in_python(const char *path)
 
     if (starts_with(path, "<frozen "))
         return "";
-    if (!found || in_packages(path))
+    if (!found || gs_frame_package(path))
         return NULL;
     end = found + sizeof folder - 1;
     end += strspn(end, "0123456789");
@@ -90,7 +89,7 @@ static struct known known_file(const char *path)
 
     return (struct known){.module = slash ? slash + 1 : path,
                           .path = path,
-                          .package = slash ? in_packages(path) : NULL,
+                          .package = slash ? gs_frame_package(path) : NULL,
                           .python = in_python(path),
                           .namespace = ""};
 }

@@ -32,6 +32,10 @@ const char *gs_frame_family_name(unsigned family);
 /* A carrier of the family with this name, as a file has it; NULL: not looked for. */
 struct gs_frame_class gs_frame_class_of_family(const char *name);
 
+/* Returns what follows site-packages/ or dist-packages/ in a path; NULL: it is in no such
+ * folder. */
+const char *gs_frame_package(const char *path);
+
 /* By the path of the module, or of a source file of Python's, alone. */
 struct gs_frame_class gs_frame_class_of_file(const char *path);
 enum gs_frame_kind gs_frame_kind_of_file(const char *path);

@@ -63,6 +63,8 @@ struct gs_report_data {
     uint64_t suppressed_bytes, suppressed_count, suppressed_errors;
     uint64_t shared_bytes, shared_count; /* of unsampled memory */
     struct gs_rule_use *uses;            /* by rule; NULL: no rule was tried */
+    struct gs_part_list parts;           /* of cached memory */
+    uint64_t cached_bytes, cached_count; /* kept by caching allocators: no leaks */
     struct gs_scan scan;
     uint64_t grouped_bytes, grouped_count; /* less than the above if memory was short */
     struct gs_peak peaks[GS_PEAK_ROWS]; /* the known peaks: for files, or for printing */
@@ -238,6 +240,21 @@ void gs_report_suppress(const struct gs_tracker *tracker,
                         const struct gs_report_config *config,
                         const struct gs_report_source *source,
                         const struct gs_frame_table *frames, struct gs_report_data *data);
+
+struct gs_report_writer;
+
+/* ---- cached.c: memory that a framework's caching allocator keeps ------------------- */
+
+/* Marks the groups that a caching allocator keeps, and that have no part in use, as far
+ * as that is known. They are no leaks. */
+void gs_report_find_cached(const struct gs_tracker *tracker,
+                           const struct gs_report_config *config,
+                           const struct gs_report_source *source,
+                           struct gs_report_data *data);
+/* "PyTorch": the framework whose allocator keeps a group; NULL: none. */
+const char *gs_report_cached_by(const struct gs_group *group);
+/* Prints a line for each framework that keeps memory. */
+void gs_report_cached(const struct gs_report_writer *writer);
 
 /* ---- report_owners.c: memory by the allocating module ----------------------------- */
 

@@ -246,6 +246,8 @@ static void put_place(const struct gs_export *export, struct gs_json *json,
             json, "rule",
             gs_suppressions_rule(export->config->suppressions, group->suppressed_by - 1)
                 ->pattern);
+    if (gs_report_cached_by(group))
+        gs_json_member_text(json, "cached_by", gs_report_cached_by(group));
     put_likely(export, json, group);
     if (export->config->growth)
         gs_json_member_bool(json, "growing",

@@ -202,11 +202,11 @@ static void move_suppressed(struct gs_report_data *data)
 
     if (!moved) { /* no memory: suppress nothing, rather than a part */
         for (size_t i = 0; i < count; i++)
-            items[i].suppressed_by = 0;
+            items[i].suppressed_by = items[i].cached_by = 0;
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        if (items[i].suppressed_by == 0)
+        if (items[i].suppressed_by == 0 && items[i].cached_by == 0)
             items[kept++] = items[i];
         else
             moved[behind++] = items[i];
@@ -220,13 +220,15 @@ static void subtract_suppressed(struct gs_report_data *data)
 {
     for (size_t i = data->leak_groups; i < data->groups.count; i++) {
         const struct gs_group *group = &data->groups.items[i];
-        data->suppressed_bytes += gs_group_weight(group);
-        data->suppressed_count += group->count;
+        *(group->cached_by ? &data->cached_bytes : &data->suppressed_bytes) +=
+            gs_group_weight(group);
+        *(group->cached_by ? &data->cached_count : &data->suppressed_count) +=
+            group->count;
     }
-    data->leaked_bytes -= data->suppressed_bytes;
-    data->leaked_count -= data->suppressed_count;
-    data->grouped_bytes -= data->suppressed_bytes;
-    data->grouped_count -= data->suppressed_count;
+    data->leaked_bytes -= data->suppressed_bytes + data->cached_bytes;
+    data->leaked_count -= data->suppressed_count + data->cached_count;
+    data->grouped_bytes -= data->suppressed_bytes + data->cached_bytes;
+    data->grouped_count -= data->suppressed_count + data->cached_count;
 }
 
 /* For damage the owner of the memory is known, the writer is not: the rule is compared
@@ -263,6 +265,26 @@ static void check_all(const struct matcher *matcher, struct gs_report_data *data
     }
 }
 
+/* Marks what the rules match and their caps allow. */
+static void apply_rules(struct matcher *matcher, struct gs_report_data *data)
+{
+    uint32_t count = gs_suppressions_count(matcher->rules);
+
+    if (count == 0 || !(data->uses = calloc(count, sizeof *data->uses)))
+        return;
+    matcher->known = calloc(KNOWN_NAMES, sizeof *matcher->known);
+    check_all(matcher, data);
+    free(matcher->known);
+    for (size_t i = 0; i < data->groups.count; i++)
+        apply_caps(data, matcher->rules, &data->groups.items[i].suppressed_by,
+                   &data->groups.items[i].beyond_rule);
+    for (size_t i = 0; i < data->errors_kept; i++) {
+        struct gs_error *error = &data->errors[i];
+        apply_caps(data, matcher->rules, &error->suppressed_by, &error->beyond_rule);
+        data->suppressed_errors += error->suppressed_by != 0 ? 1 + error->repeats : 0;
+    }
+}
+
 void gs_report_suppress(const struct gs_tracker *tracker,
                         const struct gs_report_config *config,
                         const struct gs_report_source *source,
@@ -273,24 +295,11 @@ void gs_report_suppress(const struct gs_tracker *tracker,
                               .source = source,
                               .frames = frames,
                               .stacks = tracker->config.stacks};
-    uint32_t count = gs_suppressions_count(matcher.rules);
 
-    if (count == 0 || (data->groups.count == 0 && data->errors_kept == 0))
+    if (data->groups.count == 0 && data->errors_kept == 0)
         return;
-    data->uses = calloc(count, sizeof *data->uses);
-    if (!data->uses)
-        return;
-    matcher.known = calloc(KNOWN_NAMES, sizeof *matcher.known);
-    check_all(&matcher, data);
-    free(matcher.known);
-    for (size_t i = 0; i < data->groups.count; i++)
-        apply_caps(data, matcher.rules, &data->groups.items[i].suppressed_by,
-                   &data->groups.items[i].beyond_rule);
-    for (size_t i = 0; i < data->errors_kept; i++) {
-        struct gs_error *error = &data->errors[i];
-        apply_caps(data, matcher.rules, &error->suppressed_by, &error->beyond_rule);
-        data->suppressed_errors += error->suppressed_by != 0 ? 1 + error->repeats : 0;
-    }
+    apply_rules(&matcher, data);
+    gs_report_find_cached(tracker, config, source, data);
     if (data->groups.count > 0)
         move_suppressed(data);
     subtract_suppressed(data);

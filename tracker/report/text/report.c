@@ -305,6 +305,7 @@ static void write_end(const struct gs_report_writer *writer)
 {
     write_hints(writer);
     write_uncounted(writer);
+    gs_report_cached(writer);
     gs_report_suppressed(writer);
     gs_report_checks(writer);
     gs_report_proof(writer);

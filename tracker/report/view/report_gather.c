@@ -38,12 +38,24 @@ static void add_part(struct gather *gather, struct gs_group *part)
     data->grouped_count += part->count;
 }
 
+static enum gs_group_holds holds_of(const struct gs_part_list *parts,
+                                    const struct gs_allocation *allocation)
+{
+    if (gs_key_is_handle(allocation->addr))
+        return GS_HOLDS_UNKNOWN;
+    return gs_part_list_within(parts, allocation->addr, allocation->bytes)
+               ? GS_HOLDS_PARTS
+               : GS_HOLDS_NOTHING;
+}
+
 static bool visit_live(void *arg, const struct gs_allocation *allocation)
 {
     struct gather *gather = arg;
     struct gs_group part = gs_group_of(gather->tracker, allocation);
 
     part.found[gs_scan_result(&gather->data->scan, allocation->addr)] = 1;
+    if (gather->data->parts.known)
+        part.holds = (uint8_t)holds_of(&gather->data->parts, allocation);
     add_part(gather, &part);
     return true;
 }
@@ -136,6 +148,7 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
                                      : UINT16_MAX;
     if (config->scan)
         gs_scan_run(tracker, config->scan, &data->scan);
+    data->parts = gs_parts_copy(__atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE));
     gs_records_visit(tracker, visit_live, &gather);
     gather_lost(tracker, &gather);
     sort(&data->groups);
@@ -178,6 +191,7 @@ void gs_report_choose(const struct gs_report_config *config, struct gs_report_da
 void gs_report_data_free(struct gs_report_data *data)
 {
     gs_scan_free(&data->scan);
+    gs_part_list_free(&data->parts);
     free(data->uses);
     free(data->slow.sites);
     gs_groups_free(&data->groups);

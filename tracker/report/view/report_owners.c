@@ -55,18 +55,25 @@ struct owner_search {
     const struct gs_report_source *source;
     struct files *files;
     uint32_t stack;
+    unsigned at; /* the frame that was looked up last, + 1, and its path */
+    const char *path;
     uintptr_t frames[GS_STACK_MAX_DEPTH];
 };
 
-static const char *path_at(const struct owner_search *search, unsigned i)
+static const char *path_at(struct owner_search *search, unsigned i)
 {
-    return path_of(search->stacks, search->source, search->stack, search->frames[i]);
+    if (search->at != i + 1) {
+        search->path =
+            path_of(search->stacks, search->source, search->stack, search->frames[i]);
+        search->at = i + 1;
+    }
+    return search->path;
 }
 
 /* A frame without a file may be the program's. */
 static struct gs_frame_class own_class(void *self, unsigned i)
 {
-    const struct owner_search *search = self;
+    struct owner_search *search = self;
     const char *path = path_at(search, i);
 
     if (!path)
@@ -81,11 +88,15 @@ static const char *owner_of(const struct gs_stacks *stacks,
                             const struct gs_report_source *source, uint32_t stack,
                             struct files *files)
 {
-    struct owner_search search = {
-        .stacks = stacks, .source = source, .files = files, .stack = stack};
+    struct owner_search search;
     unsigned count = gs_report_stack_frames(stacks, stack, search.frames);
-    unsigned own = gs_frame_own(own_class, &search, count);
 
+    search.stacks = stacks;
+    search.source = source;
+    search.files = files;
+    search.stack = stack;
+    search.at = 0;
+    unsigned own = gs_frame_own(own_class, &search, count);
     if (own < count && !path_at(&search, own)) { /* do not guess further out */
         count = own;
         own = gs_frame_own(own_class, &search, count);

@@ -1,0 +1,25 @@
+"""A stand-in for PyTorch: tensors of c10_cuda.c, which stay live until they are deleted."""
+import ctypes
+import os
+
+_folder = os.environ["TORCH_LIBRARIES"]
+_c10 = ctypes.CDLL(_folder + "/libc10.so")
+_cuda = ctypes.CDLL(_folder + "/libc10_cuda.so")
+_cuda.torch_empty.restype = _cuda.torch_uncached.restype = ctypes.c_void_p
+_cuda.torch_delete.argtypes = [ctypes.c_void_p]
+
+
+def empty(size, reported=1):
+    return _cuda.torch_empty(ctypes.c_size_t(size), reported)
+
+
+def uncached(size):
+    return _cuda.torch_uncached(ctypes.c_size_t(size))
+
+
+def delete(tensor):
+    _cuda.torch_delete(tensor)
+
+
+def reports():
+    return _c10.c10_reports()

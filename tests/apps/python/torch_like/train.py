@@ -1,0 +1,42 @@
+"""train.py - a model over the stand-in for PyTorch: train.py right | leaks | unreported | uncached
+
+right       all tensors are deleted; the allocator keeps their memory
+leaks       three tensors are not, one behind a layer, one on a line that a thread runs
+unreported  as leaks, and the allocator does not say which tensors there are
+uncached    one tensor past the cache
+"""
+import sys
+import threading
+
+import torch
+import torch.nn
+
+
+class Block(torch.nn.Module):
+    def forward(self, size):
+        kept.append(torch.empty(size, REPORTED))
+
+
+def load_batch(size):
+    kept.append(torch.empty(size, REPORTED))
+
+
+def train():
+    Block()(4 << 20)
+    load_batch(3 << 20)
+    worker = threading.Thread(target=load_batch, args=(2 << 20,))
+    worker.start()
+    worker.join()
+    torch.delete(torch.empty(6 << 20, REPORTED))
+
+
+kept = []
+REPORTED = sys.argv[1] != "unreported"
+if sys.argv[1] == "uncached":
+    torch.uncached(1 << 20)
+else:
+    train()
+if sys.argv[1] == "right":
+    while kept:
+        torch.delete(kept.pop())
+print("reports:", torch.reports())

@@ -1,0 +1,147 @@
+/*
+ * tracker_parts.c - proves that the parts of cached memory are those that were handed
+ * out, whatever came back, and that the report calls memory without any of them cached.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "parts.h"
+#include "tracker_helpers.h"
+
+Test(parts, what_is_handed_out_is_within_its_memory)
+{
+    struct gs_parts *parts = gs_parts_create();
+    struct gs_part_list list;
+
+    gs_parts_change(parts, 0x7f0000000200, 4096);
+    gs_parts_change(parts, 0x7f0000200000, 100);
+    gs_parts_change(parts, 0x7f0000200000, -100);
+    gs_parts_change(parts, 0x1, -1); /* was never handed out */
+    gs_parts_change(parts, 0, 5);
+    list = gs_parts_copy(parts);
+    cr_assert(list.known);
+    cr_expect_eq(list.count, 1);
+    cr_expect(gs_part_list_within(&list, 0x7f0000000000, 0x200000));
+    cr_expect(gs_part_list_within(&list, 0x7f0000000200, 1));
+    cr_expect_not(gs_part_list_within(&list, 0x7f0000000201, 0x100000));
+    cr_expect_not(gs_part_list_within(&list, 0x7f0000000000, 0x200));
+    cr_expect_not(gs_part_list_within(&list, 0x7f0000200000, 0x200000));
+    gs_part_list_free(&list);
+    gs_parts_destroy(parts);
+    list = gs_parts_copy(NULL);
+    cr_expect_not(list.known);
+}
+
+/* Like an array that says for each address whether it is handed out. */
+Test(parts, many_come_and_go)
+{
+    enum { ADDRESSES = 20000 };
+    static bool out[ADDRESSES];
+    struct gs_parts *parts = gs_parts_create();
+    struct gs_part_list list;
+    uint64_t seed = 1;
+    size_t count = 0;
+
+    for (unsigned i = 0; i < 200000; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        unsigned at = (unsigned)(seed >> 33) % ADDRESSES;
+        gs_parts_change(parts, 0x7f0000000000 + (uint64_t)at * 512, out[at] ? -512 : 512);
+        count += out[at] ? (size_t)-1 : 1;
+        out[at] = !out[at];
+    }
+    list = gs_parts_copy(parts);
+    cr_expect_eq(list.count, count);
+    for (unsigned i = 0; i < ADDRESSES; i++)
+        cr_expect_eq(gs_part_list_within(&list, 0x7f0000000000 + (uint64_t)i * 512, 512),
+                     out[i]);
+    gs_part_list_free(&list);
+    gs_parts_destroy(parts);
+}
+
+/* An allocation of PyTorch's caching allocator, and one past its cache. */
+static enum gs_status in_c10(void *self, uint32_t stack, uintptr_t frame,
+                             struct gs_module *out)
+{
+    enum gs_status status = test_source().module(self, stack, frame, out);
+
+    if (frame == AT_TORCH || frame == AT_TORCH + 8)
+        out->path = "/opt/torch/lib/libc10_cuda.so";
+    return status;
+}
+
+static void name_c10(void *self, struct gs_symbol_request *requests, size_t count)
+{
+    test_source().resolve(self, requests, count);
+    for (size_t i = 0; i < count; i++) {
+        if (requests[i].frame == AT_TORCH)
+            requests[i].result.linkage = "_ZN3c104cuda20CUDACachingAllocator6Native22Devi"
+                                         "ceCachingAllocator11alloc_"
+                                         "blockEv";
+    }
+}
+
+/* Returns the report of three leaks: cached, with a part in use, and past the cache. */
+static char *report_of_three(bool parts, bool running)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_report_source source = test_source();
+    uint32_t cached = TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN);
+    uint32_t past = TEST_STACK(stacks, AT_CUDART, AT_TORCH + 8, AT_LOAD, AT_MAIN);
+    struct gs_report_summary summary;
+    struct gs_text text = {0};
+
+    source.module = in_c10;
+    source.resolve = name_c10;
+    config.running = running;
+    test_leak(tracker, 0x7000, 0x1000, SECONDS(1), cached);
+    test_leak(tracker, 0x9000, 0x1000, SECONDS(1), cached);
+    test_leak(tracker, 0xb000, 0x800, SECONDS(1), past);
+    if (parts) {
+        gs_tracker_part(tracker, 0x7200, 512);
+        gs_tracker_part(tracker, 0x9200, 512);
+        gs_tracker_part(tracker, 0x9200, -512);
+    }
+    gs_report_write_from(tracker, &config, &source, &text, &summary);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+    return text.data;
+}
+
+Test(parts, memory_without_parts_in_use_is_cached)
+{
+    char *text = report_of_three(true, false);
+
+    cr_expect_not_null(strstr(text, "Cached by PyTorch: 4.00 KiB in 1 allocation, not a "
+                                    "leak\n"),
+                       "%s", text);
+    cr_expect_not_null(strstr(text, "LEAK 1: 4.00 KiB in 1 allocation"), "%s", text);
+    cr_expect_not_null(strstr(text, "LEAK 2: 2.00 KiB in 1 allocation"), "%s", text);
+    cr_expect_not_null(strstr(text, " 6.00 KiB leaked in 2 allocations, 2 call sites\n"),
+                       "%s", text);
+    free(text);
+}
+
+Test(parts, unseen_parts_are_said)
+{
+    char *text = report_of_three(false, false);
+
+    cr_expect_not_null(
+        strstr(text, "Cached by PyTorch: 8.00 KiB in 2 allocations, not a leak (tensors "
+                     "in it are not seen: gpushim --torch=tensors)\n"),
+        "%s", text);
+    cr_expect_not_null(strstr(text, " 2.00 KiB leaked in 1 allocation, 1 call site\n"),
+                       "%s", text);
+    free(text);
+}
+
+/* Who has the memory is the question then. */
+Test(parts, while_the_program_runs_all_is_live)
+{
+    char *text = report_of_three(true, true);
+
+    cr_expect_null(strstr(text, "Cached"), "%s", text);
+    cr_expect_not_null(strstr(text, " 10.0 KiB live in 3 allocations"), "%s", text);
+    free(text);
+}

@@ -1,0 +1,162 @@
+/*
+ * cached.c - memory that a framework's caching allocator keeps until the process ends, by
+ * the rows GS_CACHE of frame_kinds.def. It is no leak, unless the allocator says that a
+ * part of it is in use.
+ *
+ * Owns: what is known of frames while they are looked up.   Lock: none.
+ * Design: docs/suppressions.md
+ */
+#include "frame_kinds.h"
+#include "report_internal.h"
+
+#include <stdlib.h>
+
+/* The texts are in their rows: no program pays for relocating them at its start. */
+static const struct {
+    unsigned char family;
+    char file[24], function[24], unseen[60];
+} rows[] = {
+#define GS_CACHE(family, file, function, unseen)                                         \
+    {GS_FAMILY_##family, file, function, unseen},
+#include "frame_kinds.def"
+};
+
+/* A frame that was looked up. */
+#define FRAMES_KEPT 2048u
+struct known {
+    uintptr_t frame; /* 0: none */
+    unsigned row;    /* + 1; 0: none */
+};
+
+struct search {
+    const struct gs_stacks *stacks;
+    const struct gs_report_source *source;
+    struct known *known; /* FRAMES_KEPT, by address */
+};
+
+static unsigned row_of_file(const char *path, unsigned from)
+{
+    const char *base_name = gs_module_base_name(path), *package = gs_frame_package(path);
+
+    for (unsigned i = from; i < GS_ARRAY_LEN(rows); i++) {
+        size_t length = strlen(rows[i].file);
+        if (strncmp(base_name, rows[i].file, length) == 0 ||
+            (package && strncmp(package, rows[i].file, length) == 0))
+            return i + 1;
+    }
+    return 0;
+}
+
+static unsigned examine(const struct search *search, uint32_t stack, uintptr_t frame)
+{
+    struct gs_symbol_request request = {.frame = frame};
+    struct gs_python_location place;
+    struct gs_module module;
+    const char *path;
+
+    if (gs_frame_is_python(frame)) {
+        if (gs_stacks_python(search->stacks, frame, &place) != GS_OK)
+            return 0;
+        path = place.file;
+        request.result.function = place.function;
+    } else {
+        if (search->source->module(search->source->self, stack, frame, &module) != GS_OK)
+            return 0;
+        path = module.path ? module.path : "";
+        request.module = &module;
+    }
+    unsigned row = row_of_file(path, 0);
+    if (row != 0 && !request.result.function && search->source->resolve)
+        search->source->resolve(search->source->self, &request, 1);
+    for (; row != 0; row = row_of_file(path, row)) {
+        const char *function =
+            request.result.linkage ? request.result.linkage : request.result.function;
+        if (function && strstr(function, rows[row - 1].function))
+            return row;
+    }
+    return 0;
+}
+
+static unsigned row_of_frame(const struct search *search, uint32_t stack, uintptr_t frame)
+{
+    size_t slot = (frame * UINT64_C(0x9e3779b97f4a7c15) >> 40) % FRAMES_KEPT;
+    struct known *known = &search->known[slot];
+
+    if (known->frame != frame)
+        *known = (struct known){frame, examine(search, stack, frame)};
+    return known->row;
+}
+
+static unsigned row_of_stack(const struct search *search, uint32_t stack)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    unsigned count = gs_report_stack_frames(search->stacks, stack, frames), row = 0;
+
+    for (unsigned i = 0; i < count && row == 0; i++)
+        row = row_of_frame(search, stack, frames[i]);
+    return row;
+}
+
+void gs_report_find_cached(const struct gs_tracker *tracker,
+                           const struct gs_report_config *config,
+                           const struct gs_report_source *source,
+                           struct gs_report_data *data)
+{
+    struct search search = {.stacks = tracker->config.stacks, .source = source};
+
+    if (config->running || config->killed) /* who has the memory is the question */
+        return;
+    if (!search.stacks || data->groups.count == 0 ||
+        !(search.known = calloc(FRAMES_KEPT, sizeof *search.known)))
+        return;
+    for (size_t i = 0; i < data->groups.count; i++) {
+        struct gs_group *group = &data->groups.items[i];
+        if (group->lost || group->suppressed_by != 0 || group->holds == GS_HOLDS_PARTS)
+            continue;
+        group->cached_by = (uint8_t)row_of_stack(&search, group->stack);
+    }
+    free(search.known);
+}
+
+const char *gs_report_cached_by(const struct gs_group *group)
+{
+    return group->cached_by ? gs_frame_family_name(rows[group->cached_by - 1].family)
+                            : NULL;
+}
+
+/* The parts of PyTorch's memory of the device are reported, of memory with an address. */
+static bool is_seen(const struct gs_report_data *data, const struct gs_group *group)
+{
+    return data->parts.known && group->holds != GS_HOLDS_UNKNOWN &&
+           strcmp(rows[group->cached_by - 1].file, "libc10_cuda.so") == 0;
+}
+
+static void write_row(const struct gs_report_writer *writer, unsigned row, bool seen)
+{
+    const struct gs_report_data *data = writer->data;
+    uint64_t bytes = 0, count = 0;
+    char size[24], number[32];
+
+    for (size_t i = data->leak_groups; i < data->groups.count; i++) {
+        const struct gs_group *group = &data->groups.items[i];
+        if (group->cached_by != row + 1 || is_seen(data, group) != seen)
+            continue;
+        bytes += gs_group_shown_bytes(group);
+        count += gs_group_shown_count(group);
+    }
+    if (count != 0)
+        gs_text_add(writer->text,
+                    "%sCached by %s: %s in %s allocation%s, not a leak%s%s%s\n",
+                    writer->prefix, gs_frame_family_name(rows[row].family),
+                    gs_text_bytes(bytes, size), gs_text_count(count, number),
+                    gs_report_plural(count), seen ? "" : " (",
+                    seen ? "" : rows[row].unseen, seen ? "" : ")");
+}
+
+void gs_report_cached(const struct gs_report_writer *writer)
+{
+    for (unsigned row = 0; row < GS_ARRAY_LEN(rows); row++) {
+        write_row(writer, row, true);
+        write_row(writer, row, false);
+    }
+}
