@@ -137,8 +137,8 @@ Test(report, an_error_and_leaks)
         "Pool of GPU 0: reserved 4.00 GiB, hit 97.2 %, rounding waste 1.8 %\n"
         "To suppress a LEAK, put its rule into a file and name the file in "
         "GPUSHIM_SUPPRESSIONS:\n"
-        "  1:  leak:run max_bytes=2G\n"
-        "  2:  leak:load_batch max_bytes=40M\n"
+        "  1:  leak:^run$ max_bytes=2G\n"
+        "  2:  leak:^load_batch$ max_bytes=40M\n"
         "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -412,7 +412,7 @@ Test(report, what_a_reset_lost_is_told_apart)
         "\n"
         "To suppress a LEAK, put its rule into a file and name the file in "
         "GPUSHIM_SUPPRESSIONS:\n"
-        "  1, 2:  leak:load_batch max_bytes=1280\n"
+        "  1, 2:  leak:^load_batch$ max_bytes=1280\n"
         "SUMMARY: gpushim: 0 errors, 1.25 KiB leaked in 3 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -587,8 +587,8 @@ Test(report, owners_are_per_device_and_ranked)
                      "\n"
                      "To suppress a LEAK, put its rule into a file and name the file in "
                      "GPUSHIM_SUPPRESSIONS:\n"
-                     "  1, 2, 4:  leak:mine::keep max_bytes=35M\n"
-                     "  3, 5:  leak:load_batch max_bytes=23M\n"
+                     "  1, 2, 4:  leak:^mine::keep$ max_bytes=35M\n"
+                     "  3, 5:  leak:^load_batch$ max_bytes=23M\n"
                      "SUMMARY: gpushim: 0 errors, 78.0 MiB leaked in 7 allocations, "
                      "7 call sites\n");
     free(text);

@@ -225,8 +225,8 @@ Test(sampling, a_report_says_what_the_stacks_stand_for)
         "\n"
         "To suppress a LEAK, put its rule into a file and name the file in "
         "GPUSHIM_SUPPRESSIONS:\n"
-        "  1:  leak:run\n"
-        "  2:  leak:load_batch\n"
+        "  1:  leak:^run$\n"
+        "  2:  leak:^load_batch$\n"
         "Note: one call stack in 4.00 KiB was recorded (GPUSHIM_TRACK_SAMPLE_BYTES): "
         "2.01 MiB of 2.02 MiB and 3 of 11 allocations have one\n"
         "SUMMARY: gpushim: 0 errors, 2.02 MiB leaked in 11 allocations, 2 call sites\n");

@@ -153,6 +153,7 @@ struct gs_report_config {
     bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
     bool show_devices;    /* devices and pool also of a clean run */
     bool show_hints;      /* what there was too much of, also in a clean run */
+    bool caches_leak;     /* what caching allocators keep counts as leaked */
     bool all_frames;      /* GPUSHIM_STACK_FRAMES=all: no frames are folded */
     bool show_pool;       /* GPUSHIM_VERBOSE=2: traffic, and all statistics of the pool */
     /* Names of runtime functions (cudaMalloc, ...). The report hides the frames down to

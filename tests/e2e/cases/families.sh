@@ -70,6 +70,13 @@ cached_unknown_case() {
 }
 add_case "families cached memory without reports" cached_unknown_case
 
+cached_as_leaks_case() {
+  torch_like right GPUSHIM_SUPPRESSIONS_BUILTIN=off
+  expect_status shim 9
+  expect_text shim.err '15[.]0 MiB leaked in 4 allocations, '
+}
+add_case "families cached memory is a leak on request" cached_as_leaks_case
+
 # Memory of a framework's past its cache.
 uncached_case() {
   torch_like uncached

@@ -104,8 +104,8 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
 {
     struct search search = {.stacks = tracker->config.stacks, .source = source};
 
-    if (config->running || config->killed) /* who has the memory is the question */
-        return;
+    if (config->running || config->killed || config->caches_leak)
+        return; /* who has the memory is the question */
     if (!search.stacks || data->groups.count == 0 ||
         !(search.known = calloc(FRAMES_KEPT, sizeof *search.known)))
         return;

@@ -212,6 +212,35 @@ static void make_short_pattern(const char *name, char *out)
         strcpy(out, shorter);
 }
 
+/* Anchors a pattern, so that it does not match longer names as well: "^step$" for step,
+ * "^step(*" for step(int), "* Pool<*>::get<*" behind a type that the function returns. */
+static void anchor(const char *name, char out[PATTERN_BYTES])
+{
+    static const struct {
+        char begin[4], end[3];
+    } ways[] = {{"^", "$"}, {"^", "(*"}, {"^* ", "$"}, {"^* ", "(*"}, {"^", ""}};
+    char anchored[PATTERN_BYTES + 8];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(ways); i++) {
+        size_t length = strlen(out);
+        bool open = length > 0 && out[length - 1] == '*';
+        if (length + 6 > PATTERN_BYTES || (open && ways[i].end[0] == '('))
+            continue;
+        snprintf(anchored, sizeof anchored, "%s%.*s%s", ways[i].begin, (int)length, out,
+                 open ? "" : ways[i].end);
+        if (gs_pattern_matches(anchored, name)) {
+            strcpy(out, anchored);
+            return;
+        }
+    }
+}
+
+static void make_anchored_pattern(const char *name, char *out)
+{
+    make_short_pattern(name, out);
+    anchor(name, out);
+}
+
 /* ---- the rule of a leak ---------------------------------------------------------------
  */
 
@@ -230,7 +259,7 @@ static void add_caller(struct advice *advice, size_t *used, const char *function
 {
     char *at = advice->from + *used;
 
-    make_short_pattern(function, at);
+    make_anchored_pattern(function, at);
     for (char *c = at; *c; c++)
         if (*c == ' ')
             *c = '*';
@@ -281,10 +310,10 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
     *out = (struct advice){.bytes = gs_group_shown_bytes(group)};
     if (i == stack.count)
         return;
-    make_short_pattern(stack.frames[i].result.function
-                           ? stack.frames[i].result.function
-                           : gs_report_frame_module(&stack.frames[i]),
-                       out->pattern);
+    make_anchored_pattern(stack.frames[i].result.function
+                              ? stack.frames[i].result.function
+                              : gs_report_frame_module(&stack.frames[i]),
+                          out->pattern);
     for (i++; i < stack.count && callers < CALLERS_MAX; i++) {
         const struct gs_symbol_request *frame = &stack.frames[i];
         if (!frame->result.function || is_outermost(frame) ||
