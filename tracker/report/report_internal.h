@@ -253,7 +253,13 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
                            struct gs_report_data *data);
 /* "PyTorch": the framework whose allocator keeps a group; NULL: none. */
 const char *gs_report_cached_by(const struct gs_group *group);
-/* Prints a line for each framework that keeps memory. */
+/* What the report cannot know of a group that an allocator keeps: "tensors in it are not
+ * seen"; NULL: all is known. */
+const char *gs_report_cached_unseen(const struct gs_report_data *data,
+                                    const struct gs_group *group);
+/* The number of rows of GS_CACHE: group.cached_by is at most that. */
+unsigned gs_report_cache_rows(void);
+/* Prints a line for each framework that keeps memory; report_cached.c. */
 void gs_report_cached(const struct gs_report_writer *writer);
 
 /* ---- report_owners.c: memory by the allocating module ----------------------------- */

@@ -180,7 +180,7 @@ suppress_write_crowd_case() {
   expect_equal "lines" 7 "$(wc -l <rules)"
   expect_count rules '^free:kept$' 1
   expect_count rules '^# [^ ]*/leaky_shared$' 1
-  expect_count rules '^leak:[a-z_]+ max_bytes=[0-9]+[KM]$' 5
+  expect_count rules '^leak:\^[a-z_]+[$] max_bytes=[0-9]+[KM]$' 5
 }
 add_case "suppressions written by many" suppress_write_crowd_case
 
@@ -188,7 +188,7 @@ add_case "suppressions written by many" suppress_write_crowd_case
 suppress_write_turn_case() {
   need flock
   : >rules
-  flock rules sh -c ': >held; sleep 0.5; echo leak:load_weights max_bytes=24M >>rules' &
+  flock rules sh -c ': >held; sleep 0.5; echo "leak:^load_weights\$ max_bytes=24M" >>rules' &
   await 25 test -e held || fail "nobody has the lock"
   preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/leaky_shared"
   wait

@@ -124,39 +124,19 @@ const char *gs_report_cached_by(const struct gs_group *group)
                             : NULL;
 }
 
-/* The parts of PyTorch's memory of the device are reported, of memory with an address. */
-static bool is_seen(const struct gs_report_data *data, const struct gs_group *group)
+const char *gs_report_cached_unseen(const struct gs_report_data *data,
+                                    const struct gs_group *group)
 {
-    return data->parts.known && group->holds != GS_HOLDS_UNKNOWN &&
-           strcmp(rows[group->cached_by - 1].file, "libc10_cuda.so") == 0;
+    unsigned row = group->cached_by - 1u;
+
+    /* PyTorch reports the parts of its device memory; they are known by address. */
+    if (data->parts.known && group->holds != GS_HOLDS_UNKNOWN &&
+        strcmp(rows[row].file, "libc10_cuda.so") == 0)
+        return NULL;
+    return rows[row].unseen;
 }
 
-static void write_row(const struct gs_report_writer *writer, unsigned row, bool seen)
+unsigned gs_report_cache_rows(void)
 {
-    const struct gs_report_data *data = writer->data;
-    uint64_t bytes = 0, count = 0;
-    char size[24], number[32];
-
-    for (size_t i = data->leak_groups; i < data->groups.count; i++) {
-        const struct gs_group *group = &data->groups.items[i];
-        if (group->cached_by != row + 1 || is_seen(data, group) != seen)
-            continue;
-        bytes += gs_group_shown_bytes(group);
-        count += gs_group_shown_count(group);
-    }
-    if (count != 0)
-        gs_text_add(writer->text,
-                    "%sCached by %s: %s in %s allocation%s, not a leak%s%s%s\n",
-                    writer->prefix, gs_frame_family_name(rows[row].family),
-                    gs_text_bytes(bytes, size), gs_text_count(count, number),
-                    gs_report_plural(count), seen ? "" : " (",
-                    seen ? "" : rows[row].unseen, seen ? "" : ")");
-}
-
-void gs_report_cached(const struct gs_report_writer *writer)
-{
-    for (unsigned row = 0; row < GS_ARRAY_LEN(rows); row++) {
-        write_row(writer, row, true);
-        write_row(writer, row, false);
-    }
+    return GS_ARRAY_LEN(rows);
 }
