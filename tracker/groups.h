@@ -15,7 +15,7 @@
 #include "leak_scan.h"
 #include "sampling.h"
 
-/* Whether memory has parts that a caching allocator has handed out (parts.h). */
+/* Whether memory has parts that a caching allocator has handed out (cached_parts.h). */
 enum gs_group_holds {
     GS_HOLDS_NOTHING, /* or no allocator says */
     GS_HOLDS_PARTS,

@@ -52,7 +52,7 @@ void gs_tracker_destroy(struct gs_tracker *tracker)
     gs_groups_free(&tracker->lost);
     gs_peaks_free(tracker);
     gs_tally_destroy(tracker->tally);
-    gs_parts_destroy(tracker->parts);
+    gs_cached_parts_destroy(tracker->parts);
     gs_state_unmap(tracker->config.memory, tracker, sizeof *tracker);
 }
 
@@ -457,15 +457,15 @@ void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed)
 
 void gs_tracker_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes)
 {
-    struct gs_parts *parts = __atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE);
-    struct gs_parts *none = NULL;
+    struct gs_cached_parts *parts = __atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE);
+    struct gs_cached_parts *none = NULL;
 
-    if (!parts && (parts = gs_parts_create()) &&
+    if (!parts && (parts = gs_cached_parts_create()) &&
         !__atomic_compare_exchange_n(&tracker->parts, &none, parts, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        gs_parts_destroy(parts); /* another thread was first */
+        gs_cached_parts_destroy(parts); /* another thread was first */
         parts = none;
     }
     if (parts)
-        gs_parts_change(parts, addr, bytes);
+        gs_cached_parts_change(parts, addr, bytes);
 }

@@ -30,7 +30,7 @@
 #include "tally.h"
 #include "thread_slots.h"
 #include "tracker.h"
-#include "parts.h"
+#include "cached_parts.h"
 #include "tracker_lock.h"
 
 #define GS_STRIPES     64u
@@ -165,8 +165,8 @@ struct gs_tracker {
     /* Immutable after creation. */
     struct gs_tracker_config config;
     uint64_t start_ns;
-    struct gs_tally *tally; /* NULL: no tally; has its own lock */
-    struct gs_parts *parts; /* atomic; NULL: none was reported; has its own lock */
+    struct gs_tally *tally;        /* NULL: no tally; has its own lock */
+    struct gs_cached_parts *parts; /* atomic; NULL: none was reported; has its own lock */
 
     uint32_t switches; /* atomic; an odd number inverts config.stopped */
     uint64_t first_switch_ns, switch_ns[GS_SWITCHES_KEPT]; /* atomic; by number */

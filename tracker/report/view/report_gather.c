@@ -148,7 +148,8 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
                                      : UINT16_MAX;
     if (config->scan)
         gs_scan_run(tracker, config->scan, &data->scan);
-    data->parts = gs_parts_copy(__atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE));
+    data->parts =
+        gs_cached_parts_copy(__atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE));
     gs_records_visit(tracker, visit_live, &gather);
     gather_lost(tracker, &gather);
     sort(&data->groups);

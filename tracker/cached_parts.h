@@ -1,23 +1,24 @@
 /*
- * parts.h - what a framework's caching allocator has handed out of the memory that it
- * keeps: tensors, by address. So a report tells memory that is cached from memory in use.
+ * cached_parts.h - what a framework's caching allocator has handed out of the memory that
+ * it keeps: tensors, by address. So a report tells memory that is cached from memory in
+ * use.
  *
  * Locks: any thread may call any function; locking is internal.
  */
-#ifndef GS_PARTS_H
-#define GS_PARTS_H
+#ifndef GS_CACHED_PARTS_H
+#define GS_CACHED_PARTS_H
 
 #include "gs_base.h"
 
-struct gs_parts;
+struct gs_cached_parts;
 
 /* NULL: no memory. */
-struct gs_parts *gs_parts_create(void);
-void gs_parts_destroy(struct gs_parts *parts); /* NULL is allowed */
+struct gs_cached_parts *gs_cached_parts_create(void);
+void gs_cached_parts_destroy(struct gs_cached_parts *parts); /* NULL is allowed */
 
 /* The allocator hands out `bytes` at an address, or has them back if they are negative.
  * Without memory the parts are no longer known. */
-void gs_parts_change(struct gs_parts *parts, uint64_t addr, int64_t bytes);
+void gs_cached_parts_change(struct gs_cached_parts *parts, uint64_t addr, int64_t bytes);
 
 /* The parts at one time, by address. */
 struct gs_part_list {
@@ -28,7 +29,7 @@ struct gs_part_list {
     bool known; /* false: no allocator reports them, or memory was short */
 };
 /* `parts` may be NULL: nothing is known. gs_part_list_free must follow. */
-struct gs_part_list gs_parts_copy(struct gs_parts *parts);
+struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts);
 void gs_part_list_free(struct gs_part_list *list);
 /* Returns whether a part lies within the memory. */
 bool gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_t bytes);

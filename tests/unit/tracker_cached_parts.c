@@ -1,24 +1,25 @@
 /*
- * tracker_parts.c - proves that the parts of cached memory are those that were handed
- * out, whatever came back, and that the report calls memory without any of them cached.
+ * tracker_cached_parts.c - proves that the parts of cached memory are those that were
+ * handed out, whatever came back, and that the report calls memory without any of them
+ * cached.
  */
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "parts.h"
+#include "cached_parts.h"
 #include "tracker_helpers.h"
 
 Test(parts, what_is_handed_out_is_within_its_memory)
 {
-    struct gs_parts *parts = gs_parts_create();
+    struct gs_cached_parts *parts = gs_cached_parts_create();
     struct gs_part_list list;
 
-    gs_parts_change(parts, 0x7f0000000200, 4096);
-    gs_parts_change(parts, 0x7f0000200000, 100);
-    gs_parts_change(parts, 0x7f0000200000, -100);
-    gs_parts_change(parts, 0x1, -1); /* was never handed out */
-    gs_parts_change(parts, 0, 5);
-    list = gs_parts_copy(parts);
+    gs_cached_parts_change(parts, 0x7f0000000200, 4096);
+    gs_cached_parts_change(parts, 0x7f0000200000, 100);
+    gs_cached_parts_change(parts, 0x7f0000200000, -100);
+    gs_cached_parts_change(parts, 0x1, -1); /* was never handed out */
+    gs_cached_parts_change(parts, 0, 5);
+    list = gs_cached_parts_copy(parts);
     cr_assert(list.known);
     cr_expect_eq(list.count, 1);
     cr_expect(gs_part_list_within(&list, 0x7f0000000000, 0x200000));
@@ -27,8 +28,8 @@ Test(parts, what_is_handed_out_is_within_its_memory)
     cr_expect_not(gs_part_list_within(&list, 0x7f0000000000, 0x200));
     cr_expect_not(gs_part_list_within(&list, 0x7f0000200000, 0x200000));
     gs_part_list_free(&list);
-    gs_parts_destroy(parts);
-    list = gs_parts_copy(NULL);
+    gs_cached_parts_destroy(parts);
+    list = gs_cached_parts_copy(NULL);
     cr_expect_not(list.known);
 }
 
@@ -37,7 +38,7 @@ Test(parts, many_come_and_go)
 {
     enum { ADDRESSES = 20000 };
     static bool out[ADDRESSES];
-    struct gs_parts *parts = gs_parts_create();
+    struct gs_cached_parts *parts = gs_cached_parts_create();
     struct gs_part_list list;
     uint64_t seed = 1;
     size_t count = 0;
@@ -45,17 +46,18 @@ Test(parts, many_come_and_go)
     for (unsigned i = 0; i < 200000; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         unsigned at = (unsigned)(seed >> 33) % ADDRESSES;
-        gs_parts_change(parts, 0x7f0000000000 + (uint64_t)at * 512, out[at] ? -512 : 512);
+        gs_cached_parts_change(parts, 0x7f0000000000 + (uint64_t)at * 512,
+                               out[at] ? -512 : 512);
         count += out[at] ? (size_t)-1 : 1;
         out[at] = !out[at];
     }
-    list = gs_parts_copy(parts);
+    list = gs_cached_parts_copy(parts);
     cr_expect_eq(list.count, count);
     for (unsigned i = 0; i < ADDRESSES; i++)
         cr_expect_eq(gs_part_list_within(&list, 0x7f0000000000 + (uint64_t)i * 512, 512),
                      out[i]);
     gs_part_list_free(&list);
-    gs_parts_destroy(parts);
+    gs_cached_parts_destroy(parts);
 }
 
 /* An allocation of PyTorch's caching allocator, and one past its cache. */

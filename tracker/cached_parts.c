@@ -1,8 +1,8 @@
 /*
- * parts.c - a table of the parts of cached memory, open-addressed by address.
- * Owns: struct gs_parts.   Lock: its own.
+ * cached_parts.c - a table of the parts of cached memory, open-addressed by address.
+ * Owns: struct gs_cached_parts.   Lock: its own.
  */
-#include "parts.h"
+#include "cached_parts.h"
 
 #include "host_memory.h"
 #include "tracker_lock.h"
@@ -11,7 +11,7 @@
 
 #define FIRST_ROOM ((size_t)4096)
 
-struct gs_parts {
+struct gs_cached_parts {
     struct gs_tracker_lock lock;
     struct gs_part *slots;
     size_t room; /* a power of two */
@@ -19,9 +19,9 @@ struct gs_parts {
     bool lost; /* memory was short: some parts are missing */
 };
 
-struct gs_parts *gs_parts_create(void)
+struct gs_cached_parts *gs_cached_parts_create(void)
 {
-    struct gs_parts *parts = gs_host_map(sizeof *parts);
+    struct gs_cached_parts *parts = gs_host_map(sizeof *parts);
 
     if (parts && !(parts->slots = gs_host_map(FIRST_ROOM * sizeof *parts->slots))) {
         gs_host_unmap(parts, sizeof *parts);
@@ -32,7 +32,7 @@ struct gs_parts *gs_parts_create(void)
     return parts;
 }
 
-void gs_parts_destroy(struct gs_parts *parts)
+void gs_cached_parts_destroy(struct gs_cached_parts *parts)
 {
     if (!parts)
         return;
@@ -40,13 +40,13 @@ void gs_parts_destroy(struct gs_parts *parts)
     gs_host_unmap(parts, sizeof *parts);
 }
 
-static size_t home_of(const struct gs_parts *parts, uint64_t addr)
+static size_t home_of(const struct gs_cached_parts *parts, uint64_t addr)
 {
     return (size_t)(addr * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (parts->room - 1);
 }
 
 /* Returns the part's slot, or the empty slot where it belongs. */
-static size_t slot_of(const struct gs_parts *parts, uint64_t addr)
+static size_t slot_of(const struct gs_cached_parts *parts, uint64_t addr)
 {
     size_t slot = home_of(parts, addr);
 
@@ -55,7 +55,7 @@ static size_t slot_of(const struct gs_parts *parts, uint64_t addr)
     return slot;
 }
 
-static bool grow(struct gs_parts *parts)
+static bool grow(struct gs_cached_parts *parts)
 {
     struct gs_part *old = parts->slots;
     size_t room = parts->room;
@@ -74,7 +74,7 @@ static bool grow(struct gs_parts *parts)
 }
 
 /* Empties a slot, and moves those behind it that belong further to the front. */
-static void empty(struct gs_parts *parts, size_t slot)
+static void empty(struct gs_cached_parts *parts, size_t slot)
 {
     size_t mask = parts->room - 1, at = slot;
 
@@ -90,7 +90,7 @@ static void empty(struct gs_parts *parts, size_t slot)
     }
 }
 
-void gs_parts_change(struct gs_parts *parts, uint64_t addr, int64_t bytes)
+void gs_cached_parts_change(struct gs_cached_parts *parts, uint64_t addr, int64_t bytes)
 {
     if (addr == 0 || bytes == 0)
         return;
@@ -116,7 +116,7 @@ static int compare_parts(const void *left, const void *right)
     return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
-struct gs_part_list gs_parts_copy(struct gs_parts *parts)
+struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts)
 {
     struct gs_part_list list = {0};
 
