@@ -192,7 +192,7 @@ suppress_write_turn_case() {
   await 25 test -e held || fail "nobody has the lock"
   preloaded shim GPUSHIM_WRITE_SUPPRESSIONS=rules -- "$apps/leaky_shared"
   wait
-  expect_count rules '^leak:load_weights ' 1
+  expect_count rules '^leak:\^load_weights[$] ' 1
   expect_count rules '^leak:' 5
 }
 add_case "suppressions written in turn" suppress_write_turn_case
