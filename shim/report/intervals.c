@@ -13,6 +13,7 @@
 
 #include "finish.h"
 #include "log.h"
+#include "mem_limits.h"
 #include "outputs.h"
 #include "own_thread.h"
 #include "report_settings.h"
@@ -28,6 +29,55 @@
 static struct gs_growth *comparison; /* atomic; NULL: nothing is compared */
 static struct gs_growth_names names; /* the thread's */
 
+/* Live memory of each device at the last comparison; the thread's. */
+static struct {
+    uint64_t time_ns, live[GS_MAX_DEVICES];
+} before;
+
+/* What the device or a limit still has for the program, idle memory of the pool
+ * included; UINT64_MAX: not known. */
+static uint64_t room_on(struct gs_state *state, int device)
+{
+    struct gs_limit_use limits[GS_LIMITS];
+    struct gs_pool_stats stats = {0};
+    uint64_t room = UINT64_MAX;
+    if (!state->pool || !gs_limits_in_use(state, device, limits)) {
+        return room;
+    }
+    gs_pool_stats(state->pool, device, &stats);
+    uint64_t busy = stats.used_bytes + stats.pending_bytes;
+    uint64_t idle = stats.reserved_bytes > busy ? stats.reserved_bytes - busy : 0;
+    for (size_t i = 0; i < GS_LIMITS; i++) {
+        uint64_t used = limits[i].used_bytes > idle ? limits[i].used_bytes - idle : 0;
+        uint64_t left = limits[i].in_bytes > used ? limits[i].in_bytes - used : 0;
+        room = limits[i].in_bytes != 0 && left < room ? left : room;
+    }
+    return room;
+}
+
+/* Returns when the first device is full if each goes on as since the last call; 0: not
+ * known, or none grew. */
+static uint64_t full_in(struct gs_state *state)
+{
+    uint64_t now_ns = gs_now_ns(), passed_ns = now_ns - before.time_ns;
+    double first_ns = 0;
+    for (int i = 0; i < GS_MAX_DEVICES; i++) {
+        struct gs_tracker_totals totals;
+        gs_tracker_get_totals(state->tracker, i, &totals);
+        uint64_t grown = totals.live_bytes - before.live[i];
+        if (before.time_ns != 0 && totals.live_bytes > before.live[i]) {
+            uint64_t room = room_on(state, i);
+            double left_ns = (double)room / (double)grown * (double)passed_ns;
+            if (room != UINT64_MAX && (first_ns == 0 || left_ns < first_ns)) {
+                first_ns = left_ns + 1;
+            }
+        }
+        before.live[i] = totals.live_bytes;
+    }
+    before.time_ns = now_ns;
+    return first_ns < 1e18 ? (uint64_t)first_ns : 0;
+}
+
 /* The first time that a call site is written, a child looks up its lines; only this
  * thread waits for it. */
 static void write_snapshot(struct gs_state *state)
@@ -41,6 +91,7 @@ static void write_snapshot(struct gs_state *state)
                            gs_tracker_now(state->tracker);
     config.pid = state->pid;
     config.running = true;
+    config.full_in_ns = full_in(state);
     gs_growth_write(comparison, state->tracker, &config, CALL_SITES, &names, &text);
     gs_report_log(&state->options, &text);
     gs_text_free(&text);
@@ -142,6 +193,7 @@ void gs_intervals_start(const struct gs_options *options)
 void gs_intervals_reset(void)
 {
     comparison = NULL;
+    before.time_ns = 0;
     names = (struct gs_growth_names){0}; /* the parent's thread may be changing them */
 }
 

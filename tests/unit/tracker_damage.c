@@ -58,7 +58,7 @@ static void expect_report(struct setting *setting, const char *expected)
 
 #define HEAD "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
 #define MADE                                                                             \
-    "  allocated at 1s by thread 100 with cudaMalloc\n"                                  \
+    "  allocated at 1.00 s by thread 100 with cudaMalloc\n"                                  \
     "    #0 load_batch                    loader.c:88\n"                                 \
     "    #1 main                          app.c:12\n"                                    \
     "\n"
@@ -73,7 +73,7 @@ Test(damage, an_overrun_names_the_allocation_and_who_found_it)
                   "\n"
                   "ERROR 1: overrun of 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
                   "12 bytes changed behind it, first at +65,536\n"
-                  "  found by cudaMalloc at 20s by thread 7\n"
+                  "  found by cudaMalloc at 20.0 s by thread 7\n"
                   "    #0 run                           app+0x210\n"
                   "    #1 main                          app.c:12\n" MADE SUMMARY);
 }
@@ -89,7 +89,7 @@ Test(damage, at_the_last_look_there_is_no_call)
                   "\n"
                   "ERROR 1: overrun of 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
                   "12 bytes changed behind it, first at +65,536\n"
-                  "  found at the last check, at 20s\n" MADE SUMMARY);
+                  "  found at the last check, at 20.0 s\n" MADE SUMMARY);
 }
 
 Test(damage, a_write_after_free_names_who_freed_it)
@@ -107,10 +107,10 @@ Test(damage, a_write_after_free_names_who_freed_it)
         "\n"
         "ERROR 1: write after free to 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
         "1 byte changed, first at +128\n"
-        "  found by cudaMalloc at 20s by thread 7\n"
+        "  found by cudaMalloc at 20.0 s by thread 7\n"
         "    #0 run                           app+0x210\n"
         "    #1 main                          app.c:12\n"
-        "  freed at 10s by thread 8 (no call stack recorded: GPUSHIM_STACK_FREE)\n" MADE
+        "  freed at 10.0 s by thread 8 (no call stack recorded: GPUSHIM_STACK_FREE)\n" MADE
             SUMMARY);
 }
 

@@ -154,10 +154,10 @@ Test(growth, is_written)
     }
     gs_growth_write(growth, tracker, &config, 3, &names, &text);
     cr_expect_not_null(
-        strstr(text.data, "20.0 KiB live in 16 allocations, 5.01 KiB more than "), "%s",
-        text.data);
-    const char *first = strstr(text.data, "==7== GROWING 1: 12.0 KiB more since ");
-    const char *second = strstr(text.data, "==7== GROWING 2: 3.00 KiB more since ");
+        strstr(text.data, "20.0 KiB live in 16 allocations, +5.01 KiB in the last "),
+        "%s", text.data);
+    const char *first = strstr(text.data, "==7== GROWING 1: +12.0 KiB in the last ");
+    const char *second = strstr(text.data, "==7== GROWING 2: +3.00 KiB in the last ");
     cr_assert(first && second && first < second, "%s", text.data);
     cr_expect_not_null(
         strstr(first, ", in 3 of 3 samples; now 16.0 KiB in 4 allocations\n"));
@@ -166,8 +166,14 @@ Test(growth, is_written)
     gs_text_free(&text);
     look();
     gs_growth_write(growth, tracker, &config, 0, &names, &text);
-    cr_expect_not_null(strstr(text.data, ", as much as "), "%s", text.data);
+    cr_expect_not_null(strstr(text.data, ", no change in the last "), "%s", text.data);
     cr_expect_null(strstr(text.data, "GROWING"));
+    cr_expect_null(strstr(text.data, "full in"));
+    gs_text_free(&text);
+    config.full_in_ns = UINT64_C(7380000000000);
+    gs_growth_write(growth, tracker, &config, 0, &names, &text);
+    cr_expect_not_null(strstr(text.data, ", full in 2h03m at this rate\n"), "%s",
+                       text.data);
     gs_text_free(&text);
     config.start_unix_ns = UINT64_C(1767277991000000000); /* 14:33:11 */
     gs_growth_write(growth, tracker, &config, 0, &names, &text);

@@ -152,9 +152,9 @@ Test(kinds, views_leak_without_bytes_and_registered_memory_does_not)
     cr_expect_str_eq(
         text,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
-        "Registered host memory: 1.00 MiB still registered, peak 1.00 MiB at 1s\n"
-        "Imported memory: 4.00 MiB leaked at 1 call site, peak 4.00 MiB at 1s\n"
-        "Views of other memory: 0 B leaked at 1 call site, peak 2.00 MiB at 1s\n"
+        "Registered host memory: 1.00 MiB still registered, peak 1.00 MiB at 1.00 s\n"
+        "Imported memory: 4.00 MiB leaked at 1 call site, peak 4.00 MiB at 1.00 s\n"
+        "Views of other memory: 0 B leaked at 1 call site, peak 2.00 MiB at 1.00 s\n"
         "\n"
         "LEAK 1: 4.00 MiB in 1 allocation (100 % of leaked)\n"
         "  cuMemAlloc, imported memory, GPU 0, age 9m59s, live at exit\n"

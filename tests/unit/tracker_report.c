@@ -121,7 +121,7 @@ Test(report, an_error_and_leaks)
         "    #1 main                          app.c:12\n"
         "\n"
         "LEAK 1: 2.00 GiB in 8 allocations (98.1 % of leaked)\n"
-        "  cudaMalloc, GPU 0, oldest 9m10s, newest 4s, live at exit\n"
+        "  cudaMalloc, GPU 0, oldest 9m10s, newest 4.00 s, live at exit\n"
         "       ... 1 frame of PyTorch\n"
         "    #0 run                           app+0x210\n"
         "    #1 main                          app.c:12\n"
@@ -170,14 +170,14 @@ Test(report, a_free_by_the_launch_of_a_graph)
     config.launch_api = API_MANAGED;
     text = test_report_text(tracker, &config, NULL);
     cr_expect_not_null(
-        strstr(text, "  freed again at 4s by thread 8 (no call stack recorded)\n"
-                     "  first freed at 3s by thread 9, by the launch of a graph\n"
+        strstr(text, "  freed again at 4.00 s by thread 8 (no call stack recorded)\n"
+                     "  first freed at 3.00 s by thread 9, by the launch of a graph\n"
                      "    #0 run                           app+0x210\n"
                      "    #1 main                          app.c:12\n"
-                     "  allocated at 1s by thread 100 with cuMemAlloc\n"),
+                     "  allocated at 1.00 s by thread 100 with cuMemAlloc\n"),
         "%s", text);
     cr_expect_not_null(
-        strstr(text, "  first freed at 3s by thread 9, by the launch of a graph (no call "
+        strstr(text, "  first freed at 3.00 s by thread 9, by the launch of a graph (no call "
                      "stack recorded: GPUSHIM_STACK_FREE)\n"),
         "%s", text);
     free(text);
@@ -206,7 +206,7 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
         "GPU 0: 2.04 GiB live at 2 call sites, peak 2.04 GiB at 9m56s\n"
         "\n"
         "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"
-        "  cudaMalloc, GPU 0, oldest 9m10s, newest 4s, live\n"
+        "  cudaMalloc, GPU 0, oldest 9m10s, newest 4.00 s, live\n"
         "       ... 1 frame of PyTorch\n"
         "    #0 run                           app+0x210\n"
         "    #1 main                          app.c:12\n"
@@ -270,7 +270,7 @@ Test(report, nothing_but_addresses_without_a_symbolizer)
         "GPU 0: 512 B leaked at 1 call site, peak 512 B at 9m59s\n"
         "\n"
         "LEAK 1: 512 B in 1 allocation (100 % of leaked)\n"
-        "  cuMemAlloc, GPU 0, age 1s, live at exit\n"
+        "  cuMemAlloc, GPU 0, age 1.00 s, live at exit\n"
         "    #0 0x90010\n"
         "    #1 ??                            app+0x210\n"
         "\n"
@@ -299,7 +299,7 @@ Test(report, without_stacks_calls_are_the_groups)
     expect_report(
         tracker, &config,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
-        "GPU 0: 2.00 KiB leaked at 2 call sites, peak 2.00 KiB at 1s\n"
+        "GPU 0: 2.00 KiB leaked at 2 call sites, peak 2.00 KiB at 1.00 s\n"
         "\n"
         "LEAK 1: 2.00 KiB in 2 allocations (99.9 % of leaked)\n"
         "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"
@@ -326,7 +326,7 @@ Test(report, memory_of_graphs_is_a_kind_of_its_own_on_its_device)
     expect_report(
         tracker, &config,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
-        "GPU 0: 3.00 MiB leaked at 2 call sites, peak 3.00 MiB at 1s\n"
+        "GPU 0: 3.00 MiB leaked at 2 call sites, peak 3.00 MiB at 1.00 s\n"
         "\n"
         "LEAK 1: 2.00 MiB in 1 allocation (66.7 % of leaked)\n"
         "  cuMemAlloc, graph memory, GPU 0, age 9m59s, live at exit\n"
@@ -361,8 +361,8 @@ Test(report, pinned_and_managed_memory_are_kinds_of_their_own)
     expect_report(
         tracker, &config,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
-        "GPU 1: 3.00 MiB leaked at 2 call sites, peak 3.00 MiB at 1s\n"
-        "Pinned host memory: 3.00 MiB leaked at 1 call site, peak 3.00 MiB at 1s\n"
+        "GPU 1: 3.00 MiB leaked at 2 call sites, peak 3.00 MiB at 1.00 s\n"
+        "Pinned host memory: 3.00 MiB leaked at 1 call site, peak 3.00 MiB at 1.00 s\n"
         "\n"
         "LEAK 1: 3.00 MiB in 1 allocation (50.0 % of leaked)\n"
         "  cuMemHostAlloc, pinned host memory, age 9m59s, live at exit\n"
@@ -395,7 +395,7 @@ Test(report, what_a_reset_lost_is_told_apart)
         tracker, &config,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
         "GPU 0: 1.25 KiB leaked at 2 call sites (1.00 KiB lost at reset), peak 1.00 KiB "
-        "at 20s\n"
+        "at 20.0 s\n"
         "\n"
         "LEAK 1: 1.00 KiB in 2 allocations (80.0 % of leaked)\n"
         "  cuMemAlloc, GPU 0, oldest 9m50s, newest 9m40s, lost at reset\n"
@@ -453,36 +453,36 @@ Test(report, each_kind_of_wrong_free)
     snprintf(expected, sizeof expected,
 
              "ERROR 1: invalid free of 0x7f0000000000 (1.00 MiB, GPU 0, cuMemFree)\n"
-             "  freed at 3s (no call stack recorded)\n"
+             "  freed at 3.00 s (no call stack recorded)\n"
              "  lost at %s, when its context was destroyed or reset\n"
-             "  allocated at 1s by thread 100 with cuMemAlloc\n"
+             "  allocated at 1.00 s by thread 100 with cuMemAlloc\n"
              "    no call stack was recorded\n"
              "\n"
              "ERROR 2: free by the wrong call of 0x7f0000800000 (1.00 MiB, "
              "pinned host memory, cuMemFree)\n"
-             "  freed at 3s (no call stack recorded)\n"
-             "  allocated at 1s with cuMemHostAlloc\n"
+             "  freed at 3.00 s (no call stack recorded)\n"
+             "  allocated at 1.00 s with cuMemHostAlloc\n"
              "    no call stack was recorded\n"
              "\n"
              "ERROR 3: invalid free of 0x7f0000800001 (GPU 0, cuMemFree)\n"
              "  1 byte into a live allocation of 1.00 MiB at 0x7f0000800000\n"
-             "  freed at 3s (no call stack recorded)\n"
-             "  allocated at 1s with cuMemHostAlloc\n"
+             "  freed at 3.00 s (no call stack recorded)\n"
+             "  allocated at 1.00 s with cuMemHostAlloc\n"
              "    no call stack was recorded\n"
              "\n"
              "ERROR 4: invalid free of 0x7f0000801000 (GPU 0, cuMemFree)\n"
              "  4,096 bytes into a live allocation of 1.00 MiB at 0x7f0000800000\n"
-             "  freed at 3s (no call stack recorded)\n"
-             "  allocated at 1s with cuMemHostAlloc\n"
+             "  freed at 3.00 s (no call stack recorded)\n"
+             "  allocated at 1.00 s with cuMemHostAlloc\n"
              "    no call stack was recorded\n"
              "\n"
              "ERROR 5: invalid free of 0xbad (GPU 2, cuMemFree)\n"
              "  neither live nor among the addresses last freed\n"
-             "  freed at 3s (no call stack recorded)\n"
+             "  freed at 3.00 s (no call stack recorded)\n"
              "\n"
              "ERROR 6: invalid free of 0xbad (cuMemFree)\n"
              "  neither live nor among the addresses last freed\n"
-             "  freed at 3s (no call stack recorded)\n"
+             "  freed at 3.00 s (no call stack recorded)\n"
              "\n"
              "SUMMARY: gpushim: 6 errors, 1.00 MiB leaked in 1 allocation, 1 call site\n",
              died);

@@ -34,7 +34,7 @@ static void expect_lines(const struct gs_report_device *device, bool asked,
 }
 
 #define HEAD                                                                             \
-    "GPU 0 A: peak 512 B at 1s\n"                                                        \
+    "GPU 0 A: peak 512 B at 1.00 s\n"                                                        \
     "  traffic        1 alloc  1 free\n"
 
 Test(report_pool, a_clean_run_says_nothing_unless_asked)
@@ -76,7 +76,7 @@ Test(report_pool, every_level_and_every_reason)
         "Pool of GPU 0: reserved 40.0 MiB (peak 64.0 MiB), idle 10.0 MiB, hit 99.8 %, "
         "rounding waste 25.0 %\n"
         "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
-        "  driver         7 calls took 2.3 ms, 3,993 saved\n"
+        "  driver         7 calls took 2.34 ms, 3,993 saved\n"
         "  given back     16.0 MiB by age  8.00 MiB under pressure  1 call repeated\n"
         "  frees          5 waited 12 us in all, 75.0 % found the device idle\n");
     device.frees_waited_ns = SECONDS(30); /* a twentieth of the run */
@@ -87,9 +87,9 @@ Test(report_pool, every_level_and_every_reason)
         "Pool of GPU 0: reserved 40.0 MiB (peak 64.0 MiB), idle 10.0 MiB, hit 99.8 %, "
         "rounding waste 25.0 %\n"
         "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
-        "  driver         7 calls took 2.3 ms, 3,993 saved\n"
+        "  driver         7 calls took 2.34 ms, 3,993 saved\n"
         "  given back     8.00 MiB under pressure\n"
-        "  frees          5 waited 30s in all, 75.0 % found the device idle "
+        "  frees          5 waited 30.0 s in all, 75.0 % found the device idle "
         "(GPUSHIM_FREE_SYNC=lazy saves the waits)\n");
 }
 
@@ -99,12 +99,12 @@ Test(report_pool, memory_pressure_that_has_changed)
         .name = "A", .pressure = "warning", .pressure_changes = 1};
 
     expect_lines(&device, true,
-                 "GPU 0 A: peak 512 B at 1s, memory pressure up to warning (1 change)\n"
+                 "GPU 0 A: peak 512 B at 1.00 s, memory pressure up to warning (1 change)\n"
                  "  traffic        1 alloc  1 free\n");
     device.pressure_changes = 1234;
     expect_lines(
         &device, true,
-        "GPU 0 A: peak 512 B at 1s, memory pressure up to warning (1,234 changes)\n"
+        "GPU 0 A: peak 512 B at 1.00 s, memory pressure up to warning (1,234 changes)\n"
         "  traffic        1 alloc  1 free\n");
     device.pressure = "normal";
     device.pressure_changes = 0;
@@ -125,7 +125,7 @@ Test(report_pool, no_line_about_what_did_not_happen)
     expect_lines(&device, true,
                  HEAD "Pool of GPU 0: reserved 2.00 MiB, hit 0.0 %\n"
                       "  served by      driver 1\n"
-                      "  driver         1 call took 0 us, 1 saved\n");
+                      "  driver         1 call took 0 s, 1 saved\n");
 }
 
 Test(report_pool, more_calls_than_natively_are_said)
@@ -140,7 +140,7 @@ Test(report_pool, more_calls_than_natively_are_said)
     expect_lines(&device, true,
                  HEAD
                  "Pool of GPU 0: reserved 0 B (peak 2.00 MiB)\n"
-                 "  driver         1,500 calls took 12s, 1,200 more than without the "
+                 "  driver         1,500 calls took 12.0 s, 1,200 more than without the "
                  "pool\n");
 }
 

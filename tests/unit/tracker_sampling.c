@@ -203,7 +203,7 @@ Test(sampling, a_report_says_what_the_stacks_stand_for)
     cr_expect_str_eq(
         text,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
-        "GPU 0: 2.02 MiB leaked at 2 call sites, peak 2.02 MiB at 1s\n"
+        "GPU 0: 2.02 MiB leaked at 2 call sites, peak 2.02 MiB at 1.00 s\n"
         "\n"
         "LEAK 1: 2.00 MiB in 1 allocation (99.0 % of leaked)\n"
         "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"

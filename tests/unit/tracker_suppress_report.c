@@ -269,7 +269,7 @@ Test(suppress_report, built_in_rules_need_modules_only)
                "         4  8.00 KiB  leak:^libcublas.so max_count=256 (built-in)\n"));
     cr_expect_not_null(
         strstr(text.data,
-               "GPU 0: peak 7.00 KiB at 12s  (kept by libraries 7.00 KiB in 3)\n"),
+               "GPU 0: peak 7.00 KiB at 12.0 s  (kept by libraries 7.00 KiB in 3)\n"),
         "%s", text.data);
     cr_expect_eq(resolved, 5, "the frames of the errors' two stacks, not %u", resolved);
     gs_text_free(&text);

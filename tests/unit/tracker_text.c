@@ -111,13 +111,18 @@ Test(text, counts_are_grouped_by_thousands)
 
 Test(text, durations_are_rounded_down)
 {
-    expect_duration(0, "0ms");
-    expect_duration(999999, "0ms");
-    expect_duration(3000000, "3ms");
-    expect_duration(999999999, "999ms");
-    expect_duration(1000000000, "1s");
-    expect_duration(4900000000, "4s");
-    expect_duration(59999999999, "59s");
+    expect_duration(0, "0 s");
+    expect_duration(999, "0 s");
+    expect_duration(1000, "1 us");
+    expect_duration(999999, "999 us");
+    expect_duration(3000000, "3.00 ms");
+    expect_duration(12345678, "12.3 ms");
+    expect_duration(999999999, "999 ms");
+    expect_duration(1000000000, "1.00 s");
+    expect_duration(4909000000, "4.90 s");
+    expect_duration(9999999999, "9.99 s");
+    expect_duration(10000000000, "10.0 s");
+    expect_duration(59999999999, "59.9 s");
     expect_duration(60000000000, "1m00s");
     expect_duration(761000000000, "12m41s");
     expect_duration(3599000000000, "59m59s");
@@ -125,6 +130,18 @@ Test(text, durations_are_rounded_down)
     expect_duration(7380000000000, "2h03m");
     expect_duration(360300000000000, "100h05m");
     expect_duration(UINT64_MAX, "5124095h34m");
+}
+
+Test(text, growth_has_a_sign_a_time_and_a_rate)
+{
+    char out[96];
+
+    cr_expect_str_eq(gs_text_growth(154 * (int64_t)GS_MIB, 3000000000, out),
+                     "+154 MiB in the last 3.00 s (51.3 MiB/s)");
+    cr_expect_str_eq(gs_text_growth(-(int64_t)GS_MIB, 120000000000, out),
+                     "-1.00 MiB in the last 2m00s (8.53 KiB/s)");
+    cr_expect_str_eq(gs_text_growth(0, 299000000, out), "no change in the last 299 ms");
+    cr_expect_str_eq(gs_text_growth(1, 0, out), "+1 B in the last 0 s (954 MiB/s)");
 }
 
 Test(text, grows_and_stays_terminated)

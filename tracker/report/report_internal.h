@@ -348,8 +348,6 @@ void gs_report_proof(const struct gs_report_writer *writer);
 /* Prints a free that took the device for idle while work was running. */
 void gs_report_not_idle(const struct gs_report_writer *writer, size_t number,
                         const struct gs_error *error);
-/* Formats a duration, finer than gs_text_duration: most waits are short. */
-const char *gs_report_wait(uint64_t ns, char out[24]);
 /* Prints one wrong use; report_uses.c. */
 void gs_report_use(const struct gs_report_writer *writer, size_t number,
                    const struct gs_error *error);

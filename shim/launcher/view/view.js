@@ -24,12 +24,15 @@ function bytesText(bytes) {
 const countText = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ',');
 const counted = (count, noun) => `${countText(count)} ${noun}${count === 1 ? '' : 's'}`;
 
+// gs_text_duration
 function durationText(ns) {
   const seconds = Math.floor(ns / 1e9), two = (number) => String(number % 60).padStart(2, '0');
-  if (seconds < 1) return `${Math.floor(ns / 1e6)}ms`;
-  if (seconds < 60) return `${seconds}s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)}m${two(seconds)}s`;
-  return `${Math.floor(seconds / 3600)}h${two(Math.floor(seconds / 60))}m`;
+  if (seconds >= 3600) return `${Math.floor(seconds / 3600)}h${two(Math.floor(seconds / 60))}m`;
+  if (seconds >= 60) return `${Math.floor(seconds / 60)}m${two(seconds)}s`;
+  const [unit, name] = ns >= 1e9 ? [1e9, 's'] : ns >= 1e6 ? [1e6, 'ms'] : [1e3, 'us'], hundredths = Math.floor((ns * 100) / unit);
+  if (ns < 1e3) return '0 s';
+  const digits = unit === 1e3 || hundredths >= 10000 ? 0 : hundredths >= 1000 ? 1 : 2;
+  return `${(Math.floor(hundredths / 10 ** (2 - digits)) / 10 ** digits).toFixed(digits)} ${name}`;
 }
 
 function percentText(part, whole) {
@@ -307,9 +310,10 @@ const inOrder = new Intl.Collator('en', { numeric: true }).compare;
 
 function agesText(site) {
   if (site.oldest_ns === undefined) return '';
-  const age = (ns) => durationText(Math.max(0, report.time.duration_ns - ns));
-  const oldest = age(site.oldest_ns), newest = age(site.newest_ns);
-  return oldest !== newest ? `oldest ${oldest}, newest ${newest}, ` : oldest === '0ms' ? '' : `age ${oldest}, `;
+  const age = (ns) => Math.max(0, report.time.duration_ns - ns), oldest = age(site.oldest_ns), newest = age(site.newest_ns);
+  const texts = [durationText(oldest), durationText(newest)];
+  if (oldest >= newest + 1e6 && texts[0] !== texts[1]) return `oldest ${texts[0]}, newest ${texts[1]}, `;
+  return oldest < 1e6 ? '' : `age ${texts[0]}, `;
 }
 
 function fateText({ site }) {
@@ -575,7 +579,7 @@ function drawChart(at) {
   }));
   if (memory.reserved.length) areas.append(reservedLine(memory.reserved, most));
   drawSegments();
-  $('time-first').textContent = '0ms';
+  $('time-first').textContent = '0 s';
   $('time-last').textContent = durationText(timeline.interval_ns * memory.live.length);
   drawMoment(at);
 }

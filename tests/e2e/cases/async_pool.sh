@@ -101,9 +101,9 @@ async_leaks_case() {
   expect_leaks shim.err "$sources/tests/apps/leaky.c"
   preloaded driver GPUSHIM_ASYNC=driver -- "$apps/leaky_$1"
   sed -nE 's/^==[0-9]+==   (cu[A-Za-z]*Async[A-Za-z_]*,.*)/\1/p' shim.err |
-    sed -E 's/(stream|context) 0x[0-9a-f]+/\1/g; s/, age [0-9a-z.]+//' >pooled
+    sed -E 's/(stream|context) 0x[0-9a-f]+/\1/g; s/, age [0-9a-z. ]+//' >pooled
   sed -nE 's/^==[0-9]+==   (cu[A-Za-z]*Async[A-Za-z_]*,.*)/\1/p' driver.err |
-    sed -E 's/(stream|context) 0x[0-9a-f]+/\1/g; s/, age [0-9a-z.]+//' >driven
+    sed -E 's/(stream|context) 0x[0-9a-f]+/\1/g; s/, age [0-9a-z. ]+//' >driven
   [[ -s pooled ]] || fail "no stream-ordered allocation is named"
   cmp -s pooled driven && return
   diff pooled driven

@@ -13,7 +13,7 @@ held=GPUSHIM_CHECK_QUARANTINE=8M
 # error_lines FILE: the report's errors, without what differs from run to run.
 error_lines() {
   sed -E '/^==[0-9]+== ERROR/,/^==[0-9]+==$/!d;s/^==[0-9]+==//;s/0x[0-9a-f]+/ADDRESS/
-    s/ at [0-9hms]+( |$)/ at TIME\1/;s/ by thread [0-9]+( "[a-z_]*")?/ by thread N/
+    s/ at ([0-9hms]+|[0-9.]+ [mu]?s)( |$)/ at TIME\2/;s/ by thread [0-9]+( "[a-z_]*")?/ by thread N/
     s/ +[^ ]*(overruns)[.]c:[0-9]+/  \1.c/;s/ +$//' "$1"
 }
 
@@ -91,7 +91,7 @@ checks_last_look_case() {
   expect_only_report shim.err
   expect_count shim.err '^==[0-9]+== ERROR' 1
   expect_text shim.err "^==[0-9]+== ERROR 1: $4"
-  expect_text shim.err '^==[0-9]+==   found at the last check, at [0-9]+m?s$'
+  expect_text shim.err '^==[0-9]+==   found at the last check, at [0-9.]+ m?s$'
   expect_no_text shim.err 'Not checked'
 }
 for way in shared static linked proc; do

@@ -10,7 +10,7 @@ errors_of() {
   sed -nE '/^==[0-9]+== ERROR /,/^==[0-9]+==( $|$)/p' "$1" |
     sed -E 's/^==[0-9]+==( |$)//
       s/0x[0-9a-f]+/ADDRESS/g
-      s/ at [0-9.]+(us|ms|s)( by|,|$)/ at TIME\2/
+      s/ at [0-9.]+ ?(us|ms|s)( by|,|$)/ at TIME\2/
       s/thread [0-9]+( "[^"]*")?/thread ID/
       s/badargs[.]c:[0-9]+/badargs.c/
       s/ +badargs[.]c/ badargs.c/'

@@ -6,8 +6,8 @@
 growth_case() {
   same_as_native GPUSHIM_STATS_INTERVAL=200ms -- "$apps/growing_$1" 20
   expect_only_report shim.err
-  expect_text shim.err '^==[0-9]+== at [0-2][0-9]:[0-5][0-9]:[0-6][0-9][.][0-9]{3} UTC \([0-9]+m?s\): [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB more than [0-9]+ms ago$'
-  expect_text shim.err '^==[0-9]+== GROWING [12]: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ samples; now [0-9.]+ [KM]iB in [0-9]+ allocations$'
+  expect_text shim.err '^==[0-9]+== at [0-2][0-9]:[0-5][0-9]:[0-6][0-9][.][0-9]{3} UTC \([0-9.]+ m?s\): [0-9.]+ MiB live in [0-9]+ allocations, [+][0-9.]+ [KM]iB in the last [0-9.]+ ms \([0-9.]+ [KM]iB/s\), full in [0-9ms.hm ]+ at this rate$'
+  expect_text shim.err '^==[0-9]+== GROWING [12]: [+][0-9.]+ [KM]iB in the last [0-9.]+ m?s \([0-9.]+ [KM]iB/s\), in [0-9]+ of [0-9]+ samples; now [0-9.]+ [KM]iB in [0-9]+ allocations$'
   awk '/ GROWING / { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' shim.err |
     sort -u >places
   expect_text places '^keep_session$'

@@ -9,7 +9,7 @@
 guide_form() {
   grep -vE '^(leaky|pipeline|growing|interim|killed|peaks): ' | sed -E 's/host [^ ]+/host H/; s/[0-9a-f]{16}$/N/; s/0x[0-9a-f]+/N/g
     s/gpushim [0-9.]+: [^ ]*\//gpushim N: /
-    s/[0-9]+([.,][0-9]+)*/N/g; s/\bN(ms|us|s|m)(N(ms|s))?\b/T/g; s/, (age|oldest) T(, newest T)?//; s/(KiB|MiB|GiB)/B/g
+    s/[0-9]+([.,][0-9]+)*/N/g; s/\bN ?(ms|us|s|m|h)(N(ms|s|m))?\b/T/g; s/, (age|oldest) T(, newest T)?//; s/(KiB|MiB|GiB)/B/g
     s/ +/ /g'
 }
 

@@ -175,7 +175,7 @@ color_case() {
   expect_text log "${escape}\\[1;31mSUMMARY: "
   # Times, process ids and addresses apart, it is the report without colours.
   # An age of 0 ms is left out, and what the pool holds depends on who was first.
-  local same='s/==[0-9]+==//; s/, (age|oldest) [^,]*(, newest [^,]*)?//; /Pool of /d; s/[0-9]+(ms|s| us)\b/T/g'
+  local same='s/==[0-9]+==//; s/, (age|oldest) [^,]*(, newest [^,]*)?//; /Pool of /d; s/[0-9.]+ ([mu]?s)\b/T/g'
   sed "s/${escape}\\[[0-9;]*m//g" log | sed -E "$same" >stripped
   sed -E "$same" pipe.err >plain
   cmp -s plain stripped && return

@@ -111,8 +111,8 @@ outputs_text_case() {
 
   for setting in "" json,pprof,collapsed,csv,openmetrics; do
     preloaded "shim$setting" GPUSHIM_OUTPUT="$setting" -- "$apps/leaky_shared"
-    grep -vE 'files written|gpushim [0-9.]+:| at [0-9]+ms' "shim$setting.err" |
-      sed -E 's/^==[0-9]+==//; s/, (age|oldest) [0-9a-z]+(, newest [0-9a-z]+)?//' >"text$setting"
+    grep -vE 'files written|gpushim [0-9.]+:| at [0-9.]+ [mu]?s' "shim$setting.err" |
+      sed -E 's/^==[0-9]+==//; s/, (age|oldest) [0-9a-z. ]+(, newest [0-9a-z. ]+)?//' >"text$setting"
   done
   cmp -s text textjson,pprof,collapsed,csv,openmetrics && return
   diff -u text textjson,pprof,collapsed,csv,openmetrics

@@ -8,7 +8,7 @@ peaks_steps_case() {
 
   need_file "$app"
   same_as_native GPUSHIM_VERBOSE=2 -- "$app"
-  expect_text shim.err 'Peak of GPU 0: 54.0 MiB at [0-9]+ms, 54.0 MiB of it freed since$'
+  expect_text shim.err 'Peak of GPU 0: 54.0 MiB at [0-9.]+ [mu]?s, 54.0 MiB of it freed since$'
   expect_text shim.err 'PEAK 1: 48.0 MiB in 6 allocations \(88.9 % of the peak\)$'
   expect_text shim.err "  (cuMemAlloc|cudaMalloc), GPU 0, all freed since$"
   expect_text shim.err '#0 activations +peaks.c:[0-9]+$'
@@ -21,7 +21,7 @@ peaks_leak_case() {
   local app=$apps/peaks_linked
 
   preloaded shim -- "$app" leak
-  expect_text shim.err 'Peak of GPU 0: 54.0 MiB at [0-9]+ms, 50.0 MiB of it freed since$'
+  expect_text shim.err 'Peak of GPU 0: 54.0 MiB at [0-9.]+ [mu]?s, 50.0 MiB of it freed since$'
   expect_text shim.err 'PEAK 2 = LEAK 1: 4.00 MiB in 1 allocation \(7.4 % of the peak\), all still live$'
   preloaded one GPUSHIM_PEAK_MAX=1 -- "$app" leak
   expect_text one.err '2 more call sites of this peak: 6.00 MiB \(GPUSHIM_PEAK_MAX\)$'

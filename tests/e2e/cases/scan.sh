@@ -7,7 +7,7 @@
 scan_fates() {
   awk '
     $2 == "LEAK" { getline; fate = $0; sub(/.*(GPU [0-9]+|host memory), /, "", fate)
-                     sub(/(age|oldest) [0-9a-z]+, (newest [0-9a-z]+, )?/, "", fate) }
+                     sub(/(age|oldest) [0-9a-z. ]+, (newest [0-9a-z. ]+, )?/, "", fate) }
     $2 == "#0" { print $3, fate }' "$1" | sort
 }
 

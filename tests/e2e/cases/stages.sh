@@ -130,7 +130,7 @@ check_report_case() {
   expect_status check "$2"
   [[ -z $3 ]] || expect_text check.out "^$3"
 }
-report_head='==7== gpushim 0.1.0: ./main   host vm  9ms'
+report_head='==7== gpushim 0.1.0: ./main   host vm  9.12 ms'
 clean_end='==7== SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites'
 leak_end='==7== SUMMARY: gpushim: 0 errors, 1.00 KiB leaked in 1 allocation, 1 call site'
 leak=('==7== LEAK 1: 1.00 KiB in 1 allocation (100 % of leaked)' '==7==   cuMemAlloc, GPU 0')

@@ -115,7 +115,7 @@ add_case "state killed with frame pointers" state_killed_case shared GPUSHIM_STA
 # A report without times that go on.
 state_lines() {
   grep -vE '^==[0-9]+== (gpushim |from )' "$1" |
-    sed -E 's/, (age|oldest) [0-9a-z]+(, newest [0-9a-z]+)?//; s/ .GPUSHIM_FREE_SYNC=lazy.*//; s/ (at|freed at) [0-9.]+(ms|s|m)[0-9a-z]*//g' |
+    sed -E 's/, (age|oldest) [0-9a-z. ]+(, newest [0-9a-z. ]+)?//; s/ .GPUSHIM_FREE_SYNC=lazy.*//; s/ (at|freed at) [0-9.]+( ?[mu]?s|m)[0-9a-z]*//g' |
     awk '!(/^==[0-9]+==$/ && last ~ /^==[0-9]+==$/) { print } { last = $0 }' | sed '1{/^==[0-9]*==$/d}'
 }
 
@@ -149,7 +149,7 @@ add_case "state same as at exit without stacks" state_same_case leaky_shared GPU
 state_as_of_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" many 50000
   state_report found state
-  expect_count found.out '^==[0-9]+== Pool of GPU 0: reserved .*hit [0-9.]+ %(, rounding waste [0-9.]+ %)?(, as of [0-9]+m?s)?$' 1
+  expect_count found.out '^==[0-9]+== Pool of GPU 0: reserved .*hit [0-9.]+ %(, rounding waste [0-9.]+ %)?(, as of [0-9.]+ m?s)?$' 1
   preloaded over GPUSHIM_STATE_FILE=over -- "$apps/leaky_linked"
   state_report found over
   expect_text found.out '^==[0-9]+== Pool of GPU 0: reserved '
@@ -169,8 +169,8 @@ state_growth_case() {
   state_report found state
   expect_only_report found.out
   expect_text found.out '; its time is that of the last allocation, free or sample$'
-  expect_count found.out '^==[0-9]+== last sample at [0-9:.]+ UTC \([0-9]+m?s\): [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB (more|less) than [0-9]+ms ago$' 1
-  expect_count found.out '^==[0-9]+== GROWING 1: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ samples; now ' 1
+  expect_count found.out '^==[0-9]+== last sample at [0-9:.]+ UTC \([0-9.]+ m?s\): [0-9.]+ MiB live in [0-9]+ allocations, [-+][0-9.]+ [KM]iB in the last [0-9.]+ ms \([0-9.]+ [KM]iB/s\)$' 1
+  expect_count found.out '^==[0-9]+== GROWING 1: [+][0-9.]+ [KM]iB in the last [0-9.]+ m?s \([0-9.]+ [KM]iB/s\), in [0-9]+ of [0-9]+ samples; now ' 1
   awk '/ GROWING / { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' found.out >places
   expect_text places '^keep_session$'
   expect_no_text places '^(load_model|refill_cache)$'

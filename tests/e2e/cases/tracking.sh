@@ -201,7 +201,7 @@ add_case "tracking in a state file" tracking_state_case
 # tracking_free_stack_case WAY [SETTING...]
 tracking_free_stack_case() {
   same_as_native GPUSHIM_STACK_FREE=on "${@:2}" -- "$apps/badfree_$1" double
-  expect_count shim.err '^==[0-9]+==   first freed at [0-9]+ms by thread [0-9]+$' 1
+  expect_count shim.err '^==[0-9]+==   first freed at [0-9.]+ [mu]?s by thread [0-9]+$' 1
   expect_text shim.err '#0 free_twice +badfree\.c:22$'
   expect_no_text shim.err 'no call stack'
   preloaded off "${@:2}" -- "$apps/badfree_$1" double
@@ -220,8 +220,8 @@ add_case "tracking stacks of frees, lazily" \
 # tracking_window_case WAY [SETTING...]
 tracking_window_case() {
   same_as_native GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 "${@:2}" -- "$apps/windows_$1"
-  expect_count shim.err '^gpushim: recording (started|stopped) at [0-9]+m?s by SIGUSR2; now ' 2
-  expect_count shim.err '^==[0-9]+== recorded from [0-9]+m?s to [0-9]+m?s: allocations at other times' 1
+  expect_count shim.err '^gpushim: recording (started|stopped) at [0-9.]+ m?s by SIGUSR2; now ' 2
+  expect_count shim.err '^==[0-9]+== recorded from [0-9.]+ m?s to [0-9.]+ m?s: allocations at other times' 1
   grep '^==' shim.err >report
   expect_leaks report "$sources/tests/apps/windows.c"
 }
@@ -235,7 +235,7 @@ add_case "tracking a window of the async pool" tracking_window_case shared GPUSH
 # From the start to the first signal: what comes before it and is freed later is taken off.
 tracking_stop_case() {
   preloaded shim GPUSHIM_TRACK_SIGNAL=12 -- "$apps/windows_$1"
-  expect_text shim.err '^==[0-9]+== recorded 2 times, first from 0ms, last from [0-9]+m?s on: '
+  expect_text shim.err '^==[0-9]+== recorded 2 times, first from 0 s, last from [0-9.]+ [mu]?s on: '
   leaks_found shim.err | sort >found
   grep -q '^before_it ' found || { cat found && fail "what was recorded at first is missing"; }
   grep -q '^after_it ' found || { cat found && fail "what was recorded at last is missing"; }

@@ -108,11 +108,11 @@ views_header_case() {
   make_page run.json
   take_page run.html run.json
   show_page found view=1
-  expect_text found.out '^memory: GPU 0 Simulated CUDA device [|] 4[.]00 MiB [|] 54[.]0 MiB [|] [0-9]+ms [|] [0-9.]+ MiB$'
+  expect_text found.out '^memory: GPU 0 Simulated CUDA device [|] 4[.]00 MiB [|] 54[.]0 MiB [|] [0-9.]+ ms [|] [0-9.]+ MiB$'
   expect_text found.out '^option: What leaked \(4[.]00 MiB\)$'
   expect_text found.out '^option: Peak of GPU 0 \(54[.]0 MiB\)$'
   expect_text found.out '^note: allocations of less than 4[.]00 KiB have no call stack \(GPUSHIM_TRACK_MIN_BYTES\)$'
-  expect_text found.out '^sum: Peak of GPU 0: 54[.]0 MiB at [0-9]+ms, 50[.]0 MiB of it freed since; '
+  expect_text found.out '^sum: Peak of GPU 0: 54[.]0 MiB at [0-9.]+ [mu]?s, 50[.]0 MiB of it freed since; '
   expect_text found.out '^row: 48[.]0 MiB [|] 6 [|] device [|] 0 [|] activations [|] peaks[.]c:[0-9]+$'
   expect_text found.out '^frame: [0-9]+ 0[.]0 88[.]9 frame p[0-2] [|] activations$'
 }

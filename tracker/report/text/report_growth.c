@@ -112,39 +112,39 @@ static const char *write_time(const struct gs_report_writer *writer,
     return out;
 }
 
-/* "at 14:03:11 UTC (5m00s): 2.31 GiB live in 57 allocations, 12.0 MiB more than 30s
- * ago" */
+/* "at 14:03:11 UTC (5m00s): 2.31 GiB live in 57 allocations, +12.0 MiB in the last 30.0 s
+ * (410 KiB/s), full in 2h03m at this rate" */
 static void write_sums(const struct gs_report_writer *writer,
                        const struct gs_growth_sums *sums)
 {
-    char time[64], bytes[24], count[32], change[24], interval[24];
-    uint64_t apart = sums->change < 0 ? -(uint64_t)sums->change : (uint64_t)sums->change;
+    char time[64], bytes[24], count[32], change[96];
 
     gs_text_add(writer->text, "at %s: %s live in %s allocation%s",
                 write_time(writer, sums, time), gs_text_bytes(sums->bytes, bytes),
                 gs_text_count(sums->count, count), gs_report_plural(sums->count));
-    gs_text_duration(sums->interval_ns, interval);
-    if (sums->snapshots > 1 && sums->change == 0)
-        gs_text_add(writer->text, ", as much as %s ago", interval);
-    else if (sums->snapshots > 1)
-        gs_text_add(writer->text, ", %s %s than %s ago", gs_text_bytes(apart, change),
-                    sums->change > 0 ? "more" : "less", interval);
+    if (sums->snapshots > 1)
+        gs_text_add(writer->text, ", %s",
+                    gs_text_growth(sums->change, sums->interval_ns, change));
+    if (writer->config->full_in_ns != 0)
+        gs_text_add(writer->text, ", full in %s at this rate",
+                    gs_text_duration(writer->config->full_in_ns, time));
     gs_text_add(writer->text, "\n");
 }
 
 static void write_growing(const struct gs_report_writer *writer, size_t number,
-                          const struct gs_growing *one, uint64_t snapshots,
+                          const struct gs_growing *one, const struct gs_growth_sums *sums,
                           struct gs_growth_names *names)
 {
     const struct gs_trend *trend = &one->trend;
     uint64_t live = gs_group_likely_count(&one->group);
-    char more[24], count[32], bytes[24], since[24];
+    char more[96], count[32], bytes[24];
 
-    gs_text_add(
-        writer->text, "%sGROWING %zu: %s more since %s, in %llu of %llu samples; now ",
-        writer->prefix, number, gs_text_bytes(one->group.bytes - trend->base_bytes, more),
-        gs_text_duration(trend->since_ns, since), (unsigned long long)trend->grown,
-        (unsigned long long)(snapshots - 1 - trend->since_snapshot));
+    gs_text_add(writer->text, "%sGROWING %zu: %s, in %llu of %llu samples; now ",
+                writer->prefix, number,
+                gs_text_growth((int64_t)(one->group.bytes - trend->base_bytes),
+                               sums->time_ns - trend->since_ns, more),
+                (unsigned long long)trend->grown,
+                (unsigned long long)(sums->snapshots - 1 - trend->since_snapshot));
     gs_text_add(writer->text, "%s%s in %s allocation%s\n",
                 gs_group_is_estimate(&one->group) ? "about " : "",
                 gs_text_bytes(one->group.bytes, bytes), gs_text_count(live, count),
@@ -187,7 +187,7 @@ static void write_last(const struct gs_report_writer *base,
     names->keep = !note || names->missed >= TRIES;
     write_sums(&writer, &last->sums);
     for (size_t i = 0; i < last->count; i++)
-        write_growing(&writer, i + 1, &last->growing[i], last->sums.snapshots, names);
+        write_growing(&writer, i + 1, &last->growing[i], &last->sums, names);
     /* A report of a state file has a note of its own. */
     if (note && names->missed == 1 && base->config->growing == 0)
         gs_text_add(writer.text, "%sNote: %s\n", writer.prefix,

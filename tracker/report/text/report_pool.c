@@ -10,17 +10,6 @@
 
 #include <stdio.h>
 
-const char *gs_report_wait(uint64_t ns, char out[24])
-{
-    if (ns < 1000000)
-        snprintf(out, 24, "%u us", (unsigned)(ns / 1000));
-    else if (ns < UINT64_C(10000000000))
-        snprintf(out, 24, "%.1f ms", (double)ns / 1e6);
-    else
-        gs_text_duration(ns, out);
-    return out;
-}
-
 /* "Pool of GPU 0: reserved 32.0 MiB, idle 5.00 MiB, hit 97.4 %" */
 static void write_memory(const struct gs_report_writer *writer,
                          const struct gs_report_device *device, unsigned ordinal)
@@ -90,7 +79,7 @@ static void write_calls(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "%s  driver         %s call%s took %s, %s %s\n",
                 writer->prefix, gs_text_count(device->driver_calls, calls),
                 gs_report_plural(device->driver_calls),
-                gs_report_wait(device->driver_ns, duration),
+                gs_text_duration(device->driver_ns, duration),
                 gs_text_count(difference, other),
                 saved ? "saved" : "more than without the pool");
 }
@@ -137,7 +126,7 @@ static void write_frees(const struct gs_report_writer *writer,
     gs_text_add(writer->text,
                 "%s  frees          %s waited %s in all, %s %% found the device idle%s\n",
                 writer->prefix, gs_text_count(device->frees_waited, count),
-                gs_report_wait(device->frees_waited_ns, duration),
+                gs_text_duration(device->frees_waited_ns, duration),
                 gs_report_percent(device->frees_idle,
                                   device->frees_idle + device->frees_waited, percent),
                 device->lazy_saves_waits && long_waits

@@ -15,7 +15,7 @@ void gs_report_not_idle(const struct gs_report_writer *writer, size_t number,
     gs_text_add(writer->text, "%sERROR %zu: %s (%s, GPU %d): ", writer->prefix, number,
                 gs_report_error_name(error->kind),
                 gs_report_call(writer, &stack, error->freed.api), error->device);
-    gs_report_wait(error->waited_ns, duration);
+    gs_text_duration(error->waited_ns, duration);
     if (error->addr != 0)
         gs_text_add(writer->text,
                     "stream 0x%llx had work that no counted call submitted; it ran for "
@@ -56,7 +56,7 @@ void gs_report_proof(const struct gs_report_writer *writer)
         gs_text_add(writer->text, ", not checked %s",
                     gs_text_count(proof->unchecked, count));
     gs_text_add(writer->text, ", longest wait %s",
-                gs_report_wait(proof->longest_ns, duration));
+                gs_text_duration(proof->longest_ns, duration));
     if (proof->ended_by[0])
         gs_text_add(writer->text, "; ended by %s: each free waited from then on",
                     gs_report_clean(proof->ended_by, clean, sizeof clean));

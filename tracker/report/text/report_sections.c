@@ -303,18 +303,23 @@ static uint64_t age(const struct gs_report_writer *writer, uint64_t time_ns)
     return now > time_ns ? now - time_ns : 0;
 }
 
-/* "oldest 3s, newest 12ms, ", or "age 3s, " for one age; "" for an age below the clock's
- * steps. Returns `out`. */
+/* Ages that differ by less are one, and a smaller age is not worth a word. */
+#define AGE_STEP_NS 1000000u
+
+/* "oldest 3.20 s, newest 12.1 ms, ", or "age 3.20 s, " for one age; "" for none. Returns
+ * `out`. */
 static const char *write_ages(const struct gs_report_writer *writer,
                               const struct gs_group *group, char out[80])
 {
+    uint64_t oldest_ns = age(writer, group->oldest_ns),
+             newest_ns = age(writer, group->newest_ns);
     char oldest[24], newest[24];
 
-    gs_text_duration(age(writer, group->oldest_ns), oldest);
-    gs_text_duration(age(writer, group->newest_ns), newest);
-    if (strcmp(oldest, newest) != 0)
+    gs_text_duration(oldest_ns, oldest);
+    gs_text_duration(newest_ns, newest);
+    if (oldest_ns >= newest_ns + AGE_STEP_NS && strcmp(oldest, newest) != 0)
         snprintf(out, 80, "oldest %s, newest %s, ", oldest, newest);
-    else if (strcmp(oldest, "0ms") != 0)
+    else if (oldest_ns >= AGE_STEP_NS)
         snprintf(out, 80, "age %s, ", oldest);
     else
         out[0] = '\0';

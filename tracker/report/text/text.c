@@ -158,18 +158,50 @@ const char *gs_text_count(uint64_t count, char out[32])
     return out;
 }
 
-/* Rounds down, like a clock: 59.9 s is "59s". */
+/* Three digits, rounded down like a clock: 59.99 s is "59.9 s". From a minute on, minutes
+ * and seconds, or hours and minutes. */
 const char *gs_text_duration(uint64_t ns, char out[24])
 {
-    unsigned long long seconds = ns / 1000000000u;
+    static const struct {
+        uint64_t ns;
+        char name[3];
+    } units[] = {{1000000000, "s"}, {1000000, "ms"}, {1000, "us"}};
+    unsigned long long seconds = ns / units[0].ns;
+    size_t i = 0;
 
-    if (seconds == 0)
-        snprintf(out, 24, "%ums", (unsigned)(ns / 1000000u));
-    else if (seconds < 60)
-        snprintf(out, 24, "%llus", seconds);
-    else if (seconds < 3600)
-        snprintf(out, 24, "%llum%02llus", seconds / 60, seconds % 60);
-    else
+    if (seconds >= 3600)
         snprintf(out, 24, "%lluh%02llum", seconds / 3600, seconds / 60 % 60);
+    else if (seconds >= 60)
+        snprintf(out, 24, "%llum%02llus", seconds / 60, seconds % 60);
+    if (seconds >= 60)
+        return out;
+    while (i + 1 < sizeof units / sizeof *units && ns < units[i].ns)
+        i++;
+    unsigned hundredths = (unsigned)(ns * 100 / units[i].ns);
+    if (ns < units[i].ns)
+        snprintf(out, 24, "0 s");
+    else if (i + 1 == sizeof units / sizeof *units || hundredths >= 10000)
+        snprintf(out, 24, "%u %s", hundredths / 100, units[i].name);
+    else if (hundredths >= 1000)
+        snprintf(out, 24, "%u.%u %s", hundredths / 100, hundredths / 10 % 10,
+                 units[i].name);
+    else
+        snprintf(out, 24, "%u.%02u %s", hundredths / 100, hundredths % 100,
+                 units[i].name);
+    return out;
+}
+
+const char *gs_text_growth(int64_t bytes, uint64_t ns, char out[96])
+{
+    uint64_t apart = bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes;
+    char change[24], duration[24], rate[24];
+
+    gs_text_duration(ns, duration);
+    if (bytes == 0)
+        snprintf(out, 96, "no change in the last %s", duration);
+    else
+        snprintf(out, 96, "%c%s in the last %s (%s/s)", bytes < 0 ? '-' : '+',
+                 gs_text_bytes(apart, change), duration,
+                 gs_text_bytes(divide(apart, ns ? ns : 1, 1000000000), rate));
     return out;
 }

@@ -27,7 +27,10 @@ void gs_text_free(struct gs_text *text);
 const char *gs_text_bytes(uint64_t bytes, char out[24]);
 /* "184,203" */
 const char *gs_text_count(uint64_t count, char out[32]);
-/* "12m41s", "4s", "3ms" ; hours as "2h03m" */
+/* "4.12 s", "37.5 ms", "12 us"; "12m41s", "2h03m" from a minute on. Each duration of the
+ * report, the page and top has this form. */
 const char *gs_text_duration(uint64_t ns, char out[24]);
+/* "+154 MiB in the last 3.00 s (51.3 MiB/s)", "no change in the last 3.00 s" */
+const char *gs_text_growth(int64_t bytes, uint64_t ns, char out[96]);
 
 #endif
