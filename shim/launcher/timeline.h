@@ -64,7 +64,7 @@ struct gs_timeline_stack gs_timeline_stack(const struct gs_timeline *timeline,
 #define GS_TIMELINE_PINNED   256u
 #define GS_TIMELINE_MEMORIES 257u
 
-#define GS_TIMELINE_INTERVALS_MOST 600
+#define GS_TIMELINE_INTERVALS_MOST 2400 /* a multiple of timeline_pool.c's columns */
 #define GS_TIMELINE_BEFORE         UINT64_MAX
 
 /* Equal intervals of a trace's time, each with its peak. Two visits of the trace: one
@@ -78,6 +78,7 @@ struct gs_timeline_intervals {
      */
     uint64_t at[GS_TIMELINE_INTERVALS_MOST];
     uint64_t most[GS_TIMELINE_INTERVALS_MOST];
+    uint64_t time_ns[GS_TIMELINE_INTERVALS_MOST]; /* of the peak */
 };
 
 typedef void gs_timeline_see(void *self, size_t interval);
@@ -143,7 +144,7 @@ typedef enum gs_status gs_timeline_write(const struct gs_timeline *timeline,
                                          const struct gs_export_sink *sink);
 
 /* The JSON of a page's timeline; frames have the numbers of the report's JSON. */
-gs_timeline_write gs_timeline_curves;
+gs_timeline_write gs_timeline_spans;
 gs_timeline_write gs_timeline_perfetto, gs_timeline_memory_viz, gs_timeline_heaptrack,
     gs_timeline_massif;
 

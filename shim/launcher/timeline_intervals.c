@@ -38,6 +38,7 @@ static void begin_until(struct gs_timeline_intervals *intervals, size_t interval
         intervals->now++;
         intervals->at[intervals->now] = intervals->operations - 1;
         intervals->most[intervals->now] = intervals->live;
+        intervals->time_ns[intervals->now] = intervals->now * intervals->interval_ns;
     }
 }
 
@@ -52,6 +53,7 @@ void gs_timeline_add(struct gs_timeline_intervals *intervals,
     if (intervals->live >= intervals->most[intervals->now]) {
         intervals->most[intervals->now] = intervals->live;
         intervals->at[intervals->now] = intervals->operations;
+        intervals->time_ns[intervals->now] = op->time_ns;
     }
     intervals->operations++;
 }

@@ -358,8 +358,12 @@ void gs_timeline_pool_put(const struct gs_timeline_pool *pool, struct gs_json *j
     size_t count = 0;
 
     gs_json_member_open(json, "reserved", '[');
+    /* Each change: the interval, and the bytes from there on. */
     for (size_t i = 0; i < INTERVALS; i++)
-        gs_json_number(json, reserved ? reserved[i] : 0);
+        if (i == 0 || (reserved && reserved[i] != reserved[i - 1])) {
+            gs_json_number(json, i);
+            gs_json_number(json, reserved ? reserved[i] : 0);
+        }
     gs_json_close(json, ']');
     for (size_t i = 0; i < pool->row_count; i++)
         if (pool->rows[i].memory == memory && pool->rows[i].area > 0)

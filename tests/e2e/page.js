@@ -2,12 +2,15 @@
 //
 //   node page.js FOLDER [ACTION...]   FOLDER: of page.py. Does the actions in their order, then
 //                                     prints what the page shows, a line for each thing.
+//     hash=#N       the page's address ends so, which chooses the process
 //     view=N        chooses what is shown       unit=count    by allocations
 //     search=TEXT   types into the search       sort=N        clicks the Nth heading
 //     open=N        clicks the Nth row          zoom=TEXT     clicks the frame with this text
 //     key=KEY       presses a key where the focus is
 //     memory=N      chooses the timeline's memory   chart=KEY   presses a key at its chart
-//     point=PART    points at a part of the chart's width   by=owners     divides the timeline by them
+//     point=PART    points at a part of the chart           click=PART    clicks there
+//     drag=A,B      drags from one part to another          by=owners     divides the timeline by them
+//     shift=KEY     presses a key with Shift at the chart   press=ID      clicks a button
 //
 // The elements below know what the script uses, and no way to give them HTML.
 'use strict';
@@ -59,7 +62,7 @@ class Element {
     siblings.splice(siblings.indexOf(this) + 1, 0, child);
   }
   getBoundingClientRect() {
-    return { left: 100, width: 1000 };
+    return { left: 100, top: 0, width: 1000, height: 230 };
   }
   setAttribute(name, value) {
     if (/^on|style|src|href/.test(name)) throw new Error(`attribute ${name}`);
@@ -90,9 +93,11 @@ const document = { activeElement: null, title: '', getElementById: (id) => byId(
   createElementNS: (space, tag) => (space === 'svg' ? new Element(tag) : null) };
 byId('report').own = read('report.json');
 byId('timeline-data').own = read('timeline.json');
-byId('timeline').hidden = true;
+for (const id of ['timeline', 'choice', 'tip', 'range']) byId(id).hidden = true;
+for (const id of elements.keys()) if (/^(report|timeline-data)-/.test(id)) byId(id).own = read(`${id}.json`);
 byId('unit').value = 'bytes';
 const window = new Element('window');
+window.location = { hash: (actions.find((action) => action.startsWith('hash=')) || 'hash=').slice(5), reload() {} };
 new Function('document', 'window', read('view.js'))(document, window);
 
 // ---- actions -------------------------------------------------------------------------------
@@ -102,7 +107,11 @@ function type(id, event, value) {
   byId(id).fire(event);
 }
 
+// The chart has 66 pixels before its areas, and 8 behind them.
+const chartAt = (part) => ({ clientX: 100 + 66 + 926 * part, clientY: 200, pointerId: 1 });
+
 const doers = {
+  hash() {},
   view: (value) => type('view', 'change', value),
   unit: (value) => type('unit', 'change', value),
   search: (value) => type('search', 'input', value),
@@ -112,7 +121,11 @@ const doers = {
   memory: (value) => type('memory-shown', 'change', value),
   by: (value) => type('divided', 'change', value),
   chart: (value) => byId('chart').fire('keydown', { key: value }),
-  point: (value) => byId('chart').fire('pointermove', { clientX: 100 + 1000 * value }),
+  shift: (value) => byId('chart').fire('keydown', { key: value, shiftKey: true }),
+  press: (value) => byId(value).fire('click'),
+  point: (value) => byId('chart').fire('pointermove', chartAt(value)),
+  click: (value) => ['pointerdown', 'pointerup'].forEach((type) => byId('chart').fire(type, chartAt(value))),
+  drag: (value) => ['pointerdown', 'pointermove', 'pointerup'].forEach((type, i) => byId('chart').fire(type, chartAt(value.split(',')[Math.min(i, 1)]))),
   key: (value) => document.activeElement.fire('keydown', { key: value }),
 };
 for (const action of actions) {
@@ -131,16 +144,21 @@ function sayTree(element, name) {
 }
 
 say('title', document.title);
+if (!byId('choice').hidden) for (const option of byId('process').childNodes) say('process', option.textContent);
 for (const id of ['command', 'about', 'summary', 'footer']) say(id, byId(id).textContent);
 for (const note of byId('notes').childNodes) say('note', note.textContent);
 for (const row of byId('memory').childNodes) say('memory', words(row));
 for (const error of byId('errors').childNodes) sayTree(error, 'error');
 if (!byId('timeline').hidden) {
   for (const option of byId('memory-shown').childNodes) say('timeline', option.textContent);
-  for (const area of byId('areas').childNodes) say('area', `${area.attributes.class} ${area.attributes.d}`);
+  for (const area of byId('areas').childNodes)
+    say(area.tag === 'text' ? 'tick' : 'area', area.tag === 'text' ? `${area.attributes.class} ${area.textContent}` : `${area.attributes.class} ${area.attributes.d}`);
   for (const shade of byId('segments').childNodes) say('segment', `${shade.attributes.class} ${shade.attributes.d}`);
   say('moment', byId('moment').textContent);
-  say('cursor', byId('cursor').style.left);
+  say('cursor', ((parseFloat(byId('cursor').style.left) - 66) / 9.26).toFixed(2));
+  if (!byId('range').hidden) say('range', `${byId('range').style.left} ${byId('range').style.width}`);
+  if (!byId('tip').hidden) say('tip', words(byId('tip')));
+  say('value', byId('chart').attributes['aria-valuetext']);
   for (const row of byId('shares').childNodes) say('share', words(row));
 }
 for (const option of byId('view').childNodes) say('option', option.textContent);

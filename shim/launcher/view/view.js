@@ -1,14 +1,22 @@
-// view.js - shows the report that is in the page: header, errors, flame graph, call sites.
+// view.js - shows the report that is in the page: header, errors, flame graph, call sites;
+// timeline.js, before it in the page, has the timeline.
 //
 // Text of the report gets into the page as textContent alone. The words are those of the text
 // report (docs/tracker.md).
-'use strict';
 
 const $ = (id) => document.getElementById(id);
 const list = (value) => (Array.isArray(value) ? value : []);
 const onFailure = () => ($('summary').textContent = 'This report is not whole: it cannot be shown.');
 window.addEventListener('error', onFailure);
-const report = JSON.parse($('report').textContent);
+
+// Of several processes the page shows the one that the address names, as #1.
+const chosen = Number(window.location?.hash.slice(1)) || 0;
+const part = (name, number) => JSON.parse($(number > 0 ? `${name}-${number}` : name)?.textContent ?? 'null');
+const timeline = part('timeline-data', chosen);
+const report = part('report', chosen) ?? {
+  process: { command: timeline.program || (timeline.pid ? `process ${timeline.pid}` : 'a trace'), pid: timeline.pid, rank: null, ending: 'a trace alone, without a report' },
+  time: { end_unix_ms: timeline.start_unix_ms ? timeline.start_unix_ms + timeline.end_ns / 1e6 : NaN, duration_ns: timeline.end_ns },
+};
 const running = report.process.running === true;
 const killed = report.process.ending === 'ended without a report';
 
@@ -33,6 +41,13 @@ function durationText(ns) {
   if (ns < 1e3) return '0 s';
   const digits = unit === 1e3 || hundredths >= 10000 ? 0 : hundredths >= 1000 ? 1 : 2;
   return `${(Math.floor(hundredths / 10 ** (2 - digits)) / 10 ** digits).toFixed(digits)} ${name}`;
+}
+
+// gs_text_growth
+function growthText(bytes, ns) {
+  if (bytes === 0) return `no change in ${durationText(ns)}`;
+  const apart = Math.abs(bytes);
+  return `${bytes < 0 ? '-' : '+'}${bytesText(apart)} in ${durationText(ns)} (${bytesText(Math.round((apart * 1e9) / Math.max(ns, 1)))}/s)`;
 }
 
 function percentText(part, whole) {
@@ -73,6 +88,7 @@ const frames = list(report.frames).map(readFrame);
 // ---- what can be shown ---------------------------------------------------------------------
 
 function noStack(site) {
+  if (site.size) return site.size;
   if (site.no_stack === 'not sampled') return 'no call stack: not sampled';
   if (site.no_stack === 'too small') return 'no call stack: smaller than GPUSHIM_TRACK_MIN_BYTES';
   return 'no call stack was recorded';
@@ -110,7 +126,7 @@ function peakView(peak) {
 
 const views = [
   makeView(running ? 'What is live' : 'What leaked', running ? 'LIVE' : 'LEAK', running ? 'of live' : 'of leaked',
-    list(report.leaks).concat(list(report.unplaced)), report.summary.leaked_bytes),
+    list(report.leaks).concat(list(report.unplaced)), report.summary?.leaked_bytes),
   ...list(report.peaks).map(peakView),
   makeView('Suppressed', 'SUPPRESSED', 'of suppressed', list(report.suppressed)),
   makeView('Registered host memory', 'REGISTERED', 'of registered', list(report.registered)),
@@ -333,8 +349,8 @@ function siteDetail(site) {
     element('p', '', `${view.word} ${site.number}: ${site.isEstimate ? 'about ' : ''}${weight}` +
       (site.site.growing ? ', still growing' : '') +
       (site.isEstimate ? `, by ${countText(site.site.count)} sampled` : '')),
-    element('p', 'name', `${site.site.call}, ${site.memory}, ${agesText(site.site)}${fateText(site)}` +
-      (site.site.rule ? `, suppressed by ${site.site.rule}` : '')),
+    element('p', 'name', [site.site.call, site.memory, agesText(site.site) + fateText(site),
+      site.site.rule && `suppressed by ${site.site.rule}`].filter(Boolean).join(', ')),
     stackList(site.site));
   row.append(cell);
   return row;
@@ -486,167 +502,22 @@ function errorBox(error, index, all) {
 
 function drawErrors() {
   const errors = list(report.errors);
-  const more = report.summary.errors - errors.reduce((sum, error) => sum + 1 + (error.repeats || 0), 0);
+  const more = (report.summary?.errors ?? 0) - errors.reduce((sum, error) => sum + 1 + (error.repeats || 0), 0);
   if (errors.length === 0) return;
   $('errors').append(element('h2', '', 'Errors'), ...errors.map(errorBox));
   if (more > 0) $('errors').append(element('p', '', `${counted(more, 'more error')}, only counted`));
 }
 
-// ---- the timeline --------------------------------------------------------------------------
-
-const timeline = JSON.parse($('timeline-data').textContent);
-const chart = { memory: null, layers: [], at: 0 };
-
-// A call site's curve.
-function siteLayer({ stack, live }, index) {
-  const frame = frames[list(stack)[0]], caller = frames[list(stack)[1]];
-  return {
-    live, name: frame ? frame.name : 'no call stack was recorded', place: frame ? frame.place : '',
-    from: caller ? `from ${caller.name} ${caller.place}` : '', color: `t${index}`,
-  };
-}
-
-function ownerLayer({ name, live }, index) {
-  return { live, name: name ?? 'owner not known', place: '', from: '', color: `t${index}` };
-}
-
-// With the layer of all others, if they had anything.
-function withOthers(layers, live, name) {
-  return layers.concat(live.some((bytes) => bytes > 0) ? [{ live, name, place: '', from: '', color: 'others' }] : []);
-}
-
-function readMemory({ device, live, sites, others, owners, other_owners, reserved, segments, segments_all }) {
-  const most = Math.max(...live);
-  return {
-    name: device === null ? 'pinned host memory' : `GPU ${device}`, live, most, peak: live.indexOf(most),
-    divided: {
-      sites: withOthers(sites.map(siteLayer), others, 'other call sites'),
-      owners: withOthers(owners.map(ownerLayer), other_owners, 'other owners'),
-    },
-    reserved: list(reserved), segments: list(segments), unshown: segments_all - list(segments).length,
-  };
-}
-
-// The outline of a layer: its upper edge to the right, its lower edge back.
-function outline(below, above, most) {
-  const y = (bytes) => (200 * (1 - bytes / most)).toFixed(2), points = [];
-  above.forEach((bytes, x) => points.push(`${x},${y(bytes)} ${x + 1},${y(bytes)}`));
-  for (let x = below.length - 1; x >= 0; x--) points.push(`${x + 1},${y(below[x])} ${x},${y(below[x])}`);
-  return `M${points.join(' L')}Z`;
-}
-
-// A line over the areas: what the pool held of the driver, and what the driver gave directly.
-function reservedLine(reserved, most) {
-  const made = document.createElementNS($('areas').namespaceURI, 'path');
-  const y = (bytes) => (200 * (1 - bytes / most)).toFixed(2);
-  made.setAttribute('class', 'reserved');
-  made.setAttribute('d', `M${reserved.map((bytes, x) => `${x},${y(bytes)} ${x + 1},${y(bytes)}`).join(' L')}`);
-  return made;
-}
-
-// The pool's segments by address, a row each: how much of one was in use, in five shades.
-function drawSegments() {
-  const { segments, unshown } = chart.memory, map = $('segments');
-  const columns = segments.length ? segments[0].used.length : 1, shades = ['', '', '', '', ''];
-  segments.forEach(({ used }, y) => used.forEach((percent, x) => {
-    if (percent === null) return;
-    shades[percent === 0 ? 0 : Math.min(4, 1 + Math.floor(percent / 25))] += `M${x},${y}h1v.8h-1z`;
-  }));
-  map.setAttribute('viewBox', `0 0 ${columns} ${Math.max(segments.length, 1)}`);
-  map.style.height = `${8 * segments.length}px`;
-  map.replaceChildren(...shades.map((path, shade) => {
-    const made = document.createElementNS(map.namespaceURI, 'path');
-    made.setAttribute('class', `u${shade}`);
-    made.setAttribute('d', path || 'M0,0');
-    return made;
-  }));
-  $('segments-about').textContent = chart.memory.reserved.length === 0 ? '' : 'The line: reserved memory.' +
-    (segments.length === 0 ? '' : ` Below the chart, a row for each segment of the pool, by address: red while empty, a stronger ` +
-    `blue the fuller${unshown > 0 ? `; the ${segments.length} that were largest for longest, of ${countText(segments.length + unshown)}` : ''}`);
-}
-
-function drawChart(at) {
-  const { memory } = chart, areas = $('areas'), most = Math.max(memory.most, ...memory.reserved, 1);
-  let below = memory.live.map(() => 0);
-  areas.setAttribute('viewBox', `0 0 ${memory.live.length} 200`);
-  areas.replaceChildren(...chart.layers.map((layer) => {
-    const above = below.map((bytes, x) => bytes + layer.live[x]);
-    const made = document.createElementNS(areas.namespaceURI, 'path');
-    made.setAttribute('class', layer.color);
-    made.setAttribute('d', outline(below, above, most));
-    below = above;
-    return made;
-  }));
-  if (memory.reserved.length) areas.append(reservedLine(memory.reserved, most));
-  drawSegments();
-  $('time-first').textContent = '0 s';
-  $('time-last').textContent = durationText(timeline.interval_ns * memory.live.length);
-  drawMoment(at);
-}
-
-// What was live in an interval of time: a row for each layer, as they lie in the chart.
-function drawMoment(at) {
-  const { memory } = chart, count = memory.live.length;
-  chart.at = Math.min(Math.max(at, 0), count - 1);
-  $('cursor').style.left = `${(100 * (chart.at + 0.5)) / count}%`;
-  $('moment').textContent = `At ${durationText(timeline.interval_ns * chart.at)}: ${bytesText(memory.live[chart.at])} ` +
-    `of ${memory.name} live${chart.at === memory.peak ? ', its peak' : `; peak ${bytesText(memory.most)} at ` +
-    durationText(timeline.interval_ns * memory.peak)}` +
-    (memory.reserved.length ? `; ${bytesText(memory.reserved[chart.at])} reserved` : '');
-  $('shares').replaceChildren(...[...chart.layers].reverse().map((layer) => {
-    const row = element('tr'), mark = element('td');
-    mark.append(element('span', `mark ${layer.color}`));
-    row.append(mark, element('td', 'number', bytesText(layer.live[chart.at])), element('td', 'name', layer.name),
-      element('td', 'name', layer.place), element('td', 'name dim', layer.from));
-    return row;
-  }));
-}
-
-function onChartPoint(event) {
-  const box = $('chart').getBoundingClientRect();
-  if (box.width > 0) drawMoment(Math.floor(((event.clientX - box.left) / box.width) * chart.memory.live.length));
-}
-
-function onChartKey(event) {
-  const step = event.shiftKey ? 20 : 1, last = chart.memory.live.length - 1;
-  const to = { ArrowLeft: chart.at - step, ArrowRight: chart.at + step, Home: 0, End: last }[event.key];
-  if (to === undefined) return;
-  drawMoment(to);
-  event.preventDefault();
-}
-
-function startTimeline() {
-  const memories = timeline ? list(timeline.memories).map(readMemory) : [];
-  if (memories.length === 0) return;
-  $('timeline').hidden = false;
-  memories.forEach((memory, index) => {
-    const option = element('option', '', `${memory.name} (peak ${bytesText(memory.most)})`);
-    option.value = String(index);
-    $('memory-shown').append(option);
-  });
-  const divide = (at) => {
-    chart.layers = chart.memory.divided[$('divided').value || 'sites'];
-    drawChart(at);
-  };
-  const show = () => {
-    chart.memory = memories[Number($('memory-shown').value || 0)];
-    divide(chart.memory.peak);
-  };
-  $('memory-shown').addEventListener('change', show);
-  $('divided').addEventListener('change', () => divide(chart.at));
-  $('chart').addEventListener('pointermove', onChartPoint);
-  $('chart').addEventListener('keydown', onChartKey);
-  show();
-}
-
 // ---- the header ----------------------------------------------------------------------------
 
 function summaryText() {
+  if (!report.summary)
+    return timelineMemories.map(({ name, most, live }) => `${name}: peak ${bytesText(most)}, ${bytesText(live[live.length - 1])} not freed`).join('; ');
   const { errors, leaked_bytes, leaked_count, places } = report.summary;
   if (report.process.no_start && errors === 0) return 'nothing recorded: CUDA did not start';
   return `${counted(errors, 'error')}${running ? ' so far' : ''}, ` +
     `${bytesText(leaked_bytes)} ${running ? 'live' : 'leaked'} in ${counted(leaked_count, 'allocation')}, ` +
-    `${counted(places, 'call site')}${running ? '; the program goes on' : ''}`;
+    `${counted(places, 'call site')}${running ? '; still running' : ''}`;
 }
 
 function windowsText({ windows, first_from_ns, from_ns, to_ns }) {
@@ -662,7 +533,7 @@ function notesOf({ no_start, uncounted, order_ended }) {
   const hasPool = list(report.devices).some((device) => device.pool);
   return [
     no_start && `CUDA did not start: ${no_start}`,
-    killed && 'a signal, abort or a system call ended the program, and it wrote no report: this is what it had then',
+    killed && 'The process was killed. This is its memory at that moment.',
     recorded && windowsText(recorded),
     recorded && recorded.sample_bytes > 0 && `one call stack in ${bytesText(recorded.sample_bytes)} was recorded ` +
       '(GPUSHIM_TRACK_SAMPLE_BYTES): call sites are estimates',
@@ -672,6 +543,8 @@ function notesOf({ no_start, uncounted, order_ended }) {
       `${order_ended} ended the single order of lazy frees`,
     hasPool && uncounted && 'no free finds the GPU idle, so frees take longer: ' +
       `${uncounted} may give the GPU work that is not counted`,
+    !report.summary && !timeline.sites.some((site) => site.stack) &&
+      'call sites need the state file of the same run (--state-file): bands and graph are by kind and size',
     lacking && lacking.count > 0 &&
       `${bytesText(lacking.bytes)} in ${counted(lacking.count, 'allocation')} not grouped: out of memory`,
     ...list(report.hints).map((hint) => hint && hint.text),
@@ -714,29 +587,63 @@ function drawHeader() {
   $('about').textContent = [timeText(report.time.end_unix_ms), host && `host ${host}`, rank !== null && `rank ${rank}`,
     durationText(report.time.duration_ns), ending].filter(Boolean).join('  ·  ');
   $('summary').textContent = text;
-  $('summary').className = report.summary.errors > 0 || (report.summary.leaked_count > 0 && !running) ? 'bad' : '';
+  $('summary').className = report.summary?.errors > 0 || (report.summary?.leaked_count > 0 && !running) ? 'bad' : '';
   $('notes').append(...notesOf(report.process).map((note) => element('li', 'name', note)));
-  $('footer').textContent = `gpushim ${report.gpushim}, process ${report.process.pid}`;
+  $('footer').textContent = [report.gpushim && `gpushim ${report.gpushim}`, report.process.pid && `process ${report.process.pid}`].filter(Boolean).join(', ');
   document.title = `${baseName(String(command).split(' ')[0])}: ${text}`;
 }
 
 // ---- the whole page ------------------------------------------------------------------------
 
+function fillViews() {
+  $('view').replaceChildren(...views.map((view, index) => {
+    const option = element('option', '', `${view.title} (${bytesText(view.bytes)})`);
+    option.value = String(index);
+    return option;
+  }));
+  $('view').value = String(views.indexOf(state.view));
+}
+
+// The processes of the page; another one is shown by reading the page again.
+function startChoice() {
+  const names = [];
+  for (let number = 0; $(number ? `report-${number}` : 'report'); number++) {
+    const { process, summary } = number === chosen ? report : part('report', number) ?? { process: { pid: part('timeline-data', number).pid } };
+    const rank = process.rank ?? null;
+    names.push(`${rank === null ? `process ${process.pid}` : `rank ${rank}`}${summary ? `: ${bytesText(summary.leaked_bytes)} leaked` : ''}`);
+  }
+  if (names.length < 2) return;
+  $('choice').hidden = false;
+  $('process').append(...names.map((name, number) => {
+    const option = element('option', '', name);
+    option.value = String(number);
+    return option;
+  }));
+  $('process').value = String(chosen);
+  $('process').addEventListener('change', () => {
+    window.location.hash = $('process').value;
+    window.location.reload();
+  });
+}
+
+const timelineMemories = timeline ? list(timeline.memories).map(readMemory) : [];
+
 function start() {
+  startChoice();
   drawHeader();
   drawMemory();
   drawErrors();
   startTimeline();
-  views.forEach((view, index) => {
-    const option = element('option', '', `${view.title} (${bytesText(view.bytes)})`);
-    option.value = String(index);
-    $('view').append(option);
-  });
   for (const [color, word] of [['p0', 'program'], ['l0', 'library'], ['y0', 'Python']])
     if (frames.some((frame) => frame.color[0] === color[0])) $('legend').append(element('span', color, word));
   const first = views.findIndex((view) => view.sites.length > 0);
   state.view = views[Math.max(first, 0)];
-  $('view').value = String(Math.max(first, 0));
+  if (!report.summary) views.shift();
+  if (chart.memory) {
+    views.push(Object.assign(momentView(), { isTime: true }));
+    if (first !== 0) state.view = views[views.length - 1]; // nothing leaked: the peak
+  }
+  fillViews();
   $('view').addEventListener('change', () => {
     state.view = views[Number($('view').value)];
     state.zoomed = null;
