@@ -422,6 +422,7 @@ function onChartKey(event) {
     },
   }[event.key];
   if (event.ctrlKey || event.metaKey || event.altKey || (!step && !done)) return;
+  hideTip();
   if (done) done();
   else if (event.shiftKey) setRange(from ?? at, within((to ?? at) + step, (from ?? at) + 1, timeline.moments));
   else setMoment(at + step * Math.max(1, Math.round(((high - low) / timeline.interval_ns) / (boxWidth() - BOX.left))));

@@ -440,7 +440,7 @@ function useTitle({ error, address, device, call, use, allocation, offset_bytes 
 }
 
 function proofTitle({ error, address, device, call, waited_ns: ns }) {
-  const wait = ns < 1e6 ? `${Math.floor(ns / 1e3)} us` : ns < 1e10 ? `${(ns / 1e6).toFixed(1)} ms` : durationText(ns);
+  const wait = durationText(ns);
   return `${error} (${call}, GPU ${device}): ` + (address === '0x0'
     ? `no stream showed work, but the device needed ${wait} to be idle`
     : `stream ${address} had work that no counted call submitted; it ran for ${wait} more`);

@@ -108,7 +108,7 @@ views_header_case() {
   make_page run.json
   take_page run.html run.json
   show_page found view=1
-  expect_text found.out '^memory: GPU 0 Simulated CUDA device [|] 4[.]00 MiB [|] 54[.]0 MiB [|] [0-9.]+ ms [|] [0-9.]+ MiB$'
+  expect_text found.out '^memory: GPU 0 Simulated CUDA device [|] 4[.]00 MiB [|] 54[.]0 MiB [|] [0-9.]+ m?s [|] [0-9.]+ MiB$'
   expect_text found.out '^option: What leaked \(4[.]00 MiB\)$'
   expect_text found.out '^option: Peak of GPU 0 \(54[.]0 MiB\)$'
   expect_text found.out '^note: allocations of less than 4[.]00 KiB have no call stack \(GPUSHIM_TRACK_MIN_BYTES\)$'
