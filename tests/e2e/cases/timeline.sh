@@ -590,6 +590,30 @@ page_browser_case() {
 }
 add_case "timeline in a browser" page_browser_case
 
+# The same in Chromium, with its own events: a script behind the page's does what a user would, and leaves
+# what the page says then in its title.
+page_driven_case() {
+  local browser
+
+  browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "chromium"
+  timeline_record growing_linked 5
+  timeline_page
+  { sed '/^<\/body>/,$d' run.html && cat "$here/page_driven.html"; } >driven.html
+  run_in browser -- "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --enable-logging=stderr \
+    --window-size=420,900 --user-data-dir="$PWD/profile" --dump-dom "file://$PWD/driven.html"
+  expect_status browser 0
+  expect_no_text browser.err 'CONSOLE'
+  grep -o '<title>.*</title>' browser.out | sed 's/<[^>]*>//g' | tr '~' '\n' >said
+  expect_text said '^tip: [0-9.]+ ms: [0-9.]+ MiB live'
+  expect_text said '^drag: Allocated [0-9.]+ ms to [0-9.]+ ms, not freed: '
+  expect_text said '^escape: Live at '
+  expect_text said '^peak: Peak at '
+  expect_text said '^focus: chart slider outline$'
+  expect_text said '^zoomed: true$'
+  expect_text said '^wide: [0-9]+ true$'
+}
+add_case "timeline driven in a browser" page_driven_case
+
 # ---- Bad input -----------------------------------------------------------------------
 
 # Bad words and files: one line, and nothing is lost.
