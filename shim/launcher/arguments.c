@@ -295,19 +295,21 @@ static void show_report_help(void)
 
 static void show_html_help(void)
 {
-    puts("usage: gpushim [options] html [options] REPORT|TRACE|FOLDER...\n"
-         "\n"
-         "Writes one page for a browser, which loads nothing else: flame graphs of what\n"
-         "leaked and of the peaks, a table of call sites, errors with their stacks. With\n"
-         "the trace of a run, live memory over time, and the flame graph of a moment or a\n"
-         "range. A trace with its state file has call sites, a trace alone sizes. Of a\n"
-         "folder, or of several processes, the page shows the one that is chosen there.\n"
-         "\n"
-         "  -o PAGE                  its file, - is standard output; else run.html for\n"
-         "                           run.json, gpushim.html in a folder\n"
-         "  --timeline=TRACE         as TRACE\n"
-         "  --suppressions=FILE      leaks of a state file that are known\n"
-         "\n" REPORT_HELP);
+    puts(
+        "usage: gpushim [options] html [options] REPORT|TRACE|FOLDER...\n"
+        "\n"
+        "Writes one page for a browser, which loads nothing else: flame graphs of what\n"
+        "leaked and of the peaks, a table of call sites, errors with their stacks. With\n"
+        "the trace of a run, live memory over time, and the flame graph of a moment or "
+        "a\n"
+        "range. A trace with its state file has call sites, a trace alone sizes. Of a\n"
+        "folder, or of several processes, the page shows the one that is chosen there.\n"
+        "\n"
+        "  -o PAGE                  its file, - is standard output; else run.html for\n"
+        "                           run.json, gpushim.html in a folder\n"
+        "  --timeline=TRACE         as TRACE\n"
+        "  --suppressions=FILE      leaks of a state file that are known\n"
+        "\n" REPORT_HELP);
 }
 
 static void show_diff_help(void)

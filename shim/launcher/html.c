@@ -80,7 +80,8 @@ static const char *put_until(struct gs_page *page, const char *from, const char 
     return from + length;
 }
 
-/* ---- what the page is made of -------------------------------------------------------- */
+/* ---- what the page is made of --------------------------------------------------------
+ */
 
 enum input_kind { INPUT_REPORT, INPUT_STATE, INPUT_TRACE };
 
@@ -127,10 +128,12 @@ static bool look_at(struct input *input, bool named)
         (void)fclose(file);
     }
     head.text[length] = '\0';
-    if (length >= offsetof(struct gs_state_header, devices) && memcmp(head.text, GS_STATE_MAGIC, 8) == 0) {
+    if (length >= offsetof(struct gs_state_header, devices) &&
+        memcmp(head.text, GS_STATE_MAGIC, 8) == 0) {
         input->kind = INPUT_STATE;
         input->pid = head.state.process.pid;
-    } else if (length >= sizeof(head.trace) && memcmp(head.text, GS_TRACE_MAGIC, 8) == 0) {
+    } else if (length >= sizeof(head.trace) &&
+               memcmp(head.text, GS_TRACE_MAGIC, 8) == 0) {
         input->kind = INPUT_TRACE;
         input->pid = head.trace.pid;
     } else if (length > 2 && memcmp(head.text, "\x1f\x8b", 2) == 0) {
@@ -194,7 +197,8 @@ static void add_path(struct inputs *inputs, const char *path)
     }
 }
 
-/* ---- a process ----------------------------------------------------------------------- */
+/* ---- a process -----------------------------------------------------------------------
+ */
 
 static bool put_piece(void *file, const void *data, size_t length)
 {
@@ -315,8 +319,8 @@ static bool next_run(struct inputs *inputs, struct run *run)
     if (!first) {
         return false;
     }
-    trace = first->kind == INPUT_TRACE ? first
-                                       : find_input(inputs, first->pid, INPUT_TRACE);
+    trace =
+        first->kind == INPUT_TRACE ? first : find_input(inputs, first->pid, INPUT_TRACE);
     report = trace ? find_input(inputs, first->pid, INPUT_STATE) : NULL;
     if (!report) {
         report = first->kind != INPUT_TRACE
@@ -333,7 +337,8 @@ static bool next_run(struct inputs *inputs, struct run *run)
     return true;
 }
 
-/* ---- writing ------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------
+ */
 
 static void put_text(struct gs_page *page, const char *text)
 {

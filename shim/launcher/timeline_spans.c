@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* A page with more spans has half as many moments, and so on. */
-#define SPANS_MOST   300000
+#define SPANS_MOST    300000
 #define MOMENTS_LEAST 75
 
 /* A memory. Its keys are of spans: site, first moment, and the one behind the last. */
@@ -33,10 +33,10 @@ struct memory {
 struct spans {
     const struct gs_timeline *timeline;
     struct memory *memories[GS_TIMELINE_MEMORIES]; /* NULL: the trace has none of it */
-    size_t moments; /* intervals; the end is one more */
+    size_t moments;                                /* intervals; the end is one more */
     size_t count;
-    uint16_t *first;            /* by allocation: its first moment */
-    struct gs_replay_map sites; /* numbers of sites, see site_of */
+    uint16_t *first;               /* by allocation: its first moment */
+    struct gs_replay_map sites;    /* numbers of sites, see site_of */
     struct gs_timeline_pool *pool; /* NULL: the trace does not say what it held */
 };
 
@@ -125,8 +125,7 @@ static void see_range(void *self, const struct gs_replay_range *range)
 static void add_span(struct spans *spans, struct memory *memory,
                      const struct gs_replay_op *op, size_t first, size_t end)
 {
-    uint64_t site =
-        gs_replay_map_number(&spans->sites, site_of(spans->timeline, op));
+    uint64_t site = gs_replay_map_number(&spans->sites, site_of(spans->timeline, op));
     size_t before = memory->keys.count;
 
     if (first >= end)

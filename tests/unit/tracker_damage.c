@@ -58,7 +58,7 @@ static void expect_report(struct setting *setting, const char *expected)
 
 #define HEAD "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
 #define MADE                                                                             \
-    "  allocated at 1.00 s by thread 100 with cudaMalloc\n"                                  \
+    "  allocated at 1.00 s by thread 100 with cudaMalloc\n"                              \
     "    #0 load_batch                    loader.c:88\n"                                 \
     "    #1 main                          app.c:12\n"                                    \
     "\n"
@@ -103,15 +103,15 @@ Test(damage, a_write_after_free_names_who_freed_it)
 
     gs_tracker_error_damage(setting.tracker, &damage, &setting.found);
     expect_report(
-        &setting, HEAD
-        "\n"
-        "ERROR 1: write after free to 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
-        "1 byte changed, first at +128\n"
-        "  found by cudaMalloc at 20.0 s by thread 7\n"
-        "    #0 run                           app+0x210\n"
-        "    #1 main                          app.c:12\n"
-        "  freed at 10.0 s by thread 8 (no call stack recorded: GPUSHIM_STACK_FREE)\n" MADE
-            SUMMARY);
+        &setting,
+        HEAD "\n"
+             "ERROR 1: write after free to 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
+             "1 byte changed, first at +128\n"
+             "  found by cudaMalloc at 20.0 s by thread 7\n"
+             "    #0 run                           app+0x210\n"
+             "    #1 main                          app.c:12\n"
+             "  freed at 10.0 s by thread 8 (no call stack recorded: "
+             "GPUSHIM_STACK_FREE)\n" MADE SUMMARY);
 }
 
 Test(damage, is_suppressed_by_whose_memory_it_is)

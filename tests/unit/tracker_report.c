@@ -177,8 +177,9 @@ Test(report, a_free_by_the_launch_of_a_graph)
                      "  allocated at 1.00 s by thread 100 with cuMemAlloc\n"),
         "%s", text);
     cr_expect_not_null(
-        strstr(text, "  first freed at 3.00 s by thread 9, by the launch of a graph (no call "
-                     "stack recorded: GPUSHIM_STACK_FREE)\n"),
+        strstr(text,
+               "  first freed at 3.00 s by thread 9, by the launch of a graph (no call "
+               "stack recorded: GPUSHIM_STACK_FREE)\n"),
         "%s", text);
     free(text);
     gs_tracker_destroy(tracker);

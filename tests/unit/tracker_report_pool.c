@@ -34,7 +34,7 @@ static void expect_lines(const struct gs_report_device *device, bool asked,
 }
 
 #define HEAD                                                                             \
-    "GPU 0 A: peak 512 B at 1.00 s\n"                                                        \
+    "GPU 0 A: peak 512 B at 1.00 s\n"                                                    \
     "  traffic        1 alloc  1 free\n"
 
 Test(report_pool, a_clean_run_says_nothing_unless_asked)
@@ -98,9 +98,10 @@ Test(report_pool, memory_pressure_that_has_changed)
     struct gs_report_device device = {
         .name = "A", .pressure = "warning", .pressure_changes = 1};
 
-    expect_lines(&device, true,
-                 "GPU 0 A: peak 512 B at 1.00 s, memory pressure up to warning (1 change)\n"
-                 "  traffic        1 alloc  1 free\n");
+    expect_lines(
+        &device, true,
+        "GPU 0 A: peak 512 B at 1.00 s, memory pressure up to warning (1 change)\n"
+        "  traffic        1 alloc  1 free\n");
     device.pressure_changes = 1234;
     expect_lines(
         &device, true,

@@ -114,8 +114,9 @@ Test(windows, a_report_says_which_part_of_the_run_it_is_of)
     switch_at(tracker, 7);
     switch_at(tracker, 9);
     text = report(tracker);
-    cr_expect_not_null(strstr(text, "recorded 2 times, first from 2.00 s, last from 7.00 s to "
-                                    "9.00 s: allocations at other times"));
+    cr_expect_not_null(strstr(text,
+                              "recorded 2 times, first from 2.00 s, last from 7.00 s to "
+                              "9.00 s: allocations at other times"));
     free(text);
     struct test_bytes bytes =
         test_export(tracker, test_report_config(), GS_EXPORT_json, 0);

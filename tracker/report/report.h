@@ -166,7 +166,7 @@ struct gs_report_config {
     struct gs_growth *growth;             /* NULL: no snapshots */
     struct gs_transfers *transfers;       /* NULL: copies were not recorded */
     uint64_t start_unix_ns; /* the tracker's start, since 1970; 0: not known */
-    uint64_t full_in_ns; /* until a device is full as it grew last; 0: not known */
+    uint64_t full_in_ns;    /* until a device is full as it grew last; 0: not known */
     unsigned growing; /* growing call sites to print with the last snapshot; 0: neither */
     uint16_t launch_api;   /* the call that frees by running a graph, as in api_names; 0:
                             * none */
