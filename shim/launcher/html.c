@@ -295,8 +295,7 @@ static void make_run(struct run *run, const struct input *report, const char *tr
     }
 }
 
-/* The first input of the process that is not on the page yet; a state file before JSON if
- * `state` is wanted. NULL: none. */
+/* The first input of the kind and the process that is not on the page yet; NULL: none. */
 static struct input *find_input(struct inputs *inputs, uint64_t pid, enum input_kind kind)
 {
     for (size_t i = 0; i < inputs->count; i++) {
