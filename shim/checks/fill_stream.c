@@ -86,6 +86,17 @@ no_stream:
     return NULL;
 }
 
+/* Returns CUDA_SUCCESS if the fill stream's work is complete. */
+static CUresult query(const struct gs_fill_stream *fill_stream)
+{
+    CUresult result = gs_real()->cuStreamQuery(fill_stream->stream);
+    /* The work is complete, so this does not wait. Needed since a query does not order
+     * work for the simulated device. */
+    return result == CUDA_SUCCESS && gs_notified()
+               ? gs_real()->cuStreamSynchronize(fill_stream->stream)
+               : result;
+}
+
 static void give_fill_stream(struct gs_fill_stream *fill_stream)
 {
     __atomic_store_n(&fill_stream->taken, false, __ATOMIC_RELEASE);
@@ -100,8 +111,7 @@ static enum gs_check_count take_fill_stream(const struct gs_context *context,
         if (__atomic_exchange_n(&fill_stream->taken, true, __ATOMIC_ACQ_REL)) {
             continue;
         }
-        if (fill_stream->stuck &&
-            gs_real()->cuStreamQuery(fill_stream->stream) != CUDA_SUCCESS) {
+        if (fill_stream->stuck && query(fill_stream) != CUDA_SUCCESS) {
             give_fill_stream(fill_stream);
             return GS_CHECK_BUSY;
         }
@@ -163,12 +173,7 @@ static enum gs_check_count await(struct gs_fill_stream *fill_stream, size_t byte
                     PATIENCE_NS * (1 + (more < PATIENCE_MOST ? more : PATIENCE_MOST))};
     CUresult result;
     do {
-        result = gs_real()->cuStreamQuery(fill_stream->stream);
-        if (result == CUDA_SUCCESS && gs_notified()) {
-            /* The work is complete, so this does not wait. Needed since a query does not
-             * order work for the simulated device. */
-            result = gs_real()->cuStreamSynchronize(fill_stream->stream);
-        }
+        result = query(fill_stream);
     } while (result == CUDA_ERROR_NOT_READY && gs_wait_step(&wait));
     if (result == CUDA_SUCCESS) {
         return GS_CHECK_LOOKED;
@@ -193,7 +198,7 @@ static enum gs_fill_state settle(struct gs_fill_stream *fill_stream)
         return GS_FILL_BUSY; /* its holder still waits */
     }
     if (fill_stream->stuck) {
-        state = state_of(gs_real()->cuStreamQuery(fill_stream->stream));
+        state = state_of(query(fill_stream));
         fill_stream->stuck = state != GS_FILL_SETTLED;
     }
     give_fill_stream(fill_stream);
