@@ -216,216 +216,17 @@ static char **take_option(char **words, struct gs_arguments *out)
     return words;
 }
 
-/* ---- help -------------------------------------------------------------------------- */
-
-void gs_arguments_usage(FILE *to)
-{
-    fputs(
-        "usage: gpushim [options] [--] command [args...]\n"
-        "       gpushim [options] report [--summary] STATE_FILE...\n"
-        "       gpushim html|timeline|diff|merge|top|pause|resume|replay|advise --help\n",
-        to);
-}
-
-static void write_help(void *self, const char *text, size_t length)
-{
-    (void)self;
-    (void)fwrite(text, 1, length, stdout);
-}
-
-/* The options that most runs need; all of them with --help=all. */
-static void show_help(bool all)
-{
-    gs_arguments_usage(stdout);
-    puts(
-        "\n"
-        "Runs the command with libgpushim.so preloaded: GPU memory comes from a pool, "
-        "and\n"
-        "what is still allocated at exit is reported.\n"
-        "\n"
-        "  --log-file=FILE          the report goes there (%p: process id)\n"
-        "  --error-exitcode=NUMBER  end with this status if there were leaks or errors\n"
-        "  --suppressions=FILE      leaks that are known: rules, docs/suppressions.md\n"
-        "  --write-suppressions=FILE  add a rule for each leak to this file\n"
-        "  --check-args, --check-redzone=SIZE, --check-fill=poison\n"
-        "                           find uses of freed memory and overruns\n"
-        "  --stack=off, --no-pool   no call stacks: cheapest; no pool: only record\n"
-        "  --output=json            what else to write: json, pprof, collapsed ...\n"
-        "  --state-file=FILE        survives kill -9; gpushim report FILE reads it\n"
-        "  --summary                at the end, a line for each process and each GPU\n"
-        "  --torch=tensors          PyTorch: the pool has each tensor, not blocks of "
-        "them\n"
-        "  --nvtx                   NVTX ranges of the program are scopes in the report\n"
-        "  --print                  write the command with its variables, run nothing\n"
-        "  --help=all, --version    every option (docs/options.md); the version\n"
-        "\n"
-        "Each option sets a variable: --pool-segment=32M is GPUSHIM_POOL_SEGMENT=32M. A\n"
-        "command whose name is one of these words: gpushim -- report.");
-    if (all) {
-        puts("\n"
-             "--watch=WAY\n"
-             "  who writes the report of a process that was killed (docs/state.md): "
-             "auto;\n"
-             "  beside: a process beside the command, which takes the launcher's place;\n"
-             "  parent: the launcher waits for the reports; off: nobody");
-        gs_options_help(GS_OPTIONS_AS_ARGUMENTS, write_help, NULL);
-    }
-}
-
-#define REPORT_HELP                                                                      \
-    "A REPORT is the JSON that a program wrote with --output=json, or the state file\n"  \
-    "that it was given with --state-file."
-
-static void show_report_help(void)
-{
-    puts("usage: gpushim [options] report [options] STATE_FILE...\n"
-         "\n"
-         "Writes to standard output what a program had that was killed, or still runs, "
-         "by\n"
-         "the file that it was given with --state-file.\n"
-         "\n"
-         "  --summary                a line for each file, and one for all\n"
-         "  --leak-max=NUMBER        call sites written out\n"
-         "  --suppressions=FILE      leaks that are known\n"
-         "  --output=json --output-file=FILE\n"
-         "                           the report for programs\n"
-         "\n"
-         "Every option of gpushim --help=all that says what is reported has its effect.");
-}
-
-static void show_html_help(void)
-{
-    puts(
-        "usage: gpushim [options] html [options] REPORT|TRACE|FOLDER...\n"
-        "\n"
-        "Writes one page for a browser, which loads nothing else: flame graphs of what\n"
-        "leaked and of the peaks, a table of call sites, errors with their stacks. With\n"
-        "the trace of a run, live memory over time, and the flame graph of a moment or "
-        "a\n"
-        "range. A trace with its state file has call sites, a trace alone sizes. Of a\n"
-        "folder, or of several processes, the page shows the one that is chosen there.\n"
-        "\n"
-        "  -o PAGE                  its file, - is standard output; else run.html for\n"
-        "                           run.json, gpushim.html in a folder\n"
-        "  --timeline=TRACE         as TRACE\n"
-        "  --suppressions=FILE      leaks of a state file that are known\n"
-        "\n" REPORT_HELP);
-}
-
-static void show_diff_help(void)
-{
-    puts(
-        "usage: gpushim [options] diff [options] REPORT REPORT\n"
-        "\n"
-        "Compares two runs: call sites whose leaked (or live) memory is new, has grown,\n"
-        "has shrunk or is gone, by growth.\n"
-        "\n"
-        "  --fail-on=new,grown:10%  end with status 3 if a call site is new, or has\n"
-        "                           grown by more than a tenth; also new:SIZE and\n"
-        "                           grown:SIZE\n"
-        "  --of=peak                who had the memory at the peaks, instead of leaks\n"
-        "  --leak-max=NUMBER        call sites written out\n"
-        "  --suppressions=FILE      leaks of a state file that are known\n"
-        "\n" REPORT_HELP);
-}
-
-static void show_merge_help(void)
-{
-    puts("usage: gpushim [options] merge [options] REPORT|FOLDER...\n"
-         "\n"
-         "Adds up many processes, such as the ranks of a job: a line for each call site\n"
-         "with the sum, the most and the least of a process, and how many have it; then "
-         "a\n"
-         "line for each process. Of a FOLDER all its reports.\n"
-         "\n"
-         "  --of=peak                who had the memory at the peaks, instead of leaks\n"
-         "  --leak-max=NUMBER        call sites written out\n"
-         "  --suppressions=FILE      leaks of state files that are known\n"
-         "\n" REPORT_HELP);
-}
-
-static void show_top_help(void)
-{
-    puts(
-        "usage: gpushim [options] top [options] [FOLDER|STATE_FILE...]\n"
-        "\n"
-        "Shows what running processes have on each device, refreshed, by the files that\n"
-        "they were given with --state-file; without a name, those in the folder of\n"
-        "GPUSHIM_STATE_FILE, or here. On a terminal keys choose, sort and filter, and\n"
-        "show call stacks: h lists them. Elsewhere it is plain text, written once.\n"
-        "\n"
-        "  -d SECONDS               between two refreshes, 1 unless given\n"
-        "  -n NUMBER                refreshes, then end\n"
-        "  --once                   plain text, once");
-}
-
-static void show_timeline_help(void)
-{
-    puts(
-        "usage: gpushim timeline [options] TRACE [STATE_FILE]\n"
-        "\n"
-        "Converts what --trace-file recorded, each allocation from its beginning to its\n"
-        "end, for a program that shows it. Call stacks come from the STATE_FILE of the\n"
-        "same run (--state-file).\n"
-        "\n"
-        "  --as=perfetto            for ui.perfetto.dev and chrome://tracing (the "
-        "default)\n"
-        "  --as=memory_viz          for pytorch.org/memory_viz: memory of devices\n"
-        "  --as=heaptrack           for heaptrack_gui and heaptrack_print\n"
-        "  --as=massif              for ms_print and massif-visualizer\n"
-        "  --most=NUMBER            the largest allocations, 100000 unless given, one "
-        "by\n"
-        "                           one (heaptrack, massif: all, by call stack)\n"
-        "  -o FILE                  - is standard output; else the name of the trace, "
-        "with\n"
-        "                           .perfetto.json, .pickle, .heaptrack or .massif");
-}
-
-static void show_pause_help(void)
-{
-    puts(
-        "usage: gpushim pause [--wait=SECONDS] PID...\n"
-        "       gpushim resume [--wait=SECONDS] PID...\n"
-        "\n"
-        "pause copies the GPU memory of running processes to the host and frees it for\n"
-        "others: their CUDA calls block until resume copies it back, to the same\n"
-        "addresses. Any CUDA process will do, with or without the library. The driver "
-        "does\n"
-        "it: that of CUDA 12.8 (570) or later, x86-64.\n"
-        "\n"
-        "  --wait=SECONDS           how long the work of a process may take until it is\n"
-        "                           paused, and how long a resume tries to get memory,\n"
-        "                           10 unless given");
-}
-
 /* ---- the whole line ---------------------------------------------------------------- */
 
-/* Words that are no command, and their --help. */
+/* Words that are no command. */
 static const struct {
     char word[12];
     enum gs_verb verb;
-    void (*show_help)(void); /* NULL: it reads its words itself */
-} verbs[] = {{"report", GS_VERB_REPORT, show_report_help},
-             {"html", GS_VERB_HTML, show_html_help},
-             {"timeline", GS_VERB_TIMELINE, show_timeline_help},
-             {"diff", GS_VERB_DIFF, show_diff_help},
-             {"merge", GS_VERB_MERGE, show_merge_help},
-             {"top", GS_VERB_TOP, show_top_help},
-             {"pause", GS_VERB_PAUSE, show_pause_help},
-             {"resume", GS_VERB_RESUME, show_pause_help},
-             {"replay", GS_VERB_REPLAY, NULL},
-             {"advise", GS_VERB_ADVISE, NULL}};
-
-static bool show_verb_help(enum gs_verb verb)
-{
-    for (size_t i = 0; i < GS_ARRAY_LEN(verbs); i++) {
-        if (verbs[i].verb == verb && verbs[i].show_help) {
-            verbs[i].show_help();
-            return true;
-        }
-    }
-    return false;
-}
+} verbs[] = {{"report", GS_VERB_REPORT},     {"html", GS_VERB_HTML},
+             {"timeline", GS_VERB_TIMELINE}, {"diff", GS_VERB_DIFF},
+             {"merge", GS_VERB_MERGE},       {"top", GS_VERB_TOP},
+             {"pause", GS_VERB_PAUSE},       {"resume", GS_VERB_RESUME},
+             {"replay", GS_VERB_REPLAY},     {"advise", GS_VERB_ADVISE}};
 
 static const char *word_of(enum gs_verb verb)
 {
@@ -501,9 +302,7 @@ static bool take_own_option(const char *word, struct gs_arguments *out)
 {
     bool all = strcmp(word, "--help=all") == 0;
     if (all || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-        if (!show_verb_help(out->verb)) {
-            show_help(all);
-        }
+        gs_help_show(out->verb, all);
         exit(fflush(stdout) == 0 ? 0 : 1);
     }
     if (strcmp(word, "--version") == 0) {

@@ -76,7 +76,7 @@ int gs_diff_run(const struct gs_arguments *arguments)
     struct gs_text text = {0};
     struct gs_diff diff;
     if (!paths[0] || !paths[1] || paths[2]) {
-        gs_arguments_usage(stderr);
+        gs_help_usage(stderr);
         return GS_EXIT_USAGE;
     }
     if (arguments->fail_on && !gs_diff_limits_read(arguments->fail_on, &limits)) {
@@ -273,7 +273,7 @@ int gs_merge_run(const struct gs_arguments *arguments)
 {
     struct merge merge = {.of = read_of(arguments), .with_places = true};
     if (!arguments->command[0]) {
-        gs_arguments_usage(stderr);
+        gs_help_usage(stderr);
         return GS_EXIT_USAGE;
     }
     return add_up(arguments->command, &merge);

@@ -406,7 +406,7 @@ int gs_html_write(const struct gs_arguments *arguments)
     char beside[PATH_MAX];
     const char *path = arguments->page, *rest = gs_view_page;
     if (!words[0]) {
-        gs_arguments_usage(stderr);
+        gs_help_usage(stderr);
         return GS_EXIT_USAGE;
     }
     if (!path) {

@@ -79,8 +79,14 @@ void gs_arguments_read(char **words, struct gs_arguments *out);
 void gs_arguments_set(const char *variable, const char *value);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */
 void gs_arguments_print_set(void);
+
+/* ---- help (help.c) ---- */
+
 /* Writes the lines of usage. */
-void gs_arguments_usage(FILE *to);
+void gs_help_usage(FILE *to);
+/* Writes the help of a subcommand, or of gpushim itself (all: with every option), to
+ * standard output. */
+void gs_help_show(enum gs_verb verb, bool all);
 
 /* ---- words for a shell (words.c) ---- */
 

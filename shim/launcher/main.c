@@ -27,7 +27,7 @@ static int report(const struct gs_arguments *arguments)
         count++;
     }
     if (count == 0) {
-        gs_arguments_usage(stderr);
+        gs_help_usage(stderr);
         return GS_EXIT_USAGE;
     }
     if (arguments->log_file) {
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
     static struct gs_command command;
     gs_stderr_remember();
     if (argc < 2) {
-        gs_arguments_usage(stderr);
+        gs_help_usage(stderr);
         return GS_EXIT_USAGE;
     }
     gs_arguments_read(argv + 1, &arguments);
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
         break;
     }
     if (!arguments.command[0]) {
-        gs_arguments_usage(stderr);
+        gs_help_usage(stderr);
         return GS_EXIT_USAGE;
     }
     gs_command_find(&arguments, &command);

@@ -183,7 +183,7 @@ int gs_timeline_run(const struct gs_arguments *arguments)
     job = (struct job){
         .format = find_format(arguments->as), .page = &page, .status = GS_ERR_HOST_NOMEM};
     if (!words[0] || (words[1] && words[2])) {
-        gs_arguments_usage(stderr);
+        gs_help_usage(stderr);
         return GS_EXIT_USAGE;
     }
     if (snprintf(beside, sizeof(beside), "%s.%s", words[0], job.format->extension) >=
