@@ -5,6 +5,7 @@ _gpushim() {
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
+    [[ $word != run ]] || continue # behind it is a command
     if [[ $word == @(report|html|timeline|diff|merge|top|pause|resume|replay|advise) && ${COMP_WORDS[i - 1]} != -- ]]; then
       if [[ $cur != -* ]]; then
         compopt -o filenames
@@ -20,13 +21,13 @@ _gpushim() {
     fi
   done
   if [[ $cur == -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "--summary --torch=tensors --nvtx --watch=parent --print --version --help $(
+    mapfile -t COMPREPLY < <(compgen -W "--summary --torch=tensors --nvtx --watch=parent --print --error-no-cuda --version --help $(
       gpushim --help=all | grep -oE '^  --[a-z-]+=?|, --no-[a-z-]+' | sed 's/^, //'
     )" -- "$cur" | sort -u)
     [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace
   else
     compopt -o filenames
-    mapfile -t COMPREPLY < <(compgen -c -f -W "report html timeline diff merge top pause resume replay advise" -- "$cur" | sort -u)
+    mapfile -t COMPREPLY < <(compgen -c -f -W "run report html timeline diff merge top pause resume replay advise" -- "$cur" | sort -u)
   fi
 }
 complete -F _gpushim gpushim

@@ -11,6 +11,7 @@
 #include "launcher.h"
 #include "options.h"
 #include "options_table.h"
+#include "replay.h"
 
 #define NAME_BYTES GS_OPTION_ARGUMENT_BYTES
 #define SET_MOST   256
@@ -23,8 +24,8 @@ struct option_row {
 
 /* Options that are no variables. */
 static const char own_options[][NAME_BYTES] = {
-    "--summary",       "--print", "--help",        "--version",
-    "--torch=tensors", "--nvtx",  "--watch=parent"};
+    "--summary",       "--print", "--help",         "--version",
+    "--torch=tensors", "--nvtx",  "--watch=parent", "--error-no-cuda"};
 
 /* Options of a word that is no command, and where their values go. A switch is its own
  * value. */
@@ -176,6 +177,24 @@ static bool has_off(const struct gs_option *option)
     return false;
 }
 
+/* Returns whether a word is an option of the library's: --NAME, --NAME=VALUE or
+ * --no-NAME.
+ */
+static bool names_library_option(const char *word)
+{
+    char plain[NAME_BYTES];
+    struct option_row row;
+    size_t length = strcspn(word, "=");
+    if (find_row(word, length, &row)) {
+        return true;
+    }
+    int printed = strncmp(word, "--no-", 5) == 0 && !word[length]
+                      ? snprintf(plain, sizeof(plain), "--%s", word + 5)
+                      : -1;
+    return printed > 0 && (size_t)printed < sizeof(plain) &&
+           find_row(plain, (size_t)printed, &row) && has_off(row.option);
+}
+
 /* Reads the option at *words; returns its last word. */
 static char **take_option(char **words, struct gs_arguments *out)
 {
@@ -206,10 +225,8 @@ static char **take_option(char **words, struct gs_arguments *out)
     } else {
         unknown_option(out->verb, word);
     }
-    if (out->verb == GS_VERB_HTML && strncmp(word, "--output", 8) == 0) {
-        gs_launcher_fail(GS_EXIT_USAGE,
-                         "%.*s: the page's file is -o PAGE (see gpushim html --help)",
-                         (int)length, word);
+    if (row.option) {
+        gs_value_check(row.option, value);
     }
     out->log_file |= strcmp(row.variable, "GPUSHIM_LOG_FILE") == 0;
     gs_arguments_set(row.variable, value);
@@ -320,14 +337,16 @@ static bool take_own_option(const char *word, struct gs_arguments *out)
         return true;
     }
     bool summary = strcmp(word, "--summary") == 0, print = strcmp(word, "--print") == 0,
-         nvtx = strcmp(word, "--nvtx") == 0;
+         nvtx = strcmp(word, "--nvtx") == 0,
+         no_cuda = strcmp(word, "--error-no-cuda") == 0;
     out->summary |= summary;
     out->print |= print;
     out->nvtx |= nvtx;
-    if (summary || print || nvtx) {
+    out->error_no_cuda |= no_cuda;
+    if (summary || print || nvtx || no_cuda) {
         out->last_switch = NULL;
     }
-    return summary || print || nvtx;
+    return summary || print || nvtx || no_cuda;
 }
 
 /* Reads an option of the verb at *words; returns its last word, NULL: it is none. */
@@ -380,29 +399,93 @@ static bool take_options(char ***words, struct gs_arguments *out)
     return false;
 }
 
-void gs_arguments_read(char **words, struct gs_arguments *out)
+/* Takes the library's options out of the words of replay and advise, which read the rest
+ * themselves. Returns how many files are among them. */
+static size_t take_words_of_replay(char **words, struct gs_arguments *out)
 {
-    *out = (struct gs_arguments){.command = words};
-    bool plain = take_options(&words, out);
-    out->command = words;
-    if (plain || !*words) {
-        return;
+    char **kept = words;
+    size_t files = 0;
+    while (*words) {
+        bool plain = strcmp(*words, "--") == 0;
+        unsigned own = out->verb == GS_VERB_REPLAY ? gs_replay_option_words(words)
+                                                   : gs_advise_option_words(words);
+        if (own == 0 && !plain && names_library_option(*words)) {
+            words = take_option(words, out) + 1;
+            continue;
+        }
+        bool help = strcmp(*words, "--help") == 0 || strcmp(*words, "-h") == 0;
+        files += help || plain || (*words)[0] != '-' || !(*words)[1];
+        for (own = own ? own : 1; own > 0 || (plain && *words); own -= own > 0) {
+            *kept++ = *words++;
+        }
     }
-    out->verb = verb_of(*words);
-    if (out->verb == GS_VERB_RUN) {
-        return;
+    *kept = NULL;
+    return files;
+}
+
+/* Options that name a file to write have no effect where no process runs. */
+static void refuse_outputs(const struct gs_arguments *arguments)
+{
+    static const enum gs_option_row rows[] = {
+        GS_OPTION_ROW_output, GS_OPTION_ROW_output_file, GS_OPTION_ROW_output_interval_ms,
+        GS_OPTION_ROW_metrics_file, GS_OPTION_ROW_trace_file};
+    char name[NAME_BYTES];
+    bool writes = arguments->verb == GS_VERB_REPORT && !arguments->summary;
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows) && !writes; i++) {
+        const char *variable = gs_options_table[rows[i]].name;
+        for (size_t j = 0; j < set_count; j++) {
+            if (strcmp(variables_set[j], variable) == 0) {
+                gs_help_refuse(
+                    arguments->verb, "%s has no effect: gpushim %s%s writes %s",
+                    gs_option_argument(variable, name), word_of(arguments->verb),
+                    arguments->summary ? " --summary" : "",
+                    arguments->verb == GS_VERB_HTML || arguments->verb == GS_VERB_TIMELINE
+                        ? "the file of -o"
+                        : "text to standard output");
+            }
+        }
     }
-    if (out->verb == GS_VERB_REPLAY || out->verb == GS_VERB_ADVISE) {
-        out->command++;
-        return;
-    }
+}
+
+/* Moves the files behind a verb to the front of the words, and reads the options among
+ * them. */
+static void take_files(char **words, struct gs_arguments *out)
+{
     char **files = out->command;
-    for (words++; *words; plain = plain || take_options(&words, out)) {
+    for (bool plain = false; *words; plain = plain || take_options(&words, out)) {
         while (*words && (plain || (*words)[0] != '-' || !(*words)[1])) {
             *files++ = *words++;
         }
     }
     *files = NULL;
+}
+
+void gs_arguments_read(char **words, struct gs_arguments *out)
+{
+    *out = (struct gs_arguments){.command = words};
+    bool plain = take_options(&words, out);
+    if (!plain && *words && strcmp(*words, "run") == 0) {
+        words++;
+        plain = true;
+        (void)take_options(&words, out);
+    }
+    out->command = words;
+    if (!*words) {
+        gs_help_refuse(GS_VERB_RUN, "no command is given");
+    }
+    out->verb = plain ? GS_VERB_RUN : verb_of(*words);
+    if (out->verb == GS_VERB_RUN) {
+        return;
+    }
+    if (out->verb == GS_VERB_REPLAY || out->verb == GS_VERB_ADVISE) {
+        out->command++;
+        if (take_words_of_replay(out->command, out) == 0) {
+            gs_help_refuse(out->verb, "%s: no TRACE is given", word_of(out->verb));
+        }
+    } else {
+        take_files(words + 1, out);
+    }
+    refuse_outputs(out);
 }
 
 void gs_arguments_print_set(void)

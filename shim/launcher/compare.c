@@ -75,9 +75,13 @@ int gs_diff_run(const struct gs_arguments *arguments)
     static struct gs_report_file files[2];
     struct gs_text text = {0};
     struct gs_diff diff;
-    if (!paths[0] || !paths[1] || paths[2]) {
-        gs_help_usage(stderr);
-        return GS_EXIT_USAGE;
+    if (!paths[0] || !paths[1]) {
+        gs_help_refuse(GS_VERB_DIFF, "diff: %s REPORT is given",
+                       paths[0] ? "no second" : "no");
+    }
+    if (paths[2]) {
+        gs_help_refuse(GS_VERB_DIFF, "diff: two REPORTs are compared; the third is %s",
+                       paths[2]);
     }
     if (arguments->fail_on && !gs_diff_limits_read(arguments->fail_on, &limits)) {
         gs_launcher_fail(GS_EXIT_USAGE,
@@ -273,8 +277,7 @@ int gs_merge_run(const struct gs_arguments *arguments)
 {
     struct merge merge = {.of = read_of(arguments), .with_places = true};
     if (!arguments->command[0]) {
-        gs_help_usage(stderr);
-        return GS_EXIT_USAGE;
+        gs_help_refuse(GS_VERB_MERGE, "merge: no REPORT or FOLDER is given");
     }
     return add_up(arguments->command, &merge);
 }

@@ -189,7 +189,8 @@ static void add_path(struct inputs *inputs, const char *path)
     }
     free(entries);
     if (inputs->count == before) {
-        gs_launcher_fail(CANNOT_READ, "%s: no reports and no traces; no page", path);
+        gs_launcher_fail(CANNOT_READ, "%s: no reports and no traces; no HTML written",
+                         path);
     }
     if (inputs->left_out > 0) {
         gs_launcher_warn("%s: %u of %zu files left out: no reports and no traces", path,
@@ -235,7 +236,7 @@ static void open_trace(struct run *run, const char *trace)
 {
     (void)gs_timeline_open(&run->source, trace);
     if (run->source.trace.count == 0) {
-        gs_launcher_fail(CANNOT_READ, "%s: no trace; no page", trace);
+        gs_launcher_fail(CANNOT_READ, "%s: no trace; no HTML written", trace);
     }
 }
 
@@ -248,11 +249,11 @@ static void make_both(struct run *run, const char *state, const char *trace)
         gs_launcher_fail(
             CANNOT_READ,
             "%s: recorded without --state-file, which keeps the call stacks; "
-            "no page",
+            "no HTML written",
             trace);
     }
     if (!gs_timeline_visit(&run->source, state, write_both, run, &problem)) {
-        gs_launcher_fail(CANNOT_READ, "%s: %s; no page", state, problem);
+        gs_launcher_fail(CANNOT_READ, "%s: %s; no HTML written", state, problem);
     }
     gs_timeline_close(&run->source);
 }
@@ -263,7 +264,7 @@ static void make_report(struct run *run, const char *report)
     const char *problem;
     run->json = gs_report_file_json(report, true, &length, &problem);
     if (!run->json) {
-        gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report, problem);
+        gs_launcher_fail(CANNOT_READ, "%s: %s; no HTML written", report, problem);
     }
 }
 
@@ -290,7 +291,8 @@ static void make_run(struct run *run, const struct input *report, const char *tr
         }
     }
     if (run->failed) {
-        gs_launcher_fail(CANNOT_READ, "%s: %s; no page", report ? report->path : trace,
+        gs_launcher_fail(CANNOT_READ, "%s: %s; no HTML written",
+                         report ? report->path : trace,
                          gs_status_text(GS_ERR_HOST_NOMEM));
     }
 }
@@ -384,7 +386,8 @@ static void name_page(const char *report, char out[PATH_MAX])
         end = "/gpushim";
     }
     if (snprintf(out, PATH_MAX, "%.*s%s.html", (int)length, report, end) >= PATH_MAX) {
-        gs_launcher_fail(CANNOT_WRITE, "%s: the name is too long; no page", report);
+        gs_launcher_fail(CANNOT_WRITE, "%s: the name is too long; no HTML written",
+                         report);
     }
 }
 
@@ -406,8 +409,7 @@ int gs_html_write(const struct gs_arguments *arguments)
     char beside[PATH_MAX];
     const char *path = arguments->page, *rest = gs_view_page;
     if (!words[0]) {
-        gs_help_usage(stderr);
-        return GS_EXIT_USAGE;
+        gs_help_refuse(GS_VERB_HTML, "html: no REPORT, TRACE or FOLDER is given");
     }
     if (!path) {
         name_page(words[0], beside);

@@ -7,6 +7,8 @@
 #ifndef GS_LAUNCHER_H
 #define GS_LAUNCHER_H
 
+#include <stdio.h>
+
 #include "output.h"
 
 /* Exit statuses of the launcher itself; the last two are those of a shell. 3: diff has
@@ -55,6 +57,7 @@ struct gs_arguments {
     enum gs_verb verb;
     enum gs_watch_way watch;
     bool summary, print, log_file, nvtx;
+    bool error_no_cuda;  /* no CUDA call is an error for --error-exitcode */
     const char *page;    /* -o FILE of html and timeline; NULL: beside the report */
     const char *as;      /* of timeline: the format; NULL: the first one */
     const char *trace;   /* --timeline of html; NULL: none */
@@ -71,22 +74,29 @@ struct gs_arguments {
 };
 
 /* Reads the options before the command and sets their variables. For `report` and the
- * like, options may also stand among the files; `replay` and `advise` read their words
- * themselves. Ends the launcher on bad usage, --help and
- * --version. */
+ * like, options may also stand among the files; `replay` and `advise` read what is left,
+ * their own options and files. Ends the launcher on bad usage, --help and --version. */
 void gs_arguments_read(char **words, struct gs_arguments *out);
 /* Sets a variable of the command, as an option does. */
 void gs_arguments_set(const char *variable, const char *value);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */
 void gs_arguments_print_set(void);
 
+/* ---- values of options (values.c) ---- */
+
+/* Ends the launcher with a line if the text is no value of the option. */
+struct gs_option;
+void gs_value_check(const struct gs_option *option, const char *value);
+
 /* ---- help (help.c) ---- */
 
-/* Writes the lines of usage. */
-void gs_help_usage(FILE *to);
 /* Writes the help of a subcommand, or of gpushim itself (all: with every option), to
- * standard output. */
+ * standard output. Not for replay and advise, which have their own. */
 void gs_help_show(enum gs_verb verb, bool all);
+/* Ends the launcher for wrong usage, with a line that names it and the subcommand's
+ * usage. */
+__attribute__((noreturn)) void gs_help_refuse(enum gs_verb verb, const char *format, ...)
+    GS_PRINTF(2, 3);
 
 /* ---- words for a shell (words.c) ---- */
 

@@ -27,8 +27,7 @@ static int report(const struct gs_arguments *arguments)
         count++;
     }
     if (count == 0) {
-        gs_help_usage(stderr);
-        return GS_EXIT_USAGE;
+        gs_help_refuse(GS_VERB_REPORT, "report: no STATE_FILE is given");
     }
     if (arguments->log_file) {
         gs_launcher_warn("--log-file: the report goes to standard output; only messages "
@@ -82,15 +81,12 @@ static void set_nvtx(void)
     gs_arguments_set("NVTX_INJECTION64_PATH", gs_library_path());
 }
 
-int main(int argc, char **argv)
+int main(int unused, char **argv)
 {
     struct gs_arguments arguments;
     static struct gs_command command;
+    (void)unused;
     gs_stderr_remember();
-    if (argc < 2) {
-        gs_help_usage(stderr);
-        return GS_EXIT_USAGE;
-    }
     gs_arguments_read(argv + 1, &arguments);
     switch (arguments.verb) {
     case GS_VERB_REPORT:
@@ -114,10 +110,6 @@ int main(int argc, char **argv)
         return gs_advise_command(arguments.command);
     case GS_VERB_RUN:
         break;
-    }
-    if (!arguments.command[0]) {
-        gs_help_usage(stderr);
-        return GS_EXIT_USAGE;
     }
     gs_command_find(&arguments, &command);
     char *preload = gs_library_preload(&command);

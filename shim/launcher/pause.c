@@ -105,7 +105,7 @@ static bool find_state(int pid, int *state)
 {
     int error = kill(pid, 0) == 0 ? 0 : errno;
     if (error == ESRCH) {
-        gs_launcher_warn("process %d: there is none", pid);
+        gs_launcher_warn("process %d: no such process", pid);
         return false;
     }
     CUresult result = driver.state(pid, state);
@@ -245,7 +245,7 @@ static int let_go(struct target *targets, size_t locked)
             (void)unlock(targets[i].pid);
         }
     }
-    gs_launcher_warn("none is paused");
+    gs_launcher_warn("nothing is paused");
     return 1;
 }
 
@@ -329,9 +329,7 @@ int gs_pause_run(const struct gs_arguments *arguments)
         targets[count++].pid = (int)number_of("a process", *pid, 1, INT32_MAX);
     }
     if (count == 0) {
-        gs_launcher_fail(GS_EXIT_USAGE,
-                         "%s needs the numbers of processes (see gpushim %s --help)",
-                         word, word);
+        gs_help_refuse(arguments->verb, "%s: no PID is given", word);
     }
     find_driver();
     hold_signals();

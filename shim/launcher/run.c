@@ -58,18 +58,22 @@ static uint64_t value_of(enum gs_option_row row)
     return gs_option_parse(option, option->fallback, &value) == GS_OK ? value : 0;
 }
 
-/* Returns whether something is recorded; says so if a summary is wanted. */
-static bool records(bool summary)
+/* Returns whether something is recorded; says so if the outcome is asked for. */
+static bool records(const struct gs_arguments *arguments)
 {
+    const char *asks = arguments->summary                       ? "--summary"
+                       : arguments->error_no_cuda               ? "--error-no-cuda"
+                       : value_of(GS_OPTION_ROW_error_exitcode) ? "--error-exitcode"
+                                                                : NULL;
     static const enum gs_option_row switches[] = {GS_OPTION_ROW_enable,
                                                   GS_OPTION_ROW_track};
     for (size_t i = 0; i < GS_ARRAY_LEN(switches); i++) {
         const char *name = gs_options_table[switches[i]].name;
         if (value_of(switches[i]) == 0) {
-            if (summary) {
-                gs_launcher_warn("--summary: with %s=%s nothing is recorded; none is "
-                                 "written",
-                                 name, getenv(name));
+            if (asks) {
+                gs_launcher_warn(
+                    "%s: with %s=%s nothing is recorded; %s", asks, name, getenv(name),
+                    arguments->summary ? "none is written" : "no leak or error is found");
             }
             return false;
         }
@@ -123,12 +127,20 @@ static bool orphans_pile_up(void)
 
 static enum gs_watch_way way_of(const struct gs_arguments *arguments)
 {
-    if (!records(arguments->summary)) {
+    if (arguments->error_no_cuda && value_of(GS_OPTION_ROW_error_exitcode) == 0) {
+        gs_launcher_fail(GS_EXIT_USAGE, "--error-no-cuda needs --error-exitcode=NUMBER");
+    }
+    if (!records(arguments)) {
+        if (arguments->error_no_cuda) {
+            exit(GS_EXIT_USAGE);
+        }
         return GS_WATCH_OFF;
     }
     if (arguments->watch != GS_WATCH_AUTO) {
-        if (arguments->summary && arguments->watch != GS_WATCH_PARENT) {
-            gs_launcher_fail(GS_EXIT_USAGE, "--summary needs --watch=parent");
+        bool waits = arguments->summary || arguments->error_no_cuda;
+        if (waits && arguments->watch != GS_WATCH_PARENT) {
+            gs_launcher_fail(GS_EXIT_USAGE, "%s needs --watch=parent",
+                             arguments->summary ? "--summary" : "--error-no-cuda");
         }
         return arguments->watch;
     }
@@ -334,23 +346,39 @@ static int start_watcher(struct gs_watch *watch)
     return ends[0];
 }
 
-/* Tells the watcher how the command ended, and waits for the reports. */
-static bool is_bad(int to_watcher, int status)
+/* Tells the watcher how the command ended, and waits for the reports. Without an answer
+ * nothing is bad. */
+static struct gs_watch_answer hear_watcher(int to_watcher, int status)
 {
-    struct gs_watch_answer answer = {.bad = false};
+    const struct gs_watch_answer none = {.cuda = true};
+    struct gs_watch_answer answer;
     struct pollfd one = {to_watcher, POLLIN, 0};
     if (to_watcher < 0) {
-        return false;
+        return none;
     }
     if (send(to_watcher, &status, sizeof(status), MSG_NOSIGNAL) == sizeof(status) &&
         poll(&one, 1, ANSWER_MS) == 1 &&
         recv(to_watcher, &answer, sizeof(answer), MSG_DONTWAIT) ==
             (ssize_t)sizeof(answer)) {
-        return answer.bad;
+        return answer;
     }
     gs_launcher_warn(
         "the watcher has not answered: what was not reported before is lost");
-    return false;
+    return none;
+}
+
+/* The exit status of GPUSHIM_ERROR_EXITCODE if it is due; 0: it is not. A run without a
+ * CUDA call has passed no check, which is said. */
+static int error_status(const struct gs_watch_answer *answer,
+                        const struct gs_arguments *arguments)
+{
+    int status = (int)value_of(GS_OPTION_ROW_error_exitcode);
+    if (status != 0 && !answer->cuda && !arguments->summary) {
+        gs_launcher_warn("no CUDA call was seen, so nothing was checked%s",
+                         arguments->error_no_cuda ? "" : " (--error-no-cuda: an error)");
+    }
+    bool missing = arguments->error_no_cuda && !answer->cuda;
+    return answer->bad || missing ? status : 0;
 }
 
 /* Returns only if there is no process for the command. */
@@ -388,9 +416,10 @@ static void stay(const struct gs_command *command, const struct gs_arguments *ar
             pass_on(&info);
         }
     }
-    bool bad = is_bad(to_watcher, status);
-    if (bad && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        exit((int)value_of(GS_OPTION_ROW_error_exitcode));
+    const struct gs_watch_answer answer = hear_watcher(to_watcher, status);
+    int error = error_status(&answer, arguments);
+    if (error != 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        exit(error);
     }
     end_as(status);
 }

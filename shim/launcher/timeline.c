@@ -182,9 +182,14 @@ int gs_timeline_run(const struct gs_arguments *arguments)
     size_t most = read_most(arguments->most);
     job = (struct job){
         .format = find_format(arguments->as), .page = &page, .status = GS_ERR_HOST_NOMEM};
-    if (!words[0] || (words[1] && words[2])) {
-        gs_help_usage(stderr);
-        return GS_EXIT_USAGE;
+    if (!words[0]) {
+        gs_help_refuse(GS_VERB_TIMELINE, "timeline: no TRACE is given");
+    }
+    if (words[1] && words[2]) {
+        gs_help_refuse(GS_VERB_TIMELINE,
+                       "timeline: one TRACE and its STATE_FILE are converted; the third "
+                       "file is %s",
+                       words[2]);
     }
     if (snprintf(beside, sizeof(beside), "%s.%s", words[0], job.format->extension) >=
         (int)sizeof(beside)) {

@@ -218,7 +218,7 @@ static int write_summary(void)
 /* All that has ended with the command is reported. */
 static void end_command(void)
 {
-    struct gs_watch_answer answer = {.bad = false};
+    struct gs_watch_answer answer = {.cuda = watcher.table.received};
     if (watcher.config.summary) {
         pid_t child = fork();
         if (child == 0) {

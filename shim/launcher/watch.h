@@ -13,7 +13,8 @@
 
 /* What the watcher says of the command when it has ended. */
 struct gs_watch_answer {
-    bool bad; /* a report of the command's process has leaks or errors */
+    bool bad;  /* a report of the command's process has leaks or errors */
+    bool cuda; /* some process made a CUDA call */
 };
 
 struct gs_watch {

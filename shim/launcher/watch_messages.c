@@ -122,6 +122,7 @@ static bool take(struct gs_watch_table *table, const struct gs_watch_head *head,
     if (process && !row && head->offset == 0) {
         row = add_state(process, head, from, text);
     }
+    table->received = true;
     return row && add_piece(&row->state, fd, head->offset);
 }
 

@@ -34,6 +34,7 @@ struct gs_watch_process {
 struct gs_watch_table {
     struct gs_watch_process *processes;
     size_t count, room;
+    bool received; /* some process has sent a state: it made a CUDA call */
 };
 
 /* The process that has not ended; NULL: none. */

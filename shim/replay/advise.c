@@ -205,6 +205,11 @@ static const struct gs_replay_option options[] = {{"--device", 'd', true},
                                                   {"--json", 'j', false},
                                                   {"--help", 'h', false}};
 
+unsigned gs_advise_option_words(char *const *words)
+{
+    return gs_replay_words_of(words, options, GS_ARRAY_LEN(options));
+}
+
 static void take_option(struct settings *settings, char letter, const char *value)
 {
     switch (letter) {

@@ -39,7 +39,7 @@ static const char touch_usage[] =
     "  --touch                 through device: set the first bytes of each allocation\n";
 static const char pool_usage[] =
     "GPUSHIM_POOL_SEGMENT, _CACHE, _CARVE, _SIZE_CLASSES, _LIMIT and _RELEASE, and\n"
-    "GPUSHIM_WARMUP, apply: gpushim --pool-carve replay TRACE. No memory ages.\n";
+    "GPUSHIM_WARMUP, apply: gpushim replay --pool-carve=on TRACE. No memory ages.\n";
 
 enum way { WAY_POOL, WAY_MODEL, WAY_BLOCKS, WAY_DEVICE };
 
@@ -136,6 +136,11 @@ static const struct gs_replay_option options[] = {
     {"--window", 'w', true},  {"--repeat", 'n', true},    {"--touch", 'u', false},
     {"--json", 'j', false},   {"--to-csv", 'c', false},   {"--to-binary", 'b', false},
     {"--help", 'h', false}};
+
+unsigned gs_replay_option_words(char *const *words)
+{
+    return gs_replay_words_of(words, options, GS_ARRAY_LEN(options));
+}
 
 /* Options may stand among the traces, which are moved to the front. Returns how many
  * there are. */

@@ -39,6 +39,11 @@ int gs_advise_command(char **words);
 /* What a replay can represent of the options; logs what is wrong with a list. */
 void gs_replay_settings(const struct gs_options *options, struct gs_replay_pool *out);
 
+/* How many words an option of the command takes, with its value; 0: it is none of the
+ * command's. */
+unsigned gs_replay_option_words(char *const *words);
+unsigned gs_advise_option_words(char *const *words);
+
 /* ---- replay_words.c: the command line ---------------------------------------------- */
 
 struct gs_replay_option {
@@ -51,6 +56,9 @@ struct gs_replay_option {
  * Ends the program on an unknown option, or one without its value. */
 char gs_replay_next_option(char ***words, const struct gs_replay_option *options,
                            size_t count, char **value);
+/* How many words the option takes, with its value; 0: it is not in the table. */
+unsigned gs_replay_words_of(char *const *words, const struct gs_replay_option *options,
+                            size_t count);
 /* Ends the program: what is wrong with the value. */
 _Noreturn void gs_replay_refuse(const char *what, const char *value);
 

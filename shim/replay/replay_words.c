@@ -74,6 +74,19 @@ char gs_replay_next_option(char ***words, const struct gs_replay_option *options
     refuse_option(word, options, count);
 }
 
+unsigned gs_replay_words_of(char *const *words, const struct gs_replay_option *options,
+                            size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(options[i].name);
+
+        if (strncmp(words[0], options[i].name, length) == 0 &&
+            (words[0][length] == '\0' || words[0][length] == '='))
+            return options[i].has_value && !words[0][length] && words[1] ? 2 : 1;
+    }
+    return 0;
+}
+
 /* ---- values ------------------------------------------------------------------------ */
 
 uint64_t gs_replay_read_count(const char *text, const char *name)

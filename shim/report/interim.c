@@ -31,6 +31,7 @@
 #include "machine_memory.h"
 #include "own_thread.h"
 #include "record.h"
+#include "signal_names.h"
 #include "text.h"
 
 /* The longest wait of a thread that is refused memory for the report of the owners. */
@@ -72,59 +73,6 @@ static struct {
 } asked;
 
 /* ---- signals -------------------------------------------------------------------- */
-
-/* The signals that a program leaves at their default and that a person may send. */
-static const struct {
-    const char *name;
-    int number;
-} names[] = {{"HUP", SIGHUP},      {"QUIT", SIGQUIT},   {"USR1", SIGUSR1},
-             {"USR2", SIGUSR2},    {"URG", SIGURG},     {"IO", SIGIO},
-             {"PWR", SIGPWR},      {"WINCH", SIGWINCH}, {"XCPU", SIGXCPU},
-             {"VTALRM", SIGVTALRM}};
-
-/* The signal of a name: with or without SIG, RTMIN+2, or a number. 0: no such signal. */
-static int signal_named(const char *text)
-{
-    const char *name = strncmp(text, "SIG", 3) == 0 ? text + 3 : text;
-    char *end = NULL;
-    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (strcmp(names[i].name, name) == 0) {
-            return names[i].number;
-        }
-    }
-    bool real_time = strncmp(name, "RTMIN", 5) == 0;
-    const char *digits = real_time ? name + 5 : name;
-    if (real_time && *digits == '\0') {
-        return SIGRTMIN;
-    }
-    long number = strtol(digits, &end, 10);
-    if (end == digits || *end != '\0' || number < 0) {
-        return 0;
-    }
-    number += real_time ? SIGRTMIN : 0;
-    if (number >= SIGRTMIN && number <= SIGRTMAX) {
-        return (int)number;
-    }
-    for (size_t i = 0; i < GS_ARRAY_LEN(names) && !real_time; i++) {
-        if (names[i].number == number) {
-            return (int)number;
-        }
-    }
-    return 0;
-}
-
-/* "SIGUSR1", "SIGRTMIN+2". Returns `out`. */
-static const char *name_of(int number, char out[24])
-{
-    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (names[i].number == number) {
-            (void)snprintf(out, 24, "SIG%s", names[i].name);
-            return out;
-        }
-    }
-    (void)snprintf(out, 24, "SIGRTMIN+%d", number - SIGRTMIN);
-    return out;
-}
 
 static bool is_ours(pid_t pid)
 {
@@ -170,7 +118,7 @@ static void log_switch(uint32_t number)
                 "and not freed",
                 starts ? "started" : "stopped",
                 gs_text_duration(gs_tracker_switch_ns(signals.tracker, number), when),
-                name_of(signals.track, name), gs_text_bytes(sum.live_bytes, live),
+                gs_signal_name(signals.track, name), gs_text_bytes(sum.live_bytes, live),
                 gs_text_count(sum.live_count, allocations),
                 sum.live_count == 1 ? "" : "s", sum.live_count == 1 ? "is" : "are");
 }
@@ -204,7 +152,7 @@ static void *wait_for_signals(void *unused)
         gs_interim_log_switches();
         if (__atomic_exchange_n(&signals.wants_dump, false, __ATOMIC_ACQ_REL)) {
             char ending[32], name[24];
-            snprintf(ending, sizeof(ending), "on %s", name_of(signals.dump, name));
+            snprintf(ending, sizeof(ending), "on %s", gs_signal_name(signals.dump, name));
             gs_finish_interim(
                 &(struct gs_interim){.ending = ending, .lines.wanted = true});
         }
@@ -244,13 +192,10 @@ static void give_up(int number)
 /* The signal of a variable; 0: none. Logs why a requested signal is not possible. */
 static int read_signal(const char *variable, const char *text)
 {
-    int number = text[0] ? signal_named(text) : 0;
+    int number = text[0] ? gs_signal_named(text) : 0;
     if (text[0] && !number) {
-        gs_log_line(
-            GS_LOG_WARN,
-            "%s=%s: not a signal that can be used (HUP, USR1, USR2, RTMIN+1, ...); "
-            "no signal is set",
-            variable, text);
+        gs_log_line(GS_LOG_WARN, "%s=%s: " GS_SIGNAL_WRONG "; no signal is set", variable,
+                    text);
     }
     return number;
 }

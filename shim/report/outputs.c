@@ -54,25 +54,59 @@ static const char *known_formats(char out[FORMAT_LIST_BYTES])
     return out;
 }
 
-static void log_unknown(const char *word, size_t length)
+/* The format of a word; GS_EXPORT_FORMATS: none. */
+static size_t format_named(const char *word, size_t length)
+{
+    size_t i = 0;
+    while (i < GS_EXPORT_FORMATS &&
+           (strlen(gs_export_formats[i].name) != length ||
+            strncasecmp(gs_export_formats[i].name, word, length) != 0)) {
+        i++;
+    }
+    return i;
+}
+
+/* The next word of a list; NULL: its end. */
+static const char *next_word(const char **list, size_t *length)
+{
+    const char *word = *list + strspn(*list, ", ");
+    *length = strcspn(word, ", ");
+    *list = word + *length;
+    return *length > 0 ? word : NULL;
+}
+
+static const char *wrong_format(const char *word, size_t length,
+                                char out[GS_OUTPUTS_WRONG_BYTES])
 {
     char known[FORMAT_LIST_BYTES], shown[64];
-    gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: \"%s\" is no format (%s); left out",
-                gs_option_quote(word, length, shown, sizeof(shown)),
-                known_formats(known));
+    (void)snprintf(out, GS_OUTPUTS_WRONG_BYTES, "\"%s\" is no format (%s)",
+                   gs_option_quote(word, length, shown, sizeof(shown)),
+                   known_formats(known));
+    return out;
+}
+
+const char *gs_outputs_wrong(const char *list, char out[GS_OUTPUTS_WRONG_BYTES])
+{
+    size_t length;
+    for (const char *word; (word = next_word(&list, &length));) {
+        if (format_named(word, length) == GS_EXPORT_FORMATS) {
+            return wrong_format(word, length, out);
+        }
+    }
+    return NULL;
 }
 
 static void choose(const char *word, size_t length)
 {
-    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
-        const char *name = gs_export_formats[i].name;
-        if (strlen(name) == length && strncasecmp(name, word, length) == 0) {
-            settings.count += !settings.chosen[i];
-            settings.chosen[i] = true;
-            return;
-        }
+    char wrong[GS_OUTPUTS_WRONG_BYTES];
+    size_t i = format_named(word, length);
+    if (i == GS_EXPORT_FORMATS) {
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: %s; left out",
+                    wrong_format(word, length, wrong));
+        return;
     }
-    log_unknown(word, length);
+    settings.count += !settings.chosen[i];
+    settings.chosen[i] = true;
 }
 
 /* ---- names ------------------------------------------------------------------------
@@ -186,13 +220,10 @@ static void log_deferred(void)
 void gs_outputs_open(const struct gs_options *options)
 {
     memset(&settings, 0, sizeof(settings));
-    for (const char *word = options->output; *word;) {
-        size_t length = strcspn(word, ", ");
-        if (length > 0) {
-            choose(word, length);
-        }
-        word += length;
-        word += strspn(word, ", ");
+    const char *list = options->output;
+    size_t length;
+    for (const char *word; (word = next_word(&list, &length));) {
+        choose(word, length);
     }
     if (options->log_file[0]) {
         gs_log_pattern_keep(settings.log, options->log_file);

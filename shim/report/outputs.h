@@ -13,6 +13,11 @@
  * Called at start. */
 void gs_outputs_open(const struct gs_options *options);
 
+/* Describes the first word of a GPUSHIM_OUTPUT that is no format, in `out`; NULL: each
+ * one is. */
+#define GS_OUTPUTS_WRONG_BYTES 384
+const char *gs_outputs_wrong(const char *list, char out[GS_OUTPUTS_WRONG_BYTES]);
+
 /* Returns true if any format is requested. */
 bool gs_outputs_wanted(void);
 /* Returns true if there is a GPUSHIM_METRICS_FILE to write. */

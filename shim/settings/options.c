@@ -124,26 +124,47 @@ static const char *expected(const struct gs_option *option, char out[160])
     return "a file name";
 }
 
+const char *gs_option_wrong(const struct gs_option *option, const char *text,
+                            char out[GS_OPTION_WRONG_BYTES])
+{
+    char words[160];
+    uint64_t value;
+    bool parsed;
+    const char *problem;
+
+    if (option->type == GS_OPTION_PATH || option->type == GS_OPTION_TEXT) {
+        if (strlen(text) >= GS_OPTIONS_PATH_BYTES)
+            return "longer than 1023 bytes";
+        return option->type == GS_OPTION_PATH ? gs_log_pattern_problem(text) : NULL;
+    }
+    parsed = gs_option_parse(option, text, &value) == GS_OK;
+    if (parsed && gs_option_in_range(option, value))
+        return NULL;
+    problem = parsed ? NULL : gs_option_problem(option, text);
+    if (parsed || (problem && *text == '-' && *option->max))
+        snprintf(out, GS_OPTION_WRONG_BYTES, "not in %s to %s", option->min, option->max);
+    else if (problem)
+        return problem;
+    else
+        snprintf(out, GS_OPTION_WRONG_BYTES, "not %s", expected(option, words));
+    return out;
+}
+
 /* Reads a file name pattern, or any text. */
 static void load_path(struct gs_options *out, const struct gs_option *option,
                       const char *text, struct gs_options_messages *notes)
 {
-    char quote[QUOTE_BYTES];
-    size_t length = strlen(text);
-    const char *problem = NULL;
+    char quote[QUOTE_BYTES], wrong[GS_OPTION_WRONG_BYTES];
+    const char *problem = gs_option_wrong(option, text, wrong);
 
-    if (length >= GS_OPTIONS_PATH_BYTES)
-        problem = "longer than 1023 bytes";
-    else if (option->type == GS_OPTION_PATH)
-        problem = gs_log_pattern_problem(text);
     if (problem)
         add_note(notes, "gpushim: %s=%s: %s; ignored", option->name,
-                 gs_option_quote(text, length, quote, sizeof(quote)), problem);
+                 gs_option_quote(text, strlen(text), quote, sizeof(quote)), problem);
     else
-        memcpy((char *)out + option->offset, text, length + 1);
+        memcpy((char *)out + option->offset, text, strlen(text) + 1);
 }
 
-static_assert(GS_OPTIONS_PATH_BYTES == 1024, "load_path names the limit");
+static_assert(GS_OPTIONS_PATH_BYTES == 1024, "gs_option_wrong names the limit");
 
 /* Rounds up if the table asks for this, and adds a note. */
 static uint64_t rounded(const struct gs_option *option, const char *text, uint64_t value,
@@ -167,25 +188,16 @@ static uint64_t rounded(const struct gs_option *option, const char *text, uint64
 static void load_value(struct gs_options *out, const struct gs_option *option,
                        const char *text, struct gs_options_messages *notes)
 {
-    char quote[QUOTE_BYTES], words[160];
+    char quote[QUOTE_BYTES], wrong[GS_OPTION_WRONG_BYTES];
+    const char *problem = gs_option_wrong(option, text, wrong);
     uint64_t value;
-    bool parsed = gs_option_parse(option, text, &value) == GS_OK;
-    const char *problem = parsed ? NULL : gs_option_problem(option, text);
 
-    if (parsed && gs_option_in_range(option, value)) {
-        store(out, option, rounded(option, text, value, notes));
-        return;
-    }
-    (void)gs_option_quote(text, strlen(text), quote, sizeof(quote));
-    if (parsed || (problem && *text == '-' && *option->max))
-        add_note(notes, "gpushim: %s=%s: not in %s to %s; using %s", option->name, quote,
-                 option->min, option->max, option->fallback);
-    else if (problem)
-        add_note(notes, "gpushim: %s=%s: %s; using %s", option->name, quote, problem,
+    if (problem)
+        add_note(notes, "gpushim: %s=%s: %s; using %s", option->name,
+                 gs_option_quote(text, strlen(text), quote, sizeof(quote)), problem,
                  option->fallback);
-    else
-        add_note(notes, "gpushim: %s=%s: not %s; using %s", option->name, quote,
-                 expected(option, words), option->fallback);
+    else if (gs_option_parse(option, text, &value) == GS_OK)
+        store(out, option, rounded(option, text, value, notes));
 }
 
 /* ---- Unknown names ---------------------------------------------------------------- */

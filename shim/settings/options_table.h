@@ -92,6 +92,13 @@ const char *gs_option_value_text(const struct gs_option *option,
  * the text is malformed. */
 const char *gs_option_problem(const struct gs_option *option, const char *text);
 
+/* Why a text is no value of the option: "not in 0 to 255", "not a size (such as 20M)";
+ * NULL: it is one. Of a TEXT only the length is checked: its reader knows the rest.
+ * Returns `out`, or a literal. */
+#define GS_OPTION_WRONG_BYTES 192
+const char *gs_option_wrong(const struct gs_option *option, const char *text,
+                            char out[GS_OPTION_WRONG_BYTES]);
+
 /* A SIZE is rounded up to a multiple of this size; NULL: no rounding. */
 const char *gs_option_multiple(const struct gs_option *option);
 

@@ -292,6 +292,8 @@ BASH
   [[ $(<file.out) == a.state ]] || fail "completed $(<file.out)"
   run_in verb PATH="$build:$PATH" -- bash complete.bash "$sources" htm
   expect_text verb.out '^html$'
+  run_in verb PATH="$build:$PATH" -- bash complete.bash "$sources" run --no-trac
+  expect_text verb.out '^--no-track$'
   run_in verb PATH="$build:$PATH" -- bash complete.bash "$sources" advi
   expect_text verb.out '^advise$'
   run_in file PATH="$build:$PATH" -- bash complete.bash "$sources" html a.s
@@ -314,6 +316,10 @@ completion_fish_case() {
   [[ $(<completed) == $'--no-track\n--no-track-start' ]] || fail "completed $(<completed)"
   fish_completes 'gpushim --no-pool repor'
   [[ $(<completed) == report ]] || fail "completed $(<completed)"
+  fish_completes 'gpushim run --error-n'
+  [[ $(<completed) == --error-no-cuda ]] || fail "completed $(<completed)"
+  fish_completes 'gpushim run ls --almost'
+  [[ $(<completed) == --almost-all ]] || fail "completed $(<completed)"
   fish_completes 'gpushim ls --almost'
   [[ $(<completed) == --almost-all ]] || fail "completed $(<completed)"
   : >a.state
