@@ -187,7 +187,8 @@ int gs_diff_run(const struct gs_arguments *arguments);
 /* Adds up the reports among the words. Returns the exit status. */
 int gs_merge_run(const struct gs_arguments *arguments);
 /* Writes a line for each process whose report is at the paths, a NULL behind them, and
- * sums. ended NULL: not known. Returns the exit status. */
+ * sums. ended: processes, a pid 0 behind them; NULL: not known. Returns the exit
+ * status. */
 struct gs_state_ended;
 int gs_summary_write(char *const *paths, const struct gs_state_ended *ended);
 

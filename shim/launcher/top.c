@@ -479,8 +479,8 @@ static int show_screen(struct gs_top_list *list, unsigned delay_ms, unsigned lon
     return 0;
 }
 
-/* Returns whether one of the files and folders exists; says of each that does not, why, if
- * none does. */
+/* Returns whether one of the files and folders exists; says of each that does not, why,
+ * if none does. */
 static bool any_exists(char *const *paths)
 {
     for (char *const *path = paths; *path; path++) {

@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "launcher.h"
@@ -65,11 +66,19 @@ static void receive_queue(void)
 
 /* ---- ends -------------------------------------------------------------------------- */
 
+static uint64_t now_unix_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 static void end_process(struct gs_watch_process *process)
 {
     if (!process->end.known) {
         gs_watch_find_end(process->pid, process->pidfd, &process->end);
     }
+    process->end.unix_ms = now_unix_ms();
     process->ended = true;
     if (process->pidfd >= 0) {
         close(process->pidfd);
@@ -186,11 +195,13 @@ static int file_of(const struct gs_watch_state *state)
 /* In a process of its own. */
 static int write_summary(void)
 {
-    const struct gs_watch_process *command = &watcher.table.processes[0];
-    struct gs_state_ended ended = {command->pid, 0};
     size_t count = 0;
-    if (command->end.known && WIFSIGNALED(command->end.status)) {
-        ended.signal = WTERMSIG(command->end.status);
+    struct gs_state_ended *ended = calloc(watcher.table.count + 1, sizeof(*ended));
+    for (size_t i = 0; ended && i < watcher.table.count; i++) {
+        const struct gs_watch_process *process = &watcher.table.processes[i];
+        ended[i] =
+            (struct gs_state_ended){.pid = process->pid, .unix_ms = process->end.unix_ms};
+        (void)gs_watch_end_text(&process->end, ended[i].text);
     }
     char **paths = calloc(1, sizeof(*paths));
     for (size_t i = 0; i < watcher.table.count; i++) {
@@ -212,7 +223,7 @@ static int write_summary(void)
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)dup2(STDERR_FILENO, STDOUT_FILENO);
-    return gs_summary_write(paths, ended.signal ? &ended : NULL);
+    return gs_summary_write(paths, ended);
 }
 
 /* All that has ended with the command is reported. */
@@ -252,7 +263,7 @@ static void hear_parent(void)
     if (got == (ssize_t)sizeof(status)) {
         receive_queue();
         command = &watcher.table.processes[0]; /* they may have moved */
-        command->end = (struct gs_watch_end){true, status};
+        command->end = (struct gs_watch_end){.known = true, .status = status};
         end_process(command);
     } else if (got == 0) {
         close(watcher.config.parent);

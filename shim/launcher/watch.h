@@ -57,8 +57,14 @@ struct gs_watch_state {
 /* How a process ended, if the watcher knows. */
 struct gs_watch_end {
     bool known;
-    int status; /* as waitpid has it */
+    int status;       /* as waitpid has it */
+    uint64_t unix_ms; /* when the watcher saw it; 0: not yet */
 };
+
+/* "killed by SIGABRT", "exit_group 3"; NULL: not known. Returns `out`. */
+#define GS_WATCH_END_BYTES 64
+const char *gs_watch_end_text(const struct gs_watch_end *end,
+                              char out[GS_WATCH_END_BYTES]);
 
 /* Statuses of the process that writes a report. */
 enum { GS_WATCH_CLEAN = 0, GS_WATCH_UNREADABLE = 1, GS_WATCH_BAD = 2 };

@@ -133,7 +133,8 @@ static const char *signal_name(int number)
     return (size_t)number < GS_ARRAY_LEN(names) ? names[number] : NULL;
 }
 
-static const char *text_of(const struct gs_watch_end *end, char out[64])
+const char *gs_watch_end_text(const struct gs_watch_end *end,
+                              char out[GS_WATCH_END_BYTES])
 {
     if (!end->known) {
         return NULL;
@@ -141,12 +142,14 @@ static const char *text_of(const struct gs_watch_end *end, char out[64])
     if (WIFSIGNALED(end->status)) {
         const char *name = signal_name(WTERMSIG(end->status));
         if (name) {
-            (void)snprintf(out, 64, "killed by %s", name);
+            (void)snprintf(out, GS_WATCH_END_BYTES, "killed by %s", name);
         } else {
-            (void)snprintf(out, 64, "killed by signal %d", WTERMSIG(end->status));
+            (void)snprintf(out, GS_WATCH_END_BYTES, "killed by signal %d",
+                           WTERMSIG(end->status));
         }
     } else {
-        (void)snprintf(out, 64, "exit_group %d", WEXITSTATUS(end->status));
+        (void)snprintf(out, GS_WATCH_END_BYTES, "exit_group %d",
+                       WEXITSTATUS(end->status));
     }
     return out;
 }
@@ -154,7 +157,12 @@ static const char *text_of(const struct gs_watch_end *end, char out[64])
 int gs_watch_report(const struct gs_watch_state *state, const struct gs_watch_end *end)
 {
     struct gs_state_process process;
-    char ending[64];
+    char text[GS_WATCH_END_BYTES];
+    struct gs_state_end ending = {.text = gs_watch_end_text(end, text),
+                                  .unix_ms = end->unix_ms};
+    if (ending.text && WIFSIGNALED(end->status)) {
+        ending.signal = text + strlen("killed by ");
+    }
     sigset_t none;
     bool bad = false;
     sigemptyset(&none);
@@ -173,7 +181,7 @@ int gs_watch_report(const struct gs_watch_state *state, const struct gs_watch_en
     }
     size_t length;
     char *bytes = gs_watch_gather(state, &length);
-    if (!bytes || !gs_state_report_ended(bytes, length, text_of(end, ending), &bad)) {
+    if (!bytes || !gs_state_report_ended(bytes, length, &ending, &bad)) {
         return GS_WATCH_UNREADABLE;
     }
     return bad ? GS_WATCH_BAD : GS_WATCH_CLEAN;

@@ -100,8 +100,20 @@ static void write_line(struct gs_text *text, const char *process, const char *ra
                 gs_text_count(allocs, count), gs_text_count(errors, wrong));
 }
 
-/* How the process ended. A process of the launcher's that a signal ended wrote nothing.
- */
+/* What the launcher knows of the end of a process without a report; NULL: nothing. */
+static const struct gs_state_ended *end_of(const struct gs_report_file *file,
+                                           const struct gs_state_ended *ended)
+{
+    if (!ended || strcmp(file->ending, "ended without a report") != 0) {
+        return NULL;
+    }
+    while (ended->pid != 0 && (uint64_t)ended->pid != file->pid) {
+        ended++;
+    }
+    return ended->pid != 0 && ended->text[0] ? ended : NULL;
+}
+
+/* How the process ended. */
 static const char *ending_of(const struct gs_report_file *file,
                              const struct gs_state_ended *ended, char live[48])
 {
@@ -113,11 +125,37 @@ static const char *ending_of(const struct gs_report_file *file,
     if (file->no_start) {
         return "CUDA did not start";
     }
-    if (ended && (uint64_t)ended->pid == file->pid &&
-        strcmp(file->ending, "ended without a report") == 0) {
-        return strsignal(ended->signal); /* NOLINT(concurrency-mt-unsafe): one thread */
+    ended = end_of(file, ended);
+    return ended ? ended->text : file->ending;
+}
+
+/* A signal, or a status other than 0: "exit 3", "_exit 3", "exit_group 3". */
+static bool is_failure(const char *ending)
+{
+    size_t length = strlen(ending);
+    bool status = strstr(ending, "exit") != NULL && strncmp(ending, "exec", 4) != 0;
+    return strncmp(ending, "killed by ", 10) == 0 || strncmp(ending, "SIG", 3) == 0 ||
+           (status && length > 2 && strcmp(ending + length - 2, " 0") != 0);
+}
+
+/* Keeps the process if it failed before those so far. When one without a report ended,
+ * only the launcher knows. */
+static void note_failure(struct gs_process_table *table,
+                         const struct gs_report_file *file, const char *ending,
+                         const struct gs_state_ended *ended)
+{
+    char who[32];
+    ended = end_of(file, ended);
+    uint64_t at = ended                  ? ended->unix_ms
+                  : file->killed_unix_ms ? file->killed_unix_ms
+                                         : file->end_unix_ms;
+    if (file->running || !is_failure(ending) || at == 0 ||
+        (table->failed_unix_ms != 0 && table->failed_unix_ms <= at)) {
+        return;
     }
-    return file->ending;
+    table->failed_unix_ms = at;
+    (void)snprintf(table->failed, sizeof(table->failed), "%s of %s, %s",
+                   gs_report_file_who(file, who), file->host, ending);
 }
 
 void gs_process_table_add(struct gs_process_table *table,
@@ -137,8 +175,9 @@ void gs_process_table_add(struct gs_process_table *table,
     write_line(&table->text, number, rank, gs_text_bytes(file->peak_bytes, peak),
                file->running ? "-" : gs_text_bytes(file->leaked_bytes, leaked),
                file->allocs, file->errors);
-    gs_text_add(&table->text, "  %-*s%s\n", ENDING_WIDTH, ending_of(file, ended, live),
-                file->command);
+    const char *ending = ending_of(file, ended, live);
+    gs_text_add(&table->text, "  %-*s%s\n", ENDING_WIDTH, ending, file->command);
+    note_failure(table, file, ending, ended);
     add_devices(table, file);
     table->allocs += file->allocs;
     table->leaked_bytes += file->running ? 0 : file->leaked_bytes;
@@ -155,6 +194,9 @@ void gs_process_table_sum(struct gs_process_table *table)
                table->allocs, table->errors);
     gs_text_add(&table->text, "\n");
     write_devices(table);
+    if (table->failed_unix_ms != 0) {
+        gs_text_add(&table->text, "gpushim: first to fail: %s\n", table->failed);
+    }
 }
 
 void gs_process_table_free(struct gs_process_table *table)

@@ -9,10 +9,11 @@
 #include "report_file.h"
 #include "text.h"
 
-/* A process that a signal ended. */
+/* How a process ended of which its file may not know it. */
 struct gs_state_ended {
-    int64_t pid;
-    int signal;
+    int64_t pid;      /* 0 at the end of an array */
+    char text[64];    /* "killed by SIGABRT"; "": not known */
+    uint64_t unix_ms; /* when; 0: not known */
 };
 
 /* Zero at first. */
@@ -23,9 +24,12 @@ struct gs_process_table {
     struct gs_shared_device *devices;
     size_t device_count, device_room;
     bool of_hosts; /* of more than one */
+    /* The process that failed first, of those whose end is known. */
+    uint64_t failed_unix_ms; /* 0: none */
+    char failed[160];
 };
 
-/* Adds a report's line. ended NULL: not known. */
+/* Adds a report's line. ended: an array; NULL: nothing is known. */
 void gs_process_table_add(struct gs_process_table *table,
                           const struct gs_report_file *file,
                           const struct gs_state_ended *ended);

@@ -191,7 +191,9 @@ static void read_process(struct gs_json_read *json, void *self)
 static void read_time(struct gs_json_read *json, void *self)
 {
     static const struct gs_json_field fields[] = {
-        FIELD(gs_report_file, start_unix_ms, NUMBER)};
+        FIELD(gs_report_file, start_unix_ms, NUMBER),
+        FIELD(gs_report_file, end_unix_ms, NUMBER),
+        FIELD(gs_report_file, killed_unix_ms, NUMBER)};
     FIELDS(json, fields, self);
 }
 

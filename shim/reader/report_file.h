@@ -52,7 +52,8 @@ struct gs_report_file {
     char *text;         /* the JSON, which the strings lie in */
     uint64_t pid, rank; /* rank UINT64_MAX: none */
     const char *command, *program, *host, *ending, *no_start;
-    uint64_t start_unix_ms;
+    uint64_t start_unix_ms, end_unix_ms;
+    uint64_t killed_unix_ms; /* the end of a process that wrote no report itself */
     uint64_t errors, leaked_bytes, leaked_count, peak_bytes, allocs;
     uint64_t rest_bytes, rest_count; /* leaked, and in no place */
     struct gs_file_device *devices;

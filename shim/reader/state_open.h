@@ -50,15 +50,23 @@ void gs_statistics_report_frees(const struct gs_statistics_file *file,
 /* Writes the report of one file to stdout. Returns the exit status: 1 if the file cannot
  * be read; GPUSHIM_ERROR_EXITCODE if there are leaks or errors. state_report.c. */
 int gs_state_report(const char *state_file);
+/* How a process ended that wrote no report itself. */
+struct gs_state_end {
+    const char *text;   /* "killed by SIGABRT", "exit_group 3"; NULL: not known */
+    const char *signal; /* "SIGABRT"; NULL: none */
+    uint64_t unix_ms;   /* when */
+};
+
 /*
  * Writes to the log, and to the files of GPUSHIM_OUTPUT, the report of a process that has
  * ended without one.
  * In:   bytes   the state, from malloc; freed
- *       ending  how the process ended; NULL: not known
+ *       end     how the process ended
  * Out:  *bad    leaks or errors
  * False: the bytes are no state; a line says why.
  */
-bool gs_state_report_ended(char *bytes, size_t length, const char *ending, bool *bad);
+bool gs_state_report_ended(char *bytes, size_t length, const struct gs_state_end *end,
+                           bool *bad);
 /* What to read of a state file other than a report. */
 struct gs_state_visit {
     bool lines;   /* of the frames that are shown */

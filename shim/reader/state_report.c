@@ -142,8 +142,8 @@ static bool begin_files(const struct gs_options *options, size_t device_count,
 /* Where a report goes: to stdout with the file's path in it; to the visit alone; or, of a
  * process that has ended, to its log. */
 struct target {
-    const char *path;   /* NULL: to the log */
-    const char *ending; /* of a process without a report; NULL: not known */
+    const char *path;               /* NULL: to the log */
+    const struct gs_state_end *end; /* of a process without a report; NULL: not known */
     const struct gs_state_visit *visit; /* NULL: none */
 };
 
@@ -186,12 +186,15 @@ static bool write_found(const struct gs_state_found *found, bool running,
     make_note(found, running, target->path, note, sizeof(note));
     struct gs_report_config config = describe(found, running, !visit || visit->lines);
     config.note = note;
-    if (config.killed && target->ending) {
-        config.ending = target->ending;
+    const struct gs_state_end *end = config.killed ? target->end : NULL;
+    if (end && end->text) {
+        config.ending = end->text;
+        config.killed_by = end->signal;
     }
     bool files = begin_files(options, device_count, visit, &outputs);
     if (files) {
         describe_process(found, running, &outputs.job);
+        outputs.job.killed_unix_ms = end ? end->unix_ms : 0;
     }
     *bad = gs_report_compose(found->tracker, config, files ? &outputs : NULL, &text);
     bool written = put_text(options, target, &text);
@@ -235,7 +238,8 @@ int gs_state_report(const char *state_file)
     return status;
 }
 
-bool gs_state_report_ended(char *bytes, size_t length, const char *ending, bool *bad)
+bool gs_state_report_ended(char *bytes, size_t length, const struct gs_state_end *end,
+                           bool *bad)
 {
     static struct gs_state_open state;
     const char *problem = NULL;
@@ -246,7 +250,7 @@ bool gs_state_report_ended(char *bytes, size_t length, const char *ending, bool 
                     "no report of a process that has ended: its state is %s", problem);
         return false;
     }
-    const struct target target = {.ending = ending};
+    const struct target target = {.end = end};
     bool written = write_found(&state.found, false, options, &target, bad);
     gs_state_close(&state);
     return written;

@@ -370,7 +370,7 @@ leak_marks() {
 #   The line of a leak is followed by its innermost frame, `#0 function  file:line`.
 leaks_found() {
   awk '
-    $2 == "LEAK" { size = $4 " " $5; count = $7; waiting = 1 }
+    $2 == "LEAK" || $2 == "LIVE" { size = $4 " " $5; count = $7; waiting = 1 }
     waiting && $2 == "#0" { n = split($4, path, "/"); print $3, path[n], size, count
                             waiting = 0 }' "$1"
 }

@@ -91,6 +91,8 @@ struct gs_export_job {
     size_t more_stack_count;
     const char *program;  /* path of the program's file; NULL: unknown */
     uint64_t end_unix_ms; /* now, since 1970 */
+    uint64_t
+        killed_unix_ms; /* when a process ended that could not report; 0: not known */
     const struct gs_export_option *options;
     size_t option_count;
     /* The pool's counters, device by device as in the report's configuration:

@@ -126,7 +126,10 @@ struct gs_report_config {
     const char *ending; /* "exit 0", "_exit 3", "exec /bin/x", "SIGTERM" */
     bool running;       /* the program continues: nothing has leaked yet */
     bool killed;        /* the process was killed: there was no exit */
-    const char *note;   /* a line below the header; NULL: none */
+    /* The signal that ended it, "SIGABRT": its memory was live, it has not leaked; NULL:
+     * none, or not known. */
+    const char *killed_by;
+    const char *note; /* a line below the header; NULL: none */
     /* Name of a library that may give the GPU uncounted work, so that no free can rely on
      * an idle GPU; NULL: none. */
     const char *uncounted;

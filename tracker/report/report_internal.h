@@ -370,8 +370,16 @@ void gs_report_growth(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
 
-/* The fate of live memory in a killed program. */
-extern const char gs_report_killed_fate[];
+/* Whether memory is listed as live, since the program runs or a signal ended it; else it
+ * has leaked. */
+static inline bool gs_report_is_live(const struct gs_report_config *config)
+{
+    return config->running || config->killed_by;
+}
+
+/* The fate of live memory in a killed program: "live when killed by SIGABRT (rank 3)".
+ * Returns `out`. */
+const char *gs_report_killed_fate(const struct gs_report_config *config, char out[64]);
 
 /* Prints the frames, one per line; report_stack.c. */
 void gs_report_stack(const struct gs_report_writer *writer,

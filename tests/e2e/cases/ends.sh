@@ -26,7 +26,7 @@ has_reports() {
 # ends_case WAY OPTION...: the native status, or 7 where --error-exitcode applies; one report, with
 # the leak and its line. With --watch=parent and the like it is there when the command has ended.
 ends_case() {
-  local way=$1 status
+  local way=$1 status fate=leaked
 
   need_file "$apps/ends_shared"
   run_in native -- "$apps/ends_shared" "$way"
@@ -39,7 +39,9 @@ ends_case() {
     sed -i '/^gpushim: /d' shim.err
   fi
   [[ " $* " == *' --watch=beside '* ]] && report_comes shim.err 1
-  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 3\.00 MiB leaked in 1 allocation' 1
+  # What a signal ended has not leaked, whichever way it was.
+  [[ $status -lt 128 ]] || fate="live when killed by SIG$(kill -l "$status")"
+  expect_count shim.err "^==[0-9]+== SUMMARY: gpushim: 0 errors, 3\\.00 MiB $fate in 1 allocation" 1
   expect_only_report shim.err
   expect_planted shim.err "$sources/tests/apps/ends.c"
 }
@@ -59,6 +61,43 @@ add_case "ends said raw" ends_said_case raw9 'exit_group 9'
 add_case "ends said abort" ends_said_case abort 'killed by SIGABRT'
 add_case "ends said kill" ends_said_case kill 'killed by SIGKILL'
 add_case "ends said main thread" ends_said_case leader 'exit 0'
+
+# Memory of a killed process is live, with the signal and the rank; nothing of it is called leaked.
+# Would see the words of a program that ended by itself.
+ends_fate_case() {
+  launched shim RANK=3 -- --watch=parent "$apps/ends_shared" abort
+  expect_status shim 134
+  expect_text shim.err '^==[0-9]+== Note: The process was killed[.] This is its memory at that moment[.]$'
+  expect_text shim.err '^==[0-9]+== LIVE 1: 3[.]00 MiB in 1 allocation [(]100 % of live[)]$'
+  expect_text shim.err '^==[0-9]+==   cu[A-Za-z]+, GPU 0, .*live when killed by SIGABRT [(]rank 3[)]$'
+  expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 3[.]00 MiB live when killed by SIGABRT [(]rank 3[)] in 1 allocation, 1 call site$'
+  expect_no_text shim.err 'leaked|LEAK'
+}
+add_case "ends said of killed memory" ends_fate_case
+
+# A job whose ranks are killed since one of them aborted: that one is named, by --summary of one
+# command and by merge of the ranks' own reports. Would see the order of the files, or of ranks.
+ends_job_case() {
+  local rank
+
+  # shellcheck disable=SC2016  # the inner shell's
+  launched shim -- --summary --log-file=log.%p sh -c \
+    'RANK=0 "$0" wait up0 & zero=$!; RANK=2 "$0" wait up2 & two=$!
+     while [ ! -e up0 ] || [ ! -e up2 ]; do sleep 0.05; done
+     RANK=1 "$0" abort; sleep 0.3; kill -TERM $zero $two; wait' "$apps/ends_shared"
+  expect_text shim.err '^gpushim: first to fail: rank 1 of [^ ]+, killed by SIGABRT$'
+  expect_count shim.err '^gpushim: .*  killed by SIGTERM  ' 2
+  mkdir ranks
+  for rank in 2 1 0; do
+    launched "rank$rank" RANK=$rank -- --watch=parent --log-file=/dev/null --output=json --output-file="ranks/$rank.json" \
+      "$apps/ends_shared" $([[ $rank == 2 ]] && echo abort || echo kill)
+  done
+  run_in all -- "$build/gpushim" merge ranks
+  expect_text all.out '^gpushim: first to fail: rank 2 of [^ ]+, killed by SIGABRT$'
+  run_in clean -- "$build/gpushim" merge ranks/1.json
+  expect_no_text clean.out 'first to fail'
+}
+add_case "ends said of a job" ends_job_case
 
 # A child's end by the system call, an image that goes by it.
 ends_child_case() {
@@ -285,7 +324,7 @@ PYTHON
   done
   grep -q '^status 130$' native.lines || { cat native.out && fail "no status of Ctrl-C"; }
   cmp -s native.lines shim.lines || { diff -u native.lines shim.lines; fail "not as natively"; }
-  expect_count shim.out 'SUMMARY: gpushim: 0 errors, 3\.00 MiB leaked' 4
+  expect_count shim.out 'SUMMARY: gpushim: 0 errors, 3\.00 MiB (leaked|live when killed by SIG)' 4
   # Each report is whole before the next prompt.
   awk '/^PROMPT> / { at = 1 } /^==[0-9]+==/ && last == "PROMPT> " { bad = 1 } { last = $0 } END { exit bad }' shim.out ||
     { cat shim.out && fail "a report behind a prompt"; }

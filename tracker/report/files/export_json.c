@@ -167,6 +167,8 @@ static void put_time(const struct gs_export *export, struct gs_json *json)
     gs_json_member(json, "start_unix_ms",
                    end_ms > duration_ms ? end_ms - duration_ms : 0);
     gs_json_member(json, "end_unix_ms", end_ms);
+    if (export->job->killed_unix_ms)
+        gs_json_member(json, "killed_unix_ms", export->job->killed_unix_ms);
     gs_json_member(json, "duration_ns", export->source->now_ns);
     gs_json_close(json, '}');
 }

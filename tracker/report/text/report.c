@@ -142,8 +142,12 @@ static void write_summary(const struct gs_report_writer *writer,
                           const struct gs_report_summary *summary)
 {
     const bool running = writer->config->running;
-    char errors[32], bytes[24], count[32], places[32];
+    char errors[32], bytes[24], count[32], places[32], fate[64] = "leaked";
 
+    if (running)
+        strcpy(fate, "live");
+    else if (writer->config->killed_by)
+        gs_report_killed_fate(writer->config, fate);
     if (summary->no_start && summary->errors == 0) {
         gs_text_add(writer->text,
                     "%sSUMMARY: gpushim: nothing recorded: CUDA did not start\n",
@@ -154,8 +158,8 @@ static void write_summary(const struct gs_report_writer *writer,
         writer->text, "%s%s %s error%s%s, %s %s in %s allocation%s, %s call site%s%s\n",
         writer->prefix, running ? "gpushim:" : "SUMMARY: gpushim:",
         gs_text_count(summary->errors, errors), gs_report_plural(summary->errors),
-        running ? " so far" : "", gs_text_bytes(summary->leaked_bytes, bytes),
-        running ? "live" : "leaked", gs_text_count(summary->leaked_count, count),
+        running ? " so far" : "", gs_text_bytes(summary->leaked_bytes, bytes), fate,
+        gs_text_count(summary->leaked_count, count),
         gs_report_plural(summary->leaked_count),
         gs_text_count(summary->leak_groups, places),
         gs_report_plural(summary->leak_groups), running ? "; the program goes on" : "");
@@ -309,7 +313,7 @@ static void write_end(const struct gs_report_writer *writer)
     gs_report_suppressed(writer);
     gs_report_checks(writer);
     gs_report_proof(writer);
-    if (writer->config->show_leaks && !writer->config->running)
+    if (writer->config->show_leaks && !gs_report_is_live(writer->config))
         gs_report_advice(writer);
     gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
                  writer->text);

@@ -177,8 +177,8 @@ static bool write_site(const struct gs_report_writer *writer, const struct gs_pe
 
     gs_text_add(writer->text, "%sPEAK %zu", writer->prefix, number + 1);
     if (leak != 0)
-        gs_text_add(writer->text, " = %s %zu", writer->config->running ? "LIVE" : "LEAK",
-                    leak);
+        gs_text_add(writer->text, " = %s %zu",
+                    gs_report_is_live(writer->config) ? "LIVE" : "LEAK", leak);
     gs_text_add(writer->text, ": %s%s in %s allocation%s (%s %% of the peak)",
                 estimate ? "about " : "", gs_text_bytes(bytes, text),
                 gs_text_count(count, number_text), gs_report_plural(count),

@@ -17,11 +17,10 @@ void gs_report_about(const struct gs_report_writer *writer)
         gs_text_add(writer->text, "%s%s\n", writer->prefix,
                     gs_report_clean(config->note, clean, sizeof clean));
     if (config->killed)
-        gs_text_add(
-            writer->text,
-            "%sNote: a signal, abort or a system call ended the program, and it wrote "
-            "no report: this is what it had then\n",
-            writer->prefix);
+        gs_text_add(writer->text, "%sNote: %s. This is its memory at that moment.\n",
+                    writer->prefix,
+                    config->killed_by ? "The process was killed"
+                                      : "The process ended without a report");
     if (config->stack != 0 && stack.count != 0)
         gs_report_stack(writer, &stack);
     if (config->note || config->stack != 0)
@@ -358,13 +357,13 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
     uint64_t part = all < writer->data->leaked_bytes ? all : writer->data->leaked_bytes;
 
     gs_text_add(writer->text, "%s%s %zu: %s%s in %s allocation%s ", writer->prefix,
-                writer->config->running ? "LIVE" : "LEAK", number,
+                gs_report_is_live(writer->config) ? "LIVE" : "LEAK", number,
                 estimate ? "about " : "", gs_text_bytes(all, bytes),
                 gs_text_count(likely, count), gs_report_plural(likely));
     if (gs_group_weight(group) == group->bytes)
         gs_text_add(writer->text, "(%s %% of %s)%s",
                     gs_report_percent(part, writer->data->leaked_bytes, percent),
-                    writer->config->running ? "live" : "leaked",
+                    gs_report_is_live(writer->config) ? "live" : "leaked",
                     gs_growth_has(writer->config->growth, group) ? ", still growing"
                                                                  : "");
     else
@@ -375,8 +374,9 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
     gs_report_call_site(writer, group,
                         group->lost               ? gs_scan_fate(group, fate)
                         : writer->config->running ? "live"
-                        : writer->config->killed  ? gs_report_killed_fate
-                                                  : gs_scan_fate(group, fate));
+                        : writer->config->killed
+                            ? gs_report_killed_fate(writer->config, fate)
+                            : gs_scan_fate(group, fate));
 }
 
 /* Prints memory that the program page-locked and has not unlocked: no leak. */

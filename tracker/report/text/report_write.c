@@ -93,7 +93,7 @@ static void write_leaked(const struct gs_report_writer *writer, unsigned row,
     if (leaks.bytes == 0 && leaks.sites == 0)
         return;
     gs_text_add(writer->text, "%s %s", gs_text_bytes(leaks.bytes, bytes),
-                running ? "live" : "leaked");
+                gs_report_is_live(writer->config) ? "live" : "leaked");
     if (leaks.sites != 0)
         gs_text_add(writer->text, " at %s call site%s", gs_text_count(leaks.sites, sites),
                     gs_report_plural(leaks.sites));
@@ -205,7 +205,16 @@ void gs_report_pools(const struct gs_report_writer *writer)
     }
 }
 
-const char gs_report_killed_fate[] = "live when it ended";
+const char *gs_report_killed_fate(const struct gs_report_config *config, char out[64])
+{
+    int length = config->killed_by
+                     ? snprintf(out, 64, "live when killed by %.24s", config->killed_by)
+                     : snprintf(out, 64, "live when it ended");
+
+    if (config->killed_by && config->rank >= 0)
+        snprintf(out + length, 64 - (size_t)length, " (rank %d)", config->rank);
+    return out;
+}
 
 const struct gs_report_row gs_report_rows[GS_ROWS - GS_ROW_PINNED] = {
     {"Pinned host memory", "pinned host", "pinned_host"},
