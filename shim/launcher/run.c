@@ -82,11 +82,12 @@ static bool records(const struct gs_arguments *arguments)
 }
 
 /* Typed at a terminal: a shell with job control makes each command the leader of a
- * process group, and this one the terminal's. */
+ * process group, and this one the terminal's. In a pipeline, a script or make it is a
+ * member of that group; then only a report that goes to the terminal is waited for. */
 static bool is_at_prompt(void)
 {
     struct sigaction interrupt;
-    if (getpid() != getpgrp() || getsid(0) == getpid() ||
+    if ((getpid() != getpgrp() && !isatty(STDERR_FILENO)) || getsid(0) == getpid() ||
         sigaction(SIGINT, NULL, &interrupt) != 0 || interrupt.sa_handler == SIG_IGN) {
         return false;
     }

@@ -273,9 +273,9 @@ for option in --watch=beside --watch=parent; do
   add_case "ends by an alarm $option" ends_alarm_case $option
 done
 
-# At a terminal: job control as natively, and the report before the prompt.
-ends_terminal_case() {
-  need python3
+# write_terminal: a script that types its arguments at a shell with a terminal, and prints what is
+# on the screen. ^C and the like are keys; behind ! a command is waited for by its file `ready`.
+write_terminal() {
   cat >terminal.py <<'PYTHON'
 import os, pty, re, select, sys, time
 keys = {"^C": b"\x03", "^Z": b"\x1a", "^\\": b"\x1c"}
@@ -311,6 +311,12 @@ for step in sys.argv[1:]:
 os.close(fd)
 sys.stdout.write(re.sub(r"\x1b\[[0-9;]*m", "", text.replace("\r", "")))
 PYTHON
+}
+
+# At a terminal: job control as natively, and the report before the prompt.
+ends_terminal_case() {
+  need python3
+  write_terminal
   local wait="!COMMAND wait ready" steps prefix what
   steps=("$wait" '^C' 'echo "status $?"' "$wait" '^Z' jobs bg jobs '!fg' '^Z' '!fg' "^\\" 'echo "status $?"'
     'COMMAND raw' 'echo "status $?"' 'COMMAND kill' 'echo "status $?"')
@@ -325,11 +331,64 @@ PYTHON
   grep -q '^status 130$' native.lines || { cat native.out && fail "no status of Ctrl-C"; }
   cmp -s native.lines shim.lines || { diff -u native.lines shim.lines; fail "not as natively"; }
   expect_count shim.out 'SUMMARY: gpushim: 0 errors, 3\.00 MiB (leaked|live when killed by SIG)' 4
-  # Each report is whole before the next prompt.
-  awk '/^PROMPT> / { at = 1 } /^==[0-9]+==/ && last == "PROMPT> " { bad = 1 } { last = $0 } END { exit bad }' shim.out ||
-    { cat shim.out && fail "a report behind a prompt"; }
+  reports_before_prompts shim.out
 }
 add_case "ends at a terminal" ends_terminal_case
+
+# reports_before_prompts FILE: each report is whole before the next prompt.
+reports_before_prompts() {
+  awk '/^PROMPT> / { at = 1 } /^==[0-9]+==/ && last == "PROMPT> " { bad = 1 } { last = $0 } END { exit bad }' "$1" ||
+    { cat "$1" && fail "a report behind a prompt"; }
+}
+
+# Ctrl-C where the command is not the leader of the terminal's group: in a pipeline, in a script;
+# and in Python, whose KeyboardInterrupt comes first. Would see the report behind the prompt.
+ends_ctrl_c_case() {
+  local command="$build/gpushim $apps/ends_shared wait ready"
+
+  need python3
+  write_terminal
+  printf '#!/bin/sh\n%s\n' "$command" >script
+  chmod +x script
+  cat >hold.py <<'PYTHON'
+import ctypes, time
+block = ctypes.c_void_p()
+ctypes.CDLL("libcudart.so.13").cudaMalloc(ctypes.byref(block), ctypes.c_size_t(3 << 20))
+open("ready", "w").close()
+time.sleep(60)
+PYTHON
+  run_in shim GPUSHIM_LIBRARY="$shim" -- python3 -S terminal.py \
+    "!echo x | $command" '^C' 'echo "status $?"; rm ready' '!./script' '^C' 'echo "status $?"; rm ready' \
+    "!$build/gpushim python3 -S hold.py" '^C' 'echo "status $?"'
+  expect_count shim.out '^status 130$' 3
+  expect_count shim.out 'SUMMARY: gpushim: 0 errors, 3[.]00 MiB live when killed by SIGINT in 1 allocation, 1 call site' 3
+  expect_text shim.out '^KeyboardInterrupt$'
+  reports_before_prompts shim.out
+}
+add_case "ends at Ctrl-C in a pipeline, a script and Python" ends_ctrl_c_case
+
+# An exception that nothing catches: its message, the status and a core file as natively.
+ends_exception_case() {
+  local prefix
+
+  need c++
+  printf '%s\n' 'extern "C" int cudaMalloc(void **, unsigned long);' '#include <stdexcept>' \
+    'int main() { void *p; cudaMalloc(&p, 3 << 20); throw std::runtime_error("no more"); }' >throw.cpp
+  c++ -g throw.cpp -o throw -L"$build/sim" -l:libcudart.so.13 || skip "a C++ compiler that links"
+  for prefix in native shim; do
+    mkdir "$prefix"
+    [[ $prefix == native ]] || set -- "$build/gpushim" --watch=parent
+    # shellcheck disable=SC2016  # the inner shell's
+    run_in "$prefix" GPUSHIM_LIBRARY="$shim" -- sh -c 'cd "$0" && { ulimit -c unlimited 2>/dev/null; exec "$@"; }' \
+      "$prefix" "$@" ../throw
+  done
+  expect_status native 134
+  expect_status shim 134
+  expect_equal "the message" "$(<native.err)" "$(grep -v '^==' shim.err)"
+  expect_text shim.err 'live when killed by SIGABRT'
+  expect_equal "core files" "$(find native -type f | wc -l)" "$(find shim -type f | wc -l)"
+}
+add_case "ends by an exception" ends_exception_case
 
 # Who reads standard error sees its end as natively: a daemon that has closed it keeps no reader.
 ends_reader_case() {
