@@ -177,22 +177,22 @@ static bool has_off(const struct gs_option *option)
     return false;
 }
 
-/* Returns whether a word is an option of the library's: --NAME, --NAME=VALUE or
- * --no-NAME.
- */
-static bool names_library_option(const char *word)
+/* Finds the option of --no-NAME. */
+static bool find_off(const char *word, struct option_row *out)
 {
     char plain[NAME_BYTES];
-    struct option_row row;
-    size_t length = strcspn(word, "=");
-    if (find_row(word, length, &row)) {
-        return true;
+    if (strncmp(word, "--no-", 5) != 0 || strchr(word, '=') ||
+        (size_t)snprintf(plain, sizeof(plain), "--%s", word + 5) >= sizeof(plain)) {
+        return false;
     }
-    int printed = strncmp(word, "--no-", 5) == 0 && !word[length]
-                      ? snprintf(plain, sizeof(plain), "--%s", word + 5)
-                      : -1;
-    return printed > 0 && (size_t)printed < sizeof(plain) &&
-           find_row(plain, (size_t)printed, &row) && has_off(row.option);
+    return find_row(plain, strlen(plain), out) && has_off(out->option);
+}
+
+/* Returns whether a word is an option of the library's, with or without a value. */
+static bool names_library_option(const char *word)
+{
+    struct option_row unused;
+    return find_row(word, strcspn(word, "="), &unused) || find_off(word, &unused);
 }
 
 /* Reads the option at *words; returns its last word. */
@@ -214,13 +214,7 @@ static char **take_option(char **words, struct gs_arguments *out)
             gs_launcher_fail(GS_EXIT_USAGE, "%s needs a value (see gpushim --help)",
                              word);
         }
-    } else if (!value && strncmp(word, "--no-", 5) == 0) {
-        char plain[NAME_BYTES];
-        int printed = snprintf(plain, sizeof(plain), "--%s", word + 5);
-        if (printed < 0 || (size_t)printed >= sizeof(plain) ||
-            !find_row(plain, (size_t)printed, &row) || !has_off(row.option)) {
-            unknown_option(out->verb, word);
-        }
+    } else if (find_off(word, &row)) {
         value = "off";
     } else {
         unknown_option(out->verb, word);

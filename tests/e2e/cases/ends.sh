@@ -78,7 +78,7 @@ add_case "ends said of killed memory" ends_fate_case
 # A job whose ranks are killed since one of them aborted: that one is named, by --summary of one
 # command and by merge of the ranks' own reports. Would see the order of the files, or of ranks.
 ends_job_case() {
-  local rank
+  local rank ways=(kill kill abort)
 
   # shellcheck disable=SC2016  # the inner shell's
   launched shim -- --summary --log-file=log.%p sh -c \
@@ -90,7 +90,7 @@ ends_job_case() {
   mkdir ranks
   for rank in 2 1 0; do
     launched "rank$rank" RANK=$rank -- --watch=parent --log-file=/dev/null --output=json --output-file="ranks/$rank.json" \
-      "$apps/ends_shared" $([[ $rank == 2 ]] && echo abort || echo kill)
+      "$apps/ends_shared" "${ways[rank]}"
   done
   run_in all -- "$build/gpushim" merge ranks
   expect_text all.out '^gpushim: first to fail: rank 2 of [^ ]+, killed by SIGABRT$'
