@@ -108,6 +108,9 @@ void gs_words_print(const char *word);
 
 /* Makes the relative names in the variables of the command absolute. */
 void gs_paths_make_absolute(void);
+/* Returns whether one of the files and folders exists; if none does, a line for each says
+ * why not. */
+bool gs_paths_any_exists(char *const *paths);
 
 /* ---- the program (command.c) ---- */
 

@@ -1,9 +1,10 @@
 /*
- * paths.c - makes the files that options name absolute, since the command and its
- * children may change folders before they open them.
+ * paths.c - files that words of the command line name. Those of options become absolute,
+ * since the command and its children may change folders before they open them.
  *
  * Owns: nothing.   Lock: none; one thread.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,4 +75,20 @@ void gs_paths_make_absolute(void)
             free(whole);
         }
     }
+}
+
+/* Returns whether one of the files and folders exists; says of each that does not, why,
+ * if none does. */
+bool gs_paths_any_exists(char *const *paths)
+{
+    for (char *const *path = paths; *path; path++) {
+        if (access(*path, F_OK) == 0) {
+            return true;
+        }
+    }
+    for (char *const *path = paths; *path; path++) {
+        (void)access(*path, F_OK);
+        gs_launcher_warn("%s: %s", *path, gs_output_error_text(errno));
+    }
+    return false;
 }

@@ -479,22 +479,6 @@ static int show_screen(struct gs_top_list *list, unsigned delay_ms, unsigned lon
     return 0;
 }
 
-/* Returns whether one of the files and folders exists; says of each that does not, why,
- * if none does. */
-static bool any_exists(char *const *paths)
-{
-    for (char *const *path = paths; *path; path++) {
-        if (access(*path, F_OK) == 0) {
-            return true;
-        }
-    }
-    for (char *const *path = paths; *path; path++) {
-        (void)access(*path, F_OK);
-        gs_launcher_warn("%s: %s", *path, gs_output_error_text(errno));
-    }
-    return false;
-}
-
 int gs_top_run(const struct gs_arguments *arguments)
 {
     static char folder[4096];
@@ -506,7 +490,7 @@ int gs_top_run(const struct gs_arguments *arguments)
     bool screen = !arguments->once && gs_terminal_has_screen();
     (void)gs_state_settings(); /* says now what is wrong with them */
     int status;
-    if (arguments->command[0] && !any_exists(arguments->command)) {
+    if (arguments->command[0] && !gs_paths_any_exists(arguments->command)) {
         return 1;
     }
     if (!isatty(STDOUT_FILENO) && rounds == 0) {
