@@ -606,3 +606,34 @@ Test(options, one_value_is_read_as_its_variable)
     cr_assert_eq(gs_options_read_one("POOL_SEGMENT", "3M", &opts, &row, &notes),
                  GS_ERR_INVALID);
 }
+
+/* What the command gpushim refuses is what the library warns of, in the same words. */
+Test(options, what_is_wrong_with_a_value_is_told)
+{
+    static const struct {
+        enum gs_option_row row;
+        const char *text, *wrong; /* NULL: nothing */
+    } cases[] = {
+        {GS_OPTION_ROW_error_exitcode, "255", NULL},
+        {GS_OPTION_ROW_error_exitcode, "256", "not in 0 to 255"},
+        {GS_OPTION_ROW_error_exitcode, "on", "not a whole number"},
+        {GS_OPTION_ROW_error_exitcode, "", "not a whole number"},
+        {GS_OPTION_ROW_pool_segment_bytes, "3M", NULL}, /* rounded up */
+        {GS_OPTION_ROW_pool_segment_bytes, "abc", "not a size (such as 20M)"},
+        {GS_OPTION_ROW_pool, "Yes", NULL},
+        {GS_OPTION_ROW_pool, "maybe", "not a switch (on or off)"},
+        {GS_OPTION_ROW_pool_limit, "101%", "more than 100%"},
+        {GS_OPTION_ROW_stats_interval_ms, "-1s", "not in 0 to 60m"},
+        {GS_OPTION_ROW_pool_carve, "off", NULL},
+        {GS_OPTION_ROW_pool_carve, "x", "not one of auto, on, off"},
+        {GS_OPTION_ROW_output, "anything", NULL}, /* its reader's */
+    };
+    char out[GS_OPTION_WRONG_BYTES];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(cases); i++) {
+        const char *wrong =
+            gs_option_wrong(&gs_options_table[cases[i].row], cases[i].text, out);
+        cr_expect(cases[i].wrong ? wrong && strcmp(wrong, cases[i].wrong) == 0 : !wrong,
+                  "%s: %s", cases[i].text, wrong ? wrong : "none");
+    }
+}

@@ -224,6 +224,41 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
     gs_stacks_destroy(stacks);
 }
 
+/* Would see memory of a process that a signal ended called leaked, or a rule proposed. */
+Test(report, memory_of_a_killed_process_is_live)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+
+    config.ending = "killed by SIGABRT";
+    config.killed = true;
+    config.killed_by = "SIGABRT";
+    config.rank = 3;
+    config.max_groups = 1;
+    play_the_example(tracker, stacks);
+    char *text = test_report_text(tracker, &config, NULL);
+    cr_expect(strstr(text, "Note: The process was killed. This is its memory at that "
+                           "moment.\n"));
+    cr_expect(strstr(text, "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"));
+    cr_expect(strstr(text, "newest 4s, live when killed by SIGABRT (rank 3)\n"));
+    cr_expect(strstr(text, "SUMMARY: gpushim: 1 error, 2.04 GiB live when killed by "
+                           "SIGABRT (rank 3) in 9 allocations, 2 call sites\n"));
+    cr_expect(!strstr(text, "leak"), "%s", text);
+    free(text);
+    /* How it ended is not known: what it had may have leaked. */
+    config.killed_by = NULL;
+    config.ending = "ended without a report";
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect(strstr(text, "Note: The process ended without a report. This is its memory "
+                           "at that moment.\n"));
+    cr_expect(strstr(text, "LEAK 1: "));
+    cr_expect(strstr(text, "live when it ended\n"));
+    free(text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 Test(report, show_leaks_off_keeps_the_rest)
 {
     struct gs_stacks *stacks = test_stacks();

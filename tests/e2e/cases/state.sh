@@ -59,7 +59,7 @@ state_crash_case() {
   expect_status native 139
   expect_quiet shim
   state_report found state
-  expect_count found.out '^==[0-9]+== Note: a signal, abort or a system call ended the program' 1
+  expect_count found.out '^==[0-9]+== Note: The process ended without a report[.] This is its memory' 1
   expect_text found.out '^==[0-9]+== LEAK 1: 6\.00 MiB in 1 allocation '
   preloaded over GPUSHIM_STATE_FILE=over -- "$apps/killed_$1"
   state_report found over
