@@ -189,15 +189,18 @@ static void load_value(struct gs_options *out, const struct gs_option *option,
                        const char *text, struct gs_options_messages *notes)
 {
     char quote[QUOTE_BYTES], wrong[GS_OPTION_WRONG_BYTES];
-    const char *problem = gs_option_wrong(option, text, wrong);
+    const char *problem;
     uint64_t value;
 
-    if (problem)
-        add_note(notes, "gpushim: %s=%s: %s; using %s", option->name,
-                 gs_option_quote(text, strlen(text), quote, sizeof(quote)), problem,
-                 option->fallback);
-    else if (gs_option_parse(option, text, &value) == GS_OK)
+    if (gs_option_parse(option, text, &value) == GS_OK &&
+        gs_option_in_range(option, value)) {
         store(out, option, rounded(option, text, value, notes));
+        return;
+    }
+    problem = gs_option_wrong(option, text, wrong);
+    add_note(notes, "gpushim: %s=%s: %s; using %s", option->name,
+             gs_option_quote(text, strlen(text), quote, sizeof(quote)),
+             problem ? problem : "", option->fallback);
 }
 
 /* ---- Unknown names ---------------------------------------------------------------- */
