@@ -219,6 +219,10 @@ static char **take_option(char **words, struct gs_arguments *out)
     } else {
         unknown_option(out->verb, word);
     }
+    if (out->verb == GS_VERB_HTML && strncmp(word, "--output", 8) == 0) {
+        gs_help_refuse(GS_VERB_HTML, "%.*s: the page's file is -o PAGE", (int)length,
+                       word);
+    }
     if (row.option) {
         gs_value_check(row.option, value);
     }

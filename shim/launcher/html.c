@@ -428,7 +428,7 @@ int gs_html_write(const struct gs_arguments *arguments)
         sources[i] = inputs.items[i].path;
     }
     bool more = next_run(&inputs, &run); /* before the file is opened: it may fail */
-    gs_page_open(&page, "page", path, sources);
+    gs_page_open(&page, "HTML", path, sources);
     for (size_t number = 0; more; more = next_run(&inputs, &run)) {
         rest = put_run(&page, rest, &run, number++);
     }

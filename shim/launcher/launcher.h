@@ -162,7 +162,7 @@ void gs_run_command(const struct gs_command *command,
 
 struct gs_page {
     struct gs_output_file file;
-    const char *what; /* "page", for messages */
+    const char *what; /* "HTML", for messages */
     const char *path; /* the caller's */
     bool to_stdout;
     uint64_t bytes;

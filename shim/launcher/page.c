@@ -61,7 +61,7 @@ int gs_page_close(struct gs_page *page)
     }
     int error = gs_output_file_close(&page->file, true);
     if (error) {
-        gs_launcher_fail(CANNOT_WRITE, "%s: %s; no %s", page->path,
+        gs_launcher_fail(CANNOT_WRITE, "%s: %s; no %s written", page->path,
                          gs_output_error_text(error), page->what);
     }
     fputs("gpushim: wrote ", stdout);

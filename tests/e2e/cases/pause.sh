@@ -108,13 +108,13 @@ pause_busy_case() {
   pause_call pause pause --wait=1 "$runner"
   expect_status pause 1
   expect_equal "a busy one" "gpushim: process $runner: its work on the GPU took longer than 1 s (--wait)
-gpushim: none is paused" "$(<pause.err)"
+gpushim: nothing is paused" "$(<pause.err)"
   LD_LIBRARY_PATH=$cuda_path "$build/gpushim" pause --wait=100 "$runner" 2>interrupted.err &
   sleep 0.5
   kill -INT $!
   kill -TERM $!
   wait $!
-  expect_equal "interrupted" "gpushim: none is paused" "$(<interrupted.err)"
+  expect_equal "interrupted" "gpushim: nothing is paused" "$(<interrupted.err)"
   pause_call none resume "$runner"
   expect_equal "it runs on" "gpushim: process $runner: it is not paused" "$(<none.err)"
   kill -9 "$runner"
@@ -197,12 +197,12 @@ pause_words_case() {
   pause_start linked --
   pause_call none pause "$first" 999999999 "$$" "$runner"
   expect_status none 1
-  expect_equal "all or none" "gpushim: process 999999999: there is none
+  expect_equal "all or none" "gpushim: process 999999999: no such process
 gpushim: process $$: it does not use CUDA
-gpushim: none is paused" "$(<none.err)"
+gpushim: nothing is paused" "$(<none.err)"
   run_in second LD_LIBRARY_PATH="$cuda_path" CUDASIM_FAIL='cuCheckpointProcessLock:2=999' -- "$build/gpushim" pause "$first" "$runner"
   expect_equal "the second refuses" "gpushim: process $runner: locking it: CUDA_ERROR_UNKNOWN
-gpushim: none is paused" "$(<second.err)"
+gpushim: nothing is paused" "$(<second.err)"
   pause_works
   pause_call both pause "$first" "$runner"
   expect_status both 0
@@ -218,7 +218,7 @@ paused $runner: its GPU memory is on the host" "$(<both.out)"
   expect_equal "a word" "gpushim: a process is a number from 1 to 2147483647, not one" "$(<word.err)"
   expect_status word 2
   pause_call nobody resume
-  expect_equal "nobody" "gpushim: resume needs the numbers of processes (see gpushim resume --help)" "$(<nobody.err)"
+  expect_equal "nobody" "gpushim: resume: no PID is given" "$(head -n 1 nobody.err)"
   pause_call wait pause --wait=0 1
   expect_equal "no wait" "gpushim: --wait is a number from 1 to 86400, not 0" "$(<wait.err)"
   pause_call help resume --help

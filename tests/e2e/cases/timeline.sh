@@ -538,7 +538,7 @@ page_folder_case() {
   rm -r ranks/*
   run_in none -- "$build/gpushim" html ranks
   expect_status none 1
-  expect_text none.err '^gpushim: ranks: no reports and no traces; no page$'
+  expect_text none.err '^gpushim: ranks: no reports and no traces; no HTML written$'
 }
 add_case "page of a folder" page_folder_case
 
@@ -555,7 +555,7 @@ page_bad_case() {
   no_page() {
     run_in bad -- "$build/gpushim" html -o run.html "${@:2}"
     [[ $(<bad.status) -eq 1 && ! -e run.html ]] || fail "status $(<bad.status) of ${*:2}"
-    expect_text bad.err "^gpushim: $1; no page\$"
+    expect_text bad.err "^gpushim: $1; no HTML written\$"
   }
   no_page 'nothing: no trace' --timeline=nothing state
   no_page 'state: no trace' --timeline=state state
@@ -566,7 +566,7 @@ page_bad_case() {
   no_page 'plain: recorded without --state-file, which keeps the call stacks' --timeline=plain state
   run_in itself -- "$build/gpushim" html -o trace --timeline=trace state
   expect_status itself 2
-  expect_text itself.err '^gpushim: trace: the page would replace what it is made of$'
+  expect_text itself.err '^gpushim: trace: the HTML would replace what it is made of$'
   run_in value -- "$build/gpushim" html --timeline
   expect_status value 2
   expect_equal "the files" "$before" "$(cksum trace state)"
@@ -651,7 +651,7 @@ bad_timeline_case() {
   expect_count states.err '^gpushim: state: the timeline would replace what it is made of$' 1
   run_in folder -- "$build/gpushim" timeline -o /nonexistent/file trace state
   expect_status folder 1
-  expect_count folder.err '^gpushim: /nonexistent/file: no such file or directory; no timeline$' 1
+  expect_count folder.err '^gpushim: /nonexistent/file: no such file or directory; no timeline written$' 1
   run_in full -- sh -c "'$build/gpushim' timeline -o - trace state >/dev/full"
   expect_status full 1
   expect_equal "the files" "$before" "$(cksum trace state)"

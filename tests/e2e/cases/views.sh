@@ -320,33 +320,33 @@ views_bad_input_case() {
   need_file "$build/gpushim"
   run_for_page leaky_shared GPUSHIM_STATE_FILE=whole.state
   mv run.json whole.json
-  expect_no_page 'run.json: no such file or directory; no page' run.json
+  expect_no_page 'run.json: no such file or directory; no HTML written' run.json
   mkdir empty
-  expect_no_page 'empty: no reports and no traces; no page' empty -o run.html
+  expect_no_page 'empty: no reports and no traces; no HTML written' empty -o run.html
   for word in '' ' ' 'words' '[{"schema": "gpushim-report", "version": 1}]' '"gpushim-report"' 1; do
     printf '%s' "$word" >run.json
-    expect_no_page 'run.json: neither a report in JSON nor a state file; no page' run.json
+    expect_no_page 'run.json: neither a report in JSON nor a state file; no HTML written' run.json
   done
   length=$(wc -c <whole.json)
   for ((i = 1; i <= 24; i++)); do
     head -c $((i * (length - 3) / 24)) whole.json >run.json
-    expect_no_page 'run.json: its JSON is cut off; no page' run.json
+    expect_no_page 'run.json: its JSON is cut off; no HTML written' run.json
   done
   printf '{"a": 1, \0"b": 2}' >run.json
-  expect_no_page 'run.json: not JSON; no page' run.json
+  expect_no_page 'run.json: not JSON; no HTML written' run.json
   for word in '{"a": 1} {}' '{}}' '{"schema": "gpushim-report", "version": 1}<'; do
     printf '%s' "$word" >run.json
-    expect_no_page 'run.json: not JSON; no page' run.json
+    expect_no_page 'run.json: not JSON; no HTML written' run.json
   done
   for word in '{}' '{"version": 1}' '{"schema": "other", "version": 1}' \
     '{"a": {"schema": "gpushim-report", "version": 1}}' '{"a": "\"schema\": \"gpushim-report\""}' \
     '{"schema": "gpushim-reports", "version": 1}'; do
     printf '%s' "$word" >run.json
-    expect_no_page 'run.json: JSON, but no report of gpushim; no page' run.json
+    expect_no_page 'run.json: JSON, but no report of gpushim; no HTML written' run.json
   done
   for word in 2 10; do
     sed "s/^  \"version\": 1,/  \"version\": $word,/" whole.json >run.json
-    expect_no_page 'run.json: a report of a version that this gpushim cannot read; no page' run.json
+    expect_no_page 'run.json: a report of a version that this gpushim cannot read; no HTML written' run.json
   done
   head -c 5000 whole.state >run.state
   expect_no_page 'run.state: ' run.state -o run.html
@@ -367,16 +367,16 @@ views_output_case() {
   cmp -s 'a b.html' old.html || fail "no page beside its report"
   mv 'a b.json' run.json
   mkdir folder
-  expect_no_page 'no/run.html: no such file or directory; no page' run.json -o no/run.html
-  expect_no_page 'folder: is a directory; no page' run.json -o folder
-  expect_no_page '/dev/full: no space left; no page' run.json -o /dev/full
+  expect_no_page 'no/run.html: no such file or directory; no HTML written' run.json -o no/run.html
+  expect_no_page 'folder: is a directory; no HTML written' run.json -o folder
+  expect_no_page '/dev/full: no space left; no HTML written' run.json -o /dev/full
   run_in full -- sh -c 'exec "$@" >/dev/full' sh "$build/gpushim" html run.json -o -
   expect_status full 1
-  expect_text full.err '^gpushim: the page cannot be written to standard output$'
-  (ulimit -f 4 && expect_no_page 'run.html: file too large; no page' run.json) || exit
+  expect_text full.err '^gpushim: the HTML cannot be written to standard output$'
+  (ulimit -f 4 && expect_no_page 'run.html: file too large; no HTML written' run.json) || exit
   run_in itself -- "$build/gpushim" html run.json -o ./run.json
   expect_status itself 2
-  expect_text itself.err '^gpushim: ./run[.]json: the page would replace what it is made of$'
+  expect_text itself.err '^gpushim: ./run[.]json: the HTML would replace what it is made of$'
   take_page old.html run.json
 }
 add_case "views into each output" views_output_case
