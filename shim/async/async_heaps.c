@@ -5,7 +5,9 @@
  */
 #include "async_internal.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "notify.h"
 #include "async_policy.h"
@@ -25,7 +27,9 @@ unsigned gs_async_heap_count;
 
 static uint64_t generation = 1; /* atomic: ends of streams and contexts */
 
-/* The heaps that the thread has used, one for each hash of a handle. */
+/* The heaps that the thread has used, one for each hash of a handle. Allocated by the
+ * thread's first request: static thread-local memory is scarce next to audit libraries
+ * and other preloaded ones. */
 #define SEEN 8u
 
 struct seen {
@@ -35,13 +39,47 @@ struct seen {
     uint64_t at; /* valid while this is the generation */
 };
 
-static _Thread_local struct seen all_seen[SEEN]
-    __attribute__((tls_model("initial-exec")));
+/* Stands for the table of a thread that has none; never written. */
+static struct seen none_seen[SEEN];
+static _Thread_local struct seen *all_seen __attribute__((tls_model("initial-exec"))) =
+    none_seen;
+
+static pthread_key_t seen_key; /* immutable after seen_once */
+static bool seen_key_made;     /* likewise */
+static pthread_once_t seen_once = PTHREAD_ONCE_INIT;
 
 static inline struct seen *seen_at(CUstream stream)
 {
     uintptr_t bits = (uintptr_t)stream;
     return &all_seen[(bits >> 4 ^ bits >> 8 ^ bits >> 12) % SEEN];
+}
+
+/* Called as the thread ends. A request of a later destructor makes a new table. */
+static void drop_seen(void *table)
+{
+    all_seen = none_seen;
+    free(table);
+}
+
+static void make_seen_key(void)
+{
+    seen_key_made = pthread_key_create(&seen_key, drop_seen) == 0;
+}
+
+/* Records a heap that the thread has found; without memory it is searched each time. */
+static void record_seen(const struct seen *seen)
+{
+    if (all_seen == none_seen) {
+        struct seen *table;
+        pthread_once(&seen_once, make_seen_key);
+        table = seen_key_made ? calloc(SEEN, sizeof(*table)) : NULL;
+        if (!table || pthread_setspecific(seen_key, table) != 0) {
+            free(table);
+            return;
+        }
+        all_seen = table;
+    }
+    *seen_at(seen->stream) = *seen;
 }
 
 void gs_async_drop_cached(void)
@@ -266,7 +304,7 @@ static GS_NOINLINE struct gs_async_heap *find_or_make(struct gs_state *state,
         heap = heap ? heap : made;
         gs_mutex_unlock(&gs_async_lock);
     }
-    *seen_at(stream) = (struct seen){heap, context, stream, at};
+    record_seen(&(struct seen){heap, context, stream, at});
     return heap;
 }
 
@@ -358,7 +396,7 @@ void gs_async_heaps_reset(void)
     gs_async_heaps = NULL;
     gs_async_heap_count = 0;
     generation = 1;
-    for (unsigned i = 0; i < SEEN; i++) {
-        all_seen[i].heap = NULL;
+    if (all_seen != none_seen) {
+        memset(all_seen, 0, SEEN * sizeof(*all_seen));
     }
 }
