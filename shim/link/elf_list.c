@@ -5,7 +5,7 @@
  */
 #include <sys/auxv.h>
 
-#include "elf_module.h"
+#include "elf_list.h"
 
 /* The linker's lists of modules, as it exposes them to debuggers: in the program's
  * DT_DEBUG. */
@@ -42,7 +42,7 @@ static const struct r_debug *debugger_list(void)
     return list;
 }
 
-static const struct link_map *first_module(void)
+const struct link_map *gs_elf_list_first(void)
 {
     const struct r_debug *debug = debugger_list();
     return debug ? debug->r_map : NULL;
@@ -51,9 +51,14 @@ static const struct link_map *first_module(void)
 static const struct link_map *last_of_the_start; /* immutable after the constructor */
 static bool marked;                              /* likewise */
 
+bool gs_elf_list_ends_start(const struct link_map *map)
+{
+    return map == last_of_the_start;
+}
+
 void gs_elf_list_mark(void)
 {
-    const struct link_map *map = first_module();
+    const struct link_map *map = gs_elf_list_first();
     while (map && map->l_next) {
         map = map->l_next;
     }
@@ -97,7 +102,7 @@ bool gs_elf_visit_namespaces(bool (*visit)(const char *, const struct gs_module_
 
 enum gs_status gs_elf_program(struct gs_module_ref *out)
 {
-    const struct link_map *map = first_module();
+    const struct link_map *map = gs_elf_list_first();
     if (!map) {
         return GS_ERR_NOT_FOUND;
     }
@@ -108,7 +113,7 @@ enum gs_status gs_elf_program(struct gs_module_ref *out)
 /* The libraries of the program's start come first in the list and are never removed. */
 enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *out)
 {
-    for (const struct link_map *map = first_module(); map; map = map->l_next) {
+    for (const struct link_map *map = gs_elf_list_first(); map; map = map->l_next) {
         struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
         const char *found = gs_elf_soname(&module);
         if (found && gs_elf_same_name(found, soname)) {
@@ -121,7 +126,7 @@ enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *o
 
 void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer)
 {
-    const struct link_map *map = first_module();
+    const struct link_map *map = gs_elf_list_first();
     void *found = NULL;
     while (map && map->l_ld != _DYNAMIC) {
         map = map->l_next;
@@ -142,7 +147,7 @@ void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer)
 
 bool gs_elf_first_symbol(const char *name, struct gs_module_ref *out)
 {
-    for (const struct link_map *map = first_module(); map; map = map->l_next) {
+    for (const struct link_map *map = gs_elf_list_first(); map; map = map->l_next) {
         *out = (struct gs_module_ref){.base = map->l_addr, .dynamic = map->l_ld};
         if (gs_elf_symbol(out, name)) {
             return true;
@@ -154,7 +159,7 @@ bool gs_elf_first_symbol(const char *name, struct gs_module_ref *out)
 bool gs_elf_stands_before(const struct gs_module_ref *first,
                           const struct gs_module_ref *second)
 {
-    for (const struct link_map *map = first_module(); map; map = map->l_next) {
+    for (const struct link_map *map = gs_elf_list_first(); map; map = map->l_next) {
         if (map->l_ld == second->dynamic) {
             return false;
         }
@@ -163,29 +168,4 @@ bool gs_elf_stands_before(const struct gs_module_ref *first,
         }
     }
     return false;
-}
-
-/* The module's entry in the linker's list, if it is of the program's start. */
-static const struct link_map *startup_entry(const struct gs_module_ref *module)
-{
-    const struct link_map *map = first_module();
-    while (map && map->l_ld != module->dynamic) {
-        map = map == last_of_the_start ? NULL : map->l_next;
-    }
-    return map;
-}
-
-void *gs_elf_symbol_after(const struct gs_module_ref *module, const char *name)
-{
-    const struct link_map *map = startup_entry(module);
-    void *found = NULL;
-    if (!map) {
-        return gs_elf_symbol_of_needed(module, name);
-    }
-    while (!found && map != last_of_the_start && map->l_next) {
-        map = map->l_next;
-        struct gs_module_ref next = {.base = map->l_addr, .dynamic = map->l_ld};
-        found = gs_elf_symbol(&next, name);
-    }
-    return found;
 }

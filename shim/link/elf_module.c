@@ -140,25 +140,6 @@ enum gs_status gs_elf_module_named(const char *soname, bool prefix,
     return gs_elf_visit(visit_module, &search) ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
-void *gs_elf_symbol_of_needed(const struct gs_module_ref *module, const char *name)
-{
-    struct gs_elf_dynamic view;
-    struct gs_module_ref needed;
-    void *found = NULL;
-    if (!gs_elf_view_dynamic(module, &view)) {
-        return NULL;
-    }
-    for (const ElfW(Dyn) *entry = module->dynamic; entry->d_tag != DT_NULL && !found;
-         entry++) {
-        if (entry->d_tag == DT_NEEDED &&
-            gs_elf_module_named(view.strings + entry->d_un.d_val, false, &needed) ==
-                GS_OK) {
-            found = gs_elf_symbol(&needed, name);
-        }
-    }
-    return found;
-}
-
 struct counts {
     uint64_t loads, unloads;
 };

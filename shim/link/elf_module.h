@@ -48,13 +48,10 @@ enum gs_status gs_elf_startup_module(const char *soname,
 void *gs_elf_next_symbol(const char *name, struct gs_module_ref *definer);
 
 /* What dlsym(RTLD_NEXT) natively finds for a caller in this module: the next definition
- * in the libraries of the program's start, or for a module that was opened later, the
- * first one in its dependencies. NULL: none, or only the linker knows. */
+ * in the libraries of the program's start, or for a module that was opened later, in the
+ * libraries that were opened with it and their dependencies. NULL: none, or only the
+ * linker knows. */
 void *gs_elf_symbol_after(const struct gs_module_ref *module, const char *name);
-
-/* The first definition in the libraries that the module itself names as its
- * dependencies; NULL if there is none. */
-void *gs_elf_symbol_of_needed(const struct gs_module_ref *module, const char *name);
 
 /* The first loaded module that defines a symbol. Returns whether there is one. */
 bool gs_elf_first_symbol(const char *name, struct gs_module_ref *out);

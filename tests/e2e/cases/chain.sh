@@ -378,3 +378,39 @@ constructor_case() {
 }
 add_case "chain a constructor with RTLD_DEEPBIND" constructor_case
 add_case "chain a constructor with RTLD_DEEPBIND, hostile" constructor_case CUDASIM_SCHEDULE=hostile
+
+# empty_library OUT [OPTION...]: has only its dependencies.
+empty_library() {
+  gcc -shared -fPIC -o "$1" -x c /dev/null -x none -Wl,--no-as-needed,-rpath,"$PWD" "${@:2}" ||
+    fail "gcc cannot build $1"
+}
+
+# A library whose driver is not among its own dependencies: further down in its tree, or in another branch of the
+# library that was opened with it. Its look-ups otherwise get past the library, with the same loss.
+# next_deeper_case TREE
+next_deeper_case() {
+  local near=(-DLIBRARY -shared -fPIC -Wl,--no-as-needed -L.)
+  local driver=(-L"$build/sim" -lcuda) opened=./libnear.so
+
+  need gcc
+  case $1 in
+    below)
+      empty_library libfar.so "${driver[@]}"
+      empty_library libmid.so -L. -lfar
+      compile libnear.so next.c "${near[@]}" -lmid -Wl,-rpath,"$PWD"
+      ;;
+    sibling)
+      compile libnear.so next.c "${near[@]}"
+      empty_library libroot.so -L. -lnear "${driver[@]}"
+      opened=./libroot.so
+      ;;
+  esac
+  compile next next.c -L"$build/sim" -lcuda
+  run_in native -- ./next "$opened"
+  run_in shim LD_PRELOAD="$shim" -- ./next "$opened"
+  expect_text native.out '^failed 0 bad 0$'
+  expect_same native shim
+}
+for tree in below sibling; do
+  add_case "chain the next definition, $tree" next_deeper_case $tree
+done
