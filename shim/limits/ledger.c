@@ -23,6 +23,7 @@
 #include "gs_clock.h"
 #include "link_open.h"
 #include "output.h"
+#include "output_map.h"
 
 #define MAGIC      UINT64_C(0x3430707567736772) /* rgsgup04 */
 #define OF_VERSION 6                            /* bytes that all versions begin with */
@@ -33,8 +34,8 @@ static struct {
     struct gs_ledger *words; /* atomic */
     dev_t device;
     ino_t inode;
-    pid_t pid;   /* of the process that mapped it */
-    bool direct; /* atomic: the kernel copies nothing (a filter of system calls) */
+    pid_t pid;     /* of the process that mapped it */
+    bool filtered; /* atomic: a filter of system calls refuses those of `copy` */
 } ledger;
 
 /* ---- the file ------------------------------------------------------------------------
@@ -237,45 +238,46 @@ bool gs_ledger_is_unlocked(int fd, unsigned byte)
 /* ---- words ---------------------------------------------------------------------------
  */
 
+/* Copies through the file, where a filter refuses the system calls of `copy`. */
+static bool copy_in_file(bool read, const void *ledgers, void *own, size_t bytes)
+{
+    const off_t offset = (const char *)ledgers - (const char *)gs_ledger_words();
+    int fd = gs_ledger_reopen();
+    ssize_t done = -1;
+    if (fd >= 0) {
+        done = read ? pread(fd, own, bytes, offset) : pwrite(fd, own, bytes, offset);
+        close(fd);
+    }
+    return done == (ssize_t)bytes;
+}
+
 /* Copies between the ledger and memory of this process. */
-static bool copy(long call, const void *ledgers, void *own, size_t bytes)
+static bool copy(bool read, const void *ledgers, void *own, size_t bytes)
 {
     const struct iovec local = {own, bytes};
     const struct iovec remote = {(void *)(uintptr_t)ledgers, bytes};
+    const long call = read ? SYS_process_vm_readv : SYS_process_vm_writev;
     int saved_errno = errno;
     ssize_t done = -1;
-    if (!__atomic_load_n(&ledger.direct, __ATOMIC_RELAXED)) {
+    if (!__atomic_load_n(&ledger.filtered, __ATOMIC_RELAXED)) {
         done = syscall(call, (long)syscall(SYS_getpid), &local, 1l, &remote, 1l, 0l);
         if (done < 0 && (errno == ENOSYS || errno == EPERM)) {
-            __atomic_store_n(&ledger.direct, true, __ATOMIC_RELAXED);
+            __atomic_store_n(&ledger.filtered, true, __ATOMIC_RELAXED);
         }
     }
+    bool whole = __atomic_load_n(&ledger.filtered, __ATOMIC_RELAXED)
+                     ? copy_in_file(read, ledgers, own, bytes)
+                     : done == (ssize_t)bytes;
     errno = saved_errno;
-    return done == (ssize_t)bytes;
+    return whole;
 }
 
 bool gs_ledger_read(const uint64_t *from, uint64_t *to, size_t count)
 {
-    if (copy(SYS_process_vm_readv, from, to, count * sizeof(*to))) {
-        return true;
-    }
-    if (!__atomic_load_n(&ledger.direct, __ATOMIC_RELAXED)) {
-        return false;
-    }
-    for (size_t i = 0; i < count; i++) {
-        to[i] = __atomic_load_n(&from[i], __ATOMIC_SEQ_CST);
-    }
-    return true;
+    return copy(true, from, to, count * sizeof(*to));
 }
 
 bool gs_ledger_write(uint64_t *to, uint64_t value)
 {
-    if (copy(SYS_process_vm_writev, to, &value, sizeof(value))) {
-        return true;
-    }
-    if (!__atomic_load_n(&ledger.direct, __ATOMIC_RELAXED)) {
-        return false;
-    }
-    __atomic_store_n(to, value, __ATOMIC_SEQ_CST);
-    return true;
+    return copy(false, to, &value, sizeof(value));
 }

@@ -9,7 +9,7 @@
  *
  * A mapped page that a truncation has removed raises SIGBUS. So the words are read and
  * written by the kernel (process_vm_readv(2) of the own process), which answers EFAULT
- * then.
+ * then; where a filter refuses the call, through the file.
  *
  * Locks: none; the caller opens and closes under a lock of its own.
  */

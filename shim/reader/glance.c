@@ -13,6 +13,7 @@
 
 #include "gs_clock.h"
 #include "output.h"
+#include "output_map.h"
 #include "record.h"
 #include "state_file.h"
 #include "state_open.h"
@@ -97,7 +98,7 @@ bool gs_glance_read(const char *path, struct gs_glance *out, const char **proble
 {
     static struct gs_state_header header; /* large, and one thread reads */
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = gs_output_map_read(path, O_NONBLOCK);
     bool read = false;
     out->row_count = 0;
     if (fd < 0 || fstat(fd, &info) != 0) {

@@ -2,10 +2,10 @@
  * replay_trace.c - a trace in memory: built, read from a file, measured.
  * Owns: nothing.   Lock: none.
  */
+#include "output_map.h"
 #include "replay_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -263,7 +263,7 @@ static bool map_recorded(int fd, struct gs_replay_file *out)
 /* Maps or reads a file. Returns false if it cannot be read. */
 static bool open_file(const char *path, struct gs_replay_file *out)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = gs_output_map_read(path, 0);
     FILE *file;
 
     *out = (struct gs_replay_file){.fd = -1};

@@ -71,6 +71,8 @@ const char *gs_output_error_text(int error)
         return "its reader is too slow";
     case ETXTBSY:
         return "is a running program";
+    case ENODATA:
+        return "its data is missing: copy .NAME.data with it";
     default:
         return "input/output error";
     }
@@ -78,10 +80,7 @@ const char *gs_output_error_text(int error)
 
 /* ---- the shield ----------------------------------------------------------------- */
 
-/* The signals that write(2) raises: SIGPIPE and SIGXFSZ end the process by default;
- * SIGTTOU stops a background process of a terminal with `stty tostop`. While SIGTTOU is
- * blocked, the write succeeds and raises nothing. */
-static void shield_raise(struct gs_output_shield *shield)
+void gs_output_shield_raise(struct gs_output_shield *shield)
 {
     sigset_t held;
 
@@ -95,9 +94,7 @@ static void shield_raise(struct gs_output_shield *shield)
     sigpending(&shield->pending);
 }
 
-/* `error`: the errno of the failure to write, which may have raised a signal. Signals
- * that were pending before are the program's own and stay pending. */
-static void shield_lower(struct gs_output_shield *shield, int error)
+void gs_output_shield_lower(struct gs_output_shield *shield, int error)
 {
     const int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
 
@@ -241,9 +238,9 @@ int gs_output_write(int fd, const char *data, size_t length, size_t *done)
     struct gs_output_shield shield;
     int error;
 
-    shield_raise(&shield);
+    gs_output_shield_raise(&shield);
     error = write_all(fd, data, length, done);
-    shield_lower(&shield, error);
+    gs_output_shield_lower(&shield, error);
     return error;
 }
 
@@ -253,12 +250,12 @@ int gs_output_append(const char *path, const char *data, size_t length, size_t *
     int fd, error;
 
     *done = 0;
-    shield_raise(&shield);
+    gs_output_shield_raise(&shield);
     fd = gs_link_open(path, O_WRONLY | O_CREAT | O_APPEND, NULL);
     error = fd < 0 ? errno : write_all(fd, data, length, done);
     if (fd >= 0)
         close(fd);
-    shield_lower(&shield, error);
+    gs_output_shield_lower(&shield, error);
     return error;
 }
 
@@ -322,7 +319,7 @@ void gs_output_file_open(struct gs_output_file *file, const char *path)
     file->direct = false;
     file->path = path;
     file->beside[0] = '\0';
-    shield_raise(&file->shield);
+    gs_output_shield_raise(&file->shield);
     if (lstat(path, &there) != 0 || S_ISREG(there.st_mode))
         open_beside(file); /* open will report the error of lstat, too */
     else
@@ -351,89 +348,6 @@ int gs_output_file_close(struct gs_output_file *file, bool keep)
             unlink(file->beside);
     }
     file->fd = -1;
-    shield_lower(&file->shield, file->error);
+    gs_output_shield_lower(&file->shield, file->error);
     return file->error;
-}
-
-/* ---- mapped files --------------------------------------------------------------- */
-
-/* A device, a pipe, or a folder, or a link to one: a file beside it is not intended. */
-static bool is_special(const char *path)
-{
-    struct stat info;
-    bool special = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-
-    errno = special && S_ISDIR(info.st_mode) ? EISDIR : EEXIST;
-    return special;
-}
-
-static int create_new(const char *path)
-{
-    return gs_link_open(path, O_RDWR | O_CREAT | O_EXCL, NULL);
-}
-
-int gs_output_map_create(struct gs_output_map *file, const char *wanted, const char *tail,
-                         bool (*clear)(const char *path))
-{
-    struct stat info;
-    int fd = -1, length = snprintf(file->path, PATH_MAX, "%s", wanted);
-
-    for (unsigned i = 1; i <= NAME_TRIES && length < PATH_MAX; i++) {
-        fd = create_new(file->path);
-        if (fd >= 0 || errno != EEXIST || (i == 1 && is_special(wanted)))
-            break;
-        if (clear && clear(file->path)) {
-            fd = create_new(file->path);
-            if (fd >= 0)
-                break;
-        }
-        errno = EEXIST;
-        length = i == 1 && *tail
-                     ? snprintf(file->path, PATH_MAX, "%s%s", wanted, tail)
-                     : snprintf(file->path, PATH_MAX, "%s%s.%u", wanted, tail, i);
-    }
-    if (fd < 0 || fstat(fd, &info) != 0)
-        return fd;
-    file->device = info.st_dev;
-    file->inode = info.st_ino;
-    return fd;
-}
-
-int gs_output_map_open(const struct gs_output_map *file)
-{
-    struct stat info;
-    int fd = gs_link_open(file->path, O_RDWR | O_NOFOLLOW, NULL);
-
-    if (fd >= 0 && (fstat(fd, &info) != 0 || info.st_dev != file->device ||
-                    info.st_ino != file->inode)) {
-        close(fd);
-        errno = ENOENT;
-        return -1;
-    }
-    return fd;
-}
-
-int gs_output_map_extend(int fd, off_t offset, size_t bytes)
-{
-    struct gs_output_shield shield;
-    sigset_t all;
-    int error;
-
-    shield_raise(&shield);
-    sigfillset(&all); /* any signal interrupts it */
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
-    do
-        error = posix_fallocate(fd, offset, (off_t)bytes);
-    while (error == EINTR);
-    shield_lower(&shield, error);
-    return error;
-}
-
-void gs_output_map_remove(const struct gs_output_map *file)
-{
-    struct stat info;
-
-    if (lstat(file->path, &info) == 0 && info.st_dev == file->device &&
-        info.st_ino == file->inode)
-        unlink(file->path);
 }

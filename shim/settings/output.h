@@ -49,6 +49,14 @@ struct gs_output_shield {
     sigset_t mask, pending;
 };
 
+/* The signals that write(2) raises: SIGPIPE and SIGXFSZ end the process by default;
+ * SIGTTOU stops a background process of a terminal with `stty tostop`. While SIGTTOU is
+ * blocked, the write succeeds and raises nothing. Cancellation is deferred. */
+void gs_output_shield_raise(struct gs_output_shield *shield);
+/* `error`: the errno of the failure to write, which may have raised a signal. Signals
+ * that were pending before are the program's own and stay pending. */
+void gs_output_shield_lower(struct gs_output_shield *shield, int error);
+
 struct gs_output_file {
     int fd;
     int error;             /* errno of the first failure, 0: none */
@@ -68,29 +76,5 @@ bool gs_output_file_write(void *file, const void *data, size_t length);
  * Returns 0, or the errno of the first failure.
  */
 int gs_output_file_close(struct gs_output_file *file, bool keep);
-
-/* ---- a file that is mapped while it grows --------------------------------------- */
-
-struct gs_output_map {
-    dev_t device;
-    ino_t inode;
-    char path[PATH_MAX];
-};
-
-/*
- * Creates the file under the first free name: WANTED, then WANTED with `tail` and a
- * number. Never changes an existing file.
- * In:     clear  may remove a file that is in the way; returns whether it did. Or NULL
- * Returns the descriptor, or -1 and sets errno.
- */
-int gs_output_map_create(struct gs_output_map *file, const char *wanted, const char *tail,
-                         bool (*clear)(const char *path));
-/* Opens it again. Returns -1 and sets errno; ENOENT: the name is now another file's. */
-int gs_output_map_open(const struct gs_output_map *file);
-/* Allocates blocks for the range: a store to a page for which a full disk has no block
- * would end the program. Returns 0 or an errno. */
-int gs_output_map_extend(int fd, off_t offset, size_t bytes);
-/* Removes it, if the name is still the file's. */
-void gs_output_map_remove(const struct gs_output_map *file);
 
 #endif

@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 #include "output.h"
+#include "output_map.h"
 
 #define PAGE 4096
 
 /* Opens a regular file. Returns -1, with the problem, if there is none. */
 static int open_regular(const char *path, struct stat *info, const char **problem)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = gs_output_map_read(path, O_NONBLOCK);
 
     *problem = NULL;
     if (fd < 0 || fstat(fd, info) != 0)

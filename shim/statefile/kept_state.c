@@ -12,6 +12,7 @@
 #include "kept_state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@
 #include "log_pattern.h"
 #include "options_table.h"
 #include "output.h"
+#include "output_map.h"
 #include "start_folder.h"
 #include "watch_message.h"
 
@@ -224,7 +226,7 @@ static int add_piece(struct gs_kept_state *state, size_t bytes)
         errno = EFBIG; /* a signal would come with it */
         return -1;
     }
-    int fd = (int)syscall(SYS_memfd_create, "gpushim", 1u /* MFD_CLOEXEC */);
+    int fd = (int)syscall(SYS_memfd_create, "gpushim", 3u /* CLOEXEC, ALLOW_SEALING */);
     void *at = (char *)state->bytes + state->length;
     if (fd < 0) {
         return -1;
@@ -241,6 +243,8 @@ static int add_piece(struct gs_kept_state *state, size_t bytes)
         errno = error;
         return -1;
     }
+    /* Or whoever has the descriptor could end the program, by SIGBUS. */
+    (void)syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK);
     (void)madvise(at, bytes, MADV_DONTFORK);
     (void)madvise(at, bytes, MADV_DONTDUMP);
     return fd;

@@ -1,10 +1,11 @@
 /*
  * state_file.c - creates the file, extends it, and drops it in a child.
  *
- * The file's blocks are allocated before anything is stored in them (posix_fallocate): a
- * store to a page for which a full disk has no block would end the program. No descriptor
- * stays open: to extend the file, it is opened again, if it is still the file that was
- * created.
+ * While the process runs, the data has a name of its own (output_map.h), so that a file
+ * that is truncated is not the mapped one. Its blocks are allocated before anything is
+ * stored in them (posix_fallocate): a store to a page for which a full disk has no block
+ * would end the program. No descriptor stays open: to extend the file, it is opened
+ * again, if it is still the file that was created.
  *
  * In a program that the command gpushim started, the state is kept without a file, too
  * (kept_state.h).
@@ -36,6 +37,7 @@
 #include "log.h"
 #include "log_pattern.h"
 #include "output.h"
+#include "output_map.h"
 #include "record.h"
 
 /* The first size of the file; the sizes to try for the mapping, by the available address
@@ -296,12 +298,27 @@ uint64_t gs_state_file_pid_start(void)
     return header ? header->process.pid_start : 0;
 }
 
+/* The data gets the file's name once it is complete. */
+static void name_data(bool complete)
+{
+    if (complete) {
+        gs_output_map_log(&file.named, "GPUSHIM_STATE_FILE",
+                          gs_output_map_publish(&file.named));
+    } else {
+        gs_output_map_withdraw(&file.named);
+    }
+}
+
 void gs_state_file_ending(const char *ending, bool bad)
 {
     struct gs_state_header *header = header_of();
-    if (header) {
-        header->process.bad = bad;
-        snprintf(header->process.ending, sizeof(header->process.ending), "%s", ending);
+    if (!header) {
+        return;
+    }
+    header->process.bad = bad;
+    snprintf(header->process.ending, sizeof(header->process.ending), "%s", ending);
+    if (!file.kept.bytes) {
+        name_data(ending[0] != '\0');
     }
 }
 

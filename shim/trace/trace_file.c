@@ -23,6 +23,7 @@
 #include "log.h"
 #include "log_pattern.h"
 #include "output.h"
+#include "output_map.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -93,6 +94,8 @@ bool gs_trace_file_close(void)
                 errno = 0; /* readers accept zeros at the end, too */
             close(fd);
         }
+        gs_output_map_log(&file.named, "GPUSHIM_TRACE_FILE",
+                          gs_output_map_publish(&file.named));
     }
     gs_mutex_unlock(&grow_lock);
     errno = saved_errno;

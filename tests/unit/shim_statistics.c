@@ -16,7 +16,7 @@
 #include "state_file.h"
 #include "state_open.h"
 
-static char folder[64], path[96];
+static char folder[64], path[96], data_path[96];
 static struct gs_state state;
 
 static void make_file(void)
@@ -28,6 +28,7 @@ static void make_file(void)
     strcpy(folder, "/tmp/gpushim-figures.XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/state", folder);
+    snprintf(data_path, sizeof data_path, "%s/.state.data", folder);
     snprintf(variable, sizeof variable, "GPUSHIM_STATE_FILE=%s", path);
     gs_options_load(&state.options, env, false, &notes);
     cr_assert_eq(notes.length, 0, "%s", notes.text);
@@ -113,7 +114,7 @@ Test(statistics, half_of_them_are_not_read)
         cr_assert(current == 1 || current == 2);
         /* The other set begins behind the word, or behind word and set. */
         size_t set = (sizeof(struct gs_statistics_file) - sizeof current) / 2;
-        int fd = open64(path, O_WRONLY);
+        int fd = open64(data_path, O_WRONLY);
         uint64_t trash = UINT64_MAX;
         cr_assert_eq(pwrite(fd, &trash, sizeof trash,
                             (off_t)(offset + sizeof current + (current == 1 ? set : 0))),

@@ -220,6 +220,82 @@ for way in shared linked; do
   add_case "state while it runs $way" state_running_case "$way"
 done
 
+# Files that something empties while the program runs, as log rotation does: the program
+# goes on, and nothing is lost; before, the next call ended it by SIGBUS.
+# state_emptied_case COMMAND: what empties them
+state_emptied_case() {
+  local pid
+
+  start_preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_TRACE_FILE=trace -- "$apps/killed_shared" ask over
+  pid=$!
+  await 25 grep -q planted shim.out
+  eval "$1"
+  : >over
+  wait "$pid"
+  expect_equal "status" 0 "$?"
+  expect_clean shim.err
+  expect_equal "data files" '' "$(find . -name '.*.data')"
+  state_report found state
+  expect_text found.out '^==[0-9]+== gpushim [0-9.]+: .*  exit 0$'
+  expect_text found.out 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+  "$build/gpushim" replay --to-csv trace >trace.csv || fail "the trace"
+  expect_equal "recorded allocations" 7 "$(grep -c ',a,' trace.csv)"
+}
+add_case "state emptied while it runs" state_emptied_case ': >state; : >trace'
+add_case "state cut while it runs" state_emptied_case 'truncate -s 20 state; truncate -s 3 trace'
+add_case "state removed while it runs" state_emptied_case 'rm state trace'
+add_case "state moved while it runs" state_emptied_case 'mv state old; mv trace older'
+
+# Emptied, and then killed: the data is found.
+state_emptied_killed_case() {
+  local pid
+
+  start_preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_TRACE_FILE=trace -- "$apps/killed_shared" ask over
+  pid=$!
+  await 25 grep -q planted shim.out
+  "$@"
+  kill -KILL "$pid"
+  wait "$pid"
+  state_report found state
+  expect_text found.out '  ended without a report$'
+  expect_planted found.out "$sources/tests/apps/killed.c"
+  "$build/gpushim" replay --to-csv trace >trace.csv || fail "the trace"
+  expect_equal "recorded allocations" 7 "$(grep -c ',a,' trace.csv)"
+}
+add_case "state killed, with its data beside it" state_emptied_killed_case true
+add_case "state emptied and killed" state_emptied_killed_case truncate -s 0 state trace
+
+# Another file has the name by now: neither is lost, and a line says where the data is.
+state_replaced_case() {
+  local pid
+
+  start_preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" ask over
+  pid=$!
+  await 25 grep -q planted shim.out
+  rm state
+  echo mine >state
+  : >over
+  wait "$pid"
+  expect_equal "status" 0 "$?"
+  expect_equal "another's file" mine "$(<state)"
+  expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=.*/state: exists; the data is in .*/\.state\.data$' 1
+  state_report found .state.data
+  expect_text found.out '  exit 0$'
+}
+add_case "state of a name that is taken meanwhile" state_replaced_case
+
+# A copy of the name alone, and a link to the name.
+state_copied_case() {
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
+  mkdir folder
+  cp state folder/copy
+  ln -s ../state folder/link
+  state_report found folder/copy folder/link
+  expect_count found.err '^gpushim: folder/copy: its data is missing: copy \.NAME\.data with it; no report$' 1
+  expect_planted found.out "$sources/tests/apps/killed.c"
+}
+add_case "state copied without its data" state_copied_case
+
 state_reset_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_$1" reset
   state_report found state
@@ -335,6 +411,7 @@ state_bad_case() {
   mkdir folder
   : >empty
   echo text >text
+  mv .state.data state
   for length in 7 100 5000 60000; do
     head -c "$length" state >"cut$length"
   done
@@ -359,6 +436,7 @@ add_case "state files that cannot be read" state_bad_case
 state_damaged_case() {
   need python3
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
+  mv .state.data state
   SEED=$1 FILES=$(sized 30 60) python3 -S -c '
 import os, random
 random.seed(int(os.environ["SEED"]))

@@ -130,7 +130,7 @@ killed_case() {
   pid=$!
   for _ in {1..100}; do
     sleep 0.1
-    [[ -e trace && $(stat -c %s trace) -gt 1000000 ]] && break
+    [[ -e .trace.data && $(stat -c %s .trace.data) -gt 1000000 ]] && break
   done
   kill -9 "$pid" || fail "the program has ended by itself"
   wait "$pid"
