@@ -2,6 +2,7 @@
  * page.c - the one file that a command of the launcher writes.
  * Owns: nothing.   Lock: none.
  */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,9 @@
 
 #include "foreign.h"
 #include "launcher.h"
+#include "output_ours.h"
 #include "replay_trace.h"
+#include "state_open.h"
 #include "text.h"
 
 #define CANNOT_WRITE 1
@@ -38,7 +41,12 @@ void gs_page_open(struct gs_page *page, const char *what, const char *path,
                              path, what);
         }
     }
+    gs_output_ours_force(gs_state_settings()->force);
     gs_output_file_open(&page->file, path);
+    if (page->file.error == ENOTUNIQ) {
+        gs_launcher_fail(GS_EXIT_USAGE, "%s: %s; no %s", path,
+                         gs_output_error_text(ENOTUNIQ), what);
+    }
 }
 
 bool gs_page_put(void *self, const void *data, size_t length)

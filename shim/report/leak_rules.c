@@ -201,6 +201,21 @@ static unsigned missing(const char *text, const char *command,
     return count;
 }
 
+/* Returns whether a text may be one of rules: its first line that is no comment begins as
+ * a rule does, "word:". */
+static bool are_rules(const char *text)
+{
+    while (*text) {
+        const char *line = text + strspn(text, " \t\r\n");
+        if (*line && *line != '#') {
+            size_t word = strspn(line, "abcdefghijklmnopqrstuvwxyz");
+            return word > 0 && line[word] == ':';
+        }
+        text = line + strcspn(line, "\n");
+    }
+    return true;
+}
+
 /* Returns what is wrong; NULL: nothing. */
 static const char *add_to(int fd, const char *command, const struct gs_text *found,
                           unsigned *count)
@@ -218,6 +233,10 @@ static const char *add_to(int fd, const char *command, const struct gs_text *fou
     char *text = error ? NULL : calloc(1, (size_t)info.st_size + 1);
     if (text && pread(fd, text, (size_t)info.st_size, 0) < 0) {
         error = errno;
+    }
+    if (text && !error && !are_rules(text)) {
+        free(text);
+        return "not a file of rules";
     }
     if (text && !error) {
         *count = missing(text, command, found, &more);

@@ -19,6 +19,7 @@
 #include "log_pattern.h"
 #include "options_table.h"
 #include "output.h"
+#include "output_ours.h"
 #include "text.h"
 
 /* The default of GPUSHIM_OUTPUT_FILE; the extension follows. */
@@ -34,7 +35,7 @@ static struct {
     char pattern[PATH_MAX]; /* absolute where possible */
     char log[PATH_MAX];     /* likewise, for GPUSHIM_LOG_FILE; "": stderr */
     char metrics[PATH_MAX]; /* likewise, for GPUSHIM_METRICS_FILE; "": none */
-    struct gs_log_limit metrics_failed, interval_failed;
+    struct gs_log_limit metrics_failed, interval_failed, interval_kept;
 } settings;
 
 /* The report being written, and how many the program or a signal has requested so far. */
@@ -187,6 +188,13 @@ static bool is_plain(const char *path)
     return lstat(path, &info) != 0 || S_ISREG(info.st_mode);
 }
 
+/* Whether there is no regular file, or one of gpushim. */
+static bool may_replace(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || gs_output_is_ours(path);
+}
+
 /* Inserts ".oom", or the number of the request, before the extension, or appends it. */
 static enum gs_status mark(char path[PATH_MAX], const char *extension)
 {
@@ -220,6 +228,7 @@ static void log_deferred(void)
 void gs_outputs_open(const struct gs_options *options)
 {
     memset(&settings, 0, sizeof(settings));
+    gs_output_ours_force(options->force);
     const char *list = options->output;
     size_t length;
     for (const char *word; (word = next_word(&list, &length));) {
@@ -330,6 +339,24 @@ static void write_metrics(void *self, const struct gs_export *export,
     }
 }
 
+/* Somebody else's file stays: PATH.PID is written. False: the name is too long. Logged
+ * once if the files are written at intervals. */
+static bool write_beside(const struct gs_export_format *format, char path[PATH_MAX])
+{
+    static char kept[PATH_MAX]; /* one report is written at a time */
+    struct gs_log_limit unlimited = {0};
+    char number[24];
+    (void)snprintf(number, sizeof(number), "%ld", (long)syscall(SYS_getpid));
+    strcpy(kept, path);
+    if (extend(path, number) != GS_OK) {
+        return false;
+    }
+    gs_log_once(current == GS_OUTPUTS_INTERVAL ? &settings.interval_kept : &unlimited,
+                GS_LOG_WARN, "GPUSHIM_OUTPUT=%s: %.400s: %s; writing %.400s",
+                format->name, kept, gs_output_error_text(ENOTUNIQ), path);
+    return true;
+}
+
 static void write_all(void *self, const struct gs_export *export, struct gs_text *names)
 {
     static char path[PATH_MAX]; /* one report is written at a time */
@@ -351,6 +378,8 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
             log_failed(format, settings.pattern, "name too long");
         } else if (!export) {
             log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
+        } else if (!may_replace(path) && !write_beside(format, path)) {
+            log_failed(format, path, gs_output_error_text(ENOTUNIQ));
         } else {
             const char *problem = write_file(export, row, path, 0);
             if (problem) {

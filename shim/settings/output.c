@@ -19,6 +19,7 @@
 
 #include "gs_wait.h"
 #include "link_open.h"
+#include "output_ours.h"
 #include "progress.h"
 
 #define NS_PER_MS 1000000ull
@@ -71,6 +72,8 @@ const char *gs_output_error_text(int error)
         return "its reader is too slow";
     case ETXTBSY:
         return "is a running program";
+    case ENOTUNIQ:
+        return "not written by gpushim (--force replaces it)";
     case ENODATA:
         return "its data is missing: copy .NAME.data with it";
     default:
@@ -320,7 +323,9 @@ void gs_output_file_open(struct gs_output_file *file, const char *path)
     file->path = path;
     file->beside[0] = '\0';
     gs_output_shield_raise(&file->shield);
-    if (lstat(path, &there) != 0 || S_ISREG(there.st_mode))
+    if (lstat(path, &there) == 0 && S_ISREG(there.st_mode) && !gs_output_is_ours(path))
+        file->error = ENOTUNIQ;
+    else if (lstat(path, &there) != 0 || S_ISREG(there.st_mode))
         open_beside(file); /* open will report the error of lstat, too */
     else
         open_direct(file);

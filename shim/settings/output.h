@@ -37,9 +37,10 @@ int gs_output_append(const char *path, const char *data, size_t length, size_t *
 
 /* ---- a file that appears whole or not at all ------------------------------------------
  *
- * A regular file appears under its name when it is complete, and replaces an earlier one:
- * it is written under a temporary name in the same folder, and renamed. Devices and pipes
- * are written directly. A symbolic link to a file is neither followed nor replaced,
+ * A regular file appears under its name when it is complete, and replaces an earlier one
+ * of gpushim (output_ours.h): it is written under a temporary name in the same folder,
+ * and renamed. ENOTUNIQ: the file is somebody else's. Devices and pipes are written
+ * directly. A symbolic link to a file is neither followed nor replaced,
  * except for /dev/stdout and the like.
  */
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "output.h"
+#include "output_ours.h"
 
 static char folder[64];
 
@@ -24,6 +25,7 @@ static void enter_folder(void)
     strcpy(folder, "/tmp/gpushim-output.XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
     cr_assert_eq(chdir(folder), 0);
+    gs_output_ours_force(true); /* or the texts here are somebody else's */
 }
 
 static void remove_folder(void)
@@ -258,4 +260,57 @@ Test(output_file, a_leftover_is_not_touched)
     cr_expect_eq(write_text("a", "new", true), 0);
     expect_content("a", "new");
     expect_content(left, "old");
+}
+
+static bool is_ours(const char *text, size_t length)
+{
+    FILE *stream = fopen("some", "w");
+
+    cr_assert_not_null(stream);
+    cr_assert_eq(fwrite(text, 1, length, stream), length);
+    fclose(stream);
+    return gs_output_is_ours("some");
+}
+
+/* Or a name that is mistyped costs a program or a source file. */
+Test(output_file, replaces_gpushims_files_only)
+{
+    static const char *const ours[] = {
+        "",
+        "{\n  \"schema\": \"gpushim-report\",\n",
+        "# TYPE gpushim_process_info gauge\n",
+        "device,kind,owner,call,function,file\n",
+        "GPU 0;main 7\n",
+        "managed memory, GPU 12;main 7\n",
+        "pinned host memory;[no stack] 7\n",
+        "v 10400 2\nX app\n",
+        "desc: gpushim timeline\ncmd: app\n",
+        "<!doctype html>\n<html><meta name=\"generator\" content=\"gpushim\">",
+    };
+    static const char *const others[] = {
+        "x",
+        "\x7f"
+        "ELF",
+        "#include <cuda.h>\n",
+        "# TYPE node_cpu counter\n",
+        "{\"schema\": \"gpushim-report\"}", /* of other spaces: made by hand */
+        "<!doctype html>\n<html>",
+        "def f(): pass; # GPU\n",
+        "GPU x;main 7\n",
+        "GPU 0\nmain;7\n",
+        "all;main 7\n",
+        "v 10400 3\n",
+        "gpushim\x1a",
+    };
+
+    gs_output_ours_force(false);
+    for (size_t i = 0; i < GS_ARRAY_LEN(ours); i++)
+        cr_expect(is_ours(ours[i], strlen(ours[i])), "%s", ours[i]);
+    for (size_t i = 0; i < GS_ARRAY_LEN(others); i++)
+        cr_expect_not(is_ours(others[i], strlen(others[i])), "%s", others[i]);
+    cr_expect_not(gs_output_is_ours("missing"));
+    write_text("some", "new", true);
+    expect_content("some", others[GS_ARRAY_LEN(others) - 1]);
+    gs_output_ours_force(true);
+    cr_expect(gs_output_is_ours("some"));
 }

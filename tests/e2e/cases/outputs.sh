@@ -396,7 +396,8 @@ add_case "outputs names" outputs_names_case
 
 # What was there is replaced, in the folder that the program began in.
 outputs_replace_case() {
-  head -c 100000 /dev/zero >r.json
+  preloaded before GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- "$apps/leaky_linked"
+  head -c 100000 /dev/zero >>r.json
   preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- "$apps/leaky_linked"
   expect_valid r.json
   expect_nothing_left
@@ -614,3 +615,41 @@ outputs_running_names_case() {
   expect_count bad.err '^gpushim: GPUSHIM_OUTPUT_INTERVAL=often: ' 1
 }
 add_case "outputs while it runs: bad names" outputs_running_names_case
+
+# A name that is mistyped costs no program and no source: only gpushim's own files are replaced. Before, each of these
+# became JSON, metrics, rules or a page.
+outputs_foreign_case() {
+  local kind
+
+  preloaded made GPUSHIM_OUTPUT=json,csv,pprof,collapsed,openmetrics GPUSHIM_OUTPUT_FILE=run -- "$apps/leaky_linked"
+  cp "$apps/plain" program
+  echo '#include <cuda.h>
+int main(void) { return 0; }' >kernel.cu
+  cp program program.before
+  cp kernel.cu kernel.before
+  for name in program kernel.cu; do
+    preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=$name -- "$apps/leaky_linked"
+    expect_status shim 0
+    expect_count shim.err "^gpushim: GPUSHIM_OUTPUT=json: .*/$name: not written by gpushim \\(--force replaces it\\); writing .*/$name[.][0-9]+\$" 1
+    expect_valid "$(echo "$name".[0-9]*)"
+    preloaded shim GPUSHIM_METRICS_FILE=$name GPUSHIM_WRITE_SUPPRESSIONS=$name -- "$apps/leaky_linked"
+    expect_count shim.err "^gpushim: GPUSHIM_METRICS_FILE: cannot write .*/$name: not written by gpushim .*; left out\$" 1
+    expect_count shim.err "^gpushim: GPUSHIM_WRITE_SUPPRESSIONS: cannot write .*/$name: not a file of rules; no rule is added\$" 1
+    run_in page -- "$build/gpushim" html -o $name run.json
+    expect_status page 2
+    expect_count page.err "^gpushim: $name: not written by gpushim \\(--force replaces it\\); no page\$" 1
+    cmp "$name" "${name%.*}.before" || fail "$name was changed"
+  done
+  # What gpushim wrote is replaced by each kind, and all by --force.
+  for kind in json csv pb collapsed prom html; do
+    run_in page -- "$build/gpushim" html -o run.html run.json
+    cp "run.$kind" page
+    run_in page -- "$build/gpushim" html -o page run.json
+    expect_status page 0
+  done
+  run_in page -- "$build/gpushim" html --force -o program run.json
+  expect_status page 0
+  preloaded shim GPUSHIM_FORCE=on GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=kernel.cu -- "$apps/leaky_linked"
+  expect_valid kernel.cu
+}
+add_case "outputs leave other files alone" outputs_foreign_case
