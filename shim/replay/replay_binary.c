@@ -12,16 +12,14 @@
  */
 #include "replay_file.h"
 #include "replay_map.h"
+#include "replay_order.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define RECORD_WORDS (offsetof(struct gs_trace_record, seal) / 8)
 #define SEEN_ONCE    ((size_t)1 << 20) /* records between two signs of progress */
-#define TAKEN_ONCE   4096              /* slots */
 
 /* What is known of an address. */
 struct place {
@@ -65,51 +63,6 @@ bool gs_replay_is_binary(const unsigned char *data, size_t length)
     size_t magic = sizeof(GS_TRACE_MAGIC) - 1;
 
     return length >= magic && !memcmp(data, GS_TRACE_MAGIC, magic);
-}
-
-/* ---- header ----------------------------------------------------------------------- */
-
-/* What is wrong with the header, NULL if nothing. */
-static const char *header_problem(const struct gs_trace_header *header)
-{
-    uint64_t words[GS_TRACE_HEADER_WORDS];
-
-    memcpy(words, header, sizeof(words));
-    if (header->seal == 0)
-        return "its header was never finished";
-    if (header->seal != gs_trace_seal(words, GS_TRACE_HEADER_WORDS, 0))
-        return "its header is damaged";
-    if (header->version != GS_TRACE_VERSION)
-        return "of a version that is not known here";
-    if (header->slot_bytes != GS_TRACE_SLOT_BYTES ||
-        header->header_slots != GS_TRACE_HEADER_SLOTS ||
-        header->chunk_slots != GS_TRACE_CHUNK_SLOTS)
-        return "of a form that is not known here";
-    return NULL;
-}
-
-/*
- * Slots that should be there: as the end mark says, else all of the file.
- * *problem is set if the file has lost something.
- */
-static size_t slots_expected(const struct gs_trace_header *header, size_t length,
-                             const char **problem)
-{
-    uint64_t words[2] = {header->end_slots, header->end_reason};
-    size_t there = length / GS_TRACE_SLOT_BYTES;
-    bool ended = header->end_seal != 0;
-
-    *problem = NULL;
-    if (ended && header->end_seal == gs_trace_seal(words, 2, 1)) {
-        if (header->end_slots > there)
-            *problem = "cut short";
-        return header->end_slots < there ? (size_t)header->end_slots : there;
-    }
-    if (ended || header->end_slots != 0 || header->end_reason != 0)
-        *problem = "its end mark is damaged";
-    else if (length % GS_TRACE_CHUNK_BYTES != 0)
-        *problem = "cut short";
-    return there;
 }
 
 /* ---- records ---------------------------------------------------------------------- */
@@ -322,95 +275,11 @@ static bool read_record(struct binary_reader *reader,
     return read_operation(reader, record);
 }
 
-/* Copies slots for the first reading. Returns how many there are. */
-static size_t take_slots(const struct gs_replay_file *file, size_t slot, size_t count,
-                         void *out)
-{
-    size_t at = slot * GS_TRACE_SLOT_BYTES, bytes = count * GS_TRACE_SLOT_BYTES, got = 0;
-
-    if (file->fd < 0) {
-        if (bytes > file->length - at)
-            bytes = file->length - at;
-        memcpy(out, file->data + at, bytes);
-        return bytes / GS_TRACE_SLOT_BYTES;
-    }
-    while (got < bytes) {
-        ssize_t more = pread(file->fd, (char *)out + got, bytes - got, (off_t)(at + got));
-
-        if (more <= 0 && !(more < 0 && errno == EINTR))
-            break;
-        got += more > 0 ? (size_t)more : 0;
-    }
-    return got / GS_TRACE_SLOT_BYTES;
-}
-
-static void read_slot(const struct gs_replay_file *file, uint32_t slot,
-                      struct gs_trace_record *record)
-{
-    memcpy(record, file->data + (size_t)slot * GS_TRACE_SLOT_BYTES, GS_TRACE_SLOT_BYTES);
-}
-
-static uint64_t time_of(const struct gs_replay_file *file, uint32_t slot)
-{
-    struct gs_trace_record record;
-
-    read_slot(file, slot, &record);
-    return record.time_ns;
-}
-
-static int by_time(const void *a, const void *b, void *file)
-{
-    const uint32_t *x = a, *y = b;
-    uint64_t time_x = time_of(file, *x), time_y = time_of(file, *y);
-
-    if (time_x != time_y)
-        return time_x < time_y ? -1 : 1;
-    return (*x > *y) - (*x < *y);
-}
-
 static int by_number(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
 
     return (*x > *y) - (*x < *y);
-}
-
-/* Orders the sealed records of the file; the others are counted. */
-static void order_records(struct gs_replay_file *file, size_t slots, uint64_t *damaged,
-                          uint64_t *unfinished)
-{
-    static const unsigned char zeros[GS_TRACE_SLOT_BYTES];
-    static struct gs_trace_record taken[TAKEN_ONCE]; /* one thread */
-    uint64_t last = 0;
-    bool ordered = true;
-    size_t count = 0, at = 0;
-
-    file->order = gs_replay_alloc(slots, sizeof(*file->order));
-    for (uint32_t i = GS_TRACE_HEADER_SLOTS; i < slots; i++, at++) {
-        const struct gs_trace_record *record = &taken[at];
-        uint64_t words[RECORD_WORDS];
-
-        if (at == count) {
-            count = slots - i < TAKEN_ONCE ? slots - i : TAKEN_ONCE;
-            count = take_slots(file, i, count, taken);
-            at = 0;
-            record = taken;
-        }
-        if (count == 0)
-            break; /* the program has ended by now */
-        memcpy(words, record, sizeof(words));
-        if (record->seal == gs_trace_seal(words, RECORD_WORDS, i)) {
-            file->order[file->records++] = i;
-            ordered &= record->time_ns >= last;
-            last = record->time_ns;
-        } else if (record->seal != 0) {
-            ++*damaged;
-        } else {
-            *unfinished += memcmp(record, zeros, sizeof(zeros)) != 0;
-        }
-    }
-    if (!ordered)
-        qsort_r(file->order, file->records, sizeof(*file->order), by_time, file);
 }
 
 /* Reads all records. Returns what was found, but for the operations. */
@@ -424,7 +293,7 @@ static struct binary_reader read_records(struct gs_replay_file *file, gs_replay_
 
     file->visits++;
     for (size_t i = 0; i < file->records; i++) {
-        read_slot(file, file->order[i], &record);
+        gs_replay_order_read(file, file->order[i], &record);
         reader.damaged += !read_record(&reader, &record);
         if ((i + 1) % SEEN_ONCE == 0)
             gs_replay_progress(file->visits, i + 1, file->records);
@@ -455,16 +324,10 @@ bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *
 {
     struct binary_reader reader;
     struct gs_trace_header header;
-    const char *problem, *lost;
-    size_t slots;
-    uint64_t damaged = 0, unfinished = 0;
+    struct gs_replay_ordered found;
+    const char *problem = gs_replay_order_header(file, &header);
+    uint64_t damaged;
 
-    if (file->length < sizeof(header) ||
-        take_slots(file, 0, GS_TRACE_HEADER_SLOTS, &header) < GS_TRACE_HEADER_SLOTS) {
-        say(note, "no trace: shorter than its header");
-        return false;
-    }
-    problem = header_problem(&header);
     if (problem) {
         say(note, "no trace: %s", problem);
         return false;
@@ -474,12 +337,7 @@ bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *
     out->start_real_ns = header.start_real_ns;
     memcpy(out->program, header.program, sizeof(out->program));
     out->program[sizeof(out->program) - 1] = '\0';
-    slots = slots_expected(&header, file->length, &lost);
-    if (slots > UINT32_MAX) {
-        lost = "only its first 2^32 records can be read";
-        slots = UINT32_MAX;
-    }
-    order_records(file, slots, &damaged, &unfinished);
+    gs_replay_order(file, &header, &found);
     reader = read_records(file, count_operation, NULL, out, true);
     file->allocations = reader.allocations;
     if (file->refused_count) { /* once more, without them */
@@ -487,15 +345,15 @@ bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *
         out->count = 0;
         gs_replay_visit_binary(file, count_operation, NULL, out);
     }
-    damaged += reader.damaged;
+    damaged = found.damaged + reader.damaged;
     if (damaged)
         say(note, "%llu records are damaged and are left out; %zu operations were read",
             (unsigned long long)damaged, out->count);
-    else if (lost)
-        say(note, "%s; %zu operations were read", lost, out->count);
-    else if (unfinished)
+    else if (found.lost)
+        say(note, "%s; %zu operations were read", found.lost, out->count);
+    else if (found.unfinished)
         say(note, "%llu records were never finished and are left out",
-            (unsigned long long)unfinished);
+            (unsigned long long)found.unfinished);
     else if (reader.displaced || reader.strays)
         say(note, "%llu frees are not in the trace, %llu are of what is not",
             (unsigned long long)reader.displaced, (unsigned long long)reader.strays);

@@ -151,7 +151,9 @@ static GS_TRACE_COLD bool next_batch(uint32_t now)
         own =
             (struct own){.generation = now,
                          .thread = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED)};
-    own.slot = gs_trace_file_batch(&own.slot_number);
+    do /* this thread may have slept while others filled the file */
+        own.slot = gs_trace_file_batch(&own.slot_number);
+    while (own.slot && !gs_trace_file_is_fresh(own.slot_number));
     own.end = own.slot ? own.slot + GS_TRACE_BATCH_SLOTS : NULL;
     if (!own.slot)
         stop();
@@ -182,26 +184,33 @@ static uint64_t operation_word(enum gs_trace_op op, unsigned kind, unsigned how,
 
 /*
  * Writes a record to the file, in whole words: writing it byte by byte, and reading it
- * back for the seal, would cost three times as much.
+ * back for the seal, would cost three times as much. If this thread was not run while
+ * others filled the file, the slot may have been overwritten: it is written once more.
  */
 static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
                          uint16_t stream, uint16_t context)
 {
     uint64_t words[RECORD_WORDS] = {0, key, bytes, 0, last_word};
     uint32_t recording = __atomic_load_n(&generation, __ATOMIC_RELAXED);
-    struct gs_trace_record *slot;
+    uint64_t number;
 
     if (!__atomic_load_n(&has_file, __ATOMIC_RELAXED))
         return;
-    if (GS_UNLIKELY(own.generation != recording || own.slot == own.end) &&
-        !next_batch(recording))
-        return;
-    slot = own.slot++;
-    words[0] = gs_now_ns() - gs_trace_file_start_ns();
-    words[3] = own.thread | (uint64_t)stream << 32 | (uint64_t)context << 48;
-    memcpy(slot, words, sizeof(words));
-    __atomic_store_n(&slot->seal, gs_trace_seal(words, RECORD_WORDS, own.slot_number++),
-                     __ATOMIC_RELEASE);
+    do {
+        if (GS_UNLIKELY(own.generation != recording || own.slot == own.end ||
+                        !gs_trace_file_is_fresh(own.slot_number)) &&
+            !next_batch(recording))
+            return;
+        struct gs_trace_record *slot = own.slot++;
+
+        if (words[0] == 0)
+            words[0] = gs_now_ns() - gs_trace_file_start_ns();
+        words[3] = own.thread | (uint64_t)stream << 32 | (uint64_t)context << 48;
+        memcpy(slot, words, sizeof(words));
+        number = own.slot_number++;
+        __atomic_store_n(&slot->seal, gs_trace_seal(words, RECORD_WORDS, number),
+                         __ATOMIC_RELEASE);
+    } while (GS_UNLIKELY(!gs_trace_file_is_fresh(number)));
 }
 
 static const uint8_t kinds[GS_MEMORY_KINDS] = {

@@ -3,10 +3,13 @@
  *
  * One counter numbers the slots; a table of pointers maps a number to its chunk. The
  * thread that draws the first number of a missing chunk extends the file, maps the chunk,
- * and publishes the pointer. Once recording has ended the counter is so large that no
- * number belongs to a chunk.
+ * and publishes the pointer; or clears the oldest chunk, once the file has its size. Once
+ * recording has ended the counter is so large that no number belongs to a chunk.
  *
- * Owns:  the file and its mappings.
+ * Before a chunk is overwritten, its records are folded into the set of what is live, one
+ * chunk at each growth, and after each eighth of the file the set is written to the file.
+ *
+ * Owns:  the file, its mappings, and what is live.
  * Lock:  grow_lock while the file is extended or closed; counter and table are atomic.
  */
 #include "trace_file.h"
@@ -24,6 +27,7 @@
 #include "log_pattern.h"
 #include "output.h"
 #include "output_map.h"
+#include "trace_live.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -32,13 +36,26 @@
 /* The counter's value at the end: no limit reaches it, no process passes it. */
 #define ENDED ((uint64_t)1 << 62)
 
+/* With fewer chunks recording ends at the limit. */
+#define RING_CHUNKS_LEAST 8u
+/* A base is written after so many parts of the file. */
+#define RING_PARTS 8u
+/* Records written to the file at a time. */
+#define BASE_SLOTS 256u
+
+uint64_t gs_trace_file_next, gs_trace_file_stale;
+
 static struct trace_file {
-    uint64_t next;                   /* atomic: number of the next slot */
     uint64_t limit_bytes;            /* immutable after open: set by the user */
     uint64_t pid_start;              /* likewise: for the header */
     struct gs_trace_record **chunks; /* likewise; the pointers are atomic */
     uint64_t chunk_limit;            /* likewise: length of the table */
-    uint64_t chunk_count;            /* under grow_lock: mapped */
+    uint64_t ring_chunks;            /* likewise: that length, or 0: no ring */
+    uint64_t chunk_count;            /* under grow_lock, read atomically: begun */
+    uint64_t folded, kept;           /* under grow_lock: the first chunk that is not in
+                                      * `live`, and in the file's base */
+    struct gs_trace_live live;       /* under grow_lock */
+    struct gs_trace_base base;       /* likewise: the last one */
     uint64_t start_ns;               /* atomic: written before the first chunk appears */
     pid_t pid;                  /* under grow_lock: the process that created the file */
     struct gs_output_map named; /* under grow_lock */
@@ -57,7 +74,7 @@ static struct gs_trace_header *header_of(void)
 /* grow_lock is held. Hands out no more slots; returns the number handed out. */
 static uint64_t end_recording(enum gs_trace_end reason)
 {
-    uint64_t used = __atomic_exchange_n(&file.next, ENDED, __ATOMIC_ACQ_REL);
+    uint64_t used = __atomic_exchange_n(&gs_trace_file_next, ENDED, __ATOMIC_ACQ_REL);
     uint64_t words[2];
 
     if (used >= ENDED || file.chunk_count == 0)
@@ -89,8 +106,10 @@ bool gs_trace_file_close(void)
         used = end_recording(GS_TRACE_END_EXIT);
         fd = used ? gs_output_map_open(&file.named) : -1;
         if (fd >= 0) {
-            /* Every slot handed out lies before `used`, in pages that stay. */
-            if (ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0)
+            /* Every slot handed out lies before `used`, in pages that stay. A file that
+             * has its whole size stays as it is. */
+            if (file.base.number == 0 && used < file.chunk_limit * GS_TRACE_CHUNK_SLOTS &&
+                ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0)
                 errno = 0; /* readers accept zeros at the end, too */
             close(fd);
         }
@@ -102,7 +121,7 @@ bool gs_trace_file_close(void)
     return ours;
 }
 
-/* ---- growing; grow_lock is held --------------------------------------------------- */
+/* ---- creation; grow_lock is held -------------------------------------------------- */
 
 /* Creates the file. Never changes an existing one: it may be another recording, even one
  * in progress. */
@@ -143,6 +162,7 @@ static void write_header(struct gs_trace_header *header)
     header->start_real_ns = clock_ns(CLOCK_REALTIME);
     header->pid = (uint32_t)file.pid;
     header->pid_start = file.pid_start;
+    header->ring_chunks = file.ring_chunks;
     if (program)
         memcpy(header->program, program, strnlen(program, sizeof(header->program) - 1));
     memcpy(header->magic, GS_TRACE_MAGIC, sizeof(header->magic));
@@ -192,25 +212,166 @@ static void log_ended(enum gs_trace_end reason, int error)
                     made ? "nothing more is recorded" : "nothing is recorded");
 }
 
-/* Appends the next chunk. Returns 0 or an errno. */
-static int append_chunk(void)
+/* ---- the ring; grow_lock is held -------------------------------------------------- */
+
+static struct gs_trace_record *chunk_at(uint64_t index)
 {
+    uint64_t place = gs_trace_chunk_place(index, file.ring_chunks);
+
+    return __atomic_load_n(&file.chunks[place], __ATOMIC_ACQUIRE);
+}
+
+static struct gs_trace_ring *ring_of(void)
+{
+    return (struct gs_trace_ring *)(void *)((char *)header_of() +
+                                            GS_TRACE_HEADER_SLOTS * GS_TRACE_SLOT_BYTES);
+}
+
+/* Adds the records of a chunk that no thread writes to any more to what is live. */
+static void fold(uint64_t chunk)
+{
+    const struct gs_trace_record *records = chunk_at(chunk);
+    size_t first = chunk == 0 ? GS_TRACE_BATCH_SLOTS : 0;
+
+    for (size_t i = first; i < GS_TRACE_CHUNK_SLOTS; i++) {
+        uint64_t words[offsetof(struct gs_trace_record, seal) / 8];
+        struct gs_trace_record record = records[i];
+
+        memcpy(words, &record, sizeof(words));
+        if (record.seal ==
+            gs_trace_seal(words, GS_ARRAY_LEN(words), chunk * GS_TRACE_CHUNK_SLOTS + i))
+            gs_trace_live_add(&file.live, &record, chunk);
+    }
+}
+
+/* The base being written. */
+struct base_writer {
+    int fd, error;
+    uint64_t place;
+    size_t count;
+};
+
+static struct gs_trace_record base_slots[BASE_SLOTS]; /* under grow_lock */
+
+static void flush_base(struct base_writer *writer)
+{
+    size_t bytes = writer->count * GS_TRACE_SLOT_BYTES, done = 0;
+    off_t at = (off_t)((writer->place - writer->count) * GS_TRACE_SLOT_BYTES);
+
+    while (!writer->error && done < bytes) {
+        ssize_t more =
+            pwrite(writer->fd, (char *)base_slots + done, bytes - done, at + (off_t)done);
+
+        if (more > 0)
+            done += (size_t)more;
+        else if (more == 0 || errno != EINTR)
+            writer->error = more == 0 ? EIO : errno;
+    }
+    writer->count = 0;
+}
+
+static void put_base(void *arg, const struct gs_trace_record *record)
+{
+    uint64_t words[offsetof(struct gs_trace_record, seal) / 8];
+    struct base_writer *writer = arg;
+    struct gs_trace_record *slot = &base_slots[writer->count++];
+
+    *slot = *record;
+    memcpy(words, slot, sizeof(words));
+    slot->seal =
+        gs_trace_seal(words, GS_ARRAY_LEN(words), writer->place++ | GS_TRACE_BASE_SALT);
+    if (writer->count == BASE_SLOTS)
+        flush_base(writer);
+}
+
+/* Writes what is live before the chunk `file.folded` behind the ring, where the last base
+ * is not. Returns 0 or an errno. */
+static int write_base(int fd)
+{
+    const uint64_t ring_slots = file.ring_chunks * GS_TRACE_CHUNK_SLOTS;
+    struct gs_trace_base base = {.number = file.base.number + 1,
+                                 .first_slot = file.folded * GS_TRACE_CHUNK_SLOTS,
+                                 .place = ring_slots};
+    struct gs_trace_base *out = &ring_of()->bases[base.number % 2];
+    struct gs_output_shield shield;
+    uint64_t words[GS_TRACE_BASE_WORDS];
+
+    if (file.folded >= file.ring_chunks)
+        gs_trace_live_expire(&file.live, file.folded - file.ring_chunks);
+    base.records = gs_trace_live_count(&file.live);
+    if (file.base.number != 0 && file.base.place - ring_slots < base.records)
+        base.place = file.base.place + file.base.records;
+    struct base_writer writer = {.fd = fd, .place = base.place};
+    gs_output_shield_raise(&shield);
+    gs_trace_live_visit(&file.live, put_base, &writer);
+    flush_base(&writer);
+    gs_output_shield_lower(&shield, writer.error);
+    if (writer.error || file.live.no_memory)
+        return writer.error ? writer.error : ENOMEM;
+    memcpy(words, &base, sizeof(words));
+    base.seal = gs_trace_seal(words, GS_TRACE_BASE_WORDS, 2);
+    __atomic_store_n(&out->seal, 0, __ATOMIC_RELEASE);
+    out->number = base.number;
+    out->first_slot = base.first_slot;
+    out->place = base.place;
+    out->records = base.records;
+    __atomic_store_n(&out->seal, base.seal, __ATOMIC_RELEASE);
+    file.base = base;
+    file.kept = file.folded;
+    return 0;
+}
+
+/* Folds one more chunk, so that the oldest is in the base before it is overwritten. */
+static int prepare_ring(int fd)
+{
+    uint64_t part = file.ring_chunks / RING_PARTS;
+
+    if (file.ring_chunks == 0 || file.chunk_count < file.ring_chunks - part)
+        return 0;
+    fold(file.folded++);
+    return file.folded - file.kept >= part ? write_base(fd) : 0;
+}
+
+/* ---- growing; grow_lock is held --------------------------------------------------- */
+
+/* Maps the next chunk, or clears the oldest one. Returns 0 or an errno. */
+static int take_chunk(int fd)
+{
+    uint64_t place = gs_trace_chunk_place(file.chunk_count, file.ring_chunks);
     void *chunk = NULL;
+    int error = 0;
+
+    if (file.chunk_count >= file.chunk_limit) {
+        memset(file.chunks[place], 0, GS_TRACE_CHUNK_BYTES);
+        return 0;
+    }
+    error = map_chunk(fd, file.chunk_count, &chunk);
+    if (!error && file.chunk_count == 0)
+        write_header(chunk);
+    if (!error)
+        __atomic_store_n(&file.chunks[place], chunk, __ATOMIC_RELEASE);
+    return error;
+}
+
+/* Begins the next chunk. Returns 0 or an errno. */
+static int begin_chunk(void)
+{
     int fd = file.chunk_count ? gs_output_map_open(&file.named) : create_file();
     int error = fd < 0 ? errno : 0;
 
     if (error)
         return error;
-    error = map_chunk(fd, file.chunk_count, &chunk);
+    error = prepare_ring(fd);
+    if (!error)
+        error = take_chunk(fd);
     if (error && file.chunk_count == 0)
         gs_output_map_remove(&file.named); /* no record is in it */
     close(fd);
     if (error)
         return error;
-    if (file.chunk_count == 0)
-        write_header(chunk);
-    __atomic_store_n(&file.chunks[file.chunk_count], chunk, __ATOMIC_RELEASE);
-    file.chunk_count++;
+    if (file.ring_chunks != 0)
+        __atomic_store_n(&ring_of()->chunks, file.chunk_count + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&file.chunk_count, file.chunk_count + 1, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -223,10 +384,10 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
 
     gs_mutex_lock(&grow_lock);
     while (!error && file.chunk_count <= index &&
-           __atomic_load_n(&file.next, __ATOMIC_ACQUIRE) < ENDED) {
-        bool full = file.chunk_count == file.chunk_limit;
+           __atomic_load_n(&gs_trace_file_next, __ATOMIC_ACQUIRE) < ENDED) {
+        bool full = file.ring_chunks == 0 && file.chunk_count == file.chunk_limit;
 
-        error = full ? EFBIG : append_chunk();
+        error = full ? EFBIG : begin_chunk();
         if (error) {
             enum gs_trace_end reason = full ? GS_TRACE_END_LIMIT : GS_TRACE_END_NO_SPACE;
 
@@ -235,7 +396,7 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
         }
     }
     if (index < file.chunk_count)
-        chunk = file.chunks[index];
+        chunk = chunk_at(index);
     gs_mutex_unlock(&grow_lock);
     gs_uncancelled_end(before);
     errno = saved_errno;
@@ -262,22 +423,28 @@ enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes,
     file.limit_bytes = limit_bytes;
     file.pid_start = pid_start;
     file.chunk_limit = chunk_limit;
+    file.ring_chunks = chunk_limit >= RING_CHUNKS_LEAST ? chunk_limit : 0;
+    __atomic_store_n(&gs_trace_file_stale,
+                     file.ring_chunks ? (chunk_limit - chunk_limit / RING_PARTS - 2) *
+                                            GS_TRACE_CHUNK_SLOTS
+                                      : UINT64_MAX,
+                     __ATOMIC_RELAXED);
     file.chunks = table;
-    __atomic_store_n(&file.next, GS_TRACE_BATCH_SLOTS, __ATOMIC_RELEASE);
+    __atomic_store_n(&gs_trace_file_next, GS_TRACE_BATCH_SLOTS, __ATOMIC_RELEASE);
     return GS_OK;
 }
 
 struct gs_trace_record *gs_trace_file_batch(uint64_t *number)
 {
     uint64_t slot =
-        __atomic_fetch_add(&file.next, GS_TRACE_BATCH_SLOTS, __ATOMIC_ACQ_REL);
+        __atomic_fetch_add(&gs_trace_file_next, GS_TRACE_BATCH_SLOTS, __ATOMIC_ACQ_REL);
     uint64_t index = slot / GS_TRACE_CHUNK_SLOTS;
     struct gs_trace_record *chunk = NULL;
 
     if (GS_UNLIKELY(slot >= ENDED))
         return NULL;
-    if (GS_LIKELY(index < file.chunk_limit))
-        chunk = __atomic_load_n(&file.chunks[index], __ATOMIC_ACQUIRE);
+    if (GS_LIKELY(index < __atomic_load_n(&file.chunk_count, __ATOMIC_ACQUIRE)))
+        chunk = chunk_at(index);
     if (GS_UNLIKELY(!chunk))
         chunk = grow(index);
     *number = slot;
@@ -316,11 +483,12 @@ void gs_trace_file_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes)
 
 void gs_trace_file_reset(void)
 {
-    for (uint64_t i = 0; i < file.chunk_count; i++)
+    for (uint64_t i = 0; i < file.chunk_count && i < file.chunk_limit; i++)
         munmap(file.chunks[i], GS_TRACE_CHUNK_BYTES);
+    gs_trace_live_free(&file.live);
     if (file.chunks)
         munmap(file.chunks, file.chunk_limit * sizeof(*file.chunks));
     memset(&file, 0, sizeof(file));
-    file.next = ENDED;
+    __atomic_store_n(&gs_trace_file_next, ENDED, __ATOMIC_RELEASE);
     gs_mutex_init(&grow_lock, GS_RANK_TRACE_FILE);
 }

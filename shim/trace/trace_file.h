@@ -3,7 +3,8 @@
  *
  * The file is mapped chunk by chunk, and its blocks are allocated before (a sparse file
  * on a full disk would end the program by SIGBUS). No descriptor stays open: an extension
- * opens the file again.
+ * opens the file again. A file that has reached its size overwrites its oldest chunks,
+ * and keeps what they have left (trace_live.h).
  *
  * Locks: gs_trace_file_batch takes one only when the file is extended.
  */
@@ -21,6 +22,19 @@
  */
 enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes,
                                   uint64_t pid_start) GS_MUST_USE;
+
+/* Number of the next slot, and after how many more a batch is too old to be written to,
+ * since its chunk may be read or overwritten. */
+extern uint64_t gs_trace_file_next __attribute__((visibility("hidden"))); /* atomic */
+extern uint64_t gs_trace_file_stale
+    __attribute__((visibility("hidden"))); /* after open */
+
+/* Returns whether the batch with this slot may still be written to. */
+static inline bool gs_trace_file_is_fresh(uint64_t slot)
+{
+    return __atomic_load_n(&gs_trace_file_next, __ATOMIC_RELAXED) - slot <=
+           __atomic_load_n(&gs_trace_file_stale, __ATOMIC_RELAXED);
+}
 
 /*
  * Hands out GS_TRACE_BATCH_SLOTS zeroed slots to the caller alone, each to be filled, and

@@ -1,11 +1,11 @@
 /*
  * trace_format.h - the format of a recorded allocation trace, for writers and readers.
  *
- * A file is a row of slots of 48 bytes. The first GS_TRACE_HEADER_SLOTS contain the
- * header, each other slot a record or zeros. A slot is filled first and sealed last. So a
- * process that dies at any time leaves sealed records, zeros where none was begun, and at
- * most one unsealed slot a thread. All numbers are little endian, like the machines that
- * CUDA runs on.
+ * A file is a row of slots of 48 bytes. The first batch contains the header and the
+ * ring's words, each other slot a record or zeros. A slot is filled first and sealed
+ * last. So a process that dies at any time leaves sealed records, zeros where none was
+ * begun, and at most one unsealed slot a thread. All numbers are little endian, like the
+ * machines that CUDA runs on.
  *
  * A thread takes GS_TRACE_BATCH_SLOTS slots at a time, so that threads do not write to
  * the same cache lines; records are ordered by their times, and by slots at equal times.
@@ -22,7 +22,7 @@
 #include "gs_base.h"
 
 #define GS_TRACE_MAGIC        "gpushtr\n"
-#define GS_TRACE_VERSION      1
+#define GS_TRACE_VERSION      2 /* 1: without a ring */
 #define GS_TRACE_SLOT_BYTES   48
 #define GS_TRACE_HEADER_SLOTS 4
 /* Batches begin at multiples of this number; the first contains only the header. */
@@ -135,15 +135,49 @@ struct gs_trace_header {
     uint32_t zero;
     char program[64];   /* NUL-terminated */
     uint64_t pid_start; /* that of the state file that has the stacks; 0: none has them */
-    uint64_t rest[5];   /* 0 */
-    uint64_t seal;      /* gs_trace_seal of the above, as of slot 0 */
+    uint64_t ring_chunks; /* the file keeps this many; 0: all (version 1) */
+    uint64_t rest[4];     /* 0 */
+    uint64_t seal;        /* gs_trace_seal of the above, as of slot 0 */
     /* Written once, when recording ends. */
     uint64_t end_slots;  /* slots handed out, header included */
     uint64_t end_reason; /* enum gs_trace_end */
     uint64_t end_seal;   /* gs_trace_seal of the two, as of slot 1; 0: not written */
 };
 
+/*
+ * A file that has reached its size goes on at its second chunk: chunk N >= 1 is at
+ * gs_trace_chunk_place. Slots keep counting, and so do their seals. What the overwritten
+ * records have left is in a base: records of the allocations and ranges that were live,
+ * and of frees whose allocations come later, behind the last chunk. They are sealed as of
+ * the slots' places in the file, but for GS_TRACE_BASE_SALT. Records of slots before
+ * first_slot are in the base already.
+ */
+struct gs_trace_base {
+    uint64_t number;     /* of the bases so far; the highest counts */
+    uint64_t first_slot; /* a chunk's first */
+    uint64_t place;      /* of its first record: a slot's place in the file */
+    uint64_t records;
+    uint64_t seal; /* gs_trace_seal of the above, as of slot 2 */
+};
+#define GS_TRACE_BASE_WORDS 4
+#define GS_TRACE_BASE_SALT  ((uint64_t)1 << 63)
+
+/* Behind the header, in the rest of the first batch. The bases take turns. */
+struct gs_trace_ring {
+    uint64_t chunks; /* begun so far; atomic */
+    struct gs_trace_base bases[2];
+};
+
+/* The place of a chunk in the file, in chunks. */
+static inline uint64_t gs_trace_chunk_place(uint64_t chunk, uint64_t ring_chunks)
+{
+    return chunk < 1 || ring_chunks < 2 ? chunk : 1 + (chunk - 1) % (ring_chunks - 1);
+}
+
 static_assert(sizeof(struct gs_trace_record) == GS_TRACE_SLOT_BYTES, "one slot");
+static_assert(sizeof(struct gs_trace_ring) <=
+                  (GS_TRACE_BATCH_SLOTS - GS_TRACE_HEADER_SLOTS) * GS_TRACE_SLOT_BYTES,
+              "the first batch has room for it");
 static_assert(sizeof(struct gs_trace_header) ==
                   GS_TRACE_HEADER_SLOTS * GS_TRACE_SLOT_BYTES,
               "the header's slots");

@@ -181,6 +181,40 @@ limit_case() {
 }
 add_case "trace limit" limit_case
 
+# A file that has its size keeps the end, and the blocks that were live before: killed or not, it can be read,
+# replayed and shown. Before, it kept its beginning.
+ring_case() {
+  local allocs
+
+  "$@" trace GPUSHIM_TRACE_LIMIT=6M
+  [[ $(stat -c %s "$file") -le $((6291456 + 65536)) ]] || fail "larger than its limit"
+  read_trace trace
+  allocs=$(count_ops a device)
+  [[ $allocs -gt 40000 && $allocs -lt 66000 ]] || fail "$allocs allocations"
+  [[ $((allocs - $(count_ops f device))) -le 1 ]] || fail "$allocs allocations, $(count_ops f device) frees"
+  "$build/gpushim" replay trace >replayed || fail "the trace does not run"
+  "$build/gpushim" timeline -o timeline trace >/dev/null || fail "no timeline"
+}
+ring_whole() {
+  preloaded shim GPUSHIM_TRACE_FILE="$1" "$2" -- "$apps/hitpair_linked" 300000
+  expect_status shim 0
+  expect_clean shim.err
+  file=$1
+}
+ring_killed() {
+  local pid
+
+  file=.$1.data
+  start_preloaded shim GPUSHIM_TRACE_FILE="$case_dir/$1" "$2" -- "$apps/hitpair_linked" 100000000
+  pid=$!
+  await 20 test -s "$file"
+  sleep 1
+  kill -9 "$pid" || fail "the program has ended by itself"
+  wait "$pid"
+}
+add_case "trace of the end" ring_case ring_whole
+add_case "trace of the end, killed" ring_case ring_killed
+
 # unwritable_case VALUE TEXT
 unwritable_case() {
   same_as_native GPUSHIM_TRACE_FILE="$1" -- "$apps/pipeline_shared"
