@@ -44,6 +44,8 @@
 #define LINES_MS         3000
 #define LINES_HOST_BYTES (512 * GS_MIB)
 
+static bool sites_given; /* immutable after start: GPUSHIM_LEAK_MAX was */
+
 static struct {
     int dump, term, track;       /* signals with a handler of the library; 0: none */
     sem_t wanted;                /* posted by the handlers */
@@ -240,6 +242,7 @@ static void handle_all(const struct gs_options *options, struct gs_tracker *trac
 
 void gs_interim_start(const struct gs_options *options, struct gs_tracker *tracker)
 {
+    sites_given = gs_options_given(environ, "GPUSHIM_LEAK_MAX");
     int dump = read_signal("GPUSHIM_DUMP_SIGNAL", options->dump_signal);
     int track = read_track_signal(options, dump);
     if (tracker && (dump || track || options->dump_on_term)) {
@@ -378,7 +381,7 @@ void gs_interim_refused(struct gs_state *state, const struct gs_call *call, int 
     asked.what = (struct gs_interim){.ending = "out of memory",
                                      .note = asked.refusal.note,
                                      .stack = asked.refusal.figures.stack,
-                                     .call_sites = CALL_SITES,
+                                     .call_sites = sites_given ? 0 : CALL_SITES,
                                      .refusal = &asked.refusal};
     write_and_wait(write_refusal);
 }

@@ -2,6 +2,7 @@
  * interim.c - a program of which something is asked while it runs.
  *
  *   interim_WAY oom          fills the device from two places, frees all, computes on
+ *   interim_WAY sites        the same from five places
  *   interim_WAY small        the same by a thread with a small stack
  *   interim_WAY usr1 FILE    sends itself SIGUSR1 until FILE is there, goes on
  *   interim_WAY term         sends itself SIGTERM
@@ -41,6 +42,15 @@ static void *fill_up(void *unused)
         ;
     app_expect(!hoard_one(), "a refusal");
     return unused;
+}
+
+/* One place for each depth. */
+static __attribute__((noinline)) bool cache_below(unsigned depth)
+{
+    bool got = depth == 0 ? cache_one() : cache_below(depth - 1);
+
+    __asm__ volatile(""); /* no tail call */
+    return got;
 }
 
 static void fill_and_free(void)
@@ -118,7 +128,11 @@ int main(int argc, char **argv)
     APP_OK(gpu_free(held[--count]));
     if (strcmp(what, "oom") == 0)
         fill_and_free();
-    else if (strcmp(what, "small") == 0)
+    else if (strcmp(what, "sites") == 0) {
+        for (unsigned depth = 0; depth < 3; depth++)
+            app_expect(cache_below(depth), "a block");
+        fill_and_free();
+    } else if (strcmp(what, "small") == 0)
         fill_by_a_thread();
     app_gpu_stop();
     return 0;

@@ -26,6 +26,21 @@ for way in shared static linked; do
   add_case "interim out of memory on a small stack $way" interim_oom_case "$way" small
 done
 
+# GPUSHIM_LEAK_MAX, which the text names, counts there, too.
+interim_sites_case() {
+  local lines='^==[0-9]+== LIVE [0-9]+: '
+
+  preloaded three -- "$apps/interim_linked" sites
+  sed '/goes on/q' three.err >first
+  expect_count first "$lines" 3
+  expect_count first ' 2 more call sites: .*[(]GPUSHIM_LEAK_MAX, ' 1
+  preloaded all GPUSHIM_LEAK_MAX=20 -- "$apps/interim_linked" sites
+  sed '/goes on/q' all.err >first
+  expect_count first "$lines" 5
+  expect_no_text first ' more call site'
+}
+add_case "interim out of memory, all call sites" interim_sites_case
+
 # Where it is the user's limit that is full, the device is not.
 interim_limit_case() {
   preloaded shim GPUSHIM_MEM_LIMIT=100M -- "$apps/interim_linked" oom
