@@ -154,9 +154,10 @@ bool gs_parts_reclaim(const struct gs_shortage *lack)
 
 /* ---- events of one part --------------------------------------------------------- */
 
-void gs_parts_device_named(int ordinal, const char *name, const char *bus)
+void gs_parts_device_named(int ordinal, const char *name, const char *bus,
+                           const char *uuid)
 {
-    gs_state_file_device(ordinal, name, bus);
+    gs_state_file_device(ordinal, name, bus, uuid);
 }
 
 void gs_parts_context_error(const struct gs_context *context, CUresult result)

@@ -30,7 +30,8 @@ void gs_parts_fork_in_child(void);
 /* A context was found for the first time; it is current. Names: state, context. */
 void gs_parts_context_found(struct gs_state *state, const struct gs_context *context);
 /* The driver has reported the name of a device. Under gs_contexts.lock. */
-void gs_parts_device_named(int ordinal, const char *name, const char *bus);
+void gs_parts_device_named(int ordinal, const char *name, const char *bus,
+                           const char *uuid);
 /* The memory of a context has ended, as far as it is known by the context's handle. Under
  * gs_contexts.ending. Names: state, handle. */
 void gs_parts_context_lost(struct gs_state *state, CUcontext handle);

@@ -56,9 +56,10 @@ static void find_device(const struct gs_state_found *found, size_t i,
 {
     const struct gs_statistics *kept = gs_statistics_of(found->annex, i);
     *statistics = kept ? *kept : (struct gs_statistics){.at_ns = 0};
-    const char *bus = found->header->buses[i];
+    const char *bus = found->header->buses[i], *uuid = found->header->uuids[i];
     *device = (struct gs_report_device){.name = found->header->devices[i],
-                                        .bus = bus[0] ? bus : NULL};
+                                        .bus = bus[0] ? bus : NULL,
+                                        .uuid = uuid[0] ? uuid : NULL};
     gs_statistics_report(statistics, device);
     /* Both clocks are coarse: of two equal times neither counts as later. */
     bool over = found->header->process.ending[0] != '\0';

@@ -67,8 +67,11 @@ static void fill_devices(struct gs_state *state)
         statistics[i].rest_known = gs_nvml_rest((int)i, &statistics[i].rest_bytes);
         bool named = __atomic_load_n(&state->device_named[i], __ATOMIC_ACQUIRE);
         const char *bus = named ? state->device_buses[i] : "";
-        devices[i] = (struct gs_report_device){
-            .name = named ? state->device_names[i] : "", .bus = bus[0] ? bus : NULL};
+        const char *uuid = named ? state->device_uuids[i] : "";
+        devices[i] =
+            (struct gs_report_device){.name = named ? state->device_names[i] : "",
+                                      .bus = bus[0] ? bus : NULL,
+                                      .uuid = uuid[0] ? uuid : NULL};
         gs_statistics_report(&statistics[i], &devices[i]);
     }
     gs_statistics_keep(statistics, device_count);

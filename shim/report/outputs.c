@@ -327,7 +327,7 @@ static void write_metrics(void *self, const struct gs_export *export,
     } else if (is_log(path)) {
         problem = "it is GPUSHIM_LOG_FILE";
     } else {
-        problem = export ? write_file(export, GS_EXPORT_openmetrics, path, METRICS_MODE)
+        problem = export ? write_file(export, GS_EXPORT_prometheus, path, METRICS_MODE)
                          : gs_status_text(GS_ERR_HOST_NOMEM);
     }
     if (problem) {

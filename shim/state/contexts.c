@@ -7,6 +7,7 @@
 #include "contexts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "all_contexts.h"
 #include "context_switch.h"
@@ -112,10 +113,34 @@ static CUcontext primary_of(CUdevice device)
     return primary;
 }
 
+/* Writes it as NVML and DCGM have it; "": not known. */
+static void name_uuid(CUdevice device, char out[GS_DEVICE_UUID_BYTES])
+{
+    const struct gs_real *real = gs_real();
+    CUuuid uuid;
+    size_t length = 4;
+    strcpy(out, "GPU-");
+    if (!real->cuDeviceGetUuid || real->cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS) {
+        out[0] = '\0';
+        return;
+    }
+    for (unsigned i = 0; i < sizeof(uuid.bytes); i++) {
+        static const char digits[] = "0123456789abcdef";
+        unsigned char byte = (unsigned char)uuid.bytes[i];
+        if (i == 4 || i == 6 || i == 8 || i == 10) {
+            out[length++] = '-';
+        }
+        out[length++] = digits[byte >> 4];
+        out[length++] = digits[byte & 15];
+    }
+    out[length] = '\0';
+}
+
 static void record_device(struct gs_state *state, CUdevice device, int ordinal)
 {
     const struct gs_real *real = gs_real();
-    char name[GS_DEVICE_NAME_BYTES] = "", bus[GS_DEVICE_BUS_BYTES] = "";
+    char name[GS_DEVICE_NAME_BYTES] = "", bus[GS_DEVICE_BUS_BYTES] = "",
+         uuid[GS_DEVICE_UUID_BYTES];
     if (real->cuDeviceGetName(name, sizeof(name), device) != CUDA_SUCCESS) {
         name[0] = '\0';
     }
@@ -123,14 +148,16 @@ static void record_device(struct gs_state *state, CUdevice device, int ordinal)
         real->cuDeviceGetPCIBusId(bus, sizeof(bus), device) != CUDA_SUCCESS) {
         bus[0] = '\0';
     }
+    name_uuid(device, uuid);
     gs_mutex_lock(&state->contexts.lock);
     if (ordinal >= 0 && ordinal < GS_MAX_DEVICES) {
         if (!state->device_named[ordinal]) {
             __builtin_memcpy(state->device_names[ordinal], name, sizeof(name));
             __builtin_memcpy(state->device_buses[ordinal], bus, sizeof(bus));
+            __builtin_memcpy(state->device_uuids[ordinal], uuid, sizeof(uuid));
             __atomic_store_n(&state->device_named[ordinal], true, __ATOMIC_RELEASE);
         }
-        gs_parts_device_named(ordinal, name, bus);
+        gs_parts_device_named(ordinal, name, bus, uuid);
         if (ordinal >= state->device_count) {
             __atomic_store_n(&state->device_count, ordinal + 1, __ATOMIC_RELEASE);
         }

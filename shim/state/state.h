@@ -21,6 +21,7 @@
 #include "tracker.h"
 
 #define GS_DEVICE_NAME_BYTES 64
+#define GS_DEVICE_UUID_BYTES 48 /* "GPU-", 32 digits and 4 hyphens */
 #define GS_DEVICE_BUS_BYTES  24 /* "0000:3b:00.0"; a domain may have 32 bits */
 
 struct gs_state {
@@ -37,7 +38,8 @@ struct gs_state {
     bool bad; /* there were leaks or errors; set before `reported` says written */
     /* Names of the known devices, written once, under contexts.lock. */
     char device_names[GS_MAX_DEVICES][GS_DEVICE_NAME_BYTES];
-    char device_buses[GS_MAX_DEVICES][GS_DEVICE_BUS_BYTES]; /* likewise; "": unknown */
+    char device_buses[GS_MAX_DEVICES][GS_DEVICE_BUS_BYTES];  /* likewise; "": unknown */
+    char device_uuids[GS_MAX_DEVICES][GS_DEVICE_UUID_BYTES]; /* likewise */
     bool device_named[GS_MAX_DEVICES]; /* atomic: set after the names, read before them */
     int device_count;                  /* highest known ordinal plus one; atomic */
 };

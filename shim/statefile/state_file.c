@@ -279,7 +279,8 @@ static struct gs_state_header *header_of(void)
     return memory ? gs_state_memory_header(memory) : NULL;
 }
 
-void gs_state_file_device(int ordinal, const char *name, const char *bus)
+void gs_state_file_device(int ordinal, const char *name, const char *bus,
+                          const char *uuid)
 {
     struct gs_state_header *header = header_of();
     if (!header || ordinal < 0 || ordinal >= GS_MAX_DEVICES) {
@@ -287,6 +288,7 @@ void gs_state_file_device(int ordinal, const char *name, const char *bus)
     }
     strncpy(header->devices[ordinal], name, sizeof(header->devices[ordinal]) - 1);
     strncpy(header->buses[ordinal], bus, sizeof(header->buses[ordinal]) - 1);
+    strncpy(header->uuids[ordinal], uuid, sizeof(header->uuids[ordinal]) - 1);
     if ((uint32_t)ordinal >= header->device_count) {
         __atomic_store_n(&header->device_count, (uint32_t)ordinal + 1, __ATOMIC_RELEASE);
     }

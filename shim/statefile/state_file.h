@@ -32,8 +32,9 @@ struct gs_state_memory *gs_state_file_open(const struct gs_options *options);
  * Called once. */
 void *gs_state_file_annex(size_t bytes);
 
-/* Stores the name and the PCI bus id of a device, once they are known. */
-void gs_state_file_device(int ordinal, const char *name, const char *bus);
+/* Stores the name, the PCI bus id and the UUID of a device, once they are known. */
+void gs_state_file_device(int ordinal, const char *name, const char *bus,
+                          const char *uuid);
 /* Stores that the last report was written, and whether it has leaks or errors; "": it is
  * not the last. */
 void gs_state_file_ending(const char *ending, bool bad);

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """openmetrics.py - looks at a file that GPUSHIM_METRICS_FILE named, for the end-to-end tests.
 
-  openmetrics.py check FILE              by the rules of OpenMetrics 1.0, and those that the textfile
+  openmetrics.py check FILE              by the rules of OpenMetrics 1.0 if it ends in "# EOF", else of
+                                         Prometheus' text format, and those that the textfile
                                          collector of node_exporter adds
   openmetrics.py client FILE             by the parser of the prometheus_client package; ends with 77
                                          where that is missing
@@ -57,13 +58,14 @@ def families_of(path):
     """name -> (type, samples); ends the program at the first rule that is broken."""
     with open(path, "rb") as file:
         text = file.read().decode("utf-8", "strict")
-    demand(text.endswith("\n# EOF\n"), 0, "no end")
+    older = not text.endswith("\n# EOF\n")
+    demand(text.endswith("\n"), 0, "no end")
     demand("\r" not in text, 0, "a carriage return")
     families, name, seen = {}, None, set()
-    for number, line in enumerate(text.split("\n")[:-2], 1):
+    for number, line in enumerate(text.split("\n")[:-1 if older else -2], 1):
         word = line.split(" ", 3)
         if word[0] == "#":
-            demand(len(word) == 4 and word[1] in ("TYPE", "UNIT", "HELP"), number, line)
+            demand(len(word) == 4 and word[1] in ("TYPE", "HELP", "" if older else "UNIT"), number, line)
             if word[2] != name:
                 name = word[2]
                 demand(NAME.fullmatch(name) and name not in families, number, "family again: " + name)
@@ -75,7 +77,9 @@ def families_of(path):
         demand(name, number, "a sample without a family")
         family, sample = families[name], sample_of(line, number)
         demand(family.get("TYPE") in SUFFIX and family.get("HELP"), number, "no type or help: " + name)
-        demand(sample.name == name + SUFFIX[family["TYPE"]], number, "not of %s: %s" % (name, line))
+        suffix = SUFFIX[family["TYPE"]]
+        demand(sample.name == name + ("" if older else suffix), number, "not of %s: %s" % (name, line))
+        demand(name.endswith("_total") == (older and suffix != ""), number, "name: " + name)
         demand(math.isfinite(sample.value) and sample.value >= 0, number, "value: " + line)
         key = (sample.name, tuple(sorted(sample.labels.items())))
         demand(key not in seen, number, "twice: " + line)
@@ -84,8 +88,8 @@ def families_of(path):
     for name, family in families.items():
         demand(family["samples"], 0, "empty family: " + name)
         unit = family.get("UNIT")
-        demand(name.startswith("gpushim_") and not name.endswith("_total"), 0, "name: " + name)
-        demand((unit is not None) == name.endswith(("_bytes", "_seconds")), 0, "unit: " + name)
+        demand(name.startswith("gpushim_"), 0, "name: " + name)
+        demand((unit is not None) == (not older and name.endswith(("_bytes", "_seconds"))), 0, "unit: " + name)
         demand(unit is None or name.endswith("_" + unit), 0, "unit: " + name)
     return families
 
@@ -117,7 +121,7 @@ def client(path):
         text = file.read()
     own = sorted((sample.name, sorted(sample.labels.items()), sample.value)
                  for family in families_of(path).values() for sample in family["samples"])
-    for parser in (parse, parse_older):
+    for parser in (parse, parse_older) if text.endswith("# EOF\n") else (parse_older,):
         found = sorted((sample.name, sorted(sample.labels.items()), sample.value)
                        for family in parser(text) for sample in family.samples)
         if found != own:

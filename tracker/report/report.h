@@ -35,6 +35,7 @@ struct gs_report_holes {
 struct gs_report_device {
     const char *name;        /* "NVIDIA H200" */
     const char *bus;         /* PCI bus id; NULL: unknown */
+    const char *uuid;        /* likewise: "GPU-..." */
     uint64_t reserved_bytes; /* of the pool */
     uint64_t reserved_peak_bytes;
     uint64_t idle_bytes; /* reserved, and in no live block */

@@ -31,6 +31,7 @@ struct gs_state_process {
 
 #define GS_STATE_DEVICE_BYTES 64
 #define GS_STATE_BUS_BYTES    24
+#define GS_STATE_UUID_BYTES   48
 
 struct gs_state_header {
     char magic[8];
@@ -47,6 +48,7 @@ struct gs_state_header {
     /* PCI bus ids: ordinals are the process's own (CUDA_VISIBLE_DEVICES). Empty: unknown
      */
     char buses[GS_MAX_DEVICES][GS_STATE_BUS_BYTES];
+    char uuids[GS_MAX_DEVICES][GS_STATE_UUID_BYTES]; /* likewise */
 };
 
 struct gs_state_memory;

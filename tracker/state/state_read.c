@@ -70,6 +70,7 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
     for (uint32_t i = 0; i < header->device_count; i++) {
         gs_image_end_text(header->devices[i], sizeof header->devices[i]);
         gs_image_end_text(header->buses[i], sizeof header->buses[i]);
+        gs_image_end_text(header->uuids[i], sizeof header->uuids[i]);
     }
     if (header->layout != config->layout)
         *problem = strcmp(header->version, config->version) != 0

@@ -357,7 +357,7 @@ outputs_clean_case() {
   preloaded shim GPUSHIM_OUTPUT=json,pprof,collapsed,csv,openmetrics GPUSHIM_OUTPUT_FILE=r -- \
     "$apps/levels_linked"
   expect_equal "lines" 3 "$(wc -l <shim.err)"
-  expect_text shim.err "files written: $PWD/r.json, $PWD/r.pb, $PWD/r.collapsed, $PWD/r.csv, $PWD/r.prom\$"
+  expect_text shim.err "files written: $PWD/r.json, $PWD/r.pb, $PWD/r.collapsed, $PWD/r.csv, $PWD/r.openmetrics\$"
   expect_equal "leaks" 0 "$(csv_rows r.csv leaked_count | awk '{ sum += $1 } END { print sum + 0 }')"
   [[ -e r.collapsed && ! -s r.collapsed ]] || fail "r.collapsed should be there, and empty"
   expect_valid r.json
@@ -377,7 +377,7 @@ outputs_names_case() {
   expect_no_text none.err 'files written'
   [[ -z $(find . -name 'gpushim.*') ]] || fail "files nobody asked for"
   preloaded shim GPUSHIM_OUTPUT=Collapsed,jason,json,json -- "$apps/leaky_linked"
-  expect_count shim.err '^gpushim: GPUSHIM_OUTPUT: "jason" is no format \(json, pprof, collapsed, collapsed-peak, collapsed-total, csv, openmetrics\); left out$' 1
+  expect_count shim.err '^gpushim: GPUSHIM_OUTPUT: "jason" is no format \(json, pprof, collapsed, collapsed-peak, collapsed-total, csv, prometheus, openmetrics\); left out$' 1
   pid=$(sed -nE 's/^==([0-9]+)== SUMMARY.*/\1/p' shim.err)
   expect_text shim.err "files written: $PWD/gpushim.$pid.json, $PWD/gpushim.$pid.collapsed\$"
   [[ -s gpushim.$pid.json && -s gpushim.$pid.collapsed ]] || fail "files are missing"
@@ -641,7 +641,7 @@ int main(void) { return 0; }' >kernel.cu
     cmp "$name" "${name%.*}.before" || fail "$name was changed"
   done
   # What gpushim wrote is replaced by each kind, and all by --force.
-  for kind in json csv pb collapsed prom html; do
+  for kind in json csv pb collapsed openmetrics html; do
     run_in page -- "$build/gpushim" html -o run.html run.json
     cp "run.$kind" page
     run_in page -- "$build/gpushim" html -o page run.json

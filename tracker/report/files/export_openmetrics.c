@@ -1,12 +1,11 @@
 /*
- * export_openmetrics.c - the figures of a process as OpenMetrics 1.0: gauges and
- * counters.
+ * export_openmetrics.c - the figures of a process as gauges and counters, by OpenMetrics
+ * 1.0 and in Prometheus' text format, which the textfile collector of node_exporter
+ * reads. The samples are the same. The text format has a counter's type and help under
+ * the name of the sample, and no units.
  *
- * Prometheus' older text format has the same lines for samples, and takes the others that
- * it does not know for comments. So the textfile collector of node_exporter reads the
- * file, as long as there are no other types and no times in it.
- *
- * Labels `host` and `pid` keep the files of several processes apart.
+ * Labels `host` and `pid` keep the files of several processes apart; `UUID` and
+ * `pci_bus_id` are those of dcgm-exporter.
  *
  * Owns: nothing beyond one call.   Lock: none.   Design: docs/outputs.md
  */
@@ -14,6 +13,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct metrics {
     const struct gs_export *export;
@@ -22,6 +22,7 @@ struct metrics {
     struct gs_owners owners;
     char separator; /* in front of the next label */
     bool begun;     /* the family has a sample */
+    bool text;      /* Prometheus' text format */
 };
 
 /* The texts are in the row itself, so that a start relocates none. */
@@ -40,13 +41,13 @@ static void put_head(struct metrics *metrics, const struct family *family)
                                     {"HELP", family->help}};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(lines); i++) {
-        if (lines[i][1][0] == '\0')
+        if (lines[i][1][0] == '\0' || (metrics->text && lines[i][1] == family->unit))
             continue;
         gs_out_text(out, "# ");
         gs_out_text(out, lines[i][0]);
         gs_out_char(out, ' ');
         gs_out_text(out, family->name);
-        gs_out_char(out, ' ');
+        gs_out_text(out, metrics->text && family->counter ? "_total " : " ");
         gs_out_text(out, lines[i][1]);
         gs_out_char(out, '\n');
     }
@@ -161,16 +162,44 @@ static const struct total {
 #undef TOTAL
 };
 
+/* "0000:3b:00.0" as NVML and DCGM write it: "00000000:3B:00.0". */
+static void put_bus(struct metrics *metrics, const char *bus)
+{
+    char text[40];
+    size_t domain = strcspn(bus, ":"), length = 0;
+
+    while (domain + length < 8)
+        text[length++] = '0';
+    for (; *bus && length < sizeof text - 1; bus++)
+        text[length++] = *bus >= 'a' && *bus <= 'f' ? (char)(*bus - 'a' + 'A') : *bus;
+    text[length] = '\0';
+    put_label(metrics, "pci_bus_id", text);
+}
+
+/* The labels of a device. */
+static void put_device(struct metrics *metrics, size_t i)
+{
+    const struct gs_report_config *config = metrics->export->config;
+
+    put_label_number(metrics, "device", i);
+    if (i < config->device_count && config->devices[i].uuid)
+        put_label(metrics, "UUID", config->devices[i].uuid);
+    if (i < config->device_count && config->devices[i].bus)
+        put_bus(metrics, config->devices[i].bus);
+}
+
 /* Begins a sample of a device, or of a row apart from the devices. */
 static void put_row_sample(struct metrics *metrics, const struct family *family,
                            unsigned row)
 {
+    static const char apart[GS_ROWS - GS_ROW_PINNED][12] = {"pinned", "registered",
+                                                            "imported", "views"};
+
     put_sample(metrics, family);
     if (row < GS_ROW_PINNED)
-        put_label_number(metrics, "device", row);
+        put_device(metrics, row);
     put_label(metrics, "memory",
-              row < GS_ROW_PINNED ? "device"
-                                  : gs_report_rows[row - GS_ROW_PINNED].member);
+              row < GS_ROW_PINNED ? "device" : apart[row - GS_ROW_PINNED]);
 }
 
 static void put_total(struct metrics *metrics, const struct total *total)
@@ -221,17 +250,17 @@ static const struct pooled {
     struct family family;
     char counter[24]; /* of struct gs_export_job */
 } pooled[] = {
-    {{"gpushim_pool_reserved_bytes", "bytes", "Memory that the pool has of the driver.",
-      false},
+    {{"gpushim_pool_reserved_bytes", "bytes",
+      "Memory the pool has reserved from the driver.", false},
      "reserved_bytes"},
     {{"gpushim_pool_idle_bytes", "bytes", "Reserved memory in no live block.", false},
      "idle_bytes"},
     {{"gpushim_pool_hits", "", "Requests served without the driver.", true}, "hits"},
-    {{"gpushim_pool_misses", "", "Requests for which the driver was asked.", true},
+    {{"gpushim_pool_misses", "", "Requests that required a driver call.", true},
      "misses"},
     {{"gpushim_pool_driver_calls", "", "Calls of the driver for segments.", true},
      "driver_calls"},
-    {{"gpushim_pool_driver_seconds", "seconds", "Time that these took.", true},
+    {{"gpushim_pool_driver_seconds", "seconds", "Time spent in driver calls.", true},
      "driver_ns"},
 };
 
@@ -259,7 +288,7 @@ static void put_pool(struct metrics *metrics, const struct pooled *figure)
         if (!gs_report_pool_used(&config->devices[i]))
             continue;
         put_sample(metrics, &figure->family);
-        put_label_number(metrics, "device", i);
+        put_device(metrics, i);
         if (strcmp(figure->family.unit, "seconds") == 0)
             put_seconds(metrics, value);
         else
@@ -278,7 +307,7 @@ static void put_owners(struct metrics *metrics, const struct family *family,
 
         put_sample(metrics, family);
         if (owner->row < GS_ROW_PINNED)
-            put_label_number(metrics, "device", owner->row);
+            put_device(metrics, owner->row);
         put_label(metrics, "kind", gs_export_kind(owner->kind));
         put_label(metrics, "owner", owner->name ? owner->name : "unknown");
         put_value(metrics, *(const uint64_t *)((const char *)owner + offset));
@@ -308,17 +337,19 @@ static void put_all(struct metrics *metrics)
     for (size_t i = 0; i < GS_ARRAY_LEN(pooled); i++)
         put_pool(metrics, &pooled[i]);
     put_all_owners(metrics);
-    gs_out_text(&metrics->out, "# EOF\n");
+    if (!metrics->text)
+        gs_out_text(&metrics->out, "# EOF\n");
 }
 
-enum gs_status gs_export_write_openmetrics(const struct gs_export *export,
-                                           const struct gs_export_sink *sink)
+static enum gs_status write_metrics(const struct gs_export *export,
+                                    const struct gs_export_sink *sink, bool text)
 {
     struct metrics *metrics = calloc(1, sizeof *metrics);
 
     if (!metrics)
         return GS_ERR_HOST_NOMEM;
     metrics->export = export;
+    metrics->text = text;
     for (unsigned row = 0; row < GS_ROWS; row++)
         gs_tracker_get_totals(export->tracker,
                               row < GS_ROW_PINNED ? (int)row
@@ -332,4 +363,16 @@ enum gs_status gs_export_write_openmetrics(const struct gs_export *export,
     gs_owners_free(&metrics->owners);
     free(metrics);
     return status;
+}
+
+enum gs_status gs_export_write_prometheus(const struct gs_export *export,
+                                          const struct gs_export_sink *sink)
+{
+    return write_metrics(export, sink, true);
+}
+
+enum gs_status gs_export_write_openmetrics(const struct gs_export *export,
+                                           const struct gs_export_sink *sink)
+{
+    return write_metrics(export, sink, false);
 }
