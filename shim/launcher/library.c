@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "launcher.h"
+#include "marks.h"
 
 /* Candidates: installed, below the folder above this program's; of a build folder, beside
  * the program. */
@@ -120,28 +121,13 @@ static bool separates(const char *path)
     return path[strcspn(path, " \t\n:")] != '\0';
 }
 
-/* A folder of this user alone; returns whether there is one. */
-static bool own_folder(const char *above, char out[PATH_MAX])
-{
-    struct stat folder;
-    if (!above || above[0] != '/' || separates(above) ||
-        snprintf(out, PATH_MAX, "%s/gpushim-%u", above, (unsigned)geteuid()) >=
-            PATH_MAX) {
-        return false;
-    }
-    (void)mkdir(out, 0700);
-    return lstat(out, &folder) == 0 && S_ISDIR(folder.st_mode) &&
-           folder.st_uid == geteuid() && (folder.st_mode & 077) == 0;
-}
-
 /* Names the library by a link, since the dynamic linker takes a space or a colon for the
  * end of a path. The link stays: the command's children preload it, too. */
 static void link_to(char library[PATH_MAX])
 {
     char folder[PATH_MAX], link[PATH_MAX], fresh[PATH_MAX], now[PATH_MAX];
     uint64_t hash = gs_fnv1a(library, strlen(library));
-    if ((!own_folder(getenv("XDG_RUNTIME_DIR"), folder) &&
-         !own_folder(getenv("TMPDIR"), folder) && !own_folder("/tmp", folder)) ||
+    if (!gs_marks_folder(folder) ||
         snprintf(link, sizeof(link), "%s/libgpushim-%016llx.so", folder,
                  (unsigned long long)hash) >= PATH_MAX ||
         snprintf(fresh, sizeof(fresh), "%s.%ld", link, (long)getpid()) >= PATH_MAX) {

@@ -26,6 +26,7 @@
 #include "gs_clock.h"
 #include "gs_wait.h"
 #include "launcher.h"
+#include "marks.h"
 
 #define DEFAULT_WAIT_S 10
 #define MOST_WAIT_S    86400
@@ -194,6 +195,7 @@ static bool save(struct target *target)
     int pid = target->pid;
     CUresult result = driver.save(pid, NULL);
     if (result == CUDA_SUCCESS) {
+        gs_mark_paused(pid, true);
         printf("paused %d: its GPU memory is on the host\n", pid);
         (void)fflush(stdout);
         return true;
@@ -220,6 +222,7 @@ static bool restore(struct target *target, unsigned wait_s)
         result = driver.restore(target->pid, NULL);
     }
     if (result == CUDA_SUCCESS) {
+        gs_mark_paused(target->pid, false);
         return true;
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {

@@ -26,13 +26,12 @@
 #define DELAY_MS_MOST (24 * 60 * 60 * 1000)
 /* Between the two readings that a rate needs. */
 #define ONCE_MS 300
-/* Call sites are read whole: not as often, and for a twentieth of the time at most. */
-#define PLACES_MS    5000
+/* Call sites are read whole: for a twentieth of the time at most. */
 #define PLACES_SHARE 20
 /* Waits are this long at most: a signal just before one is seen late. */
 #define WAIT_MS 250
 /* Columns of a terminal that has room for all of the table. */
-#define COLUMNS_MIN 72
+#define COLUMNS_MIN 80
 
 /* ---- arguments --------------------------------------------------------------------- */
 
@@ -85,11 +84,16 @@ static void nap(unsigned ms)
     (void)poll(NULL, 0, (int)ms);
 }
 
-static bool print(const struct gs_top_list *list)
+static bool print(struct gs_top_list *list)
 {
     struct gs_text text = {0};
     gs_top_write_head(list, &text);
-    gs_top_write_columns(false, &text);
+    if (list->count == 0) {
+        gs_top_write_hint(list, &text);
+    } else {
+        gs_top_write_devices(list, &text);
+        gs_top_write_columns(false, &text);
+    }
     for (size_t i = 0; i < list->count; i++) {
         gs_top_write_row(&list->rows[i], false, &text);
     }
@@ -183,13 +187,13 @@ static void choose(struct screen *screen, size_t row)
 /* Lines of the screen for rows: without head, columns and the last line. */
 static size_t room(const struct screen *screen)
 {
-    size_t others = screen->list->unread > 0 ? 4 : 3;
+    size_t others = screen->list->unread > 0 ? 5 : 4;
     return screen->lines > others ? screen->lines - others : 1;
 }
 
 static void write_list(struct screen *screen, struct gs_text *text, unsigned *marked)
 {
-    const struct gs_top_list *list = screen->list;
+    struct gs_top_list *list = screen->list;
     size_t rows = room(screen);
     bool narrow = screen->columns < COLUMNS_MIN;
     if (screen->chosen < screen->first) {
@@ -202,19 +206,26 @@ static void write_list(struct screen *screen, struct gs_text *text, unsigned *ma
         screen->first = list->count > rows ? list->count - rows : 0;
     }
     gs_top_write_head(list, text);
+    gs_top_write_devices(list, text);
     gs_top_write_columns(narrow, text);
     for (size_t i = screen->first; i < screen->first + rows; i++) {
         if (i < list->count) {
             gs_top_write_row(&list->rows[i], narrow, text);
         } else if (i == 0) {
-            gs_text_add(text, list->filter[0] ? "  no process matches the filter\n"
-                                              : "  no process with a state file runs\n");
+            if (list->filter[0] || rows < 2) {
+                gs_text_add(text, list->filter[0]
+                                      ? "  no process matches the filter\n"
+                                      : "  no process with a state file runs\n");
+            } else {
+                gs_top_write_hint(list, text);
+                i++;
+            }
         } else {
             gs_text_add(text, "\n");
         }
     }
     if (list->count > 0) {
-        *marked = (unsigned)(2 + screen->chosen - screen->first);
+        *marked = (unsigned)(3 + screen->chosen - screen->first);
     }
     gs_top_write_problem(list, text);
     if (screen->edits) {
@@ -255,7 +266,7 @@ static void draw(struct screen *screen)
     unsigned head = 0, marked = UINT32_MAX;
     gs_terminal_size(&screen->lines, &screen->columns);
     if (screen->page == PAGE_LIST) {
-        head = 1;
+        head = 2;
         write_list(screen, &text, &marked);
     } else {
         write_long(screen, &text);
@@ -271,9 +282,6 @@ static void read_places(struct screen *screen)
     gs_top_write_places(screen->path, &screen->places);
     end_ns = gs_now_ns();
     screen->next_ns = end_ns + (end_ns - begin_ns) * PLACES_SHARE;
-    if (screen->next_ns < end_ns + PLACES_MS * MS_NS) {
-        screen->next_ns = end_ns + PLACES_MS * MS_NS;
-    }
 }
 
 static void open_places(struct screen *screen)

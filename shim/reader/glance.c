@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "gs_clock.h"
+#include "marks.h"
 #include "output.h"
 #include "output_map.h"
 #include "record.h"
@@ -66,6 +67,10 @@ static bool read_rows(int fd, const struct gs_state_header *header, struct gs_gl
                 .peak_bytes = totals[i].peak_bytes,
                 .allocs = totals[i].allocs,
                 .reserved_bytes = i == GS_GLANCE_HOST ? 0 : read_reserved(fd, header, i)};
+            if (i != GS_GLANCE_HOST) {
+                memcpy(out->rows[out->row_count - 1].bus, header->buses[i],
+                       sizeof(header->buses[i]));
+            }
         }
     }
     if (out->row_count == 0) {
@@ -94,6 +99,13 @@ static bool read_header(int fd, struct gs_state_header *header, const char **pro
                                 problem) == GS_OK;
 }
 
+static const char *halt_of(const struct gs_state_process *process)
+{
+    return gs_mark_is_paused(process->pid, process->pid_start) ? "paused"
+           : gs_process_is_stopped(process->pid)               ? "stopped"
+                                                               : NULL;
+}
+
 bool gs_glance_read(const char *path, struct gs_glance *out, const char **problem)
 {
     static struct gs_state_header header; /* large, and one thread reads */
@@ -108,6 +120,7 @@ bool gs_glance_read(const char *path, struct gs_glance *out, const char **proble
     } else if (read_header(fd, &header, problem)) {
         out->process = header.process;
         out->running = gs_state_runs(&header.process);
+        out->halted = out->running ? halt_of(&header.process) : NULL;
         out->at_ns = gs_now_ns();
         *problem = "cut short";
         read = read_rows(fd, &header, out);

@@ -11,6 +11,7 @@
 struct gs_glance_row {
     unsigned device; /* GS_GLANCE_HOST: pinned host memory */
     uint64_t live_bytes, reserved_bytes, peak_bytes, allocs;
+    char bus[GS_STATE_BUS_BYTES]; /* "": unknown */
 };
 
 #define GS_GLANCE_HOST GS_MAX_DEVICES
@@ -18,7 +19,8 @@ struct gs_glance_row {
 struct gs_glance {
     struct gs_state_process process; /* its texts have no control characters */
     bool running;
-    uint64_t at_ns; /* gs_now_ns when it was read */
+    const char *halted; /* why it does not go on: "stopped", "paused"; NULL: it does */
+    uint64_t at_ns;     /* gs_now_ns when it was read */
     /* Devices that had memory, and pinned host memory if there ever was any; at least one
      * row. */
     struct gs_glance_row rows[GS_MAX_DEVICES + 1];

@@ -24,9 +24,10 @@
 #define SCAN_NS (10 * SECOND_NS)
 
 const char gs_top_sort_names[GS_TOP_SORTS][12] = {
-    [GS_TOP_LIVE] = "live", [GS_TOP_RESERVED] = "reserved",
-    [GS_TOP_PEAK] = "peak", [GS_TOP_RATE] = "allocs/s",
-    [GS_TOP_PID] = "pid",   [GS_TOP_PROGRAM] = "command"};
+    [GS_TOP_LIVE] = "live",    [GS_TOP_RESERVED] = "reserved",
+    [GS_TOP_PEAK] = "peak",    [GS_TOP_RATE] = "allocs/s",
+    [GS_TOP_PID] = "pid",      [GS_TOP_PROGRAM] = "command",
+    [GS_TOP_GROWTH] = "growth"};
 
 /* What is known of a file. */
 enum file_state {
@@ -42,7 +43,8 @@ struct shown {
     struct gs_glance now;
     /* Of the reading before: allocations by device, and when. */
     uint64_t before_ns, before[GS_MAX_DEVICES + 1];
-    double rates[GS_MAX_DEVICES + 1]; /* by row of `now` */
+    double rates[GS_MAX_DEVICES + 1];        /* by row of `now` */
+    uint64_t first_live[GS_MAX_DEVICES + 1]; /* by device, of the first reading */
 };
 
 struct gs_top_file {
@@ -154,6 +156,12 @@ static void take(struct shown *shown, const struct gs_glance *next)
 {
     bool follows =
         shown->now.at_ns != 0 && !is_other(&shown->now.process, &next->process);
+    if (!follows) {
+        memset(shown->first_live, 0, sizeof(shown->first_live));
+        for (unsigned i = 0; i < next->row_count; i++) {
+            shown->first_live[next->rows[i].device] = next->rows[i].live_bytes;
+        }
+    }
     double seconds = (double)(next->at_ns - shown->now.at_ns) / 1e9;
     for (unsigned i = 0; follows && i < shown->now.row_count; i++) {
         shown->before[shown->now.rows[i].device] = shown->now.rows[i].allocs;
@@ -244,6 +252,38 @@ static bool is_wanted(const struct gs_top_list *list, const struct gs_top_file *
            strstr(pid, list->filter) || strstr(file->path, list->filter);
 }
 
+static bool is_device(const struct gs_top_device *device, const struct gs_glance *glance,
+                      const struct gs_glance_row *memory)
+{
+    return strcmp(device->glance->process.host, glance->process.host) == 0 &&
+           strcmp(device->memory->bus, memory->bus) == 0 &&
+           (memory->bus[0] || device->memory->device == memory->device);
+}
+
+/* What a paused process has is not on the device. */
+static void add_to_device(struct gs_top_list *list, const struct gs_glance *glance,
+                          const struct gs_glance_row *memory)
+{
+    unsigned i = 0;
+    if (glance->halted && strcmp(glance->halted, "paused") == 0) {
+        return;
+    }
+    while (i < list->device_count && !is_device(&list->devices[i], glance, memory)) {
+        i++;
+    }
+    if (i == GS_TOP_DEVICES) {
+        return;
+    }
+    struct gs_top_device *device = &list->devices[i];
+    if (i == list->device_count) {
+        list->device_count++;
+        *device = (struct gs_top_device){.glance = glance, .memory = memory};
+    }
+    device->live_bytes += memory->live_bytes;
+    device->reserved_bytes += memory->reserved_bytes;
+    device->processes++;
+}
+
 static void add_row(struct gs_top_list *list, const struct gs_top_file *file, unsigned i)
 {
     if (list->count == list->room) {
@@ -256,15 +296,19 @@ static void add_row(struct gs_top_list *list, const struct gs_top_file *file, un
         list->room = room;
     }
     bool ended = file->state == FILE_ENDED;
-    list->rows[list->count++] =
-        (struct gs_top_row){.file = file,
-                            .glance = &file->shown->now,
-                            .memory = &file->shown->now.rows[i],
-                            .rate = ended ? -1 : file->shown->rates[i],
-                            .ended = ended};
+    const struct gs_glance_row *memory = &file->shown->now.rows[i];
+    list->rows[list->count++] = (struct gs_top_row){
+        .file = file,
+        .glance = &file->shown->now,
+        .memory = &file->shown->now.rows[i],
+        .rate = ended ? -1 : file->shown->rates[i],
+        .growth_bytes =
+            (int64_t)(memory->live_bytes - file->shown->first_live[memory->device]),
+        .ended = ended};
     if (!ended) {
         list->live_bytes += file->shown->now.rows[i].live_bytes;
         list->reserved_bytes += file->shown->now.rows[i].reserved_bytes;
+        add_to_device(list, &file->shown->now, memory);
     }
 }
 
@@ -289,6 +333,8 @@ static int compare_by(const struct gs_top_row *a, const struct gs_top_row *b,
         return order_of(b->rate, a->rate);
     case GS_TOP_PROGRAM:
         return strcmp(a->glance->process.command, b->glance->process.command);
+    case GS_TOP_GROWTH:
+        return order_of((double)b->growth_bytes, (double)a->growth_bytes);
     case GS_TOP_PID:
     case GS_TOP_SORTS:
         break;
@@ -319,6 +365,7 @@ void gs_top_list_arrange(struct gs_top_list *list)
     list->count = 0;
     list->processes = list->ended = list->unread = 0;
     list->live_bytes = list->reserved_bytes = 0;
+    list->device_count = 0;
     for (struct gs_top_file *file = list->files; file; file = file->hh.next) {
         list->ended += file->state == FILE_LEFT;
         if (file->state == FILE_UNREAD && list->unread++ == 0) {

@@ -17,6 +17,7 @@ enum gs_top_sort {
     GS_TOP_RATE,
     GS_TOP_PID,
     GS_TOP_PROGRAM,
+    GS_TOP_GROWTH,
     GS_TOP_SORTS
 };
 extern const char gs_top_sort_names[GS_TOP_SORTS][12];
@@ -28,9 +29,19 @@ struct gs_top_row {
     const struct gs_top_file *file;
     const struct gs_glance *glance;
     const struct gs_glance_row *memory;
-    double rate; /* allocations a second; < 0: not known yet */
+    double rate;          /* allocations a second; < 0: not known yet */
+    int64_t growth_bytes; /* of what is live, since it was read first */
     bool ended;
 };
+
+/* The processes of a device, by host and PCI bus id, or of a host's pinned memory. */
+struct gs_top_device {
+    const struct gs_glance *glance; /* of one of them */
+    const struct gs_glance_row *memory;
+    uint64_t live_bytes, reserved_bytes;
+    unsigned processes;
+};
+#define GS_TOP_DEVICES 64u /* more are not summed up */
 
 /* Zero at first, but for `paths`. */
 struct gs_top_list {
@@ -46,6 +57,8 @@ struct gs_top_list {
     unsigned processes, ended, unread;   /* running; ended and not shown */
     const char *unread_path, *problem;   /* one of those that cannot be read */
     uint64_t live_bytes, reserved_bytes; /* of those that run */
+    struct gs_top_device devices[GS_TOP_DEVICES];
+    unsigned device_count;
 };
 
 /* Reads what can have changed. Files in folders that cannot be read, or whose processes

@@ -61,3 +61,13 @@ int64_t gs_process_self(void)
     (void)gs_read_text("/proc/self/stat", text, sizeof(text));
     return strtoll(text, NULL, 10);
 }
+
+bool gs_process_is_stopped(int64_t pid)
+{
+    char path[64];
+    char text[1024];
+    snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
+    (void)gs_read_text(path, text, sizeof(text));
+    const char *state = word_of(text, 3);
+    return state && (*state == 'T' || *state == 't');
+}

@@ -18,4 +18,7 @@ bool gs_process_exiting(int64_t pid, uint64_t start, uint64_t mask);
 /* The number that this process has in /proc; 0: it cannot be read. */
 int64_t gs_process_self(void);
 
+/* Returns whether a signal has stopped the process. */
+bool gs_process_is_stopped(int64_t pid);
+
 #endif

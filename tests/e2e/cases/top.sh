@@ -46,14 +46,15 @@ top_plain_case() {
   expect_status folder 0
   expect_quiet folder
   expect_text folder.out '^gpushim top  [0-9:]{8}  3 processes, 18[.]8 MiB live, [0-9.]+ MiB reserved$'
-  expect_text folder.out '^ +PID +GPU +LIVE +RESERVED +PEAK +ALLOCS/S +COMMAND$'
+  expect_text folder.out '^ +PID +GPU +LIVE +RESERVED +PEAK +GROWTH +ALLOCS/S +COMMAND$'
   for i in 0 1 2; do
-    expect_text folder.out "^ +[0-9]+ +0  6[.]01 MiB +[0-9.]+ MiB  6[.]01 MiB +0  rank $i: .*/killed_linked ask "
-    expect_text folder.out "^ +[0-9]+ +host +256 KiB +- +256 KiB +0  rank $i: "
+    expect_text folder.out "^ +[0-9]+ +0  6[.]01 MiB +[0-9.]+ MiB  6[.]01 MiB +- +0  rank $i: .*/killed_linked ask "
+    expect_text folder.out "^ +[0-9]+ +host +256 KiB +- +256 KiB +- +0  rank $i: "
   done
-  expect_count folder.out . 8
+  expect_text folder.out '^GPU 0: 18[.]0 MiB live, [0-9.]+ MiB reserved   host: 768 KiB live$'
+  expect_count folder.out . 9
   expect_status file 0
-  expect_count file.out . 4
+  expect_count file.out . 5
   expect_text file.out ' rank 1: '
   expect_text report.out ' GPU 0 Simulated CUDA device: 6[.]01 MiB live at '
   expect_count rounds.out '^gpushim top ' 3
@@ -63,9 +64,11 @@ top_plain_case() {
   top over live
   expect_status over 0
   expect_text over.out '  0 processes, 0 B live, 0 B reserved, 3 ended$'
-  expect_count over.out . 2
+  expect_text over.out '^  no process with a state file runs in live: start programs with$'
+  expect_text over.out '^  gpushim --state-file=FOLDER/%p[.]state, then gpushim top FOLDER$'
+  expect_count over.out . 3
   top named live/1.state
-  expect_text named.out ' 0 B +[0-9.]+ MiB +6[.]01 MiB +-  \(exit 0\) rank 1: '
+  expect_text named.out ' 0 B +[0-9.]+ MiB +6[.]01 MiB +- +-  \(exit 0\) rank 1: '
 }
 add_case "top in a pipe" top_plain_case
 
@@ -81,7 +84,7 @@ top_rates_case() {
   for ((i = 0; i < 200; i++)); do
     sleep 0.1
     top rates churn.state
-    rate=$(awk '$2 == 0 { print $9 }' rates.out)
+    rate=$(sed -nE 's|^ +[0-9]+ +0 .* ([0-9.,kM-]+)  [^ ]*/churn_linked .*|\1|p' rates.out)
     [[ ! $rate =~ ^[0-9.,]+[kM]?$ || $rate == 0 ]] || break
   done
   kill "$pid"
@@ -97,8 +100,8 @@ top_bad_input_case() {
   start_programs 1
   : >live/empty
   echo junk >live/junk
-  head -c 3000 live/0.state >live/cut
-  { head -c 8 live/0.state && printf '\1\2\3\4\5\6\7\10' && tail -c +17 live/0.state; } >live/other
+  head -c 3000 live/.0.state.data >live/cut
+  { head -c 8 live/.0.state.data && printf '\1\2\3\4\5\6\7\10' && tail -c +17 live/.0.state.data; } >live/other
   mkfifo live/pipe
   mkdir live/folder
   top bad live
@@ -107,7 +110,7 @@ top_bad_input_case() {
   top junk live/junk
   for ((i = 0; i < 20; i++)); do
     # Damage in the header, and in the tracker behind it.
-    cp live/0.state live/0.damaged
+    cp live/.0.state.data live/0.damaged
     head -c 300 /dev/urandom | dd of=live/0.damaged bs=1 seek=$((i < 10 ? 16 * i : 100000 * i)) conv=notrunc status=none
     top damaged live
     expect_status damaged 0
@@ -135,6 +138,55 @@ top_bad_input_case() {
   expect_text help.out '^usage: gpushim .* top '
 }
 add_case "top bad input" top_bad_input_case
+
+# A process that does not go on is marked: stopped by a signal, or paused by gpushim pause.
+top_halted_case() {
+  local pid
+
+  start_programs 1
+  top runs live
+  pid=$(awk '$2 == "0" { print $1 }' runs.out)
+  kill -STOP "$pid"
+  await 10 grep -q '^State:.T' "/proc/$pid/status"
+  top stopped live
+  kill -CONT "$pid"
+  mkdir -m 700 "gpushim-$(id -u)"
+  : >"gpushim-$(id -u)/paused.$pid.$(sed 's/.*) //' "/proc/$pid/stat" | cut -d' ' -f20)"
+  run_in paused TMPDIR="$PWD" -- "$build/gpushim" top live
+  : >"gpushim-$(id -u)/paused.$pid.1"
+  end_programs
+  expect_no_text runs.out '[(]'
+  expect_text stopped.out '  [(]stopped[)] rank 0: '
+  expect_text paused.out '  [(]paused[)] rank 0: '
+  expect_no_text paused.out '^GPU 0: '
+}
+add_case "top of what is paused" top_halted_case
+
+# What grows is told, and the page of call stacks goes with the program.
+top_growth_case() {
+  local pid first
+
+  need_file "$apps/growing_linked"
+  mkdir live
+  start_preloaded program GPUSHIM_STATE_FILE="$PWD/live/state" GPUSHIM_LOG_FILE=/dev/null -- \
+    timeout 100 "$apps/growing_linked" 1000
+  pid=$!
+  await 20 test -s live/.state.data
+  start_screen 120 30 -- -d 0.2 live
+  expect_screen ' [+][0-9.]+ [KM]iB +[0-9.k]+  .*/growing_linked '
+  keys Enter
+  expect_screen '  as of [0-9:]{8}$'
+  first=$(grep -E '  as of ' screen)
+  sleep 1.5
+  expect_screen '  as of [0-9:]{8}$'
+  [[ $(grep -E '  as of ' screen) != "$first" ]] || fail "the page stays as it was"
+  keys q q
+  expect_restored 0
+  kill "$pid"
+  wait "$pid"
+  expect_equal "status" 143 "$?"
+}
+add_case "top of what grows" top_growth_case
 
 # 10,000 files of programs that have ended: one running program is found, in little memory.
 top_many_case() {
@@ -278,7 +330,7 @@ top_ends_case() {
   tmux -L "$socket" capture-pane -p >screen
   expect_text screen '^ +[0-9]+ +0 .*\(exit 0\) rank 0: '
   expect_screen '  0 processes, 0 B live, 0 B reserved, 1 ended$'
-  expect_screen '^  no process with a state file runs$'
+  expect_screen '^  no process with a state file runs in live: '
   rm over
   start_programs 1
   expect_screen '  1 process, '
