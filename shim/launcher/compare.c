@@ -17,6 +17,7 @@
 #include "gs_hash.h"
 #include "launcher.h"
 #include "output.h"
+#include "output_map.h"
 #include "place_table.h"
 #include "process_table.h"
 #include "report_settings.h"
@@ -189,7 +190,8 @@ static void add_folder(struct merge *merge, const char *folder)
         struct stat info;
         if (entries[i]->d_name[0] != '.' &&
             asprintf(&path, "%s/%s", folder, entries[i]->d_name) >= 0 &&
-            stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
+            stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+            !gs_output_map_is_data(path)) {
             const char *problem = add_report(merge, path);
             found += !problem;
             if (problem && problem != again && others++ == 0 &&

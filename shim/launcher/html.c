@@ -18,6 +18,7 @@
 
 #include "gs_printable.h"
 #include "launcher.h"
+#include "output_map.h"
 #include "report_file.h"
 #include "state_memory.h"
 #include "timeline.h"
@@ -182,7 +183,8 @@ static void add_path(struct inputs *inputs, const char *path)
         if (entries[i]->d_name[0] != '.' &&
             snprintf(inner, sizeof(inner), "%s/%s", path, entries[i]->d_name) <
                 (int)sizeof(inner) &&
-            stat(inner, &info) == 0 && S_ISREG(info.st_mode)) {
+            stat(inner, &info) == 0 && S_ISREG(info.st_mode) &&
+            !gs_output_map_is_data(inner)) {
             add_input(inputs, inner, false);
         }
         free(entries[i]);

@@ -15,6 +15,7 @@
 
 #include "gs_clock.h"
 #include "gs_hash.h"
+#include "output_map.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 /* A process that has ended is shown so long. */
@@ -87,7 +88,8 @@ static void scan_folder(struct gs_top_list *list, const char *folder)
         int length = snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
         if (entry->d_name[0] != '.' && length > 0 && (size_t)length < sizeof(path) &&
             (entry->d_type == DT_REG || entry->d_type == DT_UNKNOWN ||
-             entry->d_type == DT_LNK)) {
+             entry->d_type == DT_LNK) &&
+            !gs_output_map_is_data(path)) {
             add_file(list, path, false);
         }
     }

@@ -75,7 +75,7 @@ const char *gs_output_error_text(int error)
     case ENOTUNIQ:
         return "not written by gpushim (--force replaces it)";
     case ENODATA:
-        return "its data is missing: copy .NAME.data with it";
+        return "its data is missing: copy NAME.data with it";
     default:
         return "input/output error";
     }

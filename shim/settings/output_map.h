@@ -2,7 +2,7 @@
  * output_map.h - a file that is mapped while it is written, under a name of its own.
  *
  * If a mapped file is truncated, the next store to it ends the process by SIGBUS. So the
- * data of the file NAME is in .NAME.data until the last byte is written: programs that
+ * data of the file NAME is in NAME.data until the last byte is written: programs that
  * empty or rotate NAME find only a small file there, which names the data file. At the
  * end the data file replaces it. Readers open both by gs_output_map_read.
  *
@@ -59,6 +59,10 @@ void gs_output_map_withdraw(struct gs_output_map *file);
 void gs_output_map_remove(const struct gs_output_map *file);
 
 /* ---- output_map_read.c ------------------------------------------------------------- */
+
+/* Returns true if a path is NAME.data or NAME.data.N, and its NAME exists: who reads a
+ * whole folder finds the data by NAME. */
+bool gs_output_map_is_data(const char *path);
 
 /* The path's last part. */
 const char *gs_output_map_base(const char *path);

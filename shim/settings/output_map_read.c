@@ -30,13 +30,32 @@ bool gs_output_map_data_path(const char *path, unsigned turn, char out[PATH_MAX]
 {
     const char *base = gs_output_map_base(path);
     int folder = (int)(base - path);
-    int length = turn == 1 ? snprintf(out, PATH_MAX, "%.*s.%.*s.data", folder, path,
+    int length = turn == 1 ? snprintf(out, PATH_MAX, "%.*s%.*s.data", folder, path,
                                       BASE_BYTES, base)
-                           : snprintf(out, PATH_MAX, "%.*s.%.*s.data.%u", folder, path,
+                           : snprintf(out, PATH_MAX, "%.*s%.*s.data.%u", folder, path,
                                       BASE_BYTES, base, turn);
 
     errno = ENAMETOOLONG;
     return length > 0 && length < PATH_MAX;
+}
+
+bool gs_output_map_is_data(const char *path)
+{
+    static const char ending[] = ".data";
+    const char *end = path + strlen(path), *at = end;
+    char name[1024]; /* a longer path is taken for no data file */
+
+    while (at > path && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    if (at < end && at > path && at[-1] == '.')
+        end = at - 1;
+    if ((size_t)(end - path) < sizeof(ending) ||
+        memcmp(end - (sizeof(ending) - 1), ending, sizeof(ending) - 1) != 0)
+        return false;
+    end -= sizeof(ending) - 1;
+    return snprintf(name, sizeof(name), "%.*s", (int)(end - path), path) <
+               (int)sizeof(name) &&
+           access(name, F_OK) == 0;
 }
 
 /* Room for paths, which would be large for a small stack. */
@@ -78,7 +97,7 @@ static bool find_data(const char *given, int fd, struct paths *paths)
         return false;
     text[MAGIC_BYTES + strcspn(name, "\n")] = '\0';
     length = snprintf(paths->data, PATH_MAX, "%.*s%s", (int)(base - path), path, name);
-    return name[0] == '.' && !strchr(name, '/') && length < PATH_MAX;
+    return name[0] && !strchr(name, '/') && length < PATH_MAX;
 }
 
 static int open_either(const char *path, int flags, struct paths *paths)

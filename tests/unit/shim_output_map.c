@@ -66,16 +66,16 @@ Test(output_map, is_read_by_its_name_from_its_begin_to_its_end)
 {
     make("one");
     expect_read("one", "data");
-    cr_expect_eq(access(".one.data", F_OK), 0);
+    cr_expect_eq(access("one.data", F_OK), 0);
     cr_expect_eq(gs_output_map_publish(&file), 0);
-    cr_expect_neq(access(".one.data", F_OK), 0);
+    cr_expect_neq(access("one.data", F_OK), 0);
     expect_read("one", "data");
     int fd = gs_output_map_open(&file);
     cr_expect_geq(fd, 0);
     close(fd);
     cr_expect_eq(gs_output_map_publish(&file), 0, "twice is once");
     gs_output_map_withdraw(&file);
-    cr_expect_eq(access(".one.data", F_OK), 0);
+    cr_expect_eq(access("one.data", F_OK), 0);
     expect_read("one", "data");
     cr_expect_eq(gs_output_map_publish(&file), 0);
     gs_output_map_remove(&file);
@@ -113,12 +113,12 @@ Test(output_map, leaves_other_files_alone)
     gs_output_map_remove(&file);
     expect_read("one", "mine");
 
-    write_text(".two.data", "mine");
+    write_text("two.data", "mine");
     make("two");
-    cr_expect_str_eq(file.data_path, ".two.data.2");
+    cr_expect_str_eq(file.data_path, "two.data.2");
     expect_read("two", "data");
     gs_output_map_remove(&file);
-    expect_read(".two.data", "mine");
+    expect_read("two.data", "mine");
 }
 
 Test(output_map, follows_links_and_long_names)
@@ -150,4 +150,18 @@ Test(output_map, refuses_names_that_lead_elsewhere)
     cr_expect_eq(errno, ENOENT);
     write_text("empty", "");
     expect_read("empty", "");
+}
+
+/* The tools that read a folder take no report twice. */
+Test(output_map, data_files_are_known_by_their_names)
+{
+    static const char *const yes[] = {"run.data", "run.data.12"};
+    static const char *const no[] = {"run",   "other.data", "run.data.",
+                                     ".data", "run.data.x", "data"};
+
+    write_text("run", "");
+    for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
+        cr_expect(gs_output_map_is_data(yes[i]), "%s", yes[i]);
+    for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
+        cr_expect_not(gs_output_map_is_data(no[i]), "%s", no[i]);
 }

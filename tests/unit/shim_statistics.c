@@ -28,7 +28,7 @@ static void make_file(void)
     strcpy(folder, "/tmp/gpushim-figures.XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/state", folder);
-    snprintf(data_path, sizeof data_path, "%s/.state.data", folder);
+    snprintf(data_path, sizeof data_path, "%s/state.data", folder);
     snprintf(variable, sizeof variable, "GPUSHIM_STATE_FILE=%s", path);
     gs_options_load(&state.options, env, false, &notes);
     cr_assert_eq(notes.length, 0, "%s", notes.text);

@@ -108,7 +108,7 @@ bad_state_disk_case() {
 mount -t tmpfs -o size=6656k tmpfs small || exit 77
 "$@"
 status=$?
-cp small/.state.data state
+cp small/state.data state
 exit $status
 END
   preloaded shim GPUSHIM_STATE_FILE="$PWD/small/state" -- \

@@ -234,7 +234,7 @@ state_emptied_case() {
   wait "$pid"
   expect_equal "status" 0 "$?"
   expect_clean shim.err
-  expect_equal "data files" '' "$(find . -name '.*.data')"
+  expect_equal "data files" '' "$(find . -name '*.data')"
   state_report found state
   expect_text found.out '^==[0-9]+== gpushim [0-9.]+: .*  exit 0$'
   expect_text found.out 'SUMMARY: gpushim: 0 errors, 0 B leaked'
@@ -278,8 +278,8 @@ state_replaced_case() {
   wait "$pid"
   expect_equal "status" 0 "$?"
   expect_equal "another's file" mine "$(<state)"
-  expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=.*/state: exists; the data is in .*/\.state\.data$' 1
-  state_report found .state.data
+  expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=.*/state: exists; the data is in .*/state\.data$' 1
+  state_report found state.data
   expect_text found.out '  exit 0$'
 }
 add_case "state of a name that is taken meanwhile" state_replaced_case
@@ -291,7 +291,7 @@ state_copied_case() {
   cp state folder/copy
   ln -s ../state folder/link
   state_report found folder/copy folder/link
-  expect_count found.err '^gpushim: folder/copy: its data is missing: copy \.NAME\.data with it; no report$' 1
+  expect_count found.err '^gpushim: folder/copy: its data is missing: copy NAME\.data with it; no report$' 1
   expect_planted found.out "$sources/tests/apps/killed.c"
 }
 add_case "state copied without its data" state_copied_case
@@ -411,7 +411,7 @@ state_bad_case() {
   mkdir folder
   : >empty
   echo text >text
-  mv .state.data state
+  mv state.data state
   for length in 7 100 5000 60000; do
     head -c "$length" state >"cut$length"
   done
@@ -436,7 +436,7 @@ add_case "state files that cannot be read" state_bad_case
 state_damaged_case() {
   need python3
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
-  mv .state.data state
+  mv state.data state
   SEED=$1 FILES=$(sized 30 60) python3 -S -c '
 import os, random
 random.seed(int(os.environ["SEED"]))

@@ -100,8 +100,8 @@ top_bad_input_case() {
   start_programs 1
   : >live/empty
   echo junk >live/junk
-  head -c 3000 live/.0.state.data >live/cut
-  { head -c 8 live/.0.state.data && printf '\1\2\3\4\5\6\7\10' && tail -c +17 live/.0.state.data; } >live/other
+  head -c 3000 live/0.state.data >live/cut
+  { head -c 8 live/0.state.data && printf '\1\2\3\4\5\6\7\10' && tail -c +17 live/0.state.data; } >live/other
   mkfifo live/pipe
   mkdir live/folder
   top bad live
@@ -110,7 +110,7 @@ top_bad_input_case() {
   top junk live/junk
   for ((i = 0; i < 20; i++)); do
     # Damage in the header, and in the tracker behind it.
-    cp live/.0.state.data live/0.damaged
+    cp live/0.state.data live/0.damaged
     head -c 300 /dev/urandom | dd of=live/0.damaged bs=1 seek=$((i < 10 ? 16 * i : 100000 * i)) conv=notrunc status=none
     top damaged live
     expect_status damaged 0
@@ -171,7 +171,7 @@ top_growth_case() {
   start_preloaded program GPUSHIM_STATE_FILE="$PWD/live/state" GPUSHIM_LOG_FILE=/dev/null -- \
     timeout 100 "$apps/growing_linked" 1000
   pid=$!
-  await 20 test -s live/.state.data
+  await 20 test -s live/state.data
   start_screen 120 30 -- -d 0.2 live
   expect_screen ' [+][0-9.]+ [KM]iB +[0-9.k]+  .*/growing_linked '
   keys Enter

@@ -130,7 +130,7 @@ killed_case() {
   pid=$!
   for _ in {1..100}; do
     sleep 0.1
-    [[ -e .trace.data && $(stat -c %s .trace.data) -gt 1000000 ]] && break
+    [[ -e trace.data && $(stat -c %s trace.data) -gt 1000000 ]] && break
   done
   kill -9 "$pid" || fail "the program has ended by itself"
   wait "$pid"
@@ -204,7 +204,7 @@ ring_whole() {
 ring_killed() {
   local pid
 
-  file=.$1.data
+  file=$1.data
   start_preloaded shim GPUSHIM_TRACE_FILE="$case_dir/$1" "$2" -- "$apps/hitpair_linked" 100000000
   pid=$!
   await 20 test -s "$file"
