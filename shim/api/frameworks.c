@@ -80,8 +80,7 @@ void gpushim_torch_record_stream(void *memory, void *stream)
     (void)gs_api_table.stream_uses(memory, stream);
 }
 
-/* ---- tensors that PyTorch's caching allocator hands out
- * --------------------------------- */
+/* ---- tensors that PyTorch's caching allocator hands out --------------------------- */
 
 /* c10::Device: DeviceType, which is 1 for CUDA, and an index. */
 struct c10_device {
@@ -100,12 +99,11 @@ GS_EXPORT report_usage REPORT_USAGE;
 /* PyTorch's own definition, as the calling module would have it; NULL: none. */
 static report_usage *find_own(void *caller)
 {
-    struct link_map *map = NULL;
     report_usage *own = NULL;
     Dl_info info;
     void *library, *found;
-    if (!dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map ||
-        !(library = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD))) {
+    if (!dladdr(caller, &info) || !info.dli_fname ||
+        !(library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD))) {
         return NULL;
     }
     found = dlsym(library, REPORT_NAME);

@@ -456,6 +456,7 @@ static void take_files(char **words, struct gs_arguments *out)
         }
     }
     *files = NULL;
+    gs_paths_leave_data(out->command);
 }
 
 void gs_arguments_read(char **words, struct gs_arguments *out)

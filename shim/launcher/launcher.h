@@ -108,6 +108,9 @@ void gs_words_print(const char *word);
 
 /* Makes the relative names in the variables of the command absolute. */
 void gs_paths_make_absolute(void);
+/* Removes each data file whose NAME is in the list, too (output_map.h), as a shell's
+ * pattern gives them. */
+void gs_paths_leave_data(char **paths);
 /* Returns whether one of the files and folders exists; if none does, a line for each says
  * why not. */
 bool gs_paths_any_exists(char *const *paths);

@@ -15,6 +15,7 @@
 #include "log_pattern.h"
 #include "options.h"
 #include "options_table.h"
+#include "output_map.h"
 #include "start_folder.h"
 
 /* A list of files: each that is there, since a rule in place of a file is the library's
@@ -91,4 +92,25 @@ bool gs_paths_any_exists(char *const *paths)
         gs_launcher_warn("%s: %s", *path, gs_output_error_text(errno));
     }
     return false;
+}
+
+static bool has_path(char *const *paths, const char *name, size_t length)
+{
+    while (*paths && (strncmp(*paths, name, length) != 0 || (*paths)[length] != '\0')) {
+        paths++;
+    }
+    return *paths != NULL;
+}
+
+void gs_paths_leave_data(char **paths)
+{
+    size_t kept = 0;
+    for (size_t i = 0; paths[i]; i++) {
+        size_t length = gs_output_map_name_length(paths[i]);
+        if (length == 0 || (!has_path(paths + i, paths[i], length) &&
+                            !has_path(paths, paths[i], length))) {
+            paths[kept++] = paths[i];
+        }
+    }
+    paths[kept] = NULL;
 }

@@ -60,6 +60,8 @@ void gs_output_map_remove(const struct gs_output_map *file);
 
 /* ---- output_map_read.c ------------------------------------------------------------- */
 
+/* The length of NAME in a path NAME.data or NAME.data.N; 0: it is no such path. */
+size_t gs_output_map_name_length(const char *path);
 /* Returns true if a path is NAME.data or NAME.data.N, and its NAME exists: who reads a
  * whole folder finds the data by NAME. */
 bool gs_output_map_is_data(const char *path);

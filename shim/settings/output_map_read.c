@@ -39,11 +39,10 @@ bool gs_output_map_data_path(const char *path, unsigned turn, char out[PATH_MAX]
     return length > 0 && length < PATH_MAX;
 }
 
-bool gs_output_map_is_data(const char *path)
+size_t gs_output_map_name_length(const char *path)
 {
     static const char ending[] = ".data";
     const char *end = path + strlen(path), *at = end;
-    char name[1024]; /* a longer path is taken for no data file */
 
     while (at > path && at[-1] >= '0' && at[-1] <= '9')
         at--;
@@ -51,11 +50,20 @@ bool gs_output_map_is_data(const char *path)
         end = at - 1;
     if ((size_t)(end - path) < sizeof(ending) ||
         memcmp(end - (sizeof(ending) - 1), ending, sizeof(ending) - 1) != 0)
+        return 0;
+    return (size_t)(end - path) - (sizeof(ending) - 1);
+}
+
+bool gs_output_map_is_data(const char *path)
+{
+    char name[1024]; /* a longer path is taken for no data file */
+    size_t length = gs_output_map_name_length(path);
+
+    if (length == 0 || length >= sizeof(name))
         return false;
-    end -= sizeof(ending) - 1;
-    return snprintf(name, sizeof(name), "%.*s", (int)(end - path), path) <
-               (int)sizeof(name) &&
-           access(name, F_OK) == 0;
+    memcpy(name, path, length);
+    name[length] = '\0';
+    return access(name, F_OK) == 0;
 }
 
 /* Room for paths, which would be large for a small stack. */

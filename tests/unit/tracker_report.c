@@ -241,7 +241,7 @@ Test(report, memory_of_a_killed_process_is_live)
     cr_expect(strstr(text, "Note: The process was killed. This is its memory at that "
                            "moment.\n"));
     cr_expect(strstr(text, "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"));
-    cr_expect(strstr(text, "newest 4s, live when killed by SIGABRT (rank 3)\n"));
+    cr_expect(strstr(text, "newest 4.00 s, live when killed by SIGABRT (rank 3)\n"));
     cr_expect(strstr(text, "SUMMARY: gpushim: 1 error, 2.04 GiB live when killed by "
                            "SIGABRT (rank 3) in 9 allocations, 2 call sites\n"));
     cr_expect(!strstr(text, "leak"), "%s", text);
