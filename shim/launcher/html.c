@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "gs_printable.h"
 #include "launcher.h"
@@ -122,11 +123,14 @@ static bool look_at(struct input *input, bool named)
         char text[65536];
         struct gs_state_header state;
         struct gs_trace_header trace;
-    } head; /* one thread */
-    FILE *file = fopen(input->path, "re");
+    } head;                                      /* one thread */
+    int fd = gs_output_map_read(input->path, 0); /* after a kill: the data of the name */
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     size_t length = file ? fread(head.text, 1, sizeof(head) - 1, file) : 0;
     if (file) {
         (void)fclose(file);
+    } else if (fd >= 0) {
+        (void)close(fd);
     }
     head.text[length] = '\0';
     if (length >= offsetof(struct gs_state_header, devices) &&

@@ -542,6 +542,23 @@ page_folder_case() {
 }
 add_case "page of a folder" page_folder_case
 
+# The files of a killed process name their data, and the page has both.
+page_killed_folder_case() {
+  mkdir killed
+  preloaded run GPUSHIM_TRACE_FILE=killed/trace GPUSHIM_STATE_FILE=killed/state -- "$apps/killed_linked" many 5
+  expect_status run 137
+  [[ -e killed/trace.data && -e killed/state.data ]] || fail "no data files"
+  run_in made -- "$build/gpushim" html killed
+  expect_status made 0
+  expect_quiet made
+  python3 -S "$here/page.py" killed/gpushim.html - page || fail "not a page"
+  page_shows
+  expect_no_text page.out '^process: '
+  expect_text page.out '^summary: 0 errors, 5[.]00 KiB leaked in 5 allocations, 1 call site'
+  expect_text page.out '^share:  [|] 5[.]00 KiB [|] plant_many [|] killed[.]c:[0-9]+ [|] $'
+}
+add_case "page of a folder, killed" page_killed_folder_case
+
 page_bad_case() {
   local before
 
