@@ -408,7 +408,7 @@ page_words_case() {
   page_shows
   expect_text page.out '^timeline: GPU 0 \(peak 30[.]3 MiB\)$'
   expect_text page.out '^timeline: pinned host memory \(peak 1[.]25 MiB\)$'
-  expect_text page.out '^moment: At [0-9.]+ m?s: 30[.]3 MiB of GPU 0 live, its peak; 3[34][.][0-9] MiB reserved$'
+  expect_text page.out '^moment: At [0-9.]+ [mu]?s: 30[.]3 MiB of GPU 0 live, its peak; 3[34][.][0-9] MiB reserved$'
   expect_text page.out '^share:  [|] 24[.]0 MiB [|] load_weights [|] leaky[.]c:39 [|] $'
   expect_text page.out '^share:  [|] 3[.]00 MiB [|] build_index [|] leaky[.]c:30 [|] '
   expect_equal "areas" "$(grep -c '^share: ' page.out)" "$(grep -c '^area: [to]' page.out)"
@@ -418,7 +418,7 @@ page_words_case() {
   expect_text page.out '^tick: tick y 16 MiB$'
   expect_text page.out '^tick: tick x [0-9.]+ ms$'
   page_shows chart=End
-  expect_text page.out '^moment: At [0-9.]+ m?s: 28[.]3 MiB of GPU 0 live; peak 30[.]3 MiB at [0-9.]+ m?s; 3[34][.][0-9] MiB reserved$'
+  expect_text page.out '^moment: At [0-9.]+ [mu]?s: 28[.]3 MiB of GPU 0 live; peak 30[.]3 MiB at [0-9.]+ [mu]?s; 3[34][.][0-9] MiB reserved$'
   expect_text page.out '^cursor: 100[.]00$'
   page_shows chart=Home
   expect_text page.out '^moment: At [0-9.]+ [mu]?s: .* of GPU 0 live; peak'
@@ -427,7 +427,7 @@ page_words_case() {
   expect_text page.out '^share:  [|] 30[.]3 MiB [|] leaky_shared [|]  [|] $'
   expect_no_text page.out '^area: t1 '
   page_shows memory=1
-  expect_text page.out '^moment: At [0-9.]+ m?s: 1[.]25 MiB of pinned host memory live, its peak; 2[.]00 MiB reserved$'
+  expect_text page.out '^moment: At [0-9.]+ [mu]?s: 1[.]25 MiB of pinned host memory live, its peak; 2[.]00 MiB reserved$'
   # Without a trace there is none.
   run_in made -- "$build/gpushim" html -o run.html state
   python3 -S "$here/page.py" run.html - page || fail "not a page"
@@ -603,7 +603,7 @@ page_browser_case() {
   expect_no_text browser.err 'CONSOLE'
   expect_text browser.out '<svg id="segments"[^>]* viewBox="0 0 [0-9]+ [0-9]+"[^>]*><path class="u0" d="M'
   expect_text browser.out '<svg id="areas"[^>]* viewBox="0 0 [0-9]+ 230"><path class="t0" d="M'
-  expect_text browser.out '<p id="moment" role="status">At [0-9.]+ m?s: 54[.]0 MiB of GPU 0 live, its peak; [0-9.]+ MiB reserved</p>'
+  expect_text browser.out '<p id="moment" role="status">At [0-9.]+ [mu]?s: 54[.]0 MiB of GPU 0 live, its peak; [0-9.]+ MiB reserved</p>'
 }
 add_case "timeline in a browser" page_browser_case
 
