@@ -35,7 +35,7 @@ add_case "families cached memory is no leak" cached_right_case
 
 # A tensor that is live at the end is a leak; the program's own line is the first of its stack.
 cached_leaks_case() {
-  torch_like leaks GPUSHIM_OUTPUT=json,csv,collapsed,openmetrics GPUSHIM_OUTPUT_FILE=out
+  torch_like leaks GPUSHIM_OUTPUT=json,csv,collapsed,prometheus,openmetrics GPUSHIM_OUTPUT_FILE=out
   expect_status shim 9
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 9[.]00 MiB leaked in 3 allocations, 3 call sites$'
   expect_text shim.err '^==[0-9]+== Cached by PyTorch: 6[.]00 MiB in 1 allocation, not a leak$'
@@ -48,6 +48,7 @@ cached_leaks_case() {
   expect_text out.csv ',train[.]py,cudaMalloc,Block[.]forward,.*/train[.]py,17,<module>;train;Block[.]forward,'
   expect_no_text out.collapsed '(alloc_block|_call_impl)'
   expect_text out.prom 'owner="train[.]py"'
+  expect_text out.openmetrics 'owner="train[.]py"'
   expect_text out.json '"inner": "[0-9]+ frames of PyTorch'
   expect_text out.json '"family": "PyTorch"'
   expect_text out.json 'alloc_block'
