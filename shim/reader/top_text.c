@@ -77,10 +77,12 @@ void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text)
 
 void gs_top_write_hint(const struct gs_top_list *list, struct gs_text *text)
 {
+    gs_text_add(text, "  no process with a state file runs in ");
+    gs_text_add_foreign(text, strcmp(list->paths[0], ".") == 0 ? "this folder"
+                                                               : list->paths[0]);
     gs_text_add(text,
-                "  no process with a state file runs in %s: start programs with\n"
-                "  gpushim --state-file=FOLDER/%%p.state, then gpushim top FOLDER\n",
-                strcmp(list->paths[0], ".") == 0 ? "this folder" : list->paths[0]);
+                ": start programs with\n"
+                "  gpushim --state-file=FOLDER/%%p.state, then gpushim top FOLDER\n");
 }
 
 static void write_cells(bool narrow, const char *pid, const char *device,
@@ -155,7 +157,8 @@ void gs_top_write_problem(const struct gs_top_list *list, struct gs_text *text)
     if (list->unread == 0) {
         return;
     }
-    gs_text_add(text, "%s: %s", list->unread_path, list->problem);
+    gs_text_add_foreign(text, list->unread_path);
+    gs_text_add(text, ": %s", list->problem);
     if (list->unread > 1) {
         gs_text_add(text, "; and %u more files", list->unread - 1);
     }
@@ -174,7 +177,8 @@ void gs_top_write_places(const char *path, struct gs_text *text)
     const char *problem;
     char who[32], bytes[24], count[32], clock[16];
     if (!gs_report_file_read(path, GS_REPORT_OF_LEAKS, true, &file, &problem)) {
-        gs_text_add(text, "%s: %s\n", path, problem);
+        gs_text_add_foreign(text, path);
+        gs_text_add(text, ": %s\n", problem);
         return;
     }
     gs_text_add(text, "%s  %s  %s%s%s\n", gs_report_file_who(&file, who), file.ending,
