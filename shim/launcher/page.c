@@ -44,7 +44,7 @@ void gs_page_open(struct gs_page *page, const char *what, const char *path,
     gs_output_ours_force(gs_state_settings()->force);
     gs_output_file_open(&page->file, path);
     if (page->file.error == ENOTUNIQ) {
-        gs_launcher_fail(GS_EXIT_USAGE, "%s: %s; no %s", path,
+        gs_launcher_fail(GS_EXIT_USAGE, "%s: %s; no %s written", path,
                          gs_output_error_text(ENOTUNIQ), what);
     }
 }

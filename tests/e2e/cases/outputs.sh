@@ -621,7 +621,7 @@ add_case "outputs while it runs: bad names" outputs_running_names_case
 outputs_foreign_case() {
   local kind
 
-  preloaded made GPUSHIM_OUTPUT=json,csv,pprof,collapsed,openmetrics GPUSHIM_OUTPUT_FILE=run -- "$apps/leaky_linked"
+  preloaded made GPUSHIM_OUTPUT=json,csv,pprof,collapsed,prometheus,openmetrics GPUSHIM_OUTPUT_FILE=run -- "$apps/leaky_linked"
   cp "$apps/plain" program
   echo '#include <cuda.h>
 int main(void) { return 0; }' >kernel.cu
@@ -630,18 +630,18 @@ int main(void) { return 0; }' >kernel.cu
   for name in program kernel.cu; do
     preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=$name -- "$apps/leaky_linked"
     expect_status shim 0
-    expect_count shim.err "^gpushim: GPUSHIM_OUTPUT=json: .*/$name: not written by gpushim \\(--force replaces it\\); writing .*/$name[.][0-9]+\$" 1
+    expect_count shim.err "^gpushim: GPUSHIM_OUTPUT=json: .*/$name: not written by gpushim \\(--force replaces it\\); writing .*/${name}[.][0-9]+\$" 1
     expect_valid "$(echo "$name".[0-9]*)"
     preloaded shim GPUSHIM_METRICS_FILE=$name GPUSHIM_WRITE_SUPPRESSIONS=$name -- "$apps/leaky_linked"
     expect_count shim.err "^gpushim: GPUSHIM_METRICS_FILE: cannot write .*/$name: not written by gpushim .*; left out\$" 1
     expect_count shim.err "^gpushim: GPUSHIM_WRITE_SUPPRESSIONS: cannot write .*/$name: not a file of rules; no rule is added\$" 1
     run_in page -- "$build/gpushim" html -o $name run.json
     expect_status page 2
-    expect_count page.err "^gpushim: $name: not written by gpushim \\(--force replaces it\\); no page\$" 1
+    expect_count page.err "^gpushim: $name: not written by gpushim \\(--force replaces it\\); no HTML written\$" 1
     cmp "$name" "${name%.*}.before" || fail "$name was changed"
   done
   # What gpushim wrote is replaced by each kind, and all by --force.
-  for kind in json csv pb collapsed openmetrics html; do
+  for kind in json csv pb collapsed prom openmetrics html; do
     run_in page -- "$build/gpushim" html -o run.html run.json
     cp "run.$kind" page
     run_in page -- "$build/gpushim" html -o page run.json
