@@ -126,7 +126,7 @@ verify_clean_one() {
 }
 # Counted work is waited for, so that there is no proof to verify.
 add_case "verify trusts what is counted" verify_clean_one \
-  '^==[0-9]+== Idle proof: checked 0 times, violated 0, longest wait 0 us$' \
+  '^==[0-9]+== Idle proof: checked 0 times, violated 0, longest wait 0 s$' \
   past_linked "$apps/past_part.so" counted device
 add_case "verify finds nothing where nothing runs" verify_clean_one \
   '^==[0-9]+== Idle proof: checked 2 times, violated 0, longest wait ' \
