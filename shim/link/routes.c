@@ -199,11 +199,25 @@ static void check_look_up(void *handle, const char *name, const void *caller)
         return;
     }
     gs_looked_up(name);
-    bool past = handle == RTLD_NEXT && gs_real_gives_work(name);
     bool unknown = !gs_real_is_hooked(name) && !gs_known_harmless(name);
-    if (past || (unknown && may_exist(handle, name))) {
+    if (unknown && may_exist(handle, name)) {
         gs_known_end_proof(name);
     }
+}
+
+/* Returns true if a look-up by RTLD_NEXT ends the proof unless it gets the wrapper. Ask
+ * before the answer is made, which may add the caller to the chain. */
+static bool counts(const char *name, const void *caller)
+{
+    return name && gs_known_is_driver_name(name) && gs_known_proof_holds() &&
+           !gs_real_owns(caller) && gs_real_gives_work(name);
+}
+
+/* What was freed lazily is waited for before the caller has the function. */
+static void end_proof(const char *name)
+{
+    gs_known_end_proof(name);
+    gs_libraries_looked_up();
 }
 
 /* Returns true if a look-up leaves by a jump before anything else is checked. */
@@ -283,6 +297,18 @@ static void *next_answer(const char *name, const void *caller, uintptr_t stack)
                : gs_real_substitute(NULL, name, found);
 }
 
+/* Likewise; the proof ends unless what the wrapper counts is all that the caller gets. */
+static void *counted_next_answer(const char *name, const void *caller, uintptr_t stack)
+{
+    bool counted = counts(name, caller);
+    void *next = next_answer(name, caller, stack);
+    int row = next ? gs_hook_find(name) : -1;
+    if (counted && (row < 0 || next != gs_hook_at((size_t)row).wrapper)) {
+        end_proof(name);
+    }
+    return next;
+}
+
 struct gs_route gs_route_dlsym(void *handle, const char *name, const void *caller)
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
@@ -294,7 +320,8 @@ struct gs_route gs_route_dlsym(void *handle, const char *name, const void *calle
         return (struct gs_route){.value = ours ? ours : found};
     }
     if (!find || (passes(handle, name, caller) && !nothing)) {
-        void *next = find && handle == RTLD_NEXT ? next_answer(name, caller, HERE) : NULL;
+        void *next =
+            find && handle == RTLD_NEXT ? counted_next_answer(name, caller, HERE) : NULL;
         return (struct gs_route){.value = next, .jump = next ? NULL : (void *)find};
     }
     if (nothing) {
@@ -341,6 +368,9 @@ struct gs_route gs_route_dlvsym(void *handle, const char *name, const char *vers
         }
     }
     if (!find || handle == RTLD_DEFAULT || passes(handle, name, caller)) {
+        if (handle == RTLD_NEXT && counts(name, caller)) {
+            end_proof(name);
+        }
         return (struct gs_route){.jump = (void *)find};
     }
     void *found = find(handle, name, version);

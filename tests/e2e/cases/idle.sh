@@ -219,6 +219,22 @@ done
 add_case "idle proof holds, another library" \
   ended_case ".*" 0 native library "$build/order/launcher/libanother.so.1"
 
+# A library that is opened later and looks a function up by RTLD_NEXT gets the wrapper, which counts.
+# next_wrapper_case NAME ENDS [OPTION...]: of the library, which itself has the OPTIONs
+next_wrapper_case() {
+  need gcc
+  need_file "$build/order/behind/liborder_wrapper.so"
+  printf '%s\n' '#define _GNU_SOURCE' '#include <dlfcn.h>' 'void *gs_launcher;' \
+    "__attribute__((constructor)) static void look_up(void) { gs_launcher = dlsym(RTLD_NEXT, \"$1\"); }" >next.c
+  gcc -shared -fPIC -o libnext.so next.c -Wl,--no-as-needed "${@:3}" -L"$build/sim" -lcuda -ldl || fail "gcc cannot build it"
+  ended_case "$1" "$2" native library ./libnext.so
+}
+for name in cuLaunchKernel cuMemcpyDtoH_v2 cuGetProcAddress_v2; do
+  add_case "idle proof holds, next definition of $name" next_wrapper_case "$name" 0
+done
+add_case "idle proof ended, next definition of another library's" next_wrapper_case cuLaunchKernel 1 \
+  -Wl,-rpath,"$build/order/behind" "$build/order/behind/liborder_wrapper.so"
+
 # What ended the single order of lazy frees is named, too; in the report of a program that relied on
 # the order, or where devices are shown.
 order_ends='freed memory is used again once the GPU is done with it'

@@ -1,6 +1,7 @@
 /*
  * wrapper.c - stands between the preloaded library and the driver, and wraps calls that
- * give the device work, as a quota library does.
+ * give the device work, and the look-up that hands such calls out, as a quota library
+ * does.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -34,4 +35,14 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsi
 
     return next(function, x, y, z, block_x, block_y, block_z, shared, stream, parameters,
                 extra);
+}
+
+EXPORT CUresult cuGetProcAddress_v2(const char *name, void **found, int version,
+                                    cuuint64_t flags,
+                                    CUdriverProcAddressQueryResult *status)
+{
+    CUresult (*next)(const char *, void **, int, cuuint64_t,
+                     CUdriverProcAddressQueryResult *) = find_next("cuGetProcAddress_v2");
+
+    return next(name, found, version, flags, status);
 }
