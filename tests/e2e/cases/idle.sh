@@ -226,7 +226,8 @@ next_wrapper_case() {
   need_file "$build/order/behind/liborder_wrapper.so"
   printf '%s\n' '#define _GNU_SOURCE' '#include <dlfcn.h>' 'void *gs_launcher;' \
     "__attribute__((constructor)) static void look_up(void) { gs_launcher = dlsym(RTLD_NEXT, \"$1\"); }" >next.c
-  gcc -shared -fPIC -o libnext.so next.c -Wl,--no-as-needed "${@:3}" -L"$build/sim" -lcuda -ldl || fail "gcc cannot build it"
+  gcc -shared -fPIC -o libnext.so next.c -Wl,--no-as-needed "${@:3}" -L"$build/sim" -lcuda -ldl ||
+    fail "gcc cannot build it"
   ended_case "$1" "$2" native library ./libnext.so
 }
 for name in cuLaunchKernel cuMemcpyDtoH_v2 cuGetProcAddress_v2; do
