@@ -5,6 +5,8 @@
 #ifndef GS_STATE_READ_INTERNAL_H
 #define GS_STATE_READ_INTERNAL_H
 
+#include <string.h>
+
 #include "stacks_internal.h"
 #include "state_read.h"
 #include "tracker_internal.h"
@@ -32,6 +34,14 @@ const void *gs_image_at(const struct gs_image *image, uint64_t address, uint64_t
                                       __alignof__(*(pointer))))
 
 void gs_image_end_text(char *text, size_t size);
+/* Makes a flag of the file, which may have any bits, one of this program's. */
+static inline void gs_image_flag(bool *flag)
+{
+    unsigned char bits;
+
+    memcpy(&bits, flag, sizeof(bits));
+    *flag = bits != 0;
+}
 /* Returns this process's id of a stack of the file; 0: none. */
 uint32_t gs_image_stack(const struct gs_image *image, uint32_t id);
 /* Records the time of an event. */

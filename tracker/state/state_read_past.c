@@ -63,6 +63,10 @@ static void read_errors(const struct gs_image *image)
 
         gs_image_end_text(error.thread_name, sizeof error.thread_name);
         gs_image_end_text(error.call, sizeof error.call);
+        gs_image_flag(&error.has_allocation);
+        gs_image_flag(&error.has_first_free);
+        gs_image_flag(&error.context_lost);
+        gs_image_flag(&error.writes);
         error.suppressed_by = error.beyond_rule = 0;
         if ((unsigned)error.kind >= GS_ERROR_KINDS)
             continue;
