@@ -277,10 +277,12 @@ done
 # on the screen. ^C and the like are keys; behind ! a command is waited for by its file `ready`.
 write_terminal() {
   cat >terminal.py <<'PYTHON'
-import os, pty, re, select, sys, time
+import os, pty, re, select, signal, sys, time
 keys = {"^C": b"\x03", "^Z": b"\x1a", "^\\": b"\x1c"}
 pid, fd = pty.fork()
 if pid == 0:
+    for key in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP): # ignored where the tests run in the background
+        signal.signal(key, signal.SIG_DFL)
     os.environ["PS1"] = "PROMPT> "
     os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
 text = ""
