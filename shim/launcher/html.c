@@ -141,11 +141,10 @@ static bool look_at(struct input *input, bool named)
                memcmp(head.text, GS_TRACE_MAGIC, 8) == 0) {
         input->kind = INPUT_TRACE;
         input->pid = head.trace.pid;
-    } else if (length > 2 && memcmp(head.text, "\x1f\x8b", 2) == 0) {
-        input->kind = INPUT_TRACE;
-    } else if (named && (strncmp(head.text, "t_us,", 5) == 0 ||
-                         (head.text[0] >= '0' && head.text[0] <= '9' &&
-                          memchr(head.text, ',', length)))) {
+    } else if ((length > 2 && memcmp(head.text, "\x1f\x8b", 2) == 0) ||
+               (named && (strncmp(head.text, "t_us,", 5) == 0 ||
+                          (head.text[0] >= '0' && head.text[0] <= '9' &&
+                           memchr(head.text, ',', length))))) {
         input->kind = INPUT_TRACE;
     } else {
         input->kind = INPUT_REPORT;

@@ -30,8 +30,10 @@ static bool own_folder(const char *above, char out[PATH_MAX])
 
 bool gs_marks_folder(char out[PATH_MAX])
 {
-    return own_folder(getenv("XDG_RUNTIME_DIR"), out) ||
-           own_folder(getenv("TMPDIR"), out) || own_folder("/tmp", out);
+    /* The launcher changes no variable in the meantime. */
+    const char *run = getenv("XDG_RUNTIME_DIR"); /* NOLINT(concurrency-mt-unsafe) */
+    const char *own = getenv("TMPDIR");          /* NOLINT(concurrency-mt-unsafe) */
+    return own_folder(run, out) || own_folder(own, out) || own_folder("/tmp", out);
 }
 
 static bool name_mark(int64_t pid, uint64_t start, char out[PATH_MAX])

@@ -101,7 +101,8 @@ static bool find_data(const char *given, int fd, struct paths *paths)
     length = pread(fd, text, sizeof(text) - 1, 0);
     if (length == 0)
         return gs_output_map_data_path(path, 1, paths->data);
-    if (length < (ssize_t)MAGIC_BYTES || memcmp(text, GS_OUTPUT_MAP_MAGIC, MAGIC_BYTES))
+    if (length < (ssize_t)MAGIC_BYTES ||
+        memcmp(text, GS_OUTPUT_MAP_MAGIC, MAGIC_BYTES) != 0)
         return false;
     text[MAGIC_BYTES + strcspn(name, "\n")] = '\0';
     length = snprintf(paths->data, PATH_MAX, "%.*s%s", (int)(base - path), path, name);
