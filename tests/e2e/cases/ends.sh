@@ -213,7 +213,8 @@ places() {
   self=$(sed -n 's/^started //p' "$1.out")
   shell=$(sed -n 's/^shell //p' "$1.out")
   above=$(sed -nE 's/.* sid ([0-9]+)$/\1/p' "$1.out")
-  sed -E "s/\b$self\b/SELF/g; s/\b$shell\b/SHELL/g; s/\b${above:-none}\b/SID/g" "$1.out"
+  sed -E "s/\b$self\b/SELF/g; s/\b$shell\b/SHELL/g; s/\b${above:-none}\b/SID/g" "$1.out" |
+    sed '/^started /d' # the shell and the program write at the same time
 }
 
 # The command has the launcher's place: number, parent, group, session, descriptors, children, signals.
