@@ -19,11 +19,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -207,6 +209,30 @@ static void start_beside(struct gs_watch *watch)
 
 static pid_t child;
 
+/* The child becomes the command once it is known whether there is a watcher: memory that
+ * both share, for descriptors may be used up. */
+enum { NOT_KNOWN, WATCHED, NOT_WATCHED };
+static uint32_t *watched;
+
+static void tell_child(uint32_t answer)
+{
+    if (watched) {
+        __atomic_store_n(watched, answer, __ATOMIC_RELEASE);
+        (void)syscall(SYS_futex, watched, FUTEX_WAKE, 1, NULL, NULL, 0);
+    }
+}
+
+/* If the launcher is killed, so is the child. */
+static void await_answer(void)
+{
+    while (watched && __atomic_load_n(watched, __ATOMIC_ACQUIRE) == NOT_KNOWN) {
+        (void)syscall(SYS_futex, watched, FUTEX_WAIT, NOT_KNOWN, NULL, NULL, 0);
+    }
+    if (watched && *watched == NOT_WATCHED) {
+        (void)unsetenv(GS_WATCH_VARIABLE);
+    }
+}
+
 /* Returns whether the child catches the signal: the first process of a PID namespace gets
  * no other. */
 static bool child_catches(int signal)
@@ -295,6 +321,7 @@ become(const struct gs_command *command, const struct gs_arguments *arguments,
     if (getppid() != launcher) {
         _exit(GS_EXIT_CANNOT_RUN);
     }
+    await_answer();
     (void)sigaction(SIGCHLD, children, NULL);
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
     (void)setenv("LD_PRELOAD", arguments->preload, 1);
@@ -395,6 +422,9 @@ static void stay(const struct gs_command *command, const struct gs_arguments *ar
     sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, &before); /* none is lost until both are ready */
     (void)sigaction(SIGCHLD, &plain, &children);
+    watched = mmap(NULL, sizeof(*watched), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    watched = watched == MAP_FAILED ? NULL : watched; /* then it is not waited for */
     child = fork();
     if (child < 0) {
         gs_launcher_warn("no process for the command: %s; it takes the launcher's place, "
@@ -409,6 +439,7 @@ static void stay(const struct gs_command *command, const struct gs_arguments *ar
         become(command, arguments, &before, &children, launcher);
     }
     int to_watcher = watch->socket >= 0 ? start_watcher(watch) : -1;
+    tell_child(watch->socket >= 0 && to_watcher < 0 ? NOT_WATCHED : WATCHED);
     if (watch->socket >= 0) {
         close(watch->socket);
     }
