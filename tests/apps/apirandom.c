@@ -7,8 +7,8 @@
  * For each call the program decides by the headers' words whether an argument is wrong:
  * a wrong one has to give GPUSHIM_INVALID and change nothing, and a call without any one
  * of the other codes that its comment lists. From 40,000 calls on every function has to
- * have met both. Memory, scopes and captures are given back: there is no leak. Ends with
- * 1 where a code differs.
+ * have met both, in up to 10 times as many calls. Memory, scopes and captures are given
+ * back: there is no leak. Ends with 1 where a code differs.
  */
 #include <limits.h>
 #include <pthread.h>
@@ -869,6 +869,34 @@ static void begin_or_end_capture(struct world *world)
 /* ---- threads ----------------------------------------------------------------------- */
 
 static uint64_t calls_each;
+static bool meet_both;
+
+/* Returns the first function, F_COUNT if there is none, that has not both worked and been
+ * refused. */
+static unsigned first_not_met(void)
+{
+    /* These have no wrong argument. */
+    static const enum function any_code[] = {
+        F_buffer_free, F_enable_peers, F_scope_end, F_report, F_record, F_off_pressure};
+
+    for (unsigned i = 0; i < F_COUNT; i++) {
+        unsigned codes = __atomic_load_n(&seen[i], __ATOMIC_RELAXED);
+        bool any = inactive && i >= F_get_statistics;
+
+        for (size_t k = 0; k < APP_COUNT(any_code); k++)
+            any = any || i == any_code[k];
+        if (!any && (!(codes & FINE) || !(codes & REFUSED)))
+            return i;
+    }
+    return F_COUNT;
+}
+
+/* Some arguments are drawn so seldom that one run in hundreds does not meet them. */
+static bool goes_on(const struct world *world)
+{
+    return world->calls < calls_each ||
+           (meet_both && world->calls < 10 * calls_each && first_not_met() < F_COUNT);
+}
 
 static void *run(void *argument)
 {
@@ -886,7 +914,7 @@ static void *run(void *argument)
     app_gpu_thread();
     APP_OK(gpu_stream_create(&world->captured));
     app_expect(gpushim_streams_create(&world->streams) == GPUSHIM_OK, "streams");
-    while (world->calls < calls_each) {
+    while (goes_on(world)) {
         if (once_in(world, 400) || (world->capturing && once_in(world, 8)))
             begin_or_end_capture(world);
         note_before(world);
@@ -918,16 +946,12 @@ static void *run(void *argument)
 
 int main(int argc, char **argv)
 {
-    /* These have no wrong argument. */
-    static const enum function any_code[] = {
-        F_buffer_free, F_enable_peers, F_scope_end, F_report, F_record, F_off_pressure};
     static struct world worlds[THREADS];
     pthread_t threads[THREADS];
-    bool many;
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
 
     calls_each = (argc > 2 ? strtoull(argv[2], NULL, 10) : 40000) / THREADS;
-    many = calls_each * THREADS >= 40000;
+    meet_both = calls_each * THREADS >= 40000;
     capture_too = argc <= 3;
     inactive = !gpushim_library();
     app_gpu_start();
@@ -945,15 +969,11 @@ int main(int argc, char **argv)
         APP_OK(pthread_join(threads[i], NULL));
     for (size_t i = 0; i < 2; i++)
         app_expect(gpushim_cache_free(&shared[i]) == GPUSHIM_OK, "a cache's free");
-    for (unsigned i = 0; i < F_COUNT; i++) {
-        bool any = inactive && i >= F_get_statistics;
-        for (size_t k = 0; k < APP_COUNT(any_code); k++)
-            any = any || i == any_code[k];
-        if (!any && many && (!(seen[i] & FINE) || !(seen[i] & REFUSED))) {
-            fprintf(stderr, "apirandom: %s never %s\n", names[i],
-                    seen[i] & FINE ? "refused" : "worked");
-            app_expect(false, "too few calls");
-        }
+    unsigned left = meet_both ? first_not_met() : F_COUNT;
+    if (left < F_COUNT) {
+        fprintf(stderr, "apirandom: %s never %s\n", names[left],
+                seen[left] & FINE ? "refused" : "worked");
+        app_expect(false, "too few calls");
     }
     printf("apirandom: ok\n");
     app_gpu_stop();

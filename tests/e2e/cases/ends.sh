@@ -567,6 +567,8 @@ ends_refused_case() {
   expect_status shim "$status"
   if ((reports)); then
     report_comes shim.err 1
+  elif [[ $way == beside ]]; then
+    await 20 grep -q "$line" shim.err # the watcher's words may come after the command's end
   fi
   expect_count shim.err '^gpushim: ' "$([[ -n $line ]] && echo 1 || echo 0)"
   expect_text shim.err "${line:-.}"
