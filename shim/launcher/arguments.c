@@ -4,13 +4,17 @@
  * Owns: nothing.   Lock: none.   Source: shim/settings/options.def
  */
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "launcher.h"
 #include "options.h"
 #include "options_table.h"
+#include "output.h"
+#include "output_ours.h"
 #include "replay.h"
 
 #define NAME_BYTES GS_OPTION_ARGUMENT_BYTES
@@ -421,6 +425,16 @@ static size_t take_words_of_replay(char **words, struct gs_arguments *out)
     return files;
 }
 
+static bool is_set_here(enum gs_option_row row)
+{
+    for (size_t i = 0; i < set_count; i++) {
+        if (strcmp(variables_set[i], gs_options_table[row].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Options that name a file to write have no effect where no process runs. */
 static void refuse_outputs(const struct gs_arguments *arguments)
 {
@@ -430,17 +444,38 @@ static void refuse_outputs(const struct gs_arguments *arguments)
     char name[NAME_BYTES];
     bool writes = arguments->verb == GS_VERB_REPORT && !arguments->summary;
     for (size_t i = 0; i < GS_ARRAY_LEN(rows) && !writes; i++) {
-        const char *variable = gs_options_table[rows[i]].name;
-        for (size_t j = 0; j < set_count; j++) {
-            if (strcmp(variables_set[j], variable) == 0) {
-                gs_help_refuse(
-                    arguments->verb, "%s has no effect: gpushim %s%s writes %s",
-                    gs_option_argument(variable, name), word_of(arguments->verb),
-                    arguments->summary ? " --summary" : "",
-                    arguments->verb == GS_VERB_HTML || arguments->verb == GS_VERB_TIMELINE
-                        ? "the file of -o"
-                        : "text to standard output");
-            }
+        if (is_set_here(rows[i])) {
+            gs_help_refuse(
+                arguments->verb, "%s has no effect: gpushim %s%s writes %s",
+                gs_option_argument(gs_options_table[rows[i]].name, name),
+                word_of(arguments->verb), arguments->summary ? " --summary" : "",
+                arguments->verb == GS_VERB_HTML || arguments->verb == GS_VERB_TIMELINE
+                    ? "the file of -o"
+                    : "text to standard output");
+        }
+    }
+}
+
+/* A run of hours would say at its end that the file is somebody else's. */
+static void refuse_foreign_files(void)
+{
+    static const enum gs_option_row rows[] = {GS_OPTION_ROW_output_file,
+                                              GS_OPTION_ROW_metrics_file};
+    const char *formats = getenv(gs_options_table[GS_OPTION_ROW_output].name);
+    char name[NAME_BYTES];
+    struct stat there;
+    gs_output_ours_force(gs_value_now(GS_OPTION_ROW_force) != 0);
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
+        const char *path = getenv(gs_options_table[rows[i]].name);
+        /* Several formats have names of their own, and a "%" stands for more. */
+        bool exact =
+            rows[i] == GS_OPTION_ROW_metrics_file || (formats && !strchr(formats, ','));
+        if (is_set_here(rows[i]) && exact && path && !strchr(path, '%') &&
+            lstat(path, &there) == 0 && S_ISREG(there.st_mode) &&
+            !gs_output_is_ours(path)) {
+            gs_launcher_fail(GS_EXIT_USAGE, "%s=%.400s: %s",
+                             gs_option_argument(gs_options_table[rows[i]].name, name),
+                             path, gs_output_error_text(ENOTUNIQ));
         }
     }
 }
@@ -474,6 +509,7 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     }
     out->verb = plain ? GS_VERB_RUN : verb_of(*words);
     if (out->verb == GS_VERB_RUN) {
+        refuse_foreign_files();
         return;
     }
     if (out->verb == GS_VERB_REPLAY || out->verb == GS_VERB_ADVISE) {

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "options_table.h"
 #include "output.h"
 
 /* Exit statuses of the launcher itself; the last two are those of a shell. 3: diff has
@@ -85,8 +86,10 @@ void gs_arguments_print_set(void);
 /* ---- values of options (values.c) ---- */
 
 /* Ends the launcher with a line if the text is no value of the option. */
-struct gs_option;
 void gs_value_check(const struct gs_option *option, const char *value);
+/* The value of a variable that is a number or a switch, as the command will have it; its
+ * default if it is not set or malformed. */
+uint64_t gs_value_now(enum gs_option_row row);
 
 /* ---- help (help.c) ---- */
 

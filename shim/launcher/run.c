@@ -47,31 +47,18 @@
 
 /* ---- which way --------------------------------------------------------------------- */
 
-/* The value of a variable that is a number or a switch; its default if unset or bad. */
-static uint64_t value_of(enum gs_option_row row)
-{
-    const struct gs_option *option = &gs_options_table[row];
-    const char *text = getenv(option->name);
-    uint64_t value = 0;
-    if (text && gs_option_parse(option, text, &value) == GS_OK &&
-        gs_option_in_range(option, value)) {
-        return value;
-    }
-    return gs_option_parse(option, option->fallback, &value) == GS_OK ? value : 0;
-}
-
 /* Returns whether something is recorded; says so if the outcome is asked for. */
 static bool records(const struct gs_arguments *arguments)
 {
-    const char *asks = arguments->summary                       ? "--summary"
-                       : arguments->error_no_cuda               ? "--error-no-cuda"
-                       : value_of(GS_OPTION_ROW_error_exitcode) ? "--error-exitcode"
-                                                                : NULL;
+    const char *asks = arguments->summary                           ? "--summary"
+                       : arguments->error_no_cuda                   ? "--error-no-cuda"
+                       : gs_value_now(GS_OPTION_ROW_error_exitcode) ? "--error-exitcode"
+                                                                    : NULL;
     static const enum gs_option_row switches[] = {GS_OPTION_ROW_enable,
                                                   GS_OPTION_ROW_track};
     for (size_t i = 0; i < GS_ARRAY_LEN(switches); i++) {
         const char *name = gs_options_table[switches[i]].name;
-        if (value_of(switches[i]) == 0) {
+        if (gs_value_now(switches[i]) == 0) {
             if (asks) {
                 gs_launcher_warn(
                     "%s: with %s=%s nothing is recorded; %s", asks, name, getenv(name),
@@ -130,7 +117,7 @@ static bool orphans_pile_up(void)
 
 static enum gs_watch_way way_of(const struct gs_arguments *arguments)
 {
-    if (arguments->error_no_cuda && value_of(GS_OPTION_ROW_error_exitcode) == 0) {
+    if (arguments->error_no_cuda && gs_value_now(GS_OPTION_ROW_error_exitcode) == 0) {
         gs_launcher_fail(GS_EXIT_USAGE, "--error-no-cuda needs --error-exitcode=NUMBER");
     }
     if (!records(arguments)) {
@@ -149,11 +136,11 @@ static enum gs_watch_way way_of(const struct gs_arguments *arguments)
     }
     /* A process 1 that writes its report at SIGTERM goes on after it, which a child would
      * not; and a watcher would be a child that its wait never sees end. */
-    bool first = getpid() == 1 && value_of(GS_OPTION_ROW_dump_on_term) != 0;
-    if (first && !arguments->summary && value_of(GS_OPTION_ROW_error_exitcode) == 0) {
+    bool first = getpid() == 1 && gs_value_now(GS_OPTION_ROW_dump_on_term) != 0;
+    if (first && !arguments->summary && gs_value_now(GS_OPTION_ROW_error_exitcode) == 0) {
         return GS_WATCH_OFF;
     }
-    if (arguments->summary || value_of(GS_OPTION_ROW_error_exitcode) != 0) {
+    if (arguments->summary || gs_value_now(GS_OPTION_ROW_error_exitcode) != 0) {
         return GS_WATCH_PARENT;
     }
     return adopts_orphans() || is_at_prompt() || orphans_pile_up() ? GS_WATCH_PARENT
@@ -400,7 +387,7 @@ static struct gs_watch_answer hear_watcher(int to_watcher, int status)
 static int error_status(const struct gs_watch_answer *answer,
                         const struct gs_arguments *arguments)
 {
-    int status = (int)value_of(GS_OPTION_ROW_error_exitcode);
+    int status = (int)gs_value_now(GS_OPTION_ROW_error_exitcode);
     if (status != 0 && !answer->cuda && !arguments->summary) {
         gs_launcher_warn("no CUDA call was seen, so nothing was checked%s",
                          arguments->error_no_cuda ? "" : " (--error-no-cuda: an error)");

@@ -5,6 +5,7 @@
  * Owns: nothing.   Lock: none.   Source: shim/settings/options.def
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cache_sizes.h"
@@ -130,4 +131,16 @@ void gs_value_check(const struct gs_option *option, const char *value)
                      gs_option_quote(value, strlen(value), shown, sizeof(shown)), wrong,
                      bounds ? "; accepted: " : "", bounds ? option->min : "",
                      bounds ? " to " : "", bounds ? option->max : "");
+}
+
+uint64_t gs_value_now(enum gs_option_row row)
+{
+    const struct gs_option *option = &gs_options_table[row];
+    const char *text = getenv(option->name);
+    uint64_t value = 0;
+    if (text && gs_option_parse(option, text, &value) == GS_OK &&
+        gs_option_in_range(option, value)) {
+        return value;
+    }
+    return gs_option_parse(option, option->fallback, &value) == GS_OK ? value : 0;
 }

@@ -619,7 +619,7 @@ add_case "outputs while it runs: bad names" outputs_running_names_case
 # A name that is mistyped costs no program and no source: only gpushim's own files are replaced. Before, each of these
 # became JSON, metrics, rules or a page.
 outputs_foreign_case() {
-  local kind
+  local kind option
 
   preloaded made GPUSHIM_OUTPUT=json,csv,pprof,collapsed,prometheus,openmetrics GPUSHIM_OUTPUT_FILE=run -- "$apps/leaky_linked"
   cp "$apps/plain" program
@@ -638,6 +638,14 @@ int main(void) { return 0; }' >kernel.cu
     run_in page -- "$build/gpushim" html -o $name run.json
     expect_status page 2
     expect_count page.err "^gpushim: $name: not written by gpushim \\(--force replaces it\\); no HTML written\$" 1
+    # Typed to the command, the name is refused before anything starts.
+    for option in --metrics-file=$name "--output=json --output-file=$name"; do
+      # shellcheck disable=SC2086 # words
+      run_in typed GPUSHIM_LIBRARY="$shim" -- "$build/gpushim" $option "$apps/leaky_linked"
+      expect_status typed 2
+      expect_equal "$option" "gpushim: ${option##* }: not written by gpushim (--force replaces it)" "$(<typed.err)"
+      expect_equal "$option" '' "$(<typed.out)"
+    done
     cmp "$name" "${name%.*}.before" || fail "$name was changed"
   done
   # What gpushim wrote is replaced by each kind, and all by --force.
