@@ -36,7 +36,7 @@ def place_of(frame):
 
 
 def is_library(frame):
-    return re.search("/include/(thrust|cub|cccl)/|/c[+][+]/", frame["file"] or "") or \
+    return frame.get("family") or re.search("/include/(thrust|cub|cccl)/|/c[+][+]/", frame["file"] or "") or \
         "libstdc++" in frame["module_name"] or \
         frame["linkage"] == "__pthread_once_slow" or \
         (not frame["file"] and re.match("_ZN?K?S[tabs]", frame["linkage"] or ""))
