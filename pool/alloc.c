@@ -5,10 +5,10 @@
  * Owns: nothing.   Lock: heap->lock, except for the cache tiers.
  * Design: docs/pool.md, "Sizes" and "Cache tiers"
  */
-#include "hit.h"
-#include "fit.h"
-#include "grow.h"
-#include "policy.h"
+#include "pool/fit.h"
+#include "pool/grow.h"
+#include "pool/hit.h"
+#include "pool/policy.h"
 
 static_assert(GS_SHARED_MAX_BYTES <= UINT32_MAX, "a shared block's bytes fit 32 bits");
 

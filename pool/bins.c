@@ -6,9 +6,9 @@
  *
  * Owns: nothing.   Lock: heap->lock.   See bins.h
  */
-#include "bins.h"
+#include "pool/bins.h"
 
-#include "heap.h"
+#include "pool/heap.h"
 
 static inline struct gs_block *at(const struct gs_table *blocks, uint32_t id)
 {

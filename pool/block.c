@@ -3,7 +3,7 @@
  *
  * Owns: nothing.   Lock: none; the caller holds the block.
  */
-#include "hit.h"
+#include "pool/hit.h"
 
 uint64_t gs_block_addr(const struct gs_block *block)
 {

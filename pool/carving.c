@@ -16,9 +16,9 @@
  * Lock: heap->lock; the headroom is read without a lock, as in fit_tolerance.c.
  * Design: docs/pool.md, "Carving"
  */
-#include "heap.h"
-#include "policy.h"
-#include "segment.h"
+#include "pool/heap.h"
+#include "pool/policy.h"
+#include "pool/segment.h"
 
 /* Share of the margin that carved segments may take. */
 #define CARVED_SHARE 16u

@@ -5,10 +5,10 @@
  *
  * Owns: nothing.   Lock: one heap->lock at a time.   See gs_pool_check in pool.h
  */
-#include "heap.h"
-#include "runs.h"
-#include "policy.h"
-#include "reclaim.h"
+#include "pool/heap.h"
+#include "pool/policy.h"
+#include "pool/reclaim.h"
+#include "pool/runs.h"
 
 /* The sums of a walk over a heap's segments. */
 struct tally {

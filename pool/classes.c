@@ -11,8 +11,8 @@
  */
 #include <string.h>
 
-#include "heap.h"
-#include "policy.h"
+#include "pool/heap.h"
+#include "pool/policy.h"
 
 static_assert(GS_POOL_SMALL_CLASSES == GS_CLASS_COUNT, "pool.h states the number");
 

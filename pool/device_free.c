@@ -16,11 +16,11 @@
  * feeds a decision that may err on either side.
  * Design: docs/pool.md, "Where the device is short"
  */
-#include "device_free.h"
+#include "pool/device_free.h"
 
 #include <time.h>
 
-#include "policy.h"
+#include "pool/policy.h"
 
 uint64_t gs_clock_coarse(void)
 {

@@ -4,7 +4,7 @@
 #ifndef GS_POOL_DEVICE_FREE_H
 #define GS_POOL_DEVICE_FREE_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /* Nanoseconds of a monotonic clock, some milliseconds late. */
 uint64_t gs_clock_coarse(void);

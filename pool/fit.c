@@ -5,10 +5,10 @@
  * Owns: nothing.   Lock: heap->lock.
  * Design: docs/pool.md, "Small requests" and "Large requests"
  */
-#include "fit.h"
-#include "hit.h"
-#include "policy.h"
-#include "segment.h"
+#include "pool/fit.h"
+#include "pool/hit.h"
+#include "pool/policy.h"
+#include "pool/segment.h"
 
 enum gs_status gs_heap_stock(struct gs_heap *heap)
 {

@@ -5,7 +5,7 @@
 #ifndef GS_POOL_FIT_H
 #define GS_POOL_FIT_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /* Serves a request. Errors: GS_ERR_NOT_FOUND (a miss), GS_ERR_UNPOOLABLE,
  * GS_ERR_HOST_NOMEM. */

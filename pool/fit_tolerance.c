@@ -19,8 +19,8 @@
  * high, which only makes the rule stricter.
  * Source: docs/architecture.md, decision 3; docs/pool.md, "Fewer calls of the driver"
  */
-#include "heap.h"
-#include "policy.h"
+#include "pool/heap.h"
+#include "pool/policy.h"
 
 /* Shares of the device: the reserve, and the least bound of the fit tolerance. */
 #define GUARD_SHARE 8u

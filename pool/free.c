@@ -11,12 +11,12 @@
  *
  * Owns: nothing.   Lock: heap->lock, as stated.   Design: docs/pool.md, "A free"
  */
-#include "hit.h"
-#include "device_free.h"
-#include "pool_limits.h"
-#include "pending.h"
-#include "release.h"
-#include "segment.h"
+#include "pool/device_free.h"
+#include "pool/hit.h"
+#include "pool/pending.h"
+#include "pool/pool_limits.h"
+#include "pool/release.h"
+#include "pool/segment.h"
 
 /*
  * Locks the heap of the mapped segment that holds `addr`. Returns NULL, and locks

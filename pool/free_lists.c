@@ -2,8 +2,8 @@
  * free_lists.c - moves blocks to and from a free list, within the limits of its tier.
  * Owns, Lock: see free_lists.h.   Design: docs/pool.md, "Cache tiers"
  */
-#include "free_lists.h"
-#include "release.h"
+#include "pool/free_lists.h"
+#include "pool/release.h"
 
 /* Blocks of a wide class that are searched for one of the right size. */
 #define SEARCH_MAX 8u

@@ -8,7 +8,7 @@
 #ifndef GS_FREE_LISTS_H
 #define GS_FREE_LISTS_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /* Blocks of one class that move from one tier to another. */
 struct gs_chain {

@@ -20,17 +20,17 @@
  * Owns: nothing.   Lock: heap->lock, never over the backend.
  * Source: docs/architecture.md, decision 3; docs/pool.md, "A full device"
  */
-#include "grow.h"
-#include "device_free.h"
-#include "fit.h"
-#include "pool_limits.h"
-#include "obtain.h"
-#include "pending.h"
-#include "policy.h"
-#include "reclaim.h"
-#include "release.h"
-#include "remap.h"
-#include "trim.h"
+#include "pool/device_free.h"
+#include "pool/fit.h"
+#include "pool/grow.h"
+#include "pool/obtain.h"
+#include "pool/pending.h"
+#include "pool/policy.h"
+#include "pool/pool_limits.h"
+#include "pool/reclaim.h"
+#include "pool/release.h"
+#include "pool/remap.h"
+#include "pool/trim.h"
 
 /* Fences queried on an ordinary miss: the oldest ones are the likeliest to be
  * complete. */

@@ -4,7 +4,7 @@
 #ifndef GS_POOL_GROW_H
 #define GS_POOL_GROW_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /* Serves a request that the heap has no memory for. Errors: as gs_heap_alloc. No lock is
  * held. */

@@ -14,14 +14,14 @@
  *
  * Owns: heap records.   Lock: heap->lock; pool->heaps is only ever pushed to.
  */
-#include "heap.h"
-#include "pool_limits.h"
-#include "pending.h"
-#include "policy.h"
-#include "reclaim.h"
-#include "release.h"
-#include "runs.h"
-#include "segment.h"
+#include "pool/heap.h"
+#include "pool/pending.h"
+#include "pool/policy.h"
+#include "pool/pool_limits.h"
+#include "pool/reclaim.h"
+#include "pool/release.h"
+#include "pool/runs.h"
+#include "pool/segment.h"
 
 /* A context's destruction waits this long for other threads to leave the backend. */
 #define KILL_WAIT_NS 10000000000ull

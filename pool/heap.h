@@ -16,17 +16,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "bins.h"
 #include "gs_locks.h"
-#include "large.h"
-#include "tiers.h"
-#include "list.h"
-#include "lock.h"
-#include "meta.h"
-#include "pages.h"
-#include "pool.h"
-#include "sorted.h"
-#include "starts.h"
+#include "pool/bins.h"
+#include "pool/large.h"
+#include "pool/list.h"
+#include "pool/lock.h"
+#include "pool/meta.h"
+#include "pool/pages.h"
+#include "pool/pool.h"
+#include "pool/sorted.h"
+#include "pool/starts.h"
+#include "pool/tiers.h"
 
 /* Hits and misses of a class, without those that thread caches still count. */
 struct gs_class_counts {

@@ -12,7 +12,7 @@
 #ifndef GS_POOL_HIT_H
 #define GS_POOL_HIT_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 #define GS_HIT static inline __attribute__((always_inline))
 

@@ -2,9 +2,9 @@
  * large.c - the rows of bins of free memory for large requests.
  * Owns: nothing.   Lock: heap->lock.   See large.h
  */
-#include "large.h"
+#include "pool/large.h"
 
-#include "heap.h"
+#include "pool/heap.h"
 
 void gs_large_init(struct gs_large *large)
 {

@@ -12,7 +12,7 @@
 #ifndef GS_POOL_LARGE_H
 #define GS_POOL_LARGE_H
 
-#include "bins.h"
+#include "pool/bins.h"
 
 #define GS_LARGE_BINS  1024u
 #define GS_LARGE_WORDS (GS_LARGE_BINS / 64)

@@ -5,8 +5,8 @@
  * Owns: nothing.   Lock: heap->lock, with the thread caches excluded.
  * Design: docs/tracker.md, "Out of memory"
  */
-#include "heap.h"
-#include "policy.h"
+#include "pool/heap.h"
+#include "pool/policy.h"
 
 /* A refused request, and the largest piece so far. */
 struct search {

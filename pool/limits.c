@@ -5,9 +5,9 @@
  * Lock: reclaim->lock for the rows; the sums are atomic.
  * Source: rule C8 (docs/free.md); docs/pool.md, "Limits"
  */
-#include "pool_limits.h"
-#include "device_free.h"
-#include "reclaim.h"
+#include "pool/device_free.h"
+#include "pool/pool_limits.h"
+#include "pool/reclaim.h"
 
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull

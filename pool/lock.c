@@ -2,7 +2,7 @@
  * lock.c - the parts of lock.h that are not inline: waiting and waking.
  * Owns: the locks that each thread holds (gs_locks.h).   Lock: thread-local, none.
  */
-#include "lock.h"
+#include "pool/lock.h"
 
 #include <errno.h>
 #include <linux/futex.h>

@@ -18,13 +18,13 @@
  * Lock: one heap->lock at a time; none over the backend.
  * Source: rule C8 (docs/free.md); docs/pool.md, "Limits"
  */
-#include "hit.h"
-#include "device_free.h"
-#include "pool_limits.h"
-#include "pending.h"
-#include "reclaim.h"
-#include "segment.h"
-#include "trim.h"
+#include "pool/device_free.h"
+#include "pool/hit.h"
+#include "pool/pending.h"
+#include "pool/pool_limits.h"
+#include "pool/reclaim.h"
+#include "pool/segment.h"
+#include "pool/trim.h"
 
 /* Calls since the thread last read the clock; thread-local. */
 static _Thread_local unsigned turns;

@@ -2,7 +2,7 @@
  * meta.c - tables of records in mmap'ed slabs.
  * Owns: slabs and directories.   Lock: table->lock.   See meta.h
  */
-#include "meta.h"
+#include "pool/meta.h"
 
 #include <errno.h>
 #include <sys/mman.h>

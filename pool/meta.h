@@ -16,7 +16,7 @@
 #define GS_POOL_META_H
 
 #include "gs_base.h"
-#include "lock.h"
+#include "pool/lock.h"
 
 /* The unit of counting and giving back; the system's own page may be larger. */
 #define GS_META_PAGE_BYTES 4096u

@@ -7,15 +7,15 @@
  * Owns: nothing.   Lock: heap->lock as the segment joins the heap.
  * Design: docs/pool.md, "Segments"
  */
-#include "obtain.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
-#include "device_free.h"
-#include "fit.h"
-#include "pool_limits.h"
-#include "policy.h"
-#include "reclaim.h"
-#include "segment.h"
+#include "pool/device_free.h"
+#include "pool/fit.h"
+#include "pool/obtain.h"
+#include "pool/policy.h"
+#include "pool/pool_limits.h"
+#include "pool/reclaim.h"
+#include "pool/segment.h"
 
 /* Returns true if the page map and the alignment of blocks allow this address. */
 static bool is_suitable(uint64_t addr, size_t bytes)

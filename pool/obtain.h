@@ -4,7 +4,7 @@
 #ifndef GS_POOL_OBTAIN_H
 #define GS_POOL_OBTAIN_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 enum gs_segment_kind {
     GS_SEGMENT_SHARED, /* bytes: a multiple of GS_LARGE_BYTES */

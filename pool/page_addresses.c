@@ -8,10 +8,10 @@
  * Owns: the arrays.   Lock: the store's (GS_RANK_PAGE_STORE), released around each
  * operation of the driver.
  */
-#include "page_addresses.h"
+#include "pool/page_addresses.h"
 
-#include "meta.h"
-#include "pool.h"
+#include "pool/meta.h"
+#include "pool/pool.h"
 
 struct span {
     uint64_t addr;

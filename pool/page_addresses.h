@@ -7,8 +7,8 @@
 #ifndef GS_POOL_PAGE_ADDRESSES_H
 #define GS_POOL_PAGE_ADDRESSES_H
 
-#include "lock.h"
-#include "page_store.h"
+#include "pool/lock.h"
+#include "pool/page_store.h"
 
 struct gs_page_array {
     void *items;

@@ -8,15 +8,15 @@
  *
  * Owns: the pieces' records.   Lock: store->lock (GS_RANK_PAGE_STORE)
  */
-#include "page_store.h"
+#include "pool/page_store.h"
 
 #include "gs_uncancelled.h"
-#include "lock.h"
-#include "meta.h"
-#include "list.h"
-#include "page_addresses.h"
-#include "pool.h"
-#include "sorted.h"
+#include "pool/list.h"
+#include "pool/lock.h"
+#include "pool/meta.h"
+#include "pool/page_addresses.h"
+#include "pool/pool.h"
+#include "pool/sorted.h"
 
 struct piece {
     uint64_t addr;

@@ -15,7 +15,7 @@
 #ifndef GS_POOL_PAGE_STORE_H
 #define GS_POOL_PAGE_STORE_H
 
-#include "backend.h"
+#include "pool/backend.h"
 
 /* The driver's virtual memory management. `bytes` and addresses are multiples of 2 MiB.
  * The implementation logs failures. */

@@ -2,10 +2,10 @@
  * pages.c - writers of the page map.
  * Owns: root and leaves.   Lock: pages->lock.   See pages.h
  */
-#include "pages.h"
+#include "pool/pages.h"
 
-#include "heap.h"
-#include "meta.h"
+#include "pool/heap.h"
+#include "pool/meta.h"
 
 enum gs_status gs_pages_init(struct gs_pages *pages)
 {

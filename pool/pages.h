@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 
 #include "gs_base.h"
-#include "lock.h"
+#include "pool/lock.h"
 
 struct gs_segment;
 struct gs_heap;

@@ -9,11 +9,11 @@
  * Owns: heap->pending_*, retired, epoch, polling.   Lock: heap->lock
  * Source: rules L1, L6 and L7 (docs/pool.md, "Pending blocks")
  */
-#include "pending.h"
-#include "ready.h"
-#include "reclaim.h"
-#include "release.h"
-#include "segment.h"
+#include "pool/pending.h"
+#include "pool/ready.h"
+#include "pool/reclaim.h"
+#include "pool/release.h"
+#include "pool/segment.h"
 
 #define BATCH 32u
 /* Blocks visited per block to query, to pass those whose fence is known to be busy. */

@@ -4,7 +4,7 @@
 #ifndef GS_POOL_PENDING_H
 #define GS_POOL_PENDING_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /* heap->lock is held. */
 static inline void gs_pending_set_head(struct gs_heap *heap, uint32_t id)

@@ -7,7 +7,7 @@
 #ifndef GS_POOL_POLICY_H
 #define GS_POOL_POLICY_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /* The class of a block, as pool.h defines the classes. */
 static inline unsigned gs_class_of_units(uint32_t units)

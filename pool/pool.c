@@ -2,9 +2,9 @@
  * pool.c - the pool as a whole: creation, destruction, sums over its heaps.
  * Owns: struct gs_pool.   Lock: none of its own.   Design: docs/pool.md
  */
-#include "heap.h"
-#include "pool_limits.h"
-#include "reclaim.h"
+#include "pool/heap.h"
+#include "pool/pool_limits.h"
+#include "pool/reclaim.h"
 
 /* Returns true if the classes rise, and the largest can be rounded. */
 static bool are_valid(const size_t *classes, unsigned count)
@@ -124,7 +124,7 @@ void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out)
         gs_tiers_sum(heap, &sum);
         gs_lock_take(&heap->lock);
 #define GS_POOL_STAT(name, unit, doc) sum.name += heap->stats.name;
-#include "stats.def"
+#include "pool/stats.def"
 #undef GS_POOL_STAT
         gs_lock_drop(&heap->lock);
         gs_tiers_admit(heap);

@@ -15,7 +15,7 @@
 #define GS_POOL_H
 
 #include "gs_base.h"
-#include "backend.h"
+#include "pool/backend.h"
 
 /* Driver granularity: larger requests get an allocation of their own, aligned to this. */
 #define GS_LARGE_BYTES ((size_t)2 << 20)
@@ -66,7 +66,7 @@ struct gs_pool_config {
 /* Every counter of a heap or a pool; pool/stats.def has the names and docs. */
 struct gs_pool_stats {
 #define GS_POOL_STAT(name, unit, doc) uint64_t name;
-#include "stats.def"
+#include "pool/stats.def"
 #undef GS_POOL_STAT
 };
 

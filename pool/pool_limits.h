@@ -5,7 +5,7 @@
 #ifndef GS_POOL_POOL_LIMITS_H
 #define GS_POOL_POOL_LIMITS_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 void gs_limits_init(struct gs_pool *pool, unsigned age_ms);
 /* Schedules the heap's first maintenance, one period from now. */

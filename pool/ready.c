@@ -5,10 +5,10 @@
  * Owns: nothing.   Lock: heap->lock, and the thread cache of the calling thread.
  * Design: docs/pool.md, "Pending blocks"
  */
-#include "ready.h"
-#include "hit.h"
-#include "release.h"
-#include "segment.h"
+#include "pool/hit.h"
+#include "pool/ready.h"
+#include "pool/release.h"
+#include "pool/segment.h"
 
 bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_block *block,
                    bool uncounted, struct gs_segment **detached)

@@ -4,7 +4,7 @@
 #ifndef GS_POOL_READY_H
 #define GS_POOL_READY_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /* Moves blocks in the state READY into the thread cache of the calling thread, or to
  * their segments where they may not be cached. Their frees are counted already. The

@@ -17,8 +17,8 @@
  * Owns: tickets, waiters, generation, device rows.   Lock: reclaim->lock
  * (GS_RANK_RECLAIM)
  */
-#include "reclaim.h"
 #include "gs_uncancelled.h"
+#include "pool/reclaim.h"
 
 #include <errno.h>
 #include <time.h>

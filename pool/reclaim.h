@@ -4,7 +4,7 @@
 #ifndef GS_POOL_RECLAIM_H
 #define GS_POOL_RECLAIM_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 enum gs_status gs_reclaim_init(struct gs_reclaim *reclaim) GS_MUST_USE;
 void gs_reclaim_fini(struct gs_reclaim *reclaim);

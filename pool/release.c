@@ -4,9 +4,9 @@
  *
  * Owns: nothing.   Lock: heap->lock.   Design: docs/pool.md, "Small requests"
  */
-#include "release.h"
-#include "policy.h"
-#include "segment.h"
+#include "pool/policy.h"
+#include "pool/release.h"
+#include "pool/segment.h"
 
 /* Merges the free neighbour `next` into `block` and recycles its record. */
 static inline void absorb(struct gs_heap *heap, struct gs_block *block,

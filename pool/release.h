@@ -4,7 +4,7 @@
 #ifndef GS_POOL_RELEASE_H
 #define GS_POOL_RELEASE_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /*
  * Makes a claimed or pending block free and merges it with free neighbours. Returns the

@@ -15,14 +15,14 @@
  * Owns: nothing.   Lock: heap->lock, never over the backend.
  * Design: docs/pool.md, "Pages that move"
  */
-#include "remap.h"
 #include "gs_clock.h"
-#include "obtain.h"
-#include "policy.h"
-#include "pool_limits.h"
-#include "reclaim.h"
-#include "runs.h"
-#include "segment.h"
+#include "pool/obtain.h"
+#include "pool/policy.h"
+#include "pool/pool_limits.h"
+#include "pool/reclaim.h"
+#include "pool/remap.h"
+#include "pool/runs.h"
+#include "pool/segment.h"
 
 /* Runs that one request may be made of; each costs calls of the driver. */
 #define RUNS_MAX 64u

@@ -4,7 +4,7 @@
 #ifndef GS_POOL_REMAP_H
 #define GS_POOL_REMAP_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /*
  * Serves a request of a heap whose backend has make_pages from idle segments whose pages

@@ -10,7 +10,7 @@
  * Owns: tcache->wide, the limits of the stacks.   Lock: the thread is inside the thread
  * cache.   Design: docs/pool.md, "Cache tiers"
  */
-#include "heap.h"
+#include "pool/heap.h"
 
 /* Evictions of a wide class without a hit before it is no longer kept. */
 #define WASTE_MAX 4u

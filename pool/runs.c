@@ -3,7 +3,7 @@
  * Owns: nothing; the trees are the heap's, the nodes those of each run's first segment.
  * Lock: heap->lock.   Design: docs/pool.md, "Pages that move"
  */
-#include "runs.h"
+#include "pool/runs.h"
 
 static struct gs_segment *of_addr(struct gs_sorted_node *node)
 {

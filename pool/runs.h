@@ -9,7 +9,7 @@
 #ifndef GS_POOL_RUNS_H
 #define GS_POOL_RUNS_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 void gs_runs_init(struct gs_heap *heap);
 

@@ -10,13 +10,13 @@
  * detached it.   Design: docs/pool.md, "Segments"
  */
 
-#include "segment.h"
-#include "pool_limits.h"
-#include "policy.h"
-#include "reclaim.h"
-#include "runs.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
+#include "pool/policy.h"
+#include "pool/pool_limits.h"
+#include "pool/reclaim.h"
+#include "pool/runs.h"
+#include "pool/segment.h"
 
 void gs_segment_record_call(struct gs_heap *heap, uint64_t began_ns)
 {

@@ -4,7 +4,7 @@
 #ifndef GS_POOL_SEGMENT_H
 #define GS_POOL_SEGMENT_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /*
  * Takes a segment without occupied blocks out of its heap, its caches and the page map.

@@ -2,7 +2,7 @@
  * sorted.c - see sorted.h. A node's priority is a hash of its key, and no child's is
  * above its parent's. Owns: nothing.   Lock: that of the tree's owner.
  */
-#include "sorted.h"
+#include "pool/sorted.h"
 
 static uint64_t priority_of(const struct gs_sorted *tree,
                             const struct gs_sorted_node *node)

@@ -11,13 +11,13 @@
  *
  * Owns: its tables.   Lock: heap->lock for writers.   See starts.h
  */
-#include "starts.h"
+#include "pool/starts.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
 #include "gs_wait.h"
-#include "heap.h"
+#include "pool/heap.h"
 
 /* The back-off of a reader while a table is rearranged. */
 #define YIELDS 32

@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "gs_membarrier.h"
-#include "heap.h"
-#include "policy.h"
-#include "segment.h"
+#include "pool/heap.h"
+#include "pool/policy.h"
+#include "pool/segment.h"
 
 /* Up to this many thread caches, each new one changes all shares. */
 #define SHARES 16u

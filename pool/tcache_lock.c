@@ -17,7 +17,7 @@
 
 #include "gs_membarrier.h"
 #include "gs_wait.h"
-#include "heap.h"
+#include "pool/heap.h"
 
 /* A thread is inside for a few instructions only, unless it was interrupted. */
 #define SPINS  200

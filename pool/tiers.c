@@ -13,11 +13,11 @@
  */
 #include <string.h>
 
-#include "free_lists.h"
-#include "device_free.h"
-#include "fit.h"
-#include "policy.h"
-#include "release.h"
+#include "pool/device_free.h"
+#include "pool/fit.h"
+#include "pool/free_lists.h"
+#include "pool/policy.h"
+#include "pool/release.h"
 
 /* Share of its byte limit that a full thread cache frees at once. */
 #define TCACHE_SPARE 4u

@@ -25,9 +25,9 @@
 #include <stdatomic.h>
 
 #include "gs_base.h"
-#include "list.h"
-#include "lock.h"
-#include "pool.h"
+#include "pool/list.h"
+#include "pool/lock.h"
+#include "pool/pool.h"
 
 struct gs_block;
 struct gs_heap;

@@ -8,7 +8,7 @@
  * Lock: the thread caches are excluded, so no block moves between tiers; heap->lock is
  * held. See gs_pool_check in pool.h
  */
-#include "heap.h"
+#include "pool/heap.h"
 
 /* One stack: its count, its blocks' states and class. Adds to *count and *bytes. */
 static const char *check_stack(const struct gs_heap *heap, const struct gs_stack *stack,

@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "free_lists.h"
-#include "segment.h"
+#include "pool/free_lists.h"
+#include "pool/segment.h"
 
 /* Moves all cached blocks to the chain; the thread caches are excluded. */
 static void gather(struct gs_tiers *tiers, struct gs_chain *chain)

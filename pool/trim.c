@@ -14,11 +14,11 @@
  * Owns: nothing.   Lock: one heap->lock at a time; none over the backend.
  * Design: docs/pool.md, "Giving back"
  */
-#include "trim.h"
-#include "pool_limits.h"
-#include "pending.h"
-#include "reclaim.h"
-#include "segment.h"
+#include "pool/pending.h"
+#include "pool/pool_limits.h"
+#include "pool/reclaim.h"
+#include "pool/segment.h"
+#include "pool/trim.h"
 
 /* Other threads may trim faster: stop after this many empty parts in a row. */
 #define EMPTY_MAX 16u

@@ -4,7 +4,7 @@
 #ifndef GS_POOL_TRIM_H
 #define GS_POOL_TRIM_H
 
-#include "heap.h"
+#include "pool/heap.h"
 
 /* Returns to the segments the cached blocks of the device's heaps (-1: all) and the
  * pending blocks that are complete. Returns whether there were any. No lock is held. */

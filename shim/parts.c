@@ -3,65 +3,65 @@
  * memory is short.
  * Owns:  nothing.   Lock: none of its own; parts.h documents the locks held.
  */
-#include "parts.h"
+#include "shim/parts.h"
 
-#include "all_contexts.h"
-#include "alone.h"
-#include "api.h"
-#include "args.h"
-#include "backend.h"
-#include "async_heaps.h"
-#include "async_policy.h"
-#include "caller_runtime.h"
-#include "capture_gate.h"
-#include "captures.h"
-#include "context_errors.h"
-#include "cuda_start.h"
-#include "deferred.h"
-#include "driver_bounds.h"
-#include "fences.h"
-#include "own_handles.h"
-#include "statistics.h"
-#include "free_lazy.h"
-#include "capture_check.h"
-#include "free_wait.h"
-#include "full_wait.h"
-#include "graph_memory.h"
-#include "host_pools.h"
-#include "interim.h"
-#include "intervals.h"
-#include "ipc_imports.h"
-#include "ipc_mode.h"
-#include "leak_rules.h"
-#include "looked_up.h"
-#include "managed.h"
-#include "moving_pages.h"
-#include "spill.h"
-#include "spilled.h"
-#include "context_events.h"
-#include "mem_limits.h"
-#include "memory_pools.h"
-#include "nvml.h"
-#include "outputs.h"
-#include "own_thread.h"
-#include "physical.h"
-#include "pool_lookup.h"
-#include "pressure.h"
-#include "quarantine.h"
-#include "record.h"
-#include "refusals.h"
-#include "retry.h"
-#include "single_order.h"
-#include "start.h"
-#include "state_file.h"
-#include "streams.h"
-#include "trace.h"
-#include "transfer_calls.h"
-#include "trim_hold.h"
-#include "trim_thread.h"
-#include "verify.h"
-#include "warmup.h"
-#include "redzones.h"
+#include "pool/backend.h"
+#include "shim/api/api.h"
+#include "shim/async/async_heaps.h"
+#include "shim/async/async_policy.h"
+#include "shim/checks/args.h"
+#include "shim/checks/deferred.h"
+#include "shim/checks/driver_bounds.h"
+#include "shim/checks/quarantine.h"
+#include "shim/checks/redzones.h"
+#include "shim/checks/transfer_calls.h"
+#include "shim/heaps/ipc_mode.h"
+#include "shim/heaps/moving_pages.h"
+#include "shim/heaps/pressure.h"
+#include "shim/heaps/retry.h"
+#include "shim/heaps/spill.h"
+#include "shim/heaps/warmup.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed.h"
+#include "shim/ipc/ipc_imports.h"
+#include "shim/life/start.h"
+#include "shim/life/trim_thread.h"
+#include "shim/lifetimes/graph_memory.h"
+#include "shim/lifetimes/memory_pools.h"
+#include "shim/lifetimes/physical.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/limits/spilled.h"
+#include "shim/link/caller_runtime.h"
+#include "shim/link/looked_up.h"
+#include "shim/order/alone.h"
+#include "shim/order/capture_check.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_errors.h"
+#include "shim/order/context_events.h"
+#include "shim/order/fences.h"
+#include "shim/order/free_lazy.h"
+#include "shim/order/free_wait.h"
+#include "shim/order/full_wait.h"
+#include "shim/order/own_handles.h"
+#include "shim/order/single_order.h"
+#include "shim/order/streams.h"
+#include "shim/order/verify.h"
+#include "shim/pool_lookup.h"
+#include "shim/record.h"
+#include "shim/report/interim.h"
+#include "shim/report/intervals.h"
+#include "shim/report/leak_rules.h"
+#include "shim/report/nvml.h"
+#include "shim/report/outputs.h"
+#include "shim/report/refusals.h"
+#include "shim/report/statistics.h"
+#include "shim/settings/own_thread.h"
+#include "shim/state/all_contexts.h"
+#include "shim/state/cuda_start.h"
+#include "shim/state/trim_hold.h"
+#include "shim/statefile/state_file.h"
+#include "shim/trace/trace.h"
 
 bool gs_safe_points_wanted;
 
@@ -76,63 +76,63 @@ void gs_parts_start(struct gs_state *state)
 {
     const struct gs_options *options = &state->options;
 #define GS_AT_START(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 void gs_parts_fork_in_child(void)
 {
     __atomic_store_n(&gs_safe_points_wanted, false, __ATOMIC_RELAXED);
 #define GS_IN_CHILD(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 void gs_parts_context_found(struct gs_state *state, const struct gs_context *context)
 {
 #define GS_CONTEXT_FOUND(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 void gs_parts_context_lost(struct gs_state *state, CUcontext handle)
 {
 #define GS_CONTEXT_LOST(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 void gs_parts_heap_ended(struct gs_context *context)
 {
 #define GS_HEAP_ENDED(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 void gs_parts_context_ended(const struct gs_context *context)
 {
 #define GS_CONTEXT_ENDED(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 void gs_parts_context_failed(const struct gs_context *context)
 {
 #define GS_CONTEXT_FAILED(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 void gs_parts_refused(struct gs_state *state, const struct gs_call *call, int device,
                       size_t bytes)
 {
 #define GS_REFUSED(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 void gs_parts_maintain(struct gs_state *state, const struct gs_context *context)
 {
 #define GS_MAINTAIN(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 void gs_parts_safe_point(struct gs_state *state)
 {
 #define GS_SAFE_POINT(statement) statement;
-#include "parts.def"
+#include "shim/parts.def"
 }
 
 bool gs_parts_reclaim(const struct gs_shortage *lack)
@@ -148,7 +148,7 @@ bool gs_parts_reclaim(const struct gs_shortage *lack)
         (progress)) {                                                                    \
         return true;                                                                     \
     }
-#include "reclaim.def"
+#include "shim/reclaim.def"
     return false;
 }
 

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cuda_names.h"
 #include "gs_base.h"
+#include "shim/cuda/cuda_names.h"
 
 struct gs_call;
 struct gs_context;

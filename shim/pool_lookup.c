@@ -2,11 +2,11 @@
  * pool_lookup.c - looks up addresses of the program in the memory that the pools have
  * handed out. Owns:  nothing.   Lock: the pools lock themselves.
  */
-#include "pool_lookup.h"
+#include "shim/pool_lookup.h"
 
-#include "async_heaps.h"
-#include "host_pools.h"
-#include "managed.h"
+#include "shim/async/async_heaps.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed.h"
 
 const char gs_unknown_address[1] = {0};
 

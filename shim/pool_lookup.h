@@ -4,9 +4,9 @@
 #ifndef GS_POOL_LOOKUP_H
 #define GS_POOL_LOOKUP_H
 
-#include "capture_check.h"
-#include "managed.h"
-#include "state.h"
+#include "shim/host/managed.h"
+#include "shim/order/capture_check.h"
+#include "shim/state/state.h"
 
 /* The device memory around an address. Errors: GS_ERR_NOT_OURS */
 enum gs_status gs_pooled_find(struct gs_state *state, CUdeviceptr address,

@@ -2,16 +2,16 @@
  * record.c - adds thread, stack, device and call to the records of the tracker.
  * Owns:  nothing.   Lock: none; the tracker locks itself.
  */
-#include "record.h"
+#include "shim/record.h"
 
 #include <stdio.h>
 
-#include "log.h"
-#include "mem_limits.h"
-#include "spilled.h"
-#include "parts.h"
-#include "real.h"
-#include "text.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/limits/spilled.h"
+#include "shim/link/real.h"
+#include "shim/parts.h"
+#include "shim/settings/log.h"
+#include "tracker/report/text/text.h"
 
 bool gs_record_detailed;
 

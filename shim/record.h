@@ -8,8 +8,8 @@
 #ifndef GS_RECORD_H
 #define GS_RECORD_H
 
-#include "state.h"
-#include "trace.h"
+#include "shim/state/state.h"
+#include "shim/trace/trace.h"
 
 /* An allocation, as its wrapper describes it: gs_call_in, then what differs. */
 struct gs_call {

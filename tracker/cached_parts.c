@@ -2,10 +2,10 @@
  * cached_parts.c - a table of the parts of cached memory, open-addressed by address.
  * Owns: struct gs_cached_parts.   Lock: its own.
  */
-#include "cached_parts.h"
+#include "tracker/cached_parts.h"
 
-#include "host_memory.h"
-#include "tracker_lock.h"
+#include "tracker/host_memory.h"
+#include "tracker/tracker_lock.h"
 
 #include <stdlib.h>
 

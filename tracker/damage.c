@@ -6,7 +6,7 @@
  *
  * Owns:  checks[].   Lock: none, atomics; errors_lock for the errors (errors.c).
  */
-#include "tracker_internal.h"
+#include "tracker/tracker_internal.h"
 
 void gs_tracker_error_damage(struct gs_tracker *tracker, const struct gs_damage *damage,
                              const struct gs_free_site *found)

@@ -8,7 +8,7 @@
  *
  * Owns:  errors[], error_count.   Lock: errors_lock.   Design: docs/tracker.md
  */
-#include "tracker_internal.h"
+#include "tracker/tracker_internal.h"
 
 #include <sys/prctl.h>
 #include <sys/syscall.h>

@@ -3,7 +3,7 @@
  * array, which the report then sorts.
  * Owns: the arrays of one table.   Lock: the table's owner has one.
  */
-#include "groups.h"
+#include "tracker/groups.h"
 
 #include <stdlib.h>
 #include <string.h>

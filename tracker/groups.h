@@ -12,8 +12,8 @@
 #define GS_GROUPS_H
 
 #include "gs_base.h"
-#include "leak_scan.h"
-#include "sampling.h"
+#include "tracker/sampling.h"
+#include "tracker/scan/leak_scan.h"
 
 /* Whether memory has parts that a caching allocator has handed out (cached_parts.h). */
 enum gs_group_holds {

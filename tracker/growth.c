@@ -3,13 +3,13 @@
  *
  * Owns:  struct gs_growth.   Lock: growth->lock.   Design: docs/tracker.md
  */
-#include "growth.h"
+#include "tracker/growth.h"
 
 #include <stdlib.h>
 
-#include "growth_copy.h"
 #include "gs_locks.h"
-#include "tracker_internal.h"
+#include "tracker/growth_copy.h"
+#include "tracker/tracker_internal.h"
 
 /* A call site is growing after this many increases since its last decrease, if at most
  * this many snapshots have passed since the last increase. */

@@ -11,7 +11,7 @@
 #ifndef GS_GROWTH_H
 #define GS_GROWTH_H
 
-#include "growth_copy.h"
+#include "tracker/growth_copy.h"
 
 struct gs_tracker;
 

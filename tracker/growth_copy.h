@@ -9,7 +9,7 @@
 #ifndef GS_GROWTH_COPY_H
 #define GS_GROWTH_COPY_H
 
-#include "groups.h"
+#include "tracker/groups.h"
 
 /* The history of a call site, beside its group. */
 struct gs_trend {

@@ -12,7 +12,7 @@
  *
  * Owns:  history.   Locks: none, atomic words.   Design: docs/tracker.md
  */
-#include "tracker_internal.h"
+#include "tracker/tracker_internal.h"
 
 #include <errno.h>
 #include <sys/mman.h>

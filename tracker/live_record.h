@@ -15,7 +15,7 @@
 #ifndef GS_LIVE_RECORD_H
 #define GS_LIVE_RECORD_H
 
-#include "tracker.h"
+#include "tracker/tracker.h"
 
 /* The state of a record's slot: the low bits of its stamp. */
 enum gs_slot {

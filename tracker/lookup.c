@@ -7,7 +7,7 @@
  * Owns:  stripes[]; the links of live GS_SLOT_ADDRESS records.
  * Locks: the stripe's lock.   Design: docs/tracker.md
  */
-#include "tracker_internal.h"
+#include "tracker/tracker_internal.h"
 
 #define FIRST_BUCKETS 1024u /* one page */
 

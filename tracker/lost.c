@@ -13,8 +13,8 @@
  *        record changes meanwhile; lost_lock for the groups.
  * Design: docs/tracker.md
  */
-#include "peaks.h"
-#include "tracker_internal.h"
+#include "tracker/peaks.h"
+#include "tracker/tracker_internal.h"
 
 /* Copies `lost` to the state file. lost_lock is held. A reader meanwhile misses the
  * newest groups, but never sees half of one. */

@@ -10,7 +10,7 @@
  * Locks: origins_lock; a shard's are its thread's. Reading an origin takes none: it is
  *        constant while a live record has its number.   Design: docs/tracker.md
  */
-#include "tracker_internal.h"
+#include "tracker/tracker_internal.h"
 
 /* Returns the number of the origin, or of a free entry for it; 0: the table is full.
  * origins_lock is held. */

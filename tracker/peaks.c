@@ -7,8 +7,8 @@
  *
  * Owns, Locks: see peaks.h.   Design: docs/tracker.md, "Peaks"
  */
-#include "peaks.h"
 #include "gs_wait.h"
+#include "tracker/peaks.h"
 
 #include <stdlib.h>
 

@@ -19,8 +19,8 @@
 #ifndef GS_PEAKS_H
 #define GS_PEAKS_H
 
-#include "groups.h"
-#include "tracker_internal.h"
+#include "tracker/groups.h"
+#include "tracker/tracker_internal.h"
 
 /* A freed allocation that was live at a peak. */
 struct gs_since_entry {

@@ -8,7 +8,7 @@
  * Owns:  switches, first_switch_ns, switch_ns.   Lock: none, atomics.
  * Design: docs/tracker.md, "Less than everything"
  */
-#include "tracker_internal.h"
+#include "tracker/tracker_internal.h"
 
 static bool records_after(const struct gs_tracker *tracker, uint32_t switches)
 {

@@ -14,7 +14,7 @@
  * Locks: a shard's ids are its thread's; records_lock for the rest.
  * Design: docs/tracker.md
  */
-#include "tracker_internal.h"
+#include "tracker/tracker_internal.h"
 
 #define BUNDLE     6u
 #define BATCH      (GS_SHARD_FREE_MAX / 2 / BUNDLE * BUNDLE)

@@ -2,9 +2,9 @@
  * samples.c - an open-addressed table of sums, in pages of its own.
  * Owns: the slots of one table.   Lock: the table's owner has one.
  */
-#include "samples.h"
+#include "tracker/samples.h"
 
-#include "host_memory.h"
+#include "tracker/host_memory.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * Owns:  each thread's random numbers and the bytes to its next sample.
  * Lock:  none, the thread's own.   Design: docs/tracker.md, "Less than everything"
  */
-#include "sampling.h"
+#include "tracker/sampling.h"
 
 #include <sys/syscall.h>
 #include <time.h>

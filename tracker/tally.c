@@ -2,10 +2,10 @@
  * tally.c - sums of all allocations ever made, by call site.
  * Owns: struct gs_tally.   Lock: one for each stripe, the last in the tracker's order.
  */
-#include "tally.h"
+#include "tracker/tally.h"
 
-#include "host_memory.h"
-#include "tracker_lock.h"
+#include "tracker/host_memory.h"
+#include "tracker/tracker_lock.h"
 
 #include <errno.h>
 

@@ -8,8 +8,8 @@
 #ifndef GS_TALLY_H
 #define GS_TALLY_H
 
-#include "samples.h"
-#include "tracker.h"
+#include "tracker/samples.h"
+#include "tracker/tracker.h"
 
 struct gs_tally;
 

@@ -5,7 +5,7 @@
  * Lock:  the registry's lock for the counts; a gate's for its `wanted`.
  * Design: docs/tracker.md
  */
-#include "thread_slots.h"
+#include "tracker/thread_slots.h"
 
 #include <errno.h>
 #include <pthread.h>

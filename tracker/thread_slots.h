@@ -22,7 +22,7 @@
 #define GS_THREAD_SLOTS_H
 
 #include "gs_base.h"
-#include "tracker_lock.h"
+#include "tracker/tracker_lock.h"
 
 #define GS_SHARDS 64u
 

@@ -22,14 +22,14 @@
  *        closed its gate; peak_lock for peak, peak_time and the settle counts.
  * Design: docs/tracker.md
  */
-#include "peaks.h"
-#include "tracker_internal.h"
+#include "tracker/peaks.h"
+#include "tracker/tracker_internal.h"
 
 #define SETTLES_PER_STEP 64u
 
 const uint8_t gs_kind_rows[GS_MEMORY_KINDS] = {
 #define GS_MEMORY_KIND(name, word, row, place, doc) GS_ROW_##row,
-#include "kinds.def"
+#include "tracker/kinds.def"
 #undef GS_MEMORY_KIND
 };
 

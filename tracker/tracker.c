@@ -8,8 +8,8 @@
  * Owns:  the life of struct gs_tracker.   Locks: see tracker_lock.h, thread_slots.h.
  * Design: docs/tracker.md
  */
-#include "peaks.h"
-#include "tracker_internal.h"
+#include "tracker/peaks.h"
+#include "tracker/tracker_internal.h"
 
 /* Functions on the path of every allocation and free. */
 #define GS_HOT static inline __attribute__((always_inline))

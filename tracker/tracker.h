@@ -15,14 +15,14 @@
 #include <time.h>
 
 #include "gs_base.h"
-#include "sampling.h"
-#include "stacks.h"
+#include "tracker/sampling.h"
+#include "tracker/stacks/stacks.h"
 
 struct gs_tracker;
 
 enum gs_memory_kind {
 #define GS_MEMORY_KIND(name, word, row, place, doc) GS_MEMORY_##name,
-#include "kinds.def"
+#include "tracker/kinds.def"
 #undef GS_MEMORY_KIND
     GS_MEMORY_KINDS
 };
@@ -127,7 +127,7 @@ struct gs_tracker_windows {
 /* Totals of one device, or of a row apart; tracker/totals.def has the names and docs. */
 struct gs_tracker_totals {
 #define GS_TOTAL(name, unit, doc) uint64_t name;
-#include "totals.def"
+#include "tracker/totals.def"
 #undef GS_TOTAL
 };
 
@@ -287,7 +287,7 @@ void gs_tracker_error_damage(struct gs_tracker *tracker, const struct gs_damage 
 /* Numbers of checks for such damage, and of omitted checks by reason. */
 enum gs_check_count {
 #define GS_CHECK(name, key, text) GS_CHECK_##name,
-#include "checks.def"
+#include "tracker/checks.def"
     GS_CHECK_LOOKED,
     GS_CHECK_COUNTS
 };

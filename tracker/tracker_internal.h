@@ -21,17 +21,17 @@
 #include <string.h>
 #include <time.h>
 
-#include "groups.h"
-#include "host_memory.h"
-#include "host_region.h"
-#include "state_memory.h"
-#include "live_record.h"
-#include "samples.h"
-#include "tally.h"
-#include "thread_slots.h"
-#include "tracker.h"
-#include "cached_parts.h"
-#include "tracker_lock.h"
+#include "tracker/cached_parts.h"
+#include "tracker/groups.h"
+#include "tracker/host_memory.h"
+#include "tracker/live_record.h"
+#include "tracker/names/host_region.h"
+#include "tracker/samples.h"
+#include "tracker/state/state_memory.h"
+#include "tracker/tally.h"
+#include "tracker/thread_slots.h"
+#include "tracker/tracker.h"
+#include "tracker/tracker_lock.h"
 
 #define GS_STRIPES     64u
 #define GS_CHUNK_SHIFT 14u /* records in a chunk of the slab: 512 KiB */

@@ -2,7 +2,7 @@
  * tracker_lock.c - waits for a tracker lock that another thread holds.
  * Owns: the locks that each thread holds (gs_locks.h).   Lock: thread-local, none.
  */
-#include "tracker_lock.h"
+#include "tracker/tracker_lock.h"
 
 #include "gs_wait.h"
 

@@ -7,7 +7,7 @@
  *
  * Owns:  struct gs_transfers.   Lock: transfers->lock.
  */
-#include "transfers.h"
+#include "tracker/transfers.h"
 
 #include <stdlib.h>
 #include <string.h>

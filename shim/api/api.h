@@ -6,10 +6,10 @@
 #ifndef GS_API_FUNCTIONS_H
 #define GS_API_FUNCTIONS_H
 
-#include "cuda_names.h"
 #include "gpushim.h"
 #include "gs_base.h"
-#include "thread.h"
+#include "shim/cuda/cuda_names.h"
+#include "shim/settings/thread.h"
 
 /* ---- functions.c ---- */
 

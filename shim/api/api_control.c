@@ -6,17 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api.h"
-#include "context_switch.h"
 #include "gs_locks.h"
-#include "interim.h"
-#include "log.h"
-#include "mem_limits.h"
-#include "options_table.h"
-#include "pressure.h"
-#include "scopes.h"
-#include "state.h"
-#include "warmup.h"
+#include "shim/api/api.h"
+#include "shim/heaps/pressure.h"
+#include "shim/heaps/warmup.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/report/interim.h"
+#include "shim/settings/log.h"
+#include "shim/settings/options_table.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/state.h"
+#include "tracker/stacks/scopes.h"
 
 #define NOTHING ((void)0)
 
@@ -168,7 +168,7 @@ static bool apply(struct gs_state *state, const struct gs_options *options, unsi
         __atomic_store_n(&state->options.field, options->field, __ATOMIC_RELAXED);       \
         statement;                                                                       \
         return true;
-#include "settable.def"
+#include "shim/api/settable.def"
     default:
         return false;
     }

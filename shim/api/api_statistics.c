@@ -4,9 +4,9 @@
  */
 #include <string.h>
 
-#include "api.h"
-#include "context_switch.h"
-#include "state.h"
+#include "shim/api/api.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/state.h"
 
 /* Adds the rows of allocations that `device` names. */
 static void add_totals(struct gs_state *state, int device, struct gpushim_statistics *out)

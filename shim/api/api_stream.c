@@ -13,16 +13,16 @@
  */
 #include <stdlib.h>
 
-#include "api.h"
-#include "all_contexts.h"
-#include "captures.h"
-#include "context_switch.h"
 #include "gs_hash.h"
 #include "gs_locks.h"
-#include "log.h"
-#include "pool_lookup.h"
-#include "state.h"
-#include "streams.h"
+#include "shim/api/api.h"
+#include "shim/order/captures.h"
+#include "shim/order/streams.h"
+#include "shim/pool_lookup.h"
+#include "shim/settings/log.h"
+#include "shim/state/all_contexts.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/state.h"
 
 /* A stream that uses memory. */
 struct use {

@@ -14,12 +14,12 @@
 #include <string.h>
 #include <sys/types.h>
 
-#include "api.h"
 #include "gs_base.h"
-#include "log.h"
-#include "state.h"
-#include "text.h"
-#include "tracker.h"
+#include "shim/api/api.h"
+#include "shim/settings/log.h"
+#include "shim/state/state.h"
+#include "tracker/report/text/text.h"
+#include "tracker/tracker.h"
 
 /* c10::detail::torchCheckFail(function, file, line, message): throws c10::Error. */
 #define TORCH_FAIL "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"

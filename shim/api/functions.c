@@ -11,10 +11,10 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "api.h"
 #include "gs_base.h"
-#include "options.h"
-#include "state.h"
+#include "shim/api/api.h"
+#include "shim/settings/options.h"
+#include "shim/state/state.h"
 
 /* All but scopes, which begin by themselves: name, parameters, arguments. */
 /* clang-format off */

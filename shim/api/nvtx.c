@@ -12,15 +12,15 @@
  * good. Lock:  none, the thread's own.   Source: nvtx3/nvtxDetail/nvtxTypes.h,
  * nvToolsExt.h Design: docs/api.md, "NVTX"
  */
-#include "nvtx.h"
+#include "shim/api/nvtx.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
 
-#include "api.h"
 #include "gs_printable.h"
-#include "scopes.h"
+#include "shim/api/api.h"
+#include "tracker/stacks/scopes.h"
 
 /* What NVTX_NO_PUSH_POP_TRACKING says: the tool does not count. */
 #define NOT_COUNTED (-2)

@@ -20,7 +20,7 @@
 
 #include "gs_clock.h"
 #include "gs_wait.h"
-#include "python_calls.h"
+#include "shim/api/python_calls.h"
 
 /* ---- DLPack's structures ----------------------------------------------------------- */
 

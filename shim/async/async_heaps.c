@@ -3,23 +3,23 @@
  * Owns:  every heap.
  * Lock:  gs_async_lock, for the members named in async_heaps.h.
  */
-#include "async_internal.h"
+#include "shim/async/async_internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "notify.h"
-#include "async_policy.h"
-#include "capture_gate.h"
-#include "captures.h"
-#include "fences.h"
-#include "parts.h"
-#include "log.h"
-#include "mem_limits.h"
-#include "pressure.h"
-#include "streams.h"
-#include "trace.h"
+#include "shim/async/async_policy.h"
+#include "shim/heaps/pressure.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/fences.h"
+#include "shim/order/streams.h"
+#include "shim/parts.h"
+#include "shim/settings/log.h"
+#include "shim/trace/trace.h"
 
 struct gs_mutex gs_async_lock = GS_MUTEX(GS_RANK_ASYNC);
 struct gs_async_heap *gs_async_heaps;

@@ -23,7 +23,7 @@
 #ifndef GS_ASYNC_HEAPS_H
 #define GS_ASYNC_HEAPS_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 struct gs_async_heap {
     struct gs_context face; /* the heap's context from the pool's view; ordered is set */

@@ -11,9 +11,9 @@
 #ifndef GS_ASYNC_INTERNAL_H
 #define GS_ASYNC_INTERNAL_H
 
-#include "async_heaps.h"
-#include "backend.h"
 #include "gs_locks.h"
+#include "pool/backend.h"
+#include "shim/async/async_heaps.h"
 
 /* A segment that could not be returned when it was due. */
 struct owed {

@@ -4,9 +4,9 @@
  *
  * Owns:  the copy of the launch that a thread makes.   Lock: none of its own.
  */
-#include "async_internal.h"
-#include "captures.h"
-#include "host_memory.h"
+#include "shim/async/async_internal.h"
+#include "shim/order/captures.h"
+#include "tracker/host_memory.h"
 
 /* A launch has some twenty attributes, each at most once. */
 #define MAX_ATTRIBUTES 32u

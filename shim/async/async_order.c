@@ -9,21 +9,21 @@
  * Owns:  one stream a context, which orders the context's ended heaps.
  * Lock:  gs_async_lock for those streams, and for the members named in async_heaps.h.
  */
-#include "async_internal.h"
+#include "shim/async/async_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "context_switch.h"
-#include "notify.h"
-#include "capture_gate.h"
-#include "contexts.h"
-#include "captures.h"
-#include "fences.h"
-#include "own_handles.h"
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
-#include "streams.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/fences.h"
+#include "shim/order/own_handles.h"
+#include "shim/order/streams.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/contexts.h"
 
 /* The stream that orders a context's ended heaps. */
 struct own_stream {

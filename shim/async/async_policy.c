@@ -6,9 +6,9 @@
  * Lock:  none; a row is published with compare-and-swap, and the pool of a slower thread
  *        is destroyed.
  */
-#include "async_policy.h"
+#include "shim/async/async_policy.h"
 
-#include "log.h"
+#include "shim/settings/log.h"
 
 enum service { SERVICE_UNKNOWN, SERVICE_POOL, SERVICE_DRIVER };
 

@@ -16,7 +16,7 @@
 #ifndef GS_ASYNC_POLICY_H
 #define GS_ASYNC_POLICY_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /*
  * The pool for segments of a device's stream-ordered memory; created by the first call.

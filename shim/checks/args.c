@@ -3,11 +3,11 @@
  * call.
  * Owns: gs_args_modes.   Lock: none; it is atomic.
  */
-#include "args.h"
+#include "shim/checks/args.h"
 
-#include "use_check.h"
-#include "log.h"
-#include "submissions.h"
+#include "shim/checks/use_check.h"
+#include "shim/settings/log.h"
+#include "shim/state/submissions.h"
 
 unsigned gs_args_modes;
 

@@ -14,13 +14,13 @@
 #ifndef GS_ARGS_H
 #define GS_ARGS_H
 
-#include "cuda_names.h"
 #include "gs_base.h"
-#include "hit.h"
-#include "managed.h"
-#include "own_handles.h"
-#include "state.h"
-#include "transfer_calls.h"
+#include "pool/hit.h"
+#include "shim/checks/transfer_calls.h"
+#include "shim/cuda/cuda_names.h"
+#include "shim/host/managed.h"
+#include "shim/order/own_handles.h"
+#include "shim/state/state.h"
 
 /* What is done with copies and sets: bits. Set at start; atomic. */
 enum gs_args_mode { GS_ARGS_CHECKED = 1, GS_ARGS_RECORDED = 2 };

@@ -2,14 +2,14 @@
  * deferred.c - blocks that wait for a late fill.
  * Owns:  the list.   Lock: its mutex.
  */
-#include "deferred.h"
+#include "shim/checks/deferred.h"
 
 #include <stdlib.h>
 
-#include "captures.h"
 #include "gs_locks.h"
 #include "gs_wait.h"
-#include "fill_stream.h"
+#include "shim/checks/fill_stream.h"
+#include "shim/order/captures.h"
 
 /* The sleep between two polls. */
 #define NAP_NS 1000000

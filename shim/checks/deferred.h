@@ -8,7 +8,7 @@
 #ifndef GS_DEFERRED_H
 #define GS_DEFERRED_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 void gs_deferred_reset(void); /* in a forked child */
 

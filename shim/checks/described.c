@@ -2,7 +2,7 @@
  * described.c - reads the program's descriptions of a call without a fault.
  * Owns:  nothing.   Lock: none.
  */
-#include "described.h"
+#include "shim/checks/described.h"
 
 #include <errno.h>
 #include <string.h>

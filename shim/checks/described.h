@@ -8,8 +8,8 @@
 #ifndef GS_DESCRIBED_H
 #define GS_DESCRIBED_H
 
-#include "cuda_names.h"
 #include "gs_base.h"
+#include "shim/cuda/cuda_names.h"
 
 /*
  * Copies `bytes` bytes from `from`. Called after the driver has returned `result`; or

@@ -8,11 +8,11 @@
  *
  * Owns:  the answer.   Lock: none; it is atomic.
  */
-#include "driver_bounds.h"
+#include "shim/checks/driver_bounds.h"
 
-#include "capture_gate.h"
-#include "notify.h"
-#include "own_handles.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/own_handles.h"
 
 static int known; /* atomic: 0: not asked yet; otherwise the answer plus one */
 

@@ -9,7 +9,7 @@
 #ifndef GS_DRIVER_BOUNDS_H
 #define GS_DRIVER_BOUNDS_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 enum gs_driver_bounds {
     GS_BOUNDS_PAGES, /* of 2 MiB; also where the driver cannot be asked now */

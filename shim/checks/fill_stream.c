@@ -9,18 +9,18 @@
  * Owns:  the fill streams of all contexts; their streams and buffers end with the
  *        context. Lock:  none; a fill stream is taken by an atomic exchange.
  */
-#include "fill_stream.h"
+#include "shim/checks/fill_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "context_switch.h"
-#include "notify.h"
-#include "capture_gate.h"
-#include "captures.h"
-#include "context_errors.h"
-#include "own_handles.h"
 #include "gs_wait.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_errors.h"
+#include "shim/order/own_handles.h"
+#include "shim/state/context_switch.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
 /* The time limit of a fill, and as much again for each 256 MiB. */

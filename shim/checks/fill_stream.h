@@ -12,8 +12,8 @@
 #ifndef GS_FILL_STREAM_H
 #define GS_FILL_STREAM_H
 
-#include "contexts.h"
-#include "tracker.h"
+#include "shim/state/contexts.h"
+#include "tracker/tracker.h"
 
 struct gs_fill {
     CUdeviceptr at;

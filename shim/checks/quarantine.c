@@ -2,7 +2,7 @@
  * quarantine.c - the quarantined blocks, in the order of their frees.
  * Owns:  the list.   Lock: its mutex.
  */
-#include "quarantine.h"
+#include "shim/checks/quarantine.h"
 
 #include <stdlib.h>
 

@@ -11,7 +11,7 @@
 #ifndef GS_QUARANTINE_H
 #define GS_QUARANTINE_H
 
-#include "contexts.h"
+#include "shim/state/contexts.h"
 
 /* At start: the most bytes in quarantine; 0: none. `large_alone`: a block of
  * GS_LARGE_BYTES and more is alone in its segment. */

@@ -2,7 +2,7 @@
  * redzone_map.c - a treap: a tree by address that random weights keep shallow.
  * Owns:  its nodes.   Lock: the caller's.
  */
-#include "redzone_map.h"
+#include "shim/checks/redzone_map.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #ifndef GS_REDZONE_MAP_H
 #define GS_REDZONE_MAP_H
 
-#include "tracker.h"
+#include "tracker/tracker.h"
 
 struct gs_context;
 

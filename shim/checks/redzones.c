@@ -6,22 +6,22 @@
  *
  * Owns:  the map.   Lock: its mutex.
  */
-#include "redzones.h"
+#include "shim/checks/redzones.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "deferred.h"
 #include "gs_clock.h"
 #include "gs_locks.h"
-#include "known.h"
-#include "log.h"
-#include "quarantine.h"
-#include "record.h"
-#include "fill_stream.h"
-#include "redzone_map.h"
+#include "shim/checks/deferred.h"
+#include "shim/checks/fill_stream.h"
+#include "shim/checks/quarantine.h"
+#include "shim/checks/redzone_map.h"
+#include "shim/link/known.h"
+#include "shim/record.h"
+#include "shim/settings/log.h"
 
 #define BYTE_ZONE   0xfa
 #define BYTE_FREED  0xfd

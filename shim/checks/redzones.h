@@ -13,7 +13,7 @@
 #ifndef GS_REDZONES_H
 #define GS_REDZONES_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 extern bool gs_redzones_on; /* written at start, before any call is served */
 

@@ -2,7 +2,7 @@
  * spans.c - the arithmetic of spans.h.
  * Owns: nothing.   Lock: none.
  */
-#include "spans.h"
+#include "shim/checks/spans.h"
 
 /* sum += a * b; false on overflow of 64 bits. */
 static bool add_product(uint64_t *sum, uint64_t a, uint64_t b)

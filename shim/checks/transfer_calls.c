@@ -4,16 +4,16 @@
  * Owns:  the table, and each thread's last copy.   Lock: the table locks itself.
  * Source: CUDA Driver API, API synchronization behavior
  */
-#include "transfer_calls.h"
+#include "shim/checks/transfer_calls.h"
 
 #include <string.h>
 
-#include "captures.h"
 #include "gs_clock.h"
-#include "host_pools.h"
-#include "state.h"
-#include "trace.h"
-#include "transfers.h"
+#include "shim/host/host_pools.h"
+#include "shim/order/captures.h"
+#include "shim/state/state.h"
+#include "shim/trace/trace.h"
+#include "tracker/transfers.h"
 
 static struct gs_transfers *table; /* atomic */
 

@@ -12,8 +12,8 @@
 #ifndef GS_TRANSFER_CALLS_H
 #define GS_TRANSFER_CALLS_H
 
-#include "cuda_names.h"
 #include "gs_base.h"
+#include "shim/cuda/cuda_names.h"
 
 struct gs_state;
 struct gs_transfers;

@@ -17,20 +17,20 @@
  * Owns: nothing.   Lock: none; the driver is called without any. Design:
  * docs/checks-args.md
  */
-#include "use_check.h"
+#include "shim/checks/use_check.h"
 
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "async_heaps.h"
-#include "captures.h"
-#include "driver_bounds.h"
-#include "host_pools.h"
-#include "managed.h"
-#include "pool_lookup.h"
-#include "quarantine.h"
-#include "record.h"
+#include "shim/async/async_heaps.h"
+#include "shim/checks/driver_bounds.h"
+#include "shim/checks/quarantine.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed.h"
+#include "shim/order/captures.h"
+#include "shim/pool_lookup.h"
+#include "shim/record.h"
 
 /* ---- reporting -------------------------------------------------------------------- */
 

@@ -4,8 +4,8 @@
 #ifndef GS_USE_CHECK_H
 #define GS_USE_CHECK_H
 
-#include "spans.h"
-#include "state.h"
+#include "shim/checks/spans.h"
+#include "shim/state/state.h"
 
 struct gs_use {
     const char *call; /* its driver name */

@@ -13,18 +13,18 @@
 #undef cuGetProcAddress_v2
 
 #include "gs_base.h"
-#include "interop.h"
-#include "newer.h"
+#include "shim/cuda/interop.h"
+#include "shim/cuda/newer.h"
 
 /* Index of each hooked driver and runtime function; also the tracker's `api` number. */
 enum gs_api {
     GS_API_UNKNOWN,
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) GS_API_##symbol,
-#include "hooks.def"
+#include "shim/entries/hooks.def"
     GS_API_DRIVER_END,
     GS_API_RUNTIME_BASE = GS_API_DRIVER_END - 1,
 #define GS_RUNTIME(symbol, doc) GS_API_##symbol,
-#include "hooks.def"
+#include "shim/entries/hooks.def"
     GS_API_COUNT
 };
 

@@ -16,7 +16,7 @@
  * Source: Linux system calls, man pages of section 2; fork(2), "C library/kernel
  *         differences"
  */
-#include "elf_module.h"
+#include "shim/link/elf_module.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,13 +7,13 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "array_size.h"
-#include "described.h"
-#include "mem_limits.h"
-#include "physical.h"
-#include "pressure.h"
-#include "record.h"
-#include "retry.h"
+#include "shim/checks/described.h"
+#include "shim/heaps/pressure.h"
+#include "shim/heaps/retry.h"
+#include "shim/lifetimes/array_size.h"
+#include "shim/lifetimes/physical.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/record.h"
 
 /* One of the calls that create an array. */
 struct array_call {
@@ -121,4 +121,4 @@ static CUresult destroy(enum gs_api api, void *handle)
 }
 
 #define GS_FILE_array ,
-#include "forward.h"
+#include "shim/entries/forward.h"

@@ -12,27 +12,27 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "notify.h"
-#include "async_heaps.h"
-#include "async_policy.h"
-#include "captures.h"
-#include "context_backend.h"
-#include "fences.h"
-#include "graph_memory.h"
-#include "graph_nodes.h"
-#include "host_pools.h"
-#include "managed.h"
-#include "mem_limits.h"
-#include "memory_pools.h"
-#include "pool_lookup.h"
-#include "pressure.h"
-#include "spill.h"
-#include "record.h"
-#include "retry.h"
-#include "redzones.h"
-#include "streams.h"
-#include "submissions.h"
-#include "trace.h"
+#include "shim/async/async_heaps.h"
+#include "shim/async/async_policy.h"
+#include "shim/checks/redzones.h"
+#include "shim/heaps/context_backend.h"
+#include "shim/heaps/pressure.h"
+#include "shim/heaps/retry.h"
+#include "shim/heaps/spill.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed.h"
+#include "shim/lifetimes/graph_memory.h"
+#include "shim/lifetimes/graph_nodes.h"
+#include "shim/lifetimes/memory_pools.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/link/notify.h"
+#include "shim/order/captures.h"
+#include "shim/order/fences.h"
+#include "shim/order/streams.h"
+#include "shim/pool_lookup.h"
+#include "shim/record.h"
+#include "shim/state/submissions.h"
+#include "shim/trace/trace.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 
@@ -391,4 +391,4 @@ static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
 }
 
 #define GS_FILE_async ,
-#include "forward.h"
+#include "shim/entries/forward.h"

@@ -7,10 +7,10 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "async_heaps.h"
-#include "async_policy.h"
-#include "described.h"
-#include "memory_pools.h"
+#include "shim/async/async_heaps.h"
+#include "shim/async/async_policy.h"
+#include "shim/checks/described.h"
+#include "shim/lifetimes/memory_pools.h"
 
 /* ---- pools of the program's ----------------------------------------------------- */
 
@@ -210,4 +210,4 @@ GS_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 }
 
 #define GS_FILE_async_pool ,
-#include "forward.h"
+#include "shim/entries/forward.h"

@@ -6,17 +6,17 @@
  *
  * Owns:  nothing.   Lock: none; the set of captures locks itself.
  */
-#include "async_heaps.h"
-#include "context_switch.h"
-#include "capture_gate.h"
-#include "captures.h"
-#include "free_lazy.h"
-#include "context_events.h"
-#include "own_handles.h"
-#include "single_order.h"
-#include "state.h"
-#include "streams.h"
-#include "trace.h"
+#include "shim/async/async_heaps.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_events.h"
+#include "shim/order/free_lazy.h"
+#include "shim/order/own_handles.h"
+#include "shim/order/single_order.h"
+#include "shim/order/streams.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/state.h"
+#include "shim/trace/trace.h"
 
 /* The contexts with which a stream ends. */
 struct home {
@@ -114,4 +114,4 @@ static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream s
 }
 
 #define GS_FILE_capture ,
-#include "forward.h"
+#include "shim/entries/forward.h"

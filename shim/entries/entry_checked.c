@@ -9,9 +9,9 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "args.h"
-#include "array_size.h"
-#include "spans.h"
+#include "shim/checks/args.h"
+#include "shim/checks/spans.h"
+#include "shim/lifetimes/array_size.h"
 
 /* ---- events ------------------------------------------------------------------------ */
 
@@ -131,4 +131,4 @@ static CUresult plane_refused(CUdeviceptr memory, const CUDA_ARRAY_DESCRIPTOR *p
 }
 
 #define GS_FILE_checked ,
-#include "forward.h"
+#include "shim/entries/forward.h"

@@ -10,20 +10,20 @@
  *
  * Owns:  nothing.   Lock: none; the context map locks itself.
  */
-#include "all_contexts.h"
-#include "captures.h"
-#include "cuda_start.h"
-#include "fences.h"
-#include "mem_limits.h"
-#include "moving_pages.h"
-#include "parts.h"
-#include "free_lazy.h"
-#include "interim.h"
-#include "ipc_imports.h"
-#include "context_events.h"
-#include "record.h"
-#include "single_order.h"
-#include "redzones.h"
+#include "shim/checks/redzones.h"
+#include "shim/heaps/moving_pages.h"
+#include "shim/ipc/ipc_imports.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_events.h"
+#include "shim/order/fences.h"
+#include "shim/order/free_lazy.h"
+#include "shim/order/single_order.h"
+#include "shim/parts.h"
+#include "shim/record.h"
+#include "shim/report/interim.h"
+#include "shim/state/all_contexts.h"
+#include "shim/state/cuda_start.h"
 
 /* ---- create ---------------------------------------------------------------------- */
 
@@ -281,4 +281,4 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 }
 
 #define GS_FILE_context ,
-#include "forward.h"
+#include "shim/entries/forward.h"

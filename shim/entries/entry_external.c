@@ -6,9 +6,9 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "array_size.h"
-#include "record.h"
-#include "retry.h"
+#include "shim/heaps/retry.h"
+#include "shim/lifetimes/array_size.h"
+#include "shim/record.h"
 
 /* Records memory that another API owns, or a view of it. */
 static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size_t bytes)
@@ -66,4 +66,4 @@ GS_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 }
 
 #define GS_FILE_external ,
-#include "forward.h"
+#include "shim/entries/forward.h"

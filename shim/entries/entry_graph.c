@@ -13,13 +13,13 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "args.h"
-#include "captures.h"
-#include "described.h"
-#include "graph_memory.h"
-#include "graph_nodes.h"
-#include "retry.h"
-#include "submissions.h"
+#include "shim/checks/args.h"
+#include "shim/checks/described.h"
+#include "shim/heaps/retry.h"
+#include "shim/lifetimes/graph_memory.h"
+#include "shim/lifetimes/graph_nodes.h"
+#include "shim/order/captures.h"
+#include "shim/state/submissions.h"
 #include <string.h>
 
 /* ---- nodes ------------------------------------------------------------------------- */
@@ -212,4 +212,4 @@ GS_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
 }
 
 #define GS_FILE_graph ,
-#include "forward.h"
+#include "shim/entries/forward.h"

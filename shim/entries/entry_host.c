@@ -8,13 +8,13 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "notify.h"
-#include "hit.h"
-#include "host_pools.h"
-#include "pool_lookup.h"
-#include "record.h"
-#include "retry.h"
-#include "trace.h"
+#include "pool/hit.h"
+#include "shim/heaps/retry.h"
+#include "shim/host/host_pools.h"
+#include "shim/link/notify.h"
+#include "shim/pool_lookup.h"
+#include "shim/record.h"
+#include "shim/trace/trace.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 

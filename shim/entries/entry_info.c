@@ -13,14 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "elf_module.h"
-#include "library_hooks.h"
-#include "full_wait.h"
-#include "managed.h"
-#include "mem_limits.h"
-#include "nvml_names.h"
-#include "quarantine.h"
-#include "state.h"
+#include "shim/checks/quarantine.h"
+#include "shim/cuda/nvml_names.h"
+#include "shim/host/managed.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/library_hooks.h"
+#include "shim/order/full_wait.h"
+#include "shim/state/state.h"
 
 /* ---- CUDA ------------------------------------------------------------------------ */
 

@@ -7,15 +7,15 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/ipc.md
  */
-#include "ipc_imports.h"
-#include "ipc_mode.h"
-#include "log.h"
-#include "memory_pools.h"
-#include "moving_pages.h"
-#include "physical.h"
-#include "pool_lookup.h"
-#include "retry.h"
-#include "single_order.h"
+#include "shim/heaps/ipc_mode.h"
+#include "shim/heaps/moving_pages.h"
+#include "shim/heaps/retry.h"
+#include "shim/ipc/ipc_imports.h"
+#include "shim/lifetimes/memory_pools.h"
+#include "shim/lifetimes/physical.h"
+#include "shim/order/single_order.h"
+#include "shim/pool_lookup.h"
+#include "shim/settings/log.h"
 
 /* ---- exports ----------------------------------------------------------------------- */
 
@@ -325,4 +325,4 @@ static void imported_pointer(CUresult result, const CUdeviceptr *pointer)
 }
 
 #define GS_FILE_ipc ,
-#include "forward.h"
+#include "shim/entries/forward.h"

@@ -9,14 +9,14 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "cuda_start.h"
-#include "elf_module.h"
-#include "export_tables.h"
-#include "log.h"
-#include "lookup_log.h"
-#include "looked_up.h"
-#include "libraries.h"
-#include "state.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/libraries.h"
+#include "shim/link/looked_up.h"
+#include "shim/link/lookup_log.h"
+#include "shim/order/export_tables.h"
+#include "shim/settings/log.h"
+#include "shim/state/cuda_start.h"
+#include "shim/state/state.h"
 
 /* Before a call by which the program finds the driver. */
 static void begin_asking(const char *call, const void *caller)
@@ -117,4 +117,4 @@ GS_EXPORT CUresult cuInit(unsigned int Flags)
 }
 
 #define GS_FILE_lookup ,
-#include "forward.h"
+#include "shim/entries/forward.h"

@@ -7,10 +7,10 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "args.h"
-#include "managed.h"
-#include "nvml.h"
-#include "pool_lookup.h"
+#include "shim/checks/args.h"
+#include "shim/host/managed.h"
+#include "shim/pool_lookup.h"
+#include "shim/report/nvml.h"
 
 GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
                                      unsigned int flags)
@@ -73,4 +73,4 @@ static bool spoil_all(const CUdeviceptr *dptrs, const size_t *sizes, size_t coun
 }
 
 #define GS_FILE_managed ,
-#include "forward.h"
+#include "shim/entries/forward.h"

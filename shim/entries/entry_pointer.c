@@ -9,15 +9,15 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/ipc.md, "Ranges"
  */
-#include "async_heaps.h"
-#include "async_policy.h"
-#include "host_pools.h"
-#include "ipc_imports.h"
-#include "managed.h"
-#include "moving_pages.h"
-#include "buffer_id.h"
-#include "pool_lookup.h"
-#include "single_order.h"
+#include "shim/async/async_heaps.h"
+#include "shim/async/async_policy.h"
+#include "shim/heaps/buffer_id.h"
+#include "shim/heaps/moving_pages.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed.h"
+#include "shim/ipc/ipc_imports.h"
+#include "shim/order/single_order.h"
+#include "shim/pool_lookup.h"
 
 /* ---- ranges ------------------------------------------------------------------------ */
 

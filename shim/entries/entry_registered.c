@@ -6,8 +6,8 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "pool_lookup.h"
-#include "record.h"
+#include "shim/pool_lookup.h"
+#include "shim/record.h"
 
 static void registered(CUresult result, enum gs_api api, void *p, size_t bytes)
 {
@@ -49,4 +49,4 @@ GS_EXPORT CUresult cuMemHostUnregister(void *p)
 }
 
 #define GS_FILE_registered ,
-#include "forward.h"
+#include "shim/entries/forward.h"

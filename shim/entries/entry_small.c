@@ -10,7 +10,7 @@
  * Owns:  nothing.   Lock: none.
  */
 
-#include "own_handles.h"
+#include "shim/order/own_handles.h"
 
 static void event_created(CUresult result, const CUevent *event)
 {
@@ -20,4 +20,4 @@ static void event_created(CUresult result, const CUevent *event)
 }
 
 #define GS_FILE_small ,
-#include "forward.h"
+#include "shim/entries/forward.h"

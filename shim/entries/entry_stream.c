@@ -6,9 +6,9 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "context_events.h"
-#include "single_order.h"
-#include "streams.h"
+#include "shim/order/context_events.h"
+#include "shim/order/single_order.h"
+#include "shim/order/streams.h"
 
 /* Streams are recorded from the first call on: a process that has not started the library
  * yet does not know its mode. */
@@ -29,4 +29,4 @@ static void green_stream_created(CUresult result, const CUstream *stream)
 }
 
 #define GS_FILE_stream ,
-#include "forward.h"
+#include "shim/entries/forward.h"

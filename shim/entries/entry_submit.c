@@ -12,13 +12,13 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "args.h"
-#include "async_heaps.h"
-#include "context_errors.h"
-#include "real.h"
-#include "retry.h"
-#include "state.h"
-#include "submissions.h"
+#include "shim/async/async_heaps.h"
+#include "shim/checks/args.h"
+#include "shim/heaps/retry.h"
+#include "shim/link/real.h"
+#include "shim/order/context_errors.h"
+#include "shim/state/state.h"
+#include "shim/state/submissions.h"
 
 /* ---- the stream and device of a call -------------------------------------------- */
 
@@ -177,4 +177,4 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
         }                                                                                \
         return submit_##symbol args;                                                     \
     }
-#include "submit.def"
+#include "shim/entries/submit.def"

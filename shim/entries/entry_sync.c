@@ -22,19 +22,19 @@
  * Owns:  nothing.   Lock: none.
  * Source: CUDA Driver API, API synchronization behavior, Stream synchronization behavior
  */
-#include "args.h"
-#include "async_heaps.h"
-#include "context_errors.h"
-#include "context_wait.h"
-#include "free_lazy.h"
-#include "host_pools.h"
-#include "known.h"
-#include "managed.h"
-#include "mem_limits.h"
-#include "maintenance.h"
-#include "state.h"
-#include "submissions.h"
-#include "trace.h"
+#include "shim/async/async_heaps.h"
+#include "shim/checks/args.h"
+#include "shim/heaps/maintenance.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/link/known.h"
+#include "shim/order/context_errors.h"
+#include "shim/order/context_wait.h"
+#include "shim/order/free_lazy.h"
+#include "shim/state/state.h"
+#include "shim/state/submissions.h"
+#include "shim/trace/trace.h"
 
 /* The facts recorded before a call that waits. */
 struct program_wait {

@@ -8,12 +8,12 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "described.h"
-#include "moving_pages.h"
-#include "physical.h"
-#include "pool_lookup.h"
-#include "pressure.h"
-#include "retry.h"
+#include "shim/checks/described.h"
+#include "shim/heaps/moving_pages.h"
+#include "shim/heaps/pressure.h"
+#include "shim/heaps/retry.h"
+#include "shim/lifetimes/physical.h"
+#include "shim/pool_lookup.h"
 
 /* The state if physical memory is recorded; gs_leave must follow then. */
 static struct gs_state *enter_recording(void)
@@ -287,4 +287,4 @@ static void unbound(CUresult result, CUmemGenericAllocationHandle object, CUdevi
 }
 
 #define GS_FILE_virtual ,
-#include "forward.h"
+#include "shim/entries/forward.h"

@@ -11,9 +11,9 @@
 #ifndef GS_FORWARD_H
 #define GS_FORWARD_H
 
-#include "real.h"
-#include "retry.h"
-#include "submissions.h"
+#include "shim/heaps/retry.h"
+#include "shim/link/real.h"
+#include "shim/state/submissions.h"
 
 #define NOTHING ((void)0)
 
@@ -69,6 +69,6 @@
 #define GS_SHARED(symbol, name, since, stream, treatment, doc, file, ...)                \
     GS_SECOND(GS_FILE_##file GS_WRAPPER_SHARED, GS_WRAPPER_ELSEWHERE, )                  \
     (symbol, stream, __VA_ARGS__)
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 
 #endif

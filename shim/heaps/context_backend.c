@@ -4,25 +4,25 @@
  * Owns:  nothing.   Lock: none is held in it, but for backend_retired and
  *        backend_fence_waited (pool/backend.h).
  */
-#include "context_backend.h"
+#include "shim/heaps/context_backend.h"
 
-#include "context_switch.h"
-#include "notify.h"
-#include "captures.h"
-#include "capture_gate.h"
-#include "fences.h"
-#include "free_lazy.h"
-#include "full_wait.h"
-#include "unpooled.h"
-#include "log.h"
-#include "context_events.h"
-#include "mem_limits.h"
-#include "moving_pages.h"
-#include "pressure.h"
-#include "state.h"
-#include "trim_hold.h"
-#include "parts.h"
-#include "trace.h"
+#include "shim/heaps/moving_pages.h"
+#include "shim/heaps/pressure.h"
+#include "shim/heaps/unpooled.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_events.h"
+#include "shim/order/fences.h"
+#include "shim/order/free_lazy.h"
+#include "shim/order/full_wait.h"
+#include "shim/parts.h"
+#include "shim/settings/log.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/state.h"
+#include "shim/state/trim_hold.h"
+#include "shim/trace/trace.h"
 
 static CUresult allocate_in_driver(const struct gs_context *context, size_t bytes,
                                    CUdeviceptr *found)

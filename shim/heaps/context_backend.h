@@ -4,7 +4,7 @@
 #ifndef GS_CONTEXT_BACKEND_H
 #define GS_CONTEXT_BACKEND_H
 
-#include "contexts.h"
+#include "shim/state/contexts.h"
 
 /* Frees a claimed block that becomes ready with the event, which was recorded for this
  * block alone. The block takes over the fence. */

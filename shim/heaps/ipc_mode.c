@@ -5,10 +5,10 @@
  * Owns:  gs_ipc_apart, which leaves GS_IPC_SHARING once.   Lock: none.   Design:
  *        docs/ipc.md
  */
-#include "ipc_mode.h"
+#include "shim/heaps/ipc_mode.h"
 
-#include "elf_module.h"
-#include "log.h"
+#include "shim/link/elf_module.h"
+#include "shim/settings/log.h"
 
 int gs_ipc_apart;
 

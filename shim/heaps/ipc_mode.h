@@ -5,7 +5,7 @@
 #ifndef GS_IPC_MODE_H
 #define GS_IPC_MODE_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 enum gs_ipc_apart { GS_IPC_SHARING, GS_IPC_APART_FROM_START, GS_IPC_APART };
 

@@ -2,12 +2,12 @@
  * maintenance.c - returns idle memory to the driver where this costs no wait.
  * Owns:  nothing.   Lock: none.
  */
-#include "maintenance.h"
+#include "shim/heaps/maintenance.h"
 
-#include "captures.h"
-#include "mem_limits.h"
-#include "parts.h"
-#include "pressure.h"
+#include "shim/heaps/pressure.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/order/captures.h"
+#include "shim/parts.h"
 
 void gs_maintain_now(struct gs_state *state, const struct gs_context *context)
 {

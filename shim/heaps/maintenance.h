@@ -7,7 +7,7 @@
 #ifndef GS_MAINTENANCE_H
 #define GS_MAINTENANCE_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /*
  * Called when the heap's context is idle or all its work has just been waited for:

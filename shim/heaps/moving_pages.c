@@ -10,21 +10,21 @@
  * Owns:  the page stores of contexts.
  * Lock:  none; each store locks itself.   Design: docs/pool.md, "Pages that move"
  */
-#include "moving_pages.h"
+#include "shim/heaps/moving_pages.h"
 
-#include "capture_gate.h"
-#include "captures.h"
-#include "context_backend.h"
-#include "free_lazy.h"
-#include "ipc_mode.h"
-#include "libraries.h"
-#include "log.h"
-#include "mem_limits.h"
-#include "notify.h"
-#include "page_store.h"
-#include "pressure.h"
-#include "trim_hold.h"
-#include "trace.h"
+#include "pool/page_store.h"
+#include "shim/heaps/context_backend.h"
+#include "shim/heaps/ipc_mode.h"
+#include "shim/heaps/pressure.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/link/libraries.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/free_lazy.h"
+#include "shim/settings/log.h"
+#include "shim/state/trim_hold.h"
+#include "shim/trace/trace.h"
 
 /* Addresses reserved at once. */
 #define ARENA_BYTES (16 * GS_GIB)

@@ -8,7 +8,7 @@
 #ifndef GS_MOVING_PAGES_H
 #define GS_MOVING_PAGES_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /* Set once at start if the option asks for it, before any call is served. */
 extern bool gs_moving_pages_wanted __attribute__((visibility("hidden")));

@@ -7,17 +7,17 @@
  *
  * Owns:  levels, the program's functions.   Lock: pressure_lock, except where stated.
  */
-#include "pressure.h"
+#include "shim/heaps/pressure.h"
 
 #include <string.h>
 
-#include "captures.h"
 #include "gs_locks.h"
-#include "log.h"
-#include "mem_limits.h"
-#include "options_table.h"
-#include "parts.h"
-#include "text.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/order/captures.h"
+#include "shim/parts.h"
+#include "shim/settings/log.h"
+#include "shim/settings/options_table.h"
+#include "tracker/report/text/text.h"
 
 /* Lines about changes in a process. */
 #define LINES 100u

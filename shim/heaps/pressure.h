@@ -14,8 +14,8 @@
 #ifndef GS_PRESSURE_H
 #define GS_PRESSURE_H
 
-#include "pressure_levels.h"
-#include "state.h"
+#include "shim/limits/pressure_levels.h"
+#include "shim/state/state.h"
 
 /* Functions of the program that may be there at once. */
 #define GS_PRESSURE_CALLS 16u

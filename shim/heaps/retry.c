@@ -3,15 +3,15 @@
  * (reclaim.def), and the wait for pending memory.
  * Owns:  the counts of repeated calls.   Lock: none; relaxed atomics.
  */
-#include "retry.h"
+#include "shim/heaps/retry.h"
 
-#include "notify.h"
-#include "captures.h"
-#include "context_wait.h"
-#include "free_lazy.h"
-#include "mem_limits.h"
-#include "parts.h"
 #include "gs_wait.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/link/notify.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_wait.h"
+#include "shim/order/free_lazy.h"
+#include "shim/parts.h"
 
 /*
  * How long an allocation that would fail polls for blocks freed in stream order or, in

@@ -8,8 +8,8 @@
 #ifndef GS_RETRY_H
 #define GS_RETRY_H
 
-#include "parts.h"
-#include "state.h"
+#include "shim/parts.h"
+#include "shim/state/state.h"
 
 /* Repeated calls of one entry: a bound for a device on which other threads free and
  * allocate all the time. */

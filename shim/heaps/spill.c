@@ -9,13 +9,13 @@
  * Owns:   nothing.   Lock: none.
  * Design: docs/tuning.md
  */
-#include "spill.h"
+#include "shim/heaps/spill.h"
 
-#include "captures.h"
-#include "log.h"
-#include "notify.h"
-#include "real.h"
-#include "text.h"
+#include "shim/link/notify.h"
+#include "shim/link/real.h"
+#include "shim/order/captures.h"
+#include "shim/settings/log.h"
+#include "tracker/report/text/text.h"
 
 static bool told[GS_MAX_DEVICES]; /* atomic: a line was logged */
 

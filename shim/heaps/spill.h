@@ -7,8 +7,8 @@
 #ifndef GS_SPILL_H
 #define GS_SPILL_H
 
-#include "record.h"
-#include "spilled.h"
+#include "shim/limits/spilled.h"
+#include "shim/record.h"
 
 /* The slow path of gs_spill. */
 bool gs_spill_alloc(struct gs_state *state, const struct gs_call *request,

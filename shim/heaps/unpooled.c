@@ -2,9 +2,9 @@
  * unpooled.c - the unpooled allocation of each thread.
  * Owns, Lock: see unpooled.h.
  */
-#include "unpooled.h"
+#include "shim/heaps/unpooled.h"
 
-#include "context_backend.h"
+#include "shim/heaps/context_backend.h"
 
 static _Thread_local struct {
     const struct gs_context *context; /* NULL: none */

@@ -13,7 +13,7 @@
 #ifndef GS_UNPOOLED_H
 #define GS_UNPOOLED_H
 
-#include "contexts.h"
+#include "shim/state/contexts.h"
 
 /* Implements gs_backend.keep. */
 bool gs_unpooled_put(const struct gs_context *context, uint64_t addr, size_t bytes);

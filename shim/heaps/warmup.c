@@ -8,15 +8,15 @@
  *
  * Owns:  the list.   Lock: none; immutable after start.   Design: docs/tuning.md
  */
-#include "warmup.h"
+#include "shim/heaps/warmup.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ipc_mode.h"
-#include "unpooled.h"
-#include "log.h"
-#include "options_table.h"
+#include "shim/heaps/ipc_mode.h"
+#include "shim/heaps/unpooled.h"
+#include "shim/settings/log.h"
+#include "shim/settings/options_table.h"
 
 bool gs_warmup_wanted;             /* immutable after start */
 static struct gs_warmup_list list; /* likewise */

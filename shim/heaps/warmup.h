@@ -4,8 +4,8 @@
 #ifndef GS_WARMUP_H
 #define GS_WARMUP_H
 
-#include "contexts.h"
-#include "warmup_list.h"
+#include "shim/limits/warmup_list.h"
+#include "shim/state/contexts.h"
 
 extern bool gs_warmup_wanted; /* written once, at start, before any call is served */
 

@@ -21,33 +21,33 @@
  *        a heap is created; the rest is atomic or immutable after start.   Design:
  *        docs/host-memory.md
  */
-#include "host_pools.h"
+#include "shim/host/host_pools.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "context_switch.h"
-#include "context_wait.h"
-#include "all_complete.h"
-#include "all_contexts.h"
-#include "gs_locks.h"
-#include "notify.h"
-#include "page_state.h"
-#include "capture_gate.h"
-#include "captures.h"
-#include "context_errors.h"
-#include "capture_check.h"
-#include "full_wait.h"
-#include "hit.h"
-#include "machine_memory.h"
-#include "free_scope.h"
-#include "free_wait.h"
-#include "log.h"
-#include "record.h"
-#include "trace.h"
-#include "trim_hold.h"
 #include "gs_clock.h"
+#include "gs_locks.h"
+#include "pool/hit.h"
+#include "shim/host/page_state.h"
+#include "shim/limits/machine_memory.h"
+#include "shim/link/notify.h"
+#include "shim/order/all_complete.h"
+#include "shim/order/capture_check.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_errors.h"
+#include "shim/order/context_wait.h"
+#include "shim/order/free_wait.h"
+#include "shim/order/full_wait.h"
+#include "shim/record.h"
+#include "shim/settings/free_scope.h"
+#include "shim/settings/log.h"
+#include "shim/state/all_contexts.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/trim_hold.h"
+#include "shim/trace/trace.h"
 
 /* Large requests are rounded up to this step; the pool would otherwise pin up to 2 MiB
  * more. */

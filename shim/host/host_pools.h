@@ -8,7 +8,7 @@
 #ifndef GS_HOST_POOLS_H
 #define GS_HOST_POOLS_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /* The flags of cuMemHostAlloc, and a key for memory of cuMemAllocHost, which has no
  * flags. */

@@ -20,27 +20,27 @@
  * Owns:  the ranges, the counts.   Lock: the ranges lock themselves; the rest is atomic,
  *        or immutable after start.   Design: docs/host-memory.md
  */
-#include "managed.h"
+#include "shim/host/managed.h"
 
 #include <string.h>
 
-#include "context_switch.h"
-#include "context_wait.h"
-#include "all_complete.h"
-#include "all_contexts.h"
-#include "notify.h"
-#include "captures.h"
-#include "full_wait.h"
-#include "host_pools.h"
-#include "free_scope.h"
-#include "free_wait.h"
 #include "gs_clock.h"
-#include "log.h"
-#include "managed_ranges.h"
-#include "record.h"
-#include "retry.h"
-#include "trace.h"
-#include "trim_hold.h"
+#include "shim/heaps/retry.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed_ranges.h"
+#include "shim/link/notify.h"
+#include "shim/order/all_complete.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_wait.h"
+#include "shim/order/free_wait.h"
+#include "shim/order/full_wait.h"
+#include "shim/record.h"
+#include "shim/settings/free_scope.h"
+#include "shim/settings/log.h"
+#include "shim/state/all_contexts.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/trim_hold.h"
+#include "shim/trace/trace.h"
 
 #define PAGE_BYTES ((size_t)4096)
 /* Larger ranges are freed natively. On an H200 the device's first touch of a cleared

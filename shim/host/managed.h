@@ -5,7 +5,7 @@
 #ifndef GS_MANAGED_H
 #define GS_MANAGED_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /* Called at start; without memory nothing is cached. */
 void gs_managed_start(const struct gs_options *options);

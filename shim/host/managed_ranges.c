@@ -8,7 +8,7 @@
  *
  * Owns:  struct gs_ranges.   Lock: ranges->lock.   Design: docs/host-memory.md
  */
-#include "managed_ranges.h"
+#include "shim/host/managed_ranges.h"
 
 #include <search.h>
 #include <stdlib.h>

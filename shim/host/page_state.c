@@ -9,7 +9,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/host-memory.md, "Pinned memory"
  */
-#include "page_state.h"
+#include "shim/host/page_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -13,8 +13,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "host_pools.h"
-#include "linker.h"
+#include "shim/host/host_pools.h"
+#include "shim/link/linker.h"
 
 GS_EXPORT ssize_t vmsplice(int fd, const struct iovec *parts, size_t count,
                            unsigned int flags);

@@ -2,14 +2,14 @@
  * ipc_imports.c - the map of imported pointers; a process has few.
  * Owns:  the map.   Lock: imports.lock, never held across a call out of this file.
  */
-#include "ipc_imports.h"
+#include "shim/ipc/ipc_imports.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "gs_hash.h"
 #include "gs_locks.h"
-#include "real.h"
+#include "shim/link/real.h"
 
 struct entry {
     UT_hash_handle hh; /* in imports.all, by import.pointer */

@@ -9,7 +9,7 @@
 #ifndef GS_IPC_IMPORTS_H
 #define GS_IPC_IMPORTS_H
 
-#include "ipc_seal.h"
+#include "shim/ipc/ipc_seal.h"
 
 struct gs_import {
     CUdeviceptr pointer; /* the program's pointer */

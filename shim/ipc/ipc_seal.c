@@ -2,7 +2,7 @@
  * ipc_seal.c - packs and unpacks sealed handles.
  * Owns:  nothing.   Lock: none.
  */
-#include "ipc_seal.h"
+#include "shim/ipc/ipc_seal.h"
 
 #include <string.h>
 

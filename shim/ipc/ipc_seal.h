@@ -13,7 +13,7 @@
 #ifndef GS_IPC_SEAL_H
 #define GS_IPC_SEAL_H
 
-#include "cuda_names.h"
+#include "shim/cuda/cuda_names.h"
 
 struct gs_sealed {
     CUipcMemHandle driver; /* of the allocation */

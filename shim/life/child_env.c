@@ -7,15 +7,15 @@
  *
  * Owns:  the setting.   Lock: immutable after the constructor.
  */
-#include "child_env.h"
+#include "shim/life/child_env.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "options.h"
-#include "options_table.h"
+#include "shim/settings/options.h"
+#include "shim/settings/options_table.h"
 
 #define PRELOAD "LD_PRELOAD="
 

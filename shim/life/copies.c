@@ -5,11 +5,11 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "copies.h"
+#include "shim/life/copies.h"
 
 #include <string.h>
 
-#include "elf_module.h"
+#include "shim/link/elf_module.h"
 
 static int visit_module(struct dl_phdr_info *info, size_t size, void *data)
 {

@@ -22,17 +22,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "child_env.h"
-#include "coverage.h"
-#include "finish.h"
-#include "fork.h"
 #include "gs_uncancelled.h"
-#include "host_memory.h"
-#include "linker.h"
-#include "log.h"
-#include "stacks.h"
-#include "state.h"
-#include "state_file.h"
+#include "shim/coverage.h"
+#include "shim/life/child_env.h"
+#include "shim/life/fork.h"
+#include "shim/link/linker.h"
+#include "shim/report/finish.h"
+#include "shim/settings/log.h"
+#include "shim/state/state.h"
+#include "shim/statefile/state_file.h"
+#include "tracker/host_memory.h"
+#include "tracker/stacks/stacks.h"
 
 /* Values of <fcntl.h> and <unistd.h> of glibc 2.34. */
 #ifndef AT_EMPTY_PATH

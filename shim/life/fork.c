@@ -4,18 +4,18 @@
  *        child of one that had made CUDA calls.
  * Lock:  none: atomics, and what the only thread of a forked child writes.
  */
-#include "fork.h"
+#include "shim/life/fork.h"
 
 #include <errno.h>
 
-#include "caller_runtime.h"
 #include "gs_locks.h"
-#include "loader_gate.h"
-#include "parts.h"
-#include "real.h"
-#include "state.h"
-#include "state_file.h"
-#include "trim_hold.h"
+#include "shim/link/caller_runtime.h"
+#include "shim/link/real.h"
+#include "shim/parts.h"
+#include "shim/state/state.h"
+#include "shim/state/trim_hold.h"
+#include "shim/statefile/state_file.h"
+#include "tracker/names/loader_gate.h"
 
 static bool not_watched; /* atomic: the fork handlers could not be registered */
 static bool forked_child;

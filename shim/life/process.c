@@ -21,15 +21,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "coverage.h"
-#include "finish.h"
 #include "gs_uncancelled.h"
-#include "linker.h"
-#include "start_folder.h"
-#include "state.h"
-#include "stderr.h"
-#include "trace.h"
-#include "unseen.h"
+#include "shim/coverage.h"
+#include "shim/life/unseen.h"
+#include "shim/link/linker.h"
+#include "shim/report/finish.h"
+#include "shim/settings/start_folder.h"
+#include "shim/settings/stderr.h"
+#include "shim/state/state.h"
+#include "shim/trace/trace.h"
 
 typedef void exit_fn(int);
 

@@ -13,25 +13,25 @@
  *        call the driver (trim_hold.h).
  * Source: rules C5, C6 and C8 (docs/free.md); docs/tuning.md
  */
-#include "trim_thread.h"
+#include "shim/life/trim_thread.h"
 
 #include <stdlib.h>
 
-#include "capture_gate.h"
-#include "captures.h"
-#include "fences.h"
-#include "host_pools.h"
-#include "log.h"
-#include "managed.h"
-#include "context_events.h"
-#include "context_wait.h"
-#include "mem_group.h"
-#include "mem_limits.h"
-#include "own_thread.h"
-#include "pressure.h"
-#include "trim_hold.h"
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
+#include "shim/heaps/pressure.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed.h"
+#include "shim/limits/mem_group.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_events.h"
+#include "shim/order/context_wait.h"
+#include "shim/order/fences.h"
+#include "shim/settings/log.h"
+#include "shim/settings/own_thread.h"
+#include "shim/state/trim_hold.h"
 
 #define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull

@@ -17,7 +17,7 @@
 #ifndef GS_TRIM_THREAD_H
 #define GS_TRIM_THREAD_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /* Called at start. */
 void gs_trim_thread_begin(const struct gs_options *options);

@@ -6,7 +6,7 @@
  *
  * Owns:  the process's id, and whether the line was written.   Lock: none, atomic.
  */
-#include "unseen.h"
+#include "shim/life/unseen.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,14 +14,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "elf_module.h"
-#include "fork.h"
-#include "linker.h"
-#include "log.h"
-#include "options.h"
-#include "options_idle.h"
-#include "real.h"
-#include "state.h"
+#include "shim/life/fork.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/linker.h"
+#include "shim/link/real.h"
+#include "shim/settings/log.h"
+#include "shim/settings/options.h"
+#include "shim/settings/options_idle.h"
+#include "shim/state/state.h"
 
 static pid_t process; /* immutable after the constructor */
 static bool ended;    /* atomic */

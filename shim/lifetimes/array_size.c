@@ -5,7 +5,7 @@
  * video formats are those of the DXGI formats with the same names; block-compressed
  * formats store blocks of 4 by 4 texels.
  */
-#include "array_size.h"
+#include "shim/lifetimes/array_size.h"
 
 #define DEFERRED_MAPPING 0x80u /* CUDA_ARRAY3D_DEFERRED_MAPPING, since 11.6 */
 
@@ -20,7 +20,7 @@ struct format {
 static const struct format formats[] = {
 #define GS_FORMAT(value, bytes, width, height, by_channel)                               \
     {value, bytes, width, height, by_channel},
-#include "array_formats.def"
+#include "shim/lifetimes/array_formats.def"
 #undef GS_FORMAT
 };
 

@@ -8,8 +8,8 @@
 #ifndef GS_ARRAY_SIZE_H
 #define GS_ARRAY_SIZE_H
 
-#include "cuda_names.h"
 #include "gs_base.h"
+#include "shim/cuda/cuda_names.h"
 
 /*
  * Bytes of an array, or of a mipmapped array of `levels` levels (0: like 1); more levels

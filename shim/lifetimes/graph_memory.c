@@ -11,14 +11,14 @@
  *
  * Owns:  both trees.   Lock: book_lock; the counts are atomic.
  */
-#include "graph_memory.h"
+#include "shim/lifetimes/graph_memory.h"
 
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gs_locks.h"
-#include "record.h"
+#include "shim/record.h"
 
 struct graph_node {
     struct gs_allocation alloc;

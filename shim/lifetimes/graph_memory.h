@@ -18,8 +18,8 @@
 #ifndef GS_GRAPH_MEMORY_H
 #define GS_GRAPH_MEMORY_H
 
-#include "cuda_names.h"
-#include "tracker.h"
+#include "shim/cuda/cuda_names.h"
+#include "tracker/tracker.h"
 
 /* True if the process ever created a memory node. Atomic. */
 extern bool gs_graph_memory_used __attribute__((visibility("hidden")));

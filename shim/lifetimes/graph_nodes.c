@@ -2,11 +2,11 @@
  * graph_nodes.c - reads the memory nodes of graphs.
  * Owns:  nothing.   Lock: none.
  */
-#include "graph_nodes.h"
+#include "shim/lifetimes/graph_nodes.h"
 
 #include <stdlib.h>
 
-#include "graph_memory.h"
+#include "shim/lifetimes/graph_memory.h"
 
 void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request,
                            CUgraph graph, uint64_t addr, size_t bytes)

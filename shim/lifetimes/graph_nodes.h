@@ -10,7 +10,7 @@
 #ifndef GS_GRAPH_NODES_H
 #define GS_GRAPH_NODES_H
 
-#include "record.h"
+#include "shim/record.h"
 
 /* Records an allocation node, created by call or by a stream capture. */
 void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request,

@@ -3,7 +3,7 @@
  * Owns:  the table, whose rows end with their pools; the current pool of each device.
  * Lock:  pools_lock, not held across a driver call.
  */
-#include "memory_pools.h"
+#include "shim/lifetimes/memory_pools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #ifndef GS_MEMORY_POOLS_H
 #define GS_MEMORY_POOLS_H
 
-#include "record.h"
+#include "shim/record.h"
 
 /* The location of a pool's memory. */
 struct gs_memory_location {

@@ -12,7 +12,7 @@
  * Lock:  lock; never held across a driver call. The tracker is called under it only to
  *        change a record's size.
  */
-#include "physical.h"
+#include "shim/lifetimes/physical.h"
 
 #include <stdlib.h>
 

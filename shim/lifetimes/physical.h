@@ -14,8 +14,8 @@
 #ifndef GS_PHYSICAL_H
 #define GS_PHYSICAL_H
 
-#include "mem_limits.h"
-#include "record.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/record.h"
 
 struct gs_physical;
 

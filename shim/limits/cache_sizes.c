@@ -6,14 +6,14 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/pool.md, "Cache tiers"
  */
-#include "cache_sizes.h"
+#include "shim/limits/cache_sizes.h"
 
 #include <string.h>
 #include <strings.h>
 
-#include "list_item.h"
-#include "log.h"
-#include "options_table.h"
+#include "shim/limits/list_item.h"
+#include "shim/settings/log.h"
+#include "shim/settings/options_table.h"
 
 /* Limits: the longest item (a tier, a number and some spaces), the default, and the
  * largest values. */

@@ -5,7 +5,7 @@
 #ifndef GS_CACHE_SIZES_H
 #define GS_CACHE_SIZES_H
 
-#include "pool.h"
+#include "pool/pool.h"
 
 struct gs_cache_sizes {
     size_t bytes; /* of all cache tiers together; 0: no caching */

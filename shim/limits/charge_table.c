@@ -2,7 +2,7 @@
  * charge_table.c - a map from keys to charges.
  * Owns: the charges.   Lock: the table's.
  */
-#include "charge_table.h"
+#include "shim/limits/charge_table.h"
 
 #include <stdlib.h>
 

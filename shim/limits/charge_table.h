@@ -9,7 +9,7 @@
 #define GS_CHARGE_TABLE_H
 
 #include "gs_locks.h"
-#include "state.h"
+#include "shim/state/state.h"
 
 struct gs_charge;
 

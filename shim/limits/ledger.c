@@ -7,7 +7,7 @@
  * Owns:  the mapping.   Lock: the caller's for opening and closing; the pointer is
  * atomic.
  */
-#include "ledger.h"
+#include "shim/limits/ledger.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #include "gs_clock.h"
-#include "link_open.h"
-#include "output.h"
-#include "output_map.h"
+#include "shim/settings/link_open.h"
+#include "shim/settings/output.h"
+#include "shim/settings/output_map.h"
 
 #define MAGIC      UINT64_C(0x3430707567736772) /* rgsgup04 */
 #define OF_VERSION 6                            /* bytes that all versions begin with */

@@ -13,7 +13,7 @@
  * Owns:  the last answer.   Lock: none; its members are atomic. They may come from two
  *        readings for a short time, which the next reading corrects.
  */
-#include "machine_memory.h"
+#include "shim/limits/machine_memory.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -24,7 +24,7 @@
 
 #include "gs_read_text.h"
 #include "gs_uncancelled.h"
-#include "host_memory.h"
+#include "tracker/host_memory.h"
 
 #define FILE_BYTES 8192
 

@@ -17,7 +17,7 @@
  *         ledger has one writer.
  * Design: docs/tuning.md
  */
-#include "mem_group.h"
+#include "shim/limits/mem_group.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -31,11 +31,11 @@
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
-#include "ledger.h"
-#include "loader_gate.h"
-#include "log.h"
-#include "process_start.h"
-#include "start_folder.h"
+#include "shim/limits/ledger.h"
+#include "shim/settings/log.h"
+#include "shim/settings/process_start.h"
+#include "shim/settings/start_folder.h"
+#include "tracker/names/loader_gate.h"
 
 #define MEMBERS GS_LEDGER_MEMBERS
 #define NAME    64 /* bytes of a group's name */

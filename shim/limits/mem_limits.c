@@ -16,19 +16,19 @@
  * Lock:  the table's; the sums are atomic.
  * Source: rule C8 (docs/free.md); docs/tuning.md
  */
-#include "mem_limits.h"
+#include "shim/limits/mem_limits.h"
 
 #include <string.h>
 #include <unistd.h>
 
-#include "charge_table.h"
-#include "context_switch.h"
-#include "log.h"
-#include "machine_memory.h"
-#include "mem_group.h"
-#include "platform.h"
 #include "gs_clock.h"
 #include "gs_wait.h"
+#include "shim/limits/charge_table.h"
+#include "shim/limits/machine_memory.h"
+#include "shim/limits/mem_group.h"
+#include "shim/limits/platform.h"
+#include "shim/settings/log.h"
+#include "shim/state/context_switch.h"
 
 /* The shortest interval between two queries of a device's free memory. */
 #define QUERY_NS ((uint64_t)1000000000)

@@ -9,7 +9,7 @@
 #ifndef GS_MEM_LIMITS_H
 #define GS_MEM_LIMITS_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 extern bool gs_limits_charging; /* written once, at start, before any call is served */
 

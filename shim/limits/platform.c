@@ -4,7 +4,7 @@
  * Source: CUDA C++ Programming Guide (unified memory, "Systems without full support"),
  * CUDA for Tegra, CUDA on WSL User Guide, Multi-Process Service, MIG User Guide
  */
-#include "platform.h"
+#include "shim/limits/platform.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "gs_read_text.h"
-#include "host_memory.h"
-#include "real.h"
+#include "shim/link/real.h"
+#include "tracker/host_memory.h"
 
 /* The file names, in a mapping, since the caller may have a small stack. */
 struct paths {

@@ -6,8 +6,8 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/tuning.md
  */
-#include "pressure_levels.h"
-#include "list_item.h"
+#include "shim/limits/list_item.h"
+#include "shim/limits/pressure_levels.h"
 
 #include <string.h>
 #include <strings.h>

@@ -6,14 +6,14 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/tuning.md, "Size classes"
  */
-#include "size_classes.h"
+#include "shim/limits/size_classes.h"
 
 #include <string.h>
 #include <strings.h>
 
-#include "list_item.h"
-#include "log.h"
-#include "options_table.h"
+#include "shim/limits/list_item.h"
+#include "shim/settings/log.h"
+#include "shim/settings/options_table.h"
 
 /* A size, its unit and some spaces. */
 #define ITEM_BYTES 48

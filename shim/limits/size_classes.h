@@ -5,7 +5,7 @@
 #ifndef GS_SIZE_CLASSES_H
 #define GS_SIZE_CLASSES_H
 
-#include "pool.h"
+#include "pool/pool.h"
 
 struct gs_size_classes {
     size_t bytes[GS_SIZE_CLASSES_MAX]; /* rising */

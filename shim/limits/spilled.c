@@ -2,9 +2,9 @@
  * spilled.c - the books of GPUSHIM_SPILL: what was served from host memory, by address.
  * Owns: the table of spilled allocations.   Lock: the table's; the sums are atomic.
  */
-#include "spilled.h"
+#include "shim/limits/spilled.h"
 
-#include "charge_table.h"
+#include "shim/limits/charge_table.h"
 
 bool gs_spilled_wanted; /* immutable after start */
 

@@ -6,7 +6,7 @@
 #ifndef GS_SPILLED_H
 #define GS_SPILLED_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 extern bool gs_spilled_wanted; /* written once, at start, before any call is served */
 

@@ -2,15 +2,15 @@
  * warmup_list.c - reads the list of GPUSHIM_WARMUP.
  * Owns:  nothing.   Lock: none.   Design: docs/tuning.md
  */
-#include "warmup_list.h"
+#include "shim/limits/warmup_list.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "list_item.h"
-#include "options_table.h"
-#include "read_file.h"
-#include "start_folder.h"
+#include "shim/limits/list_item.h"
+#include "shim/settings/options_table.h"
+#include "shim/settings/read_file.h"
+#include "shim/settings/start_folder.h"
 
 /* The longest item that is parsed: a size, a colon and a count. */
 #define ITEM_BYTES 48

@@ -3,20 +3,20 @@
  * Owns:  the table that gs_api_names fills.   Lock: none; each call stores the same
  * names.
  */
-#include "real.h"
+#include "shim/link/real.h"
 
 /* Names are texts and offsets instead of pointers, so that a program that never calls
  * CUDA does not pay for relocating them. */
 static const struct api_text {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) char symbol[sizeof(name)];
 #define GS_RUNTIME(symbol, doc)                              char symbol[sizeof(#symbol)];
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 #undef GS_RUNTIME
 #undef GS_HOOK
 } text = {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) name,
 #define GS_RUNTIME(symbol, doc)                              #symbol,
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 #undef GS_RUNTIME
 #undef GS_HOOK
 };
@@ -25,7 +25,7 @@ static const uint16_t offsets[GS_API_COUNT] = {
 #define OFFSET(symbol)                                       [GS_API_##symbol] = offsetof(struct api_text, symbol),
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) OFFSET(symbol)
 #define GS_RUNTIME(symbol, doc)                              OFFSET(symbol)
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 #undef GS_RUNTIME
 #undef GS_HOOK
 };

@@ -12,19 +12,19 @@
  * Lock:  callers_lock, a leaf, for all writes, and for reading the modules. Each entry
  *        for a return address has a sequence number: odd while it is written.
  */
-#include "caller_runtime.h"
+#include "shim/link/caller_runtime.h"
 
-#include "elf_module.h"
 #include "gs_locks.h"
-#include "linker.h"
-#include "real.h"
-#include "loader_gate.h"
-#include "thread.h"
-#include "unloads.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/linker.h"
+#include "shim/link/real.h"
+#include "shim/link/unloads.h"
+#include "shim/settings/thread.h"
+#include "tracker/names/loader_gate.h"
 
 static const char *const call_names[GS_RUNTIME_COUNT] = {
 #define GS_RUNTIME(symbol, doc) #symbol,
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 };
 
 /* ---- the search ------------------------------------------------------------------ */

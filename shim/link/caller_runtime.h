@@ -12,7 +12,7 @@
 
 enum gs_runtime_call {
 #define GS_RUNTIME(symbol, doc) GS_RUNTIME_##symbol,
-#include "hooks.def"
+#include "shim/entries/hooks.def"
     GS_RUNTIME_COUNT
 };
 

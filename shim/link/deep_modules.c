@@ -14,15 +14,15 @@
  * Owns:  the number of loaded modules at the last check, and the slots of one check.
  * Lock:  `busy`, an atomic flag.
  */
-#include "deep_modules.h"
+#include "shim/link/deep_modules.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
-#include "hook_rows.h"
-#include "linker.h"
+#include "shim/link/hook_rows.h"
+#include "shim/link/linker.h"
 
 extern void __cxa_finalize(void *library); // NOLINT(bugprone-reserved-identifier)
 

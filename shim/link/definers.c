@@ -2,12 +2,12 @@
  * definers.c - finds the libraries that define the driver's functions.
  * Owns:  the hashes of the hooked names.   Lock: none; idempotent writes.
  */
-#include "definers.h"
+#include "shim/link/definers.h"
 
 #include <dlfcn.h>
 
-#include "hook_rows.h"
-#include "linker.h"
+#include "shim/link/hook_rows.h"
+#include "shim/link/linker.h"
 
 static uint32_t hashes[GS_HOOK_ROWS_MOST]; /* atomic; by gs_hook_at's number */
 static bool hashed;                        /* atomic: written after all hashes */

@@ -9,7 +9,7 @@
 #ifndef GS_DEFINERS_H
 #define GS_DEFINERS_H
 
-#include "elf_module.h"
+#include "shim/link/elf_module.h"
 
 #define GS_DEFINERS 24
 

@@ -6,7 +6,7 @@
 #ifndef GS_ELF_DYNAMIC_H
 #define GS_ELF_DYNAMIC_H
 
-#include "elf_module.h"
+#include "shim/link/elf_module.h"
 
 /* The parts of a dynamic section that a look-up needs. */
 struct gs_elf_dynamic {

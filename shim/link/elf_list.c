@@ -5,7 +5,7 @@
  */
 #include <sys/auxv.h>
 
-#include "elf_list.h"
+#include "shim/link/elf_list.h"
 
 /* The linker's lists of modules, as it exposes them to debuggers: in the program's
  * DT_DEBUG. */

@@ -6,7 +6,7 @@
 #ifndef GS_ELF_LIST_H
 #define GS_ELF_LIST_H
 
-#include "elf_module.h"
+#include "shim/link/elf_module.h"
 
 /* The program; NULL: the list cannot be found. */
 const struct link_map *gs_elf_list_first(void);

@@ -2,9 +2,9 @@
  * elf_module.c - finds loaded modules, and reads their names and dependencies.
  * Owns: the last known count of unloads.   Lock: dl_iterate_phdr's own, inside its gate.
  */
-#include "elf_dynamic.h"
+#include "shim/link/elf_dynamic.h"
 
-#include "loader_gate.h"
+#include "tracker/names/loader_gate.h"
 
 /*
  * dlsym is called while sanitizers and other tools replace libc's functions one by one,

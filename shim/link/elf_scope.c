@@ -10,8 +10,8 @@
  * Owns: the order for one module, valid for the linker's counts in it.
  * Lock: the loader's, which dl_iterate_phdr holds.
  */
-#include "elf_dynamic.h"
-#include "elf_list.h"
+#include "shim/link/elf_dynamic.h"
+#include "shim/link/elf_list.h"
 
 #define MODULES_MOST 1024u
 

@@ -3,7 +3,7 @@
  * it, read from its relocations.
  * Owns: nothing.   Lock: none; the caller keeps the module loaded.
  */
-#include "elf_dynamic.h"
+#include "shim/link/elf_dynamic.h"
 
 #if defined(__x86_64__)
 #define RELOCATED_GLOBAL R_X86_64_GLOB_DAT

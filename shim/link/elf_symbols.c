@@ -2,7 +2,7 @@
  * elf_symbols.c - the symbols that a loaded module defines, read from its hash tables.
  * Owns: nothing.   Lock: none; the caller keeps the module loaded.
  */
-#include "elf_dynamic.h"
+#include "shim/link/elf_dynamic.h"
 
 const void *gs_elf_relocated(const struct gs_module_ref *module, ElfW(Addr) value)
 {

@@ -8,13 +8,13 @@
  * kept loaded. Programs that finalize their interpreter do not close it either: no Python
  * object survives a finalization.
  */
-#include "find_python.h"
+#include "shim/link/find_python.h"
 
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "elf_module.h"
-#include "linker.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/linker.h"
 
 #define THREAD_STATE "PyGILState_GetThisThreadState"
 

@@ -5,7 +5,7 @@
 #ifndef GS_FIND_PYTHON_H
 #define GS_FIND_PYTHON_H
 
-#include "stacks.h"
+#include "tracker/stacks/stacks.h"
 
 /* For gs_stacks_config.find_python. False: there is no interpreter, or a symbol is
  * missing. */

@@ -103,4 +103,4 @@ guard:
 
 #endif
 
-#include "asm_notes.inc"
+#include "shim/link/asm_notes.inc"

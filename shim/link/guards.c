@@ -2,10 +2,10 @@
  * guards.c - the targets of the guards' entries, which are in jump.S.
  * Owns:  the targets.   Lock: none; an entry is taken once, for the life of the process.
  */
-#include "guards.h"
+#include "shim/link/guards.h"
 
-#include "parts.h"
-#include "thread.h"
+#include "shim/parts.h"
+#include "shim/settings/thread.h"
 
 struct guard {
     bool taken;   /* atomic */

@@ -2,13 +2,13 @@
  * hook_rows.c - the rows of hooks.def, submit.def and harmless.def at run time.
  * Owns:  the storage of the driver's table, which real.c fills.   Lock: none.
  */
-#include "hook_rows.h"
+#include "shim/link/hook_rows.h"
 
-#include "elf_module.h"
-#include "library_hooks.h"
-#include "known.h"
-#include "real.h"
-#include "wrappers.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/known.h"
+#include "shim/link/library_hooks.h"
+#include "shim/link/real.h"
+#include "shim/link/wrappers.h"
 
 /* A row of hooks.def at run time. Names and slots are offsets instead of pointers, so
  * that a program that never calls CUDA does not pay for relocating them. */
@@ -56,10 +56,10 @@ static void **slot_at(size_t slot)
 
 static const struct hook_text {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) char symbol[sizeof(#symbol)];
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 } hook_text = {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) #symbol,
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 };
 
 static_assert(sizeof(struct hook_text) < UINT16_MAX, "offsets fit");
@@ -72,7 +72,7 @@ static const struct hook_row hook_rows[] = {
      GIVES_WORK_##treatment,                                                             \
      IS_POOLED_##treatment,                                                              \
      since},
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 };
 
 static const char *hook_symbol(const struct hook_row *row)
@@ -91,12 +91,12 @@ struct real_row {
 
 static const struct real_row real_rows[] = {
 #define GS_REAL(symbol, since, reason, need) {#symbol, NEED_##need, SLOT_OF(symbol)},
-#include "harmless.def"
+#include "shim/link/harmless.def"
 };
 
 static const char *const runtime_names[] = {
 #define GS_RUNTIME(symbol, doc) #symbol,
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 };
 
 static_assert(GS_ARRAY_LEN(hook_rows) == GS_API_DRIVER_END - 1, "one row a driver hook");

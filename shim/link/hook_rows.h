@@ -7,8 +7,8 @@
 #ifndef GS_HOOK_ROWS_H
 #define GS_HOOK_ROWS_H
 
-#include "elf_module.h"
-#include "real.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/real.h"
 
 struct gs_hook {
     const char *symbol, *name; /* as exported; as passed to cuGetProcAddress */

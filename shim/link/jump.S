@@ -88,4 +88,4 @@ name:                                                                           
 
 #endif
 
-#include "asm_notes.inc"
+#include "shim/link/asm_notes.inc"

@@ -9,10 +9,10 @@
  * Lock:  none. Apart from the bit GS_PROOF_VERIFIED, `ended` goes from 0 to 1 (a thread
  *        writes the name) to 2.
  */
-#include "known.h"
+#include "shim/link/known.h"
 
-#include "elf_module.h"
-#include "real.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/real.h"
 
 enum { PROOF_HOLDS, PROOF_ENDING, PROOF_ENDED };
 
@@ -25,10 +25,10 @@ static const struct counted_text {
 #define GS_SUBMIT(symbol, name, ...)                                                     \
     char symbol[sizeof(#symbol)];                                                        \
     char symbol##_name[sizeof(name)];
-#include "submit.def"
+#include "shim/entries/submit.def"
 } counted_text = {
 #define GS_SUBMIT(symbol, name, ...) #symbol, name,
-#include "submit.def"
+#include "shim/entries/submit.def"
 };
 
 static_assert(sizeof(struct counted_text) < UINT16_MAX, "offsets fit");
@@ -41,23 +41,23 @@ const struct gs_counted gs_counted[] = {
     {offsetof(struct counted_text, symbol),                                              \
      offsetof(struct counted_text, symbol##_name),                                       \
      offsetof(struct gs_real, symbol) / sizeof(void *), since, STREAM_##stream},
-#include "submit.def"
+#include "shim/entries/submit.def"
 };
 const size_t gs_counted_count = GS_ARRAY_LEN(gs_counted);
 
 static const struct harmless_text {
 #define GS_HARMLESS(symbol, since, reason) char symbol[sizeof(#symbol)];
-#include "harmless.def"
+#include "shim/link/harmless.def"
 } harmless_text = {
 #define GS_HARMLESS(symbol, since, reason) #symbol,
-#include "harmless.def"
+#include "shim/link/harmless.def"
 };
 
 static_assert(sizeof(struct harmless_text) < UINT16_MAX, "offsets fit");
 
 static const uint16_t harmless[] = {
 #define GS_HARMLESS(symbol, since, reason) offsetof(struct harmless_text, symbol),
-#include "harmless.def"
+#include "shim/link/harmless.def"
 };
 
 /* ---- searching --------------------------------------------------------------------- */

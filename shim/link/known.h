@@ -10,7 +10,7 @@
 #ifndef GS_KNOWN_H
 #define GS_KNOWN_H
 
-#include "cuda_names.h"
+#include "shim/cuda/cuda_names.h"
 
 /* A row of submit.def at run time. */
 struct gs_counted {

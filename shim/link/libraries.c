@@ -5,13 +5,13 @@
  * Lock:  none. `loaded` is written after the consequences of a found library, so a thread
  *        that reads an unchanged count sees these.
  */
-#include "libraries.h"
+#include "shim/link/libraries.h"
 
 #include <errno.h>
 #include <link.h>
 
-#include "elf_module.h"
-#include "known.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/known.h"
 
 bool gs_libraries_matter;
 static unsigned found;               /* atomic: gs_library or-ed; only grows */
@@ -40,7 +40,7 @@ static const struct row *row_of(const char *path)
 {
     static const struct row rows[] = {
 #define GS_LIBRARY(file, what, how) {file, GS_LIBRARY_##what},
-#include "libraries.def"
+#include "shim/link/libraries.def"
     };
     const char *file = file_of(path);
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {

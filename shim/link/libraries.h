@@ -28,7 +28,7 @@
 #define GS_LIBRARIES_H
 
 #include "gs_base.h"
-#include "parts.h"
+#include "shim/parts.h"
 
 enum gs_library {
     GS_LIBRARY_MAPS = 1,

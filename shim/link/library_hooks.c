@@ -3,17 +3,17 @@
  *
  * Called from within dlsym: takes no lock, allocates nothing.
  */
-#include "library_hooks.h"
+#include "shim/link/library_hooks.h"
 
-#include "elf_module.h"
-#include "linker.h"
-#include "wrappers.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/linker.h"
+#include "shim/link/wrappers.h"
 
 static const struct row {
     char symbol[32], library[20];
 } rows[] = {
 #define GS_LIBRARY_HOOK(symbol, library, doc) {#symbol, library},
-#include "library_hooks.def"
+#include "shim/link/library_hooks.def"
 };
 
 static void *behind[GS_LIBRARY_HOOK_COUNT]; /* atomic; NULL: not known */

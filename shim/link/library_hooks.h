@@ -14,7 +14,7 @@
 
 enum gs_library_hook {
 #define GS_LIBRARY_HOOK(symbol, library, doc) GS_LIBRARY_HOOK_##symbol,
-#include "library_hooks.def"
+#include "shim/link/library_hooks.def"
     GS_LIBRARY_HOOK_COUNT
 };
 

@@ -3,12 +3,12 @@
  * loaded modules.
  * Owns:  the cached real functions.   Lock: none; idempotent writes of one word.
  */
-#include "linker.h"
+#include "shim/link/linker.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 
-#include "loader_gate.h"
+#include "tracker/names/loader_gate.h"
 
 static gs_dlsym_fn *real_dlsym;   /* atomic, written with one value only */
 static gs_dlsym_fn *libc_dlsym;   /* likewise */

@@ -6,8 +6,8 @@
 #ifndef GS_LINKER_H
 #define GS_LINKER_H
 
-#include "elf_module.h"
 #include "gs_base.h"
+#include "shim/link/elf_module.h"
 
 typedef void *gs_dlsym_fn(void *handle, const char *name);
 typedef void *gs_dlvsym_fn(void *handle, const char *name, const char *version);

@@ -2,9 +2,9 @@
  * looked_up.c - a ring buffer of names.
  * Owns:  the ring.   Lock: none; characters are atomic, and a reader accepts any mixture.
  */
-#include "looked_up.h"
+#include "shim/link/looked_up.h"
 
-#include "known.h"
+#include "shim/link/known.h"
 
 static char ring[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES]; /* atomic, each character */
 static unsigned added;                                    /* atomic */

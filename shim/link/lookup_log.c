@@ -2,12 +2,12 @@
  * lookup_log.c - the log of symbol look-ups.
  * Owns:  the file.   Lock: none; it is opened once, by start-up.
  */
-#include "lookup_log.h"
+#include "shim/link/lookup_log.h"
 
 #include <stdio.h>
 
 #include "gs_printable.h"
-#include "log.h"
+#include "shim/settings/log.h"
 
 static struct gs_log_file lookup_log; /* immutable after start */
 

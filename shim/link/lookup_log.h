@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "cuda_names.h"
+#include "shim/cuda/cuda_names.h"
 
 /* Opens the file of this pattern; each look-up appends a line. "" = no log. */
 void gs_lookup_log_open(const char *pattern);

@@ -2,7 +2,7 @@
  * notify.c - sends notifications to a simulated driver.
  * Owns:  gs_notify_to.   Lock: none; written once before the driver's table is published.
  */
-#include "notify.h"
+#include "shim/link/notify.h"
 
 cudasim_notify_function *gs_notify_to;
 

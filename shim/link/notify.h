@@ -11,8 +11,8 @@
 #ifndef GS_NOTIFY_H
 #define GS_NOTIFY_H
 
-#include "cuda_names.h"
 #include "cudasim_notify.h"
+#include "shim/cuda/cuda_names.h"
 
 /* Set once with the driver's table (real.c), then immutable; NULL: no simulator. */
 extern cudasim_notify_function *gs_notify_to __attribute__((visibility("hidden")));

@@ -2,12 +2,12 @@
  * origin.c - finds the driver of the process, and whether the global scope has it.
  * Owns:  nothing.   Lock: none.
  */
-#include "origin.h"
+#include "shim/link/origin.h"
 
 #include <dlfcn.h>
 
-#include "hook_rows.h"
-#include "linker.h"
+#include "shim/link/hook_rows.h"
+#include "shim/link/linker.h"
 
 bool gs_real_is_driver(const struct gs_module_ref *module)
 {

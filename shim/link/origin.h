@@ -6,7 +6,7 @@
 #ifndef GS_ORIGIN_H
 #define GS_ORIGIN_H
 
-#include "definers.h"
+#include "shim/link/definers.h"
 
 struct gs_origin {
     struct gs_definers definers;

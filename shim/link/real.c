@@ -18,17 +18,17 @@
  * first successful cuInit on it stays loaded, since the library then has records of its
  * memory.
  */
-#include "real.h"
+#include "shim/link/real.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 
-#include "origin.h"
 #include "gs_locks.h"
-#include "hook_rows.h"
-#include "linker.h"
-#include "loader_gate.h"
-#include "notify.h"
+#include "shim/link/hook_rows.h"
+#include "shim/link/linker.h"
+#include "shim/link/notify.h"
+#include "shim/link/origin.h"
+#include "tracker/names/loader_gate.h"
 
 enum { DRIVER_UNKNOWN, DRIVER_PARTIAL, DRIVER_COMPLETE };
 

@@ -6,18 +6,18 @@
 #ifndef GS_REAL_H
 #define GS_REAL_H
 
-#include "cuda_names.h"
 #include "gs_locks.h"
+#include "shim/cuda/cuda_names.h"
 
 struct gs_module_ref;
 
 struct gs_real {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) __typeof__(symbol) *symbol;
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 #define GS_SUBMIT(symbol, ...) __typeof__(symbol) *symbol;
-#include "submit.def"
+#include "shim/entries/submit.def"
 #define GS_REAL(symbol, since, reason, need) __typeof__(symbol) *symbol;
-#include "harmless.def"
+#include "shim/link/harmless.def"
 };
 
 /*

@@ -9,21 +9,21 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "routes.h"
+#include "shim/link/routes.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include "deep_modules.h"
-#include "hook_rows.h"
-#include "library_hooks.h"
-#include "known.h"
-#include "libraries.h"
-#include "linker.h"
-#include "looked_up.h"
-#include "real.h"
-#include "thread.h"
-#include "thread_stack.h"
+#include "shim/link/deep_modules.h"
+#include "shim/link/hook_rows.h"
+#include "shim/link/known.h"
+#include "shim/link/libraries.h"
+#include "shim/link/library_hooks.h"
+#include "shim/link/linker.h"
+#include "shim/link/looked_up.h"
+#include "shim/link/real.h"
+#include "shim/settings/thread.h"
+#include "tracker/stacks/thread_stack.h"
 
 /* Returns true if a native look-up would find `name` for a caller that has it only in its
  * own dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name. A

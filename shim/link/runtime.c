@@ -5,10 +5,10 @@
  */
 #include <cuda_runtime_api.h>
 
-#include "caller_runtime.h"
-#include "log.h"
-#include "real.h"
-#include "thread.h"
+#include "shim/link/caller_runtime.h"
+#include "shim/link/real.h"
+#include "shim/settings/log.h"
+#include "shim/settings/thread.h"
 
 /* The outermost runtime call of this thread is the one the program made. */
 static uint16_t name_call(enum gs_api api)

@@ -9,17 +9,17 @@
  *
  * Owns:  nothing.   Lock: none. The driver may be called, never under a lock.
  */
-#include "real.h"
+#include "shim/link/real.h"
 
-#include "elf_module.h"
-#include "library_hooks.h"
-#include "guards.h"
-#include "hook_rows.h"
-#include "known.h"
-#include "libraries.h"
-#include "linker.h"
-#include "log.h"
-#include "thread.h"
+#include "shim/link/elf_module.h"
+#include "shim/link/guards.h"
+#include "shim/link/hook_rows.h"
+#include "shim/link/known.h"
+#include "shim/link/libraries.h"
+#include "shim/link/library_hooks.h"
+#include "shim/link/linker.h"
+#include "shim/settings/log.h"
+#include "shim/settings/thread.h"
 
 /* ---- questions to a driver ------------------------------------------------------------
  */

@@ -2,12 +2,12 @@
  * tools.c - detects memory checkers by the libraries that they load into a process.
  * Owns: nothing.   Lock: none.
  */
-#include "tools.h"
+#include "shim/link/tools.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "elf_module.h"
+#include "shim/link/elf_module.h"
 
 /* NVIDIA's Compute Sanitizer: its own tools, and the interface that other tools are built
  * on. Each is the beginning of a soname. */

@@ -2,9 +2,9 @@
  * unloads.c - __cxa_finalize, counted.
  * Owns:  the generation, and the library that began it.   Lock: none, atomic.
  */
-#include "unloads.h"
+#include "shim/link/unloads.h"
 
-#include "linker.h"
+#include "shim/link/linker.h"
 
 typedef void finalize_fn(void *library);
 

@@ -11,7 +11,7 @@
 #ifndef GS_UNLOADS_H
 #define GS_UNLOADS_H
 
-#include "elf_module.h"
+#include "shim/link/elf_module.h"
 
 extern uint64_t gs_unloads_now; /* atomic; never 0 */
 

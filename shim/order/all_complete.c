@@ -3,10 +3,10 @@
  * Owns:  nothing.   Lock: none.
  * Source: all_complete.h
  */
-#include "all_complete.h"
+#include "shim/order/all_complete.h"
 
-#include "state.h"
-#include "verify.h"
+#include "shim/order/verify.h"
+#include "shim/state/state.h"
 
 bool gs_all_complete_search(struct gs_state *state, uint64_t point,
                             const struct gs_context *but)

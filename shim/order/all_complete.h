@@ -22,7 +22,7 @@
 #ifndef GS_ALL_COMPLETE_H
 #define GS_ALL_COMPLETE_H
 
-#include "all_contexts.h"
+#include "shim/state/all_contexts.h"
 
 /* The current point of the process: the calls begun in all threads. Never 0. */
 static inline uint64_t gs_all_complete_point(void)

@@ -14,7 +14,7 @@
  * Owns:  the result of the last full search.   Lock: alone_lock, not held in a full
  *        search.
  */
-#include "alone.h"
+#include "shim/order/alone.h"
 
 #include <fcntl.h>
 #include <stdint.h>
@@ -24,10 +24,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "gs_locks.h"
-#include "own_thread.h"
-#include "thread.h"
 #include "gs_clock.h"
+#include "gs_locks.h"
+#include "shim/settings/own_thread.h"
+#include "shim/settings/thread.h"
 
 #define TRUST_NS    10000000u
 #define MOST_OTHERS 16u

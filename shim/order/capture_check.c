@@ -13,16 +13,16 @@
  * Owns:  the list of probes whose free was refused.
  * Lock:  pieces_lock; never held across a driver call.
  */
-#include "capture_check.h"
+#include "shim/order/capture_check.h"
 
 #include <stdlib.h>
 
-#include "context_switch.h"
-#include "free_scope.h"
 #include "gs_locks.h"
-#include "notify.h"
-#include "capture_gate.h"
-#include "record.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/record.h"
+#include "shim/settings/free_scope.h"
+#include "shim/state/context_switch.h"
 
 #define PIECE_BYTES 16
 

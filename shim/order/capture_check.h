@@ -20,7 +20,7 @@
 #ifndef GS_CAPTURE_CHECK_H
 #define GS_CAPTURE_CHECK_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /* The kind of memory. */
 enum gs_capture_check { GS_CAPTURE_CHECK_DEVICE, GS_CAPTURE_CHECK_PINNED };

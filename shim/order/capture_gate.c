@@ -30,12 +30,12 @@
  * Owns:  `inside`, `passing`, `passed_at_ns`, `spent_ns`.
  * Lock:  none; sequentially consistent atomics.
  */
-#include "capture_gate.h"
+#include "shim/order/capture_gate.h"
 
-#include "captures.h"
-#include "real.h"
-#include "thread.h"
 #include "gs_wait.h"
+#include "shim/link/real.h"
+#include "shim/order/captures.h"
+#include "shim/settings/thread.h"
 
 /* Checks for threads inside before the first sleep, and the sleep between two checks. */
 #define YIELDS 100

@@ -14,8 +14,8 @@
 #ifndef GS_CAPTURE_GATE_H
 #define GS_CAPTURE_GATE_H
 
-#include "cuda_names.h"
 #include "gs_base.h"
+#include "shim/cuda/cuda_names.h"
 
 /* Enters the gate, unless a stream captures. On true gs_gate_leave must follow. */
 bool gs_gate_enter(void);

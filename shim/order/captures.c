@@ -2,11 +2,11 @@
  * captures.c - the set of capturing streams.
  * Owns:  the set.   Lock: captures_lock; the number of them is atomic.
  */
-#include "captures.h"
+#include "shim/order/captures.h"
 
 #include "gs_locks.h"
-#include "real.h"
-#include "thread.h"
+#include "shim/link/real.h"
+#include "shim/settings/thread.h"
 
 /* The most concurrent captures that the set distinguishes. Further captures are only
  * counted, and never uncounted: allocations then go to the driver until the process

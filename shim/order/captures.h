@@ -11,7 +11,7 @@
 #ifndef GS_CAPTURES_H
 #define GS_CAPTURES_H
 
-#include "cuda_names.h"
+#include "shim/cuda/cuda_names.h"
 
 /* Adds a capture. Called before the driver's begin, so that no thread can miss a capture
  * that has begun.

@@ -2,17 +2,17 @@
  * context_errors.c - ends the pool's work for a context that has failed.
  * Owns:  nothing.   Lock: none.
  */
-#include "context_errors.h"
+#include "shim/order/context_errors.h"
 
-#include "context_wait.h"
-#include "parts.h"
-#include "record.h"
+#include "shim/order/context_wait.h"
+#include "shim/parts.h"
+#include "shim/record.h"
 
 bool gs_error_ends_context(CUresult result)
 {
     switch ((int)result) {
 #define GS_CONTEXT_ERROR(name, number) case number:
-#include "context_errors.def"
+#include "shim/order/context_errors.def"
 #undef GS_CONTEXT_ERROR
         return true;
     default:

@@ -12,7 +12,7 @@
 #ifndef GS_CONTEXT_ERRORS_H
 #define GS_CONTEXT_ERRORS_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /* Returns true if a context can do no more work after this error. */
 bool gs_error_ends_context(CUresult result);

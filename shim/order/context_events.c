@@ -13,25 +13,25 @@
  * Lock:  helpers_lock for their list.
  * Source: CUDA Driver API, cuCtxRecordEvent, Stream synchronization behavior
  */
-#include "context_events.h"
+#include "shim/order/context_events.h"
 
 #include <stdlib.h>
 
-#include "context_switch.h"
 #include "gs_locks.h"
-#include "notify.h"
-#include "capture_gate.h"
-#include "captures.h"
-#include "fences.h"
-#include "free_scope.h"
-#include "known.h"
-#include "own_handles.h"
-#include "record.h"
-#include "single_order.h"
-#include "streams.h"
-#include "sync_proof.h"
-#include "submissions.h"
-#include "verify.h"
+#include "shim/link/known.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/fences.h"
+#include "shim/order/own_handles.h"
+#include "shim/order/single_order.h"
+#include "shim/order/streams.h"
+#include "shim/order/verify.h"
+#include "shim/record.h"
+#include "shim/settings/free_scope.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/submissions.h"
+#include "shim/state/sync_proof.h"
 
 /* Limits on the contexts of one event and the streams of one context; beyond these a free
  * waits. */

@@ -16,7 +16,7 @@
 #ifndef GS_CONTEXT_EVENTS_H
 #define GS_CONTEXT_EVENTS_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /* Whether events can cover frees of the context's memory, instead of a wait. */
 bool gs_context_events_work(struct gs_state *state, const struct gs_context *context);

@@ -4,19 +4,19 @@
  * Owns:  nothing.   Lock: none across a driver call.
  * Source: docs/free.md, "When a free waits for nothing" and "A capture beside a wait"
  */
-#include "context_wait.h"
+#include "shim/order/context_wait.h"
 
-#include "all_complete.h"
-#include "all_contexts.h"
-#include "context_switch.h"
-#include "capture_gate.h"
-#include "captures.h"
-#include "fences.h"
-#include "libraries.h"
-#include "context_events.h"
-#include "record.h"
-#include "trace.h"
 #include "gs_uncancelled.h"
+#include "shim/link/libraries.h"
+#include "shim/order/all_complete.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_events.h"
+#include "shim/order/fences.h"
+#include "shim/record.h"
+#include "shim/state/all_contexts.h"
+#include "shim/state/context_switch.h"
+#include "shim/trace/trace.h"
 
 static CUresult synchronize(CUcontext handle)
 {

@@ -7,7 +7,7 @@
 #define GS_CONTEXT_WAIT_H
 
 #include "gs_free_waits.h"
-#include "state.h"
+#include "shim/state/state.h"
 
 /*
  * Waits as a native free of the context's memory does. From GS_FREE_CONTEXT on the

@@ -4,15 +4,15 @@
  *
  * Owns:  the rows, immutable.   Lock: none.
  */
-#include "export_tables.h"
+#include "shim/order/export_tables.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "known.h"
-#include "looked_up.h"
-#include "single_order.h"
+#include "shim/link/known.h"
+#include "shim/link/looked_up.h"
+#include "shim/order/single_order.h"
 
 #define KEPT  false
 #define ENDED true
@@ -23,7 +23,7 @@ static const struct row {
 } rows[] = {
 #define GS_EXPORT_TABLE(guid, purpose, counts, order, seen)                              \
     {guid, {purpose, counts, order}},
-#include "export_tables.def"
+#include "shim/order/export_tables.def"
 };
 
 #undef KEPT

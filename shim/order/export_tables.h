@@ -13,7 +13,7 @@
 #ifndef GS_EXPORT_TABLES_H
 #define GS_EXPORT_TABLES_H
 
-#include "cuda_names.h"
+#include "shim/cuda/cuda_names.h"
 
 /* Bytes of a GUID as text: 8-4-4-4-12 hexadecimal digits and the final 0. */
 #define GS_GUID_BYTES 37

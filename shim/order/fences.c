@@ -7,22 +7,22 @@
  * Owns:  every fence that is not released, in one list, and the spares in another.
  * Lock:  fences_lock for the lists and the states.
  */
-#include "fences.h"
+#include "shim/order/fences.h"
 
-#include "context_switch.h"
 #include "gs_locks.h"
-#include "trim_hold.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/trim_hold.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "notify.h"
-#include "parts.h"
-#include "capture_gate.h"
-#include "contexts.h"
-#include "own_handles.h"
 #include "gs_uncancelled.h"
-#include "record.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/own_handles.h"
+#include "shim/parts.h"
+#include "shim/record.h"
+#include "shim/state/contexts.h"
 
 enum fence_state { FENCE_ALIVE, FENCE_FROZEN, FENCE_OVER };
 

@@ -10,8 +10,8 @@
 #ifndef GS_FENCES_H
 #define GS_FENCES_H
 
-#include "backend.h"
-#include "real.h"
+#include "pool/backend.h"
+#include "shim/link/real.h"
 
 /*
  * Records an event behind the work submitted to `stream`, in the stream's own context.

@@ -2,20 +2,20 @@
  * free_lazy.c - frees a pooled block without a wait.
  * Owns:  `in_use`, `free_estimates`.   Lock: none; atomic.
  */
-#include "free_lazy.h"
+#include "shim/order/free_lazy.h"
 
 #include <string.h>
 
-#include "notify.h"
-#include "captures.h"
-#include "epochs.h"
-#include "free_scope.h"
-#include "free_wait.h"
-#include "context_events.h"
-#include "record.h"
-#include "trace.h"
-#include "trim_hold.h"
 #include "gs_clock.h"
+#include "shim/link/notify.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_events.h"
+#include "shim/order/free_wait.h"
+#include "shim/record.h"
+#include "shim/settings/free_scope.h"
+#include "shim/state/epochs.h"
+#include "shim/state/trim_hold.h"
+#include "shim/trace/trace.h"
 
 /* The shortest interval between two queries of a device's free memory. */
 #define QUERY_NS ((uint64_t)1000000000)

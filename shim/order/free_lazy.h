@@ -10,7 +10,7 @@
 #ifndef GS_FREE_LAZY_H
 #define GS_FREE_LAZY_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 /* Called at start, before any free. */
 void gs_lazy_start(const struct gs_options *options);

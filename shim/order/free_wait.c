@@ -8,18 +8,18 @@
  *
  * Owns:  the sums of waits.   Lock: none; relaxed atomics.   Design: docs/free.md
  */
-#include "free_wait.h"
+#include "shim/order/free_wait.h"
 
-#include "notify.h"
-#include "context_switch.h"
-#include "context_wait.h"
-#include "free_scope.h"
-#include "known.h"
-#include "log.h"
-#include "context_events.h"
-#include "submissions.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
+#include "shim/link/known.h"
+#include "shim/link/notify.h"
+#include "shim/order/context_events.h"
+#include "shim/order/context_wait.h"
+#include "shim/settings/free_scope.h"
+#include "shim/settings/log.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/submissions.h"
 
 static struct {
     uint64_t waited, waited_ns; /* atomic */

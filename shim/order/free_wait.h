@@ -4,8 +4,8 @@
 #ifndef GS_FREE_WAIT_H
 #define GS_FREE_WAIT_H
 
-#include "state.h"
-#include "verify.h"
+#include "shim/order/verify.h"
+#include "shim/state/state.h"
 
 /* The row of the context's device in the per-device statistics. */
 static inline unsigned gs_free_row(const struct gs_context *context)
@@ -60,7 +60,7 @@ void gs_free_log_proof_end(const struct gs_state *state) __attribute__((cold, no
 /* Statistics of the frees of a device's pooled memory. */
 struct gs_free_stats {
 #define GS_FREE_STAT(name, unit, doc) uint64_t name;
-#include "frees.def"
+#include "shim/entries/frees.def"
 #undef GS_FREE_STAT
 };
 

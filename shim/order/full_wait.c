@@ -10,13 +10,13 @@
  *        atomic exchange.
  * Source: rule L3 (docs/free.md, "A full device")
  */
-#include "full_wait.h"
+#include "shim/order/full_wait.h"
 
-#include "captures.h"
-#include "log.h"
-#include "context_events.h"
-#include "state.h"
 #include "gs_wait.h"
+#include "shim/order/captures.h"
+#include "shim/order/context_events.h"
+#include "shim/settings/log.h"
+#include "shim/state/state.h"
 
 #define NS_PER_MS 1000000ull
 /* Back off exponentially: polling too often can slow the device. */

@@ -10,7 +10,7 @@
 #ifndef GS_FULL_WAIT_H
 #define GS_FULL_WAIT_H
 
-#include "contexts.h"
+#include "shim/state/contexts.h"
 
 /*
  * Returns true if all work submitted to the context completes within the time that an

@@ -4,13 +4,13 @@
  * Owns:  the own events by handle, and the handles of streams that the program had.
  * Lock:  events_lock, stale_lock; the filter is atomic.
  */
-#include "own_handles.h"
+#include "shim/order/own_handles.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "gs_locks.h"
-#include "state.h"
+#include "shim/state/state.h"
 
 struct own {
     CUevent event;

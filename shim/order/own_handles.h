@@ -16,7 +16,7 @@
 #ifndef GS_OWN_HANDLES_H
 #define GS_OWN_HANDLES_H
 
-#include "real.h"
+#include "shim/link/real.h"
 
 /* An event of the library's own: from its creation until the driver may give the handle
  * to another event, which is before its destruction and before its context ends. Both are

@@ -47,23 +47,23 @@
  * Lock:  order_lock for the event and its waiting threads; the rest is atomic.
  * Source: CUDA Driver API, Stream synchronization behavior, API synchronization behavior
  */
-#include "single_order.h"
+#include "shim/order/single_order.h"
 
 #include <errno.h>
 
-#include "alone.h"
 #include "gs_locks.h"
-#include "notify.h"
-#include "contexts.h"
-#include "epochs.h"
-#include "free_scope.h"
-#include "known.h"
-#include "libraries.h"
-#include "log.h"
-#include "context_events.h"
-#include "state.h"
-#include "streams.h"
-#include "submissions.h"
+#include "shim/link/known.h"
+#include "shim/link/libraries.h"
+#include "shim/link/notify.h"
+#include "shim/order/alone.h"
+#include "shim/order/context_events.h"
+#include "shim/order/streams.h"
+#include "shim/settings/free_scope.h"
+#include "shim/settings/log.h"
+#include "shim/state/contexts.h"
+#include "shim/state/epochs.h"
+#include "shim/state/state.h"
+#include "shim/state/submissions.h"
 
 enum order { HOLDS, ENDING, OVER };
 

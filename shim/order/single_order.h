@@ -15,9 +15,9 @@
 #ifndef GS_SINGLE_ORDER_H
 #define GS_SINGLE_ORDER_H
 
-#include "backend.h"
-#include "cuda_names.h"
-#include "libraries.h"
+#include "pool/backend.h"
+#include "shim/cuda/cuda_names.h"
+#include "shim/link/libraries.h"
 
 struct gs_context;
 struct gs_state;

@@ -2,15 +2,15 @@
  * streams.c - the table of living streams.
  * Owns:  the table.   Lock: streams_lock; the flags are atomic.
  */
-#include "streams.h"
+#include "shim/order/streams.h"
 
 #include <stdlib.h>
 
 #include "gs_locks.h"
-#include "known.h"
-#include "own_handles.h"
-#include "real.h"
-#include "submissions.h"
+#include "shim/link/known.h"
+#include "shim/link/real.h"
+#include "shim/order/own_handles.h"
+#include "shim/state/submissions.h"
 
 struct row {
     CUstream stream;

@@ -13,8 +13,8 @@
 #ifndef GS_STREAMS_H
 #define GS_STREAMS_H
 
-#include "cuda_names.h"
 #include "gs_base.h"
+#include "shim/cuda/cuda_names.h"
 
 /* Adds a stream that was created in the current context. blocking: without
  * CU_STREAM_NON_BLOCKING. */

@@ -6,22 +6,22 @@
  * Lock:  streams_lock, so that no stream ends during a query of it; only queries, which
  *        do not block, are made under the lock. The statistics are atomic.
  */
-#include "verify.h"
+#include "shim/order/verify.h"
 
 #include <sys/resource.h>
 #include <time.h>
 
-#include "context_switch.h"
-#include "gs_locks.h"
-#include "notify.h"
-#include "capture_gate.h"
-#include "log.h"
-#include "looked_up.h"
-#include "record.h"
-#include "report.h"
-#include "streams.h"
 #include "gs_clock.h"
+#include "gs_locks.h"
 #include "gs_uncancelled.h"
+#include "shim/link/looked_up.h"
+#include "shim/link/notify.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/streams.h"
+#include "shim/record.h"
+#include "shim/settings/log.h"
+#include "shim/state/context_switch.h"
+#include "tracker/report/report.h"
 
 /* The most streams of one context that are queried. */
 #define MAX_STREAMS 256u

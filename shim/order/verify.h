@@ -28,7 +28,7 @@
 #ifndef GS_VERIFY_H
 #define GS_VERIFY_H
 
-#include "state.h"
+#include "shim/state/state.h"
 
 struct gs_report_proof;
 

@@ -7,7 +7,7 @@
  * Owns:  nothing.   Lock: none; the first caller gets the state's `reported` flag. Other
  *        threads that end the process wait for this caller while its report progresses.
  */
-#include "finish.h"
+#include "shim/report/finish.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,29 +16,29 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "statistics.h"
-#include "find_python.h"
-#include "host_pools.h"
-#include "interim.h"
-#include "intervals.h"
-#include "known.h"
-#include "managed.h"
-#include "meta.h"
-#include "log.h"
-#include "output.h"
-#include "nvml.h"
-#include "outputs.h"
-#include "progress.h"
-#include "python.h"
-#include "report_settings.h"
-#include "alt_stack.h"
-#include "single_order.h"
-#include "state.h"
-#include "state_file.h"
-#include "trace_file.h"
-#include "transfer_calls.h"
-#include "verify.h"
-#include "redzones.h"
+#include "pool/meta.h"
+#include "shim/checks/redzones.h"
+#include "shim/checks/transfer_calls.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed.h"
+#include "shim/link/find_python.h"
+#include "shim/link/known.h"
+#include "shim/order/single_order.h"
+#include "shim/order/verify.h"
+#include "shim/report/interim.h"
+#include "shim/report/intervals.h"
+#include "shim/report/nvml.h"
+#include "shim/report/outputs.h"
+#include "shim/report/report_settings.h"
+#include "shim/report/statistics.h"
+#include "shim/settings/log.h"
+#include "shim/settings/output.h"
+#include "shim/settings/progress.h"
+#include "shim/state/state.h"
+#include "shim/statefile/state_file.h"
+#include "shim/trace/trace_file.h"
+#include "tracker/python/python.h"
+#include "tracker/stacks/alt_stack.h"
 
 /* Used by one report at a time: `reported` of the state names the thread. */
 static struct gs_statistics statistics[GS_MAX_DEVICES];

@@ -4,8 +4,8 @@
 #ifndef GS_FINISH_H
 #define GS_FINISH_H
 
-#include "refusals.h"
-#include "report_settings.h"
+#include "shim/report/refusals.h"
+#include "shim/report/report_settings.h"
 
 /*
  * Writes the report, once for the process: at exit, quick_exit, _exit or before an exec.

@@ -11,7 +11,7 @@
  *        of `switches`.
  * Design: docs/tracker.md, "While it runs"
  */
-#include "interim.h"
+#include "shim/report/interim.h"
 
 #include <semaphore.h>
 #include <signal.h>
@@ -22,17 +22,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "child_waits.h"
-#include "finish.h"
 #include "gs_clock.h"
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
-#include "log.h"
-#include "machine_memory.h"
-#include "own_thread.h"
-#include "record.h"
-#include "signal_names.h"
-#include "text.h"
+#include "shim/limits/machine_memory.h"
+#include "shim/record.h"
+#include "shim/report/finish.h"
+#include "shim/settings/log.h"
+#include "shim/settings/own_thread.h"
+#include "shim/settings/signal_names.h"
+#include "tracker/names/child_waits.h"
+#include "tracker/report/text/text.h"
 
 /* The longest wait of a thread that is refused memory for the report of the owners. */
 #define PATIENCE_S 5

@@ -5,7 +5,7 @@
 #ifndef GS_INTERIM_H
 #define GS_INTERIM_H
 
-#include "record.h"
+#include "shim/record.h"
 
 /* Called while the state is created: installs handlers for GPUSHIM_DUMP_SIGNAL,
  * GPUSHIM_TRACK_SIGNAL and GPUSHIM_DUMP_ON_TERM, each only while the program leaves its

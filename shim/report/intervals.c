@@ -5,19 +5,19 @@
  * Owns:  the comparison.   Lock: its own; the pointer is atomic.
  * Design: docs/tracker.md, "Does it grow"
  */
-#include "intervals.h"
+#include "shim/report/intervals.h"
 
 #include <time.h>
 
 #include "gs_wait.h"
 
-#include "finish.h"
-#include "log.h"
-#include "mem_limits.h"
-#include "outputs.h"
-#include "own_thread.h"
-#include "report_settings.h"
-#include "state.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/report/finish.h"
+#include "shim/report/outputs.h"
+#include "shim/report/report_settings.h"
+#include "shim/settings/log.h"
+#include "shim/settings/own_thread.h"
+#include "shim/state/state.h"
 
 /* Call sites listed each time. */
 #define CALL_SITES 3

@@ -8,8 +8,8 @@
 #ifndef GS_INTERVALS_H
 #define GS_INTERVALS_H
 
-#include "growth.h"
-#include "options.h"
+#include "shim/settings/options.h"
+#include "tracker/growth.h"
 
 /* Called while the state is created: starts a thread, if an option asks for it. */
 void gs_intervals_start(const struct gs_options *options);

@@ -7,7 +7,7 @@
  *
  * Owns:  the rules.   Lock: written at start; only the report, written once, reads them.
  */
-#include "leak_rules.h"
+#include "shim/report/leak_rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,12 +20,12 @@
 
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
-#include "link_open.h"
-#include "log.h"
-#include "log_pattern.h"
-#include "output.h"
-#include "read_file.h"
-#include "start_folder.h"
+#include "shim/settings/link_open.h"
+#include "shim/settings/log.h"
+#include "shim/settings/log_pattern.h"
+#include "shim/settings/output.h"
+#include "shim/settings/read_file.h"
+#include "shim/settings/start_folder.h"
 
 /* A larger file is not a file of rules. */
 #define FILE_BYTES_MAX (64 * GS_MIB)

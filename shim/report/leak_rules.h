@@ -5,8 +5,8 @@
 #ifndef GS_LEAK_RULES_H
 #define GS_LEAK_RULES_H
 
-#include "options.h"
-#include "suppress.h"
+#include "shim/settings/options.h"
+#include "tracker/report/rules/suppress.h"
 
 /* Reads the files, once for a process image: a forked child has its parent's rules. Logs
  * their errors, and writes the built-in rules if the option asks for this. Called at

@@ -10,7 +10,7 @@
  * Owns:  the answers.   Lock: none; one query at a time (`busy`), whose thread publishes
  *        by release.   Source: NVML API Reference Guide
  */
-#include "nvml.h"
+#include "shim/report/nvml.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -19,14 +19,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "linker.h"
-#include "loader_gate.h"
-#include "log.h"
-#include "own_thread.h"
-#include "platform.h"
-#include "real.h"
-#include "state.h"
 #include "gs_wait.h"
+#include "shim/limits/platform.h"
+#include "shim/link/linker.h"
+#include "shim/link/real.h"
+#include "shim/settings/log.h"
+#include "shim/settings/own_thread.h"
+#include "shim/state/state.h"
+#include "tracker/names/loader_gate.h"
 
 #define PATIENCE_MS 2000u
 #define NS_PER_MS   1000000ull

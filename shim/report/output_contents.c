@@ -4,20 +4,20 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "output_contents.h"
+#include "shim/report/output_contents.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "options_table.h"
-#include "statistics.h"
+#include "shim/report/statistics.h"
+#include "shim/settings/options_table.h"
 
 /* The pool's own counters, and the other statistics that the report has for a device. */
 static const struct gs_export_counter counters[] = {
 #define GS_POOL_STAT(name, unit, doc) {#name, unit},
-#include "stats.def"
+#include "pool/stats.def"
 #undef GS_POOL_STAT
     {"idle_bytes", "bytes"},    /* held, but in no live block */
     {"pressed_bytes", "bytes"}, /* returned to the driver because memory was short */
@@ -34,7 +34,7 @@ static void fill_values(const struct gs_statistics *statistics,
 {
     size_t at = 0;
 #define GS_POOL_STAT(name, unit, doc) values[at++] = statistics->pool.name;
-#include "stats.def"
+#include "pool/stats.def"
 #undef GS_POOL_STAT
     values[at++] = known->idle_bytes;
     values[at++] = known->pressed_bytes;

@@ -5,8 +5,8 @@
 #ifndef GS_OUTPUT_CONTENTS_H
 #define GS_OUTPUT_CONTENTS_H
 
-#include "options.h"
-#include "report.h"
+#include "shim/settings/options.h"
+#include "tracker/report/report.h"
 
 struct gs_statistics;
 

@@ -4,7 +4,7 @@
  * Owns:  the settings, read at start; which report is being written.
  * Lock:  none; the settings are immutable after start, and one thread writes a report.
  */
-#include "outputs.h"
+#include "shim/report/outputs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #include "gs_printable.h"
-#include "log.h"
-#include "log_pattern.h"
-#include "options_table.h"
-#include "output.h"
-#include "output_ours.h"
-#include "text.h"
+#include "shim/settings/log.h"
+#include "shim/settings/log_pattern.h"
+#include "shim/settings/options_table.h"
+#include "shim/settings/output.h"
+#include "shim/settings/output_ours.h"
+#include "tracker/report/text/text.h"
 
 /* The default of GPUSHIM_OUTPUT_FILE; the extension follows. */
 #define DEFAULT_PATTERN "gpushim.%p"

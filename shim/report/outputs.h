@@ -7,7 +7,7 @@
 #ifndef GS_OUTPUTS_H
 #define GS_OUTPUTS_H
 
-#include "output_contents.h"
+#include "shim/report/output_contents.h"
 
 /* Reads GPUSHIM_OUTPUT, GPUSHIM_OUTPUT_FILE and GPUSHIM_METRICS_FILE; logs their errors.
  * Called at start. */

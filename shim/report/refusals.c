@@ -8,17 +8,17 @@
  *        report.
  * Design: docs/tracker.md, "Out of memory"
  */
-#include "refusals.h"
+#include "shim/report/refusals.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "captures.h"
 #include "gs_clock.h"
-#include "mem_limits.h"
-#include "nvml.h"
-#include "options_table.h"
-#include "text.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/order/captures.h"
+#include "shim/report/nvml.h"
+#include "shim/settings/options_table.h"
+#include "tracker/report/text/text.h"
 
 #define CLASS_BITS 4u /* a factor of 16 */
 #define CLASSES    (64u / CLASS_BITS)

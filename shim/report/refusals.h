@@ -8,8 +8,8 @@
 #ifndef GS_REFUSALS_H
 #define GS_REFUSALS_H
 
-#include "record.h"
-#include "report.h"
+#include "shim/record.h"
+#include "tracker/report/report.h"
 
 /* A refusal, from the refused thread to the one that reports it. */
 struct gs_refusal {

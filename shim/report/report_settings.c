@@ -3,7 +3,7 @@
  * what it gives: text, files, an exit status.
  * Owns:  the names of runtime functions.   Lock: none.
  */
-#include "report_settings.h"
+#include "shim/report/report_settings.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "color.h"
-#include "cuda_names.h"
-#include "leak_rules.h"
-#include "log.h"
-#include "progress.h"
+#include "shim/cuda/cuda_names.h"
+#include "shim/report/leak_rules.h"
+#include "shim/settings/log.h"
+#include "shim/settings/progress.h"
+#include "tracker/report/text/color.h"
 
 /* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
  * do not belong to the program. */
@@ -51,7 +51,7 @@ static const char *const runtime_names[] = {
     "cudaGraphLaunch",
     "cudaGraphLaunch_ptsz",
 #define GS_RUNTIME_USE(symbol) #symbol,
-#include "runtime_uses.def"
+#include "shim/checks/runtime_uses.def"
 #undef GS_RUNTIME_USE
 };
 

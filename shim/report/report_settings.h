@@ -5,9 +5,9 @@
 #ifndef GS_REPORT_SETTINGS_H
 #define GS_REPORT_SETTINGS_H
 
-#include "options.h"
-#include "output_contents.h"
-#include "report.h"
+#include "shim/report/output_contents.h"
+#include "shim/settings/options.h"
+#include "tracker/report/report.h"
 
 /* Whether a child process looks up files and lines, if GPUSHIM_SYMBOLIZE is on. */
 struct gs_report_lines {

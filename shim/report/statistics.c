@@ -7,22 +7,22 @@
  * Owns:  the saved sets.   Lock: `busy` while a set is written; the rest is atomic.
  * Design: docs/state.md
  */
-#include "statistics.h"
+#include "shim/report/statistics.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "cuda_start.h"
 #include "gs_clock.h"
-#include "host_pools.h"
-#include "known.h"
-#include "managed.h"
-#include "pressure.h"
-#include "spilled.h"
-#include "retry.h"
-#include "single_order.h"
-#include "state_file.h"
-#include "redzones.h"
+#include "shim/checks/redzones.h"
+#include "shim/heaps/pressure.h"
+#include "shim/heaps/retry.h"
+#include "shim/host/host_pools.h"
+#include "shim/host/managed.h"
+#include "shim/limits/spilled.h"
+#include "shim/link/known.h"
+#include "shim/order/single_order.h"
+#include "shim/state/cuda_start.h"
+#include "shim/statefile/state_file.h"
 
 /* The time between two copies: 1/SHARE of the process's running time, within these
  * bounds. */
@@ -75,11 +75,11 @@ void gs_statistics_by_size(struct gs_state *state, int device,
     gs_pool_class_stats(state->pool, device, &stats);
     for (size_t i = 0; i < GS_POOL_CLASSES; i++) {
 #define GS_REPORT_CLASS(name, unit, doc) classes[i].name = stats.classes[i].name;
-#include "classes.def"
+#include "tracker/report/classes.def"
 #undef GS_REPORT_CLASS
     }
 #define GS_REPORT_HOLE(name, unit, doc) out->holes.name = stats.holes.name;
-#include "classes.def"
+#include "tracker/report/classes.def"
 #undef GS_REPORT_HOLE
     out->classes = classes;
     out->class_count = GS_POOL_CLASSES;

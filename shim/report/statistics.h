@@ -14,10 +14,10 @@
 #ifndef GS_STATISTICS_H
 #define GS_STATISTICS_H
 
-#include "free_wait.h"
-#include "known.h"
-#include "report.h"
-#include "state.h"
+#include "shim/link/known.h"
+#include "shim/order/free_wait.h"
+#include "shim/state/state.h"
+#include "tracker/report/report.h"
 
 /* The statistics of one device. Stored in files as they are: 64-bit words only. */
 struct gs_statistics {

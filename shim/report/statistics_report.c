@@ -2,7 +2,7 @@
  * statistics_report.c - the pool's statistics of a device, as the report has them.
  * Owns: nothing.   Lock: none.
  */
-#include "statistics.h"
+#include "shim/report/statistics.h"
 
 #include "gpushim.h"
 

@@ -2,10 +2,10 @@
  * free_scope.c - this process's table of the waits of frees.
  * Owns:  the table.   Lock: none; written at start, immutable after.
  */
-#include "free_scope.h"
+#include "shim/settings/free_scope.h"
 
-#include "log.h"
-#include "options_table.h"
+#include "shim/settings/log.h"
+#include "shim/settings/options_table.h"
 
 static struct gs_free_waits waits;
 

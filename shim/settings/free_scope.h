@@ -11,7 +11,7 @@
 #define GS_FREE_SCOPE_H
 
 #include "gs_free_waits.h"
-#include "options.h"
+#include "shim/settings/options.h"
 
 /* Called at start, before any free. Logs an invalid text, which changes nothing. */
 void gs_free_scopes_start(const struct gs_options *options);

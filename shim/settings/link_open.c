@@ -2,7 +2,7 @@
  * link_open.c - see link_open.h.
  * Owns:  nothing.   Lock: none.
  */
-#include "link_open.h"
+#include "shim/settings/link_open.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,7 +11,7 @@
  * allocates nor locks for the plain conversions used here (no positional arguments, no
  * floating point, no wide characters).
  */
-#include "log.h"
+#include "shim/settings/log.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -20,9 +20,9 @@
 #include <string.h>
 
 #include "gs_printable.h"
-#include "log_pattern.h"
-#include "output.h"
-#include "stderr.h"
+#include "shim/settings/log_pattern.h"
+#include "shim/settings/output.h"
+#include "shim/settings/stderr.h"
 
 static const char line_prefix[] = "gpushim: ";
 

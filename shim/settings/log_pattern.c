@@ -8,7 +8,7 @@
  * Owns:  the start time, and buffers for names.   Lock: none, atomics.
  * No malloc, no locale, no time zone: may run in a signal handler.
  */
-#include "log_pattern.h"
+#include "shim/settings/log_pattern.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "host_memory.h"
-#include "log.h"
-#include "start_folder.h"
+#include "shim/settings/log.h"
+#include "shim/settings/start_folder.h"
+#include "tracker/host_memory.h"
 
 /* Seconds since the epoch, 0 until gs_log_pattern_start; atomic. */
 static int64_t start_seconds;

@@ -2,7 +2,7 @@
  * options.c - reads the GPUSHIM_* variables and collects their errors.
  * Owns:  nothing.   Lock: none.
  */
-#include "options.h"
+#include "shim/settings/options.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "log.h"
-#include "options_table.h"
+#include "shim/settings/log.h"
+#include "shim/settings/options_table.h"
 
 static const char name_prefix[] = "GPUSHIM_";
 

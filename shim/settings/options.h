@@ -12,7 +12,7 @@
 #define GS_OPTIONS_H
 
 #include "gs_base.h"
-#include "tracker.h"
+#include "tracker/tracker.h"
 
 enum gs_async_mode { GS_ASYNC_DRIVER, GS_ASYNC_POOL };
 enum gs_color { GS_COLOR_AUTO, GS_COLOR_ALWAYS, GS_COLOR_NEVER };
@@ -61,7 +61,7 @@ uint64_t gs_share_bytes(uint64_t share, uint64_t total_bytes);
 struct gs_options { // NOLINT(clang-analyzer-optin.performance.Padding)
 #define GS_OPT(field, name, type, default_, min, max, group, doc)                        \
     GS_OPTIONS_FIELD_##type(field)
-#include "options.def"
+#include "shim/settings/options.def"
 };
 
 /* The most lines of notes for one environment; a last line counts further problems. */

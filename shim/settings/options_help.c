@@ -2,14 +2,14 @@
  * options_help.c - the help text: every variable, by group.
  * Owns:  nothing.   Lock: none.
  */
-#include "options.h"
+#include "shim/settings/options.h"
 
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "options_table.h"
+#include "shim/settings/options_table.h"
 
 #define HELP_COLUMNS 78
 

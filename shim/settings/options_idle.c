@@ -2,11 +2,11 @@
  * options_idle.c - logs a line for each option that has no effect because of another one.
  * Owns:  nothing.   Lock: none.
  */
-#include "options_idle.h"
+#include "shim/settings/options_idle.h"
 
 #include <string.h>
 
-#include "options_table.h"
+#include "shim/settings/options_table.h"
 
 #define QUOTE_BYTES 200
 

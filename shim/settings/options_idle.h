@@ -7,7 +7,7 @@
 #ifndef GS_OPTIONS_IDLE_H
 #define GS_OPTIONS_IDLE_H
 
-#include "options.h"
+#include "shim/settings/options.h"
 
 /* name=value, and why it has no effect: a sentence without a full stop. */
 typedef void (*gs_options_idle_sink)(const char *name, const char *value,

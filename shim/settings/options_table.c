@@ -6,13 +6,13 @@
  *
  * Owns:  the tables; immutable.   Lock: none.
  */
-#include "options_table.h"
+#include "shim/settings/options_table.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#include "options.h"
+#include "shim/settings/options.h"
 
 const struct gs_option gs_options_table[GS_OPTIONS_COUNT] = {
 #define GS_OPT(field, name, type, default_, min, max, group, doc)                        \
@@ -24,19 +24,19 @@ const struct gs_option gs_options_table[GS_OPTIONS_COUNT] = {
      max,                                                                                \
      group,                                                                              \
      doc},
-#include "options.def"
+#include "shim/settings/options.def"
 };
 
 const struct gs_choice gs_choices[] = {
 #define GS_OPT_CHOICE(field, word, constant, doc)                                        \
     {offsetof(struct gs_options, field), word, constant, doc},
-#include "options.def"
+#include "shim/settings/options.def"
 };
 const size_t gs_choices_count = GS_ARRAY_LEN(gs_choices);
 
 const struct gs_launcher_option gs_launcher_options[] = {
 #define GS_OPT_LAUNCHER(launcher_name, doc) {launcher_name, doc},
-#include "options.def"
+#include "shim/settings/options.def"
 };
 const size_t gs_launcher_options_count = GS_ARRAY_LEN(gs_launcher_options);
 
@@ -45,7 +45,7 @@ static const struct {
     const char *size;
 } multiples[] = {
 #define GS_OPT_MULTIPLE(field, size) {offsetof(struct gs_options, field), size},
-#include "options.def"
+#include "shim/settings/options.def"
 };
 
 static enum gs_status parse_bool(const char *text, uint64_t *out)

@@ -39,7 +39,7 @@ struct gs_choice {
 /* GS_OPTIONS_COUNT is the number of rows. */
 enum gs_option_row {
 #define GS_OPT(field, name, type, default_, min, max, group, doc) GS_OPTION_ROW_##field,
-#include "options.def"
+#include "shim/settings/options.def"
     GS_OPTIONS_COUNT
 };
 

@@ -2,7 +2,7 @@
  * output.c - see output.h.
  * Owns:  whether a reader is late.   Lock: none, atomic.
  */
-#include "output.h"
+#include "shim/settings/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "gs_wait.h"
-#include "link_open.h"
-#include "output_ours.h"
-#include "progress.h"
+#include "shim/settings/link_open.h"
+#include "shim/settings/output_ours.h"
+#include "shim/settings/progress.h"
 
 #define NS_PER_MS 1000000ull
 

@@ -2,7 +2,7 @@
  * output_map.c - see output_map.h.
  * Owns:  nothing.   Lock: none.
  */
-#include "output_map.h"
+#include "shim/settings/output_map.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "link_open.h"
-#include "log.h"
-#include "output.h"
+#include "shim/settings/link_open.h"
+#include "shim/settings/log.h"
+#include "shim/settings/output.h"
 
 /* Names tried for a new file. */
 #define NAME_TRIES 1000

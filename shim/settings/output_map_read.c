@@ -2,7 +2,7 @@
  * output_map_read.c - finds the data file of a file that is read (output_map.h).
  * Owns:  nothing.   Lock: none.
  */
-#include "output_map.h"
+#include "shim/settings/output_map.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,14 +2,14 @@
  * output_ours.c - see output_ours.h.
  * Owns:  whether all files may be replaced.   Lock: none, immutable after start.
  */
-#include "output_ours.h"
+#include "shim/settings/output_ours.h"
 
 #include <ctype.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "link_open.h"
+#include "shim/settings/link_open.h"
 
 #define HEAD_BYTES 512
 
@@ -21,7 +21,7 @@ static const struct {
     const char *contains;
 } kinds[] = {
 #define GS_OURS(what, begins, contains) {begins, sizeof(begins) - 1, contains},
-#include "output_ours.def"
+#include "shim/settings/output_ours.def"
 #undef GS_OURS
 };
 

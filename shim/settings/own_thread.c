@@ -3,7 +3,7 @@
  * Owns:  a slot for each running thread.   Lock: none; a slot is claimed and released by
  *        an atomic exchange of its state.
  */
-#include "own_thread.h"
+#include "shim/settings/own_thread.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
  * process_start.c - whether a process runs, by its number and its start.
  * Owns: nothing.   Lock: none.
  */
-#include "process_start.h"
+#include "shim/settings/process_start.h"
 
 #include <stdio.h>
 #include <stdlib.h>

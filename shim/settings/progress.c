@@ -2,7 +2,7 @@
  * progress.c - see progress.h.
  * Owns:  the counter and the threads' flag.   Lock: none; atomic, thread-local.
  */
-#include "progress.h"
+#include "shim/settings/progress.h"
 
 #include "gs_wait.h"
 

@@ -2,7 +2,7 @@
  * read_file.c - see read_file.h.
  * Owns:  nothing.   Lock: none.
  */
-#include "read_file.h"
+#include "shim/settings/read_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "output.h"
-#include "output_map.h"
+#include "shim/settings/output.h"
+#include "shim/settings/output_map.h"
 
 #define PAGE 4096
 

@@ -2,7 +2,7 @@
  * signal_names.c - see signal_names.h.
  * Owns: nothing.   Lock: none.
  */
-#include "signal_names.h"
+#include "shim/settings/signal_names.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  *
  * Owns:  the folder.   Lock: immutable after the constructor.
  */
-#include "start_folder.h"
+#include "shim/settings/start_folder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "options_table.h"
+#include "shim/settings/options_table.h"
 
 #define PREFIX "GPUSHIM_"
 

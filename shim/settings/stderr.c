@@ -2,7 +2,7 @@
  * stderr.c - see stderr.h.
  * Owns:  the identity of the first descriptor 2.   Lock: none, atomic.
  */
-#include "stderr.h"
+#include "shim/settings/stderr.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "output.h"
+#include "shim/settings/output.h"
 
 /* The state of descriptor 2 when the library was loaded. Atomic, `known` last. */
 enum { STDERR_UNKNOWN, STDERR_KNOWN, STDERR_CLOSED };

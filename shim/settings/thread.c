@@ -2,7 +2,7 @@
  * thread.c - the state of each thread.
  * Owns:  gs_thread.   Lock: none; each thread accesses its own.
  */
-#include "thread.h"
+#include "shim/settings/thread.h"
 
 #include <errno.h>
 #include <sys/syscall.h>

@@ -3,13 +3,13 @@
  * Owns:  the registry.   Lock: registry.lock; never held across a driver call.
  * Source: all_contexts.h
  */
-#include "all_contexts.h"
+#include "shim/state/all_contexts.h"
 
 #include <stdlib.h>
 
-#include "free_scope.h"
 #include "gs_locks.h"
-#include "state.h"
+#include "shim/settings/free_scope.h"
+#include "shim/state/state.h"
 
 unsigned gs_all_contexts_count; /* written under registry.lock */
 

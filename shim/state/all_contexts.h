@@ -12,7 +12,7 @@
 #ifndef GS_ALL_CONTEXTS_H
 #define GS_ALL_CONTEXTS_H
 
-#include "contexts.h"
+#include "shim/state/contexts.h"
 
 /* Registers a context. Idempotent; NULL is ignored. */
 void gs_all_contexts_add(CUcontext handle);

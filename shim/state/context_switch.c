@@ -2,7 +2,7 @@
  * context_switch.c - driver calls in a context other than the current one.
  * Owns:  nothing.   Lock: none.
  */
-#include "context_switch.h"
+#include "shim/state/context_switch.h"
 
 CUresult gs_stream_context(CUstream stream, CUcontext *out)
 {

@@ -6,7 +6,7 @@
 #ifndef GS_CONTEXT_SWITCH_H
 #define GS_CONTEXT_SWITCH_H
 
-#include "real.h"
+#include "shim/link/real.h"
 
 /* Makes `handle` current if it is not. *pushed goes to gs_context_pop. Returns the
  * driver's code. */

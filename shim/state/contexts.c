@@ -4,16 +4,16 @@
  * Lock:  contexts->lock for the map; around it contexts->ending to add or end an entry.
  *        Neither is ever held across a driver call.
  */
-#include "contexts.h"
+#include "shim/state/contexts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "all_contexts.h"
-#include "context_switch.h"
 #include "gs_uncancelled.h"
-#include "parts.h"
-#include "state.h"
+#include "shim/parts.h"
+#include "shim/state/all_contexts.h"
+#include "shim/state/context_switch.h"
+#include "shim/state/state.h"
 
 void gs_contexts_init(struct gs_contexts *contexts, const struct gs_backend *backend,
                       const struct gs_event_ops *event_ops)

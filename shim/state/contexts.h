@@ -7,13 +7,13 @@
 #ifndef GS_CONTEXTS_H
 #define GS_CONTEXTS_H
 
-#include "epochs.h"
 #include "gs_locks.h"
-#include "known.h"
-#include "pool.h"
-#include "real.h"
-#include "sync_proof.h"
-#include "submissions.h"
+#include "pool/pool.h"
+#include "shim/link/known.h"
+#include "shim/link/real.h"
+#include "shim/state/epochs.h"
+#include "shim/state/submissions.h"
+#include "shim/state/sync_proof.h"
 
 struct gs_state;
 struct gs_host_heap;

@@ -3,11 +3,11 @@
  *
  * Owns:  the stage and the first failure.   Lock: none; atomic.
  */
-#include "cuda_start.h"
+#include "shim/state/cuda_start.h"
 
 #include <stdio.h>
 
-#include "real.h"
+#include "shim/link/real.h"
 
 static int reached; /* an enum gs_cuda_stage; atomic; never falls */
 

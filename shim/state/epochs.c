@@ -7,7 +7,7 @@
  * Owns:  struct gs_epoch; all that are open or that a pending block refers to.
  * Lock:  epochs->lock for the states and the references.
  */
-#include "epochs.h"
+#include "shim/state/epochs.h"
 
 #include <stdlib.h>
 

@@ -22,9 +22,9 @@
 #ifndef GS_EPOCHS_H
 #define GS_EPOCHS_H
 
-#include "backend.h"
-#include "lock.h"
-#include "patience.h"
+#include "pool/backend.h"
+#include "pool/lock.h"
+#include "shim/state/patience.h"
 
 /* Frees per driver call, while memory is plentiful. */
 #define GS_EPOCH_CALL_FREES 64u

@@ -3,7 +3,7 @@
  * Owns:  the pointers to the process's state.
  * Lock:  start_lock during creation; the pointers are published with release order.
  */
-#include "state.h"
+#include "shim/state/state.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,8 +11,8 @@
 
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
-#include "parts.h"
-#include "alt_stack.h"
+#include "shim/parts.h"
+#include "tracker/stacks/alt_stack.h"
 
 static struct gs_state *current; /* atomic */
 struct gs_state *gs_state_ready; /* atomic */

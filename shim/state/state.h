@@ -13,12 +13,12 @@
 #include <errno.h>
 #include <sys/types.h>
 
-#include "contexts.h"
-#include "options.h"
-#include "pool.h"
-#include "real.h"
-#include "thread.h"
-#include "tracker.h"
+#include "pool/pool.h"
+#include "shim/link/real.h"
+#include "shim/settings/options.h"
+#include "shim/settings/thread.h"
+#include "shim/state/contexts.h"
+#include "tracker/tracker.h"
 
 #define GS_DEVICE_NAME_BYTES 64
 #define GS_DEVICE_UUID_BYTES 48 /* "GPU-", 32 digits and 4 hyphens */

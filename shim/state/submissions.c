@@ -13,7 +13,7 @@
  *        submit. Readers take no lock; a record that has left still points to its
  *        successor.
  */
-#include "submissions.h"
+#include "shim/state/submissions.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -22,9 +22,9 @@
 #include <sys/mman.h>
 
 #include "gs_locks.h"
-#include "known.h"
-#include "parts.h"
-#include "real.h"
+#include "shim/link/known.h"
+#include "shim/link/real.h"
+#include "shim/parts.h"
 
 struct gs_submissions *gs_submissions_records;
 unsigned gs_submissions_devices;

@@ -49,7 +49,7 @@
 #define GS_SUBMISSIONS_H
 
 #include "gs_base.h"
-#include "thread.h"
+#include "shim/settings/thread.h"
 
 /*
  * The value of `where` in submit.def: a stream's handle and properties of the call. The

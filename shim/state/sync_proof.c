@@ -3,7 +3,7 @@
  * complete.
  * Owns:  the list of tables that have ever had a row.   Lock: proof_lock.
  */
-#include "sync_proof.h"
+#include "shim/state/sync_proof.h"
 
 #include "gs_locks.h"
 

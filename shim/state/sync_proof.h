@@ -33,7 +33,7 @@
 #ifndef GS_SYNC_PROOF_H
 #define GS_SYNC_PROOF_H
 
-#include "submissions.h"
+#include "shim/state/submissions.h"
 
 /* The most streams that a context tracks. */
 #define GS_SYNC_PROOF_ROWS 4u

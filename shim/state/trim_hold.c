@@ -2,7 +2,7 @@
  * trim_hold.c - keeps the trim thread out of the driver.
  * Owns:  the state of the thread and its holders.   Lock: none; atomics.
  */
-#include "trim_hold.h"
+#include "shim/state/trim_hold.h"
 
 #include "gs_wait.h"
 

@@ -13,7 +13,7 @@
 #define GS_TRIM_HOLD_H
 
 #include "gs_base.h"
-#include "parts.h"
+#include "shim/parts.h"
 
 /* Atomic: whether the thread runs, or will never run. */
 extern bool gs_trim_thread_settled __attribute__((visibility("hidden")));

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "gs_read_text.h"
-#include "real.h"
-#include "state_file.h"
+#include "shim/link/real.h"
+#include "shim/statefile/state_file.h"
 
 void gs_command_line(char out[GS_COMMAND_BYTES + 8])
 {

@@ -9,7 +9,7 @@
  *
  * Owns:  nothing; the state belongs to state_file.c.   Lock: the caller's.
  */
-#include "kept_state.h"
+#include "shim/statefile/kept_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,17 +25,17 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "gs_read_text.h"
 #include "gs_clock.h"
+#include "gs_read_text.h"
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
-#include "log.h"
-#include "log_pattern.h"
-#include "options_table.h"
-#include "output.h"
-#include "output_map.h"
-#include "start_folder.h"
-#include "watch_message.h"
+#include "shim/settings/log.h"
+#include "shim/settings/log_pattern.h"
+#include "shim/settings/options_table.h"
+#include "shim/settings/output.h"
+#include "shim/settings/output_map.h"
+#include "shim/settings/start_folder.h"
+#include "shim/statefile/watch_message.h"
 
 /* Address space of the state; the first piece, enough for some 800,000 live allocations.
  * Each further piece doubles the state. */

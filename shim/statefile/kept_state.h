@@ -7,7 +7,7 @@
 #ifndef GS_KEPT_STATE_H
 #define GS_KEPT_STATE_H
 
-#include "options.h"
+#include "shim/settings/options.h"
 
 struct gs_kept_state {
     void *bytes;   /* NULL: there is none */

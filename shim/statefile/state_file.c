@@ -13,7 +13,7 @@
  * Owns:  the file and its mapping.   Lock: the lock of the state's memory while it grows;
  *        the first thread that finds a device writes its name.   Design: docs/state.md
  */
-#include "state_file.h"
+#include "shim/statefile/state_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,16 +29,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "parts.h"
 #include "gs_read_text.h"
 #include "gs_uncancelled.h"
-#include "kept_state.h"
-#include "link_open.h"
-#include "log.h"
-#include "log_pattern.h"
-#include "output.h"
-#include "output_map.h"
-#include "record.h"
+#include "shim/parts.h"
+#include "shim/record.h"
+#include "shim/settings/link_open.h"
+#include "shim/settings/log.h"
+#include "shim/settings/log_pattern.h"
+#include "shim/settings/output.h"
+#include "shim/settings/output_map.h"
+#include "shim/statefile/kept_state.h"
 
 /* The first size of the file; the sizes to try for the mapping, by the available address
  * space. */

@@ -8,9 +8,9 @@
 #ifndef GS_STATE_FILE_H
 #define GS_STATE_FILE_H
 
-#include "options.h"
-#include "process_start.h"
-#include "state_memory.h"
+#include "shim/settings/options.h"
+#include "shim/settings/process_start.h"
+#include "tracker/state/state_memory.h"
 
 /* ---- identity.c -------------------------------------------------------------------- */
 

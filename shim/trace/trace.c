@@ -8,14 +8,14 @@
  * Owns:  the numbers.
  * Lock:  numbers_lock to assign a number; look-ups take no lock.
  */
-#include "trace.h"
+#include "shim/trace/trace.h"
 
 #include <string.h>
 
 #include "gs_clock.h"
 #include "gs_locks.h"
-#include "log.h"
-#include "trace_file.h"
+#include "shim/settings/log.h"
+#include "shim/trace/trace_file.h"
 
 bool gs_trace_on;     /* atomic */
 static bool has_file; /* atomic */

@@ -12,9 +12,9 @@
 #ifndef GS_TRACE_H
 #define GS_TRACE_H
 
-#include "cuda_names.h"
-#include "trace_format.h"
-#include "tracker.h"
+#include "shim/cuda/cuda_names.h"
+#include "shim/trace/trace_format.h"
+#include "tracker/tracker.h"
 
 /* True while recording is on; relaxed: a call that is just starting or ending may be
  * missed. */

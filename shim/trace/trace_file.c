@@ -12,9 +12,9 @@
  * Owns:  the file, its mappings, and what is live.
  * Lock:  grow_lock while the file is extended or closed; counter and table are atomic.
  */
-#include "trace_file.h"
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
+#include "shim/trace/trace_file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -23,11 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "log.h"
-#include "log_pattern.h"
-#include "output.h"
-#include "output_map.h"
-#include "trace_live.h"
+#include "shim/settings/log.h"
+#include "shim/settings/log_pattern.h"
+#include "shim/settings/output.h"
+#include "shim/settings/output_map.h"
+#include "shim/trace/trace_live.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */

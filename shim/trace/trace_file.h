@@ -11,7 +11,7 @@
 #ifndef GS_TRACE_FILE_H
 #define GS_TRACE_FILE_H
 
-#include "trace_format.h"
+#include "shim/trace/trace_format.h"
 
 /*
  * Sets the file to record to; it is created with its first slot.

@@ -7,11 +7,11 @@
  *
  * Owns:  the tables' pages.   Lock: the caller's.
  */
-#include "trace_live.h"
+#include "shim/trace/trace_live.h"
 
 #include <string.h>
 
-#include "host_memory.h"
+#include "tracker/host_memory.h"
 
 #define FIRST_ROOM 4096u
 

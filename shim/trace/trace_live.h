@@ -10,7 +10,7 @@
 #ifndef GS_TRACE_LIVE_H
 #define GS_TRACE_LIVE_H
 
-#include "trace_format.h"
+#include "shim/trace/trace_format.h"
 
 /* The frees that a refusal may take back. */
 #define GS_TRACE_LIVE_RECENT 64u

@@ -18,7 +18,7 @@ typedef CUresult (*any_call)(word, word, word, word, word, word, word, word, wor
 
 static const char *const names[] = {
 #define GS_SUBMIT(symbol, ...) #symbol,
-#include "../../shim/entries/submit.def"
+#include "shim/entries/submit.def"
 };
 
 static void call(void *driver, const char *name)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "bench.h"
-#include "replay_trace.h"
+#include "shim/tools/replay/replay_trace.h"
 
 #define MOST_ROUNDS 1000
 

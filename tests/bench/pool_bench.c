@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "page_store.h"
-#include "pool.h"
+#include "pool/page_store.h"
+#include "pool/pool.h"
 
 #define SEGMENT_BYTES (20 * GS_MIB)
 #define BATCH         1000 /* pairs timed together */

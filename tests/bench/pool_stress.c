@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool.h"
+#include "pool/pool.h"
 
 #define BASE        ((uint64_t)0x7f0000000000)
 #define PAGES       44u /* of 2 MiB: now and then the device is full */

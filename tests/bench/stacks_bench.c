@@ -11,7 +11,7 @@
  * already. The best of five rounds is printed; then the memory that many distinct stacks
  * take.
  */
-#include "stacks.h"
+#include "tracker/stacks/stacks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

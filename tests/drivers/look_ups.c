@@ -34,9 +34,9 @@ static const unsigned long long all_flags[] = {0, 1, 2, 3, 4, ~0ull};
 
 static const char *const hooked[] = {
 #define GS_HOOK(symbol, ...) #symbol,
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 #define GS_SUBMIT(symbol, ...) #symbol,
-#include "submit.def"
+#include "shim/entries/submit.def"
 };
 
 static const struct {
@@ -44,9 +44,9 @@ static const struct {
     int since;
 } table_rows[] = {
 #define GS_HOOK(symbol, name, since, ...) {name, since},
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 #define GS_SUBMIT(symbol, name, since, ...) {name, since},
-#include "submit.def"
+#include "shim/entries/submit.def"
 };
 
 typedef int get_v1(const char *, void **, int, unsigned long long);

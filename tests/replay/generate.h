@@ -9,7 +9,7 @@
 #ifndef REPLAY_GENERATE_H
 #define REPLAY_GENERATE_H
 
-#include "replay_trace.h"
+#include "shim/tools/replay/replay_trace.h"
 
 struct builder;
 

@@ -2,7 +2,7 @@
  * main.c - `replay`: gpushim replay, and through the CUDA driver found here, too.
  * Owns: nothing.   Lock: none.
  */
-#include "replay.h"
+#include "shim/tools/replay/replay.h"
 #include "through_device.h"
 
 int main(int argc, char **argv)

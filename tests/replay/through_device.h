@@ -5,7 +5,7 @@
 #ifndef REPLAY_THROUGH_DEVICE_H
 #define REPLAY_THROUGH_DEVICE_H
 
-#include "through.h"
+#include "shim/tools/replay/through.h"
 
 /*
  * In:     touch  set the first bytes of each allocation on its stream

@@ -6,8 +6,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "pool/tiers.h"
 #include "pool_fake.h"
-#include "tiers.h"
 
 #define LIVE_MAX 64
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lock.h"
+#include "pool/lock.h"
 
 static void note(struct fake *fake, const char *what)
 {

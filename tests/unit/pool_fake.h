@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-#include "pool.h"
+#include "pool/pool.h"
 
 #define FAKE_BASE   ((uint64_t)0x7f0000000000)
 #define FAKE_NATIVE 2 /* native code of an ordinary out of memory */

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "heap.h"
-#include "reclaim.h"
+#include "pool/heap.h"
+#include "pool/reclaim.h"
 #include "pool_fake.h"
 
 Test(heap, dies_with_its_segments_and_calls_the_backend_no_more)

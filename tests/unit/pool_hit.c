@@ -2,7 +2,7 @@
  * pool_hit.c - proves that what wrappers run inline is the first part of the call it
  * stands for, and does nothing where it cannot finish.
  */
-#include "hit.h"
+#include "pool/hit.h"
 #include "pool_tiers.h"
 
 /* ---- what callers have inline ------------------------------------------------------ */

@@ -4,7 +4,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "heap.h"
+#include "pool/heap.h"
 #include "pool_fake.h"
 
 Test(large, gets_a_segment_of_its_own)

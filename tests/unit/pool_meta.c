@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "heap.h"
+#include "pool/heap.h"
 #include "pool_fake.h"
 
 #define COUNT 100000

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "lock.h"
+#include "pool/lock.h"
 #include "pool_fake.h"
 
 static size_t size_asked(const struct bed *bed, unsigned call)

@@ -3,7 +3,7 @@
  */
 #include "pool_pager.h"
 
-#include "lock.h"
+#include "pool/lock.h"
 
 static void note(struct pager *pager, const char *what)
 {

@@ -12,7 +12,7 @@
 #ifndef POOL_PAGER_H
 #define POOL_PAGER_H
 
-#include "page_store.h"
+#include "pool/page_store.h"
 #include "pool_fake.h"
 
 #define PAGER_PIECES 8192

@@ -5,9 +5,9 @@
  */
 #include <criterion/criterion.h>
 
-#include "heap.h"
+#include "pool/heap.h"
+#include "pool/runs.h"
 #include "pool_pager.h"
-#include "runs.h"
 
 #define PAGE  GS_LARGE_BYTES
 #define BASE  (FAKE_BASE + ((uint64_t)1 << 40))

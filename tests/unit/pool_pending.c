@@ -4,8 +4,8 @@
  */
 #include <criterion/criterion.h>
 
-#include "heap.h"
-#include "pending.h"
+#include "pool/heap.h"
+#include "pool/pending.h"
 #include "pool_fake.h"
 
 Test(pending, block_is_not_reused_before_its_fence)

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bins.h"
-#include "lock.h"
+#include "pool/bins.h"
+#include "pool/lock.h"
 
 /* Devices lie so far apart that no address says the wrong one. */
 #define DEVICE_APART ((uint64_t)1 << 42)

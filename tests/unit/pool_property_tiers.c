@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <stdio.h>
 
-#include "heap.h"
+#include "pool/heap.h"
 #include "pool_fake.h"
 
 #define ALLOCATIONS 1024

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bins.h"
+#include "pool/bins.h"
 
 #define ALIGNED (64 * GS_KIB)
 #define PAGE    ((size_t)GS_PAGE_UNITS * GS_BLOCK_BYTES)

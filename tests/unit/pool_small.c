@@ -4,7 +4,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "bins.h"
+#include "pool/bins.h"
 #include "pool_fake.h"
 
 #define PAGE ((uint64_t)GS_PAGE_UNITS * GS_BLOCK_BYTES)

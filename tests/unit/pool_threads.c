@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "heap.h"
+#include "pool/heap.h"
 #include "pool_fake.h"
 
 #define THREADS 4

@@ -5,7 +5,7 @@
  * and a second free of a cached block is told so.
  */
 #include <criterion/criterion.h>
-#include "hit.h"
+#include "pool/hit.h"
 #include "pool_tiers.h"
 
 Test(tiers, classes_are_exact_up_to_32_kib_and_in_order_above)

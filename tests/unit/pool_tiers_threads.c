@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <time.h>
 
-#include "hit.h"
+#include "pool/hit.h"
 #include "pool_tiers.h"
 
 Test(tiers, a_thread_may_use_many_heaps_and_pools_one_after_the_other)

@@ -10,7 +10,7 @@
 
 #include "generate.h"
 #include "pool_fake.h"
-#include "replay_file.h"
+#include "shim/tools/replay/replay_file.h"
 
 struct image {
     unsigned char *data;

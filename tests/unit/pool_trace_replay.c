@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "generate.h"
-#include "driver_model.h"
-#include "through.h"
+#include "shim/tools/replay/driver_model.h"
+#include "shim/tools/replay/through.h"
 
 static const struct gs_replay_ready at_once = {GS_READY_AT_ONCE, 0};
 static const struct gs_replay_ready after_64 = {GS_READY_AFTER, 64};

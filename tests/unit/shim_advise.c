@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advise.h"
-#include "driver_model.h"
 #include "generate.h"
+#include "shim/tools/replay/advise.h"
+#include "shim/tools/replay/driver_model.h"
 
 static struct gs_replay_trace trace;
 static struct gs_advice advice;

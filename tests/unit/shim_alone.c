@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "alone.h"
-#include "own_thread.h"
+#include "shim/order/alone.h"
+#include "shim/settings/own_thread.h"
 
 struct helper {
     const char *name;

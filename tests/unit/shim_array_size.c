@@ -3,7 +3,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "array_size.h"
+#include "shim/lifetimes/array_size.h"
 
 #define SPARSE   CUDA_ARRAY3D_SPARSE
 #define DEFERRED 0x80u /* CUDA_ARRAY3D_DEFERRED_MAPPING, since 11.6 */

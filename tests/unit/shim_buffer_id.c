@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "buffer_id.h"
+#include "shim/heaps/buffer_id.h"
 
 #define SEGMENTS 64u
 #define PLACES   64u

@@ -6,8 +6,8 @@
 #include <criterion/redirect.h>
 #include <string.h>
 
-#include "cache_sizes.h"
-#include "options.h"
+#include "shim/limits/cache_sizes.h"
+#include "shim/settings/options.h"
 
 static struct gs_cache_sizes sizes;
 

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "captures.h"
+#include "shim/order/captures.h"
 
 static CUstream stream_of(uintptr_t value)
 {

@@ -3,7 +3,7 @@
  * LD_PRELOAD, that nothing is copied where there is nothing to take out, and that room
  * is measured right.
  */
-#include "child_env.h"
+#include "shim/life/child_env.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

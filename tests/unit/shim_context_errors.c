@@ -4,7 +4,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "context_errors.h"
+#include "shim/order/context_errors.h"
 
 Test(context_errors, have_the_numbers_of_the_header)
 {
@@ -13,7 +13,7 @@ Test(context_errors, have_the_numbers_of_the_header)
     cr_expect(gs_error_ends_context(CUDA_ERROR_NVLINK_UNCORRECTABLE));
 #if CUDA_VERSION >= 13000
 #define GS_CONTEXT_ERROR(name, number) cr_expect_eq((int)name, number, #name);
-#include "context_errors.def"
+#include "shim/order/context_errors.def"
 #undef GS_CONTEXT_ERROR
 #endif
 }

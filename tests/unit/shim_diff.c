@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diff.h"
-#include "place_table.h"
-#include "process_table.h"
+#include "shim/tools/reader/diff.h"
+#include "shim/tools/reader/place_table.h"
+#include "shim/tools/reader/process_table.h"
 
 /* A report: its places as "bytes function line; ...", of a build. */
 struct given {

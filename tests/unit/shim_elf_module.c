@@ -8,7 +8,7 @@
 #include <gnu/libc-version.h>
 #include <string.h>
 
-#include "elf_module.h"
+#include "shim/link/elf_module.h"
 
 Test(elf_module, finds_the_module_of_a_function)
 {

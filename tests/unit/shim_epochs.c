@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "epochs.h"
+#include "shim/state/epochs.h"
 
 /* Fake operations whose events are numbers, done up to `done`. */
 struct fake {

@@ -8,9 +8,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "capture_gate.h"
-#include "captures.h"
 #include "gs_clock.h"
+#include "shim/order/capture_gate.h"
+#include "shim/order/captures.h"
 
 #define STREAM ((CUstream)(uintptr_t)0x1000)
 

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-#include "export_tables.h"
-#include "known.h"
-#include "libraries.h"
-#include "single_order.h"
+#include "shim/link/known.h"
+#include "shim/link/libraries.h"
+#include "shim/order/export_tables.h"
+#include "shim/order/single_order.h"
 
 /* The runtime's own, as its bytes lie in memory. */
 static const CUuuid runtime = {{0x6b, (char)0xd5, (char)0xfb, 0x6c, 0x5b, (char)0xf4,
@@ -42,11 +42,11 @@ Test(export_tables, only_those_known_keep_what_is_proven)
 
 static const char *const guids[] = {
 #define GS_EXPORT_TABLE(guid, purpose, counts, order, seen) guid,
-#include "export_tables.def"
+#include "shim/order/export_tables.def"
 };
 static const char *const sources[] = {
 #define GS_EXPORT_TABLE(guid, purpose, counts, order, seen) seen,
-#include "export_tables.def"
+#include "shim/order/export_tables.def"
 };
 
 /* A row that could not be found would end the proof for every program. */

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "graph_memory.h"
+#include "shim/lifetimes/graph_memory.h"
 
 #define FIRST  UINT64_C(0x7f0000000000)
 #define BYTES  UINT64_C(4096)

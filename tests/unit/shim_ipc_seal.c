@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "ipc_seal.h"
+#include "shim/ipc/ipc_seal.h"
 
 static unsigned char *bytes_of(CUipcMemHandle *handle)
 {

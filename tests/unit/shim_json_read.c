@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json_read.h"
+#include "shim/tools/reader/json_read.h"
 
 struct values {
     uint64_t number, hex;

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#include "known.h"
-#include "real.h"
-#include "wrappers.h"
+#include "shim/link/known.h"
+#include "shim/link/real.h"
+#include "shim/link/wrappers.h"
 
 Test(known, finds_each_counted_function)
 {
@@ -58,7 +58,7 @@ Test(known, harmless_by_name)
 
 static const char *const harmless[] = {
 #define GS_HARMLESS(symbol, since, reason) #symbol,
-#include "harmless.def"
+#include "shim/link/harmless.def"
 };
 
 Test(known, finds_each_harmless_function)

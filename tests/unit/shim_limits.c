@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mem_limits.h"
+#include "shim/limits/mem_limits.h"
 
 #define DEVICE 3
 #define FIRST  ((CUcontext)0x1000)

@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "log.h"
-#include "log_pattern.h"
-#include "stderr.h"
+#include "shim/settings/log.h"
+#include "shim/settings/log_pattern.h"
+#include "shim/settings/stderr.h"
 
 /* ---- Helpers ---- */
 

@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "log.h"
-#include "log_pattern.h"
+#include "shim/settings/log.h"
+#include "shim/settings/log_pattern.h"
 
 static void expect_name(const char *pattern, const char *want)
 {

@@ -6,8 +6,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "known.h"
-#include "looked_up.h"
+#include "shim/link/known.h"
+#include "shim/link/looked_up.h"
 
 static char names[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES];
 

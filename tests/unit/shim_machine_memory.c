@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "machine_memory.h"
+#include "shim/limits/machine_memory.h"
 
 #define MIB ((uint64_t)1 << 20)
 

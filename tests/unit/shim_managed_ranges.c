@@ -9,7 +9,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "managed_ranges.h"
+#include "shim/host/managed_ranges.h"
 
 #define KIB ((size_t)1024)
 

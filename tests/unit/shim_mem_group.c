@@ -21,8 +21,8 @@
 
 #include "gs_clock.h"
 #include "gs_wait.h"
-#include "ledger.h"
-#include "mem_group.h"
+#include "shim/limits/ledger.h"
+#include "shim/limits/mem_group.h"
 
 #define LIMIT 1000u
 

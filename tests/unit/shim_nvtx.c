@@ -6,8 +6,8 @@
 #include <criterion/criterion.h>
 #include <stddef.h>
 
-#include "nvtx.h"
-#include "thread.h"
+#include "shim/api/nvtx.h"
+#include "shim/settings/thread.h"
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>

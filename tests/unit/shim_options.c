@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "options.h"
-#include "options_table.h"
+#include "shim/settings/options.h"
+#include "shim/settings/options_table.h"
 
 static struct gs_options opts;
 static struct gs_options_messages notes;

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "options.h"
-#include "options_table.h"
+#include "shim/settings/options.h"
+#include "shim/settings/options_table.h"
 
 static const char *notes_about(const char *name)
 {

@@ -15,8 +15,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "output.h"
-#include "output_ours.h"
+#include "shim/settings/output.h"
+#include "shim/settings/output_ours.h"
 
 static char folder[64];
 

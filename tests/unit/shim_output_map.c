@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "output_map.h"
+#include "shim/settings/output_map.h"
 
 static char folder[64];
 static struct gs_output_map file;

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "log.h"
-#include "outputs.h"
+#include "shim/report/outputs.h"
+#include "shim/settings/log.h"
 
 static struct gs_options options;
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "gs_base.h"
-#include "page_state.h"
+#include "shim/host/page_state.h"
 
 #define BYTES (4 * GS_MIB)
 

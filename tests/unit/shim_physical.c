@@ -6,9 +6,9 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 
-#include "mem_limits.h"
-#include "parts.h"
-#include "physical.h"
+#include "shim/lifetimes/physical.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/parts.h"
 
 #define DEVICE 3
 #define AT     ((CUdeviceptr)0x10000000)

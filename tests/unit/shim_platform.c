@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "platform.h"
+#include "shim/limits/platform.h"
 
 static char root[64];
 

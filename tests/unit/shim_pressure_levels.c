@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "pressure_levels.h"
+#include "shim/limits/pressure_levels.h"
 
 static struct gs_pressure_levels levels;
 

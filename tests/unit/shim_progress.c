@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "gs_clock.h"
-#include "progress.h"
+#include "shim/settings/progress.h"
 
 #define PATIENCE_MS 1000u
 #define PARTS       40u /* one in 50 ms: twice the patience */

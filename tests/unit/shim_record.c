@@ -4,7 +4,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "record.h"
+#include "shim/record.h"
 
 #define DEVICE 1
 #define AT     UINT64_C(0x10000)

@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "redzone_map.h"
+#include "shim/checks/redzone_map.h"
 
 #define UNIT  512u
 #define UNITS 400u

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "size_classes.h"
+#include "shim/limits/size_classes.h"
 
 static struct gs_size_classes classes;
 

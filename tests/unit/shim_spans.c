@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "spans.h"
+#include "shim/checks/spans.h"
 
 static void expect_span(const struct gs_box *box, uint64_t addr, uint64_t bytes)
 {
@@ -151,7 +151,7 @@ static const struct {
 } submits[] = {
 #define GS_SUBMIT(symbol, name, since, stream, where, params, args, ...)                 \
     {#symbol, #__VA_ARGS__},
-#include "submit.def"
+#include "shim/entries/submit.def"
 };
 
 Test(args, each_copy_set_event_and_operation_has_its_row)

@@ -5,8 +5,8 @@
  */
 #include <criterion/criterion.h>
 
-#include "real.h"
-#include "spill.h"
+#include "shim/heaps/spill.h"
+#include "shim/link/real.h"
 
 #define DEVICE 2
 #define FIRST  ((CUcontext)0x1000)

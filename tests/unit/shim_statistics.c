@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "gpushim.h"
-#include "statistics.h"
-#include "log.h"
-#include "state_file.h"
-#include "state_open.h"
+#include "shim/report/statistics.h"
+#include "shim/settings/log.h"
+#include "shim/statefile/state_file.h"
+#include "shim/tools/reader/state_open.h"
 
 static char folder[64], path[96], data_path[96];
 static struct gs_state state;

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#include "sync_proof.h"
+#include "shim/state/sync_proof.h"
 
 /* The device that marks are made for, where there is one alone. */
 #define DEVICE gs_submissions_count_of(0)

@@ -3,7 +3,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "tools.h"
+#include "shim/link/tools.h"
 
 static bool found(const char *entry, char *what, size_t size)
 {

@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "log.h"
-#include "replay_trace.h"
-#include "trace.h"
+#include "shim/settings/log.h"
+#include "shim/tools/replay/replay_trace.h"
+#include "shim/trace/trace.h"
 
 static char folder[] = "/tmp/gpushim-trace.XXXXXX";
 static char said[64]; /* where messages go */

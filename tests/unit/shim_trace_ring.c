@@ -13,10 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "log.h"
-#include "replay_trace.h"
-#include "trace.h"
-#include "trace_live.h"
+#include "shim/settings/log.h"
+#include "shim/tools/replay/replay_trace.h"
+#include "shim/trace/trace.h"
+#include "shim/trace/trace_live.h"
 
 #define SIZE   (8 * GS_MIB) /* 10 chunks: some 164,000 records */
 #define BLOCKS 3000u

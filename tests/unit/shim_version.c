@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "copies.h"
-#include "real.h"
+#include "shim/life/copies.h"
+#include "shim/link/real.h"
 
 Test(version, has_three_numbers)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "warmup.h"
+#include "shim/heaps/warmup.h"
 
 /* What the parser complained about, an item a line. */
 struct complaints {

@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "cached_parts.h"
+#include "tracker/cached_parts.h"
 #include "tracker_helpers.h"
 
 Test(parts, what_is_handed_out_is_within_its_memory)

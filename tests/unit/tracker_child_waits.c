@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "child_waits.h"
-#include "symbolize.h"
+#include "tracker/names/child_waits.h"
+#include "tracker/names/symbolize.h"
 
 static void leave_to_default(void)
 {

@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "color.h"
+#include "tracker/report/text/color.h"
 
 /* The colored text; its escape sequences written as {1;31}, for reading. */
 static const char *colored(const char *plain)

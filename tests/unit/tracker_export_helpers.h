@@ -5,7 +5,7 @@
 #ifndef GS_TEST_TRACKER_EXPORT_HELPERS_H
 #define GS_TEST_TRACKER_EXPORT_HELPERS_H
 
-#include "export_internal.h"
+#include "tracker/report/export_internal.h"
 #include "tracker_helpers.h"
 
 struct test_bytes {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export_json_values.h"
-#include "export_proto.h"
+#include "tracker/report/files/export_json_values.h"
+#include "tracker/report/files/export_proto.h"
 #include "tracker_export_helpers.h"
 
 static void expect_bytes(struct test_bytes bytes, const char *expected)

@@ -2,7 +2,7 @@
  * Proves that Go's table of functions names an address and its line, in the layouts of
  * Go 1.18 and 1.20, and that a damaged table gives no fault.
  */
-#include "go_table.h"
+#include "tracker/names/go_table.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "groups.h"
+#include "tracker/groups.h"
 
 static struct gs_group part(uint32_t stack, uint64_t bytes)
 {

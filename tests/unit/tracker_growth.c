@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "growth.h"
+#include "tracker/growth.h"
 #include "tracker_helpers.h"
 
 static struct gs_tracker *tracker;

@@ -5,7 +5,7 @@
 #ifndef GS_TEST_TRACKER_HELPERS_H
 #define GS_TEST_TRACKER_HELPERS_H
 
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 /* Call numbers of the trackers made here. */
 enum {

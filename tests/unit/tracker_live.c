@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tracker/tracker_internal.h"
 #include "tracker_helpers.h"
-#include "tracker_internal.h"
 
 static void expect_same(const struct gs_allocation *a, const struct gs_allocation *b)
 {

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "loader_gate.h"
+#include "tracker/names/loader_gate.h"
 
 static sem_t is_inside, may_leave;
 

@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 
 #include "gs_locks.h"
-#include "python.h"
-#include "python_internal.h"
-#include "python_layout.h"
+#include "tracker/python/python.h"
+#include "tracker/python/python_internal.h"
+#include "tracker/python/python_layout.h"
 
 #define VERSION(minor) (3u << 24 | (minor) << 16 | 1u << 8 | 0xf0u)
 

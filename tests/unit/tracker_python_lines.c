@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "python_lines.h"
+#include "tracker/python/python_lines.h"
 
 /* From this offset on, up to the next one's, code has this line. */
 struct begin {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "gs_locks.h"
-#include "python.h"
-#include "python_layout.h"
+#include "tracker/python/python.h"
+#include "tracker/python/python_layout.h"
 
 #define VERSION_3_12 0x030c01f0u
 

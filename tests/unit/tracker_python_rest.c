@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "python.h"
+#include "tracker/python/python.h"
 
 #define FINALIZING 16
 #define TURN       432

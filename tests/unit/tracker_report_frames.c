@@ -5,8 +5,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "export.h"
-#include "frame_kinds.h"
+#include "tracker/names/frame_kinds.h"
+#include "tracker/report/export.h"
 #include "tracker_helpers.h"
 
 struct shown {

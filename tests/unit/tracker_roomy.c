@@ -9,9 +9,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "alt_stack.h"
-#include "stacks.h"
-#include "unwind.h"
+#include "tracker/stacks/alt_stack.h"
+#include "tracker/stacks/stacks.h"
+#include "tracker/stacks/unwind.h"
 
 #define SMALL ((size_t)16 << 10)
 #define BELOW ((size_t)256 << 10)

@@ -2,8 +2,8 @@
  * Proves that Rust's names of both manglings become readable, without the hashes of a
  * build, and that damaged ones end as no name, without a fault.
  */
-#include "demangle.h"
-#include "rust_name.h"
+#include "tracker/names/demangle.h"
+#include "tracker/names/rust_name.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "leak_scan_internal.h"
+#include "tracker/scan/leak_scan_internal.h"
 #include "tracker_helpers.h"
 
 /* A sanitizer keeps copies of its own, and terabytes of shadow. */

@@ -4,7 +4,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "leak_scan_internal.h"
+#include "tracker/scan/leak_scan_internal.h"
 
 static struct gs_scan_stacks stacks;
 

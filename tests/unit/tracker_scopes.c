@@ -3,8 +3,8 @@
  * of its names; that equal paths are equal frames in every thread; and that wrong names,
  * too many scopes and unbalanced ends lose nothing.
  */
-#include "scopes.h"
-#include "stacks.h"
+#include "tracker/stacks/scopes.h"
+#include "tracker/stacks/stacks.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "demangle.h"
-#include "short_name.h"
+#include "tracker/names/demangle.h"
+#include "tracker/names/short_name.h"
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 

@@ -2,9 +2,9 @@
  * Proves that each address of a stack is led back to the module that held it when the
  * stack was first seen, also after that module is gone or another took its place.
  */
-#include "module_snapshot.h"
-#include "modules.h"
-#include "stacks.h"
+#include "tracker/names/module_snapshot.h"
+#include "tracker/names/modules.h"
+#include "tracker/stacks/stacks.h"
 #include "tracker_stacks_fixtures.h"
 
 #include <criterion/criterion.h>

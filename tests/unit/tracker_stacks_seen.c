@@ -10,9 +10,9 @@
  * And that it is recognised wherever it may be: with other data in the registers that
  * functions save, and among as many walks that start alike as are kept.
  */
-#include "walk_cache.h"
-#include "stacks.h"
-#include "unwind.h"
+#include "tracker/stacks/stacks.h"
+#include "tracker/stacks/unwind.h"
+#include "tracker/stacks/walk_cache.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -2,8 +2,8 @@
  * Proves that equal stacks have equal ids and different ones do not, from any number of
  * threads; that frames come back as they went in; and that shared tails are kept once.
  */
-#include "stack_table.h"
-#include "stacks.h"
+#include "tracker/stacks/stack_table.h"
+#include "tracker/stacks/stacks.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

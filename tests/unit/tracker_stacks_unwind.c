@@ -3,9 +3,9 @@
  * stacks; that a walk leaves nothing behind (errno, re-entry); and that modules which are
  * replaced while threads walk lead neither to faults nor to wrong stacks.
  */
-#include "stacks.h"
+#include "tracker/stacks/stacks.h"
+#include "tracker/stacks/unwind.h"
 #include "tracker_stacks_fixtures.h"
-#include "unwind.h"
 
 #include <criterion/criterion.h>
 #include <dlfcn.h>

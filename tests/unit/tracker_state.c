@@ -9,12 +9,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "growth_copy.h"
-#include "report.h"
-#include "stacks_internal.h"
-#include "state_read.h"
+#include "tracker/growth_copy.h"
+#include "tracker/report/report.h"
+#include "tracker/stacks/stacks_internal.h"
+#include "tracker/state/state_read.h"
+#include "tracker/tracker_internal.h"
 #include "tracker_helpers.h"
-#include "tracker_internal.h"
 
 #define ROOM       ((size_t)64 << 20)
 #define FIRST_ROOM ((size_t)1 << 20)
@@ -175,7 +175,7 @@ static void expect_equal_totals(struct gs_tracker *a, struct gs_tracker *b, int 
     gs_tracker_get_totals(a, device, &x);
     gs_tracker_get_totals(b, device, &y);
 #define GS_TOTAL(name, unit, doc) cr_expect_eq(x.name, y.name, "%s of %d", #name, device);
-#include "totals.def"
+#include "tracker/totals.def"
 #undef GS_TOTAL
 }
 
@@ -323,7 +323,7 @@ Test(state, totals_are_read_alone)
         cr_expect_neq(wanted.allocs, 0);
 #define GS_TOTAL(name, unit, doc)                                                        \
     cr_expect_eq(found[row].name, wanted.name, "%s of %u", #name, row);
-#include "totals.def"
+#include "tracker/totals.def"
 #undef GS_TOTAL
     }
     cr_expect_eq(found[2].allocs, 0);

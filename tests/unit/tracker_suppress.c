@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "report_internal.h"
-#include "suppress_internal.h"
+#include "tracker/report/report_internal.h"
+#include "tracker/report/rules/suppress_internal.h"
 
 struct problems {
     char text[4096];

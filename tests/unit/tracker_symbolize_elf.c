@@ -2,8 +2,8 @@
  * Proves that a file that is cut, corrupt or changed gives fewer names, never a fault:
  * under a sanitizer every read out of bounds would show. Seeds are fixed.
  */
-#include "cfi_rules.h"
-#include "elf_symbols.h"
+#include "tracker/names/elf_symbols.h"
+#include "tracker/stacks/cfi_rules.h"
 #include "tracker_stacks_fixtures.h"
 
 #include <criterion/criterion.h>

@@ -3,11 +3,11 @@
  * dies, floods or is not there costs no more than its time limit and leaves no trace: no
  * zombie, no signal, no descriptor.
  */
-#include "helper_process.h"
-#include "line_helper.h"
 #include "gs_clock.h"
-#include "stacks.h"
-#include "symbolize.h"
+#include "tracker/names/helper_process.h"
+#include "tracker/names/line_helper.h"
+#include "tracker/names/symbolize.h"
+#include "tracker/stacks/stacks.h"
 #include "tracker_stacks_fixtures.h"
 
 #include <criterion/criterion.h>

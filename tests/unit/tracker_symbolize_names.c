@@ -3,9 +3,9 @@
  * hidden, C++; that stripped, replaced and missing files give module and offset and no
  * wrong name; and that a plug-in that was closed is still named.
  */
-#include "elf_file.h"
-#include "stacks.h"
-#include "symbolize.h"
+#include "tracker/names/elf_file.h"
+#include "tracker/names/symbolize.h"
+#include "tracker/stacks/stacks.h"
 #include "tracker_stacks_fixtures.h"
 
 #include <criterion/criterion.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "text.h"
+#include "tracker/report/text/text.h"
 
 static void expect_bytes(uint64_t bytes, const char *expected)
 {

@@ -2,7 +2,7 @@
  * Proves that a walk goes on in a goroutine's stack where Go's switch of stacks is, and
  * nowhere else: wild words on the thread's stack give no frames, and never a fault.
  */
-#include "unwind_go.h"
+#include "tracker/stacks/unwind_go.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

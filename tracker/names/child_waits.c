@@ -9,8 +9,8 @@
  * Owns: nothing.   Lock: none.   Design: docs/stacks.md
  * Source: proc(5), /proc/PID/task/TID/syscall; wait4(2), waitid(2)
  */
-#include "child_waits.h"
 #include "gs_read_text.h"
+#include "tracker/names/child_waits.h"
 
 #include <dirent.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "debug_file.h"
+#include "tracker/names/debug_file.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #ifndef GS_DEBUG_FILE_H
 #define GS_DEBUG_FILE_H
 
-#include "elf_file.h"
+#include "tracker/names/elf_file.h"
 
 /* The folder of the distributions' debug files. */
 #define GS_DEBUG_DIRS "/usr/lib/debug"

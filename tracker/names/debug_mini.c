@@ -6,9 +6,9 @@
  *        an anonymous file in memory, so that the same code reads it as any other.
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "debug_file.h"
+#include "tracker/names/debug_file.h"
 
-#include "loader_message.h"
+#include "tracker/names/loader_message.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,10 +4,10 @@
  *
  * Owns:  the function found.   Lock: none, atomic.   Design: docs/stacks.md
  */
-#include "demangle.h"
+#include "tracker/names/demangle.h"
 
-#include "loader_message.h"
-#include "rust_name.h"
+#include "tracker/names/loader_message.h"
+#include "tracker/names/rust_name.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -7,7 +7,7 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "elf_dynamic.h"
+#include "tracker/names/elf_dynamic.h"
 
 #include <stdlib.h>
 

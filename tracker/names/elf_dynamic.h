@@ -5,7 +5,7 @@
 #ifndef GS_ELF_DYNAMIC_H
 #define GS_ELF_DYNAMIC_H
 
-#include "elf_file.h"
+#include "tracker/names/elf_file.h"
 
 /*
  * Gives a file or an image, whose segments were read, the sections .dynsym and .dynstr,

@@ -4,9 +4,9 @@
  *
  * Owns:  the contents of struct gs_elf_file.   Lock: none.   Design: docs/stacks.md
  */
-#include "elf_file.h"
+#include "tracker/names/elf_file.h"
 
-#include "elf_dynamic.h"
+#include "tracker/names/elf_dynamic.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,9 +7,9 @@
  * A stored symbol is its range and the offset of its name; the name is read on request. A
  * symbol table of a million entries takes 24 MiB while it is in use.
  */
-#include "elf_symbols.h"
+#include "tracker/names/elf_symbols.h"
 
-#include "debug_file.h"
+#include "tracker/names/debug_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #ifndef GS_ELF_SYMBOLS_H
 #define GS_ELF_SYMBOLS_H
 
-#include "elf_file.h"
+#include "tracker/names/elf_file.h"
 
 struct gs_elf_symbols;
 

@@ -2,9 +2,9 @@
  * frame_kinds.c - looks a frame up in the table of the code that is not the program's.
  * Owns: nothing.   Lock: none.
  */
-#include "frame_kinds.h"
+#include "tracker/names/frame_kinds.h"
 
-#include "rust_name.h"
+#include "tracker/names/rust_name.h"
 
 #include <string.h>
 
@@ -28,14 +28,14 @@ static const struct {
 } rows[] = {
 #define GS_FRAME(kind, family, by, pattern)                                              \
     {GS_FRAME_##kind, GS_FAMILY_##family, BY_##by, pattern},
-#include "frame_kinds.def"
+#include "tracker/names/frame_kinds.def"
 };
 
 const char *gs_frame_family_name(unsigned family)
 {
     static const char names[][20] = {
 #define GS_FAMILY(id, name) name,
-#include "frame_kinds.def"
+#include "tracker/names/frame_kinds.def"
     };
 
     return names[family < GS_FAMILIES ? family : 0];

@@ -6,7 +6,7 @@
 #ifndef GS_FRAME_KINDS_H
 #define GS_FRAME_KINDS_H
 
-#include "symbolize.h"
+#include "tracker/names/symbolize.h"
 
 enum gs_frame_kind {
     GS_FRAME_PROGRAM,
@@ -22,7 +22,7 @@ enum gs_frame_kind {
 /* Rows of code that are told apart in the report's folded lines. */
 enum gs_frame_family {
 #define GS_FAMILY(id, name) GS_FAMILY_##id,
-#include "frame_kinds.def"
+#include "tracker/names/frame_kinds.def"
     GS_FAMILIES
 };
 

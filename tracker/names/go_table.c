@@ -9,7 +9,7 @@
  *
  * Owns:  struct gs_go_table.   Lock: none.   Design: docs/stacks.md
  */
-#include "go_table.h"
+#include "tracker/names/go_table.h"
 
 #include <stdlib.h>
 #include <string.h>

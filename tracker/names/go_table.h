@@ -6,7 +6,7 @@
 #ifndef GS_GO_TABLE_H
 #define GS_GO_TABLE_H
 
-#include "elf_file.h"
+#include "tracker/names/elf_file.h"
 
 struct gs_go_table;
 

@@ -16,9 +16,9 @@
  *   - waitpid for this child only; if the program ignores SIGCHLD or reaps everything,
  *     ECHILD means that the child is gone. It is killed only while it is certainly ours.
  */
-#include "helper_process.h"
-#include "child_waits.h"
 #include "gs_wait.h"
+#include "tracker/names/child_waits.h"
+#include "tracker/names/helper_process.h"
 
 #include <errno.h>
 #include <fcntl.h>

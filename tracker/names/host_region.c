@@ -6,7 +6,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
-#include "host_region.h"
+#include "tracker/names/host_region.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "gs_uncancelled.h"
-#include "thread_stack.h"
+#include "tracker/stacks/thread_stack.h"
 
 /* Longer paths are cut; their start is enough to classify a mapping. */
 #define LINE_BYTES 512

@@ -12,7 +12,7 @@
  * -f -i: it answers "0xaddress", then pairs of lines, name and "file:line", in the same
  * order.
  */
-#include "line_helper.h"
+#include "tracker/names/line_helper.h"
 
 #include "gs_clock.h"
 

@@ -6,7 +6,7 @@
 #ifndef GS_LINE_HELPER_H
 #define GS_LINE_HELPER_H
 
-#include "helper_process.h"
+#include "tracker/names/helper_process.h"
 
 /* llvm-symbolizer starts with the first question and answers all. Zero at first. */
 struct gs_line_helper {

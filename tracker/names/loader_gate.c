@@ -5,7 +5,7 @@
  *        loader's lock.
  * Lock:  none, atomic.   Design: docs/stacks.md
  */
-#include "loader_gate.h"
+#include "tracker/names/loader_gate.h"
 
 #include <link.h>
 #include <pthread.h>

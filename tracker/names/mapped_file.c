@@ -2,7 +2,7 @@
  * mapped_file.c - reads /proc/PID/maps and /proc/PID/fd.
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "mapped_file.h"
+#include "tracker/names/mapped_file.h"
 
 #include <dirent.h>
 #include <fcntl.h>

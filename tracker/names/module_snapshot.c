@@ -4,11 +4,11 @@
  * Owns:  nothing.   Lock: none of ours; dl_iterate_phdr takes the loader's, so no module
  * is unloaded while its ELF notes are read.   Design: docs/stacks.md
  */
-#include "module_snapshot.h"
+#include "tracker/names/module_snapshot.h"
 
-#include "elf_file.h"
 #include "gs_uncancelled.h"
-#include "host_memory.h"
+#include "tracker/host_memory.h"
+#include "tracker/names/elf_file.h"
 
 #include <fcntl.h>
 #include <limits.h>

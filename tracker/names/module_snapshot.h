@@ -5,7 +5,7 @@
 #ifndef GS_MODULE_SNAPSHOT_H
 #define GS_MODULE_SNAPSHOT_H
 
-#include "modules.h"
+#include "tracker/names/modules.h"
 
 struct gs_module_snapshot {
     struct gs_module_counts counts;

@@ -7,11 +7,11 @@
  * calls. Strings live in blocks that never move, so a returned struct gs_module stays
  * valid until the table is cleared.
  */
-#include "modules.h"
+#include "tracker/names/modules.h"
 
-#include "host_memory.h"
-#include "module_snapshot.h"
-#include "state_memory.h"
+#include "tracker/host_memory.h"
+#include "tracker/names/module_snapshot.h"
+#include "tracker/state/state_memory.h"
 
 #include <string.h>
 

@@ -13,7 +13,7 @@
 #define GS_MODULES_H
 
 #include "gs_base.h"
-#include "stacks.h"
+#include "tracker/stacks/stacks.h"
 
 /* The number of modules that the loader added and removed. Equal counts: no change. */
 struct gs_module_counts {

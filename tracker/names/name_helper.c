@@ -2,10 +2,10 @@
  * name_helper.c - asks demangling programs: a name a line, the same order back.
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "name_helper.h"
+#include "tracker/names/name_helper.h"
 
 #include "gs_clock.h"
-#include "helper_process.h"
+#include "tracker/names/helper_process.h"
 
 #include <stdlib.h>
 #include <string.h>

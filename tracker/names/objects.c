@@ -8,9 +8,9 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "objects.h"
+#include "tracker/names/objects.h"
 
-#include "mapped_file.h"
+#include "tracker/names/mapped_file.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,10 +6,10 @@
 #ifndef GS_OBJECTS_H
 #define GS_OBJECTS_H
 
-#include "debug_file.h"
-#include "elf_symbols.h"
-#include "go_table.h"
-#include "stacks.h"
+#include "tracker/names/debug_file.h"
+#include "tracker/names/elf_symbols.h"
+#include "tracker/names/go_table.h"
+#include "tracker/stacks/stacks.h"
 
 /* Where files are searched. */
 struct gs_object_search {

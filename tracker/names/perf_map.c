@@ -7,7 +7,7 @@
  *
  * Owns:  struct gs_perf_map.   Lock: none.   Design: docs/stacks.md
  */
-#include "perf_map.h"
+#include "tracker/names/perf_map.h"
 
 #include "gs_read_text.h"
 

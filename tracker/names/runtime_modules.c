@@ -2,8 +2,8 @@
  * runtime_modules.c - the modules of the CUDA runtime, the driver and this library.
  * Owns: the names of two copies of the library.   Lock: none; written at start.
  */
-#include "runtime_modules.h"
-#include "frame_kinds.h"
+#include "tracker/names/frame_kinds.h"
+#include "tracker/names/runtime_modules.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * rust_legacy.c - the parts of a path, in which $LT$ and the like stand for characters.
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "rust_legacy.h"
+#include "tracker/names/rust_legacy.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,10 +8,10 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "rust_name.h"
+#include "tracker/names/rust_name.h"
 
-#include "rust_legacy.h"
-#include "rust_punycode.h"
+#include "tracker/names/rust_legacy.h"
+#include "tracker/names/rust_punycode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

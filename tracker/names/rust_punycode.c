@@ -2,7 +2,7 @@
  * rust_punycode.c - names of Rust with letters beyond ASCII.
  * Owns: nothing.   Lock: none.
  */
-#include "rust_punycode.h"
+#include "tracker/names/rust_punycode.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "short_name.h"
+#include "tracker/names/short_name.h"
 
 #include <stdint.h>
 #include <string.h>

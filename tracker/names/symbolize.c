@@ -6,11 +6,11 @@
  *
  * Runs at the very end of exit, after all static destructors: libc only.
  */
-#include "symbolize_internal.h"
+#include "tracker/names/symbolize_internal.h"
 
-#include "demangle.h"
-#include "runtime_modules.h"
-#include "short_name.h"
+#include "tracker/names/demangle.h"
+#include "tracker/names/runtime_modules.h"
+#include "tracker/names/short_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>

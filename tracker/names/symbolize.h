@@ -12,7 +12,7 @@
 #define GS_SYMBOLIZE_H
 
 #include "gs_base.h"
-#include "stacks.h"
+#include "tracker/stacks/stacks.h"
 
 struct gs_symbolizer;
 

@@ -6,10 +6,10 @@
 #define GS_SYMBOLIZE_INTERNAL_H
 
 #include "gs_hash.h"
-#include "line_helper.h"
-#include "objects.h"
-#include "perf_map.h"
-#include "symbolize.h"
+#include "tracker/names/line_helper.h"
+#include "tracker/names/objects.h"
+#include "tracker/names/perf_map.h"
+#include "tracker/names/symbolize.h"
 
 #define GS_SYMBOLIZER_NOTE_BYTES 384
 

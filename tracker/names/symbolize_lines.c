@@ -4,12 +4,12 @@
  *
  * Owns:  nothing.   Lock: none, one thread.   Design: docs/stacks.md
  */
-#include "symbolize_internal.h"
+#include "tracker/names/symbolize_internal.h"
 
-#include "frame_kinds.h"
 #include "gs_clock.h"
-#include "name_helper.h"
-#include "short_name.h"
+#include "tracker/names/frame_kinds.h"
+#include "tracker/names/name_helper.h"
+#include "tracker/names/short_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>

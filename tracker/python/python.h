@@ -16,7 +16,7 @@
 
 #include "gs_base.h"
 #include "gs_locks.h"
-#include "stacks.h"
+#include "tracker/stacks/stacks.h"
 
 struct gs_python;
 

@@ -9,8 +9,8 @@
  * of a code object: the hashes of its texts, and the bytes of its line table, since only
  * the table may differ after a file was edited and reloaded.
  */
-#include "host_memory.h"
-#include "python_internal.h"
+#include "tracker/host_memory.h"
+#include "tracker/python/python_internal.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

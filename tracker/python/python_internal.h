@@ -5,9 +5,9 @@
 #ifndef GS_PYTHON_INTERNAL_H
 #define GS_PYTHON_INTERNAL_H
 
-#include "python.h"
-#include "python_layout.h"
-#include "stack_table.h"
+#include "tracker/python/python.h"
+#include "tracker/python/python_layout.h"
+#include "tracker/stacks/stack_table.h"
 
 #include <stdatomic.h>
 

@@ -8,7 +8,7 @@
  * whatever its table contains.
  * Source: the headers of each version, Include/cpython and Include/internal
  */
-#include "python_layout.h"
+#include "tracker/python/python_layout.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #define GS_PYTHON_LAYOUT_H
 
 #include "gs_base.h"
-#include "python_lines.h"
+#include "tracker/python/python_lines.h"
 
 /* The links between frames. */
 enum gs_python_chain {

@@ -5,7 +5,7 @@
  * The tables come from untrusted memory: whatever they contain, the code reads nothing
  * outside of them, and every step consumes at least one byte.
  */
-#include "python_lines.h"
+#include "tracker/python/python_lines.h"
 
 #define UNIT_BYTES       2 /* of an instruction */
 #define NO_LINE_STEP     (-128)

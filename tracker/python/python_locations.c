@@ -3,8 +3,8 @@
  * Owns: their memory, mapped from the kernel.
  * Lock: the owner's for adding; none for reading.   Design: docs/python.md
  */
-#include "python_internal.h"
-#include "state_memory.h"
+#include "tracker/python/python_internal.h"
+#include "tracker/state/state_memory.h"
 
 #include <string.h>
 

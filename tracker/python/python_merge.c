@@ -18,7 +18,7 @@
  * more frames than a stack can have, the innermost and the outermost are kept: a
  * framework's calls are in between, and the program's at both ends.
  */
-#include "python_internal.h"
+#include "tracker/python/python_internal.h"
 
 #include <string.h>
 

@@ -11,9 +11,9 @@
  * library holds the mutex no thread checks. No other code needs it: there is no
  * interpreter left to run.
  */
-#include "python.h"
-#include "python_layout.h"
 #include "gs_wait.h"
+#include "tracker/python/python.h"
+#include "tracker/python/python_layout.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -9,11 +9,11 @@
  * the interpreter is on this thread's native stack (the caller has checked) and is not
  * ending: an ending interpreter frees the states of other threads.
  */
-#include "python.h"
+#include "tracker/python/python.h"
 
-#include "host_memory.h"
-#include "python_internal.h"
-#include "state_memory.h"
+#include "tracker/host_memory.h"
+#include "tracker/python/python_internal.h"
+#include "tracker/state/state_memory.h"
 
 #include <pthread.h>
 #include <stdlib.h>

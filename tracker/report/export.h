@@ -32,7 +32,7 @@ struct gs_export_format {
 
 enum gs_export_row {
 #define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc) GS_EXPORT_##name,
-#include "export_formats.def"
+#include "tracker/report/files/export_formats.def"
 #undef GS_EXPORT_FORMAT
     GS_EXPORT_FORMATS
 };

@@ -5,10 +5,10 @@
 #ifndef GS_EXPORT_INTERNAL_H
 #define GS_EXPORT_INTERNAL_H
 
-#include "export.h"
-#include "export_out.h"
-#include "report_internal.h"
-#include "samples.h"
+#include "tracker/report/export.h"
+#include "tracker/report/files/export_out.h"
+#include "tracker/report/report_internal.h"
+#include "tracker/samples.h"
 
 #define GS_EXPORT_NONE UINT32_MAX
 
@@ -97,7 +97,7 @@ const struct gs_symbol_request *gs_export_innermost(const struct gs_export *expo
 #define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc)                    \
     enum gs_status gs_export_write_##name(const struct gs_export *export,                \
                                           const struct gs_export_sink *sink);
-#include "export_formats.def"
+#include "tracker/report/files/export_formats.def"
 #undef GS_EXPORT_FORMAT
 
 #endif

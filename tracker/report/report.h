@@ -7,27 +7,27 @@
 #ifndef GS_REPORT_H
 #define GS_REPORT_H
 
-#include "export.h"
 #include "gs_base.h"
-#include "growth.h"
-#include "leak_scan.h"
-#include "suppress.h"
-#include "symbolize.h"
-#include "text.h"
-#include "tracker.h"
-#include "transfers.h"
+#include "tracker/growth.h"
+#include "tracker/names/symbolize.h"
+#include "tracker/report/export.h"
+#include "tracker/report/rules/suppress.h"
+#include "tracker/report/text/text.h"
+#include "tracker/scan/leak_scan.h"
+#include "tracker/tracker.h"
+#include "tracker/transfers.h"
 
 /* One size class of the pool: its content, and the requests it served. */
 struct gs_report_class {
 #define GS_REPORT_CLASS(name, unit, doc) uint64_t name;
-#include "classes.def"
+#include "tracker/report/classes.def"
 #undef GS_REPORT_CLASS
 };
 
 /* Free memory in more than one piece. */
 struct gs_report_holes {
 #define GS_REPORT_HOLE(name, unit, doc) uint64_t name;
-#include "classes.def"
+#include "tracker/report/classes.def"
 #undef GS_REPORT_HOLE
 };
 

@@ -5,11 +5,11 @@
 #ifndef GS_REPORT_INTERNAL_H
 #define GS_REPORT_INTERNAL_H
 
-#include "growth.h"
-#include "peaks.h"
-#include "report.h"
-#include "runtime_modules.h"
-#include "tracker_internal.h"
+#include "tracker/growth.h"
+#include "tracker/names/runtime_modules.h"
+#include "tracker/peaks.h"
+#include "tracker/report/report.h"
+#include "tracker/tracker_internal.h"
 
 /* The source of names and of the time: the symbolizer, or a test. */
 struct gs_report_source {

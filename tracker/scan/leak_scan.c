@@ -8,7 +8,7 @@
  *
  * Owns: a struct gs_scan while it runs.   Lock: none.   Design: docs/tracker.md
  */
-#include "leak_scan_internal.h"
+#include "tracker/scan/leak_scan_internal.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 #include "gs_clock.h"
-#include "groups.h"
-#include "alt_stack.h"
-#include "thread_stack.h"
-#include "tracker_internal.h"
+#include "tracker/groups.h"
+#include "tracker/stacks/alt_stack.h"
+#include "tracker/stacks/thread_stack.h"
+#include "tracker/tracker_internal.h"
 
 #define BATCH_BYTES  (256 * (size_t)GS_KIB) /* fits into a core's own cache */
 #define BATCH_PIECES 64u

@@ -7,8 +7,8 @@
  *
  * Owns: nothing.   Lock: none.
  */
-#include "leak_scan_internal.h"
 #include "gs_read_text.h"
+#include "tracker/scan/leak_scan_internal.h"
 
 #include <dirent.h>
 #include <stdio.h>

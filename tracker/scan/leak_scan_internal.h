@@ -5,7 +5,7 @@
 #ifndef GS_LEAK_SCAN_INTERNAL_H
 #define GS_LEAK_SCAN_INTERNAL_H
 
-#include "leak_scan.h"
+#include "tracker/scan/leak_scan.h"
 
 /* Pointers found to a target. The driver may keep an address on the heap, but none in
  * memory of a module or on a stack. */

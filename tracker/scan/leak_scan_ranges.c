@@ -3,13 +3,13 @@
  * Owns: nothing; the caller has the arrays.   Lock: none; dl_iterate_phdr takes the
  * loader's.
  */
-#include "leak_scan_internal.h"
+#include "tracker/scan/leak_scan_internal.h"
 
 #include <link.h>
 #include <string.h>
 
-#include "loader_gate.h"
-#include "runtime_modules.h"
+#include "tracker/names/loader_gate.h"
+#include "tracker/names/runtime_modules.h"
 
 void gs_scan_range_add(struct gs_scan_ranges *ranges, uintptr_t begin, uintptr_t end)
 {

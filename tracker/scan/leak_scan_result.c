@@ -2,7 +2,7 @@
  * leak_scan_result.c - the result of a scan for an allocation.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
-#include "leak_scan_internal.h"
+#include "tracker/scan/leak_scan_internal.h"
 
 enum gs_scan_found gs_scan_result(const struct gs_scan *scan, uint64_t addr)
 {

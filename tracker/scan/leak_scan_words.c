@@ -7,7 +7,7 @@
  *
  * Owns: nothing.   Lock: none.
  */
-#include "leak_scan_internal.h"
+#include "tracker/scan/leak_scan_internal.h"
 
 #include <string.h>
 

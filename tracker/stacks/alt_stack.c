@@ -11,10 +11,10 @@
  *
  * Returns and calls are in pairs across the switch, so that a shadow stack agrees.
  */
-#include "alt_stack.h"
+#include "tracker/stacks/alt_stack.h"
 
-#include "host_memory.h"
-#include "thread_stack.h"
+#include "tracker/host_memory.h"
+#include "tracker/stacks/thread_stack.h"
 
 #define STACK_BYTES ((size_t)1 << 20)
 #define GUARD_BYTES ((size_t)64 << 10) /* a page, whatever the system's page size */

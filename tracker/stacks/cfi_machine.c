@@ -4,7 +4,7 @@
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  * Source: DWARF 5, section 6.4.2; GNU extensions as in LSB Core 5.0, section 10.6.
  */
-#include "cfi_machine.h"
+#include "tracker/stacks/cfi_machine.h"
 
 #if defined(__x86_64__)
 #define REG_FP 6

@@ -8,8 +8,8 @@
 #ifndef GS_CFI_MACHINE_H
 #define GS_CFI_MACHINE_H
 
-#include "cfi_reader.h"
-#include "cfi_rules.h"
+#include "tracker/stacks/cfi_reader.h"
+#include "tracker/stacks/cfi_rules.h"
 
 #define GS_CFI_ROW_STACK 8
 

@@ -7,9 +7,9 @@
  * Every read is checked against its segment. A truncated or invalid section yields
  * GS_STEP_UNKNOWN, never a wild read.
  */
-#include "cfi_rules.h"
+#include "tracker/stacks/cfi_rules.h"
 
-#include "cfi_machine.h"
+#include "tracker/stacks/cfi_machine.h"
 
 #include <link.h>
 #include <string.h>

@@ -6,15 +6,15 @@
  * Owns:  struct gs_scopes, while a thread is in a scope.   Lock: stacks->lock, for a new
  *        path.   Design: docs/api.md, "Scopes"
  */
-#include "scopes.h"
+#include "tracker/stacks/scopes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "alt_stack.h"
-#include "python_internal.h"
-#include "stacks_internal.h"
+#include "tracker/python/python_internal.h"
+#include "tracker/stacks/alt_stack.h"
+#include "tracker/stacks/stacks_internal.h"
 
 /* NULL: the thread is in no scope. Lock: none, the thread's own. */
 static __thread struct gs_scopes *scopes_of_thread

@@ -12,7 +12,7 @@
 #ifndef GS_SCOPES_H
 #define GS_SCOPES_H
 
-#include "stacks.h"
+#include "tracker/stacks/stacks.h"
 
 #define GS_SCOPES_MAX      32u
 #define GS_SCOPE_NAME_MAX  127u

@@ -11,9 +11,9 @@
  * Source: sigaltstack(2), sigreturn(2); the trampolines of glibc (x86-64) and of the
  * kernel's vDSO (arm64)
  */
-#include "stacks.h"
-#include "thread_stack.h"
-#include "unwind.h"
+#include "tracker/stacks/stacks.h"
+#include "tracker/stacks/thread_stack.h"
+#include "tracker/stacks/unwind.h"
 
 #include <signal.h>
 #include <string.h>

@@ -8,10 +8,10 @@
  * its innermost node. A look-up takes one probe of the index and a comparison along the
  * parents; only adding walks the trie frame by frame.
  */
-#include "stack_table.h"
+#include "tracker/stacks/stack_table.h"
 
-#include "host_memory.h"
-#include "state_memory.h"
+#include "tracker/host_memory.h"
+#include "tracker/state/state_memory.h"
 
 #include <string.h>
 

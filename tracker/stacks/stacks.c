@@ -9,19 +9,19 @@
  * lock is the innermost of all: no other lock is taken under it.
  */
 #include "gs_locks.h"
-#include "stacks_internal.h"
+#include "tracker/stacks/stacks_internal.h"
 
-#include "code_address.h"
-#include "host_memory.h"
-#include "loader_gate.h"
-#include "modules.h"
-#include "python.h"
-#include "scopes.h"
-#include "alt_stack.h"
-#include "walk_cache.h"
-#include "state_memory.h"
-#include "thread_stack.h"
-#include "unwind.h"
+#include "tracker/host_memory.h"
+#include "tracker/names/loader_gate.h"
+#include "tracker/names/modules.h"
+#include "tracker/python/python.h"
+#include "tracker/stacks/alt_stack.h"
+#include "tracker/stacks/code_address.h"
+#include "tracker/stacks/scopes.h"
+#include "tracker/stacks/thread_stack.h"
+#include "tracker/stacks/unwind.h"
+#include "tracker/stacks/walk_cache.h"
+#include "tracker/state/state_memory.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,10 +7,10 @@
 #define GS_STACKS_INTERNAL_H
 
 #include "gs_locks.h"
-#include "modules.h"
-#include "python.h"
-#include "stack_table.h"
-#include "stacks.h"
+#include "tracker/names/modules.h"
+#include "tracker/python/python.h"
+#include "tracker/stacks/stack_table.h"
+#include "tracker/stacks/stacks.h"
 
 /* What keeps a thread's capture from being a plain one. Lock: none, the thread's own. */
 #define GS_CAPTURE_INSIDE 1u /* one is in progress: a nested one takes no stack */

@@ -7,7 +7,7 @@
  * needs no call (initial-exec). The range stays valid after fork: the child's only thread
  * runs on the stack it forked from.
  */
-#include "thread_stack.h"
+#include "tracker/stacks/thread_stack.h"
 
 #include <errno.h>
 #include <fcntl.h>

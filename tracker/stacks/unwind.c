@@ -16,13 +16,13 @@
  * the loader ends the process: so a thread without memory uses another unwinder for that
  * walk.
  */
-#include "unwind.h"
+#include "tracker/stacks/unwind.h"
 
-#include "code_address.h"
-#include "loader_gate.h"
-#include "loader_message.h"
-#include "modules.h"
-#include "alt_stack.h"
+#include "tracker/names/loader_gate.h"
+#include "tracker/names/loader_message.h"
+#include "tracker/names/modules.h"
+#include "tracker/stacks/alt_stack.h"
+#include "tracker/stacks/code_address.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

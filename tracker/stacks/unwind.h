@@ -9,8 +9,8 @@
 #define GS_UNWIND_H
 
 #include "gs_base.h"
-#include "walk_cache.h"
-#include "stacks.h"
+#include "tracker/stacks/stacks.h"
+#include "tracker/stacks/walk_cache.h"
 
 #include <stdatomic.h>
 

@@ -15,13 +15,13 @@
  * A slot has two words, written without a lock: the rule, and the key xor the rule. A
  * reader that sees halves of two writes computes a different key: a miss.
  */
-#include "cfi_rules.h"
-#include "code_address.h"
-#include "loader_gate.h"
-#include "alt_stack.h"
-#include "thread_stack.h"
-#include "unwind.h"
-#include "unwind_go.h"
+#include "tracker/names/loader_gate.h"
+#include "tracker/stacks/alt_stack.h"
+#include "tracker/stacks/cfi_rules.h"
+#include "tracker/stacks/code_address.h"
+#include "tracker/stacks/thread_stack.h"
+#include "tracker/stacks/unwind.h"
+#include "tracker/stacks/unwind_go.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -8,10 +8,10 @@
  * thread's own stack and further out than the one before. Code that uses the register
  * otherwise yields a short or wrong stack, never a fault.
  */
-#include "code_address.h"
-#include "alt_stack.h"
-#include "thread_stack.h"
-#include "unwind.h"
+#include "tracker/stacks/alt_stack.h"
+#include "tracker/stacks/code_address.h"
+#include "tracker/stacks/thread_stack.h"
+#include "tracker/stacks/unwind.h"
 
 #define NO_SANITIZE no_sanitize("address"), no_sanitize("thread")
 

@@ -12,9 +12,9 @@
  *
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  */
-#include "unwind_go.h"
+#include "tracker/stacks/unwind_go.h"
 
-#include "code_address.h"
+#include "tracker/stacks/code_address.h"
 
 #include <errno.h>
 #include <sys/uio.h>

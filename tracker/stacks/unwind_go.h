@@ -5,7 +5,7 @@
 #ifndef GS_UNWIND_GO_H
 #define GS_UNWIND_GO_H
 
-#include "unwind.h"
+#include "tracker/stacks/unwind.h"
 
 /* The frame at which the walk of a thread's stack ended. */
 struct gs_go_switch {

@@ -15,7 +15,7 @@
  * Owns:  seen, recent, process-wide; last, the thread's own.   Lock: none, atomics.
  * Design: docs/stacks.md
  */
-#include "walk_cache.h"
+#include "tracker/stacks/walk_cache.h"
 
 #include <stdatomic.h>
 

@@ -4,16 +4,16 @@
  * Owns:  struct gs_state_memory, the header's counts.   Lock: memory->lock, the innermost
  *        of all.   Design: docs/state.md
  */
-#include "state_memory.h"
+#include "tracker/state/state_memory.h"
 
 #include <string.h>
 
-#include "growth_copy.h"
 #include "gs_locks.h"
-#include "host_memory.h"
-#include "python_internal.h"
-#include "stacks_internal.h"
-#include "tracker_internal.h"
+#include "tracker/growth_copy.h"
+#include "tracker/host_memory.h"
+#include "tracker/python/python_internal.h"
+#include "tracker/stacks/stacks_internal.h"
+#include "tracker/tracker_internal.h"
 
 #define PAGE_BYTES ((size_t)4096)
 /* The file grows by at least this much. */

@@ -10,9 +10,9 @@
 #ifndef GS_STATE_READ_H
 #define GS_STATE_READ_H
 
-#include "growth.h"
-#include "state_memory.h"
-#include "tracker.h"
+#include "tracker/growth.h"
+#include "tracker/state/state_memory.h"
+#include "tracker/tracker.h"
 
 /* Stacks that something else refers to: ids in the file, replaced by those in
  * gs_state_found.stacks; by 0 where the file has none. */

@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-#include "stacks_internal.h"
-#include "state_read.h"
-#include "tracker_internal.h"
+#include "tracker/stacks/stacks_internal.h"
+#include "tracker/state/state_read.h"
+#include "tracker/tracker_internal.h"
 
 struct gs_image {
     const char *data;

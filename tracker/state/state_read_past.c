@@ -3,9 +3,9 @@
  * last snapshot of growth, the windows of recording.
  * Owns: nothing.   Lock: none; one thread reads.   Design: docs/state.md
  */
-#include "host_memory.h"
-#include "growth_copy.h"
-#include "state_read_internal.h"
+#include "tracker/growth_copy.h"
+#include "tracker/host_memory.h"
+#include "tracker/state/state_read_internal.h"
 
 /*
  * Reads how much was allocated and freed, and the peaks. The counters of threads in the

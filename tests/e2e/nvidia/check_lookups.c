@@ -40,9 +40,9 @@ struct lookup {
 /* Only the symbols count: the driver's log says which one a look-up ended at. */
 static const char *const hooked[] = {
 #define GS_HOOK(symbol, ...) #symbol,
-#include "hooks.def"
+#include "shim/entries/hooks.def"
 #define GS_SUBMIT(symbol, ...) #symbol,
-#include "submit.def"
+#include "shim/entries/submit.def"
 };
 
 static const struct lookup recorded[] = {

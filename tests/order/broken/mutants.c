@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "log.h"
+#include "shim/settings/log.h"
 
 static const char *const names[GS_MUTANT_COUNT] = {
 #define GS_MUTANT(name, what, test) #name,

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "oracle_state.h"
-#include "stacks.h"
-#include "symbolize.h"
+#include "tracker/names/symbolize.h"
+#include "tracker/stacks/stacks.h"
 
 #define DRIVER  "libcuda.so"
 #define RUNTIME "libcudart"

@@ -8,7 +8,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
-#include "export_internal.h"
+#include "tracker/report/export_internal.h"
 
 #include <stdio.h>
 

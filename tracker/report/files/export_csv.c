@@ -7,8 +7,8 @@
  *
  * Owns: the rows while they are summed.   Lock: none.   Design: docs/outputs.md
  */
-#include "export_internal.h"
 #include "gs_hash.h"
+#include "tracker/report/export_internal.h"
 
 #include <stdlib.h>
 

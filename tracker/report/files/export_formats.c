@@ -2,12 +2,12 @@
  * export_formats.c - the table of formats.
  * Owns: nothing.   Lock: none.
  */
-#include "export_internal.h"
+#include "tracker/report/export_internal.h"
 
 const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS] = {
 #define GS_EXPORT_FORMAT(name, word, extension, stacks, tallied, doc)                    \
     {word, extension, stacks, tallied, gs_export_write_##name},
-#include "export_formats.def"
+#include "tracker/report/files/export_formats.def"
 #undef GS_EXPORT_FORMAT
 };
 

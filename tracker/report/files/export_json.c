@@ -6,7 +6,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
-#include "export_json_devices.h"
+#include "tracker/report/files/export_json_devices.h"
 
 #include <stdlib.h>
 
@@ -533,7 +533,7 @@ static void put_checks(const struct gs_export *export, struct gs_json *json)
 {
     static const char *const keys[] = {
 #define GS_CHECK(name, key, text) key,
-#include "checks.def"
+#include "tracker/checks.def"
     };
     const uint64_t *checks = export->tracker->checks;
 

@@ -3,13 +3,13 @@
  * and for the pool's statistics.
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
-#include "export_json_devices.h"
+#include "tracker/report/files/export_json_devices.h"
 
 static void put_totals(struct gs_json *json, const struct gs_tracker_totals *totals)
 {
     gs_json_member_open(json, "totals", '{');
 #define GS_TOTAL(name, unit, doc) gs_json_member(json, #name, totals->name);
-#include "totals.def"
+#include "tracker/totals.def"
 #undef GS_TOTAL
     gs_json_close(json, '}');
 }
@@ -29,7 +29,7 @@ static void put_holes(struct gs_json *json, const struct gs_report_holes *holes)
 {
     gs_json_member_open(json, "pool_holes", '{');
 #define GS_REPORT_HOLE(name, unit, doc) gs_json_member(json, #name, holes->name);
-#include "classes.def"
+#include "tracker/report/classes.def"
 #undef GS_REPORT_HOLE
     gs_json_close(json, '}');
 }
@@ -38,7 +38,7 @@ static void put_class(struct gs_json *json, const struct gs_report_class *class)
 {
     gs_json_open(json, '{');
 #define GS_REPORT_CLASS(name, unit, doc) gs_json_member(json, #name, class->name);
-#include "classes.def"
+#include "tracker/report/classes.def"
 #undef GS_REPORT_CLASS
     gs_json_close(json, '}');
 }
@@ -135,7 +135,7 @@ void gs_json_units(const struct gs_export *export, struct gs_json *json)
     gs_json_member_open(json, "units", '{');
     gs_json_member_open(json, "totals", '{');
 #define GS_TOTAL(name, unit, doc) gs_json_member_text(json, #name, unit);
-#include "totals.def"
+#include "tracker/totals.def"
 #undef GS_TOTAL
     gs_json_close(json, '}');
     gs_json_member_open(json, "pool", '{');
@@ -145,12 +145,12 @@ void gs_json_units(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
     gs_json_member_open(json, "pool_holes", '{');
 #define GS_REPORT_HOLE(name, unit, doc) gs_json_member_text(json, #name, unit);
-#include "classes.def"
+#include "tracker/report/classes.def"
 #undef GS_REPORT_HOLE
     gs_json_close(json, '}');
     gs_json_member_open(json, "pool_sizes", '{');
 #define GS_REPORT_CLASS(name, unit, doc) gs_json_member_text(json, #name, unit);
-#include "classes.def"
+#include "tracker/report/classes.def"
 #undef GS_REPORT_CLASS
     gs_json_close(json, '}');
     gs_json_close(json, '}');

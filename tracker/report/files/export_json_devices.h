@@ -5,8 +5,8 @@
 #ifndef GS_EXPORT_JSON_DEVICES_H
 #define GS_EXPORT_JSON_DEVICES_H
 
-#include "export_internal.h"
-#include "export_json_values.h"
+#include "tracker/report/export_internal.h"
+#include "tracker/report/files/export_json_values.h"
 
 /* "devices", and a member for each row apart from the devices. */
 void gs_json_devices(const struct gs_export *export, struct gs_json *json);

@@ -2,7 +2,7 @@
  * export_json_values.c - JSON's own syntax (RFC 8259).
  * Owns: nothing.   Lock: none.
  */
-#include "export_json_values.h"
+#include "tracker/report/files/export_json_values.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #ifndef GS_EXPORT_JSON_VALUES_H
 #define GS_EXPORT_JSON_VALUES_H
 
-#include "export_out.h"
+#include "tracker/report/files/export_out.h"
 
 struct gs_json {
     struct gs_export_out out;

@@ -9,7 +9,7 @@
  *
  * Owns: nothing beyond one call.   Lock: none.   Design: docs/outputs.md
  */
-#include "export_internal.h"
+#include "tracker/report/export_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

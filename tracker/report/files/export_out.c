@@ -2,7 +2,7 @@
  * export_out.c - the buffer in front of a sink, the number formats, and the UTF-8 check.
  * Owns: nothing.   Lock: none.
  */
-#include "export_out.h"
+#include "tracker/report/files/export_out.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #ifndef GS_EXPORT_OUT_H
 #define GS_EXPORT_OUT_H
 
-#include "export.h"
 #include "gs_printable.h"
+#include "tracker/report/export.h"
 
 struct gs_export_out {
     const struct gs_export_sink *sink;

@@ -8,8 +8,8 @@
  *
  * Owns: the message while it is built.   Lock: none.   Design: docs/outputs.md
  */
-#include "export_internal.h"
-#include "export_proto.h"
+#include "tracker/report/export_internal.h"
+#include "tracker/report/files/export_proto.h"
 
 #include <stdio.h>
 #include <stdlib.h>

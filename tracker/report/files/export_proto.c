@@ -3,7 +3,7 @@
  * that a profile needs.
  * Owns: the bytes of messages and strings.   Lock: none.
  */
-#include "export_proto.h"
+#include "tracker/report/files/export_proto.h"
 
 #include <stdlib.h>
 #include <string.h>

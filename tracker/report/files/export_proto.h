@@ -9,8 +9,8 @@
 #ifndef GS_EXPORT_PROTO_H
 #define GS_EXPORT_PROTO_H
 
-#include "export_out.h"
 #include "gs_hash.h"
+#include "tracker/report/files/export_out.h"
 
 struct gs_proto {
     unsigned char *data;

@@ -6,8 +6,8 @@
  * Owns: what is known of frames while they are looked up.   Lock: none.
  * Design: docs/suppressions.md
  */
-#include "frame_kinds.h"
-#include "report_internal.h"
+#include "tracker/names/frame_kinds.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ static const struct {
 } rows[] = {
 #define GS_CACHE(family, file, function, unseen)                                         \
     {GS_FAMILY_##family, file, function, unseen},
-#include "frame_kinds.def"
+#include "tracker/names/frame_kinds.def"
 };
 
 /* A frame that was looked up. */

@@ -2,7 +2,7 @@
  * suppress.c - reads rules: a file's lines, and the built-in ones.
  * Owns: a struct gs_suppressions.   Lock: none.   Design: docs/suppressions.md
  */
-#include "suppress_internal.h"
+#include "tracker/report/rules/suppress_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static const struct {
     const char *why;
 } builtin[] = {
 #define GS_SUPPRESSION(pattern, max_count, why) {pattern, max_count, why},
-#include "suppressions.def"
+#include "tracker/report/rules/suppressions.def"
 };
 
 static const char *const kind_names[] = {[GS_RULE_LEAK] = "leak",

@@ -10,7 +10,7 @@
 #define GS_SUPPRESS_H
 
 #include "gs_base.h"
-#include "text.h"
+#include "tracker/report/text/text.h"
 
 struct gs_suppressions;
 

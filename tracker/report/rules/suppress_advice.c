@@ -2,8 +2,8 @@
  * suppress_advice.c - writes a ready rule for each printed leak, or for all of them.
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md
  */
-#include "report_internal.h"
-#include "frame_kinds.h"
+#include "tracker/names/frame_kinds.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

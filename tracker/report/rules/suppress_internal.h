@@ -5,7 +5,7 @@
 #ifndef GS_SUPPRESS_INTERNAL_H
 #define GS_SUPPRESS_INTERNAL_H
 
-#include "suppress.h"
+#include "tracker/report/rules/suppress.h"
 
 /* A rule's key has at most this many bytes of its longest part without a `*`. */
 #define GS_RULE_KEY_MAX 24u

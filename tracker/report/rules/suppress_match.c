@@ -8,7 +8,7 @@
  *
  * Owns: the look-up tables of a struct gs_suppressions.   Lock: none.
  */
-#include "suppress_internal.h"
+#include "tracker/report/rules/suppress_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * Owns: the sums by rule while they are made.   Lock: none.
  * Design: docs/suppressions.md
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md, "Sampled stacks"
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 /* The memory that the stacks of one device, kind and fate represent beyond themselves. */
 struct beyond {

@@ -7,7 +7,7 @@
  *
  * Owns: nothing.   Lock: none.
  */
-#include "color.h"
+#include "tracker/report/text/color.h"
 
 #include <stdio.h>
 #include <string.h>

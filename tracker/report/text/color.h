@@ -5,7 +5,7 @@
 #ifndef GS_COLOR_H
 #define GS_COLOR_H
 
-#include "text.h"
+#include "tracker/report/text/text.h"
 
 /* Puts escape sequences (SGR) into the lines of a report; lines of other forms stay as
  * they are. Without memory the whole text does. */

@@ -3,8 +3,8 @@
  * Owns: nothing beyond one call.   Lock: none; parts of the tracker are read under
  * theirs. Design: docs/tracker.md
  */
-#include "export_internal.h"
-#include "host_memory.h"
+#include "tracker/host_memory.h"
+#include "tracker/report/export_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * report_cached.c - prints what caching allocators of frameworks keep.
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 /* Prints the memory of one row of GS_CACHE whose parts are seen, or are not. */
 static void write_row(const struct gs_report_writer *writer, unsigned row, bool seen)

@@ -4,7 +4,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "By size"
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 
@@ -81,7 +81,7 @@ static void write_classes(const struct gs_report_writer *writer,
         }
         left++;
 #define GS_REPORT_CLASS(name, unit, doc) rest.name += class->name;
-#include "classes.def"
+#include "tracker/report/classes.def"
 #undef GS_REPORT_CLASS
     }
     if (left != 0) {

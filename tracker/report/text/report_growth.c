@@ -2,7 +2,7 @@
  * report_growth.c - prints a snapshot of live memory: sums and growing call sites.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "Does it grow"
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * report_peaks.c - prints the owners of the memory at the peak.
  * Owns: nothing beyond the report's data.   Lock: none.   Design: docs/tracker.md
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 

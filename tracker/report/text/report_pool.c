@@ -6,7 +6,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "The pool's lines"
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
  * frees relied on a wrong idle proof, and one line on the whole run.
  * Owns: nothing.   Lock: none.   Design: docs/free.md, "Verify"
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 void gs_report_not_idle(const struct gs_report_writer *writer, size_t number,
                         const struct gs_error *error)

@@ -3,7 +3,7 @@
  * was and what to try.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "Out of memory"
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 /* Adds ", 12.0 MiB free"; an amount of nothing is left out. */
 static void add_part(struct gs_text *text, const char **comma, uint64_t bytes,

@@ -3,7 +3,7 @@
  * of the run, the share with call stacks, and the memory without stacks by sampling.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "Less than everything"
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * report_scan.c - the text of a scan's results.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "Lost or still referenced"
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * report_sections.c - prints errors and leaks, with their stacks.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 
@@ -37,7 +37,7 @@ static const struct place {
 #define GPU(name)                                   .text = name, .on_device = true
 #define HOST(name)                                  .text = name
 #define GS_MEMORY_KIND(name, word, row, place, doc) {place},
-#include "kinds.def"
+#include "tracker/kinds.def"
 #undef GS_MEMORY_KIND
 #undef HOST
 #undef GPU
@@ -267,7 +267,7 @@ void gs_report_checks(const struct gs_report_writer *writer)
 {
     static const char *const why[] = {
 #define GS_CHECK(name, key, text) text,
-#include "checks.def"
+#include "tracker/checks.def"
     };
     const uint64_t *checks = writer->tracker->checks;
     uint64_t counts[GS_CHECK_COUNTS], missed = 0;

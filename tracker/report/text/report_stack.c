@@ -3,8 +3,8 @@
  * frameworks and libraries folded.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
-#include "report_internal.h"
-#include "short_name.h"
+#include "tracker/names/short_name.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * report_transfers.c - prints call sites with slow copies: what is wrong, and what to do.
  * Owns: nothing.   Lock: none.
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 

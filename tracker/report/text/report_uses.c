@@ -3,7 +3,7 @@
  * concerns.
  * Owns: nothing.   Lock: none.   Design: docs/checks-args.md
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 /* "cudaMemset of 4.50 KiB at offset 0 of a live allocation of 4.00 KiB, GPU 0)" */
 static void write_meant(const struct gs_report_writer *writer,

@@ -3,7 +3,7 @@
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
 #include "gs_printable.h"
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * text.c - a growable text buffer, and the number formats of the report.
  * Owns: the buffer.   Lock: none, one thread uses one buffer.
  */
-#include "text.h"
+#include "tracker/report/text/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

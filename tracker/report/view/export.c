@@ -3,7 +3,7 @@
  * Owns: a struct gs_export while a report is written.
  * Lock: none; parts of the tracker are read under theirs.   Design: docs/outputs.md
  */
-#include "export_internal.h"
+#include "tracker/report/export_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,7 +235,7 @@ const char *gs_export_kind(unsigned kind)
 {
     static const char *const names[GS_MEMORY_KINDS] = {
 #define GS_MEMORY_KIND(name, word, row, place, doc) [GS_MEMORY_##name] = (word),
-#include "kinds.def"
+#include "tracker/kinds.def"
 #undef GS_MEMORY_KIND
     };
 

@@ -7,8 +7,8 @@
  *
  * Owns: arrays of struct gs_export while they are filled.   Lock: none.
  */
-#include "export_internal.h"
 #include "gs_hash.h"
+#include "tracker/report/export_internal.h"
 
 #include <stdlib.h>
 

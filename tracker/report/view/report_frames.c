@@ -12,8 +12,8 @@
  * Owns: a struct gs_frame_table.   Lock: none.
  * Design: docs/tracker.md
  */
-#include "report_internal.h"
-#include "frame_kinds.h"
+#include "tracker/names/frame_kinds.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdlib.h>
 

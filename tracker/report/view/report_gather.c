@@ -2,7 +2,7 @@
  * report_gather.c - gathers the contents of the report: leaks in groups, errors.
  * Owns: a struct gs_report_data while it is filled.   Lock: none of its own.
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdlib.h>
 

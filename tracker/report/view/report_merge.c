@@ -10,8 +10,8 @@
  * Owns: the names of addresses, during the comparison.   Lock: none.
  * Design: docs/tracker.md
  */
-#include "report_internal.h"
-#include "frame_kinds.h"
+#include "tracker/names/frame_kinds.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdlib.h>
 

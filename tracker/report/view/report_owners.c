@@ -3,8 +3,8 @@
  * program's own frame (gs_frame_own).
  * Owns: a struct gs_owners.   Lock: none.
  */
-#include "report_internal.h"
-#include "frame_kinds.h"
+#include "tracker/names/frame_kinds.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdlib.h>
 

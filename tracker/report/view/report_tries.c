@@ -4,7 +4,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "Out of memory"
  */
-#include "report_internal.h"
+#include "tracker/report/report_internal.h"
 
 #include <stdio.h>
 

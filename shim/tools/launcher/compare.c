@@ -1,0 +1,285 @@
+/*
+ * compare.c - several reports side by side: gpushim diff, gpushim merge, and the lines of
+ * --summary.
+ *
+ * Owns: nothing.   Lock: none; one thread.   Design: docs/outputs.md
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gs_hash.h"
+#include "shim/report/report_settings.h"
+#include "shim/settings/output.h"
+#include "shim/settings/output_map.h"
+#include "shim/tools/launcher/launcher.h"
+#include "shim/tools/reader/diff.h"
+#include "shim/tools/reader/place_table.h"
+#include "shim/tools/reader/process_table.h"
+
+#define CANNOT_READ 1
+
+/* Reads --of. */
+static enum gs_report_of read_of(const struct gs_arguments *arguments)
+{
+    if (!arguments->of || strcmp(arguments->of, "leaks") == 0) {
+        return GS_REPORT_OF_LEAKS;
+    }
+    if (strcmp(arguments->of, "peak") != 0) {
+        gs_launcher_fail(GS_EXIT_USAGE, "--of=%s: it is leaks or peak", arguments->of);
+    }
+    return GS_REPORT_OF_PEAK;
+}
+
+/* Writes the text to standard output, in colours where they are wanted, and frees it. */
+static bool write_text(struct gs_text *text)
+{
+    gs_report_color(gs_state_settings(), STDOUT_FILENO, text);
+    bool written = text->data && !text->truncated &&
+                   fwrite(text->data, 1, text->length, stdout) == text->length &&
+                   fflush(stdout) == 0;
+    gs_text_free(text);
+    if (!written) {
+        gs_launcher_warn("standard output cannot be written: %s",
+                         gs_output_error_text(errno));
+    }
+    return written;
+}
+
+/* ---- diff -------------------------------------------------------------------------- */
+
+static void read_both(char *const paths[2], enum gs_report_of of,
+                      struct gs_report_file files[2])
+{
+    bool read[2];
+    for (unsigned i = 0; i < 2; i++) {
+        const char *problem;
+        read[i] = gs_report_file_read(paths[i], of, true, &files[i], &problem);
+        if (!read[i]) {
+            gs_launcher_warn("%s: %s; nothing is compared", paths[i], problem);
+        }
+    }
+    if (!read[0] || !read[1]) {
+        exit(CANNOT_READ);
+    }
+}
+
+int gs_diff_run(const struct gs_arguments *arguments)
+{
+    struct gs_diff_limits limits = {.fails = {false}};
+    char *const *paths = arguments->command;
+    static struct gs_report_file files[2];
+    struct gs_text text = {0};
+    struct gs_diff diff;
+    if (!paths[0] || !paths[1]) {
+        gs_help_refuse(GS_VERB_DIFF, "diff: %s REPORT is given",
+                       paths[0] ? "no second" : "no");
+    }
+    if (paths[2]) {
+        gs_help_refuse(GS_VERB_DIFF, "diff: two REPORTs are compared; the third is %s",
+                       paths[2]);
+    }
+    if (arguments->fail_on && !gs_diff_limits_read(arguments->fail_on, &limits)) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "--fail-on=%s: it is new or grown, or both with a comma; each "
+                         "may have a limit, as new:1M or grown:10%% (at most 100%%)",
+                         arguments->fail_on);
+    }
+    read_both(paths, read_of(arguments), files);
+    if (!gs_diff_make(files, &diff)) {
+        gs_launcher_fail(CANNOT_READ, "%s", gs_status_text(GS_ERR_HOST_NOMEM));
+    }
+    gs_diff_write(&diff, files, (const char *const *)paths, gs_state_settings()->leak_max,
+                  &text);
+    bool written = write_text(&text);
+    size_t failures = gs_diff_failures(&diff, &limits);
+    if (failures > 0) {
+        gs_launcher_warn("--fail-on=%s: %zu call site%s", arguments->fail_on, failures,
+                         failures == 1 ? "" : "s");
+    }
+    gs_diff_free(&diff);
+    gs_report_file_free(&files[0]);
+    gs_report_file_free(&files[1]);
+    return failures > 0 ? GS_EXIT_FAILED_ON : written ? 0 : 1;
+}
+
+/* ---- merge ------------------------------------------------------------------------- */
+
+static const char again[] = "its process is counted already";
+
+/* A process whose report was read: it may have two, its JSON and its state file. */
+struct seen {
+    UT_hash_handle hh;
+    struct seen_key {
+        uint64_t names[2]; /* of host and command */
+        uint64_t pid, start_s;
+    } key;
+};
+
+/* The reports that are added up. */
+struct merge {
+    enum gs_report_of of;
+    bool with_places;
+    const struct gs_state_ended *ended;
+    struct gs_process_table processes;
+    struct gs_place_table places;
+    struct seen *seen;
+    unsigned unread, running;
+};
+
+/* Returns whether another report of the process was read before. Its start is known to a
+ * second or so. */
+static bool is_again(struct merge *merge, const struct gs_report_file *file)
+{
+    struct gs_place_key names = gs_place_key_of_names(file->host, file->command);
+    struct seen_key key = {
+        {names.words[0], names.words[1]}, file->pid, file->start_unix_ms / 1000};
+    for (unsigned i = 0; i < 3; i++) {
+        struct seen_key near = key;
+        near.start_s += i - 1u;
+        if (GS_HASH_FIND(merge->seen, &near)) {
+            return true;
+        }
+    }
+    struct seen *seen = calloc(1, sizeof(*seen));
+    if (seen) {
+        seen->key = key;
+        if (!GS_HASH_ADD(merge->seen, key, seen)) {
+            free(seen);
+        }
+    }
+    return false;
+}
+
+/* Adds a report. Returns NULL, or why not. */
+static const char *add_report(struct merge *merge, const char *path)
+{
+    static struct gs_report_file file;
+    const char *problem;
+    /* Sums need them for the rules alone. */
+    bool lines = merge->with_places || gs_state_settings()->suppressions[0];
+    if (!gs_report_file_read(path, merge->of, lines, &file, &problem)) {
+        return problem;
+    }
+    problem = is_again(merge, &file) ? again : NULL;
+    if (!problem) {
+        gs_process_table_add(&merge->processes, &file, merge->ended);
+        merge->running += file.running;
+        if (merge->with_places) {
+            gs_place_table_add(&merge->places, &file);
+        }
+    }
+    gs_report_file_free(&file);
+    return problem;
+}
+
+/* Adds the reports of a folder; other files in it are counted. */
+static void add_folder(struct merge *merge, const char *folder)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(folder, &entries, NULL, versionsort);
+    unsigned found = 0, others = 0;
+    char *first = NULL;
+    for (int i = 0; i < count; i++) {
+        char *path = NULL;
+        struct stat info;
+        if (entries[i]->d_name[0] != '.' &&
+            asprintf(&path, "%s/%s", folder, entries[i]->d_name) >= 0 &&
+            stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+            !gs_output_map_is_data(path)) {
+            const char *problem = add_report(merge, path);
+            found += !problem;
+            if (problem && problem != again && others++ == 0 &&
+                asprintf(&first, "%s: %s", entries[i]->d_name, problem) < 0) {
+                first = NULL;
+            }
+        }
+        free(path);
+        free(entries[i]);
+    }
+    free(entries);
+    if (others > 0) {
+        gs_launcher_warn("%s: %u of %u files left out; the first: %s", folder, others,
+                         others + found, first ? first : "?");
+    }
+    if (found == 0) {
+        gs_launcher_warn("%s: no reports", folder);
+        merge->unread++;
+    }
+    free(first);
+}
+
+static void add_path(struct merge *merge, const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+        add_folder(merge, path);
+        return;
+    }
+    const char *problem = add_report(merge, path);
+    if (problem) {
+        gs_launcher_warn("%s: %s; left out", path, problem);
+        merge->unread += problem != again;
+    }
+}
+
+/* The columns of the terminal on standard output; 0: it is none. */
+static unsigned columns_of_output(void)
+{
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+static void write_places(struct merge *merge, struct gs_text *text)
+{
+    const char *what = merge->of == GS_REPORT_OF_PEAK                 ? "peak"
+                       : merge->running == 0                          ? "leaked"
+                       : merge->running == merge->processes.processes ? "live"
+                                                                      : "sum";
+    gs_place_table_write(&merge->places, what, gs_state_settings()->leak_max,
+                         columns_of_output(), text);
+    if (text->length > 0) {
+        gs_text_add(text, "\n");
+    }
+}
+
+/* Adds up the reports at the paths and writes the tables. Returns the exit status. */
+static int add_up(char *const *paths, struct merge *merge)
+{
+    struct gs_text text = {0};
+    for (; *paths; paths++) {
+        add_path(merge, *paths);
+    }
+    gs_process_table_sum(&merge->processes);
+    if (merge->with_places) {
+        write_places(merge, &text);
+    }
+    gs_text_add_bytes(&text, merge->processes.text.data ? merge->processes.text.data : "",
+                      merge->processes.text.length);
+    bool written = merge->processes.processes == 0 || write_text(&text);
+    gs_text_free(&text);
+    gs_process_table_free(&merge->processes);
+    gs_place_table_free(&merge->places);
+    GS_HASH_FREE(merge->seen);
+    return written && merge->unread == 0 ? 0 : CANNOT_READ;
+}
+
+int gs_summary_write(char *const *paths, const struct gs_state_ended *ended)
+{
+    struct merge merge = {.ended = ended};
+    return add_up(paths, &merge);
+}
+
+int gs_merge_run(const struct gs_arguments *arguments)
+{
+    struct merge merge = {.of = read_of(arguments), .with_places = true};
+    if (!arguments->command[0]) {
+        gs_help_refuse(GS_VERB_MERGE, "merge: no REPORT or FOLDER is given");
+    }
+    return add_up(arguments->command, &merge);
+}

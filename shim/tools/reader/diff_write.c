@@ -1,0 +1,195 @@
+/*
+ * diff_write.c - writes a comparison as text, in the form of the report.
+ * Owns: nothing.   Lock: none.   Design: docs/outputs.md
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shim/tools/reader/diff.h"
+#include "tracker/names/runtime_modules.h"
+#include "tracker/report/report.h"
+
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static const char *signed_bytes(uint64_t before, uint64_t after, char out[32])
+{
+    char bytes[24];
+    bool grew = after >= before;
+    gs_text_bytes(grew ? after - before : before - after, bytes);
+    snprintf(out, 32, "%c%s", grew ? '+' : '-', bytes);
+    return out;
+}
+
+static const char *amount(uint64_t bytes, uint64_t count, char out[80])
+{
+    char size[24], number[32];
+    snprintf(out, 80, "%s in %s allocation%s", gs_text_bytes(bytes, size),
+             gs_text_count(count, number), plural(count));
+    return out;
+}
+
+/* ---- the head ---------------------------------------------------------------------- */
+
+/* The program's base name; "" if it is not known. */
+static void name_program(const struct gs_report_file *file, char out[128])
+{
+    const char *name = gs_module_base_name(file->program);
+    int length = (int)strlen(name);
+    if (length == 0) { /* the first word of the command */
+        name = file->command;
+        length = (int)strcspn(name, " ");
+        while (length > 0 && memchr(name, '/', (size_t)length)) {
+            name++;
+            length--;
+        }
+    }
+    snprintf(out, 128, "%.*s", length, name);
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
+static void write_file(const struct gs_report_file *file, const char *path, char letter,
+                       struct gs_text *text)
+{
+    char who[32];
+    gs_text_add(text, "%c: ", letter);
+    gs_text_add_foreign(text, path);
+    gs_text_add(text, "   %s   %s%s%s   %s\n", file->command,
+                gs_report_file_who(file, who), file->host[0] ? " on " : "", file->host,
+                file->ending);
+}
+
+static void write_rebuilt(const struct gs_diff *diff, struct gs_text *text)
+{
+    if (diff->rebuilt_count == 0 && !diff->joined) {
+        return;
+    }
+    gs_text_add(text, "Note: ");
+    for (size_t i = 0; i < diff->rebuilt_count && i < GS_DIFF_REBUILT_MOST; i++) {
+        gs_text_add(text, "%s%s", i ? ", " : "", diff->rebuilt[i]);
+    }
+    if (diff->rebuilt_count > GS_DIFF_REBUILT_MOST) {
+        gs_text_add(text, " and %zu more modules",
+                    diff->rebuilt_count - GS_DIFF_REBUILT_MOST);
+    }
+    if (diff->rebuilt_count > 0) {
+        gs_text_add(text, " of another build%s", diff->joined ? "; " : "\n");
+    }
+    if (diff->joined) {
+        gs_text_add(text, "where lines have moved, a function is one call site\n");
+    }
+}
+
+static void write_head(const struct gs_diff *diff, const struct gs_report_file files[2],
+                       const char *const paths[2], struct gs_text *text)
+{
+    char programs[2][128];
+    write_file(&files[0], paths[0], 'A', text);
+    write_file(&files[1], paths[1], 'B', text);
+    name_program(&files[0], programs[0]);
+    name_program(&files[1], programs[1]);
+    if (is_same_file(paths[0], paths[1])) {
+        gs_text_add(text, "Note: A and B are the same file\n");
+    } else if (strcmp(programs[0], programs[1]) != 0) {
+        gs_text_add(text, "Note: different programs: %s and %s\n", programs[0],
+                    programs[1]);
+    }
+    for (unsigned side = 0; side < 2; side++) {
+        if (files[side].no_start) {
+            gs_text_add(text, "Note: in %c CUDA did not start: nothing was recorded\n",
+                        'A' + (int)side);
+        }
+    }
+    write_rebuilt(diff, text);
+    gs_text_add(text, "\n");
+}
+
+/* ---- call sites -------------------------------------------------------------------- */
+
+static const char *const kind_names[GS_DIFF_KINDS] = {[GS_DIFF_NEW] = "NEW",
+                                                      [GS_DIFF_GROWN] = "GROWN",
+                                                      [GS_DIFF_SHRUNK] = "SHRUNK",
+                                                      [GS_DIFF_GONE] = "GONE",
+                                                      [GS_DIFF_SAME] = "SAME"};
+
+static void write_row(const struct gs_diff_row *row, unsigned number,
+                      const struct gs_report_file files[2], struct gs_text *text)
+{
+    char change[32], before[80], after[80];
+    const struct gs_file_place *place = row->place;
+    gs_text_add(text, "%s %u: %s", kind_names[row->kind], number,
+                signed_bytes(row->bytes[0], row->bytes[1], change));
+    amount(row->bytes[0], row->counts[0], before);
+    amount(row->bytes[1], row->counts[1], after);
+    if (row->kind == GS_DIFF_NEW || row->kind == GS_DIFF_GONE) {
+        uint64_t count = row->counts[row->kind == GS_DIFF_NEW];
+        char number_text[32];
+        gs_text_add(text, " in %s allocation%s\n", gs_text_count(count, number_text),
+                    plural(count));
+    } else {
+        gs_text_add(text, ": %s, then %s\n", before, after);
+    }
+    gs_text_add(text, "  %s%s%s\n", place->call ? place->call : "unknown call",
+                place->kind ? ", " : "", place->kind ? place->kind : "");
+    gs_report_file_stack(&files[row->side], place, text);
+    gs_text_add(text, "\n");
+}
+
+static const char *what_of(const struct gs_report_file files[2])
+{
+    return files[0].of == GS_REPORT_OF_PEAK       ? "At the peaks"
+           : files[0].running && files[1].running ? "Live"
+           : files[0].running                     ? "Live, then leaked"
+           : files[1].running                     ? "Leaked, then live"
+                                                  : "Leaked";
+}
+
+static void write_sum(const struct gs_diff *diff, enum gs_diff_kind kind,
+                      const char *word, struct gs_text *text)
+{
+    char number[32], bytes[24];
+    bool grew = kind == GS_DIFF_NEW || kind == GS_DIFF_GROWN;
+    gs_text_add(text, "%s%s %s", kind == GS_DIFF_NEW ? "" : ", ",
+                gs_text_count(diff->kinds[kind], number), word);
+    if (diff->kinds[kind] > 0) {
+        gs_text_add(text, " (%c%s)", grew ? '+' : '-',
+                    gs_text_bytes(diff->grown[kind], bytes));
+    }
+}
+
+void gs_diff_write(const struct gs_diff *diff, const struct gs_report_file files[2],
+                   const char *const paths[2], unsigned most, struct gs_text *text)
+{
+    char before[80], after[80], number[32];
+    unsigned written = 0;
+    uint64_t changed = diff->count - diff->kinds[GS_DIFF_SAME];
+    write_head(diff, files, paths, text);
+    for (size_t i = 0; i < diff->count && written < most; i++) {
+        if (diff->rows[i].kind != GS_DIFF_SAME) {
+            write_row(&diff->rows[i], ++written, files, text);
+        }
+    }
+    if (changed > written) {
+        gs_text_add(text, "%s more call site%s changed (GPUSHIM_LEAK_MAX)\n\n",
+                    gs_text_count(changed - written, number), plural(changed - written));
+    }
+    gs_text_add(text, "%s: %s, then %s\n", what_of(files),
+                amount(diff->bytes[0], diff->counts[0], before),
+                amount(diff->bytes[1], diff->counts[1], after));
+    gs_text_add(text, "SUMMARY: gpushim diff: ");
+    write_sum(diff, GS_DIFF_NEW, "new", text);
+    write_sum(diff, GS_DIFF_GROWN, "grown", text);
+    write_sum(diff, GS_DIFF_SHRUNK, "shrunk", text);
+    write_sum(diff, GS_DIFF_GONE, "gone", text);
+    gs_text_add(text, ", %s unchanged\n",
+                gs_text_count(diff->kinds[GS_DIFF_SAME], number));
+}

@@ -1,0 +1,36 @@
+/*
+ * glance.h - what a process has now, by its state file: the totals alone, for gpushim
+ * top. Locks: none; one thread.   Design: docs/state.md
+ */
+#ifndef GS_GLANCE_H
+#define GS_GLANCE_H
+
+#include "tracker/state/state_read.h"
+
+/* The memory of a device, or of the host. */
+struct gs_glance_row {
+    unsigned device; /* GS_GLANCE_HOST: pinned host memory */
+    uint64_t live_bytes, reserved_bytes, peak_bytes, allocs;
+    char bus[GS_STATE_BUS_BYTES]; /* "": unknown */
+};
+
+#define GS_GLANCE_HOST GS_MAX_DEVICES
+
+struct gs_glance {
+    struct gs_state_process process; /* its texts have no control characters */
+    bool running;
+    const char *halted; /* why it does not go on: "stopped", "paused"; NULL: it does */
+    uint64_t at_ns;     /* gs_now_ns when it was read */
+    /* Devices that had memory, and pinned host memory if there ever was any; at least one
+     * row. */
+    struct gs_glance_row rows[GS_MAX_DEVICES + 1];
+    unsigned row_count;
+};
+
+/* The process has just made the file: it is to be read again. */
+extern const char gs_glance_too_early[];
+
+/* Reads a file. False: *problem is the reason, as the end of a sentence. */
+bool gs_glance_read(const char *path, struct gs_glance *out, const char **problem);
+
+#endif

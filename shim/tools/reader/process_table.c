@@ -1,0 +1,207 @@
+/*
+ * process_table.c - see process_table.h.
+ * Owns: struct gs_process_table.   Lock: none.   Design: docs/outputs.md
+ */
+#include "shim/tools/reader/process_table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ENDING_WIDTH 23 /* "ended without a report" and a space */
+
+/* ---- devices ----------------------------------------------------------------------- */
+
+/* A device that processes had memory on. Each has its own ordinals; devices of different
+ * processes are the same if host and PCI bus id are. */
+struct gs_shared_device {
+    char host[sizeof(((struct gs_state_process *)0)->host)];
+    char bus[GS_STATE_BUS_BYTES]; /* "0" if the id is not known */
+    char name[GS_STATE_DEVICE_BYTES];
+    uint64_t peak_bytes; /* the sum over processes */
+    unsigned processes;
+};
+
+/* NULL: no memory. */
+static struct gs_shared_device *find_device(struct gs_process_table *table,
+                                            const struct gs_shared_device *like)
+{
+    for (size_t i = 0; i < table->device_count; i++) {
+        struct gs_shared_device *known = &table->devices[i];
+        bool same_host = strcmp(known->host, like->host) == 0;
+        table->of_hosts = table->of_hosts || !same_host;
+        if (same_host && strcmp(known->bus, like->bus) == 0) {
+            return known;
+        }
+    }
+    if (table->device_count == table->device_room) {
+        size_t room = table->device_room ? 2 * table->device_room : 16;
+        struct gs_shared_device *devices =
+            realloc(table->devices, room * sizeof(*table->devices));
+        if (!devices) {
+            return NULL;
+        }
+        table->devices = devices;
+        table->device_room = room;
+    }
+    table->devices[table->device_count] = *like;
+    return &table->devices[table->device_count++];
+}
+
+static void add_devices(struct gs_process_table *table, const struct gs_report_file *file)
+{
+    for (size_t i = 0; i < file->device_count; i++) {
+        const struct gs_file_device *found = &file->devices[i];
+        struct gs_shared_device like = {.processes = 0};
+        if (found->peak_bytes == 0) {
+            continue;
+        }
+        (void)snprintf(like.host, sizeof(like.host), "%s", file->host);
+        (void)snprintf(like.name, sizeof(like.name), "%s",
+                       found->name ? found->name : "");
+        if (found->bus) {
+            (void)snprintf(like.bus, sizeof(like.bus), "%s", found->bus);
+        } else {
+            (void)snprintf(like.bus, sizeof(like.bus), "%llu",
+                           (unsigned long long)found->ordinal);
+        }
+        struct gs_shared_device *device = find_device(table, &like);
+        if (device) {
+            device->peak_bytes += found->peak_bytes;
+            device->processes++;
+        }
+    }
+}
+
+/* The sum of the peaks is the most that all can have had at once: they may have reached
+ * them at different times. */
+static void write_devices(struct gs_process_table *table)
+{
+    for (size_t i = 0; i < table->device_count; i++) {
+        const struct gs_shared_device *device = &table->devices[i];
+        char bytes[24];
+        gs_text_add(
+            &table->text, "gpushim: GPU %s %s%s%s: at most %s at once, by %u process%s\n",
+            device->bus, device->name, table->of_hosts ? " of " : "",
+            table->of_hosts ? device->host : "", gs_text_bytes(device->peak_bytes, bytes),
+            device->processes, device->processes == 1 ? "" : "es");
+    }
+}
+
+/* ---- processes --------------------------------------------------------------------- */
+
+/* All but the last column; the caller adds the rest. */
+static void write_line(struct gs_text *text, const char *process, const char *rank,
+                       const char *peak, const char *leaked, uint64_t allocs,
+                       uint64_t errors)
+{
+    char count[32], wrong[32];
+    gs_text_add(text, "gpushim: %9s %5s %10s %10s %12s %7s", process, rank, peak, leaked,
+                gs_text_count(allocs, count), gs_text_count(errors, wrong));
+}
+
+/* What the launcher knows of the end of a process without a report; NULL: nothing. */
+static const struct gs_state_ended *end_of(const struct gs_report_file *file,
+                                           const struct gs_state_ended *ended)
+{
+    if (!ended || strcmp(file->ending, "ended without a report") != 0) {
+        return NULL;
+    }
+    while (ended->pid != 0 && (uint64_t)ended->pid != file->pid) {
+        ended++;
+    }
+    return ended->pid != 0 && ended->text[0] ? ended : NULL;
+}
+
+/* How the process ended. */
+static const char *ending_of(const struct gs_report_file *file,
+                             const struct gs_state_ended *ended, char live[48])
+{
+    char bytes[24];
+    if (file->running) {
+        snprintf(live, 48, "runs, %s live", gs_text_bytes(file->leaked_bytes, bytes));
+        return live;
+    }
+    if (file->no_start) {
+        return "CUDA did not start";
+    }
+    ended = end_of(file, ended);
+    return ended ? ended->text : file->ending;
+}
+
+/* A signal, or a status other than 0: "exit 3", "_exit 3", "exit_group 3". */
+static bool is_failure(const char *ending)
+{
+    size_t length = strlen(ending);
+    bool status = strstr(ending, "exit") != NULL && strncmp(ending, "exec", 4) != 0;
+    return strncmp(ending, "killed by ", 10) == 0 || strncmp(ending, "SIG", 3) == 0 ||
+           (status && length > 2 && strcmp(ending + length - 2, " 0") != 0);
+}
+
+/* Keeps the process if it failed before those so far. When one without a report ended,
+ * only the launcher knows. */
+static void note_failure(struct gs_process_table *table,
+                         const struct gs_report_file *file, const char *ending,
+                         const struct gs_state_ended *ended)
+{
+    char who[32];
+    ended = end_of(file, ended);
+    uint64_t at = ended                  ? ended->unix_ms
+                  : file->killed_unix_ms ? file->killed_unix_ms
+                                         : file->end_unix_ms;
+    if (file->running || !is_failure(ending) || at == 0 ||
+        (table->failed_unix_ms != 0 && table->failed_unix_ms <= at)) {
+        return;
+    }
+    table->failed_unix_ms = at;
+    (void)snprintf(table->failed, sizeof(table->failed), "%s of %s, %s",
+                   gs_report_file_who(file, who), file->host, ending);
+}
+
+void gs_process_table_add(struct gs_process_table *table,
+                          const struct gs_report_file *file,
+                          const struct gs_state_ended *ended)
+{
+    char number[24], rank[24] = "-", peak[24], leaked[24], live[48];
+    if (table->processes++ == 0) {
+        gs_text_add(&table->text, "gpushim: %9s %5s %10s %10s %12s %7s  %-*s%s\n",
+                    "process", "rank", "peak", "leaked", "allocs", "errors", ENDING_WIDTH,
+                    "ending", "command");
+    }
+    snprintf(number, sizeof(number), "%llu", (unsigned long long)file->pid);
+    if (file->rank != UINT64_MAX) {
+        snprintf(rank, sizeof(rank), "%llu", (unsigned long long)file->rank);
+    }
+    write_line(&table->text, number, rank, gs_text_bytes(file->peak_bytes, peak),
+               file->running ? "-" : gs_text_bytes(file->leaked_bytes, leaked),
+               file->allocs, file->errors);
+    const char *ending = ending_of(file, ended, live);
+    gs_text_add(&table->text, "  %-*s%s\n", ENDING_WIDTH, ending, file->command);
+    note_failure(table, file, ending, ended);
+    add_devices(table, file);
+    table->allocs += file->allocs;
+    table->leaked_bytes += file->running ? 0 : file->leaked_bytes;
+    table->errors += file->errors;
+}
+
+void gs_process_table_sum(struct gs_process_table *table)
+{
+    char leaked[24];
+    if (table->processes < 2) {
+        return;
+    }
+    write_line(&table->text, "all", "", "", gs_text_bytes(table->leaked_bytes, leaked),
+               table->allocs, table->errors);
+    gs_text_add(&table->text, "\n");
+    write_devices(table);
+    if (table->failed_unix_ms != 0) {
+        gs_text_add(&table->text, "gpushim: first to fail: %s\n", table->failed);
+    }
+}
+
+void gs_process_table_free(struct gs_process_table *table)
+{
+    gs_text_free(&table->text);
+    free(table->devices);
+    *table = (struct gs_process_table){.processes = 0};
+}

@@ -1,0 +1,40 @@
+/*
+ * process_table.h - a line for each of several processes, one for all, and the sum of the
+ * peaks on each device: gpushim merge, and --summary.
+ * Locks: none.   Design: docs/outputs.md
+ */
+#ifndef GS_PROCESS_TABLE_H
+#define GS_PROCESS_TABLE_H
+
+#include "shim/tools/reader/report_file.h"
+#include "tracker/report/text/text.h"
+
+/* How a process ended of which its file may not know it. */
+struct gs_state_ended {
+    int64_t pid;      /* 0 at the end of an array */
+    char text[64];    /* "killed by SIGABRT"; "": not known */
+    uint64_t unix_ms; /* when; 0: not known */
+};
+
+/* Zero at first. */
+struct gs_process_table {
+    struct gs_text text;
+    unsigned processes;
+    uint64_t leaked_bytes, allocs, errors; /* of all */
+    struct gs_shared_device *devices;
+    size_t device_count, device_room;
+    bool of_hosts; /* of more than one */
+    /* The process that failed first, of those whose end is known. */
+    uint64_t failed_unix_ms; /* 0: none */
+    char failed[160];
+};
+
+/* Adds a report's line. ended: an array; NULL: nothing is known. */
+void gs_process_table_add(struct gs_process_table *table,
+                          const struct gs_report_file *file,
+                          const struct gs_state_ended *ended);
+/* Adds the lines of all. */
+void gs_process_table_sum(struct gs_process_table *table);
+void gs_process_table_free(struct gs_process_table *table);
+
+#endif

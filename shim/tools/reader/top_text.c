@@ -1,0 +1,231 @@
+/*
+ * top_text.c - see top_text.h.
+ * Owns: nothing.   Lock: none.   Design: docs/state.md
+ */
+#include "shim/tools/reader/top_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "shim/tools/reader/report_file.h"
+
+static const char *clock_text(char out[16])
+{
+    time_t now = time(NULL);
+    struct tm parts;
+    out[0] = '\0';
+    if (localtime_r(&now, &parts)) {
+        (void)strftime(out, 16, "%H:%M:%S", &parts);
+    }
+    return out;
+}
+
+void gs_top_write_head(const struct gs_top_list *list, struct gs_text *text)
+{
+    char live[24], reserved[24], clock[16];
+    gs_text_add(text, "gpushim top  %s  %u process%s, %s live, %s reserved",
+                clock_text(clock), list->processes, list->processes == 1 ? "" : "es",
+                gs_text_bytes(list->live_bytes, live),
+                gs_text_bytes(list->reserved_bytes, reserved));
+    if (list->ended > 0) {
+        gs_text_add(text, ", %u ended", list->ended);
+    }
+    if (list->filter[0]) {
+        gs_text_add(text, ", filter: %s", list->filter);
+    }
+    gs_text_add(text, "\n");
+}
+
+static int compare_devices(const void *left, const void *right)
+{
+    const struct gs_top_device *a = left, *b = right;
+    int order = strcmp(a->glance->process.host, b->glance->process.host);
+    return order ? order
+                 : (a->memory->device > b->memory->device) -
+                       (a->memory->device < b->memory->device);
+}
+
+void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text)
+{
+    const char *space = "";
+    bool hosts = false;
+    char live[24], reserved[24];
+    if (list->device_count == 0) {
+        gs_text_add(text, "\n");
+        return;
+    }
+    qsort(list->devices, list->device_count, sizeof(*list->devices), compare_devices);
+    hosts = strcmp(list->devices[0].glance->process.host,
+                   list->devices[list->device_count - 1].glance->process.host) != 0;
+    for (unsigned i = 0; i < list->device_count; i++) {
+        const struct gs_top_device *device = &list->devices[i];
+        gs_text_add(text, "%s%s%s", space, hosts ? device->glance->process.host : "",
+                    hosts ? " " : "");
+        if (device->memory->device == GS_GLANCE_HOST) {
+            gs_text_add(text, "host: %s live", gs_text_bytes(device->live_bytes, live));
+        } else {
+            gs_text_add(text, "GPU %u: %s live, %s reserved", device->memory->device,
+                        gs_text_bytes(device->live_bytes, live),
+                        gs_text_bytes(device->reserved_bytes, reserved));
+        }
+        space = "   ";
+    }
+    gs_text_add(text, "\n");
+}
+
+void gs_top_write_hint(const struct gs_top_list *list, struct gs_text *text)
+{
+    gs_text_add(text, "  no process with a state file runs in ");
+    gs_text_add_foreign(text, strcmp(list->paths[0], ".") == 0 ? "this folder"
+                                                               : list->paths[0]);
+    gs_text_add(text,
+                ": start programs with\n"
+                "  gpushim --state-file=FOLDER/%%p.state, then gpushim top FOLDER\n");
+}
+
+static void write_cells(bool narrow, const char *pid, const char *device,
+                        const char *live, const char *reserved, const char *peak,
+                        const char *growth, const char *rate, struct gs_text *text)
+{
+    if (narrow) {
+        gs_text_add(text, "%7s %4s %8s  ", pid, device, live);
+    } else {
+        gs_text_add(text, "%9s %5s %9s %9s %9s %9s %9s  ", pid, device, live, reserved,
+                    peak, growth, rate);
+    }
+}
+
+void gs_top_write_columns(bool narrow, struct gs_text *text)
+{
+    write_cells(narrow, "PID", "GPU", "LIVE", "RESERVED", "PEAK", "GROWTH", "ALLOCS/S",
+                text);
+    gs_text_add(text, "COMMAND\n");
+}
+
+/* "12", "1,234", "56.7k", "1.23M" */
+static const char *rate_text(double rate, char out[32])
+{
+    if (rate < 0) {
+        snprintf(out, 32, "-");
+    } else if (rate < 10000) {
+        gs_text_count((uint64_t)(rate + 0.5), out);
+    } else if (rate < 1e6) {
+        snprintf(out, 32, "%.1fk", rate / 1e3);
+    } else {
+        snprintf(out, 32, "%.2fM", rate / 1e6);
+    }
+    return out;
+}
+
+void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text *text)
+{
+    const struct gs_state_process *process = &row->glance->process;
+    const struct gs_glance_row *memory = row->memory;
+    bool host = memory->device == GS_GLANCE_HOST;
+    char pid[24], device[16] = "host", live[24], reserved[24] = "-", peak[24], rate[32],
+                  growth[32] = "-";
+    (void)snprintf(pid, sizeof(pid), "%lld", (long long)process->pid);
+    if (!host) {
+        (void)snprintf(device, sizeof(device), "%u", memory->device);
+        gs_text_bytes(memory->reserved_bytes, reserved);
+    }
+    if (row->growth_bytes != 0 && !row->ended) {
+        char bytes[24];
+        (void)snprintf(growth, sizeof(growth), "%c%s", row->growth_bytes > 0 ? '+' : '-',
+                       gs_text_bytes((uint64_t)llabs(row->growth_bytes), bytes));
+    }
+    write_cells(narrow, pid, device, gs_text_bytes(memory->live_bytes, live), reserved,
+                gs_text_bytes(memory->peak_bytes, peak), growth,
+                rate_text(row->rate, rate), text);
+    if (row->ended) {
+        gs_text_add(text, "(%s) ",
+                    process->ending[0] ? process->ending : "ended without a report");
+    }
+    if (row->glance->halted && !row->ended) {
+        gs_text_add(text, "(%s) ", row->glance->halted);
+    }
+    if (process->rank >= 0) {
+        gs_text_add(text, "rank %d: ", process->rank);
+    }
+    gs_text_add(text, "%s\n", process->command);
+}
+
+void gs_top_write_problem(const struct gs_top_list *list, struct gs_text *text)
+{
+    if (list->unread == 0) {
+        return;
+    }
+    gs_text_add_foreign(text, list->unread_path);
+    gs_text_add(text, ": %s", list->problem);
+    if (list->unread > 1) {
+        gs_text_add(text, "; and %u more files", list->unread - 1);
+    }
+    gs_text_add(text, "\n");
+}
+
+static int compare_places(const void *left, const void *right)
+{
+    const struct gs_file_place *a = left, *b = right;
+    return (a->bytes < b->bytes) - (a->bytes > b->bytes);
+}
+
+void gs_top_write_places(const char *path, struct gs_text *text)
+{
+    static struct gs_report_file file;
+    const char *problem;
+    char who[32], bytes[24], count[32], clock[16];
+    if (!gs_report_file_read(path, GS_REPORT_OF_LEAKS, true, &file, &problem)) {
+        gs_text_add_foreign(text, path);
+        gs_text_add(text, ": %s\n", problem);
+        return;
+    }
+    gs_text_add(text, "%s  %s  %s%s%s\n", gs_report_file_who(&file, who), file.ending,
+                file.command, file.running ? "  as of " : "",
+                file.running ? clock_text(clock) : "");
+    gs_text_add(text, "%s %s in %s allocation%s, %zu call site%s\n\n",
+                gs_text_bytes(file.leaked_bytes, bytes), file.running ? "live" : "leaked",
+                gs_text_count(file.leaked_count, count),
+                file.leaked_count == 1 ? "" : "s", file.place_count,
+                file.place_count == 1 ? "" : "s");
+    if (file.place_count > 0) {
+        qsort(file.places, file.place_count, sizeof(*file.places), compare_places);
+    }
+    for (size_t i = 0; i < file.place_count; i++) {
+        const struct gs_file_place *place = &file.places[i];
+        gs_text_add(text, "%s in %s allocation%s: %s, %s",
+                    gs_text_bytes(place->bytes, bytes),
+                    gs_text_count(place->count, count), place->count == 1 ? "" : "s",
+                    place->call ? place->call : "unknown call",
+                    place->kind ? place->kind : "unknown");
+        if (place->device != UINT64_MAX) {
+            gs_text_add(text, ", GPU %llu", (unsigned long long)place->device);
+        }
+        gs_text_add(text, "\n");
+        gs_report_file_stack(&file, place, text);
+        gs_text_add(text, "\n");
+    }
+    gs_report_file_free(&file);
+}
+
+void gs_top_write_help(struct gs_text *text)
+{
+    gs_text_add(text,
+                "Keys of gpushim top\n"
+                "\n"
+                "  up, down, page up, page down, home, end   choose a process\n"
+                "  Enter, right    its call stacks; left, Esc or q: back\n"
+                "  s, S            sort by the next, or the last, column\n"
+                "  r               reverse the order\n"
+                "  /               filter by command, process id, host or file;\n"
+                "                  Esc: no filter\n"
+                "  h, ?            this page\n"
+                "  q               quit\n"
+                "\n"
+                "LIVE is allocated and not freed, GROWTH its change since gpushim top\n"
+                "first read the process, RESERVED what the pool holds of the device,\n"
+                "PEAK the most that was live. RESERVED is up to 0.1 s old. A process\n"
+                "that ends is shown for five more seconds. (stopped): by a signal;\n"
+                "(paused): by gpushim pause, its memory is on the host.\n");
+}
