@@ -116,8 +116,9 @@ gs_lock_refuse(const char *what, enum gs_lock_rank held)
 /* Call before the thread waits for a lock of the rank. */
 static inline void gs_lock_check_take(enum gs_lock_rank rank)
 {
-    if (GS_UNLIKELY(gs_locks.held >> rank != 0))
+    if (GS_UNLIKELY(gs_locks.held >> rank != 0)) {
         gs_lock_refuse(gs_lock_name(rank), gs_lock_last(gs_locks.held));
+    }
 }
 
 /* Call before the thread waits for a condition: it gives up its lock of the rank, and
@@ -126,8 +127,9 @@ static inline void gs_lock_check_wait(enum gs_lock_rank rank)
 {
     uint64_t others = gs_locks.held & ~gs_lock_bit(rank);
 
-    if (GS_UNLIKELY(others != 0))
+    if (GS_UNLIKELY(others != 0)) {
         gs_lock_refuse("a wait for a condition", gs_lock_last(others));
+    }
 }
 
 /* Call before the thread calls the driver. */
@@ -140,8 +142,9 @@ static inline void gs_lock_check_driver(void)
         ;
     uint64_t others = gs_locks.held & ~allowed;
 
-    if (GS_UNLIKELY(others != 0 && !gs_locks.reentered))
+    if (GS_UNLIKELY(others != 0 && !gs_locks.reentered)) {
         gs_lock_refuse("a call of the driver", gs_lock_last(others));
+    }
 }
 
 /* Records the begin of a wrapper. `reentered`: a wrapper is in progress on this thread,
@@ -218,8 +221,9 @@ static inline void gs_mutex_lock(struct gs_mutex *mutex)
 /* Never waits; true if the mutex was taken. */
 static inline bool gs_mutex_try(struct gs_mutex *mutex)
 {
-    if (pthread_mutex_trylock(&mutex->mutex) != 0)
+    if (pthread_mutex_trylock(&mutex->mutex) != 0) {
         return false;
+    }
     gs_lock_record_held(mutex->rank);
     return true;
 }

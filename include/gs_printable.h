@@ -24,24 +24,29 @@ static inline size_t gs_utf8_length(const char *text)
     unsigned char low = 0x80, high = 0xbf;
     size_t length;
 
-    if (at[0] < 0x80)
+    if (at[0] < 0x80) {
         return 1;
-    if (at[0] < 0xc2 || at[0] > 0xf4)
+    }
+    if (at[0] < 0xc2 || at[0] > 0xf4) {
         return 0;
+    }
     length = at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
-    if (at[0] == 0xe0)
+    if (at[0] == 0xe0) {
         low = 0xa0;
-    else if (at[0] == 0xed)
+    } else if (at[0] == 0xed) {
         high = 0x9f;
-    else if (at[0] == 0xf0)
+    } else if (at[0] == 0xf0) {
         low = 0x90;
-    else if (at[0] == 0xf4)
+    } else if (at[0] == 0xf4) {
         high = 0x8f;
-    if (at[1] < low || at[1] > high)
+    }
+    if (at[1] < low || at[1] > high) {
         return 0;
+    }
     for (size_t i = 2; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80)
+        if ((at[i] & 0xc0) != 0x80) {
             return 0;
+        }
     }
     return length;
 }
@@ -51,10 +56,12 @@ static inline unsigned gs_utf8_value(const char *text, size_t length)
 {
     unsigned value = (unsigned char)text[0];
 
-    if (length > 1)
+    if (length > 1) {
         value &= 0xffu >> (length + 1);
-    for (size_t i = 1; i < length; i++)
+    }
+    for (size_t i = 1; i < length; i++) {
         value = value << 6 | ((unsigned char)text[i] & 0x3f);
+    }
     return value;
 }
 
@@ -66,10 +73,11 @@ static inline bool gs_is_control(const char *text, size_t length)
 {
     const unsigned char *at = (const unsigned char *)text;
 
-    if (length == 3 && at[0] == 0xe2)
+    if (length == 3 && at[0] == 0xe2) {
         return (at[1] == 0x80 &&
                 (at[2] == 0x8e || at[2] == 0x8f || (at[2] >= 0xa8 && at[2] <= 0xae))) ||
                (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9);
+    }
     return length == 1 ? at[0] < 0x20 || at[0] == 0x7f
                        : length == 2 && at[0] == 0xc2 && at[1] < 0xa0;
 }
@@ -84,9 +92,10 @@ static inline void gs_make_printable(char *text, bool lines)
     while (*text) {
         size_t length = gs_utf8_length(text), bytes = length ? length : 1;
 
-        if (length == 0 ||
-            (gs_is_control(text, length) && !(lines && (*text == '\n' || *text == '\t'))))
+        if (length == 0 || (gs_is_control(text, length) &&
+                            !(lines && (*text == '\n' || *text == '\t')))) {
             memset(text, '?', bytes);
+        }
         text += bytes;
     }
 }

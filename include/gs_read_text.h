@@ -20,13 +20,14 @@ static inline size_t gs_read_text(const char *path, char *out, size_t size)
     ssize_t got = fd < 0 ? 0 : 1;
 
     while (got > 0 && length < size - 1) {
-        do
+        do {
             got = read(fd, out + length, size - 1 - length);
-        while (got < 0 && errno == EINTR);
+        } while (got < 0 && errno == EINTR);
         length += got > 0 ? (size_t)got : 0;
     }
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
+    }
     out[length] = '\0';
     return length;
 }

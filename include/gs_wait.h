@@ -57,8 +57,9 @@ struct gs_wait {
 /* One step between two polls. Returns false, at once, after the deadline. */
 static inline bool gs_wait_step(struct gs_wait *wait)
 {
-    if (wait->until_ns && gs_now_ns() >= wait->until_ns)
+    if (wait->until_ns && gs_now_ns() >= wait->until_ns) {
         return false;
+    }
     if (wait->spins > 0) {
         wait->spins--;
         gs_wait_relax();
@@ -67,10 +68,11 @@ static inline bool gs_wait_step(struct gs_wait *wait)
         sched_yield();
     } else {
         gs_nap(wait->nap_ns);
-        if (2 * wait->nap_ns <= wait->longest_ns)
+        if (2 * wait->nap_ns <= wait->longest_ns) {
             wait->nap_ns *= 2;
-        else if (wait->longest_ns)
+        } else if (wait->longest_ns) {
             wait->nap_ns = wait->longest_ns;
+        }
     }
     return true;
 }

@@ -21,9 +21,10 @@ static struct gs_request size_request(const struct gs_pool *pool, size_t bytes,
     request.rounded =
         gs_round_up(size, request.large ? pool->large_step_bytes : GS_BLOCK_BYTES);
     request.units = (uint32_t)(request.rounded / GS_BLOCK_BYTES);
-    if (request.rounded <= GS_SHARED_MAX_BYTES)
+    if (request.rounded <= GS_SHARED_MAX_BYTES) {
         request.cut_units = (uint32_t)gs_round_up(
             request.units, request.large ? GS_LARGE_UNITS : GS_CUT_UNITS);
+    }
     return request;
 }
 
@@ -37,8 +38,9 @@ static struct gs_request size_by_class(struct gs_heap *heap, size_t bytes, size_
     struct gs_request request;
 
     if (size <= wanted ||
-        atomic_load_explicit(&gs_headroom_of(heap)->refused, memory_order_relaxed))
+        atomic_load_explicit(&gs_headroom_of(heap)->refused, memory_order_relaxed)) {
         return size_request(pool, bytes, wanted);
+    }
     request = size_request(pool, bytes, size);
     request.classed = true;
     return request;
@@ -51,17 +53,19 @@ static struct gs_block *take_cached(struct gs_heap *heap,
     struct gs_tcache *tcache = gs_tcache_of(heap);
     struct gs_block *block;
 
-    if (!tcache || !gs_tcache_enter(tcache))
+    if (!tcache || !gs_tcache_enter(tcache)) {
         return NULL;
+    }
     block = request->large ? gs_tiers_take_whole(tcache, request)
                            : gs_tiers_take(tcache, heap, request->units);
     if (block) {
         unsigned class = gs_class_of_units(block->units);
 
-        if (class < GS_CLASS_COUNT)
+        if (class < GS_CLASS_COUNT) {
             tcache->stacks[class].hits++;
-        else
+        } else {
             tcache->counts.whole_hits[class - GS_CLASS_COUNT]++;
+        }
         gs_block_set_requested(block, request->bytes);
         gs_tcache_hand_out(tcache, block, request->bytes, gs_block_bytes(block));
     }
@@ -96,22 +100,26 @@ static inline enum gs_status try_all(struct gs_heap *heap, size_t bytes, size_t 
     gs_tiers_pass(heap, heap->tiers);
     gs_lock_take(&heap->lock);
     status = gs_heap_try(heap, &request, out);
-    if (status == GS_OK)
+    if (status == GS_OK) {
         gs_heap_hit(heap, *out);
+    }
     gs_lock_drop(&heap->lock);
-    if (GS_LIKELY(status != GS_ERR_NOT_FOUND))
+    if (GS_LIKELY(status != GS_ERR_NOT_FOUND)) {
         return status;
+    }
     status = gs_heap_grow(heap, &request, out, native);
-    if (status == GS_ERR_NOMEM && (request.classed || behind))
+    if (status == GS_ERR_NOMEM && (request.classed || behind)) {
         status = grow_plainly(heap, bytes, out, native);
+    }
     return status;
 }
 
 /* Whether to repeat a request that found no memory. */
 static bool reclaims(struct gs_heap *heap, size_t bytes, enum gs_status status)
 {
-    if (status == GS_ERR_UNPOOLABLE)
+    if (status == GS_ERR_UNPOOLABLE) {
         return gs_heap_reclaim(heap, bytes, GS_LACK_LIMIT);
+    }
     return status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_ALL);
 }
 
@@ -121,11 +129,12 @@ enum gs_status gs_heap_alloc_behind(struct gs_heap *heap, size_t bytes, size_t b
     enum gs_status status;
 
     /* The driver answers requests of 0 bytes, and those whose units overflow. */
-    if (GS_UNLIKELY(bytes - 1 >= GS_REQUEST_MAX))
+    if (GS_UNLIKELY(bytes - 1 >= GS_REQUEST_MAX)) {
         return GS_ERR_UNPOOLABLE;
-    do
+    }
+    do {
         status = try_all(heap, bytes, behind, out, native);
-    while (GS_UNLIKELY(status != GS_OK) && reclaims(heap, bytes, status));
+    } while (GS_UNLIKELY(status != GS_OK) && reclaims(heap, bytes, status));
     return status;
 }
 

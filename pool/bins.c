@@ -23,10 +23,12 @@ static inline bool is_whole(const struct gs_block *block)
 
 static inline bool before(const struct gs_block *a, const struct gs_block *b)
 {
-    if (is_whole(a) != is_whole(b))
+    if (is_whole(a) != is_whole(b)) {
         return is_whole(b);
-    if (a->units != b->units)
+    }
+    if (a->units != b->units) {
         return a->units < b->units;
+    }
     return gs_block_start(a) < gs_block_start(b);
 }
 
@@ -40,14 +42,16 @@ static inline uint32_t draw(uint32_t *seed)
 static inline void hang(const struct gs_table *blocks, struct gs_tree *tree, uint32_t old,
                         uint32_t parent, uint32_t child)
 {
-    if (child)
+    if (child) {
         at(blocks, child)->hole.parent = parent;
-    if (!parent)
+    }
+    if (!parent) {
         tree->root = child;
-    else if (at(blocks, parent)->hole.left == old)
+    } else if (at(blocks, parent)->hole.left == old) {
         at(blocks, parent)->hole.left = child;
-    else
+    } else {
         at(blocks, parent)->hole.right = child;
+    }
 }
 
 /* One rotation that lifts `block` above its parent. */
@@ -67,8 +71,9 @@ static void lift(const struct gs_table *blocks, struct gs_tree *tree,
         parent->hole.right = moved;
         block->hole.left = parent->id;
     }
-    if (moved)
+    if (moved) {
         at(blocks, moved)->hole.parent = parent->id;
+    }
     parent->hole.parent = block->id;
 }
 
@@ -106,8 +111,9 @@ void gs_tree_put(const struct gs_table *blocks, struct gs_tree *tree,
     }
     block->hole.parent = parent->id;
     while (block->hole.parent &&
-           at(blocks, block->hole.parent)->hole.priority < block->hole.priority)
+           at(blocks, block->hole.parent)->hole.priority < block->hole.priority) {
         lift(blocks, tree, block);
+    }
 }
 
 /* The member after the first one. */
@@ -115,18 +121,21 @@ static uint32_t second(const struct gs_table *blocks, const struct gs_block *fir
 {
     uint32_t id = first->hole.right;
 
-    if (!id)
+    if (!id) {
         return first->hole.parent;
-    while (at(blocks, id)->hole.left)
+    }
+    while (at(blocks, id)->hole.left) {
         id = at(blocks, id)->hole.left;
+    }
     return id;
 }
 
 void gs_tree_drop(const struct gs_table *blocks, struct gs_tree *tree,
                   struct gs_block *block)
 {
-    if (tree->first == block->id)
+    if (tree->first == block->id) {
         tree->first = second(blocks, block);
+    }
     while (block->hole.left && block->hole.right) {
         struct gs_block *left = at(blocks, block->hole.left);
         struct gs_block *right = at(blocks, block->hole.right);
@@ -144,16 +153,19 @@ static const struct gs_block *before_it(const struct gs_table *blocks,
 {
     uint32_t id = block->hole.left, from = block->id;
 
-    if (tree->first == block->id)
+    if (tree->first == block->id) {
         return NULL;
+    }
     if (id) {
-        while (at(blocks, id)->hole.right)
+        while (at(blocks, id)->hole.right) {
             id = at(blocks, id)->hole.right;
+        }
         return at(blocks, id);
     }
     for (id = block->hole.parent; at(blocks, id)->hole.left == from;
-         id = at(blocks, id)->hole.parent)
+         id = at(blocks, id)->hole.parent) {
         from = id;
+    }
     return at(blocks, id);
 }
 
@@ -164,13 +176,15 @@ static const struct gs_block *after_it(const struct gs_table *blocks,
     uint32_t id = block->hole.right, from = block->id;
 
     if (id) {
-        while (at(blocks, id)->hole.left)
+        while (at(blocks, id)->hole.left) {
             id = at(blocks, id)->hole.left;
+        }
         return at(blocks, id);
     }
     for (id = block->hole.parent; id && at(blocks, id)->hole.right == from;
-         id = at(blocks, id)->hole.parent)
+         id = at(blocks, id)->hole.parent) {
         from = id;
+    }
     return id ? at(blocks, id) : NULL;
 }
 
@@ -193,11 +207,13 @@ struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree
     struct gs_block *best = NULL;
     uint32_t id = tree->root;
 
-    if (!id)
+    if (!id) {
         return NULL;
+    }
     best = at(blocks, tree->first);
-    if (GS_LIKELY(best->units >= units))
+    if (GS_LIKELY(best->units >= units)) {
         return best;
+    }
     best = NULL;
     while (id) {
         struct gs_block *block = at(blocks, id);
@@ -218,8 +234,9 @@ bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, in
     const struct gs_block *last = NULL;
     uint32_t id = tree->root, from = 0;
 
-    if (!id)
+    if (!id) {
         return tree->first == 0;
+    }
     /* In-order walk by parent links: down from a parent, up from a child. */
     while (id) {
         struct gs_block *block = at(blocks, id);
@@ -227,8 +244,9 @@ bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, in
 
         if (from == block->hole.parent) {
             if (block->hole.parent &&
-                at(blocks, block->hole.parent)->hole.priority < block->hole.priority)
+                at(blocks, block->hole.parent)->hole.priority < block->hole.priority) {
                 return false;
+            }
             if (left) {
                 from = id;
                 id = left;
@@ -236,10 +254,12 @@ bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, in
             }
         }
         if (from != right || (from == block->hole.parent && !right)) {
-            if (last ? !before(last, block) : tree->first != id)
+            if (last ? !before(last, block) : tree->first != id) {
                 return false;
-            if (bin >= 0 && (int)gs_bins_of(block->offset, block->units) != bin)
+            }
+            if (bin >= 0 && (int)gs_bins_of(block->offset, block->units) != bin) {
                 return false;
+            }
             last = block;
             ++*count;
             if (right) {
@@ -258,10 +278,12 @@ unsigned gs_bins_of(uint32_t offset, uint32_t units)
 {
     uint32_t capacity = gs_bins_capacity(offset, units);
 
-    if (capacity < GS_ALIGNED_UNITS)
+    if (capacity < GS_ALIGNED_UNITS) {
         return units - 1;
-    if (capacity > GS_LARGE_UNITS)
+    }
+    if (capacity > GS_LARGE_UNITS) {
         capacity = GS_LARGE_UNITS;
+    }
     return GS_LOOSE_BINS + capacity - GS_ALIGNED_UNITS;
 }
 
@@ -292,8 +314,9 @@ void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
     }
     bins->trees[bin].root = bins->trees[bin].first = 0;
     bins->words[bin / 64] &= ~(1ull << (bin % 64));
-    if (!bins->words[bin / 64])
+    if (!bins->words[bin / 64]) {
         bins->summary[bin / 4096] &= ~(1ull << (bin / 64 % 64));
+    }
 }
 
 void gs_bins_move(const struct gs_table *blocks, struct gs_bins *bins,
@@ -304,8 +327,9 @@ void gs_bins_move(const struct gs_table *blocks, struct gs_bins *bins,
 
     if (bin == gs_bins_of(offset, units)) {
         gs_block_place(block, block->segment, offset, units);
-        if (gs_tree_stays(blocks, &bins->trees[bin], block, was))
+        if (gs_tree_stays(blocks, &bins->trees[bin], block, was)) {
             return;
+        }
         gs_bins_drop(blocks, bins, block);
     } else {
         gs_bins_drop(blocks, bins, block);
@@ -320,13 +344,15 @@ static unsigned next_bin(const struct gs_bins *bins, unsigned from)
     unsigned word = from / 64;
     uint64_t bits = bins->words[word] & (~0ull << (from % 64));
 
-    if (bits)
+    if (bits) {
         return word * 64 + (unsigned)__builtin_ctzll(bits);
+    }
     word++;
     for (unsigned i = word / 64; i < GS_BIN_SUMMARIES; i++) {
         bits = bins->summary[i];
-        if (i == word / 64)
+        if (i == word / 64) {
             bits &= ~0ull << (word % 64);
+        }
         if (bits) {
             word = i * 64 + (unsigned)__builtin_ctzll(bits);
             return word * 64 + (unsigned)__builtin_ctzll(bins->words[word]);
@@ -352,8 +378,9 @@ struct gs_block *gs_bins_fit_anywhere(const struct gs_table *blocks,
     for (bin = next_bin(bins, bin); bin < sure; bin = next_bin(bins, bin + 1)) {
         struct gs_block *block = gs_tree_fit(blocks, &bins->trees[bin], units);
 
-        if (block)
+        if (block) {
             return block;
+        }
     }
     return bin == GS_BIN_COUNT ? NULL : at(blocks, bins->trees[bin].first);
 }
@@ -363,8 +390,9 @@ struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins
 {
     unsigned bin;
 
-    if (units > GS_ALIGNED_UNITS && !gs_bins_aligned(units))
+    if (units > GS_ALIGNED_UNITS && !gs_bins_aligned(units)) {
         return gs_bins_fit_anywhere(blocks, bins, units);
+    }
     bin = next_bin(bins, sure_bin(units));
     return bin == GS_BIN_COUNT ? NULL : at(blocks, bins->trees[bin].first);
 }
@@ -376,10 +404,12 @@ bool gs_bins_check(const struct gs_table *blocks, const struct gs_bins *bins,
         bool bit = bins->words[bin / 64] >> (bin % 64) & 1;
         bool word = bins->summary[bin / 4096] >> (bin / 64 % 64) & 1;
 
-        if (bit != (bins->trees[bin].root != 0) || word != (bins->words[bin / 64] != 0))
+        if (bit != (bins->trees[bin].root != 0) || word != (bins->words[bin / 64] != 0)) {
             return false;
-        if (bit && !gs_tree_check(blocks, &bins->trees[bin], (int)bin, count))
+        }
+        if (bit && !gs_tree_check(blocks, &bins->trees[bin], (int)bin, count)) {
             return false;
+        }
     }
     return true;
 }

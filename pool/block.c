@@ -17,8 +17,9 @@ size_t gs_block_whole_bytes(const struct gs_block *block)
 
 size_t gs_block_requested(const struct gs_block *block)
 {
-    if (block->segment->shared)
+    if (block->segment->shared) {
         return __atomic_load_n(&block->live.requested, __ATOMIC_RELAXED);
+    }
     return __atomic_load_n(&block->segment->requested, __ATOMIC_RELAXED);
 }
 

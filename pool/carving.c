@@ -42,8 +42,9 @@ bool gs_carving_allows(struct gs_heap *heap, size_t bytes)
     const struct gs_headroom *room = gs_headroom_of(heap);
     enum gs_carving carving = carving_of(heap);
 
-    if (carving != GS_CARVE_SPARE)
+    if (carving != GS_CARVE_SPARE) {
         return carving == GS_CARVE_ALWAYS;
+    }
     return atomic_load_explicit(&room->tolerance, memory_order_relaxed) +
                atomic_load_explicit(&room->carved, memory_order_relaxed) + bytes <=
            gs_fit_tolerance_margin(heap) / CARVED_SHARE;
@@ -61,8 +62,9 @@ size_t gs_carving_grown(struct gs_heap *heap, const struct gs_request *request)
                   heap->idle_bytes[GS_IDLE_SHARED];
     size_t bytes = used / GROWTH_SHARE;
 
-    if (bytes > GROWN_MAX_BYTES)
+    if (bytes > GROWN_MAX_BYTES) {
         bytes = GROWN_MAX_BYTES;
+    }
     /* Where all memory may be carved, no end is too short for one more such request. */
     bytes -=
         bytes % (carving_of(heap) == GS_CARVE_ALWAYS ? request->rounded : GS_LARGE_BYTES);

@@ -32,26 +32,35 @@ static const char *check_block(struct gs_pool *pool, const struct gs_segment *se
                     state == GS_BLOCK_CACHED;
     const struct gs_starts *starts = &gs_segment_heap(segment)->starts;
 
-    if (block->segment != segment)
+    if (block->segment != segment) {
         return "a block names another segment";
-    if (!occupied && state != GS_BLOCK_FREE)
+    }
+    if (!occupied && state != GS_BLOCK_FREE) {
         return "a spare record stands in a segment";
-    if (block->units == 0)
+    }
+    if (block->units == 0) {
         return "a block is empty";
-    if (!segment->shared)
+    }
+    if (!segment->shared) {
         return block->offset || block->next ? "a large segment is split" : NULL;
-    if (occupied && gs_starts_find(pool, starts, segment, block->offset) != block)
+    }
+    if (occupied && gs_starts_find(pool, starts, segment, block->offset) != block) {
         return "an occupied block's start is not known";
-    if (!occupied && gs_starts_find(pool, starts, segment, block->offset))
+    }
+    if (!occupied && gs_starts_find(pool, starts, segment, block->offset)) {
         return "a free block's start is taken for an occupied one's";
-    if (segment->carved && (block->offset | block->units) % GS_CUT_UNITS)
+    }
+    if (segment->carved && (block->offset | block->units) % GS_CUT_UNITS) {
         return "a block of a carved segment is no multiple of 64 KiB";
+    }
     if (segment->carved && occupied && block->units % GS_LARGE_UNITS == 0 &&
-        block->offset % GS_LARGE_UNITS)
+        block->offset % GS_LARGE_UNITS) {
         return "a large block of a carved segment starts at no multiple of 2 MiB";
+    }
     if (!occupied && block->next &&
-        gs_block_state(gs_block_at(pool, block->next)) == GS_BLOCK_FREE)
+        gs_block_state(gs_block_at(pool, block->next)) == GS_BLOCK_FREE) {
         return "two free neighbours were not merged";
+    }
     return NULL;
 }
 
@@ -68,8 +77,9 @@ static void tally_block(struct tally *tally, const struct gs_segment *segment,
         return;
     }
     tally->starts += segment->shared;
-    if (segment->shared && !segment->carved)
+    if (segment->shared && !segment->carved) {
         tally->small_units += block->units;
+    }
     if (state == GS_BLOCK_CACHED) {
         tally->tiers++;
         return;
@@ -91,43 +101,56 @@ static const char *check_segment(struct gs_heap *heap, struct gs_segment *segmen
     uint32_t prev = 0, occupied = 0;
     uint64_t offset = 0;
 
-    if (!segment->mapped || gs_segment_heap(segment) != heap)
+    if (!segment->mapped || gs_segment_heap(segment) != heap) {
         return "a segment does not know its heap";
-    for (uint64_t at = 0; at < segment->bytes; at += GS_LARGE_BYTES)
-        if (gs_pages_find(&pool->pages, segment->addr + at) != segment)
+    }
+    for (uint64_t at = 0; at < segment->bytes; at += GS_LARGE_BYTES) {
+        if (gs_pages_find(&pool->pages, segment->addr + at) != segment) {
             return "the page map does not know a segment";
+        }
+    }
     for (uint32_t id = segment->first; id;) {
         const struct gs_block *block = gs_block_at(pool, id);
         const char *why = check_block(pool, segment, block);
 
-        if (why)
+        if (why) {
             return why;
-        if (block->id != id || block->prev != prev || block->offset != offset)
+        }
+        if (block->id != id || block->prev != prev || block->offset != offset) {
             return "the blocks of a segment do not follow one another";
+        }
         tally_block(tally, segment, block);
         occupied += gs_block_state(block) != GS_BLOCK_FREE;
         offset += block->units;
         prev = id;
         id = block->next;
     }
-    if (offset != units)
+    if (offset != units) {
         return "the blocks of a segment do not fill it";
-    if (occupied != segment->occupied)
+    }
+    if (occupied != segment->occupied) {
         return "a segment miscounts its blocks";
-    if (gs_list_empty(&segment->idle) != (occupied != 0))
+    }
+    if (gs_list_empty(&segment->idle) != (occupied != 0)) {
         return "an empty segment is not idle, or one in use is";
-    if (!occupied)
+    }
+    if (!occupied) {
         tally->idle[segment->shared ? GS_IDLE_SHARED : GS_IDLE_LARGE] += segment->bytes;
-    if (segment->tolerance && (segment->shared || !occupied))
+    }
+    if (segment->tolerance && (segment->shared || !occupied)) {
         return "a segment without an allocation of its own has a fit tolerance";
-    if (segment->carved && !segment->shared)
+    }
+    if (segment->carved && !segment->shared) {
         return "blocks of a carved segment may be cached";
-    if (segment->carved && !occupied)
+    }
+    if (segment->carved && !occupied) {
         return "a segment without a block is still carved";
+    }
     tally->carved_bytes += segment->carved ? segment->bytes : 0;
     tally->tolerance_bytes += segment->tolerance;
-    if (segment->shared && !segment->carved && segment->bytes > GS_LARGE_BYTES)
+    if (segment->shared && !segment->carved && segment->bytes > GS_LARGE_BYTES) {
         tally->grown_bytes += segment->bytes;
+    }
     tally->reserved_bytes += segment->bytes;
     return NULL;
 }
@@ -138,10 +161,12 @@ static const char *check_idle(const struct gs_heap *heap, const struct tally *ta
         size_t bytes = 0;
 
         for (struct gs_link *link = heap->idle[i].next; link != &heap->idle[i];
-             link = link->next)
+             link = link->next) {
             bytes += GS_LINK_OWNER(link, struct gs_segment, idle)->bytes;
-        if (bytes != tally->idle[i] || bytes != heap->idle_bytes[i])
+        }
+        if (bytes != tally->idle[i] || bytes != heap->idle_bytes[i]) {
             return "idle memory is miscounted";
+        }
     }
     return gs_runs_check(heap);
 }
@@ -154,14 +179,16 @@ static const char *check_pending(const struct gs_heap *heap, const struct tally 
     for (uint32_t id = heap->pending_head; id;) {
         const struct gs_block *block = gs_block_at(heap->pool, id);
 
-        if (gs_block_state(block) != GS_BLOCK_PENDING)
+        if (gs_block_state(block) != GS_BLOCK_PENDING) {
             return "a block on the pending list is not pending";
+        }
         count++;
         last = id;
         id = block->pending.next;
     }
-    if (last != heap->pending_tail)
+    if (last != heap->pending_tail) {
         return "the pending list does not end at its tail";
+    }
     return count == tally->pending ? NULL : "a pending block is on no list";
 }
 
@@ -176,20 +203,27 @@ static const char *check_counters(struct gs_heap *heap, const struct tally *tall
 
     if (heap->carved_bytes != tally->carved_bytes ||
         heap->tolerance_bytes != tally->tolerance_bytes ||
-        heap->grown_bytes != tally->grown_bytes)
+        heap->grown_bytes != tally->grown_bytes) {
         return "carved segments, fit tolerance or growth are miscounted";
-    if (heap->small_units != tally->small_units)
+    }
+    if (heap->small_units != tally->small_units) {
         return "the small bytes in use are miscounted";
-    if (stats->live_bytes != tally->live_bytes || stats->used_bytes != tally->used_bytes)
+    }
+    if (stats->live_bytes != tally->live_bytes ||
+        stats->used_bytes != tally->used_bytes) {
         return "live or used bytes are miscounted";
-    if (stats->pending_bytes != tally->pending_bytes)
+    }
+    if (stats->pending_bytes != tally->pending_bytes) {
         return "pending bytes are miscounted";
+    }
     if (stats->reserved_bytes != tally->reserved_bytes ||
-        stats->reserved_bytes > stats->reserved_peak_bytes)
+        stats->reserved_bytes > stats->reserved_peak_bytes) {
         return "reserved bytes are miscounted";
-    if (stats->frees > stats->allocs || stats->allocs > stats->hits + stats->misses)
+    }
+    if (stats->frees > stats->allocs || stats->allocs > stats->hits + stats->misses) {
         return "more blocks came back than went out, or more went out than were asked "
                "for";
+    }
     return by_class ? gs_classes_check(heap, stats, by_class) : NULL;
 }
 
@@ -202,29 +236,41 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
     const char *why = NULL;
 
     for (struct gs_link *link = heap->segments.next; link != &heap->segments && !why;
-         link = link->next)
+         link = link->next) {
         why = check_segment(heap, GS_LINK_OWNER(link, struct gs_segment, all), &tally);
-    if (why)
+    }
+    if (why) {
         return why;
-    if (heap->bins && !gs_bins_check(blocks, heap->bins, &holes))
+    }
+    if (heap->bins && !gs_bins_check(blocks, heap->bins, &holes)) {
         return "the bins are out of order";
-    if (heap->large && !gs_large_check(blocks, &heap->large->segments, &cached))
+    }
+    if (heap->large && !gs_large_check(blocks, &heap->large->segments, &cached)) {
         return "the cached large segments are out of order";
-    if (heap->large && !gs_large_check(blocks, &heap->large->holes, &carved))
+    }
+    if (heap->large && !gs_large_check(blocks, &heap->large->holes, &carved)) {
         return "the holes of carved segments are out of order";
-    if (carved != tally.carved)
+    }
+    if (carved != tally.carved) {
         return "a hole of a carved segment is in no tree, or in two";
-    if (holes != tally.holes || cached != tally.cached)
+    }
+    if (holes != tally.holes || cached != tally.cached) {
         return "a free block is in no bin, or one that is not free is";
-    if (heap->starts.used != tally.starts)
+    }
+    if (heap->starts.used != tally.starts) {
         return "the table of starts knows a block that is none";
+    }
     why = gs_tiers_check(heap, &tiers);
-    if (!why && tiers != tally.tiers)
+    if (!why && tiers != tally.tiers) {
         why = "a cached block is in no tier, or in two";
-    if (!why)
+    }
+    if (!why) {
         why = check_idle(heap, &tally);
-    if (!why && !gs_heap_is_dead(heap)) /* a dying heap's pending list is cleared last */
+    }
+    if (!why &&
+        !gs_heap_is_dead(heap)) { /* a dying heap's pending list is cleared last */
         why = check_pending(heap, &tally);
+    }
     return why ? why : check_counters(heap, &tally, by_class);
 }
 
@@ -238,17 +284,20 @@ static const char *check_sums(struct gs_pool *pool)
         gs_lock_take(&heap->lock);
         reserved += heap->stats.reserved_bytes;
         for (struct gs_link *link = heap->segments.next; link != &heap->segments;
-             link = link->next)
+             link = link->next) {
             pages += (GS_LINK_OWNER(link, struct gs_segment, all)->bytes +
                       GS_LARGE_BYTES - 1) /
                      GS_LARGE_BYTES;
+        }
         gs_lock_drop(&heap->lock);
     }
     row = gs_reclaim_row(pool, -1).reserved;
-    if (!stays || gs_reclaim_stays(pool) != stays)
+    if (!stays || gs_reclaim_stays(pool) != stays) {
         return NULL;
-    if (pages != used)
+    }
+    if (pages != used) {
         return "the page map knows pages of no segment";
+    }
     return row == reserved ? NULL : "the devices' reserved bytes are miscounted";
 }
 
@@ -265,11 +314,14 @@ bool gs_pool_check(struct gs_pool *pool, const char **why)
         gs_lock_drop(&heap->lock);
         gs_tiers_admit(heap);
     }
-    if (by_class)
+    if (by_class) {
         gs_meta_unmap(by_class, sizeof(*by_class));
-    if (!broken)
+    }
+    if (!broken) {
         broken = check_sums(pool);
-    if (broken && why)
+    }
+    if (broken && why) {
         *why = broken;
+    }
     return !broken;
 }

@@ -25,20 +25,23 @@ size_t gs_size_class(const struct gs_pool *pool, size_t bytes)
     while (low < high) {
         unsigned middle = low + (high - low) / 2;
 
-        if (pool->classes[middle] < bytes)
+        if (pool->classes[middle] < bytes) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low < pool->class_count ? pool->classes[low] : 0;
 }
 
 unsigned gs_pool_class_of(size_t bytes)
 {
-    if (bytes == 0)
+    if (bytes == 0) {
         return 0;
-    if (bytes > GS_REQUEST_MAX)
+    }
+    if (bytes > GS_REQUEST_MAX) {
         return GS_POOL_CLASSES - 1;
+    }
     return gs_class_of_units((uint32_t)((bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES));
 }
 
@@ -46,10 +49,12 @@ size_t gs_pool_class_bytes(unsigned class)
 {
     unsigned octave, step;
 
-    if (class < GS_CLASS_EXACT)
+    if (class < GS_CLASS_EXACT) {
         return (class + 1) * GS_BLOCK_BYTES;
-    if (class >= GS_CLASS_COUNT)
+    }
+    if (class >= GS_CLASS_COUNT) {
         return GS_LARGE_BYTES << (class - GS_CLASS_COUNT + 1);
+    }
     octave = (class - GS_CLASS_EXACT) / 8;
     step = (class - GS_CLASS_EXACT) % 8;
     return (size_t)(8 + step + 1) * ((GS_CLASS_EXACT / 8 * GS_BLOCK_BYTES) << octave);
@@ -64,8 +69,9 @@ void gs_classes_settle(struct gs_tcache *tcache, struct gs_heap *heap)
         heap->class_counts[i].hits += tcache->stacks[i].hits;
         tcache->stacks[i].hits = 0;
     }
-    for (unsigned i = 0; i < GS_POOL_LARGE_CLASSES; i++)
+    for (unsigned i = 0; i < GS_POOL_LARGE_CLASSES; i++) {
         heap->class_counts[GS_CLASS_COUNT + i].hits += tcache->counts.whole_hits[i];
+    }
     gs_lock_drop(&heap->lock);
 }
 
@@ -78,17 +84,20 @@ static void add_counts(const struct gs_heap *heap, struct gs_pool_class *classes
         classes[i].hits += heap->class_counts[i].hits;
         classes[i].misses += heap->class_counts[i].misses;
     }
-    if (!heap->tiers)
+    if (!heap->tiers) {
         return;
+    }
     for (link = heap->tiers->tcaches.next; link != &heap->tiers->tcaches;
          link = link->next) {
         const struct gs_tcache *tcache =
             GS_LINK_OWNER(link, const struct gs_tcache, of_heap);
 
-        for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+        for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
             classes[i].hits += tcache->stacks[i].hits;
-        for (unsigned i = 0; i < GS_POOL_LARGE_CLASSES; i++)
+        }
+        for (unsigned i = 0; i < GS_POOL_LARGE_CLASSES; i++) {
             classes[GS_CLASS_COUNT + i].hits += tcache->counts.whole_hits[i];
+        }
     }
 }
 
@@ -99,12 +108,15 @@ static void add_hole(const struct gs_segment *segment, size_t bytes,
 {
     holes->count++;
     holes->bytes += bytes;
-    if (bytes > holes->largest_bytes)
+    if (bytes > holes->largest_bytes) {
         holes->largest_bytes = bytes;
-    if (segment->occupied)
+    }
+    if (segment->occupied) {
         holes->stranded_bytes += bytes;
-    if (segment->retained)
+    }
+    if (segment->retained) {
         holes->retained_bytes += bytes;
+    }
 }
 
 static void add_block(const struct gs_block *block, struct gs_pool_class_stats *out)
@@ -164,11 +176,13 @@ void gs_pool_class_stats(struct gs_pool *pool, int device,
                          struct gs_pool_class_stats *out)
 {
     memset(out, 0, sizeof(*out));
-    for (unsigned i = 0; i < GS_POOL_CLASSES; i++)
+    for (unsigned i = 0; i < GS_POOL_CLASSES; i++) {
         out->classes[i].bytes = gs_pool_class_bytes(i);
+    }
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
-        if (!gs_heap_on(heap, device))
+        if (!gs_heap_on(heap, device)) {
             continue;
+        }
         gs_tiers_exclude(heap);
         gs_lock_take(&heap->lock);
         add_heap(heap, out);
@@ -179,8 +193,9 @@ void gs_pool_class_stats(struct gs_pool *pool, int device,
 
 unsigned gs_pool_fragmentation(const struct gs_pool_holes *holes)
 {
-    if (!holes->bytes)
+    if (!holes->bytes) {
         return 0;
+    }
     return (unsigned)((holes->bytes - holes->largest_bytes) * 1000 / holes->bytes);
 }
 
@@ -204,17 +219,21 @@ static const char *compare_classes(const struct gs_heap *heap,
         sum.hits += class->hits;
         sum.misses += class->misses;
     }
-    if (sum.hits != stats->hits || sum.misses != stats->misses)
+    if (sum.hits != stats->hits || sum.misses != stats->misses) {
         return "hits or misses by class do not add up to all of them";
+    }
     if (sum.live_bytes != stats->used_bytes ||
         sum.live_bytes - sum.rounding_bytes != stats->live_bytes ||
-        sum.pending_bytes != stats->pending_bytes)
+        sum.pending_bytes != stats->pending_bytes) {
         return "live or pending bytes by class do not add up to all of them";
-    if (sum.cached_bytes != tiers + heap->idle_bytes[GS_IDLE_LARGE])
+    }
+    if (sum.cached_bytes != tiers + heap->idle_bytes[GS_IDLE_LARGE]) {
         return "cached bytes by class do not add up to all of them";
+    }
     if (sum.live_bytes + sum.pending_bytes + sum.cached_bytes + by_class->holes.bytes !=
-        stats->reserved_bytes)
+        stats->reserved_bytes) {
         return "blocks and holes by class do not add up to what is reserved";
+    }
     return NULL;
 }
 

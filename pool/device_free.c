@@ -58,11 +58,13 @@ void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_
 {
     struct gs_headroom *room;
 
-    if (device < 0)
+    if (device < 0) {
         return;
+    }
     room = &pool->rooms[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
-    if (__builtin_add_overflow(bytes, get(&room->reserved), &bytes))
+    if (__builtin_add_overflow(bytes, get(&room->reserved), &bytes)) {
         bytes = SIZE_MAX;
+    }
     atomic_store(&room->reach, bytes ? bytes : 1);
     atomic_store(&room->to_spare, to_spare);
 }
@@ -72,15 +74,17 @@ size_t gs_free_missing(struct gs_heap *heap, size_t bytes)
     const struct gs_headroom *room = gs_headroom_of(heap);
     size_t reach = get(&room->reach), wanted = get(&room->to_spare), left = free_of(room);
 
-    if (bytes > wanted && bytes >= reach / TIGHT_SHARE)
+    if (bytes > wanted && bytes >= reach / TIGHT_SHARE) {
         wanted = bytes;
+    }
     return reach && wanted > left ? wanted - left : 0;
 }
 
 bool gs_free_wants(struct gs_heap *heap, size_t bytes)
 {
-    if (GS_LIKELY(!gs_free_missing(heap, bytes)))
+    if (GS_LIKELY(!gs_free_missing(heap, bytes))) {
         return false;
+    }
     return gs_free_missing(heap, 0) || /* the reserve is for other programs */
            !atomic_load_explicit(&gs_headroom_of(heap)->kept, memory_order_relaxed);
 }
@@ -90,15 +94,18 @@ void gs_free_became_idle(struct gs_heap *heap, size_t bytes, bool given)
     struct gs_headroom *room = gs_headroom_of(heap);
     unsigned kept = atomic_load_explicit(&room->kept, memory_order_relaxed), times, i;
 
-    if (!given && GS_UNLIKELY(kept) && gs_free_missing(heap, bytes))
+    if (!given && GS_UNLIKELY(kept) && gs_free_missing(heap, bytes)) {
         atomic_store_explicit(&room->kept, kept - 1, memory_order_relaxed);
-    if (!given || gs_free_missing(heap, 0))
+    }
+    if (!given || gs_free_missing(heap, 0)) {
         return;
+    }
     i = atomic_fetch_add(&room->short_next, 1) % GS_SHORT_SIZES;
     times = atomic_load_explicit(&room->in_vain, memory_order_relaxed);
-    if (atomic_exchange(&room->short_of[i], bytes) && times) /* the overwritten return was
-                                                              * not missed */
+    if (atomic_exchange(&room->short_of[i], bytes) && times) { /* the overwritten return
+                                                                * was not missed */
         atomic_store_explicit(&room->in_vain, times - 1, memory_order_relaxed);
+    }
 }
 
 /* A request maps a size that was given back: both driver calls were in vain. So the next
@@ -111,12 +118,14 @@ void gs_free_mapped(struct gs_heap *heap, size_t bytes)
     for (unsigned i = 0; i < GS_SHORT_SIZES; i++) {
         size_t size = get(&room->short_of[i]);
 
-        if (size < bytes || size - bytes > size / FIT_SHARE)
+        if (size < bytes || size - bytes > size / FIT_SHARE) {
             continue;
+        }
         atomic_store_explicit(&room->short_of[i], 0, memory_order_relaxed);
         times = atomic_load_explicit(&room->in_vain, memory_order_relaxed);
-        if (times < IN_VAIN_MAX)
+        if (times < IN_VAIN_MAX) {
             atomic_store_explicit(&room->in_vain, ++times, memory_order_relaxed);
+        }
         atomic_store_explicit(&room->kept, 1u << times, memory_order_relaxed);
         return;
     }
@@ -130,8 +139,9 @@ static bool is_query_due(struct gs_headroom *room)
     uint64_t turn = __atomic_load_n(&gs_pool_elsewhere, __ATOMIC_RELAXED);
 
     if (get(&room->reach) && at && now - at < NS_PER_SECOND &&
-        atomic_load(&room->asked_turn) == turn)
+        atomic_load(&room->asked_turn) == turn) {
         return false;
+    }
     atomic_store(&room->asked_turn, turn);
     atomic_store(&room->asked_at, now);
     return true;
@@ -141,8 +151,9 @@ bool gs_free_known(struct gs_heap *heap, size_t *bytes)
 {
     struct gs_headroom *room = gs_headroom_of(heap);
 
-    if (!heap->backend->free_bytes)
+    if (!heap->backend->free_bytes) {
         return false;
+    }
     if (is_query_due(room)) {
         if (heap->backend->free_bytes(heap->self, bytes) != GS_OK) {
             atomic_store(&room->asked_at, 0);

@@ -14,10 +14,12 @@ enum gs_status gs_heap_stock(struct gs_heap *heap)
 {
     enum gs_status status = GS_OK;
 
-    if (GS_UNLIKELY(heap->spare_blocks.count < 2))
+    if (GS_UNLIKELY(heap->spare_blocks.count < 2)) {
         status = gs_stock_fill(&heap->pool->blocks, &heap->spare_blocks, 2);
-    if (GS_UNLIKELY(status != GS_OK))
+    }
+    if (GS_UNLIKELY(status != GS_OK)) {
         return status;
+    }
     return gs_starts_reserve(heap->pool, &heap->starts);
 }
 
@@ -37,10 +39,12 @@ static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
 {
     uint32_t head = -hole->offset & (GS_PAGE_UNITS - 1);
 
-    if (GS_UNLIKELY(hole->segment->carved))
+    if (GS_UNLIKELY(hole->segment->carved)) {
         return units % GS_LARGE_UNITS ? hole->units - units : large_head(hole);
-    if (head == 0 || !gs_bins_aligned(units) || head + units > hole->units)
+    }
+    if (head == 0 || !gs_bins_aligned(units) || head + units > hole->units) {
         return 0;
+    }
     return (hole->offset + hole->units) % GS_PAGE_UNITS ? head : hole->units - units;
 }
 
@@ -89,8 +93,9 @@ static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *ho
     }
     block = split(heap, hole, head_of(hole, units), units);
     gs_starts_put(&heap->starts, block);
-    if (GS_LIKELY(!segment->carved))
+    if (GS_LIKELY(!segment->carved)) {
         heap->small_units += block->units;
+    }
     return block;
 }
 
@@ -100,8 +105,9 @@ struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units)
         gs_heap_usable(heap) ? gs_bins_fit(&heap->pool->blocks, heap->bins, units) : NULL;
 
     /* An idle segment stays idle: it could be given back. */
-    if (!block || !block->segment->occupied || gs_heap_stock(heap) != GS_OK)
+    if (!block || !block->segment->occupied || gs_heap_stock(heap) != GS_OK) {
         return NULL;
+    }
     block = cut_out(heap, block, units);
     gs_block_begin(block, GS_BLOCK_CACHED);
     return block;
@@ -143,8 +149,9 @@ void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
  * memory for the records of a cut. */
 static struct gs_block *begin_carving(struct gs_heap *heap, struct gs_block *block)
 {
-    if (gs_heap_stock(heap) != GS_OK)
+    if (gs_heap_stock(heap) != GS_OK) {
         return NULL;
+    }
     gs_large_drop(&heap->pool->blocks, &heap->large->segments, block);
     gs_segment_set_active(heap, block->segment);
     gs_carving_begin(heap, block->segment);
@@ -162,12 +169,14 @@ fit_carved(struct gs_heap *heap, const struct gs_request *request)
     uint32_t units = request->cut_units;
     struct gs_block *hole;
 
-    if (!units)
+    if (!units) {
         return NULL;
+    }
     hole = gs_large_fit(blocks, &heap->large->holes, units);
-    if (hole && units % GS_LARGE_UNITS == 0 && large_head(hole) + units > hole->units)
+    if (hole && units % GS_LARGE_UNITS == 0 && large_head(hole) + units > hole->units) {
         hole = gs_large_fit(blocks, &heap->large->holes,
                             units + GS_LARGE_UNITS - GS_CUT_UNITS);
+    }
     return hole;
 }
 
@@ -180,13 +189,16 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
     struct gs_block *block = gs_large_fit(blocks, &heap->large->segments, request->units),
                     *hole;
 
-    if (block && block->units == request->units)
+    if (block && block->units == request->units) {
         return block;
+    }
     hole = fit_carved(heap, request);
-    if (hole && gs_carving_admits(heap, hole->segment, request->rounded))
+    if (hole && gs_carving_admits(heap, hole->segment, request->rounded)) {
         return hole;
-    if (!block || gs_fit_tolerance_allows(heap, request, block, closeness))
+    }
+    if (!block || gs_fit_tolerance_allows(heap, request, block, closeness)) {
         return block;
+    }
     return request->cut_units && gs_carving_allows(heap, block->segment->bytes) &&
                    gs_carving_admits(heap, block->segment, request->rounded)
                ? begin_carving(heap, block)
@@ -200,12 +212,14 @@ static enum gs_status serve(struct gs_heap *heap, const struct gs_request *reque
 {
     enum gs_status status;
 
-    if (!block)
+    if (!block) {
         return GS_ERR_NOT_FOUND;
+    }
     if (block->segment->shared) {
         status = gs_heap_stock(heap);
-        if (status != GS_OK)
+        if (status != GS_OK) {
             return status;
+        }
         *out = gs_heap_carve(heap, block, request);
         return GS_OK;
     }
@@ -222,8 +236,9 @@ enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *reques
 {
     struct gs_block *block;
 
-    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+    if (GS_UNLIKELY(!gs_heap_usable(heap))) {
         return GS_ERR_UNPOOLABLE;
+    }
     block = request->large ? fit_large(heap, request, GS_EXACT)
                            : gs_bins_fit(&heap->pool->blocks, heap->bins, request->units);
     return serve(heap, request, block, out);
@@ -236,8 +251,9 @@ enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
     const struct gs_table *blocks = &heap->pool->blocks;
     struct gs_block *block;
 
-    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+    if (GS_UNLIKELY(!gs_heap_usable(heap))) {
         return GS_ERR_UNPOOLABLE;
+    }
     block =
         request->large ? NULL : gs_bins_fit_anywhere(blocks, heap->bins, request->units);
     return serve(heap, request, block ? block : fit_carved(heap, request), out);
@@ -246,17 +262,20 @@ enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
 enum gs_status gs_heap_try_closely(struct gs_heap *heap, const struct gs_request *request,
                                    struct gs_block **out)
 {
-    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+    if (GS_UNLIKELY(!gs_heap_usable(heap))) {
         return GS_ERR_UNPOOLABLE;
+    }
     return serve(heap, request, fit_large(heap, request, GS_CLOSE), out);
 }
 
 enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,
                                    struct gs_block **out)
 {
-    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+    if (GS_UNLIKELY(!gs_heap_usable(heap))) {
         return GS_ERR_UNPOOLABLE;
-    if (!request->large)
+    }
+    if (!request->large) {
         return gs_heap_try(heap, request, out);
+    }
     return serve(heap, request, fit_large(heap, request, GS_LOOSE), out);
 }

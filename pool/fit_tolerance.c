@@ -77,15 +77,20 @@ bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *requ
     uint32_t more = units - request->units;
     size_t bytes;
 
-    if (more == 0)
+    if (more == 0) {
         return true;
-    if (block->segment->paged && closeness == GS_EXACT) /* cut to size instead: remap.c */
+    }
+    if (block->segment->paged &&
+        closeness == GS_EXACT) { /* cut to size instead: remap.c */
         return false;
-    if (more > request->units / (closeness == GS_LOOSE ? LOOSE_SHARE : CLOSE_SHARE))
+    }
+    if (more > request->units / (closeness == GS_LOOSE ? LOOSE_SHARE : CLOSE_SHARE)) {
         return false;
+    }
     bytes = room_bytes(room);
-    if (!bytes)
+    if (!bytes) {
         return closeness != GS_LOOSE;
+    }
     return get(&room->tolerance) + (size_t)more * GS_BLOCK_BYTES <= budget(room, bytes);
 }
 
@@ -93,8 +98,9 @@ void gs_fit_tolerance_begin(struct gs_heap *heap, struct gs_segment *segment,
                             size_t bytes)
 {
     segment->tolerance = segment->bytes > bytes ? segment->bytes - bytes : 0;
-    if (!segment->tolerance)
+    if (!segment->tolerance) {
         return;
+    }
     heap->tolerance_bytes += segment->tolerance;
     atomic_fetch_add_explicit(&gs_headroom_of(heap)->tolerance, segment->tolerance,
                               memory_order_relaxed);
@@ -102,8 +108,9 @@ void gs_fit_tolerance_begin(struct gs_heap *heap, struct gs_segment *segment,
 
 void gs_fit_tolerance_end(struct gs_heap *heap, struct gs_segment *segment)
 {
-    if (!segment->tolerance)
+    if (!segment->tolerance) {
         return;
+    }
     heap->tolerance_bytes -= segment->tolerance;
     atomic_fetch_sub_explicit(&gs_headroom_of(heap)->tolerance, segment->tolerance,
                               memory_order_relaxed);

@@ -29,14 +29,16 @@ static inline struct gs_segment *lock_segment(struct gs_pool *pool, uint64_t add
         struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
         struct gs_heap *heap;
 
-        if (!segment)
+        if (!segment) {
             return NULL;
+        }
         heap = gs_segment_heap(segment);
         gs_lock_take(&heap->lock);
         if (GS_LIKELY(gs_pages_find(&pool->pages, addr) == segment &&
                       gs_segment_heap(segment) == heap)) {
-            if (segment->mapped && gs_segment_holds(segment, addr))
+            if (segment->mapped && gs_segment_holds(segment, addr)) {
                 return segment;
+            }
             gs_lock_drop(&heap->lock);
             return NULL;
         }
@@ -51,8 +53,9 @@ static inline struct gs_block *start_at(struct gs_pool *pool,
     uint32_t first;
 
     if (GS_LIKELY(__atomic_load_n(&segment->shared, __ATOMIC_RELAXED))) {
-        if (GS_UNLIKELY(offset % GS_BLOCK_BYTES))
+        if (GS_UNLIKELY(offset % GS_BLOCK_BYTES)) {
             return NULL;
+        }
         return gs_starts_seek(pool, &gs_segment_heap(segment)->starts, segment,
                               (uint32_t)(offset / GS_BLOCK_BYTES));
     }
@@ -69,19 +72,22 @@ static GS_NOINLINE enum gs_status claim_slowly(struct gs_pool *pool, uint64_t ad
         struct gs_block *block = NULL;
         bool inside;
 
-        if (!segment)
+        if (!segment) {
             return GS_ERR_NOT_OURS;
+        }
         inside = gs_segment_holds(segment, addr);
-        if (GS_LIKELY(inside))
+        if (GS_LIKELY(inside)) {
             block = start_at(pool, segment,
                              addr - __atomic_load_n(&segment->addr, __ATOMIC_RELAXED));
+        }
         if (GS_LIKELY(block && gs_block_claim(block, segment, addr))) {
             *out = block;
             return GS_OK;
         }
         /* A bad free, unless the address changed hands during the look-up. */
-        if (gs_pages_find(&pool->pages, addr) == segment)
+        if (gs_pages_find(&pool->pages, addr) == segment) {
             return inside ? GS_ERR_BAD_FREE : GS_ERR_NOT_OURS;
+        }
     }
 }
 
@@ -138,8 +144,9 @@ static bool free_to_tcache(struct gs_heap *heap, struct gs_block *block,
     struct gs_tcache *tcache = gs_tcache_of(heap);
     bool cached;
 
-    if (!tcache || !gs_tcache_enter(tcache))
+    if (!tcache || !gs_tcache_enter(tcache)) {
         return false;
+    }
     cached = gs_tcache_put(tcache, heap, block, true, detached);
     gs_tcache_leave(tcache);
     return cached;
@@ -150,13 +157,15 @@ void gs_block_free(struct gs_block *block)
     struct gs_heap *heap = gs_segment_heap(block->segment);
     struct gs_segment *detached = NULL, *segment = NULL;
 
-    if (!hold(block))
+    if (!hold(block)) {
         return;
+    }
     if (!free_to_tcache(heap, block, &detached)) {
         gs_tiers_pass(heap, heap->tiers);
         gs_lock_take(&heap->lock);
-        if (begin_free(heap, block))
+        if (begin_free(heap, block)) {
             segment = gs_block_release(heap, block);
+        }
         gs_lock_drop(&heap->lock);
     }
     gs_segments_return(detached);
@@ -175,16 +184,18 @@ void gs_block_free_fenced(struct gs_block *block, gs_fence fence)
         block->pending.fence = fence;
         block->pending.stamp = (uint32_t)heap->epoch;
         block->pending.next = 0;
-        if (heap->pending_tail)
+        if (heap->pending_tail) {
             gs_block_at(heap->pool, heap->pending_tail)->pending.next = block->id;
-        else
+        } else {
             gs_pending_set_head(heap, block->id);
+        }
         heap->pending_tail = block->id;
         waits = true;
     }
     gs_lock_drop(&heap->lock);
-    if (!waits && fence)
+    if (!waits && fence) {
         heap->backend->fence_release(heap->self, fence);
+    }
 }
 
 bool gs_block_give_back(struct gs_block *block)
@@ -192,8 +203,9 @@ bool gs_block_give_back(struct gs_block *block)
     struct gs_heap *heap = gs_block_heap(block);
     struct gs_segment *segment = block->segment, *detached = NULL;
 
-    if (segment->shared || segment->paged)
+    if (segment->shared || segment->paged) {
         return false;
+    }
     gs_lock_take(&heap->lock);
     if (hold(block) && begin_free(heap, block)) {
         detached = gs_block_release(heap, block);
@@ -220,8 +232,9 @@ struct gs_segment *gs_block_take_out(struct gs_block *block)
     struct gs_heap *heap = gs_block_heap(block);
     struct gs_segment *segment = block->segment, *out = NULL;
 
-    if (segment->shared || segment->paged)
+    if (segment->shared || segment->paged) {
         return NULL;
+    }
     gs_lock_take(&heap->lock);
     if (!gs_heap_is_dead(heap) && hold(block) && begin_free(heap, block)) {
         segment->retained = segment->in_free = true;
@@ -238,10 +251,11 @@ void gs_block_release_claim(struct gs_block *block)
 
     gs_lock_take(&heap->lock);
     if (gs_block_state(block) == GS_BLOCK_CLAIMED) {
-        if (gs_heap_is_dead(heap))
+        if (gs_heap_is_dead(heap)) {
             gs_block_forget(heap, block);
-        else
+        } else {
             gs_block_become(block, GS_BLOCK_LIVE);
+        }
     }
     gs_lock_drop(&heap->lock);
 }
@@ -253,24 +267,27 @@ enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr)
     bool empty = false;
     struct gs_heap *heap;
 
-    if (!segment)
+    if (!segment) {
         return GS_ERR_NOT_OURS;
+    }
     (void)atomic_compare_exchange_strong(&pool->carving, &spare, GS_CARVE_NEVER);
     heap = gs_segment_heap(segment);
     if (!segment->retained) {
         empty = segment->occupied == 0;
-        if (empty)
+        if (empty) {
             gs_segment_detach(heap, segment);
-        else if (segment->shared)
+        } else if (segment->shared) {
             gs_segment_close_holes(heap, segment);
+        }
         segment->retained = true;
         gs_segment_label(segment);
     }
     gs_lock_drop(&heap->lock);
-    if (empty)
+    if (empty) {
         gs_segments_return(segment);
-    else
+    } else {
         gs_tiers_drain(heap);
+    }
     return GS_OK;
 }
 
@@ -285,8 +302,9 @@ void gs_heap_retain_shared(struct gs_heap *heap)
         struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, all);
 
         if (!segment->shared || segment->retained || !segment->mapped ||
-            segment->occupied == 0)
+            segment->occupied == 0) {
             continue;
+        }
         gs_segment_close_holes(heap, segment);
         segment->retained = true;
         gs_segment_label(segment);
@@ -306,8 +324,9 @@ void gs_heap_retain_paged(struct gs_heap *heap)
         struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, all);
 
         next = link->next;
-        if (!segment->paged || segment->retained || !segment->mapped)
+        if (!segment->paged || segment->retained || !segment->mapped) {
             continue;
+        }
         if (segment->occupied) {
             segment->retained = true;
             gs_segment_label(segment);
@@ -343,9 +362,10 @@ static struct gs_block *block_around(struct gs_pool *pool, struct gs_segment *se
 
         /* The table holds no free blocks: one may follow the occupied block that was
          * found. */
-        if (block)
+        if (block) {
             return offset - block->offset < block->units ? block
                                                          : gs_block_at(pool, block->next);
+        }
         ahead = gs_block_at(pool, ahead->next);
     }
     return ahead;
@@ -357,8 +377,9 @@ bool gs_pool_seek(struct gs_pool *pool, uint64_t addr, uint64_t bytes,
     struct gs_segment *segment = lock_segment(pool, addr);
     bool covered = false;
 
-    if (!segment)
+    if (!segment) {
         return false;
+    }
     if (segment->shared) {
         const struct gs_block *block = block_around(
             pool, segment, (uint32_t)((addr - segment->addr) / GS_BLOCK_BYTES));
@@ -366,8 +387,9 @@ bool gs_pool_seek(struct gs_pool *pool, uint64_t addr, uint64_t bytes,
 
         covered = (word & GS_BLOCK_STATE_MASK) == GS_BLOCK_LIVE &&
                   gs_block_covers(block, word, addr - gs_block_start(block), bytes);
-        if (covered)
+        if (covered) {
             gs_hint_set(hint, block, gs_block_start(block), word);
+        }
     }
     gs_lock_drop(&gs_segment_heap(segment)->lock);
     return covered;
@@ -379,13 +401,15 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range
     enum gs_block_state state;
     struct gs_block *block;
 
-    if (!segment)
+    if (!segment) {
         return GS_ERR_NOT_OURS;
-    if (segment->shared)
+    }
+    if (segment->shared) {
         block = block_around(pool, segment,
                              (uint32_t)((addr - segment->addr) / GS_BLOCK_BYTES));
-    else
+    } else {
         block = gs_block_at(pool, segment->first);
+    }
     out->segment_addr = segment->addr;
     out->segment_bytes = segment->bytes;
     out->block_addr = gs_block_addr(block);

@@ -28,8 +28,9 @@ struct gs_free_list gs_free_list_global(struct gs_tiers *tiers, unsigned class)
 void gs_chain_add_whole(struct gs_tcache *tcache, struct gs_chain *chain)
 {
     for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
-        if (tcache->whole_units[i])
+        if (tcache->whole_units[i]) {
             gs_chain_add(chain, tcache->whole[i]);
+        }
         tcache->whole_units[i] = 0;
     }
 }
@@ -87,20 +88,25 @@ static uint32_t free_list_reserve(const struct gs_free_list *free_list, uint32_t
     uint32_t count = atomic_load_explicit(free_list->blocks, memory_order_relaxed);
     size_t room = held < free_list->held_max ? (free_list->held_max - held) / size : 0;
 
-    if (count >= free_list->blocks_max)
+    if (count >= free_list->blocks_max) {
         return 0;
-    if (blocks > free_list->blocks_max - count)
+    }
+    if (blocks > free_list->blocks_max - count) {
         blocks = free_list->blocks_max - count;
-    if (blocks > room)
+    }
+    if (blocks > room) {
         blocks = (uint32_t)room;
-    if (!blocks)
+    }
+    if (!blocks) {
         return 0;
+    }
     count = atomic_fetch_add_explicit(free_list->blocks, blocks, memory_order_relaxed);
     held =
         atomic_fetch_add_explicit(free_list->held, blocks * size, memory_order_relaxed);
     if (count + blocks <= free_list->blocks_max &&
-        held + blocks * size <= free_list->held_max)
+        held + blocks * size <= free_list->held_max) {
         return blocks;
+    }
     free_list_unreserve(free_list, blocks, blocks * size); /* others were first */
     return 0;
 }
@@ -111,11 +117,13 @@ void gs_free_list_fetch(const struct gs_free_list *free_list, uint32_t units,
     struct gs_stack *stack = free_list->stack;
     struct gs_block *block;
 
-    if (!__atomic_load_n(&stack->count, __ATOMIC_RELAXED))
+    if (!__atomic_load_n(&stack->count, __ATOMIC_RELAXED)) {
         return;
+    }
     gs_lock_take(free_list->lock);
-    while (chain->count < most && (block = gs_stack_pick(stack, units)))
+    while (chain->count < most && (block = gs_stack_pick(stack, units))) {
         gs_chain_add(chain, block);
+    }
     __atomic_store_n(&stack->count, stack->count - chain->count, __ATOMIC_RELAXED);
     free_list_unreserve(free_list, chain->count, chain->bytes);
     gs_lock_drop(free_list->lock);
@@ -127,9 +135,10 @@ static struct gs_chain chain_split(struct gs_chain *chain, uint32_t count)
     size_t size = gs_block_bytes(chain->top);
     struct gs_chain first = {chain->top, chain->top, count, count * size};
 
-    for (uint32_t i = 1; i < count; i++)
+    for (uint32_t i = 1; i < count; i++) {
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there are as many */
         first.bottom = first.bottom->live.below;
+    }
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): likewise */
     chain->top = first.bottom->live.below;
     chain->count -= count;
@@ -144,12 +153,14 @@ bool gs_free_list_store(const struct gs_free_list *free_list, struct gs_chain *c
     size_t size;
     uint32_t reserved, room;
 
-    if (!chain->top)
+    if (!chain->top) {
         return true;
+    }
     size = gs_block_bytes(chain->top);
     reserved = free_list_reserve(free_list, chain->count, size);
-    if (!reserved)
+    if (!reserved) {
         return false;
+    }
     gs_lock_take(free_list->lock);
     room = stack->count < most ? most - stack->count : 0;
     room = room < reserved ? room : reserved;
@@ -170,8 +181,9 @@ void gs_free_list_empty(const struct gs_free_list *free_list, struct gs_chain *c
     struct gs_stack *stack = free_list->stack;
     struct gs_chain taken = {0};
 
-    if (!stack->count) /* no thread is moving blocks to it */
+    if (!stack->count) { /* no thread is moving blocks to it */
         return;
+    }
     gs_lock_take(free_list->lock);
     while (stack->top) {
         struct gs_block *block = stack->top;

@@ -30,8 +30,9 @@ struct gs_free_list {
 
 static inline void gs_chain_add(struct gs_chain *chain, struct gs_block *block)
 {
-    if (!chain->bottom)
+    if (!chain->bottom) {
         chain->bottom = block;
+    }
     block->live.below = chain->top;
     chain->top = block;
     chain->count++;

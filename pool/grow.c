@@ -54,8 +54,9 @@ static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *r
 
     gs_lock_take(&heap->lock);
     status = gs_heap_try(heap, request, out);
-    if (status == GS_OK && hit)
+    if (status == GS_OK && hit) {
         gs_heap_hit(heap, *out);
+    }
     gs_lock_drop(&heap->lock);
     return status;
 }
@@ -71,8 +72,9 @@ static size_t growth_left(struct gs_heap *heap)
     size_t most = atomic_load_explicit(&room->bytes, memory_order_relaxed) / GROWN_SHARE;
     size_t grown = atomic_load_explicit(&room->grown, memory_order_relaxed);
 
-    if (!most) /* the size of the device is not known */
+    if (!most) { /* the size of the device is not known */
         return SIZE_MAX;
+    }
     return most > grown ? (most - grown) / GS_LARGE_BYTES * GS_LARGE_BYTES : 0;
 }
 
@@ -89,13 +91,16 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
     bytes = request->large ? gs_carving_grown(heap, request)
                            : (size_t)(heap->small_units * GS_BLOCK_BYTES / 16);
     gs_lock_drop(&heap->lock);
-    if (request->large)
+    if (request->large) {
         return bytes;
+    }
     bytes = gs_round_up(bytes, GS_LARGE_BYTES);
-    if (bytes > heap->pool->segment_bytes)
+    if (bytes > heap->pool->segment_bytes) {
         bytes = heap->pool->segment_bytes;
-    if (bytes > GS_LARGE_BYTES && bytes > growth_left(heap))
+    }
+    if (bytes > GS_LARGE_BYTES && bytes > growth_left(heap)) {
         bytes = growth_left(heap);
+    }
     return bytes < GS_LARGE_BYTES ? GS_LARGE_BYTES : bytes;
 }
 
@@ -125,12 +130,15 @@ static bool relieve(struct gs_heap *heap, const struct gs_request *request, size
     size_t given;
 
     for (struct gs_heap *other = atomic_load(&pool->living); other;
-         other = atomic_load(&other->next_living))
-        if (gs_heap_on(other, heap->device))
+         other = atomic_load(&other->next_living)) {
+        if (gs_heap_on(other, heap->device)) {
             ready |= gs_tiers_suspend(other) > 0;
+        }
+    }
     ready |= gs_pool_settle(pool, heap->device);
-    if ((ready && first) || is_in_vain(heap, request))
+    if ((ready && first) || is_in_vain(heap, request)) {
         return ready;
+    }
     given = gs_pool_give_idle(pool, heap->device, bytes);
 
     if (given) {
@@ -152,14 +160,17 @@ static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *re
 {
     enum gs_status status = GS_ERR_NOMEM;
 
-    if (refused > gs_request_least(request))
+    if (refused > gs_request_least(request)) {
         status = gs_segment_obtain(heap, request, kind_of(request),
                                    gs_request_least(request), out, native);
-    if (request->classed) /* gs_heap_alloc repeats the request unrounded */
+    }
+    if (request->classed) { /* gs_heap_alloc repeats the request unrounded */
         return status;
-    if (status == GS_ERR_NOMEM && request->bytes != refused)
+    }
+    if (status == GS_ERR_NOMEM && request->bytes != refused) {
         status = gs_segment_obtain(heap, request, GS_SEGMENT_SINGLE, request->bytes, out,
                                    native);
+    }
     return status;
 }
 
@@ -196,8 +207,9 @@ static enum gs_status try_loosely(struct gs_heap *heap, const struct gs_request 
 
     gs_lock_take(&heap->lock);
     status = gs_heap_try_loosely(heap, request, out);
-    if (status == GS_OK)
+    if (status == GS_OK) {
         revise_miss(heap, request, *out);
+    }
     gs_lock_drop(&heap->lock);
     return status;
 }
@@ -214,13 +226,16 @@ try_pages(struct gs_heap *heap, const struct gs_request *request, struct gs_bloc
     bool idle = gs_heap_is_idle(heap), asked = false;
     enum gs_status status = GS_ERR_NOT_FOUND;
 
-    if (idle)
+    if (idle) {
         status = gs_heap_remap(heap, request, out, &asked);
+    }
     gs_lock_take(&heap->lock);
-    if (!idle && request->large)
+    if (!idle && request->large) {
         status = gs_heap_try_closely(heap, request, out);
-    if (status == GS_OK && !asked)
+    }
+    if (status == GS_OK && !asked) {
         revise_miss(heap, request, *out);
+    }
     gs_lock_drop(&heap->lock);
     return status;
 }
@@ -237,11 +252,13 @@ static enum gs_status make_do(struct gs_heap *heap, const struct gs_request *req
     size_t missing = gs_reclaim_missing(heap);
     enum gs_status status;
 
-    if (!missing)
+    if (!missing) {
         return GS_ERR_NOT_FOUND;
+    }
     status = try_loosely(heap, request, out);
-    if (status != GS_ERR_NOT_FOUND || !gs_heap_is_idle(heap))
+    if (status != GS_ERR_NOT_FOUND || !gs_heap_is_idle(heap)) {
         return status;
+    }
     return relieve(heap, request, missing, false) ? try_again(heap, request, false, out)
                                                   : GS_ERR_NOT_FOUND;
 }
@@ -263,13 +280,15 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
     bool last = false, shares = kind_of(request) != GS_SEGMENT_LARGE;
     enum gs_status status = make_do(heap, request, out);
 
-    if (status != GS_ERR_NOT_FOUND)
+    if (status != GS_ERR_NOT_FOUND) {
         return status;
+    }
     if (!shares && bytes > request->rounded) { /* for later requests: not worth giving
                                                 * anything back */
         status = gs_segment_obtain(heap, request, GS_SEGMENT_LARGE, bytes, out, native);
-        if (status != GS_ERR_NOMEM)
+        if (status != GS_ERR_NOMEM) {
             return status;
+        }
         bytes = request->rounded;
     }
 
@@ -281,8 +300,9 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
             enough = gs_reclaim_returned(heap) + bytes;
             status =
                 gs_segment_obtain(heap, request, kind_of(request), bytes, out, native);
-            if (status != GS_ERR_NOMEM)
+            if (status != GS_ERR_NOMEM) {
                 return status;
+            }
             gs_reclaim_refused(heap);
             asked = generation;
         }
@@ -291,22 +311,26 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
                      round < LOOKS) &&
             !gs_reclaim_changed(heap, generation, shares ? 0 : enough)) {
             last = asked != generation;
-            if (last) /* the driver's answer is older than the last change */
+            if (last) { /* the driver's answer is older than the last change */
                 continue;
+            }
             status = ask_less(heap, request, bytes, out, native);
-            if (status != GS_ERR_NOMEM)
+            if (status != GS_ERR_NOMEM) {
                 return status;
+            }
             (void)gs_pool_settle(pool, heap->device); /* for is_in_vain */
             /* Searching for reclaimable memory may itself release segments that must not
              * be cached. */
             if (!gs_reclaim_changed(heap, generation, 0) &&
                 (is_in_vain(heap, request) || !gs_pool_can_give(pool, heap->device)) &&
-                gs_reclaim_generation(pool) == generation)
+                gs_reclaim_generation(pool) == generation) {
                 return last_try(heap, request, out);
+            }
         }
         status = try_again(heap, request, false, out);
-        if (status != GS_ERR_NOT_FOUND)
+        if (status != GS_ERR_NOT_FOUND) {
             return status;
+        }
     }
     return GS_ERR_NOMEM;
 }
@@ -335,15 +359,18 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
     freed |= gs_pending_poll(heap, POLL_ON_MISS) > 0;
     if (freed) {
         status = try_again(heap, request, true, out);
-        if (status != GS_ERR_NOT_FOUND)
+        if (status != GS_ERR_NOT_FOUND) {
             return status;
+        }
     }
-    if (!begin_miss(heap, request))
+    if (!begin_miss(heap, request)) {
         return GS_ERR_UNPOOLABLE;
+    }
     if (GS_UNLIKELY(heap->backend->make_pages != NULL)) {
         status = try_pages(heap, request, out);
-        if (status != GS_ERR_NOT_FOUND)
+        if (status != GS_ERR_NOT_FOUND) {
             return status;
+        }
     }
     gs_heap_maintain_if_idle(heap);
     booked = gs_limits_book(heap, request, preferred_bytes(heap, request));
@@ -353,14 +380,16 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
     }
     status = climb(heap, request, booked, out, &code);
     gs_reclaim_unbook(heap, booked);
-    if (status == GS_ERR_NOMEM && !request->large && gs_segment_reopen(heap))
+    if (status == GS_ERR_NOMEM && !request->large && gs_segment_reopen(heap)) {
         status = last_try(heap, request, out);
+    }
     if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
         gs_lock_take(&heap->lock);
         heap->stats.failed++;
         gs_lock_drop(&heap->lock);
-        if (native)
+        if (native) {
             *native = code;
+        }
     }
     return status;
 }

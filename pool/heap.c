@@ -29,10 +29,12 @@
 /* Either may be NULL. */
 static void unmap_bins(struct gs_bins *bins, struct gs_large *large)
 {
-    if (bins)
+    if (bins) {
         gs_meta_unmap(bins, sizeof(*bins));
-    if (large)
+    }
+    if (large) {
         gs_meta_unmap(large, sizeof(*large));
+    }
 }
 
 enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *backend,
@@ -41,23 +43,29 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     enum gs_status status = GS_ERR_HOST_NOMEM;
     struct gs_heap *heap;
 
-    if (!pool || !backend || !out || device < 0)
+    if (!pool || !backend || !out || device < 0) {
         return GS_ERR_INVALID;
+    }
     heap = gs_meta_map(sizeof(*heap));
-    if (!heap)
+    if (!heap) {
         return status;
+    }
     heap->bins = gs_meta_map(sizeof(*heap->bins));
     heap->large = gs_meta_map(sizeof(*heap->large));
-    if (!heap->bins || !heap->large)
+    if (!heap->bins || !heap->large) {
         goto no_bins;
+    }
     gs_large_init(heap->large);
     status = gs_starts_init(&heap->starts);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         goto no_bins;
-    if (pool->cache_bytes)
+    }
+    if (pool->cache_bytes) {
         status = gs_tiers_create(pool, &heap->tiers);
-    if (status != GS_OK)
+    }
+    if (status != GS_OK) {
         goto no_tiers;
+    }
     gs_lock_init(&heap->lock, GS_RANK_HEAP);
     heap->pool = pool;
     heap->backend = backend;
@@ -66,13 +74,15 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     heap->seed = 0x9e3779b9u; /* any but 0 */
     gs_limits_begin_heap(heap);
     gs_list_init(&heap->segments);
-    for (int i = 0; i < GS_IDLE_PARTS; i++)
+    for (int i = 0; i < GS_IDLE_PARTS; i++) {
         gs_list_init(&heap->idle[i]);
+    }
     gs_runs_init(heap);
     gs_lock_take(&pool->meta);
     pool->heap_bytes += sizeof(*heap) + sizeof(*heap->bins) + sizeof(*heap->large);
-    if (heap->tiers)
+    if (heap->tiers) {
         pool->heap_bytes += sizeof(*heap->tiers);
+    }
     heap->next = atomic_load(&pool->heaps);
     atomic_store(&pool->heaps, heap);
     atomic_store(&heap->next_living, atomic_load(&pool->living));
@@ -147,8 +157,9 @@ static void bury_segments(struct gs_heap *heap, uint32_t *lost_blocks,
         gs_segment_set_active(heap, segment);
         segment->mapped = false;
         segment->occupied = bury_blocks(heap, segment, lost_blocks);
-        if (segment->occupied)
+        if (segment->occupied) {
             continue;
+        }
         segment->chain = *lost_segments;
         *lost_segments = segment->id;
     }
@@ -174,10 +185,12 @@ static void unlink_living(struct gs_heap *heap)
     _Atomic(struct gs_heap *) *link = &heap->pool->living;
     struct gs_heap *other;
 
-    while ((other = atomic_load(link)) && other != heap)
+    while ((other = atomic_load(link)) && other != heap) {
         link = &other->next_living;
-    if (other)
+    }
+    if (other) {
         atomic_store(link, atomic_load(&heap->next_living));
+    }
 }
 
 void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
@@ -209,8 +222,9 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
         unlink_living(heap);
         gs_lock_drop(&pool->meta);
     }
-    if (wait_ns)
+    if (wait_ns) {
         gs_reclaim_drain(heap, wait_ns);
+    }
 }
 
 void gs_heap_kill(struct gs_heap *heap)
@@ -222,6 +236,7 @@ void gs_pool_displace(struct gs_pool *pool, uint64_t addr)
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
 
-    if (segment && gs_segment_holds(segment, addr))
+    if (segment && gs_segment_holds(segment, addr)) {
         gs_heap_kill(gs_segment_heap(segment));
+    }
 }

@@ -328,10 +328,11 @@ static inline size_t gs_block_bytes(const struct gs_block *block)
 /* Records the bytes of a new allocation and clears the tag. By the block's holder. */
 static inline void gs_block_set_requested(struct gs_block *block, size_t bytes)
 {
-    if (GS_LIKELY(block->segment->shared))
+    if (GS_LIKELY(block->segment->shared)) {
         __atomic_store_n(&block->live.requested, (uint32_t)bytes, __ATOMIC_RELAXED);
-    else
+    } else {
         __atomic_store_n(&block->segment->requested, bytes, __ATOMIC_RELAXED);
+    }
     block->live.tag = 0;
 }
 
@@ -351,8 +352,9 @@ static inline void gs_block_link_behind(const struct gs_pool *pool, struct gs_bl
 {
     block->prev = prev->id;
     block->next = prev->next;
-    if (prev->next)
+    if (prev->next) {
         gs_block_at(pool, prev->next)->prev = block->id;
+    }
     prev->next = block->id;
 }
 
@@ -361,10 +363,11 @@ static inline void gs_block_link_before(const struct gs_pool *pool, struct gs_bl
 {
     block->next = next->id;
     block->prev = next->prev;
-    if (next->prev)
+    if (next->prev) {
         gs_block_at(pool, next->prev)->next = block->id;
-    else
+    } else {
         __atomic_store_n(&block->segment->first, block->id, __ATOMIC_RELEASE);
+    }
     next->prev = block->id;
 }
 
@@ -372,12 +375,14 @@ static inline void gs_block_link_before(const struct gs_pool *pool, struct gs_bl
 static inline void gs_block_unlink(const struct gs_pool *pool,
                                    const struct gs_block *block)
 {
-    if (block->next)
+    if (block->next) {
         gs_block_at(pool, block->next)->prev = block->prev;
-    if (block->prev)
+    }
+    if (block->prev) {
         gs_block_at(pool, block->prev)->next = block->next;
-    else
+    } else {
         __atomic_store_n(&block->segment->first, block->next, __ATOMIC_RELEASE);
+    }
 }
 
 /* Returns the record of a free block to the stock. heap->lock is held. */
@@ -386,8 +391,9 @@ static inline void gs_block_recycle(struct gs_heap *heap, struct gs_block *block
     gs_block_become(block, GS_BLOCK_SPARE);
     block->next = heap->spare_blocks.head;
     heap->spare_blocks.head = block->id;
-    if (GS_UNLIKELY(++heap->spare_blocks.count > GS_STOCK_HIGH))
+    if (GS_UNLIKELY(++heap->spare_blocks.count > GS_STOCK_HIGH)) {
         gs_stock_drain(&heap->pool->blocks, &heap->spare_blocks, GS_STOCK_LOW);
+    }
 }
 
 static inline bool gs_heap_is_dead(const struct gs_heap *heap)

@@ -39,8 +39,9 @@ GS_HIT struct gs_block *gs_tcache_pop(struct gs_tcache *tcache, uint32_t units,
     struct gs_stack *stack = &tcache->stacks[gs_class_of(units)];
     struct gs_block *block = stack->top;
 
-    if (GS_UNLIKELY(!block || block->units != units))
+    if (GS_UNLIKELY(!block || block->units != units)) {
         return NULL;
+    }
     stack->top = block->live.below;
     stack->count--;
     stack->hits++;
@@ -59,8 +60,9 @@ GS_HIT struct gs_block *gs_hit_alloc(struct gs_heap *heap, size_t bytes)
 
     if (GS_UNLIKELY(bytes - 1 >= GS_LARGE_BYTES - 1 ||
                     atomic_load_explicit(&tcache->heap, memory_order_relaxed) != heap ||
-                    !gs_tcache_enter(tcache)))
+                    !gs_tcache_enter(tcache))) {
         return NULL;
+    }
     block = gs_tcache_pop(
         tcache, (uint32_t)((bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES), bytes);
     gs_tcache_leave(tcache);
@@ -104,16 +106,18 @@ GS_HIT struct gs_block *gs_hit_claim(struct gs_pool *pool, uint64_t addr)
     struct gs_block *block;
     uint32_t id;
 
-    if (GS_UNLIKELY(!segment))
+    if (GS_UNLIKELY(!segment)) {
         return NULL;
+    }
     if (GS_LIKELY(__atomic_load_n(&segment->shared, __ATOMIC_RELAXED))) {
         gs_starts_begin(&walk, &gs_segment_heap(segment)->starts, addr);
         id = gs_starts_next(&walk) & (GS_TABLE_IDS - 1);
     } else {
         id = __atomic_load_n(&segment->first, __ATOMIC_ACQUIRE);
     }
-    if (GS_UNLIKELY(!id))
+    if (GS_UNLIKELY(!id)) {
         return NULL;
+    }
     block = gs_block_at(pool, id);
     return gs_block_claim(block, segment, addr) ? block : NULL;
 }
@@ -174,8 +178,9 @@ GS_HIT bool gs_start_covers(const struct gs_pool *pool, const struct gs_segment 
 
     gs_starts_begin(&walk, &gs_segment_heap(segment)->starts, addr);
     id = gs_starts_next(&walk) & (GS_TABLE_IDS - 1);
-    if (GS_UNLIKELY(!id))
+    if (GS_UNLIKELY(!id)) {
         return false;
+    }
     block = gs_block_at(pool, id);
     word = atomic_load_explicit(&block->word, memory_order_acquire);
     if ((word & GS_BLOCK_STATE_MASK) != GS_BLOCK_LIVE ||
@@ -184,8 +189,9 @@ GS_HIT bool gs_start_covers(const struct gs_pool *pool, const struct gs_segment 
                 (uint64_t)__atomic_load_n(&block->offset, __ATOMIC_RELAXED) *
                     GS_BLOCK_BYTES !=
             addr ||
-        !gs_block_covers(block, word, 0, bytes))
+        !gs_block_covers(block, word, 0, bytes)) {
         return false;
+    }
     gs_hint_set(hint, block, addr, word);
     return true;
 }
@@ -202,10 +208,12 @@ GS_HIT bool gs_hit_covers(const struct gs_pool *pool, uint64_t addr, uint64_t by
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
 
-    if (!segment)
+    if (!segment) {
         return true;
-    if (!__atomic_load_n(&segment->shared, __ATOMIC_RELAXED))
+    }
+    if (!__atomic_load_n(&segment->shared, __ATOMIC_RELAXED)) {
         return gs_segment_covers(pool, segment, addr, bytes);
+    }
     return gs_start_covers(pool, segment, addr, bytes, hint);
 }
 
@@ -234,16 +242,18 @@ GS_HIT bool gs_tcache_push(struct gs_tcache *tcache, struct gs_block *block,
     size_t bytes = (size_t)block->units * GS_BLOCK_BYTES;
 
     if (GS_UNLIKELY(stack->count >= stack->limit ||
-                    tcache->bytes + bytes > tcache->limit_bytes))
+                    tcache->bytes + bytes > tcache->limit_bytes)) {
         return false;
+    }
     block->live.below = stack->top;
     stack->top = block;
     stack->count++;
     tcache->bytes += bytes;
-    if (uncounted)
+    if (uncounted) {
         gs_tcache_take_in(tcache, block, bytes, block->live.requested);
-    else
+    } else {
         gs_block_become(block, GS_BLOCK_CACHED);
+    }
     return true;
 }
 
@@ -266,8 +276,9 @@ GS_HIT bool gs_hit_free(struct gs_heap *heap, struct gs_block *block, bool *main
     bool cached;
 
     if (GS_UNLIKELY(atomic_load_explicit(&tcache->heap, memory_order_relaxed) != heap ||
-                    !gs_tcache_enter(tcache)))
+                    !gs_tcache_enter(tcache))) {
         return false;
+    }
     cached = GS_LIKELY(gs_block_cacheable(block) == GS_CACHEABLE_BLOCKS) &&
              gs_tcache_push(tcache, block, true);
     *maintenance = tcache->counts.frees % GS_MAINTENANCE_TURNS == 0 ||

@@ -35,11 +35,13 @@ void gs_large_drop(const struct gs_table *blocks, struct gs_large_row *row,
     unsigned bin = bin_of(row, block->units);
 
     gs_tree_drop(blocks, &row->trees[bin], block);
-    if (row->trees[bin].root)
+    if (row->trees[bin].root) {
         return;
+    }
     row->words[bin / 64] &= ~(1ull << (bin % 64));
-    if (!row->words[bin / 64])
+    if (!row->words[bin / 64]) {
         row->summary &= ~(1ull << (bin / 64));
+    }
 }
 
 void gs_large_move(const struct gs_table *blocks, struct gs_large_row *row,
@@ -51,8 +53,9 @@ void gs_large_move(const struct gs_table *blocks, struct gs_large_row *row,
 
     if (bin == bin_of(row, units)) {
         gs_block_place(block, block->segment, offset, units);
-        if (gs_tree_stays(blocks, &row->trees[bin], block, was))
+        if (gs_tree_stays(blocks, &row->trees[bin], block, was)) {
             return;
+        }
         gs_large_drop(blocks, row, block);
     } else {
         gs_large_drop(blocks, row, block);
@@ -67,14 +70,16 @@ static unsigned next_bin(const struct gs_large_row *row, unsigned bin)
     unsigned from = bin + 1, word = from / 64;
     uint64_t bits;
 
-    if (from >= GS_LARGE_BINS)
+    if (from >= GS_LARGE_BINS) {
         return GS_LARGE_BINS;
+    }
     bits = row->words[word] & (~0ull << (from % 64));
     if (!bits) {
         uint64_t above = row->summary & (~0ull << word) & ~(1ull << word);
 
-        if (!above)
+        if (!above) {
             return GS_LARGE_BINS;
+        }
         word = (unsigned)__builtin_ctzll(above);
         bits = row->words[word];
     }
@@ -87,11 +92,13 @@ struct gs_block *gs_large_fit(const struct gs_table *blocks,
     unsigned bin = bin_of(row, units);
     struct gs_block *block = gs_tree_fit(blocks, &row->trees[bin], units);
 
-    if (block)
+    if (block) {
         return block;
+    }
     bin = next_bin(row, bin);
-    if (bin == GS_LARGE_BINS)
+    if (bin == GS_LARGE_BINS) {
         return NULL;
+    }
     return gs_table_at(blocks, row->trees[bin].first, sizeof(*block));
 }
 
@@ -102,11 +109,13 @@ static bool belong(const struct gs_table *blocks, const struct gs_large_row *row
 {
     const struct gs_block *block = gs_table_at(blocks, tree->first, sizeof(*block));
 
-    if (bin_of(row, block->units) != bin)
+    if (bin_of(row, block->units) != bin) {
         return false;
+    }
     block = gs_table_at(blocks, tree->root, sizeof(*block));
-    while (block->hole.right)
+    while (block->hole.right) {
         block = gs_table_at(blocks, block->hole.right, sizeof(*block));
+    }
     return bin_of(row, block->units) == bin;
 }
 
@@ -120,8 +129,9 @@ bool gs_large_check(const struct gs_table *blocks, const struct gs_large_row *ro
         if (bit != (tree->root != 0) ||
             (row->summary >> (bin / 64) & 1) != (row->words[bin / 64] != 0) ||
             !gs_tree_check(blocks, tree, -1, count) ||
-            (bit && !belong(blocks, row, tree, bin)))
+            (bit && !belong(blocks, row, tree, bin))) {
             return false;
+        }
     }
     return true;
 }

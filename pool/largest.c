@@ -31,16 +31,21 @@ static enum gs_piece_bar bar_of(const struct search *search, const struct gs_blo
     const struct gs_segment *segment = block->segment;
     enum gs_block_state state = gs_block_state(block);
 
-    if (gs_block_bytes(block) < search->bytes)
+    if (gs_block_bytes(block) < search->bytes) {
         return GS_PIECE_SMALL;
-    if (state == GS_BLOCK_PENDING || state == GS_BLOCK_READY)
+    }
+    if (state == GS_BLOCK_PENDING || state == GS_BLOCK_READY) {
         return GS_PIECE_PENDING;
-    if (segment->heap != search->heap)
+    }
+    if (segment->heap != search->heap) {
         return GS_PIECE_ELSEWHERE;
-    if (segment->retained)
+    }
+    if (segment->retained) {
         return GS_PIECE_RETAINED;
-    if (segment->shared && !segment->carved && search->bytes >= GS_LARGE_BYTES)
+    }
+    if (segment->shared && !segment->carved && search->bytes >= GS_LARGE_BYTES) {
         return GS_PIECE_UNSHARED;
+    }
     return gs_block_bytes(block) < rounded(search, segment) ? GS_PIECE_ROUNDED
                                                             : GS_PIECE_FREED;
 }
@@ -87,15 +92,17 @@ size_t gs_pool_largest_piece(struct gs_pool *pool, int device, const struct gs_h
     struct search search = {.heap = heap, .bytes = bytes};
 
     for (struct gs_heap *each = atomic_load(&pool->heaps); each; each = each->next) {
-        if (!gs_heap_on(each, device))
+        if (!gs_heap_on(each, device)) {
             continue;
+        }
         gs_tiers_exclude(each);
         gs_lock_take(&each->lock);
         search_heap(&search, each);
         gs_lock_drop(&each->lock);
         gs_tiers_admit(each);
     }
-    if (search.largest_bytes)
+    if (search.largest_bytes) {
         *bar = search.bar;
+    }
     return search.largest_bytes;
 }

@@ -44,8 +44,9 @@ uint64_t gs_limits_period_ns(const struct gs_pool *pool)
 {
     uint64_t period = pool->age_ns / PERIODS_AN_AGE;
 
-    if (!pool->age_ns || period > PERIOD_MAX_NS)
+    if (!pool->age_ns || period > PERIOD_MAX_NS) {
         return PERIOD_MAX_NS;
+    }
     return period < PERIOD_MIN_NS ? PERIOD_MIN_NS : period;
 }
 
@@ -68,8 +69,9 @@ void gs_limits_begin_heap(struct gs_heap *heap)
 /* Records that a large segment became idle on a short device. heap->lock is held. */
 static GS_NOINLINE void record_tight(struct gs_heap *heap, size_t bytes)
 {
-    if (bytes > heap->tight_bytes)
+    if (bytes > heap->tight_bytes) {
         heap->tight_bytes = bytes;
+    }
     atomic_store_explicit(&heap->due, true, memory_order_relaxed);
 }
 
@@ -84,13 +86,15 @@ void gs_limits_set_idle(struct gs_heap *heap, struct gs_segment *segment)
         bool given = gs_free_wants(heap, segment->bytes);
 
         gs_free_became_idle(heap, segment->bytes, given);
-        if (GS_UNLIKELY(given))
+        if (GS_UNLIKELY(given)) {
             record_tight(heap, segment->bytes);
+        }
     }
     if (GS_UNLIKELY(
             idle + segment->bytes >
-            atomic_load_explicit(&heap->pool->idle_limit[i], memory_order_relaxed)))
+            atomic_load_explicit(&heap->pool->idle_limit[i], memory_order_relaxed))) {
         atomic_store_explicit(&heap->due, true, memory_order_relaxed);
+    }
 }
 
 bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes)
@@ -116,8 +120,9 @@ size_t gs_limits_idle(const struct gs_heap *heap)
 void gs_pool_set_limits(struct gs_pool *pool, int device,
                         const struct gs_pool_limits *limits)
 {
-    if (device < 0)
+    if (device < 0) {
         return;
+    }
     gs_reclaim_set_limit(pool, device, limits);
     atomic_store(&pool->idle_most[gs_device_row(device)], limits->idle_bytes);
     atomic_store(&pool->idle_limit[gs_device_row(device)], limits->idle_bytes);
@@ -127,15 +132,17 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
 static void limit_idle(struct gs_pool *pool, unsigned i, size_t left)
 {
     atomic_store(&pool->short_until[i], gs_clock_coarse() + SHORT_NS);
-    if (left < atomic_load(&pool->idle_limit[i]))
+    if (left < atomic_load(&pool->idle_limit[i])) {
         atomic_store(&pool->idle_limit[i], left);
+    }
 }
 
 static GS_NOINLINE void end_refusal(struct gs_pool *pool, unsigned i, size_t bytes)
 {
     if (bytes < atomic_load(&pool->refused[i]) &&
-        atomic_fetch_add(&pool->smaller[i], 1) + 1 < SMALLER_MAX)
+        atomic_fetch_add(&pool->smaller[i], 1) + 1 < SMALLER_MAX) {
         return;
+    }
     atomic_store(&pool->refused[i], 0);
     atomic_store(&pool->short_until[i], 0);
     atomic_store(&pool->idle_limit[i], atomic_load(&pool->idle_most[i]));
@@ -146,8 +153,9 @@ void gs_pool_served(struct gs_pool *pool, int device, size_t bytes)
     unsigned i = gs_device_row(device);
 
     if (device >= 0 &&
-        GS_UNLIKELY(atomic_load_explicit(&pool->refused[i], memory_order_relaxed)))
+        GS_UNLIKELY(atomic_load_explicit(&pool->refused[i], memory_order_relaxed))) {
         end_refusal(pool, i, bytes);
+    }
 }
 
 void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes)
@@ -155,16 +163,18 @@ void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes)
     unsigned i = gs_device_row(device);
     size_t idle = atomic_load(&pool->idle[i]);
 
-    if (bytes)
+    if (bytes) {
         limit_idle(pool, i, idle > bytes ? idle - bytes : 0);
+    }
 }
 
 void gs_pool_set_refused(struct gs_pool *pool, int device, size_t bytes)
 {
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         if (device < 0 || i == gs_device_row(device)) {
-            if (bytes >= atomic_load(&pool->refused[i]))
+            if (bytes >= atomic_load(&pool->refused[i])) {
                 atomic_store(&pool->refused[i], bytes ? bytes : 1);
+            }
             atomic_store(&pool->smaller[i], 0);
             atomic_store(&pool->idle_limit[i], 0);
         }

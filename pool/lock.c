@@ -28,12 +28,14 @@ void gs_lock_wait(struct gs_lock *lock)
         gs_wait_relax();
         if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong_explicit(
-                &lock->word, &open, 1, memory_order_acquire, memory_order_relaxed))
+                &lock->word, &open, 1, memory_order_acquire, memory_order_relaxed)) {
             return;
+        }
     }
     /* Taken as 2, since other threads may sleep too: the next drop wakes one of them. */
-    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
+    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
         syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+    }
     errno = saved;
 }
 

@@ -39,8 +39,9 @@ static inline void gs_lock_take(struct gs_lock *lock)
 
     gs_lock_check_take(lock->rank);
     if (GS_UNLIKELY(!atomic_compare_exchange_strong_explicit(
-            &lock->word, &open, 1, memory_order_acquire, memory_order_relaxed)))
+            &lock->word, &open, 1, memory_order_acquire, memory_order_relaxed))) {
         gs_lock_wait(lock);
+    }
     gs_lock_record_held(lock->rank);
 }
 
@@ -49,8 +50,9 @@ static inline void gs_lock_drop(struct gs_lock *lock)
     gs_lock_record_given(lock->rank);
     uint32_t was = atomic_exchange_explicit(&lock->word, 0, memory_order_release);
 
-    if (GS_UNLIKELY(was == 2))
+    if (GS_UNLIKELY(was == 2)) {
         gs_lock_wake(lock);
+    }
 }
 
 #endif

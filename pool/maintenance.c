@@ -39,11 +39,13 @@ static struct gs_segment *oldest(const struct gs_heap *heap)
     for (int i = 0; i < GS_IDLE_PARTS; i++) {
         struct gs_segment *first;
 
-        if (gs_list_empty(&heap->idle[i]))
+        if (gs_list_empty(&heap->idle[i])) {
             continue;
+        }
         first = GS_LINK_OWNER(heap->idle[i].next, struct gs_segment, idle);
-        if (!found || first->idle_turn < found->idle_turn)
+        if (!found || first->idle_turn < found->idle_turn) {
             found = first;
+        }
     }
     return found;
 }
@@ -53,8 +55,9 @@ static struct gs_segment *oldest(const struct gs_heap *heap)
 static inline __attribute__((always_inline)) void
 take(struct gs_heap *heap, struct gs_segment *segment, uint64_t limit)
 {
-    if (segment->idle_since < limit)
+    if (segment->idle_since < limit) {
         heap->stats.aged_bytes += segment->bytes;
+    }
     gs_segment_detach(heap, segment);
 }
 
@@ -86,8 +89,9 @@ static size_t give_one(struct gs_heap *heap, uint64_t limit, bool any)
 
     gs_lock_take(&heap->lock);
     segment = oldest(heap);
-    if (segment && !any && segment->idle_since >= limit)
+    if (segment && !any && segment->idle_since >= limit) {
         segment = NULL;
+    }
     if (segment) {
         given = segment->bytes;
         take(heap, segment, limit);
@@ -103,10 +107,12 @@ static size_t give_one(struct gs_heap *heap, uint64_t limit, bool any)
 /* Books the larger of the two sizes that fits the limit; 0: neither fits. */
 static size_t book(struct gs_heap *heap, size_t preferred, size_t least, size_t *missing)
 {
-    if (gs_reclaim_book(heap, preferred, missing))
+    if (gs_reclaim_book(heap, preferred, missing)) {
         return preferred;
-    if (least < preferred && gs_reclaim_book(heap, least, missing))
+    }
+    if (least < preferred && gs_reclaim_book(heap, least, missing)) {
         return least;
+    }
     return 0;
 }
 
@@ -116,15 +122,17 @@ static void make_room(struct gs_heap *heap, size_t bytes)
 {
     struct gs_pool *pool = heap->pool;
 
-    if (atomic_load(&pool->idle[gs_device_row(heap->device)]) < bytes)
+    if (atomic_load(&pool->idle[gs_device_row(heap->device)]) < bytes) {
         return;
+    }
     for (struct gs_heap *other = atomic_load(&pool->living); other && bytes;
          other = atomic_load(&other->next_living)) {
         size_t given;
 
         if (!gs_heap_on(other, heap->device) || gs_heap_is_dead(other) ||
-            !gs_heap_is_idle(other))
+            !gs_heap_is_idle(other)) {
             continue;
+        }
         given = give_back(other, bytes, 0);
         bytes -= given < bytes ? given : bytes;
     }
@@ -137,8 +145,9 @@ size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
     size_t missing = 0;
     size_t booked = book(heap, preferred, least, &missing);
 
-    if (GS_LIKELY(booked))
+    if (GS_LIKELY(booked)) {
         return booked;
+    }
     /* Blocks that settle may go to the backend at once, which lowers the missing
      * bytes. */
     gs_pool_settle(heap->pool, heap->device);
@@ -173,10 +182,12 @@ bool gs_heap_maintenance_is_late(const struct gs_heap *heap)
 
 bool gs_heap_wants_maintenance(const struct gs_heap *heap)
 {
-    if (GS_UNLIKELY(atomic_load_explicit(&heap->due, memory_order_relaxed)))
+    if (GS_UNLIKELY(atomic_load_explicit(&heap->due, memory_order_relaxed))) {
         return true;
-    if (GS_LIKELY(++turns % GS_MAINTENANCE_TURNS))
+    }
+    if (GS_LIKELY(++turns % GS_MAINTENANCE_TURNS)) {
         return false;
+    }
     return gs_heap_maintenance_is_late(heap);
 }
 
@@ -189,8 +200,9 @@ static void settle(struct gs_heap *heap, uint64_t now, _Atomic uint64_t *next,
     uint64_t at = atomic_load(next);
 
     if (!heap->pool->age_ns || now < at ||
-        !atomic_compare_exchange_strong(next, &at, now + period_ns))
+        !atomic_compare_exchange_strong(next, &at, now + period_ns)) {
         return;
+    }
     gs_tiers_drain(heap);
     gs_pending_poll(heap, 0);
 }
@@ -202,8 +214,9 @@ static void end_shortage(struct gs_pool *pool, unsigned i, uint64_t now)
     if (GS_UNLIKELY(atomic_load(&pool->short_until[i])) &&
         now >= atomic_load(&pool->short_until[i])) {
         atomic_store(&pool->short_until[i], 0);
-        if (!atomic_load(&pool->refused[i]))
+        if (!atomic_load(&pool->refused[i])) {
             atomic_store(&pool->idle_limit[i], atomic_load(&pool->idle_most[i]));
+        }
     }
 }
 
@@ -227,26 +240,32 @@ size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes)
     uint64_t now = gs_clock_coarse(), limit = 0;
     size_t idle, kept, wanted;
 
-    if (gs_heap_is_dead(heap))
+    if (gs_heap_is_dead(heap)) {
         return 0;
+    }
     atomic_store(&heap->due, false);
     atomic_store(&heap->maintenance_at, now + gs_limits_period_ns(pool));
     end_shortage(pool, i, now);
     settle(heap, now, &heap->drain_at, pool->age_ns);
     wanted = gs_reclaim_take_wanted(pool, heap->device);
-    if (bytes < wanted)
+    if (bytes < wanted) {
         bytes = wanted;
-    if (bytes > atomic_load(&pool->idle[i])) /* not enough, but for what is cached */
+    }
+    if (bytes > atomic_load(&pool->idle[i])) { /* not enough, but for what is cached */
         gs_tiers_drain(heap);
+    }
     wanted = take_tight(heap); /* idle segments only: not worth excluding all threads */
-    if (bytes < wanted)
+    if (bytes < wanted) {
         bytes = wanted;
+    }
     idle = atomic_load(&pool->idle[i]);
     kept = atomic_load(&pool->idle_limit[i]);
-    if (idle > kept && bytes < idle - kept)
+    if (idle > kept && bytes < idle - kept) {
         bytes = idle - kept;
-    if (pool->age_ns && now > pool->age_ns)
+    }
+    if (pool->age_ns && now > pool->age_ns) {
         limit = now - pool->age_ns;
+    }
     return give_back(heap, bytes, limit);
 }
 
@@ -276,8 +295,9 @@ bool gs_heap_has_aged(struct gs_heap *heap)
     const struct gs_segment *segment;
     bool aged, pending;
 
-    if (!heap->pool->age_ns || gs_heap_is_dead(heap))
+    if (!heap->pool->age_ns || gs_heap_is_dead(heap)) {
         return false;
+    }
     gs_lock_take(&heap->lock);
     segment = oldest(heap);
     aged = segment && segment->idle_since < limit;
@@ -291,8 +311,9 @@ bool gs_heap_may_give(struct gs_heap *heap)
 {
     bool any;
 
-    if (gs_heap_is_dead(heap))
+    if (gs_heap_is_dead(heap)) {
         return false;
+    }
     gs_lock_take(&heap->lock);
     any = heap->idle_bytes[GS_IDLE_LARGE] || heap->idle_bytes[GS_IDLE_SHARED];
     gs_lock_drop(&heap->lock);
@@ -305,8 +326,9 @@ static void settle_for(struct gs_heap *heap, size_t bytes)
 {
     settle(heap, gs_clock_coarse(), &heap->thread_drain_at,
            gs_limits_drain_ns(heap->pool));
-    if (bytes > gs_limits_idle(heap))
+    if (bytes > gs_limits_idle(heap)) {
         gs_tiers_drain(heap);
+    }
 }
 
 size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *self),
@@ -315,8 +337,9 @@ size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *s
     uint64_t limit = age_limit(heap->pool);
     size_t given = 0, one = 1;
 
-    if ((!heap->pool->age_ns && !bytes) || gs_heap_is_dead(heap) || !may(self))
+    if ((!heap->pool->age_ns && !bytes) || gs_heap_is_dead(heap) || !may(self)) {
         return 0;
+    }
     settle_for(heap, bytes);
     while (one && may(self)) {
         one = give_one(heap, limit, given < bytes);
@@ -327,8 +350,9 @@ size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *s
 
 size_t gs_heap_give_back(struct gs_heap *heap)
 {
-    if (gs_heap_is_dead(heap))
+    if (gs_heap_is_dead(heap)) {
         return 0;
+    }
     gs_tiers_drain(heap);
     gs_pending_poll(heap, 0);
     return give_back(heap, SIZE_MAX, 0);
@@ -336,6 +360,7 @@ size_t gs_heap_give_back(struct gs_heap *heap)
 
 void gs_heap_maintain_if_idle(struct gs_heap *heap)
 {
-    if (gs_heap_wants_maintenance(heap) && gs_heap_is_idle(heap))
+    if (gs_heap_wants_maintenance(heap) && gs_heap_is_idle(heap)) {
         gs_heap_maintain(heap, 0);
+    }
 }

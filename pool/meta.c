@@ -19,8 +19,9 @@ static void note_mapped(void *memory, size_t bytes)
 {
     uint32_t number = __atomic_fetch_add(&mapped_count, 1, __ATOMIC_RELAXED);
 
-    if (number >= GS_META_MAPPINGS)
+    if (number >= GS_META_MAPPINGS) {
         return;
+    }
     __atomic_store_n(&mapped[number].begin, (uintptr_t)memory, __ATOMIC_RELAXED);
     __atomic_store_n(&mapped[number].bytes, bytes, __ATOMIC_RELEASE);
 }
@@ -47,8 +48,9 @@ bool gs_meta_visit(gs_meta_visitor visit, void *self)
 {
     for (uint32_t i = 0; i < noted(); i++) {
         size_t bytes = __atomic_load_n(&mapped[i].bytes, __ATOMIC_ACQUIRE);
-        if (bytes != 0)
+        if (bytes != 0) {
             visit(self, __atomic_load_n(&mapped[i].begin, __ATOMIC_RELAXED), bytes);
+        }
     }
     return __atomic_load_n(&mapped_count, __ATOMIC_ACQUIRE) <= GS_META_MAPPINGS;
 }
@@ -60,8 +62,9 @@ void *gs_meta_map(size_t bytes)
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     errno = saved;
-    if (memory == MAP_FAILED)
+    if (memory == MAP_FAILED) {
         return NULL;
+    }
     note_mapped(memory, bytes);
     return memory;
 }
@@ -84,8 +87,9 @@ enum gs_status gs_table_init(struct gs_table *table, size_t item_bytes,
                              size_t link_offset, struct gs_lock *lock)
 {
     table->slabs = gs_meta_map(GS_TABLE_SLABS * sizeof(*table->slabs));
-    if (!table->slabs)
+    if (!table->slabs) {
         return GS_ERR_HOST_NOMEM;
+    }
     table->item_bytes = (uint32_t)item_bytes;
     table->link_offset = (uint32_t)link_offset;
     table->lock = lock;
@@ -96,10 +100,12 @@ enum gs_status gs_table_init(struct gs_table *table, size_t item_bytes,
 
 void gs_table_fini(struct gs_table *table)
 {
-    if (!table->slabs)
+    if (!table->slabs) {
         return;
-    for (size_t i = 0; i < GS_TABLE_SLABS && table->slabs[i]; i++)
+    }
+    for (size_t i = 0; i < GS_TABLE_SLABS && table->slabs[i]; i++) {
         gs_meta_unmap(table->slabs[i], slab_bytes(table));
+    }
     gs_meta_unmap(table->slabs, GS_TABLE_SLABS * sizeof(*table->slabs));
     table->slabs = NULL;
 }
@@ -117,13 +123,15 @@ static uint32_t take_locked(struct gs_table *table)
         return id;
     }
     id = table->carved;
-    if (id == GS_TABLE_IDS)
+    if (id == GS_TABLE_IDS) {
         return 0;
+    }
     if (!table->slabs[id >> GS_SLAB_SHIFT]) {
         char *slab = gs_meta_map(slab_bytes(table));
 
-        if (!slab)
+        if (!slab) {
             return 0;
+        }
         table->slabs[id >> GS_SLAB_SHIFT] = slab;
     }
     table->carved++;
@@ -137,8 +145,9 @@ enum gs_status gs_table_take(struct gs_table *table, uint32_t *id)
     gs_lock_take(table->lock);
     taken = take_locked(table);
     gs_lock_drop(table->lock);
-    if (!taken)
+    if (!taken) {
         return GS_ERR_HOST_NOMEM;
+    }
     *id = taken;
     return GS_OK;
 }
@@ -155,10 +164,12 @@ void gs_table_give_chain(struct gs_table *table, uint32_t head)
 {
     uint32_t tail = head;
 
-    if (!head)
+    if (!head) {
         return;
-    while (*gs_table_link(table, tail))
+    }
+    while (*gs_table_link(table, tail)) {
         tail = *gs_table_link(table, tail);
+    }
     gs_lock_take(table->lock);
     *gs_table_link(table, tail) = table->free_head;
     table->free_head = head;
@@ -171,16 +182,19 @@ enum gs_status gs_stock_fill(struct gs_table *table, struct gs_stock *stock,
     uint32_t goal = want > GS_STOCK_LOW ? want : GS_STOCK_LOW;
     uint32_t heads[2] = {stock->head, 0}, last = 0;
 
-    if (GS_LIKELY(stock->count >= want))
+    if (GS_LIKELY(stock->count >= want)) {
         return GS_OK;
+    }
     gs_lock_take(table->lock);
     for (unsigned turn = 1; stock->count < goal; turn ^= 1) {
         uint32_t id = take_locked(table);
 
-        if (!id)
+        if (!id) {
             break;
-        if (turn && !last)
+        }
+        if (turn && !last) {
             last = id;
+        }
         *gs_table_link(table, id) = heads[turn];
         heads[turn] = id;
         stock->count++;

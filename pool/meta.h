@@ -102,8 +102,9 @@ static inline void gs_stock_push(struct gs_table *table, struct gs_stock *stock,
 {
     *gs_table_link(table, id) = stock->head;
     stock->head = id;
-    if (GS_UNLIKELY(++stock->count > GS_STOCK_HIGH))
+    if (GS_UNLIKELY(++stock->count > GS_STOCK_HIGH)) {
         gs_stock_drain(table, stock, GS_STOCK_LOW);
+    }
 }
 
 /* Host memory in use by the table, in bytes, without pages never touched. */

@@ -40,8 +40,9 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     uint32_t id;
 
     status = gs_table_take(&pool->segments, &id);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         return status;
+    }
     segment = gs_table_at(&pool->segments, id, sizeof(*segment));
     segment->id = id;
     __atomic_store_n(&segment->addr, addr, __ATOMIC_RELAXED);
@@ -66,8 +67,9 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     /* The driver hands out free addresses only. So a heap that still holds this address
      * has lost its context without a notice; there may be several such heaps. */
     while ((status = gs_pages_insert(&pool->pages, segment, &owner)) == GS_ERR_INVALID &&
-           owner != heap)
+           owner != heap) {
         gs_heap_bury(owner, 0);
+    }
     if (status != GS_OK) {
         gs_table_give(&pool->segments, id);
         return status;
@@ -114,28 +116,34 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
     struct gs_block *block;
     enum gs_status status;
 
-    if (!gs_heap_usable(heap))
+    if (!gs_heap_usable(heap)) {
         return GS_ERR_UNPOOLABLE;
+    }
     status = gs_stock_fill(&heap->pool->blocks, &heap->spare_blocks, 3);
-    if (status == GS_OK)
+    if (status == GS_OK) {
         status = gs_heap_stock(heap);
-    if (status != GS_OK)
+    }
+    if (status != GS_OK) {
         return status;
+    }
 
     heap->unsuitable = 0;
     segment->mapped = true;
     gs_list_append(&heap->segments, &segment->all);
     heap->stats.segments_mapped++;
     heap->stats.reserved_bytes += segment->bytes;
-    if (heap->stats.reserved_bytes > heap->stats.reserved_peak_bytes)
+    if (heap->stats.reserved_bytes > heap->stats.reserved_peak_bytes) {
         heap->stats.reserved_peak_bytes = heap->stats.reserved_bytes;
+    }
     gs_reclaim_account(heap, segment->bytes);
-    if (gs_segment_is_grown(segment))
+    if (gs_segment_is_grown(segment)) {
         gs_segment_record_grown(heap, segment->bytes, 0);
+    }
 
     block = first_block(heap, segment);
-    if (request && !segment->shared && segment->bytes > request->rounded)
+    if (request && !segment->shared && segment->bytes > request->rounded) {
         gs_carving_begin(heap, segment);
+    }
     if (segment->shared) {
         gs_hole_put(heap, block);
         block = gs_heap_carve(heap, block, request);
@@ -149,8 +157,9 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
 /* Counts an unusable address, if its size usually gets a usable one. */
 static void record_unsuitable(struct gs_heap *heap, enum gs_segment_kind kind)
 {
-    if (kind == GS_SEGMENT_SINGLE) /* small exact sizes are mostly unaligned */
+    if (kind == GS_SEGMENT_SINGLE) { /* small exact sizes are mostly unaligned */
         return;
+    }
     gs_lock_take(&heap->lock);
     heap->unsuitable++;
     gs_lock_drop(&heap->lock);
@@ -168,18 +177,21 @@ static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *reque
         record_unsuitable(heap, kind);
         status = GS_ERR_UNPOOLABLE;
         if (request && bytes == request->bytes && heap->backend->keep &&
-            heap->backend->keep(heap->self, addr, bytes))
+            heap->backend->keep(heap->self, addr, bytes)) {
             return status;
+        }
         goto give_back;
     }
     status = publish(heap, addr, bytes, kind, paged, &segment);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         goto give_back;
+    }
     gs_lock_take(&heap->lock);
     status = settle(heap, segment, request, out);
     gs_lock_drop(&heap->lock);
-    if (status == GS_OK)
+    if (status == GS_OK) {
         return GS_OK;
+    }
 
     gs_pages_remove(&heap->pool->pages, segment);
     gs_table_give(&heap->pool->segments, segment->id);
@@ -225,10 +237,12 @@ static bool wants_pages(struct gs_heap *heap, size_t bytes)
     int spare = GS_CARVE_SPARE;
 
     if (!heap->backend->make_pages || bytes % GS_LARGE_BYTES ||
-        (pool->late_pages && !was_short(heap)))
+        (pool->late_pages && !was_short(heap))) {
         return false;
-    if (pool->late_pages) /* a segment of pages must not be carved */
+    }
+    if (pool->late_pages) { /* a segment of pages must not be carved */
         (void)atomic_compare_exchange_strong(&pool->carving, &spare, GS_CARVE_NEVER);
+    }
     return true;
 }
 
@@ -241,10 +255,12 @@ static enum gs_status map(struct gs_heap *heap, bool large, size_t bytes, uint64
     enum gs_status status = GS_ERR_UNPOOLABLE;
 
     *paged = large && wants_pages(heap, bytes);
-    if (*paged)
+    if (*paged) {
         status = backend->make_pages(heap->self, bytes, NULL, 0, addr, native);
-    if (status != GS_ERR_UNPOOLABLE)
+    }
+    if (status != GS_ERR_UNPOOLABLE) {
         return status;
+    }
     *paged = false;
     return backend->map(heap->self, bytes, addr, native);
 }
@@ -260,13 +276,15 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     uint64_t addr = 0, began_ns;
     int code = 0, before;
 
-    if (!gs_reclaim_begin(heap, &ticket, shares))
+    if (!gs_reclaim_begin(heap, &ticket, shares)) {
         return GS_ERR_UNPOOLABLE;
+    }
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin(); /* the ticket lies on this stack */
     status = map(heap, large, bytes, &addr, &paged, &code);
-    if (status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_SEGMENT))
+    if (status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_SEGMENT)) {
         status = map(heap, large, bytes, &addr, &paged, &code);
+    }
     gs_uncancelled_end(before);
     gs_segment_record_call(heap, began_ns);
     if (status != GS_OK) {
@@ -275,8 +293,9 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
         return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_BACKEND;
     }
     gs_limits_served(heap, bytes);
-    if (kind == GS_SEGMENT_LARGE)
+    if (kind == GS_SEGMENT_LARGE) {
         gs_free_mapped(heap, bytes);
+    }
     status = adopt(heap, request, kind, paged, addr, bytes, out);
     /* Reports more memory to waiting requests: the rest of a shared segment; or, after a
      * failure, memory that the driver may have again. */

@@ -37,10 +37,11 @@ static size_t find(const struct gs_page_array *array, size_t item_bytes, uint64_
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (addr_of(array, item_bytes, middle) < addr)
+        if (addr_of(array, item_bytes, middle) < addr) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low;
 }
@@ -54,17 +55,21 @@ static bool put(struct gs_page_array *array, size_t item_bytes, const void *item
         size_t room = array->room ? 2 * array->room : GS_META_PAGE_BYTES / item_bytes;
 
         items = gs_meta_map(room * item_bytes);
-        if (!items)
+        if (!items) {
             return false;
-        if (array->items && array->count)
+        }
+        if (array->items && array->count) {
             __builtin_memcpy(items, array->items, array->count * item_bytes);
-        if (array->room)
+        }
+        if (array->room) {
             gs_meta_unmap(array->items, array->room * item_bytes);
+        }
         array->items = items;
         array->room = room;
     }
-    if (!items)
+    if (!items) {
         return false;
+    }
     __builtin_memmove(items + (at + 1) * item_bytes, items + at * item_bytes,
                       (array->count - at) * item_bytes);
     __builtin_memcpy(items + at * item_bytes, item, item_bytes);
@@ -83,8 +88,9 @@ static void drop(struct gs_page_array *array, size_t item_bytes, size_t at)
 
 static void free_array(struct gs_page_array *array, size_t item_bytes)
 {
-    if (array->room)
+    if (array->room) {
         gs_meta_unmap(array->items, array->room * item_bytes);
+    }
 }
 
 static struct span *span_in(struct gs_page_array *array, size_t index)
@@ -106,10 +112,11 @@ static void put_span(struct gs_page_addresses *addresses, struct span span)
         span.bytes += span_in(spans, at)->bytes;
         drop(spans, sizeof(span), at);
     }
-    if (below && below->addr + below->bytes == span.addr)
+    if (below && below->addr + below->bytes == span.addr) {
         below->bytes += span.bytes;
-    else
+    } else {
         (void)put(spans, sizeof(span), &span); /* else lost: addresses are plenty */
+    }
 }
 
 /* Takes the first part of the span. The lock is held. */
@@ -119,8 +126,9 @@ static void cut_span(struct gs_page_addresses *addresses, size_t at, size_t byte
 
     span->addr += bytes;
     span->bytes -= bytes;
-    if (!span->bytes)
+    if (!span->bytes) {
         drop(&addresses->spans, sizeof(*span), at);
+    }
 }
 
 /* Returns true if the addresses from `addr` on hold no memory. The lock is held. */
@@ -141,16 +149,19 @@ unsigned gs_page_addresses_extend(struct gs_page_addresses *addresses,
     unsigned best = count;
 
     gs_lock_take(addresses->lock);
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         if (from[i].taken == from[i].bytes &&
             (best == count || from[i].bytes > from[best].bytes) &&
-            is_free(addresses, from[i].addr + from[i].bytes, bytes - from[i].bytes))
+            is_free(addresses, from[i].addr + from[i].bytes, bytes - from[i].bytes)) {
             best = i;
-    if (best < count)
+        }
+    }
+    if (best < count) {
         cut_span(addresses,
                  find(&addresses->spans, sizeof(struct span),
                       from[best].addr + from[best].bytes),
                  bytes - from[best].bytes);
+    }
     gs_lock_drop(addresses->lock);
     return best;
 }
@@ -162,8 +173,9 @@ static bool take_span(struct gs_page_addresses *addresses, size_t bytes, uint64_
 
     gs_lock_take(addresses->lock);
     for (size_t at = 0; at < addresses->spans.count && !found; at++) {
-        if (span_in(&addresses->spans, at)->bytes < bytes)
+        if (span_in(&addresses->spans, at)->bytes < bytes) {
             continue;
+        }
         *addr = span_in(&addresses->spans, at)->addr;
         cut_span(addresses, at, bytes);
         found = true;
@@ -177,16 +189,19 @@ static bool add_arena(struct gs_page_addresses *addresses, size_t bytes)
     struct span arena = {.bytes = bytes};
     bool done;
 
-    if (!addresses->ops->reserve(addresses->self, bytes, &arena.addr))
+    if (!addresses->ops->reserve(addresses->self, bytes, &arena.addr)) {
         return false;
+    }
     gs_lock_take(addresses->lock);
     done = put(&addresses->arenas, sizeof(arena), &arena);
     arena.bytes -= GS_LARGE_BYTES;
-    if (done)
+    if (done) {
         put_span(addresses, arena);
+    }
     gs_lock_drop(addresses->lock);
-    if (!done)
+    if (!done) {
         addresses->ops->unreserve(addresses->self, arena.addr, bytes);
+    }
     return done;
 }
 
@@ -195,12 +210,14 @@ bool gs_page_addresses_take(struct gs_page_addresses *addresses, size_t bytes,
 {
     size_t least = bytes + GS_LARGE_BYTES;
 
-    if (take_span(addresses, bytes, addr))
+    if (take_span(addresses, bytes, addr)) {
         return true;
+    }
     if (!(addresses->arena_bytes > least &&
           add_arena(addresses, addresses->arena_bytes)) &&
-        !add_arena(addresses, least))
+        !add_arena(addresses, least)) {
         return false;
+    }
     return take_span(addresses, bytes, addr);
 }
 
@@ -211,8 +228,9 @@ static bool empty_arena(struct gs_page_addresses *addresses, size_t at, struct s
     const struct span *span = span_in(&addresses->spans, at);
     size_t number = find(&addresses->arenas, sizeof(*out), span->addr);
 
-    if (addresses->arenas.count < 2 || number == addresses->arenas.count)
+    if (addresses->arenas.count < 2 || number == addresses->arenas.count) {
         return false;
+    }
     *out = *span_in(&addresses->arenas, number);
     return out->addr == span->addr && out->bytes == span->bytes + GS_LARGE_BYTES;
 }
@@ -224,8 +242,9 @@ void gs_page_addresses_return(struct gs_page_addresses *addresses, uint64_t addr
     bool empty;
     size_t at;
 
-    if (!bytes)
+    if (!bytes) {
         return;
+    }
     gs_lock_take(addresses->lock);
     put_span(addresses, (struct span){addr, bytes});
     at = find(&addresses->spans, sizeof(arena), addr);
@@ -237,8 +256,9 @@ void gs_page_addresses_return(struct gs_page_addresses *addresses, uint64_t addr
              find(&addresses->arenas, sizeof(arena), arena.addr));
     }
     gs_lock_drop(addresses->lock);
-    if (empty)
+    if (empty) {
         addresses->ops->unreserve(addresses->self, arena.addr, arena.bytes);
+    }
 }
 
 void gs_page_addresses_unreserve_all(struct gs_page_addresses *addresses)
@@ -255,8 +275,9 @@ void gs_page_addresses_unreserve_all(struct gs_page_addresses *addresses)
         }
         addresses->spans.count = 0;
         gs_lock_drop(addresses->lock);
-        if (any)
+        if (any) {
             addresses->ops->unreserve(addresses->self, arena.addr, arena.bytes);
+        }
     }
 }
 
@@ -267,9 +288,10 @@ bool gs_page_addresses_own(struct gs_page_addresses *addresses, uint64_t addr)
 
     gs_lock_take(addresses->lock);
     at = find(&addresses->arenas, sizeof(struct span), addr + 1);
-    if (at > 0)
+    if (at > 0) {
         owns = addr - span_in(&addresses->arenas, at - 1)->addr <
                span_in(&addresses->arenas, at - 1)->bytes;
+    }
     gs_lock_drop(addresses->lock);
     return owns;
 }

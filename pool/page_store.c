@@ -84,8 +84,9 @@ static struct piece_record *take_record(struct gs_page_store *store)
             node = &page->records[i].node;
         }
     }
-    if (!node)
+    if (!node) {
         return NULL;
+    }
     store->spare_pieces = node->less;
     return GS_LINK_OWNER(node, struct piece_record, node);
 }
@@ -108,8 +109,9 @@ static bool first_piece(struct gs_page_store *store, uint64_t addr, size_t bytes
     gs_lock_take(&store->lock);
     piece = piece_from(store, addr);
     found = piece && piece->addr - addr < bytes;
-    if (found)
+    if (found) {
         *out = *piece;
+    }
     gs_lock_drop(&store->lock);
     return found;
 }
@@ -178,8 +180,9 @@ static bool breaks(struct gs_page_store *store)
 /* Unmaps a range whose pieces are released next. */
 static void unmap_last(struct gs_page_store *store, uint64_t addr, size_t bytes)
 {
-    if (!store->ops->unmap(store->self, addr, bytes))
+    if (!store->ops->unmap(store->self, addr, bytes)) {
         (void)breaks(store);
+    }
 }
 
 /* Creates a piece and maps it. Errors: as gs_page_ops.create. */
@@ -189,11 +192,13 @@ static enum gs_status create_at(struct gs_page_store *store, uint64_t addr, size
     struct piece piece = {addr, bytes, 0, true};
     enum gs_status status = store->ops->create(store->self, bytes, &piece.handle, native);
 
-    if (status != GS_OK)
+    if (status != GS_OK) {
         return status;
+    }
     if (store->ops->map(store->self, addr, bytes, piece.handle)) {
-        if (put_piece(store, &piece))
+        if (put_piece(store, &piece)) {
             return GS_OK;
+        }
         unmap_last(store, addr, bytes);
     } else {
         (void)breaks(store);
@@ -213,12 +218,14 @@ static bool unmap_range(struct gs_page_store *store, uint64_t addr, size_t bytes
 {
     struct piece piece;
 
-    if (!store->ops->unmap(store->self, addr, bytes))
+    if (!store->ops->unmap(store->self, addr, bytes)) {
         return breaks(store);
+    }
     for (size_t done = 0;
          done < bytes && first_piece(store, addr + done, bytes - done, &piece);
-         done = piece.addr - addr + piece.bytes)
+         done = piece.addr - addr + piece.bytes) {
         set_mapped(store, piece.addr, false);
+    }
     return true;
 }
 
@@ -228,8 +235,9 @@ static void release_range(struct gs_page_store *store, uint64_t addr, size_t byt
     struct piece piece;
 
     while (first_piece(store, addr, bytes, &piece)) {
-        if (piece.mapped)
+        if (piece.mapped) {
             unmap_last(store, piece.addr, piece.bytes);
+        }
         release_piece(store, &piece);
     }
 }
@@ -265,8 +273,9 @@ static bool move_piece(struct gs_page_store *store, struct piece piece, uint64_t
     piece.addr = to;
     piece.mapped = store->ops->map(store->self, to, piece.bytes, piece.handle);
     if (!put_piece(store, &piece)) {
-        if (piece.mapped)
+        if (piece.mapped) {
             unmap_last(store, to, piece.bytes);
+        }
         store->ops->release(store->self, piece.handle, piece.bytes);
         return false;
     }
@@ -283,15 +292,19 @@ static bool move_pages(struct gs_page_store *store, const struct gs_pages_from *
     bool divided = piece_around(store, end, &last) && last.addr >= from->addr;
     size_t bytes = divided ? last.addr + last.bytes - from->addr : from->taken;
 
-    if (!unmap_range(store, from->addr, bytes))
+    if (!unmap_range(store, from->addr, bytes)) {
         return false;
+    }
     if (divided && !(divide(store, &last, end, to + (last.addr - from->addr)) &&
                      (store->ops->allow(store->self, end, last.addr + last.bytes - end) ||
-                      breaks(store))))
+                      breaks(store)))) {
         return false;
-    while (first_piece(store, from->addr, from->taken, &piece))
-        if (!move_piece(store, piece, to + (piece.addr - from->addr)))
+    }
+    while (first_piece(store, from->addr, from->taken, &piece)) {
+        if (!move_piece(store, piece, to + (piece.addr - from->addr))) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -327,10 +340,12 @@ static bool gather(struct gs_page_store *store, const struct plan *plan, uint64_
 
     *at = plan->addr + (base ? plan->from[plan->base].bytes : 0);
     for (unsigned i = 0; i < plan->count; i++) {
-        if (i == plan->base)
+        if (i == plan->base) {
             continue;
-        if (!move_pages(store, &plan->from[i], *at))
+        }
+        if (!move_pages(store, &plan->from[i], *at)) {
             return false;
+        }
         *at += plan->from[i].taken;
     }
     return true;
@@ -358,8 +373,9 @@ static enum gs_status cut_in_place(struct gs_page_store *store,
     struct piece piece;
 
     if (from->taken < from->bytes && piece_around(store, end, &piece)) {
-        if (!store->ops->quiet(store->self))
+        if (!store->ops->quiet(store->self)) {
             return GS_ERR_TIMEOUT;
+        }
         if (!divide_here(store, &piece, end)) {
             release_range(store, from->addr, from->bytes);
             gs_page_addresses_return(&store->addresses, from->addr, from->bytes);
@@ -386,8 +402,9 @@ static bool fill(struct gs_page_store *store, const struct plan *plan)
     size_t kept = plan->base < plan->count ? plan->from[plan->base].bytes : 0;
     uint64_t end;
 
-    if (!gather(store, plan, &end))
+    if (!gather(store, plan, &end)) {
         return false;
+    }
     return store->ops->allow(store->self, plan->addr + kept, plan->bytes - kept) ||
            breaks(store);
 }
@@ -398,10 +415,12 @@ static enum gs_status make(struct gs_page_store *store, struct plan *plan, uint6
     enum gs_status status;
     size_t kept;
 
-    if (plan->count && !store->ops->quiet(store->self))
+    if (plan->count && !store->ops->quiet(store->self)) {
         return GS_ERR_TIMEOUT;
-    if (!choose_addresses(store, plan))
+    }
+    if (!choose_addresses(store, plan)) {
         return GS_ERR_UNPOOLABLE;
+    }
     kept = plan->base < plan->count ? plan->from[plan->base].bytes : 0;
     status = create_fresh(store, plan, native);
     if (status != GS_OK) {
@@ -414,10 +433,12 @@ static enum gs_status make(struct gs_page_store *store, struct plan *plan, uint6
         /* Where nothing was lost, the driver's plain calls may do. */
         return plan->count ? GS_ERR_BACKEND : GS_ERR_UNPOOLABLE;
     }
-    for (unsigned i = 0; i < plan->count; i++)
-        if (i != plan->base)
+    for (unsigned i = 0; i < plan->count; i++) {
+        if (i != plan->base) {
             gs_page_addresses_return(&store->addresses, plan->from[i].addr,
                                      plan->from[i].taken);
+        }
+    }
     *addr = plan->addr;
     return GS_OK;
 }
@@ -430,10 +451,12 @@ enum gs_status gs_page_store_make(struct gs_page_store *store, size_t bytes,
     enum gs_status status;
     int before;
 
-    if (atomic_load(&store->broken))
+    if (atomic_load(&store->broken)) {
         return GS_ERR_UNPOOLABLE;
-    for (unsigned i = 0; i < count; i++)
+    }
+    for (unsigned i = 0; i < count; i++) {
         plan.fresh -= from[i].taken;
+    }
     before = gs_uncancelled_begin(); /* a range half moved would be lost */
     status = count == 1 && !plan.fresh ? cut_in_place(store, from, addr)
                                        : make(store, &plan, addr, native);
@@ -446,8 +469,9 @@ void gs_page_store_give(struct gs_page_store *store, uint64_t addr, size_t bytes
     int before = gs_uncancelled_begin();
 
     /* One call for all pieces, or the rest piece by piece. */
-    if (!atomic_load(&store->broken))
+    if (!atomic_load(&store->broken)) {
         (void)unmap_range(store, addr, bytes);
+    }
     release_range(store, addr, bytes);
     gs_page_addresses_return(&store->addresses, addr, bytes);
     gs_uncancelled_end(before);
@@ -479,8 +503,9 @@ enum gs_status gs_page_store_create(const struct gs_page_ops *ops, void *self,
 {
     struct gs_page_store *store = gs_meta_map(sizeof(*store));
 
-    if (!store)
+    if (!store) {
         return GS_ERR_HOST_NOMEM;
+    }
     store->ops = ops;
     store->self = self;
     store->addresses = (struct gs_page_addresses){

@@ -11,8 +11,9 @@ enum gs_status gs_pages_init(struct gs_pages *pages)
 {
     gs_lock_init(&pages->lock, GS_RANK_PAGES);
     pages->root = gs_meta_map(GS_PAGE_ROOT_SLOTS * sizeof(*pages->root));
-    if (!pages->root)
+    if (!pages->root) {
         return GS_ERR_HOST_NOMEM;
+    }
     pages->leaves = pages->used = 0;
     return GS_OK;
 }
@@ -22,8 +23,9 @@ void gs_pages_fini(struct gs_pages *pages)
     for (size_t i = 0; pages->leaves && i < GS_PAGE_ROOT_SLOTS; i++) {
         gs_page_slot *leaf = atomic_load_explicit(&pages->root[i], memory_order_relaxed);
 
-        if (!leaf)
+        if (!leaf) {
             continue;
+        }
         gs_meta_unmap(leaf, GS_PAGE_LEAF_SLOTS * sizeof(*leaf));
         pages->leaves--;
     }
@@ -57,11 +59,13 @@ static enum gs_status grow(struct gs_pages *pages, const struct gs_segment *segm
     for (uint64_t i = first_page(segment) >> GS_PAGE_LEAF_BITS; i <= last; i++) {
         gs_page_slot *leaf = atomic_load_explicit(&pages->root[i], memory_order_relaxed);
 
-        if (leaf)
+        if (leaf) {
             continue;
+        }
         leaf = gs_meta_map(GS_PAGE_LEAF_SLOTS * sizeof(*leaf));
-        if (!leaf)
+        if (!leaf) {
             return GS_ERR_HOST_NOMEM;
+        }
         atomic_store_explicit(&pages->root[i], leaf, memory_order_release);
         pages->leaves++;
     }
@@ -76,20 +80,23 @@ enum gs_status gs_pages_insert(struct gs_pages *pages, struct gs_segment *segmen
 
     gs_lock_take(&pages->lock);
     status = grow(pages, segment);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         goto out;
+    }
     for (uint64_t page = first_page(segment); page <= last; page++) {
         struct gs_segment *other =
             atomic_load_explicit(slot_of(pages, page), memory_order_relaxed);
 
-        if (!other)
+        if (!other) {
             continue;
+        }
         *owner = atomic_load_explicit(&other->heap, memory_order_relaxed);
         status = GS_ERR_INVALID;
         goto out;
     }
-    for (uint64_t page = first_page(segment); page <= last; page++)
+    for (uint64_t page = first_page(segment); page <= last; page++) {
         atomic_store_explicit(slot_of(pages, page), segment, memory_order_release);
+    }
     pages->used += last - first_page(segment) + 1;
 out:
     gs_lock_drop(&pages->lock);
@@ -101,8 +108,9 @@ void gs_pages_remove(struct gs_pages *pages, struct gs_segment *segment)
     uint64_t last = last_page(segment);
 
     gs_lock_take(&pages->lock);
-    for (uint64_t page = first_page(segment); page <= last; page++)
+    for (uint64_t page = first_page(segment); page <= last; page++) {
         atomic_store_explicit(slot_of(pages, page), NULL, memory_order_release);
+    }
     pages->used -= last - first_page(segment) + 1;
     gs_lock_drop(&pages->lock);
 }

@@ -52,12 +52,14 @@ static inline struct gs_segment *gs_pages_find(const struct gs_pages *pages,
 {
     gs_page_slot *leaf;
 
-    if (GS_UNLIKELY(addr >> GS_ADDRESS_BITS))
+    if (GS_UNLIKELY(addr >> GS_ADDRESS_BITS)) {
         return NULL;
+    }
     leaf = atomic_load_explicit(&pages->root[addr >> (GS_PAGE_SHIFT + GS_PAGE_LEAF_BITS)],
                                 memory_order_acquire);
-    if (GS_UNLIKELY(!leaf))
+    if (GS_UNLIKELY(!leaf)) {
         return NULL;
+    }
     return atomic_load_explicit(&leaf[(addr >> GS_PAGE_SHIFT) & (GS_PAGE_LEAF_SLOTS - 1)],
                                 memory_order_acquire);
 }

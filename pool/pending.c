@@ -40,11 +40,13 @@ static void collect_ready(struct gs_heap *heap, struct gs_block *block, gs_fence
 {
     struct gs_segment *segment;
 
-    if (heap->backend->retired)
+    if (heap->backend->retired) {
         heap->backend->retired(heap->self, gs_block_addr(block), proof);
+    }
 
-    if (block->pending.fence)
+    if (block->pending.fence) {
         harvest->fences[harvest->fence_count++] = block->pending.fence;
+    }
     if (harvest->to_tcache) {
         gs_block_become(block, GS_BLOCK_READY);
         harvest->ready[harvest->ready_count++] = block;
@@ -52,8 +54,9 @@ static void collect_ready(struct gs_heap *heap, struct gs_block *block, gs_fence
     }
     heap->stats.pending_bytes -= gs_block_bytes(block);
     segment = gs_block_release(heap, block);
-    if (segment)
+    if (segment) {
         harvest->segments[harvest->segment_count++] = segment;
+    }
 }
 
 /* Blocks in a row mostly have the same fence. */
@@ -65,14 +68,16 @@ static void release_fences(struct gs_heap *heap, const struct harvest *harvest)
         gs_fence fence = harvest->fences[i];
 
         for (row = 1;
-             i + row < harvest->fence_count && harvest->fences[i + row] == fence;)
+             i + row < harvest->fence_count && harvest->fences[i + row] == fence;) {
             row++;
+        }
         if (backend->fence_release_many) {
             backend->fence_release_many(heap->self, fence, row);
             continue;
         }
-        for (unsigned j = 0; j < row; j++)
+        for (unsigned j = 0; j < row; j++) {
             backend->fence_release(heap->self, fence);
+        }
     }
 }
 
@@ -81,8 +86,9 @@ static void bring_in(struct gs_heap *heap, struct harvest *harvest)
 {
     gs_blocks_set_ready(heap, harvest->ready, harvest->ready_count);
     release_fences(heap, harvest);
-    for (unsigned i = 0; i < harvest->segment_count; i++)
+    for (unsigned i = 0; i < harvest->segment_count; i++) {
         gs_segments_return(harvest->segments[i]);
+    }
     harvest->ready_count = harvest->fence_count = harvest->segment_count = 0;
 }
 
@@ -97,8 +103,9 @@ uint64_t gs_heap_retire_begin(struct gs_heap *heap)
 {
     uint64_t token;
 
-    if (GS_LIKELY(!any_pending(heap)))
+    if (GS_LIKELY(!any_pending(heap))) {
         return 0;
+    }
     gs_lock_take(&heap->lock);
     token = ++heap->epoch;
     gs_lock_drop(&heap->lock);
@@ -121,23 +128,27 @@ static uint32_t after(const struct gs_heap *heap, uint32_t prev)
 /* Takes the block behind `prev` off the list. heap->lock is held. */
 static void take_off(struct gs_heap *heap, uint32_t prev, const struct gs_block *block)
 {
-    if (prev)
+    if (prev) {
         gs_block_at(heap->pool, prev)->pending.next = block->pending.next;
-    else
+    } else {
         gs_pending_set_head(heap, block->pending.next);
-    if (heap->pending_tail == block->id)
+    }
+    if (heap->pending_tail == block->id) {
         heap->pending_tail = prev;
+    }
 }
 
 /* Returns true if a wait for the heap's own work covered the fence. known: the last
  * covered fence, since blocks in a row mostly have the same. */
 static bool was_waited_for(const struct gs_heap *heap, gs_fence fence, gs_fence *known)
 {
-    if (fence == *known)
+    if (fence == *known) {
         return true;
+    }
     if (fence && heap->backend->fence_waited &&
-        !heap->backend->fence_waited(heap->self, fence))
+        !heap->backend->fence_waited(heap->self, fence)) {
         return false;
+    }
     *known = fence;
     return true;
 }
@@ -153,8 +164,9 @@ static unsigned reap(struct gs_heap *heap, uint64_t token, struct harvest *harve
     while (count < BATCH && (id = after(heap, prev)) != 0) {
         struct gs_block *block = gs_block_at(heap->pool, id);
 
-        if (!freed_before(block, token))
+        if (!freed_before(block, token)) {
             break;
+        }
         if (!was_waited_for(heap, block->pending.fence, &known)) {
             prev = id;
             continue;
@@ -172,8 +184,9 @@ static void retire(struct gs_heap *heap, uint64_t token, bool to_tcache)
     struct gs_ticket ticket;
     unsigned count, total = 0;
 
-    if (!token || !any_pending(heap))
+    if (!token || !any_pending(heap)) {
         return;
+    }
     for (;;) {
         gs_lock_take(&heap->lock);
         if (!heap->pending_head || !gs_reclaim_begin(heap, &ticket, true)) {
@@ -182,11 +195,13 @@ static void retire(struct gs_heap *heap, uint64_t token, bool to_tcache)
         }
         count = 0;
         harvest.to_tcache = to_tcache && total < RETIRE_MOST;
-        if (token > heap->epoch) /* not a token of this heap: the newest one counts */
+        if (token > heap->epoch) { /* not a token of this heap: the newest one counts */
             token = heap->epoch;
+        }
         if (heap->polling) {
-            if (token > heap->retired)
+            if (token > heap->retired) {
                 heap->retired = token;
+            }
         } else {
             count = reap(heap, token, &harvest);
         }
@@ -194,8 +209,9 @@ static void retire(struct gs_heap *heap, uint64_t token, bool to_tcache)
         bring_in(heap, &harvest);
         gs_reclaim_end(heap, &ticket, count > 0);
         total += count;
-        if (count < BATCH)
+        if (count < BATCH) {
             return;
+        }
     }
 }
 
@@ -226,10 +242,12 @@ static void gather(const struct gs_heap *heap, struct poll *poll)
          id = after(heap, id)) {
         const struct gs_block *block = gs_block_at(heap->pool, id);
 
-        if (!block->pending.fence)
+        if (!block->pending.fence) {
             continue;
-        if (poll->count == limit)
+        }
+        if (poll->count == limit) {
             break;
+        }
         poll->ids[poll->count] = id;
         poll->fences[poll->count++] = block->pending.fence;
     }
@@ -247,16 +265,19 @@ static void query_fences(const struct gs_heap *heap, struct poll *poll)
             poll->count = i;
             return;
         }
-        if (i && poll->fences[i] == poll->fences[i - 1])
+        if (i && poll->fences[i] == poll->fences[i - 1]) {
             poll->answers[i] = poll->answers[i - 1];
-        else if (poll->fences[i] == poll->busy)
+        } else if (poll->fences[i] == poll->busy) {
             poll->answers[i] = GS_ERR_TIMEOUT;
-        else
+        } else {
             poll->answers[i] = heap->backend->fence_query(heap->self, poll->fences[i]);
-        if (poll->answers[i] != GS_ERR_TIMEOUT || poll->fences[i] != poll->busy)
+        }
+        if (poll->answers[i] != GS_ERR_TIMEOUT || poll->fences[i] != poll->busy) {
             poll->left--;
-        if (poll->answers[i] == GS_ERR_TIMEOUT)
+        }
+        if (poll->answers[i] == GS_ERR_TIMEOUT) {
             poll->busy = poll->fences[i];
+        }
     }
 }
 
@@ -310,8 +331,9 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_tcache)
         gs_lock_drop(&heap->lock);
         query_fences(heap, &poll);
         gs_lock_take(&heap->lock);
-        if (gs_heap_is_dead(heap))
+        if (gs_heap_is_dead(heap)) {
             break;
+        }
         done += sweep(heap, &poll, &harvest);
         gs_lock_drop(&heap->lock);
         bring_in(heap, &harvest);
@@ -322,20 +344,24 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_tcache)
     retired = heap->retired;
     heap->retired = 0;
     gs_lock_drop(&heap->lock);
-    if (gs_heap_is_dead(heap))
+    if (gs_heap_is_dead(heap)) {
         gs_pending_forget(heap);
-    else if (poisoned)
+    } else if (poisoned) {
         gs_tiers_close(heap, true);
+    }
     gs_reclaim_end(heap, &ticket, done > 0);
-    if (retired)
+    if (retired) {
         retire(heap, retired, to_tcache);
+    }
     return done;
 }
 
 size_t gs_pending_poll(struct gs_heap *heap, size_t limit)
 {
-    if (limit && heap->backend->worth_asking && !heap->backend->worth_asking(heap->self))
+    if (limit && heap->backend->worth_asking &&
+        !heap->backend->worth_asking(heap->self)) {
         return 0;
+    }
     return poll_pending(heap, limit, false);
 }
 
@@ -360,8 +386,9 @@ void gs_pending_forget(struct gs_heap *heap)
         struct gs_block *block = gs_block_at(pool, id);
         uint32_t next = block->pending.next;
 
-        if (block->pending.fence)
+        if (block->pending.fence) {
             heap->backend->fence_release(heap->self, block->pending.fence);
+        }
         gs_block_become(block, GS_BLOCK_SPARE);
         block->next = chain;
         chain = id;

@@ -12,8 +12,9 @@
 /* The class of a block, as pool.h defines the classes. */
 static inline unsigned gs_class_of_units(uint32_t units)
 {
-    if (units <= GS_LARGE_UNITS)
+    if (units <= GS_LARGE_UNITS) {
         return gs_class_of(units);
+    }
     return GS_CLASS_COUNT + (31 - (unsigned)__builtin_clz(units - 1)) - 12;
 }
 
@@ -37,20 +38,22 @@ static inline void gs_hole_put(struct gs_heap *heap, struct gs_block *hole)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
 
-    if (GS_LIKELY(!hole->segment->carved))
+    if (GS_LIKELY(!hole->segment->carved)) {
         gs_bins_put(blocks, heap->bins, hole, &heap->seed);
-    else
+    } else {
         gs_large_put(blocks, &heap->large->holes, hole, &heap->seed);
+    }
 }
 
 static inline void gs_hole_drop(struct gs_heap *heap, struct gs_block *hole)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
 
-    if (GS_LIKELY(!hole->segment->carved))
+    if (GS_LIKELY(!hole->segment->carved)) {
         gs_bins_drop(blocks, heap->bins, hole);
-    else
+    } else {
         gs_large_drop(blocks, &heap->large->holes, hole);
+    }
 }
 
 /* Enters a hole of a shared segment as another part of it; heap->lock is held. */
@@ -59,10 +62,11 @@ static inline void gs_hole_move(struct gs_heap *heap, struct gs_block *hole,
 {
     const struct gs_table *blocks = &heap->pool->blocks;
 
-    if (GS_LIKELY(!hole->segment->carved))
+    if (GS_LIKELY(!hole->segment->carved)) {
         gs_bins_move(blocks, heap->bins, hole, offset, units, &heap->seed);
-    else
+    } else {
         gs_large_move(blocks, &heap->large->holes, hole, offset, units, &heap->seed);
+    }
 }
 
 /* ---- fit_tolerance.c -------------------------------------------------------------- */

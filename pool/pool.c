@@ -9,11 +9,14 @@
 /* Returns true if the classes rise, and the largest can be rounded. */
 static bool are_valid(const size_t *classes, unsigned count)
 {
-    if (count > GS_SIZE_CLASSES_MAX || (count && !classes))
+    if (count > GS_SIZE_CLASSES_MAX || (count && !classes)) {
         return false;
-    for (unsigned i = 0; i < count; i++)
-        if (classes[i] <= (i ? classes[i - 1] : 0) || classes[i] > GS_REQUEST_MAX)
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (classes[i] <= (i ? classes[i - 1] : 0) || classes[i] > GS_REQUEST_MAX) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -33,9 +36,10 @@ static enum gs_status init_tables(struct gs_pool *pool)
 
     status = gs_table_init(&pool->blocks, sizeof(struct gs_block),
                            offsetof(struct gs_block, next), &pool->meta);
-    if (status == GS_OK)
+    if (status == GS_OK) {
         status = gs_table_init(&pool->segments, sizeof(struct gs_segment),
                                offsetof(struct gs_segment, chain), &pool->meta);
+    }
     return status;
 }
 
@@ -50,11 +54,13 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
     enum gs_status status = GS_ERR_HOST_NOMEM;
     struct gs_pool *pool;
 
-    if (!is_valid(config) || !out)
+    if (!is_valid(config) || !out) {
         return GS_ERR_INVALID;
+    }
     pool = gs_meta_map(sizeof(*pool));
-    if (!pool)
+    if (!pool) {
         return status;
+    }
     pool->segment_bytes = config->segment_bytes;
     pool->cache_bytes = config->cache_bytes;
     pool->stream_blocks = config->stream_blocks;
@@ -65,19 +71,23 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
     pool->late_pages = config->late_pages;
     atomic_init(&pool->carving, (int)config->carving);
     pool->class_count = config->class_count;
-    for (unsigned i = 0; i < config->class_count; i++)
+    for (unsigned i = 0; i < config->class_count; i++) {
         pool->classes[i] = config->classes[i];
+    }
     gs_limits_init(pool, config->age_ms);
     gs_lock_init(&pool->meta, GS_RANK_META);
     status = gs_reclaim_init(&pool->reclaim);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         goto no_reclaim;
+    }
     status = gs_pages_init(&pool->pages);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         goto no_pages;
+    }
     status = init_tables(pool);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         goto no_tables;
+    }
     *out = pool;
     return GS_OK;
 
@@ -95,16 +105,19 @@ void gs_pool_destroy(struct gs_pool *pool)
 {
     struct gs_heap *next;
 
-    if (!pool)
+    if (!pool) {
         return;
+    }
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = next) {
         next = heap->next;
         gs_tiers_destroy(heap->tiers);
         gs_starts_fini(&heap->starts);
-        if (heap->bins)
+        if (heap->bins) {
             gs_meta_unmap(heap->bins, sizeof(*heap->bins));
-        if (heap->large)
+        }
+        if (heap->large) {
             gs_meta_unmap(heap->large, sizeof(*heap->large));
+        }
         gs_meta_unmap(heap, sizeof(*heap));
     }
     fini_tables(pool);
@@ -118,8 +131,9 @@ void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out)
     struct gs_pool_stats sum = {0};
 
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
-        if (!gs_heap_on(heap, device))
+        if (!gs_heap_on(heap, device)) {
             continue;
+        }
         gs_tiers_exclude(heap);
         gs_tiers_sum(heap, &sum);
         gs_lock_take(&heap->lock);

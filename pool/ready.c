@@ -16,20 +16,24 @@ bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_blo
     enum gs_cacheable what = gs_block_cacheable(block);
 
     if (what == GS_CACHEABLE_BLOCKS) {
-        if (GS_LIKELY(gs_tcache_push(tcache, block, uncounted)))
+        if (GS_LIKELY(gs_tcache_push(tcache, block, uncounted))) {
             return true;
-        if (!tcache->stacks[gs_class_of(block->units)].limit)
+        }
+        if (!tcache->stacks[gs_class_of(block->units)].limit) {
             return false; /* the class is not kept */
+        }
         gs_tiers_spill(tcache, heap, block->units, detached);
         return gs_tcache_push(tcache, block, uncounted);
     }
-    if (what != GS_CACHEABLE_WHOLE)
+    if (what != GS_CACHEABLE_WHOLE) {
         return false;
-    if (uncounted)
+    }
+    if (uncounted) {
         gs_tcache_take_in(tcache, block, gs_block_bytes(block),
                           gs_block_requested(block));
-    else
+    } else {
         gs_block_become(block, GS_BLOCK_CACHED);
+    }
     gs_tiers_put_whole(tcache, heap, block, detached);
     return true;
 }
@@ -63,10 +67,11 @@ static unsigned collect_ready_inside(struct gs_tcache *tcache, struct gs_heap *h
     for (unsigned i = 0; i < count; i++) {
         size_t own_bytes = gs_block_bytes(blocks[i]);
 
-        if (gs_tcache_put(tcache, heap, blocks[i], false, detached))
+        if (gs_tcache_put(tcache, heap, blocks[i], false, detached)) {
             bytes += own_bytes;
-        else
+        } else {
             blocks[left++] = blocks[i];
+        }
     }
     gs_lock_take(&heap->lock);
     heap->stats.pending_bytes -= gs_heap_is_dead(heap) ? 0 : bytes;
@@ -83,7 +88,8 @@ void gs_blocks_set_ready(struct gs_heap *heap, struct gs_block **blocks, unsigne
         count = collect_ready_inside(tcache, heap, blocks, count, &detached);
         gs_tcache_leave(tcache);
     }
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         collect_ready_in_segment(heap, blocks[i]);
+    }
     gs_segments_return(detached);
 }

@@ -40,8 +40,9 @@ static void leave(struct gs_reclaim *reclaim)
 
 static struct gs_row *row_of(struct gs_pool *pool, int device)
 {
-    if (device < 0)
+    if (device < 0) {
         return &pool->rows[GS_MAX_DEVICES];
+    }
     return &pool->rows[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
 }
 
@@ -60,8 +61,9 @@ static bool init_condition(pthread_cond_t *condition)
     pthread_condattr_t attributes;
     bool done;
 
-    if (pthread_condattr_init(&attributes))
+    if (pthread_condattr_init(&attributes)) {
         return false;
+    }
     done = !pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) &&
            !pthread_cond_init(condition, &attributes);
     pthread_condattr_destroy(&attributes);
@@ -74,8 +76,9 @@ static bool init_lock(struct gs_mutex *lock)
     pthread_mutexattr_t attributes;
     bool done;
 
-    if (pthread_mutexattr_init(&attributes))
+    if (pthread_mutexattr_init(&attributes)) {
         return false;
+    }
     done = !pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP) &&
            !pthread_mutex_init(&lock->mutex, &attributes);
     pthread_mutexattr_destroy(&attributes);
@@ -85,8 +88,9 @@ static bool init_lock(struct gs_mutex *lock)
 
 enum gs_status gs_reclaim_init(struct gs_reclaim *reclaim)
 {
-    if (!init_lock(&reclaim->lock))
+    if (!init_lock(&reclaim->lock)) {
         return GS_ERR_HOST_NOMEM;
+    }
     if (!init_condition(&reclaim->left)) {
         gs_mutex_destroy(&reclaim->lock);
         return GS_ERR_HOST_NOMEM;
@@ -112,8 +116,9 @@ bool gs_reclaim_begin(struct gs_heap *heap, struct gs_ticket *ticket, bool await
     if (alive) {
         ticket->number = ++reclaim->issued;
         gs_list_init(&ticket->link);
-        if (awaited)
+        if (awaited) {
             gs_list_append(&reclaim->tickets, &ticket->link);
+        }
         reclaim->inside++;
         heap->inside++;
     }
@@ -132,8 +137,9 @@ static bool busy_before(const struct gs_reclaim *reclaim, uint64_t number)
 {
     const struct gs_ticket *oldest;
 
-    if (gs_list_empty(&reclaim->tickets))
+    if (gs_list_empty(&reclaim->tickets)) {
         return false;
+    }
     oldest = GS_LINK_OWNER(reclaim->tickets.next, const struct gs_ticket, link);
     return oldest->number <= number;
 }
@@ -158,8 +164,9 @@ static void wake(struct gs_reclaim *reclaim)
          link = link->next) {
         struct waiter *waiter = GS_LINK_OWNER(link, struct waiter, link);
 
-        if (has_waited(reclaim, waiter))
+        if (has_waited(reclaim, waiter)) {
             pthread_cond_signal(&waiter->woken);
+        }
     }
 }
 
@@ -170,10 +177,12 @@ static void end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
 
     gs_list_remove(&ticket->link);
     reclaim->inside--;
-    if (--heap->inside == 0)
+    if (--heap->inside == 0) {
         pthread_cond_broadcast(&reclaim->left);
-    if (changed)
+    }
+    if (changed) {
         next_generation(reclaim);
+    }
     wake(reclaim);
 }
 
@@ -222,14 +231,16 @@ static bool await_change(struct gs_pool *pool, int device, uint64_t generation,
     self.issued = reclaim->issued;
     gs_list_append(&reclaim->waiters, &self.link);
     while (waits && !has_waited(reclaim, &self)) {
-        if (!wait_until(reclaim, &self.woken, &deadline))
+        if (!wait_until(reclaim, &self.woken, &deadline)) {
             break;
+        }
     }
     gs_list_remove(&self.link);
     changed = reclaim->generation != generation || is_served(reclaim, &self);
     leave(reclaim);
-    if (waits)
+    if (waits) {
         pthread_cond_destroy(&self.woken);
+    }
     return changed;
 }
 
@@ -251,8 +262,9 @@ void gs_reclaim_drain(struct gs_heap *heap, uint64_t wait_ns)
 
     enter(reclaim);
     while (heap->inside) {
-        if (!wait_until(reclaim, &reclaim->left, &deadline))
+        if (!wait_until(reclaim, &reclaim->left, &deadline)) {
             break;
+        }
     }
     leave(reclaim);
 }
@@ -268,14 +280,18 @@ static void forget_refusal(struct gs_pool *pool, int device, struct gs_row *row)
 static void row_add(struct gs_pool *pool, int device, struct gs_row *row, int64_t bytes)
 {
     row->reserved += (uint64_t)bytes;
-    if (row->reserved > row->peak)
+    if (row->reserved > row->peak) {
         row->peak = row->reserved;
-    if (row->reserved > row->known)
+    }
+    if (row->reserved > row->known) {
         row->known = row->reserved;
-    if (row->refused && row->known >= row->refused)
+    }
+    if (row->refused && row->known >= row->refused) {
         forget_refusal(pool, device, row);
-    if (device >= 0)
+    }
+    if (device >= 0) {
         atomic_store(&room_of(pool, device)->reserved, row->reserved);
+    }
 }
 
 struct gs_row gs_reclaim_row(struct gs_pool *pool, int device)
@@ -333,8 +349,9 @@ void gs_reclaim_set_limit(struct gs_pool *pool, int device,
 static void forget_refusal(struct gs_pool *pool, int device, struct gs_row *row)
 {
     row->refused = 0;
-    if (device >= 0)
+    if (device >= 0) {
         atomic_store(&room_of(pool, device)->refused, 0);
+    }
 }
 
 void gs_reclaim_refused(struct gs_heap *heap)
@@ -345,11 +362,13 @@ void gs_reclaim_refused(struct gs_heap *heap)
     enter(&pool->reclaim);
     row->refused = row->reserved + row->booked;
     row->spared = 0;
-    if (row->known >= row->refused)
+    if (row->known >= row->refused) {
         row->known = row->reserved;
+    }
     atomic_store(&room_of(pool, heap->device)->refused, row->refused);
-    if (atomic_load(&room_of(pool, heap->device)->reach) >= row->refused)
+    if (atomic_load(&room_of(pool, heap->device)->reach) >= row->refused) {
         atomic_store(&room_of(pool, heap->device)->reach, row->refused - 1);
+    }
     leave(&pool->reclaim);
 }
 
@@ -360,15 +379,17 @@ size_t gs_reclaim_missing(struct gs_heap *heap)
     size_t missing = 0;
     uint64_t sum;
 
-    if (GS_LIKELY(!atomic_load(&room_of(pool, heap->device)->refused)))
+    if (GS_LIKELY(!atomic_load(&room_of(pool, heap->device)->refused))) {
         return 0;
+    }
     enter(&pool->reclaim);
     sum = row->reserved + row->booked;
     if (row->refused && sum >= row->refused && sum > row->known) {
-        if (++row->spared < SPARED_MAX)
+        if (++row->spared < SPARED_MAX) {
             missing = (size_t)(sum - row->known);
-        else
+        } else {
             forget_refusal(pool, heap->device, row);
+        }
     }
     leave(&pool->reclaim);
     return missing;
@@ -385,10 +406,11 @@ bool gs_reclaim_book(struct gs_heap *heap, size_t bytes, size_t *missing)
     row = row_of(pool, heap->device);
     sum = row->reserved + row->booked + bytes;
     fits = !row->limit || sum <= row->limit;
-    if (fits)
+    if (fits) {
         row->booked += bytes;
-    else
+    } else {
         *missing = (size_t)(sum - row->limit);
+    }
     leave(&pool->reclaim);
     return fits;
 }
@@ -434,8 +456,9 @@ void gs_reclaim_want(struct gs_heap *heap, size_t bytes)
     struct gs_row *row = row_of(heap->pool, heap->device);
 
     enter(&heap->pool->reclaim);
-    if (row->wanted < bytes)
+    if (row->wanted < bytes) {
         row->wanted = bytes;
+    }
     leave(&heap->pool->reclaim);
 }
 

@@ -14,8 +14,9 @@ static inline void absorb(struct gs_heap *heap, struct gs_block *block,
 {
     block->units += next->units;
     block->next = next->next;
-    if (next->next)
+    if (next->next) {
         gs_block_at(heap->pool, next->next)->prev = block->id;
+    }
     gs_block_recycle(heap, next);
 }
 
@@ -33,10 +34,12 @@ static struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *block)
     struct gs_block *prev = free_at(heap->pool, block->prev);
     struct gs_block *next = free_at(heap->pool, block->next);
 
-    if (next)
+    if (next) {
         absorb(heap, block, next);
-    if (!prev)
+    }
+    if (!prev) {
         return block;
+    }
     absorb(heap, prev, block);
     return prev;
 }
@@ -75,10 +78,12 @@ static GS_NOINLINE void end_carving(struct gs_heap *heap, struct gs_block *block
     struct gs_block *next = free_at(heap->pool, block->next);
     struct gs_segment *segment = block->segment;
 
-    if (!segment->retained && prev)
+    if (!segment->retained && prev) {
         gs_hole_drop(heap, prev);
-    if (!segment->retained && next)
+    }
+    if (!segment->retained && next) {
         gs_hole_drop(heap, next);
+    }
     (void)coalesce(heap, block);
     gs_carving_end(heap, segment);
 }
@@ -90,29 +95,34 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
     segment->occupied--;
     gs_block_become(block, GS_BLOCK_FREE);
     if (segment->shared) {
-        if (GS_LIKELY(!segment->carved))
+        if (GS_LIKELY(!segment->carved)) {
             heap->small_units -= block->units;
+        }
         gs_starts_drop(&heap->starts, block);
     } else {
         gs_fit_tolerance_end(heap, segment);
     }
-    if (segment->carved && !segment->occupied)
+    if (segment->carved && !segment->occupied) {
         end_carving(heap, block);
-    else if (segment->retained && segment->shared)
+    } else if (segment->retained && segment->shared) {
         (void)coalesce(heap, block);
+    }
     if (segment->retained || segment->single) {
-        if (segment->occupied)
+        if (segment->occupied) {
             return NULL;
+        }
         gs_segment_detach(heap, segment);
         return segment;
     }
-    if (segment->shared)
+    if (segment->shared) {
         enter(heap, block);
-    else
+    } else {
         gs_large_put(&heap->pool->blocks, &heap->large->segments,
                      gs_block_at(heap->pool, segment->first), &heap->seed);
-    if (!segment->occupied)
+    }
+    if (!segment->occupied) {
         gs_segment_set_idle(heap, segment);
+    }
     return NULL;
 }
 
@@ -122,8 +132,9 @@ void gs_segment_close_holes(struct gs_heap *heap, struct gs_segment *segment)
 
     for (uint32_t id = segment->first; id; id = block->next) {
         block = gs_block_at(heap->pool, id);
-        if (gs_block_state(block) == GS_BLOCK_FREE)
+        if (gs_block_state(block) == GS_BLOCK_FREE) {
             gs_hole_drop(heap, block);
+        }
     }
 }
 
@@ -136,8 +147,9 @@ size_t gs_segment_reopen(struct gs_heap *heap)
     for (link = heap->segments.next; link != &heap->segments; link = link->next) {
         struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, all);
 
-        if (!segment->retained || !segment->shared || !segment->mapped)
+        if (!segment->retained || !segment->shared || !segment->mapped) {
             continue;
+        }
         segment->retained = false;
         gs_segment_label(segment);
         opened++;
@@ -145,8 +157,9 @@ size_t gs_segment_reopen(struct gs_heap *heap)
             struct gs_block *block = gs_block_at(heap->pool, id);
 
             id = block->next;
-            if (gs_block_state(block) == GS_BLOCK_FREE)
+            if (gs_block_state(block) == GS_BLOCK_FREE) {
                 gs_hole_put(heap, block);
+            }
         }
     }
     gs_lock_drop(&heap->lock);
@@ -183,6 +196,7 @@ void gs_block_forget(struct gs_heap *heap, struct gs_block *block)
 
     gs_block_become(block, GS_BLOCK_SPARE);
     gs_table_give(&heap->pool->blocks, block->id);
-    if (--segment->occupied == 0)
+    if (--segment->occupied == 0) {
         gs_heap_lose_segment(heap->pool, segment->id);
+    }
 }

@@ -90,8 +90,9 @@ static struct run exact_run(struct gs_heap *heap, size_t bytes)
             run.bytes += each->bytes;
             each = behind(heap, each);
         }
-        if (run.bytes == bytes)
+        if (run.bytes == bytes) {
             return run;
+        }
     }
     return (struct run){NULL, 0};
 }
@@ -104,8 +105,9 @@ static void take(struct gs_heap *heap, struct taking *taking, struct run run,
     struct gs_segment *next = run.first;
     struct gs_pages_from *from;
 
-    if (!next)
+    if (!next) {
         return;
+    }
     from = &taking->from[taking->count++];
     *from = (struct gs_pages_from){run.first->addr, 0, taken};
     taking->bytes += taken;
@@ -128,8 +130,9 @@ static void take_runs(struct gs_heap *heap, struct taking *taking, size_t bytes)
         size_t missing = bytes - taking->bytes;
         struct run run = best_run(heap, missing);
 
-        if (!run.first)
+        if (!run.first) {
             return;
+        }
         take(heap, taking, run, run.bytes < missing ? run.bytes : missing);
     }
 }
@@ -147,10 +150,12 @@ static bool may_grow(struct gs_heap *heap, size_t bytes)
     size_t unused = gs_limits_idle(heap), need = bytes;
 
     unused += atomic_load_explicit(&room->tolerance, memory_order_relaxed);
-    if (reserved > unused)
+    if (reserved > unused) {
         need += reserved - unused;
-    if (need < peak)
+    }
+    if (need < peak) {
         need = peak;
+    }
     return reserved + bytes <= need + need / SPARE_SHARE;
 }
 
@@ -177,8 +182,9 @@ static enum gs_status call(struct gs_heap *heap, const struct taking *taking,
     enum gs_status status = heap->backend->make_pages(heap->self, bytes, taking->from,
                                                       taking->count, addr, &native);
 
-    if (!in_place)
+    if (!in_place) {
         gs_segment_record_call(heap, began_ns);
+    }
     return status;
 }
 
@@ -189,8 +195,9 @@ static void put_back(struct gs_heap *heap, const struct taking *taking, bool who
         const struct gs_pages_from *from = &taking->from[i];
         size_t gone = whole ? 0 : from->taken;
 
-        if (gone < from->bytes)
+        if (gone < from->bytes) {
             gs_segment_adopt_idle(heap, from->addr + gone, from->bytes - gone);
+        }
     }
 }
 
@@ -207,8 +214,9 @@ static unsigned rests(const struct taking *taking)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < taking->count; i++)
+    for (unsigned i = 0; i < taking->count; i++) {
         count += taking->from[i].taken < taking->from[i].bytes;
+    }
     return count;
 }
 
@@ -229,8 +237,9 @@ static enum gs_status make(struct gs_heap *heap, const struct gs_request *reques
         put_back(heap, taking, false);
         status = gs_segment_adopt_pages(heap, request, addr, request->rounded, out);
         correct_counts(heap, taking->segments, rests(taking) + (fresh ? 0 : 1));
-        if (status == GS_OK)
+        if (status == GS_OK) {
             gs_limits_served(heap, request->rounded);
+        }
     } else {
         put_back(heap, taking, true);
         correct_counts(heap, taking->segments, taking->count);
@@ -248,8 +257,9 @@ static bool take_one(struct gs_heap *heap, struct taking *taking, size_t bytes,
 
     gs_lock_take(&heap->lock);
     run = exact ? exact_run(heap, bytes) : best_run(heap, bytes);
-    if (run.bytes >= bytes)
+    if (run.bytes >= bytes) {
         take(heap, taking, run, bytes);
+    }
     gs_lock_drop(&heap->lock);
     return taking->count > 0;
 }
@@ -271,21 +281,26 @@ enum gs_status gs_heap_remap(struct gs_heap *heap, const struct gs_request *requ
     struct taking taking;
     enum gs_status status;
 
-    if (!request->large || bytes % GS_LARGE_BYTES)
+    if (!request->large || bytes % GS_LARGE_BYTES) {
         return GS_ERR_NOT_FOUND;
+    }
     taking.count = taking.segments = 0;
     taking.bytes = 0;
     taking.chain = NULL;
     *asked = false;
-    if (take_one(heap, &taking, bytes, true))
+    if (take_one(heap, &taking, bytes, true)) {
         return make(heap, request, &taking, 0, out);
+    }
     *asked = true;
-    if (may_grow(heap, bytes))
+    if (may_grow(heap, bytes)) {
         return GS_ERR_NOT_FOUND;
-    if (take_one(heap, &taking, bytes, false))
+    }
+    if (take_one(heap, &taking, bytes, false)) {
         return make(heap, request, &taking, 0, out);
-    if (!take_several(heap, &taking, bytes))
+    }
+    if (!take_several(heap, &taking, bytes)) {
         return GS_ERR_NOT_FOUND;
+    }
     fresh = bytes - taking.bytes;
     if (fresh && !gs_reclaim_book(heap, fresh, &missing)) {
         put_back(heap, &taking, true);
@@ -294,7 +309,8 @@ enum gs_status gs_heap_remap(struct gs_heap *heap, const struct gs_request *requ
         return GS_ERR_NOT_FOUND;
     }
     status = make(heap, request, &taking, fresh, out);
-    if (fresh)
+    if (fresh) {
         gs_reclaim_unbook(heap, fresh);
+    }
     return status;
 }

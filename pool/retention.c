@@ -25,8 +25,9 @@ uint32_t gs_retention_limit(unsigned class)
         bytes = (GS_CLASS_EXACT * GS_BLOCK_BYTES << step / 8) / 8 * (9 + step % 8);
     }
     blocks = GS_STACK_BYTES / bytes;
-    if (blocks > GS_STACK_BLOCKS)
+    if (blocks > GS_STACK_BLOCKS) {
         return GS_STACK_BLOCKS;
+    }
     return blocks > 2 ? (uint32_t)blocks : 2;
 }
 
@@ -39,8 +40,9 @@ bool gs_retention_lost(struct gs_tcache *tcache, unsigned class, uint32_t count)
 
     *hits = (uint32_t)stack->hits;
     *wasted = (uint8_t)sum;
-    if (sum < WASTE_MAX)
+    if (sum < WASTE_MAX) {
         return false;
+    }
     *wasted = 0;
     stack->limit = 0;
     return true;
@@ -51,9 +53,11 @@ void gs_retention_missed(struct gs_tcache *tcache, unsigned class, uint32_t unit
     struct gs_stack *stack = &tcache->stacks[class];
     uint16_t *asked = &tcache->wide.asked[units % GS_ASKED];
 
-    if (stack->limit)
+    if (stack->limit) {
         return;
-    if (*asked == units)
+    }
+    if (*asked == units) {
         stack->limit = gs_retention_limit(class);
+    }
     *asked = (uint16_t)units;
 }

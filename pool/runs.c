@@ -109,8 +109,9 @@ void gs_runs_drop(struct gs_heap *heap, struct gs_segment *segment)
         gs_sorted_remove(&heap->runs_by_size, &first->run.of_size);
         set_bytes(heap, first, segment->addr - first->addr);
     }
-    if (behind < end)
+    if (behind < end) {
         begin_run(heap, gs_pages_find(&heap->pool->pages, behind), end - behind);
+    }
 }
 
 size_t gs_runs_largest(const struct gs_heap *heap)
@@ -140,16 +141,19 @@ const char *gs_runs_check(const struct gs_heap *heap)
     }
     for (struct gs_segment *run = run_from(heap, 0); run;
          run = run_from(heap, run->addr + 1)) {
-        if (of_runs && run->addr <= end)
+        if (of_runs && run->addr <= end) {
             return run->addr == end ? "two runs are neighbours" : "two runs overlap";
-        if (sized_from(heap, run->run.bytes, run->addr) != run)
+        }
+        if (sized_from(heap, run->run.bytes, run->addr) != run) {
             return "a run is not found by its size";
+        }
         for (uint64_t at = run->addr; at < end_of(run);) {
             const struct gs_segment *segment = gs_pages_find(&heap->pool->pages, at);
 
             if (!segment || segment->addr != at || !segment->paged ||
-                gs_list_empty(&segment->idle))
+                gs_list_empty(&segment->idle)) {
                 return "a run has a segment that is not idle";
+            }
             at += segment->bytes;
         }
         end = end_of(run);

@@ -34,8 +34,9 @@ void gs_segment_unmap(struct gs_heap *heap, uint64_t addr, size_t bytes)
     uint64_t began_ns;
     int before;
 
-    if (gs_heap_is_dead(heap))
+    if (gs_heap_is_dead(heap)) {
         return;
+    }
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin();
     heap->backend->unmap(heap->self, addr, bytes);
@@ -54,19 +55,22 @@ void gs_segment_set_idle(struct gs_heap *heap, struct gs_segment *segment)
     heap->idle_bytes[part_of(segment)] += segment->bytes;
     segment->idle_turn = ++heap->idle_turns;
     gs_limits_set_idle(heap, segment);
-    if (segment->paged)
+    if (segment->paged) {
         gs_runs_add(heap, segment);
+    }
 }
 
 void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment)
 {
-    if (gs_list_empty(&segment->idle)) /* on no list: fresh from the backend */
+    if (gs_list_empty(&segment->idle)) { /* on no list: fresh from the backend */
         return;
+    }
     gs_list_remove(&segment->idle);
     heap->idle_bytes[part_of(segment)] -= segment->bytes;
     gs_limits_set_active(heap, segment);
-    if (segment->paged)
+    if (segment->paged) {
         gs_runs_drop(heap, segment);
+    }
 }
 
 /* Returns true if the segment is shared, and larger than the chunk that the driver shares
@@ -100,10 +104,11 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     if (!gs_list_empty(&segment->idle)) { /* only idle segments are in the indexes of free
                                            * memory */
         gs_segment_set_active(heap, segment);
-        if (segment->shared)
+        if (segment->shared) {
             gs_hole_drop(heap, block);
-        else
+        } else {
             gs_large_drop(&pool->blocks, &heap->large->segments, block);
+        }
     }
     gs_block_recycle(heap, block);
     segment->mapped = false;
@@ -115,8 +120,9 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     gs_pages_remove(&pool->pages, segment);
     heap->stats.reserved_bytes -= segment->bytes;
     heap->stats.segments_unmapped++;
-    if (gs_segment_is_grown(segment))
+    if (gs_segment_is_grown(segment)) {
         gs_segment_record_grown(heap, 0, segment->bytes);
+    }
     gs_reclaim_depart(heap, segment->bytes);
 }
 
@@ -153,7 +159,8 @@ void gs_segment_label(struct gs_segment *segment)
     enum gs_cacheable label = large ? GS_CACHEABLE_WHOLE : GS_CACHEABLE_BLOCKS;
 
     if (segment->single || segment->retained ||
-        (large && gs_segment_heap(segment)->pool->strict_idle))
+        (large && gs_segment_heap(segment)->pool->strict_idle)) {
         label = GS_CACHEABLE_NOTHING;
+    }
     atomic_store(&segment->cacheable, (uint8_t)label);
 }

@@ -26,8 +26,9 @@ void gs_sorted_insert(struct gs_sorted *tree, struct gs_sorted_node *node)
                           **more = &node->more;
     uint64_t priority = priority_of(tree, node);
 
-    while (*link && priority_of(tree, *link) >= priority)
+    while (*link && priority_of(tree, *link) >= priority) {
         link = before(tree, *link, node) ? &(*link)->more : &(*link)->less;
+    }
     struct gs_sorted_node *rest = *link;
     *link = node;
     while (rest) { /* what was below divides around the node */
@@ -48,8 +49,9 @@ void gs_sorted_remove(struct gs_sorted *tree, struct gs_sorted_node *node)
 {
     struct gs_sorted_node **link = &tree->root, *less = node->less, *more = node->more;
 
-    while (*link != node)
+    while (*link != node) {
         link = before(tree, *link, node) ? &(*link)->more : &(*link)->less;
+    }
     while (less && more) { /* what was below joins */
         if (priority_of(tree, less) >= priority_of(tree, more)) {
             *link = less;

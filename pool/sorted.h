@@ -70,8 +70,9 @@ static inline struct gs_sorted_node *gs_sorted_last(const struct gs_sorted *tree
 {
     struct gs_sorted_node *node = tree->root;
 
-    while (node && node->more)
+    while (node && node->more) {
         node = node->more;
+    }
     return node;
 }
 

@@ -67,8 +67,9 @@ static struct gs_starts_table *prepare(struct gs_starts *starts, unsigned bits)
     size_t mask = ((size_t)1 << bits) - 1;
     struct gs_starts_table *table = gs_meta_map(table_bytes(mask));
 
-    if (!table)
+    if (!table) {
         return NULL;
+    }
     atomic_store_explicit(&table->mask, (uint32_t)mask, memory_order_relaxed);
     starts->tables[bits] = table;
     return table;
@@ -86,9 +87,11 @@ static void empty(struct gs_starts_table *table)
     int saved = errno;
     size_t mask = mask_of(table);
 
-    if (madvise(table, table_bytes(mask), MADV_DONTNEED))
-        for (size_t i = 0; i <= mask; i++)
+    if (madvise(table, table_bytes(mask), MADV_DONTNEED)) {
+        for (size_t i = 0; i <= mask; i++) {
             set_slot(table, i, 0);
+        }
+    }
     errno = saved;
 }
 
@@ -96,8 +99,9 @@ enum gs_status gs_starts_init(struct gs_starts *starts)
 {
     struct gs_starts_table *table = prepare(starts, GS_STARTS_MIN_BITS);
 
-    if (!table)
+    if (!table) {
         return GS_ERR_HOST_NOMEM;
+    }
     atomic_store(&starts->table, table);
     starts->most = most_of(table);
     return GS_OK;
@@ -105,9 +109,11 @@ enum gs_status gs_starts_init(struct gs_starts *starts)
 
 void gs_starts_fini(struct gs_starts *starts)
 {
-    for (unsigned bits = 0; bits <= GS_STARTS_MAX_BITS; bits++)
-        if (starts->tables[bits])
+    for (unsigned bits = 0; bits <= GS_STARTS_MAX_BITS; bits++) {
+        if (starts->tables[bits]) {
             gs_meta_unmap(starts->tables[bits], table_bytes(((size_t)1 << bits) - 1));
+        }
+    }
 }
 
 /* Enters the block into the first free slot of its run. Returns the slot's old
@@ -130,8 +136,9 @@ static void insert_all(struct gs_pool *pool, struct gs_starts_table *to,
     for (size_t i = 0; i <= mask_of(from); i++) {
         uint32_t slot = slot_at(from, i);
 
-        if (slot && slot != GS_STARTS_GRAVE)
+        if (slot && slot != GS_STARTS_GRAVE) {
             (void)insert(to, gs_block_at(pool, slot & (GS_TABLE_IDS - 1)));
+        }
     }
 }
 
@@ -141,11 +148,13 @@ static enum gs_status grow(struct gs_pool *pool, struct gs_starts *starts)
 
     unsigned bits = 32 - (unsigned)__builtin_clz((unsigned)mask_of(old));
 
-    if (bits == GS_STARTS_MAX_BITS)
+    if (bits == GS_STARTS_MAX_BITS) {
         return GS_ERR_HOST_NOMEM;
+    }
     table = prepare(starts, bits + 1);
-    if (!table)
+    if (!table) {
         return GS_ERR_HOST_NOMEM;
+    }
     insert_all(pool, table, old);
     atomic_store_explicit(&starts->table, table, memory_order_release);
     starts->most = most_of(table);
@@ -161,14 +170,17 @@ static enum gs_status sweep_graves(struct gs_pool *pool, struct gs_starts *start
     size_t mask = mask_of(table);
 
     copy = gs_meta_map(table_bytes(mask));
-    if (!copy)
+    if (!copy) {
         return GS_ERR_HOST_NOMEM;
+    }
     atomic_store_explicit(&copy->mask, (uint32_t)mask, memory_order_relaxed);
-    for (size_t i = 0; i <= mask; i++)
+    for (size_t i = 0; i <= mask; i++) {
         set_slot(copy, i, slot_at(table, i));
+    }
     atomic_fetch_add_explicit(&starts->version, 1, memory_order_acq_rel);
-    for (size_t i = 0; i <= mask; i++)
+    for (size_t i = 0; i <= mask; i++) {
         set_slot(table, i, 0);
+    }
     insert_all(pool, table, copy);
     atomic_fetch_add_explicit(&starts->version, 1, memory_order_release);
     gs_meta_unmap(copy, table_bytes(mask));
@@ -180,15 +192,17 @@ enum gs_status gs_starts_make_room(struct gs_pool *pool, struct gs_starts *start
     enum gs_status status = starts->used >= starts->most / 2 ? grow(pool, starts)
                                                              : sweep_graves(pool, starts);
 
-    if (status == GS_OK)
+    if (status == GS_OK) {
         starts->graves = 0;
+    }
     return status;
 }
 
 void gs_starts_put(struct gs_starts *starts, const struct gs_block *block)
 {
-    if (insert(table_of(starts), block) == GS_STARTS_GRAVE)
+    if (insert(table_of(starts), block) == GS_STARTS_GRAVE) {
         starts->graves--;
+    }
     starts->used++;
 }
 
@@ -249,8 +263,9 @@ struct gs_block *gs_starts_find(const struct gs_pool *pool,
         struct gs_block *block = gs_block_at(pool, slot & (GS_TABLE_IDS - 1));
 
         if (GS_LIKELY(__atomic_load_n(&block->segment, __ATOMIC_RELAXED) == segment &&
-                      __atomic_load_n(&block->offset, __ATOMIC_RELAXED) == offset))
+                      __atomic_load_n(&block->offset, __ATOMIC_RELAXED) == offset)) {
             return block;
+        }
     }
     return NULL;
 }
@@ -265,12 +280,14 @@ struct gs_block *gs_starts_seek(const struct gs_pool *pool,
         uint32_t version = atomic_load_explicit(&starts->version, memory_order_acquire);
         struct gs_block *block = gs_starts_find(pool, starts, segment, offset);
 
-        if (GS_LIKELY(block != NULL))
+        if (GS_LIKELY(block != NULL)) {
             return block;
+        }
         /* The slots were read with acquire order, so this read comes after them. */
         if (!(version & 1) &&
-            atomic_load_explicit(&starts->version, memory_order_acquire) == version)
+            atomic_load_explicit(&starts->version, memory_order_acquire) == version) {
             return NULL;
+        }
         (void)gs_wait_step(&wait);
     }
 }

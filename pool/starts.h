@@ -102,8 +102,9 @@ static inline uint32_t gs_starts_next(struct gs_starts_walk *walk)
 
     do {
         slot = atomic_load_explicit(&walk->table->slots[walk->at], memory_order_acquire);
-        if (!slot)
+        if (!slot) {
             return 0;
+        }
         walk->at = (walk->at + 1) & walk->mask;
     } while ((slot ^ walk->tag) >> GS_STARTS_TAG_BITS);
     return slot;

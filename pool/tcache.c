@@ -53,8 +53,9 @@ static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
     struct gs_heap *heap = atomic_load_explicit(&tcache->heap, memory_order_relaxed);
     struct gs_tiers *tiers;
 
-    if (!heap)
+    if (!heap) {
         return;
+    }
     tiers = heap->tiers;
     gs_lock_take(&tiers->lock); /* the excluding thread holds it: no thread is inside */
     gs_tiers_flush(tcache, heap, detached);
@@ -108,18 +109,21 @@ static struct gs_tcache *unbound(struct gs_segment **detached)
     for (tcache = gs_tcaches_own; tcache; tcache = tcache->next) {
         struct gs_heap *heap = atomic_load_explicit(&tcache->heap, memory_order_relaxed);
 
-        if (heap && !atomic_load(&heap->tiers->closed))
+        if (heap && !atomic_load(&heap->tiers->closed)) {
             continue;
+        }
         unbind(tcache, detached);
         return tcache;
     }
     tcache = spare_tcaches;
-    if (tcache)
+    if (tcache) {
         spare_tcaches = tcache->next;
-    else
+    } else {
         tcache = gs_meta_map(sizeof(*tcache));
-    if (!tcache)
+    }
+    if (!tcache) {
         return NULL;
+    }
     gs_list_init(&tcache->of_heap);
     tcache->next = gs_tcaches_own;
     gs_tcaches_own = tcache;
@@ -132,8 +136,9 @@ static unsigned rounded(unsigned count)
 {
     unsigned step = 1;
 
-    while (count / step > SHARES)
+    while (count / step > SHARES) {
         step *= 2;
+    }
     return (count + step - 1) / step * step;
 }
 
@@ -151,8 +156,9 @@ static void enlist(struct gs_tcache *tcache, struct gs_heap *heap)
     struct gs_tiers *tiers = heap->tiers;
     uint32_t suspended = atomic_load_explicit(&tiers->suspended, memory_order_relaxed);
 
-    for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
         tcache->stacks[i] = (struct gs_stack){.limit = gs_retention_limit(i)};
+    }
     tcache->wide = (struct gs_wide){0};
     memset(tcache->batches, 0, sizeof(tcache->batches));
     tcache->bytes = 0;
@@ -178,8 +184,9 @@ static void share_out(struct gs_heap *heap, struct gs_segment **detached)
         struct gs_tcache *tcache = GS_LINK_OWNER(link, struct gs_tcache, of_heap);
 
         tcache->limit_bytes = share_of(tiers);
-        if (tcache->bytes > tcache->limit_bytes)
+        if (tcache->bytes > tcache->limit_bytes) {
             gs_tiers_flush(tcache, heap, detached);
+        }
     }
 }
 
@@ -199,11 +206,13 @@ static bool bind(struct gs_tcache *tcache, struct gs_heap *heap,
     enlist(tcache, heap);
     shared = tiers->tcache_count <= tiers->shares &&
              rounded(tiers->tcache_count) + tiers->shares / SHARES >= tiers->shares;
-    if (shared)
+    if (shared) {
         tcache->limit_bytes = share_of(tiers);
+    }
     gs_lock_drop(&tiers->lock);
-    if (shared)
+    if (shared) {
         return true;
+    }
     gs_tiers_exclude(heap);
     share_out(heap, detached);
     gs_tiers_admit(heap);
@@ -216,24 +225,29 @@ struct gs_tcache *gs_tcache_search(struct gs_heap *heap)
     struct gs_tcache *tcache;
     bool bound = false;
 
-    if (!heap->tiers || atomic_load(&heap->tiers->closed))
+    if (!heap->tiers || atomic_load(&heap->tiers->closed)) {
         return NULL;
-    for (tcache = gs_tcaches_own; tcache; tcache = tcache->next)
+    }
+    for (tcache = gs_tcaches_own; tcache; tcache = tcache->next) {
         if (atomic_load_explicit(&tcache->heap, memory_order_relaxed) == heap) {
             gs_tcache_mine = tcache;
             return tcache;
         }
+    }
     pthread_once(&once, prepare);
-    if (!thread_end_set || pthread_setspecific(thread_end, &gs_tcaches_own))
+    if (!thread_end_set || pthread_setspecific(thread_end, &gs_tcaches_own)) {
         return NULL; /* the thread cache would never be flushed */
+    }
     gs_lock_take(&gs_tcaches_lock);
     tcache = unbound(&detached);
     gs_lock_drop(&gs_tcaches_lock);
-    if (tcache)
+    if (tcache) {
         bound = bind(tcache, heap, &detached);
+    }
     gs_segments_return(detached);
-    if (!bound)
+    if (!bound) {
         return NULL;
+    }
     gs_tcache_mine = tcache;
     return tcache;
 }
@@ -244,7 +258,8 @@ void gs_pool_after_fork_in_child(void)
     gs_tcaches_own = NULL;
     spare_tcaches = NULL;
     gs_lock_init(&gs_tcaches_lock, GS_RANK_THREADS);
-    if (atomic_load(&gs_tcache_asymmetric))
+    if (atomic_load(&gs_tcache_asymmetric)) {
         atomic_store(&gs_tcache_asymmetric,
                      gs_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
+    }
 }

@@ -40,8 +40,9 @@ void gs_tcache_barrier(void)
     int saved = errno;
 
     if (!atomic_load_explicit(&gs_tcache_asymmetric, memory_order_relaxed) ||
-        gs_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        gs_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
         return;
+    }
     /* The kernel now refuses the call: owners use exchanges from here on, and the nap
      * outlasts older stores. */
     atomic_store(&gs_tcache_asymmetric, false);
@@ -66,22 +67,27 @@ void gs_tiers_exclude(struct gs_heap *heap)
     struct gs_tiers *tiers = heap->tiers;
     struct gs_link *link;
 
-    if (!tiers)
+    if (!tiers) {
         return;
+    }
     gs_lock_take(&tiers->lock);
-    if (gs_list_empty(&tiers->tcaches))
+    if (gs_list_empty(&tiers->tcaches)) {
         return;
-    for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next)
+    }
+    for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next) {
         atomic_store(&GS_LINK_OWNER(link, struct gs_tcache, of_heap)->wanted, 1);
-    if (!mine_alone(heap))
+    }
+    if (!mine_alone(heap)) {
         gs_tcache_barrier();
+    }
     for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next) {
         struct gs_tcache *tcache = GS_LINK_OWNER(link, struct gs_tcache, of_heap);
 
         struct gs_wait wait = {.spins = SPINS, .nap_ns = NAP_NS};
 
-        while (atomic_load(&tcache->busy))
+        while (atomic_load(&tcache->busy)) {
             (void)gs_wait_step(&wait);
+        }
     }
 }
 
@@ -90,14 +96,16 @@ void gs_tiers_admit(struct gs_heap *heap)
     struct gs_tiers *tiers = heap->tiers;
     struct gs_link *link;
 
-    if (!tiers)
+    if (!tiers) {
         return;
+    }
     if (!atomic_load_explicit(&tiers->closed, memory_order_relaxed) &&
         !atomic_load_explicit(&tiers->suspended, memory_order_relaxed)) {
         tiers->drained = false;
-        for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next)
+        for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next) {
             atomic_store_explicit(&GS_LINK_OWNER(link, struct gs_tcache, of_heap)->wanted,
                                   0, memory_order_release);
+        }
     }
     gs_lock_drop(&tiers->lock);
 }
@@ -111,10 +119,12 @@ void gs_tcaches_forget(struct gs_tiers *tiers)
 
         gs_list_remove(&tcache->of_heap);
         tcache->counts = (struct gs_tcache_counts){0};
-        for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+        for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
             tcache->stacks[i].hits = 0;
-        for (unsigned i = 0; i < GS_WHOLE_COUNT; i++)
+        }
+        for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
             tcache->whole_units[i] = 0;
+        }
         atomic_store(&tcache->wanted, 0);
         atomic_store_explicit(&tcache->heap, NULL, memory_order_release);
     }

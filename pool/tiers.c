@@ -33,17 +33,20 @@ enum gs_status gs_tiers_create(const struct gs_pool *pool, struct gs_tiers **out
     size_t cache_bytes = pool->cache_bytes;
     struct gs_tiers *tiers = gs_meta_map(sizeof(*tiers));
 
-    if (!tiers)
+    if (!tiers) {
         return GS_ERR_HOST_NOMEM;
+    }
     gs_lock_init(&tiers->lock, GS_RANK_TIERS);
     gs_list_init(&tiers->tcaches);
-    for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
         gs_lock_init(&tiers->global[i].lock, GS_RANK_GLOBAL);
+    }
     tiers->threads_bytes = cache_bytes / 2;
     tiers->tier_bytes = cache_bytes / 4;
     tiers->thread_bytes = cache_bytes / 4;
-    if (tiers->thread_bytes > GS_TCACHE_BYTES)
+    if (tiers->thread_bytes > GS_TCACHE_BYTES) {
         tiers->thread_bytes = GS_TCACHE_BYTES;
+    }
     tiers->stream_blocks_max = bound_of(pool->stream_blocks);
     tiers->global_blocks_max = bound_of(pool->global_blocks);
     *out = tiers;
@@ -52,14 +55,16 @@ enum gs_status gs_tiers_create(const struct gs_pool *pool, struct gs_tiers **out
 
 void gs_tiers_destroy(struct gs_tiers *tiers)
 {
-    if (!tiers)
+    if (!tiers) {
         return;
+    }
     gs_tcaches_forget(tiers);
     for (unsigned i = 0; i < GS_STREAMS; i++) {
         struct gs_cache *cache = atomic_load(&tiers->streams[i]);
 
-        if (cache)
+        if (cache) {
             gs_meta_unmap(cache, sizeof(*cache));
+        }
     }
     gs_meta_unmap(tiers, sizeof(*tiers));
 }
@@ -72,14 +77,16 @@ static struct gs_cache *stream_of(struct gs_tcache *tcache, struct gs_tiers *tie
     _Atomic(struct gs_cache *) *slot;
     struct gs_cache *cache, *none = NULL;
 
-    if (tcache->stream && tcache->stream_key == key)
+    if (tcache->stream && tcache->stream_key == key) {
         return tcache->stream;
+    }
     slot = &tiers->streams[key * 0x9e3779b97f4a7c15ull >> 60];
     cache = atomic_load(slot);
     if (!cache) {
         cache = gs_meta_map(sizeof(*cache));
-        if (!cache)
+        if (!cache) {
             return NULL;
+        }
         gs_lock_init(&cache->lock, GS_RANK_STREAM);
         if (!atomic_compare_exchange_strong(slot, &none, cache)) {
             gs_meta_unmap(cache, sizeof(*cache));
@@ -108,12 +115,14 @@ static void sink(struct gs_tcache *tcache, struct gs_heap *heap, unsigned class,
     cache = stream_of(tcache, tiers);
     if (cache) {
         free_list = gs_free_list_stream(tiers, cache, class);
-        if (gs_free_list_store(&free_list, chain, most))
+        if (gs_free_list_store(&free_list, chain, most)) {
             return;
+        }
     }
     free_list = gs_free_list_global(tiers, class);
-    if (!gs_free_list_store(&free_list, chain, most))
+    if (!gs_free_list_store(&free_list, chain, most)) {
         gs_chain_release(heap, chain, detached);
+    }
 }
 
 /* Moves a thread cache's stack to the chain, except the youngest `keep` blocks. */
@@ -124,10 +133,12 @@ static void cut(struct gs_tcache *tcache, unsigned class, uint32_t keep,
     struct gs_block **link = &stack->top, *block;
     size_t held = chain->bytes;
 
-    if (stack->count <= keep)
+    if (stack->count <= keep) {
         return;
-    for (uint32_t i = 0; i < keep; i++)
+    }
+    for (uint32_t i = 0; i < keep; i++) {
         link = &(*link)->live.below;
+    }
     block = *link;
     *link = NULL;
     while (block) {
@@ -145,8 +156,9 @@ static void cut(struct gs_tcache *tcache, unsigned class, uint32_t keep,
 static void give_way(struct gs_tcache *tcache, unsigned class, uint32_t count,
                      struct gs_chain *chain)
 {
-    if (gs_retention_lost(tcache, class, count))
+    if (gs_retention_lost(tcache, class, count)) {
         cut(tcache, class, 0, chain);
+    }
 }
 
 /* Evicts the older half of class after class, until the thread cache holds at most `most`
@@ -160,8 +172,9 @@ static void lighten(struct gs_tcache *tcache, struct gs_heap *heap, size_t most,
         unsigned class = tcache->hand;
 
         tcache->hand = class + 1 < GS_CLASS_COUNT ? class + 1 : 0;
-        if (!tcache->stacks[class].count)
+        if (!tcache->stacks[class].count) {
             continue;
+        }
         if (class >= GS_CLASS_EXACT) {
             uint32_t count = tcache->stacks[class].count;
 
@@ -185,18 +198,21 @@ void gs_tiers_spill(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t uni
     size_t bytes = (size_t)units * GS_BLOCK_BYTES, limit = tcache->limit_bytes;
     size_t spared = limit / TCACHE_SPARE;
 
-    if (bytes > limit || !stack->limit)
+    if (bytes > limit || !stack->limit) {
         return;
+    }
     if (stack->count >= stack->limit) {
         struct gs_chain chain = {0};
 
         cut(tcache, class, stack->limit / 2, &chain);
-        if (class >= GS_CLASS_EXACT)
+        if (class >= GS_CLASS_EXACT) {
             give_way(tcache, class, chain.count, &chain);
+        }
         sink(tcache, heap, class, &chain, detached);
     }
-    if (tcache->bytes + bytes > limit)
+    if (tcache->bytes + bytes > limit) {
         lighten(tcache, heap, limit - (bytes > spared ? bytes : spared), detached);
+    }
 }
 
 void gs_tiers_flush(struct gs_tcache *tcache, struct gs_heap *heap,
@@ -207,8 +223,9 @@ void gs_tiers_flush(struct gs_tcache *tcache, struct gs_heap *heap,
     for (unsigned i = 0; i < GS_CLASS_COUNT && tcache->bytes; i++) {
         struct gs_chain chain = {0};
 
-        if (!tcache->stacks[i].count)
+        if (!tcache->stacks[i].count) {
             continue;
+        }
         cut(tcache, i, 0, &chain);
         sink(tcache, heap, i, &chain, detached);
     }
@@ -245,8 +262,9 @@ static void cut_batch(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t u
         return;
     }
     gs_lock_take(&heap->lock);
-    while (chain->count < *batch && (block = gs_heap_cut(heap, units)))
+    while (chain->count < *batch && (block = gs_heap_cut(heap, units))) {
         gs_chain_add(chain, block);
+    }
     gs_lock_drop(&heap->lock);
     tcache->counts.from_segments += chain->count > 0;
 }
@@ -272,8 +290,9 @@ struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
         gs_retention_missed(tcache, class, units);
         return NULL;
     }
-    if (tcache->bytes + most * units * GS_BLOCK_BYTES > tcache->limit_bytes)
+    if (tcache->bytes + most * units * GS_BLOCK_BYTES > tcache->limit_bytes) {
         most = 1;
+    }
     cache = stream_of(tcache, tiers);
     if (cache) {
         free_list = gs_free_list_stream(tiers, cache, class);
@@ -287,8 +306,9 @@ struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
     }
     /* On a full device each hole counts. */
     if (!chain.count &&
-        !atomic_load_explicit(&gs_headroom_of(heap)->refused, memory_order_relaxed))
+        !atomic_load_explicit(&gs_headroom_of(heap)->refused, memory_order_relaxed)) {
         cut_batch(tcache, heap, units, most, &chain);
+    }
     return chain.count ? keep_rest(tcache, stack, &chain) : NULL;
 }
 
@@ -318,11 +338,14 @@ static inline unsigned find_whole(const struct gs_tcache *tcache, struct whole w
         found |= (four)(next == units);
     }
     any = (two)found;
-    if (GS_LIKELY(!(any[0] | any[1])))
+    if (GS_LIKELY(!(any[0] | any[1]))) {
         return GS_WHOLE_COUNT;
-    for (unsigned i = whole.first;; i++)
-        if (tcache->whole_units[i] == units)
+    }
+    for (unsigned i = whole.first;; i++) {
+        if (tcache->whole_units[i] == units) {
             return i;
+        }
+    }
 }
 
 /* Gives one block back to its segment. */
@@ -345,12 +368,15 @@ struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache,
 {
     unsigned i = GS_WHOLE_COUNT;
 
-    if (request->cut_units)
+    if (request->cut_units) {
         i = find_whole(tcache, whole_of[true], request->cut_units);
-    if (i == GS_WHOLE_COUNT)
+    }
+    if (i == GS_WHOLE_COUNT) {
         i = find_whole(tcache, whole_of[false], request->units);
-    if (i == GS_WHOLE_COUNT)
+    }
+    if (i == GS_WHOLE_COUNT) {
         return NULL;
+    }
     tcache->whole_units[i] = 0;
     return tcache->whole[i];
 }

@@ -60,8 +60,9 @@ static inline unsigned gs_class_of(uint32_t units)
 {
     unsigned top;
 
-    if (GS_LIKELY(units <= GS_CLASS_EXACT))
+    if (GS_LIKELY(units <= GS_CLASS_EXACT)) {
         return units - 1;
+    }
     top = 31 - (unsigned)__builtin_clz(units - 1); /* 6 to 11 */
     return GS_CLASS_EXACT + (top - 6) * 8 + (((units - 1) >> (top - 3)) & 7);
 }
@@ -206,8 +207,9 @@ void gs_tiers_count(struct gs_heap *heap);
 static inline void gs_tiers_pass(struct gs_heap *heap, struct gs_tiers *tiers)
 {
     if (tiers &&
-        GS_UNLIKELY(atomic_load_explicit(&tiers->suspended, memory_order_relaxed)))
+        GS_UNLIKELY(atomic_load_explicit(&tiers->suspended, memory_order_relaxed))) {
         gs_tiers_count(heap);
+    }
 }
 /* Closes the cache tiers permanently. Their blocks are released into the segments or, if
  * the heap is about to be buried, forgotten. No lock is held. */
@@ -289,8 +291,9 @@ static inline bool gs_tcache_enter(struct gs_tcache *tcache)
     } else {
         (void)atomic_exchange(&tcache->busy, 1);
     }
-    if (GS_LIKELY(!atomic_load(&tcache->wanted)))
+    if (GS_LIKELY(!atomic_load(&tcache->wanted))) {
         return true;
+    }
     atomic_store_explicit(&tcache->busy, 0, memory_order_release);
     return false;
 }

@@ -21,8 +21,9 @@ static void gather(struct gs_tiers *tiers, struct gs_chain *chain)
         for (unsigned i = 0; i < GS_CLASS_COUNT && tcache->bytes; i++) {
             struct gs_stack *stack = &tcache->stacks[i];
 
-            if (!stack->count)
+            if (!stack->count) {
                 continue;
+            }
             while (stack->top) {
                 struct gs_block *block = stack->top;
 
@@ -63,8 +64,9 @@ static GS_NOINLINE bool is_drained(struct gs_tiers *tiers, uint32_t calls)
 
     gs_lock_take(&tiers->lock);
     drained = tiers->drained && atomic_load(&tiers->suspended);
-    if (drained && calls)
+    if (drained && calls) {
         atomic_store(&tiers->suspended, calls);
+    }
     gs_lock_drop(&tiers->lock);
     return drained;
 }
@@ -75,14 +77,17 @@ static size_t drain(struct gs_heap *heap, uint32_t calls)
     struct gs_segment *detached = NULL;
     struct gs_chain chain = {0};
 
-    if (!tiers)
+    if (!tiers) {
         return 0;
+    }
     if (GS_UNLIKELY(atomic_load_explicit(&tiers->suspended, memory_order_relaxed)) &&
-        is_drained(tiers, calls))
+        is_drained(tiers, calls)) {
         return 0;
+    }
     gs_tiers_exclude(heap);
-    if (calls)
+    if (calls) {
         atomic_store(&tiers->suspended, calls);
+    }
     gather(tiers, &chain);
     tiers->drained = true; /* until the thread caches are opened again */
     gs_chain_release(heap, &chain, &detached);
@@ -108,8 +113,9 @@ void gs_tiers_count(struct gs_heap *heap)
 
     while (calls && !atomic_compare_exchange_weak(&tiers->suspended, &calls, calls - 1))
         ;
-    if (calls != 1)
+    if (calls != 1) {
         return;
+    }
     gs_tiers_exclude(heap); /* opens them, unless the device is full again by now */
     gs_tiers_admit(heap);
 }
@@ -120,15 +126,18 @@ void gs_tiers_close(struct gs_heap *heap, bool release_blocks)
     struct gs_chain chain = {0};
     struct gs_link *link;
 
-    if (!heap->tiers || atomic_load(&heap->tiers->closed))
+    if (!heap->tiers || atomic_load(&heap->tiers->closed)) {
         return;
+    }
     gs_tiers_exclude(heap);
     gather(heap->tiers, &chain);
-    if (release_blocks)
+    if (release_blocks) {
         gs_chain_release(heap, &chain, &detached);
+    }
     for (link = heap->tiers->tcaches.next; link != &heap->tiers->tcaches;
-         link = link->next)
+         link = link->next) {
         gs_tcache_settle(GS_LINK_OWNER(link, struct gs_tcache, of_heap), heap);
+    }
     atomic_store(&heap->tiers->closed, true);
     gs_tiers_admit(heap);
     gs_segments_return(detached);
@@ -139,8 +148,9 @@ void gs_tiers_sum(struct gs_heap *heap, struct gs_pool_stats *sum)
     struct gs_tiers *tiers = heap->tiers;
     struct gs_link *link;
 
-    if (!tiers)
+    if (!tiers) {
         return;
+    }
     for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next) {
         const struct gs_tcache *tcache = GS_LINK_OWNER(link, struct gs_tcache, of_heap);
         const struct gs_tcache_counts *counts = &tcache->counts;
@@ -156,9 +166,10 @@ void gs_tiers_sum(struct gs_heap *heap, struct gs_pool_stats *sum)
         sum->global_hits += counts->from_global;
         sum->thread_hits += gs_tcache_hits(counts);
         sum->thread_bytes += tcache->bytes;
-        for (unsigned i = 0; i < GS_WHOLE_COUNT; i++)
+        for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
             sum->thread_bytes +=
                 tcache->whole_units[i] ? gs_block_bytes(tcache->whole[i]) : 0;
+        }
     }
     sum->stream_bytes += atomic_load(&tiers->stream_bytes);
     sum->global_bytes += atomic_load(&tiers->global_bytes);

@@ -40,9 +40,11 @@ struct shut {
 
 static bool is_shut(const struct shut *shut, const struct gs_heap *heap)
 {
-    for (unsigned i = 0; i < shut->count; i++)
-        if (shut->heaps[i] == heap)
+    for (unsigned i = 0; i < shut->count; i++) {
+        if (shut->heaps[i] == heap) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -55,12 +57,14 @@ static struct gs_heap *largest_part(struct gs_pool *pool, int device,
 
     for (struct gs_heap *heap = atomic_load(&pool->living); heap;
          heap = atomic_load(&heap->next_living)) {
-        if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap) || is_shut(shut, heap))
+        if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap) || is_shut(shut, heap)) {
             continue;
+        }
         gs_lock_take(&heap->lock);
         for (int i = 0; i < GS_IDLE_PARTS; i++) {
-            if (heap->idle_bytes[i] <= best_bytes)
+            if (heap->idle_bytes[i] <= best_bytes) {
                 continue;
+            }
             best_bytes = heap->idle_bytes[i];
             best = heap;
             *part = (enum gs_idle_part)i;
@@ -86,8 +90,9 @@ static void count_sizes(struct gs_heap *heap, enum gs_idle_part part, struct siz
     struct gs_link *idle = &heap->idle[part];
 
     *sizes = (struct sizes){{0}};
-    for (struct gs_link *link = idle->next; link != idle; link = link->next)
+    for (struct gs_link *link = idle->next; link != idle; link = link->next) {
         ++*of_size(sizes, GS_LINK_OWNER(link, struct gs_segment, idle));
+    }
 }
 
 static uint64_t pages_of(size_t bytes)
@@ -122,20 +127,23 @@ static struct gs_segment *choose(struct gs_heap *heap, enum gs_idle_part part,
     struct gs_segment *best = NULL;
     uint64_t best_value = 0;
 
-    if (bytes >= heap->idle_bytes[part]) /* all of them: in any order */
+    if (bytes >= heap->idle_bytes[part]) { /* all of them: in any order */
         return gs_list_empty(idle) ? NULL
                                    : GS_LINK_OWNER(idle->next, struct gs_segment, idle);
+    }
     for (struct gs_link *link = idle->next; link != idle; link = link->next) {
         struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, idle);
         uint64_t value = dispensable(heap, sizes, segment, bytes);
 
-        if (best && value <= best_value)
+        if (best && value <= best_value) {
             continue;
+        }
         best = segment;
         best_value = value;
     }
-    if (best)
+    if (best) {
         --*of_size(sizes, best);
+    }
     return best;
 }
 
@@ -148,8 +156,9 @@ static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t byt
     size_t given = 0;
 
     gs_lock_take(&heap->lock);
-    if (bytes < heap->idle_bytes[part])
+    if (bytes < heap->idle_bytes[part]) {
         count_sizes(heap, part, &sizes);
+    }
     while (given < bytes && (segment = choose(heap, part, bytes - given, &sizes))) {
         given += segment->bytes;
         gs_segment_detach(heap, segment);
@@ -170,8 +179,9 @@ bool gs_pool_settle(struct gs_pool *pool, int device)
 
     for (struct gs_heap *heap = atomic_load(&pool->living); heap;
          heap = atomic_load(&heap->next_living)) {
-        if (!gs_heap_on(heap, device))
+        if (!gs_heap_on(heap, device)) {
             continue;
+        }
         any |= gs_tiers_drain(heap) > 0;
         any |= gs_pending_poll(heap, 0) > 0;
     }
@@ -198,8 +208,9 @@ static size_t give_idle(struct gs_pool *pool, int device, size_t bytes,
         struct gs_heap *heap = largest_part(pool, device, &shut, &part);
         size_t part_given;
 
-        if (!heap)
+        if (!heap) {
             break;
+        }
         if (!may(heap)) {
             shut.heaps[shut.count++] = heap;
             continue;
@@ -223,13 +234,15 @@ bool gs_pool_can_give(struct gs_pool *pool, int device)
          heap = atomic_load(&heap->next_living)) {
         bool any;
 
-        if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap))
+        if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap)) {
             continue;
+        }
         gs_lock_take(&heap->lock);
         any = heap->idle_bytes[GS_IDLE_LARGE] || heap->idle_bytes[GS_IDLE_SHARED];
         gs_lock_drop(&heap->lock);
-        if (any && becomes_idle(heap))
+        if (any && becomes_idle(heap)) {
             return true;
+        }
     }
     return false;
 }
@@ -251,11 +264,13 @@ static size_t idle_bytes(struct gs_pool *pool, int device)
 
     for (struct gs_heap *heap = atomic_load(&pool->living); heap;
          heap = atomic_load(&heap->next_living)) {
-        if (!gs_heap_on(heap, device))
+        if (!gs_heap_on(heap, device)) {
             continue;
+        }
         gs_lock_take(&heap->lock);
-        for (int i = 0; i < GS_IDLE_PARTS; i++)
+        for (int i = 0; i < GS_IDLE_PARTS; i++) {
             bytes += heap->idle_bytes[i];
+        }
         gs_lock_drop(&heap->lock);
     }
     return bytes;
@@ -301,8 +316,9 @@ uint64_t gs_pool_pending_bytes(struct gs_pool *pool, int device)
 
     for (struct gs_heap *heap = atomic_load(&pool->living); heap;
          heap = atomic_load(&heap->next_living)) {
-        if (!gs_heap_on(heap, device))
+        if (!gs_heap_on(heap, device)) {
             continue;
+        }
         gs_lock_take(&heap->lock);
         bytes += heap->stats.pending_bytes;
         gs_lock_drop(&heap->lock);

@@ -21,23 +21,25 @@ struct gs_cached_parts {
 
 struct gs_cached_parts *gs_cached_parts_create(void)
 {
-    struct gs_cached_parts *parts = gs_host_map(sizeof *parts);
+    struct gs_cached_parts *parts = gs_host_map(sizeof(*parts));
 
-    if (parts && !(parts->slots = gs_host_map(FIRST_ROOM * sizeof *parts->slots))) {
-        gs_host_unmap(parts, sizeof *parts);
+    if (parts && !(parts->slots = gs_host_map(FIRST_ROOM * sizeof(*parts->slots)))) {
+        gs_host_unmap(parts, sizeof(*parts));
         return NULL;
     }
-    if (parts)
+    if (parts) {
         parts->room = FIRST_ROOM;
+    }
     return parts;
 }
 
 void gs_cached_parts_destroy(struct gs_cached_parts *parts)
 {
-    if (!parts)
+    if (!parts) {
         return;
-    gs_host_unmap(parts->slots, parts->room * sizeof *parts->slots);
-    gs_host_unmap(parts, sizeof *parts);
+    }
+    gs_host_unmap(parts->slots, parts->room * sizeof(*parts->slots));
+    gs_host_unmap(parts, sizeof(*parts));
 }
 
 static size_t home_of(const struct gs_cached_parts *parts, uint64_t addr)
@@ -50,8 +52,9 @@ static size_t slot_of(const struct gs_cached_parts *parts, uint64_t addr)
 {
     size_t slot = home_of(parts, addr);
 
-    while (parts->slots[slot].addr != 0 && parts->slots[slot].addr != addr)
+    while (parts->slots[slot].addr != 0 && parts->slots[slot].addr != addr) {
         slot = (slot + 1) & (parts->room - 1);
+    }
     return slot;
 }
 
@@ -59,17 +62,19 @@ static bool grow(struct gs_cached_parts *parts)
 {
     struct gs_part *old = parts->slots;
     size_t room = parts->room;
-    struct gs_part *slots = gs_host_map(room * 2 * sizeof *slots);
+    struct gs_part *slots = gs_host_map(room * 2 * sizeof(*slots));
 
-    if (!slots)
+    if (!slots) {
         return false;
+    }
     parts->slots = slots;
     parts->room = room * 2;
     for (size_t i = 0; i < room; i++) {
-        if (old[i].addr != 0)
+        if (old[i].addr != 0) {
             slots[slot_of(parts, old[i].addr)] = old[i];
+        }
     }
-    gs_host_unmap(old, room * sizeof *old);
+    gs_host_unmap(old, room * sizeof(*old));
     return true;
 }
 
@@ -82,8 +87,9 @@ static void empty(struct gs_cached_parts *parts, size_t slot)
     parts->slots[slot].addr = 0;
     for (at = (at + 1) & mask; parts->slots[at].addr != 0; at = (at + 1) & mask) {
         size_t home = home_of(parts, parts->slots[at].addr);
-        if (((at - home) & mask) < ((at - slot) & mask))
+        if (((at - home) & mask) < ((at - slot) & mask)) {
             continue;
+        }
         parts->slots[slot] = parts->slots[at];
         parts->slots[at].addr = 0;
         slot = at;
@@ -92,13 +98,15 @@ static void empty(struct gs_cached_parts *parts, size_t slot)
 
 void gs_cached_parts_change(struct gs_cached_parts *parts, uint64_t addr, int64_t bytes)
 {
-    if (addr == 0 || bytes == 0)
+    if (addr == 0 || bytes == 0) {
         return;
+    }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
     size_t slot = slot_of(parts, addr);
     if (bytes < 0) {
-        if (parts->slots[slot].addr != 0)
+        if (parts->slots[slot].addr != 0) {
             empty(parts, slot);
+        }
     } else if (parts->count * 2 >= parts->room && !grow(parts)) {
         parts->lost = true;
     } else {
@@ -120,18 +128,21 @@ struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts)
 {
     struct gs_part_list list = {0};
 
-    if (!parts)
+    if (!parts) {
         return list;
+    }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    list.items = malloc((parts->count + 1) * sizeof *list.items);
+    list.items = malloc((parts->count + 1) * sizeof(*list.items));
     list.known = list.items && !parts->lost;
     for (size_t i = 0; list.known && i < parts->room; i++) {
-        if (parts->slots[i].addr != 0)
+        if (parts->slots[i].addr != 0) {
             list.items[list.count++] = parts->slots[i];
+        }
     }
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
-    if (list.count > 0)
-        qsort(list.items, list.count, sizeof *list.items, compare_parts);
+    if (list.count > 0) {
+        qsort(list.items, list.count, sizeof(*list.items), compare_parts);
+    }
     return list;
 }
 
@@ -147,10 +158,11 @@ bool gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (list->items[middle].addr < addr)
+        if (list->items[middle].addr < addr) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low < list->count && list->items[low].addr - addr < bytes;
 }

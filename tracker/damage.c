@@ -11,8 +11,9 @@
 void gs_tracker_error_damage(struct gs_tracker *tracker, const struct gs_damage *damage,
                              const struct gs_free_site *found)
 {
-    if (!tracker)
+    if (!tracker) {
         return;
+    }
     struct gs_error error = {.kind = damage->kind,
                              .addr = damage->allocation.addr,
                              .device = damage->allocation.device,
@@ -32,8 +33,9 @@ void gs_tracker_error_damage(struct gs_tracker *tracker, const struct gs_damage 
 void gs_tracker_count_check(struct gs_tracker *tracker, enum gs_check_count which,
                             uint64_t count)
 {
-    if (tracker)
+    if (tracker) {
         __atomic_fetch_add(&tracker->checks[which], count, __ATOMIC_RELAXED);
+    }
 }
 
 enum gs_status gs_tracker_get(struct gs_tracker *tracker, uint32_t id,
@@ -44,7 +46,8 @@ enum gs_status gs_tracker_get(struct gs_tracker *tracker, uint32_t id,
     if (!tracker || id == 0 ||
         id >= __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE) ||
         !gs_record_snapshot(tracker, id, gs_record_of(tracker, id), out, &slot) ||
-        slot != GS_SLOT_INDEXED)
+        slot != GS_SLOT_INDEXED) {
         return GS_ERR_NOT_FOUND;
+    }
     return GS_OK;
 }

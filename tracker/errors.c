@@ -32,8 +32,9 @@ static bool visit_containing(void *arg, const struct gs_allocation *allocation)
     search->found = (!gs_key_is_handle(search->addr) &&
                      search->addr - allocation->addr < allocation->bytes) ||
                     search->addr == allocation->addr;
-    if (search->found)
+    if (search->found) {
         search->allocation = *allocation;
+    }
     return !search->found;
 }
 
@@ -62,9 +63,10 @@ static void classify(struct gs_tracker *tracker, struct gs_error *error)
     error->offset = error->addr - search.allocation.addr;
     /* Only one function frees a handle, so the call is no mismatch: the handle was
      * released before, and another object still holds its memory. */
-    if (error->offset == 0)
+    if (error->offset == 0) {
         error->kind = gs_key_is_handle(error->addr) ? GS_ERROR_DOUBLE_FREE
                                                     : GS_ERROR_MISMATCHED_FREE;
+    }
 }
 
 bool gs_errors_room(const struct gs_tracker *tracker)
@@ -75,24 +77,28 @@ bool gs_errors_room(const struct gs_tracker *tracker)
 /* Fills in the calling thread and the time. */
 static void fill_site(struct gs_tracker *tracker, struct gs_error *error)
 {
-    if (error->freed.time_ns == 0)
+    if (error->freed.time_ns == 0) {
         error->freed.time_ns = gs_tracker_now(tracker);
-    if (error->freed.thread == (uint32_t)syscall(SYS_gettid))
+    }
+    if (error->freed.thread == (uint32_t)syscall(SYS_gettid)) {
         prctl(PR_GET_NAME, error->thread_name);
+    }
 }
 
 /* Appends an error, or only counts it if the array is full. errors_lock is held. */
 static void append(struct gs_tracker *tracker, const struct gs_error *error)
 {
-    if (tracker->error_count < GS_ERRORS_KEPT)
+    if (tracker->error_count < GS_ERRORS_KEPT) {
         tracker->errors[tracker->error_count] = *error;
+    }
     __atomic_store_n(&tracker->error_count, tracker->error_count + 1, __ATOMIC_RELAXED);
 }
 
 void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error)
 {
-    if (gs_errors_room(tracker))
+    if (gs_errors_room(tracker)) {
         fill_site(tracker, error);
+    }
     gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
     append(tracker, error);
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
@@ -134,8 +140,9 @@ static bool count_repeat(struct gs_tracker *tracker, const struct gs_error *erro
     for (unsigned i = 0; i < tracker->error_count && i < GS_ERRORS_KEPT; i++) {
         if (matches(&tracker->errors[i], error)) {
             tracker->errors[i].repeats++;
-            if (error->waited_ns > tracker->errors[i].waited_ns)
+            if (error->waited_ns > tracker->errors[i].waited_ns) {
                 tracker->errors[i].waited_ns = error->waited_ns;
+            }
             return true;
         }
     }
@@ -156,8 +163,9 @@ static bool count_repeat_locked(struct gs_tracker *tracker, const struct gs_erro
 static void count_or_append(struct gs_tracker *tracker, const struct gs_error *error)
 {
     gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
-    if (!count_repeat(tracker, error, is_same_site))
+    if (!count_repeat(tracker, error, is_same_site)) {
         append(tracker, error);
+    }
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
 }
 
@@ -168,13 +176,16 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
 {
     struct gs_error error = {.addr = addr, .device = device};
 
-    if (!tracker)
+    if (!tracker) {
         return;
-    if (site)
+    }
+    if (site) {
         error.freed = *site;
+    }
     bool room = gs_errors_room(tracker);
-    if (count_repeat_locked(tracker, &error, room ? is_examined_site : is_free_at_site))
+    if (count_repeat_locked(tracker, &error, room ? is_examined_site : is_free_at_site)) {
         return;
+    }
     if (room) {
         classify(tracker, &error);
         fill_site(tracker, &error);
@@ -193,8 +204,9 @@ void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t 
                              .freed = *site,
                              .waited_ns = waited_ns};
 
-    if (!tracker)
+    if (!tracker) {
         return;
+    }
     fill_site(tracker, &error);
     count_or_append(tracker, &error);
 }
@@ -223,10 +235,11 @@ static void fill_allocation(struct gs_tracker *tracker, const struct gs_bad_use 
         error->allocation.addr = use->extent_addr;
         error->allocation.bytes = use->extent_bytes;
     }
-    if (use->kind == GS_ERROR_UNDERRUN)
+    if (use->kind == GS_ERROR_UNDERRUN) {
         error->offset = error->allocation.addr - error->addr;
-    else if (use->kind == GS_ERROR_USE_AFTER_FREE || has_extent(use->kind))
+    } else if (use->kind == GS_ERROR_USE_AFTER_FREE || has_extent(use->kind)) {
         error->offset = error->addr - error->allocation.addr;
+    }
 }
 
 void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *use)
@@ -239,11 +252,13 @@ void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *u
         .writes = use->writes,
         .bytes = use->bytes};
 
-    if (!tracker)
+    if (!tracker) {
         return;
-    strncpy(error.call, use->call, sizeof error.call - 1);
-    if (count_repeat_locked(tracker, &error, is_same_site))
+    }
+    strncpy(error.call, use->call, sizeof(error.call) - 1);
+    if (count_repeat_locked(tracker, &error, is_same_site)) {
         return;
+    }
     if (gs_errors_room(tracker)) {
         fill_site(tracker, &error);
         fill_allocation(tracker, use, &error);
@@ -269,7 +284,7 @@ size_t gs_errors_copy(struct gs_tracker *tracker, struct gs_error *out)
     gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
     size_t count = tracker->error_count < GS_ERRORS_KEPT ? (size_t)tracker->error_count
                                                          : GS_ERRORS_KEPT;
-    memcpy(out, tracker->errors, count * sizeof *out);
+    memcpy(out, tracker->errors, count * sizeof(*out));
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
     return count;
 }

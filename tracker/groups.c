@@ -33,8 +33,9 @@ static size_t find_slot(const struct gs_groups *groups, const struct gs_group *k
     size_t slot = hash_key(key) & mask;
 
     while (groups->slots[slot] != 0 &&
-           !same_key(&groups->items[groups->slots[slot] - 1], key))
+           !same_key(&groups->items[groups->slots[slot] - 1], key)) {
         slot = (slot + 1) & mask;
+    }
     return slot;
 }
 
@@ -42,21 +43,24 @@ static size_t find_slot(const struct gs_groups *groups, const struct gs_group *k
 static enum gs_status grow(struct gs_groups *groups)
 {
     size_t capacity = groups->capacity ? groups->capacity * 2 : FIRST_CAPACITY;
-    struct gs_group *items = realloc(groups->items, capacity * sizeof *items);
+    struct gs_group *items = realloc(groups->items, capacity * sizeof(*items));
 
-    if (!items)
+    if (!items) {
         return GS_ERR_HOST_NOMEM;
+    }
     groups->items = items;
 
-    uint32_t *slots = calloc(capacity * 2, sizeof *slots);
-    if (!slots)
+    uint32_t *slots = calloc(capacity * 2, sizeof(*slots));
+    if (!slots) {
         return GS_ERR_HOST_NOMEM;
+    }
     free(groups->slots);
     groups->slots = slots;
     groups->slot_count = capacity * 2;
     groups->capacity = capacity;
-    for (size_t i = 0; i < groups->count; i++)
+    for (size_t i = 0; i < groups->count; i++) {
         groups->slots[find_slot(groups, &items[i])] = (uint32_t)(i + 1);
+    }
     return GS_OK;
 }
 
@@ -66,20 +70,24 @@ void gs_group_sum(struct gs_group *group, const struct gs_group *part)
     group->count += part->count;
     group->likely_bytes += part->likely_bytes;
     group->likely_count += part->likely_count;
-    if (part->oldest_ns < group->oldest_ns)
+    if (part->oldest_ns < group->oldest_ns) {
         group->oldest_ns = part->oldest_ns;
-    if (part->newest_ns > group->newest_ns)
+    }
+    if (part->newest_ns > group->newest_ns) {
         group->newest_ns = part->newest_ns;
-    for (unsigned i = 0; i < GS_SCAN_RESULTS; i++)
+    }
+    for (unsigned i = 0; i < GS_SCAN_RESULTS; i++) {
         group->found[i] += part->found[i];
+    }
 }
 
 enum gs_status gs_groups_add(struct gs_groups *groups, const struct gs_group *part)
 {
     if (groups->count == groups->capacity) {
         enum gs_status status = grow(groups);
-        if (status != GS_OK)
+        if (status != GS_OK) {
             return status;
+        }
     }
     size_t slot = find_slot(groups, part);
     if (groups->slots[slot] == 0) {
@@ -105,5 +113,5 @@ void gs_groups_free(struct gs_groups *groups)
 {
     free(groups->items);
     free(groups->slots);
-    memset(groups, 0, sizeof *groups);
+    memset(groups, 0, sizeof(*groups));
 }

@@ -27,17 +27,19 @@ struct gs_growth {
 
 struct gs_growth *gs_growth_create(void)
 {
-    struct gs_growth *growth = calloc(1, sizeof *growth);
+    struct gs_growth *growth = calloc(1, sizeof(*growth));
 
-    if (growth)
+    if (growth) {
         gs_mutex_init(&growth->lock, GS_RANK_GROWTH);
+    }
     return growth;
 }
 
 void gs_growth_destroy(struct gs_growth *growth)
 {
-    if (!growth)
+    if (!growth) {
         return;
+    }
     gs_groups_free(&growth->sites);
     free(growth->trends);
     free(growth->growing);
@@ -75,8 +77,9 @@ static struct gs_trend trend_of(const struct gs_growth *growth,
                              .since_ns = now_ns,
                              .since_snapshot = growth->last.snapshots};
 
-    if (!before || !growth->trends || site->bytes < before->bytes)
+    if (!before || !growth->trends || site->bytes < before->bytes) {
         return trend;
+    }
     trend = growth->trends[before - growth->sites.items];
     if (site->bytes > before->bytes) {
         trend.grown++;
@@ -109,15 +112,19 @@ static void find_growing(struct gs_growth *growth)
     free(growth->growing);
     growth->growing = NULL;
     growth->growing_count = 0;
-    for (size_t i = 0; growth->trends && i < growth->sites.count; i++)
+    for (size_t i = 0; growth->trends && i < growth->sites.count; i++) {
         count += is_growing(growth, &growth->trends[i]);
-    if (count == 0 || !(growth->growing = calloc(count, sizeof *growth->growing)))
+    }
+    if (count == 0 || !(growth->growing = calloc(count, sizeof(*growth->growing)))) {
         return;
-    for (size_t i = 0; i < growth->sites.count; i++)
-        if (is_growing(growth, &growth->trends[i]))
+    }
+    for (size_t i = 0; i < growth->sites.count; i++) {
+        if (is_growing(growth, &growth->trends[i])) {
             growth->growing[growth->growing_count++] =
                 (struct gs_growing){growth->sites.items[i], growth->trends[i]};
-    qsort(growth->growing, count, sizeof *growth->growing, by_growth);
+        }
+    }
+    qsort(growth->growing, count, sizeof(*growth->growing), by_growth);
 }
 
 /* Returns the copy in the state file; NULL: no state file, or no space in it.
@@ -128,11 +135,12 @@ static struct gs_growth_copy *copy_of(struct gs_tracker *tracker)
     struct gs_growth_copy *copy =
         __atomic_load_n(&tracker->growth_copy, __ATOMIC_RELAXED);
 
-    if (copy || !memory)
+    if (copy || !memory) {
         return copy;
-    copy = gs_pages_map(memory, sizeof *copy);
+    }
+    copy = gs_pages_map(memory, sizeof(*copy));
     if (copy && !gs_state_holds(memory, copy)) {
-        gs_host_unmap(copy, sizeof *copy);
+        gs_host_unmap(copy, sizeof(*copy));
         copy = NULL;
     }
     __atomic_store_n(&tracker->growth_copy, copy, __ATOMIC_RELEASE);
@@ -145,15 +153,17 @@ static void copy_to_file(const struct gs_growth *growth, struct gs_tracker *trac
 {
     struct gs_growth_copy *copy = copy_of(tracker);
 
-    if (!copy)
+    if (!copy) {
         return;
+    }
     uint64_t next = copy->current == 1 ? 2 : 1;
     struct gs_growth_saved *to = &copy->copies[next - 1];
     to->sums = growth->last;
     to->count = growth->growing_count < GS_GROWING_COPIED ? growth->growing_count
                                                           : GS_GROWING_COPIED;
-    for (size_t i = 0; i < to->count; i++)
+    for (size_t i = 0; i < to->count; i++) {
         to->growing[i] = growth->growing[i];
+    }
     __atomic_store_n(&copy->current, next, __ATOMIC_RELEASE);
 }
 
@@ -162,14 +172,15 @@ struct gs_growth *gs_growth_of(const struct gs_growth_sums *sums,
 {
     struct gs_growth *growth = gs_growth_create();
 
-    if (!growth || !(growth->growing = calloc(count + 1, sizeof *growing))) {
+    if (!growth || !(growth->growing = calloc(count + 1, sizeof(*growing)))) {
         gs_growth_destroy(growth);
         return NULL;
     }
     growth->last = *sums;
     growth->growing_count = count;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         growth->growing[i] = growing[i];
+    }
     return growth;
 }
 
@@ -181,9 +192,10 @@ void gs_growth_take_snapshot(struct gs_growth *growth, struct gs_tracker *tracke
 
     gs_records_visit(tracker, visit, &search);
     gs_mutex_lock(&growth->lock);
-    trends = calloc(search.sites.count + 1, sizeof *trends);
-    for (size_t i = 0; i < search.sites.count && trends; i++)
+    trends = calloc(search.sites.count + 1, sizeof(*trends));
+    for (size_t i = 0; i < search.sites.count && trends; i++) {
         trends[i] = trend_of(growth, &search.sites.items[i], now_ns);
+    }
     growth->last.change = (int64_t)(search.bytes - growth->last.bytes);
     growth->last.interval_ns = now_ns - growth->last.time_ns;
     growth->last.time_ns = now_ns;
@@ -206,11 +218,13 @@ struct gs_growth_snapshot gs_growth_last(struct gs_growth *growth, unsigned most
     gs_mutex_lock(&growth->lock);
     last.sums = growth->last;
     last.count = growth->growing_count < most ? growth->growing_count : most;
-    last.growing = malloc((last.count + 1) * sizeof *last.growing);
-    if (!last.growing)
+    last.growing = malloc((last.count + 1) * sizeof(*last.growing));
+    if (!last.growing) {
         last.count = 0;
-    for (size_t i = 0; i < last.count; i++)
+    }
+    for (size_t i = 0; i < last.count; i++) {
         last.growing[i] = growth->growing[i];
+    }
     gs_mutex_unlock(&growth->lock);
     return last;
 }
@@ -219,13 +233,15 @@ bool gs_growth_has(struct gs_growth *growth, const struct gs_group *group)
 {
     bool has = false;
 
-    if (!growth || group->lost || !gs_mutex_try(&growth->lock))
+    if (!growth || group->lost || !gs_mutex_try(&growth->lock)) {
         return false;
-    for (size_t i = 0; i < growth->growing_count && !has; i++)
+    }
+    for (size_t i = 0; i < growth->growing_count && !has; i++) {
         has = growth->growing[i].group.stack == group->stack &&
               growth->growing[i].group.device == group->device &&
               growth->growing[i].group.kind == group->kind &&
               (group->stack != 0 || growth->growing[i].group.api == group->api);
+    }
     gs_mutex_unlock(&growth->lock);
     return has;
 }

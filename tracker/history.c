@@ -33,17 +33,20 @@ static void touch(void *table, size_t bytes)
 struct gs_history_entry *gs_history_map(struct gs_tracker *tracker)
 {
     struct gs_history_entry *table = NULL;
-    size_t bytes = tracker->config.free_history * sizeof *table;
+    size_t bytes = tracker->config.free_history * sizeof(*table);
 
-    if (bytes == 0)
+    if (bytes == 0) {
         return NULL;
+    }
     struct gs_history_entry *mapped = gs_pages_map(NULL, bytes);
-    if (!mapped)
+    if (!mapped) {
         return NULL;
+    }
     touch(mapped, bytes);
     if (__atomic_compare_exchange_n(&tracker->history, &table, mapped, false,
-                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return mapped;
+    }
     gs_host_unmap(mapped, bytes); /* another thread was first */
     return table;
 }
@@ -88,8 +91,9 @@ bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former 
     struct gs_history_entry copy;
 
     if (!table || addr == 0 ||
-        !read_entry(&table[gs_history_slot(tracker, addr)], &copy) || copy.addr != addr)
+        !read_entry(&table[gs_history_slot(tracker, addr)], &copy) || copy.addr != addr) {
         return false;
+    }
     unpack(&copy, out);
     return true;
 }
@@ -99,10 +103,12 @@ bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former 
  * step the later allocation wins, then the higher start address. */
 static bool is_likelier(const struct gs_former *a, const struct gs_former *b)
 {
-    if (a->site.time_ns != b->site.time_ns)
+    if (a->site.time_ns != b->site.time_ns) {
         return a->site.time_ns > b->site.time_ns;
-    if (a->allocation.time_ns != b->allocation.time_ns)
+    }
+    if (a->allocation.time_ns != b->allocation.time_ns) {
         return a->allocation.time_ns > b->allocation.time_ns;
+    }
     return a->allocation.addr > b->allocation.addr;
 }
 
@@ -121,11 +127,13 @@ enum gs_status gs_tracker_former(struct gs_tracker *tracker, uint64_t addr,
         /* A cheap test of two words first: most entries do not contain the address. */
         if (addr - __atomic_load_n(&entry->addr, __ATOMIC_RELAXED) >=
                 __atomic_load_n(&entry->bytes, __ATOMIC_RELAXED) ||
-            !read_entry(entry, &copy) || addr - copy.addr >= copy.bytes)
+            !read_entry(entry, &copy) || addr - copy.addr >= copy.bytes) {
             continue;
+        }
         unpack(&copy, &former);
-        if (status != GS_OK || is_likelier(&former, out))
+        if (status != GS_OK || is_likelier(&former, out)) {
             *out = former;
+        }
         status = GS_OK;
     }
     return status;
@@ -134,5 +142,5 @@ enum gs_status gs_tracker_former(struct gs_tracker *tracker, uint64_t addr,
 void gs_history_free(struct gs_tracker *tracker)
 {
     gs_host_unmap(tracker->history,
-                  tracker->config.free_history * sizeof *tracker->history);
+                  tracker->config.free_history * sizeof(*tracker->history));
 }

@@ -20,8 +20,9 @@ static inline void *gs_host_map(size_t bytes)
 
 static inline void gs_host_unmap(void *memory, size_t bytes)
 {
-    if (memory != NULL)
+    if (memory != NULL) {
         munmap(memory, bytes);
+    }
 }
 
 #endif

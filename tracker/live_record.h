@@ -103,8 +103,9 @@ static inline void gs_record_fill(struct gs_record *record, uint64_t addr, uint6
     uint64_t time = time_ns / GS_TIME_UNIT_NS;
     uint64_t stamp = __atomic_load_n(&record->stamp, __ATOMIC_RELAXED);
 
-    if (GS_UNLIKELY(time > GS_TIME_MAX))
+    if (GS_UNLIKELY(time > GS_TIME_MAX)) {
         time = GS_TIME_MAX;
+    }
     stamp = (stamp & -GS_STAMP_SEQUENCE) + GS_STAMP_SEQUENCE;
     __atomic_store_n(&record->addr, addr, __ATOMIC_RELEASE);
     __atomic_store_n(&record->size, size, __ATOMIC_RELEASE);

@@ -40,11 +40,13 @@ static void grow(struct gs_tracker *tracker, struct gs_stripe *stripe)
 {
     struct gs_stripe bigger = {.bucket_count = stripe->bucket_count * 2};
 
-    if (bigger.bucket_count == 0)
+    if (bigger.bucket_count == 0) {
         return;
+    }
     bigger.buckets = gs_pages_map(NULL, bigger.bucket_count * sizeof(uint32_t));
-    if (!bigger.buckets)
+    if (!bigger.buckets) {
         return;
+    }
     for (uint32_t i = 0; i < stripe->bucket_count; i++) {
         uint32_t id = stripe->buckets[i];
         while (id != 0) {
@@ -67,8 +69,9 @@ static uint32_t *find_link(struct gs_tracker *tracker, struct gs_stripe *stripe,
 {
     uint32_t *link = bucket_of(stripe, addr);
 
-    while (*link != 0 && record_addr(gs_record_of(tracker, *link)) != addr)
+    while (*link != 0 && record_addr(gs_record_of(tracker, *link)) != addr) {
         link = gs_record_link(tracker, *link);
+    }
     return link;
 }
 
@@ -90,10 +93,11 @@ enum gs_status gs_lookup_prepare(struct gs_tracker *tracker, uint64_t addr)
     gs_tracker_lock_take(&stripe->lock, GS_RANK_STRIPE);
     if (stripe->bucket_count == 0) {
         stripe->buckets = gs_pages_map(NULL, FIRST_BUCKETS * sizeof(uint32_t));
-        if (stripe->buckets)
+        if (stripe->buckets) {
             stripe->bucket_count = FIRST_BUCKETS;
-        else
+        } else {
             status = GS_ERR_HOST_NOMEM;
+        }
     }
     gs_tracker_lock_give(&stripe->lock, GS_RANK_STRIPE);
     return status;
@@ -106,10 +110,11 @@ uint32_t gs_lookup_link(struct gs_tracker *tracker, uint64_t addr, uint32_t id)
 
     gs_tracker_lock_take(&stripe->lock, GS_RANK_STRIPE);
     uint32_t *link = find_link(tracker, stripe, addr);
-    if (*link != 0)
+    if (*link != 0) {
         former = unlink_at(tracker, stripe, link);
-    else if (stripe->count >= stripe->bucket_count)
+    } else if (stripe->count >= stripe->bucket_count) {
         grow(tracker, stripe);
+    }
     link = bucket_of(stripe, addr);
     *gs_record_link(tracker, id) = *link;
     *link = id;
@@ -126,8 +131,9 @@ uint32_t gs_lookup_unlink(struct gs_tracker *tracker, uint64_t addr)
     gs_tracker_lock_take(&stripe->lock, GS_RANK_STRIPE);
     if (stripe->bucket_count != 0) {
         uint32_t *link = find_link(tracker, stripe, addr);
-        if (*link != 0)
+        if (*link != 0) {
             id = unlink_at(tracker, stripe, link);
+        }
     }
     gs_tracker_lock_give(&stripe->lock, GS_RANK_STRIPE);
     return id;
@@ -142,8 +148,9 @@ bool gs_lookup_unlink_id(struct gs_tracker *tracker, uint64_t addr, uint32_t id)
     if (stripe->bucket_count != 0) {
         uint32_t *link = find_link(tracker, stripe, addr);
         found = *link == id;
-        if (found)
+        if (found) {
             unlink_at(tracker, stripe, link);
+        }
     }
     gs_tracker_lock_give(&stripe->lock, GS_RANK_STRIPE);
     return found;
@@ -169,7 +176,8 @@ bool gs_lookup_copy(struct gs_tracker *tracker, uint64_t addr, struct gs_allocat
 
 void gs_lookup_free(struct gs_tracker *tracker)
 {
-    for (unsigned i = 0; i < GS_STRIPES; i++)
+    for (unsigned i = 0; i < GS_STRIPES; i++) {
         gs_host_unmap(tracker->stripes[i].buckets,
                       tracker->stripes[i].bucket_count * sizeof(uint32_t));
+    }
 }

@@ -22,21 +22,23 @@ static void publish(struct gs_tracker *tracker)
 {
     const struct gs_groups *lost = &tracker->lost;
 
-    if (!tracker->config.memory || lost->count == 0)
+    if (!tracker->config.memory || lost->count == 0) {
         return;
+    }
     if (lost->count > tracker->lost_copy_room) {
         size_t room = lost->capacity * 2;
-        struct gs_group *copy = gs_pages_map(tracker->config.memory, room * sizeof *copy);
+        struct gs_group *copy =
+            gs_pages_map(tracker->config.memory, room * sizeof(*copy));
 
         if (!gs_state_holds(tracker->config.memory, copy)) {
-            gs_host_unmap(copy, room * sizeof *copy);
+            gs_host_unmap(copy, room * sizeof(*copy));
             return; /* the file keeps the previous copy */
         }
-        memcpy(copy, lost->items, lost->count * sizeof *copy);
+        memcpy(copy, lost->items, lost->count * sizeof(*copy));
         __atomic_store_n(&tracker->lost_copy, copy, __ATOMIC_RELEASE);
         tracker->lost_copy_room = room;
     }
-    memcpy(tracker->lost_copy, lost->items, lost->count * sizeof *lost->items);
+    memcpy(tracker->lost_copy, lost->items, lost->count * sizeof(*lost->items));
     __atomic_store_n(&tracker->lost_copied, lost->count, __ATOMIC_RELEASE);
 }
 
@@ -77,8 +79,9 @@ static void lose_record(struct gs_tracker *tracker, struct gs_shard *shard, uint
         gs_record_put(tracker, shard, id);
         return;
     }
-    if (slot == GS_SLOT_FREE || gs_origin_of(tracker, &words).context != context)
+    if (slot == GS_SLOT_FREE || gs_origin_of(tracker, &words).context != context) {
         return;
+    }
     struct gs_allocation was = gs_record_unpack(tracker, id, &words);
     if ((kinds & (1u << was.kind)) != 0 && slot == GS_SLOT_INDEXED) {
         gs_record_set_slot(record, GS_SLOT_RETIRED);
@@ -96,8 +99,9 @@ static void lose_record(struct gs_tracker *tracker, struct gs_shard *shard, uint
 
 void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsigned kinds)
 {
-    if (!tracker)
+    if (!tracker) {
         return;
+    }
     int saved = errno;
     uint64_t now = gs_tracker_now(tracker);
 
@@ -108,8 +112,9 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsig
     struct gs_shard *shard = &tracker->shards[gs_own_gate->number];
     uint32_t limit = __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE);
     memset(tracker->surviving, 0, (tracker->origin_count / 64 + 1) * sizeof(uint64_t));
-    for (uint32_t id = 1; id < limit; id++)
+    for (uint32_t id = 1; id < limit; id++) {
         lose_record(tracker, shard, id, context, kinds, now);
+    }
     gs_origins_recycle(tracker, context);
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     publish(tracker);

@@ -22,13 +22,16 @@ static uint32_t find_number(const struct gs_tracker *tracker,
     for (uint32_t i = 1; i <= tracker->origin_count; i++) {
         const struct gs_origin *at = &tracker->origins[i];
 
-        if (at->tag == origin->tag && at->context == origin->context)
+        if (at->tag == origin->tag && at->context == origin->context) {
             return i;
-        if (at->tag == 0 && free_number == 0)
+        }
+        if (at->tag == 0 && free_number == 0) {
             free_number = i;
+        }
     }
-    if (free_number == 0 && tracker->origin_count < GS_ORIGINS - 1)
+    if (free_number == 0 && tracker->origin_count < GS_ORIGINS - 1) {
         free_number = tracker->origin_count + 1;
+    }
     return free_number;
 }
 
@@ -45,12 +48,14 @@ const struct gs_cached_origin *gs_origin_add(struct gs_tracker *tracker,
         __atomic_store_n(&tracker->origin_rows[number], (uint8_t)row, __ATOMIC_RELEASE);
         __atomic_store_n(&tracker->origins[number].context, context, __ATOMIC_RELEASE);
         __atomic_store_n(&tracker->origins[number].tag, tag, __ATOMIC_RELEASE);
-        if (number > tracker->origin_count)
+        if (number > tracker->origin_count) {
             tracker->origin_count = number;
+        }
     }
     gs_tracker_lock_give(&tracker->origins_lock, GS_RANK_ORIGINS);
-    if (number == 0)
+    if (number == 0) {
         return NULL;
+    }
     *seen = (struct gs_cached_origin){
         .origin = origin, .number = (uint64_t)number << GS_BYTES_BITS, .row = row};
     return seen;
@@ -65,13 +70,15 @@ void gs_origins_recycle(struct gs_tracker *tracker, uint64_t context)
         struct gs_origin *origin = &tracker->origins[i];
 
         if (origin->tag == 0 || origin->context != context ||
-            (tracker->surviving[i / 64] >> i % 64 & 1) != 0)
+            (tracker->surviving[i / 64] >> i % 64 & 1) != 0) {
             continue;
+        }
         __atomic_store_n(&origin->tag, 0, __ATOMIC_RELEASE);
         recycled = true;
     }
     gs_tracker_lock_give(&tracker->origins_lock, GS_RANK_ORIGINS);
     uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
-    for (uint32_t i = 0; recycled && i < used; i++)
-        memset(tracker->shards[i].seen, 0, sizeof tracker->shards[i].seen);
+    for (uint32_t i = 0; recycled && i < used; i++) {
+        memset(tracker->shards[i].seen, 0, sizeof(tracker->shards[i].seen));
+    }
 }

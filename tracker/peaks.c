@@ -34,10 +34,12 @@ void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now)
     uint64_t mark = gs_peak_time(tracker, now) / GS_TIME_UNIT_NS;
     uint64_t former = __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED);
 
-    if (mark > GS_TIME_MAX)
+    if (mark > GS_TIME_MAX) {
         mark = GS_TIME_MAX;
-    if (mark < former)
+    }
+    if (mark < former) {
         mark = former;
+    }
     __atomic_store_n(&shared->peak_mark, mark, __ATOMIC_RELAXED);
     __atomic_store_n(&tracker->peaks.order[row],
                      gs_stamp_order(mark << GS_STAMP_TIME | GS_SLOT_MASK),
@@ -82,8 +84,9 @@ static void drop_past(struct gs_tracker *tracker, struct gs_since *since)
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < since->count; i++) {
-        if (is_current(tracker, since->entries[i].peak))
+        if (is_current(tracker, since->entries[i].peak)) {
             since->entries[kept++] = since->entries[i];
+        }
     }
     since->count = kept;
 }
@@ -113,8 +116,9 @@ static void drop_past_sites(struct gs_tracker *tracker)
 static void move_to_table(struct gs_tracker *tracker, struct gs_since *since)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
-    if (tracker->since.count >= tracker->since_room)
+    if (tracker->since.count >= tracker->since_room) {
         drop_past_sites(tracker);
+    }
     for (uint32_t i = 0; i < since->count; i++) {
         struct gs_allocation was = unpack(&since->entries[i]);
         double weight = gs_tracker_weight(tracker, &was);
@@ -142,18 +146,21 @@ void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned r
     uint64_t number = __atomic_load_n(&shared->peak_number, __ATOMIC_RELAXED);
     struct gs_since *since = shard->since;
 
-    if (__atomic_load_n(&shared->peak_left, __ATOMIC_RELAXED) != number)
+    if (__atomic_load_n(&shared->peak_left, __ATOMIC_RELAXED) != number) {
         advance_times(tracker, shared, number, now);
+    }
     if (!since) {
-        since = gs_pages_map(NULL, sizeof *since);
-        if (!since)
+        since = gs_pages_map(NULL, sizeof(*since));
+        if (!since) {
             return;
+        }
         shard->since = since;
     }
     if (since->count == GS_SINCE_ENTRIES) {
         drop_past(tracker, since);
-        if (since->count > GS_SINCE_ENTRIES / 2)
+        if (since->count > GS_SINCE_ENTRIES / 2) {
             move_to_table(tracker, since);
+        }
     }
     since->entries[since->count++] =
         (struct gs_since_entry){.who = words->who,
@@ -173,8 +180,9 @@ void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsig
     uint64_t tag = gs_origin_tag(allocation);
 
     if (!since || allocation->time_ns / GS_TIME_UNIT_NS >
-                      __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED))
+                      __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED)) {
         return; /* allocated after the peak: not recorded */
+    }
     for (uint32_t i = since->count; i-- > 0;) {
         const struct gs_since_entry *entry = &since->entries[i];
 
@@ -204,8 +212,9 @@ struct gather {
 static void add_group(struct row_gather *row, struct gs_groups *groups,
                       const struct gs_group *part)
 {
-    if (row->status == GS_OK)
+    if (row->status == GS_OK) {
         row->status = gs_groups_add(groups, part);
+    }
 }
 
 /* The row whose peak has this key; NULL: the key is of a past peak. */
@@ -220,11 +229,13 @@ static void add_gone(struct gather *gather, uint64_t key, const struct gs_group 
 {
     struct row_gather *row = row_of(gather, key);
 
-    if (!row)
+    if (!row) {
         return;
+    }
     add_group(row, &row->gone, part);
-    if (!part->lost)
+    if (!part->lost) {
         gather->peaks[row - gather->rows].freed_bytes += part->bytes;
+    }
 }
 
 static void gather_list(struct gather *gather, const struct gs_since *since)
@@ -244,14 +255,15 @@ static bool copy_list(struct gs_tracker *tracker, uint32_t number, struct gs_sin
     const struct gs_since *since;
 
     copy->count = 0;
-    if (!gs_slot_try_close(&gs_gates[number]))
+    if (!gs_slot_try_close(&gs_gates[number])) {
         return false;
+    }
     gs_slots_barrier();
     bool empty = gs_slot_is_empty(&gs_gates[number]);
     since = empty ? tracker->shards[number].since : NULL;
     if (since) {
         copy->count = since->count;
-        memcpy(copy->entries, since->entries, since->count * sizeof *since->entries);
+        memcpy(copy->entries, since->entries, since->count * sizeof(*since->entries));
     }
     gs_slot_open(&gs_gates[number]);
     return empty;
@@ -268,11 +280,13 @@ static void gather_lists(struct gather *gather, struct gs_since *copy)
     uint64_t left = used == GS_SHARDS ? UINT64_MAX : (UINT64_C(1) << used) - 1;
 
     for (unsigned round = 0; left != 0 && round < ROUNDS; round++) {
-        if (round > 0)
+        if (round > 0) {
             gs_nap(PAUSE_NS);
+        }
         for (uint32_t i = 0; i < used; i++) {
-            if ((left >> i & 1) == 0 || !copy_list(gather->tracker, i, copy))
+            if ((left >> i & 1) == 0 || !copy_list(gather->tracker, i, copy)) {
                 continue;
+            }
             left &= ~(UINT64_C(1) << i);
             gather_list(gather, copy);
         }
@@ -295,13 +309,15 @@ static void copy_table(struct gs_tracker *tracker, struct table *table)
     table->room = tracker->since.count * 2 + TABLE_MIN;
     gs_tracker_lock_give(&tracker->since_lock, GS_RANK_SINCE);
     table->count = 0;
-    table->samples = gs_host_map(table->room * sizeof *table->samples);
-    if (!table->samples)
+    table->samples = gs_host_map(table->room * sizeof(*table->samples));
+    if (!table->samples) {
         return;
+    }
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
     for (size_t i = 0; i < tracker->since.capacity && table->count < table->room; i++) {
-        if (tracker->since.slots[i].used)
+        if (tracker->since.slots[i].used) {
             table->samples[table->count++] = tracker->since.slots[i];
+        }
     }
     gs_tracker_lock_give(&tracker->since_lock, GS_RANK_SINCE);
 }
@@ -325,8 +341,9 @@ static void gather_table(struct gather *gather)
                                     .likely_bytes = sample->likely_alloc_bytes,
                                     .likely_count = sample->likely_allocs});
     }
-    if (table.samples)
-        gs_host_unmap(table.samples, table.room * sizeof *table.samples);
+    if (table.samples) {
+        gs_host_unmap(table.samples, table.room * sizeof(*table.samples));
+    }
 }
 
 /* Returns the number of lists moved to the table so far. */
@@ -353,7 +370,7 @@ static void forget_gone(struct gather *gather)
 
 static void gather_gone(struct gather *gather)
 {
-    struct gs_since *copy = gs_host_map(sizeof *copy);
+    struct gs_since *copy = gs_host_map(sizeof(*copy));
 
     for (unsigned i = 0; copy && i < TRIES; i++) {
         uint64_t before = spills(gather->tracker);
@@ -361,10 +378,11 @@ static void gather_gone(struct gather *gather)
         forget_gone(gather);
         gather_table(gather);
         gather_lists(gather, copy);
-        if (spills(gather->tracker) == before)
+        if (spills(gather->tracker) == before) {
             break;
+        }
     }
-    gs_host_unmap(copy, sizeof *copy);
+    gs_host_unmap(copy, sizeof(*copy));
 }
 
 static bool visit_live(void *arg, const struct gs_allocation *allocation)
@@ -385,25 +403,32 @@ static int compare_places(const void *left, const void *right)
     const struct gs_group *a = &((const struct gs_peak_site *)left)->held;
     const struct gs_group *b = &((const struct gs_peak_site *)right)->held;
 
-    if (gs_stack_left_out(a->stack) != gs_stack_left_out(b->stack))
+    if (gs_stack_left_out(a->stack) != gs_stack_left_out(b->stack)) {
         return gs_stack_left_out(a->stack) ? 1 : -1;
-    if (a->likely_bytes != b->likely_bytes)
+    }
+    if (a->likely_bytes != b->likely_bytes) {
         return a->likely_bytes < b->likely_bytes ? 1 : -1;
-    if (a->bytes != b->bytes)
+    }
+    if (a->bytes != b->bytes) {
         return a->bytes < b->bytes ? 1 : -1;
-    if (a->count != b->count)
+    }
+    if (a->count != b->count) {
         return a->count < b->count ? 1 : -1;
-    if (a->stack != b->stack)
+    }
+    if (a->stack != b->stack) {
         return a->stack < b->stack ? -1 : 1;
-    if (a->lost != b->lost)
+    }
+    if (a->lost != b->lost) {
         return a->lost - b->lost;
+    }
     return (int)a->api - (int)b->api;
 }
 
 void gs_peak_sort(struct gs_peak *peak)
 {
-    if (peak->places && peak->count > 0)
-        qsort(peak->places, peak->count, sizeof *peak->places, compare_places);
+    if (peak->places && peak->count > 0) {
+        qsort(peak->places, peak->count, sizeof(*peak->places), compare_places);
+    }
 }
 
 /* Builds the call sites of a peak from the live and the freed memory of its row. */
@@ -412,11 +437,13 @@ static void build_peak(struct row_gather *row, struct gs_peak *peak)
     struct gs_groups places = {0};
     uint64_t bytes = 0;
 
-    for (size_t i = 0; i < row->gone.count; i++)
+    for (size_t i = 0; i < row->gone.count; i++) {
         add_group(row, &places, &row->gone.items[i]);
-    for (size_t i = 0; i < row->live.count; i++)
+    }
+    for (size_t i = 0; i < row->live.count; i++) {
         add_group(row, &places, &row->live.items[i]);
-    peak->places = calloc(places.count + 1, sizeof *peak->places);
+    }
+    peak->places = calloc(places.count + 1, sizeof(*peak->places));
     if (row->status == GS_OK && peak->places) {
         for (size_t i = 0; i < places.count; i++) {
             struct gs_peak_site *place = &peak->places[peak->count++];
@@ -432,8 +459,9 @@ static void build_peak(struct row_gather *row, struct gs_peak *peak)
         }
         peak->known = true;
     }
-    if (peak->freed_bytes > peak->bytes)
+    if (peak->freed_bytes > peak->bytes) {
         peak->freed_bytes = peak->bytes;
+    }
     peak->about = peak->about || bytes != peak->bytes;
     gs_peak_sort(peak);
     gs_groups_free(&places);
@@ -464,12 +492,13 @@ static void begin(struct gather *gather)
 void gs_peaks_gather(struct gs_tracker *tracker, unsigned part,
                      struct gs_peak peaks[GS_PEAK_ROWS])
 {
-    struct gather *gather = gs_host_map(sizeof *gather);
+    struct gather *gather = gs_host_map(sizeof(*gather));
     bool any = false;
 
-    memset(peaks, 0, GS_PEAK_ROWS * sizeof *peaks);
-    if (!gather)
+    memset(peaks, 0, GS_PEAK_ROWS * sizeof(*peaks));
+    if (!gather) {
         return;
+    }
     gather->tracker = tracker;
     gather->peaks = peaks;
     begin(gather);
@@ -482,28 +511,32 @@ void gs_peaks_gather(struct gs_tracker *tracker, unsigned part,
                                      peaks[i].freed_bytes >= peaks[i].bytes / part));
         any = any || row->wanted;
     }
-    if (any)
+    if (any) {
         gs_records_visit(tracker, visit_live, gather);
+    }
     for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
-        if (gather->rows[i].wanted)
+        if (gather->rows[i].wanted) {
             build_peak(&gather->rows[i], &peaks[i]);
-        if (!peaks[i].known)
+        }
+        if (!peaks[i].known) {
             gs_peak_free(&peaks[i]);
+        }
         gs_groups_free(&gather->rows[i].gone);
         gs_groups_free(&gather->rows[i].live);
     }
-    gs_host_unmap(gather, sizeof *gather);
+    gs_host_unmap(gather, sizeof(*gather));
 }
 
 void gs_peak_free(struct gs_peak *peak)
 {
     free(peak->places);
-    memset(peak, 0, sizeof *peak);
+    memset(peak, 0, sizeof(*peak));
 }
 
 void gs_peaks_free(struct gs_tracker *tracker)
 {
-    for (uint32_t i = 0; i < GS_SHARDS; i++)
+    for (uint32_t i = 0; i < GS_SHARDS; i++) {
         gs_host_unmap(tracker->shards[i].since, sizeof(struct gs_since));
+    }
     gs_samples_free(&tracker->since);
 }

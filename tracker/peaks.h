@@ -71,8 +71,9 @@ static inline void gs_peak_record_free(struct gs_tracker *tracker, struct gs_sha
                                        uint64_t tag, uint64_t now)
 {
     if (GS_UNLIKELY(gs_stamp_order(words->stamp) <=
-                    __atomic_load_n(&tracker->peaks.order[row], __ATOMIC_RELAXED)))
+                    __atomic_load_n(&tracker->peaks.order[row], __ATOMIC_RELAXED))) {
         gs_peak_keep(tracker, shard, row, words, tag, now);
+    }
 }
 
 /* Undoes the record of a free that failed; the allocation has its original time. Inside

@@ -36,8 +36,9 @@ void gs_tracker_switch(struct gs_tracker *tracker)
     uint64_t now_ns = gs_tracker_now(tracker);
     uint32_t number = __atomic_add_fetch(&tracker->switches, 1, __ATOMIC_ACQ_REL);
 
-    if (number == 1)
+    if (number == 1) {
         __atomic_store_n(&tracker->first_switch_ns, now_ns, __ATOMIC_RELEASE);
+    }
     __atomic_store_n(&tracker->switch_ns[number % GS_SWITCHES_KEPT], now_ns,
                      __ATOMIC_RELEASE);
 }
@@ -53,12 +54,16 @@ void gs_tracker_get_windows(const struct gs_tracker *tracker,
                                     .switched = switches > 0 || stopped,
                                     .count = switches / 2 + (stopped ? switches % 2 : 1)};
     last = out->open ? switches : switches - 1; /* began the last window */
-    if (out->count == 0)
+    if (out->count == 0) {
         return;
-    if (stopped)
+    }
+    if (stopped) {
         out->first_ns = __atomic_load_n(&tracker->first_switch_ns, __ATOMIC_ACQUIRE);
-    if (last > 0)
+    }
+    if (last > 0) {
         out->from_ns = gs_tracker_switch_ns(tracker, last);
-    if (!out->open)
+    }
+    if (!out->open) {
         out->to_ns = gs_tracker_switch_ns(tracker, switches);
+    }
 }

@@ -84,19 +84,22 @@ static enum gs_status take_fresh(struct gs_tracker *tracker, struct gs_shard *sh
     uint32_t first = tracker->record_limit;
     uint32_t chunk = first >> GS_CHUNK_SHIFT;
 
-    if ((uint64_t)first + FRESH_IDS > ID_LIMIT)
+    if ((uint64_t)first + FRESH_IDS > ID_LIMIT) {
         return GS_ERR_HOST_NOMEM;
+    }
     if (!tracker->chunks[chunk]) {
         char *mapped = gs_pages_map(tracker->config.memory, CHUNK_SIZE);
-        if (!mapped)
+        if (!mapped) {
             return GS_ERR_HOST_NOMEM;
+        }
         __atomic_store_n(&tracker->chunks[chunk],
                          (struct gs_record *)(void *)(mapped + COLOUR), __ATOMIC_RELEASE);
     }
     shard->fresh = first;
     shard->fresh_end = first + FRESH_IDS;
-    if (first == 0)
+    if (first == 0) {
         shard->fresh = 1; /* id 0 is never assigned */
+    }
     __atomic_store_n(&tracker->record_limit, first + FRESH_IDS, __ATOMIC_RELEASE);
     return GS_OK;
 }
@@ -108,16 +111,19 @@ uint32_t gs_record_take_slow(struct gs_tracker *tracker, struct gs_shard *shard)
 
     if (shard->fresh == shard->fresh_end) {
         gs_tracker_lock_take(&tracker->records_lock, GS_RANK_RECORDS);
-        if (tracker->spare_head != 0)
+        if (tracker->spare_head != 0) {
             take_spares(tracker, shard);
-        else
+        } else {
             status = take_fresh(tracker, shard);
+        }
         gs_tracker_lock_give(&tracker->records_lock, GS_RANK_RECORDS);
     }
-    if (status != GS_OK)
+    if (status != GS_OK) {
         return 0;
-    if (shard->free_count != 0)
+    }
+    if (shard->free_count != 0) {
         return gs_record_take(tracker, shard);
+    }
     return shard->fresh++;
 }
 
@@ -128,15 +134,16 @@ void gs_record_spill(struct gs_tracker *tracker, struct gs_shard *shard)
     uint32_t *ids = shard->free_ids, next = ids[0];
 
     /* Builds all bundles but the last of the chain before taking the lock. */
-    for (unsigned i = BUNDLE; i < BATCH; i += BUNDLE)
+    for (unsigned i = BUNDLE; i < BATCH; i += BUNDLE) {
         next = bundle(tracker, &ids[i], next);
+    }
     gs_tracker_lock_take(&tracker->records_lock, GS_RANK_RECORDS);
     (void)bundle(tracker, ids, tracker->spare_head);
     tracker->spare_head = next;
     gs_tracker_lock_give(&tracker->records_lock, GS_RANK_RECORDS);
 
     shard->free_count -= BATCH;
-    memmove(ids, ids + BATCH, shard->free_count * sizeof *ids);
+    memmove(ids, ids + BATCH, shard->free_count * sizeof(*ids));
 }
 
 /* Maps zeroed memory at *table, unless there is some. Another thread may do the same. */
@@ -145,14 +152,17 @@ static enum gs_status make_table(struct gs_state_memory *memory, void **table,
 {
     void *none = NULL;
 
-    if (__atomic_load_n(table, __ATOMIC_ACQUIRE))
+    if (__atomic_load_n(table, __ATOMIC_ACQUIRE)) {
         return GS_OK;
+    }
     void *mapped = gs_pages_map(memory, bytes);
-    if (!mapped)
+    if (!mapped) {
         return GS_ERR_HOST_NOMEM;
+    }
     if (!__atomic_compare_exchange_n(table, &none, mapped, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
+                                     __ATOMIC_ACQUIRE)) {
         gs_state_unmap(memory, mapped, bytes); /* another thread was first */
+    }
     return GS_OK;
 }
 
@@ -175,9 +185,10 @@ struct gs_allocation gs_record_unpack(const struct gs_tracker *tracker, uint32_t
     struct gs_origin origin = gs_origin_of(tracker, words);
     struct gs_allocation allocation = gs_words_unpack(words, &origin);
 
-    if ((origin.tag & GS_TAG_STREAM) != 0)
+    if ((origin.tag & GS_TAG_STREAM) != 0) {
         allocation.stream =
             __atomic_load_n(gs_record_stream(tracker, id), __ATOMIC_ACQUIRE);
+    }
     return allocation;
 }
 
@@ -195,13 +206,15 @@ bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
         uint64_t stream = 0;
 
         *slot = (enum gs_slot)(before & GS_SLOT_MASK);
-        if (*slot != GS_SLOT_INDEXED && *slot != GS_SLOT_ADDRESS)
+        if (*slot != GS_SLOT_INDEXED && *slot != GS_SLOT_ADDRESS) {
             return false;
+        }
         words = gs_record_read(record);
         origin = gs_origin_of(tracker, &words);
         if ((origin.tag & GS_TAG_STREAM) != 0 &&
-            __atomic_load_n(&tracker->streams[id >> GS_CHUNK_SHIFT], __ATOMIC_ACQUIRE))
+            __atomic_load_n(&tracker->streams[id >> GS_CHUNK_SHIFT], __ATOMIC_ACQUIRE)) {
             stream = __atomic_load_n(gs_record_stream(tracker, id), __ATOMIC_ACQUIRE);
+        }
         uint64_t after = __atomic_load_n(&record->stamp, __ATOMIC_ACQUIRE);
         if (after == before) {
             *out = gs_words_unpack(&words, &origin);
@@ -222,8 +235,9 @@ void gs_records_visit(struct gs_tracker *tracker,
 
     for (uint32_t id = 1; id < limit; id++) {
         if (gs_record_snapshot(tracker, id, gs_record_of(tracker, id), &copy, &slot) &&
-            !visit(arg, &copy))
+            !visit(arg, &copy)) {
             return;
+        }
     }
 }
 

@@ -32,8 +32,9 @@ static struct gs_sample *find_slot(struct gs_sample *slots, size_t capacity,
 {
     size_t i = gs_sample_hash(key) & (capacity - 1);
 
-    while (slots[i].used && !same_key(&slots[i], key))
+    while (slots[i].used && !same_key(&slots[i], key)) {
         i = (i + 1) & (capacity - 1);
+    }
     return &slots[i];
 }
 
@@ -42,16 +43,18 @@ static enum gs_status grow(struct gs_samples *samples)
 {
     size_t capacity = samples->capacity ? samples->capacity * 2 : FIRST_CAPACITY;
     int saved = errno;
-    struct gs_sample *slots = gs_host_map(capacity * sizeof *slots);
+    struct gs_sample *slots = gs_host_map(capacity * sizeof(*slots));
 
     errno = saved;
-    if (!slots)
+    if (!slots) {
         return GS_ERR_HOST_NOMEM;
-    for (size_t i = 0; i < samples->capacity; i++) {
-        if (samples->slots[i].used)
-            *find_slot(slots, capacity, &samples->slots[i]) = samples->slots[i];
     }
-    gs_host_unmap(samples->slots, samples->capacity * sizeof *slots);
+    for (size_t i = 0; i < samples->capacity; i++) {
+        if (samples->slots[i].used) {
+            *find_slot(slots, capacity, &samples->slots[i]) = samples->slots[i];
+        }
+    }
+    gs_host_unmap(samples->slots, samples->capacity * sizeof(*slots));
     samples->slots = slots;
     samples->capacity = capacity;
     return GS_OK;
@@ -59,8 +62,9 @@ static enum gs_status grow(struct gs_samples *samples)
 
 struct gs_sample *gs_samples_at(struct gs_samples *samples, const struct gs_sample *key)
 {
-    if (samples->count * 2 >= samples->capacity && grow(samples) != GS_OK)
+    if (samples->count * 2 >= samples->capacity && grow(samples) != GS_OK) {
         return NULL;
+    }
     struct gs_sample *slot = find_slot(samples->slots, samples->capacity, key);
     if (!slot->used) {
         *slot = (struct gs_sample){.stream = key->stream,
@@ -78,8 +82,9 @@ enum gs_status gs_samples_add(struct gs_samples *samples, const struct gs_sample
 {
     struct gs_sample *sample = gs_samples_at(samples, part);
 
-    if (!sample)
+    if (!sample) {
         return GS_ERR_HOST_NOMEM;
+    }
     sample->alloc_count += part->alloc_count;
     sample->alloc_bytes += part->alloc_bytes;
     sample->live_count += part->live_count;
@@ -93,6 +98,6 @@ enum gs_status gs_samples_add(struct gs_samples *samples, const struct gs_sample
 
 void gs_samples_free(struct gs_samples *samples)
 {
-    gs_host_unmap(samples->slots, samples->capacity * sizeof *samples->slots);
-    memset(samples, 0, sizeof *samples);
+    gs_host_unmap(samples->slots, samples->capacity * sizeof(*samples->slots));
+    memset(samples, 0, sizeof(*samples));
 }

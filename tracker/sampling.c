@@ -50,8 +50,9 @@ double gs_sampling_hit(double x)
     double term, sum = 0;
     unsigned doublings = 0;
 
-    if (x >= SURE)
+    if (x >= SURE) {
         return 1;
+    }
     while (x > 0.5) {
         x /= 2;
         doublings++;
@@ -61,8 +62,9 @@ double gs_sampling_hit(double x)
         sum += term;
         term *= -x / k;
     }
-    for (; doublings > 0; doublings--)
+    for (; doublings > 0; doublings--) {
         sum *= 2 - sum;
+    }
     return sum;
 }
 
@@ -104,13 +106,16 @@ static GS_NOINLINE void begin(uint64_t distance_bytes)
 
 uint32_t gs_sampling_choose(const struct gs_sampling *sampling, uint64_t bytes)
 {
-    if (bytes < sampling->min_bytes)
+    if (bytes < sampling->min_bytes) {
         return GS_STACK_TOO_SMALL;
+    }
     if (sampling->distance_bytes == 0 ||
-        (sampling->always_bytes != 0 && bytes >= sampling->always_bytes))
+        (sampling->always_bytes != 0 && bytes >= sampling->always_bytes)) {
         return 0;
-    if (GS_UNLIKELY(own.distance_bytes != sampling->distance_bytes))
+    }
+    if (GS_UNLIKELY(own.distance_bytes != sampling->distance_bytes)) {
         begin(sampling->distance_bytes);
+    }
     if (own.left >= bytes) {
         own.left -= bytes;
         return GS_STACK_NOT_SAMPLED;
@@ -122,10 +127,12 @@ uint32_t gs_sampling_choose(const struct gs_sampling *sampling, uint64_t bytes)
 double gs_sampling_weight(const struct gs_sampling *sampling, uint32_t stack,
                           uint64_t bytes)
 {
-    if (stack == GS_STACK_NOT_SAMPLED)
+    if (stack == GS_STACK_NOT_SAMPLED) {
         return 0;
+    }
     if (sampling->distance_bytes == 0 || bytes == 0 || bytes < sampling->min_bytes ||
-        (sampling->always_bytes != 0 && bytes >= sampling->always_bytes))
+        (sampling->always_bytes != 0 && bytes >= sampling->always_bytes)) {
         return 1;
+    }
     return 1 / gs_sampling_hit((double)bytes / (double)sampling->distance_bytes);
 }

@@ -24,7 +24,7 @@ struct gs_tally {
 struct gs_tally *gs_tally_create(void)
 {
     int saved = errno;
-    struct gs_tally *tally = gs_host_map(sizeof *tally);
+    struct gs_tally *tally = gs_host_map(sizeof(*tally));
 
     errno = saved;
     return tally;
@@ -32,11 +32,13 @@ struct gs_tally *gs_tally_create(void)
 
 void gs_tally_destroy(struct gs_tally *tally)
 {
-    if (!tally)
+    if (!tally) {
         return;
-    for (unsigned i = 0; i < STRIPES; i++)
+    }
+    for (unsigned i = 0; i < STRIPES; i++) {
         gs_samples_free(&tally->stripes[i].samples);
-    gs_host_unmap(tally, sizeof *tally);
+    }
+    gs_host_unmap(tally, sizeof(*tally));
 }
 
 void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation,
@@ -67,8 +69,9 @@ enum gs_status gs_tally_copy(struct gs_tally *tally, struct gs_samples *out)
         struct stripe *stripe = &tally->stripes[i];
         gs_tracker_lock_take(&stripe->lock, GS_RANK_TALLY);
         for (size_t k = 0; k < stripe->samples.capacity && status == GS_OK; k++) {
-            if (stripe->samples.slots[k].used)
+            if (stripe->samples.slots[k].used) {
                 status = gs_samples_add(out, &stripe->samples.slots[k]);
+            }
         }
         gs_tracker_lock_give(&stripe->lock, GS_RANK_TALLY);
     }

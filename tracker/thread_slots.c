@@ -38,8 +38,9 @@ static bool thread_end_set;      /* likewise */
 void gs_slots_barrier(void)
 {
     if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) == 0 ||
-        gs_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        gs_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
         return;
+    }
     /* The kernel now refuses the call: owners use exchanges from here on, and the nap
      * outlasts the stores made before. */
     __atomic_store_n(&gs_gates_asymmetric, 0, __ATOMIC_SEQ_CST);
@@ -55,8 +56,9 @@ static void wait_until_empty(const struct gs_gate *gate)
 {
     struct gs_wait wait = {.spins = SPINS, .nap_ns = NAP_NS};
 
-    while (!gs_slot_is_empty(gate))
+    while (!gs_slot_is_empty(gate)) {
         (void)gs_wait_step(&wait);
+    }
 }
 
 /* ---- enter and leave -------------------------------------------------------------- */
@@ -76,8 +78,9 @@ void gs_slot_leave_slowly(struct gs_gate *gate)
 
 bool gs_slot_try_close(struct gs_gate *gate)
 {
-    if (!gs_tracker_lock_try_raw(&gate->lock))
+    if (!gs_tracker_lock_try_raw(&gate->lock)) {
         return false;
+    }
     set_wanted(gate, GS_GATE_CLOSED);
     return true;
 }
@@ -97,14 +100,16 @@ void gs_slots_close_all(void)
     }
     gs_lock_record_held(GS_RANK_SHARD);
     gs_slots_barrier();
-    for (unsigned i = 0; i < GS_SHARDS; i++)
+    for (unsigned i = 0; i < GS_SHARDS; i++) {
         wait_until_empty(&gs_gates[i]);
+    }
 }
 
 void gs_slots_open_all(void)
 {
-    for (unsigned i = 0; i < GS_SHARDS; i++)
+    for (unsigned i = 0; i < GS_SHARDS; i++) {
         gs_slot_open(&gs_gates[i]);
+    }
     gs_lock_record_given(GS_RANK_SHARD);
 }
 
@@ -148,8 +153,9 @@ static void end_thread(void *unused)
     if (gate) {
         gs_own_gate = NULL;
         gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
-        if (--users[gate->number] == 0 && is_shared(gate))
+        if (--users[gate->number] == 0 && is_shared(gate)) {
             reset_slot(gate);
+        }
         gs_tracker_lock_give(&registry, GS_RANK_SLOTS);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -176,17 +182,20 @@ static void give_slot(uint32_t number)
 {
     struct gs_gate *gate = &gs_gates[number];
 
-    if (users[number]++ == 0)
+    if (users[number]++ == 0) {
         gate->number = number;
-    if (number >= gs_slots_used)
+    }
+    if (number >= gs_slots_used) {
         __atomic_store_n(&gs_slots_used, number + 1, __ATOMIC_RELEASE);
+    }
     gs_own_gate = gate;
 }
 
 static void join(uint32_t number)
 {
-    if (!is_shared(&gs_gates[number]))
+    if (!is_shared(&gs_gates[number])) {
         make_shared(&gs_gates[number]);
+    }
     give_slot(number);
 }
 
@@ -205,12 +214,14 @@ struct gs_gate *gs_slot_assign(void)
     uint32_t number = 0;
 
     gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
-    while (registered && number < GS_SHARDS && users[number] != 0)
+    while (registered && number < GS_SHARDS && users[number] != 0) {
         number++;
-    if (registered && number < GS_SHARDS)
+    }
+    if (registered && number < GS_SHARDS) {
         give_slot(number);
-    else
+    } else {
         join(next_shared++ % GS_SHARDS);
+    }
     gs_tracker_lock_give(&registry, GS_RANK_SLOTS);
     errno = saved;
     return gs_own_gate;
@@ -218,14 +229,15 @@ struct gs_gate *gs_slot_assign(void)
 
 void gs_slots_after_fork_in_child(void)
 {
-    memset(gs_gates, 0, sizeof gs_gates);
-    memset(users, 0, sizeof users);
+    memset(gs_gates, 0, sizeof(gs_gates));
+    memset(users, 0, sizeof(users));
     registry = (struct gs_tracker_lock){0};
     gs_own_gate = NULL;
     gs_slots_used = 0;
     gs_lock_forget_held();
-    if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) != 0)
+    if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) != 0) {
         __atomic_store_n(&gs_gates_asymmetric,
                          gs_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
                          __ATOMIC_SEQ_CST);
+    }
 }

@@ -93,17 +93,19 @@ static inline void gs_slot_enter(struct gs_gate *gate)
     } else {
         (void)__atomic_exchange_n(&gate->busy, 1, __ATOMIC_SEQ_CST);
     }
-    if (GS_UNLIKELY(__atomic_load_n(&gate->wanted, __ATOMIC_SEQ_CST) != 0))
+    if (GS_UNLIKELY(__atomic_load_n(&gate->wanted, __ATOMIC_SEQ_CST) != 0)) {
         gs_slot_enter_slowly(gate);
+    }
     gs_lock_record_held(GS_RANK_SHARD);
 }
 
 static inline void gs_slot_leave(struct gs_gate *gate)
 {
-    if (GS_UNLIKELY(gate->locked != 0))
+    if (GS_UNLIKELY(gate->locked != 0)) {
         gs_slot_leave_slowly(gate);
-    else
+    } else {
         __atomic_store_n(&gate->busy, 0, __ATOMIC_RELEASE);
+    }
     gs_lock_record_given(GS_RANK_SHARD);
 }
 

@@ -56,8 +56,9 @@ static bool may_withdraw(struct gs_tracker *tracker, struct gs_shared_row *share
         __atomic_store_n(&shared->settles, 0, __ATOMIC_RELAXED);
     }
     bool allowed = shared->settles < SETTLES_PER_STEP;
-    if (allowed)
+    if (allowed) {
         __atomic_store_n(&shared->settles, shared->settles + 1, __ATOMIC_RELAXED);
+    }
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
     return allowed;
 }
@@ -68,12 +69,15 @@ static bool has_unused_credit(struct gs_tracker *tracker, const struct gs_row *r
                               struct gs_shared_row *shared, uint64_t now, int *all)
 {
     if (__atomic_load_n(&row->credit, __ATOMIC_RELAXED) ==
-        __atomic_load_n(&row->live_bytes, __ATOMIC_RELAXED))
+        __atomic_load_n(&row->live_bytes, __ATOMIC_RELAXED)) {
         return false;
-    if (__atomic_load_n(&row->tick, __ATOMIC_RELAXED) != now)
+    }
+    if (__atomic_load_n(&row->tick, __ATOMIC_RELAXED) != now) {
         return true;
-    if (*all < 0)
+    }
+    if (*all < 0) {
         *all = may_withdraw(tracker, shared, now);
+    }
     return *all != 0;
 }
 
@@ -95,19 +99,23 @@ static bool withdraw_others(struct gs_tracker *tracker, const struct gs_shard *m
         struct gs_shard *shard = &tracker->shards[i];
         if (shard != mine &&
             has_unused_credit(tracker, &shard->rows[row_index], shared, now, &all) &&
-            gs_slot_try_close(&gs_gates[i]))
+            gs_slot_try_close(&gs_gates[i])) {
             closed |= UINT64_C(1) << i;
+        }
     }
-    if (closed != 0)
+    if (closed != 0) {
         gs_slots_barrier();
+    }
     for (uint32_t i = 0; i < used; i++) {
         struct gs_row *row = &tracker->shards[i].rows[row_index];
-        if ((closed >> i & 1) == 0)
+        if ((closed >> i & 1) == 0) {
             continue;
+        }
         if (gs_slot_is_empty(&gs_gates[i])) {
             set_credit(tracker, row, row_index, row->live_bytes);
-            if (row->low_bytes > row->live_bytes)
+            if (row->low_bytes > row->live_bytes) {
                 row->low_bytes = row->live_bytes;
+            }
             row->floor_bytes = row->low_bytes;
             changed = true;
         }
@@ -154,26 +162,32 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
     int64_t credit = row->live_bytes;
     bool rising = row->live_bytes > row->credit;
 
-    if (row->tick == now && !rising) /* a new low: this thread freed memory of others */
+    if (row->tick == now && !rising) { /* a new low: this thread freed memory of others */
         credit = row->credit - (row->low_bytes - row->live_bytes);
-    if (row->tick != now || row->live_bytes < row->low_bytes)
+    }
+    if (row->tick != now || row->live_bytes < row->low_bytes) {
         row->low_bytes = row->live_bytes;
+    }
     row->floor_bytes = row->low_bytes;
     if (is_below_peak(shared, credit - row->credit, now)) {
-        if (rising)
+        if (rising) {
             credit += GS_CREDIT_SLACK;
-        else
+        } else {
             row->floor_bytes -= GS_CREDIT_SLACK;
+        }
     }
     int64_t sum = set_credit(tracker, row, row_index, credit);
     __atomic_store_n(&row->tick, now, __ATOMIC_RELAXED);
 
-    if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
+    if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED)) {
         return;
-    if (row->credit != row->live_bytes) /* others allocate, too: keep what is used */
+    }
+    if (row->credit != row->live_bytes) { /* others allocate, too: keep what is used */
         sum = set_credit(tracker, row, row_index, row->live_bytes);
-    if (withdraw_others(tracker, shard, row_index, now))
+    }
+    if (withdraw_others(tracker, shard, row_index, now)) {
         sum = __atomic_load_n(&shared->credit, __ATOMIC_ACQUIRE);
+    }
     raise_peak(tracker, shared, sum, now);
 }
 
@@ -185,14 +199,17 @@ static uint64_t at_least_zero(int64_t value)
 void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
                            struct gs_tracker_totals *out)
 {
-    if (!out)
+    if (!out) {
         return;
+    }
     *out = (struct gs_tracker_totals){0};
-    if (!tracker)
+    if (!tracker) {
         return;
+    }
 
-    if (device < GS_TOTALS_FIRST)
+    if (device < GS_TOTALS_FIRST) {
         return;
+    }
     unsigned index = device < 0 ? (unsigned)(GS_MAX_DEVICES - 1 - device)
                                 : gs_totals_row(device, GS_MEMORY_DEVICE);
     struct gs_shared_row *shared = &tracker->shared[index];
@@ -214,8 +231,9 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
     out->allocs += __atomic_load_n(&shared->unrecorded, __ATOMIC_RELAXED);
 
     /* A returned peak is never below the returned live bytes. */
-    if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
+    if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED)) {
         raise_peak(tracker, shared, bytes, gs_tracker_now(tracker));
+    }
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
     out->peak_bytes = at_least_zero(shared->peak);
     out->peak_time_ns = shared->peak_time;
@@ -232,7 +250,8 @@ void gs_tracker_sum_totals(struct gs_tracker *tracker, struct gs_tracker_totals 
         sum->allocs += row.allocs;
         sum->live_count += row.live_count;
         sum->live_bytes += device == GS_TOTALS_VIEWS ? 0 : row.live_bytes;
-        if (device >= 0 && row.peak_bytes > sum->peak_bytes)
+        if (device >= 0 && row.peak_bytes > sum->peak_bytes) {
             sum->peak_bytes = row.peak_bytes;
+        }
     }
 }

@@ -17,35 +17,44 @@
 enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
                                  struct gs_tracker **out)
 {
-    if (!config || !out)
+    if (!config || !out) {
         return GS_ERR_INVALID;
-    if ((config->free_history & (config->free_history - 1)) != 0)
+    }
+    if ((config->free_history & (config->free_history - 1)) != 0) {
         return GS_ERR_INVALID;
-    if (config->free_history > SIZE_MAX / sizeof(struct gs_history_entry))
+    }
+    if (config->free_history > SIZE_MAX / sizeof(struct gs_history_entry)) {
         return GS_ERR_INVALID;
-    if (config->api_count > 0 && !config->api_names)
+    }
+    if (config->api_count > 0 && !config->api_names) {
         return GS_ERR_INVALID;
+    }
 
-    struct gs_tracker *tracker = gs_pages_map(config->memory, sizeof *tracker);
-    if (!tracker)
+    struct gs_tracker *tracker = gs_pages_map(config->memory, sizeof(*tracker));
+    if (!tracker) {
         return GS_ERR_HOST_NOMEM;
+    }
     tracker->config = *config;
-    if (!config->clock)
+    if (!config->clock) {
         tracker->config.clock = clock_gettime;
+    }
     tracker->start_ns = gs_tracker_clock(tracker);
-    if (config->tally)
+    if (config->tally) {
         tracker->tally = gs_tally_create();
-    if (config->memory)
+    }
+    if (config->memory) {
         __atomic_store_n(&gs_state_memory_header(config->memory)->tracker,
                          (uintptr_t)tracker, __ATOMIC_RELEASE);
+    }
     *out = tracker;
     return GS_OK;
 }
 
 void gs_tracker_destroy(struct gs_tracker *tracker)
 {
-    if (!tracker)
+    if (!tracker) {
         return;
+    }
     gs_history_free(tracker);
     gs_lookup_free(tracker);
     gs_records_free(tracker);
@@ -53,7 +62,7 @@ void gs_tracker_destroy(struct gs_tracker *tracker)
     gs_peaks_free(tracker);
     gs_tally_destroy(tracker->tally);
     gs_cached_parts_destroy(tracker->parts);
-    gs_state_unmap(tracker->config.memory, tracker, sizeof *tracker);
+    gs_state_unmap(tracker->config.memory, tracker, sizeof(*tracker));
 }
 
 void gs_tracker_after_fork_in_child(void)
@@ -77,13 +86,16 @@ static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
 {
     enum gs_status status = GS_OK;
 
-    if (allocation->stream != 0)
+    if (allocation->stream != 0) {
         status = gs_record_make_stream(tracker, id);
-    if (status == GS_OK && slot == GS_SLOT_ADDRESS)
+    }
+    if (status == GS_OK && slot == GS_SLOT_ADDRESS) {
         status = gs_record_make_link(tracker, id);
-    if (status == GS_OK && allocation->stream != 0)
+    }
+    if (status == GS_OK && allocation->stream != 0) {
         __atomic_store_n(gs_record_stream(tracker, id), allocation->stream,
                          __ATOMIC_RELEASE);
+    }
     return status;
 }
 
@@ -95,10 +107,11 @@ GS_HOT void count_alloc(struct gs_tracker *tracker, struct gs_shard *shard, uint
     struct gs_row *at = &shard->rows[row];
 
     GS_KEEP(at);
-    if (made != 0)
+    if (made != 0) {
         gs_totals_bump(&at->allocs, 1);
-    else
+    } else {
         gs_totals_bump(&at->frees, UINT64_MAX); /* minus one */
+    }
     gs_totals_move(tracker, shard, at, (int64_t)bytes, time_ns);
 }
 
@@ -124,8 +137,9 @@ static uint32_t add_record(struct gs_tracker *tracker,
                                : gs_peak_time(tracker, time_ns);
         gs_record_fill(gs_record_of(tracker, id), allocation->addr,
                        allocation->bytes | seen->number, who, made_ns, slot);
-        if (made == 0)
+        if (made == 0) {
             gs_peak_take_back(tracker, shard, (unsigned)seen->row, allocation);
+        }
         count_alloc(tracker, shard, seen->row, allocation->bytes, time_ns, made);
     }
     gs_shard_leave();
@@ -168,8 +182,9 @@ static void link_record(struct gs_tracker *tracker, uint64_t addr, uint32_t id,
     uint32_t former = gs_lookup_link(tracker, addr, id);
     struct gs_record words;
 
-    if (former == 0)
+    if (former == 0) {
         return;
+    }
     struct gs_shard *shard = gs_shard_enter(tracker);
     (void)free_record(tracker, shard, former, gs_record_of(tracker, former), now, &words);
     gs_shard_leave();
@@ -197,18 +212,22 @@ enum gs_status gs_tracker_add(struct gs_tracker *tracker,
                               const struct gs_allocation *allocation, bool indexed,
                               uint32_t *id)
 {
-    if (GS_UNLIKELY(!id || !is_valid(tracker, allocation)))
+    if (GS_UNLIKELY(!id || !is_valid(tracker, allocation))) {
         return GS_ERR_INVALID;
+    }
     uint64_t time_ns = time_of(tracker, allocation->time_ns);
     gs_history_clear(tracker, allocation->addr);
-    if (!indexed && gs_lookup_prepare(tracker, allocation->addr) != GS_OK)
+    if (!indexed && gs_lookup_prepare(tracker, allocation->addr) != GS_OK) {
         return count_unrecorded(tracker, allocation->device, allocation->kind);
+    }
     uint32_t made = add_record(tracker, allocation, time_ns,
                                indexed ? GS_SLOT_INDEXED : GS_SLOT_ADDRESS, 1);
-    if (GS_UNLIKELY(made == 0))
+    if (GS_UNLIKELY(made == 0)) {
         return count_unrecorded(tracker, allocation->device, allocation->kind);
-    if (!indexed)
+    }
+    if (!indexed) {
         link_record(tracker, allocation->addr, made, time_ns);
+    }
     *id = made;
     return GS_OK;
 }
@@ -235,22 +254,25 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
         count_alloc(tracker, shard, seen->row, bytes, time_ns, 1);
     }
     gs_slot_leave(gate);
-    if (GS_UNLIKELY(id == 0))
+    if (GS_UNLIKELY(id == 0)) {
         count_unrecorded(tracker, how.device, how.kind);
+    }
     return id;
 }
 
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation)
 {
-    if (tracker && tracker->tally)
+    if (tracker && tracker->tally) {
         gs_tally_add(tracker->tally, allocation, gs_tracker_weight(tracker, allocation));
+    }
 }
 
 void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
                            enum gs_memory_kind kind)
 {
-    if (!tracker)
+    if (!tracker) {
         return;
+    }
     struct gs_shard *shard = gs_shard_enter(tracker);
     gs_totals_bump(&shard->rows[gs_totals_row(device, kind)].failed, 1);
     gs_shard_leave();
@@ -295,10 +317,12 @@ void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
 {
     struct gs_record *record = tracker ? gs_record_find(tracker, id) : NULL;
 
-    if (!record)
+    if (!record) {
         return;
-    if (!site)
+    }
+    if (!site) {
         site = &no_site;
+    }
     remove_indexed(tracker, id, time_of(tracker, site->time_ns),
                    gs_who(site->thread, site->stack), site->api);
 }
@@ -308,8 +332,9 @@ void gs_tracker_remove_block(struct gs_tracker *tracker, uint32_t id, uint32_t t
 {
     struct gs_record *record = gs_record_find(tracker, id);
 
-    if (GS_UNLIKELY(!record))
+    if (GS_UNLIKELY(!record)) {
         return;
+    }
     __builtin_prefetch(record, 1); /* may be in another processor's cache */
     remove_indexed(tracker, id, gs_tracker_clock(tracker) - tracker->start_ns,
                    gs_who(thread, 0), api);
@@ -321,14 +346,17 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
 {
     struct gs_record words;
 
-    if (!tracker)
+    if (!tracker) {
         return GS_ERR_INVALID;
+    }
     uint32_t id = gs_lookup_unlink(tracker, addr);
-    if (id == 0)
+    if (id == 0) {
         return GS_ERR_NOT_FOUND;
+    }
 
-    if (!site)
+    if (!site) {
         site = &no_site;
+    }
     uint64_t now = time_of(tracker, site->time_ns);
     struct gs_shard *shard = gs_shard_enter(tracker);
     struct gs_record *record = gs_record_of(tracker, id);
@@ -345,16 +373,19 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
 enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
                                   const struct gs_allocation *allocation)
 {
-    if (!is_valid(tracker, allocation))
+    if (!is_valid(tracker, allocation)) {
         return GS_ERR_INVALID;
+    }
     uint64_t time_ns = time_of(tracker, allocation->time_ns);
     enum gs_status status = gs_lookup_prepare(tracker, allocation->addr);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         return status;
+    }
     gs_history_clear(tracker, allocation->addr);
     uint32_t id = add_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, 0);
-    if (id == 0)
+    if (id == 0) {
         return GS_ERR_HOST_NOMEM;
+    }
     link_record(tracker, allocation->addr, id, time_ns);
     return GS_OK;
 }
@@ -363,8 +394,9 @@ void gs_tracker_grow(struct gs_tracker *tracker, uint32_t id, uint64_t by)
 {
     struct gs_record *record = tracker ? gs_record_find(tracker, id) : NULL;
 
-    if (!record)
+    if (!record) {
         return;
+    }
     uint64_t now = gs_tracker_now(tracker);
     struct gs_shard *shard = gs_shard_enter(tracker);
     uint64_t size = __atomic_load_n(&record->size, __ATOMIC_ACQUIRE);
@@ -395,8 +427,9 @@ static bool find_visit(void *arg, const struct gs_allocation *allocation)
     struct find_arg *find = arg;
 
     find->found = allocation->addr == find->addr;
-    if (find->found)
+    if (find->found) {
         *find->out = *allocation;
+    }
     return !find->found;
 }
 
@@ -405,10 +438,12 @@ enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
 {
     struct find_arg find = {.addr = addr, .out = out};
 
-    if (!tracker || !out)
+    if (!tracker || !out) {
         return GS_ERR_INVALID;
-    if (gs_lookup_copy(tracker, addr, out))
+    }
+    if (gs_lookup_copy(tracker, addr, out)) {
         return GS_OK;
+    }
     gs_records_visit(tracker, find_visit, &find);
     return find.found ? GS_OK : GS_ERR_NOT_FOUND;
 }
@@ -444,11 +479,13 @@ void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed)
     uint32_t former = !tracker || indexed ? 0 : gs_lookup_unlink(tracker, addr);
     struct gs_record words;
 
-    if (!tracker)
+    if (!tracker) {
         return;
+    }
     gs_history_clear(tracker, addr);
-    if (former == 0)
+    if (former == 0) {
         return;
+    }
     struct gs_shard *shard = gs_shard_enter(tracker);
     (void)free_record(tracker, shard, former, gs_record_of(tracker, former),
                       gs_tracker_now(tracker), &words);
@@ -466,6 +503,7 @@ void gs_tracker_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes)
         gs_cached_parts_destroy(parts); /* another thread was first */
         parts = none;
     }
-    if (parts)
+    if (parts) {
         gs_cached_parts_change(parts, addr, bytes);
+    }
 }

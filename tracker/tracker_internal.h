@@ -244,8 +244,9 @@ static inline struct gs_gate *gs_shard_gate(void)
 {
     struct gs_gate *gate = gs_own_gate;
 
-    if (GS_UNLIKELY(!gate))
+    if (GS_UNLIKELY(!gate)) {
         gate = gs_slot_assign();
+    }
     GS_KEEP(gate);
     return gate;
 }
@@ -289,8 +290,9 @@ static inline struct gs_record *gs_record_of(const struct gs_tracker *tracker,
 static inline struct gs_record *gs_record_find(const struct gs_tracker *tracker,
                                                uint32_t id)
 {
-    if (id == 0 || id >= __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE))
+    if (id == 0 || id >= __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE)) {
         return NULL;
+    }
     return gs_record_of(tracker, id);
 }
 
@@ -300,8 +302,9 @@ void gs_record_spill(struct gs_tracker *tracker, struct gs_shard *shard);
 
 static inline uint32_t gs_record_take(struct gs_tracker *tracker, struct gs_shard *shard)
 {
-    if (GS_UNLIKELY(shard->free_count == 0))
+    if (GS_UNLIKELY(shard->free_count == 0)) {
         return gs_record_take_slow(tracker, shard);
+    }
     return shard->free_ids[--shard->free_count];
 }
 
@@ -309,8 +312,9 @@ static inline void gs_record_put(struct gs_tracker *tracker, struct gs_shard *sh
                                  uint32_t id)
 {
     shard->free_ids[shard->free_count++] = id;
-    if (GS_UNLIKELY(shard->free_count > GS_SHARD_FREE_MAX))
+    if (GS_UNLIKELY(shard->free_count > GS_SHARD_FREE_MAX)) {
         gs_record_spill(tracker, shard);
+    }
 }
 
 /* Maps space for the record's stream, or for its link. Errors: GS_ERR_HOST_NOMEM. */
@@ -399,8 +403,9 @@ static inline const struct gs_cached_origin *gs_origin_look_up(struct gs_tracker
     uint64_t key = tag ^ tag >> 16 ^ context >> 6;
     struct gs_cached_origin *seen = &shard->seen[key % GS_CACHED_ORIGINS];
 
-    if (GS_LIKELY(seen->origin.tag == tag && seen->origin.context == context))
+    if (GS_LIKELY(seen->origin.tag == tag && seen->origin.context == context)) {
         return seen;
+    }
     return gs_origin_add(tracker, seen, context, tag);
 }
 
@@ -440,8 +445,9 @@ extern const uint8_t gs_kind_rows[GS_MEMORY_KINDS];
 
 static inline unsigned gs_totals_row(int device, unsigned kind)
 {
-    if (kind < GS_MEMORY_KINDS && gs_kind_rows[kind] != GS_ROW_DEVICE)
+    if (kind < GS_MEMORY_KINDS && gs_kind_rows[kind] != GS_ROW_DEVICE) {
         return gs_kind_rows[kind];
+    }
     return (unsigned)device < GS_MAX_DEVICES ? (unsigned)device : GS_MAX_DEVICES - 1;
 }
 
@@ -457,8 +463,9 @@ static inline void gs_totals_move(struct gs_tracker *tracker, struct gs_shard *s
     int64_t live = row->live_bytes + bytes;
 
     __atomic_store_n(&row->live_bytes, live, __ATOMIC_RELAXED);
-    if (GS_UNLIKELY(live > row->credit || live < row->floor_bytes || row->tick != now))
+    if (GS_UNLIKELY(live > row->credit || live < row->floor_bytes || row->tick != now)) {
         gs_totals_publish(tracker, shard, (unsigned)(row - shard->rows), now);
+    }
 }
 
 /* ---- history.c -------------------------------------------------------------------- */
@@ -496,8 +503,9 @@ gs_history_record(struct gs_tracker *tracker, const struct gs_record *words, uin
 
     if (GS_UNLIKELY(!table)) {
         table = gs_history_map(tracker);
-        if (!table)
+        if (!table) {
             return;
+        }
     }
     struct gs_history_entry *entry = &table[gs_history_slot(tracker, words->addr)];
     struct gs_history_entry made = {
@@ -533,11 +541,13 @@ static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
 {
     struct gs_history_entry *table = __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
 
-    if (GS_UNLIKELY(!table))
+    if (GS_UNLIKELY(!table)) {
         return;
+    }
     struct gs_history_entry *entry = &table[gs_history_slot(tracker, addr)];
-    if (__atomic_load_n(&entry->addr, __ATOMIC_RELAXED) == addr)
+    if (__atomic_load_n(&entry->addr, __ATOMIC_RELAXED) == addr) {
         __atomic_store_n(&entry->addr, 0, __ATOMIC_RELAXED);
+    }
 }
 
 /* ---- errors.c --------------------------------------------------------------------- */

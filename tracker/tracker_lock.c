@@ -19,6 +19,7 @@ void gs_tracker_lock_wait(struct gs_tracker_lock *lock)
 {
     struct gs_wait wait = {.spins = SPINS, .yields = YIELDS, .nap_ns = NAP_NS};
 
-    while (!gs_tracker_lock_try_raw(lock))
+    while (!gs_tracker_lock_try_raw(lock)) {
         (void)gs_wait_step(&wait);
+    }
 }

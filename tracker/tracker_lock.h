@@ -22,8 +22,9 @@ void gs_tracker_lock_wait(struct gs_tracker_lock *lock);
 /* The lock without the rank: for several locks of one rank, taken in a fixed order. */
 static inline void gs_tracker_lock_take_raw(struct gs_tracker_lock *lock)
 {
-    if (GS_UNLIKELY(__atomic_exchange_n(&lock->held, 1, __ATOMIC_ACQUIRE) != 0))
+    if (GS_UNLIKELY(__atomic_exchange_n(&lock->held, 1, __ATOMIC_ACQUIRE) != 0)) {
         gs_tracker_lock_wait(lock);
+    }
 }
 
 /* Takes the lock if it is free; never waits, so any order is fine. */

@@ -31,10 +31,11 @@ struct gs_transfers {
 
 struct gs_transfers *gs_transfers_create(void)
 {
-    struct gs_transfers *transfers = calloc(1, sizeof *transfers);
+    struct gs_transfers *transfers = calloc(1, sizeof(*transfers));
 
-    if (transfers)
+    if (transfers) {
         gs_mutex_init(&transfers->lock, GS_RANK_TRANSFERS);
+    }
     return transfers;
 }
 
@@ -51,11 +52,13 @@ static uint32_t find(struct gs_transfers *transfers, const struct gs_transfer *c
     uint16_t *number;
 
     while (*(number = &transfers->slots[slot++ % SLOTS]) != 0) {
-        if (is_site(&transfers->sites[*number - 1], copy))
+        if (is_site(&transfers->sites[*number - 1], copy)) {
             return *number;
+        }
     }
-    if (transfers->count == GS_TRANSFER_SITES)
+    if (transfers->count == GS_TRANSFER_SITES) {
         return 0;
+    }
     transfers->sites[transfers->count++] =
         (struct gs_transfer_site){.call = copy->call,
                                   .stack = copy->stack,
@@ -70,8 +73,9 @@ static void add_rate(struct gs_transfer_site *site, const struct gs_transfer *co
 
     site->timed_count++;
     site->unaligned_count += copy->unaligned;
-    if (rate > site->fastest_rate)
+    if (rate > site->fastest_rate) {
         site->fastest_rate = rate;
+    }
 }
 
 uint32_t gs_transfers_add(struct gs_transfers *transfers, const struct gs_transfer *copy)
@@ -97,8 +101,9 @@ uint32_t gs_transfers_add(struct gs_transfers *transfers, const struct gs_transf
     site->in_a_row_count += small && copy->in_a_row;
     site->pageable_count += copy->pageable;
     site->pageable_bytes += copy->pageable ? bytes : 0;
-    if (copy->took_ns != 0)
+    if (copy->took_ns != 0) {
         add_rate(site, copy);
+    }
     gs_mutex_unlock(&transfers->lock);
     return number;
 }
@@ -128,10 +133,12 @@ static int compare(const void *left, const void *right)
 {
     const struct gs_transfer_site *a = left, *b = right;
 
-    if (a->weight != b->weight)
+    if (a->weight != b->weight) {
         return a->weight < b->weight ? 1 : -1;
-    if (a->stack != b->stack)
+    }
+    if (a->stack != b->stack) {
         return a->stack < b->stack ? -1 : 1;
+    }
     return a->to_host == b->to_host ? strcmp(a->call, b->call) : a->to_host - b->to_host;
 }
 
@@ -142,13 +149,15 @@ struct gs_transfer_list gs_transfers_slow(struct gs_transfers *transfers)
     gs_mutex_lock(&transfers->lock);
     list.rest_count = transfers->rest_count;
     list.rest_bytes = transfers->rest_bytes;
-    list.sites = malloc((transfers->count + 1) * sizeof *list.sites);
+    list.sites = malloc((transfers->count + 1) * sizeof(*list.sites));
     for (size_t i = 0; i < transfers->count && list.sites; i++) {
-        if (gs_transfer_hints(&transfers->sites[i]) != 0)
+        if (gs_transfer_hints(&transfers->sites[i]) != 0) {
             list.sites[list.count++] = transfers->sites[i];
+        }
     }
     gs_mutex_unlock(&transfers->lock);
-    if (list.count != 0)
-        qsort(list.sites, list.count, sizeof *list.sites, compare);
+    if (list.count != 0) {
+        qsort(list.sites, list.count, sizeof(*list.sites), compare);
+    }
     return list;
 }

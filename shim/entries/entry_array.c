@@ -45,14 +45,14 @@ static size_t bytes_of(const struct array_call *call, CUresult result)
     CUDA_ARRAY_DESCRIPTOR flat;
     CUDA_ARRAY3D_DESCRIPTOR shape;
     if (call->flat) {
-        if (!gs_described(&flat, call->flat, sizeof flat, result)) {
+        if (!gs_described(&flat, call->flat, sizeof(flat), result)) {
             return 0;
         }
         shape = (CUDA_ARRAY3D_DESCRIPTOR){.Width = flat.Width,
                                           .Height = flat.Height,
                                           .Format = flat.Format,
                                           .NumChannels = flat.NumChannels};
-    } else if (!gs_described(&shape, call->shape, sizeof shape, result)) {
+    } else if (!gs_described(&shape, call->shape, sizeof(shape), result)) {
         return 0;
     }
     return gs_array_bytes(&shape, call->levels);

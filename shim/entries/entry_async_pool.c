@@ -59,7 +59,7 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
     CUmemLocation where;
     /* Before the driver has checked the call. */
     bool device = type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                  gs_described(&where, location, sizeof where, CUDA_ERROR_UNKNOWN) &&
+                  gs_described(&where, location, sizeof(where), CUDA_ERROR_UNKNOWN) &&
                   where.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (device) {
         end_if_pooled(where.id, ANOTHER_POOL);
@@ -99,7 +99,7 @@ static bool is_switched_off(CUmemPool_attribute attribute, const void *value)
 {
     int wanted;
     return is_reuse(attribute) &&
-           gs_described(&wanted, value, sizeof wanted, CUDA_ERROR_UNKNOWN) && !wanted;
+           gs_described(&wanted, value, sizeof(wanted), CUDA_ERROR_UNKNOWN) && !wanted;
 }
 
 /* Called when the program queries the used bytes: ends pooling there, and returns idle

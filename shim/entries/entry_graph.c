@@ -51,7 +51,7 @@ static void added_alloc(CUresult result, CUgraph graph,
 {
     CUDA_MEM_ALLOC_NODE_PARAMS copy;
     if ((result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) &&
-        gs_described(&copy, params, sizeof copy, result)) {
+        gs_described(&copy, params, sizeof(copy), result)) {
         record_alloc(result, GS_API_cuGraphAddMemAllocNode, graph,
                      &copy.poolProps.location, copy.dptr, copy.bytesize);
     }
@@ -67,7 +67,7 @@ static void moved(const CUgraphNodeParams *params, CUgraph parent)
     } child;
     enum { MOVE = 1 }; /* CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE */
 
-    memcpy(&child, params->reserved1, sizeof child);
+    memcpy(&child, params->reserved1, sizeof(child));
     if (child.ownership == MOVE) {
         gs_graph_moved(child.graph, parent);
     }
@@ -86,7 +86,7 @@ static void added(CUresult result, enum gs_api api, CUgraph graph,
 {
     CUgraphNodeParams copy;
     if ((result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) ||
-        !gs_described(&copy, params, sizeof copy, result)) {
+        !gs_described(&copy, params, sizeof(copy), result)) {
         return;
     }
     if (copy.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
@@ -107,7 +107,7 @@ static bool gives_back_for(const CUgraphNodeParams *params)
 {
     CUgraphNodeType type;
     return params &&
-           gs_described(&type, &params->type, sizeof type, CUDA_ERROR_OUT_OF_MEMORY) &&
+           gs_described(&type, &params->type, sizeof(type), CUDA_ERROR_OUT_OF_MEMORY) &&
            type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && gs_retry_everywhere();
 }
 

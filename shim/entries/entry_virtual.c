@@ -56,7 +56,7 @@ struct creation {
 static int device_in(const CUmemAllocationProp *prop, CUresult result)
 {
     CUmemLocation where;
-    return prop && gs_described(&where, &prop->location, sizeof where, result) &&
+    return prop && gs_described(&where, &prop->location, sizeof(where), result) &&
                    where.type == CU_MEM_LOCATION_TYPE_DEVICE
                ? where.id
                : -1;

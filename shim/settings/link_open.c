@@ -20,9 +20,9 @@ static int open_at(const char *path, int flags)
 {
     int fd;
 
-    do
+    do {
         fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-    while (fd < 0 && errno == EINTR);
+    } while (fd < 0 && errno == EINTR);
     return fd;
 }
 
@@ -37,12 +37,14 @@ static enum gs_link inspect_link(const char *path, char target[TARGET_BYTES])
     struct stat link;
     ssize_t length = -1;
 
-    if (fd < 0)
+    if (fd < 0) {
         return GS_LINK_NONE;
-    if (fstatfs(fd, &system) == 0 && system.f_type == PROC_SUPER_MAGIC)
+    }
+    if (fstatfs(fd, &system) == 0 && system.f_type == PROC_SUPER_MAGIC) {
         whose = GS_LINK_KERNELS;
-    else if (fstat(fd, &link) == 0 && link.st_uid == 0)
+    } else if (fstat(fd, &link) == 0 && link.st_uid == 0) {
         length = readlinkat(fd, "", target, TARGET_BYTES);
+    }
     if (length > 0 && length < TARGET_BYTES && target[0] == '/') {
         target[length] = '\0';
         whose = GS_LINK_ROOTS;
@@ -58,11 +60,13 @@ static int number_of(const char *path, const struct stat *found)
     struct stat own;
     int number = 0;
 
-    while (*digit >= '0' && *digit <= '9' && number < INT_MAX / 10 - 1)
+    while (*digit >= '0' && *digit <= '9' && number < INT_MAX / 10 - 1) {
         number = 10 * number + (*digit++ - '0');
+    }
     if (*digit != '\0' || fstat(number, &own) != 0 || own.st_dev != found->st_dev ||
-        own.st_ino != found->st_ino || (fcntl(number, F_GETFL) & O_ACCMODE) == O_RDONLY)
+        own.st_ino != found->st_ino || (fcntl(number, F_GETFL) & O_ACCMODE) == O_RDONLY) {
         return -1;
+    }
     return number;
 }
 
@@ -74,8 +78,9 @@ static int open_kernels(const char *path, int flags)
     struct stat found;
     int number = -1;
 
-    if (stat(path, &found) == 0 && (S_ISREG(found.st_mode) || S_ISSOCK(found.st_mode)))
+    if (stat(path, &found) == 0 && (S_ISREG(found.st_mode) || S_ISSOCK(found.st_mode))) {
         number = number_of(path, &found);
+    }
     return number >= 0 ? fcntl(number, F_DUPFD_CLOEXEC, 0) : open_at(path, flags);
 }
 
@@ -89,13 +94,16 @@ int gs_link_open(const char *path, int flags, enum gs_link *followed)
     for (unsigned i = 0; i < LINKS_MAX; i++) {
         int fd = open_at(path, flags | O_NOFOLLOW);
 
-        if (fd >= 0 || errno != ELOOP || (flags & O_NOFOLLOW))
+        if (fd >= 0 || errno != ELOOP || (flags & O_NOFOLLOW)) {
             return fd;
+        }
         *followed = inspect_link(path, target);
-        if (*followed == GS_LINK_KERNELS)
+        if (*followed == GS_LINK_KERNELS) {
             return open_kernels(path, flags);
-        if (*followed == GS_LINK_NONE)
+        }
+        if (*followed == GS_LINK_NONE) {
             break;
+        }
         path = target;
     }
     errno = ELOOP;

@@ -40,8 +40,9 @@ static void file_failed(struct gs_log_file *file, const char *path, int error)
 {
     char line[GS_LOG_LINE_BYTES];
 
-    if (__atomic_exchange_n(&file->broken, 1, __ATOMIC_RELAXED))
+    if (__atomic_exchange_n(&file->broken, 1, __ATOMIC_RELAXED)) {
         return;
+    }
     snprintf(line, sizeof(line) - 1, "%s%s: cannot write %.800s: %s; writing to stderr",
              line_prefix, file->variable, path, gs_output_error_text(error));
     gs_make_printable(line, false);
@@ -58,12 +59,14 @@ static enum gs_status file_path(struct gs_log_file *file, struct gs_log_names *n
     int state = NAME_UNRESOLVED;
     enum gs_status status;
 
-    if (__atomic_load_n(&file->state, __ATOMIC_ACQUIRE) == NAME_RESOLVED)
+    if (__atomic_load_n(&file->state, __ATOMIC_ACQUIRE) == NAME_RESOLVED) {
         return gs_log_pattern_finish(file->resolved, names->second,
                                      sizeof(names->second));
+    }
     status = gs_log_pattern_resolve(file->pattern, names->first, sizeof(names->first));
-    if (status != GS_OK)
+    if (status != GS_OK) {
         return status;
+    }
     if (__atomic_compare_exchange_n(&file->state, &state, NAME_IN_WORK, false,
                                     __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
         strcpy(file->resolved, names->first);
@@ -80,17 +83,20 @@ static size_t file_append(struct gs_log_file *file, const char *data, size_t len
     int error = ENAMETOOLONG;
     size_t done = 0;
 
-    if (__atomic_load_n(&file->broken, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&file->broken, __ATOMIC_RELAXED)) {
         return 0;
+    }
     names = gs_log_names_take();
-    if (!names)
+    if (!names) {
         return 0; /* no memory now; the next text may have some */
+    }
     if (file_path(file, names) == GS_OK) {
         path = names->second;
         error = gs_output_append(path, data, length, &done);
     }
-    if (error)
+    if (error) {
         file_failed(file, path, error);
+    }
     gs_log_names_give(names);
     return done;
 }
@@ -117,8 +123,9 @@ void gs_log_file_write(struct gs_log_file *file, const char *data, size_t length
     int saved_errno = errno;
     size_t done;
 
-    if (!gs_log_file_used(file) || length == 0)
+    if (!gs_log_file_used(file) || length == 0) {
         return;
+    }
     done = file_append(file, data, length);
     gs_stderr_write(data + done, length - done);
     errno = saved_errno;
@@ -144,10 +151,11 @@ bool gs_log_enabled(enum gs_log_level level)
 
 void gs_log_text(const char *data, size_t length)
 {
-    if (gs_log_file_used(&main_file))
+    if (gs_log_file_used(&main_file)) {
         gs_log_file_write(&main_file, data, length);
-    else
+    } else {
         gs_stderr_write(data, length);
+    }
 }
 
 /* Writes one line: prefix, text, ending; cuts it if it is too long. */
@@ -159,10 +167,11 @@ static void write_line(const char *format, va_list arguments, const char *ending
     char *limit = line + GS_LOG_LINE_BYTES - strlen(ending) - 1; /* the newline */
     int wanted = vsnprintf(text, (size_t)(limit - text) + 1, format, arguments);
 
-    if (wanted > limit - text)
+    if (wanted > limit - text) {
         text = stpcpy(limit - 3, "...");
-    else if (wanted > 0)
+    } else if (wanted > 0) {
         text += wanted;
+    }
     gs_make_printable(line, false);
     text = stpcpy(stpcpy(text, ending), "\n");
     gs_log_text(line, (size_t)(text - line));
@@ -173,8 +182,9 @@ void gs_log_line(enum gs_log_level level, const char *format, ...)
 {
     va_list arguments;
 
-    if (!gs_log_enabled(level))
+    if (!gs_log_enabled(level)) {
         return;
+    }
     va_start(arguments, format);
     write_line(format, arguments, "");
     va_end(arguments);
@@ -186,8 +196,9 @@ static unsigned limit_take(struct gs_log_limit *limit, unsigned most)
     unsigned before;
 
     /* Read first, so that a counter in a hot loop can never wrap around. */
-    if (__atomic_load_n(&limit->count, __ATOMIC_RELAXED) >= most)
+    if (__atomic_load_n(&limit->count, __ATOMIC_RELAXED) >= most) {
         return 0;
+    }
     before = __atomic_fetch_add(&limit->count, 1, __ATOMIC_RELAXED);
     return before < most ? before + 1 : 0;
 }
@@ -197,8 +208,9 @@ void gs_log_once(struct gs_log_limit *limit, enum gs_log_level level, const char
 {
     va_list arguments;
 
-    if (!gs_log_enabled(level) || limit_take(limit, 1) == 0)
+    if (!gs_log_enabled(level) || limit_take(limit, 1) == 0) {
         return;
+    }
     va_start(arguments, format);
     write_line(format, arguments, "");
     va_end(arguments);
@@ -210,8 +222,9 @@ void gs_log_limited(struct gs_log_limit *limit, unsigned most, enum gs_log_level
     va_list arguments;
     unsigned turn = gs_log_enabled(level) ? limit_take(limit, most) : 0;
 
-    if (turn == 0)
+    if (turn == 0) {
         return;
+    }
     va_start(arguments, format);
     write_line(format, arguments,
                turn == most ? " (further lines of this kind are not shown)" : "");

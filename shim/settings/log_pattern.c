@@ -41,10 +41,11 @@ struct name_buffer {
 
 static void name_put(struct name_buffer *name, char c)
 {
-    if (name->length + 1 < name->capacity)
+    if (name->length + 1 < name->capacity) {
         name->data[name->length++] = c;
-    else
+    } else {
         name->overflow = true;
+    }
 }
 
 /* Appends an external value, made fit for a file name and for the second pass. */
@@ -54,12 +55,14 @@ static void name_put_value(struct name_buffer *name, const char *value, size_t l
     for (size_t i = 0; i < length; i++) {
         unsigned char c = (unsigned char)value[i];
 
-        if (c < 0x20 || c == 0x7f || (c == '/' && !slashes))
+        if (c < 0x20 || c == 0x7f || (c == '/' && !slashes)) {
             name_put(name, '_');
-        else
+        } else {
             name_put(name, (char)c);
-        if (c == '%')
+        }
+        if (c == '%') {
             name_put(name, '%');
+        }
     }
 }
 
@@ -68,8 +71,9 @@ static void name_put_directory(struct name_buffer *name, const char *directory)
 {
     for (; *directory; directory++) {
         name_put(name, *directory);
-        if (*directory == '%')
+        if (*directory == '%') {
             name_put(name, '%');
+        }
     }
 }
 
@@ -82,8 +86,9 @@ static void name_put_number(struct name_buffer *name, uint64_t value, unsigned w
         digits[n++] = (char)('0' + value % 10);
         value /= 10;
     } while (value > 0 || n < width);
-    while (n > 0)
+    while (n > 0) {
         name_put(name, digits[--n]);
+    }
 }
 
 /*
@@ -142,8 +147,9 @@ static const char *rank_text(void)
         const char *value = secure_getenv(variables[i]);
         size_t digits = value ? strspn(value, "0123456789") : 0;
 
-        if (digits > 0 && digits < 10 && value[digits] == '\0')
+        if (digits > 0 && digits < 10 && value[digits] == '\0') {
             return value;
+        }
     }
     return NULL;
 }
@@ -153,10 +159,12 @@ int gs_log_rank(void)
     const char *text = rank_text();
     int rank = 0;
 
-    if (!text)
+    if (!text) {
         return -1;
-    for (; *text; text++)
+    }
+    for (; *text; text++) {
         rank = rank * 10 + (*text - '0');
+    }
     return rank;
 }
 
@@ -164,8 +172,9 @@ static void name_put_host(struct name_buffer *name)
 {
     char host[HOST_NAME_MAX + 1];
 
-    if (gethostname(host, sizeof(host)) != 0)
+    if (gethostname(host, sizeof(host)) != 0) {
         strcpy(host, "unknown");
+    }
     host[sizeof(host) - 1] = '\0';
     name_put_value(name, host, strlen(host), false);
 }
@@ -184,8 +193,9 @@ static const char *name_put_variable(struct name_buffer *name, const char *text)
         /* NOLINTNEXTLINE(concurrency-mt-unsafe): as safe as the program's own look-ups */
         value = secure_getenv(variable);
     }
-    if (!value || !*value)
+    if (!value || !*value) {
         value = "unset";
+    }
     name_put_value(name, value, strlen(value), true);
     return end;
 }
@@ -201,8 +211,9 @@ static const char *name_put_conversion(struct name_buffer *name, const char *tex
         name_put_host(name);
         break;
     case 'e':
-        if (!program || !*program)
+        if (!program || !*program) {
             program = "unknown";
+        }
         name_put_value(name, program, strlen(program), false);
         break;
     case 't':
@@ -229,10 +240,11 @@ enum gs_status gs_log_pattern_resolve(const char *pattern, char *out, size_t cap
     struct name_buffer name = {.data = out, .capacity = capacity};
 
     for (const char *text = pattern; *text; text++) {
-        if (*text == '%')
+        if (*text == '%') {
             text = name_put_conversion(&name, text + 1);
-        else
+        } else {
             name_put(&name, *text);
+        }
     }
     out[name.length] = '\0';
     return name.overflow ? GS_ERR_INVALID : GS_OK;
@@ -244,13 +256,14 @@ enum gs_status gs_log_pattern_finish(const char *pattern, char *out, size_t capa
     struct name_buffer name = {.data = out, .capacity = capacity};
 
     for (const char *text = pattern; *text; text++) {
-        if (*text != '%')
+        if (*text != '%') {
             name_put(&name, *text);
-        else if (*++text == 'p')
+        } else if (*++text == 'p') {
             name_put_number(&name, (uint64_t)(other_process ? other_process : getpid()),
                             1);
-        else
+        } else {
             name_put(&name, '%');
+        }
     }
     out[name.length] = '\0';
     return name.overflow ? GS_ERR_INVALID : GS_OK;
@@ -263,8 +276,9 @@ const char *gs_log_pattern_problem(const char *pattern)
         if (*text == 'q') {
             const char *end = text[1] == '{' ? strchr(text, '}') : NULL;
 
-            if (!end || end == text + 2)
+            if (!end || end == text + 2) {
                 return "%q needs a variable in braces, such as %q{USER}";
+            }
             text = end;
         } else if (*text == '\0' || !strchr("phetr%", *text)) {
             return "only %p, %h, %e, %t, %r, %q{VAR} and %% may follow a percent sign";
@@ -282,10 +296,11 @@ struct gs_log_names *gs_log_names_take(void)
 
 void gs_log_names_give(struct gs_log_names *names)
 {
-    if (names == &own_names)
+    if (names == &own_names) {
         __atomic_store_n(&names_taken, false, __ATOMIC_RELEASE);
-    else
+    } else {
         gs_host_unmap(names, sizeof(*names));
+    }
 }
 
 enum gs_status gs_log_pattern_expand(const char *pattern, char *out, size_t capacity)
@@ -293,19 +308,24 @@ enum gs_status gs_log_pattern_expand(const char *pattern, char *out, size_t capa
     struct gs_log_names *names;
     enum gs_status status;
 
-    if (gs_log_pattern_problem(pattern))
+    if (gs_log_pattern_problem(pattern)) {
         return GS_ERR_INVALID;
+    }
     names = gs_log_names_take();
-    if (!names)
+    if (!names) {
         return GS_ERR_HOST_NOMEM;
+    }
     status = gs_log_pattern_resolve(pattern, names->first, sizeof(names->first));
-    if (status == GS_OK)
+    if (status == GS_OK) {
         status =
             gs_log_pattern_finish(names->first, names->second, sizeof(names->second));
-    if (status == GS_OK && strlen(names->second) >= capacity)
+    }
+    if (status == GS_OK && strlen(names->second) >= capacity) {
         status = GS_ERR_INVALID;
-    if (status == GS_OK)
+    }
+    if (status == GS_OK) {
         strcpy(out, names->second);
+    }
     gs_log_names_give(names);
     return status;
 }
@@ -318,8 +338,9 @@ static void make_absolute(char pattern[PATH_MAX])
     struct gs_log_names *names = pattern[0] == '/' ? NULL : gs_log_names_take();
     size_t length = strlen(pattern);
 
-    if (!names)
+    if (!names) {
         return;
+    }
     if (gs_start_folder(names->first) &&
         2 * strlen(names->first) + 1 + length < PATH_MAX) {
         memcpy(names->second, pattern, length + 1);

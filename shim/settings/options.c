@@ -34,8 +34,9 @@ static void GS_PRINTF(2, 3)
     va_start(arguments, format);
     wanted = vsnprintf(line, sizeof(line) - 1, format, arguments);
     va_end(arguments);
-    if (wanted < 0)
+    if (wanted < 0) {
         return;
+    }
     length = strlen(line);
     line[length++] = '\n';
     if (notes->lines == GS_OPTIONS_MESSAGE_LINES) {
@@ -54,11 +55,12 @@ static_assert(sizeof(((struct gs_options_messages *)0)->text) >
 
 static void add_dropped_note(struct gs_options_messages *notes)
 {
-    if (notes->dropped > 0)
+    if (notes->dropped > 0) {
         notes->length += (size_t)snprintf(
             notes->text + notes->length, NOTE_BYTES,
             "gpushim: %u more problems with GPUSHIM_ variables are not shown\n",
             notes->dropped);
+    }
 }
 
 /* ---- One variable ----------------------------------------------------------------- */
@@ -92,10 +94,11 @@ static void store_default(struct gs_options *out, const struct gs_option *option
 {
     uint64_t value = 0;
 
-    if (option->type == GS_OPTION_PATH || option->type == GS_OPTION_TEXT)
+    if (option->type == GS_OPTION_PATH || option->type == GS_OPTION_TEXT) {
         strcpy((char *)out + option->offset, option->fallback);
-    else if (gs_option_parse(option, option->fallback, &value) == GS_OK)
+    } else if (gs_option_parse(option, option->fallback, &value) == GS_OK) {
         store(out, option, value);
+    }
 }
 
 /* The form of values of this type: completes "not ...". */
@@ -133,20 +136,23 @@ const char *gs_option_wrong(const struct gs_option *option, const char *text,
     const char *problem;
 
     if (option->type == GS_OPTION_PATH || option->type == GS_OPTION_TEXT) {
-        if (strlen(text) >= GS_OPTIONS_PATH_BYTES)
+        if (strlen(text) >= GS_OPTIONS_PATH_BYTES) {
             return "longer than 1023 bytes";
+        }
         return option->type == GS_OPTION_PATH ? gs_log_pattern_problem(text) : NULL;
     }
     parsed = gs_option_parse(option, text, &value) == GS_OK;
-    if (parsed && gs_option_in_range(option, value))
+    if (parsed && gs_option_in_range(option, value)) {
         return NULL;
+    }
     problem = parsed ? NULL : gs_option_problem(option, text);
-    if (parsed || (problem && *text == '-' && *option->max))
+    if (parsed || (problem && *text == '-' && *option->max)) {
         snprintf(out, GS_OPTION_WRONG_BYTES, "not in %s to %s", option->min, option->max);
-    else if (problem)
+    } else if (problem) {
         return problem;
-    else
+    } else {
         snprintf(out, GS_OPTION_WRONG_BYTES, "not %s", expected(option, words));
+    }
     return out;
 }
 
@@ -157,11 +163,12 @@ static void load_path(struct gs_options *out, const struct gs_option *option,
     char quote[QUOTE_BYTES], wrong[GS_OPTION_WRONG_BYTES];
     const char *problem = gs_option_wrong(option, text, wrong);
 
-    if (problem)
+    if (problem) {
         add_note(notes, "gpushim: %s=%s: %s; ignored", option->name,
                  gs_option_quote(text, strlen(text), quote, sizeof(quote)), problem);
-    else
+    } else {
         memcpy((char *)out + option->offset, text, strlen(text) + 1);
+    }
 }
 
 static_assert(GS_OPTIONS_PATH_BYTES == 1024, "gs_option_wrong names the limit");
@@ -176,8 +183,9 @@ static uint64_t rounded(const struct gs_option *option, const char *text, uint64
     uint64_t step;
 
     if (!multiple || gs_option_parse(&size, multiple, &step) != GS_OK ||
-        value % step == 0)
+        value % step == 0) {
         return value;
+    }
     value += step - value % step;
     add_note(notes, "gpushim: %s=%s: not a multiple of %s; using %s", option->name,
              gs_option_quote(text, strlen(text), quote, sizeof(quote)), multiple,
@@ -220,8 +228,9 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b,
     unsigned char rows[3][NAME_BYTES + 1] = {{0}};
     unsigned char *before = rows[0], *above = rows[1], *row = rows[2];
 
-    for (size_t j = 0; j <= b_length; j++)
+    for (size_t j = 0; j <= b_length; j++) {
         above[j] = (unsigned char)j;
+    }
     for (size_t i = 1; i <= a_length; i++) {
         unsigned char *spare = before;
 
@@ -230,13 +239,16 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b,
             bool same = lower(a[i - 1]) == lower(b[j - 1]);
             unsigned best = above[j - 1] + !same;
 
-            if (best > above[j] + 1u)
+            if (best > above[j] + 1u) {
                 best = above[j] + 1u;
-            if (best > row[j - 1] + 1u)
+            }
+            if (best > row[j - 1] + 1u) {
                 best = row[j - 1] + 1u;
+            }
             if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
-                lower(a[i - 2]) == lower(b[j - 1]) && best > before[j - 2] + 1u)
+                lower(a[i - 2]) == lower(b[j - 1]) && best > before[j - 2] + 1u) {
                 best = before[j - 2] + 1u;
+            }
             row[j] = (unsigned char)best;
         }
         before = above;
@@ -260,8 +272,9 @@ static unsigned name_distance(const char *word, size_t length, const char *name)
 
         part += *part == '_';
         distance = 2 * edit_distance(word, length, part, strlen(part)) + (part != name);
-        if (distance < best)
+        if (distance < best) {
             best = distance;
+        }
     }
     return best;
 }
@@ -283,8 +296,9 @@ const char *gs_options_nearest(const char *word, size_t length)
     const char *nearest = NULL;
     unsigned best = far_from(length);
 
-    if (length < 3 || length > NAME_BYTES)
+    if (length < 3 || length > NAME_BYTES) {
         return NULL;
+    }
     for (size_t i = 0; i < GS_OPTIONS_COUNT + gs_launcher_options_count; i++) {
         const char *name = i < GS_OPTIONS_COUNT
                                ? gs_options_table[i].name
@@ -322,8 +336,9 @@ static bool is_named(const char *known, const char *name, size_t length)
 static bool is_launcher_name(const char *name, size_t length)
 {
     for (size_t i = 0; i < gs_launcher_options_count; i++) {
-        if (is_named(gs_launcher_options[i].name, name, length))
+        if (is_named(gs_launcher_options[i].name, name, length)) {
             return true;
+        }
     }
     return false;
 }
@@ -336,24 +351,30 @@ static void load_entry(struct gs_options *out, const char *entry, size_t length,
     const char *value = entry + length + 1;
 
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
-        if (!is_named(gs_options_table[i].name, entry, length))
+        if (!is_named(gs_options_table[i].name, entry, length)) {
             continue;
-        if (seen[i] == 1)
+        }
+        if (seen[i] == 1) {
             add_note(notes, "gpushim: %s is set more than once; the first counts",
                      gs_options_table[i].name);
-        if (seen[i] < 2)
+        }
+        if (seen[i] < 2) {
             seen[i]++;
-        if (seen[i] > 1 || !*value)
+        }
+        if (seen[i] > 1 || !*value) {
             return;
+        }
         if (gs_options_table[i].type == GS_OPTION_PATH ||
-            gs_options_table[i].type == GS_OPTION_TEXT)
+            gs_options_table[i].type == GS_OPTION_TEXT) {
             load_path(out, &gs_options_table[i], value, notes);
-        else
+        } else {
             load_value(out, &gs_options_table[i], value, notes);
+        }
         return;
     }
-    if (!is_launcher_name(entry, length))
+    if (!is_launcher_name(entry, length)) {
         add_unknown_note(entry, length, notes);
+    }
 }
 
 void gs_options_load(struct gs_options *out, char *const *env, bool secure,
@@ -365,18 +386,22 @@ void gs_options_load(struct gs_options *out, char *const *env, bool secure,
     notes->text[0] = '\0';
     notes->length = 0;
     notes->lines = notes->dropped = 0;
-    for (size_t i = 0; i < GS_OPTIONS_COUNT; i++)
+    for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         store_default(out, &gs_options_table[i]);
-    if (secure)
+    }
+    if (secure) {
         out->symbolize = false;
+    }
     for (; env && *env && !secure; env++) {
         const char *equals;
 
-        if (strncmp(*env, name_prefix, sizeof(name_prefix) - 1) != 0)
+        if (strncmp(*env, name_prefix, sizeof(name_prefix) - 1) != 0) {
             continue;
+        }
         equals = strchr(*env, '=');
-        if (equals)
+        if (equals) {
             load_entry(out, *env, (size_t)(equals - *env), seen, notes);
+        }
     }
     add_dropped_note(notes);
     errno = saved_errno;
@@ -388,8 +413,9 @@ unsigned gs_option_row_of(const char *name)
 
     name += strncasecmp(name, name_prefix, prefix) == 0 ? prefix : 0;
     for (unsigned i = 0; i < GS_OPTIONS_COUNT; i++) {
-        if (strcasecmp(gs_options_table[i].name + prefix, name) == 0)
+        if (strcasecmp(gs_options_table[i].name + prefix, name) == 0) {
             return i;
+        }
     }
     return GS_OPTIONS_COUNT;
 }
@@ -402,8 +428,9 @@ enum gs_status gs_options_read_one(const char *name, const char *value,
     char entry[sizeof(option->name) + GS_OPTIONS_PATH_BYTES + 2], *env[] = {entry, NULL};
 
     *row = gs_option_row_of(name);
-    if (*row == GS_OPTIONS_COUNT)
+    if (*row == GS_OPTIONS_COUNT) {
         return GS_ERR_NOT_FOUND;
+    }
     option = &gs_options_table[*row];
     snprintf(entry, sizeof(entry), "%s=%s", option->name, value);
     gs_options_load(out, env, false, notes);
@@ -417,8 +444,9 @@ const char *gs_options_given_text(char *const *env, const char *name)
     for (; env && *env; env++) {
         /* At the start of each program: most names have another first letter. */
         if ((*env)[0] == name[0] && strncmp(*env, name, length) == 0 &&
-            (*env)[length] == '=')
+            (*env)[length] == '=') {
             return *env + length + 1;
+        }
     }
     return "";
 }

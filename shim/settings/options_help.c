@@ -33,10 +33,12 @@ static void write_wrapped(gs_options_sink sink, void *self, int indent, const ch
         size_t length = strlen(text);
 
         if (length > columns) {
-            for (length = columns; length > 0 && text[length] != ' '; length--)
+            for (length = columns; length > 0 && text[length] != ' '; length--) {
                 continue;
-            if (length == 0)
+            }
+            if (length == 0) {
                 length = columns;
+            }
         }
         say(sink, self, "%*s%.*s\n", indent, "", (int)length, text);
         text += length;
@@ -74,8 +76,9 @@ const char *gs_option_argument(const char *variable, char out[GS_OPTION_ARGUMENT
 
     memcpy(out, "--", 2);
     for (const char *c = variable + strlen("GPUSHIM_");
-         *c && length < GS_OPTION_ARGUMENT_BYTES - 1; c++)
+         *c && length < GS_OPTION_ARGUMENT_BYTES - 1; c++) {
         out[length++] = (char)(*c == '_' ? '-' : tolower((unsigned char)*c));
+    }
     out[length] = '\0';
     return out;
 }
@@ -98,19 +101,21 @@ static void write_option(enum gs_options_form form, gs_options_sink sink, void *
     char value[GS_OPTION_WORDS_BYTES], name[GS_OPTION_ARGUMENT_BYTES];
     char line[256], brackets[128] = "";
 
-    if (argument && option->type == GS_OPTION_BOOL)
+    if (argument && option->type == GS_OPTION_BOOL) {
         snprintf(line, sizeof(line), "%s, --no-%s",
                  gs_option_argument(option->name, name), name + 2);
-    else
+    } else {
         snprintf(line, sizeof(line), "%s=%s",
                  argument ? gs_option_argument(option->name, name) : option->name,
                  value_form(option, value));
-    if (argument || *option->fallback)
+    }
+    if (argument || *option->fallback) {
         snprintf(brackets, sizeof(brackets), "%s%s%s%s%s%s%s%s",
                  argument ? option->name : "", argument && *option->fallback ? ", " : "",
                  *option->fallback ? "default " : "", option->fallback,
                  *option->min ? "; " : "", option->min, *option->max ? " to " : "",
                  option->max);
+    }
     write_form(sink, self, line, brackets);
     write_wrapped(sink, self, 6, option->doc);
     if (multiple) {
@@ -118,8 +123,9 @@ static void write_option(enum gs_options_form form, gs_options_sink sink, void *
         write_wrapped(sink, self, 6, line);
     }
     for (size_t i = 0; i < gs_choices_count; i++) {
-        if (gs_choices[i].offset != option->offset)
+        if (gs_choices[i].offset != option->offset) {
             continue;
+        }
         snprintf(line, sizeof(line), "%s: %s", gs_choices[i].word, gs_choices[i].doc);
         write_wrapped(sink, self, 8, line);
     }
@@ -156,14 +162,16 @@ void gs_options_help(enum gs_options_form form, gs_options_sink sink, void *self
         const struct gs_option *option = &gs_options_table[i];
 
         if (form == GS_OPTIONS_AS_ARGUMENTS &&
-            option->offset == offsetof(struct gs_options, help))
+            option->offset == offsetof(struct gs_options, help)) {
             continue; /* the launcher has its own --help */
+        }
         if (strcmp(group, option->group) != 0) {
             group = option->group;
             say(sink, self, "\n%s\n", group);
         }
         write_option(form, sink, self, option);
     }
-    if (form == GS_OPTIONS_AS_ARGUMENTS)
+    if (form == GS_OPTIONS_AS_ARGUMENTS) {
         write_launcher_options(sink, self);
+    }
 }

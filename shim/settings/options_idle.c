@@ -83,8 +83,9 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
     for (size_t i = 0; i < GS_ARRAY_LEN(all); i++) {
         const char *value = gs_options_given_text(env, all[i].name);
 
-        if (all[i].set && all[i].without)
+        if (all[i].set && all[i].without) {
             sink(all[i].name, gs_option_quote(value, strlen(value), quote, sizeof(quote)),
                  all[i].why);
+        }
     }
 }

@@ -69,12 +69,14 @@ static enum gs_status parse_digits(const char *text, uint64_t *out, const char *
 {
     uint64_t value = 0;
 
-    if (*text < '0' || *text > '9')
+    if (*text < '0' || *text > '9') {
         return GS_ERR_INVALID;
+    }
     for (; *text >= '0' && *text <= '9'; text++) {
         if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
+            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value)) {
             return GS_ERR_INVALID;
+        }
     }
     *out = value;
     *end = text;
@@ -94,13 +96,16 @@ static enum gs_status parse_decimal(const char *text, uint64_t *whole, uint64_t 
     enum gs_status status = parse_digits(text, whole, end);
 
     *fraction = 0;
-    if (status != GS_OK || **end != '.')
+    if (status != GS_OK || **end != '.') {
         return status;
+    }
     text = *end + 1;
-    if (*text < '0' || *text > '9')
+    if (*text < '0' || *text > '9') {
         return GS_ERR_INVALID;
-    for (; *text >= '0' && *text <= '9'; text++, step /= 10)
+    }
+    for (; *text >= '0' && *text <= '9'; text++, step /= 10) {
         *fraction += step * (uint64_t)(*text - '0');
+    }
     *end = text;
     return GS_OK;
 }
@@ -116,20 +121,24 @@ static enum gs_status parse_size(const char *text, uint64_t *out)
     uint64_t value, fraction, factor = 1;
     enum gs_status status = parse_decimal(text, &value, &fraction, &unit);
 
-    if (status != GS_OK)
+    if (status != GS_OK) {
         return status;
+    }
     letter = *unit ? strchr(letters, *unit | 0x20) : NULL;
     if (letter) {
         factor = (uint64_t)1 << (10 * (letter - letters + 1));
         unit++;
-        if (strcasecmp(unit, "ib") == 0)
+        if (strcasecmp(unit, "ib") == 0) {
             unit += 2;
+        }
     }
-    if (strcasecmp(unit, "b") == 0)
+    if (strcasecmp(unit, "b") == 0) {
         unit++;
+    }
     if (*unit || __builtin_mul_overflow(value, factor, &value) ||
-        __builtin_add_overflow(value, fraction * factor / FRACTION_ONE, &value))
+        __builtin_add_overflow(value, fraction * factor / FRACTION_ONE, &value)) {
         return GS_ERR_INVALID;
+    }
     *out = value;
     return GS_OK;
 }
@@ -145,27 +154,31 @@ const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES])
         int length = snprintf(out, GS_OPTION_SIZE_BYTES, "%llu.%03llu",
                               (unsigned long long)(value / percent),
                               (unsigned long long)(value % percent));
-        while (length > 0 && out[length - 1] == '0')
+        while (length > 0 && out[length - 1] == '0') {
             length--;
+        }
         length -= length > 0 && out[length - 1] == '.';
         snprintf(out + length, GS_OPTION_SIZE_BYTES - (size_t)length, "%%");
         return out;
     }
-    for (; value != 0 && value % 1024 == 0 && letters[unit]; unit++)
+    for (; value != 0 && value % 1024 == 0 && letters[unit]; unit++) {
         value /= 1024;
-    if (unit)
+    }
+    if (unit) {
         snprintf(out, GS_OPTION_SIZE_BYTES, "%llu%c", (unsigned long long)value,
                  letters[unit - 1]);
-    else
+    } else {
         snprintf(out, GS_OPTION_SIZE_BYTES, "%llu", (unsigned long long)value);
+    }
     return out;
 }
 
 static const char *choice_word(const struct gs_option *option, int value)
 {
     for (size_t i = 0; i < gs_choices_count; i++) {
-        if (gs_choices[i].offset == option->offset && gs_choices[i].value == value)
+        if (gs_choices[i].offset == option->offset && gs_choices[i].value == value) {
             return gs_choices[i].word;
+        }
     }
     return "";
 }
@@ -185,8 +198,9 @@ const char *gs_option_value_text(const struct gs_option *option,
     case GS_OPTION_SIZE:
     case GS_OPTION_SHARE:
         size = *(const uint64_t *)field;
-        if (!plain || (size & GS_SHARE_PARTS))
+        if (!plain || (size & GS_SHARE_PARTS)) {
             return gs_option_size_text(size, out);
+        }
         snprintf(out, GS_OPTION_SIZE_BYTES, "%llu", (unsigned long long)size);
         return out;
     case GS_OPTION_UINT:
@@ -213,10 +227,12 @@ static enum gs_status parse_uint(const char *text, uint64_t *out)
     uint64_t value;
     enum gs_status status = parse_digits(text, &value, &end);
 
-    if (status != GS_OK)
+    if (status != GS_OK) {
         return status;
-    if (*end)
+    }
+    if (*end) {
         return GS_ERR_INVALID;
+    }
     *out = value;
     return GS_OK;
 }
@@ -229,22 +245,25 @@ static enum gs_status parse_share(const char *text, uint64_t *out)
 
     if (parse_decimal(text, &value, &fraction, &unit) == GS_OK &&
         strcmp(unit, "%") == 0) {
-        if (value > 100 || (value == 100 && fraction != 0))
+        if (value > 100 || (value == 100 && fraction != 0)) {
             return GS_ERR_INVALID;
+        }
         *out = GS_SHARE_PARTS | (value * (GS_SHARE_WHOLE / 100) +
                                  fraction * (GS_SHARE_WHOLE / 100) / FRACTION_ONE);
         return GS_OK;
     }
-    if (parse_size(text, &value) != GS_OK || value >= GS_SHARE_PARTS)
+    if (parse_size(text, &value) != GS_OK || value >= GS_SHARE_PARTS) {
         return GS_ERR_INVALID;
+    }
     *out = value;
     return GS_OK;
 }
 
 uint64_t gs_share_bytes(uint64_t share, uint64_t total_bytes)
 {
-    if (!(share & GS_SHARE_PARTS))
+    if (!(share & GS_SHARE_PARTS)) {
         return share;
+    }
     share &= ~GS_SHARE_PARTS;
     return total_bytes / GS_SHARE_WHOLE * share +
            total_bytes % GS_SHARE_WHOLE * share / GS_SHARE_WHOLE;
@@ -262,12 +281,14 @@ static enum gs_status parse_time(const char *text, uint64_t *out)
     uint64_t value;
     enum gs_status status = parse_digits(text, &value, &unit);
 
-    if (status != GS_OK)
+    if (status != GS_OK) {
         return status;
+    }
     for (size_t i = 0; i < GS_ARRAY_LEN(units); i++) {
         if (strcasecmp(unit, units[i].name) == 0) {
-            if (__builtin_mul_overflow(value, (uint64_t)units[i].ms, &value))
+            if (__builtin_mul_overflow(value, (uint64_t)units[i].ms, &value)) {
                 return GS_ERR_INVALID;
+            }
             *out = value;
             return GS_OK;
         }
@@ -280,8 +301,9 @@ static enum gs_status parse_choice(size_t offset, const char *text, uint64_t *ou
 {
     uint64_t on;
 
-    if (parse_bool(text, &on) == GS_OK)
+    if (parse_bool(text, &on) == GS_OK) {
         text = on ? "on" : "off";
+    }
     for (size_t i = 0; i < gs_choices_count; i++) {
         if (gs_choices[i].offset == offset && strcasecmp(gs_choices[i].word, text) == 0) {
             *out = (uint64_t)gs_choices[i].value;
@@ -350,23 +372,28 @@ const char *gs_option_problem(const struct gs_option *option, const char *text)
     size_t count = strspn(unit, digits);
     uint64_t value;
 
-    if (count == 0 ||
-        (!fractions && option->type != GS_OPTION_UINT && option->type != GS_OPTION_TIME))
+    if (count == 0 || (!fractions && option->type != GS_OPTION_UINT &&
+                       option->type != GS_OPTION_TIME)) {
         return NULL;
+    }
     unit += count;
     if (fractions && *unit == '.') {
         count = strspn(unit + 1, digits);
-        if (count == 0)
+        if (count == 0) {
             return NULL;
+        }
         unit += 1 + count;
     }
-    if (*unit == '.' || strlen(unit) + 2 > sizeof(one))
+    if (*unit == '.' || strlen(unit) + 2 > sizeof(one)) {
         return NULL;
+    }
     strcat(one, unit);
-    if (gs_option_parse(option, one, &value) != GS_OK)
+    if (gs_option_parse(option, one, &value) != GS_OK) {
         return NULL;
-    if (*text == '-')
+    }
+    if (*text == '-') {
         return "less than 0";
+    }
     return share && strcmp(unit, "%") == 0 ? "more than 100%" : "too large";
 }
 
@@ -375,8 +402,9 @@ bool gs_option_in_range(const struct gs_option *option, uint64_t value)
     uint64_t bound;
 
     if (*option->min && gs_option_parse(option, option->min, &bound) == GS_OK &&
-        value < bound)
+        value < bound) {
         return false;
+    }
     return !*option->max || gs_option_parse(option, option->max, &bound) != GS_OK ||
            value <= bound;
 }
@@ -388,9 +416,10 @@ const char *gs_option_words(const struct gs_option *option, const char *separato
 
     out[0] = '\0';
     for (size_t i = 0; i < gs_choices_count && used < GS_OPTION_WORDS_BYTES; i++) {
-        if (gs_choices[i].offset == option->offset)
+        if (gs_choices[i].offset == option->offset) {
             used += (size_t)snprintf(out + used, GS_OPTION_WORDS_BYTES - used, "%s%s",
                                      used ? separator : "", gs_choices[i].word);
+        }
     }
     return out;
 }
@@ -398,8 +427,9 @@ const char *gs_option_words(const struct gs_option *option, const char *separato
 const char *gs_option_multiple(const struct gs_option *option)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(multiples); i++) {
-        if (multiples[i].offset == option->offset)
+        if (multiples[i].offset == option->offset) {
             return multiples[i].size;
+        }
     }
     return NULL;
 }

@@ -107,8 +107,9 @@ void gs_output_shield_lower(struct gs_output_shield *shield, int error)
 
         sigemptyset(&ours);
         sigaddset(&ours, raised);
-        while (sigtimedwait(&ours, NULL, &no_wait) < 0 && errno == EINTR)
+        while (sigtimedwait(&ours, NULL, &no_wait) < 0 && errno == EINTR) {
             continue;
+        }
     }
     pthread_sigmask(SIG_SETMASK, &shield->mask, NULL);
     pthread_setcancelstate(shield->cancel_state, &shield->cancel_state);
@@ -151,8 +152,9 @@ static size_t in_one_piece(const char *data, size_t length)
 {
     const char *end;
 
-    if (length <= PIPE_BUF)
+    if (length <= PIPE_BUF) {
         return length;
+    }
     end = memrchr(data, '\n', PIPE_BUF);
     return end ? (size_t)(end - data) + 1 : PIPE_BUF;
 }
@@ -175,16 +177,18 @@ static ssize_t write_now(int fd, const char *data, size_t length)
     int own = -1, error;
     bool known = fstat(fd, &what) == 0;
 
-    if (known && S_ISSOCK(what.st_mode))
+    if (known && S_ISSOCK(what.st_mode)) {
         return send(fd, data, length, MSG_DONTWAIT);
+    }
     if (known && !is_another_when_opened(&what)) {
         snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
         own = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     }
     n = write(own >= 0 ? own : fd, data, length);
     error = errno;
-    if (own >= 0)
+    if (own >= 0) {
         close(own);
+    }
     errno = error;
     return n;
 }
@@ -201,8 +205,9 @@ static ssize_t write_to_reader(int fd, const char *data, size_t length)
     int error = EAGAIN;
 
     do {
-        if (!has_space_until(fd, wait.until_ns))
+        if (!has_space_until(fd, wait.until_ns)) {
             break;
+        }
         n = write_now(fd, data, in_one_piece(data, length));
         error = n < 0 ? errno : 0;
     } while (error == EAGAIN && gs_wait_step(&wait));
@@ -227,8 +232,10 @@ static int write_all(int fd, const char *data, size_t length, size_t *done)
         } else if (n == 0) {
             return EIO;
         } else if (errno == EAGAIN) {
-            if (read || !has_space_until(fd, gs_now_ns() + WRITE_PATIENCE_MS * NS_PER_MS))
+            if (read ||
+                !has_space_until(fd, gs_now_ns() + WRITE_PATIENCE_MS * NS_PER_MS)) {
                 return EAGAIN;
+            }
         } else if (errno != EINTR) {
             return errno;
         }
@@ -256,8 +263,9 @@ int gs_output_append(const char *path, const char *data, size_t length, size_t *
     gs_output_shield_raise(&shield);
     fd = gs_link_open(path, O_WRONLY | O_CREAT | O_APPEND, NULL);
     error = fd < 0 ? errno : write_all(fd, data, length, done);
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
+    }
     gs_output_shield_lower(&shield, error);
     return error;
 }
@@ -279,12 +287,14 @@ static void open_beside(struct gs_output_file *file)
 {
     for (unsigned turn = 0; turn < NAME_TRIES; turn++) {
         file->error = name_beside(file, turn);
-        if (file->error)
+        if (file->error) {
             return;
+        }
         file->fd = gs_link_open(file->beside, O_WRONLY | O_CREAT | O_EXCL, NULL);
         file->error = file->fd < 0 ? errno : 0;
-        if (file->error != EEXIST)
+        if (file->error != EEXIST) {
             return;
+        }
     }
 }
 
@@ -299,14 +309,16 @@ static void open_direct(struct gs_output_file *file)
     file->direct = true;
     file->fd = gs_link_open(file->path, O_WRONLY | O_APPEND, &followed);
     file->error = file->fd < 0 ? errno : 0;
-    if (file->fd < 0)
+    if (file->fd < 0) {
         return;
-    if (fstat(file->fd, &there) != 0)
+    }
+    if (fstat(file->fd, &there) != 0) {
         file->error = errno;
-    else if (S_ISREG(there.st_mode) && followed != GS_LINK_KERNELS)
+    } else if (S_ISREG(there.st_mode) && followed != GS_LINK_KERNELS) {
         file->error = ELOOP;
-    else if (S_ISSOCK(there.st_mode))
+    } else if (S_ISSOCK(there.st_mode)) {
         file->error = ENXIO; /* the program's own, which may wait for its reader */
+    }
     if (file->error) {
         close(file->fd);
         file->fd = -1;
@@ -323,12 +335,13 @@ void gs_output_file_open(struct gs_output_file *file, const char *path)
     file->path = path;
     file->beside[0] = '\0';
     gs_output_shield_raise(&file->shield);
-    if (lstat(path, &there) == 0 && S_ISREG(there.st_mode) && !gs_output_is_ours(path))
+    if (lstat(path, &there) == 0 && S_ISREG(there.st_mode) && !gs_output_is_ours(path)) {
         file->error = ENOTUNIQ;
-    else if (lstat(path, &there) != 0 || S_ISREG(there.st_mode))
+    } else if (lstat(path, &there) != 0 || S_ISREG(there.st_mode)) {
         open_beside(file); /* open will report the error of lstat, too */
-    else
+    } else {
         open_direct(file);
+    }
 }
 
 bool gs_output_file_write(void *self, const void *data, size_t length)
@@ -336,21 +349,25 @@ bool gs_output_file_write(void *self, const void *data, size_t length)
     struct gs_output_file *file = self;
     size_t done;
 
-    if (!file->error)
+    if (!file->error) {
         file->error = write_all(file->fd, data, length, &done);
+    }
     return !file->error;
 }
 
 int gs_output_file_close(struct gs_output_file *file, bool keep)
 {
     /* A quota, or a network file system, may report a full disk only at close. */
-    if (file->fd >= 0 && close(file->fd) != 0 && !file->error && errno != EINTR)
+    if (file->fd >= 0 && close(file->fd) != 0 && !file->error && errno != EINTR) {
         file->error = errno;
+    }
     if (file->fd >= 0 && !file->direct) {
-        if (keep && !file->error && rename(file->beside, file->path) != 0)
+        if (keep && !file->error && rename(file->beside, file->path) != 0) {
             file->error = errno;
-        if (!keep || file->error)
+        }
+        if (!keep || file->error) {
             unlink(file->beside);
+        }
     }
     file->fd = -1;
     gs_output_shield_lower(&file->shield, file->error);

@@ -32,8 +32,9 @@ static bool take_inode(int fd, struct gs_output_inode *out)
 {
     struct stat info;
 
-    if (fstat(fd, &info) != 0)
+    if (fstat(fd, &info) != 0) {
         return false;
+    }
     *out = (struct gs_output_inode){info.st_dev, info.st_ino};
     return true;
 }
@@ -62,12 +63,14 @@ static int create_name(struct gs_output_map *file, const char *wanted, const cha
 
     for (unsigned i = 1; i <= NAME_TRIES && length < PATH_MAX; i++) {
         fd = create_new(file->path);
-        if (fd >= 0 || errno != EEXIST || (i == 1 && is_special(wanted)))
+        if (fd >= 0 || errno != EEXIST || (i == 1 && is_special(wanted))) {
             break;
+        }
         if (clear && clear(file->path)) {
             fd = create_new(file->path);
-            if (fd >= 0)
+            if (fd >= 0) {
                 break;
+            }
         }
         errno = EEXIST;
         length = i == 1 && *tail
@@ -83,11 +86,13 @@ static int create_data(struct gs_output_map *file)
     int fd = -1;
 
     for (unsigned turn = 1; turn <= NAME_TRIES; turn++) {
-        if (!gs_output_map_data_path(file->path, turn, file->data_path))
+        if (!gs_output_map_data_path(file->path, turn, file->data_path)) {
             return -1;
+        }
         fd = create_new(file->data_path);
-        if (fd >= 0 || errno != EEXIST)
+        if (fd >= 0 || errno != EEXIST) {
             break;
+        }
     }
     return fd;
 }
@@ -115,12 +120,14 @@ int gs_output_map_create(struct gs_output_map *file, const char *wanted, const c
 {
     int name = create_name(file, wanted, tail, clear), data, error;
 
-    if (name < 0)
+    if (name < 0) {
         return -1;
+    }
     data = create_data(file);
     error = data < 0 ? errno : write_name(file, name);
-    if (!error && (!take_inode(name, &file->name) || !take_inode(data, &file->data)))
+    if (!error && (!take_inode(name, &file->name) || !take_inode(data, &file->data))) {
         error = errno;
+    }
     close(name);
     if (error) {
         unlink(file->path);
@@ -173,9 +180,9 @@ int gs_output_map_extend(int fd, off_t offset, size_t bytes)
     gs_output_shield_raise(&shield);
     sigfillset(&all); /* any signal interrupts it */
     pthread_sigmask(SIG_SETMASK, &all, NULL);
-    do
+    do {
         error = posix_fallocate(fd, offset, (off_t)bytes);
-    while (error == EINTR);
+    } while (error == EINTR);
     gs_output_shield_lower(&shield, error);
     return error;
 }
@@ -204,44 +211,53 @@ int gs_output_map_publish(const struct gs_output_map *file)
 {
     struct stat info;
 
-    if (has_inode(file->path, &file->data))
+    if (has_inode(file->path, &file->data)) {
         return 0;
-    if (!has_inode(file->data_path, &file->data))
+    }
+    if (!has_inode(file->data_path, &file->data)) {
         return ENOENT;
-    if (lstat(file->path, &info) == 0 && !is_name(file))
+    }
+    if (lstat(file->path, &info) == 0 && !is_name(file)) {
         return EEXIST;
+    }
     return rename(file->data_path, file->path) == 0 ? 0 : errno;
 }
 
 void gs_output_map_log(const struct gs_output_map *file, const char *variable, int error)
 {
-    if (error == ENOENT)
+    if (error == ENOENT) {
         gs_log_line(GS_LOG_WARN, "%s=%.400s: removed before the program ended", variable,
                     file->path);
-    else if (error)
+    } else if (error) {
         gs_log_line(GS_LOG_WARN, "%s=%.400s: %s; the data is in %.400s", variable,
                     file->path, gs_output_error_text(error), file->data_path);
+    }
 }
 
 void gs_output_map_withdraw(struct gs_output_map *file)
 {
     int fd;
 
-    if (!has_inode(file->path, &file->data) || link(file->path, file->data_path) != 0)
+    if (!has_inode(file->path, &file->data) || link(file->path, file->data_path) != 0) {
         return;
+    }
     unlink(file->path);
     fd = create_new(file->path);
-    if (fd < 0)
+    if (fd < 0) {
         return;
-    if (write_name(file, fd) != 0 || !take_inode(fd, &file->name))
+    }
+    if (write_name(file, fd) != 0 || !take_inode(fd, &file->name)) {
         file->name = file->data; /* the data keeps its own name */
+    }
     close(fd);
 }
 
 void gs_output_map_remove(const struct gs_output_map *file)
 {
-    if (is_name(file) || has_inode(file->path, &file->data))
+    if (is_name(file) || has_inode(file->path, &file->data)) {
         unlink(file->path);
-    if (has_inode(file->data_path, &file->data))
+    }
+    if (has_inode(file->data_path, &file->data)) {
         unlink(file->data_path);
+    }
 }

@@ -44,13 +44,16 @@ size_t gs_output_map_name_length(const char *path)
     static const char ending[] = ".data";
     const char *end = path + strlen(path), *at = end;
 
-    while (at > path && at[-1] >= '0' && at[-1] <= '9')
+    while (at > path && at[-1] >= '0' && at[-1] <= '9') {
         at--;
-    if (at < end && at > path && at[-1] == '.')
+    }
+    if (at < end && at > path && at[-1] == '.') {
         end = at - 1;
+    }
     if ((size_t)(end - path) < sizeof(ending) ||
-        memcmp(end - (sizeof(ending) - 1), ending, sizeof(ending) - 1) != 0)
+        memcmp(end - (sizeof(ending) - 1), ending, sizeof(ending) - 1) != 0) {
         return 0;
+    }
     return (size_t)(end - path) - (sizeof(ending) - 1);
 }
 
@@ -59,8 +62,9 @@ bool gs_output_map_is_data(const char *path)
     char name[1024]; /* a longer path is taken for no data file */
     size_t length = gs_output_map_name_length(path);
 
-    if (length == 0 || length >= sizeof(name))
+    if (length == 0 || length >= sizeof(name)) {
         return false;
+    }
     memcpy(name, path, length);
     name[length] = '\0';
     return access(name, F_OK) == 0;
@@ -79,8 +83,9 @@ static const char *path_of(int fd, const char *given, char out[PATH_MAX])
 
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     length = readlink(link, out, PATH_MAX - 1);
-    if (length <= 0 || out[0] != '/')
+    if (length <= 0 || out[0] != '/') {
         return given;
+    }
     out[length] = '\0';
     return out;
 }
@@ -96,14 +101,17 @@ static bool find_data(const char *given, int fd, struct paths *paths)
     ssize_t length = 0;
 
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) ||
-        info.st_size >= (off_t)sizeof(text))
+        info.st_size >= (off_t)sizeof(text)) {
         return false;
+    }
     length = pread(fd, text, sizeof(text) - 1, 0);
-    if (length == 0)
+    if (length == 0) {
         return gs_output_map_data_path(path, 1, paths->data);
+    }
     if (length < (ssize_t)MAGIC_BYTES ||
-        memcmp(text, GS_OUTPUT_MAP_MAGIC, MAGIC_BYTES) != 0)
+        memcmp(text, GS_OUTPUT_MAP_MAGIC, MAGIC_BYTES) != 0) {
         return false;
+    }
     text[MAGIC_BYTES + strcspn(name, "\n")] = '\0';
     length = snprintf(paths->data, PATH_MAX, "%.*s%s", (int)(base - path), path, name);
     return name[0] && !strchr(name, '/') && length < PATH_MAX;
@@ -116,14 +124,17 @@ static int open_either(const char *path, int flags, struct paths *paths)
     for (unsigned i = 0; i < READ_TRIES; i++) {
         int fd = open(path, flags | O_RDONLY | O_CLOEXEC), data;
 
-        if (fd < 0 || !find_data(path, fd, paths))
+        if (fd < 0 || !find_data(path, fd, paths)) {
             return fd;
+        }
         data = open(paths->data, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (data < 0 && fstat(fd, &info) == 0 && info.st_size == 0)
+        if (data < 0 && fstat(fd, &info) == 0 && info.st_size == 0) {
             return fd; /* empty, and nothing of ours */
+        }
         close(fd);
-        if (data >= 0)
+        if (data >= 0) {
             return data;
+        }
         /* Its program may just have ended, and given NAME to the data. */
     }
     errno = ENODATA;
@@ -136,8 +147,9 @@ int gs_output_map_read(const char *path, int flags)
     int fd = -1, error;
 
     errno = ENOMEM;
-    if (paths)
+    if (paths) {
         fd = open_either(path, flags, paths);
+    }
     error = errno;
     free(paths);
     errno = error;

@@ -36,10 +36,12 @@ static bool is_collapsed(const char *text, size_t length)
     static const char host[] = "host memory";
     const char *end = memchr(text, ';', length), *digits = end;
 
-    if (!end || memchr(text, '\n', (size_t)(end - text)))
+    if (!end || memchr(text, '\n', (size_t)(end - text))) {
         return false;
-    while (digits > text && isdigit((unsigned char)digits[-1]))
+    }
+    while (digits > text && isdigit((unsigned char)digits[-1])) {
         digits--;
+    }
     return (digits < end && digits - text >= 4 && memcmp(digits - 4, "GPU ", 4) == 0) ||
            ((size_t)(end - text) >= sizeof(host) - 1 &&
             memcmp(end - sizeof(host) + 1, host, sizeof(host) - 1) == 0);
@@ -50,8 +52,9 @@ static bool is_kind(const char *text, size_t length)
     for (size_t i = 0; i < GS_ARRAY_LEN(kinds); i++) {
         if (length >= kinds[i].length &&
             memcmp(text, kinds[i].begins, kinds[i].length) == 0 &&
-            memmem(text, length, kinds[i].contains, strlen(kinds[i].contains)))
+            memmem(text, length, kinds[i].contains, strlen(kinds[i].contains))) {
             return true;
+        }
     }
     return is_collapsed(text, length);
 }
@@ -62,8 +65,9 @@ bool gs_output_is_ours(const char *path)
     ssize_t length = -1;
     int fd;
 
-    if (forced)
+    if (forced) {
         return true;
+    }
     fd = gs_link_open(path, O_RDONLY | O_NOFOLLOW, NULL);
     if (fd >= 0) {
         length = pread(fd, text, sizeof(text), 0);

@@ -23,8 +23,9 @@ void gs_progress_end(void)
 
 void gs_progress_tick(void)
 {
-    if (working)
+    if (working) {
         __atomic_fetch_add(&ticks, 1, __ATOMIC_RELAXED);
+    }
 }
 
 bool gs_progress_wait(bool (*over)(void *arg), void *arg, unsigned patience_ms)
@@ -37,8 +38,9 @@ bool gs_progress_wait(bool (*over)(void *arg), void *arg, unsigned patience_ms)
     while (!(done = over(arg)) && gs_wait_step(&wait)) {
         unsigned now = __atomic_load_n(&ticks, __ATOMIC_RELAXED);
 
-        if (now != seen)
+        if (now != seen) {
             wait.until_ns = gs_now_ns() + patience_ns;
+        }
         seen = now;
     }
     return done;

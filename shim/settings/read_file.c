@@ -21,10 +21,11 @@ static int open_regular(const char *path, struct stat *info, const char **proble
     int fd = gs_output_map_read(path, O_NONBLOCK);
 
     *problem = NULL;
-    if (fd < 0 || fstat(fd, info) != 0)
+    if (fd < 0 || fstat(fd, info) != 0) {
         *problem = gs_output_error_text(errno);
-    else if (!S_ISREG(info->st_mode))
+    } else if (!S_ISREG(info->st_mode)) {
         *problem = "not a regular file";
+    }
     if (*problem && fd >= 0) {
         close(fd);
         fd = -1;
@@ -41,8 +42,9 @@ static size_t read_start(int fd, char *out, size_t bytes, const char **problem)
     while (length < bytes) {
         ssize_t got = pread(fd, out + length, bytes - length, (off_t)length);
 
-        if (got == 0)
+        if (got == 0) {
             break; /* the file was truncated in the meantime */
+        }
         if (got > 0) {
             length += (size_t)got;
         } else if (errno != EINTR) {
@@ -80,10 +82,12 @@ char *gs_read_file(const char *path, size_t most, size_t *length, const char **p
     char *bytes = NULL;
 
     *length = 0;
-    if (fd < 0)
+    if (fd < 0) {
         return NULL;
-    if ((size_t)info.st_size <= most)
+    }
+    if ((size_t)info.st_size <= most) {
         bytes = read_bytes(fd, (size_t)info.st_size, length, problem);
+    }
     close(fd);
     return bytes;
 }
@@ -96,8 +100,9 @@ char *gs_read_file_judged(const char *path, gs_read_file_judge *judge, void *sel
     char *bytes = NULL;
 
     *length = 0;
-    if (fd < 0)
+    if (fd < 0) {
         return NULL;
+    }
     size_t head = (size_t)info.st_size < GS_READ_FILE_HEAD ? (size_t)info.st_size
                                                            : GS_READ_FILE_HEAD;
     bytes = read_bytes(fd, head, length, problem);

@@ -68,10 +68,12 @@ static bool is_redirection(const struct stat *now)
 {
     struct statfs system;
 
-    if (!is_write_only(STDERR_FILENO))
+    if (!is_write_only(STDERR_FILENO)) {
         return false;
-    if (S_ISREG(now->st_mode))
+    }
+    if (S_ISREG(now->st_mode)) {
         return is_file(STDOUT_FILENO, now) || is_appended_to(STDERR_FILENO);
+    }
     /* Not a named FIFO, which open may have returned. */
     return S_ISFIFO(now->st_mode) && fstatfs(STDERR_FILENO, &system) == 0 &&
            system.f_type == PIPEFS_MAGIC && !is_read_from(STDIN_FILENO, now) &&
@@ -89,8 +91,9 @@ static bool is_stderr(void)
         gs_stderr_remember();
         known = __atomic_load_n(&first.known, __ATOMIC_ACQUIRE);
     }
-    if (fstat(STDERR_FILENO, &now) != 0)
+    if (fstat(STDERR_FILENO, &now) != 0) {
         return false;
+    }
     return (known == STDERR_KNOWN &&
             __atomic_load_n(&first.device, __ATOMIC_RELAXED) == (uint64_t)now.st_dev &&
             __atomic_load_n(&first.inode, __ATOMIC_RELAXED) == (uint64_t)now.st_ino) ||
@@ -102,7 +105,8 @@ void gs_stderr_write(const char *data, size_t length)
     int saved_errno = errno;
     size_t done;
 
-    if (length > 0 && is_stderr())
+    if (length > 0 && is_stderr()) {
         (void)gs_output_write(STDERR_FILENO, data, length, &done);
+    }
     errno = saved_errno;
 }

@@ -65,8 +65,9 @@ static struct numbered *find_row(struct numbers *numbers, uint64_t handle)
         struct numbered *row = &numbers->rows[i];
         uint64_t there = __atomic_load_n(&row->handle, __ATOMIC_ACQUIRE);
 
-        if (there == handle || there == 0)
+        if (there == handle || there == 0) {
             return row;
+        }
         i = (i + 1) % NUMBER_ROWS;
     }
 }
@@ -98,15 +99,18 @@ static uint16_t number_of(struct numbers *numbers, const void *handle, uint32_t 
     struct numbered *row;
     uint32_t number;
 
-    if (key == 0)
+    if (key == 0) {
         return 0;
+    }
     row = find_row(numbers, key);
     number = __atomic_load_n(&row->number, __ATOMIC_ACQUIRE);
     if (GS_UNLIKELY(number == 0 ||
-                    __atomic_load_n(&row->handle, __ATOMIC_ACQUIRE) != key))
+                    __atomic_load_n(&row->handle, __ATOMIC_ACQUIRE) != key)) {
         number = give_number(numbers, key);
-    if (number >= GS_TRACE_UNNUMBERED - first)
+    }
+    if (number >= GS_TRACE_UNNUMBERED - first) {
         return GS_TRACE_UNNUMBERED;
+    }
     return (uint16_t)(number + first - 1);
 }
 
@@ -115,24 +119,29 @@ static void forget_number(struct numbers *numbers, const void *handle)
     uint64_t key = (uint64_t)(uintptr_t)handle;
     struct numbered *row;
 
-    if (key == 0)
+    if (key == 0) {
         return;
+    }
     gs_mutex_lock(&numbers_lock);
     row = find_row(numbers, key);
-    if (row->handle == key)
+    if (row->handle == key) {
         __atomic_store_n(&row->number, 0, __ATOMIC_RELEASE);
+    }
     gs_mutex_unlock(&numbers_lock);
 }
 
 static uint16_t stream_number(CUstream stream, enum gs_trace_order order)
 {
-    if (order == GS_TRACE_UNORDERED)
+    if (order == GS_TRACE_UNORDERED) {
         return GS_TRACE_STREAM_NONE;
+    }
     if (stream == CU_STREAM_PER_THREAD ||
-        (!stream && order == GS_TRACE_ORDERED_PER_THREAD))
+        (!stream && order == GS_TRACE_ORDERED_PER_THREAD)) {
         return GS_TRACE_STREAM_PER_THREAD;
-    if (!stream || stream == CU_STREAM_LEGACY)
+    }
+    if (!stream || stream == CU_STREAM_LEGACY) {
         return GS_TRACE_STREAM_LEGACY;
+    }
     return number_of(&stream_numbers, stream, GS_TRACE_STREAM_FIRST);
 }
 
@@ -147,16 +156,18 @@ static void stop(void)
  * False once recording has ended. */
 static GS_TRACE_COLD bool next_batch(uint32_t now)
 {
-    if (own.generation != now)
+    if (own.generation != now) {
         own =
             (struct own){.generation = now,
                          .thread = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED)};
-    do /* this thread may have slept while others filled the file */
+    }
+    do { /* this thread may have slept while others filled the file */
         own.slot = gs_trace_file_batch(&own.slot_number);
-    while (own.slot && !gs_trace_file_is_fresh(own.slot_number));
+    } while (own.slot && !gs_trace_file_is_fresh(own.slot_number));
     own.end = own.slot ? own.slot + GS_TRACE_BATCH_SLOTS : NULL;
-    if (!own.slot)
+    if (!own.slot) {
         stop();
+    }
     return own.slot != NULL;
 }
 
@@ -194,17 +205,20 @@ static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
     uint32_t recording = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     uint64_t number;
 
-    if (!__atomic_load_n(&has_file, __ATOMIC_RELAXED))
+    if (!__atomic_load_n(&has_file, __ATOMIC_RELAXED)) {
         return;
+    }
     do {
         if (GS_UNLIKELY(own.generation != recording || own.slot == own.end ||
                         !gs_trace_file_is_fresh(own.slot_number)) &&
-            !next_batch(recording))
+            !next_batch(recording)) {
             return;
+        }
         struct gs_trace_record *slot = own.slot++;
 
-        if (words[0] == 0)
+        if (words[0] == 0) {
             words[0] = gs_now_ns() - gs_trace_file_start_ns();
+        }
         words[3] = own.thread | (uint64_t)stream << 32 | (uint64_t)context << 48;
         memcpy(slot, words, sizeof(words));
         number = own.slot_number++;
@@ -274,8 +288,9 @@ void gs_trace_write_context_end(CUcontext context)
 
 void gs_trace_forget_stream(CUstream stream)
 {
-    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) {
         forget_number(&stream_numbers, stream);
+    }
 }
 
 /* ---- begin and end ---------------------------------------------------------------- */
@@ -284,8 +299,9 @@ void gs_trace_open(const char *pattern, uint64_t limit_bytes, uint64_t pid_start
 {
     enum gs_status status;
 
-    if (!pattern || !*pattern || gs_log_pattern_problem(pattern))
+    if (!pattern || !*pattern || gs_log_pattern_problem(pattern)) {
         return;
+    }
     status = gs_trace_file_open(pattern, limit_bytes, pid_start);
     if (status != GS_OK) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.600s: %s; nothing is recorded",
@@ -305,14 +321,16 @@ void gs_trace_stay_on(void)
 
 void gs_trace_close(void)
 {
-    if (gs_trace_file_close())
+    if (gs_trace_file_close()) {
         stop();
+    }
 }
 
 void gs_trace_reset(void)
 {
-    if (__atomic_load_n(&generation, __ATOMIC_RELAXED) == 0)
+    if (__atomic_load_n(&generation, __ATOMIC_RELAXED) == 0) {
         return; /* nothing was ever recorded */
+    }
     stop();
     gs_trace_file_reset();
     memset(&stream_numbers, 0, sizeof(stream_numbers));

@@ -77,10 +77,12 @@ static uint64_t end_recording(enum gs_trace_end reason)
     uint64_t used = __atomic_exchange_n(&gs_trace_file_next, ENDED, __ATOMIC_ACQ_REL);
     uint64_t words[2];
 
-    if (used >= ENDED || file.chunk_count == 0)
+    if (used >= ENDED || file.chunk_count == 0) {
         return 0;
-    if (used > file.chunk_count * GS_TRACE_CHUNK_SLOTS)
+    }
+    if (used > file.chunk_count * GS_TRACE_CHUNK_SLOTS) {
         used = file.chunk_count * GS_TRACE_CHUNK_SLOTS;
+    }
     words[0] = used;
     words[1] = reason;
     header_of()->end_slots = words[0];
@@ -99,8 +101,9 @@ bool gs_trace_file_close(void)
 
     /* An exit does not wait for a thread that extends the file, since a signal handler
      * may have interrupted it. The file is then like after a crash. */
-    if (!file.chunks || !gs_mutex_try(&grow_lock))
+    if (!file.chunks || !gs_mutex_try(&grow_lock)) {
         return false;
+    }
     ours = file.pid == 0 || file.pid == (pid_t)syscall(SYS_getpid);
     if (file.chunk_count > 0 && ours) {
         used = end_recording(GS_TRACE_END_EXIT);
@@ -109,8 +112,9 @@ bool gs_trace_file_close(void)
             /* Every slot handed out lies before `used`, in pages that stay. A file that
              * has its whole size stays as it is. */
             if (file.base.number == 0 && used < file.chunk_limit * GS_TRACE_CHUNK_SLOTS &&
-                ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0)
+                ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0) {
                 errno = 0; /* readers accept zeros at the end, too */
+            }
             close(fd);
         }
         gs_output_map_log(&file.named, "GPUSHIM_TRACE_FILE",
@@ -135,9 +139,10 @@ static int create_file(void)
         return -1;
     }
     fd = gs_output_map_create(&file.named, wanted, "", NULL);
-    if (fd >= 0 && strcmp(file.named.path, wanted) != 0)
+    if (fd >= 0 && strcmp(file.named.path, wanted) != 0) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.400s: exists; recording to %.400s",
                     wanted, file.named.path);
+    }
     file.pid = fd >= 0 ? (pid_t)syscall(SYS_getpid) : 0;
     return fd;
 }
@@ -163,8 +168,9 @@ static void write_header(struct gs_trace_header *header)
     header->pid = (uint32_t)file.pid;
     header->pid_start = file.pid_start;
     header->ring_chunks = file.ring_chunks;
-    if (program)
+    if (program) {
         memcpy(header->program, program, strnlen(program, sizeof(header->program) - 1));
+    }
     memcpy(header->magic, GS_TRACE_MAGIC, sizeof(header->magic));
     __atomic_store_n(
         &header->seal,
@@ -182,12 +188,14 @@ static int map_chunk(int fd, uint64_t index, void **out)
     off_t offset = (off_t)(index * GS_TRACE_CHUNK_BYTES);
     int error = gs_output_map_extend(fd, offset, GS_TRACE_CHUNK_BYTES);
 
-    if (error)
+    if (error) {
         return error;
+    }
     *out =
         mmap(NULL, GS_TRACE_CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
-    if (*out == MAP_FAILED)
+    if (*out == MAP_FAILED) {
         return errno;
+    }
     /* Faulting in all pages at once is cheaper than one by one; kernels before 5.14
      * refuse. */
     (void)madvise(*out, GS_TRACE_CHUNK_BYTES, MADV_POPULATE_WRITE);
@@ -199,17 +207,18 @@ static void log_ended(enum gs_trace_end reason, int error)
 {
     bool made = file.chunk_count > 0;
 
-    if (reason == GS_TRACE_END_LIMIT)
+    if (reason == GS_TRACE_END_LIMIT) {
         gs_log_line(
             GS_LOG_WARN,
             "GPUSHIM_TRACE_LIMIT=%lluM: reached; nothing more is recorded in %.600s",
             (unsigned long long)(file.limit_bytes / GS_MIB), file.named.path);
-    else
+    } else {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.600s: %s: %s; %s",
                     file.named.path[0] ? file.named.path : file.pattern,
                     made ? "cannot grow" : "cannot be created",
                     gs_output_error_text(error),
                     made ? "nothing more is recorded" : "nothing is recorded");
+    }
 }
 
 /* ---- the ring; grow_lock is held -------------------------------------------------- */
@@ -239,8 +248,9 @@ static void fold(uint64_t chunk)
 
         memcpy(words, &record, sizeof(words));
         if (record.seal ==
-            gs_trace_seal(words, GS_ARRAY_LEN(words), chunk * GS_TRACE_CHUNK_SLOTS + i))
+            gs_trace_seal(words, GS_ARRAY_LEN(words), chunk * GS_TRACE_CHUNK_SLOTS + i)) {
             gs_trace_live_add(&file.live, &record, chunk);
+        }
     }
 }
 
@@ -262,10 +272,11 @@ static void flush_base(struct base_writer *writer)
         ssize_t more =
             pwrite(writer->fd, (char *)base_slots + done, bytes - done, at + (off_t)done);
 
-        if (more > 0)
+        if (more > 0) {
             done += (size_t)more;
-        else if (more == 0 || errno != EINTR)
+        } else if (more == 0 || errno != EINTR) {
             writer->error = more == 0 ? EIO : errno;
+        }
     }
     writer->count = 0;
 }
@@ -280,8 +291,9 @@ static void put_base(void *arg, const struct gs_trace_record *record)
     memcpy(words, slot, sizeof(words));
     slot->seal =
         gs_trace_seal(words, GS_ARRAY_LEN(words), writer->place++ | GS_TRACE_BASE_SALT);
-    if (writer->count == BASE_SLOTS)
+    if (writer->count == BASE_SLOTS) {
         flush_base(writer);
+    }
 }
 
 /* Writes what is live before the chunk `file.folded` behind the ring, where the last base
@@ -296,18 +308,21 @@ static int write_base(int fd)
     struct gs_output_shield shield;
     uint64_t words[GS_TRACE_BASE_WORDS];
 
-    if (file.folded >= file.ring_chunks)
+    if (file.folded >= file.ring_chunks) {
         gs_trace_live_expire(&file.live, file.folded - file.ring_chunks);
+    }
     base.records = gs_trace_live_count(&file.live);
-    if (file.base.number != 0 && file.base.place - ring_slots < base.records)
+    if (file.base.number != 0 && file.base.place - ring_slots < base.records) {
         base.place = file.base.place + file.base.records;
+    }
     struct base_writer writer = {.fd = fd, .place = base.place};
     gs_output_shield_raise(&shield);
     gs_trace_live_visit(&file.live, put_base, &writer);
     flush_base(&writer);
     gs_output_shield_lower(&shield, writer.error);
-    if (writer.error || file.live.no_memory)
+    if (writer.error || file.live.no_memory) {
         return writer.error ? writer.error : ENOMEM;
+    }
     memcpy(words, &base, sizeof(words));
     base.seal = gs_trace_seal(words, GS_TRACE_BASE_WORDS, 2);
     __atomic_store_n(&out->seal, 0, __ATOMIC_RELEASE);
@@ -326,8 +341,9 @@ static int prepare_ring(int fd)
 {
     uint64_t part = file.ring_chunks / RING_PARTS;
 
-    if (file.ring_chunks == 0 || file.chunk_count < file.ring_chunks - part)
+    if (file.ring_chunks == 0 || file.chunk_count < file.ring_chunks - part) {
         return 0;
+    }
     fold(file.folded++);
     return file.folded - file.kept >= part ? write_base(fd) : 0;
 }
@@ -346,10 +362,12 @@ static int take_chunk(int fd)
         return 0;
     }
     error = map_chunk(fd, file.chunk_count, &chunk);
-    if (!error && file.chunk_count == 0)
+    if (!error && file.chunk_count == 0) {
         write_header(chunk);
-    if (!error)
+    }
+    if (!error) {
         __atomic_store_n(&file.chunks[place], chunk, __ATOMIC_RELEASE);
+    }
     return error;
 }
 
@@ -359,18 +377,23 @@ static int begin_chunk(void)
     int fd = file.chunk_count ? gs_output_map_open(&file.named) : create_file();
     int error = fd < 0 ? errno : 0;
 
-    if (error)
+    if (error) {
         return error;
+    }
     error = prepare_ring(fd);
-    if (!error)
+    if (!error) {
         error = take_chunk(fd);
-    if (error && file.chunk_count == 0)
+    }
+    if (error && file.chunk_count == 0) {
         gs_output_map_remove(&file.named); /* no record is in it */
+    }
     close(fd);
-    if (error)
+    if (error) {
         return error;
-    if (file.ring_chunks != 0)
+    }
+    if (file.ring_chunks != 0) {
         __atomic_store_n(&ring_of()->chunks, file.chunk_count + 1, __ATOMIC_RELEASE);
+    }
     __atomic_store_n(&file.chunk_count, file.chunk_count + 1, __ATOMIC_RELEASE);
     return 0;
 }
@@ -395,8 +418,9 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
             end_recording(reason);
         }
     }
-    if (index < file.chunk_count)
+    if (index < file.chunk_count) {
         chunk = chunk_at(index);
+    }
     gs_mutex_unlock(&grow_lock);
     gs_uncancelled_end(before);
     errno = saved_errno;
@@ -411,14 +435,17 @@ enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes,
     uint64_t chunk_limit = limit_bytes / GS_TRACE_CHUNK_BYTES;
     void *table;
 
-    if (strlen(pattern) >= sizeof(file.pattern))
+    if (strlen(pattern) >= sizeof(file.pattern)) {
         return GS_ERR_INVALID;
-    if (chunk_limit == 0)
+    }
+    if (chunk_limit == 0) {
         chunk_limit = 1;
+    }
     table = mmap(NULL, chunk_limit * sizeof(*file.chunks), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (table == MAP_FAILED)
+    if (table == MAP_FAILED) {
         return GS_ERR_HOST_NOMEM;
+    }
     gs_log_pattern_keep(file.pattern, pattern);
     file.limit_bytes = limit_bytes;
     file.pid_start = pid_start;
@@ -441,12 +468,15 @@ struct gs_trace_record *gs_trace_file_batch(uint64_t *number)
     uint64_t index = slot / GS_TRACE_CHUNK_SLOTS;
     struct gs_trace_record *chunk = NULL;
 
-    if (GS_UNLIKELY(slot >= ENDED))
+    if (GS_UNLIKELY(slot >= ENDED)) {
         return NULL;
-    if (GS_LIKELY(index < __atomic_load_n(&file.chunk_count, __ATOMIC_ACQUIRE)))
+    }
+    if (GS_LIKELY(index < __atomic_load_n(&file.chunk_count, __ATOMIC_ACQUIRE))) {
         chunk = chunk_at(index);
-    if (GS_UNLIKELY(!chunk))
+    }
+    if (GS_UNLIKELY(!chunk)) {
         chunk = grow(index);
+    }
     *number = slot;
     return chunk ? &chunk[slot % GS_TRACE_CHUNK_SLOTS] : NULL;
 }
@@ -464,30 +494,35 @@ void gs_trace_file_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes)
     for (uint64_t i = 0; file.chunks && i < file.chunk_limit; i++) {
         uintptr_t chunk = (uintptr_t)__atomic_load_n(&file.chunks[i], __ATOMIC_ACQUIRE);
 
-        if (chunk == 0)
+        if (chunk == 0) {
             break;
+        }
         if (begin == chunk + GS_TRACE_CHUNK_BYTES) {
             begin = chunk;
         } else if (end == chunk) {
             end += GS_TRACE_CHUNK_BYTES;
         } else {
-            if (end > begin)
+            if (end > begin) {
                 visit(arg, begin, end - begin);
+            }
             begin = chunk;
             end = chunk + GS_TRACE_CHUNK_BYTES;
         }
     }
-    if (end > begin)
+    if (end > begin) {
         visit(arg, begin, end - begin);
+    }
 }
 
 void gs_trace_file_reset(void)
 {
-    for (uint64_t i = 0; i < file.chunk_count && i < file.chunk_limit; i++)
+    for (uint64_t i = 0; i < file.chunk_count && i < file.chunk_limit; i++) {
         munmap(file.chunks[i], GS_TRACE_CHUNK_BYTES);
+    }
     gs_trace_live_free(&file.live);
-    if (file.chunks)
+    if (file.chunks) {
         munmap(file.chunks, file.chunk_limit * sizeof(*file.chunks));
+    }
     memset(&file, 0, sizeof(file));
     __atomic_store_n(&gs_trace_file_next, ENDED, __ATOMIC_RELEASE);
     gs_mutex_init(&grow_lock, GS_RANK_TRACE_FILE);

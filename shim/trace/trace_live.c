@@ -25,11 +25,13 @@ static size_t home_of(const struct gs_trace_table *table, uint64_t key)
 /* The row of the key, or the empty one for it; NULL: the table is empty. */
 static struct gs_trace_record *find(const struct gs_trace_table *table, uint64_t key)
 {
-    if (table->room == 0)
+    if (table->room == 0) {
         return NULL;
+    }
     for (size_t i = home_of(table, key);; i = (i + 1) & (table->room - 1)) {
-        if (table->rows[i].key == key || table->rows[i].key == 0)
+        if (table->rows[i].key == key || table->rows[i].key == 0) {
             return &table->rows[i];
+        }
     }
 }
 
@@ -46,12 +48,14 @@ static bool grow(struct gs_trace_table *table)
     struct gs_trace_table more = {.room = table->room ? 2 * table->room : FIRST_ROOM};
 
     more.rows = gs_host_map(more.room * sizeof(*more.rows));
-    if (!more.rows)
+    if (!more.rows) {
         return false;
+    }
     more.count = table->count;
     for (size_t i = 0; i < table->room; i++) {
-        if (table->rows[i].key != 0)
+        if (table->rows[i].key != 0) {
             *find(&more, table->rows[i].key) = table->rows[i];
+        }
     }
     gs_host_unmap(table->rows, table->room * sizeof(*table->rows));
     *table = more;
@@ -94,12 +98,13 @@ static void add_alloc(struct gs_trace_live *live, const struct gs_trace_record *
 {
     struct gs_trace_record *row = find_present(&live->blocks, record->key);
 
-    if (!row)
+    if (!row) {
         put(live, &live->blocks, record);
-    else if (row->op == GS_TRACE_FREE && row->time_ns >= record->time_ns)
+    } else if (row->op == GS_TRACE_FREE && row->time_ns >= record->time_ns) {
         drop(&live->blocks, row);
-    else if (row->time_ns <= record->time_ns)
+    } else if (row->time_ns <= record->time_ns) {
         *row = *record; /* the free between the two is still to come */
+    }
 }
 
 static void add_free(struct gs_trace_live *live, const struct gs_trace_record *record,
@@ -108,8 +113,9 @@ static void add_free(struct gs_trace_live *live, const struct gs_trace_record *r
     struct gs_trace_record *row = find_present(&live->blocks, record->key);
 
     if (row && row->op == GS_TRACE_ALLOC) {
-        if (row->time_ns > record->time_ns)
+        if (row->time_ns > record->time_ns) {
             return; /* of an earlier allocation of the address */
+        }
         live->recent[live->next_recent++ % GS_TRACE_LIVE_RECENT] = *row;
         drop(&live->blocks, row);
     } else {
@@ -126,8 +132,9 @@ static void add_refused(struct gs_trace_live *live, const struct gs_trace_record
     struct gs_trace_record *row = find_present(&live->blocks, record->key);
 
     if (row) {
-        if (row->op == GS_TRACE_FREE && row->thread == record->thread)
+        if (row->op == GS_TRACE_FREE && row->thread == record->thread) {
             drop(&live->blocks, row);
+        }
         return;
     }
     for (unsigned i = 0; i < GS_TRACE_LIVE_RECENT; i++) {
@@ -150,18 +157,20 @@ static void end_context(struct gs_trace_live *live, const struct gs_trace_record
 
         if (row->key != 0 && row->op == GS_TRACE_ALLOC && row->context == end->context &&
             end->context != GS_TRACE_UNNUMBERED && row->kind != GS_TRACE_KIND_ASYNC &&
-            row->time_ns <= end->time_ns)
+            row->time_ns <= end->time_ns) {
             drop(table, row); /* another row may be here now */
-        else
+        } else {
             i++;
+        }
     }
     table = &live->ranges;
     for (size_t i = 0; i < table->room;) {
         if (table->rows[i].key != 0 && table->rows[i].context == end->context &&
-            end->context != 0)
+            end->context != 0) {
             drop(table, &table->rows[i]);
-        else
+        } else {
             i++;
+        }
     }
 }
 
@@ -222,18 +231,20 @@ void gs_trace_live_add(struct gs_trace_live *live, const struct gs_trace_record 
     default:
         return;
     }
-    if (record->key == 0)
+    if (record->key == 0) {
         return;
-    if (record->op == GS_TRACE_ALLOC)
+    }
+    if (record->op == GS_TRACE_ALLOC) {
         add_alloc(live, record);
-    else if (record->op == GS_TRACE_FREE)
+    } else if (record->op == GS_TRACE_FREE) {
         add_free(live, record, chunk);
-    else if (record->op == GS_TRACE_FREE_REFUSED)
+    } else if (record->op == GS_TRACE_FREE_REFUSED) {
         add_refused(live, record);
-    else if (record->op == GS_TRACE_UNMAPPED)
+    } else if (record->op == GS_TRACE_UNMAPPED) {
         unmap_range(live, record);
-    else if (record->bytes != 0)
+    } else if (record->bytes != 0) {
         put(live, &live->ranges, record);
+    }
 }
 
 void gs_trace_live_expire(struct gs_trace_live *live, uint64_t chunk)
@@ -243,10 +254,11 @@ void gs_trace_live_expire(struct gs_trace_live *live, uint64_t chunk)
     for (size_t i = 0; i < table->room;) {
         struct gs_trace_record *row = &table->rows[i];
 
-        if (row->key != 0 && row->op == GS_TRACE_FREE && row->bytes < chunk)
+        if (row->key != 0 && row->op == GS_TRACE_FREE && row->bytes < chunk) {
             drop(table, row);
-        else
+        } else {
             i++;
+        }
     }
 }
 
@@ -265,10 +277,12 @@ void gs_trace_live_visit(const struct gs_trace_live *live,
         for (size_t i = 0; i < tables[t]->room; i++) {
             struct gs_trace_record record = tables[t]->rows[i];
 
-            if (record.op == GS_TRACE_FREE)
+            if (record.op == GS_TRACE_FREE) {
                 record.bytes = 0;
-            if (record.key != 0)
+            }
+            if (record.key != 0) {
                 visit(arg, &record);
+            }
         }
     }
 }

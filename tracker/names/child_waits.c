@@ -30,8 +30,9 @@ static bool is_wait_for_any(const char *text)
     long number = strtol(text, &end, 10);
     uint64_t first;
 
-    if (end == text || (number != SYS_wait4 && number != SYS_waitid))
+    if (end == text || (number != SYS_wait4 && number != SYS_waitid)) {
         return false;
+    }
     first = strtoull(end, NULL, 16);
     return number == SYS_wait4 ? (int32_t)(uint32_t)first == -1
                                : (uint32_t)first == P_ALL;
@@ -41,8 +42,8 @@ static bool thread_waits(const char *id)
 {
     char path[64], text[128];
 
-    snprintf(path, sizeof path, TASKS "/%.20s/syscall", id);
-    (void)gs_read_text(path, text, sizeof text);
+    snprintf(path, sizeof(path), TASKS "/%.20s/syscall", id);
+    (void)gs_read_text(path, text, sizeof(text));
     return is_wait_for_any(text);
 }
 
@@ -53,10 +54,12 @@ bool gs_child_waits(void)
     bool found = false;
 
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): the folder is this call's own */
-    while (threads != NULL && !found && (entry = readdir(threads)) != NULL)
+    while (threads != NULL && !found && (entry = readdir(threads)) != NULL) {
         found = entry->d_name[0] != '.' && thread_waits(entry->d_name);
-    if (threads != NULL)
+    }
+    if (threads != NULL) {
         closedir(threads);
+    }
     return found;
 }
 

@@ -39,8 +39,9 @@ struct search {
 static uint32_t crc_step(const uint32_t table[256], uint32_t crc, const uint8_t *bytes,
                          size_t count)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         crc = table[(crc ^ bytes[i]) & 0xff] ^ crc >> 8;
+    }
     return crc;
 }
 
@@ -51,12 +52,14 @@ static bool has_crc(const struct gs_elf_file *file, uint32_t wanted)
     uint64_t offset = 0;
     size_t got = 0;
 
-    if (piece == NULL)
+    if (piece == NULL) {
         return false;
+    }
     for (uint32_t i = 0; i < 256; i++) {
         table[i] = i;
-        for (unsigned bit = 0; bit < 8; bit++)
+        for (unsigned bit = 0; bit < 8; bit++) {
             table[i] = table[i] >> 1 ^ ((table[i] & 1) != 0 ? 0xedb88320u : 0);
+        }
     }
     while (offset < file->bytes &&
            (got = gs_elf_file_read_some(file, offset, piece, CRC_PIECE)) > 0) {
@@ -86,18 +89,20 @@ static bool take(struct search *search, bool named)
         gs_elf_file_close(debug);
         return false;
     }
-    if (debug->made_up) /* cut: a debug file has sections */
+    if (debug->made_up) { /* cut: a debug file has sections */
         right = false;
-    else if (request->build_id_len != 0 && debug->build_id_len != 0)
+    } else if (request->build_id_len != 0 && debug->build_id_len != 0) {
         right = gs_elf_file_has_build_id(debug, request->build_id, request->build_id_len);
-    else
+    } else {
         right = named && has_crc(debug, search->crc);
+    }
     if (right && request->file != NULL && is_same_file(debug, request->file)) {
         gs_elf_file_close(debug); /* the module itself has the name of its debug file */
         return false;
     }
-    if (right)
+    if (right) {
         return true;
+    }
     search->foreign = true;
     gs_elf_file_close(debug);
     return false;
@@ -114,8 +119,9 @@ static bool join(struct search *search, const char *const *parts, size_t count)
     for (size_t i = 0; i < count; i++) {
         size_t length = strlen(parts[i]);
 
-        if (length >= search->path_bytes - used)
+        if (length >= search->path_bytes - used) {
             return false;
+        }
         memcpy(search->path + used, parts[i], length + 1);
         used += length;
     }
@@ -130,20 +136,24 @@ static bool take_by_id(struct search *search, const char *root, const char *dir)
         {root, dir, "/.build-id/", first, "/", search->id + 2},
         {root, dir, "/", search->id, "/", "debuginfo"}};
 
-    if (search->id[0] == '\0')
+    if (search->id[0] == '\0') {
         return false;
+    }
     for (size_t i = 0; i < GS_ARRAY_LEN(layouts); i++) {
-        if (!join(search, layouts[i], GS_ARRAY_LEN(layouts[i])))
+        if (!join(search, layouts[i], GS_ARRAY_LEN(layouts[i]))) {
             continue;
+        }
         if (i == 0) {
             size_t used = strlen(search->path);
 
-            if (used + sizeof(".debug") > search->path_bytes)
+            if (used + sizeof(".debug") > search->path_bytes) {
                 continue;
+            }
             memcpy(search->path + used, ".debug", sizeof(".debug"));
         }
-        if (take(search, false))
+        if (take(search, false)) {
             return true;
+        }
     }
     return false;
 }
@@ -163,8 +173,9 @@ static bool in_dirs(struct search *search, const char *root, const char *folder)
     const char *dirs = search->request->search->dirs;
     char *dir = search->dir;
 
-    if (dirs == NULL || dirs[0] == '\0')
+    if (dirs == NULL || dirs[0] == '\0') {
         dirs = GS_DEBUG_DIRS;
+    }
     while (dirs[0] != '\0') {
         size_t length = strcspn(dirs, ":");
 
@@ -173,8 +184,9 @@ static bool in_dirs(struct search *search, const char *root, const char *folder)
             dir[length] = '\0';
             if (folder == NULL ? take_by_id(search, root, dir)
                                : take_by_name(search, root, dir, folder, "/") ||
-                                     take_by_name(search, root, dir, "", "/"))
+                                     take_by_name(search, root, dir, "", "/")) {
                 return true;
+            }
         }
         dirs += length + (dirs[length] == ':');
     }
@@ -196,12 +208,14 @@ static bool find_real_path(struct search *search)
     char name[64];
     ssize_t length;
 
-    if (file == NULL)
+    if (file == NULL) {
         return false;
+    }
     (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", file->fd);
     length = readlink(name, search->real, sizeof(search->real) - 1);
-    if (length <= 0)
+    if (length <= 0) {
         return false;
+    }
     search->real[length] = '\0';
     return search->real[0] == '/';
 }
@@ -212,14 +226,17 @@ static bool by_name(struct search *search, const char *root)
     const char *slash = strrchr(search->request->path, '/');
     size_t length = slash != NULL ? (size_t)(slash - search->request->path) : 0;
 
-    if (slash == NULL || length >= sizeof(search->folder))
+    if (slash == NULL || length >= sizeof(search->folder)) {
         return false;
+    }
     memcpy(folder, search->request->path, length);
     folder[length] = '\0';
-    if (near_folder(search, root, folder))
+    if (near_folder(search, root, folder)) {
         return true;
-    if (!find_real_path(search)) /* the path may be a link */
+    }
+    if (!find_real_path(search)) { /* the path may be a link */
         return false;
+    }
     slash = strrchr(real, '/');
     length = slash != NULL ? (size_t)(slash - real) : 0;
     real[length] = '\0';
@@ -235,15 +252,18 @@ static void read_link(struct search *search)
     char *text = search->link;
     size_t bytes, length;
 
-    if (section == NULL || section->sh_size > sizeof(search->link))
+    if (section == NULL || section->sh_size > sizeof(search->link)) {
         return;
+    }
     bytes = (size_t)section->sh_size;
-    if (!gs_elf_file_read(file, section->sh_offset, text, bytes))
+    if (!gs_elf_file_read(file, section->sh_offset, text, bytes)) {
         return;
+    }
     length = strnlen(text, bytes);
     if (length == 0 || length >= sizeof(search->name) || memchr(text, '/', length) ||
-        gs_round_up(length + 1, 4) + sizeof(search->crc) > bytes)
+        gs_round_up(length + 1, 4) + sizeof(search->crc) > bytes) {
         return;
+    }
     memcpy(search->name, text, length + 1);
     memcpy(&search->crc, text + gs_round_up(length + 1, 4), sizeof(search->crc));
 }
@@ -253,17 +273,21 @@ static enum gs_debug_result find(struct search *search)
     const struct gs_debug_request *request = search->request;
     const char *sysroot = request->search->sysroot;
 
-    for (size_t i = 0; i < request->build_id_len && i < 20; i++)
+    for (size_t i = 0; i < request->build_id_len && i < 20; i++) {
         (void)snprintf(search->id + 2 * i, 3, "%02x", request->build_id[i]);
+    }
     read_link(search);
     if (sysroot != NULL && sysroot[0] != '\0' &&
-        (in_dirs(search, sysroot, NULL) || by_name(search, sysroot)))
+        (in_dirs(search, sysroot, NULL) || by_name(search, sysroot))) {
         return GS_DEBUG_FOUND;
-    if (in_dirs(search, "", NULL) || by_name(search, ""))
+    }
+    if (in_dirs(search, "", NULL) || by_name(search, "")) {
         return GS_DEBUG_FOUND;
+    }
     (void)snprintf(search->path, search->path_bytes, "%s", search->name);
-    if (search->name[0] == '\0')
+    if (search->name[0] == '\0') {
         return GS_DEBUG_NOT_NAMED;
+    }
     return search->foreign ? GS_DEBUG_FOREIGN : GS_DEBUG_MISSING;
 }
 
@@ -277,8 +301,9 @@ enum gs_debug_result gs_debug_file_find(const struct gs_debug_request *request,
     memset(debug, 0, sizeof(*debug));
     debug->fd = -1;
     path[0] = '\0';
-    if (search == NULL)
+    if (search == NULL) {
         return GS_DEBUG_NOT_NAMED;
+    }
     search->request = request;
     search->debug = debug;
     search->path = path;

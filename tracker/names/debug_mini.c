@@ -33,8 +33,9 @@ static decode_function *find_decoder(void)
     void *library = dlopen("liblzma.so.5", RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
     void *function = library ? dlsym(library, "lzma_stream_buffer_decode") : NULL;
 
-    if (function == NULL)
+    if (function == NULL) {
         gs_loader_message_drop();
+    }
     return (decode_function *)function;
 }
 
@@ -57,8 +58,9 @@ static uint8_t *unpack(const uint8_t *packed, size_t packed_bytes, size_t *bytes
             return out;
         }
         free(out);
-        if (result != LZMA_FULL)
+        if (result != LZMA_FULL) {
             break;
+        }
     }
     return NULL;
 }
@@ -73,8 +75,9 @@ static int make_file(const uint8_t *data, size_t bytes)
     while (fd >= 0 && done < bytes) {
         ssize_t written = write(fd, data + done, bytes - done);
 
-        if (written < 0 && errno == EINTR)
+        if (written < 0 && errno == EINTR) {
             continue;
+        }
         if (written <= 0) {
             close(fd);
             return -1;
@@ -92,19 +95,23 @@ enum gs_status gs_debug_file_open_mini(const struct gs_elf_file *file,
     size_t packed_bytes = 0, bytes = 0;
     uint8_t *packed, *data = NULL;
 
-    if (section == NULL || section->sh_size == 0 || section->sh_size > PACKED_MAX)
+    if (section == NULL || section->sh_size == 0 || section->sh_size > PACKED_MAX) {
         return GS_ERR_NOT_FOUND;
+    }
     packed_bytes = (size_t)section->sh_size;
     packed = malloc(packed_bytes);
-    if (packed == NULL)
+    if (packed == NULL) {
         return GS_ERR_HOST_NOMEM;
-    if (gs_elf_file_read(file, section->sh_offset, packed, packed_bytes))
+    }
+    if (gs_elf_file_read(file, section->sh_offset, packed, packed_bytes)) {
         data = unpack(packed, packed_bytes, &bytes);
+    }
     free(packed);
     if (data != NULL) {
         status = gs_elf_file_open_fd(mini, make_file(data, bytes));
-        if (status != GS_OK)
+        if (status != GS_OK) {
             gs_elf_file_close(mini);
+        }
     }
     free(data);
     return status == GS_ERR_IO ? GS_ERR_NOT_FOUND : status;

@@ -26,8 +26,9 @@ static void *find_in(void *library)
 {
     void *function = dlsym(library, "__cxa_demangle");
 
-    if (function == NULL)
+    if (function == NULL) {
         gs_loader_message_drop();
+    }
     return function;
 }
 
@@ -41,10 +42,11 @@ static void look_for_demangler(void)
          i++) {
         void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
 
-        if (library != NULL)
+        if (library != NULL) {
             function = find_in(library);
-        else
+        } else {
             gs_loader_message_drop();
+        }
     }
     atomic_store(&demangler, (cxa_demangle *)function);
     atomic_store(&looked_for, true);
@@ -56,18 +58,23 @@ char *gs_demangle(const char *name)
     char *readable;
     int status = -1;
 
-    if (gs_rust_is_name(name))
+    if (gs_rust_is_name(name)) {
         return gs_rust_demangle(name);
-    if (name[0] != '_' || name[1] != 'Z')
+    }
+    if (name[0] != '_' || name[1] != 'Z') {
         return NULL;
-    if (!atomic_load(&looked_for))
+    }
+    if (!atomic_load(&looked_for)) {
         look_for_demangler();
+    }
     demangle = atomic_load(&demangler);
-    if (demangle == NULL)
+    if (demangle == NULL) {
         return NULL;
+    }
     readable = demangle(name, NULL, NULL, &status);
-    if (status == 0 && readable != NULL)
+    if (status == 0 && readable != NULL) {
         return readable;
+    }
     free(readable);
     return NULL;
 }

@@ -54,10 +54,12 @@ static int compare_functions(const void *a, const void *b)
 {
     const struct function *left = a, *right = b;
 
-    if (left->begin != right->begin)
+    if (left->begin != right->begin) {
         return left->begin < right->begin ? -1 : 1;
-    if (left->rank != right->rank)
+    }
+    if (left->rank != right->rank) {
         return left->rank < right->rank ? -1 : 1;
+    }
     return left->name < right->name ? -1 : left->name > right->name;
 }
 
@@ -68,14 +70,16 @@ static uint64_t code_end(const struct gs_elf_file *file, const Elf64_Sym *symbol
     const Elf64_Shdr *section;
     const Elf64_Phdr *segment;
 
-    if (symbol->st_shndx == SHN_UNDEF)
+    if (symbol->st_shndx == SHN_UNDEF) {
         return 0;
+    }
     if (file->made_up) {
         segment = gs_elf_file_code(file, symbol->st_value);
         return segment != NULL ? segment->p_vaddr + segment->p_memsz : 0;
     }
-    if (symbol->st_shndx >= file->section_count)
+    if (symbol->st_shndx >= file->section_count) {
         return 0;
+    }
     section = &file->sections[symbol->st_shndx];
     return (section->sh_flags & SHF_EXECINSTR) != 0 ? section->sh_addr + section->sh_size
                                                     : 0;
@@ -92,13 +96,15 @@ static enum gs_status keep_symbol(struct gs_elf_symbols *symbols,
     size_t capacity;
 
     if ((type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) ||
-        symbol->st_name == 0 || (end = code_end(file, symbol)) == 0)
+        symbol->st_name == 0 || (end = code_end(file, symbol)) == 0) {
         return GS_OK;
+    }
     if (symbols->count == symbols->capacity) {
         capacity = symbols->capacity == 0 ? 1024 : symbols->capacity * 2;
         larger = realloc(symbols->functions, capacity * sizeof(*larger));
-        if (larger == NULL)
+        if (larger == NULL) {
             return GS_ERR_HOST_NOMEM;
+        }
         symbols->functions = larger;
         symbols->capacity = capacity;
     }
@@ -124,10 +130,12 @@ static enum gs_status read_table(struct gs_elf_symbols *symbols,
     while (status == GS_OK && left > 0) {
         size_t now = left < READ_SYMBOLS ? (size_t)left : READ_SYMBOLS;
 
-        if (!gs_elf_file_read(file, offset, piece, now * sizeof(*piece)))
+        if (!gs_elf_file_read(file, offset, piece, now * sizeof(*piece))) {
             break;
-        for (size_t i = 0; i < now && status == GS_OK; i++)
+        }
+        for (size_t i = 0; i < now && status == GS_OK; i++) {
             status = keep_symbol(symbols, file, &piece[i]);
+        }
         offset += now * sizeof(*piece);
         left -= now;
     }
@@ -142,8 +150,9 @@ static enum gs_status use_table(struct gs_elf_symbols *symbols,
     const Elf64_Shdr *table = gs_elf_file_section_by_type(file, type);
 
     if (table == NULL || table->sh_entsize != sizeof(Elf64_Sym) ||
-        table->sh_link >= file->section_count || symbols->source_count == SOURCES_MAX)
+        table->sh_link >= file->section_count || symbols->source_count == SOURCES_MAX) {
         return GS_OK;
+    }
     symbols->sources[symbols->source_count++] =
         (struct source){.file = file, .strings = file->sections[table->sh_link]};
     return read_table(symbols, file, table);
@@ -154,11 +163,13 @@ static enum gs_status use_exported(struct gs_elf_symbols *symbols)
 {
     enum gs_status status = use_table(symbols, &symbols->file, SHT_DYNSYM);
 
-    if (status != GS_OK)
+    if (status != GS_OK) {
         return status;
+    }
     status = gs_debug_file_open_mini(&symbols->file, &symbols->mini);
-    if (status == GS_OK)
+    if (status == GS_OK) {
         status = use_table(symbols, &symbols->mini, SHT_SYMTAB);
+    }
     return status == GS_ERR_HOST_NOMEM ? status : GS_OK;
 }
 
@@ -214,8 +225,9 @@ enum gs_status gs_elf_symbols_read(struct gs_elf_file *file, struct gs_elf_file 
 
 void gs_elf_symbols_close(struct gs_elf_symbols *symbols)
 {
-    if (symbols == NULL)
+    if (symbols == NULL) {
         return;
+    }
     gs_elf_file_close(&symbols->file);
     gs_elf_file_close(&symbols->debug);
     gs_elf_file_close(&symbols->mini);
@@ -235,18 +247,21 @@ static char *read_string(struct gs_elf_symbols *symbols, const struct source *so
         if (bytes > symbols->name_bytes) {
             char *larger = realloc(symbols->name, bytes);
 
-            if (larger == NULL)
+            if (larger == NULL) {
                 return NULL;
+            }
             symbols->name = larger;
             symbols->name_bytes = bytes;
         }
-        if (want > source->strings.sh_size - offset)
+        if (want > source->strings.sh_size - offset) {
             want = (size_t)(source->strings.sh_size - offset);
+        }
         got = gs_elf_file_read_some(source->file, source->strings.sh_offset + offset,
                                     symbols->name, want);
         symbols->name[got] = '\0';
-        if (got < bytes - 1 || strlen(symbols->name) < got)
+        if (got < bytes - 1 || strlen(symbols->name) < got) {
             return symbols->name;
+        }
     }
     return NULL;
 }
@@ -261,15 +276,18 @@ static const char *read_name(struct gs_elf_symbols *symbols,
                      : NULL;
     char *version;
 
-    if (name == NULL)
+    if (name == NULL) {
         return "";
+    }
     for (const char *c = name; *c != '\0'; c++) {
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) {
             return ""; /* no compiler writes such a byte */
+        }
     }
     version = strchr(name, '@');
-    if (version != NULL)
+    if (version != NULL) {
         *version = '\0';
+    }
     return name;
 }
 
@@ -281,10 +299,11 @@ static size_t upper_bound(const struct gs_elf_symbols *symbols, uint64_t address
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (symbols->functions[middle].begin <= address)
+        if (symbols->functions[middle].begin <= address) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low;
 }
@@ -323,8 +342,9 @@ static const char *find_sorted(struct gs_elf_symbols *symbols, uint64_t address)
         const char *name;
 
         if (contains(function, address, nearest) &&
-            (name = name_of(symbols, function)) != NULL)
+            (name = name_of(symbols, function)) != NULL) {
             return name;
+        }
     }
     return NULL;
 }
@@ -341,8 +361,9 @@ static const struct function *last_around(const struct gs_elf_symbols *symbols,
 
         if (contains(function, address, nearest) &&
             (below == NULL || compare_functions(function, below) < 0) &&
-            (last == NULL || compare_functions(function, last) > 0))
+            (last == NULL || compare_functions(function, last) > 0)) {
             last = function;
+        }
     }
     return last;
 }
@@ -357,13 +378,15 @@ static const char *find_unsorted(struct gs_elf_symbols *symbols, uint64_t addres
     for (size_t i = 0; i < symbols->count; i++) {
         uint64_t begin = symbols->functions[i].begin;
 
-        if (begin <= address && begin > nearest)
+        if (begin <= address && begin > nearest) {
             nearest = begin;
+        }
     }
     for (size_t tries = 0; name == NULL && tries < LOOK_BACK; tries++) {
         function = last_around(symbols, address, nearest, function);
-        if (function == NULL)
+        if (function == NULL) {
             break;
+        }
         name = name_of(symbols, function);
     }
     return name;
@@ -371,11 +394,13 @@ static const char *find_unsorted(struct gs_elf_symbols *symbols, uint64_t addres
 
 const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address)
 {
-    if (!symbols->sorted && symbols->finds++ < UNSORTED_FINDS)
+    if (!symbols->sorted && symbols->finds++ < UNSORTED_FINDS) {
         return find_unsorted(symbols, address);
-    if (!symbols->sorted && symbols->count != 0)
+    }
+    if (!symbols->sorted && symbols->count != 0) {
         qsort(symbols->functions, symbols->count, sizeof(*symbols->functions),
               compare_functions);
+    }
     symbols->sorted = true;
     return find_sorted(symbols, address);
 }

@@ -52,8 +52,9 @@ const char *gs_frame_package(const char *path)
     static const char folder[] = "-packages/";
     const char *found = NULL;
 
-    while ((path = strstr(path, folder)) != NULL)
-        found = path += sizeof folder - 1;
+    while ((path = strstr(path, folder)) != NULL) {
+        found = path += sizeof(folder) - 1;
+    }
     return found;
 }
 
@@ -64,15 +65,18 @@ static const char *in_python(const char *path)
     static const char folder[] = "/python3.";
     const char *found = strstr(path, folder), *end;
 
-    if (starts_with(path, "<frozen "))
+    if (starts_with(path, "<frozen ")) {
         return "";
-    if (!found || gs_frame_package(path))
+    }
+    if (!found || gs_frame_package(path)) {
         return NULL;
-    end = found + sizeof folder - 1;
+    }
+    end = found + sizeof(folder) - 1;
     end += strspn(end, "0123456789");
     if (*end != '/' || !((found - path >= 4 && memcmp(found - 4, "/lib", 4) == 0) ||
-                         (found - path >= 6 && memcmp(found - 6, "/lib64", 6) == 0)))
+                         (found - path >= 6 && memcmp(found - 6, "/lib64", 6) == 0))) {
         return NULL;
+    }
     return end + 1;
 }
 
@@ -98,12 +102,14 @@ static struct known known_file(const char *path)
  * name is not a mangled one. */
 static const char *first_name(const char *linkage)
 {
-    if (!starts_with(linkage, "_Z"))
+    if (!starts_with(linkage, "_Z")) {
         return "";
+    }
     linkage += 2;
     linkage += strspn(linkage, "Z"); /* local to a function */
-    if (*linkage == 'N')
+    if (*linkage == 'N') {
         linkage += 1 + strspn(linkage + 1, "rVKRO");
+    }
     return linkage;
 }
 
@@ -161,8 +167,9 @@ static struct gs_frame_class find(const struct known *known, bool python)
                                    .family = GS_FAMILIES};
     const char *texts[BY_NAMESPACE + 1];
 
-    for (unsigned by = 0; by < GS_ARRAY_LEN(texts); by++)
+    for (unsigned by = 0; by < GS_ARRAY_LEN(texts); by++) {
         texts[by] = text_of(known, (enum by)by);
+    }
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
         const char *text = texts[rows[i].by];
         if (text && fits(i, text, known)) {
@@ -193,8 +200,9 @@ struct gs_frame_class gs_frame_class(const struct gs_symbol_request *frame,
     bool python = gs_frame_is_python(frame->frame);
     struct known known;
 
-    if (frame->class.known)
+    if (frame->class.known) {
         return frame->class;
+    }
     if (python) {
         known = known_file(symbol->file ? symbol->file : "");
         return find(&known, true);
@@ -219,8 +227,9 @@ struct gs_frame_class gs_frame_class_of_family(const char *name)
     struct gs_frame_class class = {.kind = GS_FRAME_FRAMEWORK, .known = name != NULL};
 
     while (name && class.family < GS_FAMILIES &&
-           strcmp(gs_frame_family_name(class.family), name) != 0)
+           strcmp(gs_frame_family_name(class.family), name) != 0) {
         class.family++;
+    }
     return class;
 }
 
@@ -240,11 +249,13 @@ static unsigned own_of_framework(gs_frame_class_at *class_at, void *self, unsign
 
     for (unsigned i = 0; i < end; i++) {
         struct gs_frame_class class = class_at(self, i);
-        if (class.python && class.family == family && class.kind == GS_FRAME_FRAMEWORK)
+        if (class.python && class.family == family && class.kind == GS_FRAME_FRAMEWORK) {
             return i;
+        }
     }
-    while (begin > 0 && class_at(self, begin - 1).family == family)
+    while (begin > 0 && class_at(self, begin - 1).family == family) {
         begin--;
+    }
     return begin;
 }
 
@@ -255,12 +266,15 @@ unsigned gs_frame_own(gs_frame_class_at *class_at, void *self, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         struct gs_frame_class class = class_at(self, i);
         if (class.generated && i + 1 < count &&
-            class_at(self, i + 1).kind == GS_FRAME_FRAMEWORK)
+            class_at(self, i + 1).kind == GS_FRAME_FRAMEWORK) {
             continue; /* the framework compiled it */
-        if (!gs_frame_is_carrier(class) && class.kind != GS_FRAME_START)
+        }
+        if (!gs_frame_is_carrier(class) && class.kind != GS_FRAME_START) {
             return i;
+        }
     }
-    while (end > 0 && class_at(self, end - 1).kind != GS_FRAME_FRAMEWORK)
+    while (end > 0 && class_at(self, end - 1).kind != GS_FRAME_FRAMEWORK) {
         end--;
+    }
     return end > 0 ? own_of_framework(class_at, self, end) : 0;
 }

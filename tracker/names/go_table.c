@@ -42,8 +42,9 @@ static uint64_t number(const struct gs_go_table *table, uint64_t offset, unsigne
 {
     uint64_t value = 0;
 
-    if (has(table, offset, bytes))
+    if (has(table, offset, bytes)) {
         memcpy(&value, table->bytes + offset, bytes); /* little endian, as this machine */
+    }
     return value;
 }
 
@@ -51,11 +52,13 @@ static uint64_t number(const struct gs_go_table *table, uint64_t offset, unsigne
 static const char *string_at(const struct gs_go_table *table, uint64_t offset)
 {
     if (!has(table, offset, 1) ||
-        memchr(table->bytes + offset, '\0', (size_t)(table->size - offset)) == NULL)
+        memchr(table->bytes + offset, '\0', (size_t)(table->size - offset)) == NULL) {
         return NULL;
+    }
     for (const uint8_t *c = table->bytes + offset; *c != '\0'; c++) {
-        if (*c < ' ' || *c == 0x7f)
+        if (*c < ' ' || *c == 0x7f) {
             return NULL;
+        }
     }
     return (const char *)table->bytes + offset;
 }
@@ -67,8 +70,9 @@ static bool read_header(struct gs_go_table *table)
     uint64_t at = 8;
 
     if ((magic != MAGIC_116 && magic != MAGIC_118 && magic != MAGIC_120) ||
-        number(table, 4, 2) != 0 || number(table, 7, 1) != sizeof(uint64_t))
+        number(table, 4, 2) != 0 || number(table, 7, 1) != sizeof(uint64_t)) {
         return false;
+    }
     table->by_offset = magic != MAGIC_116;
     table->quantum = (uint8_t)number(table, 6, 1);
     table->functions = number(table, at, 8);
@@ -110,8 +114,9 @@ static uint32_t read_varint(const struct gs_go_table *table, uint64_t *at)
         uint8_t byte = (uint8_t)number(table, (*at)++, 1);
 
         value |= (uint32_t)(byte & 0x7f) << shift;
-        if ((byte & 0x80) == 0)
+        if ((byte & 0x80) == 0) {
             break;
+        }
     }
     return value;
 }
@@ -123,18 +128,21 @@ static int32_t value_at(const struct gs_go_table *table, uint64_t stream, uint64
     uint64_t at = table->streams + stream, pc = begin;
     int32_t value = -1;
 
-    if (stream == 0)
+    if (stream == 0) {
         return -1;
+    }
     for (unsigned step = 0; step < STEPS_MAX && has(table, at, 1); step++) {
         uint32_t change = read_varint(table, &at);
 
-        if (change == 0 && step > 0)
+        if (change == 0 && step > 0) {
             break;
+        }
         value = (int32_t)((uint32_t)value +
                           ((change & 1) != 0 ? ~(change >> 1) : change >> 1));
         pc += (uint64_t)read_varint(table, &at) * table->quantum;
-        if (address < pc)
+        if (address < pc) {
             return value;
+        }
     }
     return -1;
 }
@@ -145,23 +153,26 @@ bool gs_go_table_find(const struct gs_go_table *table, uint64_t address,
     uint64_t low = 0, high = table->functions, record, begin, fields;
     int32_t file, line;
 
-    if (address < begin_of(table, 0) || address >= begin_of(table, table->functions))
+    if (address < begin_of(table, 0) || address >= begin_of(table, table->functions)) {
         return false;
+    }
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
 
-        if (begin_of(table, middle) <= address)
+        if (begin_of(table, middle) <= address) {
             low = middle;
-        else
+        } else {
             high = middle;
+        }
     }
     begin = begin_of(table, low);
     record = record_of(table, low);
     fields = record + (table->by_offset ? 4 : 8);
     memset(out, 0, sizeof(*out));
     out->function = string_at(table, table->names + number(table, fields, 4));
-    if (out->function == NULL || out->function[0] == '\0')
+    if (out->function == NULL || out->function[0] == '\0') {
         return false;
+    }
     file = value_at(table, number(table, fields + 16, 4), begin, address);
     line = value_at(table, number(table, fields + 20, 4), begin, address);
     if (file >= 0 && line > 0) {
@@ -184,11 +195,13 @@ static enum gs_status read_table(const struct gs_elf_file *file,
     struct gs_go_table *table;
     uint64_t size = section->sh_size - skip;
 
-    if (section->sh_type == SHT_NOBITS || size == 0 || size > TABLE_BYTES_MAX)
+    if (section->sh_type == SHT_NOBITS || size == 0 || size > TABLE_BYTES_MAX) {
         return GS_ERR_NOT_FOUND;
+    }
     table = calloc(1, sizeof(*table));
-    if (table != NULL)
+    if (table != NULL) {
         table->bytes = malloc((size_t)size);
+    }
     if (table == NULL || table->bytes == NULL) {
         gs_go_table_close(table);
         return GS_ERR_HOST_NOMEM;
@@ -228,12 +241,14 @@ static enum gs_status search_table(const struct gs_elf_file *file,
                           : PIECE_BYTES;
 
         got = gs_elf_file_read_some(file, section->sh_offset + at, piece, want);
-        if (got < HEADER_ALIGN)
+        if (got < HEADER_ALIGN) {
             break;
+        }
         for (size_t i = 0; i + 8 <= got && status == GS_ERR_NOT_FOUND;
              i += HEADER_ALIGN) {
-            if (is_header(piece + i))
+            if (is_header(piece + i)) {
                 status = read_table(file, section, at + i, out);
+            }
         }
     }
     free(piece);
@@ -247,8 +262,9 @@ enum gs_status gs_go_table_open(const struct gs_elf_file *file, struct gs_go_tab
 
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
         section = gs_elf_file_section_by_name(file, names[i]);
-        if (section != NULL)
+        if (section != NULL) {
             return read_table(file, section, 0, out);
+        }
     }
     section = gs_elf_file_section_by_name(file, ".data.rel.ro");
     return section != NULL && section->sh_type != SHT_NOBITS
@@ -258,8 +274,9 @@ enum gs_status gs_go_table_open(const struct gs_elf_file *file, struct gs_go_tab
 
 void gs_go_table_close(struct gs_go_table *table)
 {
-    if (table == NULL)
+    if (table == NULL) {
         return;
+    }
     free(table->bytes);
     free(table);
 }

@@ -57,16 +57,19 @@ static char **clean_environment(void)
     size_t count = 0, kept = 0;
     char **clean;
 
-    while (environ != NULL && environ[count] != NULL)
+    while (environ != NULL && environ[count] != NULL) {
         count++;
+    }
     clean = malloc((count + 1) * sizeof(*clean));
-    if (clean == NULL)
+    if (clean == NULL) {
         return NULL;
+    }
     for (size_t i = 0; i < count; i++) {
         if (!starts_with(environ[i], "LD_PRELOAD=") &&
             !starts_with(environ[i], "GPUSHIM_") &&
-            !starts_with(environ[i], "DEBUGINFOD_URLS="))
+            !starts_with(environ[i], "DEBUGINFOD_URLS=")) {
             clean[kept++] = environ[i];
+        }
     }
     clean[kept] = NULL;
     return clean;
@@ -74,8 +77,9 @@ static char **clean_environment(void)
 
 static void close_fd(int *fd)
 {
-    if (*fd >= 0)
+    if (*fd >= 0) {
         close(*fd);
+    }
     *fd = -1;
 }
 
@@ -86,11 +90,13 @@ static bool move_up(int *fd)
 {
     int moved;
 
-    if (*fd >= FIRST_FREE_FD)
+    if (*fd >= FIRST_FREE_FD) {
         return true;
+    }
     moved = fcntl(*fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
-    if (moved < 0)
+    if (moved < 0) {
         return false;
+    }
     close(*fd);
     *fd = moved;
     return true;
@@ -117,16 +123,19 @@ static int spawn(const char *const *argv, char **environment, int in, int out, p
     posix_spawnattr_t attributes;
     int error = ENOMEM;
 
-    if (posix_spawn_file_actions_init(&actions) != 0)
+    if (posix_spawn_file_actions_init(&actions) != 0) {
         return ENOMEM;
-    if (posix_spawnattr_init(&attributes) != 0)
+    }
+    if (posix_spawnattr_init(&attributes) != 0) {
         goto out_actions;
+    }
     if (posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO) != 0 ||
         posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO) != 0 ||
         posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY,
                                          0) != 0 ||
-        !set_attributes(&attributes))
+        !set_attributes(&attributes)) {
         goto out_attributes;
+    }
     error = posix_spawnp(pid, argv[0], &actions, &attributes, (char *const *)argv,
                          environment);
 out_attributes:
@@ -152,8 +161,9 @@ static enum gs_status start_child(struct gs_helper *child, const char *const *ar
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) == 0 &&
         pipe2(out, O_CLOEXEC) == 0 && move_up(&in[0]) && move_up(&in[1]) &&
         move_up(&out[0]) && move_up(&out[1]) && set_nonblocking(in[1]) &&
-        set_nonblocking(out[0]))
+        set_nonblocking(out[0])) {
         error = spawn(argv, environment, in[0], out[1], &child->pid);
+    }
     free(environment);
     close_fd(&in[0]);
     close_fd(&out[1]);
@@ -178,8 +188,9 @@ static bool take_output(const struct gs_helper_job *job, struct line_buffer *lin
             lines->text[lines->used] = '\0';
             lines->used = 0;
             lines->cutting = false;
-            if (!job->take_line(job->context, lines->text))
+            if (!job->take_line(job->context, lines->text)) {
                 return false;
+            }
         } else if (lines->used == lines->bytes - 1) {
             lines->cutting = true;
         } else if (!lines->cutting && data[i] != '\0') {
@@ -196,12 +207,14 @@ static void feed(const struct gs_helper_job *job, struct gs_helper *child, size_
     ssize_t sent =
         send(child->to, job->input + *given, job->input_bytes - *given, MSG_NOSIGNAL);
 
-    if (sent > 0)
+    if (sent > 0) {
         *given += (size_t)sent;
-    else if (errno == EAGAIN || errno == EINTR)
+    } else if (errno == EAGAIN || errno == EINTR) {
         return;
-    if (sent <= 0 || (*given == job->input_bytes && !job->stays))
+    }
+    if (sent <= 0 || (*given == job->input_bytes && !job->stays)) {
         close_fd(&child->to);
+    }
 }
 
 /* Reads output. False: the output has ended, or the receiver wants no more. */
@@ -210,8 +223,9 @@ static bool drain(const struct gs_helper_job *job, struct gs_helper *child,
 {
     ssize_t got = read(child->from, lines->data, sizeof(lines->data));
 
-    if (got > 0)
+    if (got > 0) {
         return take_output(job, lines, lines->data, (size_t)got);
+    }
     return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
@@ -219,8 +233,9 @@ static int milliseconds_left(uint64_t deadline_ns)
 {
     uint64_t now = gs_now_ns(), left;
 
-    if (now >= deadline_ns)
+    if (now >= deadline_ns) {
         return 0;
+    }
     left = (deadline_ns - now + 999999) / 1000000;
     return left > 60000 ? 60000 : (int)left;
 }
@@ -231,8 +246,9 @@ static enum gs_status exchange(const struct gs_helper_job *job, struct gs_helper
 {
     size_t given = 0;
 
-    if (job->input_bytes == 0)
+    if (job->input_bytes == 0) {
         close_fd(&child->to);
+    }
     for (;;) {
         struct pollfd fds[2] = {
             {child->from, POLLIN, 0},
@@ -240,17 +256,21 @@ static enum gs_status exchange(const struct gs_helper_job *job, struct gs_helper
         };
         int left = milliseconds_left(job->deadline_ns);
 
-        if (left == 0)
+        if (left == 0) {
             return GS_ERR_TIMEOUT;
+        }
         if (poll(fds, 2, left) < 0) {
-            if (errno != EINTR)
+            if (errno != EINTR) {
                 return GS_ERR_IO;
+            }
             continue;
         }
-        if (fds[1].revents != 0)
+        if (fds[1].revents != 0) {
             feed(job, child, &given);
-        if (fds[0].revents != 0 && !drain(job, child, lines))
+        }
+        if (fds[0].revents != 0 && !drain(job, child, lines)) {
             return GS_OK;
+        }
     }
 }
 
@@ -270,8 +290,9 @@ static bool wait_until(pid_t pid, uint64_t deadline_ns)
     struct gs_wait wait = {.nap_ns = REAP_STEP_NS, .until_ns = deadline_ns};
 
     while (!is_gone(pid)) {
-        if (!gs_wait_step(&wait))
+        if (!gs_wait_step(&wait)) {
             return false;
+        }
     }
     return true;
 }
@@ -283,13 +304,15 @@ void gs_helper_end(struct gs_helper *child, uint64_t deadline_ns)
     uint64_t own_end_ns = gs_now_ns() + END_PATIENCE;
     pid_t pid = child->pid;
 
-    if (pid == 0)
+    if (pid == 0) {
         return;
+    }
     child->pid = 0;
     close_fd(&child->to);
     close_fd(&child->from);
-    if (wait_until(pid, own_end_ns < deadline_ns ? own_end_ns : deadline_ns))
+    if (wait_until(pid, own_end_ns < deadline_ns ? own_end_ns : deadline_ns)) {
         return;
+    }
     kill(-pid, SIGKILL);
     (void)wait_until(pid, gs_now_ns() + KILL_PATIENCE);
 }
@@ -300,15 +323,19 @@ enum gs_status gs_helper_run(struct gs_helper *child, const struct gs_helper_job
     struct line_buffer *lines = calloc(1, sizeof(*lines) + bytes);
     enum gs_status status = GS_OK;
 
-    if (lines == NULL)
+    if (lines == NULL) {
         return GS_ERR_IO;
+    }
     lines->bytes = bytes;
-    if (child->pid == 0)
+    if (child->pid == 0) {
         status = gs_child_waits() ? GS_ERR_BUSY : start_child(child, job->argv);
-    if (status == GS_OK)
+    }
+    if (status == GS_OK) {
         status = exchange(job, child, lines);
-    if (status != GS_OK || !job->stays)
+    }
+    if (status != GS_OK || !job->stays) {
         gs_helper_end(child, job->deadline_ns);
+    }
     free(lines);
     return status;
 }

@@ -30,12 +30,13 @@ struct lines {
 static bool next_char(struct lines *lines, char *out)
 {
     if (lines->at == lines->end) {
-        ssize_t got = read(lines->fd, lines->piece, sizeof lines->piece);
+        ssize_t got = read(lines->fd, lines->piece, sizeof(lines->piece));
 
         lines->at = 0;
         lines->end = got > 0 ? (size_t)got : 0;
-        if (got <= 0)
+        if (got <= 0) {
             return false;
+        }
     }
     *out = lines->piece[lines->at++];
     return true;
@@ -51,8 +52,9 @@ static bool next_line(struct lines *lines, char out[LINE_BYTES])
             out[used] = '\0';
             return true;
         }
-        if (used < LINE_BYTES - 1)
+        if (used < LINE_BYTES - 1) {
             out[used++] = c;
+        }
     }
     return false;
 }
@@ -67,10 +69,12 @@ static bool is_file(const char *path)
 
 static enum gs_host_region place_of(const char *path, bool private)
 {
-    if (strcmp(path, "[stack]") == 0)
+    if (strcmp(path, "[stack]") == 0) {
         return GS_HOST_STACK;
-    if (strcmp(path, "[heap]") == 0)
+    }
+    if (strcmp(path, "[heap]") == 0) {
         return GS_HOST_HEAP;
+    }
     return private && is_file(path) ? GS_HOST_DATA : GS_HOST_UNKNOWN;
 }
 
@@ -86,8 +90,9 @@ static enum gs_host_region classify_mapping(struct lines *lines, uint64_t addr)
         /* NOLINTNEXTLINE(cert-err34-c): the kernel writes what fits */
         if (sscanf(line, "%llx-%llx %7s %*s %*s %*s %n", &begin, &end, permissions,
                    &path_at) < 3 ||
-            addr < begin || addr >= end)
+            addr < begin || addr >= end) {
             continue;
+        }
         return place_of(path_at > 0 ? line + path_at : "",
                         strlen(permissions) == 4 && permissions[3] == 'p');
     }
@@ -100,8 +105,9 @@ enum gs_host_region gs_host_region(uint64_t addr)
     uintptr_t high;
     enum gs_host_region place = GS_HOST_UNKNOWN;
 
-    if (gs_thread_stack_known((uintptr_t)addr, &high))
+    if (gs_thread_stack_known((uintptr_t)addr, &high)) {
         return GS_HOST_STACK;
+    }
     int before = gs_uncancelled_begin();
     struct lines lines = {.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
     if (lines.fd >= 0) {

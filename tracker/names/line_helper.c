@@ -46,8 +46,9 @@ struct answers {
 static bool is_printable(const char *text)
 {
     for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
+        if ((unsigned char)*text < ' ' || *text == 0x7f) {
             return false;
+        }
     }
     return true;
 }
@@ -59,21 +60,25 @@ static bool parse_place(char *text, bool has_column, const char **file, unsigned
     char *colon, *end;
     unsigned long value;
 
-    if (!is_printable(text))
+    if (!is_printable(text)) {
         return false;
+    }
     if (has_column) {
         colon = strrchr(text, ':');
-        if (colon == NULL)
+        if (colon == NULL) {
             return false;
+        }
         *colon = '\0';
     }
     colon = strrchr(text, ':');
-    if (colon == NULL || colon == text || colon[1] < '0' || colon[1] > '9')
+    if (colon == NULL || colon == text || colon[1] < '0' || colon[1] > '9') {
         return false;
+    }
     errno = 0;
     value = strtoul(colon + 1, &end, 10);
-    if (errno != 0 || value > LINE_MAX_VALUE || (*end != '\0' && *end != ' '))
+    if (errno != 0 || value > LINE_MAX_VALUE || (*end != '\0' && *end != ' ')) {
         return false;
+    }
     *colon = '\0';
     *file = value != 0 && strcmp(text, "??") != 0 ? text : NULL;
     *line = (unsigned)value;
@@ -94,15 +99,17 @@ static void store_name(struct gs_line_query *query, const char *name)
 
     if (query->count < GS_LINE_PLACES_MAX) {
         places = realloc(places, (query->count + 1) * sizeof(*places));
-        if (places == NULL)
+        if (places == NULL) {
             return;
+        }
         query->places = places;
         memset(&places[query->count++], 0, sizeof(*places));
     }
     place = &places[query->count - 1];
     clear_place(place);
-    if (is_printable(name) && strcmp(name, "??") != 0)
+    if (is_printable(name) && strcmp(name, "??") != 0) {
         place->function = strdup(name);
+    }
 }
 
 /* Stores the place of the function that was named last. Another text takes the name
@@ -133,17 +140,19 @@ static void store_line(struct answers *answers, const char *line, bool has_colum
 {
     struct gs_line_query *query = &answers->queries[answers->at];
 
-    if (answers->named)
+    if (answers->named) {
         store_place(query, line, has_column);
-    else
+    } else {
         store_name(query, line);
+    }
     answers->named = !answers->named;
 }
 
 void gs_line_query_free(struct gs_line_query *query)
 {
-    for (unsigned i = 0; i < query->count; i++)
+    for (unsigned i = 0; i < query->count; i++) {
         clear_place(&query->places[i]);
+    }
     free(query->places);
     query->places = NULL;
     query->count = 0;
@@ -183,15 +192,17 @@ static char *write_questions(const struct gs_line_query *queries, size_t count, 
     size_t capacity = 1;
     char *text, *at;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         capacity += strlen(queries[i].path) + 32;
+    }
     text = at = malloc(capacity);
     for (size_t i = 0; text != NULL && i < count; i++) {
-        if (llvm)
+        if (llvm) {
             at += sprintf(at, "CODE \"%s\" 0x%" PRIx64 "\n", queries[i].path,
                           queries[i].address);
-        else
+        } else {
             at += sprintf(at, "0x%" PRIx64 "\n", queries[i].address);
+        }
     }
     *bytes = text != NULL ? (size_t)(at - text) : 0;
     return text;
@@ -215,14 +226,16 @@ static enum gs_status run_helper(const char *const *argv, struct gs_helper *llvm
     char *questions = write_questions(queries, count, llvm != NULL, &job.input_bytes);
     enum gs_status status;
 
-    if (questions == NULL)
+    if (questions == NULL) {
         return GS_ERR_HOST_NOMEM;
+    }
     job.input = questions;
     status = gs_helper_run(llvm != NULL ? llvm : &addr2line, &job);
     free(questions);
     /* no line follows addr2line's last answer and ends it */
-    if (answers.at + (answers.begun && llvm == NULL) < count)
+    if (answers.at + (answers.begun && llvm == NULL) < count) {
         *complete = false;
+    }
     return status;
 }
 
@@ -247,8 +260,9 @@ static void drop_symbols_name(struct gs_line_query *query)
 
     if (last == NULL || first->function == NULL ||
         (strcmp(first->function, last) != 0 &&
-         (query->symbol == NULL || strcmp(first->function, query->symbol) != 0)))
+         (query->symbol == NULL || strcmp(first->function, query->symbol) != 0))) {
         return;
+    }
     free(first->function);
     first->function = NULL;
 }
@@ -264,13 +278,15 @@ static enum gs_status run_addr2line(const char *program, uint64_t deadline_ns,
         const char *path = queries[begin].path;
         const char *argv[] = {program, "-a", "-f", "-i", "-e", path, NULL};
 
-        for (end = begin; end < count && strcmp(queries[end].path, path) == 0;)
+        for (end = begin; end < count && strcmp(queries[end].path, path) == 0;) {
             end++;
+        }
         status =
             run_helper(argv, NULL, deadline_ns, queries + begin, end - begin, complete);
     }
-    for (begin = 0; begin < count; begin++)
+    for (begin = 0; begin < count; begin++) {
         drop_symbols_name(&queries[begin]);
+    }
     return status;
 }
 
@@ -285,8 +301,9 @@ static bool is_addr2line(const char *program)
 static bool is_answered(const struct gs_line_query *query)
 {
     for (unsigned i = 0; i + 1 < query->count; i++) {
-        if (query->places[i].function == NULL)
+        if (query->places[i].function == NULL) {
             return false;
+        }
     }
     return query->count > 0 && query->places[query->count - 1].file != NULL;
 }
@@ -296,9 +313,10 @@ static unsigned worth(const struct gs_line_query *query)
 {
     unsigned sum = 0;
 
-    for (unsigned i = 0; i < query->count; i++)
+    for (unsigned i = 0; i < query->count; i++) {
         sum +=
             (query->places[i].file != NULL ? 2 : 0) + (query->places[i].function != NULL);
+    }
     return sum;
 }
 
@@ -308,8 +326,9 @@ static void ask_again(uint64_t deadline_ns, struct gs_line_query *queries, size_
     struct gs_line_query *second = calloc(count, sizeof(*second));
     bool complete = true;
 
-    if (second == NULL)
+    if (second == NULL) {
         return;
+    }
     for (size_t i = 0; i < count; i++) {
         second[i].path = queries[i].path;
         second[i].address = queries[i].address;
@@ -340,8 +359,9 @@ static void fill_gaps(uint64_t deadline_ns, struct gs_line_query *queries, size_
             answered += is_answered(&queries[end]);
             nameless += queries[end].count > 1 && !is_answered(&queries[end]);
         }
-        if ((answered == 0 || nameless > 0) && gs_now_ns() < deadline_ns)
+        if ((answered == 0 || nameless > 0) && gs_now_ns() < deadline_ns) {
             ask_again(deadline_ns, queries + begin, end - begin);
+        }
     }
 }
 
@@ -349,8 +369,9 @@ static void fill_gaps(uint64_t deadline_ns, struct gs_line_query *queries, size_
 static bool all_answered(const struct gs_line_query *queries, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (queries[i].count == 0)
+        if (queries[i].count == 0) {
             return false;
+        }
     }
     return true;
 }
@@ -363,8 +384,9 @@ const char *gs_line_helper_resolve(struct gs_line_helper *helper, unsigned timeo
     enum gs_status status;
     bool complete = true;
 
-    if (count == 0)
+    if (count == 0) {
         return NULL;
+    }
     if (program != NULL && is_addr2line(program)) {
         status = run_addr2line(program, deadline_ns, queries, count, &complete);
     } else {
@@ -380,14 +402,18 @@ const char *gs_line_helper_resolve(struct gs_line_helper *helper, unsigned timeo
             }
         }
     }
-    if (status == GS_ERR_NOT_FOUND)
+    if (status == GS_ERR_NOT_FOUND) {
         return program != NULL ? NOTE_GIVEN_MISSING : NOTE_MISSING;
-    if (status == GS_ERR_TIMEOUT)
+    }
+    if (status == GS_ERR_TIMEOUT) {
         return NOTE_TIMEOUT;
-    if (status == GS_ERR_BUSY)
+    }
+    if (status == GS_ERR_BUSY) {
         return NOTE_BUSY;
-    if (status != GS_OK)
+    }
+    if (status != GS_OK) {
         return NOTE_FAILED;
+    }
     return complete ? NULL : NOTE_SILENT;
 }
 

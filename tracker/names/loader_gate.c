@@ -33,8 +33,9 @@ static pid_t this_thread(void)
 
 bool gs_loader_enter(void)
 {
-    if (GS_LIKELY(atomic_fetch_add(&gate, 1) < CLOSED_ONE))
+    if (GS_LIKELY(atomic_fetch_add(&gate, 1) < CLOSED_ONE)) {
         return true;
+    }
     atomic_fetch_sub(&gate, 1);
     return false;
 }
@@ -43,14 +44,17 @@ bool gs_loader_enter(void)
 bool gs_loader_enter_after_fork(void)
 {
     for (int i = 0; i < WAIT_STEPS && !atomic_load(&shut); i++) {
-        if (GS_LIKELY(gs_loader_enter()))
+        if (GS_LIKELY(gs_loader_enter())) {
             return true;
-        if (atomic_load(&closer) == this_thread()) /* the program's signal handler */
+        }
+        if (atomic_load(&closer) == this_thread()) { /* the program's signal handler */
             break;
+        }
         gs_nap(STEP_NS);
     }
-    if (atomic_load(&shut))
+    if (atomic_load(&shut)) {
         return false;
+    }
     atomic_fetch_add(&gate, 1);
     return true;
 }
@@ -110,12 +114,14 @@ void gs_loader_learn(const void *begin, size_t bytes)
     struct region region = {begin, bytes, this_thread(), NULL, 0};
 
     find_own_mutex(&region);
-    if (region.count > 0 || atomic_load(&its_lock) != NULL || !gs_loader_enter())
+    if (region.count > 0 || atomic_load(&its_lock) != NULL || !gs_loader_enter()) {
         return; /* in a constructor, under the loader's locks: try another time */
+    }
     dl_iterate_phdr(check_first_entry, &region);
     gs_loader_leave();
-    if (region.count == 1)
+    if (region.count == 1) {
         atomic_store(&its_lock, region.mine);
+    }
 }
 
 /* ---- fork ------------------------------------------------------------------------ */
@@ -125,8 +131,9 @@ void gs_loader_close(void)
 {
     atomic_fetch_add(&gate, CLOSED_ONE);
     atomic_store(&closer, this_thread());
-    for (int i = 0; i < WAIT_STEPS && (atomic_load(&gate) & INSIDE) != 0; i++)
+    for (int i = 0; i < WAIT_STEPS && (atomic_load(&gate) & INSIDE) != 0; i++) {
         gs_nap(STEP_NS);
+    }
 }
 
 void gs_loader_open(void)
@@ -138,8 +145,9 @@ void gs_loader_open_in_child(void)
 {
     const pthread_mutex_t *lock = atomic_load(&its_lock);
 
-    if (lock != NULL && is_held(lock))
+    if (lock != NULL && is_held(lock)) {
         atomic_store(&shut, true); /* and leaves the gate closed */
-    else
+    } else {
         gs_loader_open();
+    }
 }

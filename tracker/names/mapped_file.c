@@ -23,8 +23,9 @@ static bool has_path(const char *line, const char *path)
     const char *found = strchr(line, '/');
     size_t length = strlen(path);
 
-    if (found == NULL || strncmp(found, path, length) != 0)
+    if (found == NULL || strncmp(found, path, length) != 0) {
         return false;
+    }
     found += length;
     return *found == '\n' || *found == '\0' || strncmp(found, " (deleted)", 10) == 0;
 }
@@ -37,8 +38,9 @@ static bool parse(const char *line, uintptr_t begin, struct gs_mapped_file *out)
     /* NOLINTNEXTLINE(cert-err34-c): the kernel writes what fits */
     if (sscanf(line, "%lx-%lx %*s %*s %lx:%lx %lu", &from, &to, &major_number,
                &minor_number, &inode) != 5 ||
-        from != begin || inode == 0)
+        from != begin || inode == 0) {
         return false;
+    }
     (void)snprintf(out->range, sizeof(out->range), "%lx-%lx", from, to);
     out->device = makedev((unsigned)major_number, (unsigned)minor_number);
     out->inode = inode;
@@ -53,8 +55,9 @@ static char *look(char *text, uintptr_t begin, const char *path, bool *found,
 
     for (; (newline = strchr(text, '\n')) != NULL; text = newline + 1) {
         *newline = '\0';
-        if (*found || !parse(text, begin, out))
+        if (*found || !parse(text, begin, out)) {
             continue;
+        }
         *found = true;
         out->same_path = has_path(text, path);
     }
@@ -79,8 +82,9 @@ bool gs_mapped_file_find(int64_t process, uintptr_t begin, const char *path,
         used = strlen(rest);
         memmove(text, rest, used + 1);
     }
-    if (maps >= 0)
+    if (maps >= 0) {
         close(maps);
+    }
     free(text);
     return found;
 }
@@ -99,14 +103,16 @@ bool gs_mapped_file_descriptor(int64_t process, const struct gs_mapped_file *map
         struct stat info;
 
         entry = readdir(descriptors); /* NOLINT(concurrency-mt-unsafe): its own stream */
-        if (entry == NULL)
+        if (entry == NULL) {
             break;
+        }
         (void)snprintf(path, path_bytes, "%s/%.20s", folder, entry->d_name);
         found = stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
                 (info.st_dev == mapped->device || any_device) &&
                 info.st_ino == mapped->inode;
     }
-    if (descriptors != NULL)
+    if (descriptors != NULL) {
         (void)closedir(descriptors);
+    }
     return found;
 }

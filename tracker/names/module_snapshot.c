@@ -64,8 +64,9 @@ static void read_build_id(struct gs_module *module, const uint8_t *note, size_t 
         bytes -= sizeof(head);
         name_bytes = gs_round_up(head.n_namesz, 4);
         content_bytes = gs_round_up(head.n_descsz, 4);
-        if (name_bytes > bytes || content_bytes > bytes - name_bytes)
+        if (name_bytes > bytes || content_bytes > bytes - name_bytes) {
             return;
+        }
         if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 &&
             memcmp(note, "GNU", 4) == 0) {
             size_t kept = head.n_descsz < sizeof(module->build_id)
@@ -89,8 +90,9 @@ static bool is_readable(const struct dl_phdr_info *info, ElfW(Addr) vaddr, size_
 
         if (p->p_type == PT_LOAD && (p->p_flags & PF_R) != 0 &&
             vaddr - p->p_vaddr < p->p_filesz &&
-            bytes <= p->p_filesz - (vaddr - p->p_vaddr))
+            bytes <= p->p_filesz - (vaddr - p->p_vaddr)) {
             return true;
+        }
     }
     return false;
 }
@@ -103,12 +105,15 @@ static void read_range(struct gs_module *module, const struct dl_phdr_info *info
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         uintptr_t begin = info->dlpi_addr + p->p_vaddr;
 
-        if (p->p_type != PT_LOAD || p->p_memsz == 0)
+        if (p->p_type != PT_LOAD || p->p_memsz == 0) {
             continue;
-        if (begin < low)
+        }
+        if (begin < low) {
             low = begin;
-        if (begin + p->p_memsz > high)
+        }
+        if (begin + p->p_memsz > high) {
             high = begin + p->p_memsz;
+        }
     }
     if (low < high) {
         module->begin = low;
@@ -152,9 +157,10 @@ static int copy_module(struct dl_phdr_info *info, size_t size, void *arg)
     for (unsigned i = 0; i < info->dlpi_phnum && module->build_id_len == 0; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 
-        if (p->p_type == PT_NOTE && is_readable(info, p->p_vaddr, p->p_memsz))
+        if (p->p_type == PT_NOTE && is_readable(info, p->p_vaddr, p->p_memsz)) {
             read_build_id(module, (const uint8_t *)info->dlpi_addr + p->p_vaddr,
                           p->p_memsz);
+        }
     }
     keep_name(snapshot, module, info->dlpi_name != NULL ? info->dlpi_name : "");
     return 0;
@@ -176,8 +182,9 @@ static struct gs_module_snapshot *new_snapshot(size_t modules, size_t name_bytes
     size_t head = sizeof(struct gs_module_snapshot) + modules * sizeof(struct gs_module);
     struct gs_module_snapshot *snapshot = gs_host_map(head + name_bytes);
 
-    if (snapshot == NULL)
+    if (snapshot == NULL) {
         return NULL;
+    }
     snapshot->bytes = head + name_bytes;
     snapshot->capacity = modules;
     snapshot->names = (char *)snapshot + head;
@@ -191,8 +198,9 @@ static void restore_line_feeds(char *path)
 {
     char *escaped = strstr(path, "\\012");
 
-    if (escaped == NULL || access(path, F_OK) == 0)
+    if (escaped == NULL || access(path, F_OK) == 0) {
         return;
+    }
     for (; escaped != NULL; escaped = strstr(escaped + 1, "\\012")) {
         *escaped = '\n';
         memmove(escaped + 1, escaped + 4, strlen(escaped + 4) + 1);
@@ -210,11 +218,13 @@ static void use_maps_line(struct gs_module_snapshot *snapshot, char *line)
     char *after;
 
     begin = strtoul(line, &after, 16);
-    if (path == NULL || *after != '-')
+    if (path == NULL || *after != '-') {
         return;
+    }
     end = strtoul(after + 1, &after, 16);
-    if (*after != ' ')
+    if (*after != ' ') {
         return;
+    }
     for (size_t i = 0; i < snapshot->count; i++) {
         struct gs_module *module = &snapshot->modules[i];
 
@@ -247,11 +257,13 @@ static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
         }
         used -= (size_t)(line - buffer);
         memmove(buffer, line, used);
-        if (used == SCRATCH_BYTES - 1)
+        if (used == SCRATCH_BYTES - 1) {
             used = 0; /* a line beyond every limit: drop it */
+        }
     }
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
+    }
     gs_uncancelled_end(before);
 }
 
@@ -280,8 +292,9 @@ static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
         }
         any_unnamed |= module->path[0] != '/' && module->path[0] != '[';
     }
-    if (any_unnamed)
+    if (any_unnamed) {
         name_from_maps(snapshot, scratch);
+    }
 }
 
 /* Stamps the files of modules without a build id: a file may be replaced before names are
@@ -291,8 +304,9 @@ static void stamp_files(struct gs_module_snapshot *snapshot)
     for (size_t i = 0; i < snapshot->count; i++) {
         struct gs_module *module = &snapshot->modules[i];
 
-        if (module->build_id_len == 0 && module->path[0] == '/')
+        if (module->build_id_len == 0 && module->path[0] == '/') {
             module->file_stamp = gs_elf_file_stamp(module->path);
+        }
     }
 }
 
@@ -308,17 +322,20 @@ struct gs_module_snapshot *gs_module_snapshot_take(void)
         dl_iterate_phdr(count_module, sizes);
         snapshot = new_snapshot(sizes[0] + slack, sizes[1] + NAMES_PER_MODULE * slack +
                                                       (size_t)PATH_MAX * 4);
-        if (snapshot == NULL)
+        if (snapshot == NULL) {
             return NULL;
+        }
         dl_iterate_phdr(copy_module, snapshot);
-        if (!snapshot->overflow)
+        if (!snapshot->overflow) {
             break;
+        }
         gs_module_snapshot_free(snapshot); /* modules were added in between: try again */
         slack *= 2;
     }
     scratch = gs_host_map(SCRATCH_BYTES);
-    if (scratch != NULL)
+    if (scratch != NULL) {
         name_specials(snapshot, scratch);
+    }
     stamp_files(snapshot);
     gs_host_unmap(scratch, SCRATCH_BYTES);
     return snapshot;

@@ -33,8 +33,9 @@ static const char *keep_string(struct gs_module_table *table, const char *text)
         size_t bytes = gs_round_up(sizeof(*block) + length, STRING_BLOCK_BYTES);
 
         block = gs_state_map(table->memory, bytes);
-        if (block == NULL)
+        if (block == NULL) {
             return NULL;
+        }
         block->bytes = bytes;
         block->used = sizeof(*block);
         block->next = table->strings;
@@ -55,10 +56,12 @@ static struct gs_module_record *new_record(struct gs_module_table *table)
     if (table->count == table->capacity) {
         capacity = table->capacity == 0 ? FIRST_RECORDS : table->capacity * 2;
         larger = gs_state_map(table->memory, capacity * sizeof(*larger));
-        if (larger == NULL)
+        if (larger == NULL) {
             return NULL;
-        if (table->count != 0)
+        }
+        if (table->count != 0) {
             memcpy(larger, table->records, old_bytes);
+        }
         if (gs_state_holds(table->memory, table->records) &&
             !gs_state_holds(table->memory, larger)) {
             table->kept_count = table->count;
@@ -86,8 +89,9 @@ void gs_module_table_add(struct gs_module_table *table,
     const char *path = keep_string(table, seen->module.path);
     struct gs_module_record *record = path != NULL ? new_record(table) : NULL;
 
-    if (record == NULL)
+    if (record == NULL) {
         return;
+    }
     *record = *seen;
     record->module.path = path;
 }
@@ -117,23 +121,27 @@ void gs_module_table_merge(struct gs_module_table *table,
 
     /* Both counters only grow, so the snapshot with the smaller sum is the older one. */
     if (table->epoch != 0 &&
-        counts.adds + counts.unloads <= table->counts.adds + table->counts.unloads)
+        counts.adds + counts.unloads <= table->counts.adds + table->counts.unloads) {
         return;
+    }
     for (size_t i = 0; i < known; i++) {
-        if (table->records[i].last_epoch == UINT32_MAX)
+        if (table->records[i].last_epoch == UINT32_MAX) {
             table->records[i].last_epoch = table->epoch;
+        }
     }
     for (size_t k = 0; k < snapshot->count; k++) {
         const struct gs_module *seen = &snapshot->modules[k];
         size_t i = 0;
 
         while (i < known && (table->records[i].last_epoch != table->epoch ||
-                             !same_module(&table->records[i].module, seen)))
+                             !same_module(&table->records[i].module, seen))) {
             i++;
-        if (i < known)
+        }
+        if (i < known) {
             table->records[i].last_epoch = UINT32_MAX;
-        else
+        } else {
             add_record(table, seen, epoch);
+        }
     }
     table->epoch = epoch;
     table->counts = counts;
@@ -146,8 +154,9 @@ const struct gs_module *gs_module_table_find(const struct gs_module_table *table
         const struct gs_module_record *record = &table->records[i];
 
         if (address >= record->module.begin && address < record->module.end &&
-            epoch >= record->first_epoch && epoch <= record->last_epoch)
+            epoch >= record->first_epoch && epoch <= record->last_epoch) {
             return &record->module;
+        }
     }
     return NULL;
 }

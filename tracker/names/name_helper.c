@@ -19,11 +19,13 @@ struct names {
 
 static bool is_readable(const char *name, const char *linkage)
 {
-    if (name[0] == '\0' || strcmp(name, linkage) == 0)
+    if (name[0] == '\0' || strcmp(name, linkage) == 0) {
         return false;
+    }
     for (; *name != '\0'; name++) {
-        if ((unsigned char)*name < ' ' || *name == 0x7f)
+        if ((unsigned char)*name < ' ' || *name == 0x7f) {
             return false;
+        }
     }
     return true;
 }
@@ -36,10 +38,12 @@ static char *copy_name(const char *name)
     size_t length = strlen(name);
     char *copy = malloc(length + sizeof(clone));
 
-    if (copy == NULL)
+    if (copy == NULL) {
         return NULL;
-    if (suffix == NULL || name[length - 1] != ')' || strchr(suffix, ')')[1] != '\0')
+    }
+    if (suffix == NULL || name[length - 1] != ')' || strchr(suffix, ')')[1] != '\0') {
         return strcpy(copy, name);
+    }
     memcpy(copy, name, (size_t)(suffix - name));
     strcpy(stpcpy(copy + (suffix - name), clone), suffix + 2);
     copy[strlen(copy) - 1] = ']';
@@ -51,13 +55,16 @@ static bool take_line(void *context, const char *line)
     struct names *names = context;
     struct gs_name_query *query;
 
-    while (names->at < names->count && names->queries[names->at].readable != NULL)
+    while (names->at < names->count && names->queries[names->at].readable != NULL) {
         names->at++; /* answered by the program before */
-    if (names->at == names->count)
+    }
+    if (names->at == names->count) {
         return false;
+    }
     query = &names->queries[names->at++];
-    if (is_readable(line, query->linkage))
+    if (is_readable(line, query->linkage)) {
         query->readable = copy_name(line);
+    }
     return names->at < names->count;
 }
 
@@ -67,12 +74,14 @@ static char *write_names(const struct gs_name_query *queries, size_t count, size
     size_t room = 0;
     char *text, *at;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         room += queries[i].readable == NULL ? strlen(queries[i].linkage) + 1 : 0;
+    }
     text = at = room != 0 ? malloc(room + 1) : NULL;
     for (size_t i = 0; text != NULL && i < count; i++) {
-        if (queries[i].readable != NULL)
+        if (queries[i].readable != NULL) {
             continue;
+        }
         at = stpcpy(at, queries[i].linkage);
         *at++ = '\n';
     }

@@ -39,9 +39,10 @@ static bool is_right(const struct attempt *attempt, bool same)
 {
     const struct gs_module *module = attempt->module;
 
-    if (module->build_id_len != 0)
+    if (module->build_id_len != 0) {
         return gs_elf_file_has_build_id(attempt->file, module->build_id,
                                         module->build_id_len);
+    }
     return module->file_stamp != 0
                ? gs_elf_file_stamp(attempt->path) == module->file_stamp
                : same;
@@ -55,8 +56,9 @@ static bool take(struct attempt *attempt, bool same)
     errno = 0;
     status = gs_elf_file_open(attempt->file, attempt->path);
     if (status != GS_OK) {
-        if (errno == EMFILE || errno == ENFILE)
+        if (errno == EMFILE || errno == ENFILE) {
             attempt->problem = GS_OBJECT_NO_FILES;
+        }
     } else if (is_right(attempt, same)) {
         return true;
     } else if (attempt->problem == GS_OBJECT_UNREADABLE) {
@@ -80,15 +82,18 @@ static bool take_of_process(struct attempt *attempt, int64_t process)
     struct gs_mapped_file mapped;
 
     (void)snprintf(attempt->path, PATH_BYTES, "/proc/%" PRId64 "/exe", process);
-    if (take(attempt, false))
+    if (take(attempt, false)) {
         return true;
+    }
     if (!gs_mapped_file_find(process, attempt->module->begin, attempt->module->path,
-                             &mapped))
+                             &mapped)) {
         return false;
+    }
     (void)snprintf(attempt->path, PATH_BYTES, "/proc/%" PRId64 "/map_files/%s", process,
                    mapped.range);
-    if (take(attempt, mapped.same_path))
+    if (take(attempt, mapped.same_path)) {
         return true;
+    }
     return gs_mapped_file_descriptor(process, &mapped, attempt->module->build_id_len != 0,
                                      attempt->path, PATH_BYTES) &&
            take(attempt, mapped.same_path);
@@ -100,15 +105,19 @@ static bool find_file(const struct gs_object_search *search, struct attempt *att
     int64_t process = search->process;
     char root[64];
 
-    if (attempt->module->path[0] != '/')
+    if (attempt->module->path[0] != '/') {
         return false;
-    if (sysroot != NULL && sysroot[0] != '\0' && take_below(attempt, sysroot))
+    }
+    if (sysroot != NULL && sysroot[0] != '\0' && take_below(attempt, sysroot)) {
         return true;
+    }
     (void)snprintf(root, sizeof(root), "/proc/%" PRId64 "/root", process);
-    if (process != 0 && process != getpid() && take_below(attempt, root))
+    if (process != 0 && process != getpid() && take_below(attempt, root)) {
         return true;
-    if (take_below(attempt, ""))
+    }
+    if (take_below(attempt, "")) {
         return true;
+    }
     return process != 0 && take_of_process(attempt, process);
 }
 
@@ -117,11 +126,13 @@ static bool take_image(const struct gs_object_search *search, struct attempt *at
 {
     const struct gs_module *module = attempt->module;
 
-    if (search->process != getpid() || module->build_id_len == 0)
+    if (search->process != getpid() || module->build_id_len == 0) {
         return false;
+    }
     if (gs_elf_file_open_image(attempt->file, module->begin) == GS_OK &&
-        gs_elf_file_has_build_id(attempt->file, module->build_id, module->build_id_len))
+        gs_elf_file_has_build_id(attempt->file, module->build_id, module->build_id_len)) {
         return true;
+    }
     gs_elf_file_close(attempt->file);
     return false;
 }
@@ -138,8 +149,9 @@ static enum gs_object_problem why_missing(const struct attempt *attempt)
 {
     if (attempt->problem == GS_OBJECT_UNREADABLE &&
         (ends_with(attempt->module->path, DELETED) ||
-         (access(attempt->module->path, F_OK) != 0 && errno == ENOENT)))
+         (access(attempt->module->path, F_OK) != 0 && errno == ENOENT))) {
         return GS_OBJECT_DELETED;
+    }
     return attempt->problem;
 }
 
@@ -163,8 +175,9 @@ static enum gs_debug_result find_debug(const struct gs_object_search *search,
     enum gs_debug_result result =
         gs_debug_file_find(&request, debug, attempt->debug_path, PATH_BYTES);
 
-    if (result == GS_DEBUG_FOUND || search->process == 0 || search->process == getpid())
+    if (result == GS_DEBUG_FOUND || search->process == 0 || search->process == getpid()) {
         return result;
+    }
     (void)snprintf(root, sizeof(root), "/proc/%" PRId64 "/root", search->process);
     inside.sysroot = root;
     request.search = &inside;
@@ -185,8 +198,9 @@ static enum gs_status choose_lines(struct gs_object *object, const char *file_pa
         object->lines_path = strdup(path);
         return object->lines_path != NULL ? GS_OK : GS_ERR_HOST_NOMEM;
     }
-    if (gs_go_table_open(gs_elf_symbols_file(object->symbols), &object->go) != GS_OK)
+    if (gs_go_table_open(gs_elf_symbols_file(object->symbols), &object->go) != GS_OK) {
         object->go = NULL;
+    }
     return GS_OK;
 }
 
@@ -203,20 +217,26 @@ static enum gs_status open_object(const struct gs_object_search *search,
         found = take_image(search, attempt);
     }
     result = find_debug(search, attempt, found, &debug);
-    if (!found && result != GS_DEBUG_FOUND)
+    if (!found && result != GS_DEBUG_FOUND) {
         return GS_OK;
-    if (result == GS_DEBUG_FOUND)
+    }
+    if (result == GS_DEBUG_FOUND) {
         out->problem = GS_OBJECT_OK;
-    if (out->problem == GS_OBJECT_OK && result == GS_DEBUG_MISSING)
+    }
+    if (out->problem == GS_OBJECT_OK && result == GS_DEBUG_MISSING) {
         out->problem = GS_OBJECT_LINK_MISSING;
-    if (out->problem == GS_OBJECT_OK && result == GS_DEBUG_FOREIGN)
+    }
+    if (out->problem == GS_OBJECT_OK && result == GS_DEBUG_FOREIGN) {
         out->problem = GS_OBJECT_LINK_FOREIGN;
+    }
     status = gs_elf_symbols_read(attempt->file, &debug, &out->symbols);
-    if (status == GS_OK)
+    if (status == GS_OK) {
         status = choose_lines(out, attempt->path, attempt->debug_path);
+    }
     if (status == GS_OK && attempt->debug_path[0] != '\0' &&
-        (out->debug_path = strdup(attempt->debug_path)) == NULL)
+        (out->debug_path = strdup(attempt->debug_path)) == NULL) {
         status = GS_ERR_HOST_NOMEM;
+    }
     return status;
 }
 
@@ -228,16 +248,18 @@ enum gs_status gs_object_open(const struct gs_object_search *search,
     enum gs_status status;
 
     memset(out, 0, sizeof(*out));
-    if (attempt == NULL)
+    if (attempt == NULL) {
         return GS_ERR_HOST_NOMEM;
+    }
     attempt->module = module;
     attempt->file = &file;
     attempt->problem = GS_OBJECT_UNREADABLE;
     status = open_object(search, attempt, out);
     gs_elf_file_close(&file);
     free(attempt);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         gs_object_close(out);
+    }
     return status;
 }
 

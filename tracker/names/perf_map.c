@@ -46,8 +46,9 @@ static long long inner_number(int64_t process)
     (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/status", process);
     (void)gs_read_text(path, text, sizeof(text));
     at = strstr(text, "\nNSpid:");
-    for (at = at ? at + 7 : NULL; at && *at == '\t'; at = end)
+    for (at = at ? at + 7 : NULL; at && *at == '\t'; at = end) {
         number = strtoll(at, &end, 10);
+    }
     return number;
 }
 
@@ -61,11 +62,13 @@ static time_t start_of(int64_t process)
     (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", process);
     (void)gs_read_text(path, text, sizeof(text));
     at = strrchr(text, ')');
-    for (unsigned i = 0; at && i < START_FIELD; i++)
+    for (unsigned i = 0; at && i < START_FIELD; i++) {
         at = strchr(at + 1, ' ');
+    }
     if (!at || clock_gettime(CLOCK_BOOTTIME, &boot) != 0 ||
-        clock_gettime(CLOCK_REALTIME, &now) != 0)
+        clock_gettime(CLOCK_REALTIME, &now) != 0) {
         return -1;
+    }
     return now.tv_sec - boot.tv_sec +
            (time_t)(strtoull(at + 1, NULL, 10) / (unsigned long)sysconf(_SC_CLK_TCK));
 }
@@ -92,8 +95,9 @@ static int open_file(int64_t process, off_t *bytes)
     (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/root/tmp/perf-%lld.map",
                    process, inner_number(process));
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
         return -1;
+    }
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= BYTES_MAX &&
         is_its_own(process, &info)) {
         *bytes = info.st_size;
@@ -109,8 +113,9 @@ static bool add(struct gs_perf_map *map, struct entry entry)
         size_t room = map->room ? map->room * 2 : 1024;
         struct entry *entries = realloc(map->entries, room * sizeof(*entries));
 
-        if (!entries)
+        if (!entries) {
             return false;
+        }
         map->entries = entries;
         map->room = room;
     }
@@ -121,8 +126,9 @@ static bool add(struct gs_perf_map *map, struct entry entry)
 static bool is_printable(const char *text)
 {
     for (; *text; text++) {
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
+        if ((unsigned char)*text < ' ' || *text == 0x7f) {
             return false;
+        }
     }
     return true;
 }
@@ -136,20 +142,24 @@ static void parse(struct gs_perf_map *map)
         char *line = next, *end = strchr(line, '\n');
 
         next = end ? end + 1 : NULL;
-        if (end)
+        if (end) {
             *end = '\0';
+        }
         struct entry entry = {.begin = strtoull(line, &end, 16)};
 
-        if (end == line || *end != ' ')
+        if (end == line || *end != ' ') {
             continue;
+        }
         line = end;
         entry.size = strtoull(line, &end, 16);
         entry.name = end + 1;
         if (end == line || *end != ' ' || entry.name[0] == '\0' ||
-            !is_printable(entry.name))
+            !is_printable(entry.name)) {
             continue;
-        if (!add(map, entry))
+        }
+        if (!add(map, entry)) {
             return;
+        }
     }
 }
 
@@ -161,19 +171,22 @@ struct gs_perf_map *gs_perf_map_read(int64_t process)
     ssize_t got;
     int fd = open_file(process, &bytes);
 
-    if (fd < 0)
+    if (fd < 0) {
         return NULL;
+    }
     map = calloc(1, sizeof(*map));
-    if (map)
+    if (map) {
         map->text = malloc((size_t)bytes + 1);
+    }
     if (!map || !map->text) {
         close(fd);
         gs_perf_map_free(map);
         return NULL;
     }
     while (done < (size_t)bytes &&
-           (got = read(fd, map->text + done, (size_t)bytes - done)) > 0)
+           (got = read(fd, map->text + done, (size_t)bytes - done)) > 0) {
         done += (size_t)got;
+    }
     close(fd);
     map->text[done] = '\0';
     parse(map);
@@ -182,8 +195,9 @@ struct gs_perf_map *gs_perf_map_read(int64_t process)
 
 void gs_perf_map_free(struct gs_perf_map *map)
 {
-    if (!map)
+    if (!map) {
         return;
+    }
     free(map->text);
     free(map->entries);
     free(map);
@@ -194,8 +208,9 @@ const char *gs_perf_map_find(const struct gs_perf_map *map, uintptr_t address)
     for (size_t i = map ? map->count : 0; i > 0; i--) {
         const struct entry *entry = &map->entries[i - 1];
 
-        if (address - entry->begin < entry->size)
+        if (address - entry->begin < entry->size) {
             return entry->name;
+        }
     }
     return NULL;
 }

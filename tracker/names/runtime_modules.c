@@ -11,8 +11,9 @@ const char *gs_module_base_name(const char *path)
 {
     const char *slash = path ? strrchr(path, '/') : NULL;
 
-    if (slash)
+    if (slash) {
         return slash + 1;
+    }
     return path ? path : "";
 }
 
@@ -21,8 +22,8 @@ static char copy_names[2][64];
 
 void gs_runtime_modules_set_copies(const char *own, const char *other)
 {
-    strncpy(copy_names[0], gs_module_base_name(own), sizeof copy_names[0] - 1);
-    strncpy(copy_names[1], gs_module_base_name(other), sizeof copy_names[1] - 1);
+    strncpy(copy_names[0], gs_module_base_name(own), sizeof(copy_names[0]) - 1);
+    strncpy(copy_names[1], gs_module_base_name(other), sizeof(copy_names[1]) - 1);
 }
 
 static bool is_copy(const char *base_name)

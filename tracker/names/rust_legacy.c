@@ -20,12 +20,14 @@ static const char *begin_part(const char *at, size_t *length)
 {
     size_t value = 0;
 
-    if (*at < '1' || *at > '9')
+    if (*at < '1' || *at > '9') {
         return NULL;
+    }
     for (; *at >= '0' && *at <= '9'; at++) {
         value = value * 10 + (size_t)(*at - '0');
-        if (value > 65536)
+        if (value > 65536) {
             return NULL;
+        }
     }
     *length = value;
     return strnlen(at, value) == value ? at : NULL;
@@ -36,12 +38,14 @@ bool gs_rust_is_legacy(const char *linkage)
     const char *at = linkage, *part = NULL;
     size_t length = 0;
 
-    if (strncmp(linkage, "_ZN", 3) != 0)
+    if (strncmp(linkage, "_ZN", 3) != 0) {
         return false;
+    }
     for (at += 3; *at != 'E'; at = part + length) {
         part = begin_part(at, &length);
-        if (part == NULL)
+        if (part == NULL) {
             return false;
+        }
     }
     return part != NULL && is_hash(part, length) && (at[1] == '\0' || at[1] == '.');
 }
@@ -65,12 +69,14 @@ static size_t put_code(const char *code, char **out)
             return length;
         }
     }
-    if (code[1] != 'u')
+    if (code[1] != 'u') {
         return 0;
+    }
     value = strtoul(code + 2, &end, 16);
     if (*end != '$' || end == code + 2 || value < ' ' || value == 0x7f ||
-        value > 0x10ffff)
+        value > 0x10ffff) {
         return 0;
+    }
     *out += gs_rust_put_utf8(*out, (uint32_t)value);
     return (size_t)(end + 1 - code);
 }
@@ -80,8 +86,9 @@ static void put_part(const char *part, size_t length, char **out)
 {
     const char *end = part + length;
 
-    if (length > 1 && part[0] == '_' && part[1] == '$')
+    if (length > 1 && part[0] == '_' && part[1] == '$') {
         part++;
+    }
     while (part < end) {
         size_t code = *part == '$' ? put_code(part, out) : 0;
 
@@ -105,17 +112,20 @@ char *gs_rust_demangle_legacy(const char *linkage)
 
     for (; text != NULL && *at != 'E'; at = part + length) {
         part = begin_part(at, &length);
-        if (part == NULL)
+        if (part == NULL) {
             break;
-        if (is_hash(part, length) && part[length] == 'E')
+        }
+        if (is_hash(part, length) && part[length] == 'E') {
             continue;
+        }
         if (out != text) {
             *out++ = ':';
             *out++ = ':';
         }
         put_part(part, length, &out);
     }
-    if (text != NULL)
+    if (text != NULL) {
         *out = '\0';
+    }
     return text;
 }

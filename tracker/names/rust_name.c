@@ -41,8 +41,9 @@ static void read_const(struct demangler *d);
 
 static void put_bytes(struct demangler *d, const char *text, size_t length)
 {
-    if (d->failed || d->quiet || length == 0)
+    if (d->failed || d->quiet || length == 0) {
         return;
+    }
     if (length > d->room - d->used) {
         size_t room = (d->room + length) * 2;
         char *larger = room <= TEXT_MAX ? realloc(d->text, room + 1) : NULL;
@@ -97,16 +98,18 @@ static char next(struct demangler *d)
 
 static bool eat(struct demangler *d, char c)
 {
-    if (d->failed || peek(d) != c)
+    if (d->failed || peek(d) != c) {
         return false;
+    }
     d->at++;
     return true;
 }
 
 static bool descend(struct demangler *d)
 {
-    if (++d->depth > DEPTH_MAX || d->steps++ > STEPS_MAX)
+    if (++d->depth > DEPTH_MAX || d->steps++ > STEPS_MAX) {
         d->failed = true;
+    }
     return !d->failed;
 }
 
@@ -114,12 +117,15 @@ static uint64_t read_decimal(struct demangler *d)
 {
     uint64_t value = 0;
 
-    if (peek(d) < '0' || peek(d) > '9')
+    if (peek(d) < '0' || peek(d) > '9') {
         d->failed = true;
-    if (eat(d, '0'))
+    }
+    if (eat(d, '0')) {
         return 0;
-    while (!d->failed && peek(d) >= '0' && peek(d) <= '9' && value < UINT32_MAX)
+    }
+    while (!d->failed && peek(d) >= '0' && peek(d) <= '9' && value < UINT32_MAX) {
         value = value * 10 + (uint64_t)(next(d) - '0');
+    }
     return value;
 }
 
@@ -128,16 +134,18 @@ static uint64_t read_base62(struct demangler *d)
 {
     uint64_t value = 0;
 
-    if (eat(d, '_'))
+    if (eat(d, '_')) {
         return 0;
+    }
     while (!d->failed && !eat(d, '_')) {
         char c = next(d);
         uint64_t digit = c >= '0' && c <= '9'   ? (uint64_t)(c - '0')
                          : c >= 'a' && c <= 'z' ? (uint64_t)(c - 'a') + 10
                          : c >= 'A' && c <= 'Z' ? (uint64_t)(c - 'A') + 36
                                                 : 62;
-        if (digit == 62 || value > UINT64_MAX / 62)
+        if (digit == 62 || value > UINT64_MAX / 62) {
             d->failed = true;
+        }
         value = value * 62 + digit;
     }
     return value + 1;
@@ -154,10 +162,12 @@ static void put_punycode(struct demangler *d, const char *text, size_t length)
     uint32_t characters[GS_RUST_IDENT_MAX];
     size_t count = gs_rust_punycode(text, length, characters);
 
-    if (count == 0)
+    if (count == 0) {
         d->failed = true;
-    for (size_t i = 0; i < count; i++)
+    }
+    for (size_t i = 0; i < count; i++) {
         put_character(d, characters[i]);
+    }
 }
 
 struct ident {
@@ -187,12 +197,14 @@ static struct ident read_ident(struct demangler *d)
 
 static void put_ident(struct demangler *d, const struct ident *ident)
 {
-    if (d->failed)
+    if (d->failed) {
         return;
-    if (ident->punycode)
+    }
+    if (ident->punycode) {
         put_punycode(d, ident->text, ident->length);
-    else
+    } else {
         put_bytes(d, ident->text, ident->length);
+    }
 }
 
 /* Reads what an earlier position describes. */
@@ -205,8 +217,9 @@ static void follow(struct demangler *d, void (*read)(struct demangler *d))
         d->failed = true;
         return;
     }
-    if (d->quiet)
+    if (d->quiet) {
         return;
+    }
     back = d->at;
     d->at = (size_t)to;
     read(d);
@@ -246,12 +259,13 @@ static void put_lifetime(struct demangler *d, uint64_t index)
 
 static void read_argument(struct demangler *d)
 {
-    if (eat(d, 'L'))
+    if (eat(d, 'L')) {
         put_lifetime(d, read_base62(d));
-    else if (eat(d, 'K'))
+    } else if (eat(d, 'K')) {
         read_const(d);
-    else
+    } else {
         read_type(d);
+    }
 }
 
 /* Reads parts up to "E". Returns their number. */
@@ -261,8 +275,9 @@ static unsigned read_list(struct demangler *d, void (*read)(struct demangler *d)
     unsigned count = 0;
 
     for (; !d->failed && !eat(d, 'E'); count++) {
-        if (count > 0)
+        if (count > 0) {
             put(d, between);
+        }
         read(d);
     }
     return count;
@@ -289,8 +304,9 @@ static void read_nested(struct demangler *d, bool in_value)
     if (space >= 'A' && space <= 'Z') {
         put(d, "::{");
         put(d, space == 'C' ? "closure" : space == 'S' ? "shim" : "");
-        if (space != 'C' && space != 'S')
+        if (space != 'C' && space != 'S') {
             put_bytes(d, &space, 1);
+        }
         if (ident.length > 0) {
             put(d, ":");
             put_ident(d, &ident);
@@ -320,8 +336,9 @@ static void read_path(struct demangler *d, bool in_value)
     case 'M':
     case 'X':
     case 'Y':
-        if (tag != 'Y')
+        if (tag != 'Y') {
             skip_impl_path(d);
+        }
         put(d, "<");
         read_type(d);
         if (tag != 'M') {
@@ -375,8 +392,9 @@ static uint64_t begin_binder(struct demangler *d)
         put(d, i == 0 ? "for<" : ", ");
         put_lifetime(d, 1);
     }
-    if (count > 0)
+    if (count > 0) {
         put(d, "> ");
+    }
     return count;
 }
 
@@ -384,8 +402,9 @@ static void read_function(struct demangler *d)
 {
     uint64_t bound = begin_binder(d);
 
-    if (eat(d, 'U'))
+    if (eat(d, 'U')) {
         put(d, "unsafe ");
+    }
     if (eat(d, 'K')) {
         put(d, "extern \"");
         if (eat(d, 'C')) {
@@ -393,8 +412,9 @@ static void read_function(struct demangler *d)
         } else {
             struct ident abi = read_ident(d);
 
-            for (size_t i = 0; !d->failed && i < abi.length; i++)
+            for (size_t i = 0; !d->failed && i < abi.length; i++) {
                 put_bytes(d, abi.text[i] == '_' ? "-" : &abi.text[i], 1);
+            }
         }
         put(d, "\" ");
     }
@@ -417,8 +437,9 @@ static void read_dyn_trait(struct demangler *d)
         read_path(d, false);
         put(d, "<");
         open = true;
-        if (read_list(d, read_argument, ", ") == 0)
+        if (read_list(d, read_argument, ", ") == 0) {
             open = false;
+        }
     } else {
         read_path(d, false);
     }
@@ -431,8 +452,9 @@ static void read_dyn_trait(struct demangler *d)
         put(d, " = ");
         read_type(d);
     }
-    if (open)
+    if (open) {
         put(d, ">");
+    }
 }
 
 static void read_dyn(struct demangler *d)
@@ -474,8 +496,9 @@ static void read_type(struct demangler *d)
     const char *basic = basic_type(peek(d));
     char tag;
 
-    if (!descend(d))
+    if (!descend(d)) {
         return;
+    }
     tag = next(d);
     if (basic != NULL) {
         put(d, basic);
@@ -517,14 +540,16 @@ static void read_number(struct demangler *d, char type)
     uint64_t value = 0;
     size_t begin, digits;
 
-    if (eat(d, 'n'))
+    if (eat(d, 'n')) {
         put(d, "-");
+    }
     begin = d->at;
     while (!d->failed && !eat(d, '_')) {
         char c = next(d);
 
-        if ((c < '0' || c > '9') && (c < 'a' || c > 'f'))
+        if ((c < '0' || c > '9') && (c < 'a' || c > 'f')) {
             d->failed = true;
+        }
         value = value << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
     }
     digits = d->failed ? 0 : d->at - 1 - begin;
@@ -546,14 +571,15 @@ static void read_const(struct demangler *d)
 {
     char tag = descend(d) ? next(d) : '\0';
 
-    if (tag == 'p')
+    if (tag == 'p') {
         put(d, "_");
-    else if (tag == 'B')
+    } else if (tag == 'B') {
         follow(d, read_const);
-    else if (tag != '\0' && strchr("abchijlmnostxy", tag) != NULL)
+    } else if (tag != '\0' && strchr("abchijlmnostxy", tag) != NULL) {
         read_number(d, tag);
-    else
+    } else {
         d->failed = true; /* a string or a structure: unstable in Rust, too */
+    }
     d->depth--;
 }
 
@@ -571,10 +597,12 @@ char *gs_rust_demangle(const char *linkage)
 {
     struct demangler d = {.name = linkage + 2};
 
-    if (!gs_rust_is_name(linkage))
+    if (!gs_rust_is_name(linkage)) {
         return NULL;
-    if (linkage[1] != 'R')
+    }
+    if (linkage[1] != 'R') {
         return gs_rust_demangle_legacy(linkage);
+    }
     d.length = strcspn(d.name, ".$"); /* behind them compilers number clones */
     read_path(&d, true);
     if (!d.failed && d.at < d.length) {

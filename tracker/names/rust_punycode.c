@@ -17,8 +17,9 @@ size_t gs_rust_punycode(const char *text, size_t length,
             break;
         }
     }
-    for (size_t k = 0; at > 0 && k < at - 1 && count < GS_RUST_IDENT_MAX; k++)
+    for (size_t k = 0; at > 0 && k < at - 1 && count < GS_RUST_IDENT_MAX; k++) {
         characters[count++] = (uint8_t)text[k];
+    }
     while (at < length && count < GS_RUST_IDENT_MAX) {
         size_t before = i, weight = 1, delta, steps = 0;
 
@@ -32,15 +33,17 @@ size_t gs_rust_punycode(const char *text, size_t length,
                 return 0;
             }
             i += digit * weight;
-            if (digit < limit)
+            if (digit < limit) {
                 break;
+            }
             weight *= 36 - limit;
         }
         delta = (i - before) / damp;
         damp = 2;
         delta += delta / (count + 1);
-        for (; delta > 455; steps++)
+        for (; delta > 455; steps++) {
             delta /= 35;
+        }
         bias = steps * 36 + 36 * delta / (delta + 38);
         code += i / (count + 1);
         i %= count + 1;

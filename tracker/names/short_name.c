@@ -16,7 +16,7 @@
 #define COMMAS_MAX 4u
 
 #define ELLIPSIS       "..."
-#define ELLIPSIS_BYTES (sizeof ELLIPSIS - 1)
+#define ELLIPSIS_BYTES (sizeof(ELLIPSIS) - 1)
 
 /* The brackets that close the open ones. */
 struct nest {
@@ -45,10 +45,11 @@ static size_t operator_length(const char *name, const char *at)
         ">=", "==", "!=",  "&&", "||",  "++",  "--",  "+=", "-=", "*=",
         "/=", "%=", "^=",  "&=", "|=",  "<",   ">",   "=",  "!",  "+",
         "-",  "*",  "/",   "%",  "^",   "&",   "|",   "~",  ",",  "\"\""};
-    size_t length = sizeof word - 1;
+    size_t length = sizeof(word) - 1;
 
-    if (!starts_with(at, word) || (at > name && is_word(at[-1])) || is_word(at[length]))
+    if (!starts_with(at, word) || (at > name && is_word(at[-1])) || is_word(at[length])) {
         return 0;
+    }
     for (size_t i = 0; i < GS_ARRAY_LEN(symbols); i++) {
         if (starts_with(at + length, symbols[i])) {
             length += strlen(symbols[i]);
@@ -64,10 +65,12 @@ static size_t piece_length(const char *name, const char *at)
     static const char nameless[] = "(anonymous namespace)";
     size_t length = operator_length(name, at);
 
-    if (length != 0)
+    if (length != 0) {
         return length;
-    if (starts_with(at, nameless))
-        return sizeof nameless - 1;
+    }
+    if (starts_with(at, nameless)) {
+        return sizeof(nameless) - 1;
+    }
     return starts_with(at, "->") ? 2 : 1;
 }
 
@@ -85,8 +88,9 @@ static bool nest_step(struct nest *nest, const char *at, size_t length)
     char close = length == 1 ? closing(*at) : '\0';
 
     if (close != '\0') {
-        if (nest->depth == NEST_MAX)
+        if (nest->depth == NEST_MAX) {
             return false;
+        }
         nest->close[nest->depth++] = close;
     } else if (length == 1 && nest->depth > 0 && *at == nest->close[nest->depth - 1]) {
         nest->depth--;
@@ -117,11 +121,12 @@ static bool ends_with_container(const char *text, size_t end)
                                      "std::basic_ostream", "std::basic_string_view"};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        size_t length = strnlen(names[i], sizeof names[i]);
+        size_t length = strnlen(names[i], sizeof(names[i]));
         if (end >= length && memcmp(text + end - length, names[i], length) == 0 &&
             (end == length ||
-             (!is_word(text[end - length - 1]) && text[end - length - 1] != ':')))
+             (!is_word(text[end - length - 1]) && text[end - length - 1] != ':'))) {
             return true;
+        }
     }
     return false;
 }
@@ -133,8 +138,9 @@ static bool is_default(const char *argument)
                                      "std::equal_to<",  "std::default_delete<"};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (starts_with(argument, names[i]))
+        if (starts_with(argument, names[i])) {
             return true;
+        }
     }
     return false;
 }
@@ -145,10 +151,12 @@ static size_t drop_defaults(char *text, const struct level *level, size_t end)
     unsigned count = level->comma_count;
 
     text[end] = '\0';
-    if (count > COMMAS_MAX || !ends_with_container(text, level->begin - 1))
+    if (count > COMMAS_MAX || !ends_with_container(text, level->begin - 1)) {
         return end;
-    while (count > 0 && is_default(text + level->commas[count - 1] + 2))
+    }
+    while (count > 0 && is_default(text + level->commas[count - 1] + 2)) {
         end = level->commas[--count];
+    }
     return end;
 }
 
@@ -166,8 +174,9 @@ static size_t use_alias(char *text, size_t end)
     for (size_t i = 0; i < GS_ARRAY_LEN(aliases); i++) {
         size_t length = strlen(aliases[i].name), begin = end - length;
         if (end < length || memcmp(text + begin, aliases[i].name, length) != 0 ||
-            (begin > 0 && is_word(text[begin - 1])))
+            (begin > 0 && is_word(text[begin - 1]))) {
             continue;
+        }
         length = strlen(aliases[i].alias);
         memcpy(text + begin, aliases[i].alias, length + 1);
         return begin + length;
@@ -180,11 +189,13 @@ static size_t version_length(const char *text, size_t used, const char *at)
 {
     static const char versions[][12] = {"__cxx11::", "__1::", "__ndk1::"};
 
-    if (used < 5 || memcmp(text + used - 5, "std::", 5) != 0)
+    if (used < 5 || memcmp(text + used - 5, "std::", 5) != 0) {
         return 0;
+    }
     for (size_t i = 0; i < GS_ARRAY_LEN(versions); i++) {
-        if (starts_with(at, versions[i]))
+        if (starts_with(at, versions[i])) {
             return strlen(versions[i]);
+        }
     }
     return 0;
 }
@@ -194,14 +205,17 @@ static size_t close_arguments(char *text, const struct level *level, size_t used
 {
     size_t alias, end = used;
 
-    if (used > level->begin && text[used - 1] == ' ')
+    if (used > level->begin && text[used - 1] == ' ') {
         used--;
+    }
     used = drop_defaults(text, level, used);
     alias = use_alias(text, used);
-    if (alias != 0)
+    if (alias != 0) {
         return alias;
-    if (text[used - 1] == '>' && used < end) /* there was a space, or more */
+    }
+    if (text[used - 1] == '>' && used < end) { /* there was a space, or more */
         text[used++] = ' ';
+    }
     text[used++] = '>';
     return used;
 }
@@ -217,20 +231,23 @@ void gs_name_tidy(char *name)
         struct level *level = before > 0 ? &levels[before - 1] : NULL;
 
         length = version_length(name, used, at);
-        if (length != 0)
+        if (length != 0) {
             continue;
+        }
         length = piece_length(name, at);
         if (level && *at == ',' && length == 1 && level->comma_count <= COMMAS_MAX) {
-            if (level->comma_count < COMMAS_MAX)
+            if (level->comma_count < COMMAS_MAX) {
                 level->commas[level->comma_count] = (uint32_t)used;
+            }
             level->comma_count++;
         }
         if (!nest_step(&nest, at, length)) {
             memmove(name + used, at, strlen(at) + 1);
             return;
         }
-        if (nest.depth > before)
+        if (nest.depth > before) {
             levels[before] = (struct level){.begin = (uint32_t)used + 1};
+        }
         if (nest.depth < before && *at == '>') {
             used = close_arguments(name, level, used);
             continue;
@@ -261,8 +278,9 @@ static void put(struct window *window, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++, window->length++) {
         if (window->length >= window->skip &&
-            window->length - window->skip < window->room)
+            window->length - window->skip < window->room) {
             window->out[window->length - window->skip] = text[i];
+        }
     }
 }
 
@@ -274,10 +292,12 @@ static const char *find_close(const char *name, const char *at)
 
     for (; *at != '\0'; at += length) {
         length = piece_length(name, at);
-        if (!nest_step(&nest, at, length))
+        if (!nest_step(&nest, at, length)) {
             return NULL;
-        if (nest.depth == 0)
+        }
+        if (nest.depth == 0) {
             return at;
+        }
     }
     return NULL;
 }
@@ -291,12 +311,15 @@ static const char *skip_result(const char *name)
 
     for (const char *at = name; *at != '\0'; at += length) {
         length = piece_length(name, at);
-        if (nest.depth == 0 && length == 1 && *at == '(')
+        if (nest.depth == 0 && length == 1 && *at == '(') {
             return begin;
-        if (!nest_step(&nest, at, length))
+        }
+        if (!nest_step(&nest, at, length)) {
             return name;
-        if (nest.depth == 0 && length == 1 && *at == ' ')
+        }
+        if (nest.depth == 0 && length == 1 && *at == ' ') {
             begin = at + 1;
+        }
     }
     return name;
 }
@@ -318,15 +341,17 @@ static void write_shape(const char *name, struct shape shape, struct window *win
             put(window, at + length, strlen(at + length));
             return;
         }
-        if (nest.depth == before)
+        if (nest.depth == before) {
             continue;
+        }
         if (nest.depth < before) {
             templates -= *at == '>';
             continue;
         }
         templates += *at == '<';
-        if (*at == '<' ? templates <= shape.templates : *at != '(' || shape.arguments)
+        if (*at == '<' ? templates <= shape.templates : *at != '(' || shape.arguments) {
             continue;
+        }
         close = find_close(name, at);
         if (close && (size_t)(close - at) > ELLIPSIS_BYTES + 1) {
             put(window, ELLIPSIS, ELLIPSIS_BYTES);
@@ -342,8 +367,9 @@ const char *gs_name_fit(const char *name, char *out, size_t size)
                                           {false, 0, true},        {false, 0, false}};
     struct window window = {.out = out, .room = size - 1};
 
-    if (strlen(name) < size)
+    if (strlen(name) < size) {
         return name;
+    }
     for (size_t i = 0; i < GS_ARRAY_LEN(shapes); i++) {
         window.length = 0;
         write_shape(name, shapes[i], &window);

@@ -31,11 +31,13 @@ enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
 {
     struct gs_symbolizer *symbolizer;
 
-    if (config == NULL || out == NULL)
+    if (config == NULL || out == NULL) {
         return GS_ERR_INVALID;
+    }
     symbolizer = calloc(1, sizeof(*symbolizer));
-    if (symbolizer == NULL)
+    if (symbolizer == NULL) {
         return GS_ERR_HOST_NOMEM;
+    }
     symbolizer->lines = config->lines;
     symbolizer->timeout_ms = config->timeout_ms;
     symbolizer->note = config->why_none;
@@ -62,12 +64,14 @@ void gs_symbolizer_set_process(struct gs_symbolizer *symbolizer, int64_t process
 
 void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
 {
-    if (symbolizer == NULL)
+    if (symbolizer == NULL) {
         return;
+    }
     gs_line_helper_end(&symbolizer->helper);
     for (struct gs_symbol_place *place = symbolizer->places; place != NULL;
-         place = place->hh.next)
+         place = place->hh.next) {
         free(place->inlined);
+    }
     GS_HASH_FREE(symbolizer->places);
     while (symbolizer->objects != NULL) {
         struct object *object = symbolizer->objects;
@@ -92,8 +96,9 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
 
 const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer)
 {
-    if (symbolizer->names_note != NULL)
+    if (symbolizer->names_note != NULL) {
         return symbolizer->names_note;
+    }
     return symbolizer->note != NULL ? symbolizer->note : symbolizer->lines_note;
 }
 
@@ -103,8 +108,9 @@ const char *gs_symbolizer_keep(struct gs_symbolizer *symbolizer, const char *tex
     struct kept_string *string =
         text != NULL ? malloc(sizeof(*string) + length + 1) : NULL;
 
-    if (string == NULL)
+    if (string == NULL) {
         return NULL;
+    }
     memcpy(string->text, text, length);
     string->text[length] = '\0';
     string->next = symbolizer->strings;
@@ -135,8 +141,9 @@ static void note_unread(struct gs_symbolizer *symbolizer, const char *path,
     char text[GS_SYMBOLIZER_NOTE_BYTES];
 
     if (symbolizer->names_note != NULL || why[0] == '\0' || path[0] != '/' ||
-        gs_module_is_runtime(gs_module_base_name(path))) /* its frames are not shown */
+        gs_module_is_runtime(gs_module_base_name(path))) { /* its frames are not shown */
         return;
+    }
     snprintf(text, sizeof(text), "functions are missing: %.280s %s", path, why);
     symbolizer->names_note = gs_symbolizer_keep(symbolizer, text, strlen(text));
 }
@@ -144,8 +151,9 @@ static void note_unread(struct gs_symbolizer *symbolizer, const char *path,
 /* Without /proc, even the program's own code has no file. */
 static void note_unnamed(struct gs_symbolizer *symbolizer)
 {
-    if (symbolizer->names_note == NULL && access("/proc/self/exe", F_OK) != 0)
+    if (symbolizer->names_note == NULL && access("/proc/self/exe", F_OK) != 0) {
         symbolizer->names_note = "files are missing: /proc cannot be read";
+    }
 }
 
 static bool is_object_of(const struct gs_symbolizer *symbolizer,
@@ -166,12 +174,14 @@ static struct object *object_for(struct gs_symbolizer *symbolizer,
     struct object *object = symbolizer->objects;
 
     for (; object != NULL; object = object->next) {
-        if (is_object_of(symbolizer, object, module))
+        if (is_object_of(symbolizer, object, module)) {
             return object;
+        }
     }
     object = calloc(1, sizeof(*object));
-    if (object == NULL)
+    if (object == NULL) {
         return NULL;
+    }
     object->path = strdup(module->path);
     if (object->path == NULL) {
         free(object);
@@ -181,8 +191,9 @@ static struct object *object_for(struct gs_symbolizer *symbolizer,
     object->build_id_len = module->build_id_len;
     object->file_stamp = module->file_stamp;
     object->process = symbolizer->search.process;
-    if (gs_object_open(&symbolizer->search, module, &object->found) != GS_OK)
+    if (gs_object_open(&symbolizer->search, module, &object->found) != GS_OK) {
         memset(&object->found, 0, sizeof(object->found));
+    }
     note_unread(symbolizer, module->path, object->found.problem);
     object->next = symbolizer->objects;
     symbolizer->objects = object;
@@ -194,8 +205,9 @@ static const char *keep_base_name(struct gs_symbolizer *symbolizer, const char *
     size_t length = strlen(path), tail = sizeof(DELETED) - 1;
     const char *slash;
 
-    if (length > tail && strcmp(path + length - tail, DELETED) == 0)
+    if (length > tail && strcmp(path + length - tail, DELETED) == 0) {
         length -= tail;
+    }
     slash = memrchr(path, '/', length);
     if (slash != NULL) {
         length -= (size_t)(slash + 1 - path);
@@ -210,10 +222,12 @@ void gs_symbolizer_set_names(struct gs_symbolizer *symbolizer, struct gs_symbol 
     char *readable = gs_demangle(linkage);
 
     /* Debug information names templates without a linkage in readable form. */
-    if (readable == NULL && strchr(linkage, '<') != NULL)
+    if (readable == NULL && strchr(linkage, '<') != NULL) {
         readable = strdup(linkage);
-    if (readable != NULL)
+    }
+    if (readable != NULL) {
         gs_name_tidy(readable);
+    }
     symbol->linkage = gs_symbolizer_keep(symbolizer, linkage, strlen(linkage));
     symbol->function = readable != NULL
                            ? gs_symbolizer_keep(symbolizer, readable, strlen(readable))
@@ -230,14 +244,18 @@ static void find_names(struct gs_symbolizer *symbolizer, struct gs_symbol_place 
 
     symbol->offset = place->key.offset;
     symbol->module = keep_base_name(symbolizer, place->key.object->path);
-    if (found->symbols != NULL)
+    if (found->symbols != NULL) {
         linkage = gs_elf_symbols_find(found->symbols, symbol->offset);
-    if (linkage != NULL)
+    }
+    if (linkage != NULL) {
         gs_symbolizer_set_names(symbolizer, symbol, linkage);
-    if (found->go == NULL || !gs_go_table_find(found->go, symbol->offset, &go))
+    }
+    if (found->go == NULL || !gs_go_table_find(found->go, symbol->offset, &go)) {
         return;
-    if (linkage == NULL)
+    }
+    if (linkage == NULL) {
         gs_symbolizer_set_names(symbolizer, symbol, go.function);
+    }
     place->go = true;
     place->line = go.line;
     place->file = go.file;
@@ -250,8 +268,9 @@ static struct gs_symbol_place *place_of(struct gs_symbolizer *symbolizer,
     const struct place_key key = {object, offset};
     struct gs_symbol_place *place = GS_HASH_FIND(symbolizer->places, &key);
 
-    if (place != NULL || (place = calloc(1, sizeof(*place))) == NULL)
+    if (place != NULL || (place = calloc(1, sizeof(*place))) == NULL) {
         return place;
+    }
     place->key = key;
     if (!GS_HASH_ADD(symbolizer->places, key, place)) {
         free(place);
@@ -267,12 +286,14 @@ static void name_generated(struct gs_symbolizer *symbolizer,
 {
     const char *name;
 
-    if (!symbolizer->generated_read && symbolizer->search.process != 0)
+    if (!symbolizer->generated_read && symbolizer->search.process != 0) {
         symbolizer->generated = gs_perf_map_read(symbolizer->search.process);
+    }
     symbolizer->generated_read = true;
     name = gs_perf_map_find(symbolizer->generated, request->frame - 1);
-    if (name != NULL)
+    if (name != NULL) {
         gs_symbolizer_set_names(symbolizer, &request->result, name);
+    }
 }
 
 void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
@@ -288,15 +309,19 @@ void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
         memset(&request->result, 0, sizeof(request->result));
         request->place = NULL;
         if (!gs_frame_is_python(request->frame) &&
-            (object == NULL || object->path[0] == '\0'))
+            (object == NULL || object->path[0] == '\0')) {
             note_unnamed(symbolizer);
-        if (module == NULL && !gs_frame_is_python(request->frame))
+        }
+        if (module == NULL && !gs_frame_is_python(request->frame)) {
             name_generated(symbolizer, request);
-        if (object != NULL)
+        }
+        if (object != NULL) {
             request->place = place_of(symbolizer, object,
                                       (uint64_t)(request->frame - 1 - module->bias));
-        if (request->place != NULL)
+        }
+        if (request->place != NULL) {
             request->result = request->place->symbol;
+        }
     }
 }
 
@@ -311,8 +336,9 @@ const char *gs_symbolizer_linkage(struct gs_symbolizer *symbolizer, uintptr_t fr
     struct object *object = module->path != NULL ? object_for(symbolizer, module) : NULL;
 
     if (object == NULL || object->found.symbols == NULL ||
-        object->found.lines_path == NULL)
+        object->found.lines_path == NULL) {
         return NULL;
+    }
     const struct place_key key = {object, (uint64_t)(frame - 1 - module->bias)};
     const struct gs_symbol_place *place = GS_HASH_FIND(symbolizer->places, &key);
     return place != NULL ? place->symbol.linkage

@@ -36,21 +36,23 @@ static void note_no_lines(struct gs_symbolizer *symbolizer,
 
     if (symbolizer->lines_note != NULL || module == NULL || found->symbols == NULL ||
         found->lines_path != NULL || request->place->go ||
-        gs_frame_kind(request, module) != GS_FRAME_PROGRAM)
+        gs_frame_kind(request, module) != GS_FRAME_PROGRAM) {
         return;
-    if (found->problem == GS_OBJECT_LINK_MISSING)
+    }
+    if (found->problem == GS_OBJECT_LINK_MISSING) {
         snprintf(text, sizeof(text),
                  "the debug file of %.140s, %.140s, was not found: name its folder in "
                  "GPUSHIM_DEBUG_DIR",
                  module, found->debug_path);
-    else if (found->problem == GS_OBJECT_LINK_FOREIGN)
+    } else if (found->problem == GS_OBJECT_LINK_FOREIGN) {
         snprintf(text, sizeof(text),
                  "the debug file %.140s is damaged, or not of this build of %.140s",
                  found->debug_path, module);
-    else
+    } else {
         snprintf(text, sizeof(text),
                  "%.300s has no debug information: compile it with -g for file and line",
                  module);
+    }
     symbolizer->lines_note = gs_symbolizer_keep(symbolizer, text, strlen(text));
 }
 
@@ -60,16 +62,18 @@ static int compare_places(const void *a, const void *b)
                            *right = &(*(struct gs_symbol_place *const *)b)->key;
     int order = strcmp(left->object->found.lines_path, right->object->found.lines_path);
 
-    if (order != 0)
+    if (order != 0) {
         return order;
+    }
     return left->offset < right->offset ? -1 : left->offset > right->offset;
 }
 
 static void take_place(struct gs_symbolizer *symbolizer, struct gs_symbol *symbol,
                        const struct gs_line_place *from)
 {
-    if (from->file == NULL)
+    if (from->file == NULL) {
         return;
+    }
     symbol->file = gs_symbolizer_keep(symbolizer, from->file, strlen(from->file));
     symbol->line = symbol->file != NULL ? from->line : 0;
 }
@@ -81,23 +85,27 @@ static void take_answer(struct gs_symbolizer *symbolizer, struct gs_symbol_place
 {
     unsigned inlined = query->count > 0 ? query->count - 1 : 0;
 
-    if (query->count > 0)
+    if (query->count > 0) {
         take_place(symbolizer, &place->symbol, &query->places[inlined]);
+    }
     /* A name with a line comes from debug information, not from a symbol nearby. */
     if (place->symbol.function == NULL && place->symbol.file != NULL &&
-        query->places[inlined].function != NULL)
+        query->places[inlined].function != NULL) {
         gs_symbolizer_set_names(symbolizer, &place->symbol,
                                 query->places[inlined].function);
+    }
     place->inlined = inlined > 0 ? calloc(inlined, sizeof(*place->inlined)) : NULL;
-    if (place->inlined == NULL)
+    if (place->inlined == NULL) {
         return;
+    }
     for (unsigned i = 0; i < inlined; i++) {
         struct gs_symbol *symbol = &place->inlined[i];
 
         symbol->module = place->symbol.module;
         symbol->offset = place->symbol.offset;
-        if (query->places[i].function != NULL)
+        if (query->places[i].function != NULL) {
             gs_symbolizer_set_names(symbolizer, symbol, query->places[i].function);
+        }
         take_place(symbolizer, symbol, &query->places[i]);
     }
     place->symbol.inlined = place->inlined;
@@ -119,8 +127,9 @@ static void ask(struct gs_symbolizer *symbolizer, struct gs_symbol_place **place
     uint64_t begin_ns = gs_now_ns();
     const char *note;
 
-    if (queries == NULL)
+    if (queries == NULL) {
         return;
+    }
     qsort(places, count, sizeof(*places), compare_places);
     for (size_t i = 0; i < count; i++) {
         queries[i].path = places[i]->key.object->found.lines_path;
@@ -129,8 +138,9 @@ static void ask(struct gs_symbolizer *symbolizer, struct gs_symbol_place **place
     }
     note =
         gs_line_helper_resolve(&symbolizer->helper, left_ms(symbolizer), queries, count);
-    if (note != NULL)
+    if (note != NULL) {
         symbolizer->note = note;
+    }
     symbolizer->spent_ms += (gs_now_ns() - begin_ns) / 1000000;
     for (size_t i = 0; i < count; i++) {
         take_answer(symbolizer, places[i], &queries[i]);
@@ -151,8 +161,9 @@ static bool is_left(const struct gs_symbol *symbol)
 static void collect_left(struct gs_symbol *symbol, struct gs_symbol **left, size_t *used,
                          size_t room)
 {
-    if (is_left(symbol) && *used < room)
+    if (is_left(symbol) && *used < room) {
         left[(*used)++] = symbol;
+    }
 }
 
 /* Demangles what the process cannot, by a child. */
@@ -167,24 +178,29 @@ static void demangle_rest(struct gs_symbolizer *symbolizer,
     for (size_t i = 0; i < count; i++) {
         struct gs_symbol_place *place = requests[i].place;
 
-        if (!requests[i].line_wanted || place == NULL || place->filtered)
+        if (!requests[i].line_wanted || place == NULL || place->filtered) {
             continue;
+        }
         place->filtered = true;
         collect_left(&place->symbol, left, &used, room);
-        for (unsigned k = 0; k < place->symbol.inlined_count; k++)
+        for (unsigned k = 0; k < place->symbol.inlined_count; k++) {
             collect_left(&place->inlined[k], left, &used, room);
+        }
     }
-    for (size_t i = 0; i < used; i++)
+    for (size_t i = 0; i < used; i++) {
         queries[i].linkage = left[i]->linkage;
+    }
     gs_name_helper_demangle(left_ms(symbolizer), queries, used);
     for (size_t i = 0; i < used; i++) {
-        if (queries[i].readable == NULL)
+        if (queries[i].readable == NULL) {
             continue;
+        }
         gs_name_tidy(queries[i].readable);
         left[i]->function = gs_symbolizer_keep(symbolizer, queries[i].readable,
                                                strlen(queries[i].readable));
-        if (left[i]->function == NULL)
+        if (left[i]->function == NULL) {
             left[i]->function = left[i]->linkage;
+        }
         free(queries[i].readable);
     }
     free(left);
@@ -199,20 +215,23 @@ void gs_symbolizer_find_lines(struct gs_symbolizer *symbolizer,
         symbolizer->lines && count != 0 ? calloc(count, sizeof(*asked)) : NULL;
     size_t used = 0;
 
-    if (asked == NULL)
+    if (asked == NULL) {
         return;
+    }
     for (size_t i = 0; i < count; i++) {
         struct gs_symbol_place *place = requests[i].place;
 
-        if (!requests[i].line_wanted || place == NULL)
+        if (!requests[i].line_wanted || place == NULL) {
             continue;
+        }
         note_no_lines(symbolizer, &requests[i]);
         if (place->go && place->symbol.file == NULL && place->file != NULL) {
             place->symbol.file = place->file;
             place->symbol.line = place->line;
         }
-        if (place->asked || !may_have_line(place))
+        if (place->asked || !may_have_line(place)) {
             continue;
+        }
         place->asked = true;
         asked[used++] = place;
     }
@@ -220,7 +239,8 @@ void gs_symbolizer_find_lines(struct gs_symbolizer *symbolizer,
     demangle_rest(symbolizer, requests, count);
     free(asked);
     for (size_t i = 0; i < count; i++) {
-        if (requests[i].line_wanted && requests[i].place != NULL)
+        if (requests[i].line_wanted && requests[i].place != NULL) {
             requests[i].result = requests[i].place->symbol;
+        }
     }
 }

@@ -55,8 +55,9 @@ __attribute__((cold, noinline)) bool gs_python_query_page(struct gs_python *pyth
 {
     uint8_t byte;
 
-    if (!gs_python_copy(&byte, page << GS_PYTHON_PAGE_BITS, 1))
+    if (!gs_python_copy(&byte, page << GS_PYTHON_PAGE_BITS, 1)) {
         return false;
+    }
     atomic_store_explicit(&python->pages[page % GS_PYTHON_PAGES], page,
                           memory_order_relaxed);
     return true;
@@ -73,8 +74,9 @@ NO_SANITIZE static uint64_t rest_at(uintptr_t at, size_t bytes)
         word = half_at(at);
         at += 4;
     }
-    for (bytes &= 3; bytes > 0; at++, bytes--)
+    for (bytes &= 3; bytes > 0; at++, bytes--) {
         word = word << 8 | *(const volatile uint8_t *)at;
+    }
     return word;
 }
 
@@ -127,12 +129,14 @@ NO_SANITIZE static uint64_t print_bytes(uintptr_t at, size_t bytes)
     uint64_t sum = bytes, key = 0x9e3779b97f4a7c15u;
 
 #if defined(__x86_64__)
-    if (GS_LIKELY(atomic_load_explicit(&has_crc, memory_order_relaxed)))
+    if (GS_LIKELY(atomic_load_explicit(&has_crc, memory_order_relaxed))) {
         return crc_bytes(at, bytes);
+    }
 #endif
 
-    for (; bytes >= 16; at += 16, bytes -= 16, key += 0x9e3779b97f4a7c15u)
+    for (; bytes >= 16; at += 16, bytes -= 16, key += 0x9e3779b97f4a7c15u) {
         sum += gs_python_mix(word_at(at) ^ key, word_at(at + 8));
+    }
     if (bytes >= 8) {
         sum += gs_python_mix(word_at(at) ^ key, 0);
         at += 8;
@@ -151,8 +155,9 @@ static size_t text_span(const struct gs_python_layout *layout, uint64_t length,
     bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
 
     *offset = ascii ? layout->text_ascii : layout->text_wide;
-    if (!compact || (kind != 1 && kind != 2 && kind != 4) || length > TABLE_BYTES)
+    if (!compact || (kind != 1 && kind != 2 && kind != 4) || length > TABLE_BYTES) {
         return 0;
+    }
     return (size_t)length * kind;
 }
 
@@ -162,11 +167,13 @@ static inline uint64_t print_span(struct gs_python *python, uintptr_t at, size_t
     uintptr_t page = at >> GS_PYTHON_PAGE_BITS;
     uintptr_t last = (at + bytes - 1) >> GS_PYTHON_PAGE_BITS;
 
-    if (bytes == 0)
+    if (bytes == 0) {
         return 0;
+    }
     do {
-        if (!gs_python_page(python, page))
+        if (!gs_python_page(python, page)) {
             return 0;
+        }
     } while (GS_UNLIKELY(page++ != last));
     return print_bytes(at, bytes);
 }
@@ -178,8 +185,9 @@ static uint64_t print_text(struct gs_python *python, uintptr_t text)
     uint64_t hash;
     size_t bytes;
 
-    if (!gs_python_readable(python, text, layout->text_state + sizeof(uint32_t)))
+    if (!gs_python_readable(python, text, layout->text_state + sizeof(uint32_t))) {
         return 0;
+    }
     hash = word_at(text + layout->text_hash);
     if (GS_UNLIKELY(hash == HASH_UNSET)) {
         bytes = text_span(layout, word_at(text + layout->text_length),
@@ -195,14 +203,17 @@ static uint64_t print_table(struct gs_python *python, uintptr_t code)
     uintptr_t table = word_at(code + layout->line_table);
     size_t bytes;
 
-    if (!gs_python_readable(python, table, layout->bytes_data))
+    if (!gs_python_readable(python, table, layout->bytes_data)) {
         return 0;
+    }
     bytes = word_at(table + layout->bytes_length);
     table += layout->bytes_data;
-    if (GS_LIKELY(bytes <= PRINTED_BYTES))
+    if (GS_LIKELY(bytes <= PRINTED_BYTES)) {
         return print_span(python, table, bytes);
-    if (bytes > TABLE_BYTES)
+    }
+    if (bytes > TABLE_BYTES) {
         return 0;
+    }
     /* The table is too long to be hashed each time: hash both ends, and the addresses of
      * its parts. */
     return gs_python_mix(
@@ -233,8 +244,9 @@ uint64_t gs_python_code_contents(struct gs_python *python, uintptr_t code,
 /* Writes a character as UTF-8, a surrogate as "?". Returns the number of bytes. */
 static unsigned put_utf8(char *to, uint32_t c)
 {
-    if (c < 0x20 || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff)
+    if (c < 0x20 || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff) {
         c = '?';
+    }
     if (c < 0x80) {
         to[0] = (char)c;
         return 1;
@@ -262,8 +274,9 @@ static uint32_t character(const uint8_t *data, size_t i, unsigned kind)
     uint16_t two;
     uint32_t four;
 
-    if (kind == 1)
+    if (kind == 1) {
         return data[i];
+    }
     if (kind == 2) {
         memcpy(&two, data + 2 * i, sizeof(two));
         return two;
@@ -285,20 +298,25 @@ static bool copy_text(const struct gs_python_layout *layout, uintptr_t text, cha
 
     if (layout->text_state + 4u > sizeof(head) ||
         layout->text_length + 8u > sizeof(head) ||
-        !gs_python_copy(head, text, layout->text_state + 4))
+        !gs_python_copy(head, text, layout->text_state + 4)) {
         return false;
+    }
     memcpy(&length, head + layout->text_length, sizeof(length));
     memcpy(&state, head + layout->text_state, sizeof(state));
     kind = state >> 2 & 7;
     bytes = text_span(layout, length, state, &offset);
-    if (bytes == 0)
+    if (bytes == 0) {
         return false;
-    if (bytes > sizeof(data))
+    }
+    if (bytes > sizeof(data)) {
         bytes = sizeof(data);
-    if (!gs_python_copy(data, text + offset, bytes))
+    }
+    if (!gs_python_copy(data, text + offset, bytes)) {
         return false;
-    for (size_t i = 0; i < bytes / kind && used + 5 <= size; i++)
+    }
+    for (size_t i = 0; i < bytes / kind && used + 5 <= size; i++) {
         used += put_utf8(out + used, character(data, i, kind));
+    }
     out[used] = '\0';
     return true;
 }
@@ -309,11 +327,13 @@ static uint8_t *scratch(struct gs_python *python, size_t bytes)
     size_t wanted = (bytes | 0xffff) + 1;
     uint8_t *room;
 
-    if (python->scratch_bytes >= bytes)
+    if (python->scratch_bytes >= bytes) {
         return python->scratch;
+    }
     room = gs_host_map(wanted);
-    if (room == NULL)
+    if (room == NULL) {
         return NULL;
+    }
     gs_host_unmap(python->scratch, python->scratch_bytes);
     atomic_fetch_add_explicit(&python->bytes, wanted - python->scratch_bytes,
                               memory_order_relaxed);
@@ -341,14 +361,16 @@ static bool instruction_offset(const struct gs_python_layout *layout, const uint
     *written = true;
     if (layout->instructions == GS_PYTHON_NO_FIELD) {
         *offset = (int32_t)(uint32_t)(at >> 1);
-        if (layout->lines == GS_PYTHON_LINETABLE)
+        if (layout->lines == GS_PYTHON_LINETABLE) {
             *offset *= UNIT_BYTES;
+        }
         return *offset >= -UNIT_BYTES;
     }
     *offset = (int64_t)(at - (code + layout->instructions));
     memcpy(&traceable, head + layout->first_traceable, sizeof(traceable));
-    if (!generator && *offset < (int64_t)traceable * UNIT_BYTES)
+    if (!generator && *offset < (int64_t)traceable * UNIT_BYTES) {
         *written = false;
+    }
     return *offset >= -UNIT_BYTES &&
            *offset < (int64_t)field(head, layout->object_bytes) * UNIT_BYTES;
 }
@@ -364,12 +386,14 @@ static bool read_line(struct gs_python *python, const uint8_t *head, int64_t off
 
     memcpy(&lines.first, head + layout->first_line, sizeof(lines.first));
     if (!gs_python_copy(&bytes, table + layout->bytes_length, sizeof(bytes)) ||
-        bytes > TABLE_BYTES)
+        bytes > TABLE_BYTES) {
         return false;
+    }
     room = scratch(python, bytes);
     if (room == NULL ||
-        (bytes > 0 && !gs_python_copy(room, table + layout->bytes_data, bytes)))
+        (bytes > 0 && !gs_python_copy(room, table + layout->bytes_data, bytes))) {
         return false;
+    }
     lines.table = room;
     lines.bytes = bytes;
     *line = gs_python_line(&lines, offset);
@@ -380,8 +404,10 @@ size_t gs_python_code_bytes(const struct gs_python_layout *layout)
 {
     size_t bytes = layout->line_table;
 
-    if (layout->first_traceable != GS_PYTHON_NO_FIELD && layout->first_traceable > bytes)
+    if (layout->first_traceable != GS_PYTHON_NO_FIELD &&
+        layout->first_traceable > bytes) {
         bytes = layout->first_traceable;
+    }
     return bytes + sizeof(uint64_t);
 }
 
@@ -401,11 +427,13 @@ uintptr_t gs_python_code_frame(struct gs_python *python, uintptr_t code, uintptr
         !instruction_offset(layout, head, code, at, generator, &offset, &written) ||
         !written ||
         !copy_text(layout, field(head, layout->qualified_name), name, sizeof(name)) ||
-        !copy_text(layout, field(head, layout->file), file, sizeof(file)))
+        !copy_text(layout, field(head, layout->file), file, sizeof(file))) {
         return 0;
+    }
     gs_mutex_lock(python->lock);
-    if (read_line(python, head, offset, &line))
+    if (read_line(python, head, offset, &line)) {
         frame = gs_python_location_add(python, name, file, line);
+    }
     gs_mutex_unlock(python->lock);
     return frame;
 }

@@ -133,10 +133,12 @@ gs_python_code_print(struct gs_python *python, uintptr_t code,
     const struct gs_python_layout *layout = &python->layout;
     uint32_t version = 0, first;
 
-    if (GS_LIKELY(layout->version != GS_PYTHON_NO_FIELD))
+    if (GS_LIKELY(layout->version != GS_PYTHON_NO_FIELD)) {
         version = *(const volatile uint32_t *)(code + layout->version);
-    if (GS_UNLIKELY(version == 0))
+    }
+    if (GS_UNLIKELY(version == 0)) {
         return gs_python_code_contents(python, code, file);
+    }
     first = *(const volatile uint32_t *)(code + layout->first_line);
     return (uint64_t)first << 32 | version;
 }

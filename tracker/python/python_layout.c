@@ -222,8 +222,9 @@ static enum gs_status fill_in(const struct debug_fields *fields, unsigned versio
         !take_all(words, fields, &layout) ||
         layout.instructions < TRACEABLE_BEFORE_CODE ||
         layout.state_frame > GS_PYTHON_STATE_BYTES - sizeof(uintptr_t) ||
-        layout.instructions > GS_PYTHON_CODE_BYTES)
+        layout.instructions > GS_PYTHON_CODE_BYTES) {
         return GS_ERR_NOT_FOUND;
+    }
     layout.version = (uint16_t)(layout.first_line + VERSION_BEHIND_LINE);
     layout.first_traceable = (uint16_t)(layout.instructions - TRACEABLE_BEFORE_CODE);
     layout.text_wide = (uint16_t)(layout.text_ascii + WIDE_TEXT_BEHIND_ASCII);
@@ -237,16 +238,19 @@ enum gs_status gs_python_layout_find(unsigned version, const void *runtime,
     unsigned major = version >> 24, minor = version >> 16 & 0xff;
     unsigned level = version >> 4 & 0xf; /* 0xf: a release, no alpha, beta or candidate */
 
-    if (major != 3 || level != 0xf)
+    if (major != 3 || level != 0xf) {
         return GS_ERR_NOT_FOUND;
+    }
     for (size_t i = 0; i < GS_ARRAY_LEN(layouts); i++) {
         if (layouts[i].minor == minor) {
             *out = layouts[i];
             return GS_OK;
         }
     }
-    for (size_t i = 0; i < GS_ARRAY_LEN(debug_tables); i++)
-        if (debug_tables[i].minor == minor)
+    for (size_t i = 0; i < GS_ARRAY_LEN(debug_tables); i++) {
+        if (debug_tables[i].minor == minor) {
             return fill_in(&debug_tables[i], version, runtime, out);
+        }
+    }
     return GS_ERR_NOT_FOUND;
 }

@@ -24,8 +24,9 @@ static unsigned line_by_lnotab(const struct gs_python_lines *lines, int64_t offs
 
     for (size_t i = 0; i + 1 < lines->bytes; i += 2) {
         at += lines->table[i];
-        if (at > offset)
+        if (at > offset) {
             break;
+        }
         line += (int8_t)lines->table[i + 1];
     }
     return as_line(line);
@@ -41,10 +42,12 @@ static unsigned line_by_linetable(const struct gs_python_lines *lines, int64_t o
         int byte = lines->table[i + 1], step = byte < 128 ? byte : byte - 256;
 
         end += lines->table[i];
-        if (step != NO_LINE_STEP)
+        if (step != NO_LINE_STEP) {
             line += step;
-        if (offset < end)
+        }
+        if (offset < end) {
             return step == NO_LINE_STEP ? 0 : as_line(line);
+        }
     }
     return 0;
 }
@@ -56,10 +59,12 @@ static int64_t signed_varint(const uint8_t *at, const uint8_t *end)
     unsigned shift = 0;
 
     for (; at < end; at++, shift += 6) {
-        if (shift < 36)
+        if (shift < 36) {
             value |= (uint64_t)(*at & LAST_OF_BYTE) << shift;
-        if (!(*at & VARINT_CONTINUES))
+        }
+        if (!(*at & VARINT_CONTINUES)) {
             break;
+        }
     }
     return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
 }
@@ -77,22 +82,26 @@ static unsigned line_by_locations(const struct gs_python_lines *lines, int64_t o
 
         covered += ((*at & 7) + 1) * UNIT_BYTES;
         at++;
-        if (form == 13 || form == 14)
+        if (form == 13 || form == 14) {
             line += signed_varint(at, end);
-        else if (form >= 10 && form <= 12)
+        } else if (form >= 10 && form <= 12) {
             line += form - 10;
-        if (offset < covered)
+        }
+        if (offset < covered) {
             return has_line ? as_line(line) : 0;
-        while (at < end && !(*at & 0x80))
+        }
+        while (at < end && !(*at & 0x80)) {
             at++;
+        }
     }
     return 0;
 }
 
 unsigned gs_python_line(const struct gs_python_lines *lines, int64_t offset)
 {
-    if (offset < 0)
+    if (offset < 0) {
         return as_line(lines->first);
+    }
     switch (lines->kind) {
     case GS_PYTHON_LNOTAB:
         return line_by_lnotab(lines, offset);

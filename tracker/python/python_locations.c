@@ -21,8 +21,9 @@ static uint64_t text_hash(const char *text, size_t length)
 {
     uint64_t hash = length;
 
-    for (size_t i = 0; i < length; i++)
+    for (size_t i = 0; i < length; i++) {
         hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
+    }
     return gs_python_mix(hash, length);
 }
 
@@ -32,11 +33,13 @@ static void *arena_take(struct gs_python *python, size_t bytes)
 
     bytes = (bytes + 7) & ~(size_t)7;
     if (arena == NULL || ARENA_BYTES - arena->used < bytes) {
-        if (bytes > ARENA_BYTES - sizeof(*arena))
+        if (bytes > ARENA_BYTES - sizeof(*arena)) {
             return NULL;
+        }
         arena = gs_state_map(python->memory, ARENA_BYTES);
-        if (arena == NULL)
+        if (arena == NULL) {
             return NULL;
+        }
         arena->older = python->arena;
         arena->used = sizeof(*arena);
         python->arena = arena;
@@ -55,12 +58,14 @@ static const char *keep(struct gs_python *python, const char *text)
     struct gs_python_string *string = *bucket;
 
     while (string != NULL &&
-           (string->length != length || memcmp(string->text, text, length) != 0))
+           (string->length != length || memcmp(string->text, text, length) != 0)) {
         string = string->next;
+    }
     if (string == NULL) {
         string = arena_take(python, sizeof(*string) + length + 1);
-        if (string == NULL)
+        if (string == NULL) {
             return NULL;
+        }
         memcpy(string->text, text, length + 1);
         string->length = length;
         string->next = *bucket;
@@ -83,12 +88,14 @@ static struct gs_python_node *make_node(struct gs_python *python, uint32_t numbe
     size_t bytes = CHUNK_LENGTH * sizeof(struct gs_python_node);
     struct gs_python_node *nodes;
 
-    if (chunk >= GS_PYTHON_CHUNKS)
+    if (chunk >= GS_PYTHON_CHUNKS) {
         return NULL;
+    }
     if (atomic_load_explicit(&python->nodes[chunk], memory_order_relaxed) == NULL) {
         nodes = gs_state_map(python->memory, bytes);
-        if (nodes == NULL)
+        if (nodes == NULL) {
             return NULL;
+        }
         atomic_store_explicit(&python->nodes[chunk], nodes, memory_order_release);
         atomic_fetch_add_explicit(&python->bytes, bytes, memory_order_relaxed);
     }
@@ -103,20 +110,23 @@ uintptr_t gs_python_location_add(struct gs_python *python, const char *function,
 
     function = keep(python, function);
     file = keep(python, file);
-    if (function == NULL || file == NULL)
+    if (function == NULL || file == NULL) {
         return 0;
+    }
     bucket = &python->node_buckets[gs_python_mix(gs_python_mix((uintptr_t)function, line),
                                                  (uintptr_t)file) >>
                                    (64 - GS_PYTHON_BUCKET_BITS)];
     for (number = *bucket; number != 0; number = node->next) {
         node = node_at(python, number);
-        if (node->function == function && node->file == file && node->line == line)
+        if (node->function == function && node->file == file && node->line == line) {
             return GS_PYTHON_FRAME_BASE + number;
+        }
     }
     number = atomic_load_explicit(&python->count, memory_order_relaxed) + 1;
     node = make_node(python, number);
-    if (node == NULL)
+    if (node == NULL) {
         return 0;
+    }
     *node = (struct gs_python_node){function, file, line, *bucket};
     *bucket = number;
     atomic_store_explicit(&python->count, number, memory_order_release);
@@ -130,8 +140,9 @@ enum gs_status gs_python_location(const struct gs_python *python, uintptr_t fram
     const struct gs_python_node *node;
 
     if (python == NULL || number == 0 ||
-        number > atomic_load_explicit(&python->count, memory_order_acquire))
+        number > atomic_load_explicit(&python->count, memory_order_acquire)) {
         return GS_ERR_NOT_FOUND;
+    }
     node = node_at(python, (uint32_t)number);
     *out = (struct gs_python_location){node->function, node->file, node->line};
     return GS_OK;
@@ -145,7 +156,8 @@ void gs_python_locations_clear(struct gs_python *python)
         python->arena = arena->older;
         gs_state_unmap(python->memory, arena, ARENA_BYTES);
     }
-    for (size_t i = 0; i < GS_PYTHON_CHUNKS; i++)
+    for (size_t i = 0; i < GS_PYTHON_CHUNKS; i++) {
         gs_state_unmap(python->memory, atomic_load(&python->nodes[i]),
                        CHUNK_LENGTH * sizeof(struct gs_python_node));
+    }
 }

@@ -44,9 +44,11 @@ static bool is_in(const struct gs_code_range *range, uintptr_t frame)
 bool gs_python_runs(const struct gs_python *python, const uintptr_t *frames,
                     unsigned count)
 {
-    for (unsigned i = 0; i < count; i++)
-        if (is_in(&python->symbols.code, frames[i]))
+    for (unsigned i = 0; i < count; i++) {
+        if (is_in(&python->symbols.code, frames[i])) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -65,8 +67,9 @@ static void emit(struct merge *merge, uintptr_t frame)
             return;
         }
     }
-    if (merge->left_out && merge->python->left_out != 0)
+    if (merge->left_out && merge->python->left_out != 0) {
         out->frames[out->count++] = merge->python->left_out;
+    }
     merge->left_out = false;
     out->frames[out->count++] = frame;
 }
@@ -75,8 +78,10 @@ static void emit_run(struct merge *merge)
 {
     const struct gs_python_walk *walk = merge->walk;
 
-    while (merge->entry < walk->count && walk->entries[merge->entry] != GS_PYTHON_RUN_END)
+    while (merge->entry < walk->count &&
+           walk->entries[merge->entry] != GS_PYTHON_RUN_END) {
         emit(merge, walk->entries[merge->entry++]);
+    }
     merge->entry++;
     merge->run++;
 }
@@ -88,17 +93,20 @@ static bool spans_run(const struct merge *merge, unsigned i, bool has_one)
     const struct gs_native_walk *native = merge->native;
     uintptr_t address = merge->walk->native_addresses[merge->run];
 
-    if (address == 0)
+    if (address == 0) {
         return !has_one && is_in(&merge->python->symbols.evaluation, native->frames[i]);
+    }
     return address >= native->stack_pointers[i] &&
            (i + 1 == native->count || address < native->stack_pointers[i + 1]);
 }
 
 static bool is_program(const struct merge *merge, uintptr_t frame)
 {
-    for (size_t i = 0; i < GS_PYTHON_PROGRAMS; i++)
-        if (is_in(&merge->python->symbols.programs[i], frame))
+    for (size_t i = 0; i < GS_PYTHON_PROGRAMS; i++) {
+        if (is_in(&merge->python->symbols.programs[i], frame)) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -108,12 +116,14 @@ static unsigned foreign_evaluations(const struct merge *merge)
 {
     unsigned evaluations = 0;
 
-    for (unsigned i = 0; i < merge->native->count; i++)
+    for (unsigned i = 0; i < merge->native->count; i++) {
         evaluations +=
             is_in(&merge->python->symbols.evaluation, merge->native->frames[i]);
+    }
     if (merge->native->truncated || merge->walk->truncated ||
-        evaluations < merge->walk->runs)
+        evaluations < merge->walk->runs) {
         return 0;
+    }
     return evaluations - merge->walk->runs;
 }
 
@@ -132,22 +142,27 @@ static bool merge_in_place(struct merge *merge)
 
         if (by_address) {
             while (merge->run < merge->walk->runs &&
-                   spans_run(merge, i, merge->run != before))
+                   spans_run(merge, i, merge->run != before)) {
                 emit_run(merge);
+            }
         } else if (is_in(&symbols->evaluation, frame) && merge->run < merge->walk->runs) {
-            if (skipped > 0)
+            if (skipped > 0) {
                 skipped--;
-            else
+            } else {
                 emit_run(merge);
+            }
         }
-        if (is_program(merge, frame))
+        if (is_program(merge, frame)) {
             break;
-        if (merge->run == before && !is_in(&symbols->code, frame))
+        }
+        if (merge->run == before && !is_in(&symbols->code, frame)) {
             emit(merge, frame);
+        }
     }
     if (native->truncated || merge->walk->truncated) {
-        while (merge->run < merge->walk->runs)
+        while (merge->run < merge->walk->runs) {
             emit_run(merge);
+        }
     }
     return merge->run == merge->walk->runs;
 }
@@ -162,13 +177,16 @@ static void merge_together(struct merge *merge)
 
         if (interpreters && !inside) {
             inside = true;
-            while (merge->run < merge->walk->runs)
+            while (merge->run < merge->walk->runs) {
                 emit_run(merge);
+            }
         }
-        if (is_program(merge, native->frames[i]))
+        if (is_program(merge, native->frames[i])) {
             return;
-        if (!interpreters)
+        }
+        if (!interpreters) {
             emit(merge, native->frames[i]);
+        }
     }
 }
 
@@ -179,12 +197,15 @@ static void put_outermost(struct merge *merge)
     unsigned kept = merge->beyond < OUTERMOST ? merge->beyond : OUTERMOST;
     unsigned at = GS_STACK_MAX_DEPTH - kept;
 
-    if (merge->beyond == 0)
+    if (merge->beyond == 0) {
         return;
-    if (merge->python->skipped != 0)
+    }
+    if (merge->python->skipped != 0) {
         out->frames[at - 1] = merge->python->skipped;
-    for (unsigned i = 0; i < kept; i++)
+    }
+    for (unsigned i = 0; i < kept; i++) {
         out->frames[at + i] = merge->outermost[(merge->beyond - kept + i) % OUTERMOST];
+    }
     out->count = GS_STACK_MAX_DEPTH;
 }
 
@@ -198,8 +219,9 @@ void gs_python_merge(const struct gs_python *python, const struct gs_native_walk
     out->count = 0;
     out->truncated = false;
     if (walk->count == 0) {
-        for (unsigned i = 0; i < native->count; i++)
+        for (unsigned i = 0; i < native->count; i++) {
             emit(&merge, native->frames[i]);
+        }
     } else if (!merge_in_place(&merge)) {
         merge.run = merge.entry = 0;
         merge.left_out = false;

@@ -37,12 +37,14 @@ bool gs_python_hold_threads(const struct gs_python_symbols *symbols)
     pthread_mutex_t *mutex;
 
     if (gs_python_layout_find(symbols->version, symbols->runtime, &layout) != GS_OK ||
-        layout.turn == 0 || !has_ended(symbols, &layout))
+        layout.turn == 0 || !has_ended(symbols, &layout)) {
         return false;
+    }
     mutex = (pthread_mutex_t *)((uintptr_t)symbols->runtime + layout.turn);
     for (int i = 0; i < TRIES; i++) {
-        if (pthread_mutex_trylock(mutex) == 0)
+        if (pthread_mutex_trylock(mutex) == 0) {
             return true;
+        }
         gs_nap(PAUSE_NS);
     }
     return false;

@@ -61,9 +61,11 @@ static size_t frame_bytes(const struct gs_python_layout *layout)
                                layout->owner, layout->is_entry};
     size_t bytes = 0;
 
-    for (size_t i = 0; i < GS_ARRAY_LEN(fields); i++)
-        if (fields[i] != GS_PYTHON_NO_FIELD && fields[i] > bytes)
+    for (size_t i = 0; i < GS_ARRAY_LEN(fields); i++) {
+        if (fields[i] != GS_PYTHON_NO_FIELD && fields[i] > bytes) {
             bytes = fields[i];
+        }
+    }
     return bytes + sizeof(uintptr_t);
 }
 
@@ -82,11 +84,13 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
     if (symbols->thread_state == NULL || symbols->runtime == NULL ||
         symbols->code_type == NULL || symbols->code.begin >= symbols->code.end ||
         gs_python_layout_find(symbols->version, symbols->runtime, &layout) != GS_OK ||
-        !gs_python_copy(&word, (uintptr_t)symbols->runtime, sizeof(word)))
+        !gs_python_copy(&word, (uintptr_t)symbols->runtime, sizeof(word))) {
         return NULL;
+    }
     python = gs_state_map(memory, sizeof(*python));
-    if (python == NULL)
+    if (python == NULL) {
         return NULL;
+    }
     gs_python_code_start();
     python->memory = memory;
     python->number = atomic_fetch_add(&last_number, 1) + 1;
@@ -115,8 +119,9 @@ struct gs_python *gs_python_create_bare(struct gs_mutex *lock,
 
 void gs_python_destroy(struct gs_python *python)
 {
-    if (python == NULL)
+    if (python == NULL) {
         return;
+    }
     gs_python_locations_clear(python);
     gs_stack_table_clear(&python->walks);
     gs_host_unmap(python->scratch, python->scratch_bytes);
@@ -162,8 +167,9 @@ find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t prin
         if (atomic_load_explicit(&slot->code, memory_order_relaxed) == code &&
             atomic_load_explicit(&slot->at, memory_order_relaxed) == at &&
             GS_LIKELY(atomic_load_explicit(&slot->check, memory_order_relaxed) ==
-                      gs_python_mix(print, frame)))
+                      gs_python_mix(print, frame))) {
             return frame != FRAME_NONE ? frame : 0;
+        }
     }
     return learn(python, code, at, print, &python->slots[index ^ (print & 1)]);
 }
@@ -212,8 +218,9 @@ static GS_NOINLINE bool make_last_walk(void)
     struct last_walk *walk = NULL;
 
     pthread_once(&once, make_walk_key);
-    if (walk_key_made)
-        walk = calloc(1, sizeof *walk);
+    if (walk_key_made) {
+        walk = calloc(1, sizeof(*walk));
+    }
     if (walk && pthread_setspecific(walk_key, walk) != 0) {
         free(walk);
         walk = NULL;
@@ -237,23 +244,27 @@ static inline bool begin(struct gs_python *python, struct position *position)
     uintptr_t state = (uintptr_t)python->symbols.thread_state();
     uintptr_t ending;
 
-    if (GS_UNLIKELY(!last_walk) && !make_last_walk())
+    if (GS_UNLIKELY(!last_walk) && !make_last_walk()) {
         return false;
+    }
     if (GS_UNLIKELY(last_walk->state != state || last_walk->number != python->number)) {
-        if (!gs_python_readable(python, state, GS_PYTHON_STATE_BYTES))
+        if (!gs_python_readable(python, state, GS_PYTHON_STATE_BYTES)) {
             return false;
-        memset(last_walk, 0, sizeof *last_walk);
+        }
+        memset(last_walk, 0, sizeof(*last_walk));
         last_walk->number = python->number;
         last_walk->state = state;
     }
     ending = word_at((uintptr_t)python->symbols.runtime + layout->finalizing);
-    if (GS_UNLIKELY(ending != 0 && ending != state))
+    if (GS_UNLIKELY(ending != 0 && ending != state)) {
         return false;
+    }
     position->cframe = 0;
     if (layout->state_cframe != GS_PYTHON_NO_FIELD) {
         position->cframe = word_at(state + layout->state_cframe);
-        if (!gs_python_readable(python, position->cframe, CFRAME_BYTES))
+        if (!gs_python_readable(python, position->cframe, CFRAME_BYTES)) {
             return false;
+        }
     }
     position->frame = layout->state_frame != GS_PYTHON_NO_FIELD
                           ? word_at(state + layout->state_frame)
@@ -295,35 +306,44 @@ recognise(struct gs_python *python, uintptr_t frame, enum gs_python_chain chain)
     struct gs_python_file file = {0};
 
     for (; step < end; step++) {
-        if (step->frame != frame)
+        if (step->frame != frame) {
             return 0;
+        }
         if (chain >= GS_PYTHON_FRAME_ENTRIES &&
-            step->owner != byte_at(frame + layout->owner))
+            step->owner != byte_at(frame + layout->owner)) {
             return 0;
+        }
         if (chain == GS_PYTHON_FRAME_ENTRIES &&
-            step->is_entry != byte_at(frame + layout->is_entry))
+            step->is_entry != byte_at(frame + layout->is_entry)) {
             return 0;
+        }
         if (has_code(step, chain) &&
             (step->code != code_of(layout, frame) ||
-             step->instruction != instruction_of(layout, frame, chain)))
+             step->instruction != instruction_of(layout, frame, chain))) {
             return 0;
+        }
         if (chain == GS_PYTHON_FRAME_BASES && has_code(step, chain) &&
-            step->print != gs_python_code_print(python, step->code, &file))
+            step->print != gs_python_code_print(python, step->code, &file)) {
             return 0;
+        }
         frame = word_at(frame + layout->previous);
     }
-    if (frame != 0)
+    if (frame != 0) {
         return 0;
-    for (step = last_walk->steps; chain != GS_PYTHON_FRAME_BASES && step < end; step++)
-        if (step->print != gs_python_code_print(python, step->code, &file))
+    }
+    for (step = last_walk->steps; chain != GS_PYTHON_FRAME_BASES && step < end; step++) {
+        if (step->print != gs_python_code_print(python, step->code, &file)) {
             return 0;
+        }
+    }
     return last_walk->id;
 }
 
 static uint32_t recognise_walk(struct gs_python *python, uintptr_t frame)
 {
-    if (last_walk->count == 0)
+    if (last_walk->count == 0) {
         return 0;
+    }
     switch ((enum gs_python_chain)python->layout.chain) {
     case GS_PYTHON_FRAME_BASES:
         return recognise(python, frame, GS_PYTHON_FRAME_BASES);
@@ -356,11 +376,13 @@ static inline bool ends_run(struct gs_python *python, struct position *position,
 
     if (layout->chain == GS_PYTHON_FRAME_BASES ||
         (layout->chain == GS_PYTHON_FRAME_ENTRIES &&
-         byte_at(position->frame + layout->is_entry) == 0))
+         byte_at(position->frame + layout->is_entry) == 0)) {
         return false;
+    }
     *address = position->cframe;
-    if (gs_python_readable(python, position->cframe, CFRAME_BYTES))
+    if (gs_python_readable(python, position->cframe, CFRAME_BYTES)) {
         position->cframe = word_at(position->cframe + layout->cframe_previous);
+    }
     return true;
 }
 
@@ -382,25 +404,30 @@ static bool add_frame(struct gs_python *python, struct position *position, uint8
     uintptr_t at, address;
 
     now.code = code_of(layout, now.frame);
-    if (!is_code(python, now.code))
+    if (!is_code(python, now.code)) {
         return false;
+    }
     now.instruction = instruction_of(layout, now.frame, chain);
     now.print = gs_python_code_print(python, now.code, &position->file);
     now.owner = owner;
-    if (chain == GS_PYTHON_FRAME_ENTRIES)
+    if (chain == GS_PYTHON_FRAME_ENTRIES) {
         now.is_entry = byte_at(now.frame + layout->is_entry);
+    }
     at = chain >= GS_PYTHON_FRAME_ENTRIES ? now.instruction | (owner == OWNER_GENERATOR)
                                           : now.instruction << 1;
     if (step->code == now.code && step->instruction == now.instruction &&
-        step->print == now.print && step->owner == owner)
+        step->print == now.print && step->owner == owner) {
         now.entry = step->entry;
-    else
+    } else {
         now.entry = find_frame(python, now.code, at, now.print);
+    }
     *step = now;
-    if (now.entry != 0)
+    if (now.entry != 0) {
         walk->entries[walk->count++] = now.entry;
-    if (ends_run(python, position, &address))
+    }
+    if (ends_run(python, position, &address)) {
         end_run(walk, address);
+    }
     return true;
 }
 
@@ -417,13 +444,15 @@ static uint32_t walk_id(struct gs_python *python, const struct gs_python_walk *w
 {
     uint32_t hash, id;
 
-    if (walk->count == 0)
+    if (walk->count == 0) {
         return 0;
+    }
     hash = gs_stack_hash(walk->entries, walk->count, walk->truncated);
     id = gs_stack_table_find(&python->walks, hash, walk->entries, walk->count,
                              walk->truncated);
-    if (GS_LIKELY(id != 0))
+    if (GS_LIKELY(id != 0)) {
         return id;
+    }
     gs_mutex_lock(python->lock);
     id = gs_stack_table_add(&python->walks, hash, walk->entries, walk->count,
                             walk->truncated, 0);
@@ -436,10 +465,12 @@ static __attribute__((noinline)) void finish(struct gs_python *python, unsigned 
                                              struct gs_python_walk *walk)
 {
     /* A truncated run counts, too. */
-    if (walk->count > 0 && walk->entries[walk->count - 1] != GS_PYTHON_RUN_END)
+    if (walk->count > 0 && walk->entries[walk->count - 1] != GS_PYTHON_RUN_END) {
         end_run(walk, 0);
-    if (walk->count == walk->runs)
+    }
+    if (walk->count == walk->runs) {
         walk->count = walk->runs = 0;
+    }
     walk->id = walk_id(python, walk);
     last_walk->id = walk->id;
     last_walk->count = walk->truncated || steps > LAST_WALK_STEPS ? 0 : steps;
@@ -461,8 +492,9 @@ static __attribute__((noinline)) void walk_from(struct gs_python *python,
             walk->truncated = true;
             break;
         }
-        if (layout->owner != GS_PYTHON_NO_FIELD)
+        if (layout->owner != GS_PYTHON_NO_FIELD) {
             owner = byte_at(position->frame + layout->owner);
+        }
         if (layout->chain == GS_PYTHON_FRAME_BASES && owner >= OWNER_EVALUATION) {
             end_run(walk, position->frame);
             *position->step = (struct last_step){
@@ -490,8 +522,9 @@ void gs_python_walk(struct gs_python *python, struct gs_python_walk *walk)
 
     walk->count = walk->runs = walk->id = 0;
     walk->truncated = false;
-    if (begin(python, &position))
+    if (begin(python, &position)) {
         walk_from(python, &position, walk);
+    }
 }
 
 static struct gs_python_pair *pair_of(const struct gs_python *python, uint64_t key)
@@ -520,8 +553,9 @@ void gs_python_pair_add(struct gs_python *python, uint32_t native, uint32_t walk
     uint64_t key = (uint64_t)native << 32 | walk;
     struct gs_python_pair *pair = pair_of(python, key);
 
-    if (stack == 0)
+    if (stack == 0) {
         return;
+    }
     atomic_store_explicit(&pair->stack, stack, memory_order_relaxed);
     atomic_store_explicit(&pair->check, key ^ stack * PAIR_FACTOR, memory_order_relaxed);
 }

@@ -104,8 +104,9 @@ static size_t read_pieces(struct run *run, const struct iovec *pieces, size_t co
     struct iovec into = {.iov_base = run->work->batch, .iov_len = bytes};
     ssize_t got = process_vm_readv(getpid(), &into, 1, pieces, count, 0);
 
-    if (got < 0 && (errno == ENOSYS || errno == EPERM))
+    if (got < 0 && (errno == ENOSYS || errno == EPERM)) {
         run->why_not = "the kernel does not allow process_vm_readv here";
+    }
     return got < 0 ? 0 : (size_t)got;
 }
 
@@ -135,23 +136,27 @@ static void read_singly(struct run *run)
 
 static void flush(struct run *run)
 {
-    if (run->piece_count == 0)
+    if (run->piece_count == 0) {
         return;
+    }
     size_t got = read_pieces(run, run->work->pieces, run->piece_count, run->batch_bytes);
-    if (got == run->batch_bytes)
+    if (got == run->batch_bytes) {
         scan_batch(run, got);
-    else
+    } else {
         read_singly(run);
+    }
     run->piece_count = run->batch_bytes = 0;
-    if (is_late(run))
+    if (is_late(run)) {
         run->why_not = late_text;
+    }
 }
 
 /* Adds present pages [begin, end), which are all root or all not. */
 static void add_piece(struct run *run, uintptr_t begin, uintptr_t end, bool root)
 {
-    if (root != run->batch_root)
+    if (root != run->batch_root) {
         flush(run);
+    }
     run->batch_root = root;
     begin = gs_round_up(begin, sizeof(uint64_t));
     end &= ~(uintptr_t)(sizeof(uint64_t) - 1);
@@ -162,8 +167,9 @@ static void add_piece(struct run *run, uintptr_t begin, uintptr_t end, bool root
             (struct iovec){.iov_base = (void *)begin, .iov_len = bytes};
         run->batch_bytes += bytes;
         begin += bytes;
-        if (run->batch_bytes == BATCH_BYTES || run->piece_count == BATCH_PIECES)
+        if (run->batch_bytes == BATCH_BYTES || run->piece_count == BATCH_PIECES) {
             flush(run);
+        }
     }
 }
 
@@ -179,12 +185,15 @@ static void add_unskipped(struct run *run, uintptr_t begin, uintptr_t end, bool 
             begin = skip->end;
             continue;
         }
-        if (skip && skip->begin < until)
+        if (skip && skip->begin < until) {
             until = skip->begin;
-        if (root && root->begin > begin && root->begin < until)
+        }
+        if (root && root->begin > begin && root->begin < until) {
             until = root->begin;
-        if (root && root->begin <= begin && root->end < until)
+        }
+        if (root && root->begin <= begin && root->end < until) {
             until = root->end;
+        }
         add_piece(run, begin, until, stack || (root && root->begin <= begin));
         begin = until;
     }
@@ -194,8 +203,9 @@ static void add_unskipped(struct run *run, uintptr_t begin, uintptr_t end, bool 
 
 static bool is_wanted(uint64_t page, bool shared)
 {
-    if (shared)
+    if (shared) {
         return (page & PAGE_PRESENT) != 0;
+    }
     return (page & (PAGE_PRESENT | PAGE_SWAPPED)) != 0 && (page & PAGE_OF_FILE) == 0;
 }
 
@@ -208,15 +218,18 @@ static bool scan_pages(struct run *run, const struct gs_scan_area *area, uintptr
     ssize_t got = pread(run->pagemap, run->work->pages, wanted,
                         (off_t)(first / run->page_bytes * sizeof(uint64_t)));
 
-    if (got <= 0 || got % (ssize_t)sizeof(uint64_t) != 0)
+    if (got <= 0 || got % (ssize_t)sizeof(uint64_t) != 0) {
         return false;
+    }
     count = (size_t)got / sizeof(uint64_t);
     for (size_t i = 0, end; i < count; i = end) {
         end = i + 1;
-        if (!is_wanted(run->work->pages[i], area->shared))
+        if (!is_wanted(run->work->pages[i], area->shared)) {
             continue;
-        while (end < count && is_wanted(run->work->pages[end], area->shared))
+        }
+        while (end < count && is_wanted(run->work->pages[end], area->shared)) {
             end++;
+        }
         uintptr_t begin = first + i * run->page_bytes;
         uintptr_t until = first + end * run->page_bytes;
         add_unskipped(run, begin > area->begin ? begin : area->begin,
@@ -232,8 +245,9 @@ static void add_region(struct run *run, const struct gs_scan_area *area,
     uintptr_t until = region->end < area->end ? region->end : area->end;
     bool here = (region->categories & SCANNED_HERE) != 0;
 
-    if (area->shared ? here : (region->categories & SCANNED_FILE) == 0)
+    if (area->shared ? here : (region->categories & SCANNED_FILE) == 0) {
         add_unskipped(run, begin, until, area->root);
+    }
 }
 
 /*
@@ -258,20 +272,24 @@ static bool scan_regions(struct run *run, const struct gs_scan_area *area)
         /* By syscall: one more imported function costs each start 600 instructions. */
         int count = (int)syscall(SYS_ioctl, run->pagemap, PAGE_SCAN, &call);
 
-        if (count < 0 && errno == EINTR)
+        if (count < 0 && errno == EINTR) {
             continue;
-        if (count < 0 && !began)
+        }
+        if (count < 0 && !began) {
             return false;
+        }
         if (count < 0 || call.walk_end <= call.begin) {
             run->why_not = unreadable_text; /* half an area would make leaks lost */
             break;
         }
         began = true;
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < count; i++) {
             add_region(run, area, &run->work->regions[i]);
+        }
         call.begin = call.walk_end;
-        if (is_late(run))
+        if (is_late(run)) {
             run->why_not = late_text;
+        }
     }
     return true;
 }
@@ -281,17 +299,21 @@ static void scan_area(struct run *run, const struct gs_scan_area *area)
     uintptr_t first = area->begin & ~(run->page_bytes - 1);
 
     if (area->end - first > PAGE_ENTRIES * run->page_bytes && !run->by_entries &&
-        scan_regions(run, area))
+        scan_regions(run, area)) {
         return;
+    }
     while (first < area->end && !run->why_not) {
         size_t count = (area->end - first + run->page_bytes - 1) / run->page_bytes;
-        if (count > PAGE_ENTRIES)
+        if (count > PAGE_ENTRIES) {
             count = PAGE_ENTRIES;
-        if (!scan_pages(run, area, first, count))
+        }
+        if (!scan_pages(run, area, first, count)) {
             run->why_not = unreadable_text;
+        }
         first += count * run->page_bytes;
-        if (is_late(run))
+        if (is_late(run)) {
             run->why_not = late_text;
+        }
     }
 }
 
@@ -309,16 +331,18 @@ static void scan_areas(struct run *run, int maps)
         while ((newline = strchr(line, '\n')) != NULL && !run->why_not) {
             struct gs_scan_area area;
             *newline = '\0';
-            if (gs_scan_take_line(&lines, line, &area))
+            if (gs_scan_take_line(&lines, line, &area)) {
                 scan_area(run, &area);
+            }
             line = newline + 1;
         }
         used -= (size_t)(line - text);
         memmove(text, line, used);
     }
     flush(run);
-    if (got < 0)
+    if (got < 0) {
         run->why_not = "/proc/self/maps cannot be read";
+    }
 }
 
 /* ---- targets and skipped memory --------------------------------------------------- */
@@ -347,8 +371,9 @@ static bool add_target(void *arg, const struct gs_allocation *allocation)
     const struct gs_scan_config *config = collect->config;
     struct gs_scan *scan = collect->scan;
 
-    if (!is_address(allocation))
+    if (!is_address(allocation)) {
         return true;
+    }
     scan->targets[scan->count++] = (struct gs_scan_target){
         .addr = allocation->addr,
         .bytes = allocation->bytes,
@@ -364,10 +389,11 @@ static bool collect_targets(struct gs_tracker *tracker,
 
     gs_records_visit(tracker, count_target, &collect.capacity);
     collect.capacity += 64; /* other threads may allocate meanwhile */
-    scan->mapped_bytes = collect.capacity * sizeof *scan->targets;
+    scan->mapped_bytes = collect.capacity * sizeof(*scan->targets);
     scan->targets = gs_host_map(scan->mapped_bytes);
-    if (!scan->targets)
+    if (!scan->targets) {
         return false;
+    }
     gs_records_visit(tracker, add_target, &collect);
     return true;
 }
@@ -381,26 +407,29 @@ static void skip_range(void *arg, uintptr_t begin, size_t bytes)
  * reference. Pinned memory is host memory like any other. */
 static bool skip_allocation(void *arg, const struct gs_allocation *allocation)
 {
-    if (is_address(allocation) && allocation->kind != GS_MEMORY_PINNED)
+    if (is_address(allocation) && allocation->kind != GS_MEMORY_PINNED) {
         skip_range(arg, allocation->addr, allocation->bytes);
+    }
     return true;
 }
 
 /* Skips the tables that hold addresses. */
 static void skip_tracker(struct gs_tracker *tracker, struct gs_scan_ranges *skips)
 {
-    skip_range(skips, (uintptr_t)tracker, sizeof *tracker);
+    skip_range(skips, (uintptr_t)tracker, sizeof(*tracker));
     for (uint32_t i = 0; i < GS_CHUNKS; i++) {
         uintptr_t chunk =
             (uintptr_t)__atomic_load_n(&tracker->chunks[i], __ATOMIC_ACQUIRE);
-        if (chunk == 0)
+        if (chunk == 0) {
             break;
+        }
         skip_range(skips, chunk, sizeof(struct gs_record) << GS_CHUNK_SHIFT);
     }
     uintptr_t history = (uintptr_t)__atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
-    if (history != 0)
+    if (history != 0) {
         skip_range(skips, history,
                    tracker->config.free_history * sizeof(struct gs_history_entry));
+    }
 }
 
 /* Skips the frames of the report, and the values that its earlier frames left below
@@ -413,8 +442,9 @@ static void skip_report(const struct gs_scan_config *config, struct gs_scan_rang
 
     here = left ? left : here;
     if (config->stack_from > here && here > below) {
-        if (gs_thread_stack_known(here, &high) && here - gs_own_stack.low < below)
+        if (gs_thread_stack_known(here, &high) && here - gs_own_stack.low < below) {
             below = here - gs_own_stack.low;
+        }
         gs_scan_range_add(skips, here - below, config->stack_from);
     }
     gs_alt_stack_visit(skip_range, skips);
@@ -428,12 +458,16 @@ static void find_ranges(struct run *run, struct gs_tracker *tracker,
     skip_tracker(tracker, &run->skips);
     gs_records_visit(tracker, skip_allocation, &run->skips);
     skip_report(config, &run->skips);
-    if (config->own_memory && !config->own_memory(config->self, skip_range, &run->skips))
+    if (config->own_memory &&
+        !config->own_memory(config->self, skip_range, &run->skips)) {
         run->why_not = "too much memory of the library's own";
-    if (!gs_scan_add_modules(config->own_code, &run->skips, &run->roots))
+    }
+    if (!gs_scan_add_modules(config->own_code, &run->skips, &run->roots)) {
         run->why_not = "the process is about to fork";
-    if (run->skips.overflow || run->roots.overflow)
+    }
+    if (run->skips.overflow || run->roots.overflow) {
         run->why_not = "too many ranges";
+    }
     gs_scan_ranges_settle(&run->skips);
     gs_scan_ranges_settle(&run->roots);
 }
@@ -451,17 +485,21 @@ static void scan_with(struct gs_tracker *tracker, const struct gs_scan_config *c
         (struct gs_scan_ranges){.items = run->work->skips, .capacity = skip_capacity};
     run->roots =
         (struct gs_scan_ranges){.items = run->work->roots, .capacity = OTHER_RANGES};
-    if (maps < 0 || run->pagemap < 0)
+    if (maps < 0 || run->pagemap < 0) {
         run->why_not = "/proc/self/maps or pagemap cannot be read";
+    }
     gs_scan_prepare(run->scan, &run->work->filter);
     find_ranges(run, tracker, config, work_bytes);
     gs_scan_find_stacks(&run->work->stacks, config->stack_from);
-    if (!run->why_not)
+    if (!run->why_not) {
         scan_areas(run, maps);
-    if (maps >= 0)
+    }
+    if (maps >= 0) {
         close(maps);
-    if (run->pagemap >= 0)
+    }
+    if (run->pagemap >= 0) {
         close(run->pagemap);
+    }
 }
 
 void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config,
@@ -471,8 +509,9 @@ void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config
     struct run run = {.scan = scan, .pagemap = -1, .by_entries = config->by_entries};
     uint64_t start_ns = gs_now_ns();
 
-    if (config->limit_ms != 0)
+    if (config->limit_ms != 0) {
         run.deadline_ns = start_ns + config->limit_ms * UINT64_C(1000000);
+    }
     if (collect_targets(tracker, config, scan)) {
         size_t skips = scan->count + 64 + OTHER_RANGES;
         size_t bytes = sizeof(struct work) + skips * sizeof(struct gs_scan_range);

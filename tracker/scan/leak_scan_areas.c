@@ -34,13 +34,15 @@ static uintptr_t stack_pointer(const char *thread)
 {
     char path[64], text[256];
 
-    snprintf(path, sizeof path, "/proc/self/task/%.16s/syscall", thread);
-    if (gs_read_text(path, text, sizeof text) == 0)
+    snprintf(path, sizeof(path), "/proc/self/task/%.16s/syscall", thread);
+    if (gs_read_text(path, text, sizeof(text)) == 0) {
         return 0;
+    }
     /* "number six-arguments sp pc", or "-1 sp pc", or "running". */
     char *last = strrchr(text, ' ');
-    if (!last)
+    if (!last) {
         return 0;
+    }
     *last = '\0';
     char *before = strrchr(text, ' ');
     return before ? (uintptr_t)strtoull(before + 1, NULL, 16) : 0;
@@ -53,18 +55,22 @@ void gs_scan_find_stacks(struct gs_scan_stacks *stacks, uintptr_t own_stack_from
     struct dirent *entry;
 
     stacks->count = 0;
-    if (own_stack_from != 0)
+    if (own_stack_from != 0) {
         stacks->tops[stacks->count++] = own_stack_from;
-    if (!threads)
+    }
+    if (!threads) {
         return;
+    }
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): the folder is this call's own */
     while (stacks->count < GS_SCAN_THREADS && (entry = readdir(threads)) != NULL) {
         uintptr_t top;
-        if (entry->d_name[0] == '.' || strtol(entry->d_name, NULL, 10) == own)
+        if (entry->d_name[0] == '.' || strtol(entry->d_name, NULL, 10) == own) {
             continue;
+        }
         top = stack_pointer(entry->d_name);
-        if (top > RED_ZONE)
+        if (top > RED_ZONE) {
             stacks->tops[stacks->count++] = top - RED_ZONE;
+        }
     }
     closedir(threads);
 }
@@ -77,8 +83,9 @@ static uintptr_t lowest_top(const struct gs_scan_stacks *stacks, uintptr_t begin
 
     for (size_t i = 0; i < stacks->count; i++) {
         uintptr_t top = stacks->tops[i];
-        if (top >= begin && top < end && (lowest == 0 || top < lowest))
+        if (top >= begin && top < end && (lowest == 0 || top < lowest)) {
             lowest = top;
+        }
     }
     return lowest;
 }
@@ -110,8 +117,9 @@ bool gs_scan_take_line(struct gs_scan_lines *lines, const char *line,
     /* NOLINTNEXTLINE(cert-err34-c): the kernel writes what fits */
     if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %n", &begin, &end, permissions, &path_at) <
             3 ||
-        strlen(permissions) < 4)
+        strlen(permissions) < 4) {
         return false;
+    }
     const char *path = path_at > 0 ? line + path_at : "";
     bool guarded = lines->guard_end == begin;
 
@@ -119,14 +127,16 @@ bool gs_scan_take_line(struct gs_scan_lines *lines, const char *line,
     *out = (struct gs_scan_area){
         .begin = begin, .end = end, .shared = permissions[3] == 's'};
     if (permissions[0] != 'r' || is_device(path) ||
-        (out->shared && (permissions[1] != 'w' || !is_memory(path))))
+        (out->shared && (permissions[1] != 'w' || !is_memory(path)))) {
         return false;
+    }
     if (!out->shared && (strcmp(path, "[stack]") == 0 ||
                          (guarded && path[0] == '\0' && begin % ARENA_BYTES != 0))) {
         uintptr_t top = lowest_top(lines->stacks, begin, end);
         out->root = top != 0;
-        if (top != 0)
+        if (top != 0) {
             out->begin = top;
+        }
     }
     return true;
 }

@@ -13,8 +13,9 @@
 
 void gs_scan_range_add(struct gs_scan_ranges *ranges, uintptr_t begin, uintptr_t end)
 {
-    if (begin >= end)
+    if (begin >= end) {
         return;
+    }
     if (ranges->count == ranges->capacity) {
         ranges->overflow = true;
         return;
@@ -28,7 +29,7 @@ static uint64_t key_of(const char *item)
 {
     uint64_t key;
 
-    memcpy(&key, item, sizeof key);
+    memcpy(&key, item, sizeof(key));
     return key;
 }
 
@@ -47,18 +48,21 @@ static void sift(char *items, size_t root, size_t count, size_t size)
 {
     for (size_t child; (child = 2 * root + 1) < count; root = child) {
         if (child + 1 < count &&
-            key_of(items + child * size) < key_of(items + (child + 1) * size))
+            key_of(items + child * size) < key_of(items + (child + 1) * size)) {
             child++;
-        if (key_of(items + root * size) >= key_of(items + child * size))
+        }
+        if (key_of(items + root * size) >= key_of(items + child * size)) {
             return;
+        }
         swap(items + root * size, items + child * size, size);
     }
 }
 
 void gs_scan_sort(void *items, size_t count, size_t size)
 {
-    for (size_t i = count / 2; i-- > 0;)
+    for (size_t i = count / 2; i-- > 0;) {
         sift(items, i, count, size);
+    }
     for (size_t left = count; left > 1; left--) {
         swap(items, (char *)items + (left - 1) * size, size);
         sift(items, 0, left - 1, size);
@@ -71,15 +75,17 @@ void gs_scan_ranges_settle(struct gs_scan_ranges *ranges)
 {
     size_t kept = 0;
 
-    if (ranges->count == 0)
+    if (ranges->count == 0) {
         return;
-    gs_scan_sort(ranges->items, ranges->count, sizeof *ranges->items);
+    }
+    gs_scan_sort(ranges->items, ranges->count, sizeof(*ranges->items));
     for (size_t i = 1; i < ranges->count; i++) {
         struct gs_scan_range *last = &ranges->items[kept];
-        if (ranges->items[i].begin > last->end)
+        if (ranges->items[i].begin > last->end) {
             ranges->items[++kept] = ranges->items[i];
-        else if (ranges->items[i].end > last->end)
+        } else if (ranges->items[i].end > last->end) {
             last->end = ranges->items[i].end;
+        }
     }
     ranges->count = kept + 1;
 }
@@ -91,10 +97,11 @@ const struct gs_scan_range *gs_scan_range_from(const struct gs_scan_ranges *rang
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (ranges->items[middle].end <= address)
+        if (ranges->items[middle].end <= address) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low < ranges->count ? &ranges->items[low] : NULL;
 }
@@ -108,8 +115,10 @@ static bool holds(const struct dl_phdr_info *info, uintptr_t address)
 {
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type == PT_LOAD && address - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
+        if (p->p_type == PT_LOAD &&
+            address - (info->dlpi_addr + p->p_vaddr) < p->p_memsz) {
             return true;
+        }
     }
     return false;
 }
@@ -126,9 +135,10 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *arg)
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         uintptr_t begin = info->dlpi_addr + p->p_vaddr;
-        if (p->p_type == PT_LOAD && (p->p_flags & PF_W) != 0)
+        if (p->p_type == PT_LOAD && (p->p_flags & PF_W) != 0) {
             gs_scan_range_add(skipped ? modules->skips : modules->roots, begin,
                               begin + p->p_memsz);
+        }
     }
     return 0;
 }
@@ -139,8 +149,9 @@ bool gs_scan_add_modules(const void *own_code, struct gs_scan_ranges *skips,
     struct modules modules = {
         .own_code = (uintptr_t)own_code, .skips = skips, .roots = roots};
 
-    if (!gs_loader_enter())
+    if (!gs_loader_enter()) {
         return false;
+    }
     dl_iterate_phdr(add_module, &modules);
     gs_loader_leave();
     return true;

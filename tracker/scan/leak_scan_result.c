@@ -10,18 +10,22 @@ enum gs_scan_found gs_scan_result(const struct gs_scan *scan, uint64_t addr)
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (scan->targets[middle].addr < addr)
+        if (scan->targets[middle].addr < addr) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
-    if (low == scan->count || scan->targets[low].addr != addr)
+    if (low == scan->count || scan->targets[low].addr != addr) {
         return GS_SCAN_NOT_MADE;
+    }
     const struct gs_scan_target *target = &scan->targets[low];
     if ((target->seen & GS_SEEN_START_ROOT) != 0 ||
-        ((target->seen & GS_SEEN_START_HEAP) != 0 && !target->driver_knows))
+        ((target->seen & GS_SEEN_START_HEAP) != 0 && !target->driver_knows)) {
         return GS_SCAN_START;
-    if ((target->seen & GS_SEEN_INSIDE) != 0)
+    }
+    if ((target->seen & GS_SEEN_INSIDE) != 0) {
         return GS_SCAN_INSIDE;
+    }
     return (target->seen & GS_SEEN_START_HEAP) != 0 ? GS_SCAN_AMBIGUOUS : GS_SCAN_LOST;
 }

@@ -21,24 +21,27 @@ void gs_scan_prepare(struct gs_scan *scan, struct gs_scan_filter *filter)
 {
     uint64_t high = 0;
 
-    memset(filter, 0, sizeof *filter);
+    memset(filter, 0, sizeof(*filter));
     filter->low = UINT64_MAX;
-    gs_scan_sort(scan->targets, scan->count, sizeof *scan->targets);
+    gs_scan_sort(scan->targets, scan->count, sizeof(*scan->targets));
     for (size_t i = 0; i < scan->count; i++) {
         const struct gs_scan_target *target = &scan->targets[i];
         uint64_t last = target->addr + (target->bytes ? target->bytes - 1 : 0);
         uint64_t page = target->addr >> GS_SCAN_PAGE_SHIFT;
-        if (target->addr < filter->low)
+        if (target->addr < filter->low) {
             filter->low = target->addr;
-        if (last > high)
+        }
+        if (last > high) {
             high = last;
+        }
         for (uint64_t end = (last >> GS_SCAN_PAGE_SHIFT) + 1;
              page < end && end - page <= GS_SCAN_FILTER_BITS; page++) {
             uint64_t bit = filter_bit(page);
             filter->bits[bit / 64] |= UINT64_C(1) << bit % 64;
         }
-        if (page <= last >> GS_SCAN_PAGE_SHIFT) /* larger than the filter: useless */
-            memset(filter->bits, 0xff, sizeof filter->bits);
+        if (page <= last >> GS_SCAN_PAGE_SHIFT) { /* larger than the filter: useless */
+            memset(filter->bits, 0xff, sizeof(filter->bits));
+        }
     }
     filter->span = scan->count > 0 ? high - filter->low + 1 : 0;
 }
@@ -50,10 +53,11 @@ static struct gs_scan_target *find_target(const struct gs_scan *scan, uint64_t w
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (scan->targets[middle].addr <= word)
+        if (scan->targets[middle].addr <= word) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low > 0 ? &scan->targets[low - 1] : NULL;
 }
@@ -63,14 +67,17 @@ static void look_up(struct gs_scan *scan, const struct gs_scan_filter *filter,
 {
     uint64_t bit = filter_bit(word >> GS_SCAN_PAGE_SHIFT);
 
-    if ((filter->bits[bit / 64] >> bit % 64 & 1) == 0)
+    if ((filter->bits[bit / 64] >> bit % 64 & 1) == 0) {
         return;
+    }
     struct gs_scan_target *target = find_target(scan, word);
-    if (!target)
+    if (!target) {
         return;
+    }
     if (target->addr == word) {
-        for (; target >= scan->targets && target->addr == word; target--)
+        for (; target >= scan->targets && target->addr == word; target--) {
             target->seen |= root ? GS_SEEN_START_ROOT : GS_SEEN_START_HEAP;
+        }
     } else if (word - target->addr < target->bytes) {
         target->seen |= GS_SEEN_INSIDE;
     }
@@ -87,15 +94,18 @@ void gs_scan_words(struct gs_scan *scan, const struct gs_scan_filter *filter,
         unsigned any = (w[0] - low < span) | (w[1] - low < span) | (w[2] - low < span) |
                        (w[3] - low < span) | (w[4] - low < span) | (w[5] - low < span) |
                        (w[6] - low < span) | (w[7] - low < span);
-        if (GS_LIKELY(!any))
+        if (GS_LIKELY(!any)) {
             continue;
+        }
         for (unsigned k = 0; k < 8; k++) {
-            if (w[k] - low < span)
+            if (w[k] - low < span) {
                 look_up(scan, filter, w[k], root);
+            }
         }
     }
     for (; i < count; i++) {
-        if (words[i] - low < span)
+        if (words[i] - low < span) {
             look_up(scan, filter, words[i], root);
+        }
     }
 }

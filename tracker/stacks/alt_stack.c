@@ -91,12 +91,14 @@ static char *take_stack(void)
 {
     char *stack = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQUIRE);
 
-    if (stack)
+    if (stack) {
         return stack;
+    }
     stack = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stack == MAP_FAILED)
+    if (stack == MAP_FAILED) {
         return NULL;
+    }
     if (mprotect(stack + GUARD_BYTES, STACK_BYTES, PROT_READ | PROT_WRITE) != 0) {
         munmap(stack, GUARD_BYTES + STACK_BYTES);
         return NULL;
@@ -109,8 +111,9 @@ static void give_stack(char *stack)
     char *none = NULL;
 
     if (!__atomic_compare_exchange_n(&spare, &none, stack, false, __ATOMIC_RELEASE,
-                                     __ATOMIC_RELAXED))
+                                     __ATOMIC_RELAXED)) {
         munmap(stack, GUARD_BYTES + STACK_BYTES);
+    }
 }
 
 bool gs_alt_stack_has(size_t need_bytes)
@@ -119,8 +122,9 @@ bool gs_alt_stack_has(size_t need_bytes)
     const struct gs_stack_range *own = &gs_own_stack;
     uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
 
-    if (GS_UNLIKELY(sp - here->low < here->high - here->low))
+    if (GS_UNLIKELY(sp - here->low < here->high - here->low)) {
         return sp - here->low >= need_bytes;
+    }
     return sp - own->low < own->high - own->low && sp - own->low >= need_bytes;
 }
 
@@ -144,10 +148,12 @@ __attribute__((noinline)) void gs_alt_stack_call(size_t need_bytes, void (*body)
     uintptr_t caller = (uintptr_t)__builtin_return_address(0);
     char *stack = NULL;
 
-    if (GS_UNLIKELY(!gs_own_stack.asked))
+    if (GS_UNLIKELY(!gs_own_stack.asked)) {
         gs_thread_stack_query();
-    if (GS_UNLIKELY(!gs_alt_stack_has(need_bytes)))
+    }
+    if (GS_UNLIKELY(!gs_alt_stack_has(need_bytes))) {
         stack = take_stack();
+    }
     if (GS_LIKELY(stack == NULL)) {
         body(arg);
     } else {
@@ -161,8 +167,10 @@ void gs_alt_stack_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes),
 {
     char *waiting = __atomic_load_n(&spare, __ATOMIC_ACQUIRE);
 
-    if (waiting)
+    if (waiting) {
         visit(arg, (uintptr_t)waiting + GUARD_BYTES, STACK_BYTES);
-    if (gs_alt_stack_here.high)
+    }
+    if (gs_alt_stack_here.high) {
         visit(arg, gs_alt_stack_here.low, gs_alt_stack_here.high - gs_alt_stack_here.low);
+    }
 }

@@ -26,8 +26,9 @@ static int64_t scaled(const struct gs_cfi_machine *m, uint64_t operand)
 
 static struct gs_cfi_register *rule_of(struct gs_cfi_machine *m, uint64_t number)
 {
-    if (number == REG_FP)
+    if (number == REG_FP) {
         return &m->row.fp;
+    }
     return number == REG_RA ? &m->row.ra : NULL;
 }
 
@@ -36,16 +37,18 @@ static void set_rule(struct gs_cfi_machine *m, uint64_t number,
 {
     struct gs_cfi_register *rule = rule_of(m, number);
 
-    if (rule != NULL)
+    if (rule != NULL) {
         *rule = (struct gs_cfi_register){how, offset};
+    }
 }
 
 static void restore_rule(struct gs_cfi_machine *m, uint64_t number)
 {
-    if (number == REG_FP)
+    if (number == REG_FP) {
         m->row.fp = m->initial.fp;
-    else if (number == REG_RA)
+    } else if (number == REG_RA) {
         m->row.ra = m->initial.ra;
+    }
 }
 
 static void set_cfa(struct gs_cfi_machine *m, uint64_t number, int64_t offset)
@@ -65,14 +68,17 @@ static void set_cfa_expression(struct gs_cfi_machine *m, struct gs_cfi_reader *i
 
     gs_cfi_skip_bytes(in, bytes);
     m->row.cfa = GS_CFI_CFA_OTHER;
-    if (in->bad)
+    if (in->bad) {
         return;
+    }
     code.end = in->at;
-    if (gs_cfi_read_bytes(&code, 1) != 0x70 + REG_FP) /* DW_OP_breg<fp> */
+    if (gs_cfi_read_bytes(&code, 1) != 0x70 + REG_FP) { /* DW_OP_breg<fp> */
         return;
+    }
     m->row.cfa_offset = gs_cfi_read_sleb(&code);
-    if (gs_cfi_read_bytes(&code, 1) == 0x06 && !code.bad && code.at == code.end)
+    if (gs_cfi_read_bytes(&code, 1) == 0x06 && !code.bad && code.at == code.end) {
         m->row.cfa = GS_CFI_CFA_DEREF_FP;
+    }
 }
 
 static void set_register_expression(struct gs_cfi_machine *m, struct gs_cfi_reader *in)
@@ -84,25 +90,28 @@ static void set_register_expression(struct gs_cfi_machine *m, struct gs_cfi_read
     int64_t offset = 0;
 
     gs_cfi_skip_bytes(in, bytes);
-    if (in->bad)
+    if (in->bad) {
         return;
+    }
     code.end = in->at;
     if (gs_cfi_read_bytes(&code, 1) == 0x70 + REG_FP) {
         offset = gs_cfi_read_sleb(&code);
-        if (!code.bad && code.at == code.end)
+        if (!code.bad && code.at == code.end) {
             how = GS_CFI_REG_AT_FP;
+        }
     }
     set_rule(m, number, how, offset);
 }
 
 static void push_or_pop_row(struct gs_cfi_machine *m, struct gs_cfi_reader *in, bool push)
 {
-    if (push && m->stack_used < GS_CFI_ROW_STACK)
+    if (push && m->stack_used < GS_CFI_ROW_STACK) {
         m->stack[m->stack_used++] = m->row;
-    else if (!push && m->stack_used > 0)
+    } else if (!push && m->stack_used > 0) {
         m->row = m->stack[--m->stack_used];
-    else
+    } else {
         in->bad = true;
+    }
 }
 
 /* Executes an instruction that has an opcode byte of its own, except advances. */
@@ -199,10 +208,11 @@ void gs_cfi_run(struct gs_cfi_machine *m, struct gs_cfi_reader *in, uint64_t loc
             restore_rule(m, low);
             continue;
         }
-        if (opcode >= 0x02 && opcode <= 0x04) /* advance_loc1, 2, 4 */
+        if (opcode >= 0x02 && opcode <= 0x04) { /* advance_loc1, 2, 4 */
             location += gs_cfi_read_bytes(in, (size_t)1 << (opcode - 2)) * m->code_align;
-        else
+        } else {
             run_extended(m, in, opcode);
+        }
     }
 }
 
@@ -215,15 +225,17 @@ void gs_cfi_rule_of_row(const struct gs_cfi_machine *m, struct gs_cfi_rule *rule
 {
     const struct gs_cfi_row *row = &m->row;
 
-    if (m->signal_frame || m->ra_register != REG_RA)
+    if (m->signal_frame || m->ra_register != REG_RA) {
         return;
+    }
     if (row->ra.how == GS_CFI_REG_UNDEFINED) {
         rule->step = GS_STEP_OUTERMOST;
         return;
     }
     if (row->ra.how != GS_CFI_REG_AT_CFA || !fits_packed(row->ra.offset) ||
-        row->cfa_offset < INT32_MIN || row->cfa_offset > INT32_MAX)
+        row->cfa_offset < INT32_MIN || row->cfa_offset > INT32_MAX) {
         return;
+    }
     rule->ra_offset = (int32_t)row->ra.offset;
     rule->cfa_offset = (int32_t)row->cfa_offset;
     rule->fp = GS_STEP_FP_LOST;
@@ -235,10 +247,11 @@ void gs_cfi_rule_of_row(const struct gs_cfi_machine *m, struct gs_cfi_rule *rule
     } else if (row->fp.how == GS_CFI_REG_AT_FP && row->fp.offset == 0) {
         rule->fp = GS_STEP_FP_AT_FP;
     }
-    if (row->cfa == GS_CFI_CFA_FROM_SP)
+    if (row->cfa == GS_CFI_CFA_FROM_SP) {
         rule->step = GS_STEP_FROM_SP;
-    else if (row->cfa == GS_CFI_CFA_FROM_FP)
+    } else if (row->cfa == GS_CFI_CFA_FROM_FP) {
         rule->step = GS_STEP_FROM_FP;
-    else if (row->cfa == GS_CFI_CFA_DEREF_FP)
+    } else if (row->cfa == GS_CFI_CFA_DEREF_FP) {
         rule->step = GS_STEP_DEREF_FP;
+    }
 }

@@ -36,10 +36,11 @@ static inline uint64_t gs_cfi_read_bytes(struct gs_cfi_reader *in, size_t bytes)
 
 static inline void gs_cfi_skip_bytes(struct gs_cfi_reader *in, uint64_t bytes)
 {
-    if (in->bad || (uint64_t)(in->end - in->at) < bytes)
+    if (in->bad || (uint64_t)(in->end - in->at) < bytes) {
         in->bad = true;
-    else
+    } else {
         in->at += bytes;
+    }
 }
 
 static inline uint64_t gs_cfi_read_uleb(struct gs_cfi_reader *in)
@@ -49,8 +50,9 @@ static inline uint64_t gs_cfi_read_uleb(struct gs_cfi_reader *in)
     for (unsigned shift = 0; shift < 64; shift += 7) {
         uint64_t byte = gs_cfi_read_bytes(in, 1);
         value |= (byte & 0x7f) << shift;
-        if ((byte & 0x80) == 0)
+        if ((byte & 0x80) == 0) {
             return value;
+        }
     }
     in->bad = true;
     return 0;
@@ -65,8 +67,9 @@ static inline int64_t gs_cfi_read_sleb(struct gs_cfi_reader *in)
         value |= (byte & 0x7f) << shift;
         shift += 7;
         if ((byte & 0x80) == 0) {
-            if (shift < 64 && (byte & 0x40) != 0)
+            if (shift < 64 && (byte & 0x40) != 0) {
                 value |= ~(uint64_t)0 << shift;
+            }
             return (int64_t)value;
         }
     }

@@ -20,10 +20,11 @@ static void enter_entry(struct gs_cfi_reader *in)
     uint64_t length = gs_cfi_read_bytes(in, 4);
 
     if (length == 0 || length >= 0xfffffff0 || in->bad ||
-        (uint64_t)(in->end - in->at) < length)
+        (uint64_t)(in->end - in->at) < length) {
         in->bad = true;
-    else
+    } else {
         in->end = in->at + length;
+    }
 }
 
 /* Reads a CIE's augmentation data; `text` is the NUL-terminated augmentation string. */
@@ -34,8 +35,9 @@ static void read_augmentation(struct gs_cfi_reader *in, struct gs_cfi_machine *m
     struct gs_cfi_reader data = *in;
 
     gs_cfi_skip_bytes(in, bytes);
-    if (in->bad)
+    if (in->bad) {
         return;
+    }
     data.end = in->at;
     m->has_augmentation_size = true;
     for (text++; *text != '\0'; text++) {
@@ -81,12 +83,14 @@ static void read_cie(struct gs_cfi_reader *in, struct gs_cfi_machine *m)
     m->code_align = gs_cfi_read_uleb(in);
     m->data_align = gs_cfi_read_sleb(in);
     m->ra_register = version == 1 ? gs_cfi_read_bytes(in, 1) : gs_cfi_read_uleb(in);
-    if (in->bad)
+    if (in->bad) {
         return;
-    if (augmentation[0] == 'z')
+    }
+    if (augmentation[0] == 'z') {
         read_augmentation(in, m, augmentation);
-    else if (augmentation[0] != '\0')
+    } else if (augmentation[0] != '\0') {
         in->bad = true;
+    }
 }
 
 /*
@@ -101,19 +105,22 @@ static const uint8_t *search_header(const uint8_t *begin, const uint8_t *end,
     uint64_t count, low = 0;
     int32_t entry[2];
 
-    if (header < begin || header >= end)
+    if (header < begin || header >= end) {
         return NULL;
+    }
     version = (uint8_t)gs_cfi_read_bytes(&in, 1);
     pointer_encoding = (uint8_t)gs_cfi_read_bytes(&in, 1);
     count_encoding = (uint8_t)gs_cfi_read_bytes(&in, 1);
     table_encoding = (uint8_t)gs_cfi_read_bytes(&in, 1);
     if (in.bad || version != 1 || count_encoding == GS_CFI_ENC_OMIT ||
-        table_encoding != (GS_CFI_ENC_DATAREL | 0x0b))
+        table_encoding != (GS_CFI_ENC_DATAREL | 0x0b)) {
         return NULL;
+    }
     gs_cfi_read_format(&in, pointer_encoding);
     count = gs_cfi_read_format(&in, count_encoding);
-    if (in.bad || count > (uint64_t)(in.end - in.at) / sizeof(entry))
+    if (in.bad || count > (uint64_t)(in.end - in.at) / sizeof(entry)) {
         return NULL;
+    }
     while (count > 0) { /* ends with low + count at the first entry with start > pc */
         uint64_t half = count / 2;
 
@@ -125,11 +132,13 @@ static const uint8_t *search_header(const uint8_t *begin, const uint8_t *end,
             count = half;
         }
     }
-    if (low == 0)
+    if (low == 0) {
         return NULL;
+    }
     memcpy(entry, in.at + (low - 1) * sizeof(entry), sizeof(entry));
-    if (entry[1] < begin - header || entry[1] >= end - header)
+    if (entry[1] < begin - header || entry[1] >= end - header) {
         return NULL;
+    }
     return header + entry[1];
 }
 
@@ -143,24 +152,29 @@ void gs_cfi_rule_parse(const uint8_t *begin, const uint8_t *end, const uint8_t *
 
     memset(rule, 0, sizeof(*rule));
     rule->step = GS_STEP_NO_INFO;
-    if (fde == NULL)
+    if (fde == NULL) {
         return;
+    }
     rule->step = GS_STEP_UNKNOWN;
     enter_entry(&in);
     id_field = in.at;
     id = gs_cfi_read_bytes(&in, 4);
-    if (in.bad || id == 0 || id > (uint64_t)(id_field - begin))
+    if (in.bad || id == 0 || id > (uint64_t)(id_field - begin)) {
         return;
+    }
     cie.at = id_field - id;
     read_cie(&cie, &m);
-    if (cie.bad)
+    if (cie.bad) {
         return;
+    }
     start = gs_cfi_read_pointer(&in, m.pointer_encoding);
     length = gs_cfi_read_format(&in, m.pointer_encoding & GS_CFI_ENC_FORMAT);
-    if (m.has_augmentation_size)
+    if (m.has_augmentation_size) {
         gs_cfi_skip_bytes(&in, gs_cfi_read_uleb(&in));
-    if (in.bad)
+    }
+    if (in.bad) {
         return;
+    }
     if (pc < start || pc - start >= length) {
         rule->step = GS_STEP_NO_INFO;
         return;
@@ -168,8 +182,9 @@ void gs_cfi_rule_parse(const uint8_t *begin, const uint8_t *end, const uint8_t *
     gs_cfi_run(&m, &cie, 0, UINT64_MAX);
     m.initial = m.row;
     gs_cfi_run(&m, &in, start, pc);
-    if (!cie.bad && !in.bad)
+    if (!cie.bad && !in.bad) {
         gs_cfi_rule_of_row(&m, rule);
+    }
 }
 
 struct search {
@@ -188,20 +203,23 @@ static int search_module(struct dl_phdr_info *info, size_t size, void *arg)
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 
-        if (p->p_type == PT_GNU_EH_FRAME)
+        if (p->p_type == PT_GNU_EH_FRAME) {
             header = p;
-        else if (p->p_type == PT_LOAD &&
-                 search->pc - info->dlpi_addr - p->p_vaddr < p->p_memsz)
+        } else if (p->p_type == PT_LOAD &&
+                   search->pc - info->dlpi_addr - p->p_vaddr < p->p_memsz) {
             text = p;
+        }
     }
-    if (text == NULL)
+    if (text == NULL) {
         return 0;
+    }
     for (unsigned i = 0; header != NULL && i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 
         if (p->p_type == PT_LOAD && (p->p_flags & PF_R) != 0 &&
-            header->p_vaddr - p->p_vaddr < p->p_memsz)
+            header->p_vaddr - p->p_vaddr < p->p_memsz) {
             data = p;
+        }
     }
     if (data != NULL) {
         const uint8_t *begin = (const uint8_t *)info->dlpi_addr + data->p_vaddr;

@@ -36,8 +36,9 @@ enum gs_status gs_scopes_begin(const char *name)
 
     if (scopes == NULL) {
         scopes = calloc(1, sizeof(*scopes));
-        if (scopes == NULL)
+        if (scopes == NULL) {
             return GS_ERR_HOST_NOMEM;
+        }
         scopes_of_thread = scopes;
         gs_capture_state |= GS_CAPTURE_SCOPED;
     }
@@ -45,13 +46,15 @@ enum gs_status gs_scopes_begin(const char *name)
     valid =
         valid && scopes->depth < GS_SCOPES_MAX && end + 1 + length < GS_SCOPE_PATH_SIZE;
     if (valid) {
-        if (end > 0)
+        if (end > 0) {
             scopes->path[end++] = '/';
+        }
         memcpy(scopes->path + end, name, length + 1);
         end += (unsigned)length;
     }
-    if (scopes->depth < GS_SCOPES_MAX)
+    if (scopes->depth < GS_SCOPES_MAX) {
         scopes->ends[scopes->depth] = (uint16_t)end;
+    }
     scopes->depth++;
     scopes->owner = NULL;
     return valid ? GS_OK : GS_ERR_INVALID;
@@ -61,8 +64,9 @@ enum gs_status gs_scopes_end(void)
 {
     struct gs_scopes *scopes = scopes_of_thread;
 
-    if (scopes == NULL)
+    if (scopes == NULL) {
         return GS_ERR_NOT_FOUND;
+    }
     if (--scopes->depth == 0) {
         gs_capture_state &= ~GS_CAPTURE_SCOPED;
         scopes_of_thread = NULL;
@@ -80,8 +84,9 @@ static struct gs_python *table_of(struct gs_stacks *stacks)
     struct gs_python *none = NULL;
     struct gs_python *table = atomic_load_explicit(&stacks->scopes, memory_order_acquire);
 
-    if (table != NULL)
+    if (table != NULL) {
         return table;
+    }
     table = gs_python_create_bare(&stacks->lock, stacks->config.memory);
     if (table != NULL && !atomic_compare_exchange_strong(&stacks->scopes, &none, table)) {
         gs_python_destroy(table);
@@ -127,8 +132,9 @@ static __attribute__((noinline)) uint32_t add_frame(struct gs_stacks *stacks, ui
     uintptr_t frames[GS_STACK_MAX_DEPTH + 1];
     unsigned count = gs_stacks_frames(stacks, id, frames, GS_STACK_MAX_DEPTH);
 
-    if (count == GS_STACK_MAX_DEPTH)
+    if (count == GS_STACK_MAX_DEPTH) {
         count--;
+    }
     frames[count] = frame;
     return gs_stacks_add(stacks, frames, count + 1, gs_stacks_truncated(stacks, id));
 }
@@ -139,10 +145,12 @@ static void add(void *arg)
     struct gs_scopes *scopes = scopes_of_thread;
     uint32_t stack;
 
-    if (scopes->owner != request->stacks)
+    if (scopes->owner != request->stacks) {
         find_frame(request->stacks, request->table, scopes);
-    if (scopes->frame == 0)
+    }
+    if (scopes->frame == 0) {
         return;
+    }
     stack = gs_python_pair_find(request->table, request->id, number_of(scopes));
     if (stack == 0) {
         stack = add_frame(request->stacks, request->id, scopes->frame);
@@ -157,15 +165,19 @@ uint32_t gs_scopes_add(struct gs_stacks *stacks, uint32_t id)
     const struct gs_scopes *scopes = scopes_of_thread;
     uint32_t known = 0;
 
-    if (request.table == NULL)
+    if (request.table == NULL) {
         return id;
-    if (scopes->owner == stacks && scopes->frame != 0)
+    }
+    if (scopes->owner == stacks && scopes->frame != 0) {
         known = gs_python_pair_find(request.table, id, number_of(scopes));
-    if (known != 0)
+    }
+    if (known != 0) {
         return known;
-    if (gs_alt_stack_has(ADD_HEADROOM))
+    }
+    if (gs_alt_stack_has(ADD_HEADROOM)) {
         add(&request);
-    else
+    } else {
         gs_alt_stack_call(ADD_HEADROOM, add, &request);
+    }
     return request.id;
 }

@@ -53,12 +53,14 @@ bool gs_stacks_in_signal_handler(void)
     stack_t other;
     unsigned count;
 
-    if (sigaltstack(NULL, &other) == 0 && (other.ss_flags & SS_ONSTACK))
+    if (sigaltstack(NULL, &other) == 0 && (other.ss_flags & SS_ONSTACK)) {
         return true;
+    }
     find_stack_bounds((uintptr_t)__builtin_frame_address(0));
     count = gs_unwind_cfi(frames, FRAMES_MAX, &end);
     gs_own_stack = before;
-    for (unsigned i = 0; i < count && !found; i++)
+    for (unsigned i = 0; i < count && !found; i++) {
         found = memcmp((const void *)frames[i], trampoline, sizeof(trampoline)) == 0;
+    }
     return found;
 }

@@ -34,10 +34,12 @@ uint32_t gs_stack_hash(const uintptr_t *frames, unsigned count, bool truncated)
     uint64_t key = 0xa0761d6478bd642fu;
     unsigned i = 0;
 
-    for (; i + 2 <= count; i += 2, key += 0x9e3779b97f4a7c15u)
+    for (; i + 2 <= count; i += 2, key += 0x9e3779b97f4a7c15u) {
         sum += mix(frames[i] ^ key, frames[i + 1] + key);
-    if (i < count)
+    }
+    if (i < count) {
         sum += mix(frames[i] ^ key, 0x8ebc6af09c88c6e3u);
+    }
     return (uint32_t)(mix(sum ^ 0xe7037ed1a0b428dbu, 0x1d8e4e27c47d124fu) >> 32);
 }
 
@@ -74,14 +76,17 @@ static bool equals(const struct gs_stack_table *table, uint32_t id,
     const struct gs_stack_node *node;
     uint32_t i = entry->leaf;
 
-    if (entry->depth != count || entry->truncated != truncated)
+    if (entry->depth != count || entry->truncated != truncated) {
         return false;
+    }
     node = node_at(table, i);
     for (unsigned k = 0;;) {
-        if (node->frame != frames[k])
+        if (node->frame != frames[k]) {
             return false;
-        if (++k == count)
+        }
+        if (++k == count) {
             return true;
+        }
         if (GS_LIKELY(node->parent == i - 1 && i % CHUNK_LENGTH != 0)) {
             i--;
             node--;
@@ -100,16 +105,19 @@ uint32_t gs_stack_table_find(const struct gs_stack_table *table, uint32_t hash,
     uint32_t mask, slot;
     uint64_t found;
 
-    if (index == NULL)
+    if (index == NULL) {
         return 0;
+    }
     mask = ((uint32_t)1 << index->bits) - 1;
     for (slot = slot_of(hash, index->bits);; slot = (slot + 1) & mask) {
         found = atomic_load_explicit(&index->slots[slot], memory_order_acquire);
-        if (found == 0)
+        if (found == 0) {
             return 0;
+        }
         if ((uint32_t)(found >> 32) == hash &&
-            equals(table, (uint32_t)found, frames, count, truncated))
+            equals(table, (uint32_t)found, frames, count, truncated)) {
             return (uint32_t)found;
+        }
     }
 }
 
@@ -124,8 +132,9 @@ static void put_slot(struct gs_stack_index *index, uint64_t value)
     uint32_t mask = ((uint32_t)1 << index->bits) - 1;
     uint32_t slot = slot_of((uint32_t)(value >> 32), index->bits);
 
-    while (atomic_load_explicit(&index->slots[slot], memory_order_relaxed) != 0)
+    while (atomic_load_explicit(&index->slots[slot], memory_order_relaxed) != 0) {
         slot = (slot + 1) & mask;
+    }
     atomic_store_explicit(&index->slots[slot], value, memory_order_release);
 }
 
@@ -139,18 +148,21 @@ static struct gs_stack_index *index_with_room(struct gs_stack_table *table)
     uint32_t bits = old == NULL ? FIRST_INDEX_BITS : old->bits + 1;
     struct gs_stack_index *larger;
 
-    if (old != NULL && count < (uint32_t)1 << (old->bits - 1))
+    if (old != NULL && count < (uint32_t)1 << (old->bits - 1)) {
         return old;
+    }
     larger = bits < 32 ? gs_host_map(index_bytes(bits)) : NULL;
-    if (larger == NULL)
+    if (larger == NULL) {
         return NULL;
+    }
     larger->bits = bits;
     larger->older = old;
     for (uint32_t i = 0; old != NULL && i < (uint32_t)1 << old->bits; i++) {
         uint64_t value = atomic_load_explicit(&old->slots[i], memory_order_relaxed);
 
-        if (value != 0)
+        if (value != 0) {
             put_slot(larger, value);
+        }
     }
     atomic_fetch_add_explicit(&table->bytes, index_bytes(bits), memory_order_relaxed);
     atomic_store_explicit(&table->index, larger, memory_order_release);
@@ -183,16 +195,19 @@ static bool grow_buckets(struct gs_stack_table *table)
         table->buckets == NULL ? 0 : sizeof(uint32_t) << table->bucket_bits;
     uint32_t *larger;
 
-    if (table->buckets != NULL && nodes < (uint32_t)1 << table->bucket_bits)
+    if (table->buckets != NULL && nodes < (uint32_t)1 << table->bucket_bits) {
         return true;
+    }
     larger = gs_host_map(sizeof(uint32_t) << bits);
-    if (larger == NULL)
+    if (larger == NULL) {
         return table->buckets != NULL; /* longer chains are only slower */
+    }
     gs_host_unmap(table->buckets, old_bytes);
     table->buckets = larger;
     table->bucket_bits = bits;
-    for (uint32_t i = 1; i <= nodes; i++)
+    for (uint32_t i = 1; i <= nodes; i++) {
         link_node(table, i);
+    }
     atomic_fetch_add_explicit(&table->bytes, (sizeof(uint32_t) << bits) - old_bytes,
                               memory_order_relaxed);
     return true;
@@ -205,20 +220,24 @@ static uint32_t child_node(struct gs_stack_table *table, uintptr_t frame, uint32
     uint32_t chunk = (last + 1) >> GS_STACK_CHUNK_BITS, i;
     struct gs_stack_node *node;
 
-    if (!grow_buckets(table))
+    if (!grow_buckets(table)) {
         return 0;
+    }
     i = table->buckets[bucket_of(frame, parent, table->bucket_bits)];
     for (; i != 0; i = node->next) {
         node = node_at(table, i);
-        if (node->frame == frame && node->parent == parent)
+        if (node->frame == frame && node->parent == parent) {
             return i;
+        }
     }
-    if (chunk >= GS_STACK_CHUNKS)
+    if (chunk >= GS_STACK_CHUNKS) {
         return 0;
+    }
     if (atomic_load_explicit(&table->nodes[chunk], memory_order_relaxed) == NULL) {
         node = gs_state_map(table->memory, CHUNK_LENGTH * sizeof(*node));
-        if (node == NULL)
+        if (node == NULL) {
             return 0;
+        }
         atomic_store_explicit(&table->nodes[chunk], node, memory_order_release);
     }
     i = last + 1;
@@ -236,12 +255,14 @@ static struct gs_stack_entry *new_entry(struct gs_stack_table *table, uint32_t i
     uint32_t chunk = id >> GS_STACK_CHUNK_BITS;
     struct gs_stack_entry *entries;
 
-    if (chunk >= GS_STACK_CHUNKS)
+    if (chunk >= GS_STACK_CHUNKS) {
         return NULL;
+    }
     if (atomic_load_explicit(&table->entries[chunk], memory_order_relaxed) == NULL) {
         entries = gs_state_map(table->memory, CHUNK_LENGTH * sizeof(*entries));
-        if (entries == NULL)
+        if (entries == NULL) {
             return NULL;
+        }
         atomic_store_explicit(&table->entries[chunk], entries, memory_order_release);
     }
     return entry_at(table, id);
@@ -255,17 +276,20 @@ uint32_t gs_stack_table_add(struct gs_stack_table *table, uint32_t hash,
     struct gs_stack_index *index;
     struct gs_stack_entry *entry;
 
-    if (id != 0)
+    if (id != 0) {
         return id; /* another thread was first */
+    }
     id = atomic_load_explicit(&table->count, memory_order_relaxed) + 1;
     index = index_with_room(table);
     entry = new_entry(table, id);
-    if (index == NULL || entry == NULL)
+    if (index == NULL || entry == NULL) {
         return 0;
+    }
     for (unsigned i = count; i-- > 0;) {
         node = child_node(table, frames[i], node);
-        if (node == 0)
+        if (node == 0) {
             return 0;
+        }
     }
     *entry = (struct gs_stack_entry){node, epoch, (uint16_t)count, truncated};
     atomic_store_explicit(&table->count, id, memory_order_release);
@@ -276,8 +300,9 @@ uint32_t gs_stack_table_add(struct gs_stack_table *table, uint32_t hash,
 const struct gs_stack_entry *gs_stack_table_entry(const struct gs_stack_table *table,
                                                   uint32_t id)
 {
-    if (id == 0 || id > atomic_load_explicit(&table->count, memory_order_acquire))
+    if (id == 0 || id > atomic_load_explicit(&table->count, memory_order_acquire)) {
         return NULL;
+    }
     return entry_at(table, id);
 }
 
@@ -319,7 +344,8 @@ void gs_stack_table_clear(struct gs_stack_table *table)
         gs_state_unmap(table->memory, atomic_load(&table->entries[i]),
                        CHUNK_LENGTH * sizeof(struct gs_stack_entry));
     }
-    if (table->buckets != NULL)
+    if (table->buckets != NULL) {
         gs_host_unmap(table->buckets, sizeof(uint32_t) << table->bucket_bits);
+    }
     memset(table, 0, sizeof(*table));
 }

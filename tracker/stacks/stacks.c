@@ -73,8 +73,9 @@ static bool enter(void)
 
 static void leave(bool was)
 {
-    if (!was)
+    if (!was) {
         gs_capture_state &= ~GS_CAPTURE_INSIDE;
+    }
 }
 
 /* Captures since the last recognised walk.
@@ -106,15 +107,18 @@ static void search_python(struct gs_stacks *stacks)
     struct gs_python *none = NULL, *python;
 
     if (stacks->config.find_python == NULL || python_of(stacks) != NULL ||
-        !stacks->config.find_python(&symbols))
+        !stacks->config.find_python(&symbols)) {
         return;
+    }
     python = gs_python_create(&symbols, &stacks->lock, stacks->config.memory);
-    if (python == NULL)
+    if (python == NULL) {
         return;
-    if (atomic_compare_exchange_strong(&stacks->python, &none, python))
+    }
+    if (atomic_compare_exchange_strong(&stacks->python, &none, python)) {
         atomic_store(&stacks->number, atomic_fetch_add(&last_number, 1) + 1);
-    else
+    } else {
         gs_python_destroy(python);
+    }
 }
 
 enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
@@ -126,10 +130,12 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
 
     if (config == NULL || out == NULL || config->depth == 0 ||
         config->depth > GS_STACK_MAX_DEPTH || config->own_begin > config->own_end ||
-        (unsigned)config->unwinder > GS_UNWIND_CFI)
+        (unsigned)config->unwinder > GS_UNWIND_CFI) {
         return GS_ERR_INVALID;
-    if (gs_loader_is_shut())
+    }
+    if (gs_loader_is_shut()) {
         return GS_ERR_NOT_FOUND;
+    }
     stacks = gs_state_map(config->memory, sizeof(*stacks));
     if (stacks == NULL) {
         errno = saved_errno;
@@ -142,8 +148,9 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
     gs_mutex_init(&stacks->lock, GS_RANK_STACKS);
     was_inside = enter();
     stacks->config.unwinder = gs_unwind_prepare(config->unwinder);
-    if (stacks->config.unwinder != GS_UNWIND_OFF)
+    if (stacks->config.unwinder != GS_UNWIND_OFF) {
         search_python(stacks);
+    }
     leave(was_inside);
     errno = saved_errno;
     *out = stacks;
@@ -152,8 +159,9 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
 
 void gs_stacks_destroy(struct gs_stacks *stacks)
 {
-    if (stacks == NULL)
+    if (stacks == NULL) {
         return;
+    }
     gs_python_destroy(python_of(stacks));
     gs_python_destroy(scopes_of(stacks));
     gs_stack_table_clear(&stacks->table);
@@ -175,13 +183,16 @@ static unsigned inner_count(const struct gs_stacks *stacks, const uintptr_t *wal
     const struct gs_stacks_config *config = &stacks->config;
     unsigned i = 0;
 
-    while (i < count && i < INNER_FRAMES_MAX && walked[i] != anchor)
+    while (i < count && i < INNER_FRAMES_MAX && walked[i] != anchor) {
         i++;
-    if (i == count || walked[i] != anchor)
+    }
+    if (i == count || walked[i] != anchor) {
         i = 0;
+    }
     while (i < count &&
-           walked[i] - 1 - config->own_begin < config->own_end - config->own_begin)
+           walked[i] - 1 - config->own_begin < config->own_end - config->own_begin) {
         i++;
+    }
     return i;
 }
 
@@ -208,21 +219,25 @@ capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t 
 
         capture->frames = capture->walked + inner;
         capture->count = count - inner;
-        if (inner > inner_frames && inner <= INNER_FRAMES_MAX)
+        if (inner > inner_frames && inner <= INNER_FRAMES_MAX) {
             inner_frames = inner;
+        }
         if (capture->count > depth || end != GS_WALK_FULL ||
-            room == depth + 1 + INNER_FRAMES_MAX)
+            room == depth + 1 + INNER_FRAMES_MAX) {
             break;
+        }
         room = depth + 1 + INNER_FRAMES_MAX;
     }
     capture->python = GS_UNLIKELY(python != NULL) &&
                       gs_python_runs(python, capture->frames, capture->count);
-    if (GS_UNLIKELY(python != NULL) && !capture->python)
+    if (GS_UNLIKELY(python != NULL) && !capture->python) {
         depth = stacks->config.depth;
+    }
     capture->truncated = capture->count > depth || end == GS_WALK_FULL ||
                          (end == GS_WALK_STOPPED && capture->count > 0);
-    if (capture->count > depth)
+    if (capture->count > depth) {
         capture->count = depth;
+    }
 }
 
 /* At the limit of memory only known stacks are found. */
@@ -254,14 +269,16 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
         gs_loader_leave();
     }
     gs_mutex_lock(&stacks->lock);
-    if (snapshot != NULL)
+    if (snapshot != NULL) {
         gs_module_table_merge(&stacks->modules, snapshot);
+    }
     id = gs_stack_table_add(&stacks->table, hash, frames, count, truncated,
                             stacks->modules.epoch);
     gs_mutex_unlock(&stacks->lock);
     gs_module_snapshot_free(snapshot);
-    if (id == 0)
+    if (id == 0) {
         atomic_fetch_add_explicit(&stacks->refused, 1, memory_order_relaxed);
+    }
     return id;
 }
 
@@ -292,20 +309,23 @@ static __attribute__((noinline)) uint32_t capture_new(struct gs_stacks *stacks,
     struct gs_module_counts counts;
     uint32_t id = 0;
 
-    if (!gs_loader_enter())
+    if (!gs_loader_enter()) {
         return 0; /* the process is forking */
+    }
     counts = gs_modules_counts();
     gs_loader_leave();
     if (gs_unwind_cfi_is_stale(counts.adds, counts.unloads)) {
         capture_walk(stacks, capture, anchor, noted);
-        if (capture->count == 0)
+        if (capture->count == 0) {
             return 0;
+        }
         hash = gs_stack_hash(capture->frames, capture->count, capture->truncated);
         id = gs_stack_table_find(&stacks->table, hash, capture->frames, capture->count,
                                  capture->truncated);
     }
-    if (id != 0)
+    if (id != 0) {
         return id;
+    }
     return add_stack(stacks, hash, capture->frames, capture->count, capture->truncated,
                      counts);
 }
@@ -375,8 +395,9 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
     int saved_errno = errno;
     uint32_t walk, id = 0;
 
-    if (GS_LIKELY(gs_python_recognise(python, &walk)))
+    if (GS_LIKELY(gs_python_recognise(python, &walk))) {
         id = gs_python_pair_find(python, native, walk);
+    }
     if (GS_UNLIKELY(id == 0)) {
         struct request request = {.stacks = stacks, .native = native, .anchor = anchor};
 
@@ -405,14 +426,17 @@ static __attribute__((noinline)) void capture_by_walk(void *arg)
         hash = gs_stack_hash(capture.frames, capture.count, capture.truncated);
         id = gs_stack_table_find(&stacks->table, hash, capture.frames, capture.count,
                                  capture.truncated);
-        if (GS_UNLIKELY(id == 0))
+        if (GS_UNLIKELY(id == 0)) {
             id = capture_new(stacks, &capture, anchor, hash, start->high != 0);
+        }
     }
-    if (start->high != 0)
+    if (start->high != 0) {
         gs_walk_cache_add(start, &capture.notes,
                           GS_UNLIKELY(capture.python) && id != 0 ? id | WITH_PYTHON : id);
-    if (GS_UNLIKELY(capture.python) && id != 0)
+    }
+    if (GS_UNLIKELY(capture.python) && id != 0) {
         id = with_python(stacks, id, anchor);
+    }
     request->id = id;
 }
 
@@ -424,10 +448,11 @@ capture_with_room(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr
     int saved_errno = errno;
     bool was = enter();
 
-    if (GS_LIKELY(gs_alt_stack_has(CAPTURE_HEADROOM)))
+    if (GS_LIKELY(gs_alt_stack_has(CAPTURE_HEADROOM))) {
         capture_by_walk(&request);
-    else
+    } else {
         gs_alt_stack_call(CAPTURE_HEADROOM, capture_by_walk, &request);
+    }
     leave(was);
     errno = saved_errno;
     return request.id;
@@ -446,8 +471,9 @@ capture(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t anchor)
         id = gs_walk_cache_find(start);
         if (GS_LIKELY(id != 0)) {
             misses = 0;
-            if (GS_UNLIKELY(id & WITH_PYTHON))
+            if (GS_UNLIKELY(id & WITH_PYTHON)) {
                 id = with_python(stacks, id & ~WITH_PYTHON, anchor);
+            }
             return id;
         }
         misses++;
@@ -462,10 +488,12 @@ capture_specially(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr
     int saved_errno = errno;
     uint32_t id = 0;
 
-    if (gs_capture_state & GS_CAPTURE_INSIDE)
+    if (gs_capture_state & GS_CAPTURE_INSIDE) {
         return 0;
-    if (stacks->config.unwinder != GS_UNWIND_OFF)
+    }
+    if (stacks->config.unwinder != GS_UNWIND_OFF) {
         id = capture(stacks, start, anchor);
+    }
     if (gs_capture_state & GS_CAPTURE_SCOPED) {
         (void)enter();
         id = gs_scopes_add(stacks, id);
@@ -480,11 +508,13 @@ __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
     uintptr_t anchor = gs_code_address((uintptr_t)__builtin_return_address(0));
     struct gs_walk_start start = {.base = (uintptr_t)__builtin_frame_address(0)};
 
-    if (stacks == NULL)
+    if (stacks == NULL) {
         return 0;
+    }
     if (GS_UNLIKELY(gs_capture_state != 0) ||
-        GS_UNLIKELY(stacks->config.unwinder == GS_UNWIND_OFF))
+        GS_UNLIKELY(stacks->config.unwinder == GS_UNWIND_OFF)) {
         return capture_specially(stacks, &start, anchor);
+    }
     return capture(stacks, &start, anchor);
 }
 
@@ -496,12 +526,14 @@ uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
     int saved_errno = errno;
 
     if (stacks == NULL || frames == NULL || count == 0 ||
-        (gs_capture_state & GS_CAPTURE_INSIDE))
+        (gs_capture_state & GS_CAPTURE_INSIDE)) {
         return 0;
+    }
     (void)enter();
     truncated = count > stacks->config.depth;
-    if (truncated)
+    if (truncated) {
         count = stacks->config.depth;
+    }
     id = gs_stacks_add(stacks, frames, count, truncated);
     leave(false);
     errno = saved_errno;
@@ -535,12 +567,14 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
     const struct gs_stack_entry *entry = gs_stack_table_entry(&stacks->table, id);
     const struct gs_module *module;
 
-    if (entry == NULL)
+    if (entry == NULL) {
         return GS_ERR_NOT_FOUND;
+    }
     gs_mutex_lock(&lockable(stacks)->lock);
     module = gs_module_table_find(&stacks->modules, entry->epoch, frame - 1);
-    if (module != NULL)
+    if (module != NULL) {
         *out = *module;
+    }
     gs_mutex_unlock(&lockable(stacks)->lock);
     return module != NULL ? GS_OK : GS_ERR_NOT_FOUND;
 }
@@ -558,21 +592,24 @@ enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
 void gs_stacks_before_fork(struct gs_stacks *stacks)
 {
     gs_loader_close();
-    if (stacks != NULL)
+    if (stacks != NULL) {
         gs_mutex_lock(&stacks->lock);
+    }
 }
 
 void gs_stacks_after_fork(struct gs_stacks *stacks)
 {
-    if (stacks != NULL)
+    if (stacks != NULL) {
         gs_mutex_unlock(&stacks->lock);
+    }
     gs_loader_open();
 }
 
 void gs_stacks_after_fork_in_child(struct gs_stacks *stacks)
 {
-    if (stacks != NULL)
+    if (stacks != NULL) {
         gs_mutex_unlock(&stacks->lock);
+    }
     gs_loader_open_in_child();
 }
 

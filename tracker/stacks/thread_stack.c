@@ -25,8 +25,9 @@ void gs_thread_stack_query(void)
     size_t bytes;
 
     range->asked = true;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
         return;
+    }
     if (pthread_attr_getstack(&attributes, &low, &bytes) == 0) {
         range->low = (uintptr_t)low;
         range->high = (uintptr_t)low + bytes;
@@ -42,11 +43,12 @@ struct line {
 
 static void read_character(struct line *line, char c)
 {
-    if (c == '-' || c == ' ')
+    if (c == '-' || c == ' ') {
         line->field += line->field < 2;
-    else if (line->field < 2)
+    } else if (line->field < 2) {
         line->bounds[line->field] = line->bounds[line->field] << 4 |
                                     (uintptr_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+    }
 }
 
 /* Uses bare system calls: libc's wrappers are cancellation points. */
@@ -63,18 +65,21 @@ bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range)
         errno = saved;
         return false;
     }
-    while (!found && (length = syscall(SYS_read, file, text, sizeof(text))) > 0)
+    while (!found && (length = syscall(SYS_read, file, text, sizeof(text))) > 0) {
         for (long i = 0; i < length && !found; i++) {
             if (text[i] != '\n') {
                 read_character(&line, text[i]);
                 continue;
             }
             found = address - line.bounds[0] < line.bounds[1] - line.bounds[0];
-            if (!found)
+            if (!found) {
                 line = (struct line){0};
+            }
         }
-    if (found)
+    }
+    if (found) {
         *range = (struct gs_stack_range){.low = line.bounds[0], .high = line.bounds[1]};
+    }
     syscall(SYS_close, file);
     errno = saved;
     return found;

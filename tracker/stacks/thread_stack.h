@@ -26,8 +26,9 @@ static inline bool gs_thread_stack_known(uintptr_t address, uintptr_t *high)
 {
     const struct gs_stack_range *range = &gs_own_stack;
 
-    if (GS_UNLIKELY(address < range->low || address >= range->high))
+    if (GS_UNLIKELY(address < range->low || address >= range->high)) {
         return false;
+    }
     *high = range->high;
     return true;
 }
@@ -53,8 +54,9 @@ bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range);
  */
 static inline bool gs_thread_stack_holds(uintptr_t address, uintptr_t *high)
 {
-    if (GS_UNLIKELY(!gs_own_stack.asked))
+    if (GS_UNLIKELY(!gs_own_stack.asked)) {
         gs_thread_stack_query();
+    }
     return gs_thread_stack_known(address, high);
 }
 

@@ -61,8 +61,9 @@ static void *open_library(const char *name)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 
-    if (library == NULL)
+    if (library == NULL) {
         gs_loader_message_drop();
+    }
     return library;
 }
 
@@ -70,8 +71,9 @@ static void *find_function(void *library, const char *name)
 {
     void *function = library != NULL ? dlsym(library, name) : NULL;
 
-    if (library != NULL && function == NULL)
+    if (library != NULL && function == NULL) {
         gs_loader_message_drop();
+    }
     return function;
 }
 
@@ -80,8 +82,9 @@ static bool load_libunwind(void)
     libunwind_backtrace *walk;
     uint64_t not_set = UNLOADS_NOT_SET;
 
-    if (atomic_load(&libunwind_walk) != NULL)
+    if (atomic_load(&libunwind_walk) != NULL) {
         return true;
+    }
     walk = (libunwind_backtrace *)find_function(open_library("libunwind.so.8"),
                                                 "unw_backtrace");
     atomic_compare_exchange_strong(&libunwind_unloads, &not_set, gs_modules_unloads());
@@ -95,13 +98,15 @@ static bool load_gcc(void)
     gcc_backtrace *walk;
     gcc_get_ip *ip;
 
-    if (atomic_load(&gcc_walk) != NULL)
+    if (atomic_load(&gcc_walk) != NULL) {
         return true;
+    }
     library = open_library("libgcc_s.so.1");
     walk = (gcc_backtrace *)find_function(library, "_Unwind_Backtrace");
     ip = (gcc_get_ip *)find_function(library, "_Unwind_GetIP");
-    if (walk == NULL || ip == NULL)
+    if (walk == NULL || ip == NULL) {
         return false;
+    }
     atomic_store(&gcc_ip, ip);
     atomic_store(&gcc_walk, walk);
     return true;
@@ -114,8 +119,9 @@ static int gcc_one_frame(void *context, void *arg)
     uintptr_t address =
         gs_code_address(atomic_load_explicit(&gcc_ip, memory_order_relaxed)(context));
 
-    if (address < GS_CODE_ADDRESS_MIN)
+    if (address < GS_CODE_ADDRESS_MIN) {
         return 5;
+    }
     if (state->count == state->max) {
         state->full = true;
         return 5;
@@ -142,8 +148,9 @@ static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned m
 static __attribute__((noinline)) unsigned
 walk_foreign(uintptr_t *frames, unsigned max, enum gs_walk_end *end, unsigned count)
 {
-    if (atomic_load_explicit(&gcc_walk, memory_order_relaxed) != NULL)
+    if (atomic_load_explicit(&gcc_walk, memory_order_relaxed) != NULL) {
         return walk_gcc(frames, max, end);
+    }
     *end = GS_WALK_STOPPED;
     return count;
 }
@@ -192,15 +199,18 @@ static __attribute__((noinline)) unsigned walk_libunwind(uintptr_t *frames, unsi
     usable = gs_modules_unloads() ==
                  atomic_load_explicit(&libunwind_unloads, memory_order_relaxed) &&
              libunwind_has_memory();
-    if (usable)
+    if (usable) {
         count = walk((void **)frames, (int)max);
+    }
     gs_loader_leave();
-    if (!usable)
+    if (!usable) {
         return atomic_load_explicit(&cfi_proven, memory_order_relaxed)
                    ? walk_cfi(frames, max, end)
                    : walk_gcc(frames, max, end);
-    if (count < 0)
+    }
+    if (count < 0) {
         count = 0;
+    }
     *end = (unsigned)count == max ? GS_WALK_FULL : GS_WALK_OUTERMOST;
     return (unsigned)count;
 }
@@ -233,16 +243,20 @@ unsigned gs_unwind_walk_recording(enum gs_unwinder unwinder, uintptr_t *frames,
 
     notes->count = 0;
     notes->generation = 0;
-    if (unwinder == GS_UNWIND_FP)
+    if (unwinder == GS_UNWIND_FP) {
         return gs_unwind_fp_recording(frames, max, end, notes);
-    if (unwinder == GS_UNWIND_CFI)
+    }
+    if (unwinder == GS_UNWIND_CFI) {
         count = gs_unwind_cfi_recording(frames, max, end, notes);
-    else
+    } else {
         count = gs_unwind_walk(unwinder, frames, max, end);
-    if (unwinder != GS_UNWIND_CFI || GS_UNLIKELY(*end == GS_WALK_FOREIGN))
+    }
+    if (unwinder != GS_UNWIND_CFI || GS_UNLIKELY(*end == GS_WALK_FOREIGN)) {
         notes->count = GS_WALK_WORDS + 1;
-    if (unwinder == GS_UNWIND_CFI && GS_UNLIKELY(*end == GS_WALK_FOREIGN))
+    }
+    if (unwinder == GS_UNWIND_CFI && GS_UNLIKELY(*end == GS_WALK_FOREIGN)) {
         count = walk_foreign(frames, max, end, count);
+    }
     return count;
 }
 
@@ -253,12 +267,14 @@ unsigned gs_unwind_walk_with_pointers(enum gs_unwinder unwinder, uintptr_t *fram
     unsigned count;
 
     *has_pointers = true;
-    if (unwinder == GS_UNWIND_FP)
+    if (unwinder == GS_UNWIND_FP) {
         return gs_unwind_fp_with_pointers(frames, stack_pointers, max, end);
+    }
     if (unwinder == GS_UNWIND_CFI) {
         count = gs_unwind_cfi_with_pointers(frames, stack_pointers, max, end);
-        if (GS_LIKELY(*end != GS_WALK_FOREIGN))
+        if (GS_LIKELY(*end != GS_WALK_FOREIGN)) {
             return count;
+        }
     }
     *has_pointers = false;
     return gs_unwind_walk(unwinder, frames, max, end);
@@ -269,8 +285,9 @@ static unsigned position_of(uintptr_t address, const uintptr_t *frames, unsigned
 {
     unsigned i = 0;
 
-    while (i < count && frames[i] != address)
+    while (i < count && frames[i] != address) {
         i++;
+    }
     return i;
 }
 
@@ -305,12 +322,14 @@ static __attribute__((noinline)) bool cfi_agrees_with_gcc(void)
     unsigned i = position_of(here, ours, our_count);
     unsigned k = position_of(here, theirs, their_count);
 
-    if (i == our_count)
+    if (i == our_count) {
         return our_end == GS_WALK_FOREIGN &&
                k < their_count; /* only libgcc can walk this stack */
+    }
     while (i < our_count && k < their_count) {
-        if (ours[i++] != theirs[k++])
+        if (ours[i++] != theirs[k++]) {
             return false;
+        }
     }
     return k == their_count || our_end == GS_WALK_FULL || our_end == GS_WALK_FOREIGN;
 }
@@ -323,36 +342,46 @@ static bool prepare_cfi(void)
 
     (void)gs_unwind_cfi_is_stale(counts.adds, counts.unloads);
     agrees = !has_gcc || cfi_agrees_with_gcc();
-    if (!agrees || !trial_passes(GS_UNWIND_CFI))
+    if (!agrees || !trial_passes(GS_UNWIND_CFI)) {
         return false;
+    }
     atomic_store(&cfi_proven, true);
     return true;
 }
 
 static bool prepare_libunwind(void)
 {
-    if (!load_libunwind() || !trial_passes(GS_UNWIND_LIBUNWIND))
+    if (!load_libunwind() || !trial_passes(GS_UNWIND_LIBUNWIND)) {
         return false;
-    if (!atomic_load(&cfi_proven))
+    }
+    if (!atomic_load(&cfi_proven)) {
         (void)prepare_cfi(); /* takes over once a module is unloaded */
+    }
     return true;
 }
 
 enum gs_unwinder gs_unwind_prepare(enum gs_unwinder wanted)
 {
-    if (wanted == GS_UNWIND_OFF)
+    if (wanted == GS_UNWIND_OFF) {
         return GS_UNWIND_OFF;
-    if (wanted == GS_UNWIND_FP && trial_passes(GS_UNWIND_FP))
+    }
+    if (wanted == GS_UNWIND_FP && trial_passes(GS_UNWIND_FP)) {
         return GS_UNWIND_FP;
-    if (wanted == GS_UNWIND_GCC && load_gcc() && trial_passes(GS_UNWIND_GCC))
+    }
+    if (wanted == GS_UNWIND_GCC && load_gcc() && trial_passes(GS_UNWIND_GCC)) {
         return GS_UNWIND_GCC;
-    if (wanted == GS_UNWIND_LIBUNWIND && prepare_libunwind())
+    }
+    if (wanted == GS_UNWIND_LIBUNWIND && prepare_libunwind()) {
         return GS_UNWIND_LIBUNWIND;
-    if (prepare_cfi())
+    }
+    if (prepare_cfi()) {
         return GS_UNWIND_CFI;
-    if (prepare_libunwind())
+    }
+    if (prepare_libunwind()) {
         return GS_UNWIND_LIBUNWIND;
-    if (load_gcc() && trial_passes(GS_UNWIND_GCC))
+    }
+    if (load_gcc() && trial_passes(GS_UNWIND_GCC)) {
         return GS_UNWIND_GCC;
+    }
     return GS_UNWIND_OFF;
 }

@@ -88,14 +88,14 @@ static __attribute__((noinline)) struct last_walk *begin_walks(uint64_t generati
 
     if (walk == &no_walk) {
         pthread_once(&once, make_walk_key);
-        walk = walk_key_made ? malloc(sizeof *walk) : NULL;
+        walk = walk_key_made ? malloc(sizeof(*walk)) : NULL;
         if (!walk || pthread_setspecific(walk_key, walk) != 0) {
             free(walk);
             return &no_walk;
         }
         last_walk = walk;
     }
-    memset(walk, 0, sizeof *walk);
+    memset(walk, 0, sizeof(*walk));
     walk->generation = generation;
     return walk;
 }
@@ -141,16 +141,19 @@ static __attribute__((noinline)) uint64_t learn_rule(uintptr_t lookup_pc, uint64
     uint64_t packed;
     unsigned victim = 0;
 
-    if (!gs_loader_enter())
+    if (!gs_loader_enter()) {
         return GS_STEP_UNKNOWN; /* the process is forking: not cached */
+    }
     gs_cfi_rule_find(lookup_pc, &rule);
     gs_loader_leave();
     packed = gs_cfi_pack(&rule);
     while (victim < BUCKET_SLOTS &&
-           atomic_load_explicit(&bucket->slots[victim].rule, memory_order_relaxed) != 0)
+           atomic_load_explicit(&bucket->slots[victim].rule, memory_order_relaxed) != 0) {
         victim++;
-    if (victim == BUCKET_SLOTS)
+    }
+    if (victim == BUCKET_SLOTS) {
         victim = (unsigned)(key >> 4) % BUCKET_SLOTS;
+    }
     atomic_store_explicit(&bucket->slots[victim].rule, packed, memory_order_relaxed);
     atomic_store_explicit(&bucket->slots[victim].key_xor_rule, key ^ packed,
                           memory_order_relaxed);
@@ -169,8 +172,9 @@ static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t gene
 
         if (GS_LIKELY((atomic_load_explicit(&slot->key_xor_rule, memory_order_relaxed) ^
                        rule) == key) &&
-            rule != 0)
+            rule != 0) {
             return rule;
+        }
     }
     return learn_rule(lookup_pc, key);
 }
@@ -181,10 +185,12 @@ static inline uint64_t next_rule(struct last_walk *last, uint64_t generation, un
 {
     uint64_t rule;
 
-    if (GS_UNLIKELY(n >= LAST_WALK_STEPS))
+    if (GS_UNLIKELY(n >= LAST_WALK_STEPS)) {
         return rule_for(pc, lookup_pc, generation);
-    if (GS_LIKELY(last->steps[n].pc == pc))
+    }
+    if (GS_LIKELY(last->steps[n].pc == pc)) {
         return last->steps[n].rule;
+    }
     rule = rule_for(pc, lookup_pc, generation);
     if (gs_cfi_step(rule) != GS_STEP_UNKNOWN && last != &no_walk) {
         last->steps[n].pc = pc;
@@ -217,8 +223,9 @@ read_word(uintptr_t address, struct gs_walk_reads *notes)
 {
     uintptr_t word = stack_word(address);
 
-    if (notes)
+    if (notes) {
         gs_walk_record(notes, address, word);
+    }
     return word;
 }
 
@@ -253,27 +260,32 @@ step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
     uintptr_t ra_slot, fp_slot;
 
     if (GS_UNLIKELY(step == GS_STEP_DEREF_FP)) {
-        if (!on_stack(cfa, sp, high))
+        if (!on_stack(cfa, sp, high)) {
             return false;
+        }
         cfa = read_word(cfa, notes);
     }
     ra_slot = cfa + (uintptr_t)gs_cfi_ra_offset(packed);
     if (GS_UNLIKELY(cfa <= sp || cfa > high - sizeof(uintptr_t) ||
-                    !on_stack(ra_slot, sp, high)))
+                    !on_stack(ra_slot, sp, high))) {
         return false;
+    }
     if (fp_rule != GS_STEP_FP_SAME) {
         fp_slot = cfa + (uintptr_t)gs_cfi_fp_offset(packed);
-        if (fp_rule == GS_STEP_FP_AT_FP)
+        if (fp_rule == GS_STEP_FP_AT_FP) {
             fp_slot = use_fp(frame, notes);
+        }
         /* A register that is not restored gets an address outside of every stack. */
-        if (fp_rule == GS_STEP_FP_LOST)
+        if (fp_rule == GS_STEP_FP_LOST) {
             frame->fp = FP_LOST;
-        else if (GS_UNLIKELY(!on_stack(fp_slot, sp, high)))
+        } else if (GS_UNLIKELY(!on_stack(fp_slot, sp, high))) {
             return false;
-        else
+        } else {
             frame->fp = stack_word(fp_slot);
-        if (notes)
+        }
+        if (notes) {
             frame->fp_slot = fp_rule == GS_STEP_FP_LOST ? 0 : fp_slot;
+        }
     }
     frame->pc = gs_code_address(read_word(ra_slot, notes));
     frame->sp = cfa;
@@ -291,14 +303,17 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
     enum gs_step step;
 
     if (frame->fp == FP_LOST || !on_stack(frame->fp, frame->sp, high) ||
-        !on_stack(slot, frame->sp, high))
+        !on_stack(slot, frame->sp, high)) {
         return false;
+    }
     caller = stack_word(slot);
-    if (caller < GS_CODE_ADDRESS_MIN)
+    if (caller < GS_CODE_ADDRESS_MIN) {
         return false;
+    }
     step = gs_cfi_step(rule_for(caller, caller - 1, generation));
-    if (step == GS_STEP_NO_INFO || step == GS_STEP_UNKNOWN)
+    if (step == GS_STEP_NO_INFO || step == GS_STEP_UNKNOWN) {
         return false;
+    }
     frame->pc = caller;
     frame->sp = frame->fp + 2 * sizeof(uintptr_t);
     frame->fp = stack_word(frame->fp);
@@ -348,24 +363,30 @@ walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end 
     uintptr_t high, lookup_pc;
     unsigned count = 0;
 
-    if (notes)
+    if (notes) {
         notes->generation = generation;
-    if (GS_UNLIKELY(last->generation != generation))
+    }
+    if (GS_UNLIKELY(last->generation != generation)) {
         last = begin_walks(generation);
+    }
     *end = GS_WALK_FOREIGN;
-    if (!gs_thread_stack_holds(frame.sp, &high))
+    if (!gs_thread_stack_holds(frame.sp, &high)) {
         return 0;
+    }
     for (lookup_pc = frame.pc;; lookup_pc = frame.pc - 1) {
         uint64_t rule = next_rule(last, generation, count, frame.pc, lookup_pc);
         enum gs_step step = gs_cfi_step(rule);
 
         if (step >= GS_STEP_OUTERMOST) {
-            if (step == GS_STEP_OUTERMOST)
+            if (step == GS_STEP_OUTERMOST) {
                 *end = GS_WALK_OUTERMOST;
-            if (step != GS_STEP_NO_INFO)
+            }
+            if (step != GS_STEP_NO_INFO) {
                 return count;
-            if (notes)
+            }
+            if (notes) {
                 notes->count = GS_WALK_WORDS + 1;
+            }
             if (!step_by_guess(&frame, generation, high)) {
                 const struct gs_go_switch at = {frame.sp, frame.fp, high};
 
@@ -385,8 +406,9 @@ walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end 
             *end = GS_WALK_FULL;
             return count;
         }
-        if (stack_pointers)
+        if (stack_pointers) {
             stack_pointers[count] = frame.sp;
+        }
         frames[count++] = frame.pc;
     }
 }

@@ -22,11 +22,13 @@ walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *e
     uintptr_t high, left = gs_alt_stack_record(record);
     unsigned count = 0;
 
-    if (GS_UNLIKELY(left != 0))
+    if (GS_UNLIKELY(left != 0)) {
         record = left; /* where the thread left its own stack */
+    }
     *end = GS_WALK_STOPPED;
-    if (!gs_thread_stack_holds(record, &high))
+    if (!gs_thread_stack_holds(record, &high)) {
         return 0;
+    }
     *end = GS_WALK_FULL;
     while (count < max) {
         const uintptr_t *words = (const uintptr_t *)record;
@@ -41,8 +43,9 @@ walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *e
             *end = GS_WALK_OUTERMOST;
             break;
         }
-        if (stack_pointers)
+        if (stack_pointers) {
             stack_pointers[count] = record + 2 * sizeof(uintptr_t);
+        }
         frames[count++] = address;
         if (next <= record || next % sizeof(uintptr_t) != 0 ||
             next > high - 2 * sizeof(uintptr_t)) {

@@ -63,15 +63,17 @@ static bool is_switch(uintptr_t slot, uintptr_t high, struct goroutine *out)
 {
     uintptr_t bounds[2], depth, g;
 
-    if (slot % WORD != 0 || slot > high - 2 * WORD)
+    if (slot % WORD != 0 || slot > high - 2 * WORD) {
         return false;
+    }
     depth = own_word(slot);
     g = own_word(slot + WORD);
     if (depth == 0 || depth > STACK_MAX || g < GS_CODE_ADDRESS_MIN || g % WORD != 0 ||
         !copy(g, bounds, 2) || bounds[0] >= bounds[1] ||
         bounds[1] - bounds[0] < STACK_MIN || bounds[1] - bounds[0] > STACK_MAX ||
-        depth > bounds[1] - bounds[0])
+        depth > bounds[1] - bounds[0]) {
         return false;
+    }
     *out = (struct goroutine){bounds[0], bounds[1], bounds[1] - depth};
     return out->sp % WORD == 0;
 }
@@ -81,8 +83,9 @@ static bool word_at(const struct goroutine *goroutine, struct chunk *chunk,
                     uintptr_t address, uintptr_t *word)
 {
     if (address % WORD != 0 || address < goroutine->sp ||
-        address > goroutine->high - WORD)
+        address > goroutine->high - WORD) {
         return false;
+    }
     if (chunk->count == 0 || address < chunk->begin ||
         (address - chunk->begin) / WORD >= chunk->count) {
         size_t left = (goroutine->high - address) / WORD;
@@ -106,15 +109,17 @@ static unsigned walk(const struct goroutine *goroutine, uintptr_t fp, uintptr_t 
     uintptr_t at = goroutine->sp, address, next;
     unsigned count = 0;
 
-    if (!word_at(goroutine, &chunk, at, &address) || address < GS_CODE_ADDRESS_MIN)
+    if (!word_at(goroutine, &chunk, at, &address) || address < GS_CODE_ADDRESS_MIN) {
         return 0;
+    }
     for (unsigned i = 0; i < RECORDS_MAX; i++) {
         if (count == max) {
             *end = GS_WALK_FULL;
             return count;
         }
-        if (stack_pointers)
+        if (stack_pointers) {
             stack_pointers[count] = at + WORD;
+        }
         frames[count++] = address;
         if (fp == 0) { /* a goroutine's first function has no caller's frame */
             *end = GS_WALK_OUTERMOST;
@@ -122,11 +127,13 @@ static unsigned walk(const struct goroutine *goroutine, uintptr_t fp, uintptr_t 
         }
         if (fp <= at - WORD || !word_at(goroutine, &chunk, fp, &next) ||
             !word_at(goroutine, &chunk, fp + WORD, &address) ||
-            address < GS_CODE_ADDRESS_MIN)
+            address < GS_CODE_ADDRESS_MIN) {
             break; /* a callback: C called Go here */
+        }
         at = fp + WORD;
-        if (next != 0 && next <= fp)
+        if (next != 0 && next <= fp) {
             break;
+        }
         fp = next;
     }
     *end = GS_WALK_STOPPED;
@@ -143,8 +150,9 @@ GS_NOINLINE unsigned gs_unwind_go(const struct gs_go_switch *from, uintptr_t *fr
 
     /* Since Go 1.22 a function without a frame stands between C and asmcgocall. */
     if (max > 0 && (is_switch(from->sp + DEPTH_SLOT, from->high, &goroutine) ||
-                    is_switch(from->sp + DEPTH_SLOT + WORD, from->high, &goroutine)))
+                    is_switch(from->sp + DEPTH_SLOT + WORD, from->high, &goroutine))) {
         count = walk(&goroutine, from->fp, frames, stack_pointers, max, end);
+    }
     errno = saved_errno;
     return count;
 }

@@ -68,8 +68,9 @@ NO_SANITIZE static inline _Atomic uint32_t *recent_of(const struct gs_walk_start
     for (unsigned i = 0; i < 2; i++) {
         uintptr_t outer = *(const volatile uintptr_t *)record;
 
-        if (!is_record(outer, record, start->high))
+        if (!is_record(outer, record, start->high)) {
             break;
+        }
         record = outer;
         key = key * 31 + ((const volatile uintptr_t *)record)[1];
     }
@@ -85,13 +86,15 @@ NO_SANITIZE static inline uint32_t recognise(struct seen_walk *walk,
     uint32_t version = GET(walk->version), count = GET(walk->count), id = GET(walk->id);
 
     if (GET(walk->base) != start->base || GET(walk->generation) != start->generation ||
-        GET(walk->stacks) != start->stacks || GET(walk->high) != start->high)
+        GET(walk->stacks) != start->stacks || GET(walk->high) != start->high) {
         return 0;
+    }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t offset = GET(walk->offsets[i]);
 
-        if (GS_UNLIKELY(offset >= limit) || base[offset] != GET(walk->words[i]))
+        if (GS_UNLIKELY(offset >= limit) || base[offset] != GET(walk->words[i])) {
             return 0;
+        }
     }
     return version % 2 == 0 && GET(walk->version) == version ? id : 0;
 }
@@ -101,8 +104,9 @@ static inline void follow(uint8_t slot)
 {
     struct seen_walk *before = &seen[last];
 
-    if (GET(before->next) != slot)
+    if (GET(before->next) != slot) {
         PUT(before->next, slot);
+    }
     last = slot;
 }
 
@@ -125,8 +129,9 @@ uint32_t gs_walk_cache_find(const struct gs_walk_start *start)
     uint8_t next = GET(seen[last].next);
     uint32_t id = recognise(&seen[next], start);
 
-    if (GS_UNLIKELY(id == 0))
+    if (GS_UNLIKELY(id == 0)) {
         return find_recent(start);
+    }
     last = next;
     return id;
 }
@@ -155,9 +160,11 @@ static void put_first(const struct gs_walk_start *start, uint8_t slot)
     _Atomic uint32_t *mine = recent_of(start);
     uint32_t slots = GET(*mine), kept = slot;
 
-    for (unsigned i = 0, used = 1; i < RECENT && used < RECENT; i++, slots >>= 8)
-        if ((slots & 0xff) != slot)
+    for (unsigned i = 0, used = 1; i < RECENT && used < RECENT; i++, slots >>= 8) {
+        if ((slots & 0xff) != slot) {
             kept |= (slots & 0xff) << 8 * used++;
+        }
+    }
     PUT(*mine, kept);
 }
 
@@ -169,8 +176,9 @@ void gs_walk_cache_add(const struct gs_walk_start *start,
     uint32_t version = GET(walk->version);
 
     if (id == 0 || notes->count > GS_WALK_WORDS || version % 2 != 0 ||
-        !atomic_compare_exchange_strong(&walk->version, &version, version + 1))
+        !atomic_compare_exchange_strong(&walk->version, &version, version + 1)) {
         return;
+    }
     PUT(walk->id, id);
     PUT(walk->count, notes->count);
     PUT(walk->base, start->base);

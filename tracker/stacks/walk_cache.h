@@ -40,8 +40,9 @@ static inline void gs_walk_record(struct gs_walk_reads *notes, uintptr_t address
 {
     size_t offset = (address - notes->base) / sizeof(uintptr_t);
 
-    if (address < notes->base)
+    if (address < notes->base) {
         return;
+    }
     if (notes->count >= GS_WALK_WORDS || offset > UINT32_MAX) {
         notes->count = GS_WALK_WORDS + 1;
         return;

@@ -30,11 +30,13 @@ struct gs_state_memory *gs_state_memory_create(const struct gs_state_config *con
     struct gs_state_header *header = config->file;
     size_t head = gs_round_up(sizeof(*header), PAGE_BYTES);
 
-    if (config->length < head || config->room < config->length)
+    if (config->length < head || config->room < config->length) {
         return NULL;
+    }
     memory = gs_host_map(sizeof(*memory));
-    if (memory == NULL)
+    if (memory == NULL) {
         return NULL;
+    }
     memory->config = *config;
     gs_mutex_init(&memory->lock, GS_RANK_STATE_MEMORY);
     header->layout = config->layout;
@@ -47,8 +49,9 @@ struct gs_state_memory *gs_state_memory_create(const struct gs_state_config *con
 
 void gs_state_memory_destroy(struct gs_state_memory *memory)
 {
-    if (memory == NULL)
+    if (memory == NULL) {
         return;
+    }
     gs_mutex_destroy(&memory->lock);
     gs_host_unmap(memory, sizeof(*memory));
 }
@@ -64,14 +67,17 @@ static bool extend(struct gs_state_memory *memory, size_t bytes)
     struct gs_state_config *config = &memory->config;
     size_t more;
 
-    if (bytes <= config->length)
+    if (bytes <= config->length) {
         return true;
+    }
     more = gs_round_up(bytes - config->length, STEP_BYTES);
-    if (more > config->room - config->length)
+    if (more > config->room - config->length) {
         more = config->room - config->length;
+    }
     if (bytes - config->length > more ||
-        !config->grow(config->self, config->length, more))
+        !config->grow(config->self, config->length, more)) {
         return false;
+    }
     config->length += more;
     return true;
 }
@@ -96,8 +102,9 @@ void *gs_state_map(struct gs_state_memory *memory, size_t bytes)
 {
     void *pages;
 
-    if (GS_LIKELY(memory == NULL))
+    if (GS_LIKELY(memory == NULL)) {
         return gs_host_map(bytes);
+    }
     gs_mutex_lock(&memory->lock);
     pages = take(memory, gs_round_up(bytes, PAGE_BYTES));
     gs_mutex_unlock(&memory->lock);
@@ -114,8 +121,9 @@ void *gs_state_annex(struct gs_state_memory *memory, size_t bytes)
 {
     void *pages = memory != NULL ? gs_state_map(memory, bytes) : NULL;
 
-    if (pages == NULL)
+    if (pages == NULL) {
         return NULL;
+    }
     if (!gs_state_holds(memory, pages)) {
         gs_host_unmap(pages, bytes);
         return NULL;
@@ -127,8 +135,9 @@ void *gs_state_annex(struct gs_state_memory *memory, size_t bytes)
 
 void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes)
 {
-    if (!gs_state_holds(memory, pages))
+    if (!gs_state_holds(memory, pages)) {
         gs_host_unmap(pages, bytes);
+    }
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -163,12 +172,16 @@ uint64_t gs_state_layout(const char *version, const char *const *names, size_t c
     };
     uint64_t hash = mix(0, annex);
 
-    for (size_t i = 0; i < GS_ARRAY_LEN(forms); i++)
+    for (size_t i = 0; i < GS_ARRAY_LEN(forms); i++) {
         hash = mix(hash, forms[i]);
-    for (; *version != '\0'; version++)
+    }
+    for (; *version != '\0'; version++) {
         hash = mix(hash, (unsigned char)*version);
-    for (size_t i = 0; i < count; i++)
-        for (const char *name = names[i] ? names[i] : "?"; *name != '\0'; name++)
+    }
+    for (size_t i = 0; i < count; i++) {
+        for (const char *name = names[i] ? names[i] : "?"; *name != '\0'; name++) {
             hash = mix(hash, (unsigned char)*name);
+        }
+    }
     return hash;
 }

@@ -51,31 +51,36 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
                                     struct gs_state_header *header, const char **problem)
 {
     *problem = NULL;
-    if (bytes < sizeof header->magic ||
-        memcmp(data, GS_STATE_MAGIC, sizeof header->magic) != 0)
+    if (bytes < sizeof(header->magic) ||
+        memcmp(data, GS_STATE_MAGIC, sizeof(header->magic)) != 0) {
         *problem = "not a state file of gpushim";
-    else if (bytes < sizeof *header)
+    } else if (bytes < sizeof(*header)) {
         *problem = "cut short";
-    if (*problem)
-        return GS_ERR_INVALID;
-    memcpy(header, data, sizeof *header);
-    gs_image_end_text(header->version, sizeof header->version);
-    gs_image_end_text(header->process.boot, sizeof header->process.boot);
-    gs_image_end_text(header->process.host, sizeof header->process.host);
-    gs_image_end_text(header->process.command, sizeof header->process.command);
-    header->process.program[sizeof header->process.program - 1] = '\0'; /* to be opened */
-    gs_image_end_text(header->process.ending, sizeof header->process.ending);
-    if (header->device_count > GS_MAX_DEVICES)
-        header->device_count = GS_MAX_DEVICES;
-    for (uint32_t i = 0; i < header->device_count; i++) {
-        gs_image_end_text(header->devices[i], sizeof header->devices[i]);
-        gs_image_end_text(header->buses[i], sizeof header->buses[i]);
-        gs_image_end_text(header->uuids[i], sizeof header->uuids[i]);
     }
-    if (header->layout != config->layout)
+    if (*problem) {
+        return GS_ERR_INVALID;
+    }
+    memcpy(header, data, sizeof(*header));
+    gs_image_end_text(header->version, sizeof(header->version));
+    gs_image_end_text(header->process.boot, sizeof(header->process.boot));
+    gs_image_end_text(header->process.host, sizeof(header->process.host));
+    gs_image_end_text(header->process.command, sizeof(header->process.command));
+    header->process.program[sizeof(header->process.program) - 1] =
+        '\0'; /* to be opened */
+    gs_image_end_text(header->process.ending, sizeof(header->process.ending));
+    if (header->device_count > GS_MAX_DEVICES) {
+        header->device_count = GS_MAX_DEVICES;
+    }
+    for (uint32_t i = 0; i < header->device_count; i++) {
+        gs_image_end_text(header->devices[i], sizeof(header->devices[i]));
+        gs_image_end_text(header->buses[i], sizeof(header->buses[i]));
+        gs_image_end_text(header->uuids[i], sizeof(header->uuids[i]));
+    }
+    if (header->layout != config->layout) {
         *problem = strcmp(header->version, config->version) != 0
                        ? "of another version of gpushim"
                        : "of another build of gpushim";
+    }
     return *problem ? GS_ERR_INVALID : GS_OK;
 }
 
@@ -95,15 +100,18 @@ static uintptr_t read_frame(const struct gs_image *image, uintptr_t frame)
     struct gs_python *python = atomic_load_explicit(
         scope ? &stacks->scopes : &stacks->python, memory_order_relaxed);
 
-    if (!gs_frame_is_python(frame))
+    if (!gs_frame_is_python(frame)) {
         return frame;
-    if (!from || !python || number >> GS_PYTHON_CHUNK_BITS >= GS_PYTHON_CHUNKS)
+    }
+    if (!from || !python || number >> GS_PYTHON_CHUNK_BITS >= GS_PYTHON_CHUNKS) {
         return 0;
+    }
     nodes = atomic_load_explicit(&from->nodes[number >> GS_PYTHON_CHUNK_BITS],
                                  memory_order_relaxed);
     nodes = AT(image, nodes, (size_t)1 << GS_PYTHON_CHUNK_BITS);
-    if (!nodes)
+    if (!nodes) {
         return 0;
+    }
     nodes += number % ((uintptr_t)1 << GS_PYTHON_CHUNK_BITS);
     const char *function = text_at(image, nodes->function);
     const char *file = text_at(image, nodes->file);
@@ -121,8 +129,9 @@ static unsigned read_frames(const struct gs_image *image,
     const struct gs_stack_table *table = &image->stacks->table;
     uint32_t node = entry->leaf;
 
-    if (entry->depth > GS_STACK_MAX_DEPTH)
+    if (entry->depth > GS_STACK_MAX_DEPTH) {
         return 0;
+    }
     for (unsigned i = 0; i < entry->depth; i++) {
         const struct gs_stack_node *nodes = NULL;
 
@@ -131,12 +140,14 @@ static unsigned read_frames(const struct gs_image *image,
                                          memory_order_relaxed);
             nodes = AT(image, nodes, (size_t)1 << GS_STACK_CHUNK_BITS);
         }
-        if (!nodes)
+        if (!nodes) {
             return 0;
+        }
         nodes += node % (1u << GS_STACK_CHUNK_BITS);
         frames[i] = read_frame(image, nodes->frame);
-        if (frames[i] == 0)
+        if (frames[i] == 0) {
             return 0;
+        }
         node = nodes->parent;
     }
     return entry->depth;
@@ -149,21 +160,27 @@ uint32_t gs_image_stack(const struct gs_image *image, uint32_t id)
     const struct gs_stack_entry *entries;
     unsigned count;
 
-    if (gs_stack_left_out(id))
+    if (gs_stack_left_out(id)) {
         return id;
-    if (id == 0 || id >= image->id_count || id >> GS_STACK_CHUNK_BITS >= GS_STACK_CHUNKS)
+    }
+    if (id == 0 || id >= image->id_count ||
+        id >> GS_STACK_CHUNK_BITS >= GS_STACK_CHUNKS) {
         return 0;
-    if (image->ids[id] != 0)
+    }
+    if (image->ids[id] != 0) {
         return image->ids[id];
+    }
     entries = atomic_load_explicit(
         &image->stacks->table.entries[id >> GS_STACK_CHUNK_BITS], memory_order_relaxed);
     entries = AT(image, entries, (size_t)1 << GS_STACK_CHUNK_BITS);
-    if (!entries)
+    if (!entries) {
         return 0;
+    }
     entries += id % (1u << GS_STACK_CHUNK_BITS);
     count = read_frames(image, entries, frames);
-    if (count == 0)
+    if (count == 0) {
         return 0;
+    }
     bool truncated = entries->truncated != 0;
     image->ids[id] =
         gs_stack_table_add(&stacks->table, gs_stack_hash(frames, count, truncated),
@@ -178,10 +195,12 @@ static void add_modules(const struct gs_image *image,
         struct gs_module_record record = records[i];
 
         record.module.path = text_at(image, record.module.path);
-        if (record.module.build_id_len > sizeof record.module.build_id)
+        if (record.module.build_id_len > sizeof(record.module.build_id)) {
             record.module.build_id_len = 0;
-        if (record.module.path && record.module.begin < record.module.end)
+        }
+        if (record.module.path && record.module.begin < record.module.end) {
             gs_module_table_add(&image->out->stacks->modules, &record);
+        }
     }
 }
 
@@ -196,8 +215,9 @@ static void read_modules(const struct gs_image *image)
         count = table->kept_count;
         records = count < image->bytes ? AT(image, table->kept, count) : NULL;
     }
-    if (records)
+    if (records) {
         add_modules(image, records, count);
+    }
 }
 
 /* A table of the file, for which an empty one is created; NULL: the file has none. */
@@ -208,8 +228,9 @@ static const struct gs_python *read_names(const struct gs_image *image,
     const struct gs_python *table = atomic_load_explicit(from, memory_order_relaxed);
 
     table = AT(image, table, 1);
-    if (table)
+    if (table) {
         atomic_store(to, gs_python_create_bare(&image->out->stacks->lock, NULL));
+    }
     return table;
 }
 
@@ -219,20 +240,24 @@ static enum gs_status read_stacks(struct gs_image *image)
                                             .depth = GS_STACK_MAX_DEPTH};
     struct gs_state_found *out = image->out;
 
-    if (gs_stacks_create(&config, &out->stacks) != GS_OK)
+    if (gs_stacks_create(&config, &out->stacks) != GS_OK) {
         return GS_ERR_HOST_NOMEM;
+    }
     image->stacks = AT(image, (const struct gs_stacks *)image->tracker->config.stacks, 1);
-    if (!image->stacks)
+    if (!image->stacks) {
         return GS_OK;
+    }
     image->python = read_names(image, &image->stacks->python, &out->stacks->python);
     image->scopes = read_names(image, &image->stacks->scopes, &out->stacks->scopes);
     image->id_count =
         atomic_load_explicit(&image->stacks->table.count, memory_order_relaxed) + 1;
-    if (image->id_count > (uint64_t)GS_STACK_CHUNKS << GS_STACK_CHUNK_BITS)
+    if (image->id_count > (uint64_t)GS_STACK_CHUNKS << GS_STACK_CHUNK_BITS) {
         image->id_count = GS_STACK_CHUNKS << GS_STACK_CHUNK_BITS;
-    image->ids = calloc(image->id_count + 1, sizeof *image->ids);
-    if (!image->ids)
+    }
+    image->ids = calloc(image->id_count + 1, sizeof(*image->ids));
+    if (!image->ids) {
         return GS_ERR_HOST_NOMEM;
+    }
     read_modules(image);
     return GS_OK;
 }
@@ -241,16 +266,19 @@ static enum gs_status read_stacks(struct gs_image *image)
 
 void gs_image_record_time(const struct gs_image *image, uint64_t time_ns)
 {
-    if (time_ns > image->out->last_ns && time_ns <= GS_TIME_MAX * GS_TIME_UNIT_NS)
+    if (time_ns > image->out->last_ns && time_ns <= GS_TIME_MAX * GS_TIME_UNIT_NS) {
         image->out->last_ns = time_ns;
+    }
 }
 
 bool gs_image_allocation(const struct gs_image *image, struct gs_allocation *allocation)
 {
-    if (allocation->kind >= GS_MEMORY_KINDS || allocation->device < 0)
+    if (allocation->kind >= GS_MEMORY_KINDS || allocation->device < 0) {
         return false;
-    if (allocation->api >= image->api_count)
+    }
+    if (allocation->api >= image->api_count) {
         allocation->api = 0;
+    }
     allocation->stack = gs_image_stack(image, allocation->stack);
     gs_image_record_time(image, allocation->time_ns);
     return true;
@@ -264,15 +292,18 @@ static bool read_record(const struct gs_image *image, uint32_t id,
         &image->tracker->origins[words->size >> GS_BYTES_BITS];
     const uint64_t *streams;
 
-    if (place->tag == 0)
+    if (place->tag == 0) {
         return false;
+    }
     *out = gs_words_unpack(words, place);
     streams = AT(image, (const uint64_t *)image->tracker->streams[id >> GS_CHUNK_SHIFT],
                  (size_t)1 << GS_CHUNK_SHIFT);
-    if ((place->tag & GS_TAG_STREAM) != 0 && streams)
+    if ((place->tag & GS_TAG_STREAM) != 0 && streams) {
         out->stream = streams[id % (1u << GS_CHUNK_SHIFT)];
-    if (out->time_ns == 0)
+    }
+    if (out->time_ns == 0) {
         out->time_ns = 1; /* 0 would mean now */
+    }
     return gs_image_allocation(image, out);
 }
 
@@ -292,7 +323,7 @@ static void read_chunk(const struct gs_image *image, uint32_t first, uint32_t en
 
     if (!records) { /* the file could not grow: the number of live allocations is
                      * unknown */
-        out->header->not_there += sizeof *records;
+        out->header->not_there += sizeof(*records);
         return;
     }
     for (uint32_t id = first; id < end; id++) {
@@ -301,8 +332,9 @@ static void read_chunk(const struct gs_image *image, uint32_t first, uint32_t en
         uint32_t made;
 
         if (is_live(words) && (!read_record(image, id, words, &allocation) ||
-                               gs_tracker_add(out->tracker, &allocation, true, &made)))
+                               gs_tracker_add(out->tracker, &allocation, true, &made))) {
             out->left_out++;
+        }
     }
 }
 
@@ -310,8 +342,9 @@ static void read_records(const struct gs_image *image)
 {
     uint64_t limit = image->tracker->record_limit;
 
-    if (limit > (uint64_t)GS_CHUNKS << GS_CHUNK_SHIFT)
+    if (limit > (uint64_t)GS_CHUNKS << GS_CHUNK_SHIFT) {
         limit = (uint64_t)GS_CHUNKS << GS_CHUNK_SHIFT;
+    }
     for (uint64_t first = 0; first < limit; first += (uint64_t)1 << GS_CHUNK_SHIFT) {
         uint64_t end = first + ((uint64_t)1 << GS_CHUNK_SHIFT);
 
@@ -352,17 +385,20 @@ static enum gs_status read_all(struct gs_image *image,
                                               .sampling = image->tracker->config.sampling,
                                               .stopped = was_stopped(image->tracker)};
 
-    if (status == GS_OK)
+    if (status == GS_OK) {
         status = gs_tracker_create(&tracker, &out->tracker);
-    if (status != GS_OK)
+    }
+    if (status != GS_OK) {
         return status;
+    }
     out->annex = gs_image_at(image, out->header->annex, config->annex_bytes,
                              _Alignof(max_align_t));
     read_records(image);
     out->tracker->peaks_past = true;
     gs_image_past(image);
-    if (config->now_ns > image->tracker->start_ns)
+    if (config->now_ns > image->tracker->start_ns) {
         gs_image_record_time(image, config->now_ns - image->tracker->start_ns);
+    }
     out->tracker->start_ns = (uint64_t)STOPPED_S * 1000000000u - out->last_ns;
     return GS_OK;
 }
@@ -376,8 +412,9 @@ enum gs_status gs_state_read(const void *data, size_t bytes,
 
     *out = (struct gs_state_found){.header = calloc(1, sizeof *out->header)};
     *problem = gs_status_text(status);
-    if (out->header)
+    if (out->header) {
         status = gs_state_read_header(data, bytes, config, out->header, problem);
+    }
     if (status == GS_OK) {
         image.base = out->header->base;
         image.api_count = config->api_count;
@@ -391,15 +428,18 @@ enum gs_status gs_state_read(const void *data, size_t bytes,
     }
     if (status == GS_OK) {
         status = read_all(&image, config);
-        if (status != GS_OK)
+        if (status != GS_OK) {
             *problem = gs_status_text(status);
+        }
     }
-    for (size_t i = 0; status == GS_OK && i < config->stacks.count; i++)
+    for (size_t i = 0; status == GS_OK && i < config->stacks.count; i++) {
         config->stacks.ids[i] =
             image.ids ? gs_image_stack(&image, config->stacks.ids[i]) : 0;
+    }
     free(image.ids);
-    if (status != GS_OK)
+    if (status != GS_OK) {
         gs_state_found_free(out);
+    }
     return status;
 }
 

@@ -21,8 +21,9 @@ static bool is_used(const struct gs_shard *shards)
     for (unsigned i = 0; i < SHARDS_AT_ONCE; i++) {
         for (unsigned row = 0; row < GS_ROWS; row++) {
             if (shards[i].rows[row].tick != 0 || shards[i].rows[row].allocs != 0 ||
-                shards[i].rows[row].frees != 0)
+                shards[i].rows[row].frees != 0) {
                 return true;
+            }
         }
     }
     return false;
@@ -35,11 +36,13 @@ static bool fetch_shards(uint64_t tracker, gs_state_fetch fetch, void *self,
     const uint64_t first = tracker + offsetof(struct gs_tracker, shards);
 
     for (*count = 0; *count < GS_SHARDS; *count += SHARDS_AT_ONCE) {
-        if (!fetch(self, first + *count * sizeof *shards, &shards[*count],
-                   SHARDS_AT_ONCE * sizeof *shards))
+        if (!fetch(self, first + *count * sizeof(*shards), &shards[*count],
+                   SHARDS_AT_ONCE * sizeof(*shards))) {
             return false;
-        if (!is_used(&shards[*count]))
+        }
+        if (!is_used(&shards[*count])) {
             break;
+        }
     }
     return true;
 }
@@ -76,15 +79,18 @@ bool gs_state_read_now(const struct gs_state_header *header, gs_state_fetch fetc
     const uint64_t tracker = header->tracker - header->base;
     unsigned count;
 
-    memset(out, 0, GS_STATE_NOW_ROWS * sizeof *out);
-    if (header->tracker == 0) /* it has just started */
+    memset(out, 0, GS_STATE_NOW_ROWS * sizeof(*out));
+    if (header->tracker == 0) { /* it has just started */
         return true;
+    }
     if (!fetch_shards(tracker, fetch, self, shards, &count) ||
         !fetch(self, tracker + offsetof(struct gs_tracker, shared), shared,
-               sizeof shared))
+               sizeof(shared))) {
         return false;
-    for (unsigned i = 0; i < header->device_count; i++)
+    }
+    for (unsigned i = 0; i < header->device_count; i++) {
         sum_row(shards, count, &shared[i], i, &out[i]);
+    }
     sum_row(shards, count, &shared[GS_ROW_PINNED], GS_ROW_PINNED, &out[GS_MAX_DEVICES]);
     return true;
 }

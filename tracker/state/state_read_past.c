@@ -32,8 +32,9 @@ static void read_totals(const struct gs_image *image)
         shared->unrecorded = was->unrecorded;
         shared->lost_bytes = was->lost_bytes;
         shared->lost_count = was->lost_count;
-        if (row->allocs < live + was->lost_count)
+        if (row->allocs < live + was->lost_count) {
             row->allocs = live + was->lost_count;
+        }
         row->frees = row->allocs - live - was->lost_count;
         if (was->peak >= shared->peak) {
             shared->peak = was->peak;
@@ -46,8 +47,9 @@ static void read_totals(const struct gs_image *image)
 static void read_site(const struct gs_image *image, struct gs_free_site *site)
 {
     site->stack = gs_image_stack(image, site->stack);
-    if (site->api >= image->api_count)
+    if (site->api >= image->api_count) {
         site->api = 0;
+    }
     gs_image_record_time(image, site->time_ns);
 }
 
@@ -61,36 +63,41 @@ static void read_errors(const struct gs_image *image)
     for (uint64_t i = 0; i < kept; i++) {
         struct gs_error error = image->tracker->errors[i];
 
-        gs_image_end_text(error.thread_name, sizeof error.thread_name);
-        gs_image_end_text(error.call, sizeof error.call);
+        gs_image_end_text(error.thread_name, sizeof(error.thread_name));
+        gs_image_end_text(error.call, sizeof(error.call));
         gs_image_flag(&error.has_allocation);
         gs_image_flag(&error.has_first_free);
         gs_image_flag(&error.context_lost);
         gs_image_flag(&error.writes);
         error.suppressed_by = error.beyond_rule = 0;
-        if ((unsigned)error.kind >= GS_ERROR_KINDS)
+        if ((unsigned)error.kind >= GS_ERROR_KINDS) {
             continue;
+        }
         read_site(image, &error.freed);
         read_site(image, &error.first_freed);
-        if (error.has_allocation && !gs_image_allocation(image, &error.allocation))
+        if (error.has_allocation && !gs_image_allocation(image, &error.allocation)) {
             error.has_allocation = error.has_first_free = false;
+        }
         tracker->errors[read++] = error;
     }
     tracker->error_count = kept < count ? count : read;
-    for (unsigned i = 0; i < GS_CHECK_COUNTS; i++)
+    for (unsigned i = 0; i < GS_CHECK_COUNTS; i++) {
         tracker->checks[i] = image->tracker->checks[i];
+    }
 }
 
 /* Converts a group of the file to this process; false: the group is not plausible. */
 static bool read_group(const struct gs_image *image, struct gs_group *group)
 {
-    if (group->kind >= GS_MEMORY_KINDS || group->device < 0)
+    if (group->kind >= GS_MEMORY_KINDS || group->device < 0) {
         return false;
-    if (group->api >= image->api_count)
+    }
+    if (group->api >= image->api_count) {
         group->api = 0;
+    }
     group->stack = gs_image_stack(image, group->stack);
     group->suppressed_by = group->beyond_rule = 0;
-    memset(group->found, 0, sizeof group->found);
+    memset(group->found, 0, sizeof(group->found));
     if (!(group->likely_bytes >= 0) || !(group->likely_count >= 0)) {
         group->likely_bytes = (double)group->bytes;
         group->likely_count = (double)group->count;
@@ -108,8 +115,9 @@ static void read_lost(const struct gs_image *image)
         struct gs_group group = groups[i];
 
         if (read_group(image, &group) &&
-            gs_groups_add(&image->out->tracker->lost, &group) != GS_OK)
+            gs_groups_add(&image->out->tracker->lost, &group) != GS_OK) {
             return;
+        }
     }
 }
 
@@ -130,17 +138,20 @@ static void read_growth(const struct gs_image *image)
     struct gs_growing *growing;
     size_t count = 0;
 
-    if (!copy || copy->current < 1 || copy->current > GS_ARRAY_LEN(copy->copies))
+    if (!copy || copy->current < 1 || copy->current > GS_ARRAY_LEN(copy->copies)) {
         return;
+    }
     growing = gs_host_map(bytes); /* too large for a small stack */
-    if (!growing)
+    if (!growing) {
         return;
+    }
     const struct gs_growth_saved *last = &copy->copies[copy->current - 1];
     for (size_t i = 0; i < last->count && i < GS_GROWING_COPIED; i++) {
         growing[count] = last->growing[i];
         if (is_trend(&growing[count], &last->sums) &&
-            read_group(image, &growing[count].group))
+            read_group(image, &growing[count].group)) {
             count++;
+        }
     }
     gs_image_record_time(image, last->sums.time_ns);
     image->out->growth = gs_growth_of(&last->sums, growing, count);
@@ -154,10 +165,11 @@ static void read_windows(const struct gs_image *image)
 
     tracker->switches = was->switches;
     tracker->first_switch_ns = was->first_switch_ns;
-    memcpy(tracker->switch_ns, was->switch_ns, sizeof tracker->switch_ns);
+    memcpy(tracker->switch_ns, was->switch_ns, sizeof(tracker->switch_ns));
     gs_image_record_time(image, tracker->switch_ns[tracker->switches % GS_SWITCHES_KEPT]);
-    if (image->stacks)
+    if (image->stacks) {
         atomic_store(&image->out->stacks->refused, atomic_load(&image->stacks->refused));
+    }
 }
 
 void gs_image_past(const struct gs_image *image)

@@ -51,7 +51,7 @@ static void GS_PRINTF(2, 3) put(struct writer *writer, const char *format, ...)
     va_list words;
 
     va_start(words, format);
-    vsnprintf(line, sizeof line, format, words);
+    vsnprintf(line, sizeof(line), format, words);
     va_end(words);
     gs_out_text(&writer->out, line);
 }
@@ -61,12 +61,14 @@ static uint32_t number_text(struct writer *writer, const char *text)
 {
     struct text_number *found = NULL;
 
-    if (!text || !*text)
+    if (!text || !*text) {
         return 0;
+    }
     HASH_FIND_STR(writer->texts, text, found);
-    if (found)
+    if (found) {
         return found->number;
-    found = calloc(1, sizeof *found);
+    }
+    found = calloc(1, sizeof(*found));
     if (!found || !(found->text = strdup(text))) {
         free(found);
         writer->failed = true;
@@ -90,8 +92,9 @@ static uint32_t number_frame(struct writer *writer, const struct gs_export_frame
         uint32_t file = number_text(writer, frame->file);
 
         put(writer, "i %llx %x", (unsigned long long)frame->offset, module);
-        if (function)
+        if (function) {
             put(writer, " %x %x %x", function, file, file ? frame->line : 0);
+        }
         gs_out_char(&writer->out, '\n');
         *number = ++writer->frame_count;
     }
@@ -115,8 +118,9 @@ static uint32_t put_stack(struct writer *writer, const struct gs_timeline_stack 
     size_t count = 0;
 
     frames[count++] = number_memory(writer, memory);
-    for (size_t i = 0; i < stack->count && count < GS_ARRAY_LEN(frames); i++)
+    for (size_t i = 0; i < stack->count && count < GS_ARRAY_LEN(frames); i++) {
         frames[count++] = number_frame(writer, &stack->frames[i]);
+    }
     while (count > 0) {
         put(writer, "t %x %x\n", frames[--count], parent);
         parent = ++writer->node_count;
@@ -136,11 +140,12 @@ static uint32_t number_kind(struct writer *writer, const struct gs_replay_op *op
     struct kind_number *found = GS_HASH_FIND(writer->kinds, &key), *node;
     char name[32];
 
-    if (found)
+    if (found) {
         return found->number;
+    }
     node = GS_HASH_FIND(writer->kinds, &place);
-    found = calloc(1, sizeof *found);
-    if (!node && found && (node = calloc(1, sizeof *node))) {
+    found = calloc(1, sizeof(*found));
+    if (!node && found && (node = calloc(1, sizeof(*node)))) {
         const struct gs_timeline_stack stack = gs_timeline_stack(timeline, op);
 
         node->key = place;
@@ -174,10 +179,12 @@ static void put_event(void *self, const struct gs_replay_op *op, uint64_t addres
     uint32_t kind;
 
     (void)address;
-    if (op->op == GS_TRACE_SYNC || writer->failed)
+    if (op->op == GS_TRACE_SYNC || writer->failed) {
         return;
-    if (ms != writer->last_ms)
+    }
+    if (ms != writer->last_ms) {
         put(writer, "c %llx\n", (unsigned long long)ms);
+    }
     writer->last_ms = ms;
     kind = number_kind(writer, op);
     put(writer, "%c %x\n", op->op == GS_TRACE_ALLOC ? '+' : '-', kind);

@@ -67,8 +67,9 @@ static void see_peaks(struct gs_timeline_intervals *intervals, uint64_t at,
                       gs_timeline_see *see, void *self)
 {
     for (; intervals->now < intervals->count && intervals->at[intervals->now] == at;
-         intervals->now++)
+         intervals->now++) {
         see(self, intervals->now);
+    }
 }
 
 void gs_timeline_repeat(struct gs_timeline_intervals *intervals, gs_timeline_see *see,

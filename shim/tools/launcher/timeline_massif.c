@@ -62,8 +62,9 @@ static void put_number(struct writer *writer, const char *name, uint64_t value)
 static void begin_node(struct writer *writer, size_t depth, size_t children,
                        uint64_t bytes)
 {
-    for (size_t i = 0; i < depth; i++)
+    for (size_t i = 0; i < depth; i++) {
         gs_out_char(&writer->out, ' ');
+    }
     gs_out_char(&writer->out, 'n');
     gs_out_number(&writer->out, children);
     gs_out_text(&writer->out, ": ");
@@ -90,7 +91,7 @@ static void put_frame(struct writer *writer, const struct gs_export_frame *frame
                      : frame->module ? frame->module
                                      : "unknown");
     if (frame->file) {
-        snprintf(line, sizeof line, ":%u", frame->line);
+        snprintf(line, sizeof(line), ":%u", frame->line);
         gs_out_text(&writer->out, line);
     }
     gs_out_text(&writer->out, ")\n");
@@ -107,8 +108,9 @@ static int by_bytes(const void *a, const void *b)
 {
     const struct node *x = a, *y = b;
 
-    if (x->bytes != y->bytes)
+    if (x->bytes != y->bytes) {
         return x->bytes < y->bytes ? 1 : -1;
+    }
     return (x->sites > y->sites) - (x->sites < y->sites);
 }
 
@@ -117,7 +119,7 @@ static int by_bytes(const void *a, const void *b)
 static struct node *part(struct writer *writer, const struct node *node, size_t depth,
                          size_t *count)
 {
-    struct node *parts = calloc(node->count + 1, sizeof *parts);
+    struct node *parts = calloc(node->count + 1, sizeof(*parts));
 
     *count = 0;
     if (!parts) {
@@ -130,14 +132,15 @@ static struct node *part(struct writer *writer, const struct node *node, size_t 
         site->frame =
             depth < site->stack.count ? site->stack.frames[depth].number : NO_FRAME;
     }
-    qsort(node->sites, node->count, sizeof *node->sites, by_frame);
+    qsort(node->sites, node->count, sizeof(*node->sites), by_frame);
     for (size_t i = 0; i < node->count && node->sites[i].frame != NO_FRAME; i++) {
-        if (i == 0 || node->sites[i].frame != node->sites[i - 1].frame)
+        if (i == 0 || node->sites[i].frame != node->sites[i - 1].frame) {
             parts[(*count)++].sites = &node->sites[i];
+        }
         parts[*count - 1].count++;
         parts[*count - 1].bytes += node->sites[i].bytes;
     }
-    qsort(parts, *count, sizeof *parts, by_bytes);
+    qsort(parts, *count, sizeof(*parts), by_bytes);
     return parts;
 }
 
@@ -151,8 +154,9 @@ static size_t lines_of(const struct writer *writer, const struct node *parts,
 {
     size_t lines = 0;
 
-    while (lines < count && parts[lines].bytes >= writer->total / LEAST_PARTS)
+    while (lines < count && parts[lines].bytes >= writer->total / LEAST_PARTS) {
         lines++;
+    }
     return lines < count ? lines + 1 : lines;
 }
 
@@ -174,14 +178,17 @@ static void put_children(struct writer *writer, const struct node *parts, size_t
     uint64_t rest = 0;
     char line[96];
 
-    for (; i < count && parts[i].bytes >= writer->total / LEAST_PARTS; i++)
+    for (; i < count && parts[i].bytes >= writer->total / LEAST_PARTS; i++) {
         put_node(writer, &parts[i], depth + 1);
-    if (i == count)
+    }
+    if (i == count) {
         return;
-    for (size_t k = i; k < count; k++)
+    }
+    for (size_t k = i; k < count; k++) {
         rest += parts[k].bytes;
+    }
     begin_node(writer, depth + 2, 0, rest);
-    snprintf(line, sizeof line, "in %zu place%s below massif's threshold (1.00%%)\n",
+    snprintf(line, sizeof(line), "in %zu place%s below massif's threshold (1.00%%)\n",
              count - i, count - i == 1 ? "," : "s, all");
     gs_out_text(&writer->out, line);
 }
@@ -193,8 +200,9 @@ static struct node take_sites(struct writer *writer, unsigned memory)
     struct node node = {.sites = writer->sites};
 
     for (size_t i = 0; i < writer->site_count; i++) {
-        if (live[i] == 0)
+        if (live[i] == 0) {
             continue;
+        }
         writer->sites[node.count++] = (struct site){
             .stack = i < writer->timeline->stack_count ? writer->timeline->stacks[i]
                                                        : (struct gs_timeline_stack){0},
@@ -226,13 +234,16 @@ static void put_tree(struct writer *writer)
 {
     size_t memories = 0;
 
-    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
         memories += writer->live[i] != NULL;
+    }
     begin_node(writer, 0, memories, writer->total);
     gs_out_text(&writer->out, "(memory of devices, and pinned host memory)\n");
-    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
-        if (writer->live[i])
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
+        if (writer->live[i]) {
             put_memory(writer, i);
+        }
+    }
 }
 
 /* `tree`: "empty", "detailed" or "peak", of writer->live. */
@@ -249,8 +260,9 @@ static void put_snapshot(struct writer *writer, uint64_t time_ns, uint64_t live,
     gs_out_text(&writer->out, tree);
     gs_out_char(&writer->out, '\n');
     writer->total = live;
-    if (strcmp(tree, "empty") != 0)
+    if (strcmp(tree, "empty") != 0) {
         put_tree(writer);
+    }
     writer->snapshots++;
 }
 
@@ -260,8 +272,9 @@ static void see_peak(void *self, size_t interval)
     const struct gs_timeline_intervals *intervals = &writer->intervals;
     uint64_t at = intervals->at[interval];
 
-    if (at == writer->last)
+    if (at == writer->last) {
         return;
+    }
     writer->last = at;
     put_snapshot(writer, writer->now_ns, intervals->most[interval],
                  interval == writer->peak                  ? "peak"
@@ -276,10 +289,12 @@ static void find_peaks(void *self, const struct gs_replay_op *op, uint64_t addre
     uint64_t **live = &writer->live[gs_timeline_memory_of(op)];
 
     (void)address;
-    if (op->op == GS_TRACE_SYNC)
+    if (op->op == GS_TRACE_SYNC) {
         return;
-    if (!*live)
+    }
+    if (!*live) {
         *live = gs_replay_alloc(writer->site_count, sizeof **live);
+    }
     gs_timeline_add(&writer->intervals, op);
 }
 
@@ -290,8 +305,9 @@ static void put_peaks(void *self, const struct gs_replay_op *op, uint64_t addres
     uint64_t *live = writer->live[gs_timeline_memory_of(op)];
 
     (void)address;
-    if (op->op == GS_TRACE_SYNC || !live) /* none: the file has changed */
+    if (op->op == GS_TRACE_SYNC || !live) { /* none: the file has changed */
         return;
+    }
     live[gs_timeline_stack_number(writer->timeline, op)] += gs_timeline_change(op);
     writer->now_ns = op->time_ns;
     gs_timeline_add_again(&writer->intervals, see_peak, writer);
@@ -306,18 +322,23 @@ static void put_snapshots(struct writer *writer)
     gs_replay_visit(trace, find_peaks, writer);
     gs_timeline_end(intervals);
     writer->last = GS_TIMELINE_BEFORE;
-    for (size_t i = 1; i < intervals->count; i++)
-        if (intervals->most[i] > intervals->most[writer->peak])
+    for (size_t i = 1; i < intervals->count; i++) {
+        if (intervals->most[i] > intervals->most[writer->peak]) {
             writer->peak = i;
+        }
+    }
     put_snapshot(writer, 0, 0, "empty");
     gs_timeline_repeat(intervals, see_peak, writer);
     gs_replay_visit(trace, put_peaks, writer);
     /* What is left at the end: the program's leaks, if it ended. */
-    for (unsigned memory = 0; memory < GS_TIMELINE_MEMORIES; memory++)
-        for (size_t i = 0; writer->live[memory] && i < writer->site_count; i++)
+    for (unsigned memory = 0; memory < GS_TIMELINE_MEMORIES; memory++) {
+        for (size_t i = 0; writer->live[memory] && i < writer->site_count; i++) {
             left += writer->live[memory][i];
-    if (trace->count)
+        }
+    }
+    if (trace->count) {
         put_snapshot(writer, trace->end_ns, left, left ? "detailed" : "empty");
+    }
 }
 
 enum gs_status gs_timeline_massif(const struct gs_timeline *timeline,
@@ -328,15 +349,16 @@ enum gs_status gs_timeline_massif(const struct gs_timeline *timeline,
 
     writer =
         (struct writer){.timeline = timeline, .site_count = timeline->stack_count + 1};
-    writer.sites = gs_replay_alloc(writer.site_count, sizeof *writer.sites);
+    writer.sites = gs_replay_alloc(writer.site_count, sizeof(*writer.sites));
     gs_timeline_divide(&writer.intervals, trace, SNAPSHOTS - 2);
     gs_out_begin(&writer.out, sink);
     gs_out_text(&writer.out, "desc: gpushim timeline\ncmd: ");
     put_text(&writer, trace->program[0] ? trace->program : "unknown");
     gs_out_text(&writer.out, "\ntime_unit: ms\n");
     put_snapshots(&writer);
-    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
         free(writer.live[i]);
+    }
     free(writer.sites);
     enum gs_status status = gs_out_end(&writer.out);
     return writer.failed ? GS_ERR_HOST_NOMEM : status;

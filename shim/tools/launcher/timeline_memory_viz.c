@@ -92,8 +92,9 @@ struct writer {
 
 static void put_little_endian(struct writer *writer, uint64_t value, unsigned bytes)
 {
-    for (unsigned i = 0; i < bytes; i++)
+    for (unsigned i = 0; i < bytes; i++) {
         gs_out_char(&writer->out, (char)(value >> 8 * i));
+    }
 }
 
 /* BININT1, BININT2 or LONG1, whose sign is a bit of its own. */
@@ -107,15 +108,18 @@ static void put_number(struct writer *writer, uint64_t value)
         put_little_endian(writer, value, bytes);
         return;
     }
-    while (bytes < 8 && value >> (8 * bytes - 1) != 0)
+    while (bytes < 8 && value >> (8 * bytes - 1) != 0) {
         bytes++;
-    if (value >> 63)
+    }
+    if (value >> 63) {
         bytes = 9;
+    }
     gs_out_char(&writer->out, (char)0x8a);
     gs_out_char(&writer->out, (char)bytes);
     put_little_endian(writer, value, bytes < 8 ? bytes : 8);
-    if (bytes == 9)
+    if (bytes == 9) {
         gs_out_char(&writer->out, 0);
+    }
 }
 
 /* Text of any bytes; what is not UTF-8 becomes U+FFFD. */
@@ -123,8 +127,9 @@ static void put_text(struct writer *writer, const char *text)
 {
     size_t length = 0;
 
-    for (const char *c = text; *c;)
+    for (const char *c = text; *c;) {
         length += gs_utf8_take(&c).length;
+    }
     gs_out_char(&writer->out, 'X');
     put_little_endian(writer, length, 4);
     while (*text) {
@@ -142,8 +147,9 @@ static void put_memo(struct writer *writer, bool again, size_t number)
 
 static void put_word(struct writer *writer, enum word word)
 {
-    if (!writer->written[word])
+    if (!writer->written[word]) {
         put_text(writer, words[word]);
+    }
     put_memo(writer, writer->written[word], word);
     writer->written[word] = true;
 }
@@ -179,8 +185,9 @@ static void open_list(struct writer *writer)
 /* Behind each item of a list that may be long. */
 static void end_item(struct writer *writer)
 {
-    if (++writer->items % ITEMS_AT_ONCE == 0)
+    if (++writer->items % ITEMS_AT_ONCE == 0) {
         gs_out_text(&writer->out, "e(");
+    }
 }
 
 static void close_list(struct writer *writer)
@@ -218,8 +225,9 @@ static void put_frames(struct writer *writer, const struct gs_replay_op *op)
         gs_out_char(&writer->out, ']');
         put_memo(writer, false, number);
         gs_out_char(&writer->out, '(');
-        for (size_t i = 0; i < stack.count; i++)
+        for (size_t i = 0; i < stack.count; i++) {
             put_frame(writer, &stack.frames[i]);
+        }
         gs_out_char(&writer->out, 'e');
         writer->stacks[index] = true;
     } else {
@@ -270,22 +278,26 @@ static void put_operation(void *self, const struct gs_replay_op *op, uint64_t ad
     struct writer *writer = self;
     bool *alone = &writer->alone[op->id];
 
-    if (op->op == GS_TRACE_SYNC)
+    if (op->op == GS_TRACE_SYNC) {
         return;
+    }
     gs_timeline_pool_see(writer->pool, op, address);
     if (!is_device(op) || !gs_timeline_shows(writer->timeline, op->id) ||
-        op->device != writer->device)
+        op->device != writer->device) {
         return;
+    }
     if (op->op == GS_TRACE_ALLOC) {
         *alone = !gs_timeline_pool_has(writer->pool, address);
-        if (*alone)
+        if (*alone) {
             put_operation_event(writer, op, address, WORD_segment_alloc);
+        }
         put_operation_event(writer, op, address, WORD_alloc);
     } else {
         put_operation_event(writer, op, address, WORD_free_requested);
         put_operation_event(writer, op, address, WORD_free_completed);
-        if (*alone)
+        if (*alone) {
             put_operation_event(writer, op, address, WORD_segment_free);
+        }
     }
 }
 
@@ -302,9 +314,10 @@ static void put_range(void *self, const struct gs_timeline_segment *segment)
 {
     struct writer *writer = self;
 
-    if (segment->memory == writer->device)
+    if (segment->memory == writer->device) {
         put_event(writer, segment->ends ? WORD_segment_free : WORD_segment_alloc,
                   segment->time_ns, segment->begin, segment->bytes, NULL);
+    }
 }
 
 /* ---- at the end -------------------------------------------------------------------- */
@@ -314,8 +327,9 @@ static void note_device(void *self, const struct gs_replay_range *range)
 {
     struct writer *writer = self;
 
-    if (range->op == GS_TRACE_MAPPED && range->kind != GS_TRACE_KIND_PINNED)
+    if (range->op == GS_TRACE_MAPPED && range->kind != GS_TRACE_KIND_PINNED) {
         writer->devices[range->device] = true;
+    }
 }
 
 /* gs_replay_see: notes the device, and keeps what is live at the end. */
@@ -323,13 +337,15 @@ static void keep_if_live(void *self, const struct gs_replay_op *op, uint64_t add
 {
     struct writer *writer = self;
 
-    if (!is_device(op))
+    if (!is_device(op)) {
         return;
+    }
     writer->devices[op->device] = true;
-    if (op->op != GS_TRACE_ALLOC || op->bytes == 0 || writer->timeline->freed[op->id])
+    if (op->op != GS_TRACE_ALLOC || op->bytes == 0 || writer->timeline->freed[op->id]) {
         return;
+    }
     writer->blocks = gs_replay_grow(writer->blocks, writer->block_count,
-                                    &writer->block_room, sizeof *writer->blocks);
+                                    &writer->block_room, sizeof(*writer->blocks));
     writer->blocks[writer->block_count++] =
         (struct block){.op = *op, .address = address_of(writer, op, address)};
 }
@@ -377,8 +393,9 @@ static void put_alone(struct writer *writer, const struct block *block)
     const struct gs_replay_op *op = &block->op;
     size_t items = writer->items;
 
-    if (!writer->alone[op->id])
+    if (!writer->alone[op->id]) {
         return;
+    }
     open_dict(writer);
     put_segment(writer,
                 &(struct gs_timeline_segment){
@@ -396,8 +413,9 @@ static void put_alone(struct writer *writer, const struct block *block)
 static void put_all_alone(struct writer *writer, uint64_t address)
 {
     while (writer->next < writer->block_count &&
-           writer->blocks[writer->next].address < address)
+           writer->blocks[writer->next].address < address) {
         put_alone(writer, &writer->blocks[writer->next++]);
+    }
 }
 
 /* Blocks of a segment that follow each other, written as one. */
@@ -409,9 +427,10 @@ struct piece {
 
 static void put_piece(struct writer *writer, const struct piece *piece)
 {
-    if (piece->end > piece->begin)
+    if (piece->end > piece->begin) {
         put_block(writer, piece->begin, piece->end - piece->begin, piece->requested,
                   piece->op, piece->live);
+    }
 }
 
 /* The blocks from `from` on that lie in a segment, and the holes between them. */
@@ -453,10 +472,12 @@ static void put_pool_segment(void *self, const struct gs_timeline_segment *segme
     from = writer->next;
     for (; writer->next < writer->block_count &&
            writer->blocks[writer->next].address < segment->begin + segment->bytes;
-         writer->next++)
+         writer->next++) {
         live += writer->blocks[writer->next].op.bytes;
-    if (segment->memory == GS_TIMELINE_PINNED)
+    }
+    if (segment->memory == GS_TIMELINE_PINNED) {
         return;
+    }
     items = writer->items;
     open_dict(writer);
     put_segment(writer, segment, live, NULL);
@@ -474,8 +495,9 @@ static void put_device(struct writer *writer)
         gs_out_char(&writer->out, ']');
         return;
     }
-    if (writer->pool)
+    if (writer->pool) {
         gs_timeline_pool_free(writer->pool);
+    }
     writer->pool = gs_timeline_pool_create(writer->timeline);
     gs_timeline_pool_watch(writer->pool, put_range, writer);
     open_list(writer);
@@ -492,31 +514,37 @@ enum gs_status gs_timeline_memory_viz(const struct gs_timeline *timeline,
         .alone = gs_replay_alloc(timeline->trace->allocations + 1, sizeof(bool))};
     unsigned devices = GS_ARRAY_LEN(writer.devices);
 
-    if (!timeline->trace->file)
+    if (!timeline->trace->file) {
         writer.made_up = gs_replay_make_up_addresses(timeline->trace);
+    }
     gs_replay_visit_ranges(timeline->trace, keep_if_live, note_device, &writer);
-    if (writer.block_count)
-        qsort(writer.blocks, writer.block_count, sizeof *writer.blocks, by_address);
+    if (writer.block_count) {
+        qsort(writer.blocks, writer.block_count, sizeof(*writer.blocks), by_address);
+    }
     gs_out_begin(&writer.out, sink);
     gs_out_bytes(&writer.out, "\x80\x02", 2);
     open_dict(&writer);
     put_word(&writer, WORD_device_traces);
     gs_out_text(&writer.out, "](");
-    while (devices > 0 && !writer.devices[devices - 1])
+    while (devices > 0 && !writer.devices[devices - 1]) {
         devices--;
-    for (; writer.device < devices; writer.device++)
+    }
+    for (; writer.device < devices; writer.device++) {
         put_device(&writer);
+    }
     close_list(&writer);
     put_word(&writer, WORD_segments);
     open_list(&writer);
-    if (writer.pool)
+    if (writer.pool) {
         gs_timeline_pool_segments(writer.pool, put_pool_segment, &writer);
+    }
     put_all_alone(&writer, UINT64_MAX);
     close_list(&writer);
     close_dict(&writer);
     gs_out_char(&writer.out, '.');
-    if (writer.pool)
+    if (writer.pool) {
         gs_timeline_pool_free(writer.pool);
+    }
     free(writer.stacks);
     free(writer.alone);
     free(writer.blocks);

@@ -67,7 +67,7 @@ static void put_point(struct writer *writer, const struct gs_replay_op *op,
     struct gs_json *json = &writer->json;
     char memory[32], name[48];
 
-    snprintf(name, sizeof name, "%s %s", gs_timeline_memory(op, memory), what);
+    snprintf(name, sizeof(name), "%s %s", gs_timeline_memory(op, memory), what);
     begin_event(writer, "C", name, 0, time_ns);
     gs_json_member_open(json, "args", '{');
     gs_json_member(json, "bytes", live);
@@ -78,10 +78,12 @@ static void put_point(struct writer *writer, const struct gs_replay_op *op,
 /* Writes the points of the interval that ends. */
 static void end_interval(struct writer *writer, struct curve *curve)
 {
-    if (curve->memory.op == GS_TRACE_NONE)
+    if (curve->memory.op == GS_TRACE_NONE) {
         return;
-    if (curve->most_ns < curve->last_ns)
+    }
+    if (curve->most_ns < curve->last_ns) {
         put_point(writer, &curve->memory, "live", curve->most_ns, curve->most);
+    }
     put_point(writer, &curve->memory, "live", curve->last_ns, curve->live);
     curve->memory.op = GS_TRACE_NONE;
 }
@@ -93,8 +95,9 @@ static void add_point(struct writer *writer, const struct gs_replay_op *op)
     struct curve *curve = &writer->curves[pinned ? DEVICES : op->device];
     uint64_t interval = writer->interval_ns ? op->time_ns / writer->interval_ns : 0;
 
-    if (interval != curve->interval)
+    if (interval != curve->interval) {
         end_interval(writer, curve);
+    }
     curve->interval = interval;
     curve->live += op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes;
     if (curve->memory.op == GS_TRACE_NONE || curve->live >= curve->most) {
@@ -103,8 +106,9 @@ static void add_point(struct writer *writer, const struct gs_replay_op *op)
     }
     curve->last_ns = op->time_ns;
     curve->memory = *op;
-    if (writer->interval_ns == 0)
+    if (writer->interval_ns == 0) {
         end_interval(writer, curve);
+    }
 }
 
 /* "load_model (app.c:31)", or the kind of memory where no site is known. */
@@ -120,11 +124,12 @@ static void name_site(const struct gs_timeline_stack *stack,
     }
     const char *base = frame->file ? strrchr(frame->file, '/') : NULL;
     base = base ? base + 1 : frame->file;
-    if (base && frame->line)
+    if (base && frame->line) {
         snprintf(out, 512, "%.300s (%.150s:%u)", gs_timeline_function(frame, function),
                  base, frame->line);
-    else
+    } else {
         snprintf(out, 512, "%.450s", gs_timeline_function(frame, function));
+    }
 }
 
 /* An array: Perfetto shows "\n" in a text as it stands in the file. */
@@ -132,18 +137,20 @@ static void put_stack(struct writer *writer, const struct gs_timeline_stack *sta
 {
     char room[512], text[1024];
 
-    if (stack->count == 0)
+    if (stack->count == 0) {
         return;
+    }
     gs_json_member_open(&writer->json, "call stack", '[');
     for (size_t i = 0; i < stack->count; i++) {
         const struct gs_export_frame *frame = &stack->frames[i];
         const char *function = gs_timeline_function(frame, room);
 
-        if (frame->file && frame->line)
-            snprintf(text, sizeof text, "%.400s (%.400s:%u)", function, frame->file,
+        if (frame->file && frame->line) {
+            snprintf(text, sizeof(text), "%.400s (%.400s:%u)", function, frame->file,
                      frame->line);
-        else
-            snprintf(text, sizeof text, "%.400s", function);
+        } else {
+            snprintf(text, sizeof(text), "%.400s", function);
+        }
         gs_json_text(&writer->json, text);
     }
     gs_json_close(&writer->json, ']');
@@ -174,8 +181,9 @@ static void put_slice(struct writer *writer, const struct gs_replay_op *op,
         gs_json_member_open(json, "args", '{');
         gs_json_member_text(json, "size", gs_text_bytes(op->bytes, size));
         gs_json_member(json, "bytes", op->bytes);
-        if (address)
+        if (address) {
             gs_json_member_hex(json, "address", address);
+        }
         gs_json_member_text(json, "kind", gs_replay_kind_name(op->kind));
         put_stack(writer, &stack);
         gs_json_close(json, '}');
@@ -205,7 +213,7 @@ static void put_threads(struct writer *writer)
     for (uint32_t i = 0; i < trace->threads; i++) {
         char name[32];
 
-        snprintf(name, sizeof name, "thread %u", i);
+        snprintf(name, sizeof(name), "thread %u", i);
         put_metadata(writer, "thread_name", i, name);
     }
 }
@@ -221,9 +229,11 @@ static void put_reserved(struct writer *writer, unsigned memory)
                                                 : GS_TRACE_KIND_DEVICE,
                                     .device = (uint8_t)memory};
 
-    for (size_t i = 0; reserved && i < GS_TIMELINE_INTERVALS_MOST; i++)
-        if (i == 0 || reserved[i] != reserved[i - 1])
+    for (size_t i = 0; reserved && i < GS_TIMELINE_INTERVALS_MOST; i++) {
+        if (i == 0 || reserved[i] != reserved[i - 1]) {
             put_point(writer, &op, "reserved", i * each_ns, reserved[i]);
+        }
+    }
 }
 
 /* gs_replay_see_range */
@@ -243,8 +253,9 @@ static void put_operation(void *self, const struct gs_replay_op *op, uint64_t ad
         put_wait(writer, op);
         return;
     }
-    if (gs_timeline_shows(writer->timeline, op->id))
+    if (gs_timeline_shows(writer->timeline, op->id)) {
         put_slice(writer, op, address, op->op == GS_TRACE_ALLOC ? BEGIN : END);
+    }
     add_point(writer, op);
     gs_timeline_pool_see(writer->pool, op, address);
 }
@@ -257,8 +268,9 @@ static void end_slice(void *self, const struct gs_replay_op *op, uint64_t addres
     struct gs_replay_op last = *op;
 
     if (op->op != GS_TRACE_ALLOC || timeline->freed[op->id] ||
-        !gs_timeline_shows(timeline, op->id))
+        !gs_timeline_shows(timeline, op->id)) {
         return;
+    }
     last.time_ns = timeline->trace->end_ns;
     put_slice(writer, &last, address, NOT_FREED);
 }
@@ -271,8 +283,9 @@ enum gs_status gs_timeline_perfetto(const struct gs_timeline *timeline,
     struct gs_json *json = &writer.json;
 
     writer = (struct writer){.timeline = timeline};
-    if (timeline->shown)
+    if (timeline->shown) {
         writer.interval_ns = trace->end_ns / (timeline->most / 2 + 1) + 1;
+    }
     gs_out_begin(&json->out, sink);
     gs_json_open(json, '{');
     gs_json_member_text(json, "displayTimeUnit", "ns");
@@ -280,11 +293,14 @@ enum gs_status gs_timeline_perfetto(const struct gs_timeline *timeline,
     put_threads(&writer);
     writer.pool = gs_timeline_pool_create(timeline);
     gs_replay_visit_ranges(trace, put_operation, see_range, &writer);
-    for (size_t i = 0; i <= DEVICES; i++)
+    for (size_t i = 0; i <= DEVICES; i++) {
         end_interval(&writer, &writer.curves[i]);
-    if (gs_timeline_pool_end(writer.pool))
-        for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
+    }
+    if (gs_timeline_pool_end(writer.pool)) {
+        for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
             put_reserved(&writer, i);
+        }
+    }
     gs_timeline_pool_free(writer.pool);
     gs_replay_visit(trace, end_slice, &writer);
     gs_json_close(json, ']');

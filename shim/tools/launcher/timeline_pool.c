@@ -58,7 +58,7 @@ struct gs_timeline_pool {
 
 struct gs_timeline_pool *gs_timeline_pool_create(const struct gs_timeline *timeline)
 {
-    struct gs_timeline_pool *pool = gs_replay_alloc(1, sizeof *pool);
+    struct gs_timeline_pool *pool = gs_replay_alloc(1, sizeof(*pool));
 
     pool->interval_ns = gs_timeline_interval_ns(timeline->trace, INTERVALS);
     return pool;
@@ -66,8 +66,9 @@ struct gs_timeline_pool *gs_timeline_pool_create(const struct gs_timeline *timel
 
 void gs_timeline_pool_free(struct gs_timeline_pool *pool)
 {
-    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
         free(pool->reserved[i]);
+    }
     gs_replay_map_free(&pool->row_numbers);
     free(pool->ranges);
     free(pool->rows);
@@ -82,8 +83,9 @@ static void end_column(struct gs_timeline_pool *pool)
         const struct range *range = &pool->ranges[i];
         struct row *row = range->row < ROWS ? &pool->rows[range->row] : NULL;
 
-        if (!row || range->bytes == 0)
+        if (!row || range->bytes == 0) {
             continue;
+        }
         row->area += range->bytes;
         row->used[pool->column] =
             range->live < range->bytes
@@ -97,8 +99,9 @@ static void go_to(struct gs_timeline_pool *pool, uint64_t time_ns)
 {
     uint64_t column_ns = pool->interval_ns * (INTERVALS / COLUMNS);
 
-    while (pool->column + 1 < COLUMNS && time_ns >= (pool->column + 1) * column_ns)
+    while (pool->column + 1 < COLUMNS && time_ns >= (pool->column + 1) * column_ns) {
         end_column(pool);
+    }
 }
 
 /* ---- how much is reserved --------------------------------------------------------- */
@@ -114,14 +117,17 @@ static void reserve(struct gs_timeline_pool *pool, unsigned memory, uint64_t tim
 {
     struct reserved *reserved = pool->reserved[memory];
 
-    if (!reserved)
-        reserved = pool->reserved[memory] = gs_replay_alloc(1, sizeof *reserved);
+    if (!reserved) {
+        reserved = pool->reserved[memory] = gs_replay_alloc(1, sizeof(*reserved));
+    }
     while (reserved->interval + 1 < INTERVALS &&
-           time_ns >= (reserved->interval + 1) * pool->interval_ns)
+           time_ns >= (reserved->interval + 1) * pool->interval_ns) {
         reserved->most[++reserved->interval] = reserved->now;
+    }
     change_by(&reserved->now, change);
-    if (reserved->now > reserved->most[reserved->interval])
+    if (reserved->now > reserved->most[reserved->interval]) {
         reserved->most[reserved->interval] = reserved->now;
+    }
 }
 
 /* ---- segments --------------------------------------------------------------------- */
@@ -135,10 +141,11 @@ static size_t first_behind(const struct gs_timeline_pool *pool, uint64_t address
         size_t middle = (low + high) / 2;
         const struct range *range = &pool->ranges[middle];
 
-        if (range->begin + range->bytes > address)
+        if (range->begin + range->bytes > address) {
             high = middle;
-        else
+        } else {
             low = middle + 1;
+        }
     }
     return low;
 }
@@ -149,17 +156,19 @@ static uint32_t row_of(struct gs_timeline_pool *pool, const struct range *range)
                    range->memory * 0xd6e8feb86659fd93ull;
     uint64_t *known = gs_replay_map_find(&pool->row_numbers, key);
 
-    if (!known && pool->row_count == ROWS)
+    if (!known && pool->row_count == ROWS) {
         return ROWS;
-    if (!pool->rows)
-        pool->rows = gs_replay_alloc(ROWS, sizeof *pool->rows);
+    }
+    if (!pool->rows) {
+        pool->rows = gs_replay_alloc(ROWS, sizeof(*pool->rows));
+    }
     if (!known) {
         struct row *row = &pool->rows[pool->row_count];
 
         known = gs_replay_map_put(&pool->row_numbers, key, pool->row_count++);
         *row = (struct row){
             .begin = range->begin, .bytes = range->bytes, .memory = range->memory};
-        memset(row->used, NONE, sizeof row->used);
+        memset(row->used, NONE, sizeof(row->used));
     }
     return (uint32_t)*known;
 }
@@ -168,25 +177,27 @@ static uint32_t row_of(struct gs_timeline_pool *pool, const struct range *range)
 static void tell(const struct gs_timeline_pool *pool, const struct range *range,
                  uint64_t time_ns, bool ends)
 {
-    if (pool->see)
+    if (pool->see) {
         pool->see(pool->self, &(struct gs_timeline_segment){.time_ns = time_ns,
                                                             .begin = range->begin,
                                                             .bytes = range->bytes,
                                                             .memory = range->memory,
                                                             .ends = ends});
+    }
 }
 
 static void add_range(struct gs_timeline_pool *pool, struct range range, uint64_t time_ns)
 {
     size_t at = first_behind(pool, range.begin);
 
-    if (pool->count == RANGES)
+    if (pool->count == RANGES) {
         return;
+    }
     pool->ranges =
-        gs_replay_grow(pool->ranges, pool->count, &pool->room, sizeof *pool->ranges);
+        gs_replay_grow(pool->ranges, pool->count, &pool->room, sizeof(*pool->ranges));
     range.row = row_of(pool, &range);
     memmove(&pool->ranges[at + 1], &pool->ranges[at],
-            (pool->count++ - at) * sizeof range);
+            (pool->count++ - at) * sizeof(range));
     pool->ranges[at] = range;
     reserve(pool, range.memory, time_ns, range.bytes);
     tell(pool, &range, time_ns, false);
@@ -197,7 +208,7 @@ static struct range take_range(struct gs_timeline_pool *pool, size_t at, uint64_
     struct range range = pool->ranges[at];
 
     memmove(&pool->ranges[at], &pool->ranges[at + 1],
-            (--pool->count - at) * sizeof range);
+            (--pool->count - at) * sizeof(range));
     reserve(pool, range.memory, time_ns, -range.bytes);
     tell(pool, &range, time_ns, true);
     return range;
@@ -211,12 +222,14 @@ static void cut(struct gs_timeline_pool *pool, uint64_t begin, uint64_t end,
         size_t at = first_behind(pool, begin);
         struct range left, right;
 
-        if (at == pool->count || pool->ranges[at].begin >= end)
+        if (at == pool->count || pool->ranges[at].begin >= end) {
             return;
+        }
         left = right = take_range(pool, at, time_ns);
-        if (left.begin >= begin && right.begin + right.bytes <= end)
+        if (left.begin >= begin && right.begin + right.bytes <= end) {
             reserve(pool, left.memory, time_ns,
                     left.live); /* the driver's own from now on */
+        }
         if (left.begin < begin) {
             left.bytes = begin - left.begin;
             add_range(pool, left, time_ns);
@@ -232,9 +245,11 @@ static void cut(struct gs_timeline_pool *pool, uint64_t begin, uint64_t end,
 
 static void end_context(struct gs_timeline_pool *pool, uint16_t context, uint64_t time_ns)
 {
-    for (size_t i = pool->count; i-- > 0;)
-        if (pool->ranges[i].context == context)
+    for (size_t i = pool->count; i-- > 0;) {
+        if (pool->ranges[i].context == context) {
             (void)take_range(pool, i, time_ns);
+        }
+    }
 }
 
 void gs_timeline_pool_see_range(struct gs_timeline_pool *pool,
@@ -247,17 +262,20 @@ void gs_timeline_pool_see_range(struct gs_timeline_pool *pool,
         .context = seen->context};
 
     if (seen->begin > UINT64_MAX / 2 ||
-        (seen->bytes == 0 && seen->op != GS_TRACE_CONTEXT_END)) /* no range */
+        (seen->bytes == 0 && seen->op != GS_TRACE_CONTEXT_END)) { /* no range */
         return;
+    }
     go_to(pool, seen->time_ns);
     if (seen->op == GS_TRACE_CONTEXT_END) {
-        if (seen->context != 0 && seen->context != GS_TRACE_UNNUMBERED)
+        if (seen->context != 0 && seen->context != GS_TRACE_UNNUMBERED) {
             end_context(pool, seen->context, seen->time_ns);
+        }
         return;
     }
     cut(pool, seen->begin, seen->begin + seen->bytes, seen->time_ns);
-    if (seen->op == GS_TRACE_MAPPED)
+    if (seen->op == GS_TRACE_MAPPED) {
         add_range(pool, range, seen->time_ns);
+    }
 }
 
 void gs_timeline_pool_see(struct gs_timeline_pool *pool, const struct gs_replay_op *op,
@@ -267,10 +285,11 @@ void gs_timeline_pool_see(struct gs_timeline_pool *pool, const struct gs_replay_
     uint64_t change = gs_timeline_change(op);
 
     go_to(pool, op->time_ns);
-    if (at < pool->count && pool->ranges[at].begin <= address)
+    if (at < pool->count && pool->ranges[at].begin <= address) {
         change_by(&pool->ranges[at].live, change);
-    else
+    } else {
         reserve(pool, gs_timeline_memory_of(op), op->time_ns, change);
+    }
 }
 
 void gs_timeline_pool_watch(struct gs_timeline_pool *pool, gs_timeline_segment_see *see,
@@ -301,11 +320,14 @@ void gs_timeline_pool_segments(const struct gs_timeline_pool *pool,
 
 bool gs_timeline_pool_end(struct gs_timeline_pool *pool)
 {
-    while (pool->column < COLUMNS)
+    while (pool->column < COLUMNS) {
         end_column(pool);
-    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
-        if (pool->reserved[i])
+    }
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
+        if (pool->reserved[i]) {
             reserve(pool, i, UINT64_MAX, 0);
+        }
+    }
     return pool->row_count > 0;
 }
 
@@ -323,11 +345,13 @@ static void put_row(struct gs_json *json, const struct row *row)
     gs_json_member_hex(json, "address", row->begin);
     gs_json_member(json, "bytes", row->bytes);
     gs_json_member_open(json, "used", '[');
-    for (size_t i = 0; i < COLUMNS; i++)
-        if (row->used[i] == NONE)
+    for (size_t i = 0; i < COLUMNS; i++) {
+        if (row->used[i] == NONE) {
             gs_json_null(json);
-        else
+        } else {
             gs_json_number(json, row->used[i]);
+        }
+    }
     gs_json_close(json, ']');
     gs_json_close(json, '}');
 }
@@ -337,8 +361,9 @@ static int by_area(const void *a, const void *b)
     const struct row *x = *(const struct row *const *)a,
                      *y = *(const struct row *const *)b;
 
-    if (x->area != y->area)
+    if (x->area != y->area) {
         return x->area < y->area ? 1 : -1;
+    }
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
@@ -359,21 +384,25 @@ void gs_timeline_pool_put(const struct gs_timeline_pool *pool, struct gs_json *j
 
     gs_json_member_open(json, "reserved", '[');
     /* Each change: the interval, and the bytes from there on. */
-    for (size_t i = 0; i < INTERVALS; i++)
+    for (size_t i = 0; i < INTERVALS; i++) {
         if (i == 0 || (reserved && reserved[i] != reserved[i - 1])) {
             gs_json_number(json, i);
             gs_json_number(json, reserved ? reserved[i] : 0);
         }
+    }
     gs_json_close(json, ']');
-    for (size_t i = 0; i < pool->row_count; i++)
-        if (pool->rows[i].memory == memory && pool->rows[i].area > 0)
+    for (size_t i = 0; i < pool->row_count; i++) {
+        if (pool->rows[i].memory == memory && pool->rows[i].area > 0) {
             rows[count++] = &pool->rows[i];
-    qsort(rows, count, sizeof *rows, by_area);
+        }
+    }
+    qsort(rows, count, sizeof(*rows), by_area);
     gs_json_member(json, "segments_all", count);
     count = count < SHOWN ? count : SHOWN;
-    qsort(rows, count, sizeof *rows, by_address);
+    qsort(rows, count, sizeof(*rows), by_address);
     gs_json_member_open(json, "segments", '[');
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         put_row(json, rows[i]);
+    }
     gs_json_close(json, ']');
 }

@@ -70,8 +70,9 @@ static void put_packed(struct gs_json *json, const char *key, struct packed *pac
         unsigned word = (unsigned)packed->data[i] << 16 |
                         (rest > 1 ? (unsigned)packed->data[i + 1] << 8 : 0) |
                         (rest > 2 ? packed->data[i + 2] : 0);
-        for (unsigned k = 0; k < 4; k++)
+        for (unsigned k = 0; k < 4; k++) {
             *to++ = k <= rest ? digits[word >> (18 - 6 * k) & 63] : '=';
+        }
     }
     gs_json_member_text(json, key, text);
     free(text);
@@ -96,8 +97,9 @@ static struct memory *memory_of(struct spans *spans, const struct gs_replay_op *
  * memory and a power of two. */
 static uint64_t site_of(const struct gs_timeline *timeline, const struct gs_replay_op *op)
 {
-    if (timeline->stack_count > 0)
+    if (timeline->stack_count > 0) {
         return gs_timeline_stack_number(timeline, op);
+    }
     return op->kind * 64u + (op->bytes ? 63u - (unsigned)__builtin_clzll(op->bytes) : 0);
 }
 
@@ -106,11 +108,13 @@ static void find_moments(void *self, const struct gs_replay_op *op, uint64_t add
 {
     struct spans *spans = self;
 
-    if (op->op == GS_TRACE_SYNC)
+    if (op->op == GS_TRACE_SYNC) {
         return;
+    }
     gs_timeline_add(&memory_of(spans, op)->intervals, op);
-    if (spans->pool)
+    if (spans->pool) {
         gs_timeline_pool_see(spans->pool, op, address);
+    }
 }
 
 /* gs_replay_see_range */
@@ -118,8 +122,9 @@ static void see_range(void *self, const struct gs_replay_range *range)
 {
     struct spans *spans = self;
 
-    if (spans->pool)
+    if (spans->pool) {
         gs_timeline_pool_see_range(spans->pool, range);
+    }
 }
 
 static void add_span(struct spans *spans, struct memory *memory,
@@ -128,8 +133,9 @@ static void add_span(struct spans *spans, struct memory *memory,
     uint64_t site = gs_replay_map_number(&spans->sites, site_of(spans->timeline, op));
     size_t before = memory->keys.count;
 
-    if (first >= end)
+    if (first >= end) {
         return;
+    }
     size_t at = (size_t)gs_replay_map_number(&memory->keys,
                                              site << 24 | (uint64_t)first << 12 | end);
     if (memory->keys.count > before) {
@@ -158,15 +164,17 @@ static void find_spans(void *self, const struct gs_replay_op *op, uint64_t addre
     struct memory *memory;
 
     (void)address;
-    if (op->op == GS_TRACE_SYNC)
+    if (op->op == GS_TRACE_SYNC) {
         return;
+    }
     memory = memory_of(spans, op);
-    if (op->op == GS_TRACE_FREE)
+    if (op->op == GS_TRACE_FREE) {
         add_span(spans, memory, op, spans->first[op->id], memory->passed);
-    else if (spans->timeline->freed[op->id])
+    } else if (spans->timeline->freed[op->id]) {
         spans->first[op->id] = (uint16_t)memory->passed;
-    else
+    } else {
         add_span(spans, memory, op, memory->passed, spans->moments + 1);
+    }
     gs_timeline_add_again(&memory->intervals, pass_moment, memory);
 }
 
@@ -175,8 +183,9 @@ static void free_memories(struct spans *spans)
     for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
         struct memory *memory = spans->memories[i];
 
-        if (!memory)
+        if (!memory) {
             continue;
+        }
         gs_replay_map_free(&memory->keys);
         free(memory->bytes);
         free(memory->counts);
@@ -196,8 +205,9 @@ static void visit(struct spans *spans)
     for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
         struct memory *memory = spans->memories[i];
 
-        if (!memory)
+        if (!memory) {
             continue;
+        }
         gs_timeline_end(&memory->intervals);
         gs_timeline_repeat(&memory->intervals, pass_moment, memory);
     }
@@ -208,7 +218,7 @@ static void make(struct spans *spans)
 {
     spans->moments = GS_TIMELINE_INTERVALS_MOST;
     spans->first =
-        gs_replay_alloc(spans->timeline->trace->allocations, sizeof *spans->first);
+        gs_replay_alloc(spans->timeline->trace->allocations, sizeof(*spans->first));
     spans->pool = gs_timeline_pool_create(spans->timeline);
     visit(spans);
     struct gs_timeline_pool *pool = spans->pool;
@@ -243,11 +253,14 @@ static void put_spans(struct gs_json *json, struct memory *memory)
     uint64_t site = 0, first = 0;
     size_t count = 0;
 
-    for (size_t i = 0; i < memory->keys.room; i++)
-        if (rows[i].used)
+    for (size_t i = 0; i < memory->keys.room; i++) {
+        if (rows[i].used) {
             rows[count++] = rows[i];
-    if (count > 0)
-        qsort(rows, count, sizeof *rows, by_key);
+        }
+    }
+    if (count > 0) {
+        qsort(rows, count, sizeof(*rows), by_key);
+    }
     for (size_t i = 0; i < count; i++) {
         uint64_t of = rows[i].key >> 24, begin = rows[i].key >> 12 & 0xfff,
                  end = rows[i].key & 0xfff;
@@ -278,16 +291,18 @@ static void put_memory(struct gs_json *json, const struct spans *spans, unsigned
     }
     put_packed(json, "times", &packed);
     put_spans(json, memory);
-    if (spans->pool)
+    if (spans->pool) {
         gs_timeline_pool_put(spans->pool, json, number);
+    }
     gs_json_close(json, '}');
 }
 
 static void put_stack(struct gs_json *json, const struct gs_timeline_stack *stack)
 {
     gs_json_member_open(json, "stack", '[');
-    for (size_t i = 0; i < stack->count; i++)
+    for (size_t i = 0; i < stack->count; i++) {
         gs_json_number(json, stack->frames[i].number);
+    }
     gs_json_close(json, ']');
     gs_json_member_text(json, "owner", stack->owner);
 }
@@ -295,19 +310,22 @@ static void put_stack(struct gs_json *json, const struct gs_timeline_stack *stac
 static void put_sites(struct gs_json *json, const struct spans *spans)
 {
     const struct gs_timeline *timeline = spans->timeline;
-    uint64_t *sites = gs_replay_alloc(spans->sites.count, sizeof *sites);
+    uint64_t *sites = gs_replay_alloc(spans->sites.count, sizeof(*sites));
 
-    for (size_t i = 0; i < spans->sites.room; i++)
-        if (spans->sites.rows[i].used)
+    for (size_t i = 0; i < spans->sites.room; i++) {
+        if (spans->sites.rows[i].used) {
             sites[spans->sites.rows[i].value] = spans->sites.rows[i].key;
+        }
+    }
     gs_json_member_open(json, "sites", '[');
     for (size_t i = 0; i < spans->sites.count; i++) {
         gs_json_open(json, '{');
         if (timeline->stack_count == 0) {
             gs_json_member_text(json, "kind", gs_replay_kind_name(sites[i] / 64 & 0xff));
             gs_json_member(json, "at_least", UINT64_C(1) << sites[i] % 64);
-        } else if (sites[i] < timeline->stack_count)
+        } else if (sites[i] < timeline->stack_count) {
             put_stack(json, &timeline->stacks[sites[i]]);
+        }
         gs_json_close(json, '}');
     }
     gs_json_close(json, ']');
@@ -336,13 +354,16 @@ enum gs_status gs_timeline_spans(const struct gs_timeline *timeline,
                    gs_timeline_interval_ns(trace, GS_TIMELINE_INTERVALS_MOST));
     put_sites(&json, &spans);
     gs_json_member_open(&json, "memories", '[');
-    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++)
-        if (spans.memories[i])
+    for (unsigned i = 0; i < GS_TIMELINE_MEMORIES; i++) {
+        if (spans.memories[i]) {
             put_memory(&json, &spans, i);
+        }
+    }
     gs_json_close(&json, ']');
     gs_json_close(&json, '}');
     free_memories(&spans);
-    if (spans.pool)
+    if (spans.pool) {
         gs_timeline_pool_free(spans.pool);
+    }
     return gs_out_end(&json.out);
 }

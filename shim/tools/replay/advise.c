@@ -43,8 +43,9 @@ static const char *difference(double mine, double theirs, char out[16])
 {
     double percent = theirs > 0 ? 100 * (mine - theirs) / theirs : 0;
 
-    if (percent > -0.5 && percent < 0.5)
+    if (percent > -0.5 && percent < 0.5) {
         return strcpy(out, "");
+    }
     snprintf(out, 16, "%+.0f %%", percent);
     return out;
 }
@@ -73,9 +74,11 @@ static const char *const goals[GS_ADVISE_GOALS] = {
 /* Whether a goal of less number has the same settings. */
 static bool is_repeated(const struct gs_advice *advice, unsigned goal)
 {
-    for (unsigned i = 0; i < goal; i++)
-        if (advice->best[i] == advice->best[goal])
+    for (unsigned i = 0; i < goal; i++) {
+        if (advice->best[i] == advice->best[goal]) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -85,8 +88,9 @@ static void print_choice(const struct gs_advise_try *try, char letter, const cha
     const char *cost;
 
     printf("\n%c: %s\n    %s\n", letter, goal, try->line);
-    while ((cost = gs_advise_cost(try->variables, &next)) != NULL)
+    while ((cost = gs_advise_cost(try->variables, &next)) != NULL) {
         printf("  - %s\n", cost);
+    }
 }
 
 static void print_choices(const struct gs_advise_case *wanted,
@@ -101,23 +105,28 @@ static void print_choices(const struct gs_advise_case *wanted,
     printf("  %-10s %-17s %-17s %-17s %s\n", "settings", "per 1,000", "at most, MiB",
            "device, MiB", "an operation");
     print_row(wanted, "default", plain, plain);
-    for (unsigned goal = 0; goal < GS_ADVISE_GOALS; goal++)
+    for (unsigned goal = 0; goal < GS_ADVISE_GOALS; goal++) {
         if (advice->best[goal] && !is_repeated(advice, goal)) {
             print_row(wanted, name, advice->best[goal], plain);
             name[0]++;
             shown++;
         }
-    if (!plain->out.run.fits)
+    }
+    if (!plain->out.run.fits) {
         printf(
             "The default settings are out of memory at operation %zu, for %llu bytes.\n",
             plain->out.run.failed_at, (unsigned long long)plain->out.run.failed_bytes);
-    if (shown == 0)
+    }
+    if (shown == 0) {
         printf("\nOf %zu other settings none %s.\n", advice->count - 1,
                plain->out.run.fits ? "is better than the default ones" : "fits, either");
+    }
     name[0] = 'A';
-    for (unsigned goal = 0; goal < GS_ADVISE_GOALS; goal++)
-        if (advice->best[goal] && !is_repeated(advice, goal))
+    for (unsigned goal = 0; goal < GS_ADVISE_GOALS; goal++) {
+        if (advice->best[goal] && !is_repeated(advice, goal)) {
             print_choice(advice->best[goal], name[0]++, goals[goal]);
+        }
+    }
 }
 
 /* A warm-up that saves less of the calls than this is nothing to say. */
@@ -126,8 +135,9 @@ static void print_choices(const struct gs_advise_case *wanted,
 static void print_warmup(const struct gs_advise_warmup *warmup)
 {
     if (!warmup->text[0] ||
-        (double)warmup->remaining > (1 - WARMUP_SAVES) * (double)warmup->calls)
+        (double)warmup->remaining > (1 - WARMUP_SAVES) * (double)warmup->calls) {
         return;
+    }
     printf(
         "\nReady before the first request: of %llu driver calls %llu remain during the "
         "run\n    GPUSHIM_WARMUP=%s\n",
@@ -142,12 +152,14 @@ static void print_text(const struct gs_advise_case *wanted, const char *name,
     gs_foreign_print(stdout, name);
     printf(": %u allocations, at most %.1f MiB live in %u of them", wanted->peaks.made,
            mib(wanted->peaks.live_bytes), wanted->peaks.live_count);
-    if (wanted->capacity != GS_REPLAY_AMPLE)
+    if (wanted->capacity != GS_REPLAY_AMPLE) {
         printf(", on a device of %.0f MiB", mib(wanted->capacity));
+    }
     printf("\n");
     print_choices(wanted, advice);
-    if (advice->tries[0].out.run.fits)
+    if (advice->tries[0].out.run.fits) {
         print_warmup(warmup);
+    }
 }
 
 /* ---- as JSON ----------------------------------------------------------------------- */
@@ -179,11 +191,12 @@ static void print_json(const struct gs_advise_case *wanted, const char *name,
            wanted->peaks.live_count, advice->count - 1);
     put_settings(&advice->tries[0], "");
     printf(", \"better\": [");
-    for (unsigned goal = 0, shown = 0; goal < GS_ADVISE_GOALS; goal++)
+    for (unsigned goal = 0, shown = 0; goal < GS_ADVISE_GOALS; goal++) {
         if (advice->best[goal]) {
             printf("%s", shown++ ? ", " : "");
             put_settings(advice->best[goal], words[goal]);
         }
+    }
     printf("], \"warmup\": ");
     gs_replay_put_text(warmup->text);
     printf(", \"warmup_driver_calls\": %llu, \"warmup_remaining\": %llu}\n",
@@ -240,8 +253,9 @@ static bool read_words(struct settings *settings, char **words)
 
     while (*words) {
         while ((letter = gs_replay_next_option(&words, options, GS_ARRAY_LEN(options),
-                                               &value)) != 0)
+                                               &value)) != 0) {
             take_option(settings, letter, value);
+        }
         if (*words) {
             settings->path = *words++;
             traces++;
@@ -259,15 +273,17 @@ static int advise(const struct settings *settings, const struct gs_advise_case *
 
     gs_advise_progress_begin();
     gs_advise_find_warmup(wanted, &warmup);
-    if (!settings->warmup)
+    if (!settings->warmup) {
         gs_advise_search(wanted, &advice);
+    }
     gs_advise_progress_end();
-    if (settings->warmup)
+    if (settings->warmup) {
         printf("%s%s\n", warmup.text[0] ? "GPUSHIM_WARMUP=" : "", warmup.text);
-    else if (settings->json)
+    } else if (settings->json) {
         print_json(wanted, name, &advice, &warmup);
-    else
+    } else {
         print_text(wanted, name, &advice, &warmup);
+    }
     return settings->warmup || advice.tries[0].out.run.fits ? 0 : GS_REPLAY_BAD;
 }
 
@@ -290,10 +306,12 @@ int gs_advise_command(char **words)
     }
     wanted.peaks = gs_replay_find_peaks(&trace);
     wanted.ready = settings.ready;
-    if (settings.device.text)
+    if (settings.device.text) {
         wanted.capacity = gs_replay_size_bytes(&settings.device, &wanted.peaks);
-    if (advise(&settings, &wanted) != 0)
+    }
+    if (advise(&settings, &wanted) != 0) {
         status = GS_REPLAY_BAD;
+    }
     gs_replay_free(&trace);
     return fflush(stdout) == 0 && !ferror(stdout) ? status : GS_REPLAY_BAD;
 }

@@ -22,12 +22,14 @@ void gs_advise_progress_begin(void)
 void gs_advise_progress(void)
 {
     progress.replays++;
-    if (progress.shown && time(NULL) > progress.start)
+    if (progress.shown && time(NULL) > progress.start) {
         fprintf(stderr, "\r%s: %u replays ", gs_replay_program, progress.replays);
+    }
 }
 
 void gs_advise_progress_end(void)
 {
-    if (progress.shown && time(NULL) > progress.start)
+    if (progress.shown && time(NULL) > progress.start) {
         fprintf(stderr, "\r%32s\r", "");
+    }
 }

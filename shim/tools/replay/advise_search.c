@@ -64,8 +64,9 @@ const char *gs_advise_cost(unsigned of, unsigned *next)
     while (*next < GS_ARRAY_LEN(variables)) {
         unsigned i = (*next)++;
 
-        if (of >> i & 1)
+        if (of >> i & 1) {
             return variables[i].cost;
+        }
     }
     return NULL;
 }
@@ -77,11 +78,13 @@ void gs_advise_settings(const char *line, struct gs_replay_pool *out)
     char words[GS_ADVISE_LINE_BYTES], *env[4] = {NULL}, *rest = words;
 
     (void)stpcpy(words, line);
-    for (size_t i = 0; i + 1 < GS_ARRAY_LEN(env); i++)
+    for (size_t i = 0; i + 1 < GS_ARRAY_LEN(env); i++) {
         env[i] = strtok_r(i ? NULL : words, " ", &rest);
+    }
     gs_options_load(&options, env, false, &notes);
-    if (notes.length)
+    if (notes.length) {
         gs_replay_fail("%s: %s", line, notes.text);
+    }
     gs_replay_settings(&options, out);
 }
 
@@ -116,12 +119,13 @@ static void add_alone(const struct gs_advise_case *wanted, struct gs_advice *adv
     uint64_t mib = ((uint64_t)live / GS_MODEL_PAGE + 1) * (GS_MODEL_PAGE / GS_MIB);
     struct gs_advise_try *try = add(advice, 1u << variable);
 
-    if (value->text)
+    if (value->text) {
         snprintf(try->line, sizeof(try->line), "%s=%s", variables[variable].name,
                  value->text);
-    else
+    } else {
         snprintf(try->line, sizeof(try->line), "%s=%lluM", variables[variable].name,
                  (unsigned long long)mib);
+    }
     run(wanted, try);
 }
 
@@ -151,8 +155,9 @@ static struct comparison compare(const struct gs_advice *advice,
     const struct gs_replay_outcome *mine = &try->out, *theirs = &advice->tries[0].out;
     struct comparison result;
 
-    if (!theirs->run.fits && mine->run.fits) /* it runs at all */
+    if (!theirs->run.fits && mine->run.fits) { /* it runs at all */
         return (struct comparison){0, 0, true, true};
+    }
     result.calls = ratio(mine->calls, theirs->calls);
     result.memory = ratio(mine->reserved_peak, theirs->reserved_peak);
     result.fewer = result.calls <= 1 - LEAST_PART &&
@@ -196,8 +201,9 @@ static const struct gs_advise_try *best_of(const struct gs_advice *advice,
         struct comparison result = compare(advice, try);
         double mine = try->out.run.fits ? score(&result, goal) : -1;
 
-        if (mine < 0)
+        if (mine < 0) {
             continue;
+        }
         mine *= 1 + A_VARIABLE * __builtin_popcount(try->variables);
         if (!found || mine < least) {
             found = try;
@@ -212,8 +218,9 @@ static double promise(const struct gs_advice *advice, const struct gs_advise_try
 {
     struct comparison result = compare(advice, try);
 
-    if (!try->out.run.fits)
+    if (!try->out.run.fits) {
         return 1;
+    }
     return result.calls < result.memory ? result.calls : result.memory;
 }
 
@@ -226,12 +233,15 @@ static size_t find_helpful(const struct gs_advice *advice, size_t out[PAIRED])
         double mine = promise(advice, &advice->tries[i]);
         size_t at = count;
 
-        if (mine > 0.95)
+        if (mine > 0.95) {
             continue;
-        while (at > 0 && promise(advice, &advice->tries[out[at - 1]]) > mine)
+        }
+        while (at > 0 && promise(advice, &advice->tries[out[at - 1]]) > mine) {
             at--;
-        if (at == PAIRED)
+        }
+        if (at == PAIRED) {
             continue;
+        }
         count += count < PAIRED;
         memmove(&out[at + 1], &out[at], (count - 1 - at) * sizeof(*out));
         out[at] = i;
@@ -246,18 +256,20 @@ static void try_pairs(const struct gs_advise_case *wanted, struct gs_advice *adv
     size_t helpful[PAIRED];
     size_t count = find_helpful(advice, helpful);
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < i; j++) {
             const struct gs_advise_try *a = &advice->tries[helpful[i]];
             const struct gs_advise_try *b = &advice->tries[helpful[j]];
             struct gs_advise_try *try;
 
-            if (a->variables == b->variables)
+            if (a->variables == b->variables) {
                 continue;
+            }
             try = add(advice, a->variables | b->variables);
             (void)stpcpy(stpcpy(stpcpy(try->line, a->line), " "), b->line);
             run(wanted, try);
         }
+    }
 }
 
 /* The figures that are only wanted of what is shown. */
@@ -266,10 +278,12 @@ static void finish(const struct gs_advise_case *wanted, struct gs_advise_try *tr
     struct gs_replay_pool pool;
     const struct gs_replay_config config = {.pool = &pool};
 
-    if (try->smallest)
+    if (try->smallest) {
         return;
-    for (unsigned i = 0; i < 2; i++)
+    }
+    for (unsigned i = 0; i < 2; i++) {
         run(wanted, try);
+    }
     gs_advise_settings(try->line, &pool);
     try->smallest = gs_replay_smallest(wanted->trace, gs_replay_through_pool,
                                        &wanted->ready, &config);
@@ -281,15 +295,19 @@ void gs_advise_search(const struct gs_advise_case *wanted, struct gs_advice *out
     out->count = 0;
     out->allocations = wanted->peaks.made;
     run(wanted, add(out, 0));
-    for (unsigned i = 0; i < GS_ARRAY_LEN(variables); i++)
-        for (unsigned j = 0; j < VALUES; j++)
-            if (variables[i].values[j].text || variables[i].values[j].of_live > 0)
+    for (unsigned i = 0; i < GS_ARRAY_LEN(variables); i++) {
+        for (unsigned j = 0; j < VALUES; j++) {
+            if (variables[i].values[j].text || variables[i].values[j].of_live > 0) {
                 add_alone(wanted, out, i, &variables[i].values[j]);
+            }
+        }
+    }
     try_pairs(wanted, out);
     finish(wanted, &out->tries[0]);
     for (unsigned goal = 0; goal < GS_ADVISE_GOALS; goal++) {
         out->best[goal] = best_of(out, (enum gs_advise_goal)goal);
-        if (out->best[goal])
+        if (out->best[goal]) {
             finish(wanted, &out->tries[out->best[goal] - out->tries]);
+        }
     }
 }

@@ -33,8 +33,9 @@ static void change(struct sizes *sizes, size_t bytes, int by)
 {
     uint64_t *count = gs_replay_map_put(&sizes->map, bytes, 0);
 
-    if (by > 0 || *count > 0)
+    if (by > 0 || *count > 0) {
         *count += (uint64_t)by;
+    }
 }
 
 static uint64_t sum_of(const struct gs_warmup_item *item)
@@ -53,8 +54,9 @@ static int by_count(const void *a, const void *b)
 {
     const struct gs_warmup_item *x = a, *y = b;
 
-    if (x->count != y->count)
+    if (x->count != y->count) {
         return x->count < y->count ? 1 : -1;
+    }
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
@@ -75,11 +77,12 @@ static struct gs_warmup_item *list_of(const struct sizes *sizes, size_t *count,
     for (size_t i = 0; i < sizes->map.room; i++) {
         const struct gs_replay_map_row *row = &sizes->map.rows[i];
 
-        if (row->used && row->value > 0)
+        if (row->used && row->value > 0) {
             items[(*count)++] = (struct gs_warmup_item){
                 (size_t)row->key,
                 (unsigned)(row->value < GS_WARMUP_COUNT_MAX ? row->value
                                                             : GS_WARMUP_COUNT_MAX)};
+        }
     }
     qsort(items, *count, sizeof(*items), order);
     return items;
@@ -122,15 +125,18 @@ static void add_large(const struct gs_replay_segments *segments,
         const struct gs_replay_segment *segment = &segments->items[i];
         uint64_t *size = gs_replay_map_put(&sizes_at, segment->addr, 0);
 
-        if (segment->request == 0 && *size)
+        if (segment->request == 0 && *size) {
             change(&sizes, (size_t)*size, -1);
+        }
         *size = is_large(segment) ? gs_round_up(segment->bytes, GS_LARGE_BYTES) : 0;
-        if (*size)
+        if (*size) {
             change(&sizes, (size_t)*size, 1);
+        }
     }
     items = list_of(&sizes, &count, by_count);
-    for (size_t i = 0; i < count && i < LARGE_ITEMS; i++)
+    for (size_t i = 0; i < count && i < LARGE_ITEMS; i++) {
         list->items[list->count++] = items[i];
+    }
     free(items);
     gs_replay_map_free(&sizes.map);
     gs_replay_map_free(&sizes_at);
@@ -152,8 +158,9 @@ static size_t find_small_peak(const struct gs_replay_trace *trace)
     for (size_t i = 0; i < trace->count; i++) {
         const struct gs_replay_op *op = &trace->ops[i];
 
-        if (!is_small(op))
+        if (!is_small(op)) {
             continue;
+        }
         live += op->op == GS_TRACE_ALLOC ? op->bytes : -op->bytes;
         if (live > most) {
             most = live;
@@ -170,21 +177,27 @@ static void add_small(const struct gs_replay_trace *trace, struct gs_warmup_list
     struct gs_warmup_item *items;
     uint64_t all = 0, rest = 0;
 
-    for (size_t i = 0; i < end; i++)
-        if (is_small(&trace->ops[i]))
+    for (size_t i = 0; i < end; i++) {
+        if (is_small(&trace->ops[i])) {
             change(&sizes, gs_round_up(trace->ops[i].bytes, GS_BLOCK_BYTES),
                    trace->ops[i].op == GS_TRACE_ALLOC ? 1 : -1);
+        }
+    }
     items = list_of(&sizes, &count, by_sum);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         all += sum_of(&items[i]);
-    for (size_t i = 0; i < count; i++)
-        if (i < SMALL_ITEMS && sum_of(&items[i]) >= all / SMALL_PARTS)
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (i < SMALL_ITEMS && sum_of(&items[i]) >= all / SMALL_PARTS) {
             list->items[list->count++] = items[i];
-        else
+        } else {
             rest += sum_of(&items[i]);
-    if (rest)
+        }
+    }
+    if (rest) {
         list->items[list->count++] = (struct gs_warmup_item){
             REST_BYTES, (unsigned)gs_round_up(rest, REST_BYTES) / REST_BYTES};
+    }
     free(items);
     gs_replay_map_free(&sizes.map);
 }
@@ -206,8 +219,9 @@ static void write_text(struct gs_warmup_list *list, char *out, size_t size)
         char text[48];
         int length;
 
-        for (; unit < 3 && bytes % 1024 == 0; unit++)
+        for (; unit < 3 && bytes % 1024 == 0; unit++) {
             bytes /= 1024;
+        }
         length = snprintf(text, sizeof(text), "%s%zu%.1s:%u", used ? "," : "", bytes,
                           &units[unit], item->count);
         if (used + (size_t)length >= size) {
@@ -224,10 +238,12 @@ static unsigned busiest(const struct gs_replay_trace *trace)
     uint32_t counts[256] = {0};
     unsigned found = 0;
 
-    for (size_t i = 0; i < trace->count; i++)
+    for (size_t i = 0; i < trace->count; i++) {
         counts[trace->ops[i].device] += trace->ops[i].op == GS_TRACE_ALLOC;
-    for (unsigned i = 1; i < GS_ARRAY_LEN(counts); i++)
+    }
+    for (unsigned i = 1; i < GS_ARRAY_LEN(counts); i++) {
         found = counts[i] > counts[found] ? i : found;
+    }
     return found;
 }
 
@@ -235,9 +251,11 @@ static void copy_device(const struct gs_replay_trace *trace, unsigned device,
                         struct gs_replay_trace *out)
 {
     *out = (struct gs_replay_trace){0};
-    for (size_t i = 0; i < trace->count; i++)
-        if (trace->ops[i].op == GS_TRACE_SYNC || trace->ops[i].device == device)
+    for (size_t i = 0; i < trace->count; i++) {
+        if (trace->ops[i].op == GS_TRACE_SYNC || trace->ops[i].device == device) {
             gs_replay_add(out, &trace->ops[i]);
+        }
+    }
 }
 
 void gs_advise_find_warmup(const struct gs_advise_case *wanted,

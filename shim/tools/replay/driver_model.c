@@ -54,11 +54,13 @@ static void *grown(void *items, size_t count, size_t *room, size_t bytes)
 {
     void *more;
 
-    if (count < *room)
+    if (count < *room) {
         return items;
+    }
     more = gs_replay_alloc(*room ? 2 * *room : 64, bytes);
-    if (count)
+    if (count) {
         memcpy(more, items, count * bytes);
+    }
     free(items);
     *room = *room ? 2 * *room : 64;
     return more;
@@ -70,11 +72,13 @@ static uint64_t take_pages(struct gs_driver_model *model, size_t pages)
 {
     uint64_t *first, addr;
 
-    if (pages * GS_MODEL_PAGE > model->capacity - model->charged)
+    if (pages * GS_MODEL_PAGE > model->capacity - model->charged) {
         return 0;
+    }
     model->charged += pages * GS_MODEL_PAGE;
-    if (model->charged > model->peak)
+    if (model->charged > model->peak) {
         model->peak = model->charged;
+    }
     first = gs_replay_map_find(&model->spares, pages);
     if (first && *first) {
         struct gs_driver_model_range *range = &model->ranges[*first - 1];
@@ -141,8 +145,9 @@ static unsigned find_run(struct gs_driver_model_chunk *chunk, unsigned count)
             run = is_used(chunk, i) ? 0 : run + 1;
         }
         largest = run > largest ? run : largest;
-        if (run >= count)
+        if (run >= count) {
             return i + 1 - run;
+        }
     }
     chunk->largest = largest;
     return GRANULES;
@@ -165,16 +170,19 @@ static uint64_t take_small(struct gs_driver_model *model, unsigned count)
         struct gs_driver_model_chunk *chunk = &model->chunks[i];
         unsigned first = GRANULES;
 
-        if (!chunk->addr)
+        if (!chunk->addr) {
             spare = i < spare ? i : spare;
-        else if (chunk->largest >= count)
+        } else if (chunk->largest >= count) {
             first = find_run(chunk, count);
-        if (first < GRANULES)
+        }
+        if (first < GRANULES) {
             return take_granules(chunk, first, count);
+        }
     }
     addr = take_pages(model, 1);
-    if (!addr)
+    if (!addr) {
         return 0;
+    }
     if (spare == model->chunk_count) {
         model->chunks = grown(model->chunks, model->chunk_count, &model->chunk_room,
                               sizeof(*model->chunks));
@@ -219,10 +227,11 @@ uint64_t gs_driver_model_take(struct gs_driver_model *model, size_t bytes)
     gs_mutex_lock(&model->lock);
     model->calls++;
     model->ns += bytes >= GS_MODEL_PAGE ? ALLOC_NS : SMALL_NS;
-    if (bytes >= GS_MODEL_PAGE)
+    if (bytes >= GS_MODEL_PAGE) {
         addr = take_pages(model, (bytes + GS_MODEL_PAGE - 1) / GS_MODEL_PAGE);
-    else
+    } else {
         addr = take_small(model, granules_of(bytes));
+    }
     model->failed += addr == 0;
     gs_mutex_unlock(&model->lock);
     return addr;
@@ -233,10 +242,11 @@ void gs_driver_model_give(struct gs_driver_model *model, uint64_t addr, size_t b
     gs_mutex_lock(&model->lock);
     model->calls++;
     model->ns += bytes >= GS_MODEL_PAGE ? FREE_NS : SMALL_NS;
-    if (bytes >= GS_MODEL_PAGE)
+    if (bytes >= GS_MODEL_PAGE) {
         give_pages(model, addr, (bytes + GS_MODEL_PAGE - 1) / GS_MODEL_PAGE);
-    else
+    } else {
         give_small(model, addr, granules_of(bytes));
+    }
     gs_mutex_unlock(&model->lock);
 }
 
@@ -250,12 +260,14 @@ bool gs_driver_model_create(struct gs_driver_model *model, size_t bytes)
     model->calls++;
     model->ns += CREATE_NS;
     fits = bytes <= model->capacity - model->charged;
-    if (fits)
+    if (fits) {
         model->charged += bytes;
-    else
+    } else {
         model->failed++;
-    if (model->charged > model->peak)
+    }
+    if (model->charged > model->peak) {
         model->peak = model->charged;
+    }
     gs_mutex_unlock(&model->lock);
     return fits;
 }

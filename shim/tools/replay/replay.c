@@ -70,17 +70,20 @@ static void show_usage(const struct gs_replay_program *program, FILE *to)
 {
     fprintf(to, usage, program->usage, program->device ? device_usage : "",
             program->device ? touch_usage : "");
-    if (program->pool)
+    if (program->pool) {
         fputs(pool_usage, to);
+    }
 }
 
 static enum way read_way(const struct settings *settings, const char *text)
 {
     static const char *const ways[] = {"pool", "native-model", "blocks", "device"};
 
-    for (size_t i = 0; i < GS_ARRAY_LEN(ways); i++)
-        if (!strcmp(text, ways[i]) && (i != WAY_DEVICE || settings->program->device))
+    for (size_t i = 0; i < GS_ARRAY_LEN(ways); i++) {
+        if (!strcmp(text, ways[i]) && (i != WAY_DEVICE || settings->program->device)) {
             return (enum way)i;
+        }
+    }
     gs_replay_refuse("--through", text);
 }
 
@@ -151,18 +154,23 @@ static size_t read_words(struct settings *settings, char **words)
 
     while (*words) {
         while ((letter = gs_replay_next_option(&words, options, GS_ARRAY_LEN(options),
-                                               &value)) != 0)
+                                               &value)) != 0) {
             take_option(settings, letter, value);
-        if (*words)
+        }
+        if (*words) {
             *end++ = *words++;
+        }
     }
-    if (settings->way == WAY_DEVICE && settings->smallest)
+    if (settings->way == WAY_DEVICE && settings->smallest) {
         gs_replay_refuse("--smallest", "a real device has the size it has");
-    if (settings->way == WAY_DEVICE && settings->device.text)
+    }
+    if (settings->way == WAY_DEVICE && settings->device.text) {
         gs_replay_refuse("--device", "a real device has the size it has");
-    if (settings->smallest && settings->run.threads)
+    }
+    if (settings->smallest && settings->run.threads) {
         gs_replay_refuse("--smallest",
                          "threads take turns as they like: a search needs the order");
+    }
     return (size_t)(end - traces);
 }
 
@@ -212,8 +220,10 @@ static void run_once(const struct settings *settings, const struct gs_replay_tra
         gs_replay_through_blocks(trace, capacity, &settings->run, out);
         break;
     case WAY_DEVICE:
-        if (!settings->program->device(trace, settings->touch, &settings->run, out, &why))
+        if (!settings->program->device(trace, settings->touch, &settings->run, out,
+                                       &why)) {
             gs_replay_refuse("--through device", why);
+        }
         break;
     }
 }
@@ -228,11 +238,13 @@ static void measure(const struct settings *settings, const struct gs_replay_trac
         struct gs_replay_outcome out;
 
         run_once(settings, trace, GS_REPLAY_AMPLE, &out);
-        if (i == 0 || out.run.ns < figures->ample.run.ns)
+        if (i == 0 || out.run.ns < figures->ample.run.ns) {
             figures->ample = out;
+        }
     }
-    if (figures->ample.run.ops)
+    if (figures->ample.run.ops) {
         figures->ns_op = (double)figures->ample.run.ns / (double)figures->ample.run.ops;
+    }
     if (settings->device.text) {
         figures->tight_bytes = gs_replay_size_bytes(&settings->device, &figures->peaks);
         run_once(settings, trace, figures->tight_bytes, &figures->tight);
@@ -243,9 +255,10 @@ static void measure(const struct settings *settings, const struct gs_replay_trac
         figures->smallest = settings->way == WAY_MODEL ? figures->native_smallest
                                                        : smallest_of_way(settings, trace);
     }
-    if (settings->way == WAY_POOL && !settings->run.threads)
+    if (settings->way == WAY_POOL && !settings->run.threads) {
         figures->metadata =
             gs_replay_metadata(trace, &settings->ready, settings->run.pool);
+    }
 }
 
 /* ---- output ------------------------------------------------------------------------ */
@@ -282,9 +295,10 @@ static void print_human(const struct settings *settings, const char *name,
            figures->peaks.made, trace->count, trace->streams, trace->threads);
     printf("  %-28s %.1f MiB in %u allocations at most\n", "live",
            mib(figures->peaks.live_bytes), figures->peaks.live_count);
-    if (!ample->run.fits)
+    if (!ample->run.fits) {
         printf("  out of memory at operation %zu, for %llu bytes\n", ample->run.failed_at,
                (unsigned long long)ample->run.failed_bytes);
+    }
     printf("  %-28s %.1f ns\n", "an operation", figures->ns_op);
     if (settings->way != WAY_DEVICE) {
         printf("  %-28s %.1f MiB, %.3f x live\n", "reserved at most",
@@ -293,32 +307,36 @@ static void print_human(const struct settings *settings, const char *name,
         printf("  %-28s %.1f per 1,000 allocations\n", "driver calls",
                calls_per_1000(ample, &figures->peaks));
     }
-    if (settings->device.text && figures->tight.run.fits)
+    if (settings->device.text && figures->tight.run.fits) {
         printf("  %-28s %.1f per 1,000 allocations, %llu waits, on %s (%.0f MiB)\n",
                "driver calls", calls_per_1000(&figures->tight, &figures->peaks),
                (unsigned long long)figures->tight.waits, settings->device.text,
                mib(figures->tight_bytes));
-    else if (settings->device.text)
+    } else if (settings->device.text) {
         printf("  %-28s at operation %zu, for %llu bytes, on %s (%.0f MiB)\n",
                "out of memory", figures->tight.run.failed_at,
                (unsigned long long)figures->tight.run.failed_bytes, settings->device.text,
                mib(figures->tight_bytes));
-    if (settings->smallest)
+    }
+    if (settings->smallest) {
         printf("  %-28s %.0f MiB, %.4f x the modelled driver's %.0f MiB\n",
                "smallest device", mib(figures->smallest),
                ratio(figures->smallest, figures->native_smallest),
                mib(figures->native_smallest));
-    if (figures->metadata >= 0)
+    }
+    if (figures->metadata >= 0) {
         printf("  %-28s %.1f bytes per live allocation\n", "metadata", figures->metadata);
+    }
 }
 
 /* A number, or null where it is not known. */
 static void print_number(const char *name, bool known, double value)
 {
-    if (known)
+    if (known) {
         printf(", \"%s\": %.10g", name, value);
-    else
+    } else {
         printf(", \"%s\": null", name);
+    }
 }
 
 static void print_flag(const char *name, bool known, bool value)
@@ -372,8 +390,9 @@ static int replay(const struct settings *settings, const char *path)
     struct gs_replay_trace trace;
     int status = gs_replay_open(path, gs_replay_load, &trace);
 
-    if (trace.count == 0)
+    if (trace.count == 0) {
         return GS_REPLAY_BAD;
+    }
     if (settings->to_csv || settings->to_binary) {
         bool good = settings->to_csv ? gs_replay_write_csv(&trace, stdout)
                                      : gs_replay_write_binary(&trace, stdout);
@@ -381,19 +400,22 @@ static int replay(const struct settings *settings, const char *path)
         gs_replay_free(&trace);
         return good ? status : GS_REPLAY_BAD;
     }
-    if (kinds == 0)
+    if (kinds == 0) {
         kinds = settings->way == WAY_DEVICE ? ~0u : 1u << GS_TRACE_KIND_DEVICE;
+    }
     if (!gs_replay_choose_kinds(&trace, kinds, path)) {
         gs_replay_free(&trace);
         return GS_REPLAY_BAD;
     }
     measure(settings, &trace, &figures);
-    if (!figures.ample.run.fits || (settings->device.text && !figures.tight.run.fits))
+    if (!figures.ample.run.fits || (settings->device.text && !figures.tight.run.fits)) {
         status = GS_REPLAY_BAD;
-    if (settings->json)
+    }
+    if (settings->json) {
         print_json(settings, name, &trace, &figures);
-    else
+    } else {
         print_human(settings, name, &trace, &figures);
+    }
     gs_replay_free(&trace);
     return status;
 }

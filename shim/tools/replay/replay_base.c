@@ -45,34 +45,39 @@ void gs_replay_fail(const char *format, ...)
 void gs_replay_progress(unsigned visit, size_t done, size_t all)
 {
     if (gs_replay_no_progress || isatty(STDERR_FILENO) != 1 ||
-        (all == 0 && !progress_shown))
+        (all == 0 && !progress_shown)) {
         return;
+    }
     progress_shown = all != 0;
-    if (progress_shown)
+    if (progress_shown) {
         fprintf(stderr, "\r%s: reading the trace, pass %u: %zu %% ", gs_replay_program,
                 visit, done * 100 / all);
-    else
+    } else {
         fprintf(stderr, "\r%64s\r", "");
+    }
 }
 
 void *gs_replay_alloc(size_t count, size_t bytes)
 {
     void *memory = calloc(count ? count : 1, bytes);
 
-    if (!memory)
+    if (!memory) {
         gs_replay_fail("no memory for %zu x %zu bytes", count, bytes);
+    }
     return memory;
 }
 
 void *gs_replay_grow(void *items, size_t count, size_t *room, size_t bytes)
 {
-    if (count < *room)
+    if (count < *room) {
         return items;
+    }
     *room = *room ? 2 * *room : 256;
     void *grown = gs_replay_alloc(*room, bytes);
 
-    if (items)
+    if (items) {
         memcpy(grown, items, count * bytes);
+    }
     free(items);
     return grown;
 }

@@ -73,8 +73,9 @@ static void *grow_table(void *old, size_t *room, size_t bytes)
     size_t more = *room ? 2 * *room : 1024;
     void *table = gs_replay_alloc(more, bytes);
 
-    if (old)
+    if (old) {
         memcpy(table, old, *room * bytes);
+    }
     free(old);
     *room = more;
     return table;
@@ -84,9 +85,10 @@ static struct place *place_of(struct binary_reader *reader, uint64_t address)
 {
     size_t index = (size_t)gs_replay_map_number(&reader->places, address);
 
-    if (index >= reader->table_room)
+    if (index >= reader->table_room) {
         reader->table =
             grow_table(reader->table, &reader->table_room, sizeof(*reader->table));
+    }
     return &reader->table[index];
 }
 
@@ -98,10 +100,11 @@ static void hand_on(struct binary_reader *reader, const struct gs_replay_op *op,
     uint64_t number = reader->operations++;
 
     if (!reader->first && reader->refused < file->refused_count &&
-        file->refused[reader->refused] == number)
+        file->refused[reader->refused] == number) {
         reader->refused++;
-    else
+    } else {
         reader->see(reader->self, op, address);
+    }
 }
 
 /* The place's allocation, which the operation begins or ends. */
@@ -131,8 +134,9 @@ static void read_alloc(struct binary_reader *reader, const struct gs_trace_recor
 {
     struct place *place = place_of(reader, record->key);
 
-    if (!reader->first && reader->allocations == reader->file->allocations)
+    if (!reader->first && reader->allocations == reader->file->allocations) {
         return;
+    }
     if (place->live) { /* its free went by unseen */
         struct gs_replay_op lost = *op;
 
@@ -156,17 +160,19 @@ static void read_free(struct binary_reader *reader, const struct gs_trace_record
 {
     struct place *place = place_of(reader, record->key);
 
-    if (place->live)
+    if (place->live) {
         end_place(reader, place, op);
-    else
+    } else {
         reader->strays++;
+    }
 }
 
 static void note_refused(struct gs_replay_file *file, uint64_t number)
 {
-    if (file->refused_count == file->refused_room)
+    if (file->refused_count == file->refused_room) {
         file->refused =
             grow_table(file->refused, &file->refused_room, sizeof(*file->refused));
+    }
     file->refused[file->refused_count++] = number;
 }
 
@@ -180,8 +186,9 @@ static void read_refused(struct binary_reader *reader,
         reader->strays -= reader->strays > 0; /* it was no free at all */
         return;
     }
-    if (reader->first)
+    if (reader->first) {
         note_refused(reader->file, place->freed_by - 1);
+    }
     place->freed_by = 0;
     place->live = true;
 }
@@ -196,8 +203,10 @@ static void read_context_end(struct binary_reader *reader,
         struct gs_replay_op lost = *op;
 
         if (place->live && place->context == record->context &&
-            record->context != GS_TRACE_UNNUMBERED && place->kind != GS_TRACE_KIND_ASYNC)
+            record->context != GS_TRACE_UNNUMBERED &&
+            place->kind != GS_TRACE_KIND_ASYNC) {
             end_place(reader, place, &lost);
+        }
     }
 }
 
@@ -211,8 +220,9 @@ static void read_range(struct binary_reader *reader, const struct gs_trace_recor
                                           .device = (uint8_t)record->device,
                                           .op = record->op};
 
-    if (reader->see_range)
+    if (reader->see_range) {
         reader->see_range(reader->self, &range);
+    }
 }
 
 static bool plausible(const struct gs_trace_record *record)
@@ -233,11 +243,13 @@ static bool read_operation(struct binary_reader *reader,
                               .how = record->how,
                               .thread = (uint16_t)thread};
 
-    if (record->stream == GS_TRACE_STREAM_PER_THREAD)
+    if (record->stream == GS_TRACE_STREAM_PER_THREAD) {
         stream |= (uint64_t)record->thread << 32;
+    }
     stream = gs_replay_map_number(&reader->streams, stream);
-    if (thread >= GS_REPLAY_THREADS || stream > UINT16_MAX)
+    if (thread >= GS_REPLAY_THREADS || stream > UINT16_MAX) {
         return false;
+    }
     op.stream = (uint16_t)stream;
     switch (record->op) {
     case GS_TRACE_ALLOC:
@@ -266,8 +278,9 @@ static bool read_operation(struct binary_reader *reader,
 static bool read_record(struct binary_reader *reader,
                         const struct gs_trace_record *record)
 {
-    if (!plausible(record))
+    if (!plausible(record)) {
         return false;
+    }
     if (record->op == GS_TRACE_MAPPED || record->op == GS_TRACE_UNMAPPED) {
         read_range(reader, record);
         return true;
@@ -295,8 +308,9 @@ static struct binary_reader read_records(struct gs_replay_file *file, gs_replay_
     for (size_t i = 0; i < file->records; i++) {
         gs_replay_order_read(file, file->order[i], &record);
         reader.damaged += !read_record(&reader, &record);
-        if ((i + 1) % SEEN_ONCE == 0)
+        if ((i + 1) % SEEN_ONCE == 0) {
             gs_replay_progress(file->visits, i + 1, file->records);
+        }
     }
     gs_replay_progress(file->visits, 0, 0);
     gs_replay_map_free(&reader.places);
@@ -346,17 +360,18 @@ bool gs_replay_scan_binary(struct gs_replay_file *file, struct gs_replay_trace *
         gs_replay_visit_binary(file, count_operation, NULL, out);
     }
     damaged = found.damaged + reader.damaged;
-    if (damaged)
+    if (damaged) {
         say(note, "%llu records are damaged and are left out; %zu operations were read",
             (unsigned long long)damaged, out->count);
-    else if (found.lost)
+    } else if (found.lost) {
         say(note, "%s; %zu operations were read", found.lost, out->count);
-    else if (found.unfinished)
+    } else if (found.unfinished) {
         say(note, "%llu records were never finished and are left out",
             (unsigned long long)found.unfinished);
-    else if (reader.displaced || reader.strays)
+    } else if (reader.displaced || reader.strays) {
         say(note, "%llu frees are not in the trace, %llu are of what is not",
             (unsigned long long)reader.displaced, (unsigned long long)reader.strays);
+    }
     return true;
 }
 
@@ -381,8 +396,9 @@ static void make_up_address(void *self, const struct gs_replay_op *op, uint64_t 
     struct made_up *made_up = self;
 
     (void)address;
-    if (op->op != GS_TRACE_ALLOC)
+    if (op->op != GS_TRACE_ALLOC) {
         return;
+    }
     made_up->addresses[op->id] = made_up->end;
     made_up->end += ((op->bytes + 511) & ~(uint64_t)511) + 512; /* also of 0 bytes */
 }
@@ -429,8 +445,9 @@ bool gs_replay_write_binary(const struct gs_replay_trace *trace, FILE *file)
             .how = op->how,
             .device = op->device};
 
-        if (op->op != GS_TRACE_SYNC)
+        if (op->op != GS_TRACE_SYNC) {
             record.key = addresses[op->id];
+        }
         if (op->op == GS_TRACE_ALLOC) {
             record.bytes = op->bytes;
             record.kind = op->kind;

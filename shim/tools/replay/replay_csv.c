@@ -48,8 +48,9 @@ static size_t split(char *line, char *fields[FIELDS])
         char *comma = strchr(text, ',');
 
         fields[count++] = text;
-        if (comma)
+        if (comma) {
             *comma++ = '\0';
+        }
         text = comma;
     }
     return text ? 0 : count;
@@ -59,8 +60,9 @@ static bool read_number(const char *text, uint64_t most, uint64_t *out)
 {
     char *end;
 
-    if (*text < '0' || *text > '9')
+    if (*text < '0' || *text > '9') {
         return false;
+    }
     errno = 0;
     *out = strtoull(text, &end, 10);
     return *end == '\0' && errno == 0 && *out <= most;
@@ -94,8 +96,9 @@ static bool add_memory(struct csv_reader *reader, struct gs_replay_op *op, uint6
 
     if (op->op == GS_TRACE_ALLOC) {
         reader->problem = "an id is allocated twice";
-        if (known)
+        if (known) {
             return false;
+        }
         op->id = (uint32_t)gs_replay_map_number(&reader->ids, id);
         keep(reader, op);
     } else if (!known || !reader->live[*known]) {
@@ -124,22 +127,26 @@ static bool read_line(struct csv_reader *reader, char *line)
         !read_number(fields[FIELD_TIME], UINT64_MAX / 1000, &time_us) ||
         !read_number(fields[FIELD_ID], UINT64_MAX, &id) ||
         !read_number(fields[FIELD_BYTES], (uint64_t)1 << 47, &op.bytes) ||
-        !read_number(fields[FIELD_STREAM], UINT64_MAX, &stream))
+        !read_number(fields[FIELD_STREAM], UINT64_MAX, &stream)) {
         return false;
-    if (count > FIELD_THREAD && !read_number(fields[FIELD_THREAD], UINT64_MAX, &thread))
+    }
+    if (count > FIELD_THREAD && !read_number(fields[FIELD_THREAD], UINT64_MAX, &thread)) {
         return false;
+    }
     if (count > FIELD_KIND) {
         op.kind = (uint8_t)gs_replay_kind_of(fields[FIELD_KIND]);
         reader->problem = "no such kind of memory";
-        if (op.kind == GS_TRACE_KIND_NONE)
+        if (op.kind == GS_TRACE_KIND_NONE) {
             return false;
+        }
     }
     op.time_ns = time_us * 1000;
     reader->problem = "too many streams or threads";
     stream = gs_replay_map_number(&reader->streams, stream);
     thread = gs_replay_map_number(&reader->threads, thread);
-    if (stream > UINT16_MAX || thread >= GS_REPLAY_THREADS)
+    if (stream > UINT16_MAX || thread >= GS_REPLAY_THREADS) {
         return false;
+    }
     op.stream = (uint16_t)stream;
     op.thread = (uint16_t)thread;
     if (fields[FIELD_OP][0] == 's') {
@@ -166,17 +173,21 @@ static bool read_lines(struct csv_reader *reader, const char *data, size_t lengt
         char line[LINE_BYTES];
 
         reader->problem = newline ? "not a line of a trace" : "cut off";
-        if (!newline || bytes >= sizeof(line) || memchr(data + begin, '\0', bytes))
+        if (!newline || bytes >= sizeof(line) || memchr(data + begin, '\0', bytes)) {
             return false;
+        }
         memcpy(line, data + begin, bytes);
         line[bytes] = '\0';
-        if (bytes > 0 && line[bytes - 1] == '\r')
+        if (bytes > 0 && line[bytes - 1] == '\r') {
             line[bytes - 1] = '\0';
+        }
         begin += bytes + 1;
-        if (*number == 1 && !strncmp(line, "t_us,op,id,", 11))
+        if (*number == 1 && !strncmp(line, "t_us,op,id,", 11)) {
             continue;
-        if (line[0] != '\0' && !read_line(reader, line))
+        }
+        if (line[0] != '\0' && !read_line(reader, line)) {
             return false;
+        }
     }
     return true;
 }
@@ -189,16 +200,17 @@ bool gs_replay_parse_csv(const char *data, size_t length, struct gs_replay_trace
     bool whole = read_lines(&reader, data, length, &number);
     bool good = out->count > 0;
 
-    if (!good)
+    if (!good) {
         snprintf(note->text, sizeof(note->text), "no trace: %s",
                  whole ? "nothing in it" : reader.problem);
-    else if (!whole)
+    } else if (!whole) {
         snprintf(note->text, sizeof(note->text),
                  "line %zu: %s; %zu operations before it were read", number,
                  reader.problem, out->count);
-    else if (reader.strays > 0)
+    } else if (reader.strays > 0) {
         snprintf(note->text, sizeof(note->text),
                  "%u frees of what is not live were left out", reader.strays);
+    }
     gs_replay_map_free(&reader.ids);
     gs_replay_map_free(&reader.streams);
     gs_replay_map_free(&reader.threads);

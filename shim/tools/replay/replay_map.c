@@ -20,8 +20,9 @@ static struct gs_replay_map_row *row_of(const struct gs_replay_map *map, uint64_
     for (;; i++) {
         struct gs_replay_map_row *row = &map->rows[i & (map->room - 1)];
 
-        if (!row->used || row->key == key)
+        if (!row->used || row->key == key) {
             return row;
+        }
     }
 }
 
@@ -31,9 +32,11 @@ static void grow(struct gs_replay_map *map)
 
     map->room = old.room ? 2 * old.room : 64;
     map->rows = gs_replay_alloc(map->room, sizeof(*map->rows));
-    for (size_t i = 0; i < old.room; i++)
-        if (old.rows[i].used)
+    for (size_t i = 0; i < old.room; i++) {
+        if (old.rows[i].used) {
             *row_of(map, old.rows[i].key) = old.rows[i];
+        }
+    }
     free(old.rows);
 }
 
@@ -48,8 +51,9 @@ uint64_t *gs_replay_map_put(struct gs_replay_map *map, uint64_t key, uint64_t fr
 {
     struct gs_replay_map_row *row;
 
-    if (2 * map->count >= map->room)
+    if (2 * map->count >= map->room) {
         grow(map);
+    }
     row = row_of(map, key);
     if (!row->used) {
         *row = (struct gs_replay_map_row){key, fresh, true};

@@ -24,18 +24,21 @@ static size_t take_slots(const struct gs_replay_file *file, size_t slot, size_t 
     size_t at = slot * GS_TRACE_SLOT_BYTES, bytes = count * GS_TRACE_SLOT_BYTES, got = 0;
 
     if (file->fd < 0) {
-        if (at > file->length)
+        if (at > file->length) {
             return 0;
-        if (bytes > file->length - at)
+        }
+        if (bytes > file->length - at) {
             bytes = file->length - at;
+        }
         memcpy(out, file->data + at, bytes);
         return bytes / GS_TRACE_SLOT_BYTES;
     }
     while (got < bytes) {
         ssize_t more = pread(file->fd, (char *)out + got, bytes - got, (off_t)(at + got));
 
-        if (more <= 0 && !(more < 0 && errno == EINTR))
+        if (more <= 0 && !(more < 0 && errno == EINTR)) {
             break;
+        }
         got += more > 0 ? (size_t)more : 0;
     }
     return got / GS_TRACE_SLOT_BYTES;
@@ -55,19 +58,23 @@ static const char *header_problem(const struct gs_trace_header *header)
     uint64_t words[GS_TRACE_HEADER_WORDS];
 
     memcpy(words, header, sizeof(words));
-    if (header->seal == 0)
+    if (header->seal == 0) {
         return "its header was never finished";
-    if (header->seal != gs_trace_seal(words, GS_TRACE_HEADER_WORDS, 0))
+    }
+    if (header->seal != gs_trace_seal(words, GS_TRACE_HEADER_WORDS, 0)) {
         return "its header is damaged";
-    if (header->version < 1 || header->version > GS_TRACE_VERSION)
+    }
+    if (header->version < 1 || header->version > GS_TRACE_VERSION) {
         return "of a version that is not known here";
+    }
     if (header->slot_bytes != GS_TRACE_SLOT_BYTES ||
         header->header_slots != GS_TRACE_HEADER_SLOTS ||
         header->chunk_slots != GS_TRACE_CHUNK_SLOTS ||
         (header->ring_chunks != 0 &&
          (header->ring_chunks < 2 ||
-          header->ring_chunks > UINT32_MAX / GS_TRACE_CHUNK_SLOTS)))
+          header->ring_chunks > UINT32_MAX / GS_TRACE_CHUNK_SLOTS))) {
         return "of a form that is not known here";
+    }
     return NULL;
 }
 
@@ -75,8 +82,9 @@ const char *gs_replay_order_header(const struct gs_replay_file *file,
                                    struct gs_trace_header *header)
 {
     if (file->length < sizeof(*header) ||
-        take_slots(file, 0, GS_TRACE_HEADER_SLOTS, header) < GS_TRACE_HEADER_SLOTS)
+        take_slots(file, 0, GS_TRACE_HEADER_SLOTS, header) < GS_TRACE_HEADER_SLOTS) {
         return "shorter than its header";
+    }
     return header_problem(header);
 }
 
@@ -109,22 +117,27 @@ static const char *read_ring(const struct gs_replay_file *file, uint64_t places,
     struct gs_trace_ring ring;
     uint64_t size = extent->ring_chunks * GS_TRACE_CHUNK_SLOTS;
 
-    if (take_slots(file, 0, GS_TRACE_BATCH_SLOTS, slots) < GS_TRACE_BATCH_SLOTS)
+    if (take_slots(file, 0, GS_TRACE_BATCH_SLOTS, slots) < GS_TRACE_BATCH_SLOTS) {
         return "cut short";
+    }
     memcpy(&ring, slots + GS_TRACE_HEADER_SLOTS * GS_TRACE_SLOT_BYTES, sizeof(ring));
     extent->first = GS_TRACE_BATCH_SLOTS;
     extent->begun = ring.chunks;
     for (size_t i = 0; i < GS_ARRAY_LEN(ring.bases); i++) {
         if (is_base(&ring.bases[i], extent, places) &&
-            ring.bases[i].number > extent->base.number)
+            ring.bases[i].number > extent->base.number) {
             extent->base = ring.bases[i];
+        }
     }
-    if (ring.chunks > extent->ring_chunks && extent->base.number == 0)
+    if (ring.chunks > extent->ring_chunks && extent->base.number == 0) {
         return "its beginning is damaged";
-    if (ring.chunks > UINT64_MAX / GS_TRACE_CHUNK_SLOTS / 2)
+    }
+    if (ring.chunks > UINT64_MAX / GS_TRACE_CHUNK_SLOTS / 2) {
         return "its header is damaged";
-    if (extent->slots > size)
+    }
+    if (extent->slots > size) {
         extent->slots = size;
+    }
     return NULL;
 }
 
@@ -143,26 +156,32 @@ static const char *find_extent(const struct gs_replay_file *file,
                               .end = UINT64_MAX,
                               .first = GS_TRACE_HEADER_SLOTS,
                               .ring_chunks = header->ring_chunks};
-    if (header->ring_chunks != 0)
+    if (header->ring_chunks != 0) {
         problem = read_ring(file, there, extent);
-    if (problem)
+    }
+    if (problem) {
         return problem;
+    }
     size = header->ring_chunks ? header->ring_chunks * GS_TRACE_CHUNK_SLOTS : UINT64_MAX;
     if (ended && header->end_seal == gs_trace_seal(words, 2, 1)) {
         uint64_t wanted = header->end_slots < size ? header->end_slots : size;
 
         extent->end = header->end_slots;
-        if (wanted > there)
+        if (wanted > there) {
             return "cut short";
-        if (extent->slots > wanted)
+        }
+        if (extent->slots > wanted) {
             extent->slots = wanted;
+        }
         return NULL;
     }
-    if (ended || header->end_slots != 0 || header->end_reason != 0)
+    if (ended || header->end_slots != 0 || header->end_reason != 0) {
         return "its end mark is damaged";
+    }
     if (extent->slots * GS_TRACE_SLOT_BYTES % GS_TRACE_CHUNK_BYTES != 0 ||
-        (header->ring_chunks == 0 && file->length % GS_TRACE_CHUNK_BYTES != 0))
+        (header->ring_chunks == 0 && file->length % GS_TRACE_CHUNK_BYTES != 0)) {
         return "cut short";
+    }
     return NULL;
 }
 
@@ -173,9 +192,10 @@ static bool number_of(const struct extent *extent, uint64_t place, uint64_t *num
 {
     uint64_t chunk = place / GS_TRACE_CHUNK_SLOTS;
 
-    if (extent->ring_chunks != 0 && chunk != 0 && extent->begun > chunk)
+    if (extent->ring_chunks != 0 && chunk != 0 && extent->begun > chunk) {
         chunk += (extent->begun - 1 - chunk) / (extent->ring_chunks - 1) *
                  (extent->ring_chunks - 1);
+    }
     *number = chunk * GS_TRACE_CHUNK_SLOTS + place % GS_TRACE_CHUNK_SLOTS;
     return *number >= extent->base.first_slot && *number < extent->end;
 }
@@ -193,8 +213,9 @@ static int by_time(const void *a, const void *b, void *file)
     const uint32_t *x = a, *y = b;
     uint64_t time_x = time_of(file, *x), time_y = time_of(file, *y);
 
-    if (time_x != time_y)
+    if (time_x != time_y) {
         return time_x < time_y ? -1 : 1;
+    }
     return (*x > *y) - (*x < *y);
 }
 
@@ -237,10 +258,12 @@ static void take_places(struct gs_replay_file *file, const struct extent *extent
             count = take_slots(file, place, count, taken);
             at = 0;
         }
-        if (count == 0)
+        if (count == 0) {
             break; /* the program has ended by now */
-        if (is_base || number_of(extent, place, &number))
+        }
+        if (is_base || number_of(extent, place, &number)) {
             take_record(file, extent, &taken[at], place, number, out);
+        }
     }
 }
 
@@ -255,13 +278,15 @@ void gs_replay_order(struct gs_replay_file *file, const struct gs_trace_header *
         out->lost = "only its first 2^32 records can be read";
         extent.slots = UINT32_MAX;
     }
-    if (extent.base.place + extent.base.records > UINT32_MAX)
+    if (extent.base.place + extent.base.records > UINT32_MAX) {
         extent.base = (struct gs_trace_base){.first_slot = extent.base.first_slot};
+    }
     file->order =
         gs_replay_alloc(extent.slots + extent.base.records, sizeof(*file->order));
     take_places(file, &extent, extent.base.place, extent.base.place + extent.base.records,
                 true, out);
     take_places(file, &extent, extent.first, extent.slots, false, out);
-    if (!out->ordered)
+    if (!out->ordered) {
         qsort_r(file->order, file->records, sizeof(*file->order), by_time, file);
+    }
 }

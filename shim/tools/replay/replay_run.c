@@ -60,8 +60,9 @@ static bool step(struct run *run, size_t at)
         target->release(target->self, op, handle);
         return true;
     default:
-        if (target->synchronize)
+        if (target->synchronize) {
             target->synchronize(target->self, op);
+        }
         return true;
     }
 }
@@ -106,12 +107,14 @@ static void wait_for_turn(const struct run *run, size_t at, size_t *seen)
 
     while (at - *seen > run->config->window && at > *seen && !given_up(run)) {
         *seen = slowest(run);
-        if (at > *seen && at - *seen > run->config->window)
+        if (at > *seen && at - *seen > run->config->window) {
             sched_yield();
+        }
     }
     while (op->op == GS_TRACE_FREE && !given_up(run) &&
-           __atomic_load_n(&run->handles[op->id], __ATOMIC_ACQUIRE) == 0)
+           __atomic_load_n(&run->handles[op->id], __ATOMIC_ACQUIRE) == 0) {
         sched_yield();
+    }
 }
 
 static void *run_thread(void *argument)
@@ -121,18 +124,21 @@ static void *run_thread(void *argument)
     uint64_t ops = 0;
     size_t seen = 0;
 
-    if (run->target->enter_thread)
+    if (run->target->enter_thread) {
         run->target->enter_thread(run->target->self);
+    }
     for (size_t i = 0; i < thread->count; i++) {
         size_t at = thread->steps[i];
 
         __atomic_store_n(&run->positions[thread->number], at, __ATOMIC_RELEASE);
         wait_for_turn(run, at, &seen);
-        if (given_up(run))
+        if (given_up(run)) {
             break;
+        }
         if (!step(run, at)) {
-            if (!__atomic_exchange_n(&run->failed, true, __ATOMIC_ACQ_REL))
+            if (!__atomic_exchange_n(&run->failed, true, __ATOMIC_ACQ_REL)) {
                 run->failed_at = at;
+            }
             break;
         }
         ops += run->trace->ops[at].op != GS_TRACE_SYNC;
@@ -149,14 +155,16 @@ static size_t *sort_by_thread(const struct gs_replay_trace *trace, size_t *begin
     size_t *steps = gs_replay_alloc(trace->count, sizeof(*steps));
     size_t *next = gs_replay_alloc(trace->threads + 1u, sizeof(*next));
 
-    for (size_t i = 0; i < trace->count; i++)
+    for (size_t i = 0; i < trace->count; i++) {
         begins[trace->ops[i].thread + 1]++;
+    }
     for (uint32_t t = 0; t < trace->threads; t++) {
         begins[t + 1] += begins[t];
         next[t] = begins[t];
     }
-    for (size_t i = 0; i < trace->count; i++)
+    for (size_t i = 0; i < trace->count; i++) {
         steps[next[trace->ops[i].thread]++] = i;
+    }
     free(next);
     return steps;
 }
@@ -172,16 +180,20 @@ static void run_threads(struct run *run)
 
     run->positions = gs_replay_alloc(count, sizeof(*run->positions));
     run->threads = count;
-    for (uint32_t t = 0; t < count; t++)
+    for (uint32_t t = 0; t < count; t++) {
         threads[t] =
             (struct run_thread){run, steps + begins[t], begins[t + 1] - begins[t], t};
+    }
     while (started < count &&
-           pthread_create(&ids[started], NULL, run_thread, &threads[started]) == 0)
+           pthread_create(&ids[started], NULL, run_thread, &threads[started]) == 0) {
         started++;
-    if (started < count)
+    }
+    if (started < count) {
         gs_replay_fail("only %u of %u threads can be started", started, count);
-    for (uint32_t t = 0; t < count; t++)
+    }
+    for (uint32_t t = 0; t < count; t++) {
         pthread_join(ids[t], NULL);
+    }
     free(run->positions);
     free(begins);
     free(steps);
@@ -197,19 +209,23 @@ void gs_replay_run(const struct gs_replay_trace *trace,
     uint64_t begin;
 
     run.handles = config->handles;
-    if (!run.handles)
+    if (!run.handles) {
         run.handles = gs_replay_alloc(trace->allocations, sizeof(*run.handles));
+    }
     begin = now_ns();
-    if (config->threads)
+    if (config->threads) {
         run_threads(&run);
-    else
+    } else {
         run_alone(&run);
+    }
     *result = (struct gs_replay_result){.fits = !run.failed,
                                         .failed_at = run.failed_at,
                                         .ops = run.ops,
                                         .ns = now_ns() - begin};
-    if (run.failed)
+    if (run.failed) {
         result->failed_bytes = trace->ops[run.failed_at].bytes;
-    if (!config->handles)
+    }
+    if (!config->handles) {
         free(run.handles);
+    }
 }

@@ -26,9 +26,11 @@ const char *gs_replay_kind_name(unsigned kind)
 
 unsigned gs_replay_kind_of(const char *name)
 {
-    for (unsigned kind = 1; kind < GS_TRACE_KINDS; kind++)
-        if (!strcmp(name, kind_names[kind]))
+    for (unsigned kind = 1; kind < GS_TRACE_KINDS; kind++) {
+        if (!strcmp(name, kind_names[kind])) {
             return kind;
+        }
+    }
     return GS_TRACE_KIND_NONE;
 }
 
@@ -36,10 +38,11 @@ static void release_data(const struct gs_replay_file *file)
 {
     void *data = (void *)(uintptr_t)file->data;
 
-    if (file->mapped)
+    if (file->mapped) {
         munmap(data, file->mapped);
-    else
+    } else {
         free(data);
+    }
 }
 
 /* All but its data. */
@@ -56,8 +59,9 @@ static void free_file(struct gs_replay_trace *trace)
 void gs_replay_free(struct gs_replay_trace *trace)
 {
     free(trace->ops);
-    if (trace->file)
+    if (trace->file) {
         release_data(trace->file);
+    }
     free_file(trace);
     *trace = (struct gs_replay_trace){0};
 }
@@ -66,12 +70,15 @@ void gs_replay_count(struct gs_replay_trace *trace, const struct gs_replay_op *o
 {
     trace->count++;
     trace->end_ns = op->time_ns;
-    if (op->op != GS_TRACE_SYNC && op->id >= trace->allocations)
+    if (op->op != GS_TRACE_SYNC && op->id >= trace->allocations) {
         trace->allocations = op->id + 1;
-    if (op->thread >= trace->threads)
+    }
+    if (op->thread >= trace->threads) {
         trace->threads = op->thread + 1u;
-    if (op->stream >= trace->streams)
+    }
+    if (op->stream >= trace->streams) {
         trace->streams = op->stream + 1u;
+    }
 }
 
 void gs_replay_add(struct gs_replay_trace *trace, const struct gs_replay_op *op)
@@ -89,20 +96,24 @@ void gs_replay_visit(const struct gs_replay_trace *trace, gs_replay_see *see, vo
 void gs_replay_visit_ranges(const struct gs_replay_trace *trace, gs_replay_see *see,
                             gs_replay_see_range *see_range, void *self)
 {
-    if (trace->file)
+    if (trace->file) {
         gs_replay_visit_binary(trace->file, see, see_range, self);
-    else
-        for (size_t i = 0; i < trace->count; i++)
+    } else {
+        for (size_t i = 0; i < trace->count; i++) {
             see(self, &trace->ops[i], 0);
+        }
+    }
 }
 
 void gs_replay_keep_kinds(struct gs_replay_trace *trace, unsigned kinds)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < trace->count; i++)
-        if (trace->ops[i].op == GS_TRACE_SYNC || kinds >> trace->ops[i].kind & 1)
+    for (size_t i = 0; i < trace->count; i++) {
+        if (trace->ops[i].op == GS_TRACE_SYNC || kinds >> trace->ops[i].kind & 1) {
             trace->ops[kept++] = trace->ops[i];
+        }
+    }
     trace->count = kept;
 }
 
@@ -123,8 +134,9 @@ struct gs_replay_peaks gs_replay_find_peaks(const struct gs_replay_trace *trace)
             bytes -= op->bytes;
             count--;
         }
-        if (bytes > peaks.live_bytes)
+        if (bytes > peaks.live_bytes) {
             peaks.live_bytes = bytes;
+        }
         if (count > peaks.live_count) {
             peaks.live_count = count;
             peaks.live_count_at = i;
@@ -145,13 +157,15 @@ static unsigned char *read_all(FILE *file, size_t *length)
         size_t got = fread(data + used, 1, room - used, file);
 
         used += got;
-        if (got == 0)
+        if (got == 0) {
             break;
+        }
         if (used == room) {
             unsigned char *grown = realloc(data, room *= 2);
 
-            if (!grown)
+            if (!grown) {
                 free(data);
+            }
             data = grown;
         }
     }
@@ -184,8 +198,9 @@ static unsigned char *read_compressed(const char *path, size_t *length, bool *da
     unsigned char *data = NULL;
     FILE *pipe;
 
-    if (!quote(path, name, sizeof(name)))
+    if (!quote(path, name, sizeof(name))) {
         return NULL;
+    }
     snprintf(command, sizeof(command), "exec gzip -dc < '%s' 2>/dev/null", name);
     pipe = popen(command, "re"); /* NOLINT(cert-env33-c): the name is quoted */
     if (pipe) {
@@ -207,8 +222,9 @@ static void keep_operations(struct gs_replay_trace *trace)
 {
     struct gs_replay_trace read = {.room = trace->count};
 
-    if (!trace->file || trace->count == 0)
+    if (!trace->file || trace->count == 0) {
         return;
+    }
     read.ops = gs_replay_alloc(read.room, sizeof(*read.ops));
     gs_replay_visit(trace, keep, &read);
     trace->ops = read.ops;
@@ -219,8 +235,9 @@ static void keep_operations(struct gs_replay_trace *trace)
 static bool scan(const struct gs_replay_file *source, struct gs_replay_trace *out,
                  struct gs_replay_note *note)
 {
-    if (!source->mapped && !gs_replay_is_binary(source->data, source->length))
+    if (!source->mapped && !gs_replay_is_binary(source->data, source->length)) {
         return gs_replay_parse_csv((const char *)source->data, source->length, out, note);
+    }
     out->file = gs_replay_alloc(1, sizeof(*out->file));
     *out->file = *source;
     return gs_replay_scan_binary(out->file, out, note);
@@ -249,11 +266,13 @@ static bool map_recorded(int fd, struct gs_replay_file *out)
     void *data;
 
     if (there < 0 || !gs_replay_is_binary(begin, (size_t)there) ||
-        fstat(fd, &status) != 0 || status.st_size <= 0)
+        fstat(fd, &status) != 0 || status.st_size <= 0) {
         return false;
+    }
     data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED)
+    if (data == MAP_FAILED) {
         return false;
+    }
     out->data = data;
     out->length = out->mapped = (size_t)status.st_size;
     out->fd = fd;
@@ -267,10 +286,12 @@ static bool open_file(const char *path, struct gs_replay_file *out)
     FILE *file;
 
     *out = (struct gs_replay_file){.fd = -1};
-    if (fd < 0)
+    if (fd < 0) {
         return false;
-    if (map_recorded(fd, out))
+    }
+    if (map_recorded(fd, out)) {
         return true;
+    }
     file = fdopen(fd, "r");
     if (!file) {
         close(fd);
@@ -303,13 +324,16 @@ bool gs_replay_scan(const char *path, struct gs_replay_trace *out,
         }
     }
     good = scan(&file, out, note);
-    if (damaged && note->text[0] == '\0')
+    if (damaged && note->text[0] == '\0') {
         snprintf(note->text, sizeof(note->text),
                  "the compressed file is damaged; %zu operations were read", out->count);
-    if (file.fd >= 0)
+    }
+    if (file.fd >= 0) {
         close(file.fd);
-    if (!out->file)
+    }
+    if (!out->file) {
         release_data(&file);
+    }
     return good;
 }
 
@@ -319,8 +343,9 @@ bool gs_replay_load(const char *path, struct gs_replay_trace *out,
     bool good = gs_replay_scan(path, out, note);
 
     keep_operations(out);
-    if (out->file)
+    if (out->file) {
         release_data(out->file);
+    }
     free_file(out);
     return good;
 }

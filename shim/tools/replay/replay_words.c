@@ -35,10 +35,12 @@ _Noreturn static void refuse_option(const char *word,
 {
     size_t length = strcspn(word, "=");
 
-    for (size_t i = 0; i < count; i++)
-        if (length > 2 && gs_options_is_near(word + 2, length - 2, options[i].name + 2))
+    for (size_t i = 0; i < count; i++) {
+        if (length > 2 && gs_options_is_near(word + 2, length - 2, options[i].name + 2)) {
             refuse("unknown option %.*s: did you mean %s?", (int)length, word,
                    options[i].name);
+        }
+    }
     refuse("unknown option %.*s (--help says what there is)", (int)length, word);
 }
 
@@ -47,26 +49,32 @@ char gs_replay_next_option(char ***words, const struct gs_replay_option *options
 {
     char *word = **words;
 
-    if (!word || word[0] != '-' || !word[1])
+    if (!word || word[0] != '-' || !word[1]) {
         return 0;
+    }
     ++*words;
-    if (!strcmp(word, "--"))
+    if (!strcmp(word, "--")) {
         return 0;
-    if (!strcmp(word, "-h"))
+    }
+    if (!strcmp(word, "-h")) {
         return 'h';
+    }
     for (size_t i = 0; i < count; i++) {
         size_t length = strlen(options[i].name);
 
         if (strncmp(word, options[i].name, length) != 0 ||
-            (word[length] != '\0' && word[length] != '='))
+            (word[length] != '\0' && word[length] != '=')) {
             continue;
+        }
         *value = word[length] ? word + length + 1 : NULL;
-        if (!options[i].has_value && *value)
+        if (!options[i].has_value && *value) {
             gs_replay_refuse(options[i].name, "takes no value");
+        }
         if (options[i].has_value && !*value) {
             *value = **words;
-            if (!*value)
+            if (!*value) {
                 gs_replay_refuse(options[i].name, "needs a value");
+            }
             ++*words;
         }
         return options[i].letter;
@@ -81,8 +89,9 @@ unsigned gs_replay_words_of(char *const *words, const struct gs_replay_option *o
         size_t length = strlen(options[i].name);
 
         if (strncmp(words[0], options[i].name, length) == 0 &&
-            (words[0][length] == '\0' || words[0][length] == '='))
+            (words[0][length] == '\0' || words[0][length] == '=')) {
             return options[i].has_value && !words[0][length] && words[1] ? 2 : 1;
+        }
     }
     return 0;
 }
@@ -94,19 +103,23 @@ uint64_t gs_replay_read_count(const char *text, const char *name)
     char *end;
     uint64_t value = strtoull(text, &end, 10);
 
-    if (*text < '0' || *text > '9' || *end != '\0')
+    if (*text < '0' || *text > '9' || *end != '\0') {
         gs_replay_refuse(name, text);
+    }
     return value;
 }
 
 struct gs_replay_ready gs_replay_read_ready(const char *text)
 {
-    if (!strcmp(text, "at-once"))
+    if (!strcmp(text, "at-once")) {
         return (struct gs_replay_ready){GS_READY_AT_ONCE, 0};
-    if (!strcmp(text, "sync"))
+    }
+    if (!strcmp(text, "sync")) {
         return (struct gs_replay_ready){GS_READY_SYNC, 0};
-    if (strncmp(text, "after:", 6) != 0)
+    }
+    if (strncmp(text, "after:", 6) != 0) {
         gs_replay_refuse("--ready", text);
+    }
     return (struct gs_replay_ready){GS_READY_AFTER,
                                     gs_replay_read_count(text + 6, "--ready")};
 }
@@ -120,12 +133,13 @@ unsigned gs_replay_read_kinds(char *text)
     while ((word = strsep(&rest, ",")) != NULL) {
         unsigned kind = gs_replay_kind_of(word);
 
-        if (!strcmp(word, "all"))
+        if (!strcmp(word, "all")) {
             kinds |= ~0u;
-        else if (kind == GS_TRACE_KIND_NONE)
+        } else if (kind == GS_TRACE_KIND_NONE) {
             gs_replay_refuse("--kinds", word);
-        else
+        } else {
             kinds |= 1u << kind;
+        }
     }
     return kinds;
 }
@@ -138,19 +152,23 @@ struct gs_replay_size gs_replay_read_size(const char *text)
     char *end;
     double value = strtod(text, &end);
 
-    if (*text < '0' || *text > '9' || value <= 0)
+    if (*text < '0' || *text > '9' || value <= 0) {
         gs_replay_refuse("--device", text);
+    }
     if (!strcmp(end, "x")) {
         size.factor = value;
         return size;
     }
     unit = *end ? strchr(units, *end) : NULL;
-    if (*end && (!unit || end[1] != '\0'))
+    if (*end && (!unit || end[1] != '\0')) {
         gs_replay_refuse("--device", text);
-    for (; unit && unit >= units; unit--)
+    }
+    for (; unit && unit >= units; unit--) {
         value *= 1024;
-    if (value >= (double)GS_REPLAY_AMPLE || value < 1)
+    }
+    if (value >= (double)GS_REPLAY_AMPLE || value < 1) {
         gs_replay_refuse("--device", text);
+    }
     size.bytes = (uint64_t)value;
     return size;
 }
@@ -161,8 +179,9 @@ uint64_t gs_replay_size_bytes(const struct gs_replay_size *size,
     double bytes =
         size->bytes ? (double)size->bytes : size->factor * (double)peaks->live_bytes;
 
-    if (bytes >= (double)GS_REPLAY_AMPLE)
+    if (bytes >= (double)GS_REPLAY_AMPLE) {
         return GS_REPLAY_AMPLE;
+    }
     return (uint64_t)bytes / GS_MODEL_PAGE * GS_MODEL_PAGE;
 }
 
@@ -173,10 +192,11 @@ int gs_replay_open(const char *path, gs_replay_reader *read, struct gs_replay_tr
     struct gs_replay_note note;
     bool good = read(path, out, &note);
 
-    if (note.text[0] != '\0')
+    if (note.text[0] != '\0') {
         gs_replay_warn("%s: %s", path, note.text);
-    else if (out->count == 0)
+    } else if (out->count == 0) {
         gs_replay_warn("%s: no operation in it", path);
+    }
     return good && note.text[0] == '\0' ? 0 : GS_REPLAY_BAD;
 }
 
@@ -184,8 +204,9 @@ static uint32_t count_kind(const struct gs_replay_trace *trace, unsigned kind)
 {
     uint32_t count = 0;
 
-    for (size_t i = 0; i < trace->count; i++)
+    for (size_t i = 0; i < trace->count; i++) {
         count += trace->ops[i].op == GS_TRACE_ALLOC && trace->ops[i].kind == kind;
+    }
     return count;
 }
 
@@ -202,9 +223,10 @@ bool gs_replay_choose_kinds(struct gs_replay_trace *trace, unsigned kinds,
             gs_replay_keep_kinds(trace, kinds);
             return true;
         }
-        if (count)
+        if (count) {
             used += (size_t)snprintf(others + used, sizeof(others) - used, "%s%u %s",
                                      used ? ", " : "", count, gs_replay_kind_name(kind));
+        }
     }
     gs_replay_warn("%s: no allocation of this kind of memory; there are: %s", path,
                    others);
@@ -224,14 +246,15 @@ void gs_replay_put_text(const char *text)
     while (*text) {
         size_t length = gs_utf8_length(text);
 
-        if (*text == '"' || *text == '\\')
+        if (*text == '"' || *text == '\\') {
             printf("\\%c", *text);
-        else if (length == 0)
+        } else if (length == 0) {
             fputs("\\ufffd", stdout); /* JSON is UTF-8 */
-        else if (gs_is_control(text, length))
+        } else if (gs_is_control(text, length)) {
             printf("\\u%04x", gs_utf8_value(text, length));
-        else
+        } else {
             (void)fwrite(text, 1, length, stdout);
+        }
         text += length ? length : 1;
     }
     putchar('"');

@@ -44,10 +44,11 @@ static size_t find(const struct blocks *blocks, size_t bytes)
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (blocks->kept[middle].bytes < bytes)
+        if (blocks->kept[middle].bytes < bytes) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low;
 }
@@ -67,11 +68,14 @@ static bool give_oldest_back(struct blocks *blocks)
     size_t oldest = 0;
     struct kept gone;
 
-    if (!blocks->count)
+    if (!blocks->count) {
         return false;
-    for (size_t i = 1; i < blocks->count; i++)
-        if (blocks->kept[i].stamp < blocks->kept[oldest].stamp)
+    }
+    for (size_t i = 1; i < blocks->count; i++) {
+        if (blocks->kept[i].stamp < blocks->kept[oldest].stamp) {
             oldest = i;
+        }
+    }
     gone = take_out(blocks, oldest);
     gs_driver_model_give(&blocks->model, gone.addr, gone.bytes);
     return true;
@@ -82,13 +86,15 @@ static uint64_t take(struct blocks *blocks, size_t bytes)
     size_t at = find(blocks, bytes);
     uint64_t addr;
 
-    if (at < blocks->count && blocks->kept[at].bytes <= bytes + bytes / 8)
+    if (at < blocks->count && blocks->kept[at].bytes <= bytes + bytes / 8) {
         return take_out(blocks, at).addr;
+    }
     while (!(addr = gs_driver_model_take(&blocks->model, bytes)) &&
            give_oldest_back(blocks))
         ;
-    if (addr)
+    if (addr) {
         *gs_replay_map_put(&blocks->sizes, addr, bytes) = bytes;
+    }
     return addr;
 }
 
@@ -100,8 +106,9 @@ static void keep(struct blocks *blocks, uint64_t addr)
     if (blocks->count == blocks->room) {
         blocks->room = blocks->room ? 2 * blocks->room : 256;
         blocks->kept = realloc(blocks->kept, blocks->room * sizeof(*blocks->kept));
-        if (!blocks->kept)
+        if (!blocks->kept) {
             gs_replay_fail("no memory for the blocks kept");
+        }
     }
     memmove(&blocks->kept[at + 1], &blocks->kept[at],
             (blocks->count++ - at) * sizeof(*blocks->kept));

@@ -28,8 +28,9 @@ void gs_replay_through_model(const struct gs_replay_trace *trace, size_t capacit
         .self = models, .allocate = allocate, .release = release};
 
     *out = (struct gs_replay_outcome){0};
-    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++)
+    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
         gs_driver_model_init(&models[i], capacity);
+    }
     gs_replay_run(trace, &target, config, &out->run);
     for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
         out->reserved_peak += models[i].peak;

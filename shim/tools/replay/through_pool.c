@@ -58,8 +58,9 @@ static void record(struct gs_replay_segments *segments, uint64_t addr, size_t by
         size_t room = segments->room ? 2 * segments->room : 256;
         struct gs_replay_segment *grown = gs_replay_alloc(room, sizeof(*grown));
 
-        if (segments->count)
+        if (segments->count) {
             memcpy(grown, segments->items, segments->count * sizeof(*grown));
+        }
         free(segments->items);
         segments->items = grown;
         segments->room = room;
@@ -77,8 +78,9 @@ static enum gs_status side_map(void *self, size_t bytes, uint64_t *addr, int *na
         return GS_ERR_NOMEM;
     }
     *addr = found;
-    if (side->bed->segments)
+    if (side->bed->segments) {
         record(side->bed->segments, found, bytes, side->bed->request);
+    }
     return GS_OK;
 }
 
@@ -86,12 +88,14 @@ static void side_unmap(void *self, uint64_t addr, size_t bytes)
 {
     struct side *side = self;
 
-    if (side->pages && gs_page_store_owns(side->pages, addr))
+    if (side->pages && gs_page_store_owns(side->pages, addr)) {
         gs_page_store_give(side->pages, addr, bytes);
-    else
+    } else {
         gs_driver_model_give(&side->model, addr, bytes);
-    if (side->bed->segments)
+    }
+    if (side->bed->segments) {
         record(side->bed->segments, addr, bytes, 0);
+    }
 }
 
 static enum gs_status side_make_pages(void *self, size_t bytes,
@@ -192,8 +196,9 @@ static enum gs_status side_query(void *self, gs_fence fence)
     const struct side *side = self;
 
     if (fence <= __atomic_load_n(&side->bed->made, __ATOMIC_RELAXED) ||
-        fence <= __atomic_load_n(&side->bed->all_ready, __ATOMIC_RELAXED))
+        fence <= __atomic_load_n(&side->bed->all_ready, __ATOMIC_RELAXED)) {
         return GS_OK;
+    }
     return GS_ERR_TIMEOUT;
 }
 
@@ -217,8 +222,9 @@ static const struct gs_backend paged_backend = {.map = side_map,
 
 static void require(enum gs_status status, const char *what)
 {
-    if (status != GS_OK)
+    if (status != GS_OK) {
         gs_replay_fail("%s: %s", what, gs_status_text(status));
+    }
 }
 
 /* All work so far is done. */
@@ -227,17 +233,20 @@ static void wait_for_all(struct bed *bed)
     uint64_t now = __atomic_load_n(&bed->made, __ATOMIC_RELAXED);
 
     __atomic_store_n(&bed->all_ready, now + bed->ready->after + 1, __ATOMIC_RELAXED);
-    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++)
-        if (bed->sides[i].heap)
+    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
+        if (bed->sides[i].heap) {
             gs_heap_retire(bed->sides[i].heap, gs_heap_retire_begin(bed->sides[i].heap));
+        }
+    }
 }
 
 static uint64_t forward(struct bed *bed, struct side *side, size_t bytes)
 {
     uint64_t addr = gs_driver_model_take(&side->model, bytes);
 
-    if (!addr && gs_pool_trim(bed->pool, -1, SIZE_MAX) > 0)
+    if (!addr && gs_pool_trim(bed->pool, -1, SIZE_MAX) > 0) {
         addr = gs_driver_model_take(&side->model, bytes);
+    }
     __atomic_fetch_add(&bed->forwarded, 1, __ATOMIC_RELAXED);
     return addr ? addr | FORWARDED : 0;
 }
@@ -251,20 +260,24 @@ static uint64_t allocate(void *self, const struct gs_replay_op *op)
     int native = 0;
 
     __atomic_fetch_add(&bed->made, 1, __ATOMIC_RELAXED);
-    if (op->bytes == 0)
+    if (op->bytes == 0) {
         return forward(bed, side, 0);
-    if (bed->segments)
+    }
+    if (bed->segments) {
         bed->request = op->bytes;
+    }
     status = gs_heap_alloc(side->heap, op->bytes, &block, &native);
     if (status == GS_ERR_NOMEM && bed->ready->when != GS_READY_AT_ONCE) {
         wait_for_all(bed);
         __atomic_fetch_add(&bed->waits, 1, __ATOMIC_RELAXED);
         status = gs_heap_alloc(side->heap, op->bytes, &block, &native);
     }
-    if (status == GS_OK)
+    if (status == GS_OK) {
         return gs_block_addr(block);
-    if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND)
+    }
+    if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
         return 0;
+    }
     return forward(bed, side, op->bytes);
 }
 
@@ -292,25 +305,29 @@ static void release(void *self, const struct gs_replay_op *op, uint64_t handle)
         break;
     }
     /* The native free has waited: a safe point. */
-    if (bed->limits_idle && gs_heap_wants_maintenance(side->heap))
+    if (bed->limits_idle && gs_heap_wants_maintenance(side->heap)) {
         (void)gs_heap_maintain(side->heap, 0);
+    }
 }
 
 static void synchronize(void *self, const struct gs_replay_op *op)
 {
     struct bed *bed = self;
 
-    if (op->how == GS_TRACE_SYNC_CONTEXT && bed->ready->when == GS_READY_SYNC)
+    if (op->how == GS_TRACE_SYNC_CONTEXT && bed->ready->when == GS_READY_SYNC) {
         wait_for_all(bed);
+    }
 }
 
 /* A share of a device; the whole of it is no limit. */
 static size_t limit_bytes(uint64_t share, size_t device_bytes)
 {
-    if (share == (GS_SHARE_PARTS | GS_SHARE_WHOLE))
+    if (share == (GS_SHARE_PARTS | GS_SHARE_WHOLE)) {
         return SIZE_MAX;
-    if (!(share & GS_SHARE_PARTS))
+    }
+    if (!(share & GS_SHARE_PARTS)) {
         return share;
+    }
     return (size_t)((double)device_bytes * (double)(share & ~GS_SHARE_PARTS) /
                     (double)GS_SHARE_WHOLE);
 }
@@ -324,18 +341,23 @@ static void warm_up(struct side *side, const struct gs_warmup_list *list)
     struct gs_block **blocks;
     int native = 0;
 
-    for (size_t i = 0; i < list->count; i++)
+    for (size_t i = 0; i < list->count; i++) {
         count += list->items[i].count;
+    }
     blocks = gs_replay_alloc(count, sizeof(struct gs_block *));
-    for (size_t i = 0; i < list->count; i++)
-        for (unsigned j = 0; j < list->items[i].count; j++)
+    for (size_t i = 0; i < list->count; i++) {
+        for (unsigned j = 0; j < list->items[i].count; j++) {
             if (gs_heap_alloc(side->heap, list->items[i].bytes, &blocks[made], &native) ==
-                GS_OK)
+                GS_OK) {
                 made++;
-            else
+            } else {
                 break;
-    while (made > 0)
+            }
+        }
+    }
+    while (made > 0) {
         gs_block_free(blocks[--made]);
+    }
     free(blocks);
 }
 
@@ -353,8 +375,9 @@ static struct bed *bed_create(const struct gs_replay_trace *trace, size_t capaci
     config.class_count = pool->classes.count;
     bed->limits_idle = pool->idle != defaults.idle;
     bed->ready = ready;
-    for (size_t i = 0; i < trace->count; i++)
+    for (size_t i = 0; i < trace->count; i++) {
         used |= 1u << trace->ops[i].device % GS_REPLAY_DEVICES;
+    }
     require(gs_pool_create(&config, &bed->pool), "pool");
     for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
         const struct gs_pool_limits limits = {
@@ -365,16 +388,19 @@ static struct bed *bed_create(const struct gs_replay_trace *trace, size_t capaci
 
         gs_driver_model_init(&side->model, capacity);
         side->bed = bed;
-        if (pool->pages && (i == 0 || used >> i & 1))
+        if (pool->pages && (i == 0 || used >> i & 1)) {
             require(gs_page_store_create(&page_ops, side, ARENA_BYTES, &side->pages),
                     "pages");
-        if (i == 0 || used >> i & 1)
+        }
+        if (i == 0 || used >> i & 1) {
             require(gs_heap_create(bed->pool, pool->pages ? &paged_backend : &backend,
                                    side, (int)i, &side->heap),
                     "heap");
+        }
         gs_pool_set_limits(bed->pool, (int)i, &limits);
-        if (used >> i & 1)
+        if (used >> i & 1) {
             warm_up(side, &pool->warmup);
+        }
     }
     return bed;
 }
@@ -383,8 +409,9 @@ static void bed_destroy(struct bed *bed)
 {
     gs_pool_destroy(bed->pool);
     for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
-        if (bed->sides[i].pages)
+        if (bed->sides[i].pages) {
             gs_page_store_destroy(bed->sides[i].pages);
+        }
         gs_driver_model_free_all(&bed->sides[i].model);
     }
     free(bed);
@@ -409,11 +436,13 @@ void gs_replay_through_pool(const struct gs_replay_trace *trace, size_t capacity
 
     *out = (struct gs_replay_outcome){0};
     bed->segments = config->segments;
-    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++)
+    for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
         out->warm_calls += bed->sides[i].model.calls;
+    }
     gs_replay_run(trace, &target, config, &out->run);
-    if (!gs_pool_check(bed->pool, &why))
+    if (!gs_pool_check(bed->pool, &why)) {
         gs_replay_fail("the pool is broken: %s", why);
+    }
     for (unsigned i = 0; i < GS_REPLAY_DEVICES; i++) {
         out->reserved_peak += bed->sides[i].model.peak;
         out->remaps += bed->sides[i].model.remaps;
@@ -456,10 +485,12 @@ static size_t resident_bytes(void)
     unsigned long resident, shared;
     FILE *file = fopen("/proc/self/statm", "re");
 
-    if (!file)
+    if (!file) {
         return 0;
-    if (!fgets(line, sizeof(line), file))
+    }
+    if (!fgets(line, sizeof(line), file)) {
         line[0] = '\0';
+    }
     fclose(file);
     (void)strtoul(next, &next, 10); /* the whole address space */
     resident = strtoul(next, &next, 10);
@@ -484,8 +515,9 @@ static double measure_metadata(const struct gs_replay_trace *trace,
 
     config.handles = gs_replay_alloc(trace->allocations, sizeof(*config.handles));
     room = config.handles;
-    for (uint32_t i = 0; i < trace->allocations; i++)
+    for (uint32_t i = 0; i < trace->allocations; i++) {
         room[i] = 0; /* so that its pages are there before */
+    }
     handle = allocate(bed, &warm);
     release(bed, &warm, handle);
     wait_for_all(bed);
@@ -502,8 +534,9 @@ double gs_replay_metadata(const struct gs_replay_trace *trace,
     int ends[2];
     pid_t child;
 
-    if (gs_replay_find_peaks(trace).live_count == 0 || pipe(ends) != 0)
+    if (gs_replay_find_peaks(trace).live_count == 0 || pipe(ends) != 0) {
         return -1;
+    }
     fflush(NULL);
     child = fork();
     if (child == 0) {
@@ -511,10 +544,12 @@ double gs_replay_metadata(const struct gs_replay_trace *trace,
         _exit(write(ends[1], &bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes) ? 0 : 1);
     }
     close(ends[1]);
-    if (child < 0 || read(ends[0], &bytes, sizeof(bytes)) != (ssize_t)sizeof(bytes))
+    if (child < 0 || read(ends[0], &bytes, sizeof(bytes)) != (ssize_t)sizeof(bytes)) {
         bytes = -1;
+    }
     close(ends[0]);
-    if (child > 0)
+    if (child > 0) {
         waitpid(child, NULL, 0);
+    }
     return bytes;
 }

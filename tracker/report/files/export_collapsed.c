@@ -19,12 +19,13 @@ static void put_name(struct gs_export_out *out, const char *name)
     while (*name) {
         struct gs_utf8 c = gs_utf8_take(&name);
 
-        if (gs_is_control(c.bytes, c.length))
+        if (gs_is_control(c.bytes, c.length)) {
             gs_out_char(out, '?');
-        else if (*c.bytes == ';')
+        } else if (*c.bytes == ';') {
             gs_out_char(out, ':');
-        else
+        } else {
             gs_out_bytes(out, c.bytes, c.length);
+        }
     }
 }
 
@@ -57,8 +58,9 @@ void gs_export_put_frames(const struct gs_export *export, struct gs_export_out *
     for (uint32_t i = stack ? stack->end : 0; stack && i-- > stack->begin;) {
         const struct gs_symbol_request *frame =
             &export->locations[export->frames[stack->first + i]];
-        if (i != stack->begin && gs_report_frame_is_carrier(frame))
+        if (i != stack->begin && gs_report_frame_is_carrier(frame)) {
             continue;
+        }
         gs_out_char(out, ';');
         gs_export_put_frame(out, frame);
     }
@@ -70,8 +72,9 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
 {
     char place[64];
 
-    if (gs_group_weight(group) == 0 || group->likely_bytes <= 0)
+    if (gs_group_weight(group) == 0 || group->likely_bytes <= 0) {
         return;
+    }
     put_name(out, gs_report_memory_name(group->kind, group->device, place));
     gs_export_put_frames(export, out, group->stack);
     gs_out_char(out, ' ');
@@ -82,8 +85,9 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
 static void put_groups(const struct gs_export *export, struct gs_export_out *out,
                        const struct gs_groups *groups)
 {
-    for (size_t i = 0; i < groups->count; i++)
+    for (size_t i = 0; i < groups->count; i++) {
         put_group(export, out, &groups->items[i]);
+    }
 }
 
 enum gs_status gs_export_write_collapsed(const struct gs_export *export,
@@ -106,8 +110,9 @@ enum gs_status gs_export_write_collapsed_peak(const struct gs_export *export,
     for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
         const struct gs_peak *peak = &export->data->peaks[row];
 
-        for (size_t i = 0; peak->known && i < peak->count; i++)
+        for (size_t i = 0; peak->known && i < peak->count; i++) {
             put_group(export, &out, &peak->places[i].held);
+        }
     }
     return gs_out_end(&out);
 }

@@ -64,17 +64,20 @@ static void put_field(struct gs_export_out *out, const char *text)
 {
     bool quoted = strpbrk(text, ",\"") != NULL;
 
-    if (quoted)
+    if (quoted) {
         gs_out_char(out, '"');
+    }
     while (*text) {
         struct gs_utf8 c = gs_utf8_take(&text);
 
-        if (*c.bytes == '"')
+        if (*c.bytes == '"') {
             gs_out_char(out, '"');
-        if (gs_is_control(c.bytes, c.length))
+        }
+        if (gs_is_control(c.bytes, c.length)) {
             gs_out_char(out, '?');
-        else
+        } else {
             gs_out_bytes(out, c.bytes, c.length);
+        }
     }
     gs_out_text(out, quoted ? "\"," : ",");
 }
@@ -86,12 +89,14 @@ static void put_frames(struct table *table, struct gs_export_out *out, uint32_t 
         gs_export_innermost(table->export, gs_export_stack(table->export, stack));
     struct gs_export_out *field = begin(&table->field);
 
-    if (frame)
+    if (frame) {
         gs_export_put_frame(field, frame);
+    }
     put_field(out, end(table, &table->field));
     put_field(out, frame && frame->result.file ? frame->result.file : "");
-    if (frame && frame->result.line != 0)
+    if (frame && frame->result.line != 0) {
         gs_out_number(out, frame->result.line);
+    }
     gs_out_char(out, ',');
     gs_export_put_frames(table->export, begin(&table->field), stack);
     const char *frames = end(table, &table->field);
@@ -106,8 +111,9 @@ static const char *describe(struct table *table, const struct gs_group *site)
     const char *owner = gs_export_owner(export, site->stack);
     struct gs_export_out *out = begin(&table->text);
 
-    if (!gs_export_on_host(site->kind, site->device))
+    if (!gs_export_on_host(site->kind, site->device)) {
         gs_out_number(out, (uint64_t)site->device);
+    }
     gs_out_char(out, ',');
     put_field(out, gs_export_kind(site->kind));
     put_field(out, owner ? owner : "");
@@ -125,7 +131,7 @@ static void add(struct table *table, const struct gs_group *site, enum sum sum,
     struct row *row;
 
     HASH_FIND(hh, table->rows, text, length, row);
-    if (!row && (row = calloc(1, sizeof *row + length + 1))) {
+    if (!row && (row = calloc(1, sizeof(*row) + length + 1))) {
         memcpy(row->text, text, length);
         HASH_ADD_KEYPTR(hh, table->rows, row->text, length, row);
         if (!row->hh.tbl) {
@@ -151,10 +157,12 @@ static void add_groups(struct table *table, const struct gs_groups *groups, size
     for (size_t i = 0; i < groups->count; i++) {
         const struct gs_group *group = &groups->items[i];
 
-        if (!group->lost)
+        if (!group->lost) {
             add(table, group, LIVE, group->bytes, group->count);
-        if (i < leaks && (group->lost || !running))
+        }
+        if (i < leaks && (group->lost || !running)) {
             add(table, group, LEAKED, group->bytes, group->count);
+        }
     }
 }
 
@@ -185,13 +193,16 @@ static void put_row(struct gs_export_out *out, const struct row *row, bool total
     for (unsigned i = 0; i < SUMS; i++) {
         bool known = i != TOTAL || totals;
 
-        if (i > 0)
+        if (i > 0) {
             gs_out_char(out, ',');
-        if (known)
+        }
+        if (known) {
             gs_out_number(out, row->bytes[i]);
+        }
         gs_out_char(out, ',');
-        if (known)
+        if (known) {
             gs_out_number(out, row->count[i]);
+        }
     }
     gs_out_char(out, '\n');
 }
@@ -203,29 +214,34 @@ static void fill(struct table *table)
     add_groups(table, &data->groups, data->leak_groups);
     add_groups(table, &data->registered, 0);
     add_groups(table, &data->unplaced, data->unplaced.count);
-    for (unsigned i = 0; i < GS_PEAK_ROWS; i++)
+    for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
         add_peaks(table, &data->peaks[i]);
-    if (table->export->tracker->tally)
+    }
+    if (table->export->tracker->tally) {
         add_samples(table);
+    }
 }
 
 enum gs_status gs_export_write_csv(const struct gs_export *export,
                                    const struct gs_export_sink *sink)
 {
-    struct table *table = calloc(1, sizeof *table);
+    struct table *table = calloc(1, sizeof(*table));
     struct gs_export_out out;
 
-    if (!table)
+    if (!table) {
         return GS_ERR_HOST_NOMEM;
+    }
     table->export = export;
     fill(table);
     gs_out_begin(&out, sink);
     gs_out_text(&out, header);
-    for (const struct row *row = table->rows; row; row = row->hh.next)
+    for (const struct row *row = table->rows; row; row = row->hh.next) {
         put_row(&out, row, export->tracker->tally != NULL);
+    }
     enum gs_status status = gs_out_end(&out);
-    if (table->failed)
+    if (table->failed) {
         status = GS_ERR_HOST_NOMEM;
+    }
     GS_HASH_FREE(table->rows);
     gs_text_free(&table->text.bytes);
     gs_text_free(&table->field.bytes);

@@ -19,8 +19,9 @@ static void put_frames(const struct gs_export *export, struct gs_json *json,
                        uint32_t begin, uint32_t end)
 {
     gs_json_member_open(json, key, '[');
-    for (uint32_t i = begin; i < end; i++)
+    for (uint32_t i = begin; i < end; i++) {
         gs_json_number(json, export->frames[stack->first + i]);
+    }
     gs_json_close(json, ']');
 }
 
@@ -29,11 +30,12 @@ static void put_inner(const struct gs_export *export, struct gs_json *json,
                       const struct gs_export_stack *stack)
 {
     const uint32_t *numbers = &export->frames[stack->first + stack->begin - stack->inner];
-    struct gs_symbol_request *frames = calloc(stack->inner, sizeof *frames);
+    struct gs_symbol_request *frames = calloc(stack->inner, sizeof(*frames));
     char families[160];
 
-    for (uint32_t i = 0; frames && i < stack->inner; i++)
+    for (uint32_t i = 0; frames && i < stack->inner; i++) {
         frames[i] = export->locations[numbers[i]];
+    }
     gs_json_member_text(json, "inner",
                         frames ? gs_report_families(frames, stack->inner, families)
                                : NULL);
@@ -51,8 +53,9 @@ static void put_stack(const struct gs_export *export, struct gs_json *json,
         return;
     }
     put_frames(export, json, "stack", stack, stack->begin, stack->end);
-    if (stack->inner != 0)
+    if (stack->inner != 0) {
         put_inner(export, json, stack);
+    }
     put_frames(export, json, "full_stack", stack, 0, stack->count);
     gs_json_member_bool(json, "truncated",
                         gs_stacks_truncated(export->tracker->config.stacks, stack->id));
@@ -64,10 +67,11 @@ static void put_frame(const struct gs_export *export, struct gs_json *json, size
     const struct gs_symbol *symbol = &location->result;
 
     gs_json_open(json, '{');
-    if (gs_frame_is_python(location->frame))
+    if (gs_frame_is_python(location->frame)) {
         gs_json_member_null(json, "address");
-    else
+    } else {
         gs_json_member_hex(json, "address", location->frame);
+    }
     if (location->module) {
         gs_json_member(json, "module", export->location_modules[number]);
         gs_json_member_hex(json, "offset", gs_export_offset(location));
@@ -78,14 +82,17 @@ static void put_frame(const struct gs_export *export, struct gs_json *json, size
     gs_json_member_text(json, "function", symbol->function);
     gs_json_member_text(json, "linkage", symbol->linkage);
     gs_json_member_text(json, "file", symbol->file);
-    if (symbol->line != 0)
+    if (symbol->line != 0) {
         gs_json_member(json, "line", symbol->line);
-    else
+    } else {
         gs_json_member_null(json, "line");
-    if (location->inlined)
+    }
+    if (location->inlined) {
         gs_json_member_bool(json, "inlined", true);
-    if (gs_report_frame_family(location))
+    }
+    if (gs_report_frame_family(location)) {
         gs_json_member_text(json, "family", gs_report_frame_family(location));
+    }
     gs_json_close(json, '}');
 }
 
@@ -106,12 +113,14 @@ static void put_module(struct gs_json *json, const struct gs_module *module)
 static void put_code(const struct gs_export *export, struct gs_json *json)
 {
     gs_json_member_open(json, "frames", '[');
-    for (size_t i = 0; i < export->location_count; i++)
+    for (size_t i = 0; i < export->location_count; i++) {
         put_frame(export, json, i);
+    }
     gs_json_close(json, ']');
     gs_json_member_open(json, "modules", '[');
-    for (size_t i = 0; i < export->module_count; i++)
+    for (size_t i = 0; i < export->module_count; i++) {
         put_module(json, &export->modules[i]);
+    }
     gs_json_close(json, ']');
 }
 
@@ -142,19 +151,23 @@ static void put_process(const struct gs_export *export, struct gs_json *json)
     gs_json_member_text(json, "command", config->command);
     gs_json_member_text(json, "program", export->job->program);
     gs_json_member_text(json, "host", config->host);
-    if (config->rank >= 0)
+    if (config->rank >= 0) {
         gs_json_member(json, "rank", (uint64_t)config->rank);
-    else
+    } else {
         gs_json_member_null(json, "rank");
+    }
     gs_json_member_text(json, "ending", config->ending);
     gs_json_member_bool(json, "running", config->running);
     put_exit_status(json, config->ending);
-    if (config->uncounted && config->uncounted[0])
+    if (config->uncounted && config->uncounted[0]) {
         gs_json_member_text(json, "uncounted", config->uncounted);
-    if (config->order_ended && config->order_ended[0])
+    }
+    if (config->order_ended && config->order_ended[0]) {
         gs_json_member_text(json, "order_ended", config->order_ended);
-    if (export->summary->no_start)
+    }
+    if (export->summary->no_start) {
         gs_json_member_text(json, "no_start", config->no_start);
+    }
     gs_json_close(json, '}');
 }
 
@@ -167,8 +180,9 @@ static void put_time(const struct gs_export *export, struct gs_json *json)
     gs_json_member(json, "start_unix_ms",
                    end_ms > duration_ms ? end_ms - duration_ms : 0);
     gs_json_member(json, "end_unix_ms", end_ms);
-    if (export->job->killed_unix_ms)
+    if (export->job->killed_unix_ms) {
         gs_json_member(json, "killed_unix_ms", export->job->killed_unix_ms);
+    }
     gs_json_member(json, "duration_ns", export->source->now_ns);
     gs_json_close(json, '}');
 }
@@ -176,9 +190,10 @@ static void put_time(const struct gs_export *export, struct gs_json *json)
 static void put_options(const struct gs_export *export, struct gs_json *json)
 {
     gs_json_member_open(json, "options", '{');
-    for (size_t i = 0; i < export->job->option_count; i++)
+    for (size_t i = 0; i < export->job->option_count; i++) {
         gs_json_member_text(json, export->job->options[i].name,
                             export->job->options[i].value);
+    }
     gs_json_close(json, '}');
 }
 
@@ -186,10 +201,11 @@ static void put_options(const struct gs_export *export, struct gs_json *json)
 
 static void put_device_of(struct gs_json *json, unsigned kind, int device)
 {
-    if (gs_export_on_host(kind, device))
+    if (gs_export_on_host(kind, device)) {
         gs_json_member_null(json, "device");
-    else
+    } else {
         gs_json_member(json, "device", (uint64_t)device);
+    }
 }
 
 /* Writes the memory of a device, or of a row apart from the devices. */
@@ -215,8 +231,9 @@ static void put_call(const struct gs_export *export, struct gs_json *json,
 static void put_likely(const struct gs_export *export, struct gs_json *json,
                        const struct gs_group *group)
 {
-    if (export->tracker->config.sampling.distance_bytes == 0)
+    if (export->tracker->config.sampling.distance_bytes == 0) {
         return;
+    }
     gs_json_member(json, "likely_bytes", gs_likely(group->likely_bytes));
     gs_json_member(json, "likely_count", gs_group_likely_count(group));
 }
@@ -224,10 +241,11 @@ static void put_likely(const struct gs_export *export, struct gs_json *json,
 /* Writes the reason why a group has no stack on purpose. */
 static void put_no_stack(struct gs_json *json, const struct gs_group *group)
 {
-    if (gs_stack_left_out(group->stack))
+    if (gs_stack_left_out(group->stack)) {
         gs_json_member_text(json, "no_stack",
                             group->stack == GS_STACK_TOO_SMALL ? "too small"
                                                                : "not sampled");
+    }
 }
 
 static void put_place(const struct gs_export *export, struct gs_json *json,
@@ -243,17 +261,20 @@ static void put_place(const struct gs_export *export, struct gs_json *json,
     gs_json_member(json, "oldest_ns", group->oldest_ns);
     gs_json_member(json, "newest_ns", group->newest_ns);
     put_stack(export, json, stack);
-    if (group->suppressed_by != 0)
+    if (group->suppressed_by != 0) {
         gs_json_member_text(
             json, "rule",
             gs_suppressions_rule(export->config->suppressions, group->suppressed_by - 1)
                 ->pattern);
-    if (gs_report_cached_by(group))
+    }
+    if (gs_report_cached_by(group)) {
         gs_json_member_text(json, "cached_by", gs_report_cached_by(group));
+    }
     put_likely(export, json, group);
-    if (export->config->growth)
+    if (export->config->growth) {
         gs_json_member_bool(json, "growing",
                             gs_growth_has(export->config->growth, group));
+    }
     put_no_stack(json, group);
     gs_json_close(json, '}');
 }
@@ -278,8 +299,9 @@ static void put_leaks(const struct gs_export *export, struct gs_json *json)
     put_groups(export, json, "leaks", 0, data->leak_groups);
     put_groups(export, json, "suppressed", data->leak_groups, data->groups.count);
     gs_json_member_open(json, "registered", '[');
-    for (size_t i = 0; i < data->registered.count; i++)
+    for (size_t i = 0; i < data->registered.count; i++) {
         put_place(export, json, &data->registered.items[i], "still registered at exit");
+    }
     gs_json_close(json, ']');
     gs_json_member_open(json, "not_grouped", '{');
     gs_json_member(json, "bytes",
@@ -297,8 +319,9 @@ static void put_recorded(const struct gs_export *export, struct gs_json *json)
     char fate[160];
 
     gs_tracker_get_windows(export->tracker, &windows);
-    if (sampling->distance_bytes == 0 && sampling->min_bytes == 0 && !windows.switched)
+    if (sampling->distance_bytes == 0 && sampling->min_bytes == 0 && !windows.switched) {
         return;
+    }
     gs_json_member_open(json, "recorded", '{');
     gs_json_member(json, "sample_bytes", sampling->distance_bytes);
     gs_json_member(json, "always_bytes", sampling->always_bytes);
@@ -312,9 +335,10 @@ static void put_recorded(const struct gs_export *export, struct gs_json *json)
     gs_json_member(json, "suppressed_count", export->data->shared_count);
     gs_json_close(json, '}');
     gs_json_member_open(json, "unplaced", '[');
-    for (size_t i = 0; i < unplaced->count; i++)
+    for (size_t i = 0; i < unplaced->count; i++) {
         put_place(export, json, &unplaced->items[i],
                   gs_scan_fate(&unplaced->items[i], fate));
+    }
     gs_json_close(json, ']');
 }
 
@@ -359,8 +383,9 @@ static void put_peaks(const struct gs_export *export, struct gs_json *json)
     for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
         const struct gs_peak *peak = &export->data->peaks[row];
 
-        if (!peak->known)
+        if (!peak->known) {
             continue;
+        }
         gs_json_open(json, '{');
         put_row(json, row);
         gs_json_member(json, "bytes", peak->bytes);
@@ -368,8 +393,9 @@ static void put_peaks(const struct gs_export *export, struct gs_json *json)
         gs_json_member(json, "freed_bytes", peak->freed_bytes);
         gs_json_member_bool(json, "places_are_exact", !peak->about);
         gs_json_member_open(json, "places", '[');
-        for (size_t k = 0; k < peak->count; k++)
+        for (size_t k = 0; k < peak->count; k++) {
             put_peak_place(export, json, &peak->places[k]);
+        }
         gs_json_close(json, ']');
         gs_json_close(json, '}');
     }
@@ -380,10 +406,11 @@ static void put_peaks(const struct gs_export *export, struct gs_json *json)
 
 static void put_thread(struct gs_json *json, uint32_t thread)
 {
-    if (thread != 0)
+    if (thread != 0) {
         gs_json_member(json, "thread", thread);
-    else
+    } else {
         gs_json_member_null(json, "thread");
+    }
 }
 
 /* `call`: the name of a call that has no number; "": the call has one. */
@@ -392,8 +419,9 @@ static void put_site(const struct gs_export *export, struct gs_json *json,
 {
     const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
 
-    if (call[0] == '\0' || (stack && stack->call))
+    if (call[0] == '\0' || (stack && stack->call)) {
         call = gs_export_call(export, stack, site->api);
+    }
     gs_json_member(json, "time_ns", site->time_ns);
     put_thread(json, site->thread);
     gs_json_member_text(json, "call", call);
@@ -454,18 +482,20 @@ static void put_error(const struct gs_export *export, struct gs_json *json,
     } else {
         gs_json_member_null(json, "first_freed");
     }
-    if (error->has_allocation)
+    if (error->has_allocation) {
         put_allocation(export, json, &error->allocation);
-    else
+    } else {
         gs_json_member_null(json, "allocation");
+    }
     gs_json_close(json, '}');
 }
 
 static void put_errors(const struct gs_export *export, struct gs_json *json)
 {
     gs_json_member_open(json, "errors", '[');
-    for (size_t i = 0; i < export->data->errors_kept; i++)
+    for (size_t i = 0; i < export->data->errors_kept; i++) {
         put_error(export, json, &export->data->errors[i]);
+    }
     gs_json_close(json, ']');
 }
 
@@ -521,8 +551,9 @@ static void put_refusal(const struct gs_export *export, struct gs_json *json,
 static void put_refusals(const struct gs_export *export, struct gs_json *json)
 {
     gs_json_member_open(json, "out_of_memory", '[');
-    for (size_t i = 0; i < export->config->refusal_count; i++)
+    for (size_t i = 0; i < export->config->refusal_count; i++) {
         put_refusal(export, json, &export->config->refusals[i]);
+    }
     gs_json_close(json, ']');
 }
 
@@ -541,8 +572,9 @@ static void put_checks(const struct gs_export *export, struct gs_json *json)
     gs_json_member(json, "looked_at",
                    __atomic_load_n(&checks[GS_CHECK_LOOKED], __ATOMIC_RELAXED));
     gs_json_member_open(json, "not_looked_at", '{');
-    for (size_t i = 0; i < GS_ARRAY_LEN(keys); i++)
+    for (size_t i = 0; i < GS_ARRAY_LEN(keys); i++) {
         gs_json_member(json, keys[i], __atomic_load_n(&checks[i], __ATOMIC_RELAXED));
+    }
     gs_json_close(json, '}');
     gs_json_close(json, '}');
 }
@@ -563,8 +595,9 @@ static void put_proof(const struct gs_export *export, struct gs_json *json)
     gs_json_member(json, "longest_wait_ns", proof->longest_ns);
     gs_json_member_text(json, "ended_by", proof->ended_by[0] ? proof->ended_by : NULL);
     gs_json_member_open(json, "look_ups", '[');
-    for (size_t i = 0; i < proof->look_up_count; i++)
+    for (size_t i = 0; i < proof->look_up_count; i++) {
         gs_json_text(json, proof->look_ups[i]);
+    }
     gs_json_close(json, ']');
     gs_json_close(json, '}');
 }
@@ -601,8 +634,9 @@ static void put_slow_copy(const struct gs_export *export, struct gs_json *json,
     gs_json_member_text(json, "to", site->to_host ? "host" : "device");
     gs_json_member_open(json, "hints", '[');
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (hints >> i & 1u)
+        if (hints >> i & 1u) {
             gs_json_text(json, names[i]);
+        }
     }
     gs_json_close(json, ']');
     gs_json_member(json, "count", site->count);
@@ -626,11 +660,13 @@ static void put_slow_copies(const struct gs_export *export, struct gs_json *json
 {
     const struct gs_transfer_list *slow = &export->data->slow;
 
-    if (!export->config->transfers)
+    if (!export->config->transfers) {
         return;
+    }
     gs_json_member_open(json, "slow_copies", '[');
-    for (size_t i = 0; i < slow->count; i++)
+    for (size_t i = 0; i < slow->count; i++) {
         put_slow_copy(export, json, &slow->sites[i]);
+    }
     gs_json_close(json, ']');
     gs_json_member_open(json, "other_copies", '{');
     gs_json_member(json, "count", slow->rest_count);

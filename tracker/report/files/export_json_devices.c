@@ -19,9 +19,10 @@ static void put_pool(const struct gs_export *export, struct gs_json *json, size_
     const struct gs_export_job *job = export->job;
 
     gs_json_member_open(json, "pool", '{');
-    for (size_t i = 0; i < job->counter_count; i++)
+    for (size_t i = 0; i < job->counter_count; i++) {
         gs_json_member(json, job->counters[i].name,
                        job->values[device * job->counter_count + i]);
+    }
     gs_json_close(json, '}');
 }
 
@@ -52,9 +53,11 @@ static void put_sizes(struct gs_json *json, const struct gs_report_device *devic
     }
     put_holes(json, &device->holes);
     gs_json_member_open(json, "pool_sizes", '[');
-    for (size_t i = 0; i < device->class_count; i++)
-        if (!gs_report_class_empty(&device->classes[i]))
+    for (size_t i = 0; i < device->class_count; i++) {
+        if (!gs_report_class_empty(&device->classes[i])) {
             put_class(json, &device->classes[i]);
+        }
+    }
     gs_json_close(json, ']');
 }
 
@@ -91,17 +94,19 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
     struct gs_tracker_totals totals;
 
     gs_tracker_get_totals(export->tracker, (int)ordinal, &totals);
-    if (!gs_report_row_used(&totals) && !pooled)
+    if (!gs_report_row_used(&totals) && !pooled) {
         return;
+    }
     gs_json_open(json, '{');
     gs_json_member(json, "device", ordinal);
     gs_json_member_text(json, "name", known ? config->devices[ordinal].name : NULL);
     gs_json_member_text(json, "pci_bus_id", known ? config->devices[ordinal].bus : NULL);
     put_totals(json, &totals);
-    if (pooled && export->job->values)
+    if (pooled && export->job->values) {
         put_pool(export, json, ordinal);
-    else
+    } else {
         gs_json_member_null(json, "pool");
+    }
     put_sizes(json, pooled ? &config->devices[ordinal] : NULL);
     gs_json_member_or_null(json, "pool_as_of_ns",
                            pooled && config->devices[ordinal].as_of_ns,
@@ -119,8 +124,9 @@ void gs_json_devices(const struct gs_export *export, struct gs_json *json)
     struct gs_tracker_totals totals;
 
     gs_json_member_open(json, "devices", '[');
-    for (unsigned i = 0; i < GS_MAX_DEVICES; i++)
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         put_device(export, json, i);
+    }
     gs_json_close(json, ']');
     for (size_t i = 0; i < GS_ARRAY_LEN(gs_report_rows); i++) {
         gs_tracker_get_totals(export->tracker, GS_TOTALS_PINNED - (int)i, &totals);
@@ -139,9 +145,10 @@ void gs_json_units(const struct gs_export *export, struct gs_json *json)
 #undef GS_TOTAL
     gs_json_close(json, '}');
     gs_json_member_open(json, "pool", '{');
-    for (size_t i = 0; i < export->job->counter_count; i++)
+    for (size_t i = 0; i < export->job->counter_count; i++) {
         gs_json_member_text(json, export->job->counters[i].name,
                             export->job->counters[i].unit);
+    }
     gs_json_close(json, '}');
     gs_json_member_open(json, "pool_holes", '{');
 #define GS_REPORT_HOLE(name, unit, doc) gs_json_member_text(json, #name, unit);

@@ -24,11 +24,13 @@ static void put_separator(struct gs_json *json)
         json->named = false;
         return;
     }
-    if (json->begun)
+    if (json->begun) {
         gs_out_text(&json->out, json->depth > LINES_DEPTH ? ", " : ",");
+    }
     json->begun = true;
-    if (json->depth > 0 && json->depth <= LINES_DEPTH)
+    if (json->depth > 0 && json->depth <= LINES_DEPTH) {
         put_line(json);
+    }
 }
 
 void gs_json_open(struct gs_json *json, char bracket)
@@ -42,8 +44,9 @@ void gs_json_open(struct gs_json *json, char bracket)
 void gs_json_close(struct gs_json *json, char bracket)
 {
     json->depth--;
-    if (json->begun && json->depth < LINES_DEPTH)
+    if (json->begun && json->depth < LINES_DEPTH) {
         put_line(json);
+    }
     gs_out_char(&json->out, bracket);
     json->begun = true;
 }
@@ -59,7 +62,7 @@ static void put_escaped(struct gs_json *json, unsigned c)
     } else if (c >= 8 && c <= 13 && c != 11) {
         gs_out_char(&json->out, letters[c - 8]);
     } else {
-        snprintf(code, sizeof code, "u%04x", c);
+        snprintf(code, sizeof(code), "u%04x", c);
         gs_out_text(&json->out, code);
     }
 }
@@ -70,10 +73,11 @@ static void put_string(struct gs_json *json, const char *text)
     while (*text) {
         struct gs_utf8 c = gs_utf8_take(&text);
 
-        if (gs_is_control(c.bytes, c.length) || *c.bytes == '"' || *c.bytes == '\\')
+        if (gs_is_control(c.bytes, c.length) || *c.bytes == '"' || *c.bytes == '\\') {
             put_escaped(json, gs_utf8_value(c.bytes, c.length));
-        else
+        } else {
             gs_out_bytes(&json->out, c.bytes, c.length);
+        }
     }
     gs_out_char(&json->out, '"');
 }
@@ -109,7 +113,7 @@ void gs_json_thousandths(struct gs_json *json, uint64_t value)
                            (char)('0' + rest % 10)};
 
     gs_json_number(json, value / 1000);
-    gs_out_bytes(&json->out, digits, sizeof digits);
+    gs_out_bytes(&json->out, digits, sizeof(digits));
 }
 
 void gs_json_hex(struct gs_json *json, uint64_t value)
@@ -159,10 +163,11 @@ void gs_json_member_bool(struct gs_json *json, const char *key, bool value)
 void gs_json_member_or_null(struct gs_json *json, const char *key, bool known,
                             uint64_t value)
 {
-    if (known)
+    if (known) {
         gs_json_member(json, key, value);
-    else
+    } else {
         gs_json_member_null(json, key);
+    }
 }
 
 void gs_json_member_null(struct gs_json *json, const char *key)

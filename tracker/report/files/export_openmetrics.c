@@ -41,8 +41,9 @@ static void put_head(struct metrics *metrics, const struct family *family)
                                     {"HELP", family->help}};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(lines); i++) {
-        if (lines[i][1][0] == '\0' || (metrics->text && lines[i][1] == family->unit))
+        if (lines[i][1][0] == '\0' || (metrics->text && lines[i][1] == family->unit)) {
             continue;
+        }
         gs_out_text(out, "# ");
         gs_out_text(out, lines[i][0]);
         gs_out_char(out, ' ');
@@ -64,14 +65,16 @@ static void put_label(struct metrics *metrics, const char *name, const char *val
     while (*value) {
         struct gs_utf8 c = gs_utf8_take(&value);
 
-        if (*c.bytes == '"' || *c.bytes == '\\')
+        if (*c.bytes == '"' || *c.bytes == '\\') {
             gs_out_char(out, '\\');
-        if (*c.bytes == '\n')
+        }
+        if (*c.bytes == '\n') {
             gs_out_text(out, "\\n");
-        else if (gs_is_control(c.bytes, c.length))
+        } else if (gs_is_control(c.bytes, c.length)) {
             gs_out_char(out, '?');
-        else
+        } else {
             gs_out_bytes(out, c.bytes, c.length);
+        }
     }
     gs_out_char(out, '"');
 }
@@ -80,7 +83,7 @@ static void put_label_number(struct metrics *metrics, const char *name, uint64_t
 {
     char text[24];
 
-    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
     put_label(metrics, name, text);
 }
 
@@ -89,17 +92,20 @@ static void put_sample(struct metrics *metrics, const struct family *family)
 {
     const struct gs_report_config *config = metrics->export->config;
 
-    if (!metrics->begun)
+    if (!metrics->begun) {
         put_head(metrics, family);
+    }
     metrics->begun = true;
     gs_out_text(&metrics->out, family->name);
-    if (family->counter)
+    if (family->counter) {
         gs_out_text(&metrics->out, "_total");
+    }
     metrics->separator = '{';
     put_label(metrics, "host", config->host ? config->host : "");
     put_label_number(metrics, "pid", (uint64_t)config->pid);
-    if (config->rank >= 0)
+    if (config->rank >= 0) {
         put_label_number(metrics, "rank", (uint64_t)config->rank);
+    }
 }
 
 static void put_value(struct metrics *metrics, uint64_t value)
@@ -113,7 +119,7 @@ static void put_seconds(struct metrics *metrics, uint64_t ns)
 {
     char text[40];
 
-    snprintf(text, sizeof text, "} %llu.%09llu\n", (unsigned long long)(ns / 1000000000),
+    snprintf(text, sizeof(text), "} %llu.%09llu\n", (unsigned long long)(ns / 1000000000),
              (unsigned long long)(ns % 1000000000));
     gs_out_text(&metrics->out, text);
 }
@@ -168,10 +174,12 @@ static void put_bus(struct metrics *metrics, const char *bus)
     char text[40];
     size_t domain = strcspn(bus, ":"), length = 0;
 
-    while (domain + length < 8)
+    while (domain + length < 8) {
         text[length++] = '0';
-    for (; *bus && length < sizeof text - 1; bus++)
+    }
+    for (; *bus && length < sizeof(text) - 1; bus++) {
         text[length++] = *bus >= 'a' && *bus <= 'f' ? (char)(*bus - 'a' + 'A') : *bus;
+    }
     text[length] = '\0';
     put_label(metrics, "pci_bus_id", text);
 }
@@ -182,10 +190,12 @@ static void put_device(struct metrics *metrics, size_t i)
     const struct gs_report_config *config = metrics->export->config;
 
     put_label_number(metrics, "device", i);
-    if (i < config->device_count && config->devices[i].uuid)
+    if (i < config->device_count && config->devices[i].uuid) {
         put_label(metrics, "UUID", config->devices[i].uuid);
-    if (i < config->device_count && config->devices[i].bus)
+    }
+    if (i < config->device_count && config->devices[i].bus) {
         put_bus(metrics, config->devices[i].bus);
+    }
 }
 
 /* Begins a sample of a device, or of a row apart from the devices. */
@@ -196,8 +206,9 @@ static void put_row_sample(struct metrics *metrics, const struct family *family,
                                                             "imported", "views"};
 
     put_sample(metrics, family);
-    if (row < GS_ROW_PINNED)
+    if (row < GS_ROW_PINNED) {
         put_device(metrics, row);
+    }
     put_label(metrics, "memory",
               row < GS_ROW_PINNED ? "device" : apart[row - GS_ROW_PINNED]);
 }
@@ -208,8 +219,9 @@ static void put_total(struct metrics *metrics, const struct total *total)
     for (unsigned row = 0; row < GS_ROWS; row++) {
         const char *of = (const char *)&metrics->totals[row];
 
-        if (!gs_report_row_used(&metrics->totals[row]))
+        if (!gs_report_row_used(&metrics->totals[row])) {
             continue;
+        }
         put_row_sample(metrics, &total->family, row);
         put_value(metrics, *(const uint64_t *)(of + total->offset));
     }
@@ -221,8 +233,9 @@ static uint64_t leaked_of(const struct gs_groups *groups, size_t count, unsigned
 
     for (size_t i = 0; i < count; i++) {
         const struct gs_group *group = &groups->items[i];
-        if (gs_totals_row(group->device, group->kind) == row)
+        if (gs_totals_row(group->device, group->kind) == row) {
             bytes += gs_group_weight(group);
+        }
     }
     return bytes;
 }
@@ -236,8 +249,9 @@ static void put_leaked(struct metrics *metrics)
 
     metrics->begun = false;
     for (unsigned row = 0; row < GS_ROWS && !metrics->export->config->running; row++) {
-        if (!gs_report_row_used(&metrics->totals[row]))
+        if (!gs_report_row_used(&metrics->totals[row])) {
             continue;
+        }
         put_row_sample(metrics, &family, row);
         put_value(metrics, leaked_of(&data->groups, data->leak_groups, row) +
                                leaked_of(&data->unplaced, data->unplaced.count, row));
@@ -270,8 +284,9 @@ static size_t counter_of(const struct gs_export_job *job, const char *name)
     size_t i = 0;
 
     while (job->values && i < job->counter_count &&
-           strcmp(job->counters[i].name, name) != 0)
+           strcmp(job->counters[i].name, name) != 0) {
         i++;
+    }
     return job->values ? i : job->counter_count;
 }
 
@@ -285,14 +300,16 @@ static void put_pool(struct metrics *metrics, const struct pooled *figure)
     for (size_t i = 0; counter < job->counter_count && i < config->device_count; i++) {
         uint64_t value = job->values[i * job->counter_count + counter];
 
-        if (!gs_report_pool_used(&config->devices[i]))
+        if (!gs_report_pool_used(&config->devices[i])) {
             continue;
+        }
         put_sample(metrics, &figure->family);
         put_device(metrics, i);
-        if (strcmp(figure->family.unit, "seconds") == 0)
+        if (strcmp(figure->family.unit, "seconds") == 0) {
             put_seconds(metrics, value);
-        else
+        } else {
             put_value(metrics, value);
+        }
     }
 }
 
@@ -306,8 +323,9 @@ static void put_owners(struct metrics *metrics, const struct family *family,
         const struct gs_owner *owner = &metrics->owners.items[i];
 
         put_sample(metrics, family);
-        if (owner->row < GS_ROW_PINNED)
+        if (owner->row < GS_ROW_PINNED) {
             put_device(metrics, owner->row);
+        }
         put_label(metrics, "kind", gs_export_kind(owner->kind));
         put_label(metrics, "owner", owner->name ? owner->name : "unknown");
         put_value(metrics, *(const uint64_t *)((const char *)owner + offset));
@@ -331,30 +349,35 @@ static void put_all_owners(struct metrics *metrics)
 static void put_all(struct metrics *metrics)
 {
     put_process(metrics);
-    for (size_t i = 0; i < GS_ARRAY_LEN(totals); i++)
+    for (size_t i = 0; i < GS_ARRAY_LEN(totals); i++) {
         put_total(metrics, &totals[i]);
+    }
     put_leaked(metrics);
-    for (size_t i = 0; i < GS_ARRAY_LEN(pooled); i++)
+    for (size_t i = 0; i < GS_ARRAY_LEN(pooled); i++) {
         put_pool(metrics, &pooled[i]);
+    }
     put_all_owners(metrics);
-    if (!metrics->text)
+    if (!metrics->text) {
         gs_out_text(&metrics->out, "# EOF\n");
+    }
 }
 
 static enum gs_status write_metrics(const struct gs_export *export,
                                     const struct gs_export_sink *sink, bool text)
 {
-    struct metrics *metrics = calloc(1, sizeof *metrics);
+    struct metrics *metrics = calloc(1, sizeof(*metrics));
 
-    if (!metrics)
+    if (!metrics) {
         return GS_ERR_HOST_NOMEM;
+    }
     metrics->export = export;
     metrics->text = text;
-    for (unsigned row = 0; row < GS_ROWS; row++)
+    for (unsigned row = 0; row < GS_ROWS; row++) {
         gs_tracker_get_totals(export->tracker,
                               row < GS_ROW_PINNED ? (int)row
                                                   : GS_MAX_DEVICES - 1 - (int)row,
                               &metrics->totals[row]);
+    }
     gs_owners_gather(&metrics->owners, export->tracker->config.stacks, export->source,
                      export->data, true);
     gs_out_begin(&metrics->out, sink);

@@ -16,8 +16,9 @@ void gs_out_begin(struct gs_export_out *out, const struct gs_export_sink *sink)
 static void flush(struct gs_export_out *out)
 {
     if (!out->failed && out->length > 0 &&
-        !out->sink->write(out->sink->self, out->data, out->length))
+        !out->sink->write(out->sink->self, out->data, out->length)) {
         out->failed = true;
+    }
     out->length = 0;
 }
 
@@ -32,15 +33,16 @@ void gs_out_bytes(struct gs_export_out *out, const void *data, size_t length)
     const char *from = data;
 
     while (length > 0) {
-        size_t room = sizeof out->data - out->length;
+        size_t room = sizeof(out->data) - out->length;
         size_t part = length < room ? length : room;
 
         memcpy(out->data + out->length, from, part);
         out->length += part;
         from += part;
         length -= part;
-        if (out->length == sizeof out->data)
+        if (out->length == sizeof(out->data)) {
             flush(out);
+        }
     }
 }
 
@@ -67,7 +69,7 @@ static char *put_digits(uint64_t value, unsigned base, char *end)
 void gs_out_number(struct gs_export_out *out, uint64_t value)
 {
     char digits[20];
-    char *end = digits + sizeof digits, *begin = put_digits(value, 10, end);
+    char *end = digits + sizeof(digits), *begin = put_digits(value, 10, end);
 
     gs_out_bytes(out, begin, (size_t)(end - begin));
 }
@@ -75,7 +77,7 @@ void gs_out_number(struct gs_export_out *out, uint64_t value)
 void gs_out_hex(struct gs_export_out *out, uint64_t value)
 {
     char digits[20];
-    char *end = digits + sizeof digits, *begin = put_digits(value, 16, end);
+    char *end = digits + sizeof(digits), *begin = put_digits(value, 16, end);
 
     *--begin = 'x';
     *--begin = '0';
@@ -88,7 +90,7 @@ struct gs_utf8 gs_utf8_take(const char **text)
     struct gs_utf8 taken = {.bytes = *text, .length = gs_utf8_length(*text)};
 
     *text += taken.length ? taken.length : 1;
-    return taken.length ? taken : (struct gs_utf8){replacement, sizeof replacement - 1};
+    return taken.length ? taken : (struct gs_utf8){replacement, sizeof(replacement) - 1};
 }
 
 void gs_out_part(struct gs_export_out *out, const char *text, const char *also)
@@ -96,9 +98,11 @@ void gs_out_part(struct gs_export_out *out, const char *text, const char *also)
     while (*text) {
         struct gs_utf8 c = gs_utf8_take(&text);
 
-        if (gs_is_control(c.bytes, c.length) || (c.length == 1 && strchr(also, *c.bytes)))
+        if (gs_is_control(c.bytes, c.length) ||
+            (c.length == 1 && strchr(also, *c.bytes))) {
             gs_out_char(out, '?');
-        else
+        } else {
             gs_out_bytes(out, c.bytes, c.length);
+        }
     }
 }

@@ -129,7 +129,7 @@ static void put_labels(struct profile *profile, const struct gs_export_stack *st
     char text[32];
 
     if (!gs_export_on_host(kind, device)) {
-        snprintf(text, sizeof text, "%d", device);
+        snprintf(text, sizeof(text), "%d", device);
         put_label(profile, "device", text);
     }
     put_label(profile, "api", gs_export_call(profile->export, stack, api));
@@ -141,7 +141,7 @@ static void put_stream(struct profile *profile, const struct gs_sample *sample)
     char text[32];
 
     if (sample->stream != 0) {
-        snprintf(text, sizeof text, "0x%llx", (unsigned long long)sample->stream);
+        snprintf(text, sizeof(text), "0x%llx", (unsigned long long)sample->stream);
         put_label(profile, "stream", text);
     } else if (sample->kind == GS_MEMORY_ASYNC) {
         put_label(profile, "stream", "default");
@@ -157,20 +157,24 @@ static const struct gs_export_stack *put_places(struct profile *profile, uint32_
     struct gs_proto *packed = &profile->packed;
 
     gs_proto_clear(packed);
-    if (!stack || stack->begin == stack->end)
+    if (!stack || stack->begin == stack->end) {
         gs_proto_varint(packed, pseudo + (id == GS_STACK_TOO_SMALL ? PSEUDO_TOO_SMALL
                                                                    : PSEUDO_NO_STACK));
+    }
     for (uint32_t i = stack ? stack->begin : 0; stack && i < stack->end; i++) {
         uint32_t frame = export->frames[stack->first + i];
         /* The location of the function that contains it has a line for it. */
-        if (export->locations[frame].inlined && i + 1 < stack->end)
+        if (export->locations[frame].inlined && i + 1 < stack->end) {
             continue;
-        while (export->locations[frame].inlined)
+        }
+        while (export->locations[frame].inlined) {
             frame++;
+        }
         gs_proto_varint(packed, (uint64_t)frame + 1);
     }
-    if (stack && stack->cut)
+    if (stack && stack->cut) {
         gs_proto_varint(packed, pseudo + PSEUDO_MORE_FRAMES);
+    }
     gs_proto_message(&profile->message, SAMPLE_LOCATION_ID, packed);
     return stack;
 }
@@ -181,8 +185,9 @@ static const struct gs_export_stack *put_places(struct profile *profile, uint32_
 static void put_values(struct profile *profile, const double values[VALUES])
 {
     gs_proto_clear(&profile->packed);
-    for (unsigned i = 0; i < VALUES; i++)
+    for (unsigned i = 0; i < VALUES; i++) {
         gs_proto_varint(&profile->packed, gs_likely(values[i]));
+    }
     gs_proto_message(&profile->message, SAMPLE_VALUE, &profile->packed);
 }
 
@@ -193,8 +198,9 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
         sample->likely_live,   sample->likely_live_bytes};
 
     /* pprof does not scale values: samples with a stack represent those without. */
-    if (sample->stack == GS_STACK_NOT_SAMPLED)
+    if (sample->stack == GS_STACK_NOT_SAMPLED) {
         return;
+    }
     const struct gs_export_stack *stack = put_places(profile, sample->stack);
     put_values(profile, values);
     put_labels(profile, stack, sample->device, sample->api, sample->kind);
@@ -207,8 +213,9 @@ static void put_peak_site(struct profile *profile, const struct gs_group *held)
 {
     const double values[VALUES] = {0, 0, held->likely_count, held->likely_bytes, 0, 0};
 
-    if (held->stack == GS_STACK_NOT_SAMPLED)
+    if (held->stack == GS_STACK_NOT_SAMPLED) {
         return;
+    }
     const struct gs_export_stack *stack = put_places(profile, held->stack);
     put_values(profile, values);
     put_labels(profile, stack, held->device, held->api, held->kind);
@@ -220,8 +227,9 @@ static void put_peaks(struct profile *profile)
     for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
         const struct gs_peak *peak = &profile->export->data->peaks[row];
 
-        for (size_t i = 0; peak->known && i < peak->count; i++)
+        for (size_t i = 0; peak->known && i < peak->count; i++) {
             put_peak_site(profile, &peak->places[i].held);
+        }
     }
 }
 
@@ -236,8 +244,9 @@ static void note_known(const struct gs_export *export, struct known *known)
 {
     for (size_t i = 0; i < export->location_count; i++) {
         const struct gs_symbol *symbol = &export->locations[i].result;
-        if (export->location_modules[i] == GS_EXPORT_NONE)
+        if (export->location_modules[i] == GS_EXPORT_NONE) {
             continue;
+        }
         struct known *of = &known[export->location_modules[i]];
         of->functions = of->functions || symbol->function;
         of->files = of->files || symbol->file;
@@ -266,15 +275,16 @@ static void put_mapping(struct profile *profile, size_t number, const struct kno
 static void put_mappings(struct profile *profile)
 {
     size_t count = profile->export->module_count;
-    struct known *known = calloc(count ? count : 1, sizeof *known);
+    struct known *known = calloc(count ? count : 1, sizeof(*known));
 
     if (!known) {
         profile->failed = true;
         return;
     }
     note_known(profile->export, known);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         put_mapping(profile, i, &known[i]);
+    }
     free(known);
 }
 
@@ -286,8 +296,9 @@ static uint64_t function_id(struct profile *profile, const struct gs_symbol *sym
            length = symbol->function ? strlen(symbol->function) : 0;
     char *key = symbol->function ? malloc(length + strlen(file) + 2) : NULL;
 
-    if (!symbol->function)
+    if (!symbol->function) {
         return 0;
+    }
 
     if (!key) {
         profile->failed = true;
@@ -298,8 +309,9 @@ static uint64_t function_id(struct profile *profile, const struct gs_symbol *sym
     strcpy(key + length + 1, file);
     uint64_t id = gs_proto_string(&profile->functions, key) + 1;
     free(key);
-    if (HASH_COUNT(profile->functions.items) == before)
+    if (HASH_COUNT(profile->functions.items) == before) {
         return id;
+    }
     gs_proto_number(&profile->message, FUNCTION_ID, id);
     gs_proto_number(&profile->message, FUNCTION_NAME, string(profile, symbol->function));
     gs_proto_number(
@@ -314,8 +326,9 @@ static void put_line(struct profile *profile, const struct gs_symbol *symbol)
 {
     uint64_t function = function_id(profile, symbol);
 
-    if (function == 0)
+    if (function == 0) {
         return;
+    }
     gs_proto_clear(&profile->inner);
     gs_proto_number(&profile->inner, LINE_FUNCTION_ID, function);
     gs_proto_number(&profile->inner, LINE_LINE, symbol->line);
@@ -326,14 +339,16 @@ static void put_location(struct profile *profile, uint64_t id, uint64_t mapping,
                          uint64_t address, const struct gs_symbol *symbol)
 {
     /* New functions are messages of their own, in front of the location's. */
-    for (unsigned i = 0; i < symbol->inlined_count; i++)
+    for (unsigned i = 0; i < symbol->inlined_count; i++) {
         (void)function_id(profile, &symbol->inlined[i]);
+    }
     (void)function_id(profile, symbol);
     gs_proto_number(&profile->message, LOCATION_ID, id);
     gs_proto_number(&profile->message, LOCATION_MAPPING_ID, mapping);
     gs_proto_number(&profile->message, LOCATION_ADDRESS, address);
-    for (unsigned i = 0; i < symbol->inlined_count; i++) /* the innermost first */
+    for (unsigned i = 0; i < symbol->inlined_count; i++) { /* the innermost first */
         put_line(profile, &symbol->inlined[i]);
+    }
     put_line(profile, symbol);
     put_message(profile, PROFILE_LOCATION);
 }
@@ -351,8 +366,9 @@ static void put_locations(struct profile *profile)
         const struct gs_symbol_request *location = &export->locations[id];
         uint32_t module = export->location_modules[id++];
         uint64_t mapping = module == GS_EXPORT_NONE ? 0 : (uint64_t)module + 1;
-        if (location->inlined)
+        if (location->inlined) {
             continue;
+        }
         /* The address of the call, not of its return. */
         put_location(profile, id, mapping, location->frame - 1, &location->result);
     }
@@ -370,8 +386,9 @@ static void put_windows(struct profile *profile)
     struct gs_text text = {0};
 
     gs_report_windows_text(profile->export->tracker, &text);
-    if (text.data)
+    if (text.data) {
         put_number(profile, PROFILE_COMMENT, string(profile, text.data));
+    }
     gs_text_free(&text);
 }
 
@@ -417,15 +434,17 @@ enum gs_status gs_export_write_pprof(const struct gs_export *export,
 
     gs_out_begin(&profile.out, sink);
     put_head(&profile);
-    for (size_t i = 0; i < export->sample_count; i++)
+    for (size_t i = 0; i < export->sample_count; i++) {
         put_sample(&profile, &export->samples[i]);
+    }
     put_peaks(&profile);
     put_mappings(&profile);
     put_locations(&profile);
     put_strings(&profile); /* last: all strings are known */
     status = gs_out_end(&profile.out);
-    if (profile.failed || profile.strings.failed || profile.functions.failed)
+    if (profile.failed || profile.strings.failed || profile.functions.failed) {
         status = GS_ERR_HOST_NOMEM;
+    }
     gs_proto_free(&profile.message);
     gs_proto_free(&profile.inner);
     gs_proto_free(&profile.packed);

@@ -19,17 +19,19 @@ void gs_proto_clear(struct gs_proto *message)
 void gs_proto_free(struct gs_proto *message)
 {
     free(message->data);
-    memset(message, 0, sizeof *message);
+    memset(message, 0, sizeof(*message));
 }
 
 static bool make_room(struct gs_proto *message, size_t length)
 {
     size_t capacity = message->capacity ? message->capacity : 256;
 
-    while (capacity < message->length + length)
+    while (capacity < message->length + length) {
         capacity *= 2;
-    if (capacity == message->capacity)
+    }
+    if (capacity == message->capacity) {
         return true;
+    }
     unsigned char *data = realloc(message->data, capacity);
     if (!data) {
         message->failed = true;
@@ -42,8 +44,9 @@ static bool make_room(struct gs_proto *message, size_t length)
 
 void gs_proto_varint(struct gs_proto *message, uint64_t value)
 {
-    if (!make_room(message, 10))
+    if (!make_room(message, 10)) {
         return;
+    }
     while (value >= 0x80) {
         message->data[message->length++] = (unsigned char)(value | 0x80);
         value >>= 7;
@@ -53,8 +56,9 @@ void gs_proto_varint(struct gs_proto *message, uint64_t value)
 
 void gs_proto_number(struct gs_proto *message, unsigned field, uint64_t value)
 {
-    if (value == 0)
+    if (value == 0) {
         return;
+    }
     gs_proto_varint(message, (uint64_t)field << 3 | VARINT);
     gs_proto_varint(message, value);
 }
@@ -64,8 +68,9 @@ void gs_proto_bytes(struct gs_proto *message, unsigned field, const void *data,
 {
     gs_proto_varint(message, (uint64_t)field << 3 | LENGTH_DELIMITED);
     gs_proto_varint(message, length);
-    if (length == 0 || !make_room(message, length))
+    if (length == 0 || !make_room(message, length)) {
         return;
+    }
     memcpy(message->data + message->length, data, length);
     message->length += length;
 }
@@ -90,22 +95,24 @@ static char *valid_copy(const char *text)
         memcpy(to, c.bytes, c.length);
         to += c.length;
     }
-    if (copy)
+    if (copy) {
         *to = '\0';
+    }
     return copy;
 }
 
 /* Adds a string with the next number. Takes ownership of `text`. NULL: no memory. */
 static struct gs_proto_string *add(struct gs_proto_strings *strings, char *text)
 {
-    struct gs_proto_string *made = calloc(1, sizeof *made);
+    struct gs_proto_string *made = calloc(1, sizeof(*made));
 
     if (made) {
         made->text = text;
         made->number = HASH_COUNT(strings->items);
         HASH_ADD_KEYPTR(hh, strings->items, text, strlen(text), made);
-        if (made->hh.tbl)
+        if (made->hh.tbl) {
             return made;
+        }
     }
     free(made);
     free(text);
@@ -117,26 +124,30 @@ static uint64_t number_of(struct gs_proto_strings *strings, char *text)
 {
     struct gs_proto_string *known = NULL;
 
-    if (text)
+    if (text) {
         HASH_FIND_STR(strings->items, text, known);
-    if (known)
+    }
+    if (known) {
         free(text);
-    else if (text)
+    } else if (text) {
         known = add(strings, text);
+    }
     strings->failed = strings->failed || !known;
     return known ? known->number : 0;
 }
 
 uint64_t gs_proto_string(struct gs_proto_strings *strings, const char *text)
 {
-    if (!strings->items)
+    if (!strings->items) {
         (void)number_of(strings, valid_copy(""));
+    }
     return text ? number_of(strings, valid_copy(text)) : 0;
 }
 
 void gs_proto_strings_free(struct gs_proto_strings *strings)
 {
-    for (struct gs_proto_string *item = strings->items; item; item = item->hh.next)
+    for (struct gs_proto_string *item = strings->items; item; item = item->hh.next) {
         free(item->text);
+    }
     GS_HASH_FREE(strings->items);
 }

@@ -41,8 +41,9 @@ static unsigned row_of_file(const char *path, unsigned from)
     for (unsigned i = from; i < GS_ARRAY_LEN(rows); i++) {
         size_t length = strlen(rows[i].file);
         if (strncmp(base_name, rows[i].file, length) == 0 ||
-            (package && strncmp(package, rows[i].file, length) == 0))
+            (package && strncmp(package, rows[i].file, length) == 0)) {
             return i + 1;
+        }
     }
     return 0;
 }
@@ -55,24 +56,29 @@ static unsigned examine(const struct search *search, uint32_t stack, uintptr_t f
     const char *path;
 
     if (gs_frame_is_python(frame)) {
-        if (gs_stacks_python(search->stacks, frame, &place) != GS_OK)
+        if (gs_stacks_python(search->stacks, frame, &place) != GS_OK) {
             return 0;
+        }
         path = place.file;
         request.result.function = place.function;
     } else {
-        if (search->source->module(search->source->self, stack, frame, &module) != GS_OK)
+        if (search->source->module(search->source->self, stack, frame, &module) !=
+            GS_OK) {
             return 0;
+        }
         path = module.path ? module.path : "";
         request.module = &module;
     }
     unsigned row = row_of_file(path, 0);
-    if (row != 0 && !request.result.function && search->source->resolve)
+    if (row != 0 && !request.result.function && search->source->resolve) {
         search->source->resolve(search->source->self, &request, 1);
+    }
     for (; row != 0; row = row_of_file(path, row)) {
         const char *function =
             request.result.linkage ? request.result.linkage : request.result.function;
-        if (function && strstr(function, rows[row - 1].function))
+        if (function && strstr(function, rows[row - 1].function)) {
             return row;
+        }
     }
     return 0;
 }
@@ -82,8 +88,9 @@ static unsigned row_of_frame(const struct search *search, uint32_t stack, uintpt
     size_t slot = (frame * UINT64_C(0x9e3779b97f4a7c15) >> 40) % FRAMES_KEPT;
     struct known *known = &search->known[slot];
 
-    if (known->frame != frame)
+    if (known->frame != frame) {
         *known = (struct known){frame, examine(search, stack, frame)};
+    }
     return known->row;
 }
 
@@ -92,8 +99,9 @@ static unsigned row_of_stack(const struct search *search, uint32_t stack)
     uintptr_t frames[GS_STACK_MAX_DEPTH];
     unsigned count = gs_report_stack_frames(search->stacks, stack, frames), row = 0;
 
-    for (unsigned i = 0; i < count && row == 0; i++)
+    for (unsigned i = 0; i < count && row == 0; i++) {
         row = row_of_frame(search, stack, frames[i]);
+    }
     return row;
 }
 
@@ -104,15 +112,18 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
 {
     struct search search = {.stacks = tracker->config.stacks, .source = source};
 
-    if (config->running || config->killed || config->caches_leak)
+    if (config->running || config->killed || config->caches_leak) {
         return; /* who has the memory is the question */
+    }
     if (!search.stacks || data->groups.count == 0 ||
-        !(search.known = calloc(FRAMES_KEPT, sizeof *search.known)))
+        !(search.known = calloc(FRAMES_KEPT, sizeof(*search.known)))) {
         return;
+    }
     for (size_t i = 0; i < data->groups.count; i++) {
         struct gs_group *group = &data->groups.items[i];
-        if (group->lost || group->suppressed_by != 0 || group->holds == GS_HOLDS_PARTS)
+        if (group->lost || group->suppressed_by != 0 || group->holds == GS_HOLDS_PARTS) {
             continue;
+        }
         group->cached_by = (uint8_t)row_of_stack(&search, group->stack);
     }
     free(search.known);
@@ -131,8 +142,9 @@ const char *gs_report_cached_unseen(const struct gs_report_data *data,
 
     /* PyTorch reports the parts of its device memory; they are known by address. */
     if (data->parts.known && group->holds != GS_HOLDS_UNKNOWN &&
-        strcmp(rows[row].file, "libc10_cuda.so") == 0)
+        strcmp(rows[row].file, "libc10_cuda.so") == 0) {
         return NULL;
+    }
     return rows[row].unseen;
 }
 

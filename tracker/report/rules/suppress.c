@@ -34,18 +34,20 @@ const char *gs_rule_kind_name(enum gs_rule_kind kind)
 
 enum gs_status gs_suppressions_create(struct gs_suppressions **out)
 {
-    struct gs_suppressions *rules = calloc(1, sizeof *rules);
+    struct gs_suppressions *rules = calloc(1, sizeof(*rules));
 
-    if (!rules)
+    if (!rules) {
         return GS_ERR_HOST_NOMEM;
+    }
     *out = rules;
     return GS_OK;
 }
 
 void gs_suppressions_destroy(struct gs_suppressions *rules)
 {
-    if (!rules)
+    if (!rules) {
         return;
+    }
     gs_suppressions_drop_index(rules);
     while (rules->strings) {
         struct gs_rule_string *next = rules->strings->next;
@@ -76,10 +78,11 @@ const struct gs_rule *gs_suppressions_rule(const struct gs_suppressions *rules,
  * memory. */
 static char *keep(struct gs_suppressions *rules, const char *text, size_t length)
 {
-    struct gs_rule_string *string = malloc(sizeof *string + length + 1);
+    struct gs_rule_string *string = malloc(sizeof(*string) + length + 1);
 
-    if (!string)
+    if (!string) {
         return NULL;
+    }
     memcpy(string->text, text, length);
     string->text[length] = '\0';
     string->next = rules->strings;
@@ -92,9 +95,10 @@ static enum gs_status append(struct gs_suppressions *rules, const struct gs_rule
     if (rules->count == rules->capacity) {
         uint32_t capacity = rules->capacity ? rules->capacity * 2 : 32;
         struct gs_rule_entry *entries =
-            realloc(rules->entries, capacity * sizeof *entries);
-        if (!entries)
+            realloc(rules->entries, capacity * sizeof(*entries));
+        if (!entries) {
             return GS_ERR_HOST_NOMEM;
+        }
         rules->entries = entries;
         rules->capacity = capacity;
     }
@@ -125,10 +129,12 @@ static bool is_space(char c)
 
 static struct span trim(struct span span)
 {
-    while (span.begin < span.end && is_space(*span.begin))
+    while (span.begin < span.end && is_space(*span.begin)) {
         span.begin++;
-    while (span.end > span.begin && is_space(span.end[-1]))
+    }
+    while (span.end > span.begin && is_space(span.end[-1])) {
         span.end--;
+    }
     return span;
 }
 
@@ -159,16 +165,19 @@ static bool parse_number(struct span span, bool sizes, uint64_t *out)
             span.end--;
         }
     }
-    if (span.begin == span.end)
+    if (span.begin == span.end) {
         return false;
+    }
     for (const char *at = span.begin; at < span.end; at++) {
         unsigned digit = (unsigned)(unsigned char)*at - '0';
-        if (digit > 9 || value > (UINT64_MAX - digit) / 10)
+        if (digit > 9 || value > (UINT64_MAX - digit) / 10) {
             return false;
+        }
         value = value * 10 + digit;
     }
-    if (value > UINT64_MAX >> shift || value << shift == GS_RULE_ANY)
+    if (value > UINT64_MAX >> shift || value << shift == GS_RULE_ANY) {
         return false;
+    }
     *out = value << shift;
     return true;
 }
@@ -178,11 +187,13 @@ static bool is_setting(struct span word, struct span *name, struct span *value)
 {
     const char *at = word.begin;
 
-    while (at < word.end && ((*at >= 'a' && *at <= 'z') || *at == '_'))
+    while (at < word.end && ((*at >= 'a' && *at <= 'z') || *at == '_')) {
         at++;
+    }
     if (at == word.begin || at == word.end || *at != '=' ||
-        (at + 1 < word.end && at[1] == '='))
+        (at + 1 < word.end && at[1] == '=')) {
         return false;
+    }
     *name = (struct span){word.begin, at};
     *value = (struct span){at + 1, word.end};
     return true;
@@ -196,35 +207,42 @@ static const char *take_setting(struct parsed *parsed, struct span name,
     uint64_t number;
 
     if (equals(name, "from")) {
-        if (value.begin == value.end)
+        if (value.begin == value.end) {
             return "from has no pattern";
-        if (parsed->from_count == GS_RULE_FROM_MAX)
+        }
+        if (parsed->from_count == GS_RULE_FROM_MAX) {
             return "from is there more than 8 times";
+        }
         parsed->from[parsed->from_count++] = value;
         return NULL;
     }
 
     if (equals(name, "max_count")) {
-        if (rule->max_count != GS_RULE_ANY)
+        if (rule->max_count != GS_RULE_ANY) {
             return "max_count is there twice";
+        }
         return parse_number(value, false, &rule->max_count)
                    ? NULL
                    : "max_count is not a whole number";
     }
     if (equals(name, "max_bytes")) {
-        if (rule->kind != GS_RULE_LEAK)
+        if (rule->kind != GS_RULE_LEAK) {
             return "max_bytes is for leak: rules only";
-        if (rule->max_bytes != GS_RULE_ANY)
+        }
+        if (rule->max_bytes != GS_RULE_ANY) {
             return "max_bytes is there twice";
+        }
         return parse_number(value, true, &rule->max_bytes)
                    ? NULL
                    : "max_bytes is not a size (such as 20M)";
     }
     if (equals(name, "device")) {
-        if (rule->device >= 0)
+        if (rule->device >= 0) {
             return "device is there twice";
-        if (!parse_number(value, false, &number) || number > INT16_MAX)
+        }
+        if (!parse_number(value, false, &number) || number > INT16_MAX) {
             return "device is not the number of one";
+        }
         rule->device = (int)number;
         return NULL;
     }
@@ -240,13 +258,16 @@ static const char *take_settings(struct parsed *parsed)
 
     for (;;) {
         struct span word = {pattern->end, pattern->end}, name, value;
-        while (word.begin > pattern->begin && !is_space(word.begin[-1]))
+        while (word.begin > pattern->begin && !is_space(word.begin[-1])) {
             word.begin--;
-        if (word.begin == pattern->begin || !is_setting(word, &name, &value))
+        }
+        if (word.begin == pattern->begin || !is_setting(word, &name, &value)) {
             return NULL;
+        }
         const char *wrong = take_setting(parsed, name, value);
-        if (wrong)
+        if (wrong) {
             return wrong;
+        }
         *pattern = trim((struct span){pattern->begin, word.begin});
     }
 }
@@ -259,23 +280,29 @@ static const char *parse_rule(struct span line, struct parsed *parsed)
     struct span kind = {line.begin, colon ? colon : line.begin};
     struct span first, name, value;
 
-    if (length_of(line) > LINE_BYTES_MAX)
+    if (length_of(line) > LINE_BYTES_MAX) {
         return "longer than 4096 bytes";
-    if (memchr(line.begin, '\0', length_of(line)))
-        return "a NUL byte";
-    for (rule->kind = GS_RULE_LEAK; rule->kind < GS_RULE_KINDS; rule->kind++) {
-        if (equals(kind, kind_names[rule->kind]))
-            break;
     }
-    if (rule->kind == GS_RULE_KINDS)
+    if (memchr(line.begin, '\0', length_of(line))) {
+        return "a NUL byte";
+    }
+    for (rule->kind = GS_RULE_LEAK; rule->kind < GS_RULE_KINDS; rule->kind++) {
+        if (equals(kind, kind_names[rule->kind])) {
+            break;
+        }
+    }
+    if (rule->kind == GS_RULE_KINDS) {
         return "none of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN";
+    }
     parsed->pattern = trim((struct span){colon + 1, line.end});
     const char *wrong = take_settings(parsed);
-    if (wrong)
+    if (wrong) {
         return wrong;
+    }
     first = parsed->pattern;
-    if (first.begin == first.end || is_setting(first, &name, &value))
+    if (first.begin == first.end || is_setting(first, &name, &value)) {
         return "no pattern";
+    }
     return NULL;
 }
 static_assert(LINE_BYTES_MAX == 4096 && GS_RULE_FROM_MAX == 8, "the messages name them");
@@ -285,11 +312,13 @@ static const char *keep_from(struct gs_suppressions *rules, const struct parsed 
 {
     size_t length = 1, used = 0;
 
-    for (unsigned i = 0; i < parsed->from_count; i++)
+    for (unsigned i = 0; i < parsed->from_count; i++) {
         length += length_of(parsed->from[i]) + 1;
+    }
     char *text = malloc(length);
-    if (!text)
+    if (!text) {
         return NULL;
+    }
     for (unsigned i = parsed->from_count; i-- > 0;) {
         memcpy(text + used, parsed->from[i].begin, length_of(parsed->from[i]));
         used += length_of(parsed->from[i]);
@@ -313,18 +342,21 @@ static enum gs_status add_line(struct gs_suppressions *rules, const char *source
     struct gs_rule *rule = &parsed.rule;
 
     line = trim(line);
-    if (line.begin == line.end || *line.begin == '#')
+    if (line.begin == line.end || *line.begin == '#') {
         return GS_OK;
+    }
     const char *wrong = parse_rule(line, &parsed);
     if (wrong) {
         problem(self, number, wrong);
         return GS_OK;
     }
     rule->pattern = keep(rules, parsed.pattern.begin, length_of(parsed.pattern));
-    if (parsed.from_count > 0)
+    if (parsed.from_count > 0) {
         rule->from = keep_from(rules, &parsed);
-    if (!rule->pattern || (parsed.from_count > 0 && !rule->from))
+    }
+    if (!rule->pattern || (parsed.from_count > 0 && !rule->from)) {
         return GS_ERR_HOST_NOMEM;
+    }
     return append(rules, rule);
 }
 
@@ -337,16 +369,19 @@ enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *so
     unsigned number = 0;
 
     source = keep(rules, source, strlen(source));
-    if (!source)
+    if (!source) {
         return GS_ERR_HOST_NOMEM;
-    if (length >= 3 && memcmp(text, mark, 3) == 0)
+    }
+    if (length >= 3 && memcmp(text, mark, 3) == 0) {
         text += 3;
+    }
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         struct span line = {text, newline ? newline : end};
         enum gs_status status = add_line(rules, source, line, ++number, problem, self);
-        if (status != GS_OK)
+        if (status != GS_OK) {
             return status;
+        }
         text = newline ? newline + 1 : end;
     }
     return GS_OK;
@@ -363,8 +398,9 @@ enum gs_status gs_suppressions_add_builtin(struct gs_suppressions *rules)
                                .max_count = builtin[i].max_count,
                                .max_bytes = GS_RULE_ANY};
         enum gs_status status = append(rules, &rule);
-        if (status != GS_OK)
+        if (status != GS_OK) {
             return status;
+        }
     }
     return GS_OK;
 }
@@ -372,7 +408,8 @@ enum gs_status gs_suppressions_add_builtin(struct gs_suppressions *rules)
 void gs_suppressions_print_builtin(struct gs_text *text)
 {
     gs_text_add(text, "# built-in rules of gpushim (GPUSHIM_SUPPRESSIONS_BUILTIN)\n");
-    for (size_t i = 0; i < GS_ARRAY_LEN(builtin); i++)
+    for (size_t i = 0; i < GS_ARRAY_LEN(builtin); i++) {
         gs_text_add(text, "# %s\nleak:%s max_count=%llu\n", builtin[i].why,
                     builtin[i].pattern, (unsigned long long)builtin[i].max_count);
+    }
 }

@@ -46,14 +46,17 @@ static bool is_outermost(const struct gs_symbol_request *frame)
         "start_thread", "operator()"};
     const char *function = frame->result.function;
 
-    if (!function)
+    if (!function) {
         return false;
-    if (gs_frame_is_python(frame->frame)) /* without a file: replaces others */
+    }
+    if (gs_frame_is_python(frame->frame)) { /* without a file: replaces others */
         return strcmp(function, "<module>") == 0 || !frame->result.file ||
                frame->result.file[0] == '\0';
+    }
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (strcmp(function, names[i]) == 0)
+        if (strcmp(function, names[i]) == 0) {
             return true;
+        }
     }
     return false;
 }
@@ -67,8 +70,9 @@ static bool is_specific(const struct gs_shown_stack *stack,
 {
     const char *module = gs_report_frame_module(frame);
 
-    if (frame->result.function)
+    if (frame->result.function) {
         return !is_outermost(frame);
+    }
     return strstr(module, ".so") && !is_extension(module) &&
            strcmp(module, gs_report_frame_module(&stack->frames[stack->count - 1])) != 0;
 }
@@ -81,13 +85,16 @@ static unsigned program_frame(const struct gs_shown_stack *stack)
 
     for (unsigned i = 0; i < stack->count; i++) {
         const struct gs_symbol_request *frame = &stack->frames[i];
-        if (!is_specific(stack, frame))
+        if (!is_specific(stack, frame)) {
             continue;
-        if (!is_foreign(frame))
+        }
+        if (!is_foreign(frame)) {
             return i;
+        }
         if (named == stack->count && frame->result.function &&
-            !is_extension(gs_report_frame_module(frame)))
+            !is_extension(gs_report_frame_module(frame))) {
             named = i;
+        }
     }
     return named;
 }
@@ -96,11 +103,13 @@ static unsigned program_frame(const struct gs_shown_stack *stack)
 static void make_pattern(const char *name, char *out, size_t size)
 {
     gs_report_clean(name, out, size);
-    if (strlen(name) >= size) /* the name was cut: "..." is not part of it */
+    if (strlen(name) >= size) { /* the name was cut: "..." is not part of it */
         memcpy(out + strlen(out) - 3, "*", 2);
+    }
     for (char *at = out; *at; at++) {
-        if (*at == '^' || *at == '$' || *at == '?')
+        if (*at == '^' || *at == '$' || *at == '?') {
             *at = '*';
+        }
     }
 }
 
@@ -112,10 +121,11 @@ static const char *skip_brackets(const char *at)
     unsigned depth = 0;
 
     for (; *at; at++) {
-        if (strchr("<({[", *at))
+        if (strchr("<({[", *at)) {
             depth++;
-        else if (strchr(">)}]", *at) && (at[-1] != '-' || *at != '>') && --depth == 0)
+        } else if (strchr(">)}]", *at) && (at[-1] != '-' || *at != '>') && --depth == 0) {
             return at + 1;
+        }
     }
     return at;
 }
@@ -125,14 +135,17 @@ static const char *skip_brackets(const char *at)
 static size_t operator_length(const char *at)
 {
     static const char word[] = "operator";
-    size_t length = sizeof word - 1;
+    size_t length = sizeof(word) - 1;
 
-    if (strncmp(at, word, length) != 0)
+    if (strncmp(at, word, length) != 0) {
         return 0;
-    if (at[length] == ' ')
+    }
+    if (at[length] == ' ') {
         return length + 1;
-    if (strncmp(at + length, "()", 2) == 0)
+    }
+    if (strncmp(at + length, "()", 2) == 0) {
         return length + 2;
+    }
     return length + strspn(at + length, "<>=-![]+*/%&|^~,");
 }
 
@@ -145,8 +158,9 @@ static void shorten(const char *name, char *out, size_t size)
 
     for (const char *at = name; *at && used + 4 < size; at += length) {
         length = operator_length(at);
-        if (length == 0 && strncmp(at, nameless, sizeof nameless - 1) == 0)
-            length = sizeof nameless - 1;
+        if (length == 0 && strncmp(at, nameless, sizeof(nameless) - 1) == 0) {
+            length = sizeof(nameless) - 1;
+        }
         if (length != 0 && used + length < size) {
             memcpy(out + used, at, length);
             used += length;
@@ -167,8 +181,9 @@ static void shorten(const char *name, char *out, size_t size)
             }
             out[used++] = *at;
             out[used++] = '*';
-            if (at[length] && at[length] != '(')
+            if (at[length] && at[length] != '(') {
                 out[used++] = at[length - 1];
+            }
         } else {
             out[used++] = *at;
         }
@@ -182,8 +197,9 @@ static size_t letters(const char *pattern)
 {
     size_t count = 0;
 
-    for (; *pattern; pattern++)
+    for (; *pattern; pattern++) {
         count += *pattern != '*' && *pattern != '<' && *pattern != '>' && *pattern != ':';
+    }
     return count;
 }
 
@@ -202,14 +218,17 @@ static void make_short_pattern(const char *name, char *out)
     size_t length = length_without_clones(name);
 
     make_pattern(name, out, PATTERN_BYTES);
-    if (name[length] != '\0' && length + 1 < PATTERN_BYTES && length < strlen(out))
+    if (name[length] != '\0' && length + 1 < PATTERN_BYTES && length < strlen(out)) {
         strcpy(out + length, "*");
-    if (length <= LONG_NAME)
+    }
+    if (length <= LONG_NAME) {
         return;
-    shorten(name, shorter, sizeof shorter);
-    make_pattern(shorter, shorter, sizeof shorter);
-    if (letters(shorter) >= LETTERS_MIN && gs_pattern_matches(shorter, name))
+    }
+    shorten(name, shorter, sizeof(shorter));
+    make_pattern(shorter, shorter, sizeof(shorter));
+    if (letters(shorter) >= LETTERS_MIN && gs_pattern_matches(shorter, name)) {
         strcpy(out, shorter);
+    }
 }
 
 /* Anchors a pattern, so that it does not match longer names as well: "^step$" for step,
@@ -224,9 +243,10 @@ static void anchor(const char *name, char out[PATTERN_BYTES])
     for (size_t i = 0; i < GS_ARRAY_LEN(ways); i++) {
         size_t length = strlen(out);
         bool open = length > 0 && out[length - 1] == '*';
-        if (length + 6 > PATTERN_BYTES || (open && ways[i].end[0] == '('))
+        if (length + 6 > PATTERN_BYTES || (open && ways[i].end[0] == '(')) {
             continue;
-        snprintf(anchored, sizeof anchored, "%s%.*s%s", ways[i].begin, (int)length, out,
+        }
+        snprintf(anchored, sizeof(anchored), "%s%.*s%s", ways[i].begin, (int)length, out,
                  open ? "" : ways[i].end);
         if (gs_pattern_matches(anchored, name)) {
             strcpy(out, anchored);
@@ -260,9 +280,11 @@ static void add_caller(struct advice *advice, size_t *used, const char *function
     char *at = advice->from + *used;
 
     make_anchored_pattern(function, at);
-    for (char *c = at; *c; c++)
-        if (*c == ' ')
+    for (char *c = at; *c; c++) {
+        if (*c == ' ') {
             *c = '*';
+        }
+    }
     *used += strlen(at) + 1;
     advice->from[*used] = '\0';
 }
@@ -275,10 +297,12 @@ static bool matches_another(const struct gs_report_writer *writer, size_t number
     for (size_t i = 0; i < count; i++) {
         struct gs_shown_stack stack = gs_frame_table_show(
             writer->frames, writer->config, writer->data->groups.items[i].stack);
-        for (unsigned j = 0; i != number && j < stack.count; j++)
+        for (unsigned j = 0; i != number && j < stack.count; j++) {
             if (gs_report_frame_matches(&stack.frames[j], advice->pattern) &&
-                gs_report_callers_match(&stack, j, advice->from))
+                gs_report_callers_match(&stack, j, advice->from)) {
                 return true;
+            }
+        }
     }
     return false;
 }
@@ -289,10 +313,12 @@ static bool is_repeated(const struct gs_shown_stack *stack, unsigned first, unsi
 {
     const char *function = stack->frames[i].result.function;
 
-    for (unsigned k = first; k < i; k++)
+    for (unsigned k = first; k < i; k++) {
         if (stack->frames[k].result.function &&
-            strcmp(stack->frames[k].result.function, function) == 0)
+            strcmp(stack->frames[k].result.function, function) == 0) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -308,8 +334,9 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
     size_t used = 0;
 
     *out = (struct advice){.bytes = gs_group_shown_bytes(group)};
-    if (i == stack.count)
+    if (i == stack.count) {
         return;
+    }
     make_anchored_pattern(stack.frames[i].result.function
                               ? stack.frames[i].result.function
                               : gs_report_frame_module(&stack.frames[i]),
@@ -317,10 +344,12 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
     for (i++; i < stack.count && callers < CALLERS_MAX; i++) {
         const struct gs_symbol_request *frame = &stack.frames[i];
         if (!frame->result.function || is_outermost(frame) ||
-            is_repeated(&stack, first, i) || is_foreign(frame))
+            is_repeated(&stack, first, i) || is_foreign(frame)) {
             continue;
-        if (callers > 0 && !matches_another(writer, number, count, out))
+        }
+        if (callers > 0 && !matches_another(writer, number, count, out)) {
             break;
+        }
         add_caller(out, &used, frame->result.function);
         callers++;
     }
@@ -330,8 +359,9 @@ static bool is_same(const struct advice *a, const struct advice *b)
 {
     const char *x = a->from, *y = b->from;
 
-    for (; *x && strcmp(x, y) == 0; x += strlen(x) + 1, y += strlen(y) + 1)
+    for (; *x && strcmp(x, y) == 0; x += strlen(x) + 1, y += strlen(y) + 1) {
         continue;
+    }
     return !*x && !*y && strcmp(a->pattern, b->pattern) == 0;
 }
 
@@ -339,10 +369,11 @@ static bool is_same(const struct advice *a, const struct advice *b)
  * rule have it once, with the sum of their bytes. */
 static struct advice *make_all(const struct gs_report_writer *writer, size_t count)
 {
-    struct advice *all = count ? calloc(count, sizeof *all) : NULL;
+    struct advice *all = count ? calloc(count, sizeof(*all)) : NULL;
 
-    for (size_t i = 0; all && i < count; i++)
+    for (size_t i = 0; all && i < count; i++) {
         make_advice(writer, i, count, &all[i]);
+    }
     for (size_t i = 0; all && i < count; i++) {
         all[i].same = i;
         for (size_t k = 0; k < i && all[i].pattern[0] && all[i].same == i; k++) {
@@ -363,10 +394,12 @@ static void write_rule(const struct gs_report_writer *writer, const struct advic
     char size[32];
 
     gs_text_add(text, "leak:%s", advice->pattern);
-    for (const char *from = advice->from; *from; from += strlen(from) + 1)
+    for (const char *from = advice->from; *from; from += strlen(from) + 1) {
         gs_text_add(text, " from=%s", from);
-    if (writer->tracker->config.sampling.distance_bytes == 0)
+    }
+    if (writer->tracker->config.sampling.distance_bytes == 0) {
         gs_text_add(text, " max_bytes=%s", gs_report_size(advice->bytes, size));
+    }
     gs_text_add(text, "\n");
 }
 
@@ -383,9 +416,10 @@ static const char *numbers(const struct advice *all, size_t number, size_t count
     size_t used = 0;
 
     for (size_t i = number; i < count && used + 24 < 160; i++) {
-        if (all[i].same == number && all[i].pattern[0])
+        if (all[i].same == number && all[i].pattern[0]) {
             used += (size_t)snprintf(out + used, 160 - used, "%s%zu", used ? ", " : "",
                                      i + 1);
+        }
     }
     return out;
 }
@@ -398,13 +432,15 @@ void gs_report_advice(const struct gs_report_writer *writer)
     char leaks[160];
 
     for (size_t i = 0; all && i < count; i++) {
-        if (!has_rule(all, i))
+        if (!has_rule(all, i)) {
             continue;
-        if (!headline)
+        }
+        if (!headline) {
             gs_text_add(writer->text,
                         "%sTo suppress a LEAK, put its rule into a file and name the "
                         "file in GPUSHIM_SUPPRESSIONS:\n",
                         writer->prefix);
+        }
         headline = true;
         gs_text_add(writer->text, "%s  %s:  ", writer->prefix,
                     numbers(all, i, count, leaks));
@@ -420,8 +456,9 @@ void gs_report_rules(const struct gs_report_writer *writer, struct gs_text *out)
     struct advice *all = make_all(writer, count);
 
     for (size_t i = 0; all && i < count; i++) {
-        if (has_rule(all, i))
+        if (has_rule(all, i)) {
             write_rule(writer, &all[i], out);
+        }
     }
     free(all);
 }

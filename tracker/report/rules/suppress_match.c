@@ -58,16 +58,19 @@ bool gs_pattern_matches(const char *pattern, const char *text)
 
         if (end == body.end && body.at_end) {
             if ((size_t)(text_end - text) < length ||
-                (held && (size_t)(text_end - text) != length))
+                (held && (size_t)(text_end - text) != length)) {
                 return false;
+            }
             return memcmp(text_end - length, part, length) == 0;
         }
         const char *found =
             length ? memmem(text, (size_t)(text_end - text), part, length) : text;
-        if (!found || (held && found != text))
+        if (!found || (held && found != text)) {
             return false;
-        if (end == body.end)
+        }
+        if (end == body.end) {
             return true;
+        }
         text = found + length;
         part = end;
     }
@@ -96,8 +99,9 @@ static uint32_t *find_slot(const struct gs_suppressions *rules, uint64_t hash,
 
     while (rules->slots[slot] != 0) {
         const struct gs_rule_entry *entry = &rules->entries[rules->slots[slot] - 1];
-        if (entry->key_hash == hash && entry->key_length == length)
+        if (entry->key_hash == hash && entry->key_length == length) {
             break;
+        }
         slot = (slot + 1) & (rules->slot_count - 1);
     }
     return &rules->slots[slot];
@@ -116,8 +120,9 @@ static void make_key(struct gs_rule_entry *entry)
             best_length = (size_t)(end - part);
         }
         part = end;
-        if (part == body.end)
+        if (part == body.end) {
             break;
+        }
     }
     if (best_length > GS_RULE_KEY_MAX) {
         best += best_length - GS_RULE_KEY_MAX;
@@ -125,8 +130,9 @@ static void make_key(struct gs_rule_entry *entry)
     }
     entry->key_length = (uint8_t)best_length;
     entry->key_hash = 0;
-    for (size_t i = 0; i < best_length; i++)
+    for (size_t i = 0; i < best_length; i++) {
         entry->key_hash = extend(entry->key_hash, best[i]);
+    }
     entry->slash = strchr(entry->rule.pattern, '/') != NULL;
     entry->next = GS_RULE_NONE;
 }
@@ -150,11 +156,12 @@ static bool make_index(struct gs_suppressions *rules)
     bool lengths[GS_RULE_KEY_MAX + 1] = {false};
 
     gs_suppressions_drop_index(rules);
-    for (rules->slot_count = 64; rules->slot_count < (size_t)rules->count * 2;)
+    for (rules->slot_count = 64; rules->slot_count < (size_t)rules->count * 2;) {
         rules->slot_count *= 2;
-    rules->slots = calloc(rules->slot_count, sizeof *rules->slots);
-    rules->keyless = calloc(rules->count ? rules->count : 1, sizeof *rules->keyless);
-    rules->hashes = calloc(GS_RULE_TEXT_MAX + 1, sizeof *rules->hashes);
+    }
+    rules->slots = calloc(rules->slot_count, sizeof(*rules->slots));
+    rules->keyless = calloc(rules->count ? rules->count : 1, sizeof(*rules->keyless));
+    rules->hashes = calloc(GS_RULE_TEXT_MAX + 1, sizeof(*rules->hashes));
     rules->any_slash = false;
     rules->indexed = true;
     /* Adds the rules from the last to the first, so that the first rule of a key heads
@@ -164,19 +171,22 @@ static bool make_index(struct gs_suppressions *rules)
         make_key(entry);
         rules->any_slash = rules->any_slash || entry->slash;
         lengths[entry->key_length] = true;
-        if (!rules->slots || !rules->keyless || entry->key_length == 0)
+        if (!rules->slots || !rules->keyless || entry->key_length == 0) {
             continue;
+        }
         uint32_t *slot = find_slot(rules, entry->key_hash, entry->key_length);
         entry->next = *slot ? *slot - 1 : GS_RULE_NONE;
         *slot = i + 1;
     }
     for (uint32_t i = 0; rules->keyless && i < rules->count; i++) {
-        if (rules->entries[i].key_length == 0)
+        if (rules->entries[i].key_length == 0) {
             rules->keyless[rules->keyless_count++] = i;
+        }
     }
     for (unsigned i = 1; i <= GS_RULE_KEY_MAX; i++) {
-        if (lengths[i])
+        if (lengths[i]) {
             rules->lengths[rules->length_count++] = (uint8_t)i;
+        }
     }
     return rules->slots && rules->keyless && rules->hashes;
 }
@@ -200,17 +210,20 @@ static void try_rule(const struct gs_suppressions *rules, uint32_t number,
     if (number < search->least || number >= search->found ||
         entry->rule.kind != search->kind ||
         (entry->rule.device >= 0 && entry->rule.device != search->device) ||
-        (!search->any && entry->slash != search->slash))
+        (!search->any && entry->slash != search->slash)) {
         return;
-    if (gs_pattern_matches(entry->rule.pattern, search->text))
+    }
+    if (gs_pattern_matches(entry->rule.pattern, search->text)) {
         search->found = number;
+    }
 }
 
 static void try_all(const struct gs_suppressions *rules, struct search *search)
 {
     for (uint32_t i = search->least; i < rules->count && search->found == GS_RULE_NONE;
-         i++)
+         i++) {
         try_rule(rules, i, search);
+    }
 }
 
 /* Looks up every piece of the text that has the length of some key. */
@@ -220,36 +233,42 @@ static void try_pieces(const struct gs_suppressions *rules, struct search *searc
     uint64_t *hashes = rules->hashes; /* of the text's first i bytes */
 
     hashes[0] = 0;
-    for (size_t i = 0; i < length; i++)
+    for (size_t i = 0; i < length; i++) {
         hashes[i + 1] = extend(hashes[i], search->text[i]);
+    }
     for (unsigned k = 0; k < rules->length_count; k++) {
         unsigned piece = rules->lengths[k];
         uint64_t power = 1;
-        for (unsigned i = 0; i < piece; i++)
+        for (unsigned i = 0; i < piece; i++) {
             power *= HASH_FACTOR;
+        }
         for (size_t i = 0; i + piece <= length; i++) {
             uint64_t hash = hashes[i + piece] - hashes[i] * power;
             uint32_t number = *find_slot(rules, hash, piece);
             for (number--; number != GS_RULE_NONE && number < search->found;
-                 number = rules->entries[number].next)
+                 number = rules->entries[number].next) {
                 try_rule(rules, number, search);
+            }
         }
     }
-    for (uint32_t i = 0; i < rules->keyless_count; i++)
+    for (uint32_t i = 0; i < rules->keyless_count; i++) {
         try_rule(rules, rules->keyless[i], search);
+    }
 }
 
 static void search_text(const struct gs_suppressions *rules, struct search *search)
 {
     size_t length = strlen(search->text);
 
-    if (length == 0)
+    if (length == 0) {
         return;
+    }
     if (rules->count <= GS_RULE_FEW || length > GS_RULE_TEXT_MAX || !rules->slots ||
-        !rules->keyless || !rules->hashes)
+        !rules->keyless || !rules->hashes) {
         try_all(rules, search);
-    else
+    } else {
         try_pieces(rules, search, length);
+    }
 }
 
 uint32_t gs_suppressions_find(struct gs_suppressions *rules, enum gs_rule_kind kind,
@@ -262,10 +281,12 @@ uint32_t gs_suppressions_find(struct gs_suppressions *rules, enum gs_rule_kind k
                             .least = least,
                             .found = GS_RULE_NONE};
 
-    if (!rules || rules->count == 0 || !text)
+    if (!rules || rules->count == 0 || !text) {
         return GS_RULE_NONE;
-    if (!rules->indexed)
+    }
+    if (!rules->indexed) {
         (void)make_index(rules);
+    }
     search.any = what == GS_RULE_TEXT_NAME;
     if (what == GS_RULE_TEXT_NAME) {
         search_text(rules, &search);

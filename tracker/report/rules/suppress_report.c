@@ -39,18 +39,21 @@ static uint32_t rule_for_text(const struct matcher *matcher, enum gs_rule_kind k
     size_t slot = ((uintptr_t)text * UINT64_C(0x9e3779b97f4a7c15) >> 40) % KNOWN_NAMES;
     struct known_name *known = matcher->known ? &matcher->known[slot] : NULL;
 
-    if (!text)
+    if (!text) {
         return GS_RULE_NONE;
+    }
     if (known && known->text == text && known->device == device && known->kind == kind &&
-        known->what == what)
+        known->what == what) {
         return known->rule;
+    }
     uint32_t rule = gs_suppressions_find(matcher->rules, kind, device, what, text, 0);
-    if (known)
+    if (known) {
         *known = (struct known_name){.text = text,
                                      .device = device,
                                      .kind = (uint8_t)kind,
                                      .what = (uint8_t)what,
                                      .rule = rule};
+    }
     return rule;
 }
 
@@ -74,10 +77,12 @@ bool gs_report_frame_matches(const struct gs_symbol_request *frame, const char *
 
     for (size_t i = 0; i < GS_ARRAY_LEN(texts); i++) {
         const char *text = texts[i], *slash = text ? strrchr(text, '/') : NULL;
-        if (i > 0 && slash && !whole)
+        if (i > 0 && slash && !whole) {
             text = slash + 1;
-        if (text && text[0] && gs_pattern_matches(pattern, text))
+        }
+        if (text && text[0] && gs_pattern_matches(pattern, text)) {
             return true;
+        }
     }
     return false;
 }
@@ -88,10 +93,12 @@ bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee
     unsigned i = callee + 1;
 
     for (; *from; from += strlen(from) + 1) {
-        while (i < shown->count && !gs_report_frame_matches(&shown->frames[i], from))
+        while (i < shown->count && !gs_report_frame_matches(&shown->frames[i], from)) {
             i++;
-        if (i++ >= shown->count)
+        }
+        if (i++ >= shown->count) {
             return false;
+        }
     }
     return true;
 }
@@ -105,8 +112,9 @@ static uint32_t rule_for_frame(const struct matcher *matcher, enum gs_rule_kind 
 
     while (rule != GS_RULE_NONE) {
         const char *from = gs_suppressions_rule(matcher->rules, rule)->from;
-        if (!from || (shown && gs_report_callers_match(shown, i, from)))
+        if (!from || (shown && gs_report_callers_match(shown, i, from))) {
             break;
+        }
         rule = gs_suppressions_find(matcher->rules, kind, device, what, text, rule + 1);
     }
     return rule;
@@ -147,9 +155,10 @@ static uint32_t rule_for_modules(const struct matcher *matcher, enum gs_rule_kin
 
     for (unsigned i = 0; i < count; i++) {
         if (matcher->source->module(matcher->source->self, stack, frames[i], &module) ==
-            GS_OK)
+            GS_OK) {
             rule = lower(rule, rule_for_frame(matcher, kind, device, GS_RULE_TEXT_PATH,
                                               module.path, NULL, 0));
+        }
     }
     return rule;
 }
@@ -183,8 +192,9 @@ static void apply_caps(const struct gs_report_data *data,
     const struct gs_rule *rule;
     const struct gs_rule_use *use;
 
-    if (*suppressed_by == 0)
+    if (*suppressed_by == 0) {
         return;
+    }
     rule = gs_suppressions_rule(rules, *suppressed_by - 1);
     use = &data->uses[*suppressed_by - 1];
     if (use->count > rule->max_count || use->bytes > rule->max_bytes) {
@@ -198,20 +208,22 @@ static void move_suppressed(struct gs_report_data *data)
 {
     size_t count = data->groups.count, kept = 0, behind = 0;
     struct gs_group *items = data->groups.items;
-    struct gs_group *moved = malloc(count * sizeof *moved);
+    struct gs_group *moved = malloc(count * sizeof(*moved));
 
     if (!moved) { /* no memory: suppress nothing, rather than a part */
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             items[i].suppressed_by = items[i].cached_by = 0;
+        }
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        if (items[i].suppressed_by == 0 && items[i].cached_by == 0)
+        if (items[i].suppressed_by == 0 && items[i].cached_by == 0) {
             items[kept++] = items[i];
-        else
+        } else {
             moved[behind++] = items[i];
+        }
     }
-    memcpy(items + kept, moved, behind * sizeof *moved);
+    memcpy(items + kept, moved, behind * sizeof(*moved));
     data->leak_groups = kept;
     free(moved);
 }
@@ -236,11 +248,14 @@ static void subtract_suppressed(struct gs_report_data *data)
 static uint32_t rule_for_error(const struct matcher *matcher,
                                const struct gs_error *error)
 {
-    if (error->kind == GS_ERROR_NOT_IDLE) /* the library's own fault, not the program's */
+    if (error->kind ==
+        GS_ERROR_NOT_IDLE) { /* the library's own fault, not the program's */
         return GS_RULE_NONE;
-    if (gs_error_is_damage(error))
+    }
+    if (gs_error_is_damage(error)) {
         return find_rule(matcher, GS_RULE_OVERRUN, error->device,
                          error->allocation.stack);
+    }
     return find_rule(matcher, gs_error_is_use(error) ? GS_RULE_ARG : GS_RULE_FREE,
                      error->device, error->freed.stack);
 }
@@ -270,14 +285,16 @@ static void apply_rules(struct matcher *matcher, struct gs_report_data *data)
 {
     uint32_t count = gs_suppressions_count(matcher->rules);
 
-    if (count == 0 || !(data->uses = calloc(count, sizeof *data->uses)))
+    if (count == 0 || !(data->uses = calloc(count, sizeof(*data->uses)))) {
         return;
-    matcher->known = calloc(KNOWN_NAMES, sizeof *matcher->known);
+    }
+    matcher->known = calloc(KNOWN_NAMES, sizeof(*matcher->known));
     check_all(matcher, data);
     free(matcher->known);
-    for (size_t i = 0; i < data->groups.count; i++)
+    for (size_t i = 0; i < data->groups.count; i++) {
         apply_caps(data, matcher->rules, &data->groups.items[i].suppressed_by,
                    &data->groups.items[i].beyond_rule);
+    }
     for (size_t i = 0; i < data->errors_kept; i++) {
         struct gs_error *error = &data->errors[i];
         apply_caps(data, matcher->rules, &error->suppressed_by, &error->beyond_rule);
@@ -296,15 +313,18 @@ void gs_report_suppress(const struct gs_tracker *tracker,
                               .frames = frames,
                               .stacks = tracker->config.stacks};
 
-    if (data->groups.count == 0 && data->errors_kept == 0)
+    if (data->groups.count == 0 && data->errors_kept == 0) {
         return;
+    }
     apply_rules(&matcher, data);
     gs_report_find_cached(tracker, config, source, data);
-    if (data->groups.count > 0)
+    if (data->groups.count > 0) {
         move_suppressed(data);
+    }
     subtract_suppressed(data);
-    if (data->groups.count > data->leak_groups)
+    if (data->groups.count > data->leak_groups) {
         gs_report_suppress_share(data);
+    }
 }
 
 /* ---- output ----------------------------------------------------------------------- */
@@ -329,26 +349,32 @@ static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
 
     for (const char *from = rule->from; from && *from; from += strlen(from) + 1) {
         char clean[64];
-        gs_report_clean(from, clean, sizeof clean);
-        if (length + strlen(clean) + 8 < sizeof caps / 2)
+        gs_report_clean(from, clean, sizeof(clean));
+        if (length + strlen(clean) + 8 < sizeof(caps) / 2) {
             length +=
-                (size_t)snprintf(caps + length, sizeof caps - length, " from=%s", clean);
+                (size_t)snprintf(caps + length, sizeof(caps) - length, " from=%s", clean);
+        }
     }
-    if (rule->max_count != GS_RULE_ANY)
-        length += (size_t)snprintf(caps + length, sizeof caps - length, " max_count=%llu",
-                                   (unsigned long long)rule->max_count);
-    if (rule->max_bytes != GS_RULE_ANY)
-        length += (size_t)snprintf(caps + length, sizeof caps - length, " max_bytes=%s",
+    if (rule->max_count != GS_RULE_ANY) {
+        length +=
+            (size_t)snprintf(caps + length, sizeof(caps) - length, " max_count=%llu",
+                             (unsigned long long)rule->max_count);
+    }
+    if (rule->max_bytes != GS_RULE_ANY) {
+        length += (size_t)snprintf(caps + length, sizeof(caps) - length, " max_bytes=%s",
                                    gs_report_size(rule->max_bytes, bytes));
-    if (rule->device >= 0)
-        snprintf(caps + length, sizeof caps - length, " device=%d", rule->device);
-    gs_report_clean(rule->pattern, pattern, sizeof pattern);
-    gs_report_clean(rule->source, source, sizeof source);
-    if (rule->source)
+    }
+    if (rule->device >= 0) {
+        snprintf(caps + length, sizeof(caps) - length, " device=%d", rule->device);
+    }
+    gs_report_clean(rule->pattern, pattern, sizeof(pattern));
+    gs_report_clean(rule->source, source, sizeof(source));
+    if (rule->source) {
         snprintf(out, size, "%s:%s%s (%s:%u)", gs_rule_kind_name(rule->kind), pattern,
                  caps, source, rule->line);
-    else
+    } else {
         snprintf(out, size, "leak:%s%s (built-in)", pattern, caps);
+    }
     return out;
 }
 
@@ -366,20 +392,22 @@ void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)
 {
     char text[512], bytes[24], count[32];
 
-    if (rule == 0)
+    if (rule == 0) {
         return;
+    }
     const struct gs_rule_use *use = &writer->data->uses[rule - 1];
     const struct gs_rule *of =
         gs_suppressions_rule(writer->config->suppressions, rule - 1);
     gs_text_add(writer->text, "%s  not suppressed: %s%s", writer->prefix,
                 estimate_prefix(writer, of), gs_text_count(use->count, count));
-    if (of->kind == GS_RULE_LEAK)
+    if (of->kind == GS_RULE_LEAK) {
         gs_text_add(writer->text, " allocation%s of %s", gs_report_plural(use->count),
                     gs_text_bytes(use->bytes, bytes));
-    else
+    } else {
         gs_text_add(writer->text, " error%s", gs_report_plural(use->count));
+    }
     gs_text_add(writer->text, " in all, more than %s allows\n",
-                rule_text(of, text, sizeof text));
+                rule_text(of, text, sizeof(text)));
 }
 
 /* Returns true if the rule was used and its matches are within its caps. */
@@ -400,13 +428,14 @@ static void write_uses(const struct gs_report_writer *writer)
     for (uint32_t i = 0; i < gs_suppressions_count(rules); i++) {
         const struct gs_rule *rule = gs_suppressions_rule(rules, i);
         const struct gs_rule_use *use = &writer->data->uses[i];
-        if (!took_effect(writer->data, rule, i))
+        if (!took_effect(writer->data, rule, i)) {
             continue;
+        }
         gs_text_add(writer->text, "%s  %8s %9s  %s\n", writer->prefix,
                     gs_text_count(use->count, count),
                     rule->kind == GS_RULE_LEAK ? gs_text_bytes(use->bytes, bytes)
                                                : "error",
-                    rule_text(rule, text, sizeof text));
+                    rule_text(rule, text, sizeof(text)));
     }
 }
 
@@ -418,12 +447,14 @@ void gs_report_suppressed(const struct gs_report_writer *writer)
     char bytes[24], count[32], number[32];
     const char *between = "";
 
-    if (data->suppressed_count == 0 && data->suppressed_errors == 0)
+    if (data->suppressed_count == 0 && data->suppressed_errors == 0) {
         return;
+    }
     for (uint32_t i = 0; i < gs_suppressions_count(rules); i++) {
         const struct gs_rule *rule = gs_suppressions_rule(rules, i);
-        if (took_effect(data, rule, i))
+        if (took_effect(data, rule, i)) {
             *(rule->source ? &of_files : &built_in) += 1;
+        }
     }
     gs_text_add(writer->text, "%sSuppressed: ", writer->prefix);
     if (data->suppressed_errors != 0) {
@@ -432,28 +463,32 @@ void gs_report_suppressed(const struct gs_report_writer *writer)
                     gs_report_plural(data->suppressed_errors));
         between = ", ";
     }
-    if (data->suppressed_count != 0)
+    if (data->suppressed_count != 0) {
         gs_text_add(writer->text, "%s%s allocation%s, %s", between,
                     gs_text_count(data->suppressed_count, count),
                     gs_report_plural(data->suppressed_count),
                     gs_text_bytes(data->suppressed_bytes, bytes));
+    }
     between = " by ";
     if (of_files != 0) {
         gs_text_add(writer->text, "%s%s rule%s", between, gs_text_count(of_files, number),
                     gs_report_plural(of_files));
         between = " and ";
     }
-    if (built_in != 0)
+    if (built_in != 0) {
         gs_text_add(writer->text, "%s%s built-in rule%s", between,
                     gs_text_count(built_in, number), gs_report_plural(built_in));
-    if (data->shared_count != 0)
+    }
+    if (data->shared_count != 0) {
         gs_text_add(
             writer->text,
             " (of these %s without a call stack, in proportion to those with one)",
             gs_text_count(data->shared_count, count));
+    }
     gs_text_add(writer->text, "\n");
-    if (writer->config->show_devices)
+    if (writer->config->show_devices) {
         write_uses(writer);
+    }
 }
 
 void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned row)
@@ -465,16 +500,19 @@ void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned r
     for (size_t i = data->leak_groups; i < data->groups.count; i++) {
         const struct gs_group *group = &data->groups.items[i];
         if (group->lost || group->suppressed_by == 0 ||
-            gs_totals_row(group->device, group->kind) != row)
+            gs_totals_row(group->device, group->kind) != row) {
             continue;
+        }
         const struct gs_rule *rule =
             gs_suppressions_rule(writer->config->suppressions, group->suppressed_by - 1);
         count_group(rule->source ? &other : &kept, group);
     }
-    if (kept.count != 0)
+    if (kept.count != 0) {
         gs_text_add(writer->text, "  (kept by libraries %s in %s)",
                     gs_text_bytes(kept.bytes, bytes), gs_text_count(kept.count, count));
-    if (other.count != 0)
+    }
+    if (other.count != 0) {
         gs_text_add(writer->text, "  (suppressed %s in %s)",
                     gs_text_bytes(other.bytes, bytes), gs_text_count(other.count, count));
+    }
 }

@@ -31,8 +31,9 @@ static struct beyond beyond_of(const struct gs_report_data *data,
         double count = group->likely_count - (double)group->count;
 
         if (group->device != like->device || group->kind != like->kind ||
-            group->lost != like->lost)
+            group->lost != like->lost) {
             continue;
+        }
         bytes = bytes > 0 ? bytes : 0;
         count = count > 0 ? count : 0;
         sum.groups++;
@@ -60,10 +61,12 @@ static void take_share(struct gs_report_data *data, struct gs_group *group)
     uint64_t count = share_of(group->count, sum.count, sum.all_count);
     uint64_t bytes = share_of(group->bytes, sum.bytes, sum.all_bytes);
 
-    if (sum.known_groups == 0)
+    if (sum.known_groups == 0) {
         return;
-    if (count == 0 && sum.known_groups < sum.groups)
+    }
+    if (count == 0 && sum.known_groups < sum.groups) {
         return;
+    }
     if (count == group->count || sum.known_groups == sum.groups) {
         count = group->count;
         bytes = group->bytes;
@@ -81,10 +84,12 @@ void gs_report_suppress_share(struct gs_report_data *data)
     for (size_t i = 0; i < data->unplaced.count; i++) {
         struct gs_group *group = &data->unplaced.items[i];
 
-        if (group->stack == GS_STACK_NOT_SAMPLED)
+        if (group->stack == GS_STACK_NOT_SAMPLED) {
             take_share(data, group);
-        if (group->count != 0)
+        }
+        if (group->count != 0) {
             data->unplaced.items[kept++] = *group;
+        }
     }
     data->unplaced.count = kept;
     data->unplaced_bytes -= data->shared_bytes;

@@ -55,9 +55,11 @@ static void add_marked(struct gs_text *out, const char *color, const char *at,
 /* The bytes before two spaces. */
 static size_t word_length(const char *at, size_t length)
 {
-    for (size_t i = 0; i + 1 < length; i++)
-        if (at[i] == ' ' && at[i + 1] == ' ')
+    for (size_t i = 0; i + 1 < length; i++) {
+        if (at[i] == ' ' && at[i + 1] == ' ') {
             return i;
+        }
+    }
     return length;
 }
 
@@ -66,25 +68,30 @@ static bool color_frame(struct gs_text *out, const char *at, size_t length)
 {
     size_t spaces = 0, digits, name;
 
-    while (spaces < length && at[spaces] == ' ')
+    while (spaces < length && at[spaces] == ' ') {
         spaces++;
+    }
     digits = spaces + 1;
-    while (digits < length && at[digits] >= '0' && at[digits] <= '9')
+    while (digits < length && at[digits] >= '0' && at[digits] <= '9') {
         digits++;
+    }
     if (spaces == length || at[spaces] != '#' || digits == spaces + 1 ||
-        digits == length || at[digits] != ' ')
+        digits == length || at[digits] != ' ') {
         return false;
+    }
     add(out, at, ++digits);
     name = word_length(at + digits, length - digits);
     add_marked(out, BOLD, at + digits, name);
     at += digits + name;
     length -= digits + name;
     spaces = 0;
-    while (spaces < length && at[spaces] == ' ')
+    while (spaces < length && at[spaces] == ' ') {
         spaces++;
+    }
     add(out, at, spaces);
-    if (spaces < length)
+    if (spaces < length) {
         add_marked(out, CYAN, at + spaces, length - spaces);
+    }
     return true;
 }
 
@@ -94,8 +101,9 @@ static void color_line(struct gs_text *out, const char *at, size_t length)
     for (size_t i = 0; i < GS_ARRAY_LEN(headlines); i++) {
         const char *colon = memchr(at, ':', length);
 
-        if (!colon || !begins(at, length, headlines[i].word))
+        if (!colon || !begins(at, length, headlines[i].word)) {
             continue;
+        }
         add_marked(out, headlines[i].color, at, (size_t)(colon - at));
         add(out, colon, length - (size_t)(colon - at));
         return;
@@ -114,8 +122,9 @@ static void color_line(struct gs_text *out, const char *at, size_t length)
         add(out, at + title, length - title);
         return;
     }
-    if (!color_frame(out, at, length))
+    if (!color_frame(out, at, length)) {
         add(out, at, length);
+    }
 }
 
 /* "==123==" and the space: the bytes; 0: the line has none. */
@@ -123,12 +132,15 @@ static size_t prefix_length(const char *at, size_t length)
 {
     size_t i = 2;
 
-    if (!begins(at, length, "=="))
+    if (!begins(at, length, "==")) {
         return 0;
-    while (i < length && at[i] >= '0' && at[i] <= '9')
+    }
+    while (i < length && at[i] >= '0' && at[i] <= '9') {
         i++;
-    if (i == 2 || !begins(at + i, length - i, "=="))
+    }
+    if (i == 2 || !begins(at + i, length - i, "==")) {
         return 0;
+    }
     i += 2;
     return i < length && at[i] == ' ' ? i + 1 : i;
 }
@@ -143,11 +155,13 @@ void gs_text_color(struct gs_text *text)
         size_t length = (size_t)((newline ? newline : end) - at);
         size_t prefix = prefix_length(at, length);
 
-        if (prefix > 0)
+        if (prefix > 0) {
             add_marked(&out, DIM, at, prefix);
+        }
         color_line(&out, at + prefix, length - prefix);
-        if (newline)
+        if (newline) {
             add(&out, "\n", 1);
+        }
         at = newline ? newline + 1 : end;
     }
     if (out.truncated || !out.data) {

@@ -86,16 +86,19 @@ static void write_header(const struct gs_report_writer *writer)
 
     gs_text_add(writer->text, "%sgpushim %s: %s", writer->prefix,
                 config->version ? config->version : "",
-                gs_report_clean(config->command, clean, sizeof clean));
-    if (config->host && config->host[0])
+                gs_report_clean(config->command, clean, sizeof(clean)));
+    if (config->host && config->host[0]) {
         gs_text_add(writer->text, "   host %s",
-                    gs_report_clean(config->host, clean, sizeof clean));
-    if (config->rank >= 0)
+                    gs_report_clean(config->host, clean, sizeof(clean)));
+    }
+    if (config->rank >= 0) {
         gs_text_add(writer->text, "  rank %d", config->rank);
+    }
     gs_text_add(writer->text, "  %s", gs_text_duration(writer->source->now_ns, duration));
-    if (config->ending && config->ending[0])
+    if (config->ending && config->ending[0]) {
         gs_text_add(writer->text, "  %s",
-                    gs_report_clean(config->ending, clean, sizeof clean));
+                    gs_report_clean(config->ending, clean, sizeof(clean)));
+    }
     gs_text_add(writer->text, "\n");
 }
 
@@ -105,9 +108,10 @@ static void write_note(const struct gs_report_writer *writer)
         writer->source->note ? writer->source->note(writer->source->self) : NULL;
     char clean[512];
 
-    if (note && writer->frames->stack_count > 0)
+    if (note && writer->frames->stack_count > 0) {
         gs_text_add(writer->text, "%sNote: %s\n", writer->prefix,
-                    gs_report_clean(note, clean, sizeof clean));
+                    gs_report_clean(note, clean, sizeof(clean)));
+    }
 }
 
 /* Runs after the body: the stacks of the text are named first, while there is time
@@ -119,9 +123,10 @@ static void write_files(const struct gs_report_writer *writer,
 
     gs_export_run(writer, summary, &names);
     char *clean = names.data ? malloc(names.length + 1) : NULL;
-    if (clean)
+    if (clean) {
         gs_text_add(writer->text, "%sfiles written: %s\n", writer->prefix,
                     gs_report_clean(names.data, clean, names.length + 1));
+    }
     free(clean);
     gs_text_free(&names);
 }
@@ -132,8 +137,9 @@ static bool has_no_start(struct gs_tracker *tracker,
 {
     struct gs_tracker_totals sum;
 
-    if (!config->no_start || !config->no_start[0] || config->running)
+    if (!config->no_start || !config->no_start[0] || config->running) {
         return false;
+    }
     gs_tracker_sum_totals(tracker, &sum);
     return sum.allocs == 0;
 }
@@ -144,10 +150,11 @@ static void write_summary(const struct gs_report_writer *writer,
     const bool running = writer->config->running;
     char errors[32], bytes[24], count[32], places[32], fate[64] = "leaked";
 
-    if (running)
+    if (running) {
         strcpy(fate, "live");
-    else if (writer->config->killed_by)
+    } else if (writer->config->killed_by) {
         gs_report_killed_fate(writer->config, fate);
+    }
     if (summary->no_start && summary->errors == 0) {
         gs_text_add(writer->text,
                     "%sSUMMARY: gpushim: nothing recorded: CUDA did not start\n",
@@ -171,8 +178,9 @@ static void write_body(struct gs_report_writer *writer)
     gs_report_refusal(writer);
     gs_report_devices(writer);
     gs_report_blank(writer);
-    if (!writer->config->running)
+    if (!writer->config->running) {
         gs_report_errors(writer);
+    }
     gs_report_growth(writer);
     if (writer->config->show_leaks) {
         gs_report_leaks(writer);
@@ -192,12 +200,14 @@ static void write_clean(const struct gs_report_writer *writer)
         gs_report_about(writer);
         gs_report_devices(writer);
     }
-    if (writer->data->peaks_printed || writer->data->slow.count != 0)
+    if (writer->data->peaks_printed || writer->data->slow.count != 0) {
         gs_report_blank(writer);
+    }
     gs_report_transfers(writer);
     gs_report_peaks(writer);
-    if (devices)
+    if (devices) {
         gs_report_pools(writer);
+    }
 }
 
 /* Names of stacks: the first ones; the others; those that are shown only after
@@ -212,8 +222,9 @@ static void fill_shown(struct gs_report_writer *writer, const struct gs_report_d
 
     for (size_t i = 0; i < data->shown; i++) {
         uint32_t stack = data->groups.items[i].stack;
-        if (gs_frame_table_show(writer->frames, writer->config, stack).count == 0)
+        if (gs_frame_table_show(writer->frames, writer->config, stack).count == 0) {
             gs_stack_ids_add(&ids, stack);
+        }
     }
     gs_frame_table_take(table, writer->config, writer->tracker->config.stacks,
                         writer->source, &ids);
@@ -226,14 +237,17 @@ static void merge_leaks(struct gs_report_writer *writer, struct gs_report_data *
     struct gs_frame_table *more = all_named ? &frames[2] : &frames[1];
 
     frames[0].rest = &frames[1];
-    if (all_named)
+    if (all_named) {
         frames[1].rest = &frames[2];
+    }
     if (!gs_report_merge(writer->tracker, writer->config, writer->source, &frames[0],
-                         more, data))
+                         more, data)) {
         return;
+    }
     gs_report_choose(writer->config, data);
-    if (all_named)
+    if (all_named) {
         return;
+    }
     fill_shown(writer, data, &frames[2]);
     frames[1].rest = &frames[2];
 }
@@ -249,11 +263,12 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     size_t first = count < config->max_groups ? count : config->max_groups;
     bool names = config->rules || gs_suppressions_need_names(config->suppressions);
 
-    memset(frames, 0, FRAME_TABLES * sizeof *frames);
+    memset(frames, 0, FRAME_TABLES * sizeof(*frames));
     if (names) {
         fill_frames(&frames[0], writer, data, 0, first);
-        if (first < count)
+        if (first < count) {
             fill_frames(&frames[1], writer, data, first, count);
+        }
         frames[0].rest = &frames[1];
     }
     gs_report_suppress(writer->tracker, config, writer->source, names ? &frames[0] : NULL,
@@ -261,11 +276,13 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     gs_report_choose(config, data);
     if (!names &&
         (data->shown > 0 || data->registered_shown > 0 || data->error_count > 0 ||
-         data->peaks_printed || data->slow_shown > 0 || config->stack != 0))
+         data->peaks_printed || data->slow_shown > 0 || config->stack != 0)) {
         fill_frames(&frames[0], writer, data, 0, data->shown);
+    }
     gs_report_join_peaks(config, &frames[0], data);
-    if (writer->text)
+    if (writer->text) {
         merge_leaks(writer, data, frames, names);
+    }
 }
 
 /* Prints why frees take longer than they could, or why freed memory is reused later. Only
@@ -276,21 +293,24 @@ static void write_uncounted(const struct gs_report_writer *writer)
     bool on_device = false;
     char clean[160];
 
-    for (size_t i = 0; i < config->device_count; i++)
+    for (size_t i = 0; i < config->device_count; i++) {
         on_device = on_device || gs_report_pool_used(&config->devices[i]);
+    }
     if (config->order_ended && config->order_ended[0] && on_device &&
-        (config->order_used || config->show_devices))
+        (config->order_used || config->show_devices)) {
         gs_text_add(writer->text,
                     "%sfreed memory is used again once the GPU is done with it: %s ended "
                     "the single order of lazy frees\n",
                     writer->prefix,
-                    gs_report_clean(config->order_ended, clean, sizeof clean));
-    if (config->uncounted && config->uncounted[0] && (on_device || config->host_pooled))
+                    gs_report_clean(config->order_ended, clean, sizeof(clean)));
+    }
+    if (config->uncounted && config->uncounted[0] && (on_device || config->host_pooled)) {
         gs_text_add(writer->text,
                     "%sno free finds the GPU idle, so frees take longer: %s may give the "
                     "GPU work that is not counted\n",
                     writer->prefix,
-                    gs_report_clean(config->uncounted, clean, sizeof clean));
+                    gs_report_clean(config->uncounted, clean, sizeof(clean)));
+    }
 }
 
 /* Not out of memory, which has its own advice. */
@@ -299,9 +319,11 @@ static void write_hints(const struct gs_report_writer *writer)
     struct gs_report_hint hint;
     unsigned at = 0;
 
-    while (writer->config->show_hints && !writer->config->refusal &&
-           gs_report_next_hint(writer->tracker, writer->config, writer->data, &at, &hint))
+    while (
+        writer->config->show_hints && !writer->config->refusal &&
+        gs_report_next_hint(writer->tracker, writer->config, writer->data, &at, &hint)) {
         gs_text_add(writer->text, "%sHint: %s\n", writer->prefix, hint.text);
+    }
 }
 
 /* Writes the lines between the leaks and the SUMMARY. */
@@ -313,14 +335,16 @@ static void write_end(const struct gs_report_writer *writer)
     gs_report_suppressed(writer);
     gs_report_checks(writer);
     gs_report_proof(writer);
-    if (writer->config->show_leaks && !gs_report_is_live(writer->config))
+    if (writer->config->show_leaks && !gs_report_is_live(writer->config)) {
         gs_report_advice(writer);
+    }
     gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
                  writer->text);
     if (writer->data->leaked_count != 0 || writer->data->registered_shown != 0 ||
         writer->data->slow_shown != 0 || writer->config->stack != 0 ||
-        writer->data->error_count != writer->data->suppressed_errors)
+        writer->data->error_count != writer->data->suppressed_errors) {
         write_note(writer);
+    }
     gs_report_sampled(writer);
 }
 
@@ -339,10 +363,11 @@ static struct gs_report_data *take_data(void)
 
 static void release_data(struct gs_report_data *data)
 {
-    if (data == &own_data)
+    if (data == &own_data) {
         __atomic_store_n(&data_taken, false, __ATOMIC_RELEASE);
-    else
-        gs_host_unmap(data, sizeof *data);
+    } else {
+        gs_host_unmap(data, sizeof(*data));
+    }
 }
 
 #define FIRST_TEXT_BYTES ((size_t)64 << 10)
@@ -363,12 +388,15 @@ void gs_report_write_from(struct gs_tracker *tracker,
                                       .frames = &frames[0],
                                       .text = text};
 
-    if (summary)
+    if (summary) {
         *summary = figures;
-    if (!data)
+    }
+    if (!data) {
         return;
-    if (text)
+    }
+    if (text) {
         gs_text_reserve(text, FIRST_TEXT_BYTES);
+    }
     gs_report_gather(tracker, config, data);
     apply_rules(&writer, data, frames);
     gs_report_find_tries(&writer);
@@ -378,38 +406,45 @@ void gs_report_write_from(struct gs_tracker *tracker,
     figures.leak_groups = data->leak_groups;
     figures.no_start = has_no_start(tracker, config);
     if (text) {
-        snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
+        snprintf(writer.prefix, sizeof(writer.prefix), "==%ld== ", config->pid);
         write_header(&writer);
-        if (figures.no_start)
+        if (figures.no_start) {
             gs_text_add(text, "%sNote: CUDA did not start: %s\n", writer.prefix,
-                        gs_report_clean(config->no_start, clean, sizeof clean));
+                        gs_report_clean(config->no_start, clean, sizeof(clean)));
+        }
         gs_report_windows(&writer);
         if (figures.errors != 0 || figures.leaked_count != 0 ||
-            data->registered.count != 0 || config->running)
+            data->registered.count != 0 || config->running) {
             write_body(&writer);
-        else
+        } else {
             write_clean(&writer);
+        }
         write_end(&writer);
-        if (config->job)
+        if (config->job) {
             write_files(&writer, &figures);
-        if (config->rules)
+        }
+        if (config->rules) {
             gs_report_rules(&writer, config->rules);
+        }
         write_summary(&writer, &figures);
     }
-    for (size_t i = 0; i < FRAME_TABLES; i++)
+    for (size_t i = 0; i < FRAME_TABLES; i++) {
         gs_frame_table_free(&frames[i]);
+    }
     gs_report_data_free(data);
     release_data(data);
-    if (summary)
+    if (summary) {
         *summary = figures;
+    }
 }
 
 void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *config,
                      struct gs_text *text, struct gs_report_summary *summary)
 {
     if (!tracker || !config) {
-        if (summary)
+        if (summary) {
             *summary = (struct gs_report_summary){0};
+        }
         return;
     }
     struct gs_live_source live;
@@ -424,8 +459,9 @@ void gs_report_figures(struct gs_tracker *tracker, const struct gs_report_config
     struct gs_live_source live;
     struct gs_text names = {0};
 
-    if (!data)
+    if (!data) {
         return;
+    }
     const struct gs_report_source source = gs_report_live(tracker, config, &live);
     const struct gs_report_writer writer = {
         .tracker = tracker, .config = config, .source = &source, .data = data};

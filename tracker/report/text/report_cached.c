@@ -15,19 +15,21 @@ static void write_row(const struct gs_report_writer *writer, unsigned row, bool 
     for (size_t i = data->leak_groups; i < data->groups.count; i++) {
         const struct gs_group *group = &data->groups.items[i];
         if (group->cached_by != row + 1 ||
-            (gs_report_cached_unseen(data, group) == NULL) != seen)
+            (gs_report_cached_unseen(data, group) == NULL) != seen) {
             continue;
+        }
         by = gs_report_cached_by(group);
         unseen = gs_report_cached_unseen(data, group);
         bytes += gs_group_shown_bytes(group);
         count += gs_group_shown_count(group);
     }
-    if (by)
+    if (by) {
         gs_text_add(writer->text,
                     "%sCached by %s: %s in %s allocation%s, not a leak%s%s%s\n",
                     writer->prefix, by, gs_text_bytes(bytes, size),
                     gs_text_count(count, number), gs_report_plural(count),
                     unseen ? " (" : "", unseen ? unseen : "", unseen ? ")" : "");
+    }
 }
 
 void gs_report_cached(const struct gs_report_writer *writer)

@@ -33,8 +33,9 @@ static bool is_among_first(const struct gs_report_device *device, size_t at, siz
         uint64_t its = requests_of(&device->classes[i]);
 
         if (!gs_report_class_empty(&device->classes[i]) &&
-            (its > mine || (its == mine && i < at)))
+            (its > mine || (its == mine && i < at))) {
             before++;
+        }
     }
     return before < most;
 }
@@ -73,8 +74,9 @@ static void write_classes(const struct gs_report_writer *writer,
     for (size_t i = 0; i < device->class_count; i++) {
         const struct gs_report_class *class = &device->classes[i];
 
-        if (gs_report_class_empty(class))
+        if (gs_report_class_empty(class)) {
             continue;
+        }
         if (is_among_first(device, i, ROWS_MOST)) {
             write_row(writer, gs_text_bytes(class->bytes, title), class);
             continue;
@@ -85,7 +87,7 @@ static void write_classes(const struct gs_report_writer *writer,
 #undef GS_REPORT_CLASS
     }
     if (left != 0) {
-        snprintf(title, sizeof title, "%zu other%s", left, gs_report_plural(left));
+        snprintf(title, sizeof(title), "%zu other%s", left, gs_report_plural(left));
         write_row(writer, title, &rest);
     }
 }
@@ -95,8 +97,9 @@ static void write_holes(const struct gs_report_writer *writer,
 {
     char all[64], largest[24], stranded[24], percent[16];
 
-    if (holes->count == 0)
+    if (holes->count == 0) {
         return;
+    }
     gs_text_add(
         writer->text,
         "%s  free space     %s, the largest %s: fragmentation %s %%, %s beside "
@@ -110,8 +113,9 @@ static void write_holes(const struct gs_report_writer *writer,
 void gs_report_classes(const struct gs_report_writer *writer,
                        const struct gs_report_device *device)
 {
-    if (!device->classes)
+    if (!device->classes) {
         return;
+    }
     write_holes(writer, &device->holes);
     write_classes(writer, device);
 }

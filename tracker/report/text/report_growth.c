@@ -32,8 +32,9 @@ static const struct gs_growth_name *find_name(const struct gs_growth_names *name
 {
     const struct gs_growth_name *name = names->first;
 
-    while (name && name->stack != stack)
+    while (name && name->stack != stack) {
         name = name->next;
+    }
     return name;
 }
 
@@ -42,11 +43,12 @@ static void keep_name(struct gs_growth_names *names, const struct gs_shown_stack
 {
     struct gs_growth_name *name =
         lines->data && !lines->truncated && names->keep && names->count < NAMES_MAX
-            ? malloc(sizeof *name + lines->length)
+            ? malloc(sizeof(*name) + lines->length)
             : NULL;
 
-    if (!name)
+    if (!name) {
         return;
+    }
     *name = (struct gs_growth_name){
         .next = names->first, .stack = stack->id, .call = stack->call};
     name->length = lines->length;
@@ -102,13 +104,15 @@ static const char *write_time(const struct gs_report_writer *writer,
     char elapsed[24], ms[8] = "";
 
     gs_text_duration(sums->time_ns, elapsed);
-    if (sums->interval_ns < SHORT_NS)
-        snprintf(ms, sizeof ms, ".%03u", (unsigned)(at_ns / 1000000 % 1000));
-    if (writer->config->start_unix_ns == 0)
+    if (sums->interval_ns < SHORT_NS) {
+        snprintf(ms, sizeof(ms), ".%03u", (unsigned)(at_ns / 1000000 % 1000));
+    }
+    if (writer->config->start_unix_ns == 0) {
         snprintf(out, 64, "%s", elapsed);
-    else
+    } else {
         snprintf(out, 64, "%02u:%02u:%02u%s UTC (%s)", day_s / 3600, day_s / 60 % 60,
                  day_s % 60, ms, elapsed);
+    }
     return out;
 }
 
@@ -122,12 +126,14 @@ static void write_sums(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "at %s: %s live in %s allocation%s",
                 write_time(writer, sums, time), gs_text_bytes(sums->bytes, bytes),
                 gs_text_count(sums->count, count), gs_report_plural(sums->count));
-    if (sums->snapshots > 1)
+    if (sums->snapshots > 1) {
         gs_text_add(writer->text, ", %s",
                     gs_text_growth(sums->change, sums->interval_ns, change));
-    if (writer->config->full_in_ns != 0)
+    }
+    if (writer->config->full_in_ns != 0) {
         gs_text_add(writer->text, ", full in %s at this rate",
                     gs_text_duration(writer->config->full_in_ns, time));
+    }
     gs_text_add(writer->text, "\n");
 }
 
@@ -173,11 +179,13 @@ static void write_last(const struct gs_report_writer *base,
     struct gs_stack_ids ids = {0};
 
     writer.frames = &frames;
-    if (names->count >= NAMES_MAX)
+    if (names->count >= NAMES_MAX) {
         source.find_lines = NULL;
+    }
     for (size_t i = 0; i < last->count; i++) {
-        if (!find_name(names, last->growing[i].group.stack))
+        if (!find_name(names, last->growing[i].group.stack)) {
             gs_stack_ids_add(&ids, last->growing[i].group.stack);
+        }
     }
     gs_frame_table_take(&frames, writer.config, writer.tracker->config.stacks, &source,
                         &ids);
@@ -186,12 +194,14 @@ static void write_last(const struct gs_report_writer *base,
     names->missed += note != NULL;
     names->keep = !note || names->missed >= TRIES;
     write_sums(&writer, &last->sums);
-    for (size_t i = 0; i < last->count; i++)
+    for (size_t i = 0; i < last->count; i++) {
         write_growing(&writer, i + 1, &last->growing[i], &last->sums, names);
+    }
     /* A report of a state file has a note of its own. */
-    if (note && names->missed == 1 && base->config->growing == 0)
+    if (note && names->missed == 1 && base->config->growing == 0) {
         gs_text_add(writer.text, "%sNote: %s\n", writer.prefix,
-                    gs_report_clean(note, clean, sizeof clean));
+                    gs_report_clean(note, clean, sizeof(clean)));
+    }
     gs_frame_table_free(&frames);
 }
 
@@ -205,7 +215,7 @@ void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
     struct gs_report_writer writer = {
         .tracker = tracker, .config = config, .source = &source, .text = text};
 
-    snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
+    snprintf(writer.prefix, sizeof(writer.prefix), "==%ld== ", config->pid);
     gs_text_add(text, "%s", writer.prefix);
     write_last(&writer, &last, names);
     free(last.growing);
@@ -216,13 +226,15 @@ void gs_report_growth(const struct gs_report_writer *writer)
     const struct gs_report_config *config = writer->config;
     struct gs_growth_names names = {0};
 
-    if (!config->growth || config->growing == 0)
+    if (!config->growth || config->growing == 0) {
         return;
+    }
     struct gs_growth_snapshot last = gs_growth_last(config->growth, config->growing);
     gs_text_add(writer->text, "%slast sample ", writer->prefix);
     write_last(writer, &last, &names);
-    if (last.count == 0)
+    if (last.count == 0) {
         gs_report_blank(writer);
+    }
     gs_growth_names_free(&names);
     free(last.growing);
 }

@@ -36,15 +36,17 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
 {
     bool text = prints_peaks(config, data), files = config->job && config->job->stacks;
 
-    if (!text && !files)
+    if (!text && !files) {
         return;
+    }
     gs_peaks_gather(tracker, files ? 0 : FREED_PART, data->peaks);
     for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
         struct gs_peak *peak = &data->peaks[row];
 
         for (size_t i = 0; i < peak->count; i++) {
-            if (peak->places[i].held.api < api_count)
+            if (peak->places[i].held.api < api_count) {
                 peak->places[i].held.api = apis[peak->places[i].held.api];
+            }
         }
         data->peaks_printed =
             data->peaks_printed || (text && is_printed(config, peak, row));
@@ -57,8 +59,9 @@ static size_t count_with_stack(const struct gs_peak *peak, size_t most)
     size_t count = 0;
 
     while (count < peak->count && count < most &&
-           !gs_stack_left_out(peak->places[count].held.stack))
+           !gs_stack_left_out(peak->places[count].held.stack)) {
         count++;
+    }
     return count;
 }
 
@@ -71,8 +74,9 @@ void gs_report_peak_stacks(const struct gs_report_config *config,
                            ? count_with_stack(peak, SITES_NAMED(config->peak_max))
                            : 0;
 
-        for (size_t i = 0; i < named; i++)
+        for (size_t i = 0; i < named; i++) {
             gs_stack_ids_add(ids, peak->places[i].held.stack);
+        }
     }
 }
 
@@ -81,8 +85,9 @@ static bool read_the_same(const struct gs_report_config *config,
                           const struct gs_group *b)
 {
     if (a->api != b->api || a->device != b->device || a->kind != b->kind ||
-        a->lost != b->lost)
+        a->lost != b->lost) {
         return false;
+    }
     struct gs_shown_stack one = gs_frame_table_show(frames, config, a->stack);
     struct gs_shown_stack other = gs_frame_table_show(frames, config, b->stack);
     return a->stack == b->stack ||
@@ -109,12 +114,14 @@ static void join_sites(const struct gs_report_config *config,
 
         while (same < kept &&
                (i >= named || !read_the_same(config, frames, &peak->places[same].held,
-                                             &peak->places[i].held)))
+                                             &peak->places[i].held))) {
             same++;
-        if (same < kept)
+        }
+        if (same < kept) {
             join(&peak->places[same], &peak->places[i]);
-        else
+        } else {
             peak->places[kept++] = peak->places[i];
+        }
     }
     peak->count = kept;
     gs_peak_sort(peak);
@@ -127,9 +134,10 @@ void gs_report_join_peaks(const struct gs_report_config *config,
     for (unsigned row = 0; data->peaks_printed && row < GS_PEAK_ROWS; row++) {
         struct gs_peak *peak = &data->peaks[row];
 
-        if (is_printed(config, peak, row))
+        if (is_printed(config, peak, row)) {
             join_sites(config, frames, peak,
                        count_with_stack(peak, SITES_NAMED(config->peak_max)));
+        }
     }
 }
 
@@ -138,12 +146,15 @@ static const char *fate_of(const struct gs_peak_site *place, char out[64])
 {
     char bytes[24];
 
-    if (place->held.lost)
+    if (place->held.lost) {
         return "lost at reset";
-    if (place->live_count == 0)
+    }
+    if (place->live_count == 0) {
         return "all freed since";
-    if (place->live_count >= place->held.count)
+    }
+    if (place->live_count >= place->held.count) {
         return "all still live";
+    }
     snprintf(out, 64, "%s of it still live",
              gs_text_bytes(gs_likely(place->likely_live_bytes), bytes));
     return out;
@@ -155,8 +166,9 @@ static size_t leak_of(const struct gs_report_writer *writer, const struct gs_gro
     const struct gs_report_data *data = writer->data;
 
     for (size_t i = 0; i < data->shown; i++) {
-        if (read_the_same(writer->config, writer->frames, held, &data->groups.items[i]))
+        if (read_the_same(writer->config, writer->frames, held, &data->groups.items[i])) {
             return i + 1;
+        }
     }
     return 0;
 }
@@ -176,9 +188,10 @@ static bool write_site(const struct gs_report_writer *writer, const struct gs_pe
     char text[24], number_text[32], percent[16], where[64], fate[64];
 
     gs_text_add(writer->text, "%sPEAK %zu", writer->prefix, number + 1);
-    if (leak != 0)
+    if (leak != 0) {
         gs_text_add(writer->text, " = %s %zu",
                     gs_report_is_live(writer->config) ? "LIVE" : "LEAK", leak);
+    }
     gs_text_add(writer->text, ": %s%s in %s allocation%s (%s %% of the peak)",
                 estimate ? "about " : "", gs_text_bytes(bytes, text),
                 gs_text_count(count, number_text), gs_report_plural(count),
@@ -207,21 +220,26 @@ static bool write_more(const struct gs_report_writer *writer, const struct gs_pe
     uint64_t unplaced = 0;
     char count[32], bytes[24];
 
-    for (size_t i = shown; i < placed; i++)
+    for (size_t i = shown; i < placed; i++) {
         likely += peak->places[i].held.likely_bytes;
-    for (size_t i = placed; i < peak->count; i++)
+    }
+    for (size_t i = placed; i < peak->count; i++) {
         unplaced += peak->places[i].held.bytes;
-    if (shown < placed)
+    }
+    if (shown < placed) {
         gs_text_add(
             writer->text, "%s%s more call site%s of this peak: %s (GPUSHIM_PEAK_MAX)\n",
             writer->prefix, gs_text_count(placed - shown, count),
             gs_report_plural(placed - shown), gs_text_bytes(gs_likely(likely), bytes));
+    }
     /* If stacks are sampled, the sampled call sites represent this memory. */
-    if (unplaced != 0 && writer->tracker->config.sampling.distance_bytes == 0)
+    if (unplaced != 0 && writer->tracker->config.sampling.distance_bytes == 0) {
         gs_text_add(writer->text, "%s%s of this peak without a call stack\n",
                     writer->prefix, gs_text_bytes(unplaced, bytes));
-    if (shown < placed || unplaced != 0)
+    }
+    if (shown < placed || unplaced != 0) {
         gs_report_blank(writer);
+    }
     return shown < placed || unplaced != 0;
 }
 
@@ -233,28 +251,34 @@ static void write_peak(const struct gs_report_writer *writer, const struct gs_pe
     uint64_t placed = 0;
     bool ended = true; /* by a blank line */
 
-    if (row < GS_ROW_PINNED)
-        snprintf(name, sizeof name, "GPU %u", row);
-    for (size_t i = 0; i < peak->count; i++)
+    if (row < GS_ROW_PINNED) {
+        snprintf(name, sizeof(name), "GPU %u", row);
+    }
+    for (size_t i = 0; i < peak->count; i++) {
         placed += peak->places[i].held.bytes;
+    }
     gs_text_add(writer->text, "%sPeak of %s: %s at %s, %s of it freed since",
                 writer->prefix, name, gs_text_bytes(peak->bytes, bytes),
                 gs_text_duration(peak->time_ns, time),
                 gs_text_bytes(peak->freed_bytes, freed));
-    if (peak->about)
+    if (peak->about) {
         gs_text_add(writer->text, "; about %s of it by call site",
                     gs_text_bytes(placed, known));
+    }
     gs_text_add(writer->text, "\n");
-    for (size_t i = 0; i < shown; i++)
+    for (size_t i = 0; i < shown; i++) {
         ended = write_site(writer, peak, i);
-    if (!write_more(writer, peak, shown) && !ended)
+    }
+    if (!write_more(writer, peak, shown) && !ended) {
         gs_report_blank(writer);
+    }
 }
 
 void gs_report_peaks(const struct gs_report_writer *writer)
 {
     for (unsigned row = 0; writer->data->peaks_printed && row < GS_PEAK_ROWS; row++) {
-        if (is_printed(writer->config, &writer->data->peaks[row], row))
+        if (is_printed(writer->config, &writer->data->peaks[row], row)) {
             write_peak(writer, &writer->data->peaks[row], row);
+        }
     }
 }

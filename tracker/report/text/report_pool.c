@@ -19,19 +19,24 @@ static void write_memory(const struct gs_report_writer *writer,
 
     gs_text_add(writer->text, "%sPool of GPU %u: reserved %s", writer->prefix, ordinal,
                 gs_text_bytes(device->reserved_bytes, text));
-    if (device->reserved_peak_bytes > device->reserved_bytes)
+    if (device->reserved_peak_bytes > device->reserved_bytes) {
         gs_text_add(writer->text, " (peak %s)",
                     gs_text_bytes(device->reserved_peak_bytes, text));
-    if (device->idle_bytes != 0)
+    }
+    if (device->idle_bytes != 0) {
         gs_text_add(writer->text, ", idle %s", gs_text_bytes(device->idle_bytes, text));
-    if (device->pool_allocs != 0)
+    }
+    if (device->pool_allocs != 0) {
         gs_text_add(writer->text, ", hit %s %%",
                     gs_report_percent(device->pool_hits, device->pool_allocs, percent));
+    }
     if (device->requested_bytes <= device->rounded_bytes &&
-        strcmp(gs_report_percent(waste, device->rounded_bytes, percent), "0.0") != 0)
+        strcmp(gs_report_percent(waste, device->rounded_bytes, percent), "0.0") != 0) {
         gs_text_add(writer->text, ", rounding waste %s %%", percent);
-    if (device->as_of_ns != 0)
+    }
+    if (device->as_of_ns != 0) {
         gs_text_add(writer->text, ", as of %s", gs_text_duration(device->as_of_ns, text));
+    }
     gs_text_add(writer->text, "\n");
 }
 
@@ -53,12 +58,14 @@ static void write_hits(const struct gs_report_writer *writer,
     const char *between = "     ";
     char count[32];
 
-    if (device->pool_allocs == 0)
+    if (device->pool_allocs == 0) {
         return;
+    }
     gs_text_add(writer->text, "%s  served by ", writer->prefix);
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
-        if (rows[i].served == 0)
+        if (rows[i].served == 0) {
             continue;
+        }
         gs_text_add(writer->text, "%s%s %s", between, rows[i].tier,
                     gs_text_count(rows[i].served, count));
         between = "  ";
@@ -74,8 +81,9 @@ static void write_calls(const struct gs_report_writer *writer,
                                 : device->driver_calls - device->native_calls;
     char calls[32], duration[24], other[32];
 
-    if (device->driver_calls == 0 && device->native_calls == 0)
+    if (device->driver_calls == 0 && device->native_calls == 0) {
         return;
+    }
     gs_text_add(writer->text, "%s  driver         %s call%s took %s, %s %s\n",
                 writer->prefix, gs_text_count(device->driver_calls, calls),
                 gs_report_plural(device->driver_calls),
@@ -91,8 +99,9 @@ static void write_returns(const struct gs_report_writer *writer,
     const char *between = "    ";
     char text[32];
 
-    if (device->aged_bytes == 0 && device->pressed_bytes == 0 && device->retried == 0)
+    if (device->aged_bytes == 0 && device->pressed_bytes == 0 && device->retried == 0) {
         return;
+    }
     gs_text_add(writer->text, "%s  given back ", writer->prefix);
     if (device->aged_bytes != 0) {
         gs_text_add(writer->text, "%s%s by age", between,
@@ -104,10 +113,11 @@ static void write_returns(const struct gs_report_writer *writer,
                     gs_text_bytes(device->pressed_bytes, text));
         between = "  ";
     }
-    if (device->retried != 0)
+    if (device->retried != 0) {
         gs_text_add(writer->text, "%s%s call%s repeated", between,
                     gs_text_count(device->retried, text),
                     gs_report_plural(device->retried));
+    }
     gs_text_add(writer->text, "\n");
 }
 
@@ -121,8 +131,9 @@ static void write_frees(const struct gs_report_writer *writer,
     bool long_waits = device->frees_waited_ns >= writer->source->now_ns / WAITS_PART;
     char count[32], duration[24], percent[16];
 
-    if (device->frees_waited == 0)
+    if (device->frees_waited == 0) {
         return;
+    }
     gs_text_add(writer->text,
                 "%s  frees          %s waited %s in all, %s %% found the device idle%s\n",
                 writer->prefix, gs_text_count(device->frees_waited, count),
@@ -144,8 +155,9 @@ void gs_report_pool(const struct gs_report_writer *writer,
                     const struct gs_report_device *device, unsigned ordinal)
 {
     write_memory(writer, device, ordinal);
-    if (!writer->config->show_pool)
+    if (!writer->config->show_pool) {
         return;
+    }
     write_hits(writer, device);
     write_calls(writer, device);
     write_returns(writer, device);

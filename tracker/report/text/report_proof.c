@@ -16,15 +16,16 @@ void gs_report_not_idle(const struct gs_report_writer *writer, size_t number,
                 gs_report_error_name(error->kind),
                 gs_report_call(writer, &stack, error->freed.api), error->device);
     gs_text_duration(error->waited_ns, duration);
-    if (error->addr != 0)
+    if (error->addr != 0) {
         gs_text_add(writer->text,
                     "stream 0x%llx had work that no counted call submitted; it ran for "
                     "%s more\n",
                     (unsigned long long)error->addr, duration);
-    else
+    } else {
         gs_text_add(writer->text,
                     "no stream showed work, but the device needed %s to be idle\n",
                     duration);
+    }
     gs_report_site(writer, "freed", &error->freed, error->thread_name);
     gs_report_repeats(writer, error);
     gs_report_blank(writer);
@@ -36,9 +37,10 @@ static void write_look_ups(const struct gs_report_writer *writer,
     char clean[64];
 
     gs_text_add(writer->text, "%s  looked up last, before the first:", writer->prefix);
-    for (size_t i = 0; i < proof->look_up_count; i++)
+    for (size_t i = 0; i < proof->look_up_count; i++) {
         gs_text_add(writer->text, "%s %s", i == 0 ? "" : ",",
-                    gs_report_clean(proof->look_ups[i], clean, sizeof clean));
+                    gs_report_clean(proof->look_ups[i], clean, sizeof(clean)));
+    }
     gs_text_add(writer->text, "%s\n", proof->look_up_count == 0 ? " nothing" : "");
 }
 
@@ -47,20 +49,24 @@ void gs_report_proof(const struct gs_report_writer *writer)
     const struct gs_report_proof *proof = writer->config->proof;
     char count[32], other[32], duration[24], clean[64];
 
-    if (!proof)
+    if (!proof) {
         return;
+    }
     gs_text_add(writer->text, "%sIdle proof: checked %s time%s, violated %s",
                 writer->prefix, gs_text_count(proof->checked, count),
                 gs_report_plural(proof->checked), gs_text_count(proof->violated, other));
-    if (proof->unchecked != 0)
+    if (proof->unchecked != 0) {
         gs_text_add(writer->text, ", not checked %s",
                     gs_text_count(proof->unchecked, count));
+    }
     gs_text_add(writer->text, ", longest wait %s",
                 gs_text_duration(proof->longest_ns, duration));
-    if (proof->ended_by[0])
+    if (proof->ended_by[0]) {
         gs_text_add(writer->text, "; ended by %s: each free waited from then on",
-                    gs_report_clean(proof->ended_by, clean, sizeof clean));
+                    gs_report_clean(proof->ended_by, clean, sizeof(clean)));
+    }
     gs_text_add(writer->text, "\n");
-    if (proof->violated != 0)
+    if (proof->violated != 0) {
         write_look_ups(writer, proof);
+    }
 }

@@ -11,8 +11,9 @@ static void add_part(struct gs_text *text, const char **comma, uint64_t bytes,
 {
     char size[24];
 
-    if (bytes == 0)
+    if (bytes == 0) {
         return;
+    }
     gs_text_add(text, "%s%s %s", *comma, gs_text_bytes(bytes, size), what);
     *comma = ", ";
 }
@@ -26,8 +27,9 @@ static void write_elsewhere(struct gs_text *text, const char *comma,
                        : refusal->elsewhere_bytes;
     char size[24];
 
-    if (!refusal->elsewhere_known)
+    if (!refusal->elsewhere_known) {
         return;
+    }
     gs_text_add(text, "%s%s elsewhere", comma,
                 gs_text_bytes(refusal->elsewhere_bytes, size));
     if (refusal->elsewhere_bytes != 0 && !refusal->own_known) {
@@ -64,29 +66,35 @@ static void write_pool(const struct gs_report_writer *writer,
     char size[24];
 
     gs_text_add(writer->text, "%sThe pool ", writer->prefix);
-    if (refusal->returned_bytes != 0)
+    if (refusal->returned_bytes != 0) {
         gs_text_add(writer->text, "has given back %s of idle memory; it ",
                     gs_text_bytes(refusal->returned_bytes, size));
-    if (refusal->piece_bytes == 0)
+    }
+    if (refusal->piece_bytes == 0) {
         gs_text_add(writer->text, "has no free memory left\n");
-    else
+    } else {
         gs_text_add(writer->text, "has a largest free piece of %s%s%s\n",
                     gs_text_bytes(refusal->piece_bytes, size),
                     refusal->piece_bar ? ": " : "",
                     refusal->piece_bar ? refusal->piece_bar : "");
+    }
 }
 
 void gs_report_refusal(const struct gs_report_writer *writer)
 {
     const struct gs_report_refusal *refusal = writer->config->refusal;
 
-    if (!refusal)
+    if (!refusal) {
         return;
-    if (refusal->device_bytes != 0)
+    }
+    if (refusal->device_bytes != 0) {
         write_device(writer, refusal);
-    if (refusal->pooled)
+    }
+    if (refusal->pooled) {
         write_pool(writer, refusal);
-    for (unsigned i = 0; i < refusal->try_count; i++)
+    }
+    for (unsigned i = 0; i < refusal->try_count; i++) {
         gs_text_add(writer->text, "%sTry: %s\n", writer->prefix, refusal->tries[i].text);
+    }
     gs_report_blank(writer);
 }

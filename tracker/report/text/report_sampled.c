@@ -9,11 +9,13 @@
 
 struct gs_no_stack gs_report_no_stack(uint32_t stack)
 {
-    if (stack == GS_STACK_NOT_SAMPLED)
+    if (stack == GS_STACK_NOT_SAMPLED) {
         return (struct gs_no_stack){"no call stack: not sampled", "[not sampled]"};
-    if (stack == GS_STACK_TOO_SMALL)
+    }
+    if (stack == GS_STACK_TOO_SMALL) {
         return (struct gs_no_stack){"no call stack: smaller than GPUSHIM_TRACK_MIN_BYTES",
                                     "[smaller than GPUSHIM_TRACK_MIN_BYTES]"};
+    }
     return (struct gs_no_stack){"no call stack was recorded", "[no call stack]"};
 }
 
@@ -24,8 +26,9 @@ void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *te
     char first[24], from[24], to[24], count[32];
 
     gs_tracker_get_windows(tracker, &windows);
-    if (!windows.switched)
+    if (!windows.switched) {
         return;
+    }
     if (windows.count == 0) {
         gs_text_add(text, "nothing was recorded: tracking was never started "
                           "(GPUSHIM_TRACK_START=off)");
@@ -33,14 +36,16 @@ void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *te
     }
     gs_text_duration(windows.from_ns, from);
     gs_text_add(text, "recorded ");
-    if (windows.count > 1)
+    if (windows.count > 1) {
         gs_text_add(text, "%s times, first from %s, last ",
                     gs_text_count(windows.count, count),
                     gs_text_duration(windows.first_ns, first));
-    if (windows.open)
+    }
+    if (windows.open) {
         gs_text_add(text, "from %s on", from);
-    else
+    } else {
         gs_text_add(text, "from %s to %s", from, gs_text_duration(windows.to_ns, to));
+    }
     gs_text_add(text, ": allocations at other times are not included");
 }
 
@@ -49,8 +54,9 @@ void gs_report_windows(const struct gs_report_writer *writer)
     struct gs_text text = {0};
 
     gs_report_windows_text(writer->tracker, &text);
-    if (text.data)
+    if (text.data) {
         gs_text_add(writer->text, "%s%s\n", writer->prefix, text.data);
+    }
     gs_text_free(&text);
 }
 
@@ -83,7 +89,7 @@ void gs_report_sampled(const struct gs_report_writer *writer)
     add_share(&share, &writer->data->unplaced);
     share.all_bytes += writer->data->shared_bytes;
     share.all_count += writer->data->shared_count;
-    if (config->sampling.distance_bytes != 0 && share.all_count != 0)
+    if (config->sampling.distance_bytes != 0 && share.all_count != 0) {
         gs_text_add(
             writer->text,
             "%sNote: one call stack in %s was recorded "
@@ -93,12 +99,14 @@ void gs_report_sampled(const struct gs_report_writer *writer)
             gs_text_bytes(share.bytes, bytes), gs_text_bytes(share.all_bytes, all),
             gs_text_count(share.count, count), gs_text_count(share.all_count, all_count),
             gs_report_plural(share.all_count));
-    if (refused != 0 && (share.all_count != 0 || writer->data->error_count != 0))
+    }
+    if (refused != 0 && (share.all_count != 0 || writer->data->error_count != 0)) {
         gs_text_add(writer->text,
                     "%sNote: the table of call stacks is full (GPUSHIM_STACK_TABLE): "
                     "%s call%s found no room for a new one\n",
                     writer->prefix, gs_text_count(refused, count),
                     gs_report_plural(refused));
+    }
 }
 
 void gs_report_unplaced(const struct gs_report_writer *writer)
@@ -117,16 +125,18 @@ void gs_report_unplaced(const struct gs_report_writer *writer)
     }
     sampled_bytes = writer->data->unplaced_bytes - small_bytes;
     sampled_count = writer->data->unplaced_count - small_count;
-    if (sampled_count != 0)
+    if (sampled_count != 0) {
         gs_text_add(writer->text,
                     "%s%s in %s allocation%s without a call stack "
                     "(GPUSHIM_TRACK_SAMPLE_BYTES): those with one stand for them\n",
                     writer->prefix, gs_text_bytes(sampled_bytes, bytes),
                     gs_text_count(sampled_count, count), gs_report_plural(sampled_count));
-    if (small_count != 0)
+    }
+    if (small_count != 0) {
         gs_text_add(writer->text,
                     "%s%s in %s allocation%s of less than %s (GPUSHIM_TRACK_MIN_BYTES)\n",
                     writer->prefix, gs_text_bytes(small_bytes, bytes),
                     gs_text_count(small_count, count), gs_report_plural(small_count),
                     gs_text_bytes(config->sampling.min_bytes, least));
+    }
 }

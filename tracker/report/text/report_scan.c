@@ -24,19 +24,23 @@ const char *gs_scan_fate(const struct gs_group *group, char out[160])
     size_t length = 0;
     char count[32];
 
-    if (group->lost)
+    if (group->lost) {
         return "lost at reset";
+    }
     out[0] = '\0';
     for (size_t i = 0; i < GS_ARRAY_LEN(order); i++) {
         uint64_t found = group->found[order[i]];
-        if (found == group->count)
+        if (found == group->count) {
             return texts[order[i]].all;
-        if (found != 0)
+        }
+        if (found != 0) {
             length += (size_t)snprintf(out + length, 160 - length, "%s%s %s",
                                        length ? ", " : "", gs_text_count(found, count),
                                        texts[order[i]].some);
-        if (length >= 160)
+        }
+        if (length >= 160) {
             break;
+        }
     }
     return out;
 }
@@ -46,11 +50,12 @@ void gs_scan_note(const struct gs_scan *scan, const char *prefix, bool figures,
 {
     char bytes[24];
 
-    if (scan->why_not)
+    if (scan->why_not) {
         gs_text_add(text, "%sNote: no scan for pointers: %s\n", prefix, scan->why_not);
-    else if (figures && scan->count != 0)
+    } else if (figures && scan->count != 0) {
         gs_text_add(text, "%sSearched %s of host memory for pointers, %u.%03u s\n",
                     prefix, gs_text_bytes(scan->scanned_bytes, bytes),
                     (unsigned)(scan->took_ns / 1000000000u),
                     (unsigned)(scan->took_ns / 1000000u % 1000u));
+    }
 }

@@ -13,18 +13,22 @@ void gs_report_about(const struct gs_report_writer *writer)
         gs_frame_table_show(writer->frames, config, config->stack);
     char clean[256];
 
-    if (config->note)
+    if (config->note) {
         gs_text_add(writer->text, "%s%s\n", writer->prefix,
-                    gs_report_clean(config->note, clean, sizeof clean));
-    if (config->killed)
+                    gs_report_clean(config->note, clean, sizeof(clean)));
+    }
+    if (config->killed) {
         gs_text_add(writer->text, "%sNote: %s. This is its memory at that moment.\n",
                     writer->prefix,
                     config->killed_by ? "The process was killed"
                                       : "The process ended without a report");
-    if (config->stack != 0 && stack.count != 0)
+    }
+    if (config->stack != 0 && stack.count != 0) {
         gs_report_stack(writer, &stack);
-    if (config->note || config->stack != 0)
+    }
+    if (config->note || config->stack != 0) {
         gs_report_blank(writer);
+    }
 }
 
 /* ---- names ------------------------------------------------------------------------ */
@@ -49,10 +53,11 @@ const char *gs_report_memory_name(unsigned kind, int device, char out[64])
 {
     const struct place *place = &kind_places[kind < GS_MEMORY_KINDS ? kind : 0];
 
-    if (place->on_device)
+    if (place->on_device) {
         snprintf(out, 64, "%sGPU %d", place->text, device);
-    else
+    } else {
         snprintf(out, 64, "%s", place->text);
+    }
     return out;
 }
 
@@ -86,13 +91,14 @@ static void write_error_title(const struct gs_report_writer *writer, size_t numb
                 gs_report_error_name(error->kind),
                 gs_key_is_handle(error->addr) ? "handle " : "",
                 (unsigned long long)gs_key_value(error->addr));
-    if (error->has_allocation && error->offset == 0)
+    if (error->has_allocation && error->offset == 0) {
         gs_text_add(writer->text, "%s, %s, ",
                     gs_text_bytes(error->allocation.bytes, bytes),
                     gs_report_memory_name(error->allocation.kind,
                                           error->allocation.device, place));
-    else if (error->device >= 0)
+    } else if (error->device >= 0) {
         gs_text_add(writer->text, "GPU %d, ", error->device);
+    }
     gs_text_add(writer->text, "%s)\n", call);
 }
 
@@ -105,19 +111,24 @@ void gs_report_site(const struct gs_report_writer *writer, const char *what,
 
     gs_text_add(writer->text, "%s  %s at %s", writer->prefix, what,
                 gs_text_duration(site->time_ns, duration));
-    if (site->thread != 0)
+    if (site->thread != 0) {
         gs_text_add(writer->text, " by thread %u", site->thread);
-    if (thread_name && thread_name[0])
+    }
+    if (thread_name && thread_name[0]) {
         gs_text_add(writer->text, " \"%s\"",
-                    gs_report_clean(thread_name, clean, sizeof clean));
-    if (site->api != 0 && site->api == writer->config->launch_api)
+                    gs_report_clean(thread_name, clean, sizeof(clean)));
+    }
+    if (site->api != 0 && site->api == writer->config->launch_api) {
         gs_text_add(writer->text, ", by the launch of a graph");
-    if (stack.count == 0)
+    }
+    if (stack.count == 0) {
         gs_text_add(writer->text, " (no call stack recorded%s)",
                     thread_name ? "" : ": GPUSHIM_STACK_FREE");
+    }
     gs_text_add(writer->text, "\n");
-    if (stack.count != 0)
+    if (stack.count != 0) {
         gs_report_stack(writer, &stack);
+    }
 }
 
 static void write_allocated(const struct gs_report_writer *writer,
@@ -129,8 +140,9 @@ static void write_allocated(const struct gs_report_writer *writer,
 
     gs_text_add(writer->text, "%s  allocated at %s", writer->prefix,
                 gs_text_duration(allocation->time_ns, duration));
-    if (allocation->thread != 0)
+    if (allocation->thread != 0) {
         gs_text_add(writer->text, " by thread %u", allocation->thread);
+    }
     gs_text_add(writer->text, " with %s\n",
                 gs_report_call(writer, &stack, allocation->api));
     gs_report_stack(writer, &stack);
@@ -160,15 +172,16 @@ static void write_damage(const struct gs_report_writer *writer, size_t number,
                 gs_report_plural(error->changed_bytes), behind ? " behind it" : "",
                 gs_text_count(error->first_changed, first));
     if (error->freed.api != 0) {
-        snprintf(found, sizeof found, "found by %.80s",
+        snprintf(found, sizeof(found), "found by %.80s",
                  gs_report_call(writer, &stack, error->freed.api));
         gs_report_site(writer, found, &error->freed, error->thread_name);
     } else {
         gs_text_add(writer->text, "%s  found at the last check, at %s\n", writer->prefix,
                     gs_text_duration(error->freed.time_ns, changed));
     }
-    if (error->has_first_free)
+    if (error->has_first_free) {
         gs_report_site(writer, "freed", &error->first_freed, NULL);
+    }
     write_allocated(writer, was);
     gs_report_beyond(writer, error->beyond_rule);
     gs_report_blank(writer);
@@ -178,15 +191,17 @@ void gs_report_end_of(const struct gs_report_writer *writer, const struct gs_err
 {
     char duration[24];
 
-    if (error->context_lost)
+    if (error->context_lost) {
         gs_text_add(
             writer->text, "%s  lost at %s, when its context was destroyed or reset\n",
             writer->prefix, gs_text_duration(error->first_freed.time_ns, duration));
-    else if (error->has_first_free)
+    } else if (error->has_first_free) {
         gs_report_site(writer, gs_error_is_use(error) ? "freed" : "first freed",
                        &error->first_freed, NULL);
-    if (error->has_allocation)
+    }
+    if (error->has_allocation) {
         write_allocated(writer, &error->allocation);
+    }
     gs_report_beyond(writer, error->beyond_rule);
 }
 
@@ -195,10 +210,11 @@ void gs_report_repeats(const struct gs_report_writer *writer,
 {
     char count[32];
 
-    if (error->repeats != 0)
+    if (error->repeats != 0) {
         gs_text_add(writer->text, "%s  and %s more time%s from there\n", writer->prefix,
                     gs_text_count(error->repeats, count),
                     gs_report_plural(error->repeats));
+    }
 }
 
 static void write_error(const struct gs_report_writer *writer, size_t number,
@@ -216,18 +232,19 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
 
     write_error_title(writer, number, error,
                       gs_report_call(writer, &stack, error->freed.api));
-    if (error->offset != 0)
+    if (error->offset != 0) {
         gs_text_add(writer->text,
                     "%s  %s byte%s into a live allocation of %s at 0x%llx\n",
                     writer->prefix, gs_text_count(error->offset, offset),
                     gs_report_plural(error->offset),
                     gs_text_bytes(error->allocation.bytes, bytes),
                     (unsigned long long)error->allocation.addr);
-    else if (!error->has_allocation)
+    } else if (!error->has_allocation) {
         gs_text_add(writer->text, "%s  neither live nor among the %s last freed%s\n",
                     writer->prefix,
                     gs_key_is_handle(error->addr) ? "handles" : "addresses",
                     host[error->host < GS_HOST_REGIONS ? error->host : 0]);
+    }
     gs_report_site(writer, error->kind == GS_ERROR_DOUBLE_FREE ? "freed again" : "freed",
                    &error->freed, error->thread_name);
     gs_report_repeats(writer, error);
@@ -244,16 +261,18 @@ void gs_report_errors(const struct gs_report_writer *writer)
     for (size_t i = 0, number = 0; i < data->errors_kept; i++) {
         const struct gs_error *error = &data->errors[i];
 
-        if (error->suppressed_by != 0)
+        if (error->suppressed_by != 0) {
             continue;
-        if (gs_error_is_use(error))
+        }
+        if (gs_error_is_use(error)) {
             gs_report_use(writer, ++number, error);
-        else if (gs_error_is_damage(error))
+        } else if (gs_error_is_damage(error)) {
             write_damage(writer, ++number, error);
-        else if (error->kind == GS_ERROR_NOT_IDLE)
+        } else if (error->kind == GS_ERROR_NOT_IDLE) {
             gs_report_not_idle(writer, ++number, error);
-        else
+        } else {
             write_error(writer, ++number, error);
+        }
     }
     if (more != 0) {
         gs_text_add(writer->text, "%s%s more error%s, only counted\n", writer->prefix,
@@ -277,15 +296,17 @@ void gs_report_checks(const struct gs_report_writer *writer)
         counts[i] = __atomic_load_n(&checks[i], __ATOMIC_RELAXED);
         missed += i == GS_CHECK_LOOKED ? 0 : counts[i];
     }
-    if (missed == 0)
+    if (missed == 0) {
         return;
+    }
     gs_text_add(writer->text, "%sNot checked: %s of %s (", writer->prefix,
                 gs_text_count(missed, count),
                 gs_text_count(missed + counts[GS_CHECK_LOOKED], all));
     const char *comma = "";
     for (size_t i = 0; i < GS_ARRAY_LEN(why); i++) {
-        if (counts[i] == 0)
+        if (counts[i] == 0) {
             continue;
+        }
         gs_text_add(writer->text, "%s%s %s", comma, gs_text_count(counts[i], count),
                     why[i]);
         comma = ", ";
@@ -316,12 +337,13 @@ static const char *write_ages(const struct gs_report_writer *writer,
 
     gs_text_duration(oldest_ns, oldest);
     gs_text_duration(newest_ns, newest);
-    if (oldest_ns >= newest_ns + AGE_STEP_NS && strcmp(oldest, newest) != 0)
+    if (oldest_ns >= newest_ns + AGE_STEP_NS && strcmp(oldest, newest) != 0) {
         snprintf(out, 80, "oldest %s, newest %s, ", oldest, newest);
-    else if (oldest_ns >= AGE_STEP_NS)
+    } else if (oldest_ns >= AGE_STEP_NS) {
         snprintf(out, 80, "age %s, ", oldest);
-    else
+    } else {
         out[0] = '\0';
+    }
     return out;
 }
 
@@ -360,16 +382,18 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
                 gs_report_is_live(writer->config) ? "LIVE" : "LEAK", number,
                 estimate ? "about " : "", gs_text_bytes(all, bytes),
                 gs_text_count(likely, count), gs_report_plural(likely));
-    if (gs_group_weight(group) == group->bytes)
+    if (gs_group_weight(group) == group->bytes) {
         gs_text_add(writer->text, "(%s %% of %s)%s",
                     gs_report_percent(part, writer->data->leaked_bytes, percent),
                     gs_report_is_live(writer->config) ? "live" : "leaked",
                     gs_growth_has(writer->config->growth, group) ? ", still growing"
                                                                  : "");
-    else
+    } else {
         gs_text_add(writer->text, "(no memory of its own)");
-    if (estimate)
+    }
+    if (estimate) {
         gs_text_add(writer->text, ", by %s sampled", gs_text_count(group->count, count));
+    }
     gs_text_add(writer->text, "\n");
     gs_report_call_site(writer, group,
                         group->lost               ? gs_scan_fate(group, fate)
@@ -413,7 +437,7 @@ static void write_more(const struct gs_report_writer *writer)
         likely_count += group->likely_count;
     }
     all = gs_likely(likely_count);
-    if (more != 0)
+    if (more != 0) {
         gs_text_add(writer->text,
                     "%s%s more call site%s: %s%s in %s allocation%s "
                     "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n",
@@ -421,6 +445,7 @@ static void write_more(const struct gs_report_writer *writer)
                     writer->tracker->config.sampling.distance_bytes ? "about " : "",
                     gs_text_bytes(gs_likely(likely_bytes), bytes),
                     gs_text_count(all, count), gs_report_plural(all));
+    }
 }
 
 void gs_report_leaks(const struct gs_report_writer *writer)
@@ -430,18 +455,21 @@ void gs_report_leaks(const struct gs_report_writer *writer)
     size_t more = data->leak_groups - data->shown;
     char bytes[24], count[32];
 
-    for (size_t i = 0; i < data->shown; i++)
+    for (size_t i = 0; i < data->shown; i++) {
         write_leak(writer, i + 1, &data->groups.items[i]);
+    }
     write_more(writer);
     gs_report_unplaced(writer);
-    if (lacking != 0)
+    if (lacking != 0) {
         gs_text_add(
             writer->text, "%s%s in %s allocation%s not grouped: out of memory\n",
             writer->prefix,
             gs_text_bytes(data->leaked_bytes - data->grouped_bytes - data->unplaced_bytes,
                           bytes),
             gs_text_count(lacking, count), gs_report_plural(lacking));
-    if (more != 0 || data->unplaced.count != 0 || lacking != 0)
+    }
+    if (more != 0 || data->unplaced.count != 0 || lacking != 0) {
         gs_report_blank(writer);
+    }
     write_registered(writer);
 }

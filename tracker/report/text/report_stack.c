@@ -19,13 +19,15 @@ static const char *frame_name(const struct gs_symbol_request *frame, char out[NA
 {
     char fitted[NAME_SIZE];
 
-    if (frame->result.function)
-        return gs_report_clean(gs_name_fit(frame->result.function, fitted, sizeof fitted),
-                               out, NAME_SIZE);
-    if (gs_report_frame_module(frame)[0] != '\0')
+    if (frame->result.function) {
+        return gs_report_clean(
+            gs_name_fit(frame->result.function, fitted, sizeof(fitted)), out, NAME_SIZE);
+    }
+    if (gs_report_frame_module(frame)[0] != '\0') {
         snprintf(out, NAME_SIZE, "??");
-    else
+    } else {
         snprintf(out, NAME_SIZE, "0x%llx", (unsigned long long)frame->frame);
+    }
     return out;
 }
 
@@ -39,16 +41,18 @@ static const char *frame_place(const struct gs_symbol_request *frame, char *out,
 
     out[0] = '\0';
     if (symbol->file && symbol->file[0]) {
-        gs_report_clean(gs_module_base_name(symbol->file), clean, sizeof clean);
-        if (symbol->line != 0 || !gs_frame_is_python(frame->frame))
+        gs_report_clean(gs_module_base_name(symbol->file), clean, sizeof(clean));
+        if (symbol->line != 0 || !gs_frame_is_python(frame->frame)) {
             snprintf(out, size, "%s:%u%s", clean, symbol->line, mark);
-        else
+        } else {
             snprintf(out, size, "%s", clean);
+        }
     } else if (module[0] != '\0') {
         uint64_t offset = symbol->offset;
-        if (offset == 0 && frame->module)
+        if (offset == 0 && frame->module) {
             offset = frame->frame - frame->module->bias;
-        gs_report_clean(module, clean, sizeof clean);
+        }
+        gs_report_clean(module, clean, sizeof(clean));
         snprintf(out, size, "%s+0x%llx%s", clean, (unsigned long long)offset, mark);
     }
     return out;
@@ -62,8 +66,9 @@ static unsigned repeats(const struct gs_shown_stack *stack, unsigned number)
 
     while (number + more + 1 < stack->count &&
            gs_report_compare_frames(&stack->frames[number],
-                                    &stack->frames[number + more + 1]) == 0)
+                                    &stack->frames[number + more + 1]) == 0) {
         more++;
+    }
     return more >= REPEATS_MIN ? more : 0;
 }
 
@@ -74,11 +79,13 @@ static unsigned carrier_run(const struct gs_shown_stack *stack, unsigned number)
     unsigned count = 0;
 
     if (gs_frame_is_python(stack->frames[0].frame) &&
-        gs_report_frame_is_carrier(&stack->frames[0]))
+        gs_report_frame_is_carrier(&stack->frames[0])) {
         return 0;
+    }
     while (number > 0 && number + count < stack->count &&
-           gs_report_frame_is_carrier(&stack->frames[number + count]))
+           gs_report_frame_is_carrier(&stack->frames[number + count])) {
         count++;
+    }
     return count >= RUN_MIN ? count : 0;
 }
 
@@ -92,10 +99,12 @@ const char *gs_report_families(const struct gs_symbol_request *frames, unsigned 
 
     for (unsigned i = 0, k = 0; i < count; i++) {
         const char *name = gs_report_frame_family(&frames[i]);
-        if (!name)
+        if (!name) {
             name = gs_report_frame_module(&frames[i]);
-        while (k < known && strcmp(names[k], name) != 0)
+        }
+        while (k < known && strcmp(names[k], name) != 0) {
             k++;
+        }
         if (k == known && known < FAMILIES_MAX && name[0]) {
             names[known++] = name;
             used += (size_t)snprintf(out + used, 160 - used, "%s%.40s",
@@ -119,8 +128,9 @@ static int name_width(const struct gs_shown_stack *stack, bool all)
             continue;
         }
         int length = (int)strlen(frame_name(&stack->frames[i], name));
-        if (length + 2 > width && length + 2 <= NAME_WIDTH_MAX)
+        if (length + 2 > width && length + 2 <= NAME_WIDTH_MAX) {
             width = length + 2;
+        }
     }
     return width;
 }
@@ -131,8 +141,9 @@ static void write_frames(const struct gs_report_writer *writer,
     int width = name_width(stack, all), digits = stack->count > 10 ? 2 : 1;
     char name[NAME_SIZE], place[384], families[160];
 
-    if (stack->count > 100)
+    if (stack->count > 100) {
         digits = 3;
+    }
     for (unsigned i = 0, more; i < stack->count; i += 1 + more) {
         unsigned run = all ? 0 : carrier_run(stack, i);
         if (run != 0) {
@@ -142,17 +153,19 @@ static void write_frames(const struct gs_report_writer *writer,
             continue;
         }
         frame_name(&stack->frames[i], name);
-        frame_place(&stack->frames[i], place, sizeof place);
-        if (place[0] == '\0')
+        frame_place(&stack->frames[i], place, sizeof(place));
+        if (place[0] == '\0') {
             gs_text_add(writer->text, "%s    #%-*u %s\n", writer->prefix, digits, i,
                         name);
-        else
+        } else {
             gs_text_add(writer->text, "%s    #%-*u %-*s  %s\n", writer->prefix, digits, i,
                         width - 2, name, place);
+        }
         more = repeats(stack, i);
-        if (more != 0)
+        if (more != 0) {
             gs_text_add(writer->text, "%s       ... %u times more\n", writer->prefix,
                         more);
+        }
     }
 }
 
@@ -172,12 +185,14 @@ void gs_report_stack(const struct gs_report_writer *writer,
             gs_report_families(stack->frames - stack->inner, stack->inner, families));
     }
     write_frames(writer, &whole, all);
-    if (stack->cut)
+    if (stack->cut) {
         gs_text_add(writer->text, "%s       ... more (GPUSHIM_STACK_DEPTH)\n",
                     writer->prefix);
-    if (stack->count == 0)
+    }
+    if (stack->count == 0) {
         gs_text_add(writer->text, "%s    %s\n", writer->prefix,
                     gs_report_no_stack(stack->id).line);
+    }
 }
 
 void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned count,
@@ -186,8 +201,9 @@ void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned coun
     const struct gs_report_writer writer = {.text = text};
     const struct gs_shown_stack stack = {.frames = frames, .count = count, .cut = cut};
 
-    if (inner && inner[0])
+    if (inner && inner[0]) {
         gs_text_add(text, "       ... %s\n", inner);
+    }
     gs_report_stack(&writer, &stack);
 }
 
@@ -196,10 +212,12 @@ const char *gs_report_call_name(const struct gs_tracker *tracker, const char *ca
 {
     const struct gs_tracker_config *config = &tracker->config;
 
-    if (call)
+    if (call) {
         return call;
-    if (api < config->api_count && config->api_names[api])
+    }
+    if (api < config->api_count && config->api_names[api]) {
         return config->api_names[api];
+    }
     return "unknown";
 }
 

@@ -17,8 +17,9 @@ static void write_title(const struct gs_report_writer *writer, size_t number,
                 site->to_host ? "GPU to host" : "host to GPU", call,
                 gs_text_bytes(site->bytes, bytes),
                 gs_text_bytes(site->least_bytes, least));
-    if (site->least_bytes != site->most_bytes)
+    if (site->least_bytes != site->most_bytes) {
         gs_text_add(writer->text, " to %s", gs_text_bytes(site->most_bytes, most));
+    }
     gs_text_add(writer->text, " each\n");
 }
 
@@ -30,7 +31,7 @@ static void write_hints(const struct gs_report_writer *writer,
     struct gs_text *text = writer->text;
     char count[32], more[32], bytes[24];
 
-    if (hints & GS_TRANSFER_PAGEABLE)
+    if (hints & GS_TRANSFER_PAGEABLE) {
         gs_text_add(text,
                     "%s  %s %s pageable memory, %s: pinned memory (cudaHostAlloc, "
                     "cudaHostRegister) copies faster%s\n",
@@ -38,27 +39,31 @@ static void write_hints(const struct gs_report_writer *writer,
                     site->to_host ? "to" : "from",
                     gs_text_bytes(site->pageable_bytes, bytes),
                     strstr(site->call, "Async") ? ", and the call need not wait" : "");
-    if (hints & GS_TRANSFER_SMALL)
+    }
+    if (hints & GS_TRANSFER_SMALL) {
         gs_text_add(text,
                     "%s  %s of at most 64 KiB, %s of them right behind another: one copy "
                     "of all, or cudaMemcpyBatchAsync, costs less\n",
                     writer->prefix, gs_text_count(site->small_count, count),
                     gs_text_count(site->in_a_row_count, more));
-    if (hints & GS_TRANSFER_WAITED)
+    }
+    if (hints & GS_TRANSFER_WAITED) {
         gs_text_add(text,
                     "%s  %s followed at once by a synchronize, with no other work before "
                     "the next: synchronize once, behind several\n",
                     writer->prefix, gs_text_count(site->waited_count, count));
+    }
     if (hints & GS_TRANSFER_SLOW) {
         gs_text_add(text,
                     "%s  %u.%02u GB/s at best, in %s of 1 MiB and more that found the "
                     "GPU idle: ",
                     writer->prefix, (unsigned)(rate / 100), (unsigned)(rate % 100),
                     gs_text_count(site->timed_count, count));
-        if (site->unaligned_count != 0)
+        if (site->unaligned_count != 0) {
             gs_text_add(text, "align the ends to %u bytes, which %s did not; ",
                         GS_TRANSFER_ALIGNMENT,
                         gs_text_count(site->unaligned_count, count));
+        }
         gs_text_add(text, "pin the memory; look at the GPU's PCIe link, and at the NUMA "
                           "node of the memory\n");
     }
@@ -80,15 +85,18 @@ void gs_report_transfers(const struct gs_report_writer *writer)
         gs_report_stack(writer, &stack);
         gs_report_blank(writer);
     }
-    if (more != 0)
+    if (more != 0) {
         gs_text_add(writer->text,
                     "%s%s more call site%s with slow copies (GPUSHIM_LEAK_MAX)\n",
                     writer->prefix, gs_text_count(more, count), gs_report_plural(more));
-    if (data->slow.rest_count != 0)
+    }
+    if (data->slow.rest_count != 0) {
         gs_text_add(writer->text, "%s%s copies, %s, at call sites beyond the first %s\n",
                     writer->prefix, gs_text_count(data->slow.rest_count, count),
                     gs_text_bytes(data->slow.rest_bytes, bytes),
                     gs_text_count(GS_TRANSFER_SITES, most));
-    if (more != 0 || data->slow.rest_count != 0)
+    }
+    if (more != 0 || data->slow.rest_count != 0) {
         gs_report_blank(writer);
+    }
 }

@@ -12,11 +12,12 @@ static void write_meant(const struct gs_report_writer *writer,
     char used[24], bytes[24], offset[32], place[64];
 
     gs_text_add(writer->text, "%s of %s ", call, gs_text_bytes(error->bytes, used));
-    if (error->kind == GS_ERROR_UNDERRUN)
+    if (error->kind == GS_ERROR_UNDERRUN) {
         gs_text_add(writer->text, "that begins before");
-    else
+    } else {
         gs_text_add(writer->text, "at offset %s of",
                     gs_text_count(error->offset, offset));
+    }
     gs_text_add(
         writer->text, " a live allocation of %s, %s)\n",
         gs_text_bytes(error->allocation.bytes, bytes),
@@ -68,22 +69,25 @@ static void write_position(const struct gs_report_writer *writer,
 {
     char offset[32], bytes[24];
 
-    if (error->kind == GS_ERROR_USE_AFTER_FREE && error->offset != 0)
+    if (error->kind == GS_ERROR_USE_AFTER_FREE && error->offset != 0) {
         gs_text_add(writer->text, "%s  %s byte%s into what was %s at 0x%llx\n",
                     writer->prefix, gs_text_count(error->offset, offset),
                     gs_report_plural(error->offset),
                     gs_text_bytes(error->allocation.bytes, bytes),
                     (unsigned long long)error->allocation.addr);
-    if (error->kind == GS_ERROR_STALE_HANDLE)
+    }
+    if (error->kind == GS_ERROR_STALE_HANDLE) {
         gs_text_add(writer->text,
                     "%s  by now the handle is that of an event of the library's own; the "
                     "call was refused, as natively\n",
                     writer->prefix);
-    if (error->kind == GS_ERROR_STRAY_USE)
+    }
+    if (error->kind == GS_ERROR_STRAY_USE) {
         gs_text_add(writer->text,
                     "%s  the pool keeps it: it was never handed out, or freed too long "
                     "ago to be known\n",
                     writer->prefix);
+    }
 }
 
 void gs_report_use(const struct gs_report_writer *writer, size_t number,

@@ -28,8 +28,9 @@ const char *gs_report_clean(const char *in, char *out, size_t size)
     size_t kept = length < size ? length : room;
 
     if (kept < length) { /* never within a UTF-8 sequence */
-        while (kept > 0 && ((unsigned char)in[kept] & 0xc0) == 0x80)
+        while (kept > 0 && ((unsigned char)in[kept] & 0xc0) == 0x80) {
             kept--;
+        }
     }
     memcpy(out, in ? in : "", kept);
     memcpy(out + kept, kept < length ? "..." : "", kept < length ? sizeof "..." : 1);
@@ -42,14 +43,17 @@ const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16])
     __extension__ unsigned __int128 product = (unsigned __int128)part * 1000;
     uint64_t tenths = whole ? (uint64_t)((product + whole / 2) / whole) : 0;
 
-    if (tenths >= 1000 && part < whole)
+    if (tenths >= 1000 && part < whole) {
         tenths = 999;
-    if (tenths > 1000)
+    }
+    if (tenths > 1000) {
         tenths = 1000; /* parts that changed during the summation */
-    if (tenths == 1000)
+    }
+    if (tenths == 1000) {
         snprintf(out, 16, "100");
-    else
+    } else {
         snprintf(out, 16, "%u.%u", (unsigned)tenths / 10, (unsigned)tenths % 10);
+    }
     return out;
 }
 
@@ -65,8 +69,9 @@ static void add_leaks(struct row_leaks *leaks, unsigned row,
     for (size_t i = 0; i < count; i++) {
         const struct gs_group *group = &groups->items[i];
 
-        if (gs_totals_row(group->device, group->kind) != row)
+        if (gs_totals_row(group->device, group->kind) != row) {
             continue;
+        }
         leaks->bytes += gs_group_weight(group);
         leaks->lost_bytes += group->lost ? gs_group_weight(group) : 0;
         leaks->sites += !gs_stack_left_out(group->stack);
@@ -82,24 +87,28 @@ static void write_leaked(const struct gs_report_writer *writer, unsigned row,
     char bytes[24], lost[24], sites[32];
 
     if (row == GS_ROW_REGISTERED) {
-        if (totals->live_count != 0)
+        if (totals->live_count != 0) {
             gs_text_add(writer->text, "%s%s registered, ",
                         gs_text_bytes(totals->live_bytes, bytes),
                         running ? "" : " still");
+        }
         return;
     }
     add_leaks(&leaks, row, &data->groups, data->leak_groups);
     add_leaks(&leaks, row, &data->unplaced, data->unplaced.count);
-    if (leaks.bytes == 0 && leaks.sites == 0)
+    if (leaks.bytes == 0 && leaks.sites == 0) {
         return;
+    }
     gs_text_add(writer->text, "%s %s", gs_text_bytes(leaks.bytes, bytes),
                 gs_report_is_live(writer->config) ? "live" : "leaked");
-    if (leaks.sites != 0)
+    if (leaks.sites != 0) {
         gs_text_add(writer->text, " at %s call site%s", gs_text_count(leaks.sites, sites),
                     gs_report_plural(leaks.sites));
-    if (leaks.lost_bytes != 0)
+    }
+    if (leaks.lost_bytes != 0) {
         gs_text_add(writer->text, " (%s lost at reset)",
                     gs_text_bytes(leaks.lost_bytes, lost));
+    }
     gs_text_add(writer->text, ", ");
 }
 
@@ -111,8 +120,9 @@ static void write_traffic(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "%s  traffic        %s alloc%s  %s free%s", writer->prefix,
                 gs_text_count(totals->allocs, count), gs_report_plural(totals->allocs),
                 gs_text_count(totals->frees, frees), gs_report_plural(totals->frees));
-    if (totals->failed != 0)
+    if (totals->failed != 0) {
         gs_text_add(writer->text, "  %s failed", gs_text_count(totals->failed, failed));
+    }
     gs_text_add(writer->text, "\n");
 }
 
@@ -138,11 +148,12 @@ static void write_spilled(const struct gs_report_writer *writer, unsigned row)
         row < GS_ROW_PINNED ? device_of(writer, row) : NULL;
     char count[32], most[24];
 
-    if (device && device->spilled != 0)
+    if (device && device->spilled != 0) {
         gs_text_add(writer->text, ", spilled %s allocation%s, at most %s, to host memory",
                     gs_text_count(device->spilled, count),
                     gs_report_plural(device->spilled),
                     gs_text_bytes(device->spilled_peak_bytes, most));
+    }
 }
 
 /* Printed only if the level has changed. */
@@ -152,10 +163,11 @@ static void write_pressure(const struct gs_report_writer *writer, unsigned row)
         row < GS_ROW_PINNED ? device_of(writer, row) : NULL;
     char count[32];
 
-    if (device && device->pressure && device->pressure_changes != 0)
+    if (device && device->pressure && device->pressure_changes != 0) {
         gs_text_add(writer->text, ", memory pressure up to %s (%s change%s)",
                     device->pressure, gs_text_count(device->pressure_changes, count),
                     gs_report_plural(device->pressure_changes));
+    }
 }
 
 /* "GPU 0 NVIDIA H200: 2.04 GiB leaked at 2 call sites, peak 2.40 GiB at 9m56s" */
@@ -168,16 +180,18 @@ static void write_row(const struct gs_report_writer *writer, unsigned row,
     write_leaked(writer, row, totals);
     gs_text_add(writer->text, "peak %s at %s", gs_text_bytes(totals->peak_bytes, bytes),
                 gs_text_duration(totals->peak_time_ns, duration));
-    if (totals->failed != 0 && !writer->config->running)
+    if (totals->failed != 0 && !writer->config->running) {
         gs_text_add(writer->text, ", %s request%s refused",
                     gs_text_count(totals->failed, failed),
                     gs_report_plural(totals->failed));
+    }
     write_spilled(writer, row);
     write_pressure(writer, row);
     gs_report_live_suppressed(writer, row);
     gs_text_add(writer->text, "\n");
-    if (writer->config->show_pool)
+    if (writer->config->show_pool) {
         write_traffic(writer, totals);
+    }
 }
 
 static void write_device(const struct gs_report_writer *writer, unsigned ordinal)
@@ -187,10 +201,11 @@ static void write_device(const struct gs_report_writer *writer, unsigned ordinal
     char name[128], title[160];
 
     gs_tracker_get_totals(writer->tracker, (int)ordinal, &totals);
-    if (!gs_report_row_used(&totals))
+    if (!gs_report_row_used(&totals)) {
         return;
-    gs_report_clean(device ? device->name : NULL, name, sizeof name);
-    snprintf(title, sizeof title, "GPU %u%s%s%s", ordinal,
+    }
+    gs_report_clean(device ? device->name : NULL, name, sizeof(name));
+    snprintf(title, sizeof(title), "GPU %u%s%s%s", ordinal,
              ordinal == GS_MAX_DEVICES - 1 ? " and up" : "", name[0] ? " " : "", name);
     write_row(writer, ordinal, title, &totals);
 }
@@ -200,8 +215,9 @@ void gs_report_pools(const struct gs_report_writer *writer)
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         const struct gs_report_device *device = device_of(writer, i);
 
-        if (gs_report_pool_used(device))
+        if (gs_report_pool_used(device)) {
             gs_report_pool(writer, device, i);
+        }
     }
 }
 
@@ -211,8 +227,9 @@ const char *gs_report_killed_fate(const struct gs_report_config *config, char ou
                      ? snprintf(out, 64, "live when killed by %.24s", config->killed_by)
                      : snprintf(out, 64, "live when it ended");
 
-    if (config->killed_by && config->rank >= 0)
+    if (config->killed_by && config->rank >= 0) {
         snprintf(out + length, 64 - (size_t)length, " (rank %d)", config->rank);
+    }
     return out;
 }
 
@@ -227,12 +244,14 @@ void gs_report_devices(const struct gs_report_writer *writer)
 {
     struct gs_tracker_totals totals;
 
-    for (unsigned i = 0; i < GS_MAX_DEVICES; i++)
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         write_device(writer, i);
+    }
     for (unsigned i = 0; i < GS_ARRAY_LEN(gs_report_rows); i++) {
         gs_tracker_get_totals(writer->tracker, GS_TOTALS_PINNED - (int)i, &totals);
-        if (gs_report_row_used(&totals))
+        if (gs_report_row_used(&totals)) {
             write_row(writer, GS_ROW_PINNED + i, gs_report_rows[i].title, &totals);
+        }
     }
 }
 
@@ -243,8 +262,9 @@ static int owner_width(const struct gs_owner *first, const struct gs_owner *end)
 
     for (const struct gs_owner *owner = first; owner < end; owner++) {
         size_t length = owner->name ? strlen(owner->name) : 0;
-        if (length > width && length <= OWNER_WIDTH_MAX)
+        if (length > width && length <= OWNER_WIDTH_MAX) {
             width = length;
+        }
     }
     return (int)width;
 }
@@ -256,8 +276,9 @@ static void write_rest(const struct gs_report_writer *writer, unsigned row, int 
     char bytes[24];
 
     if (row >= GS_ROW_PINNED || row >= config->device_count ||
-        !config->devices[row].rest_known)
+        !config->devices[row].rest_known) {
         return;
+    }
     gs_text_add(writer->text, "%s  %-*s %9s   (context, modules, local memory)\n",
                 writer->prefix, width, "not allocated via API",
                 gs_text_bytes(config->devices[row].rest_bytes, bytes));
@@ -271,21 +292,25 @@ static void write_owners(const struct gs_report_writer *writer,
     int width = owner_width(first, end);
     bool known = false;
 
-    for (const struct gs_owner *owner = first; owner < end; owner++)
+    for (const struct gs_owner *owner = first; owner < end; owner++) {
         known = known || owner->name;
-    if (!known)
+    }
+    if (!known) {
         return;
-    if (first->row >= GS_ROW_PINNED)
-        snprintf(title, sizeof title, "Memory by owner, %s",
+    }
+    if (first->row >= GS_ROW_PINNED) {
+        snprintf(title, sizeof(title), "Memory by owner, %s",
                  gs_report_rows[first->row - GS_ROW_PINNED].owners);
-    else
-        snprintf(title, sizeof title, "Memory by owner, GPU %u", first->row);
-    if (writer->tracker->config.sampling.distance_bytes != 0)
+    } else {
+        snprintf(title, sizeof(title), "Memory by owner, GPU %u", first->row);
+    }
+    if (writer->tracker->config.sampling.distance_bytes != 0) {
         strcat(title, " (about)");
+    }
     gs_text_add(writer->text, "%s%-*s%9s %10s\n", writer->prefix, width + 3, title,
                 "live", "allocs");
     for (const struct gs_owner *owner = first; owner < end; owner++) {
-        gs_report_clean(owner->name ? owner->name : "unknown", name, sizeof name);
+        gs_report_clean(owner->name ? owner->name : "unknown", name, sizeof(name));
         gs_text_add(writer->text, "%s  %-*s %9s %10s\n", writer->prefix, width, name,
                     gs_text_bytes(owner->bytes, bytes),
                     gs_text_count(owner->count, count));
@@ -302,8 +327,9 @@ void gs_report_owners(const struct gs_report_writer *writer)
                      writer->data, false);
     for (size_t first = 0, end; first < owners.count; first = end) {
         for (end = first + 1; end < owners.count; end++) {
-            if (owners.items[end].row != owners.items[first].row)
+            if (owners.items[end].row != owners.items[first].row) {
                 break;
+            }
         }
         write_owners(writer, &owners.items[first], &owners.items[end]);
     }

@@ -18,15 +18,19 @@ static bool make_room(struct gs_text *text, size_t length)
 {
     size_t capacity = text->capacity ? text->capacity : FIRST_CAPACITY;
 
-    if (length >= SIZE_MAX / 2 - text->length)
+    if (length >= SIZE_MAX / 2 - text->length) {
         return false;
-    while (capacity <= text->length + length)
+    }
+    while (capacity <= text->length + length) {
         capacity *= 2;
-    if (capacity == text->capacity)
+    }
+    if (capacity == text->capacity) {
         return true;
+    }
     char *data = realloc(text->data, capacity);
-    if (!data)
+    if (!data) {
         return false;
+    }
     text->data = data;
     text->capacity = capacity;
     return true;
@@ -41,16 +45,18 @@ void gs_text_add(struct gs_text *text, const char *format, ...)
 {
     va_list arguments;
 
-    if (!text || !format || text->truncated)
+    if (!text || !format || text->truncated) {
         return;
+    }
     va_start(arguments, format);
     size_t room = text->capacity - text->length;
     int length = vsnprintf(text->data ? text->data + text->length : NULL,
                            text->data ? room : 0, format, arguments);
     va_end(arguments);
     if (length < 0 || ((size_t)length >= room && !make_room(text, (size_t)length))) {
-        if (text->data)
+        if (text->data) {
             text->data[text->length] = '\0';
+        }
         text->truncated = true;
         return;
     }
@@ -60,17 +66,20 @@ void gs_text_add(struct gs_text *text, const char *format, ...)
                   arguments);
         va_end(arguments);
     }
-    if (text->data)
+    if (text->data) {
         gs_make_printable(text->data + text->length, true);
+    }
     text->length += (size_t)length;
 }
 
 void gs_text_reserve(struct gs_text *text, size_t bytes)
 {
-    while (bytes >= FIRST_CAPACITY && !make_room(text, bytes))
+    while (bytes >= FIRST_CAPACITY && !make_room(text, bytes)) {
         bytes /= 2;
-    if (text->data)
+    }
+    if (text->data) {
         text->data[text->length] = '\0';
+    }
 }
 
 void gs_text_add_foreign(struct gs_text *text, const char *foreign)
@@ -78,14 +87,16 @@ void gs_text_add_foreign(struct gs_text *text, const char *foreign)
     size_t before = text->length;
 
     gs_text_add_bytes(text, foreign, strlen(foreign));
-    if (text->length > before)
+    if (text->length > before) {
         gs_make_printable(text->data + before, false);
+    }
 }
 
 void gs_text_add_bytes(struct gs_text *text, const char *bytes, size_t length)
 {
-    if (text->truncated)
+    if (text->truncated) {
         return;
+    }
     if (!make_room(text, length)) {
         text->truncated = true;
         return;
@@ -98,10 +109,11 @@ void gs_text_add_bytes(struct gs_text *text, const char *bytes, size_t length)
 /* The buffer may be used again afterwards. */
 void gs_text_free(struct gs_text *text)
 {
-    if (!text)
+    if (!text) {
         return;
+    }
     free(text->data);
-    memset(text, 0, sizeof *text);
+    memset(text, 0, sizeof(*text));
 }
 
 /* Returns value / unit, in steps of 1 / `scale`, rounded half up. */
@@ -126,32 +138,34 @@ const char *gs_text_bytes(uint64_t bytes, char out[24])
         snprintf(out, 24, "%u B", (unsigned)bytes);
         return out;
     }
-    while (unit + 1 < sizeof prefixes - 1 && divide(bytes, size, 1) >= 1024) {
+    while (unit + 1 < sizeof(prefixes) - 1 && divide(bytes, size, 1) >= 1024) {
         unit++;
         size *= 1024;
     }
     uint64_t hundredths = divide(bytes, size, 100);
     uint64_t tenths = divide(bytes, size, 10);
-    if (hundredths < 1000)
+    if (hundredths < 1000) {
         snprintf(out, 24, "%u.%02u %ciB", (unsigned)(hundredths / 100),
                  (unsigned)(hundredths % 100), prefixes[unit]);
-    else if (tenths < 1000)
+    } else if (tenths < 1000) {
         snprintf(out, 24, "%u.%u %ciB", (unsigned)(tenths / 10), (unsigned)(tenths % 10),
                  prefixes[unit]);
-    else
+    } else {
         snprintf(out, 24, "%u %ciB", (unsigned)divide(bytes, size, 1), prefixes[unit]);
+    }
     return out;
 }
 
 const char *gs_text_count(uint64_t count, char out[32])
 {
     char digits[24];
-    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
+    int length = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)count);
     char *to = out;
 
     for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0)
+        if (i > 0 && (length - i) % 3 == 0) {
             *to++ = ',';
+        }
         *to++ = digits[i];
     }
     *to = '\0';
@@ -169,25 +183,29 @@ const char *gs_text_duration(uint64_t ns, char out[24])
     unsigned long long seconds = ns / units[0].ns;
     size_t i = 0;
 
-    if (seconds >= 3600)
+    if (seconds >= 3600) {
         snprintf(out, 24, "%lluh%02llum", seconds / 3600, seconds / 60 % 60);
-    else if (seconds >= 60)
+    } else if (seconds >= 60) {
         snprintf(out, 24, "%llum%02llus", seconds / 60, seconds % 60);
-    if (seconds >= 60)
+    }
+    if (seconds >= 60) {
         return out;
-    while (i + 1 < sizeof units / sizeof *units && ns < units[i].ns)
+    }
+    while (i + 1 < sizeof(units) / sizeof(*units) && ns < units[i].ns) {
         i++;
+    }
     unsigned hundredths = (unsigned)(ns * 100 / units[i].ns);
-    if (ns < units[i].ns)
+    if (ns < units[i].ns) {
         snprintf(out, 24, "0 s");
-    else if (i + 1 == sizeof units / sizeof *units || hundredths >= 10000)
+    } else if (i + 1 == sizeof(units) / sizeof(*units) || hundredths >= 10000) {
         snprintf(out, 24, "%u %s", hundredths / 100, units[i].name);
-    else if (hundredths >= 1000)
+    } else if (hundredths >= 1000) {
         snprintf(out, 24, "%u.%u %s", hundredths / 100, hundredths / 10 % 10,
                  units[i].name);
-    else
+    } else {
         snprintf(out, 24, "%u.%02u %s", hundredths / 100, hundredths % 100,
                  units[i].name);
+    }
     return out;
 }
 
@@ -197,11 +215,12 @@ const char *gs_text_growth(int64_t bytes, uint64_t ns, char out[96])
     char change[24], duration[24], rate[24];
 
     gs_text_duration(ns, duration);
-    if (bytes == 0)
+    if (bytes == 0) {
         snprintf(out, 96, "no change in the last %s", duration);
-    else
+    } else {
         snprintf(out, 96, "%c%s in the last %s (%s/s)", bytes < 0 ? '-' : '+',
                  gs_text_bytes(apart, change), duration,
                  gs_text_bytes(divide(apart, ns ? ns : 1, 1000000000), rate));
+    }
     return out;
 }

@@ -40,20 +40,27 @@ static int compare_samples(const void *left, const void *right)
 {
     const struct gs_sample *a = left, *b = right;
 
-    if (a->live_bytes != b->live_bytes)
+    if (a->live_bytes != b->live_bytes) {
         return a->live_bytes < b->live_bytes ? 1 : -1;
-    if (a->alloc_bytes != b->alloc_bytes)
+    }
+    if (a->alloc_bytes != b->alloc_bytes) {
         return a->alloc_bytes < b->alloc_bytes ? 1 : -1;
-    if (a->alloc_count != b->alloc_count)
+    }
+    if (a->alloc_count != b->alloc_count) {
         return a->alloc_count < b->alloc_count ? 1 : -1;
-    if (a->stack != b->stack)
+    }
+    if (a->stack != b->stack) {
         return a->stack < b->stack ? -1 : 1;
-    if (a->api != b->api)
+    }
+    if (a->api != b->api) {
         return (int)a->api - (int)b->api;
-    if (a->device != b->device)
+    }
+    if (a->device != b->device) {
         return a->device - b->device;
-    if (a->kind != b->kind)
+    }
+    if (a->kind != b->kind) {
         return a->kind - b->kind;
+    }
     return a->stream < b->stream ? -1 : a->stream > b->stream;
 }
 
@@ -63,24 +70,30 @@ static enum gs_status list_samples(struct gs_export *export,
                                    const struct gs_samples *samples)
 {
     export->samples =
-        calloc(samples->count ? samples->count : 1, sizeof *export->samples);
-    if (!export->samples)
+        calloc(samples->count ? samples->count : 1, sizeof(*export->samples));
+    if (!export->samples) {
         return GS_ERR_HOST_NOMEM;
+    }
     for (size_t i = 0; i < samples->capacity; i++) {
         struct gs_sample sample = samples->slots[i];
-        if (!sample.used)
+        if (!sample.used) {
             continue;
-        if (sample.alloc_count < sample.live_count)
+        }
+        if (sample.alloc_count < sample.live_count) {
             sample.alloc_count = sample.live_count;
-        if (sample.alloc_bytes < sample.live_bytes)
+        }
+        if (sample.alloc_bytes < sample.live_bytes) {
             sample.alloc_bytes = sample.live_bytes;
-        if (sample.likely_allocs < sample.likely_live)
+        }
+        if (sample.likely_allocs < sample.likely_live) {
             sample.likely_allocs = sample.likely_live;
-        if (sample.likely_alloc_bytes < sample.likely_live_bytes)
+        }
+        if (sample.likely_alloc_bytes < sample.likely_live_bytes) {
             sample.likely_alloc_bytes = sample.likely_live_bytes;
+        }
         export->samples[export->sample_count++] = sample;
     }
-    qsort(export->samples, export->sample_count, sizeof *export->samples,
+    qsort(export->samples, export->sample_count, sizeof(*export->samples),
           compare_samples);
     return GS_OK;
 }
@@ -91,13 +104,16 @@ static enum gs_status fill_samples(struct gs_export *export)
     struct live_sum sum = {
         .samples = &samples, .tracker = export->tracker, .status = GS_OK};
 
-    if (!export->job->samples)
+    if (!export->job->samples) {
         return GS_OK;
+    }
     gs_records_visit(export->tracker, add_live, &sum);
-    if (sum.status == GS_OK && export->tracker->tally)
+    if (sum.status == GS_OK && export->tracker->tally) {
         sum.status = gs_tally_copy(export->tracker->tally, &samples);
-    if (sum.status == GS_OK)
+    }
+    if (sum.status == GS_OK) {
         sum.status = list_samples(export, &samples);
+    }
     gs_samples_free(&samples);
     return sum.status;
 }
@@ -114,19 +130,24 @@ static enum gs_status fill_stacks(struct gs_export *export)
     gs_stack_ids_add_groups(&ids, &data->groups, 0, data->groups.count);
     gs_stack_ids_add_groups(&ids, &data->registered, 0, data->registered.count);
     gs_stack_ids_add_errors(&ids, data);
-    for (size_t i = 0; i < export->config->refusal_count; i++)
+    for (size_t i = 0; i < export->config->refusal_count; i++) {
         gs_stack_ids_add(&ids, export->config->refusals[i].stack);
+    }
     gs_stack_ids_add_slow(&ids, data, data->slow.count);
     for (size_t i = 0; i < GS_PEAK_ROWS; i++) {
-        for (size_t k = 0; k < data->peaks[i].count; k++)
+        for (size_t k = 0; k < data->peaks[i].count; k++) {
             gs_stack_ids_add(&ids, data->peaks[i].places[k].held.stack);
+        }
     }
-    for (size_t i = 0; i < export->sample_count; i++)
+    for (size_t i = 0; i < export->sample_count; i++) {
         gs_stack_ids_add(&ids, export->samples[i].stack);
-    for (size_t i = 0; i < export->job->more_stack_count; i++)
+    }
+    for (size_t i = 0; i < export->job->more_stack_count; i++) {
         gs_stack_ids_add(&ids, export->job->more_stacks[i]);
-    if (!ids.failed)
+    }
+    if (!ids.failed) {
         status = gs_export_fill_stacks(export, ids.items, ids.count);
+    }
     free(ids.items);
     return status;
 }
@@ -144,8 +165,9 @@ enum gs_status gs_export_make(struct gs_export *export,
                                  .data = writer->data,
                                  .summary = summary};
     status = fill_samples(export);
-    if (status == GS_OK && export->job->stacks)
+    if (status == GS_OK && export->job->stacks) {
         status = fill_stacks(export);
+    }
     if (status != GS_OK) {
         gs_export_free(export);
         return status;
@@ -164,7 +186,7 @@ void gs_export_free(struct gs_export *export)
     free(export->frames);
     free(export->samples);
     gs_owners_free(&export->owners);
-    memset(export, 0, sizeof *export);
+    memset(export, 0, sizeof(*export));
 }
 
 void gs_export_run(const struct gs_report_writer *writer,
@@ -200,8 +222,9 @@ size_t gs_export_shown(const struct gs_export *export, uint32_t id,
         const struct gs_symbol_request *request = &export->locations[number];
         const struct gs_symbol *symbol = &request->result;
 
-        if (i != stack->begin && gs_report_frame_is_carrier(request))
+        if (i != stack->begin && gs_report_frame_is_carrier(request)) {
             continue;
+        }
         frames[count++] = (struct gs_export_frame){.function = symbol->function,
                                                    .file = symbol->file,
                                                    .module = symbol->module,
@@ -251,15 +274,17 @@ bool gs_export_on_host(unsigned kind, int device)
 
 uint64_t gs_export_offset(const struct gs_symbol_request *location)
 {
-    if (location->result.offset != 0)
+    if (location->result.offset != 0) {
         return location->result.offset;
+    }
     return location->module ? location->frame - 1 - location->module->bias : 0;
 }
 
 const char *gs_export_build_id(const struct gs_module *module, char out[GS_BUILD_ID_TEXT])
 {
     out[0] = '\0';
-    for (unsigned i = 0; i < module->build_id_len && i < sizeof module->build_id; i++)
+    for (unsigned i = 0; i < module->build_id_len && i < sizeof(module->build_id); i++) {
         snprintf(out + 2 * i, 3, "%02x", module->build_id[i]);
+    }
     return out;
 }

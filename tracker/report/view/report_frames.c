@@ -19,8 +19,9 @@
 
 const char *gs_report_frame_module(const struct gs_symbol_request *request)
 {
-    if (request->module && request->module->path && request->module->path[0])
+    if (request->module && request->module->path && request->module->path[0]) {
         return gs_module_base_name(request->module->path);
+    }
     return gs_module_base_name(request->result.module);
 }
 
@@ -35,11 +36,12 @@ void gs_stack_ids_add(struct gs_stack_ids *ids, uint32_t stack)
 {
     if (ids->count == ids->capacity) {
         size_t capacity = ids->capacity ? ids->capacity * 2 : 64;
-        uint32_t *items = realloc(ids->items, capacity * sizeof *items);
+        uint32_t *items = realloc(ids->items, capacity * sizeof(*items));
 
         ids->failed = ids->failed || !items;
-        if (!items)
+        if (!items) {
             return;
+        }
         ids->items = items;
         ids->capacity = capacity;
     }
@@ -49,8 +51,9 @@ void gs_stack_ids_add(struct gs_stack_ids *ids, uint32_t stack)
 void gs_stack_ids_add_groups(struct gs_stack_ids *ids, const struct gs_groups *groups,
                              size_t begin, size_t end)
 {
-    for (size_t i = begin; i < end; i++)
+    for (size_t i = begin; i < end; i++) {
         gs_stack_ids_add(ids, groups->items[i].stack);
+    }
 }
 
 void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_data *data)
@@ -65,8 +68,9 @@ void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_da
 void gs_stack_ids_add_slow(struct gs_stack_ids *ids, const struct gs_report_data *data,
                            size_t count)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         gs_stack_ids_add(ids, data->slow.sites[i].stack);
+    }
 }
 
 static int compare_ids(const void *left, const void *right)
@@ -80,11 +84,13 @@ size_t gs_stack_ids_unique(uint32_t *ids, size_t count)
 {
     size_t kept = 0;
 
-    if (count > 0)
-        qsort(ids, count, sizeof *ids, compare_ids);
+    if (count > 0) {
+        qsort(ids, count, sizeof(*ids), compare_ids);
+    }
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] != 0 && (kept == 0 || ids[i] != ids[kept - 1]))
+        if (ids[i] != 0 && (kept == 0 || ids[i] != ids[kept - 1])) {
             ids[kept++] = ids[i];
+        }
     }
     return kept;
 }
@@ -113,8 +119,9 @@ static GS_NOINLINE void request_stack(struct gs_frame_table *table,
         struct gs_symbol_request *request = &table->requests[at];
         request->frame = frames[i];
         if (source->module(source->self, table->stacks[number], frames[i],
-                           &table->modules[at]) == GS_OK)
+                           &table->modules[at]) == GS_OK) {
             request->module = &table->modules[at];
+        }
     }
     table->first[number + 1] = table->first[number] + count;
 }
@@ -125,15 +132,17 @@ void gs_report_resolve(const struct gs_report_source *source,
 {
     struct gs_python_location place;
 
-    if (source->resolve && count > 0)
+    if (source->resolve && count > 0) {
         source->resolve(source->self, requests, count);
+    }
     /* No symbol file has the names of Python's frames. */
     for (size_t i = 0; i < count; i++) {
         struct gs_symbol *symbol = &requests[i].result;
 
         if (!gs_frame_is_python(requests[i].frame) ||
-            gs_stacks_python(stacks, requests[i].frame, &place) != GS_OK)
+            gs_stacks_python(stacks, requests[i].frame, &place) != GS_OK) {
             continue;
+        }
         symbol->function = place.function;
         symbol->file = place.file;
         symbol->line = place.line;
@@ -162,8 +171,9 @@ static void find_shown_lines(const struct gs_frame_table *table,
         struct gs_shown_stack shown = show_number(table, config, i, GS_INLINED_UNKNOWN);
         size_t begin = (size_t)(shown.frames - table->requests);
         size_t inner = config->all_frames ? shown.inner : 0;
-        for (size_t at = begin - inner; at < begin + shown.count; at++)
+        for (size_t at = begin - inner; at < begin + shown.count; at++) {
             table->requests[at].line_wanted = true;
+        }
     }
     source->find_lines(source->self, table->requests, count);
 }
@@ -190,8 +200,9 @@ void gs_report_keep_class(struct gs_symbol_request *frame)
 
 static void keep_classes(const struct gs_frame_table *table)
 {
-    for (size_t i = 0; i < table->first[table->stack_count]; i++)
+    for (size_t i = 0; i < table->first[table->stack_count]; i++) {
         gs_report_keep_class(&table->requests[i]);
+    }
 }
 
 /* Makes inlined functions requests of their own. Without memory they are missing. */
@@ -200,15 +211,18 @@ static void add_inlined(struct gs_frame_table *table)
     size_t count = table->first[table->stack_count], more = 0, used = 0;
     struct gs_symbol_request *requests;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         more += table->requests[i].result.inlined_count;
-    if (more == 0 || !(requests = calloc(count + more, sizeof *requests)))
+    }
+    if (more == 0 || !(requests = calloc(count + more, sizeof(*requests)))) {
         return;
+    }
     for (size_t i = 0; i < table->stack_count; i++) {
         size_t at = table->first[i];
         table->first[i] = used;
-        for (; at < (i + 1 < table->stack_count ? table->first[i + 1] : count); at++)
+        for (; at < (i + 1 < table->stack_count ? table->first[i + 1] : count); at++) {
             used += gs_report_put_inlined(&table->requests[at], &requests[used]);
+        }
     }
     table->first[table->stack_count] = used;
     free(table->requests);
@@ -220,13 +234,14 @@ unsigned gs_report_place_scope(struct gs_symbol_request *frames, unsigned count,
 {
     unsigned last = count - 1;
 
-    if (count == 0 || !gs_frame_is_scope(frames[last].frame))
+    if (count == 0 || !gs_frame_is_scope(frames[last].frame)) {
         return count;
+    }
     const struct gs_symbol_request scope = frames[last];
     struct gs_shown_stack shown =
         gs_report_show_frames(frames, last, goes_on, GS_INLINED_ADDED, config);
     unsigned place = (unsigned)(shown.frames - frames) + shown.count;
-    memmove(&frames[place + 1], &frames[place], (last - place) * sizeof *frames);
+    memmove(&frames[place + 1], &frames[place], (last - place) * sizeof(*frames));
     frames[place] = scope;
     return place;
 }
@@ -234,11 +249,12 @@ unsigned gs_report_place_scope(struct gs_symbol_request *frames, unsigned count,
 static void place_scopes(const struct gs_frame_table *table,
                          const struct gs_report_config *config)
 {
-    for (size_t i = 0; i < table->stack_count; i++)
+    for (size_t i = 0; i < table->stack_count; i++) {
         (void)gs_report_place_scope(&table->requests[table->first[i]],
                                     (unsigned)(table->first[i + 1] - table->first[i]),
                                     gs_stacks_truncated(table->source, table->stacks[i]),
                                     config);
+    }
 }
 
 void gs_frame_table_fill(struct gs_frame_table *table,
@@ -251,28 +267,32 @@ void gs_frame_table_fill(struct gs_frame_table *table,
     size_t count = gs_stack_ids_unique(ids, id_count);
     size_t total = 0;
 
-    memset(table, 0, sizeof *table);
+    memset(table, 0, sizeof(*table));
     table->source = stacks;
-    if (!stacks || count == 0)
+    if (!stacks || count == 0) {
         return;
-    for (size_t i = 0; i < count; i++)
+    }
+    for (size_t i = 0; i < count; i++) {
         total += gs_report_stack_frames(stacks, ids[i], frames);
-    table->stacks = malloc(count * sizeof *table->stacks);
-    table->first = calloc(count + 1, sizeof *table->first);
-    table->requests = calloc(total + 1, sizeof *table->requests);
-    table->modules = calloc(total + 1, sizeof *table->modules);
+    }
+    table->stacks = malloc(count * sizeof(*table->stacks));
+    table->first = calloc(count + 1, sizeof(*table->first));
+    table->requests = calloc(total + 1, sizeof(*table->requests));
+    table->modules = calloc(total + 1, sizeof(*table->modules));
     if (!table->stacks || !table->first || !table->requests || !table->modules) {
         gs_frame_table_free(table);
         return;
     }
-    memcpy(table->stacks, ids, count * sizeof *ids);
+    memcpy(table->stacks, ids, count * sizeof(*ids));
     table->stack_count = count;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         request_stack(table, stacks, source, i);
+    }
     gs_report_resolve(source, stacks, table->requests, table->first[count]);
     keep_classes(table);
-    if (source->find_lines)
+    if (source->find_lines) {
         find_shown_lines(table, config, source);
+    }
     add_inlined(table);
     keep_classes(table);
     place_scopes(table, config);
@@ -294,15 +314,16 @@ void gs_frame_table_free(struct gs_frame_table *table)
     free(table->first);
     free(table->requests);
     free(table->modules);
-    memset(table, 0, sizeof *table);
+    memset(table, 0, sizeof(*table));
 }
 
 static bool is_named(const struct gs_symbol_request *frame, const char *name)
 {
     const struct gs_symbol *symbol = &frame->result;
 
-    if (gs_frame_is_python(frame->frame)) /* another function of that name */
+    if (gs_frame_is_python(frame->frame)) { /* another function of that name */
         return false;
+    }
     return (symbol->linkage && strcmp(symbol->linkage, name) == 0) ||
            (symbol->function && strcmp(symbol->function, name) == 0);
 }
@@ -313,8 +334,9 @@ static bool is_call(const char *symbol, const char *name)
 {
     size_t length;
 
-    if (!symbol || symbol[0] != name[0]) /* most are decided here */
+    if (!symbol || symbol[0] != name[0]) { /* most are decided here */
         return false;
+    }
     length = strlen(name);
     return strncmp(symbol, name, length) == 0 &&
            (symbol[length] == '\0' || strcmp(symbol + length, "_ptsz") == 0);
@@ -323,8 +345,9 @@ static bool is_call(const char *symbol, const char *name)
 bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config *config)
 {
     for (size_t i = 0; i < config->runtime_name_count; i++) {
-        if (config->runtime_names[i] && is_call(symbol, config->runtime_names[i]))
+        if (config->runtime_names[i] && is_call(symbol, config->runtime_names[i])) {
             return true;
+        }
     }
     return false;
 }
@@ -333,13 +356,15 @@ bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config
 static const char *runtime_name(const struct gs_symbol_request *frame,
                                 const struct gs_report_config *config)
 {
-    if (gs_frame_is_python(frame->frame)) /* another function of that name */
+    if (gs_frame_is_python(frame->frame)) { /* another function of that name */
         return NULL;
+    }
     for (size_t i = 0; i < config->runtime_name_count; i++) {
         const char *name = config->runtime_names[i];
         if (name && (is_call(frame->result.linkage, name) ||
-                     is_call(frame->result.function, name)))
+                     is_call(frame->result.function, name))) {
             return name;
+        }
     }
     return NULL;
 }
@@ -378,11 +403,13 @@ static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count
     *call = NULL;
     for (unsigned i = count; i-- > 0 && !*call;) {
         *call = runtime_name(&frames[i], config);
-        if (*call)
+        if (*call) {
             begin = i + 1;
+        }
     }
-    while (begin < count && is_runtime(&frames[begin]))
+    while (begin < count && is_runtime(&frames[begin])) {
         begin++;
+    }
     return begin;
 }
 
@@ -398,8 +425,9 @@ static struct gs_frame_class own_class(void *self, unsigned i)
     struct gs_frame_class class = class_of(&search->frames[i]);
 
     /* A function of the program's may be inlined in it. */
-    if (search->inlined == GS_INLINED_UNKNOWN && class.kind == GS_FRAME_LIBRARY)
+    if (search->inlined == GS_INLINED_UNKNOWN && class.kind == GS_FRAME_LIBRARY) {
         class.kind = GS_FRAME_SYSTEM;
+    }
     return class;
 }
 
@@ -417,8 +445,9 @@ static unsigned recorded(const struct gs_symbol_request *frames, unsigned count)
 {
     unsigned found = 0;
 
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         found += !frames[i].inlined && !gs_frame_is_scope(frames[i].frame);
+    }
     return found;
 }
 
@@ -435,8 +464,9 @@ static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin
 
     *cut = false;
     for (unsigned i = count; i-- > begin;) {
-        if (is_named(&frames[i], "main"))
+        if (is_named(&frames[i], "main")) {
             return i + 1;
+        }
     }
     if (end > begin && !is_start_frame(frames, count) && depth > 0 &&
         recorded(frames, count) >= depth &&
@@ -444,8 +474,9 @@ static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin
         *cut = true;
         return end;
     }
-    while (end > begin && is_start_frame(frames, end))
+    while (end > begin && is_start_frame(frames, end)) {
         end--;
+    }
     return end;
 }
 
@@ -466,8 +497,9 @@ static unsigned library_end(const struct gs_symbol_request *frames, unsigned beg
 
     while (last > begin && (kind_of(&frames[last - 1]) == GS_FRAME_LIBRARY ||
                             kind_of(&frames[last - 1]) == GS_FRAME_START ||
-                            is_made_main(frames, last - 1)))
+                            is_made_main(frames, last - 1))) {
         last--;
+    }
     return last > begin ? last : end;
 }
 
@@ -481,8 +513,9 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
     unsigned end =
         outer_end(frames, begin, count, config->stack_depth, goes_on, &shown.cut);
 
-    if (inlined == GS_INLINED_ADDED && !shown.cut && !config->all_frames)
+    if (inlined == GS_INLINED_ADDED && !shown.cut && !config->all_frames) {
         end = library_end(frames, begin, end);
+    }
     if (begin >= end) { /* only runtime frames: show all of them rather than none */
         begin = 0;
         end = count;
@@ -491,8 +524,9 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
         shown.inner = gs_frame_own(own_class, &search, end - begin);
         begin += shown.inner;
     }
-    if (end < count && gs_frame_is_scope(frames[end].frame))
+    if (end < count && gs_frame_is_scope(frames[end].frame)) {
         end++;
+    }
     shown.frames = frames + begin;
     shown.count = end - begin;
     return shown;
@@ -505,11 +539,12 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
     struct gs_shown_stack shown = {.id = stack};
     const uint32_t *found = table->stack_count
                                 ? bsearch(&stack, table->stacks, table->stack_count,
-                                          sizeof stack, compare_ids)
+                                          sizeof(stack), compare_ids)
                                 : NULL;
 
-    if (!found && table->rest)
+    if (!found && table->rest) {
         return gs_frame_table_show(table->rest, config, stack);
+    }
     return found ? show_number(table, config, (size_t)(found - table->stacks),
                                GS_INLINED_ADDED)
                  : shown;
@@ -518,10 +553,12 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
 /* NULL precedes all texts. */
 static int compare_texts(const char *a, const char *b)
 {
-    if (a == b)
+    if (a == b) {
         return 0;
-    if (!a || !b)
+    }
+    if (!a || !b) {
         return a ? 1 : -1;
+    }
     return strcmp(a, b);
 }
 
@@ -533,8 +570,9 @@ static int compare_numbers(uint64_t a, uint64_t b)
 /* The printed position of a frame without a line. */
 static uint64_t offset_of(const struct gs_symbol_request *frame)
 {
-    if (frame->result.offset != 0 || !frame->module)
+    if (frame->result.offset != 0 || !frame->module) {
         return frame->result.offset ? frame->result.offset : frame->frame;
+    }
     return frame->frame - frame->module->bias;
 }
 
@@ -544,12 +582,15 @@ int gs_report_compare_frames(const struct gs_symbol_request *a,
     const struct gs_symbol *left = &a->result, *right = &b->result;
     int order = compare_texts(left->function, right->function);
 
-    if (order == 0)
+    if (order == 0) {
         order = compare_texts(gs_report_frame_module(a), gs_report_frame_module(b));
-    if (order == 0)
+    }
+    if (order == 0) {
         order = compare_texts(left->file, right->file);
-    if (order != 0)
+    }
+    if (order != 0) {
         return order;
+    }
     return left->file ? compare_numbers(left->line, right->line)
                       : compare_numbers(offset_of(a), offset_of(b));
 }
@@ -557,8 +598,10 @@ int gs_report_compare_frames(const struct gs_symbol_request *a,
 /* Returns the next frame that a comparison of stacks reads: `at`, or one further out. */
 static unsigned next_own(const struct gs_shown_stack *stack, unsigned at)
 {
-    while (at > 0 && at < stack->count && gs_report_frame_is_carrier(&stack->frames[at]))
+    while (at > 0 && at < stack->count &&
+           gs_report_frame_is_carrier(&stack->frames[at])) {
         at++;
+    }
     return at;
 }
 
@@ -568,10 +611,12 @@ int gs_report_compare_stacks(const struct gs_shown_stack *a,
     int order = compare_texts(a->call, b->call);
     unsigned i = 0, k = 0;
 
-    if (order == 0)
+    if (order == 0) {
         order = compare_numbers(a->cut, b->cut);
+    }
     for (; order == 0 && i < a->count && k < b->count;
-         i = next_own(a, i + 1), k = next_own(b, k + 1))
+         i = next_own(a, i + 1), k = next_own(b, k + 1)) {
         order = gs_report_compare_frames(&a->frames[i], &b->frames[k]);
+    }
     return order ? order : compare_numbers(i < a->count, k < b->count);
 }

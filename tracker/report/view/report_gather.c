@@ -17,8 +17,9 @@ static void add_part(struct gather *gather, struct gs_group *part)
 {
     struct gs_report_data *data = gather->data;
 
-    if (part->api < gather->canonical_count)
+    if (part->api < gather->canonical_count) {
         part->api = gather->canonical[part->api];
+    }
     if (gs_totals_row(part->device, part->kind) == GS_ROW_REGISTERED) {
         /* Without memory for a group only the totals count it. */
         enum gs_status status = gs_groups_add(&data->registered, part);
@@ -32,8 +33,9 @@ static void add_part(struct gather *gather, struct gs_group *part)
         data->unplaced_count += part->count;
         return;
     }
-    if (gs_groups_add(&data->groups, part) != GS_OK)
+    if (gs_groups_add(&data->groups, part) != GS_OK) {
         return; /* counted above; the report prints the missing amount */
+    }
     data->grouped_bytes += gs_group_weight(part);
     data->grouped_count += part->count;
 }
@@ -41,8 +43,9 @@ static void add_part(struct gather *gather, struct gs_group *part)
 static enum gs_group_holds holds_of(const struct gs_part_list *parts,
                                     const struct gs_allocation *allocation)
 {
-    if (gs_key_is_handle(allocation->addr))
+    if (gs_key_is_handle(allocation->addr)) {
         return GS_HOLDS_UNKNOWN;
+    }
     return gs_part_list_within(parts, allocation->addr, allocation->bytes)
                ? GS_HOLDS_PARTS
                : GS_HOLDS_NOTHING;
@@ -54,8 +57,9 @@ static bool visit_live(void *arg, const struct gs_allocation *allocation)
     struct gs_group part = gs_group_of(gather->tracker, allocation);
 
     part.found[gs_scan_result(&gather->data->scan, allocation->addr)] = 1;
-    if (gather->data->parts.known)
+    if (gather->data->parts.known) {
         part.holds = (uint8_t)holds_of(&gather->data->parts, allocation);
+    }
     add_part(gather, &part);
     return true;
 }
@@ -70,8 +74,9 @@ static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     for (size_t i = 0; i < tracker->lost.count; i++) {
         struct gs_group part = tracker->lost.items[i];
-        if (gs_totals_row(part.device, part.kind) == GS_ROW_REGISTERED)
+        if (gs_totals_row(part.device, part.kind) == GS_ROW_REGISTERED) {
             continue;
+        }
         bytes += gs_group_weight(&part);
         count += part.count;
         add_part(gather, &part);
@@ -79,10 +84,12 @@ static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
     gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);
     for (unsigned row = 0; row < GS_ROWS; row++) {
         struct gs_shared_row *shared = &tracker->shared[row];
-        if (row == GS_ROW_REGISTERED)
+        if (row == GS_ROW_REGISTERED) {
             continue;
-        if (row != GS_ROW_VIEWS)
+        }
+        if (row != GS_ROW_VIEWS) {
             data->leaked_bytes += __atomic_load_n(&shared->lost_bytes, __ATOMIC_RELAXED);
+        }
         data->leaked_count += __atomic_load_n(&shared->lost_count, __ATOMIC_RELAXED);
     }
     data->leaked_bytes -= bytes;
@@ -93,14 +100,15 @@ static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
 static uint16_t *canonical_apis(const struct gs_tracker_config *config)
 {
     size_t count = config->api_count < UINT16_MAX ? config->api_count : UINT16_MAX;
-    uint16_t *canonical = calloc(count ? count : 1, sizeof *canonical);
+    uint16_t *canonical = calloc(count ? count : 1, sizeof(*canonical));
 
     for (size_t i = 0; canonical && i < count; i++) {
         const char *name = config->api_names[i];
         size_t same = 0;
         while (same < i && (!name || !config->api_names[same] ||
-                            strcmp(name, config->api_names[same]) != 0))
+                            strcmp(name, config->api_names[same]) != 0)) {
             same++;
+        }
         canonical[i] = (uint16_t)same;
     }
     return canonical;
@@ -111,23 +119,29 @@ static int compare_groups(const void *left, const void *right)
 {
     const struct gs_group *a = left, *b = right;
 
-    if (a->likely_bytes != b->likely_bytes)
+    if (a->likely_bytes != b->likely_bytes) {
         return a->likely_bytes < b->likely_bytes ? 1 : -1;
-    if (a->bytes != b->bytes)
+    }
+    if (a->bytes != b->bytes) {
         return a->bytes < b->bytes ? 1 : -1;
-    if (a->count != b->count)
+    }
+    if (a->count != b->count) {
         return a->count < b->count ? 1 : -1;
-    if (a->oldest_ns != b->oldest_ns)
+    }
+    if (a->oldest_ns != b->oldest_ns) {
         return a->oldest_ns < b->oldest_ns ? -1 : 1;
-    if (a->stack != b->stack)
+    }
+    if (a->stack != b->stack) {
         return a->stack < b->stack ? -1 : 1;
+    }
     return (int)a->api - (int)b->api;
 }
 
 void gs_report_sort(struct gs_group *groups, size_t count)
 {
-    if (count > 0)
-        qsort(groups, count, sizeof *groups, compare_groups);
+    if (count > 0) {
+        qsort(groups, count, sizeof(*groups), compare_groups);
+    }
 }
 
 static void sort(struct gs_groups *groups)
@@ -138,16 +152,18 @@ static void sort(struct gs_groups *groups)
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
                       struct gs_report_data *data)
 {
-    memset(data, 0, sizeof *data);
+    memset(data, 0, sizeof(*data));
     uint16_t *canonical = canonical_apis(&tracker->config);
     struct gather gather = {.data = data, .tracker = tracker, .canonical = canonical};
 
-    if (canonical)
+    if (canonical) {
         gather.canonical_count = tracker->config.api_count < UINT16_MAX
                                      ? tracker->config.api_count
                                      : UINT16_MAX;
-    if (config->scan)
+    }
+    if (config->scan) {
         gs_scan_run(tracker, config->scan, &data->scan);
+    }
     data->parts =
         gs_cached_parts_copy(__atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE));
     gs_records_visit(tracker, visit_live, &gather);
@@ -161,12 +177,14 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     data->errors_kept = gs_errors_copy(tracker, data->errors);
     data->errors_more = recorded > data->errors_kept ? recorded - data->errors_kept : 0;
     data->error_count = data->errors_more;
-    for (size_t i = 0; i < data->errors_kept; i++)
+    for (size_t i = 0; i < data->errors_kept; i++) {
         data->error_count += 1 + data->errors[i].repeats;
+    }
     gs_report_gather_peaks(tracker, config, canonical, gather.canonical_count, data);
     free(canonical);
-    if (config->transfers)
+    if (config->transfers) {
         data->slow = gs_transfers_slow(config->transfers);
+    }
     data->slow_shown =
         data->slow.count < config->max_groups ? data->slow.count : config->max_groups;
 }
@@ -178,8 +196,9 @@ static size_t choose(const struct gs_groups *groups, size_t count,
     size_t shown = 0;
 
     while (config->show_leaks && shown < count && shown < config->max_groups &&
-           groups->items[shown].likely_bytes >= (double)config->min_leak_bytes)
+           groups->items[shown].likely_bytes >= (double)config->min_leak_bytes) {
         shown++;
+    }
     return shown;
 }
 
@@ -198,6 +217,7 @@ void gs_report_data_free(struct gs_report_data *data)
     gs_groups_free(&data->groups);
     gs_groups_free(&data->registered);
     gs_groups_free(&data->unplaced);
-    for (size_t i = 0; i < GS_PEAK_ROWS; i++)
+    for (size_t i = 0; i < GS_PEAK_ROWS; i++) {
         gs_peak_free(&data->peaks[i]);
+    }
 }

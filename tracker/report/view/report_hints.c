@@ -35,10 +35,11 @@ static bool find_not_freed(const struct gs_report_config *config,
     char count[32];
 
     if (config->running || config->killed || !config->show_leaks || config->growth ||
-        data->leaked_count <= NOT_FREED_MOST)
+        data->leaked_count <= NOT_FREED_MOST) {
         return false;
+    }
     out->name = "not freed";
-    snprintf(out->text, sizeof out->text,
+    snprintf(out->text, sizeof(out->text),
              "%s allocations were not freed: GPUSHIM_STATS_INTERVAL=1m lists the call "
              "sites that grow",
              gs_text_count(data->leaked_count, count));
@@ -54,10 +55,11 @@ static bool find_hits(struct gs_tracker *tracker, const struct gs_report_device 
     gs_tracker_get_totals(tracker, (int)ordinal, &totals);
     if (device->pool_allocs < REQUESTS_MANY ||
         device->pool_hits >= device->pool_allocs / HITS_PART ||
-        device->requested_bytes / REUSED_OFTEN < totals.peak_bytes)
+        device->requested_bytes / REUSED_OFTEN < totals.peak_bytes) {
         return false;
+    }
     out->name = "few hits";
-    snprintf(out->text, sizeof out->text,
+    snprintf(out->text, sizeof(out->text),
              "GPU %u: the driver served %s of %s requests: gpushim advise finds settings "
              "that need it less, by a trace of the run (GPUSHIM_TRACE_FILE)",
              ordinal, gs_text_count(device->pool_allocs - device->pool_hits, driver),
@@ -79,11 +81,12 @@ static bool find_fragments(const struct gs_report_device *device, unsigned ordin
 
     if (!device->classes || holes->stranded_bytes < FRAGMENTED_BYTES ||
         !is_part(holes->stranded_bytes, device->reserved_bytes, FRAGMENTED_PERCENT) ||
-        !is_part(holes->bytes - holes->largest_bytes, holes->bytes, FRAGMENTED_PERCENT))
+        !is_part(holes->bytes - holes->largest_bytes, holes->bytes, FRAGMENTED_PERCENT)) {
         return false;
+    }
     out->name = "fragmented";
     snprintf(
-        out->text, sizeof out->text,
+        out->text, sizeof(out->text),
         "GPU %u: %s of the pool's %s are free beside live blocks, in %s pieces: they "
         "could go back if what lives long were allocated together, and first",
         ordinal, gs_text_bytes(holes->stranded_bytes, stranded),
@@ -103,16 +106,18 @@ bool gs_report_next_hint(struct gs_tracker *tracker,
         bool found;
 
         out->device = number == 0 ? -1 : (int)ordinal;
-        if (number == 0)
+        if (number == 0) {
             found = find_not_freed(config, data, out);
-        else if (!gs_report_pool_used(&config->devices[ordinal]))
+        } else if (!gs_report_pool_used(&config->devices[ordinal])) {
             found = false;
-        else if (number % 2 == 1)
+        } else if (number % 2 == 1) {
             found = find_hits(tracker, &config->devices[ordinal], ordinal, out);
-        else
+        } else {
             found = find_fragments(&config->devices[ordinal], ordinal, out);
-        if (found)
+        }
+        if (found) {
             return true;
+        }
     }
     return false;
 }

@@ -58,8 +58,9 @@ static uint64_t hash_text(const char *text)
 {
     uint64_t hash = 1;
 
-    for (; *text; text++)
+    for (; *text; text++) {
         hash = hash * HASH_FACTOR + (unsigned char)*text;
+    }
     return mix(0, hash);
 }
 
@@ -78,8 +79,9 @@ static struct known_frame examine_frame(const struct merge *merge, uint32_t stac
             gs_frame_is_carrier(gs_frame_class_of_file(place.file));
         return known;
     }
-    if (merge->source->module(merge->source->self, stack, frame, &module) != GS_OK)
+    if (merge->source->module(merge->source->self, stack, frame, &module) != GS_OK) {
         return known;
+    }
     const char *base_name = gs_module_base_name(module.path);
     const char *name = merge->source->linkage(merge->source->self, frame, &module);
     const struct gs_symbol_request by_name = {
@@ -99,7 +101,7 @@ static const struct known_frame *known_frame_of(struct merge *merge, uint32_t st
 {
     struct known_frame *known = GS_HASH_FIND(merge->known, &frame);
 
-    if (!known && (known = malloc(sizeof *known))) {
+    if (!known && (known = malloc(sizeof(*known)))) {
         *known = examine_frame(merge, stack, frame);
         if (!GS_HASH_ADD(merge->known, frame, known)) {
             free(known);
@@ -125,12 +127,14 @@ static bool hash_group(struct merge *merge, const struct gs_group *group, uint64
 
     for (unsigned i = 0; i < count; i++) {
         const struct known_frame *known = known_frame_of(merge, group->stack, frames[i]);
-        if (!known)
+        if (!known) {
             return false;
-        if (known->is_call)
+        }
+        if (known->is_call) {
             hash = key;
-        else if (!known->is_carrier)
+        } else if (!known->is_carrier) {
             hash = mix(hash, known->name);
+        }
     }
     *out = hash;
     return true;
@@ -140,8 +144,9 @@ static int compare_hashes(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
 
-    if (a->hash != b->hash)
+    if (a->hash != b->hash) {
         return a->hash < b->hash ? -1 : 1;
+    }
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
@@ -154,21 +159,24 @@ static size_t find_candidates(struct merge *merge, struct candidate *candidates)
 
     for (size_t i = 0; i < data->leak_groups; i++) {
         const struct gs_group *group = &data->groups.items[i];
-        if (group->stack == 0 || gs_stack_left_out(group->stack))
+        if (group->stack == 0 || gs_stack_left_out(group->stack)) {
             continue;
-        if (!hash_group(merge, group, &candidates[count].hash))
+        }
+        if (!hash_group(merge, group, &candidates[count].hash)) {
             return 0;
+        }
         candidates[count++].number = i;
     }
-    qsort(candidates, count, sizeof *candidates, compare_hashes);
+    qsort(candidates, count, sizeof(*candidates), compare_hashes);
     for (size_t i = 0; i < count; i++) {
         candidates[i].alike =
             (i > 0 && candidates[i - 1].hash == candidates[i].hash) ||
             (i + 1 < count && candidates[i + 1].hash == candidates[i].hash);
     }
     for (size_t i = 0; i < count; i++) {
-        if (candidates[i].alike)
+        if (candidates[i].alike) {
             candidates[kept++] = candidates[i];
+        }
     }
     return kept;
 }
@@ -179,11 +187,13 @@ static int compare_shown(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
 
-    if (a->hash != b->hash)
+    if (a->hash != b->hash) {
         return a->hash < b->hash ? -1 : 1;
+    }
     int order = gs_report_compare_stacks(&a->shown, &b->shown);
-    if (order != 0)
+    if (order != 0) {
         return order;
+    }
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
@@ -216,11 +226,12 @@ static void close_up(struct gs_report_data *data)
     size_t kept = 0;
 
     for (size_t i = 0; i < data->leak_groups; i++) {
-        if (items[i].count != 0)
+        if (items[i].count != 0) {
             items[kept++] = items[i];
+        }
     }
     memmove(items + kept, items + data->leak_groups,
-            (data->groups.count - data->leak_groups) * sizeof *items);
+            (data->groups.count - data->leak_groups) * sizeof(*items));
     data->groups.count -= data->leak_groups - kept;
     data->leak_groups = kept;
     gs_report_sort(items, kept);
@@ -235,8 +246,9 @@ static void name_all(const struct merge *merge, const struct gs_frame_table *kno
 
     for (size_t i = 0; i < count; i++) {
         uint32_t stack = merge->data->groups.items[candidates[i].number].stack;
-        if (gs_frame_table_show(known, merge->config, stack).count == 0)
+        if (gs_frame_table_show(known, merge->config, stack).count == 0) {
             gs_stack_ids_add(&ids, stack);
+        }
     }
     gs_frame_table_take(frames, merge->config, merge->tracker->config.stacks,
                         merge->source, &ids);
@@ -260,25 +272,28 @@ bool gs_report_merge(const struct gs_tracker *tracker,
     struct candidate *candidates;
     size_t count = data->leak_groups, joined = 0;
 
-    if (!source->linkage || !tracker->config.stacks || count < 2)
+    if (!source->linkage || !tracker->config.stacks || count < 2) {
         return false;
-    candidates = calloc(count, sizeof *candidates);
+    }
+    candidates = calloc(count, sizeof(*candidates));
     count = candidates ? find_candidates(&merge, candidates) : 0;
     GS_HASH_FREE(merge.known);
     if (count > CANDIDATES_MAX) {
-        qsort(candidates, count, sizeof *candidates, compare_numbers);
+        qsort(candidates, count, sizeof(*candidates), compare_numbers);
         count = CANDIDATES_MAX;
     }
     if (count != 0) {
         name_all(&merge, known, candidates, count, frames);
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             candidates[i].shown = gs_frame_table_show(
                 known, config, data->groups.items[candidates[i].number].stack);
-        qsort(candidates, count, sizeof *candidates, compare_shown);
+        }
+        qsort(candidates, count, sizeof(*candidates), compare_shown);
         joined = join(data->groups.items, candidates, count);
     }
     free(candidates);
-    if (joined != 0)
+    if (joined != 0) {
         close_up(data);
+    }
     return joined != 0;
 }

@@ -23,8 +23,9 @@ static struct gs_frame_class class_of(struct files *files, const char *path, boo
     if (files->paths[slot] != path) {
         files->paths[slot] = path;
         files->classes[slot] = gs_frame_class_of_file(path);
-        if (gs_module_is_runtime(gs_module_base_name(path)))
+        if (gs_module_is_runtime(gs_module_base_name(path))) {
             files->classes[slot].kind = GS_FRAME_RUNTIME;
+        }
         files->classes[slot].python = python;
         files->classes[slot].generated = python && path[0] == '<';
     }
@@ -40,12 +41,14 @@ static const char *path_of(const struct gs_stacks *stacks,
     struct gs_python_location place;
     struct gs_module module;
 
-    if (gs_frame_is_python(frame))
+    if (gs_frame_is_python(frame)) {
         return gs_stacks_python(stacks, frame, &place) == GS_OK && place.file[0]
                    ? place.file
                    : NULL;
-    if (source->module(source->self, stack, frame, &module) != GS_OK)
+    }
+    if (source->module(source->self, stack, frame, &module) != GS_OK) {
         return NULL;
+    }
     return module.path ? module.path : "";
 }
 
@@ -76,10 +79,12 @@ static struct gs_frame_class own_class(void *self, unsigned i)
     struct owner_search *search = self;
     const char *path = path_at(search, i);
 
-    if (!path)
+    if (!path) {
         return (struct gs_frame_class){.kind = GS_FRAME_PROGRAM};
-    if (gs_module_base_name(path)[0] == '\0')
+    }
+    if (gs_module_base_name(path)[0] == '\0') {
         return (struct gs_frame_class){.kind = GS_FRAME_RUNTIME};
+    }
     return class_of(search->files, path, gs_frame_is_python(search->frames[i]));
 }
 
@@ -101,8 +106,9 @@ static const char *owner_of(const struct gs_stacks *stacks,
         count = own;
         own = gs_frame_own(own_class, &search, count);
     }
-    if (own >= count || own_class(&search, own).kind == GS_FRAME_RUNTIME)
+    if (own >= count || own_class(&search, own).kind == GS_FRAME_RUNTIME) {
         return NULL;
+    }
     return gs_module_base_name(path_at(&search, own));
 }
 
@@ -116,8 +122,9 @@ const char *gs_report_owner(const struct gs_stacks *stacks,
 
 static bool same_owner(const struct gs_owner *a, const struct gs_owner *b)
 {
-    if (a->row != b->row || a->kind != b->kind || !a->name != !b->name)
+    if (a->row != b->row || a->kind != b->kind || !a->name != !b->name) {
         return false;
+    }
     return !a->name || a->name == b->name || strcmp(a->name, b->name) == 0;
 }
 
@@ -125,14 +132,16 @@ static bool same_owner(const struct gs_owner *a, const struct gs_owner *b)
 static struct gs_owner *find_owner(struct gs_owners *owners, const struct gs_owner *key)
 {
     for (size_t i = 0; i < owners->count; i++) {
-        if (same_owner(&owners->items[i], key))
+        if (same_owner(&owners->items[i], key)) {
             return &owners->items[i];
+        }
     }
     if (owners->count == owners->capacity) {
         size_t capacity = owners->capacity ? owners->capacity * 2 : 32;
-        struct gs_owner *items = realloc(owners->items, capacity * sizeof *items);
-        if (!items)
+        struct gs_owner *items = realloc(owners->items, capacity * sizeof(*items));
+        if (!items) {
             return NULL;
+        }
         owners->items = items;
         owners->capacity = capacity;
     }
@@ -145,12 +154,15 @@ static int compare_owners(const void *left, const void *right)
 {
     const struct gs_owner *a = left, *b = right;
 
-    if (a->row != b->row)
+    if (a->row != b->row) {
         return a->row < b->row ? -1 : 1;
-    if (a->bytes != b->bytes)
+    }
+    if (a->bytes != b->bytes) {
         return a->bytes < b->bytes ? 1 : -1;
-    if (!a->name || !b->name)
+    }
+    if (!a->name || !b->name) {
         return a->name ? -1 : b->name != NULL;
+    }
     return strcmp(a->name, b->name);
 }
 
@@ -163,15 +175,17 @@ static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
 
     for (size_t i = 0; i < groups->count; i++) {
         const struct gs_group *group = &groups->items[i];
-        if (group->lost || group->stack == GS_STACK_NOT_SAMPLED)
+        if (group->lost || group->stack == GS_STACK_NOT_SAMPLED) {
             continue;
+        }
         const struct gs_owner key = {.row = gs_totals_row(group->device, group->kind),
                                      .kind = by_kind ? group->kind : 0,
                                      .name =
                                          owner_of(stacks, source, group->stack, &files)};
         struct gs_owner *owner = find_owner(owners, &key);
-        if (!owner)
+        if (!owner) {
             return false;
+        }
         owner->bytes += gs_likely(group->likely_bytes);
         owner->count += gs_group_likely_count(group);
     }
@@ -182,19 +196,20 @@ void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
                       const struct gs_report_source *source,
                       const struct gs_report_data *data, bool by_kind)
 {
-    memset(owners, 0, sizeof *owners);
+    memset(owners, 0, sizeof(*owners));
     if (!add_groups(owners, stacks, source, &data->groups, by_kind) ||
         !add_groups(owners, stacks, source, &data->registered, by_kind) ||
         !add_groups(owners, stacks, source, &data->unplaced, by_kind)) {
         gs_owners_free(owners); /* an incomplete table would mislead */
         return;
     }
-    if (owners->count > 0)
-        qsort(owners->items, owners->count, sizeof *owners->items, compare_owners);
+    if (owners->count > 0) {
+        qsort(owners->items, owners->count, sizeof(*owners->items), compare_owners);
+    }
 }
 
 void gs_owners_free(struct gs_owners *owners)
 {
     free(owners->items);
-    memset(owners, 0, sizeof *owners);
+    memset(owners, 0, sizeof(*owners));
 }

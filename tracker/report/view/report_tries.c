@@ -28,11 +28,13 @@ static bool try_limit(const struct gs_report_refusal *refusal, char *text)
     bool known = refusal->device_bytes != 0;
     char size[24], free[64] = "";
 
-    if (!refusal->limit[0] || (known && refusal->free_bytes < refusal->bytes))
+    if (!refusal->limit[0] || (known && refusal->free_bytes < refusal->bytes)) {
         return false;
-    if (known)
-        snprintf(free, sizeof free, ", but GPU %d has %s free", refusal->device,
+    }
+    if (known) {
+        snprintf(free, sizeof(free), ", but GPU %d has %s free", refusal->device,
                  gs_text_bytes(refusal->free_bytes, size));
+    }
     snprintf(text, TEXT_BYTES, "%.*s is reached%s: raise the limit",
              (int)strcspn(refusal->limit, ","), refusal->limit, free);
     return true;
@@ -43,8 +45,9 @@ static bool try_waiting(const struct gs_report_refusal *refusal, char *text)
     char size[24];
 
     if (refusal->pending_bytes == 0 ||
-        free_bytes(refusal) + refusal->pending_bytes < refusal->bytes)
+        free_bytes(refusal) + refusal->pending_bytes < refusal->bytes) {
         return false;
+    }
     snprintf(text, TEXT_BYTES, "%s are freed, but running work may still use them: %s",
              gs_text_bytes(refusal->pending_bytes, size),
              refusal->capturing ? "end the capture first, or free before its begin"
@@ -59,8 +62,9 @@ static bool try_packing(const struct gs_report_refusal *refusal, char *text)
     char size[24];
 
     if (refusal->idle_bytes == 0 ||
-        free_bytes(refusal) + refusal->idle_bytes < refusal->bytes)
+        free_bytes(refusal) + refusal->idle_bytes < refusal->bytes) {
         return false;
+    }
     snprintf(text, TEXT_BYTES,
              "%s are fragmented, idle beside live blocks: allocate what lives long "
              "together, and first%s",
@@ -76,19 +80,21 @@ static bool try_elsewhere(const struct gs_report_refusal *refusal, char *text)
     char size[24];
 
     if (!refusal->elsewhere_known ||
-        !is_most(refusal->elsewhere_bytes, refusal->device_bytes - refusal->free_bytes))
+        !is_most(refusal->elsewhere_bytes, refusal->device_bytes - refusal->free_bytes)) {
         return false;
-    if (refusal->own_known && is_most(refusal->own_bytes, refusal->elsewhere_bytes))
+    }
+    if (refusal->own_known && is_most(refusal->own_bytes, refusal->elsewhere_bytes)) {
         snprintf(
             text, TEXT_BYTES,
             "contexts and modules of this process have %s of GPU %d: fewer contexts, "
             "smaller stacks and heaps of kernels (cudaDeviceSetLimit)",
             gs_text_bytes(refusal->own_bytes, size), refusal->device);
-    else
+    } else {
         snprintf(text, TEXT_BYTES,
                  "others have %s of GPU %d: nvidia-smi lists the processes%s",
                  gs_text_bytes(refusal->elsewhere_bytes, size), refusal->device,
                  refusal->own_known ? "" : ", GPUSHIM_NVML=on shows this one's part");
+    }
     return true;
 }
 
@@ -111,12 +117,15 @@ static bool try_largest(const struct gs_report_writer *writer,
 
     while (at < data->shown &&
            gs_totals_row(data->groups.items[at].device, data->groups.items[at].kind) !=
-               (unsigned)refusal->device)
+               (unsigned)refusal->device) {
         at++;
+    }
     if (at == data->shown || refusal->others_bytes > refusal->live_bytes ||
-        !is_most(gs_group_shown_bytes(&data->groups.items[at]), refusal->live_bytes))
+        !is_most(gs_group_shown_bytes(&data->groups.items[at]), refusal->live_bytes)) {
         return false;
-    gs_report_clean(function_of(writer, data->groups.items[at].stack), name, sizeof name);
+    }
+    gs_report_clean(function_of(writer, data->groups.items[at].stack), name,
+                    sizeof(name));
     snprintf(text, TEXT_BYTES,
              "LIVE %zu%s%s%s has %s of %s live: allocate less there, or free earlier",
              at + 1, name[0] ? " (" : "", name, name[0] ? ")" : "",
@@ -131,13 +140,15 @@ static bool try_less(const struct gs_report_refusal *refusal, char *text)
     uint64_t room = free_bytes(refusal);
     char size[24];
 
-    if (refusal->try_count != 0)
+    if (refusal->try_count != 0) {
         return false;
-    if (refusal->bytes > room && refusal->device_bytes != 0)
+    }
+    if (refusal->bytes > room && refusal->device_bytes != 0) {
         snprintf(text, TEXT_BYTES, "%s are missing: free memory earlier, or request less",
                  gs_text_bytes(refusal->bytes - room, size));
-    else
+    } else {
         snprintf(text, TEXT_BYTES, "free memory earlier, or request less");
+    }
     return true;
 }
 
@@ -168,8 +179,9 @@ void gs_report_find_tries(const struct gs_report_writer *writer)
 {
     struct gs_report_refusal *refusal = writer->config->refusal;
 
-    if (!refusal)
+    if (!refusal) {
         return;
+    }
     refusal->try_count = 0;
     for (size_t i = 0; i < GS_ARRAY_LEN(names) && refusal->try_count < GS_REPORT_TRIES;
          i++) {
