@@ -55,6 +55,7 @@
 #include "shim/report/nvml.h"
 #include "shim/report/outputs.h"
 #include "shim/report/refusals.h"
+#include "shim/report/report_settings.h"
 #include "shim/report/statistics.h"
 #include "shim/settings/own_thread.h"
 #include "shim/state/all_contexts.h"

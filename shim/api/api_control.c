@@ -12,6 +12,7 @@
 #include "shim/heaps/warmup.h"
 #include "shim/limits/mem_limits.h"
 #include "shim/report/interim.h"
+#include "shim/report/report_settings.h"
 #include "shim/settings/log.h"
 #include "shim/settings/options_table.h"
 #include "shim/state/context_switch.h"

@@ -55,6 +55,20 @@ static const char *const runtime_names[] = {
 #undef GS_RUNTIME_USE
 };
 
+static bool peaks_asked; /* GPUSHIM_PEAK_MAX is set; atomic */
+
+void gs_report_settings_start(void)
+{
+    if (gs_options_given(environ, "GPUSHIM_PEAK_MAX")) {
+        gs_report_ask_peaks();
+    }
+}
+
+void gs_report_ask_peaks(void)
+{
+    __atomic_store_n(&peaks_asked, true, __ATOMIC_RELAXED);
+}
+
 static bool is_folder(const char *path)
 {
     struct stat info;
@@ -107,6 +121,7 @@ struct gs_report_config gs_report_settings(const struct gs_options *options,
         .stack_depth = options->stack_depth,
         .max_groups = options->leak_max,
         .peak_max = options->peak_max,
+        .peaks_asked = __atomic_load_n(&peaks_asked, __ATOMIC_RELAXED),
         .min_leak_bytes = options->leak_min_bytes,
         .caches_leak = !options->suppressions_builtin,
         .all_frames = options->stack_frames == GS_STACK_FRAMES_ALL,

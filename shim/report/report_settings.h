@@ -16,6 +16,12 @@ struct gs_report_lines {
     const char *why_none; /* not wanted: a sentence for the report, static; or NULL */
 };
 
+/* Records whether GPUSHIM_PEAK_MAX is set, to whatever value. */
+void gs_report_settings_start(void);
+/* From now on reports have the stacks of peaks, also with leaks and errors: the program
+ * has set GPUSHIM_PEAK_MAX. */
+void gs_report_ask_peaks(void);
+
 /* A report's configuration, without the data of a process. The caller owes
  * gs_symbolizer_destroy of its symbolizer. */
 struct gs_report_config gs_report_settings(const struct gs_options *options,

@@ -132,7 +132,7 @@ def compare(program, json_path, text_path):
     if len(parts) != len(report["leaks"]):
         sys.exit("%d leaks in the text, %d in the file" % (len(parts), len(report["leaks"])))
     inlined = 0
-    for part, leak in zip(parts, report["leaks"]):
+    for part, leak in zip(reversed(parts), report["leaks"]):  # the text has the largest last
         inlined += compare_stack(program, [report["frames"][n] for n in leak["full_stack"]])
         compare_text(part.split("\n"), [report["frames"][n] for n in leak["stack"]])
     print(inlined)

@@ -182,6 +182,10 @@ await() {
 # which each of their processes would ask a symbolizer for.
 verdict_alone=(GPUSHIM_LEAK_REPORT=off GPUSHIM_SYMBOLIZE=off)
 
+# A report with the rules for its leaks, and no other line.
+# shellcheck disable=SC2034
+with_rules=(GPUSHIM_WRITE_SUPPRESSIONS=advised GPUSHIM_VERBOSE=0)
+
 # ---- Expectations --------------------------------------------------------------------
 
 # These run most often: each process that they do without is seconds in the end.

@@ -34,6 +34,7 @@ static char *advised(const uintptr_t *frames, unsigned count)
     if (!source.module)
         source = test_source();
     source.resolve = resolve;
+    config.show_pool = true;
     test_leak(tracker, 0x1000, 512, SECONDS(599), test_stack(stacks, frames, count));
     gs_report_write_from(tracker, &config, &source, &text, NULL);
     const char *line = strstr(text.data, head);

@@ -36,6 +36,8 @@ Test(color, marks_headlines_verdicts_and_titles)
 {
     LINE("==1== LEAK 2: 3.00 MiB in 3 allocations\n",
          "{2}==1== {0}{1;31}LEAK 2{0}: 3.00 MiB in 3 allocations\n");
+    LINE("==1== largest: 3.00 MiB leaked at step train.cu:42\n",
+         "{2}==1== {0}{1;31}largest{0}: 3.00 MiB leaked at step train.cu:42\n");
     LINE("==1== PEAK 1: 3.00 MiB\n", "{2}==1== {0}{1}PEAK 1{0}: 3.00 MiB\n");
     LINE("==1== Note: a: b\n", "{2}==1== {0}{33}Note{0}: a: b\n");
     LINE(

@@ -162,6 +162,15 @@ struct gs_report_config test_report_config(void)
                                      .runtime_name_count = GS_ARRAY_LEN(runtime_names)};
 }
 
+struct gs_suppressions *test_rules(const char *text)
+{
+    struct gs_suppressions *rules = NULL;
+
+    cr_assert_eq(gs_suppressions_create(&rules), GS_OK);
+    cr_assert_eq(gs_suppressions_add(rules, "r", text, strlen(text), NULL, NULL), GS_OK);
+    return rules;
+}
+
 uint32_t test_stack(struct gs_stacks *stacks, const uintptr_t *frames, unsigned count)
 {
     uint32_t id = gs_stacks_intern(stacks, frames, count);

@@ -59,6 +59,8 @@ enum {
 struct gs_report_source test_source(void);
 /* A configuration with all fixed parts filled in. */
 struct gs_report_config test_report_config(void);
+/* The rules of a text. */
+struct gs_suppressions *test_rules(const char *text);
 /* Take "==41233== " off each line, in place; a line without it fails the test. */
 void test_take_prefix_off(char *text);
 /* The report with these names, without the prefix of its lines; the caller frees it. */

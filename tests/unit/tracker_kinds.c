@@ -156,18 +156,19 @@ Test(kinds, views_leak_without_bytes_and_registered_memory_does_not)
         "Imported memory: 4.00 MiB leaked at 1 call site, peak 4.00 MiB at 1.00 s\n"
         "Views of other memory: 0 B leaked at 1 call site, peak 2.00 MiB at 1.00 s\n"
         "\n"
-        "LEAK 1: 4.00 MiB in 1 allocation (100 % of leaked)\n"
-        "  cuMemAlloc, imported memory, GPU 0, age 9m59s, live at exit\n"
+        "REGISTERED 1: 1.00 MiB in 1 range\n"
+        "  cuMemAlloc, registered host memory, age 9m59s, still registered at exit\n"
         "    no call stack was recorded\n"
         "\n"
         "LEAK 2: 2.00 MiB in 1 allocation (no memory of its own)\n"
         "  cuMemAlloc, mapping of imported memory, GPU 0, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
-        "REGISTERED 1: 1.00 MiB in 1 range\n"
-        "  cuMemAlloc, registered host memory, age 9m59s, still registered at exit\n"
+        "LEAK 1: 4.00 MiB in 1 allocation (100 % of leaked)\n"
+        "  cuMemAlloc, imported memory, GPU 0, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
+        "largest: 4.00 MiB leaked (no call stack was recorded)\n"
         "SUMMARY: gpushim: 0 errors, 4.00 MiB leaked in 2 allocations, 2 call sites\n");
     free(text);
     gs_tracker_destroy(tracker);

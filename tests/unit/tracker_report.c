@@ -110,6 +110,9 @@ Test(report, an_error_and_leaks)
         "gpushim 0.1.0: ./app --fast   host n07  rank 3  10m00s  exit 0\n"
         "GPU 0 NVIDIA H200: 2.04 GiB leaked at 2 call sites, peak 2.04 GiB at 9m56s, "
         "1 request refused\n"
+        "Pool of GPU 0: reserved 4.00 GiB, hit 97.2 %, rounding waste 1.8 %\n"
+        "Memory by owner, GPU 0           live     allocs\n"
+        "  app                        2.04 GiB          9\n"
         "\n"
         "ERROR 1: double free of 0x7f1244000000 (64.0 MiB, GPU 0, cuMemFree)\n"
         "  freed again at 7m02s by thread 41301\n"
@@ -120,25 +123,19 @@ Test(report, an_error_and_leaks)
         "    #0 load_batch                    loader.c:88\n"
         "    #1 main                          app.c:12\n"
         "\n"
+        "LEAK 2: 40.0 MiB in 1 allocation (1.9 % of leaked)\n"
+        "  cudaMalloc, GPU 0, age 5m00s, live at exit\n"
+        "    #0 load_batch                    loader.c:88\n"
+        "    #1 main                          app.c:12\n"
+        "\n"
         "LEAK 1: 2.00 GiB in 8 allocations (98.1 % of leaked)\n"
         "  cudaMalloc, GPU 0, oldest 9m10s, newest 4.00 s, live at exit\n"
         "       ... 1 frame of PyTorch\n"
         "    #0 run                           app+0x210\n"
         "    #1 main                          app.c:12\n"
         "\n"
-        "LEAK 2: 40.0 MiB in 1 allocation (1.9 % of leaked)\n"
-        "  cudaMalloc, GPU 0, age 5m00s, live at exit\n"
-        "    #0 load_batch                    loader.c:88\n"
-        "    #1 main                          app.c:12\n"
-        "\n"
-        "Memory by owner, GPU 0           live     allocs\n"
-        "  app                        2.04 GiB          9\n"
-        "\n"
-        "Pool of GPU 0: reserved 4.00 GiB, hit 97.2 %, rounding waste 1.8 %\n"
-        "To suppress a LEAK, put its rule into a file and name the file in "
-        "GPUSHIM_SUPPRESSIONS:\n"
-        "  1:  leak:^run$ max_bytes=2G\n"
-        "  2:  leak:^load_batch$ max_bytes=40M\n"
+        "To suppress known leaks: GPUSHIM_WRITE_SUPPRESSIONS=FILE writes their rules\n"
+        "largest: 2.00 GiB leaked at run app+0x210\n"
         "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -186,6 +183,50 @@ Test(report, a_free_by_the_launch_of_a_graph)
     gs_stacks_destroy(stacks);
 }
 
+/* Would see the rules of a default report push its leaks off the screen, rules that were
+ * asked for missing, or a hint for those who have rules, or whose leak has none. */
+Test(report, has_rules_on_request_and_else_a_hint)
+{
+    static const char rule[] = "  1:  leak:^run$ max_bytes=2G\n",
+                      hint[] = "known leaks: ";
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_text rules = {0};
+    char *text;
+
+    play_the_example(tracker, stacks);
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect(!strstr(text, rule) && strstr(text, hint), "%s", text);
+    free(text);
+    config.rules = &rules; /* GPUSHIM_WRITE_SUPPRESSIONS */
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect(strstr(text, rule) && !strstr(text, hint), "%s", text);
+    free(text);
+    config.rules = NULL;
+    config.show_pool = true; /* GPUSHIM_VERBOSE=2 */
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect(strstr(text, rule) && !strstr(text, hint), "%s", text);
+    free(text);
+    config.show_pool = false;
+    config.suppressions = test_rules("leak:nobody");
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect(!strstr(text, rule) && !strstr(text, hint), "%s", text);
+    free(text);
+    gs_suppressions_destroy(config.suppressions);
+    gs_text_free(&rules);
+    gs_tracker_destroy(tracker);
+
+    tracker = test_tracker(stacks);
+    config.suppressions = NULL;
+    test_leak(tracker, 0x1000, 512, SECONDS(10), TEST_STACK(stacks, AT_CUDART, AT_MAIN));
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect(strstr(text, "LEAK 1") && !strstr(text, hint), "%s", text);
+    free(text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 Test(report, while_the_program_goes_on_nothing_has_leaked)
 {
     struct gs_stacks *stacks = test_stacks();
@@ -205,18 +246,17 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
         "    #0 run                           app+0x210\n"
         "\n"
         "GPU 0: 2.04 GiB live at 2 call sites, peak 2.04 GiB at 9m56s\n"
+        "Memory by owner, GPU 0           live     allocs\n"
+        "  app                        2.04 GiB          9\n"
+        "\n"
+        "1 more call site: 40.0 MiB in 1 allocation "
+        "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
         "\n"
         "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"
         "  cudaMalloc, GPU 0, oldest 9m10s, newest 4.00 s, live\n"
         "       ... 1 frame of PyTorch\n"
         "    #0 run                           app+0x210\n"
         "    #1 main                          app.c:12\n"
-        "\n"
-        "1 more call site: 40.0 MiB in 1 allocation "
-        "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
-        "\n"
-        "Memory by owner, GPU 0           live     allocs\n"
-        "  app                        2.04 GiB          9\n"
         "\n"
         "gpushim: 1 error so far, 2.04 GiB live in 9 allocations, 2 call sites; "
         "the program goes on\n");
@@ -244,6 +284,7 @@ Test(report, memory_of_a_killed_process_is_live)
     cr_expect(strstr(text, "newest 4.00 s, live when killed by SIGABRT (rank 3)\n"));
     cr_expect(strstr(text, "SUMMARY: gpushim: 1 error, 2.04 GiB live when killed by "
                            "SIGABRT (rank 3) in 9 allocations, 2 call sites\n"));
+    cr_expect(strstr(text, "largest: 2.00 GiB live at run app+0x210\n"), "%s", text);
     cr_expect(!strstr(text, "leak"), "%s", text);
     free(text);
     /* How it ended is not known: what it had may have leaked. */
@@ -310,6 +351,7 @@ Test(report, nothing_but_addresses_without_a_symbolizer)
         "    #0 0x90010\n"
         "    #1 ??                            app+0x210\n"
         "\n"
+        "largest: 512 B leaked at 0x90010\n"
         "SUMMARY: gpushim: 0 errors, 512 B leaked in 1 allocation, 1 call site\n");
     gs_text_free(&text);
     gs_tracker_destroy(tracker);
@@ -337,14 +379,15 @@ Test(report, without_stacks_calls_are_the_groups)
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
         "GPU 0: 2.00 KiB leaked at 2 call sites, peak 2.00 KiB at 1.00 s\n"
         "\n"
-        "LEAK 1: 2.00 KiB in 2 allocations (99.9 % of leaked)\n"
-        "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"
-        "    no call stack was recorded\n"
-        "\n"
         "LEAK 2: 1 B in 1 allocation (0.0 % of leaked)\n"
         "  unknown, GPU 0, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
+        "LEAK 1: 2.00 KiB in 2 allocations (99.9 % of leaked)\n"
+        "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"
+        "    no call stack was recorded\n"
+        "\n"
+        "largest: 2.00 KiB leaked (no call stack was recorded)\n"
         "SUMMARY: gpushim: 0 errors, 2.00 KiB leaked in 3 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
 }
@@ -364,14 +407,15 @@ Test(report, memory_of_graphs_is_a_kind_of_its_own_on_its_device)
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
         "GPU 0: 3.00 MiB leaked at 2 call sites, peak 3.00 MiB at 1.00 s\n"
         "\n"
-        "LEAK 1: 2.00 MiB in 1 allocation (66.7 % of leaked)\n"
-        "  cuMemAlloc, graph memory, GPU 0, age 9m59s, live at exit\n"
-        "    no call stack was recorded\n"
-        "\n"
         "LEAK 2: 1.00 MiB in 1 allocation (33.3 % of leaked)\n"
         "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
+        "LEAK 1: 2.00 MiB in 1 allocation (66.7 % of leaked)\n"
+        "  cuMemAlloc, graph memory, GPU 0, age 9m59s, live at exit\n"
+        "    no call stack was recorded\n"
+        "\n"
+        "largest: 2.00 MiB leaked (no call stack was recorded)\n"
         "SUMMARY: gpushim: 0 errors, 3.00 MiB leaked in 2 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
 }
@@ -400,18 +444,19 @@ Test(report, pinned_and_managed_memory_are_kinds_of_their_own)
         "GPU 1: 3.00 MiB leaked at 2 call sites, peak 3.00 MiB at 1.00 s\n"
         "Pinned host memory: 3.00 MiB leaked at 1 call site, peak 3.00 MiB at 1.00 s\n"
         "\n"
-        "LEAK 1: 3.00 MiB in 1 allocation (50.0 % of leaked)\n"
-        "  cuMemHostAlloc, pinned host memory, age 9m59s, live at exit\n"
+        "LEAK 3: 1.00 MiB in 1 allocation (16.7 % of leaked)\n"
+        "  cuMemAlloc, GPU 1, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
         "LEAK 2: 2.00 MiB in 1 allocation (33.3 % of leaked)\n"
         "  cuMemAllocManaged, managed memory, GPU 1, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
-        "LEAK 3: 1.00 MiB in 1 allocation (16.7 % of leaked)\n"
-        "  cuMemAlloc, GPU 1, age 9m59s, live at exit\n"
+        "LEAK 1: 3.00 MiB in 1 allocation (50.0 % of leaked)\n"
+        "  cuMemHostAlloc, pinned host memory, age 9m59s, live at exit\n"
         "    no call stack was recorded\n"
         "\n"
+        "largest: 3.00 MiB leaked (no call stack was recorded)\n"
         "SUMMARY: gpushim: 0 errors, 6.00 MiB leaked in 3 allocations, 3 call sites\n");
     gs_tracker_destroy(tracker);
 }
@@ -432,23 +477,21 @@ Test(report, what_a_reset_lost_is_told_apart)
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
         "GPU 0: 1.25 KiB leaked at 2 call sites (1.00 KiB lost at reset), peak 1.00 KiB "
         "at 20.0 s\n"
-        "\n"
-        "LEAK 1: 1.00 KiB in 2 allocations (80.0 % of leaked)\n"
-        "  cuMemAlloc, GPU 0, oldest 9m50s, newest 9m40s, lost at reset\n"
-        "    #0 load_batch                    loader.c:88\n"
-        "    #1 main                          app.c:12\n"
+        "Memory by owner, GPU 0           live     allocs\n"
+        "  app                           256 B          1\n"
         "\n"
         "LEAK 2: 256 B in 1 allocation (20.0 % of leaked)\n"
         "  cuMemAlloc, GPU 0, age 1m00s, live at exit\n"
         "    #0 load_batch                    loader.c:88\n"
         "    #1 main                          app.c:12\n"
         "\n"
-        "Memory by owner, GPU 0           live     allocs\n"
-        "  app                           256 B          1\n"
+        "LEAK 1: 1.00 KiB in 2 allocations (80.0 % of leaked)\n"
+        "  cuMemAlloc, GPU 0, oldest 9m50s, newest 9m40s, lost at reset\n"
+        "    #0 load_batch                    loader.c:88\n"
+        "    #1 main                          app.c:12\n"
         "\n"
-        "To suppress a LEAK, put its rule into a file and name the file in "
-        "GPUSHIM_SUPPRESSIONS:\n"
-        "  1, 2:  leak:^load_batch$ max_bytes=1280\n"
+        "To suppress known leaks: GPUSHIM_WRITE_SUPPRESSIONS=FILE writes their rules\n"
+        "largest: 1.00 KiB leaked at load_batch loader.c:88\n"
         "SUMMARY: gpushim: 0 errors, 1.25 KiB leaked in 3 allocations, 2 call sites\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -607,27 +650,69 @@ Test(report, owners_are_per_device_and_ranked)
     char *text = test_report_text(tracker, &config, NULL);
     const char *owners = strstr(text, "Memory by owner");
     cr_assert_not_null(owners);
-    cr_expect_str_eq(owners,
-                     "Memory by owner, GPU 0           live     allocs\n"
-                     "  libmine.so                 12.0 MiB          1\n"
-                     "  app                        11.0 MiB          1\n"
-                     "  unknown                    10.0 MiB          1\n"
-                     "\n"
-                     "Memory by owner, GPU 1           live     allocs\n"
-                     "  app                        12.0 MiB          1\n"
-                     "  libmine.so                 11.0 MiB          1\n"
-                     "  unknown                    10.0 MiB          1\n"
-                     "\n"
-                     "Memory by owner, pinned host     live     allocs\n"
-                     "  libmine.so                 12.0 MiB          1\n"
-                     "\n"
-                     "To suppress a LEAK, put its rule into a file and name the file in "
-                     "GPUSHIM_SUPPRESSIONS:\n"
-                     "  1, 2, 4:  leak:^mine::keep$ max_bytes=35M\n"
-                     "  3, 5:  leak:^load_batch$ max_bytes=23M\n"
-                     "SUMMARY: gpushim: 0 errors, 78.0 MiB leaked in 7 allocations, "
-                     "7 call sites\n");
+    char *leaks = strstr(owners, "LEAK 7: ");
+    cr_assert_not_null(leaks, "%s", text);
+    *leaks = '\0';
+    cr_expect_str_eq(owners, "Memory by owner, GPU 0           live     allocs\n"
+                             "  libmine.so                 12.0 MiB          1\n"
+                             "  app                        11.0 MiB          1\n"
+                             "  unknown                    10.0 MiB          1\n"
+                             "Memory by owner, GPU 1           live     allocs\n"
+                             "  app                        12.0 MiB          1\n"
+                             "  libmine.so                 11.0 MiB          1\n"
+                             "  unknown                    10.0 MiB          1\n"
+                             "Memory by owner, pinned host     live     allocs\n"
+                             "  libmine.so                 12.0 MiB          1\n"
+                             "\n");
     free(text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
+/* Each stack a module of its own. */
+static enum gs_status own_module(void *self, uint32_t stack, uintptr_t frame,
+                                 struct gs_module *out)
+{
+    static const char paths[8][8] = {"/lib0", "/lib1", "/lib2", "/lib3",
+                                     "/lib4", "/lib5", "/lib6", "/lib7"};
+
+    (void)self;
+    (void)stack;
+    *out = (struct gs_module){.path = paths[frame / 0x1000 % 8]};
+    return GS_OK;
+}
+
+/* Would see a long table of owners before the leaks, or a sum without some of them. */
+Test(report, the_largest_owners_are_shown_and_the_sum_of_others)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_report_source source = test_source();
+    struct gs_text text = {0};
+
+    source.module = own_module;
+    for (uintptr_t i = 0; i < 6; i++)
+        test_leak(tracker, 0x1000 * (i + 1), (i + 1) * GS_MIB, SECONDS(1),
+                  TEST_STACK(stacks, AT_NOWHERE + 0x1000 * i));
+    gs_report_write_from(tracker, &config, &source, &text, NULL);
+    cr_expect(strstr(text.data, "  lib") && !strstr(text.data, "others"), "%s",
+              text.data);
+    gs_text_free(&text);
+    for (uintptr_t i = 6; i < 8; i++)
+        test_leak(tracker, 0x1000 * (i + 1), (i + 1) * GS_MIB, SECONDS(1),
+                  TEST_STACK(stacks, AT_NOWHERE + 0x1000 * i));
+    gs_report_write_from(tracker, &config, &source, &text, NULL);
+    cr_expect(strstr(text.data, " 4.00 MiB          1\n"), "%s", text.data);
+    cr_expect(strstr(text.data, "  3 others                   6.00 MiB          3\n"),
+              "%s", text.data);
+    cr_expect(!strstr(text.data, " 3.00 MiB          1\n"), "%s", text.data);
+    gs_text_free(&text);
+    config.show_pool = true;
+    gs_report_write_from(tracker, &config, &source, &text, NULL);
+    cr_expect(strstr(text.data, " 3.00 MiB          1\n"), "%s", text.data);
+    cr_expect(!strstr(text.data, "others"), "%s", text.data);
+    gs_text_free(&text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
@@ -648,7 +733,7 @@ Test(report, a_pool_that_was_not_used_is_not_shown)
     char *found = strstr(text, "Pool of GPU ");
     cr_assert_not_null(found);
     cr_expect_eq(
-        strncmp(found, "Pool of GPU 1: reserved 0 B (peak 4.00 MiB)\nSUMMARY", 51), 0,
+        strncmp(found, "Pool of GPU 1: reserved 0 B (peak 4.00 MiB)\n\nERROR 1", 51), 0,
         "%s", text);
     cr_expect_null(strstr(found + 1, "Pool of GPU "));
     free(text);

@@ -20,6 +20,7 @@ static void set_up(void)
     config = test_report_config();
     config.show_devices = true;
     config.peak_max = 2;
+    config.peaks_asked = true;
 }
 
 static void take_down(void)
@@ -128,6 +129,32 @@ Test(report_peaks, are_told_of_where_that_is_asked_for_and_says_more)
     (void)make(0x20000, 1, 0);
     cr_expect_eq(told("Peak of GPU 0"), 1);
     cr_expect_eq(told("Peak of pinned host memory"), 0);
+}
+
+/* Would see the stacks of a peak between the leaks and the SUMMARY, or no word of it. */
+Test(report_peaks, beside_leaks_are_a_line_unless_asked_for)
+{
+    uint32_t id =
+        make(0x10000, 3 * GS_MIB, TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_MAIN));
+
+    (void)make(0x20000, GS_MIB, TEST_STACK(stacks, AT_CUDART, AT_RUN, AT_MAIN));
+    gs_tracker_remove(tracker, id, NULL);
+    config.peaks_asked = false;
+    cr_expect_eq(told(", 3.00 MiB of it freed since; 3.00 MiB at load_batch loader.c:88 "
+                      "(GPUSHIM_PEAK_MAX)\nMemory by owner"),
+                 1);
+    cr_expect_eq(told("PEAK 1"), 0);
+    config.running = true; /* out of memory: nothing has leaked */
+    cr_expect_eq(told("PEAK 1: 3.00 MiB in "), 1);
+    config.running = false;
+    config.show_pool = true;
+    cr_expect_eq(told("PEAK 1: 3.00 MiB in "), 1);
+    config.show_pool = false;
+    config.suppressions = test_rules("leak:run");
+    cr_expect_eq(told("PEAK 1: 3.00 MiB in "), 1, "nothing leaked");
+    gs_tracker_error_free(tracker, 0xbad, 0, NULL);
+    cr_expect_eq(told("PEAK 1"), 0, "an error is what the reader came for");
+    gs_suppressions_destroy(config.suppressions);
 }
 
 /* Peaks and frees by turns, faster than the clock can tell. */

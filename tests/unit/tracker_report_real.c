@@ -29,7 +29,7 @@ Test(report, the_note_stands_before_the_summary)
         char expected[600];
         snprintf(expected, sizeof expected,
                  "Note: %s\n"
-                 "SUMMARY",
+                 "largest: ",
                  note);
         cr_assert_not_null(strstr(text.data, expected));
     }

@@ -257,7 +257,7 @@ Test(transfers, in_a_report)
     gs_tracker_destroy(tracker);
 }
 
-Test(transfers, follow_the_leaks_of_a_report)
+Test(transfers, precede_the_leaks_of_a_report)
 {
     struct gs_report_config config;
     struct gs_tracker *tracker = make_report(&config);
@@ -265,7 +265,7 @@ Test(transfers, follow_the_leaks_of_a_report)
     test_leak(tracker, 0x1000, 4096, SECONDS(1), 0);
     char *text = test_report_text(tracker, &config, NULL);
     char *leak = strstr(text, "\nLEAK 1: "), *slow = strstr(text, "\n\nSLOW COPIES 1: ");
-    cr_expect(leak && slow && leak < slow, "%s", text);
+    cr_expect(leak && slow && slow < leak, "%s", text);
     free(text);
     gs_tracker_destroy(tracker);
 }

@@ -1,5 +1,5 @@
 /*
- * report.h - the text report: devices, traffic, pool, errors, leaks, owners, SUMMARY.
+ * report.h - the text report: devices, pool, owners, errors, leaks, SUMMARY.
  *
  * The caller supplies the data that the tracker lacks (the process, the pool) and writes
  * the finished text to its destination. Layout: docs/tracker.md.
@@ -152,6 +152,7 @@ struct gs_report_config {
     unsigned max_groups;     /* leak groups to print */
     uint64_t min_leak_bytes; /* smaller groups are only counted */
     unsigned peak_max;       /* call sites to print for each peak; 0: no peaks */
+    bool peaks_asked;        /* these with stacks, whatever else there is to print */
     unsigned stack_depth; /* gs_stacks_config.depth: a stack of this many frames that ends
                            * before main is marked as cut; 0: none is */
     bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
@@ -174,7 +175,8 @@ struct gs_report_config {
     unsigned growing; /* growing call sites to print with the last snapshot; 0: neither */
     uint16_t launch_api;   /* the call that frees by running a graph, as in api_names; 0:
                             * none */
-    struct gs_text *rules; /* gets the proposed rules of all leaks; NULL: not wanted */
+    struct gs_text *rules; /* gets the proposed rules of all leaks, and the text has those
+                            * of the printed ones; NULL: not wanted */
     const struct gs_export_job *job;     /* files to write as well; NULL: none */
     const struct gs_report_proof *proof; /* NULL: the idle proof was not verified */
 };

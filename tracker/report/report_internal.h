@@ -361,12 +361,18 @@ void gs_report_repeats(const struct gs_report_writer *writer,
 /* Prints how an error's allocation ended and where it was made, as far as known. */
 void gs_report_end_of(const struct gs_report_writer *writer,
                       const struct gs_error *error);
+/* The smallest first. */
 void gs_report_leaks(const struct gs_report_writer *writer);
+/* Prints each peak with its call sites and their stacks, if the program still runs, there
+ * is no leak and no error, or they were asked for; else gs_report_peak_lines prints a
+ * line of each. */
 void gs_report_peaks(const struct gs_report_writer *writer);
+void gs_report_peak_lines(const struct gs_report_writer *writer);
 /* Prints the call sites with slow copies, if copies were recorded; report_transfers.c. */
 void gs_report_transfers(const struct gs_report_writer *writer);
 /* Prints the last snapshot of growing call sites, if requested; growth.c. */
 void gs_report_growth(const struct gs_report_writer *writer);
+/* Prints the largest owners of each device; all with show_pool. */
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
 
@@ -384,6 +390,12 @@ const char *gs_report_killed_fate(const struct gs_report_config *config, char ou
 /* Prints the frames, one per line; report_stack.c. */
 void gs_report_stack(const struct gs_report_writer *writer,
                      const struct gs_shown_stack *stack);
+/* The program's own frame: "at load_weights leaky.c:39", "at step model.py:7", "at ??
+ * plugin.so+0x1139"; without a stack the reason, "(no call stack was recorded)". Returns
+ * `out`. */
+#define GS_REPORT_WHERE 512
+const char *gs_report_where(const struct gs_shown_stack *stack,
+                            char out[GS_REPORT_WHERE]);
 /* "cudaMalloc", or the driver function if no runtime function is known. */
 const char *gs_report_call_name(const struct gs_tracker *tracker, const char *call,
                                 uint16_t api);
@@ -403,7 +415,7 @@ void gs_report_suppressed(const struct gs_report_writer *writer);
 void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned row);
 /* Prints that a rule matches but its cap is exceeded; rule 0: nothing. */
 void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule);
-/* Prints a rule for each printed leak. */
+/* Prints a rule for each printed leak, if rules are wanted; else how to have them. */
 void gs_report_advice(const struct gs_report_writer *writer);
 /* Writes the rules of all leaks, as a file of rules. */
 void gs_report_rules(const struct gs_report_writer *writer, struct gs_text *out);

@@ -40,12 +40,12 @@ cached_leaks_case() {
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 9[.]00 MiB leaked in 3 allocations, 3 call sites$'
   expect_text shim.err '^==[0-9]+== Cached by PyTorch: 6[.]00 MiB in 1 allocation, not a leak$'
   grep -E '^==[0-9]+==     #0' shim.err | sed 's/^.*#0 *//; s/  */ /' >firsts
-  printf '%s\n' 'Block.forward train.py:17' 'load_batch train.py:21' 'load_batch train.py:21' | diff - firsts ||
+  printf '%s\n' 'load_batch train.py:27' 'load_batch train.py:27' 'Block.forward train.py:18' | diff - firsts ||
     fail "the first frames are not the program's own"
   expect_text shim.err '^==[0-9]+==        [.][.][.] [0-9]+ frames of PyTorch'
   expect_text shim.err '^==[0-9]+==   train[.]py +15[.]0 MiB +4$'
   expect_no_text shim.err '(libc10|torch/|nn/__init__|threading[.]py)'
-  expect_text out.csv ',train[.]py,cudaMalloc,Block[.]forward,.*/train[.]py,17,<module>;train;Block[.]forward,'
+  expect_text out.csv ',train[.]py,cudaMalloc,Block[.]forward,.*/train[.]py,18,<module>;train;Block[.]forward,'
   expect_no_text out.collapsed '(alloc_block|_call_impl)'
   expect_text out.prom 'owner="train[.]py"'
   expect_text out.openmetrics 'owner="train[.]py"'
@@ -54,6 +54,21 @@ cached_leaks_case() {
   expect_text out.json 'alloc_block'
 }
 add_case "families the program's own line is the first" cached_leaks_case
+
+# A model with four leaks: a report that a terminal shows at once, the largest leak at its end.
+families_short_case() {
+  local lines
+
+  torch_like model
+  lines=$(grep -c '^==' shim.err)
+  [[ $lines -le 40 ]] || {
+    cat shim.err
+    fail "$lines lines"
+  }
+  expect_count shim.err '^==[0-9]+== LEAK [1-4]: ' 4
+  expect_text shim.err '^==[0-9]+== largest: 8[.]00 MiB leaked at Block[.]forward train[.]py:[0-9]+$'
+}
+add_case "families four leaks are 40 lines" families_short_case
 
 families_all_case() {
   torch_like leaks GPUSHIM_STACK_FRAMES=all

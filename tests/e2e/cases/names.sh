@@ -29,7 +29,7 @@ names_split() {
 
 # names_run [VAR=value...]: hold.cpp's report names all four functions, with lines.
 names_run() {
-  preloaded shim "$@" -- app/program
+  preloaded shim "${with_rules[@]}" "$@" -- app/program
   expect_only_report shim.err
 }
 
@@ -231,7 +231,7 @@ names_rust_case() {
   need_file "$build/sim/libcudart.so"
   RUSTC_BOOTSTRAP=1 rustc -g -O -Z unstable-options -C symbol-mangling-version="$1" -L "$build/sim" -l cudart \
     "$NAMES/hold.rs" -o program || skip "rustc with mangling $1"
-  preloaded shim -- ./program
+  preloaded shim "${with_rules[@]}" -- ./program
   expect_text shim.err '#0 hold::take +hold\.rs:12$'
   expect_text shim.err '#1 hold::métal::répète +hold\.rs:42$'
   expect_text shim.err '#1 <?hold::Pool<.*>::grow +hold\.rs:23$'
@@ -286,7 +286,7 @@ add_case "names of D" names_d_case
 names_deep_python_case() {
   need python3
   need_file "$build/sim/libcudart.so"
-  preloaded shim -- python3 "$NAMES/deep.py" "$1" "$build/sim/libcudart.so"
+  preloaded shim "${with_rules[@]}" -- python3 "$NAMES/deep.py" "$1" "$build/sim/libcudart.so"
   expect_status shim 0
   expect_text shim.err 'leaked at 2 call sites'
   expect_text shim.err '#[0-9]+ +train +deep\.py:38$'

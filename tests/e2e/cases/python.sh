@@ -42,7 +42,7 @@ planted_frames() {
       last = $3 ":" place
       next
     }
-    / Memory by owner/ { flush() }' "$1"
+    / largest: / { flush() }' "$1"
 }
 
 # planted_case VERSION SETTING...
@@ -166,7 +166,7 @@ bindings_case() {
   need_file "$cuda_path/libcudart.so.13"
   mkdir -p "$place"
   cp "$apps/libdeep.so" "$place/$2"
-  preloaded shim GPUSHIM_STACK_DEPTH=128 -- \
+  preloaded shim "${with_rules[@]}" GPUSHIM_STACK_DEPTH=128 -- \
     "$python" -SB "$python_sources/ways.py" deep "$PWD/$place/$2"
   expect_status shim 0
   expect_only_report shim.err

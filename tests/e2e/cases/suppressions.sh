@@ -73,7 +73,7 @@ add_case "suppressions and GPUSHIM_ERROR_EXITCODE" suppress_exit_case
 
 # The printed rule of each leak, put into a file, leaves nothing.
 suppress_advice_case() {
-  preloaded first -- "$apps/leaky_$1"
+  preloaded first GPUSHIM_VERBOSE=2 -- "$apps/leaky_$1"
   sed -nE 's/^==[0-9]+==   [0-9, ]+:  (leak:.*)$/\1/p' first.err >rules
   expect_equal "rules" 5 "$(wc -l <rules)"
   expect_text rules '^leak:\^build_index[$] max_bytes=3M$'
@@ -88,12 +88,12 @@ add_case "suppressions advised linked" suppress_advice_case linked
 # of the first, which is beyond the rule's cap.
 suppress_advice_means_one_case() {
   rule='leak:^grab$ from=^first$ max_bytes=1M'
-  preloaded first -- "$apps/grabs_$1"
+  preloaded first GPUSHIM_VERBOSE=2 -- "$apps/grabs_$1"
   grep -qF "==   1:  $rule" first.err || fail "no rule $rule"
   echo "$rule" >rules
   preloaded none GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/grabs_$1"
   expect_status none 0
-  preloaded second GPUSHIM_SUPPRESSIONS=rules -- "$apps/grabs_$1" second
+  preloaded second GPUSHIM_SUPPRESSIONS=rules GPUSHIM_VERBOSE=2 -- "$apps/grabs_$1" second
   expect_text second.err 'SUMMARY: gpushim: 0 errors, 2.00 MiB leaked in 1 allocation, '
   expect_text second.err '^==[0-9]+==   1:  leak:\^grab[$] from=\^second[$] max_bytes=2M$'
   preloaded more GPUSHIM_SUPPRESSIONS=rules -- "$apps/grabs_$1" more

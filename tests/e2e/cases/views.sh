@@ -61,10 +61,15 @@ open_all() {
 
 # ---- What it shows -------------------------------------------------------------------
 
-# views_words FILE: errors and leaks of a text report, line by line, without columns and what JSON lacks.
+# views_words FILE: errors and leaks of a text report, line by line, without columns and what JSON lacks; the
+# largest leak first, as in JSON.
 views_words() {
   sed -nE 's/^==[0-9]+== +//; s/; it lies in .*//; s/^lost at .*, when/lost when/; /^(ERROR|LEAK|LIVE) [0-9]+: /,/^==[0-9]+==$/p' "$1" |
-    sed -E '/^==[0-9]+==$/d; s/ +/ /g'
+    sed -E '/^==[0-9]+==$/d; s/ +/ /g' | awk '
+      /^(LEAK|LIVE) / { at = ++count }
+      at { block[at] = block[at] $0 "\n"; next }
+      { print }
+      END { while (count > 0) printf "%s", block[count--] }'
 }
 
 # views_shown PREFIX: the same of a page, without what the text leaves out.

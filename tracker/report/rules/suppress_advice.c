@@ -424,14 +424,13 @@ static const char *numbers(const struct advice *all, size_t number, size_t count
     return out;
 }
 
-void gs_report_advice(const struct gs_report_writer *writer)
+static void write_rules(const struct gs_report_writer *writer, const struct advice *all,
+                        size_t count)
 {
-    size_t count = writer->data->shown < LEAKS_MAX ? writer->data->shown : LEAKS_MAX;
-    struct advice *all = make_all(writer, count);
     bool headline = false;
     char leaks[160];
 
-    for (size_t i = 0; all && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (!has_rule(all, i)) {
             continue;
         }
@@ -445,6 +444,35 @@ void gs_report_advice(const struct gs_report_writer *writer)
         gs_text_add(writer->text, "%s  %s:  ", writer->prefix,
                     numbers(all, i, count, leaks));
         write_rule(writer, &all[i], writer->text);
+    }
+}
+
+/* Who has files of rules needs no hint. */
+static void write_hint(const struct gs_report_writer *writer, const struct advice *all,
+                       size_t count)
+{
+    size_t i = 0;
+
+    while (i < count && !has_rule(all, i)) {
+        i++;
+    }
+    if (i < count && !gs_suppressions_need_names(writer->config->suppressions)) {
+        gs_text_add(writer->text,
+                    "%sTo suppress known leaks: GPUSHIM_WRITE_SUPPRESSIONS=FILE writes "
+                    "their rules\n",
+                    writer->prefix);
+    }
+}
+
+void gs_report_advice(const struct gs_report_writer *writer)
+{
+    size_t count = writer->data->shown < LEAKS_MAX ? writer->data->shown : LEAKS_MAX;
+    struct advice *all = make_all(writer, count);
+
+    if (all && (writer->config->show_pool || writer->config->rules)) {
+        write_rules(writer, all, count);
+    } else if (all) {
+        write_hint(writer, all, count);
     }
     free(all);
 }

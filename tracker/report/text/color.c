@@ -30,7 +30,7 @@ static const struct {
                  {"Note", YELLOW},   {"GPU ", BOLD},           {"Pinned host", BOLD},
                  {"Pool of ", BOLD}, {"SLOW COPIES ", YELLOW}, {"NEW ", RED},
                  {"GROWN ", RED},    {"SHRUNK ", GREEN},       {"GONE ", GREEN},
-                 {"Try", YELLOW}};
+                 {"Try", YELLOW},    {"largest", RED}};
 
 static bool begins(const char *at, size_t length, const char *word)
 {

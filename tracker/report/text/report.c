@@ -172,23 +172,47 @@ static void write_summary(const struct gs_report_writer *writer,
         gs_report_plural(summary->leak_groups), running ? "; the program goes on" : "");
 }
 
+/* Repeats the largest leak in one line, for those who see only the end of a log. */
+static void write_largest(const struct gs_report_writer *writer)
+{
+    const struct gs_report_data *data = writer->data;
+    const struct gs_group *largest = data->shown > 0 ? &data->groups.items[0] : NULL;
+    char bytes[24], where[GS_REPORT_WHERE];
+
+    if (!largest || writer->config->running || gs_group_weight(largest) == 0) {
+        return;
+    }
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, writer->config, largest->stack);
+    gs_text_add(writer->text, "%slargest: %s%s %s %s\n", writer->prefix,
+                gs_group_is_estimate(largest) ? "about " : "",
+                gs_text_bytes(gs_group_shown_bytes(largest), bytes),
+                gs_report_is_live(writer->config) ? "live" : "leaked",
+                gs_report_where(&stack, where));
+}
+
+/* What ends the report is what a terminal still shows: first the figures, then the lists
+ * of call sites, and of the leaks the largest last. */
 static void write_body(struct gs_report_writer *writer)
 {
     gs_report_about(writer);
     gs_report_refusal(writer);
     gs_report_devices(writer);
+    gs_report_peak_lines(writer);
+    gs_report_pools(writer);
+    if (writer->config->show_leaks) {
+        gs_report_owners(writer);
+    }
     gs_report_blank(writer);
+    gs_report_transfers(writer);
+    gs_report_peaks(writer);
+    gs_report_growth(writer);
     if (!writer->config->running) {
         gs_report_errors(writer);
     }
-    gs_report_growth(writer);
     if (writer->config->show_leaks) {
         gs_report_leaks(writer);
-        gs_report_owners(writer);
     }
-    gs_report_transfers(writer);
-    gs_report_peaks(writer);
-    gs_report_pools(writer);
 }
 
 /* Writes a run without errors and leaks; its devices if wanted. */
@@ -199,15 +223,13 @@ static void write_clean(const struct gs_report_writer *writer)
     if (devices) {
         gs_report_about(writer);
         gs_report_devices(writer);
+        gs_report_pools(writer);
     }
     if (writer->data->peaks_printed || writer->data->slow.count != 0) {
         gs_report_blank(writer);
     }
     gs_report_transfers(writer);
     gs_report_peaks(writer);
-    if (devices) {
-        gs_report_pools(writer);
-    }
 }
 
 /* Names of stacks: the first ones; the others; those that are shown only after
@@ -426,6 +448,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
         if (config->rules) {
             gs_report_rules(&writer, config->rules);
         }
+        write_largest(&writer);
         write_summary(&writer, &figures);
     }
     for (size_t i = 0; i < FRAME_TABLES; i++) {

@@ -211,8 +211,8 @@ static bool write_site(const struct gs_report_writer *writer, const struct gs_pe
 }
 
 /* Writes the sum of the call sites that are not printed, and the memory without a call
- * site. Returns whether there is any. */
-static bool write_more(const struct gs_report_writer *writer, const struct gs_peak *peak,
+ * site. */
+static void write_more(const struct gs_report_writer *writer, const struct gs_peak *peak,
                        size_t shown)
 {
     size_t placed = count_with_stack(peak, peak->count);
@@ -237,19 +237,14 @@ static bool write_more(const struct gs_report_writer *writer, const struct gs_pe
         gs_text_add(writer->text, "%s%s of this peak without a call stack\n",
                     writer->prefix, gs_text_bytes(unplaced, bytes));
     }
-    if (shown < placed || unplaced != 0) {
-        gs_report_blank(writer);
-    }
-    return shown < placed || unplaced != 0;
 }
 
-static void write_peak(const struct gs_report_writer *writer, const struct gs_peak *peak,
-                       unsigned row)
+/* "Peak of GPU 0: 54.0 MiB at 4.00 ms, 50.0 MiB of it freed since"; no newline. */
+static void write_title(const struct gs_report_writer *writer, const struct gs_peak *peak,
+                        unsigned row)
 {
-    size_t shown = count_with_stack(peak, writer->config->peak_max);
     char name[64] = "pinned host memory", bytes[24], time[24], freed[24], known[24];
     uint64_t placed = 0;
-    bool ended = true; /* by a blank line */
 
     if (row < GS_ROW_PINNED) {
         snprintf(name, sizeof(name), "GPU %u", row);
@@ -265,20 +260,76 @@ static void write_peak(const struct gs_report_writer *writer, const struct gs_pe
         gs_text_add(writer->text, "; about %s of it by call site",
                     gs_text_bytes(placed, known));
     }
+}
+
+/* With its call sites, the largest last. */
+static void write_peak(const struct gs_report_writer *writer, const struct gs_peak *peak,
+                       unsigned row)
+{
+    size_t shown = count_with_stack(peak, writer->config->peak_max);
+    bool ended = false; /* by a blank line */
+
+    write_title(writer, peak, row);
     gs_text_add(writer->text, "\n");
-    for (size_t i = 0; i < shown; i++) {
-        ended = write_site(writer, peak, i);
+    write_more(writer, peak, shown);
+    for (size_t i = shown; i > 0; i--) {
+        ended = write_site(writer, peak, i - 1);
     }
-    if (!write_more(writer, peak, shown) && !ended) {
+    if (!ended) {
         gs_report_blank(writer);
+    }
+}
+
+/* With the largest call site in the same line. */
+static void write_line(const struct gs_report_writer *writer, const struct gs_peak *peak,
+                       unsigned row)
+{
+    char bytes[24], where[GS_REPORT_WHERE];
+
+    write_title(writer, peak, row);
+    if (count_with_stack(peak, 1) != 0) {
+        const struct gs_group *largest = &peak->places[0].held;
+        struct gs_shown_stack stack =
+            gs_frame_table_show(writer->frames, writer->config, largest->stack);
+        gs_text_add(writer->text, "; %s%s %s (GPUSHIM_PEAK_MAX)",
+                    gs_group_is_estimate(largest) ? "about " : "",
+                    gs_text_bytes(gs_group_shown_bytes(largest), bytes),
+                    gs_report_where(&stack, where));
+    }
+    gs_text_add(writer->text, "\n");
+}
+
+/* Where there are leaks or errors, these are what the reader came for. */
+static bool has_stacks(const struct gs_report_writer *writer)
+{
+    const struct gs_report_config *config = writer->config;
+    const struct gs_report_data *data = writer->data;
+
+    return config->peaks_asked || config->show_pool || gs_report_is_live(config) ||
+           (data->leaked_count == 0 && data->error_count == data->suppressed_errors);
+}
+
+static void write_all(const struct gs_report_writer *writer,
+                      void (*write)(const struct gs_report_writer *,
+                                    const struct gs_peak *, unsigned))
+{
+    for (unsigned row = 0; writer->data->peaks_printed && row < GS_PEAK_ROWS; row++) {
+        if (is_printed(writer->config, &writer->data->peaks[row], row)) {
+            write(writer, &writer->data->peaks[row], row);
+        }
     }
 }
 
 void gs_report_peaks(const struct gs_report_writer *writer)
 {
-    for (unsigned row = 0; writer->data->peaks_printed && row < GS_PEAK_ROWS; row++) {
-        if (is_printed(writer->config, &writer->data->peaks[row], row)) {
-            write_peak(writer, &writer->data->peaks[row], row);
-        }
+    if (has_stacks(writer)) {
+        write_all(writer, write_peak);
+    }
+}
+
+void gs_report_peak_lines(const struct gs_report_writer *writer)
+{
+    if (!has_stacks(writer)) {
+        write_all(writer, write_line);
     }
 }

@@ -409,11 +409,11 @@ static void write_registered(const struct gs_report_writer *writer)
     const struct gs_report_data *data = writer->data;
     char bytes[24], count[32];
 
-    for (size_t i = 0; i < data->registered_shown; i++) {
-        const struct gs_group *group = &data->registered.items[i];
+    for (size_t i = data->registered_shown; i > 0; i--) {
+        const struct gs_group *group = &data->registered.items[i - 1];
 
         gs_text_add(writer->text, "%sREGISTERED %zu: %s in %s range%s\n", writer->prefix,
-                    i + 1, gs_text_bytes(group->bytes, bytes),
+                    i, gs_text_bytes(group->bytes, bytes),
                     gs_text_count(group->count, count), gs_report_plural(group->count));
         gs_report_call_site(writer, group,
                             writer->config->running ? "registered"
@@ -455,9 +455,7 @@ void gs_report_leaks(const struct gs_report_writer *writer)
     size_t more = data->leak_groups - data->shown;
     char bytes[24], count[32];
 
-    for (size_t i = 0; i < data->shown; i++) {
-        write_leak(writer, i + 1, &data->groups.items[i]);
-    }
+    write_registered(writer);
     write_more(writer);
     gs_report_unplaced(writer);
     if (lacking != 0) {
@@ -471,5 +469,7 @@ void gs_report_leaks(const struct gs_report_writer *writer)
     if (more != 0 || data->unplaced.count != 0 || lacking != 0) {
         gs_report_blank(writer);
     }
-    write_registered(writer);
+    for (size_t i = data->shown; i > 0; i--) { /* the largest ends the report */
+        write_leak(writer, i, &data->groups.items[i - 1]);
+    }
 }

@@ -195,6 +195,22 @@ void gs_report_stack(const struct gs_report_writer *writer,
     }
 }
 
+const char *gs_report_where(const struct gs_shown_stack *stack, char out[GS_REPORT_WHERE])
+{
+    char name[NAME_SIZE], place[384];
+
+    if (stack->count == 0) {
+        snprintf(out, GS_REPORT_WHERE, "(%s)", gs_report_no_stack(stack->id).line);
+        return out;
+    }
+    struct gs_symbol_request own = stack->frames[0];
+    own.inlined = false; /* without the mark: the line's form is fixed */
+    frame_place(&own, place, sizeof(place));
+    snprintf(out, GS_REPORT_WHERE, "at %s%s%s", frame_name(&own, name),
+             place[0] ? " " : "", place);
+    return out;
+}
+
 void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned count,
                            const char *inner, bool cut, struct gs_text *text)
 {

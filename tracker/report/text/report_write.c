@@ -9,6 +9,8 @@
 
 #define OWNER_WIDTH_MIN 25
 #define OWNER_WIDTH_MAX 60
+/* Owners of a device to print, unless all are wanted. */
+#define OWNERS_MOST 5
 
 void gs_report_blank(const struct gs_report_writer *writer)
 {
@@ -284,12 +286,43 @@ static void write_rest(const struct gs_report_writer *writer, unsigned row, int 
                 gs_text_bytes(config->devices[row].rest_bytes, bytes));
 }
 
+static void write_owner(const struct gs_report_writer *writer,
+                        const struct gs_owner *owner, int width)
+{
+    char name[96], bytes[24], count[32];
+
+    gs_report_clean(owner->name ? owner->name : "unknown", name, sizeof(name));
+    gs_text_add(writer->text, "%s  %-*s %9s %10s\n", writer->prefix, width, name,
+                gs_text_bytes(owner->bytes, bytes), gs_text_count(owner->count, count));
+}
+
+/* Prints the sum of the owners [first, end), if there are any. */
+static void write_other_owners(const struct gs_report_writer *writer,
+                               const struct gs_owner *first, const struct gs_owner *end,
+                               int width)
+{
+    struct gs_owner sum = {0};
+    char name[32];
+
+    for (const struct gs_owner *owner = first; owner < end; owner++) {
+        sum.bytes += owner->bytes;
+        sum.count += owner->count;
+    }
+    snprintf(name, sizeof(name), "%td others", end - first);
+    sum.name = name;
+    if (first < end) {
+        write_owner(writer, &sum, width);
+    }
+}
+
 /* Prints one device's owners, items [first, end), unless none has a name. */
 static void write_owners(const struct gs_report_writer *writer,
                          const struct gs_owner *first, const struct gs_owner *end)
 {
-    char title[64], name[96], bytes[24], count[32];
-    int width = owner_width(first, end);
+    const bool all = writer->config->show_pool || end - first <= OWNERS_MOST + 1;
+    const struct gs_owner *printed = all ? end : first + OWNERS_MOST;
+    char title[64];
+    int width = owner_width(first, printed);
     bool known = false;
 
     for (const struct gs_owner *owner = first; owner < end; owner++) {
@@ -309,14 +342,11 @@ static void write_owners(const struct gs_report_writer *writer,
     }
     gs_text_add(writer->text, "%s%-*s%9s %10s\n", writer->prefix, width + 3, title,
                 "live", "allocs");
-    for (const struct gs_owner *owner = first; owner < end; owner++) {
-        gs_report_clean(owner->name ? owner->name : "unknown", name, sizeof(name));
-        gs_text_add(writer->text, "%s  %-*s %9s %10s\n", writer->prefix, width, name,
-                    gs_text_bytes(owner->bytes, bytes),
-                    gs_text_count(owner->count, count));
+    for (const struct gs_owner *owner = first; owner < printed; owner++) {
+        write_owner(writer, owner, width);
     }
+    write_other_owners(writer, printed, end, width);
     write_rest(writer, first->row, width);
-    gs_report_blank(writer);
 }
 
 void gs_report_owners(const struct gs_report_writer *writer)

@@ -1,7 +1,8 @@
-"""train.py - a model over the stand-in for PyTorch: train.py right | leaks | unreported | uncached
+"""train.py - a model over the stand-in for PyTorch: train.py right | leaks | model | unreported | uncached
 
 right       all tensors are deleted; the allocator keeps their memory
 leaks       three tensors are not, one behind a layer, one on a line that a thread runs
+model       a fourth, of a layer within a layer
 unreported  as leaks, and the allocator does not say which tensors there are
 uncached    one tensor past the cache
 """
@@ -15,6 +16,11 @@ import torch.nn
 class Block(torch.nn.Module):
     def forward(self, size):
         kept.append(torch.empty(size, REPORTED))
+
+
+class Encoder(torch.nn.Module):
+    def forward(self, size):
+        Block()(size)
 
 
 def load_batch(size):
@@ -36,6 +42,8 @@ if sys.argv[1] == "uncached":
     torch.uncached(1 << 20)
 else:
     train()
+if sys.argv[1] == "model":
+    Encoder()(8 << 20)
 if sys.argv[1] == "right":
     while kept:
         torch.delete(kept.pop())
