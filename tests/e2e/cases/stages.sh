@@ -133,6 +133,8 @@ check_report_case() {
 report_head='==7== gpushim 0.1.0: ./main   host vm  9.12 ms'
 clean_end='==7== SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites'
 leak_end='==7== SUMMARY: gpushim: 0 errors, 1.00 KiB leaked in 1 allocation, 1 call site'
+own_end="==7== largest: 1.00 KiB leaked at take main.c:7
+$leak_end"
 leak=('==7== LEAK 1: 1.00 KiB in 1 allocation (100 % of leaked)' '==7==   cuMemAlloc, GPU 0')
 add_case "stage zoo: a clean report" check_report_case 0 0 '' "$report_head" "$clean_end"
 add_case "stage zoo: a report with noise" check_report_case 0 1 '3 lines of report' "$report_head" '==7== Note: nothing' "$clean_end"
@@ -143,11 +145,16 @@ add_case "stage zoo: an error in the report" check_report_case any 1 'errors' "$
 add_case "stage zoo: a leak too many" check_report_case 0 1 '.* 1 call sites' "$report_head" "${leak[@]}" "$leak_end"
 add_case "stage zoo: a leak that is missing" check_report_case 1 1 '0 call sites, not 1' "$report_head" "$clean_end"
 add_case "stage zoo: a leak by its own line" check_report_case 1 0 '' "$report_head" "${leak[@]}" \
+  '==7==     #0 take                          main.c:7' "$own_end"
+add_case "stage zoo: another largest leak" check_report_case any 1 'LEAK 1 of ==7 begins with take main[.]c:8' "$report_head" "${leak[@]}" \
+  '==7==     #0 take                          main.c:8' "$own_end"
+add_case "stage zoo: no largest leak" check_report_case any 1 'no line of the largest leak of ==7' "$report_head" "${leak[@]}" \
   '==7==     #0 take                          main.c:7' "$leak_end"
 add_case "stage zoo: a leak by a library's line" check_report_case 1 1 'LEAK 1 of ==7 begins with #0 helper' "$report_head" \
-  "${leak[@]}" '==7==     #0 helper                        other.c:7' '==7==     #1 take                          main.c:7' "$leak_end"
+  "${leak[@]}" '==7==     #0 helper                        other.c:7' '==7==     #1 take                          main.c:7' \
+  "${own_end/take main/helper other}"
 add_case "stage zoo: a leak without a line" check_report_case 1 1 'LEAK 1 of ==7 begins with' "$report_head" "${leak[@]}" \
-  '==7==     #0 take                          (libother.so)' "$leak_end"
+  '==7==     #0 take                          (libother.so)' "${own_end/take main.c:7/take (libother.so)}"
 
 # A leak without a line of Python, in a program whose marked lines are all found.
 # check_leaks_case FRAMES STATUS
