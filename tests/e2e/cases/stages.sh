@@ -11,6 +11,7 @@ cut_off_case() {
   need_file "$build/sim/libcuda.so.1"
   mkdir -p drivers/535
   head -c 40 "$build/sim/libcuda.so.1" >drivers/535/libcuda.so.1
+  time_limit=500 # hundreds of processes
   run_in stage DRIVERS_DIR="$PWD/drivers" -- "$sources/tests/drivers/run" "$build" 535
   expect_status stage 1
   expect_text stage.out '^not ok driver 535, look-ups - without the library it ends with 2, not 0$'

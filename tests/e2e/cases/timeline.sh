@@ -445,7 +445,7 @@ add_case "timeline in a page: what it says" page_words_case
 # The graph follows a moment and a range, by pointer and by keys; each of these fails if the key or the
 # drag does nothing, or if a range counts what was there before it.
 page_actions_case() {
-  local range='^option: Allocated [0-9.]+ m?s to [0-9.]+ m?s, not freed '
+  local range='^option: Allocated [0-9.]+ [mu]?s to [0-9.]+ [mu]?s, not freed '
 
   timeline_record growing_linked 5
   timeline_page
@@ -561,7 +561,7 @@ page_killed_folder_case() {
   page_shows
   expect_no_text page.out '^process: '
   expect_text page.out '^summary: 0 errors, 5[.]00 KiB leaked in 5 allocations, 1 call site'
-  expect_text page.out '^share:  [|] 5[.]00 KiB [|] plant_many [|] killed[.]c:[0-9]+ [|] $'
+  expect_text page.out '^share:  [|] 5[.]00 KiB [|] plant_many [|] killed[.]c:[0-9]+( [(]inlined[)])? [|] $'
 }
 add_case "page of a folder, killed" page_killed_folder_case
 
@@ -628,7 +628,7 @@ page_driven_case() {
   expect_no_text browser.err 'CONSOLE'
   grep -o '<title>.*</title>' browser.out | sed 's/<[^>]*>//g' | tr '~' '\n' >said
   expect_text said '^tip: [0-9.]+ ms: [0-9.]+ MiB live'
-  expect_text said '^drag: Allocated [0-9.]+ ms to [0-9.]+ ms, not freed: '
+  expect_text said '^drag: Allocated [0-9.]+ [mu]?s to [0-9.]+ [mu]?s, not freed: '
   expect_text said '^escape: Live at '
   expect_text said '^peak: Peak at '
   expect_text said '^focus: chart slider outline$'

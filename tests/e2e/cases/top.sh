@@ -162,6 +162,11 @@ top_halted_case() {
 }
 add_case "top of what is paused" top_halted_case
 
+# top_moved_on LINE: the screen's time is another than the line's.
+top_moved_on() {
+  on_screen '  as of [0-9:]{8}$' && [[ $(grep -E '  as of ' screen) != "$1" ]]
+}
+
 # What grows is told, and the page of call stacks goes with the program.
 top_growth_case() {
   local pid first
@@ -177,9 +182,7 @@ top_growth_case() {
   keys Enter
   expect_screen '  as of [0-9:]{8}$'
   first=$(grep -E '  as of ' screen)
-  sleep 1.5
-  expect_screen '  as of [0-9:]{8}$'
-  [[ $(grep -E '  as of ' screen) != "$first" ]] || fail "the page stays as it was"
+  await 30 top_moved_on "$first" || fail "the page stays as it was"
   keys q q
   expect_restored 0
   kill "$pid"

@@ -433,7 +433,7 @@ report["summary"]["places"] = 100000
 json.dump(report, open("run.json", "w"))
 PYTHON
   make_page run.json
-  [[ $(stat -c %s run.html) -lt $(($(stat -c %s run.json) + 65536)) ]] || fail "the page is far larger than its report"
+  [[ $(stat -c %s run.html) -lt $(($(stat -c %s run.json) + 98304)) ]] || fail "the page is far larger than its report"
   take_page run.html run.json
   show_page found
   expect_count found.out '^row: ' 300
