@@ -129,7 +129,7 @@ struct merge {
     struct gs_process_table processes;
     struct gs_place_table places;
     struct seen *seen;
-    unsigned unread, running;
+    unsigned unread;
 };
 
 /* Returns whether another report of the process was read before. Its start is known to a
@@ -169,7 +169,6 @@ static const char *add_report(struct merge *merge, const char *path)
     problem = is_again(merge, &file) ? again : NULL;
     if (!problem) {
         gs_process_table_add(&merge->processes, &file, merge->ended);
-        merge->running += file.running;
         if (merge->with_places) {
             gs_place_table_add(&merge->places, &file);
         }
@@ -237,10 +236,11 @@ static unsigned columns_of_output(void)
 
 static void write_places(struct merge *merge, struct gs_text *text)
 {
-    const char *what = merge->of == GS_REPORT_OF_PEAK                 ? "peak"
-                       : merge->running == 0                          ? "leaked"
-                       : merge->running == merge->processes.processes ? "live"
-                                                                      : "sum";
+    const struct gs_process_table *processes = &merge->processes;
+    const char *what = merge->of == GS_REPORT_OF_PEAK            ? "peak"
+                       : processes->live == 0                    ? "leaked"
+                       : processes->live == processes->processes ? "live"
+                                                                 : "sum";
     gs_place_table_write(&merge->places, what, gs_state_settings()->leak_max,
                          columns_of_output(), text);
     if (text->length > 0) {

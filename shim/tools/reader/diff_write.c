@@ -146,11 +146,13 @@ static void write_row(const struct gs_diff_row *row, unsigned number,
 
 static const char *what_of(const struct gs_report_file files[2])
 {
-    return files[0].of == GS_REPORT_OF_PEAK       ? "At the peaks"
-           : files[0].running && files[1].running ? "Live"
-           : files[0].running                     ? "Live, then leaked"
-           : files[1].running                     ? "Leaked, then live"
-                                                  : "Leaked";
+    const bool live[] = {files[0].running || files[0].killed,
+                         files[1].running || files[1].killed};
+    return files[0].of == GS_REPORT_OF_PEAK ? "At the peaks"
+           : live[0] && live[1]             ? "Live"
+           : live[0]                        ? "Live, then leaked"
+           : live[1]                        ? "Leaked, then live"
+                                            : "Leaked";
 }
 
 static void write_sum(const struct gs_diff *diff, enum gs_diff_kind kind,

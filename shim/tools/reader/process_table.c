@@ -115,18 +115,23 @@ static const struct gs_state_ended *end_of(const struct gs_report_file *file,
 
 /* How the process ended. */
 static const char *ending_of(const struct gs_report_file *file,
-                             const struct gs_state_ended *ended, char live[48])
+                             const struct gs_state_ended *ended)
 {
-    char bytes[24];
     if (file->running) {
-        snprintf(live, 48, "runs, %s live", gs_text_bytes(file->leaked_bytes, bytes));
-        return live;
+        return "runs";
     }
     if (file->no_start) {
         return "CUDA did not start";
     }
     ended = end_of(file, ended);
     return ended ? ended->text : file->ending;
+}
+
+/* Returns true if the process still had the use of its memory: it runs, or was killed. */
+static bool is_live(const struct gs_report_file *file, const char *ending)
+{
+    return file->running ||
+           (file->killed && !file->no_start && strncmp(ending, "exit_group ", 11) != 0);
 }
 
 /* A signal, or a status other than 0: "exit 3", "_exit 3", "exit_group 3". */
@@ -162,7 +167,9 @@ void gs_process_table_add(struct gs_process_table *table,
                           const struct gs_report_file *file,
                           const struct gs_state_ended *ended)
 {
-    char number[24], rank[24] = "-", peak[24], leaked[24], live[48];
+    const char *ending = ending_of(file, ended);
+    bool live = is_live(file, ending);
+    char number[24], rank[24] = "-", peak[24], bytes[24], end[128];
     if (table->processes++ == 0) {
         gs_text_add(&table->text, "gpushim: %9s %5s %10s %10s %12s %7s  %-*s%s\n",
                     "process", "rank", "peak", "leaked", "allocs", "errors", ENDING_WIDTH,
@@ -172,15 +179,20 @@ void gs_process_table_add(struct gs_process_table *table,
     if (file->rank != UINT64_MAX) {
         snprintf(rank, sizeof(rank), "%llu", (unsigned long long)file->rank);
     }
+    (void)gs_text_bytes(file->leaked_bytes, bytes);
     write_line(&table->text, number, rank, gs_text_bytes(file->peak_bytes, peak),
-               file->running ? "-" : gs_text_bytes(file->leaked_bytes, leaked),
-               file->allocs, file->errors);
-    const char *ending = ending_of(file, ended, live);
-    gs_text_add(&table->text, "  %-*s%s\n", ENDING_WIDTH, ending, file->command);
+               live ? "-" : bytes, file->allocs, file->errors);
+    (void)snprintf(end, sizeof(end), live ? "%.99s, %s live" : "%.99s", ending, bytes);
+    gs_text_add(&table->text, "  %-*s %s\n", ENDING_WIDTH - 1, end, file->command);
     note_failure(table, file, ending, ended);
     add_devices(table, file);
     table->allocs += file->allocs;
-    table->leaked_bytes += file->running ? 0 : file->leaked_bytes;
+    table->leaked_bytes += live ? 0 : file->leaked_bytes;
+    table->live += live;
+    if (live && !file->running) {
+        table->killed++;
+        table->killed_bytes += file->leaked_bytes;
+    }
     table->errors += file->errors;
 }
 
@@ -194,6 +206,11 @@ void gs_process_table_sum(struct gs_process_table *table)
                table->allocs, table->errors);
     gs_text_add(&table->text, "\n");
     write_devices(table);
+    if (table->killed > 0) {
+        gs_text_add(&table->text, "gpushim: live when killed: %s in %u process%s\n",
+                    gs_text_bytes(table->killed_bytes, leaked), table->killed,
+                    table->killed == 1 ? "" : "es");
+    }
     if (table->failed_unix_ms != 0) {
         gs_text_add(&table->text, "gpushim: first to fail: %s\n", table->failed);
     }

@@ -20,7 +20,8 @@ struct gs_state_ended {
 struct gs_process_table {
     struct gs_text text;
     unsigned processes;
-    uint64_t leaked_bytes, allocs, errors; /* of all */
+    uint64_t leaked_bytes, killed_bytes, allocs, errors; /* of all */
+    unsigned live, killed; /* processes whose memory has not leaked; of them, ended */
     struct gs_shared_device *devices;
     size_t device_count, device_room;
     bool of_hosts; /* of more than one */

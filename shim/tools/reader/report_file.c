@@ -184,7 +184,8 @@ static void read_process(struct gs_json_read *json, void *self)
         FIELD(gs_report_file, pid, NUMBER),   FIELD(gs_report_file, rank, NUMBER),
         FIELD(gs_report_file, command, TEXT), FIELD(gs_report_file, program, TEXT),
         FIELD(gs_report_file, host, TEXT),    FIELD(gs_report_file, ending, TEXT),
-        FIELD(gs_report_file, running, BOOL), FIELD(gs_report_file, no_start, TEXT)};
+        FIELD(gs_report_file, running, BOOL), FIELD(gs_report_file, no_start, TEXT),
+        FIELD(gs_report_file, killed, BOOL)};
     FIELDS(json, fields, self);
 }
 
@@ -382,6 +383,7 @@ bool gs_report_file_read(const char *path, enum gs_report_of of, bool lines,
     set_missing(&out->program);
     set_missing(&out->host);
     set_missing(&out->ending);
+    out->killed |= strcmp(out->ending, "ended without a report") == 0; /* older files */
     return true;
 }
 

@@ -86,7 +86,9 @@ ends_job_case() {
      while [ ! -e up0 ] || [ ! -e up2 ]; do sleep 0.05; done
      RANK=1 "$0" abort; sleep 0.3; kill -TERM $zero $two; wait' "$apps/ends_shared"
   expect_text shim.err '^gpushim: first to fail: rank 1 of [^ ]+, killed by SIGABRT$'
-  expect_count shim.err '^gpushim: .*  killed by SIGTERM  ' 2
+  expect_count shim.err '^gpushim: .* MiB +- +[0-9]+ +0  killed by SIGTERM, 3[.]00 MiB live +/' 2
+  expect_text shim.err '^gpushim: live when killed: 9[.]00 MiB in 3 processes$'
+  expect_no_text shim.err '^gpushim: +[0-9]+ +[0-9] +[0-9.]+ MiB +[0-9.]+ MiB'
   mkdir ranks
   for rank in 2 1 0; do
     launched "rank$rank" RANK=$rank -- --watch=parent --log-file=/dev/null --output=json --output-file="ranks/$rank.json" \

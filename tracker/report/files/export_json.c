@@ -158,6 +158,12 @@ static void put_process(const struct gs_export *export, struct gs_json *json)
     }
     gs_json_member_text(json, "ending", config->ending);
     gs_json_member_bool(json, "running", config->running);
+    if (config->killed) {
+        gs_json_member_bool(json, "killed", true);
+    }
+    if (config->killed_by) {
+        gs_json_member_text(json, "killed_by", config->killed_by);
+    }
     put_exit_status(json, config->ending);
     if (config->uncounted && config->uncounted[0]) {
         gs_json_member_text(json, "uncounted", config->uncounted);
