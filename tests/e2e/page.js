@@ -11,6 +11,8 @@
 //     point=PART    points at a part of the chart           click=PART    clicks there
 //     drag=A,B      drags from one part to another          by=owners     divides the timeline by them
 //     shift=KEY     presses a key with Shift at the chart   press=ID      clicks a button
+//     page=KEY      presses a key of the whole page         tick=ID       ticks or clears a box
+//     fold=N        clicks the Nth line that stands for frames, of the stacks of call sites
 //
 // The elements below know what the script uses, and no way to give them HTML.
 'use strict';
@@ -107,6 +109,8 @@ function type(id, event, value) {
   byId(id).fire(event);
 }
 
+const elementsOf = (element) => element.childNodes.flatMap((child) => [child, ...elementsOf(child)]);
+
 // The chart has 66 pixels before its areas, and 8 behind them.
 const chartAt = (part) => ({ clientX: 100 + 66 + 926 * part, clientY: 200, pointerId: 1 });
 
@@ -123,6 +127,9 @@ const doers = {
   chart: (value) => byId('chart').fire('keydown', { key: value }),
   shift: (value) => byId('chart').fire('keydown', { key: value, shiftKey: true }),
   press: (value) => byId(value).fire('click'),
+  page: (value) => window.fire('keydown', { key: value }),
+  tick: (value) => Object.assign(byId(value), { checked: !byId(value).checked }).fire('change'),
+  fold: (value) => elementsOf(byId('rows')).filter((one) => one.tag === 'button' && one.parentNode.tag === 'li')[value].fire('click'),
   point: (value) => byId('chart').fire('pointermove', chartAt(value)),
   click: (value) => ['pointerdown', 'pointerup'].forEach((type) => byId('chart').fire(type, chartAt(value))),
   drag: (value) => ['pointerdown', 'pointermove', 'pointerup'].forEach((type, i) => byId('chart').fire(type, chartAt(value.split(',')[Math.min(i, 1)]))),

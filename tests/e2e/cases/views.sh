@@ -3,6 +3,8 @@
 # views.sh - gpushim html: a report as one page. What the page shows is what the text report says;
 # no text of a report gets out of its element; what is no report gives one line and no page.
 
+uses families
+
 # make_page [ARGUMENT...]: gpushim html, whose page run.html must say what it wrote.
 make_page() {
   need_file "$build/gpushim"
@@ -74,7 +76,7 @@ views_words() {
 
 # views_shown PREFIX: the same of a page, without what the text leaves out.
 views_shown() {
-  sed -nE 's/^(error|detail): //p' "$1.out" | sed -E 's/^ \| (no call stack.*) \| $/\1/' | grep -vE '^( \||Errors$)' |
+  sed -nE 's/^(error|detail): //p' "$1.out" | sed -E 's/^ \| (no call stack.*|[.]{3} [0-9]+ frames? of .*)$/\1/' | grep -vE '^( \||Errors$)' |
     sed -E 's/^(#[0-9]+) \| (.*) \| (.*\/)?([^/]*)$/\1 \2 \4/; s/ +/ /g'
 }
 
@@ -106,6 +108,49 @@ add_case "views same as the text, idle proof without a stream" views_same_case p
 add_case "views same as the text, damage late" views_same_case overruns_linked GPUSHIM_CHECK_FILL=poison -- late
 add_case "views same as the text, without stacks" views_same_case leaky_linked GPUSHIM_STACK=off
 add_case "views same as the text, sampled" views_same_case churn_linked GPUSHIM_TRACK_SAMPLE_BYTES=64K -- 4000 1 keep 4096
+
+# Inside a framework: the page folds what the text folds, and the graph has neither the allocator's frames
+# nor those that a run folds. A click on a run shows its frames, the box and the key F show all.
+views_folded_case() {
+  torch_like leaks GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json GPUSHIM_LEAK_MAX=1000
+  make_page run.json
+  take_page run.html run.json
+  open_all found
+  views_words shim.err | grep -v '^Peak' >wanted
+  views_shown found >lines
+  grep -q '^[.]\{3\} [0-9]* frames of PyTorch' lines || fail "nothing is folded"
+  cmp -s wanted lines || { diff -u wanted lines | head -n 60 && fail "the page is not the report"; }
+  expect_text found.out '^row: 4[.]00 MiB [|] 1 [|] device [|] 0 [|] Block[.]forward [|] train[.]py:17$'
+  expect_text found.out '^frame: [0-9]+ .* frame y[0-2] [|] Block[.]forward$'
+  expect_text found.out '^frame: [0-9]+ .* frame fold [|] [.]{3} PyTorch$'
+  expect_no_text found.out '^(frame|detail): .*(alloc_block|_call_impl|cudaMalloc [|] )'
+  # A run of the graph, found by the name of a frame in it; its frames have its place.
+  show_page searched search=_call_impl
+  expect_text searched.out '^frame: [0-9]+ .* frame fold hit [|] [.]{3} PyTorch$'
+  expect_text searched.out '^sum: 1 of 3 call sites found: '
+  show_page inner search=alloc_block
+  expect_text inner.out '^sum: 3 of 3 call sites found: '
+  show_page clicked 'zoom=... PyTorch' open=0
+  expect_text clicked.out '^frame: [0-9]+ .* frame y[0-2] [|] Module[._a-z]*_call_impl$'
+  expect_no_text clicked.out '^frame: .*alloc_block|^frame: .* fold '
+  expect_no_text clicked.out '^detail: .*_call_impl'
+  # A line of a stack; the other stacks stay as they are.
+  show_page line open=1 open=0 fold=0
+  expect_text line.out '^detail: #0 [|] .*alloc_block'
+  expect_equal "stacks that are folded" 1 "$(grep -c '^detail:  [|] [.]\{3\} [0-9]* frames\? of PyTorch' line.out)"
+  show_page again open=0 fold=0 fold=0
+  show_page plain open=0
+  cmp -s again.out plain.out || { diff again.out plain.out && fail "the line does not fold again"; }
+  for action in page=f tick=all; do
+    show_page all open=0 "$action"
+    expect_text all.out '^frame: [0-9]+ .* [|] .*alloc_block'
+    expect_text all.out '^detail: #0 [|] .*alloc_block'
+    expect_no_text all.out '([.]{3} PyTorch|frames? of PyTorch)'
+    show_page none open=0 "$action" "$action"
+    cmp -s none.out plain.out || { diff none.out plain.out && fail "$action twice folds nothing"; }
+  done
+}
+add_case "views folds the frames of frameworks" views_folded_case
 
 # Devices, peaks, what is live; and why not everything was recorded.
 views_header_case() {
@@ -205,10 +250,43 @@ PYTHON
   views_words text.out >wanted
   views_shown found >lines
   cmp -s wanted lines || { diff -u wanted lines | head -n 60 && fail "the page is not the report"; }
-  expect_text found.out '^note: The process was killed[.] This is its memory at that moment[.]$'
+  expect_text found.out '^note: The process ended without a report[.] This is its memory at that moment[.]$'
   expect_text found.out '^detail: .*, live when it ended$'
 }
 add_case "views of a killed program" views_killed_case
+
+# Of a program that the command saw killed, as of a report that says so in its ending alone: nothing leaked.
+views_seen_killed_case() {
+  need_file "$apps/killed_shared"
+  run_in text RANK=3 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json GPUSHIM_LEAK_MAX=1000 -- \
+    "$build/gpushim" --watch=parent "$apps/killed_shared" kill
+  [[ -s run.json ]] || fail "no report"
+  sed '/"killed\(_by\)\?": /d' run.json >old.json
+  ! cmp -s run.json old.json || fail "the report does not say that it was killed"
+  for report in run old; do
+    run_in made -- "$build/gpushim" html -o run.html "$report.json"
+    take_page run.html "$report.json"
+    open_all found
+    views_words text.err >wanted
+    views_shown found >lines
+    cmp -s wanted lines || { diff -u wanted lines | head -n 60 && fail "the page is not the report"; }
+    expect_text found.out '^detail: LIVE 1: 6[.]00 MiB in 1 allocation \([0-9.]+ % of live\)$'
+    expect_text found.out '^detail: .*, live when killed by SIGKILL \(rank 3\)$'
+    expect_text found.out '^note: The process was killed[.] This is its memory at that moment[.]$'
+    expect_text found.out '^option: What is live '
+    expect_equal "summary" "$(sed -nE 's/^==[0-9]+== SUMMARY: gpushim: //p' text.err)" "$(shown found summary)"
+  done
+  # Of several processes, this one leaked nothing.
+  run_for_page leaky_shared
+  mv run.json other.json
+  sed 's/"pid": [0-9]*/"pid": 1/' old.json >run.json
+  run_in made -- "$build/gpushim" html -o run.html run.json other.json
+  take_page run.html run.json
+  show_page found
+  expect_text found.out '^process: rank 3: [0-9.]+ MiB live when killed$'
+  expect_text found.out '^process: process [0-9]+: 28[.]5 MiB leaked$'
+}
+add_case "views of a program that was seen killed" views_seen_killed_case
 
 views_running_case() {
   local pid

@@ -80,7 +80,9 @@ function tellApart(layers) {
   for (const layer of layers) same.set(layer.name + layer.place, (same.get(layer.name + layer.place) || []).concat(layer));
   for (const group of same.values()) {
     if (group.length < 2) continue;
-    const stacks = group.map(({ site }) => list(timeline.sites[site]?.stack)), deepest = Math.max(...stacks.map((stack) => stack.length));
+    const whole = group.map(({ site }) => list(timeline.sites[site]?.stack)), own = whole.map((stack) => stack.filter((number, i) => i === 0 || !frames[number]?.family));
+    const differ = (stacks) => stacks.some((stack) => stack.length !== stacks[0].length || stack.some((number, i) => number !== stacks[0][i]));
+    const stacks = differ(own) ? own : whole, deepest = Math.max(...stacks.map((stack) => stack.length));
     let level = 1;
     while (level < deepest && stacks.every((stack) => stack[level] === stacks[0][level])) level++;
     group.forEach((layer, i) => {

@@ -1,5 +1,5 @@
 // view.js - shows the report that is in the page: header, errors, flame graph, call sites;
-// timeline.js, before it in the page, has the timeline.
+// timeline.js and stacks.js, before it in the page, have the timeline and the stacks.
 //
 // Text of the report gets into the page as textContent alone. The words are those of the text
 // report (docs/tracker.md).
@@ -18,7 +18,10 @@ const report = part('report', chosen) ?? {
   time: { end_unix_ms: timeline.start_unix_ms ? timeline.start_unix_ms + timeline.end_ns / 1e6 : NaN, duration_ns: timeline.end_ns },
 };
 const running = report.process.running === true;
-const killed = report.process.ending === 'ended without a report';
+// The process wrote no report itself; `killedBy`: the signal that ended it. Older reports say so in `ending` alone.
+const killedBy = ({ killed_by: signal, ending = '' }) => signal ?? (ending.startsWith('killed by ') ? ending.slice('killed by '.length) : '');
+const isKilled = (process) => process.killed === true || process.ending === 'ended without a report' || killedBy(process) !== '';
+const killed = isKilled(report.process), isLive = running || killedBy(report.process) !== '';
 
 // ---- the text report's numbers and names ---------------------------------------------------
 
@@ -67,22 +70,6 @@ function memoryName(kind, device) {
   return name && gpu ? `${name}, ${gpu}` : name || gpu || 'host';
 }
 
-const baseName = (path) => path.slice(path.lastIndexOf('/') + 1);
-
-function readFrame(frame) {
-  const module = list(report.modules)[frame.module], line = frame.line ? `:${frame.line}` : '';
-  const code = module ? `${baseName(module.path)}+${frame.offset}` : '';
-  const name = frame.function || (module ? '??' : frame.address || '??');
-  const mark = frame.inlined ? ' (inlined)' : '', place = (frame.file ? baseName(frame.file) + line : code) + mark;
-  const family = frame.address === null ? 'y' : module && module.path === report.process.program ? 'p' : 'l';
-  let hash = 0;
-  for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) % 65521;
-  return {
-    name, place, label: frame.function || code || name, file: (frame.file ? frame.file + line : code) + mark,
-    anyLine: frame.file || (module ? baseName(module.path) : ''), color: family + (hash % 3),
-    text: `${name} ${place}`.toLowerCase(),
-  };
-}
 const frames = list(report.frames).map(readFrame);
 
 // ---- what can be shown ---------------------------------------------------------------------
@@ -96,11 +83,11 @@ function noStack(site) {
 
 // A call site, with the sizes that it stands for.
 function readSite(site, index) {
-  const stack = list(site.stack).filter((number) => frames[number]);
+  const { shown: stack, inner } = readStack(site);
   const hasOwn = site.kind !== 'mapped' && site.kind !== 'multicast';
   const none = { name: noStack(site), place: '' };
   return {
-    site, stack, hasOwn, number: index + 1, top: frames[stack[0]] || none, memory: memoryName(site.kind, site.device),
+    site, stack, inner, hasOwn, number: index + 1, top: frames[stack[0]] || none, memory: memoryName(site.kind, site.device),
     bytes: hasOwn ? site.likely_bytes ?? site.bytes : 0, count: site.likely_count ?? site.count,
     isEstimate: site.likely_bytes !== undefined && site.likely_bytes !== site.bytes,
     text: [site.call, site.kind, memoryName(site.kind, site.device), site.fate, site.rule].join(' ').toLowerCase(),
@@ -125,7 +112,7 @@ function peakView(peak) {
 }
 
 const views = [
-  makeView(running ? 'What is live' : 'What leaked', running ? 'LIVE' : 'LEAK', running ? 'of live' : 'of leaked',
+  makeView(isLive ? 'What is live' : 'What leaked', isLive ? 'LIVE' : 'LEAK', isLive ? 'of live' : 'of leaked',
     list(report.leaks).concat(list(report.unplaced)), report.summary?.leaked_bytes),
   ...list(report.peaks).map(peakView),
   makeView('Suppressed', 'SUPPRESSED', 'of suppressed', list(report.suppressed)),
@@ -134,21 +121,41 @@ const views = [
 
 // ---- the flame graph's tree ----------------------------------------------------------------
 
-function makeNode(parent, { label, file = '', color, text = label.toLowerCase() }) {
-  return { parent, label, file, color, text, bytes: 0, count: 0, children: new Map(), order: {} };
+function makeNode(parent, key, { label, file = '', color, text = label.toLowerCase() }) {
+  return { parent, key, label, file, color, text, bytes: 0, count: 0, children: new Map(), order: {}, run: null };
 }
 
 function step(parent, key, part, site) {
   let child = parent.children.get(key);
-  if (!child) parent.children.set(key, (child = makeNode(parent, part)));
+  if (!child) parent.children.set(key, (child = makeNode(parent, key, part)));
   child.bytes += site.bytes;
   child.count += site.count;
   return child;
 }
 
+const pathOf = (node) => (node.parent ? `${pathOf(node.parent)}\n\n${node.key}` : '');
+
+// A run of frames that is one frame of the graph; sites may have more and fewer frames there.
+function stepRun(parent, run, site) {
+  const names = familyNames(run), node = step(parent, `... ${names}`, { label: `... ${names}`, color: 'fold' }, site);
+  node.run ||= { numbers: new Set(), least: run.length, most: run.length, names };
+  node.run.least = Math.min(node.run.least, run.length);
+  node.run.most = Math.max(node.run.most, run.length);
+  for (const number of run) node.run.numbers.add(number);
+  return node;
+}
+
+function stepFrame(parent, number, isInnermost, site) {
+  const frame = frames[number], node = step(parent, `${frame.label}\n${isInnermost ? frame.file : frame.anyLine}`, frame, site);
+  if (node.file !== frame.file) node.file = frame.anyLine;
+  return node;
+}
+
+const isUnfolded = (node, run) => state.unfolded.size > 0 && state.unfolded.has(`${pathOf(node)}\n\n... ${familyNames(run)}`);
+
 function treeOf(view) {
-  if (view.tree) return view.tree;
-  const root = makeNode(null, { label: view.title, color: 'top' });
+  if (view.tree && view.folds === state.folds) return view.tree;
+  const root = makeNode(null, '', { label: view.title, color: 'top' });
   const plain = (parent, label, site) => step(parent, label, { label, color: 'top' }, site);
   for (const site of view.sites) {
     root.bytes += site.bytes;
@@ -157,18 +164,27 @@ function treeOf(view) {
     if (site.stack.length === 0) plain(node, `[${noStack(site.site)}]`, site);
     else if (site.site.truncated) node = plain(node, '[more frames]', site);
     // Calls by several lines of a function are one frame; what allocates has a frame for each line.
-    for (let i = site.stack.length - 1; i >= 0; i--) {
-      const frame = frames[site.stack[i]];
-      node = step(node, `${frame.label}\n${i > 0 ? frame.anyLine : frame.file}`, frame, site);
-      if (node.file !== frame.file) node.file = frame.anyLine;
+    const parts = state.all ? site.inner.concat(site.stack).map((number) => [number]) : partsOf(site.stack);
+    for (let i = parts.length - 1; i >= 0; i--) {
+      if (parts[i].length > 1 && !isUnfolded(node, parts[i])) node = stepRun(node, parts[i], site);
+      else for (const number of parts[i].reverse()) node = stepFrame(node, number, i === 0, site);
     }
   }
+  view.folds = state.folds;
   return (view.tree = root);
+}
+
+// The node of a tree that was at this path, or as far as the tree has it.
+function findNode(root, node) {
+  const keys = [];
+  for (; node?.parent; node = node.parent) keys.unshift(node.key);
+  return keys.reduce((at, key) => (at.isEnd || !at.node.children.has(key) ? { ...at, isEnd: true } : { node: at.node.children.get(key) }), { node: root }).node;
 }
 
 // ---- what is chosen ------------------------------------------------------------------------
 
-const state = { view: views[0], unit: 'bytes', term: '', zoomed: null, column: 0, falling: true };
+// `all`: no run is folded; `unfolded`: paths of the graph's runs that are not; `folds` counts their changes.
+const state = { view: views[0], unit: 'bytes', term: '', zoomed: null, column: 0, falling: true, all: false, unfolded: new Set(), folds: 0, errorStacks: 0 };
 
 function element(name, className, text) {
   const made = document.createElement(name);
@@ -194,12 +210,16 @@ function ordered(node) {
 }
 
 function nodeText(node) {
-  return `${node.label}${node.file ? `  ${node.file}` : ''}: ${weightText(node, state.view)}`;
+  if (!node.run) return `${node.label}${node.file ? `  ${node.file}` : ''}: ${weightText(node, state.view)}`;
+  const { least, most, names } = node.run;
+  return `... ${least < most ? `${countText(least)} to ` : ''}${counted(most, 'frame')} of ${names}: ${weightText(node, state.view)}; a click shows them`;
 }
+
+const isFound = (node) => node.text.includes(state.term) || [...(node.run?.numbers ?? [])].some((number) => frames[number].text.includes(state.term));
 
 function drawFrame(node, depth, left, share, width) {
   const wide = share * width, made = element('div', `frame ${node.color}`, wide > 24 ? node.label : '');
-  if (state.term && node.text.includes(state.term)) made.className += ' hit';
+  if (state.term && isFound(node)) made.className += ' hit';
   if (depth < 0) made.className += ' above';
   if (wide < 4) made.className += ' slim';
   made.style.left = `${100 * left}%`;
@@ -257,10 +277,44 @@ function drawGraph() {
   $('frame').textContent = items.length > 0 ? nodeText(state.zoomed) : '';
 }
 
+function choose(node) {
+  if (node.run) unfold(node);
+  else zoom(node);
+}
+
 function zoom(node) {
   state.zoomed = node;
   drawGraph();
   drawn.get(node)?.focus();
+}
+
+// Shows the frames of a run, in the graph.
+function unfold(run) {
+  state.unfolded.add(pathOf(run));
+  redrawFolds(run.parent);
+}
+
+function redrawFolds(focused) {
+  const old = state.zoomed;
+  state.folds++;
+  const tree = treeOf(state.view);
+  state.zoomed = findNode(tree, old);
+  drawGraph();
+  if (focused) drawn.get(findNode(tree, focused))?.focus();
+}
+
+// Shows each frame on the page, or folds all runs.
+function showAll(all) {
+  state.all = $('all').checked = all;
+  state.unfolded.clear();
+  for (const { made, holder } of stackLists) fillStack(made, holder, all);
+  redrawFolds(null);
+}
+
+function onPageKey(event) {
+  const { target } = event, isText = /^(SELECT|TEXTAREA)$/.test(target?.tagName) || target?.type === 'search';
+  if (event.key !== 'f' || event.ctrlKey || event.metaKey || event.altKey || isText) return;
+  showAll(!state.all && state.unfolded.size === 0);
 }
 
 function neighbour(node, key) {
@@ -273,7 +327,7 @@ function neighbour(node, key) {
 function onGraphKey(event) {
   const node = drawn.get(event.target);
   if (!node) return;
-  if (event.key === 'Enter' || event.key === ' ') zoom(node);
+  if (event.key === 'Enter' || event.key === ' ') choose(node);
   else if (event.key === 'Escape') zoom(state.zoomed.parent || state.zoomed);
   else if (event.key.startsWith('Arrow')) drawn.get(neighbour(node, event.key))?.focus();
   else return;
@@ -283,26 +337,6 @@ function onGraphKey(event) {
 function onGraphPoint(event) {
   const node = drawn.get(event.target);
   if (node) $('frame').textContent = nodeText(node);
-}
-
-// ---- stacks --------------------------------------------------------------------------------
-
-function stackList(holder) {
-  const made = element('ol', 'stack'), shown = list(holder.stack), full = list(holder.full_stack);
-  const begin = full.findIndex((_, i) => shown.length > 0 && shown.every((number, k) => full[i + k] === number));
-  const all = begin < 0 ? shown : full;
-  const line = (number, name, place, dim) => {
-    const item = element('li', dim ? 'dim' : '');
-    item.append(element('span', '', number), element('span', 'name', name), element('span', 'name', place));
-    made.append(item);
-  };
-  all.forEach((number, i) => {
-    const frame = frames[number], at = begin < 0 ? i : i - begin, isShown = at >= 0 && at < shown.length;
-    if (frame) line(isShown ? `#${at}` : '', frame.name, frame.file, !isShown);
-  });
-  if (holder.truncated) line('', '... more (GPUSHIM_STACK_DEPTH)', '', true);
-  if (all.length === 0) line('', noStack(holder), '', true);
-  return made;
 }
 
 // ---- the table of call sites ---------------------------------------------------------------
@@ -332,10 +366,16 @@ function agesText(site) {
   return oldest < 1e6 ? '' : `age ${texts[0]}, `;
 }
 
+// gs_report_killed_fate
+function killedFate(process) {
+  const signal = killedBy(process), { rank } = process;
+  return signal ? `live when killed by ${signal}${Number.isInteger(rank) ? ` (rank ${rank})` : ''}` : 'live when it ended';
+}
+
 function fateText({ site }) {
   if (site.lost_with_context) return 'lost at reset';
   if (site.live_bytes === undefined)
-    return site.fate !== 'live at exit' ? site.fate : running ? 'live' : killed ? 'live when it ended' : site.fate;
+    return site.fate !== 'live at exit' ? site.fate : running ? 'live' : killed ? killedFate(report.process) : site.fate;
   if (site.live_count === 0) return 'all freed since';
   return site.live_count >= site.count ? 'all still live' : `${bytesText(site.live_bytes)} of it still live`;
 }
@@ -379,7 +419,7 @@ function siteRow(site) {
 function foundSites() {
   if (!state.term) return state.view.sites;
   const hits = frames.map((frame) => frame.text.includes(state.term));
-  return state.view.sites.filter((site) => site.text.includes(state.term) || site.stack.some((number) => hits[number]));
+  return state.view.sites.filter((site) => site.text.includes(state.term) || site.stack.concat(site.inner).some((number) => hits[number]));
 }
 
 function drawTable() {
@@ -392,6 +432,7 @@ function drawTable() {
       sum.count += site.count;
     }
   });
+  stackLists.length = state.errorStacks;
   $('rows').replaceChildren(...sorted.slice(0, SHOWN).map(siteRow));
   $('sites').hidden = state.view.sites.length === 0;
   $('more').textContent = found.length <= SHOWN ? '' : `${counted(found.length - SHOWN, 'more call site')}: ` +
@@ -516,7 +557,7 @@ function summaryText() {
   const { errors, leaked_bytes, leaked_count, places } = report.summary;
   if (report.process.no_start && errors === 0) return 'nothing recorded: CUDA did not start';
   return `${counted(errors, 'error')}${running ? ' so far' : ''}, ` +
-    `${bytesText(leaked_bytes)} ${running ? 'live' : 'leaked'} in ${counted(leaked_count, 'allocation')}, ` +
+    `${bytesText(leaked_bytes)} ${running ? 'live' : isLive ? killedFate(report.process) : 'leaked'} in ${counted(leaked_count, 'allocation')}, ` +
     `${counted(places, 'call site')}${running ? '; still running' : ''}`;
 }
 
@@ -533,7 +574,7 @@ function notesOf({ no_start, uncounted, order_ended }) {
   const hasPool = list(report.devices).some((device) => device.pool);
   return [
     no_start && `CUDA did not start: ${no_start}`,
-    killed && 'The process was killed. This is its memory at that moment.',
+    killed && `The process ${isLive ? 'was killed' : 'ended without a report'}. This is its memory at that moment.`,
     recorded && windowsText(recorded),
     recorded && recorded.sample_bytes > 0 && `one call stack in ${bytesText(recorded.sample_bytes)} was recorded ` +
       '(GPUSHIM_TRACK_SAMPLE_BYTES): call sites are estimates',
@@ -587,7 +628,7 @@ function drawHeader() {
   $('about').textContent = [timeText(report.time.end_unix_ms), host && `host ${host}`, rank !== null && `rank ${rank}`,
     durationText(report.time.duration_ns), ending].filter(Boolean).join('  ·  ');
   $('summary').textContent = text;
-  $('summary').className = report.summary?.errors > 0 || (report.summary?.leaked_count > 0 && !running) ? 'bad' : '';
+  $('summary').className = report.summary?.errors > 0 || (report.summary?.leaked_count > 0 && !running && !killed) ? 'bad' : '';
   $('notes').append(...notesOf(report.process).map((note) => element('li', 'name', note)));
   $('footer').textContent = [report.gpushim && `gpushim ${report.gpushim}`, report.process.pid && `process ${report.process.pid}`].filter(Boolean).join(', ');
   document.title = `${baseName(String(command).split(' ')[0])}: ${text}`;
@@ -610,7 +651,8 @@ function startChoice() {
   for (let number = 0; $(number ? `report-${number}` : 'report'); number++) {
     const { process, summary } = number === chosen ? report : part('report', number) ?? { process: { pid: part('timeline-data', number).pid } };
     const rank = process.rank ?? null;
-    names.push(`${rank === null ? `process ${process.pid}` : `rank ${rank}`}${summary ? `: ${bytesText(summary.leaked_bytes)} leaked` : ''}`);
+    const fate = process.running ? 'live' : isKilled(process) ? 'live when killed' : 'leaked';
+    names.push(`${rank === null ? `process ${process.pid}` : `rank ${rank}`}${summary ? `: ${bytesText(summary.leaked_bytes)} ${fate}` : ''}`);
   }
   if (names.length < 2) return;
   $('choice').hidden = false;
@@ -633,9 +675,12 @@ function start() {
   drawHeader();
   drawMemory();
   drawErrors();
+  state.errorStacks = stackLists.length;
   startTimeline();
   for (const [color, word] of [['p0', 'program'], ['l0', 'library'], ['y0', 'Python']])
     if (frames.some((frame) => frame.color[0] === color[0])) $('legend').append(element('span', color, word));
+  $('all-box').hidden = !frames.some((frame) => frame.family);
+  if (!$('all-box').hidden) $('legend').append(element('span', 'fold', 'frameworks, folded'));
   const first = views.findIndex((view) => view.sites.length > 0);
   state.view = views[Math.max(first, 0)];
   if (!report.summary) views.shift();
@@ -659,8 +704,10 @@ function start() {
     state.term = $('search').value.trim().toLowerCase();
     draw();
   });
+  $('all').addEventListener('change', () => showAll($('all').checked));
+  window.addEventListener('keydown', onPageKey);
   $('controls').addEventListener('submit', (event) => event.preventDefault());
-  $('graph').addEventListener('click', (event) => drawn.has(event.target) && zoom(drawn.get(event.target)));
+  $('graph').addEventListener('click', (event) => drawn.has(event.target) && choose(drawn.get(event.target)));
   $('graph').addEventListener('keydown', onGraphKey);
   for (const type of ['pointerover', 'focusin']) $('graph').addEventListener(type, onGraphPoint);
   window.addEventListener('resize', drawGraph);

@@ -1,0 +1,102 @@
+// stacks.js - frames, and stacks as the page shows them: runs of frames of frameworks, allocators and languages'
+// libraries are one line, as in the text report (docs/stacks.md). A click on the line shows that run, the
+// box "All frames" or the key F shows all. view.js, behind it in the page, has the frames.
+
+const RUN_MIN = 2; // a shorter run is printed (report_stack.c)
+const FAMILIES_MAX = 3; // names in a line
+
+const baseName = (path) => path.slice(path.lastIndexOf('/') + 1);
+
+function readFrame(frame) {
+  const module = list(report.modules)[frame.module], line = frame.line ? `:${frame.line}` : '', isPython = frame.address === null;
+  const code = module ? `${baseName(module.path)}+${frame.offset}` : '';
+  const name = frame.function || (module ? '??' : frame.address || '??');
+  const mark = frame.inlined ? ' (inlined)' : '', place = (frame.file ? baseName(frame.file) + line : code) + mark;
+  const origin = isPython ? 'y' : module && module.path === report.process.program ? 'p' : 'l';
+  let hash = 0;
+  for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) % 65521;
+  return {
+    name, place, label: frame.function || code || name, file: (frame.file ? frame.file + line : code) + mark,
+    anyLine: frame.file || (module ? baseName(module.path) : ''), color: origin + (hash % 3),
+    text: `${name} ${place}`.toLowerCase(), isPython, family: frame.family || '', module: module ? baseName(module.path) : '',
+  };
+}
+
+// A stack's frames, innermost first. `shown`: from the program's own frame on; `inner`: those of frameworks
+// before it; `before` and `after`: those of the CUDA runtime and of the program's start.
+function readStack(holder) {
+  const known = (number) => frames[number];
+  const shown = list(holder.stack).filter(known), full = list(holder.full_stack).filter(known), count = parseInt(holder.inner, 10) || 0;
+  const begin = full.findIndex((_, i) => i >= count && shown.length > 0 && shown.every((number, k) => full[i + k] === number));
+  if (begin < 0) return { shown, inner: [], before: [], after: [] };
+  return { shown, inner: full.slice(begin - count, begin), before: full.slice(0, begin - count), after: full.slice(begin + shown.length) };
+}
+
+// The parts of a stack: a frame, or a run that is one line. None of a script that is a framework's own.
+function partsOf(numbers) {
+  const first = frames[numbers[0]], parts = [], isOwn = first && first.isPython && first.family;
+  for (let i = 0, end; i < numbers.length; i = end) {
+    end = i;
+    while (i > 0 && !isOwn && end < numbers.length && frames[numbers[end]].family) end++;
+    if (end - i < RUN_MIN) end = i + 1;
+    parts.push(numbers.slice(i, end));
+  }
+  return parts;
+}
+
+const familyNames = (run) => [...new Set(run.map((number) => frames[number].family || frames[number].module).filter(Boolean))].slice(0, FAMILIES_MAX).join(', ');
+
+// "23 frames of PyTorch, CuPy": gs_report_families
+const runText = (run) => `${counted(run.length, 'frame')} of ${familyNames(run)}`;
+
+// ---- lists of frames -----------------------------------------------------------------------
+
+const stackLists = []; // those on the page
+
+function fillStack(made, holder, isWhole) {
+  const { shown, inner, before, after } = readStack(holder);
+  const item = (className, ...cells) => {
+    const line = element('li', className);
+    line.append(...cells);
+    made.append(line);
+  };
+  const frameLine = (number, at) => {
+    const frame = frames[number];
+    item(at < 0 ? 'dim' : '', element('span', '', at < 0 ? '' : `#${at}`), element('span', 'name', frame.name), element('span', 'name', frame.file));
+  };
+  const foldLine = (text, whole) => {
+    const opener = element('button', 'site', text);
+    opener.setAttribute('aria-expanded', String(!whole));
+    opener.addEventListener('click', () => {
+      fillStack(made, holder, whole);
+      made.focus();
+    });
+    item('', element('span', ''), opener);
+  };
+  made.replaceChildren();
+  made.tabIndex = -1;
+  const parts = partsOf(shown), hasRuns = inner.length > 0 || parts.length < shown.length;
+  if (isWhole) {
+    if (hasRuns) foldLine('fold the frames of frameworks and libraries', false);
+    before.forEach((number) => frameLine(number, -1));
+    inner.concat(shown).forEach(frameLine);
+    after.forEach((number) => frameLine(number, -1));
+  } else {
+    let at = 0;
+    if (inner.length > 0) foldLine(`... ${runText(inner)}`, true);
+    for (const part of parts) {
+      if (part.length > 1) foldLine(`... ${runText(part)}`, true);
+      else frameLine(part[0], at);
+      at += part.length;
+    }
+  }
+  if (holder.truncated) item('dim', element('span', ''), element('span', 'name', '... more (GPUSHIM_STACK_DEPTH)'));
+  if (shown.length === 0) item('dim', element('span', ''), element('span', 'name', noStack(holder)));
+}
+
+function stackList(holder) {
+  const made = element('ol', 'stack');
+  fillStack(made, holder, state.all);
+  stackLists.push({ made, holder });
+  return made;
+}
