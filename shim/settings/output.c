@@ -254,15 +254,33 @@ int gs_output_write(int fd, const char *data, size_t length, size_t *done)
     return error;
 }
 
+/* Removes a new file that got nothing: on a full disk an empty one would remain. */
+static void remove_empty(const char *path, int fd)
+{
+    struct stat there;
+
+    if (fstat(fd, &there) == 0 && S_ISREG(there.st_mode) && there.st_size == 0) {
+        unlink(path);
+    }
+}
+
 int gs_output_append(const char *path, const char *data, size_t length, size_t *done)
 {
     struct gs_output_shield shield;
     int fd, error;
+    bool created;
 
     *done = 0;
     gs_output_shield_raise(&shield);
-    fd = gs_link_open(path, O_WRONLY | O_CREAT | O_APPEND, NULL);
+    fd = gs_link_open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, NULL);
+    created = fd >= 0;
+    if (!created && errno == EEXIST) {
+        fd = gs_link_open(path, O_WRONLY | O_CREAT | O_APPEND, NULL);
+    }
     error = fd < 0 ? errno : write_all(fd, data, length, done);
+    if (created && error && *done == 0) {
+        remove_empty(path, fd);
+    }
     if (fd >= 0) {
         close(fd);
     }

@@ -67,6 +67,25 @@ END
 }
 add_case "bad log: a disk that fills up" bad_log_disk_case
 
+# A disk without room: no empty file remains, and one that was there does.
+bad_log_full_case() {
+  mkdir small
+  unshare -m true 2>/dev/null || skip "a file system of our own"
+  cat >mounted <<'END'
+mount -t tmpfs -o size=4k tmpfs small || exit 77
+: >small/old
+head -c 4096 /dev/zero >small/rest
+GPUSHIM_LOG_FILE=$PWD/small/new "$@"
+GPUSHIM_LOG_FILE=$PWD/small/old "$@"
+ls small >found
+END
+  preloaded shim -- unshare -m bash mounted "$apps/leaky_shared"
+  [[ $(<shim.status) != 77 ]] || skip "a file system of our own"
+  expect_count shim.err '^gpushim: GPUSHIM_LOG_FILE: cannot write .*: no space left' 2
+  expect_equal "files" $'old\nrest' "$(<found)"
+}
+add_case "bad log: a disk without room" bad_log_full_case
+
 bad_log_pipe_case() {
   mkfifo pipe
   bad_log_case pipe ''
