@@ -88,8 +88,38 @@ install_case() {
   run_in killed -- "$case_dir/prefix/bin/gpushim" --state-file=state "$apps/killed_shared" kill
   run_in report -- "$case_dir/prefix/bin/gpushim" --leak-max=1 report state
   expect_count report.out '^==[0-9]+== LEAK ' 1
+  users_docs prefix/share/doc/gpushim
 }
 add_case "library installed" install_case
+
+# users_docs FOLDER: the installed pages are users', and each of their links is to a file that is there.
+users_docs() {
+  local page link
+
+  [[ -e $1/docs/guide.md && -e $1/docs/schema/report-1.json ]] || fail "pages are missing"
+  find "$1" -name 'develop.md' -o -name 'CONTRIBUTING.md' -o -size +200k ! -name '*.png' >others
+  [[ ! -s others ]] || { cat others && fail "installed, though not for users"; }
+  while IFS=: read -r page link; do
+    [[ -e ${page%/*}/${link%%#*} ]] || fail "$page: no file $link"
+  done < <(grep -roE --include='*.md' '\]\([^)#: ]+[^): ]*\)' "$1" | sed 's/\](//; s/)$//')
+}
+
+# A program of CMake's finds the installation, as docs/api.md says.
+cmake_consumer_case() {
+  need cmake
+  cmake --install "$build" --prefix "$case_dir/prefix" >install.log 2>&1 ||
+    { cat install.log && fail "cmake --install"; }
+  mkdir user
+  printf '#include <gpushim.h>\n#include <stdio.h>\nint main(void) { return puts(gpushim_library_version()) < 0; }\n' >user/app.c
+  printf '%s\n' 'cmake_minimum_required(VERSION 3.20)' 'project(user C)' 'add_executable(app app.c)' >user/CMakeLists.txt
+  grep -E '^(find_package|target_link_libraries)\(' "$sources/docs/api.md" >>user/CMakeLists.txt
+  expect_count user/CMakeLists.txt 'gpushim' 2
+  cmake -S user -B built -DCMAKE_PREFIX_PATH="$case_dir/prefix" >cmake.log 2>&1 && cmake --build built >>cmake.log 2>&1 ||
+    { cat cmake.log && fail "the program is not built"; }
+  run_in shim GPUSHIM_LEAK_REPORT=off -- "$case_dir/prefix/bin/gpushim" built/app
+  expect_text shim.out '^[0-9]+[.][0-9]+[.][0-9]+$'
+}
+add_case "library by CMake" cmake_consumer_case
 
 # use_pkg_config PREFIX: programs in C and C++ compile as pkg-config says of an installation; they have the
 # functions with the library that it names, and none without it.
