@@ -259,7 +259,7 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
         "    #1 main                          app.c:12\n"
         "\n"
         "gpushim: 1 error so far, 2.04 GiB live in 9 allocations, 2 call sites; "
-        "the program goes on\n");
+        "still running\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }

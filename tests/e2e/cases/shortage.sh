@@ -81,7 +81,7 @@ shortage_abort_case() {
   preloaded shim -- "$apps/shortage_linked" aborts
   expect_status shim 134
   expect_count shim.err "$oom_head" 1
-  expect_text shim.err '; the program goes on$'
+  expect_text shim.err '; still running$'
 }
 add_case "shortage that ends the program" shortage_abort_case
 

@@ -161,15 +161,15 @@ static void write_summary(const struct gs_report_writer *writer,
                     writer->prefix);
         return;
     }
-    gs_text_add(
-        writer->text, "%s%s %s error%s%s, %s %s in %s allocation%s, %s call site%s%s\n",
-        writer->prefix, running ? "gpushim:" : "SUMMARY: gpushim:",
-        gs_text_count(summary->errors, errors), gs_report_plural(summary->errors),
-        running ? " so far" : "", gs_text_bytes(summary->leaked_bytes, bytes), fate,
-        gs_text_count(summary->leaked_count, count),
-        gs_report_plural(summary->leaked_count),
-        gs_text_count(summary->leak_groups, places),
-        gs_report_plural(summary->leak_groups), running ? "; the program goes on" : "");
+    gs_text_add(writer->text,
+                "%s%s %s error%s%s, %s %s in %s allocation%s, %s call site%s%s\n",
+                writer->prefix, running ? "gpushim:" : "SUMMARY: gpushim:",
+                gs_text_count(summary->errors, errors), gs_report_plural(summary->errors),
+                running ? " so far" : "", gs_text_bytes(summary->leaked_bytes, bytes),
+                fate, gs_text_count(summary->leaked_count, count),
+                gs_report_plural(summary->leaked_count),
+                gs_text_count(summary->leak_groups, places),
+                gs_report_plural(summary->leak_groups), running ? "; still running" : "");
 }
 
 /* Repeats the largest leak in one line, for those who see only the end of a log. */
