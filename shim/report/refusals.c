@@ -81,7 +81,7 @@ static void query_limit(const struct gs_options *options,
                      gs_option_size_text(options->mem_limit, text));
         if (gs_limits_group(figures->device, &figures->others_bytes)) {
             snprintf(figures->limit + length, sizeof(figures->limit) - (size_t)length,
-                     ", of which others of the group have %s",
+                     " (%s used by other processes in the group)",
                      gs_text_bytes(figures->others_bytes, others));
         }
         figures->limit_free_bytes = left;
@@ -145,11 +145,11 @@ static const char *bar_text(enum gs_piece_bar bar, bool from_pool)
     static const char texts[GS_PIECE_BARS][48] = {
         [GS_PIECE_SMALL] = "too small",
         [GS_PIECE_ROUNDED] = "too small for the request as aligned",
-        [GS_PIECE_PENDING] = "running work may still use it",
+        [GS_PIECE_PENDING] = "possibly in use by running work",
         [GS_PIECE_ELSEWHERE] = "of another context or stream",
         [GS_PIECE_RETAINED] = "in a segment that is exported or has attributes",
         [GS_PIECE_UNSHARED] = "in a segment for requests below 2 MiB",
-        [GS_PIECE_FREED] = "freed since",
+        [GS_PIECE_FREED] = "free only since then",
     };
     return bar == GS_PIECE_SMALL || from_pool ? texts[bar]
                                               : "not for this kind of memory";

@@ -98,17 +98,17 @@ Test(refusal, the_parts_of_the_pool)
     expect_lines(
         &refusal,
         "GPU 0 has 1.00 GiB: 900 MiB live, 1.00 MiB rounding, 3.00 MiB freed, in "
-        "use by the GPU, 2.00 MiB idle beside live blocks, 100 MiB free\n"
+        "use by the GPU, 2.00 MiB free but fragmented, 100 MiB free\n"
         "The pool has no free memory left\n" TRY_LARGEST);
     refusal.piece_bytes = GS_MIB;
     refusal.piece_bar = "too small";
     refusal.returned_bytes = 4 * GS_MIB;
     refusal.device_bytes = 0;
-    expect_lines(&refusal, "The pool has given back 4.00 MiB of idle memory; it has a "
-                           "largest free piece of 1.00 MiB: too small\n" TRY_LARGEST);
+    expect_lines(&refusal, "The pool has returned 4.00 MiB of idle memory; its largest "
+                           "free block (1.00 MiB) is too small\n" TRY_LARGEST);
     refusal.piece_bar = NULL;
     refusal.returned_bytes = 0;
-    expect_lines(&refusal, "The pool has a largest free piece of 1.00 MiB\n" TRY_LARGEST);
+    expect_lines(&refusal, "The pool's largest free block is 1.00 MiB\n" TRY_LARGEST);
 }
 
 Test(refusal, a_limit_comes_first)
@@ -142,7 +142,7 @@ Test(refusal, freed_and_fragmented_memory_counts_only_if_it_would_do)
     refusal.idle_bytes = 99 * GS_MIB;
     refusal.elsewhere_known = false;
     expect_lines(&refusal, "GPU 0 has 1.00 GiB: 900 MiB live, 99.0 MiB freed, in use by "
-                           "the GPU, 99.0 MiB idle beside live blocks, 100 MiB "
+                           "the GPU, 99.0 MiB free but fragmented, 100 MiB "
                            "free\n" TRY_LARGEST);
     refusal.device_bytes = 0;
     refusal.pending_bytes = 100 * GS_MIB;
@@ -150,15 +150,15 @@ Test(refusal, freed_and_fragmented_memory_counts_only_if_it_would_do)
                            "synchronize before this call, or free earlier\n" TRY_LARGEST);
     refusal.pending_bytes = 0;
     refusal.idle_bytes = 100 * GS_MIB;
-    expect_lines(&refusal, "Try: 100 MiB are fragmented, idle beside live blocks: "
-                           "allocate what lives long together, and first\n" TRY_LARGEST);
+    expect_lines(&refusal, "Try: 100 MiB are free but fragmented: allocate "
+                           "long-lived buffers first and together\n" TRY_LARGEST);
     refusal.may_move = true;
     refusal.pending_bytes = 100 * GS_MIB;
     expect_lines(&refusal,
                  "Try: 100 MiB are freed, but running work may still use them: "
                  "synchronize before this call, or free earlier\n"
-                 "Try: 100 MiB are fragmented, idle beside live blocks: allocate what "
-                 "lives long together, and first; or GPUSHIM_POOL_VMM=on\n" TRY_LARGEST);
+                 "Try: 100 MiB are free but fragmented: allocate long-lived buffers "
+                 "first and together; or GPUSHIM_POOL_VMM=on\n" TRY_LARGEST);
     expect_tries(&refusal, "waiting fragmented largest ");
 }
 

@@ -135,9 +135,8 @@ Test(report_hints, fragmented)
     cr_expect(gs_report_may_be_fragmented(&device));
     cr_expect_str_eq(
         hints_of(&device, 0, NULL),
-        "GPU 0: 180 MiB of the pool's 300 MiB are free beside live blocks, in 1,203 "
-        "pieces: they could go back if what lives long were allocated together, and "
-        "first\n");
+        "GPU 0: 180 MiB of the pool's 300 MiB are free but fragmented, in 1,203 "
+        "blocks: allocate long-lived buffers first and together\n");
 }
 
 Test(report_hints, fragmented_only_if_it_matters)
@@ -208,7 +207,7 @@ Test(report_hints, all_of_them_in_order)
     char *found = hints_of(&device, 1001, NULL), *second = strstr(found, FEW_HITS);
     cr_assert(!strncmp(found, NOT_FREED, strlen(NOT_FREED)));
     cr_assert_not_null(second);
-    cr_expect_not_null(strstr(second, "free beside live blocks"));
+    cr_expect_not_null(strstr(second, "free but fragmented"));
 }
 
 Test(report_hints, also_in_json)

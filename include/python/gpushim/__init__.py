@@ -179,7 +179,7 @@ class Statistics:
 
     @property
     def fragmentation(self):
-        """The share of the free bytes in shared segments outside the largest free piece, 0 to 1."""
+        """The share of the free bytes in shared segments outside the largest free block, 0 to 1."""
         return 1 - self.largest_hole_bytes / self.hole_bytes if self.hole_bytes > self.largest_hole_bytes else 0.0
 
 

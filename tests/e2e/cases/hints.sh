@@ -36,7 +36,7 @@ add_case "hints not freed" hint_case "not freed" None '4,000 allocations were no
 add_case "hints few hits" hint_case "few hits" 0 'GPU 0: the driver served [0-9,]+ of [0-9,]+ requests: gpushim advise ' \
   GPUSHIM_POOL_RELEASE=0 GPUSHIM_POOL_CACHE=0 -- "$apps/hitpair_linked" 3000
 add_case "hints fragmented" hint_case "fragmented" 0 \
-  "GPU 0: [0-9.]+ MiB of the pool's [0-9.]+ MiB are free beside live blocks, in [0-9]+ pieces: " \
+  "GPU 0: [0-9.]+ MiB of the pool's [0-9.]+ MiB are free but fragmented, in [0-9]+ blocks: " \
   -- "$apps/limits_linked" comb 32
 
 # The page shows them among its notes.

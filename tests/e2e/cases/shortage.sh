@@ -45,9 +45,9 @@ add_case "shortage of a child and its parent, linked" shortage_case linked child
 # What is free in the pool, and why it did not serve.
 shortage_pieces_case() {
   shortage_case "$1" pieces 2
-  expect_text shim.err '^==[0-9]+== GPU 0 has 512 MiB: .*, [0-9]+ MiB idle beside live blocks, '
-  expect_text shim.err '^==[0-9]+== The pool has a largest free piece of [0-9.]+ [KM]iB: too small$'
-  expect_text shim.err '^==[0-9]+== Try: [0-9]+ MiB are fragmented, .*; or GPUSHIM_POOL_VMM=on$'
+  expect_text shim.err '^==[0-9]+== GPU 0 has 512 MiB: .*, [0-9]+ MiB free but fragmented, '
+  expect_text shim.err '^==[0-9]+== The pool.s largest free block \([0-9.]+ [KM]iB\) is too small$'
+  expect_text shim.err '^==[0-9]+== Try: [0-9]+ MiB are free but fragmented: .*; or GPUSHIM_POOL_VMM=on$'
 }
 for way in shared linked; do
   add_case "shortage beside pieces $way" shortage_pieces_case "$way"
@@ -204,6 +204,6 @@ shortage_carved_case() {
   preloaded shim CUDASIM_MEMORY=64M GPUSHIM_POOL_CARVE=on -- "$apps/infofree_linked" pinned
   expect_status shim 0
   expect_text shim.out '^infofree: 2$'
-  expect_text shim.err '^==[0-9]+== Try: [0-9.]+ MiB are fragmented, .*; or GPUSHIM_POOL_CARVE=auto$'
+  expect_text shim.err '^==[0-9]+== Try: [0-9.]+ MiB are free but fragmented: .*; or GPUSHIM_POOL_CARVE=auto$'
 }
 add_case "shortage beside a block that shares a large segment" shortage_carved_case

@@ -54,7 +54,7 @@ static void write_device(const struct gs_report_writer *writer,
     add_part(writer->text, &comma, refusal->live_bytes, "live");
     add_part(writer->text, &comma, refusal->rounding_bytes, "rounding");
     add_part(writer->text, &comma, refusal->pending_bytes, "freed, in use by the GPU");
-    add_part(writer->text, &comma, refusal->idle_bytes, "idle beside live blocks");
+    add_part(writer->text, &comma, refusal->idle_bytes, "free but fragmented");
     add_part(writer->text, &comma, refusal->free_bytes, "free");
     write_elsewhere(writer->text, comma, refusal);
     gs_text_add(writer->text, "\n");
@@ -65,18 +65,19 @@ static void write_pool(const struct gs_report_writer *writer,
 {
     char size[24];
 
-    gs_text_add(writer->text, "%sThe pool ", writer->prefix);
+    gs_text_add(writer->text, "%sThe pool", writer->prefix);
     if (refusal->returned_bytes != 0) {
-        gs_text_add(writer->text, "has given back %s of idle memory; it ",
+        gs_text_add(writer->text, " has returned %s of idle memory; it",
                     gs_text_bytes(refusal->returned_bytes, size));
     }
     if (refusal->piece_bytes == 0) {
-        gs_text_add(writer->text, "has no free memory left\n");
+        gs_text_add(writer->text, " has no free memory left\n");
     } else {
-        gs_text_add(writer->text, "has a largest free piece of %s%s%s\n",
-                    gs_text_bytes(refusal->piece_bytes, size),
-                    refusal->piece_bar ? ": " : "",
-                    refusal->piece_bar ? refusal->piece_bar : "");
+        gs_text_add(
+            writer->text, "%s largest free block %s%s%s%s\n",
+            refusal->returned_bytes != 0 ? "s" : "'s", refusal->piece_bar ? "(" : "is ",
+            gs_text_bytes(refusal->piece_bytes, size), refusal->piece_bar ? ") is " : "",
+            refusal->piece_bar ? refusal->piece_bar : "");
     }
 }
 

@@ -87,8 +87,8 @@ static bool find_fragments(const struct gs_report_device *device, unsigned ordin
     out->name = "fragmented";
     snprintf(
         out->text, sizeof(out->text),
-        "GPU %u: %s of the pool's %s are free beside live blocks, in %s pieces: they "
-        "could go back if what lives long were allocated together, and first",
+        "GPU %u: %s of the pool's %s are free but fragmented, in %s blocks: allocate "
+        "long-lived buffers first and together",
         ordinal, gs_text_bytes(holes->stranded_bytes, stranded),
         gs_text_bytes(device->reserved_bytes, reserved),
         gs_text_count(holes->count, count));

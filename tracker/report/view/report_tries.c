@@ -36,7 +36,7 @@ static bool try_limit(const struct gs_report_refusal *refusal, char *text)
                  gs_text_bytes(refusal->free_bytes, size));
     }
     snprintf(text, TEXT_BYTES, "%.*s is reached%s: raise the limit",
-             (int)strcspn(refusal->limit, ","), refusal->limit, free);
+             (int)strcspn(refusal->limit, " "), refusal->limit, free);
     return true;
 }
 
@@ -66,8 +66,8 @@ static bool try_packing(const struct gs_report_refusal *refusal, char *text)
         return false;
     }
     snprintf(text, TEXT_BYTES,
-             "%s are fragmented, idle beside live blocks: allocate what lives long "
-             "together, and first%s",
+             "%s are free but fragmented: allocate long-lived buffers first and "
+             "together%s",
              gs_text_bytes(refusal->idle_bytes, size),
              refusal->carves     ? "; or GPUSHIM_POOL_CARVE=auto"
              : refusal->may_move ? "; or GPUSHIM_POOL_VMM=on"
