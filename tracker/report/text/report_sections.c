@@ -66,7 +66,7 @@ const char *gs_report_error_name(enum gs_error_kind kind)
     static const char *const names[GS_ERROR_KINDS] = {
         [GS_ERROR_DOUBLE_FREE] = "double free",
         [GS_ERROR_INVALID_FREE] = "invalid free",
-        [GS_ERROR_MISMATCHED_FREE] = "free by the wrong call",
+        [GS_ERROR_MISMATCHED_FREE] = "mismatched free",
         [GS_ERROR_DAMAGE_BEHIND] = "overrun",
         [GS_ERROR_WRITE_AFTER_FREE] = "write after free",
         [GS_ERROR_USE_AFTER_FREE] = "use after free",
@@ -224,9 +224,9 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
         gs_frame_table_show(writer->frames, writer->config, error->freed.stack);
     static const char *const host[] = {
         [GS_HOST_UNKNOWN] = "",
-        [GS_HOST_STACK] = "; it lies in the stack of a thread",
-        [GS_HOST_HEAP] = "; it lies in the heap",
-        [GS_HOST_DATA] = "; it lies in the data of the program or a library",
+        [GS_HOST_STACK] = "; it is in the stack of a thread",
+        [GS_HOST_HEAP] = "; it is in the heap",
+        [GS_HOST_DATA] = "; it is in the data of the program or a library",
     };
     char offset[32], bytes[24];
 
@@ -240,9 +240,9 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
                     gs_text_bytes(error->allocation.bytes, bytes),
                     (unsigned long long)error->allocation.addr);
     } else if (!error->has_allocation) {
-        gs_text_add(writer->text, "%s  neither live nor among the %s last freed%s\n",
+        gs_text_add(writer->text, "%s  not a live or recently freed %s%s\n",
                     writer->prefix,
-                    gs_key_is_handle(error->addr) ? "handles" : "addresses",
+                    gs_key_is_handle(error->addr) ? "handle" : "allocation",
                     host[error->host < GS_HOST_REGIONS ? error->host : 0]);
     }
     gs_report_site(writer, error->kind == GS_ERROR_DOUBLE_FREE ? "freed again" : "freed",
