@@ -89,8 +89,8 @@ static void query_limit(const struct gs_options *options,
     }
 }
 
-/* "cudaMalloc of 2.00 GiB on GPU 0 was refused, 1.20 GiB of 139 GiB free", or "... was
- * refused by GPUSHIM_MEM_LIMIT=8G, 16.0 MiB of 8.00 GiB free". */
+/* "cudaMalloc of 2.00 GiB on GPU 0 failed, 1.20 GiB of 139 GiB free", or "... failed
+ * at GPUSHIM_MEM_LIMIT=8G, 16.0 MiB of 8.00 GiB free". */
 static void write_note(struct gs_refusal *refusal)
 {
     const struct gs_report_refusal *figures = &refusal->figures;
@@ -101,8 +101,8 @@ static void write_note(struct gs_refusal *refusal)
         (void)gs_text_bytes(figures->bytes, size);
     }
     int length = snprintf(refusal->note, sizeof(refusal->note),
-                          "%s of %s on GPU %d was refused%s%s", gs_api_name(figures->api),
-                          size, figures->device, limited ? " by " : "", figures->limit);
+                          "%s of %s on GPU %d failed%s%s", gs_api_name(figures->api),
+                          size, figures->device, limited ? " at " : "", figures->limit);
     if (all && length > 0 && (size_t)length < sizeof(refusal->note)) {
         snprintf(refusal->note + length, sizeof(refusal->note) - (size_t)length,
                  ", %s of %s free",

@@ -109,7 +109,7 @@ Test(report, an_error_and_leaks)
         tracker, &config,
         "gpushim 0.1.0: ./app --fast   host n07  rank 3  10m00s  exit 0\n"
         "GPU 0 NVIDIA H200: 2.04 GiB leaked at 2 call sites, peak 2.04 GiB at 9m56s, "
-        "1 request refused\n"
+        "1 request failed\n"
         "Pool of GPU 0: reserved 4.00 GiB, hit 97.2 %, rounding waste 1.8 %\n"
         "Memory by owner, GPU 0           live     allocs\n"
         "  app                        2.04 GiB          9\n"
@@ -235,14 +235,14 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
 
     config.running = true;
     config.ending = "out of memory";
-    config.note = "cudaMalloc of 1.00 GiB on GPU 0 was refused";
+    config.note = "cudaMalloc of 1.00 GiB on GPU 0 failed";
     config.stack = TEST_STACK(stacks, AT_SHIM, AT_DRIVER, AT_CUDART, AT_RUN, AT_LIBC);
     config.max_groups = 1;
     play_the_example(tracker, stacks);
     expect_report(
         tracker, &config,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  out of memory\n"
-        "cudaMalloc of 1.00 GiB on GPU 0 was refused\n"
+        "cudaMalloc of 1.00 GiB on GPU 0 failed\n"
         "    #0 run                           app+0x210\n"
         "\n"
         "GPU 0: 2.04 GiB live at 2 call sites, peak 2.04 GiB at 9m56s\n"
@@ -312,7 +312,7 @@ Test(report, show_leaks_off_keeps_the_rest)
         tracker, &config,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
         "GPU 0: 2.04 GiB leaked at 2 call sites, peak 2.04 GiB at 9m56s, 1 request "
-        "refused\n"
+        "failed\n"
         "\n"
         "ERROR 1: double free of 0x7f1244000000 (64.0 MiB, GPU 0, cuMemFree)\n"
         "  freed again at 7m02s by thread 41301\n"

@@ -29,7 +29,7 @@ group_shares_case() {
   group_hold 200
   group_run beside -- take
   expect_equal "beside 200 MiB" $'before: 100 of 300 MiB free\ntook 100 MiB\nafter: 0 of 300 MiB free' "$(<beside.out)"
-  expect_text beside.err ' by GPUSHIM_MEM_LIMIT=300M \(200 MiB used by other processes in the group\), 0 B of 300 MiB free$'
+  expect_text beside.err ' at GPUSHIM_MEM_LIMIT=300M \(200 MiB used by other processes in the group\), 0 B of 300 MiB free$'
   expect_text beside.err 'Try: GPUSHIM_MEM_LIMIT=300M is reached, but GPU 0 has 412 MiB free: raise the limit$'
   expect_no_text beside.err 'Try: LIVE'
   kill -9 "$holder"
@@ -114,7 +114,7 @@ group_name_case() {
   group_run name GPUSHIM_MEM_GROUP="$name" -- take
   expect_text name.out '^took 300 MiB$'
   expect_equal "mode" 600 "$(stat -c %a "$file")"
-  expect_text name.err ' of 2[.]00 MiB on GPU 0 was refused by GPUSHIM_MEM_LIMIT=300M \(0 B used by other processes in the group\), 0 B of 300 MiB free$'
+  expect_text name.err ' of 2[.]00 MiB on GPU 0 failed at GPUSHIM_MEM_LIMIT=300M \(0 B used by other processes in the group\), 0 B of 300 MiB free$'
 }
 add_case "group by name" group_name_case
 

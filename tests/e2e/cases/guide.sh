@@ -68,6 +68,6 @@ guide_tree_case() {
   expect_status tree 0
   sed '/interim_linked/,$d' tree.err >leaky.err
   expect_leaks leaky.err "$sources/tests/apps/leaky.c"
-  expect_text tree.err 'was refused, 12.0 MiB of 512 MiB free$'
+  expect_text tree.err 'failed, 12.0 MiB of 512 MiB free$'
 }
 add_case "guide in a built tree" guide_tree_case

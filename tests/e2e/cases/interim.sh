@@ -8,7 +8,7 @@ interim_oom_case() {
   same_as_native -- "$apps/interim_$1" "$2"
   expect_only_report shim.err
   expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: .*  out of memory$' 1
-  expect_count shim.err ' of 32\.0 MiB on GPU 0 was refused, [0-9.]+ MiB of 512 MiB free$' 1
+  expect_count shim.err ' of 32\.0 MiB on GPU 0 failed, [0-9.]+ MiB of 512 MiB free$' 1
   expect_text shim.err '#0 hoard_one '
   expect_count shim.err '^==[0-9]+== GPU 0 [^:]*: [0-9.]+ MiB live at [0-9]+ call sites, peak ' 1
   expect_count shim.err '^==[0-9]+== LIVE 1: 4[0-9]+ MiB in 1[0-9] allocations ' 1
@@ -45,11 +45,11 @@ add_case "interim out of memory, all call sites" interim_sites_case
 interim_limit_case() {
   preloaded shim GPUSHIM_MEM_LIMIT=100M -- "$apps/interim_linked" oom
   expect_status shim 0
-  expect_count shim.err ' of 32\.0 MiB on GPU 0 was refused by GPUSHIM_MEM_LIMIT=100M, [0-9.]+ MiB of 100 MiB free$' 1
+  expect_count shim.err ' of 32\.0 MiB on GPU 0 failed at GPUSHIM_MEM_LIMIT=100M, [0-9.]+ MiB of 100 MiB free$' 1
   preloaded part GPUSHIM_MEM_LIMIT=25% -- "$apps/interim_linked" oom
-  expect_count part.err ' was refused by GPUSHIM_MEM_LIMIT=25%, [0-9.]+ MiB of 128 MiB free$' 1
+  expect_count part.err ' failed at GPUSHIM_MEM_LIMIT=25%, [0-9.]+ MiB of 128 MiB free$' 1
   preloaded wide GPUSHIM_MEM_LIMIT=1T -- "$apps/interim_linked" oom
-  expect_count wide.err ' was refused, [0-9.]+ MiB of 512 MiB free$' 1
+  expect_count wide.err ' failed, [0-9.]+ MiB of 512 MiB free$' 1
 }
 add_case "interim out of the memory that is allowed" interim_limit_case
 

@@ -54,7 +54,7 @@ whose() {
 whose_case() {
   whose "$1" 2 'GPU 1' "${@:2}"
   expect_text shim.err \
-    ' of 24[.]0 MiB on GPU 1 was refused by GPUSHIM_MEM_LIMIT=32M, 8[.]00 MiB of 32[.]0 MiB free$'
+    ' of 24[.]0 MiB on GPU 1 failed at GPUSHIM_MEM_LIMIT=32M, 8[.]00 MiB of 32[.]0 MiB free$'
 }
 for way in stream unmet own default; do
   add_case "limits of another device, $way" whose_case "$way"

@@ -23,7 +23,7 @@ shortage_case() {
 shortage_lines_case() {
   shortage_case "$1" halves 3
   expect_clean shim.err
-  expect_text shim.err '^==[0-9]+== [a-zA-Z]+ of 32[.]0 MiB on GPU 0 was refused, '
+  expect_text shim.err '^==[0-9]+== [a-zA-Z]+ of 32[.]0 MiB on GPU 0 failed, '
   expect_text shim.err '^==[0-9]+==     #0 take +shortage[.]c:[0-9]+$'
   expect_text shim.err '^==[0-9]+==     #1 take_all +shortage[.]c:[0-9]+( [(]inlined[)])?$'
   expect_count shim.err '^==[0-9]+== GPU 0 has 512 MiB: [0-9.]+ MiB live, .*0 B elsewhere$' 3

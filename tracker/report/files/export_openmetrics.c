@@ -162,7 +162,7 @@ static const struct total {
           "The most memory that was live at once.", false),
     TOTAL(allocs, "gpushim_allocations", "", "Allocations made.", true),
     TOTAL(frees, "gpushim_frees", "", "Allocations freed.", true),
-    TOTAL(failed, "gpushim_out_of_memory", "", "Allocations that were refused.", true),
+    TOTAL(failed, "gpushim_out_of_memory", "", "Failed allocations.", true),
     TOTAL(lost_bytes, "gpushim_lost_bytes", "bytes",
           "Memory that was live when its context ended.", true),
 #undef TOTAL

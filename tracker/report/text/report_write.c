@@ -183,7 +183,7 @@ static void write_row(const struct gs_report_writer *writer, unsigned row,
     gs_text_add(writer->text, "peak %s at %s", gs_text_bytes(totals->peak_bytes, bytes),
                 gs_text_duration(totals->peak_time_ns, duration));
     if (totals->failed != 0 && !writer->config->running) {
-        gs_text_add(writer->text, ", %s request%s refused",
+        gs_text_add(writer->text, ", %s request%s failed",
                     gs_text_count(totals->failed, failed),
                     gs_report_plural(totals->failed));
     }

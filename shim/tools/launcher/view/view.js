@@ -610,7 +610,7 @@ function drawMemory() {
     return made;
   };
   const rows = memoryRows(), refusals = rows.some(([, totals]) => totals.failed);
-  const titles = ['', 'live', 'peak', 'at', 'pool reserved'].concat(refusals ? 'requests refused' : []);
+  const titles = ['', 'live', 'peak', 'at', 'pool reserved'].concat(refusals ? 'requests failed' : []);
   if (rows.length === 0) return;
   $('memory').append(row('th', titles), ...rows.map(([name, totals, pool]) => row('td', [
     name, bytesText(totals.live_bytes) + (totals.lost_bytes ? ` (${bytesText(totals.lost_bytes)} lost at reset)` : ''),
