@@ -176,7 +176,7 @@ static void report(const struct gs_context *context, const struct finding *found
     }
     gs_log_once(
         &limit, GS_LOG_WARN,
-        "idle proof violated: a free relied on GPU %d being idle, and it was not "
+        "idle check failed: a free relied on GPU %d being idle, and it was not "
         "(GPUSHIM_FREE_SYNC=verify; docs/free.md). GPUSHIM_FREE_SYNC=wait is safe",
         context->device);
     if (state) {

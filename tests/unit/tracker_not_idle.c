@@ -1,5 +1,5 @@
 /*
- * tracker_not_idle.c - proves that frees which relied on a wrong idle proof are one error
+ * tracker_not_idle.c - proves that frees which relied on a wrong idle check are one error
  * for each place, with the longest wait, beside wrong frees of the same place; that no
  * rule on wrong frees hides them; and the lines that the report has on them.
  */
@@ -81,15 +81,15 @@ Test(not_idle, is_reported_by_what_showed_it)
     char *text = report_from(tracker, NULL, "ERROR 1", &errors);
     cr_expect_eq(errors, 2);
     cr_expect_not_null(strstr(text,
-                              "ERROR 1: idle proof violated (cuMemFree, GPU 1): "
+                              "ERROR 1: idle check failed (cuMemFree, GPU 1): "
                               "stream 0x55 had work that no counted call submitted; "
                               "it ran for 12.3 ms more\n"),
                        "%s", text);
-    cr_expect_not_null(strstr(text, "ERROR 2: idle proof violated (cuMemFree, GPU 1): no "
+    cr_expect_not_null(strstr(text, "ERROR 2: idle check failed (cuMemFree, GPU 1): no "
                                     "stream showed work, but the device needed 45 us to "
                                     "be idle\n"),
                        "%s", text);
-    cr_expect_null(strstr(text, "Idle proof:"), "%s", text);
+    cr_expect_null(strstr(text, "Idle check:"), "%s", text);
     free(text);
     gs_tracker_destroy(tracker);
 }
@@ -98,7 +98,7 @@ Test(not_idle, is_reported_by_what_showed_it)
 static void expect_proof(const struct gs_report_proof *proof, const char *expected)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
-    char *text = report_from(tracker, proof, "Idle proof:", NULL);
+    char *text = report_from(tracker, proof, "Idle check:", NULL);
 
     *strstr(text, "SUMMARY") = '\0';
     cr_expect_str_eq(text, expected);
@@ -111,7 +111,7 @@ Test(not_idle, proof_has_one_line)
     static const char *const names[] = {"cuTomorrow", "cuMemAlloc_v2"};
     struct gs_report_proof proof = {.checked = 1, .longest_ns = 4000, .ended_by = ""};
 
-    expect_proof(&proof, "Idle proof: checked 1 time, violated 0, longest wait 4 us\n");
+    expect_proof(&proof, "Idle check: made 1 time, failed 0, longest wait 4 us\n");
     proof = (struct gs_report_proof){.checked = 1204,
                                      .violated = 3,
                                      .unchecked = 2,
@@ -119,9 +119,8 @@ Test(not_idle, proof_has_one_line)
                                      .ended_by = "cuTomorrow",
                                      .look_ups = names,
                                      .look_up_count = 2};
-    expect_proof(
-        &proof,
-        "Idle proof: checked 1,204 times, violated 3, not checked 2, longest wait "
-        "12.3 ms; ended by cuTomorrow: each free waited from then on\n"
-        "  looked up last, before the first: cuTomorrow, cuMemAlloc_v2\n");
+    expect_proof(&proof,
+                 "Idle check: made 1,204 times, failed 3, not checked 2, longest wait "
+                 "12.3 ms; ended by cuTomorrow: each free waited from then on\n"
+                 "  looked up last, before the first: cuTomorrow, cuMemAlloc_v2\n");
 }

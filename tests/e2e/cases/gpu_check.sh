@@ -401,7 +401,7 @@ PROGRAM
 }
 add_case "gpu-check real scripts print checksums" real_checksum_case
 
-# A run under verify is a row of its own, whether it found an idle proof violated, none, or nothing
+# A run under verify is a row of its own, whether it found an idle check failed, none, or nothing
 # to check; the script is run all the same.
 real_verify_case() {
   need_file "$apps/past_linked"
@@ -414,16 +414,16 @@ real_verify_case() {
   gpu_check check -- --part real
   expect_status check 1
   expect_text check.out \
-    '^simulated a_past +verify plain: ERROR 1: idle proof violated \(cuMemFree, GPU 0\): stream '
-  expect_text check.out '^simulated verify +3 runs, [1-9][0-9]* idle proofs checked, 1 not as they '
-  expect_row a_past "verify plain" failed "idle proof violated"
+    '^simulated a_past +verify plain: ERROR 1: idle check failed \(cuMemFree, GPU 0\): stream '
+  expect_text check.out '^simulated verify +3 runs, [1-9][0-9]* idle checks, 1 not as they '
+  expect_row a_past "verify plain" failed "idle check failed"
   expect_row a_past plain measured same
   expect_row b_right "verify plain" measured "no violation"
   expect_text work/real.rows '"b_right","row":"verify plain",.*"checked":[1-9][0-9]*,"violated":0}'
   expect_row c_none "verify plain" "not run" "no report of verify"
   expect_row c_none plain measured same
 }
-add_long_case "gpu-check real programs with a wrong idle proof" real_verify_case
+add_long_case "gpu-check real programs with a wrong idle check" real_verify_case
 
 # A run under verify that takes too long is a row of its own, and the next script is run; a
 # script whose first run does is left out.

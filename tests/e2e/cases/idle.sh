@@ -203,20 +203,20 @@ ended_case() {
 }
 for memory in device pinned managed; do
   for mode in native lazy; do
-    add_case "idle proof ended, $memory, $mode" \
+    add_case "idle check ended, $memory, $mode" \
       ended_case cuMemcpyTomorrowAsync 1 "$mode" dlsym cuMemcpyTomorrowAsync "$memory"
-    add_case "idle proof holds, $memory, $mode" \
+    add_case "idle check holds, $memory, $mode" \
       ended_case cuLaunchKernel 0 "$mode" dlsym cuLaunchKernel "$memory"
   done
 done
 # Stand-ins by the names of OptiX, NVENC, NVDEC and optical flow.
 for library in libnvoptix libnvidia-encode libnvcuvid libnvidia-opticalflow; do
   for mode in native lazy; do
-    add_case "idle proof ended, $library, $mode" \
+    add_case "idle check ended, $library, $mode" \
       ended_case "$library\\.so\\.1" 1 "$mode" library "$build/order/launcher/$library.so.1"
   done
 done
-add_case "idle proof holds, another library" \
+add_case "idle check holds, another library" \
   ended_case ".*" 0 native library "$build/order/launcher/libanother.so.1"
 
 # A library that is opened later and looks a function up by RTLD_NEXT gets the wrapper, which counts.
@@ -231,9 +231,9 @@ next_wrapper_case() {
   ended_case "$1" "$2" native library ./libnext.so
 }
 for name in cuLaunchKernel cuMemcpyDtoH_v2 cuGetProcAddress_v2; do
-  add_case "idle proof holds, next definition of $name" next_wrapper_case "$name" 0
+  add_case "idle check holds, next definition of $name" next_wrapper_case "$name" 0
 done
-add_case "idle proof ended, next definition of another library's" next_wrapper_case cuLaunchKernel 1 \
+add_case "idle check ended, next definition of another library's" next_wrapper_case cuLaunchKernel 1 \
   -Wl,-rpath,"$build/order/behind" "$build/order/behind/liborder_wrapper.so"
 
 # What ended the single order of lazy frees is named, too; in the report of a program that relied on

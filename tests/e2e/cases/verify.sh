@@ -25,11 +25,11 @@ verify_found_case() {
     "$program" "$apps/past_part.so" "$work" "$memory"
   expect_status shim 7
   expect_equal "output" "$(cat native.out)" "$(cat shim.out)"
-  expect_count shim.err '^gpushim: idle proof violated: a free relied on GPU 0 being idle' 1
-  expect_text shim.err "^==[0-9]+== ERROR 1: idle proof violated \\($call, GPU 0\\): "
+  expect_count shim.err '^gpushim: idle check failed: a free relied on GPU 0 being idle' 1
+  expect_text shim.err "^==[0-9]+== ERROR 1: idle check failed \\($call, GPU 0\\): "
   expect_text shim.err "^==[0-9]+==     #0 $function +past\\.c:[0-9]+"
   expect_text shim.err '^==[0-9]+==   and 1 more time from there'
-  expect_text shim.err '^==[0-9]+== Idle proof: checked 2 times, violated 2, longest wait [1-9]'
+  expect_text shim.err '^==[0-9]+== Idle check: made 2 times, failed 2, longest wait [1-9]'
   expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: 2 errors, '
   if [[ $work == own ]]; then
     expect_text shim.err ': no stream showed work, but the device needed [0-9.]+ ms to be idle$'
@@ -40,7 +40,7 @@ verify_found_case() {
   [[ $program != *_proc && $program != *_dlsym ]] ||
     expect_text shim.err '^==[0-9]+==   looked up last, before the first: cu[A-Z][A-Za-z0-9_]+(, cu|$)'
   expect_equal "violated" 2 "$(report_member report.json idle_proof violated)"
-  expect_equal "error" '"idle proof violated"' "$(report_member report.json errors 0 error)"
+  expect_equal "error" '"idle check failed"' "$(report_member report.json errors 0 error)"
   expect_equal "repeats" 1 "$(report_member report.json errors 0 repeats)"
 }
 
@@ -94,7 +94,7 @@ verify_culprit_case() {
   run_in shim LD_PRELOAD="$broken" GPUSHIM_MUTANT="$1" GPUSHIM_FREE_SYNC=verify \
     GPUSHIM_VERIFY_US=1000000 GPUSHIM_LEAK_REPORT=off GPUSHIM_LOG_FILE=log \
     -- "$build/order/order" --seeds 16 "$2"
-  expect_text log '^==[0-9]+== ERROR 1: idle proof violated \(cuMemFree, GPU 0\): stream 0x'
+  expect_text log '^==[0-9]+== ERROR 1: idle check failed \(cuMemFree, GPU 0\): stream 0x'
   grep -E '^==[0-9]+==   looked up last, before the first: ' log >named ||
     fail "no line says what was looked up"
   expect_no_text log 'ended by'
@@ -126,14 +126,14 @@ verify_clean_one() {
 }
 # Counted work is waited for, so that there is no proof to verify.
 add_case "verify trusts what is counted" verify_clean_one \
-  '^==[0-9]+== Idle proof: checked 0 times, violated 0, longest wait 0 s$' \
+  '^==[0-9]+== Idle check: made 0 times, failed 0, longest wait 0 s$' \
   past_linked "$apps/past_part.so" counted device
 add_case "verify finds nothing where nothing runs" verify_clean_one \
-  '^==[0-9]+== Idle proof: checked 2 times, violated 0, longest wait ' \
+  '^==[0-9]+== Idle check: made 2 times, failed 0, longest wait ' \
   past_linked "$apps/past_part.so" none device
 # The program fails where its capture is broken.
 add_case "verify asks nothing while a stream captures" verify_clean_one \
-  '^==[0-9]+== Idle proof: checked 0 times, violated 0, not checked 2, ' \
+  '^==[0-9]+== Idle check: made 0 times, failed 0, not checked 2, ' \
   past_linked "$apps/past_part.so" known captured
 
 # Real programs of each kind, under the library and the driver as they are: nothing is found, and
@@ -148,8 +148,8 @@ verify_app_case() {
   preloaded shim GPUSHIM_FREE_SYNC=verify GPUSHIM_VERIFY_US=1000000 -- "$program" "${@:2}"
   expect_status shim "$status"
   expect_equal "output" "$(cat native.out)" "$(cat shim.out)"
-  expect_no_text shim.err 'idle proof violated'
-  expect_text shim.err '^==[0-9]+== Idle proof: checked [0-9,]+ times?, violated 0, '
+  expect_no_text shim.err 'idle check failed'
+  expect_text shim.err '^==[0-9]+== Idle check: made [0-9,]+ times?, failed 0, '
 }
 for program in async_shared capture_linked churn_shared context_proc freewait_static \
   graphmem_ptds hostpools_shared leaky_dlsym managed_static orderedfree_linked pinned_linked \
@@ -166,8 +166,8 @@ verify_order_case() {
   preloaded shim GPUSHIM_FREE_SYNC=verify GPUSHIM_VERIFY_US=1000000 GPUSHIM_LEAK_REPORT=off \
     GPUSHIM_LOG_FILE=log -- "$build/order/order" --seeds 16 "$1"
   expect_status shim 0
-  expect_no_text log 'idle proof violated'
-  expect_text log 'Idle proof: checked [1-9][0-9,]* times?, violated 0, '
+  expect_no_text log 'idle check failed'
+  expect_text log 'Idle check: made [1-9][0-9,]* times?, failed 0, '
 }
 add_case "verify finds nothing beside launches" verify_order_case idle.launched_while_freed
 
@@ -182,7 +182,7 @@ verify_ended_case() {
   preloaded shim GPUSHIM_FREE_SYNC=verify -- "$apps/unknown" "$@"
   expect_status shim 0
   expect_text shim.err \
-    "^==[0-9]+== Idle proof: checked 0 times, .*; ended by $name: each free waited from then on\$"
+    "^==[0-9]+== Idle check: made 0 times, .*; ended by $name: each free waited from then on\$"
 }
 add_case "verify names what ended the proof" \
   verify_ended_case cuMemcpyTomorrowAsync dlsym cuMemcpyTomorrowAsync
@@ -200,7 +200,7 @@ verify_idle_case() {
   preloaded shim "${@:2}" -- "$apps/past_linked" "$apps/past_part.so" none device
   expect_status shim 0
   expect_text shim.err "^gpushim: $1"
-  expect_no_text shim.err 'Idle proof'
+  expect_no_text shim.err 'Idle check'
 }
 add_case "verify without the pool" verify_idle_case \
   "GPUSHIM_FREE_SYNC=verify: with GPUSHIM_POOL=off each free is the driver's" \

@@ -101,9 +101,9 @@ done
 for mode in live reset twice; do
   add_case "views same as the text, damage $mode" views_same_case overruns_linked GPUSHIM_CHECK_REDZONE=256 -- "$mode"
 done
-add_case "views same as the text, idle proof" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
+add_case "views same as the text, idle check" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
   GPUSHIM_VERIFY_US=1000000 -- "$apps/past_part.so" known device
-add_case "views same as the text, idle proof without a stream" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
+add_case "views same as the text, idle check without a stream" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
   GPUSHIM_VERIFY_US=10000 -- "$apps/past_part.so" own device
 add_case "views same as the text, damage late" views_same_case overruns_linked GPUSHIM_CHECK_FILL=poison -- late
 add_case "views same as the text, without stacks" views_same_case leaky_linked GPUSHIM_STACK=off

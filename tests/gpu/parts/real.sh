@@ -12,7 +12,7 @@
 # and prints `real: MILLISECONDS ms` to standard error: the time of its own work.
 #
 # Each program runs in each of its ways under GPUSHIM_FREE_SYNC=verify first, and no other run
-# begins before: a wrong idle proof is a row. The first way of each program comes first, then
+# begins before: a wrong idle check is a row. The first way of each program comes first, then
 # the second of each; a script names its uncached way first. These runs are not measured: they
 # read the programs from the disk. Then each way runs natively and with the library; when all
 # have, each with the library and natively, as far as the time goes, so that neither is always
@@ -235,7 +235,7 @@ real_figures() {
 # proofs_in FILE: "CHECKED VIOLATED" of the reports in it, all processes together; nothing
 # where there is no report of verify.
 proofs_in() {
-  sed -n 's/^==[0-9]*== Idle proof: checked \([0-9,]*\) times\{0,1\}, violated \([0-9,]*\).*/\1 \2/p' "$1" |
+  sed -n 's/^==[0-9]*== Idle check: made \([0-9,]*\) times\{0,1\}, failed \([0-9,]*\).*/\1 \2/p' "$1" |
     tr -d , | awk '{ checked += $1; violated += $2 } END { if (NR) print checked, violated }'
 }
 
@@ -248,10 +248,10 @@ real_verified() {
   values="\"status\":$run_status,\"checked\":${checked:-null},\"violated\":${violated:-null}"
   runs_verified=$((runs_verified + 1))
   proofs=$((proofs + ${checked:-0}))
-  why=$(sed -n 's/^==[0-9]*== \(ERROR [0-9]*: idle proof violated .*\)/\1/p' "$3" | head -n 1)
+  why=$(sed -n 's/^==[0-9]*== \(ERROR [0-9]*: idle check failed .*\)/\1/p' "$3" | head -n 1)
   if [[ -n $why ]]; then
     add_row real "$name" "verify $way" failed count \
-      "\"verdict\":\"idle proof violated\",$values" "$why"
+      "\"verdict\":\"idle check failed\",$values" "$why"
     table_line real "${name:0:16}" "verify $way: $why"
     bad=$((bad + 1))
   elif [[ -z $checked ]]; then
@@ -496,7 +496,7 @@ run_real() {
   real_plan
   verify_all "${planned[@]}"
   [[ $runs_verified -eq 0 ]] ||
-    table_line real verify "$runs_verified runs, $proofs idle proofs checked, $bad not as they should be"
+    table_line real verify "$runs_verified runs, $proofs idle checks, $bad not as they should be"
   compare_all "${verified[@]}"
   real_again "${again[@]}"
   real_launches "${again[@]}"

@@ -1,6 +1,6 @@
 /*
  * report_proof.c - prints the results of GPUSHIM_FREE_SYNC=verify: each call site whose
- * frees relied on a wrong idle proof, and one line on the whole run.
+ * frees relied on a wrong idle check, and one line on the whole run.
  * Owns: nothing.   Lock: none.   Design: docs/free.md, "Verify"
  */
 #include "tracker/report/report_internal.h"
@@ -52,9 +52,9 @@ void gs_report_proof(const struct gs_report_writer *writer)
     if (!proof) {
         return;
     }
-    gs_text_add(writer->text, "%sIdle proof: checked %s time%s, violated %s",
-                writer->prefix, gs_text_count(proof->checked, count),
-                gs_report_plural(proof->checked), gs_text_count(proof->violated, other));
+    gs_text_add(writer->text, "%sIdle check: made %s time%s, failed %s", writer->prefix,
+                gs_text_count(proof->checked, count), gs_report_plural(proof->checked),
+                gs_text_count(proof->violated, other));
     if (proof->unchecked != 0) {
         gs_text_add(writer->text, ", not checked %s",
                     gs_text_count(proof->unchecked, count));

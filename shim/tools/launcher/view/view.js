@@ -489,7 +489,7 @@ function proofTitle({ error, address, device, call, waited_ns: ns }) {
 
 function errorTitle(error) {
   const was = error.allocation;
-  if (error.error === 'idle proof violated') return proofTitle(error);
+  if (error.error === 'idle check failed') return proofTitle(error);
   if (error.use) return useTitle(error);
   const about = error.device === null ? [] : [`GPU ${error.device}`];
   if (was && (error.offset_bytes === 0 || isDamage(error)))
@@ -504,7 +504,7 @@ function errorTitle(error) {
 function positionText({ error, use, allocation, offset_bytes }) {
   if (error === "use of memory that is nobody's")
     return 'the pool keeps it: it was never handed out, or freed too long ago to be known';
-  if (!allocation) return error === 'idle proof violated' ? '' : 'not a live or recently freed allocation';
+  if (!allocation) return error === 'idle check failed' ? '' : 'not a live or recently freed allocation';
   if (offset_bytes === 0 || (use && error !== 'use after free')) return '';
   return `${counted(offset_bytes, 'byte')} into ${use ? 'what was' : 'a live allocation of'} ` +
     `${bytesText(allocation.bytes)} at ${allocation.address}`;
