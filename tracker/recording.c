@@ -6,7 +6,7 @@
  * after a start. Its free handles both.
  *
  * Owns:  switches, first_switch_ns, switch_ns.   Lock: none, atomics.
- * Design: docs/tracker.md, "Less than everything"
+ * Design: docs/tracker.md, "Sampling"
  */
 #include "tracker/tracker_internal.h"
 

@@ -2,7 +2,7 @@
  * sampling.c - draws the distances between sampled call stacks.
  *
  * Owns:  each thread's random numbers and the bytes to its next sample.
- * Lock:  none, the thread's own.   Design: docs/tracker.md, "Less than everything"
+ * Lock:  none, the thread's own.   Design: docs/tracker.md, "Sampling"
  */
 #include "tracker/sampling.h"
 

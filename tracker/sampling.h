@@ -6,7 +6,7 @@
  * allocation of s bytes has a stack with probability 1 - exp(-s / distance), whatever was
  * allocated before it, and represents 1 / that probability of its kind.
  *
- * Locks: none.   Design: docs/tracker.md, "Less than everything"
+ * Locks: none.   Design: docs/tracker.md, "Sampling"
  */
 #ifndef GS_SAMPLING_H
 #define GS_SAMPLING_H

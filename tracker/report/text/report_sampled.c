@@ -1,7 +1,7 @@
 /*
  * report_sampled.c - prints the limits of a report of partial records: the covered part
  * of the run, the share with call stacks, and the memory without stacks by sampling.
- * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "Less than everything"
+ * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "Sampling"
  */
 #include "tracker/report/report_internal.h"
 
