@@ -31,8 +31,7 @@ void gs_record_configure(const struct gs_options *options, bool tallied)
         gs_trace_stay_on();
     }
     __atomic_store_n(&gs_record_detailed,
-                     gs_tracing() || is_tallied ||
-                         (options->track && (part || fewer || options->stack_free)),
+                     gs_tracing() || is_tallied || (options->track && (part || fewer)),
                      __ATOMIC_RELAXED);
 }
 
@@ -292,12 +291,7 @@ void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api
     if (!state->tracker || id == 0) {
         return;
     }
-    if (state->options.stack_free) {
-        struct gs_free_site site = gs_record_site(state, api, true);
-        gs_tracker_remove(state->tracker, id, &site);
-    } else {
-        gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
-    }
+    gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
 }
 
 void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing)
@@ -311,10 +305,13 @@ void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing)
     if (GS_UNLIKELY(gs_spilled_wanted)) {
         gs_spilled_leave(freeing->key);
     }
+    freeing->was.addr = 0;
+    if (!state->tracker || freeing->key == 0) {
+        return;
+    }
     struct gs_free_site site = gs_record_site(state, freeing->api, false);
-    if (!state->tracker || freeing->key == 0 ||
-        gs_tracker_remove_address(state->tracker, freeing->key, &site, &freeing->was) !=
-            GS_OK) {
+    if (gs_tracker_remove_address(state->tracker, freeing->key, &site, &freeing->was) !=
+        GS_OK) {
         freeing->was.addr = 0;
     }
 }

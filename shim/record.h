@@ -36,7 +36,7 @@ static inline struct gs_call gs_call_in(const struct gs_context *context,
 }
 
 /* True if allocations and frees need more than a record with a stack: a trace, sums,
- * sampling, or stacks of frees. Set at start, then constant. Atomic. */
+ * or sampling. Set at start, then constant. Atomic. */
 extern bool gs_record_detailed __attribute__((visibility("hidden")));
 
 /* Called at the end of start: reads the options. `tallied`: the outputs need sums of all
@@ -178,13 +178,15 @@ void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing
 /* Puts a removed record back; addr 0: none. */
 void gs_record_restore(struct gs_state *state, const struct gs_allocation *was);
 
-/* The freeing thread and call, for the tracker's history; with a stack if the caller or
- * the user requests one. */
+/* The freeing thread and call, for the tracker's history; with a stack if the caller
+ * requests one, or gs_tracker_free_now takes one. */
 static inline struct gs_free_site gs_record_site(struct gs_state *state, enum gs_api api,
                                                  bool with_stack)
 {
     struct gs_free_site site = {.thread = gs_thread_id(), .api = gs_record_api(api)};
-    if ((with_stack || state->options.stack_free) && state->stacks) {
+    if (!with_stack) {
+        gs_tracker_free_now(state->tracker, &site);
+    } else if (state->stacks) {
         site.stack = gs_stacks_capture(state->stacks);
     }
     return site;

@@ -336,8 +336,9 @@ void gs_tracker_remove_block(struct gs_tracker *tracker, uint32_t id, uint32_t t
         return;
     }
     __builtin_prefetch(record, 1); /* may be in another processor's cache */
-    remove_indexed(tracker, id, gs_tracker_clock(tracker) - tracker->start_ns,
-                   gs_who(thread, 0), api);
+    uint64_t clock_ns = gs_tracker_clock(tracker);
+    uint32_t stack = gs_free_stack(tracker, clock_ns);
+    remove_indexed(tracker, id, clock_ns - tracker->start_ns, gs_who(thread, stack), api);
 }
 
 enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t addr,

@@ -101,6 +101,13 @@ struct gs_free_site {
     uint16_t api;
 };
 
+/* Which frees have a call stack (free_stacks.h). */
+enum gs_free_stacks {
+    GS_FREE_STACKS_NONE,
+    GS_FREE_STACKS_SOME, /* as many as cost a thread next to nothing */
+    GS_FREE_STACKS_ALL
+};
+
 struct gs_tracker_config {
     const char *const *api_names; /* static; index 0 is "unknown" */
     size_t api_count;
@@ -112,7 +119,8 @@ struct gs_tracker_config {
                                      * file */
     bool tally;                     /* keep the sums of gs_tracker_tally, for a profile */
     struct gs_sampling sampling; /* which allocations have a stack; all 0: all of them */
-    bool stopped;                /* gs_tracker_switch starts it */
+    enum gs_free_stacks free_stacks;
+    bool stopped; /* gs_tracker_switch starts it */
 };
 
 /* The time windows in which the tracker recorded allocations. */
@@ -220,7 +228,11 @@ void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
 void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
                        const struct gs_free_site *site);
 
-/* The same, called by the freeing thread, without a stack. */
+/* Fills in the time of a gs_free_site of the calling thread, and its stack if this free
+ * is to have one. */
+void gs_tracker_free_now(const struct gs_tracker *tracker, struct gs_free_site *site);
+
+/* gs_tracker_remove, called by the freeing thread: captures the stack, likewise. */
 void gs_tracker_remove_block(struct gs_tracker *tracker, uint32_t id, uint32_t thread,
                              uint16_t api);
 

@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "tracker/cached_parts.h"
+#include "tracker/free_stacks.h"
 #include "tracker/groups.h"
 #include "tracker/host_memory.h"
 #include "tracker/live_record.h"

@@ -154,6 +154,22 @@ static int (*kernels_clock(void))(clockid_t, struct timespec *)
     return clock && clock(CLOCK_MONOTONIC_COARSE, &now) == 0 ? clock : NULL;
 }
 
+/* Returns true if a check is on, for which a run may take longer. */
+static bool has_checks(const struct gs_options *options)
+{
+    return options->check_args || options->check_transfers ||
+           options->check_redzone_bytes != 0 || options->check_quarantine_bytes != 0 ||
+           options->check_fill != GS_CHECK_FILL_OFF;
+}
+
+static enum gs_free_stacks free_stacks_of(const struct gs_options *options)
+{
+    bool all = options->stack_free == GS_STACK_FREE_ON || has_checks(options);
+    return options->stack_free == GS_STACK_FREE_OFF ? GS_FREE_STACKS_NONE
+           : all                                    ? GS_FREE_STACKS_ALL
+                                                    : GS_FREE_STACKS_SOME;
+}
+
 static enum gs_status create_tracker(struct gs_state *state)
 {
     struct gs_stacks_config stacks = {
@@ -176,6 +192,7 @@ static enum gs_status create_tracker(struct gs_state *state)
                                         .free_history = FREE_HISTORY,
                                         .tally = gs_outputs_tallied(),
                                         .sampling = gs_record_sampling(&state->options),
+                                        .free_stacks = free_stacks_of(&state->options),
                                         .stopped = !state->options.track_start,
                                         .clock = kernels_clock()};
     return gs_tracker_create(&tracker, &state->tracker);

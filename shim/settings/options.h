@@ -16,6 +16,7 @@
 
 enum gs_async_mode { GS_ASYNC_DRIVER, GS_ASYNC_POOL };
 enum gs_color { GS_COLOR_AUTO, GS_COLOR_ALWAYS, GS_COLOR_NEVER };
+enum gs_stack_free { GS_STACK_FREE_AUTO, GS_STACK_FREE_ON, GS_STACK_FREE_OFF };
 enum gs_check_fill { GS_CHECK_FILL_OFF, GS_CHECK_FILL_ZERO, GS_CHECK_FILL_POISON };
 enum gs_free_sync {
     GS_FREE_SYNC_NATIVE,

@@ -40,6 +40,11 @@ const struct gs_launcher_option gs_launcher_options[] = {
 };
 const size_t gs_launcher_options_count = GS_ARRAY_LEN(gs_launcher_options);
 
+static const size_t switches[] = {
+#define GS_OPT_SWITCH(field) offsetof(struct gs_options, field),
+#include "shim/settings/options.def"
+};
+
 static const struct {
     size_t offset;
     const char *size;
@@ -422,6 +427,19 @@ const char *gs_option_words(const struct gs_option *option, const char *separato
         }
     }
     return out;
+}
+
+bool gs_option_is_switch(const struct gs_option *option)
+{
+    if (option->type == GS_OPTION_BOOL) {
+        return true;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(switches); i++) {
+        if (switches[i] == option->offset) {
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *gs_option_multiple(const struct gs_option *option)

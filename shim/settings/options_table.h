@@ -99,6 +99,9 @@ const char *gs_option_problem(const struct gs_option *option, const char *text);
 const char *gs_option_wrong(const struct gs_option *option, const char *text,
                             char out[GS_OPTION_WRONG_BYTES]);
 
+/* Returns true if the launcher's option without a value is `on`. */
+bool gs_option_is_switch(const struct gs_option *option);
+
 /* A SIZE is rounded up to a multiple of this size; NULL: no rounding. */
 const char *gs_option_multiple(const struct gs_option *option);
 

@@ -45,7 +45,7 @@ static void expect_defaults(void)
     cr_expect_eq(opts.error_exitcode, 0u);
     cr_expect_eq(opts.stack, GS_UNWIND_AUTO);
     cr_expect_eq(opts.stack_depth, 32u);
-    cr_expect(opts.track_start && !opts.stack_free);
+    cr_expect(opts.track_start && opts.stack_free == GS_STACK_FREE_AUTO);
     cr_expect_eq(opts.track_sample_bytes, 0u);
     cr_expect_eq(opts.track_min_bytes, 0u);
     cr_expect_eq(opts.stack_always_bytes, 0u);

@@ -219,30 +219,29 @@ Test(uses, after_a_free_say_who_freed_and_who_made_it)
     use.former.lost = true;
     gs_tracker_error_use(tracker, &use);
     gs_tracker_error_use(tracker, &use);
-    expect_errors(
-        tracker,
-        "ERROR 1: use after free of 0x7f0000000400 (4.00 KiB, GPU 0, "
-        "cuMemcpyHtoD)\n"
-        "  1,024 bytes into what was 4.00 KiB at 0x7f0000000000\n"
-        "  to be written at 3.00 s by thread 300\n"
-        "    #0 run                           app+0x210\n"
-        "    #1 main                          app.c:12\n"
-        "  freed at 2.00 s by thread 200 (no call stack recorded: GPUSHIM_STACK_FREE)\n"
-        "  allocated at 1.00 s by thread 100 with cudaMalloc\n"
-        "    #0 load_batch                    loader.c:88\n"
-        "    #1 main                          app.c:12\n"
-        "\n"
-        "ERROR 2: use after free of 0x7f0000000000 (4.00 KiB, GPU 0, "
-        "cuMemcpyHtoD)\n"
-        "  to be read at 3.00 s by thread 300\n"
-        "    #0 run                           app+0x210\n"
-        "    #1 main                          app.c:12\n"
-        "  and 1 more time from there\n"
-        "  lost at 2.00 s, when its context was destroyed or reset\n"
-        "  allocated at 1.00 s by thread 100 with cudaMalloc\n"
-        "    #0 load_batch                    loader.c:88\n"
-        "    #1 main                          app.c:12\n"
-        "\n");
+    expect_errors(tracker, "ERROR 1: use after free of 0x7f0000000400 (4.00 KiB, GPU 0, "
+                           "cuMemcpyHtoD)\n"
+                           "  1,024 bytes into what was 4.00 KiB at 0x7f0000000000\n"
+                           "  to be written at 3.00 s by thread 300\n"
+                           "    #0 run                           app+0x210\n"
+                           "    #1 main                          app.c:12\n"
+                           "  freed at 2.00 s by thread 200 (no call stack recorded: "
+                           "GPUSHIM_STACK_FREE=on)\n"
+                           "  allocated at 1.00 s by thread 100 with cudaMalloc\n"
+                           "    #0 load_batch                    loader.c:88\n"
+                           "    #1 main                          app.c:12\n"
+                           "\n"
+                           "ERROR 2: use after free of 0x7f0000000000 (4.00 KiB, GPU 0, "
+                           "cuMemcpyHtoD)\n"
+                           "  to be read at 3.00 s by thread 300\n"
+                           "    #0 run                           app+0x210\n"
+                           "    #1 main                          app.c:12\n"
+                           "  and 1 more time from there\n"
+                           "  lost at 2.00 s, when its context was destroyed or reset\n"
+                           "  allocated at 1.00 s by thread 100 with cudaMalloc\n"
+                           "    #0 load_batch                    loader.c:88\n"
+                           "    #1 main                          app.c:12\n"
+                           "\n");
     gs_stacks_destroy(stacks);
 }
 

@@ -209,7 +209,7 @@ static char **take_option(char **words, struct gs_arguments *out)
     if (find_row(word, length, &row)) {
         if (value) {
             value++;
-        } else if (row.option && row.option->type == GS_OPTION_BOOL) {
+        } else if (row.option && gs_option_is_switch(row.option)) {
             value = "on";
             out->last_switch = word;
         } else if (words[1]) {

@@ -63,7 +63,8 @@ args_case() {
 args_freed='ERROR 1: use after free of ADDRESS (4.00 KiB, GPU 0, {get})
   to be read at TIME by thread ID
 @ read_freed
-  freed at TIME by thread ID (no call stack recorded: GPUSHIM_STACK_FREE)
+  freed at TIME by thread ID
+@ read_freed
   allocated at TIME by thread ID with {malloc}
 made read_freed'
 args_beyond='ERROR 1: overrun of ADDRESS by 512 B ({set} of 4.50 KiB at offset 0 of a live allocation of 4.00 KiB, GPU 0)
@@ -95,7 +96,8 @@ for way in static linked; do
     'ERROR 1: use after free of ADDRESS (64.0 MiB, GPU 0, {put})
   to be written at TIME by thread ID
 @ write_freed_large
-  freed at TIME by thread ID (no call stack recorded: GPUSHIM_STACK_FREE)
+  freed at TIME by thread ID
+@ write_freed_large
   allocated at TIME by thread ID with {malloc}
 made write_freed_large'
   add_case "check args freed, inside $way" args_case "$way" freed-inside \
@@ -103,28 +105,32 @@ made write_freed_large'
   2,048 bytes into what was 64.0 KiB at ADDRESS
   to be written at TIME by thread ID
 @ write_freed_inside
-  freed at TIME by thread ID (no call stack recorded: GPUSHIM_STACK_FREE)
+  freed at TIME by thread ID
+@ write_freed_inside
   allocated at TIME by thread ID with {malloc}
 made write_freed_inside'
   add_case "check args freed by another thread $way" args_case "$way" freed-elsewhere \
     'ERROR 1: use after free of ADDRESS (4.00 KiB, GPU 0, {move})
   to be read at TIME by thread ID
 @ read_freed_elsewhere
-  freed at TIME by thread ID (no call stack recorded: GPUSHIM_STACK_FREE)
+  freed at TIME by thread ID
+    #0 free_it badargs.c
   allocated at TIME by thread ID with {malloc}
 made read_freed_elsewhere'
   add_case "check args freed managed memory $way" args_case "$way" freed-managed \
     'ERROR 1: use after free of ADDRESS (4.00 MiB, managed memory, GPU 0, {get})
   to be read at TIME by thread ID
 @ read_freed_managed
-  freed at TIME by thread ID (no call stack recorded: GPUSHIM_STACK_FREE)
+  freed at TIME by thread ID
+@ read_freed_managed
   allocated at TIME by thread ID with {malloc_managed}
 @ read_freed_managed'
   add_case "check args freed pinned memory $way" args_case "$way" freed-pinned \
     'ERROR 1: use after free of ADDRESS (64.0 KiB, pinned host memory, {put})
   to be read at TIME by thread ID
 @ read_freed_pinned
-  freed at TIME by thread ID (no call stack recorded: GPUSHIM_STACK_FREE)
+  freed at TIME by thread ID
+@ read_freed_pinned
   allocated at TIME by thread ID with {malloc_host}
 @ read_freed_pinned'
   add_case "check args lost with its context $way" args_case "$way" lost \

@@ -76,8 +76,9 @@ start_case() {
 add_case "cost of starting without CUDA" start_case
 
 # The trim thread looks at a context from time to time, more often in a run that takes longer:
-# no part of a call.
-alone=GPUSHIM_POOL_TRIM_THREAD=off
+# no part of a call. Nor are stacks of frees, which have a budget of time: a free without one
+# takes the same path whether the budget is spent or empty (off).
+alone=(GPUSHIM_POOL_TRIM_THREAD=off GPUSHIM_STACK_FREE=off)
 
 # A run of 5,000 rounds of a program that calls app_round: counted are the last 4,000.
 rounds=5000
@@ -87,7 +88,7 @@ warm=(--zero-before=app_count_begins --dump-before=app_count_ends)
 # pair_case ROW KIND [VARIABLE...]
 pair_case() {
   unsanitized
-  counted warm LD_PRELOAD="$shim" "$alone" "${@:3}" -- \
+  counted warm LD_PRELOAD="$shim" "${alone[@]}" "${@:3}" -- \
     "${warm[@]}" "$apps/hitpair_${linked_as:-linked}" $rounds "$2"
   expect_within "$1" $(($(<warm.ours) / 4000))
 }
@@ -101,7 +102,7 @@ add_case "cost of a pair by a shared runtime, without tracking" shared_pair_case
 # What a kernel launch passes through.
 launch_case() {
   unsanitized
-  counted warm LD_PRELOAD="$shim" "$alone" -- "${warm[@]}" "$apps/launches_$1" $rounds
+  counted warm LD_PRELOAD="$shim" "${alone[@]}" -- "${warm[@]}" "$apps/launches_$1" $rounds
   expect_within launch $(($(<warm.ours) / 4000))
 }
 add_case "cost of a launch" launch_case linked
@@ -111,7 +112,7 @@ add_case "cost of a launch found by cuGetProcAddress" launch_case proc
 # arguments_case ROW WHAT [VARIABLE...]
 arguments_case() {
   unsanitized
-  counted warm LD_PRELOAD="$shim" "$alone" "${@:3}" -- "${warm[@]}" "$apps/launches_linked" $rounds "$2"
+  counted warm LD_PRELOAD="$shim" "${alone[@]}" "${@:3}" -- "${warm[@]}" "$apps/launches_linked" $rounds "$2"
   expect_within "$1" $(($(<warm.ours) / 4000))
 }
 add_case "cost of a set" arguments_case set sets
@@ -151,7 +152,7 @@ add_case "cost of idle pages" idle_pages_case
 # graph_launch_case ROW KIND
 graph_launch_case() {
   unsanitized
-  counted warm LD_PRELOAD="$shim" "$alone" -- "${warm[@]}" "$apps/graphlaunch_linked" $rounds "$2"
+  counted warm LD_PRELOAD="$shim" "${alone[@]}" -- "${warm[@]}" "$apps/graphlaunch_linked" $rounds "$2"
   expect_within "$1" $(($(<warm.ours) / 4000))
 }
 add_case "cost of a graph's launch" graph_launch_case graph_launch plain
@@ -174,10 +175,12 @@ add_case "cost of a pair of large blocks" pair_case pair_large large CUDASIM_MEM
 add_case "cost of a pair of large blocks, without tracking" pair_case large_no_track large CUDASIM_MEMORY=4G \
   GPUSHIM_TRACK=off
 add_case "cost of a pair of one large size, without tracking" pair_case whole_no_track segment GPUSHIM_TRACK=off
-add_case "cost of a pair with a red zone" pair_case pair_redzone device GPUSHIM_CHECK_REDZONE=256
-add_case "cost of a pair with fills" pair_case pair_fill device GPUSHIM_CHECK_FILL=poison
+add_case "cost of a pair with a red zone" pair_case pair_redzone device GPUSHIM_CHECK_REDZONE=256 \
+  GPUSHIM_STACK_FREE=auto
+add_case "cost of a pair with fills" pair_case pair_fill device GPUSHIM_CHECK_FILL=poison \
+  GPUSHIM_STACK_FREE=auto
 add_case "cost of a pair with a quarantine" pair_case pair_quarantine device \
-  GPUSHIM_CHECK_QUARANTINE=1M
+  GPUSHIM_CHECK_QUARANTINE=1M GPUSHIM_STACK_FREE=auto
 add_case "cost of a miss" pair_case miss segment GPUSHIM_POOL_RELEASE=0
 add_case "cost of a miss without tracking" pair_case miss_no_track segment \
   GPUSHIM_POOL_RELEASE=0 GPUSHIM_TRACK=off
@@ -214,7 +217,7 @@ add_case "cost of a report" report_cost_case
 # lazy_case ROW KIND STREAMS THREADS
 lazy_case() {
   unsanitized
-  counted warm LD_PRELOAD="$shim" "$alone" GPUSHIM_FREE_SYNC=lazy GPUSHIM_TRACK=off -- \
+  counted warm LD_PRELOAD="$shim" "${alone[@]}" GPUSHIM_FREE_SYNC=lazy GPUSHIM_TRACK=off -- \
     "${warm[@]}" "$apps/inflight_linked" "${@:2}" $rounds
   expect_within "$1" $(($(<warm.ours) / 4000))
 }
@@ -231,7 +234,7 @@ lazy_calls_case() {
   most=$((pairs / 64 + 5))
   [[ $1 == held ]] || most=$((most + pairs / 128))
 
-  preloaded shim "$alone" GPUSHIM_FREE_SYNC=lazy GPUSHIM_LEAK_REPORT=off CUDASIM_LOG=2 -- \
+  preloaded shim "${alone[@]}" GPUSHIM_FREE_SYNC=lazy GPUSHIM_LEAK_REPORT=off CUDASIM_LOG=2 -- \
     "$apps/inflight_linked" "$@" "$pairs"
   expect_status shim 0
   calls=$(sed -n '/^pairs/,/^end of pairs/p' shim.err |

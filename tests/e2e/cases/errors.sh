@@ -26,6 +26,63 @@ for way in shared static linked proc; do
     badfree_case "$way" unknown 'invalid free of 0x' free_unknown 1
 done
 
+# Each kind of memory, freed by two functions: both are named, and the allocation.
+# freedtwice_case WAY KIND HOW [VARIABLE...]
+freedtwice_case() {
+  need_file "$apps/freedtwice_$1"
+  native native "$apps/freedtwice_$1" "$2" "$3"
+  preloaded shim "${@:4}" -- "$apps/freedtwice_$1" "$2" "$3"
+  expect_same native shim
+  expect_count shim.err '^==[0-9]+== ERROR ' 1
+  expect_count shim.err '^==[0-9]+== ERROR 1: double free of 0x' 1
+  awk '$2 == "ERROR" { inside = 1 } inside && NF == 1 { exit }
+    / (freed again|first freed|allocated) at / { print $2 } / #0 / { print $3 }' shim.err | paste -sd ' ' >places
+  expect_equal "places" 'freed give_again first give_first allocated take' "$(<places)"
+}
+for way in shared static linked proc; do
+  for kind in small large ordered managed pinned; do
+    add_case "errors $kind freed twice $way" freedtwice_case "$way" $kind ''
+  done
+  add_case "errors freed twice by two threads $way" freedtwice_case "$way" small elsewhere
+done
+for setting in GPUSHIM_POOL=off GPUSHIM_POOL_CARVE=on GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy \
+  GPUSHIM_TRACK_SAMPLE_BYTES=1 GPUSHIM_CHECK_ARGS=on GPUSHIM_CHECK_QUARANTINE=64M; do
+  for kind in small large ordered managed pinned; do
+    add_case "errors $kind freed twice $setting" freedtwice_case linked $kind elsewhere "$setting"
+  done
+done
+
+# Freed by a loop, too fast for a stack of each: without a check the report says so, with one it
+# has the stack.
+# freedtwice_loop_case FREED [VARIABLE...]
+freedtwice_loop_case() {
+  native native "$apps/freedtwice_linked" small loop
+  preloaded shim "${@:2}" -- "$apps/freedtwice_linked" small loop
+  expect_same native shim
+  expect_count shim.err '^==[0-9]+== ERROR 1: double free of 0x' 1
+  grep -A1 ' first freed at ' shim.err | sed -E 's/^==[0-9]+== *//; s/ at .* by thread [0-9]+//; s/ +[a-z]+[.]c:.*//' |
+    paste -sd ' ' >freed
+  expect_text freed "^$1"
+}
+add_case "errors freed twice in a loop, with checks" freedtwice_loop_case 'first freed #0 give_first$' \
+  GPUSHIM_CHECK_ARGS=on
+add_case "errors freed twice in a loop, stacks off" \
+  freedtwice_loop_case 'first freed [(]no call stack recorded: GPUSHIM_STACK_FREE=on[)] allocated' \
+  GPUSHIM_STACK_FREE=off
+
+# So many frees in between that the first is forgotten: it is called no double free, and no
+# other free is blamed for it.
+freedtwice_late_case() {
+  native native "$apps/freedtwice_linked" small late
+  preloaded shim -- "$apps/freedtwice_linked" small late
+  expect_same native shim
+  expect_count shim.err '^==[0-9]+== ERROR ' 1
+  expect_count shim.err '^==[0-9]+== ERROR 1: invalid free of 0x' 1
+  expect_text shim.err 'neither live nor among the addresses last freed'
+  expect_no_text shim.err 'first freed'
+}
+add_case "errors freed twice, long ago" freedtwice_late_case
+
 # All of them in one run, with parts switched off; the program's answers stay the same.
 # badfree_switched_case WAY VARIABLE
 badfree_switched_case() {

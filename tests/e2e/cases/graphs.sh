@@ -57,9 +57,10 @@ graph_errors_case() {
 
 # What a launch has freed is said to be; with the stack of the launch where frees have one.
 graph_launch_free_case() {
-  graph_same_case "$1" errors
-  expect_count shim.err '^==[0-9]+==   first freed at .* by thread [0-9]+, by the launch of a graph \(no call stack recorded: GPUSHIM_STACK_FREE\)$' 1
-  preloaded stacks GPUSHIM_STACK_FREE=on -- "$apps/graphmem_$1" errors
+  preloaded shim GPUSHIM_STACK_FREE=off -- "$apps/graphmem_$1" errors
+  expect_count shim.err '^==[0-9]+==   first freed at .* by thread [0-9]+, by the launch of a graph \(no call stack recorded: GPUSHIM_STACK_FREE=on\)$' 1
+  native native "$apps/graphmem_$1" errors
+  preloaded stacks -- "$apps/graphmem_$1" errors
   expect_same native stacks
   expect_count stacks.err '^==[0-9]+==   first freed at .* by thread [0-9]+, by the launch of a graph$' 1
   grep -A1 'by the launch of a graph$' stacks.err | tail -n 1 >innermost

@@ -200,12 +200,12 @@ add_case "tracking in a state file" tracking_state_case
 
 # tracking_free_stack_case WAY [SETTING...]
 tracking_free_stack_case() {
-  same_as_native GPUSHIM_STACK_FREE=on "${@:2}" -- "$apps/badfree_$1" double
+  same_as_native "${@:2}" -- "$apps/badfree_$1" double
   expect_count shim.err '^==[0-9]+==   first freed at [0-9.]+ [mu]?s by thread [0-9]+$' 1
   expect_text shim.err '#0 free_twice +badfree\.c:22$'
   expect_no_text shim.err 'no call stack'
-  preloaded off "${@:2}" -- "$apps/badfree_$1" double
-  expect_count off.err '^==[0-9]+==   first freed at .* \(no call stack recorded: GPUSHIM_STACK_FREE\)$' 1
+  preloaded off "${@:2}" GPUSHIM_STACK_FREE=off -- "$apps/badfree_$1" double
+  expect_count off.err '^==[0-9]+==   first freed at .* \(no call stack recorded: GPUSHIM_STACK_FREE=on\)$' 1
 }
 for way in shared static linked; do
   add_case "tracking stacks of frees $way" tracking_free_stack_case "$way"
@@ -339,7 +339,7 @@ add_case "tracking STACK_TABLE out of range" \
 add_case "tracking bad TRACK_START" \
   tracking_bad_case 'GPUSHIM_TRACK_START=later: not a switch' GPUSHIM_TRACK_START=later
 add_case "tracking bad STACK_FREE" \
-  tracking_bad_case 'GPUSHIM_STACK_FREE=2: not a switch' GPUSHIM_STACK_FREE=2
+  tracking_bad_case 'GPUSHIM_STACK_FREE=2: not one of auto, on, off' GPUSHIM_STACK_FREE=2
 for value in KILL 9 SEGV RTMIN+99 USR2x; do
   add_case "tracking bad signal $value" tracking_bad_case \
     "GPUSHIM_TRACK_SIGNAL=${value/+/[+]}: not a signal that can be used" "GPUSHIM_TRACK_SIGNAL=$value"
