@@ -75,6 +75,7 @@ static bool find_symbols(const struct gs_module_ref *module,
     memcpy(&out->thread_state, &thread_state, sizeof(out->thread_state));
     memcpy(&out->interpreters, &interpreters, sizeof(out->interpreters));
     out->version = find_version(module);
+    out->free_threaded = gs_elf_symbol(module, "_Py_MergeZeroLocalRefcount") != NULL;
     gs_elf_function(module, "_PyEval_EvalFrameDefault", &out->evaluation.begin,
                     &out->evaluation.end);
     find_programs(module, out);
@@ -115,6 +116,23 @@ bool gs_python_find(struct gs_python_symbols *out)
     for (size_t i = 0; i < GS_ARRAY_LEN(sonames); i++) {
         if (find_in_library(sonames[i], out)) {
             return gs_linker_keep(out->runtime); /* it may be unloaded already */
+        }
+    }
+    return false;
+}
+
+bool gs_python_present(void)
+{
+    static const char *const sonames[] = {"libpython", "libpypy"};
+    const void *headers = (const void *)getauxval(AT_PHDR);
+    struct gs_module_ref module;
+    if (gs_elf_module_of(headers, &module) == GS_OK &&
+        gs_elf_symbol(&module, "Py_Initialize")) {
+        return true;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(sonames); i++) {
+        if (gs_elf_module_named(sonames[i], true, &module) == GS_OK) {
+            return true;
         }
     }
     return false;

@@ -11,4 +11,7 @@
  * missing. */
 bool gs_python_find(struct gs_python_symbols *out);
 
+/* Returns true if the process has any Python interpreter, known or not. */
+bool gs_python_present(void);
+
 #endif

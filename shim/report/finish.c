@@ -79,6 +79,8 @@ static void fill_devices(struct gs_state *state)
 
 /* The time limit for a scan of host memory. */
 #define SCAN_LIMIT_MS 60000u
+/* The first version whose ints the scan does not know. */
+#define PYTHON_UNKNOWN 0x030f0000u
 
 /* Returns true if a pool serves the address from within a segment, so that the driver
  * does not know it as an allocation. */
@@ -181,11 +183,31 @@ struct last_report {
     bool bad; /* the result */
 };
 
+/*
+ * Sets what the scan can know of Python. At a usual exit the interpreter has ended before
+ * this report, and has freed the objects that held memory until then: their words are
+ * left, or not, like those of objects freed long ago.
+ */
+static void set_python(struct gs_scan_config *scan)
+{
+    static const char unknown[] = "it does not know this interpreter";
+    struct gs_python_symbols python = {0};
+    if (!gs_python_find(&python)) {
+        scan->python_unread = gs_python_present() ? unknown : NULL;
+    } else if (!python.interpreters || !python.interpreters()) {
+        scan->python_unread = "they ended before this report";
+    } else if (python.free_threaded || python.version >= PYTHON_UNKNOWN) {
+        scan->python_unread = unknown;
+    } else {
+        scan->python_ints = true;
+    }
+}
+
 static void write_last(void *arg)
 {
     struct last_report *last = arg;
     struct gs_state *state = last->state;
-    const struct gs_scan_config scan = {
+    struct gs_scan_config scan = {
         .stack_from = last->stack_from,
         .own_code = (const void *)(uintptr_t)&gs_finish_report,
         .self = state,
@@ -200,7 +222,10 @@ static void write_last(void *arg)
     gs_managed_log();
     struct gs_report_config config =
         describe(state, last->ending, (struct gs_report_lines){.wanted = true});
-    config.scan = state->options.leak_scan ? &scan : NULL;
+    if (state->options.leak_scan) {
+        set_python(&scan);
+        config.scan = &scan;
+    }
     config.transfers = gs_transfer_table();
     last->bad = write_report(state, config, GS_OUTPUTS_END);
 }

@@ -34,6 +34,8 @@
  * small. */
 #define ROOMY_REPORT_BYTES (8 * (uintptr_t)GS_KIB)
 
+#define INT_HEADER_BYTES (GS_SCAN_INT_HEADER * sizeof(uint64_t))
+
 /* Bits of a pagemap entry: Documentation/admin-guide/mm/pagemap.rst */
 #define PAGE_PRESENT (UINT64_C(1) << 63)
 #define PAGE_SWAPPED (UINT64_C(1) << 62)
@@ -74,6 +76,7 @@ struct run {
     struct gs_scan_ranges skips, roots;
     size_t piece_count, batch_bytes;
     bool batch_root;
+    struct gs_scan_range last; /* piece added */
     uintptr_t page_bytes;
     int pagemap;
     bool by_entries;
@@ -115,6 +118,9 @@ static void scan_batch(struct run *run, size_t bytes)
     run->scan->scanned_bytes += bytes;
     gs_scan_words(run->scan, &run->work->filter, run->work->batch, bytes / 8,
                   run->batch_root);
+    if (run->scan->python_ints) {
+        gs_scan_ints(run->scan, &run->work->filter, run->work->batch, bytes / 8);
+    }
 }
 
 /* A page of the batch is unreadable: reads the pages one by one, and skips that page. */
@@ -151,22 +157,35 @@ static void flush(struct run *run)
     }
 }
 
+/* Returns where to begin a piece at `begin`: the header of an int there may be at the end
+ * of the last piece, whose batch may be gone. */
+static uintptr_t with_header(const struct run *run, uintptr_t begin)
+{
+    bool follows = run->scan->python_ints && begin == run->last.end &&
+                   begin - run->last.begin >= INT_HEADER_BYTES;
+
+    return follows ? begin - INT_HEADER_BYTES : begin;
+}
+
 /* Adds present pages [begin, end), which are all root or all not. */
 static void add_piece(struct run *run, uintptr_t begin, uintptr_t end, bool root)
 {
     if (root != run->batch_root) {
         flush(run);
+        run->last.end = 0;
     }
     run->batch_root = root;
     begin = gs_round_up(begin, sizeof(uint64_t));
     end &= ~(uintptr_t)(sizeof(uint64_t) - 1);
     while (begin < end && !run->why_not) {
+        uintptr_t from = with_header(run, begin);
         size_t room = BATCH_BYTES - run->batch_bytes;
-        size_t bytes = end - begin < room ? end - begin : room;
+        size_t bytes = end - from < room ? end - from : room;
         run->work->pieces[run->piece_count++] =
-            (struct iovec){.iov_base = (void *)begin, .iov_len = bytes};
+            (struct iovec){.iov_base = (void *)from, .iov_len = bytes};
         run->batch_bytes += bytes;
-        begin += bytes;
+        run->last = (struct gs_scan_range){.begin = from, .end = from + bytes};
+        begin = from + bytes;
         if (run->batch_bytes == BATCH_BYTES || run->piece_count == BATCH_PIECES) {
             flush(run);
         }
@@ -509,6 +528,7 @@ void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config
     struct run run = {.scan = scan, .pagemap = -1, .by_entries = config->by_entries};
     uint64_t start_ns = gs_now_ns();
 
+    scan->python_ints = config->python_ints;
     if (config->limit_ms != 0) {
         run.deadline_ns = start_ns + config->limit_ms * UINT64_C(1000000);
     }
@@ -525,6 +545,7 @@ void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config
     } else {
         run.why_not = gs_status_text(GS_ERR_HOST_NOMEM);
     }
+    scan->python_unread = config->python_unread;
     scan->took_ns = gs_now_ns() - start_ns;
     scan->why_not = run.why_not;
     if (run.why_not) { /* half a scan proves nothing */

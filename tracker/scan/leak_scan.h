@@ -41,6 +41,11 @@ struct gs_scan_config {
     /* Visits memory of the library that holds addresses. NULL: none. Returns false if
      * part of that memory is unknown: then no scan is made. */
     bool (*own_memory)(void *self, gs_scan_skip skip, void *arg);
+    /* The process has a CPython whose ints the scan also searches. */
+    bool python_ints;
+    /* Why Python objects may have held memory that the scan finds no pointer to; static;
+     * NULL: none may. No allocation is then called lost. */
+    const char *python_unread;
     unsigned limit_ms; /* 0: none */
     /* Reads an entry for each page, as kernels before 6.7 need it. For tests. */
     bool by_entries;
@@ -55,7 +60,9 @@ struct gs_scan_target {
 struct gs_scan {
     struct gs_scan_target *targets; /* by address; mapped; NULL: no scan was made */
     size_t count, mapped_bytes;
-    const char *why_not; /* static; NULL: the scan was made, or not requested */
+    const char *why_not;       /* static; NULL: the scan was made, or not requested */
+    const char *python_unread; /* of the config */
+    bool python_ints;
     uint64_t scanned_bytes, took_ns;
 };
 

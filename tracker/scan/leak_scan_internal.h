@@ -29,6 +29,11 @@ void gs_scan_prepare(struct gs_scan *scan, struct gs_scan_filter *filter);
 /* Scans `count` words; root: they are from a module or a stack. */
 void gs_scan_words(struct gs_scan *scan, const struct gs_scan_filter *filter,
                    const uint64_t *words, size_t count, bool root);
+/* Scans them for Python ints. An int whose first GS_SCAN_INT_HEADER words are not among
+ * them is not found. */
+#define GS_SCAN_INT_HEADER 3u
+void gs_scan_ints(struct gs_scan *scan, const struct gs_scan_filter *filter,
+                  const uint64_t *words, size_t count);
 
 /* ---- leak_scan_ranges.c: skipped ranges and roots --------------------------------- */
 

@@ -21,8 +21,13 @@ enum gs_scan_found gs_scan_result(const struct gs_scan *scan, uint64_t addr)
     }
     const struct gs_scan_target *target = &scan->targets[low];
     if ((target->seen & GS_SEEN_START_ROOT) != 0 ||
-        ((target->seen & GS_SEEN_START_HEAP) != 0 && !target->driver_knows)) {
+        ((target->seen & GS_SEEN_START_HEAP) != 0 && !target->driver_knows &&
+         !scan->python_unread)) {
         return GS_SCAN_START;
+    }
+    /* A word on the heap may be left of a Python object. */
+    if (scan->python_unread) {
+        return GS_SCAN_NOT_MADE;
     }
     if ((target->seen & GS_SEEN_INSIDE) != 0) {
         return GS_SCAN_INSIDE;

@@ -38,6 +38,7 @@ struct gs_code_range {
 /* A Python interpreter in the process: addresses of its own. */
 struct gs_python_symbols {
     unsigned version;                /* PY_VERSION_HEX */
+    bool free_threaded;              /* a build without the interpreter's lock */
     const void *runtime;             /* PyInterpreterState_Head: the first; may be NULL */
     const void *code_type;           /* PyCode_Type */
     void *(*thread_state)(void);     /* PyGILState_GetThisThreadState */

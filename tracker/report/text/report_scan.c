@@ -52,7 +52,16 @@ void gs_scan_note(const struct gs_scan *scan, const char *prefix, bool figures,
 
     if (scan->why_not) {
         gs_text_add(text, "%sNote: no scan for pointers: %s\n", prefix, scan->why_not);
-    } else if (figures && scan->count != 0) {
+    } else if (scan->python_unread && scan->count != 0) {
+        gs_text_add(text,
+                    "%sNote: the leak scan is not reliable for Python objects: %s; no "
+                    "leak is called lost\n",
+                    prefix, scan->python_unread);
+    }
+    if (scan->why_not) {
+        return;
+    }
+    if (figures && scan->count != 0) {
         gs_text_add(text, "%sSearched %s of host memory for pointers, %u.%03u s\n",
                     prefix, gs_text_bytes(scan->scanned_bytes, bytes),
                     (unsigned)(scan->took_ns / 1000000000u),
