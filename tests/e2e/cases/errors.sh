@@ -52,8 +52,8 @@ for setting in GPUSHIM_POOL=off GPUSHIM_POOL_CARVE=on GPUSHIM_ASYNC=pool GPUSHIM
   done
 done
 
-# Freed by a loop, too fast for a stack of each: without a check the report says so, with one it
-# has the stack.
+# After a loop of frees that leaves the thread no budget: with a check the free has its stack
+# nevertheless; one without a stack names the option.
 # freedtwice_loop_case FREED [VARIABLE...]
 freedtwice_loop_case() {
   native native "$apps/freedtwice_linked" small loop
