@@ -18,6 +18,9 @@ struct given {
     unsigned shift; /* of addresses */
     bool no_lines, no_names;
     unsigned pid;
+    const char *file, *main_file; /* NULL: /src/a.c */
+    const char *module;           /* NULL: /bin/a */
+    bool python;                  /* the frames have no module */
 };
 
 #define GIVEN(text, ...)                                                                 \
@@ -29,8 +32,14 @@ struct given {
 static void put_frame(FILE *out, const char *function, unsigned line,
                       const struct given *given, unsigned number)
 {
-    fprintf(out, "%s{\"address\": \"0x%x\", \"module\": 0, \"offset\": \"0x%x\", ",
-            number ? ", " : "", 0x1000 * given->shift + line, line);
+    const char *file = line == 100 ? given->main_file : given->file;
+
+    if (given->python)
+        fprintf(out, "%s{\"address\": null, \"module\": null, \"offset\": null, ",
+                number ? ", " : "");
+    else
+        fprintf(out, "%s{\"address\": \"0x%x\", \"module\": 0, \"offset\": \"0x%x\", ",
+                number ? ", " : "", 0x1000 * given->shift + line, line);
     if (given->no_names)
         fputs("\"function\": null, \"linkage\": null, ", out);
     else
@@ -38,7 +47,7 @@ static void put_frame(FILE *out, const char *function, unsigned line,
     if (given->no_lines)
         fputs("\"file\": null, \"line\": null}", out);
     else
-        fprintf(out, "\"file\": \"/src/a.c\", \"line\": %u}", line);
+        fprintf(out, "\"file\": \"%s\", \"line\": %u}", file ? file : "/src/a.c", line);
 }
 
 /* Reads the report that a program of one module could have written. */
@@ -71,9 +80,8 @@ static struct gs_report_file make(struct given given)
         number++;
     }
     fclose(code);
-    fprintf(out,
-            "], \"frames\": [%s], \"modules\": [{\"path\": \"/bin/a\", \"build_id\": ",
-            frames);
+    fprintf(out, "], \"frames\": [%s], \"modules\": [{\"path\": \"%s\", \"build_id\": ",
+            frames, given.module ? given.module : "/bin/a");
     fprintf(out, given.build ? "\"%s\"}]}" : "null}]}", given.build);
     fclose(out);
     free(frames);
@@ -113,6 +121,49 @@ Test(diff, addresses_do_not_matter)
     expect_rows(GIVEN("8 load 5; 4 index 9", "aa", .shift = 1),
                 GIVEN("8 load 5; 4 index 9", "aa", .shift = 7),
                 "SAME load 5 8 8; SAME index 9 4 4");
+}
+
+/* A function of the name, at the line, in a file of the base name is another call site.
+ */
+Test(diff, files_of_one_base_name)
+{
+    for (unsigned python = 0; python < 2; python++)
+        expect_rows(GIVEN("8 make 5", "aa", .file = "/sp/foo/__init__.py",
+                          .main_file = "/sp/main.py", .module = "/sp/foo/lib.so",
+                          .python = python),
+                    GIVEN("9 make 5", "bb", .file = "/sp/bar/__init__.py",
+                          .main_file = "/sp/main.py", .module = "/sp/bar/lib.so",
+                          .python = python),
+                    python ? "NEW make 0 0 9; GONE make 0 8 0"
+                           : "NEW make 5 0 9; GONE make 5 8 0");
+}
+
+/* Two spellings of a path are one file. */
+Test(diff, a_file_is_not_its_spelling)
+{
+    expect_rows(GIVEN("8 load 5", "aa", .file = "/src/./sub/../a.c"),
+                GIVEN("8 load 5", "bb", .file = "/src//a.c"), "SAME load 5 8 8");
+    expect_rows(GIVEN("8 load 5", "aa", .file = "./a.c"),
+                GIVEN("8 load 5", "bb", .file = "a.c"), "SAME load 5 8 8");
+}
+
+/* A function of a module is the same one after its file was renamed. */
+Test(diff, a_file_that_was_renamed)
+{
+    expect_rows(GIVEN("8 load 5", "aa", .file = "/src/a.c", .main_file = "/src/m.c"),
+                GIVEN("9 load 6", "bb", .file = "/src/b.c", .main_file = "/src/m.c"),
+                "GROWN load 6 8 9");
+}
+
+/* Each run has a checkout of its own: no call site is new. */
+Test(diff, a_folder_that_has_moved)
+{
+    for (unsigned python = 0; python < 2; python++)
+        expect_rows(GIVEN("8 load 5", "aa", .file = "/build/123/src/a.c",
+                          .main_file = "/build/123/main.c", .python = python),
+                    GIVEN("9 load 5", "bb", .file = "/build/124/src/a.c",
+                          .main_file = "/build/124/main.c", .python = python),
+                    python ? "GROWN load 0 8 9" : "GROWN load 5 8 9");
 }
 
 Test(diff, by_growth)
@@ -218,7 +269,7 @@ Test(merge, most_least_and_how_many)
     add_report(&places, &processes, GIVEN("8 load 5; 4 index 9", "aa", .pid = 11));
     add_report(&places, &processes, GIVEN("6 load 5; 6 load 5", "aa", .pid = 12));
     add_report(&places, &processes, GIVEN("7 load 5; 9 new 1", "aa", .pid = 13));
-    gs_place_table_write(&places, "leaked", 2, 0, &text);
+    gs_place_table_write(&places, "leaked", 2, 0, false, &text);
     cr_expect_str_eq(
         text.data,
         "  leaked     most at             least   spread   processes  call site\n"
@@ -228,7 +279,7 @@ Test(merge, most_least_and_how_many)
         "a.c:100, cudaMalloc (device)\n"
         "1 more call site with less (GPUSHIM_LEAK_MAX)\n");
     text.length = 0;
-    gs_place_table_write(&places, "leaked", 1, 40, &text);
+    gs_place_table_write(&places, "leaked", 1, 40, false, &text);
     cr_expect_str_eq(text.data, "  leaked     most at             least\n"
                                 "    call site\n"
                                 "    27 B     12 B pid 12           7 B\n"
@@ -236,6 +287,35 @@ Test(merge, most_least_and_how_many)
                                 "2 more call sites with less (GPUSHIM_LEAK_MAX)\n");
     gs_text_free(&text);
     cr_expect_eq(processes.processes, 3);
+    gs_process_table_free(&processes);
+    gs_place_table_free(&places);
+}
+
+/* A file is known by its path: in two processes, `load a.c:5` of two files is two call
+ * sites, with as many folders as tell them apart, or all of them. */
+Test(merge, files_of_one_base_name)
+{
+    struct gs_place_table places = {.places = NULL};
+    struct gs_process_table processes = {.processes = 0};
+    struct gs_text text = {0};
+    add_report(&places, &processes,
+               GIVEN("8 load 5", "aa", .pid = 11, .file = "/x/a/utils.cpp"));
+    add_report(&places, &processes,
+               GIVEN("6 load 5", "aa", .pid = 12, .file = "/x/b/utils.cpp"));
+    gs_place_table_write(&places, "leaked", 9, 0, false, &text);
+    cr_expect(strstr(text.data, "1 of 2  load a/utils.cpp:5 < main a.c:100, "), "%s",
+              text.data);
+    cr_expect(strstr(text.data, "1 of 2  load b/utils.cpp:5 < main a.c:100, "));
+    text.length = 0;
+    gs_place_table_write(&places, "leaked", 1, 0, false, &text);
+    cr_expect(strstr(text.data, "  load utils.cpp:5 < main a.c:100, "),
+              "the other one is not written: %s", text.data);
+    text.length = 0;
+    gs_place_table_write(&places, "leaked", 9, 100, true, &text);
+    cr_expect(strstr(text.data, "  load /x/a/utils.cpp:5 < main /src/a.c:100, cudaMalloc "
+                                "(device)\n"),
+              "not cut: %s", text.data);
+    gs_text_free(&text);
     gs_process_table_free(&processes);
     gs_place_table_free(&places);
 }
@@ -264,11 +344,15 @@ Test(report_file, damaged_bytes)
         if (gs_report_file_read(path, i % 2 ? GS_REPORT_OF_LEAKS : GS_REPORT_OF_PEAK,
                                 false, &file, &problem)) {
             struct gs_place_table places = {.places = NULL};
+            struct gs_shown_paths paths = {.count = 0};
             struct gs_text stack = {0};
             gs_place_table_add(&places, &file);
             for (size_t j = 0; j < file.place_count; j++)
-                gs_report_file_stack(&file, &file.places[j], &stack);
+                gs_report_file_paths(&file, &file.places[j], &paths);
+            for (size_t j = 0; j < file.place_count; j++)
+                gs_report_file_stack(&file, &file.places[j], &paths, &stack);
             gs_text_free(&stack);
+            gs_shown_paths_free(&paths);
             gs_place_table_free(&places);
             gs_report_file_free(&file);
         } else {

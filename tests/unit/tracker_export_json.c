@@ -186,7 +186,8 @@ Test(export_json, a_leak_a_pool_and_its_code)
         "\"end\": \"0x20000\", \"bias\": \"0x10000\"},");
     expect_line(&bytes, "{\"module\": \"app\"",
                 "{\"module\": \"app\", \"device\": 0, \"memory\": "
-                "\"device\", \"bytes\": 8192, \"count\": 2},");
+                "\"device\", \"bytes\": 8192, \"count\": 2, \"path\": "
+                "\"/opt/app/app\"},");
     free(bytes.data);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);

@@ -96,6 +96,37 @@ Test(suppress, a_file_has_rules_comments_and_blank_lines)
     gs_suppressions_destroy(rules);
 }
 
+/* file= is the file of the frame that is named in front of it: by base name, or by path
+ * if it has a slash. A frame whose file is not known does not match. */
+Test(suppress, a_file_is_that_of_the_frame_before_it)
+{
+    struct gs_suppressions *rules =
+        good_rules("leak:grab file=/a/utils.cpp$ from=run max_bytes=1K file=^run.c$\n");
+    const struct gs_rule *rule = gs_suppressions_rule(rules, 0);
+    struct gs_symbol_request frames[] = {
+        {.result = {.function = "grab", .file = "/src/a/utils.cpp"}},
+        {.result = {.function = "run", .file = "/src/other/run.c"}},
+        {.result = {.function = "run", .file = "/src/xrun.c"}},
+        {.result = {.function = "run"}},
+    };
+    struct gs_shown_stack stack = {.frames = frames, .count = 2};
+
+    cr_expect_str_eq(rule->pattern, "grab");
+    cr_expect_str_eq(rule->file, "/a/utils.cpp$");
+    cr_expect_eq(memcmp(rule->from, "run\0^run.c$\0", 13), 0);
+    cr_expect_eq(rule->max_bytes, 1024);
+    cr_expect(gs_pattern_matches_file(rule->file, frames[0].result.file));
+    cr_expect_not(gs_pattern_matches_file(rule->file, "/src/b/utils.cpp"));
+    cr_expect_not(gs_pattern_matches_file(rule->file, NULL));
+    cr_expect_not(gs_pattern_matches_file("utils", "/utils/x.c"), "the base name alone");
+    cr_expect(gs_report_callers_match(&stack, 0, rule->from));
+    frames[1] = frames[2];
+    cr_expect_not(gs_report_callers_match(&stack, 0, rule->from), "another file");
+    frames[1] = frames[3];
+    cr_expect_not(gs_report_callers_match(&stack, 0, rule->from), "no file");
+    gs_suppressions_destroy(rules);
+}
+
 Test(suppress, a_malformed_line_is_told_and_skipped)
 {
     static const char text[] = "leak:first\n"
@@ -115,7 +146,10 @@ Test(suppress, a_malformed_line_is_told_and_skipped)
                                "leak:second\n"
                                "leak:a from=\n"
                                "leak:a from=1 from=2 from=3 from=4 from=5 from=6 from=7 "
-                               "from=8 from=9\n";
+                               "from=8 from=9\n"
+                               "leak:a file=\n"
+                               "leak:a file=x.c file=y.c from=b\n"
+                               "leak:file=x.c\n";
     struct problems problems;
     struct gs_suppressions *rules = rules_of(text, sizeof text - 1, &problems);
 
@@ -128,16 +162,18 @@ Test(suppress, a_malformed_line_is_told_and_skipped)
         "6: max_count is not a whole number\n"
         "7: max_bytes is not a size (such as 20M)\n"
         "8: max_count is there twice\n"
-        "9: unknown setting behind the pattern (from, max_count, max_bytes and device "
-        "are "
-        "known)\n"
+        "9: unknown setting behind the pattern (file, from, max_count, max_bytes and "
+        "device are known)\n"
         "10: device is not the number of one\n"
         "11: max_bytes is for leak: rules only\n"
         "12: max_count is not a whole number\n"
         "13: max_bytes is not a size (such as 20M)\n"
         "14: a NUL byte\n"
         "16: from has no pattern\n"
-        "17: from is there more than 8 times\n");
+        "17: from is there more than 8 times\n"
+        "18: file has no pattern\n"
+        "19: file is there twice\n"
+        "20: no pattern\n");
     cr_assert_eq(gs_suppressions_count(rules), 2);
     cr_expect_eq(find_name(rules, "the second"), 1);
     gs_suppressions_destroy(rules);
@@ -248,16 +284,16 @@ Test(suppress, callers_are_compared_in_their_order)
     struct gs_shown_stack stack = {.frames = frames, .count = GS_ARRAY_LEN(frames)};
 
     cr_expect_str_eq(rule->pattern, "grab");
-    cr_expect_eq(memcmp(rule->from, "^inner$\0out*r\0", 15), 0);
+    cr_expect_eq(memcmp(rule->from, "^inner$\0\0out*r\0\0", 17), 0);
     cr_expect_eq(rule->max_bytes, 1024);
     cr_expect(gs_report_callers_match(&stack, 0, rule->from));
     cr_expect(gs_report_callers_match(&stack, 1, rule->from));
     cr_expect_not(gs_report_callers_match(&stack, 2, rule->from), "inner is the callee");
-    cr_expect_not(gs_report_callers_match(&stack, 0, "outer\0inner\0"), "the order");
-    cr_expect_not(gs_report_callers_match(&stack, 0, "inner\0inner\0"),
+    cr_expect_not(gs_report_callers_match(&stack, 0, "outer\0\0inner\0\0"), "the order");
+    cr_expect_not(gs_report_callers_match(&stack, 0, "inner\0\0inner\0\0"),
                   "one frame twice");
-    cr_expect(gs_report_callers_match(&stack, 0, "^b.c$\0"), "a file");
-    cr_expect(gs_report_callers_match(&stack, 0, "/a/\0"), "a path");
+    cr_expect(gs_report_callers_match(&stack, 0, "^b.c$\0\0"), "a file");
+    cr_expect(gs_report_callers_match(&stack, 0, "/a/\0\0"), "a path");
     cr_expect(gs_report_callers_match(&stack, 4, "\0"), "no callers asked for");
     cr_expect_eq(find_name(rules, "grab"), 0);
     cr_expect_eq(

@@ -60,8 +60,8 @@ size_t gs_export_frames(const struct gs_export *export);
  * Returns how many; 0 if there are none. */
 size_t gs_export_shown(const struct gs_export *export, uint32_t stack,
                        struct gs_export_frame *frames, size_t most);
-/* The owner of what a stack allocates: a module, or a file of Python. NULL: unknown. The
- * text is the snapshot's. */
+/* The owner of what a stack allocates: the path of a module, or of a file of Python.
+ * NULL: unknown. The text is the snapshot's. */
 const char *gs_export_owner(const struct gs_export *export, uint32_t stack);
 
 /* A setting in force, in the form that a user would write. */

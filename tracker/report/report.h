@@ -9,6 +9,7 @@
 
 #include "gs_base.h"
 #include "tracker/growth.h"
+#include "tracker/names/shown_path.h"
 #include "tracker/names/symbolize.h"
 #include "tracker/report/export.h"
 #include "tracker/report/rules/suppress.h"
@@ -160,6 +161,7 @@ struct gs_report_config {
     bool show_hints;      /* what there was too much of, also in a clean run */
     bool caches_leak;     /* what caching allocators keep counts as leaked */
     bool all_frames;      /* GPUSHIM_STACK_FRAMES=all: no frames are folded */
+    bool full_paths;      /* GPUSHIM_FULL_PATHS: files are shown with their whole path */
     bool show_pool;       /* GPUSHIM_VERBOSE=2: traffic, and all statistics of the pool */
     /* Names of runtime functions (cudaMalloc, ...). The report hides the frames down to
      * the outermost of them; its name is the call that the program made. */
@@ -206,17 +208,22 @@ void gs_report_figures(struct gs_tracker *tracker, const struct gs_report_config
 
 /* Writes resolved frames, the program's own first, as a stack of the report. `inner`:
  * what is folded before it, "23 frames of PyTorch"; NULL: nothing. `cut`: the stack goes
- * on. */
+ * on. `paths`: of all files of the report; NULL: base names are written. */
 void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned count,
-                           const char *inner, bool cut, struct gs_text *text);
+                           const char *inner, bool cut, struct gs_shown_paths *paths,
+                           struct gs_text *text);
+/* Adds the paths that gs_report_write_stack writes. */
+void gs_report_add_paths(const struct gs_symbol_request *frames, unsigned count,
+                         struct gs_shown_paths *paths);
 
 /* The stacks of growing call sites as written, so that file and line are looked up once.
  * Zero at first. */
 struct gs_growth_names {
     struct gs_growth_name *first;
     size_t count;
-    unsigned missed; /* snapshots in which the look-up failed */
-    bool keep;       /* the stacks of the last snapshot are final */
+    unsigned missed;             /* snapshots in which the look-up failed */
+    bool keep;                   /* the stacks of the last snapshot are final */
+    struct gs_shown_paths paths; /* their files; copies */
 };
 
 /* Writes a line on the last snapshot of growth, and the `most` fastest growing call sites

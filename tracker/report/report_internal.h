@@ -7,6 +7,7 @@
 
 #include "tracker/growth.h"
 #include "tracker/names/runtime_modules.h"
+#include "tracker/names/shown_path.h"
 #include "tracker/peaks.h"
 #include "tracker/report/report.h"
 #include "tracker/tracker_internal.h"
@@ -202,7 +203,9 @@ void gs_report_keep_class(struct gs_symbol_request *frame);
 const char *gs_report_families(const struct gs_symbol_request *frames, unsigned count,
                                char out[160]);
 
-/* Base name of the module of a resolved frame; "" where unknown. */
+/* Path of the module of a resolved frame; NULL or "" where unknown. */
+const char *gs_report_frame_module_path(const struct gs_symbol_request *request);
+/* Its base name; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);
 
 /* Returns true for a runtime function of the configuration. `symbol` may be NULL. */
@@ -267,7 +270,7 @@ void gs_report_cached(const struct gs_report_writer *writer);
 struct gs_owner {
     unsigned row;     /* as in the totals: a device, or from GS_ROW_PINNED on */
     unsigned kind;    /* of its memory, if that is told apart; else 0 */
-    const char *name; /* NULL: unknown */
+    const char *path; /* of a module, or of a file of Python; NULL: unknown */
     uint64_t bytes, count;
 };
 
@@ -276,8 +279,8 @@ struct gs_owners {
     size_t count, capacity;
 };
 
-/* The owner of a call site's memory; NULL: unknown. The name lives as long as the stack
- * table. */
+/* The path of the owner of a call site's memory; NULL: unknown. It lives as long as the
+ * stack table. */
 const char *gs_report_owner(const struct gs_stacks *stacks,
                             const struct gs_report_source *source, uint32_t stack);
 /* Gathers live allocations only; memory lost with its context has no owner. */
@@ -310,6 +313,8 @@ struct gs_report_writer {
     const struct gs_report_source *source;
     const struct gs_report_data *data;
     const struct gs_frame_table *frames;
+    const struct gs_owners *owners; /* of live memory; NULL: they are not listed */
+    struct gs_shown_paths *paths;   /* of the files in the text; NULL: base names */
     struct gs_text *text;
     char prefix[32]; /* "==PID== " */
 };
@@ -372,6 +377,8 @@ void gs_report_peak_lines(const struct gs_report_writer *writer);
 void gs_report_transfers(const struct gs_report_writer *writer);
 /* Prints the last snapshot of growing call sites, if requested; growth.c. */
 void gs_report_growth(const struct gs_report_writer *writer);
+/* Adds the paths of its stacks. */
+void gs_report_growth_paths(const struct gs_report_writer *writer);
 /* Prints the largest owners of each device; all with show_pool. */
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
@@ -390,12 +397,18 @@ const char *gs_report_killed_fate(const struct gs_report_config *config, char ou
 /* Prints the frames, one per line; report_stack.c. */
 void gs_report_stack(const struct gs_report_writer *writer,
                      const struct gs_shown_stack *stack);
-/* The program's own frame: "at load_weights leaky.c:39", "at step model.py:7", "at ??
- * plugin.so+0x1139"; without a stack the reason, "(no call stack was recorded)". Returns
- * `out`. */
-#define GS_REPORT_WHERE 512
-const char *gs_report_where(const struct gs_shown_stack *stack,
-                            char out[GS_REPORT_WHERE]);
+/* Adds the paths that the lines have. `config` may be NULL. */
+void gs_report_stack_paths(const struct gs_report_config *config,
+                           const struct gs_shown_stack *stack,
+                           struct gs_shown_paths *paths);
+/* Finds the paths of the text: of the stacks and owners that are printed. The leaks to
+ * print are chosen, and their frames named; report_paths.c. */
+void gs_report_find_paths(const struct gs_report_writer *writer);
+/* Prints the program's own frame: "at load_weights leaky.c:39", "at step model.py:7",
+ * "at ?? plugin.so+0x1139"; without a stack the reason, "(no call stack was recorded)".
+ */
+void gs_report_where(const struct gs_report_writer *writer,
+                     const struct gs_shown_stack *stack);
 /* "cudaMalloc", or the driver function if no runtime function is known. */
 const char *gs_report_call_name(const struct gs_tracker *tracker, const char *call,
                                 uint16_t api);

@@ -242,7 +242,7 @@ static void write_places(struct merge *merge, struct gs_text *text)
                        : processes->live == processes->processes ? "live"
                                                                  : "sum";
     gs_place_table_write(&merge->places, what, gs_state_settings()->leak_max,
-                         columns_of_output(), text);
+                         columns_of_output(), gs_state_settings()->full_paths, text);
     if (text->length > 0) {
         gs_text_add(text, "\n");
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shim/tools/launcher/timeline.h"
+#include "tracker/names/runtime_modules.h"
 
 const char *gs_timeline_memory(const struct gs_replay_op *op, char out[32])
 {
@@ -21,7 +22,8 @@ const char *gs_timeline_function(const struct gs_export_frame *frame, char out[5
     if (frame->function) {
         return frame->function;
     }
-    (void)snprintf(out, 512, "%.400s+0x%llx", frame->module ? frame->module : "unknown",
+    (void)snprintf(out, 512, "%.400s+0x%llx",
+                   frame->module ? gs_module_base_name(frame->module) : "unknown",
                    (unsigned long long)frame->offset);
     return out;
 }

@@ -9,6 +9,7 @@
  * Owns: nothing.   Lock: none.   Source: "Trace Event Format" of the Chromium project
  */
 #include "shim/tools/launcher/timeline.h"
+#include "tracker/names/shown_path.h"
 #include "tracker/report/files/export_json_values.h"
 #include "tracker/report/text/text.h"
 
@@ -32,6 +33,7 @@ struct writer {
     struct gs_timeline_pool *pool;
     uint64_t interval_ns;             /* 0: each point is written */
     struct curve curves[DEVICES + 1]; /* the last: pinned host memory */
+    struct gs_shown_paths paths;      /* of the call sites */
 };
 
 /* What each event has; the caller closes it. */
@@ -112,7 +114,7 @@ static void add_point(struct writer *writer, const struct gs_replay_op *op)
 }
 
 /* "load_model (app.c:31)", or the kind of memory where no site is known. */
-static void name_site(const struct gs_timeline_stack *stack,
+static void name_site(struct writer *writer, const struct gs_timeline_stack *stack,
                       const struct gs_replay_op *op, char out[512])
 {
     const struct gs_export_frame *frame = stack->frames;
@@ -122,11 +124,9 @@ static void name_site(const struct gs_timeline_stack *stack,
         snprintf(out, 512, "%s memory", gs_replay_kind_name(op->kind));
         return;
     }
-    const char *base = frame->file ? strrchr(frame->file, '/') : NULL;
-    base = base ? base + 1 : frame->file;
-    if (base && frame->line) {
+    if (frame->file && frame->line) {
         snprintf(out, 512, "%.300s (%.150s:%u)", gs_timeline_function(frame, function),
-                 base, frame->line);
+                 gs_shown_path(&writer->paths, frame->file), frame->line);
     } else {
         snprintf(out, 512, "%.450s", gs_timeline_function(frame, function));
     }
@@ -167,7 +167,7 @@ static void put_slice(struct writer *writer, const struct gs_replay_op *op,
     const struct gs_timeline_stack stack = gs_timeline_stack(writer->timeline, op);
     char site[512], memory[32], size[24];
 
-    name_site(&stack, op, site);
+    name_site(writer, &stack, op, site);
     begin_event(writer, event == BEGIN ? "b" : "e", site, op->thread, op->time_ns);
     gs_json_member_text(json, "cat", gs_timeline_memory(op, memory));
     gs_json_member_open(json, "id2", '{');
@@ -283,6 +283,11 @@ enum gs_status gs_timeline_perfetto(const struct gs_timeline *timeline,
     struct gs_json *json = &writer.json;
 
     writer = (struct writer){.timeline = timeline};
+    for (size_t i = 0; i < timeline->stack_count; i++) {
+        if (timeline->stacks[i].count > 0) {
+            gs_shown_paths_add(&writer.paths, timeline->stacks[i].frames->file);
+        }
+    }
     if (timeline->shown) {
         writer.interval_ns = trace->end_ns / (timeline->most / 2 + 1) + 1;
     }
@@ -306,5 +311,6 @@ enum gs_status gs_timeline_perfetto(const struct gs_timeline *timeline,
     gs_json_close(json, ']');
     gs_json_close(json, '}');
     gs_out_char(&json->out, '\n');
+    gs_shown_paths_free(&writer.paths);
     return gs_out_end(&json->out);
 }

@@ -1,15 +1,18 @@
 /*
  * diff.c - see diff.h.
  *
- * Call sites of the same functions form a class. Within a class lines tell them apart, if
- * both reports are of the same builds, or if one report has all lines of the other: then
- * no line has moved. Otherwise the class is one call site, so that a line inserted above
- * an allocation makes no new leak. Where one report lacks names, because a file is
- * missing or was not read, call sites of the same build are found by their addresses.
+ * Call sites of the same functions in the same files form a class; of the same functions
+ * alone, if the file of some is not known, or if one file was renamed. Within a class
+ * lines tell them apart, if both reports are of the same builds, or if one report has all
+ * lines of the other: then no line has moved. Otherwise the class is one call site, so
+ * that a line inserted above an allocation makes no new leak. Where one report lacks
+ * names, because a file is missing or was not read, call sites of the same build are
+ * found by their addresses.
  *
  * Owns: struct gs_diff.   Lock: none.   Design: docs/outputs.md
  */
 #include "shim/tools/reader/diff.h"
+#include "shim/tools/reader/moved_paths.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,25 +23,37 @@
 
 /* ---- builds ------------------------------------------------------------------------ */
 
-/* Returns the module of this base name; NULL: the file has none. */
-static const struct gs_file_module *module_named(const struct gs_report_file *file,
-                                                 const char *name)
+/* The path by which both reports know a module; NULL: none. */
+static const char *path_of(const struct gs_file_module *module)
 {
-    for (size_t i = 0; i < file->module_count; i++) {
-        const char *path = file->modules[i].path;
-        if (path && strcmp(gs_module_base_name(path), name) == 0) {
-            return &file->modules[i];
+    return module->path_there ? module->path_there : module->path;
+}
+
+/* Returns the other report's module of this path, else the first one of the base name;
+ * NULL: there is none. */
+static const struct gs_file_module *module_there(const struct gs_report_file *other,
+                                                 const struct gs_file_module *module)
+{
+    const struct gs_file_module *named = NULL;
+    for (size_t i = 0; module->path && i < other->module_count; i++) {
+        const struct gs_file_module *there = &other->modules[i];
+        if (there->path && gs_path_compare(path_of(there), path_of(module)) == 0) {
+            return there;
+        }
+        if (!named && there->path &&
+            strcmp(gs_module_base_name(there->path), gs_module_base_name(module->path)) ==
+                0) {
+            named = there;
         }
     }
-    return NULL;
+    return named;
 }
 
 /* Returns whether a module is the same build in the other report. */
 static bool is_same_build(const struct gs_report_file *other,
                           const struct gs_file_module *module)
 {
-    const struct gs_file_module *there =
-        module->path ? module_named(other, gs_module_base_name(module->path)) : NULL;
+    const struct gs_file_module *there = module_there(other, module);
     return there && there->build_id && module->build_id &&
            strcmp(there->build_id, module->build_id) == 0;
 }
@@ -62,12 +77,11 @@ static void find_rebuilt(const struct gs_report_file files[2], struct gs_diff *d
 {
     for (size_t i = 0; i < files[0].module_count; i++) {
         const struct gs_file_module *module = &files[0].modules[i];
-        const char *name = module->path ? gs_module_base_name(module->path) : "";
-        const struct gs_file_module *there = module_named(&files[1], name);
+        const struct gs_file_module *there = module_there(&files[1], module);
         if (there && there->build_id && module->build_id &&
             strcmp(there->build_id, module->build_id) != 0 && is_used(&files[0], i)) {
             if (diff->rebuilt_count < GS_DIFF_REBUILT_MOST) {
-                diff->rebuilt[diff->rebuilt_count] = name;
+                diff->rebuilt[diff->rebuilt_count] = gs_module_base_name(module->path);
             }
             diff->rebuilt_count++;
         }
@@ -92,8 +106,9 @@ static bool is_same_code(const struct gs_report_file *file,
 
 /* A place of one of the reports. */
 struct entry {
-    struct gs_place_key functions, lines;
+    struct gs_place_key functions, files, modules, lines;
     const struct gs_file_place *place;
+    size_t unlined; /* frames that have no file */
     unsigned side;
     bool same_code; /* all its modules are of the same build in both reports */
 };
@@ -102,7 +117,21 @@ static int compare_entries(const void *left, const void *right)
 {
     const struct entry *a = left, *b = right;
     int order = gs_place_key_compare(&a->functions, &b->functions);
+    if (order == 0) {
+        order = gs_place_key_compare(&a->files, &b->files);
+    }
     return order ? order : gs_place_key_compare(&a->lines, &b->lines);
+}
+
+static size_t count_unlined(const struct gs_report_file *file,
+                            const struct gs_file_place *place)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < place->depth; i++) {
+        const struct gs_file_frame *frame = gs_report_file_frame(file, place, i);
+        count += frame && !(frame->file && frame->file[0]);
+    }
+    return count;
 }
 
 static bool has_lines(const struct gs_report_file *file)
@@ -125,12 +154,16 @@ static bool add_entries(const struct gs_report_file files[2], unsigned side,
     }
     for (size_t i = 0; same && i < file->place_count; i++) {
         const struct gs_file_place *place = &file->places[i];
-        entries[i] =
-            (struct entry){.functions = gs_place_key_of(file, place, by),
-                           .lines = gs_place_key_of(file, place, GS_PLACE_BY_LINE),
-                           .place = place,
-                           .side = side,
-                           .same_code = is_same_code(file, place, same)};
+        entries[i] = (struct entry){
+            .functions = gs_place_key_of(file, place, by),
+            .files = gs_place_key_of(file, place,
+                                     by == GS_PLACE_BY_FUNCTION ? GS_PLACE_BY_FILE : by),
+            .modules = gs_place_key_of(file, place, GS_PLACE_BY_MODULE),
+            .unlined = count_unlined(file, place),
+            .lines = gs_place_key_of(file, place, GS_PLACE_BY_LINE),
+            .place = place,
+            .side = side,
+            .same_code = is_same_code(file, place, same)};
     }
     free(same);
     return same != NULL;
@@ -144,6 +177,57 @@ static size_t end_of_lines(const struct entry *entries, size_t begin, size_t end
         i++;
     }
     return i;
+}
+
+/* The same functions in the same files. */
+static size_t end_of_files(const struct entry *entries, size_t begin, size_t end)
+{
+    size_t i = begin + 1;
+    while (i < end &&
+           gs_place_key_compare(&entries[i].files, &entries[begin].files) == 0) {
+        i++;
+    }
+    return i;
+}
+
+/* Takes the files of the second report for those of the first, if each has one that the
+ * other does not, in the same modules: functions of one name in a module are one, and
+ * their file was renamed. */
+static void join_renamed(struct entry *entries, size_t begin, size_t end)
+{
+    size_t alone[2] = {begin, begin}, counts[2] = {0, 0}, next;
+    for (size_t i = begin; i < end; i = next) {
+        bool sides[2] = {false, false};
+        next = end_of_files(entries, i, end);
+        for (size_t j = i; j < next; j++) {
+            sides[entries[j].side] = true;
+        }
+        if (sides[0] != sides[1]) {
+            counts[sides[1]]++;
+            alone[sides[1]] = i;
+        }
+    }
+    if (counts[0] != 1 || counts[1] != 1 ||
+        gs_place_key_compare(&entries[alone[0]].modules, &entries[alone[1]].modules) !=
+            0) {
+        return;
+    }
+    next = end_of_files(entries, alone[1], end);
+    for (size_t i = alone[1]; i < next; i++) {
+        entries[i].files = entries[alone[0]].files;
+    }
+    qsort(entries + begin, end - begin, sizeof(*entries), compare_entries);
+}
+
+/* Returns whether the files of all call sites of these functions are known alike: a
+ * look-up may have ended before all lines were read. */
+static bool files_hold(const struct entry *entries, size_t begin, size_t end)
+{
+    bool alike = true;
+    for (size_t i = begin + 1; i < end; i++) {
+        alike = alike && entries[i].unlined == entries[begin].unlined;
+    }
+    return alike;
 }
 
 static size_t end_of_class(const struct entry *entries, size_t begin, size_t count)
@@ -326,7 +410,19 @@ static int compare_rows(const void *left, const void *right)
     return (a->place > b->place) - (a->place < b->place);
 }
 
-bool gs_diff_make(const struct gs_report_file files[2], struct gs_diff *out)
+/* Adds the rows of a class. */
+static void add_class(struct gs_diff *diff, const struct entry *entries, size_t begin,
+                      size_t end, bool alike)
+{
+    bool lines = lines_hold(entries, begin, end, alike);
+    diff->joined |= !lines;
+    for (size_t i = begin, next; i < end; i = next) {
+        next = lines ? end_of_lines(entries, i, end) : end;
+        add_row(diff, entries, i, next);
+    }
+}
+
+bool gs_diff_make(struct gs_report_file files[2], struct gs_diff *out)
 {
     size_t count = files[0].place_count + files[1].place_count;
     bool lined[2] = {has_lines(&files[0]), has_lines(&files[1])};
@@ -334,22 +430,28 @@ bool gs_diff_make(const struct gs_report_file files[2], struct gs_diff *out)
     enum gs_place_by by =
         lined[0] && lined[1] ? GS_PLACE_BY_FUNCTION : GS_PLACE_BY_SYMBOL;
     struct entry *entries = malloc((count + 1) * sizeof(*entries));
+    struct gs_moved_paths moved;
     *out = (struct gs_diff){.rows = malloc((count + 1) * sizeof(*out->rows))};
-    if (!entries || !out->rows || !add_entries(files, 0, by, entries) ||
+    if (!entries || !out->rows || !gs_moved_paths_find(files, &moved) ||
+        !add_entries(files, 0, by, entries) ||
         !add_entries(files, 1, by, entries + files[0].place_count)) {
         free(entries);
         gs_diff_free(out);
         return false;
     }
+    memcpy(out->moved, moved.example, sizeof(out->moved));
+    out->moved_count = moved.count;
     find_rebuilt(files, out);
     qsort(entries, count, sizeof(*entries), compare_entries);
     for (size_t i = 0, end; i < count; i = end) {
         end = end_of_class(entries, i, count);
-        bool lines = lines_hold(entries, i, end, alike);
-        out->joined |= !lines;
+        bool by_file = files_hold(entries, i, end);
+        if (by_file) {
+            join_renamed(entries, i, end);
+        }
         for (size_t j = i, next; j < end; j = next) {
-            next = lines ? end_of_lines(entries, j, end) : end;
-            add_row(out, entries, j, next);
+            next = by_file ? end_of_files(entries, j, end) : end;
+            add_class(out, entries, j, next, alike);
         }
     }
     free(entries);

@@ -37,11 +37,14 @@ struct gs_diff {
     uint64_t bytes[2], counts[2];              /* in all, with what is in no place */
     const char *rebuilt[GS_DIFF_REBUILT_MOST]; /* modules of another build id */
     size_t rebuilt_count;
-    bool joined; /* some lines were taken for one call site of their function */
+    const char *moved[2]; /* the paths of a file that has moved, in A and in B */
+    size_t moved_count;   /* such files */
+    bool joined;          /* some lines were taken for one call site of their function */
 };
 
-/* Compares; gs_diff_free must follow. False: no memory. */
-bool gs_diff_make(const struct gs_report_file files[2], struct gs_diff *out);
+/* Compares; gs_diff_free must follow. False: no memory. Sets file_there and path_there of
+ * the second file. */
+bool gs_diff_make(struct gs_report_file files[2], struct gs_diff *out);
 void gs_diff_free(struct gs_diff *diff);
 
 /* Writes at most `most` call sites that differ, and the sums. */

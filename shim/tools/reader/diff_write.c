@@ -110,6 +110,14 @@ static void write_head(const struct gs_diff *diff, const struct gs_report_file f
         }
     }
     write_rebuilt(diff, text);
+    if (diff->moved_count > 0) {
+        gs_text_add(text, "Note: %zu file%s moved, such as ", diff->moved_count,
+                    diff->moved_count == 1 ? " has" : "s have");
+        gs_text_add_foreign(text, diff->moved[0]);
+        gs_text_add(text, " to ");
+        gs_text_add_foreign(text, diff->moved[1]);
+        gs_text_add(text, "\n");
+    }
     gs_text_add(text, "\n");
 }
 
@@ -122,7 +130,8 @@ static const char *const kind_names[GS_DIFF_KINDS] = {[GS_DIFF_NEW] = "NEW",
                                                       [GS_DIFF_SAME] = "SAME"};
 
 static void write_row(const struct gs_diff_row *row, unsigned number,
-                      const struct gs_report_file files[2], struct gs_text *text)
+                      const struct gs_report_file files[2], struct gs_shown_paths *paths,
+                      struct gs_text *text)
 {
     char change[32], before[80], after[80];
     const struct gs_file_place *place = row->place;
@@ -140,7 +149,7 @@ static void write_row(const struct gs_diff_row *row, unsigned number,
     }
     gs_text_add(text, "  %s%s%s\n", place->call ? place->call : "unknown call",
                 place->kind ? ", " : "", place->kind ? place->kind : "");
-    gs_report_file_stack(&files[row->side], place, text);
+    gs_report_file_stack(&files[row->side], place, paths, text);
     gs_text_add(text, "\n");
 }
 
@@ -168,18 +177,35 @@ static void write_sum(const struct gs_diff *diff, enum gs_diff_kind kind,
     }
 }
 
+/* Writes the call sites that differ, at most `most`. Returns how many. */
+static unsigned write_rows(const struct gs_diff *diff,
+                           const struct gs_report_file files[2], unsigned most,
+                           struct gs_text *text)
+{
+    struct gs_shown_paths paths = {.whole = gs_state_settings()->full_paths};
+    unsigned written = 0, found = 0;
+    for (size_t i = 0; i < diff->count && found < most; i++) {
+        if (diff->rows[i].kind != GS_DIFF_SAME) {
+            gs_report_file_paths(&files[diff->rows[i].side], diff->rows[i].place, &paths);
+            found++;
+        }
+    }
+    for (size_t i = 0; i < diff->count && written < most; i++) {
+        if (diff->rows[i].kind != GS_DIFF_SAME) {
+            write_row(&diff->rows[i], ++written, files, &paths, text);
+        }
+    }
+    gs_shown_paths_free(&paths);
+    return written;
+}
+
 void gs_diff_write(const struct gs_diff *diff, const struct gs_report_file files[2],
                    const char *const paths[2], unsigned most, struct gs_text *text)
 {
     char before[80], after[80], number[32];
-    unsigned written = 0;
     uint64_t changed = diff->count - diff->kinds[GS_DIFF_SAME];
     write_head(diff, files, paths, text);
-    for (size_t i = 0; i < diff->count && written < most; i++) {
-        if (diff->rows[i].kind != GS_DIFF_SAME) {
-            write_row(&diff->rows[i], ++written, files, text);
-        }
-    }
+    unsigned written = write_rows(diff, files, most, text);
     if (changed > written) {
         gs_text_add(text, "%s more call site%s changed (GPUSHIM_LEAK_MAX)\n\n",
                     gs_text_count(changed - written, number), plural(changed - written));

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "tracker/names/runtime_modules.h"
+#include "tracker/names/shown_path.h"
 
 /* FNV-1a, and the same with another prime from another start. */
 static void mix(struct gs_place_key *key, unsigned char byte)
@@ -32,6 +32,20 @@ static void mix_number(struct gs_place_key *key, uint64_t number)
     }
 }
 
+/* By its components, so that two spellings of a path are one. */
+static void mix_path(struct gs_place_key *key, const char *path)
+{
+    struct gs_path_walk walk = gs_path_walk(path ? path : "");
+    struct gs_path_part part;
+    while (gs_path_next(&walk, &part)) {
+        for (size_t i = 0; i < part.length; i++) {
+            mix(key, (unsigned char)part.text[i]);
+        }
+        mix(key, '/');
+    }
+    mix(key, path && path[0] == '/');
+}
+
 static void mix_frame(struct gs_place_key *key, const struct gs_report_file *file,
                       const struct gs_file_frame *frame, enum gs_place_by by)
 {
@@ -43,14 +57,19 @@ static void mix_frame(struct gs_place_key *key, const struct gs_report_file *fil
         mix_text(key, function);
     }
     /* Python has many functions of a name. */
-    if (!address && in_file && (line || !module)) {
-        mix_text(key, gs_module_base_name(frame->file));
+    if (!address && in_file && (line || by == GS_PLACE_BY_FILE || !module)) {
+        mix_path(key, frame->file_there ? frame->file_there : frame->file);
     }
     if (in_file && line) {
         mix_number(key, frame->line);
     }
-    if (address || !function || (line && !in_file)) {
-        mix_text(key, module ? gs_module_base_name(module->path) : NULL);
+    bool placed = address || !function || (line && !in_file);
+    if (placed || (module && by == GS_PLACE_BY_MODULE)) {
+        mix_path(key, !module              ? NULL
+                      : module->path_there ? module->path_there
+                                           : module->path);
+    }
+    if (placed) {
         mix_number(key, frame->offset);
     }
 }

@@ -3,7 +3,8 @@
  *
  * Addresses differ from process to process, so a call site is known by the frames that
  * the report shows of it: by function, file and line, or by module and offset where a
- * frame has no line. The call and the kind of memory belong to it, the device does not.
+ * frame has no line. Files and modules count with their whole path. The call and the kind
+ * of memory belong to it, the device does not.
  *
  * Locks: none.
  */
@@ -22,6 +23,8 @@ int gs_place_key_compare(const struct gs_place_key *a, const struct gs_place_key
 /* What of a stack counts. */
 enum gs_place_by {
     GS_PLACE_BY_LINE,     /* all that is known of its frames */
+    GS_PLACE_BY_FILE,     /* the functions, each with its file */
+    GS_PLACE_BY_MODULE,   /* the functions, each with its module */
     GS_PLACE_BY_FUNCTION, /* the functions: a program that was rebuilt keeps them */
     GS_PLACE_BY_SYMBOL,   /* the same without inlined functions, which lines tell */
     GS_PLACE_BY_ADDRESS   /* module and offset: where a module is of the same build */

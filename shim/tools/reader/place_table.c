@@ -10,23 +10,36 @@
 
 #include "gs_hash.h"
 #include "gs_printable.h"
-#include "tracker/names/runtime_modules.h"
+#include "tracker/names/shown_path.h"
 
-#define WHO_BYTES     32
-#define TITLE_BYTES   256
-#define NUMBERS_BYTES 160
+#define WHO_BYTES      32
+#define FUNCTION_BYTES 81
+#define CALL_BYTES     160
+#define NUMBERS_BYTES  160
+#define FRAMES_NAMED   2
+
+/* A frame of a title: "load_weights leaky.c:39", or "?? libfoo.so+0x12". */
+struct named_frame {
+    char function[FUNCTION_BYTES];
+    const char *path; /* NULL: neither file nor module is known */
+    uint64_t number;  /* line, or offset */
+    bool in_file;
+};
 
 struct gs_place_total {
     UT_hash_handle hh; /* in gs_place_table.places */
     struct gs_place_key key;
-    uint64_t sum;         /* bytes */
-    uint64_t most, least; /* of the processes that have it */
-    uint64_t processes;   /* that have it */
-    uint64_t process;     /* the last one, by its number */
-    uint64_t own;         /* bytes of the last one */
-    char who[WHO_BYTES];  /* the process that has most */
-    char last[WHO_BYTES]; /* the last one */
-    char title[TITLE_BYTES];
+    uint64_t sum;                            /* bytes */
+    uint64_t most, least;                    /* of the processes that have it */
+    uint64_t processes;                      /* that have it */
+    uint64_t process;                        /* the last one, by its number */
+    uint64_t own;                            /* bytes of the last one */
+    char who[WHO_BYTES];                     /* the process that has most */
+    char last[WHO_BYTES];                    /* the last one */
+    struct named_frame frames[FRAMES_NAMED]; /* the innermost ones */
+    size_t named;
+    char call[CALL_BYTES]; /* what the title has behind the frames */
+    char paths[];          /* of the frames */
 };
 
 static void add(uint64_t *sum, uint64_t value)
@@ -38,52 +51,70 @@ static void add(uint64_t *sum, uint64_t value)
 
 /* ---- names ------------------------------------------------------------------------- */
 
-/* "load_weights leaky.c:39" */
-static size_t name_frame(const struct gs_report_file *file,
-                         const struct gs_file_frame *frame, char *out, size_t size)
+static struct named_frame name_frame(const struct gs_report_file *file,
+                                     const struct gs_file_frame *frame)
 {
     const struct gs_file_module *module = gs_report_file_module(file, frame);
-    int length = snprintf(out, size, "%.80s", frame->function ? frame->function : "??");
-    size_t used = length > 0 ? (size_t)length : 0;
-    if (used < size && frame->file && frame->file[0]) {
-        length =
-            snprintf(out + used, size - used, " %.60s:%llu",
-                     gs_module_base_name(frame->file), (unsigned long long)frame->line);
-    } else if (used < size && module && module->path) {
-        length = snprintf(out + used, size - used, " %.60s+0x%llx",
-                          gs_module_base_name(module->path),
-                          (unsigned long long)frame->offset);
-    } else {
-        length = 0;
-    }
-    used += length > 0 ? (size_t)length : 0;
-    return used < size ? used : size - 1;
+    struct named_frame named = {.in_file = frame->file && frame->file[0]};
+    (void)snprintf(named.function, sizeof(named.function), "%s",
+                   frame->function ? frame->function : "??");
+    named.path = named.in_file ? frame->file : module ? module->path : NULL;
+    named.number = named.in_file ? frame->line : frame->offset;
+    return named;
 }
 
-/* The two innermost frames, and the call. */
-static void name_place(const struct gs_report_file *file,
-                       const struct gs_file_place *place, char out[TITLE_BYTES])
+/* Makes the sum of a call site, with its name: the two innermost frames, and the call.
+ * NULL: no memory. */
+static struct gs_place_total *make_total(const struct gs_report_file *file,
+                                         const struct gs_file_place *place)
 {
-    size_t used = 0, named = 0;
-    for (size_t i = 0; i < place->depth && named < 2; i++) {
+    struct named_frame frames[FRAMES_NAMED];
+    size_t named = 0, length = 0;
+    for (size_t i = 0; i < place->depth && named < FRAMES_NAMED; i++) {
         const struct gs_file_frame *frame = gs_report_file_frame(file, place, i);
-        if (!frame) {
-            continue;
+        if (frame) {
+            frames[named] = name_frame(file, frame);
+            length += frames[named].path ? strlen(frames[named].path) + 1 : 0;
+            named++;
         }
-        if (named++ > 0) {
-            used += (size_t)snprintf(out + used, TITLE_BYTES - used, " < ");
-            used = used < TITLE_BYTES ? used : TITLE_BYTES - 1;
+    }
+    struct gs_place_total *total = calloc(1, sizeof(*total) + length);
+    if (!total) {
+        return NULL;
+    }
+    char *at = total->paths;
+    for (size_t i = 0; i < named; i++) {
+        total->frames[i] = frames[i];
+        if (frames[i].path) {
+            total->frames[i].path = strcpy(at, frames[i].path);
+            at += strlen(at) + 1;
         }
-        used += name_frame(file, frame, out + used, TITLE_BYTES - used);
     }
-    if (named == 0) {
-        used = (size_t)snprintf(out, TITLE_BYTES, "no call stack%s%.40s",
-                                place->no_stack ? ": " : "",
-                                place->no_stack ? place->no_stack : "");
-    }
-    (void)snprintf(out + used, TITLE_BYTES - used, ", %s (%s)",
+    total->named = named;
+    (void)snprintf(total->call, sizeof(total->call), "%s%s%.40s, %s (%s)",
+                   named == 0 ? "no call stack" : "",
+                   named == 0 && place->no_stack ? ": " : "",
+                   named == 0 && place->no_stack ? place->no_stack : "",
                    place->call ? place->call : "unknown call",
                    place->kind ? place->kind : "unknown");
+    return total;
+}
+
+static void add_title(const struct gs_place_total *total, struct gs_shown_paths *paths,
+                      struct gs_text *text)
+{
+    for (size_t i = 0; i < total->named; i++) {
+        const struct named_frame *frame = &total->frames[i];
+        gs_text_add(text, "%s", i ? " < " : "");
+        gs_text_add_foreign(text, frame->function);
+        if (frame->path) {
+            gs_text_add(text, " ");
+            gs_text_add_foreign(text, gs_shown_path(paths, frame->path));
+            gs_text_add(text, frame->in_file ? ":%llu" : "+0x%llx",
+                        (unsigned long long)frame->number);
+        }
+    }
+    gs_text_add_foreign(text, total->call);
 }
 
 static void name_process(const struct gs_report_file *file, char out[WHO_BYTES])
@@ -114,11 +145,10 @@ static struct gs_place_total *total_of(struct gs_place_table *table,
 {
     const struct gs_place_key key = gs_place_key_of(file, place, GS_PLACE_BY_LINE);
     struct gs_place_total *total = GS_HASH_FIND(table->places, &key);
-    if (total || !(total = calloc(1, sizeof(*total)))) {
+    if (total || !(total = make_total(file, place))) {
         return total;
     }
     total->key = key;
-    name_place(file, place, total->title);
     if (!GS_HASH_ADD(table->places, key, total)) {
         free(total);
         return NULL;
@@ -158,7 +188,19 @@ static int compare_totals(struct gs_place_total *a, struct gs_place_total *b)
     if (a->sum != b->sum) {
         return a->sum > b->sum ? -1 : 1;
     }
-    return strcmp(a->title, b->title);
+    for (size_t i = 0; i < a->named && i < b->named; i++) {
+        int order = strcmp(a->frames[i].function, b->frames[i].function);
+        if (order == 0) {
+            order = gs_path_compare(a->frames[i].path, b->frames[i].path);
+        }
+        if (order != 0) {
+            return order;
+        }
+        if (a->frames[i].number != b->frames[i].number) {
+            return a->frames[i].number < b->frames[i].number ? -1 : 1;
+        }
+    }
+    return strcmp(a->call, b->call);
 }
 
 /* Narrower, a call site has a line of its own. */
@@ -166,14 +208,14 @@ static int compare_totals(struct gs_place_total *a, struct gs_place_total *b)
 #define FORM        "%8s %8s %-11s %8s %8s %11s"
 
 /* Adds a line, cut where the terminal's columns end. */
-static void write_cut(struct gs_text *text, unsigned columns, char *line)
+static void write_cut(struct gs_text *text, unsigned columns, const char *line)
 {
     size_t at = 0;
-    gs_make_printable(line, false);
     for (unsigned i = 0; line[at] && (columns == 0 || i < columns); i++) {
         at += gs_utf8_length(line + at);
     }
-    gs_text_add(text, "%.*s\n", (int)at, line);
+    gs_text_add_bytes(text, line, at);
+    gs_text_add(text, "\n");
 }
 
 /* The width of the numbers that a narrow terminal shows whole; the first at least. */
@@ -187,23 +229,24 @@ static unsigned whole_numbers(unsigned columns)
     return width;
 }
 
-static void write_line(struct gs_text *text, unsigned columns, char *numbers,
-                       const char *title)
+/* Writes numbers and title; a narrow terminal has a line for each. `whole`: the title is
+ * not cut. */
+static void write_line(struct gs_text *text, unsigned columns, bool whole,
+                       const char *numbers, const char *title)
 {
-    char line[NUMBERS_BYTES + 2 + TITLE_BYTES];
-    if (columns == 0 || columns >= COLUMNS_MIN) {
-        (void)snprintf(line, sizeof(line), "%s  %s", numbers, title);
-        write_cut(text, columns, line);
-    } else {
+    struct gs_text line = {0};
+    bool narrow = columns != 0 && columns < COLUMNS_MIN;
+    if (narrow) {
         write_cut(text, whole_numbers(columns), numbers);
-        (void)snprintf(line, sizeof(line), "    %s", title);
-        write_cut(text, columns, line);
     }
+    gs_text_add(&line, "%s  %s", narrow ? "  " : numbers, title);
+    write_cut(text, whole ? 0 : columns, line.data ? line.data : "");
+    gs_text_free(&line);
 }
 
 static void write_total(const struct gs_place_table *table,
                         const struct gs_place_total *total, unsigned columns,
-                        struct gs_text *text)
+                        struct gs_shown_paths *paths, struct gs_text *text)
 {
     char line[NUMBERS_BYTES], sum[24], most[24], least[24], spread[24], in[48];
     /* A process without the call site has nothing of it. */
@@ -214,11 +257,27 @@ static void write_total(const struct gs_place_table *table,
                    gs_text_bytes(total->most, most), total->who,
                    gs_text_bytes(lowest, least),
                    gs_text_bytes(total->most - lowest, spread), in);
-    write_line(text, columns, line, total->title);
+    struct gs_text title = {0};
+    add_title(total, paths, &title);
+    write_line(text, columns, paths->whole, line, title.data ? title.data : "");
+    gs_text_free(&title);
+}
+
+/* The paths of the `most` call sites that are written. */
+static void find_paths(const struct gs_place_table *table, unsigned most,
+                       struct gs_shown_paths *paths)
+{
+    unsigned found = 0;
+    for (struct gs_place_total *total = table->places; total && found < most;
+         total = total->hh.next, found++) {
+        for (size_t i = 0; i < total->named; i++) {
+            gs_shown_paths_add(paths, total->frames[i].path);
+        }
+    }
 }
 
 void gs_place_table_write(struct gs_place_table *table, const char *what, unsigned most,
-                          unsigned columns, struct gs_text *text)
+                          unsigned columns, bool full_paths, struct gs_text *text)
 {
     char line[NUMBERS_BYTES], number[32], bytes[24];
     unsigned written = 0, count = HASH_COUNT(table->places);
@@ -226,15 +285,18 @@ void gs_place_table_write(struct gs_place_table *table, const char *what, unsign
         settle(total);
     }
     HASH_SORT(table->places, compare_totals);
+    struct gs_shown_paths paths = {.whole = full_paths};
+    find_paths(table, most, &paths);
     (void)snprintf(line, sizeof(line), FORM, what, "most", "at", "least", "spread",
                    "processes");
     if (count > 0) {
-        write_line(text, columns, line, "call site");
+        write_line(text, columns, false, line, "call site");
     }
     for (struct gs_place_total *total = table->places; total && written < most;
          total = total->hh.next, written++) {
-        write_total(table, total, columns, text);
+        write_total(table, total, columns, &paths, text);
     }
+    gs_shown_paths_free(&paths);
     if (count > written) {
         gs_text_add(text, "%s more call site%s with less (GPUSHIM_LEAK_MAX)\n",
                     gs_text_count(count - written, number),

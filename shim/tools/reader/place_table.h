@@ -20,9 +20,10 @@ struct gs_place_table {
 /* Adds the places of a process. */
 void gs_place_table_add(struct gs_place_table *table, const struct gs_report_file *file);
 /* Writes a line for each of at most `most` call sites, the largest sum first. `columns`:
- * where a line is cut; 0: nowhere. `what`: "leaked", for the head. */
+ * where a line is cut; 0: nowhere. `what`: "leaked", for the head. `full_paths`: files
+ * have their whole path, and the line is not cut. */
 void gs_place_table_write(struct gs_place_table *table, const char *what, unsigned most,
-                          unsigned columns, struct gs_text *text);
+                          unsigned columns, bool full_paths, struct gs_text *text);
 void gs_place_table_free(struct gs_place_table *table);
 
 #endif

@@ -14,7 +14,6 @@
 #include "shim/settings/read_file.h"
 #include "shim/tools/reader/json_read.h"
 #include "tracker/names/frame_kinds.h"
-#include "tracker/names/runtime_modules.h"
 #include "tracker/report/report.h"
 #include "tracker/report/text/text.h"
 
@@ -415,8 +414,11 @@ const struct gs_file_module *gs_report_file_module(const struct gs_report_file *
 /* More frames than any stack of a report: what else a file claims is left out. */
 #define FRAMES_MOST 4096
 
-void gs_report_file_stack(const struct gs_report_file *file,
-                          const struct gs_file_place *place, struct gs_text *text)
+/* The frames of a place's stack as those of a report, until the next call. Returns how
+ * many. */
+static unsigned take_stack(const struct gs_report_file *file,
+                           const struct gs_file_place *place,
+                           const struct gs_symbol_request **out)
 {
     static struct gs_symbol_request requests[FRAMES_MOST]; /* one thread */
     unsigned count = 0;
@@ -427,25 +429,41 @@ void gs_report_file_stack(const struct gs_report_file *file,
         if (!frame) {
             continue;
         }
-        requests[count++] = (struct gs_symbol_request){
-            .frame = frame->address,
-            .inlined = frame->inlined,
-            .class = gs_frame_class_of_family(frame->family),
-            .result = {.function = frame->function,
-                       .linkage = frame->linkage,
-                       .file = frame->file,
-                       .line = (unsigned)frame->line,
-                       .module = module && module->path
-                                     ? gs_module_base_name(module->path)
-                                     : NULL,
-                       .offset = frame->offset}};
+        requests[count++] =
+            (struct gs_symbol_request){.frame = frame->address,
+                                       .inlined = frame->inlined,
+                                       .class = gs_frame_class_of_family(frame->family),
+                                       .result = {.function = frame->function,
+                                                  .linkage = frame->linkage,
+                                                  .file = frame->file,
+                                                  .line = (unsigned)frame->line,
+                                                  .module = module ? module->path : NULL,
+                                                  .offset = frame->offset}};
     }
+    *out = requests;
+    return count;
+}
+
+void gs_report_file_stack(const struct gs_report_file *file,
+                          const struct gs_file_place *place, struct gs_shown_paths *paths,
+                          struct gs_text *text)
+{
+    const struct gs_symbol_request *requests;
+    unsigned count = take_stack(file, place, &requests);
     if (count == 0) {
         gs_text_add(text, "    no call stack%s%s\n", place->no_stack ? ": " : "",
                     place->no_stack ? place->no_stack : "");
         return;
     }
-    gs_report_write_stack(requests, count, place->inner, place->cut, text);
+    gs_report_write_stack(requests, count, place->inner, place->cut, paths, text);
+}
+
+void gs_report_file_paths(const struct gs_report_file *file,
+                          const struct gs_file_place *place, struct gs_shown_paths *paths)
+{
+    const struct gs_symbol_request *requests;
+    unsigned count = take_stack(file, place, &requests);
+    gs_report_add_paths(requests, count, paths);
 }
 
 const char *gs_report_file_who(const struct gs_report_file *file, char out[32])

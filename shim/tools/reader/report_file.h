@@ -7,6 +7,7 @@
 #define GS_REPORT_FILE_H
 
 #include "shim/tools/reader/state_open.h"
+#include "tracker/names/shown_path.h"
 #include "tracker/names/symbolize.h"
 
 /* The report's JSON, with a NUL behind it, from malloc. NULL: *problem is the reason, as
@@ -28,12 +29,15 @@ struct gs_file_place {
 struct gs_file_frame {
     uint64_t address, module, offset, line; /* 0: no line; module UINT64_MAX: none */
     const char *function, *linkage, *file;  /* NULL: unknown */
+    const char
+        *file_there;    /* the file's path in the other report (moved_paths.h), or NULL */
     const char *family; /* "PyTorch": carries the program's calls; NULL: it does not */
     bool inlined;
 };
 
 struct gs_file_module {
     const char *path, *build_id; /* NULL: none */
+    const char *path_there;      /* as gs_file_frame.file_there */
 };
 
 struct gs_file_device {
@@ -81,9 +85,14 @@ const struct gs_file_frame *gs_report_file_frame(const struct gs_report_file *fi
 /* The module of a frame; NULL: unknown. */
 const struct gs_file_module *gs_report_file_module(const struct gs_report_file *file,
                                                    const struct gs_file_frame *frame);
-/* Writes a place's stack, as the report does. */
+/* Writes a place's stack, as the report does. `paths`: of all stacks that are written. */
 void gs_report_file_stack(const struct gs_report_file *file,
-                          const struct gs_file_place *place, struct gs_text *text);
+                          const struct gs_file_place *place, struct gs_shown_paths *paths,
+                          struct gs_text *text);
+/* Adds the paths that gs_report_file_stack writes. */
+void gs_report_file_paths(const struct gs_report_file *file,
+                          const struct gs_file_place *place,
+                          struct gs_shown_paths *paths);
 /* "rank 3", or "process 4711". Returns `out`. */
 const char *gs_report_file_who(const struct gs_report_file *file, char out[32]);
 

@@ -192,6 +192,10 @@ void gs_top_write_places(const char *path, struct gs_text *text)
     if (file.place_count > 0) {
         qsort(file.places, file.place_count, sizeof(*file.places), compare_places);
     }
+    struct gs_shown_paths paths = {.whole = gs_state_settings()->full_paths};
+    for (size_t i = 0; i < file.place_count; i++) {
+        gs_report_file_paths(&file, &file.places[i], &paths);
+    }
     for (size_t i = 0; i < file.place_count; i++) {
         const struct gs_file_place *place = &file.places[i];
         gs_text_add(text, "%s in %s allocation%s: %s, %s",
@@ -203,9 +207,10 @@ void gs_top_write_places(const char *path, struct gs_text *text)
             gs_text_add(text, ", GPU %llu", (unsigned long long)place->device);
         }
         gs_text_add(text, "\n");
-        gs_report_file_stack(&file, place, text);
+        gs_report_file_stack(&file, place, &paths, text);
         gs_text_add(text, "\n");
     }
+    gs_shown_paths_free(&paths);
     gs_report_file_free(&file);
 }
 

@@ -338,7 +338,7 @@ for memory in memories:
         assert [sum(at) for at in zip(*(layer["live"] for layer in layers))] == memory["live"]
     # The last moment is the end.
     ends = {owner["name"]: owner["live"][-1] for owner in memory["owners"] if owner["live"][-1]}
-    kept = {owner["module"]: owner["bytes"] for owner in report["owners"] if owner["device"] == memory["device"]}
+    kept = {owner["path"]: owner["bytes"] for owner in report["owners"] if owner["device"] == memory["device"]}
     assert set(ends) == set(kept) and all(ends[name] - kept[name] in apart for name in kept), (ends, kept)
     owners = max(owners, len(kept))
     ends = {}

@@ -3,7 +3,8 @@
  * allocated in all. Fields are quoted by RFC 4180; lines end with a line feed.
  *
  * The sums of a row come from the leaks, the peaks and the samples, which may know one
- * call site by different numbers. So a row is what reads the same.
+ * call site by different numbers. So a row is what reads the same, with the paths of its
+ * owner and of each frame: these columns came later, and are the last ones.
  *
  * Owns: the rows while they are summed.   Lock: none.   Design: docs/outputs.md
  */
@@ -16,12 +17,13 @@ enum sum { LIVE, LEAKED, PEAK, TOTAL, SUMS };
 
 static const char header[] =
     "device,kind,owner,call,function,file,line,stack,live_bytes,live_count,leaked_bytes,"
-    "leaked_count,peak_bytes,peak_count,total_bytes,total_count\n";
+    "leaked_count,peak_bytes,peak_count,total_bytes,total_count,owner_path,places\n";
 
 struct row {
     UT_hash_handle hh; /* by text */
     uint64_t bytes[SUMS], count[SUMS];
-    char text[]; /* the fields in front of the sums, each with a comma behind it */
+    size_t sums_at; /* in the text: where the sums belong */
+    char text[];    /* the other fields, each with a comma behind it */
 };
 
 /* A text that is written through an export's buffer. */
@@ -103,8 +105,38 @@ static void put_frames(struct table *table, struct gs_export_out *out, uint32_t 
     put_field(out, *frames == ';' ? frames + 1 : frames);
 }
 
-/* Returns the fields in front of the sums, until the next call. */
-static const char *describe(struct table *table, const struct gs_group *site)
+/* Writes "main.c:10;leaky.c:30" with whole paths, as the stack has the functions. */
+static void put_places(struct table *table, struct gs_export_out *out, uint32_t id)
+{
+    const struct gs_export *export = table->export;
+    const struct gs_export_stack *stack = gs_export_stack(export, id);
+    struct gs_export_out *field = begin(&table->field);
+    const char *between = "";
+
+    for (uint32_t i = stack ? stack->end : 0; stack && i-- > stack->begin;) {
+        const struct gs_symbol_request *frame =
+            &export->locations[export->frames[stack->first + i]];
+        if (i != stack->begin && gs_report_frame_is_carrier(frame)) {
+            continue;
+        }
+        gs_out_text(field, between);
+        between = ";";
+        gs_out_part(field,
+                    frame->result.file ? frame->result.file
+                    : frame->module    ? frame->module->path
+                                       : "",
+                    ";");
+        if (frame->result.line != 0) {
+            gs_out_char(field, ':');
+            gs_out_number(field, frame->result.line);
+        }
+    }
+    put_field(out, end(table, &table->field));
+}
+
+/* Returns the fields without the sums, until the next call. */
+static const char *describe(struct table *table, const struct gs_group *site,
+                            size_t *sums_at)
 {
     const struct gs_export *export = table->export;
     const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
@@ -116,9 +148,12 @@ static const char *describe(struct table *table, const struct gs_group *site)
     }
     gs_out_char(out, ',');
     put_field(out, gs_export_kind(site->kind));
-    put_field(out, owner ? owner : "");
+    put_field(out, gs_module_base_name(owner));
     put_field(out, gs_export_call(export, stack, site->api));
     put_frames(table, out, site->stack);
+    *sums_at = strlen(end(table, &table->text));
+    put_field(out, owner ? owner : "");
+    put_places(table, out, site->stack);
     return end(table, &table->text);
 }
 
@@ -126,13 +161,15 @@ static const char *describe(struct table *table, const struct gs_group *site)
 static void add(struct table *table, const struct gs_group *site, enum sum sum,
                 uint64_t bytes, uint64_t count)
 {
-    const char *text = describe(table, site);
+    size_t sums_at;
+    const char *text = describe(table, site, &sums_at);
     size_t length = strlen(text);
     struct row *row;
 
     HASH_FIND(hh, table->rows, text, length, row);
     if (!row && (row = calloc(1, sizeof(*row) + length + 1))) {
         memcpy(row->text, text, length);
+        row->sums_at = sums_at;
         HASH_ADD_KEYPTR(hh, table->rows, row->text, length, row);
         if (!row->hh.tbl) {
             free(row);
@@ -189,7 +226,7 @@ static void add_samples(struct table *table)
 /* `totals`: what was allocated in all is known. */
 static void put_row(struct gs_export_out *out, const struct row *row, bool totals)
 {
-    gs_out_text(out, row->text);
+    gs_out_bytes(out, row->text, row->sums_at);
     for (unsigned i = 0; i < SUMS; i++) {
         bool known = i != TOTAL || totals;
 
@@ -204,6 +241,9 @@ static void put_row(struct gs_export_out *out, const struct row *row, bool total
             gs_out_number(out, row->count[i]);
         }
     }
+    gs_out_char(out, ',');
+    size_t end = strlen(row->text) - 1; /* without the last comma */
+    gs_out_bytes(out, row->text + row->sums_at, end - row->sums_at);
     gs_out_char(out, '\n');
 }
 

@@ -354,10 +354,12 @@ static void put_owners(const struct gs_export *export, struct gs_json *json)
     for (size_t i = 0; i < export->owners.count; i++) {
         const struct gs_owner *owner = &export->owners.items[i];
         gs_json_open(json, '{');
-        gs_json_member_text(json, "module", owner->name);
+        gs_json_member_text(json, "module",
+                            owner->path ? gs_module_base_name(owner->path) : NULL);
         put_row(json, owner->row);
         gs_json_member(json, "bytes", owner->bytes);
         gs_json_member(json, "count", owner->count);
+        gs_json_member_text(json, "path", owner->path);
         gs_json_close(json, '}');
     }
     gs_json_close(json, ']');

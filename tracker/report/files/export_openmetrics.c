@@ -327,7 +327,11 @@ static void put_owners(struct metrics *metrics, const struct family *family,
             put_device(metrics, owner->row);
         }
         put_label(metrics, "kind", gs_export_kind(owner->kind));
-        put_label(metrics, "owner", owner->name ? owner->name : "unknown");
+        put_label(metrics, "owner",
+                  owner->path ? gs_module_base_name(owner->path) : "unknown");
+        if (owner->path) {
+            put_label(metrics, "path", owner->path);
+        }
         put_value(metrics, *(const uint64_t *)((const char *)owner + offset));
     }
 }

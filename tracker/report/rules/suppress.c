@@ -117,8 +117,9 @@ struct span {
 /* A line, as far as it is read. */
 struct parsed {
     struct gs_rule rule;
-    struct span pattern;
+    struct span pattern, file;
     struct span from[GS_RULE_FROM_MAX]; /* outermost first, as they are read */
+    struct span from_files[GS_RULE_FROM_MAX];
     unsigned from_count;
 };
 
@@ -213,10 +214,21 @@ static const char *take_setting(struct parsed *parsed, struct span name,
         if (parsed->from_count == GS_RULE_FROM_MAX) {
             return "from is there more than 8 times";
         }
+        parsed->from_files[parsed->from_count] = parsed->file;
         parsed->from[parsed->from_count++] = value;
+        parsed->file = (struct span){NULL, NULL};
         return NULL;
     }
-
+    if (equals(name, "file")) { /* of the pattern, or from, in front of it */
+        if (value.begin == value.end) {
+            return "file has no pattern";
+        }
+        if (parsed->file.begin) {
+            return "file is there twice";
+        }
+        parsed->file = value;
+        return NULL;
+    }
     if (equals(name, "max_count")) {
         if (rule->max_count != GS_RULE_ANY) {
             return "max_count is there twice";
@@ -246,9 +258,8 @@ static const char *take_setting(struct parsed *parsed, struct span name,
         rule->device = (int)number;
         return NULL;
     }
-    return "unknown setting behind the pattern (from, max_count, max_bytes and device "
-           "are "
-           "known)";
+    return "unknown setting behind the pattern (file, from, max_count, max_bytes and "
+           "device are known)";
 }
 
 /* Takes the settings off the pattern's end. Returns NULL, or the fault. */
@@ -307,24 +318,32 @@ static const char *parse_rule(struct span line, struct parsed *parsed)
 }
 static_assert(LINE_BYTES_MAX == 4096 && GS_RULE_FROM_MAX == 8, "the messages name them");
 
+static char *put_span(char *to, struct span span)
+{
+    if (span.begin) {
+        memcpy(to, span.begin, length_of(span));
+    }
+    to += length_of(span);
+    *to = '\0';
+    return to + 1;
+}
+
 /* Copies the patterns of callers, the innermost first. NULL: no memory. */
 static const char *keep_from(struct gs_suppressions *rules, const struct parsed *parsed)
 {
-    size_t length = 1, used = 0;
+    size_t length = 1;
 
     for (unsigned i = 0; i < parsed->from_count; i++) {
-        length += length_of(parsed->from[i]) + 1;
+        length += length_of(parsed->from[i]) + length_of(parsed->from_files[i]) + 2;
     }
-    char *text = malloc(length);
+    char *text = malloc(length), *at = text;
     if (!text) {
         return NULL;
     }
     for (unsigned i = parsed->from_count; i-- > 0;) {
-        memcpy(text + used, parsed->from[i].begin, length_of(parsed->from[i]));
-        used += length_of(parsed->from[i]);
-        text[used++] = '\0';
+        at = put_span(put_span(at, parsed->from[i]), parsed->from_files[i]);
     }
-    text[used] = '\0';
+    *at = '\0';
     const char *kept = keep(rules, text, length);
     free(text);
     return kept;
@@ -334,7 +353,8 @@ static enum gs_status add_line(struct gs_suppressions *rules, const char *source
                                struct span line, unsigned number, gs_rule_problem problem,
                                void *self)
 {
-    struct parsed parsed = {.rule = {.device = -1,
+    struct parsed parsed = {.rule = {.file = "",
+                                     .device = -1,
                                      .max_count = GS_RULE_ANY,
                                      .max_bytes = GS_RULE_ANY,
                                      .source = source,
@@ -351,10 +371,13 @@ static enum gs_status add_line(struct gs_suppressions *rules, const char *source
         return GS_OK;
     }
     rule->pattern = keep(rules, parsed.pattern.begin, length_of(parsed.pattern));
+    if (parsed.file.begin) {
+        rule->file = keep(rules, parsed.file.begin, length_of(parsed.file));
+    }
     if (parsed.from_count > 0) {
         rule->from = keep_from(rules, &parsed);
     }
-    if (!rule->pattern || (parsed.from_count > 0 && !rule->from)) {
+    if (!rule->pattern || !rule->file || (parsed.from_count > 0 && !rule->from)) {
         return GS_ERR_HOST_NOMEM;
     }
     return append(rules, rule);
@@ -394,6 +417,7 @@ enum gs_status gs_suppressions_add_builtin(struct gs_suppressions *rules)
     for (size_t i = 0; i < GS_ARRAY_LEN(builtin); i++) {
         struct gs_rule rule = {.kind = GS_RULE_LEAK,
                                .pattern = builtin[i].pattern,
+                               .file = "",
                                .device = -1,
                                .max_count = builtin[i].max_count,
                                .max_bytes = GS_RULE_ANY};

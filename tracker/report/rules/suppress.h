@@ -35,8 +35,9 @@ const char *gs_rule_kind_name(enum gs_rule_kind kind);
 struct gs_rule {
     enum gs_rule_kind kind;
     const char *pattern; /* as written, without kind and settings */
-    const char *from;    /* patterns of callers, innermost first: "a\0b\0\0"; NULL:
-                          * none */
+    const char *file;    /* pattern of the source file of that frame; "": any */
+    const char *from;    /* patterns of callers, innermost first, each with that of its
+                          * file: "a\0\0b\0b.c\0\0"; NULL: none */
     int device;          /* < 0: any */
     uint64_t max_count, max_bytes; /* GS_RULE_ANY: no cap */
     const char *source;            /* the file's name as given; NULL: built in */
@@ -91,6 +92,10 @@ enum gs_rule_text {
 uint32_t gs_suppressions_find(struct gs_suppressions *rules, enum gs_rule_kind kind,
                               int device, enum gs_rule_text what, const char *text,
                               uint32_t least);
+
+/* Returns true if a pattern of files matches a path: its base name, or all of it for a
+ * pattern with a slash. A path that is NULL or "" matches no pattern, but "". */
+bool gs_pattern_matches_file(const char *pattern, const char *path);
 
 /* Returns true if the pattern matches, as in LeakSanitizer: anywhere in the text; `*` is
  * any characters; `^` at the start and `$` at the end anchor it. */

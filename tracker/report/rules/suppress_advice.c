@@ -4,11 +4,12 @@
  */
 #include "tracker/names/frame_kinds.h"
 #include "tracker/report/report_internal.h"
+#include "tracker/report/rules/suppress_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PATTERN_BYTES 256u
+#define PATTERN_BYTES GS_RULE_PATTERN_BYTES
 /* Longer names of functions are shortened to the form that a reader would write, if at
  * least LETTERS_MIN letters remain. */
 #define LONG_NAME   60u
@@ -261,32 +262,38 @@ static void make_anchored_pattern(const char *name, char *out)
     anchor(name, out);
 }
 
-/* ---- the rule of a leak ---------------------------------------------------------------
+/* ---- the rule of a leak -------------------------------------------------------------
  */
 
 /* The most callers of a rule. */
 #define CALLERS_MAX 4u
 
 struct advice {
-    char pattern[PATTERN_BYTES];                /* "": no rule is good for the leak */
-    char from[CALLERS_MAX * PATTERN_BYTES + 1]; /* as gs_rule.from */
-    uint64_t bytes;                             /* of all leaks that share the rule */
-    size_t same;                                /* the first leak with this rule */
+    char pattern[PATTERN_BYTES]; /* "": no rule is good for the leak */
+    char file[PATTERN_BYTES];
+    char from[CALLERS_MAX * 2 * PATTERN_BYTES + 1]; /* as gs_rule.from */
+    size_t from_bytes;                              /* in use */
+    uint64_t bytes;                                 /* of all leaks that share the rule */
+    size_t same;                                    /* the first leak with this rule */
 };
 
 /* A from= pattern has no spaces. */
-static void add_caller(struct advice *advice, size_t *used, const char *function)
+static void add_caller(struct advice *advice, struct gs_rule_functions *functions,
+                       const struct gs_symbol *symbol)
 {
-    char *at = advice->from + *used;
+    char *at = advice->from + advice->from_bytes;
 
-    make_anchored_pattern(function, at);
+    make_anchored_pattern(symbol->function, at);
     for (char *c = at; *c; c++) {
         if (*c == ' ') {
             *c = '*';
         }
     }
-    *used += strlen(at) + 1;
-    advice->from[*used] = '\0';
+    at += strlen(at) + 1;
+    gs_rule_functions_pattern(functions, symbol, at);
+    at += strlen(at) + 1;
+    *at = '\0';
+    advice->from_bytes = (size_t)(at - advice->from);
 }
 
 /* Returns true if the rule matches a leak of the first `count` other than `number` that
@@ -299,6 +306,7 @@ static bool matches_another(const struct gs_report_writer *writer, size_t number
             writer->frames, writer->config, writer->data->groups.items[i].stack);
         for (unsigned j = 0; i != number && j < stack.count; j++) {
             if (gs_report_frame_matches(&stack.frames[j], advice->pattern) &&
+                gs_pattern_matches_file(advice->file, stack.frames[j].result.file) &&
                 gs_report_callers_match(&stack, j, advice->from)) {
                 return true;
             }
@@ -324,14 +332,14 @@ static bool is_repeated(const struct gs_shown_stack *stack, unsigned first, unsi
 
 /* The rule names the function and, of its callers in the program, the next one; more only
  * while the rule would match another leak. */
-static void make_advice(const struct gs_report_writer *writer, size_t number,
-                        size_t count, struct advice *out)
+static void make_advice(const struct gs_report_writer *writer,
+                        struct gs_rule_functions *functions, size_t number, size_t count,
+                        struct advice *out)
 {
     const struct gs_group *group = &writer->data->groups.items[number];
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, group->stack);
     unsigned i = program_frame(&stack), first = i, callers = 0;
-    size_t used = 0;
 
     *out = (struct advice){.bytes = gs_group_shown_bytes(group)};
     if (i == stack.count) {
@@ -341,6 +349,7 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
                               ? stack.frames[i].result.function
                               : gs_report_frame_module(&stack.frames[i]),
                           out->pattern);
+    gs_rule_functions_pattern(functions, &stack.frames[i].result, out->file);
     for (i++; i < stack.count && callers < CALLERS_MAX; i++) {
         const struct gs_symbol_request *frame = &stack.frames[i];
         if (!frame->result.function || is_outermost(frame) ||
@@ -350,19 +359,16 @@ static void make_advice(const struct gs_report_writer *writer, size_t number,
         if (callers > 0 && !matches_another(writer, number, count, out)) {
             break;
         }
-        add_caller(out, &used, frame->result.function);
+        add_caller(out, functions, &frame->result);
         callers++;
     }
 }
 
 static bool is_same(const struct advice *a, const struct advice *b)
 {
-    const char *x = a->from, *y = b->from;
-
-    for (; *x && strcmp(x, y) == 0; x += strlen(x) + 1, y += strlen(y) + 1) {
-        continue;
-    }
-    return !*x && !*y && strcmp(a->pattern, b->pattern) == 0;
+    return a->from_bytes == b->from_bytes &&
+           memcmp(a->from, b->from, a->from_bytes) == 0 &&
+           strcmp(a->pattern, b->pattern) == 0 && strcmp(a->file, b->file) == 0;
 }
 
 /* The rules for the first `count` leaks; NULL: no memory, or no leak. Leaks that share a
@@ -370,11 +376,17 @@ static bool is_same(const struct advice *a, const struct advice *b)
 static struct advice *make_all(const struct gs_report_writer *writer, size_t count)
 {
     struct advice *all = count ? calloc(count, sizeof(*all)) : NULL;
+    struct gs_rule_functions functions;
 
-    for (size_t i = 0; all && i < count; i++) {
-        make_advice(writer, i, count, &all[i]);
+    if (!all) {
+        return NULL;
     }
-    for (size_t i = 0; all && i < count; i++) {
+    gs_rule_functions_find(writer, &functions);
+    for (size_t i = 0; i < count; i++) {
+        make_advice(writer, &functions, i, count, &all[i]);
+    }
+    gs_rule_functions_free(&functions);
+    for (size_t i = 0; i < count; i++) {
         all[i].same = i;
         for (size_t k = 0; k < i && all[i].pattern[0] && all[i].same == i; k++) {
             if (all[k].same == k && is_same(&all[k], &all[i])) {
@@ -393,9 +405,12 @@ static void write_rule(const struct gs_report_writer *writer, const struct advic
 {
     char size[32];
 
-    gs_text_add(text, "leak:%s", advice->pattern);
+    gs_text_add(text, "leak:%s%s%s", advice->pattern, advice->file[0] ? " file=" : "",
+                advice->file);
     for (const char *from = advice->from; *from; from += strlen(from) + 1) {
         gs_text_add(text, " from=%s", from);
+        from += strlen(from) + 1;
+        gs_text_add(text, "%s%s", from[0] ? " file=" : "", from);
     }
     if (writer->tracker->config.sampling.distance_bytes == 0) {
         gs_text_add(text, " max_bytes=%s", gs_report_size(advice->bytes, size));

@@ -8,6 +8,7 @@
  *
  * Owns: the look-up tables of a struct gs_suppressions.   Lock: none.
  */
+#include "tracker/names/runtime_modules.h"
 #include "tracker/report/rules/suppress_internal.h"
 
 #include <stdlib.h>
@@ -74,6 +75,18 @@ bool gs_pattern_matches(const char *pattern, const char *text)
         text = found + length;
         part = end;
     }
+}
+
+bool gs_pattern_matches_file(const char *pattern, const char *path)
+{
+    if (!pattern[0]) {
+        return true;
+    }
+    if (!path || !path[0]) {
+        return false;
+    }
+    return gs_pattern_matches(pattern,
+                              strchr(pattern, '/') ? path : gs_module_base_name(path));
 }
 
 /* ---- the look-up ------------------------------------------------------------------ */

@@ -92,8 +92,11 @@ bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee
 {
     unsigned i = callee + 1;
 
-    for (; *from; from += strlen(from) + 1) {
-        while (i < shown->count && !gs_report_frame_matches(&shown->frames[i], from)) {
+    for (const char *file; *from; from = file + strlen(file) + 1) {
+        file = from + strlen(from) + 1;
+        while (i < shown->count &&
+               !(gs_report_frame_matches(&shown->frames[i], from) &&
+                 gs_pattern_matches_file(file, shown->frames[i].result.file))) {
             i++;
         }
         if (i++ >= shown->count) {
@@ -103,18 +106,27 @@ bool gs_report_callers_match(const struct gs_shown_stack *shown, unsigned callee
     return true;
 }
 
-/* Returns the rule for a text of a frame whose callers match, too. */
+/* Whether a rule whose pattern matches a frame matches its file and callers, too. Without
+ * names only rules without these do. */
+static bool matches_rest(const struct gs_rule *rule, const struct gs_shown_stack *shown,
+                         unsigned i)
+{
+    if (!rule->from && !rule->file[0]) {
+        return true;
+    }
+    return shown && gs_pattern_matches_file(rule->file, shown->frames[i].result.file) &&
+           (!rule->from || gs_report_callers_match(shown, i, rule->from));
+}
+
+/* Returns the rule for a text of a frame whose file and callers match, too. */
 static uint32_t rule_for_frame(const struct matcher *matcher, enum gs_rule_kind kind,
                                int device, enum gs_rule_text what, const char *text,
                                const struct gs_shown_stack *shown, unsigned i)
 {
     uint32_t rule = rule_for_text(matcher, kind, device, what, text);
 
-    while (rule != GS_RULE_NONE) {
-        const char *from = gs_suppressions_rule(matcher->rules, rule)->from;
-        if (!from || (shown && gs_report_callers_match(shown, i, from))) {
-            break;
-        }
+    while (rule != GS_RULE_NONE &&
+           !matches_rest(gs_suppressions_rule(matcher->rules, rule), shown, i)) {
         rule = gs_suppressions_find(matcher->rules, kind, device, what, text, rule + 1);
     }
     return rule;
@@ -341,19 +353,29 @@ const char *gs_report_size(uint64_t bytes, char out[32])
     return out;
 }
 
+/* Adds a setting to a rule's text, if it is there and fits. */
+static void add_setting(char caps[240], size_t *length, const char *name,
+                        const char *pattern)
+{
+    char clean[64];
+
+    gs_report_clean(pattern, clean, sizeof(clean));
+    if (pattern[0] && *length + strlen(name) + strlen(clean) < 160) {
+        *length += (size_t)snprintf(caps + *length, 240 - *length, "%s%s", name, clean);
+    }
+}
+
 /* "leak:run max_count=3 (rules.txt:7)" */
 static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
 {
-    char pattern[160], source[160], caps[160] = "", bytes[32];
+    char pattern[160], source[160], caps[240] = "", bytes[32];
     size_t length = 0;
 
+    add_setting(caps, &length, " file=", rule->file);
     for (const char *from = rule->from; from && *from; from += strlen(from) + 1) {
-        char clean[64];
-        gs_report_clean(from, clean, sizeof(clean));
-        if (length + strlen(clean) + 8 < sizeof(caps) / 2) {
-            length +=
-                (size_t)snprintf(caps + length, sizeof(caps) - length, " from=%s", clean);
-        }
+        add_setting(caps, &length, " from=", from);
+        from += strlen(from) + 1;
+        add_setting(caps, &length, " file=", from);
     }
     if (rule->max_count != GS_RULE_ANY) {
         length +=

@@ -177,18 +177,19 @@ static void write_largest(const struct gs_report_writer *writer)
 {
     const struct gs_report_data *data = writer->data;
     const struct gs_group *largest = data->shown > 0 ? &data->groups.items[0] : NULL;
-    char bytes[24], where[GS_REPORT_WHERE];
+    char bytes[24];
 
     if (!largest || writer->config->running || gs_group_weight(largest) == 0) {
         return;
     }
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, largest->stack);
-    gs_text_add(writer->text, "%slargest: %s%s %s %s\n", writer->prefix,
+    gs_text_add(writer->text, "%slargest: %s%s %s ", writer->prefix,
                 gs_group_is_estimate(largest) ? "about " : "",
                 gs_text_bytes(gs_group_shown_bytes(largest), bytes),
-                gs_report_is_live(writer->config) ? "live" : "leaked",
-                gs_report_where(&stack, where));
+                gs_report_is_live(writer->config) ? "live" : "leaked");
+    gs_report_where(writer, &stack);
+    gs_text_add(writer->text, "\n");
 }
 
 /* What ends the report is what a terminal still shows: first the figures, then the lists
@@ -403,11 +404,15 @@ void gs_report_write_from(struct gs_tracker *tracker,
     struct gs_report_data *data = take_data();
     char clean[160];
     struct gs_frame_table frames[FRAME_TABLES];
+    struct gs_owners owners = {0};
+    struct gs_shown_paths paths = {.whole = config->full_paths};
     struct gs_report_writer writer = {.tracker = tracker,
                                       .config = config,
                                       .source = source,
                                       .data = data,
                                       .frames = &frames[0],
+                                      .owners = &owners,
+                                      .paths = &paths,
                                       .text = text};
 
     if (summary) {
@@ -435,11 +440,16 @@ void gs_report_write_from(struct gs_tracker *tracker,
                         gs_report_clean(config->no_start, clean, sizeof(clean)));
         }
         gs_report_windows(&writer);
-        if (figures.errors != 0 || figures.leaked_count != 0 ||
-            data->registered.count != 0 || config->running) {
-            write_body(&writer);
-        } else {
+        bool clean_run = figures.errors == 0 && figures.leaked_count == 0 &&
+                         data->registered.count == 0 && !config->running;
+        if (!clean_run && config->show_leaks) {
+            gs_owners_gather(&owners, tracker->config.stacks, source, data, false);
+        }
+        gs_report_find_paths(&writer);
+        if (clean_run) {
             write_clean(&writer);
+        } else {
+            write_body(&writer);
         }
         write_end(&writer);
         if (config->job) {
@@ -454,6 +464,8 @@ void gs_report_write_from(struct gs_tracker *tracker,
     for (size_t i = 0; i < FRAME_TABLES; i++) {
         gs_frame_table_free(&frames[i]);
     }
+    gs_shown_paths_free(&paths);
+    gs_owners_free(&owners);
     gs_report_data_free(data);
     release_data(data);
     if (summary) {

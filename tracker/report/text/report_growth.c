@@ -57,7 +57,7 @@ static void keep_name(struct gs_growth_names *names, const struct gs_shown_stack
     names->count++;
 }
 
-void gs_growth_names_free(struct gs_growth_names *names)
+static void forget(struct gs_growth_names *names)
 {
     while (names->first) {
         struct gs_growth_name *name = names->first;
@@ -65,7 +65,30 @@ void gs_growth_names_free(struct gs_growth_names *names)
         names->first = name->next;
         free(name);
     }
+    names->count = 0;
+}
+
+void gs_growth_names_free(struct gs_growth_names *names)
+{
+    forget(names);
+    gs_shown_paths_free_copies(&names->paths);
     *names = (struct gs_growth_names){0};
+}
+
+/* Adds copies of paths. Returns whether one of them may be shown as another was. */
+static bool add_paths(struct gs_growth_names *names, const struct gs_shown_paths *more)
+{
+    bool clash = false;
+
+    for (size_t i = 0; i < more->count && !names->paths.whole; i++) {
+        const char *path = more->items[i];
+        if (gs_shown_paths_have(&names->paths, path)) {
+            continue;
+        }
+        clash = clash || strchr(gs_shown_path(&names->paths, path), '/');
+        gs_shown_paths_add_copy(&names->paths, path);
+    }
+    return clash;
 }
 
 /* Prints the line of the call and the stack, and keeps them for the next time. */
@@ -168,17 +191,15 @@ static const char *note_of(const struct gs_report_writer *writer)
                                                            : NULL;
 }
 
-/* Writes the call sites, and looks up the names of those that were not written before. */
-static void write_last(const struct gs_report_writer *base,
+/* Looks up the names of call sites that were not written before, and their files. */
+static void find_names(const struct gs_report_writer *writer,
                        const struct gs_growth_snapshot *last,
-                       struct gs_growth_names *names)
+                       const struct gs_growth_names *names, struct gs_frame_table *frames,
+                       struct gs_shown_paths *paths)
 {
-    struct gs_frame_table frames = {0};
-    struct gs_report_writer writer = *base;
-    struct gs_report_source source = *base->source;
+    struct gs_report_source source = *writer->source;
     struct gs_stack_ids ids = {0};
 
-    writer.frames = &frames;
     if (names->count >= NAMES_MAX) {
         source.find_lines = NULL;
     }
@@ -187,8 +208,35 @@ static void write_last(const struct gs_report_writer *base,
             gs_stack_ids_add(&ids, last->growing[i].group.stack);
         }
     }
-    gs_frame_table_take(&frames, writer.config, writer.tracker->config.stacks, &source,
+    gs_frame_table_take(frames, writer->config, writer->tracker->config.stacks, &source,
                         &ids);
+    for (size_t i = 0; i < last->count; i++) {
+        struct gs_shown_stack stack =
+            gs_frame_table_show(frames, writer->config, last->growing[i].group.stack);
+        gs_report_stack_paths(writer->config, &stack, paths);
+    }
+}
+
+/* Writes the call sites. */
+static void write_last(const struct gs_report_writer *base,
+                       const struct gs_growth_snapshot *last,
+                       struct gs_growth_names *names)
+{
+    struct gs_frame_table frames = {0};
+    struct gs_shown_paths paths = {.count = 0};
+    struct gs_report_writer writer = *base;
+
+    writer.frames = &frames;
+    writer.paths = &names->paths;
+    names->paths.whole = base->config->full_paths;
+    find_names(&writer, last, names, &frames, &paths);
+    if (add_paths(names, &paths) && names->first) { /* they may read alike: name all */
+        forget(names);
+        gs_frame_table_free(&frames);
+        find_names(&writer, last, names, &frames, &paths);
+        (void)add_paths(names, &paths);
+    }
+    gs_shown_paths_free(&paths);
     const char *note = note_of(&writer);
     char clean[512];
     names->missed += note != NULL;
@@ -221,6 +269,21 @@ void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
     free(last.growing);
 }
 
+void gs_report_growth_paths(const struct gs_report_writer *writer)
+{
+    const struct gs_report_config *config = writer->config;
+    const struct gs_growth_names names = {0};
+    struct gs_frame_table frames = {0};
+
+    if (!config->growth || config->growing == 0) {
+        return;
+    }
+    struct gs_growth_snapshot last = gs_growth_last(config->growth, config->growing);
+    find_names(writer, &last, &names, &frames, writer->paths);
+    gs_frame_table_free(&frames);
+    free(last.growing);
+}
+
 void gs_report_growth(const struct gs_report_writer *writer)
 {
     const struct gs_report_config *config = writer->config;
@@ -230,6 +293,7 @@ void gs_report_growth(const struct gs_report_writer *writer)
         return;
     }
     struct gs_growth_snapshot last = gs_growth_last(config->growth, config->growing);
+    (void)add_paths(&names, writer->paths);
     gs_text_add(writer->text, "%slast sample ", writer->prefix);
     write_last(writer, &last, &names);
     if (last.count == 0) {

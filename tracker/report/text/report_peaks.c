@@ -284,17 +284,18 @@ static void write_peak(const struct gs_report_writer *writer, const struct gs_pe
 static void write_line(const struct gs_report_writer *writer, const struct gs_peak *peak,
                        unsigned row)
 {
-    char bytes[24], where[GS_REPORT_WHERE];
+    char bytes[24];
 
     write_title(writer, peak, row);
     if (count_with_stack(peak, 1) != 0) {
         const struct gs_group *largest = &peak->places[0].held;
         struct gs_shown_stack stack =
             gs_frame_table_show(writer->frames, writer->config, largest->stack);
-        gs_text_add(writer->text, "; %s%s %s (GPUSHIM_PEAK_MAX)",
+        gs_text_add(writer->text, "; %s%s ",
                     gs_group_is_estimate(largest) ? "about " : "",
-                    gs_text_bytes(gs_group_shown_bytes(largest), bytes),
-                    gs_report_where(&stack, where));
+                    gs_text_bytes(gs_group_shown_bytes(largest), bytes));
+        gs_report_where(writer, &stack);
+        gs_text_add(writer->text, " (GPUSHIM_PEAK_MAX)");
     }
     gs_text_add(writer->text, "\n");
 }

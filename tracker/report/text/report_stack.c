@@ -31,31 +31,36 @@ static const char *frame_name(const struct gs_symbol_request *frame, char out[NA
     return out;
 }
 
-static const char *frame_place(const struct gs_symbol_request *frame, char *out,
-                               size_t size)
+/* The path that a frame's place is shown with: of its file, else of its module; NULL:
+ * neither is known. */
+static const char *frame_path(const struct gs_symbol_request *frame)
+{
+    const char *file = frame->result.file;
+
+    return file && file[0] ? file : gs_report_frame_module_path(frame);
+}
+
+/* Writes "leaky.c:30", or "libfoo.so+0x12ab"; nothing if neither is known. */
+static void write_place(const struct gs_report_writer *writer,
+                        const struct gs_symbol_request *frame)
 {
     const struct gs_symbol *symbol = &frame->result;
-    const char *module = gs_report_frame_module(frame);
-    const char *mark = frame->inlined ? " (inlined)" : "";
-    char clean[256];
+    const char *path = frame_path(frame);
+    uint64_t offset = symbol->offset;
 
-    out[0] = '\0';
-    if (symbol->file && symbol->file[0]) {
-        gs_report_clean(gs_module_base_name(symbol->file), clean, sizeof(clean));
-        if (symbol->line != 0 || !gs_frame_is_python(frame->frame)) {
-            snprintf(out, size, "%s:%u%s", clean, symbol->line, mark);
-        } else {
-            snprintf(out, size, "%s", clean);
-        }
-    } else if (module[0] != '\0') {
-        uint64_t offset = symbol->offset;
+    if (!path || !path[0]) {
+        return;
+    }
+    gs_text_add_foreign(writer->text, gs_shown_path(writer->paths, path));
+    if (path != symbol->file) {
         if (offset == 0 && frame->module) {
             offset = frame->frame - frame->module->bias;
         }
-        gs_report_clean(module, clean, sizeof(clean));
-        snprintf(out, size, "%s+0x%llx%s", clean, (unsigned long long)offset, mark);
+        gs_text_add(writer->text, "+0x%llx", (unsigned long long)offset);
+    } else if (symbol->line != 0 || !gs_frame_is_python(frame->frame)) {
+        gs_text_add(writer->text, ":%u", symbol->line);
     }
-    return out;
+    gs_text_add(writer->text, "%s", frame->inlined ? " (inlined)" : "");
 }
 
 /* Returns the number of equal frames after this one that one line replaces: a
@@ -139,7 +144,7 @@ static void write_frames(const struct gs_report_writer *writer,
                          const struct gs_shown_stack *stack, bool all)
 {
     int width = name_width(stack, all), digits = stack->count > 10 ? 2 : 1;
-    char name[NAME_SIZE], place[384], families[160];
+    char name[NAME_SIZE], families[160];
 
     if (stack->count > 100) {
         digits = 3;
@@ -153,14 +158,12 @@ static void write_frames(const struct gs_report_writer *writer,
             continue;
         }
         frame_name(&stack->frames[i], name);
-        frame_place(&stack->frames[i], place, sizeof(place));
-        if (place[0] == '\0') {
-            gs_text_add(writer->text, "%s    #%-*u %s\n", writer->prefix, digits, i,
-                        name);
-        } else {
-            gs_text_add(writer->text, "%s    #%-*u %-*s  %s\n", writer->prefix, digits, i,
-                        width - 2, name, place);
-        }
+        const char *path = frame_path(&stack->frames[i]);
+        bool has_place = path && path[0];
+        gs_text_add(writer->text, "%s    #%-*u %-*s%s", writer->prefix, digits, i,
+                    has_place ? width - 2 : 0, name, has_place ? "  " : "");
+        write_place(writer, &stack->frames[i]);
+        gs_text_add(writer->text, "\n");
         more = repeats(stack, i);
         if (more != 0) {
             gs_text_add(writer->text, "%s       ... %u times more\n", writer->prefix,
@@ -195,26 +198,57 @@ void gs_report_stack(const struct gs_report_writer *writer,
     }
 }
 
-const char *gs_report_where(const struct gs_shown_stack *stack, char out[GS_REPORT_WHERE])
+void gs_report_where(const struct gs_report_writer *writer,
+                     const struct gs_shown_stack *stack)
 {
-    char name[NAME_SIZE], place[384];
+    char name[NAME_SIZE];
 
     if (stack->count == 0) {
-        snprintf(out, GS_REPORT_WHERE, "(%s)", gs_report_no_stack(stack->id).line);
-        return out;
+        gs_text_add(writer->text, "(%s)", gs_report_no_stack(stack->id).line);
+        return;
     }
     struct gs_symbol_request own = stack->frames[0];
     own.inlined = false; /* without the mark: the line's form is fixed */
-    frame_place(&own, place, sizeof(place));
-    snprintf(out, GS_REPORT_WHERE, "at %s%s%s", frame_name(&own, name),
-             place[0] ? " " : "", place);
-    return out;
+    const char *path = frame_path(&own);
+    gs_text_add(writer->text, "at %s%s", frame_name(&own, name),
+                path && path[0] ? " " : "");
+    write_place(writer, &own);
+}
+
+void gs_report_stack_paths(const struct gs_report_config *config,
+                           const struct gs_shown_stack *stack,
+                           struct gs_shown_paths *paths)
+{
+    const bool all = config && config->all_frames;
+    struct gs_shown_stack whole = *stack;
+
+    if (all) {
+        whole.frames -= stack->inner;
+        whole.count += stack->inner;
+    }
+    for (unsigned i = 0; i < whole.count; i++) {
+        unsigned run = all ? 0 : carrier_run(&whole, i);
+        if (run != 0) {
+            i += run - 1;
+        } else {
+            gs_shown_paths_add(paths, frame_path(&whole.frames[i]));
+        }
+    }
+}
+
+void gs_report_add_paths(const struct gs_symbol_request *frames, unsigned count,
+                         struct gs_shown_paths *paths)
+{
+    const struct gs_shown_stack stack = {.frames = frames, .count = count};
+
+    gs_report_stack_paths(NULL, &stack, paths);
 }
 
 void gs_report_write_stack(const struct gs_symbol_request *frames, unsigned count,
-                           const char *inner, bool cut, struct gs_text *text)
+                           const char *inner, bool cut, struct gs_shown_paths *paths,
+                           struct gs_text *text)
 {
-    const struct gs_report_writer writer = {.text = text};
+    const struct gs_report_writer writer = {.text = text, .paths = paths};
     const struct gs_shown_stack stack = {.frames = frames, .count = count, .cut = cut};
 
     if (inner && inner[0]) {

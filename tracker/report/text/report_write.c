@@ -258,12 +258,13 @@ void gs_report_devices(const struct gs_report_writer *writer)
 }
 
 /* Returns the width of the names' column: the longest name, within limits. */
-static int owner_width(const struct gs_owner *first, const struct gs_owner *end)
+static int owner_width(const struct gs_report_writer *writer,
+                       const struct gs_owner *first, const struct gs_owner *end)
 {
     size_t width = OWNER_WIDTH_MIN;
 
     for (const struct gs_owner *owner = first; owner < end; owner++) {
-        size_t length = owner->name ? strlen(owner->name) : 0;
+        size_t length = strlen(gs_shown_path(writer->paths, owner->path));
         if (length > width && length <= OWNER_WIDTH_MAX) {
             width = length;
         }
@@ -286,13 +287,16 @@ static void write_rest(const struct gs_report_writer *writer, unsigned row, int 
                 gs_text_bytes(config->devices[row].rest_bytes, bytes));
 }
 
-static void write_owner(const struct gs_report_writer *writer,
+static void write_owner(const struct gs_report_writer *writer, const char *name,
                         const struct gs_owner *owner, int width)
 {
-    char name[96], bytes[24], count[32];
+    char bytes[24], count[32];
+    size_t length = strlen(name);
 
-    gs_report_clean(owner->name ? owner->name : "unknown", name, sizeof(name));
-    gs_text_add(writer->text, "%s  %-*s %9s %10s\n", writer->prefix, width, name,
+    gs_text_add(writer->text, "%s  ", writer->prefix);
+    gs_text_add_foreign(writer->text, name);
+    gs_text_add(writer->text, "%*s %9s %10s\n",
+                length < (size_t)width ? width - (int)length : 0, "",
                 gs_text_bytes(owner->bytes, bytes), gs_text_count(owner->count, count));
 }
 
@@ -309,9 +313,8 @@ static void write_other_owners(const struct gs_report_writer *writer,
         sum.count += owner->count;
     }
     snprintf(name, sizeof(name), "%td others", end - first);
-    sum.name = name;
     if (first < end) {
-        write_owner(writer, &sum, width);
+        write_owner(writer, name, &sum, width);
     }
 }
 
@@ -322,11 +325,11 @@ static void write_owners(const struct gs_report_writer *writer,
     const bool all = writer->config->show_pool || end - first <= OWNERS_MOST + 1;
     const struct gs_owner *printed = all ? end : first + OWNERS_MOST;
     char title[64];
-    int width = owner_width(first, printed);
+    int width = owner_width(writer, first, printed);
     bool known = false;
 
     for (const struct gs_owner *owner = first; owner < end; owner++) {
-        known = known || owner->name;
+        known = known || owner->path;
     }
     if (!known) {
         return;
@@ -343,7 +346,9 @@ static void write_owners(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "%s%-*s%9s %10s\n", writer->prefix, width + 3, title,
                 "live", "allocs");
     for (const struct gs_owner *owner = first; owner < printed; owner++) {
-        write_owner(writer, owner, width);
+        write_owner(writer,
+                    owner->path ? gs_shown_path(writer->paths, owner->path) : "unknown",
+                    owner, width);
     }
     write_other_owners(writer, printed, end, width);
     write_rest(writer, first->row, width);
@@ -351,17 +356,14 @@ static void write_owners(const struct gs_report_writer *writer,
 
 void gs_report_owners(const struct gs_report_writer *writer)
 {
-    struct gs_owners owners;
+    const struct gs_owners *owners = writer->owners;
 
-    gs_owners_gather(&owners, writer->tracker->config.stacks, writer->source,
-                     writer->data, false);
-    for (size_t first = 0, end; first < owners.count; first = end) {
-        for (end = first + 1; end < owners.count; end++) {
-            if (owners.items[end].row != owners.items[first].row) {
+    for (size_t first = 0, end; owners && first < owners->count; first = end) {
+        for (end = first + 1; end < owners->count; end++) {
+            if (owners->items[end].row != owners->items[first].row) {
                 break;
             }
         }
-        write_owners(writer, &owners.items[first], &owners.items[end]);
+        write_owners(writer, &owners->items[first], &owners->items[end]);
     }
-    gs_owners_free(&owners);
 }

@@ -225,12 +225,13 @@ size_t gs_export_shown(const struct gs_export *export, uint32_t id,
         if (i != stack->begin && gs_report_frame_is_carrier(request)) {
             continue;
         }
-        frames[count++] = (struct gs_export_frame){.function = symbol->function,
-                                                   .file = symbol->file,
-                                                   .module = symbol->module,
-                                                   .line = symbol->line,
-                                                   .number = number,
-                                                   .offset = gs_export_offset(request)};
+        frames[count++] =
+            (struct gs_export_frame){.function = symbol->function,
+                                     .file = symbol->file,
+                                     .module = gs_report_frame_module_path(request),
+                                     .line = symbol->line,
+                                     .number = number,
+                                     .offset = gs_export_offset(request)};
     }
     return count;
 }

@@ -17,12 +17,16 @@
 
 #include <stdlib.h>
 
+const char *gs_report_frame_module_path(const struct gs_symbol_request *request)
+{
+    return request->module && request->module->path && request->module->path[0]
+               ? request->module->path
+               : request->result.module;
+}
+
 const char *gs_report_frame_module(const struct gs_symbol_request *request)
 {
-    if (request->module && request->module->path && request->module->path[0]) {
-        return gs_module_base_name(request->module->path);
-    }
-    return gs_module_base_name(request->result.module);
+    return gs_module_base_name(gs_report_frame_module_path(request));
 }
 
 static struct gs_frame_class class_of(const struct gs_symbol_request *frame)
@@ -583,10 +587,11 @@ int gs_report_compare_frames(const struct gs_symbol_request *a,
     int order = compare_texts(left->function, right->function);
 
     if (order == 0) {
-        order = compare_texts(gs_report_frame_module(a), gs_report_frame_module(b));
+        order = gs_path_compare(gs_report_frame_module_path(a),
+                                gs_report_frame_module_path(b));
     }
     if (order == 0) {
-        order = compare_texts(left->file, right->file);
+        order = gs_path_compare(left->file, right->file);
     }
     if (order != 0) {
         return order;

@@ -88,7 +88,7 @@ static struct gs_frame_class own_class(void *self, unsigned i)
     return class_of(search->files, path, gs_frame_is_python(search->frames[i]));
 }
 
-/* NULL: unknown. The name lives as long as the stack table. */
+/* The owner's path; NULL: unknown. It lives as long as the stack table. */
 static const char *owner_of(const struct gs_stacks *stacks,
                             const struct gs_report_source *source, uint32_t stack,
                             struct files *files)
@@ -109,7 +109,7 @@ static const char *owner_of(const struct gs_stacks *stacks,
     if (own >= count || own_class(&search, own).kind == GS_FRAME_RUNTIME) {
         return NULL;
     }
-    return gs_module_base_name(path_at(&search, own));
+    return path_at(&search, own);
 }
 
 const char *gs_report_owner(const struct gs_stacks *stacks,
@@ -120,34 +120,17 @@ const char *gs_report_owner(const struct gs_stacks *stacks,
     return owner_of(stacks, source, stack, &files);
 }
 
-static bool same_owner(const struct gs_owner *a, const struct gs_owner *b)
+static int compare_keys(const void *left, const void *right)
 {
-    if (a->row != b->row || a->kind != b->kind || !a->name != !b->name) {
-        return false;
-    }
-    return !a->name || a->name == b->name || strcmp(a->name, b->name) == 0;
-}
+    const struct gs_owner *a = left, *b = right;
 
-/* The owner of this row, kind and name. NULL: no memory. */
-static struct gs_owner *find_owner(struct gs_owners *owners, const struct gs_owner *key)
-{
-    for (size_t i = 0; i < owners->count; i++) {
-        if (same_owner(&owners->items[i], key)) {
-            return &owners->items[i];
-        }
+    if (a->row != b->row) {
+        return a->row < b->row ? -1 : 1;
     }
-    if (owners->count == owners->capacity) {
-        size_t capacity = owners->capacity ? owners->capacity * 2 : 32;
-        struct gs_owner *items = realloc(owners->items, capacity * sizeof(*items));
-        if (!items) {
-            return NULL;
-        }
-        owners->items = items;
-        owners->capacity = capacity;
+    if (a->kind != b->kind) {
+        return a->kind < b->kind ? -1 : 1;
     }
-    struct gs_owner *owner = &owners->items[owners->count++];
-    *owner = *key;
-    return owner;
+    return gs_path_compare(a->path, b->path);
 }
 
 static int compare_owners(const void *left, const void *right)
@@ -160,10 +143,61 @@ static int compare_owners(const void *left, const void *right)
     if (a->bytes != b->bytes) {
         return a->bytes < b->bytes ? 1 : -1;
     }
-    if (!a->name || !b->name) {
-        return a->name ? -1 : b->name != NULL;
+    if (!a->path || !b->path) {
+        return a->path ? -1 : b->path != NULL;
     }
-    return strcmp(a->name, b->name);
+    return gs_path_compare(a->path, b->path);
+}
+
+/* Adds to the last owner, if it is the same one. */
+static bool joins_last(const struct gs_owners *owners, const struct gs_owner *owner)
+{
+    struct gs_owner *last = owners->count ? &owners->items[owners->count - 1] : NULL;
+
+    if (!last || compare_keys(last, owner) != 0) {
+        return false;
+    }
+    last->bytes += owner->bytes;
+    last->count += owner->count;
+    return true;
+}
+
+/* False: no memory. */
+static bool add_owner(struct gs_owners *owners, const struct gs_owner *owner)
+{
+    if (joins_last(owners, owner)) {
+        return true;
+    }
+    if (owners->count == owners->capacity) {
+        size_t capacity = owners->capacity ? owners->capacity * 2 : 32;
+        struct gs_owner *items = realloc(owners->items, capacity * sizeof(*items));
+        if (!items) {
+            return false;
+        }
+        owners->items = items;
+        owners->capacity = capacity;
+    }
+    owners->items[owners->count++] = *owner;
+    return true;
+}
+
+/* Joins the parts of each owner: a look-up of each part would compare it with all owners
+ * of a program of many files. */
+static void join_parts(struct gs_owners *owners)
+{
+    size_t count = owners->count;
+
+    if (count == 0) {
+        return;
+    }
+    qsort(owners->items, count, sizeof(*owners->items), compare_keys);
+    owners->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!joins_last(owners, &owners->items[i])) {
+            owners->items[owners->count++] = owners->items[i];
+        }
+    }
+    qsort(owners->items, owners->count, sizeof(*owners->items), compare_owners);
 }
 
 /* False: no memory. */
@@ -178,16 +212,15 @@ static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
         if (group->lost || group->stack == GS_STACK_NOT_SAMPLED) {
             continue;
         }
-        const struct gs_owner key = {.row = gs_totals_row(group->device, group->kind),
-                                     .kind = by_kind ? group->kind : 0,
-                                     .name =
-                                         owner_of(stacks, source, group->stack, &files)};
-        struct gs_owner *owner = find_owner(owners, &key);
-        if (!owner) {
+        const struct gs_owner part = {.row = gs_totals_row(group->device, group->kind),
+                                      .kind = by_kind ? group->kind : 0,
+                                      .path =
+                                          owner_of(stacks, source, group->stack, &files),
+                                      .bytes = gs_likely(group->likely_bytes),
+                                      .count = gs_group_likely_count(group)};
+        if (!add_owner(owners, &part)) {
             return false;
         }
-        owner->bytes += gs_likely(group->likely_bytes);
-        owner->count += gs_group_likely_count(group);
     }
     return true;
 }
@@ -203,9 +236,7 @@ void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
         gs_owners_free(owners); /* an incomplete table would mislead */
         return;
     }
-    if (owners->count > 0) {
-        qsort(owners->items, owners->count, sizeof(*owners->items), compare_owners);
-    }
+    join_parts(owners);
 }
 
 void gs_owners_free(struct gs_owners *owners)

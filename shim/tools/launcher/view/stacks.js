@@ -7,17 +7,51 @@ const FAMILIES_MAX = 3; // names in a line
 
 const baseName = (path) => path.slice(path.lastIndexOf('/') + 1);
 
+// The components of a path, the last one first, as shown_path.c compares them.
+function pathParts(path) {
+  const parts = [];
+  let takenBack = 0;
+  for (const part of path.split('/').reverse()) {
+    if (part === '..') takenBack++;
+    else if (part !== '' && part !== '.' && --takenBack < 0) {
+      parts.push(part);
+      takenBack = 0;
+    }
+  }
+  return path.startsWith('/') ? parts : parts.concat(Array(takenBack).fill('..'));
+}
+
+// By path: as many of its last components as tell it from the other paths.
+function shownPaths(paths) {
+  const rows = [...new Set(paths)].map((path) => ({ path, parts: pathParts(path) }));
+  for (const row of rows) row.key = row.parts.join('\0') + (row.path.startsWith('/') ? '\0/' : '');
+  rows.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
+  const common = (row, other) => {
+    let count = 0;
+    while (other && count < row.parts.length && row.parts[count] === other.parts[count]) count++;
+    return count;
+  };
+  let before = null; // the last other file
+  return new Map(rows.map((row, i) => {
+    let next = i + 1;
+    while (rows[next]?.key === row.key) next++;
+    if (i > 0 && rows[i - 1].key !== row.key) before = rows[i - 1];
+    const need = 1 + Math.max(common(row, before), common(row, rows[next]));
+    return [row.path, need > row.parts.length ? row.path : row.parts.slice(0, need).reverse().join('/')];
+  }));
+}
+
 function readFrame(frame) {
   const module = list(report.modules)[frame.module], line = frame.line ? `:${frame.line}` : '', isPython = frame.address === null;
-  const code = module ? `${baseName(module.path)}+${frame.offset}` : '';
+  const code = module ? `${shownPath(module.path)}+${frame.offset}` : '';
   const name = frame.function || (module ? '??' : frame.address || '??');
-  const mark = frame.inlined ? ' (inlined)' : '', place = (frame.file ? baseName(frame.file) + line : code) + mark;
+  const mark = frame.inlined ? ' (inlined)' : '', place = (frame.file ? shownPath(frame.file) + line : code) + mark;
   const origin = isPython ? 'y' : module && module.path === report.process.program ? 'p' : 'l';
   let hash = 0;
   for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) % 65521;
   return {
     name, place, label: frame.function || code || name, file: (frame.file ? frame.file + line : code) + mark,
-    anyLine: frame.file || (module ? baseName(module.path) : ''), color: origin + (hash % 3),
+    anyLine: frame.file || (module ? shownPath(module.path) : ''), color: origin + (hash % 3),
     text: `${name} ${place}`.toLowerCase(), isPython, family: frame.family || '', module: module ? baseName(module.path) : '',
   };
 }

@@ -101,7 +101,7 @@ function makeLayers(memory, by) {
   const sorted = [...curves].map(([key, live]) => ({ key, live, area: area(live) })).sort((a, b) => b.area - a.area);
   const shown = sorted.slice(0, SERIES).map(({ key, live }, index) => ({
     live, color: `t${index}`, site: by === 'owners' ? undefined : key,
-    ...(by === 'owners' ? { name: key || 'owner not known', place: '', from: '' } : siteName(key)),
+    ...(by === 'owners' ? { name: key ? shownPath(key) : 'owner not known', place: '', from: '' } : siteName(key)),
   }));
   const rest = sorted.slice(SERIES);
   if (rest.length > 0)

@@ -70,6 +70,14 @@ function memoryName(kind, device) {
   return name && gpu ? `${name}, ${gpu}` : name || gpu || 'host';
 }
 
+// Of the stacks as they are shown; the full ones have whole paths.
+const stacksShown = [report.leaks, report.unplaced, report.suppressed, report.registered, ...list(report.peaks).map((peak) => peak.places),
+  timeline?.sites].flatMap(list).map((site) => list(site.stack));
+const framesShown = [...new Set(stacksShown.flat())].map((number) => list(report.frames)[number]).filter(Boolean);
+const shown = shownPaths([...framesShown.map((frame) => frame.file || list(report.modules)[frame.module]?.path),
+  ...list(timeline?.sites).map((site) => site.owner)].filter(Boolean));
+const shownPath = (path) => shown.get(path) ?? baseName(path);
+
 const frames = list(report.frames).map(readFrame);
 
 // ---- what can be shown ---------------------------------------------------------------------
