@@ -78,7 +78,7 @@ freedtwice_late_case() {
   expect_same native shim
   expect_count shim.err '^==[0-9]+== ERROR ' 1
   expect_count shim.err '^==[0-9]+== ERROR 1: invalid free of 0x' 1
-  expect_text shim.err 'neither live nor among the addresses last freed'
+  expect_text shim.err 'not a live or recently freed allocation'
   expect_no_text shim.err 'first freed'
 }
 add_case "errors freed twice, long ago" freedtwice_late_case

@@ -192,7 +192,9 @@ ring_case() {
   allocs=$(count_ops a device)
   [[ $allocs -gt 40000 && $allocs -lt 66000 ]] || fail "$allocs allocations"
   [[ $((allocs - $(count_ops f device))) -le 1 ]] || fail "$allocs allocations, $(count_ops f device) frees"
-  "$build/gpushim" replay trace >replayed || fail "the trace does not run"
+  # A record that the process was writing when it was killed is left out, with a note and status 1.
+  "$build/gpushim" replay trace >replayed 2>replay.note || grep -q 'never finished' replay.note ||
+    { cat replay.note && fail "the trace does not run"; }
   "$build/gpushim" timeline -o timeline trace >/dev/null || fail "no timeline"
 }
 ring_whole() {
