@@ -30,3 +30,14 @@ python_itself() {
   interpreter=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
   [[ ! -x $interpreter || $interpreter -ef $(command -v python3) ]] || PATH=${interpreter%/*}:$PATH
 }
+
+# default_signals COMMAND...: starts the command, the script itself, anew where a signal is ignored, by nohup or by
+# a script that started the tests with `&`: so it would be in the programs, and some wait for it.
+default_signals() {
+  local ignored
+
+  ignored=$(sed -n 's/^SigIgn:[[:space:]]*//p' /proc/self/status 2>/dev/null)
+  if (((16#0${ignored: -4} & 0x4007) != 0)) && env --default-signal true 2>/dev/null; then
+    exec env --default-signal=HUP,INT,QUIT,TERM "$@"
+  fi
+}

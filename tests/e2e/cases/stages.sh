@@ -213,3 +213,16 @@ stage_names_case() {
   expect_text stage.out '^e2e$'
 }
 add_case "stage names that are none" stage_names_case
+
+# nohup, and `&` in a script, leave signals ignored: programs of the tests that wait for them never ended.
+ignored_signals_case() {
+  cat >ignoring.sh <<'SH'
+trap '' INT HUP QUIT
+exec "$@"
+SH
+  time_limit=60
+  run_in stage -- bash ignoring.sh "$sources/tests/e2e/run" "$build" 'ends int --watch=parent'
+  expect_status stage 0
+  expect_text stage.out '^1 passed, 0 failed, 0 skipped$'
+}
+add_case "stage e2e: signals that were ignored" ignored_signals_case
