@@ -124,8 +124,8 @@ static uint32_t insert(struct gs_starts_table *table, const struct gs_block *blo
     size_t mask = mask_of(table), at = home_of(hash, mask);
     uint32_t was;
 
-    for (; (was = slot_at(table, at)) && was != GS_STARTS_GRAVE; at = (at + 1) & mask)
-        ;
+    for (; (was = slot_at(table, at)) && was != GS_STARTS_GRAVE; at = (at + 1) & mask) {
+    }
     set_slot(table, at, block->id | tag_of(hash));
     return was;
 }

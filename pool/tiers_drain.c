@@ -111,8 +111,8 @@ void gs_tiers_count(struct gs_heap *heap)
     struct gs_tiers *tiers = heap->tiers;
     uint32_t calls = atomic_load_explicit(&tiers->suspended, memory_order_relaxed);
 
-    while (calls && !atomic_compare_exchange_weak(&tiers->suspended, &calls, calls - 1))
-        ;
+    while (calls && !atomic_compare_exchange_weak(&tiers->suspended, &calls, calls - 1)) {
+    }
     if (calls != 1) {
         return;
     }

@@ -63,8 +63,8 @@ static void advance_times(struct gs_tracker *tracker, struct gs_shared_row *shar
     }
     while (former < from &&
            !__atomic_compare_exchange_n(made_from, &former, from, true, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED))
-        ;
+                                        __ATOMIC_RELAXED)) {
+    }
 }
 
 /* Converts an entry to an allocation, of which only call site and size are known. */

@@ -78,8 +78,8 @@ static void read_cie(struct gs_cfi_reader *in, struct gs_cfi_machine *m)
         return;
     }
     augmentation = (const char *)in->at;
-    while (gs_cfi_read_bytes(in, 1) != 0)
-        ;
+    while (gs_cfi_read_bytes(in, 1) != 0) {
+    }
     m->code_align = gs_cfi_read_uleb(in);
     m->data_align = gs_cfi_read_sleb(in);
     m->ra_register = version == 1 ? gs_cfi_read_bytes(in, 1) : gs_cfi_read_uleb(in);

@@ -118,8 +118,8 @@ bool gs_unwind_cfi_is_stale(uint64_t adds, uint64_t unloads)
     uint64_t known = atomic_load(&gs_unwind_cfi_generation);
 
     while (state > known &&
-           !atomic_compare_exchange_weak(&gs_unwind_cfi_generation, &known, state))
-        ;
+           !atomic_compare_exchange_weak(&gs_unwind_cfi_generation, &known, state)) {
+    }
     return last_walk->generation != 0 && last_walk->generation < state;
 }
 

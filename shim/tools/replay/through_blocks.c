@@ -90,8 +90,8 @@ static uint64_t take(struct blocks *blocks, size_t bytes)
         return take_out(blocks, at).addr;
     }
     while (!(addr = gs_driver_model_take(&blocks->model, bytes)) &&
-           give_oldest_back(blocks))
-        ;
+           give_oldest_back(blocks)) {
+    }
     if (addr) {
         *gs_replay_map_put(&blocks->sizes, addr, bytes) = bytes;
     }
