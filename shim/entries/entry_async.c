@@ -100,7 +100,7 @@ static void record_allocated(struct gs_state *state, const struct gs_call *reque
                              struct node node, const CUdeviceptr *dptr, size_t bytes,
                              CUresult result)
 {
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS || !dptr) {
         gs_record_refused(state, request, bytes, result);
     } else if (node.captured) {
         gs_graph_record_alloc(state, request, node.graph, *dptr, bytes);
@@ -218,7 +218,7 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
                    (refused = gs_limits_begin(charged, bytes))
                        ? refusal(refused, pool, stream, per_thread)
                        : gs_limits_end(charged, bytes, real(dptr, bytes, pool, stream)));
-    if (result == CUDA_SUCCESS && !where.known) {
+    if (result == CUDA_SUCCESS && dptr && !where.known) {
         record_location(&request, node, pool, *dptr, bytes);
     }
     record_allocated(state, &request, node, dptr, bytes, result);

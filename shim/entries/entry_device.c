@@ -270,7 +270,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
             ?: gs_limits_end(request.device, bytes,
                              gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes,
                                                            Height, ElementSizeBytes)));
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && dptr && pPitch) {
         gs_limits_correct(request.device, bytes, *pPitch * Height);
         gs_record_alloc(state, &request, *dptr, *pPitch * Height, NULL);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY && !allowed) {

@@ -58,16 +58,16 @@ static struct device {
     uint64_t total_bytes;   /* of the device */
     uint64_t pool_bytes;    /* that the pool can have at best */
     uint64_t reserve_bytes; /* to be left free */
-    bool integrated;        /* host and device share the memory */
     uint64_t charged;       /* atomic; moves to `group` */
+    uint64_t others;        /* atomic: bytes used outside the pool, by the last query */
+    uint64_t others_least;  /* atomic: the least of them */
+    uint64_t next_query;    /* atomic: time of the next query of free memory */
+    uint64_t asked_at;      /* atomic: when memory of the group was last asked for, 0
+                             * since an allocation succeeded ... */
+    uint64_t asks_since;    /* atomic: ... and first in this row of requests */
+    uint64_t asks_again;    /* atomic: none asks before this time */
     int group;       /* atomic: the place in the group's ledger, from 1 on; 0: none */
-    uint64_t others; /* atomic: bytes used outside the pool, by the last query */
-    uint64_t others_least; /* atomic: the least of them */
-    uint64_t next_query;   /* atomic: time of the next query of free memory */
-    uint64_t asked_at;     /* atomic: when memory of the group was last asked for, 0
-                            * since an allocation succeeded ... */
-    uint64_t asks_since;   /* atomic: ... and first in this row of requests */
-    uint64_t asks_again;   /* atomic: none asks before this time */
+    bool integrated; /* host and device share the memory */
 } devices[GS_MAX_DEVICES];
 
 static struct gs_charge_table charges = GS_CHARGE_TABLE(gs_limits_uncharge);

@@ -34,7 +34,6 @@ static void write_wrapped(gs_options_sink sink, void *self, int indent, const ch
 
         if (length > columns) {
             for (length = columns; length > 0 && text[length] != ' '; length--) {
-                continue;
             }
             if (length == 0) {
                 length = columns;

@@ -108,7 +108,6 @@ void gs_output_shield_lower(struct gs_output_shield *shield, int error)
         sigemptyset(&ours);
         sigaddset(&ours, raised);
         while (sigtimedwait(&ours, NULL, &no_wait) < 0 && errno == EINTR) {
-            continue;
         }
     }
     pthread_sigmask(SIG_SETMASK, &shield->mask, NULL);

@@ -54,11 +54,11 @@ struct gs_frame_class {
 struct gs_symbol_request {
     uintptr_t frame;
     const struct gs_module *module; /* NULL: unknown */
-    bool line_wanted;               /* file and line are read */
-    bool inlined;                   /* the result is one of another's `inlined` */
     struct gs_symbol_place *place;  /* the symbolizer's; NULL: not resolved */
     struct gs_symbol result;
     struct gs_frame_class class; /* kept once the result is final */
+    bool line_wanted;            /* file and line are read */
+    bool inlined;                /* the result is one of another's `inlined` */
 };
 
 /* The configuration is copied. Errors: GS_ERR_INVALID, GS_ERR_HOST_NOMEM. */

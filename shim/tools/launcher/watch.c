@@ -301,7 +301,7 @@ static void wait_for_news(void)
     static size_t room;
     size_t count = 0;
     bool no_fd = false;
-    if (room < watcher.table.count + 3) {
+    if (!fds || room < watcher.table.count + 3) {
         struct pollfd *more = reallocarray(fds, watcher.table.count + 64, sizeof(*fds));
         if (!more) {
             return;

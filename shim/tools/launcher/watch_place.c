@@ -53,6 +53,9 @@ static void close_others(const struct gs_watch *config)
 static void hide_words(char **words)
 {
     char **word = words, *begin = *word, *end = begin;
+    if (!begin) {
+        return;
+    }
     for (; *word && *word == end; word++) {
         end += strlen(end) + 1;
     }

@@ -43,7 +43,7 @@ static bool zombie_status(pid_t pid, int *status)
     if (!word) {
         return false;
     }
-    *status = atoi(word + 1);
+    *status = (int)strtol(word + 1, NULL, 10);
     return true;
 }
 
