@@ -289,8 +289,8 @@ Test(output_file, replaces_gpushims_files_only)
     };
     static const char *const others[] = {
         "x",
-        "\x7f"
-        "ELF",
+        ("\x7f"
+         "ELF"),
         "#include <cuda.h>\n",
         "# TYPE node_cpu counter\n",
         "{\"schema\": \"gpushim-report\"}", /* of other spaces: made by hand */

@@ -352,8 +352,8 @@ Test(frames, stacks_are_compared_without_the_frameworks)
 Test(frames, pythons_library_is_known_by_its_folder)
 {
     static const char *const yes[] = {"/usr/lib/python3.11/threading.py",
-                                      "/home/me/.pyenv/versions/3.12.1/lib/python3.12/"
-                                      "concurrent/futures/thread.py",
+                                      ("/home/me/.pyenv/versions/3.12.1/lib/python3.12/"
+                                       "concurrent/futures/thread.py"),
                                       "/opt/conda/lib/python3.13/asyncio/runners.py",
                                       "<frozen runpy>"};
     static const char *const no[] = {"/home/me/python3.11/train.py",
