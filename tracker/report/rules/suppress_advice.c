@@ -341,7 +341,8 @@ static void make_advice(const struct gs_report_writer *writer,
         gs_frame_table_show(writer->frames, writer->config, group->stack);
     unsigned i = program_frame(&stack), first = i, callers = 0;
 
-    *out = (struct advice){.bytes = gs_group_shown_bytes(group)};
+    memset(out, 0, sizeof(*out));
+    out->bytes = gs_group_shown_bytes(group);
     if (i == stack.count) {
         return;
     }

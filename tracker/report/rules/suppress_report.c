@@ -391,11 +391,13 @@ static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
     }
     gs_report_clean(rule->pattern, pattern, sizeof(pattern));
     gs_report_clean(rule->source, source, sizeof(source));
-    if (rule->source) {
-        snprintf(out, size, "%s:%s%s (%s:%u)", gs_rule_kind_name(rule->kind), pattern,
-                 caps, source, rule->line);
-    } else {
-        snprintf(out, size, "leak:%s%s (built-in)", pattern, caps);
+    int printed =
+        rule->source
+            ? snprintf(out, size, "%s:%s%s (%s:%u)", gs_rule_kind_name(rule->kind),
+                       pattern, caps, source, rule->line)
+            : snprintf(out, size, "leak:%s%s (built-in)", pattern, caps);
+    if (printed < 0) {
+        out[0] = '\0';
     }
     return out;
 }
