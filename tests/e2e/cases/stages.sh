@@ -221,7 +221,7 @@ trap '' INT HUP QUIT
 exec "$@"
 SH
   time_limit=60
-  run_in stage -- bash ignoring.sh "$sources/tests/e2e/run" "$build" 'ends int --watch=parent'
+  run_in stage -- bash ignoring.sh "$sources/tests/e2e/run" "$build" 'ends passed HUP --watch=parent'
   expect_status stage 0
   expect_text stage.out '^1 passed, 0 failed, 0 skipped$'
 }
