@@ -218,14 +218,16 @@ void diff_do_ipc_take(struct diff_call *call)
         diff_skip(call, "none");
         return;
     }
+    const bool again = source->life != slot->lives[0]; /* the slot has other memory now */
+
     /* Gone, but in a stream's order: when is a matter of time. */
-    if (source->state == DIFF_GONE && !diff_ordered(call->world, source, -1)) {
+    if ((source->state == DIFF_GONE && !diff_ordered(call->world, source, -1)) ||
+        (again && diff_lost(call->world))) {
         diff_skip(call, "race");
         return;
     }
     diff_say(call, " own=%d stale=%d bytes=%llu%s", slot->process == call->op->process,
-             source->state != DIFF_LIVE || source->life != slot->lives[0],
-             (unsigned long long)source->bytes,
+             source->state != DIFF_LIVE || again, (unsigned long long)source->bytes,
              has_stale_import(call) ? " beside=stale" : "");
     memcpy(&handle, slot->handle, sizeof(handle));
     if (diff_code(call, "code",
