@@ -17,6 +17,15 @@
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/launcher/watch_table.h"
 
+/* Linux 6.5: the kernel adds a pidfd of the sender, since 6.17 also of one that was
+ * waited for. */
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76
+#endif
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 4
+#endif
+
 /* Read at once, so that the rest of the watcher's loop has its turn. */
 #define MESSAGES 1000
 
@@ -46,6 +55,7 @@ bool gs_watch_open(struct gs_watch *watch)
         }
         return false;
     }
+    (void)setsockopt(watch->socket, SOL_SOCKET, SO_PASSPIDFD, &on, sizeof(on));
     (void)snprintf(secret, sizeof(secret), "%016llx", (unsigned long long)random[1]);
     (void)snprintf(name + length, sizeof(name) - (size_t)length, "-%s", secret);
     (void)setenv(GS_WATCH_VARIABLE, name, 1);
@@ -103,9 +113,11 @@ static struct gs_watch_row *add_state(struct gs_watch_process *process,
     return row;
 }
 
-/* Takes a piece. False: the descriptor is not kept. */
+/* Takes a piece. *pidfd: the sender's, -1 once it is kept. False: the descriptor is not
+ * kept. */
 static bool take(struct gs_watch_table *table, const struct gs_watch_head *head,
-                 size_t length, const struct ucred *from, const char *text, int fd)
+                 size_t length, const struct ucred *from, const char *text, int fd,
+                 int *pidfd)
 {
     if (length < sizeof(*head) ||
         memcmp(head->magic, GS_WATCH_MAGIC, sizeof(head->magic)) != 0 ||
@@ -116,7 +128,8 @@ static bool take(struct gs_watch_table *table, const struct gs_watch_head *head,
     }
     struct gs_watch_process *process = gs_watch_table_find(table, from->pid);
     if (!process) {
-        process = gs_watch_table_add(table, from->pid, -1);
+        process = gs_watch_table_add(table, from->pid, *pidfd);
+        *pidfd = process ? -1 : *pidfd;
     }
     struct gs_watch_row *row = process ? state_of(process, head->key) : NULL;
     if (process && !row && head->offset == 0) {
@@ -133,7 +146,8 @@ static bool receive(struct gs_watch_table *table, int socket)
         char text[GS_WATCH_TEXT_BYTES];
     } data;
     union {
-        char bytes[CMSG_SPACE(sizeof(int) * 4) + CMSG_SPACE(sizeof(struct ucred))];
+        char bytes[CMSG_SPACE(sizeof(int) * 4) + CMSG_SPACE(sizeof(struct ucred)) +
+                   CMSG_SPACE(sizeof(int))];
         struct cmsghdr aligned;
     } control;
     struct iovec part = {&data, sizeof(data)};
@@ -143,7 +157,7 @@ static bool receive(struct gs_watch_table *table, int socket)
                              .msg_controllen = sizeof(control.bytes)};
     struct ucred from = {0, (uid_t)-1, (gid_t)-1};
     static bool said_cut;
-    int fds[4];
+    int fds[4], pidfd = -1;
     size_t count = 0;
     ssize_t length = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (length < 0) {
@@ -156,6 +170,8 @@ static bool receive(struct gs_watch_table *table, int socket)
         }
         if (one->cmsg_type == SCM_CREDENTIALS) {
             memcpy(&from, CMSG_DATA(one), sizeof(from));
+        } else if (one->cmsg_type == SCM_PIDFD) {
+            memcpy(&pidfd, CMSG_DATA(one), sizeof(pidfd));
         } else if (one->cmsg_type == SCM_RIGHTS) {
             size_t bytes = one->cmsg_len - CMSG_LEN(0);
             bytes = bytes < sizeof(fds) ? bytes : sizeof(fds);
@@ -168,8 +184,11 @@ static bool receive(struct gs_watch_table *table, int socket)
         gs_launcher_warn("a process's state was not received: too many open files "
                          "(ulimit -n); if such a process is killed, there is no report");
     }
-    bool kept =
-        count == 1 && take(table, &data.head, (size_t)length, &from, data.text, fds[0]);
+    bool kept = count == 1 &&
+                take(table, &data.head, (size_t)length, &from, data.text, fds[0], &pidfd);
+    if (pidfd >= 0) {
+        close(pidfd);
+    }
     for (size_t i = 0; i < count && !kept; i++) {
         close(fds[i]);
     }

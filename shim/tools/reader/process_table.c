@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define ENDING_WIDTH 23 /* "ended without a report" and a space */
+#define TOGETHER_MS  ((uint64_t)1000)
 
 /* ---- devices ----------------------------------------------------------------------- */
 
@@ -100,17 +101,22 @@ static void write_line(struct gs_text *text, const char *process, const char *ra
                 gs_text_count(allocs, count), gs_text_count(errors, wrong));
 }
 
+static bool has_no_report(const struct gs_report_file *file)
+{
+    return strcmp(file->ending, "ended without a report") == 0;
+}
+
 /* What the launcher knows of the end of a process without a report; NULL: nothing. */
 static const struct gs_state_ended *end_of(const struct gs_report_file *file,
                                            const struct gs_state_ended *ended)
 {
-    if (!ended || strcmp(file->ending, "ended without a report") != 0) {
+    if (!ended || !has_no_report(file)) {
         return NULL;
     }
     while (ended->pid != 0 && (uint64_t)ended->pid != file->pid) {
         ended++;
     }
-    return ended->pid != 0 && ended->text[0] ? ended : NULL;
+    return ended->pid != 0 ? ended : NULL;
 }
 
 /* How the process ended. */
@@ -124,7 +130,7 @@ static const char *ending_of(const struct gs_report_file *file,
         return "CUDA did not start";
     }
     ended = end_of(file, ended);
-    return ended ? ended->text : file->ending;
+    return ended && ended->text[0] ? ended->text : file->ending;
 }
 
 /* Returns true if the process still had the use of its memory: it runs, or was killed. */
@@ -143,24 +149,49 @@ static bool is_failure(const char *ending)
            (status && length > 2 && strcmp(ending + length - 2, " 0") != 0);
 }
 
+/* A signal by which a job is ended when one of its processes has failed. */
+static bool is_sent(const char *ending)
+{
+    static const char *const names[] = {"SIGTERM", "SIGKILL", "SIGINT", "SIGHUP"};
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (strstr(ending, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of ends so close together that they may have been noticed in any order, one by a signal
+ * that others send comes second. */
+static bool is_before(const struct gs_first_end *one, const struct gs_first_end *other)
+{
+    if (other->unix_ms == 0 || one->sent == other->sent) {
+        return other->unix_ms == 0 || one->unix_ms < other->unix_ms;
+    }
+    return one->sent ? one->unix_ms + TOGETHER_MS < other->unix_ms
+                     : one->unix_ms <= other->unix_ms + TOGETHER_MS;
+}
+
 /* Keeps the process if it failed before those so far. When one without a report ended,
  * only the launcher knows. */
-static void note_failure(struct gs_process_table *table,
-                         const struct gs_report_file *file, const char *ending,
-                         const struct gs_state_ended *ended)
+static void note_end(struct gs_process_table *table, const struct gs_report_file *file,
+                     const char *ending, const struct gs_state_ended *ended)
 {
     char who[32];
     ended = end_of(file, ended);
-    uint64_t at = ended                  ? ended->unix_ms
-                  : file->killed_unix_ms ? file->killed_unix_ms
-                                         : file->end_unix_ms;
-    if (file->running || !is_failure(ending) || at == 0 ||
-        (table->failed_unix_ms != 0 && table->failed_unix_ms <= at)) {
+    struct gs_first_end end = {.unix_ms = ended                  ? ended->unix_ms
+                                          : file->killed_unix_ms ? file->killed_unix_ms
+                                                                 : file->end_unix_ms,
+                               .sent = is_sent(ending)};
+    bool unknown = has_no_report(file) && ending == file->ending;
+    struct gs_first_end *first = unknown ? &table->unknown : &table->failed;
+    if (file->running || end.unix_ms == 0 || (!unknown && !is_failure(ending)) ||
+        !is_before(&end, first)) {
         return;
     }
-    table->failed_unix_ms = at;
-    (void)snprintf(table->failed, sizeof(table->failed), "%s of %s, %s",
+    (void)snprintf(end.text, sizeof(end.text), "%s of %s, %s",
                    gs_report_file_who(file, who), file->host, ending);
+    *first = end;
 }
 
 void gs_process_table_add(struct gs_process_table *table,
@@ -184,7 +215,7 @@ void gs_process_table_add(struct gs_process_table *table,
                live ? "-" : bytes, file->allocs, file->errors);
     (void)snprintf(end, sizeof(end), live ? "%.99s, %s live" : "%.99s", ending, bytes);
     gs_text_add(&table->text, "  %-*s %s\n", ENDING_WIDTH - 1, end, file->command);
-    note_failure(table, file, ending, ended);
+    note_end(table, file, ending, ended);
     add_devices(table, file);
     table->allocs += file->allocs;
     table->leaked_bytes += live ? 0 : file->leaked_bytes;
@@ -211,8 +242,12 @@ void gs_process_table_sum(struct gs_process_table *table)
                     gs_text_bytes(table->killed_bytes, leaked), table->killed,
                     table->killed == 1 ? "" : "es");
     }
-    if (table->failed_unix_ms != 0) {
-        gs_text_add(&table->text, "gpushim: first to fail: %s\n", table->failed);
+    if (table->failed.unix_ms != 0) {
+        bool either =
+            table->unknown.unix_ms != 0 && is_before(&table->unknown, &table->failed);
+        gs_text_add(&table->text, "gpushim: first to fail: %s%s%s\n",
+                    either ? table->unknown.text : table->failed.text,
+                    either ? "; or " : "", either ? table->failed.text : "");
     }
 }
 

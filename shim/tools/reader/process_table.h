@@ -25,9 +25,13 @@ struct gs_process_table {
     struct gs_shared_device *devices;
     size_t device_count, device_room;
     bool of_hosts; /* of more than one */
-    /* The process that failed first, of those whose end is known. */
-    uint64_t failed_unix_ms; /* 0: none */
-    char failed[160];
+    /* The processes that failed first, and that ended first in a way that is not known.
+     */
+    struct gs_first_end {
+        uint64_t unix_ms; /* 0: none */
+        bool sent;        /* by a signal that others send: after the failure of one */
+        char text[160];
+    } failed, unknown;
 };
 
 /* Adds a report's line. ended: an array; NULL: nothing is known. */

@@ -466,6 +466,31 @@ for option in --watch=beside --watch=parent; do
   add_case "ends without the watcher $option" ends_no_watcher_case $option
 done
 
+# A process that was waited for before the watcher had time to hear of it: how it ended is known.
+ends_late_watcher_case() {
+  need python3
+  awk -v have="$(uname -r)" 'BEGIN { split(have, v, "."); exit !(v[1] > 6 || (v[1] == 6 && v[2] >= 17)) }' ||
+    skip "Linux 6.17, which has pidfds of processes that were waited for"
+  cat >late.py <<'PYTHON'
+import os, signal, subprocess, sys
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        words = open(f"/proc/{pid}/environ").read()
+        name = open(f"/proc/{pid}/comm").read()
+    except OSError:
+        continue
+    if "MARK=" + os.getcwd() + "\0" in words and name == "gpushim-watch\n":
+        os.kill(int(pid), signal.SIGSTOP)
+        print([subprocess.run([sys.argv[1], way]).returncode for way in ("abort", "kill")])
+        os.kill(int(pid), signal.SIGCONT)
+PYTHON
+  launched shim MARK="$PWD" -- --summary --log-file=log.%p python3 -S late.py "$apps/ends_shared"
+  expect_equal "output" '[-6, -9]' "$(<shim.out)"
+  expect_count shim.err '^gpushim: .* killed by SIGABRT, 3[.]00 MiB live +/' 1
+  expect_count shim.err '^gpushim: .* killed by SIGKILL, 3[.]00 MiB live +/' 1
+}
+add_case "ends before the watcher hears of it" ends_late_watcher_case
+
 # What strangers send, and states that are cut, end in a line or in nothing.
 ends_strange_case() {
   need python3
