@@ -5,12 +5,13 @@
 # the same order, but for numbers, names of hosts and what the page leaves out.
 
 # guide_form: each number is N, each time T, each run of spaces one; no host, no path. What
-# the programs print themselves comes where their buffers are written. The largest call site keeps its number.
+# the programs print themselves comes where their buffers are written. Not each symbolizer says
+# what is inlined. The largest call site keeps its number.
 guide_form() {
   grep -vE '^(leaky|pipeline|growing|interim|killed|peaks): ' | sed -E 's/\b(LEAK|LIVE|PEAK) 1: /\1 one: /; s/host [^ ]+/host H/; s/[0-9a-f]{16}$/N/; s/0x[0-9a-f]+/N/g
     s/gpushim [0-9.]+: [^ ]*\//gpushim N: /
     s/[0-9]+([.,][0-9]+)*/N/g; s/\bN ?(ms|us|s|m|h)(N(ms|s|m))?\b/T/g; s/, (age|oldest) T(, newest T)?//; s/(KiB|MiB|GiB)/B/g
-    s/ +/ /g'
+    s/ \(inlined\)$//; s/ +/ /g'
 }
 
 # guide_compare EXPECTED FOUND: each expected line comes, behind the one before it, at once
