@@ -12,6 +12,10 @@ os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"  # asks CUPTI, which needs a
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import jax  # noqa: E402 # pylint: disable=wrong-import-position
 import numpy as np  # noqa: E402 # pylint: disable=wrong-import-position
+from jax._src import hardware_utils  # noqa: E402 # pylint: disable=wrong-import-position
+
+# JAX does not ask the driver where there is no /dev/nvidia0, which a simulated device has not.
+hardware_utils.has_visible_nvidia_gpu = lambda: True
 
 
 def main():
