@@ -385,6 +385,30 @@ uthash_case() {
 }
 add_case "library finds uthash" uthash_case
 
+# A package that cannot be installed, though its name is known, keeps out no other one.
+setup_packages_case() {
+  mkdir tools
+  printf '%s\n' '#!/bin/sh' '! grep -q uthash' >tools/cc
+  cat >tools/sudo <<'SH'
+#!/bin/sh
+shift
+exec "$@"
+SH
+  cat >tools/apt-get <<'SH'
+#!/bin/sh
+case "$*" in
+  "install -s "*" uthash-dev") ;;
+  "install -s "*) exit 100 ;;
+  "install "*) echo "$*" >>installed ;;
+esac
+SH
+  chmod +x tools/*
+  run_in setup PATH="$case_dir/tools:$PATH" -- "$sources/scripts/setup" --zoo
+  expect_equal "installed" 'install -y -qq --no-install-recommends uthash-dev' "$(<installed)"
+  expect_no_text setup.err 'sources: uthash-dev'
+}
+add_case "library setup without a package" setup_packages_case
+
 # Replaced on the disk, as an upgrade does it, the library of a running program is the old
 # one to its end. Another copy of it is what the program sees there.
 replaced_case() {
