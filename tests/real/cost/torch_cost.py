@@ -163,7 +163,8 @@ class Runner:
         environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "GPUSHIM_LOG_FILE": os.devnull,
                        "PYTHONDONTWRITEBYTECODE": "1", **variables}
         if not asked.gpu:
-            environment["LD_LIBRARY_PATH"] = ":".join(os.path.join(build, part) for part in ("sim", "sim-nvml"))
+            paths = [os.path.join(build, "sim"), os.path.join(build, "sim-nvml"), os.environ.get("LD_LIBRARY_PATH")]
+            environment["LD_LIBRARY_PATH"] = ":".join(filter(None, paths))  # with libraries that PyTorch needs
             environment["CUDASIM_MEMORY"] = "16G"
         if options:
             command = [os.path.join(build, "gpushim"), *options, *command]
