@@ -21,6 +21,7 @@ struct gs_call {
     enum gs_api api; /* the driver call; replaced by a runtime call in progress */
     bool per_thread; /* stream NULL is the per-thread default stream */
     bool charged;    /* the limits have its charge already (mem_limits.h) */
+    bool handed_out; /* the driver gave it to the library, for the simulator */
     bool by_id;      /* the caller keeps the record's id, and ends the record by it */
 };
 
@@ -50,12 +51,7 @@ static inline bool gs_record_is_detailed(void)
     return GS_UNLIKELY(__atomic_load_n(&gs_record_detailed, __ATOMIC_RELAXED));
 }
 
-/*
- * Records an allocation.
- * In:  key    gs_key of its address or handle
- *      block  the pool's, which keeps the record's id; NULL: memory past the pool
- * Returns the record's id; 0: not recorded.
- */
+/* A row of events.def. Returns the record's id; 0: not recorded. */
 uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uint64_t key,
                          size_t bytes, struct gs_block *block);
 /* Records that the driver refused the allocation, with its code. */

@@ -13,7 +13,7 @@
 #include "shim/lifetimes/array_size.h"
 #include "shim/lifetimes/physical.h"
 #include "shim/limits/mem_limits.h"
-#include "shim/record.h"
+#include "shim/memory/tell.h"
 
 /* One of the calls that create an array. */
 struct array_call {
@@ -73,8 +73,8 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
     /* Not earlier: the driver may refuse a call without reading its description. */
     bytes = bytes_of(call, result);
     if (result == CUDA_SUCCESS) {
-        gs_record_alloc(state, &request, gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out),
-                        bytes, NULL);
+        gs_tell_allocated(state, &request, gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out),
+                          bytes, NULL);
     } else {
         gs_record_refused(state, &request, bytes, result);
     }

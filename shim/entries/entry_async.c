@@ -25,12 +25,11 @@
 #include "shim/lifetimes/graph_nodes.h"
 #include "shim/lifetimes/memory_pools.h"
 #include "shim/limits/mem_limits.h"
-#include "shim/link/notify.h"
+#include "shim/memory/tell.h"
 #include "shim/order/captures.h"
 #include "shim/order/fences.h"
 #include "shim/order/streams.h"
 #include "shim/pool_lookup.h"
-#include "shim/record.h"
 #include "shim/state/submissions.h"
 #include "shim/trace/trace.h"
 
@@ -66,9 +65,8 @@ static bool allocate_from_heap(struct gs_state *state, const struct gs_call *req
     }
     gs_async_handed_out(heap);
     uint64_t addr = gs_block_addr(block);
-    gs_notify_hand_out_in("cuMemAllocAsync", addr, bytes, request->stream);
-    if (gs_recording(state)) {
-        gs_record_alloc(state, request, addr, bytes, block);
+    if (gs_tell_wanted(state)) {
+        gs_tell_allocated(state, request, addr, bytes, block);
     }
     *dptr = addr;
     return true;
@@ -105,7 +103,7 @@ static void record_allocated(struct gs_state *state, const struct gs_call *reque
     } else if (node.captured) {
         gs_graph_record_alloc(state, request, node.graph, *dptr, bytes);
     } else {
-        gs_record_alloc(state, request, *dptr, bytes, NULL);
+        gs_tell_allocated(state, request, *dptr, bytes, NULL);
     }
 }
 
@@ -313,9 +311,8 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
     if (GS_UNLIKELY(gs_redzones_on)) {
         gs_redzones_look(state, block, GS_API_cuMemFreeAsync, GS_CHECK_ORDERED, &was);
     }
-    gs_trace_free(addr, GS_TRACE_FENCED, stream, order_of(variant));
-    gs_record_block_ends(state, block, GS_API_cuMemFreeAsync, 0, GS_TRACE_FENCED);
-    gs_notify_take_back_in("cuMemFreeAsync", addr, stream, variant->per_thread);
+    gs_tell_block_ordered(state, block, GS_API_cuMemFreeAsync, addr, stream,
+                          order_of(variant));
     if (fence && heap) {
         gs_block_free_fenced(block, fence);
     } else if (fence) {

@@ -15,7 +15,7 @@
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
 #include "shim/limits/mem_limits.h"
-#include "shim/link/notify.h"
+#include "shim/memory/tell.h"
 #include "shim/order/capture_check.h"
 #include "shim/order/captures.h"
 #include "shim/order/context_errors.h"
@@ -23,7 +23,6 @@
 #include "shim/order/free_wait.h"
 #include "shim/parts.h"
 #include "shim/pool_lookup.h"
-#include "shim/record.h"
 #include "shim/state/submissions.h"
 #include "shim/trace/trace.h"
 
@@ -34,11 +33,10 @@ static inline CUresult hand_out(struct gs_state *state, const struct gs_context 
                                 struct gs_block *block, CUdeviceptr *out, size_t bytes)
 {
     uint64_t addr = gs_hit_addr(block);
-    gs_notify_hand_out("cuMemAlloc_v2", addr, bytes);
-    if (gs_recording(state)) {
+    if (gs_tell_wanted(state)) {
         const struct gs_call request =
             gs_call_in(context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);
-        gs_record_alloc(state, &request, addr, bytes, block);
+        gs_tell_allocated(state, &request, addr, bytes, block);
     }
     *out = addr;
     return CUDA_SUCCESS;
@@ -53,9 +51,8 @@ static bool hand_out_kept(struct gs_state *state, const struct gs_call *request,
     if (!out || !gs_unpooled_take(request->context, bytes, out)) {
         return false;
     }
-    gs_notify_hand_out("cuMemAlloc_v2", *out, bytes);
-    kept.charged = true;
-    gs_record_alloc(state, &kept, *out, bytes, NULL);
+    kept.charged = kept.handed_out = true;
+    gs_tell_allocated(state, &kept, *out, bytes, NULL);
     return true;
 }
 
@@ -111,7 +108,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
         return CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS && out) {
-        gs_record_alloc(state, request, *out, bytes, NULL);
+        gs_tell_allocated(state, request, *out, bytes, NULL);
         if (GS_UNLIKELY(gs_redzones_on)) {
             gs_redzones_passed(state);
         }
@@ -239,8 +236,7 @@ static bool pitched_by_pool(struct gs_state *state, const struct gs_call *reques
     }
     if (gs_redzones_alloc(state, context, bytes, &block, &native) == GS_OK) {
         *out = gs_hit_addr(block);
-        gs_notify_hand_out("cuMemAllocPitch_v2", *out, bytes);
-        gs_record_alloc(state, request, *out, bytes, block);
+        gs_tell_allocated(state, request, *out, bytes, block);
     } else if (!hand_out_kept(state, request, out, bytes)) {
         gs_unpooled_drop();
         return false;
@@ -272,7 +268,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
                                                            Height, ElementSizeBytes)));
     if (result == CUDA_SUCCESS && dptr && pPitch) {
         gs_limits_correct(request.device, bytes, *pPitch * Height);
-        gs_record_alloc(state, &request, *dptr, *pPitch * Height, NULL);
+        gs_tell_allocated(state, &request, *dptr, *pPitch * Height, NULL);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY && !allowed) {
         result = CUDA_ERROR_INVALID_VALUE; /* the limit was asked before the driver */
     } else if (pitched_by_pool(state, &request, dptr, pPitch, WidthInBytes, Height,
@@ -384,8 +380,7 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     }
     struct gs_range range;
     bool traced = gs_tracing() && gs_pool_find(state->pool, addr, &range) == GS_OK;
-    gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_WAITED);
-    gs_notify_take_back("cuMemFree_v2", addr);
+    gs_tell_block_freed(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_WAITED);
     struct gs_segment *segment = gs_block_take_out(block);
     *result = CUDA_SUCCESS;
     if (!segment) { /* the context and its memory have ended meanwhile */
@@ -421,8 +416,7 @@ static CUresult free_ordered(struct gs_state *state, struct gs_async_heap *order
             return result;
         }
     }
-    gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_READY);
-    gs_notify_take_back("cuMemFree_v2", addr);
+    gs_tell_block_freed(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_READY);
     gs_block_free(block);
     gs_async_freed(ordered);
     return CUDA_SUCCESS;
@@ -495,11 +489,10 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
                                                       : GS_CHECK_LOOKED,
                          &was);
     }
-    gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr,
-                         outcome == OUTCOME_IDLE     ? GS_TRACE_READY
-                         : outcome == OUTCOME_WAITED ? GS_TRACE_WAITED
-                                                     : GS_TRACE_HELD);
-    gs_notify_take_back("cuMemFree_v2", addr);
+    gs_tell_block_freed(state, block, GS_API_cuMemFree_v2, addr,
+                        outcome == OUTCOME_IDLE     ? GS_TRACE_READY
+                        : outcome == OUTCOME_WAITED ? GS_TRACE_WAITED
+                                                    : GS_TRACE_HELD);
     if (outcome == OUTCOME_CAPTURING) {
         free_while_capturing(state, block, waited);
         return CUDA_SUCCESS;
@@ -551,8 +544,8 @@ static GS_NOINLINE CUresult free_seen(struct gs_state *state, struct gs_heap *he
                                       struct gs_block *block, uint64_t addr)
 {
     gs_keep_errno();
-    gs_record_ends(state, block->live.tag, GS_API_cuMemFree_v2, addr, GS_TRACE_READY);
-    gs_notify_take_back("cuMemFree_v2", addr);
+    gs_tell_block_freed_by(state, block->live.tag, GS_API_cuMemFree_v2, addr,
+                           GS_TRACE_READY);
     bool maintenance;
     if (GS_UNLIKELY(!gs_hit_free(heap, block, &maintenance))) {
         maintenance = free_idle_block(state, heap, block);

@@ -8,7 +8,7 @@
  */
 #include "shim/heaps/retry.h"
 #include "shim/lifetimes/array_size.h"
-#include "shim/record.h"
+#include "shim/memory/tell.h"
 
 /* Records memory that another API owns, or a view of it. */
 static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size_t bytes)
@@ -16,7 +16,7 @@ static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size
     struct gs_state *state = gs_enter_tracking();
     if (state) {
         const struct gs_call call = gs_call_in(gs_context_current(state), kind, api);
-        gs_record_alloc(state, &call, key, bytes, NULL);
+        gs_tell_allocated(state, &call, key, bytes, NULL);
         gs_leave();
     }
 }

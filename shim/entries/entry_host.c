@@ -11,9 +11,8 @@
 #include "pool/hit.h"
 #include "shim/heaps/retry.h"
 #include "shim/host/host_pools.h"
-#include "shim/link/notify.h"
+#include "shim/memory/tell.h"
 #include "shim/pool_lookup.h"
-#include "shim/record.h"
 #include "shim/trace/trace.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
@@ -36,13 +35,13 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     if (result != CUDA_SUCCESS) {
         gs_record_refused(state, &request, bytes, result);
     } else if (bytes) { /* of 0 bytes a driver gives no memory (H200, driver 580) */
-        gs_record_alloc(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
+        gs_tell_allocated(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     }
     return result;
 }
 
-static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
-                                void **pp, size_t bytes, unsigned flags)
+static inline CUresult allocate(enum gs_api api, unsigned key, void **pp, size_t bytes,
+                                unsigned flags)
 {
     struct gs_state *state = gs_enter();
     if (GS_UNLIKELY(!state)) {
@@ -55,7 +54,9 @@ static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
     if (GS_LIKELY(pp && !(flags & ~GS_HOST_FLAGS) &&
                   gs_host_alloc(state, context, key, bytes, &block) == GS_OK)) {
         uint64_t addr = gs_hit_addr(block);
-        gs_notify_hand_out(call, addr, bytes);
+        if (gs_notified()) {
+            gs_notify_hand_out(api, addr, bytes, NULL, false);
+        }
         if (gs_recording(state)) {
             gs_record_block(state, context, GS_MEMORY_PINNED, api, addr, bytes, block,
                             &block->live.tag);
@@ -70,14 +71,12 @@ static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
 
 GS_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
-    return allocate(GS_API_cuMemAllocHost_v2, "cuMemAllocHost_v2", GS_HOST_PLAIN, pp,
-                    bytesize, 0);
+    return allocate(GS_API_cuMemAllocHost_v2, GS_HOST_PLAIN, pp, bytesize, 0);
 }
 
 GS_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
-    return allocate(GS_API_cuMemHostAlloc, "cuMemHostAlloc", Flags & GS_HOST_FLAGS, pp,
-                    bytesize, Flags);
+    return allocate(GS_API_cuMemHostAlloc, Flags & GS_HOST_FLAGS, pp, bytesize, Flags);
 }
 
 /* ---- free ------------------------------------------------------------------------ */

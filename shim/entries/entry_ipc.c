@@ -13,6 +13,7 @@
 #include "shim/ipc/ipc_imports.h"
 #include "shim/lifetimes/memory_pools.h"
 #include "shim/lifetimes/physical.h"
+#include "shim/memory/tell.h"
 #include "shim/order/single_order.h"
 #include "shim/pool_lookup.h"
 #include "shim/settings/log.h"
@@ -320,7 +321,7 @@ static void imported_pointer(CUresult result, const CUdeviceptr *pointer)
                                      GS_API_cuMemPoolImportPointer);
     call.device = gs_memory_device(*pointer, call.device);
     call.owner = NULL;
-    gs_record_alloc(state, &call, *pointer, bytes_from(*pointer), NULL);
+    gs_tell_allocated(state, &call, *pointer, bytes_from(*pointer), NULL);
     gs_leave();
 }
 

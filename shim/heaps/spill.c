@@ -11,8 +11,8 @@
  */
 #include "shim/heaps/spill.h"
 
-#include "shim/link/notify.h"
 #include "shim/link/real.h"
+#include "shim/memory/tell.h"
 #include "shim/order/captures.h"
 #include "shim/settings/log.h"
 #include "tracker/report/text/text.h"
@@ -79,7 +79,7 @@ bool gs_spill_alloc(struct gs_state *state, const struct gs_call *request,
     tell_once(device, bytes);
     managed.kind = GS_MEMORY_MANAGED;
     managed.charged = true; /* no memory of the device */
-    gs_record_alloc(state, &managed, addr, bytes, NULL);
+    gs_tell_allocated(state, &managed, addr, bytes, NULL);
     *out = addr;
     return true;
 }

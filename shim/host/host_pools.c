@@ -32,7 +32,7 @@
 #include "pool/hit.h"
 #include "shim/host/page_state.h"
 #include "shim/limits/machine_memory.h"
-#include "shim/link/notify.h"
+#include "shim/memory/tell.h"
 #include "shim/order/all_complete.h"
 #include "shim/order/capture_check.h"
 #include "shim/order/capture_gate.h"
@@ -41,7 +41,6 @@
 #include "shim/order/context_wait.h"
 #include "shim/order/free_wait.h"
 #include "shim/order/full_wait.h"
-#include "shim/record.h"
 #include "shim/settings/free_scope.h"
 #include "shim/settings/log.h"
 #include "shim/state/all_contexts.h"
@@ -457,13 +456,6 @@ static void free_held(struct gs_state *state, struct gs_block *block, uint64_t p
     gs_block_free_fenced(block, point << HELD_BITS | units);
 }
 
-static inline void forget(struct gs_state *state, struct gs_block *block, uint64_t addr,
-                          enum gs_trace_how how)
-{
-    gs_record_ends(state, block->live.tag, GS_API_cuMemFreeHost, addr, how);
-    gs_notify_take_back("cuMemFreeHost", addr);
-}
-
 /* Frees a block while work may be running. */
 static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *block,
                                       uint64_t addr)
@@ -486,7 +478,8 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     bool done =
         waited && result == CUDA_SUCCESS &&
         gs_all_complete(state, point, scope < GS_FREE_CONTEXT ? NULL : own->context);
-    forget(state, block, addr, done ? GS_TRACE_WAITED : GS_TRACE_HELD);
+    gs_tell_block_freed(state, block, GS_API_cuMemFreeHost, addr,
+                        done ? GS_TRACE_WAITED : GS_TRACE_HELD);
     restore_pages(state, block);
     if (!waited) {
         free_held(state, block, point, false);
@@ -529,7 +522,8 @@ CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t a
     if (GS_UNLIKELY(!is_idle(state, own->context))) {
         return free_busy(state, block, addr);
     }
-    forget(state, block, addr, GS_TRACE_READY);
+    gs_tell_block_freed_by(state, block->live.tag, GS_API_cuMemFreeHost, addr,
+                           GS_TRACE_READY);
     if (GS_UNLIKELY(!gs_hit_free(heap, block, &maintenance))) {
         restore_pages(state, block);
         gs_pool_thread_stream(gs_submissions_stream());

@@ -28,13 +28,12 @@
 #include "shim/heaps/retry.h"
 #include "shim/host/host_pools.h"
 #include "shim/host/managed_ranges.h"
-#include "shim/link/notify.h"
+#include "shim/memory/tell.h"
 #include "shim/order/all_complete.h"
 #include "shim/order/captures.h"
 #include "shim/order/context_wait.h"
 #include "shim/order/free_wait.h"
 #include "shim/order/full_wait.h"
-#include "shim/record.h"
 #include "shim/settings/free_scope.h"
 #include "shim/settings/log.h"
 #include "shim/state/all_contexts.h"
@@ -162,13 +161,14 @@ static CUresult ask_driver(struct gs_state *state, const struct gs_context *cont
 CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes,
                           unsigned flags)
 {
-    const struct gs_call request = gs_call_in(
-        gs_context_current(state), GS_MEMORY_MANAGED, GS_API_cuMemAllocManaged);
+    struct gs_call request = gs_call_in(gs_context_current(state), GS_MEMORY_MANAGED,
+                                        GS_API_cuMemAllocManaged);
     const struct gs_context *context = request.context;
     bool keep = out && bytes > 0 && bytes < SIZE_MAX / 2 && may_keep(context, flags);
     size_t rounded = keep && bytes <= KEPT_BYTES ? KEPT_BYTES : bytes;
     struct gs_managed_range range;
     CUresult result = CUDA_SUCCESS;
+    request.handed_out = keep;
     if (keep) {
         __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
     }
@@ -179,20 +179,18 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
     if (keep && gs_ranges_take(ranges, &wish, is_ready, state, &range) == GS_OK) {
         __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
         memset((void *)(uintptr_t)range.addr, 0, range.bytes); /* no one uses it */
-        gs_notify_hand_out("cuMemAllocManaged", range.addr, bytes);
         *out = range.addr;
     } else {
         size_t made;
         result = ask_driver(state, context, out, bytes, rounded, flags, keep, &made);
-        if (result == CUDA_SUCCESS && keep && out) {
+        if (result == CUDA_SUCCESS && keep) {
             wish.addr = *out;
             wish.bytes = made;
             know(&wish);
-            gs_notify_hand_out("cuMemAllocManaged", *out, bytes);
         }
     }
     if (result == CUDA_SUCCESS && out) {
-        gs_record_alloc(state, &request, *out, bytes, NULL);
+        gs_tell_allocated(state, &request, *out, bytes, NULL);
     } else {
         gs_record_refused(state, &request, bytes, result);
     }
@@ -210,8 +208,8 @@ static CUresult free_native(struct gs_state *state, const struct gs_managed_rang
     gs_notify_begin("cuMemFree_v2", true);
     CUresult result = gs_real()->cuMemFree_v2(range->addr);
     gs_notify_end();
-    if (result == CUDA_SUCCESS) {
-        gs_notify_take_back("cuMemFree_v2", range->addr);
+    if (gs_notified() && result == CUDA_SUCCESS) {
+        gs_notify_take_back(GS_API_cuMemFree_v2, range->addr);
     }
     if (gs_refused(result) || gs_refused_for_capture(result)) {
         know(range);
@@ -241,7 +239,9 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
                                  .how = range->point ? GS_TRACE_HELD : GS_TRACE_WAITED};
     gs_record_free_begin(state, &freeing);
     gs_record_free_end(state, &freeing, CUDA_SUCCESS);
-    gs_notify_take_back("cuMemFree_v2", range->addr);
+    if (gs_notified()) {
+        gs_notify_take_back(GS_API_cuMemFree_v2, range->addr);
+    }
     __atomic_store_n(&gs_managed_cached, true, __ATOMIC_RELAXED);
     if (gs_ranges_keep(ranges, range, gs_now_coarse_ns()) != GS_OK) {
         gs_notify_begin("giving memory back", false);

@@ -18,6 +18,7 @@
 
 #include "gs_hash.h"
 #include "gs_locks.h"
+#include "shim/memory/tell.h"
 
 /* A part of an object that holds memory: a box of a level's texels of an array, or a
  * range, stored as a box of one dimension, of a layer's mip tail or of a multicast
@@ -212,7 +213,7 @@ void gs_physical_created(struct gs_state *state, const struct gs_call *call, uin
                              .charged = call->charged,
                              .grows = grows,
                              .context = call->owner,
-                             .record = gs_record_alloc(state, &by_id, key, bytes, NULL),
+                             .record = gs_tell_allocated(state, &by_id, key, bytes, NULL),
                              .references = 1};
     gs_mutex_lock(&lock);
     struct gs_physical *former = GS_HASH_FIND(memories, &key);

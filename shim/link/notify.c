@@ -4,6 +4,8 @@
  */
 #include "shim/link/notify.h"
 
+#include "shim/link/real.h"
+
 cudasim_notify_function *gs_notify_to;
 
 void gs_notify_find(void *function)
@@ -42,32 +44,34 @@ void gs_notify_plain(enum cudasim_note_kind kind)
     send((struct cudasim_note){.kind = kind});
 }
 
-void gs_notify_block(enum cudasim_note_kind kind, const char *call, uint64_t addr,
-                     size_t bytes)
+void gs_notify_hand_out(enum gs_api api, uint64_t addr, size_t bytes, CUstream stream,
+                        bool ordered)
 {
-    send((struct cudasim_note){
-        .kind = kind, .call = call, .address = addr, .bytes = bytes});
+    send((struct cudasim_note){.kind = CUDASIM_HAND_OUT,
+                               .call = gs_api_name(api),
+                               .address = addr,
+                               .bytes = bytes,
+                               .stream = ordered ? stream : NULL,
+                               .stream_ordered = ordered});
 }
 
-void gs_notify_ordered(enum cudasim_note_kind kind, const char *call, uint64_t addr,
-                       CUstream stream, bool per_thread)
+void gs_notify_take_back(enum gs_api api, uint64_t addr)
 {
-    send((struct cudasim_note){.kind = kind,
-                               .call = call,
+    send((struct cudasim_note){
+        .kind = CUDASIM_TAKE_BACK, .call = gs_api_name(api), .address = addr});
+    gs_notify_plain(CUDASIM_YIELD);
+}
+
+void gs_notify_take_back_in(enum gs_api api, uint64_t addr, CUstream stream,
+                            bool per_thread)
+{
+    send((struct cudasim_note){.kind = CUDASIM_TAKE_BACK,
+                               .call = gs_api_name(api),
                                .address = addr,
                                .stream = stream,
                                .stream_ordered = true,
                                .per_thread = per_thread});
-}
-
-void gs_notify_block_in(const char *call, uint64_t addr, size_t bytes, CUstream stream)
-{
-    send((struct cudasim_note){.kind = CUDASIM_HAND_OUT,
-                               .call = call,
-                               .address = addr,
-                               .bytes = bytes,
-                               .stream = stream,
-                               .stream_ordered = true});
+    gs_notify_plain(CUDASIM_YIELD);
 }
 
 void gs_notify_proof(uint64_t addr, CUevent event)

@@ -31,12 +31,13 @@ void gs_notify_find(void *function);
 GS_NOTIFY_COLD void gs_notify_enter(const char *call, bool native_waits);
 GS_NOTIFY_COLD void gs_notify_enter_free(const char *call, uint64_t addr, size_t bytes);
 GS_NOTIFY_COLD void gs_notify_plain(enum cudasim_note_kind kind);
-GS_NOTIFY_COLD void gs_notify_block(enum cudasim_note_kind kind, const char *call,
-                                    uint64_t addr, size_t bytes);
-GS_NOTIFY_COLD void gs_notify_ordered(enum cudasim_note_kind kind, const char *call,
-                                      uint64_t addr, CUstream stream, bool per_thread);
-GS_NOTIFY_COLD void gs_notify_block_in(const char *call, uint64_t addr, size_t bytes,
-                                       CUstream stream);
+/* Rows of events.def, called while gs_notified(). `ordered`: in the order of the stream.
+ * At a free the simulator may switch to another thread. */
+GS_NOTIFY_COLD void gs_notify_hand_out(enum gs_api api, uint64_t addr, size_t bytes,
+                                       CUstream stream, bool ordered);
+GS_NOTIFY_COLD void gs_notify_take_back(enum gs_api api, uint64_t addr);
+GS_NOTIFY_COLD void gs_notify_take_back_in(enum gs_api api, uint64_t addr,
+                                           CUstream stream, bool per_thread);
 GS_NOTIFY_COLD void gs_notify_proof(uint64_t addr, CUevent event);
 /* Reports one of several events that together prove a reuse safe; `more` follow. */
 GS_NOTIFY_COLD void gs_notify_proof_of(uint64_t addr, CUevent event, unsigned more);
@@ -78,43 +79,6 @@ static inline void gs_notify_back(void)
 {
     if (gs_notified()) {
         gs_notify_plain(CUDASIM_BACK);
-    }
-}
-
-/* The program gets a block. */
-static inline void gs_notify_hand_out(const char *call, uint64_t addr, size_t bytes)
-{
-    if (gs_notified()) {
-        gs_notify_block(CUDASIM_HAND_OUT, call, addr, bytes);
-    }
-}
-
-/* The program gets a block in the order of a stream. */
-static inline void gs_notify_hand_out_in(const char *call, uint64_t addr, size_t bytes,
-                                         CUstream stream)
-{
-    if (gs_notified()) {
-        gs_notify_block_in(call, addr, bytes, stream);
-    }
-}
-
-/* The program freed a block, and the free has finished its wait. The simulator may switch
- * to another thread here. */
-static inline void gs_notify_take_back(const char *call, uint64_t addr)
-{
-    if (gs_notified()) {
-        gs_notify_block(CUDASIM_TAKE_BACK, call, addr, 0);
-        gs_notify_plain(CUDASIM_YIELD);
-    }
-}
-
-/* The program freed a block in the order of a stream. */
-static inline void gs_notify_take_back_in(const char *call, uint64_t addr,
-                                          CUstream stream, bool per_thread)
-{
-    if (gs_notified()) {
-        gs_notify_ordered(CUDASIM_TAKE_BACK, call, addr, stream, per_thread);
-        gs_notify_plain(CUDASIM_YIELD);
     }
 }
 

@@ -7,11 +7,10 @@
 #include <string.h>
 
 #include "gs_clock.h"
-#include "shim/link/notify.h"
+#include "shim/memory/tell.h"
 #include "shim/order/captures.h"
 #include "shim/order/context_events.h"
 #include "shim/order/free_wait.h"
-#include "shim/record.h"
 #include "shim/settings/free_scope.h"
 #include "shim/state/epochs.h"
 #include "shim/state/trim_hold.h"
@@ -43,8 +42,7 @@ static bool waits_for_nothing(const struct gs_block *block)
 static void account(struct gs_state *state, struct gs_block *block, uint64_t addr,
                     enum gs_trace_how how)
 {
-    gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, how);
-    gs_notify_take_back("cuMemFree_v2", addr);
+    gs_tell_block_freed(state, block, GS_API_cuMemFree_v2, addr, how);
 }
 
 /* The epoch that a free has joined, for free_joined() once the free is recorded. */

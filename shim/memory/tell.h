@@ -1,0 +1,62 @@
+/*
+ * tell.h - reports the events of a piece of memory to the parts that listen: the
+ * simulator, the trace, the record, the limits and others.
+ *
+ * A wrapper reports each event once. events.def has the listeners of each event, in the
+ * order in which they are told. The name of an event states its phase.
+ *
+ * Locks: none is held.
+ */
+#ifndef GS_TELL_H
+#define GS_TELL_H
+
+#include "shim/link/notify.h"
+#include "shim/record.h"
+
+/* Whether a block that is handed out has any listener. */
+static inline bool gs_tell_wanted(const struct gs_state *state)
+{
+    return gs_recording(state) || gs_notified();
+}
+
+/*
+ * ALLOCATED: the program gets the memory.
+ * In:  key    gs_key of its address or handle
+ *      block  the pool's, which keeps the record's id; NULL: memory past the pool
+ * Returns the record's id; 0: not recorded.
+ */
+uint32_t gs_tell_allocated(struct gs_state *state, const struct gs_call *call,
+                           uint64_t key, size_t bytes, struct gs_block *block);
+
+/*
+ * BLOCK_FREED: the free of a block of the pool, other than in stream order, has finished
+ * its wait, and the block is not reused yet. The simulator may switch to another thread.
+ * In:  id   of the block's record; 0: none
+ *      how  as in gs_trace_free
+ */
+static inline void gs_tell_block_freed_by(struct gs_state *state, uint32_t id,
+                                          enum gs_api api, uint64_t addr,
+                                          enum gs_trace_how how)
+{
+#define GS_BLOCK_FREED(listener, when, statement)                                        \
+    if (when) {                                                                          \
+        statement;                                                                       \
+    }
+#include "shim/memory/events.def"
+}
+
+static inline void gs_tell_block_freed(struct gs_state *state,
+                                       const struct gs_block *block, enum gs_api api,
+                                       uint64_t addr, enum gs_trace_how how)
+{
+    gs_tell_block_freed_by(state, state->tracker ? gs_block_tag(block) : 0, api, addr,
+                           how);
+}
+
+/* BLOCK_ORDERED: a block of the pool is freed in the order of a stream, and not reused
+ * yet. The simulator may switch to another thread. */
+void gs_tell_block_ordered(struct gs_state *state, const struct gs_block *block,
+                           enum gs_api api, uint64_t addr, CUstream stream,
+                           enum gs_trace_order order);
+
+#endif
