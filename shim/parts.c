@@ -117,13 +117,6 @@ void gs_parts_context_failed(const struct gs_context *context)
 #include "shim/parts.def"
 }
 
-void gs_parts_refused(struct gs_state *state, const struct gs_call *call, int device,
-                      size_t bytes)
-{
-#define GS_REFUSED(statement) statement;
-#include "shim/parts.def"
-}
-
 void gs_parts_maintain(struct gs_state *state, const struct gs_context *context)
 {
 #define GS_MAINTAIN(statement) statement;

@@ -15,7 +15,6 @@
 #include "gs_base.h"
 #include "shim/cuda/cuda_names.h"
 
-struct gs_call;
 struct gs_context;
 struct gs_state;
 
@@ -44,10 +43,6 @@ void gs_parts_context_error(const struct gs_context *context, CUresult result);
 /* The context has failed for good. Name: context. */
 void gs_parts_context_failed(const struct gs_context *context);
 
-/* The program gets out of memory for a request of `bytes` on the device. Names: state,
- * call, device, bytes. */
-void gs_parts_refused(struct gs_state *state, const struct gs_call *call, int device,
-                      size_t bytes);
 /* The context is idle, or has just been waited for: memory may be returned to the driver
  * without a wait. Names: state, context. */
 void gs_parts_maintain(struct gs_state *state, const struct gs_context *context);

@@ -6,10 +6,7 @@
 
 #include <stdio.h>
 
-#include "shim/limits/mem_limits.h"
-#include "shim/limits/spilled.h"
 #include "shim/link/real.h"
-#include "shim/parts.h"
 #include "shim/settings/log.h"
 #include "tracker/report/text/text.h"
 
@@ -77,31 +74,10 @@ static inline bool stopped(struct gs_state *state)
 
 /* ---- allocations ---------------------------------------------------------------- */
 
-/* Sets of kinds of memory. */
+/* Kinds that are traced (docs/traces.md), and in the sums by call site (docs/outputs.md,
+ * "pprof"). */
 #define SET(kind) (1u << GS_MEMORY_##kind)
-enum {
-    /* Host memory: a full GPU does not explain a failed allocation. */
-    ON_HOST = SET(PINNED) | SET(REGISTERED) | SET(PHYSICAL_HOST),
-    /* Traced (docs/traces.md), and in the sums by call site (docs/outputs.md, "pprof").
-     */
-    TRACED = SET(DEVICE) | SET(ASYNC) | SET(MANAGED) | SET(PINNED),
-    /* The limits charge it here. */
-    CHARGED = SET(DEVICE) | SET(ASYNC) | SET(ARRAY),
-    /* A success is no evidence of free memory on the device: the driver may have had the
-     * memory already. */
-    NOT_SERVED = ON_HOST | SET(ASYNC) | SET(MANAGED)
-};
-#undef SET
-
-static inline bool is_in(unsigned set, enum gs_memory_kind kind)
-{
-    return (set >> kind & 1u) != 0;
-}
-
-static int device_of(const struct gs_call *call)
-{
-    return call->device < 0 ? 0 : call->device;
-}
+#define TRACED    (SET(DEVICE) | SET(ASYNC) | SET(MANAGED) | SET(PINNED))
 
 static void trace_made(const struct gs_call *call, uint64_t addr, size_t bytes,
                        uint32_t stack)
@@ -110,8 +86,8 @@ static void trace_made(const struct gs_call *call, uint64_t addr, size_t bytes,
     if (call->kind == GS_MEMORY_ASYNC) {
         order = call->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
     }
-    gs_trace_alloc(call->kind, addr, bytes, call->owner, device_of(call), call->stream,
-                   order, stack);
+    gs_trace_alloc(call->kind, addr, bytes, call->owner, gs_call_device(call),
+                   call->stream, order, stack);
 }
 
 void gs_record_missed(void)
@@ -130,7 +106,7 @@ static inline struct gs_allocation describe(const struct gs_call *call, uint64_t
                                   .stream = (uint64_t)(uintptr_t)call->stream,
                                   .thread = gs_thread_id(),
                                   .stack = stack,
-                                  .device = (int16_t)device_of(call),
+                                  .device = (int16_t)gs_call_device(call),
                                   .api = gs_record_api(call->api),
                                   .kind = (uint8_t)call->kind};
 }
@@ -180,8 +156,7 @@ static __attribute__((cold, noinline)) void log_alloc(const struct gs_call *call
 {
     char size[24], text[32];
     (void)snprintf(text, sizeof(text), ", %s,", gs_text_bytes(bytes, size));
-    log_call("alloc", key, text, call->api,
-             is_in(ON_HOST, call->kind) ? -1 : call->device);
+    log_call("alloc", key, text, call->api, gs_call_is_on_host(call) ? -1 : call->device);
 }
 
 /* Out of line, so that its arguments cost nothing while all of this is off. */
@@ -190,7 +165,7 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
                                                        uint64_t key, size_t bytes,
                                                        struct gs_block *block)
 {
-    bool traced = is_in(TRACED, call->kind);
+    bool traced = (TRACED >> call->kind & 1u) != 0;
     bool records = state->tracker && gs_tracker_records(state->tracker);
     uint32_t stack = records ? choose_stack(state, call->kind, bytes) : 0;
     if (gs_tracing() && traced) {
@@ -223,30 +198,9 @@ uint32_t gs_record_detailed_block(struct gs_state *state, const struct gs_call *
                                choose_stack(state, call->kind, bytes));
 }
 
-/* Memory that the driver has given past the pool. */
-static void record_native(struct gs_state *state, const struct gs_call *call,
-                          uint64_t key, size_t bytes)
-{
-    struct gs_pool *pool = is_in(ON_HOST, call->kind) ? state->host_pool : state->pool;
-    if (pool && !gs_key_is_handle(key)) {
-        gs_pool_displace(pool, key);
-    }
-    if (!is_in(NOT_SERVED, call->kind) && state->pool) {
-        gs_pool_served(state->pool, call->device, bytes);
-    }
-    if (GS_UNLIKELY(gs_limits_charging) && !call->charged && call->device >= 0 &&
-        is_in(CHARGED, call->kind)) {
-        gs_limits_record(key, bytes, call->device,
-                         call->kind == GS_MEMORY_ASYNC ? NULL : call->owner);
-    }
-}
-
 uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uint64_t key,
                          size_t bytes, struct gs_block *block)
 {
-    if (!block) {
-        record_native(state, call, key, bytes);
-    }
     if (gs_record_is_detailed()) {
         return made_watched(state, call, key, bytes, block);
     }
@@ -256,22 +210,16 @@ uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uin
                : 0;
 }
 
-void gs_record_refused(struct gs_state *state, const struct gs_call *call, size_t bytes,
-                       CUresult result)
+void gs_record_refused(struct gs_state *state, const struct gs_call *call)
 {
-    gs_parts_context_error(call->context, result);
-    if (state->tracker && !stopped(state)) {
-        gs_tracker_add_failed(state->tracker, device_of(call), call->kind);
-    }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && !is_in(ON_HOST, call->kind)) {
-        gs_parts_refused(state, call, device_of(call), bytes);
+    if (!stopped(state)) {
+        gs_tracker_add_failed(state->tracker, gs_call_device(call), call->kind);
     }
 }
 
 /* ---- frees ---------------------------------------------------------------------- */
 
-/* Records a free that is about to be made in the trace file, and in the log. */
-static __attribute__((cold, noinline)) void trace_free(const struct gs_freeing *freeing)
+void gs_record_trace_free(const struct gs_freeing *freeing)
 {
     if (freeing->how != GS_TRACE_HOW_NONE) {
         gs_trace_free(freeing->key, freeing->how, freeing->stream, freeing->order);
@@ -285,7 +233,7 @@ void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api
                             uint64_t addr, enum gs_trace_how how)
 {
     if (gs_tracing()) {
-        trace_free(&(struct gs_freeing){
+        gs_record_trace_free(&(struct gs_freeing){
             .key = addr, .how = how, .order = GS_TRACE_UNORDERED, .api = api});
     }
     if (!state->tracker || id == 0) {
@@ -294,17 +242,8 @@ void gs_record_detailed_end(struct gs_state *state, uint32_t id, enum gs_api api
     gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
 }
 
-void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing)
+void gs_record_remove(struct gs_state *state, struct gs_freeing *freeing)
 {
-    if (gs_tracing()) {
-        trace_free(freeing);
-    }
-    if (GS_UNLIKELY(gs_limits_charging)) {
-        gs_limits_leave(freeing->key);
-    }
-    if (GS_UNLIKELY(gs_spilled_wanted)) {
-        gs_spilled_leave(freeing->key);
-    }
     freeing->was.addr = 0;
     if (!state->tracker || freeing->key == 0) {
         return;
@@ -323,28 +262,9 @@ void gs_record_restore(struct gs_state *state, const struct gs_allocation *was)
     }
 }
 
-void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing,
-                        CUresult result)
+void gs_record_free_refused(struct gs_state *state, const struct gs_freeing *freeing,
+                            CUresult result)
 {
-    bool refused = gs_refused(result) || gs_refused_for_capture(result);
-    if (!refused) {
-        gs_pool_freed_elsewhere();
-    }
-    if (GS_UNLIKELY(gs_limits_charging)) {
-        gs_limits_left(!refused);
-    }
-    if (GS_UNLIKELY(gs_spilled_wanted)) {
-        gs_spilled_left(!refused);
-    }
-    if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
-        gs_parts_context_error(gs_context_current_known(state), result);
-    }
-    if (!refused) {
-        return; /* freed, or lost with its context: it cannot be freed any more */
-    }
-    if (freeing->how != GS_TRACE_HOW_NONE) {
-        gs_trace_free_refused(freeing->key);
-    }
     gs_record_restore(state, &freeing->was);
     /* In a free by address an invalid handle means the stream. */
     if (gs_record_unknown(result) &&

@@ -36,6 +36,19 @@ static inline struct gs_call gs_call_in(const struct gs_context *context,
                             .api = api};
 }
 
+/* The device of the memory in records; 0 if it has none. */
+static inline int gs_call_device(const struct gs_call *call)
+{
+    return call->device < 0 ? 0 : call->device;
+}
+
+/* Host memory: a full GPU does not explain a failed allocation. */
+static inline bool gs_call_is_on_host(const struct gs_call *call)
+{
+    return call->kind == GS_MEMORY_PINNED || call->kind == GS_MEMORY_REGISTERED ||
+           call->kind == GS_MEMORY_PHYSICAL_HOST;
+}
+
 /* True if allocations and frees need more than a record with a stack: a trace, sums,
  * or sampling. Set at start, then constant. Atomic. */
 extern bool gs_record_detailed __attribute__((visibility("hidden")));
@@ -54,9 +67,8 @@ static inline bool gs_record_is_detailed(void)
 /* A row of events.def. Returns the record's id; 0: not recorded. */
 uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uint64_t key,
                          size_t bytes, struct gs_block *block);
-/* Records that the driver refused the allocation, with its code. */
-void gs_record_refused(struct gs_state *state, const struct gs_call *call, size_t bytes,
-                       CUresult result);
+/* Likewise: the driver has refused the allocation. There is a tracker. */
+void gs_record_refused(struct gs_state *state, const struct gs_call *call);
 /* The record of an allocation, with a stack, for a caller that records it later. */
 struct gs_allocation gs_record_describe(struct gs_state *state,
                                         const struct gs_call *call, uint64_t key,
@@ -162,15 +174,18 @@ struct gs_freeing {
     enum gs_trace_how how; /* GS_TRACE_HOW_NONE: such memory is not traced */
     CUstream stream;
     enum gs_trace_order order;
+    bool handed_out;          /* as in struct gs_call */
     struct gs_allocation was; /* out: the record; addr 0: there was none */
 };
 
-/* Called before the free: removes the record and the charge. */
-void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing);
-/* Called with the driver's answer: puts both back if nothing was freed, and reports an
+/* Rows of events.def: writes the free that is about to be made to the trace file and to
+ * the log; removes the record; puts it back after a free that was refused, and reports an
  * error of the program if there is no such allocation. */
-void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing,
-                        CUresult result);
+void gs_record_trace_free(const struct gs_freeing *freeing)
+    __attribute__((cold, noinline));
+void gs_record_remove(struct gs_state *state, struct gs_freeing *freeing);
+void gs_record_free_refused(struct gs_state *state, const struct gs_freeing *freeing,
+                            CUresult result);
 /* Puts a removed record back; addr 0: none. */
 void gs_record_restore(struct gs_state *state, const struct gs_allocation *was);
 

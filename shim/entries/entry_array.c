@@ -76,7 +76,7 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
         gs_tell_allocated(state, &request, gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out),
                           bytes, NULL);
     } else {
-        gs_record_refused(state, &request, bytes, result);
+        gs_tell_refused(state, &request, bytes, result);
     }
     return result;
 }
@@ -110,9 +110,7 @@ static CUresult destroy(enum gs_api api, void *handle)
     if (!state) {
         return destroy_in_driver(api, handle);
     }
-    gs_record_free_begin(state, &freeing);
-    CUresult result = destroy_in_driver(api, handle);
-    gs_record_free_end(state, &freeing, result);
+    CUresult result = GS_TOLD_FREE(state, &freeing, destroy_in_driver(api, handle));
     if (result == CUDA_SUCCESS) {
         gs_physical_array_ended(state, freeing.key, api);
     }

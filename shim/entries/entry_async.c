@@ -99,7 +99,7 @@ static void record_allocated(struct gs_state *state, const struct gs_call *reque
                              CUresult result)
 {
     if (result != CUDA_SUCCESS || !dptr) {
-        gs_record_refused(state, request, bytes, result);
+        gs_tell_refused(state, request, bytes, result);
     } else if (node.captured) {
         gs_graph_record_alloc(state, request, node.graph, *dptr, bytes);
     } else {
@@ -348,6 +348,17 @@ static CUresult free_spilled(CUdeviceptr dptr, CUstream stream, bool per_thread)
     return result == CUDA_SUCCESS ? gs_real()->cuMemFree_v2(dptr) : result;
 }
 
+static CUresult free_in_driver(const struct variant *variant, CUdeviceptr dptr,
+                               CUstream stream, bool spilled)
+{
+    CUresult result = spilled ? free_spilled(dptr, stream, variant->per_thread)
+                              : variant->free(gs_pooled_asked(dptr), stream);
+    if (result == CUDA_SUCCESS) {
+        gs_managed_gone(dptr);
+    }
+    return result;
+}
+
 static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
                            CUdeviceptr dptr, CUstream stream)
 {
@@ -375,13 +386,8 @@ static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
                                      .stream = stream,
                                      .order = order_of(&variant)};
         bool spilled = GS_UNLIKELY(gs_spilled_has(dptr));
-        gs_record_free_begin(state, &freeing);
-        result = spilled ? free_spilled(dptr, stream, per_thread)
-                         : real(gs_pooled_asked(dptr), stream);
-        if (result == CUDA_SUCCESS) {
-            gs_managed_gone(dptr);
-        }
-        gs_record_free_end(state, &freeing, result);
+        result = GS_TOLD_FREE(state, &freeing,
+                              free_in_driver(&variant, dptr, stream, spilled));
     }
     gs_leave();
     return result;

@@ -88,7 +88,7 @@ static CUresult refuse(struct gs_state *state, const struct gs_call *request,
     if (gs_spill(state, request, out, bytes, refused)) {
         return CUDA_SUCCESS;
     }
-    gs_record_refused(state, request, bytes, refused);
+    gs_tell_refused(state, request, bytes, refused);
     return refused;
 }
 
@@ -278,7 +278,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
         *pPitch = bytes / Height;
         result = CUDA_SUCCESS;
     } else {
-        gs_record_refused(state, &request, bytes, result);
+        gs_tell_refused(state, &request, bytes, result);
     }
     gs_pressure_safe_point(state);
     gs_leave();
@@ -291,10 +291,7 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
 {
     struct gs_freeing freeing = {
         .key = dptr, .api = GS_API_cuMemFree_v2, .how = GS_TRACE_DRIVER};
-    gs_record_free_begin(state, &freeing);
-    CUresult result = gs_real()->cuMemFree_v2(gs_pooled_asked(dptr));
-    gs_record_free_end(state, &freeing, result);
-    return result;
+    return GS_TOLD_FREE(state, &freeing, gs_real()->cuMemFree_v2(gs_pooled_asked(dptr)));
 }
 
 /* Holds back a block that work may use which nobody has waited for. */

@@ -58,9 +58,8 @@ GS_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
     if (!state) {
         return gs_real()->cuDestroyExternalMemory(extMem);
     }
-    gs_record_free_begin(state, &freeing);
-    CUresult result = gs_real()->cuDestroyExternalMemory(extMem);
-    gs_record_free_end(state, &freeing, result);
+    CUresult result =
+        GS_TOLD_FREE(state, &freeing, gs_real()->cuDestroyExternalMemory(extMem));
     gs_leave();
     return result;
 }

@@ -18,6 +18,7 @@
 #include "shim/heaps/retry.h"
 #include "shim/lifetimes/graph_memory.h"
 #include "shim/lifetimes/graph_nodes.h"
+#include "shim/memory/tell.h"
 #include "shim/order/captures.h"
 #include "shim/state/submissions.h"
 #include <string.h>
@@ -39,7 +40,7 @@ static void record_alloc(CUresult result, enum gs_api api, CUgraph graph,
     if (result == CUDA_SUCCESS) {
         gs_graph_record_alloc(state, &request, graph, addr, bytes);
     } else {
-        gs_record_refused(state, &request, bytes, result);
+        gs_tell_refused(state, &request, bytes, result);
     }
     gs_leave();
 }

@@ -33,7 +33,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     CUresult result = GS_RETRIED(gs_retry(state, context, request.device, 0),
                                  call_driver(key, pp, bytes, flags));
     if (result != CUDA_SUCCESS) {
-        gs_record_refused(state, &request, bytes, result);
+        gs_tell_refused(state, &request, bytes, result);
     } else if (bytes) { /* of 0 bytes a driver gives no memory (H200, driver 580) */
         gs_tell_allocated(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     }
@@ -86,10 +86,9 @@ static GS_NOINLINE CUresult free_native(struct gs_state *state, void *p)
     uint64_t addr = (uint64_t)(uintptr_t)p;
     struct gs_freeing freeing = {
         .key = addr, .api = GS_API_cuMemFreeHost, .how = GS_TRACE_DRIVER};
-    gs_record_free_begin(state, &freeing);
-    CUresult result = gs_real()->cuMemFreeHost((void *)(uintptr_t)gs_pooled_asked(addr));
-    gs_record_free_end(state, &freeing, result);
-    return result;
+    return GS_TOLD_FREE(
+        state, &freeing,
+        gs_real()->cuMemFreeHost((void *)(uintptr_t)gs_pooled_asked(addr)));
 }
 
 static GS_NOINLINE CUresult free_other(struct gs_state *state, void *p,

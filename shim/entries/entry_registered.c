@@ -21,7 +21,7 @@ static void registered(CUresult result, enum gs_api api, void *p, size_t bytes)
     if (result == CUDA_SUCCESS) {
         gs_tell_allocated(state, &call, (uintptr_t)p, bytes, NULL);
     } else {
-        gs_record_refused(state, &call, bytes, result);
+        gs_tell_refused(state, &call, bytes, result);
     }
     gs_leave();
 }
@@ -41,9 +41,7 @@ GS_EXPORT CUresult cuMemHostUnregister(void *p)
         gs_leave();
         return unknown;
     }
-    gs_record_free_begin(state, &freeing);
-    CUresult result = gs_real()->cuMemHostUnregister(p);
-    gs_record_free_end(state, &freeing, result);
+    CUresult result = GS_TOLD_FREE(state, &freeing, gs_real()->cuMemHostUnregister(p));
     gs_leave();
     return result;
 }

@@ -13,6 +13,7 @@
 #include "shim/heaps/pressure.h"
 #include "shim/heaps/retry.h"
 #include "shim/lifetimes/physical.h"
+#include "shim/memory/tell.h"
 #include "shim/pool_lookup.h"
 
 /* The state if physical memory is recorded; gs_leave must follow then. */
@@ -116,7 +117,7 @@ static CUresult create(struct gs_state *state, const struct creation *call)
                 GS_API_cuMemCreate, device);
     made.charged = charged >= 0;
     if (result != CUDA_SUCCESS) {
-        gs_record_refused(state, &made, call->size, result);
+        gs_tell_refused(state, &made, call->size, result);
     } else if (gs_physical_wanted(state)) {
         gs_physical_created(state, &made, key_of(*call->handle), call->size, false);
     }

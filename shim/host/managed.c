@@ -192,30 +192,32 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
     if (result == CUDA_SUCCESS && out) {
         gs_tell_allocated(state, &request, *out, bytes, NULL);
     } else {
-        gs_record_refused(state, &request, bytes, result);
+        gs_tell_refused(state, &request, bytes, result);
     }
     return result;
 }
 
 /* ---- free -------------------------------------------------------------------------- */
 
-/* The range is claimed and has no record any more. */
-static CUresult free_native(struct gs_state *state, const struct gs_managed_range *range)
+static CUresult free_in_driver(const struct gs_managed_range *range)
 {
-    struct gs_freeing freeing = {
-        .key = range->addr, .api = GS_API_cuMemFree_v2, .how = GS_TRACE_DRIVER};
-    gs_record_free_begin(state, &freeing);
     gs_notify_begin("cuMemFree_v2", true);
     CUresult result = gs_real()->cuMemFree_v2(range->addr);
     gs_notify_end();
-    if (gs_notified() && result == CUDA_SUCCESS) {
-        gs_notify_take_back(GS_API_cuMemFree_v2, range->addr);
-    }
     if (gs_refused(result) || gs_refused_for_capture(result)) {
         know(range);
     }
-    gs_record_free_end(state, &freeing, result);
     return result;
+}
+
+/* The range is claimed and has no record any more. */
+static CUresult free_native(struct gs_state *state, const struct gs_managed_range *range)
+{
+    struct gs_freeing freeing = {.key = range->addr,
+                                 .api = GS_API_cuMemFree_v2,
+                                 .how = GS_TRACE_DRIVER,
+                                 .handed_out = true};
+    return GS_TOLD_FREE(state, &freeing, free_in_driver(range));
 }
 
 static CUresult wait_for(struct gs_state *state, const struct gs_context *context,
@@ -236,12 +238,9 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
 {
     struct gs_freeing freeing = {.key = range->addr,
                                  .api = GS_API_cuMemFree_v2,
-                                 .how = range->point ? GS_TRACE_HELD : GS_TRACE_WAITED};
-    gs_record_free_begin(state, &freeing);
-    gs_record_free_end(state, &freeing, CUDA_SUCCESS);
-    if (gs_notified()) {
-        gs_notify_take_back(GS_API_cuMemFree_v2, range->addr);
-    }
+                                 .how = range->point ? GS_TRACE_HELD : GS_TRACE_WAITED,
+                                 .handed_out = true};
+    (void)GS_TOLD_FREE(state, &freeing, CUDA_SUCCESS);
     __atomic_store_n(&gs_managed_cached, true, __ATOMIC_RELAXED);
     if (gs_ranges_keep(ranges, range, gs_now_coarse_ns()) != GS_OK) {
         gs_notify_begin("giving memory back", false);

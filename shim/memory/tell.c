@@ -4,10 +4,43 @@
  */
 #include "shim/memory/tell.h"
 
+#include "shim/heaps/pressure.h"
+#include "shim/heaps/retry.h"
+#include "shim/limits/mem_limits.h"
+#include "shim/limits/spilled.h"
+#include "shim/order/context_errors.h"
+#include "shim/report/interim.h"
+
 #define RUN_ROW(listener, when, statement)                                               \
     if (when) {                                                                          \
         statement;                                                                       \
     }
+
+/* The driver has this address: what the pool remembers of it is over. */
+static void pool_displaced(struct gs_state *state, const struct gs_call *call,
+                           uint64_t key)
+{
+    struct gs_pool *pool = gs_call_is_on_host(call) ? state->host_pool : state->pool;
+    if (pool && !gs_key_is_handle(key)) {
+        gs_pool_displace(pool, key);
+    }
+}
+
+/* Whether a success is evidence of free memory on the device. Of other kinds the driver
+ * may have had the memory already. */
+static bool is_evidence(const struct gs_call *call)
+{
+    return !gs_call_is_on_host(call) && call->kind != GS_MEMORY_ASYNC &&
+           call->kind != GS_MEMORY_MANAGED;
+}
+
+/* Whether the limits charge the memory here. */
+static bool is_charged(const struct gs_call *call)
+{
+    return !call->charged && call->device >= 0 &&
+           (call->kind == GS_MEMORY_DEVICE || call->kind == GS_MEMORY_ASYNC ||
+            call->kind == GS_MEMORY_ARRAY);
+}
 
 uint32_t gs_tell_allocated(struct gs_state *state, const struct gs_call *call,
                            uint64_t key, size_t bytes, struct gs_block *block)
@@ -16,6 +49,29 @@ uint32_t gs_tell_allocated(struct gs_state *state, const struct gs_call *call,
 #define GS_ALLOCATED RUN_ROW
 #include "shim/memory/events.def"
     return id;
+}
+
+void gs_tell_refused(struct gs_state *state, const struct gs_call *call, size_t bytes,
+                     CUresult result)
+{
+    int device = gs_call_device(call);
+    bool full = result == CUDA_ERROR_OUT_OF_MEMORY && !gs_call_is_on_host(call);
+#define GS_REFUSED RUN_ROW
+#include "shim/memory/events.def"
+}
+
+void gs_tell_freeing(struct gs_state *state, struct gs_freeing *freeing)
+{
+#define GS_FREEING RUN_ROW
+#include "shim/memory/events.def"
+}
+
+void gs_tell_freed(struct gs_state *state, const struct gs_freeing *freeing,
+                   CUresult result)
+{
+    bool refused = gs_refused(result) || gs_refused_for_capture(result);
+#define GS_FREED RUN_ROW
+#include "shim/memory/events.def"
 }
 
 void gs_tell_block_ordered(struct gs_state *state, const struct gs_block *block,

@@ -3,7 +3,8 @@
  * simulator, the trace, the record, the limits and others.
  *
  * A wrapper reports each event once. events.def has the listeners of each event, in the
- * order in which they are told. The name of an event states its phase.
+ * order in which they are told. Only tell.c knows all of them. The names that a row may
+ * use are the parameters of the event's function, and those named below.
  *
  * Locks: none is held.
  */
@@ -23,10 +24,30 @@ static inline bool gs_tell_wanted(const struct gs_state *state)
  * ALLOCATED: the program gets the memory.
  * In:  key    gs_key of its address or handle
  *      block  the pool's, which keeps the record's id; NULL: memory past the pool
- * Returns the record's id; 0: not recorded.
+ * Returns the record's id; 0: not recorded. Further name: id, to be set.
  */
 uint32_t gs_tell_allocated(struct gs_state *state, const struct gs_call *call,
                            uint64_t key, size_t bytes, struct gs_block *block);
+
+/* REFUSED: the program gets `result`. Further names: device, of the memory, and full,
+ * true if that device is out of memory. */
+void gs_tell_refused(struct gs_state *state, const struct gs_call *call, size_t bytes,
+                     CUresult result);
+
+/* FREEING, before the driver's free of memory past the pool, and FREED, with its answer.
+ * Further name of FREED: refused, true if nothing was freed. */
+void gs_tell_freeing(struct gs_state *state, struct gs_freeing *freeing);
+void gs_tell_freed(struct gs_state *state, const struct gs_freeing *freeing,
+                   CUresult result);
+
+/* The result of the driver's free `call`, between these two events. */
+#define GS_TOLD_FREE(state, freeing, call)                                               \
+    ({                                                                                   \
+        gs_tell_freeing(state, freeing);                                                 \
+        CUresult freed = (call);                                                         \
+        gs_tell_freed(state, freeing, freed);                                            \
+        freed;                                                                           \
+    })
 
 /*
  * BLOCK_FREED: the free of a block of the pool, other than in stream order, has finished
