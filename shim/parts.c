@@ -159,13 +159,6 @@ void gs_parts_context_error(const struct gs_context *context, CUresult result)
     gs_context_record_error(context, result);
 }
 
-void gs_parts_unmap(const struct gs_context *context, uint64_t addr, size_t bytes)
-{
-    if (GS_UNLIKELY(gs_redzones_on)) {
-        gs_redzones_unmap(context, addr, bytes);
-    }
-}
-
 void gs_parts_freeze(CUcontext handle)
 {
     gs_async_heaps_freeze(handle);

@@ -61,8 +61,6 @@ struct gs_shortage {
 /* Gives back memory in the order of reclaim.def. Returns whether the request may succeed
  * if it is repeated. No lock is held. */
 bool gs_parts_reclaim(const struct gs_shortage *shortage);
-/* A segment of the context is about to be returned to the driver. */
-void gs_parts_unmap(const struct gs_context *context, uint64_t addr, size_t bytes);
 
 /* Freeze: the context may be about to end, and nothing more is recorded in it. Thaw: the
  * context has ended, or lives on. */

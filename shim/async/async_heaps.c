@@ -10,16 +10,14 @@
 #include <string.h>
 
 #include "shim/async/async_policy.h"
-#include "shim/heaps/pressure.h"
 #include "shim/limits/mem_limits.h"
-#include "shim/link/notify.h"
+#include "shim/memory/tell.h"
 #include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"
 #include "shim/order/fences.h"
 #include "shim/order/streams.h"
 #include "shim/parts.h"
 #include "shim/settings/log.h"
-#include "shim/trace/trace.h"
 
 struct gs_mutex gs_async_lock = GS_MUTEX(GS_RANK_ASYNC);
 struct gs_async_heap *gs_async_heaps;
@@ -103,6 +101,15 @@ static CUresult allocate_in_driver(struct gs_async_heap *heap, size_t bytes,
     return result;
 }
 
+static struct gs_driver_range range_of(const struct gs_async_heap *heap, uint64_t addr,
+                                       size_t bytes)
+{
+    return (struct gs_driver_range){.kind = GS_MEMORY_ASYNC,
+                                    .device = heap->face.device,
+                                    .addr = addr,
+                                    .bytes = bytes};
+}
+
 /* Called during a call on the heap's own stream, whose context is current. */
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
@@ -115,9 +122,8 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     }
     *addr = found;
     __atomic_add_fetch(&heap->mapped, 1, __ATOMIC_RELAXED);
-    gs_trace_range(true, GS_MEMORY_ASYNC, found, bytes, NULL, heap->face.device);
-    gs_limits_record(found, bytes, heap->face.device, NULL);
-    gs_pressure_moved(heap->face.device);
+    const struct gs_driver_range range = range_of(heap, found, bytes);
+    gs_tell_range_added(&range);
     return GS_OK;
 }
 
@@ -125,14 +131,13 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 {
     struct gs_async_heap *heap = self;
     static struct gs_log_limit limit;
-    gs_trace_range(false, GS_MEMORY_ASYNC, addr, bytes, NULL, heap->face.device);
-    gs_limits_leave(addr);
+    const struct gs_driver_range range = range_of(heap, addr, bytes);
+    gs_tell_range_leaving(&range);
     CUresult result = gs_async_return(heap, addr, bytes);
     if (result == CUDA_ERROR_NOT_READY) {
         gs_async_add_overdue(heap, addr, bytes);
     }
-    gs_limits_left(result == CUDA_SUCCESS);
-    gs_pressure_moved(heap->face.device);
+    gs_tell_range_gone(&range, result == CUDA_SUCCESS);
     __atomic_sub_fetch(&heap->mapped, 1, __ATOMIC_RELEASE);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         gs_log_once(&limit, GS_LOG_INFO,

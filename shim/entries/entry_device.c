@@ -375,8 +375,8 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
         gs_tracker_get(state->tracker, gs_block_tag(block), &was) != GS_OK) {
         was.addr = 0;
     }
-    struct gs_range range;
-    bool traced = gs_tracing() && gs_pool_find(state->pool, addr, &range) == GS_OK;
+    struct gs_range found;
+    bool traced = gs_tracing() && gs_pool_find(state->pool, addr, &found) == GS_OK;
     gs_tell_block_freed(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_WAITED);
     struct gs_segment *segment = gs_block_take_out(block);
     *result = CUDA_SUCCESS;
@@ -384,15 +384,12 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
         gs_block_free(block);
         return true;
     }
-    if (traced) {
-        gs_trace_write_range(false, GS_MEMORY_DEVICE, range.segment_addr,
-                             range.segment_bytes, context->handle, context->device);
-    }
-    gs_limits_leave(addr);
+    const struct gs_driver_range range =
+        gs_range_in(context, GS_MEMORY_DEVICE, addr, traced ? found.segment_bytes : 0);
+    gs_tell_range_leaving(&range);
     *result = gs_free_in_driver(context, addr, bytes);
-    gs_limits_left(*result == CUDA_SUCCESS);
+    gs_tell_range_gone(&range, *result == CUDA_SUCCESS);
     gs_segment_is_out(segment, *result == CUDA_SUCCESS);
-    gs_pressure_moved(context->device);
     if (*result != CUDA_SUCCESS) {
         note_failed_free(state, heap, &was, addr, *result);
     }

@@ -7,10 +7,9 @@
 #include "shim/heaps/context_backend.h"
 
 #include "shim/heaps/moving_pages.h"
-#include "shim/heaps/pressure.h"
 #include "shim/heaps/unpooled.h"
 #include "shim/limits/mem_limits.h"
-#include "shim/link/notify.h"
+#include "shim/memory/tell.h"
 #include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"
 #include "shim/order/context_events.h"
@@ -22,7 +21,6 @@
 #include "shim/state/context_switch.h"
 #include "shim/state/state.h"
 #include "shim/state/trim_hold.h"
-#include "shim/trace/trace.h"
 
 static CUresult allocate_in_driver(const struct gs_context *context, size_t bytes,
                                    CUdeviceptr *found)
@@ -41,13 +39,6 @@ static CUresult allocate_in_driver(const struct gs_context *context, size_t byte
     return result;
 }
 
-static void trace_range(const struct gs_context *context, bool mapped, uint64_t addr,
-                        size_t bytes)
-{
-    gs_trace_range(mapped, GS_MEMORY_DEVICE, addr, bytes, context->handle,
-                   context->device);
-}
-
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
     const struct gs_context *context = self;
@@ -58,9 +49,9 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
         if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
             gs_heap_set_due(context->heap); /* the next free starts the thread */
         }
-        trace_range(context, true, found, bytes);
-        gs_limits_record(found, bytes, context->device, context->owner);
-        gs_pressure_moved(context->device);
+        const struct gs_driver_range range =
+            gs_range_in(context, GS_MEMORY_DEVICE, found, bytes);
+        gs_tell_range_added(&range);
         return GS_OK;
     }
     *native = (int)result;
@@ -73,27 +64,26 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     static struct gs_log_limit limit;
     CUstreamCaptureMode mode;
     bool pushed;
-    trace_range(context, false, addr, bytes);
     if (GS_UNLIKELY(gs_moving_pages_wanted) && gs_moving_pages_give(self, addr, bytes)) {
         return;
     }
+    const struct gs_driver_range range =
+        gs_range_in(context, GS_MEMORY_DEVICE, addr, bytes);
+    gs_tell_range_leaving(&range);
     gs_notify_begin("giving memory back", false);
-    gs_parts_unmap(context, addr, bytes);
     /* In the relaxed mode the free neither invalidates a capture nor is refused by one.
      */
     bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
-        gs_limits_leave(addr);
         result = gs_real()->cuMemFree_v2(addr);
-        gs_limits_left(result == CUDA_SUCCESS);
-        gs_pressure_moved(context->device);
     }
     gs_context_pop(pushed);
     if (relaxed) {
         gs_relaxed_end(&mode);
     }
     gs_notify_end();
+    gs_tell_range_gone(&range, result == CUDA_SUCCESS);
     if (result != CUDA_SUCCESS) {
         gs_log_once(&limit, GS_LOG_INFO,
                     "the driver did not take %zu bytes back (error %d)", bytes,
@@ -103,10 +93,12 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 
 static bool backend_keep(void *self, uint64_t addr, size_t bytes)
 {
-    if (!gs_unpooled_put(self, addr, bytes)) {
+    const struct gs_context *context = self;
+    if (!gs_unpooled_put(context, addr, bytes)) {
         return false;
     }
-    trace_range(self, false, addr, bytes); /* the program's own */
+    gs_trace_range(false, GS_MEMORY_DEVICE, addr, bytes, context->handle,
+                   context->device); /* the program's own */
     return true;
 }
 

@@ -18,13 +18,12 @@
 #include "shim/heaps/pressure.h"
 #include "shim/limits/mem_limits.h"
 #include "shim/link/libraries.h"
-#include "shim/link/notify.h"
+#include "shim/memory/tell.h"
 #include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"
 #include "shim/order/free_lazy.h"
 #include "shim/settings/log.h"
 #include "shim/state/trim_hold.h"
-#include "shim/trace/trace.h"
 
 /* Addresses reserved at once. */
 #define ARENA_BYTES (16 * GS_GIB)
@@ -237,38 +236,43 @@ static bool relax(CUstreamCaptureMode *mode)
     return gs_captures_ever() && gs_relaxed_begin(mode);
 }
 
-static void trace_range(const struct gs_context *context, bool mapped, uint64_t addr,
-                        size_t bytes)
+static void tell_range(const struct gs_context *context, bool mapped, uint64_t addr,
+                       size_t bytes)
 {
-    gs_trace_range(mapped, GS_MEMORY_DEVICE, addr, bytes, context->handle,
-                   context->device);
+    struct gs_driver_range range = gs_range_in(context, GS_MEMORY_DEVICE, addr, bytes);
+    range.paged = true;
+    if (mapped) {
+        gs_tell_range_added(&range);
+    } else {
+        gs_tell_range_leaving(&range);
+    }
 }
 
 /* Before the addresses may be another thread's. */
-static void trace_taken(const struct gs_context *context,
-                        const struct gs_pages_from *from, unsigned count)
+static void tell_taken(const struct gs_context *context, const struct gs_pages_from *from,
+                       unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        trace_range(context, false, from[i].addr, from[i].taken);
+        tell_range(context, false, from[i].addr, from[i].taken);
     }
 }
 
 /* On success the segment is mapped. After a failure midway (GS_ERR_BACKEND) the rests of
  * the ranges are lost, too; after another one what was taken is back where it was. */
-static void trace_made(const struct gs_context *context, enum gs_status status,
-                       const uint64_t *addr, size_t bytes,
-                       const struct gs_pages_from *from, unsigned count)
+static void tell_made(const struct gs_context *context, enum gs_status status,
+                      const uint64_t *addr, size_t bytes,
+                      const struct gs_pages_from *from, unsigned count)
 {
     if (status == GS_OK) {
-        trace_range(context, true, *addr, bytes);
+        tell_range(context, true, *addr, bytes);
         return;
     }
     for (unsigned i = 0; i < count; i++) {
         if (status != GS_ERR_BACKEND) {
-            trace_range(context, true, from[i].addr, from[i].taken);
+            tell_range(context, true, from[i].addr, from[i].taken);
         } else if (from[i].bytes > from[i].taken) {
-            trace_range(context, false, from[i].addr + from[i].taken,
-                        from[i].bytes - from[i].taken);
+            tell_range(context, false, from[i].addr + from[i].taken,
+                       from[i].bytes - from[i].taken);
         }
     }
 }
@@ -291,13 +295,13 @@ static enum gs_status make_pages(void *self, size_t bytes,
     }
     gs_notify_begin("cuMemAlloc_v2", false);
     bool relaxed = relax(&mode);
-    trace_taken(context, from, count);
+    tell_taken(context, from, count);
     enum gs_status status = gs_page_store_make(store, bytes, from, count, addr, native);
     if (relaxed) {
         gs_relaxed_end(&mode);
     }
     gs_notify_end();
-    trace_made(context, status, addr, bytes, from, count);
+    tell_made(context, status, addr, bytes, from, count);
     if (status == GS_OK && !__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
         gs_heap_set_due(context->heap); /* the next free starts the thread */
     }
@@ -320,6 +324,7 @@ bool gs_moving_pages_give(struct gs_context *context, uint64_t addr, size_t byte
     if (GS_LIKELY(!store) || !gs_page_store_owns(store, addr)) {
         return false;
     }
+    tell_range(context, false, addr, bytes);
     gs_notify_begin("giving memory back", false);
     bool relaxed = relax(&mode);
     gs_page_store_give(store, addr, bytes);

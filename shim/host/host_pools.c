@@ -46,7 +46,6 @@
 #include "shim/state/all_contexts.h"
 #include "shim/state/context_switch.h"
 #include "shim/state/trim_hold.h"
-#include "shim/trace/trace.h"
 
 /* Large requests are rounded up to this step; the pool would otherwise pin up to 2 MiB
  * more. */
@@ -190,8 +189,9 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     gs_notify_end();
     if (result == CUDA_SUCCESS) {
         *addr = just_mapped = (uint64_t)(uintptr_t)found;
-        gs_trace_range(true, GS_MEMORY_PINNED, *addr, bytes, own->context->handle,
-                       own->context->device);
+        const struct gs_driver_range range =
+            gs_range_in(own->context, GS_MEMORY_PINNED, *addr, bytes);
+        gs_tell_range_added(&range);
         gs_machine_memory_taken((int64_t)bytes);
         if (bytes >= GS_LARGE_BYTES &&
             !__atomic_load_n(&own->page_state, __ATOMIC_RELAXED)) {
@@ -213,8 +213,9 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     static struct gs_log_limit limit;
     CUstreamCaptureMode mode;
     bool pushed;
-    gs_trace_range(false, GS_MEMORY_PINNED, addr, bytes, own->context->handle,
-                   own->context->device);
+    const struct gs_driver_range range =
+        gs_range_in(own->context, GS_MEMORY_PINNED, addr, bytes);
+    gs_tell_range_leaving(&range);
     gs_notify_begin("giving memory back", false);
     /* In the relaxed mode the free neither invalidates a capture nor is refused by one.
      */

@@ -4,6 +4,7 @@
  */
 #include "shim/memory/tell.h"
 
+#include "shim/checks/redzones.h"
 #include "shim/heaps/pressure.h"
 #include "shim/heaps/retry.h"
 #include "shim/limits/mem_limits.h"
@@ -79,5 +80,37 @@ void gs_tell_block_ordered(struct gs_state *state, const struct gs_block *block,
                            enum gs_trace_order order)
 {
 #define GS_BLOCK_ORDERED RUN_ROW
+#include "shim/memory/events.def"
+}
+
+static void trace_range(bool mapped, const struct gs_driver_range *range)
+{
+    if (range->bytes) {
+        gs_trace_write_range(mapped, range->kind, range->addr, range->bytes,
+                             range->context ? range->context->handle : NULL,
+                             range->device);
+    }
+}
+
+static bool is_charged_range(const struct gs_driver_range *range)
+{
+    return range->kind != GS_MEMORY_PINNED && !range->paged;
+}
+
+void gs_tell_range_added(const struct gs_driver_range *range)
+{
+#define GS_RANGE_ADDED RUN_ROW
+#include "shim/memory/events.def"
+}
+
+void gs_tell_range_leaving(const struct gs_driver_range *range)
+{
+#define GS_RANGE_LEAVING RUN_ROW
+#include "shim/memory/events.def"
+}
+
+void gs_tell_range_gone(const struct gs_driver_range *range, bool freed)
+{
+#define GS_RANGE_GONE RUN_ROW
 #include "shim/memory/events.def"
 }

@@ -80,4 +80,31 @@ void gs_tell_block_ordered(struct gs_state *state, const struct gs_block *block,
                            enum gs_api api, uint64_t addr, CUstream stream,
                            enum gs_trace_order order);
 
+/* Memory of the driver in a pool. */
+struct gs_driver_range {
+    enum gs_memory_kind kind;
+    bool paged; /* made of pages, which are charged one by one */
+    int device;
+    const struct gs_context *context; /* it ends with; NULL: outlives all */
+    uint64_t addr;
+    size_t bytes; /* 0: not known, and not traced */
+};
+
+static inline struct gs_driver_range gs_range_in(const struct gs_context *context,
+                                                 enum gs_memory_kind kind, uint64_t addr,
+                                                 size_t bytes)
+{
+    return (struct gs_driver_range){.kind = kind,
+                                    .device = context->device,
+                                    .context = context,
+                                    .addr = addr,
+                                    .bytes = bytes};
+}
+
+/* RANGE_ADDED, after the driver's answer; RANGE_LEAVING, before the driver's free, and
+ * RANGE_GONE, after it. Between the two the thread returns no other range. */
+void gs_tell_range_added(const struct gs_driver_range *range);
+void gs_tell_range_leaving(const struct gs_driver_range *range);
+void gs_tell_range_gone(const struct gs_driver_range *range, bool freed);
+
 #endif
