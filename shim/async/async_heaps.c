@@ -91,12 +91,10 @@ static CUresult allocate_in_driver(struct gs_async_heap *heap, size_t bytes,
                                    CUdeviceptr *found)
 {
     gs_notify_begin("cuMemAllocAsync", false);
-    CUresult result = gs_limits_begin(heap->face.device, bytes);
-    if (result == CUDA_SUCCESS) {
-        result = gs_limits_end(heap->face.device, bytes,
-                               gs_real()->cuMemAllocFromPoolAsync(
-                                   found, bytes, heap->source, gs_async_order_of(heap)));
-    }
+    CUresult result =
+        GS_CHARGED(heap->face.device, bytes,
+                   gs_real()->cuMemAllocFromPoolAsync(found, bytes, heap->source,
+                                                      gs_async_order_of(heap)));
     gs_notify_end();
     return result;
 }

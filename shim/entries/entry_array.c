@@ -8,12 +8,10 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "shim/checks/described.h"
-#include "shim/heaps/pressure.h"
-#include "shim/heaps/retry.h"
 #include "shim/lifetimes/array_size.h"
 #include "shim/lifetimes/physical.h"
-#include "shim/limits/mem_limits.h"
 #include "shim/memory/tell.h"
+#include "shim/serve/driver.h"
 
 /* One of the calls that create an array. */
 struct array_call {
@@ -66,10 +64,8 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
         gs_call_in(gs_context_current(state), GS_MEMORY_ARRAY, call->api);
     size_t bytes =
         GS_UNLIKELY(gs_limits_charging) ? bytes_of(call, CUDA_ERROR_UNKNOWN) : 0;
-    CUresult result =
-        GS_RETRIED(gs_retry(state, request.context, request.device, 0),
-                   gs_limits_begin(request.device, bytes)
-                       ?: gs_limits_end(request.device, bytes, call_driver(call)));
+    CUresult result = GS_SERVED(gs_retry(state, request.context, request.device, 0),
+                                request.device, bytes, call_driver(call));
     /* Not earlier: the driver may refuse a call without reading its description. */
     bytes = bytes_of(call, result);
     if (result == CUDA_SUCCESS) {
@@ -88,8 +84,7 @@ static CUresult create(const struct array_call *call)
         return call_driver(call);
     }
     CUresult result = create_known(state, call);
-    gs_pressure_safe_point(state);
-    gs_leave();
+    gs_leave_served(state);
     return result;
 }
 

@@ -16,20 +16,18 @@
 #include "shim/async/async_policy.h"
 #include "shim/checks/redzones.h"
 #include "shim/heaps/context_backend.h"
-#include "shim/heaps/pressure.h"
-#include "shim/heaps/retry.h"
 #include "shim/heaps/spill.h"
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
 #include "shim/lifetimes/graph_memory.h"
 #include "shim/lifetimes/graph_nodes.h"
 #include "shim/lifetimes/memory_pools.h"
-#include "shim/limits/mem_limits.h"
 #include "shim/memory/tell.h"
 #include "shim/order/captures.h"
 #include "shim/order/fences.h"
 #include "shim/order/streams.h"
 #include "shim/pool_lookup.h"
+#include "shim/serve/driver.h"
 #include "shim/state/submissions.h"
 #include "shim/trace/trace.h"
 
@@ -153,8 +151,7 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     request.per_thread = per_thread;
     if ((state->options.async == GS_ASYNC_POOL || gs_thread.in_stream) &&
         allocate_from_heap(state, &request, dptr, bytes)) {
-        gs_pressure_safe_point(state);
-        gs_leave();
+        gs_leave_served(state);
         return CUDA_SUCCESS;
     }
     const struct gs_context *home = gs_context_of_stream(state, request.context, stream);
@@ -166,19 +163,15 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     set_location(&request, &where);
     const struct node node = node_of(&request);
     int charged = dptr ? charged_to(&request, node) : -1;
-    CUresult refused;
-    CUresult result =
-        GS_RETRIED(gs_retry(state, home, request.device, bytes),
-                   (refused = gs_limits_begin(charged, bytes))
-                       ? refusal(refused, NULL, stream, per_thread)
-                       : gs_limits_end(charged, bytes, real(dptr, bytes, stream)));
+    CUresult result = GS_SERVED_ELSE(gs_retry(state, home, request.device, bytes),
+                                     charged, bytes, real(dptr, bytes, stream),
+                                     refusal(refused, NULL, stream, per_thread));
     if (charged >= 0 && gs_spill(state, &request, dptr, bytes, result)) {
         result = CUDA_SUCCESS;
     } else {
         record_allocated(state, &request, node, dptr, bytes, result);
     }
-    gs_pressure_safe_point(state);
-    gs_leave();
+    gs_leave_served(state);
     return result;
 }
 
@@ -210,18 +203,15 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
     set_location(&request, &where);
     const struct node node = node_of(&request);
     int charged = dptr ? charged_to(&request, node) : -1;
-    CUresult refused;
     CUresult result =
-        GS_RETRIED(gs_retry(state, current, where.known ? request.device : -1, bytes),
-                   (refused = gs_limits_begin(charged, bytes))
-                       ? refusal(refused, pool, stream, per_thread)
-                       : gs_limits_end(charged, bytes, real(dptr, bytes, pool, stream)));
+        GS_SERVED_ELSE(gs_retry(state, current, where.known ? request.device : -1, bytes),
+                       charged, bytes, real(dptr, bytes, pool, stream),
+                       refusal(refused, pool, stream, per_thread));
     if (result == CUDA_SUCCESS && dptr && !where.known) {
         record_location(&request, node, pool, *dptr, bytes);
     }
     record_allocated(state, &request, node, dptr, bytes, result);
-    gs_pressure_safe_point(state);
-    gs_leave();
+    gs_leave_served(state);
     return result;
 }
 

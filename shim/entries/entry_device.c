@@ -7,14 +7,11 @@
 #include "shim/checks/redzones.h"
 #include "shim/heaps/ipc_mode.h"
 #include "shim/heaps/maintenance.h"
-#include "shim/heaps/pressure.h"
-#include "shim/heaps/retry.h"
 #include "shim/heaps/spill.h"
 #include "shim/heaps/unpooled.h"
 #include "shim/heaps/warmup.h"
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
-#include "shim/limits/mem_limits.h"
 #include "shim/memory/tell.h"
 #include "shim/order/capture_check.h"
 #include "shim/order/captures.h"
@@ -23,6 +20,7 @@
 #include "shim/order/free_wait.h"
 #include "shim/parts.h"
 #include "shim/pool_lookup.h"
+#include "shim/serve/driver.h"
 #include "shim/state/submissions.h"
 #include "shim/trace/trace.h"
 
@@ -99,11 +97,10 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
 {
     bool served = false;
     int charged = out ? request->device : -1; /* without one the driver refuses */
-    CUresult result = GS_RETRIED(
-        !(served = served_by_pool(state, request, out, bytes)) &&
-            gs_retry(state, request->context, request->device, bytes),
-        gs_limits_begin(charged, bytes)
-            ?: gs_limits_end(charged, bytes, gs_real()->cuMemAlloc_v2(out, bytes)));
+    CUresult result =
+        GS_SERVED(!(served = served_by_pool(state, request, out, bytes)) &&
+                      gs_retry(state, request->context, request->device, bytes),
+                  charged, bytes, gs_real()->cuMemAlloc_v2(out, bytes));
     if (served) {
         return CUDA_SUCCESS;
     }
@@ -260,12 +257,10 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     bool allowed =
         dptr && pPitch && WidthInBytes && Height &&
         (ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16);
-    CUresult result = GS_RETRIED(
-        gs_retry(state, request.context, request.device, bytes),
-        gs_limits_begin(request.device, bytes)
-            ?: gs_limits_end(request.device, bytes,
-                             gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes,
-                                                           Height, ElementSizeBytes)));
+    CUresult result = GS_SERVED(gs_retry(state, request.context, request.device, bytes),
+                                request.device, bytes,
+                                gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes,
+                                                              Height, ElementSizeBytes));
     if (result == CUDA_SUCCESS && dptr && pPitch) {
         gs_limits_correct(request.device, bytes, *pPitch * Height);
         gs_tell_allocated(state, &request, *dptr, *pPitch * Height, NULL);
@@ -280,8 +275,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     } else {
         gs_tell_refused(state, &request, bytes, result);
     }
-    gs_pressure_safe_point(state);
-    gs_leave();
+    gs_leave_served(state);
     return result;
 }
 

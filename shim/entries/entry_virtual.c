@@ -10,11 +10,10 @@
  */
 #include "shim/checks/described.h"
 #include "shim/heaps/moving_pages.h"
-#include "shim/heaps/pressure.h"
-#include "shim/heaps/retry.h"
 #include "shim/lifetimes/physical.h"
 #include "shim/memory/tell.h"
 #include "shim/pool_lookup.h"
+#include "shim/serve/driver.h"
 
 /* The state if physical memory is recorded; gs_leave must follow then. */
 static struct gs_state *enter_recording(void)
@@ -80,17 +79,6 @@ static CUresult refusal(const struct creation *call, CUresult refused)
     return result == CUDA_SUCCESS ? refused : result;
 }
 
-/* charged: the device whose limit is charged, or -1 */
-static CUresult attempt(const struct creation *call, int charged)
-{
-    CUresult refused = gs_limits_begin(charged, call->size);
-    return refused != CUDA_SUCCESS
-               ? refusal(call, refused)
-               : gs_limits_end(charged, call->size,
-                               gs_real()->cuMemCreate(call->handle, call->size,
-                                                      call->prop, call->flags));
-}
-
 /* The prop is read only now: the driver may refuse a call without reading it. */
 static bool retry(struct gs_state *state, const struct gs_context *context,
                   const struct creation *call)
@@ -108,7 +96,10 @@ static CUresult create(struct gs_state *state, const struct creation *call)
     int charged = GS_UNLIKELY(gs_limits_charging) && call->handle
                       ? device_in(call->prop, CUDA_ERROR_UNKNOWN)
                       : -1;
-    CUresult result = GS_RETRIED(retry(state, context, call), attempt(call, charged));
+    CUresult result = GS_SERVED_ELSE(
+        retry(state, context, call), charged, call->size,
+        gs_real()->cuMemCreate(call->handle, call->size, call->prop, call->flags),
+        refusal(call, refused));
     /* Not earlier: the driver may refuse a call without reading its prop. */
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
@@ -133,8 +124,7 @@ GS_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size
     }
     const struct creation call = {handle, size, prop, flags};
     CUresult result = create(state, &call);
-    gs_pressure_safe_point(state);
-    gs_leave();
+    gs_leave_served(state);
     return result;
 }
 

@@ -29,9 +29,8 @@ static CUresult allocate_in_driver(const struct gs_context *context, size_t byte
     gs_notify_begin("cuMemAlloc_v2", false);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
-        result = gs_limits_begin(context->device, bytes)
-                     ?: gs_limits_end(context->device, bytes,
-                                      gs_real()->cuMemAlloc_v2(found, bytes));
+        result =
+            GS_CHARGED(context->device, bytes, gs_real()->cuMemAlloc_v2(found, bytes));
         gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM, bytes);
     }
     gs_context_pop(pushed);

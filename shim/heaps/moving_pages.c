@@ -106,10 +106,8 @@ static enum gs_status create(void *self, size_t bytes, uint64_t *handle, int *na
     const struct gs_context *context = self;
     const CUmemAllocationProp prop = prop_of(context);
     CUmemGenericAllocationHandle made = 0;
-    CUresult result =
-        gs_limits_begin(context->device, bytes)
-            ?: gs_limits_end(context->device, bytes,
-                             gs_real()->cuMemCreate(&made, bytes, &prop, 0));
+    CUresult result = GS_CHARGED(context->device, bytes,
+                                 gs_real()->cuMemCreate(&made, bytes, &prop, 0));
     gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM, bytes);
     if (result == CUDA_SUCCESS) {
         *handle = made;

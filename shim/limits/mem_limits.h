@@ -85,6 +85,16 @@ static inline CUresult gs_limits_end(int device, size_t bytes, CUresult result)
     return result;
 }
 
+/* The answer to `call`, an attempt that is charged first; or, if it does not fit, the
+ * expression `refusal`, which may use the limit's answer, `refused`. */
+#define GS_CHARGED_ELSE(device, bytes, call, refusal)                                    \
+    ({                                                                                   \
+        CUresult refused = gs_limits_begin(device, bytes);                               \
+        GS_UNLIKELY(refused != CUDA_SUCCESS) ? (refusal)                                 \
+                                             : gs_limits_end(device, bytes, call);       \
+    })
+#define GS_CHARGED(device, bytes, call) GS_CHARGED_ELSE(device, bytes, call, refused)
+
 /* Uncharges a successful attempt whose memory does not belong to the program. */
 static inline void gs_limits_waive(int device, size_t bytes)
 {
