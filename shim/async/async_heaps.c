@@ -90,13 +90,11 @@ void gs_async_drop_cached(void)
 static CUresult allocate_in_driver(struct gs_async_heap *heap, size_t bytes,
                                    CUdeviceptr *found)
 {
-    gs_notify_begin("cuMemAllocAsync", false);
-    CUresult result =
+    return GS_ON_BEHALF(
+        "cuMemAllocAsync", false,
         GS_CHARGED(heap->face.device, bytes,
                    gs_real()->cuMemAllocFromPoolAsync(found, bytes, heap->source,
-                                                      gs_async_order_of(heap)));
-    gs_notify_end();
-    return result;
+                                                      gs_async_order_of(heap))));
 }
 
 static struct gs_driver_range range_of(const struct gs_async_heap *heap, uint64_t addr,

@@ -10,9 +10,8 @@
  */
 #include "shim/checks/driver_bounds.h"
 
-#include "shim/link/notify.h"
-#include "shim/order/capture_gate.h"
 #include "shim/order/own_handles.h"
+#include "shim/order/visit.h"
 
 static int known; /* atomic: 0: not asked yet; otherwise the answer plus one */
 
@@ -58,19 +57,15 @@ enum gs_driver_bounds gs_driver_bounds(void)
         return (enum gs_driver_bounds)(before - 1);
     }
     enum gs_driver_bounds found = GS_BOUNDS_PAGES;
-    CUstreamCaptureMode mode;
+    struct gs_visit visit;
     CUstream stream;
     bool final = false;
-    gs_notify_begin("a check of memory", false);
-    bool relaxed = gs_relaxed_begin(&mode);
+    (void)gs_visit_begin(&visit, "a check of memory", NULL, true);
     if (gs_own_stream_create(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
         found = find(stream, &final);
         (void)gs_real()->cuStreamDestroy_v2(stream);
     }
-    if (relaxed) {
-        gs_relaxed_end(&mode);
-    }
-    gs_notify_end();
+    gs_visit_end(&visit);
     if (final) {
         __atomic_store_n(&known, (int)found + 1, __ATOMIC_RELAXED);
     }

@@ -256,9 +256,9 @@ static CUresult check_captures(const struct variant *variant, CUstream stream)
     if (!gs_real()->cuStreamQuery) {
         return CUDA_SUCCESS;
     }
-    gs_notify_begin("cuMemFreeAsync", false);
-    CUresult result = gs_real()->cuStreamQuery(own ? CU_STREAM_PER_THREAD : stream);
-    gs_notify_end();
+    CUresult result =
+        GS_ON_BEHALF("cuMemFreeAsync", false,
+                     gs_real()->cuStreamQuery(own ? CU_STREAM_PER_THREAD : stream));
     return gs_refused_for_capture(result) ? result : CUDA_SUCCESS;
 }
 
@@ -331,10 +331,10 @@ static CUresult free_in_capture(struct gs_state *state, const struct variant *va
 /* Managed memory is not freed in the order of a stream: the stream is waited for. */
 static CUresult free_spilled(CUdeviceptr dptr, CUstream stream, bool per_thread)
 {
-    gs_notify_begin("cuMemFreeAsync", true);
-    CUresult result = per_thread ? gs_real()->cuStreamSynchronize_ptsz(stream)
-                                 : gs_real()->cuStreamSynchronize(stream);
-    gs_notify_end();
+    CUresult result =
+        GS_ON_BEHALF("cuMemFreeAsync", true,
+                     per_thread ? gs_real()->cuStreamSynchronize_ptsz(stream)
+                                : gs_real()->cuStreamSynchronize(stream));
     return result == CUDA_SUCCESS ? gs_real()->cuMemFree_v2(dptr) : result;
 }
 

@@ -10,31 +10,28 @@
 #include "shim/heaps/unpooled.h"
 #include "shim/limits/mem_limits.h"
 #include "shim/memory/tell.h"
-#include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"
 #include "shim/order/context_events.h"
 #include "shim/order/fences.h"
 #include "shim/order/free_lazy.h"
 #include "shim/order/full_wait.h"
+#include "shim/order/visit.h"
 #include "shim/parts.h"
 #include "shim/settings/log.h"
-#include "shim/state/context_switch.h"
 #include "shim/state/state.h"
 #include "shim/state/trim_hold.h"
 
 static CUresult allocate_in_driver(const struct gs_context *context, size_t bytes,
                                    CUdeviceptr *found)
 {
-    bool pushed;
-    gs_notify_begin("cuMemAlloc_v2", false);
-    CUresult result = gs_context_push(context->handle, &pushed);
+    struct gs_visit visit;
+    CUresult result = gs_visit_begin(&visit, "cuMemAlloc_v2", context->handle, false);
     if (result == CUDA_SUCCESS) {
         result =
             GS_CHARGED(context->device, bytes, gs_real()->cuMemAlloc_v2(found, bytes));
         gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM, bytes);
     }
-    gs_context_pop(pushed);
-    gs_notify_end();
+    gs_visit_end(&visit);
     return result;
 }
 
@@ -61,27 +58,19 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 {
     const struct gs_context *context = self;
     static struct gs_log_limit limit;
-    CUstreamCaptureMode mode;
-    bool pushed;
+    struct gs_visit visit;
     if (GS_UNLIKELY(gs_moving_pages_wanted) && gs_moving_pages_give(self, addr, bytes)) {
         return;
     }
     const struct gs_driver_range range =
         gs_range_in(context, GS_MEMORY_DEVICE, addr, bytes);
     gs_tell_range_leaving(&range);
-    gs_notify_begin("giving memory back", false);
-    /* In the relaxed mode the free neither invalidates a capture nor is refused by one.
-     */
-    bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
-    CUresult result = gs_context_push(context->handle, &pushed);
+    CUresult result =
+        gs_visit_begin(&visit, "giving memory back", context->handle, gs_captures_ever());
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFree_v2(addr);
     }
-    gs_context_pop(pushed);
-    if (relaxed) {
-        gs_relaxed_end(&mode);
-    }
-    gs_notify_end();
+    gs_visit_end(&visit);
     gs_tell_range_gone(&range, result == CUDA_SUCCESS);
     if (result != CUDA_SUCCESS) {
         gs_log_once(&limit, GS_LOG_INFO,

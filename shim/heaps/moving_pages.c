@@ -19,9 +19,9 @@
 #include "shim/limits/mem_limits.h"
 #include "shim/link/libraries.h"
 #include "shim/memory/tell.h"
-#include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"
 #include "shim/order/free_lazy.h"
+#include "shim/order/visit.h"
 #include "shim/settings/log.h"
 #include "shim/state/trim_hold.h"
 
@@ -227,13 +227,6 @@ static bool is_over(void)
     return __atomic_load_n(&over, __ATOMIC_RELAXED);
 }
 
-/* Calls the store outside the program's capture mode: the calls neither invalidate a
- * capture nor are refused by one. */
-static bool relax(CUstreamCaptureMode *mode)
-{
-    return gs_captures_ever() && gs_relaxed_begin(mode);
-}
-
 static void tell_range(const struct gs_context *context, bool mapped, uint64_t addr,
                        size_t bytes)
 {
@@ -280,7 +273,7 @@ static enum gs_status make_pages(void *self, size_t bytes,
                                  uint64_t *addr, int *native)
 {
     struct gs_context *context = self;
-    CUstreamCaptureMode mode;
+    struct gs_visit visit;
     if (!is_over() && gs_libraries_check() & GS_LIBRARY_MAPS) {
         gs_moving_pages_stop(gs_libraries_first());
     }
@@ -291,14 +284,10 @@ static enum gs_status make_pages(void *self, size_t bytes,
     if (!store) {
         return GS_ERR_UNPOOLABLE;
     }
-    gs_notify_begin("cuMemAlloc_v2", false);
-    bool relaxed = relax(&mode);
+    (void)gs_visit_begin(&visit, "cuMemAlloc_v2", NULL, gs_captures_ever());
     tell_taken(context, from, count);
     enum gs_status status = gs_page_store_make(store, bytes, from, count, addr, native);
-    if (relaxed) {
-        gs_relaxed_end(&mode);
-    }
-    gs_notify_end();
+    gs_visit_end(&visit);
     tell_made(context, status, addr, bytes, from, count);
     if (status == GS_OK && !__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
         gs_heap_set_due(context->heap); /* the next free starts the thread */
@@ -318,18 +307,14 @@ const struct gs_backend *gs_moving_pages_backend(void)
 bool gs_moving_pages_give(struct gs_context *context, uint64_t addr, size_t bytes)
 {
     struct gs_page_store *store = store_of(context);
-    CUstreamCaptureMode mode;
+    struct gs_visit visit;
     if (GS_LIKELY(!store) || !gs_page_store_owns(store, addr)) {
         return false;
     }
     tell_range(context, false, addr, bytes);
-    gs_notify_begin("giving memory back", false);
-    bool relaxed = relax(&mode);
+    (void)gs_visit_begin(&visit, "giving memory back", NULL, gs_captures_ever());
     gs_page_store_give(store, addr, bytes);
-    if (relaxed) {
-        gs_relaxed_end(&mode);
-    }
-    gs_notify_end();
+    gs_visit_end(&visit);
     return true;
 }
 

@@ -95,10 +95,8 @@ static uint64_t longest_wait_ns(struct gs_state *state, int device)
 static CUresult wait_for(struct gs_state *state, const struct gs_context *context)
 {
     bool in_use;
-    gs_notify_begin("an allocation that is out of memory", true);
-    CUresult result = gs_context_wait(state, context, GS_FREE_CONTEXT, &in_use);
-    gs_notify_end();
-    return result;
+    return GS_ON_BEHALF("an allocation that is out of memory", true,
+                        gs_context_wait(state, context, GS_FREE_CONTEXT, &in_use));
 }
 
 bool gs_retry_await_pending(const struct gs_shortage *lack)

@@ -35,16 +35,14 @@
 #include "shim/memory/tell.h"
 #include "shim/order/all_complete.h"
 #include "shim/order/capture_check.h"
-#include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"
 #include "shim/order/context_errors.h"
-#include "shim/order/context_wait.h"
 #include "shim/order/free_wait.h"
 #include "shim/order/full_wait.h"
+#include "shim/order/visit.h"
 #include "shim/settings/free_scope.h"
 #include "shim/settings/log.h"
 #include "shim/state/all_contexts.h"
-#include "shim/state/context_switch.h"
 #include "shim/state/trim_hold.h"
 
 /* Large requests are rounded up to this step; the pool would otherwise pin up to 2 MiB
@@ -173,20 +171,19 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
 {
     struct gs_host_heap *own = self;
     void *found = NULL;
-    bool pushed;
+    struct gs_visit visit;
     *native = CUDA_ERROR_OUT_OF_MEMORY;
     if (!has_room_for(bytes)) {
         return GS_ERR_NOMEM; /* the caller reclaims idle memory, or asks the driver */
     }
-    gs_notify_begin("cuMemHostAlloc", false);
-    CUresult result = gs_context_push(own->context->handle, &pushed);
+    CUresult result =
+        gs_visit_begin(&visit, "cuMemHostAlloc", own->context->handle, false);
     if (result == CUDA_SUCCESS) {
         result = own->key == GS_HOST_PLAIN
                      ? gs_real()->cuMemAllocHost_v2(&found, bytes)
                      : gs_real()->cuMemHostAlloc(&found, bytes, own->key);
     }
-    gs_context_pop(pushed);
-    gs_notify_end();
+    gs_visit_end(&visit);
     if (result == CUDA_SUCCESS) {
         *addr = just_mapped = (uint64_t)(uintptr_t)found;
         const struct gs_driver_range range =
@@ -211,24 +208,16 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 {
     const struct gs_host_heap *own = self;
     static struct gs_log_limit limit;
-    CUstreamCaptureMode mode;
-    bool pushed;
+    struct gs_visit visit;
     const struct gs_driver_range range =
         gs_range_in(own->context, GS_MEMORY_PINNED, addr, bytes);
     gs_tell_range_leaving(&range);
-    gs_notify_begin("giving memory back", false);
-    /* In the relaxed mode the free neither invalidates a capture nor is refused by one.
-     */
-    bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
-    CUresult result = gs_context_push(own->context->handle, &pushed);
+    CUresult result = gs_visit_begin(&visit, "giving memory back", own->context->handle,
+                                     gs_captures_ever());
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFreeHost((void *)(uintptr_t)addr);
     }
-    gs_context_pop(pushed);
-    if (relaxed) {
-        gs_relaxed_end(&mode);
-    }
-    gs_notify_end();
+    gs_visit_end(&visit);
     if (result == CUDA_SUCCESS) {
         gs_machine_memory_taken(-(int64_t)bytes);
     } else {
@@ -414,14 +403,9 @@ static GS_NOINLINE CUresult wait_for(struct gs_state *state,
                                      const struct gs_block *block,
                                      enum gs_free_scope scope)
 {
-    bool in_use; /* free_held() covers every context that may use the block */
-    gs_notify_free("cuMemFreeHost", gs_block_addr(block), gs_block_requested(block));
-    CUresult result = gs_context_wait(state, context, scope, &in_use);
-    gs_notify_end();
-    if (!gs_known_proof_holds()) {
-        gs_free_log_proof_end(state);
-    }
-    return result;
+    /* free_held() covers every context that may use the block. */
+    return gs_free_wait_scope(state, context, "cuMemFreeHost", gs_block_addr(block),
+                              gs_block_requested(block), scope);
 }
 
 /* Restores the state of a large block's pages before the block is freed. If that fails,

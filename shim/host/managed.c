@@ -31,13 +31,12 @@
 #include "shim/memory/tell.h"
 #include "shim/order/all_complete.h"
 #include "shim/order/captures.h"
-#include "shim/order/context_wait.h"
 #include "shim/order/free_wait.h"
 #include "shim/order/full_wait.h"
+#include "shim/order/visit.h"
 #include "shim/settings/free_scope.h"
 #include "shim/settings/log.h"
 #include "shim/state/all_contexts.h"
-#include "shim/state/context_switch.h"
 #include "shim/state/trim_hold.h"
 #include "shim/trace/trace.h"
 
@@ -131,14 +130,9 @@ static bool is_ready(void *self, uint64_t point)
 /* `keep`: the library owns the range and hands it out. */
 static CUresult allocate_for(CUdeviceptr *out, size_t bytes, unsigned flags, bool keep)
 {
-    if (keep) {
-        gs_notify_begin("cuMemAllocManaged", false);
-    }
-    CUresult result = gs_real()->cuMemAllocManaged(out, bytes, flags);
-    if (keep) {
-        gs_notify_end();
-    }
-    return result;
+    return keep ? GS_ON_BEHALF("cuMemAllocManaged", false,
+                               gs_real()->cuMemAllocManaged(out, bytes, flags))
+                : gs_real()->cuMemAllocManaged(out, bytes, flags);
 }
 
 /* Asks the driver for the rounded size. If the driver is out of memory, the rounding may
@@ -201,9 +195,8 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
 
 static CUresult free_in_driver(const struct gs_managed_range *range)
 {
-    gs_notify_begin("cuMemFree_v2", true);
-    CUresult result = gs_real()->cuMemFree_v2(range->addr);
-    gs_notify_end();
+    CUresult result =
+        GS_ON_BEHALF("cuMemFree_v2", true, gs_real()->cuMemFree_v2(range->addr));
     if (gs_refused(result) || gs_refused_for_capture(result)) {
         know(range);
     }
@@ -223,14 +216,9 @@ static CUresult free_native(struct gs_state *state, const struct gs_managed_rang
 static CUresult wait_for(struct gs_state *state, const struct gs_context *context,
                          const struct gs_managed_range *range, enum gs_free_scope scope)
 {
-    bool in_use; /* the range's point covers every context that may use it */
-    gs_notify_free("cuMemFree_v2", range->addr, range->requested_bytes);
-    CUresult result = gs_context_wait(state, context, scope, &in_use);
-    gs_notify_end();
-    if (!gs_known_proof_holds()) {
-        gs_free_log_proof_end(state);
-    }
-    return result;
+    /* The range's point covers every context that may use it. */
+    return gs_free_wait_scope(state, context, "cuMemFree_v2", range->addr,
+                              range->requested_bytes, scope);
 }
 
 /* Caches a range that was waited for; from now on it has no owner. */
@@ -243,9 +231,8 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
     (void)GS_TOLD_FREE(state, &freeing, CUDA_SUCCESS);
     __atomic_store_n(&gs_managed_cached, true, __ATOMIC_RELAXED);
     if (gs_ranges_keep(ranges, range, gs_now_coarse_ns()) != GS_OK) {
-        gs_notify_begin("giving memory back", false);
-        (void)gs_real()->cuMemFree_v2(range->addr);
-        gs_notify_end();
+        (void)GS_ON_BEHALF("giving memory back", false,
+                           gs_real()->cuMemFree_v2(range->addr));
     }
 }
 
@@ -351,14 +338,13 @@ void gs_managed_spoil(CUdeviceptr dptr, size_t bytes)
 static CUresult return_range(const struct gs_managed_range *range)
 {
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
-    bool pushed;
-    gs_notify_begin("giving memory back", false);
-    CUresult result = gs_context_push(context->handle, &pushed);
+    struct gs_visit visit;
+    CUresult result =
+        gs_visit_begin(&visit, "giving memory back", context->handle, false);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFree_v2(range->addr);
     }
-    gs_context_pop(pushed);
-    gs_notify_end();
+    gs_visit_end(&visit);
     return result;
 }
 

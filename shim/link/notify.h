@@ -67,6 +67,15 @@ static inline void gs_notify_end(void)
     }
 }
 
+/* The answer to `call`, which the library makes on behalf of the program's call `of`. */
+#define GS_ON_BEHALF(of, native_waits, call)                                             \
+    ({                                                                                   \
+        gs_notify_begin(of, native_waits);                                               \
+        __typeof__(call) answered = (call);                                              \
+        gs_notify_end();                                                                 \
+        answered;                                                                        \
+    })
+
 /* The driver calls up to gs_notify_back stand for the program's own call. */
 static inline void gs_notify_forward(void)
 {

@@ -18,11 +18,9 @@
 #include <stdlib.h>
 
 #include "gs_locks.h"
-#include "shim/link/notify.h"
-#include "shim/order/capture_gate.h"
+#include "shim/order/visit.h"
 #include "shim/record.h"
 #include "shim/settings/free_scope.h"
-#include "shim/state/context_switch.h"
 
 #define PIECE_BYTES 16
 
@@ -45,19 +43,17 @@ static uint64_t get_piece(const struct gs_context *context, enum gs_capture_chec
     CUstreamCaptureMode mode;
     CUdeviceptr device = 0;
     void *pinned = NULL;
-    bool pushed;
+    struct gs_visit visit;
     if (!gs_relaxed_try(&mode, result)) {
         return 0; /* a driver older than capture modes, or a host function */
     }
-    gs_notify_begin("cuMemFree_v2", false);
-    *result = gs_context_push(context->handle, &pushed);
+    *result = gs_visit_begin(&visit, "cuMemFree_v2", context->handle, false);
     if (*result == CUDA_SUCCESS) {
         *result = kind == GS_CAPTURE_CHECK_PINNED
                       ? gs_real()->cuMemHostAlloc(&pinned, PIECE_BYTES, 0)
                       : gs_real()->cuMemAlloc_v2(&device, PIECE_BYTES);
     }
-    gs_context_pop(pushed);
-    gs_notify_end();
+    gs_visit_end(&visit);
     gs_relaxed_end(&mode);
     if (*result != CUDA_SUCCESS) {
         return 0;
@@ -174,10 +170,9 @@ CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *
     if (!piece) { /* a host function may neither allocate nor free */
         return result == CUDA_ERROR_NOT_PERMITTED ? result : CUDA_SUCCESS;
     }
-    gs_notify_begin(kind == GS_CAPTURE_CHECK_PINNED ? "cuMemFreeHost" : "cuMemFree_v2",
-                    true);
-    result = free_piece(piece, kind);
-    gs_notify_end();
+    result =
+        GS_ON_BEHALF(kind == GS_CAPTURE_CHECK_PINNED ? "cuMemFreeHost" : "cuMemFree_v2",
+                     true, free_piece(piece, kind));
     if (!gs_refused_for_capture(result) && result != CUDA_ERROR_NOT_PERMITTED) {
         *waited = result == CUDA_SUCCESS && is_wait(kind);
         return CUDA_SUCCESS;

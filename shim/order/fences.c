@@ -256,9 +256,7 @@ enum gs_status gs_fence_query(gs_fence handle)
     default:
         break;
     }
-    gs_notify_begin("a poll of fences", false);
-    CUresult result = query(fence->event);
-    gs_notify_end();
+    CUresult result = GS_ON_BEHALF("a poll of fences", false, query(fence->event));
     switch (result) {
     case CUDA_SUCCESS:
         return GS_OK;

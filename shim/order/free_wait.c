@@ -16,7 +16,6 @@
 #include "shim/link/notify.h"
 #include "shim/order/context_events.h"
 #include "shim/order/context_wait.h"
-#include "shim/settings/free_scope.h"
 #include "shim/settings/log.h"
 #include "shim/state/context_switch.h"
 #include "shim/state/submissions.h"
@@ -62,6 +61,20 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
     CUresult result = gs_context_wait(state, context, scope, in_use);
     gs_notify_end();
     count_wait(context, began);
+    return result;
+}
+
+CUresult gs_free_wait_scope(struct gs_state *state, const struct gs_context *context,
+                            const char *call, uint64_t addr, size_t bytes,
+                            enum gs_free_scope scope)
+{
+    bool in_use;
+    gs_notify_free(call, addr, bytes);
+    CUresult result = gs_context_wait(state, context, scope, &in_use);
+    gs_notify_end();
+    if (!gs_known_proof_holds()) {
+        gs_free_log_proof_end(state);
+    }
     return result;
 }
 
