@@ -34,14 +34,7 @@ static void destroyed(CUresult result, CUmemoryPool pool,
 
 static void end_if_pooled(int device, const char *why)
 {
-    struct gs_state *state = gs_enter();
-    if (!state) {
-        return;
-    }
-    if (gs_async_wanted(state)) {
-        gs_async_end(device, why);
-    }
-    gs_leave();
+    GS_WITHIN(gs_enter(), gs_async_wanted(state) ? gs_async_end(device, why) : (void)0);
 }
 
 #define ANOTHER_POOL "the program has set another pool"

@@ -227,11 +227,8 @@ static void share_with(CUcontext owner)
 
 static void view_created(CUresult result, const CUcontext *view, CUgreenCtx green)
 {
-    struct gs_state *state = result == CUDA_SUCCESS ? gs_enter() : NULL;
-    if (state) {
-        gs_context_view(state, *view, green);
-        gs_leave();
-    }
+    GS_WITHIN(result == CUDA_SUCCESS ? gs_enter() : NULL,
+              gs_context_view(state, *view, green));
 }
 
 static void forget_view(struct gs_state *state, CUcontext view)

@@ -13,12 +13,10 @@
 /* Records memory that another API owns, or a view of it. */
 static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size_t bytes)
 {
-    struct gs_state *state = gs_enter_tracking();
-    if (state) {
+    GS_WITHIN(gs_enter_tracking(), {
         const struct gs_call call = gs_call_in(gs_context_current(state), kind, api);
         gs_tell_allocated(state, &call, key, bytes, NULL);
-        gs_leave();
-    }
+    });
 }
 
 static void imported(CUresult result, const CUexternalMemory *memory,

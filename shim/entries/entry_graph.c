@@ -119,13 +119,10 @@ static bool gives_back_for(const CUgraphNodeParams *params)
 static void instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph,
                          unsigned long long flags)
 {
-    struct gs_state *state =
-        result == CUDA_SUCCESS && gs_graph_memory_was_seen() ? gs_enter() : NULL;
-    if (state) {
+    GS_WITHIN(
+        result == CUDA_SUCCESS && gs_graph_memory_was_seen() ? gs_enter() : NULL,
         gs_graph_record_exec(state, *exec, graph,
-                             flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-        gs_leave();
-    }
+                             flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
 }
 
 /* Reads the parameters after a success only: the driver may refuse a call without reading

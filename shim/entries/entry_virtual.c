@@ -171,10 +171,7 @@ static void *asked(void *addr)
 
 static void retained(CUresult result, void *addr)
 {
-    if (enter_after(result)) {
-        gs_physical_retained((CUdeviceptr)(uintptr_t)addr);
-        gs_leave();
-    }
+    GS_WITHIN(enter_after(result), gs_physical_retained((CUdeviceptr)(uintptr_t)addr));
 }
 
 /* ---- memory of others -------------------------------------------------------------- */
@@ -214,31 +211,25 @@ static void imported(CUresult result, const CUmemGenericAllocationHandle *handle
 static void mapped(CUresult result, CUmemGenericAllocationHandle handle, CUdeviceptr ptr,
                    size_t size, size_t offset)
 {
-    struct gs_state *state = enter_after(result);
-    if (state) {
-        gs_physical_mapped(state, handle, ptr, size, offset);
-        gs_leave();
-    }
+    GS_WITHIN(enter_after(result), gs_physical_mapped(state, handle, ptr, size, offset));
 }
 
 static void unmapped(CUresult result, CUdeviceptr ptr, size_t size)
 {
-    struct gs_state *state = enter_after(result);
-    if (state) {
-        gs_physical_unmapped(state, ptr, size);
-        gs_leave();
-    }
+    GS_WITHIN(enter_after(result), gs_physical_unmapped(state, ptr, size));
+}
+
+static CUcontext current_owner(struct gs_state *state)
+{
+    const struct gs_context *context = gs_context_current(state);
+    return context ? context->owner : NULL;
 }
 
 /* Parts of arrays without memory of their own were mapped. */
 static void mapped_tiles(CUresult result, CUarrayMapInfo *list, unsigned count)
 {
-    struct gs_state *state = enter_after(result);
-    if (state) {
-        const struct gs_context *context = gs_context_current(state);
-        gs_physical_array_mapped(state, list, count, context ? context->owner : NULL);
-        gs_leave();
-    }
+    GS_WITHIN(enter_after(result),
+              gs_physical_array_mapped(state, list, count, current_owner(state)));
 }
 
 /* ---- multicast --------------------------------------------------------------------- */
@@ -246,35 +237,25 @@ static void mapped_tiles(CUresult result, CUarrayMapInfo *list, unsigned count)
 static void made_multicast(CUresult result, const CUmemGenericAllocationHandle *object,
                            const CUmulticastObjectProp *prop)
 {
-    struct gs_state *state = enter_after(result);
-    if (state) {
-        const struct gs_context *context = gs_context_current(state);
-        const struct gs_call call =
-            call_of(context, GS_MEMORY_MULTICAST, GS_API_cuMulticastCreate,
-                    context ? context->device : -1);
+    GS_WITHIN(enter_after(result), {
+        struct gs_call call = gs_call_in(gs_context_current(state), GS_MEMORY_MULTICAST,
+                                         GS_API_cuMulticastCreate);
+        call.owner = NULL;
         gs_physical_created(state, &call, key_of(*object), prop->size, false);
-        gs_leave();
-    }
+    });
 }
 
 /* Records a binding: of the handle's memory, or of the memory mapped at the address. */
 static void bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
                   CUmemGenericAllocationHandle memory, CUdeviceptr addr, size_t size)
 {
-    if (enter_after(result)) {
-        gs_physical_bound(object, offset, size, memory, addr);
-        gs_leave();
-    }
+    GS_WITHIN(enter_after(result), gs_physical_bound(object, offset, size, memory, addr));
 }
 
 static void unbound(CUresult result, CUmemGenericAllocationHandle object, CUdevice dev,
                     size_t offset, size_t size)
 {
-    struct gs_state *state = enter_after(result);
-    if (state) {
-        gs_physical_unbound(state, object, dev, offset, size);
-        gs_leave();
-    }
+    GS_WITHIN(enter_after(result), gs_physical_unbound(state, object, dev, offset, size));
 }
 
 #define GS_FILE_virtual ,

@@ -27,6 +27,7 @@
 #include "shim/order/single_order.h"
 #include "shim/order/streams.h"
 #include "shim/order/verify.h"
+#include "shim/order/visit.h"
 #include "shim/record.h"
 #include "shim/settings/free_scope.h"
 #include "shim/state/context_switch.h"
@@ -253,9 +254,8 @@ static enum gs_status event_record(void *self, uint64_t *out)
     enum gs_status status = GS_ERR_TIMEOUT;
     struct event *event = calloc(1, sizeof(*event));
     if (event) {
-        gs_notify_begin("cuMemFree_v2", false);
-        status = status_of(record_all(state, context->handle, event));
-        gs_notify_end();
+        status = status_of(GS_ON_BEHALF("cuMemFree_v2", false,
+                                        record_all(state, context->handle, event)));
         if (status != GS_OK) {
             event_release(self, (uint64_t)(uintptr_t)event);
         }
@@ -392,18 +392,19 @@ void gs_context_event_notify(uint64_t event, uint64_t addr)
  * whether this worked. */
 static bool order_last(CUcontext context, CUstream stream, bool in_gather)
 {
-    bool pushed, done = false;
+    struct gs_visit visit;
+    bool done = false;
     if (!gs_gate_enter()) {
         return false;
     }
-    if (gs_context_push(context, &pushed) == CUDA_SUCCESS) {
+    if (gs_visit_begin(&visit, "cuStreamDestroy_v2", context, false) == CUDA_SUCCESS) {
         const struct helpers *helpers = helpers_of(context);
         done = helpers &&
                gs_fence_order_streams(context, stream,
                                       in_gather ? helpers->gather : helpers->legacy) ==
                    CUDA_SUCCESS;
     }
-    gs_context_pop(pushed);
+    gs_visit_end(&visit);
     gs_gate_leave();
     return done;
 }
@@ -417,20 +418,16 @@ CUcontext gs_context_events_stream_ends(CUstream stream)
     const struct gs_state *state = gs_state_peek();
     if (state && may_cover(state) && !has_context_events() && has_stream_events()) {
         CUcontext context = gs_streams_find(stream);
-        gs_notify_begin("cuStreamDestroy_v2", false);
         if (context && !order_last(context, stream, true)) {
             gs_streams_end_proof();
         }
-        gs_notify_end();
     }
     if (state && gs_free_scopes_block() && has_stream_events()) {
         bool blocking = false;
         CUcontext context = gs_streams_look_up(stream, &blocking);
-        gs_notify_begin("cuStreamDestroy_v2", false);
         if (context && blocking && !order_last(context, stream, false)) {
             gs_streams_end_proof();
         }
-        gs_notify_end();
     }
     return gs_verify_stream_ends(stream);
 }

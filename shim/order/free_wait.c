@@ -45,6 +45,17 @@ count_wait(const struct gs_context *context, uint64_t began)
     __atomic_add_fetch(&sums[row].waited_ns, gs_now_ns() - began, __ATOMIC_RELAXED);
 }
 
+/* Waits on behalf of a free of this memory by the program's `call`. */
+static inline __attribute__((always_inline)) CUresult
+wait_noted(struct gs_state *state, const struct gs_context *context, const char *call,
+           uint64_t addr, size_t bytes, enum gs_free_scope scope, bool *in_use)
+{
+    gs_notify_free(call, addr, bytes);
+    CUresult result = gs_context_wait(state, context, scope, in_use);
+    gs_notify_end();
+    return result;
+}
+
 static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
                                              const struct gs_context *context,
                                              const struct gs_block *block, bool *in_use)
@@ -57,9 +68,8 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
     if (scope < GS_FREE_CONTEXT && !gs_context_events_work(state, context)) {
         scope = GS_FREE_CONTEXT; /* the block cannot be held back */
     }
-    gs_notify_free("cuMemFree_v2", gs_block_addr(block), gs_block_requested(block));
-    CUresult result = gs_context_wait(state, context, scope, in_use);
-    gs_notify_end();
+    CUresult result = wait_noted(state, context, "cuMemFree_v2", gs_block_addr(block),
+                                 gs_block_requested(block), scope, in_use);
     count_wait(context, began);
     return result;
 }
@@ -69,9 +79,7 @@ CUresult gs_free_wait_scope(struct gs_state *state, const struct gs_context *con
                             enum gs_free_scope scope)
 {
     bool in_use;
-    gs_notify_free(call, addr, bytes);
-    CUresult result = gs_context_wait(state, context, scope, &in_use);
-    gs_notify_end();
+    CUresult result = wait_noted(state, context, call, addr, bytes, scope, &in_use);
     if (!gs_known_proof_holds()) {
         gs_free_log_proof_end(state);
     }

@@ -99,6 +99,17 @@ static inline void gs_leave(void)
     *gs_thread.errno_at = gs_thread.saved_errno;
 }
 
+/* Runs the statement within the library, as a wrapper does, if `enter` gives a `state`.
+ */
+#define GS_WITHIN(enter, statement)                                                      \
+    do {                                                                                 \
+        struct gs_state *state = (enter);                                                \
+        if (state) {                                                                     \
+            statement;                                                                   \
+            gs_leave();                                                                  \
+        }                                                                                \
+    } while (0)
+
 /*
  * Like gs_enter, for a path that calls nothing which could change errno. Also returns
  * NULL, with nothing done, if preparation is needed first. A path that does call
