@@ -154,11 +154,6 @@ void gs_parts_device_named(int ordinal, const char *name, const char *bus,
     gs_state_file_device(ordinal, name, bus, uuid);
 }
 
-void gs_parts_context_error(const struct gs_context *context, CUresult result)
-{
-    gs_context_record_error(context, result);
-}
-
 void gs_parts_freeze(CUcontext handle)
 {
     gs_async_heaps_freeze(handle);

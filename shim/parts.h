@@ -38,8 +38,6 @@ void gs_parts_context_lost(struct gs_state *state, CUcontext handle);
 void gs_parts_heap_ended(struct gs_context *context);
 /* The context was removed from the map. Name of both: context. */
 void gs_parts_context_ended(const struct gs_context *context);
-/* The driver has returned this code from a call in the context. */
-void gs_parts_context_error(const struct gs_context *context, CUresult result);
 /* The context has failed for good. Name: context. */
 void gs_parts_context_failed(const struct gs_context *context);
 

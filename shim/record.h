@@ -159,12 +159,11 @@ static inline void gs_record_ends(struct gs_state *state, uint32_t id, enum gs_a
     }
 }
 
-/* The same for a block of the pool. */
-static inline void gs_record_block_ends(struct gs_state *state,
-                                        const struct gs_block *block, enum gs_api api,
-                                        uint64_t addr, enum gs_trace_how how)
+/* The id of the record of a block of the pool. */
+static inline uint32_t gs_record_id(const struct gs_state *state,
+                                    const struct gs_block *block)
 {
-    gs_record_ends(state, state->tracker ? gs_block_tag(block) : 0, api, addr, how);
+    return state->tracker ? gs_block_tag(block) : 0;
 }
 
 /* The free of an allocation whose record is found by its key. */

@@ -16,13 +16,11 @@
 
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
-#include "shim/link/notify.h"
-#include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"
 #include "shim/order/fences.h"
 #include "shim/order/own_handles.h"
 #include "shim/order/streams.h"
-#include "shim/state/context_switch.h"
+#include "shim/order/visit.h"
 #include "shim/state/contexts.h"
 
 /* The stream that orders a context's ended heaps. */
@@ -157,31 +155,47 @@ static void record_returned(uint64_t addr, size_t bytes)
     gs_mutex_unlock(&gs_async_lock);
 }
 
+static void leave_home(struct gs_async_heap *heap, struct gs_visit *visit)
+{
+    gs_visit_end(visit);
+    gs_gate_leave();
+    gs_async_unpin(heap);
+}
+
+/* Enters the heap's context for calls in the order of its stream. CUDA_ERROR_NOT_READY:
+ * not now. On success leave_home must follow. */
+static CUresult enter_home(struct gs_async_heap *heap, struct gs_visit *visit,
+                           CUstream *stream)
+{
+    CUcontext home;
+    if (!gs_async_pin(heap, &home, stream)) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    if (!gs_gate_enter()) {
+        gs_async_unpin(heap);
+        return CUDA_ERROR_NOT_READY;
+    }
+    CUresult result = gs_visit_begin(visit, "giving memory back", home, false);
+    if (result != CUDA_SUCCESS) {
+        leave_home(heap, visit);
+    }
+    return result;
+}
+
 /* Returns CUDA_ERROR_NOT_READY if the segment cannot be returned now. */
 CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
 {
-    CUresult result = CUDA_ERROR_NOT_READY;
-    CUcontext home;
+    struct gs_visit visit;
     CUstream stream;
-    bool pushed;
-    if (!gs_async_pin(heap, &home, &stream)) {
-        return result;
+    CUresult result = enter_home(heap, &visit, &stream);
+    if (result == CUDA_SUCCESS) {
+        record_returned(addr, bytes);
+        result = gs_real()->cuMemFreeAsync(addr, stream);
+        __atomic_add_fetch(&heap->given, 1, __ATOMIC_RELAXED);
+        /* So that a thread short of memory need not wait for a synchronize. */
+        (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
+        leave_home(heap, &visit);
     }
-    gs_notify_begin("giving memory back", false);
-    if (gs_gate_enter()) {
-        result = gs_context_push(home, &pushed);
-        if (result == CUDA_SUCCESS) {
-            record_returned(addr, bytes);
-            result = gs_real()->cuMemFreeAsync(addr, stream);
-            __atomic_add_fetch(&heap->given, 1, __ATOMIC_RELAXED);
-            /* So that a thread short of memory need not wait for a synchronize. */
-            (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
-        }
-        gs_context_pop(pushed);
-        gs_gate_leave();
-    }
-    gs_notify_end();
-    gs_async_unpin(heap);
     return result;
 }
 
@@ -249,24 +263,13 @@ bool gs_async_is_going(uint64_t addr)
 
 bool gs_async_is_idle(struct gs_async_heap *heap)
 {
-    CUresult result = CUDA_ERROR_NOT_READY;
-    CUcontext home;
+    struct gs_visit visit;
     CUstream stream;
-    bool pushed;
-    if (!gs_real()->cuStreamQuery || !gs_async_pin(heap, &home, &stream)) {
+    if (!gs_real()->cuStreamQuery || enter_home(heap, &visit, &stream) != CUDA_SUCCESS) {
         return false;
     }
-    gs_notify_begin("giving memory back", false);
-    if (gs_gate_enter()) {
-        result = gs_context_push(home, &pushed);
-        if (result == CUDA_SUCCESS) {
-            result = gs_real()->cuStreamQuery(stream);
-        }
-        gs_context_pop(pushed);
-        gs_gate_leave();
-    }
-    gs_notify_end();
-    gs_async_unpin(heap);
+    CUresult result = gs_real()->cuStreamQuery(stream);
+    leave_home(heap, &visit);
     return result == CUDA_SUCCESS;
 }
 

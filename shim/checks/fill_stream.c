@@ -15,12 +15,10 @@
 #include <string.h>
 
 #include "gs_wait.h"
-#include "shim/link/notify.h"
-#include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"
 #include "shim/order/context_errors.h"
 #include "shim/order/own_handles.h"
-#include "shim/state/context_switch.h"
+#include "shim/order/visit.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
 /* The time limit of a fill, and as much again for each 256 MiB. */
@@ -42,8 +40,7 @@ struct gs_fill_stream {
 /* The state to restore at the end. */
 struct visit {
     struct gs_fill_stream *fill_stream;
-    CUstreamCaptureMode mode;
-    bool relaxed, pushed;
+    struct gs_visit calls;
 };
 
 /* ---- fill streams ----------------------------------------------------------------- */
@@ -126,20 +123,15 @@ static enum gs_check_count take_fill_stream(const struct gs_context *context,
 /* leave must follow, whatever the result. */
 static enum gs_check_count begin(const struct gs_context *context, struct visit *visit)
 {
-    *visit = (struct visit){.fill_stream = NULL};
-    gs_notify_begin("a check of memory", false);
-    if (gs_captures_active()) {
-        return GS_CHECK_CAPTURE;
-    }
-    if (!gs_real()->cuStreamQuery) {
-        return GS_CHECK_REFUSED;
-    }
-    /* The first capture of the process may begin at any time from now on. */
-    visit->relaxed = gs_relaxed_begin(&visit->mode);
-    if (gs_context_push(context->handle, &visit->pushed) != CUDA_SUCCESS) {
-        return GS_CHECK_REFUSED;
-    }
-    return GS_CHECK_LOOKED;
+    enum gs_check_count answer = gs_captures_active()        ? GS_CHECK_CAPTURE
+                                 : !gs_real()->cuStreamQuery ? GS_CHECK_REFUSED
+                                                             : GS_CHECK_LOOKED;
+    bool looks = answer == GS_CHECK_LOOKED;
+    visit->fill_stream = NULL;
+    /* Relaxed: the first capture of the process may begin at any time from now on. */
+    CUresult result = gs_visit_begin(&visit->calls, "a check of memory",
+                                     looks ? context->handle : NULL, looks);
+    return result == CUDA_SUCCESS ? answer : GS_CHECK_REFUSED;
 }
 
 /* leave must follow, whatever the result. */
@@ -155,11 +147,7 @@ static void leave(struct visit *visit)
     if (visit->fill_stream) {
         give_fill_stream(visit->fill_stream);
     }
-    gs_context_pop(visit->pushed);
-    if (visit->relaxed) {
-        gs_relaxed_end(&visit->mode);
-    }
-    gs_notify_end();
+    gs_visit_end(&visit->calls);
 }
 
 /* Waits until the fill stream's work is complete, within the time limit. */

@@ -31,11 +31,10 @@ GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
 /* Called before the range gets a property; *bytes becomes the driver's length. */
 static void spoil(CUdeviceptr dptr, size_t *bytes)
 {
-    if (gs_enter()) {
+    GS_WITHIN(gs_enter(), {
         gs_managed_spoil(dptr, *bytes);
         *bytes = gs_managed_length(dptr, *bytes);
-        gs_leave();
-    }
+    });
 }
 
 /* The driver accepts the bytes of a whole allocation, or 0 for all of it. Its allocation

@@ -85,8 +85,9 @@ static bool backend_keep(void *self, uint64_t addr, size_t bytes)
     if (!gs_unpooled_put(context, addr, bytes)) {
         return false;
     }
-    gs_trace_range(false, GS_MEMORY_DEVICE, addr, bytes, context->handle,
-                   context->device); /* the program's own */
+    struct gs_driver_range range = gs_range_in(context, GS_MEMORY_DEVICE, addr, bytes);
+    range.uncharged = true; /* the program's own from now on, with its charge */
+    gs_tell_range_leaving(&range);
     return true;
 }
 

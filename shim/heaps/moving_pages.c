@@ -231,7 +231,7 @@ static void tell_range(const struct gs_context *context, bool mapped, uint64_t a
                        size_t bytes)
 {
     struct gs_driver_range range = gs_range_in(context, GS_MEMORY_DEVICE, addr, bytes);
-    range.paged = true;
+    range.uncharged = true; /* pages are charged one by one */
     if (mapped) {
         gs_tell_range_added(&range);
     } else {

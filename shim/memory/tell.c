@@ -94,7 +94,7 @@ static void trace_range(bool mapped, const struct gs_driver_range *range)
 
 static bool is_charged_range(const struct gs_driver_range *range)
 {
-    return range->kind != GS_MEMORY_PINNED && !range->paged;
+    return range->kind != GS_MEMORY_PINNED && !range->uncharged;
 }
 
 void gs_tell_range_added(const struct gs_driver_range *range)

@@ -70,8 +70,7 @@ static inline void gs_tell_block_freed(struct gs_state *state,
                                        const struct gs_block *block, enum gs_api api,
                                        uint64_t addr, enum gs_trace_how how)
 {
-    gs_tell_block_freed_by(state, state->tracker ? gs_block_tag(block) : 0, api, addr,
-                           how);
+    gs_tell_block_freed_by(state, gs_record_id(state, block), api, addr, how);
 }
 
 /* BLOCK_ORDERED: a block of the pool is freed in the order of a stream, and not reused
@@ -83,7 +82,7 @@ void gs_tell_block_ordered(struct gs_state *state, const struct gs_block *block,
 /* Memory of the driver in a pool. */
 struct gs_driver_range {
     enum gs_memory_kind kind;
-    bool paged; /* made of pages, which are charged one by one */
+    bool uncharged; /* its charge belongs to something else */
     int device;
     const struct gs_context *context; /* it ends with; NULL: outlives all */
     uint64_t addr;

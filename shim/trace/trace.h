@@ -58,13 +58,6 @@ GS_TRACE_COLD void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr,
 GS_TRACE_COLD void gs_trace_write_range(bool mapped, enum gs_memory_kind kind,
                                         uint64_t addr, size_t bytes, CUcontext context,
                                         int device);
-static inline void gs_trace_range(bool mapped, enum gs_memory_kind kind, uint64_t addr,
-                                  size_t bytes, CUcontext context, int device)
-{
-    if (gs_tracing()) {
-        gs_trace_write_range(mapped, kind, addr, bytes, context, device);
-    }
-}
 
 GS_TRACE_COLD void gs_trace_write_free(uint64_t addr, enum gs_trace_how how,
                                        CUstream stream, enum gs_trace_order order);
