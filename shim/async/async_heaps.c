@@ -163,16 +163,22 @@ static bool is_pressed(const struct gs_async_heap *heap)
     return __atomic_load_n(&heap->pressed, __ATOMIC_RELAXED);
 }
 
-/* Orders the heap's stream behind the fence: later uses in its order are then safe. */
-static enum gs_status wait_in_stream(struct gs_async_heap *heap, gs_fence fence)
+/* Orders a stream behind the fence: later uses in its order are then safe. */
+static CUresult order_behind(CUcontext home, CUstream stream, gs_fence fence)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
-    gs_notify_begin("cuMemAllocAsync", false);
     if (gs_gate_enter()) {
-        result = gs_fence_order(gs_async_home_of(heap), gs_async_order_of(heap), fence);
+        result = gs_fence_order(home, stream, fence);
         gs_gate_leave();
     }
-    gs_notify_end();
+    return result;
+}
+
+static enum gs_status wait_in_stream(struct gs_async_heap *heap, gs_fence fence)
+{
+    CUresult result = GS_ON_BEHALF(
+        "cuMemAllocAsync", false,
+        order_behind(gs_async_home_of(heap), gs_async_order_of(heap), fence));
     return result == CUDA_SUCCESS ? GS_OK : GS_ERR_TIMEOUT;
 }
 
@@ -365,15 +371,12 @@ CUresult gs_async_order(struct gs_async_heap *heap, CUstream stream, bool per_th
     }
     /* An ended heap is in the order of a stream of the library's own, which may wait for
      * any work. */
-    gs_notify_begin("cuMemFreeAsync", false);
-    if (gs_async_is_ended(heap) && gs_gate_enter()) {
-        if (gs_fence_order(home, own, *fence) == CUDA_SUCCESS) {
-            gs_fence_release(*fence);
-            *fence = 0;
-        }
-        gs_gate_leave();
+    if (gs_async_is_ended(heap) &&
+        GS_ON_BEHALF("cuMemFreeAsync", false, order_behind(home, own, *fence)) ==
+            CUDA_SUCCESS) {
+        gs_fence_release(*fence);
+        *fence = 0;
     }
-    gs_notify_end();
     gs_async_unpin(heap);
     return result;
 }

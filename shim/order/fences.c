@@ -183,10 +183,9 @@ CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
     return finish(fence, result, out);
 }
 
-CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
+static CUresult record_here(CUstream stream, bool per_thread, gs_fence *out)
 {
     CUcontext context = NULL;
-    gs_notify_begin("cuMemFreeAsync", false);
     CUresult result = gs_stream_context(stream, &context);
     if (result == CUDA_SUCCESS) {
         /* If a stream captures, the caller has checked that it is not this one. */
@@ -196,8 +195,12 @@ CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
             gs_gate_leave();
         }
     }
-    gs_notify_end();
     return result;
+}
+
+CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
+{
+    return GS_ON_BEHALF("cuMemFreeAsync", false, record_here(stream, per_thread, out));
 }
 
 CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
