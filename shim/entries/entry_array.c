@@ -70,7 +70,7 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
     bytes = bytes_of(call, result);
     if (result == CUDA_SUCCESS) {
         gs_tell_allocated(state, &request, gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out),
-                          bytes, NULL);
+                          bytes);
     } else {
         gs_tell_refused(state, &request, bytes, result);
     }

@@ -63,9 +63,7 @@ static bool allocate_from_heap(struct gs_state *state, const struct gs_call *req
     }
     gs_async_handed_out(heap);
     uint64_t addr = gs_block_addr(block);
-    if (gs_tell_wanted(state)) {
-        gs_tell_allocated(state, request, addr, bytes, block);
-    }
+    gs_tell_block_allocated(state, request, addr, bytes, block);
     *dptr = addr;
     return true;
 }
@@ -101,7 +99,7 @@ static void record_allocated(struct gs_state *state, const struct gs_call *reque
     } else if (node.captured) {
         gs_graph_record_alloc(state, request, node.graph, *dptr, bytes);
     } else {
-        gs_tell_allocated(state, request, *dptr, bytes, NULL);
+        gs_tell_allocated(state, request, *dptr, bytes);
     }
 }
 

@@ -15,7 +15,7 @@ static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size
 {
     GS_WITHIN(gs_enter_tracking(), {
         const struct gs_call call = gs_call_in(gs_context_current(state), kind, api);
-        gs_tell_allocated(state, &call, key, bytes, NULL);
+        gs_tell_allocated(state, &call, key, bytes);
     });
 }
 

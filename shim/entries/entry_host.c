@@ -35,7 +35,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     if (result != CUDA_SUCCESS) {
         gs_tell_refused(state, &request, bytes, result);
     } else if (bytes) { /* of 0 bytes a driver gives no memory (H200, driver 580) */
-        gs_tell_allocated(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
+        gs_tell_allocated(state, &request, (uint64_t)(uintptr_t)*pp, bytes);
     }
     return result;
 }

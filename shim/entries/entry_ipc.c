@@ -321,7 +321,7 @@ static void imported_pointer(CUresult result, const CUdeviceptr *pointer)
                                      GS_API_cuMemPoolImportPointer);
     call.device = gs_memory_device(*pointer, call.device);
     call.owner = NULL;
-    gs_tell_allocated(state, &call, *pointer, bytes_from(*pointer), NULL);
+    gs_tell_allocated(state, &call, *pointer, bytes_from(*pointer));
     gs_leave();
 }
 

@@ -32,7 +32,7 @@ static bool pool_serves_pitched(struct gs_state *state, const struct gs_call *re
     }
     if (gs_redzones_alloc(state, context, bytes, &block, &native) == GS_OK) {
         *out = gs_hit_addr(block);
-        gs_tell_allocated(state, request, *out, bytes, block);
+        gs_tell_block_allocated(state, request, *out, bytes, block);
     } else if (!gs_hand_out_kept(state, request, out, bytes)) {
         gs_unpooled_drop();
         return false;
@@ -62,7 +62,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
                                                               Height, ElementSizeBytes));
     if (result == CUDA_SUCCESS && dptr && pPitch) {
         gs_limits_correct(request.device, bytes, *pPitch * Height);
-        gs_tell_allocated(state, &request, *dptr, *pPitch * Height, NULL);
+        gs_tell_allocated(state, &request, *dptr, *pPitch * Height);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY && !allowed) {
         result = CUDA_ERROR_INVALID_VALUE; /* the limit was asked before the driver */
     } else if (pool_serves_pitched(state, &request, dptr, pPitch, WidthInBytes, Height,

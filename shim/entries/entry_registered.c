@@ -19,7 +19,7 @@ static void registered(CUresult result, enum gs_api api, void *p, size_t bytes)
         gs_call_in(gs_context_current(state), GS_MEMORY_REGISTERED, api);
     call.device = -1;
     if (result == CUDA_SUCCESS) {
-        gs_tell_allocated(state, &call, (uintptr_t)p, bytes, NULL);
+        gs_tell_allocated(state, &call, (uintptr_t)p, bytes);
     } else {
         gs_tell_refused(state, &call, bytes, result);
     }

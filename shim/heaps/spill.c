@@ -79,7 +79,7 @@ bool gs_spill_alloc(struct gs_state *state, const struct gs_call *request,
     tell_once(device, bytes);
     managed.kind = GS_MEMORY_MANAGED;
     managed.charged = true; /* no memory of the device */
-    gs_tell_allocated(state, &managed, addr, bytes, NULL);
+    gs_tell_allocated(state, &managed, addr, bytes);
     *out = addr;
     return true;
 }

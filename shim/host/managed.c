@@ -184,7 +184,7 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
         }
     }
     if (result == CUDA_SUCCESS && out) {
-        gs_tell_allocated(state, &request, *out, bytes, NULL);
+        gs_tell_allocated(state, &request, *out, bytes);
     } else {
         gs_tell_refused(state, &request, bytes, result);
     }

@@ -206,15 +206,14 @@ void gs_physical_created(struct gs_state *state, const struct gs_call *call, uin
         return;
     }
     by_id.by_id = true;
-    *made =
-        (struct gs_physical){.key = key,
-                             .bytes = bytes,
-                             .device = call->device,
-                             .charged = call->charged,
-                             .grows = grows,
-                             .context = call->owner,
-                             .record = gs_tell_allocated(state, &by_id, key, bytes, NULL),
-                             .references = 1};
+    *made = (struct gs_physical){.key = key,
+                                 .bytes = bytes,
+                                 .device = call->device,
+                                 .charged = call->charged,
+                                 .grows = grows,
+                                 .context = call->owner,
+                                 .record = gs_tell_allocated(state, &by_id, key, bytes),
+                                 .references = 1};
     gs_mutex_lock(&lock);
     struct gs_physical *former = GS_HASH_FIND(memories, &key);
     if (former) { /* imported by two threads, or released past the hooks */

@@ -12,11 +12,6 @@
 #include "shim/order/context_errors.h"
 #include "shim/report/interim.h"
 
-#define RUN_ROW(listener, when, statement)                                               \
-    if (when) {                                                                          \
-        statement;                                                                       \
-    }
-
 /* The driver has this address: what the pool remembers of it is over. */
 static void pool_displaced(struct gs_state *state, const struct gs_call *call,
                            uint64_t key)
@@ -44,10 +39,10 @@ static bool is_charged(const struct gs_call *call)
 }
 
 uint32_t gs_tell_allocated(struct gs_state *state, const struct gs_call *call,
-                           uint64_t key, size_t bytes, struct gs_block *block)
+                           uint64_t key, size_t bytes)
 {
     uint32_t id;
-#define GS_ALLOCATED RUN_ROW
+#define GS_ALLOCATED GS_RUN_ROW
 #include "shim/memory/events.def"
     return id;
 }
@@ -57,13 +52,13 @@ void gs_tell_refused(struct gs_state *state, const struct gs_call *call, size_t 
 {
     int device = gs_call_device(call);
     bool full = result == CUDA_ERROR_OUT_OF_MEMORY && !gs_call_is_on_host(call);
-#define GS_REFUSED RUN_ROW
+#define GS_REFUSED GS_RUN_ROW
 #include "shim/memory/events.def"
 }
 
 void gs_tell_freeing(struct gs_state *state, struct gs_freeing *freeing)
 {
-#define GS_FREEING RUN_ROW
+#define GS_FREEING GS_RUN_ROW
 #include "shim/memory/events.def"
 }
 
@@ -71,7 +66,7 @@ void gs_tell_freed(struct gs_state *state, const struct gs_freeing *freeing,
                    CUresult result)
 {
     bool refused = gs_refused(result) || gs_refused_for_capture(result);
-#define GS_FREED RUN_ROW
+#define GS_FREED GS_RUN_ROW
 #include "shim/memory/events.def"
 }
 
@@ -79,7 +74,7 @@ void gs_tell_block_ordered(struct gs_state *state, const struct gs_block *block,
                            enum gs_api api, uint64_t addr, CUstream stream,
                            enum gs_trace_order order)
 {
-#define GS_BLOCK_ORDERED RUN_ROW
+#define GS_BLOCK_ORDERED GS_RUN_ROW
 #include "shim/memory/events.def"
 }
 
@@ -99,18 +94,18 @@ static bool is_charged_range(const struct gs_driver_range *range)
 
 void gs_tell_range_added(const struct gs_driver_range *range)
 {
-#define GS_RANGE_ADDED RUN_ROW
+#define GS_RANGE_ADDED GS_RUN_ROW
 #include "shim/memory/events.def"
 }
 
 void gs_tell_range_leaving(const struct gs_driver_range *range)
 {
-#define GS_RANGE_LEAVING RUN_ROW
+#define GS_RANGE_LEAVING GS_RUN_ROW
 #include "shim/memory/events.def"
 }
 
 void gs_tell_range_gone(const struct gs_driver_range *range, bool freed)
 {
-#define GS_RANGE_GONE RUN_ROW
+#define GS_RANGE_GONE GS_RUN_ROW
 #include "shim/memory/events.def"
 }

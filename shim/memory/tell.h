@@ -14,20 +14,15 @@
 #include "shim/link/notify.h"
 #include "shim/record.h"
 
-/* Whether a block that is handed out has any listener. */
-static inline bool gs_tell_wanted(const struct gs_state *state)
-{
-    return gs_recording(state) || gs_notified();
-}
+#define GS_RUN_ROW(listener, when, statement)                                            \
+    if (when) {                                                                          \
+        statement;                                                                       \
+    }
 
-/*
- * ALLOCATED: the program gets the memory.
- * In:  key    gs_key of its address or handle
- *      block  the pool's, which keeps the record's id; NULL: memory past the pool
- * Returns the record's id; 0: not recorded. Further name: id, to be set.
- */
+/* ALLOCATED: the program gets memory past the pool. In: key  gs_key of its address or
+ * handle. Returns the record's id; 0: not recorded. Further name: id, to be set. */
 uint32_t gs_tell_allocated(struct gs_state *state, const struct gs_call *call,
-                           uint64_t key, size_t bytes, struct gs_block *block);
+                           uint64_t key, size_t bytes);
 
 /* REFUSED: the program gets `result`. Further names: device, of the memory, and full,
  * true if that device is out of memory. */
@@ -49,6 +44,15 @@ void gs_tell_freed(struct gs_state *state, const struct gs_freeing *freeing,
         freed;                                                                           \
     })
 
+/* BLOCK_ALLOCATED: the program gets a block of the pool, which keeps the record's id. */
+static inline void gs_tell_block_allocated(struct gs_state *state,
+                                           const struct gs_call *call, uint64_t addr,
+                                           size_t bytes, struct gs_block *block)
+{
+#define GS_BLOCK_ALLOCATED GS_RUN_ROW
+#include "shim/memory/events.def"
+}
+
 /*
  * BLOCK_FREED: the free of a block of the pool, other than in stream order, has finished
  * its wait, and the block is not reused yet. The simulator may switch to another thread.
@@ -59,10 +63,7 @@ static inline void gs_tell_block_freed_by(struct gs_state *state, uint32_t id,
                                           enum gs_api api, uint64_t addr,
                                           enum gs_trace_how how)
 {
-#define GS_BLOCK_FREED(listener, when, statement)                                        \
-    if (when) {                                                                          \
-        statement;                                                                       \
-    }
+#define GS_BLOCK_FREED GS_RUN_ROW
 #include "shim/memory/events.def"
 }
 

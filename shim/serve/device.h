@@ -17,10 +17,10 @@ static inline CUresult gs_hand_out_block(struct gs_state *state,
                                          size_t bytes)
 {
     uint64_t addr = gs_hit_addr(block);
-    if (gs_tell_wanted(state)) {
+    if (gs_recording(state) || gs_notified()) {
         const struct gs_call request =
             gs_call_in(context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);
-        gs_tell_allocated(state, &request, addr, bytes, block);
+        gs_tell_block_allocated(state, &request, addr, bytes, block);
     }
     *out = addr;
     return CUDA_SUCCESS;

@@ -22,7 +22,7 @@ bool gs_hand_out_kept(struct gs_state *state, const struct gs_call *request,
         return false;
     }
     kept.charged = kept.handed_out = true;
-    gs_tell_allocated(state, &kept, *out, bytes, NULL);
+    gs_tell_allocated(state, &kept, *out, bytes);
     return true;
 }
 
@@ -77,7 +77,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
         return CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS && out) {
-        gs_tell_allocated(state, request, *out, bytes, NULL);
+        gs_tell_allocated(state, request, *out, bytes);
         if (GS_UNLIKELY(gs_redzones_on)) {
             gs_redzones_passed(state);
         }
