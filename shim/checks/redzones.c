@@ -20,7 +20,7 @@
 #include "shim/checks/quarantine.h"
 #include "shim/checks/redzone_map.h"
 #include "shim/link/known.h"
-#include "shim/record.h"
+#include "shim/memory/tell.h"
 #include "shim/settings/log.h"
 
 #define BYTE_ZONE   0xfa
@@ -95,6 +95,9 @@ void gs_redzones_start(const struct gs_options *options)
     gs_quarantine_start(options->check_quarantine_bytes,
                         options->pool_carve != GS_CARVE_MODE_ON);
     gs_redzones_on = any(options);
+    if (gs_redzones_on) {
+        __atomic_store_n(&gs_ranges_watched, true, __ATOMIC_RELAXED);
+    }
 }
 
 void gs_redzones_reset(void)

@@ -13,6 +13,7 @@
 
 #include "gs_locks.h"
 #include "shim/limits/mem_limits.h"
+#include "shim/memory/tell.h"
 #include "shim/order/captures.h"
 #include "shim/parts.h"
 #include "shim/settings/log.h"
@@ -52,6 +53,7 @@ static void watch(void)
 {
     __atomic_store_n(&gs_pressure_watched, true, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_safe_points_wanted, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_ranges_watched, true, __ATOMIC_RELAXED);
 }
 
 void gs_pressure_start(const char *text)

@@ -7,10 +7,11 @@
 #include "shim/checks/redzones.h"
 #include "shim/heaps/pressure.h"
 #include "shim/heaps/retry.h"
-#include "shim/limits/mem_limits.h"
 #include "shim/limits/spilled.h"
 #include "shim/order/context_errors.h"
 #include "shim/report/interim.h"
+
+bool gs_ranges_watched;
 
 /* The driver has this address: what the pool remembers of it is over. */
 static void pool_displaced(struct gs_state *state, const struct gs_call *call,
@@ -92,19 +93,18 @@ static bool is_charged_range(const struct gs_driver_range *range)
     return range->kind != GS_MEMORY_PINNED && !range->uncharged;
 }
 
-void gs_tell_range_added(const struct gs_driver_range *range)
+void gs_tell_range_of(const struct gs_driver_range *range, bool added)
 {
+    if (added) {
 #define GS_RANGE_ADDED GS_RUN_ROW
 #include "shim/memory/events.def"
-}
-
-void gs_tell_range_leaving(const struct gs_driver_range *range)
-{
+    } else {
 #define GS_RANGE_LEAVING GS_RUN_ROW
 #include "shim/memory/events.def"
+    }
 }
 
-void gs_tell_range_gone(const struct gs_driver_range *range, bool freed)
+void gs_tell_range_answer(const struct gs_driver_range *range, bool freed)
 {
 #define GS_RANGE_GONE GS_RUN_ROW
 #include "shim/memory/events.def"

@@ -11,6 +11,7 @@
 #ifndef GS_TELL_H
 #define GS_TELL_H
 
+#include "shim/limits/mem_limits.h"
 #include "shim/link/notify.h"
 #include "shim/record.h"
 
@@ -101,10 +102,39 @@ static inline struct gs_driver_range gs_range_in(const struct gs_context *contex
                                     .bytes = bytes};
 }
 
+/* True once a part above this folder listens to ranges; set for good. Atomic. */
+extern bool gs_ranges_watched __attribute__((visibility("hidden")));
+
+static inline bool gs_ranges_heard(void)
+{
+    return GS_UNLIKELY(__atomic_load_n(&gs_ranges_watched, __ATOMIC_RELAXED)) ||
+           GS_UNLIKELY(gs_limits_charging) || gs_tracing();
+}
+
+void gs_tell_range_of(const struct gs_driver_range *range, bool added);
+void gs_tell_range_answer(const struct gs_driver_range *range, bool freed);
+
 /* RANGE_ADDED, after the driver's answer; RANGE_LEAVING, before the driver's free, and
  * RANGE_GONE, after it. Between the two the thread returns no other range. */
-void gs_tell_range_added(const struct gs_driver_range *range);
-void gs_tell_range_leaving(const struct gs_driver_range *range);
-void gs_tell_range_gone(const struct gs_driver_range *range, bool freed);
+static inline void gs_tell_range_added(const struct gs_driver_range *range)
+{
+    if (gs_ranges_heard()) {
+        gs_tell_range_of(range, true);
+    }
+}
+
+static inline void gs_tell_range_leaving(const struct gs_driver_range *range)
+{
+    if (gs_ranges_heard()) {
+        gs_tell_range_of(range, false);
+    }
+}
+
+static inline void gs_tell_range_gone(const struct gs_driver_range *range, bool freed)
+{
+    if (gs_ranges_heard()) {
+        gs_tell_range_answer(range, freed);
+    }
+}
 
 #endif
