@@ -93,8 +93,9 @@ static bool is_charged_range(const struct gs_driver_range *range)
     return range->kind != GS_MEMORY_PINNED && !range->uncharged;
 }
 
-void gs_tell_range_of(const struct gs_driver_range *range, bool added)
+void gs_tell_range_of(struct gs_driver_range heard, bool added)
 {
+    const struct gs_driver_range *range = &heard;
     if (added) {
 #define GS_RANGE_ADDED GS_RUN_ROW
 #include "shim/memory/events.def"
@@ -104,8 +105,9 @@ void gs_tell_range_of(const struct gs_driver_range *range, bool added)
     }
 }
 
-void gs_tell_range_answer(const struct gs_driver_range *range, bool freed)
+void gs_tell_range_answer(struct gs_driver_range heard, bool freed)
 {
+    const struct gs_driver_range *range = &heard;
 #define GS_RANGE_GONE GS_RUN_ROW
 #include "shim/memory/events.def"
 }

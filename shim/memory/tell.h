@@ -111,29 +111,30 @@ static inline bool gs_ranges_heard(void)
            GS_UNLIKELY(gs_limits_charging) || gs_tracing();
 }
 
-void gs_tell_range_of(const struct gs_driver_range *range, bool added);
-void gs_tell_range_answer(const struct gs_driver_range *range, bool freed);
+/* Their slow paths. By value, so that a range that nobody hears of stays in registers. */
+void gs_tell_range_of(struct gs_driver_range heard, bool added);
+void gs_tell_range_answer(struct gs_driver_range heard, bool freed);
 
 /* RANGE_ADDED, after the driver's answer; RANGE_LEAVING, before the driver's free, and
  * RANGE_GONE, after it. Between the two the thread returns no other range. */
 static inline void gs_tell_range_added(const struct gs_driver_range *range)
 {
     if (gs_ranges_heard()) {
-        gs_tell_range_of(range, true);
+        gs_tell_range_of(*range, true);
     }
 }
 
 static inline void gs_tell_range_leaving(const struct gs_driver_range *range)
 {
     if (gs_ranges_heard()) {
-        gs_tell_range_of(range, false);
+        gs_tell_range_of(*range, false);
     }
 }
 
 static inline void gs_tell_range_gone(const struct gs_driver_range *range, bool freed)
 {
     if (gs_ranges_heard()) {
-        gs_tell_range_answer(range, freed);
+        gs_tell_range_answer(*range, freed);
     }
 }
 
