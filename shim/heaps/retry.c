@@ -96,7 +96,7 @@ static CUresult wait_for(struct gs_state *state, const struct gs_context *contex
 {
     bool in_use;
     return GS_ON_BEHALF("an allocation that is out of memory", true,
-                        gs_context_wait(state, context, GS_FREE_CONTEXT, &in_use));
+                        gs_context_wait(state, context, &in_use));
 }
 
 bool gs_retry_await_pending(const struct gs_shortage *lack)

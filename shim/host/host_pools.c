@@ -40,7 +40,6 @@
 #include "shim/order/free_wait.h"
 #include "shim/order/full_wait.h"
 #include "shim/order/visit.h"
-#include "shim/settings/free_scope.h"
 #include "shim/settings/log.h"
 #include "shim/state/all_contexts.h"
 #include "shim/state/trim_hold.h"
@@ -400,12 +399,11 @@ enum gs_status gs_host_alloc(struct gs_state *state, const struct gs_context *co
 
 static GS_NOINLINE CUresult wait_for(struct gs_state *state,
                                      const struct gs_context *context,
-                                     const struct gs_block *block,
-                                     enum gs_free_scope scope)
+                                     const struct gs_block *block)
 {
     /* free_held() covers every context that may use the block. */
-    return gs_free_wait_scope(state, context, "cuMemFreeHost", gs_block_addr(block),
-                              gs_block_requested(block), scope);
+    return gs_free_wait_other(state, context, "cuMemFreeHost", gs_block_addr(block),
+                              gs_block_requested(block));
 }
 
 /* Restores the state of a large block's pages before the block is freed. If that fails,
@@ -448,11 +446,10 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     uint64_t point = gs_all_complete_point();
     struct gs_heap *heap = gs_block_heap(block);
     const struct gs_host_heap *own = gs_heap_self(heap);
-    enum gs_free_scope scope = gs_free_scope(GS_FREE_pinned, gs_block_requested(block));
     bool waited = !gs_captures_active(), checked = false;
     CUresult result =
         waited
-            ? wait_for(state, own->context, block, scope)
+            ? wait_for(state, own->context, block)
             : gs_capture_check_free(state, (struct gs_context *)(uintptr_t)own->context,
                                     GS_CAPTURE_CHECK_PINNED, &checked);
     if (waited ? gs_wait_keeps_memory(result) : result != CUDA_SUCCESS) {
@@ -461,8 +458,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     }
     waited = (waited && !gs_refused_for_capture(result)) || checked;
     bool done =
-        waited && result == CUDA_SUCCESS &&
-        gs_all_complete(state, point, scope < GS_FREE_CONTEXT ? NULL : own->context);
+        waited && result == CUDA_SUCCESS && gs_all_complete(state, point, own->context);
     gs_tell_block_freed(state, block, GS_API_cuMemFreeHost, addr,
                         done ? GS_TRACE_WAITED : GS_TRACE_HELD);
     restore_pages(state, block);
@@ -481,7 +477,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
         gs_block_free(block);
     } else {
         /* Unmapping waits, as the native free of a segment does. */
-        free_held(state, block, point, scope >= GS_FREE_CONTEXT && !checked);
+        free_held(state, block, point, !checked);
     }
     if (gs_heap_wants_maintenance(heap)) {
         gs_host_maintain(state, own->context);

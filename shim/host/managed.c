@@ -34,7 +34,6 @@
 #include "shim/order/free_wait.h"
 #include "shim/order/full_wait.h"
 #include "shim/order/visit.h"
-#include "shim/settings/free_scope.h"
 #include "shim/settings/log.h"
 #include "shim/state/all_contexts.h"
 #include "shim/state/trim_hold.h"
@@ -214,11 +213,11 @@ static CUresult free_native(struct gs_state *state, const struct gs_managed_rang
 }
 
 static CUresult wait_for(struct gs_state *state, const struct gs_context *context,
-                         const struct gs_managed_range *range, enum gs_free_scope scope)
+                         const struct gs_managed_range *range)
 {
     /* The range's point covers every context that may use it. */
-    return gs_free_wait_scope(state, context, "cuMemFree_v2", range->addr,
-                              range->requested_bytes, scope);
+    return gs_free_wait_other(state, context, "cuMemFree_v2", range->addr,
+                              range->requested_bytes);
 }
 
 /* Caches a range that was waited for; from now on it has no owner. */
@@ -240,15 +239,12 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
 {
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
     uint64_t point = gs_all_complete_point();
-    bool waited = true; /* for the owner's work, or there was none */
     if (range->spoiled || gs_captures_active() || range->bytes > KEPT_BYTES ||
         range->bytes > gs_host_idle_limit()) {
         return free_native(state, range);
     }
     if (!gs_context_is_idle(&state->contexts, context)) {
-        enum gs_free_scope scope = gs_free_scope(GS_FREE_managed, range->requested_bytes);
-        CUresult result = wait_for(state, context, range, scope);
-        waited = scope >= GS_FREE_CONTEXT;
+        CUresult result = wait_for(state, context, range);
         if (gs_refused_for_capture(result)) {
             return free_native(state, range);
         }
@@ -260,7 +256,7 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
             return free_native(state, range); /* its error is the native free's */
         }
     }
-    range->point = gs_all_complete(state, point, waited ? context : NULL) ? 0 : point;
+    range->point = gs_all_complete(state, point, context) ? 0 : point;
     keep_range(state, range);
     gs_trim_thread_want();
     gs_managed_maintain(context);

@@ -34,7 +34,6 @@
 #include "shim/parts.h"
 #include "shim/record.h"
 #include "shim/report/outputs.h"
-#include "shim/settings/free_scope.h"
 #include "shim/settings/log.h"
 #include "shim/settings/options_idle.h"
 #include "shim/state/state.h"
@@ -129,7 +128,6 @@ static void read_options(struct gs_state *state)
     if (state->options.free_sync == GS_FREE_SYNC_WAIT) {
         gs_known_end_proof(NULL);
     }
-    gs_free_scopes_start(&state->options);
     gs_lazy_start(&state->options);
     gs_verify_start(&state->options);
     if (state->options.help) {

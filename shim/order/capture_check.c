@@ -20,7 +20,6 @@
 #include "gs_locks.h"
 #include "shim/order/visit.h"
 #include "shim/record.h"
-#include "shim/settings/free_scope.h"
 
 #define PIECE_BYTES 16
 
@@ -136,14 +135,6 @@ void gs_capture_check_reset(void)
 
 /* ---- the capture check ------------------------------------------------------------- */
 
-/* Whether the driver's free of a probe waits for the work of the probe's context. */
-static bool is_wait(enum gs_capture_check kind)
-{
-    return gs_free_scope(kind == GS_CAPTURE_CHECK_PINNED ? GS_FREE_pinned
-                                                         : GS_FREE_device,
-                         PIECE_BYTES) >= GS_FREE_CONTEXT;
-}
-
 /* A probe of the kind, or of pinned memory if the device is full; 0: none, as get_piece.
  */
 static uint64_t find_piece(struct gs_context *context, enum gs_capture_check *kind,
@@ -174,7 +165,7 @@ CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *
         GS_ON_BEHALF(kind == GS_CAPTURE_CHECK_PINNED ? "cuMemFreeHost" : "cuMemFree_v2",
                      true, free_piece(piece, kind));
     if (!gs_refused_for_capture(result) && result != CUDA_ERROR_NOT_PERMITTED) {
-        *waited = result == CUDA_SUCCESS && is_wait(kind);
+        *waited = result == CUDA_SUCCESS;
         return CUDA_SUCCESS;
     }
     put_piece(context, kind, piece);

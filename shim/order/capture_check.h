@@ -30,7 +30,7 @@ enum gs_capture_check { GS_CAPTURE_CHECK_DEVICE, GS_CAPTURE_CHECK_PINNED };
  *
  * In:      kind     GS_CAPTURE_CHECK_DEVICE, or GS_CAPTURE_CHECK_PINNED
  * Out:     *waited  the driver has freed the probe, and has waited for the context's work
- *                   as for any free (free_scope.h): the memory may be reused
+ *                   as for any free: the memory may be reused
  * Returns the driver's error if the driver refuses the free because of a capture, or in a
  * host function; else CUDA_SUCCESS, also if the driver could not be asked.
  * Locks:   none may be held: the call waits where the native free waits

@@ -29,7 +29,6 @@
 #include "shim/order/verify.h"
 #include "shim/order/visit.h"
 #include "shim/record.h"
-#include "shim/settings/free_scope.h"
 #include "shim/state/context_switch.h"
 #include "shim/state/submissions.h"
 #include "shim/state/sync_proof.h"
@@ -97,7 +96,6 @@ bool gs_context_events_work(struct gs_state *state, const struct gs_context *con
 static bool may_cover(const struct gs_state *state)
 {
     return state->options.free_sync == GS_FREE_SYNC_LAZY || gs_captures_ever() ||
-           gs_free_scopes_hold() ||
            __atomic_load_n(&state->contexts.shared.count, __ATOMIC_ACQUIRE) > 0;
 }
 
@@ -285,69 +283,6 @@ CUresult gs_context_events_wait(CUcontext context)
     return result;
 }
 
-/* ---- blocking streams -------------------------------------------------------------- */
-
-struct fences {
-    size_t count;
-    gs_fence fence[MAX_STREAMS + 1];
-};
-
-static CUresult add_fence(struct fences *fences, CUcontext context, CUstream stream)
-{
-    CUresult result =
-        gs_fence_record_in(context, stream, false, &fences->fence[fences->count]);
-    fences->count += result == CUDA_SUCCESS;
-    return result;
-}
-
-/* Called with the context current and the capture gate entered. */
-static CUresult record_blocking(CUcontext context, struct fences *fences)
-{
-    CUstream streams[MAX_STREAMS];
-    size_t count = gs_streams_blocking_of(context, streams, MAX_STREAMS);
-    const struct helpers *helpers = helpers_of(context);
-    if (!helpers || count > MAX_STREAMS) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    CUresult result = add_fence(fences, context, helpers->legacy);
-    for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
-        result = add_fence(fences, context, streams[i]);
-    }
-    return result;
-}
-
-static CUresult wait_for_fences(struct fences *fences, CUresult result)
-{
-    for (size_t i = 0; i < fences->count; i++) {
-        CUresult one =
-            result == CUDA_SUCCESS ? gs_fence_wait(fences->fence[i]) : CUDA_SUCCESS;
-        result = result == CUDA_SUCCESS ? one : result;
-        gs_fence_release(fences->fence[i]);
-    }
-    return result;
-}
-
-CUresult gs_context_events_wait_blocking(CUcontext context)
-{
-    bool pushed;
-    struct fences *fences = has_stream_events() ? calloc(1, sizeof(*fences)) : NULL;
-    if (!fences) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (gs_gate_enter()) {
-        result = gs_context_push(context, &pushed);
-        if (result == CUDA_SUCCESS) {
-            result = record_blocking(context, fences);
-        }
-        gs_context_pop(pushed);
-        gs_gate_leave();
-    }
-    result = wait_for_fences(fences, result);
-    free(fences);
-    return result;
-}
-
 static enum gs_status event_query(void *self, uint64_t event)
 {
     enum gs_status status = GS_OK;
@@ -388,9 +323,9 @@ void gs_context_event_notify(uint64_t event, uint64_t addr)
 
 /* ---- the end of streams and contexts ----------------------------------------------- */
 
-/* Orders `gather` of the context, or else `legacy`, after the stream's last work. Returns
- * whether this worked. */
-static bool order_last(CUcontext context, CUstream stream, bool in_gather)
+/* Orders `gather` of the context after the stream's last work. Returns whether this
+ * worked. */
+static bool order_last(CUcontext context, CUstream stream)
 {
     struct gs_visit visit;
     bool done = false;
@@ -400,9 +335,7 @@ static bool order_last(CUcontext context, CUstream stream, bool in_gather)
     if (gs_visit_begin(&visit, "cuStreamDestroy_v2", context, false) == CUDA_SUCCESS) {
         const struct helpers *helpers = helpers_of(context);
         done = helpers &&
-               gs_fence_order_streams(context, stream,
-                                      in_gather ? helpers->gather : helpers->legacy) ==
-                   CUDA_SUCCESS;
+               gs_fence_order_streams(context, stream, helpers->gather) == CUDA_SUCCESS;
     }
     gs_visit_end(&visit);
     gs_gate_leave();
@@ -410,22 +343,13 @@ static bool order_last(CUcontext context, CUstream stream, bool in_gather)
 }
 
 /* The stream leaves the table after `gather` waits for it, so that no event can miss it,
- * and before the driver releases the handle. A free that waits for blocking streams also
- * waits for the remaining work of a destroyed one: `legacy` is ordered after it, as the
- * legacy stream is natively. */
+ * and before the driver releases the handle. */
 CUcontext gs_context_events_stream_ends(CUstream stream)
 {
     const struct gs_state *state = gs_state_peek();
     if (state && may_cover(state) && !has_context_events() && has_stream_events()) {
         CUcontext context = gs_streams_find(stream);
-        if (context && !order_last(context, stream, true)) {
-            gs_streams_end_proof();
-        }
-    }
-    if (state && gs_free_scopes_block() && has_stream_events()) {
-        bool blocking = false;
-        CUcontext context = gs_streams_look_up(stream, &blocking);
-        if (context && blocking && !order_last(context, stream, false)) {
+        if (context && !order_last(context, stream)) {
             gs_streams_end_proof();
         }
     }

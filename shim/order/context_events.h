@@ -32,15 +32,6 @@ bool gs_context_events_whole(void);
  */
 CUresult gs_context_events_wait(CUcontext context);
 
-/*
- * Waits for the work submitted so far to the legacy stream and to the blocking streams of
- * the context, by an event behind each of them. A single event in the legacy stream would
- * cover the same work, but later work of the blocking streams would queue behind this
- * event. Returns as gs_context_events_wait; CUDA_ERROR_NOT_SUPPORTED if a stream is not
- * known.
- */
-CUresult gs_context_events_wait_blocking(CUcontext context);
-
 /* The event_ops over the real driver; its `self` is a struct gs_context. */
 extern const struct gs_event_ops gs_context_event_ops;
 

@@ -14,7 +14,6 @@
 #include "shim/order/context_events.h"
 #include "shim/order/fences.h"
 #include "shim/record.h"
-#include "shim/state/all_contexts.h"
 #include "shim/state/context_switch.h"
 #include "shim/trace/trace.h"
 
@@ -81,51 +80,6 @@ static CUresult wait_for_accessors(struct gs_state *state, const struct gs_conte
     return result;
 }
 
-/* The device of a context that may have no entry; -1: not known. */
-static int device_of(struct gs_state *state, CUcontext handle)
-{
-    const struct gs_context *entry = gs_context_find(state, handle);
-    bool pushed;
-    CUdevice device = -1;
-    if (entry) {
-        return entry->device;
-    }
-    if (gs_context_push(handle, &pushed) == CUDA_SUCCESS) {
-        (void)gs_real()->cuCtxGetDevice(&device);
-    }
-    gs_context_pop(pushed);
-    return device;
-}
-
-/* The wait where the native free waits for every context of the owner's device
- * (GS_FREE_DEVICE). */
-static CUresult wait_for_device(struct gs_state *state, const struct gs_context *owner,
-                                const struct gs_snapshot *before)
-{
-    CUresult result = CUDA_SUCCESS;
-    CUcontext handle;
-    for (unsigned i = 0; result == CUDA_SUCCESS && gs_all_contexts_at(i, &handle); i++) {
-        if (handle == owner->handle || device_of(state, handle) != owner->device) {
-            continue;
-        }
-        const struct gs_context *entry = gs_context_find(state, handle);
-        result = wait_for(handle);
-        if (result == CUDA_SUCCESS && entry) {
-            gs_context_record_idle(entry, before, NULL);
-        }
-        result = gs_refused_for_capture(result) ? result : CUDA_SUCCESS;
-    }
-    return result;
-}
-
-/* The wait where the native free waits for the legacy stream and the blocking streams
- * (GS_FREE_BLOCKING). Waits for the whole context if a blocking stream may be unknown. */
-static CUresult wait_for_blocking(const struct gs_context *owner)
-{
-    CUresult result = gs_context_events_wait_blocking(owner->handle);
-    return result == CUDA_ERROR_NOT_SUPPORTED ? wait_for(owner->handle) : result;
-}
-
 /*
  * The native free waits for the context that owns the memory (docs/free.md, "Peers").
  * Contexts with peer access are waited for only where a block cannot be held back behind
@@ -164,13 +118,9 @@ static void set_unfenced(const struct gs_context *context)
 
 /* Waits for the owner's work and for all other work that the native free waits for. */
 static CUresult wait_for_all(struct gs_state *state, const struct gs_context *context,
-                             enum gs_free_scope scope, bool accessors,
-                             const struct gs_snapshot *before)
+                             bool accessors)
 {
     CUresult result = wait_for(context->handle);
-    if (result == CUDA_SUCCESS && scope == GS_FREE_DEVICE) {
-        result = wait_for_device(state, context, before);
-    }
     if (result == CUDA_SUCCESS && accessors) {
         result = wait_for_accessors(state, context);
     }
@@ -178,7 +128,7 @@ static CUresult wait_for_all(struct gs_state *state, const struct gs_context *co
 }
 
 static CUresult wait_for_context(struct gs_state *state, const struct gs_context *context,
-                                 enum gs_free_scope scope, bool *in_use)
+                                 bool *in_use)
 {
     bool unfenced = gs_context_take_unfenced(context);
     bool shared = gs_context_accessor(&state->contexts, context->handle, 0);
@@ -187,7 +137,7 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
     uint64_t point = shared ? gs_all_complete_point() : 0; /* read after the token */
     struct gs_sync_proof_before streams;
     struct gs_snapshot before = gs_context_snapshot(context, 0, &streams);
-    CUresult result = wait_for_all(state, context, scope, accessors, &before);
+    CUresult result = wait_for_all(state, context, accessors);
     *in_use = shared && !accessors && !accessors_are_done(state, context, point);
     if (result == CUDA_SUCCESS && !*in_use) {
         gs_heap_retire(context->heap, token);
@@ -202,16 +152,10 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
 }
 
 CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context,
-                         enum gs_free_scope scope, bool *in_use)
+                         bool *in_use)
 {
-    CUresult result = CUDA_SUCCESS;
     int before = gs_uncancelled_begin(); /* the native free may not block */
-    *in_use = true;
-    if (scope == GS_FREE_BLOCKING) {
-        result = wait_for_blocking(context);
-    } else if (scope != GS_FREE_NONE) {
-        result = wait_for_context(state, context, scope, in_use);
-    }
+    CUresult result = wait_for_context(state, context, in_use);
     gs_uncancelled_end(before);
     return result;
 }

@@ -6,19 +6,17 @@
 #ifndef GS_CONTEXT_WAIT_H
 #define GS_CONTEXT_WAIT_H
 
-#include "gs_free_waits.h"
 #include "shim/state/state.h"
 
 /*
- * Waits as a native free of the context's memory does. From GS_FREE_CONTEXT on the
- * context is known to be idle afterwards.
- * In:   scope    the scope of the native wait
+ * Waits as a native free of the context's memory does: for all work of the context,
+ * which is known to be idle afterwards.
  * Out:  *in_use  work that was not waited for may still use blocks freed before the call.
  *                On false, all these blocks are ready
  * Returns the driver's code.
  */
 CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context,
-                         enum gs_free_scope scope, bool *in_use);
+                         bool *in_use);
 
 /* Called before a wait for the whole context: the snapshot for the mark of this wait. */
 static inline struct gs_snapshot gs_context_snapshot(const struct gs_context *context,

@@ -11,7 +11,6 @@
 #include "shim/order/captures.h"
 #include "shim/order/context_events.h"
 #include "shim/order/free_wait.h"
-#include "shim/settings/free_scope.h"
 #include "shim/state/epochs.h"
 #include "shim/state/trim_hold.h"
 #include "shim/trace/trace.h"
@@ -28,15 +27,7 @@ static bool is_lazy(const struct gs_state *state)
 
 void gs_lazy_start(const struct gs_options *options)
 {
-    in_use = options->free_sync == GS_FREE_SYNC_LAZY || gs_free_scopes_hold();
-}
-
-/* Returns true if the native free of the block does not wait either. While a stream
- * captures, the driver decides whether the free is allowed (capture_check.c). */
-static bool waits_for_nothing(const struct gs_block *block)
-{
-    return gs_free_scope(GS_FREE_device, gs_block_requested(block)) == GS_FREE_NONE &&
-           !gs_captures_active();
+    in_use = options->free_sync == GS_FREE_SYNC_LAZY;
 }
 
 static void account(struct gs_state *state, struct gs_block *block, uint64_t addr,
@@ -111,7 +102,7 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
 {
     struct gs_context *context;
     struct joined joined;
-    if (!is_lazy(state) && !waits_for_nothing(block)) {
+    if (!is_lazy(state)) {
         return false;
     }
     context = gs_heap_self(gs_block_heap(block));

@@ -16,8 +16,7 @@
 void gs_lazy_start(const struct gs_options *options);
 
 /*
- * Frees a claimed block without a wait: in the lazy mode, or if the native free of the
- * block does not wait (free_scope.h).
+ * Frees a claimed block without a wait, in the lazy mode.
  * Returns false, with the block unchanged, if the free has to wait: in another mode, or
  * if the context has failed or no event can cover its work.
  */

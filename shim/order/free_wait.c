@@ -1,8 +1,8 @@
 /*
  * free_wait.c - the wait of a free of pooled memory.
  *
- * Natively a free waits for all work of its context, or less where that is known
- * (free_scope.h), and programs rely on this wait. The wait is left out if no work was
+ * Natively a free waits for all work of its context (docs/free.md, "What a native free
+ * waits for"), and programs rely on this wait. The wait is left out if no work was
  * submitted since the context was last found complete (submissions.h). No error is missed
  * then: the wait that found the context complete returned the code of all earlier work.
  *
@@ -48,10 +48,10 @@ count_wait(const struct gs_context *context, uint64_t began)
 /* Waits on behalf of a free of this memory by the program's `call`. */
 static inline __attribute__((always_inline)) CUresult
 wait_noted(struct gs_state *state, const struct gs_context *context, const char *call,
-           uint64_t addr, size_t bytes, enum gs_free_scope scope, bool *in_use)
+           uint64_t addr, size_t bytes, bool *in_use)
 {
     gs_notify_free(call, addr, bytes);
-    CUresult result = gs_context_wait(state, context, scope, in_use);
+    CUresult result = gs_context_wait(state, context, in_use);
     gs_notify_end();
     return result;
 }
@@ -60,26 +60,21 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
                                              const struct gs_context *context,
                                              const struct gs_block *block, bool *in_use)
 {
-    enum gs_free_scope scope = gs_free_scope(GS_FREE_device, gs_block_requested(block));
     uint64_t began = gs_now_ns();
     if (GS_UNLIKELY(!gs_known_proof_holds())) {
         gs_free_log_proof_end(state);
     }
-    if (scope < GS_FREE_CONTEXT && !gs_context_events_work(state, context)) {
-        scope = GS_FREE_CONTEXT; /* the block cannot be held back */
-    }
     CUresult result = wait_noted(state, context, "cuMemFree_v2", gs_block_addr(block),
-                                 gs_block_requested(block), scope, in_use);
+                                 gs_block_requested(block), in_use);
     count_wait(context, began);
     return result;
 }
 
-CUresult gs_free_wait_scope(struct gs_state *state, const struct gs_context *context,
-                            const char *call, uint64_t addr, size_t bytes,
-                            enum gs_free_scope scope)
+CUresult gs_free_wait_other(struct gs_state *state, const struct gs_context *context,
+                            const char *call, uint64_t addr, size_t bytes)
 {
     bool in_use;
-    CUresult result = wait_noted(state, context, call, addr, bytes, scope, &in_use);
+    CUresult result = wait_noted(state, context, call, addr, bytes, &in_use);
     if (!gs_known_proof_holds()) {
         gs_free_log_proof_end(state);
     }

@@ -5,7 +5,6 @@
 #define GS_FREE_WAIT_H
 
 #include "shim/order/verify.h"
-#include "shim/settings/free_scope.h"
 #include "shim/state/state.h"
 
 /* The row of the context's device in the per-device statistics. */
@@ -38,11 +37,10 @@ static inline void gs_free_found_idle(const struct gs_context *context)
 CUresult gs_free_wait(struct gs_state *state, const struct gs_block *block, bool *idle,
                       bool *in_use);
 
-/* Waits in this scope for a free of memory of another kind by the program's `call`.
- * Returns the driver's code. */
-CUresult gs_free_wait_scope(struct gs_state *state, const struct gs_context *context,
-                            const char *call, uint64_t addr, size_t bytes,
-                            enum gs_free_scope scope);
+/* Waits for a free of memory of another kind by the program's `call`. Returns the
+ * driver's code. */
+CUresult gs_free_wait_other(struct gs_state *state, const struct gs_context *context,
+                            const char *call, uint64_t addr, size_t bytes);
 
 /* Frees a segment with the driver's own free, which waits by itself, for a program that
  * frees the segment's block. Counts a wait. Returns the driver's code. */

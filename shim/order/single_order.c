@@ -58,7 +58,6 @@
 #include "shim/order/alone.h"
 #include "shim/order/context_events.h"
 #include "shim/order/streams.h"
-#include "shim/settings/free_scope.h"
 #include "shim/settings/log.h"
 #include "shim/state/contexts.h"
 #include "shim/state/epochs.h"
@@ -296,8 +295,7 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
                             gs_fence epoch)
 {
     gs_fence last = epoch;
-    /* Claim 2 needs a free that natively waits for all that the event covers. */
-    if (current_order() != HOLDS || gs_free_scopes_hold()) {
+    if (current_order() != HOLDS) {
         gs_single_order_log_end(state);
         return false;
     }

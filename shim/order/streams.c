@@ -16,7 +16,6 @@ struct row {
     CUstream stream;
     CUcontext context;
     uint64_t number;
-    bool blocking; /* implicitly synchronizes with the legacy stream */
 };
 
 static struct gs_mutex streams_lock = GS_MUTEX(GS_RANK_STREAMS);
@@ -25,8 +24,6 @@ static size_t row_count, row_room; /* under streams_lock */
 static uint64_t numbers;           /* under streams_lock: streams ever added */
 static bool missing;               /* atomic: the table may lack a stream */
 static bool any_blocking;          /* atomic: gs_streams_any_blocking */
-/* The flag of the stream that the thread has removed last. */
-static _Thread_local bool was_blocking;
 
 void gs_streams_submits(uintptr_t where)
 {
@@ -67,12 +64,12 @@ static bool make_room(void)
     return true;
 }
 
-static void put(CUstream stream, CUcontext context, bool blocking)
+static void put(CUstream stream, CUcontext context)
 {
     gs_mutex_lock(&streams_lock);
     bool known = make_room();
     if (known) {
-        rows[row_count++] = (struct row){stream, context, ++numbers, blocking};
+        rows[row_count++] = (struct row){stream, context, ++numbers};
     }
     gs_mutex_unlock(&streams_lock);
     if (!known) {
@@ -83,7 +80,7 @@ static void put(CUstream stream, CUcontext context, bool blocking)
 void gs_streams_restore(CUstream stream, CUcontext context)
 {
     if (context) {
-        put(stream, context, was_blocking);
+        put(stream, context);
     }
 }
 
@@ -100,7 +97,7 @@ void gs_streams_add(CUstream stream, bool blocking)
     if (blocking) {
         __atomic_store_n(&any_blocking, true, __ATOMIC_RELEASE);
     }
-    put(stream, context, blocking);
+    put(stream, context);
 }
 
 /* The row of a stream; `context` NULL: there is none. */
@@ -129,13 +126,6 @@ CUcontext gs_streams_number(CUstream stream, uint64_t *number)
     return row.context;
 }
 
-CUcontext gs_streams_look_up(CUstream stream, bool *blocking)
-{
-    struct row row = row_of(stream);
-    *blocking = row.context ? row.blocking : *blocking;
-    return row.context;
-}
-
 CUcontext gs_streams_remove(CUstream stream)
 {
     CUcontext found = NULL;
@@ -143,7 +133,6 @@ CUcontext gs_streams_remove(CUstream stream)
     for (size_t i = row_count; i-- > 0 && !found;) {
         if (rows[i].stream == stream) {
             found = rows[i].context;
-            was_blocking = rows[i].blocking;
             rows[i] = rows[--row_count];
         }
     }
@@ -163,12 +152,12 @@ void gs_streams_end_context(CUcontext context)
     gs_mutex_unlock(&streams_lock);
 }
 
-static size_t list(CUcontext context, bool blocking, CUstream *out, size_t room)
+size_t gs_streams_of(CUcontext context, CUstream *out, size_t room)
 {
     size_t count = 0;
     gs_mutex_lock(&streams_lock);
     for (size_t i = 0; i < row_count; i++) {
-        if (rows[i].context != context || (blocking && !rows[i].blocking)) {
+        if (rows[i].context != context) {
             continue;
         }
         if (count < room) {
@@ -178,16 +167,6 @@ static size_t list(CUcontext context, bool blocking, CUstream *out, size_t room)
     }
     gs_mutex_unlock(&streams_lock);
     return count;
-}
-
-size_t gs_streams_of(CUcontext context, CUstream *out, size_t room)
-{
-    return list(context, false, out, room);
-}
-
-size_t gs_streams_blocking_of(CUcontext context, CUstream *out, size_t room)
-{
-    return list(context, true, out, room);
 }
 
 void gs_streams_reset(void)

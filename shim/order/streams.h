@@ -24,8 +24,6 @@ CUcontext gs_streams_find(CUstream stream);
 /* Like gs_streams_find. Out: *number, which differs between streams that had the same
  * handle one after the other; 0 if the stream is not in the table */
 CUcontext gs_streams_number(CUstream stream, uint64_t *number);
-/* Like gs_streams_find. Out: *blocking, if the stream is in the table */
-CUcontext gs_streams_look_up(CUstream stream, bool *blocking);
 /* Removes a stream that is about to be destroyed. Returns its context; NULL if the stream
  * is not in the table. */
 CUcontext gs_streams_remove(CUstream stream);
@@ -52,9 +50,6 @@ bool gs_streams_proof_holds(void);
  * Returns the number of streams; if more than `room`, only the first were written.
  */
 size_t gs_streams_of(CUcontext context, CUstream *out, size_t room);
-/* Like gs_streams_of, but only streams that implicitly synchronize with the legacy
- * stream. */
-size_t gs_streams_blocking_of(CUcontext context, CUstream *out, size_t room);
 
 /* In a forked child: empties the table. */
 void gs_streams_reset(void);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "gs_locks.h"
-#include "shim/settings/free_scope.h"
 #include "shim/state/state.h"
 
 unsigned gs_all_contexts_count; /* written under registry.lock */
@@ -91,30 +90,14 @@ bool gs_all_contexts_at(unsigned i, CUcontext *handle)
     return found;
 }
 
-/* Makes a context idle only when all others are, if frees also wait for other
- * contexts. */
-static void share_all(void)
-{
-    struct gs_state *state = gs_state_peek();
-    CUcontext handle;
-    if (!state || gs_all_contexts_are_one() || !gs_free_scopes_reach_others()) {
-        return;
-    }
-    for (unsigned i = 0; gs_all_contexts_at(i, &handle); i++) {
-        gs_context_share(state, NULL, handle);
-    }
-}
-
 void gs_all_contexts_add(CUcontext handle)
 {
     add((struct row){.handle = handle, .primary_of = -1});
-    share_all();
 }
 
 void gs_all_contexts_add_primary(CUcontext handle, int device)
 {
     add((struct row){.handle = handle, .primary_of = device});
-    share_all();
 }
 
 /* registry.lock is held. NULL: not registered. */

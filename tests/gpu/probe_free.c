@@ -6,7 +6,7 @@
  * how long the free took, and whether the kernel was over when it came back.
  * Sizes: "tiny" is 512 bytes beside a live neighbour of the same size, "alone" 512 bytes
  * without one; the others are alone, but for those called "near". They are on both sides
- * of each class of include/gs_free_waits.def. Owns: nothing.   Lock: none.
+ * of each class of tests/sim/driver/core/gs_free_waits.def. Owns: nothing.   Lock: none.
  */
 #include "probe.h"
 

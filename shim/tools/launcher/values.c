@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gs_free_waits.h"
 #include "shim/limits/cache_sizes.h"
 #include "shim/limits/pressure_levels.h"
 #include "shim/limits/size_classes.h"
@@ -73,23 +72,6 @@ static const char *wrong_warmup(const char *text, char out[WRONG_BYTES])
     return out[0] ? out : NULL;
 }
 
-static const char *wrong_waits(const char *text, char out[WRONG_BYTES])
-{
-    struct gs_free_waits unused = gs_free_waits_assumed();
-    size_t length;
-    char shown[SHOWN_BYTES];
-    const char *item = gs_free_waits_parse(text, &unused, &length);
-    if (!item) {
-        return NULL;
-    }
-    (void)snprintf(
-        out, WRONG_BYTES,
-        "'%s' is not none, blocking, context or device, nor device=, pinned=, "
-        "managed=, device.tiny=, .small=, .medium= or .large= with one of them",
-        gs_option_quote(item, length, shown, sizeof(shown)));
-    return out;
-}
-
 static const struct {
     enum gs_option_row row;
     const char *(*wrong)(const char *text, char out[WRONG_BYTES]);
@@ -99,8 +81,7 @@ static const struct {
              {GS_OPTION_ROW_pool_size_classes, wrong_classes},
              {GS_OPTION_ROW_pool_cache, wrong_cache},
              {GS_OPTION_ROW_pressure, wrong_pressure},
-             {GS_OPTION_ROW_warmup, wrong_warmup},
-             {GS_OPTION_ROW_free_waits, wrong_waits}};
+             {GS_OPTION_ROW_warmup, wrong_warmup}};
 
 /* ---- every option ------------------------------------------------------------------ */
 

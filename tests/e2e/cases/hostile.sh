@@ -42,7 +42,7 @@ hostile_bare_order_case() {
   hostile_order_case "$@"
 }
 for topic in streams. legacy. per_thread. events. host. copies. host_function. words. \
-  threads. memory.freed memory.free_as memory.free_of memory.pinned ordered. graphs. programmatic. peers. idle. rules. classes.; do
+  threads. memory.freed memory.free_as memory.free_of memory.pinned ordered. graphs. programmatic. peers. idle. rules.; do
   add_case "hostile order $topic" hostile_order_case "$topic"
 done
 # One stream and what comes after it; a device that waits for the host.
@@ -50,6 +50,17 @@ for topic in order. deadlock.; do
   add_case "hostile order $topic" hostile_order_case "$topic"
   add_case "hostile order $topic without caches" hostile_bare_order_case "$topic"
 done
+
+# Memory that other contexts or the host may use, in the schedule by threads.
+hostile_threads_case() {
+  need_file "$build/order/order"
+  preloaded order "${verdict_alone[@]}" GPUSHIM_POOL_WAIT=100ms -- \
+    "$build/order/order" --threads --seeds "$(sized 1 2)" --jobs 4 peers. pools.
+  [[ $(<order.status) == 0 ]] && return
+  grep -v '^cudasim: ' order.out | tail -n 40
+  fail "the oracle's verdict changed under the library"
+}
+add_case "hostile order by threads" hostile_threads_case
 
 # What cannot be served in any case is refused at once, however long one may wait.
 hostile_refused_at_once_case() {

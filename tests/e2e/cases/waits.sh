@@ -138,7 +138,7 @@ Not measured:
 - cuEventCreate, kernel on the legacy stream: no answer (event_create)
 - cuModuleLoadData, kernel on the legacy stream: no answer (module_load)
 
-The rows of include/gs_free_waits.def:
+The rows of tests/sim/driver/core/gs_free_waits.def:
 
     GS_FREE_CLASS(device,  tiny,   0,            CONTEXT) /* its sizes differ on the legacy stream */
     GS_FREE_CLASS(device,  small,  64 * GS_KIB,  BLOCKING) /* was CONTEXT */

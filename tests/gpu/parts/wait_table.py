@@ -4,7 +4,7 @@
 
 Prints in Markdown what the questions free_*, freehost_wait and call_wait found: which call
 comes back only when a kernel has ended, by size and by where the kernel runs. Behind that a
-line for each answer that is not what is assumed: of frees in include/gs_free_waits.def, which
+line for each answer that is not what is assumed: of frees in tests/sim/driver/core/gs_free_waits.def, which
 the library and the simulated device follow. Its rows come last as they should read. Rows measured on the simulated device are refused, or, with
 --simulated, taken, and the first line says so. Ends with 0, whether or not there is a
 difference; 1 where there is nothing to make a table of; 2 for a wrong command line.
@@ -15,7 +15,7 @@ import sys
 
 from probe_rows import find, one_line, origin_of, read_rows, run
 
-ASSUMED = pathlib.Path(__file__).resolve().parents[3] / "include/gs_free_waits.def"
+ASSUMED = pathlib.Path(__file__).resolve().parents[3] / "tests/sim/driver/core/gs_free_waits.def"
 
 # The cells of each size class, by kind of memory.
 CLASSES = {"device": {"tiny": ["tiny", "alone", "4K"],
@@ -243,7 +243,7 @@ class Report:
         if self.unknown:
             yield from ["", "Not measured:", ""]
         yield from (f"- {text}" for text in self.unknown)
-        yield from ["", "The rows of include/gs_free_waits.def:", ""]
+        yield from ["", "The rows of tests/sim/driver/core/gs_free_waits.def:", ""]
         yield from (f"    {row}" for row in self.rows)
 
 

@@ -1,11 +1,11 @@
 /*
- * shim_free_scope.c - the table of what a native free waits for, and the text that
+ * sim_free_waits.c - the table of what a native free waits for, and the text that
  * replaces rows of it: which class a size is of, and that a text is taken whole or not at
  * all.
  */
 #include <criterion/criterion.h>
 
-#include "gs_free_waits.h"
+#include "../sim/driver/core/gs_free_waits.h"
 
 #define KIB ((size_t)1024)
 

@@ -3,7 +3,7 @@
  * memory: the table of gs_free_waits.def, and the parser of the text that replaces rows
  * of it.
  *
- * The library parses GPUSHIM_FREE_WAITS with it, the simulated device CUDASIM_FREE_WAITS.
+ * The simulated device parses CUDASIM_FREE_WAITS with it.
  *
  * Owns: nothing.   Lock: none.   Design: docs/free.md
  */
