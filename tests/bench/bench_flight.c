@@ -20,7 +20,7 @@
 
 #include <cuda.h>
 
-#include "../gpu/kernels_ptx.h"
+#include "../sim/kernels/kernels_ptx.h"
 #include "bench.h"
 #include "gs_base.h"
 

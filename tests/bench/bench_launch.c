@@ -18,7 +18,7 @@
 
 #include <cuda.h>
 
-#include "../gpu/kernels_ptx.h"
+#include "../sim/kernels/kernels_ptx.h"
 
 #define BATCH   64
 #define MOST    1000000

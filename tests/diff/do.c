@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "../gpu/kernels_ptx.h"
+#include "../sim/kernels/kernels_ptx.h"
 #include "do.h"
 
 struct diff_memory *diff_contents(struct diff_world *world, struct diff_memory *memory)

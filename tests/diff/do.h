@@ -40,7 +40,7 @@ struct diff_memory *diff_contents(struct diff_world *world, struct diff_memory *
 /* A buffer of the thread, filled with bytes that the value gives. */
 unsigned char *diff_bytes(uint64_t bytes, int64_t value);
 
-/* A kernel of tests/gpu/kernels.h in the current context; NULL: it cannot be had. */
+/* A kernel of tests/sim/kernels in the current context; NULL: it cannot be had. */
 CUfunction diff_kernel(struct diff_call *call, const char *name);
 
 /* cuGraphInstantiate of argument 0 into 1. */

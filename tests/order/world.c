@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../gpu/kernels.h"
-#include "../gpu/kernels_ptx.h"
-#include "../gpu/kernels_sm90_ptx.h"
+#include "../sim/kernels/kernels.h"
+#include "../sim/kernels/kernels_ptx.h"
+#include "../sim/kernels/kernels_sm90_ptx.h"
 #include "order.h"
 
 static CUcontext context;

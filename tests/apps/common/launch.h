@@ -1,5 +1,5 @@
 /*
- * launch.h - the named kernels of tests/gpu/kernels.h, launched through the driver API.
+ * launch.h - the named kernels of tests/sim/kernels, launched through the driver API.
  *
  * The kernels come from PTX text, so that no nvcc is needed. In a program of the runtime
  * API the driver is reached beside it by dlopen, as many libraries do.

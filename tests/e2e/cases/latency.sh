@@ -3,7 +3,7 @@
 # latency.sh - the time that calls of the simulated driver take (CUDASIM_LATENCY): it passes
 # in the program, what the library hands out by itself does not take it, a file that is no
 # table is said to be none; and the table that gpu-check makes of what it measured. Rows and
-# lines of every kind: tests/unit/sim_latency.c.
+# lines of every kind: tests/sim/unit/sim_latency.c.
 
 uses gpu_check
 

@@ -44,7 +44,7 @@ owned_sanitized_case() {
   runtime=$("${CC:-cc}" -print-file-name=libasan.so)
   [[ $runtime == /* ]] || skip "${CC:-cc} with AddressSanitizer"
   "${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-    -DAPP_DRIVER_LINKED=1 -I "$sources/include" -I "$common" -I "$sources/tests/gpu" -isystem "$include" \
+    -DAPP_DRIVER_LINKED=1 -I "$sources/include" -I "$common" -I "$sources/tests/sim/kernels" -isystem "$include" \
     "$sources/tests/apps/$1.c" "$common"/{app,driver,gpu,launch}.c -o program -L "$build/sim" -lcuda -ldl -lpthread ||
     fail "$1.c with sanitizers"
   export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1

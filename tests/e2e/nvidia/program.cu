@@ -8,7 +8,7 @@
  * and with 3 if the very first call failed: over the simulated driver, NVIDIA's own runtime
  * gets no further than its look-ups, because its private tables are not simulated.
  *
- * The kernel is called gs_add and does what tests/gpu/kernels.h says: the simulated
+ * The kernel is called gs_add and does what tests/sim/kernels/kernels.h says: the simulated
  * device runs the kernels that it knows by name, and computes the same as a GPU.
  * Owns: nothing.   Lock: none.
  */

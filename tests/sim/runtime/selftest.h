@@ -47,7 +47,7 @@ _Noreturn void check_skipped(const char *what);
  * not. */
 bool is_pattern(const uint32_t *host, uint64_t count, uint32_t seed);
 
-/* The kernel of tests/gpu/kernels.h with this name; its library is loaded once. */
+/* The kernel of tests/sim/kernels with this name; its library is loaded once. */
 cudaKernel_t kernel_named(const char *name);
 
 /* gs_fill / gs_check on a stream; the latter waits and returns the mismatches. */

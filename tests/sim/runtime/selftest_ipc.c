@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "conformance/ipc_remote.h"
+#include "../conformance/ipc_remote.h"
 
 #define WORDS 5000
 #define BYTES (WORDS * sizeof(uint32_t))

@@ -1,5 +1,5 @@
 /*
- * kernels.c - built-in implementations of the test kernels (tests/gpu/kernels.h).
+ * kernels.c - built-in implementations of the test kernels (tests/sim/kernels).
  *
  * A kernel's pointers become ranges of the operation when it is launched; one that lies
  * in no allocation, leaves it, or belongs to a context without peer access ends the
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../../gpu/kernels.h"
+#include "../../kernels/kernels.h"
 #include "context.h"
 #include "stream.h"
 

@@ -1,5 +1,5 @@
 /*
- * kernels.h - the kernels the simulated device can run: those of tests/gpu/kernels.h.
+ * kernels.h - the kernels the simulated device can run: those of tests/sim/kernels.
  * Owns: nothing.   Lock: none.
  */
 #ifndef SIM_KERNELS_H

@@ -3,7 +3,7 @@
  * The rows of symbols.def are sorted by base name, so one name's rows lie together.
  * Owns:  nothing.   Lock: none.
  * Source: Driver API, "Driver Entry Point Access"; where NVIDIA's drivers 470 to 555
- * differ from it, the drivers (tests/gpu/conformance, "seen on 470 to 555"). A version is
+ * differ from it, the drivers (tests/sim/conformance, "seen on 470 to 555"). A version is
  * an unsigned number, and one newer than the driver means the newest there is.
  */
 #include <string.h>

@@ -1,0 +1,50 @@
+# gpushim_add_unit(MODULE libraries...): build/unit/unit_MODULE of each MODULE_*.c; not defined without criterion.
+find_path(CRITERION_INCLUDE_DIR criterion/criterion.h)
+find_library(CRITERION_LIBRARY criterion)
+if(NOT CRITERION_INCLUDE_DIR OR NOT CRITERION_LIBRARY)
+  return()
+endif()
+
+# The library of git2.c takes libgit2's name and place, if criterion calls nothing else of it.
+execute_process(COMMAND ${CMAKE_OBJDUMP} -p "${CRITERION_LIBRARY}" OUTPUT_VARIABLE headers ERROR_QUIET)
+execute_process(COMMAND ${CMAKE_NM} -D --undefined-only "${CRITERION_LIBRARY}"
+  OUTPUT_VARIABLE symbols ERROR_QUIET)
+string(REGEX MATCHALL "git_[a-z0-9_]+" git_calls "${symbols}")
+list(REMOVE_ITEM git_calls git_libgit2_init git_libgit2_shutdown git_diff_buffers)
+if(headers MATCHES "NEEDED +(libgit2[.]so[.0-9]*)" AND NOT git_calls AND NOT TARGET unit_git2)
+  set(git_name "${CMAKE_MATCH_1}")
+  add_library(unit_git2 SHARED "${CMAKE_CURRENT_LIST_DIR}/git2.c")
+  set_target_properties(unit_git2 PROPERTIES PREFIX "" OUTPUT_NAME "${git_name}" SUFFIX "" NO_SONAME ON
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/unit/git2")
+  target_link_options(unit_git2 PRIVATE "-Wl,-soname,${git_name}")
+endif()
+
+function(gpushim_add_unit module)
+  file(GLOB sources CONFIGURE_DEPENDS ${module}_*.c)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(unit_${module} ${sources})
+  # The code of the tests is compiled once and runs once; what they test keeps its own options.
+  target_compile_options(unit_${module} PRIVATE -O0 -U_FORTIFY_SOURCE)
+  if(GPUSHIM_TESTS_PLAIN AND GPUSHIM_SANITIZE)
+    target_compile_options(unit_${module} PRIVATE -fno-sanitize=all)
+  endif()
+  if(GPUSHIM_TESTS_PLAIN OR GPUSHIM_SANITIZE)
+    gpushim_precompile(unit_${module} criterion/criterion.h)
+  endif()
+  target_include_directories(unit_${module} SYSTEM PRIVATE ${CRITERION_INCLUDE_DIR})
+  target_link_libraries(unit_${module} PRIVATE gpushim_flags ${CRITERION_LIBRARY} ${ARGN})
+  target_link_options(unit_${module} PRIVATE -rdynamic)
+  if(TARGET unit_git2)
+    target_link_options(unit_${module} PRIVATE -Wl,--no-as-needed)
+    target_link_libraries(unit_${module} PRIVATE unit_git2)
+  endif()
+  # criterion starts the program anew for each test: most of a start would be a sanitizer's relocations.
+  if(GPUSHIM_SANITIZE)
+    target_link_options(unit_${module} PRIVATE -no-pie)
+  endif()
+  set_target_properties(unit_${module} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/unit")
+  add_test(NAME unit_${module} COMMAND unit_${module})
+endfunction()
