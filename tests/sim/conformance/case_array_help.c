@@ -22,7 +22,8 @@ CUarray array_get(size_t width, size_t height, size_t depth, unsigned flags)
     const CUDA_ARRAY3D_DESCRIPTOR desc = array_desc(width, height, depth, flags);
     CUarray array = NULL;
 
-    CHECK_OK(cuArray3DCreate(&array, &desc));
+    if (CHECK_OK(cuArray3DCreate(&array, &desc)))
+        CHECK(array != NULL);
     return array;
 }
 

@@ -14,6 +14,12 @@ CUDA_ARRAY3D_DESCRIPTOR array_desc(size_t width, size_t height, size_t depth,
 /* An array of them; NULL and a failed check if there is none. */
 CUarray array_get(size_t width, size_t height, size_t depth, unsigned flags);
 void array_put(CUarray array);
+static inline void own_array(CUarray *array)
+{
+    if (*array)
+        array_put(*array);
+}
+#define ARRAY OWN(own_array) CUarray /* ends with the block */
 
 /* What creating one answers; it is destroyed at once. */
 CUresult array_try(const CUDA_ARRAY3D_DESCRIPTOR *desc);

@@ -131,66 +131,60 @@ static void check_refused(CUdeviceptr at, size_t bytes)
 OWN_PROCESS_CASE(bounds, past_large, DRIVER_API, "cuMemcpyHtoD",
                  REFUSES "4 bytes past an allocation of whole 2 MiB, next to no other")
 {
-    CUdeviceptr at = device_get(LARGE);
+    MEMORY at = device_get(LARGE);
 
     check_refused(at, LARGE + 4);
-    device_put(at);
 }
 
 OWN_PROCESS_CASE(bounds, far_past_large, DRIVER_API, "cuMemcpyHtoD",
                  REFUSES "a range that ends 4 MiB past its allocation")
 {
-    CUdeviceptr at = device_get(LARGE);
+    MEMORY at = device_get(LARGE);
 
     check_refused(at, 2 * LARGE);
-    device_put(at);
 }
 
 OWN_PROCESS_CASE(bounds, freed_large, DRIVER_API, "cuMemcpyHtoD",
                  REFUSES "memory of 64 MiB that was freed")
 {
-    CUdeviceptr at = device_get(64 * MIB), kept = device_get(64 * MIB);
+    CUdeviceptr at = device_get(64 * MIB);
+    MEMORY kept = device_get(64 * MIB);
 
     device_put(at);
     check_refused(at + 32 * MIB, LARGE);
-    device_put(kept);
 }
 
 OWN_PROCESS_CASE(bounds, out_of_small, DRIVER_API, "cuMemcpyHtoD",
                  REFUSES "4 MiB from the start of an allocation of 1,000 bytes")
 {
-    CUdeviceptr at = device_get(SMALL);
+    MEMORY at = device_get(SMALL);
 
     check_refused(at, LARGE);
-    device_put(at);
 }
 
 OWN_PROCESS_CASE(bounds, past_small, DRIVER_API, "cuMemcpyHtoD",
                  REFUSES "2,000 bytes from the start of an allocation of 1,000")
 {
-    CUdeviceptr at = device_get(SMALL);
+    MEMORY at = device_get(SMALL);
 
     check_refused(at, 2 * SMALL);
-    device_put(at);
 }
 
 OWN_PROCESS_CASE(bounds, past_requested, DRIVER_API, "cuMemcpyHtoD",
                  REFUSES "4 bytes past the requested end of an allocation of 1,000")
 {
-    CUdeviceptr at = device_get(SMALL);
+    MEMORY at = device_get(SMALL);
 
     check_refused(at, SMALL + 4);
-    device_put(at);
 }
 
 OWN_PROCESS_CASE(bounds, freed_small, DRIVER_API, "cuMemcpyHtoD",
                  REFUSES "a freed allocation of 1,000 bytes between two living ones")
 {
-    CUdeviceptr before = device_get(SMALL), at = device_get(SMALL),
-                behind = device_get(SMALL);
+    MEMORY before = device_get(SMALL);
+    CUdeviceptr at = device_get(SMALL);
+    MEMORY behind = device_get(SMALL);
 
     device_put(at);
     check_refused(at, SMALL);
-    device_put(before);
-    device_put(behind);
 }

@@ -7,9 +7,8 @@
 CASE(capture, not_in_the_legacy_stream, DRIVER_API, "cuStreamBeginCapture",
      "Capture may not be initiated if stream is CU_STREAM_LEGACY")
 {
-    CHECK(cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_RELAXED) !=
-          CUDA_SUCCESS);
-    CHECK(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK_REFUSED(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
     CHECK_EQUAL(capture_status(NULL), CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
@@ -17,92 +16,79 @@ CASE(capture, mode_must_be_one_of_three, DRIVER_API, "cuStreamBeginCapture",
      "mode is CU_STREAM_CAPTURE_MODE_GLOBAL, _THREAD_LOCAL or _RELAXED; others are "
      "CUDA_ERROR_INVALID_VALUE")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
-    CHECK_CODE(cuStreamBeginCapture(stream, (CUstreamCaptureMode)7),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuStreamBeginCapture(stream, (CUstreamCaptureMode)7));
     CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
-    end_stream(stream);
 }
 
 CASE(capture, begins_once, DRIVER_API, "cuStreamBeginCapture",
      "It may only be initiated if the stream is not already in capture mode")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
-        CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) !=
-              CUDA_SUCCESS);
+        CHECK_REFUSED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
         drop_capture(stream);
     }
     CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
-    end_stream(stream);
 }
 
 CASE(capture, ends_where_it_began, DRIVER_API, "cuStreamEndCapture",
      "Capture must have been initiated on hStream via a call to cuStreamBeginCapture")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUgraph graph = NULL;
 
     CHECK(cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS);
     CHECK(!graph);
-    end_stream(stream);
 }
 
 CASE(capture, of_nothing, DRIVER_API, "cuStreamEndCapture",
      "End capture on hStream, returning the captured graph: one without nodes where "
      "nothing was pushed into the stream")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
-        CUgraph graph = end_capture(stream);
+        GRAPH graph = end_capture(stream);
         if (graph)
             CHECK_EQUAL(node_count(graph), 0);
-        end_graph(graph);
     }
-    end_stream(stream);
 }
 
 static void check_kind(CUstream stream)
 {
-    CUdeviceptr words = new_words(1);
+    DEVICE_WORDS words = new_words(1);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_OK(set_word(stream, words, 7));
-        CUgraph graph = end_capture(stream);
-        CUgraphExec exec = instantiate(graph);
+        GRAPH graph = end_capture(stream);
+        EXEC exec = instantiate(graph);
         run_exec(exec, stream);
         CHECK_EQUAL(word_at(words, 0), 7);
-        end_exec(exec);
-        end_graph(graph);
     }
-    end_words(words);
 }
 
 CASE(capture, in_a_blocking_stream, DRIVER_API, "cuStreamBeginCapture",
      "Begin graph capture on hStream: any stream but CU_STREAM_LEGACY")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
 
     check_kind(stream);
-    end_stream(stream);
 }
 
-CASE(capture, in_a_per_thread_stream, DRIVER_API, "cuStreamBeginCapture",
-     "Begin graph capture on hStream: any stream but CU_STREAM_LEGACY, so also the "
-     "per-thread default stream")
-{
-    check_kind(CU_STREAM_PER_THREAD);
-}
+CASE_IS(capture, in_a_per_thread_stream, DRIVER_API, "cuStreamBeginCapture",
+        "Begin graph capture on hStream: any stream but CU_STREAM_LEGACY, so also the "
+        "per-thread default stream",
+        check_kind(CU_STREAM_PER_THREAD))
 
 CASE(capture, tells_its_status, DRIVER_API, "cuStreamIsCapturing",
      "CU_STREAM_CAPTURE_STATUS_NONE: the stream is not capturing; _ACTIVE: the stream is "
      "capturing")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM other = new_stream(CU_STREAM_NON_BLOCKING);
 
     CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
@@ -111,8 +97,6 @@ CASE(capture, tells_its_status, DRIVER_API, "cuStreamIsCapturing",
         drop_capture(stream);
         CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
     }
-    end_stream(other);
-    end_stream(stream);
 }
 
 CASE(capture, status_of_the_legacy_stream, DRIVER_API, "cuStreamIsCapturing",
@@ -120,7 +104,7 @@ CASE(capture, status_of_the_legacy_stream, DRIVER_API, "cuStreamIsCapturing",
      "capturing, it will return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT. The blocking stream "
      "capture is not invalidated")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
     CUstreamCaptureStatus status;
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
@@ -131,20 +115,18 @@ CASE(capture, status_of_the_legacy_stream, DRIVER_API, "cuStreamIsCapturing",
         CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
         end_graph(end_capture(stream));
     }
-    end_stream(stream);
 }
 
 CASE(capture, status_beside_a_non_blocking_one, DRIVER_API, "cuStreamIsCapturing",
      "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT is for CU_STREAM_LEGACY while a blocking stream "
      "captures; while a non-blocking one does, it is not capturing")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_EQUAL(capture_status(CU_STREAM_LEGACY), CU_STREAM_CAPTURE_STATUS_NONE);
         end_graph(end_capture(stream));
     }
-    end_stream(stream);
 }
 
 /* ---- ids, graphs, dependencies --------------------------------------------------- */
@@ -153,7 +135,7 @@ CASE(capture, info_id, DRIVER_API, "cuStreamGetCaptureInfo",
      "id_out: an id for the capture sequence, which is unique over the lifetime of the "
      "process")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUstreamCaptureStatus status;
     cuuint64_t ids[3] = {0}, again = 0;
 
@@ -169,14 +151,13 @@ CASE(capture, info_id, DRIVER_API, "cuStreamGetCaptureInfo",
     CHECK(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
     CHECK_OK(later()->capture_info(stream, &status, NULL));
     CHECK_EQUAL(status, CU_STREAM_CAPTURE_STATUS_NONE);
-    end_stream(stream);
 }
 
 CASE(capture, info_on_the_legacy_stream, DRIVER_API, "cuStreamGetCaptureInfo",
      "If called on CU_STREAM_LEGACY while a stream not created with "
      "CU_STREAM_NON_BLOCKING is capturing, returns CUDA_ERROR_STREAM_CAPTURE_IMPLICIT")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
     CUstreamCaptureStatus status;
     cuuint64_t id;
 
@@ -186,7 +167,6 @@ CASE(capture, info_on_the_legacy_stream, DRIVER_API, "cuStreamGetCaptureInfo",
         CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
         end_graph(end_capture(stream));
     }
-    end_stream(stream);
 }
 
 /* What the second form tells of a stream. */
@@ -211,8 +191,8 @@ CASE(capture, info_dependencies, DRIVER_API, "cuStreamGetCaptureInfo_v2",
      "dependencies_out: the next node to be captured in the stream will depend on this "
      "set of nodes; graph_out: the graph being captured into")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
     CUgraphNode first = NULL;
     struct info info;
 
@@ -220,7 +200,7 @@ CASE(capture, info_dependencies, DRIVER_API, "cuStreamGetCaptureInfo_v2",
         info = info_of(stream);
         CHECK_EQUAL(info.count, 0);
         CHECK(info.graph);
-        CUgraph graph = info.graph;
+        GRAPH graph = info.graph;
         CHECK_OK(set_word(stream, words, 7));
         info = info_of(stream);
         CHECK(info.graph == graph);
@@ -234,18 +214,15 @@ CASE(capture, info_dependencies, DRIVER_API, "cuStreamGetCaptureInfo_v2",
             CHECK(info.nodes[0] != first);
         CHECK_EQUAL(node_count(graph), 2);
         CHECK(end_capture(stream) == graph);
-        end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture, info_with_edges, DRIVER_API, "cuStreamGetCaptureInfo_v3",
      "edgeData_out parallels dependencies_out; numDependencies_out is the size of the "
      "array returned in dependencies_out")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
     CUstreamCaptureStatus status;
     const CUgraphNode *nodes = NULL;
     const void *edges = NULL;
@@ -266,8 +243,6 @@ CASE(capture, info_with_edges, DRIVER_API, "cuStreamGetCaptureInfo_v3",
         CHECK(end_capture(stream) == graph);
         end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 /* ---- threads --------------------------------------------------------------------- */
@@ -301,28 +276,22 @@ static void check_end_elsewhere(CUstreamCaptureMode mode, CUresult expected)
     end_stream(call.stream);
 }
 
-CASE(capture, end_by_another_thread_global, DRIVER_API, "cuStreamEndCapture",
-     "If the mode was not CU_STREAM_CAPTURE_MODE_RELAXED, this call must be from the "
-     "same thread: CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD")
-{
-    check_end_elsewhere(CU_STREAM_CAPTURE_MODE_GLOBAL,
-                        CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-}
+CASE_IS(capture, end_by_another_thread_global, DRIVER_API, "cuStreamEndCapture",
+        "If the mode was not CU_STREAM_CAPTURE_MODE_RELAXED, this call must be from the "
+        "same thread: CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+        check_end_elsewhere(CU_STREAM_CAPTURE_MODE_GLOBAL,
+                            CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD))
 
-CASE(capture, end_by_another_thread_local, DRIVER_API, "cuStreamEndCapture",
-     "If the mode was not CU_STREAM_CAPTURE_MODE_RELAXED, this call must be from the "
-     "same thread: CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD")
-{
-    check_end_elsewhere(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
-                        CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-}
+CASE_IS(capture, end_by_another_thread_local, DRIVER_API, "cuStreamEndCapture",
+        "If the mode was not CU_STREAM_CAPTURE_MODE_RELAXED, this call must be from the "
+        "same thread: CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+        check_end_elsewhere(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                            CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD))
 
-CASE(capture, end_by_another_thread_relaxed, DRIVER_API, "cuStreamEndCapture",
-     "If the mode was CU_STREAM_CAPTURE_MODE_RELAXED, this call may be from another "
-     "thread")
-{
-    check_end_elsewhere(CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_SUCCESS);
-}
+CASE_IS(capture, end_by_another_thread_relaxed, DRIVER_API, "cuStreamEndCapture",
+        "If the mode was CU_STREAM_CAPTURE_MODE_RELAXED, this call may be from another "
+        "thread",
+        check_end_elsewhere(CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_SUCCESS))
 
 static void set_on_stream(void *argument)
 {
@@ -342,10 +311,9 @@ CASE(capture, work_by_another_thread, DRIVER_API, "cuStreamBeginCapture",
         call.graph = (CUgraph)(uintptr_t)words;
         join_call(start_call(set_on_stream, &call));
         CHECK_OK(call.res);
-        CUgraph graph = end_capture(call.stream);
+        GRAPH graph = end_capture(call.stream);
         if (graph)
             CHECK_EQUAL(node_count(graph), 1);
-        end_graph(graph);
     }
     CHECK_EQUAL(word_at(words, 0), 0);
     end_words(words);

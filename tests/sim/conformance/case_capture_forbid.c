@@ -9,38 +9,35 @@
 CASE(capture_forbids, synchronizing_the_stream, GUIDE, PROHIBITED,
      "It is invalid to synchronize a stream which is being captured")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_CODE(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         check_invalidated(stream);
     }
-    end_stream(stream);
 }
 
 CASE(capture_forbids, asking_the_stream, GUIDE, PROHIBITED,
      "It is invalid to query the execution status of a stream which is being captured")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_CODE(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         check_invalidated(stream);
     }
-    end_stream(stream);
 }
 
 CASE(capture_forbids, synchronizing_the_context, GUIDE, PROHIBITED,
      "It is also invalid to synchronize a broader handle which encompasses an active "
      "stream capture, such as a device or context handle")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_CODE(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         check_invalidated(stream);
     }
-    end_stream(stream);
 }
 
 CASE(capture_forbids, asking_a_captured_event, GUIDE, PROHIBITED,
@@ -48,31 +45,27 @@ CASE(capture_forbids, asking_a_captured_event, GUIDE, PROHIBITED,
      "(CUDA_ERROR_CAPTURED_EVENT), because it does not represent items scheduled for "
      "execution")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_OK(cuEventRecord(event, stream));
         CHECK_CODE(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
         drop_capture(stream);
     }
-    end_event(event);
-    end_stream(stream);
 }
 
 CASE(capture_forbids, waiting_for_a_captured_event, GUIDE, PROHIBITED,
      "It is invalid to synchronize a captured event (CUDA_ERROR_CAPTURED_EVENT)")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_OK(cuEventRecord(event, stream));
         CHECK_CODE(cuEventSynchronize(event), CUDA_ERROR_CAPTURED_EVENT);
         drop_capture(stream);
     }
-    end_event(event);
-    end_stream(stream);
 }
 
 CASE(capture_forbids, captured_event_after_the_end, GPUS, "cuEventQuery",
@@ -80,18 +73,16 @@ CASE(capture_forbids, captured_event_after_the_end, GPUS, "cuEventQuery",
      "where CUDA_ERROR_CAPTURED_EVENT is documented" ON_H200 "; recorded again outside "
      "of a capture it is an event like any other")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_OK(cuEventRecord(event, stream));
         end_graph(end_capture(stream));
-        CHECK_CODE(cuEventQuery(event), CUDA_ERROR_INVALID_VALUE);
+        CHECK_INVALID(cuEventQuery(event));
         CHECK_OK(cuEventRecord(event, stream));
         CHECK(event_completes(event));
     }
-    end_event(event);
-    end_stream(stream);
 }
 
 CASE(capture_forbids, the_legacy_stream, GUIDE, PROHIBITED,
@@ -99,8 +90,8 @@ CASE(capture_forbids, the_legacy_stream, GUIDE, PROHIBITED,
      "NON_BLOCKING, any attempted use of the legacy stream is invalid "
      "(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
+    DEVICE_WORDS words = new_words(1);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_CODE(set_word(CU_STREAM_LEGACY, words, 7),
@@ -108,16 +99,14 @@ CASE(capture_forbids, the_legacy_stream, GUIDE, PROHIBITED,
         check_invalidated(stream);
     }
     CHECK_EQUAL(word_at(words, 0), 0);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture_forbids, launches_in_the_legacy_stream, GUIDE, PROHIBITED,
      "When any stream in the same context is being captured, and it was not created with "
      "NON_BLOCKING, any attempted use of the legacy stream is invalid")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
-    CUdeviceptr words = new_words(2);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
+    DEVICE_WORDS words = new_words(2);
 
     put_word(words, 7);
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
@@ -126,16 +115,14 @@ CASE(capture_forbids, launches_in_the_legacy_stream, GUIDE, PROHIBITED,
         check_invalidated(stream);
     }
     CHECK_EQUAL(word_at(words, 1), 0);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture_forbids, not_the_legacy_stream_beside_non_blocking, GUIDE, PROHIBITED,
      "The legacy stream is unusable while a stream that was not created with "
      "NON_BLOCKING is captured, and not while one that was is")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_OK(set_word(CU_STREAM_LEGACY, words, 7));
@@ -144,16 +131,14 @@ CASE(capture_forbids, not_the_legacy_stream_beside_non_blocking, GUIDE, PROHIBIT
         end_graph(end_capture(stream));
     }
     CHECK_EQUAL(word_at(words, 0), 7);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture_forbids, synchronous_copies, GUIDE, PROHIBITED,
      "It is therefore also invalid to call synchronous APIs such as cudaMemcpy(), which "
      "enqueue work to the legacy stream and synchronize on it")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
+    DEVICE_WORDS words = new_words(1);
     uint32_t word = 5;
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
@@ -161,8 +146,6 @@ CASE(capture_forbids, synchronous_copies, GUIDE, PROHIBITED,
         CHECK_EQUAL(word, 5);
         check_invalidated(stream);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture_forbids, attaching_memory, GUIDE, PROHIBITED,
@@ -170,20 +153,19 @@ CASE(capture_forbids, attaching_memory, GUIDE, PROHIBITED,
      "supported in graphs and will return an error if called with a stream being "
      "captured, such as cudaStreamAttachMemAsync()")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr managed = 0;
 
     if (!device_attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)) {
         skip("the device has no managed memory");
     } else if (CHECK_OK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL))) {
         if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
-            CHECK(cuStreamAttachMemAsync(stream, managed, 0, CU_MEM_ATTACH_SINGLE) !=
-                  CUDA_SUCCESS);
+            CHECK_REFUSED(
+                cuStreamAttachMemAsync(stream, managed, 0, CU_MEM_ATTACH_SINGLE));
             drop_capture(stream);
         }
         CHECK_OK(cuMemFree(managed));
     }
-    end_stream(stream);
 }
 
 CASE(capture_forbids, use_of_an_invalidated_stream, GUIDE,
@@ -191,22 +173,19 @@ CASE(capture_forbids, use_of_an_invalidated_stream, GUIDE,
      "When a capture graph is invalidated, further use of any streams which are being "
      "captured is invalid and will return an error, until stream capture is ended")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
+    EVENT event = new_event();
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
-        CHECK(cuStreamQuery(stream) != CUDA_SUCCESS);
+        CHECK_REFUSED(cuStreamQuery(stream));
         CHECK_CODE(set_word(stream, words, 7), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        CHECK(cuEventRecord(event, stream) != CUDA_SUCCESS);
+        CHECK_REFUSED(cuEventRecord(event, stream));
         check_invalidated(stream);
         CHECK_OK(set_word(stream, words, 8)); /* usable again, and work runs */
         CHECK_OK(cuStreamSynchronize(stream));
     }
     CHECK_EQUAL(word_at(words, 0), 8);
-    end_event(event);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture_forbids, use_of_a_joined_invalidated_stream, GUIDE,
@@ -214,20 +193,17 @@ CASE(capture_forbids, use_of_a_joined_invalidated_stream, GUIDE,
      "The end takes the associated streams out of capture mode, but returns an error "
      "value and a NULL graph")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream joined = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM joined = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_OK(cuEventRecord(event, stream));
         CHECK_OK(cuStreamWaitEvent(joined, event, 0));
-        CHECK(cuStreamSynchronize(joined) != CUDA_SUCCESS);
+        CHECK_REFUSED(cuStreamSynchronize(joined));
         CHECK_EQUAL(capture_status(joined), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
         check_invalidated(stream);
         CHECK_EQUAL(capture_status(joined), CU_STREAM_CAPTURE_STATUS_NONE);
         CHECK_OK(cuStreamSynchronize(joined));
     }
-    end_event(event);
-    end_stream(joined);
-    end_stream(stream);
 }

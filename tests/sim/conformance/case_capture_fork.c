@@ -51,7 +51,7 @@ CASE(capture_fork, takes_the_stream_in, GUIDE, CROSS,
      "mode if it is not already, and the next item in the stream will depend on the "
      "nodes in the captured set")
 {
-    struct fork fork;
+    OWN(end_fork) struct fork fork;
     CUstreamCaptureStatus status;
     cuuint64_t first = 1, second = 2;
 
@@ -66,15 +66,14 @@ CASE(capture_fork, takes_the_stream_in, GUIDE, CROSS,
         end_graph(end_capture(fork.first));
         CHECK_EQUAL(capture_status(fork.second), CU_STREAM_CAPTURE_STATUS_NONE);
     }
-    end_fork(&fork);
 }
 
 CASE(capture_fork, makes_a_diamond, GUIDE, CROSS,
      "The event returned from the joined stream must be waited on in the first one; the "
      "nodes between are independent of each other")
 {
-    struct fork fork;
-    CUgraph graph = NULL;
+    OWN(end_fork) struct fork fork;
+    GRAPH graph = NULL;
 
     if (make_fork(&fork)) {
         CHECK_OK(set_word(fork.first, fork.words, 5));
@@ -86,23 +85,20 @@ CASE(capture_fork, makes_a_diamond, GUIDE, CROSS,
         graph = end_capture(fork.first);
     }
     if (graph) {
-        CUgraphExec exec = instantiate(graph);
+        EXEC exec = instantiate(graph);
         CHECK_EQUAL(node_count(graph), 4);
         CHECK_EQUAL(edge_count(graph), 4);
         run_exec(exec, fork.first);
         CHECK_EQUAL(word_at(fork.words, 1), 10);
         run_exec(exec, fork.second);
         CHECK_EQUAL(word_at(fork.words, 1), 10);
-        end_exec(exec);
     }
-    end_graph(graph);
-    end_fork(&fork);
 }
 
 CASE(capture_fork, must_be_joined, DRIVER_API, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
      "The capture sequence contains a fork that was not joined to the primary stream")
 {
-    struct fork fork;
+    OWN(end_fork) struct fork fork;
     CUgraph graph = NULL;
 
     if (make_fork(&fork)) {
@@ -114,7 +110,6 @@ CASE(capture_fork, must_be_joined, DRIVER_API, "CUDA_ERROR_STREAM_CAPTURE_UNJOIN
         CHECK_EQUAL(capture_status(fork.first), CU_STREAM_CAPTURE_STATUS_NONE);
         CHECK_EQUAL(capture_status(fork.second), CU_STREAM_CAPTURE_STATUS_NONE);
     }
-    end_fork(&fork);
 }
 
 CASE(capture_fork, joined_before_its_last_work, DRIVER_API,
@@ -122,7 +117,7 @@ CASE(capture_fork, joined_before_its_last_work, DRIVER_API,
      "The capture sequence contains a fork that was not joined: work captured behind the "
      "join is not joined by it")
 {
-    struct fork fork;
+    OWN(end_fork) struct fork fork;
     CUgraph graph = NULL;
 
     if (make_fork(&fork)) {
@@ -134,14 +129,13 @@ CASE(capture_fork, joined_before_its_last_work, DRIVER_API,
                    CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
         CHECK(!graph);
     }
-    end_fork(&fork);
 }
 
 CASE(capture_fork, ends_on_its_first_stream, DRIVER_API,
      "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
      "The capture was not initiated in this stream")
 {
-    struct fork fork;
+    OWN(end_fork) struct fork fork;
     CUgraph graph = NULL;
 
     if (make_fork(&fork)) {
@@ -152,15 +146,14 @@ CASE(capture_fork, ends_on_its_first_stream, DRIVER_API,
         drop_capture(fork.first);
         CHECK_EQUAL(capture_status(fork.second), CU_STREAM_CAPTURE_STATUS_NONE);
     }
-    end_fork(&fork);
 }
 
 CASE(capture_fork, event_covers_no_later_node, DRIVER_API, "cuEventRecord",
      "Captures the contents of hStream at the time of this call: a stream that waits "
      "depends on what was captured before the record only")
 {
-    struct fork fork;
-    CUgraph graph = NULL;
+    OWN(end_fork) struct fork fork;
+    GRAPH graph = NULL;
 
     if (make_fork(&fork)) {
         CHECK_OK(set_word(fork.first, fork.words, 5));
@@ -175,8 +168,6 @@ CASE(capture_fork, event_covers_no_later_node, DRIVER_API, "cuEventRecord",
         CHECK_EQUAL(node_count(graph), 3);
         CHECK_EQUAL(edge_count(graph), 2); /* both of the last two behind the first */
     }
-    end_graph(graph);
-    end_fork(&fork);
 }
 
 /* ---- dependencies that are not allowed -------------------------------------------- */
@@ -184,7 +175,7 @@ CASE(capture_fork, event_covers_no_later_node, DRIVER_API, "cuEventRecord",
 CASE(capture_fork, captures_do_not_merge, DRIVER_API, "CUDA_ERROR_STREAM_CAPTURE_MERGE",
      "The operation would have resulted in a merge of two independent capture sequences")
 {
-    struct fork fork;
+    OWN(end_fork) struct fork fork;
 
     if (make_fork(&fork)) {
         if (begin_capture(fork.second, CU_STREAM_CAPTURE_MODE_RELAXED)) {
@@ -195,7 +186,6 @@ CASE(capture_fork, captures_do_not_merge, DRIVER_API, "CUDA_ERROR_STREAM_CAPTURE
         }
         drop_capture(fork.first);
     }
-    end_fork(&fork);
 }
 
 CASE(capture_fork, is_isolated_from_outside, DRIVER_API,
@@ -203,7 +193,7 @@ CASE(capture_fork, is_isolated_from_outside, DRIVER_API,
      "A dependency would have been created which crosses the capture sequence boundary: "
      "a wait in the capture for an event recorded outside")
 {
-    struct fork fork;
+    OWN(end_fork) struct fork fork;
 
     if (make_fork(&fork)) {
         CHECK_OK(cuEventRecord(fork.out, fork.second));
@@ -212,7 +202,6 @@ CASE(capture_fork, is_isolated_from_outside, DRIVER_API,
         check_invalidated(fork.first);
         CHECK_OK(cuStreamSynchronize(fork.second));
     }
-    end_fork(&fork);
 }
 
 CASE(capture_fork, is_isolated_from_an_ended_one, DRIVER_API,
@@ -220,18 +209,17 @@ CASE(capture_fork, is_isolated_from_an_ended_one, DRIVER_API,
      "A dependency would have been created which crosses the capture sequence boundary: "
      "a wait in a capture for an event of one that has ended")
 {
-    struct fork fork;
+    OWN(end_fork) struct fork fork;
 
     if (make_fork(&fork)) {
         CHECK_OK(set_word(fork.first, fork.words, 5));
         CHECK_OK(cuEventRecord(fork.out, fork.first));
         end_graph(end_capture(fork.first));
         if (begin_capture(fork.first, CU_STREAM_CAPTURE_MODE_RELAXED)) {
-            CHECK(cuStreamWaitEvent(fork.first, fork.out, 0) != CUDA_SUCCESS);
+            CHECK_REFUSED(cuStreamWaitEvent(fork.first, fork.out, 0));
             drop_capture(fork.first);
         }
     }
-    end_fork(&fork);
 }
 
 CASE(capture_fork, not_into_the_legacy_stream, DRIVER_API,
@@ -239,14 +227,13 @@ CASE(capture_fork, not_into_the_legacy_stream, DRIVER_API,
      "The legacy stream is not supported for stream capture: it cannot wait for a "
      "captured event")
 {
-    struct fork fork;
+    OWN(end_fork) struct fork fork;
 
     if (make_fork(&fork)) {
         CHECK_OK(cuEventRecord(fork.out, fork.first));
-        CHECK(cuStreamWaitEvent(CU_STREAM_LEGACY, fork.out, 0) != CUDA_SUCCESS);
+        CHECK_REFUSED(cuStreamWaitEvent(CU_STREAM_LEGACY, fork.out, 0));
         drop_capture(fork.first);
     }
-    end_fork(&fork);
 }
 
 /* ---- external events ------------------------------------------------------------- */
@@ -255,8 +242,8 @@ CASE(capture_fork, external_record_is_a_node, DRIVER_API, "cuEventRecordWithFlag
      "CU_EVENT_RECORD_EXTERNAL: event is captured in the graph as an external event node "
      "when performing stream capture")
 {
-    struct fork fork;
-    CUgraph graph = NULL;
+    OWN(end_fork) struct fork fork;
+    GRAPH graph = NULL;
 
     if (make_fork(&fork)) {
         CHECK_OK(set_word(fork.first, fork.words, 5));
@@ -265,7 +252,7 @@ CASE(capture_fork, external_record_is_a_node, DRIVER_API, "cuEventRecordWithFlag
         graph = end_capture(fork.first);
     }
     if (graph) {
-        CUgraphExec exec = instantiate(graph);
+        EXEC exec = instantiate(graph);
         struct blocker blocker;
         CHECK_EQUAL(nodes_of_type(graph, CU_GRAPH_NODE_TYPE_EVENT_RECORD), 1);
         if (exec && block_stream(&blocker, fork.first)) {
@@ -277,18 +264,15 @@ CASE(capture_fork, external_record_is_a_node, DRIVER_API, "cuEventRecordWithFlag
             CHECK_OK(cuStreamSynchronize(fork.second));
             CHECK_EQUAL(word_at(fork.words, 1), 5);
         }
-        end_exec(exec);
     }
-    end_graph(graph);
-    end_fork(&fork);
 }
 
 CASE(capture_fork, external_wait_is_a_node, GUIDE, PROHIBITED_WAIT,
      "It is invalid to wait on a non-captured event from a stream which is being "
      "captured without specifying cudaEventWaitExternal; with it the wait is a node")
 {
-    struct fork fork;
-    CUgraph graph = NULL;
+    OWN(end_fork) struct fork fork;
+    GRAPH graph = NULL;
 
     if (make_fork(&fork)) {
         CHECK_OK(cuStreamWaitEvent(fork.first, fork.out, CU_EVENT_WAIT_EXTERNAL));
@@ -296,7 +280,7 @@ CASE(capture_fork, external_wait_is_a_node, GUIDE, PROHIBITED_WAIT,
         graph = end_capture(fork.first);
     }
     if (graph) {
-        CUgraphExec exec = instantiate(graph);
+        EXEC exec = instantiate(graph);
         struct blocker blocker;
         CHECK_EQUAL(nodes_of_type(graph, CU_GRAPH_NODE_TYPE_WAIT_EVENT), 1);
         if (exec && block_stream(&blocker, fork.second)) {
@@ -308,8 +292,5 @@ CASE(capture_fork, external_wait_is_a_node, GUIDE, PROHIBITED_WAIT,
             CHECK_OK(cuStreamSynchronize(fork.first));
             CHECK_EQUAL(word_at(fork.words, 1), 5);
         }
-        end_exec(exec);
     }
-    end_graph(graph);
-    end_fork(&fork);
 }

@@ -8,25 +8,21 @@ CASE(capture, does_not_run, DRIVER_API, "cuStreamBeginCapture",
      "When a stream is in capture mode, all operations pushed into the stream will not "
      "be executed, but will instead be captured into a graph")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
         CHECK_OK(set_word(stream, words, 7));
         CHECK_OK(copy_word(stream, words + 4, words));
-        CUgraph graph = end_capture(stream);
+        GRAPH graph = end_capture(stream);
         CHECK_OK(cuCtxSynchronize());
         CHECK_EQUAL(word_at(words, 0), 0);
-        CUgraphExec exec = instantiate(graph);
+        EXEC exec = instantiate(graph);
         CHECK_OK(cuCtxSynchronize());
         CHECK_EQUAL(word_at(words, 0), 0); /* instantiated is not launched */
         run_exec(exec, stream);
         CHECK_EQUAL(word_at(words, 1), 7);
-        end_exec(exec);
-        end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 static void CUDA_CB count_call(void *argument)
@@ -37,8 +33,8 @@ static void CUDA_CB count_call(void *argument)
 CASE(capture, makes_a_chain_of_nodes, GUIDE, "Creating a Graph Using Stream Capture",
      "Work of one stream becomes nodes of their kinds, each depending on the one before")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
     unsigned calls = 0;
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
@@ -46,8 +42,8 @@ CASE(capture, makes_a_chain_of_nodes, GUIDE, "Creating a Graph Using Stream Capt
         CHECK_OK(copy_word(stream, words + 4, words));
         CHECK_OK(add_words(stream, words + 4, words, 1));
         CHECK_OK(cuLaunchHostFunc(stream, count_call, &calls));
-        CUgraph graph = end_capture(stream);
-        CUgraphExec exec = instantiate(graph);
+        GRAPH graph = end_capture(stream);
+        EXEC exec = instantiate(graph);
         if (graph) {
             CHECK_EQUAL(node_count(graph), 4);
             CHECK_EQUAL(edge_count(graph), 3);
@@ -60,68 +56,56 @@ CASE(capture, makes_a_chain_of_nodes, GUIDE, "Creating a Graph Using Stream Capt
         run_exec(exec, stream);
         CHECK_EQUAL(calls, 1);
         CHECK_EQUAL(word_at(words, 1), 14);
-        end_exec(exec);
-        end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture, runs_at_each_launch, DRIVER_API, "cuGraphLaunch",
      "Executes hGraphExec in hStream, each time it is launched")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
 
     put_word(words, 3);
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
         CHECK_OK(add_words(stream, words + 4, words, 1));
-        CUgraph graph = end_capture(stream);
-        CUgraphExec exec = instantiate(graph);
+        GRAPH graph = end_capture(stream);
+        EXEC exec = instantiate(graph);
         for (int i = 0; exec && i < 5; i++)
             CHECK_OK(cuGraphLaunch(exec, stream));
         CHECK_OK(cuStreamSynchronize(stream));
         CHECK_EQUAL(word_at(words, 1), 15);
-        end_exec(exec);
-        end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture, source_is_read_at_the_launch, DRIVER_API, "cuStreamBeginCapture",
      "Operations are not executed but captured: a copy from pinned memory reads what is "
      "there at each launch")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
-    uint32_t *pinned = new_pinned(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
+    PINNED *pinned = new_pinned(1);
 
     if (pinned && begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
         pinned[0] = 1;
         CHECK_OK(cuMemcpyHtoDAsync(words, pinned, 4, stream));
-        CUgraph graph = end_capture(stream);
-        CUgraphExec exec = instantiate(graph);
+        GRAPH graph = end_capture(stream);
+        EXEC exec = instantiate(graph);
         pinned[0] = 2;
         run_exec(exec, stream);
         CHECK_EQUAL(word_at(words, 0), 2);
         pinned[0] = 3;
         run_exec(exec, stream);
         CHECK_EQUAL(word_at(words, 0), 3);
-        end_exec(exec);
-        end_graph(graph);
     }
-    end_pinned(pinned);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture, arguments_are_taken_at_the_call, DRIVER_API, "cuGraphAddKernelNode",
      "The kernelParams array, as well as the argument values it points to, are copied "
      "during the call: also by a launch that is captured")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(3), to = words + 4, from = words;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(3);
+    CUdeviceptr to = words + 4, from = words;
     uint64_t count = 1;
     void *params[] = {&to, &from, &count};
 
@@ -129,16 +113,12 @@ CASE(capture, arguments_are_taken_at_the_call, DRIVER_API, "cuGraphAddKernelNode
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
         CHECK_OK(launch(kernel("gs_copy"), stream, params));
         to = words + 8;
-        CUgraph graph = end_capture(stream);
-        CUgraphExec exec = instantiate(graph);
+        GRAPH graph = end_capture(stream);
+        EXEC exec = instantiate(graph);
         run_exec(exec, stream);
         CHECK_EQUAL(word_at(words, 1), 7);
         CHECK_EQUAL(word_at(words, 2), 0);
-        end_exec(exec);
-        end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture, outlives_its_stream, DRIVER_API, "cuStreamEndCapture",
@@ -146,45 +126,37 @@ CASE(capture, outlives_its_stream, DRIVER_API, "cuStreamEndCapture",
      "stream it was captured from")
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
-    CUgraph graph = NULL;
+    STREAM other = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
+    GRAPH graph = NULL;
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
         CHECK_OK(set_word(stream, words, 7));
         graph = end_capture(stream);
     }
     end_stream(stream);
-    CUgraphExec exec = instantiate(graph);
+    EXEC exec = instantiate(graph);
     run_exec(exec, other);
     CHECK_EQUAL(word_at(words, 0), 7);
-    end_exec(exec);
-    end_graph(graph);
-    end_words(words);
-    end_stream(other);
 }
 
 CASE(capture, not_of_a_graph_launch, GPUS, "cuGraphLaunch",
      "Into a capturing stream: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the capture is "
      "invalidated" ON_H200)
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
-    CUgraph child = NULL;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
+    GRAPH child = NULL;
 
     put_word(words, 3);
     CHECK_OK(cuGraphCreate(&child, 0));
     add_node(child, NULL, 0, words + 4, words);
-    CUgraphExec inner = instantiate(child);
+    EXEC inner = instantiate(child);
     if (inner && begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
         CHECK_CODE(cuGraphLaunch(inner, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         check_invalidated(stream);
     }
     CHECK_EQUAL(word_at(words, 1), 0);
-    end_exec(inner);
-    end_graph(child);
-    end_words(words);
-    end_stream(stream);
 }
 
 /* ---- dependencies by hand -------------------------------------------------------- */
@@ -193,12 +165,11 @@ CASE(capture, update_outside_of_a_capture, DRIVER_API,
      "cuStreamUpdateCaptureDependencies",
      "Returns CUDA_ERROR_ILLEGAL_STATE if the stream is not capturing")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     CHECK_CODE(
         later()->update_dependencies(stream, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES),
         CUDA_ERROR_ILLEGAL_STATE);
-    end_stream(stream);
 }
 
 CASE(
@@ -207,15 +178,15 @@ CASE(
     "CU_STREAM_SET_CAPTURE_DEPENDENCIES: the set passed replaces the existing set. Nodes "
     "that are removed from it do not result in CUDA_ERROR_STREAM_CAPTURE_UNJOINED")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_OK(set_word(stream, words, 5));
         CHECK_OK(later()->update_dependencies(stream, NULL, 0,
                                               CU_STREAM_SET_CAPTURE_DEPENDENCIES));
         CHECK_OK(set_word(stream, words + 4, 6));
-        CUgraph graph = end_capture(stream);
+        GRAPH graph = end_capture(stream);
         if (graph) {
             size_t roots = 0;
             CHECK_EQUAL(node_count(graph), 2);
@@ -223,10 +194,7 @@ CASE(
             CHECK_OK(cuGraphGetRootNodes(graph, NULL, &roots));
             CHECK_EQUAL(roots, 2);
         }
-        end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(
@@ -234,8 +202,8 @@ CASE(
     "CU_STREAM_ADD_CAPTURE_DEPENDENCIES (and 0): the set passed is added to the existing "
     "set, which the next captured node will depend on")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
     CUstreamCaptureStatus status;
     CUgraph graph = NULL;
 
@@ -248,17 +216,14 @@ CASE(
         CHECK_OK(add_words(stream, words, words + 4, 1));
         graph = end_capture(stream);
         if (graph) {
-            CUgraphExec exec = instantiate(graph);
+            EXEC exec = instantiate(graph);
             CHECK_EQUAL(node_count(graph), 3);
             CHECK_EQUAL(edge_count(graph), 2);
             run_exec(exec, stream);
             CHECK_EQUAL(word_at(words, 0), 11);
-            end_exec(exec);
         }
         end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 /* ---- into a graph ---------------------------------------------------------------- */
@@ -269,7 +234,8 @@ CASE(capture, into_a_graph, DRIVER_API, "cuStreamBeginCaptureToGraph",
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr words = new_words(2);
-    CUgraph graph = NULL, ended = NULL;
+    GRAPH graph = NULL;
+    CUgraph ended = NULL;
 
     if (!later()->begin_capture_to_graph) {
         skip("the driver has no cuStreamBeginCaptureToGraph");
@@ -291,7 +257,6 @@ CASE(capture, into_a_graph, DRIVER_API, "cuStreamBeginCaptureToGraph",
         CHECK_EQUAL(word_at(words, 1), 5);
         end_exec(exec);
     }
-    end_graph(graph);
     end_words(words);
     end_stream(stream);
 }
@@ -301,7 +266,8 @@ CASE(capture, into_a_graph_allows_its_use, GPUS, "cuStreamBeginCaptureToGraph",
      "instantiable\" is documented" ON_H200)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUgraph graph = NULL, ended = NULL;
+    GRAPH graph = NULL;
+    CUgraph ended = NULL;
     CUgraphExec exec = NULL;
 
     if (!later()->begin_capture_to_graph) {
@@ -319,7 +285,6 @@ CASE(capture, into_a_graph_allows_its_use, GPUS, "cuStreamBeginCaptureToGraph",
         exec = instantiate(graph);
         end_exec(exec);
     }
-    end_graph(graph);
     end_stream(stream);
 }
 
@@ -337,16 +302,17 @@ CASE(capture, of_memory, GUIDE, "Graph Memory Nodes, Stream Capture",
      "Graph memory nodes can be created by capturing cudaMallocAsync and cudaFreeAsync: "
      "the virtual address returned can be used by other operations of the capture")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1), captured = 0;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
+    CUdeviceptr captured = 0;
 
     if (has_pools() && begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
         CHECK_OK(cuMemAllocAsync(&captured, 4096, stream));
         CHECK_OK(set_word(stream, captured, 7));
         CHECK_OK(copy_word(stream, words, captured));
         CHECK_OK(cuMemFreeAsync(captured, stream));
-        CUgraph graph = end_capture(stream);
-        CUgraphExec exec = instantiate(graph);
+        GRAPH graph = end_capture(stream);
+        EXEC exec = instantiate(graph);
         if (graph) {
             CHECK_EQUAL(nodes_of_type(graph, CU_GRAPH_NODE_TYPE_MEM_ALLOC), 1);
             CHECK_EQUAL(nodes_of_type(graph, CU_GRAPH_NODE_TYPE_MEM_FREE), 1);
@@ -357,11 +323,7 @@ CASE(capture, of_memory, GUIDE, "Graph Memory Nodes, Stream Capture",
             run_exec(exec, stream);
             CHECK_EQUAL(word_at(words, 0), 7);
         }
-        end_exec(exec);
-        end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(capture, of_memory_that_stays, GUIDE,
@@ -369,14 +331,15 @@ CASE(capture, of_memory_that_stays, GUIDE,
      "An allocation that its graph does not free may be freed by cudaFreeAsync, ordered "
      "behind the launch, and the graph launched again")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1), captured = 0;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
+    CUdeviceptr captured = 0;
 
     if (has_pools() && begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
         CHECK_OK(cuMemAllocAsync(&captured, 4096, stream));
         CHECK_OK(set_word(stream, captured, 7));
-        CUgraph graph = end_capture(stream);
-        CUgraphExec exec = instantiate(graph);
+        GRAPH graph = end_capture(stream);
+        EXEC exec = instantiate(graph);
         for (int i = 0; exec && i < 2; i++) {
             CHECK_OK(cuGraphLaunch(exec, stream));
             CHECK_OK(copy_word(stream, words, captured));
@@ -384,9 +347,5 @@ CASE(capture, of_memory_that_stays, GUIDE,
             CHECK_OK(cuStreamSynchronize(stream));
             CHECK_EQUAL(word_at(words, 0), 7);
         }
-        end_exec(exec);
-        end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }

@@ -100,7 +100,7 @@ static CUresult unsafe_call_elsewhere(CUstreamCaptureMode mode)
 static void check_call(CUstreamCaptureMode capture, CUstreamCaptureMode thread, bool here,
                        bool allowed)
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUstreamCaptureMode mode = thread;
     CUresult res;
 
@@ -121,82 +121,65 @@ static void check_call(CUstreamCaptureMode capture, CUstreamCaptureMode thread, 
             drop_capture(stream);
         }
     }
-    end_stream(stream);
 }
 
-CASE(capture_mode, global_forbids_here, DRIVER_API, MODES,
-     "If the local thread has an ongoing capture sequence that was not initiated with "
-     "RELAXED, this thread is prohibited from potentially unsafe API calls")
-{
-    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL, true, false);
-}
+CASE_IS(capture_mode, global_forbids_here, DRIVER_API, MODES,
+        "If the local thread has an ongoing capture sequence that was not initiated with "
+        "RELAXED, this thread is prohibited from potentially unsafe API calls",
+        check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL, true,
+                   false))
 
-CASE(capture_mode, global_forbids_elsewhere, DRIVER_API, MODES,
-     "If any other thread has a concurrent capture sequence initiated with GLOBAL, this "
-     "thread is prohibited from potentially unsafe API calls")
-{
+CASE_IS(
+    capture_mode, global_forbids_elsewhere, DRIVER_API, MODES,
+    "If any other thread has a concurrent capture sequence initiated with GLOBAL, this "
+    "thread is prohibited from potentially unsafe API calls",
     check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL, false,
-               false);
-}
+               false))
 
-CASE(capture_mode, local_forbids_here, DRIVER_API, MODES,
-     "If the local thread has an ongoing capture sequence that was not initiated with "
-     "RELAXED, this thread is prohibited from potentially unsafe API calls")
-{
-    check_call(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL, true,
-               false);
-}
+CASE_IS(capture_mode, local_forbids_here, DRIVER_API, MODES,
+        "If the local thread has an ongoing capture sequence that was not initiated with "
+        "RELAXED, this thread is prohibited from potentially unsafe API calls",
+        check_call(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL,
+                   true, false))
 
-CASE(capture_mode, local_allows_elsewhere, DRIVER_API, MODES,
-     "Other threads are prohibited by capture sequences initiated with GLOBAL, and so "
-     "not by one initiated with THREAD_LOCAL")
-{
-    check_call(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL, false,
-               true);
-}
+CASE_IS(capture_mode, local_allows_elsewhere, DRIVER_API, MODES,
+        "Other threads are prohibited by capture sequences initiated with GLOBAL, and so "
+        "not by one initiated with THREAD_LOCAL",
+        check_call(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL,
+                   false, true))
 
-CASE(capture_mode, relaxed_allows_here, DRIVER_API, MODES,
-     "A thread is prohibited by its own capture sequences not initiated with RELAXED, "
-     "and so not by one that was")
-{
-    check_call(CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL, true, true);
-}
+CASE_IS(capture_mode, relaxed_allows_here, DRIVER_API, MODES,
+        "A thread is prohibited by its own capture sequences not initiated with RELAXED, "
+        "and so not by one that was",
+        check_call(CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL, true,
+                   true))
 
-CASE(capture_mode, relaxed_allows_elsewhere, DRIVER_API, MODES,
-     "Other threads are prohibited by capture sequences initiated with GLOBAL, and so "
-     "not by one initiated with RELAXED")
-{
-    check_call(CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL, false,
-               true);
-}
+CASE_IS(capture_mode, relaxed_allows_elsewhere, DRIVER_API, MODES,
+        "Other threads are prohibited by capture sequences initiated with GLOBAL, and so "
+        "not by one initiated with RELAXED",
+        check_call(CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL, false,
+                   true))
 
-CASE(capture_mode, thread_may_ignore_others, DRIVER_API, MODES,
-     "THREAD_LOCAL: concurrent capture sequences in other threads are ignored")
-{
-    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, false,
-               true);
-}
+CASE_IS(capture_mode, thread_may_ignore_others, DRIVER_API, MODES,
+        "THREAD_LOCAL: concurrent capture sequences in other threads are ignored",
+        check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                   false, true))
 
-CASE(capture_mode, thread_may_not_ignore_its_own, DRIVER_API, MODES,
-     "THREAD_LOCAL: if the local thread has an ongoing capture sequence not initiated "
-     "with RELAXED, it is prohibited from potentially unsafe API calls")
-{
-    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, true,
-               false);
-}
+CASE_IS(capture_mode, thread_may_not_ignore_its_own, DRIVER_API, MODES,
+        "THREAD_LOCAL: if the local thread has an ongoing capture sequence not initiated "
+        "with RELAXED, it is prohibited from potentially unsafe API calls",
+        check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                   true, false))
 
-CASE(capture_mode, relaxed_thread_is_free, DRIVER_API, MODES,
-     "RELAXED: the local thread is not prohibited from potentially unsafe API calls")
-{
-    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, true, true);
-}
+CASE_IS(capture_mode, relaxed_thread_is_free, DRIVER_API, MODES,
+        "RELAXED: the local thread is not prohibited from potentially unsafe API calls",
+        check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, true,
+                   true))
 
-CASE(capture_mode, relaxed_thread_is_free_of_others, DRIVER_API, MODES,
-     "RELAXED: the local thread is not prohibited from potentially unsafe API calls")
-{
-    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, false,
-               true);
-}
+CASE_IS(capture_mode, relaxed_thread_is_free_of_others, DRIVER_API, MODES,
+        "RELAXED: the local thread is not prohibited from potentially unsafe API calls",
+        check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, false,
+                   true))
 
 CASE(capture_mode, exchange_tells_the_former, DRIVER_API, MODES,
      "Sets the calling thread's mode to the value contained in *mode, and overwrites "
@@ -276,10 +259,9 @@ CASE(capture_mode, memory_of_another_stream_is_unsafe, GPUS, "cuMemAllocAsync",
      "call: it fails with "
      "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and invalidates the capture" ON_H200)
 {
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
-        skip("the device has no stream-ordered memory");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+                    "the device has no stream-ordered memory"))
         return;
-    }
     beside = new_stream(CU_STREAM_NON_BLOCKING);
     check_modes(allocates_in_the_stream);
     CHECK_OK(cuStreamSynchronize(beside));
@@ -293,9 +275,9 @@ CASE(capture_mode, relaxed_thread_may_not_ask_captured_events, DRIVER_API, MODES
      "with stream capture, for example cuEventQuery on an event that was last recorded "
      "inside a capture sequence")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUevent event = new_event();
+    EVENT event = new_event();
 
     CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
@@ -304,17 +286,15 @@ CASE(capture_mode, relaxed_thread_may_not_ask_captured_events, DRIVER_API, MODES
         drop_capture(stream);
     }
     CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
-    end_event(event);
-    end_stream(stream);
 }
 
 CASE(capture_mode, calls_that_enqueue_are_safe, DRIVER_API, MODES,
      "Unsafe is what is not enqueued asynchronously to a stream: work in a stream that "
      "does not capture is allowed while another one captures")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM other = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
         CHECK_OK(set_word(other, words, 7));
@@ -324,7 +304,4 @@ CASE(capture_mode, calls_that_enqueue_are_safe, DRIVER_API, MODES,
     }
     CHECK_OK(cuStreamSynchronize(other));
     CHECK_EQUAL(word_at(words, 1), 7);
-    end_words(words);
-    end_stream(other);
-    end_stream(stream);
 }

@@ -68,11 +68,9 @@ static void pop_nothing(void *argument)
     CHECK_CODE(cuCtxPopCurrent(&popped), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-CASE(context, pop_nothing, DRIVER_API, "cuCtxPopCurrent",
-     "CUDA_ERROR_INVALID_CONTEXT: there is no context bound to the current thread")
-{
-    on_bare_thread(pop_nothing, NULL);
-}
+CASE_IS(context, pop_nothing, DRIVER_API, "cuCtxPopCurrent",
+        "CUDA_ERROR_INVALID_CONTEXT: there is no context bound to the current thread",
+        on_bare_thread(pop_nothing, NULL))
 
 CASE(context, set_replaces_top, DRIVER_API, "cuCtxSetCurrent",
      "If there exists a CUDA context stack on the calling CPU thread, this will replace "
@@ -108,11 +106,9 @@ static void set_null(void *argument)
     CHECK(current_context() == NULL);
 }
 
-CASE(context, set_null_on_nothing, DRIVER_API, "cuCtxSetCurrent",
-     "If ctx is NULL: a no-op if the calling CPU thread's CUDA context stack is empty")
-{
-    on_bare_thread(set_null, NULL);
-}
+CASE_IS(context, set_null_on_nothing, DRIVER_API, "cuCtxSetCurrent",
+        "If ctx is NULL: a no-op if the calling CPU thread's CUDA context stack is empty",
+        on_bare_thread(set_null, NULL))
 
 CASE(context, get_without_one, DRIVER_API, "cuCtxGetCurrent",
      "If no context is bound to the calling CPU thread then *pctx is set to NULL and "
@@ -129,12 +125,10 @@ CASE(context, get_without_one, DRIVER_API, "cuCtxGetCurrent",
     switch_to(the_context());
 }
 
-CASE(context, get_nowhere, DRIVER_API, "cuCtxGetDevice",
-     "CUDA_ERROR_INVALID_VALUE: one or more of the parameters passed is not within an "
-     "acceptable range of values")
-{
-    CHECK_CODE(cuCtxGetDevice(NULL), CUDA_ERROR_INVALID_VALUE);
-}
+CASE_IS(context, get_nowhere, DRIVER_API, "cuCtxGetDevice",
+        "CUDA_ERROR_INVALID_VALUE: one or more of the parameters passed is not within an "
+        "acceptable range of values",
+        CHECK_INVALID(cuCtxGetDevice(NULL)))
 
 static void bind_own(void *argument)
 {
@@ -202,13 +196,11 @@ static void memory_without_context(void *argument)
     CHECK_CODE(cuMemGetInfo(&free_bytes, &total_bytes), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-CASE(
+CASE_IS(
     context, memory_needs_one, DRIVER_API, "cuMemAlloc, cuMemGetInfo",
     "CUDA_ERROR_INVALID_CONTEXT: this most frequently indicates that there is no context "
-    "bound to the current thread")
-{
-    on_bare_thread(memory_without_context, NULL);
-}
+    "bound to the current thread",
+    on_bare_thread(memory_without_context, NULL))
 
 static void work_without_context(void *argument)
 {
@@ -221,14 +213,12 @@ static void work_without_context(void *argument)
     CHECK_CODE(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-CASE(
+CASE_IS(
     context, work_needs_one, DRIVER_API,
     "cuStreamCreate, cuEventCreate, cuCtxSynchronize",
     "CUDA_ERROR_INVALID_CONTEXT: this most frequently indicates that there is no context "
-    "bound to the current thread")
-{
-    on_bare_thread(work_without_context, NULL);
-}
+    "bound to the current thread",
+    on_bare_thread(work_without_context, NULL))
 
 static void state_without_context(void *argument)
 {
@@ -242,11 +232,9 @@ static void state_without_context(void *argument)
     CHECK_CODE(cuModuleLoadData(&module, two_kernels), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-CASE(
+CASE_IS(
     context, state_needs_one, DRIVER_API,
     "cuCtxGetDevice, cuCtxGetFlags, cuModuleLoadData",
     "CUDA_ERROR_INVALID_CONTEXT: this most frequently indicates that there is no context "
-    "bound to the current thread")
-{
-    on_bare_thread(state_without_context, NULL);
-}
+    "bound to the current thread",
+    on_bare_thread(state_without_context, NULL))

@@ -84,7 +84,7 @@ CASE(context, cache_config, DRIVER_API, "cuCtxSetCacheConfig, cuCtxGetCacheConfi
     CHECK_OK(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
     CHECK_OK(cuCtxGetCacheConfig(&config));
     CHECK(config == CU_FUNC_CACHE_PREFER_L1 || config == CU_FUNC_CACHE_PREFER_NONE);
-    CHECK_CODE(cuCtxGetCacheConfig(NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuCtxGetCacheConfig(NULL));
     CHECK_OK(cuCtxDestroy(created));
 }
 

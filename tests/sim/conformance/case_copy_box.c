@@ -164,12 +164,10 @@ CASE(copy, box_within_device, DRIVER_API, "cuMemcpy2D",
     check_copy(cuMemcpy2D, on_device(4, 2, pitch), on_device(8, 5, pitch), 100, 7);
 }
 
-CASE(copy, box_within_host, DRIVER_API, "cuMemcpy2D",
-     "CU_MEMORYTYPE_HOST specifies the (host) base address of the data and the bytes "
-     "per row to apply, of source and destination alike")
-{
-    check_copy(cuMemcpy2D, on_host(3, 1, 100), on_host(0, 6, 333), 60, 11);
-}
+CASE_IS(copy, box_within_host, DRIVER_API, "cuMemcpy2D",
+        "CU_MEMORYTYPE_HOST specifies the (host) base address of the data and the bytes "
+        "per row to apply, of source and destination alike",
+        check_copy(cuMemcpy2D, on_host(3, 1, 100), on_host(0, 6, 333), 60, 11))
 
 CASE(copy, box_unified, DRIVER_API, "cuMemcpy2D",
      "If the memory type is CU_MEMORYTYPE_UNIFIED, srcDevice and srcPitch specify the "
@@ -233,7 +231,7 @@ CASE(copy, box_with_a_longer_pitch, GPUS, "cuMemcpy2D",
      "error is documented" ON_H200)
 {
     size_t pitch = (size_t)device_attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH) + 1;
-    CUdeviceptr pointer = device_get(BLOCK);
+    MEMORY pointer = device_get(BLOCK);
     /* Room for two rows, of which nothing is touched but 64 bytes each. */
     void *room = mmap(NULL, pitch + 4096, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -252,5 +250,4 @@ CASE(copy, box_with_a_longer_pitch, GPUS, "cuMemcpy2D",
         CHECK_OK(cuMemcpy2D(&p));
         munmap(room, pitch + 4096);
     }
-    device_put(pointer);
 }

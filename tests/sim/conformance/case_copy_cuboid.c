@@ -63,7 +63,8 @@ static void check_copies(copy_call *call, struct place to, struct place from,
                          CUmemorytype of_device)
 {
     unsigned char *model = malloc(BLOCK), *host = malloc(BLOCK);
-    CUdeviceptr pointer = device_get(BLOCK), next = device_get(BLOCK);
+    MEMORY pointer = device_get(BLOCK);
+    MEMORY next = device_get(BLOCK);
     CUDA_MEMCPY3D p = parameters(&to, &from, &extent);
 
     if (!model || !host)
@@ -100,8 +101,6 @@ static void check_copies(copy_call *call, struct place to, struct place from,
     p.dstDevice = (CUdeviceptr)(uintptr_t)host;
     CHECK_OK(call(&p));
     CHECK(memcmp(host, model, BLOCK) == 0);
-    device_put(pointer);
-    device_put(next);
     free(model);
     free(host);
 }
@@ -118,37 +117,31 @@ CASE(copy, cuboid, DRIVER_API, "cuMemcpy3D",
                  CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE);
 }
 
-CASE(copy, cuboid_unified, DRIVER_API, "cuMemcpy3D",
-     "If the memory type is CU_MEMORYTYPE_UNIFIED, srcDevice and srcPitch specify the "
-     "(unified virtual address space) base address of the data")
-{
-    check_copies(cuMemcpy3D, (struct place){16, 2, 1, 512, 12},
-                 (struct place){32, 3, 2, 512, 9}, (struct extent){64, 5, 4},
-                 CU_MEMORYTYPE_UNIFIED, CU_MEMORYTYPE_UNIFIED);
-}
+CASE_IS(copy, cuboid_unified, DRIVER_API, "cuMemcpy3D",
+        "If the memory type is CU_MEMORYTYPE_UNIFIED, srcDevice and srcPitch specify the "
+        "(unified virtual address space) base address of the data",
+        check_copies(cuMemcpy3D, (struct place){16, 2, 1, 512, 12},
+                     (struct place){32, 3, 2, 512, 9}, (struct extent){64, 5, 4},
+                     CU_MEMORYTYPE_UNIFIED, CU_MEMORYTYPE_UNIFIED))
 
-CASE(copy, cuboid_async, DRIVER_API, "cuMemcpy3DAsync",
-     "Perform a 3D memory copy according to the parameters specified in pCopy, in "
-     "hStream")
-{
-    check_copies(copy_async, (struct place){16, 2, 1, 512, 12},
-                 (struct place){32, 3, 2, 512, 9}, (struct extent){64, 5, 4},
-                 CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE);
-}
+CASE_IS(copy, cuboid_async, DRIVER_API, "cuMemcpy3DAsync",
+        "Perform a 3D memory copy according to the parameters specified in pCopy, in "
+        "hStream",
+        check_copies(copy_async, (struct place){16, 2, 1, 512, 12},
+                     (struct place){32, 3, 2, 512, 9}, (struct extent){64, 5, 4},
+                     CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE))
 
-CASE(copy, cuboid_of_one_slice, DRIVER_API, "CUDA_MEMCPY3D",
-     "srcHeight and dstHeight are ignored when it is an array; may be 0 if Depth==1")
-{
-    check_copies(cuMemcpy3D, (struct place){0, 1, 0, 512, 0},
-                 (struct place){16, 2, 0, 512, 0}, (struct extent){100, 7, 1},
-                 CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE);
-}
+CASE_IS(copy, cuboid_of_one_slice, DRIVER_API, "CUDA_MEMCPY3D",
+        "srcHeight and dstHeight are ignored when it is an array; may be 0 if Depth==1",
+        check_copies(cuMemcpy3D, (struct place){0, 1, 0, 512, 0},
+                     (struct place){16, 2, 0, 512, 0}, (struct extent){100, 7, 1},
+                     CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE))
 
 /* Is a copy to the device refused? The block has room for it either way. */
 static void check_refused(struct place to, struct place from, struct extent extent)
 {
     void *host = malloc(BLOCK);
-    CUdeviceptr pointer = device_get(BLOCK);
+    MEMORY pointer = device_get(BLOCK);
     CUDA_MEMCPY3D p = parameters(&to, &from, &extent);
 
     if (!host)
@@ -161,7 +154,6 @@ static void check_refused(struct place to, struct place from, struct extent exte
     p.dstDevice = pointer;
     CHECK(cuMemcpy3D(&p) != CUDA_SUCCESS);
     CHECK(device_holds(pointer, BLOCK, 2));
-    device_put(pointer);
     free(host);
 }
 

@@ -81,11 +81,10 @@ CASE(copy, host_to_device, DRIVER_API, "cuMemcpyHtoD",
     char *host = pageable(1);
 
     for (size_t i = 0; i < GS_ARRAY_LEN(parts); i++) {
-        CUdeviceptr pointer = filled(2);
+        MEMORY pointer = filled(2);
         CHECK_OK(
             cuMemcpyHtoD(pointer + parts[i].to, host + parts[i].from, parts[i].bytes));
         CHECK(device_is_spliced(pointer, parts[i].to, parts[i].from, parts[i].bytes));
-        device_put(pointer);
     }
     free(host);
 }
@@ -94,7 +93,7 @@ CASE(copy, device_to_host, DRIVER_API, "cuMemcpyDtoH",
      "Copies from device to host memory. ByteCount specifies the number of bytes to "
      "copy")
 {
-    CUdeviceptr pointer = filled(1);
+    MEMORY pointer = filled(1);
 
     for (size_t i = 0; i < GS_ARRAY_LEN(parts); i++) {
         unsigned char *host = pageable(2);
@@ -103,34 +102,30 @@ CASE(copy, device_to_host, DRIVER_API, "cuMemcpyDtoH",
         CHECK(is_spliced(host, parts[i].to, parts[i].from, parts[i].bytes));
         free(host);
     }
-    device_put(pointer);
 }
 
 CASE(copy, device_to_device, DRIVER_API, "cuMemcpyDtoD",
      "Copies from device memory to device memory. ByteCount specifies the number of "
      "bytes to copy")
 {
-    CUdeviceptr from = filled(1);
+    MEMORY from = filled(1);
 
     for (size_t i = 0; i < GS_ARRAY_LEN(parts); i++) {
-        CUdeviceptr to = filled(2);
+        MEMORY to = filled(2);
         CHECK_OK(cuMemcpyDtoD(to + parts[i].to, from + parts[i].from, parts[i].bytes));
         CHECK(device_is_spliced(to, parts[i].to, parts[i].from, parts[i].bytes));
-        device_put(to);
     }
-    device_put(from);
 }
 
 CASE(copy, within_a_block, DRIVER_API, "cuMemcpyDtoD",
      "Copies from device memory to device memory: dstDevice and srcDevice are "
      "addresses, of one allocation or of two")
 {
-    CUdeviceptr pointer = filled(1);
+    MEMORY pointer = filled(1);
 
     CHECK_OK(cuMemcpyDtoD(pointer + BYTES / 2, pointer, BYTES / 2));
     CHECK(device_holds(pointer, BYTES / 2, 1));
     CHECK(device_holds(pointer + BYTES / 2, BYTES / 2, 1));
-    device_put(pointer);
 }
 
 #define INFERS                                                                           \
@@ -159,7 +154,7 @@ CASE(copy, unified_with_pageable, DRIVER_API, "cuMemcpy", INFERS)
 CASE(copy, unified_with_pinned, DRIVER_API, "cuMemcpy", INFERS)
 {
     void *from = pinned(5), *to = pinned(6);
-    CUdeviceptr pointer = filled(7);
+    MEMORY pointer = filled(7);
 
     CHECK_OK(cuMemcpy(pointer, address_of(from), BYTES));
     CHECK_OK(cuMemcpy(address_of(to), pointer, BYTES));
@@ -167,7 +162,6 @@ CASE(copy, unified_with_pinned, DRIVER_API, "cuMemcpy", INFERS)
     bytes_fill(from, BYTES, 9);
     CHECK_OK(cuMemcpy(address_of(to), address_of(from), BYTES));
     CHECK(bytes_hold(to, BYTES, 9));
-    device_put(pointer);
     CHECK_OK(cuMemFreeHost(from));
     CHECK_OK(cuMemFreeHost(to));
 }
@@ -196,11 +190,12 @@ CASE(copy, async_parts, DRIVER_API,
      "stream")
 {
     char *host = pinned(1);
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     for (size_t i = 0; i < GS_ARRAY_LEN(parts); i++) {
         unsigned char *back = pinned(2);
-        CUdeviceptr first = device_get(BYTES), second = device_get(BYTES);
+        MEMORY first = device_get(BYTES);
+        MEMORY second = device_get(BYTES);
         CHECK_OK(cuMemcpyHtoDAsync(first + parts[i].from, host + parts[i].from,
                                    parts[i].bytes, stream));
         CHECK_OK(cuMemcpyDtoDAsync(second + parts[i].to, first + parts[i].from,
@@ -209,11 +204,8 @@ CASE(copy, async_parts, DRIVER_API,
                                    parts[i].bytes, stream));
         CHECK_OK(cuStreamSynchronize(stream));
         CHECK(is_spliced(back, parts[i].to, parts[i].from, parts[i].bytes));
-        device_put(first);
-        device_put(second);
         CHECK_OK(cuMemFreeHost(back));
     }
-    end_stream(stream);
     CHECK_OK(cuMemFreeHost(host));
 }
 
@@ -221,15 +213,13 @@ CASE(copy, async_pageable, DRIVER_API, "cuMemcpyHtoDAsync, cuMemcpyDtoHAsync",
      "Copies between host memory and device memory: the host memory may be pageable")
 {
     void *from = pageable(1), *to = pageable(2);
-    CUdeviceptr pointer = filled(3);
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    MEMORY pointer = filled(3);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     CHECK_OK(cuMemcpyHtoDAsync(pointer, from, BYTES, stream));
     CHECK_OK(cuMemcpyDtoHAsync(to, pointer, BYTES, stream));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK(bytes_hold(to, BYTES, 1));
-    end_stream(stream);
-    device_put(pointer);
     free(from);
     free(to);
 }
@@ -239,7 +229,7 @@ CASE(copy, pinned_address_as_device_address, DRIVER_API, "Unified Addressing",
      "devices is the same as the value through which it is accessed on the host")
 {
     void *host = pinned(4);
-    CUdeviceptr pointer = filled(5);
+    MEMORY pointer = filled(5);
 
     CHECK_OK(cuMemcpyDtoD(pointer, address_of(host), BYTES));
     CHECK(device_holds(pointer, BYTES, 4));
@@ -247,7 +237,6 @@ CASE(copy, pinned_address_as_device_address, DRIVER_API, "Unified Addressing",
     CHECK_OK(cuMemcpyDtoD(address_of(host), pointer, BYTES));
     CHECK_OK(cuCtxSynchronize());
     CHECK(device_is(address_of(host), BYTES, 9));
-    device_put(pointer);
     CHECK_OK(cuMemFreeHost(host));
 }
 

@@ -19,10 +19,9 @@ CASE(device, attribute_unknown, DRIVER_API, "cuDeviceGetAttribute",
 {
     int value = 7;
 
-    CHECK_CODE(cuDeviceGetAttribute(&value, (CUdevice_attribute)100000, the_device()),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuDeviceGetAttribute(NULL, CU_DEVICE_ATTRIBUTE_WARP_SIZE, the_device()),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuDeviceGetAttribute(&value, (CUdevice_attribute)100000, the_device()));
+    CHECK_INVALID(
+        cuDeviceGetAttribute(NULL, CU_DEVICE_ATTRIBUTE_WARP_SIZE, the_device()));
 }
 
 CASE(device, attribute_of_no_device, DRIVER_API, "cuDeviceGetAttribute",

@@ -106,8 +106,8 @@ CASE(device, bus_id_of_nothing, DRIVER_API, "cuDeviceGetByPCIBusId",
         absent = cuDeviceGetByPCIBusId(&device, id);
         CHECK(absent == CUDA_ERROR_INVALID_DEVICE || absent == CUDA_ERROR_INVALID_VALUE);
     }
-    CHECK_CODE(cuDeviceGetByPCIBusId(&device, NULL), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuDeviceGetByPCIBusId(NULL, "0000:01:00.0"), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuDeviceGetByPCIBusId(&device, NULL));
+    CHECK_INVALID(cuDeviceGetByPCIBusId(NULL, "0000:01:00.0"));
     CHECK_CODE(cuDeviceGetPCIBusId(id, sizeof(id), device_count()),
                CUDA_ERROR_INVALID_DEVICE);
 }

@@ -33,8 +33,8 @@ CASE(device, nowhere_to_write, DRIVER_API, "cuDeviceGet, cuDeviceGetCount",
      "CUDA_ERROR_INVALID_VALUE: one or more of the parameters passed is not within an "
      "acceptable range of values")
 {
-    CHECK_CODE(cuDeviceGet(NULL, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuDeviceGetCount(NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuDeviceGet(NULL, 0));
+    CHECK_INVALID(cuDeviceGetCount(NULL));
 }
 
 CASE(device, name_is_text, DRIVER_API, "cuDeviceGetName",
@@ -113,7 +113,7 @@ CASE(device, total_memory_refuses, DRIVER_API, "cuDeviceTotalMem",
 {
     size_t bytes;
 
-    CHECK_CODE(cuDeviceTotalMem(NULL, the_device()), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuDeviceTotalMem(NULL, the_device()));
     CHECK_CODE(cuDeviceTotalMem(&bytes, device_count()), CUDA_ERROR_INVALID_DEVICE);
 }
 

@@ -10,7 +10,7 @@ CASE(event, create_refuses_unknown_flags, DRIVER_API, "cuEventCreate",
 {
     CUevent event = NULL;
 
-    CHECK_CODE(cuEventCreate(&event, 0x100), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuEventCreate(&event, 0x100));
 }
 
 CASE(event, create_takes_each_flag, DRIVER_API, "cuEventCreate",
@@ -22,41 +22,38 @@ CASE(event, create_takes_each_flag, DRIVER_API, "cuEventCreate",
                               CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(flags); i++) {
-        CUevent event = NULL;
+        EVENT event = NULL;
         CHECK_OK(cuEventCreate(&event, flags[i]));
         CHECK_OK(cuEventRecord(event, NULL));
         CHECK_OK(cuEventSynchronize(event));
-        end_event(event);
     }
 }
 
 CASE(event, interprocess_without_timing, DRIVER_API, "cuEventCreate",
      "CU_EVENT_INTERPROCESS must be specified along with CU_EVENT_DISABLE_TIMING")
 {
-    CUevent event = NULL;
+    EVENT event = NULL;
 
-    CHECK_CODE(cuEventCreate(&event, CU_EVENT_INTERPROCESS), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuEventCreate(&event, CU_EVENT_INTERPROCESS));
     CHECK_OK(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
-    end_event(event);
 }
 
 CASE(event, never_recorded_is_complete, DRIVER_API, "cuEventRecord",
      "Before the first call to cuEventRecord(), an event represents an empty set of "
      "work, so for example cuEventQuery() would return CUDA_SUCCESS")
 {
-    CUevent event = new_event();
+    EVENT event = new_event();
 
     CHECK_OK(cuEventQuery(event));
     CHECK_OK(cuEventSynchronize(event));
-    end_event(event);
 }
 
 CASE(event, query_tells_of_captured_work, DRIVER_API, "cuEventQuery",
      "Returns CUDA_SUCCESS if all captured work has been completed, or "
      "CUDA_ERROR_NOT_READY if any captured work is incomplete")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
     struct blocker blocker;
 
     if (block_stream(&blocker, stream)) {
@@ -66,17 +63,15 @@ CASE(event, query_tells_of_captured_work, DRIVER_API, "cuEventQuery",
         CHECK(event_completes(event));
         end_block(&blocker);
     }
-    end_event(event);
-    end_stream(stream);
 }
 
 CASE(event, later_work_is_not_captured, DRIVER_API, "cuEventRecord",
      "Captures the contents of hStream at the time of this call. Uses of hStream after "
      "this call do not modify hEvent")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
+    EVENT event = new_event();
     struct blocker blocker;
 
     CHECK_OK(set_word(stream, words, 7));
@@ -87,18 +82,15 @@ CASE(event, later_work_is_not_captured, DRIVER_API, "cuEventRecord",
         end_block(&blocker);
     }
     CHECK_EQUAL(word_at(words, 0), 7);
-    end_event(event);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(event, second_record_replaces_the_first, DRIVER_API, "cuEventRecord",
      "cuEventRecord() can be called multiple times on the same event and will overwrite "
      "the previously captured state")
 {
-    CUstream held = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream idle = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM held = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM idle = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
     struct blocker blocker;
 
     CHECK_OK(cuEventRecord(event, idle));
@@ -111,9 +103,6 @@ CASE(event, second_record_replaces_the_first, DRIVER_API, "cuEventRecord",
         CHECK_CODE(cuStreamQuery(held), CUDA_ERROR_NOT_READY);
         end_block(&blocker);
     }
-    end_event(event);
-    end_stream(idle);
-    end_stream(held);
 }
 
 struct event_call {
@@ -130,7 +119,7 @@ static void synchronize(void *argument)
 
 static void check_synchronize(unsigned flags)
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct event_call call = {NULL, CUDA_ERROR_UNKNOWN};
     struct blocker blocker;
 
@@ -146,27 +135,22 @@ static void check_synchronize(unsigned flags)
         end_block(&blocker);
     }
     end_event(call.event);
-    end_stream(stream);
 }
 
-CASE(event, synchronize_waits, DRIVER_API, "cuEventSynchronize",
-     "Waits until the completion of all work currently captured in hEvent")
-{
-    check_synchronize(CU_EVENT_DEFAULT);
-}
+CASE_IS(event, synchronize_waits, DRIVER_API, "cuEventSynchronize",
+        "Waits until the completion of all work currently captured in hEvent",
+        check_synchronize(CU_EVENT_DEFAULT))
 
-CASE(event, synchronize_waits_blocking, DRIVER_API, "cuEventSynchronize",
-     "Waiting for an event created with CU_EVENT_BLOCKING_SYNC will cause the calling "
-     "CPU thread to block until the event has been completed by the device")
-{
-    check_synchronize(CU_EVENT_BLOCKING_SYNC);
-}
+CASE_IS(event, synchronize_waits_blocking, DRIVER_API, "cuEventSynchronize",
+        "Waiting for an event created with CU_EVENT_BLOCKING_SYNC will cause the calling "
+        "CPU thread to block until the event has been completed by the device",
+        check_synchronize(CU_EVENT_BLOCKING_SYNC))
 
 CASE(event, synchronize_leaves_later_work, DRIVER_API, "cuEventSynchronize",
      "Waits for the work currently captured in hEvent, not for what the stream was given "
      "after")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct event_call call = {new_event(), CUDA_ERROR_UNKNOWN};
     struct blocker blocker;
 
@@ -181,18 +165,16 @@ CASE(event, synchronize_leaves_later_work, DRIVER_API, "cuEventSynchronize",
         end_block(&blocker);
     }
     end_event(call.event);
-    end_stream(stream);
 }
 
 CASE(event, null_is_no_event, DRIVER_API, "cuStreamWaitEvent",
      "hEvent: event to wait on (may not be NULL); CUDA_ERROR_INVALID_HANDLE")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     CHECK_CODE(cuStreamWaitEvent(stream, NULL, 0), CUDA_ERROR_INVALID_HANDLE);
     CHECK_CODE(cuEventQuery(NULL), CUDA_ERROR_INVALID_HANDLE);
     CHECK_CODE(cuEventRecord(NULL, stream), CUDA_ERROR_INVALID_HANDLE);
-    end_stream(stream);
 }
 
 static void destroy(void *argument)
@@ -206,9 +188,9 @@ CASE(event, destroy_before_completion, DRIVER_API, "cuEventDestroy",
      "An event may be destroyed before it is complete. In this case, the call does not "
      "block on completion of the event")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct event_call call = {new_event(), CUDA_ERROR_UNKNOWN};
-    CUdeviceptr words = new_words(1);
+    DEVICE_WORDS words = new_words(1);
     struct blocker blocker;
 
     if (block_stream(&blocker, stream)) {
@@ -223,8 +205,6 @@ CASE(event, destroy_before_completion, DRIVER_API, "cuEventDestroy",
         end_block(&blocker);
         CHECK_EQUAL(word_at(words, 0), 7);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(event, outlives_its_stream, DRIVER_API, "cuStreamDestroy",
@@ -232,7 +212,7 @@ CASE(event, outlives_its_stream, DRIVER_API, "cuStreamDestroy",
      "an event recorded in it still tells when")
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    EVENT event = new_event();
     struct blocker blocker;
 
     if (block_stream(&blocker, stream)) {
@@ -246,14 +226,13 @@ CASE(event, outlives_its_stream, DRIVER_API, "cuStreamDestroy",
     } else {
         end_stream(stream);
     }
-    end_event(event);
 }
 
 CASE(event, record_in_another_context, DRIVER_API, "cuEventRecord",
      "hEvent and hStream must be from the same context otherwise "
      "CUDA_ERROR_INVALID_HANDLE is returned")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUcontext other = new_context();
     CUevent event = NULL;
 
@@ -265,38 +244,32 @@ CASE(event, record_in_another_context, DRIVER_API, "cuEventRecord",
         end_event(event);
         end_context(other);
     }
-    end_stream(stream);
 }
 
 CASE(event, external_record_outside_a_capture, DRIVER_API, "cuEventRecordWithFlags",
      "CU_EVENT_RECORD_EXTERNAL is invalid outside of stream capture")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
 
-    if (CHECK(later()->event_record_with_flags)) {
-        CHECK(later()->event_record_with_flags(event, stream, CU_EVENT_RECORD_EXTERNAL) !=
-              CUDA_SUCCESS);
+    if (CHECK_REFUSED(later()->event_record_with_flags)) {
+        CHECK(later()->event_record_with_flags(event, stream, CU_EVENT_RECORD_EXTERNAL));
         CHECK_OK(
             later()->event_record_with_flags(event, stream, CU_EVENT_RECORD_DEFAULT));
         CHECK(event_completes(event));
     }
-    end_event(event);
-    end_stream(stream);
 }
 
 CASE(event, external_wait_outside_a_capture, DRIVER_API, "cuStreamWaitEvent",
      "CU_EVENT_WAIT_EXTERNAL is invalid outside of stream capture")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
 
     CHECK_OK(cuEventRecord(event, stream));
-    CHECK(cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL));
     CHECK_OK(cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT));
     CHECK_OK(cuStreamSynchronize(stream));
-    end_event(event);
-    end_stream(stream);
 }
 
 /* ---- elapsed time ---------------------------------------------------------------- */
@@ -313,22 +286,22 @@ CASE(event, elapsed_without_a_record, DRIVER_API, "cuEventElapsedTime",
      "If cuEventRecord() has not been called on either event then "
      "CUDA_ERROR_INVALID_HANDLE is returned")
 {
-    CUevent recorded = timed_event(), other = timed_event();
+    EVENT recorded = timed_event();
+    EVENT other = timed_event();
     float ms = 0;
 
     CHECK_OK(cuEventRecord(recorded, NULL));
     CHECK_OK(cuEventSynchronize(recorded));
     CHECK_CODE(later()->elapsed(&ms, recorded, other), CUDA_ERROR_INVALID_HANDLE);
     CHECK_CODE(later()->elapsed(&ms, other, recorded), CUDA_ERROR_INVALID_HANDLE);
-    end_event(recorded);
-    end_event(other);
 }
 
 CASE(event, elapsed_without_timing, DRIVER_API, "cuEventElapsedTime",
      "If either event was created with CU_EVENT_DISABLE_TIMING, this function will "
      "return CUDA_ERROR_INVALID_HANDLE")
 {
-    CUevent timed = timed_event(), untimed = new_event();
+    EVENT timed = timed_event();
+    EVENT untimed = new_event();
     float ms = 0;
 
     CHECK_OK(cuEventRecord(timed, NULL));
@@ -336,16 +309,15 @@ CASE(event, elapsed_without_timing, DRIVER_API, "cuEventElapsedTime",
     CHECK_OK(cuStreamSynchronize(NULL));
     CHECK_CODE(later()->elapsed(&ms, timed, untimed), CUDA_ERROR_INVALID_HANDLE);
     CHECK_CODE(later()->elapsed(&ms, untimed, timed), CUDA_ERROR_INVALID_HANDLE);
-    end_event(timed);
-    end_event(untimed);
 }
 
 CASE(event, elapsed_before_completion, DRIVER_API, "cuEventElapsedTime",
      "If cuEventRecord() has been called on both events but one or both of them has not "
      "yet been completed, CUDA_ERROR_NOT_READY is returned")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent start = timed_event(), stop = timed_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT start = timed_event();
+    EVENT stop = timed_event();
     struct blocker blocker;
     float ms = -1;
 
@@ -358,16 +330,13 @@ CASE(event, elapsed_before_completion, DRIVER_API, "cuEventElapsedTime",
         CHECK_OK(later()->elapsed(&ms, start, stop));
         CHECK(ms >= 0);
     }
-    end_event(start);
-    end_event(stop);
-    end_stream(stream);
 }
 
 CASE(event, elapsed_grows, DRIVER_API, "cuEventElapsedTime",
      "Computes the elapsed time between two events (in milliseconds with a resolution of "
      "around 0.5 microseconds)")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent events[3] = {timed_event(), timed_event(), timed_event()};
     uint64_t spin_ns = 2000000;
     void *params[] = {&spin_ns};
@@ -383,5 +352,4 @@ CASE(event, elapsed_grows, DRIVER_API, "cuEventElapsedTime",
     CHECK(first > 1 && both > first + 1);
     for (int i = 0; i < 3; i++)
         end_event(events[i]);
-    end_stream(stream);
 }

@@ -32,7 +32,7 @@ static void end_scene(struct scene *scene)
 CASE(event_wait, orders_streams, DRIVER_API, "cuStreamWaitEvent",
      "Makes all future work submitted to hStream wait for all work captured in hEvent")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
     if (set_scene(&scene)) {
         CHECK_OK(set_word(scene.held, scene.words, 7));
@@ -44,14 +44,13 @@ CASE(event_wait, orders_streams, DRIVER_API, "cuStreamWaitEvent",
         CHECK_OK(cuStreamSynchronize(scene.other));
         CHECK_EQUAL(word_at(scene.words, 1), 7);
     }
-    end_scene(&scene);
 }
 
 CASE(event_wait, leaves_earlier_work, DRIVER_API, "cuStreamWaitEvent",
      "Makes all future work submitted to hStream wait, not what was submitted before")
 {
-    struct scene scene;
-    CUevent before = new_event();
+    OWN(end_scene) struct scene scene;
+    EVENT before = new_event();
 
     if (set_scene(&scene)) {
         CHECK_OK(cuEventRecord(scene.event, scene.held));
@@ -66,15 +65,13 @@ CASE(event_wait, leaves_earlier_work, DRIVER_API, "cuStreamWaitEvent",
         CHECK_EQUAL(word_at(scene.words, 0), 7);
         CHECK_EQUAL(word_at(scene.words, 1), 8);
     }
-    end_event(before);
-    end_scene(&scene);
 }
 
 CASE(event_wait, before_the_record_is_nothing, DRIVER_API, "cuEventRecord",
      "Before the first call to cuEventRecord(), an event represents an empty set of "
      "work: a wait for it does not wait, and a later record does not change that")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
     if (set_scene(&scene)) {
         CHECK_OK(cuStreamWaitEvent(scene.other, scene.event, 0));
@@ -85,15 +82,14 @@ CASE(event_wait, before_the_record_is_nothing, DRIVER_API, "cuEventRecord",
         end_block(&scene.blocker);
         CHECK_EQUAL(word_at(scene.words, 0), 7);
     }
-    end_scene(&scene);
 }
 
 CASE(event_wait, later_record_does_not_hold_it, DRIVER_API, "cuEventRecord",
      "cuStreamWaitEvent() uses the most recently captured state at the time of the API "
      "call, and is not affected by later calls to cuEventRecord()")
 {
-    struct scene scene;
-    CUstream idle = new_stream(CU_STREAM_NON_BLOCKING);
+    OWN(end_scene) struct scene scene;
+    STREAM idle = new_stream(CU_STREAM_NON_BLOCKING);
 
     if (set_scene(&scene)) {
         CHECK_OK(cuEventRecord(scene.event, idle));
@@ -104,16 +100,14 @@ CASE(event_wait, later_record_does_not_hold_it, DRIVER_API, "cuEventRecord",
         CHECK_CODE(cuEventQuery(scene.event), CUDA_ERROR_NOT_READY);
         end_block(&scene.blocker);
     }
-    end_stream(idle);
-    end_scene(&scene);
 }
 
 CASE(event_wait, later_record_does_not_release_it, DRIVER_API, "cuEventRecord",
      "cuStreamWaitEvent() uses the most recently captured state at the time of the API "
      "call, and is not affected by later calls to cuEventRecord()")
 {
-    struct scene scene;
-    CUstream idle = new_stream(CU_STREAM_NON_BLOCKING);
+    OWN(end_scene) struct scene scene;
+    STREAM idle = new_stream(CU_STREAM_NON_BLOCKING);
 
     if (set_scene(&scene)) {
         CHECK_OK(set_word(scene.held, scene.words, 7));
@@ -127,15 +121,13 @@ CASE(event_wait, later_record_does_not_release_it, DRIVER_API, "cuEventRecord",
         CHECK_OK(cuStreamSynchronize(scene.other));
         CHECK_EQUAL(word_at(scene.words, 1), 7);
     }
-    end_stream(idle);
-    end_scene(&scene);
 }
 
 CASE(event_wait, outlives_the_event, DRIVER_API, "cuEventDestroy",
      "An event may be destroyed before it is complete, while a cuStreamWaitEvent() is "
      "outstanding: the wait holds")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
     if (set_scene(&scene)) {
         CHECK_OK(set_word(scene.held, scene.words, 7));
@@ -149,16 +141,16 @@ CASE(event_wait, outlives_the_event, DRIVER_API, "cuEventDestroy",
         CHECK_OK(cuStreamSynchronize(scene.other));
         CHECK_EQUAL(word_at(scene.words, 1), 7);
     }
-    end_scene(&scene);
 }
 
 CASE(event_wait, fork_and_join, GUIDE, "Cross-stream dependencies by events",
      "Work is ordered by the events that streams record and wait for, through several "
      "streams")
 {
-    struct scene scene;
-    CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent left = new_event(), right = new_event();
+    OWN(end_scene) struct scene scene;
+    STREAM third = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT left = new_event();
+    EVENT right = new_event();
 
     if (set_scene(&scene)) {
         CHECK_OK(set_word(scene.held, scene.words, 5));
@@ -175,18 +167,14 @@ CASE(event_wait, fork_and_join, GUIDE, "Cross-stream dependencies by events",
         end_block(&scene.blocker);
         CHECK_EQUAL(word_at(scene.words, 1), 10);
     }
-    end_event(left);
-    end_event(right);
-    end_stream(third);
-    end_scene(&scene);
 }
 
 CASE(event_wait, legacy_stream_waits_for_all, DRIVER_API, "cuStreamWaitEvent",
      "A wait in the legacy stream is an action of it, which all blocking streams wait "
      "on: their later work waits for the event too")
 {
-    struct scene scene;
-    CUstream blocking = new_stream(CU_STREAM_DEFAULT);
+    OWN(end_scene) struct scene scene;
+    STREAM blocking = new_stream(CU_STREAM_DEFAULT);
 
     if (set_scene(&scene)) {
         CHECK_OK(set_word(scene.held, scene.words, 7));
@@ -198,16 +186,15 @@ CASE(event_wait, legacy_stream_waits_for_all, DRIVER_API, "cuStreamWaitEvent",
         CHECK_OK(cuStreamSynchronize(blocking));
         CHECK_EQUAL(word_at(scene.words, 1), 7);
     }
-    end_stream(blocking);
-    end_scene(&scene);
 }
 
 CASE(event_wait, event_of_another_context, DRIVER_API, "cuStreamWaitEvent",
      "hEvent may be from a different context or device than hStream")
 {
     CUcontext other = new_context();
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING), theirs = NULL;
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream theirs = NULL;
+    EVENT event = new_event();
     struct blocker blocker;
 
     if (other) {
@@ -232,8 +219,6 @@ CASE(event_wait, event_of_another_context, DRIVER_API, "cuStreamWaitEvent",
         CHECK_OK(cuCtxSetCurrent(the_context()));
         end_context(other);
     }
-    end_event(event);
-    end_stream(stream);
 }
 
 /* ---- a context's events ---------------------------------------------------------- */
@@ -246,13 +231,12 @@ static bool has_context_events(void)
     return false;
 }
 
-CASE(context_event, covers_all_streams, DRIVER_API, "cuCtxRecordEvent",
-     "Captures in hEvent all the activities of the context at the time of this call")
+CASE_WHERE(
+    has_context_events, context_event, covers_all_streams, DRIVER_API, "cuCtxRecordEvent",
+    "Captures in hEvent all the activities of the context at the time of this call")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
-    if (!has_context_events())
-        return;
     if (set_scene(&scene)) {
         CHECK_OK(later()->ctx_record_event(the_context(), scene.event));
         CHECK_CODE(cuEventQuery(scene.event), CUDA_ERROR_NOT_READY);
@@ -260,13 +244,12 @@ CASE(context_event, covers_all_streams, DRIVER_API, "cuCtxRecordEvent",
         CHECK(event_completes(scene.event));
         end_block(&scene.blocker);
     }
-    end_scene(&scene);
 }
 
 CASE(context_event, leaves_later_work, DRIVER_API, "cuCtxRecordEvent",
      "Uses of hCtx after this call do not modify hEvent")
 {
-    CUevent event = new_event();
+    EVENT event = new_event();
     struct scene scene;
 
     if (has_context_events()) {
@@ -278,15 +261,13 @@ CASE(context_event, leaves_later_work, DRIVER_API, "cuCtxRecordEvent",
         }
         end_scene(&scene);
     }
-    end_event(event);
 }
 
-CASE(context_event, event_of_another_context, DRIVER_API, "cuCtxRecordEvent",
-     "hEvent and hCtx must be from the same CUDA context, otherwise "
-     "CUDA_ERROR_INVALID_HANDLE will be returned")
+CASE_WHERE(has_context_events, context_event, event_of_another_context, DRIVER_API,
+           "cuCtxRecordEvent",
+           "hEvent and hCtx must be from the same CUDA context, otherwise "
+           "CUDA_ERROR_INVALID_HANDLE will be returned")
 {
-    if (!has_context_events())
-        return;
     CUcontext other = new_context();
     CUevent event = new_event();
 
@@ -296,14 +277,14 @@ CASE(context_event, event_of_another_context, DRIVER_API, "cuCtxRecordEvent",
     end_context(other);
 }
 
-CASE(context_event, wait_holds_all_streams, DRIVER_API, "cuCtxWaitEvent",
-     "Makes all future work submitted to context hCtx wait for all work captured in "
-     "hEvent, on the device and without blocking the calling CPU thread")
+CASE_WHERE(
+    has_context_events, context_event, wait_holds_all_streams, DRIVER_API,
+    "cuCtxWaitEvent",
+    "Makes all future work submitted to context hCtx wait for all work captured in "
+    "hEvent, on the device and without blocking the calling CPU thread")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
-    if (!has_context_events())
-        return;
     if (set_scene(&scene)) {
         CHECK_OK(set_word(scene.held, scene.words, 7));
         CHECK_OK(cuEventRecord(scene.event, scene.held));
@@ -314,41 +295,35 @@ CASE(context_event, wait_holds_all_streams, DRIVER_API, "cuCtxWaitEvent",
         CHECK_OK(cuStreamSynchronize(scene.other));
         CHECK_EQUAL(word_at(scene.words, 1), 7);
     }
-    end_scene(&scene);
 }
 
-CASE(context_event, record_while_a_stream_captures, DRIVER_API, "cuCtxRecordEvent",
-     "The API will return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if hCtx has a stream in "
-     "the capture mode, and will invalidate all the conflicting captures")
+CASE_WHERE(
+    has_context_events, context_event, record_while_a_stream_captures, DRIVER_API,
+    "cuCtxRecordEvent",
+    "The API will return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if hCtx has a stream in "
+    "the capture mode, and will invalidate all the conflicting captures")
 {
-    if (!has_context_events())
-        return;
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_CODE(later()->ctx_record_event(the_context(), event),
                    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         check_invalidated(stream);
     }
-    end_event(event);
-    end_stream(stream);
 }
 
-CASE(context_event, wait_while_a_stream_captures, DRIVER_API, "cuCtxWaitEvent",
-     "The API will return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and invalidate the "
-     "capture if hCtx has a stream in the capture mode")
+CASE_WHERE(has_context_events, context_event, wait_while_a_stream_captures, DRIVER_API,
+           "cuCtxWaitEvent",
+           "The API will return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and invalidate the "
+           "capture if hCtx has a stream in the capture mode")
 {
-    if (!has_context_events())
-        return;
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_CODE(later()->ctx_wait_event(the_context(), event),
                    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         check_invalidated(stream);
     }
-    end_event(event);
-    end_stream(stream);
 }

@@ -127,9 +127,9 @@ CASE(graph_list, neighbours, DRIVER_API,
 CASE(graph_edge, added, DRIVER_API, "cuGraphAddDependencies",
      "Elements in from and to at corresponding indices define a dependency")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(3);
-    CUgraph graph = NULL;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(3);
+    GRAPH graph = NULL;
 
     CHECK_OK(cuGraphCreate(&graph, 0));
     CUgraphNode last = copy_node(graph, NULL, 0, words + 8, words + 4);
@@ -138,13 +138,9 @@ CASE(graph_edge, added, DRIVER_API, "cuGraphAddDependencies",
     const CUgraphNode from[] = {first, middle}, to[] = {middle, last};
     CHECK_OK(later()->add_dependencies(graph, from, to, 2));
     CHECK_EQUAL(edge_count(graph), 2);
-    CUgraphExec exec = instantiate(graph);
+    EXEC exec = instantiate(graph);
     run_exec(exec, stream);
     CHECK_EQUAL(word_at(words, 2), 5);
-    end_exec(exec);
-    end_graph(graph);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(graph_edge, added_twice, DRIVER_API, "cuGraphAddDependencies",
@@ -152,9 +148,8 @@ CASE(graph_edge, added_twice, DRIVER_API, "cuGraphAddDependencies",
 {
     struct diamond diamond = new_diamond();
 
-    CHECK_CODE(
-        later()->add_dependencies(diamond.graph, &diamond.nodes[0], &diamond.nodes[1], 1),
-        CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(later()->add_dependencies(diamond.graph, &diamond.nodes[0],
+                                            &diamond.nodes[1], 1));
     CHECK_EQUAL(edge_count(diamond.graph), 4);
     end_graph(diamond.graph);
 }
@@ -189,9 +184,8 @@ CASE(graph_edge, removed_without_being, DRIVER_API, "cuGraphRemoveDependencies",
 {
     struct diamond diamond = new_diamond();
 
-    CHECK_CODE(later()->remove_dependencies(diamond.graph, &diamond.nodes[0],
-                                            &diamond.nodes[3], 1),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(later()->remove_dependencies(diamond.graph, &diamond.nodes[0],
+                                               &diamond.nodes[3], 1));
     CHECK_EQUAL(edge_count(diamond.graph), 4);
     end_graph(diamond.graph);
 }
@@ -207,7 +201,7 @@ CASE(graph_edge, cycle_is_refused, DRIVER_API, "cuGraphInstantiate",
 
     if (res == CUDA_SUCCESS)
         res = later()->graph_instantiate(&exec, diamond.graph, 0);
-    if (!CHECK(res != CUDA_SUCCESS))
+    if (!CHECK_REFUSED(res))
         end_exec(exec);
     end_graph(diamond.graph);
 }
@@ -245,7 +239,7 @@ CASE(graph_edge, to_itself, DRIVER_API, "cuGraphInstantiate",
 
     if (res == CUDA_SUCCESS)
         res = later()->graph_instantiate(&exec, diamond.graph, 0);
-    if (!CHECK(res != CUDA_SUCCESS))
+    if (!CHECK_REFUSED(res))
         end_exec(exec);
     end_graph(diamond.graph);
 }
@@ -256,9 +250,10 @@ CASE(graph_clone, is_independent, DRIVER_API, "cuGraphClone",
      "All parameters are copied into the cloned graph. The original graph may be "
      "modified after this call without affecting the clone")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
-    CUgraph graph = NULL, clone = NULL;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
+    CUgraph graph = NULL;
+    GRAPH clone = NULL;
 
     CHECK_OK(cuGraphCreate(&graph, 0));
     CUgraphNode set = set_node(graph, NULL, 0, words, 5);
@@ -270,13 +265,9 @@ CASE(graph_clone, is_independent, DRIVER_API, "cuGraphClone",
     CHECK_EQUAL(node_count(clone), 2);
     CHECK_EQUAL(edge_count(clone), 1);
     end_graph(graph); /* not needed by the clone */
-    CUgraphExec exec = instantiate(clone);
+    EXEC exec = instantiate(clone);
     run_exec(exec, stream);
     CHECK_EQUAL(word_at(words, 1), 5);
-    end_exec(exec);
-    end_graph(clone);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(graph_clone, finds_its_nodes, DRIVER_API, "cuGraphNodeFindInClone",
@@ -284,7 +275,7 @@ CASE(graph_clone, finds_its_nodes, DRIVER_API, "cuGraphNodeFindInClone",
      "graph")
 {
     struct diamond diamond = new_diamond();
-    CUdeviceptr words = new_words(1);
+    DEVICE_WORDS words = new_words(1);
     CUgraphNode set = set_node(diamond.graph, &diamond.nodes[3], 1, words, 5);
     CUgraphNode found = NULL, neighbour = NULL;
     CUgraph clone = NULL;
@@ -299,7 +290,6 @@ CASE(graph_clone, finds_its_nodes, DRIVER_API, "cuGraphNodeFindInClone",
     CHECK(neighbour == found);
     end_graph(clone);
     end_graph(diamond.graph);
-    end_words(words);
 }
 
 CASE(graph_clone, misses_what_it_never_had, DRIVER_API, "cuGraphNodeFindInClone",
@@ -312,11 +302,9 @@ CASE(graph_clone, misses_what_it_never_had, DRIVER_API, "cuGraphNodeFindInClone"
 
     CHECK_OK(cuGraphClone(&clone, diamond.graph));
     CUgraphNode late = empty_node(diamond.graph, NULL, 0);
-    CHECK_CODE(cuGraphNodeFindInClone(&found, late, clone), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuGraphNodeFindInClone(&found, other.nodes[0], clone),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuGraphNodeFindInClone(&found, diamond.nodes[0], other.graph),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuGraphNodeFindInClone(&found, late, clone));
+    CHECK_INVALID(cuGraphNodeFindInClone(&found, other.nodes[0], clone));
+    CHECK_INVALID(cuGraphNodeFindInClone(&found, diamond.nodes[0], other.graph));
     end_graph(clone);
     end_graph(other.graph);
     end_graph(diamond.graph);

@@ -38,7 +38,7 @@ CASE(graph_exec, is_a_copy, DRIVER_API, "cuGraphInstantiate",
      "Instantiates hGraph as an executable graph: what becomes of hGraph later does not "
      "change it")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUDA_MEMSET_NODE_PARAMS params = set_params(small.words, 6);
 
     CHECK_OK(cuGraphMemsetNodeSetParams(small.set, &params));
@@ -46,39 +46,35 @@ CASE(graph_exec, is_a_copy, DRIVER_API, "cuGraphInstantiate",
     run_exec(small.exec, small.stream);
     CHECK_EQUAL(word_at(small.words, 0), 5);
     CHECK_EQUAL(word_at(small.words, 1), 5);
-    end_small(&small);
 }
 
 CASE(graph_exec, outlives_its_graph, DRIVER_API, "cuGraphDestroy",
      "Destroys the graph specified by hGraph, as well as all of its nodes; executable "
      "graphs made from it are objects of their own")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
 
     end_graph(small.graph);
     small.graph = NULL;
     run_exec(small.exec, small.stream);
     CHECK_EQUAL(word_at(small.words, 1), 5);
-    end_small(&small);
 }
 
 CASE(graph_exec, unknown_flags, DRIVER_API, "cuGraphInstantiate",
      "Valid flags are CUDA_GRAPH_INSTANTIATE_FLAG_...; others are "
      "CUDA_ERROR_INVALID_VALUE")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUgraphExec exec = NULL;
 
-    CHECK_CODE(later()->graph_instantiate(&exec, small.graph, 1u << 20),
-               CUDA_ERROR_INVALID_VALUE);
-    end_small(&small);
+    CHECK_INVALID(later()->graph_instantiate(&exec, small.graph, 1u << 20));
 }
 
 CASE(graph_exec, tells_its_flags, DRIVER_API, "cuGraphExecGetFlags",
      "Returns the flags that were passed to instantiation; "
      "CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD will not be returned")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {
         .flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                  CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
@@ -98,20 +94,18 @@ CASE(graph_exec, tells_its_flags, DRIVER_API, "cuGraphExecGetFlags",
         CHECK_EQUAL(flags, 0);
         end_exec(exec);
     }
-    end_small(&small);
 }
 
 CASE(graph_exec, upload_runs_nothing, DRIVER_API, "cuGraphUpload",
      "Uploads hGraphExec to the device in hStream without executing it")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
 
     CHECK_OK(later()->graph_upload(small.exec, small.stream));
     CHECK_OK(cuStreamSynchronize(small.stream));
     CHECK_EQUAL(word_at(small.words, 0), 0);
     run_exec(small.exec, small.stream);
     CHECK_EQUAL(word_at(small.words, 0), 5);
-    end_small(&small);
 }
 
 /* ---- order ----------------------------------------------------------------------- */
@@ -120,7 +114,7 @@ CASE(graph_launch, behind_work_of_the_stream, DRIVER_API, "cuGraphLaunch",
      "Each launch is ordered behind any previous work in hStream, and work enqueued "
      "after it is ordered behind the launch")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     struct blocker blocker;
 
     if (block_stream(&blocker, small.stream)) {
@@ -131,15 +125,14 @@ CASE(graph_launch, behind_work_of_the_stream, DRIVER_API, "cuGraphLaunch",
         end_block(&blocker);
         CHECK_EQUAL(word_at(small.words, 2), 105);
     }
-    end_small(&small);
 }
 
 CASE(graph_launch, behind_its_former_launch, DRIVER_API, "cuGraphLaunch",
      "Each launch is ordered behind any previous launches of hGraphExec: only one "
      "instance may be executing at a time")
 {
-    struct small small = new_small();
-    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
+    OWN(end_small) struct small small = new_small();
+    STREAM other = new_stream(CU_STREAM_NON_BLOCKING);
     struct blocker blocker;
 
     if (block_stream(&blocker, small.stream)) {
@@ -151,17 +144,15 @@ CASE(graph_launch, behind_its_former_launch, DRIVER_API, "cuGraphLaunch",
         CHECK_OK(cuStreamSynchronize(other));
         CHECK_EQUAL(word_at(small.words, 2), 10);
     }
-    end_stream(other);
-    end_small(&small);
 }
 
 CASE(graph_launch, beside_another_instance, DRIVER_API, "cuGraphLaunch",
      "To execute a graph concurrently, it must be instantiated multiple times into "
      "multiple executable graphs")
 {
-    struct small small = new_small();
-    CUgraphExec second = instantiate(small.graph);
-    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
+    OWN(end_small) struct small small = new_small();
+    EXEC second = instantiate(small.graph);
+    STREAM other = new_stream(CU_STREAM_NON_BLOCKING);
     struct blocker blocker;
 
     CHECK_OK(later()->graph_upload(second, other)); /* nothing left for the launch */
@@ -174,17 +165,14 @@ CASE(graph_launch, beside_another_instance, DRIVER_API, "cuGraphLaunch",
         end_block(&blocker);
         CHECK_EQUAL(word_at(small.words, 1), 10);
     }
-    end_exec(second);
-    end_stream(other);
-    end_small(&small);
 }
 
 CASE(graph_launch, in_the_legacy_stream, DRIVER_API, "Stream synchronization behavior",
      "An action in the legacy stream waits on all blocking streams: so does the launch "
      "of a graph")
 {
-    struct small small = new_small();
-    CUstream held = new_stream(CU_STREAM_DEFAULT);
+    OWN(end_small) struct small small = new_small();
+    STREAM held = new_stream(CU_STREAM_DEFAULT);
     struct blocker blocker;
 
     if (block_stream(&blocker, held)) {
@@ -195,15 +183,13 @@ CASE(graph_launch, in_the_legacy_stream, DRIVER_API, "Stream synchronization beh
         CHECK_OK(cuStreamSynchronize(CU_STREAM_LEGACY));
         CHECK_EQUAL(word_at(small.words, 1), 105);
     }
-    end_stream(held);
-    end_small(&small);
 }
 
 CASE(graph_launch, destroyed_in_flight, DRIVER_API, "cuGraphExecDestroy",
      "If the executable graph is in-flight, it will not be terminated, but rather freed "
      "asynchronously on completion")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     struct blocker blocker;
 
     if (block_stream(&blocker, small.stream)) {
@@ -214,7 +200,6 @@ CASE(graph_launch, destroyed_in_flight, DRIVER_API, "cuGraphExecDestroy",
         end_block(&blocker);
         CHECK_EQUAL(word_at(small.words, 1), 5);
     }
-    end_small(&small);
 }
 
 /* ---- updates of one node ---------------------------------------------------------- */
@@ -223,7 +208,7 @@ CASE(graph_update, kernel_node, DRIVER_API, "cuGraphExecKernelNodeSetParams",
      "Sets the parameters of a kernel node in an executable graph; hNode is not modified "
      "by this call")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUdeviceptr to = small.words + 8;
     uint64_t count = 1;
     void *args[] = {&to, &small.words, &count};
@@ -240,18 +225,16 @@ CASE(graph_update, kernel_node, DRIVER_API, "cuGraphExecKernelNodeSetParams",
     run_exec(small.exec, small.stream);
     CHECK_EQUAL(word_at(small.words, 1), 0);
     CHECK_EQUAL(word_at(small.words, 2), 5);
-    CUgraphExec second = instantiate(small.graph); /* of what the nodes still are */
+    EXEC second = instantiate(small.graph); /* of what the nodes still are */
     run_exec(second, small.stream);
     CHECK_EQUAL(word_at(small.words, 1), 5);
-    end_exec(second);
-    end_small(&small);
 }
 
 CASE(graph_update, leaves_what_is_enqueued, DRIVER_API, "cuGraphExecMemsetNodeSetParams",
      "The modifications only affect future launches of hGraphExec. Already enqueued or "
      "running launches of hGraphExec are not affected by this call")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUDA_MEMSET_NODE_PARAMS params = set_params(small.words, 6);
     struct blocker blocker;
 
@@ -264,25 +247,22 @@ CASE(graph_update, leaves_what_is_enqueued, DRIVER_API, "cuGraphExecMemsetNodeSe
         CHECK_EQUAL(word_at(small.words, 0), 6);
         CHECK_EQUAL(word_at(small.words, 1), 5 + 6);
     }
-    end_small(&small);
 }
 
 CASE(graph_update, copy_node, DRIVER_API, "cuGraphExecMemcpyNodeSetParams",
      "Updates the work represented by hNode in hGraphExec as though hNode had contained "
      "copyParams at instantiation")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUgraphNode copy =
         copy_node(small.graph, &small.add, 1, small.words + 8, small.words + 4);
     CUDA_MEMCPY3D params = copy_params(small.words + 12, small.words + 4);
-    CUgraphExec exec = instantiate(small.graph);
+    EXEC exec = instantiate(small.graph);
 
     CHECK_OK(cuGraphExecMemcpyNodeSetParams(exec, copy, &params, the_context()));
     run_exec(exec, small.stream);
     CHECK_EQUAL(word_at(small.words, 2), 0);
     CHECK_EQUAL(word_at(small.words, 3), 5);
-    end_exec(exec);
-    end_small(&small);
 }
 
 static void CUDA_CB note(void *argument)
@@ -294,21 +274,19 @@ CASE(graph_update, host_node, DRIVER_API, "cuGraphExecHostNodeSetParams",
      "Updates the work represented by hNode in hGraphExec as though hNode had contained "
      "nodeParams at instantiation")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     unsigned before = 0, after = 0;
     CUDA_HOST_NODE_PARAMS params = {note, &before};
     CUgraphNode node = NULL;
 
     CHECK_OK(cuGraphAddHostNode(&node, small.graph, &small.add, 1, &params));
-    CUgraphExec exec = instantiate(small.graph);
+    EXEC exec = instantiate(small.graph);
     run_exec(exec, small.stream);
     params.userData = &after;
     CHECK_OK(cuGraphExecHostNodeSetParams(exec, node, &params));
     run_exec(exec, small.stream);
     CHECK_EQUAL(before, 1);
     CHECK_EQUAL(after, 1);
-    end_exec(exec);
-    end_small(&small);
 }
 
 CASE(graph_update, node_of_another_graph, DRIVER_API, "cuGraphExecMemsetNodeSetParams",
@@ -317,9 +295,8 @@ CASE(graph_update, node_of_another_graph, DRIVER_API, "cuGraphExecMemsetNodeSetP
     struct small small = new_small(), other = new_small();
     CUDA_MEMSET_NODE_PARAMS params = set_params(small.words, 6);
 
-    CHECK_CODE(
-        cuGraphExecMemsetNodeSetParams(small.exec, other.set, &params, the_context()),
-        CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(
+        cuGraphExecMemsetNodeSetParams(small.exec, other.set, &params, the_context()));
     run_exec(small.exec, small.stream);
     CHECK_EQUAL(word_at(small.words, 0), 5);
     end_small(&other);
@@ -329,7 +306,7 @@ CASE(graph_update, node_of_another_graph, DRIVER_API, "cuGraphExecMemsetNodeSetP
 CASE(graph_update, parameters_are_told, DRIVER_API, "cuGraphKernelNodeGetParams",
      "Returns the parameters of kernel node hNode in nodeParams")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUDA_KERNEL_NODE_PARAMS told = {0};
     CUresult res = later()->get_kernel_params(small.add, &told);
 
@@ -343,16 +320,15 @@ CASE(graph_update, parameters_are_told, DRIVER_API, "cuGraphKernelNodeGetParams"
         if (CHECK(told.kernelParams))
             CHECK_EQUAL(*(uint64_t *)told.kernelParams[0], small.words + 4);
     }
-    end_small(&small);
 }
 
 CASE(graph_update, whole_graph, DRIVER_API, "cuGraphExecUpdate",
      "Updates the node parameters in the instantiated graph with those in a "
      "topologically identical graph")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUgraphExecUpdateResultInfo info = {0};
-    CUgraph graph = NULL;
+    GRAPH graph = NULL;
 
     CHECK_OK(cuGraphCreate(&graph, 0));
     CUgraphNode set = set_node(graph, NULL, 0, small.words, 7);
@@ -367,17 +343,15 @@ CASE(graph_update, whole_graph, DRIVER_API, "cuGraphExecUpdate",
         CHECK_EQUAL(word_at(small.words, 1), 0);
         CHECK_EQUAL(word_at(small.words, 2), 7);
     }
-    end_graph(graph);
-    end_small(&small);
 }
 
 CASE(graph_update, whole_graph_of_another_shape, DRIVER_API, "cuGraphExecUpdate",
      "Returns CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, and sets result to "
      "CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED if the count of nodes differs")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUgraphExecUpdateResultInfo info = {0};
-    CUgraph graph = NULL;
+    GRAPH graph = NULL;
 
     CHECK_OK(cuGraphCreate(&graph, 0));
     set_node(graph, NULL, 0, small.words, 7);
@@ -392,8 +366,6 @@ CASE(graph_update, whole_graph_of_another_shape, DRIVER_API, "cuGraphExecUpdate"
         run_exec(small.exec, small.stream);
         CHECK_EQUAL(word_at(small.words, 1), 5);
     }
-    end_graph(graph);
-    end_small(&small);
 }
 
 /* ---- nodes switched off ----------------------------------------------------------- */
@@ -410,7 +382,7 @@ CASE(graph_update, disabled_node, DRIVER_API, "cuGraphNodeSetEnabled",
      "Disabled nodes are functionally equivalent to empty nodes until they are "
      "reenabled. Existing node parameters are not affected")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
 
     if (!later()->node_set_enabled || !later()->node_get_enabled) {
         skip("the driver has no cuGraphNodeSetEnabled");
@@ -425,17 +397,16 @@ CASE(graph_update, disabled_node, DRIVER_API, "cuGraphNodeSetEnabled",
         run_exec(small.exec, small.stream);
         CHECK_EQUAL(word_at(small.words, 1), 5);
     }
-    end_small(&small);
 }
 
 CASE(graph_update, disabled_node_carries_order, DRIVER_API, "cuGraphNodeSetEnabled",
      "Disabled nodes are functionally equivalent to empty nodes: what depends on them "
      "still runs behind what they depend on")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
 
     copy_node(small.graph, &small.add, 1, small.words + 8, small.words);
-    CUgraphExec exec = instantiate(small.graph);
+    EXEC exec = instantiate(small.graph);
     if (!later()->node_set_enabled) {
         skip("the driver has no cuGraphNodeSetEnabled");
     } else if (exec) {
@@ -443,21 +414,17 @@ CASE(graph_update, disabled_node_carries_order, DRIVER_API, "cuGraphNodeSetEnabl
         run_exec(exec, small.stream);
         CHECK_EQUAL(word_at(small.words, 2), 5);
     }
-    end_exec(exec);
-    end_small(&small);
 }
 
 CASE(graph_update, disabled_node_of_other_kinds, DRIVER_API, "cuGraphNodeSetEnabled",
      "Currently only kernel, memset and memcpy nodes are supported")
 {
-    struct small small = new_small();
+    OWN(end_small) struct small small = new_small();
     CUgraphNode empty = empty_node(small.graph, NULL, 0);
-    CUgraphExec exec = instantiate(small.graph);
+    EXEC exec = instantiate(small.graph);
 
     if (!later()->node_set_enabled)
         skip("the driver has no cuGraphNodeSetEnabled");
     else if (exec)
-        CHECK(later()->node_set_enabled(exec, empty, 0) != CUDA_SUCCESS);
-    end_exec(exec);
-    end_small(&small);
+        CHECK_REFUSED(later()->node_set_enabled(exec, empty, 0));
 }

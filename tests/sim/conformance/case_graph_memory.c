@@ -70,7 +70,7 @@ CASE(graph_memory, used_between_its_nodes, DRIVER_API, "cuGraphAddMemAllocNode",
      "If the allocation is freed in the same graph, it can be accessed by nodes ordered "
      "after the allocation node but before the free node")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
     if (set_scene(&scene, false)) {
         CUgraphNode copy =
@@ -79,15 +79,13 @@ CASE(graph_memory, used_between_its_nodes, DRIVER_API, "cuGraphAddMemAllocNode",
             later()->add_free_node(&scene.release, scene.graph, &copy, 1, scene.memory));
         CHECK_EQUAL(node_type(scene.alloc), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
         CHECK_EQUAL(node_type(scene.release), CU_GRAPH_NODE_TYPE_MEM_FREE);
-        CUgraphExec exec = instantiate(scene.graph);
+        EXEC exec = instantiate(scene.graph);
         for (int i = 0; i < 3; i++) {
             put_word(scene.words, 0);
             run_exec(exec, scene.stream);
             CHECK_EQUAL(word_at(scene.words, 0), 7);
         }
-        end_exec(exec);
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, nodes_tell_their_memory, DRIVER_API,
@@ -95,7 +93,7 @@ CASE(graph_memory, nodes_tell_their_memory, DRIVER_API,
      "Returns the parameters of a memory alloc node, and the address of a memory free "
      "node")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     CUDA_MEM_ALLOC_NODE_PARAMS params;
     CUdeviceptr freed = 0;
 
@@ -106,7 +104,6 @@ CASE(graph_memory, nodes_tell_their_memory, DRIVER_API,
         CHECK_OK(later()->free_node_get_params(scene.release, &freed));
         CHECK_EQUAL(freed, scene.memory);
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, used_after_the_graph, DRIVER_API, "cuGraphAddMemAllocNode",
@@ -114,10 +111,10 @@ CASE(graph_memory, used_after_the_graph, DRIVER_API, "cuGraphAddMemAllocNode",
      "stream operations ordered after the graph's execution but before it is freed, by "
      "cuMemFreeAsync or cuMemFree")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
     if (set_scene(&scene, false)) {
-        CUgraphExec exec = instantiate(scene.graph);
+        EXEC exec = instantiate(scene.graph);
         CHECK_OK(cuGraphLaunch(exec, scene.stream));
         CHECK_OK(copy_word(scene.stream, scene.words, scene.memory));
         CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
@@ -127,27 +124,23 @@ CASE(graph_memory, used_after_the_graph, DRIVER_API, "cuGraphAddMemAllocNode",
         CHECK_OK(cuMemFree(scene.memory));
         CHECK_EQUAL(word_at(scene.words, 0), 7);
         CHECK_EQUAL(word_at(scene.words, 1), 7);
-        end_exec(exec);
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, unfreed_forbids_the_next_launch, DRIVER_API, "cuGraphLaunch",
      "If any allocations created by hGraphExec remain unfreed (from a previous launch), "
      "the launch will fail with CUDA_ERROR_INVALID_VALUE")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
     if (set_scene(&scene, false)) {
-        CUgraphExec exec = instantiate(scene.graph);
+        EXEC exec = instantiate(scene.graph);
         run_exec(exec, scene.stream);
-        CHECK_CODE(cuGraphLaunch(exec, scene.stream), CUDA_ERROR_INVALID_VALUE);
+        CHECK_INVALID(cuGraphLaunch(exec, scene.stream));
         CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
         run_exec(exec, scene.stream);
         CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
-        end_exec(exec);
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, freed_by_the_next_launch, DRIVER_API, "cuGraphInstantiate",
@@ -155,7 +148,7 @@ CASE(graph_memory, freed_by_the_next_launch, DRIVER_API, "cuGraphInstantiate",
      "memory allocation nodes to automatically free any unfreed memory allocations "
      "before the graph is relaunched")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     CUgraphExec exec = NULL;
 
     if (set_scene(&scene, false)) {
@@ -169,37 +162,34 @@ CASE(graph_memory, freed_by_the_next_launch, DRIVER_API, "cuGraphInstantiate",
         CHECK_EQUAL(word_at(scene.words, 0), 7);
         end_exec(exec);
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, freed_by_another_graph, DRIVER_API, "cuGraphAddMemAllocNode",
      "Allocations which are not freed in the same graph can be freed by launching a "
      "graph with a free node for that allocation")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     CUgraph other = NULL;
     CUgraphNode node = NULL;
 
     if (set_scene(&scene, false)) {
         CHECK_OK(cuGraphCreate(&other, 0));
         CHECK_OK(later()->add_free_node(&node, other, NULL, 0, scene.memory));
-        CUgraphExec exec = instantiate(scene.graph), freeing = instantiate(other);
+        EXEC exec = instantiate(scene.graph);
+        EXEC freeing = instantiate(other);
         for (int i = 0; i < 2; i++) {
             run_exec(exec, scene.stream);
             run_exec(freeing, scene.stream);
         }
-        end_exec(freeing);
-        end_exec(exec);
         end_graph(other);
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, not_freed_in_two_graphs, DRIVER_API, "cuGraphAddMemAllocNode",
      "If the allocation is freed in the same graph, a free node cannot be added to "
      "another graph")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     CUgraph other = NULL;
     CUgraphNode node = NULL;
 
@@ -209,34 +199,30 @@ CASE(graph_memory, not_freed_in_two_graphs, DRIVER_API, "cuGraphAddMemAllocNode"
               CUDA_SUCCESS);
         end_graph(other);
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, not_freed_twice, DRIVER_API, "cuGraphAddMemFreeNode",
      "cuGraphAddMemFreeNode will return CUDA_ERROR_INVALID_VALUE if the user attempts to "
      "free an allocation twice in the same graph")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     CUgraphNode node = NULL;
 
     if (set_scene(&scene, true))
-        CHECK_CODE(
-            later()->add_free_node(&node, scene.graph, &scene.release, 1, scene.memory),
-            CUDA_ERROR_INVALID_VALUE);
-    end_scene(&scene);
+        CHECK_INVALID(
+            later()->add_free_node(&node, scene.graph, &scene.release, 1, scene.memory));
 }
 
 CASE(graph_memory, frees_its_own_kind, DRIVER_API, "cuGraphAddMemFreeNode",
      "CUDA_ERROR_INVALID_VALUE if the user attempts to free an address that was not "
      "returned by an allocation node")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     CUgraphNode node = NULL;
 
     if (set_scene(&scene, true))
-        CHECK_CODE(later()->add_free_node(&node, scene.graph, &scene.set, 1, scene.words),
-                   CUDA_ERROR_INVALID_VALUE);
-    end_scene(&scene);
+        CHECK_INVALID(
+            later()->add_free_node(&node, scene.graph, &scene.set, 1, scene.words));
 }
 
 /* ---- restrictions ---------------------------------------------------------------- */
@@ -245,7 +231,7 @@ CASE(graph_memory, one_instance_at_a_time, DRIVER_API, "cuGraphInstantiate",
      "If hGraph contains any allocation or free nodes, there can be at most one "
      "executable graph in existence for that graph at a time")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     CUgraphExec second = NULL;
 
     if (set_scene(&scene, true)) {
@@ -255,55 +241,51 @@ CASE(graph_memory, one_instance_at_a_time, DRIVER_API, "cuGraphInstantiate",
         end_exec(first);
         end_exec(instantiate(scene.graph));
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, not_cloned, DRIVER_API, "cuGraphClone",
      "Cloning is not supported for graphs which contain memory allocation nodes or "
      "memory free nodes")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     CUgraph clone = NULL;
 
     if (set_scene(&scene, true) &&
         !CHECK(cuGraphClone(&clone, scene.graph) != CUDA_SUCCESS))
         end_graph(clone);
-    end_scene(&scene);
 }
 
 CASE(graph_memory, nodes_are_not_destroyed, DRIVER_API, "cuGraphDestroyNode",
      "Nodes which belong to a graph which contains allocation or free nodes cannot be "
      "destroyed. Any attempt to do so will return an error")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
     if (set_scene(&scene, true)) {
-        CHECK(cuGraphDestroyNode(scene.set) != CUDA_SUCCESS);
-        CHECK(cuGraphDestroyNode(scene.alloc) != CUDA_SUCCESS);
+        CHECK_REFUSED(cuGraphDestroyNode(scene.set));
+        CHECK_REFUSED(cuGraphDestroyNode(scene.alloc));
         CHECK_EQUAL(node_count(scene.graph), 3);
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, edges_are_not_removed, DRIVER_API, "cuGraphRemoveDependencies",
      "Dependencies cannot be removed from graphs which contain allocation or free nodes. "
      "Any attempt to do so will return an error")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
 
     if (set_scene(&scene, true)) {
         CHECK(later()->remove_dependencies(scene.graph, &scene.alloc, &scene.set, 1) !=
               CUDA_SUCCESS);
         CHECK_EQUAL(edge_count(scene.graph), 2);
     }
-    end_scene(&scene);
 }
 
 CASE(graph_memory, no_child, DRIVER_API, "cuGraphAddChildGraphNode",
      "If childGraph contains allocation nodes or free nodes, this call will return an "
      "error")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     CUgraph parent = NULL;
     CUgraphNode node = NULL;
 
@@ -314,7 +296,6 @@ CASE(graph_memory, no_child, DRIVER_API, "cuGraphAddChildGraphNode",
         CHECK_EQUAL(node_count(parent), 0);
         end_graph(parent);
     }
-    end_scene(&scene);
 }
 
 /* ---- what the device tells ------------------------------------------------------- */
@@ -323,13 +304,13 @@ CASE(graph_memory, is_counted, DRIVER_API, "cuDeviceGetGraphMemAttribute",
      "CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: amount of memory, in bytes, currently "
      "associated with graphs; _HIGH: its high watermark")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     cuuint64_t used = 0, high = 0, zero = 0;
 
     if (set_scene(&scene, false)) {
         CHECK_OK(
             later()->set_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero));
-        CUgraphExec exec = instantiate(scene.graph);
+        EXEC exec = instantiate(scene.graph);
         run_exec(exec, scene.stream);
         CHECK_OK(later()->get_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
                                         &used));
@@ -339,18 +320,14 @@ CASE(graph_memory, is_counted, DRIVER_API, "cuDeviceGetGraphMemAttribute",
         CHECK(high >= used);
         CHECK_OK(cuMemFreeAsync(scene.memory, scene.stream));
         CHECK_OK(cuStreamSynchronize(scene.stream));
-        end_exec(exec);
     }
-    end_scene(&scene);
 }
 
-CASE(graph_memory, watermark_is_reset_to_zero, DRIVER_API, "cuDeviceSetGraphMemAttribute",
-     "High watermark can only be reset to zero")
+CASE_WHERE(has_memory_nodes, graph_memory, watermark_is_reset_to_zero, DRIVER_API,
+           "cuDeviceSetGraphMemAttribute", "High watermark can only be reset to zero")
 {
     cuuint64_t value = 1;
 
-    if (!has_memory_nodes())
-        return;
     CHECK(later()->set_graph_mem(the_device(), CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &value) !=
           CUDA_SUCCESS);
     value = 0;
@@ -362,7 +339,7 @@ CASE(graph_memory, is_trimmed, DRIVER_API, "cuDeviceGraphMemTrim",
      "Blocks which are not in use by a graph that is either currently executing or "
      "scheduled to execute are freed back to the operating system")
 {
-    struct scene scene;
+    OWN(end_scene) struct scene scene;
     cuuint64_t reserved = 1;
 
     if (set_scene(&scene, true)) {
@@ -377,5 +354,4 @@ CASE(graph_memory, is_trimmed, DRIVER_API, "cuDeviceGraphMemTrim",
             the_device(), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
         CHECK_EQUAL(reserved, 0);
     }
-    end_scene(&scene);
 }

@@ -16,29 +16,26 @@ CASE(graph, flags_must_be_0, DRIVER_API, "cuGraphCreate",
 {
     CUgraph graph = NULL;
 
-    CHECK_CODE(cuGraphCreate(&graph, 1), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuGraphCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuGraphCreate(&graph, 1));
+    CHECK_INVALID(cuGraphCreate(NULL, 0));
 }
 
 CASE(graph, empty_one_runs, DRIVER_API, "cuGraphCreate",
      "Creates an empty graph, which can be instantiated and launched and does nothing")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUgraph graph = new_graph();
-    CUgraphExec exec = instantiate(graph);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    GRAPH graph = new_graph();
+    EXEC exec = instantiate(graph);
 
     CHECK_EQUAL(node_count(graph), 0);
     run_exec(exec, stream);
-    end_exec(exec);
-    end_graph(graph);
-    end_stream(stream);
 }
 
 CASE(graph, nodes_tell_their_type, DRIVER_API, "cuGraphNodeGetType",
      "Returns the node type of hNode in type")
 {
-    CUdeviceptr words = new_words(2);
-    CUgraph graph = new_graph();
+    DEVICE_WORDS words = new_words(2);
+    GRAPH graph = new_graph();
 
     CHECK_EQUAL(node_type(set_node(graph, NULL, 0, words, 1)), CU_GRAPH_NODE_TYPE_MEMSET);
     CHECK_EQUAL(node_type(copy_node(graph, NULL, 0, words + 4, words)),
@@ -46,38 +43,32 @@ CASE(graph, nodes_tell_their_type, DRIVER_API, "cuGraphNodeGetType",
     CHECK_EQUAL(node_type(add_node(graph, NULL, 0, words + 4, words)),
                 CU_GRAPH_NODE_TYPE_KERNEL);
     CHECK_EQUAL(node_type(empty_node(graph, NULL, 0)), CU_GRAPH_NODE_TYPE_EMPTY);
-    end_graph(graph);
-    end_words(words);
 }
 
 CASE(graph, nodes_run_by_their_edges, DRIVER_API, "cuGraphAddKernelNode",
      "Adds a node to hGraph with dependencies specified via dependencies: it runs behind "
      "them")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(3);
-    CUgraph graph = new_graph();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(3);
+    GRAPH graph = new_graph();
     CUgraphNode first = set_node(graph, NULL, 0, words, 5);
     CUgraphNode second = copy_node(graph, &first, 1, words + 4, words);
     CUgraphNode third = add_node(graph, &second, 1, words + 4, words);
 
     copy_node(graph, &third, 1, words + 8, words + 4);
-    CUgraphExec exec = instantiate(graph);
+    EXEC exec = instantiate(graph);
     run_exec(exec, stream);
     CHECK_EQUAL(word_at(words, 2), 10);
-    end_exec(exec);
-    end_graph(graph);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(graph, empty_node_carries_order, DRIVER_API, "cuGraphAddEmptyNode",
      "An empty node performs no operation during execution, but can be used for "
      "transitive ordering")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(4);
-    CUgraph graph = new_graph();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(4);
+    GRAPH graph = new_graph();
     CUgraphNode before[2] = {set_node(graph, NULL, 0, words, 5),
                              set_node(graph, NULL, 0, words + 4, 6)};
     CUgraphNode barrier = empty_node(graph, before, 2);
@@ -85,14 +76,10 @@ CASE(graph, empty_node_carries_order, DRIVER_API, "cuGraphAddEmptyNode",
     copy_node(graph, &barrier, 1, words + 8, words);
     copy_node(graph, &barrier, 1, words + 12, words + 4);
     CHECK_EQUAL(edge_count(graph), 4);
-    CUgraphExec exec = instantiate(graph);
+    EXEC exec = instantiate(graph);
     run_exec(exec, stream);
     CHECK_EQUAL(word_at(words, 2), 5);
     CHECK_EQUAL(word_at(words, 3), 6);
-    end_exec(exec);
-    end_graph(graph);
-    end_words(words);
-    end_stream(stream);
 }
 
 static void CUDA_CB note(void *argument)
@@ -103,8 +90,8 @@ static void CUDA_CB note(void *argument)
 CASE(graph, host_node_calls, DRIVER_API, "cuGraphAddHostNode",
      "When the graph is launched, the node will invoke the specified CPU function")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUgraph graph = new_graph();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    GRAPH graph = new_graph();
     unsigned calls = 0;
     const CUDA_HOST_NODE_PARAMS params = {note, &calls};
     CUDA_HOST_NODE_PARAMS told = {NULL, NULL};
@@ -114,24 +101,22 @@ CASE(graph, host_node_calls, DRIVER_API, "cuGraphAddHostNode",
     CHECK_EQUAL(node_type(node), CU_GRAPH_NODE_TYPE_HOST);
     CHECK_OK(cuGraphHostNodeGetParams(node, &told));
     CHECK(told.fn == note && told.userData == &calls);
-    CUgraphExec exec = instantiate(graph);
+    EXEC exec = instantiate(graph);
     run_exec(exec, stream);
     run_exec(exec, stream);
     CHECK_EQUAL(calls, 2);
-    end_exec(exec);
-    end_graph(graph);
-    end_stream(stream);
 }
 
 CASE(graph, event_record_node_records, DRIVER_API, "cuGraphAddEventRecordNode",
      "Each launch of the graph will record event to capture execution of the node's "
      "dependencies")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
-    CUevent event = new_event(), told = NULL;
-    CUgraph graph = new_graph();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM other = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
+    EVENT event = new_event();
+    CUevent told = NULL;
+    GRAPH graph = new_graph();
     CUgraphNode set = set_node(graph, NULL, 0, words, 5), node = NULL;
     struct blocker blocker;
 
@@ -139,7 +124,7 @@ CASE(graph, event_record_node_records, DRIVER_API, "cuGraphAddEventRecordNode",
     CHECK_EQUAL(node_type(node), CU_GRAPH_NODE_TYPE_EVENT_RECORD);
     CHECK_OK(later()->record_node_get_event(node, &told));
     CHECK(told == event);
-    CUgraphExec exec = instantiate(graph);
+    EXEC exec = instantiate(graph);
     CHECK_OK(cuEventQuery(event));
     if (exec && block_stream(&blocker, stream)) {
         CHECK_OK(cuGraphLaunch(exec, stream));
@@ -150,29 +135,23 @@ CASE(graph, event_record_node_records, DRIVER_API, "cuGraphAddEventRecordNode",
         CHECK_OK(cuStreamSynchronize(other));
         CHECK_EQUAL(word_at(words, 1), 5);
     }
-    end_exec(exec);
-    end_graph(graph);
-    end_event(event);
-    end_words(words);
-    end_stream(other);
-    end_stream(stream);
 }
 
 CASE(graph, event_wait_node_waits, DRIVER_API, "cuGraphAddEventWaitNode",
      "The graph node will wait for all work captured in event")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream held = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
-    CUevent event = new_event();
-    CUgraph graph = new_graph();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM held = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
+    EVENT event = new_event();
+    GRAPH graph = new_graph();
     CUgraphNode node = NULL;
     struct blocker blocker;
 
     CHECK_OK(later()->add_event_wait_node(&node, graph, NULL, 0, event));
     CHECK_EQUAL(node_type(node), CU_GRAPH_NODE_TYPE_WAIT_EVENT);
     copy_node(graph, &node, 1, words + 4, words);
-    CUgraphExec exec = instantiate(graph);
+    EXEC exec = instantiate(graph);
     if (exec && block_stream(&blocker, held)) {
         CHECK_OK(set_word(held, words, 5));
         CHECK_OK(cuEventRecord(event, held));
@@ -182,12 +161,6 @@ CASE(graph, event_wait_node_waits, DRIVER_API, "cuGraphAddEventWaitNode",
         CHECK_OK(cuStreamSynchronize(stream));
         CHECK_EQUAL(word_at(words, 1), 5);
     }
-    end_exec(exec);
-    end_graph(graph);
-    end_event(event);
-    end_words(words);
-    end_stream(held);
-    end_stream(stream);
 }
 
 /* ---- refused --------------------------------------------------------------------- */
@@ -195,51 +168,45 @@ CASE(graph, event_wait_node_waits, DRIVER_API, "cuGraphAddEventWaitNode",
 CASE(graph, dependency_twice, DRIVER_API, "cuGraphAddEmptyNode",
      "dependencies may not have any duplicate entries")
 {
-    CUgraph graph = new_graph();
+    GRAPH graph = new_graph();
     CUgraphNode node = empty_node(graph, NULL, 0), more = NULL;
     const CUgraphNode twice[] = {node, node};
 
-    CHECK_CODE(cuGraphAddEmptyNode(&more, graph, twice, 2), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuGraphAddEmptyNode(&more, graph, twice, 2));
     CHECK_EQUAL(node_count(graph), 1);
-    end_graph(graph);
 }
 
 CASE(graph, dependency_on_another_graph, DRIVER_API, "cuGraphAddDependencies",
      "Each node in from and to must belong to hGraph")
 {
-    CUgraph graph = new_graph(), other = new_graph();
+    GRAPH graph = new_graph();
+    GRAPH other = new_graph();
     CUgraphNode mine = empty_node(graph, NULL, 0), theirs = empty_node(other, NULL, 0);
     CUgraphNode more = NULL;
 
-    CHECK_CODE(later()->add_dependencies(graph, &theirs, &mine, 1),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuGraphAddEmptyNode(&more, graph, &theirs, 1), CUDA_ERROR_INVALID_VALUE);
-    end_graph(other);
-    end_graph(graph);
+    CHECK_INVALID(later()->add_dependencies(graph, &theirs, &mine, 1));
+    CHECK_INVALID(cuGraphAddEmptyNode(&more, graph, &theirs, 1));
 }
 
 CASE(graph, set_of_odd_elements, DRIVER_API, "cuGraphAddMemsetNode",
      "The element size must be 1, 2, or 4 bytes")
 {
-    CUdeviceptr words = new_words(2);
-    CUgraph graph = new_graph();
+    DEVICE_WORDS words = new_words(2);
+    GRAPH graph = new_graph();
     CUDA_MEMSET_NODE_PARAMS params = set_params(words, 1);
     CUgraphNode node = NULL;
 
     params.elementSize = 3;
-    CHECK_CODE(cuGraphAddMemsetNode(&node, graph, NULL, 0, &params, the_context()),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuGraphAddMemsetNode(&node, graph, NULL, 0, &params, the_context()));
     for (params.elementSize = 1; params.elementSize <= 4; params.elementSize *= 2)
         CHECK_OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &params, the_context()));
-    end_graph(graph);
-    end_words(words);
 }
 
 CASE(graph, kernel_parameters_twice, DRIVER_API, "cuGraphAddKernelNode",
      "CUDA_ERROR_INVALID_VALUE will be returned if kernel parameters are specified with "
      "both kernelParams and extra")
 {
-    CUgraph graph = new_graph();
+    GRAPH graph = new_graph();
     uint64_t ns = 0;
     size_t bytes = sizeof(ns);
     void *args[] = {&ns};
@@ -256,16 +223,14 @@ CASE(graph, kernel_parameters_twice, DRIVER_API, "cuGraphAddKernelNode",
                                             .extra = extra};
     CUgraphNode node = NULL;
 
-    CHECK_CODE(later()->add_kernel_node(&node, graph, NULL, 0, &params),
-               CUDA_ERROR_INVALID_VALUE);
-    end_graph(graph);
+    CHECK_INVALID(later()->add_kernel_node(&node, graph, NULL, 0, &params));
 }
 
 CASE(graph, destroyed_node_is_gone, DRIVER_API, "cuGraphDestroyNode",
      "Removes hNode from its graph. This operation also severs any dependencies of other "
      "nodes on hNode and vice versa")
 {
-    CUgraph graph = new_graph();
+    GRAPH graph = new_graph();
     CUgraphNode first = empty_node(graph, NULL, 0);
     CUgraphNode second = empty_node(graph, &first, 1);
     CUgraphNode third = empty_node(graph, &second, 1);
@@ -276,7 +241,6 @@ CASE(graph, destroyed_node_is_gone, DRIVER_API, "cuGraphDestroyNode",
     CHECK_EQUAL(edge_count(graph), 0);
     CHECK_OK(later()->get_dependencies(third, NULL, &count));
     CHECK_EQUAL(count, 0);
-    end_graph(graph);
 }
 
 /* ---- child graphs ---------------------------------------------------------------- */
@@ -284,9 +248,10 @@ CASE(graph, destroyed_node_is_gone, DRIVER_API, "cuGraphDestroyNode",
 CASE(graph, child_is_cloned, DRIVER_API, "cuGraphAddChildGraphNode",
      "The node executes an embedded child graph. The child graph is cloned in this call")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(3);
-    CUgraph child = new_graph(), graph = new_graph();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(3);
+    GRAPH child = new_graph();
+    GRAPH graph = new_graph();
     CUgraphNode set = set_node(graph, NULL, 0, words, 5), node = NULL;
 
     copy_node(child, NULL, 0, words + 4, words);
@@ -297,13 +262,8 @@ CASE(graph, child_is_cloned, DRIVER_API, "cuGraphAddChildGraphNode",
         CHECK_EQUAL(node_type(node), CU_GRAPH_NODE_TYPE_GRAPH);
         set_node(child, NULL, 0, words + 4, 9); /* the clone does not have it */
         copy_node(graph, &node, 1, words + 8, words + 4);
-        CUgraphExec exec = instantiate(graph);
+        EXEC exec = instantiate(graph);
         run_exec(exec, stream);
         CHECK_EQUAL(word_at(words, 2), 5);
-        end_exec(exec);
     }
-    end_graph(child);
-    end_graph(graph);
-    end_words(words);
-    end_stream(stream);
 }

@@ -173,23 +173,18 @@ static void check_kernel(unsigned flags)
     put(from);
 }
 
-CASE(host, used_by_a_kernel, DRIVER_API, "cuMemHostAlloc",
-     "The memory is accessible to the device: it can be read or written directly")
-{
-    check_kernel(CU_MEMHOSTALLOC_PORTABLE);
-}
+CASE_IS(host, used_by_a_kernel, DRIVER_API, "cuMemHostAlloc",
+        "The memory is accessible to the device: it can be read or written directly",
+        check_kernel(CU_MEMHOSTALLOC_PORTABLE))
 
-CASE(host, used_by_a_kernel_write_combined, DRIVER_API, "cuMemHostAlloc",
-     "If CU_MEMHOSTALLOC_WRITECOMBINED is specified, then cuMemHostGetDevicePointer() "
-     "must be used to query the device pointer: through it the device reads and writes")
-{
-    check_kernel(CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_DEVICEMAP);
-}
+CASE_IS(
+    host, used_by_a_kernel_write_combined, DRIVER_API, "cuMemHostAlloc",
+    "If CU_MEMHOSTALLOC_WRITECOMBINED is specified, then cuMemHostGetDevicePointer() "
+    "must be used to query the device pointer: through it the device reads and writes",
+    check_kernel(CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_DEVICEMAP))
 
-CASE(host, freed_nothing, GPUS, "cuMemFreeHost", "Of NULL: success" ON_H200)
-{
-    CHECK_OK(cuMemFreeHost(NULL));
-}
+CASE_IS(host, freed_nothing, GPUS, "cuMemFreeHost", "Of NULL: success" ON_H200,
+        CHECK_OK(cuMemFreeHost(NULL)))
 
 CASE(host, freed_twice, DRIVER_API, "cuMemFreeHost",
      "p must have been returned by a previous call to cuMemAllocHost()")
@@ -197,7 +192,7 @@ CASE(host, freed_twice, DRIVER_API, "cuMemFreeHost",
     void *host = get(0);
 
     CHECK_OK(cuMemFreeHost(host));
-    CHECK(cuMemFreeHost(host) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemFreeHost(host));
 }
 
 CASE(host, freed_within, DRIVER_API, "cuMemFreeHost",
@@ -206,7 +201,7 @@ CASE(host, freed_within, DRIVER_API, "cuMemFreeHost",
 {
     char *host = get(0);
 
-    CHECK(cuMemFreeHost(host + 4096) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemFreeHost(host + 4096));
     bytes_fill(host, BYTES, 5); /* and it is still there */
     put(host);
 }
@@ -215,11 +210,10 @@ CASE(host, freed_device_memory, DRIVER_API, "cuMemFreeHost",
      "p must have been returned by a previous call to cuMemAllocHost(): device memory "
      "was not")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
 
-    CHECK(cuMemFreeHost((void *)(uintptr_t)pointer) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemFreeHost((void *)(uintptr_t)pointer));
     CHECK(device_fill(pointer, BYTES, 1)); /* and it is still there */
-    device_put(pointer);
 }
 
 CASE(host, freed_pageable_memory, DRIVER_API, "cuMemFreeHost",
@@ -228,7 +222,7 @@ CASE(host, freed_pageable_memory, DRIVER_API, "cuMemFreeHost",
 {
     void *pageable = calloc(1, BYTES);
 
-    CHECK(cuMemFreeHost(pageable) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemFreeHost(pageable));
     bytes_fill(pageable, BYTES, 1);
     free(pageable);
 }

@@ -56,8 +56,8 @@ static void open_gate(struct visit *visit)
 CASE(hostfunc, runs_behind_earlier_work, DRIVER_API, "cuLaunchHostFunc",
      "The function will be called after currently enqueued work")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(1);
     struct visit visit = {.look = pinned};
     struct blocker blocker;
 
@@ -70,15 +70,13 @@ CASE(hostfunc, runs_behind_earlier_work, DRIVER_API, "cuLaunchHostFunc",
         CHECK_EQUAL(calls(&visit), 1);
         CHECK_EQUAL(visit.saw, 7);
     }
-    end_pinned(pinned);
-    end_stream(stream);
 }
 
 CASE(hostfunc, holds_later_work, DRIVER_API, "cuLaunchHostFunc",
      "The function will block work added after it")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(1);
     struct visit visit = {.waits = true};
 
     CHECK_OK(cuLaunchHostFunc(stream, pass, &visit));
@@ -88,18 +86,16 @@ CASE(hostfunc, holds_later_work, DRIVER_API, "cuLaunchHostFunc",
     open_gate(&visit);
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_EQUAL(*pinned, 7);
-    end_pinned(pinned);
-    end_stream(stream);
 }
 
 CASE(hostfunc, leaves_other_streams, DRIVER_API, "cuLaunchHostFunc",
      "The function blocks work added after it in its stream; work of an independent "
      "stream goes on")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM other = new_stream(CU_STREAM_NON_BLOCKING);
     struct visit visit = {.waits = true};
-    CUdeviceptr words = new_words(1);
+    DEVICE_WORDS words = new_words(1);
 
     CHECK_OK(cuLaunchHostFunc(stream, pass, &visit));
     CHECK_OK(set_word(other, words, 7));
@@ -108,9 +104,6 @@ CASE(hostfunc, leaves_other_streams, DRIVER_API, "cuLaunchHostFunc",
     open_gate(&visit);
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_EQUAL(word_at(words, 0), 7);
-    end_words(words);
-    end_stream(other);
-    end_stream(stream);
 }
 
 struct sequence {
@@ -129,7 +122,7 @@ CASE(hostfunc, run_in_order, DRIVER_API, "cuLaunchHostFunc",
      "Functions enqueued in one stream are called in order, each with the userData it "
      "was given")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct blocker blocker;
 
     order.next = 0;
@@ -141,17 +134,16 @@ CASE(hostfunc, run_in_order, DRIVER_API, "cuLaunchHostFunc",
         for (unsigned i = 0; i < order.next; i++)
             CHECK_EQUAL(order.place[i], 100 + i);
     }
-    end_stream(stream);
 }
 
 CASE(hostfunc, sees_joined_streams, DRIVER_API, "cuLaunchHostFunc",
      "The start of execution has the same effect as synchronizing an event recorded in "
      "the stream immediately prior. It thus synchronizes streams which have been joined")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream joined = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(1);
-    CUevent event = new_event();
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM joined = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(1);
+    EVENT event = new_event();
     struct visit visit = {.look = pinned};
     struct blocker blocker;
 
@@ -166,18 +158,14 @@ CASE(hostfunc, sees_joined_streams, DRIVER_API, "cuLaunchHostFunc",
         CHECK_OK(cuStreamSynchronize(stream));
         CHECK_EQUAL(visit.saw, 7);
     }
-    end_event(event);
-    end_pinned(pinned);
-    end_stream(joined);
-    end_stream(stream);
 }
 
 CASE(hostfunc, in_the_legacy_stream, DRIVER_API, "Stream synchronization behavior",
      "An action in the legacy stream waits on all blocking streams: so does a host "
      "function")
 {
-    CUstream held = new_stream(CU_STREAM_DEFAULT);
-    uint32_t *pinned = new_pinned(1);
+    STREAM held = new_stream(CU_STREAM_DEFAULT);
+    PINNED *pinned = new_pinned(1);
     struct visit visit = {.look = pinned};
     struct blocker blocker;
 
@@ -190,8 +178,6 @@ CASE(hostfunc, in_the_legacy_stream, DRIVER_API, "Stream synchronization behavio
         CHECK_OK(cuStreamSynchronize(CU_STREAM_LEGACY));
         CHECK_EQUAL(visit.saw, 7);
     }
-    end_pinned(pinned);
-    end_stream(held);
 }
 
 /* ---- callbacks ------------------------------------------------------------------- */
@@ -200,8 +186,8 @@ CASE(callback, is_told_stream_and_status, DRIVER_API, "cuStreamAddCallback",
      "Called after all currently enqueued items have completed, exactly once for each "
      "call, with the stream, CUDA_SUCCESS or an error code, and the userData")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(1);
     struct visit visit = {.look = pinned, .status = CUDA_ERROR_UNKNOWN};
     struct blocker blocker;
 
@@ -215,15 +201,13 @@ CASE(callback, is_told_stream_and_status, DRIVER_API, "cuStreamAddCallback",
         CHECK(visit.stream == stream);
         CHECK_OK(visit.status);
     }
-    end_pinned(pinned);
-    end_stream(stream);
 }
 
 CASE(callback, holds_later_work, DRIVER_API, "cuStreamAddCallback",
      "The callback will block later work in the stream until it is finished")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(1);
     struct visit visit = {.waits = true};
 
     CHECK_OK(cuStreamAddCallback(stream, pass_callback, &visit, 0));
@@ -233,21 +217,17 @@ CASE(callback, holds_later_work, DRIVER_API, "cuStreamAddCallback",
     open_gate(&visit);
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_EQUAL(*pinned, 7);
-    end_pinned(pinned);
-    end_stream(stream);
 }
 
 CASE(callback, flags_are_reserved, DRIVER_API, "cuStreamAddCallback",
      "flags: reserved for future use, must be 0")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct visit visit = {0};
 
-    CHECK_CODE(cuStreamAddCallback(stream, pass_callback, &visit, 1),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuStreamAddCallback(stream, pass_callback, &visit, 1));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_EQUAL(calls(&visit), 0);
-    end_stream(stream);
 }
 
 static void CUDA_CB call_cuda(CUstream stream, CUresult status, void *argument)
@@ -264,20 +244,19 @@ CASE(callback, may_not_call_cuda, DRIVER_API, "cuStreamAddCallback",
      "Callbacks must not make any CUDA API calls. Attempting to use a CUDA API will "
      "result in CUDA_ERROR_NOT_PERMITTED")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUresult res = CUDA_ERROR_UNKNOWN;
 
     CHECK_OK(cuStreamAddCallback(stream, call_cuda, &res, 0));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_CODE(res, CUDA_ERROR_NOT_PERMITTED);
-    end_stream(stream);
 }
 
 CASE(callback, may_not_be_captured, DRIVER_API, "cuStreamAddCallback",
      "This function is not supported with cuStreamBeginCapture and cuStreamEndCapture, "
      "unlike cuLaunchHostFunc")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct visit visit = {0};
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
@@ -286,7 +265,6 @@ CASE(callback, may_not_be_captured, DRIVER_API, "cuStreamAddCallback",
         drop_capture(stream);
     }
     CHECK_EQUAL(calls(&visit), 0);
-    end_stream(stream);
 }
 
 /* Wait for a call without asking the driver. */

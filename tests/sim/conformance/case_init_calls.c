@@ -6,7 +6,7 @@
 UNINITIALIZED_CASE(init, flags_must_be_zero, DRIVER_API, "cuInit",
                    "Currently, the Flags parameter must be 0")
 {
-    CHECK_CODE(cuInit(1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuInit(1));
     CHECK_OK(cuInit(0));
 }
 
@@ -75,16 +75,14 @@ UNINITIALIZED_CASE(
     CHECK_CODE(cuEventQuery(NULL), CUDA_ERROR_INVALID_HANDLE);
     CHECK_CODE(cuEventDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
     CHECK_CODE(cuStreamDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_CODE(cuStreamCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuStreamCreate(NULL, 0));
     CHECK_CODE(cuStreamCreate(&stream, 0), CUDA_ERROR_NOT_INITIALIZED);
-    CHECK_CODE(cuStreamGetFlags(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuDeviceGetAttribute(NULL, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuMemAllocManaged(&pointer, 0, CU_MEM_ATTACH_GLOBAL),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuStreamGetFlags(NULL, NULL));
+    CHECK_INVALID(cuDeviceGetAttribute(NULL, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
+    CHECK_INVALID(cuMemAllocManaged(&pointer, 0, CU_MEM_ATTACH_GLOBAL));
     CHECK_CODE(cuMemAllocManaged(&pointer, 256, CU_MEM_ATTACH_GLOBAL),
                CUDA_ERROR_NOT_INITIALIZED);
-    CHECK_CODE(cuGraphAddEmptyNode(&node, NULL, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuGraphAddEmptyNode(&node, NULL, NULL, 0));
     /* The most look for cuInit first. */
     CHECK_CODE(cuMemAlloc(NULL, 0), CUDA_ERROR_NOT_INITIALIZED);
     CHECK_CODE(cuMemcpy2D(NULL), CUDA_ERROR_NOT_INITIALIZED);
@@ -128,12 +126,11 @@ UNINITIALIZED_CASE(init, devices_after, DRIVER_API, "cuInit",
     CHECK(current_context() == NULL);
 }
 
-CASE(init, version_null, DRIVER_API, "cuDriverGetVersion",
-     "This function automatically returns CUDA_ERROR_INVALID_VALUE if driverVersion is "
-     "NULL")
-{
-    CHECK_CODE(cuDriverGetVersion(NULL), CUDA_ERROR_INVALID_VALUE);
-}
+CASE_IS(
+    init, version_null, DRIVER_API, "cuDriverGetVersion",
+    "This function automatically returns CUDA_ERROR_INVALID_VALUE if driverVersion is "
+    "NULL",
+    CHECK_INVALID(cuDriverGetVersion(NULL)))
 
 CASE(init, version_form, DRIVER_API, "cuDriverGetVersion",
      "The version is returned as (1000 * major + 10 * minor)")

@@ -32,10 +32,9 @@ static bool open_pair(struct pair *pair)
 static bool begin(struct pair *pair)
 {
     *pair = (struct pair){.there = 0};
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) {
-        skip("no events between processes");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+                    "no events between processes"))
         return false;
-    }
     if (!start_remote(&pair->remote))
         return false;
     pair->stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -66,32 +65,31 @@ CASE(ipc, event_needs_no_timing, DRIVER_API, "cuEventCreate",
 {
     CUevent event = NULL;
 
-    CHECK_CODE(cuEventCreate(&event, CU_EVENT_INTERPROCESS), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuEventCreate(&event, CU_EVENT_INTERPROCESS));
 }
 
 CASE(ipc, event_of_one_process, DRIVER_API, "cuIpcGetEventHandle",
      "This event must have been created with the CU_EVENT_INTERPROCESS and "
      "CU_EVENT_DISABLE_TIMING flags set")
 {
-    CUevent event = new_event();
+    EVENT event = new_event();
     CUipcEventHandle handle;
 
     CHECK(cuIpcGetEventHandle(&handle, event) != CUDA_SUCCESS);
-    end_event(event);
 }
 
 CASE(ipc, event_at_home, DRIVER_API, "cuIpcOpenEventHandle",
      "Opens an interprocess event handle exported from another process: not one of the "
      "process itself")
 {
-    CUevent event = NULL, opened = NULL;
+    EVENT event = NULL;
+    CUevent opened = NULL;
     CUipcEventHandle handle;
 
     if (!CHECK_OK(cuEventCreate(&event, FLAGS)))
         return;
     if (CHECK_OK(cuIpcGetEventHandle(&handle, event)))
         CHECK(cuIpcOpenEventHandle(&opened, handle) != CUDA_SUCCESS);
-    end_event(event);
 }
 
 CASE(ipc, event_of_nonsense, DRIVER_API, "cuIpcOpenEventHandle",
@@ -291,10 +289,9 @@ CASE(ipc, event_has_no_time, DRIVER_API, "cuIpcOpenEventHandle",
     CUevent event = NULL;
     float ms = 0;
 
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) {
-        skip("no events between processes");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+                    "no events between processes"))
         return;
-    }
     if (!start_remote(&remote))
         return;
     struct remote_answer theirs = remote_ask(&remote, REMOTE_EVENT_NEW, FLAGS, 0, 0);

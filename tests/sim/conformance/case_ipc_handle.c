@@ -31,9 +31,8 @@ CASE(ipc, handle_of_new_memory, DRIVER_API, "cuIpcGetMemHandle",
     CUdeviceptr first = get_exported(4 * GS_MIB, HERE, &before);
 
     device_put(first);
-    CUdeviceptr second = get_exported(4 * GS_MIB, HERE, &after);
+    MEMORY second = get_exported(4 * GS_MIB, HERE, &after);
     CHECK(memcmp(&before, &after, sizeof(before)) != 0);
-    device_put(second);
 }
 
 CASE(ipc, handles_of_neighbours, DRIVER_API, "cuIpcGetMemHandle",
@@ -113,7 +112,7 @@ CASE(ipc, handle_of_freed_memory, DRIVER_API, "cuIpcGetMemHandle",
     CUipcMemHandle handle;
 
     device_put(pointer);
-    CHECK_CODE(cuIpcGetMemHandle(&handle, pointer), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuIpcGetMemHandle(&handle, pointer));
 }
 
 CASE(ipc, handle_of_pinned_memory, DRIVER_API, "cuIpcGetMemHandle",
@@ -132,16 +131,13 @@ CASE(ipc, handle_of_managed_memory, DRIVER_API, "cuIpcGetMemHandle",
      "Exports memory created with cuMemAlloc: not with cuMemAllocManaged")
 {
     CUipcMemHandle handle;
-    CUdeviceptr pointer = 0;
+    MEMORY pointer = 0;
 
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)) {
-        skip("no managed memory");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, "no managed memory"))
         return;
-    }
     if (!CHECK_OK(cuMemAllocManaged(&pointer, BYTES, CU_MEM_ATTACH_GLOBAL)))
         return;
     CHECK(cuIpcGetMemHandle(&handle, pointer) != CUDA_SUCCESS);
-    device_put(pointer);
 }
 
 CASE(ipc, handle_of_stream_ordered_memory, DRIVER_API, "cuIpcGetMemHandle",
@@ -150,10 +146,8 @@ CASE(ipc, handle_of_stream_ordered_memory, DRIVER_API, "cuIpcGetMemHandle",
     CUipcMemHandle handle;
     CUdeviceptr pointer = 0;
 
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
-        skip("no memory pools");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, "no memory pools"))
         return;
-    }
     if (!CHECK_OK(cuMemAllocAsync(&pointer, BYTES, NULL)))
         return;
     CHECK(cuIpcGetMemHandle(&handle, pointer) != CUDA_SUCCESS);

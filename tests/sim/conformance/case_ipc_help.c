@@ -26,10 +26,8 @@ bool start_remote(struct remote *remote)
 {
     int ends[2];
 
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)) {
-        skip("no unified addressing");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, "no unified addressing"))
         return false;
-    }
     if (!CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0))
         return false;
     fflush(NULL);

@@ -32,7 +32,7 @@ CASE(ipc, close_unmaps, DRIVER_API, "cuIpcCloseMemHandle",
     close_there(&pair.remote, pair.there);
     struct remote_answer type = remote_ask(&pair.remote, REMOTE_ATTRIBUTE, pair.there,
                                            CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0);
-    CHECK(type.code != CUDA_SUCCESS);
+    CHECK_REFUSED(type.code);
     CHECK(remote_ask(&pair.remote, REMOTE_CLOSE, pair.there, 0, 0).code != CUDA_SUCCESS);
     pair.there = open_there(&pair.remote, &pair.handle); /* and it opens again */
     CHECK_EQUAL(word_there(&pair.remote, pair.there), HERE);
@@ -108,23 +108,22 @@ CASE(ipc, open_at_home, DRIVER_API, "cuIpcOpenMemHandle",
      "Opens a handle exported from another process: not one of the process itself")
 {
     CUipcMemHandle handle;
-    CUdeviceptr pointer = get_exported(BYTES, HERE, &handle), mapped = 0;
+    MEMORY pointer = get_exported(BYTES, HERE, &handle);
+    CUdeviceptr mapped = 0;
 
     CHECK(cuIpcOpenMemHandle(&mapped, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) !=
           CUDA_SUCCESS);
     CHECK_EQUAL(word_here(pointer), HERE);
-    device_put(pointer);
 }
 
 CASE(ipc, close_at_home, DRIVER_API, "cuIpcCloseMemHandle",
      "Closes memory mapped with cuIpcOpenMemHandle: not what cuMemAlloc gave")
 {
     CUipcMemHandle handle;
-    CUdeviceptr pointer = get_exported(BYTES, HERE, &handle);
+    MEMORY pointer = get_exported(BYTES, HERE, &handle);
 
-    CHECK_CODE(cuIpcCloseMemHandle(pointer), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuIpcCloseMemHandle(pointer));
     CHECK_EQUAL(word_here(pointer), HERE);
-    device_put(pointer);
 }
 
 CASE(ipc, free_is_not_close, DRIVER_API, "cuIpcOpenMemHandle",

@@ -223,37 +223,31 @@ CASE(ipc, pool_handle_there, DRIVER_API, "cuPointerGetAttribute",
     end(&pair);
 }
 
-CASE(ipc, pool_not_to_be_shared, DRIVER_API, "cuMemPoolCreate",
-     "Specifying CU_MEM_HANDLE_TYPE_NONE creates a memory pool that will not support IPC")
+CASE_WHERE(
+    can_share, ipc, pool_not_to_be_shared, DRIVER_API, "cuMemPoolCreate",
+    "Specifying CU_MEM_HANDLE_TYPE_NONE creates a memory pool that will not support IPC")
 {
     CUmemPoolPtrExportData data;
     int fd = -1;
 
-    if (!can_share())
-        return;
     CUmemoryPool pool = new_pool(CU_MEM_HANDLE_TYPE_NONE);
     CUdeviceptr pointer = alloc_from(pool, HERE);
-    CHECK_CODE(cuMemPoolExportToShareableHandle(&fd, pool, FILES, 0),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuMemPoolExportPointer(&data, pointer), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuMemPoolExportToShareableHandle(&fd, pool, FILES, 0));
+    CHECK_INVALID(cuMemPoolExportPointer(&data, pointer));
     free_here(pointer);
     CHECK_OK(cuMemPoolDestroy(pool));
 }
 
-CASE(ipc, pool_export_arguments, DRIVER_API, "cuMemPoolExportToShareableHandle",
-     "flags must be 0; handle_out is the returned OS handle")
+CASE_WHERE(can_share, ipc, pool_export_arguments, DRIVER_API,
+           "cuMemPoolExportToShareableHandle",
+           "flags must be 0; handle_out is the returned OS handle")
 {
     int fd = -1;
 
-    if (!can_share())
-        return;
     CUmemoryPool pool = new_pool(FILES);
-    CHECK_CODE(cuMemPoolExportToShareableHandle(&fd, pool, FILES, 1),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuMemPoolExportToShareableHandle(NULL, pool, FILES, 0),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuMemPoolExportToShareableHandle(&fd, NULL, FILES, 0),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuMemPoolExportToShareableHandle(&fd, pool, FILES, 1));
+    CHECK_INVALID(cuMemPoolExportToShareableHandle(NULL, pool, FILES, 0));
+    CHECK_INVALID(cuMemPoolExportToShareableHandle(&fd, NULL, FILES, 0));
     CHECK_OK(cuMemPoolDestroy(pool));
 }
 
@@ -261,22 +255,19 @@ CASE(ipc, pool_export_of_other_memory, DRIVER_API, "cuMemPoolExportPointer",
      "Shares a specific allocation from an already shared memory pool: not what "
      "cuMemAlloc gave")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     CUmemPoolPtrExportData data;
 
     if (can_share())
-        CHECK_CODE(cuMemPoolExportPointer(&data, pointer), CUDA_ERROR_INVALID_VALUE);
-    device_put(pointer);
+        CHECK_INVALID(cuMemPoolExportPointer(&data, pointer));
 }
 
-CASE(ipc, pool_import_into_another, DRIVER_API, "cuMemPoolImportPointer",
-     "pool is the one from which to import: not one that was made here")
+CASE_WHERE(can_share, ipc, pool_import_into_another, DRIVER_API, "cuMemPoolImportPointer",
+           "pool is the one from which to import: not one that was made here")
 {
     CUmemPoolPtrExportData data;
     CUdeviceptr imported = 0;
 
-    if (!can_share())
-        return;
     CUmemoryPool pool = new_pool(FILES), other = new_pool(FILES);
     CUdeviceptr pointer = alloc_from(pool, HERE);
     if (CHECK_OK(cuMemPoolExportPointer(&data, pointer)))

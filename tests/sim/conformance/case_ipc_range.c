@@ -34,7 +34,7 @@ CASE(ipc, range_as_a_file, DRIVER_API, "cuMemGetHandleForAddressRange",
 
     if (!get)
         return;
-    CUdeviceptr pointer = device_get(4 * GS_MIB);
+    MEMORY pointer = device_get(4 * GS_MIB);
     if (CHECK_OK(get(&fd, pointer, 4 * GS_MIB, DMA_BUF_FD, 0))) {
         CHECK(fcntl(fd, F_GETFD) >= 0);
         CHECK(lseek(fd, 0, SEEK_END) >= (off_t)(4 * GS_MIB));
@@ -42,7 +42,6 @@ CASE(ipc, range_as_a_file, DRIVER_API, "cuMemGetHandleForAddressRange",
     }
     if (CHECK_OK(get(&fd, pointer + GS_MIB, GS_MIB, DMA_BUF_FD, 0)))
         close(fd);
-    device_put(pointer);
 }
 
 CASE(ipc, range_is_of_pages, DRIVER_API, "cuMemGetHandleForAddressRange",
@@ -54,11 +53,10 @@ CASE(ipc, range_is_of_pages, DRIVER_API, "cuMemGetHandleForAddressRange",
 
     if (!get)
         return;
-    CUdeviceptr pointer = device_get(4 * GS_MIB);
-    CHECK_CODE(get(&fd, pointer + 512, page, DMA_BUF_FD, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(get(&fd, pointer, page + 512, DMA_BUF_FD, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(get(&fd, pointer, 0, DMA_BUF_FD, 0), CUDA_ERROR_INVALID_VALUE);
-    device_put(pointer);
+    MEMORY pointer = device_get(4 * GS_MIB);
+    CHECK_INVALID(get(&fd, pointer + 512, page, DMA_BUF_FD, 0));
+    CHECK_INVALID(get(&fd, pointer, page + 512, DMA_BUF_FD, 0));
+    CHECK_INVALID(get(&fd, pointer, 0, DMA_BUF_FD, 0));
 }
 
 CASE(ipc, range_leaves_its_memory, DRIVER_API, "cuMemGetHandleForAddressRange",
@@ -85,13 +83,12 @@ CASE(ipc, range_leaves_a_small_block, GPUS, "cuMemGetHandleForAddressRange",
 
     if (!get)
         return;
-    CUdeviceptr block = device_get(65536);
+    MEMORY block = device_get(65536);
     CUdeviceptr pointer = (block + page - 1) / page * page;
     size_t room = 2 * GS_MIB - pointer % (2 * GS_MIB);
     size_t bytes = room < 131072 ? room : 131072;
     if (CHECK_OK(get(&fd, pointer, bytes, DMA_BUF_FD, 0)))
         close(fd);
-    device_put(block);
 }
 
 CASE(ipc, range_arguments, DRIVER_API, "cuMemGetHandleForAddressRange",
@@ -103,11 +100,9 @@ CASE(ipc, range_arguments, DRIVER_API, "cuMemGetHandleForAddressRange",
 
     if (!get)
         return;
-    CUdeviceptr pointer = device_get(4 * GS_MIB);
-    CHECK_CODE(get(&fd, pointer, GS_MIB, (CUmemRangeHandleType)0x1000, 0),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(get(&fd, pointer, GS_MIB, DMA_BUF_FD, 0x1000), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(get(NULL, pointer, GS_MIB, DMA_BUF_FD, 0), CUDA_ERROR_INVALID_VALUE);
-    device_put(pointer);
+    MEMORY pointer = device_get(4 * GS_MIB);
+    CHECK_INVALID(get(&fd, pointer, GS_MIB, (CUmemRangeHandleType)0x1000, 0));
+    CHECK_INVALID(get(&fd, pointer, GS_MIB, DMA_BUF_FD, 0x1000));
+    CHECK_INVALID(get(NULL, pointer, GS_MIB, DMA_BUF_FD, 0));
 }
 #endif

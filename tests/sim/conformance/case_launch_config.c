@@ -24,8 +24,9 @@ static CUlaunchConfig config_of(CUstream stream, CUlaunchAttribute *attributes,
 /* gs_copy of a word by cuLaunchKernelEx, with these attributes. */
 static void check_config(CUlaunchAttribute *attributes, unsigned count)
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2), to = words + 4;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
+    CUdeviceptr to = words + 4;
     uint64_t one = 1;
     void *params[] = {&to, &words, &one};
     CUlaunchConfig config = config_of(stream, attributes, count);
@@ -34,8 +35,6 @@ static void check_config(CUlaunchAttribute *attributes, unsigned count)
     CHECK_OK(later()->launch_kernel_ex(&config, kernel("gs_copy"), params, NULL));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_EQUAL(word_at(words, 1), 7);
-    end_words(words);
-    end_stream(stream);
 }
 
 static bool has_configs(void)
@@ -46,35 +45,30 @@ static bool has_configs(void)
     return false;
 }
 
-CASE(launch, config_without_attributes, DRIVER_API, "cuLaunchKernelEx",
-     "The value of attrs is not considered if numAttrs is zero")
+CASE_WHERE(has_configs, launch, config_without_attributes, DRIVER_API, "cuLaunchKernelEx",
+           "The value of attrs is not considered if numAttrs is zero")
 {
-    if (!has_configs())
-        return;
     check_config(NULL, 0);
     check_config((CUlaunchAttribute *)(uintptr_t)0x10, 0);
 }
 
-CASE(launch, config_with_an_ignored_attribute, DRIVER_API, "CUlaunchAttributeID",
-     "CU_LAUNCH_ATTRIBUTE_IGNORE: ignored entry, for convenient composition")
+CASE_WHERE(has_configs, launch, config_with_an_ignored_attribute, DRIVER_API,
+           "CUlaunchAttributeID",
+           "CU_LAUNCH_ATTRIBUTE_IGNORE: ignored entry, for convenient composition")
 {
     CUlaunchAttribute attribute;
 
-    if (!has_configs())
-        return;
     memset(&attribute, 0, sizeof(attribute));
     attribute.id = CU_LAUNCH_ATTRIBUTE_IGNORE;
     check_config(&attribute, 1);
 }
 
-CASE(launch, config_with_a_priority, DRIVER_API, "CUlaunchAttributeID",
-     "CU_LAUNCH_ATTRIBUTE_PRIORITY: execution priority of the kernel")
+CASE_WHERE(has_configs, launch, config_with_a_priority, DRIVER_API, "CUlaunchAttributeID",
+           "CU_LAUNCH_ATTRIBUTE_PRIORITY: execution priority of the kernel")
 {
     CUlaunchAttribute attribute;
     int least = 0, greatest = 0;
 
-    if (!has_configs())
-        return;
     CHECK_OK(cuCtxGetStreamPriorityRange(&least, &greatest));
     memset(&attribute, 0, sizeof(attribute));
     attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
@@ -82,37 +76,32 @@ CASE(launch, config_with_a_priority, DRIVER_API, "CUlaunchAttributeID",
     check_config(&attribute, 1);
 }
 
-CASE(launch, config_that_is_cooperative, DRIVER_API, "cuLaunchKernelEx",
-     "CU_LAUNCH_ATTRIBUTE_COOPERATIVE with a value of 1 makes the launch a cooperative "
-     "one")
+CASE_WHERE(
+    has_configs, launch, config_that_is_cooperative, DRIVER_API, "cuLaunchKernelEx",
+    "CU_LAUNCH_ATTRIBUTE_COOPERATIVE with a value of 1 makes the launch a cooperative "
+    "one")
 {
     CUlaunchAttribute attribute;
 
-    if (!has_configs())
+    if (!device_has(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
+                    "the device has no cooperative launches"))
         return;
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)) {
-        skip("the device has no cooperative launches");
-        return;
-    }
     memset(&attribute, 0, sizeof(attribute));
     attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     attribute.value.cooperative = 1;
     check_config(&attribute, 1);
 }
 
-CASE(launch, config_with_an_empty_grid, DRIVER_API, "cuLaunchKernelEx",
-     "gridDimX is the width of the grid in blocks; a width of 0 is "
-     "CUDA_ERROR_INVALID_VALUE")
+CASE_WHERE(has_configs, launch, config_with_an_empty_grid, DRIVER_API, "cuLaunchKernelEx",
+           "gridDimX is the width of the grid in blocks; a width of 0 is "
+           "CUDA_ERROR_INVALID_VALUE")
 {
     uint64_t ns = 0;
     void *params[] = {&ns};
     CUlaunchConfig config = config_of(NULL, NULL, 0);
 
-    if (!has_configs())
-        return;
     config.gridDimX = 0;
-    CHECK_CODE(later()->launch_kernel_ex(&config, kernel("gs_spin"), params, NULL),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(later()->launch_kernel_ex(&config, kernel("gs_spin"), params, NULL));
 }
 
 /* How many blocks of gs_spin with 1024 threads, or the most that fit, can be resident. */
@@ -135,10 +124,9 @@ CASE(launch, cooperative, DRIVER_API, "cuLaunchCooperativeKernel",
     uint64_t ns = 0;
     void *params[] = {&ns};
 
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)) {
-        skip("the device has no cooperative launches");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
+                    "the device has no cooperative launches"))
         return;
-    }
     CHECK_OK(cuLaunchCooperativeKernel(kernel("gs_spin"), resident_blocks(threads), 1, 1,
                                        threads, 1, 1, 0, NULL, params));
     CHECK_OK(cuCtxSynchronize());
@@ -154,10 +142,9 @@ CASE(launch, cooperative_too_large, DRIVER_API, "cuLaunchCooperativeKernel",
     uint64_t ns = 0;
     void *params[] = {&ns};
 
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)) {
-        skip("the device has no cooperative launches");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
+                    "the device has no cooperative launches"))
         return;
-    }
     CHECK_CODE(cuLaunchCooperativeKernel(kernel("gs_spin"), resident_blocks(threads) + 1,
                                          1, 1, threads, 1, 1, 0, NULL, params),
                CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);

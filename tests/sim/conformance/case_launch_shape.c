@@ -20,18 +20,18 @@ CASE(launch, empty_grid, DRIVER_API, "cuLaunchKernel",
      "Invokes the kernel on a gridDimX x gridDimY x gridDimZ grid of blocks: a dimension "
      "of 0 is CUDA_ERROR_INVALID_VALUE")
 {
-    CHECK_CODE(launch_shape(0, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(launch_shape(1, 0, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(launch_shape(1, 1, 0, 1, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(launch_shape(0, 1, 1, 1, 1, 1, 0));
+    CHECK_INVALID(launch_shape(1, 0, 1, 1, 1, 1, 0));
+    CHECK_INVALID(launch_shape(1, 1, 0, 1, 1, 1, 0));
 }
 
 CASE(launch, empty_block, DRIVER_API, "cuLaunchKernel",
      "Each block contains blockDimX x blockDimY x blockDimZ threads: a dimension of 0 is "
      "CUDA_ERROR_INVALID_VALUE")
 {
-    CHECK_CODE(launch_shape(1, 1, 1, 0, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(launch_shape(1, 1, 1, 1, 0, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(launch_shape(1, 1, 1, 1, 1, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(launch_shape(1, 1, 1, 0, 1, 1, 0));
+    CHECK_INVALID(launch_shape(1, 1, 1, 1, 0, 1, 0));
+    CHECK_INVALID(launch_shape(1, 1, 1, 1, 1, 0, 0));
 }
 
 CASE(launch, too_many_threads, DRIVER_API, "cuDeviceGetAttribute",
@@ -43,9 +43,9 @@ CASE(launch, too_many_threads, DRIVER_API, "cuDeviceGetAttribute",
     unsigned x = (unsigned)device_attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
     unsigned z = (unsigned)device_attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);
 
-    CHECK_CODE(launch_shape(1, 1, 1, x + 1, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(launch_shape(1, 1, 1, 1, 1, z + 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(launch_shape(1, 1, 1, threads, 2, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(launch_shape(1, 1, 1, x + 1, 1, 1, 0));
+    CHECK_INVALID(launch_shape(1, 1, 1, 1, 1, z + 1, 0));
+    CHECK_INVALID(launch_shape(1, 1, 1, threads, 2, 1, 0));
     CHECK_OK(launch_shape(1, 1, 1, threads / 2, 2, 1, 0));
     CHECK_OK(launch_shape(1, 1, 1, 1, 1, z, 0));
     CHECK_OK(cuCtxSynchronize());
@@ -57,8 +57,8 @@ CASE(launch, too_large_grid, DRIVER_API, "cuDeviceGetAttribute",
     unsigned y = (unsigned)device_attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
     unsigned z = (unsigned)device_attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
 
-    CHECK_CODE(launch_shape(1, y + 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(launch_shape(1, 1, z + 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(launch_shape(1, y + 1, 1, 1, 1, 1, 0));
+    CHECK_INVALID(launch_shape(1, 1, z + 1, 1, 1, 1, 0));
     CHECK_OK(launch_shape(1, 2, 2, 1, 1, 1, 0));
     CHECK_OK(cuCtxSynchronize());
 }
@@ -71,7 +71,7 @@ CASE(launch, shared_memory, DRIVER_API, "cuDeviceGetAttribute",
         (unsigned)device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
 
     CHECK_OK(launch_shape(1, 1, 1, 1, 1, 1, bytes));
-    CHECK_CODE(launch_shape(1, 1, 1, 1, 1, 1, bytes + 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(launch_shape(1, 1, 1, 1, 1, 1, bytes + 1));
     CHECK_OK(cuCtxSynchronize());
 }
 
@@ -85,7 +85,7 @@ CASE(launch, shared_memory_by_choice, DRIVER_API, "cuFuncSetAttribute",
     int before = 0, after = 0;
 
     CHECK_OK(cuFuncGetAttribute(&before, what, function));
-    CHECK_CODE(cuFuncSetAttribute(function, what, most + 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuFuncSetAttribute(function, what, most + 1));
     CHECK_OK(cuFuncSetAttribute(function, what, most));
     CHECK_OK(cuFuncGetAttribute(&after, what, function));
     CHECK_EQUAL(after, most);
@@ -120,10 +120,9 @@ CASE(launch, read_only_attributes, DRIVER_API, "cuFuncSetAttribute",
 {
     CUfunction function = kernel("gs_fill");
 
-    CHECK_CODE(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 32),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS, 8),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(
+        cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 32));
+    CHECK_INVALID(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS, 8));
 }
 
 /* ---- parameters ------------------------------------------------------------------ */
@@ -138,16 +137,15 @@ CASE(launch, parameters_twice, DRIVER_API, "cuLaunchKernel",
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &ns, CU_LAUNCH_PARAM_BUFFER_SIZE,
                      &bytes, CU_LAUNCH_PARAM_END};
 
-    CHECK_CODE(
-        cuLaunchKernel(kernel("gs_spin"), 1, 1, 1, 1, 1, 1, 0, NULL, params, extra),
-        CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(
+        cuLaunchKernel(kernel("gs_spin"), 1, 1, 1, 1, 1, 1, 0, NULL, params, extra));
 }
 
 CASE(launch, parameters_in_a_buffer, DRIVER_API, "cuLaunchKernel",
      "Kernel parameters can also be packaged by the application into a single buffer "
      "that is passed in via extra")
 {
-    CUdeviceptr words = new_words(2);
+    DEVICE_WORDS words = new_words(2);
     struct {
         uint64_t to, from, count;
     } buffer = {words + 4, words, 1};
@@ -158,15 +156,15 @@ CASE(launch, parameters_in_a_buffer, DRIVER_API, "cuLaunchKernel",
     put_word(words, 7);
     CHECK_OK(cuLaunchKernel(kernel("gs_copy"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
     CHECK_EQUAL(word_at(words, 1), 7);
-    end_words(words);
 }
 
 CASE(launch, parameters_are_copied, DRIVER_API, "cuLaunchKernel",
      "Each of kernelParams[0] through kernelParams[N-1] must point to a region of memory "
      "from which the actual kernel parameter will be copied: at the call")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(3), to = words + 4, from = words;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(3);
+    CUdeviceptr to = words + 4, from = words;
     uint64_t count = 1;
     void *params[] = {&to, &from, &count};
     struct blocker blocker;
@@ -181,8 +179,6 @@ CASE(launch, parameters_are_copied, DRIVER_API, "cuLaunchKernel",
         CHECK_EQUAL(word_at(words, 1), 7);
         CHECK_EQUAL(word_at(words, 2), 0);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(launch, any_shape_does_the_work, DRIVER_API, "cuLaunchKernel",
@@ -191,7 +187,8 @@ CASE(launch, any_shape_does_the_work, DRIVER_API, "cuLaunchKernel",
 {
     const unsigned shapes[][2] = {{1, 1}, {1, 256}, {64, 32}, {3, 1024}};
     const uint64_t all = 5000;
-    CUdeviceptr words = new_words(all + 1), wrong = words + 4 * all;
+    DEVICE_WORDS words = new_words(all + 1);
+    CUdeviceptr wrong = words + 4 * all;
 
     for (uint32_t i = 0; i < GS_ARRAY_LEN(shapes); i++) {
         uint64_t count = all;
@@ -204,5 +201,4 @@ CASE(launch, any_shape_does_the_work, DRIVER_API, "cuLaunchKernel",
     }
     CHECK_EQUAL(word_at(words, all), 0);
     CHECK(word_at(words, 17) != 0);
-    end_words(words);
 }

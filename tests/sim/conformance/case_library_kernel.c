@@ -270,8 +270,8 @@ CASE(library, kernel_name, DRIVER_API, "cuKernelGetName",
     CHECK_OK(calls.get_kernel(&kernel, loaded, "first"));
     if (CHECK_OK(get(&name, kernel)))
         CHECK(strcmp(name, "first") == 0);
-    CHECK_CODE(get(NULL, kernel), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(get(&name, NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(get(NULL, kernel));
+    CHECK_INVALID(get(&name, NULL));
     end(&calls, loaded);
 }
 
@@ -349,7 +349,7 @@ CASE(library, kernel_read_only, DRIVER_API, "cuKernelSetAttribute",
     if (!begin(&calls, &loaded))
         return;
     CHECK_OK(calls.get_kernel(&kernel, loaded, "first"));
-    CHECK_CODE(calls.set_attribute(CU_FUNC_ATTRIBUTE_NUM_REGS, 16, kernel, the_device()),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(
+        calls.set_attribute(CU_FUNC_ATTRIBUTE_NUM_REGS, 16, kernel, the_device()));
     end(&calls, loaded);
 }

@@ -38,32 +38,28 @@ CASE(managed, alloc_of_nothing, DRIVER_API, "cuMemAllocManaged",
     CUdeviceptr pointer = 0;
 
     if (shared_freely())
-        CHECK_CODE(cuMemAllocManaged(&pointer, 0, CU_MEM_ATTACH_GLOBAL),
-                   CUDA_ERROR_INVALID_VALUE);
+        CHECK_INVALID(cuMemAllocManaged(&pointer, 0, CU_MEM_ATTACH_GLOBAL));
 }
 
-CASE(managed, alloc_flags, DRIVER_API, "cuMemAllocManaged",
-     "flags must be one of CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST")
+CASE_WHERE(shared_freely, managed, alloc_flags, DRIVER_API, "cuMemAllocManaged",
+           "flags must be one of CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST")
 {
     static const unsigned wrong[] = {0, CU_MEM_ATTACH_SINGLE, 8};
     CUdeviceptr pointer = 0;
 
-    if (!shared_freely())
-        return;
     device_put(get(CU_MEM_ATTACH_GLOBAL));
     device_put(get(CU_MEM_ATTACH_HOST));
     for (size_t i = 0; i < GS_ARRAY_LEN(wrong); i++)
         CHECK(cuMemAllocManaged(&pointer, BYTES, wrong[i]) != CUDA_SUCCESS);
 }
 
-CASE(managed, aligned, GUIDE, "Device Memory Accesses",
-     "Any address returned by one of the memory allocation routines from the driver "
-     "API is always aligned to at least 256 bytes")
+CASE_WHERE(
+    shared_freely, managed, aligned, GUIDE, "Device Memory Accesses",
+    "Any address returned by one of the memory allocation routines from the driver "
+    "API is always aligned to at least 256 bytes")
 {
     CUdeviceptr pointers[5] = {0};
 
-    if (!shared_freely())
-        return;
     for (size_t i = 0; i < GS_ARRAY_LEN(pointers); i++) {
         CHECK_OK(cuMemAllocManaged(&pointers[i], 3 + i * 1000, CU_MEM_ATTACH_GLOBAL));
         CHECK_EQUAL(pointers[i] % 256, 0);
@@ -76,24 +72,22 @@ CASE(managed, cpu_writes, DRIVER_API, "cuMemAllocManaged",
      "The pointer is valid on the CPU and on all GPUs in the system that support "
      "managed memory: the device sees what the CPU wrote")
 {
-    CUdeviceptr pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
-    CUdeviceptr copy = pointer ? device_get(BYTES) : 0;
+    MEMORY pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
+    MEMORY copy = pointer ? device_get(BYTES) : 0;
 
     if (!copy)
         return;
     bytes_fill(on_host(pointer), BYTES, 3);
     CHECK_OK(copy_words(NULL, copy, pointer, WORDS));
     CHECK(device_holds(copy, BYTES, 3));
-    device_put(copy);
-    device_put(pointer);
 }
 
 CASE(managed, device_writes, DRIVER_API, "cuMemAllocManaged",
      "The pointer is valid on the CPU and on all GPUs in the system that support "
      "managed memory: the CPU sees what the device wrote")
 {
-    CUdeviceptr pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
-    CUdeviceptr source = pointer ? device_get(BYTES) : 0;
+    MEMORY pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
+    MEMORY source = pointer ? device_get(BYTES) : 0;
 
     if (!source)
         return;
@@ -101,15 +95,13 @@ CASE(managed, device_writes, DRIVER_API, "cuMemAllocManaged",
     CHECK_OK(copy_words(NULL, pointer, source, WORDS));
     CHECK_OK(cuStreamSynchronize(NULL));
     CHECK(bytes_hold(on_host(pointer), BYTES, 8));
-    device_put(source);
-    device_put(pointer);
 }
 
 CASE(managed, both_write_in_turn, DRIVER_API, "cuMemAllocManaged",
      "Managed memory can migrate to any processor's memory at any time: CPU and device "
      "may write it in turn")
 {
-    CUdeviceptr pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
+    MEMORY pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
     uint32_t *words = on_host(pointer);
 
     if (!pointer)
@@ -124,15 +116,14 @@ CASE(managed, both_write_in_turn, DRIVER_API, "cuMemAllocManaged",
     }
     for (uint32_t i = 0; i < 1000; i++)
         CHECK_EQUAL(words[i], 9);
-    device_put(pointer);
 }
 
 CASE(managed, copied, DRIVER_API, "cuMemcpy",
      "Copies data between two pointers; infers the type of the transfer from the "
      "pointer values")
 {
-    CUdeviceptr from = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
-    CUdeviceptr to = from ? get(CU_MEM_ATTACH_GLOBAL) : 0;
+    MEMORY from = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
+    MEMORY to = from ? get(CU_MEM_ATTACH_GLOBAL) : 0;
 
     if (!to)
         return;
@@ -140,16 +131,14 @@ CASE(managed, copied, DRIVER_API, "cuMemcpy",
     CHECK_OK(cuMemcpy(to, from, BYTES));
     CHECK_OK(cuStreamSynchronize(NULL));
     CHECK(bytes_hold(on_host(to), BYTES, 6));
-    device_put(to);
-    device_put(from);
 }
 
 CASE(managed, attached_whole, DRIVER_API, "cuStreamAttachMemAsync",
      "length must be either zero or the entire allocation's size. Both indicate that "
      "the entire allocation's stream association is being changed")
 {
-    CUdeviceptr pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
-    CUstream stream = pointer ? new_stream(CU_STREAM_DEFAULT) : NULL;
+    MEMORY pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
+    STREAM stream = pointer ? new_stream(CU_STREAM_DEFAULT) : NULL;
 
     if (!stream)
         return;
@@ -157,23 +146,19 @@ CASE(managed, attached_whole, DRIVER_API, "cuStreamAttachMemAsync",
     CHECK_OK(cuStreamAttachMemAsync(stream, pointer, BYTES, CU_MEM_ATTACH_SINGLE));
     CHECK_OK(cuStreamAttachMemAsync(stream, pointer, 0, CU_MEM_ATTACH_GLOBAL));
     CHECK_OK(cuStreamSynchronize(stream));
-    end_stream(stream);
-    device_put(pointer);
 }
 
 CASE(managed, attached_in_part, DRIVER_API, "cuStreamAttachMemAsync",
      "Currently, it is not possible to change stream association for a portion of a "
      "managed allocation")
 {
-    CUdeviceptr pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
-    CUstream stream = pointer ? new_stream(CU_STREAM_DEFAULT) : NULL;
+    MEMORY pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
+    STREAM stream = pointer ? new_stream(CU_STREAM_DEFAULT) : NULL;
 
     if (!stream)
         return;
-    CHECK(cuStreamAttachMemAsync(stream, pointer, BYTES / 2, CU_MEM_ATTACH_GLOBAL) !=
-          CUDA_SUCCESS);
-    end_stream(stream);
-    device_put(pointer);
+    CHECK_REFUSED(
+        cuStreamAttachMemAsync(stream, pointer, BYTES / 2, CU_MEM_ATTACH_GLOBAL));
 }
 
 CASE(managed, attached_to_the_null_stream, DRIVER_API, "cuStreamAttachMemAsync",
@@ -181,23 +166,19 @@ CASE(managed, attached_to_the_null_stream, DRIVER_API, "cuStreamAttachMemAsync",
      "virtual global stream and not a specific stream. An error will be returned in "
      "this case")
 {
-    CUdeviceptr pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
+    MEMORY pointer = shared_freely() ? get(CU_MEM_ATTACH_GLOBAL) : 0;
 
     if (!pointer)
         return;
-    CHECK(cuStreamAttachMemAsync(NULL, pointer, 0, CU_MEM_ATTACH_SINGLE) != CUDA_SUCCESS);
-    device_put(pointer);
+    CHECK_REFUSED(cuStreamAttachMemAsync(NULL, pointer, 0, CU_MEM_ATTACH_SINGLE));
 }
 
 CASE(managed, attached_device_memory, DRIVER_API, "cuStreamAttachMemAsync",
      "dptr must be a pointer to managed memory or to a valid host-accessible region of "
      "system-allocated pageable memory")
 {
-    CUdeviceptr pointer = device_get(BYTES);
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    MEMORY pointer = device_get(BYTES);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
 
-    CHECK(cuStreamAttachMemAsync(stream, pointer, 0, CU_MEM_ATTACH_GLOBAL) !=
-          CUDA_SUCCESS);
-    end_stream(stream);
-    device_put(pointer);
+    CHECK_REFUSED(cuStreamAttachMemAsync(stream, pointer, 0, CU_MEM_ATTACH_GLOBAL));
 }

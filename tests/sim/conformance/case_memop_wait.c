@@ -16,8 +16,8 @@ static bool has_memops(void)
  * when the word is `end`, and it is not met before. */
 static void check_wait(uint32_t start, uint32_t end, uint32_t value, unsigned flags)
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(2);
 
     if (pinned) {
         __atomic_store_n(&pinned[0], start, __ATOMIC_RELEASE);
@@ -30,15 +30,13 @@ static void check_wait(uint32_t start, uint32_t end, uint32_t value, unsigned fl
         CHECK_EQUAL(pinned[1], 7);
     }
     CHECK_OK(cuStreamSynchronize(stream));
-    end_pinned(pinned);
-    end_stream(stream);
 }
 
 /* The condition is met from the start. */
 static void check_met(uint32_t word, uint32_t value, unsigned flags)
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(1);
 
     if (pinned) {
         __atomic_store_n(pinned, word, __ATOMIC_RELEASE);
@@ -51,8 +49,6 @@ static void check_met(uint32_t word, uint32_t value, unsigned flags)
         }
     }
     CHECK_OK(cuStreamSynchronize(stream));
-    end_pinned(pinned);
-    end_stream(stream);
 }
 
 CASE(memop, wait_holds_the_stream, DRIVER_API, "cuStreamWaitValue32",
@@ -99,16 +95,14 @@ CASE(memop, wait_for_bits, DRIVER_API, "CUstreamWaitValue_flags",
     }
 }
 
-CASE(memop, wait_for_missing_bits, DRIVER_API, "CUstreamWaitValue_flags",
-     "CU_STREAM_WAIT_VALUE_NOR: wait until ~(*addr | value) != 0, where the device "
-     "supports it")
+CASE_WHERE(has_memops, memop, wait_for_missing_bits, DRIVER_API,
+           "CUstreamWaitValue_flags",
+           "CU_STREAM_WAIT_VALUE_NOR: wait until ~(*addr | value) != 0, where the device "
+           "supports it")
 {
-    if (!has_memops())
+    if (!device_has(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
+                    "the device has no CU_STREAM_WAIT_VALUE_NOR"))
         return;
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR)) {
-        skip("the device has no CU_STREAM_WAIT_VALUE_NOR");
-        return;
-    }
     check_met(0xffff0000u, 0xff00u, CU_STREAM_WAIT_VALUE_NOR);
     check_wait(0xffff0000u, 0xff000000u, 0x0000ffffu, CU_STREAM_WAIT_VALUE_NOR);
 }
@@ -123,12 +117,10 @@ static bool has_64_bits(void)
     return false;
 }
 
-CASE(memop, wait_of_64_bits, DRIVER_API, "cuStreamWaitValue64",
-     "By default, the condition is to wait for (int64_t)(*addr - value) >= 0")
+CASE_WHERE(has_64_bits, memop, wait_of_64_bits, DRIVER_API, "cuStreamWaitValue64",
+           "By default, the condition is to wait for (int64_t)(*addr - value) >= 0")
 {
-    if (!has_64_bits())
-        return;
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     uint64_t *pinned = (uint64_t *)(void *)new_pinned(2);
 
     if (pinned) {
@@ -141,18 +133,15 @@ CASE(memop, wait_of_64_bits, DRIVER_API, "cuStreamWaitValue64",
     }
     CHECK_OK(cuStreamSynchronize(stream));
     end_pinned((uint32_t *)(void *)pinned);
-    end_stream(stream);
 }
 
 /* ---- writes ---------------------------------------------------------------------- */
 
-CASE(memop, write_in_turn, DRIVER_API, "cuStreamWriteValue32",
-     "Write a value to memory, in the order of the stream")
+CASE_WHERE(has_memops, memop, write_in_turn, DRIVER_API, "cuStreamWriteValue32",
+           "Write a value to memory, in the order of the stream")
 {
-    if (!has_memops())
-        return;
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
     struct blocker blocker;
 
     if (block_stream(&blocker, stream)) {
@@ -165,35 +154,28 @@ CASE(memop, write_in_turn, DRIVER_API, "cuStreamWriteValue32",
         CHECK_EQUAL(word_at(words, 0), 2);
         CHECK_EQUAL(word_at(words, 1), 0xfedcba98u);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
-CASE(memop, write_of_64_bits, DRIVER_API, "cuStreamWriteValue64",
-     "Write a value to memory")
+CASE_WHERE(has_64_bits, memop, write_of_64_bits, DRIVER_API, "cuStreamWriteValue64",
+           "Write a value to memory")
 {
-    if (!has_64_bits())
-        return;
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(4);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(4);
 
     CHECK_OK(later()->write_value64(stream, words + 8, 0x123456789abcdef0u, 0));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_EQUAL(word_at(words, 0) | word_at(words, 1), 0);
     CHECK_EQUAL(word_at(words, 2), 0x9abcdef0u);
     CHECK_EQUAL(word_at(words, 3), 0x12345678u);
-    end_words(words);
-    end_stream(stream);
 }
 
-CASE(memop, one_stream_lets_another_go, DRIVER_API, "cuStreamWaitValue32",
-     "A value written by a stream memory operation satisfies a wait in another stream")
+CASE_WHERE(
+    has_memops, memop, one_stream_lets_another_go, DRIVER_API, "cuStreamWaitValue32",
+    "A value written by a stream memory operation satisfies a wait in another stream")
 {
-    if (!has_memops())
-        return;
-    CUstream waiting = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream writing = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(1);
+    STREAM waiting = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM writing = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(1);
 
     CHECK_OK(later()->wait_value32(waiting, seen(pinned), 1, CU_STREAM_WAIT_VALUE_EQ));
     CHECK_CODE(cuStreamQuery(waiting), CUDA_ERROR_NOT_READY);
@@ -202,9 +184,6 @@ CASE(memop, one_stream_lets_another_go, DRIVER_API, "cuStreamWaitValue32",
     if (!CHECK(completes(waiting)))
         __atomic_store_n(pinned, 1, __ATOMIC_RELEASE);
     CHECK_OK(cuStreamSynchronize(waiting));
-    end_pinned(pinned);
-    end_stream(writing);
-    end_stream(waiting);
 }
 
 /* ---- batches --------------------------------------------------------------------- */
@@ -234,8 +213,8 @@ CASE(memop, batch_in_order, DRIVER_API, "cuStreamBatchMemOp",
 {
     if (!has_memops() || !CHECK(later()->batch_mem_op))
         return;
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(3);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(3);
 
     if (pinned) {
         CUstreamBatchMemOpParams ops[] = {write_op(seen(&pinned[1]), 5),
@@ -250,8 +229,6 @@ CASE(memop, batch_in_order, DRIVER_API, "cuStreamBatchMemOp",
         CHECK_EQUAL(pinned[2], 6);
     }
     CHECK_OK(cuStreamSynchronize(stream));
-    end_pinned(pinned);
-    end_stream(stream);
 }
 
 CASE(memop, batch_limits, DRIVER_API, "cuStreamBatchMemOp",
@@ -261,21 +238,18 @@ CASE(memop, batch_limits, DRIVER_API, "cuStreamBatchMemOp",
 
     if (!has_memops() || !CHECK(later()->batch_mem_op))
         return;
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
 
     for (size_t i = 0; i < GS_ARRAY_LEN(many); i++)
         many[i] = write_op(words, 7);
-    CHECK_CODE(later()->batch_mem_op(stream, GS_ARRAY_LEN(many), many, 0),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(later()->batch_mem_op(stream, 1, many, 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(later()->batch_mem_op(stream, GS_ARRAY_LEN(many), many, 0));
+    CHECK_INVALID(later()->batch_mem_op(stream, 1, many, 1));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_EQUAL(word_at(words, 0), 0);
     CHECK_OK(later()->batch_mem_op(stream, 255, many, 0));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_EQUAL(word_at(words, 0), 7);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(memop, batch_of_unknown_operations, DRIVER_API, "cuStreamBatchMemOp",
@@ -283,39 +257,32 @@ CASE(memop, batch_of_unknown_operations, DRIVER_API, "cuStreamBatchMemOp",
 {
     if (!has_memops() || !CHECK(later()->batch_mem_op))
         return;
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
     CUstreamBatchMemOpParams op = write_op(words, 7);
 
     op.operation = (CUstreamBatchMemOpType)77;
     CHECK(later()->batch_mem_op(stream, 1, &op, 0) != CUDA_SUCCESS);
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_EQUAL(word_at(words, 0), 0);
-    end_words(words);
-    end_stream(stream);
 }
 
-CASE(memop, captured_as_a_node, DRIVER_API, "CUgraphNodeType",
-     "CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: batch memory operation node; a captured write "
-     "happens when the graph is launched")
+CASE_WHERE(
+    has_memops, memop, captured_as_a_node, DRIVER_API, "CUgraphNodeType",
+    "CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: batch memory operation node; a captured write "
+    "happens when the graph is launched")
 {
-    if (!has_memops())
-        return;
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
 
     if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
         CHECK_OK(later()->write_value32(stream, words, 7, 0));
-        CUgraph graph = end_capture(stream);
-        CUgraphExec exec = instantiate(graph);
+        GRAPH graph = end_capture(stream);
+        EXEC exec = instantiate(graph);
         if (graph)
             CHECK_EQUAL(nodes_of_type(graph, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP), 1);
         CHECK_EQUAL(word_at(words, 0), 0);
         run_exec(exec, stream);
         CHECK_EQUAL(word_at(words, 0), 7);
-        end_exec(exec);
-        end_graph(graph);
     }
-    end_words(words);
-    end_stream(stream);
 }

@@ -10,7 +10,7 @@ CASE(memory, alloc_of_nothing, DRIVER_API, "cuMemAlloc",
 {
     CUdeviceptr pointer = 0;
 
-    CHECK_CODE(cuMemAlloc(&pointer, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuMemAlloc(&pointer, 0));
 }
 
 CASE(memory, alloc_aligned, GUIDE, "Device Memory Accesses",
@@ -53,12 +53,11 @@ CASE(memory, alloc_every_byte, DRIVER_API, "cuMemAlloc",
     static const size_t sizes[] = {1, 511, 4097, 2 * GS_MIB + 1};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
-        CUdeviceptr pointer = device_get(sizes[i]);
+        MEMORY pointer = device_get(sizes[i]);
         if (!pointer)
             continue;
         CHECK(device_fill(pointer, sizes[i], 3));
         CHECK(device_holds(pointer, sizes[i], 3));
-        device_put(pointer);
     }
 }
 
@@ -100,7 +99,7 @@ CASE(memory, free_takes_pitched, DRIVER_API, "cuMemFree",
     if (!CHECK_OK(cuMemAllocPitch(&pointer, &pitch, 100, 10, 4)))
         return;
     CHECK_OK(cuMemFree(pointer));
-    CHECK(cuMemFree(pointer) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemFree(pointer));
 }
 
 CASE(memory, free_takes_managed, DRIVER_API, "cuMemFree",
@@ -109,14 +108,12 @@ CASE(memory, free_takes_managed, DRIVER_API, "cuMemFree",
 {
     CUdeviceptr pointer = 0;
 
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)) {
-        skip("no managed memory");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, "no managed memory"))
         return;
-    }
     if (!CHECK_OK(cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL)))
         return;
     CHECK_OK(cuMemFree(pointer));
-    CHECK(cuMemFree(pointer) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemFree(pointer));
 }
 
 CASE(memory, free_twice, RUNTIME_API, "cudaFree",
@@ -125,7 +122,7 @@ CASE(memory, free_twice, RUNTIME_API, "cudaFree",
     CUdeviceptr pointer = device_get(1000);
 
     CHECK_OK(cuMemFree(pointer));
-    CHECK(cuMemFree(pointer) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemFree(pointer));
 }
 
 CASE(memory, free_twice_large, RUNTIME_API, "cudaFree",
@@ -134,20 +131,19 @@ CASE(memory, free_twice_large, RUNTIME_API, "cudaFree",
     CUdeviceptr pointer = device_get(8 * GS_MIB);
 
     CHECK_OK(cuMemFree(pointer));
-    CHECK(cuMemFree(pointer) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemFree(pointer));
 }
 
 CASE(memory, free_within, DRIVER_API, "cuMemFree",
      "dptr must have been returned by a previous call to one of the memory allocation "
      "APIs: an address within an allocation was not")
 {
-    CUdeviceptr pointer = device_get(4096);
+    MEMORY pointer = device_get(4096);
 
-    CHECK_CODE(cuMemFree(pointer + 512), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuMemFree(pointer + 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuMemFree(pointer + 512));
+    CHECK_INVALID(cuMemFree(pointer + 1));
     CHECK(device_fill(pointer, 4096, 1)); /* and it is still there */
     CHECK(device_holds(pointer, 4096, 1));
-    device_put(pointer);
 }
 
 CASE(memory, free_pinned, DRIVER_API, "cuMemFree",
@@ -159,7 +155,7 @@ CASE(memory, free_pinned, DRIVER_API, "cuMemFree",
 
     if (!CHECK_OK(cuMemAllocHost(&host, 4096)))
         return;
-    CHECK_CODE(cuMemFree((CUdeviceptr)(uintptr_t)host), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuMemFree((CUdeviceptr)(uintptr_t)host));
     bytes_fill(host, 4096, 2); /* and it is still there */
     CHECK_OK(cuMemFreeHost(host));
 }
@@ -170,7 +166,7 @@ CASE(memory, free_pageable, DRIVER_API, "cuMemFree",
 {
     void *host = malloc(4096);
 
-    CHECK_CODE(cuMemFree((CUdeviceptr)(uintptr_t)host), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuMemFree((CUdeviceptr)(uintptr_t)host));
     free(host);
 }
 

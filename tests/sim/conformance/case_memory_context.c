@@ -67,7 +67,7 @@ CASE(memory, free_without_context, GPUS, "cuMemFree",
     CHECK_OK(cuMemFree(large));
     CHECK_OK(cuMemFree(0));
     regain_context();
-    CHECK_CODE(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuMemFree(large));
 }
 
 CASE(host, free_without_context, GPUS, "cuMemFreeHost",
@@ -80,29 +80,27 @@ CASE(host, free_without_context, GPUS, "cuMemFreeHost",
     drop_context();
     CHECK_OK(cuMemFreeHost(host));
     regain_context();
-    CHECK_CODE(cuMemFreeHost(host), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuMemFreeHost(host));
 }
 
 CASE(copy, without_context, DRIVER_API, "cuMemcpyHtoD, cuMemcpyDtoH", NO_CONTEXT)
 {
-    CUdeviceptr pointer = device_get(16);
+    MEMORY pointer = device_get(16);
     char bytes[16] = {0};
 
     drop_context();
     CHECK_CODE(cuMemcpyHtoD(pointer, bytes, sizeof(bytes)), CUDA_ERROR_INVALID_CONTEXT);
     CHECK_CODE(cuMemcpyDtoH(bytes, pointer, sizeof(bytes)), CUDA_ERROR_INVALID_CONTEXT);
     regain_context();
-    device_put(pointer);
 }
 
 CASE(set, without_context, DRIVER_API, "cuMemsetD8", NO_CONTEXT)
 {
-    CUdeviceptr pointer = device_get(16);
+    MEMORY pointer = device_get(16);
 
     drop_context();
     CHECK_CODE(cuMemsetD8(pointer, 1, 16), CUDA_ERROR_INVALID_CONTEXT);
     regain_context();
-    device_put(pointer);
 }
 
 CASE(memory, of_two_contexts, DRIVER_API, "Unified Addressing",
@@ -136,8 +134,7 @@ CASE(memory, goes_with_its_context, GUIDE, "Driver API, Context",
 
     leave_context(other);
     if (pointer)
-        CHECK_CODE(pointer_code(pointer, CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
-                   CUDA_ERROR_INVALID_VALUE);
+        CHECK_INVALID(pointer_code(pointer, CU_POINTER_ATTRIBUTE_MEMORY_TYPE));
 }
 
 CASE(pointer, context_it_came_from, DRIVER_API, "cuPointerGetAttribute",
@@ -166,11 +163,10 @@ CASE(host, of_another_context, DRIVER_API, "Unified Addressing",
     bytes_fill(host, BYTES, 4);
     other = enter_context();
     if (other) {
-        CUdeviceptr pointer = device_get(BYTES);
+        MEMORY pointer = device_get(BYTES);
         CHECK_OK(cuMemcpyDtoD(pointer, (CUdeviceptr)(uintptr_t)host, BYTES));
         CHECK_OK(cuCtxSynchronize());
         CHECK(device_holds(pointer, BYTES, 4));
-        device_put(pointer);
     }
     leave_context(other);
     CHECK_OK(cuMemFreeHost(host));

@@ -18,8 +18,13 @@ bool bytes_hold(const void *from, size_t bytes, unsigned seed);
 /* A block of device memory; 0 and a failed case if there is none. */
 CUdeviceptr device_get(size_t bytes);
 
-/* Free it with cuMemFree; 0 is nothing to free. */
+/* Free it with cuMemFree; 0 is nothing to free. MEMORY is freed with the block. */
 void device_put(CUdeviceptr pointer);
+static inline void own_memory(CUdeviceptr *pointer)
+{
+    device_put(*pointer);
+}
+#define MEMORY OWN(own_memory) CUdeviceptr
 
 /* The same two for device memory, by a copy through pageable memory. Filled memory may be
  * used in any stream: it waits for the legacy one. */

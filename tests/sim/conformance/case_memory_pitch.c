@@ -14,12 +14,11 @@ CASE(pitch, holds_the_width, DRIVER_API, "cuMemAllocPitch",
      "be padded, never less than WidthInBytes")
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(widths); i++) {
-        CUdeviceptr pointer = 0;
+        MEMORY pointer = 0;
         size_t pitch = 0;
         if (!CHECK_OK(cuMemAllocPitch(&pointer, &pitch, widths[i], ROWS, 4)))
             continue;
         CHECK(pitch >= widths[i]);
-        device_put(pointer);
     }
 }
 
@@ -32,12 +31,11 @@ CASE(pitch, aligned_for_textures, DRIVER_API, "cuMemAllocPitch",
     if (!CHECK(align > 0))
         return;
     for (size_t i = 0; i < GS_ARRAY_LEN(widths); i++) {
-        CUdeviceptr pointer = 0;
+        MEMORY pointer = 0;
         size_t pitch = 0;
         if (!CHECK_OK(cuMemAllocPitch(&pointer, &pitch, widths[i], ROWS, 4)))
             continue;
         CHECK_EQUAL(pitch % (size_t)align, 0);
-        device_put(pointer);
     }
 }
 
@@ -46,12 +44,11 @@ CASE(pitch, base_aligned, GUIDE, "Device Memory Accesses",
      "API is always aligned to at least 256 bytes")
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(widths); i++) {
-        CUdeviceptr pointer = 0;
+        MEMORY pointer = 0;
         size_t pitch = 0;
         if (!CHECK_OK(cuMemAllocPitch(&pointer, &pitch, widths[i], 1, 4)))
             continue;
         CHECK_EQUAL(pointer % 256, 0);
-        device_put(pointer);
     }
 }
 
@@ -76,7 +73,7 @@ CASE(pitch, other_element_sizes, DRIVER_API, "cuMemAllocPitch",
         CUdeviceptr pointer = 0;
         size_t pitch = 0;
         CUresult code = cuMemAllocPitch(&pointer, &pitch, 100, ROWS, elements[i]);
-        if (!CHECK(code != CUDA_SUCCESS))
+        if (!CHECK_REFUSED(code))
             device_put(pointer);
     }
 }
@@ -86,7 +83,7 @@ CASE(pitch, rows_by_address, DRIVER_API, "cuMemAllocPitch",
      "(T*)((char*)BaseAddress + Row * Pitch) + Column")
 {
     enum { WIDTH = 1000 };
-    CUdeviceptr pointer = 0;
+    MEMORY pointer = 0;
     size_t pitch = 0;
 
     if (!CHECK_OK(cuMemAllocPitch(&pointer, &pitch, WIDTH, ROWS, 8)))
@@ -95,13 +92,13 @@ CASE(pitch, rows_by_address, DRIVER_API, "cuMemAllocPitch",
         CHECK(device_fill(pointer + row * pitch, WIDTH, row));
     for (unsigned row = 0; row < ROWS; row++)
         CHECK(device_holds(pointer + row * pitch, WIDTH, row));
-    device_put(pointer);
 }
 
 CASE(pitch, covers_all_rows, DRIVER_API, "cuMemAllocPitch",
      "Allocates at least WidthInBytes * Height bytes of linear memory")
 {
-    CUdeviceptr pointer = 0, base = 0;
+    MEMORY pointer = 0;
+    CUdeviceptr base = 0;
     size_t pitch = 0, bytes = 0;
 
     if (!CHECK_OK(cuMemAllocPitch(&pointer, &pitch, 100, ROWS, 4)))
@@ -110,7 +107,6 @@ CASE(pitch, covers_all_rows, DRIVER_API, "cuMemAllocPitch",
     CHECK_EQUAL(base, pointer);
     CHECK(bytes >= (size_t)100 * ROWS);
     CHECK(bytes >= pitch * (ROWS - 1) + 100);
-    device_put(pointer);
 }
 
 CASE(pitch, works_with_2d_copies, DRIVER_API, "cuMemAllocPitch",
@@ -118,7 +114,8 @@ CASE(pitch, works_with_2d_copies, DRIVER_API, "cuMemAllocPitch",
      "under all circumstances")
 {
     enum { WIDTH = 333 };
-    CUdeviceptr from = 0, to = 0;
+    MEMORY from = 0;
+    CUdeviceptr to = 0;
     size_t from_pitch = 0, to_pitch = 0;
 
     if (!CHECK_OK(cuMemAllocPitch(&from, &from_pitch, WIDTH, ROWS, 4)))
@@ -139,5 +136,4 @@ CASE(pitch, works_with_2d_copies, DRIVER_API, "cuMemAllocPitch",
             CHECK(device_holds(to + row * to_pitch, WIDTH, row));
         device_put(to);
     }
-    device_put(from);
 }

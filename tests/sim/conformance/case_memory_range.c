@@ -31,13 +31,11 @@ CASE(memory, info_total_is_steady, DRIVER_API, "cuMemGetInfo",
      "part of it")
 {
     size_t free_bytes = 0, before = 0, after = 0;
-    CUdeviceptr pointer;
 
     CHECK_OK(cuMemGetInfo(&free_bytes, &before));
-    pointer = device_get(free_bytes / 4);
+    MEMORY pointer = device_get(free_bytes / 4);
     CHECK_OK(cuMemGetInfo(&free_bytes, &after));
     CHECK_EQUAL(after, before);
-    device_put(pointer);
 }
 
 CASE(memory, info_counts_what_is_held, DRIVER_API, "cuMemGetInfo",
@@ -48,10 +46,9 @@ CASE(memory, info_counts_what_is_held, DRIVER_API, "cuMemGetInfo",
 
     CHECK_OK(cuMemGetInfo(&free_bytes, &total));
     size_t bytes = free_bytes / 4;
-    CUdeviceptr pointer = device_get(bytes);
+    MEMORY pointer = device_get(bytes);
     CHECK_OK(cuMemGetInfo(&free_bytes, &total));
     CHECK(free_bytes <= total - bytes);
-    device_put(pointer);
 }
 
 CASE(range, of_the_start, DRIVER_API, "cuMemGetAddressRange",
@@ -61,12 +58,12 @@ CASE(range, of_the_start, DRIVER_API, "cuMemGetAddressRange",
     static const size_t sizes[] = {1, 1000, 3 * GS_MIB};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
-        CUdeviceptr pointer = device_get(sizes[i]), base = 0;
+        MEMORY pointer = device_get(sizes[i]);
+        CUdeviceptr base = 0;
         size_t bytes = 0;
         CHECK_OK(cuMemGetAddressRange(&base, &bytes, pointer));
         CHECK_EQUAL(base, pointer);
         CHECK(bytes >= sizes[i]);
-        device_put(pointer);
     }
 }
 
@@ -74,7 +71,8 @@ CASE(range, of_an_address_within, DRIVER_API, "cuMemGetAddressRange",
      "Returns base address and size of the allocation that contains the input pointer "
      "dptr")
 {
-    CUdeviceptr pointer = device_get(100000), base = 0;
+    MEMORY pointer = device_get(100000);
+    CUdeviceptr base = 0;
     static const size_t offsets[] = {1, 511, 512, 65536, 99999};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(offsets); i++) {
@@ -84,7 +82,6 @@ CASE(range, of_an_address_within, DRIVER_API, "cuMemGetAddressRange",
         CHECK_EQUAL(base, pointer);
         CHECK(bytes >= 100000);
     }
-    device_put(pointer);
 }
 
 CASE(range, of_neighbours, DRIVER_API, "cuMemGetAddressRange",
@@ -112,23 +109,22 @@ CASE(range, without_base, DRIVER_API, "cuMemGetAddressRange",
      "Both parameters pbase and psize are optional. If one of them is NULL, it is "
      "ignored")
 {
-    CUdeviceptr pointer = device_get(5000);
+    MEMORY pointer = device_get(5000);
     size_t bytes = 0;
 
     CHECK_OK(cuMemGetAddressRange(NULL, &bytes, pointer));
     CHECK(bytes >= 5000);
-    device_put(pointer);
 }
 
 CASE(range, without_size, DRIVER_API, "cuMemGetAddressRange",
      "Both parameters pbase and psize are optional. If one of them is NULL, it is "
      "ignored")
 {
-    CUdeviceptr pointer = device_get(5000), base = 0;
+    MEMORY pointer = device_get(5000);
+    CUdeviceptr base = 0;
 
     CHECK_OK(cuMemGetAddressRange(&base, NULL, pointer + 77));
     CHECK_EQUAL(base, pointer);
-    device_put(pointer);
 }
 
 CASE(range, of_freed_memory, DRIVER_API, "cuMemGetAddressRange",

@@ -52,8 +52,8 @@ CASE(module, function_nowhere, DRIVER_API, "cuModuleGetFunction",
     CUmodule module = load_two_kernels();
     CUfunction function;
 
-    CHECK_CODE(cuModuleGetFunction(NULL, module, "first"), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuModuleGetFunction(&function, module, NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuModuleGetFunction(NULL, module, "first"));
+    CHECK_INVALID(cuModuleGetFunction(&function, module, NULL));
     CHECK_OK(cuModuleUnload(module));
 }
 
@@ -87,8 +87,7 @@ CASE(module, params_twice, DRIVER_API, "cuLaunchKernel",
 
     if (!take_function(&first, "first"))
         return;
-    CHECK_CODE(cuLaunchKernel(first.handle, 1, 1, 1, 1, 1, 1, 0, NULL, params, extra),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuLaunchKernel(first.handle, 1, 1, 1, 1, 1, 1, 0, NULL, params, extra));
     CHECK_OK(cuLaunchKernel(first.handle, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
     CHECK_OK(cuCtxSynchronize());
     drop_function(&first);
@@ -119,7 +118,7 @@ CASE(module, function_count, DRIVER_API, "cuModuleGetFunctionCount",
     CUmodule module = load_two_kernels();
     CHECK_OK(get(&count, module));
     CHECK_EQUAL(count, 2);
-    CHECK_CODE(get(NULL, module), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(get(NULL, module));
     CHECK_OK(cuModuleUnload(module));
 }
 
@@ -159,8 +158,8 @@ CASE(module, function_name, DRIVER_API, "cuFuncGetName",
         return;
     if (CHECK_OK(name_of(&name, second.handle)))
         CHECK(strcmp(name, "second") == 0);
-    CHECK_CODE(name_of(NULL, second.handle), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(name_of(&name, NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(name_of(NULL, second.handle));
+    CHECK_INVALID(name_of(&name, NULL));
     drop_function(&second);
 }
 
@@ -243,8 +242,7 @@ CASE(module, function_shared_memory, DRIVER_API, "cuFuncSetAttribute",
     CHECK_OK(cuFuncSetAttribute(first.handle, most, 16384));
     CHECK_EQUAL(attribute_of(first.handle, most), 16384);
     CHECK_OK(cuFuncSetAttribute(first.handle, most, limit));
-    CHECK_CODE(cuFuncSetAttribute(first.handle, most, limit + 1),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuFuncSetAttribute(first.handle, most, limit + 1));
     CHECK_EQUAL(attribute_of(first.handle, most), limit);
     drop_function(&first);
 }
@@ -257,11 +255,9 @@ CASE(module, function_read_only, DRIVER_API, "cuFuncSetAttribute",
 
     if (!take_function(&first, "first"))
         return;
-    CHECK_CODE(cuFuncSetAttribute(first.handle, CU_FUNC_ATTRIBUTE_NUM_REGS, 16),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(
-        cuFuncSetAttribute(first.handle, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 32),
-        CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuFuncSetAttribute(first.handle, CU_FUNC_ATTRIBUTE_NUM_REGS, 16));
+    CHECK_INVALID(
+        cuFuncSetAttribute(first.handle, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 32));
     drop_function(&first);
 }
 
@@ -274,10 +270,8 @@ CASE(module, function_attribute_unknown, DRIVER_API, "cuFuncGetAttribute",
 
     if (!take_function(&first, "first"))
         return;
-    CHECK_CODE(cuFuncGetAttribute(&value, (CUfunction_attribute)1000, first.handle),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuFuncGetAttribute(NULL, CU_FUNC_ATTRIBUTE_NUM_REGS, first.handle),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuFuncGetAttribute(&value, (CUfunction_attribute)1000, first.handle));
+    CHECK_INVALID(cuFuncGetAttribute(NULL, CU_FUNC_ATTRIBUTE_NUM_REGS, first.handle));
     drop_function(&first);
 }
 

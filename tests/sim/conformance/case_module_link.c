@@ -75,7 +75,7 @@ CASE(module, link_without_memory, DRIVER_API, "cuLinkAddData",
 {
     CUlinkState link;
 
-    CHECK_CODE(cuLinkCreate(0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuLinkCreate(0, NULL, NULL, NULL));
     if (!CHECK_OK(cuLinkCreate(0, NULL, NULL, &link)))
         return;
     CHECK_CODE(cuLinkAddFile(link, CU_JIT_INPUT_PTX, "/nowhere/at.ptx", 0, NULL, NULL),

@@ -20,12 +20,11 @@ static CUresult load_code(const char *image)
     return code;
 }
 
-CASE(module, ptx_is_loaded, DRIVER_API, "cuModuleLoadData",
-     "The image may be a cubin or fatbin, or a NULL-terminated PTX, either as output by "
-     "nvcc or hand-written")
-{
-    CHECK_OK(load_code(two_kernels));
-}
+CASE_IS(
+    module, ptx_is_loaded, DRIVER_API, "cuModuleLoadData",
+    "The image may be a cubin or fatbin, or a NULL-terminated PTX, either as output by "
+    "nvcc or hand-written",
+    CHECK_OK(load_code(two_kernels)))
 
 CASE(module, no_image, DRIVER_API, "cuModuleLoadData",
      "CUDA_ERROR_INVALID_IMAGE: the device kernel image is invalid; or "
@@ -62,8 +61,8 @@ CASE(module, load_refuses, DRIVER_API, "cuModuleLoadData",
 {
     CUmodule module;
 
-    CHECK_CODE(cuModuleLoadData(NULL, two_kernels), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuModuleLoadData(NULL, two_kernels));
+    CHECK_INVALID(cuModuleLoadData(&module, NULL));
 }
 
 CASE(module, no_file, DRIVER_API, "cuModuleLoad",
@@ -127,11 +126,10 @@ static void check_load_waits(CUstream stream)
 CASE(module, load_waits, GPUS, "cuModuleLoadData",
      "Waits for the work that runs in the context, whichever the stream" ON_H200)
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     check_load_waits(stream);
     check_load_waits(CU_STREAM_LEGACY);
-    end_stream(stream);
 }
 
 CASE(module, load_options, DRIVER_API, "cuModuleLoadDataEx",
@@ -199,5 +197,5 @@ CASE(module, mode_nowhere, DRIVER_API, "cuModuleGetLoadingMode",
     CUresult (*get)(int *) = (CUresult(*)(int *))newer(11070, "cuModuleGetLoadingMode");
 
     if (get)
-        CHECK_CODE(get(NULL), CUDA_ERROR_INVALID_VALUE);
+        CHECK_INVALID(get(NULL));
 }

@@ -115,21 +115,20 @@ CASE(copy, device_to_pinned_waits, DRIVER_API, SYNC,
      "For transfers from device to pinned host memory, the function returns only once "
      "the copy has completed")
 {
-    uint32_t *pinned = new_pinned(1);
+    PINNED *pinned = new_pinned(1);
     struct copy_call call = {.function = to_host, .device = new_words(1), .host = pinned};
 
     put_word(call.device, 6);
     check_call(&call, CU_STREAM_DEFAULT, true);
     CHECK_EQUAL(pinned[0], 6);
     end_words(call.device);
-    end_pinned(pinned);
 }
 
 CASE(copy, pinned_to_device_waits, DRIVER_API, SYNC,
      "For transfers from pinned host memory to device memory, the function is "
      "synchronous with respect to the host")
 {
-    uint32_t *pinned = new_pinned(LARGE_WORDS);
+    PINNED *pinned = new_pinned(LARGE_WORDS);
     struct copy_call call = {
         .function = to_device, .device = new_words(LARGE_WORDS), .host = pinned};
 
@@ -137,7 +136,6 @@ CASE(copy, pinned_to_device_waits, DRIVER_API, SYNC,
     check_call(&call, CU_STREAM_DEFAULT, true);
     CHECK_EQUAL(word_at(call.device, LARGE_WORDS - 1), 6);
     end_words(call.device);
-    end_pinned(pinned);
 }
 
 CASE(copy, pageable_to_device_waits_for_the_stream, DRIVER_API, SYNC,
@@ -163,7 +161,7 @@ CASE(copy, pageable_source_may_be_changed, DRIVER_API, SYNC,
      "From pageable memory the function will return once the buffer has been copied to "
      "the staging memory: what is written to it afterwards is not copied")
 {
-    CUdeviceptr words = new_words(1024);
+    DEVICE_WORDS words = new_words(1024);
     uint32_t source[1024], result[1024];
 
     for (uint32_t i = 0; i < 1024; i++)
@@ -173,21 +171,19 @@ CASE(copy, pageable_source_may_be_changed, DRIVER_API, SYNC,
     CHECK_OK(cuMemcpyDtoH(result, words, sizeof(result)));
     for (uint32_t i = 0; i < 1024; i += 31)
         CHECK_EQUAL(result[i], i);
-    end_words(words);
 }
 
 CASE(copy, within_device_does_not_wait, DRIVER_API, SYNC,
      "For transfers from device memory to device memory, no host-side synchronization "
      "is performed")
 {
-    CUdeviceptr words = new_words(2);
+    DEVICE_WORDS words = new_words(2);
     struct copy_call call = {
         .function = within_device, .device = words + 4, .other = words};
 
     put_word(words, 6);
     check_call(&call, CU_STREAM_DEFAULT, false);
     CHECK_EQUAL(word_at(words, 1), 6);
-    end_words(words);
 }
 
 CASE(copy, set_of_device_memory_does_not_wait, DRIVER_API, SYNC,
@@ -204,12 +200,11 @@ CASE(copy, set_of_device_memory_does_not_wait, DRIVER_API, SYNC,
 CASE(copy, set_of_pinned_memory_waits, DRIVER_API, SYNC,
      "When the target is pinned host memory the memset functions are fully synchronous")
 {
-    uint32_t *pinned = new_pinned(1);
+    PINNED *pinned = new_pinned(1);
     struct copy_call call = {.function = set, .device = seen(pinned)};
 
     check_call(&call, CU_STREAM_DEFAULT, true);
     CHECK_EQUAL(pinned[0], 9);
-    end_pinned(pinned);
 }
 
 CASE(copy, set_of_managed_memory_waits, DRIVER_API, SYNC,
@@ -218,10 +213,9 @@ CASE(copy, set_of_managed_memory_waits, DRIVER_API, SYNC,
 {
     struct copy_call call = {.function = set};
 
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)) {
-        skip("the device has no concurrent managed access");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                    "the device has no concurrent managed access"))
         return;
-    }
     if (!CHECK_OK(cuMemAllocManaged(&call.device, 4096, CU_MEM_ATTACH_GLOBAL)))
         return;
     check_call(&call, CU_STREAM_DEFAULT, true);
@@ -233,7 +227,7 @@ CASE(copy, async_to_pinned_does_not_wait, DRIVER_API, SYNC,
      "Asynchronous transfers between device memory and pinned memory are asynchronous "
      "with respect to the host")
 {
-    uint32_t *pinned = new_pinned(1);
+    PINNED *pinned = new_pinned(1);
     struct copy_call call = {
         .function = to_host_async, .device = new_words(1), .host = pinned};
 
@@ -241,14 +235,13 @@ CASE(copy, async_to_pinned_does_not_wait, DRIVER_API, SYNC,
     check_call(&call, CU_STREAM_NON_BLOCKING, false);
     CHECK_EQUAL(pinned[0], 0);
     end_words(call.device);
-    end_pinned(pinned);
 }
 
 CASE(copy, async_from_pinned_does_not_wait, DRIVER_API, SYNC,
      "Asynchronous transfers between device memory and pinned memory are asynchronous "
      "with respect to the host")
 {
-    uint32_t *pinned = new_pinned(1);
+    PINNED *pinned = new_pinned(1);
     struct copy_call call = {
         .function = to_device_async, .device = new_words(1), .host = pinned};
 
@@ -256,20 +249,18 @@ CASE(copy, async_from_pinned_does_not_wait, DRIVER_API, SYNC,
     check_call(&call, CU_STREAM_NON_BLOCKING, false);
     CHECK_EQUAL(word_at(call.device, 0), 5);
     end_words(call.device);
-    end_pinned(pinned);
 }
 
 CASE(copy, async_within_device_does_not_wait, DRIVER_API, SYNC,
      "Asynchronous transfers from device memory to device memory are fully asynchronous")
 {
-    CUdeviceptr words = new_words(2);
+    DEVICE_WORDS words = new_words(2);
     struct copy_call call = {
         .function = within_device_async, .device = words + 4, .other = words};
 
     put_word(words, 6);
     check_call(&call, CU_STREAM_NON_BLOCKING, false);
     CHECK_EQUAL(word_at(words, 1), 6);
-    end_words(words);
 }
 
 CASE(copy, async_set_does_not_wait, DRIVER_API, SYNC,
@@ -287,19 +278,18 @@ CASE(copy, async_set_of_pinned_memory_does_not_wait, DRIVER_API, SYNC,
      "The Async versions of the memset functions are always asynchronous with respect to "
      "the host, whatever the target")
 {
-    uint32_t *pinned = new_pinned(1);
+    PINNED *pinned = new_pinned(1);
     struct copy_call call = {.function = set_async, .device = seen(pinned)};
 
     check_call(&call, CU_STREAM_NON_BLOCKING, false);
     CHECK_EQUAL(pinned[0], 9);
-    end_pinned(pinned);
 }
 
 CASE(copy, async_to_pageable_takes_its_turn, DRIVER_API, SYNC,
      "For transfers between device memory and pageable host memory the function might be "
      "synchronous: it may wait, and the copy comes behind the stream's work either way")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     uint32_t word = 5;
     struct copy_call call = {.function = to_host_async,
                              .device = new_words(1),
@@ -318,7 +308,6 @@ CASE(copy, async_to_pageable_takes_its_turn, DRIVER_API, SYNC,
         CHECK_EQUAL(word, 8);
     }
     end_words(call.device);
-    end_stream(stream);
 }
 
 CASE(copy, synchronous_form_uses_the_default_stream, DRIVER_API, SYNC,
@@ -337,20 +326,19 @@ CASE(copy, host_to_host_is_complete, DRIVER_API, SYNC,
      "For transfers from any host memory to any host memory, the function is fully "
      "synchronous with respect to the host")
 {
-    uint32_t *pinned = new_pinned(2);
+    PINNED *pinned = new_pinned(2);
 
     pinned[0] = 6;
     CHECK_OK(cuMemcpy(seen(&pinned[1]), seen(&pinned[0]), 4));
     CHECK_EQUAL(pinned[1], 6);
-    end_pinned(pinned);
 }
 
 CASE(copy, synchronous_forms_are_in_order, DRIVER_API, SYNC,
      "A set and a copy that the host does not wait for are still issued through the "
      "default stream, in order")
 {
-    CUstream held = new_stream(CU_STREAM_DEFAULT);
-    CUdeviceptr words = new_words(2);
+    STREAM held = new_stream(CU_STREAM_DEFAULT);
+    DEVICE_WORDS words = new_words(2);
     struct blocker blocker;
 
     if (block_stream(&blocker, held)) {
@@ -362,6 +350,4 @@ CASE(copy, synchronous_forms_are_in_order, DRIVER_API, SYNC,
         CHECK_EQUAL(word_at(words, 1), 3);
         CHECK_EQUAL(word_at(words, 0), 4);
     }
-    end_words(words);
-    end_stream(held);
 }

@@ -10,8 +10,8 @@
 CASE(order, sets_and_copies, GUIDE, STREAMS,
      "A stream is a sequence of commands that execute in order: sets and copies")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(4);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(4);
     struct blocker blocker;
 
     if (block_stream(&blocker, stream)) {
@@ -23,15 +23,13 @@ CASE(order, sets_and_copies, GUIDE, STREAMS,
         for (uint32_t i = 1; i < 4; i++)
             CHECK_EQUAL(word_at(words, i), 10 * i);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(order, kernels, GUIDE, STREAMS,
      "A stream is a sequence of commands that execute in order: kernels")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(4);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(4);
     struct blocker blocker;
 
     put_word(words, 1);
@@ -47,17 +45,15 @@ CASE(order, kernels, GUIDE, STREAMS,
         CHECK_EQUAL(word_at(words, 2), 2);
         CHECK_EQUAL(word_at(words, 3), 4);
     }
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(order, kernels_among_copies, GUIDE, STREAMS,
      "A stream is a sequence of commands that execute in order: kernels between copies "
      "in both directions")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
-    uint32_t *pinned = new_pinned(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
+    PINNED *pinned = new_pinned(2);
     struct blocker blocker;
 
     if (pinned && block_stream(&blocker, stream)) {
@@ -70,18 +66,15 @@ CASE(order, kernels_among_copies, GUIDE, STREAMS,
         CHECK_EQUAL(pinned[1], 40);
         CHECK_EQUAL(word_at(words, 0), 1);
     }
-    end_pinned(pinned);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(order, nothing_overtakes_a_kernel, GUIDE, STREAMS,
      "Commands of a stream execute in order: nothing behind a kernel starts before it "
      "ends")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(2);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(2);
+    DEVICE_WORDS words = new_words(1);
     struct blocker blocker;
 
     if (pinned && block_stream(&blocker, stream)) {
@@ -92,18 +85,15 @@ CASE(order, nothing_overtakes_a_kernel, GUIDE, STREAMS,
         end_block(&blocker);
         CHECK_EQUAL(pinned[0], 0);
     }
-    end_pinned(pinned);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(order, source_is_read_in_turn, GUIDE, STREAMS,
      "An asynchronous copy from pinned memory takes place when its turn in the stream "
      "comes: it reads what is there then")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    uint32_t *pinned = new_pinned(1);
-    CUdeviceptr words = new_words(1);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    PINNED *pinned = new_pinned(1);
+    DEVICE_WORDS words = new_words(1);
     struct blocker blocker;
 
     if (pinned && block_stream(&blocker, stream)) {
@@ -113,18 +103,15 @@ CASE(order, source_is_read_in_turn, GUIDE, STREAMS,
         end_block(&blocker);
         CHECK_EQUAL(word_at(words, 0), 2);
     }
-    end_pinned(pinned);
-    end_words(words);
-    end_stream(stream);
 }
 
 CASE(order, streams_are_concurrent, GUIDE, STREAMS,
      "Different streams may execute their commands out of order with respect to one "
      "another or concurrently")
 {
-    CUstream held = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
+    STREAM held = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM other = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
     struct blocker blocker;
 
     if (block_stream(&blocker, held)) {
@@ -137,17 +124,14 @@ CASE(order, streams_are_concurrent, GUIDE, STREAMS,
         CHECK_EQUAL(word_at(words, 0), 1);
         CHECK_EQUAL(word_at(words, 1), 4);
     }
-    end_words(words);
-    end_stream(other);
-    end_stream(held);
 }
 
 CASE(order, two_held_streams_end_apart, GUIDE, STREAMS,
      "Different streams may execute their commands out of order with respect to one "
      "another: the one that is let go first completes first")
 {
-    CUstream one = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream two = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM one = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM two = new_stream(CU_STREAM_NON_BLOCKING);
     struct blocker first, second;
 
     if (block_stream(&first, one) && block_stream(&second, two)) {
@@ -157,6 +141,4 @@ CASE(order, two_held_streams_end_apart, GUIDE, STREAMS,
         end_block(&first);
         end_block(&second);
     }
-    end_stream(one);
-    end_stream(two);
 }

@@ -21,11 +21,9 @@ static bool other_context(CUdevice *device, CUcontext *context)
     return false;
 }
 
-CASE(peer, not_itself, DRIVER_API, "cuCtxEnablePeerAccess",
-     "Returns CUDA_ERROR_INVALID_CONTEXT if the current context is peerContext")
-{
-    CHECK_CODE(cuCtxEnablePeerAccess(the_context(), 0), CUDA_ERROR_INVALID_CONTEXT);
-}
+CASE_IS(peer, not_itself, DRIVER_API, "cuCtxEnablePeerAccess",
+        "Returns CUDA_ERROR_INVALID_CONTEXT if the current context is peerContext",
+        CHECK_CODE(cuCtxEnablePeerAccess(the_context(), 0), CUDA_ERROR_INVALID_CONTEXT))
 
 static void enable_without_context(void *argument)
 {
@@ -33,11 +31,9 @@ static void enable_without_context(void *argument)
     CHECK_CODE(cuCtxDisablePeerAccess(argument), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-CASE(peer, needs_context, DRIVER_API, "cuCtxEnablePeerAccess, cuCtxDisablePeerAccess",
-     "Returns CUDA_ERROR_INVALID_CONTEXT if there is no current context")
-{
-    on_bare_thread(enable_without_context, the_context());
-}
+CASE_IS(peer, needs_context, DRIVER_API, "cuCtxEnablePeerAccess, cuCtxDisablePeerAccess",
+        "Returns CUDA_ERROR_INVALID_CONTEXT if there is no current context",
+        on_bare_thread(enable_without_context, the_context()))
 
 CASE(peer, can_access_of_no_device, DRIVER_API, "cuDeviceCanAccessPeer",
      "CUDA_ERROR_INVALID_DEVICE: the device ordinal supplied does not correspond to a "
@@ -74,12 +70,10 @@ CASE(peer, attribute_refuses, DRIVER_API, "cuDeviceGetP2PAttribute",
 
     if (!second_device(&other))
         return;
-    CHECK_CODE(
-        cuDeviceGetP2PAttribute(&value, (CUdevice_P2PAttribute)1000, the_device(), other),
-        CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuDeviceGetP2PAttribute(NULL, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED,
-                                       the_device(), other),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuDeviceGetP2PAttribute(&value, (CUdevice_P2PAttribute)1000,
+                                          the_device(), other));
+    CHECK_INVALID(cuDeviceGetP2PAttribute(NULL, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED,
+                                          the_device(), other));
 }
 
 CASE(peer, attribute_agrees, DRIVER_API, "cuDeviceGetP2PAttribute",
@@ -106,7 +100,7 @@ CASE(peer, flags, DRIVER_API, "cuCtxEnablePeerAccess",
 
     if (!other_context(&device, &other))
         return;
-    CHECK_CODE(cuCtxEnablePeerAccess(other, 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuCtxEnablePeerAccess(other, 1));
     CHECK_OK(cuDevicePrimaryCtxRelease(device));
 }
 

@@ -37,12 +37,11 @@ CASE(pointer, context_of_device_memory, DRIVER_API, "cuPointerGetAttribute",
      "CU_POINTER_ATTRIBUTE_CONTEXT returns in *data the CUcontext in which ptr was "
      "allocated")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     CUcontext context = NULL;
 
     CHECK_OK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, pointer + 9));
     CHECK(context == the_context());
-    device_put(pointer);
 }
 
 CASE(pointer, context_of_pinned_memory, DRIVER_API, "cuPointerGetAttribute",
@@ -64,15 +63,14 @@ CASE(pointer, context_of_pageable_memory, DRIVER_API, "cuPointerGetAttribute",
 {
     void *host = calloc(1, BYTES);
 
-    CHECK_CODE(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_CONTEXT),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_CONTEXT));
     free(host);
 }
 
 CASE(pointer, type_of_device_memory, DRIVER_API, "cuPointerGetAttribute",
      "If ptr addresses device memory then *data is set to CU_MEMORYTYPE_DEVICE")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     unsigned type = 0;
 
     CHECK_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer));
@@ -81,7 +79,6 @@ CASE(pointer, type_of_device_memory, DRIVER_API, "cuPointerGetAttribute",
     CHECK_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                    pointer + BYTES - 1));
     CHECK_EQUAL(type, CU_MEMORYTYPE_DEVICE);
-    device_put(pointer);
 }
 
 CASE(pointer, type_of_pinned_memory, DRIVER_API, "cuPointerGetAttribute",
@@ -102,8 +99,7 @@ CASE(pointer, type_of_pageable_memory, DRIVER_API, "cuPointerGetAttribute",
 {
     void *host = calloc(1, BYTES);
 
-    CHECK_CODE(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_MEMORY_TYPE));
     free(host);
 }
 
@@ -116,22 +112,20 @@ CASE(pointer, type_of_freed_memory, DRIVER_API, "cuPointerGetAttribute",
 
     device_put(pointer);
     CHECK_OK(cuMemFreeHost(host));
-    CHECK_CODE(pointer_code(pointer, CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
-               CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(pointer_code(pointer, CU_POINTER_ATTRIBUTE_MEMORY_TYPE));
+    CHECK_INVALID(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_MEMORY_TYPE));
 }
 
 CASE(pointer, device_address_of_device_memory, DRIVER_API, "cuPointerGetAttribute",
      "CU_POINTER_ATTRIBUTE_DEVICE_POINTER: the value returned in *data will equal the "
      "input value ptr")
 {
-    CUdeviceptr pointer = device_get(BYTES), seen = 0;
+    MEMORY pointer = device_get(BYTES);
+    CUdeviceptr seen = 0;
 
     CHECK_OK(
         cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, pointer + 123));
     CHECK_EQUAL(seen, pointer + 123);
-    device_put(pointer);
 }
 
 CASE(pointer, device_address_of_pinned_memory, DRIVER_API, "cuPointerGetAttribute",
@@ -151,24 +145,21 @@ CASE(pointer, device_address_without_context, DRIVER_API, "cuPointerGetAttribute
      "CU_POINTER_ATTRIBUTE_DEVICE_POINTER: if there is no current CUcontext then "
      "CUDA_ERROR_INVALID_CONTEXT is returned")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
 
     drop_context();
     CHECK_CODE(pointer_code(pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER),
                CUDA_ERROR_INVALID_CONTEXT);
     regain_context();
-    device_put(pointer);
 }
 
 CASE(pointer, host_address_of_device_memory, DRIVER_API, "cuPointerGetAttribute",
      "If there exists no host pointer value through which the host program may "
      "directly access ptr then CUDA_ERROR_INVALID_VALUE is returned")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
 
-    CHECK_CODE(pointer_code(pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER),
-               CUDA_ERROR_INVALID_VALUE);
-    device_put(pointer);
+    CHECK_INVALID(pointer_code(pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER));
 }
 
 CASE(pointer, host_address_of_pinned_memory, DRIVER_API, "cuPointerGetAttribute",
@@ -188,14 +179,13 @@ CASE(pointer, host_address_of_managed_memory, DRIVER_API, "cuPointerGetAttribute
      "CU_POINTER_ATTRIBUTE_HOST_POINTER: the value returned in *data will equal the "
      "input value ptr")
 {
-    CUdeviceptr pointer = managed();
+    MEMORY pointer = managed();
     void *seen = NULL;
 
     if (!pointer)
         return;
     CHECK_OK(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_HOST_POINTER, pointer));
     CHECK_EQUAL(address_of(seen), pointer);
-    device_put(pointer);
 }
 
 CASE(pointer, buffer_ids_of_live_memory, DRIVER_API, "cuPointerGetAttribute",
@@ -220,14 +210,13 @@ CASE(pointer, buffer_id_of_an_allocation, DRIVER_API, "cuPointerGetAttribute",
      "Every memory allocation from any of the CUDA memory allocation APIs has a unique "
      "ID: all its addresses have the same")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     unsigned long long first = 0, last = 1;
 
     CHECK_OK(cuPointerGetAttribute(&first, CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer));
     CHECK_OK(cuPointerGetAttribute(&last, CU_POINTER_ATTRIBUTE_BUFFER_ID,
                                    pointer + BYTES - 1));
     CHECK_EQUAL(first, last);
-    device_put(pointer);
 }
 
 CASE(pointer, buffer_ids_in_turn, DRIVER_API, "cuPointerGetAttribute",
@@ -249,21 +238,20 @@ CASE(pointer, is_managed, DRIVER_API, "cuPointerGetAttribute",
      "CU_POINTER_ATTRIBUTE_IS_MANAGED returns a boolean that indicates whether the "
      "pointer points to managed memory or not")
 {
-    CUdeviceptr pointer = managed();
+    MEMORY pointer = managed();
     bool told = false;
 
     if (!pointer)
         return;
     CHECK_OK(cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer + 50));
     CHECK(told);
-    device_put(pointer);
 }
 
 CASE(pointer, is_not_managed, DRIVER_API, "cuPointerGetAttribute",
      "CU_POINTER_ATTRIBUTE_IS_MANAGED returns a boolean that indicates whether the "
      "pointer points to managed memory or not")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     void *host = pinned();
     bool told = true;
 
@@ -273,7 +261,6 @@ CASE(pointer, is_not_managed, DRIVER_API, "cuPointerGetAttribute",
     CHECK_OK(
         cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_IS_MANAGED, address_of(host)));
     CHECK(!told);
-    device_put(pointer);
     CHECK_OK(cuMemFreeHost(host));
 }
 
@@ -283,8 +270,7 @@ CASE(pointer, is_managed_of_pageable_memory, DRIVER_API, "cuPointerGetAttribute"
 {
     void *host = calloc(1, BYTES);
 
-    CHECK_CODE(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_IS_MANAGED),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_IS_MANAGED));
     free(host);
 }
 
@@ -292,7 +278,7 @@ CASE(pointer, device_ordinal, DRIVER_API, "cuPointerGetAttribute",
      "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL returns an integer representing a device "
      "ordinal of a device against which the memory was allocated or registered")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     void *host = pinned();
     int ordinal = -5;
 
@@ -303,7 +289,6 @@ CASE(pointer, device_ordinal, DRIVER_API, "cuPointerGetAttribute",
     CHECK_OK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                    address_of(host)));
     CHECK_EQUAL(ordinal, the_device());
-    device_put(pointer);
     CHECK_OK(cuMemFreeHost(host));
 }
 
@@ -311,7 +296,8 @@ CASE(pointer, range, DRIVER_API, "cuPointerGetAttribute",
      "CU_POINTER_ATTRIBUTE_RANGE_START_ADDR and _RANGE_SIZE return the starting "
      "address and the size of the allocation referenced by the device pointer ptr")
 {
-    CUdeviceptr pointer = device_get(BYTES), start = 0;
+    MEMORY pointer = device_get(BYTES);
+    CUdeviceptr start = 0;
     size_t bytes = 0;
 
     CHECK_OK(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
@@ -320,26 +306,24 @@ CASE(pointer, range, DRIVER_API, "cuPointerGetAttribute",
         cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, pointer + 1000));
     CHECK_EQUAL(start, pointer);
     CHECK(bytes >= BYTES);
-    device_put(pointer);
 }
 
 CASE(pointer, mapped, DRIVER_API, "cuPointerGetAttribute",
      "CU_POINTER_ATTRIBUTE_MAPPED returns a boolean that indicates if this pointer is "
      "in a valid address range that is mapped to a backing allocation")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     bool mapped = false;
 
     CHECK_OK(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, pointer));
     CHECK(mapped);
-    device_put(pointer);
 }
 
 CASE(pointer, ipc_of_device_memory, DRIVER_API, "cuPointerGetAttribute",
      "CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE returns a boolean that indicates "
      "if this pointer maps to an allocation that is suitable for cudaIpcGetMemHandle")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     CUipcMemHandle handle;
     bool capable = false;
 
@@ -350,5 +334,4 @@ CASE(pointer, ipc_of_device_memory, DRIVER_API, "cuPointerGetAttribute",
         skip("no memory handles between processes");
     else
         CHECK_EQUAL(capable, code == CUDA_SUCCESS);
-    device_put(pointer);
 }

@@ -36,7 +36,7 @@ CASE(pointer, list_of_device_memory, DRIVER_API, "cuPointerGetAttributes",
      "Returns information about a pointer: each attribute as cuPointerGetAttribute "
      "describes it")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     struct answers answers = {.managed = true};
     unsigned long long id = 0;
 
@@ -47,7 +47,6 @@ CASE(pointer, list_of_device_memory, DRIVER_API, "cuPointerGetAttributes",
     CHECK_EQUAL(answers.device, pointer + 10);
     CHECK(!answers.managed);
     CHECK_EQUAL(answers.id, id);
-    device_put(pointer);
 }
 
 CASE(pointer, list_of_pinned_memory, DRIVER_API, "cuPointerGetAttributes",
@@ -102,7 +101,7 @@ CASE(pointer, list_up_to_its_length, DRIVER_API, "cuPointerGetAttributes",
      "numAttributes is the number of attributes to query: what lies behind is not "
      "written")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     struct answers answers = {NULL, 0, 77, true, 77};
 
     CHECK_OK(ask(&answers, 2, pointer));
@@ -111,14 +110,13 @@ CASE(pointer, list_up_to_its_length, DRIVER_API, "cuPointerGetAttributes",
     CHECK_EQUAL(answers.device, 77);
     CHECK(answers.managed);
     CHECK_EQUAL(answers.id, 77);
-    device_put(pointer);
 }
 
 CASE(pointer, set_sync_memops, DRIVER_API, "cuPointerSetAttribute",
      "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: a boolean attribute that can either be set (1) "
      "or unset (0)")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
 
     for (unsigned i = 0; i < 3; i++) {
         unsigned on = i % 2 == 0, told = 0;
@@ -126,20 +124,18 @@ CASE(pointer, set_sync_memops, DRIVER_API, "cuPointerSetAttribute",
         CHECK_OK(cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
         CHECK_EQUAL(told, on);
     }
-    device_put(pointer);
 }
 
 CASE(pointer, set_what_cannot_be, DRIVER_API, "cuPointerSetAttribute",
      "The supported attributes are: CU_POINTER_ATTRIBUTE_SYNC_MEMOPS")
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
     unsigned type = CU_MEMORYTYPE_HOST;
 
     CHECK(cuPointerSetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) !=
           CUDA_SUCCESS);
     CHECK_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer));
     CHECK_EQUAL(type, CU_MEMORYTYPE_DEVICE);
-    device_put(pointer);
 }
 
 CASE(pointer, set_of_pageable_memory, DRIVER_API, "cuPointerSetAttribute",

@@ -31,47 +31,39 @@ static void use(CUmemoryPool pool, unsigned count)
 
 static void check_default(CUmemPool_attribute attribute)
 {
-    CUmemoryPool pool = start();
+    POOL pool = start();
 
     if (!pool)
         return;
     CHECK_EQUAL(pool_flag(pool, attribute), 1);
-    pool_end(pool);
 }
 
-CASE(pool, follow_events_by_default, DRIVER_API, "cuMemPoolGetAttribute",
-     "CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES (value type = int; default "
-     "enabled)")
-{
-    check_default(CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES);
-}
+CASE_IS(pool, follow_events_by_default, DRIVER_API, "cuMemPoolGetAttribute",
+        "CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES (value type = int; default "
+        "enabled)",
+        check_default(CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES))
 
-CASE(pool, opportunistic_by_default, DRIVER_API, "cuMemPoolGetAttribute",
-     "CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC (value type = int; default enabled)")
-{
-    check_default(CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC);
-}
+CASE_IS(pool, opportunistic_by_default, DRIVER_API, "cuMemPoolGetAttribute",
+        "CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC (value type = int; default enabled)",
+        check_default(CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC))
 
-CASE(pool, dependencies_by_default, DRIVER_API, "cuMemPoolGetAttribute",
-     "CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES (value type = int; default "
-     "enabled)")
-{
-    check_default(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES);
-}
+CASE_IS(pool, dependencies_by_default, DRIVER_API, "cuMemPoolGetAttribute",
+        "CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES (value type = int; default "
+        "enabled)",
+        check_default(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES))
 
-CASE(pool, policies_set, DRIVER_API, "cuMemPoolSetAttribute",
-     "Supported attributes are the three CU_MEMPOOL_ATTR_REUSE policies: each is told "
-     "as it was set")
+POOL_CASE(
+    policies_set, DRIVER_API, "cuMemPoolSetAttribute",
+    "Supported attributes are the three CU_MEMPOOL_ATTR_REUSE policies: each is told "
+    "as it was set")
 {
     static const CUmemPool_attribute policies[] = {
         CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
         CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
         CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES};
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
     int off = 0, on = 1;
 
-    if (!pool)
-        return;
     for (unsigned i = 0; i < 3; i++) {
         CHECK_OK(cuMemPoolSetAttribute(pool, policies[i], &off));
         for (unsigned j = 0; j < 3; j++)
@@ -79,7 +71,6 @@ CASE(pool, policies_set, DRIVER_API, "cuMemPoolSetAttribute",
         CHECK_OK(cuMemPoolSetAttribute(pool, policies[i], &on));
         CHECK_EQUAL(pool_flag(pool, policies[i]), 1);
     }
-    pool_end(pool);
 }
 
 /* A pool of which one policy is as said, the other two are on; and two streams. */
@@ -145,10 +136,10 @@ CASE(pool, opportunistic_off, DRIVER_API, "CUmemPool_attribute",
 /* Work in one stream, a free, an event; then memory of the same size in another one. */
 static void check_behind_event(struct policy *policy)
 {
-    CUdeviceptr pointer, next, results[2] = {device_get(BYTES), device_get(BYTES)};
-    CUevent event = new_event();
+    CUdeviceptr next, results[2] = {device_get(BYTES), device_get(BYTES)};
+    EVENT event = new_event();
+    CUdeviceptr pointer = pool_get(policy->pool, BYTES, policy->first);
 
-    pointer = pool_get(policy->pool, BYTES, policy->first);
     CHECK_OK(cuMemsetD8Async(pointer, 1, BYTES, policy->first));
     CHECK_OK(cuMemcpyDtoDAsync(results[0], pointer, BYTES, policy->first));
     CHECK_OK(cuMemFreeAsync(pointer, policy->first));
@@ -163,7 +154,6 @@ static void check_behind_event(struct policy *policy)
     CHECK(device_is(results[1], BYTES, 2));
     device_put(results[0]);
     device_put(results[1]);
-    end_event(event);
 }
 
 CASE(pool, follows_events, DRIVER_API, "CUmemPool_attribute",
@@ -182,42 +172,36 @@ CASE(pool, follows_events, DRIVER_API, "CUmemPool_attribute",
     }
 }
 
-CASE(pool, threshold_by_default, DRIVER_API, "cuMemPoolGetAttribute",
-     "CU_MEMPOOL_ATTR_RELEASE_THRESHOLD (value type = cuuint64_t): amount of reserved "
-     "memory in bytes to hold onto (default 0)")
+POOL_CASE(
+    threshold_by_default, DRIVER_API, "cuMemPoolGetAttribute",
+    "CU_MEMPOOL_ATTR_RELEASE_THRESHOLD (value type = cuuint64_t): amount of reserved "
+    "memory in bytes to hold onto (default 0)")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
 
-    if (!pool)
-        return;
     CHECK_EQUAL(pool_size(pool, THRESHOLD), 0);
-    pool_end(pool);
 }
 
-CASE(pool, threshold_set, DRIVER_API, "cuMemPoolSetAttribute",
-     "CU_MEMPOOL_ATTR_RELEASE_THRESHOLD (value type = cuuint64_t): amount of reserved "
-     "memory in bytes to hold onto before trying to release memory back to the OS")
+POOL_CASE(
+    threshold_set, DRIVER_API, "cuMemPoolSetAttribute",
+    "CU_MEMPOOL_ATTR_RELEASE_THRESHOLD (value type = cuuint64_t): amount of reserved "
+    "memory in bytes to hold onto before trying to release memory back to the OS")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
 
-    if (!pool)
-        return;
     CHECK_OK(pool_set_size(pool, THRESHOLD, BYTES));
     CHECK_EQUAL(pool_size(pool, THRESHOLD), BYTES);
     CHECK_OK(pool_set_size(pool, THRESHOLD, UINT64_MAX));
     CHECK_EQUAL(pool_size(pool, THRESHOLD), UINT64_MAX);
-    pool_end(pool);
 }
 
-CASE(pool, threshold_holds, GUIDE, "Stream-Ordered Memory Allocator",
-     "Setting the release threshold to UINT64_MAX will prevent the driver from "
-     "attempting to shrink the pool after every synchronization")
+POOL_CASE(threshold_holds, GUIDE, "Stream-Ordered Memory Allocator",
+          "Setting the release threshold to UINT64_MAX will prevent the driver from "
+          "attempting to shrink the pool after every synchronization")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
     cuuint64_t reserved;
 
-    if (!pool)
-        return;
     CHECK_OK(pool_set_size(pool, THRESHOLD, UINT64_MAX));
     use(pool, 2);
     reserved = pool_size(pool, RESERVED);
@@ -227,50 +211,41 @@ CASE(pool, threshold_holds, GUIDE, "Stream-Ordered Memory Allocator",
         CHECK_OK(cuCtxSynchronize());
         CHECK_EQUAL(pool_size(pool, RESERVED), reserved);
     }
-    pool_end(pool);
 }
 
-CASE(pool, figures_of_a_new_pool, DRIVER_API, "cuMemPoolGetAttribute",
-     "CU_MEMPOOL_ATTR_USED_MEM_CURRENT: amount of memory from the pool that is "
-     "currently in use by the application; _HIGH: high watermark")
+POOL_CASE(figures_of_a_new_pool, DRIVER_API, "cuMemPoolGetAttribute",
+          "CU_MEMPOOL_ATTR_USED_MEM_CURRENT: amount of memory from the pool that is "
+          "currently in use by the application; _HIGH: high watermark")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
 
-    if (!pool)
-        return;
     CHECK_EQUAL(pool_size(pool, USED), 0);
     CHECK_EQUAL(pool_size(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 0);
-    pool_end(pool);
 }
 
-CASE(pool, figures_of_used_memory, DRIVER_API, "cuMemPoolGetAttribute",
-     "CU_MEMPOOL_ATTR_USED_MEM_CURRENT: amount of memory from the pool that is "
-     "currently in use by the application; RESERVED_MEM_CURRENT: amount of backing "
-     "memory allocated")
+POOL_CASE(figures_of_used_memory, DRIVER_API, "cuMemPoolGetAttribute",
+          "CU_MEMPOOL_ATTR_USED_MEM_CURRENT: amount of memory from the pool that is "
+          "currently in use by the application; RESERVED_MEM_CURRENT: amount of backing "
+          "memory allocated")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
     CUdeviceptr pointer;
 
-    if (!pool)
-        return;
     pointer = pool_get(pool, BYTES, NULL);
     CHECK(pool_size(pool, USED) >= BYTES);
     CHECK(pool_size(pool, RESERVED) >= pool_size(pool, USED));
     CHECK_OK(cuMemFreeAsync(pointer, NULL));
     CHECK_OK(cuStreamSynchronize(NULL));
     CHECK_EQUAL(pool_size(pool, USED), 0);
-    pool_end(pool);
 }
 
-CASE(pool, figures_of_several, GUIDE, "Stream-Ordered Memory Allocator",
-     "cudaMemPoolAttrUsedMemCurrent returns the total size of all of the memory "
-     "allocated from the pool and not available for reuse")
+POOL_CASE(figures_of_several, GUIDE, "Stream-Ordered Memory Allocator",
+          "cudaMemPoolAttrUsedMemCurrent returns the total size of all of the memory "
+          "allocated from the pool and not available for reuse")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
     CUdeviceptr pointers[3];
 
-    if (!pool)
-        return;
     for (size_t i = 0; i < 3; i++) {
         pointers[i] = pool_get(pool, BYTES, NULL);
         CHECK(pool_size(pool, USED) >= (i + 1) * BYTES);
@@ -282,34 +257,29 @@ CASE(pool, figures_of_several, GUIDE, "Stream-Ordered Memory Allocator",
         CHECK(pool_size(pool, USED) <= before - BYTES);
     }
     CHECK_EQUAL(pool_size(pool, USED), 0);
-    pool_end(pool);
 }
 
-CASE(pool, watermarks, GUIDE, "Stream-Ordered Memory Allocator",
-     "The cudaMemPoolAttr*MemHigh attributes are watermarks recording the max value "
-     "achieved by the respective cudaMemPoolAttr*MemCurrent attribute since last reset")
+POOL_CASE(
+    watermarks, GUIDE, "Stream-Ordered Memory Allocator",
+    "The cudaMemPoolAttr*MemHigh attributes are watermarks recording the max value "
+    "achieved by the respective cudaMemPoolAttr*MemCurrent attribute since last reset")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
 
-    if (!pool)
-        return;
     use(pool, 3);
     CHECK(pool_size(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) >= 3 * BYTES);
     CHECK(pool_size(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) >= 3 * BYTES);
     cuuint64_t high = pool_size(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
     use(pool, 1);
     CHECK_EQUAL(pool_size(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), high);
-    pool_end(pool);
 }
 
-CASE(pool, watermarks_reset, GUIDE, "Stream-Ordered Memory Allocator",
-     "Resetting the watermarks will make them take on the current value")
+POOL_CASE(watermarks_reset, GUIDE, "Stream-Ordered Memory Allocator",
+          "Resetting the watermarks will make them take on the current value")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
     CUdeviceptr pointer;
 
-    if (!pool)
-        return;
     pointer = pool_get(pool, BYTES, NULL);
     use(pool, 3);
     CHECK_OK(pool_set_size(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0));
@@ -320,62 +290,52 @@ CASE(pool, watermarks_reset, GUIDE, "Stream-Ordered Memory Allocator",
     CHECK(pool_size(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) >= BYTES);
     CHECK_OK(cuMemFreeAsync(pointer, NULL));
     CHECK_OK(cuStreamSynchronize(NULL));
-    pool_end(pool);
 }
 
-CASE(pool, watermarks_only_to_zero, DRIVER_API, "cuMemPoolSetAttribute",
-     "CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: it is illegal to set this attribute to a "
-     "non-zero value; CUmemPool_attribute: a high watermark can only be reset to zero")
+POOL_CASE(
+    watermarks_only_to_zero, DRIVER_API, "cuMemPoolSetAttribute",
+    "CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: it is illegal to set this attribute to a "
+    "non-zero value; CUmemPool_attribute: a high watermark can only be reset to zero")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
 
-    if (!pool)
-        return;
-    CHECK(pool_set_size(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 1) != CUDA_SUCCESS);
-    CHECK(pool_set_size(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, BYTES) != CUDA_SUCCESS);
-    CHECK(pool_set_size(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, BYTES) != CUDA_SUCCESS);
-    pool_end(pool);
+    CHECK_REFUSED(pool_set_size(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 1));
+    CHECK_REFUSED(pool_set_size(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, BYTES));
+    CHECK_REFUSED(pool_set_size(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, BYTES));
 }
 
-CASE(pool, current_figures_cannot_be_set, DRIVER_API, "cuMemPoolSetAttribute",
-     "Supported attributes are the threshold, the policies and the two high "
-     "watermarks: the current amounts are not among them")
+POOL_CASE(current_figures_cannot_be_set, DRIVER_API, "cuMemPoolSetAttribute",
+          "Supported attributes are the threshold, the policies and the two high "
+          "watermarks: the current amounts are not among them")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
 
-    if (!pool)
-        return;
-    CHECK(pool_set_size(pool, RESERVED, 0) != CUDA_SUCCESS);
-    CHECK(pool_set_size(pool, USED, 0) != CUDA_SUCCESS);
-    pool_end(pool);
+    CHECK_REFUSED(pool_set_size(pool, RESERVED, 0));
+    CHECK_REFUSED(pool_set_size(pool, USED, 0));
 }
 
-CASE(pool, trim_keeps_what_is_asked, DRIVER_API, "cuMemPoolTrimTo",
-     "The pool will be guaranteed to have at least minBytesToKeep bytes reserved after "
-     "the operation")
+POOL_CASE(
+    trim_keeps_what_is_asked, DRIVER_API, "cuMemPoolTrimTo",
+    "The pool will be guaranteed to have at least minBytesToKeep bytes reserved after "
+    "the operation")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
 
-    if (!pool)
-        return;
     CHECK_OK(pool_set_size(pool, THRESHOLD, UINT64_MAX));
     use(pool, 4);
     CHECK_OK(cuMemPoolTrimTo(pool, 2 * BYTES + 1));
     CHECK(pool_size(pool, RESERVED) >= 2 * BYTES + 1);
     CHECK_OK(cuMemPoolTrimTo(pool, 1));
     CHECK(pool_size(pool, RESERVED) >= 1);
-    pool_end(pool);
 }
 
-CASE(pool, trim_of_less, DRIVER_API, "cuMemPoolTrimTo",
-     "If the pool has less than minBytesToKeep reserved, the TrimTo operation is a "
-     "no-op")
+POOL_CASE(trim_of_less, DRIVER_API, "cuMemPoolTrimTo",
+          "If the pool has less than minBytesToKeep reserved, the TrimTo operation is a "
+          "no-op")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
     cuuint64_t reserved;
 
-    if (!pool)
-        return;
     CHECK_OK(pool_set_size(pool, THRESHOLD, UINT64_MAX));
     use(pool, 2);
     reserved = pool_size(pool, RESERVED);
@@ -383,35 +343,30 @@ CASE(pool, trim_of_less, DRIVER_API, "cuMemPoolTrimTo",
     CHECK_EQUAL(pool_size(pool, RESERVED), reserved);
     CHECK_OK(cuMemPoolTrimTo(pool, SIZE_MAX));
     CHECK_EQUAL(pool_size(pool, RESERVED), reserved);
-    pool_end(pool);
 }
 
-CASE(pool, trim_releases, GUIDE, "Stream-Ordered Memory Allocator",
-     "Synchronize so that the trim operation will know that the allocations are no "
-     "longer in use: cudaMemPoolTrimTo shrinks the pool's memory footprint")
+POOL_CASE(trim_releases, GUIDE, "Stream-Ordered Memory Allocator",
+          "Synchronize so that the trim operation will know that the allocations are no "
+          "longer in use: cudaMemPoolTrimTo shrinks the pool's memory footprint")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
     cuuint64_t reserved;
 
-    if (!pool)
-        return;
     CHECK_OK(pool_set_size(pool, THRESHOLD, UINT64_MAX));
     use(pool, 8);
     reserved = pool_size(pool, RESERVED);
     CHECK_OK(cuMemPoolTrimTo(pool, 0));
     CHECK(pool_size(pool, RESERVED) < reserved);
-    pool_end(pool);
 }
 
-CASE(pool, trim_leaves_live_memory, DRIVER_API, "cuMemPoolTrimTo",
-     "The allocator cannot release OS allocations that back outstanding asynchronous "
-     "allocations")
+POOL_CASE(
+    trim_leaves_live_memory, DRIVER_API, "cuMemPoolTrimTo",
+    "The allocator cannot release OS allocations that back outstanding asynchronous "
+    "allocations")
 {
-    CUmemoryPool pool = start();
+    POOL pool = pool_new(0);
     CUdeviceptr pointer;
 
-    if (!pool)
-        return;
     pointer = pool_get(pool, BYTES, NULL);
     CHECK(device_fill(pointer, BYTES, 3));
     use(pool, 3);
@@ -420,5 +375,4 @@ CASE(pool, trim_leaves_live_memory, DRIVER_API, "cuMemPoolTrimTo",
     CHECK(device_holds(pointer, BYTES, 3));
     CHECK_OK(cuMemFreeAsync(pointer, NULL));
     CHECK_OK(cuStreamSynchronize(NULL));
-    pool_end(pool);
 }

@@ -11,13 +11,19 @@
 
 /* Does the device have pools? If not, the case is skipped. */
 bool pools_supported(void);
+#define POOL_CASE(label, ...) CASE_WHERE(pools_supported, pool, label, __VA_ARGS__)
 
 /* A pool of the device's memory that nobody else uses; NULL and a failed case if there is
  * none. `max_bytes` 0: no limit of its own. */
 CUmemoryPool pool_new(size_t max_bytes);
 
-/* Destroy it; NULL is nothing to destroy. */
+/* Destroy it; NULL is nothing to destroy. A POOL is destroyed with the block. */
 void pool_end(CUmemoryPool pool);
+static inline void own_pool(CUmemoryPool *pool)
+{
+    pool_end(*pool);
+}
+#define POOL OWN(own_pool) CUmemoryPool
 
 CUmemoryPool pool_default(void);
 CUmemoryPool pool_current(void);

@@ -88,15 +88,14 @@ static void end_memory(CUdeviceptr pointer)
     CHECK_OK(cuStreamSynchronize(NULL));
 }
 
-CASE(pool, host_created, DRIVER_API, "cuMemPoolCreate",
-     "To create a memory pool for HOST memory not targeting a specific NUMA node, "
-     "applications must set the location's type to CU_MEM_LOCATION_TYPE_HOST; its id is "
-     "ignored")
+CASE_WHERE(
+    has_host_pools, pool, host_created, DRIVER_API, "cuMemPoolCreate",
+    "To create a memory pool for HOST memory not targeting a specific NUMA node, "
+    "applications must set the location's type to CU_MEM_LOCATION_TYPE_HOST; its id is "
+    "ignored")
 {
     CUmemoryPool pools[2];
 
-    if (!has_host_pools())
-        return;
     pools[0] = pool_at(AT_HOST, 0);
     pools[1] = pool_at(AT_HOST, 12345);
     CHECK(pools[0] != pools[1]);
@@ -108,14 +107,13 @@ CASE(pool, host_open_to_the_host, DRIVER_API, "cuMemPoolCreate",
      "In the case of pools created with CU_MEM_LOCATION_TYPE_HOST_NUMA or "
      "CU_MEM_LOCATION_TYPE_HOST, their default accessibility will be from the host CPU")
 {
-    CUmemoryPool pool = has_host_pools() ? pool_at(AT_HOST, 0) : NULL;
+    POOL pool = has_host_pools() ? pool_at(AT_HOST, 0) : NULL;
     CUdeviceptr pointer = pool ? memory_of(pool) : 0;
 
     if (!pointer)
         return;
     check_host_memory(pointer);
     end_memory(pointer);
-    pool_end(pool);
 }
 
 CASE(pool, node_open_to_the_host, DRIVER_API, "cuMemPoolCreate",
@@ -123,7 +121,6 @@ CASE(pool, node_open_to_the_host, DRIVER_API, "cuMemPoolCreate",
      "the location's type to CU_MEM_LOCATION_TYPE_HOST_NUMA and its id must specify the "
      "NUMA ID of the host memory node; default accessibility from the host CPU")
 {
-    CUmemoryPool pool;
     CUdeviceptr pointer;
     int node;
 
@@ -134,21 +131,20 @@ CASE(pool, node_open_to_the_host, DRIVER_API, "cuMemPoolCreate",
         skip("the device is at no NUMA node");
         return;
     }
-    pool = pool_at(AT_NODE, node);
+    POOL pool = pool_at(AT_NODE, node);
     pointer = memory_of(pool);
     if (!pointer)
         return;
     check_host_memory(pointer);
     end_memory(pointer);
-    pool_end(pool);
 }
 
 CASE(pool, host_opened_to_a_device, DRIVER_API, "cuMemPoolSetAccess",
      "Each descriptor instructs the access to enable for a single gpu")
 {
-    CUmemoryPool pool = has_host_pools() ? pool_at(AT_HOST, 0) : NULL;
+    POOL pool = has_host_pools() ? pool_at(AT_HOST, 0) : NULL;
     CUdeviceptr pointer = pool ? memory_of(pool) : 0, block;
-    CUstream stream = pointer ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+    STREAM stream = pointer ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
     CUmemLocation location = place(CU_MEM_LOCATION_TYPE_DEVICE, the_device());
     CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
 
@@ -168,8 +164,6 @@ CASE(pool, host_opened_to_a_device, DRIVER_API, "cuMemPoolSetAccess",
     CHECK(device_holds(block, BYTES, 2));
     device_put(block);
     end_memory(pointer);
-    end_stream(stream);
-    pool_end(pool);
 }
 
 CASE(pool, host_memory_told, DRIVER_API, "cuPointerGetAttribute",
@@ -177,7 +171,8 @@ CASE(pool, host_memory_told, DRIVER_API, "cuPointerGetAttribute",
      "MEMPOOL_HANDLE is the handle to the mempool that the allocation was obtained from; "
      "HOST_POINTER will equal the input value ptr")
 {
-    CUmemoryPool pool = has_host_pools() ? pool_at(AT_HOST, 0) : NULL, told = NULL;
+    POOL pool = has_host_pools() ? pool_at(AT_HOST, 0) : NULL;
+    CUmemoryPool told = NULL;
     CUdeviceptr pointer = pool ? memory_of(pool) : 0;
     void *address = NULL;
     unsigned type = 0;
@@ -192,7 +187,6 @@ CASE(pool, host_memory_told, DRIVER_API, "cuPointerGetAttribute",
     CHECK_OK(cuPointerGetAttribute(&address, CU_POINTER_ATTRIBUTE_HOST_POINTER, pointer));
     CHECK(address == seen_by_host(pointer));
     end_memory(pointer);
-    pool_end(pool);
 }
 
 CASE(pool, host_ended_before_its_memory, DRIVER_API, "cuMemPoolDestroy",
@@ -210,29 +204,27 @@ CASE(pool, host_ended_before_its_memory, DRIVER_API, "cuMemPoolDestroy",
     end_memory(pointer);
 }
 
-CASE(pool, host_current_one, DRIVER_API, "cuMemGetMemPool",
-     "Returns the last pool provided to cuMemSetMemPool for this location and allocation "
-     "type or the location's default memory pool if it has never been called")
+CASE_WHERE(
+    has_host_pools, pool, host_current_one, DRIVER_API, "cuMemGetMemPool",
+    "Returns the last pool provided to cuMemSetMemPool for this location and allocation "
+    "type or the location's default memory pool if it has never been called")
 {
     make_current_call *set = (make_current_call *)driver_function("cuMemSetMemPool");
     find_call *find = (find_call *)driver_function("cuMemGetMemPool");
     find_call *find_default = (find_call *)driver_function("cuMemGetDefaultMemPool");
     CUmemLocation location = place(AT_HOST, 0);
-    CUmemoryPool first = NULL, told = NULL, pool;
+    CUmemoryPool first = NULL, told = NULL;
 
-    if (!has_host_pools())
-        return;
     if (!CHECK(set && find && find_default))
         return;
     CHECK_OK(find_default(&first, &location, CU_MEM_ALLOCATION_TYPE_PINNED));
     CHECK_OK(find(&told, &location, CU_MEM_ALLOCATION_TYPE_PINNED));
     CHECK(told == first);
-    pool = pool_at(AT_HOST, 0);
+    POOL pool = pool_at(AT_HOST, 0);
     CHECK_OK(set(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pool));
     CHECK_OK(find(&told, &location, CU_MEM_ALLOCATION_TYPE_PINNED));
     CHECK(told == pool);
     CHECK_OK(set(&location, CU_MEM_ALLOCATION_TYPE_PINNED, first));
-    pool_end(pool);
 }
 
 CASE(

@@ -33,14 +33,12 @@ static CUresult creation_code(const CUmemPoolProps *props)
     return code;
 }
 
-CASE(pool, created, DRIVER_API, "cuMemPoolCreate",
-     "Creates a CUDA memory pool and returns the handle in pool")
+POOL_CASE(created, DRIVER_API, "cuMemPoolCreate",
+          "Creates a CUDA memory pool and returns the handle in pool")
 {
     CUmemoryPool pools[2];
     CUdeviceptr pointers[2];
 
-    if (!pools_supported())
-        return;
     for (unsigned i = 0; i < 2; i++) {
         pools[i] = pool_new(0);
         pointers[i] = pool_get(pools[i], BYTES, NULL);
@@ -56,58 +54,51 @@ CASE(pool, created, DRIVER_API, "cuMemPoolCreate",
     }
 }
 
-CASE(pool, created_of_no_type, DRIVER_API, "CUmemPoolProps",
-     "allocType: must be specified as CU_MEM_ALLOCATION_TYPE_PINNED")
+POOL_CASE(created_of_no_type, DRIVER_API, "CUmemPoolProps",
+          "allocType: must be specified as CU_MEM_ALLOCATION_TYPE_PINNED")
 {
     CUmemPoolProps props = device_props();
 
-    if (!pools_supported())
-        return;
     props.allocType = CU_MEM_ALLOCATION_TYPE_INVALID;
     CHECK(creation_code(&props) != CUDA_SUCCESS);
 }
 
-CASE(pool, created_near_the_thread, DRIVER_API, "cuMemPoolCreate",
-     "Specifying CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT as the location's type will "
-     "result in CUDA_ERROR_INVALID_VALUE")
+POOL_CASE(created_near_the_thread, DRIVER_API, "cuMemPoolCreate",
+          "Specifying CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT as the location's type will "
+          "result in CUDA_ERROR_INVALID_VALUE")
 {
     CUmemPoolProps props = device_props();
 
-    if (!pools_supported())
-        return;
     props.location.type = (CUmemLocationType)HOST_NUMA_CURRENT;
     props.location.id = 0;
-    CHECK_CODE(creation_code(&props), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(creation_code(&props));
 }
 
-CASE(pool, created_of_host_memory_to_share, DRIVER_API, "cuMemPoolCreate",
-     "Pools created with the type CU_MEM_LOCATION_TYPE_HOST are not IPC capable and "
-     "handleTypes must be 0, any other values will result in CUDA_ERROR_INVALID_VALUE")
+POOL_CASE(
+    created_of_host_memory_to_share, DRIVER_API, "cuMemPoolCreate",
+    "Pools created with the type CU_MEM_LOCATION_TYPE_HOST are not IPC capable and "
+    "handleTypes must be 0, any other values will result in CUDA_ERROR_INVALID_VALUE")
 {
     CUmemPoolProps props = device_props();
 
-    if (!pools_supported())
-        return;
     props.location.type = (CUmemLocationType)HOST;
     props.location.id = 0;
     props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    CHECK_CODE(creation_code(&props), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(creation_code(&props));
 }
 
-CASE(pool, limited, DRIVER_API, "cuMemPoolCreate",
-     "Applications can control the maximum size of the pool by specifying a non-zero "
-     "value for maxSize")
+POOL_CASE(
+    limited, DRIVER_API, "cuMemPoolCreate",
+    "Applications can control the maximum size of the pool by specifying a non-zero "
+    "value for maxSize")
 {
-    CUmemoryPool pool;
     CUdeviceptr pointer = 0;
 
-    if (!pools_supported())
-        return;
     if (driver_version() < 12020) {
         skip("a driver that may not know maxSize");
         return;
     }
-    pool = pool_new(32 * GS_MIB);
+    POOL pool = pool_new(32 * GS_MIB);
     if (!pool)
         return;
     CHECK_OK(cuMemFreeAsync(pool_get(pool, 16 * GS_MIB, NULL), NULL));
@@ -115,30 +106,25 @@ CASE(pool, limited, DRIVER_API, "cuMemPoolCreate",
     if (!CHECK(cuMemAllocFromPoolAsync(&pointer, 256 * GS_MIB, pool, NULL) !=
                CUDA_SUCCESS))
         CHECK_OK(cuMemFreeAsync(pointer, NULL));
-    pool_end(pool);
 }
 
-CASE(pool, default_one, DRIVER_API, "cuDeviceGetDefaultMemPool",
-     "Returns the default mempool of a device, which contains device memory from that "
-     "device: always the same")
+POOL_CASE(
+    default_one, DRIVER_API, "cuDeviceGetDefaultMemPool",
+    "Returns the default mempool of a device, which contains device memory from that "
+    "device: always the same")
 {
-    CUmemoryPool pool;
+    CUmemoryPool pool = pool_default();
 
-    if (!pools_supported())
-        return;
-    pool = pool_default();
     CHECK(pool != NULL);
     CHECK(pool_default() == pool);
 }
 
-CASE(pool, default_one_stays, DRIVER_API, "cuMemPoolDestroy",
-     "A device's default memory pool cannot be destroyed")
+POOL_CASE(default_one_stays, DRIVER_API, "cuMemPoolDestroy",
+          "A device's default memory pool cannot be destroyed")
 {
     CUdeviceptr pointer;
 
-    if (!pools_supported())
-        return;
-    CHECK(cuMemPoolDestroy(pool_default()) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemPoolDestroy(pool_default()));
     pointer = pool_get(pool_default(), BYTES, NULL);
     CHECK(device_fill(pointer, BYTES, 1));
     CHECK_OK(cuMemFreeAsync(pointer, NULL));
@@ -152,15 +138,14 @@ CASE(pool, current_by_default, DRIVER_API, "cuDeviceGetMemPool",
         CHECK(pool_current() == pool_default());
 }
 
-CASE(pool, current_one_set, DRIVER_API, "cuDeviceSetMemPool",
-     "cuMemAllocAsync allocates from the current mempool of the provided stream's "
-     "device")
+POOL_CASE(current_one_set, DRIVER_API, "cuDeviceSetMemPool",
+          "cuMemAllocAsync allocates from the current mempool of the provided stream's "
+          "device")
 {
-    CUmemoryPool pool = pools_supported() ? pool_new(0) : NULL, told = NULL;
+    POOL pool = pool_new(0);
+    CUmemoryPool told = NULL;
     CUdeviceptr pointer;
 
-    if (!pool)
-        return;
     CHECK_OK(cuDeviceSetMemPool(the_device(), pool));
     CHECK(pool_current() == pool);
     pointer = pool_get(NULL, BYTES, NULL);
@@ -171,17 +156,14 @@ CASE(pool, current_one_set, DRIVER_API, "cuDeviceSetMemPool",
     CHECK_OK(cuStreamSynchronize(NULL));
     CHECK_OK(cuDeviceSetMemPool(the_device(), pool_default()));
     CHECK(pool_current() == pool_default());
-    pool_end(pool);
 }
 
-CASE(pool, current_one_destroyed, DRIVER_API, "cuMemPoolDestroy",
-     "Destroying the current mempool of a device sets the default mempool of that "
-     "device as the current mempool for that device")
+POOL_CASE(current_one_destroyed, DRIVER_API, "cuMemPoolDestroy",
+          "Destroying the current mempool of a device sets the default mempool of that "
+          "device as the current mempool for that device")
 {
-    CUmemoryPool pool = pools_supported() ? pool_new(0) : NULL;
+    CUmemoryPool pool = pool_new(0);
 
-    if (!pool)
-        return;
     CHECK_OK(cuDeviceSetMemPool(the_device(), pool));
     CHECK_OK(cuMemPoolDestroy(pool));
     CHECK(pool_current() == pool_default());
@@ -218,18 +200,17 @@ static void end_it(void *argument)
     CHECK_OK(cuMemPoolDestroy(pool_to_end));
 }
 
-CASE(pool, destroyed_with_frees_to_come, DRIVER_API, "cuMemPoolDestroy",
-     "If the pool has free operations that haven't completed when cuMemPoolDestroy is "
-     "invoked, the function will return immediately")
+POOL_CASE(
+    destroyed_with_frees_to_come, DRIVER_API, "cuMemPoolDestroy",
+    "If the pool has free operations that haven't completed when cuMemPoolDestroy is "
+    "invoked, the function will return immediately")
 {
-    CUstream stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct blocker blocker;
-    CUdeviceptr pointer, result;
+    CUdeviceptr pointer;
 
-    if (!stream)
-        return;
     pool_to_end = pool_new(0);
-    result = device_get(BYTES);
+    MEMORY result = device_get(BYTES);
     pointer = pool_get(pool_to_end, BYTES, stream);
     CHECK_OK(cuMemsetD8Async(pointer, 1, BYTES, stream));
     CHECK_OK(cuMemcpyDtoDAsync(result, pointer, BYTES, stream));
@@ -245,8 +226,6 @@ CASE(pool, destroyed_with_frees_to_come, DRIVER_API, "cuMemPoolDestroy",
         end_block(&blocker);
         CHECK(device_is(result, BYTES, 9));
     }
-    device_put(result);
-    end_stream(stream);
 }
 
 /* What the pool's memory is to a device. */
@@ -259,64 +238,54 @@ static CUmemAccess_flags access_of(CUmemoryPool pool, CUdevice device)
     return flags;
 }
 
-CASE(pool, access_by_default, DRIVER_API, "cuMemPoolCreate",
-     "By default, the pool's memory will be accessible from the device it is allocated "
-     "on")
+POOL_CASE(
+    access_by_default, DRIVER_API, "cuMemPoolCreate",
+    "By default, the pool's memory will be accessible from the device it is allocated "
+    "on")
 {
-    CUmemoryPool pool = pools_supported() ? pool_new(0) : NULL;
+    POOL pool = pool_new(0);
 
-    if (!pool)
-        return;
     CHECK_EQUAL(access_of(pool, the_device()), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CHECK_EQUAL(access_of(pool_default(), the_device()),
                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    pool_end(pool);
 }
 
-CASE(pool, access_of_others, GUIDE, "Stream-Ordered Memory Allocator",
-     "By default, allocations are accessible only from the device where the "
-     "allocations are located")
+POOL_CASE(access_of_others, GUIDE, "Stream-Ordered Memory Allocator",
+          "By default, allocations are accessible only from the device where the "
+          "allocations are located")
 {
-    CUmemoryPool pool = pools_supported() ? pool_new(0) : NULL;
+    POOL pool = pool_new(0);
     int count = 0;
 
-    if (!pool)
-        return;
     CHECK_OK(cuDeviceGetCount(&count));
     if (count < 2)
         skip("one device");
     else
         CHECK_EQUAL(access_of(pool, 1), CU_MEM_ACCESS_FLAGS_PROT_NONE);
-    pool_end(pool);
 }
 
-CASE(pool, access_set, DRIVER_API, "cuMemPoolSetAccess",
-     "Each descriptor instructs the access to enable for a single gpu")
+POOL_CASE(access_set, DRIVER_API, "cuMemPoolSetAccess",
+          "Each descriptor instructs the access to enable for a single gpu")
 {
-    CUmemoryPool pool = pools_supported() ? pool_new(0) : NULL;
+    POOL pool = pool_new(0);
     CUmemAccessDesc wanted = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = the_device()},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
-    if (!pool)
-        return;
     CHECK_OK(cuMemPoolSetAccess(pool, &wanted, 1));
     CHECK_EQUAL(access_of(pool, the_device()), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    pool_end(pool);
 }
 
-CASE(pool, access_not_revoked, GUIDE, "Stream-Ordered Memory Allocator",
-     "By default, allocations are accessible only from the device where the "
-     "allocations are located. This access cannot be revoked")
+POOL_CASE(access_not_revoked, GUIDE, "Stream-Ordered Memory Allocator",
+          "By default, allocations are accessible only from the device where the "
+          "allocations are located. This access cannot be revoked")
 {
-    CUmemoryPool pool = pools_supported() ? pool_new(0) : NULL;
+    POOL pool = pool_new(0);
     CUmemAccessDesc wanted = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = the_device()},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE};
     CUdeviceptr pointer;
 
-    if (!pool)
-        return;
     pointer = pool_get(pool, BYTES, NULL);
     cuMemPoolSetAccess(pool, &wanted, 1); /* whatever it answers */
     CHECK_EQUAL(access_of(pool, the_device()), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -324,22 +293,20 @@ CASE(pool, access_not_revoked, GUIDE, "Stream-Ordered Memory Allocator",
     CHECK(device_holds(pointer, BYTES, 2));
     CHECK_OK(cuMemFreeAsync(pointer, NULL));
     CHECK_OK(cuStreamSynchronize(NULL));
-    pool_end(pool);
 }
 
 typedef CUresult find_call(CUmemoryPool *, CUmemLocation *, CUmemAllocationType);
 typedef CUresult make_current_call(CUmemLocation *, CUmemAllocationType, CUmemoryPool);
 
-CASE(pool, default_one_by_location, DRIVER_API, "cuMemGetDefaultMemPool",
-     "Returns the default memory pool for a given location and allocation type; of the "
-     "thread's NUMA node there is none: CUDA_ERROR_NOT_SUPPORTED" ON_H200)
+POOL_CASE(
+    default_one_by_location, DRIVER_API, "cuMemGetDefaultMemPool",
+    "Returns the default memory pool for a given location and allocation type; of the "
+    "thread's NUMA node there is none: CUDA_ERROR_NOT_SUPPORTED" ON_H200)
 {
     find_call *find = (find_call *)driver_function("cuMemGetDefaultMemPool");
     CUmemLocation location = device_props().location;
     CUmemoryPool pool = NULL;
 
-    if (!pools_supported())
-        return;
     if (!find || driver_version() < 13000) {
         skip("a driver older than CUDA 13.0");
         return;
@@ -351,18 +318,17 @@ CASE(pool, default_one_by_location, DRIVER_API, "cuMemGetDefaultMemPool",
                CUDA_ERROR_NOT_SUPPORTED);
 }
 
-CASE(pool, current_one_by_location, DRIVER_API, "cuMemSetMemPool",
-     "If the location type is CU_MEM_LOCATION_TYPE_DEVICE and the allocation type is "
-     "CU_MEM_ALLOCATION_TYPE_PINNED, then this API is the equivalent of calling "
-     "cuDeviceSetMemPool with the location id as the device")
+POOL_CASE(
+    current_one_by_location, DRIVER_API, "cuMemSetMemPool",
+    "If the location type is CU_MEM_LOCATION_TYPE_DEVICE and the allocation type is "
+    "CU_MEM_ALLOCATION_TYPE_PINNED, then this API is the equivalent of calling "
+    "cuDeviceSetMemPool with the location id as the device")
 {
     make_current_call *set = (make_current_call *)driver_function("cuMemSetMemPool");
     find_call *find = (find_call *)driver_function("cuMemGetMemPool");
     CUmemLocation location = device_props().location;
     CUmemoryPool pool, told = NULL;
 
-    if (!pools_supported())
-        return;
     if (!set || !find || driver_version() < 13000) {
         skip("a driver older than CUDA 13.0");
         return;
@@ -376,27 +342,21 @@ CASE(pool, current_one_by_location, DRIVER_API, "cuMemSetMemPool",
     CHECK(pool_current() == pool_default());
 }
 
-CASE(pool, current_one_of_another_type, DRIVER_API, "cuMemSetMemPool",
-     "The location and allocation type specified must match those of the pool "
-     "otherwise CUDA_ERROR_INVALID_VALUE is returned")
+POOL_CASE(current_one_of_another_type, DRIVER_API, "cuMemSetMemPool",
+          "The location and allocation type specified must match those of the pool "
+          "otherwise CUDA_ERROR_INVALID_VALUE is returned")
 {
     make_current_call *set = (make_current_call *)driver_function("cuMemSetMemPool");
     CUmemLocation location = device_props().location;
-    CUmemoryPool pool;
 
-    if (!pools_supported())
-        return;
     if (!set || driver_version() < 13000) {
         skip("a driver older than CUDA 13.0");
         return;
     }
-    pool = pool_new(0);
-    CHECK_CODE(set(&location, (CUmemAllocationType)TYPE_MANAGED, pool),
-               CUDA_ERROR_INVALID_VALUE);
+    POOL pool = pool_new(0);
+    CHECK_INVALID(set(&location, (CUmemAllocationType)TYPE_MANAGED, pool));
     location.type = (CUmemLocationType)HOST;
     location.id = 0;
-    CHECK_CODE(set(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pool),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(set(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pool));
     CHECK(pool_current() == pool_default());
-    pool_end(pool);
 }

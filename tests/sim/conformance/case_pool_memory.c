@@ -7,60 +7,49 @@
 #define BYTES 100000
 #define LARGE ((size_t)4 * GS_MIB) /* nothing of the pool is left for a second one */
 
-CASE(pool, alloc_use_free, DRIVER_API, "cuMemAllocAsync",
-     "Basic stream ordering allows future work submitted into the same stream to use "
-     "the allocation")
+POOL_CASE(
+    alloc_use_free, DRIVER_API, "cuMemAllocAsync",
+    "Basic stream ordering allows future work submitted into the same stream to use "
+    "the allocation")
 {
-    CUstream stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
-    CUdeviceptr pointer, result;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr pointer;
 
-    if (!stream)
-        return;
-    result = device_get(BYTES);
+    MEMORY result = device_get(BYTES);
     pointer = pool_get(NULL, BYTES, stream);
     CHECK_OK(cuMemsetD8Async(pointer, 6, BYTES, stream));
     CHECK_OK(cuMemcpyDtoDAsync(result, pointer, BYTES, stream));
     CHECK_OK(cuMemFreeAsync(pointer, stream));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK(device_is(result, BYTES, 6));
-    device_put(result);
-    end_stream(stream);
 }
 
-CASE(pool, alloc_in_the_null_stream, DRIVER_API, "cuMemAllocAsync",
-     "Inserts an allocation operation into hStream, which may be the default stream")
+POOL_CASE(alloc_in_the_null_stream, DRIVER_API, "cuMemAllocAsync",
+          "Inserts an allocation operation into hStream, which may be the default stream")
 {
-    CUdeviceptr pointer;
+    CUdeviceptr pointer = pool_get(NULL, BYTES, NULL);
 
-    if (!pools_supported())
-        return;
-    pointer = pool_get(NULL, BYTES, NULL);
     CHECK(device_fill(pointer, BYTES, 4));
     CHECK(device_holds(pointer, BYTES, 4));
     CHECK_OK(cuMemFreeAsync(pointer, NULL));
     CHECK_OK(cuStreamSynchronize(NULL));
 }
 
-CASE(pool, alloc_without_context, DRIVER_API, "cuMemAllocAsync",
-     "CUDA_ERROR_INVALID_CONTEXT (default stream specified with no current context)")
+POOL_CASE(alloc_without_context, DRIVER_API, "cuMemAllocAsync",
+          "CUDA_ERROR_INVALID_CONTEXT (default stream specified with no current context)")
 {
     CUdeviceptr pointer = 0;
 
-    if (!pools_supported())
-        return;
     drop_context();
     CHECK_CODE(cuMemAllocAsync(&pointer, BYTES, NULL), CUDA_ERROR_INVALID_CONTEXT);
     regain_context();
 }
 
-CASE(pool, free_without_context, DRIVER_API, "cuMemFreeAsync",
-     "CUDA_ERROR_INVALID_CONTEXT (default stream specified with no current context)")
+POOL_CASE(free_without_context, DRIVER_API, "cuMemFreeAsync",
+          "CUDA_ERROR_INVALID_CONTEXT (default stream specified with no current context)")
 {
-    CUdeviceptr pointer;
+    CUdeviceptr pointer = pool_get(NULL, BYTES, NULL);
 
-    if (!pools_supported())
-        return;
-    pointer = pool_get(NULL, BYTES, NULL);
     drop_context();
     CHECK_CODE(cuMemFreeAsync(pointer, NULL), CUDA_ERROR_INVALID_CONTEXT);
     regain_context();
@@ -68,14 +57,12 @@ CASE(pool, free_without_context, DRIVER_API, "cuMemFreeAsync",
     CHECK_OK(cuStreamSynchronize(NULL));
 }
 
-CASE(pool, alloc_aligned, GUIDE, "Device Memory Accesses",
-     "Any address returned by one of the memory allocation routines from the driver "
-     "API is always aligned to at least 256 bytes")
+POOL_CASE(alloc_aligned, GUIDE, "Device Memory Accesses",
+          "Any address returned by one of the memory allocation routines from the driver "
+          "API is always aligned to at least 256 bytes")
 {
     static const size_t sizes[] = {1, 100, 513, 70000, 3 * GS_MIB + 1};
 
-    if (!pools_supported())
-        return;
     for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
         CUdeviceptr pointer = pool_get(NULL, sizes[i], NULL);
         CHECK_EQUAL(pointer % 256, 0);
@@ -84,16 +71,15 @@ CASE(pool, alloc_aligned, GUIDE, "Device Memory Accesses",
     CHECK_OK(cuStreamSynchronize(NULL));
 }
 
-CASE(pool, allocations_apart, DRIVER_API, "Stream Ordered Memory Allocator",
-     "The allocator is free to reallocate the memory as long as it can guarantee that "
-     "compliant memory accesses will not overlap temporally: live allocations are apart")
+POOL_CASE(
+    allocations_apart, DRIVER_API, "Stream Ordered Memory Allocator",
+    "The allocator is free to reallocate the memory as long as it can guarantee that "
+    "compliant memory accesses will not overlap temporally: live allocations are apart")
 {
     enum { COUNT = 32 };
     CUdeviceptr pointers[COUNT];
     size_t bytes[COUNT];
 
-    if (!pools_supported())
-        return;
     for (size_t i = 0; i < COUNT; i++) {
         bytes[i] = i * i * 300 + 1;
         pointers[i] = pool_get(NULL, bytes[i], NULL);
@@ -111,14 +97,15 @@ CASE(pool, used_in_another_stream, GUIDE, "Stream-Ordered Memory Allocator",
      "access must occur after the allocation operation: an event that is waited for "
      "guarantees it")
 {
-    CUstream first = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
-    CUstream second = first ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
-    CUevent ready = second ? new_event() : NULL, used = ready ? new_event() : NULL;
-    CUdeviceptr pointer, result;
+    STREAM first = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+    STREAM second = first ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+    EVENT ready = second ? new_event() : NULL;
+    EVENT used = ready ? new_event() : NULL;
+    CUdeviceptr pointer;
 
     if (!used)
         return;
-    result = device_get(BYTES);
+    MEMORY result = device_get(BYTES);
     pointer = pool_get(NULL, BYTES, first);
     CHECK_OK(cuMemsetD8Async(pointer, 1, BYTES, first));
     CHECK_OK(cuEventRecord(ready, first));
@@ -131,32 +118,24 @@ CASE(pool, used_in_another_stream, GUIDE, "Stream-Ordered Memory Allocator",
     CHECK_OK(cuStreamSynchronize(first));
     CHECK(device_is(result, BYTES / 2, 2));
     CHECK(device_is(result + BYTES / 2, BYTES / 2, 1));
-    device_put(result);
-    end_event(ready);
-    end_event(used);
-    end_stream(first);
-    end_stream(second);
 }
 
-CASE(pool, freed_nothing, GPUS, "cuMemFreeAsync", "Of 0: success" ON_H200)
+POOL_CASE(freed_nothing, GPUS, "cuMemFreeAsync", "Of 0: success" ON_H200)
 {
-    CUstream stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
-    if (!stream)
-        return;
     CHECK_OK(cuMemFreeAsync(0, stream));
     CHECK_OK(cuStreamSynchronize(stream));
-    end_stream(stream);
 }
 
 CASE(pool, freed_in_another_stream, GUIDE, "Stream-Ordered Memory Allocator",
      "Events should be used to guarantee any access to the allocation from other "
      "streams is complete before the free operation begins, in whichever stream that is")
 {
-    CUstream first = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
-    CUstream second = first ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
-    CUevent used = second ? new_event() : NULL;
-    CUmemoryPool pool = used ? pool_new(0) : NULL;
+    STREAM first = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+    STREAM second = first ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+    EVENT used = second ? new_event() : NULL;
+    POOL pool = used ? pool_new(0) : NULL;
     CUdeviceptr pointer;
 
     if (!pool)
@@ -168,17 +147,13 @@ CASE(pool, freed_in_another_stream, GUIDE, "Stream-Ordered Memory Allocator",
     CHECK_OK(cuMemFreeAsync(pointer, second));
     CHECK_OK(cuStreamSynchronize(second));
     CHECK_EQUAL(pool_size(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
-    pool_end(pool);
-    end_event(used);
-    end_stream(first);
-    end_stream(second);
 }
 
 CASE(pool, freed_by_plain_free, GUIDE, "Stream-Ordered Memory Allocator",
      "Memory allocated with cudaMallocAsync can be freed with cudaFree()")
 {
-    CUstream stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
-    CUmemoryPool pool = stream ? pool_new(0) : NULL;
+    STREAM stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+    POOL pool = stream ? pool_new(0) : NULL;
     CUdeviceptr pointer;
 
     if (!pool)
@@ -187,30 +162,24 @@ CASE(pool, freed_by_plain_free, GUIDE, "Stream-Ordered Memory Allocator",
     CHECK_OK(cuMemsetD8Async(pointer, 1, BYTES, stream));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_OK(cuMemFree(pointer));
-    CHECK(cuMemFree(pointer) != CUDA_SUCCESS);
-    pool_end(pool);
-    end_stream(stream);
+    CHECK_REFUSED(cuMemFree(pointer));
 }
 
-CASE(pool, plain_memory_freed_in_a_stream, GUIDE, "Stream-Ordered Memory Allocator",
-     "Memory allocated with cudaMalloc() can be freed with cudaFreeAsync(): all "
-     "accesses must be complete before the free operation begins")
+POOL_CASE(plain_memory_freed_in_a_stream, GUIDE, "Stream-Ordered Memory Allocator",
+          "Memory allocated with cudaMalloc() can be freed with cudaFreeAsync(): all "
+          "accesses must be complete before the free operation begins")
 {
-    CUstream stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
-    CUdeviceptr pointer, result;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr pointer;
 
-    if (!stream)
-        return;
     pointer = device_get(BYTES);
-    result = device_get(BYTES);
+    MEMORY result = device_get(BYTES);
     CHECK_OK(cuMemsetD8Async(pointer, 8, BYTES, stream));
     CHECK_OK(cuMemcpyDtoDAsync(result, pointer, BYTES, stream));
     CHECK_OK(cuMemFreeAsync(pointer, stream));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK(device_is(result, BYTES, 8));
-    CHECK(cuMemFree(pointer) != CUDA_SUCCESS); /* it is free */
-    device_put(result);
-    end_stream(stream);
+    CHECK_REFUSED(cuMemFree(pointer)); /* it is free */
 }
 
 /* Calls made while a stream is held up, on a thread of their own: one that waits is let
@@ -242,14 +211,12 @@ static void free_plainly(void *argument)
     CHECK_OK(cuMemFree(held->pointer));
 }
 
-CASE(pool, plain_free_does_not_wait, DRIVER_API, "cuMemFree",
-     "This API will not perform any implicit synchronization when the pointer was "
-     "allocated with cuMemAllocAsync")
+POOL_CASE(plain_free_does_not_wait, DRIVER_API, "cuMemFree",
+          "This API will not perform any implicit synchronization when the pointer was "
+          "allocated with cuMemAllocAsync")
 {
     struct held held = {.first = NULL};
 
-    if (!pools_supported())
-        return;
     held.first = new_stream(CU_STREAM_NON_BLOCKING);
     held.pointer = pool_get(NULL, BYTES, held.first);
     CHECK_OK(cuStreamSynchronize(held.first));
@@ -267,14 +234,12 @@ static void alloc_use_free(void *argument)
     CHECK_OK(cuMemFreeAsync(pointer, held->first));
 }
 
-CASE(pool, alloc_and_free_do_not_wait, DRIVER_API, "cuMemAllocAsync, cuMemFreeAsync",
-     "A pointer to the allocated memory is returned immediately in *dptr; the free "
-     "operation is inserted into hStream")
+POOL_CASE(alloc_and_free_do_not_wait, DRIVER_API, "cuMemAllocAsync, cuMemFreeAsync",
+          "A pointer to the allocated memory is returned immediately in *dptr; the free "
+          "operation is inserted into hStream")
 {
     struct held held = {.first = NULL};
 
-    if (!pools_supported())
-        return;
     held.first = new_stream(CU_STREAM_NON_BLOCKING);
     held.pool = pool_new(0);
     held.results[0] = device_get(BYTES);
@@ -288,15 +253,14 @@ CASE(pool, alloc_and_free_do_not_wait, DRIVER_API, "cuMemAllocAsync, cuMemFreeAs
     end_stream(held.first);
 }
 
-CASE(pool, reuse_in_the_same_stream, DRIVER_API, "Stream Ordered Memory Allocator",
-     "The allocator may refer to internal stream ordering: memory freed and allocated "
-     "again in one stream is never used by both at a time")
+POOL_CASE(
+    reuse_in_the_same_stream, DRIVER_API, "Stream Ordered Memory Allocator",
+    "The allocator may refer to internal stream ordering: memory freed and allocated "
+    "again in one stream is never used by both at a time")
 {
-    CUstream stream = pools_supported() ? new_stream(CU_STREAM_NON_BLOCKING) : NULL;
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr results[8];
 
-    if (!stream)
-        return;
     for (unsigned i = 0; i < GS_ARRAY_LEN(results); i++) {
         results[i] = device_get(BYTES);
         CUdeviceptr pointer = pool_get(NULL, BYTES, stream);
@@ -309,7 +273,6 @@ CASE(pool, reuse_in_the_same_stream, DRIVER_API, "Stream Ordered Memory Allocato
         CHECK(device_is(results[i], BYTES, (unsigned char)(i + 1)));
         device_put(results[i]);
     }
-    end_stream(stream);
 }
 
 /* Free behind what is held up, allocate elsewhere. */
@@ -326,15 +289,14 @@ static void free_here_alloc_there(void *argument)
     CHECK_OK(cuMemFreeAsync(next, held->second));
 }
 
-CASE(pool, no_reuse_while_in_use, DRIVER_API, "Stream Ordered Memory Allocator",
-     "The allocator is free to reallocate the memory as long as it can guarantee that "
-     "compliant memory accesses will not overlap temporally: also when the free is "
-     "queued behind work of another stream that still runs")
+POOL_CASE(
+    no_reuse_while_in_use, DRIVER_API, "Stream Ordered Memory Allocator",
+    "The allocator is free to reallocate the memory as long as it can guarantee that "
+    "compliant memory accesses will not overlap temporally: also when the free is "
+    "queued behind work of another stream that still runs")
 {
     struct held held = {.first = NULL};
 
-    if (!pools_supported())
-        return;
     held.first = new_stream(CU_STREAM_NON_BLOCKING);
     held.second = new_stream(CU_STREAM_NON_BLOCKING);
     held.pool = pool_new(0);
@@ -354,17 +316,14 @@ CASE(pool, no_reuse_while_in_use, DRIVER_API, "Stream Ordered Memory Allocator",
     end_stream(held.second);
 }
 
-CASE(pool, context_of_its_memory, GUIDE, "Stream-Ordered Memory Allocator",
-     "Since stream-ordered allocations are not context associated, querying "
-     "CU_POINTER_ATTRIBUTE_CONTEXT will succeed but return NULL in *data")
+POOL_CASE(context_of_its_memory, GUIDE, "Stream-Ordered Memory Allocator",
+          "Since stream-ordered allocations are not context associated, querying "
+          "CU_POINTER_ATTRIBUTE_CONTEXT will succeed but return NULL in *data")
 {
     CUcontext context = the_context();
     int ordinal = -77;
-    CUdeviceptr pointer;
+    CUdeviceptr pointer = pool_get(NULL, BYTES, NULL);
 
-    if (!pools_supported())
-        return;
-    pointer = pool_get(NULL, BYTES, NULL);
     CHECK_OK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, pointer));
     CHECK(context == NULL);
     CHECK_OK(
@@ -374,15 +333,15 @@ CASE(pool, context_of_its_memory, GUIDE, "Stream-Ordered Memory Allocator",
     CHECK_OK(cuStreamSynchronize(NULL));
 }
 
-CASE(pool, pool_of_its_memory, DRIVER_API, "cuPointerGetAttribute",
-     "CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE returns in *data the handle to the mempool "
-     "that the allocation was obtained from")
+POOL_CASE(
+    pool_of_its_memory, DRIVER_API, "cuPointerGetAttribute",
+    "CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE returns in *data the handle to the mempool "
+    "that the allocation was obtained from")
 {
-    CUmemoryPool pool = pools_supported() ? pool_new(0) : NULL, told[2] = {NULL, NULL};
+    POOL pool = pool_new(0);
+    CUmemoryPool told[2] = {NULL, NULL};
     CUdeviceptr pointers[2];
 
-    if (!pool)
-        return;
     pointers[0] = pool_get(pool, BYTES, NULL);
     pointers[1] = pool_get(NULL, BYTES, NULL);
     for (unsigned i = 0; i < 2; i++)
@@ -393,18 +352,14 @@ CASE(pool, pool_of_its_memory, DRIVER_API, "cuPointerGetAttribute",
     CHECK_OK(cuMemFreeAsync(pointers[0], NULL));
     CHECK_OK(cuMemFreeAsync(pointers[1], NULL));
     CHECK_OK(cuStreamSynchronize(NULL));
-    pool_end(pool);
 }
 
-CASE(pool, not_for_legacy_sharing, GUIDE, "Stream-Ordered Memory Allocator",
-     "The default memory pool of a device does not support IPC")
+POOL_CASE(not_for_legacy_sharing, GUIDE, "Stream-Ordered Memory Allocator",
+          "The default memory pool of a device does not support IPC")
 {
     bool capable = true;
-    CUdeviceptr pointer;
+    CUdeviceptr pointer = pool_get(pool_default(), BYTES, NULL);
 
-    if (!pools_supported())
-        return;
-    pointer = pool_get(pool_default(), BYTES, NULL);
     CHECK_OK(cuPointerGetAttribute(
         &capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, pointer));
     CHECK(!capable);

@@ -52,17 +52,13 @@ OWN_PROCESS_CASE(primary, flags_refused, DRIVER_API, "cuDevicePrimaryCtxSetFlags
 {
     unsigned before = schedule_told(the_device());
 
-    CHECK_CODE(
-        cuDevicePrimaryCtxSetFlags(the_device(), CU_CTX_SCHED_SPIN | CU_CTX_SCHED_YIELD),
-        CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(cuDevicePrimaryCtxSetFlags(the_device(), 0x10000),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(
+        cuDevicePrimaryCtxSetFlags(the_device(), CU_CTX_SCHED_SPIN | CU_CTX_SCHED_YIELD));
+    CHECK_INVALID(cuDevicePrimaryCtxSetFlags(the_device(), 0x10000));
     CHECK_EQUAL(schedule_told(the_device()), before);
 }
 
-CASE(primary, retain_nowhere, DRIVER_API, "cuDevicePrimaryCtxRetain",
-     "CUDA_ERROR_INVALID_VALUE: one or more of the parameters passed is not within an "
-     "acceptable range of values")
-{
-    CHECK_CODE(cuDevicePrimaryCtxRetain(NULL, the_device()), CUDA_ERROR_INVALID_VALUE);
-}
+CASE_IS(primary, retain_nowhere, DRIVER_API, "cuDevicePrimaryCtxRetain",
+        "CUDA_ERROR_INVALID_VALUE: one or more of the parameters passed is not within an "
+        "acceptable range of values",
+        CHECK_INVALID(cuDevicePrimaryCtxRetain(NULL, the_device())))

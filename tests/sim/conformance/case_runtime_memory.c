@@ -154,10 +154,9 @@ CASE(runtime, malloc_async, RUNTIME_API, "cudaMallocAsync, cudaFreeAsync",
 
     if (!rt)
         return;
-    if (!device_attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
-        skip("the device has no memory pools");
+    if (!device_has(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+                    "the device has no memory pools"))
         return;
-    }
     CHECK_EQUAL(rt->cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
                 cudaSuccess);
     if (CHECK_EQUAL(rt->cudaMallocAsync(&block, 8192, stream), cudaSuccess)) {

@@ -88,7 +88,7 @@ typedef CUresult set_call(CUdeviceptr, const struct area *);
 static void check_set(set_call *call, size_t at, struct area area)
 {
     unsigned char *model = malloc(BYTES), *got = calloc(1, BYTES);
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
 
     if (!model || !got)
         abort();
@@ -102,7 +102,6 @@ static void check_set(set_call *call, size_t at, struct area area)
     CHECK_OK(call(pointer + at, &area));
     CHECK_OK(cuMemcpyDtoH(got, pointer, BYTES));
     CHECK(memcmp(got, model, BYTES) == 0);
-    device_put(pointer);
     free(model);
     free(got);
 }
@@ -184,7 +183,7 @@ CASE(set, rows_of_pitched_memory, DRIVER_API, "cuMemsetD2D32",
      "by cuMemAllocPitch(): it sets Width values of every row")
 {
     enum { WIDTH = 75, ROWS = 9 };
-    CUdeviceptr pointer = 0;
+    MEMORY pointer = 0;
     size_t pitch = 0;
 
     if (!CHECK_OK(cuMemAllocPitch(&pointer, &pitch, 4 * WIDTH, ROWS, 4)))
@@ -192,18 +191,16 @@ CASE(set, rows_of_pitched_memory, DRIVER_API, "cuMemsetD2D32",
     CHECK_OK(cuMemsetD2D32(pointer, pitch, 0x03030303, WIDTH, ROWS));
     for (unsigned row = 0; row < ROWS; row++)
         CHECK(device_is(pointer + row * pitch, 4 * WIDTH, 3));
-    device_put(pointer);
 }
 
 /* Is it refused, and the block as it was? */
 static void check_refused(set_call *call, size_t at, struct area area)
 {
-    CUdeviceptr pointer = device_get(BYTES);
+    MEMORY pointer = device_get(BYTES);
 
     CHECK(device_fill(pointer, BYTES, 1));
     CHECK(call(pointer + at, &area) != CUDA_SUCCESS);
     CHECK(device_holds(pointer, BYTES, 1));
-    device_put(pointer);
 }
 
 CASE(set, halves_misaligned, DRIVER_API, "cuMemsetD16",
@@ -250,8 +247,9 @@ CASE(set, pinned_memory, DRIVER_API, "API synchronization behavior, Memset",
 CASE(set, in_stream_order, DRIVER_API, "cuMemsetD8Async",
      "hStream - stream identifier: sets and copies of one stream take their turns")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr pointer = device_get(BYTES), copy = device_get(BYTES);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    MEMORY pointer = device_get(BYTES);
+    MEMORY copy = device_get(BYTES);
 
     CHECK_OK(cuMemsetD8Async(pointer, 1, BYTES, stream));
     CHECK_OK(cuMemsetD8Async(pointer, 2, BYTES / 2, stream));
@@ -261,7 +259,4 @@ CASE(set, in_stream_order, DRIVER_API, "cuMemsetD8Async",
     CHECK(device_is(copy, BYTES / 2, 2));
     CHECK(device_is(copy + BYTES / 2, BYTES / 2, 1));
     CHECK(device_is(pointer, BYTES, 3));
-    device_put(pointer);
-    device_put(copy);
-    end_stream(stream);
 }

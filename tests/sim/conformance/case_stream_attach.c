@@ -27,7 +27,7 @@ CASE(stream, attach_takes_its_turn, DRIVER_API, "cuStreamAttachMemAsync",
      "This function is a stream-ordered operation, meaning that it is dependent on, and "
      "will only take effect when, previous work in stream has completed")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr managed = new_managed();
     CUevent event = new_event();
     struct blocker blocker;
@@ -42,7 +42,6 @@ CASE(stream, attach_takes_its_turn, DRIVER_API, "cuStreamAttachMemAsync",
     }
     end_event(event);
     end_managed(managed);
-    end_stream(stream);
 }
 
 CASE(stream, attach_to_the_null_stream, DRIVER_API, "cuStreamAttachMemAsync",
@@ -53,8 +52,7 @@ CASE(stream, attach_to_the_null_stream, DRIVER_API, "cuStreamAttachMemAsync",
     CUdeviceptr managed = new_managed();
 
     if (managed) {
-        CHECK(cuStreamAttachMemAsync(NULL, managed, 0, CU_MEM_ATTACH_SINGLE) !=
-              CUDA_SUCCESS);
+        CHECK_REFUSED(cuStreamAttachMemAsync(NULL, managed, 0, CU_MEM_ATTACH_SINGLE));
         CHECK_OK(cuStreamAttachMemAsync(NULL, managed, 0, CU_MEM_ATTACH_GLOBAL));
         CHECK_OK(cuStreamSynchronize(NULL));
     }
@@ -65,42 +63,38 @@ CASE(stream, attach_a_part, DRIVER_API, "cuStreamAttachMemAsync",
      "For managed allocations, length must be either zero or the entire allocation's "
      "size. Currently, it is not possible to change stream association for a portion")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr managed = new_managed();
 
     if (managed) {
-        CHECK(cuStreamAttachMemAsync(stream, managed, BYTES / 2, CU_MEM_ATTACH_GLOBAL) !=
-              CUDA_SUCCESS);
+        CHECK_REFUSED(
+            cuStreamAttachMemAsync(stream, managed, BYTES / 2, CU_MEM_ATTACH_GLOBAL));
         CHECK_OK(cuStreamAttachMemAsync(stream, managed, BYTES, CU_MEM_ATTACH_GLOBAL));
         CHECK_OK(cuStreamSynchronize(stream));
     }
     end_managed(managed);
-    end_stream(stream);
 }
 
 CASE(stream, attach_by_unknown_flags, DRIVER_API, "cuStreamAttachMemAsync",
      "The stream association is specified using flags which must be one of "
      "CUmemAttach_flags")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr managed = new_managed();
 
     if (managed)
-        CHECK(cuStreamAttachMemAsync(stream, managed, 0, 0x40) != CUDA_SUCCESS);
+        CHECK_REFUSED(cuStreamAttachMemAsync(stream, managed, 0, 0x40));
     CHECK_OK(cuStreamSynchronize(stream));
     end_managed(managed);
-    end_stream(stream);
 }
 
 CASE(stream, attach_other_memory, DRIVER_API, "cuStreamAttachMemAsync",
      "dptr must point to managed memory, or to pageable memory where the device can "
      "access it: device memory is neither")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(16);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(16);
 
-    CHECK(cuStreamAttachMemAsync(stream, words, 0, CU_MEM_ATTACH_GLOBAL) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuStreamAttachMemAsync(stream, words, 0, CU_MEM_ATTACH_GLOBAL));
     CHECK_OK(cuStreamSynchronize(stream));
-    end_words(words);
-    end_stream(stream);
 }

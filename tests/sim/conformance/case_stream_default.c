@@ -48,82 +48,77 @@ CASE(default_stream, waits_for_blocking_streams, DRIVER_API, BEHAVIOUR,
      "When an action is taken in the legacy stream, the legacy stream first waits on all "
      "blocking streams")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
     struct scene scene;
 
     if (set_scene(&scene, stream, CU_STREAM_LEGACY))
         check_waits(&scene);
-    end_stream(stream);
 }
 
 CASE(default_stream, is_waited_for_by_blocking_streams, DRIVER_API, BEHAVIOUR,
      "The action is queued in the legacy stream, and then all blocking streams wait on "
      "the legacy stream")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
     struct scene scene;
 
     if (set_scene(&scene, CU_STREAM_LEGACY, stream))
         check_waits(&scene);
-    end_stream(stream);
 }
 
 CASE(default_stream, null_is_the_legacy_stream, DRIVER_API, BEHAVIOUR,
      "The default stream, used when 0 is passed as a stream, has legacy synchronization "
      "behavior unless it is configured otherwise")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
     struct scene scene;
 
     if (set_scene(&scene, stream, NULL)) {
         CHECK_CODE(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY);
         check_waits(&scene);
     }
-    end_stream(stream);
 }
 
 CASE(default_stream, does_not_wait_for_non_blocking_streams, DRIVER_API, BEHAVIOUR,
      "The legacy default stream synchronizes with all other streams in the same context "
      "except for non-blocking streams")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct scene scene;
 
     if (set_scene(&scene, stream, CU_STREAM_LEGACY))
         check_goes_on(&scene);
-    end_stream(stream);
 }
 
 CASE(default_stream, does_not_hold_non_blocking_streams, DRIVER_API, "cuStreamCreate",
      "CU_STREAM_NON_BLOCKING: work running in the created stream may run concurrently "
      "with work in stream 0, with no implicit synchronization with it")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct scene scene;
 
     if (set_scene(&scene, CU_STREAM_LEGACY, stream))
         check_goes_on(&scene);
-    end_stream(stream);
 }
 
 CASE(default_stream, blocking_streams_are_independent, DRIVER_API, BEHAVIOUR,
      "Explicitly created streams do not synchronize with other streams, but with the "
      "legacy default stream if both are used")
 {
-    CUstream held = new_stream(CU_STREAM_DEFAULT), other = new_stream(CU_STREAM_DEFAULT);
+    STREAM held = new_stream(CU_STREAM_DEFAULT);
+    STREAM other = new_stream(CU_STREAM_DEFAULT);
     struct scene scene;
 
     if (set_scene(&scene, held, other))
         check_goes_on(&scene);
-    end_stream(held);
-    end_stream(other);
 }
 
 CASE(default_stream, stands_between_blocking_streams, DRIVER_API, BEHAVIOUR,
      "k_1 in stream s, k_2 in the legacy stream, k_3 in a blocking stream: k_2 will "
      "block on k_1 and k_3 will block on k_2")
 {
-    CUstream first = new_stream(CU_STREAM_DEFAULT), last = new_stream(CU_STREAM_DEFAULT);
+    STREAM first = new_stream(CU_STREAM_DEFAULT);
+    STREAM last = new_stream(CU_STREAM_DEFAULT);
     struct scene scene;
 
     if (set_scene(&scene, first, CU_STREAM_LEGACY)) {
@@ -134,16 +129,14 @@ CASE(default_stream, stands_between_blocking_streams, DRIVER_API, BEHAVIOUR,
         CHECK_EQUAL(word_at(scene.words, 2), 7);
         end_words(scene.words);
     }
-    end_stream(first);
-    end_stream(last);
 }
 
 CASE(default_stream, event_in_it_covers_blocking_streams, DRIVER_API, BEHAVIOUR,
      "When an action is taken in the legacy stream it first waits on all blocking "
      "streams: an event recorded in it covers their work")
 {
-    CUstream held = new_stream(CU_STREAM_DEFAULT);
-    CUevent event = new_event();
+    STREAM held = new_stream(CU_STREAM_DEFAULT);
+    EVENT event = new_event();
     struct blocker blocker;
 
     if (block_stream(&blocker, held)) {
@@ -153,16 +146,14 @@ CASE(default_stream, event_in_it_covers_blocking_streams, DRIVER_API, BEHAVIOUR,
         CHECK(event_completes(event));
         end_block(&blocker);
     }
-    end_event(event);
-    end_stream(held);
 }
 
 CASE(default_stream, event_in_it_leaves_non_blocking_streams, DRIVER_API, BEHAVIOUR,
      "The legacy default stream does not synchronize with non-blocking streams: an event "
      "recorded in it does not cover their work")
 {
-    CUstream held = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
+    STREAM held = new_stream(CU_STREAM_NON_BLOCKING);
+    EVENT event = new_event();
     struct blocker blocker;
 
     if (block_stream(&blocker, held)) {
@@ -171,8 +162,6 @@ CASE(default_stream, event_in_it_leaves_non_blocking_streams, DRIVER_API, BEHAVI
         CHECK_CODE(cuStreamQuery(held), CUDA_ERROR_NOT_READY);
         end_block(&blocker);
     }
-    end_event(event);
-    end_stream(held);
 }
 
 CASE(default_stream, of_another_context, DRIVER_API, BEHAVIOUR,
@@ -235,12 +224,11 @@ CASE(thread_stream, is_independent_of_created_streams, DRIVER_API, BEHAVIOUR,
      "The per-thread default stream does not synchronize with other streams (just like "
      "explicitly created streams)")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
     struct scene scene;
 
     if (set_scene(&scene, CU_STREAM_PER_THREAD, stream))
         check_goes_on(&scene);
-    end_stream(stream);
 }
 
 struct other_thread {
@@ -330,8 +318,8 @@ CASE(thread_stream, work_by_ptsz_function, DRIVER_API, BEHAVIOUR,
      "Work given to the NULL handle of a per-thread function runs in the per-thread "
      "default stream, behind what is there")
 {
-    CUdeviceptr words = new_words(1);
-    CUevent event = new_event();
+    DEVICE_WORDS words = new_words(1);
+    EVENT event = new_event();
     struct blocker blocker;
 
     if (!CHECK(later()->memset_d32_async_ptsz && later()->event_record_ptsz)) {
@@ -344,6 +332,4 @@ CASE(thread_stream, work_by_ptsz_function, DRIVER_API, BEHAVIOUR,
         CHECK(event_completes(event));
         CHECK_EQUAL(word_at(words, 0), 7);
     }
-    end_event(event);
-    end_words(words);
 }

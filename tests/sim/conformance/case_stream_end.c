@@ -8,17 +8,16 @@
 CASE(stream, query_without_work, DRIVER_API, "cuStreamQuery",
      "Returns CUDA_SUCCESS if all operations in the stream have completed")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
 
     CHECK_OK(cuStreamQuery(stream));
-    end_stream(stream);
 }
 
 CASE(stream, query_with_work, DRIVER_API, "cuStreamQuery",
      "Returns CUDA_SUCCESS if all operations in the stream have completed, or "
      "CUDA_ERROR_NOT_READY if not")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
     struct blocker blocker;
 
     if (block_stream(&blocker, stream)) {
@@ -27,15 +26,14 @@ CASE(stream, query_with_work, DRIVER_API, "cuStreamQuery",
         CHECK(completes(stream));
         end_block(&blocker);
     }
-    end_stream(stream);
 }
 
 CASE(stream, launch_does_not_wait, GUIDE, "Asynchronous Concurrent Execution",
      "Kernel launches are asynchronous with respect to the host: control returns before "
      "the device has completed the task")
 {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(2);
+    STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(2);
     struct blocker blocker;
 
     if (block_stream(&blocker, stream)) {
@@ -44,8 +42,6 @@ CASE(stream, launch_does_not_wait, GUIDE, "Asynchronous Concurrent Execution",
         CHECK_CODE(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
         end_block(&blocker);
     }
-    end_stream(stream);
-    end_words(words);
 }
 
 struct sync_call {
@@ -82,8 +78,8 @@ CASE(stream, synchronize_waits_for_one, DRIVER_API, "cuStreamSynchronize",
      "Waits for all operations in the stream specified, and so not for those of others")
 {
     struct sync_call call = {new_stream(CU_STREAM_NON_BLOCKING), CUDA_ERROR_UNKNOWN};
-    CUstream held = new_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr words = new_words(1);
+    STREAM held = new_stream(CU_STREAM_NON_BLOCKING);
+    DEVICE_WORDS words = new_words(1);
     struct blocker blocker;
 
     if (block_stream(&blocker, held)) {
@@ -98,8 +94,6 @@ CASE(stream, synchronize_waits_for_one, DRIVER_API, "cuStreamSynchronize",
     }
     CHECK_EQUAL(word_at(words, 0), 7);
     end_stream(call.stream);
-    end_stream(held);
-    end_words(words);
 }
 
 static void synchronize_context(void *out)
@@ -111,7 +105,7 @@ CASE(stream, context_synchronize_waits_for_all, DRIVER_API, "cuCtxSynchronize",
      "Blocks until the device has completed all preceding requested tasks of the "
      "context, those of non-blocking streams too")
 {
-    CUstream held = new_stream(CU_STREAM_NON_BLOCKING);
+    STREAM held = new_stream(CU_STREAM_NON_BLOCKING);
     CUresult res = CUDA_ERROR_UNKNOWN;
     struct blocker blocker;
 
@@ -124,7 +118,6 @@ CASE(stream, context_synchronize_waits_for_all, DRIVER_API, "cuCtxSynchronize",
         CHECK_OK(cuStreamQuery(held));
         end_block(&blocker);
     }
-    end_stream(held);
 }
 
 static void destroy(void *argument)
@@ -139,8 +132,8 @@ CASE(stream, destroy_with_work, DRIVER_API, "cuStreamDestroy",
      "immediately and the resources will be released once all work has completed")
 {
     struct sync_call call = {new_stream(CU_STREAM_NON_BLOCKING), CUDA_ERROR_UNKNOWN};
-    CUdeviceptr words = new_words(1);
-    CUevent event = new_event();
+    DEVICE_WORDS words = new_words(1);
+    EVENT event = new_event();
     struct blocker blocker;
 
     if (block_stream(&blocker, call.stream)) {
@@ -157,24 +150,20 @@ CASE(stream, destroy_with_work, DRIVER_API, "cuStreamDestroy",
         blocker.stream = NULL; /* its own is gone, and the event says that it is over */
         end_block(&blocker);
     }
-    end_event(event);
-    end_words(words);
 }
 
 CASE(stream, destroy_in_a_crowd, DRIVER_API, "cuStreamDestroy",
      "Work enqueued before the stream was destroyed still completes")
 {
-    CUdeviceptr words = new_words(8);
+    DEVICE_WORDS words = new_words(8);
 
     for (unsigned i = 0; i < 8; i++) {
-        CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+        STREAM stream = new_stream(CU_STREAM_NON_BLOCKING);
         CHECK_OK(set_word(stream, words + 4 * i, 100 + i));
-        end_stream(stream);
     }
     CHECK_OK(cuCtxSynchronize());
     for (unsigned i = 0; i < 8; i++)
         CHECK_EQUAL(word_at(words, i), 100 + i);
-    end_words(words);
 }
 
 /* ---- attributes ------------------------------------------------------------------ */
@@ -208,20 +197,20 @@ static CUsynchronizationPolicy policy_of(CUstream stream)
 CASE(stream, attribute_is_kept, DRIVER_API, "cuStreamSetAttribute",
      "Sets an attribute on a stream; cuStreamGetAttribute queries it")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
 
     if (set_policy(stream, CU_SYNC_POLICY_YIELD)) {
         CHECK_EQUAL(policy_of(stream), CU_SYNC_POLICY_YIELD);
         CHECK(set_policy(stream, CU_SYNC_POLICY_SPIN));
         CHECK_EQUAL(policy_of(stream), CU_SYNC_POLICY_SPIN);
     }
-    end_stream(stream);
 }
 
 CASE(stream, attributes_are_copied, DRIVER_API, "cuStreamCopyAttributes",
      "Copies attributes from source stream src to destination stream dst")
 {
-    CUstream from = new_stream(CU_STREAM_DEFAULT), to = new_stream(CU_STREAM_DEFAULT);
+    STREAM from = new_stream(CU_STREAM_DEFAULT);
+    STREAM to = new_stream(CU_STREAM_DEFAULT);
 
     if (set_policy(from, CU_SYNC_POLICY_YIELD)) {
         CHECK(set_policy(to, CU_SYNC_POLICY_SPIN));
@@ -229,6 +218,4 @@ CASE(stream, attributes_are_copied, DRIVER_API, "cuStreamCopyAttributes",
         CHECK_EQUAL(policy_of(to), CU_SYNC_POLICY_YIELD);
         CHECK_EQUAL(policy_of(from), CU_SYNC_POLICY_YIELD);
     }
-    end_stream(from);
-    end_stream(to);
 }

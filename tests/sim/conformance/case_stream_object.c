@@ -11,49 +11,41 @@ CASE(
 {
     CUstream stream = NULL;
 
-    CHECK_CODE(cuStreamCreate(&stream, 0x80), CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuStreamCreate(&stream, 0x80));
     CHECK(!stream);
 }
 
-CASE(stream, create_needs_a_place, DRIVER_API, "cuStreamCreate",
-     "Returns a handle in phStream; without a place for it the answer is "
-     "CUDA_ERROR_INVALID_VALUE")
-{
-    CHECK_CODE(cuStreamCreate(NULL, CU_STREAM_DEFAULT), CUDA_ERROR_INVALID_VALUE);
-}
+CASE_IS(stream, create_needs_a_place, DRIVER_API, "cuStreamCreate",
+        "Returns a handle in phStream; without a place for it the answer is "
+        "CUDA_ERROR_INVALID_VALUE",
+        CHECK_INVALID(cuStreamCreate(NULL, CU_STREAM_DEFAULT)))
 
 static void check_flags(unsigned wanted)
 {
     unsigned flags = 99;
-    CUstream stream = new_stream(wanted);
+    STREAM stream = new_stream(wanted);
 
     CHECK_OK(cuStreamGetFlags(stream, &flags));
     CHECK_EQUAL(flags, wanted);
-    end_stream(stream);
 }
 
-CASE(stream, flags_of_a_default_stream, DRIVER_API, "cuStreamGetFlags",
-     "The value returned is a logical OR of all flags used while creating this stream")
-{
-    check_flags(CU_STREAM_DEFAULT);
-}
+CASE_IS(stream, flags_of_a_default_stream, DRIVER_API, "cuStreamGetFlags",
+        "The value returned is a logical OR of all flags used while creating this stream",
+        check_flags(CU_STREAM_DEFAULT))
 
-CASE(stream, flags_of_a_non_blocking_stream, DRIVER_API, "cuStreamGetFlags",
-     "The value returned is a logical OR of all flags used while creating this stream")
-{
-    check_flags(CU_STREAM_NON_BLOCKING);
-}
+CASE_IS(stream, flags_of_a_non_blocking_stream, DRIVER_API, "cuStreamGetFlags",
+        "The value returned is a logical OR of all flags used while creating this stream",
+        check_flags(CU_STREAM_NON_BLOCKING))
 
 CASE(stream, flags_with_priority, DRIVER_API, "cuStreamGetFlags",
      "Query the flags of a stream created using cuStreamCreateWithPriority")
 {
     unsigned flags = 99;
-    CUstream stream = NULL;
+    STREAM stream = NULL;
 
     CHECK_OK(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
     CHECK_OK(cuStreamGetFlags(stream, &flags));
     CHECK_EQUAL(flags, CU_STREAM_NON_BLOCKING);
-    end_stream(stream);
 }
 
 static int priority_of(CUstream stream)
@@ -77,10 +69,9 @@ static int priority_after(int asked)
 CASE(stream, priority_by_default, DRIVER_API, "cuStreamCreateWithPriority",
      "0 represents default priority")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
 
     CHECK_EQUAL(priority_of(stream), 0);
-    end_stream(stream);
 }
 
 CASE(stream, priority_range_is_ordered, DRIVER_API, "cuCtxGetStreamPriorityRange",
@@ -183,7 +174,7 @@ CASE(stream, context_and_green_context, DRIVER_API, "cuStreamGetCtx_v2",
      "If the stream is associated with a regular context, the API returns the regular "
      "context in pCtx and NULL in pGreenCtx")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
     CUcontext context = NULL;
     void *green = &context;
 
@@ -194,13 +185,12 @@ CASE(stream, context_and_green_context, DRIVER_API, "cuStreamGetCtx_v2",
         CHECK(context == the_context());
         CHECK(!green);
     }
-    end_stream(stream);
 }
 
 CASE(stream, device, DRIVER_API, "cuStreamGetDevice",
      "Returns in device the device handle of the stream")
 {
-    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    STREAM stream = new_stream(CU_STREAM_DEFAULT);
     CUdevice device = -1;
 
     if (!later()->stream_get_device) {
@@ -209,7 +199,6 @@ CASE(stream, device, DRIVER_API, "cuStreamGetDevice",
         CHECK_OK(later()->stream_get_device(stream, &device));
         CHECK_EQUAL(device, the_device());
     }
-    end_stream(stream);
 }
 
 /* Its number, 0 with a failed check. */

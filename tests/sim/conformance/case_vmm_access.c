@@ -31,26 +31,20 @@ static CUdeviceptr closed(void)
     return address;
 }
 
-CASE(vmm, mappings_start_closed, DRIVER_API, "cuMemUnmap",
-     "all mappings start with no accessibility setup")
+VMM_CASE(mappings_start_closed, DRIVER_API, "cuMemUnmap",
+         "all mappings start with no accessibility setup")
 {
-    CUdeviceptr address;
+    CUdeviceptr address = closed();
 
-    if (!vmm_there())
-        return;
-    address = closed();
     CHECK_EQUAL(access_of(address), CU_MEM_ACCESS_FLAGS_PROT_NONE);
     vmm_put(address, 1, 1);
 }
 
-CASE(vmm, access_is_told, DRIVER_API, GET_ACCESS,
-     "Get the access flags set for the given location and ptr")
+VMM_CASE(access_is_told, DRIVER_API, GET_ACCESS,
+         "Get the access flags set for the given location and ptr")
 {
-    CUdeviceptr address;
+    CUdeviceptr address = closed();
 
-    if (!vmm_there())
-        return;
-    address = closed();
     CHECK_OK(vmm_allow(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READ));
     CHECK_EQUAL(access_of(address), CU_MEM_ACCESS_FLAGS_PROT_READ);
     CHECK_OK(vmm_allow(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
@@ -58,16 +52,14 @@ CASE(vmm, access_is_told, DRIVER_API, GET_ACCESS,
     vmm_put(address, 1, 1);
 }
 
-CASE(vmm, access_goes_with_the_mapping, DRIVER_API, "cuMemUnmap",
-     "Any new mapping to this virtual address will need to have access granted through "
-     "cuMemSetAccess")
+VMM_CASE(
+    access_goes_with_the_mapping, DRIVER_API, "cuMemUnmap",
+    "Any new mapping to this virtual address will need to have access granted through "
+    "cuMemSetAccess")
 {
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
+    CUdeviceptr address = closed();
 
-    if (!vmm_there())
-        return;
-    address = closed();
     CHECK_OK(vmm_allow(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     CHECK_OK(cuMemUnmap(address, vmm_granularity()));
     handle = vmm_memory(1);
@@ -77,49 +69,41 @@ CASE(vmm, access_goes_with_the_mapping, DRIVER_API, "cuMemUnmap",
     vmm_put(address, 1, 1);
 }
 
-CASE(vmm, access_of_what_is_mapped, DRIVER_API, SET_ACCESS,
-     "The range must be a fully mapped address range")
+VMM_CASE(access_of_what_is_mapped, DRIVER_API, SET_ACCESS,
+         "The range must be a fully mapped address range")
 {
-    CUdeviceptr address, row;
+    CUdeviceptr row;
+    CUdeviceptr address = vmm_reserve(1);
 
-    if (!vmm_there())
-        return;
-    address = vmm_reserve(1);
-    CHECK(vmm_allow(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE) != CUDA_SUCCESS);
+    CHECK_REFUSED(vmm_allow(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     CHECK_OK(cuMemAddressFree(address, vmm_granularity()));
     row = vmm_get_row(1); /* and a granule without memory behind it */
-    CHECK(vmm_allow(row, 2, CU_MEM_ACCESS_FLAGS_PROT_READ) != CUDA_SUCCESS);
+    CHECK_REFUSED(vmm_allow(row, 2, CU_MEM_ACCESS_FLAGS_PROT_READ));
     vmm_put(row, 1, 2);
 }
 
-CASE(vmm, access_of_a_device_there_is, DRIVER_API, SET_ACCESS,
-     "set the access flags for each location specified in desc")
+VMM_CASE(access_of_a_device_there_is, DRIVER_API, SET_ACCESS,
+         "set the access flags for each location specified in desc")
 {
     CUmemAccessDesc descs[2] = {
         {{CU_MEM_LOCATION_TYPE_DEVICE, the_device()}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
         {{CU_MEM_LOCATION_TYPE_DEVICE, 1000}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
-    CUdeviceptr address;
+    CUdeviceptr address = closed();
 
-    if (!vmm_there())
-        return;
-    address = closed();
-    CHECK(cuMemSetAccess(address, vmm_granularity(), descs, 2) != CUDA_SUCCESS);
-    CHECK(cuMemSetAccess(address, vmm_granularity(), descs, 0) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemSetAccess(address, vmm_granularity(), descs, 2));
+    CHECK_REFUSED(cuMemSetAccess(address, vmm_granularity(), descs, 0));
     CHECK_OK(cuMemSetAccess(address, vmm_granularity(), descs, 1));
     vmm_put(address, 1, 1);
 }
 
-CASE(
-    vmm, copies_reach_over_mappings, GUIDE, "Virtual Memory Management",
+VMM_CASE(
+    copies_reach_over_mappings, GUIDE, "Virtual Memory Management",
     "memory mapped side by side in one reservation is one contiguous range to the device")
 {
     unsigned char *out, *back;
     CUdeviceptr address;
-    size_t bytes;
+    size_t bytes = vmm_granularity();
 
-    if (!vmm_there())
-        return;
-    bytes = vmm_granularity();
     out = malloc(bytes);
     back = calloc(1, bytes);
     if (!CHECK(out && back))
@@ -138,18 +122,14 @@ CASE(
     vmm_put(address, 2, 3);
 }
 
-CASE(
-    vmm, kernels_reach_over_mappings, GUIDE, "Virtual Memory Management",
+VMM_CASE(
+    kernels_reach_over_mappings, GUIDE, "Virtual Memory Management",
     "memory mapped side by side in one reservation is one contiguous range to the device")
 {
-    CUdeviceptr address;
-    uint64_t count;
     uint32_t seed = 9;
+    CUdeviceptr address = vmm_get_row(2);
+    uint64_t count = 2 * vmm_granularity() / 4;
 
-    if (!vmm_there())
-        return;
-    address = vmm_get_row(2);
-    count = 2 * vmm_granularity() / 4;
     void *params[] = {&address, &count, &seed};
     CHECK_OK(launch(kernel("gs_fill"), NULL, params));
     CHECK_OK(cuCtxSynchronize());

@@ -9,6 +9,7 @@
 
 /* False, with the reason told, where the device has no virtual memory management. */
 bool vmm_there(void);
+#define VMM_CASE(label, ...) CASE_WHERE(vmm_there, vmm, label, __VA_ARGS__)
 
 /* Pinned memory of the device, by whatever types it is to be exported. */
 CUmemAllocationProp vmm_prop(unsigned handle_types);

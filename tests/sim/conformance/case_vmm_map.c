@@ -7,144 +7,112 @@
 #define MAP   "cuMemMap"
 #define UNMAP "cuMemUnmap"
 
-CASE(vmm, map_offset_is_zero, DRIVER_API, MAP,
-     "offset: Offset into the memory from which to start mapping; currently must be "
-     "zero: CUDA_ERROR_NOT_SUPPORTED" ON_H200)
+VMM_CASE(map_offset_is_zero, DRIVER_API, MAP,
+         "offset: Offset into the memory from which to start mapping; currently must be "
+         "zero: CUDA_ERROR_NOT_SUPPORTED" ON_H200)
 {
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle = vmm_memory(2);
+    CUdeviceptr address = vmm_reserve(2);
 
-    if (!vmm_there())
-        return;
-    handle = vmm_memory(2);
-    address = vmm_reserve(2);
     CHECK_CODE(cuMemMap(address, vmm_granularity(), vmm_granularity(), handle, 0),
                CUDA_ERROR_NOT_SUPPORTED);
     CHECK_OK(cuMemRelease(handle));
     CHECK_OK(cuMemAddressFree(address, 2 * vmm_granularity()));
 }
 
-CASE(vmm, map_takes_no_flags, DRIVER_API, MAP,
-     "flags: flags for future use, must be zero now")
+VMM_CASE(map_takes_no_flags, DRIVER_API, MAP,
+         "flags: flags for future use, must be zero now")
 {
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle = vmm_memory(1);
+    CUdeviceptr address = vmm_reserve(1);
 
-    if (!vmm_there())
-        return;
-    handle = vmm_memory(1);
-    address = vmm_reserve(1);
-    CHECK_CODE(cuMemMap(address, vmm_granularity(), 0, handle, 1),
-               CUDA_ERROR_INVALID_VALUE);
+    CHECK_INVALID(cuMemMap(address, vmm_granularity(), 0, handle, 1));
     CHECK_OK(cuMemRelease(handle));
     CHECK_OK(cuMemAddressFree(address, vmm_granularity()));
 }
 
-CASE(vmm, map_into_a_reservation, DRIVER_API, MAP,
-     "This range must be an address reservation previously reserved with "
-     "cuMemAddressReserve")
+VMM_CASE(map_into_a_reservation, DRIVER_API, MAP,
+         "This range must be an address reservation previously reserved with "
+         "cuMemAddressReserve")
 {
-    CUmemGenericAllocationHandle handle;
     CUdeviceptr plain = 0;
+    CUmemGenericAllocationHandle handle = vmm_memory(1);
 
-    if (!vmm_there())
-        return;
-    handle = vmm_memory(1);
     CHECK_OK(cuMemAlloc(&plain, vmm_granularity()));
-    CHECK(cuMemMap(plain, vmm_granularity(), 0, handle, 0) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemMap(plain, vmm_granularity(), 0, handle, 0));
     CHECK_OK(cuMemFree(plain));
     CHECK_OK(cuMemRelease(handle));
 }
 
-CASE(vmm, map_not_over_a_mapping, DRIVER_API, MAP,
-     "cuMemMap can only create mappings on VA range reservations that are not currently "
-     "mapped")
+VMM_CASE(
+    map_not_over_a_mapping, DRIVER_API, MAP,
+    "cuMemMap can only create mappings on VA range reservations that are not currently "
+    "mapped")
 {
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
+    CUdeviceptr address = vmm_get(1);
 
-    if (!vmm_there())
-        return;
-    address = vmm_get(1);
     vmm_set(address, 0x21, 1);
     handle = vmm_memory(1);
-    CHECK(cuMemMap(address, vmm_granularity(), 0, handle, 0) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemMap(address, vmm_granularity(), 0, handle, 0));
     CHECK_EQUAL(vmm_word(address), 0x21);
     CHECK_OK(cuMemRelease(handle));
     vmm_put(address, 1, 1);
 }
 
-CASE(vmm, map_not_more_than_there_is, DRIVER_API, MAP,
-     "offset + size must be less than the size of the memory allocation")
+VMM_CASE(map_not_more_than_there_is, DRIVER_API, MAP,
+         "offset + size must be less than the size of the memory allocation")
 {
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle = vmm_memory(1);
+    CUdeviceptr address = vmm_reserve(2);
 
-    if (!vmm_there())
-        return;
-    handle = vmm_memory(1);
-    address = vmm_reserve(2);
-    CHECK(cuMemMap(address, 2 * vmm_granularity(), 0, handle, 0) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemMap(address, 2 * vmm_granularity(), 0, handle, 0));
     CHECK_OK(cuMemMap(address, vmm_granularity(), 0, handle, 0));
     CHECK_OK(cuMemRelease(handle));
     vmm_put(address, 1, 2);
 }
 
-CASE(vmm, map_of_granules, DRIVER_API, MAP,
-     "Both ptr, size, and offset must be a multiple of the value given via "
-     "cuMemGetAllocationGranularity")
+VMM_CASE(map_of_granules, DRIVER_API, MAP,
+         "Both ptr, size, and offset must be a multiple of the value given via "
+         "cuMemGetAllocationGranularity")
 {
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
-    size_t bytes;
+    size_t bytes = vmm_granularity();
+    CUmemGenericAllocationHandle handle = vmm_memory(1);
+    CUdeviceptr address = vmm_reserve(2);
 
-    if (!vmm_there())
-        return;
-    bytes = vmm_granularity();
-    handle = vmm_memory(1);
-    address = vmm_reserve(2);
-    CHECK(cuMemMap(address + bytes / 2, bytes, 0, handle, 0) != CUDA_SUCCESS);
-    CHECK(cuMemMap(address, bytes / 2, 0, handle, 0) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemMap(address + bytes / 2, bytes, 0, handle, 0));
+    CHECK_REFUSED(cuMemMap(address, bytes / 2, 0, handle, 0));
     CHECK_OK(cuMemRelease(handle));
     CHECK_OK(cuMemAddressFree(address, 2 * bytes));
 }
 
-CASE(vmm, unmap_not_a_part, DRIVER_API, UNMAP,
-     "cuMemUnmap cannot unmap a sub-range of an address range mapped by cuMemMap")
+VMM_CASE(unmap_not_a_part, DRIVER_API, UNMAP,
+         "cuMemUnmap cannot unmap a sub-range of an address range mapped by cuMemMap")
 {
-    CUdeviceptr address;
+    CUdeviceptr address = vmm_get(2);
 
-    if (!vmm_there())
-        return;
-    address = vmm_get(2);
     vmm_set(address, 0x31, 1);
-    CHECK(cuMemUnmap(address, vmm_granularity()) != CUDA_SUCCESS);
+    CHECK_REFUSED(cuMemUnmap(address, vmm_granularity()));
     CHECK_EQUAL(vmm_word(address), 0x31);
     vmm_put(address, 2, 2);
 }
 
-CASE(vmm, unmap_several_at_once, DRIVER_API, UNMAP,
-     "The range must be the entire contiguous address range that was mapped to")
+VMM_CASE(unmap_several_at_once, DRIVER_API, UNMAP,
+         "The range must be the entire contiguous address range that was mapped to")
 {
-    CUdeviceptr address;
+    CUdeviceptr address = vmm_get_row(3);
 
-    if (!vmm_there())
-        return;
-    address = vmm_get_row(3);
     vmm_put(address, 3, 4);
 }
 
-CASE(
-    vmm, unmapped_addresses_are_reserved, DRIVER_API, UNMAP,
+VMM_CASE(
+    unmapped_addresses_are_reserved, DRIVER_API, UNMAP,
     "the address range is converted to an address reservation and can be used for future "
     "calls to cuMemMap")
 {
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
+    CUdeviceptr address = vmm_get(1);
 
-    if (!vmm_there())
-        return;
-    address = vmm_get(1);
     CHECK_OK(cuMemUnmap(address, vmm_granularity()));
     handle = vmm_memory(1);
     CHECK_OK(cuMemMap(address, vmm_granularity(), 0, handle, 0));
@@ -155,21 +123,16 @@ CASE(
     vmm_put(address, 1, 1);
 }
 
-CASE(
-    vmm, one_memory_at_two_addresses, GUIDE, "Virtual Memory Management, aliasing",
+VMM_CASE(
+    one_memory_at_two_addresses, GUIDE, "Virtual Memory Management, aliasing",
     "a write through one address of an allocation is seen through another one by a later "
     "operation")
 {
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr first, second;
-    size_t bytes;
+    size_t bytes = vmm_granularity();
+    CUmemGenericAllocationHandle handle = vmm_memory(1);
+    CUdeviceptr first = vmm_reserve(1);
+    CUdeviceptr second = vmm_reserve(1);
 
-    if (!vmm_there())
-        return;
-    bytes = vmm_granularity();
-    handle = vmm_memory(1);
-    first = vmm_reserve(1);
-    second = vmm_reserve(1);
     CHECK_OK(cuMemMap(first, bytes, 0, handle, 0));
     CHECK_OK(cuMemMap(second, bytes, 0, handle, 0));
     CHECK_OK(vmm_allow(first, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
@@ -183,17 +146,15 @@ CASE(
     vmm_put(second, 1, 1);
 }
 
-CASE(vmm, retain_gives_the_mapped_handle, DRIVER_API, "cuMemRetainAllocationHandle",
-     "The handle is guaranteed to be the same handle value used to map the memory; the "
-     "address can be any address in a range previously mapped")
+VMM_CASE(
+    retain_gives_the_mapped_handle, DRIVER_API, "cuMemRetainAllocationHandle",
+    "The handle is guaranteed to be the same handle value used to map the memory; the "
+    "address can be any address in a range previously mapped")
 {
-    CUmemGenericAllocationHandle handle, again = 0;
-    CUdeviceptr address;
+    CUmemGenericAllocationHandle again = 0;
+    CUmemGenericAllocationHandle handle = vmm_memory(1);
+    CUdeviceptr address = vmm_reserve(2);
 
-    if (!vmm_there())
-        return;
-    handle = vmm_memory(1);
-    address = vmm_reserve(2);
     CHECK_OK(cuMemMap(address, vmm_granularity(), 0, handle, 0));
     CHECK_OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(address + 100)));
     CHECK_EQUAL(again, handle);
@@ -202,29 +163,25 @@ CASE(vmm, retain_gives_the_mapped_handle, DRIVER_API, "cuMemRetainAllocationHand
     vmm_put(address, 1, 2);
 }
 
-CASE(vmm, retain_needs_a_mapping, DRIVER_API, "cuMemRetainAllocationHandle",
-     "If the address requested is not mapped, the function will fail")
+VMM_CASE(retain_needs_a_mapping, DRIVER_API, "cuMemRetainAllocationHandle",
+         "If the address requested is not mapped, the function will fail")
 {
     CUmemGenericAllocationHandle handle = 0;
-    CUdeviceptr address;
+    CUdeviceptr address = vmm_reserve(1);
 
-    if (!vmm_there())
-        return;
-    address = vmm_reserve(1);
     CHECK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address) !=
           CUDA_SUCCESS);
     CHECK_OK(cuMemAddressFree(address, vmm_granularity()));
 }
 
-CASE(vmm, pointer_tells_the_reservation, DRIVER_API, "cuPointerGetAttribute",
-     "RANGE_START_ADDR, RANGE_SIZE: of the mappable address range the pointer references")
+VMM_CASE(
+    pointer_tells_the_reservation, DRIVER_API, "cuPointerGetAttribute",
+    "RANGE_START_ADDR, RANGE_SIZE: of the mappable address range the pointer references")
 {
-    CUdeviceptr address, start = 0;
+    CUdeviceptr start = 0;
     size_t size = 0;
+    CUdeviceptr address = vmm_get_row(2);
 
-    if (!vmm_there())
-        return;
-    address = vmm_get_row(2);
     CHECK_OK(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                    address + vmm_granularity() + 8));
     CHECK_OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
@@ -233,49 +190,41 @@ CASE(vmm, pointer_tells_the_reservation, DRIVER_API, "cuPointerGetAttribute",
     vmm_put(address, 2, 3);
 }
 
-CASE(vmm, address_range_is_the_mapping, DRIVER_API, "cuPointerGetAttribute",
-     "To retrieve the size of the mapped region, see cuMemGetAddressRange")
+VMM_CASE(address_range_is_the_mapping, DRIVER_API, "cuPointerGetAttribute",
+         "To retrieve the size of the mapped region, see cuMemGetAddressRange")
 {
-    CUdeviceptr address, base = 0;
+    CUdeviceptr base = 0;
     size_t bytes = 0;
+    CUdeviceptr address = vmm_get_row(2);
 
-    if (!vmm_there())
-        return;
-    address = vmm_get_row(2);
     CHECK_OK(cuMemGetAddressRange(&base, &bytes, address + vmm_granularity() + 8));
     CHECK_EQUAL(base, address + vmm_granularity());
     CHECK_EQUAL(bytes, vmm_granularity());
     vmm_put(address, 2, 3);
 }
 
-CASE(vmm, pointer_tells_whether_it_is_mapped, DRIVER_API, "cuPointerGetAttribute",
-     "MAPPED: whether this pointer is in a valid address range that is mapped to a "
-     "backing "
-     "allocation")
+VMM_CASE(pointer_tells_whether_it_is_mapped, DRIVER_API, "cuPointerGetAttribute",
+         "MAPPED: whether this pointer is in a valid address range that is mapped to a "
+         "backing "
+         "allocation")
 {
-    CUdeviceptr address;
     bool mapped = false;
+    CUdeviceptr address = vmm_get(1);
 
-    if (!vmm_there())
-        return;
-    address = vmm_get(1);
     CHECK_OK(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, address));
     CHECK(mapped);
     vmm_put(address, 1, 1);
 }
 
-CASE(vmm, pointer_tells_memory_and_types, DRIVER_API, "cuPointerGetAttribute",
-     "MEMORY_TYPE: the physical memory type; ALLOWED_HANDLE_TYPES: a bitmask of the "
-     "allowed handle types")
+VMM_CASE(pointer_tells_memory_and_types, DRIVER_API, "cuPointerGetAttribute",
+         "MEMORY_TYPE: the physical memory type; ALLOWED_HANDLE_TYPES: a bitmask of the "
+         "allowed handle types")
 {
     unsigned long long types = 99;
     unsigned type = 0;
-    CUdeviceptr address;
     int ordinal = -1;
+    CUdeviceptr address = vmm_get(1);
 
-    if (!vmm_there())
-        return;
-    address = vmm_get(1);
     CHECK_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
     CHECK_EQUAL(type, CU_MEMORYTYPE_DEVICE);
     CHECK_OK(

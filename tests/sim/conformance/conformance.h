@@ -33,33 +33,57 @@ struct conformance_case {
     const char *claim;    /* what is documented, in a sentence */
     void (*run)(void);
     bool own_process;
-    bool uninitialized; /* in its process nothing has been called */
+    bool uninitialized;  /* in its process nothing has been called */
+    bool (*there)(void); /* false, and skipped: not for this device; NULL: for all */
+    void (*after)(void); /* if it ran; NULL: nothing */
 };
 
 /*
  * CASE(topic, name, document, section, claim) { ... } defines a case; the tables of all
- * files are put together by the linker.
+ * files are put together by the linker. CASE_WHERE is for devices of which a function
+ * says that they have what the case is about; if not, it calls skip. FIXTURE_CASE has a
+ * function before it that also makes what cases of a file share, and one after it that
+ * ends this. CASE_IS is a case of one statement, its last argument.
  */
-#define CONFORMANCE_CASE(topic, label, doc, where, says, alone, first)                   \
+#define CONFORMANCE_CASE(topic, label, doc, where, says, alone, first, there, after)     \
     static void topic##_##label(void);                                                   \
-    static const struct conformance_case topic##_##label##_case = {                      \
-        #topic "." #label, doc, where, says, topic##_##label, alone, first};             \
+    static const struct conformance_case topic##_##label##_case = {#topic "." #label,    \
+                                                                   doc,                  \
+                                                                   where,                \
+                                                                   says,                 \
+                                                                   topic##_##label,      \
+                                                                   alone,                \
+                                                                   first,                \
+                                                                   there,                \
+                                                                   after};               \
     static const struct conformance_case *const topic##_##label##_entry                  \
         __attribute__((used, section("conformance"))) = &topic##_##label##_case;         \
     static void topic##_##label(void)
 #define CASE(topic, label, doc, where, says)                                             \
-    CONFORMANCE_CASE(topic, label, doc, where, says, false, false)
+    CONFORMANCE_CASE(topic, label, doc, where, says, false, false, NULL, NULL)
+#define CASE_WHERE(there, topic, label, doc, where, says)                                \
+    CONFORMANCE_CASE(topic, label, doc, where, says, false, false, there, NULL)
+#define FIXTURE_CASE(begin, end, topic, label, doc, where, says)                         \
+    CONFORMANCE_CASE(topic, label, doc, where, says, false, false, begin, end)
+#define CASE_IS(topic, label, doc, where, says, ...)                                     \
+    CASE(topic, label, doc, where, says)                                                 \
+    {                                                                                    \
+        __VA_ARGS__;                                                                     \
+    }
 #define OWN_PROCESS_CASE(topic, label, doc, where, says)                                 \
-    CONFORMANCE_CASE(topic, label, doc, where, says, true, false)
+    CONFORMANCE_CASE(topic, label, doc, where, says, true, false, NULL, NULL)
 #define UNINITIALIZED_CASE(topic, label, doc, where, says)                               \
-    CONFORMANCE_CASE(topic, label, doc, where, says, true, true)
+    CONFORMANCE_CASE(topic, label, doc, where, says, true, true, NULL, NULL)
 
 /* A failed check is printed with file, line and values, and the case goes on. Each tells
  * whether it held. */
 #define CHECK(condition) check_true((condition), #condition, __FILE__, __LINE__)
 #define CHECK_CODE(call, expected)                                                       \
     check_code((call), (expected), #call, __FILE__, __LINE__)
-#define CHECK_OK(call) CHECK_CODE(call, CUDA_SUCCESS)
+#define CHECK_OK(call)      CHECK_CODE(call, CUDA_SUCCESS)
+#define CHECK_INVALID(call) CHECK_CODE(call, CUDA_ERROR_INVALID_VALUE)
+#define CHECK_REFUSED(call) /* with any code */                                          \
+    check_true((call) != CUDA_SUCCESS, #call " is refused", __FILE__, __LINE__)
 #define CHECK_EQUAL(value, expected)                                                     \
     check_equal((uint64_t)(value), (uint64_t)(expected), #value, __FILE__, __LINE__)
 
@@ -71,6 +95,14 @@ bool check_equal(uint64_t got, uint64_t expected, const char *text, const char *
 
 /* The case cannot be judged here: `why` names what is missing. Return after it. */
 void skip(const char *why);
+
+/* Has device 0 what the attribute says? If not, the case is skipped, for want of `what`.
+ */
+bool device_has(CUdevice_attribute attribute, const char *what);
+
+/* Before a declaration: what it declares is ended with its block, last things first.
+ * OWN names the function that does, which gets a pointer to it. */
+#define OWN(end) __attribute__((cleanup(end)))
 
 /* ---- what cases share -------------------------------------------------------------- */
 

@@ -184,6 +184,15 @@ static void run_in_child(const char *self)
     judge_child(status, timed_out);
 }
 
+static void run_current(void)
+{
+    if (current->there && !current->there())
+        return;
+    current->run();
+    if (current->after)
+        current->after();
+}
+
 static int run_one(const char *name)
 {
     const struct conformance_case *const *entry = __start_conformance;
@@ -193,7 +202,7 @@ static int run_one(const char *name)
     if (entry == __stop_conformance || (!(*entry)->uninitialized && !suite_start()))
         return CHILD_FAILED;
     current = *entry;
-    current->run();
+    run_current();
     if (outcome == SKIPPED)
         printf("skipped %s: %s\n", current->name, reason);
     fflush(stdout);
@@ -248,7 +257,7 @@ static void give_up(int number)
 static bool run_here(void)
 {
     alarm(case_seconds);
-    current->run();
+    run_current();
     bool usable = suite_tidy();
     alarm(0);
     if (!usable) {

@@ -119,6 +119,14 @@ int device_attribute(CUdevice_attribute attribute)
     return value;
 }
 
+bool device_has(CUdevice_attribute attribute, const char *what)
+{
+    if (device_attribute(attribute))
+        return true;
+    skip(what);
+    return false;
+}
+
 void *driver_function(const char *symbol)
 {
     return dlsym(RTLD_DEFAULT, symbol);

@@ -71,6 +71,28 @@ bool event_completes(CUevent event);
 CUcontext new_context(void);
 void end_context(CUcontext context);
 
+/* Streams, events and memory that end with the block. */
+static inline void own_words(CUdeviceptr *words)
+{
+    end_words(*words);
+}
+static inline void own_pinned(uint32_t **words)
+{
+    end_pinned(*words);
+}
+static inline void own_stream(CUstream *stream)
+{
+    end_stream(*stream);
+}
+static inline void own_event(CUevent *event)
+{
+    end_event(*event);
+}
+#define DEVICE_WORDS OWN(own_words) CUdeviceptr
+#define PINNED       OWN(own_pinned) uint32_t
+#define STREAM       OWN(own_stream) CUstream
+#define EVENT        OWN(own_event) CUevent
+
 /* ---- capture and graphs ------------------------------------------------------------ */
 
 bool begin_capture(CUstream stream, CUstreamCaptureMode mode);
@@ -96,6 +118,16 @@ size_t nodes_of_type(CUgraph graph, CUgraphNodeType type);
 void end_graph(CUgraph graph); /* NULL is allowed */
 CUgraphExec instantiate(CUgraph graph);
 void end_exec(CUgraphExec exec); /* NULL is allowed */
+static inline void own_graph(CUgraph *graph)
+{
+    end_graph(*graph);
+}
+static inline void own_exec(CUgraphExec *exec)
+{
+    end_exec(*exec);
+}
+#define GRAPH OWN(own_graph) CUgraph /* ends with the block */
+#define EXEC  OWN(own_exec) CUgraphExec
 
 /* Launch in a stream and wait. */
 void run_exec(CUgraphExec exec, CUstream stream);
