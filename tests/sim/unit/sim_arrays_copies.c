@@ -26,30 +26,6 @@ static void count_up(uint32_t *words, size_t count)
         words[i] = (uint32_t)(1000 + i);
 }
 
-Test(sim_arrays_copies, in_one_dimension)
-{
-    uint32_t out[64], back[64];
-    CUdeviceptr p;
-
-    sim_test_start("1", "64M");
-    CUarray a = make(64, 0, 0, 0), b = make(80, 1, 0, 0);
-    count_up(out, 64);
-    ok(cuMemAlloc(&p, sizeof(out)));
-    ok(cuMemcpyHtoA(a, 0, out, sizeof(out)));
-    ok(cuMemcpyAtoH(back, a, 16, 8));
-    cr_assert_eq(back[0], 1004);
-    cr_assert_eq(back[1], 1005);
-    ok(cuMemcpyAtoA(b, 64, a, 0, sizeof(out)));
-    ok(cuMemcpyAtoD(p, b, 64, sizeof(out)));
-    ok(cuMemsetD32(p, 5, 1));
-    ok(cuMemcpyDtoA(a, 4, p, 8));
-    ok(cuMemcpyAtoH(back, a, 0, sizeof(back)));
-    cr_assert_eq(back[0], 1000);
-    cr_assert_eq(back[1], 5);
-    cr_assert_eq(back[2], 1001);
-    cr_assert_eq(back[3], 1003);
-}
-
 Test(sim_arrays_copies, refuse_to_leave_one_dimension)
 {
     uint32_t out[64] = {0};
@@ -69,54 +45,6 @@ Test(sim_arrays_copies, refuse_to_leave_one_dimension)
     CUarray other;
     ok(cuArrayCreate(&other, &bytes));
     fails(cuMemcpyAtoA(a, 0, other, 0, 64), CUDA_ERROR_INVALID_VALUE);
-}
-
-Test(sim_arrays_copies, in_two_dimensions)
-{
-    uint32_t out[6][10], back[6][10] = {{0}};
-    CUarray a;
-
-    sim_test_start("1", "64M");
-    a = make(16, 8, 0, 0);
-    count_up(&out[0][0], 60);
-    CUDA_MEMCPY2D copy = {
-        .srcMemoryType = CU_MEMORYTYPE_HOST,
-        .srcHost = out,
-        .srcPitch = sizeof(out[0]),
-        .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-        .dstArray = a,
-        .dstXInBytes = 8,
-        .dstY = 2,
-        .WidthInBytes = sizeof(out[0]),
-        .Height = 6,
-    };
-    ok(cuMemcpy2D(&copy));
-    CUDA_MEMCPY2D second = {
-        .srcMemoryType = CU_MEMORYTYPE_ARRAY,
-        .srcArray = a,
-        .srcXInBytes = 12,
-        .srcY = 3,
-        .dstMemoryType = CU_MEMORYTYPE_HOST,
-        .dstHost = back,
-        .dstPitch = sizeof(back[0]),
-        .WidthInBytes = 8,
-        .Height = 2,
-    };
-    ok(cuMemcpy2DUnaligned(&second));
-    cr_assert_eq(back[0][0], out[1][1]);
-    cr_assert_eq(back[0][1], out[1][2]);
-    cr_assert_eq(back[0][2], 0);
-    cr_assert_eq(back[1][0], out[2][1]);
-    copy.dstY = 3;
-    fails(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
-    copy.dstY = 2;
-    copy.dstXInBytes = 28;
-    fails(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
-    copy.dstXInBytes = 6;
-    ok(cuMemcpy2D(&copy));
-    copy.dstXInBytes = 8;
-    copy.dstArray = NULL;
-    fails(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* Copy all of an array of 4 x 3 x 2 from or to close words of the host. */
@@ -197,29 +125,6 @@ Test(sim_arrays_copies, levels_do_not_overlap)
             cr_assert_eq(words[edge * edge - 1], level + 1);
         }
     }
-}
-
-Test(sim_arrays_copies, take_their_place_in_a_stream)
-{
-    struct sim_latch latch;
-    CUstream stream;
-    uint32_t *page;
-
-    sim_test_start("1", "64M");
-    sim_latch_make(&latch);
-    CUarray a = make(16, 0, 0, 0);
-    ok(cuMemHostAlloc((void **)&page, 4096, 0));
-    count_up(page, 16);
-    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    sim_latch_block(&latch, stream);
-    ok(cuMemcpyHtoAAsync(a, 0, page, 64, stream));
-    ok(cuMemcpyAtoHAsync(page + 32, a, 0, 64, stream));
-    cr_assert_eq(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
-    page[3] = 7;
-    sim_latch_open(&latch);
-    ok(cuStreamSynchronize(stream));
-    cr_assert_eq(page[35], 7);
-    cr_assert_eq(page[32], 1000);
 }
 
 Test(sim_arrays_copies, become_nodes_of_a_graph)

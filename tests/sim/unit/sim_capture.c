@@ -255,41 +255,6 @@ Test(sim_capture, of_a_thread_default_stream_is_the_threads)
     cr_assert_eq(first_word(words), 8);
 }
 
-struct end_call {
-    CUcontext context;
-    CUstream stream;
-    CUresult result;
-};
-
-static void *end_stream(void *argument)
-{
-    struct end_call *call = argument;
-    CUgraph graph;
-    CUresult res = cuCtxSetCurrent(call->context);
-
-    (void)res;
-    call->result = cuStreamEndCapture(call->stream, &graph);
-    return NULL;
-}
-
-Test(sim_capture, ends_on_its_own_thread_unless_relaxed)
-{
-    CUcontext context = sim_test_start("1", "16M");
-    struct end_call call = {context, new_stream(0), CUDA_ERROR_UNKNOWN};
-    pthread_t thread;
-
-    begin(call.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-    cr_assert_eq(pthread_create(&thread, NULL, end_stream, &call), 0);
-    pthread_join(thread, NULL);
-    fails(call.result, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    CUgraph graph;
-    fails(cuStreamEndCapture(call.stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
-    begin(call.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-    cr_assert_eq(pthread_create(&thread, NULL, end_stream, &call), 0);
-    pthread_join(thread, NULL);
-    ok(call.result);
-}
-
 Test(sim_capture, goes_with_its_stream)
 {
     CUdeviceptr words;

@@ -90,33 +90,6 @@ Test(sim_memory, refuses_bad_sizes)
     cr_assert_eq(pitch, 1024);
 }
 
-Test(sim_memory, refuses_bad_frees)
-{
-    CUdeviceptr p;
-    int local;
-
-    sim_test_start("1", "16M");
-    ok(cuMemAlloc(&p, 1024));
-    fails(cuMemFree(p + 512), CUDA_ERROR_INVALID_VALUE);
-    fails(cuMemFree((CUdeviceptr)(uintptr_t)&local), CUDA_ERROR_INVALID_VALUE);
-    ok(cuMemFree(p));
-    fails(cuMemFree(p), CUDA_ERROR_INVALID_VALUE);
-    ok(cuMemFree(0));
-}
-
-Test(sim_memory, info_takes_null)
-{
-    size_t bytes = 0;
-
-    sim_test_start("1", "16M");
-    ok(cuMemGetInfo(NULL, NULL));
-    ok(cuMemGetInfo(&bytes, NULL));
-    cr_assert_eq(bytes, 16 * GS_MIB);
-    bytes = 0;
-    ok(cuMemGetInfo(NULL, &bytes));
-    cr_assert_eq(bytes, 16 * GS_MIB);
-}
-
 Test(sim_memory, tells_the_range_of_a_pointer)
 {
     CUdeviceptr p, base = 0;

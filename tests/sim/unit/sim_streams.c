@@ -12,14 +12,6 @@ static CUstream new_stream(unsigned flags)
     return stream;
 }
 
-static CUevent new_event(void)
-{
-    CUevent event;
-
-    ok(cuEventCreate(&event, 0));
-    return event;
-}
-
 Test(sim_streams, freeing_waits_for_all_of_them)
 {
     struct sim_latch latch;
@@ -69,101 +61,6 @@ Test(sim_streams, a_destroyed_one_still_runs_what_it_was_given)
     ok(cuCtxSynchronize());
     ok(cuMemcpyDtoH(&value, p, 4));
     cr_assert_eq(value, 77);
-}
-
-Test(sim_events, order_streams)
-{
-    struct sim_latch latch;
-    CUdeviceptr p;
-
-    sim_test_start("1", "16M");
-    sim_latch_make(&latch);
-    CUstream first = new_stream(CU_STREAM_NON_BLOCKING);
-    CUstream second = new_stream(CU_STREAM_NON_BLOCKING);
-    CUevent event = new_event();
-    ok(cuMemAlloc(&p, 4));
-    ok(cuEventQuery(event));
-    ok(cuStreamWaitEvent(second, event, 0));
-    ok(cuStreamSynchronize(second));
-    sim_latch_block(&latch, first);
-    ok(cuEventRecord(event, first));
-    ok(cuStreamWaitEvent(second, event, 0));
-    ok(cuMemsetD32Async(p, 1, 1, second));
-    sim_test_sleep_ms(20);
-    fails(cuStreamQuery(second), CUDA_ERROR_NOT_READY);
-    fails(cuEventQuery(event), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-    ok(cuStreamSynchronize(second));
-    ok(cuEventSynchronize(event));
-    ok(cuEventDestroy(event));
-    fails(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
-}
-
-Test(sim_events, measure_time)
-{
-    unsigned long long ns = 50000000;
-    void *params[] = {&ns};
-    struct sim_latch latch;
-    float ms = -1;
-    CUevent quiet;
-
-    sim_test_start("1", "16M");
-    sim_latch_make(&latch);
-    CUstream stream = new_stream(0);
-    CUevent start = new_event(), stop = new_event();
-    fails(cuEventElapsedTime(&ms, start, stop), CUDA_ERROR_INVALID_HANDLE);
-    ok(cuEventRecord(start, stream));
-    ok(sim_test_launch(sim_test_kernel("gs_spin"), stream, params));
-    sim_latch_block(&latch, stream);
-    ok(cuEventRecord(stop, stream));
-    fails(cuEventElapsedTime(&ms, start, stop), CUDA_ERROR_NOT_READY);
-    sim_latch_open(&latch);
-    ok(cuEventSynchronize(stop));
-    ok(cuEventElapsedTime(&ms, start, stop));
-    cr_assert_geq(ms, 50.0f);
-    ok(cuEventCreate(&quiet, CU_EVENT_DISABLE_TIMING));
-    ok(cuEventRecord(quiet, stream));
-    ok(cuEventSynchronize(quiet));
-    fails(cuEventElapsedTime(&ms, start, quiet), CUDA_ERROR_INVALID_HANDLE);
-}
-
-struct seen {
-    CUresult inside;
-    CUresult status;
-    int calls;
-};
-
-static void host_function(void *data)
-{
-    struct seen *seen = data;
-    CUdeviceptr p;
-
-    seen->inside = cuMemAlloc(&p, 1);
-    seen->calls++;
-}
-
-static void callback(CUstream stream, CUresult status, void *data)
-{
-    struct seen *seen = data;
-
-    (void)stream;
-    seen->status = status;
-    seen->calls++;
-}
-
-Test(sim_streams, run_host_functions_that_may_call_nothing)
-{
-    struct seen seen = {0};
-
-    sim_test_start("1", "16M");
-    CUstream stream = new_stream(0);
-    ok(cuLaunchHostFunc(stream, host_function, &seen));
-    ok(cuStreamAddCallback(stream, callback, &seen, 0));
-    ok(cuStreamSynchronize(stream));
-    cr_assert_eq(seen.calls, 2);
-    cr_assert_eq(seen.inside, CUDA_ERROR_NOT_PERMITTED);
-    cr_assert_eq(seen.status, CUDA_SUCCESS);
-    fails(cuStreamAddCallback(stream, callback, &seen, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
 Test(sim_streams, wait_for_and_write_values)
