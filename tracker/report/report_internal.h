@@ -254,6 +254,8 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
                            const struct gs_report_config *config,
                            const struct gs_report_source *source,
                            struct gs_report_data *data);
+/* What the call of a part is in the report: PyTorch alone reports parts. */
+#define GS_REPORT_PART "tensor of PyTorch"
 /* "PyTorch": the framework whose allocator keeps a group; NULL: none. */
 const char *gs_report_cached_by(const struct gs_group *group);
 /* What the report cannot know of a group that an allocator keeps: "tensors in it are not
@@ -291,6 +293,9 @@ void gs_owners_free(struct gs_owners *owners);
 
 /* ---- report_peaks.c: the owners of the memory at the peak ------------------------- */
 
+/* Whether the text may have peaks. A clean run has none, unless it prints devices. */
+bool gs_report_prints_peaks(const struct gs_report_config *config,
+                            const struct gs_report_data *data);
 /* `apis` maps calls to the first one of the same name. */
 void gs_report_gather_peaks(struct gs_tracker *tracker,
                             const struct gs_report_config *config, const uint16_t *apis,

@@ -13,13 +13,15 @@
 
 /* The texts are in their rows: no program pays for relocating them at its start. */
 static const struct {
-    unsigned char family;
-    char file[24], function[24], unseen[60];
+    unsigned char family, most;
+    char file[32], function[24], unseen[56];
 } rows[] = {
-#define GS_CACHE(family, file, function, unseen)                                         \
-    {GS_FAMILY_##family, file, function, unseen},
+#define GS_CACHE(family, file, function, most, unseen)                                   \
+    {GS_FAMILY_##family, most, file, function, unseen},
 #include "tracker/names/frame_kinds.def"
 };
+
+#define ROWS GS_ARRAY_LEN(rows)
 
 /* A frame that was looked up. */
 #define FRAMES_KEPT 2048u
@@ -38,7 +40,7 @@ static unsigned row_of_file(const char *path, unsigned from)
 {
     const char *base_name = gs_module_base_name(path), *package = gs_frame_package(path);
 
-    for (unsigned i = from; i < GS_ARRAY_LEN(rows); i++) {
+    for (unsigned i = from; i < ROWS; i++) {
         size_t length = strlen(rows[i].file);
         if (strncmp(base_name, rows[i].file, length) == 0 ||
             (package && strncmp(package, rows[i].file, length) == 0)) {
@@ -70,13 +72,14 @@ static unsigned examine(const struct search *search, uint32_t stack, uintptr_t f
         request.module = &module;
     }
     unsigned row = row_of_file(path, 0);
-    if (row != 0 && !request.result.function && search->source->resolve) {
+    if (row != 0 && rows[row - 1].function[0] && !request.result.function &&
+        search->source->resolve) {
         search->source->resolve(search->source->self, &request, 1);
     }
     for (; row != 0; row = row_of_file(path, row)) {
         const char *function =
             request.result.linkage ? request.result.linkage : request.result.function;
-        if (function && strstr(function, rows[row - 1].function)) {
+        if (strstr(function ? function : "", rows[row - 1].function)) {
             return row;
         }
     }
@@ -105,6 +108,28 @@ static unsigned row_of_stack(const struct search *search, uint32_t stack)
     return row;
 }
 
+/* Where there is more of a row than the allocator keeps, some of it is in use, and nobody
+ * knows which. */
+static void drop_exceeded(struct gs_groups *groups, unsigned row)
+{
+    uint64_t counts[GS_MAX_DEVICES] = {0};
+
+    for (size_t i = 0; i < groups->count; i++) {
+        const struct gs_group *group = &groups->items[i];
+        if (group->cached_by == row + 1) {
+            counts[(unsigned)group->device % GS_MAX_DEVICES] +=
+                gs_group_shown_count(group);
+        }
+    }
+    for (size_t i = 0; i < groups->count; i++) {
+        struct gs_group *group = &groups->items[i];
+        if (group->cached_by == row + 1 &&
+            counts[(unsigned)group->device % GS_MAX_DEVICES] > rows[row].most) {
+            group->cached_by = 0;
+        }
+    }
+}
+
 void gs_report_find_cached(const struct gs_tracker *tracker,
                            const struct gs_report_config *config,
                            const struct gs_report_source *source,
@@ -121,10 +146,18 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
     }
     for (size_t i = 0; i < data->groups.count; i++) {
         struct gs_group *group = &data->groups.items[i];
-        if (group->lost || group->suppressed_by != 0 || group->holds == GS_HOLDS_PARTS) {
+        if (group->suppressed_by != 0 || group->holds == GS_HOLDS_PARTS) {
             continue;
         }
-        group->cached_by = (uint8_t)row_of_stack(&search, group->stack);
+        unsigned row = row_of_stack(&search, group->stack);
+        if (row != 0 && (!group->lost || rows[row - 1].most != 0)) {
+            group->cached_by = (uint8_t)row;
+        }
+    }
+    for (unsigned row = 0; row < ROWS; row++) {
+        if (rows[row].most != 0) {
+            drop_exceeded(&data->groups, row);
+        }
     }
     free(search.known);
 }
@@ -150,5 +183,5 @@ const char *gs_report_cached_unseen(const struct gs_report_data *data,
 
 unsigned gs_report_cache_rows(void)
 {
-    return GS_ARRAY_LEN(rows);
+    return ROWS;
 }

@@ -21,20 +21,21 @@ static bool is_printed(const struct gs_report_config *config, const struct gs_pe
            (row < GS_ROW_PINNED || config->show_devices);
 }
 
-/* A clean run prints no peaks, unless it prints devices. */
-static bool prints_peaks(const struct gs_report_config *config,
-                         const struct gs_report_data *data)
+bool gs_report_prints_peaks(const struct gs_report_config *config,
+                            const struct gs_report_data *data)
 {
     return config->peak_max != 0 && config->show_leaks &&
-           (config->show_devices || config->running || data->error_count != 0 ||
-            data->leaked_count != 0 || data->registered.count != 0);
+           (config->show_devices || config->running ||
+            data->error_count != data->suppressed_errors || data->leaked_count != 0 ||
+            data->registered.count != 0);
 }
 
 void gs_report_gather_peaks(struct gs_tracker *tracker,
                             const struct gs_report_config *config, const uint16_t *apis,
                             size_t api_count, struct gs_report_data *data)
 {
-    bool text = prints_peaks(config, data), files = config->job && config->job->stacks;
+    bool text = gs_report_prints_peaks(config, data);
+    bool files = config->job && config->job->stacks;
 
     if (!text && !files) {
         return;
