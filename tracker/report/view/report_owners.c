@@ -1,6 +1,6 @@
 /*
  * report_owners.c - live memory by owner: the module, or the file of Python, of the
- * program's own frame (gs_frame_own).
+ * program's own frame (gs_frame_own); the name of a framework without one.
  * Owns: a struct gs_owners.   Lock: none.
  */
 #include "tracker/names/frame_kinds.h"
@@ -106,10 +106,17 @@ static const char *owner_of(const struct gs_stacks *stacks,
         count = own;
         own = gs_frame_own(own_class, &search, count);
     }
-    if (own >= count || own_class(&search, own).kind == GS_FRAME_RUNTIME) {
+    struct gs_frame_class class = {.kind = GS_FRAME_RUNTIME};
+    if (own < count) {
+        class = own_class(&search, own);
+    }
+    if (class.kind == GS_FRAME_RUNTIME) {
         return NULL;
     }
-    return path_at(&search, own);
+    /* A thread of the framework: which of its libraries allocates tells nothing. */
+    return class.kind == GS_FRAME_FRAMEWORK && !class.python
+               ? gs_frame_family_name(class.family)
+               : path_at(&search, own);
 }
 
 const char *gs_report_owner(const struct gs_stacks *stacks,
