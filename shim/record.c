@@ -72,6 +72,17 @@ static inline bool stopped(struct gs_state *state)
     return gs_record_is_detailed() && !gs_tracker_records(state->tracker);
 }
 
+uint32_t gs_record_part_stack(struct gs_state *state)
+{
+    const struct gs_options *options = &state->options;
+
+    if (!state->stacks || options->track_sample_bytes || options->track_min_bytes ||
+        stopped(state)) {
+        return 0;
+    }
+    return gs_stacks_capture(state->stacks);
+}
+
 /* ---- allocations ---------------------------------------------------------------- */
 
 /* Kinds that are traced (docs/traces.md), and in the sums by call site (docs/outputs.md,

@@ -96,23 +96,31 @@ static void empty(struct gs_cached_parts *parts, size_t slot)
     }
 }
 
-void gs_cached_parts_change(struct gs_cached_parts *parts, uint64_t addr, int64_t bytes)
+void gs_cached_parts_add(struct gs_cached_parts *parts, const struct gs_part *part)
 {
-    if (addr == 0 || bytes == 0) {
+    if (part->addr == 0 || part->bytes == 0) {
+        return;
+    }
+    gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
+    if (parts->count * 2 >= parts->room && !grow(parts)) {
+        parts->lost = true;
+    } else {
+        size_t slot = slot_of(parts, part->addr);
+        parts->count += parts->slots[slot].addr == 0;
+        parts->slots[slot] = *part;
+    }
+    gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+}
+
+void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr)
+{
+    if (addr == 0) {
         return;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
     size_t slot = slot_of(parts, addr);
-    if (bytes < 0) {
-        if (parts->slots[slot].addr != 0) {
-            empty(parts, slot);
-        }
-    } else if (parts->count * 2 >= parts->room && !grow(parts)) {
-        parts->lost = true;
-    } else {
-        slot = slot_of(parts, addr);
-        parts->count += parts->slots[slot].addr == 0;
-        parts->slots[slot] = (struct gs_part){addr, (uint64_t)bytes};
+    if (parts->slots[slot].addr != 0) {
+        empty(parts, slot);
     }
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
 }
@@ -152,7 +160,8 @@ void gs_part_list_free(struct gs_part_list *list)
     *list = (struct gs_part_list){0};
 }
 
-bool gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_t bytes)
+size_t gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_t bytes,
+                           size_t *first)
 {
     size_t low = 0, high = list->count;
 
@@ -164,5 +173,9 @@ bool gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_
             high = middle;
         }
     }
-    return low < list->count && list->items[low].addr - addr < bytes;
+    for (high = low; high < list->count && list->items[high].addr - addr < bytes;) {
+        high++;
+    }
+    *first = low;
+    return high - low;
 }

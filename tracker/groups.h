@@ -19,7 +19,8 @@
 enum gs_group_holds {
     GS_HOLDS_NOTHING, /* or no allocator says */
     GS_HOLDS_PARTS,
-    GS_HOLDS_UNKNOWN /* memory without an address */
+    GS_HOLDS_UNKNOWN, /* memory without an address */
+    GS_HOLDS_ITSELF   /* it is such parts, by their own stacks */
 };
 
 struct gs_group {

@@ -493,7 +493,8 @@ void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed)
     gs_shard_leave();
 }
 
-void gs_tracker_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes)
+void gs_tracker_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes,
+                     uint32_t stack)
 {
     struct gs_cached_parts *parts = __atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE);
     struct gs_cached_parts *none = NULL;
@@ -504,7 +505,11 @@ void gs_tracker_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes)
         gs_cached_parts_destroy(parts); /* another thread was first */
         parts = none;
     }
-    if (parts) {
-        gs_cached_parts_change(parts, addr, bytes);
+    if (parts && bytes < 0) {
+        gs_cached_parts_remove(parts, addr);
+    } else if (parts) {
+        const struct gs_part part = {addr, (uint64_t)bytes, gs_tracker_now(tracker),
+                                     stack};
+        gs_cached_parts_add(parts, &part);
     }
 }

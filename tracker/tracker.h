@@ -56,9 +56,10 @@ static inline bool gs_key_is_handle(uint64_t key)
     return key >> GS_KEY_SPACE_SHIFT != GS_KEY_ADDRESS;
 }
 
-/* A framework's allocator hands out a part of memory that it keeps; negative bytes: it
- * has the part back. */
-void gs_tracker_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes);
+/* A framework's allocator hands out a part of memory that it keeps, with the call's stack
+ * or 0; negative bytes: it has the part back. */
+void gs_tracker_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes,
+                     uint32_t stack);
 
 /* Larger than any address space. */
 #define GS_TRACKED_BYTES_MAX ((UINT64_C(1) << 48) - 1)

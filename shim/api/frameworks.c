@@ -16,6 +16,7 @@
 
 #include "gs_base.h"
 #include "shim/api/api.h"
+#include "shim/record.h"
 #include "shim/settings/log.h"
 #include "shim/state/state.h"
 #include "tracker/report/text/text.h"
@@ -127,7 +128,8 @@ void REPORT_USAGE(void *memory, int64_t bytes, size_t allocated, size_t reserved
         __atomic_store_n(&own_report, own, __ATOMIC_RELEASE);
     }
     if (state && state->tracker) {
-        gs_tracker_part(state->tracker, (uintptr_t)memory, bytes);
+        gs_tracker_part(state->tracker, (uintptr_t)memory, bytes,
+                        bytes > 0 ? gs_record_part_stack(state) : 0);
     }
     if (own) {
         own(memory, bytes, allocated, reserved, device);

@@ -71,6 +71,10 @@ const struct gs_export_stack *gs_export_stack(const struct gs_export *export,
 /* "cudaMalloc": the report's name of the call. `stack` may be NULL. */
 const char *gs_export_call(const struct gs_export *export,
                            const struct gs_export_stack *stack, uint16_t api);
+/* That of a call site. */
+const char *gs_export_call_of(const struct gs_export *export,
+                              const struct gs_export_stack *stack,
+                              const struct gs_group *group);
 /* "device", "stream-ordered", "managed", "pinned" */
 const char *gs_export_kind(unsigned kind);
 /* Returns true for host memory, whose device has no meaning. */

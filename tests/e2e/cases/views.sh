@@ -123,28 +123,28 @@ views_folded_case() {
   expect_text found.out '^row: 4[.]00 MiB [|] 1 [|] device [|] 0 [|] Block[.]forward [|] train[.]py:[0-9]+$'
   expect_text found.out '^frame: [0-9]+ .* frame y[0-2] [|] Block[.]forward$'
   expect_text found.out '^frame: [0-9]+ .* frame fold [|] [.]{3} PyTorch$'
-  expect_no_text found.out '^(frame|detail): .*(alloc_block|_call_impl|cudaMalloc [|] )'
+  expect_no_text found.out '^(frame|detail): .*(torch_empty|_call_impl|cudaMalloc [|] )'
   # A run of the graph, found by the name of a frame in it; its frames have its place.
   show_page searched search=_call_impl
   expect_text searched.out '^frame: [0-9]+ .* frame fold hit [|] [.]{3} PyTorch$'
   expect_text searched.out '^sum: 1 of 3 call sites found: '
-  show_page inner search=alloc_block
+  show_page inner search=torch_empty
   expect_text inner.out '^sum: 3 of 3 call sites found: '
   show_page clicked 'zoom=... PyTorch' open=0
   expect_text clicked.out '^frame: [0-9]+ .* frame y[0-2] [|] Module[._a-z]*_call_impl$'
-  expect_no_text clicked.out '^frame: .*alloc_block|^frame: .* fold '
+  expect_no_text clicked.out '^frame: .*torch_empty|^frame: .* fold '
   expect_no_text clicked.out '^detail: .*_call_impl'
   # A line of a stack; the other stacks stay as they are.
   show_page line open=1 open=0 fold=0
-  expect_text line.out '^detail: #[0-9]+ [|] .*alloc_block'
+  expect_text line.out '^detail: #[0-9]+ [|] .*torch_empty'
   expect_equal "stacks that are folded" 1 "$(grep -c '^detail:  [|] [.]\{3\} [0-9]* frames\? of PyTorch' line.out)"
   show_page again open=0 fold=0 fold=0
   show_page plain open=0
   cmp -s again.out plain.out || { diff again.out plain.out && fail "the line does not fold again"; }
   for action in page=f tick=all; do
     show_page all open=0 "$action"
-    expect_text all.out '^frame: [0-9]+ .* [|] .*alloc_block'
-    expect_text all.out '^detail: #[0-9]+ [|] .*alloc_block'
+    expect_text all.out '^frame: [0-9]+ .* [|] .*torch_empty'
+    expect_text all.out '^detail: #[0-9]+ [|] .*torch_empty'
     expect_no_text all.out '([.]{3} PyTorch|frames? of PyTorch)'
     show_page none open=0 "$action" "$action"
     cmp -s none.out plain.out || { diff none.out plain.out && fail "$action twice folds nothing"; }

@@ -149,7 +149,7 @@ static const char *describe(struct table *table, const struct gs_group *site,
     gs_out_char(out, ',');
     put_field(out, gs_export_kind(site->kind));
     put_field(out, gs_module_base_name(owner));
-    put_field(out, gs_export_call(export, stack, site->api));
+    put_field(out, gs_export_call_of(export, stack, site));
     put_frames(table, out, site->stack);
     *sums_at = strlen(end(table, &table->text));
     put_field(out, owner ? owner : "");

@@ -228,7 +228,7 @@ static void put_row(struct gs_json *json, unsigned row)
 static void put_call(const struct gs_export *export, struct gs_json *json,
                      const struct gs_export_stack *stack, const struct gs_group *group)
 {
-    gs_json_member_text(json, "call", gs_export_call(export, stack, group->api));
+    gs_json_member_text(json, "call", gs_export_call_of(export, stack, group));
     gs_json_member_text(json, "kind", gs_export_kind(group->kind));
     put_device_of(json, group->kind, group->device);
 }

@@ -137,7 +137,7 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
 {
     struct search search = {.stacks = tracker->config.stacks, .source = source};
 
-    if (config->running || config->killed || config->caches_leak) {
+    if ((gs_report_is_live(config) && !data->parts.known) || config->caches_leak) {
         return; /* who has the memory is the question */
     }
     if (!search.stacks || data->groups.count == 0 ||
@@ -146,12 +146,17 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
     }
     for (size_t i = 0; i < data->groups.count; i++) {
         struct gs_group *group = &data->groups.items[i];
-        if (group->suppressed_by != 0 || group->holds == GS_HOLDS_PARTS) {
+        if (group->suppressed_by != 0 || group->holds == GS_HOLDS_PARTS ||
+            group->holds == GS_HOLDS_ITSELF) {
             continue;
         }
         unsigned row = row_of_stack(&search, group->stack);
-        if (row != 0 && (!group->lost || rows[row - 1].most != 0)) {
-            group->cached_by = (uint8_t)row;
+        if (row == 0 || (group->lost && rows[row - 1].most == 0)) {
+            continue;
+        }
+        group->cached_by = (uint8_t)row;
+        if (gs_report_is_live(config) && gs_report_cached_unseen(data, group)) {
+            group->cached_by = 0;
         }
     }
     for (unsigned row = 0; row < ROWS; row++) {

@@ -24,10 +24,10 @@ static void write_row(const struct gs_report_writer *writer, unsigned row, bool 
         count += gs_group_shown_count(group);
     }
     if (by) {
-        gs_text_add(writer->text,
-                    "%sCached by %s: %s in %s allocation%s, not a leak%s%s%s\n",
+        gs_text_add(writer->text, "%sCached by %s: %s in %s allocation%s%s%s%s%s\n",
                     writer->prefix, by, gs_text_bytes(bytes, size),
                     gs_text_count(count, number), gs_report_plural(count),
+                    gs_report_is_live(writer->config) ? "" : ", not a leak",
                     unseen ? " (" : "", unseen ? unseen : "", unseen ? ")" : "");
     }
 }

@@ -247,6 +247,14 @@ const char *gs_export_call(const struct gs_export *export,
     return gs_report_call_name(export->tracker, stack ? stack->call : NULL, api);
 }
 
+const char *gs_export_call_of(const struct gs_export *export,
+                              const struct gs_export_stack *stack,
+                              const struct gs_group *group)
+{
+    return group->holds == GS_HOLDS_ITSELF ? GS_REPORT_PART
+                                           : gs_export_call(export, stack, group->api);
+}
+
 const struct gs_symbol_request *gs_export_innermost(const struct gs_export *export,
                                                     const struct gs_export_stack *stack)
 {

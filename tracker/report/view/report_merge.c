@@ -118,7 +118,7 @@ static bool hash_group(struct merge *merge, const struct gs_group *group, uint64
 {
     uint64_t key =
         mix((uint64_t)group->api << 48 | (uint64_t)(uint16_t)group->device << 32 |
-                (uint64_t)group->kind << 8 | group->lost,
+                (uint64_t)group->kind << 8 | (uint64_t)group->holds << 1 | group->lost,
             group->beyond_rule);
     uintptr_t frames[GS_STACK_MAX_DEPTH];
     unsigned count =

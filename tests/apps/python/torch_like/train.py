@@ -1,8 +1,8 @@
-"""train.py - a model over the stand-in for PyTorch: train.py right | leaks | model | unreported | uncached
+"""train.py - a model over the stand-in for PyTorch: train.py right | leaks | model | reused | unreported | uncached
 
 right       all tensors are deleted; the allocator keeps their memory
 leaks       three tensors are not, one behind a layer, one on a line that a thread runs
-model       a fourth, of a layer within a layer
+model       a fourth, of a layer within a layer; reused: one, in a block that another line made the allocator take
 unreported  as leaks, and the allocator does not say which tensors there are
 uncached    one tensor past the cache
 """
@@ -36,10 +36,17 @@ def train():
     torch.delete(torch.empty(6 << 20, REPORTED))
 
 
+def keep_again(size):
+    kept.append(torch.empty(size, REPORTED))
+
+
 kept = []
 REPORTED = sys.argv[1] != "unreported"
 if sys.argv[1] == "uncached":
     torch.uncached(1 << 20)
+elif sys.argv[1] == "reused":
+    torch.delete(torch.empty(5 << 20, REPORTED))
+    keep_again(5 << 20)
 else:
     train()
 if sys.argv[1] == "model":
