@@ -113,6 +113,7 @@ static const char general_help[] =
     "                           even after kill -9\n"
     "  --summary                at the end, a line for each process and each GPU\n"
     "  --torch=tensors          PyTorch: report tensors instead of allocator blocks\n"
+    "  --full-paths             whole paths of source files, which editors open\n"
     "  --nvtx                   NVTX ranges of the program are scopes in the report\n"
     "  --print                  write the command with its variables, run nothing\n"
     "  --help=all, --version    every option (docs/options.md); the version\n"
