@@ -56,8 +56,8 @@ extern bool gs_record_detailed __attribute__((visibility("hidden")));
 /* Called at the end of start: reads the options. `tallied`: the outputs need sums of all
  * allocations. */
 void gs_record_configure(const struct gs_options *options, bool tallied);
-/* The stack of a part that an allocator above hands out; 0: not recorded, or only those of
- * some allocations are. */
+/* The stack of a part that an allocator above hands out; 0: not recorded, or only those
+ * of some allocations are. */
 uint32_t gs_record_part_stack(struct gs_state *state);
 /* The options for recorded stacks; logs a setting that is not possible. */
 struct gs_sampling gs_record_sampling(const struct gs_options *options);
