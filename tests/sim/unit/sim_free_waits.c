@@ -5,7 +5,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "../sim/driver/core/gs_free_waits.h"
+#include "../driver/core/gs_free_waits.h"
 
 #define KIB ((size_t)1024)
 
