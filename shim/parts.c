@@ -15,6 +15,7 @@
 #include "shim/checks/quarantine.h"
 #include "shim/checks/redzones.h"
 #include "shim/checks/transfer_calls.h"
+#include "shim/control/control.h"
 #include "shim/heaps/ipc_mode.h"
 #include "shim/heaps/moving_pages.h"
 #include "shim/heaps/pressure.h"

@@ -50,6 +50,7 @@
 #define GROUP_SHARE 16
 static uint64_t nap_ns;       /* immutable after start; 0: no thread */
 static bool exit_handler_set; /* atomic; for the life of the process */
+static bool asked;            /* atomic: all idle memory is to go back */
 
 /* Registered long after the driver's initialization, so it runs before the driver's own
  * handlers. */
@@ -177,6 +178,9 @@ static size_t missing_bytes(struct gs_state *state, const struct gs_context *con
     if (!context->heap || !gs_heap_may_give(context->heap)) {
         return 0;
     }
+    if (GS_UNLIKELY(__atomic_load_n(&asked, __ATOMIC_ACQUIRE))) {
+        return gs_pool_reserved_on(state->pool, context->device);
+    }
     size_t missing = gs_limits_missing(state, context, false);
     size_t excess = gs_pressure_excess(state, context->device);
     size_t lacks = gs_limits_group_lacks(context->device);
@@ -238,12 +242,15 @@ static bool holds_memory(struct gs_state *state)
 static bool check_contexts(struct gs_state *state)
 {
     const struct gs_context *context;
-    bool done = true;
+    bool done = true, was_asked = __atomic_load_n(&asked, __ATOMIC_ACQUIRE);
     for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
         if (gs_trim_begin_work()) {
             done &= trim_context(state, (struct gs_context *)(uintptr_t)context);
         }
         gs_trim_end_work();
+    }
+    if (was_asked && done) {
+        __atomic_store_n(&asked, false, __ATOMIC_RELEASE);
     }
     return done;
 }
@@ -320,6 +327,34 @@ void gs_trim_thread_begin(const struct gs_options *options)
     __atomic_store_n(&gs_trim_thread_settled, false, __ATOMIC_SEQ_CST);
 }
 
+/* Bytes that the pool has returned so far without a request of the program's. */
+static uint64_t returned_bytes(const struct gs_state *state)
+{
+    struct gs_pool_stats stats = {0};
+    gs_pool_stats(state->pool, -1, &stats);
+    return stats.maintenance_bytes + stats.trim_bytes;
+}
+
+bool gs_trim_thread_ask(uint64_t wait_ns, uint64_t *given)
+{
+    const struct gs_state *state = gs_state_peek();
+    *given = 0;
+    if (!state || !state->pool || nap_ns == 0) {
+        return false;
+    }
+    uint64_t before = returned_bytes(state);
+    struct gs_wait wait = {.nap_ns = NS_PER_MS, .until_ns = gs_now_ns() + wait_ns};
+    __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
+    /* Without idle memory there is no thread. */
+    while (__atomic_load_n(&asked, __ATOMIC_ACQUIRE) &&
+           __atomic_load_n(&gs_trim_thread_settled, __ATOMIC_ACQUIRE) &&
+           gs_wait_step(&wait)) {
+    }
+    __atomic_store_n(&asked, false, __ATOMIC_RELEASE);
+    *given = returned_bytes(state) - before;
+    return true;
+}
+
 void gs_trim_thread_context_ends(const struct gs_context *context)
 {
     drop_event((struct gs_context *)(uintptr_t)context);
@@ -328,4 +363,5 @@ void gs_trim_thread_context_ends(const struct gs_context *context)
 void gs_trim_thread_reset(void)
 {
     nap_ns = 0;
+    asked = false;
 }

@@ -25,6 +25,14 @@ void gs_trim_thread_begin(const struct gs_options *options);
 /* Starts the thread, if there is none. */
 void gs_trim_thread_start(void);
 
+/*
+ * Asks the thread to return all idle memory of devices, for another thread that must not
+ * call the driver. Waits until it has, `wait_ns` at most: memory stays while a context is
+ * busy. Returns false if there is never such a thread.
+ * Out:  *given  bytes
+ */
+bool gs_trim_thread_ask(uint64_t wait_ns, uint64_t *given);
+
 /* Called when the context ended: releases what the thread has recorded in it. */
 void gs_trim_thread_context_ends(const struct gs_context *context);
 

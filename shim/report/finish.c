@@ -122,12 +122,14 @@ static void log_ends(const struct gs_state *state)
     }
 }
 
-/* Collects the data of the process and of its devices. */
-static void collect(struct gs_state *state)
+/* Collects the data of the process and of its devices; `ask`: also NVML's. */
+static void collect(struct gs_state *state, bool ask)
 {
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
-    gs_nvml_query(state);
+    if (ask) {
+        gs_nvml_query(state);
+    }
     fill_devices(state);
     fill_classes(state, gs_log_enabled(GS_LOG_INFO) || gs_outputs_wanted());
     gs_redzones_go_on(state);
@@ -153,23 +155,24 @@ static struct gs_report_config describe(struct gs_state *state, const char *endi
     return config;
 }
 
-/* Writes the report and its files. Returns true if there were errors or leaks. */
+/* Writes the report and its files, or the report alone `into` a text. Returns true if
+ * there were errors or leaks. */
 static bool write_report(struct gs_state *state, struct gs_report_config config,
-                         enum gs_outputs_when when)
+                         enum gs_outputs_when when, struct gs_text *into)
 {
     struct gs_report_proof proof;
     struct gs_output_contents outputs;
-    struct gs_text text = {0};
+    struct gs_text own = {0}, *text = into ? into : &own;
     config.refusals = gs_refusals_kept(&config.refusal_count);
     config.proof = gs_verify_statistics(&proof) ? &proof : NULL;
-    bool files = (when == GS_OUTPUTS_END || gs_outputs_wanted()) &&
+    bool files = !into && (when == GS_OUTPUTS_END || gs_outputs_wanted()) &&
                  gs_outputs_begin(&state->options, statistics, devices, device_count,
                                   when, &outputs);
-    bool bad = gs_report_compose(state->tracker, config, files ? &outputs : NULL, &text);
-    if (when != GS_OUTPUTS_INTERVAL) {
-        gs_report_log(&state->options, &text);
+    bool bad = gs_report_compose(state->tracker, config, files ? &outputs : NULL, text);
+    if (!into && when != GS_OUTPUTS_INTERVAL) {
+        gs_report_log(&state->options, text);
     }
-    gs_text_free(&text);
+    gs_text_free(&own);
     gs_symbolizer_destroy(config.symbolizer);
     return bad;
 }
@@ -215,7 +218,7 @@ static void write_last(void *arg)
         .own_memory = own_memory,
         .limit_ms = SCAN_LIMIT_MS,
     };
-    collect(state);
+    collect(state, true);
     log_ends(state);
     gs_host_log(state);
     gs_redzones_finish(state, last->again);
@@ -227,12 +230,13 @@ static void write_last(void *arg)
         config.scan = &scan;
     }
     config.transfers = gs_transfer_table();
-    last->bad = write_report(state, config, GS_OUTPUTS_END);
+    last->bad = write_report(state, config, GS_OUTPUTS_END, NULL);
 }
 
+/* For the text alone the thread may have no driver (control.c). */
 static void write_interim(struct gs_state *state, const struct gs_interim *what)
 {
-    collect(state);
+    collect(state, !what->text);
     struct gs_report_config config = describe(state, what->ending, what->lines);
     config.running = true;
     config.note = what->note;
@@ -241,10 +245,12 @@ static void write_interim(struct gs_state *state, const struct gs_interim *what)
     if (what->call_sites && what->call_sites < config.max_groups) {
         config.max_groups = what->call_sites;
     }
+    config.owners_alone = what->owners_alone;
     (void)write_report(state, config,
                        what->refusal      ? GS_OUTPUTS_OUT_OF_MEMORY
                        : what->only_files ? GS_OUTPUTS_INTERVAL
-                                          : GS_OUTPUTS_REQUESTED);
+                                          : GS_OUTPUTS_REQUESTED,
+                       what->text);
 }
 
 /* GPUSHIM_METRICS_FILE, while the program goes on. */
@@ -444,7 +450,9 @@ void gs_finish_interim(const struct gs_interim *what)
         return;
     }
     write_interim(state, what);
-    write_metrics(state);
+    if (!what->text) {
+        write_metrics(state);
+    }
     end(state, REPORT_NONE);
 }
 

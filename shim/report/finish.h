@@ -36,6 +36,8 @@ struct gs_interim {
     struct gs_report_lines lines;
     struct gs_refusal *refusal; /* that caused it */
     bool only_files;            /* of GPUSHIM_OUTPUT, without the text */
+    bool owners_alone;          /* of call sites and peaks only the sums by owner */
+    struct gs_text *text;       /* the report goes there alone; NULL: to the log */
 };
 
 /* Writes an interim report and its files, unless the last one was written. Not for a

@@ -52,6 +52,11 @@ static const struct {
     {GS_VERB_TIMELINE, false, "-o", offsetof(struct gs_arguments, page)},
     {GS_VERB_PAUSE, false, "--wait", offsetof(struct gs_arguments, wait)},
     {GS_VERB_RESUME, false, "--wait", offsetof(struct gs_arguments, wait)},
+    {GS_VERB_STATS, true, "--json", offsetof(struct gs_arguments, json)},
+#define GS_REQUEST(word, verb, argument)                                                 \
+    {GS_VERB_##verb, false, "--wait", offsetof(struct gs_arguments, wait)},              \
+        {GS_VERB_##verb, true, "--all", offsetof(struct gs_arguments, every)},
+#include "shim/control/requests.def"
 };
 
 static const char *variables_set[SET_MOST];
@@ -241,11 +246,15 @@ static char **take_option(char **words, struct gs_arguments *out)
 static const struct {
     char word[12];
     enum gs_verb verb;
-} verbs[] = {{"report", GS_VERB_REPORT},     {"html", GS_VERB_HTML},
-             {"timeline", GS_VERB_TIMELINE}, {"diff", GS_VERB_DIFF},
-             {"merge", GS_VERB_MERGE},       {"top", GS_VERB_TOP},
-             {"pause", GS_VERB_PAUSE},       {"resume", GS_VERB_RESUME},
-             {"replay", GS_VERB_REPLAY},     {"advise", GS_VERB_ADVISE}};
+} verbs[] = {
+    {"report", GS_VERB_REPORT},     {"html", GS_VERB_HTML},
+    {"timeline", GS_VERB_TIMELINE}, {"diff", GS_VERB_DIFF},
+    {"merge", GS_VERB_MERGE},       {"top", GS_VERB_TOP},
+    {"pause", GS_VERB_PAUSE},       {"resume", GS_VERB_RESUME},
+    {"replay", GS_VERB_REPLAY},     {"advise", GS_VERB_ADVISE},
+#define GS_REQUEST(word, verb, argument) {#word, GS_VERB_##verb},
+#include "shim/control/requests.def"
+};
 
 static const char *word_of(enum gs_verb verb)
 {

@@ -63,10 +63,11 @@ static const char merge_help[] =
     "\n" REPORT_HELP "\n";
 
 static const char top_help[] =
-    "Shows what running processes have on each device, refreshed, by the files that\n"
-    "they were given with --state-file; without a name, those in the folder of\n"
-    "GPUSHIM_STATE_FILE, or here. On a terminal keys choose, sort and filter, and\n"
-    "show call stacks: h lists them. Elsewhere it is plain text, written once.\n"
+    "Shows what running processes have on each device, refreshed: of this user, of\n"
+    "all for root, as they answer; and by the files of --state-file in the folder of\n"
+    "GPUSHIM_STATE_FILE, or here. With names only these files. On a terminal keys\n"
+    "choose, sort and filter, and show call stacks: h lists them. Elsewhere it is\n"
+    "plain text, written once.\n"
     "\n"
     "  -d SECONDS               between two refreshes, 1 unless given\n"
     "  -n NUMBER                refreshes, then end\n"
@@ -95,6 +96,35 @@ static const char pause_help[] =
     "  --wait=SECONDS           how long the work of a process may take until it is\n"
     "                           paused, and how long a resume tries to get memory,\n"
     "                           10 unless given\n";
+
+#define REQUEST_OPTIONS                                                                  \
+    "\n"                                                                                 \
+    "  --all                    every process of this user, for root of all users\n"     \
+    "  --wait=SECONDS           for an answer, 10 unless given\n"
+#define REQUEST_HELP                                                                     \
+    "The process answers itself, without anything foreseen at its start: it runs\n"      \
+    "under gpushim, has a CUDA context, and not GPUSHIM_CONTROL=off.\n" REQUEST_OPTIONS
+
+static const char stats_help[] =
+    "Writes what a running process has on each device, and in pinned "
+    "memory.\n" REQUEST_HELP
+    "  --json                   every counter, a line for each process\n";
+
+static const char dump_help[] =
+    "Writes the report of a running process as of now: its live memory, with call\n"
+    "stacks. The program goes on.\n" REQUEST_HELP;
+
+static const char owners_help[] =
+    "Writes which program, library and file of a running process has how much live\n"
+    "memory.\n" REQUEST_HELP;
+
+static const char set_help[] =
+    "Changes a setting of a running process, of those that gpushim.h can change\n"
+    "(docs/api.md), such as verbose=3, leak-max=50, pool-limit=8G.\n" REQUEST_HELP;
+
+static const char trim_help[] =
+    "Has a running process return its pool's idle GPU memory to the driver, once its\n"
+    "GPU is idle.\n" REQUEST_HELP;
 
 static const char general_help[] =
     "Runs the command with libgpushim.so preloaded: GPU memory comes from a pool, and\n"
@@ -125,6 +155,8 @@ static const char general_help[] =
     "  diff REPORT REPORT       call sites whose leaks are new, grew or are gone\n"
     "  merge REPORT|FOLDER...   the sum over processes, such as the ranks of a job\n"
     "  top [FOLDER]             the memory of running processes, refreshed\n"
+    "  stats, dump, owners PID  the same, the report, or who has it, of one now\n"
+    "  set PID NAME=VALUE, trim PID  change a setting, return idle memory\n"
     "  pause PID, resume PID    move a process's GPU memory to the host, and back\n"
     "  replay TRACE...          run a recorded trace through the pool, and measure it\n"
     "  advise TRACE             find better settings of the pool for a trace\n"
@@ -148,8 +180,9 @@ static const struct {
     const char *text; /* NULL: the subcommand has a --help of its own */
 } helps[] = {
     [GS_VERB_RUN] = {"usage: gpushim [options] [run] [--] command [args...]\n"
-                     "       gpushim report|html|timeline|diff|merge|top|pause|resume|"
-                     "replay|advise\n",
+                     "       gpushim report|html|timeline|diff|merge|top|stats|dump|"
+                     "owners|set|trim|\n"
+                     "               pause|resume|replay|advise\n",
                      general_help},
     [GS_VERB_REPORT] = {"usage: gpushim [options] report [options] STATE_FILE...\n",
                         report_help},
@@ -166,7 +199,12 @@ static const struct {
     [GS_VERB_PAUSE] = {PAUSE_USAGE, pause_help},
     [GS_VERB_RESUME] = {PAUSE_USAGE, pause_help},
     [GS_VERB_REPLAY] = {"usage: gpushim [options] replay [options] TRACE...\n", NULL},
-    [GS_VERB_ADVISE] = {"usage: gpushim [options] advise [options] TRACE\n", NULL}};
+    [GS_VERB_ADVISE] = {"usage: gpushim [options] advise [options] TRACE\n", NULL},
+#define GS_REQUEST(word, verb, argument)                                                 \
+    [GS_VERB_##verb] = {"usage: gpushim " #word " [options] PID...|--all" argument "\n", \
+                        word##_help},
+#include "shim/control/requests.def"
+};
 
 static void write_help(void *self, const char *text, size_t length)
 {

@@ -43,7 +43,10 @@ enum gs_verb {
     GS_VERB_PAUSE,
     GS_VERB_RESUME,
     GS_VERB_REPLAY,
-    GS_VERB_ADVISE
+    GS_VERB_ADVISE,
+#define GS_REQUEST(word, verb, argument) GS_VERB_##verb,
+#include "shim/control/requests.def"
+    GS_VERBS
 };
 
 /* Who writes the report of a process that could not (run.c). */
@@ -66,12 +69,13 @@ struct gs_arguments {
     const char *fail_on; /* of diff; NULL: nothing fails */
     const char *of;      /* of diff and merge: "leaks" or "peak"; NULL: leaks */
     const char *delay, *rounds, *once; /* -d, -n and --once of top; NULL: not given */
-    const char *wait;                  /* of pause and resume; NULL: the default */
-    const char *last_switch; /* the option just before the command, if it is a switch
-                              * written without a value */
-    const char *preload;     /* LD_PRELOAD of the command */
-    char **all;              /* every word of the launcher's */
-    char **command;          /* or files; NULL at the end; empty if there is none */
+    const char *wait;         /* of pause, resume and requests; NULL: the default */
+    const char *every, *json; /* --all and --json of requests; NULL: not given */
+    const char *last_switch;  /* the option just before the command, if it is a switch
+                               * written without a value */
+    const char *preload;      /* LD_PRELOAD of the command */
+    char **all;               /* every word of the launcher's */
+    char **command;           /* or files; NULL at the end; empty if there is none */
 };
 
 /* Reads the options before the command and sets their variables. For `report` and the
@@ -212,6 +216,14 @@ int gs_top_run(const struct gs_arguments *arguments);
 /* Pauses or resumes the processes among the words. Returns the exit status: 1 if one of
  * them could not be. */
 int gs_pause_run(const struct gs_arguments *arguments);
+
+/* ---- what running processes answer (request.c) ---- */
+
+/* Returns whether the word is one of requests.def. */
+bool gs_request_is_verb(enum gs_verb verb);
+/* Asks the processes among the words. Returns the exit status: 1 if one has not done it.
+ */
+int gs_request_run(const struct gs_arguments *arguments);
 
 /* ---- a trace for other programs (timeline.c) ---- */
 

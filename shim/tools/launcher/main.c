@@ -110,6 +110,8 @@ int main(int unused, char **argv)
         return gs_advise_command(arguments.command);
     case GS_VERB_RUN:
         break;
+    default:
+        return gs_request_run(&arguments);
     }
     gs_command_find(&arguments, &command);
     char *preload = gs_library_preload(&command);

@@ -213,9 +213,8 @@ static void write_list(struct screen *screen, struct gs_text *text, unsigned *ma
             gs_top_write_row(&list->rows[i], narrow, text);
         } else if (i == 0) {
             if (list->filter[0] || rows < 2) {
-                gs_text_add(text, list->filter[0]
-                                      ? "  no process matches the filter\n"
-                                      : "  no process with a state file runs\n");
+                gs_text_add(text, list->filter[0] ? "  no process matches the filter\n"
+                                                  : "  no process runs\n");
             } else {
                 gs_top_write_hint(list, text);
                 i++;
@@ -491,8 +490,10 @@ int gs_top_run(const struct gs_arguments *arguments)
 {
     static char folder[4096];
     char *here[] = {default_folder(folder), NULL};
-    struct gs_top_list list = {.paths =
-                                   arguments->command[0] ? arguments->command : here};
+    struct gs_top_list list = {.paths = arguments->command[0] ? arguments->command : here,
+                               .asks = !arguments->command[0],
+                               .quiet =
+                                   !arguments->command[0] && strcmp(here[0], ".") == 0};
     unsigned delay_ms = read_delay(arguments->delay);
     unsigned long rounds = read_rounds(arguments);
     bool screen = !arguments->once && gs_terminal_has_screen();

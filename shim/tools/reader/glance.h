@@ -1,6 +1,6 @@
 /*
- * glance.h - what a process has now, by its state file: the totals alone, for gpushim
- * top. Locks: none; one thread.   Design: docs/state.md
+ * glance.h - what a process has now, by its state file or its own answer: the totals
+ * alone, for gpushim top. Locks: none; one thread.   Design: docs/state.md
  */
 #ifndef GS_GLANCE_H
 #define GS_GLANCE_H
@@ -32,5 +32,11 @@ extern const char gs_glance_too_early[];
 
 /* Reads a file. False: *problem is the reason, as the end of a sentence. */
 bool gs_glance_read(const char *path, struct gs_glance *out, const char **problem);
+
+/* Reads what a process answers to "stats"; the text changes. glance_ask.c. */
+bool gs_glance_parse(char *text, struct gs_glance *out, const char **problem);
+/* Asks the process of a socket, "@gpushim/...". False: *problem is the reason, of those
+ * of ask.h. glance_ask.c. */
+bool gs_glance_ask(const char *name, struct gs_glance *out, const char **problem);
 
 #endif

@@ -16,6 +16,8 @@
 #include "gs_clock.h"
 #include "gs_hash.h"
 #include "shim/settings/output_map.h"
+#include "shim/settings/process_start.h"
+#include "shim/tools/reader/ask.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 /* A process that has ended is shown so long. */
@@ -34,9 +36,10 @@ const char gs_top_sort_names[GS_TOP_SORTS][12] = {
 enum file_state {
     FILE_NEW,
     FILE_RUNS,
-    FILE_ENDED, /* and still shown */
-    FILE_LEFT,  /* it ended, and is no longer shown */
-    FILE_UNREAD /* not a state file, or a damaged one */
+    FILE_ENDED,  /* and still shown */
+    FILE_LEFT,   /* it ended, and is no longer shown */
+    FILE_UNREAD, /* not a state file, or a damaged one; a process that cannot answer */
+    FILE_FOREIGN /* the socket of another user's process */
 };
 
 /* What is shown of a process. */
@@ -52,7 +55,9 @@ struct gs_top_file {
     UT_hash_handle hh;
     char *path;
     enum file_state state;
-    bool is_named; /* by the user: not found in a folder */
+    bool is_named;  /* by the user: not found in a folder */
+    bool is_socket; /* the path is its name */
+    char who[32];   /* of a socket, for messages */
     const char *problem;
     struct stat left; /* the file when it was left alone */
     uint64_t ended_ns;
@@ -61,7 +66,7 @@ struct gs_top_file {
 
 /* ---- finding ----------------------------------------------------------------------- */
 
-static void add_file(struct gs_top_list *list, const char *path, bool is_named)
+static void add(struct gs_top_list *list, const char *path, bool is_named, bool is_socket)
 {
     struct gs_top_file *file;
     HASH_FIND(hh, list->files, path, strlen(path), file);
@@ -70,6 +75,7 @@ static void add_file(struct gs_top_list *list, const char *path, bool is_named)
     }
     file->path = strdup(path);
     file->is_named = is_named;
+    file->is_socket = is_socket;
     if (file->path) {
         HASH_ADD_KEYPTR(hh, list->files, file->path, strlen(path), file);
     }
@@ -77,6 +83,23 @@ static void add_file(struct gs_top_list *list, const char *path, bool is_named)
         free(file->path);
         free(file);
     }
+}
+
+static void add_file(struct gs_top_list *list, const char *path, bool is_named)
+{
+    add(list, path, is_named, false);
+}
+
+static void add_sockets(struct gs_top_list *list)
+{
+    size_t count;
+    struct gs_ask_name *names = gs_ask_list(0, &count);
+    for (size_t i = 0; i < count; i++) {
+        char path[sizeof(names[i].text) + 1] = "@";
+        strcpy(path + 1, names[i].text);
+        add(list, path, false, true);
+    }
+    free(names);
 }
 
 static void scan_folder(struct gs_top_list *list, const char *folder)
@@ -212,6 +235,40 @@ static void read_file(struct gs_top_file *file)
     }
 }
 
+/* A process that goes on without an answer is shown as it was. */
+static void halt(struct gs_top_file *file, const char *why)
+{
+    file->shown->now.halted = why;
+    file->state = FILE_RUNS;
+}
+
+static void read_socket(struct gs_top_file *file)
+{
+    static struct gs_glance glance; /* large, and one thread reads */
+    if (file->shown && file->state == FILE_RUNS &&
+        gs_process_is_stopped(file->shown->now.process.pid)) {
+        halt(file, "stopped");
+        return;
+    }
+    if (gs_glance_ask(file->path, &glance, &file->problem)) {
+        if (file->shown || (file->shown = calloc(1, sizeof(*file->shown)))) {
+            take(file->shown, &glance);
+            file->state = FILE_RUNS;
+        }
+    } else if (file->problem == gs_ask_foreign) {
+        file->state = FILE_FOREIGN;
+    } else if (file->problem == gs_ask_gone) {
+        end(file);
+    } else if (file->shown) {
+        halt(file, file->problem == gs_ask_stopped ? "stopped" : "no answer");
+    } else {
+        struct gs_ask_name name = {.pid = 0};
+        (void)gs_ask_read_name(file->path, &name);
+        (void)snprintf(file->who, sizeof(file->who), "process %ld", (long)name.pid);
+        file->state = FILE_UNREAD;
+    }
+}
+
 static void remove_file(struct gs_top_list *list, struct gs_top_file *file)
 {
     HASH_DEL(list->files, file);
@@ -223,8 +280,17 @@ static void remove_file(struct gs_top_list *list, struct gs_top_file *file)
 void gs_top_list_read(struct gs_top_list *list)
 {
     bool scanned = scan(list);
+    if (list->asks) {
+        add_sockets(list);
+    }
     struct gs_top_file *file, *next;
     HASH_ITER (hh, list->files, file, next) {
+        if (file->is_socket) {
+            if (file->state != FILE_LEFT && file->state != FILE_FOREIGN) {
+                read_socket(file);
+            }
+            continue;
+        }
         bool left = file->state == FILE_LEFT || file->state == FILE_UNREAD;
         if (left && !((scanned || file->is_named) && has_changed(file))) {
             continue;
@@ -252,6 +318,20 @@ static bool is_wanted(const struct gs_top_list *list, const struct gs_top_file *
            strcasestr(file->shown->now.process.command, list->filter) ||
            strcasestr(file->shown->now.process.host, list->filter) ||
            strstr(pid, list->filter) || strstr(file->path, list->filter);
+}
+
+/* Whether the process of a socket is shown by its state file, too. */
+static bool is_twice(const struct gs_top_list *list, const struct gs_top_file *socket)
+{
+    const struct gs_state_process *process = &socket->shown->now.process;
+    for (const struct gs_top_file *file = list->files; file; file = file->hh.next) {
+        if (!file->is_socket && file->shown &&
+            !is_other(&file->shown->now.process, process) &&
+            strcmp(file->shown->now.process.host, process->host) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool is_device(const struct gs_top_device *device, const struct gs_glance *glance,
@@ -370,12 +450,13 @@ void gs_top_list_arrange(struct gs_top_list *list)
     list->device_count = 0;
     for (struct gs_top_file *file = list->files; file; file = file->hh.next) {
         list->ended += file->state == FILE_LEFT;
-        if (file->state == FILE_UNREAD && list->unread++ == 0) {
-            list->unread_path = file->path;
+        if (file->state == FILE_UNREAD && (!list->quiet || file->is_socket) &&
+            list->unread++ == 0) {
+            list->unread_path = file->is_socket ? file->who : file->path;
             list->problem = file->problem;
         }
         if ((file->state == FILE_RUNS || file->state == FILE_ENDED) && file->shown &&
-            is_wanted(list, file)) {
+            is_wanted(list, file) && !(file->is_socket && is_twice(list, file))) {
             list->processes += file->state == FILE_RUNS;
             for (unsigned i = 0; i < file->shown->now.row_count; i++) {
                 add_row(list, file, i);

@@ -1,6 +1,6 @@
 /*
- * top_list.h - the processes that gpushim top shows: their files found, read again and
- * again, filtered and sorted. Knows no terminal.
+ * top_list.h - the processes that gpushim top shows: their files and sockets found, read
+ * again and again, filtered and sorted. Knows no terminal.
  * Locks: none; one thread.   Design: docs/state.md
  */
 #ifndef GS_TOP_LIST_H
@@ -46,6 +46,8 @@ struct gs_top_device {
 /* Zero at first, but for `paths`. */
 struct gs_top_list {
     char *const *paths; /* files and folders, NULL at the end */
+    bool asks;          /* processes without a file are asked, too */
+    bool quiet;         /* nothing is said of files that are no state files */
     enum gs_top_sort sort;
     bool reversed;
     char filter[GS_TOP_FILTER_BYTES]; /* part of the command, process id, host or path */
@@ -66,7 +68,7 @@ struct gs_top_list {
 void gs_top_list_read(struct gs_top_list *list);
 /* Filters and sorts the rows, without reading. */
 void gs_top_list_arrange(struct gs_top_list *list);
-/* The path of a row's file. */
+/* The path of a row's file, or the name of its socket (gs_glance_ask). */
 const char *gs_top_list_path(const struct gs_top_row *row);
 void gs_top_list_free(struct gs_top_list *list);
 

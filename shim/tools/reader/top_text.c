@@ -9,7 +9,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/report_file.h"
+
+/* The longest wait for a report. */
+#define PLACES_MS 5000
 
 static const char *clock_text(char out[16])
 {
@@ -77,6 +81,13 @@ void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text)
 
 void gs_top_write_hint(const struct gs_top_list *list, struct gs_text *text)
 {
+    if (list->asks) {
+        gs_text_add(text, "  no process of yours runs under gpushim with a CUDA context: "
+                          "start one with\n"
+                          "  gpushim ./app, or with a state file: see gpushim top "
+                          "--help\n");
+        return;
+    }
     gs_text_add(text, "  no process with a state file runs in ");
     gs_text_add_foreign(text, strcmp(list->paths[0], ".") == 0 ? "this folder"
                                                                : list->paths[0]);
@@ -171,11 +182,28 @@ static int compare_places(const void *left, const void *right)
     return (a->bytes < b->bytes) - (a->bytes > b->bytes);
 }
 
+/* The report of a process without a state file. */
+static void write_answer(const struct gs_ask_name *socket, struct gs_text *text)
+{
+    struct gs_ask_answer answer;
+    if (gs_ask(socket, 0, "dump", PLACES_MS, &answer)) {
+        gs_text_add(text, "%s\n", answer.text);
+        free(answer.text);
+    } else {
+        gs_text_add(text, "process %ld: %s\n", (long)answer.pid, answer.problem);
+    }
+}
+
 void gs_top_write_places(const char *path, struct gs_text *text)
 {
     static struct gs_report_file file;
     const char *problem;
     char who[32], bytes[24], count[32], clock[16];
+    struct gs_ask_name socket;
+    if (gs_ask_read_name(path, &socket)) {
+        write_answer(&socket, text);
+        return;
+    }
     if (!gs_report_file_read(path, GS_REPORT_OF_LEAKS, true, &file, &problem)) {
         gs_text_add_foreign(text, path);
         gs_text_add(text, ": %s\n", problem);

@@ -205,6 +205,9 @@ static void write_body(struct gs_report_writer *writer)
         gs_report_owners(writer);
     }
     gs_report_blank(writer);
+    if (writer->config->owners_alone) {
+        return;
+    }
     gs_report_transfers(writer);
     gs_report_peaks(writer);
     gs_report_growth(writer);

@@ -1,0 +1,174 @@
+/*
+ * answers.c - reads a request, and answers those that change something or write a report.
+ * Owns:  nothing.   Lock: none.
+ */
+#include "shim/control/answers.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shim/api/api.h"
+#include "shim/life/trim_thread.h"
+#include "shim/report/finish.h"
+
+/* How long the trim thread may look for a time at which the device is idle. */
+#define TRIM_NS 2000000000ull
+
+static const struct {
+    const char *word, *argument;
+    void (*answer)(struct gs_state *state, char *text, struct gs_answer *out);
+} requests[] = {
+#define GS_REQUEST(word, verb, argument) {#word, argument, gs_answer_##word},
+#include "shim/control/requests.def"
+};
+
+static void add(struct gs_answer *out, const char *format, va_list arguments)
+{
+    size_t room = sizeof(out->text) - out->length;
+    int length =
+        out->cut ? 0 : vsnprintf(out->text + out->length, room, format, arguments);
+    if (length < 0 || (size_t)length >= room) {
+        out->cut = true;
+        out->text[out->length] = '\0';
+        return;
+    }
+    out->length += (size_t)length;
+}
+
+void gs_answer_add(struct gs_answer *out, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    add(out, format, arguments);
+    va_end(arguments);
+}
+
+void gs_answer_refuse(struct gs_answer *out, const char *format, ...)
+{
+    va_list arguments;
+    out->refused = true;
+    out->length = 0;
+    va_start(arguments, format);
+    add(out, format, arguments);
+    va_end(arguments);
+}
+
+void gs_answer(struct gs_state *state, char *line, struct gs_answer *out)
+{
+    size_t length = strcspn(line, " ");
+    char *argument = line[length] ? line + length + 1 : line + length;
+    for (size_t i = 0; i < GS_ARRAY_LEN(requests); i++) {
+        if (strlen(requests[i].word) != length ||
+            memcmp(requests[i].word, line, length) != 0) {
+            continue;
+        }
+        if ((argument[0] != '\0') != (requests[i].argument[0] != '\0')) {
+            gs_answer_refuse(out, "%s takes %s", requests[i].word,
+                             requests[i].argument[0] ? requests[i].argument + 1
+                                                     : "no argument");
+            return;
+        }
+        requests[i].answer(state, argument, out);
+        return;
+    }
+    gs_answer_refuse(out, "unknown request; this process has gpushim " GPUSHIM_VERSION);
+}
+
+/* ---- settings ---------------------------------------------------------------------- */
+
+void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
+{
+    static const char prefix[] = "gpushim: "; /* of lines for the log */
+    char problem[256] = "", now[512] = "";
+    char *value = strchr(text, '=');
+    (void)state;
+    if (!value || value == text) {
+        gs_answer_refuse(out, "set takes NAME=VALUE");
+        return;
+    }
+    *value++ = '\0';
+    gs_thread.depth = 0; /* as a thread that calls gpushim.h */
+    gpushim_result result = gs_api_set_option(text, value, problem, sizeof(problem));
+    if (result == GPUSHIM_OK) {
+        (void)gs_api_get_option(text, now, sizeof(now));
+    }
+    gs_thread.depth = 1;
+    switch (result) {
+    case GPUSHIM_OK:
+        gs_answer_add(out, "%s=%s", text, now);
+        break;
+    case GPUSHIM_AT_START:
+        gs_answer_refuse(out, "%s is read at the start of a program; unchanged", text);
+        break;
+    case GPUSHIM_NOT_FOUND:
+        gs_answer_refuse(out, "%s: no such variable", text);
+        break;
+    case GPUSHIM_INVALID:
+        gs_answer_refuse(out, "%s; unchanged",
+                         problem + (strncmp(problem, prefix, strlen(prefix)) == 0
+                                        ? strlen(prefix)
+                                        : 0));
+        break;
+    default:
+        gs_answer_refuse(out, "%s: not possible now; unchanged", text);
+        break;
+    }
+}
+
+/* ---- idle memory ------------------------------------------------------------------- */
+
+void gs_answer_trim(struct gs_state *state, char *text, struct gs_answer *out)
+{
+    uint64_t given = 0;
+    struct gs_pool_stats now = {0};
+    char given_text[24], idle_text[24];
+    (void)text;
+    if (!state->pool) {
+        gs_answer_refuse(out, "the pool is off: there is no idle memory");
+        return;
+    }
+    if (!gs_trim_thread_ask(TRIM_NS, &given)) {
+        gs_answer_refuse(out, "nothing is returned: GPUSHIM_POOL_TRIM_THREAD=off, and no "
+                              "other thread may call the driver");
+        return;
+    }
+    gs_pool_stats(state->pool, -1, &now);
+    uint64_t busy = now.used_bytes + now.pending_bytes;
+    uint64_t idle = now.reserved_bytes > busy ? now.reserved_bytes - busy : 0;
+    gs_answer_add(out, "%s of idle GPU memory returned to the driver",
+                  gs_text_bytes(given, given_text));
+    if (idle > 0) {
+        gs_answer_add(out, "; %s stays, beside live blocks or while the GPU works",
+                      gs_text_bytes(idle, idle_text));
+    }
+}
+
+/* ---- reports ----------------------------------------------------------------------- */
+
+static void report(struct gs_state *state, struct gs_interim what, struct gs_answer *out)
+{
+    if (!state->tracker) {
+        gs_answer_refuse(out, "nothing is recorded: GPUSHIM_TRACK=off");
+        return;
+    }
+    what.text = &out->report;
+    what.lines.wanted = true;
+    gs_finish_interim(&what);
+    if (out->report.length == 0) {
+        gs_answer_refuse(out, "the program ends, and writes its last report");
+    }
+}
+
+void gs_answer_dump(struct gs_state *state, char *text, struct gs_answer *out)
+{
+    (void)text;
+    report(state, (struct gs_interim){.ending = "on gpushim dump"}, out);
+}
+
+void gs_answer_owners(struct gs_state *state, char *text, struct gs_answer *out)
+{
+    (void)text;
+    report(state,
+           (struct gs_interim){.ending = "on gpushim owners", .owners_alone = true}, out);
+}

@@ -1,0 +1,40 @@
+/*
+ * answers.h - what is answered to each request of requests.def.
+ * Locks: none; one thread answers at a time.
+ */
+#ifndef GS_CONTROL_ANSWERS_H
+#define GS_CONTROL_ANSWERS_H
+
+#include "shim/state/state.h"
+#include "tracker/report/text/text.h"
+
+/* Of every device, with every counter. */
+#define GS_ANSWER_BYTES (160u << 10)
+
+/* Fixed memory: malloc may be the program's own. A report needs malloc in any case. */
+struct gs_answer {
+    bool refused;          /* the text says why */
+    bool cut;              /* there was no room for all of it */
+    struct gs_text report; /* in place of `text`, if it has any */
+    size_t length;
+    char text[GS_ANSWER_BYTES];
+};
+
+void gs_answer_add(struct gs_answer *out, const char *format, ...) GS_PRINTF(2, 3);
+/* A refusal, with its reason: one sentence. */
+void gs_answer_refuse(struct gs_answer *out, const char *format, ...) GS_PRINTF(2, 3);
+
+/*
+ * Answers a line, without its newline; the line changes. The calling thread is the
+ * library's own (gs_thread.depth is 1), and may have a table of descriptors of its own:
+ * no function below calls the driver, or starts a thread.
+ */
+void gs_answer(struct gs_state *state, char *line, struct gs_answer *out);
+
+/* ---- one function for each row ---- */
+
+#define GS_REQUEST(word, verb, argument)                                                 \
+    void gs_answer_##word(struct gs_state *state, char *text, struct gs_answer *out);
+#include "shim/control/requests.def"
+
+#endif

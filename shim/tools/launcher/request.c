@@ -1,0 +1,276 @@
+/*
+ * request.c - gpushim stats, dump, owners, set and trim: asks running processes, and
+ * writes what they answer.
+ *
+ * Owns: nothing.   Lock: none.   Source: shim/control/requests.def
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim/settings/options.h"
+#include "shim/tools/launcher/launcher.h"
+#include "shim/tools/reader/ask.h"
+#include "shim/tools/reader/glance.h"
+#include "tracker/report/text/color.h"
+#include "tracker/report/text/text.h"
+
+#define DEFAULT_WAIT_S 10
+#define MOST_WAIT_S    3600
+#define WORD_BYTES     16
+
+/* A row of requests.def. */
+static const struct {
+    enum gs_verb verb;
+    char word[WORD_BYTES];
+    bool takes; /* NAME=VALUE */
+} rows[] = {
+#define GS_REQUEST(word, verb, argument) {GS_VERB_##verb, #word, sizeof(argument) > 1},
+#include "shim/control/requests.def"
+};
+
+/* What is asked, of whom. */
+struct inquiry {
+    enum gs_verb verb;
+    char request[GS_CONTROL_REQUEST_BYTES];
+    unsigned wait_ms;
+    bool json;
+    unsigned asked, failed;
+};
+
+/* ---- answers ----------------------------------------------------------------------- */
+
+static void print_row(const struct gs_glance_row *row)
+{
+    char live[24], peak[24], reserved[24], count[32];
+    if (row->device == GS_GLANCE_HOST) {
+        printf("  pinned: ");
+    } else {
+        printf("  GPU %u%s%s: ", row->device, row->bus[0] ? " " : "", row->bus);
+    }
+    printf("%s live, peak %s, %s allocation%s", gs_text_bytes(row->live_bytes, live),
+           gs_text_bytes(row->peak_bytes, peak), gs_text_count(row->allocs, count),
+           row->allocs == 1 ? "" : "s");
+    if (row->device != GS_GLANCE_HOST) {
+        printf(", %s reserved", gs_text_bytes(row->reserved_bytes, reserved));
+    }
+    putchar('\n');
+}
+
+/* Returns false if the answer cannot be read. */
+static bool print_stats(const struct gs_ask_answer *answer)
+{
+    static struct gs_glance glance; /* large */
+    const char *problem;
+    if (!gs_glance_parse(answer->text, &glance, &problem)) {
+        gs_launcher_warn("process %ld: its answer is %s", (long)answer->pid, problem);
+        return false;
+    }
+    printf("%ld: ", (long)answer->pid);
+    if (glance.process.rank >= 0) {
+        printf("rank %d: ", (int)glance.process.rank);
+    }
+    printf("%s\n", glance.process.command);
+    for (unsigned i = 0; i < glance.row_count; i++) {
+        print_row(&glance.rows[i]);
+    }
+    return true;
+}
+
+/* The report begins each line with the process's number. */
+static void print_report(const struct gs_ask_answer *answer)
+{
+    const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    struct gs_text text = {0};
+    gs_text_add_bytes(&text, answer->text, answer->length);
+    if (isatty(STDOUT_FILENO) && (!no_color || !no_color[0]) &&
+        (!terminal || strcmp(terminal, "dumb") != 0)) {
+        gs_text_color(&text);
+    }
+    if (text.data) {
+        (void)fwrite(text.data, 1, text.length, stdout);
+    }
+    gs_text_free(&text);
+}
+
+static bool print_answer(const struct inquiry *inquiry,
+                         const struct gs_ask_answer *answer)
+{
+    switch (inquiry->verb) {
+    case GS_VERB_STATS:
+        if (!inquiry->json) {
+            return print_stats(answer);
+        }
+        puts(answer->text);
+        return true;
+    case GS_VERB_DUMP:
+    case GS_VERB_OWNERS:
+        print_report(answer);
+        return true;
+    default:
+        printf("%ld: %s\n", (long)answer->pid, answer->text);
+        return true;
+    }
+}
+
+static void take_answer(struct inquiry *inquiry, bool answered, pid_t pid,
+                        struct gs_ask_answer *answer)
+{
+    bool done = answered && !answer->refused && print_answer(inquiry, answer);
+    inquiry->asked++;
+    inquiry->failed += !done;
+    if (!answered) {
+        gs_launcher_warn("process %ld: %s", (long)pid, answer->problem);
+    } else if (answer->refused) {
+        gs_launcher_warn("process %ld: %s", (long)answer->pid, answer->text);
+    }
+    free(answer->text);
+    (void)fflush(stdout); /* in order with messages */
+}
+
+/* ---- processes --------------------------------------------------------------------- */
+
+/* Every process of this user, of all users for root, that has a socket here. */
+static void ask_all(struct inquiry *inquiry)
+{
+    size_t count;
+    struct gs_ask_name *names = gs_ask_list(0, &count);
+    for (size_t i = 0; i < count; i++) {
+        struct gs_ask_answer answer;
+        bool answered = gs_ask(&names[i], 0, inquiry->request, inquiry->wait_ms, &answer);
+        if (!answered &&
+            (answer.problem == gs_ask_foreign || answer.problem == gs_ask_gone)) {
+            continue;
+        }
+        take_answer(inquiry, answered, answer.pid, &answer);
+    }
+    free(names);
+    if (inquiry->asked == 0) {
+        gs_launcher_warn("--all: no process of yours can be asked");
+        inquiry->failed++;
+    }
+}
+
+static unsigned long number_of(const char *what, const char *word, unsigned long most)
+{
+    char *end;
+    errno = 0;
+    unsigned long number = strtoul(word, &end, 10);
+    if (word[0] < '0' || word[0] > '9' || *end || errno || number < 1 || number > most) {
+        gs_launcher_fail(GS_EXIT_USAGE, "%s is a number from 1 to %lu, not %.100s", what,
+                         most, word);
+    }
+    return number;
+}
+
+/* ---- words ------------------------------------------------------------------------- */
+
+/* Adds NAME=VALUE to the request, with the variable's whole name. Ends the launcher if
+ * there is no such variable, or no such value. */
+static void take_setting(struct inquiry *inquiry, const char *word)
+{
+    char name[GS_OPTION_ARGUMENT_BYTES];
+    size_t length = strcspn(word, "=");
+    if (length == 0 || length >= sizeof(name)) {
+        gs_launcher_fail(GS_EXIT_USAGE, "set: %.200s: it is NAME=VALUE", word);
+    }
+    for (size_t i = 0; i < length; i++) {
+        name[i] = word[i] == '-' ? '_' : (char)toupper((unsigned char)word[i]);
+    }
+    name[length] = '\0';
+    unsigned row = gs_option_row_of(name);
+    if (row >= GS_OPTIONS_COUNT) {
+        const char *near = gs_options_nearest(name, length);
+        gs_launcher_fail(GS_EXIT_USAGE, "set: %.100s: no such variable%s%s%s", name,
+                         near ? ": did you mean " : "", near ? near : "",
+                         near ? "?" : "");
+    }
+    gs_value_check(&gs_options_table[row], word + length + 1);
+    int printed = snprintf(inquiry->request, sizeof(inquiry->request), "set %s=%s",
+                           gs_options_table[row].name, word + length + 1);
+    if (printed < 0 || (size_t)printed >= sizeof(inquiry->request) - 1 ||
+        strchr(inquiry->request, '\n')) {
+        gs_launcher_fail(GS_EXIT_USAGE, "set: the value is too long, or has a newline");
+    }
+}
+
+/* Takes the setting out of the words, which are then processes. */
+static void take_settings(struct inquiry *inquiry, char **words, const char *word)
+{
+    char **kept = words;
+    bool given = false;
+    for (; *words; words++) {
+        if (!strchr(*words, '=')) {
+            *kept++ = *words;
+        } else if (given) {
+            gs_launcher_fail(GS_EXIT_USAGE,
+                             "%s takes one NAME=VALUE; the second is %.200s", word,
+                             *words);
+        } else {
+            take_setting(inquiry, *words);
+            given = true;
+        }
+    }
+    *kept = NULL;
+    if (!given) {
+        gs_help_refuse(inquiry->verb, "%s: no NAME=VALUE is given", word);
+    }
+}
+
+bool gs_request_is_verb(enum gs_verb verb)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
+        if (rows[i].verb == verb) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int gs_request_run(const struct gs_arguments *arguments)
+{
+    static struct inquiry inquiry;
+    size_t i = 0;
+    while (rows[i].verb != arguments->verb) {
+        i++;
+    }
+    inquiry.verb = arguments->verb;
+    inquiry.json = arguments->json != NULL;
+    inquiry.wait_ms =
+        1000 * (arguments->wait
+                    ? (unsigned)number_of("--wait", arguments->wait, MOST_WAIT_S)
+                    : DEFAULT_WAIT_S);
+    (void)strcpy(inquiry.request, rows[i].word);
+    char **pids = arguments->command;
+    if (pids[0] && rows[i].takes) {
+        take_settings(&inquiry, pids, rows[i].word);
+    }
+    for (char **pid = pids; *pid; pid++) {
+        (void)number_of("a process", *pid, INT32_MAX);
+    }
+    if (arguments->every && pids[0]) {
+        gs_launcher_fail(GS_EXIT_USAGE, "%s: --all, or processes; not both",
+                         rows[i].word);
+    }
+    if (!arguments->every && !pids[0]) {
+        gs_help_refuse(inquiry.verb, "%s: no PID is given", rows[i].word);
+    }
+    if (arguments->every) {
+        ask_all(&inquiry);
+    }
+    for (char **word = pids; *word; word++) {
+        pid_t pid = (pid_t)number_of("a process", *word, INT32_MAX);
+        struct gs_ask_answer answer;
+        bool answered = gs_ask_process(pid, inquiry.request, inquiry.wait_ms, &answer);
+        take_answer(&inquiry, answered, pid, &answer);
+    }
+    if (ferror(stdout) || fflush(stdout) != 0) {
+        gs_launcher_warn("standard output cannot be written: %s",
+                         gs_output_error_text(errno));
+        return 1;
+    }
+    return inquiry.failed > 0 ? 1 : 0;
+}

@@ -1,0 +1,146 @@
+/*
+ * glance_ask.c - what a process has now, by asking it.
+ * Owns: nothing.   Lock: none.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gs_clock.h"
+#include "shim/tools/reader/ask.h"
+#include "shim/tools/reader/glance.h"
+#include "shim/tools/reader/json_read.h"
+#include "shim/tools/reader/marks.h"
+
+/* The longest wait for a process: top asks one after the other. */
+#define WAIT_MS 300
+
+/* A device, or pinned memory, as gs_answer_stats writes it. */
+struct row {
+    uint64_t device, live_bytes, peak_bytes, allocs, reserved_bytes;
+    const char *bus;
+};
+
+static void read_pool(struct gs_json_read *json, void *self)
+{
+    static const struct gs_json_field fields[] = {
+        {"reserved_bytes", offsetof(struct row, reserved_bytes), GS_JSON_NUMBER, NULL}};
+    gs_json_read_fields(json, fields, GS_ARRAY_LEN(fields), self);
+}
+
+static void read_row(struct gs_json_read *json, struct row *row)
+{
+    static const struct gs_json_field fields[] = {
+        {"device", offsetof(struct row, device), GS_JSON_NUMBER, NULL},
+        {"bus", offsetof(struct row, bus), GS_JSON_TEXT, NULL},
+        {"live_bytes", offsetof(struct row, live_bytes), GS_JSON_NUMBER, NULL},
+        {"peak_bytes", offsetof(struct row, peak_bytes), GS_JSON_NUMBER, NULL},
+        {"allocs", offsetof(struct row, allocs), GS_JSON_NUMBER, NULL},
+        {"pool", 0, GS_JSON_CALL, read_pool}};
+    gs_json_read_fields(json, fields, GS_ARRAY_LEN(fields), row);
+}
+
+static void add_row(struct gs_glance *out, const struct row *row, bool host)
+{
+    if (row->allocs == 0 || out->row_count == GS_ARRAY_LEN(out->rows) ||
+        (!host && row->device >= GS_MAX_DEVICES)) {
+        return;
+    }
+    struct gs_glance_row *to = &out->rows[out->row_count++];
+    *to = (struct gs_glance_row){.device = host ? GS_GLANCE_HOST : (unsigned)row->device,
+                                 .live_bytes = row->live_bytes,
+                                 .reserved_bytes = row->reserved_bytes,
+                                 .peak_bytes = row->peak_bytes,
+                                 .allocs = row->allocs};
+    (void)snprintf(to->bus, sizeof(to->bus), "%s", row->bus ? row->bus : "");
+}
+
+static void read_devices(struct gs_json_read *json, void *self)
+{
+    if (gs_json_read_open(json, '[')) {
+        while (gs_json_read_more(json)) {
+            struct row row = {0};
+            read_row(json, &row);
+            add_row(self, &row, false);
+        }
+    }
+}
+
+static void read_pinned(struct gs_json_read *json, void *self)
+{
+    struct row row = {0};
+    read_row(json, &row);
+    add_row(self, &row, true);
+}
+
+static void read_command(struct gs_json_read *json, void *self)
+{
+    struct gs_glance *glance = self;
+    const char *text = gs_json_read_text(json);
+    (void)snprintf(glance->process.command, sizeof(glance->process.command), "%s",
+                   text ? text : "");
+}
+
+static void read_host(struct gs_json_read *json, void *self)
+{
+    struct gs_glance *glance = self;
+    const char *text = gs_json_read_text(json);
+    (void)snprintf(glance->process.host, sizeof(glance->process.host), "%s",
+                   text ? text : "");
+}
+
+static void read_rank(struct gs_json_read *json, void *self)
+{
+    uint64_t rank;
+    ((struct gs_glance *)self)->process.rank =
+        gs_json_read_number(json, &rank) ? (int)rank : -1;
+}
+
+bool gs_glance_parse(char *text, struct gs_glance *out, const char **problem)
+{
+    static const struct gs_json_field fields[] = {
+        {"start_ticks", offsetof(struct gs_glance, process.pid_start), GS_JSON_NUMBER,
+         NULL},
+        {"rank", 0, GS_JSON_CALL, read_rank},
+        {"command", 0, GS_JSON_CALL, read_command},
+        {"host", 0, GS_JSON_CALL, read_host},
+        {"devices", 0, GS_JSON_CALL, read_devices},
+        {"pinned", 0, GS_JSON_CALL, read_pinned}};
+    struct gs_json_read json = {.at = text};
+    memset(&out->process, 0, sizeof(out->process));
+    out->process.rank = -1;
+    out->row_count = 0;
+    gs_json_read_fields(&json, fields, GS_ARRAY_LEN(fields), out);
+    *problem = json.problem;
+    if (out->row_count == 0) {
+        out->rows[out->row_count++] = (struct gs_glance_row){.device = 0};
+    }
+    return !json.problem;
+}
+
+bool gs_glance_ask(const char *name, struct gs_glance *out, const char **problem)
+{
+    struct gs_ask_name socket;
+    struct gs_ask_answer answer;
+    if (!gs_ask_read_name(name, &socket)) {
+        *problem = "not a socket's name";
+        return false;
+    }
+    if (!gs_ask(&socket, 0, "stats", WAIT_MS, &answer)) {
+        *problem = answer.problem;
+        return false;
+    }
+    bool read = !answer.refused && gs_glance_parse(answer.text, out, problem);
+    if (answer.refused) {
+        *problem = gs_ask_foreign;
+    }
+    if (read) {
+        out->process.pid = answer.pid;
+        out->running = true;
+        out->at_ns = gs_now_ns();
+        out->halted =
+            gs_mark_is_paused(answer.pid, out->process.pid_start) ? "paused" : NULL;
+    }
+    free(answer.text);
+    return read;
+}

@@ -1,0 +1,116 @@
+/*
+ * asked.c - a program that is asked while it runs.   asked FILE [WAY]
+ *
+ * Takes 1 MiB and waits until FILE is there, at most a minute.
+ *
+ *   fork     first a child forks that does the same; then one that makes no CUDA call.
+ *            Writes the numbers of both
+ *   exec     becomes itself, without a way, once it has taken its memory
+ *   close    closes each descriptor from 3 on, fills the table, and listens under a name
+ *            of its own; whoever connects there is served by it, not by the library
+ *   idle     takes and frees 40 MiB more
+ *   without  makes no CUDA call
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gpu.h"
+
+static gpu_ptr held;
+static const char *file;
+
+APP_FRAME static void hold(void)
+{
+    app_gpu_start();
+    APP_OK(gpu_malloc(&held, 1 << 20));
+}
+
+static void say(const char *what)
+{
+    printf("asked: %s\n", what);
+    fflush(stdout);
+}
+
+static void await(void)
+{
+    for (int i = 0; i < 3000 && access(file, F_OK) != 0; i++)
+        usleep(20000);
+}
+
+static pid_t fork_one(int with_cuda)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        if (with_cuda)
+            hold();
+        await();
+        _exit(0);
+    }
+    printf("asked: %s child %ld\n", with_cuda ? "CUDA" : "plain", (long)child);
+    fflush(stdout);
+    return child;
+}
+
+/* No descriptor of the library is among them: the program's own number 3 listens. */
+static void close_all(void)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct rlimit limit = {64, 64};
+    int listening, client, other;
+
+    hold();
+    for (int fd = 3; fd < 1024; fd++)
+        close(fd);
+    listening = socket(AF_UNIX, SOCK_STREAM, 0);
+    printf("asked: the first free descriptor is %d\n", listening);
+    snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "asked-%ld", (long)getpid());
+    app_expect(bind(listening, (struct sockaddr *)&name, sizeof(name)) == 0, "bind");
+    app_expect(listen(listening, 1) == 0, "listen");
+    other = socket(AF_UNIX, SOCK_STREAM, 0);
+    app_expect(connect(other, (struct sockaddr *)&name, sizeof(name)) == 0, "connect");
+    usleep(100000);
+    client = accept4(listening, NULL, NULL, SOCK_NONBLOCK);
+    app_expect(client >= 0, "the program's own client");
+    app_expect(setrlimit(RLIMIT_NOFILE, &limit) == 0, "limit");
+    for (other = 0; open("/dev/null", O_RDONLY) >= 0; other++)
+        ;
+    printf("asked: %d more of 64 descriptors\n", other);
+    say("ready");
+    await();
+    _exit(0); /* the device's files are closed */
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc > 2 ? argv[2] : "";
+    gpu_ptr more;
+
+    file = argc > 1 ? argv[1] : "over";
+    if (strcmp(way, "fork") == 0)
+        (void)fork_one(1);
+    if (strcmp(way, "close") == 0)
+        close_all();
+    if (strcmp(way, "without") != 0)
+        hold();
+    if (strcmp(way, "fork") == 0)
+        (void)fork_one(0);
+    if (strcmp(way, "exec") == 0)
+        execl(argv[0], argv[0], file, (char *)NULL);
+    if (strcmp(way, "idle") == 0) {
+        APP_OK(gpu_malloc(&more, 40 << 20));
+        APP_OK(gpu_free(more));
+    }
+    say("ready");
+    await();
+    while (wait(NULL) > 0)
+        ;
+    if (strcmp(way, "without") != 0)
+        APP_OK(gpu_free(held));
+    return 0;
+}
