@@ -114,7 +114,7 @@ cmake_consumer_case() {
   printf '%s\n' 'cmake_minimum_required(VERSION 3.20)' 'project(user C)' 'add_executable(app app.c)' >user/CMakeLists.txt
   grep -E '^(find_package|target_link_libraries)\(' "$sources/docs/api.md" >>user/CMakeLists.txt
   expect_count user/CMakeLists.txt 'gpushim' 2
-  cmake -S user -B built -DCMAKE_PREFIX_PATH="$case_dir/prefix" >cmake.log 2>&1 && cmake --build built >>cmake.log 2>&1 ||
+  { cmake -S user -B built -DCMAKE_PREFIX_PATH="$case_dir/prefix" && cmake --build built; } >cmake.log 2>&1 ||
     { cat cmake.log && fail "the program is not built"; }
   run_in shim GPUSHIM_LEAK_REPORT=off -- "$case_dir/prefix/bin/gpushim" built/app
   expect_text shim.out '^[0-9]+[.][0-9]+[.][0-9]+$'
