@@ -47,6 +47,8 @@ Test(first_end, the_first_in_time)
            {1, 5000, "killed by SIGABRT"}, {2, 7000, "exit_group 3"});
     EXPECT("rank 0 of node, killed by SIGKILL", {0, 5000, "killed by SIGKILL"},
            {1, 7000, "killed by SIGABRT"});
+    EXPECT("rank 3 of node, killed by SIGKILL", {3, 5000, "killed by SIGKILL"},
+           {1, 5500, "killed by SIGABRT"});
     EXPECT(NULL, {0, 5000, "exit_group 0"}, {1, 7000, "exit_group 0"});
 }
 
@@ -55,7 +57,7 @@ Test(first_end, one_that_others_ended_comes_second)
 {
     EXPECT("rank 1 of node, killed by SIGABRT", {0, 5000, "killed by SIGTERM"},
            {1, 5000, "killed by SIGABRT"});
-    EXPECT("rank 1 of node, exit_group 1", {0, 5000, "killed by SIGKILL"},
+    EXPECT("rank 1 of node, exit_group 1", {0, 5000, "killed by SIGINT"},
            {2, 5000, "killed by SIGHUP"}, {1, 5999, "exit_group 1"});
     EXPECT("rank 1 of node, killed by SIGABRT", {1, 5999, "killed by SIGABRT"},
            {0, 5000, "killed by SIGINT"});

@@ -149,10 +149,11 @@ static bool is_failure(const char *ending)
            (status && length > 2 && strcmp(ending + length - 2, " 0") != 0);
 }
 
-/* A signal by which a job is ended when one of its processes has failed. */
+/* A signal by which a job is ended when one of its processes has failed. SIGKILL is none:
+ * it may be the cause, for want of memory. */
 static bool is_sent(const char *ending)
 {
-    static const char *const names[] = {"SIGTERM", "SIGKILL", "SIGINT", "SIGHUP"};
+    static const char *const names[] = {"SIGTERM", "SIGINT", "SIGHUP"};
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
         if (strstr(ending, names[i])) {
             return true;
