@@ -24,6 +24,7 @@
 #include "shim/order/visit.h"
 #include "shim/settings/log.h"
 #include "shim/state/trim_hold.h"
+#include "shim/trace/trace.h"
 
 /* Addresses reserved at once. */
 #define ARENA_BYTES (16 * GS_GIB)
@@ -261,9 +262,11 @@ static void tell_made(const struct gs_context *context, enum gs_status status,
     for (unsigned i = 0; i < count; i++) {
         if (status != GS_ERR_BACKEND) {
             tell_range(context, true, from[i].addr, from[i].taken);
-        } else if (from[i].bytes > from[i].taken) {
-            tell_range(context, false, from[i].addr + from[i].taken,
-                       from[i].bytes - from[i].taken);
+        } else if (from[i].bytes > from[i].taken && gs_tracing()) {
+            /* No longer there: nothing can be checked, and no other listener knows it. */
+            gs_trace_write_range(false, GS_MEMORY_DEVICE, from[i].addr + from[i].taken,
+                                 from[i].bytes - from[i].taken, context->handle,
+                                 context->device);
         }
     }
 }
