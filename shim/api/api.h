@@ -75,4 +75,7 @@ gpushim_result gs_api_stream_uses(void *memory, void *stream);
 /* In a forked child: drops what is known of memory and streams. */
 void gs_api_stream_reset(void);
 
+/* In a forked child: the lock of the options is free. */
+void gs_api_control_reset(void);
+
 #endif

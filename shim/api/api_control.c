@@ -314,3 +314,8 @@ gpushim_result gs_api_scope_end(void)
 {
     return gs_api_begin() ? gs_api_end(result_of(gs_scopes_end())) : GPUSHIM_INACTIVE;
 }
+
+void gs_api_control_reset(void)
+{
+    gs_mutex_init(&options_lock, GS_RANK_API);
+}
