@@ -48,6 +48,8 @@ void gs_answer_refuse(struct gs_answer *out, const char *format, ...)
 {
     va_list arguments;
     out->refused = true;
+    out->cut = false;
+    out->text[0] = '\0';
     out->length = 0;
     va_start(arguments, format);
     add(out, format, arguments);

@@ -180,6 +180,10 @@ static size_t read_bytes(int fd, char *out, size_t length, bool line, uint64_t u
 {
     size_t done = 0;
     while (done < length && !(line && done > 0 && out[done - 1] == '\n')) {
+        if (gs_now_ns() >= until_ns) {
+            answer->problem = no_answer; /* also of one that goes on sending */
+            break;
+        }
         ssize_t got = recv(fd, out + done, line ? 1 : length - done, MSG_DONTWAIT);
         if (got > 0) {
             done += (size_t)got;
@@ -191,6 +195,20 @@ static size_t read_bytes(int fd, char *out, size_t length, bool line, uint64_t u
         }
     }
     return done;
+}
+
+/* Another user's process may say anything: its text does nothing in a terminal. */
+static void remove_controls(char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        bool in_utf8 = byte == 0xc2 && (unsigned char)text[i + 1] < 0xa0;
+        if ((byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7f || in_utf8) {
+            text[i] = '?';
+            i += in_utf8;
+            text[i] = '?';
+        }
+    }
 }
 
 /* Reads "gpushim ok BYTES\n" and the text. */
@@ -215,6 +233,7 @@ static bool read_answer(int fd, uint64_t until_ns, struct gs_ask_answer *out)
     }
     out->length = read_bytes(fd, out->text, length, false, until_ns, out);
     out->text[out->length] = '\0';
+    remove_controls(out->text, out->length);
     return out->length == length;
 }
 
@@ -273,7 +292,8 @@ static const char *why_none(pid_t pid)
     return !readable && geteuid() != 0 ? gs_ask_foreign
            : !preloaded                ? "it runs without libgpushim.so"
                         : "it cannot be asked: it has no CUDA context yet, or "
-                          "GPUSHIM_CONTROL or GPUSHIM_ENABLE is off";
+                          "was started without GPUSHIM_CONTROL=on (gpushim "
+                          "--control)";
 }
 
 /* Whether `named` is one of the numbers that the process has in its namespaces. */

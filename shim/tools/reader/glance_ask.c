@@ -132,7 +132,8 @@ bool gs_glance_ask(const char *name, struct gs_glance *out, const char **problem
     }
     bool read = !answer.refused && gs_glance_parse(answer.text, out, problem);
     if (answer.refused) {
-        *problem = gs_ask_foreign;
+        *problem =
+            strcmp(answer.text, gs_ask_foreign) == 0 ? gs_ask_foreign : "it refuses";
     }
     if (read) {
         out->process.pid = answer.pid;

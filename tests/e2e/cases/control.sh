@@ -12,7 +12,7 @@ control_start() {
   split_settings "${@:2}"
   need_file "$build/gpushim"
   [[ ${command[0]} != */* ]] || need_file "${command[0]}"
-  start_preloaded "$name" GPUSHIM_LOG_FILE=/dev/null "${settings[@]}" -- "${command[@]}"
+  start_preloaded "$name" GPUSHIM_CONTROL=on GPUSHIM_LOG_FILE=/dev/null "${settings[@]}" -- "${command[@]}"
   pid=$!
   pids+=("$pid")
   trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT # of a case that fails
@@ -112,7 +112,7 @@ control_many_case() {
 
   count=$(sized 20 50)
   for ((i = 0; i < count; i++)); do
-    start_preloaded "program$i" GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
+    start_preloaded "program$i" GPUSHIM_CONTROL=on GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
     pids+=("$!")
   done
   trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
@@ -141,7 +141,7 @@ control_off_case() {
   expect_equal "threads" 0 "$(grep -l control /proc/"$pid"/task/*/comm | wc -l)"
   ask stats stats "$pid"
   control_end
-  expect_told stats "it cannot be asked: it has no CUDA context yet, or GPUSHIM_CONTROL or GPUSHIM_ENABLE is off"
+  expect_told stats "it cannot be asked: it has no CUDA context yet, or was started without GPUSHIM_CONTROL=on (gpushim --control)"
 }
 add_case "control off" control_off_case GPUSHIM_CONTROL=off
 add_case "control of what is switched off" control_off_case GPUSHIM_ENABLE=off
@@ -392,7 +392,7 @@ control_namespace_case() {
   need unshare
   unshare -npf true 2>/dev/null || skip "name spaces of our own"
   need_file "$build/gpushim"
-  clean_env "$case_dir" "$cuda_path" -- LD_PRELOAD="$shim" GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
+  clean_env "$case_dir" "$cuda_path" -- LD_PRELOAD="$shim" GPUSHIM_CONTROL=on GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
   unshare "$@" --kill-child env -i "${settings[@]}" "${command[@]}" >program.out 2>program.err </dev/null &
   pids+=("$!")
   trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
