@@ -211,21 +211,34 @@ static void remove_controls(char *text, size_t length)
     }
 }
 
-/* Reads "gpushim ok BYTES\n" and the text. */
+/* "gpushim ok BYTES\n", or "no" for "ok". Returns false if it is another line. */
+static bool read_head(const char *head, bool *refused, size_t *length)
+{
+    static const char ok[] = "gpushim ok ", no[] = "gpushim no ";
+    const char *digits = head + sizeof(ok) - 1;
+    char *end;
+    *refused = strncmp(head, no, sizeof(no) - 1) == 0;
+    if ((!*refused && strncmp(head, ok, sizeof(ok) - 1) != 0) || *digits < '0' ||
+        *digits > '9') {
+        return false;
+    }
+    *length = strtoul(digits, &end, 10);
+    return *end == '\n' && *length <= GS_CONTROL_ANSWER_BYTES;
+}
+
+/* Reads the head and the text. */
 static bool read_answer(int fd, uint64_t until_ns, struct gs_ask_answer *out)
 {
-    char head[GS_CONTROL_HEAD_BYTES + 1] = "", word[3], end = '\0';
+    char head[GS_CONTROL_HEAD_BYTES + 1] = "";
     size_t length;
     size_t got = read_bytes(fd, head, sizeof(head) - 1, true, until_ns, out);
     if (out->problem) {
         return false;
     }
-    if (got == 0 || sscanf(head, "gpushim %2[a-z] %zu%c", word, &length, &end) != 3 ||
-        end != '\n' || length > GS_CONTROL_ANSWER_BYTES) {
+    if (got == 0 || !read_head(head, &out->refused, &length)) {
         out->problem = "its answer is of another version of gpushim";
         return false;
     }
-    out->refused = strcmp(word, "ok") != 0;
     out->text = malloc(length + 1);
     if (!out->text) {
         out->problem = "no memory for its answer";
