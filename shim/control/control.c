@@ -84,7 +84,8 @@ static bool close_all(void)
            (got = syscall(SYS_getdents64, list, &buffer, sizeof(buffer))) > 0) {
         for (long at = 0; at < got;) {
             const struct entry *entry = (const void *)(buffer.bytes + at);
-            int fd = atoi(entry->name); /* "." and "..": 0, which is closed, too */
+            int fd = (int)strtol(entry->name, NULL,
+                                 10); /* "." and "..": 0, which is closed, too */
             if (fd != list) {
                 (void)close(fd);
             }
