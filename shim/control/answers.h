@@ -1,5 +1,5 @@
 /*
- * answers.h - what is answered to each request of requests.def.
+ * answers.h - the answers to the requests of requests.def.
  * Locks: none; one thread answers at a time.
  */
 #ifndef GS_CONTROL_ANSWERS_H

@@ -9,9 +9,11 @@
  * the driver, and starts no thread, which would share the table.
  *
  * One client is answered at a time, and has little time to take its answer. The thread
- * starts with the process's first context: the driver's own threads do, too. It ends once
- * the main thread has ended and no context is left, since such a process ends with its
- * last thread.
+ * starts with the process's first context, as the driver's own threads do. A process
+ * whose main thread has ended lives as long as its last thread: then this one ends once
+ * no context is left, up to CHECK_MS late. If it is the last one, glibc's exit() runs
+ * here, without the program's descriptors: for this reason GPUSHIM_CONTROL is off by
+ * default.
  *
  * Owns:  the socket.   Lock: none; `life` is atomic.
  */
@@ -157,8 +159,8 @@ static struct client {
     char line[GS_CONTROL_REQUEST_BYTES];
 } clients[CLIENTS]; /* the thread's */
 
-/* Reads what is there, up to the newline, which a NUL replaces. Returns GS_OK if there is
- * one, GS_ERR_TIMEOUT if more may come, GS_ERR_INVALID if not. */
+/* Reads the bytes that have arrived. Returns GS_OK if the line is complete (a NUL
+ * replaces its newline), GS_ERR_TIMEOUT if more may come, GS_ERR_INVALID if not. */
 static enum gs_status read_line(struct client *client)
 {
     while (client->length < sizeof(client->line)) {
@@ -258,7 +260,7 @@ static void refuse_user(int fd)
     gs_answer_refuse(&answer, "it is another user's process");
     write_answer(fd, &answer);
     (void)close(fd);
-    gs_nap(REFUSED_NS); /* whoever goes on asking costs the process little */
+    gs_nap(REFUSED_NS); /* bounds what a flood of requests costs the process */
 }
 
 /* Takes the next client, if there is one and a place for it. */
@@ -340,11 +342,22 @@ static bool is_same(int fd, const struct stat *before)
            now.st_dev == before->st_dev;
 }
 
+static void say_unavailable(const char *why)
+{
+    gs_log_line(GS_LOG_WARN,
+                "GPUSHIM_CONTROL=on: %s; the command gpushim cannot ask this process",
+                why);
+}
+
 static void *run(void *unused)
 {
     struct stat socket;
     gs_thread.depth = 1;
-    int fd = own_descriptors() ? open_socket((pid_t)syscall(SYS_getpid)) : -1;
+    bool apart = own_descriptors();
+    if (!apart) {
+        say_unavailable("the kernel gives no thread descriptors of its own");
+    }
+    int fd = apart ? open_socket((pid_t)syscall(SYS_getpid)) : -1;
     if (fd < 0 || fstat(fd, &socket) != 0) {
         __atomic_store_n(&life, GIVEN_UP, __ATOMIC_RELEASE);
         return unused;
@@ -376,8 +389,7 @@ void gs_control_start(const struct gs_state *state)
     int before = gs_uncancelled_begin();
     if (!gs_own_thread("gpushim-control", run)) {
         __atomic_store_n(&life, GIVEN_UP, __ATOMIC_RELEASE);
-        gs_log_line(GS_LOG_INFO, "no thread for GPUSHIM_CONTROL: the command gpushim "
-                                 "cannot ask this process");
+        say_unavailable("no thread can be started");
     }
     gs_uncancelled_end(before);
 }

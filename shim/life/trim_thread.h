@@ -28,7 +28,7 @@ void gs_trim_thread_start(void);
 /*
  * Asks the thread to return all idle memory of devices, for another thread that must not
  * call the driver. Waits until it has, `wait_ns` at most: memory stays while a context is
- * busy. Returns false if there is never such a thread.
+ * busy. Returns false if GPUSHIM_POOL_TRIM_THREAD is off.
  * Out:  *given  bytes
  */
 bool gs_trim_thread_ask(uint64_t wait_ns, uint64_t *given);

@@ -13,7 +13,7 @@
 
 bool gs_ranges_watched;
 
-/* The driver has this address: what the pool remembers of it is over. */
+/* The driver has allocated this address: the pool's own record of it is stale. */
 static void pool_displaced(struct gs_state *state, const struct gs_call *call,
                            uint64_t key)
 {

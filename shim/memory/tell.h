@@ -36,7 +36,8 @@ void gs_tell_freeing(struct gs_state *state, struct gs_freeing *freeing);
 void gs_tell_freed(struct gs_state *state, const struct gs_freeing *freeing,
                    CUresult result);
 
-/* The result of the driver's free `call`, between these two events. */
+/* Reports FREEING, evaluates `call`, the driver's free, and reports FREED with its
+ * result. */
 #define GS_TOLD_FREE(state, freeing, call)                                               \
     ({                                                                                   \
         gs_tell_freeing(state, freeing);                                                 \

@@ -148,6 +148,7 @@ control_off_case() {
   expect_told stats "it cannot be asked: it has no CUDA context yet, or was started without GPUSHIM_CONTROL=on (gpushim --control)"
 }
 add_case "control off" control_off_case GPUSHIM_CONTROL=off
+add_case "control by default" control_off_case GPUSHIM_CONTROL=
 add_case "control of what is switched off" control_off_case GPUSHIM_ENABLE=off
 add_case "control without a context" control_off_case GPUSHIM_CONTROL=on without
 
