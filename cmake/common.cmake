@@ -86,10 +86,10 @@ if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
     "-ffile-prefix-map=${gpushim_root}=." "-ffile-prefix-map=${PROJECT_BINARY_DIR}=build")
 endif()
 
-# gpushim_precompile(TARGET HEADER...): of a build for tests alone. The others tell what a file has forgotten
-# to include.
+# gpushim_precompile(TARGET HEADER...): where each file is compiled without it too, in another build, or the
+# headers are in each file: it hides what a file has forgotten to include.
 function(gpushim_precompile target)
-  foreach(header IN ITEMS errno.h pthread.h stdio.h stdlib.h string.h sys/mman.h time.h unistd.h LISTS ARGN)
+  foreach(header IN LISTS ARGN)
     target_precompile_headers(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C>:<${header}$<ANGLE-R>>")
   endforeach()
 endfunction()
@@ -98,7 +98,7 @@ endfunction()
 function(gpushim_add_module name)
   add_library(${name} OBJECT ${ARGN})
   if(GPUSHIM_SANITIZE)
-    gpushim_precompile(${name})
+    gpushim_precompile(${name} errno.h pthread.h stdio.h stdlib.h string.h sys/mman.h time.h unistd.h)
   endif()
   target_link_libraries(${name} PUBLIC gpushim_flags)
   # A thread or a fiber may have 16 KiB, most of it its own: no frame is large, and what is

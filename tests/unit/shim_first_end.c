@@ -3,6 +3,8 @@
  * ends were noticed late, in another order, or are not known.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "shim/tools/reader/process_table.h"
 
