@@ -51,44 +51,11 @@ static bool pool_serves_capture(struct gs_state *state, const struct gs_call *re
     return false;
 }
 
-/* The device has refused: other memory, or the driver's answer. */
-static CUresult refuse(struct gs_state *state, const struct gs_call *request,
-                       CUdeviceptr *out, size_t bytes, CUresult refused)
-{
-    if (gs_spill(state, request, out, bytes, refused)) {
-        return CUDA_SUCCESS;
-    }
-    gs_tell_refused(state, request, bytes, refused);
-    return refused;
-}
-
-/* Allocates from the driver, natively except for the record. */
-static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
-                                            const struct gs_call *request,
-                                            CUdeviceptr *out, size_t bytes)
-{
-    bool served = false;
-    int charged = out ? request->device : -1; /* without one the driver refuses */
-    CUresult result =
-        GS_SERVED(!(served = pool_serves_capture(state, request, out, bytes)) &&
-                      gs_retry(state, request->context, request->device, bytes),
-                  charged, bytes, gs_real()->cuMemAlloc_v2(out, bytes));
-    if (served) {
-        return CUDA_SUCCESS;
-    }
-    if (result == CUDA_SUCCESS && out) {
-        gs_tell_allocated(state, request, *out, bytes);
-        if (GS_UNLIKELY(gs_redzones_on)) {
-            gs_redzones_passed(state);
-        }
-    } else {
-        result = refuse(state, request, out, bytes, result);
-    }
-    return result;
-}
-
-/* Handles a request for which the pool has returned `status`, which is not GS_OK, and
- * `native`. */
+/*
+ * Handles a request for which the pool has returned `status`, which is not GS_OK, and
+ * `native`: memory that the pool could not keep, or the driver's own, or, from a full
+ * device, host memory. Else the program gets the driver's answer.
+ */
 static GS_NOINLINE CUresult handle_refusal(struct gs_state *state,
                                            const struct gs_context *context,
                                            CUdeviceptr *out, size_t bytes,
@@ -96,13 +63,33 @@ static GS_NOINLINE CUresult handle_refusal(struct gs_state *state,
 {
     const struct gs_call request =
         gs_call_in(context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);
-    if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
-        return refuse(state, &request, out, bytes, (CUresult)native);
+    CUresult result = (CUresult)native;
+    if (status != GS_ERR_NOMEM && status != GS_ERR_BACKEND) {
+        bool served = false;
+        if (status == GS_ERR_UNPOOLABLE &&
+            gs_hand_out_kept(state, &request, out, bytes)) {
+            return CUDA_SUCCESS;
+        }
+        int charged = out ? request.device : -1; /* without one the driver refuses */
+        result = GS_SERVED(!(served = pool_serves_capture(state, &request, out, bytes)) &&
+                               gs_retry(state, request.context, request.device, bytes),
+                           charged, bytes, gs_real()->cuMemAlloc_v2(out, bytes));
+        if (served) {
+            return CUDA_SUCCESS;
+        }
+        if (result == CUDA_SUCCESS && out) {
+            gs_tell_allocated(state, &request, *out, bytes);
+            if (GS_UNLIKELY(gs_redzones_on)) {
+                gs_redzones_passed(state);
+            }
+            return result;
+        }
     }
-    if (status == GS_ERR_UNPOOLABLE && gs_hand_out_kept(state, &request, out, bytes)) {
+    if (gs_spill(state, &request, out, bytes, result)) {
         return CUDA_SUCCESS;
     }
-    return allocate_native(state, &request, out, bytes);
+    gs_tell_refused(state, &request, bytes, result);
+    return result;
 }
 
 CUresult gs_serve_device(struct gs_state *state, const struct gs_context *known,
