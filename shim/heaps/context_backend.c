@@ -21,25 +21,18 @@
 #include "shim/state/state.h"
 #include "shim/state/trim_hold.h"
 
-static CUresult allocate_in_driver(const struct gs_context *context, size_t bytes,
-                                   CUdeviceptr *found)
-{
-    struct gs_visit visit;
-    CUresult result = gs_visit_begin(&visit, "cuMemAlloc_v2", context->handle, false);
-    if (result == CUDA_SUCCESS) {
-        result =
-            GS_CHARGED(context->device, bytes, gs_real()->cuMemAlloc_v2(found, bytes));
-        gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM, bytes);
-    }
-    gs_visit_end(&visit);
-    return result;
-}
-
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
     const struct gs_context *context = self;
     CUdeviceptr found = 0;
-    CUresult result = allocate_in_driver(context, bytes, &found);
+    struct gs_visit visit;
+    CUresult result = gs_visit_begin(&visit, "cuMemAlloc_v2", context->handle, false);
+    if (result == CUDA_SUCCESS) {
+        result =
+            GS_CHARGED(context->device, bytes, gs_real()->cuMemAlloc_v2(&found, bytes));
+        gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM, bytes);
+    }
+    gs_visit_end(&visit);
     if (result == CUDA_SUCCESS) {
         *addr = found;
         if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
