@@ -91,20 +91,6 @@ static struct gs_block *first_block(struct gs_heap *heap, struct gs_segment *seg
     return block;
 }
 
-/* Puts the one block of a large segment to use, or makes the segment idle. heap->lock is
- * held. */
-static void begin_large(struct gs_heap *heap, struct gs_segment *segment,
-                        struct gs_block *block, const struct gs_request *request)
-{
-    if (request) {
-        gs_heap_occupy(heap, block, request);
-        gs_fit_tolerance_record(heap);
-    } else {
-        gs_large_put(&heap->pool->blocks, &heap->large->segments, block, &heap->seed);
-        gs_segment_set_idle(heap, segment);
-    }
-}
-
 /*
  * Adds the published segment to its heap and serves the request; NULL: a large segment
  * that is idle.
@@ -147,8 +133,12 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
     if (segment->shared) {
         gs_hole_put(heap, block);
         block = gs_heap_carve(heap, block, request);
+    } else if (request) {
+        gs_heap_occupy(heap, block, request);
+        gs_fit_tolerance_record(heap);
     } else {
-        begin_large(heap, segment, block, request);
+        gs_large_put(&heap->pool->blocks, &heap->large->segments, block, &heap->seed);
+        gs_segment_set_idle(heap, segment);
     }
     *out = block;
     return GS_OK;
