@@ -70,13 +70,6 @@ GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 /* ---- free ------------------------------------------------------------------------ */
 
-static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
-{
-    struct gs_freeing freeing = {
-        .key = dptr, .api = GS_API_cuMemFree_v2, .how = GS_TRACE_DRIVER};
-    return GS_TOLD_FREE(state, &freeing, gs_real()->cuMemFree_v2(gs_pooled_asked(dptr)));
-}
-
 /* The maintenance, now and then: returns idle memory to the driver, saves the
  * statistics. */
 static GS_NOINLINE void run_maintenance(struct gs_state *state, struct gs_heap *heap)
@@ -153,7 +146,9 @@ static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
         gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return free_native(state, dptr);
+    struct gs_freeing freeing = {
+        .key = dptr, .api = GS_API_cuMemFree_v2, .how = GS_TRACE_DRIVER};
+    return GS_TOLD_FREE(state, &freeing, gs_real()->cuMemFree_v2(gs_pooled_asked(dptr)));
 }
 
 /*
