@@ -33,7 +33,7 @@ static bool pool_serves_pitched(struct gs_state *state, const struct gs_call *re
     if (gs_redzones_alloc(state, context, bytes, &block, &native) == GS_OK) {
         *out = gs_hit_addr(block);
         gs_tell_block_allocated(state, request, *out, bytes, block);
-    } else if (!gs_hand_out_kept(state, request, out, bytes)) {
+    } else if (!gs_unpooled_hand_out(state, request, out, bytes)) {
         gs_unpooled_drop();
         return false;
     }

@@ -5,6 +5,7 @@
 #include "shim/heaps/unpooled.h"
 
 #include "shim/heaps/context_backend.h"
+#include "shim/memory/tell.h"
 
 static _Thread_local struct {
     const struct gs_context *context; /* NULL: none */
@@ -23,13 +24,18 @@ bool gs_unpooled_put(const struct gs_context *context, uint64_t addr, size_t byt
     return true;
 }
 
-bool gs_unpooled_take(const struct gs_context *context, size_t bytes, CUdeviceptr *addr)
+bool gs_unpooled_hand_out(struct gs_state *state, const struct gs_call *request,
+                          CUdeviceptr *out, size_t bytes)
 {
-    if (!context || kept.context != context || kept.bytes != bytes) {
+    struct gs_call call = *request;
+    if (!out || !request->context || kept.context != request->context ||
+        kept.bytes != bytes) {
         return false;
     }
-    *addr = kept.addr;
+    *out = kept.addr;
     kept.context = NULL;
+    call.charged = call.handed_out = true;
+    gs_tell_allocated(state, &call, *out, bytes);
     return true;
 }
 

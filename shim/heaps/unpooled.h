@@ -13,14 +13,15 @@
 #ifndef GS_UNPOOLED_H
 #define GS_UNPOOLED_H
 
-#include "shim/state/contexts.h"
+#include "shim/record.h"
 
 /* Implements gs_backend.keep. */
 bool gs_unpooled_put(const struct gs_context *context, uint64_t addr, size_t bytes);
 
-/* Takes the thread's allocation if it has this context and size. The limit already counts
- * it (mem_limits.h). */
-bool gs_unpooled_take(const struct gs_context *context, size_t bytes, CUdeviceptr *addr);
+/* Hands the thread's allocation to the program if it has the request's context and size.
+ * Returns whether it did. The limit already counts the memory (mem_limits.h). */
+bool gs_unpooled_hand_out(struct gs_state *state, const struct gs_call *request,
+                          CUdeviceptr *out, size_t bytes);
 
 /* Returns the thread's allocation, if nothing took it, to the driver. */
 void gs_unpooled_drop(void);

@@ -26,11 +26,6 @@ static inline CUresult gs_hand_out_block(struct gs_state *state,
     return CUDA_SUCCESS;
 }
 
-/* Hands a driver allocation that the pool could not keep to the program (unpooled.h).
- * Returns whether there was one of this size. */
-bool gs_hand_out_kept(struct gs_state *state, const struct gs_call *request,
-                      CUdeviceptr *out, size_t bytes);
-
 /*
  * Serves a cuMemAlloc that the thread cache cannot, to the end of the call: by the pool,
  * by the driver, or from the host (spill.h).

@@ -14,18 +14,6 @@
 #include "shim/serve/driver.h"
 #include "shim/state/submissions.h"
 
-bool gs_hand_out_kept(struct gs_state *state, const struct gs_call *request,
-                      CUdeviceptr *out, size_t bytes)
-{
-    struct gs_call kept = *request;
-    if (!out || !gs_unpooled_take(request->context, bytes, out)) {
-        return false;
-    }
-    kept.charged = kept.handed_out = true;
-    gs_tell_allocated(state, &kept, *out, bytes);
-    return true;
-}
-
 /*
  * While a stream captures the driver decides whether an allocation is allowed. If it is
  * allowed and the driver has no memory, memory of the pool serves equally well, and so
@@ -44,7 +32,7 @@ static bool pool_serves_capture(struct gs_state *state, const struct gs_call *re
     if (gs_redzones_alloc(state, context, bytes, &block, &native) == GS_OK) {
         return gs_hand_out_block(state, context, block, out, bytes) == CUDA_SUCCESS;
     }
-    if (gs_hand_out_kept(state, request, out, bytes)) {
+    if (gs_unpooled_hand_out(state, request, out, bytes)) {
         return true;
     }
     gs_unpooled_drop();
@@ -67,7 +55,7 @@ static GS_NOINLINE CUresult handle_refusal(struct gs_state *state,
     if (status != GS_ERR_NOMEM && status != GS_ERR_BACKEND) {
         bool served = false;
         if (status == GS_ERR_UNPOOLABLE &&
-            gs_hand_out_kept(state, &request, out, bytes)) {
+            gs_unpooled_hand_out(state, &request, out, bytes)) {
             return CUDA_SUCCESS;
         }
         int charged = out ? request.device : -1; /* without one the driver refuses */
