@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "gs_wait.h"
+#include "shim/settings/thread.h"
 
 #define STACK_BYTES (1u << 20)
 #define MOST        16u
@@ -31,6 +32,9 @@ static void *run(void *argument)
     (void)prctl(PR_SET_NAME, slot->name);
     __atomic_store_n(&slot->number, (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
     (void)slot->body(NULL);
+    /* If this is the last thread, the C library calls exit here, and the report is the
+     * program's. */
+    gs_thread.depth = 0;
     __atomic_store_n(&slot->number, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&slot->taken, false, __ATOMIC_RELEASE);
     return NULL;
@@ -57,6 +61,9 @@ static bool create(struct slot *slot)
     (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigfillset(&all);
+    /* A filter that traps, of the program or around it, ends the process where its
+     * handler cannot run. */
+    sigdelset(&all, SIGSYS);
     (void)pthread_sigmask(SIG_SETMASK, &all, &was);
     bool created = pthread_create(&thread, &attributes, run, slot) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &was, NULL);

@@ -9,9 +9,10 @@
 #include "gs_base.h"
 
 /*
- * Starts a detached thread with all signals blocked.
+ * Starts a detached thread with all signals blocked but SIGSYS.
  * In:  name  at most 15 bytes, as /proc and debuggers show it; a literal
- *      body  sets gs_thread.depth, since its calls are not the program's
+ *      body  sets gs_thread.depth, since its calls are not the program's; at its end they
+ *            are again
  * Returns once the thread runs and gs_own_thread_is knows it. False: no thread could be
  * created, or there are too many.
  */
