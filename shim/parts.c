@@ -94,6 +94,12 @@ void gs_parts_context_found(struct gs_state *state, const struct gs_context *con
 #include "shim/parts.def"
 }
 
+void gs_parts_context_added(struct gs_state *state)
+{
+#define GS_CONTEXT_ADDED(statement) statement;
+#include "shim/parts.def"
+}
+
 void gs_parts_context_lost(struct gs_state *state, CUcontext handle)
 {
 #define GS_CONTEXT_LOST(statement) statement;

@@ -28,6 +28,8 @@ void gs_parts_fork_in_child(void);
 
 /* A context was found for the first time; it is current. Names: state, context. */
 void gs_parts_context_found(struct gs_state *state, const struct gs_context *context);
+/* The context was added to the map. No lock is held. Name: state. */
+void gs_parts_context_added(struct gs_state *state);
 /* The driver has reported the name of a device. Under gs_contexts.lock. */
 void gs_parts_device_named(int ordinal, const char *name, const char *bus,
                            const char *uuid);

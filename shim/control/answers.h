@@ -26,8 +26,8 @@ void gs_answer_refuse(struct gs_answer *out, const char *format, ...) GS_PRINTF(
 
 /*
  * Answers a line, without its newline; the line changes. The calling thread is the
- * library's own (gs_thread.depth is 1), and may have a table of descriptors of its own:
- * no function below calls the driver, or starts a thread.
+ * library's own (gs_thread.depth is 1): no function below calls the driver, which may
+ * wait for the program's work.
  */
 void gs_answer(struct gs_state *state, char *line, struct gs_answer *out);
 

@@ -1,6 +1,6 @@
 /*
- * control.h - answers the command gpushim while the program runs: a thread with a Unix
- * socket, from the process's first context on (GPUSHIM_CONTROL).
+ * control.h - answers the command gpushim while the program runs, by a thread that exists
+ * as long as a CUDA context does (GPUSHIM_CONTROL).
  *
  * Locks: none.   Design: docs/state.md, "A running program is asked"
  */
@@ -9,10 +9,13 @@
 
 struct gs_state;
 
-/* A context was found: starts the thread, unless it runs. No lock is held. */
+/* A context was added to the map: starts the thread, unless it runs. No lock is held. */
 void gs_control_start(const struct gs_state *state);
 
-/* In a forked child: there is no thread, and the socket is the parent's. */
+/* A context was removed from the map: with the last one the thread ends. */
+void gs_control_context_ended(void);
+
+/* In a forked child: there is no thread. */
 void gs_control_reset(void);
 
 #endif

@@ -247,6 +247,9 @@ static struct gs_context *add_entry(struct gs_state *state, struct gs_context *e
     if (found->primary || found->owner != found->handle) {
         gs_all_contexts_add_primary(found->owner, found->device);
     }
+    if (found == entry) {
+        gs_parts_context_added(state);
+    }
     return found;
 }
 

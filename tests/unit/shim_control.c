@@ -1,66 +1,63 @@
 /*
- * shim_control.c - proves which sockets and users the control channel believes, what is
- * answered to requests that are none, and what the command makes of answers that are
- * none.
+ * shim_control.c - proves which threads the command gpushim takes for those that answer,
+ * what is answered to requests that are none, and what the command makes of answers that
+ * are none.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "shim/control/answers.h"
-#include "shim/statefile/control_peer.h"
+#include "shim/statefile/control_message.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/glance.h"
 
-/* ---- names and users ----------------------------------------------------------------
- */
+/* ---- names and filters ------------------------------------------------------------- */
 
-Test(control, only_names_of_its_form_are_sockets)
+Test(control, only_names_of_its_form_are_threads)
 {
     static const char *const wrong[] = {"",
                                         "@",
-                                        "@gpushim",
-                                        "@gpushim/",
-                                        "@gpushim/12",
-                                        "@gpushim/12/",
-                                        "@gpushim/12/0123456789abcde",
-                                        "@gpushim/12/0123456789abcdef0",
-                                        "@gpushim/12/0123456789ABCDEF",
-                                        "@gpushim/0/0123456789abcdef",
-                                        "@gpushim/-1/0123456789abcdef",
-                                        "@gpushim//0123456789abcdef",
-                                        "@gpushim/99999999999999999999/0123456789abcdef",
-                                        "@gpushim/12/0123456789abcdef/x",
-                                        "@gpushim-12-0123456789abcdef",
-                                        "gpushim/12/0123456789abcdef",
-                                        "@gpushim/12x/0123456789abcdef"};
-    struct gs_ask_name name;
-    cr_assert(gs_ask_read_name("@gpushim/4711/0123456789abcdef\n", &name));
-    cr_assert_eq(name.pid, 4711);
-    cr_assert_str_eq(name.text, "gpushim/4711/0123456789abcdef");
+                                        "@12",
+                                        "@12/",
+                                        "12/13",
+                                        "@/13",
+                                        "@0/13",
+                                        "@12/0",
+                                        "@-1/13",
+                                        "@12/-13",
+                                        "@12/13/",
+                                        "@12x/13",
+                                        "@12 /",
+                                        "@12/13x",
+                                        "@ 12/13",
+                                        "@99999999999/13",
+                                        "@12/99999999999"};
+    struct gs_ask_thread thread;
+    cr_assert(gs_ask_read_name("@4711/4713", &thread));
+    cr_assert_eq(thread.pid, 4711);
+    cr_assert_eq(thread.tid, 4713);
+    cr_assert_str_eq(thread.name, "@4711/4713");
     for (size_t i = 0; i < GS_ARRAY_LEN(wrong); i++) {
-        cr_expect_not(gs_ask_read_name(wrong[i], &name), "%s", wrong[i]);
+        cr_expect_not(gs_ask_read_name(wrong[i], &thread), "%s", wrong[i]);
     }
 }
 
-Test(control, only_the_user_and_root_may_ask)
+Test(control, filters_are_counted)
 {
-    static const char whole[] = "         0          0 4294967295\n",
-                      part[] = "         0     100000      65536\n";
-    cr_expect(gs_peer_is_allowed(0, 1000, whole));
-    cr_expect(gs_peer_is_allowed(1000, 1000, part));
-    cr_expect_not(gs_peer_is_allowed(1001, 1000, whole));
-    cr_expect_not(gs_peer_is_allowed(1000, 0, whole));
-    /* "nobody" is a user, or all those that a namespace does not know. */
-    cr_expect(gs_peer_is_allowed(GS_PEER_UNMAPPED, GS_PEER_UNMAPPED, whole));
-    cr_expect_not(gs_peer_is_allowed(GS_PEER_UNMAPPED, GS_PEER_UNMAPPED, part));
-    cr_expect_not(gs_peer_is_allowed(GS_PEER_UNMAPPED, GS_PEER_UNMAPPED, ""));
+    cr_expect_eq(gs_control_filters(""), 0);
+    cr_expect_eq(gs_control_filters("\nSeccomp:\t0\nSeccomp_filters:\t0\n"), 0);
+    cr_expect_eq(gs_control_filters("\nSeccomp:\t2\nSeccomp_filters:\t3\n"), 3);
+    /* Before Linux 5.9; and the strict mode. */
+    cr_expect_eq(gs_control_filters("\nSeccomp:\t2\n"), 1);
+    cr_expect_eq(gs_control_filters("\nSeccomp:\t1\nSeccomp_filters:\t0\n"), 1);
 }
 
 /* ---- requests ------------------------------------------------------------------------
@@ -132,36 +129,70 @@ Test(control, statistics_are_what_the_command_reads)
 /* ---- answers -------------------------------------------------------------------------
  */
 
-/* A process that listens, and answers with these bytes; it waits before it leaves. */
-static pid_t serve(const char *text, struct gs_ask_name *name)
+/* What a thread puts into the segment in place of an answer. */
+struct wrong {
+    const char *text; /* a piece, and what it says of itself; NULL: it never answers */
+    uint64_t total;   /* it says there are so many bytes */
+    uint32_t length;  /* of the piece */
+    uint32_t turn;    /* in place of GS_CONTROL_PIECE, unless 0 */
+    const char *want; /* NULL: no answer */
+};
+
+static void *serve_one(void *self)
 {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0), ready[2];
-    cr_assert_eq(pipe(ready), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        int length = snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1,
-                              "gpushim/%ld/0123456789abcdef", (long)getpid());
-        char request[64];
-        if (bind(fd, (struct sockaddr *)&at,
-                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) +
-                     (socklen_t)length) != 0 ||
-            listen(fd, 1) != 0 || write(ready[1], "", 1) != 1) {
-            _exit(1);
-        }
-        int client = accept(fd, NULL, NULL);
-        if (text && read(client, request, sizeof(request)) > 0 &&
-            write(client, text, strlen(text)) == (ssize_t)strlen(text)) {
-            _exit(0);
-        }
+    const struct wrong *wrong = self;
+    const uint64_t mask = GS_CONTROL_MASK;
+    siginfo_t info;
+    (void)syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, NULL, sizeof(mask));
+    (void)prctl(PR_SET_NAME, GS_CONTROL_THREAD "0");
+    (void)syscall(SYS_rt_sigtimedwait, &mask, &info, NULL, sizeof(mask));
+    struct gs_control_box *box =
+        wrong->text ? shmat(info.si_value.sival_int, NULL, 0) : (void *)-1;
+    if (box != (void *)-1 && strcmp(box->request, "stats") == 0) {
+        memcpy(box->piece, wrong->text, strlen(wrong->text));
+        box->total = wrong->total;
+        box->length = wrong->length;
+        (void)gs_control_hand_over(box, GS_CONTROL_ASKED,
+                                   wrong->turn ? wrong->turn : GS_CONTROL_PIECE);
+    }
+    for (;;) {
         (void)pause();
     }
-    char byte;
-    cr_assert_eq(read(ready[0], &byte, 1), 1);
-    (void)close(fd);
-    name->pid = child;
-    (void)snprintf(name->text, sizeof(name->text), "gpushim/%ld/0123456789abcdef",
-                   (long)child);
+    return NULL;
+}
+
+/* A process with such a thread, once it may be asked. */
+static pid_t serve(const struct wrong *wrong, struct gs_ask_thread *thread)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        sigset_t all;
+        pthread_t unused;
+        sigfillset(&all);
+        (void)sigprocmask(SIG_SETMASK, &all, NULL);
+        if (pthread_create(&unused, NULL, serve_one, (void *)(uintptr_t)wrong) != 0) {
+            _exit(1);
+        }
+        for (;;) {
+            (void)pause();
+        }
+    }
+    size_t count = 0;
+    for (int i = 0; i < 500; i++) {
+        struct gs_ask_thread *all = gs_ask_list(&count);
+        while (count > 0 && all[count - 1].pid != child) {
+            count--;
+        }
+        if (count > 0) {
+            *thread = all[count - 1];
+        }
+        free(all);
+        if (count > 0) {
+            break;
+        }
+        usleep(20000);
+    }
+    cr_assert(count > 0);
     return child;
 }
 
@@ -171,34 +202,30 @@ static void end(pid_t child)
     (void)waitpid(child, NULL, 0);
 }
 
-Test(control, an_answer_is_read_whole_or_not_at_all, .timeout = 60)
+Test(control, an_answer_is_read_whole_or_not_at_all, .timeout = 120)
 {
-    static const struct {
-        const char *text, *want; /* NULL: no answer */
-        bool refused;
-    } rows[] = {
-        {"gpushim ok 5\nhello", "hello", false},
-        {"gpushim no 3\nbad", "bad", true},
-        {"gpushim ok 0\n", "", false},
-        {"gpushim ok 5\nhell", NULL, false},
-        {"gpushim ok", NULL, false},
-        {"", NULL, false},
-        {"gpushim ok 99999999999\n", NULL, false},
-        {"gpushim ok -1\n", NULL, false},
-        {"HTTP/1.1 200 OK\r\n\r\n", NULL, false},
-        {"gpushim ok 5 hello\nhello", NULL, false},
-        {"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", NULL, false}};
+    static const struct wrong rows[] = {
+        {"hello", 5, 5, 0, "hello"},
+        {"", 0, 0, 0, ""},
+        {"\033[2J\302\233x", 7, 7, 0, "?[2J??x"},
+        {"hello", 6, 5, 0, NULL}, /* the rest never comes */
+        {"hello", 4, 5, 0, NULL},
+        {"hello", 5, 0, 0, NULL},
+        {"hello", 1ull << 40, 5, 0, NULL},
+        {"hello", UINT64_MAX, 5, 0, NULL},
+        {"hello", 1u << 20, 1u << 20, 0, NULL},
+        {"hello", 5, 5, GS_CONTROL_OTHER, NULL},
+        {"hello", 5, 5, 4711, NULL}};
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
-        struct gs_ask_name name;
+        struct gs_ask_thread thread;
         struct gs_ask_answer got;
-        pid_t child = serve(rows[i].text, &name);
-        bool answered = gs_ask(&name, child, "stats", 10000, &got);
-        cr_expect_eq(answered, rows[i].want != NULL, "%s", rows[i].text);
+        pid_t child = serve(&rows[i], &thread);
+        bool answered = gs_ask(&thread, "stats", 1500, &got);
+        cr_expect_eq(answered, rows[i].want != NULL, "row %zu", i);
         cr_expect_eq(got.text != NULL, answered);
         cr_expect_eq(got.problem == NULL, answered);
         if (answered && rows[i].want) {
             cr_expect_str_eq(got.text, rows[i].want);
-            cr_expect_eq(got.refused, rows[i].refused);
         }
         free(got.text);
         end(child);
@@ -207,17 +234,18 @@ Test(control, an_answer_is_read_whole_or_not_at_all, .timeout = 60)
 
 Test(control, a_process_that_never_answers_is_left, .timeout = 60)
 {
-    struct gs_ask_name name;
+    static const struct wrong never = {.text = NULL};
+    struct gs_ask_thread thread, other;
     struct gs_ask_answer got;
-    pid_t child = serve(NULL, &name);
-    cr_assert_not(gs_ask(&name, child, "stats", 300, &got));
+    pid_t child = serve(&never, &thread);
+    cr_assert_not(gs_ask(&thread, "stats", 300, &got));
     cr_assert_not_null(got.problem);
-    end(child);
-    cr_assert_not(gs_ask(&name, child, "stats", 300, &got));
+    /* The number is another thread's, which the signal would end. */
+    other = (struct gs_ask_thread){.pid = child, .tid = child};
+    cr_assert_not(gs_ask(&other, "stats", 300, &got));
     cr_assert_eq(got.problem, gs_ask_gone);
-    /* Who listens is another one than the one that is meant. */
-    child = serve("gpushim ok 0\n", &name);
-    cr_assert_not(gs_ask(&name, getpid(), "stats", 300, &got));
-    cr_assert_not_null(got.problem);
+    cr_assert_eq(kill(child, 0), 0);
     end(child);
+    cr_assert_not(gs_ask(&thread, "stats", 300, &got));
+    cr_assert_eq(got.problem, gs_ask_gone);
 }

@@ -133,21 +133,21 @@ static void take_answer(struct inquiry *inquiry, bool answered, pid_t pid,
 
 /* ---- processes --------------------------------------------------------------------- */
 
-/* Every process of this user, of all users for root, that has a socket here. */
+/* Every process of this user, of all users for root, that answers. */
 static void ask_all(struct inquiry *inquiry)
 {
     size_t count;
-    struct gs_ask_name *names = gs_ask_list(0, &count);
+    struct gs_ask_thread *threads = gs_ask_list(&count);
     for (size_t i = 0; i < count; i++) {
         struct gs_ask_answer answer;
-        bool answered = gs_ask(&names[i], 0, inquiry->request, inquiry->wait_ms, &answer);
+        bool answered = gs_ask(&threads[i], inquiry->request, inquiry->wait_ms, &answer);
         if (!answered &&
             (answer.problem == gs_ask_foreign || answer.problem == gs_ask_gone)) {
             continue;
         }
         take_answer(inquiry, answered, answer.pid, &answer);
     }
-    free(names);
+    free(threads);
     if (inquiry->asked == 0) {
         gs_launcher_warn("--all: no process of yours can be asked");
         inquiry->failed++;

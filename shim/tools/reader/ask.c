@@ -4,24 +4,28 @@
  */
 #include "shim/tools/reader/ask.h"
 
-#include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "gs_clock.h"
 #include "gs_read_text.h"
 #include "gs_wait.h"
-#include "shim/statefile/control_peer.h"
 #include "shim/settings/process_start.h"
+#include "shim/tools/reader/ask_why.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#define PIDFD_THREAD 0200u /* Linux 6.9 */
 
 #define MS_NS 1000000ull
 /* Between two looks at whether the process is stopped. */
@@ -33,168 +37,265 @@ const char gs_ask_gone[] = "it has ended";
 const char gs_ask_foreign[] = "it is another user's process";
 
 static const char no_answer[] = "no answer in time (--wait)";
-static const char cut_short[] = "its answer is cut short";
-static const char not_its[] = "another process has taken the name of its socket";
 
-/* ---- names ------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------- */
 
-bool gs_ask_read_name(const char *text, struct gs_ask_name *out)
+/* Reads a number and moves behind it. 0: there is none. */
+static pid_t read_number(const char **at)
 {
-    static const char prefix[] = "@" GS_CONTROL_PREFIX;
-    size_t length = strcspn(text, "\n");
-    const char *at = text + sizeof(prefix) - 1;
-    unsigned long pid = 0;
-    if (strncmp(text, prefix, sizeof(prefix) - 1) != 0 || length > sizeof(out->text)) {
+    long number = 0;
+    for (; **at >= '0' && **at <= '9' && number < INT32_MAX / 10; ++*at) {
+        number = 10 * number + (**at - '0');
+    }
+    return (pid_t)number;
+}
+
+bool gs_ask_read_name(const char *text, struct gs_ask_thread *out)
+{
+    const char *at = text + 1;
+    if (text[0] != '@' || (out->pid = read_number(&at)) == 0 || *at++ != '/' ||
+        (out->tid = read_number(&at)) == 0 || *at != '\0') {
         return false;
     }
-    for (; *at >= '0' && *at <= '9' && pid < INT32_MAX / 10; at++) {
-        pid = 10 * pid + (unsigned long)(*at - '0');
-    }
-    if (pid == 0 || *at != '/' || (size_t)(text + length - at) != GS_CONTROL_SECRET + 1 ||
-        strspn(at + 1, "0123456789abcdef") != GS_CONTROL_SECRET) {
-        return false;
-    }
-    memcpy(out->text, text + 1, length - 1);
-    out->text[length - 1] = '\0';
-    out->pid = (pid_t)pid;
+    (void)snprintf(out->name, sizeof(out->name), "@%ld/%ld", (long)out->pid,
+                   (long)out->tid);
     return true;
 }
 
-/* Adds the name of a line, if it is one of a listening socket. */
-static void add_name(const char *line, struct gs_ask_name **names, size_t *count,
-                     size_t *room)
+/* Returns whether a thread answers. In: name  room for its name */
+static bool answers(pid_t pid, pid_t tid, char name[GS_CONTROL_NAME_BYTES + 1])
 {
-    const char *at = strchr(line, '@');
-    struct gs_ask_name name;
-    if (!at || !gs_ask_read_name(at, &name)) {
-        return;
-    }
-    for (size_t i = 0; i < *count; i++) { /* a served client has the name, too */
-        if (strcmp((*names)[i].text, name.text) == 0) {
-            return;
-        }
-    }
-    if (*count == *room) {
-        size_t more = *room ? 2 * *room : 16;
-        struct gs_ask_name *grown = realloc(*names, more * sizeof(**names));
-        if (!grown) {
-            return;
-        }
-        *names = grown;
-        *room = more;
-    }
-    (*names)[(*count)++] = name;
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/task/%ld/comm", (long)pid, (long)tid);
+    (void)gs_read_text(path, name, GS_CONTROL_NAME_BYTES + 1);
+    name[strcspn(name, "\n")] = '\0';
+    /* The first thread is never the library's: in a forked child it has inherited the
+     * name. */
+    return pid != tid && strncmp(name, GS_CONTROL_THREAD, strlen(GS_CONTROL_THREAD)) == 0;
 }
 
-struct gs_ask_name *gs_ask_list(pid_t pid, size_t *count)
+static pid_t numeric(const struct dirent *entry)
 {
-    char path[64], *line = NULL;
-    struct gs_ask_name *names = NULL;
-    size_t room = 0, line_room = 0;
+    const char *at = entry->d_name;
+    pid_t number = read_number(&at);
+    return *at == '\0' ? number : 0;
+}
+
+/* Finds the thread of a process that answers. */
+static bool find_thread(pid_t pid, struct gs_ask_thread *out)
+{
+    char path[64], name[GS_CONTROL_NAME_BYTES + 1];
+    bool found = false;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
+    DIR *tasks = opendir(path);
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of this function's own */
+    for (struct dirent *entry; tasks && !found && (entry = readdir(tasks));) {
+        pid_t tid = numeric(entry);
+        found = tid != 0 && answers(pid, tid, name);
+        if (found) {
+            *out = (struct gs_ask_thread){.pid = pid, .tid = tid};
+            (void)snprintf(out->name, sizeof(out->name), "@%ld/%ld", (long)pid,
+                           (long)tid);
+        }
+    }
+    if (tasks) {
+        (void)closedir(tasks);
+    }
+    return found;
+}
+
+/* Returns whether a process may have such a thread, and is this user's. */
+static bool may_answer(pid_t pid)
+{
+    char path[64];
+    struct stat info;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
+    /* Two links, and one for each thread. */
+    return stat(path, &info) == 0 && info.st_nlink > 3 &&
+           (geteuid() == 0 || info.st_uid == geteuid());
+}
+
+struct gs_ask_thread *gs_ask_list(size_t *count)
+{
+    struct gs_ask_thread *threads = NULL, thread;
+    size_t room = 0;
+    DIR *processes = opendir("/proc");
     *count = 0;
-    if (pid == 0) {
-        (void)strcpy(path, "/proc/self/net/unix");
-    } else {
-        (void)snprintf(path, sizeof(path), "/proc/%ld/net/unix", (long)pid);
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of this function's own */
+    for (struct dirent *entry; processes && (entry = readdir(processes));) {
+        pid_t pid = numeric(entry);
+        if (pid == 0 || !may_answer(pid) || !find_thread(pid, &thread)) {
+            continue;
+        }
+        if (*count == room) {
+            size_t more = room ? 2 * room : 16;
+            struct gs_ask_thread *grown = reallocarray(threads, more, sizeof(*threads));
+            if (!grown) {
+                break;
+            }
+            threads = grown;
+            room = more;
+        }
+        threads[(*count)++] = thread;
     }
-    FILE *list = fopen(path, "re");
-    while (list && getline(&line, &line_room, list) > 0) {
-        add_name(line, &names, count, &room);
+    if (processes) {
+        (void)closedir(processes);
     }
-    if (list) {
-        (void)fclose(list);
-    }
-    free(line);
-    return names;
+    return threads;
 }
 
-/* ---- one socket -------------------------------------------------------------------- */
+/* ---- the segment ------------------------------------------------------------------- */
 
-static int connect_to(const struct gs_ask_name *name, uint64_t until_ns,
-                      const char **problem)
+/* Enters the IPC namespace of a process. Returns a descriptor of the own one; -1: it is
+ * the same; -2: not allowed. */
+static int enter_ipc(pid_t pid)
 {
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    size_t length = strlen(name->text);
-    struct gs_wait wait = {.nap_ns = NAP_NS, .until_ns = until_ns};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    memcpy(to.sun_path + 1, name->text, length);
-    length += offsetof(struct sockaddr_un, sun_path) + 1;
-    while (fd >= 0 && connect(fd, (const struct sockaddr *)&to, (socklen_t)length) != 0) {
-        if (errno == EINTR || (errno == EAGAIN && gs_wait_step(&wait))) {
-            continue; /* more clients than it lets wait */
-        }
-        *problem = errno == EAGAIN ? no_answer : gs_ask_gone;
-        (void)close(fd);
+    char path[64];
+    struct stat own, its;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/ns/ipc", (long)pid);
+    if (stat("/proc/self/ns/ipc", &own) != 0 || stat(path, &its) != 0 ||
+        (own.st_ino == its.st_ino && own.st_dev == its.st_dev)) {
         return -1;
     }
-    if (fd < 0) {
-        *problem = "no socket";
+    int back = open("/proc/self/ns/ipc", O_RDONLY | O_CLOEXEC);
+    int there = open(path, O_RDONLY | O_CLOEXEC);
+    bool entered = back >= 0 && there >= 0 && setns(there, CLONE_NEWIPC) == 0;
+    if (there >= 0) {
+        (void)close(there);
     }
-    return fd;
+    if (!entered && back >= 0) {
+        (void)close(back);
+    }
+    return entered ? back : -2;
 }
 
-/* Whether the process that listens is the one that is meant, and may be believed. */
-static bool is_right(int fd, pid_t wanted, struct gs_ask_answer *out)
+/* Makes the segment, with the request, as the process's user. Returns NULL if there is
+ * none. */
+static struct gs_control_box *make_box(uid_t user, const char *request, int *segment)
 {
-    struct ucred peer;
-    char map[256];
     uid_t own = geteuid();
-    (void)gs_read_text("/proc/self/uid_map", map, sizeof(map));
-    if (!gs_peer_of(fd, &peer)) {
-        out->problem = not_its;
-        return false;
+    if (user != own && syscall(SYS_setresuid, -1, user, -1) != 0) {
+        return NULL;
     }
-    out->pid = peer.pid;
-    if (own != 0 && !gs_peer_is_allowed(peer.uid, own, map)) {
-        out->problem = gs_ask_foreign;
-    } else if (peer.pid == 0) {
-        out->problem = "it is outside this process namespace";
-    } else if (wanted != 0 && peer.pid != wanted) {
-        out->problem = not_its;
-    } else {
-        return true;
+    *segment = shmget(IPC_PRIVATE, sizeof(struct gs_control_box),
+                      IPC_CREAT | 0600 | SHM_NORESERVE);
+    struct gs_control_box *box = *segment < 0 ? (void *)-1 : shmat(*segment, NULL, 0);
+    if (*segment >= 0) {
+        (void)shmctl(*segment, IPC_RMID, NULL); /* with its last user it ends */
     }
-    return false;
+    if (user != own) {
+        (void)syscall(SYS_setresuid, -1, own, -1);
+    }
+    if (box == (void *)-1) {
+        return NULL;
+    }
+    box->magic = GS_CONTROL_MAGIC;
+    box->bytes = sizeof(*box);
+    (void)strncpy(box->request, request, sizeof(box->request) - 1);
+    __atomic_store_n(&box->turn, GS_CONTROL_ASKED, __ATOMIC_RELEASE);
+    return box;
 }
 
-/* Waits for bytes, or the end. False: *problem says why not. */
-static bool await_bytes(int fd, pid_t pid, uint64_t until_ns, const char **problem)
+/* ---- the signal -------------------------------------------------------------------- */
+
+/* Returns NULL if the thread may be woken, or why not. Out: its user */
+static const char *check(const struct gs_ask_thread *thread, uid_t *user)
 {
-    struct pollfd socket = {.fd = fd, .events = POLLIN};
-    while (poll(&socket, 1, SLICE_MS) <= 0) {
-        if (gs_process_is_stopped(pid)) {
-            *problem = gs_ask_stopped;
-            return false;
-        }
-        if (gs_now_ns() >= until_ns) {
-            *problem = no_answer;
-            return false;
-        }
+    static char status[8192]; /* one thread asks */
+    char path[64], name[GS_CONTROL_NAME_BYTES + 1];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/task/%ld/status", (long)thread->pid,
+                   (long)thread->tid);
+    (void)gs_read_text(path, status, sizeof(status));
+    const char *users = strstr(status, "\nUid:"), *blocked = strstr(status, "\nSigBlk:");
+    if (!users || !blocked || !answers(thread->pid, thread->tid, name)) {
+        return gs_ask_gone;
     }
-    return true;
+    char *at;
+    (void)strtoul(users + strlen("\nUid:"), &at, 10);
+    *user = (uid_t)strtoul(at, NULL, 10);
+    if (geteuid() != 0 && *user != geteuid()) {
+        return gs_ask_foreign;
+    }
+    /* Who gives a thread this name, but not its signals, would be ended by the signal. */
+    uint64_t most = ~(GS_CONTROL_MASK | 1ull << (SIGSYS - 1) | 1ull << (SIGKILL - 1) |
+                      1ull << (SIGSTOP - 1) | 1ull << GS_CONTROL_SIGNAL);
+    if ((strtoull(blocked + strlen("\nSigBlk:"), NULL, 16) & most) != most) {
+        return gs_ask_gone;
+    }
+    const char *filters = name + strlen(GS_CONTROL_THREAD);
+    return strcmp(filters, GS_CONTROL_ANY) == 0 ||
+                   gs_control_filters(status) <= strtoul(filters, NULL, 10)
+               ? NULL
+               : gs_ask_filtered;
 }
 
-/* Reads until `length` bytes are there, or a newline if `line`. Returns how many. */
-static size_t read_bytes(int fd, char *out, size_t length, bool line, uint64_t until_ns,
-                         struct gs_ask_answer *answer)
+/* Returns 0 or an errno. */
+static int send_signal(const struct gs_ask_thread *thread, int segment)
 {
-    size_t done = 0;
-    while (done < length && !(line && done > 0 && out[done - 1] == '\n')) {
-        if (gs_now_ns() >= until_ns) {
-            answer->problem = no_answer; /* also of one that goes on sending */
-            break;
-        }
-        ssize_t got = recv(fd, out + done, line ? 1 : length - done, MSG_DONTWAIT);
-        if (got > 0) {
-            done += (size_t)got;
-        } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-            answer->problem = done == 0 && line ? gs_ask_gone : cut_short;
-            break;
-        } else if (!await_bytes(fd, answer->pid, until_ns, &answer->problem)) {
-            break;
+    siginfo_t info = {.si_signo = GS_CONTROL_SIGNAL, .si_code = SI_QUEUE};
+    info.si_pid = getpid();
+    info.si_uid = geteuid();
+    info.si_value.sival_int = segment;
+    int fd = (int)syscall(SYS_pidfd_open, thread->tid, PIDFD_THREAD);
+    long sent = fd >= 0 ? syscall(SYS_pidfd_send_signal, fd, GS_CONTROL_SIGNAL, &info, 0)
+                        : syscall(SYS_rt_tgsigqueueinfo, thread->pid, thread->tid,
+                                  GS_CONTROL_SIGNAL, &info);
+    int error = sent == 0 ? 0 : errno;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return error;
+}
+
+/* Wakes the thread. Returns NULL, or why not. */
+static const char *wake(const struct gs_ask_thread *thread, int segment,
+                        uint64_t until_ns)
+{
+    struct gs_wait wait = {.nap_ns = NAP_NS, .until_ns = until_ns};
+    for (;;) {
+        switch (send_signal(thread, segment)) {
+        case 0:
+            return NULL;
+        case EAGAIN: /* as many signals wait as may */
+            if (gs_wait_step(&wait)) {
+                continue;
+            }
+            return no_answer;
+        case EPERM:
+            return gs_ask_foreign;
+        case ESRCH:
+            return gs_ask_gone;
+        default:
+            return "signals to it are not possible";
         }
     }
-    return done;
+}
+
+/* ---- the answer -------------------------------------------------------------------- */
+
+/* Waits for the next piece. Returns NULL, or why there is none. */
+static const char *await_piece(struct gs_control_box *box, uint32_t turn,
+                               const struct gs_ask_thread *thread, uint64_t until_ns)
+{
+    for (;;) {
+        uint32_t now = gs_control_await(box, turn, SLICE_MS * MS_NS);
+        if (now == GS_CONTROL_PIECE) {
+            return NULL;
+        }
+        if (now == GS_CONTROL_OTHER) {
+            return "it has another version of gpushim";
+        }
+        if (now == turn && gs_process_is_stopped(thread->pid)) {
+            return gs_ask_stopped;
+        }
+        if (now == turn && syscall(SYS_tgkill, thread->pid, thread->tid, 0) != 0) {
+            return gs_ask_gone;
+        }
+        if (gs_now_ns() >= until_ns) {
+            return no_answer;
+        }
+        turn = now;
+    }
 }
 
 /* Another user's process may say anything: its text does nothing in a terminal. */
@@ -211,186 +312,90 @@ static void remove_controls(char *text, size_t length)
     }
 }
 
-/* "gpushim ok BYTES\n", or "no" for "ok". Returns false if it is another line. */
-static bool read_head(const char *head, bool *refused, size_t *length)
+/* Takes the pieces. Returns NULL, or why the answer is not whole. */
+static const char *read_answer(struct gs_control_box *box,
+                               const struct gs_ask_thread *thread, uint64_t until_ns,
+                               struct gs_ask_answer *out)
 {
-    static const char ok[] = "gpushim ok ", no[] = "gpushim no ";
-    const char *digits = head + sizeof(ok) - 1;
-    char *end;
-    *refused = strncmp(head, no, sizeof(no) - 1) == 0;
-    if ((!*refused && strncmp(head, ok, sizeof(ok) - 1) != 0) || *digits < '0' ||
-        *digits > '9') {
-        return false;
-    }
-    *length = strtoul(digits, &end, 10);
-    return *end == '\n' && *length <= GS_CONTROL_ANSWER_BYTES;
+    uint32_t turn = GS_CONTROL_ASKED;
+    uint64_t total = 0;
+    do {
+        const char *problem = await_piece(box, turn, thread, until_ns);
+        uint32_t length = problem ? 0 : box->length;
+        if (!problem && !out->text) {
+            total = box->total;
+            out->refused = box->refused != 0;
+            out->text = total <= GS_CONTROL_ANSWER_BYTES ? malloc(total + 1) : NULL;
+            problem = out->text ? NULL : "no memory for its answer";
+        }
+        if (!problem && (length > sizeof(box->piece) || length > total - out->length ||
+                         (length == 0 && total > 0))) {
+            problem = "its answer cannot be read";
+        }
+        if (problem) {
+            return problem;
+        }
+        memcpy(out->text + out->length, box->piece, length);
+        out->length += length;
+        turn = GS_CONTROL_NEXT;
+        (void)gs_control_hand_over(box, GS_CONTROL_PIECE, turn);
+    } while (out->length < total);
+    out->text[total] = '\0';
+    remove_controls(out->text, total);
+    return NULL;
 }
 
-/* Reads the head and the text. */
-static bool read_answer(int fd, uint64_t until_ns, struct gs_ask_answer *out)
+static void leave(struct gs_control_box *box)
 {
-    char head[GS_CONTROL_HEAD_BYTES + 1] = "";
-    size_t length;
-    size_t got = read_bytes(fd, head, sizeof(head) - 1, true, until_ns, out);
-    if (out->problem) {
-        return false;
-    }
-    if (got == 0 || !read_head(head, &out->refused, &length)) {
-        out->problem = "its answer is of another version of gpushim";
-        return false;
-    }
-    out->text = malloc(length + 1);
-    if (!out->text) {
-        out->problem = "no memory for its answer";
-        return false;
-    }
-    out->length = read_bytes(fd, out->text, length, false, until_ns, out);
-    out->text[out->length] = '\0';
-    remove_controls(out->text, out->length);
-    return out->length == length;
+    __atomic_store_n(&box->turn, GS_CONTROL_LEFT, __ATOMIC_RELEASE);
+    (void)gs_control_hand_over(box, GS_CONTROL_LEFT, GS_CONTROL_LEFT);
+    (void)shmdt(box);
 }
 
-static bool send_line(int fd, const char *request)
-{
-    static char line[GS_CONTROL_REQUEST_BYTES]; /* one thread asks */
-    int length = snprintf(line, sizeof(line), "%s\n", request);
-    return length > 0 && (size_t)length < sizeof(line) &&
-           send(fd, line, (size_t)length, MSG_NOSIGNAL) == (ssize_t)length;
-}
-
-bool gs_ask(const struct gs_ask_name *name, pid_t pid, const char *request,
-            unsigned wait_ms, struct gs_ask_answer *out)
+bool gs_ask(const struct gs_ask_thread *thread, const char *request, unsigned wait_ms,
+            struct gs_ask_answer *out)
 {
     uint64_t until_ns = gs_now_ns() + wait_ms * MS_NS;
-    *out = (struct gs_ask_answer){.pid = pid};
-    int fd = connect_to(name, until_ns, &out->problem);
-    bool answered = false;
-    if (fd >= 0 && is_right(fd, pid, out)) {
-        /* It may have refused, and closed, before it has read. */
-        (void)send_line(fd, request);
-        answered = read_answer(fd, until_ns, out);
+    uid_t user;
+    int segment;
+    *out = (struct gs_ask_answer){.pid = thread->pid};
+    if ((out->problem = check(thread, &user))) {
+        return false;
     }
-    if (fd >= 0) {
-        (void)close(fd);
+    int back = enter_ipc(thread->pid);
+    struct gs_control_box *box = back != -2 ? make_box(user, request, &segment) : NULL;
+    if (!box) {
+        out->problem = back == -2
+                           ? "it is in another IPC namespace, such as a container's: "
+                             "ask it there, or as root"
+                           : "no shared memory can be made to ask it";
+    } else {
+        /* Once more: it may have gone, or installed a filter. */
+        if (!(out->problem = check(thread, &user)) &&
+            !(out->problem = wake(thread, segment, until_ns))) {
+            out->problem = read_answer(box, thread, until_ns, out);
+        }
+        leave(box);
     }
-    if (!answered) {
+    if (back >= 0) {
+        (void)setns(back, CLONE_NEWIPC);
+        (void)close(back);
+    }
+    if (out->problem) {
         free(out->text);
         out->text = NULL;
     }
-    return answered;
-}
-
-/* ---- one process ------------------------------------------------------------------- */
-
-/* Why a process has no socket. */
-static const char *why_none(pid_t pid)
-{
-    char path[64], *line = NULL;
-    size_t room = 0;
-    uint64_t unused;
-    bool preloaded = false;
-    if (gs_process_start(pid, &unused) != GS_OK) {
-        return "no such process";
-    }
-    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
-    FILE *maps = fopen(path, "re");
-    bool readable = maps && getline(&line, &room, maps) > 0;
-    while (readable && !preloaded && getline(&line, &room, maps) > 0) {
-        preloaded = strstr(line, "/libgpushim.so") != NULL;
-    }
-    if (maps) {
-        (void)fclose(maps);
-    }
-    free(line);
-    return !readable && geteuid() != 0 ? gs_ask_foreign
-           : !preloaded                ? "it runs without libgpushim.so"
-                        : "it cannot be asked: it has no CUDA context yet, or "
-                          "was started without GPUSHIM_CONTROL=on (gpushim "
-                          "--control)";
-}
-
-/* Whether `named` is one of the numbers that the process has in its namespaces. */
-static bool is_number_of(pid_t pid, pid_t named)
-{
-    static char text[4096]; /* one thread asks */
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
-    (void)gs_read_text(path, text, sizeof(text));
-    const char *at = strstr(text, "\nNSpid:");
-    if (!at) {
-        return pid == named;
-    }
-    at += strlen("\nNSpid:");
-    while (*at == '\t' || *at == ' ') {
-        char *end;
-        if (strtol(at, &end, 10) == named) {
-            return true;
-        }
-        at = end;
-    }
-    return false;
-}
-
-/* Enters the network namespace of a process, where its socket has its name. Returns a
- * descriptor of the own one; -1: it is the same; -2: not allowed. */
-static int enter_network(pid_t pid)
-{
-    char path[64];
-    struct stat own, its;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/ns/net", (long)pid);
-    if (stat("/proc/self/ns/net", &own) != 0 || stat(path, &its) != 0 ||
-        (own.st_ino == its.st_ino && own.st_dev == its.st_dev)) {
-        return -1;
-    }
-    int back = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-    int there = open(path, O_RDONLY | O_CLOEXEC);
-    bool entered = back >= 0 && there >= 0 && setns(there, CLONE_NEWNET) == 0;
-    if (there >= 0) {
-        (void)close(there);
-    }
-    if (!entered && back >= 0) {
-        (void)close(back);
-    }
-    return entered ? back : -2;
-}
-
-static void leave_network(int back)
-{
-    if (back >= 0) {
-        (void)setns(back, CLONE_NEWNET);
-        (void)close(back);
-    }
+    return !out->problem;
 }
 
 bool gs_ask_process(pid_t pid, const char *request, unsigned wait_ms,
                     struct gs_ask_answer *out)
 {
-    size_t count;
-    struct gs_ask_name *names = gs_ask_list(pid, &count);
-    bool answered = false;
+    struct gs_ask_thread thread;
     *out = (struct gs_ask_answer){.pid = pid};
-    for (size_t i = 0; i < count && !answered; i++) {
-        if (!is_number_of(pid, names[i].pid)) {
-            continue;
-        }
-        int back = enter_network(pid);
-        if (back == -2) {
-            out->problem = "it is in another network namespace, such as a container's: "
-                           "ask it there, or as root";
-            break;
-        }
-        answered = gs_ask(&names[i], pid, request, wait_ms, out);
-        leave_network(back);
-        if (out->problem == gs_ask_stopped || out->problem == no_answer) {
-            break; /* it is the right one */
-        }
-    }
-    free(names);
-    /* Names that others have taken say nothing about the process. */
-    if (!answered &&
-        (!out->problem || out->problem == not_its || out->problem == gs_ask_gone)) {
-        const char *why = why_none(pid);
-        out->problem = out->problem == not_its && why == gs_ask_foreign ? not_its : why;
+    bool answered = find_thread(pid, &thread) && gs_ask(&thread, request, wait_ms, out);
+    if (!answered && (!out->problem || out->problem == gs_ask_gone)) {
+        out->problem = gs_ask_why_none(pid);
     }
     return answered;
 }

@@ -1,11 +1,9 @@
 /*
- * ask.h - asks running processes through their control sockets
- * (shim/statefile/control_message.h).
+ * ask.h - asks running processes (shim/statefile/control_message.h).
  *
- * The sockets are found by their names in /proc/net/unix: one file, which every user may
- * read, while /proc/PID/maps of all processes takes a hundred times as long, and the
- * rights of a debugger. The names are those of a network namespace; which process
- * listens, in the numbers of this process namespace, the kernel says.
+ * A process that can be asked has a thread with the name GS_CONTROL_THREAD; the command
+ * reads the names of all threads of the processes that this user may signal. All numbers
+ * are those of this process namespace, whichever namespace the process is in.
  *
  * Locks: none; one thread.   Design: docs/state.md, "A running program is asked"
  */
@@ -17,18 +15,20 @@
 #include "gs_base.h"
 #include "shim/statefile/control_message.h"
 
-struct gs_ask_name {
-    char text[GS_CONTROL_NAME_BYTES]; /* without the leading NUL */
-    pid_t pid;                        /* as the process itself knows it */
+/* "@PID/TID" and a NUL. */
+#define GS_ASK_NAME_BYTES 32
+
+/* A thread that answers. */
+struct gs_ask_thread {
+    pid_t pid, tid;
+    char name[GS_ASK_NAME_BYTES];
 };
 
-/* The sockets of a process's network namespace; 0: this process's. From malloc; NULL:
- * none. */
-struct gs_ask_name *gs_ask_list(pid_t pid, size_t *count);
+/* The threads of every process that this user may ask. From malloc; NULL: none. */
+struct gs_ask_thread *gs_ask_list(size_t *count);
 
-/* Reads a name of /proc/net/unix, from its '@' on. Returns whether it is such a socket's.
- */
-bool gs_ask_read_name(const char *text, struct gs_ask_name *out);
+/* Reads a name, "@PID/TID". Returns whether it is one. */
+bool gs_ask_read_name(const char *text, struct gs_ask_thread *out);
 
 struct gs_ask_answer {
     pid_t pid;    /* who has answered */
@@ -42,16 +42,15 @@ struct gs_ask_answer {
 extern const char gs_ask_stopped[], gs_ask_gone[], gs_ask_foreign[];
 
 /*
- * Asks the process behind a socket of this network namespace.
- * In:      pid  the process that must have answered; 0: any that this user may ask
- *          request  a line, without its newline
+ * Asks a thread.
+ * In:      request  a line, without a newline
  *          wait_ms  the longest wait
  * Returns whether there is an answer, in *out. The caller frees out->text.
  */
-bool gs_ask(const struct gs_ask_name *name, pid_t pid, const char *request,
-            unsigned wait_ms, struct gs_ask_answer *out);
+bool gs_ask(const struct gs_ask_thread *thread, const char *request, unsigned wait_ms,
+            struct gs_ask_answer *out);
 
-/* Asks a process, wherever it is. Out->problem also says why it has no socket. */
+/* Asks a process. Out->problem also says why it has no such thread. */
 bool gs_ask_process(pid_t pid, const char *request, unsigned wait_ms,
                     struct gs_ask_answer *out);
 

@@ -35,8 +35,8 @@ bool gs_glance_read(const char *path, struct gs_glance *out, const char **proble
 
 /* Reads what a process answers to "stats"; the text changes. glance_ask.c. */
 bool gs_glance_parse(char *text, struct gs_glance *out, const char **problem);
-/* Asks the process of a socket, "@gpushim/...". False: *problem is the reason, of those
- * of ask.h. glance_ask.c. */
+/* Asks the thread of a process, "@PID/TID" (ask.h). False: *problem is the reason, of
+ * those of ask.h. glance_ask.c. */
 bool gs_glance_ask(const char *name, struct gs_glance *out, const char **problem);
 
 #endif

@@ -120,20 +120,19 @@ bool gs_glance_parse(char *text, struct gs_glance *out, const char **problem)
 
 bool gs_glance_ask(const char *name, struct gs_glance *out, const char **problem)
 {
-    struct gs_ask_name socket;
+    struct gs_ask_thread thread;
     struct gs_ask_answer answer;
-    if (!gs_ask_read_name(name, &socket)) {
-        *problem = "not a socket's name";
+    if (!gs_ask_read_name(name, &thread)) {
+        *problem = "not a thread's name";
         return false;
     }
-    if (!gs_ask(&socket, 0, "stats", WAIT_MS, &answer)) {
+    if (!gs_ask(&thread, "stats", WAIT_MS, &answer)) {
         *problem = answer.problem;
         return false;
     }
     bool read = !answer.refused && gs_glance_parse(answer.text, out, problem);
     if (answer.refused) {
-        *problem =
-            strcmp(answer.text, gs_ask_foreign) == 0 ? gs_ask_foreign : "it refuses";
+        *problem = "it refuses";
     }
     if (read) {
         out->process.pid = answer.pid;

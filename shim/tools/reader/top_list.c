@@ -39,7 +39,7 @@ enum file_state {
     FILE_ENDED,  /* and still shown */
     FILE_LEFT,   /* it ended, and is no longer shown */
     FILE_UNREAD, /* not a state file, or a damaged one; a process that cannot answer */
-    FILE_FOREIGN /* the socket of another user's process */
+    FILE_FOREIGN /* another user's process */
 };
 
 /* What is shown of a process. */
@@ -56,8 +56,8 @@ struct gs_top_file {
     char *path;
     enum file_state state;
     bool is_named;  /* by the user: not found in a folder */
-    bool is_socket; /* the path is its name */
-    char who[32];   /* of a socket, for messages */
+    bool is_thread; /* the path is its name */
+    char who[32];   /* of a thread, for messages */
     const char *problem;
     struct stat left; /* the file when it was left alone */
     uint64_t ended_ns;
@@ -66,7 +66,7 @@ struct gs_top_file {
 
 /* ---- finding ----------------------------------------------------------------------- */
 
-static void add(struct gs_top_list *list, const char *path, bool is_named, bool is_socket)
+static void add(struct gs_top_list *list, const char *path, bool is_named, bool is_thread)
 {
     struct gs_top_file *file;
     HASH_FIND(hh, list->files, path, strlen(path), file);
@@ -75,7 +75,7 @@ static void add(struct gs_top_list *list, const char *path, bool is_named, bool 
     }
     file->path = strdup(path);
     file->is_named = is_named;
-    file->is_socket = is_socket;
+    file->is_thread = is_thread;
     if (file->path) {
         HASH_ADD_KEYPTR(hh, list->files, file->path, strlen(path), file);
     }
@@ -90,16 +90,14 @@ static void add_file(struct gs_top_list *list, const char *path, bool is_named)
     add(list, path, is_named, false);
 }
 
-static void add_sockets(struct gs_top_list *list)
+static void add_threads(struct gs_top_list *list)
 {
     size_t count;
-    struct gs_ask_name *names = gs_ask_list(0, &count);
+    struct gs_ask_thread *threads = gs_ask_list(&count);
     for (size_t i = 0; i < count; i++) {
-        char path[sizeof(names[i].text) + 1] = "@";
-        strcpy(path + 1, names[i].text);
-        add(list, path, false, true);
+        add(list, threads[i].name, false, true);
     }
-    free(names);
+    free(threads);
 }
 
 static void scan_folder(struct gs_top_list *list, const char *folder)
@@ -242,7 +240,7 @@ static void halt(struct gs_top_file *file, const char *why)
     file->state = FILE_RUNS;
 }
 
-static void read_socket(struct gs_top_file *file)
+static void ask_thread(struct gs_top_file *file)
 {
     static struct gs_glance glance; /* large, and one thread reads */
     if (file->shown && file->state == FILE_RUNS &&
@@ -262,9 +260,9 @@ static void read_socket(struct gs_top_file *file)
     } else if (file->shown) {
         halt(file, file->problem == gs_ask_stopped ? "stopped" : "no answer");
     } else {
-        struct gs_ask_name name = {.pid = 0};
-        (void)gs_ask_read_name(file->path, &name);
-        (void)snprintf(file->who, sizeof(file->who), "process %ld", (long)name.pid);
+        struct gs_ask_thread thread = {.pid = 0};
+        (void)gs_ask_read_name(file->path, &thread);
+        (void)snprintf(file->who, sizeof(file->who), "process %ld", (long)thread.pid);
         file->state = FILE_UNREAD;
     }
 }
@@ -281,13 +279,13 @@ void gs_top_list_read(struct gs_top_list *list)
 {
     bool scanned = scan(list);
     if (list->asks) {
-        add_sockets(list);
+        add_threads(list);
     }
     struct gs_top_file *file, *next;
     HASH_ITER (hh, list->files, file, next) {
-        if (file->is_socket) {
+        if (file->is_thread) {
             if (file->state != FILE_LEFT && file->state != FILE_FOREIGN) {
-                read_socket(file);
+                ask_thread(file);
             }
             continue;
         }
@@ -320,12 +318,12 @@ static bool is_wanted(const struct gs_top_list *list, const struct gs_top_file *
            strstr(pid, list->filter) || strstr(file->path, list->filter);
 }
 
-/* Whether the process of a socket is shown by its state file, too. */
-static bool is_twice(const struct gs_top_list *list, const struct gs_top_file *socket)
+/* Whether a process that is asked is shown by its state file, too. */
+static bool is_twice(const struct gs_top_list *list, const struct gs_top_file *asked)
 {
-    const struct gs_state_process *process = &socket->shown->now.process;
+    const struct gs_state_process *process = &asked->shown->now.process;
     for (const struct gs_top_file *file = list->files; file; file = file->hh.next) {
-        if (!file->is_socket && file->shown &&
+        if (!file->is_thread && file->shown &&
             !is_other(&file->shown->now.process, process) &&
             strcmp(file->shown->now.process.host, process->host) == 0) {
             return true;
@@ -450,13 +448,13 @@ void gs_top_list_arrange(struct gs_top_list *list)
     list->device_count = 0;
     for (struct gs_top_file *file = list->files; file; file = file->hh.next) {
         list->ended += file->state == FILE_LEFT;
-        if (file->state == FILE_UNREAD && (!list->quiet || file->is_socket) &&
+        if (file->state == FILE_UNREAD && (!list->quiet || file->is_thread) &&
             list->unread++ == 0) {
-            list->unread_path = file->is_socket ? file->who : file->path;
+            list->unread_path = file->is_thread ? file->who : file->path;
             list->problem = file->problem;
         }
         if ((file->state == FILE_RUNS || file->state == FILE_ENDED) && file->shown &&
-            is_wanted(list, file) && !(file->is_socket && is_twice(list, file))) {
+            is_wanted(list, file) && !(file->is_thread && is_twice(list, file))) {
             list->processes += file->state == FILE_RUNS;
             for (unsigned i = 0; i < file->shown->now.row_count; i++) {
                 add_row(list, file, i);

@@ -1,5 +1,5 @@
 /*
- * top_list.h - the processes that gpushim top shows: their files and sockets found, read
+ * top_list.h - the processes that gpushim top shows: their files and threads found, read
  * again and again, filtered and sorted. Knows no terminal.
  * Locks: none; one thread.   Design: docs/state.md
  */
@@ -68,7 +68,7 @@ struct gs_top_list {
 void gs_top_list_read(struct gs_top_list *list);
 /* Filters and sorts the rows, without reading. */
 void gs_top_list_arrange(struct gs_top_list *list);
-/* The path of a row's file, or the name of its socket (gs_glance_ask). */
+/* The path of a row's file, or the name of its thread (gs_glance_ask). */
 const char *gs_top_list_path(const struct gs_top_row *row);
 void gs_top_list_free(struct gs_top_list *list);
 

@@ -183,10 +183,10 @@ static int compare_places(const void *left, const void *right)
 }
 
 /* The report of a process without a state file. */
-static void write_answer(const struct gs_ask_name *socket, struct gs_text *text)
+static void write_answer(const struct gs_ask_thread *thread, struct gs_text *text)
 {
     struct gs_ask_answer answer;
-    if (gs_ask(socket, 0, "dump", PLACES_MS, &answer)) {
+    if (gs_ask(thread, "dump", PLACES_MS, &answer)) {
         gs_text_add(text, "%s\n", answer.text);
         free(answer.text);
     } else {
@@ -199,9 +199,9 @@ void gs_top_write_places(const char *path, struct gs_text *text)
     static struct gs_report_file file;
     const char *problem;
     char who[32], bytes[24], count[32], clock[16];
-    struct gs_ask_name socket;
-    if (gs_ask_read_name(path, &socket)) {
-        write_answer(&socket, text);
+    struct gs_ask_thread thread;
+    if (gs_ask_read_name(path, &thread)) {
+        write_answer(&thread, text);
         return;
     }
     if (!gs_report_file_read(path, GS_REPORT_OF_LEAKS, true, &file, &problem)) {

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
 #
 # control.sh - gpushim stats, dump, owners, set, trim and top ask running processes: what they answer, who may
-# ask, and that a process is as without the socket.
+# ask, and that a process with the thread that answers is as natively.
 
 # control_start NAME [VAR=value...] -- COMMAND...: in the background, until it says that it is ready. Its number is in
 # `pid`, in `pids` those of all.
@@ -12,20 +12,20 @@ control_start() {
   split_settings "${@:2}"
   need_file "$build/gpushim"
   [[ ${command[0]} != */* ]] || need_file "${command[0]}"
-  start_preloaded "$name" GPUSHIM_CONTROL=on GPUSHIM_LOG_FILE=/dev/null "${settings[@]}" -- "${command[@]}"
+  start_preloaded "$name" GPUSHIM_LOG_FILE=/dev/null "${settings[@]}" -- "${command[@]}"
   pid=$!
   pids+=("$pid")
   trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT # of a case that fails
   await 25 grep -qs ready "$name.out" || fail "$name does not start"
 }
 
-# control_sockets [PID]: how many sockets have the number in their names.
-control_sockets() {
-  grep -cE "@gpushim/${1:-$pid}/[0-9a-f]{16}\$" /proc/net/unix
-}
+# control_thread PID: the number of the thread that answers.
+control_thread() {
+  local comm
 
-has_sockets() {
-  [[ $(control_sockets) == "$1" ]]
+  comm=$(grep -ls '^gpushim-ctrl:' /proc/"$1"/task/*/comm) || return 1
+  comm=${comm%/comm}
+  echo "${comm##*/}"
 }
 
 control_end() {
@@ -116,7 +116,7 @@ control_many_case() {
 
   count=$(sized 20 50)
   for ((i = 0; i < count; i++)); do
-    start_preloaded "program$i" GPUSHIM_CONTROL=on GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
+    start_preloaded "program$i" GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
     pids+=("$!")
   done
   trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
@@ -138,19 +138,17 @@ add_case "control of many" control_many_case
 
 # ---- Who is not asked ----------------------------------------------------------------
 
-# control_off_case SETTING: no thread and no socket; the line names why.
+# control_off_case WHY SETTING [WAY]: there is no thread; the line says why.
 control_off_case() {
-  control_start program "$1" -- "$apps/asked_linked" "$PWD/over" "${@:2}"
-  expect_equal "sockets" 0 "$(control_sockets)"
-  expect_equal "threads" 0 "$(grep -l control /proc/"$pid"/task/*/comm | wc -l)"
+  control_start program "$2" -- "$apps/asked_linked" "$PWD/over" "${@:3}"
+  control_thread "$pid" && fail "there is a thread"
   ask stats stats "$pid"
   control_end
-  expect_told stats "it cannot be asked: it has no CUDA context yet, or was started without GPUSHIM_CONTROL=on (gpushim --control)"
+  expect_told stats "$1"
 }
-add_case "control off" control_off_case GPUSHIM_CONTROL=off
-add_case "control by default" control_off_case GPUSHIM_CONTROL=
-add_case "control of what is switched off" control_off_case GPUSHIM_ENABLE=off
-add_case "control without a context" control_off_case GPUSHIM_CONTROL=on without
+add_case "control off" control_off_case "it was started with GPUSHIM_CONTROL=off" GPUSHIM_CONTROL=off
+add_case "control of what is switched off" control_off_case "it was started with GPUSHIM_ENABLE=off" GPUSHIM_ENABLE=off
+add_case "control without a context" control_off_case "it has no CUDA context" GPUSHIM_CONTROL=on without
 
 control_none_case() {
   local name
@@ -198,22 +196,21 @@ add_case "control of what is stopped" control_stopped_case
 
 # ---- Forks, execs, descriptors, ends ---------------------------------------------------
 
-# A child has a socket of its own once it has a context, and none of its parent's; so has an image.
+# A child answers by itself once it has a context; so does an image.
 control_fork_case() {
   local child plain
 
   control_start parent -- "$apps/asked_$1" "$PWD/over" fork
   child=$(sed -n 's/^asked: CUDA child //p' parent.out)
   plain=$(sed -n 's/^asked: plain child //p' parent.out)
-  await 20 control_sockets "$child" >/dev/null || fail "no socket of the child's"
+  await 20 control_thread "$child" || fail "no thread of the child's"
   ask both stats "$pid" "$child"
+  ask none stats "$plain"
   expect_status both 0
-  expect_equal "the plain child's sockets" 0 "$(control_sockets "$plain")"
-  expect_equal "the parent's sockets" 1 "$(control_sockets)"
+  pid=$plain expect_told none "it has no CUDA context"
   control_end
   control_start image -- "$apps/asked_$1" "$PWD/never" exec
   ask stats stats "$pid"
-  await 10 has_sockets 1 || fail "$(control_sockets) sockets" # that of the image before goes as its thread ends
   expect_count stats.out '1[.]00 MiB live' 1
   kill "$pid"
 }
@@ -221,26 +218,50 @@ for way in shared static linked; do
   add_case "control after fork and exec $way" control_fork_case "$way"
 done
 
-# A program that closes every descriptor, fills its table, and gets the number of the socket for one of its own: as
-# natively. The library answers even then.
+# The library needs no descriptor to answer: a program that closes every descriptor and fills its table is as natively.
 control_close_case() {
-  local inode file
-
   : >over
   same_as_native -- "$apps/asked_linked" over close
   expect_text native.out 'the first free descriptor is 3$'
   rm over
   control_start program -- "$apps/asked_linked" "$PWD/over" close
-  inode=$(sed -n "s|.* \([0-9]*\) @gpushim/$pid/.*|\1|p" /proc/net/unix)
-  [[ $inode ]] || fail "there is no socket"
-  for file in /proc/"$pid"/fd/*; do
-    [[ $(readlink "$file") != "socket:[$inode]" ]] || fail "the program has the socket"
-  done
   ask stats stats "$pid"
   control_end
   expect_status stats 0
 }
 add_case "control has no descriptor of the program's" control_close_case
+
+# What the system has of a process is as natively.
+control_alike_case() {
+  same_as_native GPUSHIM_CONTROL="$2" -- "$apps/alike_linked" "$1"
+  [[ $1 == killed ]] || expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors' 1
+}
+for way in last idle queue locks table signals user cancel spaces contexts killed; do
+  for setting in "" on; do
+    add_case "control alike $way${setting:+ $setting}" control_alike_case "$way" "$setting"
+  done
+done
+
+# A filter that came later is seen: the thread sleeps on, and the program lives.
+control_filter_case() {
+  control_start program "$@" -- "$apps/alike_linked" killed "$PWD/over"
+  ask stats stats "$pid"
+  ask top top
+  control_end
+  expect_text program.out 'it lives$'
+  expect_told stats "it has installed a seccomp filter, which may end it for an answer: start it with GPUSHIM_CONTROL=on if the filter allows rt_sigtimedwait, shmctl, shmat and shmdt"
+}
+add_case "control of what has a filter" control_filter_case
+
+# A filter's handler answers for the thread, too; one that was there before, and is not the container's, keeps it away.
+control_trap_case() {
+  control_start program GPUSHIM_CONTROL=on -- "$apps/alike_linked" trapped "$PWD/over"
+  ask stats stats --wait 2 "$pid"
+  control_end
+  expect_text program.out 'it lives$'
+  expect_told stats "no answer in time (--wait)"
+}
+add_case "control of what traps" control_trap_case
 
 # It ends while it is asked, again and again.
 control_ending_case() {
@@ -262,92 +283,77 @@ add_case "control of what ends" control_ending_case
 
 # ---- Who asks, and how -----------------------------------------------------------------
 
-# A client that hangs, writes anything, or leaves keeps neither the program nor others.
+# send_signals PID TID COUNT: signals of the form of a request, with segments that are none, or are not for it.
+send_signals() {
+  python3 -S - "$@" <<'PYTHON'
+import ctypes, random, struct, sys
+pid, tid, count = map(int, sys.argv[1:])
+libc = ctypes.CDLL(None, use_errno=True)
+TGSIGQUEUEINFO = {'x86_64': 297, 'aarch64': 240}[__import__('os').uname().machine]
+libc.shmat.restype = ctypes.c_void_p
+made = random.Random(1)
+own = []
+for size in (1, 24, 4096, 65568, 70000):
+    own.append(libc.shmget(0, ctypes.c_size_t(size), 0o1600))
+    at = libc.shmat(own[-1], None, 0)
+    ctypes.memmove(at, made.randbytes(size), size)
+    libc.shmctl(own[-1], 0, None)
+# The right head, with a request that has no end.
+box = libc.shmget(0, ctypes.c_size_t(70000), 0o1600)
+at = libc.shmat(box, None, 0)
+ctypes.memmove(at, struct.pack('<QIIIIQ', 0x316d696873757067, 1, 32 + 4096 + 61440, 0, 0, 0) + b'x' * 65536, 65568)
+libc.shmctl(box, 0, None)
+own.append(box)
+sent = 0
+for i in range(count):
+    value = own[i % len(own)] if i % 2 else made.randrange(-2**31, 2**31)
+    info = struct.pack('<iiiiiii', 32, 0, made.choice((-1, -1, -1, -2)), 0, 0, 0, value).ljust(128, b'\0')
+    sent += libc.syscall(TGSIGQUEUEINFO, pid, tid, 32, info) == 0
+print(sent)
+PYTHON
+}
+
+# A client that is stopped, killed, or sends anything keeps neither the program nor others.
 control_hostile_case() {
+  local i
+
   need python3
   control_start program -- "$apps/asked_linked" "$PWD/over"
-  python3 -S - "$pid" <<'PYTHON' || fail "a client has to wait"
-import random, re, socket, sys, time
-pid = sys.argv[1]
-name = re.search(r'@(gpushim/%s/[0-9a-f]{16})\n' % pid, open('/proc/net/unix').read()).group(1)
-
-def client():
-    for _ in range(500):
-        try:
-            it = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            it.settimeout(20)
-            it.connect('\0' + name)
-            return it
-        except BlockingIOError:  # as many wait as may
-            it.close()
-            time.sleep(0.02)
-    raise SystemExit('it lets nobody in')
-
-def ask(request):
-    got = b''
-    with client() as it:
-        try:
-            it.sendall(request)
-        except OSError:
-            pass
-        try:
-            while part := it.recv(65536):
-                got += part
-        except ConnectionResetError:
-            pass
-    return got
-
-whole = ask(b'stats\n')
-assert whole.startswith(b'gpushim ok '), whole
-head, body = whole.split(b'\n', 1)
-assert int(head.split()[2]) == len(body), whole
-for request in (b'x' * 1000000, b'x' * 1000000 + b'\n', b'\n', b' \n', b'\0\0\n', b'stats x\n', b'set\n', b'set =\n',
-                b'set GPUSHIM_LEAK_MAX=' + b'9' * 4000 + b'\n', b'STATS\n', b'stats\r\n', b'dump dump\n'):
-    assert ask(request).startswith(b'gpushim no '), (request[:40], ask(request))
-made = random.Random(1)
-for _ in range(300):
-    assert ask(made.randbytes(made.randrange(200)) + b'\n').startswith(b'gpushim '), 'random'
-for _ in range(300):
-    client().close()
-hanging = [client() for _ in range(7)]
-hanging[0].sendall(b'dump\n')
-began = time.time()
-assert ask(b'stats\n').startswith(b'gpushim ok ')
-assert time.time() - began < 30, time.time() - began
-PYTHON
+  [[ $(send_signals "$pid" "$(control_thread "$pid")" 300) -gt 100 ]] || fail "no signals can be sent"
+  for ((i = 0; i < 20; i++)); do
+    "$build/gpushim" dump "$pid" >/dev/null 2>&1 &
+    sleep 0.0$((RANDOM % 10))
+    kill -9 "$!" 2>/dev/null
+    wait "$!"
+  done
   ask stats stats "$pid"
   control_end
   expect_status stats 0
+  expect_no_text /proc/sysvipc/shm " $pid "
 }
 add_case "control by a hostile client" control_hostile_case
 
-# A name of the same form, of another process's, is no process's.
+# Who gives a thread the name of one that answers is left alone: the signal would end the process.
 control_squatted_case() {
   need python3
-  control_start program -- "$apps/asked_linked" "$PWD/over"
-  sleep 60 &
-  pids+=("$!")
-  python3 -S - "$pid" "$!" <<'PYTHON' &
-import socket, sys, time
-held = []
-for pid in sys.argv[1:]:
-    for secret in '0000000000000000', 'ffffffffffffffff':
-        it = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        it.bind('\0gpushim/%s/%s' % (pid, secret))
-        it.listen(5)
-        held.append(it)
-open('squats', 'w').close()
-time.sleep(60)
+  python3 -S - <<'PYTHON' >squat.out &
+import ctypes, sys, threading, time
+def thread():
+    ctypes.CDLL(None).prctl(15, b'gpushim-ctrl:0', 0, 0, 0)
+    print('ready', flush=True)
+    time.sleep(60)
+threading.Thread(target=thread).start()
 PYTHON
-  pids+=("$!")
-  await 20 test -e squats || fail "nobody squats"
-  ask right stats "$pid"
-  ask wrong stats --wait 2 "${pids[1]}"
-  kill "${pids[@]:1}"
-  : >over
-  expect_status right 0
-  expect_quiet right
-  pid=${pids[1]} expect_told wrong "it runs without libgpushim.so"
+  pid=$!
+  pids+=("$pid")
+  trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
+  await 20 grep -q ready squat.out || fail "nobody squats"
+  ask one stats --wait 2 "$pid"
+  ask all stats --all
+  kill -0 "$pid" || fail "it was ended"
+  kill "$pid"
+  expect_told one "it runs without libgpushim.so"
+  expect_no_text all.err "process $pid"
 }
 add_case "control of a squatted name" control_squatted_case
 
@@ -362,22 +368,8 @@ control_user_case() {
   control_start program -- "$apps/asked_linked" "$PWD/over"
   run_in other -- "${another[@]}" "$build/gpushim" stats "$pid"
   run_in all -- "${another[@]}" "$build/gpushim" stats --all
-  "${another[@]}" python3 -S -c 'import socket, re' || skip "a Python that other users may start"
-  "${another[@]}" python3 -S - "$pid" >by_hand <<'PYTHON'
-import re, socket, sys
-name = re.search(r'@(gpushim/%s/[0-9a-f]{16})\n' % sys.argv[1], open('/proc/net/unix').read()).group(1)
-it = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-it.connect('\0' + name)
-try:
-    it.sendall(b'set GPUSHIM_VERBOSE=3\n')
-except OSError:
-    pass
-print(it.recv(1000).decode())
-PYTHON
   expect_told other "it is another user's process"
   expect_no_text all.out "^$pid:"
-  expect_text by_hand "^gpushim no [0-9]+$"
-  expect_text by_hand "^it is another user's process$"
   chmod 755 . "$case_dir/.." "$scratch"
   control_start theirs -- "${another[@]}" "$apps/asked_linked" "$PWD/over"
   ask root stats "$pid"
@@ -390,14 +382,14 @@ add_case "control by another user" control_user_case
 
 # ---- Containers ------------------------------------------------------------------------
 
-# From outside a process has another number and another network; root finds it nevertheless.
+# From outside a process has another number and another IPC namespace; root finds it nevertheless.
 control_namespace_case() {
   local settings command
 
   need unshare
   unshare -npf true 2>/dev/null || skip "name spaces of our own"
   need_file "$build/gpushim"
-  clean_env "$case_dir" "$cuda_path" -- LD_PRELOAD="$shim" GPUSHIM_CONTROL=on GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
+  clean_env "$case_dir" "$cuda_path" -- LD_PRELOAD="$shim" GPUSHIM_LOG_FILE=/dev/null -- "$apps/asked_linked" "$PWD/over"
   unshare "$@" --kill-child env -i "${settings[@]}" "${command[@]}" >program.out 2>program.err </dev/null &
   pids+=("$!")
   trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
@@ -409,5 +401,5 @@ control_namespace_case() {
   expect_text stats.out "^$pid: .*/asked_linked "
 }
 add_case "control of another process namespace" control_namespace_case -pf
-add_case "control of another network namespace" control_namespace_case -nf
-add_case "control of a container" control_namespace_case -mnpf --mount-proc
+add_case "control of another IPC namespace" control_namespace_case -if
+add_case "control of a container" control_namespace_case -mnipf --mount-proc

@@ -1,0 +1,104 @@
+/*
+ * ask_why.c - see ask_why.h.
+ * Owns: nothing.   Lock: none.
+ */
+#include "shim/tools/reader/ask_why.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "gs_read_text.h"
+#include "shim/settings/process_start.h"
+#include "shim/statefile/control_message.h"
+#include "shim/tools/reader/ask.h"
+
+#define WITH_ON                                                                          \
+    "start it with GPUSHIM_CONTROL=on if the filter allows rt_sigtimedwait, shmctl, "    \
+    "shmat and shmdt"
+
+const char gs_ask_filtered[] =
+    "it has installed a seccomp filter, which may end it for an answer: " WITH_ON;
+
+/* Returns whether the process has mapped the library. *readable: whether its maps can be
+ * read. */
+static bool has_library(pid_t pid, bool *readable)
+{
+    char path[64], *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
+    FILE *maps = fopen(path, "re");
+    *readable = maps && getline(&line, &room, maps) > 0;
+    while (*readable && !found && getline(&line, &room, maps) > 0) {
+        found = strstr(line, "/libgpushim.so") != NULL;
+    }
+    if (maps) {
+        (void)fclose(maps);
+    }
+    free(line);
+    return found;
+}
+
+/* Returns whether a switch was off in the environment that the process started with. */
+static bool is_off(pid_t pid, const char *variable)
+{
+    static const char *const words[] = {"off", "0", "no", "false"};
+    char path[64], *entry = NULL;
+    size_t room = 0, length = strlen(variable);
+    bool off = false;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
+    FILE *environment = fopen(path, "re");
+    while (environment && getdelim(&entry, &room, '\0', environment) > 0) {
+        if (strncmp(entry, variable, length) != 0 || entry[length] != '=') {
+            continue;
+        }
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+            off |= strcasecmp(entry + length + 1, words[i]) == 0;
+        }
+    }
+    if (environment) {
+        (void)fclose(environment);
+    }
+    free(entry);
+    return off;
+}
+
+static bool is_filtered(pid_t pid)
+{
+    static char status[4096]; /* one thread asks */
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
+    (void)gs_read_text(path, status, sizeof(status));
+    unsigned filters = gs_control_filters(status);
+    (void)gs_read_text("/proc/1/status", status, sizeof(status));
+    return filters > gs_control_filters(status);
+}
+
+const char *gs_ask_why_none(pid_t pid)
+{
+    uint64_t unused;
+    bool readable;
+    if (gs_process_start(pid, &unused) != GS_OK) {
+        return "no such process";
+    }
+    bool preloaded = has_library(pid, &readable);
+    if (!readable && geteuid() != 0) {
+        return gs_ask_foreign;
+    }
+    if (!preloaded) {
+        return "it runs without libgpushim.so";
+    }
+    if (is_off(pid, "GPUSHIM_ENABLE")) {
+        return "it was started with GPUSHIM_ENABLE=off";
+    }
+    if (is_off(pid, "GPUSHIM_CONTROL")) {
+        return "it was started with GPUSHIM_CONTROL=off";
+    }
+    if (is_filtered(pid)) {
+        return "it has no CUDA context, or a seccomp filter that may end it for an "
+               "answer: " WITH_ON;
+    }
+    return "it has no CUDA context";
+}

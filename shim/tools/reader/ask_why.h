@@ -1,0 +1,17 @@
+/*
+ * ask_why.h - why a process cannot be asked.
+ * Locks: none; one thread.
+ */
+#ifndef GS_ASK_WHY_H
+#define GS_ASK_WHY_H
+
+#include <sys/types.h>
+
+/* A filter came after the thread: the end of a sentence. */
+extern const char gs_ask_filtered[];
+
+/* Why a process has no thread that answers, as far as can be seen: the end of a sentence;
+ * static. */
+const char *gs_ask_why_none(pid_t pid);
+
+#endif
