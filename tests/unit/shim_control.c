@@ -17,6 +17,7 @@
 #include "shim/control/answers.h"
 #include "shim/statefile/control_message.h"
 #include "shim/tools/reader/ask.h"
+#include "shim/tools/reader/container.h"
 #include "shim/tools/reader/glance.h"
 
 /* ---- names and filters ------------------------------------------------------------- */
@@ -58,6 +59,34 @@ Test(control, filters_are_counted)
     /* Before Linux 5.9; and the strict mode. */
     cr_expect_eq(gs_control_filters("\nSeccomp:\t2\n"), 1);
     cr_expect_eq(gs_control_filters("\nSeccomp:\t1\nSeccomp_filters:\t0\n"), 1);
+}
+
+Test(control, containers_are_those_of_control_groups)
+{
+#define ID  "1234567890abcdef1234567890abcdef1234567890abcdef1234567890abcdef"
+#define UID "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
+    static const struct {
+        const char *cgroup, *pod; /* NULL: no container */
+    } rows[] = {
+        {"0::/\n", NULL},
+        {"", NULL},
+        {"0::/user.slice/user-1000.slice/session-3.scope\n", NULL},
+        {"0::/system.slice/docker-" ID ".scope\n", ""},
+        {"12:memory:/docker/" ID "\n11:cpu:/docker/" ID "\n", ""},
+        {"0::/machine.slice/libpod-" ID ".scope/container\n", ""},
+        {"0::/kubepods/besteffort/pod" UID "/" ID "\n", UID},
+        {"0::/kubepods.slice/kubepods-pod0a1b2c3d_0a1b_0a1b_0a1b_0a1b2c3d4e5f.slice/"
+         "crio-" ID ".scope\n",
+         UID},
+        {"0::/kubepods/pod0a1b/" ID "\n", ""},
+        {"0::/docker/" ID "0\n", NULL}};
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
+        struct gs_container got;
+        cr_expect_eq(gs_container_parse(rows[i].cgroup, &got), rows[i].pod != NULL, "%s",
+                     rows[i].cgroup);
+        cr_expect_str_eq(got.id, rows[i].pod ? ID : "");
+        cr_expect_str_eq(got.pod, rows[i].pod ? rows[i].pod : "");
+    }
 }
 
 /* ---- requests ------------------------------------------------------------------------

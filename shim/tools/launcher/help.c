@@ -99,6 +99,7 @@ static const char pause_help[] =
 
 #define REQUEST_OPTIONS                                                                  \
     "\n"                                                                                 \
+    "  NAME                     every process with this program's or script's name\n"    \
     "  --all                    every process of this user, for root of all users\n"     \
     "  --wait=SECONDS           for an answer, 10 unless given\n"
 #define REQUEST_HELP                                                                     \
@@ -201,7 +202,8 @@ static const struct {
     [GS_VERB_REPLAY] = {"usage: gpushim [options] replay [options] TRACE...\n", NULL},
     [GS_VERB_ADVISE] = {"usage: gpushim [options] advise [options] TRACE\n", NULL},
 #define GS_REQUEST(word, verb, argument)                                                 \
-    [GS_VERB_##verb] = {"usage: gpushim " #word " [options] PID...|--all" argument "\n", \
+    [GS_VERB_##verb] = {"usage: gpushim " #word " [options] PID|NAME...|--all" argument  \
+                        "\n",                                                            \
                         word##_help},
 #include "shim/control/requests.def"
 };

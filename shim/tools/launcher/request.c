@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_read_text.h"
 #include "shim/settings/options.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/reader/ask.h"
@@ -64,12 +65,16 @@ static void print_row(const struct gs_glance_row *row)
 static bool print_stats(const struct gs_ask_answer *answer)
 {
     static struct gs_glance glance; /* large */
+    char container[GS_CONTAINER_TEXT];
     const char *problem;
     if (!gs_glance_parse(answer->text, &glance, &problem)) {
         gs_launcher_warn("process %ld: its answer is %s", (long)answer->pid, problem);
         return false;
     }
     printf("%ld: ", (long)answer->pid);
+    if (gs_container_text(answer->pid, true, container)[0]) {
+        printf("%s: ", container);
+    }
     if (glance.process.rank >= 0) {
         printf("rank %d: ", (int)glance.process.rank);
     }
@@ -133,13 +138,36 @@ static void take_answer(struct inquiry *inquiry, bool answered, pid_t pid,
 
 /* ---- processes --------------------------------------------------------------------- */
 
-/* Every process of this user, of all users for root, that answers. */
-static void ask_all(struct inquiry *inquiry)
+/* Returns whether the process runs a program of this name, or a script: the file name of
+ * its first word, or of the second. */
+static bool is_named(pid_t pid, const char *name)
+{
+    static char words[4096]; /* one thread asks */
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/cmdline", (long)pid);
+    size_t length = gs_read_text(path, words, sizeof(words));
+    const char *at = words;
+    for (unsigned i = 0; i < 2 && at < words + length; i++, at += strlen(at) + 1) {
+        const char *slash = strrchr(at, '/');
+        if (strcmp(slash ? slash + 1 : at, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every process of this user, of all users for root, that answers; with a name only those
+ * of this name. */
+static void ask_all(struct inquiry *inquiry, const char *name)
 {
     size_t count;
+    unsigned asked = inquiry->asked;
     struct gs_ask_thread *threads = gs_ask_list(&count);
     for (size_t i = 0; i < count; i++) {
         struct gs_ask_answer answer;
+        if (name && !is_named(threads[i].pid, name)) {
+            continue;
+        }
         bool answered = gs_ask(&threads[i], inquiry->request, inquiry->wait_ms, &answer);
         if (!answered &&
             (answer.problem == gs_ask_foreign || answer.problem == gs_ask_gone)) {
@@ -148,10 +176,18 @@ static void ask_all(struct inquiry *inquiry)
         take_answer(inquiry, answered, answer.pid, &answer);
     }
     free(threads);
-    if (inquiry->asked == 0) {
+    if (inquiry->asked == asked && name) {
+        gs_launcher_warn("%.200s: no process of this name can be asked", name);
+        inquiry->failed++;
+    } else if (inquiry->asked == asked) {
         gs_launcher_warn("--all: no process of yours can be asked");
         inquiry->failed++;
     }
+}
+
+static bool is_number(const char *word)
+{
+    return word[0] && !word[strspn(word, "0123456789")];
 }
 
 static unsigned long number_of(const char *what, const char *word, unsigned long most)
@@ -249,19 +285,25 @@ int gs_request_run(const struct gs_arguments *arguments)
         take_settings(&inquiry, pids, rows[i].word);
     }
     for (char **pid = pids; *pid; pid++) {
-        (void)number_of("a process", *pid, INT32_MAX);
+        if (is_number(*pid)) {
+            (void)number_of("a process", *pid, INT32_MAX);
+        }
     }
     if (arguments->every && pids[0]) {
         gs_launcher_fail(GS_EXIT_USAGE, "%s: --all, or processes; not both",
                          rows[i].word);
     }
     if (!arguments->every && !pids[0]) {
-        gs_help_refuse(inquiry.verb, "%s: no PID is given", rows[i].word);
+        gs_help_refuse(inquiry.verb, "%s: no PID or NAME is given", rows[i].word);
     }
     if (arguments->every) {
-        ask_all(&inquiry);
+        ask_all(&inquiry, NULL);
     }
     for (char **word = pids; *word; word++) {
+        if (!is_number(*word)) {
+            ask_all(&inquiry, *word);
+            continue;
+        }
         pid_t pid = (pid_t)number_of("a process", *word, INT32_MAX);
         struct gs_ask_answer answer;
         bool answered = gs_ask_process(pid, inquiry.request, inquiry.wait_ms, &answer);

@@ -5,6 +5,7 @@
 #ifndef GS_GLANCE_H
 #define GS_GLANCE_H
 
+#include "shim/tools/reader/container.h"
 #include "tracker/state/state_read.h"
 
 /* The memory of a device, or of the host. */
@@ -19,6 +20,7 @@ struct gs_glance_row {
 struct gs_glance {
     struct gs_state_process process; /* its texts have no control characters */
     bool running;
+    char container[GS_CONTAINER_TEXT]; /* "": none, or it was not asked */
     const char *halted; /* why it does not go on: "stopped", "paused"; NULL: it does */
     uint64_t at_ns;     /* gs_now_ns when it was read */
     /* Devices that had memory, and pinned host memory if there ever was any; at least one

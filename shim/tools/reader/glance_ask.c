@@ -108,6 +108,7 @@ bool gs_glance_parse(char *text, struct gs_glance *out, const char **problem)
         {"pinned", 0, GS_JSON_CALL, read_pinned}};
     struct gs_json_read json = {.at = text};
     memset(&out->process, 0, sizeof(out->process));
+    out->container[0] = '\0';
     out->process.rank = -1;
     out->row_count = 0;
     gs_json_read_fields(&json, fields, GS_ARRAY_LEN(fields), out);
@@ -136,6 +137,7 @@ bool gs_glance_ask(const char *name, struct gs_glance *out, const char **problem
     }
     if (read) {
         out->process.pid = answer.pid;
+        (void)gs_container_text(answer.pid, false, out->container);
         out->running = true;
         out->at_ns = gs_now_ns();
         out->halted =

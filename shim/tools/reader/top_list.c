@@ -315,6 +315,7 @@ static bool is_wanted(const struct gs_top_list *list, const struct gs_top_file *
     return !list->filter[0] ||
            strcasestr(file->shown->now.process.command, list->filter) ||
            strcasestr(file->shown->now.process.host, list->filter) ||
+           strstr(file->shown->now.container, list->filter) ||
            strstr(pid, list->filter) || strstr(file->path, list->filter);
 }
 

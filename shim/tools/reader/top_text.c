@@ -157,6 +157,9 @@ void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text 
     if (row->glance->halted && !row->ended) {
         gs_text_add(text, "(%s) ", row->glance->halted);
     }
+    if (row->glance->container[0]) {
+        gs_text_add(text, "%s: ", row->glance->container);
+    }
     if (process->rank >= 0) {
         gs_text_add(text, "rank %d: ", process->rank);
     }

@@ -61,10 +61,15 @@ control_answers_case() {
   ask owners owners "$pid"
   ask set set "$pid" leak-max=0
   ask less dump "$pid"
+  ask again set "$pid" leak-max=9
+  ask paths set "$pid" full-paths=on
+  ask whole dump "$pid"
   ask start set GPUSHIM_POOL=off "$pid"
   ask trim trim "$pid"
   ask top top
+  ask named stats "asked_$1" # others of the name may run beside this one
   control_end
+  expect_count named.out "^$pid: " 1
   expect_equal "what the program says" 'asked: ready' "$(<program.out)"
   expect_text stats.out "^$pid: .*/asked_$1 "
   expect_text stats.out '^  GPU 0 [0-9a-f:.]+: 1[.]00 MiB live, peak 1[.]00 MiB, 1 allocation, [0-9.]+ MiB reserved$'
@@ -79,10 +84,12 @@ control_answers_case() {
   expect_no_text owners.out 'LIVE|LEAK_MAX'
   expect_equal "the setting" "$pid: GPUSHIM_LEAK_MAX=0" "$(<set.out)"
   expect_no_text less.out 'LIVE 1'
+  expect_equal "the setting" "$pid: GPUSHIM_FULL_PATHS=on" "$(<paths.out)"
+  expect_text whole.out '#0 hold +[^ ]*/tests/apps/asked[.]c:[0-9]+$'
   expect_told start "GPUSHIM_POOL is read at the start of a program; unchanged"
   expect_text trim.out "^$pid: 0 B of idle GPU memory returned to the driver"
   expect_text top.out "^ +$pid +0  1[.]00 MiB +[0-9.]+ MiB .* [^ ]*/asked_$1 "
-  for name in stats json dump owners set less trim; do
+  for name in stats json dump owners set less again paths whole trim; do
     expect_status "$name" 0
     expect_quiet "$name"
   done
@@ -162,7 +169,8 @@ control_none_case() {
   ask ended stats "$pid"
   expect_told plain "it runs without libgpushim.so"
   expect_told ended "no such process"
-  ask word stats x
+  ask word stats 0
+  ask name stats no-such-program
   ask two set "$$" leak-max=1 leak-min-bytes=2
   ask unknown set "$$" leek-max=1
   ask value set "$$" leak-max=many
@@ -172,6 +180,8 @@ control_none_case() {
     expect_count "$name.err" '^gpushim: ' 1
   done
   expect_text unknown.err 'did you mean GPUSHIM_LEAK_MAX'
+  expect_status name 1
+  expect_equal "what is told" "gpushim: no-such-program: no process of this name can be asked" "$(<name.err)"
 }
 add_case "control of no program" control_none_case
 
@@ -403,3 +413,25 @@ control_namespace_case() {
 add_case "control of another process namespace" control_namespace_case -pf
 add_case "control of another IPC namespace" control_namespace_case -if
 add_case "control of a container" control_namespace_case -mnipf --mount-proc
+
+# The pod and the container are those of the control group.
+control_pod_case() {
+  local root id group uid=0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f
+
+  for root in /sys/fs/cgroup/systemd /sys/fs/cgroup; do
+    [[ -e $root/cgroup.procs ]] && break
+  done
+  printf -v id '%052x' "$$"
+  group=$root/gpushim-test.$$/kubepods-pod${uid//-/_}.slice/cri-containerd-1234567890ab$id.scope
+  [[ -e $root/cgroup.procs ]] || skip "control groups"
+  mkdir -p "$group" 2>/dev/null || skip "a control group of our own"
+  control_start program -- "$apps/asked_linked" "$PWD/over"
+  echo "$pid" >"$group/cgroup.procs" || skip "a control group of our own"
+  ask stats stats "$pid"
+  ask top top
+  control_end
+  (cd "$root" && rmdir -p "${group#"$root/"}")
+  expect_text stats.out "^$pid: pod $uid, container 1234567890ab: .*/asked_linked "
+  expect_text top.out "^ +$pid +0 .* container 1234567890ab: .*/asked_linked "
+}
+add_case "control of a pod" control_pod_case
