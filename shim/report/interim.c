@@ -36,6 +36,8 @@
 
 /* The longest wait of a thread that is refused memory for the report of the owners. */
 #define PATIENCE_S 5
+/* Between two looks at whether the program's threads have ended. */
+#define CHECK_S 1
 
 /* Call sites listed when memory ran out; the time of the child that looks up their lines,
  * also of those of all such reports together; and the host memory that must be left for
@@ -141,13 +143,22 @@ void gs_interim_log_switches(void)
     gs_mutex_unlock(&switches.lock);
 }
 
+/* Returns false if no signal came for a while. */
+static bool await_wanted(void)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += CHECK_S;
+    return sem_timedwait(&signals.wanted, &until) == 0;
+}
+
 static void *wait_for_signals(void *unused)
 {
     (void)unused;
     gs_thread.depth = 1; /* its calls are not the program's */
     for (;;) {
-        while (sem_wait(&signals.wanted) != 0) {
-            if (errno != EINTR) {
+        while (!await_wanted()) {
+            if ((errno != EINTR && errno != ETIMEDOUT) || gs_own_threads_remain()) {
                 return NULL;
             }
         }

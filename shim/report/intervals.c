@@ -25,6 +25,8 @@
 /* Between two metrics files, unless GPUSHIM_STATS_INTERVAL says so: collectors read them
  * as often. */
 #define METRICS_MS 15000u
+/* Between two looks at whether the program's threads have ended. */
+#define CHECK_NS 1000000000ull
 
 static struct gs_growth *comparison; /* atomic; NULL: nothing is compared */
 static struct gs_growth_names names; /* the thread's */
@@ -127,6 +129,7 @@ static struct {
              {.take = write_files, .variable = "GPUSHIM_OUTPUT_INTERVAL"},
              {.take = write_metrics, .variable = "GPUSHIM_METRICS_FILE"}};
 
+/* Until the first is due, or the program's threads may have ended. */
 static void nap_until_due(void)
 {
     uint64_t first_ns = UINT64_MAX, now_ns = gs_now_ns();
@@ -136,7 +139,7 @@ static void nap_until_due(void)
         }
     }
     if (first_ns > now_ns) {
-        gs_nap(first_ns - now_ns);
+        gs_nap(first_ns - now_ns < CHECK_NS ? first_ns - now_ns : CHECK_NS);
     }
 }
 
@@ -145,7 +148,7 @@ static void *run_at_intervals(void *unused)
 {
     struct gs_state *state = NULL;
     gs_thread.depth = 1;
-    while (!state || gs_finish_due()) {
+    while (!state || (gs_finish_due() && !gs_own_threads_remain())) {
         nap_until_due();
         state = gs_state_peek(); /* NULL while a slow start is in progress */
         for (size_t i = 0; i < GS_ARRAY_LEN(turns); i++) {

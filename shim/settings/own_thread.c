@@ -9,9 +9,11 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gs_read_text.h"
 #include "gs_wait.h"
 #include "shim/settings/thread.h"
 
@@ -100,6 +102,22 @@ bool gs_own_thread_is(pid_t number)
         }
     }
     return false;
+}
+
+bool gs_own_threads_remain(void)
+{
+    char text[512];
+    struct stat tasks;
+    uint64_t links = 3; /* two, and the first thread's */
+    (void)gs_read_text("/proc/self/stat", text, sizeof(text));
+    const char *name_end = strrchr(text, ')');
+    if (!name_end || strncmp(name_end, ") Z", 3) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < MOST; i++) {
+        links += __atomic_load_n(&slots[i].number, __ATOMIC_ACQUIRE) != 0;
+    }
+    return stat("/proc/self/task", &tasks) == 0 && (uint64_t)tasks.st_nlink <= links;
 }
 
 void gs_own_thread_reset(void)

@@ -21,6 +21,10 @@ bool gs_own_thread(const char *name, void *(*body)(void *));
 /* Returns true if the kernel's thread id belongs to such a thread. Takes no lock. */
 bool gs_own_thread_is(pid_t number);
 
+/* Returns true if the program's threads have ended, the first one too: a thread of the
+ * library's that waits must end now, or the process never does. */
+bool gs_own_threads_remain(void);
+
 /* In a forked child: there are none. */
 void gs_own_thread_reset(void);
 

@@ -252,6 +252,15 @@ for way in last idle queue locks table signals user cancel spaces contexts kille
   done
 done
 
+# Threads of the library that wait for something else end with the program's, too.
+control_remain_case() {
+  same_as_native "$1" -- "$apps/alike_linked" last
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors' 1
+}
+for setting in GPUSHIM_DUMP_SIGNAL=USR1 GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_STATS_INTERVAL=1h; do
+  add_case "control alike last with $setting" control_remain_case "$setting"
+done
+
 # A filter that came later is seen: the thread sleeps on, and the program lives.
 control_filter_case() {
   control_start program "$@" -- "$apps/alike_linked" killed "$PWD/over"
