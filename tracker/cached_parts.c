@@ -1,34 +1,46 @@
 /*
  * cached_parts.c - a table of the parts of cached memory, open-addressed by address.
+ *
+ * In a state file the table may be read after any store: a part's address is stored last,
+ * and removed first. A part that was being moved may be there twice.
+ *
  * Owns: struct gs_cached_parts.   Lock: its own.
  */
 #include "tracker/cached_parts.h"
 
-#include "tracker/host_memory.h"
-#include "tracker/tracker_lock.h"
+#include "tracker/tracker_internal.h"
 
 #include <stdlib.h>
 
 #define FIRST_ROOM ((size_t)4096)
 
-struct gs_cached_parts {
-    struct gs_tracker_lock lock;
-    struct gs_part *slots;
-    size_t room; /* a power of two */
-    size_t count;
-    bool lost; /* memory was short: some parts are missing */
-};
-
-struct gs_cached_parts *gs_cached_parts_create(void)
+static size_t table_bytes(uint64_t room)
 {
-    struct gs_cached_parts *parts = gs_host_map(sizeof(*parts));
+    return sizeof(struct gs_part_table) + (size_t)room * sizeof(struct gs_part);
+}
 
-    if (parts && !(parts->slots = gs_host_map(FIRST_ROOM * sizeof(*parts->slots)))) {
-        gs_host_unmap(parts, sizeof(*parts));
+static struct gs_part_table *map_table(struct gs_state_memory *memory, uint64_t room)
+{
+    struct gs_part_table *table = gs_pages_map(memory, table_bytes(room));
+
+    if (table) {
+        table->room = room;
+    }
+    return table;
+}
+
+struct gs_cached_parts *gs_cached_parts_create(struct gs_state_memory *memory)
+{
+    struct gs_cached_parts *parts = gs_pages_map(memory, sizeof(*parts));
+
+    if (!parts) {
         return NULL;
     }
-    if (parts) {
-        parts->room = FIRST_ROOM;
+    parts->memory = memory;
+    parts->table = map_table(memory, FIRST_ROOM);
+    if (!parts->table) {
+        gs_state_unmap(memory, parts, sizeof(*parts));
+        return NULL;
     }
     return parts;
 }
@@ -38,62 +50,89 @@ void gs_cached_parts_destroy(struct gs_cached_parts *parts)
     if (!parts) {
         return;
     }
-    gs_host_unmap(parts->slots, parts->room * sizeof(*parts->slots));
-    gs_host_unmap(parts, sizeof(*parts));
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
+        gs_samples_free(&parts->gone[i].sites);
+    }
+    gs_state_unmap(parts->memory, parts->table, table_bytes(parts->table->room));
+    gs_state_unmap(parts->memory, parts, sizeof(*parts));
 }
 
-static size_t home_of(const struct gs_cached_parts *parts, uint64_t addr)
+static size_t home_of(const struct gs_part_table *table, uint64_t addr)
 {
-    return (size_t)(addr * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (parts->room - 1);
+    return (size_t)(addr * UINT64_C(0x9e3779b97f4a7c15) >> 20) &
+           (size_t)(table->room - 1);
 }
 
 /* Returns the part's slot, or the empty slot where it belongs. */
-static size_t slot_of(const struct gs_cached_parts *parts, uint64_t addr)
+static size_t slot_of(const struct gs_part_table *table, uint64_t addr)
 {
-    size_t slot = home_of(parts, addr);
+    size_t slot = home_of(table, addr);
 
-    while (parts->slots[slot].addr != 0 && parts->slots[slot].addr != addr) {
-        slot = (slot + 1) & (parts->room - 1);
+    while (table->slots[slot].addr != 0 && table->slots[slot].addr != addr) {
+        slot = (slot + 1) & (size_t)(table->room - 1);
     }
     return slot;
 }
 
+static void fill(struct gs_part *slot, const struct gs_part *part)
+{
+    __atomic_store_n(&slot->addr, 0, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the process may end after any store */
+    slot->bytes = part->bytes;
+    slot->device = part->device;
+    slot->time_ns = part->time_ns;
+    slot->stack = part->stack;
+    slot->peak = part->peak;
+    __atomic_store_n(&slot->addr, part->addr, __ATOMIC_RELEASE);
+}
+
 static bool grow(struct gs_cached_parts *parts)
 {
-    struct gs_part *old = parts->slots;
-    size_t room = parts->room;
-    struct gs_part *slots = gs_host_map(room * 2 * sizeof(*slots));
+    struct gs_part_table *old = parts->table;
+    struct gs_part_table *table = map_table(parts->memory, old->room * 2);
 
-    if (!slots) {
+    if (!table) {
         return false;
     }
-    parts->slots = slots;
-    parts->room = room * 2;
-    for (size_t i = 0; i < room; i++) {
-        if (old[i].addr != 0) {
-            slots[slot_of(parts, old[i].addr)] = old[i];
+    for (size_t i = 0; i < old->room; i++) {
+        if (old->slots[i].addr != 0) {
+            fill(&table->slots[slot_of(table, old->slots[i].addr)], &old->slots[i]);
         }
     }
-    gs_host_unmap(old, room * sizeof(*old));
+    __atomic_store_n(&parts->table, table, __ATOMIC_RELEASE);
+    gs_state_unmap(parts->memory, old, table_bytes(old->room));
     return true;
 }
 
 /* Empties a slot, and moves those behind it that belong further to the front. */
 static void empty(struct gs_cached_parts *parts, size_t slot)
 {
-    size_t mask = parts->room - 1, at = slot;
+    struct gs_part_table *table = parts->table;
+    size_t mask = (size_t)table->room - 1, at = slot;
 
     parts->count--;
-    parts->slots[slot].addr = 0;
-    for (at = (at + 1) & mask; parts->slots[at].addr != 0; at = (at + 1) & mask) {
-        size_t home = home_of(parts, parts->slots[at].addr);
+    __atomic_store_n(&table->slots[slot].addr, 0, __ATOMIC_RELEASE);
+    for (at = (at + 1) & mask; table->slots[at].addr != 0; at = (at + 1) & mask) {
+        size_t home = home_of(table, table->slots[at].addr);
         if (((at - home) & mask) < ((at - slot) & mask)) {
             continue;
         }
-        parts->slots[slot] = parts->slots[at];
-        parts->slots[at].addr = 0;
+        fill(&table->slots[slot], &table->slots[at]);
+        __atomic_store_n(&table->slots[at].addr, 0, __ATOMIC_RELEASE);
         slot = at;
     }
+}
+
+/* Adds a part. The lock is held. */
+static void add(struct gs_cached_parts *parts, const struct gs_part *part)
+{
+    if (parts->count * 2 >= parts->table->room && !grow(parts)) {
+        parts->lost = 1;
+        return;
+    }
+    struct gs_part *slot = &parts->table->slots[slot_of(parts->table, part->addr)];
+    parts->count += slot->addr == 0;
+    fill(slot, part);
 }
 
 void gs_cached_parts_add(struct gs_cached_parts *parts, const struct gs_part *part)
@@ -102,34 +141,140 @@ void gs_cached_parts_add(struct gs_cached_parts *parts, const struct gs_part *pa
         return;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    if (parts->count * 2 >= parts->room && !grow(parts)) {
-        parts->lost = true;
-    } else {
-        size_t slot = slot_of(parts, part->addr);
-        parts->count += parts->slots[slot].addr == 0;
-        parts->slots[slot] = *part;
-    }
+    add(parts, part);
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
 }
 
-void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr)
+/* ---- peaks ------------------------------------------------------------------------ */
+
+/* Keeps what is known of the device now. Returns the device as it was before. */
+static struct gs_parts_gone see(struct gs_cached_parts *parts,
+                                const struct gs_parts_now *now)
+{
+    struct gs_parts_gone *device = &parts->gone[now->device], before = *device;
+
+    device->seen = now->peak;
+    device->reserved_bytes = now->reserved_bytes;
+    return before;
+}
+
+void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
+                              const struct gs_parts_now *now)
+{
+    if (part.addr == 0 || part.bytes == 0) {
+        return;
+    }
+    gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
+    const struct gs_parts_gone before = see(parts, now);
+    part.device = now->device;
+    part.peak = now->peak;
+    if (now->reserved_bytes > before.reserved_bytes && now->peak != before.seen) {
+        part.peak = now->peak - 1; /* its own memory made the peak */
+    }
+    add(parts, &part);
+    gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+}
+
+/* Counts a part that was live at the device's peak. Without memory it is missing there.
+ */
+static void keep_gone(struct gs_parts_gone *device, const struct gs_part *part,
+                      uint32_t peak)
+{
+    const struct gs_sample sample = {
+        .stack = part->stack, .alloc_count = 1, .alloc_bytes = part->bytes};
+
+    if (device->peak != peak) {
+        gs_samples_free(&device->sites);
+        device->peak = peak;
+    }
+    (void)!gs_samples_add(&device->sites, &sample);
+}
+
+void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
+                            const struct gs_parts_now *now)
 {
     if (addr == 0) {
         return;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    size_t slot = slot_of(parts, addr);
-    if (parts->slots[slot].addr != 0) {
+    (void)see(parts, now);
+    size_t slot = slot_of(parts->table, addr);
+    const struct gs_part *part = &parts->table->slots[slot];
+    if (part->addr != 0 && part->peak != now->peak) {
+        keep_gone(&parts->gone[now->device], part, now->peak);
+    }
+    if (part->addr != 0) {
         empty(parts, slot);
     }
     gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
 }
+
+/* Copies the samples of a peak. A group may need the program's malloc, which must not run
+ * under a lock that an allocation waits for. */
+static size_t copy_gone(struct gs_cached_parts *parts, const struct gs_parts_gone *device,
+                        uint32_t peak, struct gs_sample *samples, size_t room)
+{
+    size_t count = 0;
+
+    gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
+    for (size_t i = 0; device->peak == peak && i < device->sites.capacity; i++) {
+        const struct gs_sample *sample = &device->sites.slots[i];
+        if (sample->used && count++ < room) {
+            samples[count - 1] = *sample;
+        }
+    }
+    gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+    return count;
+}
+
+enum gs_status gs_cached_parts_gone(struct gs_cached_parts *parts, unsigned device,
+                                    uint32_t peak, struct gs_groups *out)
+{
+    const struct gs_parts_gone *gone = &parts->gone[device];
+    size_t room = 2 * copy_gone(parts, gone, peak, NULL, 0) + 1;
+    struct gs_sample *samples = gs_host_map(room * sizeof(*samples));
+    enum gs_status status = samples ? GS_OK : GS_ERR_HOST_NOMEM;
+    size_t count = samples ? copy_gone(parts, gone, peak, samples, room) : 0;
+
+    for (size_t i = 0; i < count && status == GS_OK; i++) {
+        const struct gs_sample *sample = &samples[i];
+        const struct gs_group part = {.stack = sample->stack,
+                                      .device = (int16_t)device,
+                                      .holds = GS_HOLDS_ITSELF,
+                                      .bytes = sample->alloc_bytes,
+                                      .count = sample->alloc_count,
+                                      .likely_bytes = (double)sample->alloc_bytes,
+                                      .likely_count = (double)sample->alloc_count};
+        status = i < room ? gs_groups_add(out, &part) : GS_ERR_HOST_NOMEM;
+    }
+    gs_host_unmap(samples, room * sizeof(*samples));
+    return status;
+}
+
+/* ---- a list ----------------------------------------------------------------------- */
 
 static int compare_parts(const void *left, const void *right)
 {
     const struct gs_part *a = left, *b = right;
 
     return a->addr < b->addr ? -1 : a->addr > b->addr;
+}
+
+/* Copies the parts into a list, without more than it has room for. Returns their
+ * number. */
+static size_t copy_parts(struct gs_cached_parts *parts, struct gs_part_list *list)
+{
+    gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
+    const struct gs_part_table *table = parts->table;
+    size_t count = parts->count;
+    list->known = parts->lost == 0 && count <= list->room;
+    for (size_t i = 0; list->known && i < table->room; i++) {
+        if (table->slots[i].addr != 0) {
+            list->items[list->count++] = table->slots[i];
+        }
+    }
+    gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+    return count;
 }
 
 struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts)
@@ -139,15 +284,13 @@ struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts)
     if (!parts) {
         return list;
     }
-    gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    list.items = malloc((parts->count + 1) * sizeof(*list.items));
-    list.known = list.items && !parts->lost;
-    for (size_t i = 0; list.known && i < parts->room; i++) {
-        if (parts->slots[i].addr != 0) {
-            list.items[list.count++] = parts->slots[i];
-        }
+    list.room = 2 * copy_parts(parts, &list) + 64; /* more may be added meanwhile */
+    list.items = gs_host_map(list.room * sizeof(*list.items));
+    if (!list.items) {
+        return (struct gs_part_list){0};
     }
-    gs_tracker_lock_give(&parts->lock, GS_RANK_PARTS);
+    list.count = 0;
+    (void)copy_parts(parts, &list);
     if (list.count > 0) {
         qsort(list.items, list.count, sizeof(*list.items), compare_parts);
     }
@@ -156,7 +299,7 @@ struct gs_part_list gs_cached_parts_copy(struct gs_cached_parts *parts)
 
 void gs_part_list_free(struct gs_part_list *list)
 {
-    free(list->items);
+    gs_host_unmap(list->items, list->room * sizeof(*list->items));
     *list = (struct gs_part_list){0};
 }
 
@@ -178,4 +321,38 @@ size_t gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint6
     }
     *first = low;
     return high - low;
+}
+
+bool gs_part_list_split(const struct gs_part_list *list, uint64_t addr,
+                        const struct gs_group *whole,
+                        void (*add_piece)(void *self, const struct gs_group *piece),
+                        void *self)
+{
+    struct gs_group piece = *whole;
+    uint64_t left = whole->bytes;
+    size_t first, count = gs_part_list_within(list, addr, whole->bytes, &first);
+
+    for (size_t i = first; i < first + count; i++) {
+        if (list->items[i].stack == 0 || list->items[i].bytes > left) {
+            return false;
+        }
+        left -= list->items[i].bytes;
+    }
+    for (size_t i = first; i < first + count; i++) {
+        const struct gs_part *part = &list->items[i];
+        piece.holds = GS_HOLDS_ITSELF;
+        piece.stack = part->stack;
+        piece.bytes = part->bytes;
+        piece.likely_bytes = (double)part->bytes;
+        piece.oldest_ns = piece.newest_ns = part->time_ns;
+        add_piece(self, &piece);
+    }
+    if (count > 0 && left > 0) {
+        piece = *whole;
+        piece.holds = GS_HOLDS_NOTHING;
+        piece.bytes = left;
+        piece.likely_bytes = (double)left;
+        add_piece(self, &piece);
+    }
+    return count > 0;
 }

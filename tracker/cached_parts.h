@@ -8,30 +8,76 @@
 #ifndef GS_CACHED_PARTS_H
 #define GS_CACHED_PARTS_H
 
-#include "gs_base.h"
+#include "tracker/groups.h"
+#include "tracker/samples.h"
+#include "tracker/state/state_memory.h"
+#include "tracker/tracker_lock.h"
 
 struct gs_cached_parts;
 
-/* NULL: no memory. */
-struct gs_cached_parts *gs_cached_parts_create(void);
+/* memory: that of the tracker, or NULL. NULL: no memory. */
+struct gs_cached_parts *gs_cached_parts_create(struct gs_state_memory *memory);
 void gs_cached_parts_destroy(struct gs_cached_parts *parts); /* NULL is allowed */
 
 /* A part that is handed out. */
 struct gs_part {
-    uint64_t addr, bytes; /* addr 0: none */
-    uint64_t time_ns;     /* since the tracker's start */
-    uint32_t stack;       /* of the call that it was handed to; 0: not known */
+    uint64_t addr; /* 0: none */
+    uint64_t bytes : 56, device : 8;
+    uint64_t time_ns; /* since the tracker's start */
+    uint32_t stack;   /* of the call that it was handed to; 0: not known */
+    uint32_t peak;    /* it is newer than that peak of its device, by number */
+};
+
+/* A table of parts, open-addressed by address. */
+struct gs_part_table {
+    uint64_t room; /* a power of two */
+    struct gs_part slots[];
+};
+
+/* The parts of a device that were live at a peak, and that the allocator has back. */
+struct gs_parts_gone {
+    uint64_t reserved_bytes; /* that the allocator has of the device */
+    uint32_t seen, peak;     /* the last peak seen; that of the sites */
+    struct gs_samples sites; /* by stack */
+};
+
+/* For its functions, and for the reader of a file that has it. */
+struct gs_cached_parts {
+    struct gs_tracker_lock lock;
+    uint32_t lost; /* memory was short: some parts are missing */
+    struct gs_state_memory *memory;
+    struct gs_part_table *table; /* atomic: the one that is complete */
+    size_t count;
+    struct gs_parts_gone gone[GS_MAX_DEVICES];
 };
 
 /* The allocator hands out a part. Without memory the parts are no longer known. */
 void gs_cached_parts_add(struct gs_cached_parts *parts, const struct gs_part *part);
+
+/* A device at the time of a call: the number of its last peak, and what the allocator
+ * has of it. */
+struct gs_parts_now {
+    unsigned device; /* < GS_MAX_DEVICES */
+    uint32_t peak;
+    uint64_t reserved_bytes;
+};
+/* As gs_cached_parts_add, and sets the part's device and peak: memory that the allocator
+ * has just taken of the device, it took for this part. */
+void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part,
+                              const struct gs_parts_now *now);
 /* The allocator has it back. */
-void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr);
+void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
+                            const struct gs_parts_now *now);
+
+/* Adds the parts that were live at the device's peak and are no more, by stack.
+ * Errors: GS_ERR_HOST_NOMEM  some are missing */
+enum gs_status gs_cached_parts_gone(struct gs_cached_parts *parts, unsigned device,
+                                    uint32_t peak, struct gs_groups *out) GS_MUST_USE;
 
 /* The parts at one time, by address. */
 struct gs_part_list {
     struct gs_part *items;
-    size_t count;
+    size_t count, room;
     bool known; /* false: no allocator reports them, or memory was short */
 };
 /* `parts` may be NULL: nothing is known. gs_part_list_free must follow. */
@@ -40,5 +86,13 @@ void gs_part_list_free(struct gs_part_list *list);
 /* The number of parts that begin within the memory; *first is that of the first one. */
 size_t gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint64_t bytes,
                            size_t *first);
+
+/* Calls `add` with each part of the memory, and with what is left of it without its
+ * parts. False: it has no parts, or not all of their stacks are known; `add` was not
+ * called. */
+bool gs_part_list_split(const struct gs_part_list *list, uint64_t addr,
+                        const struct gs_group *whole,
+                        void (*add)(void *self, const struct gs_group *piece),
+                        void *self);
 
 #endif

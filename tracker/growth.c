@@ -52,20 +52,34 @@ void gs_growth_destroy(struct gs_growth *growth)
 struct search {
     struct gs_groups sites;
     const struct gs_tracker *tracker;
-    uint64_t bytes, count; /* of all allocations, with a stack or without */
+    struct gs_part_list parts; /* each grows by its own stack */
+    uint64_t bytes, count;     /* of all allocations, with a stack or without */
+    bool failed;               /* no memory */
 };
 
-/* Counts an allocation with the estimate that its stack represents. */
+/* Adds an allocation, or a part of one, with the estimate that its stack represents. */
+static void add_site(void *self, const struct gs_group *piece)
+{
+    struct search *search = self;
+    struct gs_group part = *piece;
+
+    part.bytes = gs_likely(part.likely_bytes);
+    search->failed = search->failed || (!gs_stack_left_out(part.stack) &&
+                                        gs_groups_add(&search->sites, &part) != GS_OK);
+}
+
 static bool visit(void *arg, const struct gs_allocation *allocation)
 {
     struct search *search = arg;
-    struct gs_group part = gs_group_of(search->tracker, allocation);
+    struct gs_group whole = gs_group_of(search->tracker, allocation);
 
-    search->bytes += gs_group_weight(&part);
+    search->bytes += gs_group_weight(&whole);
     search->count++;
-    part.bytes = gs_likely(part.likely_bytes);
-    return gs_stack_left_out(allocation->stack) ||
-           gs_groups_add(&search->sites, &part) == GS_OK;
+    if (gs_key_is_handle(allocation->addr) ||
+        !gs_part_list_split(&search->parts, allocation->addr, &whole, add_site, search)) {
+        add_site(search, &whole);
+    }
+    return !search->failed;
 }
 
 static struct gs_trend trend_of(const struct gs_growth *growth,
@@ -190,7 +204,10 @@ void gs_growth_take_snapshot(struct gs_growth *growth, struct gs_tracker *tracke
     struct search search = {.tracker = tracker};
     struct gs_trend *trends;
 
+    search.parts =
+        gs_cached_parts_copy(__atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE));
     gs_records_visit(tracker, visit, &search);
+    gs_part_list_free(&search.parts);
     gs_mutex_lock(&growth->lock);
     trends = calloc(search.sites.count + 1, sizeof(*trends));
     for (size_t i = 0; i < search.sites.count && trends; i++) {

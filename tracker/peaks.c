@@ -200,12 +200,14 @@ struct row_gather {
     bool wanted;
     uint64_t mark, key;
     struct gs_groups gone, live;
+    struct gs_groups parts_gone, parts_live; /* handed out of it, by stack */
     enum gs_status status;
 };
 
 struct gather {
     struct gs_tracker *tracker;
     struct gs_peak *peaks;
+    struct gs_part_list parts; /* handed out now */
     struct row_gather rows[GS_PEAK_ROWS];
 };
 
@@ -385,6 +387,50 @@ static void gather_gone(struct gather *gather)
     gs_host_unmap(copy, sizeof(*copy));
 }
 
+/* ---- parts that a framework's allocator had handed out ---------------------------- */
+
+/* The row's peak, as parts know it. */
+static uint32_t peak_of_parts(const struct row_gather *row)
+{
+    return (uint32_t)(row->key >> GS_PEAK_ROW_BITS);
+}
+
+static void gather_parts(struct gather *gather)
+{
+    struct gs_cached_parts *parts =
+        __atomic_load_n(&gather->tracker->parts, __ATOMIC_ACQUIRE);
+
+    gather->parts = gs_cached_parts_copy(parts);
+    for (unsigned i = 0; gather->parts.known && i < GS_MAX_DEVICES; i++) {
+        struct row_gather *row = &gather->rows[i];
+        if (gather->peaks[i].bytes != 0 &&
+            gs_cached_parts_gone(parts, i, peak_of_parts(row), &row->parts_gone) !=
+                GS_OK) {
+            row->status = GS_ERR_HOST_NOMEM;
+        }
+    }
+}
+
+/* Adds the parts of a device that live now and were live at its peak, too. */
+static void add_parts_live(struct gather *gather, unsigned device)
+{
+    struct row_gather *row = &gather->rows[device];
+
+    for (size_t i = 0; i < gather->parts.count; i++) {
+        const struct gs_part *part = &gather->parts.items[i];
+        const struct gs_group group = {.stack = part->stack,
+                                       .device = (int16_t)device,
+                                       .holds = GS_HOLDS_ITSELF,
+                                       .bytes = part->bytes,
+                                       .count = 1,
+                                       .likely_bytes = (double)part->bytes,
+                                       .likely_count = 1};
+        if (part->device == device && part->peak != peak_of_parts(row)) {
+            add_group(row, &row->parts_live, &group);
+        }
+    }
+}
+
 static bool visit_live(void *arg, const struct gs_allocation *allocation)
 {
     struct gather *gather = arg;
@@ -398,13 +444,15 @@ static bool visit_live(void *arg, const struct gs_allocation *allocation)
     return true;
 }
 
+/* ---- its call sites --------------------------------------------------------------- */
+
 static int compare_places(const void *left, const void *right)
 {
     const struct gs_group *a = &((const struct gs_peak_site *)left)->held;
     const struct gs_group *b = &((const struct gs_peak_site *)right)->held;
 
-    if (gs_stack_left_out(a->stack) != gs_stack_left_out(b->stack)) {
-        return gs_stack_left_out(a->stack) ? 1 : -1;
+    if (gs_peak_is_placed(a) != gs_peak_is_placed(b)) {
+        return gs_peak_is_placed(a) ? -1 : 1;
     }
     if (a->likely_bytes != b->likely_bytes) {
         return a->likely_bytes < b->likely_bytes ? 1 : -1;
@@ -431,40 +479,51 @@ void gs_peak_sort(struct gs_peak *peak)
     }
 }
 
+/* Returns the call sites of live and freed memory; NULL: no memory for them. */
+static struct gs_peak_site *list_sites(struct row_gather *row,
+                                       const struct gs_groups *gone,
+                                       const struct gs_groups *live, size_t *count)
+{
+    struct gs_groups all = {0};
+
+    for (size_t i = 0; i < gone->count; i++) {
+        add_group(row, &all, &gone->items[i]);
+    }
+    for (size_t i = 0; i < live->count; i++) {
+        add_group(row, &all, &live->items[i]);
+    }
+    struct gs_peak_site *sites =
+        row->status == GS_OK ? calloc(all.count + 1, sizeof(*sites)) : NULL;
+    for (size_t i = 0; sites && i < all.count; i++) {
+        const struct gs_group *now = gs_groups_find(live, &all.items[i]);
+        sites[i].held = all.items[i];
+        if (now) {
+            sites[i].live_bytes = now->bytes;
+            sites[i].live_count = now->count;
+            sites[i].likely_live_bytes = now->likely_bytes;
+        }
+    }
+    *count = sites ? all.count : 0;
+    gs_groups_free(&all);
+    return sites;
+}
+
 /* Builds the call sites of a peak from the live and the freed memory of its row. */
 static void build_peak(struct row_gather *row, struct gs_peak *peak)
 {
-    struct gs_groups places = {0};
     uint64_t bytes = 0;
 
-    for (size_t i = 0; i < row->gone.count; i++) {
-        add_group(row, &places, &row->gone.items[i]);
-    }
-    for (size_t i = 0; i < row->live.count; i++) {
-        add_group(row, &places, &row->live.items[i]);
-    }
-    peak->places = calloc(places.count + 1, sizeof(*peak->places));
-    if (row->status == GS_OK && peak->places) {
-        for (size_t i = 0; i < places.count; i++) {
-            struct gs_peak_site *place = &peak->places[peak->count++];
-            const struct gs_group *live = gs_groups_find(&row->live, &places.items[i]);
-
-            place->held = places.items[i];
-            bytes += place->held.bytes;
-            if (live) {
-                place->live_bytes = live->bytes;
-                place->live_count = live->count;
-                place->likely_live_bytes = live->likely_bytes;
-            }
-        }
-        peak->known = true;
+    peak->places = list_sites(row, &row->gone, &row->live, &peak->count);
+    peak->parts = list_sites(row, &row->parts_gone, &row->parts_live, &peak->part_count);
+    peak->known = peak->places && peak->parts;
+    for (size_t i = 0; i < peak->count; i++) {
+        bytes += peak->places[i].held.bytes;
     }
     if (peak->freed_bytes > peak->bytes) {
         peak->freed_bytes = peak->bytes;
     }
     peak->about = peak->about || bytes != peak->bytes;
     gs_peak_sort(peak);
-    gs_groups_free(&places);
 }
 
 /* Copies the current peaks. */
@@ -489,6 +548,27 @@ static void begin(struct gather *gather)
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
 
+/* Returns true if at least 1 / part of the peak was freed since, in parts of memory that
+ * a framework keeps, too. */
+static bool is_freed(const struct row_gather *row, const struct gs_peak *peak,
+                     unsigned part)
+{
+    uint64_t bytes = peak->freed_bytes;
+
+    for (size_t i = 0; i < row->parts_gone.count; i++) {
+        bytes += row->parts_gone.items[i].bytes;
+    }
+    return part == 0 || (bytes != 0 && bytes >= peak->bytes / part);
+}
+
+static void free_row(struct row_gather *row)
+{
+    gs_groups_free(&row->gone);
+    gs_groups_free(&row->live);
+    gs_groups_free(&row->parts_gone);
+    gs_groups_free(&row->parts_live);
+}
+
 void gs_peaks_gather(struct gs_tracker *tracker, unsigned part,
                      struct gs_peak peaks[GS_PEAK_ROWS])
 {
@@ -503,33 +583,37 @@ void gs_peaks_gather(struct gs_tracker *tracker, unsigned part,
     gather->peaks = peaks;
     begin(gather);
     gather_gone(gather);
+    gather_parts(gather);
     for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
         struct row_gather *row = &gather->rows[i];
 
-        row->wanted = peaks[i].bytes != 0 && !tracker->peaks_past &&
-                      (part == 0 || (peaks[i].freed_bytes != 0 &&
-                                     peaks[i].freed_bytes >= peaks[i].bytes / part));
+        row->wanted =
+            peaks[i].bytes != 0 && !tracker->peaks_past && is_freed(row, &peaks[i], part);
         any = any || row->wanted;
     }
     if (any) {
         gs_records_visit(tracker, visit_live, gather);
     }
     for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
+        if (gather->rows[i].wanted && i < GS_MAX_DEVICES) {
+            add_parts_live(gather, i);
+        }
         if (gather->rows[i].wanted) {
             build_peak(&gather->rows[i], &peaks[i]);
         }
         if (!peaks[i].known) {
             gs_peak_free(&peaks[i]);
         }
-        gs_groups_free(&gather->rows[i].gone);
-        gs_groups_free(&gather->rows[i].live);
+        free_row(&gather->rows[i]);
     }
+    gs_part_list_free(&gather->parts);
     gs_host_unmap(gather, sizeof(*gather));
 }
 
 void gs_peak_free(struct gs_peak *peak)
 {
     free(peak->places);
+    free(peak->parts);
     memset(peak, 0, sizeof(*peak));
 }
 

@@ -106,7 +106,17 @@ struct gs_peak {
     /* The largest first, then those without a call stack by sampling. */
     struct gs_peak_site *places;
     size_t count;
+    /* What allocators of frameworks had handed out of it, by stack; in any order. */
+    struct gs_peak_site *parts;
+    size_t part_count;
 };
+
+/* Returns true if memory of a peak has a call site to show: it has a stack, and is no
+ * cache. Places without one come last. */
+static inline bool gs_peak_is_placed(const struct gs_group *held)
+{
+    return !gs_stack_left_out(held->stack) && held->cached_by == 0;
+}
 
 /*
  * Gathers the peaks of all rows. The program may go on meanwhile.

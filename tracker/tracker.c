@@ -493,23 +493,39 @@ void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed)
     gs_shard_leave();
 }
 
-void gs_tracker_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes,
-                     uint32_t stack)
+/* NULL: no memory. */
+static struct gs_cached_parts *parts_of(struct gs_tracker *tracker)
 {
     struct gs_cached_parts *parts = __atomic_load_n(&tracker->parts, __ATOMIC_ACQUIRE);
     struct gs_cached_parts *none = NULL;
 
-    if (!parts && (parts = gs_cached_parts_create()) &&
+    if (!parts && (parts = gs_cached_parts_create(tracker->config.memory)) &&
         !__atomic_compare_exchange_n(&tracker->parts, &none, parts, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         gs_cached_parts_destroy(parts); /* another thread was first */
         parts = none;
     }
-    if (parts && bytes < 0) {
-        gs_cached_parts_remove(parts, addr);
+    return parts;
+}
+
+void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *report)
+{
+    struct gs_cached_parts *parts = parts_of(tracker);
+    const unsigned row = gs_totals_row(report->device, GS_MEMORY_DEVICE);
+    const struct gs_parts_now now = {
+        .device = row,
+        .peak = (uint32_t)__atomic_load_n(&tracker->shared[row].peak_number,
+                                          __ATOMIC_RELAXED),
+        .reserved_bytes = report->reserved_bytes,
+    };
+
+    if (parts && report->bytes < 0) {
+        gs_cached_parts_remove(parts, report->addr, &now);
     } else if (parts) {
-        const struct gs_part part = {addr, (uint64_t)bytes, gs_tracker_now(tracker),
-                                     stack};
-        gs_cached_parts_add(parts, &part);
+        const struct gs_part part = {.addr = report->addr,
+                                     .bytes = (uint64_t)report->bytes,
+                                     .time_ns = gs_tracker_now(tracker),
+                                     .stack = report->stack};
+        gs_cached_parts_hand_out(parts, part, &now);
     }
 }

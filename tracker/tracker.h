@@ -56,10 +56,15 @@ static inline bool gs_key_is_handle(uint64_t key)
     return key >> GS_KEY_SPACE_SHIFT != GS_KEY_ADDRESS;
 }
 
-/* A framework's allocator hands out a part of memory that it keeps, with the call's stack
- * or 0; negative bytes: it has the part back. */
-void gs_tracker_part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes,
-                     uint32_t stack);
+/* What a framework's allocator reports of a part of memory that it keeps. */
+struct gs_part_report {
+    uint64_t addr;
+    int64_t bytes;           /* handed out; negative: it has the part back */
+    uint64_t reserved_bytes; /* that the allocator has of the device */
+    int device;
+    uint32_t stack; /* of the call that the part is handed to; 0: not known */
+};
+void gs_tracker_part(struct gs_tracker *tracker, const struct gs_part_report *report);
 
 /* Larger than any address space. */
 #define GS_TRACKED_BYTES_MAX ((UINT64_C(1) << 48) - 1)

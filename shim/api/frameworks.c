@@ -128,8 +128,13 @@ void REPORT_USAGE(void *memory, int64_t bytes, size_t allocated, size_t reserved
         __atomic_store_n(&own_report, own, __ATOMIC_RELEASE);
     }
     if (state && state->tracker) {
-        gs_tracker_part(state->tracker, (uintptr_t)memory, bytes,
-                        bytes > 0 ? gs_record_part_stack(state) : 0);
+        gs_tracker_part(state->tracker,
+                        &(struct gs_part_report){
+                            .addr = (uintptr_t)memory,
+                            .bytes = bytes,
+                            .reserved_bytes = reserved,
+                            .device = device.index,
+                            .stack = bytes > 0 ? gs_record_part_stack(state) : 0});
     }
     if (own) {
         own(memory, bytes, allocated, reserved, device);

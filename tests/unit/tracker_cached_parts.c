@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tracker/cached_parts.h"
+#include "tracker/growth.h"
 #include "tracker_helpers.h"
 
 static void hand_out(struct gs_cached_parts *parts, uint64_t addr, uint64_t bytes)
@@ -14,6 +15,17 @@ static void hand_out(struct gs_cached_parts *parts, uint64_t addr, uint64_t byte
     const struct gs_part part = {.addr = addr, .bytes = bytes};
 
     gs_cached_parts_add(parts, &part);
+}
+
+static void hand_back(struct gs_cached_parts *parts, uint64_t addr)
+{
+    gs_cached_parts_remove(parts, addr, &(struct gs_parts_now){0});
+}
+
+static void part(struct gs_tracker *tracker, uint64_t addr, int64_t bytes, uint32_t stack)
+{
+    gs_tracker_part(
+        tracker, &(struct gs_part_report){.addr = addr, .bytes = bytes, .stack = stack});
 }
 
 static size_t within(const struct gs_part_list *list, uint64_t addr, uint64_t bytes)
@@ -25,14 +37,14 @@ static size_t within(const struct gs_part_list *list, uint64_t addr, uint64_t by
 
 Test(parts, what_is_handed_out_is_within_its_memory)
 {
-    struct gs_cached_parts *parts = gs_cached_parts_create();
+    struct gs_cached_parts *parts = gs_cached_parts_create(NULL);
     struct gs_part_list list;
 
     hand_out(parts, 0x7f0000000200, 4096);
     hand_out(parts, 0x7f0000200000, 100);
-    gs_cached_parts_remove(parts, 0x7f0000200000);
-    gs_cached_parts_remove(parts, 0x1); /* was never handed out */
-    gs_cached_parts_remove(parts, 0);
+    hand_back(parts, 0x7f0000200000);
+    hand_back(parts, 0x1); /* was never handed out */
+    hand_back(parts, 0);
     hand_out(parts, 0, 5);
     list = gs_cached_parts_copy(parts);
     cr_assert(list.known);
@@ -53,7 +65,7 @@ Test(parts, many_come_and_go)
 {
     enum { ADDRESSES = 20000 };
     static bool out[ADDRESSES];
-    struct gs_cached_parts *parts = gs_cached_parts_create();
+    struct gs_cached_parts *parts = gs_cached_parts_create(NULL);
     struct gs_part_list list;
     uint64_t seed = 1;
     size_t count = 0;
@@ -62,7 +74,7 @@ Test(parts, many_come_and_go)
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         unsigned at = (unsigned)(seed >> 33) % ADDRESSES;
         if (out[at])
-            gs_cached_parts_remove(parts, 0x7f0000000000 + (uint64_t)at * 512);
+            hand_back(parts, 0x7f0000000000 + (uint64_t)at * 512);
         else
             hand_out(parts, 0x7f0000000000 + (uint64_t)at * 512, 512);
         count += out[at] ? (size_t)-1 : 1;
@@ -117,9 +129,9 @@ static char *report_of_three(bool parts, bool running)
     test_leak(tracker, 0x9000, 0x1000, SECONDS(1), cached);
     test_leak(tracker, 0xb000, 0x800, SECONDS(1), past);
     if (parts) {
-        gs_tracker_part(tracker, 0x7200, 512, 0);
-        gs_tracker_part(tracker, 0x9200, 512, 0);
-        gs_tracker_part(tracker, 0x9200, -512, 0);
+        part(tracker, 0x7200, 512, 0);
+        part(tracker, 0x9200, 512, 0);
+        part(tracker, 0x9200, -512, 0);
     }
     gs_report_write_from(tracker, &config, &source, &text, &summary);
     gs_tracker_destroy(tracker);
@@ -184,9 +196,9 @@ Test(parts, parts_with_stacks_are_leaks_of_their_own)
     source.resolve = name_c10;
     test_leak(tracker, 0x7000, 0x1000, SECONDS(1),
               TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN));
-    gs_tracker_part(tracker, 0x7200, 512, TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN));
-    gs_tracker_part(tracker, 0x7600, 512, TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN));
-    gs_tracker_part(tracker, 0x7400, 256, TEST_STACK(stacks, AT_TORCH, AT_MAIN));
+    part(tracker, 0x7200, 512, TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN));
+    part(tracker, 0x7600, 512, TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN));
+    part(tracker, 0x7400, 256, TEST_STACK(stacks, AT_TORCH, AT_MAIN));
     gs_report_write_from(tracker, &config, &source, &text, &summary);
     cr_expect_not_null(strstr(text.data, "LEAK 1: 1.00 KiB in 2 allocations"), "%s",
                        text.data);
@@ -201,6 +213,110 @@ Test(parts, parts_with_stacks_are_leaks_of_their_own)
                               "a leak\n"),
                        "%s", text.data);
     cr_expect_eq(summary.leaked_bytes, 0x500);
+    free(text.data);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
+/* ---- growth, and peaks ------------------------------------------------------------- */
+
+/* A line keeps more and more parts of memory that another line made the allocator take.
+ */
+Test(parts, parts_grow_by_their_own_stack)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_growth *growth = gs_growth_create();
+    uint32_t keeps = TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN);
+
+    test_leak(tracker, 0x10000, 0x8000, SECONDS(1),
+              TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN));
+    for (unsigned i = 0; i < 5; i++) {
+        part(tracker, 0x10000 + i * 0x200, 0x100, keeps);
+        gs_growth_take_snapshot(growth, tracker);
+    }
+    struct gs_growth_snapshot last = gs_growth_last(growth, 10);
+    cr_expect_eq(last.sums.bytes, 0x8000);
+    cr_assert_eq(last.count, 1);
+    cr_expect_eq(last.growing[0].group.stack, keeps);
+    cr_expect_eq(last.growing[0].group.bytes, 0x500);
+    cr_expect_eq(last.growing[0].group.count, 5);
+    free(last.growing);
+    gs_growth_destroy(growth);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
+/* A part of memory that the allocator has just taken, `reserved` in all. */
+static void reserve_for(struct gs_tracker *tracker, uint64_t addr, int64_t bytes,
+                        uint32_t stack, uint64_t reserved)
+{
+    gs_tracker_part(tracker, &(struct gs_part_report){.addr = addr,
+                                                      .bytes = bytes,
+                                                      .stack = stack,
+                                                      .reserved_bytes = reserved});
+}
+
+static void take_block(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
+                       uint32_t stack)
+{
+    struct gs_allocation allocation = test_allocation(addr, bytes);
+
+    allocation.time_ns = 0;
+    allocation.stack = stack;
+    test_add(tracker, &allocation, true);
+}
+
+/*
+ * At the peak two blocks had a part that lives, one that is gone, and the one for which
+ * the second block was taken. A part from before the peak and one from after it had
+ * nothing then.
+ */
+Test(parts, a_peak_has_the_parts_that_were_live_then)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_report_source source = test_source();
+    uint32_t takes = TEST_STACK(stacks, AT_CUDART, AT_TORCH, AT_RUN, AT_MAIN);
+    uint32_t mine = TEST_STACK(stacks, AT_TORCH, AT_MINE, AT_MAIN);
+    uint32_t load = TEST_STACK(stacks, AT_TORCH, AT_LOAD, AT_MAIN);
+    uint32_t next = TEST_STACK(stacks, AT_TORCH, AT_LOAD_NEXT, AT_MAIN);
+    struct gs_report_summary summary;
+    struct gs_text text = {0};
+
+    source.module = in_c10;
+    source.resolve = name_c10;
+    config.show_devices = config.peaks_asked = true;
+    config.peak_max = 10;
+    take_block(tracker, 0x10000, 0x4000, takes);
+    reserve_for(tracker, 0x10000, 0x800, mine, 0x4000);
+    reserve_for(tracker, 0x10000, -0x800, 0, 0x4000);
+    reserve_for(tracker, 0x10000, 0x1000, load, 0x4000);
+    reserve_for(tracker, 0x12000, 0x800, mine, 0x4000);
+    take_block(tracker, 0x20000, 0x4000, takes);
+    reserve_for(tracker, 0x20000, 0x2000, next, 0x8000);
+    reserve_for(tracker, 0x13000, 0x400, mine, 0x8000);
+    reserve_for(tracker, 0x10000, -0x1000, 0, 0x8000);
+    reserve_for(tracker, 0x20000, -0x2000, 0, 0x8000);
+    reserve_for(tracker, 0x13000, -0x400, 0, 0x8000);
+    gs_report_write_from(tracker, &config, &source, &text, &summary);
+    cr_expect_not_null(strstr(text.data, "Peak of GPU 0: 32.0 KiB at "), "%s", text.data);
+    cr_expect_not_null(strstr(text.data, ", 12.0 KiB of it freed since\n"), "%s",
+                       text.data);
+    cr_expect_not_null(
+        strstr(text.data, "18.0 KiB of this peak were cached by PyTorch\n"), "%s",
+        text.data);
+    cr_expect_not_null(
+        strstr(text.data, "PEAK 1: 8.00 KiB in 1 allocation (25.0 % of the peak)\n"),
+        "%s", text.data);
+    cr_expect_not_null(strstr(text.data, "  tensor of PyTorch, GPU 0, all freed since\n"),
+                       "%s", text.data);
+    cr_expect_not_null(strstr(text.data, "PEAK 2: 4.00 KiB in 1 allocation"), "%s",
+                       text.data);
+    cr_expect_not_null(strstr(text.data, "PEAK 3 = LEAK 1: 2.00 KiB in 1 allocation"),
+                       "%s", text.data);
+    cr_expect_null(strstr(text.data, "#0 run "), "%s", text.data);
     free(text.data);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);

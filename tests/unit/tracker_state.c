@@ -232,6 +232,86 @@ Test(state, is_read_back)
     end(&file);
 }
 
+static void hand_out(struct file *file, unsigned i)
+{
+    const uintptr_t frames[] = {(uintptr_t)make + 1 + i % 7, (uintptr_t)end + 1};
+
+    gs_tracker_part(
+        file->tracker,
+        &(struct gs_part_report){.addr = 0x700000000000 + (uint64_t)i * 512,
+                                 .bytes = 100 + i % 9,
+                                 .stack = gs_stacks_intern(file->stacks, frames, 2)});
+}
+
+/* A sum over the parts by all that is known of them but the numbers of stacks. */
+static uint64_t sum_of_parts(struct gs_tracker *tracker, const struct gs_stacks *known,
+                             size_t *count)
+{
+    struct gs_part_list list = gs_cached_parts_copy(tracker->parts);
+    uint64_t sum = list.known ? 1 : 0;
+    uintptr_t frames[8];
+
+    for (size_t i = 0; i < list.count; i++) {
+        const struct gs_part *part = &list.items[i];
+        cr_assert_eq(gs_stacks_frames(known, part->stack, frames, 8), 2);
+        sum += part->addr * (part->bytes + frames[0] % 1000) + part->time_ns;
+    }
+    *count = list.count;
+    gs_part_list_free(&list);
+    return sum;
+}
+
+/* Also a part that was being moved within the table when the process ended. */
+Test(state, has_what_a_framework_had_handed_out)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+    size_t count, read;
+
+    make(&file, ROOM);
+    for (unsigned i = 0; i < 10000; i++)
+        hand_out(&file, i);
+    for (unsigned i = 0; i < 10000; i += 3)
+        gs_tracker_part(file.tracker,
+                        &(struct gs_part_report){
+                            .addr = 0x700000000000 + (uint64_t)i * 512, .bytes = -1});
+    uint64_t sum = sum_of_parts(file.tracker, file.stacks, &count);
+    cr_expect_eq(count, 6666);
+    struct gs_part_table *table = file.tracker->parts->table;
+    const struct gs_part *live = table->slots;
+    struct gs_part *empty = table->slots;
+    while (live->addr == 0)
+        live++;
+    while (empty->addr != 0)
+        empty++;
+    for (int moved = 0; moved < 2; moved++) {
+        cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK);
+        cr_expect_eq(sum_of_parts(found.tracker, found.stacks, &read), sum);
+        cr_expect_eq(read, count);
+        gs_state_found_free(&found);
+        *empty = *live;
+    }
+    end(&file);
+}
+
+/* Some of them alone would make a report that is wrong. */
+Test(state, parts_that_the_file_cannot_hold_are_unknown)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+
+    make(&file, (size_t)6 << 20);
+    for (unsigned i = 0; i < 40000; i++)
+        hand_out(&file, i);
+    cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK, "%s", problem);
+    cr_expect_null(found.tracker->parts);
+    cr_expect_gt(found.header->not_there, 0);
+    gs_state_found_free(&found);
+    end(&file);
+}
+
 /* A trace refers to stacks whose memory was freed long before: no record has them. */
 Test(state, stacks_of_no_record_are_read)
 {
@@ -612,6 +692,8 @@ Test(state, damage_loses_no_more_than_what_was_there, .timeout = 300)
     make(&good, ROOM);
     for (unsigned i = 0; i < 3000; i++)
         put(&good, i);
+    for (unsigned i = 0; i < 3000; i++)
+        hand_out(&good, i);
     gs_tracker_error_free(good.tracker, 0x1234, 1, NULL);
     gs_growth_destroy(look_on(&good, 6));
     cr_assert_not_null(gs_state_annex(good.memory, ANNEX));

@@ -254,6 +254,11 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
                            const struct gs_report_config *config,
                            const struct gs_report_source *source,
                            struct gs_report_data *data);
+/* Divides what an allocator that reports its parts held at the peaks: the parts by their
+ * own stacks, and the rest, a place that is cached. */
+void gs_report_split_peaks(const struct gs_tracker *tracker,
+                           const struct gs_report_source *source,
+                           struct gs_report_data *data);
 /* What the call of a part is in the report: PyTorch alone reports parts. */
 #define GS_REPORT_PART "tensor of PyTorch"
 /* "PyTorch": the framework whose allocator keeps a group; NULL: none. */
@@ -296,6 +301,9 @@ void gs_owners_free(struct gs_owners *owners);
 /* Whether the text may have peaks. A clean run has none, unless it prints devices. */
 bool gs_report_prints_peaks(const struct gs_report_config *config,
                             const struct gs_report_data *data);
+/* Decides which peaks the text has, after the rules. */
+void gs_report_choose_peaks(const struct gs_report_config *config,
+                            struct gs_report_data *data);
 /* `apis` maps calls to the first one of the same name. */
 void gs_report_gather_peaks(struct gs_tracker *tracker,
                             const struct gs_report_config *config, const uint16_t *apis,

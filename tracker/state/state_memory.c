@@ -160,6 +160,8 @@ uint64_t gs_state_layout(const char *version, const char *const *names, size_t c
         sizeof(struct gs_error),
         sizeof(struct gs_group),
         sizeof(struct gs_growth_copy),
+        sizeof(struct gs_cached_parts),
+        sizeof(struct gs_part),
         sizeof(struct gs_record),
         sizeof(struct gs_stacks),
         offsetof(struct gs_stacks, modules),

@@ -1,6 +1,7 @@
 /*
- * state_read_past.c - reads the past events of a file: totals, errors, lost memory, the
- * last snapshot of growth, the windows of recording.
+ * state_read_past.c - reads the past events of a file: totals, errors, lost memory, what
+ * a framework's allocator had handed out, the last snapshot of growth, the windows of
+ * recording.
  * Owns: nothing.   Lock: none; one thread reads.   Design: docs/state.md
  */
 #include "tracker/growth_copy.h"
@@ -97,6 +98,10 @@ static bool read_group(const struct gs_image *image, struct gs_group *group)
     }
     group->stack = gs_image_stack(image, group->stack);
     group->suppressed_by = group->beyond_rule = 0;
+    group->cached_by = 0;
+    if (group->holds > GS_HOLDS_ITSELF) {
+        group->holds = GS_HOLDS_NOTHING;
+    }
     memset(group->found, 0, sizeof(group->found));
     if (!(group->likely_bytes >= 0) || !(group->likely_count >= 0)) {
         group->likely_bytes = (double)group->bytes;
@@ -119,6 +124,38 @@ static void read_lost(const struct gs_image *image)
             return;
         }
     }
+}
+
+/* Reads what a framework's allocator had handed out of its memory. A table outside the
+ * file, which had no space for it, is unknown. */
+static void read_parts(const struct gs_image *image)
+{
+    const struct gs_cached_parts *was = AT(image, image->tracker->parts, 1);
+    const struct gs_part_table *table = was ? AT(image, was->table, 1) : NULL;
+    const struct gs_part *slots = NULL;
+    struct gs_cached_parts *parts;
+
+    if (table && table->room < image->bytes) {
+        slots = gs_image_at(image, (uintptr_t)was->table + sizeof(*table),
+                            table->room * sizeof(*slots), __alignof__(*slots));
+    }
+    if (!slots || was->lost || !(parts = gs_cached_parts_create(NULL))) {
+        return;
+    }
+    for (uint64_t i = 0; i < table->room; i++) {
+        struct gs_part part = slots[i];
+
+        if (part.addr == 0) {
+            continue;
+        }
+        if (part.time_ns > GS_TIME_MAX * GS_TIME_UNIT_NS) {
+            part.time_ns = GS_TIME_MAX * GS_TIME_UNIT_NS;
+        }
+        part.stack = gs_image_stack(image, part.stack);
+        gs_image_record_time(image, part.time_ns);
+        gs_cached_parts_add(parts, &part); /* once, if it was being moved */
+    }
+    image->out->tracker->parts = parts;
 }
 
 /* Returns true if the trend is plausible for that snapshot. */
@@ -177,6 +214,7 @@ void gs_image_past(const struct gs_image *image)
     read_totals(image);
     read_errors(image);
     read_lost(image);
+    read_parts(image);
     read_growth(image);
     read_windows(image);
 }

@@ -40,12 +40,13 @@ cached_leaks_case() {
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 9[.]00 MiB leaked in 3 allocations, 3 call sites$'
   expect_text shim.err '^==[0-9]+== Cached by PyTorch: 6[.]00 MiB in 4 allocations, not a leak$'
   grep -E '^==[0-9]+==     #0' shim.err | sed 's/^.*#0 *//; s/  */ /' >firsts
-  printf '%s\n' 'load_batch train.py:27' 'load_batch train.py:27' 'Block.forward train.py:18' | diff - firsts ||
+  printf '%s\n' 'load_batch train.py:32' 'load_batch train.py:32' 'Block.forward train.py:23' | diff - firsts ||
     fail "the first frames are not the program's own"
   expect_text shim.err '^==[0-9]+==        [.][.][.] [0-9]+ frames of PyTorch'
-  expect_text shim.err '^==[0-9]+==   train[.]py +15[.]0 MiB +7$'
+  expect_text shim.err '^==[0-9]+==   train[.]py +9[.]00 MiB +3$'
+  expect_text shim.err '^==[0-9]+==   PyTorch +6[.]00 MiB +4$'
   expect_no_text shim.err '(libc10|torch/|nn/__init__|threading[.]py)'
-  expect_text out.csv ',train[.]py,tensor of PyTorch,Block[.]forward,.*/train[.]py,18,<module>;train;Block[.]forward,'
+  expect_text out.csv ',train[.]py,tensor of PyTorch,Block[.]forward,.*/train[.]py,23,<module>;train;Block[.]forward,'
   expect_no_text out.collapsed '(torch_empty|_call_impl)'
   expect_text out.prom 'owner="train[.]py"'
   expect_text out.openmetrics 'owner="train[.]py"'
@@ -79,6 +80,45 @@ families_short_case() {
   expect_text shim.err '^==[0-9]+== largest: 8[.]00 MiB leaked at Block[.]forward train[.]py:[0-9]+$'
 }
 add_case "families four leaks are 40 lines" families_short_case
+
+# What a killed process had is in its state file: tensors, too.
+families_killed_case() {
+  torch_like killed GPUSHIM_STATE_FILE=run.state
+  expect_status shim 137
+  run_in report -- "$build/gpushim" report run.state
+  expect_text report.out 'SUMMARY: gpushim: 0 errors, 9[.]00 MiB leaked in 3 allocations, 3 call sites$'
+  expect_text report.out '^==[0-9]+== Cached by PyTorch: 6[.]00 MiB in 4 allocations, not a leak$'
+  expect_count report.out '^==[0-9]+==   tensor of PyTorch, GPU 0, ' 3
+  sed -E 's/^==[0-9]+==//' report.out | grep -E '^     #0' | sed 's/^.*#0 *//; s/  */ /; s/:[0-9]*$//' >firsts
+  printf '%s\n' 'load_batch train.py' 'load_batch train.py' 'Block.forward train.py' | diff - firsts ||
+    fail "the first frames are not the program's own"
+}
+add_case "families tensors of a killed process" families_killed_case
+
+# A line that keeps ever more tensors, although the blocks are as many as before.
+families_grows_case() {
+  torch_like grows GPUSHIM_STATS_INTERVAL=200ms
+  expect_text shim.err '^==[0-9]+== GROWING 1: '
+  expect_text shim.err '^==[0-9]+==   tensor of PyTorch, GPU 0, .*growing$'
+  expect_text shim.err '^==[0-9]+==     #0 keep_again '
+  expect_no_text shim.err '^==[0-9]+==     #0 [^k]'
+}
+add_case "families tensors that grow" families_grows_case
+
+# Who had the memory at the peak: what is freed since, and the tensor that made the peak.
+families_peak_case() {
+  torch_like right GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=out.json
+  expect_text shim.err '^==[0-9]+== Peak of GPU 0: 15[.]0 MiB at [^,]*, 15[.]0 MiB of it freed since$'
+  expect_text shim.err '^==[0-9]+== 2[.]00 KiB of this peak were cached by PyTorch$'
+  expect_text shim.err '^==[0-9]+== PEAK 1: 6[.]00 MiB in 1 allocation \(40[.]0 % of the peak\)$'
+  expect_text shim.err '^==[0-9]+== PEAK 2: 4[.]00 MiB in 1 allocation '
+  expect_count shim.err '^==[0-9]+==   tensor of PyTorch, GPU 0, all freed since$' 3
+  expect_text shim.err '^==[0-9]+==     #0 train +train[.]py:[0-9]+$'
+  expect_text shim.err '^==[0-9]+==     #0 Block[.]forward +train[.]py:[0-9]+$'
+  expect_equal "tensors at the peak" 4 "$(grep -o '"call": "tensor of PyTorch"' out.json | wc -l)"
+  expect_equal "cached: four now, one place then" 5 "$(grep -o '"cached_by": "PyTorch"' out.json | wc -l)"
+}
+add_case "families tensors at the peak" families_peak_case
 
 families_all_case() {
   torch_like leaks GPUSHIM_STACK_FRAMES=all

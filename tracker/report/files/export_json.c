@@ -380,6 +380,9 @@ static void put_peak_place(const struct gs_export *export, struct gs_json *json,
     gs_json_member_bool(json, "lost_with_context", held->lost);
     put_call(export, json, stack, held);
     put_stack(export, json, stack);
+    if (gs_report_cached_by(held)) {
+        gs_json_member_text(json, "cached_by", gs_report_cached_by(held));
+    }
     put_likely(export, json, held);
     put_no_stack(json, held);
     gs_json_close(json, '}');

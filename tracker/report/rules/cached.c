@@ -167,6 +167,121 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
     free(search.known);
 }
 
+/* ---- a peak ----------------------------------------------------------------------- */
+
+/* PyTorch reports the parts of its device memory. */
+static bool is_reported(unsigned row)
+{
+    return row != 0 && strcmp(rows[row - 1].file, "libc10_cuda.so") == 0;
+}
+
+/* Joins the memory of the allocator that reports its parts: of a peak's places those that
+ * stay are in front, and their number is returned. */
+static size_t join_cached(const struct search *search, struct gs_peak *peak,
+                          struct gs_peak_site *cached)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < peak->count; i++) {
+        const struct gs_peak_site *place = &peak->places[i];
+        unsigned row = place->held.lost ? 0 : row_of_stack(search, place->held.stack);
+        if (!is_reported(row)) {
+            peak->places[kept++] = *place;
+        } else if (cached->held.count == 0) {
+            *cached = *place;
+            cached->held.cached_by = (uint8_t)row;
+        } else {
+            gs_group_sum(&cached->held, &place->held);
+            cached->live_bytes += place->live_bytes;
+            cached->live_count += place->live_count;
+        }
+    }
+    return kept;
+}
+
+static uint64_t less(uint64_t bytes, uint64_t by)
+{
+    return bytes > by ? bytes - by : 0;
+}
+
+/* Puts the parts of a peak into its places, which have room for them, and takes them from
+ * the memory that had them. */
+static void put_parts(struct gs_peak *peak, size_t kept, struct gs_peak_site cached)
+{
+    uint64_t held = 0, live = 0;
+
+    for (size_t i = 0; i < peak->part_count; i++) {
+        struct gs_peak_site part = peak->parts[i];
+        held += part.held.bytes;
+        live += part.live_bytes;
+        part.held.api = cached.held.api;
+        part.held.kind = cached.held.kind;
+        peak->places[kept++] = part;
+    }
+    peak->about = peak->about || held > cached.held.bytes;
+    cached.held.bytes = less(cached.held.bytes, held);
+    cached.live_bytes = less(cached.live_bytes, live);
+    if (cached.live_bytes > cached.held.bytes) {
+        cached.live_bytes = cached.held.bytes;
+    }
+    cached.held.likely_bytes = (double)cached.held.bytes;
+    cached.likely_live_bytes = (double)cached.live_bytes;
+    if (cached.held.bytes > 0) {
+        peak->places[kept++] = cached;
+    }
+    peak->count = kept;
+}
+
+/* Replaces memory that an allocator of a framework kept at a peak by the parts of it that
+ * were handed out, and the rest. */
+static void split_peak(const struct search *search, struct gs_peak *peak)
+{
+    struct gs_peak_site cached = {0};
+    bool known = peak->part_count > 0;
+
+    for (size_t i = 0; i < peak->part_count; i++) {
+        known = known && peak->parts[i].held.stack != 0;
+    }
+    struct gs_peak_site *places =
+        known ? calloc(peak->count + peak->part_count + 1, sizeof(*places)) : NULL;
+    if (!places) {
+        return;
+    }
+    memcpy(places, peak->places, peak->count * sizeof(*places));
+    free(peak->places);
+    peak->places = places;
+    size_t kept = join_cached(search, peak, &cached);
+    if (cached.held.count == 0) {
+        return; /* parts of other memory, which has records of its own */
+    }
+    put_parts(peak, kept, cached);
+    peak->freed_bytes = 0;
+    for (size_t i = 0; i < peak->count; i++) {
+        peak->freed_bytes += peak->places[i].held.lost ? 0
+                                                       : peak->places[i].held.bytes -
+                                                             peak->places[i].live_bytes;
+    }
+    gs_peak_sort(peak);
+}
+
+void gs_report_split_peaks(const struct gs_tracker *tracker,
+                           const struct gs_report_source *source,
+                           struct gs_report_data *data)
+{
+    struct search search = {.stacks = tracker->config.stacks, .source = source};
+
+    if (!data->parts.known || !search.stacks ||
+        !(search.known = calloc(FRAMES_KEPT, sizeof(*search.known)))) {
+        return;
+    }
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
+        split_peak(&search, &data->peaks[i]);
+    }
+    free(search.known);
+}
+
+/* ---- what others ask -------------------------------------------------------------- */
+
 const char *gs_report_cached_by(const struct gs_group *group)
 {
     return group->cached_by ? gs_frame_family_name(rows[group->cached_by - 1].family)
@@ -178,9 +293,8 @@ const char *gs_report_cached_unseen(const struct gs_report_data *data,
 {
     unsigned row = group->cached_by - 1u;
 
-    /* PyTorch reports the parts of its device memory; they are known by address. */
-    if (data->parts.known && group->holds != GS_HOLDS_UNKNOWN &&
-        strcmp(rows[row].file, "libc10_cuda.so") == 0) {
+    /* The parts are known by address. */
+    if (data->parts.known && group->holds != GS_HOLDS_UNKNOWN && is_reported(row + 1)) {
         return NULL;
     }
     return rows[row].unseen;

@@ -299,7 +299,8 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     }
     gs_report_suppress(writer->tracker, config, writer->source, names ? &frames[0] : NULL,
                        data);
-    data->peaks_printed = data->peaks_printed && gs_report_prints_peaks(config, data);
+    gs_report_split_peaks(writer->tracker, writer->source, data);
+    gs_report_choose_peaks(config, data);
     gs_report_choose(config, data);
     if (!names &&
         (data->shown > 0 || data->registered_shown > 0 || data->error_count > 0 ||

@@ -49,9 +49,17 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
                 peak->places[i].held.api = apis[peak->places[i].held.api];
             }
         }
-        data->peaks_printed =
-            data->peaks_printed || (text && is_printed(config, peak, row));
     }
+}
+
+void gs_report_choose_peaks(const struct gs_report_config *config,
+                            struct gs_report_data *data)
+{
+    for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
+        data->peaks_printed =
+            data->peaks_printed || is_printed(config, &data->peaks[row], row);
+    }
+    data->peaks_printed = data->peaks_printed && gs_report_prints_peaks(config, data);
 }
 
 /* Counts, among the first `most` call sites, those with a stack. */
@@ -60,7 +68,7 @@ static size_t count_with_stack(const struct gs_peak *peak, size_t most)
     size_t count = 0;
 
     while (count < peak->count && count < most &&
-           !gs_stack_left_out(peak->places[count].held.stack)) {
+           gs_peak_is_placed(&peak->places[count].held)) {
         count++;
     }
     return count;
@@ -86,7 +94,8 @@ static bool read_the_same(const struct gs_report_config *config,
                           const struct gs_group *b)
 {
     if (a->api != b->api || a->device != b->device || a->kind != b->kind ||
-        a->lost != b->lost) {
+        a->lost != b->lost ||
+        (a->holds == GS_HOLDS_ITSELF) != (b->holds == GS_HOLDS_ITSELF)) {
         return false;
     }
     struct gs_shown_stack one = gs_frame_table_show(frames, config, a->stack);
@@ -203,7 +212,9 @@ static bool write_site(const struct gs_report_writer *writer, const struct gs_pe
     }
     gs_text_add(writer->text, "\n");
     gs_text_add(writer->text, "%s  %s, %s, %s\n", writer->prefix,
-                gs_report_call(writer, &stack, held->api),
+                held->holds == GS_HOLDS_ITSELF
+                    ? GS_REPORT_PART
+                    : gs_report_call(writer, &stack, held->api),
                 gs_report_memory_name(held->kind, held->device, where),
                 fate_of(&peak->places[number], fate));
     gs_report_stack(writer, &stack);
@@ -225,7 +236,14 @@ static void write_more(const struct gs_report_writer *writer, const struct gs_pe
         likely += peak->places[i].held.likely_bytes;
     }
     for (size_t i = placed; i < peak->count; i++) {
-        unplaced += peak->places[i].held.bytes;
+        const struct gs_group *held = &peak->places[i].held;
+        if (gs_report_cached_by(held)) {
+            gs_text_add(writer->text, "%s%s of this peak were cached by %s\n",
+                        writer->prefix, gs_text_bytes(held->bytes, bytes),
+                        gs_report_cached_by(held));
+        } else {
+            unplaced += held->bytes;
+        }
     }
     if (shown < placed) {
         gs_text_add(

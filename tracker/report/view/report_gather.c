@@ -13,9 +13,11 @@ struct gather {
     size_t canonical_count;
 };
 
-static void add_part(struct gather *gather, struct gs_group *part)
+static void add_part(void *self, const struct gs_group *given)
 {
+    struct gather *gather = self;
     struct gs_report_data *data = gather->data;
+    struct gs_group own = *given, *part = &own;
 
     if (part->api < gather->canonical_count) {
         part->api = gather->canonical[part->api];
@@ -52,42 +54,6 @@ static enum gs_group_holds holds_of(const struct gs_part_list *parts,
                : GS_HOLDS_NOTHING;
 }
 
-/* Adds the parts of memory in place of it, and what is left of it as memory without
- * parts. False: nothing was added, for not all stacks are known. */
-static bool add_pieces(struct gather *gather, const struct gs_allocation *allocation,
-                       const struct gs_group *whole)
-{
-    const struct gs_part_list *parts = &gather->data->parts;
-    size_t first,
-        count = gs_part_list_within(parts, allocation->addr, allocation->bytes, &first);
-    uint64_t left = allocation->bytes;
-
-    for (size_t i = first; i < first + count; i++) {
-        if (parts->items[i].stack == 0 || parts->items[i].bytes > left) {
-            return false;
-        }
-        left -= parts->items[i].bytes;
-    }
-    struct gs_group group = *whole;
-    for (size_t i = first; i < first + count; i++) {
-        const struct gs_part *part = &parts->items[i];
-        group.holds = GS_HOLDS_ITSELF;
-        group.stack = part->stack;
-        group.bytes = part->bytes;
-        group.likely_bytes = (double)part->bytes;
-        group.oldest_ns = group.newest_ns = part->time_ns;
-        add_part(gather, &group);
-    }
-    if (left > 0) {
-        group = *whole;
-        group.holds = GS_HOLDS_NOTHING;
-        group.bytes = left;
-        group.likely_bytes = (double)left;
-        add_part(gather, &group);
-    }
-    return true;
-}
-
 static bool visit_live(void *arg, const struct gs_allocation *allocation)
 {
     struct gather *gather = arg;
@@ -97,7 +63,9 @@ static bool visit_live(void *arg, const struct gs_allocation *allocation)
     if (gather->data->parts.known) {
         part.holds = (uint8_t)holds_of(&gather->data->parts, allocation);
     }
-    if (part.holds != GS_HOLDS_PARTS || !add_pieces(gather, allocation, &part)) {
+    if (part.holds != GS_HOLDS_PARTS ||
+        !gs_part_list_split(&gather->data->parts, allocation->addr, &part, add_part,
+                            gather)) {
         add_part(gather, &part);
     }
     return true;

@@ -30,6 +30,8 @@ static struct {
     int used, reported;
 } blocks[BLOCKS];
 
+static size_t reserved_bytes;
+
 static void *cuda_malloc(size_t bytes)
 {
     static int (*function)(void **pointer, size_t bytes);
@@ -45,6 +47,7 @@ SHOWN void *ALLOC_BLOCK(size_t bytes)
     void *memory = cuda_malloc(bytes);
 
     __asm__ volatile("" : "+r"(memory)); /* the call keeps its frame */
+    reserved_bytes += memory ? bytes : 0;
     return memory;
 }
 
@@ -78,7 +81,7 @@ SHOWN void *torch_empty(size_t bytes, int reported)
     blocks[i].used = 1;
     blocks[i].reported = reported;
     if (reported)
-        REPORT_USAGE((char *)blocks[i].memory + 512, (int64_t)bytes, 0, 0,
+        REPORT_USAGE((char *)blocks[i].memory + 512, (int64_t)bytes, 0, reserved_bytes,
                      (struct c10_device){1, 0});
     return (char *)blocks[i].memory + 512;
 }
@@ -89,7 +92,7 @@ SHOWN void torch_delete(void *memory)
         if (blocks[i].memory && (char *)blocks[i].memory + 512 == memory) {
             blocks[i].used = 0;
             if (blocks[i].reported)
-                REPORT_USAGE(memory, -(int64_t)blocks[i].bytes, 0, 0,
+                REPORT_USAGE(memory, -(int64_t)blocks[i].bytes, 0, reserved_bytes,
                              (struct c10_device){1, 0});
         }
     }

@@ -3,11 +3,16 @@
 right       all tensors are deleted; the allocator keeps their memory
 leaks       three tensors are not, one behind a layer, one on a line that a thread runs
 model       a fourth, of a layer within a layer; reused: one, in a block that another line made the allocator take
+killed      as leaks, and SIGKILL
+grows       a line keeps one tensor after the other, in blocks that another line made the allocator take
 unreported  as leaks, and the allocator does not say which tensors there are
 uncached    one tensor past the cache
 """
+import os
+import signal
 import sys
 import threading
+import time
 
 import torch
 import torch.nn
@@ -47,6 +52,12 @@ if sys.argv[1] == "uncached":
 elif sys.argv[1] == "reused":
     torch.delete(torch.empty(5 << 20, REPORTED))
     keep_again(5 << 20)
+elif sys.argv[1] == "grows":
+    for made in [torch.empty(1 << 20, REPORTED) for _ in range(30)]:
+        torch.delete(made)
+    for _ in range(30):
+        keep_again(1 << 20)
+        time.sleep(0.1)
 else:
     train()
 if sys.argv[1] == "model":
@@ -54,4 +65,6 @@ if sys.argv[1] == "model":
 if sys.argv[1] == "right":
     while kept:
         torch.delete(kept.pop())
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
 print("reports:", torch.reports())
