@@ -271,11 +271,13 @@ static void hear_parent(void)
     }
 }
 
-/* A pipe that nobody else has open any more is let go. */
+/* A pipe that nobody else has open any more is let go. A launcher that waits has it open,
+ * and may still get the summary there. */
 static void release_pipe(void)
 {
     struct gs_watch_process *command = &watcher.table.processes[0];
-    if (!watcher.pipe || !gs_watch_table_quiet(&watcher.table) ||
+    if (!watcher.pipe || watcher.config.parent >= 0 ||
+        !gs_watch_table_quiet(&watcher.table) ||
         (!command->ended && command->pidfd < 0)) {
         return;
     }
