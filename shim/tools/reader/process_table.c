@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDING_WIDTH 23 /* "ended without a report" and a space */
+#define ENDING_LEAST 22 /* "ended without a report" */
+#define ENDING_MOST  48 /* of exec, say; a longer one moves its own command */
 #define TOGETHER_MS  ((uint64_t)1000)
 
 /* ---- devices ----------------------------------------------------------------------- */
@@ -91,14 +92,73 @@ static void write_devices(struct gs_process_table *table)
 
 /* ---- processes --------------------------------------------------------------------- */
 
-/* All but the last column; the caller adds the rest. */
-static void write_line(struct gs_text *text, const char *process, const char *rank,
-                       const char *peak, const char *leaked, uint64_t allocs,
-                       uint64_t errors)
+/* A line of the table. */
+struct gs_process_row {
+    char process[24], rank[24], peak[24], live[24], leaked[24], ending[128];
+    uint64_t allocs, errors;
+    char *command; /* NULL: no memory */
+};
+
+/* Returns an empty row, or NULL without memory. */
+static struct gs_process_row *add_row(struct gs_process_table *table)
+{
+    if (table->processes == table->row_room) {
+        size_t room = table->row_room ? 2 * table->row_room : 16;
+        struct gs_process_row *rows = realloc(table->rows, room * sizeof(*rows));
+        if (!rows) {
+            return NULL;
+        }
+        table->rows = rows;
+        table->row_room = room;
+    }
+    struct gs_process_row *row = &table->rows[table->processes++];
+    *row = (struct gs_process_row){.allocs = 0};
+    return row;
+}
+
+/* All but the last two columns; the caller adds the rest. The column of live memory is
+ * there if some process has not ended, or was killed. */
+static void write_cells(struct gs_process_table *table, const struct gs_process_row *row,
+                        const char *allocs, const char *errors)
+{
+    gs_text_add(&table->text, "gpushim: %9s %5s %10s ", row->process, row->rank,
+                row->peak);
+    if (table->live > 0) {
+        gs_text_add(&table->text, "%10s ", row->live);
+    }
+    gs_text_add(&table->text, "%10s %12s %7s", row->leaked, allocs, errors);
+}
+
+static void write_row(struct gs_process_table *table, const struct gs_process_row *row)
 {
     char count[32], wrong[32];
-    gs_text_add(text, "gpushim: %9s %5s %10s %10s %12s %7s", process, rank, peak, leaked,
-                gs_text_count(allocs, count), gs_text_count(errors, wrong));
+    write_cells(table, row, gs_text_count(row->allocs, count),
+                gs_text_count(row->errors, wrong));
+}
+
+static void write_rows(struct gs_process_table *table)
+{
+    static const struct gs_process_row head = {.process = "process",
+                                               .rank = "rank",
+                                               .peak = "peak",
+                                               .live = "live",
+                                               .leaked = "leaked"};
+    size_t width = ENDING_LEAST;
+    if (table->processes == 0) {
+        return;
+    }
+    for (size_t i = 0; i < table->processes; i++) {
+        size_t length = strlen(table->rows[i].ending);
+        width = length > width && length <= ENDING_MOST ? length : width;
+    }
+    write_cells(table, &head, "allocs", "errors");
+    gs_text_add(&table->text, "  %-*s command\n", (int)width, "ending");
+    for (size_t i = 0; i < table->processes; i++) {
+        const struct gs_process_row *row = &table->rows[i];
+        write_row(table, row);
+        gs_text_add(&table->text, "  %-*s %s\n", (int)width, row->ending,
+                    row->command ? row->command : "?");
+    }
 }
 
 static bool has_no_report(const struct gs_report_file *file)
@@ -201,25 +261,27 @@ void gs_process_table_add(struct gs_process_table *table,
 {
     const char *ending = ending_of(file, ended);
     bool live = is_live(file, ending);
-    char number[24], rank[24] = "-", peak[24], bytes[24], end[128];
-    if (table->processes++ == 0) {
-        gs_text_add(&table->text, "gpushim: %9s %5s %10s %10s %12s %7s  %-*s%s\n",
-                    "process", "rank", "peak", "leaked", "allocs", "errors", ENDING_WIDTH,
-                    "ending", "command");
+    struct gs_process_row *row = add_row(table);
+    if (!row) {
+        return;
     }
-    snprintf(number, sizeof(number), "%llu", (unsigned long long)file->pid);
+    snprintf(row->process, sizeof(row->process), "%llu", (unsigned long long)file->pid);
+    row->rank[0] = '-';
     if (file->rank != UINT64_MAX) {
-        snprintf(rank, sizeof(rank), "%llu", (unsigned long long)file->rank);
+        snprintf(row->rank, sizeof(row->rank), "%llu", (unsigned long long)file->rank);
     }
-    (void)gs_text_bytes(file->leaked_bytes, bytes);
-    write_line(&table->text, number, rank, gs_text_bytes(file->peak_bytes, peak),
-               live ? "-" : bytes, file->allocs, file->errors);
-    (void)snprintf(end, sizeof(end), live ? "%.99s, %s live" : "%.99s", ending, bytes);
-    gs_text_add(&table->text, "  %-*s %s\n", ENDING_WIDTH - 1, end, file->command);
+    (void)gs_text_bytes(file->peak_bytes, row->peak);
+    *(live ? row->leaked : row->live) = '-';
+    (void)gs_text_bytes(file->leaked_bytes, live ? row->live : row->leaked);
+    (void)snprintf(row->ending, sizeof(row->ending), "%.99s", ending);
+    row->allocs = file->allocs;
+    row->errors = file->errors;
+    row->command = strdup(file->command);
     note_end(table, file, ending, ended);
     add_devices(table, file);
     table->allocs += file->allocs;
     table->leaked_bytes += live ? 0 : file->leaked_bytes;
+    table->live_bytes += live ? file->leaked_bytes : 0;
     table->live += live;
     if (live && !file->running) {
         table->killed++;
@@ -230,17 +292,21 @@ void gs_process_table_add(struct gs_process_table *table,
 
 void gs_process_table_sum(struct gs_process_table *table)
 {
-    char leaked[24];
+    struct gs_process_row all = {
+        .process = "all", .allocs = table->allocs, .errors = table->errors};
+    char bytes[24];
+    write_rows(table);
     if (table->processes < 2) {
         return;
     }
-    write_line(&table->text, "all", "", "", gs_text_bytes(table->leaked_bytes, leaked),
-               table->allocs, table->errors);
+    (void)gs_text_bytes(table->live_bytes, all.live);
+    (void)gs_text_bytes(table->leaked_bytes, all.leaked);
+    write_row(table, &all);
     gs_text_add(&table->text, "\n");
     write_devices(table);
     if (table->killed > 0) {
         gs_text_add(&table->text, "gpushim: live when killed: %s in %u process%s\n",
-                    gs_text_bytes(table->killed_bytes, leaked), table->killed,
+                    gs_text_bytes(table->killed_bytes, bytes), table->killed,
                     table->killed == 1 ? "" : "es");
     }
     if (table->failed.unix_ms != 0) {
@@ -254,6 +320,10 @@ void gs_process_table_sum(struct gs_process_table *table)
 
 void gs_process_table_free(struct gs_process_table *table)
 {
+    for (size_t i = 0; i < table->processes; i++) {
+        free(table->rows[i].command);
+    }
+    free(table->rows);
     gs_text_free(&table->text);
     free(table->devices);
     *table = (struct gs_process_table){.processes = 0};

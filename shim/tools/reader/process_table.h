@@ -18,9 +18,11 @@ struct gs_state_ended {
 
 /* Zero at first. */
 struct gs_process_table {
-    struct gs_text text;
+    struct gs_text text; /* of gs_process_table_sum */
+    struct gs_process_row *rows;
+    size_t row_room;
     unsigned processes;
-    uint64_t leaked_bytes, killed_bytes, allocs, errors; /* of all */
+    uint64_t leaked_bytes, live_bytes, killed_bytes, allocs, errors; /* of all */
     unsigned live, killed; /* processes whose memory has not leaked; of them, ended */
     struct gs_shared_device *devices;
     size_t device_count, device_room;
@@ -38,7 +40,7 @@ struct gs_process_table {
 void gs_process_table_add(struct gs_process_table *table,
                           const struct gs_report_file *file,
                           const struct gs_state_ended *ended);
-/* Adds the lines of all. */
+/* Writes the lines of each process, and of all. */
 void gs_process_table_sum(struct gs_process_table *table);
 void gs_process_table_free(struct gs_process_table *table);
 

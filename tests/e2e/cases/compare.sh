@@ -203,9 +203,10 @@ merge_case() {
     "gpushim: ranks: 1 of 4 files left out; the first: readme: neither a report in JSON nor a state file" "$(<all.err)"
   expect_text all.out '^48[.]0 MiB 24[.]0 MiB rank 0 +0 B 24[.]0 MiB +2 of 3  load_weights leaky[.]c:39 < main leaky[.]c:[0-9]+, cudaMalloc \(device\)$'
   expect_text all.out '^6[.]00 MiB 6[.]00 MiB rank 2 +0 B 6[.]00 MiB +1 of 3  keep_large killed[.]c:[0-9]+ < '
-  expect_text all.out '^gpushim: +[0-9]+ +1 +30[.]3 MiB +28[.]5 MiB +[0-9]+ +0  exit 0 +/.*leaky_shared$'
-  expect_text all.out '^gpushim: +[0-9]+ +2 +[0-9.]+ MiB +- +[0-9,]+ +0  ended without a report, [0-9.]+ MiB live +/.*killed_shared kill$'
-  expect_text all.out '^gpushim: +all +57[.]0 MiB +[0-9,]+ +0$'
+  expect_text all.out '^gpushim: +[0-9]+ +1 +30[.]3 MiB +- +28[.]5 MiB +[0-9]+ +0  exit 0 +/.*leaky_shared$'
+  expect_text all.out '^gpushim: +[0-9]+ +2 +[0-9.]+ MiB +[0-9.]+ MiB +- +[0-9,]+ +0  ended without a report /.*killed_shared kill$'
+  expect_equal "columns of the commands" 1 "$(awk '/^gpushim: .*_shared/ { print index($0, "/") }' all.out | sort -u | wc -l)"
+  expect_text all.out '^gpushim: +all +[0-9.]+ MiB +57[.]0 MiB +[0-9,]+ +0$'
   expect_text all.out '^gpushim: live when killed: [0-9.]+ MiB in 1 process$'
   expect_text all.out '^gpushim: GPU 0000:01:00[.]0 Simulated CUDA device: at most [0-9.]+ MiB at once, by 3 processes$'
   # JSON and state files have the same call sites, and state files the same with the summary.

@@ -86,9 +86,9 @@ ends_job_case() {
      while [ ! -e up0 ] || [ ! -e up2 ]; do sleep 0.05; done
      RANK=1 "$0" abort; sleep 0.3; kill -TERM $zero $two; wait' "$apps/ends_shared"
   expect_text shim.err '^gpushim: first to fail: rank 1 of [^ ]+, killed by SIGABRT$'
-  expect_count shim.err '^gpushim: .* MiB +- +[0-9]+ +0  killed by SIGTERM, 3[.]00 MiB live +/' 2
+  expect_count shim.err '^gpushim: .* MiB +3[.]00 MiB +- +[0-9]+ +0  killed by SIGTERM +/' 2
   expect_text shim.err '^gpushim: live when killed: 9[.]00 MiB in 3 processes$'
-  expect_no_text shim.err '^gpushim: +[0-9]+ +[0-9] +[0-9.]+ MiB +[0-9.]+ MiB'
+  expect_no_text shim.err '^gpushim: +[0-9]+ +[0-9] +[0-9.]+ MiB +[^ ]+ MiB +[0-9.]+ [MK]iB'
   mkdir ranks
   for rank in 2 1 0; do
     launched "rank$rank" RANK=$rank -- --watch=parent --log-file=/dev/null --output=json --output-file="ranks/$rank.json" \
@@ -486,8 +486,8 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 PYTHON
   launched shim MARK="$PWD" -- --summary --log-file=log.%p python3 -S late.py "$apps/ends_shared"
   expect_equal "output" '[-6, -9]' "$(<shim.out)"
-  expect_count shim.err '^gpushim: .* killed by SIGABRT, 3[.]00 MiB live +/' 1
-  expect_count shim.err '^gpushim: .* killed by SIGKILL, 3[.]00 MiB live +/' 1
+  expect_count shim.err '^gpushim: .* 3[.]00 MiB +- .* killed by SIGABRT +/' 1
+  expect_count shim.err '^gpushim: .* 3[.]00 MiB +- .* killed by SIGKILL +/' 1
 }
 add_case "ends before the watcher hears of it" ends_late_watcher_case
 
