@@ -5,13 +5,13 @@
  * The linker has bound such a module's reference to __cxa_finalize, which every library
  * with ordinary start files has, to the C library's, although the shim exports it first.
  *
- * A check looks only at the modules that were loaded since the last one: these stand last
- * in the linker's list. Another thread may load or close a module at any time. So slots
- * are read and written inside dl_iterate_phdr, which keeps modules from being closed, and
- * only after other threads' loads have ended: the linker may otherwise still write to the
- * page that a check protects.
+ * A check looks only at the modules that were loaded since the last one. Another thread
+ * may load or close a module at any time. So slots are read and written inside
+ * dl_iterate_phdr, which keeps modules from being closed, and only after other threads'
+ * loads have ended: the linker may otherwise still write to the page that a check
+ * protects.
  *
- * Owns:  the number of loaded modules at the last check, and the slots of one check.
+ * Owns:  the linker's list as of the last check, and the slots of one check.
  * Lock:  `busy`, an atomic flag.
  */
 #include "shim/link/deep_modules.h"
@@ -26,8 +26,9 @@
 
 extern void __cxa_finalize(void *library); // NOLINT(bugprone-reserved-identifier)
 
-static uint64_t loaded; /* atomic */
-static bool busy;       /* atomic */
+static uint64_t loaded;       /* atomic: modules loaded up to the last check */
+static struct gs_loaded seen; /* by the thread that has set `busy` */
+static bool busy;             /* atomic */
 
 enum { NAME_DLSYM = -1, NAME_DLVSYM = -2 };
 
@@ -45,12 +46,10 @@ struct slot {
 
 struct check {
     uint64_t loads, unloads; /* the linker's counts, in which the check is valid */
-    uint64_t older;          /* modules that an earlier check has seen */
-    uint64_t visited;        /* modules */
     bool valid;              /* the counts are still these */
     void *finalize;          /* the C library's */
     size_t passed;           /* slots of earlier rounds */
-    size_t seen;             /* slots of this round */
+    size_t wanted;           /* slots of this round */
     size_t count;
     struct slot slots[SLOTS_MOST];
 };
@@ -103,29 +102,26 @@ static bool visit_slot(const char *name, void **at, bool is_data, void *data)
                         .now = __atomic_load_n(at, __ATOMIC_ACQUIRE),
                         .is_data = is_data,
                         .fixed = place >= deep->fixed_begin && place < deep->fixed_end};
-    if (is_wanted(deep, name, &slot) && ++check->seen > check->passed) {
+    if (is_wanted(deep, name, &slot) && ++check->wanted > check->passed) {
         check->slots[check->count++] = slot;
     }
     return check->count == SLOTS_MOST;
 }
 
-static int visit(struct dl_phdr_info *info, size_t size, void *data)
+static bool visit(const struct dl_phdr_info *info, bool all, void *data)
 {
     struct check *check = data;
-    (void)size;
+    (void)all;
     if (info->dlpi_adds != check->loads || info->dlpi_subs != check->unloads) {
         check->valid = false;
-        return 1;
-    }
-    if (check->visited++ < check->older) {
-        return 0;
+        return true;
     }
     struct deep_module deep = {.module = gs_elf_module_in(info)};
     if (!deep.module.dynamic || gs_linker_is_own(&deep.module) ||
         gs_real_owns((const void *)deep.module.begin) ||
         gs_elf_symbol(&deep.module, "dlsym") || /* a tool, or the C library */
         gs_elf_bound_to(&deep.module, "__cxa_finalize") != check->finalize) {
-        return 0;
+        return false;
     }
     find_fixed(info, &deep);
     return gs_elf_visit_slots(&deep.module, visit_slot, &deep);
@@ -200,34 +196,30 @@ static int read_counts(struct dl_phdr_info *info, size_t size, void *data)
     (void)size;
     check->loads = info->dlpi_adds;
     check->unloads = info->dlpi_subs;
-    check->visited++;
-    return 0;
+    return 1;
 }
 
-/* Counts the modules, after other threads' loads. Returns false if more have begun. */
-static bool count_modules(struct check *check)
+/* Waits for other threads' loads. Returns false if more have begun. */
+static bool wait_for_loads(struct check *check)
 {
     uint64_t before = gs_elf_load_count();
-    /* A look-up of the linker's waits for them. */
+    /* A look-up of the linker's waits. */
     gs_dlsym_fn *find = gs_linker_libc_dlsym();
     if (!find || !find(RTLD_DEFAULT, "dlsym")) {
         return false;
     }
-    check->visited = 0;
     (void)gs_elf_visit(read_counts, check);
-    uint64_t newer = check->loads - __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
-    check->older = newer < check->visited ? check->visited - newer : 0;
     return check->loads == before;
 }
 
 /* Returns false if modules came or went meanwhile: the next check looks again. */
 static bool check_new(struct check *check)
 {
-    check->passed = 0;
-    do {
-        check->visited = check->seen = check->count = 0;
+    bool more = true;
+    for (check->passed = 0; more; check->passed += check->count) {
+        check->wanted = check->count = 0;
         check->valid = true;
-        (void)gs_elf_visit(visit, check);
+        more = gs_elf_visit_new(&seen, visit, check);
         if (!check->valid) {
             return false;
         }
@@ -237,8 +229,7 @@ static bool check_new(struct check *check)
         if (gs_elf_visit(write_slots, check) != 1) {
             return false;
         }
-        check->passed += check->count;
-    } while (check->count == SLOTS_MOST);
+    }
     return true;
 }
 
@@ -261,7 +252,7 @@ void gs_deep_modules_check(void)
     /* If the shim itself came late, it is in nobody's scope. */
     bool done = !check->finalize || !gs_linker_is_preloaded();
     for (int i = 0; i < TRIES && !done; i++) {
-        done = count_modules(check) && check_new(check);
+        done = wait_for_loads(check) && check_new(check);
         now = check->loads;
     }
     if (done) {

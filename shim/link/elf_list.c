@@ -77,11 +77,15 @@ struct extended_list {
     const struct extended_list *next;
 };
 
-bool gs_elf_list_grew(void)
+bool gs_elf_has_namespaces(void)
 {
     const struct extended_list *list = (const struct extended_list *)debugger_list();
-    return !last_of_the_start || last_of_the_start->l_next ||
-           (list && list->base.r_version >= 2 && list->next);
+    return !list || (list->base.r_version >= 2 && list->next);
+}
+
+bool gs_elf_list_grew(void)
+{
+    return !last_of_the_start || last_of_the_start->l_next || gs_elf_has_namespaces();
 }
 
 bool gs_elf_visit_namespaces(bool (*visit)(const char *, const struct gs_module_ref *,

@@ -68,6 +68,7 @@ struct search {
     uintptr_t address; /* 0: search by name */
     const char *soname;
     bool prefix;
+    bool asked; /* the loader's table does not have the address */
     struct gs_module_ref *out;
 };
 
@@ -100,10 +101,30 @@ struct gs_module_ref gs_elf_module_in(const struct dl_phdr_info *info)
     return module;
 }
 
+/* Asks the loader's own table, which has the modules of all namespaces. */
+static bool find_module_at(const struct search *search)
+{
+    struct gs_loaded_object object;
+    if (gs_elf_has_namespaces() || !gs_loaded_object(search->address, &object)) {
+        return false;
+    }
+    *search->out = (struct gs_module_ref){.base = object.map->l_addr,
+                                          .begin = object.begin,
+                                          .end = object.end,
+                                          .dynamic = object.map->l_ld};
+    return true;
+}
+
 static int visit_module(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)size;
     struct search *search = data;
+    if (search->address && !search->asked) {
+        search->asked = true;
+        if (find_module_at(search)) {
+            return true;
+        }
+    }
     struct gs_module_ref module = gs_elf_module_in(info);
     bool found = search->address
                      ? search->address >= module.begin && search->address < module.end
@@ -120,6 +141,16 @@ int gs_elf_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data
         return 0;
     }
     int answer = dl_iterate_phdr(visit, data);
+    gs_loader_leave();
+    return answer;
+}
+
+bool gs_elf_visit_new(struct gs_loaded *seen, gs_loaded_visit *visit, void *data)
+{
+    if (GS_UNLIKELY(!gs_loader_enter_after_fork())) {
+        return false;
+    }
+    bool answer = gs_loaded_visit_new(seen, visit, data);
     gs_loader_leave();
     return answer;
 }
@@ -172,6 +203,10 @@ uint64_t gs_elf_unload_count(void)
 void gs_elf_learn_loader(void)
 {
     static const char *const names[] = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"};
+    struct gs_module_ref libc;
+    if (gs_elf_startup_module("libc.so.6", &libc) == GS_OK) {
+        gs_loaded_learn(gs_elf_symbol(&libc, "_dl_find_object"));
+    }
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
         struct gs_module_ref loader;
         uintptr_t begin, end;

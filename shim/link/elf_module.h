@@ -13,6 +13,7 @@
 #include <link.h>
 
 #include "gs_base.h"
+#include "tracker/names/loaded.h"
 
 struct gs_module_ref {
     uintptr_t base;       /* load bias */
@@ -125,8 +126,14 @@ uint64_t gs_elf_load_count(void);
 /* The module that a visit of gs_elf_visit describes. */
 struct gs_module_ref gs_elf_module_in(const struct dl_phdr_info *info);
 
+/* Returns true if dlmopen has made namespaces, or if the list cannot be found. */
+bool gs_elf_has_namespaces(void);
+
 /* dl_iterate_phdr inside the gate; 0, without a call, if the gate is shut. */
 int gs_elf_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data);
+
+/* gs_loaded_visit_new inside the gate; false, without a visit, if the gate is shut. */
+bool gs_elf_visit_new(struct gs_loaded *seen, gs_loaded_visit *visit, void *data);
 
 /* Called by the constructor: the modules loaded so far are those of the program's start.
  */
@@ -146,8 +153,8 @@ bool gs_elf_visit_namespaces(bool (*visit)(const char *path,
                                            void *data),
                              void *data);
 
-/* Reports the location of the loader's own data to the gate. Once per process
- * suffices. */
+/* Reports the location of the loader's own data to the gate, and the C library's look-up
+ * of modules. Once per process suffices. */
 void gs_elf_learn_loader(void);
 
 #endif

@@ -2,7 +2,8 @@
  * find_python.c - finds the Python interpreter: in the program itself, or in a shared
  * library.
  *
- * Owns:  nothing.   Lock: the linker's, during the search.   Design: docs/python.md
+ * Owns:  the list of modules as of the last vain search.
+ * Lock:  the linker's, during the search.   Design: docs/python.md
  *
  * The result is used until the process ends, so a library that the program could close is
  * kept loaded. Programs that finalize their interpreter do not close it either: no Python
@@ -95,30 +96,48 @@ static bool find_in_program(struct gs_python_symbols *out)
     return true;
 }
 
-static bool find_in_library(const char *soname, struct gs_python_symbols *out)
+/* Ends at an interpreter's library. libpython3.so, in the same folder, has no code. */
+static bool is_library(const struct dl_phdr_info *info, bool all, void *found)
 {
-    struct gs_module_ref module;
-    if (gs_elf_module_named(soname, true, &module) != GS_OK ||
-        !find_symbols(&module, out)) {
-        return false;
+    static const char *const sonames[] = {"libpython3.1", "libpython3.8", "libpython3.9"};
+    struct gs_module_ref module = gs_elf_module_in(info);
+    const char *soname = module.dynamic ? gs_elf_soname(&module) : NULL;
+    (void)all;
+    for (size_t i = 0; soname && i < GS_ARRAY_LEN(sonames); i++) {
+        if (gs_elf_begins_with(soname, sonames[i])) {
+            *(struct gs_module_ref *)found = module;
+            return true;
+        }
     }
-    out->code = (struct gs_code_range){module.begin, module.end};
-    return true;
+    return false;
+}
+
+/* Reads the modules loaded since the last search that found nothing. Of threads that
+ * search at once, all but one read all modules. */
+static bool find_library(struct gs_module_ref *out)
+{
+    static struct gs_loaded seen; /* by the thread that has set `reading` */
+    static bool reading;          /* atomic */
+    struct gs_loaded nothing = {0};
+    if (__atomic_exchange_n(&reading, true, __ATOMIC_ACQ_REL)) {
+        return gs_elf_visit_new(&nothing, is_library, out);
+    }
+    bool found = gs_elf_visit_new(&seen, is_library, out);
+    __atomic_store_n(&reading, false, __ATOMIC_RELEASE);
+    return found;
 }
 
 bool gs_python_find(struct gs_python_symbols *out)
 {
-    /* libpython3.so, in the same folder, has no code. */
-    static const char *const sonames[] = {"libpython3.1", "libpython3.8", "libpython3.9"};
+    struct gs_module_ref module;
     if (find_in_program(out)) {
         return true;
     }
-    for (size_t i = 0; i < GS_ARRAY_LEN(sonames); i++) {
-        if (find_in_library(sonames[i], out)) {
-            return gs_linker_keep(out->runtime); /* it may be unloaded already */
-        }
+    if (!find_library(&module) || !find_symbols(&module, out)) {
+        return false;
     }
-    return false;
+    out->code = (struct gs_code_range){module.begin, module.end};
+    return gs_linker_keep(out->runtime); /* it may be unloaded already */
 }
 
 bool gs_python_present(void)

@@ -1,9 +1,10 @@
 /*
  * libraries.c - checks the loaded libraries, by name.
  *
- * Owns:  the kinds found, and the number of loaded objects at the last check.
+ * Owns:  the kinds found, and the list of loaded objects as of the last check.
  * Lock:  none. `loaded` is written after the consequences of a found library, so a thread
- *        that reads an unchanged count sees these.
+ *        that reads an unchanged count sees these. Of threads that check at once, the one
+ *        that has set `reading` reads the new objects, the others read all.
  */
 #include "shim/link/libraries.h"
 
@@ -17,7 +18,9 @@ bool gs_libraries_matter;
 static unsigned found;               /* atomic: gs_library or-ed; only grows */
 static const char *first_found = ""; /* atomic: a file of libraries.def, or a text */
 static unsigned long long
-    loaded; /* atomic: objects loaded up to the last check, by count */
+    loaded;                   /* atomic: objects loaded up to the last check, by count */
+static struct gs_loaded seen; /* by the thread that has set `reading` */
+static bool reading;          /* atomic */
 
 static const char *file_of(const char *path)
 {
@@ -60,7 +63,6 @@ unsigned gs_library_kind(const char *path)
 struct check {
     unsigned long long loaded;
     bool counted; /* the dynamic linker reports how many were loaded */
-    bool names;   /* in: compare names, too */
 };
 
 /* Keeps the name of the first library. */
@@ -83,18 +85,33 @@ static void add(const char *path)
     record_library(row->file, row->kind);
 }
 
-static int check_object(struct dl_phdr_info *info, size_t size, void *argument)
+static int count_objects(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct check *check = argument;
-    if (size < offsetof(struct dl_phdr_info, dlpi_subs)) {
-        return 1;
-    }
-    check->loaded = info->dlpi_adds;
-    check->counted = true;
-    if (check->names && info->dlpi_name) {
+    check->counted = size >= offsetof(struct dl_phdr_info, dlpi_subs);
+    check->loaded = check->counted ? info->dlpi_adds : 0;
+    return 1;
+}
+
+static bool check_name(const struct dl_phdr_info *info, bool all, void *unused)
+{
+    (void)all;
+    (void)unused;
+    if (info->dlpi_name) {
         add(info->dlpi_name);
     }
-    return !check->names;
+    return false;
+}
+
+static void check_names(void)
+{
+    struct gs_loaded nothing = {0};
+    if (__atomic_exchange_n(&reading, true, __ATOMIC_ACQ_REL)) {
+        (void)gs_elf_visit_new(&nothing, check_name, NULL);
+        return;
+    }
+    (void)gs_elf_visit_new(&seen, check_name, NULL);
+    __atomic_store_n(&reading, false, __ATOMIC_RELEASE);
 }
 
 /* Assumes a library of each kind: this process cannot list its libraries. */
@@ -108,13 +125,12 @@ static void assume_all(void)
 unsigned gs_libraries_check(void)
 {
     int saved_errno = errno;
-    struct check check = {.names = false};
-    (void)gs_elf_visit(check_object, &check);
+    struct check check = {.counted = false};
+    (void)gs_elf_visit(count_objects, &check);
     if (!check.counted) {
         assume_all();
     } else if (check.loaded != __atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
-        check.names = true;
-        (void)gs_elf_visit(check_object, &check);
+        check_names();
         __atomic_store_n(&loaded, check.loaded, __ATOMIC_RELEASE);
     }
     errno = saved_errno;

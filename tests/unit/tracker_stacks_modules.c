@@ -197,8 +197,9 @@ static struct gs_module_snapshot *make_snapshot(uint64_t adds, uint64_t unloads,
         calloc(1, sizeof(*snapshot) + sizeof(struct gs_module));
 
     cr_assert_not_null(snapshot);
-    snapshot->counts.adds = adds;
-    snapshot->counts.unloads = unloads;
+    snapshot->now.adds = adds;
+    snapshot->now.unloads = unloads;
+    snapshot->all = true;
     if (path != NULL) {
         snapshot->count = 1;
         snapshot->modules[0].path = path;
@@ -216,10 +217,10 @@ Test(stacks_modules, late_snapshot_does_not_undo_a_newer_one)
     struct gs_module_snapshot *new = make_snapshot(2, 1, "/new");
     const struct gs_module *module;
 
-    gs_module_table_merge(&table, old);
+    cr_assert(gs_module_table_merge(&table, old));
     cr_assert_eq(table.epoch, 1);
-    gs_module_table_merge(&table, new);
-    gs_module_table_merge(&table, gone); /* taken before, merged after */
+    cr_assert(gs_module_table_merge(&table, new));
+    cr_assert(gs_module_table_merge(&table, gone)); /* taken before, merged after */
     cr_assert_eq(table.epoch, 2);
     module = gs_module_table_find(&table, 1, 0x1800);
     cr_assert_str_eq(module->path, "/old");
@@ -230,4 +231,132 @@ Test(stacks_modules, late_snapshot_does_not_undo_a_newer_one)
     free(old);
     free(gone);
     free(new);
+}
+
+Test(stacks_modules, increment_fits_only_the_list_it_was_taken_from)
+{
+    struct gs_module_table table = {0};
+    struct gs_module_snapshot *first = make_snapshot(1, 0, "/first");
+    struct gs_module_snapshot *more = make_snapshot(2, 0, "/more");
+    struct gs_module_snapshot *late = make_snapshot(3, 0, "/late");
+
+    more->all = late->all = false;
+    more->before = late->before = first->now;
+    more->modules[0].begin += 0x10000;
+    more->modules[0].end += 0x10000;
+    cr_assert_not(gs_module_table_merge(&table, more), "the table has no list yet");
+    cr_assert(gs_module_table_merge(&table, first));
+    cr_assert(gs_module_table_merge(&table, more));
+    cr_assert_not(gs_module_table_merge(&table, late), "it may have /more again");
+    cr_assert_eq(table.epoch, 2);
+    cr_assert_str_eq(gs_module_table_find(&table, 2, 0x1800)->path, "/first");
+    cr_assert_str_eq(gs_module_table_find(&table, 2, 0x11800)->path, "/more");
+    cr_assert_null(gs_module_table_find(&table, 1, 0x11800));
+    gs_module_table_clear(&table);
+    free(first);
+    free(more);
+    free(late);
+}
+
+/* Of random modules, some at the addresses of earlier ones, the look-up finds the same as
+ * a search through all of them. */
+Test(stacks_modules, look_up_in_many_records_finds_the_one_of_the_epoch)
+{
+    enum { RECORDS = 3000, PLACES = 40, QUESTIONS = 20000 };
+    struct gs_module_table table = {0};
+    uint32_t free_from[PLACES] = {0};
+    unsigned seed = 1;
+
+    for (int i = 0; i < RECORDS; i++) {
+        size_t place = (size_t)rand_r(&seed) % PLACES;
+        struct gs_module_record record = {.module.path = "/module"};
+
+        record.first_epoch = free_from[place] + 1 + (uint32_t)rand_r(&seed) % 3;
+        record.last_epoch = record.first_epoch + (uint32_t)rand_r(&seed) % 4;
+        free_from[place] = record.last_epoch;
+        record.module.begin = 0x10000 * (place + 1) + (uintptr_t)rand_r(&seed) % 3 * 4096;
+        record.module.end = record.module.begin + 4096 * (1 + (uintptr_t)i % 5);
+        gs_module_table_add(&table, &record);
+    }
+    for (int i = 0; i < QUESTIONS; i++) {
+        uintptr_t address = (uintptr_t)rand_r(&seed) % (0x10000 * (PLACES + 2));
+        uint32_t epoch = (uint32_t)rand_r(&seed) % 300;
+        const struct gs_module *found = gs_module_table_find(&table, epoch, address);
+        const struct gs_module *wanted = NULL;
+
+        for (size_t k = 0; k < table.count && wanted == NULL; k++) {
+            const struct gs_module_record *record = &table.records[k];
+
+            if (address >= record->module.begin && address < record->module.end &&
+                epoch >= record->first_epoch && epoch <= record->last_epoch)
+                wanted = &record->module;
+        }
+        cr_assert_eq(found, wanted, "%#lx in epoch %u", (unsigned long)address, epoch);
+    }
+    cr_assert_not_null(table.index, "an index, instead of a search through all");
+    gs_module_table_clear(&table);
+}
+
+/* What a reading of the loader's list visits. */
+struct visits {
+    unsigned count;
+    bool all, plugin;
+};
+
+static bool count_visit(const struct dl_phdr_info *info, bool all, void *data)
+{
+    struct visits *visits = data;
+    bool dynamic = false;
+
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        dynamic |= info->dlpi_phdr[i].p_type == PT_DYNAMIC;
+    cr_assert(dynamic, "the program headers of %s", info->dlpi_name);
+    visits->count++;
+    visits->all = all;
+    visits->plugin |= strstr(info->dlpi_name, "plugin_small.so") != NULL;
+    return false;
+}
+
+static void expect_new_modules_alone(bool every)
+{
+    bool (*read)(struct gs_loaded *, gs_loaded_visit *, void *) =
+        every ? gs_loaded_visit_changes : gs_loaded_visit_new;
+    struct gs_loaded seen = {0};
+    struct visits all = {0}, none = {0}, one = {0}, again = {0}, other = {0};
+    void *module;
+
+    cr_assert_not(read(&seen, count_visit, &all));
+    cr_assert(all.all && all.count > 3);
+    cr_assert_not(read(&seen, count_visit, &none));
+    cr_assert_eq(none.count, 0);
+    module = dlopen(fixture_path("plugin_small.so"), RTLD_NOW);
+    cr_assert_not_null(module);
+    cr_assert_not(read(&seen, count_visit, &one));
+    cr_assert(one.count == 1 && one.plugin && !one.all);
+    cr_assert_eq(seen.count, all.count + 1);
+    dlclose(module);
+    cr_assert_not(read(&seen, count_visit, &again));
+    cr_assert_eq(again.count, every ? all.count : 0);
+    cr_assert_eq(seen.count, all.count);
+    for (int i = 0; i < 2; i++) { /* an unload and loads since the last reading */
+        module = dlopen(fixture_path("plugin_small.so"), RTLD_NOW);
+        if (i == 0)
+            dlclose(module);
+    }
+    cr_assert_not(read(&seen, count_visit, &other));
+    cr_assert(other.plugin && other.count <= (every ? all.count + 1 : 2));
+    cr_assert_eq(seen.count, all.count + 1);
+    dlclose(module);
+}
+
+Test(stacks_modules, reading_of_the_list_visits_what_is_new)
+{
+    void *find = dlsym(RTLD_DEFAULT, "_dl_find_object");
+    void *const finders[] = {find, NULL};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(finders); i++) {
+        gs_loaded_learn(finders[i]); /* NULL: an older glibc */
+        expect_new_modules_alone(false);
+        expect_new_modules_alone(true);
+    }
 }

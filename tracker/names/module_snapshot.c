@@ -13,12 +13,14 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
 #define NAMES_PER_MODULE ((size_t)96)
+#define NEW_MODULES      ((size_t)16) /* that a snapshot of few has room for */
 #define SCRATCH_BYTES    ((size_t)2 * PATH_MAX)
 
 static bool has_counts(size_t size)
@@ -137,19 +139,15 @@ static void keep_name(struct gs_module_snapshot *snapshot, struct gs_module *mod
     snapshot->names_used += length;
 }
 
-/* dl_iterate_phdr callback: copies one module. */
-static int copy_module(struct dl_phdr_info *info, size_t size, void *arg)
+static bool copy_module(const struct dl_phdr_info *info, bool all, void *arg)
 {
     struct gs_module_snapshot *snapshot = arg;
     struct gs_module *module;
 
-    if (has_counts(size)) {
-        snapshot->counts.adds = info->dlpi_adds;
-        snapshot->counts.unloads = info->dlpi_subs;
-    }
+    snapshot->all = all;
     if (snapshot->count == snapshot->capacity) {
         snapshot->overflow = true;
-        return 1;
+        return true;
     }
     module = &snapshot->modules[snapshot->count++];
     memset(module, 0, sizeof(*module));
@@ -163,7 +161,7 @@ static int copy_module(struct dl_phdr_info *info, size_t size, void *arg)
         }
     }
     keep_name(snapshot, module, info->dlpi_name != NULL ? info->dlpi_name : "");
-    return 0;
+    return snapshot->overflow;
 }
 
 /* dl_iterate_phdr callback. */
@@ -267,6 +265,60 @@ static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
     gs_uncancelled_end(before);
 }
 
+#define HEADER_BYTES ((size_t)4096) /* of a file, at the begin of the scratch memory */
+
+/* Returns true if the file has the module's build id. */
+static bool is_file_of(const struct gs_module *module, int fd, char *scratch)
+{
+    const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)scratch;
+    struct gs_module file = {.build_id_len = 0};
+    ssize_t got = pread(fd, scratch, HEADER_BYTES, 0);
+    const ElfW(Phdr) * headers;
+
+    if (got < (ssize_t)sizeof(*head) || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
+        head->e_phoff % sizeof(uint64_t) != 0 || head->e_phoff > (size_t)got ||
+        head->e_phnum > ((size_t)got - head->e_phoff) / sizeof(*headers)) {
+        return false;
+    }
+    headers = (const ElfW(Phdr) *)(scratch + head->e_phoff);
+    for (unsigned i = 0; i < head->e_phnum && file.build_id_len == 0; i++) {
+        char *note = scratch + HEADER_BYTES;
+
+        if (headers[i].p_type == PT_NOTE &&
+            headers[i].p_filesz <= SCRATCH_BYTES - HEADER_BYTES &&
+            (got = pread(fd, note, headers[i].p_filesz, (off_t)headers[i].p_offset)) >
+                0) {
+            read_build_id(&file, (const uint8_t *)note, (size_t)got);
+        }
+    }
+    return file.build_id_len == module->build_id_len &&
+           memcmp(file.build_id, module->build_id, file.build_id_len) == 0;
+}
+
+/* Names a module that was opened by a relative path. If the file at that path is still
+ * the module's, the maps need not be read, which have several lines for each module. */
+static void name_from_file(struct gs_module_snapshot *snapshot, struct gs_module *module,
+                           char *scratch)
+{
+    char link[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+    ssize_t length = 0;
+    int before = gs_uncancelled_begin(); /* the caller holds locks */
+    int fd = open(module->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd >= 0 && is_file_of(module, fd, scratch)) {
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        length = readlink(link, scratch, SCRATCH_BYTES - 1);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    gs_uncancelled_end(before);
+    if (length > 0 && scratch[0] == '/') {
+        scratch[length] = '\0';
+        keep_name(snapshot, module, scratch);
+    }
+}
+
 /* Names "[vdso]", the program by its real path, and the modules without an absolute
  * path. */
 static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
@@ -289,6 +341,9 @@ static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
              * /proc/self/exe is the loader, and the maps have the program's path. */
             scratch[length] = '\0';
             keep_name(snapshot, module, scratch);
+        } else if (module->path[0] != '/' && strchr(module->path, '/') != NULL &&
+                   module->build_id_len != 0) {
+            name_from_file(snapshot, module, scratch);
         }
         any_unnamed |= module->path[0] != '/' && module->path[0] != '[';
     }
@@ -310,27 +365,50 @@ static void stamp_files(struct gs_module_snapshot *snapshot)
     }
 }
 
-struct gs_module_snapshot *gs_module_snapshot_take(void)
+/* Copies the new modules. NULL: no memory, or *sizes is not enough. */
+static struct gs_module_snapshot *copy_modules(const struct gs_loaded *since,
+                                               const size_t *sizes, bool *overflow)
+{
+    struct gs_module_snapshot *snapshot =
+        new_snapshot(sizes[0], sizes[1] + (size_t)PATH_MAX * 4);
+
+    if (snapshot == NULL) {
+        return NULL;
+    }
+    snapshot->before = snapshot->now = *since;
+    snapshot->all = since->count == 0;
+    (void)gs_loaded_visit_changes(&snapshot->now, copy_module, snapshot);
+    *overflow = snapshot->overflow;
+    if (*overflow) {
+        gs_module_snapshot_free(snapshot);
+        return NULL;
+    }
+    return snapshot;
+}
+
+struct gs_module_snapshot *gs_module_snapshot_take(const struct gs_loaded *since)
 {
     struct gs_module_snapshot *snapshot;
-    size_t sizes[2];
+    size_t sizes[2] = {NEW_MODULES, NAMES_PER_MODULE * NEW_MODULES};
     size_t slack = 8;
+    bool overflow = since->count == 0;
     char *scratch; /* mapped: the program's threads may have small stacks */
 
     for (;;) {
-        sizes[0] = sizes[1] = 0;
-        dl_iterate_phdr(count_module, sizes);
-        snapshot = new_snapshot(sizes[0] + slack, sizes[1] + NAMES_PER_MODULE * slack +
-                                                      (size_t)PATH_MAX * 4);
-        if (snapshot == NULL) {
-            return NULL;
+        if (overflow) { /* or modules were added in between: try again */
+            sizes[0] = slack;
+            sizes[1] = NAMES_PER_MODULE * slack;
+            dl_iterate_phdr(count_module, sizes);
+            slack *= 2;
         }
-        dl_iterate_phdr(copy_module, snapshot);
-        if (!snapshot->overflow) {
+        overflow = false;
+        snapshot = copy_modules(since, sizes, &overflow);
+        if (snapshot != NULL) {
             break;
         }
-        gs_module_snapshot_free(snapshot); /* modules were added in between: try again */
-        slack *= 2;
+        if (!overflow) {
+            return NULL;
+        }
     }
     scratch = gs_host_map(SCRATCH_BYTES);
     if (scratch != NULL) {

@@ -9,6 +9,7 @@
  */
 #include "tracker/stacks/cfi_rules.h"
 
+#include "tracker/names/loaded.h"
 #include "tracker/stacks/cfi_machine.h"
 
 #include <link.h>
@@ -190,16 +191,14 @@ void gs_cfi_rule_parse(const uint8_t *begin, const uint8_t *end, const uint8_t *
 struct search {
     uintptr_t pc;
     struct gs_cfi_rule *rule;
+    bool asked; /* the loader's table of addresses does not help */
 };
 
-/* dl_iterate_phdr callback: returns non-zero once it has found the module of the
- * address. */
-static int search_module(struct dl_phdr_info *info, size_t size, void *arg)
+/* Returns false if the address is not in this module. */
+static bool search_module(const struct search *search, const struct dl_phdr_info *info)
 {
-    struct search *search = arg;
     const ElfW(Phdr) *header = NULL, *text = NULL, *data = NULL;
 
-    (void)size;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 
@@ -211,7 +210,7 @@ static int search_module(struct dl_phdr_info *info, size_t size, void *arg)
         }
     }
     if (text == NULL) {
-        return 0;
+        return false;
     }
     for (unsigned i = 0; header != NULL && i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
@@ -228,14 +227,34 @@ static int search_module(struct dl_phdr_info *info, size_t size, void *arg)
                           begin + (header->p_vaddr - data->p_vaddr), search->pc,
                           search->rule);
     }
-    return 1;
+    return true;
+}
+
+/* dl_iterate_phdr callback: returns non-zero once it has found the module of the
+ * address. */
+static int visit_module(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct search *search = arg;
+
+    (void)size;
+    if (!search->asked) {
+        struct gs_loaded_object object;
+        struct dl_phdr_info found;
+
+        search->asked = true;
+        if (gs_loaded_object(search->pc, &object) &&
+            gs_loaded_describe(object.map, &found) && search_module(search, &found)) {
+            return 1;
+        }
+    }
+    return search_module(search, info);
 }
 
 void gs_cfi_rule_find(uintptr_t pc, struct gs_cfi_rule *rule)
 {
-    struct search search = {pc, rule};
+    struct search search = {.pc = pc, .rule = rule};
 
     memset(rule, 0, sizeof(*rule));
     rule->step = GS_STEP_NO_INFO;
-    dl_iterate_phdr(search_module, &search);
+    dl_iterate_phdr(visit_module, &search);
 }

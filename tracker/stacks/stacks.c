@@ -247,12 +247,28 @@ static bool is_full(const struct gs_stacks *stacks)
            gs_stack_table_bytes(&stacks->table) >= stacks->config.most_bytes;
 }
 
+/* Copies what the loader has added to the list since the table's last merge. The gate is
+ * closed while the process forks: then the table stays as it is. */
+static struct gs_module_snapshot *take_snapshot(struct gs_stacks *stacks,
+                                                const struct gs_loaded *since)
+{
+    struct gs_module_snapshot *snapshot = NULL;
+
+    if (gs_loader_enter()) {
+        snapshot = gs_module_snapshot_take(since);
+        search_python(stacks);
+        gs_loader_leave();
+    }
+    return snapshot;
+}
+
 /* Adds the stack under the lock. The caller has read `counts` before. */
 static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
                           const uintptr_t *frames, unsigned count, bool truncated,
                           struct gs_module_counts counts)
 {
     struct gs_module_snapshot *snapshot = NULL;
+    struct gs_loaded since;
     bool is_current;
     uint32_t id;
 
@@ -262,15 +278,21 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
     }
     gs_mutex_lock(&stacks->lock);
     is_current = gs_module_table_is_current(&stacks->modules, counts);
+    since = stacks->modules.loaded;
     gs_mutex_unlock(&stacks->lock);
-    if (!is_current && gs_loader_enter()) {
-        snapshot = gs_module_snapshot_take();
-        search_python(stacks);
-        gs_loader_leave();
+    if (!is_current) {
+        snapshot = take_snapshot(stacks, &since);
     }
     gs_mutex_lock(&stacks->lock);
-    if (snapshot != NULL) {
-        gs_module_table_merge(&stacks->modules, snapshot);
+    if (snapshot != NULL && !gs_module_table_merge(&stacks->modules, snapshot)) {
+        gs_mutex_unlock(&stacks->lock);
+        gs_module_snapshot_free(snapshot);
+        since.count = 0; /* another thread's was merged: a whole one fits always */
+        snapshot = take_snapshot(stacks, &since);
+        gs_mutex_lock(&stacks->lock);
+        if (snapshot != NULL) {
+            (void)gs_module_table_merge(&stacks->modules, snapshot);
+        }
     }
     id = gs_stack_table_add(&stacks->table, hash, frames, count, truncated,
                             stacks->modules.epoch);
@@ -571,7 +593,7 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
         return GS_ERR_NOT_FOUND;
     }
     gs_mutex_lock(&lockable(stacks)->lock);
-    module = gs_module_table_find(&stacks->modules, entry->epoch, frame - 1);
+    module = gs_module_table_find(&lockable(stacks)->modules, entry->epoch, frame - 1);
     if (module != NULL) {
         *out = *module;
     }
