@@ -412,3 +412,78 @@ Test(python_frames, a_table_of_offsets_that_is_not_the_one_expected_is_off)
                        changes[i].place);
     }
 }
+
+/* A function that allocates in more places than the first cache has room for: once
+ * walked, a place is found without reading the code object again, which would show its
+ * new name. */
+Test(python_frames, places_beyond_the_first_cache_are_kept)
+{
+    enum { PLACES = 4 << GS_PYTHON_CACHE_BITS };
+    unsigned again = 0;
+
+    start(12, 1); /* code objects have numbers, so a new name alone is not seen */
+    put(fake.codes[0], layout.object_bytes, PLACES);
+    for (int round = 0; round < 3; round++) {
+        if (round == 2)
+            put_ascii(fake.texts[0], "new");
+        for (unsigned i = 0; i < PLACES; i++) {
+            put(fake.frames[0], layout.instruction,
+                (uintptr_t)fake.codes[0] + layout.instructions + 2 * (uintptr_t)i);
+            again += strstr(walked(), "new") != NULL;
+        }
+    }
+    cr_expect_lt(again, PLACES / 10, "%u of %d were read again", again, PLACES);
+    gs_python_destroy(python);
+}
+
+Test(python_frames, pairs_beyond_the_first_cache_are_kept)
+{
+    enum { PAIRS = 8 << GS_PYTHON_PAIR_BITS };
+    unsigned missing = 0;
+
+    start(12, 1);
+    for (int round = 0; round < 2; round++)
+        for (uint32_t i = 1; i <= PAIRS; i++)
+            if (gs_python_pair_find(python, i, 7) == 0)
+                gs_python_pair_add(python, i, 7, i);
+    for (uint32_t i = 1; i <= PAIRS; i++) {
+        uint32_t stack = gs_python_pair_find(python, i, 7);
+
+        cr_assert(stack == 0 || stack == i);
+        missing += stack == 0;
+    }
+    cr_expect_lt(missing, PAIRS / 4, "%u of %d", missing, PAIRS);
+    gs_python_destroy(python);
+}
+
+/* The names of scopes, and generated functions: each new one is compared with a few. */
+Test(python_frames, chains_of_names_stay_short)
+{
+    enum { NAMES = 40000, LONGEST = 12 };
+    struct gs_python *bare = gs_python_create_bare(&lock, NULL);
+    struct gs_python_string **strings;
+    uintptr_t first = 0;
+    char name[32];
+
+    cr_assert_not_null(bare);
+    for (int round = 0; round < 2; round++)
+        for (unsigned i = 0; i < NAMES; i++) {
+            uintptr_t frame;
+
+            snprintf(name, sizeof(name), "[scope step%u]", i);
+            frame = gs_python_location_add(bare, name, "", 0);
+            if (i == 0 && round == 0)
+                first = frame;
+            cr_assert_eq(frame, first + i);
+        }
+    strings = bare->string_buckets.first;
+    for (size_t i = 0; i < (size_t)1 << bare->string_buckets.bits; i++) {
+        unsigned length = 0;
+
+        for (struct gs_python_string *string = strings[i]; string; string = string->next)
+            length++;
+        cr_assert_leq(length, LONGEST);
+    }
+    cr_expect_geq(1u << bare->node_buckets.bits, NAMES / 2);
+    gs_python_destroy(bare);
+}

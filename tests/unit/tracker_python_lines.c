@@ -133,11 +133,14 @@ static const struct begin begins_3_13[] = {
 
 #define CASE(form, version)                                                              \
     {                                                                                    \
-        {form, table_##version, sizeof(table_##version), 1}, begins_##version,           \
-            GS_ARRAY_LEN(begins_##version), BYTES_##version                              \
+        {.kind = form,                                                                   \
+         .table = table_##version,                                                       \
+         .bytes = sizeof(table_##version),                                               \
+         .first = 1},                                                                    \
+            begins_##version, GS_ARRAY_LEN(begins_##version), BYTES_##version            \
     }
 
-static const struct {
+static struct {
     struct gs_python_lines lines;
     const struct begin *begins;
     size_t count;
@@ -207,7 +210,45 @@ Test(python_lines, a_line_that_no_file_has_is_none)
 {
     static const uint8_t far[] = {0xf0, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f,
                                   0x7f, 0x3e, 0,    0,    0};
-    struct gs_python_lines lines = {GS_PYTHON_LOCATIONS, far, sizeof(far), 1};
+    struct gs_python_lines lines = {
+        .kind = GS_PYTHON_LOCATIONS, .table = far, .bytes = sizeof(far), .first = 1};
 
     cr_expect_eq(gs_python_line(&lines, 0), 0);
+}
+
+/* A function of many lines, in whatever order they run: each look-up continues where the
+ * last one ended, or begins again. */
+Test(python_lines, order_of_the_look_ups_does_not_matter)
+{
+    unsigned seed = 1;
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(cases); i++) {
+        for (unsigned turn = 0; turn < 2000; turn++) {
+            struct gs_python_lines fresh = cases[i].lines;
+            int64_t offset;
+
+            seed = seed * 1103515245u + 12345u;
+            offset = 2 * (int64_t)((seed >> 8) % (unsigned)(cases[i].bytes / 2 + 2)) - 2;
+            fresh.at = 0;
+            fresh.covered = fresh.step = 0;
+            cr_assert_eq(gs_python_line(&cases[i].lines, offset),
+                         gs_python_line(&fresh, offset), "table %zu, offset %ld", i,
+                         (long)offset);
+        }
+    }
+}
+
+Test(python_lines, look_up_of_the_next_line_does_not_read_the_table_again)
+{
+    static uint8_t table[20000];
+    struct gs_python_lines lines = {
+        .kind = GS_PYTHON_LOCATIONS, .table = table, .bytes = sizeof(table), .first = 1};
+
+    for (size_t i = 0; i < sizeof(table); i++)
+        table[i] = 0x80 | 11 << 3; /* one unit, the next line */
+    cr_assert_eq(gs_python_line(&lines, 30000), 15002);
+    cr_assert_eq(lines.at, 15000);
+    table[0] = 0x80 | 15 << 3; /* would take one from the line */
+    cr_expect_eq(gs_python_line(&lines, 30002), 15003);
+    cr_expect_eq(gs_python_line(&lines, 4), 3, "from the begin, which has changed");
 }

@@ -375,16 +375,21 @@ static bool instruction_offset(const struct gs_python_layout *layout, const uint
            *offset < (int64_t)field(head, layout->object_bytes) * UNIT_BYTES;
 }
 
-static bool read_line(struct gs_python *python, const uint8_t *head, int64_t offset,
-                      unsigned *line)
+/* Copies the code object's table, unless the last copy is of the same: a function of
+ * thousands of lines is read line by line. Under lock. */
+static bool copy_lines(struct gs_python *python, const uint8_t *head,
+                       const struct gs_python_table_key *key)
 {
     const struct gs_python_layout *layout = &python->layout;
-    uintptr_t table = field(head, layout->line_table);
-    struct gs_python_lines lines = {.kind = (enum gs_python_table)layout->lines};
+    uintptr_t table = key->table;
+    struct gs_python_lines *lines = &python->lines;
     uint64_t bytes;
     uint8_t *room;
 
-    memcpy(&lines.first, head + layout->first_line, sizeof(lines.first));
+    if (lines->table != NULL && memcmp(&python->lines_of, key, sizeof(*key)) == 0) {
+        return true;
+    }
+    lines->table = NULL;
     if (!gs_python_copy(&bytes, table + layout->bytes_length, sizeof(bytes)) ||
         bytes > TABLE_BYTES) {
         return false;
@@ -394,9 +399,10 @@ static bool read_line(struct gs_python *python, const uint8_t *head, int64_t off
         (bytes > 0 && !gs_python_copy(room, table + layout->bytes_data, bytes))) {
         return false;
     }
-    lines.table = room;
-    lines.bytes = bytes;
-    *line = gs_python_line(&lines, offset);
+    *lines = (struct gs_python_lines){
+        .kind = (enum gs_python_table)layout->lines, .table = room, .bytes = bytes};
+    memcpy(&lines->first, head + layout->first_line, sizeof(lines->first));
+    python->lines_of = *key;
     return true;
 }
 
@@ -412,13 +418,13 @@ size_t gs_python_code_bytes(const struct gs_python_layout *layout)
 }
 
 uintptr_t gs_python_code_frame(struct gs_python *python, uintptr_t code, uintptr_t at,
-                               bool generator)
+                               bool generator, uint64_t print)
 {
     const struct gs_python_layout *layout = &python->layout;
+    struct gs_python_table_key key = {.code = code, .print = print};
     uint8_t head[GS_PYTHON_CODE_BYTES];
     char name[TEXT_BYTES], file[FILE_BYTES];
     int64_t offset;
-    unsigned line;
     bool written;
     uintptr_t frame = 0;
 
@@ -430,9 +436,11 @@ uintptr_t gs_python_code_frame(struct gs_python *python, uintptr_t code, uintptr
         !copy_text(layout, field(head, layout->file), file, sizeof(file))) {
         return 0;
     }
+    key.table = field(head, layout->line_table);
     gs_mutex_lock(python->lock);
-    if (read_line(python, head, offset, &line)) {
-        frame = gs_python_location_add(python, name, file, line);
+    if (copy_lines(python, head, &key)) {
+        frame = gs_python_location_add(python, name, file,
+                                       gs_python_line(&python->lines, offset));
     }
     gs_mutex_unlock(python->lock);
     return frame;

@@ -7,17 +7,17 @@
 
 #include "tracker/python/python.h"
 #include "tracker/python/python_layout.h"
+#include "tracker/python/python_lines.h"
 #include "tracker/stacks/stack_table.h"
 
 #include <stdatomic.h>
 
-#define GS_PYTHON_CACHE_BITS  12
-#define GS_PYTHON_PAIR_BITS   12
-#define GS_PYTHON_BUCKET_BITS 12
-#define GS_PYTHON_PAGES       8192u
-#define GS_PYTHON_PAGE_BITS   12 /* the smallest page size */
-#define GS_PYTHON_CHUNK_BITS  10
-#define GS_PYTHON_CHUNKS      16384u
+#define GS_PYTHON_CACHE_BITS 12
+#define GS_PYTHON_PAIR_BITS  12
+#define GS_PYTHON_PAGES      8192u
+#define GS_PYTHON_PAGE_BITS  12 /* the smallest page size */
+#define GS_PYTHON_CHUNK_BITS 10
+#define GS_PYTHON_CHUNKS     16384u
 
 /* The frame of an instruction of a code object, written and read without a lock.
  * `check` is the code object's fingerprint xor the frame, so halves of two writes do
@@ -32,6 +32,23 @@ struct gs_python_pair {
     _Atomic uint64_t check, stack;
 };
 
+/* A larger cache, of slots or pairs, for what the first one has no room for. It is never
+ * freed before the end, as a reader may be inside; so each has four times the entries of
+ * its predecessor. */
+struct gs_python_more {
+    struct gs_python_more *older;
+    size_t bytes;
+    unsigned bits;         /* entries: 1 << bits */
+    _Atomic uint32_t used; /* entries that are not empty */
+    uint64_t entries[];
+};
+
+/* Identifies a copied line table. */
+struct gs_python_table_key {
+    uintptr_t code, table;
+    uint64_t print;
+};
+
 /* A function, its file and one line. Immutable once it has a number. */
 struct gs_python_node {
     const char *function, *file;
@@ -41,8 +58,16 @@ struct gs_python_node {
 
 struct gs_python_string {
     struct gs_python_string *next; /* of the same bucket */
+    uint64_t hash;
     size_t length;
     char text[];
+};
+
+/* The first node, or string, of each hash. Grows with what it holds. */
+struct gs_python_buckets {
+    void *first; /* an array; NULL: none yet */
+    unsigned bits;
+    uint32_t held;
 };
 
 struct gs_python {
@@ -54,22 +79,26 @@ struct gs_python {
     uintptr_t skipped;     /* the frame that replaces others; 0: none; immutable */
     struct gs_mutex *lock; /* the owner's lock */
 
-    struct gs_python_slot slots[1 << GS_PYTHON_CACHE_BITS]; /* no lock */
-    struct gs_python_pair pairs[1 << GS_PYTHON_PAIR_BITS];  /* no lock */
-    _Atomic uintptr_t pages[GS_PYTHON_PAGES];               /* known to be readable; no
-                                                             * lock */
-    struct gs_stack_table walks;                            /* added to under lock */
+    struct gs_python_slot slots[1 << GS_PYTHON_CACHE_BITS];  /* no lock */
+    struct gs_python_pair pairs[1 << GS_PYTHON_PAIR_BITS];   /* no lock */
+    _Atomic uint32_t slots_used, pairs_used;                 /* entries not empty */
+    _Atomic(struct gs_python_more *) more_slots, more_pairs; /* the newest; under lock */
+    _Atomic uintptr_t pages[GS_PYTHON_PAGES];                /* known to be readable; no
+                                                              * lock */
+    struct gs_stack_table walks;                             /* added to under lock */
 
     /* Added to under lock; read without. */
     _Atomic uint32_t count; /* nodes have the numbers 1..count */
     _Atomic(struct gs_python_node *) nodes[GS_PYTHON_CHUNKS];
 
     /* Under lock. */
-    uint32_t node_buckets[1 << GS_PYTHON_BUCKET_BITS];
-    struct gs_python_string *string_buckets[1 << GS_PYTHON_BUCKET_BITS];
-    struct gs_python_arena *arena; /* the newest */
-    uint8_t *scratch;              /* a copied line table */
+    struct gs_python_buckets node_buckets;   /* of uint32_t */
+    struct gs_python_buckets string_buckets; /* of struct gs_python_string * */
+    struct gs_python_arena *arena;           /* the newest */
+    uint8_t *scratch;                        /* a copied line table */
     size_t scratch_bytes;
+    struct gs_python_lines lines; /* that table; its `table` NULL: none */
+    struct gs_python_table_key lines_of;
     _Atomic size_t bytes;           /* in use beside this struct */
     struct gs_state_memory *memory; /* of this struct, the nodes and the strings */
 };
@@ -149,14 +178,25 @@ size_t gs_python_code_bytes(const struct gs_python_layout *layout);
 /*
  * Reads the function, file and line of an instruction, by reads that cannot fault, and
  * numbers them. `at` is as in the frame, shifted by one if it is an index instead of an
- * address; `generator`: the frame belongs to a generator. Returns the frame; 0: not a
- * frame of the program's code, or not readable.
+ * address; `generator`: the frame belongs to a generator; `print`: the code object's
+ * fingerprint. Returns the frame; 0: not a frame of the program's code, or not readable.
  */
 uintptr_t gs_python_code_frame(struct gs_python *python, uintptr_t code, uintptr_t at,
-                               bool generator);
+                               bool generator, uint64_t print);
 
 /* Copies this process's own memory; false if it is not all mapped. */
 bool gs_python_copy(void *to, uintptr_t from, size_t bytes);
+
+/* ---- python_more.c: caches that grow ----------------------------------------------- */
+
+/* Makes a cache larger than `now`, the newest one (NULL: than the first cache, of
+ * 1 << `bits` entries), and returns it. NULL: it may not grow, or there is no memory.
+ * Takes the lock. */
+struct gs_python_more *gs_python_more(struct gs_python *python,
+                                      _Atomic(struct gs_python_more *) *newest,
+                                      struct gs_python_more *now, unsigned bits,
+                                      size_t entry_bytes);
+void gs_python_more_clear(struct gs_python_more *newest);
 
 /* ---- python_locations.c: functions, files and lines, each stored once -------------- */
 

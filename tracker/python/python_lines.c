@@ -17,37 +17,42 @@ static unsigned as_line(int64_t line)
     return line > 0 && line <= INT32_MAX ? (unsigned)line : 0;
 }
 
-/* Pairs (bytes of code, signed change of the line). The change applies after the code. */
-static unsigned line_by_lnotab(const struct gs_python_lines *lines, int64_t offset)
+static unsigned line_there(const struct gs_python_lines *lines)
 {
-    int64_t line = lines->first, at = 0;
+    return as_line(lines->first + lines->step);
+}
 
-    for (size_t i = 0; i + 1 < lines->bytes; i += 2) {
-        at += lines->table[i];
-        if (at > offset) {
+/* Pairs (bytes of code, signed change of the line). The change applies after the code. */
+static unsigned line_by_lnotab(struct gs_python_lines *lines, int64_t offset)
+{
+    for (; lines->at + 1 < lines->bytes; lines->at += 2) {
+        if (lines->covered + lines->table[lines->at] > offset) {
             break;
         }
-        line += (int8_t)lines->table[i + 1];
+        lines->covered += lines->table[lines->at];
+        lines->step += (int8_t)lines->table[lines->at + 1];
     }
-    return as_line(line);
+    return line_there(lines);
 }
 
 /* Pairs (bytes of code, signed change of the line). The change applies before the code;
  * one value marks code without a line. */
-static unsigned line_by_linetable(const struct gs_python_lines *lines, int64_t offset)
+static unsigned line_by_linetable(struct gs_python_lines *lines, int64_t offset)
 {
-    int64_t line = lines->first, end = 0;
+    for (; lines->at + 1 < lines->bytes; lines->at += 2) {
+        int byte = lines->table[lines->at + 1], step = byte < 128 ? byte : byte - 256;
+        int64_t end = lines->covered + lines->table[lines->at];
 
-    for (size_t i = 0; i + 1 < lines->bytes; i += 2) {
-        int byte = lines->table[i + 1], step = byte < 128 ? byte : byte - 256;
-
-        end += lines->table[i];
-        if (step != NO_LINE_STEP) {
-            line += step;
+        if (step == NO_LINE_STEP) {
+            step = 0;
         }
         if (offset < end) {
-            return step == NO_LINE_STEP ? 0 : as_line(line);
+            return byte == 256 + NO_LINE_STEP
+                       ? 0
+                       : as_line(lines->first + lines->step + step);
         }
+        lines->covered = end;
+        lines->step += step;
     }
     return 0;
 }
@@ -71,36 +76,42 @@ static int64_t signed_varint(const uint8_t *at, const uint8_t *end)
 
 /* The first byte of an entry has its highest bit set. It holds the form of the entry and
  * the number of code units. */
-static unsigned line_by_locations(const struct gs_python_lines *lines, int64_t offset)
+static unsigned line_by_locations(struct gs_python_lines *lines, int64_t offset)
 {
-    const uint8_t *at = lines->table, *end = lines->table + lines->bytes;
-    int64_t line = lines->first, covered = 0;
+    const uint8_t *at = lines->table + lines->at, *end = lines->table + lines->bytes;
 
     while (at < end) {
         unsigned form = *at >> 3 & 15;
         bool has_line = form != 15;
+        int64_t covered = lines->covered + ((*at & 7) + 1) * UNIT_BYTES, step = 0;
 
-        covered += ((*at & 7) + 1) * UNIT_BYTES;
         at++;
         if (form == 13 || form == 14) {
-            line += signed_varint(at, end);
+            step = signed_varint(at, end);
         } else if (form >= 10 && form <= 12) {
-            line += form - 10;
+            step = form - 10;
         }
         if (offset < covered) {
-            return has_line ? as_line(line) : 0;
+            return has_line ? as_line(lines->first + lines->step + step) : 0;
         }
         while (at < end && !(*at & 0x80)) {
             at++;
         }
+        lines->at = (size_t)(at - lines->table);
+        lines->covered = covered;
+        lines->step += step;
     }
     return 0;
 }
 
-unsigned gs_python_line(const struct gs_python_lines *lines, int64_t offset)
+unsigned gs_python_line(struct gs_python_lines *lines, int64_t offset)
 {
     if (offset < 0) {
         return as_line(lines->first);
+    }
+    if (offset < lines->covered) {
+        lines->at = 0;
+        lines->covered = lines->step = 0;
     }
     switch (lines->kind) {
     case GS_PYTHON_LNOTAB:

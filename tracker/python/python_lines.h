@@ -15,16 +15,20 @@ enum gs_python_table {
     GS_PYTHON_LOCATIONS  /* 3.11 and later: entries of varying length */
 };
 
-/* A code object's table; `first` is its first line. */
+/* A code object's table; `first` is its first line. A table has no index: it is read up
+ * to an instruction, and on from there for an instruction behind that. */
 struct gs_python_lines {
     enum gs_python_table kind;
     const uint8_t *table;
     size_t bytes;
     int first;
+    size_t at; /* the next entry: 0 at the begin; written by gs_python_line, as these */
+    int64_t covered; /* bytes of instructions before it */
+    int64_t step;    /* from the first line to the line there */
 };
 
 /* Returns the line of the instruction at `offset` bytes; 0: the table has none. A
  * negative offset means that the frame has not started: the first line. */
-unsigned gs_python_line(const struct gs_python_lines *lines, int64_t offset);
+unsigned gs_python_line(struct gs_python_lines *lines, int64_t offset);
 
 #endif

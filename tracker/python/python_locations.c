@@ -3,6 +3,7 @@
  * Owns: their memory, mapped from the kernel.
  * Lock: the owner's for adding; none for reading.   Design: docs/python.md
  */
+#include "tracker/host_memory.h"
 #include "tracker/python/python_internal.h"
 #include "tracker/state/state_memory.h"
 
@@ -10,6 +11,8 @@
 
 #define CHUNK_LENGTH ((uint32_t)1 << GS_PYTHON_CHUNK_BITS)
 #define ARENA_BYTES  ((size_t)64 << 10)
+
+#define FIRST_BUCKET_BITS 12u
 
 /* Strings are stored one after another. */
 struct gs_python_arena {
@@ -49,16 +52,78 @@ static void *arena_take(struct gs_python *python, size_t bytes)
     return (char *)arena + arena->used - bytes;
 }
 
+/* An array for twice as many; NULL: the present one is large enough, or no memory. */
+static void *more_buckets(struct gs_python *python, struct gs_python_buckets *buckets,
+                          size_t bytes_each)
+{
+    unsigned bits = buckets->first == NULL ? FIRST_BUCKET_BITS : buckets->bits + 1;
+    void *larger;
+
+    if ((buckets->first != NULL && buckets->held < (uint32_t)1 << buckets->bits) ||
+        bits > 31) {
+        return NULL;
+    }
+    larger = gs_host_map(bytes_each << bits);
+    if (larger != NULL) {
+        atomic_fetch_add_explicit(&python->bytes, bytes_each << bits,
+                                  memory_order_relaxed);
+    }
+    return larger;
+}
+
+static void use_buckets(struct gs_python *python, struct gs_python_buckets *buckets,
+                        size_t bytes_each, void *larger)
+{
+    size_t old_bytes = bytes_each << buckets->bits;
+
+    if (buckets->first != NULL) {
+        gs_host_unmap(buckets->first, old_bytes);
+        atomic_fetch_sub_explicit(&python->bytes, old_bytes, memory_order_relaxed);
+        buckets->bits++;
+    } else {
+        buckets->bits = FIRST_BUCKET_BITS;
+    }
+    buckets->first = larger;
+}
+
+/* Returns the bucket of a hash; NULL: no memory. */
+static struct gs_python_string **string_bucket(struct gs_python *python, uint64_t hash)
+{
+    struct gs_python_buckets *buckets = &python->string_buckets;
+    struct gs_python_string **old = buckets->first;
+    struct gs_python_string **larger = more_buckets(python, buckets, sizeof(*larger));
+
+    if (larger != NULL) {
+        for (size_t i = 0; old != NULL && i < (size_t)1 << buckets->bits; i++) {
+            for (struct gs_python_string *string = old[i], *next; string != NULL;
+                 string = next) {
+                size_t to = string->hash >> (64 - buckets->bits - 1);
+
+                next = string->next;
+                string->next = larger[to];
+                larger[to] = string;
+            }
+        }
+        use_buckets(python, buckets, sizeof(*larger), larger);
+    }
+    return buckets->first == NULL ? NULL
+                                  : (struct gs_python_string **)buckets->first +
+                                        (hash >> (64 - buckets->bits));
+}
+
 /* Returns the stored copy of a text, added if it is new; NULL: no memory. */
 static const char *keep(struct gs_python *python, const char *text)
 {
     size_t length = strlen(text);
-    struct gs_python_string **bucket =
-        &python->string_buckets[text_hash(text, length) >> (64 - GS_PYTHON_BUCKET_BITS)];
-    struct gs_python_string *string = *bucket;
+    uint64_t hash = text_hash(text, length);
+    struct gs_python_string **bucket = string_bucket(python, hash), *string;
 
-    while (string != NULL &&
-           (string->length != length || memcmp(string->text, text, length) != 0)) {
+    if (bucket == NULL) {
+        return NULL;
+    }
+    string = *bucket;
+    while (string != NULL && (string->hash != hash || string->length != length ||
+                              memcmp(string->text, text, length) != 0)) {
         string = string->next;
     }
     if (string == NULL) {
@@ -67,9 +132,11 @@ static const char *keep(struct gs_python *python, const char *text)
             return NULL;
         }
         memcpy(string->text, text, length + 1);
+        string->hash = hash;
         string->length = length;
         string->next = *bucket;
         *bucket = string;
+        python->string_buckets.held++;
     }
     return string->text;
 }
@@ -102,6 +169,35 @@ static struct gs_python_node *make_node(struct gs_python *python, uint32_t numbe
     return node_at(python, number);
 }
 
+static uint64_t node_hash(const char *function, const char *file, unsigned line)
+{
+    return gs_python_mix(gs_python_mix((uintptr_t)function, line), (uintptr_t)file);
+}
+
+/* Returns the bucket of a hash; NULL: no memory. */
+static uint32_t *node_bucket(struct gs_python *python, uint64_t hash)
+{
+    struct gs_python_buckets *buckets = &python->node_buckets;
+    uint32_t *larger = more_buckets(python, buckets, sizeof(*larger));
+
+    if (larger != NULL) {
+        unsigned bits = buckets->first != NULL ? buckets->bits + 1 : FIRST_BUCKET_BITS;
+
+        for (uint32_t number = 1; number <= buckets->held; number++) {
+            struct gs_python_node *node = node_at(python, number);
+            uint32_t *to =
+                &larger[node_hash(node->function, node->file, node->line) >> (64 - bits)];
+
+            node->next = *to;
+            *to = number;
+        }
+        use_buckets(python, buckets, sizeof(*larger), larger);
+    }
+    return buckets->first == NULL
+               ? NULL
+               : (uint32_t *)buckets->first + (hash >> (64 - buckets->bits));
+}
+
 uintptr_t gs_python_location_add(struct gs_python *python, const char *function,
                                  const char *file, unsigned line)
 {
@@ -113,9 +209,10 @@ uintptr_t gs_python_location_add(struct gs_python *python, const char *function,
     if (function == NULL || file == NULL) {
         return 0;
     }
-    bucket = &python->node_buckets[gs_python_mix(gs_python_mix((uintptr_t)function, line),
-                                                 (uintptr_t)file) >>
-                                   (64 - GS_PYTHON_BUCKET_BITS)];
+    bucket = node_bucket(python, node_hash(function, file, line));
+    if (bucket == NULL) {
+        return 0;
+    }
     for (number = *bucket; number != 0; number = node->next) {
         node = node_at(python, number);
         if (node->function == function && node->file == file && node->line == line) {
@@ -129,6 +226,7 @@ uintptr_t gs_python_location_add(struct gs_python *python, const char *function,
     }
     *node = (struct gs_python_node){function, file, line, *bucket};
     *bucket = number;
+    python->node_buckets.held = number;
     atomic_store_explicit(&python->count, number, memory_order_release);
     return GS_PYTHON_FRAME_BASE + number;
 }
@@ -150,6 +248,10 @@ enum gs_status gs_python_location(const struct gs_python *python, uintptr_t fram
 
 void gs_python_locations_clear(struct gs_python *python)
 {
+    gs_host_unmap(python->string_buckets.first, sizeof(struct gs_python_string *)
+                                                    << python->string_buckets.bits);
+    gs_host_unmap(python->node_buckets.first, sizeof(uint32_t)
+                                                  << python->node_buckets.bits);
     while (python->arena != NULL) {
         struct gs_python_arena *arena = python->arena;
 

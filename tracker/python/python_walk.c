@@ -123,6 +123,8 @@ void gs_python_destroy(struct gs_python *python)
         return;
     }
     gs_python_locations_clear(python);
+    gs_python_more_clear(atomic_load(&python->more_slots));
+    gs_python_more_clear(atomic_load(&python->more_pairs));
     gs_stack_table_clear(&python->walks);
     gs_host_unmap(python->scratch, python->scratch_bytes);
     gs_state_unmap(python->memory, python, sizeof(*python));
@@ -136,15 +138,69 @@ size_t gs_python_bytes(const struct gs_python *python)
                      atomic_load_explicit(&python->bytes, memory_order_relaxed);
 }
 
+/* A cache of slots: the first one, or a larger one. */
+struct slots {
+    struct gs_python_slot *set; /* the WAYS slots of an instruction */
+    unsigned bits;
+    _Atomic uint32_t *used;
+};
+
+static inline struct slots slots_of(struct gs_python *python, struct gs_python_more *more,
+                                    uint64_t hash)
+{
+    struct gs_python_slot *slots =
+        more != NULL ? (struct gs_python_slot *)more->entries : python->slots;
+    unsigned bits = more != NULL ? more->bits : GS_PYTHON_CACHE_BITS;
+
+    return (struct slots){.set = slots + (hash >> (64 - bits)) / WAYS * WAYS,
+                          .bits = bits,
+                          .used = more != NULL ? &more->used : &python->slots_used};
+}
+
+/* The slot in which to cache an instruction: its own if it has one, or an empty one. If
+ * it displaces another and half of the slots are in use, in a larger cache. */
+static struct gs_python_slot *slot_for(struct gs_python *python, uintptr_t code,
+                                       uintptr_t at, uint64_t print)
+{
+    struct gs_python_more *more =
+        atomic_load_explicit(&python->more_slots, memory_order_acquire);
+    uint64_t hash = gs_python_mix(code, at);
+
+    for (;;) {
+        struct slots slots = slots_of(python, more, hash);
+
+        for (size_t way = 0; way < WAYS; way++) {
+            struct gs_python_slot *slot = &slots.set[way];
+            uintptr_t has = atomic_load_explicit(&slot->code, memory_order_relaxed);
+
+            if (has == 0) {
+                atomic_fetch_add_explicit(slots.used, 1, memory_order_relaxed);
+                return slot;
+            }
+            if (has == code &&
+                atomic_load_explicit(&slot->at, memory_order_relaxed) == at) {
+                return slot;
+            }
+        }
+        more = atomic_load_explicit(slots.used, memory_order_relaxed) >> (slots.bits - 1)
+                   ? gs_python_more(python, &python->more_slots, more, slots.bits,
+                                    sizeof(*slots.set))
+                   : NULL;
+        if (more == NULL) {
+            return &slots.set[print & 1];
+        }
+    }
+}
+
 /* Reads the function and line of an instruction for the first time, and caches the
  * result. */
 static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintptr_t code,
-                                                 uintptr_t at, uint64_t print,
-                                                 struct gs_python_slot *slot)
+                                                 uintptr_t at, uint64_t print)
 {
     uintptr_t frame =
-        gs_python_code_frame(python, code, at & ~(uintptr_t)1, (at & 1) != 0);
+        gs_python_code_frame(python, code, at & ~(uintptr_t)1, (at & 1) != 0, print);
     uint64_t kept = frame != 0 ? frame : FRAME_NONE;
+    struct gs_python_slot *slot = slot_for(python, code, at, print);
 
     atomic_store_explicit(&slot->code, code, memory_order_relaxed);
     atomic_store_explicit(&slot->at, at, memory_order_relaxed);
@@ -153,25 +209,42 @@ static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintp
     return frame;
 }
 
-/* Returns the frame of an instruction; bit 0 of `at`: in a generator. 0: a frame that
- * reports do not show. */
-static __attribute__((noinline)) uintptr_t
-find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t print)
+/* Looks in a set of slots. *frame: of the instruction. */
+static inline bool find_in(const struct gs_python_slot *set, uintptr_t code, uintptr_t at,
+                           uint64_t print, uint64_t *out)
 {
-    size_t index = gs_python_mix(code, at) >> (64 - GS_PYTHON_CACHE_BITS);
-
     for (size_t way = 0; way < WAYS; way++) {
-        struct gs_python_slot *slot = &python->slots[index ^ way];
+        const struct gs_python_slot *slot = &set[way];
         uint64_t frame = atomic_load_explicit(&slot->frame, memory_order_relaxed);
 
         if (atomic_load_explicit(&slot->code, memory_order_relaxed) == code &&
             atomic_load_explicit(&slot->at, memory_order_relaxed) == at &&
             GS_LIKELY(atomic_load_explicit(&slot->check, memory_order_relaxed) ==
                       gs_python_mix(print, frame))) {
-            return frame != FRAME_NONE ? frame : 0;
+            *out = frame != FRAME_NONE ? frame : 0;
+            return true;
         }
     }
-    return learn(python, code, at, print, &python->slots[index ^ (print & 1)]);
+    return false;
+}
+
+/* Returns the frame of an instruction; bit 0 of `at`: in a generator. 0: a frame that
+ * reports do not show. */
+static __attribute__((noinline)) uintptr_t
+find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t print)
+{
+    uint64_t hash = gs_python_mix(code, at), frame;
+    struct gs_python_more *more;
+
+    if (GS_LIKELY(find_in(slots_of(python, NULL, hash).set, code, at, print, &frame))) {
+        return frame;
+    }
+    more = atomic_load_explicit(&python->more_slots, memory_order_acquire);
+    if (more != NULL &&
+        find_in(slots_of(python, more, hash).set, code, at, print, &frame)) {
+        return frame;
+    }
+    return learn(python, code, at, print);
 }
 
 /*
@@ -527,18 +600,21 @@ void gs_python_walk(struct gs_python *python, struct gs_python_walk *walk)
     }
 }
 
-static struct gs_python_pair *pair_of(const struct gs_python *python, uint64_t key)
+/* The pair's place in the first cache, or in a larger one. */
+static inline struct gs_python_pair *pair_of(const struct gs_python *python,
+                                             struct gs_python_more *more, uint64_t key)
 {
-    size_t slot = gs_python_mix(key, 0) >> (64 - GS_PYTHON_PAIR_BITS);
+    uint64_t hash = gs_python_mix(key, 0);
 
-    return (struct gs_python_pair *)(uintptr_t)&python->pairs[slot];
+    return more != NULL
+               ? &((struct gs_python_pair *)more->entries)[hash >> (64 - more->bits)]
+               : (struct gs_python_pair *)(uintptr_t)&python
+                     ->pairs[hash >> (64 - GS_PYTHON_PAIR_BITS)];
 }
 
-uint32_t gs_python_pair_find(const struct gs_python *python, uint32_t native,
-                             uint32_t walk)
+/* Returns the stack; 0: the place has another pair. */
+static inline uint32_t stack_of(const struct gs_python_pair *pair, uint64_t key)
 {
-    uint64_t key = (uint64_t)native << 32 | walk;
-    struct gs_python_pair *pair = pair_of(python, key);
     uint64_t stack = atomic_load_explicit(&pair->stack, memory_order_relaxed);
 
     return (atomic_load_explicit(&pair->check, memory_order_relaxed) ^
@@ -547,15 +623,60 @@ uint32_t gs_python_pair_find(const struct gs_python *python, uint32_t native,
                : 0;
 }
 
+static __attribute__((noinline)) uint32_t find_more(const struct gs_python *python,
+                                                    uint64_t key)
+{
+    struct gs_python_more *more =
+        atomic_load_explicit(&python->more_pairs, memory_order_acquire);
+
+    return more != NULL ? stack_of(pair_of(python, more, key), key) : 0;
+}
+
+uint32_t gs_python_pair_find(const struct gs_python *python, uint32_t native,
+                             uint32_t walk)
+{
+    uint64_t key = (uint64_t)native << 32 | walk;
+    uint32_t stack = stack_of(pair_of(python, NULL, key), key);
+
+    return GS_LIKELY(stack != 0) ? stack : find_more(python, key);
+}
+
+/* The place for a new pair: if it displaces another and a quarter of the places are in
+ * use, in a larger cache. */
+static struct gs_python_pair *place_for(struct gs_python *python, uint64_t key)
+{
+    struct gs_python_more *more =
+        atomic_load_explicit(&python->more_pairs, memory_order_acquire);
+
+    for (;;) {
+        struct gs_python_pair *pair = pair_of(python, more, key);
+        unsigned bits = more != NULL ? more->bits : GS_PYTHON_PAIR_BITS;
+        _Atomic uint32_t *used = more != NULL ? &more->used : &python->pairs_used;
+
+        if (atomic_load_explicit(&pair->stack, memory_order_relaxed) == 0) {
+            atomic_fetch_add_explicit(used, 1, memory_order_relaxed);
+            return pair;
+        }
+        more =
+            atomic_load_explicit(used, memory_order_relaxed) >> (bits - 2)
+                ? gs_python_more(python, &python->more_pairs, more, bits, sizeof(*pair))
+                : NULL;
+        if (more == NULL) {
+            return pair;
+        }
+    }
+}
+
 void gs_python_pair_add(struct gs_python *python, uint32_t native, uint32_t walk,
                         uint32_t stack)
 {
     uint64_t key = (uint64_t)native << 32 | walk;
-    struct gs_python_pair *pair = pair_of(python, key);
+    struct gs_python_pair *pair;
 
     if (stack == 0) {
         return;
     }
+    pair = place_for(python, key);
     atomic_store_explicit(&pair->stack, stack, memory_order_relaxed);
     atomic_store_explicit(&pair->check, key ^ stack * PAIR_FACTOR, memory_order_relaxed);
 }
