@@ -12,152 +12,163 @@
 #include "shim/tools/replay/foreign.h"
 
 #define REPORT_HELP                                                                      \
-    "A REPORT is the JSON that a program wrote with --output=json, or the state file\n"  \
-    "that it was given with --state-file."
+    "A REPORT is a JSON file of --output=json, or a state file of --state-file."
 
 static const char report_help[] =
-    "Writes to standard output what a program had that was killed, or still runs,\n"
-    "by the file that it was given with --state-file.\n"
+    "Writes the report of a program that was killed, or that still runs, to standard\n"
+    "output. STATE_FILE is the file of its --state-file.\n"
     "\n"
-    "  --summary                a line for each file, and one for all\n"
-    "  --leak-max=NUMBER        call sites written out\n"
+    "  --summary                a line for each file, and a total\n"
+    "  --leak-max=NUMBER        call sites to list\n"
     "  --suppressions=FILE      suppress known leaks\n"
     "  --output=json --output-file=FILE\n"
-    "                           the report for programs\n"
+    "                           also write the report as JSON\n"
     "\n"
-    "Every option of gpushim --help=all that says what is reported has its effect.\n";
+    "All options of gpushim --help=all in the section Report work here, too.\n";
 
 static const char html_help[] =
-    "Writes one page for a browser, which loads nothing else: flame graphs of what\n"
-    "leaked and of the peaks, a table of call sites, errors with their stacks. With\n"
-    "the trace of a run, live memory over time, and the flame graph of a moment or a\n"
-    "range. A trace with its state file has call sites, a trace alone sizes. Of a\n"
-    "folder, or of several processes, the page shows the one that is chosen there.\n"
+    "Writes one HTML page, which needs no network: flame graphs of leaks and peaks, a\n"
+    "table of call sites, errors with their stacks. With the trace of a run it also\n"
+    "has a chart of live memory over time, and the flame graph of any time or range.\n"
+    "A trace with its state file has call sites; a trace alone has only sizes. For a\n"
+    "folder or several files, the page lets you choose the process.\n"
     "\n"
-    "  -o PAGE                  its file, - is standard output; else run.html for\n"
-    "                           run.json, gpushim.html in a folder\n"
-    "  --timeline=TRACE         as TRACE\n"
+    "  gpushim --trace-file=app.trace --state-file=app.state ./app\n"
+    "  gpushim html app.trace app.state\n"
+    "\n"
+    "  -o PAGE                  the file to write, - for standard output; default:\n"
+    "                           run.html for run.json, gpushim.html for a folder\n"
+    "  --timeline=TRACE         same as TRACE\n"
     "  --suppressions=FILE      suppress known leaks of a state file\n"
     "\n" REPORT_HELP "\n";
 
 static const char diff_help[] =
     "Compares two runs: call sites whose leaked (or live) memory is new, has grown,\n"
-    "has shrunk or is gone, by growth.\n"
+    "has shrunk or is gone, sorted by growth.\n"
     "\n"
     "  --fail-on=new,grown:10%  end with status 3 if a call site is new, or has\n"
-    "                           grown by more than a tenth; also new:SIZE and\n"
-    "                           grown:SIZE\n"
-    "  --of=peak                what used the memory at the peaks, instead of leaks\n"
-    "  --leak-max=NUMBER        call sites written out\n"
+    "                           grown by more than 10 %; also new:SIZE, grown:SIZE\n"
+    "  --of=peak                memory at the peaks instead of leaks\n"
+    "  --leak-max=NUMBER        call sites to list\n"
     "  --suppressions=FILE      suppress known leaks of a state file\n"
     "\n" REPORT_HELP "\n";
 
 static const char merge_help[] =
     "Adds up many processes, such as the ranks of a job: a line for each call site\n"
-    "with the sum, the most and the least of a process, and how many have it; then\n"
-    "a line for each process. Of a FOLDER all its reports.\n"
+    "with the sum, the largest and the smallest process, and how many processes have\n"
+    "it; then a line for each process. FOLDER stands for all reports in it.\n"
     "\n"
-    "  --of=peak                what used the memory at the peaks, instead of leaks\n"
-    "  --leak-max=NUMBER        call sites written out\n"
+    "  --of=peak                memory at the peaks instead of leaks\n"
+    "  --leak-max=NUMBER        call sites to list\n"
     "  --suppressions=FILE      suppress known leaks of state files\n"
     "\n" REPORT_HELP "\n";
 
 static const char top_help[] =
-    "Shows what running processes have on each device, refreshed: of this user, of\n"
-    "all for root, as they answer; and by the files of --state-file in the folder of\n"
-    "GPUSHIM_STATE_FILE, or here. With names only these files. On a terminal keys\n"
-    "choose, sort and filter, and show call stacks: h lists them. Elsewhere it is\n"
-    "plain text, written once.\n"
+    "Shows the memory of running processes on each device, and refreshes it. Without\n"
+    "names: your processes (as root: all users') that were started with --control,\n"
+    "and the state files in the folder of GPUSHIM_STATE_FILE, or in this folder. With\n"
+    "names: only these state files. On a terminal, keys select, sort and filter\n"
+    "processes and show call stacks (h lists the keys). Elsewhere plain text, once.\n"
     "\n"
-    "  -d SECONDS               between two refreshes, 1 unless given\n"
-    "  -n NUMBER                refreshes, then end\n"
+    "  -d SECONDS               time between refreshes (default 1)\n"
+    "  -n NUMBER                end after so many refreshes\n"
     "  --once                   plain text, once\n";
 
 static const char timeline_help[] =
-    "Converts what --trace-file recorded, each allocation from its beginning to its\n"
-    "end, for a program that shows it. Call stacks come from the STATE_FILE of the\n"
-    "same run (--state-file).\n"
+    "Converts a trace of --trace-file, with the lifetime of each allocation, for\n"
+    "another viewer. Call stacks come from the STATE_FILE of the same run\n"
+    "(--state-file).\n"
     "\n"
     "  --as=perfetto            for ui.perfetto.dev and chrome://tracing (default)\n"
     "  --as=memory_viz          for pytorch.org/memory_viz: memory of devices\n"
     "  --as=heaptrack           for heaptrack_gui and heaptrack_print\n"
     "  --as=massif              for ms_print and massif-visualizer\n"
-    "  --most=NUMBER            the largest allocations, 100000 unless given, one\n"
-    "                           by one (heaptrack, massif: all, by call stack)\n"
-    "  -o FILE                  - is standard output; else the name of the trace,\n"
-    "                           with .perfetto.json, .pickle, .heaptrack or .massif\n";
+    "  --most=NUMBER            only so many of the largest allocations (default\n"
+    "                           100000; heaptrack, massif: all, by call stack)\n"
+    "  -o FILE                  the file to write, - for standard output; default:\n"
+    "                           the name of the trace with .perfetto.json, .pickle,\n"
+    "                           .heaptrack or .massif\n";
 
 static const char pause_help[] =
-    "pause copies the GPU memory of running processes to the host and frees it for\n"
-    "others: their CUDA calls block until resume copies it back, to the same\n"
-    "addresses. Any CUDA process will do, with or without the library. The driver\n"
-    "does it: that of CUDA 12.8 (570) or later, x86-64.\n"
+    "pause copies the GPU memory of running processes to the host and frees it on the\n"
+    "GPU. Their CUDA calls block until resume copies the memory back, to the same\n"
+    "addresses. Works for any CUDA process, with or without gpushim; needs the driver\n"
+    "of CUDA 12.8 (570) or later, on x86-64.\n"
     "\n"
-    "  --wait=SECONDS           how long the work of a process may take until it is\n"
-    "                           paused, and how long a resume tries to get memory,\n"
-    "                           10 unless given\n";
+    "  --wait=SECONDS           pause: wait so long for running work to finish;\n"
+    "                           resume: retry so long if the GPU is full (default 10)\n";
 
 #define REQUEST_OPTIONS                                                                  \
     "\n"                                                                                 \
     "  NAME                     every process with this program's or script's name\n"    \
-    "  --all                    every process of this user, for root of all users\n"     \
-    "  --wait=SECONDS           for an answer, 10 unless given\n"
+    "  --all                    all your processes; as root: all users' processes\n"     \
+    "  --wait=SECONDS           how long to wait for an answer (default 10)\n"
 #define REQUEST_HELP                                                                     \
-    "The process answers itself, without anything foreseen at its start: it runs\n"      \
-    "under gpushim, has a CUDA context, and not GPUSHIM_CONTROL=off.\n" REQUEST_OPTIONS
+    "The process must run under gpushim and have a CUDA context (and not have\n"         \
+    "GPUSHIM_CONTROL=off).\n" REQUEST_OPTIONS
 
 static const char stats_help[] =
-    "Writes what a running process has on each device, and in pinned "
+    "Writes how much memory a running process has on each device, and how much pinned\n"
     "memory.\n" REQUEST_HELP
-    "  --json                   every counter, a line for each process\n";
+    "  --json                   all counters, a line for each process\n";
 
 static const char dump_help[] =
-    "Writes the report of a running process as of now: its live memory, with call\n"
-    "stacks. The program goes on.\n" REQUEST_HELP;
+    "Writes the current report of a running process: its live memory, with call\n"
+    "stacks. The program continues.\n" REQUEST_HELP;
 
 static const char owners_help[] =
-    "Writes which program, library and file of a running process has how much live\n"
-    "memory.\n" REQUEST_HELP;
+    "Writes how much live memory each program, library and source file of a running\n"
+    "process has.\n" REQUEST_HELP;
 
 static const char set_help[] =
-    "Changes a setting of a running process, of those that gpushim.h can change\n"
-    "(docs/api.md), such as verbose=3, leak-max=50, pool-limit=8G.\n" REQUEST_HELP;
+    "Changes an option of a running process, such as verbose=3, leak-max=50 or\n"
+    "pool-limit=8G: one that gpushim_set_option can change (docs/api.md).\n" REQUEST_HELP;
 
 static const char trim_help[] =
-    "Has a running process return its pool's idle GPU memory to the driver, once its\n"
-    "GPU is idle.\n" REQUEST_HELP;
+    "Makes a running process return its pool's idle GPU memory to the driver, once\n"
+    "its GPU is idle.\n" REQUEST_HELP;
 
 static const char general_help[] =
     "Runs the command with libgpushim.so preloaded: GPU memory comes from a pool, and\n"
     "what is still allocated at exit, or at Ctrl-C or a crash, is reported.\n"
     "\n"
-    "  --log-file=FILE          the report goes there (%p: process id)\n"
-    "  --error-exitcode=NUMBER  end with this status if there were leaks or errors\n"
+    "Find leaks and errors:\n"
+    "  --error-exitcode=NUMBER  fail CI: end with this status after leaks or errors\n"
     "  --error-no-cuda          and also if the command made no CUDA call\n"
     "  --suppressions=FILE      suppress known leaks (docs/suppressions.md)\n"
     "  --write-suppressions=FILE  add a rule for each leak to this file\n"
     "  --check-args, --check-redzone=SIZE, --check-fill=poison\n"
     "                           find uses of freed memory and overruns\n"
-    "  --stack=off, --no-pool   no call stacks: cheapest; no pool: only record\n"
-    "  --output=json            additional report formats: json, pprof, collapsed ...\n"
-    "  --state-file=FILE        keep state in FILE, readable with gpushim report FILE\n"
-    "                           even after kill -9\n"
-    "  --summary                at the end, a line for each process and each GPU\n"
+    "See what uses the memory:\n"
+    "  --verbose=2              call sites of the peak, the pool's statistics\n"
+    "  --stats-interval=TIME    at this interval, what is live and what grows: 1m\n"
+    "  --state-file=FILE        state for gpushim report FILE, even after kill -9\n"
+    "  --trace-file=FILE        record a chart over time, see gpushim html --help\n"
+    "  --control                answer gpushim top, dump, stats, ... while it runs\n"
     "  --torch=tensors          PyTorch: report tensors instead of allocator blocks\n"
-    "  --full-paths             whole paths of source files, which editors open\n"
     "  --nvtx                   NVTX ranges of the program are scopes in the report\n"
-    "  --print                  write the command with its variables, run nothing\n"
-    "  --help=all, --version    every option (docs/options.md); the version\n"
+    "Choose the output:\n"
+    "  --log-file=FILE          write the report to FILE (%p: process id, %r: rank)\n"
+    "  --output=json            additional report formats: json, pprof, collapsed ...\n"
+    "  --full-paths             whole paths of source files, which editors open\n"
+    "  --summary                at the end, a line for each process and each GPU\n"
+    "Limit memory and cost:\n"
+    "  --mem-limit=SIZE         cap the GPU memory of the program: 8G, 50%\n"
+    "  --stack=off, --no-pool   no call stacks (fastest); no pool, only the report\n"
+    "More:\n"
+    "  --print                  print the command with its variables, run nothing\n"
+    "  --help=all, --version    all options (docs/options.md); the version\n"
     "\n"
     "Subcommands, each with --help:\n"
     "  report STATE_FILE...     the report of a process that was killed or runs\n"
-    "  html REPORT|TRACE        one page for a browser: flame graphs, timeline\n"
+    "  html REPORT|TRACE        one page for a browser: flame graphs, chart over time\n"
     "  timeline TRACE           allocations over time, for Perfetto, heaptrack, ...\n"
     "  diff REPORT REPORT       call sites whose leaks are new, grew or are gone\n"
     "  merge REPORT|FOLDER...   the sum over processes, such as the ranks of a job\n"
     "  top [FOLDER]             the memory of running processes, refreshed\n"
-    "  stats, dump, owners PID  the same, the report, or who has it, of one now\n"
-    "  set PID NAME=VALUE, trim PID  change a setting, return idle memory\n"
+    "  stats|dump|owners PID    of a running process: totals, report, owners\n"
+    "  set PID NAME=VALUE       change an option of a running process\n"
+    "  trim PID                 make a running process return idle GPU memory\n"
     "  pause PID, resume PID    move a process's GPU memory to the host, and back\n"
     "  replay TRACE...          run a recorded trace through the pool, and measure it\n"
     "  advise TRACE             find better settings of the pool for a trace\n"
@@ -167,9 +178,9 @@ static const char general_help[] =
 
 static const char watch_help[] =
     "\n--watch=WAY\n"
-    "  who writes the report of a process that was killed (docs/state.md): auto;\n"
-    "  beside: a process beside the command, which takes the launcher's place;\n"
-    "  parent: the launcher waits for the reports; off: nobody\n";
+    "  which process writes the report of a killed process (docs/state.md):\n"
+    "  beside: a helper process, while the command replaces the launcher;\n"
+    "  parent: the launcher, which waits for the command; off: none; auto: as needed\n";
 
 /* Each line of usage begins with "usage: " or as much space. */
 #define PAUSE_USAGE                                                                      \
