@@ -74,7 +74,11 @@ readme_goals_case() {
   native native ./app
   while read -r command; do
     number=$((number + 1))
-    if [[ $command == *' html '* ]]; then
+    if [[ $command == *' html '*.trace* ]]; then # what the command before it recorded
+      readme_run "$number" "$command"
+      expect_text "$number.out" '^gpushim: wrote app[.]trace[.]html '
+      continue
+    elif [[ $command == *' html '* ]]; then
       cp gpushim.*.json "${command##* }"
       readme_run "$number" "$command"
       expect_text "$number.out" '^gpushim: wrote gpushim[.]4711[.]html '
@@ -87,7 +91,7 @@ readme_goals_case() {
       continue
     elif [[ $command == *' top' ]]; then
       readme_run "$number" "$command"
-      expect_text "$number.out" '^gpushim top .* [0-9]+ process(es)?, .* 1 ended$' # other tests' programs answer, too
+      expect_text "$number.out" '^gpushim top .* [0-9]+ process(es)?, .* 2 ended$' # other tests' programs answer, too
       continue
     elif [[ $command == *' '@(pause|dump)' PID' ]]; then # what they do to a program: pause.sh, control.sh
       readme_run "$number" "${command/PID/$$}"
@@ -105,6 +109,44 @@ readme_goals_case() {
   [[ -n $(echo gpushim.*.json) && -n $(echo gpushim.*.pb) ]] || fail 'no files for machines'
 }
 add_case "readme goals" readme_goals_case
+
+# What users look for is in one line with what they need for it, in README.md or --help. Both are short: a
+# reader finds a line by its first words.
+readme_tasks_case() {
+  local words command
+
+  run_in help -- "$build/gpushim" --help
+  sed -n '/^## Install/,$p' "$sources/README.md" >page
+  while IFS='|' read -r words command; do
+    grep -hE "$words" page help.out >found || fail "no line has: $words"
+    grep -qF -- "$command" found || fail "no $command where README.md or --help have: $words"
+  done <<'END'
+fail CI|gpushim --error-exitcode=3 ./app
+fail CI|--error-exitcode=NUMBER
+ctest, pytest|docs/guide.md#ctest-and-pytest
+grows|gpushim --stats-interval=1m ./app
+grows|--stats-interval=TIME
+kill -9|gpushim report run.state
+kill -9|--state-file=FILE
+PyTorch|gpushim --torch=tensors python train.py
+cap the GPU memory|gpushim --mem-limit=8G ./app
+cap the GPU memory|--mem-limit=SIZE
+Docker|docs/clusters.md#docker-and-podman
+systemd|docs/clusters.md#systemd
+the peak|gpushim --verbose=2 ./app
+the peak|--verbose=2
+over time|gpushim html app.trace app.state
+Uninstall|docs/faq.md#how-do-i-uninstall-it
+CMake|docs/api.md#cmake-and-pkg-config
+editor|gpushim --full-paths ./app
+editors|--full-paths
+Ctrl-C|gpushim ./app
+END
+  [[ $(wc -w <"$sources/README.md") -le 900 ]] || fail 'README.md has more than 900 words'
+  sed -n '/^| ---/,/^$/p' page | cut -d'|' -f2 >goals
+  [[ $(wc -w <goals) -le 90 ]] || fail "the goals' first column has more than 90 words"
+}
+add_case "readme tasks" readme_tasks_case
 
 # Commands within the text.
 readme_inline_case() {
