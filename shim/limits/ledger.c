@@ -56,7 +56,7 @@ static const char *problem_of(int fd)
     }
     if (!S_ISREG(found.st_mode) || pread(fd, &magic, sizeof(magic), 0) < 0 ||
         memcmp(&magic, &expected, OF_VERSION) != 0) {
-        return "not a ledger of a group; left as it is";
+        return "not the file of a group; not changed";
     }
     if (magic != MAGIC) {
         return "a ledger of another version of gpushim: remove it once no process uses "

@@ -31,6 +31,7 @@
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
+#include "shim/limits/group_name.h"
 #include "shim/limits/ledger.h"
 #include "shim/settings/log.h"
 #include "shim/settings/process_start.h"
@@ -38,7 +39,6 @@
 #include "tracker/names/loader_gate.h"
 
 #define MEMBERS GS_LEDGER_MEMBERS
-#define NAME    64 /* bytes of a group's name */
 
 /* An owner: the process's number, not 0, and the low bits of its start. */
 #define START_BITS 39
@@ -84,13 +84,6 @@ static uint64_t copies[MEMBERS], other_copies[MEMBERS];
 
 /* ---- start ------------------------------------------------------------------------- */
 
-static bool is_name(const char *name)
-{
-    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                 "0123456789._-");
-    return name[length] == '\0' && length <= NAME && name[0] != '.';
-}
-
 void gs_group_start(const char *name)
 {
     int length = 0;
@@ -102,16 +95,14 @@ void gs_group_start(const char *name)
     if (strchr(name, '/')) {
         gs_start_folder_absolute(name, group_path);
         length = (int)strlen(group_path);
-    } else if (is_name(name)) {
+    } else if (gs_group_is_name(name)) {
         length = snprintf(group_path, sizeof(group_path), "/dev/shm/gpushim.%ld.%s.group",
                           (long)syscall(SYS_geteuid), name);
     }
     if (length <= 0 || length >= (int)sizeof(group_path)) {
         group_path[0] = '\0';
-        gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_MEM_GROUP=%.100s: not a path, nor a name of at most %d "
-                    "letters, digits and . _ -; ignored",
-                    name, NAME);
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_MEM_GROUP=%.100s: " GS_GROUP_WRONG "; ignored",
+                    name);
     }
 }
 
@@ -240,8 +231,8 @@ static void log_unreachable(void)
     if (!__atomic_exchange_n(&unreachable, true, __ATOMIC_RELAXED)) {
         gs_log_line(
             GS_LOG_WARN,
-            "GPUSHIM_MEM_GROUP=%.400s: %.400s: was removed or replaced, or cannot "
-            "be opened any more; what ended members had stays charged",
+            "GPUSHIM_MEM_GROUP=%.400s: %.400s: was removed or replaced, or can no longer "
+            "be opened; memory of members that have ended stays charged",
             group_name, group_path);
     }
 }
@@ -416,7 +407,7 @@ int gs_group_join(const char *bus)
         place = place_of(bus);
         if (place < 0 && !failed) {
             failed = true;
-            log_alone("a device has no place in it");
+            log_alone("it has no room for another device");
         }
     }
     gs_mutex_unlock(&join_lock);

@@ -82,7 +82,7 @@ static void add_file(const char *path)
 }
 
 /* Returns whether the list of files begins with a rule, as the report proposes them. */
-static bool is_rule(const char *list)
+bool gs_rules_is_rule(const char *list)
 {
     size_t length = strcspn(list, ":");
     for (int kind = 0; kind < GS_RULE_KINDS && list[length]; kind++) {
@@ -97,11 +97,9 @@ static bool is_rule(const char *list)
 static void add_files(const char *list)
 {
     static char path[GS_OPTIONS_PATH_BYTES]; /* under the start lock */
-    if (is_rule(list)) {
+    if (gs_rules_is_rule(list)) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_SUPPRESSIONS=%.600s: a rule, not a file: put it into a file "
-                    "and name the file; left out",
-                    list);
+                    "GPUSHIM_SUPPRESSIONS=%.600s: " GS_RULES_WRONG "; left out", list);
         return;
     }
     while (*list) {

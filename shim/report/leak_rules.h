@@ -16,6 +16,10 @@ void gs_rules_start(const struct gs_options *options);
 /* For the report; NULL: none. */
 struct gs_suppressions *gs_rules(void);
 
+#define GS_RULES_WRONG "a rule, not a file: put it into a file and name the file"
+/* Whether a value of GPUSHIM_SUPPRESSIONS is a rule. */
+bool gs_rules_is_rule(const char *list);
+
 /* Whether GPUSHIM_WRITE_SUPPRESSIONS names a file. */
 bool gs_rules_wanted(void);
 /* Adds to that file the rules that it lacks, all or none of them, and logs how many, or

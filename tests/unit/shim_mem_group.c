@@ -605,8 +605,8 @@ Test(mem_group, a_removed_ledger_goes_on, .init = redirect_and_set_up)
     end_member(other);
     fflush(stderr);
     snprintf(line, sizeof line,
-             "gpushim: GPUSHIM_MEM_GROUP=%s: %s: was removed or replaced, or cannot be "
-             "opened any more; what ended members had stays charged\n",
+             "gpushim: GPUSHIM_MEM_GROUP=%s: %s: was removed or replaced, or can no "
+             "longer be opened; memory of members that have ended stays charged\n",
              path, path);
     cr_assert_stderr_eq_str(line);
 }
@@ -627,7 +627,7 @@ static void expect_left(const void *data, size_t length, const char *reason)
     close(file);
 }
 
-#define NO_LEDGER "not a ledger of a group; left as it is"
+#define NO_LEDGER "not the file of a group; not changed"
 
 Test(mem_group, another_file)
 {

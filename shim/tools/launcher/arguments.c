@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "shim/settings/options.h"
 #include "shim/settings/options_table.h"
@@ -489,6 +490,30 @@ static void refuse_foreign_files(void)
     }
 }
 
+/* Without their rules a run of hours would report known leaks as new ones. A file that
+ * the run writes may be missing. */
+static void refuse_missing_rules(void)
+{
+    const char *list = getenv(gs_options_table[GS_OPTION_ROW_suppressions].name);
+    bool writes = getenv(gs_options_table[GS_OPTION_ROW_write_suppressions].name) != NULL;
+    char path[GS_OPTIONS_PATH_BYTES];
+    struct stat there;
+    if (!is_set_here(GS_OPTION_ROW_suppressions)) {
+        return;
+    }
+    for (size_t length; *list; list += length + (list[length] == ':')) {
+        length = strcspn(list, ":");
+        (void)snprintf(path, sizeof(path), "%.*s", (int)length, list);
+        int error = access(path, R_OK) != 0                             ? errno
+                    : stat(path, &there) == 0 && S_ISDIR(there.st_mode) ? EISDIR
+                                                                        : 0;
+        if (length && error && !(writes && error == ENOENT)) {
+            gs_launcher_fail(GS_EXIT_USAGE, "--suppressions: cannot read %.400s: %s",
+                             path, gs_output_error_text(error));
+        }
+    }
+}
+
 /* Moves the files behind a verb to the front of the words, and reads the options among
  * them. */
 static void take_files(char **words, struct gs_arguments *out)
@@ -519,6 +544,7 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
     out->verb = plain ? GS_VERB_RUN : verb_of(*words);
     if (out->verb == GS_VERB_RUN) {
         refuse_foreign_files();
+        refuse_missing_rules();
         return;
     }
     if (out->verb == GS_VERB_REPLAY || out->verb == GS_VERB_ADVISE) {
@@ -530,6 +556,7 @@ void gs_arguments_read(char **words, struct gs_arguments *out)
         take_files(words + 1, out);
     }
     refuse_outputs(out);
+    refuse_missing_rules();
 }
 
 void gs_arguments_print_set(void)

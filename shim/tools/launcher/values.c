@@ -9,9 +9,11 @@
 #include <string.h>
 
 #include "shim/limits/cache_sizes.h"
+#include "shim/limits/group_name.h"
 #include "shim/limits/pressure_levels.h"
 #include "shim/limits/size_classes.h"
 #include "shim/limits/warmup_list.h"
+#include "shim/report/leak_rules.h"
 #include "shim/report/outputs.h"
 #include "shim/settings/options_table.h"
 #include "shim/settings/signal_names.h"
@@ -20,7 +22,7 @@
 #define WRONG_BYTES 512
 #define SHOWN_BYTES 80
 
-/* ---- options whose type is TEXT ---------------------------------------------------- */
+/* ---- options whose values have a grammar ------------------------------------------- */
 
 static const char *wrong_signal(const char *text, char out[WRONG_BYTES])
 {
@@ -72,6 +74,18 @@ static const char *wrong_warmup(const char *text, char out[WRONG_BYTES])
     return out[0] ? out : NULL;
 }
 
+static const char *wrong_group(const char *text, char out[WRONG_BYTES])
+{
+    (void)out;
+    return strchr(text, '/') || gs_group_is_name(text) ? NULL : GS_GROUP_WRONG;
+}
+
+static const char *wrong_rules(const char *text, char out[WRONG_BYTES])
+{
+    (void)out;
+    return gs_rules_is_rule(text) ? GS_RULES_WRONG : NULL;
+}
+
 static const struct {
     enum gs_option_row row;
     const char *(*wrong)(const char *text, char out[WRONG_BYTES]);
@@ -81,7 +95,9 @@ static const struct {
              {GS_OPTION_ROW_pool_size_classes, wrong_classes},
              {GS_OPTION_ROW_pool_cache, wrong_cache},
              {GS_OPTION_ROW_pressure, wrong_pressure},
-             {GS_OPTION_ROW_warmup, wrong_warmup}};
+             {GS_OPTION_ROW_warmup, wrong_warmup},
+             {GS_OPTION_ROW_mem_group, wrong_group},
+             {GS_OPTION_ROW_suppressions, wrong_rules}};
 
 /* ---- every option ------------------------------------------------------------------ */
 

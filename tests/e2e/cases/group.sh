@@ -230,9 +230,9 @@ group_bad_case() {
     expect_no_text bad.err 'of the group'
   }
   group_alone 'a b' 'a b: not a path, nor a name of at most 64 letters, digits and [.] _ -; ignored'
-  group_alone "$PWD/file" ".*/file: .*/file: not a ledger of a group; left as it is; GPUSHIM_MEM_LIMIT counts this process alone"
-  group_alone "$PWD/zeros" ".*/zeros: .*/zeros: not a ledger of a group; left as it is; GPUSHIM_MEM_LIMIT counts this process alone"
-  group_alone "$PWD/empty" ".*/empty: .*/empty: not a ledger of a group; left as it is; GPUSHIM_MEM_LIMIT counts this process alone"
+  group_alone "$PWD/file" ".*/file: .*/file: not the file of a group; not changed; GPUSHIM_MEM_LIMIT counts this process alone"
+  group_alone "$PWD/zeros" ".*/zeros: .*/zeros: not the file of a group; not changed; GPUSHIM_MEM_LIMIT counts this process alone"
+  group_alone "$PWD/empty" ".*/empty: .*/empty: not the file of a group; not changed; GPUSHIM_MEM_LIMIT counts this process alone"
   group_alone "$PWD/folder" '.*: is a directory; GPUSHIM_MEM_LIMIT counts this process alone'
   group_alone "$PWD/none/ledger" '.*: no such file or directory; GPUSHIM_MEM_LIMIT counts this process alone'
   group_alone "$PWD/link" '.*: a symbolic link is in the way; GPUSHIM_MEM_LIMIT counts this process alone'
