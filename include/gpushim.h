@@ -1,17 +1,17 @@
 /*
- * gpushim.h - what a program can ask libgpushim.so, and tell it.
+ * gpushim.h - queries and controls libgpushim.so from within a program.
  *
- * No program needs this file: everything works under LD_PRELOAD alone. A program that
- * includes it needs nothing else, no library to link with either (before glibc 2.34:
- * -ldl). Each function looks for the library at its first call, preloaded or linked.
- * Without the library, or with GPUSHIM_ENABLE=off, the functions return GPUSHIM_INACTIVE,
- * set what they would have written to zero or "", and have no other effect.
+ * No program needs this file: everything works with LD_PRELOAD alone. There is nothing to
+ * link with (before glibc 2.34: -ldl), because the functions look for the library,
+ * preloaded or linked, at the first call. Without the library, or with
+ * GPUSHIM_ENABLE=off, they return GPUSHIM_INACTIVE, set their outputs to zero or "", and
+ * have no other effect.
  *
  * C99 or C++11. Sizes are in bytes. Any thread may call any function at any time. In a
- * signal handler they return GPUSHIM_INACTIVE if the handler has interrupted the library
- * or one of them; one that has interrupted malloc, or CUDA itself, must not call them. In
- * a forked child of a process that had used CUDA the functions return GPUSHIM_INACTIVE,
- * until the child makes a CUDA call.
+ * signal handler that interrupted the library, or one of these functions, they return
+ * GPUSHIM_INACTIVE. A handler that interrupted malloc or CUDA must not call them. In a
+ * forked child of a process that has used CUDA they return GPUSHIM_INACTIVE until the
+ * child makes a CUDA call.
  *
  * Manual: docs/api.md
  */
@@ -36,15 +36,15 @@ extern "C" {
 
 typedef enum gpushim_result {
     GPUSHIM_OK = 0,
-    GPUSHIM_INACTIVE = 1,  /* there is no library, it is switched off, not started, or
+    GPUSHIM_INACTIVE = 1,  /* the library is missing, switched off, not started, or
                               interrupted by a signal handler */
     GPUSHIM_INVALID = 2,   /* an argument is wrong: NULL, a device below 0, ... */
     GPUSHIM_NOT_FOUND = 3, /* no such option, allocation, scope, ... */
     GPUSHIM_NO_MEMORY =
         4,               /* the host's, or, of a function that allocates, the device's */
     GPUSHIM_TOO_OLD = 5, /* the library is older than this file, and lacks the function */
-    GPUSHIM_AT_START = 6, /* the option is read at the first CUDA call, and never again */
-    GPUSHIM_OFF = 7,      /* what the call needs is switched off: the pool, tracking */
+    GPUSHIM_AT_START = 6, /* the option is only read at the first CUDA call */
+    GPUSHIM_OFF = 7,      /* the call needs what is switched off: the pool, tracking */
     GPUSHIM_CUDA = 8      /* a CUDA call failed */
 } gpushim_result;
 
@@ -69,11 +69,11 @@ static inline const char *gpushim_result_text(gpushim_result result)
 /* ---- types ----
  *
  * A struct begins with its size. The functions of this file set it; the library fills in
- * no more than this size, and sets what it does not know to zero. So programs and
+ * no more than this size, and sets members that it does not know to zero. So programs and
  * libraries of different versions work together.
  */
 
-/* Whose memory: the ordinal of a device, or one of these. */
+/* A kind of memory: the ordinal of a device, or one of these. */
 enum {
     GPUSHIM_ALL_DEVICES = -100,
     GPUSHIM_PINNED = -1,     /* page-locked host memory */
@@ -81,8 +81,8 @@ enum {
     GPUSHIM_IMPORTED = -3    /* memory of other processes and of other APIs */
 };
 
-/* Counters rise from the start on; levels are as of now. The pool's are 0 for memory that
- * is not a device's. GPUSHIM_ALL_DEVICES: sums, but for the peaks, which are the highest
+/* Counters only rise; all other members are current values. Those of the pool are 0 for
+ * memory that is not a device's. GPUSHIM_ALL_DEVICES: sums, and of each peak the highest
  * of one device. */
 struct gpushim_statistics {
     size_t size;
@@ -100,7 +100,7 @@ struct gpushim_statistics {
     uint64_t pending_bytes; /* freed, but running work may still use them */
     uint64_t cached_bytes;  /* freed, in the caches of threads and streams */
     uint64_t idle_bytes;    /* reserved and not used */
-    /* Free pieces in segments that several blocks share. */
+    /* Free blocks in segments that several blocks share. */
     uint64_t holes, hole_bytes, largest_hole_bytes;
     /* The device; 0 for all devices, and without a context. */
     uint64_t device_free_bytes, device_total_bytes;
@@ -108,11 +108,11 @@ struct gpushim_statistics {
 
 /* One class of block sizes of the pool. */
 struct gpushim_class {
-    uint64_t bytes;                /* its largest size; the class below ends below it */
+    uint64_t bytes;                /* its largest size; smaller classes end below it */
     uint64_t hits, misses;         /* counters */
     uint64_t live, live_bytes;     /* in use */
     uint64_t cached, cached_bytes; /* freed, and kept whole */
-    uint64_t rounding_bytes;       /* of live_bytes, what the program did not ask for */
+    uint64_t rounding_bytes;       /* part of live_bytes beyond the requested sizes */
 };
 /* Classes that the pool has. */
 #define GPUSHIM_CLASSES 131
@@ -123,13 +123,13 @@ typedef enum gpushim_pressure {
     GPUSHIM_ELEVATED = 1,
     GPUSHIM_WARNING = 2,
     GPUSHIM_CRITICAL = 3,
-    GPUSHIM_OUT_OF_MEMORY = 4 /* the program was refused memory of the device */
+    GPUSHIM_OUT_OF_MEMORY = 4 /* an allocation on the device failed */
 } gpushim_pressure;
 
 /* Called when a level has risen: gpushim_on_pressure. */
 typedef void (*gpushim_pressure_call)(void *self, int device, gpushim_pressure level);
 
-/* What the library offers: internal to this file. New functions come last. */
+/* The library's functions: internal to this file. New functions come last. */
 struct gpushim_functions {
     size_t size;
     const char *version;
@@ -154,7 +154,7 @@ struct gpushim_functions {
     gpushim_result (*off_pressure)(gpushim_pressure_call call, void *self);
 };
 
-/* The library's table; NULL: there is none. */
+/* The library's table; NULL without a library. */
 static inline const struct gpushim_functions *gpushim_library(void)
 {
     static const struct gpushim_functions *found;
@@ -189,7 +189,7 @@ static inline const struct gpushim_functions *gpushim_library(void)
 
 /* ---- the library ---- */
 
-/* "MAJOR.MINOR.PATCH" of the library in this process, "" if there is none. */
+/* "MAJOR.MINOR.PATCH" of the library in this process; "" without a library. */
 static inline const char *gpushim_library_version(void)
 {
     const struct gpushim_functions *library = gpushim_library();
@@ -201,8 +201,8 @@ static inline const char *gpushim_library_version(void)
 /*
  * In:     device  an ordinal, GPUSHIM_ALL_DEVICES, GPUSHIM_PINNED, ...
  * Errors: INACTIVE, INVALID
- * Asks the driver for the device's free memory and visits each segment: for a look now
- * and then, not for every step.
+ * Queries the driver for the device's free memory and visits each segment: call it now
+ * and then, not at every step.
  */
 static inline gpushim_result gpushim_get_statistics(int device,
                                                     struct gpushim_statistics *out)
@@ -215,8 +215,8 @@ static inline gpushim_result gpushim_get_statistics(int device,
     GPUSHIM_CALL_(statistics, (device, out));
 }
 
-/* What happened between two of them: counters are differences, and levels and peaks are
- * those of `after`. Needs no library. `out` may be one of both. Errors: INVALID */
+/* The change from `before` to `after`: counters are differences, all other members those
+ * of `after`. Needs no library. `out` may be one of the two. Errors: INVALID */
 static inline gpushim_result
 gpushim_get_difference(const struct gpushim_statistics *before,
                        const struct gpushim_statistics *after,
@@ -252,8 +252,8 @@ static inline double gpushim_hit_rate(const struct gpushim_statistics *statistic
     return requests ? (double)statistics->hits / (double)requests : 1.0;
 }
 
-/* The share of the free bytes in shared segments that lies outside the largest free
- * piece, 0 to 1. NULL: 0. */
+/* The share of the free bytes in shared segments that is outside the largest free block,
+ * 0 to 1. NULL: 0. */
 static inline double gpushim_fragmentation(const struct gpushim_statistics *statistics)
 {
     return statistics && statistics->hole_bytes > statistics->largest_hole_bytes
@@ -280,9 +280,9 @@ static inline gpushim_result gpushim_get_classes(int device, struct gpushim_clas
     GPUSHIM_CALL_(classes, (device, out, sizeof(*out), capacity));
 }
 
-/* The index of the class that serves a request of `bytes`, in classes of
- * gpushim_get_classes; the next smaller and larger class stand beside it. `count`: it is
- * larger than all, or `classes` is NULL. Needs no library. */
+/* The index, in the result of gpushim_get_classes, of the class that serves a request of
+ * `bytes`. Returns `count` if the request is larger than all classes, or if `classes` is
+ * NULL. Needs no library. */
 static inline size_t gpushim_class_of(const struct gpushim_class *classes, size_t count,
                                       uint64_t bytes)
 {
@@ -296,10 +296,10 @@ static inline size_t gpushim_class_of(const struct gpushim_class *classes, size_
 /* ---- control ---- */
 
 /*
- * Gives idle memory of the pool back to the driver.
+ * Returns idle memory of the pool to the driver.
  * In:     device  an ordinal, or GPUSHIM_ALL_DEVICES
- *         bytes   to give back at least, if so much is idle; UINT64_MAX: all
- * Out:    *given  bytes given back; may be NULL
+ *         bytes   to return at least, if so much is idle; UINT64_MAX: all
+ * Out:    *given  bytes returned; may be NULL
  * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)
  * The driver may wait for running work, as cudaFree does.
  */
@@ -312,12 +312,12 @@ static inline gpushim_result gpushim_trim(int device, uint64_t bytes, uint64_t *
 }
 
 /*
- * Allocates blocks ahead of need: all of them, then gives them to the pool, so that the
- * requests to come need no driver call.
+ * Allocates blocks ahead of need and frees them into the pool, so that later requests
+ * need no driver call.
  * In:     blocks  as in GPUSHIM_WARMUP: "4K:50,64K:20,1M:10"
  * Errors: INACTIVE, CUDA
  *         INVALID    an item is wrong; nothing was allocated
- *         NO_MEMORY  of the device, for some of them; a line of the log says for which
+ *         NO_MEMORY  of the device, for some of them; the log says for which
  *         OFF        GPUSHIM_POOL=off
  */
 static inline gpushim_result gpushim_warm_up(int device, const char *blocks)
@@ -326,7 +326,7 @@ static inline gpushim_result gpushim_warm_up(int device, const char *blocks)
 }
 
 /*
- * The value of an option, as one would write it into its variable.
+ * The value of an option, in the form that its variable takes.
  * In:     name  "GPUSHIM_POOL_LIMIT", or "POOL_LIMIT"
  * Out:    value  cut at `capacity`, NUL-terminated
  * Errors: INACTIVE, INVALID, NOT_FOUND
@@ -343,11 +343,10 @@ static inline gpushim_result gpushim_get_option(const char *name, char *value,
 
 /*
  * Changes an option, with the values and limits of its variable (docs/options.md).
- * Out:    problem  the line that the variable would have got, "" if there is none; may be
- *                  NULL
+ * Out:    problem  the warning that the variable would have caused, or ""; may be NULL
  * Errors: INACTIVE, NOT_FOUND
  *         INVALID   not a value of this option; nothing was changed
- *         AT_START  the option cannot change any more (docs/api.md lists those that can)
+ *         AT_START  the option can no longer change (docs/api.md lists those that can)
  */
 static inline gpushim_result gpushim_set_option(const char *name, const char *value,
                                                 char *problem, size_t capacity)
@@ -361,7 +360,7 @@ static inline gpushim_result gpushim_set_option(const char *name, const char *va
     GPUSHIM_CALL_(set_option, (name, value, problem, problem ? capacity : 0));
 }
 
-/* Writes the report of now and its files, as GPUSHIM_DUMP_SIGNAL does. Errors: INACTIVE,
+/* Writes the current report and its files, as GPUSHIM_DUMP_SIGNAL does. Errors: INACTIVE,
  * OFF (GPUSHIM_TRACK=off). */
 static inline gpushim_result gpushim_report(void)
 {
@@ -392,7 +391,7 @@ static inline const char *gpushim_pressure_text(gpushim_pressure level)
  * Out:    *level, *share  each may be NULL
  * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)
  *         NOT_FOUND  the program has no context on the device
- * Asks the driver for the device's free memory: for a look now and then.
+ * Queries the driver for the device's free memory: call it now and then.
  */
 static inline gpushim_result gpushim_get_pressure(int device, gpushim_pressure *level,
                                                   double *share)
@@ -407,24 +406,25 @@ static inline gpushim_result gpushim_get_pressure(int device, gpushim_pressure *
 }
 
 /*
- * Has `call` called each time that the level of a device has risen, to `from` or above; a
- * level that is there already counts as risen. The thread whose allocation made the level
- * rise calls it at the end of that call, which has been served, or refused; with the
- * runtime API this is within cudaMalloc, before its address is stored. A rise that other
- * processes have made is reported by the next thread for which the pool asks the driver.
- * Falls are not reported, nor what GPUSHIM_PRESSURE has shrunk at once.
+ * Registers a function that is called each time the level of a device rises to `from` or
+ * above; a level that is reached already counts as risen. The thread whose allocation
+ * raised the level calls it at the end of that allocation, whether it succeeded or
+ * failed; with the runtime API this is within cudaMalloc, before its address is stored. A
+ * rise that other processes caused is reported by the next thread for which the pool
+ * calls the driver. Not reported: falls, and rises that GPUSHIM_PRESSURE reversed at
+ * once.
  *
- * The call may allocate, free, wait for the device, and use every function of this file.
- * Its own allocations call nothing back; a level that they let rise is reported with the
- * next call of the driver. It must return: no exception, no longjmp. The library holds no
- * lock meanwhile, but the program may, a framework's allocator for one: what the call
- * locks must not be held around an allocation. Several threads may be in it at once.
- * While a stream captures nothing is called.
+ * The function may allocate, free, wait for the device, and use everything in this file.
+ * Its own allocations cause no calls; a level that they raise is reported with the next
+ * driver call. It must return: no exception, no longjmp. The library holds no lock during
+ * the call, but the program may, for example in a framework's allocator: a lock that the
+ * function takes must not be held around an allocation. Several threads may be in the
+ * function at once. It is not called while a stream captures.
  *
  * In:     from  GPUSHIM_ELEVATED or above
- *         self  for `call`; the same pair again only changes `from`
+ *         self  for `call`; registering the same pair again only changes `from`
  * Errors: INACTIVE, INVALID, OFF (GPUSHIM_POOL=off)
- *         NO_MEMORY  16 are there already
+ *         NO_MEMORY  16 functions are registered already
  * A forked child starts without any.
  */
 static inline gpushim_result gpushim_on_pressure(gpushim_pressure from,
@@ -433,8 +433,8 @@ static inline gpushim_result gpushim_on_pressure(gpushim_pressure from,
     GPUSHIM_CALL_(on_pressure, (from, call, self));
 }
 
-/* Ends it. Another thread may still be in `call` on return. Errors: INACTIVE,
- * NOT_FOUND. */
+/* Removes a function of gpushim_on_pressure. Another thread may still be in it on return.
+ * Errors: INACTIVE, NOT_FOUND. */
 static inline gpushim_result gpushim_off_pressure(gpushim_pressure_call call, void *self)
 {
     GPUSHIM_CALL_(off_pressure, (call, self));
@@ -449,7 +449,7 @@ static inline gpushim_result gpushim_off_pressure(gpushim_pressure_call call, vo
  * In:     name  copied; up to 127 bytes, and up to 32 scopes deep
  * Errors: INACTIVE, NO_MEMORY (host)
  *         INVALID  no name, one with a '/', too long or too deep: the allocations belong
- *                  to the scope around it, and the end is still owed
+ *                  to the enclosing scope; gpushim_scope_end must still be called
  */
 static inline gpushim_result gpushim_scope_begin(const char *name)
 {
@@ -462,8 +462,8 @@ static inline gpushim_result gpushim_scope_end(void)
     GPUSHIM_CALL_(scope_end, ());
 }
 
-/* A call whose allocations have a name: err = GPUSHIM_NAMED("weights", cudaMalloc(&w,
- * n)). GCC and Clang. */
+/* Names the allocations of one call: err = GPUSHIM_NAMED("weights", cudaMalloc(&w, n)).
+ * GCC and Clang. */
 #ifdef __GNUC__
 #define GPUSHIM_NAMED(name, call)                                                        \
     (__extension__({                                                                     \
@@ -497,14 +497,14 @@ static inline gpushim_result gpushim_stream_alloc(void **out, size_t bytes, int 
 }
 
 /*
- * Frees it: the memory is used again once the work that `stream` has by now is complete,
- * and that of each stream given to gpushim_stream_uses. Does not wait for it.
+ * Frees memory of gpushim_stream_alloc, without a wait. It is reused once the work queued
+ * so far in `stream`, and in each stream of gpushim_stream_uses, is complete.
  * In:     memory  NULL: no effect
  *         device  the memory's
  * Errors: INACTIVE, CUDA
- *         INVALID  no memory that can be freed, or not the device's
+ *         INVALID  not an allocation that can be freed, or not of this device
  * Memory that was allocated while its stream captured stays allocated, since graphs use
- * it at each launch; a line of the log says so once.
+ * it at each launch; the log says so once.
  */
 static inline gpushim_result gpushim_stream_free(void *memory, int device, void *stream)
 {
@@ -512,8 +512,8 @@ static inline gpushim_result gpushim_stream_free(void *memory, int device, void 
 }
 
 /*
- * Says that work of another stream uses the memory; any device's and context's. Once the
- * stream is destroyed, the memory's free waits as cudaFree does.
+ * Declares that work of another stream, of any device and context, uses the memory. If
+ * the stream is destroyed, the memory's free waits as cudaFree does.
  * In:     memory  an address in a live allocation
  * Errors: INACTIVE, NO_MEMORY (host)
  *         INVALID  nothing is live there, or there is no such stream

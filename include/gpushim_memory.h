@@ -3,8 +3,8 @@
  *
  * Buffers that know their size and place, batches, caches of buffers, read-back through
  * reused pinned memory, pitched and batched copies, rings between host and device, sets
- * of streams, files streamed through the device. All of it works with and without
- * libgpushim.so, and the same in both cases.
+ * of streams, files streamed through the device. Works with and without libgpushim.so,
+ * with the same results.
  *
  * C99 or C++11. There is nothing to link with (before glibc 2.34: -ldl -lpthread), and
  * cuda.h is not needed. The functions look for CUDA's driver API in the process, then for
@@ -22,8 +22,8 @@
  *            NO_MEMORY  of the device or the host, or a limit of the object is reached
  *            CUDA       a call of the driver failed, now or in earlier work
  *            INACTIVE   there is no CUDA in this process, or no device
- *            What a failed function had allocated is freed, and what was there stays;
- *            but of a copy or fill, the bytes it was to write are undefined.
+ *            A failed function frees what it has allocated and changes nothing else,
+ *            but the bytes that a failed copy or fill was to write are undefined.
  *   threads  Any thread may call any function, but no signal handler may, as with CUDA.
  *            One object is for one thread at a time, but for caches (any), buffers as the
  *            operands of copies and fills (any), and rings (one producer and one
@@ -234,7 +234,7 @@ static inline void *gpushim_sync_(void)
 {
     return (void *)UINTPTR_MAX;
 }
-/* In the place of a stream: the work is complete on return. */
+/* Instead of a stream: the work is complete on return. */
 #define GPUSHIM_SYNC gpushim_sync_()
 
 typedef enum gpushim_place {
@@ -247,11 +247,11 @@ typedef enum gpushim_place {
 /* Flags of a buffer. */
 enum {
     GPUSHIM_ZEROED = 1, /* zero at the start, and so is what a resize adds */
-    GPUSHIM_VIEW = 2    /* set by the functions: a part of memory that it does not own */
+    GPUSHIM_VIEW = 2    /* set by the functions: the buffer does not own its memory */
 };
 
 /*
- * Memory with its size. Its owner is this struct: pass its address, and do not copy it.
+ * Memory with its size. This struct owns it: pass its address, do not copy it.
  * Begin with GPUSHIM_BUFFER_INIT or gpushim_buffer_create. A program may read all fields,
  * and set `growth` and `limit`.
  */
@@ -262,11 +262,11 @@ struct gpushim_buffer {
     int device; /* ordinal; -1: plain host memory */
     unsigned flags;
     double growth; /* a resize beyond `capacity` multiplies it by this, 1 to 16 */
-    size_t limit;  /* the most that `capacity` may be; 0: no limit */
+    size_t limit;  /* maximum of `capacity`; 0: no limit */
     /* Internal. */
     size_t alignment, charged;
     void *base, *context;
-    const void *cache; /* a struct gpushim_cache that it was taken from */
+    const void *cache; /* the struct gpushim_cache that it was taken from */
     uint64_t used_at;
 };
 
@@ -464,7 +464,7 @@ static inline int gpushim_is_place_(gpushim_place place, size_t alignment, unsig
  * Allocates.
  * In:     alignment  of `data`: a power of two; 0: 256, or 16 of plain host memory
  *         flags      0 or GPUSHIM_ZEROED
- * Out:    *out  overwritten; a buffer of the program's that is live would be lost
+ * Out:    *out  overwritten without a free: a live buffer in it would leak
  * Errors: as above; on a failure other than INVALID *out is a freed buffer
  */
 static inline gpushim_result gpushim_buffer_create(struct gpushim_buffer *out,
@@ -493,7 +493,7 @@ static inline gpushim_result gpushim_buffer_create(struct gpushim_buffer *out,
 }
 
 /*
- * Frees. A freed buffer, one of GPUSHIM_BUFFER_INIT, NULL: no effect, and OK. Waits for
+ * Frees a buffer. No effect on a freed one, GPUSHIM_BUFFER_INIT and NULL: OK. Waits for
  * running work as cudaFree does. If the memory's context is gone, the memory is, too: OK.
  * Errors: CUDA; the buffer stays as it was
  */
@@ -519,8 +519,8 @@ static inline void gpushim_buffer_end_(struct gpushim_buffer *buffer)
 #define GPUSHIM_SCOPED __attribute__((unused, cleanup(gpushim_buffer_end_)))
 
 /*
- * A part of a buffer as a buffer. It owns nothing: its free has no effect, a resize stays
- * within it, and the memory has to outlive it.
+ * A buffer that is a part of another. It owns nothing: its free has no effect, a resize
+ * stays within it, and the memory must outlive it.
  */
 static inline gpushim_result gpushim_buffer_view(struct gpushim_buffer *out,
                                                  const struct gpushim_buffer *of,
@@ -543,9 +543,9 @@ static inline gpushim_result gpushim_buffer_view(struct gpushim_buffer *out,
 }
 
 /*
- * Memory of the program's as a buffer that does not own it.
- * In:     place  of the memory. GPUSHIM_HOST is right for all that the host can address,
- *                but page-locked memory is faster as GPUSHIM_PINNED_HOST.
+ * A buffer over memory that the program owns.
+ * In:     place  of the memory. GPUSHIM_HOST works for all memory that the host can
+ *                address, but page-locked memory is faster as GPUSHIM_PINNED_HOST.
  */
 static inline gpushim_result gpushim_buffer_around(struct gpushim_buffer *out,
                                                    void *memory, size_t bytes,
@@ -676,7 +676,7 @@ static inline gpushim_result gpushim_copy_batch(const struct gpushim_copy *copie
     for (i = 0; i < count && result == GPUSHIM_OK; i++) {
         const struct gpushim_copy *copy = &copies[i];
         int plain = gpushim_both_plain_(copy->dst, copy->src);
-        /* A plain copy behind queued ones waits for them, since it may read their result.
+        /* A plain copy after queued ones waits for them, since it may read their result.
          */
         void *order = plain && !queued && stream == GPUSHIM_SYNC ? stream : queue;
         queued |= !plain;
@@ -789,7 +789,7 @@ gpushim_buffer_copy_rows(struct gpushim_buffer *dst, size_t dst_offset, size_t d
     to = gpushim_at_(dst, dst_offset);
     from = gpushim_at_(src, src_offset);
     if (gpushim_overlap_(to, dst_bytes, from, src_bytes)) {
-        /* Columns of one matrix may lie beside each other. */
+        /* Columns of one matrix may be next to each other. */
         size_t apart =
             (to > from ? (size_t)(to - from) : (size_t)(from - to)) % dst_pitch;
         if (dst_pitch != src_pitch || apart < width || dst_pitch - apart < width) {
@@ -828,7 +828,7 @@ gpushim_buffer_copy_rows(struct gpushim_buffer *dst, size_t dst_offset, size_t d
     return gpushim_from_cuda_(code);
 }
 
-/* Sets bytes of a buffer to `value`. Plain host memory is set on return, behind the
+/* Sets bytes of a buffer to `value`. Plain host memory is set on return, after the
  * stream's work. */
 static inline gpushim_result gpushim_buffer_fill(struct gpushim_buffer *buffer,
                                                  size_t offset, size_t bytes,
@@ -986,7 +986,7 @@ static inline gpushim_result gpushim_buffer_resize(struct gpushim_buffer *buffer
             result = gpushim_replace_(buffer, bytes, stream);
         }
     } else if ((buffer->flags & GPUSHIM_ZEROED) && bytes > buffer->bytes) {
-        /* An earlier, longer life may have left data there. */
+        /* The buffer may have been longer before, with data there. */
         result = gpushim_set_(buffer, buffer->bytes, bytes, 0, stream);
     }
     if (result == GPUSHIM_OK) {
@@ -997,8 +997,8 @@ static inline gpushim_result gpushim_buffer_resize(struct gpushim_buffer *buffer
 }
 
 /*
- * Gives back what a buffer holds beyond its length, if no function of this file has used
- * it for `seconds`. Otherwise nothing happens, and the result is OK. Kernels are not
+ * Frees a buffer's memory beyond its length, if no function of this file has used the
+ * buffer for `seconds`. Otherwise nothing happens, and the result is OK. Kernels are not
  * seen: a resize to its own length marks a buffer as used. `data` may change.
  * Errors: as of gpushim_buffer_resize. INVALID also of a view.
  */
@@ -1019,7 +1019,7 @@ static inline gpushim_result gpushim_buffer_shrink(struct gpushim_buffer *buffer
  * Allocates `count` buffers as neighbours in one allocation: all of them, or none.
  * In:     bytes  of each
  *         alignment, flags  of each, as of gpushim_buffer_create
- * Out:    *block  the owner: its free ends all parts, its copy moves them all
+ * Out:    *block  the owner: its free ends all parts, its copy copies all
  *         parts   views, in order
  * Errors: as of gpushim_buffer_create; *block as there, `parts` are set on success only
  */
@@ -1063,8 +1063,8 @@ struct gpushim_idle_ {
 
 /*
  * Buffers for reuse, by key: bytes that say what a buffer is for, such as type, slots and
- * operation of a reduction. Begin with gpushim_cache_create; its address stays. A program
- * may read the counters.
+ * operation of a reduction. Begin with gpushim_cache_create; do not move the struct. A
+ * program may read the counters.
  */
 struct gpushim_cache {
     gpushim_place place;
@@ -1163,9 +1163,10 @@ static inline gpushim_result gpushim_cache_drop_(struct gpushim_cache *cache,
 
 /*
  * Takes a buffer of `bytes`: an idle one of the key that is large enough (a hit), or a
- * new one. Its contents are undefined. Every buffer taken is to be given back.
+ * new one. Its contents are undefined. Each buffer taken must be returned with
+ * gpushim_cache_give.
  * Errors: as of gpushim_buffer_create. NO_MEMORY also at the cache's limit; idle buffers
- *         are freed before.
+ *         are freed first.
  */
 static inline gpushim_result gpushim_cache_take(struct gpushim_cache *cache,
                                                 const void *key, size_t key_bytes,
@@ -1245,9 +1246,9 @@ static inline gpushim_result gpushim_cache_take(struct gpushim_cache *cache,
 }
 
 /*
- * Gives a buffer back to the cache it came from, under any key: kept for the next take,
- * or freed if the key has its most. *buffer is a freed buffer then. Work that uses the
- * memory has to be complete, or ordered before the work of the next take.
+ * Returns a buffer to the cache it came from, under any key. The cache keeps it for the
+ * next take, or frees it if the key has its maximum. *buffer becomes a freed buffer. Work
+ * that uses the memory must be complete, or ordered before the work of the next take.
  * Errors: as above. INVALID also of a buffer that did not come from this cache. CUDA: the
  *         buffer is still the caller's.
  */
@@ -1304,8 +1305,8 @@ static inline gpushim_result gpushim_cache_trim(struct gpushim_cache *cache,
     return cache ? gpushim_cache_drop_(cache, seconds, SIZE_MAX, freed) : GPUSHIM_INVALID;
 }
 
-/* Frees what is idle, and ends the cache: takes are INVALID, and buffers given back are
- * freed. Idempotent. */
+/* Destroys the cache and its idle buffers. gpushim_cache_take then returns INVALID, and
+ * gpushim_cache_give frees. Idempotent. */
 static inline gpushim_result gpushim_cache_free(struct gpushim_cache *cache)
 {
     if (!cache) {
@@ -1337,8 +1338,8 @@ struct gpushim_readback {
     int complete;
 };
 
-/* Waits, and gives the pinned buffer back to the cache. Idempotent. On CUDA the read-back
- * has ended as well: its buffer is freed, since its copy may still run. */
+/* Waits, and returns the pinned buffer to the cache. Idempotent. After CUDA the read-back
+ * has ended, too: its buffer is freed, since its copy may still run. */
 static inline gpushim_result gpushim_readback_end(struct gpushim_readback *readback)
 {
     const struct gpushim_calls_ *cuda;
@@ -1372,10 +1373,10 @@ static inline gpushim_result gpushim_readback_end(struct gpushim_readback *readb
 }
 
 /*
- * Begins to read a part of a buffer, behind the stream's work. The thread does not wait.
+ * Starts to read a part of a buffer, after the stream's work. The thread does not wait.
  * In:     cache  of GPUSHIM_PINNED_HOST; its limit caps the pinned memory, and its hit
  *                rate is the reuse rate
- * Out:    *out  to be ended by gpushim_readback_end, before the cache
+ * Out:    *out  end it with gpushim_readback_end, before the cache ends
  * Errors: as of gpushim_cache_take; nothing is under way then
  */
 static inline gpushim_result gpushim_readback_start(struct gpushim_readback *out,
@@ -1476,8 +1477,8 @@ static inline gpushim_result gpushim_readback_wait(struct gpushim_readback *read
     return result;
 }
 
-/* A range of the data, until gpushim_readback_end. INVALID also before a poll or a wait
- * has found the read-back complete. */
+/* A range of the data, until gpushim_readback_end. INVALID also until a poll or a
+ * wait has found the read-back complete. */
 static inline gpushim_result
 gpushim_readback_range(const struct gpushim_readback *readback, size_t offset,
                        size_t bytes, const void **out)
@@ -1501,9 +1502,9 @@ typedef gpushim_result (*gpushim_each_chunk)(void *user, struct gpushim_buffer *
 
 /*
  * Reads a part of a buffer in chunks: while the callback has one in pinned memory, the
- * next is copied. The stream is best one of its own, behind the work that writes.
- * In:     cache  as of gpushim_readback_start; it has to have room for two chunks,
- *                rounded up to powers of 2
+ * next is copied. Use a stream of its own, ordered after the work that writes the buffer.
+ * In:     cache  as of gpushim_readback_start; it must have room for two chunks, rounded
+ *                up to powers of 2
  * Errors: as of gpushim_readback_start, and what the callback returned
  */
 static inline gpushim_result gpushim_read_back(struct gpushim_cache *cache,
@@ -1550,14 +1551,14 @@ static inline gpushim_result gpushim_read_back(struct gpushim_cache *cache,
 
 /* ---- streams --------------------------------------------------------------------- */
 
-/* Three non-blocking streams; a program may use the fields as it likes, and changes none.
+/* Three non-blocking streams; a program may use the fields, but must not change them.
  */
 struct gpushim_streams {
     void *compute, *upload, *download;
 };
 
-/* Destroys them; queued work still runs. Idempotent. On CUDA the streams not destroyed
- * stay. */
+/* Destroys them; queued work still runs. Idempotent. After CUDA the streams not destroyed
+ * remain. */
 static inline gpushim_result gpushim_streams_free(struct gpushim_streams *streams)
 {
     const struct gpushim_calls_ *cuda;
@@ -1609,8 +1610,8 @@ static inline gpushim_result gpushim_streams_create(struct gpushim_streams *out)
     return GPUSHIM_OK;
 }
 
-/* Orders what `stream` gets from now on behind what `other` has by now. The thread does
- * not wait. GPUSHIM_SYNC in either place: INVALID. */
+/* Makes later work of `stream` wait for the work queued so far in `other`. The thread
+ * does not wait. GPUSHIM_SYNC for either: INVALID. */
 static inline gpushim_result gpushim_stream_after(void *stream, void *other)
 {
     const struct gpushim_calls_ *cuda;
@@ -1647,12 +1648,12 @@ static inline gpushim_result gpushim_stream_wait(void *stream)
 /* ---- rings between host and device ----------------------------------------------- */
 
 /* The counts, at the start of a ring's memory, each in cache lines of its own. A kernel
- * that produces or consumes reads the other side's count, and adds to its own behind
+ * that produces or consumes reads the other side's count, and adds to its own after
  * __threadfence_system(). The slots follow: see gpushim_ring_device_address. */
 struct gpushim_ring_counts {
     uint64_t pushed; /* slots handed over by the producer, ever */
     char gap_[120];
-    uint64_t popped; /* slots given back by the consumer, ever */
+    uint64_t popped; /* slots returned by the consumer, ever */
     char gap2_[120];
 };
 typedef char gpushim_ring_counts_are_two_lines_[sizeof(struct gpushim_ring_counts) == 256
@@ -1670,7 +1671,7 @@ struct gpushim_ring {
     uint64_t reading; /* internal: pops called */
 };
 
-/* Frees the ring; work that uses it has to be complete. Idempotent. */
+/* Frees the ring; work that uses it must be complete. Idempotent. */
 static inline gpushim_result gpushim_ring_free(struct gpushim_ring *ring)
 {
     gpushim_result result = ring ? gpushim_buffer_free(&ring->memory) : GPUSHIM_INVALID;
@@ -1681,7 +1682,8 @@ static inline gpushim_result gpushim_ring_free(struct gpushim_ring *ring)
     return result;
 }
 
-/* Creates an empty ring. Errors: as of gpushim_buffer_create; on a failure *out stays. */
+/* Creates an empty ring. Errors: as of gpushim_buffer_create; on a failure *out is
+ * unchanged. */
 static inline gpushim_result gpushim_ring_create(struct gpushim_ring *out, size_t slots,
                                                  size_t slot_bytes)
 {
@@ -1708,9 +1710,8 @@ static inline gpushim_result gpushim_ring_create(struct gpushim_ring *out, size_
     return result;
 }
 
-/* Where a kernel finds the counts; slot number n of all ever pushed lies 256 + (n %
- * slots)
- * * stride bytes behind. */
+/* Where a kernel finds the counts; slot number n of all ever pushed is at
+ * 256 + (n % slots) * stride bytes. */
 static inline gpushim_result gpushim_ring_device_address(const struct gpushim_ring *ring,
                                                          void **out)
 {
@@ -1738,7 +1739,7 @@ static inline void gpushim_ring_popped_(void *counts)
                              __ATOMIC_ACQ_REL);
 }
 
-/* Counts a slot now, or behind the stream's work. */
+/* Counts a slot now, or after the stream's work. */
 static inline gpushim_result gpushim_ring_count_(struct gpushim_ring *ring,
                                                  const uint64_t *counted, uint64_t called,
                                                  void (*count)(void *), void *stream)
@@ -1810,7 +1811,7 @@ static inline gpushim_result gpushim_ring_push(struct gpushim_ring *ring, void *
     return result;
 }
 
-/* Gives the slot of gpushim_ring_next back to the producer. `stream`, errors: as of
+/* Returns the slot of gpushim_ring_next to the producer. `stream`, errors: as of
  * gpushim_ring_push; NOT_FOUND: the ring is empty. */
 static inline gpushim_result gpushim_ring_pop(struct gpushim_ring *ring, void *stream)
 {
@@ -1844,7 +1845,7 @@ static inline gpushim_result gpushim_ring_pop(struct gpushim_ring *ring, void *s
 #define GPUSHIM_DIRECT_ 0
 #endif
 
-/* What O_DIRECT wants of addresses, offsets and lengths, at most. */
+/* Alignment that O_DIRECT may need of addresses, offsets and lengths. */
 enum { GPUSHIM_DISK_BLOCK_ = 4096 };
 
 /* Reads until `bytes` are there, or the file ends. Goes on through the page cache where
@@ -2054,7 +2055,7 @@ static inline gpushim_result gpushim_get_visibility(int device, gpushim_visibili
 }
 
 /*
- * The device's memory, free and in all: as statistics have it, without the library, too.
+ * The free and total bytes of a device, as in gpushim_statistics. Needs no library.
  * In:     device  an ordinal. One without an active primary context gets one for the
  *                 call, which takes long
  * Out:    *free_bytes, *total_bytes  each may be NULL
@@ -2167,7 +2168,7 @@ static inline gpushim_result gpushim_enable_peers(int *pairs)
 
 /* ---- blocks ahead of need, by a thread --------------------------------------------- */
 
-/* Begin with gpushim_warming_start; its address stays until gpushim_warming_wait. */
+/* Begin with gpushim_warming_start; do not move the struct until gpushim_warming_wait. */
 struct gpushim_warming {
     pthread_t thread; /* internal, as all of it */
     int device, begun, done;

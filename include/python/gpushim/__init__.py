@@ -1,4 +1,4 @@
-"""What a Python program can ask gpushim, and tell it.
+"""Queries and controls gpushim from within a Python program.
 
     gpushim python train.py          # or LD_PRELOAD=.../libgpushim.so
 
@@ -7,8 +7,8 @@
         ...
     print(gpushim.statistics().live_bytes)
 
-Where the library is not in the process, every function returns what an empty process
-would have, and does nothing else: gpushim.active() is False. Sizes are in bytes. The
+If the library is not in the process, every function returns the values of a process
+without memory, and has no effect: gpushim.active() is False. Sizes are in bytes. The
 manual is docs/api.md; gpushim.h has the same for C and C++.
 """
 import atexit
@@ -37,7 +37,7 @@ _COUNTERS = ("allocs", "frees", "failed", "hits", "misses", "thread_hits", "stre
 
 
 class Error(RuntimeError):
-    """A call that the library refused."""
+    """A call of the library that failed."""
 
 
 class _Statistics(ctypes.Structure):  # struct gpushim_statistics
@@ -107,7 +107,7 @@ def _call(name, *arguments):
 
 
 def _check(result, about=""):
-    """True: done; False: the library is not there. Raises for every other result."""
+    """True: done; False: there is no library. Raises for every other result."""
     if result in (_OK, _INACTIVE):
         return result == _OK
     text = _TEXTS[result] if result < len(_TEXTS) else "unknown result"
@@ -138,8 +138,8 @@ def active():
 class Statistics:
     """The members are those of struct gpushim_statistics in gpushim.h.
 
-    after - before is what happened between the two: counters are differences, levels and
-    peaks are those of `after`.
+    after - before is the change between the two: counters are differences, all other members
+    those of `after`.
     """
     allocs: int = 0
     frees: int = 0
@@ -216,7 +216,7 @@ def classes(device=ALL_DEVICES):
 
 
 class _Stretch:
-    """What stretch() hands to its body; `statistics` is set when the body has ended."""
+    """The value of stretch(); `statistics` is set when the body has ended."""
     statistics = Statistics()
 
 
@@ -254,10 +254,11 @@ def pressure(device=0):
 
 
 def on_pressure(function, level=Level.WARNING):
-    """Has function(device, level) called each time that a device's level has risen, to `level` or above.
+    """Calls function(device, level) each time a device's level rises to `level` or above.
 
-    gpushim_on_pressure in gpushim.h says in which thread, and what the function may do. It takes the GIL: no
-    allocation may hold what another thread waits for with the GIL. Returns False where the library is not active.
+    gpushim_on_pressure in gpushim.h says in which thread, and what the function may do. The call takes the GIL:
+    no allocation may hold a lock that another thread waits for with the GIL. Returns False where the library is
+    not active.
     """
     native = _native.find()
     if not native:
@@ -304,7 +305,7 @@ def _end_calls():
 
 
 def trim(device=ALL_DEVICES, bytes=None):
-    """Gives idle memory back to the driver: at least `bytes`, or all. Returns the bytes given back."""
+    """Returns idle memory to the driver: at least `bytes`, or all. The result is the number of bytes."""
     given = ctypes.c_uint64()
     wanted = (1 << 64) - 1 if bytes is None else bytes
     _check(_call("trim", device, wanted, ctypes.byref(given)), "device %s" % device)
@@ -314,13 +315,13 @@ def trim(device=ALL_DEVICES, bytes=None):
 def warm_up(blocks, device=0):
     """Allocates blocks ahead of need: "4K:50,64K:20". Returns False where the library is not active.
 
-    Raises ValueError for a wrong list, and MemoryError where there is room for some of them only.
+    Raises ValueError for a wrong list, and MemoryError if there is memory for only some of the blocks.
     """
     return _check(_call("warm_up", device, blocks.encode()), "warm_up(%r)" % blocks)
 
 
 def option(name):
-    """The value of an option, as its variable would have it; None where the library is not active."""
+    """The value of an option, in the form of its variable; None where the library is not active."""
     value = ctypes.create_string_buffer(1024)
     return value.value.decode() if _check(_call("get_option", name.encode(), value, len(value)), name) else None
 
@@ -339,7 +340,7 @@ def set_option(name, value):
 
 
 def report():
-    """Writes the report of now. Returns False where the library is not active."""
+    """Writes the current report. Returns False where the library is not active."""
     return _check(_call("report"))
 
 

@@ -5,10 +5,10 @@
     with cupy.cuda.using_allocator(gpushim.cupy.malloc):     # for those of a block
         ...
 
-CuPy's own pool hands out parts of large blocks, and gpushim sees the blocks alone. Here each
-array is memory in the order of CuPy's current stream, where it is freed, too, as CuPy's pool
-does it; so nothing waits. The stream lives at least as long as its arrays. A
-cupy.cuda.ExternalStream has to: CuPy does not own it.
+CuPy's own pool hands out parts of large blocks, and gpushim sees only the blocks. With this
+module each array is an allocation in the order of CuPy's current stream, and is freed in that
+order, as in CuPy's pool; so nothing waits. The stream is kept as long as its arrays. Keep a
+cupy.cuda.ExternalStream as long yourself: CuPy does not own it.
 """
 import gc
 

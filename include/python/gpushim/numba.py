@@ -4,11 +4,11 @@
     gpushim.numba.use()              # before Numba's first array on a GPU
     gpushim.numba.uses(array, s)     # s: a stream that does not wait for the default stream
 
-Numba asks CUDA for each array, so gpushim has each of them without this module, too. But
-Numba frees by cuMemFree, which waits for the GPU. Here memory is free for the next array once
-the work is done that the default stream and the streams of numba.cuda.stream() have when
-nothing refers to the array any more. Streams of other packages (numba.cuda.external_stream:
-PyTorch's, for one) do not wait for the default stream: uses() names them.
+Numba allocates each array with CUDA, so gpushim sees each array without this module, too. But
+Numba frees with cuMemFree, which waits for the GPU. With this module the memory is reused once
+the work is complete that the default stream and the streams of numba.cuda.stream() had when the
+last reference to the array went away. Streams of other packages (numba.cuda.external_stream,
+such as PyTorch's) do not wait for the default stream: name them with uses().
 """
 import gpushim
 from gpushim import _memory
@@ -62,9 +62,9 @@ def use():
 
 
 def uses(array, stream):
-    """Says that work of `stream` uses a device array, for streams that do not wait for the default stream.
+    """Declares that work of `stream` uses a device array, for streams that do not wait for the default stream.
 
-    Call it before nothing refers to the array. `stream` is Numba's. Raises ValueError, MemoryError (of the
+    Call it while there is a reference to the array. `stream` is Numba's. Raises ValueError, MemoryError (of the
     host). No effect where the library is not in the process.
     """
     handle = stream.handle

@@ -3,10 +3,10 @@
     import gpushim.torch
     gpushim.torch.use()     # before the first tensor on a GPU
 
-PyTorch's own cache hands out parts of large blocks, and gpushim sees the blocks alone. With
-use() PyTorch asks gpushim for each tensor and says the stream of each free, so memory is
-reused in the order of the streams and nothing waits. Without any code the launcher does
-nearly the same: gpushim --torch=tensors python train.py (docs/api.md, "Frameworks").
+PyTorch's own cache hands out parts of large blocks, and gpushim sees only the blocks. With
+use() PyTorch allocates each tensor with gpushim and names the stream of each free, so memory is
+reused in the order of the streams and nothing waits. The launcher does nearly the same without
+any code: gpushim --torch=tensors python train.py (docs/api.md, "Frameworks").
 """
 import ctypes
 import sys
