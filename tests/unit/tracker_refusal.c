@@ -172,21 +172,21 @@ Test(refusal, others_have_most_of_the_device)
     expect_lines(&refusal,
                  "GPU 0 has 20.0 GiB: 8.00 GiB live, 100 MiB free, 12.0 GiB elsewhere "
                  "(contexts, modules, other processes)\n"
-                 "Try: others have 12.0 GiB of GPU 0: nvidia-smi lists the processes, "
-                 "GPUSHIM_NVML=on shows this one's part\n");
+                 "Try: other processes use 12.0 GiB of GPU 0: nvidia-smi lists them, "
+                 "GPUSHIM_NVML=on shows this process's part\n");
     refusal.own_known = true;
     refusal.own_bytes = 2 * GS_GIB;
     expect_lines(&refusal,
                  "GPU 0 has 20.0 GiB: 8.00 GiB live, 100 MiB free, 12.0 GiB elsewhere "
                  "(2.00 GiB contexts and modules, 10.0 GiB other processes)\n"
-                 "Try: others have 12.0 GiB of GPU 0: nvidia-smi lists the processes\n");
+                 "Try: other processes use 12.0 GiB of GPU 0: nvidia-smi lists them\n");
     refusal.own_bytes = 11 * GS_GIB;
     refusal.elsewhere_bytes = 11 * GS_GIB;
     expect_lines(&refusal,
                  "GPU 0 has 20.0 GiB: 8.00 GiB live, 100 MiB free, 11.0 GiB elsewhere "
                  "(11.0 GiB contexts and modules)\n"
-                 "Try: contexts and modules of this process have 11.0 GiB of GPU 0: "
-                 "fewer contexts, smaller stacks and heaps of kernels "
+                 "Try: contexts and modules of this process use 11.0 GiB of GPU 0: "
+                 "create fewer contexts, or smaller stacks and heaps for kernels "
                  "(cudaDeviceSetLimit)\n");
     expect_tries(&refusal, "elsewhere ");
 }

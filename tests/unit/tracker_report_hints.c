@@ -83,7 +83,7 @@ static struct gs_report_device torn(void)
 
 #define FEW_HITS                                                                         \
     "GPU 0: the driver served 3,100 of 5,000 requests: gpushim advise finds settings "   \
-    "that need it less, by a trace of the run (GPUSHIM_TRACE_FILE)\n"
+    "with fewer driver calls from a trace of the run (GPUSHIM_TRACE_FILE)\n"
 
 Test(report_hints, few_hits)
 {

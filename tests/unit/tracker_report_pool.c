@@ -77,7 +77,7 @@ Test(report_pool, every_level_and_every_reason)
         "rounding waste 25.0 %\n"
         "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
         "  driver         7 calls took 2.34 ms, 3,993 saved\n"
-        "  given back     16.0 MiB by age  8.00 MiB under pressure  1 call repeated\n"
+        "  returned       16.0 MiB by age  8.00 MiB under pressure  1 call repeated\n"
         "  frees          5 waited 12 us in all, 75.0 % found the device idle\n");
     device.frees_waited_ns = SECONDS(30); /* a twentieth of the run */
     device.retried = device.aged_bytes = 0;
@@ -88,7 +88,7 @@ Test(report_pool, every_level_and_every_reason)
         "rounding waste 25.0 %\n"
         "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
         "  driver         7 calls took 2.34 ms, 3,993 saved\n"
-        "  given back     8.00 MiB under pressure\n"
+        "  returned       8.00 MiB under pressure\n"
         "  frees          5 waited 30.0 s in all, 75.0 % found the device idle "
         "(GPUSHIM_FREE_SYNC=lazy saves the waits)\n");
 }
@@ -244,7 +244,7 @@ Test(report_pool, how_free_memory_is_divided)
                  HEAD
                  "Pool of GPU 0: reserved 2.00 MiB\n"
                  "  free space     4.00 MiB in 3, the largest 3.00 MiB: fragmentation "
-                 "25.0 %, 1.00 MiB beside blocks\n"
+                 "25.0 %, 1.00 MiB next to blocks\n"
                  "  by size        live                   kept for reuse               "
                  "served by driver\n");
 }

@@ -155,24 +155,24 @@ Test(suppress, a_malformed_line_is_told_and_skipped)
 
     cr_expect_str_eq(
         problems.text,
-        "2: none of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN\n"
-        "3: none of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN\n"
+        "2: not one of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN\n"
+        "3: not one of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN\n"
         "4: no pattern\n"
         "5: no pattern\n"
         "6: max_count is not a whole number\n"
         "7: max_bytes is not a size (such as 20M)\n"
-        "8: max_count is there twice\n"
-        "9: unknown setting behind the pattern (file, from, max_count, max_bytes and "
+        "8: max_count is given twice\n"
+        "9: unknown setting after the pattern (file, from, max_count, max_bytes and "
         "device are known)\n"
-        "10: device is not the number of one\n"
+        "10: device is not a device number\n"
         "11: max_bytes is for leak: rules only\n"
         "12: max_count is not a whole number\n"
         "13: max_bytes is not a size (such as 20M)\n"
         "14: a NUL byte\n"
         "16: from has no pattern\n"
-        "17: from is there more than 8 times\n"
+        "17: from is given more than 8 times\n"
         "18: file has no pattern\n"
-        "19: file is there twice\n"
+        "19: file is given twice\n"
         "20: no pattern\n");
     cr_assert_eq(gs_suppressions_count(rules), 2);
     cr_expect_eq(find_name(rules, "the second"), 1);

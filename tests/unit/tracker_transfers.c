@@ -226,10 +226,10 @@ static void expect_report(struct gs_tracker *tracker,
     "  1,200 from pageable memory, 2.34 GiB: pinned memory (cudaHostAlloc, "             \
     "cudaHostRegister) copies faster, and the call need not wait\n"                      \
     "  1,150 followed at once by a synchronize, with no other work before the next: "    \
-    "synchronize once, behind several\n"                                                 \
+    "synchronize once, after several\n"                                                  \
     "  0.20 GB/s at best, in 1,200 of 1 MiB and more that found the GPU idle: align "    \
-    "the ends to 64 bytes, which 3 did not; pin the memory; look at the GPU's PCIe "     \
-    "link, and at the NUMA node of the memory\n"                                         \
+    "the ends to 64 bytes, which 3 did not; pin the memory; check the GPU's PCIe "       \
+    "link and the NUMA node of the memory\n"                                             \
     "    #0 load_batch                    loader.c:88\n"                                 \
     "    #1 main                          app.c:12\n"                                    \
     "\n"
@@ -244,7 +244,7 @@ Test(transfers, in_a_report)
                   "\n" FIRST
                   "SLOW COPIES 2: 100 from GPU to host by cuMemcpyDtoH, 400 B in all, 4 "
                   "B each\n"
-                  "  100 of at most 64 KiB, 100 of them right behind another: one copy "
+                  "  100 of at most 64 KiB, 100 of them right after another: one copy "
                   "of all, or cudaMemcpyBatchAsync, costs less\n"
                   "    no call stack was recorded\n"
                   "\n" SUMMARY);

@@ -283,8 +283,8 @@ Test(uses, out_of_bounds_say_by_how_much)
                  "\n"
                  "ERROR 4: use of memory that is nobody's at 0x7f0000100000 (GPU 0, "
                  "cuMemcpyHtoD of 4.00 KiB)\n"
-                 "  the pool keeps it: it was never handed out, or freed too long ago to "
-                 "be known\n"
+                 "  the pool holds this memory: it was never allocated, or freed too "
+                 "long ago to be remembered\n"
                  "  to be written at 3.00 s by thread 300 (no call stack recorded)\n"
                  "\n");
     gs_stacks_destroy(stacks);

@@ -178,7 +178,7 @@ made set_before'
 made set_rows'
   add_case "check args nowhere $way" args_case "$way" nowhere \
     "ERROR 1: use of memory that is nobody's at ADDRESS (GPU 0, {set} of 512 B)
-  the pool keeps it: it was never handed out, or freed too long ago to be known
+  the pool holds this memory: it was never allocated, or freed too long ago to be remembered
   to be written at TIME by thread ID
 @ set_nowhere"
   add_case "check args overrun of managed memory $way" args_case "$way" managed \

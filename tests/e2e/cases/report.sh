@@ -129,14 +129,14 @@ report_aged_case() {
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_TRIM_INTERVAL=100ms -- \
     "$apps/limits_linked" idle 700
   expect_status shim 0
-  expect_text shim.err '^==[0-9]+==   given back     [1-9].* by age$'
+  expect_text shim.err '^==[0-9]+==   returned       [1-9].* by age$'
 }
 add_case "report given back by age" report_aged_case
 
 report_pressed_case() {
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_RELEASE=8M -- "$apps/limits_linked" idle 700
   expect_status shim 0
-  expect_text shim.err '^==[0-9]+==   given back     [1-9][0-9.]* [KMG]iB under pressure$'
+  expect_text shim.err '^==[0-9]+==   returned       [1-9][0-9.]* [KMG]iB under pressure$'
 }
 add_case "report given back under pressure" report_pressed_case
 
@@ -144,7 +144,7 @@ report_again_case() {
   preloaded shim GPUSHIM_VERBOSE=2 CUDASIM_FAIL=cuStreamCreate:1 -- \
     "$apps/limits_linked" stretch
   expect_status shim 0
-  expect_text shim.err '^==[0-9]+==   given back  .* under pressure  1 call repeated$'
+  expect_text shim.err '^==[0-9]+==   returned  .* under pressure  1 call repeated$'
 }
 add_case "report a call made again" report_again_case
 
@@ -152,13 +152,13 @@ add_case "report a call made again" report_again_case
 # asked for, but for what did not happen.
 report_without_case() {
   preloaded shim GPUSHIM_POOL=off GPUSHIM_VERBOSE=2 -- "$apps/leaky_linked"
-  expect_no_text shim.err '^==[0-9]+== (Pool of|  (served by|driver|given back)) '
+  expect_no_text shim.err '^==[0-9]+== (Pool of|  (served by|driver|returned)) '
   preloaded leaky -- "$apps/leaky_linked"
   expect_count leaky.err '^==[0-9]+== Pool of GPU 0: reserved ' 1
   expect_no_text leaky.err '^==[0-9]+==   (traffic|served by|driver|frees) |lazy| 0 failed'
   preloaded asked GPUSHIM_VERBOSE=2 -- "$apps/leaky_linked"
   expect_text asked.err '^==[0-9]+==   served by '
-  expect_no_text asked.err '^==[0-9]+==   given back '
+  expect_no_text asked.err '^==[0-9]+==   returned '
 }
 
 # report_sections FILE: the sections of a report, in their order.

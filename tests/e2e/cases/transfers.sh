@@ -50,10 +50,10 @@ slow_pageable="SLOW COPIES 1: 12 from host to GPU by {put}, 1.50 MiB in all, 128
 12 from pageable memory, 1.50 MiB: $slow_pin
 @ put_pageable"
 slow_small="SLOW COPIES 1: 200 from host to GPU by {put}, 800 KiB in all, 4.00 KiB each
-200 of at most 64 KiB, 199 of them right behind another: $slow_gather
+200 of at most 64 KiB, 199 of them right after another: $slow_gather
 @ put_small"
 slow_waited="SLOW COPIES 1: 120 from host to GPU by {put_async}, 15.0 MiB in all, 128 KiB each
-119 followed at once by a synchronize, with no other work before the next: synchronize once, behind several
+119 followed at once by a synchronize, with no other work before the next: synchronize once, after several
 @ put_and_wait"
 for way in shared static ptds linked dlsym proc; do
   add_case "transfers pageable $way" slow_case "$way" pageable "$slow_pageable"
@@ -79,15 +79,15 @@ for way in static linked; do
 @ put_rows"
   add_case "transfers small, asynchronous $way" slow_case "$way" small-async \
     "SLOW COPIES 1: 150 from host to GPU by {put_async}, 76.2 KiB in all, 16 B to 1.00 KiB each
-150 of at most 64 KiB, 149 of them right behind another: $slow_gather
+150 of at most 64 KiB, 149 of them right after another: $slow_gather
 @ put_small_async"
   add_case "transfers small, in threads $way" slow_case "$way" threads \
     "SLOW COPIES 1: 200 from host to GPU by {put}, 800 KiB in all, 4.00 KiB each
-200 of at most 64 KiB, 196 of them right behind another: $slow_gather
+200 of at most 64 KiB, 196 of them right after another: $slow_gather
 @ put_in_thread"
   add_case "transfers waited, for the context $way" slow_case "$way" waited-all \
     "SLOW COPIES 1: 120 from GPU to host by {get_async}, 15.0 MiB in all, 128 KiB each
-108 followed at once by a synchronize, with no other work before the next: synchronize once, behind several
+108 followed at once by a synchronize, with no other work before the next: synchronize once, after several
 @ get_and_wait_for_all"
   # The costliest first: a small copy counts as 64 KiB.
   add_case "transfers in their order $way" slow_case "$way" "pageable small waited" \
@@ -147,7 +147,7 @@ slow_stacks_case() {
   cat >wanted <<END
 SLOW COPIES 1: 212 from host to GPU by cuMemcpyHtoD, 2.28 MiB in all, 4.00 KiB to 128 KiB each
 12 from pageable memory, 1.50 MiB: $slow_pin
-200 of at most 64 KiB, 199 of them right behind another: $slow_gather
+200 of at most 64 KiB, 199 of them right after another: $slow_gather
 no call stack was recorded
 END
   cmp -s wanted found && return
@@ -218,7 +218,7 @@ slow_fork_case() {
   expect_only_report shim.err
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked' 2
   expect_count shim.err 'SLOW COPIES 1: 200 from host to GPU by .*, 800 KiB in all' 2
-  expect_count shim.err '200 of at most 64 KiB, 199 of them right behind another' 2
+  expect_count shim.err '200 of at most 64 KiB, 199 of them right after another' 2
 }
 add_case "transfers in a forked child static" slow_fork_case static
 add_case "transfers in a forked child linked" slow_fork_case linked

@@ -212,7 +212,7 @@ static const char *take_setting(struct parsed *parsed, struct span name,
             return "from has no pattern";
         }
         if (parsed->from_count == GS_RULE_FROM_MAX) {
-            return "from is there more than 8 times";
+            return "from is given more than 8 times";
         }
         parsed->from_files[parsed->from_count] = parsed->file;
         parsed->from[parsed->from_count++] = value;
@@ -224,14 +224,14 @@ static const char *take_setting(struct parsed *parsed, struct span name,
             return "file has no pattern";
         }
         if (parsed->file.begin) {
-            return "file is there twice";
+            return "file is given twice";
         }
         parsed->file = value;
         return NULL;
     }
     if (equals(name, "max_count")) {
         if (rule->max_count != GS_RULE_ANY) {
-            return "max_count is there twice";
+            return "max_count is given twice";
         }
         return parse_number(value, false, &rule->max_count)
                    ? NULL
@@ -242,7 +242,7 @@ static const char *take_setting(struct parsed *parsed, struct span name,
             return "max_bytes is for leak: rules only";
         }
         if (rule->max_bytes != GS_RULE_ANY) {
-            return "max_bytes is there twice";
+            return "max_bytes is given twice";
         }
         return parse_number(value, true, &rule->max_bytes)
                    ? NULL
@@ -250,15 +250,15 @@ static const char *take_setting(struct parsed *parsed, struct span name,
     }
     if (equals(name, "device")) {
         if (rule->device >= 0) {
-            return "device is there twice";
+            return "device is given twice";
         }
         if (!parse_number(value, false, &number) || number > INT16_MAX) {
-            return "device is not the number of one";
+            return "device is not a device number";
         }
         rule->device = (int)number;
         return NULL;
     }
-    return "unknown setting behind the pattern (file, from, max_count, max_bytes and "
+    return "unknown setting after the pattern (file, from, max_count, max_bytes and "
            "device are known)";
 }
 
@@ -303,7 +303,7 @@ static const char *parse_rule(struct span line, struct parsed *parsed)
         }
     }
     if (rule->kind == GS_RULE_KINDS) {
-        return "none of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN";
+        return "not one of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN";
     }
     parsed->pattern = trim((struct span){colon + 1, line.end});
     const char *wrong = take_settings(parsed);

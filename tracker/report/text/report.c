@@ -327,15 +327,15 @@ static void write_uncounted(const struct gs_report_writer *writer)
     if (config->order_ended && config->order_ended[0] && on_device &&
         (config->order_used || config->show_devices)) {
         gs_text_add(writer->text,
-                    "%sfreed memory is used again once the GPU is done with it: %s ended "
-                    "the single order of lazy frees\n",
+                    "%sfreed memory is reused only once the GPU has finished with it: %s "
+                    "ended the single order of lazy frees\n",
                     writer->prefix,
                     gs_report_clean(config->order_ended, clean, sizeof(clean)));
     }
     if (config->uncounted && config->uncounted[0] && (on_device || config->host_pooled)) {
         gs_text_add(writer->text,
-                    "%sno free finds the GPU idle, so frees take longer: %s may give the "
-                    "GPU work that is not counted\n",
+                    "%sfrees take longer, because none finds the GPU idle: %s may submit "
+                    "GPU work that gpushim cannot count\n",
                     writer->prefix,
                     gs_report_clean(config->uncounted, clean, sizeof(clean)));
     }

@@ -102,8 +102,7 @@ static void write_holes(const struct gs_report_writer *writer,
     }
     gs_text_add(
         writer->text,
-        "%s  free space     %s, the largest %s: fragmentation %s %%, %s beside "
-        "blocks\n",
+        "%s  free space     %s, the largest %s: fragmentation %s %%, %s next to blocks\n",
         writer->prefix, amount(holes->bytes, holes->count, all),
         gs_text_bytes(holes->largest_bytes, largest),
         gs_report_percent(holes->bytes - holes->largest_bytes, holes->bytes, percent),

@@ -102,7 +102,7 @@ static void write_returns(const struct gs_report_writer *writer,
     if (device->aged_bytes == 0 && device->pressed_bytes == 0 && device->retried == 0) {
         return;
     }
-    gs_text_add(writer->text, "%s  given back ", writer->prefix);
+    gs_text_add(writer->text, "%s  returned   ", writer->prefix);
     if (device->aged_bytes != 0) {
         gs_text_add(writer->text, "%s%s by age", between,
                     gs_text_bytes(device->aged_bytes, text));

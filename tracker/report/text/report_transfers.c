@@ -42,7 +42,7 @@ static void write_hints(const struct gs_report_writer *writer,
     }
     if (hints & GS_TRANSFER_SMALL) {
         gs_text_add(text,
-                    "%s  %s of at most 64 KiB, %s of them right behind another: one copy "
+                    "%s  %s of at most 64 KiB, %s of them right after another: one copy "
                     "of all, or cudaMemcpyBatchAsync, costs less\n",
                     writer->prefix, gs_text_count(site->small_count, count),
                     gs_text_count(site->in_a_row_count, more));
@@ -50,7 +50,7 @@ static void write_hints(const struct gs_report_writer *writer,
     if (hints & GS_TRANSFER_WAITED) {
         gs_text_add(text,
                     "%s  %s followed at once by a synchronize, with no other work before "
-                    "the next: synchronize once, behind several\n",
+                    "the next: synchronize once, after several\n",
                     writer->prefix, gs_text_count(site->waited_count, count));
     }
     if (hints & GS_TRANSFER_SLOW) {
@@ -64,8 +64,8 @@ static void write_hints(const struct gs_report_writer *writer,
                         GS_TRANSFER_ALIGNMENT,
                         gs_text_count(site->unaligned_count, count));
         }
-        gs_text_add(text, "pin the memory; look at the GPU's PCIe link, and at the NUMA "
-                          "node of the memory\n");
+        gs_text_add(text, "pin the memory; check the GPU's PCIe link and the NUMA node "
+                          "of the memory\n");
     }
 }
 

@@ -78,14 +78,14 @@ static void write_position(const struct gs_report_writer *writer,
     }
     if (error->kind == GS_ERROR_STALE_HANDLE) {
         gs_text_add(writer->text,
-                    "%s  by now the handle is that of an event of the library's own; the "
-                    "call was refused, as natively\n",
+                    "%s  the handle is now that of an event of gpushim's; the call "
+                    "failed, as it does natively\n",
                     writer->prefix);
     }
     if (error->kind == GS_ERROR_STRAY_USE) {
         gs_text_add(writer->text,
-                    "%s  the pool keeps it: it was never handed out, or freed too long "
-                    "ago to be known\n",
+                    "%s  the pool holds this memory: it was never allocated, or freed "
+                    "too long ago to be remembered\n",
                     writer->prefix);
     }
 }

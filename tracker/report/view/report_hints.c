@@ -61,7 +61,7 @@ static bool find_hits(struct gs_tracker *tracker, const struct gs_report_device 
     out->name = "few hits";
     snprintf(out->text, sizeof(out->text),
              "GPU %u: the driver served %s of %s requests: gpushim advise finds settings "
-             "that need it less, by a trace of the run (GPUSHIM_TRACE_FILE)",
+             "with fewer driver calls from a trace of the run (GPUSHIM_TRACE_FILE)",
              ordinal, gs_text_count(device->pool_allocs - device->pool_hits, driver),
              gs_text_count(device->pool_allocs, all));
     return true;

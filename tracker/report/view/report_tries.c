@@ -50,7 +50,7 @@ static bool try_waiting(const struct gs_report_refusal *refusal, char *text)
     }
     snprintf(text, TEXT_BYTES, "%s are freed, but running work may still use them: %s",
              gs_text_bytes(refusal->pending_bytes, size),
-             refusal->capturing ? "end the capture first, or free before its begin"
+             refusal->capturing ? "end the capture first, or free before it begins"
              : refusal->lazy    ? "synchronize before this call, or "
                                   "GPUSHIM_FREE_SYNC=native, whose frees wait"
                                 : "synchronize before this call, or free earlier");
@@ -84,16 +84,15 @@ static bool try_elsewhere(const struct gs_report_refusal *refusal, char *text)
         return false;
     }
     if (refusal->own_known && is_most(refusal->own_bytes, refusal->elsewhere_bytes)) {
-        snprintf(
-            text, TEXT_BYTES,
-            "contexts and modules of this process have %s of GPU %d: fewer contexts, "
-            "smaller stacks and heaps of kernels (cudaDeviceSetLimit)",
-            gs_text_bytes(refusal->own_bytes, size), refusal->device);
+        snprintf(text, TEXT_BYTES,
+                 "contexts and modules of this process use %s of GPU %d: create fewer "
+                 "contexts, or smaller stacks and heaps for kernels (cudaDeviceSetLimit)",
+                 gs_text_bytes(refusal->own_bytes, size), refusal->device);
     } else {
         snprintf(text, TEXT_BYTES,
-                 "others have %s of GPU %d: nvidia-smi lists the processes%s",
+                 "other processes use %s of GPU %d: nvidia-smi lists them%s",
                  gs_text_bytes(refusal->elsewhere_bytes, size), refusal->device,
-                 refusal->own_known ? "" : ", GPUSHIM_NVML=on shows this one's part");
+                 refusal->own_known ? "" : ", GPUSHIM_NVML=on shows this process's part");
     }
     return true;
 }

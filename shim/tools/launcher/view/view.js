@@ -511,7 +511,7 @@ function errorTitle(error) {
 
 function positionText({ error, use, allocation, offset_bytes }) {
   if (error === "use of memory that is nobody's")
-    return 'the pool keeps it: it was never handed out, or freed too long ago to be known';
+    return 'the pool holds this memory: it was never allocated, or freed too long ago to be remembered';
   if (!allocation) return error === 'idle check failed' ? '' : 'not a live or recently freed allocation';
   if (offset_bytes === 0 || (use && error !== 'use after free')) return '';
   return `${counted(offset_bytes, 'byte')} into ${use ? 'what was' : 'a live allocation of'} ` +
