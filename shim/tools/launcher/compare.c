@@ -31,7 +31,7 @@ static enum gs_report_of read_of(const struct gs_arguments *arguments)
         return GS_REPORT_OF_LEAKS;
     }
     if (strcmp(arguments->of, "peak") != 0) {
-        gs_launcher_fail(GS_EXIT_USAGE, "--of=%s: it is leaks or peak", arguments->of);
+        gs_launcher_fail(GS_EXIT_USAGE, "--of=%s: not leaks or peak", arguments->of);
     }
     return GS_REPORT_OF_PEAK;
 }
@@ -86,8 +86,8 @@ int gs_diff_run(const struct gs_arguments *arguments)
     }
     if (arguments->fail_on && !gs_diff_limits_read(arguments->fail_on, &limits)) {
         gs_launcher_fail(GS_EXIT_USAGE,
-                         "--fail-on=%s: it is new or grown, or both with a comma; each "
-                         "may have a limit, as new:1M or grown:10%% (at most 100%%)",
+                         "--fail-on=%s: not new or grown, or both with a comma; each may "
+                         "have a limit, such as new:1M or grown:10%% (at most 100%%)",
                          arguments->fail_on);
     }
     read_both(paths, read_of(arguments), files);

@@ -37,8 +37,9 @@ void gs_page_open(struct gs_page *page, const char *what, const char *path,
     }
     for (; *sources; sources++) {
         if (is_same(*sources, path)) {
-            gs_launcher_fail(GS_EXIT_USAGE, "%s: the %s would replace what it is made of",
-                             path, what);
+            gs_launcher_fail(GS_EXIT_USAGE,
+                             "%s: the %s would replace one of its input files", path,
+                             what);
         }
     }
     gs_output_ours_force(gs_state_settings()->force);

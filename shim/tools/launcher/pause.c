@@ -121,7 +121,7 @@ static bool find_state(int pid, int *state)
     }
     if (*state == FAILED) {
         gs_launcher_warn("process %d: the driver could not finish an earlier pause or "
-                         "resume: only ending the process helps",
+                         "resume: the process can only be killed",
                          pid);
         return false;
     }
@@ -266,7 +266,7 @@ static int pause_all(struct target *targets, size_t count, unsigned wait_s)
     }
     for (size_t i = 0; i < count; i++) {
         if (targets[i].state == SAVED) {
-            gs_launcher_warn("process %d: it is paused already", targets[i].pid);
+            gs_launcher_warn("process %d: already paused", targets[i].pid);
         } else {
             all &= save(&targets[i]);
         }
@@ -283,7 +283,7 @@ static int resume_all(struct target *targets, size_t count, unsigned wait_s)
             targets[i].state = back ? LOCKED : SAVED;
             all &= back;
         } else if (targets[i].state == RUNNING) {
-            gs_launcher_warn("process %d: it is not paused", targets[i].pid);
+            gs_launcher_warn("process %d: not paused", targets[i].pid);
         }
     }
     for (size_t i = 0; i < count; i++) {

@@ -211,7 +211,7 @@ static void take_setting(struct inquiry *inquiry, const char *word)
     char name[GS_OPTION_ARGUMENT_BYTES];
     size_t length = strcspn(word, "=");
     if (length == 0 || length >= sizeof(name)) {
-        gs_launcher_fail(GS_EXIT_USAGE, "set: %.200s: it is NAME=VALUE", word);
+        gs_launcher_fail(GS_EXIT_USAGE, "set: %.200s: not NAME=VALUE", word);
     }
     for (size_t i = 0; i < length; i++) {
         name[i] = word[i] == '-' ? '_' : (char)toupper((unsigned char)word[i]);

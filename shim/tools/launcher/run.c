@@ -150,8 +150,8 @@ static enum gs_watch_way way_of(const struct gs_arguments *arguments)
 /* Nor does a process say again that nobody takes its state. */
 static void say_no_watcher(int error)
 {
-    gs_launcher_warn("no process for the watcher: %s; a process that is killed has no "
-                     "report",
+    gs_launcher_warn("no process can be started for the watcher: %s; a process that is "
+                     "killed has no report",
                      strerror(error));
     (void)unsetenv(GS_WATCH_VARIABLE);
 }
@@ -377,8 +377,7 @@ static struct gs_watch_answer hear_watcher(int to_watcher, int status)
             (ssize_t)sizeof(answer)) {
         return answer;
     }
-    gs_launcher_warn(
-        "the watcher has not answered: what was not reported before is lost");
+    gs_launcher_warn("the watcher has not answered: reports not yet written are lost");
     return none;
 }
 
@@ -414,9 +413,10 @@ static void stay(const struct gs_command *command, const struct gs_arguments *ar
     watched = watched == MAP_FAILED ? NULL : watched; /* then it is not waited for */
     child = fork();
     if (child < 0) {
-        gs_launcher_warn("no process for the command: %s; it takes the launcher's place, "
-                         "without --summary, and its exit status is its own",
-                         strerror(errno));
+        gs_launcher_warn(
+            "no process can be started for the command: %s; the command replaces the "
+            "launcher, without --summary and with its own exit status",
+            strerror(errno));
         (void)sigaction(SIGCHLD, &children, NULL);
         (void)sigprocmask(SIG_SETMASK, &before, NULL);
         (void)unsetenv(GS_WATCH_VARIABLE);

@@ -41,7 +41,7 @@ static unsigned read_delay(const char *text)
     double seconds = text ? strtod(text, &end) : DELAY_MS / 1000.0;
     if (text && (*end || end == text || !(seconds * 1000 >= DELAY_MS_MIN) ||
                  !(seconds * 1000 <= DELAY_MS_MOST))) {
-        gs_launcher_fail(GS_EXIT_USAGE, "-d %s: it is a number of seconds, from 0.1 on",
+        gs_launcher_fail(GS_EXIT_USAGE, "-d %s: not a number of seconds of at least 0.1",
                          text);
     }
     return (unsigned)(seconds * 1000 + 0.5);
@@ -57,7 +57,7 @@ static unsigned long read_rounds(const struct gs_arguments *arguments)
     }
     unsigned long rounds = text ? strtoul(text, &end, 10) : 0;
     if (text && (text[0] < '0' || text[0] > '9' || *end || rounds == 0)) {
-        gs_launcher_fail(GS_EXIT_USAGE, "-n %s: it is a number of refreshes, from 1 on",
+        gs_launcher_fail(GS_EXIT_USAGE, "-n %s: not a number of refreshes of at least 1",
                          text);
     }
     return rounds;

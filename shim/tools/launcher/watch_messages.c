@@ -182,7 +182,7 @@ static bool receive(struct gs_watch_table *table, int socket)
     if ((message.msg_flags & MSG_CTRUNC) != 0 && !said_cut) {
         said_cut = true;
         gs_launcher_warn("a process's state was not received: too many open files "
-                         "(ulimit -n); if such a process is killed, there is no report");
+                         "(ulimit -n); if that process is killed, there is no report");
     }
     bool kept = count == 1 &&
                 take(table, &data.head, (size_t)length, &from, data.text, fds[0], &pidfd);

@@ -11,7 +11,7 @@
 static const char usage[] =
     "usage: gpushim advise [OPTION...] TRACE\n"
     "Replays a trace (GPUSHIM_TRACE_FILE, or CSV) through the pool under other settings\n"
-    "and shows the best, beside the default ones, with the line to put before the "
+    "and shows the best next to the default ones, with the line to put before the "
     "command.\n"
     "  --device SIZE       on a device of that size: 24G, or 1.25x of peak live; else "
     "on\n"

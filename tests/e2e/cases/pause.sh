@@ -116,7 +116,7 @@ gpushim: nothing is paused" "$(<pause.err)"
   wait $!
   expect_equal "interrupted" "gpushim: nothing is paused" "$(<interrupted.err)"
   pause_call none resume "$runner"
-  expect_equal "it runs on" "gpushim: process $runner: it is not paused" "$(<none.err)"
+  expect_equal "it runs on" "gpushim: process $runner: not paused" "$(<none.err)"
   kill -9 "$runner"
 }
 add_case "pause of a busy process" pause_busy_case
@@ -146,10 +146,10 @@ pause_refused_case() {
     pause_works
   done
   pause_call none resume "$runner"
-  expect_equal "no pause" "gpushim: process $runner: it is not paused" "$(<none.err)"
+  expect_equal "no pause" "gpushim: process $runner: not paused" "$(<none.err)"
   pause_call pause pause "$runner"
   pause_call twice pause "$runner"
-  expect_equal "twice" "gpushim: process $runner: it is paused already" "$(<twice.err)"
+  expect_equal "twice" "gpushim: process $runner: already paused" "$(<twice.err)"
   run_in full LD_LIBRARY_PATH="$cuda_path" CUDASIM_FAIL='cuCheckpointProcessRestore:*' -- \
     "$build/gpushim" resume --wait=1 "$runner"
   expect_status full 1

@@ -589,7 +589,7 @@ page_bad_case() {
   no_page 'plain: recorded without --state-file, which keeps the call stacks' --timeline=plain state
   run_in itself -- "$build/gpushim" html -o trace --timeline=trace state
   expect_status itself 2
-  expect_text itself.err '^gpushim: trace: the HTML would replace what it is made of$'
+  expect_text itself.err '^gpushim: trace: the HTML would replace one of its input files$'
   run_in value -- "$build/gpushim" html --timeline
   expect_status value 2
   expect_equal "the files" "$before" "$(cksum trace state)"
@@ -668,10 +668,10 @@ bad_timeline_case() {
   expect_status wrong 1
   run_in itself -- "$build/gpushim" timeline -o trace trace state
   expect_status itself 2
-  expect_count itself.err '^gpushim: trace: the timeline would replace what it is made of$' 1
+  expect_count itself.err '^gpushim: trace: the timeline would replace one of its input files$' 1
   run_in states -- "$build/gpushim" timeline -o state trace state
   expect_status states 2
-  expect_count states.err '^gpushim: state: the timeline would replace what it is made of$' 1
+  expect_count states.err '^gpushim: state: the timeline would replace one of its input files$' 1
   run_in folder -- "$build/gpushim" timeline -o /nonexistent/file trace state
   expect_status folder 1
   expect_count folder.err '^gpushim: /nonexistent/file: no such file or directory; no timeline written$' 1

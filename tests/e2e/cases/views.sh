@@ -459,7 +459,7 @@ views_output_case() {
   (ulimit -f 4 && expect_no_page 'run.html: file too large; no HTML written' run.json) || exit
   run_in itself -- "$build/gpushim" html run.json -o ./run.json
   expect_status itself 2
-  expect_text itself.err '^gpushim: ./run[.]json: the HTML would replace what it is made of$'
+  expect_text itself.err '^gpushim: ./run[.]json: the HTML would replace one of its input files$'
   take_page old.html run.json
 }
 add_case "views into each output" views_output_case
