@@ -439,7 +439,11 @@ void gs_finish_without_report(const char *format, ...)
         va_start(arguments, format);
         (void)vsnprintf(why, sizeof(why), format, arguments);
         va_end(arguments);
-        gs_log_line(GS_LOG_WARN, "no report: %s", why);
+        if (gs_state_file_is_kept()) {
+            gs_log_line(GS_LOG_INFO, "the command gpushim writes the report: %s", why);
+        } else {
+            gs_log_line(GS_LOG_WARN, "no report: %s", why);
+        }
     }
 }
 

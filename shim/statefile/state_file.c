@@ -162,8 +162,8 @@ static bool grow(void *self, size_t length, size_t more)
         file.length = length + more;
     } else {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_STATE_FILE=%.600s: cannot grow: %s; what is allocated from "
-                    "now on may be missing in it",
+                    "GPUSHIM_STATE_FILE=%.600s: cannot grow: %s; allocations from now on "
+                    "may be missing from it",
                     file.named.path, gs_output_error_text(error));
     }
     gs_uncancelled_end(before);
@@ -329,6 +329,11 @@ void *gs_state_file_annex(size_t bytes)
     return gs_state_annex(__atomic_load_n(&file.memory, __ATOMIC_ACQUIRE), bytes);
 }
 
+bool gs_state_file_is_kept(void)
+{
+    return file.kept.bytes && header_of();
+}
+
 const void *gs_state_file_range(size_t *bytes)
 {
     *bytes = file.room;
@@ -337,14 +342,14 @@ const void *gs_state_file_range(size_t *bytes)
 
 void gs_state_file_before_fork(void)
 {
-    if (file.kept.bytes && header_of()) {
+    if (gs_state_file_is_kept()) {
         gs_kept_state_before_fork(&file.kept);
     }
 }
 
 void gs_state_file_after_fork(void)
 {
-    if (file.kept.bytes && header_of()) {
+    if (gs_state_file_is_kept()) {
         gs_kept_state_after_fork(&file.kept);
     }
 }

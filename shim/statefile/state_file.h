@@ -41,6 +41,9 @@ void gs_state_file_ending(const char *ending, bool bad);
 /* Start time of the file's process, in clock ticks since the machine's start; 0: no file.
  */
 uint64_t gs_state_file_pid_start(void);
+/* Whether the command gpushim keeps this memory and writes the report if the process does
+ * not. */
+bool gs_state_file_is_kept(void);
 /* The address range of the file, NULL: no file. */
 const void *gs_state_file_range(size_t *bytes);
 /* Around a fork within a call of the library, in the parent. */

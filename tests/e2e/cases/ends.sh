@@ -52,6 +52,15 @@ for way in normal raw raw9 abort crash kill int quit term hup handlers leader; d
   add_case "ends $way --state-file" ends_case "$way" --watch=parent --state-file=state.%p
 done
 
+# The command writes the report that the process cannot write: no line says that there is none.
+ends_handler_case() {
+  launched shim -- --watch=parent "$apps/lastcall_linked" exit own
+  expect_status shim 0
+  expect_only_report shim.err
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: ' 1
+}
+add_case "ends in a handler, reported by the command" ends_handler_case
+
 # ends_said_case WAY TEXT: the header says how.
 ends_said_case() {
   launched shim -- --watch=parent "$apps/ends_shared" "$1"
