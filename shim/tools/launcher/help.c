@@ -65,7 +65,7 @@ static const char merge_help[] =
 
 static const char top_help[] =
     "Shows the memory of running processes on each device, and refreshes it. Without\n"
-    "names: your processes (as root: all users') that were started with --control,\n"
+    "names: your processes (as root: all users') under gpushim with a CUDA context,\n"
     "and the state files in the folder of GPUSHIM_STATE_FILE, or in this folder. With\n"
     "names: only these state files. On a terminal, keys select, sort and filter\n"
     "processes and show call stacks (h lists the keys). Elsewhere plain text, once.\n"
@@ -140,7 +140,6 @@ static const char general_help[] =
     "  --stats-interval=TIME    at this interval, what is live and what grows: 1m\n"
     "  --state-file=FILE        state for gpushim report FILE, even after kill -9\n"
     "  --trace-file=FILE        record a chart over time, see gpushim html --help\n"
-    "  --control                answer gpushim top, dump, stats, ... while it runs\n"
     "  --torch=tensors          PyTorch: report tensors instead of allocator blocks\n"
     "  --log-file=FILE          write the report to FILE (%p: process id, %r: rank)\n"
     "  --output=json            additional report formats: json, pprof, collapsed ...\n"

@@ -82,10 +82,10 @@ void gs_top_write_devices(struct gs_top_list *list, struct gs_text *text)
 void gs_top_write_hint(const struct gs_top_list *list, struct gs_text *text)
 {
     if (list->asks) {
-        gs_text_add(text, "  no process of yours with a CUDA context answers: start one "
-                          "with\n"
-                          "  gpushim --control ./app, or with a state file: see gpushim "
-                          "top --help\n");
+        gs_text_add(text,
+                    "  no process of yours with a CUDA context answers: start one "
+                    "with\n"
+                    "  gpushim ./app, or with a state file: see gpushim top --help\n");
         return;
     }
     gs_text_add(text, "  no process with a state file runs in ");
