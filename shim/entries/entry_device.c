@@ -46,12 +46,12 @@ static GS_NOINLINE CUresult alloc_recorded(struct gs_state *state,
 /* Most calls end in this function: the thread cache has a block on top of its list. */
 GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-    struct gs_state *state = gs_enter_lightly();
+    struct gs_state *state = gs_enter_fast();
     if (GS_UNLIKELY(!state)) {
         return allocate_first(dptr, bytesize);
     }
     gs_keep_errno();
-    const struct gs_context *context = gs_context_again(state);
+    const struct gs_context *context = gs_context_cached(state);
     if (GS_UNLIKELY(!dptr || !context || !context->heap || gs_captures_active() ||
                     gs_warmup_wanted)) {
         return gs_serve_device(state, context, dptr, bytesize);
@@ -205,7 +205,7 @@ static inline bool finds_idle(struct gs_state *state, const struct gs_context *c
  * thread cache has headroom. */
 GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-    struct gs_state *state = gs_enter_lightly();
+    struct gs_state *state = gs_enter_fast();
     if (GS_UNLIKELY(!state)) {
         return free_first(dptr);
     }
@@ -228,6 +228,6 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (GS_UNLIKELY(maintenance)) {
         return end_with_maintenance(state, heap);
     }
-    gs_leave_lightly();
+    gs_leave_fast();
     return CUDA_SUCCESS;
 }

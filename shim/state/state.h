@@ -113,9 +113,9 @@ static inline void gs_leave(void)
 /*
  * Like gs_enter, for a path that calls nothing which could change errno. Also returns
  * NULL, with nothing done, if preparation is needed first. A path that does call
- * something calls gs_keep_errno before, and gs_leave instead of gs_leave_lightly.
+ * something calls gs_keep_errno before, and gs_leave instead of gs_leave_fast.
  */
-static inline struct gs_state *gs_enter_lightly(void)
+static inline struct gs_state *gs_enter_fast(void)
 {
     struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
     if (GS_UNLIKELY(gs_thread.depth > 0 || !state)) {
@@ -126,14 +126,14 @@ static inline struct gs_state *gs_enter_lightly(void)
     return state;
 }
 
-static inline void gs_leave_lightly(void)
+static inline void gs_leave_fast(void)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     gs_thread.depth = 0;
 }
 
 /* gs_context_current if the thread's last known context is still current, else NULL. */
-static inline const struct gs_context *gs_context_again(const struct gs_state *state)
+static inline const struct gs_context *gs_context_cached(const struct gs_state *state)
 {
     const struct gs_real *real = __atomic_load_n(&gs_real_found, __ATOMIC_ACQUIRE);
     CUcontext handle = NULL;
