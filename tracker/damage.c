@@ -30,7 +30,7 @@ void gs_tracker_error_damage(struct gs_tracker *tracker, const struct gs_damage 
     gs_errors_keep(tracker, &error);
 }
 
-void gs_tracker_count_check(struct gs_tracker *tracker, enum gs_check_count which,
+void gs_tracker_count_check(struct gs_tracker *tracker, enum gs_check_outcome which,
                             uint64_t count)
 {
     if (tracker) {

@@ -303,13 +303,13 @@ void gs_tracker_error_damage(struct gs_tracker *tracker, const struct gs_damage 
                              const struct gs_free_site *found);
 
 /* Numbers of checks for such damage, and of omitted checks by reason. */
-enum gs_check_count {
+enum gs_check_outcome {
 #define GS_CHECK(name, key, text) GS_CHECK_##name,
 #include "tracker/checks.def"
-    GS_CHECK_LOOKED,
+    GS_CHECK_DONE,
     GS_CHECK_COUNTS
 };
-void gs_tracker_count_check(struct gs_tracker *tracker, enum gs_check_count which,
+void gs_tracker_count_check(struct gs_tracker *tracker, enum gs_check_outcome which,
                             uint64_t count);
 
 /* A copy of the live record that was added as indexed and has this id. Errors:

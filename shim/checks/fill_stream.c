@@ -99,8 +99,8 @@ static void give_fill_stream(struct gs_fill_stream *fill_stream)
     __atomic_store_n(&fill_stream->taken, false, __ATOMIC_RELEASE);
 }
 
-static enum gs_check_count take_fill_stream(const struct gs_context *context,
-                                            struct gs_fill_stream **out)
+static enum gs_check_outcome take_fill_stream(const struct gs_context *context,
+                                              struct gs_fill_stream **out)
 {
     struct gs_fill_stream *fill_stream =
         __atomic_load_n(fill_streams_of(context), __ATOMIC_ACQUIRE);
@@ -114,19 +114,19 @@ static enum gs_check_count take_fill_stream(const struct gs_context *context,
         }
         fill_stream->stuck = false;
         *out = fill_stream;
-        return GS_CHECK_LOOKED;
+        return GS_CHECK_DONE;
     }
     *out = make_fill_stream(context);
-    return *out ? GS_CHECK_LOOKED : GS_CHECK_REFUSED;
+    return *out ? GS_CHECK_DONE : GS_CHECK_REFUSED;
 }
 
 /* leave must follow, whatever the result. */
-static enum gs_check_count begin(const struct gs_context *context, struct visit *visit)
+static enum gs_check_outcome begin(const struct gs_context *context, struct visit *visit)
 {
-    enum gs_check_count answer = gs_captures_active()        ? GS_CHECK_CAPTURE
-                                 : !gs_real()->cuStreamQuery ? GS_CHECK_REFUSED
-                                                             : GS_CHECK_LOOKED;
-    bool looks = answer == GS_CHECK_LOOKED;
+    enum gs_check_outcome answer = gs_captures_active()        ? GS_CHECK_CAPTURE
+                                   : !gs_real()->cuStreamQuery ? GS_CHECK_REFUSED
+                                                               : GS_CHECK_DONE;
+    bool looks = answer == GS_CHECK_DONE;
     visit->fill_stream = NULL;
     /* Relaxed: the first capture of the process may begin at any time from now on. */
     CUresult result = gs_visit_begin(&visit->calls, "a check of memory",
@@ -135,11 +135,11 @@ static enum gs_check_count begin(const struct gs_context *context, struct visit 
 }
 
 /* leave must follow, whatever the result. */
-static enum gs_check_count enter(const struct gs_context *context, struct visit *visit)
+static enum gs_check_outcome enter(const struct gs_context *context, struct visit *visit)
 {
-    enum gs_check_count answer = begin(context, visit);
-    return answer == GS_CHECK_LOOKED ? take_fill_stream(context, &visit->fill_stream)
-                                     : answer;
+    enum gs_check_outcome answer = begin(context, visit);
+    return answer == GS_CHECK_DONE ? take_fill_stream(context, &visit->fill_stream)
+                                   : answer;
 }
 
 static void leave(struct visit *visit)
@@ -151,7 +151,7 @@ static void leave(struct visit *visit)
 }
 
 /* Waits until the fill stream's work is complete, within the time limit. */
-static enum gs_check_count await(struct gs_fill_stream *fill_stream, size_t bytes)
+static enum gs_check_outcome await(struct gs_fill_stream *fill_stream, size_t bytes)
 {
     uint64_t more = bytes >> PATIENCE_SHIFT;
     struct gs_wait wait = {
@@ -164,7 +164,7 @@ static enum gs_check_count await(struct gs_fill_stream *fill_stream, size_t byte
         result = query(fill_stream);
     } while (result == CUDA_ERROR_NOT_READY && gs_wait_step(&wait));
     if (result == CUDA_SUCCESS) {
-        return GS_CHECK_LOOKED;
+        return GS_CHECK_DONE;
     }
     fill_stream->stuck = true; /* true: without an answer the work may still run */
     return result == CUDA_ERROR_NOT_READY ? GS_CHECK_BUSY : GS_CHECK_REFUSED;
@@ -198,7 +198,7 @@ enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context)
 {
     struct visit visit;
     enum gs_fill_state state =
-        begin(context, &visit) == GS_CHECK_LOOKED ? GS_FILL_SETTLED : GS_FILL_BUSY;
+        begin(context, &visit) == GS_CHECK_DONE ? GS_FILL_SETTLED : GS_FILL_BUSY;
     struct gs_fill_stream *fill_stream =
         __atomic_load_n(fill_streams_of(context), __ATOMIC_ACQUIRE);
     for (; state == GS_FILL_SETTLED && fill_stream; fill_stream = fill_stream->next) {
@@ -210,14 +210,14 @@ enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context)
 
 /* ---- fills ----------------------------------------------------------------------- */
 
-static enum gs_check_count submit_fills(struct gs_fill_stream *fill_stream,
-                                        const struct gs_fill *fills, size_t count)
+static enum gs_check_outcome submit_fills(struct gs_fill_stream *fill_stream,
+                                          const struct gs_fill *fills, size_t count)
 {
-    enum gs_check_count answer = GS_CHECK_LOOKED;
+    enum gs_check_outcome answer = GS_CHECK_DONE;
     if (!gs_gate_enter()) {
         return GS_CHECK_CAPTURE;
     }
-    for (size_t i = 0; i < count && answer == GS_CHECK_LOOKED; i++) {
+    for (size_t i = 0; i < count && answer == GS_CHECK_DONE; i++) {
         if (gs_real()->cuMemsetD8Async(fills[i].at, fills[i].value, fills[i].bytes,
                                        fill_stream->stream) != CUDA_SUCCESS) {
             answer = GS_CHECK_REFUSED;
@@ -238,28 +238,28 @@ static size_t bytes_of(const struct gs_fill *fills, size_t count)
 
 /* Checks that the device completes work in time and reports it: fills the fill stream's
  * own buffer, whose contents do not matter. */
-static enum gs_check_count try_fill_stream(struct gs_fill_stream *fill_stream)
+static enum gs_check_outcome try_fill_stream(struct gs_fill_stream *fill_stream)
 {
     const struct gs_fill own = {(CUdeviceptr)(uintptr_t)fill_stream->buffer, 1, 0};
-    enum gs_check_count answer = submit_fills(fill_stream, &own, 1);
-    return answer == GS_CHECK_LOOKED ? await(fill_stream, own.bytes) : answer;
+    enum gs_check_outcome answer = submit_fills(fill_stream, &own, 1);
+    return answer == GS_CHECK_DONE ? await(fill_stream, own.bytes) : answer;
 }
 
-enum gs_check_count gs_fill_stream_fill(const struct gs_context *context,
-                                        const struct gs_fill *fills, size_t count,
-                                        bool *pending)
+enum gs_check_outcome gs_fill_stream_fill(const struct gs_context *context,
+                                          const struct gs_fill *fills, size_t count,
+                                          bool *pending)
 {
     struct visit visit;
-    enum gs_check_count answer = enter(context, &visit);
+    enum gs_check_outcome answer = enter(context, &visit);
     *pending = false;
-    if (answer == GS_CHECK_LOOKED) {
+    if (answer == GS_CHECK_DONE) {
         answer = try_fill_stream(visit.fill_stream);
     }
-    if (answer == GS_CHECK_LOOKED) {
+    if (answer == GS_CHECK_DONE) {
         answer = submit_fills(visit.fill_stream, fills, count);
         if (answer != GS_CHECK_CAPTURE) { /* one of two fills may be in progress */
-            enum gs_check_count done = await(visit.fill_stream, bytes_of(fills, count));
-            *pending = done != GS_CHECK_LOOKED;
+            enum gs_check_outcome done = await(visit.fill_stream, bytes_of(fills, count));
+            *pending = done != GS_CHECK_DONE;
             answer = *pending ? done : answer;
         }
     }
@@ -292,8 +292,8 @@ static void compare(const unsigned char *bytes, size_t count, unsigned char valu
     }
 }
 
-static enum gs_check_count fetch(struct gs_fill_stream *fill_stream, CUdeviceptr at,
-                                 size_t bytes)
+static enum gs_check_outcome fetch(struct gs_fill_stream *fill_stream, CUdeviceptr at,
+                                   size_t bytes)
 {
     if (!gs_gate_enter()) {
         return GS_CHECK_CAPTURE;
@@ -304,23 +304,22 @@ static enum gs_check_count fetch(struct gs_fill_stream *fill_stream, CUdeviceptr
     return result == CUDA_SUCCESS ? await(fill_stream, bytes) : GS_CHECK_REFUSED;
 }
 
-enum gs_check_count gs_fill_stream_compare(const struct gs_context *context,
-                                           CUdeviceptr at, size_t bytes,
-                                           unsigned char value, struct gs_changed *out)
+enum gs_check_outcome gs_fill_stream_compare(const struct gs_context *context,
+                                             CUdeviceptr at, size_t bytes,
+                                             unsigned char value, struct gs_changed *out)
 {
     struct gs_changed changed = {.bytes = 0};
     struct visit visit;
-    enum gs_check_count answer = enter(context, &visit);
-    for (size_t done = 0, piece; answer == GS_CHECK_LOOKED && done < bytes;
-         done += piece) {
+    enum gs_check_outcome answer = enter(context, &visit);
+    for (size_t done = 0, piece; answer == GS_CHECK_DONE && done < bytes; done += piece) {
         piece = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
         answer = fetch(visit.fill_stream, at + done, piece);
-        if (answer == GS_CHECK_LOOKED) {
+        if (answer == GS_CHECK_DONE) {
             compare(visit.fill_stream->buffer, piece, value, done, &changed);
         }
     }
     leave(&visit);
-    if (answer == GS_CHECK_LOOKED) {
+    if (answer == GS_CHECK_DONE) {
         *out = changed;
     }
     return answer;

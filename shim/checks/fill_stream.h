@@ -33,24 +33,24 @@ enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context);
  * in time: a device that is busy for long, or a driver that does not report completion,
  * leaves nothing pending.
  *
- * Returns GS_CHECK_LOOKED: they are written; else the reason: GS_CHECK_BUSY, _CAPTURE or
+ * Returns GS_CHECK_DONE: they are written; else the reason: GS_CHECK_BUSY, _CAPTURE or
  * _REFUSED.
  * Out: *pending  the patterns may still be written, until gs_fill_stream_settled: no
  *                later owner of the memory can be ordered behind the writes
  */
-enum gs_check_count gs_fill_stream_fill(const struct gs_context *context,
-                                        const struct gs_fill *fills, size_t count,
-                                        bool *pending);
+enum gs_check_outcome gs_fill_stream_fill(const struct gs_context *context,
+                                          const struct gs_fill *fills, size_t count,
+                                          bool *pending);
 
 struct gs_changed {
     uint64_t bytes; /* number of differing bytes */
     uint64_t first; /* offset of the first one */
 };
 
-/* Compares memory with the byte `value`. Out: *out, if the result is GS_CHECK_LOOKED; any
+/* Compares memory with the byte `value`. Out: *out, if the result is GS_CHECK_DONE; any
  * other result is the reason for no comparison. */
-enum gs_check_count gs_fill_stream_compare(const struct gs_context *context,
-                                           CUdeviceptr at, size_t bytes,
-                                           unsigned char value, struct gs_changed *out);
+enum gs_check_outcome gs_fill_stream_compare(const struct gs_context *context,
+                                             CUdeviceptr at, size_t bytes,
+                                             unsigned char value, struct gs_changed *out);
 
 #endif

@@ -199,7 +199,7 @@ static void report_damage(struct gs_state *state, const struct gs_redzone *zone,
     gs_tracker_error_damage(state->tracker, &damage, &site);
 }
 
-static void count(const struct gs_state *state, enum gs_check_count which)
+static void count(const struct gs_state *state, enum gs_check_outcome which)
 {
     gs_tracker_count_check(state->tracker, which, 1);
 }
@@ -209,10 +209,10 @@ static void inspect(struct gs_state *state, const struct gs_redzone *zone,
                     const struct gs_allocation *was, uint16_t api)
 {
     struct gs_changed changed;
-    enum gs_check_count answer = gs_fill_stream_compare(
+    enum gs_check_outcome answer = gs_fill_stream_compare(
         zone->context, zone->from, zone->to - zone->from, zone->value, &changed);
     count(state, answer);
-    if (answer == GS_CHECK_LOOKED && changed.bytes > 0) {
+    if (answer == GS_CHECK_DONE && changed.bytes > 0) {
         report_damage(state, zone, was, &changed, api);
     }
 }
@@ -283,11 +283,11 @@ static bool prepare(const struct gs_state *state, const struct gs_context *conte
         return true;
     }
     bool pending;
-    enum gs_check_count answer =
+    enum gs_check_outcome answer =
         gs_fill_stream_fill(context, fills, fill_count, &pending);
-    if (answer == GS_CHECK_LOOKED && behind > 0) {
+    if (answer == GS_CHECK_DONE && behind > 0) {
         add_red_zone(context, addr, bytes, behind, room);
-    } else if (answer != GS_CHECK_LOOKED) {
+    } else if (answer != GS_CHECK_DONE) {
         count(state, answer);
     }
     return !pending;
@@ -331,7 +331,7 @@ enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
     return GS_OK;
 }
 
-void gs_redzones_passed(const struct gs_state *state)
+void gs_redzones_count_unchecked(const struct gs_state *state)
 {
     if (zones.behind > 0 || zones.fill != GS_CHECK_FILL_OFF) {
         count(state, GS_CHECK_NATIVE);
@@ -340,8 +340,9 @@ void gs_redzones_passed(const struct gs_state *state)
 
 /* ---- frees ----------------------------------------------------------------------- */
 
-void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
-                      enum gs_check_count answer, struct gs_allocation *was)
+void gs_redzones_check_before_free(struct gs_state *state, struct gs_block *block,
+                                   enum gs_api api, enum gs_check_outcome answer,
+                                   struct gs_allocation *was)
 {
     gs_mutex_lock(&zones.lock);
     struct gs_redzone *zone = gs_redzone_map_take(&zones.map, gs_block_addr(block));
@@ -349,7 +350,7 @@ void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_ap
     if (gs_tracker_get(state->tracker, gs_block_tag(block), was) != GS_OK) {
         was->addr = 0;
     }
-    if (zone && answer == GS_CHECK_LOOKED) {
+    if (zone && answer == GS_CHECK_DONE) {
         inspect(state, zone, was->addr ? was : NULL, gs_record_api(api));
     } else if (zone) {
         count(state, answer);
@@ -386,8 +387,8 @@ static bool fill_freed(const struct gs_state *state, const struct gs_context *co
     struct gs_free_site freed = site_of(state, gs_record_api(api));
     freed.time_ns = gs_tracker_now(state->tracker);
     bool pending;
-    enum gs_check_count answer = gs_fill_stream_fill(context, &fill, 1, &pending);
-    if (answer == GS_CHECK_LOOKED) {
+    enum gs_check_outcome answer = gs_fill_stream_fill(context, &fill, 1, &pending);
+    if (answer == GS_CHECK_DONE) {
         add_freed_zone(context, fill.at, fill.bytes, was, &freed);
     } else {
         count(state, answer);
@@ -437,9 +438,9 @@ static void sweep(struct gs_state *state, CUcontext handle)
         if (gs_now_ns() > until) {
             return; /* the remaining zones are counted at the end */
         }
-        enum gs_check_count answer = gs_fill_stream_compare(
+        enum gs_check_outcome answer = gs_fill_stream_compare(
             zone.context, zone.from, zone.to - zone.from, zone.value, &changed);
-        bool damaged = answer == GS_CHECK_LOOKED && changed.bytes > 0;
+        bool damaged = answer == GS_CHECK_DONE && changed.bytes > 0;
         if (!settle(&zone, damaged)) {
             continue; /* freed or reused meanwhile, which checks it */
         }
@@ -525,7 +526,7 @@ static uint64_t unseen(void)
     return number;
 }
 
-void gs_redzones_go_on(struct gs_state *state)
+void gs_redzones_resume(struct gs_state *state)
 {
     uint64_t counted_for_exec =
         __atomic_exchange_n(&zones.counted_for_exec, 0, __ATOMIC_RELAXED);

@@ -40,19 +40,20 @@ gs_redzones_alloc(struct gs_state *state, const struct gs_context *context, size
 
 /*
  * Called before a claimed block is freed, while its record still exists. `answer`:
- * GS_CHECK_LOOKED, if all work that may write to the block has been waited for; else the
+ * GS_CHECK_DONE, if all work that may write to the block has been waited for; else the
  * reason.
  * Out: *was  the block's record, addr 0 if none
  */
-void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
-                      enum gs_check_count answer, struct gs_allocation *was);
+void gs_redzones_check_before_free(struct gs_state *state, struct gs_block *block,
+                                   enum gs_api api, enum gs_check_outcome answer,
+                                   struct gs_allocation *was);
 /* Called after the free, when no work uses the block: fills it, then quarantines or frees
  * it. */
 void gs_redzones_free(struct gs_state *state, struct gs_block *block, enum gs_api api,
                       const struct gs_allocation *was);
 
 /* Counts an allocation that the driver itself has served: it is not checked. */
-void gs_redzones_passed(const struct gs_state *state);
+void gs_redzones_count_unchecked(const struct gs_state *state);
 
 /* Called before memory of the context is returned to the driver. */
 void gs_redzones_unmap(const struct gs_context *context, uint64_t addr, size_t bytes);
@@ -68,9 +69,9 @@ void gs_redzones_use_ends(struct gs_state *state, CUcontext handle, int device,
 void gs_redzones_context_ended(const struct gs_context *context);
 
 /* Called when the process ends: counts the unchecked zones. `again`: the process may go
- * on (gs_finish_report); the counts then stand until gs_redzones_go_on. */
+ * on (gs_finish_report); the counts then stand until gs_redzones_resume. */
 void gs_redzones_finish(struct gs_state *state, bool again);
 /* Called before a further report: the process has continued after the last one. */
-void gs_redzones_go_on(struct gs_state *state);
+void gs_redzones_resume(struct gs_state *state);
 
 #endif

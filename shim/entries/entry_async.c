@@ -297,7 +297,8 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
         return result;
     }
     if (GS_UNLIKELY(gs_redzones_on)) {
-        gs_redzones_look(state, block, GS_API_cuMemFreeAsync, GS_CHECK_ORDERED, &was);
+        gs_redzones_check_before_free(state, block, GS_API_cuMemFreeAsync,
+                                      GS_CHECK_ORDERED, &was);
     }
     gs_tell_block_ordered(state, block, GS_API_cuMemFreeAsync, addr, stream,
                           order_of(variant));

@@ -132,7 +132,7 @@ static void collect(struct gs_state *state, bool ask)
     }
     fill_devices(state);
     fill_classes(state, gs_log_enabled(GS_LOG_INFO) || gs_outputs_wanted());
-    gs_redzones_go_on(state);
+    gs_redzones_resume(state);
 }
 
 /* The configuration of a report with this data. */

@@ -68,7 +68,7 @@ static GS_NOINLINE CUresult handle_refusal(struct gs_state *state,
         if (result == CUDA_SUCCESS && out) {
             gs_tell_allocated(state, &request, *out, bytes);
             if (GS_UNLIKELY(gs_redzones_on)) {
-                gs_redzones_passed(state);
+                gs_redzones_count_unchecked(state);
             }
             return result;
         }

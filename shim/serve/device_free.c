@@ -195,11 +195,11 @@ CUresult gs_release_device(struct gs_state *state, struct gs_block *block, uint6
         return result;
     }
     if (GS_UNLIKELY(gs_redzones_on)) {
-        gs_redzones_look(state, block, GS_API_cuMemFree_v2,
-                         outcome == OUTCOME_CAPTURING ? GS_CHECK_CAPTURE
-                         : outcome == OUTCOME_FAILED  ? GS_CHECK_REFUSED
-                                                      : GS_CHECK_LOOKED,
-                         &was);
+        gs_redzones_check_before_free(state, block, GS_API_cuMemFree_v2,
+                                      outcome == OUTCOME_CAPTURING ? GS_CHECK_CAPTURE
+                                      : outcome == OUTCOME_FAILED  ? GS_CHECK_REFUSED
+                                                                   : GS_CHECK_DONE,
+                                      &was);
     }
     gs_tell_block_freed(state, block, GS_API_cuMemFree_v2, addr,
                         outcome == OUTCOME_IDLE     ? GS_TRACE_READY

@@ -144,7 +144,7 @@ Test(damage, what_was_not_looked_at_is_counted)
 {
     struct setting setting = begin();
 
-    gs_tracker_count_check(setting.tracker, GS_CHECK_LOOKED, 1200);
+    gs_tracker_count_check(setting.tracker, GS_CHECK_DONE, 1200);
     gs_tracker_count_check(setting.tracker, GS_CHECK_CAPTURE, 2);
     gs_tracker_count_check(setting.tracker, GS_CHECK_END, 1);
     expect_report(&setting,
@@ -158,7 +158,7 @@ Test(damage, looks_alone_are_not_worth_a_line)
 {
     struct setting setting = begin();
 
-    gs_tracker_count_check(setting.tracker, GS_CHECK_LOOKED, 5);
+    gs_tracker_count_check(setting.tracker, GS_CHECK_DONE, 5);
     expect_report(&setting, HEAD "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 "
                                  "allocations, 0 call sites\n");
 }

@@ -581,7 +581,7 @@ static void put_checks(const struct gs_export *export, struct gs_json *json)
 
     gs_json_member_open(json, "checks", '{');
     gs_json_member(json, "looked_at",
-                   __atomic_load_n(&checks[GS_CHECK_LOOKED], __ATOMIC_RELAXED));
+                   __atomic_load_n(&checks[GS_CHECK_DONE], __ATOMIC_RELAXED));
     gs_json_member_open(json, "not_looked_at", '{');
     for (size_t i = 0; i < GS_ARRAY_LEN(keys); i++) {
         gs_json_member(json, keys[i], __atomic_load_n(&checks[i], __ATOMIC_RELAXED));

@@ -294,14 +294,14 @@ void gs_report_checks(const struct gs_report_writer *writer)
 
     for (size_t i = 0; i < GS_CHECK_COUNTS; i++) {
         counts[i] = __atomic_load_n(&checks[i], __ATOMIC_RELAXED);
-        missed += i == GS_CHECK_LOOKED ? 0 : counts[i];
+        missed += i == GS_CHECK_DONE ? 0 : counts[i];
     }
     if (missed == 0) {
         return;
     }
     gs_text_add(writer->text, "%sNot checked: %s of %s (", writer->prefix,
                 gs_text_count(missed, count),
-                gs_text_count(missed + counts[GS_CHECK_LOOKED], all));
+                gs_text_count(missed + counts[GS_CHECK_DONE], all));
     const char *comma = "";
     for (size_t i = 0; i < GS_ARRAY_LEN(why); i++) {
         if (counts[i] == 0) {
