@@ -33,7 +33,7 @@
 #include "shim/limits/mem_limits.h"
 #include "shim/limits/spilled.h"
 #include "shim/link/caller_runtime.h"
-#include "shim/link/looked_up.h"
+#include "shim/link/recent_lookups.h"
 #include "shim/order/alone.h"
 #include "shim/order/capture_check.h"
 #include "shim/order/capture_gate.h"

@@ -19,7 +19,7 @@
 #include "shim/checks/fill_stream.h"
 #include "shim/checks/quarantine.h"
 #include "shim/checks/redzone_map.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/memory/tell.h"
 #include "shim/settings/log.h"
 

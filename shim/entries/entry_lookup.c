@@ -11,7 +11,7 @@
  */
 #include "shim/link/elf_module.h"
 #include "shim/link/libraries.h"
-#include "shim/link/looked_up.h"
+#include "shim/link/recent_lookups.h"
 #include "shim/link/lookup_log.h"
 #include "shim/order/export_tables.h"
 #include "shim/settings/log.h"
@@ -38,7 +38,7 @@ static void replace(CUresult result, const char *name, void **pfn, int version,
         return; /* newer drivers return success without a function */
     }
     void *found = *pfn;
-    gs_looked_up(name);
+    gs_recent_lookups_add(name);
     if (gs_state()) {
         *pfn = gs_real_substitute_version(name, found, version, flags);
         gs_libraries_looked_up();

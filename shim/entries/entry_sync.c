@@ -28,7 +28,7 @@
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
 #include "shim/limits/mem_limits.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/order/context_errors.h"
 #include "shim/order/context_wait.h"
 #include "shim/order/free_lazy.h"

@@ -24,7 +24,7 @@
 #include "shim/limits/size_classes.h"
 #include "shim/link/elf_module.h"
 #include "shim/link/find_python.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/linker.h"
 #include "shim/link/lookup_log.h"
 #include "shim/link/tools.h"

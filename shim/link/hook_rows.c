@@ -5,7 +5,7 @@
 #include "shim/link/hook_rows.h"
 
 #include "shim/link/elf_module.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/library_hooks.h"
 #include "shim/link/real.h"
 #include "shim/link/wrappers.h"

@@ -12,7 +12,7 @@
 #include <link.h>
 
 #include "shim/link/elf_module.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 
 bool gs_libraries_matter;
 static unsigned found;               /* atomic: gs_library or-ed; only grows */

@@ -86,8 +86,8 @@ void *gs_real_substitute(void *handle, const char *symbol, void *found);
 void *gs_real_pass_on(const char *symbol, void *found);
 
 /* Like gs_real_substitute, for cuGetProcAddress, whose names come with a version and
- * flags. Both end the idle proof (known.h) if the program gets a function that may submit
- * uncounted work. */
+ * flags. Both end the idle proof (known_functions.h) if the program gets a function that
+ * may submit uncounted work. */
 void *gs_real_substitute_version(const char *name, void *found, int version,
                                  cuuint64_t flags);
 

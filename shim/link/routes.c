@@ -16,11 +16,11 @@
 
 #include "shim/link/deep_modules.h"
 #include "shim/link/hook_rows.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/libraries.h"
 #include "shim/link/library_hooks.h"
 #include "shim/link/linker.h"
-#include "shim/link/looked_up.h"
+#include "shim/link/recent_lookups.h"
 #include "shim/link/real.h"
 #include "shim/settings/thread.h"
 #include "tracker/stacks/thread_stack.h"
@@ -198,7 +198,7 @@ static void check_look_up(void *handle, const char *name, const void *caller)
         gs_real_owns(caller)) {
         return;
     }
-    gs_looked_up(name);
+    gs_recent_lookups_add(name);
     bool unknown = !gs_real_is_hooked(name) && !gs_known_harmless(name);
     if (unknown && may_exist(handle, name)) {
         gs_known_end_proof(name);

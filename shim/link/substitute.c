@@ -14,7 +14,7 @@
 #include "shim/link/elf_module.h"
 #include "shim/link/guards.h"
 #include "shim/link/hook_rows.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/libraries.h"
 #include "shim/link/library_hooks.h"
 #include "shim/link/linker.h"

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 #include "gs_locks.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/notify.h"
 #include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"

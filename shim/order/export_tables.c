@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shim/link/known.h"
-#include "shim/link/looked_up.h"
+#include "shim/link/known_functions.h"
+#include "shim/link/recent_lookups.h"
 #include "shim/order/single_order.h"
 
 #define KEPT  false
@@ -54,7 +54,7 @@ void gs_export_table_given(const CUuuid *id)
     int saved_errno = errno;
     char guid[GS_GUID_BYTES], name[GS_KNOWN_NAME_BYTES];
     gs_export_table_guid(id, guid);
-    gs_looked_up_table(guid);
+    gs_recent_lookups_add_table(guid);
     struct gs_export_table table = gs_export_table_find(guid);
     (void)snprintf(name, sizeof(name), "private table %s%s%s%s", guid,
                    table.purpose[0] ? " (" : "", table.purpose,

@@ -30,9 +30,9 @@ void gs_export_table_guid(const CUuuid *id, char out[GS_GUID_BYTES]);
 /* The row of a table. An unknown table ends both proofs. */
 struct gs_export_table gs_export_table_find(const char *guid);
 
-/* Called before the program receives this table. Ends the idle proof (known.h) and the
- * single order (single_order.h) where the table requires this; ending the single order
- * may wait for an event. No lock may be held. Preserves errno. */
+/* Called before the program receives this table. Ends the idle proof (known_functions.h)
+ * and the single order (single_order.h) where the table requires this; ending the single
+ * order may wait for an event. No lock may be held. Preserves errno. */
 void gs_export_table_given(const CUuuid *id);
 
 #endif

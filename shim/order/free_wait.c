@@ -12,7 +12,7 @@
 
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/notify.h"
 #include "shim/order/context_events.h"
 #include "shim/order/context_wait.h"

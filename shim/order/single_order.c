@@ -52,7 +52,7 @@
 #include <errno.h>
 
 #include "gs_locks.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/libraries.h"
 #include "shim/link/notify.h"
 #include "shim/order/alone.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "gs_locks.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/real.h"
 #include "shim/order/own_handles.h"
 #include "shim/state/submissions.h"

@@ -14,7 +14,7 @@
 #include "gs_clock.h"
 #include "gs_locks.h"
 #include "gs_uncancelled.h"
-#include "shim/link/looked_up.h"
+#include "shim/link/recent_lookups.h"
 #include "shim/link/notify.h"
 #include "shim/order/capture_gate.h"
 #include "shim/order/streams.h"
@@ -35,8 +35,8 @@ static struct {
 
 static struct gs_mutex streams_lock = GS_MUTEX(GS_RANK_VERIFY);
 
-static char look_ups[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES];
-static const char *look_up_names[GS_LOOKED_UP_NAMES];
+static char look_ups[GS_RECENT_LOOKUPS][GS_RECENT_LOOKUP_BYTES];
+static const char *look_up_names[GS_RECENT_LOOKUPS];
 static size_t look_up_count; /* atomic: written last, once */
 
 /* The result of one check. */
@@ -159,7 +159,7 @@ static void keep_longest(uint64_t ns)
 
 static void keep_look_ups(void)
 {
-    size_t count = gs_looked_up_copy(look_ups);
+    size_t count = gs_recent_lookups_copy(look_ups);
     for (size_t i = 0; i < count; i++) {
         look_up_names[i] = look_ups[i];
     }

@@ -22,7 +22,7 @@
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
 #include "shim/link/find_python.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/order/single_order.h"
 #include "shim/order/verify.h"
 #include "shim/report/interim.h"

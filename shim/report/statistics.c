@@ -19,7 +19,7 @@
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
 #include "shim/limits/spilled.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/order/single_order.h"
 #include "shim/state/cuda_start.h"
 #include "shim/statefile/state_file.h"

@@ -14,7 +14,7 @@
 #ifndef GS_STATISTICS_H
 #define GS_STATISTICS_H
 
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/order/free_wait.h"
 #include "shim/state/state.h"
 #include "tracker/report/report.h"

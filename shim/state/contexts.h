@@ -9,7 +9,7 @@
 
 #include "gs_locks.h"
 #include "pool/pool.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/real.h"
 #include "shim/state/epochs.h"
 #include "shim/state/submissions.h"

@@ -22,7 +22,7 @@
 #include <sys/mman.h>
 
 #include "gs_locks.h"
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/real.h"
 #include "shim/parts.h"
 

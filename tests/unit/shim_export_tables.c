@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/libraries.h"
 #include "shim/order/export_tables.h"
 #include "shim/order/single_order.h"

@@ -1,5 +1,5 @@
 /*
- * known.c - searches the names of submit.def and harmless.def.
+ * known_functions.c - searches the names of submit.def and harmless.def.
  *
  * The tables hold offsets instead of pointers, so that a program that never calls CUDA
  * does not pay for relocating them.
@@ -9,7 +9,7 @@
  * Lock:  none. Apart from the bit GS_PROOF_VERIFIED, `ended` goes from 0 to 1 (a thread
  *        writes the name) to 2.
  */
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 
 #include "shim/link/elf_module.h"
 #include "shim/link/real.h"

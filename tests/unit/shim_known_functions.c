@@ -1,12 +1,12 @@
 /*
- * shim_known.c - proves that the tables of driver functions are found by name, whole and
- * in order, and that a look-up of what they do not know ends the idle proof.
+ * shim_known_functions.c - proves that the tables of driver functions are found by name,
+ * whole and in order, and that a look-up of what they do not know ends the idle proof.
  */
 #include <criterion/criterion.h>
 
 #include <string.h>
 
-#include "shim/link/known.h"
+#include "shim/link/known_functions.h"
 #include "shim/link/real.h"
 #include "shim/link/wrappers.h"
 

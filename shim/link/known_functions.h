@@ -1,14 +1,14 @@
 /*
- * known.h - the driver functions that the shim knows, by name, and whether the idle proof
- * still holds.
+ * known_functions.h - the driver functions that the shim knows, by name, and whether the
+ * idle proof still holds.
  *
  * The idle proof counts every call that submits work (submissions.h). It ends when a
  * program gets a submitting function past the count, or a function with an unknown name.
  *
  * Called from within dlsym: takes no lock, allocates nothing, writes nothing.
  */
-#ifndef GS_KNOWN_H
-#define GS_KNOWN_H
+#ifndef GS_KNOWN_FUNCTIONS_H
+#define GS_KNOWN_FUNCTIONS_H
 
 #include "shim/cuda/cuda_names.h"
 
