@@ -34,7 +34,7 @@
 #include "shim/limits/spilled.h"
 #include "shim/link/caller_runtime.h"
 #include "shim/link/recent_lookups.h"
-#include "shim/order/alone.h"
+#include "shim/order/other_threads.h"
 #include "shim/order/capture_check.h"
 #include "shim/order/capture_gate.h"
 #include "shim/order/captures.h"

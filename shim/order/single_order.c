@@ -55,7 +55,7 @@
 #include "shim/link/known_functions.h"
 #include "shim/link/libraries.h"
 #include "shim/link/notify.h"
-#include "shim/order/alone.h"
+#include "shim/order/other_threads.h"
 #include "shim/order/context_events.h"
 #include "shim/order/streams.h"
 #include "shim/settings/log.h"

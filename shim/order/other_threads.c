@@ -1,5 +1,5 @@
 /*
- * alone.c - finds the other threads of the process in /proc/self/task.
+ * other_threads.c - finds the other threads of the process in /proc/self/task.
  *
  * A full search reads the names of all threads: about three system calls a thread, each
  * about a microsecond. A program that frees all the time would pay this price for each
@@ -14,7 +14,7 @@
  * Owns:  the result of the last full search.   Lock: alone_lock, not held in a full
  *        search.
  */
-#include "shim/order/alone.h"
+#include "shim/order/other_threads.h"
 
 #include <fcntl.h>
 #include <stdint.h>

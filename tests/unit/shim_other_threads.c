@@ -1,6 +1,6 @@
 /*
- * shim_alone.c - proves that a thread of the program's is seen, whatever was seen a
- * moment ago, and that those named as the driver names its own are not counted.
+ * shim_other_threads.c - proves that a thread of the program's is seen, whatever was seen
+ * a moment ago, and that those named as the driver names its own are not counted.
  */
 #include <criterion/criterion.h>
 
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/order/alone.h"
+#include "shim/order/other_threads.h"
 #include "shim/settings/own_thread.h"
 
 struct helper {

@@ -1,11 +1,10 @@
 /*
- * alone.h - reports whether the calling thread is alone in the process, apart from the
- * driver's own threads.
- * Owns:  the cached result of the last search (alone.c).   Lock: its own.
- * Source: rule L5 (single_order.h)
+ * other_threads.h - reports whether the calling thread is alone in the process, apart
+ * from the driver's own threads. Owns:  the cached result of the last search
+ * (other_threads.c).   Lock: its own. Source: rule L5 (single_order.h)
  */
-#ifndef GS_ALONE_H
-#define GS_ALONE_H
+#ifndef GS_OTHER_THREADS_H
+#define GS_OTHER_THREADS_H
 
 #include <stdbool.h>
 
