@@ -1,6 +1,6 @@
 /*
- * tracker_python_rest.c - threads that are left when the interpreter has ended: whether
- * the mutex they have to take is held, over an interpreter made of plain memory.
+ * tracker_python_threads.c - threads that are left when the interpreter has ended:
+ * whether the mutex they have to take is held, over an interpreter made of plain memory.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -54,7 +54,7 @@ static bool free_for_others(void)
     return answer == 0;
 }
 
-Test(python_rest, those_of_an_ended_interpreter_are_held)
+Test(python_threads, those_of_an_ended_interpreter_are_held)
 {
     struct gs_python_symbols symbols = ended();
     cr_assert(free_for_others());
@@ -62,7 +62,7 @@ Test(python_rest, those_of_an_ended_interpreter_are_held)
     cr_assert_not(free_for_others());
 }
 
-Test(python_rest, a_living_interpreter_is_left_alone)
+Test(python_threads, a_living_interpreter_is_left_alone)
 {
     struct gs_python_symbols symbols = ended();
     first = runtime;
@@ -70,7 +70,7 @@ Test(python_rest, a_living_interpreter_is_left_alone)
     cr_assert(free_for_others());
 }
 
-Test(python_rest, one_that_never_began_is_left_alone)
+Test(python_threads, one_that_never_began_is_left_alone)
 {
     struct gs_python_symbols symbols = ended();
     memset(runtime + FINALIZING, 0, sizeof(void *));
@@ -78,7 +78,7 @@ Test(python_rest, one_that_never_began_is_left_alone)
     cr_assert(free_for_others());
 }
 
-Test(python_rest, other_versions_are_left_alone)
+Test(python_threads, other_versions_are_left_alone)
 {
     struct gs_python_symbols symbols = ended();
     static const unsigned versions[] = {0,          0x030809f0, 0x030912f0, 0x030a0dc1,
@@ -95,7 +95,7 @@ Test(python_rest, other_versions_are_left_alone)
 }
 
 /* Whoever has it may not come to give it back: the end of the process does not wait. */
-Test(python_rest, a_mutex_that_is_never_given_back_is_not_waited_for, .timeout = 20)
+Test(python_threads, a_mutex_that_is_never_given_back_is_not_waited_for, .timeout = 20)
 {
     struct gs_python_symbols symbols = ended();
     cr_assert_eq(pthread_mutex_lock(turn()), 0);

@@ -1,5 +1,5 @@
 /*
- * python_rest.c - holds the threads that remain when the interpreter has ended.
+ * python_threads.c - holds the threads that remain when the interpreter has ended.
  * Owns: nothing.   Lock: takes the GIL's mutex, for good.   Design: docs/python.md
  *
  * A daemon thread that waits for the GIL at the interpreter's end checks within five
