@@ -110,7 +110,7 @@ static bool may_keep(const struct gs_context *context, unsigned flags)
 
 /* Records a range in use. Without memory for the record the range is the driver's, which
  * frees it. */
-static void know(const struct gs_managed_range *range)
+static void record_range(const struct gs_managed_range *range)
 {
     static struct gs_log_limit limit;
     if (gs_ranges_add(ranges, range) != GS_OK) {
@@ -179,7 +179,7 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
         if (result == CUDA_SUCCESS && keep) {
             wish.addr = *out;
             wish.bytes = made;
-            know(&wish);
+            record_range(&wish);
         }
     }
     if (result == CUDA_SUCCESS && out) {
@@ -197,7 +197,7 @@ static CUresult free_in_driver(const struct gs_managed_range *range)
     CUresult result =
         GS_ON_BEHALF("cuMemFree_v2", true, gs_real()->cuMemFree_v2(range->addr));
     if (gs_refused(result) || gs_refused_for_capture(result)) {
-        know(range);
+        record_range(range);
     }
     return result;
 }
@@ -249,7 +249,7 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
             return free_native(state, range);
         }
         if (gs_refused(result)) {
-            know(range);
+            record_range(range);
             return result;
         }
         if (result != CUDA_SUCCESS) {
