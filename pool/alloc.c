@@ -118,9 +118,9 @@ static inline enum gs_status try_all(struct gs_heap *heap, size_t bytes, size_t 
 static bool reclaims(struct gs_heap *heap, size_t bytes, enum gs_status status)
 {
     if (status == GS_ERR_UNPOOLABLE) {
-        return gs_heap_reclaim(heap, bytes, GS_LACK_LIMIT);
+        return gs_heap_reclaim(heap, bytes, GS_SHORTAGE_LIMIT);
     }
-    return status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_ALL);
+    return status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_SHORTAGE_ALL);
 }
 
 enum gs_status gs_heap_alloc_behind(struct gs_heap *heap, size_t bytes, size_t behind,

@@ -44,10 +44,10 @@ struct gs_event_ops {
 };
 
 /* What the pool asks for more memory for (gs_backend.reclaim). */
-enum gs_lack {
-    GS_LACK_SEGMENT = 1, /* `map` was out of memory; the heaps may have idle memory */
-    GS_LACK_LIMIT = 2,   /* a limit forbids the heap to grow */
-    GS_LACK_ALL = 4      /* the heaps of the device have no idle memory left */
+enum gs_shortage_kind {
+    GS_SHORTAGE_SEGMENT = 1, /* `map` was out of memory; the heaps may have idle memory */
+    GS_SHORTAGE_LIMIT = 2,   /* a limit forbids the heap to grow */
+    GS_SHORTAGE_ALL = 4      /* the heaps of the device have no idle memory left */
 };
 
 /* A range of idle pages, of which a new segment takes the first. */
@@ -121,7 +121,7 @@ struct gs_backend {
      * a request of `bytes`. Returns whether the request may find memory now; the pool
      * then tries again. May be NULL: there is no such memory.
      */
-    bool (*reclaim)(void *self, size_t bytes, enum gs_lack lack) GS_MUST_USE;
+    bool (*reclaim)(void *self, size_t bytes, enum gs_shortage_kind kind) GS_MUST_USE;
 
     /*
      * The device's free memory now, in bytes. May be NULL: not known.

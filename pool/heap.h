@@ -426,9 +426,10 @@ static inline bool gs_heap_usable(const struct gs_heap *heap)
 }
 
 /* Asks the backend for more memory. Returns whether to try again. No lock is held. */
-static inline bool gs_heap_reclaim(struct gs_heap *heap, size_t bytes, enum gs_lack lack)
+static inline bool gs_heap_reclaim(struct gs_heap *heap, size_t bytes,
+                                   enum gs_shortage_kind kind)
 {
-    return heap->backend->reclaim && heap->backend->reclaim(heap->self, bytes, lack);
+    return heap->backend->reclaim && heap->backend->reclaim(heap->self, bytes, kind);
 }
 
 /* Index of a device in the arrays by device. */

@@ -272,7 +272,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin(); /* the ticket lies on this stack */
     status = map(heap, large, bytes, &addr, &paged, &code);
-    if (status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_LACK_SEGMENT)) {
+    if (status == GS_ERR_NOMEM && gs_heap_reclaim(heap, bytes, GS_SHORTAGE_SEGMENT)) {
         status = map(heap, large, bytes, &addr, &paged, &code);
     }
     gs_uncancelled_end(before);

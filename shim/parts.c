@@ -136,16 +136,20 @@ void gs_parts_safe_point(struct gs_state *state)
 #include "shim/parts.def"
 }
 
-bool gs_parts_reclaim(const struct gs_shortage *lack)
+bool gs_parts_reclaim(const struct gs_shortage *shortage)
 {
-    enum { CALL = GS_LACK_CALL, SEGMENT = GS_LACK_SEGMENT, LIMIT = GS_LACK_LIMIT };
-    enum { ALL = GS_LACK_ALL };
+    enum {
+        CALL = GS_SHORTAGE_CALL,
+        SEGMENT = GS_SHORTAGE_SEGMENT,
+        LIMIT = GS_SHORTAGE_LIMIT
+    };
+    enum { ALL = GS_SHORTAGE_ALL };
     enum { NEVER, DURING };
-    if (gs_retry_is_in_vain(lack)) {
+    if (gs_retry_is_in_vain(shortage)) {
         return false;
     }
 #define GS_RECLAIM(name, asked, captures, progress)                                      \
-    if (((asked)&lack->asks) && ((captures) == DURING || !gs_captures_active()) &&       \
+    if (((asked)&shortage->asks) && ((captures) == DURING || !gs_captures_active()) &&   \
         (progress)) {                                                                    \
         return true;                                                                     \
     }

@@ -52,11 +52,11 @@ struct gs_shortage {
     const struct gs_context *context; /* of the request; NULL: none */
     int device;                       /* that is full; -1: any */
     size_t bytes;                     /* of the request; SIZE_MAX: not known */
-    unsigned asks; /* a bit of enum gs_lack (backend.h), or GS_LACK_CALL */
+    unsigned asks; /* a bit of enum gs_shortage_kind (backend.h), or GS_SHORTAGE_CALL */
 };
 
-/* A call that the driver serves: the bit beside those of enum gs_lack. */
-#define GS_LACK_CALL 8u
+/* A call that the driver serves: the bit beside those of enum gs_shortage_kind. */
+#define GS_SHORTAGE_CALL 8u
 
 /* Gives back memory in the order of reclaim.def. Returns whether the request may succeed
  * if it is repeated. No lock is held. */

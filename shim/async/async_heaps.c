@@ -150,12 +150,12 @@ static bool backend_idle(void *self)
 }
 
 /* A request that finds no memory is then the driver's (entry_async.c). */
-static bool backend_reclaim(void *self, size_t bytes, enum gs_lack lack)
+static bool backend_reclaim(void *self, size_t bytes, enum gs_shortage_kind kind)
 {
     const struct gs_async_heap *heap = self;
     const struct gs_shortage shortage = {gs_state_peek(), NULL, heap->face.device, bytes,
-                                         lack};
-    return shortage.state && lack == GS_LACK_SEGMENT && gs_parts_reclaim(&shortage);
+                                         kind};
+    return shortage.state && kind == GS_SHORTAGE_SEGMENT && gs_parts_reclaim(&shortage);
 }
 
 static bool is_pressed(const struct gs_async_heap *heap)

@@ -99,11 +99,11 @@ static bool backend_await_idle(void *self)
     return !state || gs_full_wait(state, self);
 }
 
-static bool backend_reclaim(void *self, size_t bytes, enum gs_lack lack)
+static bool backend_reclaim(void *self, size_t bytes, enum gs_shortage_kind kind)
 {
     const struct gs_context *context = self;
     const struct gs_shortage shortage = {gs_state_peek(), context, context->device, bytes,
-                                         lack};
+                                         kind};
     return shortage.state && gs_parts_reclaim(&shortage);
 }
 

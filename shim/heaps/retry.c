@@ -54,10 +54,10 @@ void gs_retry_reset(void)
     in_vain = false;
 }
 
-bool gs_retry_await_others(const struct gs_shortage *lack)
+bool gs_retry_await_others(const struct gs_shortage *shortage)
 {
     static _Thread_local uint64_t seen;
-    const struct gs_state *state = lack->state;
+    const struct gs_state *state = shortage->state;
     uint64_t before = seen;
     seen = gs_pool_await_changes(state->pool) +
            (state->host_pool ? gs_pool_await_changes(state->host_pool) : 0);
@@ -99,17 +99,17 @@ static CUresult wait_for(struct gs_state *state, const struct gs_context *contex
                         gs_context_wait(state, context, &in_use));
 }
 
-bool gs_retry_await_pending(const struct gs_shortage *lack)
+bool gs_retry_await_pending(const struct gs_shortage *shortage)
 {
-    struct gs_state *state = lack->state;
-    const struct gs_context *context = lack->context;
-    uint64_t before = gs_pool_pending_bytes(state->pool, lack->device);
+    struct gs_state *state = shortage->state;
+    const struct gs_context *context = shortage->context;
+    uint64_t before = gs_pool_pending_bytes(state->pool, shortage->device);
     if (before == 0) {
         return false;
     }
     bool paused = before == __atomic_load_n(&paused_bytes, __ATOMIC_RELAXED) &&
                   gs_now_ns() < __atomic_load_n(&paused_until, __ATOMIC_RELAXED);
-    if (some_ready(state, lack->device, before)) {
+    if (some_ready(state, shortage->device, before)) {
         return true;
     }
     /* A possibly long wait is made only for blocks freed during a capture, whose own free
@@ -121,13 +121,13 @@ bool gs_retry_await_pending(const struct gs_shortage *lack)
     if (paused) {
         return false;
     }
-    uint64_t wait_ns = longest_wait_ns(state, lack->device);
+    uint64_t wait_ns = longest_wait_ns(state, shortage->device);
     /* Back off exponentially: polling too often can slow the device. */
     struct gs_wait wait = {.nap_ns = FIRST_NAP_NS,
                            .longest_ns = LAST_NAP_NS,
                            .until_ns = gs_now_ns() + wait_ns};
     while (gs_wait_step(&wait)) {
-        if (some_ready(state, lack->device, before)) {
+        if (some_ready(state, shortage->device, before)) {
             return true;
         }
     }
@@ -146,14 +146,15 @@ void gs_retry_refused(struct gs_state *state, int device, size_t bytes)
     }
 }
 
-bool gs_retry_is_in_vain(const struct gs_shortage *lack)
+bool gs_retry_is_in_vain(const struct gs_shortage *shortage)
 {
     const struct gs_context *context;
-    if (lack->device >= 0 || lack->bytes == SIZE_MAX) {
-        return lack->bytes != SIZE_MAX && lack->bytes > gs_limits_most(lack->device);
+    if (shortage->device >= 0 || shortage->bytes == SIZE_MAX) {
+        return shortage->bytes != SIZE_MAX &&
+               shortage->bytes > gs_limits_most(shortage->device);
     }
-    for (size_t i = 0; (context = gs_context_nth(lack->state, i)) != NULL; i++) {
-        if (lack->bytes <= gs_limits_most(context->device)) {
+    for (size_t i = 0; (context = gs_context_nth(shortage->state, i)) != NULL; i++) {
+        if (shortage->bytes <= gs_limits_most(context->device)) {
             return false;
         }
     }
@@ -178,7 +179,7 @@ bool gs_retry(struct gs_state *state, const struct gs_context *context, int devi
                                          .context = context,
                                          .device = device,
                                          .bytes = bytes ? bytes : SIZE_MAX,
-                                         .asks = GS_LACK_CALL};
+                                         .asks = GS_SHORTAGE_CALL};
     bool again;
     if (state->pool) {
         tell_epochs(state, device);

@@ -50,15 +50,15 @@ bool gs_retry_everywhere(void);
 /* A row of reclaim.def. Returns whether memory may have gone back since the calling
  * thread's last such question, which was before the driver's last refusal. Waits, at most
  * a second, for threads that are giving memory back. */
-bool gs_retry_await_others(const struct gs_shortage *lack);
+bool gs_retry_await_others(const struct gs_shortage *shortage);
 /*
  * The row `pending` of reclaim.def. Polls, for a short time, until freed blocks that wait
  * for running work are ready; for blocks freed during a capture it waits as their free
  * would have. Returns whether any are ready.
  */
-bool gs_retry_await_pending(const struct gs_shortage *lack);
+bool gs_retry_await_pending(const struct gs_shortage *shortage);
 /* Whether the device can never serve as much; -1: whether none can. */
-bool gs_retry_is_in_vain(const struct gs_shortage *lack);
+bool gs_retry_is_in_vain(const struct gs_shortage *shortage);
 
 /*
  * Called before the program gets an out-of-memory error for a request of `bytes`. A

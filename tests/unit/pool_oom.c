@@ -489,20 +489,20 @@ Test(oom, any_one_failure_leaves_everything_in_order)
 /* A backend that has memory outside the pool, which it gives back for one kind of lack.
  */
 struct outside {
-    enum gs_lack gives_for;
+    enum gs_shortage_kind gives_for;
     size_t bytes;      /* of the fake's capacity, once given */
-    unsigned asked[8]; /* by enum gs_lack */
+    unsigned asked[8]; /* by enum gs_shortage_kind */
 };
 
-static bool give_outside(void *self, size_t bytes, enum gs_lack lack)
+static bool give_outside(void *self, size_t bytes, enum gs_shortage_kind kind)
 {
     struct fake *fake = self;
     struct outside *outside = fake->extra;
-    size_t given = outside->gives_for == lack ? outside->bytes : 0;
+    size_t given = outside->gives_for == kind ? outside->bytes : 0;
 
     (void)bytes;
     cr_assert(gs_lock_none_held());
-    outside->asked[lack]++;
+    outside->asked[kind]++;
     fake->capacity += given;
     outside->bytes -= given;
     return given > 0;
@@ -517,14 +517,14 @@ static void with_outside(struct bed *bed, struct outside *outside)
 /* Else idle memory would go back that nobody missed. */
 Test(oom, memory_outside_the_pool_comes_before_its_idle_memory)
 {
-    struct outside outside = {GS_LACK_SEGMENT, 8 * GS_MIB, {0}};
+    struct outside outside = {GS_SHORTAGE_SEGMENT, 8 * GS_MIB, {0}};
     struct bed bed;
 
     bed_init(&bed, 16 * GS_MIB, 0);
     with_outside(&bed, &outside);
     bed_free(&bed, bed_alloc(&bed, 16 * GS_MIB));
     cr_assert_neq(bed_alloc(&bed, 8 * GS_MIB), 0);
-    cr_assert_eq(outside.asked[GS_LACK_SEGMENT], 1);
+    cr_assert_eq(outside.asked[GS_SHORTAGE_SEGMENT], 1);
     cr_assert_eq(bed.fake.unmaps, 0, "idle memory stayed");
     bed_fini(&bed);
 }
@@ -532,7 +532,7 @@ Test(oom, memory_outside_the_pool_comes_before_its_idle_memory)
 /* What costs the program something is given only after all idle memory. */
 Test(oom, the_last_memory_outside_the_pool_comes_behind_its_idle_memory)
 {
-    struct outside outside = {GS_LACK_ALL, 8 * GS_MIB, {0}};
+    struct outside outside = {GS_SHORTAGE_ALL, 8 * GS_MIB, {0}};
     struct bed bed;
     struct gs_block *block;
 
@@ -540,24 +540,24 @@ Test(oom, the_last_memory_outside_the_pool_comes_behind_its_idle_memory)
     with_outside(&bed, &outside);
     bed_free(&bed, bed_alloc(&bed, 16 * GS_MIB));
     cr_assert_neq(bed_alloc(&bed, 12 * GS_MIB), 0, "from idle memory");
-    cr_assert_eq(outside.asked[GS_LACK_ALL], 0);
+    cr_assert_eq(outside.asked[GS_SHORTAGE_ALL], 0);
     cr_assert_neq(bed_alloc(&bed, 12 * GS_MIB), 0, "from outside");
-    cr_assert_eq(outside.asked[GS_LACK_ALL], 1);
+    cr_assert_eq(outside.asked[GS_SHORTAGE_ALL], 1);
     cr_assert_eq(gs_heap_alloc(bed.heap, 12 * GS_MIB, &block, NULL), GS_ERR_NOMEM);
-    cr_assert_eq(outside.asked[GS_LACK_ALL], 2);
-    cr_assert_eq(outside.asked[GS_LACK_LIMIT], 0);
+    cr_assert_eq(outside.asked[GS_SHORTAGE_ALL], 2);
+    cr_assert_eq(outside.asked[GS_SHORTAGE_LIMIT], 0);
     bed_fini(&bed);
 }
 
 /* At a limit only what makes the heap hold less helps: the driver serves the others. */
-static bool free_one(void *self, size_t bytes, enum gs_lack lack)
+static bool free_one(void *self, size_t bytes, enum gs_shortage_kind kind)
 {
     struct fake *fake = self;
     struct gs_block *block = fake->extra;
 
     (void)bytes;
     fake->extra = NULL;
-    if (lack != GS_LACK_LIMIT || !block)
+    if (kind != GS_SHORTAGE_LIMIT || !block)
         return false;
     gs_block_free(block);
     return true;
