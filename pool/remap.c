@@ -70,8 +70,8 @@ static struct run best_run(struct gs_heap *heap, size_t bytes)
     return (struct run){first, first ? first->run.bytes : 0};
 }
 
-/* Neighbours in a run that are as large as the request together; first is NULL: none was
- * found in a bounded time. heap->lock is held. */
+/* Adjacent idle segments that add up to the request; first is NULL if none was found
+ * within the search limit. heap->lock is held. */
 static struct run exact_run(struct gs_heap *heap, size_t bytes)
 {
     struct gs_link *idle = &heap->idle[GS_IDLE_LARGE];

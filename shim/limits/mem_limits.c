@@ -36,9 +36,9 @@
  * reserve. */
 #define OTHERS_SHARE 4u
 
-/* How long a request waits for the idle memory of the group's other members, and how long
- * requests in a row do that get none. After one in vain none asks for a while: a program
- * that allocates until it is refused must not wait each time. */
+/* How long a request waits for the idle memory of the group's other members, and the
+ * budget for consecutive requests that get none. After a failure, requests do not ask for
+ * ASK_PAUSE_NS: a program that allocates until it is refused must not wait each time. */
 #define ASK_NS       ((uint64_t)500000000)
 #define ASKS_NS      ((uint64_t)3000000000)
 #define ASK_PAUSE_NS ((uint64_t)4000000000)

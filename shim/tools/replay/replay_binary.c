@@ -137,7 +137,7 @@ static void read_alloc(struct binary_reader *reader, const struct gs_trace_recor
     if (!reader->first && reader->allocations == reader->file->allocations) {
         return;
     }
-    if (place->live) { /* its free went by unseen */
+    if (place->live) { /* the free is missing from the trace */
         struct gs_replay_op lost = *op;
 
         lost.how = GS_TRACE_HOW_NONE;
@@ -183,7 +183,7 @@ static void read_refused(struct binary_reader *reader,
     struct place *place = place_of(reader, record->key);
 
     if (place->live || place->freed_by == 0) {
-        reader->strays -= reader->strays > 0; /* it was no free at all */
+        reader->strays -= reader->strays > 0; /* the free failed */
         return;
     }
     if (reader->first) {
@@ -232,7 +232,7 @@ static bool plausible(const struct gs_trace_record *record)
            record->bytes <= (uint64_t)1 << 47;
 }
 
-/* False if the record cannot be meant so. */
+/* False if the record is inconsistent. */
 static bool read_operation(struct binary_reader *reader,
                            const struct gs_trace_record *record)
 {

@@ -516,7 +516,7 @@ static double measure_metadata(const struct gs_replay_trace *trace,
     config.handles = gs_replay_alloc(trace->allocations, sizeof(*config.handles));
     room = config.handles;
     for (uint32_t i = 0; i < trace->allocations; i++) {
-        room[i] = 0; /* so that its pages are there before */
+        room[i] = 0; /* pre-fault the pages */
     }
     handle = allocate(bed, &warm);
     release(bed, &warm, handle);
