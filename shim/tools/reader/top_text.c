@@ -85,7 +85,7 @@ void gs_top_write_hint(const struct gs_top_list *list, struct gs_text *text)
         gs_text_add(text,
                     "  no process of yours with a CUDA context answers: start one "
                     "with\n"
-                    "  gpushim ./app, or with a state file: see gpushim top --help\n");
+                    "  gpushim ./app; gpushim stats PID says why a process does not\n");
         return;
     }
     gs_text_add(text, "  no process with a state file runs in ");
