@@ -45,7 +45,8 @@ static void fail(ssize_t bytes, int device, gpushim_result result)
         (void)dlclose(library); /* it stays: PyTorch calls this function */
     }
     if (!found) {
-        gs_log_line(GS_LOG_ERROR, "%s; this PyTorch cannot be told", message);
+        gs_log_line(GS_LOG_ERROR, "%s; this version of PyTorch does not get the error",
+                    message);
         return;
     }
     memcpy(&torch_fail, &found, sizeof(found));

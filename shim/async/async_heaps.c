@@ -136,9 +136,8 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     gs_tell_range_gone(&range, result == CUDA_SUCCESS);
     __atomic_sub_fetch(&heap->mapped, 1, __ATOMIC_RELEASE);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-        gs_log_once(&limit, GS_LOG_INFO,
-                    "the driver did not take %zu bytes back (error %d)", bytes,
-                    (int)result);
+        gs_log_once(&limit, GS_LOG_INFO, "the driver failed to free %zu bytes (error %d)",
+                    bytes, (int)result);
     }
 }
 

@@ -168,8 +168,8 @@ void gs_async_end(int device, const char *why)
         return;
     }
     gs_log_line(GS_LOG_INFO,
-                "stream-ordered memory of GPU %d is the driver's from now on: %s", device,
-                why);
+                "the driver serves stream-ordered memory of GPU %d from now on: %s",
+                device, why);
 }
 
 CUmemoryPool gs_async_pool_shown(CUmemoryPool pool)

@@ -74,7 +74,7 @@ void gs_redzones_adjust(struct gs_options *options)
     if (options->free_sync == GS_FREE_SYNC_VERIFY) {
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_FREE_SYNC=verify: with a check of GPUSHIM_CHECK_* on, each "
-                    "free waits, and no proof is left to verify");
+                    "free waits, so there is nothing to verify");
     }
     if (options->free_sync == GS_FREE_SYNC_LAZY) {
         gs_log_line(GS_LOG_WARN,

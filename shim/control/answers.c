@@ -101,7 +101,8 @@ void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
         gs_answer_add(out, "%s=%s", text, now);
         break;
     case GPUSHIM_AT_START:
-        gs_answer_refuse(out, "%s is read at the start of a program; unchanged", text);
+        gs_answer_refuse(out, "%s is read only at the start of a program; unchanged",
+                         text);
         break;
     case GPUSHIM_NOT_FOUND:
         gs_answer_refuse(out, "%s: no such variable", text);
@@ -141,7 +142,7 @@ void gs_answer_trim(struct gs_state *state, char *text, struct gs_answer *out)
     gs_answer_add(out, "%s of idle GPU memory returned to the driver",
                   gs_text_bytes(given, given_text));
     if (idle > 0) {
-        gs_answer_add(out, "; %s stays, beside live blocks or while the GPU works",
+        gs_answer_add(out, "; %s stay: next to live blocks, or still in use by the GPU",
                       gs_text_bytes(idle, idle_text));
     }
 }
@@ -158,7 +159,7 @@ static void report(struct gs_state *state, struct gs_interim what, struct gs_ans
     what.lines.wanted = true;
     gs_finish_interim(&what);
     if (out->report.length == 0) {
-        gs_answer_refuse(out, "the program ends, and writes its last report");
+        gs_answer_refuse(out, "the program is ending, and writes its last report");
     }
 }
 

@@ -32,7 +32,8 @@ static void log_sealed(const struct gs_state *state, size_t bytes)
         "cuIpcGetMemHandle: a block of %zu bytes shares its driver allocation with "
         "others: only a process that runs under gpushim, too, can open its "
         "handle; %s",
-        bytes, asked ? REMEDY : "new small blocks are the driver's from now on; " REMEDY);
+        bytes,
+        asked ? REMEDY : "the driver serves new small blocks from now on; " REMEDY);
 }
 
 static_assert(GS_SHARED_MAX_BYTES <= GS_SEAL_MAX_BYTES, "each block can be sealed");

@@ -66,9 +66,8 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     gs_visit_end(&visit);
     gs_tell_range_gone(&range, result == CUDA_SUCCESS);
     if (result != CUDA_SUCCESS) {
-        gs_log_once(&limit, GS_LOG_INFO,
-                    "the driver did not take %zu bytes back (error %d)", bytes,
-                    (int)result);
+        gs_log_once(&limit, GS_LOG_INFO, "the driver failed to free %zu bytes (error %d)",
+                    bytes, (int)result);
     }
 }
 

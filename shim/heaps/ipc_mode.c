@@ -34,9 +34,10 @@ void gs_ipc_start(const struct gs_options *options)
 {
     const char *symbol = options->ipc == GS_IPC_AUTO ? exporting_symbol() : NULL;
     if (symbol) {
-        gs_log_line(GS_LOG_INFO,
-                    "the program calls %s: small requests are the driver's (GPUSHIM_IPC)",
-                    symbol);
+        gs_log_line(
+            GS_LOG_INFO,
+            "the program calls %s: the driver serves small requests (GPUSHIM_IPC)",
+            symbol);
     }
     if (symbol || options->ipc == GS_IPC_NATIVE) {
         __atomic_store_n(&gs_ipc_apart, GS_IPC_APART_FROM_START, __ATOMIC_RELEASE);

@@ -80,7 +80,7 @@ static void log_obstacle(const char *why)
 {
     static struct gs_log_limit limit;
     gs_log_once(&limit, GS_LOG_INFO,
-                "GPUSHIM_POOL_VMM: %s: device memory is cuMemAlloc's", why);
+                "GPUSHIM_POOL_VMM: %s: device memory comes from cuMemAlloc", why);
 }
 
 /* ---- the operations; self: the context -------------------------------------------- */
@@ -89,8 +89,8 @@ static void log_refusal(const char *call, CUresult result)
 {
     static struct gs_log_limit limit;
     gs_log_once(&limit, GS_LOG_INFO,
-                "GPUSHIM_POOL_VMM: %s failed (error %d): device memory is cuMemAlloc's "
-                "from now on",
+                "GPUSHIM_POOL_VMM: %s failed (error %d): device memory comes from "
+                "cuMemAlloc from now on",
                 call, (int)result);
 }
 
@@ -331,9 +331,10 @@ void gs_moving_pages_stop(const char *cause)
     if (__atomic_exchange_n(&over, true, __ATOMIC_ACQ_REL) || !state) {
         return;
     }
-    gs_log_line(GS_LOG_INFO,
-                "GPUSHIM_POOL_VMM: %s: new device memory is cuMemAlloc's from now on",
-                cause);
+    gs_log_line(
+        GS_LOG_INFO,
+        "GPUSHIM_POOL_VMM: %s: new device memory comes from cuMemAlloc from now on",
+        cause);
     for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
         if (context->heap && store_of(context)) {
             gs_heap_retain_paged(context->heap);

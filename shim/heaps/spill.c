@@ -53,8 +53,8 @@ static void tell_once(int device, size_t bytes)
     char text[24];
     if (!__atomic_exchange_n(&told[device], true, __ATOMIC_RELAXED)) {
         gs_log_line(GS_LOG_WARN,
-                    "GPU %d is full: %s come from host memory, as may more; it is slower "
-                    "(GPUSHIM_SPILL)",
+                    "GPU %d is full: %s were allocated from host memory, which is "
+                    "slower; more may follow (GPUSHIM_SPILL)",
                     device, gs_text_bytes(bytes, text));
     }
 }

@@ -81,10 +81,10 @@ static bool allocate_item(const struct gs_context *context, struct blocks *block
         gs_unpooled_drop();
     }
     if (made < item->count) {
-        gs_log_line(GS_LOG_WARN,
-                    "%s: memory for %u of %u blocks of %zu bytes only, on device %d; "
-                    "going on",
-                    who, made, item->count, item->bytes, context->device);
+        gs_log_line(
+            GS_LOG_WARN,
+            "%s: only %u of %u blocks of %zu bytes could be allocated on device %d", who,
+            made, item->count, item->bytes, context->device);
     }
     return made == item->count;
 }

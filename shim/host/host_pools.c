@@ -221,7 +221,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
         gs_machine_memory_taken(-(int64_t)bytes);
     } else {
         gs_log_once(&limit, GS_LOG_INFO,
-                    "the driver did not take %zu bytes of pinned memory back (error %d)",
+                    "the driver failed to free %zu bytes of pinned memory (error %d)",
                     bytes, (int)result);
     }
 }

@@ -355,10 +355,10 @@ static size_t give_back(uint64_t owner, size_t limit, uint64_t since)
         CUresult result = return_range(&range);
         given += range.bytes;
         if (result != CUDA_SUCCESS) {
-            gs_log_once(&log_limit, GS_LOG_INFO,
-                        "the driver did not take %zu bytes of managed memory back "
-                        "(error %d)",
-                        range.bytes, (int)result);
+            gs_log_once(
+                &log_limit, GS_LOG_INFO,
+                "the driver failed to free %zu bytes of managed memory (error %d)",
+                range.bytes, (int)result);
         }
     }
     return given;

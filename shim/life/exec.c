@@ -82,8 +82,8 @@ static void before_exec(const char *path, char *const *env)
         char ending[128];
         if (gs_child_env_loses(env)) {
             gs_log_line(GS_LOG_WARN,
-                        "exec %.300s: LD_PRELOAD is not in its environment: what it does "
-                        "with GPU memory is not seen",
+                        "exec %.300s: LD_PRELOAD is not in its environment: its GPU "
+                        "memory is not recorded",
                         path);
         }
         snprintf(ending, sizeof(ending), "exec %.100s", path);
@@ -175,9 +175,8 @@ static struct child_environment make_environment(char *const *env)
     void *room = mmap(NULL, pointers + need.bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED) {
-        gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_FOLLOW_CHILDREN=off: no memory for a new "
-                    "environment; the one there is goes on, with the library");
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_FOLLOW_CHILDREN=off: no memory for a new "
+                                 "environment; the child keeps the library");
         return next_env;
     }
     next_env.room = room;

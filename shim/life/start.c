@@ -73,10 +73,11 @@ static void disable_pool_for_tools(struct gs_options *options)
         return;
     }
     options->pool = false;
-    gs_log_line(GS_LOG_WARN,
-                "%s checks the program's memory: it goes without the pool, so that each "
-                "allocation is seen (GPUSHIM_POOL=on keeps the pool)",
-                tool);
+    gs_log_line(
+        GS_LOG_WARN,
+        "%s checks the program's memory: the pool is off, so that the tool sees each "
+        "allocation (GPUSHIM_POOL=on keeps the pool)",
+        tool);
 }
 
 /*
@@ -96,8 +97,8 @@ static void disable_pool_behind_frees(struct gs_options *options)
             const char *file = gs_elf_soname(&first);
             options->pool = false;
             gs_log_line(GS_LOG_WARN,
-                        "%s stands in front of this library and has its own %s, but no "
-                        "%s: the pool is off (preload it behind this library)",
+                        "%s is loaded before this library and has its own %s, but no %s: "
+                        "the pool is off (preload it after this library)",
                         file ? file : "a library", pairs[i][0], pairs[i][1]);
         }
     }
@@ -255,11 +256,10 @@ static void look_for_copies(void)
 {
     static struct gs_copies copies; /* too large for a small stack; at start alone */
     if (gs_copies_find(&copies)) {
-        gs_log_line(
-            GS_LOG_WARN,
-            "another copy of this library is loaded, too: %.600s; each call may run "
-            "through both: preload one of them",
-            copies.other);
+        gs_log_line(GS_LOG_WARN,
+                    "another copy of this library is loaded, too: %.600s; each call may "
+                    "run through both: preload only one",
+                    copies.other);
         gs_runtime_modules_set_copies(copies.own, copies.other);
     }
 }

@@ -181,10 +181,9 @@ int gs_unseen_end(int status)
     }
     log_options(&options, &notes);
     bool changed = status == 0 && options.error_exitcode != 0;
-    gs_log_line(
-        GS_LOG_WARN,
-        "a CUDA driver was loaded (%.256s) and no call was seen: nothing is known "
-        "of this process's memory%s",
-        driver.path, changed ? "; it ends with GPUSHIM_ERROR_EXITCODE" : "");
+    gs_log_line(GS_LOG_WARN,
+                "a CUDA driver was loaded (%.256s), but no call was seen: this process's "
+                "memory is not recorded%s",
+                driver.path, changed ? "; it ends with GPUSHIM_ERROR_EXITCODE" : "");
     return changed ? (int)options.error_exitcode : status;
 }

@@ -76,7 +76,7 @@ static const char *read_item(const char *text, size_t length, struct seen *seen,
                              struct gs_pressure_levels *out)
 {
     const char *malformed =
-        "not LEVEL:SHARE, with =none or =shrink:SHARE behind it (such as "
+        "not LEVEL:SHARE, followed by =none or =shrink:SHARE if needed (such as "
         "warning:0.80=shrink:0.70)";
     const char *no_share = "a share is not from 0.05 to 1 (such as 0.80)";
     char item[ITEM_BYTES];
@@ -119,7 +119,7 @@ static const char *complete(struct gs_pressure_levels *levels, const struct seen
                    "0.95 if not given)";
         }
         if (levels->target[level] >= levels->threshold[level]) {
-            return "a shrink does not go below the share of its level";
+            return "the share of a shrink is not below the share of its level";
         }
     }
     return NULL;

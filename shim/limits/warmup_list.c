@@ -56,7 +56,7 @@ void gs_warmup_parse(const char *text, struct gs_warmup_list *out,
         const char *what = NULL;
         next = text + length + (text[length] == ',');
         gs_list_trim(&text, &length);
-        what = out->count == GS_WARMUP_ITEMS ? "one item more than the 64 there may be"
+        what = out->count == GS_WARMUP_ITEMS ? "more than 64 items"
                                              : read_item(text, length, &item);
         if (what) {
             problem(self, text, length, what);

@@ -115,7 +115,7 @@ static void *guarded(const struct gs_hook *hook, void *found, void *pooled)
     void *entry = frees(hook) ? gs_guard(found, pooled) : found;
     if (!entry) {
         gs_log_once(&limit, GS_LOG_WARN,
-                    "%s was looked up in too many drivers: the look-up finds nothing",
+                    "%s was looked up in too many drivers: this look-up fails",
                     hook->symbol);
     }
     return entry;
@@ -127,11 +127,10 @@ static void log_passed(const struct gs_hook *hook, const struct gs_module_ref *m
     static struct gs_log_limit limit;
     const char *file = module->dynamic ? gs_elf_soname(module) : NULL;
     if (hook->pooled) {
-        gs_log_once(
-            &limit, GS_LOG_WARN,
-            "the program has got %s of %s, which is not known to be the driver's: "
-            "what is done through it is not seen",
-            hook->symbol, file ? file : "a library without a name");
+        gs_log_once(&limit, GS_LOG_WARN,
+                    "the program uses %s of %s, which is not known to be the driver's: "
+                    "calls through it are not recorded",
+                    hook->symbol, file ? file : "a library without a name");
     }
 }
 
@@ -171,9 +170,8 @@ static void *unknown_function(const struct gs_hook *hook, void *found)
         if (relation == RELATION_IN_FRONT) {
             return found;
         }
-        gs_log_once(
-            &limit, GS_LOG_WARN,
-            "a second CUDA driver is loaded; what is done through it is not seen");
+        gs_log_once(&limit, GS_LOG_WARN,
+                    "a second CUDA driver is loaded; calls through it are not recorded");
         return guarded(hook, found,
                        relation == RELATION_OTHER ? (void *)refuse_free : hook->wrapper);
     }

@@ -29,11 +29,11 @@ void gs_free_log_proof_end(const struct gs_state *state)
     static struct gs_log_limit limit;
     const char *name = gs_known_ended_by();
     if (name[0]) {
-        gs_log_once(&limit, GS_LOG_INFO,
-                    "%s may give the GPU work that is not counted: %s from now on", name,
-                    state->options.free_sync == GS_FREE_SYNC_LAZY
-                        ? "no free finds the GPU idle"
-                        : "every free waits");
+        gs_log_once(
+            &limit, GS_LOG_INFO,
+            "%s may submit GPU work that gpushim cannot count: from now on %s", name,
+            state->options.free_sync == GS_FREE_SYNC_LAZY ? "no free finds the GPU idle"
+                                                          : "every free waits");
     }
 }
 

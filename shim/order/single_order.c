@@ -170,8 +170,8 @@ void gs_single_order_log_end(const struct gs_state *state)
     const char *name = gs_single_order_ended_by();
     if (name[0] && state->options.free_sync == GS_FREE_SYNC_LAZY) {
         gs_log_once(&limit, GS_LOG_INFO,
-                    "%s ended the single order of lazy frees: freed memory is used again "
-                    "once the GPU is done with it",
+                    "%s ended the single order of lazy frees: freed memory is reused "
+                    "only once the GPU has finished with it",
                     name);
     }
 }

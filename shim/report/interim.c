@@ -185,7 +185,8 @@ static int handle(int number, const char *variable, const char *value)
     if (sigaction(number, NULL, &was) != 0 || (was.sa_flags & SA_SIGINFO) ||
         was.sa_handler != SIG_DFL) {
         gs_log_line(GS_LOG_WARN,
-                    "%s=%s: the program handles or ignores that signal, and keeps it",
+                    "%s=%s: the program handles or ignores that signal, so gpushim "
+                    "leaves it alone",
                     variable, value);
         return 0;
     }
@@ -261,14 +262,15 @@ void gs_interim_start(const struct gs_options *options, struct gs_tracker *track
             gs_own_thread("gpushim-signals", wait_for_signals)) {
             handle_all(options, tracker, dump, track);
         } else {
-            gs_log_line(GS_LOG_WARN,
-                        "no thread for GPUSHIM_DUMP_SIGNAL, GPUSHIM_TRACK_SIGNAL and "
-                        "GPUSHIM_DUMP_ON_TERM: nothing happens on signals");
+            gs_log_line(
+                GS_LOG_WARN,
+                "no thread can be started for GPUSHIM_DUMP_SIGNAL, GPUSHIM_TRACK_SIGNAL "
+                "and GPUSHIM_DUMP_ON_TERM: signals have no effect");
         }
     }
     if (tracker && !options->track_start && !signals.track) {
-        gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACK_START=off: there is no "
-                                 "GPUSHIM_TRACK_SIGNAL to start it; nothing is recorded");
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACK_START=off: without GPUSHIM_TRACK_SIGNAL "
+                                 "nothing starts the recording; nothing is recorded");
     }
 }
 
@@ -357,11 +359,11 @@ static const char *why_no_lines(bool heard)
     }
     if (!gs_machine_memory_read("", &memory) ||
         memory.available_bytes < LINES_HOST_BYTES) {
-        return "file and line are left out: the helper program needs host memory, and "
-               "little is left";
+        return "file and line are left out: there is too little host memory for the "
+               "helper program";
     }
     if (asked.lines_ms >= LINES_MS) {
-        return "file and line are left out: looking them up took long before";
+        return "file and line are left out: earlier look-ups took too long";
     }
     return NULL;
 }

@@ -188,7 +188,8 @@ void gs_intervals_start(const struct gs_options *options)
     }
     if (variable && ((compared_ms && !comparison) ||
                      !gs_own_thread("gpushim-stats", run_at_intervals))) {
-        gs_log_line(GS_LOG_WARN, "no thread for %s: nothing is written until the end",
+        gs_log_line(GS_LOG_WARN,
+                    "no thread can be started for %s: nothing is written until the end",
                     variable);
     }
 }

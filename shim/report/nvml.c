@@ -91,9 +91,7 @@ static void forget_rests(void)
 
 static void log_reason(int ordinal, const char *why)
 {
-    gs_log_line(GS_LOG_INFO,
-                "GPU %d: %s: memory that no call accounts for is not reported", ordinal,
-                why);
+    gs_log_line(GS_LOG_INFO, "GPU %d: %s: driver overhead is not reported", ordinal, why);
 }
 
 void gs_nvml_start(const struct gs_options *options)
@@ -243,7 +241,7 @@ static void take_answers(const struct gs_state *state)
             log_reason(i, account.problem ? account.problem
                           : account.used[i] == NOT_AVAILABLE
                               ? "NVML has no value for this process"
-                              : "NVML says that it is less than is known of");
+                              : "NVML reports less memory than gpushim has recorded");
         }
     }
 }
@@ -312,7 +310,7 @@ static const char *unfit(int ordinal)
         return "NVML's values are not a MIG slice's";
     }
     if (stat("/proc/self/ns/pid", &info) != 0 || info.st_ino != FIRST_PID_NAMESPACE) {
-        return "NVML has other numbers for the processes of a container";
+        return "NVML has other process ids than this container";
     }
     return NULL;
 }
@@ -328,7 +326,7 @@ void gs_nvml_add_device(int ordinal)
     char bus[sizeof(account.bus[0])] = "";
     if (!why && (!real->cuDeviceGetPCIBusId ||
                  real->cuDeviceGetPCIBusId(bus, sizeof(bus), ordinal) != CUDA_SUCCESS)) {
-        why = "its bus is not known";
+        why = "its PCI bus id is not known";
     }
     if (why) {
         log_reason(ordinal, why);

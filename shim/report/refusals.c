@@ -149,7 +149,7 @@ static const char *bar_text(enum gs_piece_bar bar, bool from_pool)
         [GS_PIECE_ELSEWHERE] = "of another context or stream",
         [GS_PIECE_RETAINED] = "in a segment that is exported or has attributes",
         [GS_PIECE_UNSHARED] = "in a segment for requests below 2 MiB",
-        [GS_PIECE_FREED] = "free only since then",
+        [GS_PIECE_FREED] = "freed only after the failure",
     };
     return bar == GS_PIECE_SMALL || from_pool ? texts[bar]
                                               : "not for this kind of memory";

@@ -83,10 +83,10 @@ static void check_folders(const struct gs_options *options)
         return;
     }
     if (options->sysroot[0] && !is_folder(options->sysroot)) {
-        gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_SYSROOT: %.300s is no folder; files are read at their own "
-                    "paths",
-                    options->sysroot);
+        gs_log_line(
+            GS_LOG_WARN,
+            "GPUSHIM_SYSROOT: %.300s is not a folder; files are read at their own paths",
+            options->sysroot);
     }
     for (const char *at = options->debug_dir; *at;) {
         char folder[sizeof(options->debug_dir)];
@@ -95,7 +95,7 @@ static void check_folders(const struct gs_options *options)
         folder[length] = '\0';
         if (length && !is_folder(folder)) {
             gs_log_line(GS_LOG_WARN,
-                        "GPUSHIM_DEBUG_DIR: %.300s is no folder; it is not searched",
+                        "GPUSHIM_DEBUG_DIR: %.300s is not a folder; it is not searched",
                         folder);
         }
         at += length + (at[length] == ':');

@@ -60,14 +60,14 @@ const char *gs_output_error_text(int error)
     case EEXIST:
         return "exists";
     case ENOSYS:
-        return "the system refuses the call";
+        return "the system does not allow the call";
     case EOPNOTSUPP:
         return "not possible on its file system";
     case ELOOP:
         return "a symbolic link is in the way";
     case ENXIO:
     case EPIPE:
-        return "nobody reads it";
+        return "no process reads it";
     case EAGAIN:
         return "its reader is too slow";
     case ETXTBSY:

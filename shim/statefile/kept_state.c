@@ -285,8 +285,8 @@ bool gs_kept_state_open(const struct gs_options *options, size_t first,
     }
     if (why) {
         gs_log_line(GS_LOG_WARN,
-                    "no state is kept for the command gpushim: %s; if this process is "
-                    "killed, there is no report",
+                    "the command gpushim has no state of this process: %s; if this "
+                    "process is killed, there is no report",
                     why);
         return false;
     }

@@ -309,7 +309,7 @@ Test(log, fifo_without_reader_does_not_block)
     cr_assert_eq(mkfifo("fifo", 0600), 0);
     gs_log_open("fifo", GS_LOG_WARN);
     gs_log_text("text\n", 5);
-    cr_expect(strstr(contents("stderr"), "/fifo: nobody reads it; writing to stderr\n"
+    cr_expect(strstr(contents("stderr"), "/fifo: no process reads it; writing to stderr\n"
                                          "text\n"));
 }
 

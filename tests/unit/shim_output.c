@@ -191,7 +191,7 @@ Test(output_file, devices_and_pipes_are_written_as_they_are)
     cr_assert_eq(stat("/dev/full", &info), 0);
     cr_expect(S_ISCHR(info.st_mode));
     cr_assert_eq(mkfifo("pipe", 0666), 0);
-    cr_expect_eq(write_text("pipe", "text", true), ENXIO); /* nobody reads it */
+    cr_expect_eq(write_text("pipe", "text", true), ENXIO); /* no process reads it */
     int reader = open("pipe", O_RDONLY | O_NONBLOCK);
     cr_expect_eq(write_text("pipe", "text", true), 0);
     cr_expect_eq(read(reader, text, sizeof text), 4);

@@ -246,7 +246,7 @@ namespace_case() {
   compile libdeep.so deep.c -DMODULE -shared -fPIC
   compile deep deep.c
   same_with -- ./deep namespace
-  expect_count shim.err '^gpushim: a CUDA driver was loaded .*libcuda.so.1.* and no call was seen' 1
+  expect_count shim.err '^gpushim: a CUDA driver was loaded .*libcuda.so.1.*, but no call was seen' 1
   expect_quiet off
   preloaded code GPUSHIM_ERROR_EXITCODE=9 -- ./deep namespace
   expect_status code 9
@@ -276,7 +276,7 @@ used_driver_case() {
   run_in shim -- unshare -m bash mounted "$shim"
   [[ $(<shim.status) != 77 ]] || skip "a mount"
   expect_status shim 9
-  expect_count shim.err '^gpushim: a CUDA driver was loaded .*libcuda.so.1.* and no call was seen' 1
+  expect_count shim.err '^gpushim: a CUDA driver was loaded .*libcuda.so.1.*, but no call was seen' 1
 }
 add_case "chain a driver that was used unseen" used_driver_case
 

@@ -86,7 +86,7 @@ control_answers_case() {
   expect_no_text less.out 'LIVE 1'
   expect_equal "the setting" "$pid: GPUSHIM_FULL_PATHS=on" "$(<paths.out)"
   expect_text whole.out '#0 hold +[^ ]*/tests/apps/asked[.]c:[0-9]+$'
-  expect_told start "GPUSHIM_POOL is read at the start of a program; unchanged"
+  expect_told start "GPUSHIM_POOL is read only at the start of a program; unchanged"
   expect_text trim.out "^$pid: 0 B of idle GPU memory returned to the driver"
   expect_text top.out "^ +$pid +0  1[.]00 MiB +[0-9.]+ MiB .* [^ ]*/asked_$1 "
   for name in stats json dump owners set less again paths whole trim; do

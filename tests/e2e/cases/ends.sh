@@ -613,22 +613,22 @@ for way in beside parent; do
   refuse=(env python3 -S refuse.py)
   add_case "ends without pidfd_open $way" ends_refused_case $way '' 1 "${refuse[@]}" 38 434 --
   add_case "ends without memfd_create $way" ends_refused_case $way \
-    '^gpushim: no state is kept .*: the system refuses the call; if' 0 "${refuse[@]}" 38 319 --
+    '^gpushim: the command gpushim has no state .*: the system does not allow the call; if' 0 "${refuse[@]}" 38 319 --
   add_case "ends without a socket $way" ends_refused_case $way \
     '^gpushim: no socket for the states of processes: ' 0 "${refuse[@]}" 1 41 --
   add_case "ends without address space $way" ends_refused_case $way \
-    '^gpushim: no state is kept .*: the address space is limited; if' 0 sh -c "ulimit -v 80000000; exec \"\$@\"" sh
+    '^gpushim: the command gpushim has no state .*: the address space is limited; if' 0 sh -c "ulimit -v 80000000; exec \"\$@\"" sh
   add_case "ends without files $way" ends_refused_case $way \
-    '^gpushim: no state is kept .*: the size of files is limited; if' 0 sh -c "ulimit -f 1000; exec \"\$@\"" sh
+    '^gpushim: the command gpushim has no state .*: the size of files is limited; if' 0 sh -c "ulimit -f 1000; exec \"\$@\"" sh
 done
 add_case "ends without fork beside" ends_refused_case beside \
-  '^gpushim: no process for the watcher: Resource' 0 "${refuse[@]}" 11 56 435 --
+  '^gpushim: no process can be started for the watcher: Resource' 0 "${refuse[@]}" 11 56 435 --
 add_case "ends without fork parent" ends_refused_case parent \
-  '^gpushim: no process for the command: Resource' 0 "${refuse[@]}" 11 56 435 --
+  '^gpushim: no process can be started for the command: Resource' 0 "${refuse[@]}" 11 56 435 --
 add_case "ends with few descriptors beside" ends_refused_case beside \
   '^gpushim: a process.s state was not received: too many open files' 0 sh -c "ulimit -n 5; exec \"\$@\"" sh
 add_case "ends with few descriptors parent" ends_refused_case parent \
-  '^gpushim: no process for the watcher: Too many open files' 0 sh -c "ulimit -n 5; exec \"\$@\"" sh
+  '^gpushim: no process can be started for the watcher: Too many open files' 0 sh -c "ulimit -n 5; exec \"\$@\"" sh
 
 # The first fork is allowed, and the watcher's own is not.
 ends_last_process_case() {
@@ -645,7 +645,7 @@ SH
   [[ $status != 126 && $status != 127 ]] || skip "another user reads the build"
   expect_status shim 9
   expect_count shim.err '^gpushim: ' 1
-  expect_text shim.err '^gpushim: no process for the watcher: Resource'
+  expect_text shim.err '^gpushim: no process can be started for the watcher: Resource'
 }
 add_case "ends without a last process" ends_last_process_case
 

@@ -168,11 +168,11 @@ table_case() {
   [[ $1 == null ]] || expect_text lookups '^cuGetExportTable [0-9a-f-]{36} [0-9]+ -> driver$'
   preloaded told GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
     GPUSHIM_STATE_FILE=state CUDASIM_LOG=2 -- "$apps/unknown" table "$1"
-  expect_count told.err "^gpushim: $name may give the GPU work that is not counted: every free waits" "$2"
-  expect_count told.err "no free finds the GPU idle, so frees take longer: $name may give" "$2"
+  expect_count told.err "^gpushim: $name may submit GPU work that gpushim cannot count: from now on every free waits" "$2"
+  expect_count told.err "frees take longer, because none finds the GPU idle: $name may submit" "$2"
   expect_equal "named in JSON" "$2" "$(grep -c "\"uncounted\": \"$name\"" report.json)"
   run_in of_the_file GPUSHIM_VERBOSE=2 -- "$build/gpushim" report state
-  expect_count of_the_file.out "no free finds the GPU idle, so frees take longer: $name may give" "$2"
+  expect_count of_the_file.out "frees take longer, because none finds the GPU idle: $name may submit" "$2"
   expect_equal "synchronizes" $((1 + 10 * $2)) "$(grep -c '^cudasim: cuCtxSynchronize' told.err)"
 }
 add_case "idle private table" table_case linked 1
@@ -195,11 +195,11 @@ ended_case() {
     GPUSHIM_OUTPUT_FILE=report.json GPUSHIM_STATE_FILE=state -- "$apps/unknown" "$@"
   expect_same native told
   expect_count told.err \
-    "^gpushim: $name may give the GPU work that is not counted: $what from now on\$" "$count"
-  expect_count told.err "no free finds the GPU idle, so frees take longer: $name may give" "$count"
+    "^gpushim: $name may submit GPU work that gpushim cannot count: from now on $what\$" "$count"
+  expect_count told.err "frees take longer, because none finds the GPU idle: $name may submit" "$count"
   expect_count report.json "\"uncounted\": \"$name\"" "$count"
   run_in of_the_file -- "$build/gpushim" report state
-  expect_count of_the_file.out "no free finds the GPU idle, so frees take longer: $name may give" "$count"
+  expect_count of_the_file.out "frees take longer, because none finds the GPU idle: $name may submit" "$count"
 }
 for memory in device pinned managed; do
   for mode in native lazy; do
@@ -238,7 +238,7 @@ add_case "idle check ended, next definition of another library's" next_wrapper_c
 
 # What ended the single order of lazy frees is named, too; in the report of a program that relied on
 # the order, or where devices are shown.
-order_ends='freed memory is used again once the GPU is done with it'
+order_ends='freed memory is reused only once the GPU has finished with it'
 # order_ended_case NAME ARGUMENT...
 order_ended_case() {
   local name=$1

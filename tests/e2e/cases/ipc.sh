@@ -193,7 +193,7 @@ ipc_known_case() {
   need_file "$apps/ipc_ends_linked"
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE="$PWD/log" APP_PEER_PRELOAD= -- \
     "$apps/ipc_ends_linked" bad
-  expect_count log 'the program calls cuIpcGetMemHandle: small requests are the driver.s' 1
+  expect_count log 'the program calls cuIpcGetMemHandle: the driver serves small requests' 1
   preloaded plain GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE="$PWD/other" -- "$apps/pipeline_linked"
   expect_no_text other 'the program calls'
 }

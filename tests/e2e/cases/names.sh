@@ -188,7 +188,7 @@ names_sysroot_case() {
   run_in found -- "$build/gpushim" --sysroot="$PWD/root" report state
   expect_text found.out '#0 serve_request +changed\.c:16$'
   run_in found -- "$build/gpushim" --sysroot=/nowhere report state
-  expect_text found.err 'GPUSHIM_SYSROOT: /nowhere is no folder; files are read at their own paths'
+  expect_text found.err 'GPUSHIM_SYSROOT: /nowhere is not a folder; files are read at their own paths'
   expect_no_text found.out 'serve_request'
 }
 add_case "names below another root" names_sysroot_case

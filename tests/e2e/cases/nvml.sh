@@ -100,7 +100,7 @@ add_case "nvml without a figure" nvml_without_case 'NVML has no value for this p
   NVMLSIM_FAULT=none
 add_case "nvml of a slice" nvml_without_case 'NVML has no value for this process' \
   NVMLSIM_FAULT=mig
-add_case "nvml that says too little" nvml_without_case 'less than is known of' \
+add_case "nvml that says too little" nvml_without_case 'less memory than gpushim has recorded' \
   NVMLSIM_FAULT=little
 add_case "nvml that hangs" nvml_without_case 'has not answered within 2000 ms' \
   NVMLSIM_FAULT=hang
@@ -123,7 +123,7 @@ nvml_container_case() {
   unshare -pf true 2>/dev/null || skip "process numbers of our own"
   with_nvml shim GPUSHIM_NVML=on GPUSHIM_VERBOSE=2 -- unshare -pf "$apps/oddities_linked" return
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB'
-  expect_text shim.err 'NVML has other numbers for the processes of a container'
+  expect_text shim.err 'NVML has other process ids than this container'
   expect_no_text shim.err 'not allocated via API'
 }
 add_case "nvml in a container" nvml_container_case

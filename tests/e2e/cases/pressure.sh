@@ -164,8 +164,8 @@ pressure_bad_case() {
 high:0.8|a level is not elevated, warning or critical
 out of memory:0.99|a level is not elevated, warning or critical
 warning:80%|a share is not from 0.05 to 1 (such as 0.80)
-warning:0.8=grow:0.7|not LEVEL:SHARE, with =none or =shrink:SHARE behind it
-warning:0.8=shrink:0.9|a shrink does not go below the share of its level
+warning:0.8=grow:0.7|not LEVEL:SHARE, followed by =none or =shrink:SHARE if needed
+warning:0.8=shrink:0.9|the share of a shrink is not below the share of its level
 warning:0.96|the levels do not rise
 warning,warning:0.9|a level is named twice
 warning,|it ends with a comma

@@ -131,14 +131,14 @@ report_aged_case() {
   expect_status shim 0
   expect_text shim.err '^==[0-9]+==   returned       [1-9].* by age$'
 }
-add_case "report given back by age" report_aged_case
+add_case "report returned by age" report_aged_case
 
 report_pressed_case() {
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_RELEASE=8M -- "$apps/limits_linked" idle 700
   expect_status shim 0
   expect_text shim.err '^==[0-9]+==   returned       [1-9][0-9.]* [KMG]iB under pressure$'
 }
-add_case "report given back under pressure" report_pressed_case
+add_case "report returned under pressure" report_pressed_case
 
 report_again_case() {
   preloaded shim GPUSHIM_VERBOSE=2 CUDASIM_FAIL=cuStreamCreate:1 -- \

@@ -108,7 +108,7 @@ shortage_spent_case() {
   chmod +x bin/llvm-symbolizer
   shortage_case linked halves 3 PATH="$PWD/bin:$PATH" GPUSHIM_SYMBOLIZE_TIMEOUT=60s
   expect_count shim.err '^==[0-9]+== Note: file and line are incomplete: the time limit was reached' 1
-  expect_count shim.err '^==[0-9]+== Note: file and line are left out: looking them up took long before' 2
+  expect_count shim.err '^==[0-9]+== Note: file and line are left out: earlier look-ups took too long' 2
 }
 add_case "shortage with a helper that hangs, again and again" shortage_spent_case
 

@@ -18,7 +18,7 @@ spill_case() {
   need_file "$apps/group_$way"
   spill_run take GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json GPUSHIM_DUMP_ON_OOM=off GPUSHIM_VERBOSE=2 -- take
   expect_text take.out '^took 164 MiB$'
-  expect_text take.err '^gpushim: GPU 0 is full: 2[.]00 MiB come from host memory, as may more; it is slower [(]GPUSHIM_SPILL[)]$'
+  expect_text take.err '^gpushim: GPU 0 is full: 2[.]00 MiB were allocated from host memory, which is slower; more may follow [(]GPUSHIM_SPILL[)]$'
   expect_text take.err '^==[0-9]+== GPU 0 .*: peak 164 MiB .*, 1 request failed, spilled 50 allocations, at most 100 MiB, to host memory$'
   expect_text take.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
   expect_equal "spilled" "{'count': 50, 'peak_bytes': 104857600}" \

@@ -351,7 +351,7 @@ add_case "tracking by a signal, off" tracking_bad_case \
   'GPUSHIM_TRACK_SIGNAL=USR2: with GPUSHIM_TRACK=off there is nothing' \
   GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_TRACK=off
 add_case "tracking without a start" tracking_bad_case \
-  'GPUSHIM_TRACK_START=off: there is no GPUSHIM_TRACK_SIGNAL to start it' GPUSHIM_TRACK_START=off
+  'GPUSHIM_TRACK_START=off: without GPUSHIM_TRACK_SIGNAL nothing starts the recording' GPUSHIM_TRACK_START=off
 add_case "tracking large ones always, alone" tracking_bad_case \
   'GPUSHIM_STACK_ALWAYS_BYTES=1048576: without GPUSHIM_TRACK_SAMPLE_BYTES' \
   GPUSHIM_STACK_ALWAYS_BYTES=1M
