@@ -46,6 +46,108 @@ void gs_tcache_settle(struct gs_tcache *tcache, struct gs_heap *heap)
     tcache->counts = (struct gs_tcache_counts){0};
 }
 
+/* ---- the thread's map of its thread caches ------------------------------------------
+ */
+
+/* A thread that uses this many heaps in turn finds its thread caches by a map. */
+#define KNOWN_LEAST     8u
+#define KNOWN_BITS      6u
+#define KNOWN_BYTES(of) (sizeof(struct gs_tcache *) << (of)->known_bits)
+
+static struct gs_tcache **chain_of(const struct gs_tcache *first,
+                                   const struct gs_heap *heap)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)heap * 0x9e3779b97f4a7c15u;
+
+    return &first->known[hash >> (64 - first->known_bits)];
+}
+
+static void put_known(struct gs_tcache *first, struct gs_tcache *tcache,
+                      const struct gs_heap *heap)
+{
+    tcache->known_in = chain_of(first, heap);
+    tcache->known_next = *tcache->known_in;
+    *tcache->known_in = tcache;
+}
+
+static void drop_known(struct gs_tcache *tcache)
+{
+    struct gs_tcache **link = tcache->known_in;
+
+    if (!link) {
+        return;
+    }
+    while (*link != tcache) {
+        link = &(*link)->known_next;
+    }
+    *link = tcache->known_next;
+    tcache->known_in = NULL;
+}
+
+/* Makes the map, or one of twice the chains. */
+static void grow_known(struct gs_tcache *first)
+{
+    struct gs_tcache **old = first->known, **known;
+    size_t old_bytes = old ? KNOWN_BYTES(first) : 0;
+    uint32_t bits = old ? first->known_bits + 1 : KNOWN_BITS;
+
+    known = gs_meta_map(sizeof(*known) << bits);
+    if (!known) {
+        return;
+    }
+    first->known = known;
+    first->known_bits = bits;
+    for (struct gs_tcache *tcache = first; tcache; tcache = tcache->next) {
+        struct gs_heap *heap = atomic_load_explicit(&tcache->heap, memory_order_relaxed);
+
+        tcache->known_in = NULL;
+        if (heap) {
+            put_known(first, tcache, heap);
+        }
+    }
+    if (old) {
+        gs_meta_unmap(old, old_bytes);
+    }
+}
+
+/* Enters a thread cache that was bound to the heap. */
+static void know(struct gs_tcache *tcache, const struct gs_heap *heap)
+{
+    struct gs_tcache *first = gs_tcaches_own;
+
+    drop_known(tcache); /* of its last heap */
+    if (first->known) {
+        put_known(first, tcache, heap);
+    }
+    if (first->own_count >= KNOWN_LEAST &&
+        (!first->known || first->own_count >> first->known_bits)) {
+        grow_known(first);
+    }
+}
+
+/* The thread's thread cache for the heap; NULL: none. A signal handler may have
+ * interrupted a change of the map: what is not there may be in the list. */
+static struct gs_tcache *find_own(const struct gs_heap *heap)
+{
+    struct gs_tcache *tcache = gs_tcaches_own;
+
+    if (tcache && tcache->known) {
+        for (tcache = *chain_of(tcache, heap); tcache; tcache = tcache->known_next) {
+            if (atomic_load_explicit(&tcache->heap, memory_order_relaxed) == heap) {
+                return tcache;
+            }
+        }
+    }
+    for (tcache = gs_tcaches_own; tcache; tcache = tcache->next) {
+        if (atomic_load_explicit(&tcache->heap, memory_order_relaxed) == heap) {
+            return tcache;
+        }
+    }
+    return NULL;
+}
+
+/* ---- bindings ---------------------------------------------------------------------- */
+
 /* Unbinds the thread cache from its heap. Called by the owner; gs_tcaches_lock is
  * held. */
 static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
@@ -82,8 +184,13 @@ static void end_thread(void *unused)
     pthread_sigmask(SIG_BLOCK, &all, &before);
     gs_tcache_mine = &gs_tcache_none;
     gs_lock_take(&gs_tcaches_lock);
+    if (gs_tcaches_own && gs_tcaches_own->known) {
+        gs_meta_unmap(gs_tcaches_own->known, KNOWN_BYTES(gs_tcaches_own));
+        gs_tcaches_own->known = NULL;
+    }
     while ((tcache = gs_tcaches_own)) {
         gs_tcaches_own = tcache->next;
+        tcache->known_in = NULL;
         unbind(tcache, &detached);
         tcache->next = spare_tcaches;
         spare_tcaches = tcache;
@@ -104,7 +211,7 @@ static void prepare(void)
  * held. */
 static struct gs_tcache *unbound(struct gs_segment **detached)
 {
-    struct gs_tcache *tcache;
+    struct gs_tcache *tcache, *first;
 
     for (tcache = gs_tcaches_own; tcache; tcache = tcache->next) {
         struct gs_heap *heap = atomic_load_explicit(&tcache->heap, memory_order_relaxed);
@@ -125,8 +232,16 @@ static struct gs_tcache *unbound(struct gs_segment **detached)
         return NULL;
     }
     gs_list_init(&tcache->of_heap);
-    tcache->next = gs_tcaches_own;
+    first = gs_tcaches_own;
+    tcache->known = first ? first->known : NULL;
+    tcache->known_bits = first ? first->known_bits : 0;
+    tcache->own_count = first ? first->own_count + 1 : 1;
+    tcache->known_in = NULL;
+    tcache->next = first;
     gs_tcaches_own = tcache;
+    if (first) {
+        first->known = NULL;
+    }
     return tcache;
 }
 
@@ -228,11 +343,10 @@ struct gs_tcache *gs_tcache_search(struct gs_heap *heap)
     if (!heap->tiers || atomic_load(&heap->tiers->closed)) {
         return NULL;
     }
-    for (tcache = gs_tcaches_own; tcache; tcache = tcache->next) {
-        if (atomic_load_explicit(&tcache->heap, memory_order_relaxed) == heap) {
-            gs_tcache_mine = tcache;
-            return tcache;
-        }
+    tcache = find_own(heap);
+    if (tcache) {
+        gs_tcache_mine = tcache;
+        return tcache;
     }
     pthread_once(&once, prepare);
     if (!thread_end_set || pthread_setspecific(thread_end, &gs_tcaches_own)) {
@@ -248,6 +362,7 @@ struct gs_tcache *gs_tcache_search(struct gs_heap *heap)
     if (!bound) {
         return NULL;
     }
+    know(tcache, heap);
     gs_tcache_mine = tcache;
     return tcache;
 }

@@ -109,7 +109,13 @@ static inline uint64_t gs_tcache_hits(const struct gs_tcache_counts *counts)
 struct gs_tcache {
     /* Thread caches begin a page, and the first lines of all pages share a set of the
      * cache. */
-    uint8_t unused[64 * 8];
+    uint8_t unused[64 * 8 - 32];
+    /* The thread's map of its thread caches by heap: in its first one. */
+    struct gs_tcache **known; /* chains; NULL: it has too few for a map */
+    uint32_t known_bits, own_count;
+    /* In each: its place in that map. */
+    struct gs_tcache *known_next;
+    struct gs_tcache **known_in;    /* its chain; NULL: not in the map */
     _Atomic uint32_t busy;          /* the owner is inside */
     _Atomic uint32_t wanted;        /* the owner has to stay outside */
     _Atomic(struct gs_heap *) heap; /* NULL: not bound */
@@ -131,6 +137,7 @@ struct gs_tcache {
 } __attribute__((aligned(64)));
 
 static_assert(sizeof(struct gs_tcache) <= 4096, "docs/pool.md says a page");
+static_assert(offsetof(struct gs_tcache, busy) == 512, "as the first comment says");
 
 struct gs_cache {
     struct gs_lock lock;     /* GS_RANK_STREAM */

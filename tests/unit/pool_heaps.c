@@ -500,3 +500,62 @@ Test(pool, destruction_leaves_device_memory_alone)
     cr_assert_eq(bed.fake.unmaps, 0);
     fake_fini(&bed.fake);
 }
+
+/* A thread that works in many contexts by turns: its thread cache of each is one of a few
+ * in a chain, also after some of the heaps have died and others took their thread caches.
+ */
+static void expect_short_chains(struct gs_heap **heaps, int count)
+{
+    const struct gs_tcache *first = gs_tcaches_own;
+
+    cr_assert_not_null(first->known, "a map");
+    for (int i = 0; i < count; i++) {
+        struct gs_tcache *tcache = gs_tcache_search(heaps[i]);
+        unsigned steps = 1;
+
+        cr_assert_not_null(tcache);
+        cr_assert_eq(atomic_load(&tcache->heap), heaps[i]);
+        cr_assert_not_null(tcache->known_in);
+        for (struct gs_tcache *at = *tcache->known_in; at != tcache; at = at->known_next)
+            steps++;
+        cr_assert_leq(steps, 10);
+    }
+    for (struct gs_tcache *other = first->next; other; other = other->next)
+        cr_assert_null(other->known, "the first has the map");
+}
+
+static void *use_many_heaps(void *argument)
+{
+    enum { HEAPS = 500 };
+    static struct gs_heap *heaps[HEAPS];
+    struct bed *bed = argument;
+
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < HEAPS; i++) {
+            struct gs_block *block;
+
+            if (round > 0 && i % 3 == round)
+                gs_heap_kill(heaps[i]);
+            if (round == 0 || i % 3 == round)
+                cr_assert_eq(gs_heap_create(bed->pool, &bed->fake.backend, &bed->fake, 0,
+                                            &heaps[i]),
+                             GS_OK);
+            cr_assert_eq(gs_heap_alloc(heaps[i], 512, &block, NULL), GS_OK);
+        }
+        expect_short_chains(heaps, HEAPS);
+    }
+    return NULL;
+}
+
+Test(heap, thread_finds_its_thread_cache_among_many)
+{
+    pthread_t thread;
+    struct bed bed;
+
+    bed_init_cached(&bed, 64 * GS_GIB, 2 * GS_MIB, 64 * GS_MIB);
+    for (int i = 0; i < 2; i++) { /* the second thread has the caches of the first */
+        cr_assert_eq(pthread_create(&thread, NULL, use_many_heaps, &bed), 0);
+        cr_assert_eq(pthread_join(thread, NULL), 0);
+    }
+    bed_fini(&bed);
+}
