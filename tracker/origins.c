@@ -12,27 +12,65 @@
  */
 #include "tracker/tracker_internal.h"
 
-/* Returns the number of the origin, or of a free entry for it; 0: the table is full.
- * origins_lock is held. */
-static uint32_t find_number(const struct gs_tracker *tracker,
-                            const struct gs_origin *origin)
+_Static_assert(GS_ORIGINS <= UINT16_MAX + 1, "numbers have 16 bits");
+
+/* origins_lock is held, as in the next functions. */
+static uint16_t *head_of(struct gs_tracker *tracker, const struct gs_origin *origin)
 {
-    uint32_t free_number = 0;
+    uint64_t hash = (origin->context ^ origin->tag * 0x9e3779b97f4a7c15u) *
+                    UINT64_C(0xbf58476d1ce4e5b9);
 
-    for (uint32_t i = 1; i <= tracker->origin_count; i++) {
-        const struct gs_origin *at = &tracker->origins[i];
+    return &tracker->origin_heads[(hash >> 32) % GS_ARRAY_LEN(tracker->origin_heads)];
+}
 
-        if (at->tag == origin->tag && at->context == origin->context) {
-            return i;
-        }
-        if (at->tag == 0 && free_number == 0) {
-            free_number = i;
-        }
+/* Takes a number that has no origin; 0: the table is full. */
+static uint32_t take_number(struct gs_tracker *tracker)
+{
+    uint32_t number = tracker->origin_free;
+
+    if (number != 0) {
+        tracker->origin_free = tracker->origin_next[number];
+    } else if (tracker->origin_count < GS_ORIGINS - 1) {
+        number = ++tracker->origin_count;
     }
-    if (free_number == 0 && tracker->origin_count < GS_ORIGINS - 1) {
-        free_number = tracker->origin_count + 1;
+    return number;
+}
+
+/* Returns the number of the origin, which is added if it is new; 0: the table is full. */
+static uint32_t find_number(struct gs_tracker *tracker, const struct gs_origin *origin,
+                            unsigned row)
+{
+    uint16_t *head = head_of(tracker, origin);
+    uint32_t number = *head;
+
+    while (number != 0 && (tracker->origins[number].tag != origin->tag ||
+                           tracker->origins[number].context != origin->context)) {
+        number = tracker->origin_next[number];
     }
-    return free_number;
+    if (number != 0 || (number = take_number(tracker)) == 0) {
+        return number;
+    }
+    __atomic_store_n(&tracker->origin_rows[number], (uint8_t)row, __ATOMIC_RELEASE);
+    __atomic_store_n(&tracker->origins[number].context, origin->context,
+                     __ATOMIC_RELEASE);
+    __atomic_store_n(&tracker->origins[number].tag, origin->tag, __ATOMIC_RELEASE);
+    tracker->origin_next[number] = *head;
+    *head = (uint16_t)number;
+    return number;
+}
+
+/* Makes a number free whose origin has no record. */
+static void free_number(struct gs_tracker *tracker, uint32_t number)
+{
+    uint16_t *link = head_of(tracker, &tracker->origins[number]);
+
+    while (*link != number) {
+        link = &tracker->origin_next[*link];
+    }
+    *link = tracker->origin_next[number];
+    __atomic_store_n(&tracker->origins[number].tag, 0, __ATOMIC_RELEASE);
+    tracker->origin_next[number] = tracker->origin_free;
+    tracker->origin_free = (uint16_t)number;
 }
 
 const struct gs_cached_origin *gs_origin_add(struct gs_tracker *tracker,
@@ -43,15 +81,7 @@ const struct gs_cached_origin *gs_origin_add(struct gs_tracker *tracker,
     unsigned row = gs_totals_row((int16_t)tag, (uint8_t)(tag >> 32));
 
     gs_tracker_lock_take(&tracker->origins_lock, GS_RANK_ORIGINS);
-    uint32_t number = find_number(tracker, &origin);
-    if (number != 0) {
-        __atomic_store_n(&tracker->origin_rows[number], (uint8_t)row, __ATOMIC_RELEASE);
-        __atomic_store_n(&tracker->origins[number].context, context, __ATOMIC_RELEASE);
-        __atomic_store_n(&tracker->origins[number].tag, tag, __ATOMIC_RELEASE);
-        if (number > tracker->origin_count) {
-            tracker->origin_count = number;
-        }
-    }
+    uint32_t number = find_number(tracker, &origin, row);
     gs_tracker_lock_give(&tracker->origins_lock, GS_RANK_ORIGINS);
     if (number == 0) {
         return NULL;
@@ -67,13 +97,13 @@ void gs_origins_recycle(struct gs_tracker *tracker, uint64_t context)
 
     gs_tracker_lock_take(&tracker->origins_lock, GS_RANK_ORIGINS);
     for (uint32_t i = 1; i <= tracker->origin_count; i++) {
-        struct gs_origin *origin = &tracker->origins[i];
+        const struct gs_origin *origin = &tracker->origins[i];
 
         if (origin->tag == 0 || origin->context != context ||
             (tracker->surviving[i / 64] >> i % 64 & 1) != 0) {
             continue;
         }
-        __atomic_store_n(&origin->tag, 0, __ATOMIC_RELEASE);
+        free_number(tracker, i);
         recycled = true;
     }
     gs_tracker_lock_give(&tracker->origins_lock, GS_RANK_ORIGINS);

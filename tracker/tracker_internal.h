@@ -208,11 +208,14 @@ struct gs_tracker {
     struct gs_stripe stripes[GS_STRIPES];
     struct gs_shard shards[GS_SHARDS];
     struct gs_origin origins[GS_ORIGINS]; /* by number; words atomic */
-    uint8_t origin_rows[GS_ORIGINS];      /* row of the totals; atomic */
-    uint64_t surviving[GS_ORIGINS / 64];  /* bits, while a context dies; lose_lock */
-    struct gs_record *chunks[GS_CHUNKS];  /* atomic, each written once; as the next two */
-    uint64_t *streams[GS_CHUNKS];         /* by record, where one has a stream */
-    uint32_t *links[GS_CHUNKS];           /* of look-up chains, by record */
+    /* The first number of each hash, and the next of the same hash, or that is free:
+     * origins_lock. */
+    uint16_t origin_heads[GS_ORIGINS / 4], origin_next[GS_ORIGINS], origin_free;
+    uint8_t origin_rows[GS_ORIGINS];     /* row of the totals; atomic */
+    uint64_t surviving[GS_ORIGINS / 64]; /* bits, while a context dies; lose_lock */
+    struct gs_record *chunks[GS_CHUNKS]; /* atomic, each written once; as the next two */
+    uint64_t *streams[GS_CHUNKS];        /* by record, where one has a stream */
+    uint32_t *links[GS_CHUNKS];          /* of look-up chains, by record */
 };
 
 /* --- time --------------------------------------------------------------------------- */
