@@ -75,26 +75,82 @@ static void set_remove(struct gs_context_set *set, CUcontext handle)
 
 /* ---- the map -------------------------------------------------------------------- */
 
-/* contexts->lock is held. */
+#define FIRST_BUCKET_BITS 6
+
+/* contexts->lock is held, as in the functions below. There are buckets. */
+static struct gs_context **bucket_of(const struct gs_contexts *contexts, CUcontext handle)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
+    return &contexts->buckets[hash >> (64 - contexts->bucket_bits)];
+}
+
 static struct gs_context *find_entry(const struct gs_contexts *contexts, CUcontext handle)
 {
-    struct gs_context *entry = contexts->entries;
+    if (!contexts->buckets) {
+        return NULL;
+    }
+    struct gs_context *entry = *bucket_of(contexts, handle);
     while (entry && entry->handle != handle) {
-        entry = entry->next;
+        entry = entry->same_hash;
     }
     return entry;
 }
 
-/* contexts->lock is held. */
+/* Makes as many buckets as entries. Returns false if there are none at all. */
+static bool grow_buckets(struct gs_contexts *contexts)
+{
+    if (contexts->buckets && contexts->entry_count < (size_t)1 << contexts->bucket_bits) {
+        return true;
+    }
+    unsigned bits = contexts->buckets ? contexts->bucket_bits + 1 : FIRST_BUCKET_BITS;
+    struct gs_context **larger = calloc((size_t)1 << bits, sizeof(struct gs_context *));
+    if (!larger) {
+        return contexts->buckets != NULL; /* longer chains are only slower */
+    }
+    free(contexts->buckets);
+    contexts->buckets = larger;
+    contexts->bucket_bits = bits;
+    for (struct gs_context *entry = contexts->entries; entry; entry = entry->next) {
+        struct gs_context **bucket = bucket_of(contexts, entry->handle);
+        entry->same_hash = *bucket;
+        *bucket = entry;
+    }
+    return true;
+}
+
+/* Returns false without memory. */
+static bool insert_entry(struct gs_contexts *contexts, struct gs_context *entry)
+{
+    if (!grow_buckets(contexts)) {
+        return false;
+    }
+    struct gs_context **bucket = bucket_of(contexts, entry->handle);
+    entry->same_hash = *bucket;
+    *bucket = entry;
+    entry->next = contexts->entries;
+    entry->link = &contexts->entries;
+    if (entry->next) {
+        entry->next->link = &entry->next;
+    }
+    contexts->entries = entry;
+    contexts->entry_count++;
+    contexts->at = NULL;
+    return true;
+}
+
 static void remove_entry(struct gs_contexts *contexts, struct gs_context *entry)
 {
-    struct gs_context **link = &contexts->entries;
-    while (*link && *link != entry) {
-        link = &(*link)->next;
+    struct gs_context **same = bucket_of(contexts, entry->handle);
+    while (*same != entry) {
+        same = &(*same)->same_hash;
     }
-    if (*link) {
-        *link = entry->next;
+    *same = entry->same_hash;
+    *entry->link = entry->next;
+    if (entry->next) {
+        entry->next->link = entry->link;
     }
+    contexts->entry_count--;
+    contexts->at = NULL;
 }
 
 /* The device's primary context; NULL if not active. Does not create one. */
@@ -219,7 +275,8 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     return entry;
 }
 
-/* Adds `entry` unless another thread has added one; returns the one in the map. */
+/* Adds `entry` unless another thread has added one; returns the one in the map; NULL: no
+ * memory. */
 static struct gs_context *add_entry(struct gs_state *state, struct gs_context *entry)
 {
     struct gs_contexts *contexts = &state->contexts;
@@ -227,14 +284,12 @@ static struct gs_context *add_entry(struct gs_state *state, struct gs_context *e
     gs_mutex_lock(&contexts->ending);
     gs_mutex_lock(&contexts->lock);
     found = find_entry(contexts, entry->handle);
-    if (!found) {
+    if (!found && insert_entry(contexts, entry)) {
         if (state->pool && !set_find(&contexts->views, entry->handle) &&
             gs_heap_create(state->pool, contexts->backend, entry, entry->device,
                            &entry->heap) != GS_OK) {
             entry->heap = NULL;
         }
-        entry->next = contexts->entries;
-        contexts->entries = entry;
         __atomic_add_fetch(&contexts->entered, 1, __ATOMIC_RELEASE);
         found = entry;
     }
@@ -242,6 +297,9 @@ static struct gs_context *add_entry(struct gs_state *state, struct gs_context *e
     gs_mutex_unlock(&contexts->ending);
     if (found != entry) {
         free(entry);
+    }
+    if (!found) {
+        return NULL;
     }
     gs_all_contexts_add(found->handle);
     if (found->primary || found->owner != found->handle) {
@@ -337,12 +395,16 @@ bool gs_contexts_are_one(const struct gs_state *state)
 
 const struct gs_context *gs_context_nth(struct gs_state *state, size_t index)
 {
-    gs_mutex_lock(&state->contexts.lock);
-    const struct gs_context *entry = state->contexts.entries;
-    while (entry && index-- > 0) {
+    struct gs_contexts *contexts = &state->contexts;
+    gs_mutex_lock(&contexts->lock);
+    bool follows = contexts->at && contexts->at_index <= index;
+    struct gs_context *entry = follows ? contexts->at : contexts->entries;
+    for (size_t i = follows ? contexts->at_index : 0; entry && i < index; i++) {
         entry = entry->next;
     }
-    gs_mutex_unlock(&state->contexts.lock);
+    contexts->at = entry;
+    contexts->at_index = index;
+    gs_mutex_unlock(&contexts->lock);
     return entry;
 }
 

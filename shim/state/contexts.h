@@ -59,7 +59,9 @@ struct gs_context {
     struct gs_fill_stream *fill_streams; /* atomic: fill_stream.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
     struct gs_page_store *pages;              /* atomic: moving_pages.h; NULL: none yet */
-    struct gs_context *next;                  /* under gs_contexts.lock */
+    /* Under gs_contexts.lock: the next of all, what points to this entry there, and the
+     * next whose handle has the same hash. */
+    struct gs_context *next, **link, *same_hash;
 };
 
 /* A few pairs of contexts. */
@@ -75,7 +77,13 @@ struct gs_contexts {
     struct gs_mutex lock;
     const struct gs_backend *backend; /* these two: immutable */
     const struct gs_event_ops *event_ops;
-    struct gs_context *entries;   /* under lock: a list, since a process has few */
+    /* These under lock. A process has few contexts, seldom thousands. */
+    struct gs_context *entries;
+    struct gs_context **buckets; /* by the hash of the handle; NULL: none yet */
+    unsigned bucket_bits;
+    size_t entry_count;
+    struct gs_context *at; /* of gs_context_nth: the entry `at_index`; NULL: none */
+    size_t at_index;
     struct gs_context_set views;  /* owner: view of a green context, other: that one */
     struct gs_context_set shared; /* other has access to the memory of owner */
     uint64_t generation;          /* atomic: counts ends of contexts; starts at 1 */
