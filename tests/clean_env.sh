@@ -15,11 +15,24 @@ clean_env() {
   done
   shift
   while [[ $1 != -- ]]; do
-    settings+=("$1")
+    add_setting "$1"
     shift
   done
   shift
   command=("$@")
+}
+
+# add_setting VAR=value: adds it to `settings`. Items of a list that is there already join it.
+add_setting() {
+  local i
+
+  for i in "${!settings[@]}"; do
+    if [[ $1 == GPUSHIM_CHECK=* && ${settings[i]} == GPUSHIM_CHECK=* ]]; then
+      settings[i]+=,${1#*=}
+      return
+    fi
+  done
+  settings+=("$1")
 }
 
 # python_itself: lets PATH find the interpreter that python3 stands for. pyenv's python3 is a script that

@@ -17,9 +17,8 @@ void gs_args_start(const struct gs_state *state)
     if (state->options.check_args && state->tracker) {
         modes |= GS_ARGS_CHECKED;
     } else if (state->options.check_args) {
-        gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_CHECK_ARGS=on: with GPUSHIM_TRACK=off no memory "
-                    "is known; nothing is checked");
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_CHECK=args: with GPUSHIM_TRACK=off no memory "
+                                 "is known; nothing is checked");
     }
     __atomic_store_n(&gs_args_modes, modes, __ATOMIC_RELAXED);
 }

@@ -4,8 +4,8 @@
  * The driver compares memory of the pool with the pool's segments, not with the program's
  * allocations. So a use that leaves an allocation of the pool, or has none, is found
  * here, reported to the tracker, and refused as the driver would (driver_bounds.h). A
- * right use costs a look-up in the page map. GPUSHIM_CHECK_ARGS also compares memory that
- * the driver serves, and only reports. GPUSHIM_CHECK_TRANSFERS: passes on the copies
+ * right use costs a look-up in the page map. GPUSHIM_CHECK=args also compares memory that
+ * the driver serves, and only reports. GPUSHIM_CHECK=transfers: passes on the copies
  * between host and device (transfer_calls.h).
  *
  * Lock: none of its own; all functions may be called from any thread. While a stream

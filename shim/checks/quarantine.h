@@ -1,5 +1,5 @@
 /*
- * quarantine.h - GPUSHIM_CHECK_QUARANTINE: freed blocks that are not reused for a while.
+ * quarantine.h - GPUSHIM_CHECK=quarantine: freed blocks that are not reused for a while.
  *
  * A quarantined block stays claimed: the pool treats it as in use, the program as freed.
  * So a second free of the block is an error and does not free another owner's memory, and

@@ -64,7 +64,7 @@ void gs_redzones_adjust(struct gs_options *options)
     }
     if (!options->pool || !options->track) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_CHECK_REDZONE, _FILL and _QUARANTINE need the pool and the "
+                    "GPUSHIM_CHECK: redzone, fill and quarantine need the pool and the "
                     "tracker: with %s=off they are off, too",
                     options->pool ? "GPUSHIM_TRACK" : "GPUSHIM_POOL");
         options->check_redzone_bytes = options->check_quarantine_bytes = 0;
@@ -72,14 +72,14 @@ void gs_redzones_adjust(struct gs_options *options)
         return;
     }
     if (options->free_sync == GS_FREE_SYNC_VERIFY) {
-        gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_FREE_SYNC=verify: with a check of GPUSHIM_CHECK_* on, each "
-                    "free waits, so there is nothing to verify");
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_FREE_SYNC=verify: with redzone, fill or "
+                                 "quarantine of GPUSHIM_CHECK, each "
+                                 "free waits, so there is nothing to verify");
     }
     if (options->free_sync == GS_FREE_SYNC_LAZY) {
-        gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_FREE_SYNC=lazy: with a check of GPUSHIM_CHECK_* on, frees "
-                    "wait as they do natively");
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_FREE_SYNC=lazy: with redzone, fill or "
+                                 "quarantine of GPUSHIM_CHECK, frees "
+                                 "wait as they do natively");
     }
     /* Each free waits, as the driver's own does, before the memory is checked. No block
      * is held back where it would be reused without a check. */

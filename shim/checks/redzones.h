@@ -1,5 +1,5 @@
 /*
- * redzones.h - GPUSHIM_CHECK_REDZONE and GPUSHIM_CHECK_FILL: device memory that must not
+ * redzones.h - GPUSHIM_CHECK=redzone and fill: device memory that must not
  * be written holds a pattern, which is checked later.
  *
  * The pattern lies behind an allocation while it lives, and in all of its memory from its

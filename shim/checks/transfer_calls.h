@@ -1,5 +1,5 @@
 /*
- * transfer_calls.h - GPUSHIM_CHECK_TRANSFERS: records copies between host and device by
+ * transfer_calls.h - GPUSHIM_CHECK=transfers: records copies between host and device by
  * call site, with what costs time in them (transfers.h).
  *
  * args.c finds the memory of a copy before its call and begins here; the wrapper ends

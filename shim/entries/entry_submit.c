@@ -5,7 +5,7 @@
  * declarations, which the compiler compares, so the compiler handles arguments on the
  * stack on every machine. They do not enter the library, so they also count while it is
  * switched off and inside other wrappers, which does no harm. The memory and the events
- * that a call names are checked first; with GPUSHIM_CHECK_TRANSFERS copies are recorded
+ * that a call names are checked first; with GPUSHIM_CHECK=transfers copies are recorded
  * afterwards (args.h). An error that ends the context is reported
  * (context_errors.h), unless the call names a device: the error then does not concern the
  * current context.

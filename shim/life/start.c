@@ -120,6 +120,10 @@ static void read_options(struct gs_state *state)
     if (state->options.verbose >= GS_LOG_WARN && notes.length > 0) {
         gs_log_text(notes.text, notes.length);
     }
+    /* A forked child's parent has said so. */
+    if (state->options.verbose >= GS_LOG_WARN && !gs_fork_is_child()) {
+        gs_log_text(notes.renamed, strlen(notes.renamed));
+    }
     if (!getauxval(AT_SECURE)) {
         gs_options_log_idle(&state->options, environ, log_idle_option);
     }

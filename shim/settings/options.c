@@ -11,15 +11,14 @@
 #include <strings.h>
 
 #include "shim/settings/log.h"
+#include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
 
 static const char name_prefix[] = "GPUSHIM_";
 
 /* Bytes for a quoted value or name in a note; longer ones are cut. */
 #define QUOTE_BYTES 48
-/* Longer names are not compared with the known ones. */
-#define NAME_BYTES 40
-#define NOTE_BYTES 384
+#define NOTE_BYTES  384
 
 /* ---- Notes ------------------------------------------------------------------------ */
 
@@ -158,13 +157,14 @@ const char *gs_option_wrong(const struct gs_option *option, const char *text,
 
 /* Reads a file name pattern, or any text. */
 static void load_path(struct gs_options *out, const struct gs_option *option,
-                      const char *text, struct gs_options_messages *notes)
+                      const char *label, const char *text,
+                      struct gs_options_messages *notes)
 {
     char quote[QUOTE_BYTES], wrong[GS_OPTION_WRONG_BYTES];
     const char *problem = gs_option_wrong(option, text, wrong);
 
     if (problem) {
-        add_note(notes, "gpushim: %s=%s: %s; ignored", option->name,
+        add_note(notes, "gpushim: %s%s: %s; ignored", label,
                  gs_option_quote(text, strlen(text), quote, sizeof(quote)), problem);
     } else {
         memcpy((char *)out + option->offset, text, strlen(text) + 1);
@@ -174,7 +174,8 @@ static void load_path(struct gs_options *out, const struct gs_option *option,
 static_assert(GS_OPTIONS_PATH_BYTES == 1024, "gs_option_wrong names the limit");
 
 /* Rounds up if the table asks for this, and adds a note. */
-static uint64_t rounded(const struct gs_option *option, const char *text, uint64_t value,
+static uint64_t rounded(const struct gs_option *option, const char *label,
+                        const char *text, uint64_t value,
                         struct gs_options_messages *notes)
 {
     const struct gs_option size = {.type = GS_OPTION_SIZE};
@@ -187,131 +188,38 @@ static uint64_t rounded(const struct gs_option *option, const char *text, uint64
         return value;
     }
     value += step - value % step;
-    add_note(notes, "gpushim: %s=%s: not a multiple of %s; using %s", option->name,
+    add_note(notes, "gpushim: %s%s: not a multiple of %s; using %s", label,
              gs_option_quote(text, strlen(text), quote, sizeof(quote)), multiple,
              gs_option_size_text(value, exact));
     return value;
 }
 
+/* In:  label  what precedes the value in a note: "NAME=", or "LIST=item:" */
 static void load_value(struct gs_options *out, const struct gs_option *option,
-                       const char *text, struct gs_options_messages *notes)
+                       const char *label, const char *text,
+                       struct gs_options_messages *notes)
 {
     char quote[QUOTE_BYTES], wrong[GS_OPTION_WRONG_BYTES];
     const char *problem;
     uint64_t value;
 
-    if (gs_option_parse(option, text, &value) == GS_OK &&
-        gs_option_in_range(option, value)) {
-        store(out, option, rounded(option, text, value, notes));
+    if (option->type == GS_OPTION_PATH || option->type == GS_OPTION_TEXT) {
+        load_path(out, option, label, text, notes);
         return;
     }
+    if (gs_option_parse(option, text, &value) == GS_OK &&
+        gs_option_in_range(option, value)) {
+        store(out, option, rounded(option, label, text, value, notes));
+        return;
+    }
+    store_default(out, option); /* a list may have changed it */
     problem = gs_option_wrong(option, text, wrong);
-    add_note(notes, "gpushim: %s=%s: %s; using %s", option->name,
+    add_note(notes, "gpushim: %s%s: %s; using %s", label,
              gs_option_quote(text, strlen(text), quote, sizeof(quote)),
              problem ? problem : "", option->fallback);
 }
 
 /* ---- Unknown names ---------------------------------------------------------------- */
-
-static unsigned lower(char c)
-{
-    return (unsigned char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
-}
-
-/*
- * The number of insertions, deletions, replacements and swaps of neighbours between two
- * names (optimal string alignment). Both are at most NAME_BYTES long.
- */
-static unsigned edit_distance(const char *a, size_t a_length, const char *b,
-                              size_t b_length)
-{
-    unsigned char rows[3][NAME_BYTES + 1] = {{0}};
-    unsigned char *before = rows[0], *above = rows[1], *row = rows[2];
-
-    for (size_t j = 0; j <= b_length; j++) {
-        above[j] = (unsigned char)j;
-    }
-    for (size_t i = 1; i <= a_length; i++) {
-        unsigned char *spare = before;
-
-        row[0] = (unsigned char)i;
-        for (size_t j = 1; j <= b_length; j++) {
-            bool same = lower(a[i - 1]) == lower(b[j - 1]);
-            unsigned best = above[j - 1] + !same;
-
-            if (best > above[j] + 1u) {
-                best = above[j] + 1u;
-            }
-            if (best > row[j - 1] + 1u) {
-                best = row[j - 1] + 1u;
-            }
-            if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
-                lower(a[i - 2]) == lower(b[j - 1]) && best > before[j - 2] + 1u) {
-                best = before[j - 2] + 1u;
-            }
-            row[j] = (unsigned char)best;
-        }
-        before = above;
-        above = row;
-        row = spare;
-    }
-    return above[b_length];
-}
-
-/*
- * The distance of a word from a known name, in half edits: the least of the distances
- * from the whole name and, at half an edit more, from every tail after an underscore
- * (SEGMNET is close to POOL_SEGMENT).
- */
-static unsigned name_distance(const char *word, size_t length, const char *name)
-{
-    unsigned best = UINT_MAX;
-
-    for (const char *part = name; part; part = strchr(part, '_')) {
-        unsigned distance;
-
-        part += *part == '_';
-        distance = 2 * edit_distance(word, length, part, strlen(part)) + (part != name);
-        if (distance < best) {
-            best = distance;
-        }
-    }
-    return best;
-}
-
-/* Names at this distance, in half edits, and farther ones are not meant. */
-static unsigned far_from(size_t length)
-{
-    return 2 * (length < 6 ? 1 : (unsigned)length / 3) + 2;
-}
-
-bool gs_options_is_near(const char *word, size_t length, const char *name)
-{
-    return length >= 3 && length <= NAME_BYTES &&
-           name_distance(word, length, name) < far_from(length);
-}
-
-const char *gs_options_nearest(const char *word, size_t length)
-{
-    const char *nearest = NULL;
-    unsigned best = far_from(length);
-
-    if (length < 3 || length > NAME_BYTES) {
-        return NULL;
-    }
-    for (size_t i = 0; i < GS_OPTIONS_COUNT + gs_launcher_options_count; i++) {
-        const char *name = i < GS_OPTIONS_COUNT
-                               ? gs_options_table[i].name
-                               : gs_launcher_options[i - GS_OPTIONS_COUNT].name;
-        unsigned distance = name_distance(word, length, name + sizeof(name_prefix) - 1);
-
-        if (distance < best) {
-            best = distance;
-            nearest = name;
-        }
-    }
-    return nearest;
-}
 
 static void add_unknown_note(const char *name, size_t length,
                              struct gs_options_messages *notes)
@@ -319,7 +227,9 @@ static void add_unknown_note(const char *name, size_t length,
     char quote[QUOTE_BYTES];
     size_t prefix = sizeof(name_prefix) - 1;
     const char *nearest = gs_options_nearest(name + prefix, length - prefix);
+    const struct gs_item *item = nearest ? gs_item_of(gs_option_row_of(nearest)) : NULL;
 
+    nearest = item ? gs_lists[item->list].name : nearest;
     add_note(notes, "gpushim: %s is not a gpushim variable%s%s%s; ignored",
              gs_option_quote(name, length, quote, sizeof(quote)),
              nearest ? " (did you mean " : "", nearest ? nearest : "",
@@ -343,32 +253,48 @@ static bool is_launcher_name(const char *name, size_t length)
     return false;
 }
 
-/* Reads one entry, with a name up to `length`. `seen` counts the entries of each
- * option. */
+/* What the environment has: of each row the entries and the first one's value, of each
+ * list the same, as far as it is to be read as one. */
+struct entries {
+    unsigned char seen[GS_OPTIONS_COUNT + GS_LISTS];
+    const char *values[GS_OPTIONS_COUNT];
+    const char *lists[GS_LISTS];
+};
+
+/* Counts an entry; returns whether it is the first. */
+static bool is_first(unsigned char *seen, const char *name,
+                     struct gs_options_messages *notes)
+{
+    if (*seen == 1) {
+        add_note(notes, "gpushim: %s is set more than once; the first counts", name);
+    }
+    *seen += *seen < 2;
+    return *seen == 1;
+}
+
+/* Reads one entry, with a name up to `length`. Lists are read later. */
 static void load_entry(struct gs_options *out, const char *entry, size_t length,
-                       unsigned char seen[], struct gs_options_messages *notes)
+                       struct entries *all, struct gs_options_messages *notes)
 {
     const char *value = entry + length + 1;
+    char label[sizeof(gs_options_table->name) + 1];
+    unsigned list = gs_list_named(entry, length);
 
+    if (list < GS_LISTS && gs_list_is_meant(list, value)) {
+        if (is_first(&all->seen[GS_OPTIONS_COUNT + list], gs_lists[list].name, notes) &&
+            *value) {
+            all->lists[list] = value;
+        }
+        return;
+    }
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         if (!is_named(gs_options_table[i].name, entry, length)) {
             continue;
         }
-        if (seen[i] == 1) {
-            add_note(notes, "gpushim: %s is set more than once; the first counts",
-                     gs_options_table[i].name);
-        }
-        if (seen[i] < 2) {
-            seen[i]++;
-        }
-        if (seen[i] > 1 || !*value) {
-            return;
-        }
-        if (gs_options_table[i].type == GS_OPTION_PATH ||
-            gs_options_table[i].type == GS_OPTION_TEXT) {
-            load_path(out, &gs_options_table[i], value, notes);
-        } else {
-            load_value(out, &gs_options_table[i], value, notes);
+        if (is_first(&all->seen[i], gs_options_table[i].name, notes) && *value) {
+            all->values[i] = value;
+            snprintf(label, sizeof(label), "%.31s=", gs_options_table[i].name);
+            load_value(out, &gs_options_table[i], label, value, notes);
         }
         return;
     }
@@ -377,13 +303,97 @@ static void load_entry(struct gs_options *out, const char *entry, size_t length,
     }
 }
 
+/* ---- Lists ------------------------------------------------------------------------ */
+
+struct list_reading {
+    struct gs_options *out;
+    struct gs_options_messages *notes;
+    const char *name;
+};
+
+static void load_item(void *self, const struct gs_item *item, const char *value)
+{
+    const struct list_reading *reading = self;
+    char label[sizeof(gs_lists->name) + sizeof(item->word) + 2];
+
+    snprintf(label, sizeof(label), "%.23s=%.11s%s", reading->name, item->word,
+             item->word[0] ? ":" : "");
+    if (*value) {
+        load_value(reading->out, &gs_options_table[item->row], label, value,
+                   reading->notes);
+    } else {
+        store_default(reading->out, &gs_options_table[item->row]);
+    }
+}
+
+static void note_item(void *self, const char *item, size_t length, const char *problem)
+{
+    const struct list_reading *reading = self;
+    char quote[QUOTE_BYTES];
+
+    add_note(reading->notes, "gpushim: %s=%s: %s", reading->name,
+             gs_option_quote(item, length, quote, sizeof(quote)), problem);
+}
+
+/* The variables of before, "A=1, B=2", of a list; returns their number. */
+static unsigned old_names(unsigned list, const struct entries *all, char out[NOTE_BYTES])
+{
+    char quote[QUOTE_BYTES];
+    unsigned count = 0, own = gs_list_own_row(list);
+    size_t used = 0;
+
+    for (unsigned i = 0; i < GS_OPTIONS_COUNT && used < NOTE_BYTES; i++) {
+        const struct gs_item *item = gs_item_of(i);
+
+        if (item && item->list == list && i != own && all->values[i]) {
+            used +=
+                (size_t)snprintf(out + used, NOTE_BYTES - used, "%s%s=%s",
+                                 count++ ? ", " : "", gs_options_table[i].name,
+                                 gs_option_quote(all->values[i], strlen(all->values[i]),
+                                                 quote, sizeof(quote)));
+        }
+    }
+    return count;
+}
+
+/* A list replaces its items' own names; without it they count, and a line says how the
+ * list would be written. */
+static void load_list(struct gs_options *out, unsigned list, const struct entries *all,
+                      struct gs_options_messages *notes)
+{
+    struct list_reading reading = {out, notes, gs_lists[list].name};
+    const struct gs_list_sink sink = {load_item, note_item, &reading};
+    char old[NOTE_BYTES];
+    unsigned count = old_names(list, all, old);
+
+    if (all->lists[list]) {
+        gs_list_read(list, all->lists[list], notes->scratch, &sink);
+        if (count) {
+            add_note(notes, "gpushim: %.320s: %s is set, which replaces %s; ignored", old,
+                     reading.name, count > 1 ? "them" : "it");
+        }
+        return;
+    }
+    if (count && *gs_list_write(list, all->values, notes->scratch)) {
+        size_t used = strlen(notes->renamed);
+
+        snprintf(notes->renamed + used, sizeof(notes->renamed) - used,
+                 "gpushim: %.320s %s now %s=%.400s\n", old, count > 1 ? "are" : "is",
+                 reading.name, notes->scratch);
+    }
+}
+
+static_assert(GS_OPTIONS_RENAMED_BYTES >= GS_LISTS * 800, "a line for each list");
+static_assert(sizeof(((struct gs_options_messages *)0)->scratch) == GS_LIST_BYTES,
+              "a list fits");
+
 void gs_options_load(struct gs_options *out, char *const *env, bool secure,
                      struct gs_options_messages *notes)
 {
-    unsigned char seen[GS_OPTIONS_COUNT] = {0};
+    struct entries all = {0};
     int saved_errno = errno;
 
-    notes->text[0] = '\0';
+    notes->text[0] = notes->renamed[0] = '\0';
     notes->length = 0;
     notes->lines = notes->dropped = 0;
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
@@ -400,8 +410,11 @@ void gs_options_load(struct gs_options *out, char *const *env, bool secure,
         }
         equals = strchr(*env, '=');
         if (equals) {
-            load_entry(out, *env, (size_t)(equals - *env), seen, notes);
+            load_entry(out, *env, (size_t)(equals - *env), &all, notes);
         }
+    }
+    for (unsigned list = 0; list < GS_LISTS; list++) {
+        load_list(out, list, &all, notes);
     }
     add_dropped_note(notes);
     errno = saved_errno;

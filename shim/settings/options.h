@@ -68,12 +68,18 @@ struct gs_options { // NOLINT(clang-analyzer-optin.performance.Padding)
 /* The most lines of notes for one environment; a last line counts further problems. */
 #define GS_OPTIONS_MESSAGE_LINES 20
 
+#define GS_OPTIONS_RENAMED_BYTES 8192
+
 /* The notes about an environment: whole lines, each "gpushim: ...\n". */
 struct gs_options_messages {
     char text[8192]; /* NUL-terminated */
     size_t length;
     unsigned lines;   /* in text, without the last line about dropped ones */
     unsigned dropped; /* problems without space for a line */
+    /* A line for each list that variables of before say: the caller decides who writes
+     * it. NUL-terminated. */
+    char renamed[GS_OPTIONS_RENAMED_BYTES];
+    char scratch[2048]; /* a list that is being read */
 };
 
 /*
@@ -85,6 +91,9 @@ struct gs_options_messages {
  *               found by PATH
  * Out:  *out    every field is set: the default if the variable is unset, empty or bad
  *       *notes  overwritten; one line for each bad value, unknown name or double entry
+ *
+ * A variable whose name has become an item of a list (options_lists.h) counts as before,
+ * with a line in notes->renamed, unless the list is there too.
  *
  * Values are case-insensitive, except file names. The first of two entries with one name
  * counts, as with getenv. Never fails. Does not change errno.

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
 
 #define HELP_COLUMNS 78
@@ -83,51 +84,91 @@ const char *gs_option_argument(const char *variable, char out[GS_OPTION_ARGUMENT
 }
 
 /* Writes the line of an option: its form, then what stands in brackets. */
-static void write_form(gs_options_sink sink, void *self, const char *form,
+static void write_form(gs_options_sink sink, void *self, int indent, const char *form,
                        const char *brackets)
 {
-    bool fits = strlen(form) + strlen(brackets) + 6 <= HELP_COLUMNS;
+    bool fits = (size_t)indent + strlen(form) + strlen(brackets) + 4 <= HELP_COLUMNS;
 
-    say(sink, self, "  %s%s", form, *brackets ? fits ? "  " : "\n        " : "");
+    say(sink, self, "%*s%s%s", indent, "", form,
+        *brackets ? fits ? "  " : "\n        " : "");
     say(sink, self, *brackets ? "(%s)\n" : "%s\n", brackets);
+}
+
+/* How an option is written: "GPUSHIM_LEAK_MAX=NUMBER", "--leak-max=NUMBER", or as an item
+ * of a list "redzone:SIZE". Returns `out`. */
+static const char *form_of(enum gs_options_form form, const struct gs_option *option,
+                           const struct gs_item *item, char out[256])
+{
+    char value[GS_OPTION_WORDS_BYTES], name[GS_OPTION_ARGUMENT_BYTES];
+    const char *text = value_form(option, value);
+
+    if (form == GS_OPTIONS_AS_VARIABLES && item) {
+        bool alone = item->value[0] || option->type == GS_OPTION_BOOL;
+
+        snprintf(out, 256, "%s%s%s", item->word, item->word[0] && !alone ? ":" : "",
+                 !item->word[0] || !alone ? text : "");
+    } else if (form == GS_OPTIONS_AS_VARIABLES) {
+        snprintf(out, 256, "%s=%s", option->name, text);
+    } else if (option->type == GS_OPTION_BOOL) {
+        gs_option_argument(option->name, name);
+        snprintf(out, 256, "%s, --no-%s", name, name + 2);
+    } else {
+        snprintf(out, 256, "%s=%s", gs_option_argument(option->name, name), text);
+    }
+    return out;
 }
 
 static void write_option(enum gs_options_form form, gs_options_sink sink, void *self,
                          const struct gs_option *option)
 {
     bool argument = form == GS_OPTIONS_AS_ARGUMENTS;
+    const struct gs_item *item = gs_item_of((unsigned)(option - gs_options_table));
     const char *multiple = gs_option_multiple(option);
-    char value[GS_OPTION_WORDS_BYTES], name[GS_OPTION_ARGUMENT_BYTES];
+    const char *variable = item ? gs_lists[item->list].name : option->name;
+    const int indent = item && !argument ? 8 : 6;
     char line[256], brackets[128] = "";
 
-    if (argument && option->type == GS_OPTION_BOOL) {
-        snprintf(line, sizeof(line), "%s, --no-%s",
-                 gs_option_argument(option->name, name), name + 2);
-    } else {
-        snprintf(line, sizeof(line), "%s=%s",
-                 argument ? gs_option_argument(option->name, name) : option->name,
-                 value_form(option, value));
-    }
     if (argument || *option->fallback) {
-        snprintf(brackets, sizeof(brackets), "%s%s%s%s%s%s%s%s",
-                 argument ? option->name : "", argument && *option->fallback ? ", " : "",
+        snprintf(brackets, sizeof(brackets), "%s%s%s%s%s%s%s%s", argument ? variable : "",
+                 argument && *option->fallback ? ", " : "",
                  *option->fallback ? "default " : "", option->fallback,
                  *option->min ? "; " : "", option->min, *option->max ? " to " : "",
                  option->max);
     }
-    write_form(sink, self, line, brackets);
-    write_wrapped(sink, self, 6, option->doc);
+    write_form(sink, self, indent - 4, form_of(form, option, item, line), brackets);
+    write_wrapped(sink, self, indent, option->doc);
     if (multiple) {
         snprintf(line, sizeof(line), "Rounded up to a multiple of %s.", multiple);
-        write_wrapped(sink, self, 6, line);
+        write_wrapped(sink, self, indent, line);
     }
     for (size_t i = 0; i < gs_choices_count; i++) {
         if (gs_choices[i].offset != option->offset) {
             continue;
         }
         snprintf(line, sizeof(line), "%s: %s", gs_choices[i].word, gs_choices[i].doc);
-        write_wrapped(sink, self, 8, line);
+        write_wrapped(sink, self, indent + 2, line);
     }
+}
+
+/* Writes the line of a list before those of its items, unless the first of them has its
+ * option. */
+static void write_list(enum gs_options_form form, gs_options_sink sink, void *self,
+                       unsigned list)
+{
+    char name[GS_OPTION_ARGUMENT_BYTES], line[64], brackets[64];
+    bool argument = form == GS_OPTIONS_AS_ARGUMENTS;
+
+    if (argument && gs_list_own_row(list) < GS_OPTIONS_COUNT) {
+        return;
+    }
+    snprintf(line, sizeof(line), "%s=LIST",
+             argument ? gs_option_argument(gs_lists[list].name, name)
+                      : gs_lists[list].name);
+    snprintf(brackets, sizeof(brackets), "%s%s%s%s", argument ? gs_lists[list].name : "",
+             argument && gs_lists[list].fallback[0] ? ", " : "",
+             gs_lists[list].fallback[0] ? "default " : "", gs_lists[list].fallback);
+    write_form(sink, self, 2, line, brackets);
+    write_wrapped(sink, self, 6, gs_lists[list].doc);
 }
 
 /* Writes the options that only the launcher has. */
@@ -140,14 +181,16 @@ static void write_launcher_options(gs_options_sink sink, void *self)
         const struct gs_launcher_option *option = &gs_launcher_options[i];
 
         snprintf(line, sizeof(line), "%s=FILE", gs_option_argument(option->name, name));
-        write_form(sink, self, line, option->name);
+        write_form(sink, self, 2, line, option->name);
         write_wrapped(sink, self, 6, option->doc);
     }
 }
 
 void gs_options_help(enum gs_options_form form, gs_options_sink sink, void *self)
 {
+    const struct gs_item *item;
     const char *group = "";
+    unsigned list = GS_LISTS;
 
     write_wrapped(sink, self, 0,
                   form == GS_OPTIONS_AS_VARIABLES ? "Variables read by libgpushim.so."
@@ -167,6 +210,11 @@ void gs_options_help(enum gs_options_form form, gs_options_sink sink, void *self
         if (strcmp(group, option->group) != 0) {
             group = option->group;
             say(sink, self, "\n%s\n", group);
+        }
+        item = gs_item_of((unsigned)i);
+        if (item && item->list != list) {
+            list = item->list;
+            write_list(form, sink, self, list);
         }
         write_option(form, sink, self, option);
     }

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
 
 #define QUOTE_BYTES 200
@@ -16,6 +17,23 @@ struct idle {
     bool set, without;
     const char *why;
 };
+
+/* An item of a list by the value that the list has given it. */
+static void log_one(const struct gs_options *options, char *const *env,
+                    const struct idle *idle, gs_options_idle_sink sink)
+{
+    const unsigned row = gs_option_row_of(idle->name);
+    const struct gs_item *item = gs_item_of(row);
+    char quote[QUOTE_BYTES], text[GS_OPTION_SIZE_BYTES], part[GS_ITEM_BYTES];
+    const char *value = gs_options_given_text(env, idle->name), *name = idle->name;
+
+    if (item) {
+        name = gs_lists[item->list].name;
+        value = gs_option_value_text(&gs_options_table[row], options, false, text);
+        value = gs_item_write(item, value, part);
+    }
+    sink(name, gs_option_quote(value, strlen(value), quote, sizeof(quote)), idle->why);
+}
 
 void gs_options_log_idle(const struct gs_options *options, char *const *env,
                          gs_options_idle_sink sink)
@@ -78,14 +96,9 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
          on && options->free_sync != GS_FREE_SYNC_VERIFY,
          "GPUSHIM_FREE_SYNC is not verify"},
     };
-    char quote[QUOTE_BYTES];
-
     for (size_t i = 0; i < GS_ARRAY_LEN(all); i++) {
-        const char *value = gs_options_given_text(env, all[i].name);
-
         if (all[i].set && all[i].without) {
-            sink(all[i].name, gs_option_quote(value, strlen(value), quote, sizeof(quote)),
-                 all[i].why);
+            log_one(options, env, &all[i], sink);
         }
     }
 }

@@ -2,7 +2,7 @@
  * badargs.c - copies and sets whose addresses or sizes are wrong, one after the other.
  *
  * What they answer depends on who serves the memory, so nothing of it is printed. Proves
- * that GPUSHIM_CHECK_ARGS tells each of them, and that the program goes on.
+ * that GPUSHIM_CHECK=args tells each of them, and that the program goes on.
  *
  *   badargs [WHAT] [COUNT]   one of `cases` below, or all; without arguments, all that
  *                            a program survives natively, too

@@ -32,7 +32,7 @@ static void segment_blocks(void)
     printf("Segment: 3 blocks, then 1\n");
 }
 
-/* "Initialize memory to zero" (G5): of one buffer. Of all: GPUSHIM_CHECK_FILL=zero. */
+/* "Initialize memory to zero" (G5): of one buffer. Of all: GPUSHIM_CHECK=fill:zero. */
 static void no_dirty_data(void)
 {
     GPUSHIM_SCOPED struct gpushim_buffer buffer = GPUSHIM_BUFFER_INIT;

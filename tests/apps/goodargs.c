@@ -3,7 +3,7 @@
  * one.
  *
  * Each part reads its data back; the sum of them all is printed. Proves that
- * GPUSHIM_CHECK_ARGS accuses none.
+ * GPUSHIM_CHECK=args accuses none.
  */
 #include "launch.h"
 

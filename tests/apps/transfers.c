@@ -3,7 +3,7 @@
  * do not.
  *
  * Each part checks its data; the sum of them all is printed. Proves that
- * GPUSHIM_CHECK_TRANSFERS reports each call marked SLOW, with the number and size of its
+ * GPUSHIM_CHECK=transfers reports each call marked SLOW, with the number and size of its
  * copies, and no other.
  *
  *   transfers [CASE...]   some of `cases`; without arguments, all that are not apart

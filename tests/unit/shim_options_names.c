@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shim/settings/options.h"
+#include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
 
 static const char *notes_about(const char *name)
@@ -38,6 +39,8 @@ Test(options_names, nearest_is_suggested)
         {"GPUSHIM_STACKS", "GPUSHIM_STACK"},
         {"GPUSHIM_ENABLED", "GPUSHIM_ENABLE"},
         {"GPUSHIM_VERBOSITY", "GPUSHIM_VERBOSE"},
+        {"GPUSHIM_CHEKC", "GPUSHIM_CHECK"},
+        {"GPUSHIM_CHECK_REDZONES", "GPUSHIM_CHECK"},
         {"GPUSHIM_LIBARY", "GPUSHIM_LIBRARY"}};
     char want[256];
 
@@ -103,12 +106,17 @@ Test(options_help, describes_every_variable_once)
     char line[128];
 
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
+        const struct gs_item *item = gs_item_of((unsigned)i);
+        const char *name = item ? gs_lists[item->list].name : gs_options_table[i].name;
         const char *at;
 
-        snprintf(line, sizeof(line), "\n  %.80s=", gs_options_table[i].name);
+        snprintf(line, sizeof(line), "\n  %.80s=", name);
         at = strstr(text, line);
-        cr_assert(at, "%s", gs_options_table[i].name);
-        cr_expect(!strstr(at + 1, line), "%s stands twice", gs_options_table[i].name);
+        cr_assert(at, "%s", name);
+        cr_expect(!strstr(at + 1, line), "%s stands twice", name);
+        snprintf(line, sizeof(line), "\n    %.80s", item ? item->word : "");
+        cr_expect(!item || strstr(at, line), "%s: no item of %s", name,
+                  gs_options_table[i].name);
         snprintf(line, sizeof(line), "\n%.80s\n", gs_options_table[i].group);
         at = strstr(text, line);
         cr_assert(at, "%s", gs_options_table[i].group);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shim/settings/options.h"
+#include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
 #include "shim/settings/output.h"
 #include "shim/settings/output_ours.h"
@@ -21,10 +22,11 @@
 #define NAME_BYTES GS_OPTION_ARGUMENT_BYTES
 #define SET_MOST   256
 
-/* An option as its variable: the library's with a row, the launcher's without. */
+/* An option as its variable: the library's with a row, lists and the launcher's without.
+ */
 struct option_row {
     const char *variable;
-    const struct gs_option *option; /* NULL: a path */
+    const struct gs_option *option; /* NULL: a list, or a path */
 };
 
 /* Options that are no variables. */
@@ -65,7 +67,7 @@ static size_t set_count;
 
 static size_t row_count(void)
 {
-    return GS_OPTIONS_COUNT + gs_launcher_options_count;
+    return GS_OPTIONS_COUNT + GS_LISTS + gs_launcher_options_count;
 }
 
 static struct option_row row_at(size_t i)
@@ -73,7 +75,9 @@ static struct option_row row_at(size_t i)
     if (i < GS_OPTIONS_COUNT) {
         return (struct option_row){gs_options_table[i].name, &gs_options_table[i]};
     }
-    return (struct option_row){gs_launcher_options[i - GS_OPTIONS_COUNT].name, NULL};
+    i -= GS_OPTIONS_COUNT;
+    return (struct option_row){
+        i < GS_LISTS ? gs_lists[i].name : gs_launcher_options[i - GS_LISTS].name, NULL};
 }
 
 static bool find_row(const char *key, size_t length, struct option_row *out)
@@ -153,15 +157,20 @@ __attribute__((noreturn)) static void unknown_option(enum gs_verb verb, const ch
 
 /* ---- options ----------------------------------------------------------------------- */
 
+bool gs_arguments_is_set(const char *variable)
+{
+    for (size_t i = 0; i < set_count; i++) {
+        if (strcmp(variables_set[i], variable) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void gs_arguments_set(const char *variable, const char *value)
 {
     (void)setenv(variable, value, 1);
-    for (size_t i = 0; i < set_count; i++) {
-        if (strcmp(variables_set[i], variable) == 0) {
-            return;
-        }
-    }
-    if (set_count < SET_MOST) {
+    if (!gs_arguments_is_set(variable) && set_count < SET_MOST) {
         variables_set[set_count++] = variable;
     }
 }
@@ -233,8 +242,13 @@ static char **take_option(char **words, struct gs_arguments *out)
         gs_help_refuse(GS_VERB_HTML, "%.*s: the page's file is -o PAGE", (int)length,
                        word);
     }
+    unsigned list = gs_list_named(row.variable, strlen(row.variable));
+    if (list < GS_LISTS && gs_list_is_meant(list, value)) {
+        gs_lists_take(list, value);
+        return words;
+    }
     if (row.option) {
-        gs_value_check(row.option, value);
+        gs_value_check(row.option, NULL, value);
     }
     out->log_file |= strcmp(row.variable, "GPUSHIM_LOG_FILE") == 0;
     gs_arguments_set(row.variable, value);
@@ -437,12 +451,7 @@ static size_t take_words_of_replay(char **words, struct gs_arguments *out)
 
 static bool is_set_here(enum gs_option_row row)
 {
-    for (size_t i = 0; i < set_count; i++) {
-        if (strcmp(variables_set[i], gs_options_table[row].name) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return gs_arguments_is_set(gs_options_table[row].name);
 }
 
 /* Options that name a file to write have no effect where no process runs. */

@@ -84,16 +84,30 @@ struct gs_arguments {
 void gs_arguments_read(char **words, struct gs_arguments *out);
 /* Sets a variable of the command, as an option does. */
 void gs_arguments_set(const char *variable, const char *value);
+/* Returns whether an option has set it. */
+bool gs_arguments_is_set(const char *variable);
 /* Writes the variables that options set, as words "NAME=value " for a shell. */
 void gs_arguments_print_set(void);
 
 /* ---- values of options (values.c) ---- */
 
-/* Ends the launcher with a line if the text is no value of the option. */
-void gs_value_check(const struct gs_option *option, const char *value);
+/* Ends the launcher with a line if the text is no value of the option.
+ * In: label  what precedes the value in the line: "--leak-max="; NULL: the option's */
+void gs_value_check(const struct gs_option *option, const char *label, const char *value);
 /* The value of a variable that is a number or a switch, as the command will have it; its
  * default if it is not set or malformed. */
 uint64_t gs_value_now(enum gs_option_row row);
+
+/* ---- variables that are lists (lists.c) ---- */
+
+/* Replaces each list in the environment by the variables of its items' own options, which
+ * is how the launcher has all options. Says which variables have another name now. */
+void gs_lists_split(void);
+/* Sets the options of a list that is the value of an option. Ends the launcher with a
+ * line if it has an unknown item, or a value that is none. */
+void gs_lists_take(unsigned list, const char *value);
+/* The opposite of gs_lists_split, for the command. */
+void gs_lists_join(void);
 
 /* ---- help (help.c) ---- */
 

@@ -87,6 +87,7 @@ int main(int unused, char **argv)
     static struct gs_command command;
     (void)unused;
     gs_stderr_remember();
+    gs_lists_split();
     gs_arguments_read(argv + 1, &arguments);
     switch (arguments.verb) {
     case GS_VERB_REPORT:
@@ -118,11 +119,14 @@ int main(int unused, char **argv)
     if (arguments.nvtx) {
         set_nvtx();
     }
+    if (!arguments.print) {
+        gs_paths_make_absolute();
+    }
+    gs_lists_join();
     if (arguments.print) {
         print(&arguments, preload);
         return fflush(stdout) == 0 ? 0 : 1;
     }
-    gs_paths_make_absolute();
     arguments.preload = preload;
     arguments.all = argv;
     gs_run_command(&command, &arguments);

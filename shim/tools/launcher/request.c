@@ -224,7 +224,7 @@ static void take_setting(struct inquiry *inquiry, const char *word)
                          near ? ": did you mean " : "", near ? near : "",
                          near ? "?" : "");
     }
-    gs_value_check(&gs_options_table[row], word + length + 1);
+    gs_value_check(&gs_options_table[row], NULL, word + length + 1);
     int printed = snprintf(inquiry->request, sizeof(inquiry->request), "set %s=%s",
                            gs_options_table[row].name, word + length + 1);
     if (printed < 0 || (size_t)printed >= sizeof(inquiry->request) - 1 ||

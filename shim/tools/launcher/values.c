@@ -15,6 +15,7 @@
 #include "shim/limits/warmup_list.h"
 #include "shim/report/leak_rules.h"
 #include "shim/report/outputs.h"
+#include "shim/settings/options.h"
 #include "shim/settings/options_table.h"
 #include "shim/settings/signal_names.h"
 #include "shim/tools/launcher/launcher.h"
@@ -115,7 +116,7 @@ static const char *wrong_value(const struct gs_option *option, const char *value
     return wrong;
 }
 
-void gs_value_check(const struct gs_option *option, const char *value)
+void gs_value_check(const struct gs_option *option, const char *label, const char *value)
 {
     char out[WRONG_BYTES], shown[SHOWN_BYTES], name[GS_OPTION_ARGUMENT_BYTES];
     const char *wrong = wrong_value(option, value, out);
@@ -123,8 +124,9 @@ void gs_value_check(const struct gs_option *option, const char *value)
         return;
     }
     bool bounds = option->max[0] && !strstr(wrong, option->max);
-    gs_launcher_fail(GS_EXIT_USAGE, "%s=%s: %s%s%s%s%s",
-                     gs_option_argument(option->name, name),
+    gs_launcher_fail(GS_EXIT_USAGE, "%s%s%s: %s%s%s%s%s",
+                     label ? label : gs_option_argument(option->name, name),
+                     label ? "" : "=",
                      gs_option_quote(value, strlen(value), shown, sizeof(shown)), wrong,
                      bounds ? "; accepted: " : "", bounds ? option->min : "",
                      bounds ? " to " : "", bounds ? option->max : "");
@@ -132,12 +134,14 @@ void gs_value_check(const struct gs_option *option, const char *value)
 
 uint64_t gs_value_now(enum gs_option_row row)
 {
+    static struct gs_options options;
+    static struct gs_options_messages notes;
     const struct gs_option *option = &gs_options_table[row];
-    const char *text = getenv(option->name);
+    char text[GS_OPTION_SIZE_BYTES];
     uint64_t value = 0;
-    if (text && gs_option_parse(option, text, &value) == GS_OK &&
-        gs_option_in_range(option, value)) {
-        return value;
-    }
-    return gs_option_parse(option, option->fallback, &value) == GS_OK ? value : 0;
+    gs_options_load(&options, environ, false, &notes);
+    return gs_option_parse(option, gs_option_value_text(option, &options, true, text),
+                           &value) == GS_OK
+               ? value
+               : 0;
 }

@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
 #
-# checks.sh - GPUSHIM_CHECK_REDZONE, _FILL and _QUARANTINE: what is written by somebody who
+# checks.sh - GPUSHIM_CHECK=redzone, fill and quarantine: what is written by somebody who
 # is not to is an error in the report, with whose memory it was; what cannot be looked at is
 # counted; and no program that does nothing wrong notices anything.
 
 uses outputs state
 
-zone=GPUSHIM_CHECK_REDZONE=256
-poison=GPUSHIM_CHECK_FILL=poison
-held=GPUSHIM_CHECK_QUARANTINE=8M
+zone=GPUSHIM_CHECK=redzone:256
+poison=GPUSHIM_CHECK=fill:poison
+held=GPUSHIM_CHECK=quarantine:8M
 
 # error_lines FILE: the report's errors, without what differs from run to run.
 error_lines() {
@@ -127,14 +127,14 @@ for way in shared static linked proc; do
     checks_late_case "$way" reused '64.0 KiB' "$poison" reused
 done
 add_case "checks fill written after free, then used again, large" \
-  checks_late_case shared large_reused '4.00 MiB' GPUSHIM_CHECK_FILL=zero reused_large
+  checks_late_case shared large_reused '4.00 MiB' GPUSHIM_CHECK=fill:zero reused_large
 # Held back it is looked at when it goes at last: at the end.
 add_case "checks fill written after free, held back" checks_last_look_case shared reused \
-  "$poison GPUSHIM_CHECK_QUARANTINE=8M" 'write after free to 0x'
+  "$poison GPUSHIM_CHECK=quarantine:8M" 'write after free to 0x'
 
 # What new memory has in it, in the first block and in one that was used before.
 checks_fresh_case() {
-  preloaded shim GPUSHIM_CHECK_FILL="$1" -- "$apps/overruns_shared" fresh
+  preloaded shim GPUSHIM_CHECK=fill:"$1" -- "$apps/overruns_shared" fresh
   expect_clean shim.err
   expect_equal "new memory" "$(printf 'overruns: new memory has %s\n' "$2" "$2")" \
     "$(<shim.out)"
@@ -306,14 +306,14 @@ checks_full_case() {
   expect_clean shim.err
 }
 add_case "checks on a full device" checks_full_case ''
-add_case "checks on a full device, all of it held back" checks_full_case GPUSHIM_CHECK_QUARANTINE=1G
+add_case "checks on a full device, all of it held back" checks_full_case GPUSHIM_CHECK=quarantine:1G
 add_case "checks on a full device, carved" checks_full_case \
-  'GPUSHIM_CHECK_QUARANTINE=1G GPUSHIM_POOL_CARVE=on'
+  'GPUSHIM_CHECK=quarantine:1G GPUSHIM_POOL_CARVE=on'
 
 # Under a limit, with what is held back: the same count as without the checks.
 checks_limited_case() {
   preloaded plain GPUSHIM_MEM_LIMIT=32M -- "$apps/overruns_shared" full
-  preloaded shim GPUSHIM_MEM_LIMIT=32M GPUSHIM_CHECK_QUARANTINE=1G "$poison" -- \
+  preloaded shim GPUSHIM_MEM_LIMIT=32M GPUSHIM_CHECK=quarantine:1G "$poison" -- \
     "$apps/overruns_shared" full
   expect_same plain shim
 }
@@ -325,7 +325,7 @@ checks_clean_case() {
   export CUDASIM_MEMORY=512M CUDASIM_DEVICES=2
   [[ $1 != sizes_* ]] || CUDASIM_MEMORY=192M # all of it is filled, again and again
   need_file "$apps/$1"
-  same_as_native GPUSHIM_CHECK_REDZONE=512 "$poison" "$held" -- "$apps/$1"
+  same_as_native GPUSHIM_CHECK=redzone:512 "$poison" "$held" -- "$apps/$1"
   [[ -s native.err ]] || expect_only_report shim.err
   expect_no_text shim.err ' ERROR .*(overrun|write after)'
   [[ $2 == any ]] || expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
@@ -361,22 +361,22 @@ checks_told_case() {
   same_as_native "${settings[@]}" -- "$apps/overruns_shared"
   expect_equal "what is said" "gpushim: $1" "$(grep -v '^==' shim.err)"
 }
-needs='GPUSHIM_CHECK_REDZONE, _FILL and _QUARANTINE need the pool and the tracker: with'
+needs='GPUSHIM_CHECK: redzone, fill and quarantine need the pool and the tracker: with'
 add_case "checks need the pool" checks_told_case "$needs GPUSHIM_POOL=off they are off, too" \
   "$zone GPUSHIM_POOL=off"
 add_case "checks need the tracker" checks_told_case "$needs GPUSHIM_TRACK=off they are off, too" \
   "$held GPUSHIM_TRACK=off"
 add_case "checks wait where frees are lazy" checks_told_case \
-  'GPUSHIM_FREE_SYNC=lazy: with a check of GPUSHIM_CHECK_* on, frees wait as they do natively' \
+  'GPUSHIM_FREE_SYNC=lazy: with redzone, fill or quarantine of GPUSHIM_CHECK, frees wait as they do natively' \
   "$poison GPUSHIM_FREE_SYNC=lazy"
 
 checks_bad_values_case() {
-  preloaded shim GPUSHIM_CHECK_REDZONE=some GPUSHIM_CHECK_FILL=red GPUSHIM_CHECK_QUARANTINE=-1 \
+  preloaded shim GPUSHIM_CHECK=redzone:some,fill:red,quarantine:-1 \
     -- "$apps/overruns_shared"
   expect_status shim 0
-  expect_text shim.err '^gpushim: GPUSHIM_CHECK_REDZONE=some: '
-  expect_text shim.err '^gpushim: GPUSHIM_CHECK_FILL=red: '
-  expect_text shim.err '^gpushim: GPUSHIM_CHECK_QUARANTINE=-1: '
+  expect_text shim.err '^gpushim: GPUSHIM_CHECK=redzone:some: not a size (such as 20M); using 0$'
+  expect_text shim.err '^gpushim: GPUSHIM_CHECK=fill:red: '
+  expect_text shim.err '^gpushim: GPUSHIM_CHECK=quarantine:-1: '
   expect_count shim.err '^gpushim: ' 3
 }
 add_case "checks of bad values" checks_bad_values_case

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
 #
-# checks_args.sh - GPUSHIM_CHECK_ARGS: copies and sets of memory that is not theirs are
+# checks_args.sh - GPUSHIM_CHECK=args: copies and sets of memory that is not theirs are
 # errors of the report, told as they were made; programs that are right are not accused.
 
 uses outputs state
@@ -45,7 +45,7 @@ args_case() {
   local way=$1 what=$2 text=$3
 
   shift 3
-  preloaded shim GPUSHIM_CHECK_ARGS=on GPUSHIM_LEAK_REPORT=off "$@" -- "$apps/badargs_$way" \
+  preloaded shim GPUSHIM_CHECK=args GPUSHIM_LEAK_REPORT=off "$@" -- "$apps/badargs_$way" \
     "$what"
   expect_status shim 0
   expect_only_report shim.err
@@ -83,12 +83,12 @@ for setting in GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_FREE_SYNC=wait \
 done
 for way in static linked; do
   add_case "check args freed, held back $way" args_case "$way" freed "$args_freed" \
-    GPUSHIM_CHECK_QUARANTINE=8M
+    GPUSHIM_CHECK=quarantine:8M
 done
 add_case "check args freed, held back and filled" args_case linked freed "$args_freed" \
-  GPUSHIM_CHECK_QUARANTINE=8M GPUSHIM_CHECK_FILL=poison GPUSHIM_CHECK_REDZONE=256
+  GPUSHIM_CHECK=quarantine:8M,fill:poison,redzone:256
 add_case "check args overrun, neighbours held back" args_case linked beyond "$args_beyond" \
-  GPUSHIM_CHECK_QUARANTINE=8M
+  GPUSHIM_CHECK=quarantine:8M
 
 # Each kind of memory and of use, through one way of each API.
 for way in static linked; do
@@ -209,7 +209,7 @@ done
 # One place is written out once, and counted each time; of many the first 32 are written out.
 # args_many_case WAY WHAT ERRORS LINE PLACES
 args_many_case() {
-  preloaded shim GPUSHIM_CHECK_ARGS=on GPUSHIM_ERROR_EXITCODE=9 -- "$apps/badargs_$1" "$2" 500
+  preloaded shim GPUSHIM_CHECK=args GPUSHIM_ERROR_EXITCODE=9 -- "$apps/badargs_$1" "$2" 500
   expect_status shim 9
   expect_only_report shim.err
   expect_text shim.err "SUMMARY: gpushim: $3, 0 B leaked in 0 allocations, 0 call sites\$"
@@ -227,7 +227,7 @@ done
 
 # What was freed in a stream's order may still be used by work in front of that.
 args_behind_case() {
-  preloaded shim GPUSHIM_CHECK_ARGS=on -- "$apps/badargs_$1" freed-behind
+  preloaded shim GPUSHIM_CHECK=args -- "$apps/badargs_$1" freed-behind
   expect_status shim 0
   expect_clean shim.err
 }
@@ -240,20 +240,20 @@ args_off_case() {
   preloaded shim GPUSHIM_POOL=off -- "$apps/badargs_static" beyond
   expect_status shim 0
   expect_clean shim.err
-  preloaded track GPUSHIM_CHECK_ARGS=on GPUSHIM_TRACK=off -- "$apps/badargs_static" beyond
+  preloaded track GPUSHIM_CHECK=args GPUSHIM_TRACK=off -- "$apps/badargs_static" beyond
   expect_status track 0
-  expect_equal "what is said" "gpushim: GPUSHIM_CHECK_ARGS=on: with GPUSHIM_TRACK=off no memory \
+  expect_equal "what is said" "gpushim: GPUSHIM_CHECK=args: with GPUSHIM_TRACK=off no memory \
 is known; nothing is checked" "$(<track.err)"
-  preloaded bad GPUSHIM_POOL=off GPUSHIM_CHECK_ARGS=maybe -- "$apps/badargs_static" beyond
+  preloaded bad GPUSHIM_POOL=off GPUSHIM_CHECK=args:maybe -- "$apps/badargs_static" beyond
   expect_status bad 0
-  expect_text bad.err '^gpushim: GPUSHIM_CHECK_ARGS=maybe: '
+  expect_text bad.err '^gpushim: GPUSHIM_CHECK=args:maybe: '
   expect_text bad.err 'SUMMARY: gpushim: 0 errors'
 }
 add_case "check args off" args_off_case
 
 # Without stacks an address is a place.
 args_stacks_case() {
-  preloaded shim GPUSHIM_CHECK_ARGS=on GPUSHIM_STACK=off -- "$apps/badargs_linked" often 50
+  preloaded shim GPUSHIM_CHECK=args GPUSHIM_STACK=off -- "$apps/badargs_linked" often 50
   expect_text shim.err 'SUMMARY: gpushim: 50 errors, '
   expect_text shim.err '^==[0-9]+==   and 49 more times from there$'
   expect_text shim.err 'ERROR 1: overrun of 0x[0-9a-f]+ by 1 B \(cuMemsetD8 of 4[.]00 KiB'
@@ -263,18 +263,18 @@ add_case "check args without stacks" args_stacks_case
 # Rules take them, as they do frees.
 args_rules_case() {
   printf 'free:set_beyond\nleak:set_beyond\n' >rules
-  preloaded other GPUSHIM_CHECK_ARGS=on GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- \
+  preloaded other GPUSHIM_CHECK=args GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- \
     "$apps/badargs_static" beyond
   expect_status other 9
   echo 'arg:^set_beyond$' >>rules
-  preloaded shim GPUSHIM_CHECK_ARGS=on GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- \
+  preloaded shim GPUSHIM_CHECK=args GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- \
     "$apps/badargs_static" beyond
   expect_status shim 0
   expect_text shim.err '^==[0-9]+== Suppressed: 1 error by 1 rule$'
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, '
   expect_no_text shim.err 'ERROR'
   echo 'arg:set_deep max_count=3' >rules
-  preloaded cap GPUSHIM_CHECK_ARGS=on GPUSHIM_SUPPRESSIONS=rules -- "$apps/badargs_static" \
+  preloaded cap GPUSHIM_CHECK=args GPUSHIM_SUPPRESSIONS=rules -- "$apps/badargs_static" \
     everywhere
   expect_count cap.err \
     'not suppressed: 32 errors in all, more than arg:set_deep max_count=3 \(rules:1\) allows$' 32
@@ -283,7 +283,7 @@ add_case "check args suppressed" args_rules_case
 
 # args_json_case WAY WHAT [PATH VALUE...]: the error has these values.
 args_json_case() {
-  preloaded shim GPUSHIM_CHECK_ARGS=on GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r -- \
+  preloaded shim GPUSHIM_CHECK=args GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r -- \
     "$apps/badargs_$1" "$2"
   expect_valid r
   expect_equal "errors" 1 "$(json_get r summary errors)"
@@ -303,7 +303,7 @@ add_case "check args json of a use after free" args_json_case linked freed-insid
 
 # The state file has them.
 args_state_case() {
-  preloaded shim GPUSHIM_CHECK_ARGS=on GPUSHIM_STATE_FILE=state -- "$apps/badargs_static" all 20
+  preloaded shim GPUSHIM_CHECK=args GPUSHIM_STATE_FILE=state -- "$apps/badargs_static" all 20
   state_report found state
   expect_status found 0
   errors_of shim.err >wanted
@@ -323,7 +323,7 @@ good_case() {
 
   need_file "$program"
   shift
-  same_as_native GPUSHIM_CHECK_ARGS=on "$@" -- "$program"
+  same_as_native GPUSHIM_CHECK=args "$@" -- "$program"
   expect_text shim.err '^==[0-9]+== SUMMARY: '
   expect_no_text shim.err 'ERROR [0-9]+: (use |overrun|underrun)'
 }
@@ -348,7 +348,7 @@ done
 # While a stream captures the driver is not asked after addresses.
 args_capture_case() {
   preloaded off CUDASIM_LOG=2 -- "$apps/capture_linked"
-  preloaded shim CUDASIM_LOG=2 GPUSHIM_CHECK_ARGS=on -- "$apps/capture_linked"
+  preloaded shim CUDASIM_LOG=2 GPUSHIM_CHECK=args -- "$apps/capture_linked"
   expect_same off shim
   expect_same_while_capturing off shim
 }

@@ -117,8 +117,8 @@ arguments_case() {
 }
 add_case "cost of a set" arguments_case set sets
 add_case "cost of a copy" arguments_case copy copies
-add_case "cost of a checked set" arguments_case set_checked sets GPUSHIM_CHECK_ARGS=on
-add_case "cost of a checked copy" arguments_case copy_checked copies GPUSHIM_CHECK_ARGS=on
+add_case "cost of a checked set" arguments_case set_checked sets GPUSHIM_CHECK=args
+add_case "cost of a checked copy" arguments_case copy_checked copies GPUSHIM_CHECK=args
 
 # What an error of a copy or a set is looked for in, once for its place: all of the history
 # of frees, and each live record. Counted while those functions run, with what they call.
@@ -128,11 +128,11 @@ error_cost_case() {
   unsanitized
   nm "$shim" | grep -q ' gs_tracker_former$' || skip "a build with its symbols"
   for count in $few $many; do
-    counted "records$count" LD_PRELOAD="$shim" GPUSHIM_CHECK_ARGS=on GPUSHIM_LEAK_REPORT=off -- \
+    counted "records$count" LD_PRELOAD="$shim" GPUSHIM_CHECK=args GPUSHIM_LEAK_REPORT=off -- \
       --toggle-collect=gs_tracker_error_use "$program" among "$count"
     expect_text "records$count.err" 'SUMMARY: gpushim: 2 errors, 0 B leaked'
   done
-  counted history LD_PRELOAD="$shim" GPUSHIM_CHECK_ARGS=on -- \
+  counted history LD_PRELOAD="$shim" GPUSHIM_CHECK=args -- \
     --toggle-collect=gs_tracker_former "$program" among "$few"
   expect_within error_history "$(<history.total)"
   expect_within error_record $((($(<records$many.total) - $(<records$few.total)) / (many - few)))
@@ -175,12 +175,12 @@ add_case "cost of a pair of large blocks" pair_case pair_large large CUDASIM_MEM
 add_case "cost of a pair of large blocks, without tracking" pair_case large_no_track large CUDASIM_MEMORY=4G \
   GPUSHIM_TRACK=off
 add_case "cost of a pair of one large size, without tracking" pair_case whole_no_track segment GPUSHIM_TRACK=off
-add_case "cost of a pair with a red zone" pair_case pair_redzone device GPUSHIM_CHECK_REDZONE=256 \
+add_case "cost of a pair with a red zone" pair_case pair_redzone device GPUSHIM_CHECK=redzone:256 \
   GPUSHIM_STACK_FREE=auto
-add_case "cost of a pair with fills" pair_case pair_fill device GPUSHIM_CHECK_FILL=poison \
+add_case "cost of a pair with fills" pair_case pair_fill device GPUSHIM_CHECK=fill:poison \
   GPUSHIM_STACK_FREE=auto
 add_case "cost of a pair with a quarantine" pair_case pair_quarantine device \
-  GPUSHIM_CHECK_QUARANTINE=1M GPUSHIM_STACK_FREE=auto
+  GPUSHIM_CHECK=quarantine:1M GPUSHIM_STACK_FREE=auto
 add_case "cost of a miss" pair_case miss segment GPUSHIM_POOL_RELEASE=0
 add_case "cost of a miss without tracking" pair_case miss_no_track segment \
   GPUSHIM_POOL_RELEASE=0 GPUSHIM_TRACK=off

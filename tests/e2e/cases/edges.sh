@@ -32,7 +32,7 @@ pitched_beside_work_case() {
 
   same_as_native GPUSHIM_LEAK_REPORT=off "$@" -- "$apps/edges_linked" pitched_beside_work
 }
-for setting in GPUSHIM_FREE_SYNC=native GPUSHIM_FREE_SYNC=lazy GPUSHIM_CHECK_QUARANTINE=64M; do
+for setting in GPUSHIM_FREE_SYNC=native GPUSHIM_FREE_SYNC=lazy GPUSHIM_CHECK=quarantine:64M; do
   add_case "edges pitched_beside_work $setting" pitched_beside_work_case "$setting"
 done
 

@@ -46,7 +46,7 @@ for way in shared static linked proc; do
   add_case "errors freed twice by two threads $way" freedtwice_case "$way" small elsewhere
 done
 for setting in GPUSHIM_POOL=off GPUSHIM_POOL_CARVE=on GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy \
-  GPUSHIM_TRACK_SAMPLE_BYTES=1 GPUSHIM_CHECK_ARGS=on GPUSHIM_CHECK_QUARANTINE=64M; do
+  GPUSHIM_TRACK_SAMPLE_BYTES=1 GPUSHIM_CHECK=args GPUSHIM_CHECK=quarantine:64M; do
   for kind in small large ordered managed pinned; do
     add_case "errors $kind freed twice $setting" freedtwice_case linked $kind elsewhere "$setting"
   done
@@ -65,7 +65,7 @@ freedtwice_loop_case() {
   expect_text freed "^$1"
 }
 add_case "errors freed twice in a loop, with checks" freedtwice_loop_case 'first freed #0 give_first$' \
-  GPUSHIM_CHECK_ARGS=on
+  GPUSHIM_CHECK=args
 add_case "errors freed twice in a loop, stacks off" \
   freedtwice_loop_case 'first freed [(]no call stack recorded: GPUSHIM_STACK_FREE=on[)] allocated' \
   GPUSHIM_STACK_FREE=off

@@ -153,9 +153,8 @@ ipc_kept_case() {
 add_case "ipc kept native" ipc_kept_case GPUSHIM_FREE_SYNC=native
 add_case "ipc kept lazy" ipc_kept_case GPUSHIM_FREE_SYNC=lazy
 # Memory that another process has is not filled when it is freed.
-add_case "ipc kept filled" ipc_kept_case GPUSHIM_CHECK_FILL=poison
-add_case "ipc kept filled with zeros" ipc_kept_case GPUSHIM_CHECK_FILL=zero \
-  GPUSHIM_CHECK_REDZONE=256
+add_case "ipc kept filled" ipc_kept_case GPUSHIM_CHECK=fill:poison
+add_case "ipc kept filled with zeros" ipc_kept_case GPUSHIM_CHECK=fill:zero,redzone:256
 
 ipc_files_case() {
   ipc_case "$@"

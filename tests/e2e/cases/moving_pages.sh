@@ -32,7 +32,7 @@ for program in leaky_shared leaky_linked badfree_linked referenced_linked reset_
 done
 for setting in GPUSHIM_FREE_SYNC=lazy GPUSHIM_FREE_SYNC=wait GPUSHIM_POOL_CACHE=0 \
   GPUSHIM_TRACK=off GPUSHIM_ASYNC=pool \
-  GPUSHIM_CHECK_REDZONE=256; do
+  GPUSHIM_CHECK=redzone:256; do
   add_case "moving pages threads_linked $setting" moving_case threads_linked any "$setting"
 done
 

@@ -28,6 +28,63 @@ add_case "options log file is a folder" \
 add_case "options malformed pattern" \
   bad_option_case GPUSHIM_LOG_FILE=log.%z 'GPUSHIM_LOG_FILE=log.%z: '
 
+# options_of_before: for each item of a list, the variable that it was before, a value that is not the default, the
+# list. One line each.
+options_of_before() {
+  "$sources/scripts/def-rows" "$sources/shim/settings/options.def" | awk -F'|' '
+    $1 == "GS_OPT" { field[++n] = $2; name[n] = $3; type[n] = $4; fallback[n] = $5 }
+    $1 == "GS_OPT_CHOICE" && !($2 in word) && $3 != fallback[n] { word[$2] = $3 }
+    $1 == "GS_OPT_LIST" { list[$2] = $3 }
+    $1 == "GS_OPT_ITEM" { list_of[$3] = list[$2] }
+    END {
+      value["BOOL"] = "off"; value["SIZE"] = "1M"; value["UINT"] = 100; value["TIME"] = "1m"; value["TEXT"] = "USR1"
+      for (i = 1; i <= n; i++) {
+        if (!(field[i] in list_of) || list_of[field[i]] == name[i]) continue
+        print name[i], type[i] == "ENUM" ? word[field[i]] : fallback[i] == "off" ? "on" : value[type[i]], list_of[field[i]]
+      }
+    }'
+}
+
+# same_options OLD NEW: both reports had the same settings, which are not the default's.
+same_options() {
+  python3 - "$@" <<'PYTHON'
+import json, sys
+old, new, default = (json.load(open(name + ".json"))["options"] for name in (*sys.argv[1:], "default"))
+for options in (old, new, default):
+    del options["GPUSHIM_OUTPUT_FILE"]
+assert old == new, {name: (old[name], new[name]) for name in old if old[name] != new[name]}
+assert old != default, "it has no effect"
+PYTHON
+}
+
+# A variable of before does what its item of the list does, which the launcher writes; one line says so.
+options_before_case() {
+  local name value list new tried=0
+
+  need python3
+  preloaded default GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=default.json -- "$apps/pinned_shared"
+  while read -r name value list; do
+    new=${name#GPUSHIM_} new=${new,,}
+    new=$("$build/gpushim" --library="$shim" "--${new//_/-}=$value" --print true | grep -o " $list=[^ ]*")
+    preloaded old "$name=$value" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=old.json -- "$apps/pinned_shared"
+    preloaded new "${new# }" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=new.json -- "$apps/pinned_shared"
+    expect_count old.err "^gpushim: $name=$value is now ${new# }\$" 1
+    expect_no_text new.err ' is now '
+    same_options old new || fail "$name=$value is not $new"
+    tried=$((tried + 1))
+  done < <(options_of_before)
+  [[ $tried -gt 4 ]] || fail "$tried tried"
+}
+add_case "options each variable of before" options_before_case
+
+# A child that is forked after its parent's first CUDA call says nothing again; the one forked before has a first call
+# of its own.
+options_before_once_case() {
+  preloaded shim GPUSHIM_CHECK_REDZONE=256 -- "$apps/fork_shared"
+  expect_count shim.err ' is now ' 2
+}
+add_case "options variable of before in a forked child" options_before_once_case
+
 # idle_option_case SETTING... TEXT: good values that do nothing, one line.
 idle_option_case() {
   native native "$apps/pinned_shared"

@@ -67,7 +67,7 @@ for way in $(ways_of pressure); do
   add_case "pressure a call may do anything $way" pressure_called_case "$way" deep
   add_case "pressure in threads $way" pressure_called_case "$way" threads
 done
-for mode in GPUSHIM_FREE_SYNC=lazy GPUSHIM_ASYNC=pool GPUSHIM_CHECK_FILL=poison GPUSHIM_CHECK_QUARANTINE=8M \
+for mode in GPUSHIM_FREE_SYNC=lazy GPUSHIM_ASYNC=pool GPUSHIM_CHECK=fill:poison GPUSHIM_CHECK=quarantine:8M \
   GPUSHIM_PRESSURE=warning:0.5=shrink:0.3 CUDASIM_SCHEDULE=hostile; do
   add_case "pressure a call may do anything $mode" pressure_called_case linked deep "$mode"
   add_case "pressure in threads $mode" pressure_called_case linked threads "$mode"

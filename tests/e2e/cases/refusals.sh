@@ -120,8 +120,8 @@ checked_case() {
   expect_count shim.out 'an allocation +46$' 3
   expect_text shim.out 'take more than 2 s +0$'
 }
-add_case "refusals lost device with a red zone" checked_case GPUSHIM_CHECK_REDZONE=256
-add_case "refusals lost device with fills" checked_case GPUSHIM_CHECK_FILL=poison
+add_case "refusals lost device with a red zone" checked_case GPUSHIM_CHECK=redzone:256
+add_case "refusals lost device with fills" checked_case GPUSHIM_CHECK=fill:poison
 
 # What is short may be another device's memory than the current context's, and an idle
 # device gives memory back whatever it may cost to wait for a busy one.

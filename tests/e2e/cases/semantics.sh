@@ -19,8 +19,8 @@ semantics_case() {
 # Alone sees: a use past a block of the pool, or of a freed one, that goes through, and
 # overwrites a neighbour; a right use that is refused.
 for mode in default GPUSHIM_FREE_SYNC=lazy GPUSHIM_FREE_SYNC=wait GPUSHIM_ASYNC=pool \
-  GPUSHIM_POOL_VMM=on GPUSHIM_POOL_CARVE=on GPUSHIM_CHECK_REDZONE=256 \
-  GPUSHIM_CHECK_QUARANTINE=64M GPUSHIM_CHECK_ARGS=on; do
+  GPUSHIM_POOL_VMM=on GPUSHIM_POOL_CARVE=on GPUSHIM_CHECK=redzone:256 \
+  GPUSHIM_CHECK=quarantine:64M GPUSHIM_CHECK=args; do
   setting=GPUSHIM_LOG=warn
   [[ $mode != default ]] && setting=$mode
   add_case "wrong uses $mode" semantics_case memory '[1-9][0-9]* errors' "$setting"
@@ -59,7 +59,7 @@ add_case "stale events async" semantics_case events '[1-9][0-9]* errors?' GPUSHI
 add_case "stale events no pool" semantics_case events '0 errors' GPUSHIM_POOL=off
 
 # Alone sees: a stream of the library's own with the handle of a stream that ended.
-for setting in GPUSHIM_CHECK_FILL=poison GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy; do
+for setting in GPUSHIM_CHECK=fill:poison GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy; do
   add_case "stale streams $setting" semantics_case streams '0 errors' "$setting"
 done
 semantics_old_driver_case() {

@@ -83,8 +83,7 @@ small_stack_options "a state file" GPUSHIM_STATE_FILE=state.%p
 small_stack_options "a trace" GPUSHIM_TRACE_FILE=trace.%p
 small_stack_options "a scan" GPUSHIM_LEAK_SCAN=on
 small_stack_options "rules" GPUSHIM_SUPPRESSIONS=rules.txt
-small_stack_options "red zones" GPUSHIM_CHECK_REDZONE=256 GPUSHIM_CHECK_ARGS=on GPUSHIM_CHECK_TRANSFERS=on \
-  GPUSHIM_CHECK_FILL=zero GPUSHIM_CHECK_QUARANTINE=64M
+small_stack_options "red zones" GPUSHIM_CHECK=redzone:256,args,transfers,fill:zero,quarantine:64M
 small_stack_options "lazy frees" GPUSHIM_FREE_SYNC=lazy
 small_stack_options "a report of each reset" GPUSHIM_LEAK_REPORT=reset GPUSHIM_VERBOSE=3
 

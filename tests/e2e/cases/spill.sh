@@ -76,7 +76,7 @@ spill_same_case() {
   expect_same native shim
   expect_text run.json '"spilled": [{]"count": [0-9]+'
 }
-for settings in '' GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_CHECK_REDZONE=256 GPUSHIM_TRACK_SAMPLE_BYTES=1M; do
+for settings in '' GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_CHECK=redzone:256 GPUSHIM_TRACK_SAMPLE_BYTES=1M; do
   # shellcheck disable=SC2086  # no setting, or one
   add_case "spill the same ${settings:-as on a larger device}" spill_same_case leaky_shared $settings
 done

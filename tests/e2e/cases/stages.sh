@@ -107,7 +107,7 @@ zoo_promises_case() {
     "${starts[@]}" 'print("init", code)' 'print("0 wrong")'
   zoo_row wrong python - 0 full '' '# zoo: prints plain: 0 wrong' "${starts[@]}" 'print("plain: 5 wrong")'
   zoo_row silent python - 0 full '' '# zoo: prints init 0' "${starts[@]}"
-  zoo_row typo python - 0 full GPUSHIM_CHECK_FILL=on "${starts[@]}"
+  zoo_row typo python - 0 full GPUSHIM_CHECK=fill:on "${starts[@]}"
   zoo_row failing python - 0 full '' 'raise SystemExit(3)'
   zoo_row ending python - 0 'full ends-3' '' "${starts[@]}" 'sys.exit(3)'
   zoo_stage stage

@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
 #
-# transfers.sh - GPUSHIM_CHECK_TRANSFERS: each habit of copying that costs time is reported
+# transfers.sh - GPUSHIM_CHECK=transfers: each habit of copying that costs time is reported
 # with the line of the call, exact numbers and what to do; copies that are right are not.
 
 uses checks_args outputs
 
-transfers_on=GPUSHIM_CHECK_TRANSFERS=on
+transfers_on=GPUSHIM_CHECK=transfers
 
 # slow_of FILE: the lines on slow copies, without what differs from run to run.
 slow_of() {
@@ -94,7 +94,7 @@ for way in static linked; do
     "$slow_waited
 ${slow_small/COPIES 1/COPIES 2}
 ${slow_pageable/COPIES 1/COPIES 3}"
-  for setting in GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=wait GPUSHIM_CHECK_ARGS=on \
+  for setting in GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=wait GPUSHIM_CHECK=args \
     GPUSHIM_STACK=unwind; do
     add_case "transfers $setting $way" slow_case "$way" "waited small pageable" \
       "$slow_waited
@@ -187,12 +187,12 @@ slow_off_case() {
   preloaded shim -- "$apps/transfers_static"
   expect_status shim 0
   expect_clean shim.err
-  preloaded bad GPUSHIM_CHECK_TRANSFERS=maybe -- "$apps/transfers_static" small
-  expect_text bad.err '^gpushim: GPUSHIM_CHECK_TRANSFERS=maybe: not a switch'
+  preloaded bad GPUSHIM_CHECK=transfers:maybe -- "$apps/transfers_static" small
+  expect_text bad.err '^gpushim: GPUSHIM_CHECK=transfers:maybe: not a switch'
   expect_no_text bad.err 'SLOW'
   preloaded track "$transfers_on" GPUSHIM_TRACK=off -- "$apps/transfers_static" small
   expect_equal "what is said" \
-    "gpushim: GPUSHIM_CHECK_TRANSFERS=on: with GPUSHIM_TRACK=off there is no report" \
+    "gpushim: GPUSHIM_CHECK=transfers: with GPUSHIM_TRACK=off there is no report" \
     "$(<track.err)"
   preloaded stopped "$transfers_on" GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 -- \
     "$apps/transfers_static" small

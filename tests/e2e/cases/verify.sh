@@ -206,8 +206,8 @@ add_case "verify without the pool" verify_idle_case \
   "GPUSHIM_FREE_SYNC=verify: with GPUSHIM_POOL=off each free is the driver's" \
   GPUSHIM_FREE_SYNC=verify GPUSHIM_POOL=off
 add_case "verify beside a red zone" verify_idle_case \
-  'GPUSHIM_FREE_SYNC=verify: with a check of GPUSHIM_CHECK_\* on, each free waits' \
-  GPUSHIM_FREE_SYNC=verify GPUSHIM_CHECK_REDZONE=256
+  'GPUSHIM_FREE_SYNC=verify: with redzone, fill or quarantine of GPUSHIM_CHECK, each free waits' \
+  GPUSHIM_FREE_SYNC=verify GPUSHIM_CHECK=redzone:256
 add_case "verify's time without verify" verify_idle_case \
   'GPUSHIM_VERIFY_US=50: GPUSHIM_FREE_SYNC is not verify' GPUSHIM_VERIFY_US=50
 add_case "verify without a report" verify_idle_case \

@@ -96,16 +96,16 @@ for program in leaky_shared badfree_linked reset_linked graphmem_linked external
   add_case "views same as the text $program" views_same_case "$program"
 done
 for mode in freed freed-inside freed-managed lost beyond inside before nowhere often; do
-  add_case "views same as the text, use $mode" views_same_case badargs_linked GPUSHIM_CHECK_ARGS=on -- "$mode"
+  add_case "views same as the text, use $mode" views_same_case badargs_linked GPUSHIM_CHECK=args -- "$mode"
 done
 for mode in live reset twice; do
-  add_case "views same as the text, damage $mode" views_same_case overruns_linked GPUSHIM_CHECK_REDZONE=256 -- "$mode"
+  add_case "views same as the text, damage $mode" views_same_case overruns_linked GPUSHIM_CHECK=redzone:256 -- "$mode"
 done
 add_case "views same as the text, idle check" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
   GPUSHIM_VERIFY_US=1000000 -- "$apps/past_part.so" known device
 add_case "views same as the text, idle check without a stream" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
   GPUSHIM_VERIFY_US=10000 -- "$apps/past_part.so" own device
-add_case "views same as the text, damage late" views_same_case overruns_linked GPUSHIM_CHECK_FILL=poison -- late
+add_case "views same as the text, damage late" views_same_case overruns_linked GPUSHIM_CHECK=fill:poison -- late
 add_case "views same as the text, without stacks" views_same_case leaky_linked GPUSHIM_STACK=off
 add_case "views same as the text, sampled" views_same_case churn_linked GPUSHIM_TRACK_SAMPLE_BYTES=64K -- 4000 1 keep 4096
 

@@ -1,0 +1,338 @@
+/*
+ * options_lists.c - reads and writes the variables that are lists.
+ * Owns:  the tables; immutable.   Lock: none.
+ */
+#include "shim/settings/options_lists.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "shim/settings/options.h"
+#include "shim/settings/signal_names.h"
+
+#define PROBLEM_BYTES 256
+/* Items of one list at most. */
+#define ITEMS_MOST 16
+
+enum { PARAMETERS, SET };
+
+const struct gs_list gs_lists[GS_LISTS] = {
+#define GS_OPT_LIST(list, name, kind, default_, group, doc)                              \
+    {name, kind, default_, group, doc},
+#include "shim/settings/options.def"
+};
+
+const struct gs_item gs_items[] = {
+#define GS_OPT_ITEM(list, field, word, value)                                            \
+    {GS_LIST_##list, GS_OPTION_ROW_##field, word, value},
+#include "shim/settings/options.def"
+};
+const size_t gs_items_count = GS_ARRAY_LEN(gs_items);
+
+static const struct gs_option *option_of(const struct gs_item *item)
+{
+    return &gs_options_table[item->row];
+}
+
+static bool is_text(const struct gs_option *option)
+{
+    return option->type == GS_OPTION_TEXT || option->type == GS_OPTION_PATH;
+}
+
+const struct gs_item *gs_item_of(unsigned row)
+{
+    for (size_t i = 0; i < gs_items_count; i++) {
+        if (gs_items[i].row == row) {
+            return &gs_items[i];
+        }
+    }
+    return NULL;
+}
+
+unsigned gs_list_named(const char *name, size_t length)
+{
+    unsigned list = 0;
+    while (list < GS_LISTS && (strncmp(gs_lists[list].name, name, length) != 0 ||
+                               gs_lists[list].name[length] != '\0')) {
+        list++;
+    }
+    return list;
+}
+
+unsigned gs_list_own_row(unsigned list)
+{
+    return gs_option_row_of(gs_lists[list].name);
+}
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+/* Whether the text is a value of a row without a word. A text is the name of a signal. */
+static bool is_bare(const struct gs_item *item, const char *text)
+{
+    uint64_t value;
+    return is_text(option_of(item))
+               ? gs_signal_named(text) != 0
+               : gs_option_parse(option_of(item), text, &value) == GS_OK &&
+                     gs_option_in_range(option_of(item), value);
+}
+
+static bool has_word(const struct gs_item *item, const char *text, size_t length)
+{
+    return item->word[0] && strlen(item->word) == length &&
+           strncasecmp(item->word, text, length) == 0;
+}
+
+/* The item with this word; else the first one of which the text is a value; NULL: none.
+ */
+static const struct gs_item *item_named(unsigned list, const char *text, size_t length)
+{
+    const struct gs_item *bare = NULL;
+    for (size_t i = 0; i < gs_items_count; i++) {
+        if (gs_items[i].list != list) {
+            continue;
+        }
+        if (has_word(&gs_items[i], text, length)) {
+            return &gs_items[i];
+        }
+        bare = !bare && !gs_items[i].word[0] && is_bare(&gs_items[i], text) ? &gs_items[i]
+                                                                            : bare;
+    }
+    return bare;
+}
+
+bool gs_list_is_meant(unsigned list, const char *value)
+{
+    unsigned row = gs_list_own_row(list);
+    char unused[GS_OPTION_WRONG_BYTES];
+    if (row == GS_OPTIONS_COUNT) {
+        return true;
+    }
+    return gs_option_wrong(&gs_options_table[row], value, unused) != NULL &&
+           (strpbrk(value, ",:") || item_named(list, value, strlen(value)));
+}
+
+/* The value of a row for which the list has no item. */
+static const char *rest_value(const struct gs_item *item)
+{
+    const struct gs_option *option = option_of(item);
+    uint64_t unused;
+    return gs_lists[item->list].is_set && !is_text(option) &&
+                   gs_option_parse(option, "off", &unused) == GS_OK
+               ? "off"
+               : option->fallback;
+}
+
+/* "args, transfers, redzone:..., or a signal". Returns `out`. */
+static const char *known_items(unsigned list, char out[PROBLEM_BYTES])
+{
+    char words[GS_OPTION_WORDS_BYTES];
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < gs_items_count && used < PROBLEM_BYTES; i++) {
+        const struct gs_item *item = &gs_items[i];
+        if (item->list != list) {
+            continue;
+        }
+        const char *word = item->word;
+        if (!word[0]) {
+            enum gs_option_type type = option_of(item)->type;
+            word = type == GS_OPTION_BOOL   ? "on, off"
+                   : type == GS_OPTION_TIME ? "a time"
+                   : type == GS_OPTION_ENUM
+                       ? gs_option_words(option_of(item), ", ", words)
+                       : "a signal";
+        }
+        bool takes =
+            item->word[0] && !item->value[0] && !gs_option_is_switch(option_of(item));
+        used += (size_t)snprintf(out + used, PROBLEM_BYTES - used, "%s%s%s",
+                                 used ? ", " : "", word, takes ? ":..." : "");
+    }
+    return out;
+}
+
+struct reading {
+    unsigned list;
+    const struct gs_list_sink *sink;
+    const char *values[ITEMS_MOST]; /* of the items; NULL: not given */
+    const struct gs_item *first;    /* of the list; its others follow */
+    unsigned count;
+};
+
+static void complain(struct reading *reading, const char *item, const char *problem)
+{
+    reading->sink->problem(reading->sink->self, item, strlen(item), problem);
+}
+
+/* Every row of which the text is a value without a word gets it; a signal if none does.
+ */
+static void take_bare(struct reading *reading, const struct gs_item *named,
+                      const char *text)
+{
+    for (unsigned i = 0; i < reading->count; i++) {
+        const struct gs_item *item = &reading->first[i];
+        bool same = is_text(option_of(item)) == is_text(option_of(named));
+        if (!item->word[0] && same && is_bare(item, text)) {
+            reading->values[i] = text;
+        }
+    }
+}
+
+static void take_item(struct reading *reading, char *text)
+{
+    char problem[PROBLEM_BYTES + 32], known[PROBLEM_BYTES];
+    char *value = strchr(text, ':');
+    size_t length = strcspn(text, ":");
+    const struct gs_item *item = item_named(reading->list, text, length);
+    if (!item || (!item->word[0] && value)) {
+        (void)snprintf(problem, sizeof(problem), "not one of %s; left out",
+                       known_items(reading->list, known));
+        complain(reading, text, text[0] ? problem : "an item is empty; left out");
+        return;
+    }
+    const char **slot = &reading->values[item - reading->first];
+    if (*slot) {
+        complain(reading, text, "given twice; the first counts");
+    } else if (!item->word[0]) {
+        take_bare(reading, item, text);
+    } else if (item->value[0] && value) {
+        complain(reading, text, "takes no value; left out");
+    } else if (item->value[0]) {
+        *slot = item->value;
+    } else if (value && value[1]) {
+        *slot = value + 1;
+    } else if (!value && gs_option_is_switch(option_of(item))) {
+        *slot = "on";
+    } else {
+        (void)snprintf(problem, sizeof(problem), "needs a value (%s:...); left out",
+                       item->word);
+        complain(reading, text, problem);
+    }
+}
+
+static void find_items(struct reading *reading)
+{
+    reading->first = gs_items;
+    while (reading->first->list != reading->list) {
+        reading->first++;
+    }
+    const struct gs_item *end = gs_items + gs_items_count;
+    while (reading->first + reading->count < end &&
+           reading->first[reading->count].list == reading->list) {
+        reading->count++;
+    }
+}
+
+void gs_list_read(unsigned list, const char *text, char copy[GS_LIST_BYTES],
+                  const struct gs_list_sink *sink)
+{
+    struct reading reading = {.list = list, .sink = sink};
+    bool off = gs_lists[list].is_set && strcasecmp(text, "off") == 0, any = off;
+    if (strlen(text) >= GS_LIST_BYTES) {
+        sink->problem(sink->self, text, strlen(text), "longer than 2047 bytes; ignored");
+        return;
+    }
+    find_items(&reading);
+    strcpy(copy, text);
+    for (char *item = copy, *next = copy; next && !off; item = next) {
+        next = strchr(item, ',');
+        if (next) {
+            *next++ = '\0';
+        }
+        take_item(&reading, item);
+    }
+    for (unsigned i = 0; i < reading.count; i++) {
+        any |= reading.values[i] != NULL;
+    }
+    for (unsigned i = 0; i < reading.count && any; i++) {
+        sink->value(sink->self, &reading.first[i], rest_value(&reading.first[i]));
+    }
+    for (unsigned i = 0; i < reading.count; i++) {
+        if (reading.values[i]) {
+            sink->value(sink->self, &reading.first[i], reading.values[i]);
+        }
+    }
+}
+
+static_assert(GS_LIST_BYTES == 2048, "gs_list_read names the limit");
+
+/* ---- writing ----------------------------------------------------------------------- */
+
+static bool same_value(const struct gs_option *option, const char *a, const char *b)
+{
+    uint64_t x, y;
+    return is_text(option) ? strcmp(a, b) == 0
+                           : gs_option_parse(option, a, &x) == GS_OK &&
+                                 gs_option_parse(option, b, &y) == GS_OK && x == y;
+}
+
+/* Whether the word alone says the value. */
+static bool is_word_alone(const struct gs_item *item, const char *value)
+{
+    return item->value[0] || (gs_option_is_switch(option_of(item)) &&
+                              same_value(option_of(item), value, "on"));
+}
+
+/* The item's part of the list, in `word` and `value`; false: the list does without. */
+static bool part_of(const struct gs_item *item, const char *given, const char **word,
+                    const char **value)
+{
+    const struct gs_option *option = option_of(item);
+    const bool is_set = gs_lists[item->list].is_set;
+    const char *now = given ? given : option->fallback;
+    *word = item->word;
+    *value = "";
+    if (!is_set && !given) {
+        return false;
+    }
+    if (item->value[0]) {
+        return same_value(option, now, item->value);
+    }
+    if (!item->word[0]) {
+        *word = now;
+        return now[0] != '\0';
+    }
+    *value = is_word_alone(item, now) ? "" : now;
+    return !is_set || !same_value(option, now, rest_value(item));
+}
+
+const char *gs_item_write(const struct gs_item *item, const char *value,
+                          char out[GS_ITEM_BYTES])
+{
+    bool alone = item->word[0] && is_word_alone(item, value);
+    (void)snprintf(out, GS_ITEM_BYTES, "%s%s%.60s", item->word,
+                   item->word[0] && !alone ? ":" : "", alone ? "" : value);
+    return out;
+}
+
+const char *gs_list_write(unsigned list, const char *const values[GS_OPTIONS_COUNT],
+                          char out[GS_LIST_BYTES])
+{
+    char unused[GS_OPTION_WRONG_BYTES];
+    size_t used = 0;
+    bool any = false, written[GS_OPTIONS_COUNT] = {false};
+    out[0] = '\0';
+    for (size_t i = 0; i < gs_items_count; i++) {
+        const struct gs_item *item = &gs_items[i];
+        const char *given = values[item->row], *word, *value;
+        if (item->list != list || written[item->row]) {
+            continue;
+        }
+        given = given && given[0] && !gs_option_wrong(option_of(item), given, unused)
+                    ? given
+                    : NULL;
+        any |= given != NULL;
+        if (part_of(item, given, &word, &value) && used < GS_LIST_BYTES) {
+            used += (size_t)snprintf(out + used, GS_LIST_BYTES - used, "%s%s%s%s",
+                                     used ? "," : "", word, value[0] ? ":" : "", value);
+            written[item->row] = true;
+        }
+    }
+    if (!any || used >= GS_LIST_BYTES) {
+        out[0] = '\0';
+    } else if (!used) {
+        (void)snprintf(out, GS_LIST_BYTES, "%s",
+                       gs_lists[list].is_set ? "off" : gs_lists[list].fallback);
+    }
+    return out;
+}

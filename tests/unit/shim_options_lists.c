@@ -1,0 +1,211 @@
+/*
+ * shim_options_lists.c - proves that each item of a list does what the variable of its
+ * own name did, that this variable still works and is answered with the list, and that
+ * each thing wrong with a list gets one line.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shim/settings/options.h"
+#include "shim/settings/options_lists.h"
+
+static struct gs_options opts, other;
+static struct gs_options_messages notes;
+
+static void load(struct gs_options *out, char *const *env)
+{
+    memset(out, 0, sizeof(*out));
+    gs_options_load(out, env, false, &notes);
+}
+
+static void load_one(struct gs_options *out, const char *entry)
+{
+    char *env[] = {(char *)entry, NULL};
+    load(out, env);
+}
+
+/* Loads the entries and wants exactly these lines. */
+static void expect_lines(char *const *env, const char *text, const char *renamed)
+{
+    load(&opts, env);
+    cr_expect_str_eq(notes.text, text, "%s\n  got    %s  wanted %s", env[0], notes.text,
+                     text);
+    cr_expect_str_eq(notes.renamed, renamed, "%s\n  got    %s  wanted %s", env[0],
+                     notes.renamed, renamed);
+}
+
+/* The i-th value to try of an option; false: no more. */
+static bool value_at(unsigned row, unsigned i, const char **out)
+{
+    static const char *const switches[] = {"on", "off"}, *const signals[] = {"USR1"};
+    const struct gs_option *option = &gs_options_table[row];
+    const char *const bounds[] = {option->min, option->max, option->fallback};
+    switch (option->type) {
+    case GS_OPTION_BOOL:
+        *out = switches[i % 2];
+        return i < 2;
+    case GS_OPTION_TEXT:
+        *out = signals[0];
+        return i < 1;
+    case GS_OPTION_ENUM:
+        for (size_t k = 0; k < gs_choices_count; k++) {
+            if (gs_choices[k].offset == option->offset && i-- == 0) {
+                *out = gs_choices[k].word;
+                return true;
+            }
+        }
+        return false;
+    default:
+        *out = bounds[i % 3];
+        return i < 3;
+    }
+}
+
+Test(options_lists, item_does_what_its_own_variable_did)
+{
+    char entry[256], list[GS_LIST_BYTES], want[512];
+    unsigned tried = 0;
+
+    for (unsigned row = 0; row < GS_OPTIONS_COUNT; row++) {
+        const struct gs_item *item = gs_item_of(row);
+        const char *name = gs_options_table[row].name, *value = "";
+        for (unsigned i = 0; item && value_at(row, i, &value); i++, tried++) {
+            const char *values[GS_OPTIONS_COUNT] = {[0] = NULL};
+            values[row] = value;
+            cr_assert_str_not_empty(gs_list_write(item->list, values, list), "%s=%s",
+                                    name, value);
+            snprintf(entry, sizeof(entry), "%s=%s", name, value);
+            load_one(&opts, entry);
+            cr_expect_str_empty(notes.text, "%s: %s", entry, notes.text);
+            snprintf(want, sizeof(want), "gpushim: %s is now %s=%.200s\n", entry,
+                     gs_lists[item->list].name, list);
+            cr_expect_str_eq(notes.renamed,
+                             row == gs_list_own_row(item->list) ? "" : want, "%s: %s",
+                             entry, notes.renamed);
+            snprintf(entry, sizeof(entry), "%s=%.200s", gs_lists[item->list].name, list);
+            load_one(&other, entry);
+            cr_expect_str_empty(notes.text, "%s: %s", entry, notes.text);
+            cr_expect_str_empty(notes.renamed, "%s: %s", entry, notes.renamed);
+            cr_expect_eq(memcmp(&opts, &other, sizeof(opts)), 0, "%s=%s is not %s", name,
+                         value, entry);
+        }
+    }
+    cr_assert_geq(tried, 10u);
+}
+
+Test(options_lists, default_of_a_list_is_that_of_its_items)
+{
+    char entry[128];
+
+    load(&opts, NULL);
+    for (unsigned list = 0; list < GS_LISTS; list++) {
+        snprintf(entry, sizeof(entry), "%s=%s", gs_lists[list].name,
+                 gs_lists[list].fallback);
+        load_one(&other, entry);
+        cr_expect_str_empty(notes.text, "%s", notes.text);
+        cr_expect_eq(memcmp(&opts, &other, sizeof(opts)), 0, "%s", entry);
+    }
+}
+
+Test(options_lists, names_of_before_share_one_line)
+{
+    char *env[] = {"GPUSHIM_CHECK_FILL=poison", "GPUSHIM_CHECK_ARGS=yes", NULL};
+
+    expect_lines(env, "",
+                 "gpushim: GPUSHIM_CHECK_ARGS=yes, GPUSHIM_CHECK_FILL=poison are now "
+                 "GPUSHIM_CHECK=args,fill:poison\n");
+    cr_expect(opts.check_args && opts.check_fill == GS_CHECK_FILL_POISON);
+}
+
+Test(options_lists, list_wins_over_names_of_before)
+{
+    char *env[] = {"GPUSHIM_CHECK_FILL=poison", "GPUSHIM_CHECK=args",
+                   "GPUSHIM_CHECK_REDZONE=512", NULL};
+    char *one[] = {"GPUSHIM_CHECK=off", "GPUSHIM_CHECK_ARGS=on", NULL};
+
+    expect_lines(env,
+                 "gpushim: GPUSHIM_CHECK_REDZONE=512, GPUSHIM_CHECK_FILL=poison: "
+                 "GPUSHIM_CHECK is set, which replaces them; ignored\n",
+                 "");
+    cr_expect(opts.check_args && opts.check_fill == GS_CHECK_FILL_OFF);
+    cr_expect_eq(opts.check_redzone_bytes, 0u);
+    expect_lines(one,
+                 "gpushim: GPUSHIM_CHECK_ARGS=on: GPUSHIM_CHECK is set, which replaces "
+                 "it; ignored\n",
+                 "");
+    cr_expect_not(opts.check_args);
+}
+
+/* The line names the variable, the item, and what was done; the other items count. */
+Test(options_lists, bad_item_gets_one_line)
+{
+    static const struct {
+        const char *entry, *line;
+    } cases[] = {
+        {"GPUSHIM_CHECK=args,memory",
+         "memory: not one of args, transfers, redzone:..., fill:..., quarantine:...; "
+         "left out"},
+        {"GPUSHIM_CHECK=args,args", "args: given twice; the first counts"},
+        {"GPUSHIM_CHECK=args,args:off", "args:off: given twice; the first counts"},
+        {"GPUSHIM_CHECK=,args", ": an item is empty; left out"},
+        {"GPUSHIM_CHECK=args,", ": an item is empty; left out"},
+        {"GPUSHIM_CHECK=args,redzone", "redzone: needs a value (redzone:...); left out"},
+        {"GPUSHIM_CHECK=args,redzone:",
+         "redzone:: needs a value (redzone:...); left out"},
+        {"GPUSHIM_CHECK=args,redzone:17M", "redzone:17M: not in 0 to 16M; using 0"},
+        {"GPUSHIM_CHECK=args,redzone:x", "redzone:x: not a size (such as 20M); using 0"},
+        {"GPUSHIM_CHECK=args,redzone:1:2",
+         "redzone:1:2: not a size (such as 20M); using 0"},
+        {"GPUSHIM_CHECK=args,fill:on",
+         "fill:on: not one of off, zero, poison; using off"},
+        {"GPUSHIM_CHECK=args,off",
+         "off: not one of args, transfers, redzone:..., fill:..., quarantine:...; "
+         "left out"},
+        {"GPUSHIM_CHECK=ARGS,REDZONE:1", "redzone:1: not a multiple of 256; using 256"},
+        {"GPUSHIM_CHECK= args,args",
+         " args: not one of args, transfers, redzone:..., fill:..., quarantine:...; "
+         "left out"},
+    };
+    char want[512];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(cases); i++) {
+        load_one(&opts, cases[i].entry);
+        snprintf(want, sizeof(want), "gpushim: GPUSHIM_CHECK=%s\n", cases[i].line);
+        cr_expect_str_eq(notes.text, want, "%s\n  got    %s  wanted %s", cases[i].entry,
+                         notes.text, want);
+        cr_expect(opts.check_args, "%s", cases[i].entry);
+    }
+}
+
+/* Nothing of it is known: it says nothing. */
+Test(options_lists, unknown_list_leaves_the_defaults)
+{
+    load(&opts, NULL);
+    for (unsigned list = 0; list < GS_LISTS; list++) {
+        char entry[128];
+        snprintf(entry, sizeof(entry), "%s=nothing,of:this", gs_lists[list].name);
+        load_one(&other, entry);
+        cr_expect_eq(notes.lines, 2u, "%s: %s", entry, notes.text);
+        cr_expect_eq(memcmp(&opts, &other, sizeof(opts)), 0, "%s", entry);
+    }
+}
+
+Test(options_lists, first_of_two_lists_counts)
+{
+    char *env[] = {"GPUSHIM_CHECK=args", "GPUSHIM_CHECK=transfers", NULL};
+
+    expect_lines(env, "gpushim: GPUSHIM_CHECK is set more than once; the first counts\n",
+                 "");
+    cr_expect(opts.check_args && !opts.check_transfers);
+}
+
+Test(options_lists, list_that_is_too_long_is_ignored)
+{
+    static char entry[4096] = "GPUSHIM_CHECK=args,";
+
+    memset(entry + strlen(entry), 'x', 3000);
+    load_one(&opts, entry);
+    cr_expect(strstr(notes.text, "...: longer than 2047 bytes; ignored\n"));
+    cr_expect_not(opts.check_args);
+}
