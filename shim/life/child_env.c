@@ -19,6 +19,9 @@
 
 #define PRELOAD "LD_PRELOAD="
 
+static char renamed_entry[] = GS_RENAMED_VARIABLE "=said";
+static bool renamed; /* atomic */
+
 static char own_name[256]; /* "": started programs keep the library */
 static char *const *first; /* the environment at start, which the C library never frees */
 
@@ -109,9 +112,24 @@ struct gs_child_env gs_child_env_measure_for(const char *own, char *const *env)
     return need;
 }
 
+void gs_child_env_note_renamed(void)
+{
+    __atomic_store_n(&renamed, true, __ATOMIC_RELAXED);
+}
+
 struct gs_child_env gs_child_env_measure(char *const *env)
 {
-    return gs_child_env_measure_for(own_name, env);
+    struct gs_child_env need = gs_child_env_measure_for(own_name, env);
+    if (!__atomic_load_n(&renamed, __ATOMIC_RELAXED) ||
+        gs_options_given(env, GS_RENAMED_VARIABLE)) {
+        return need;
+    }
+    need.renamed = true;
+    for (size_t i = 0; !need.own && env && env[i]; i++) {
+        need.entries++;
+    }
+    need.entries++;
+    return need;
 }
 
 /* Writes the entry without `own` at `text`. Returns its end, or `text` if no word is
@@ -142,13 +160,14 @@ char *const *gs_child_env_make(const struct gs_child_env *need, char *const *env
                                char **entries, char *text)
 {
     const char *text_end = text + need->bytes;
+    const size_t most = need->entries - need->renamed;
     size_t count = 0;
-    if (!need->own) {
+    if (!need->own && !need->renamed) {
         return env;
     }
     /* Bounded, since another thread may be changing the variable. */
-    for (; *env && count + 1 < need->entries; env++) {
-        const char *value = preloads(need->own, *env);
+    for (; env && *env && count + 1 < most; env++) {
+        const char *value = need->own ? preloads(need->own, *env) : NULL;
         if (!value || strlen(*env) >= (size_t)(text_end - text)) {
             entries[count++] = *env;
             continue;
@@ -158,6 +177,9 @@ char *const *gs_child_env_make(const struct gs_child_env *need, char *const *env
             entries[count++] = text;
             text = end;
         }
+    }
+    if (need->renamed) {
+        entries[count++] = renamed_entry;
     }
     entries[count] = NULL;
     return entries;

@@ -1,6 +1,7 @@
 /*
  * child_env.h - the environment of a started program with GPUSHIM_FOLLOW_CHILDREN=off:
- * the caller's environment, without this library in LD_PRELOAD.
+ * the caller's environment, without this library in LD_PRELOAD. And of one whose parent
+ * has said which variables have another name now.
  *
  * Runs in vfork children, where malloc must not be called and the parent's memory must
  * not change: the caller provides the memory. Locks: none.
@@ -15,7 +16,13 @@ struct gs_child_env {
     const char *own; /* base name to remove from LD_PRELOAD; NULL: pass `env` on */
     size_t entries;  /* pointers, including the final NULL; at least 1 */
     size_t bytes;    /* of new text; at least 1 */
+    bool renamed;    /* adds GS_RENAMED_VARIABLE */
 };
+
+/* In an environment: who started the program has said what variables are called now. */
+#define GS_RENAMED_VARIABLE "_GPUSHIM_RENAMED"
+/* This process has said so: programs that it starts from now on do not. */
+void gs_child_env_note_renamed(void);
 
 /* Called before main: reads the setting from `env`, the environment of the process. */
 void gs_child_env_start(char *const *env);

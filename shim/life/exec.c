@@ -168,15 +168,17 @@ static struct child_environment make_environment(char *const *env)
 {
     const struct gs_child_env need = gs_child_env_measure(env);
     struct child_environment next_env = {.env = env};
-    if (!need.own) {
+    if (!need.own && !need.renamed) {
         return next_env;
     }
     size_t pointers = need.entries * sizeof(char *);
     void *room = mmap(NULL, pointers + need.bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED) {
-        gs_log_line(GS_LOG_WARN, "GPUSHIM_FOLLOW_CHILDREN=off: no memory for a new "
-                                 "environment; the child keeps the library");
+        if (need.own) {
+            gs_log_line(GS_LOG_WARN, "GPUSHIM_FOLLOW_CHILDREN=off: no memory for a new "
+                                     "environment; the child keeps the library");
+        }
         return next_env;
     }
     next_env.room = room;

@@ -18,6 +18,7 @@
 #include "shim/heaps/moving_pages.h"
 #include "shim/host/host_pools.h"
 #include "shim/host/managed.h"
+#include "shim/life/child_env.h"
 #include "shim/life/copies.h"
 #include "shim/life/fork.h"
 #include "shim/limits/cache_sizes.h"
@@ -120,9 +121,11 @@ static void read_options(struct gs_state *state)
     if (state->options.verbose >= GS_LOG_WARN && notes.length > 0) {
         gs_log_text(notes.text, notes.length);
     }
-    /* A forked child's parent has said so. */
-    if (state->options.verbose >= GS_LOG_WARN && !gs_fork_is_child()) {
+    /* Unless the parent of a forked child has said so, or of a program. */
+    if (state->options.verbose >= GS_LOG_WARN && notes.renamed[0] &&
+        !gs_fork_is_child() && !gs_options_given(environ, GS_RENAMED_VARIABLE)) {
         gs_log_text(notes.renamed, strlen(notes.renamed));
+        gs_child_env_note_renamed();
     }
     if (!getauxval(AT_SECURE)) {
         gs_options_log_idle(&state->options, environ, log_idle_option);

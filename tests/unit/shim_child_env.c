@@ -112,3 +112,28 @@ Test(child_env, that_grows_meanwhile)
     cr_assert_null(now[1]);
     cr_assert_eq(text[0], guard);
 }
+
+Test(child_env, says_that_renamed_variables_were_told)
+{
+    char *env[] = {(char *)"A=1", (char *)"LD_PRELOAD=/a/libgpushim.so", NULL};
+    char *told[] = {(char *)GS_RENAMED_VARIABLE "=said", NULL};
+    char *entries[4], text[1];
+    struct gs_child_env need = gs_child_env_measure(env);
+
+    cr_assert_eq(gs_child_env_make(&need, env, entries, text), env, "nothing was told");
+    gs_child_env_note_renamed();
+    need = gs_child_env_measure(env);
+    cr_assert_eq(need.entries, 4u);
+    cr_assert_eq(gs_child_env_make(&need, env, entries, text), entries);
+    cr_assert_eq(entries[0], env[0]);
+    cr_assert_eq(entries[1], env[1]);
+    cr_assert_str_eq(entries[2], told[0]);
+    cr_assert_null(entries[3]);
+    need = gs_child_env_measure(told);
+    cr_assert_eq(gs_child_env_make(&need, told, entries, text), told, "once");
+    need = gs_child_env_measure(NULL);
+    cr_assert_eq(need.entries, 2u);
+    cr_assert_eq(gs_child_env_make(&need, NULL, entries, text), entries);
+    cr_assert_str_eq(entries[0], told[0]);
+    cr_assert_null(entries[1]);
+}
