@@ -360,14 +360,14 @@ static inline gpushim_result gpushim_set_option(const char *name, const char *va
     GPUSHIM_CALL_(set_option, (name, value, problem, problem ? capacity : 0));
 }
 
-/* Writes the current report and its files, as GPUSHIM_DUMP_SIGNAL does. Errors: INACTIVE,
- * OFF (GPUSHIM_TRACK=off). */
+/* Writes the current report and its files, as GPUSHIM_REPORT_ON=USR1 does. Errors:
+ * INACTIVE, OFF (GPUSHIM_TRACK=off). */
 static inline gpushim_result gpushim_report(void)
 {
     GPUSHIM_CALL_(report, ());
 }
 
-/* Stops (0) or restarts (1) the recording of allocations, as GPUSHIM_TRACK_SIGNAL does.
+/* Stops (0) or restarts (1) the recording of allocations, as GPUSHIM_TRACK=USR2 does.
  * Errors: INACTIVE, OFF (GPUSHIM_TRACK=off). */
 static inline gpushim_result gpushim_record(int on)
 {

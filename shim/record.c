@@ -39,20 +39,20 @@ struct gs_sampling gs_record_sampling(const struct gs_options *options)
                                    .min_bytes = options->track_min_bytes};
     if (sampling.distance_bytes && options->stack == GS_UNWIND_OFF) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_TRACK_SAMPLE_BYTES=%llu: with "
+                    "GPUSHIM_STACK=sample:%llu: with "
                     "GPUSHIM_STACK=off there is nothing to sample",
                     (unsigned long long)sampling.distance_bytes);
         sampling.distance_bytes = 0;
     } else if (sampling.always_bytes && !sampling.distance_bytes) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_STACK_ALWAYS_BYTES=%llu: without "
-                    "GPUSHIM_TRACK_SAMPLE_BYTES each allocation has a stack",
+                    "GPUSHIM_STACK=always:%llu: without "
+                    "GPUSHIM_STACK=sample each allocation has a stack",
                     (unsigned long long)sampling.always_bytes);
     }
     if (sampling.always_bytes && sampling.always_bytes < sampling.min_bytes) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_STACK_ALWAYS_BYTES=%llu: less than "
-                    "GPUSHIM_TRACK_MIN_BYTES; from there on it is",
+                    "GPUSHIM_STACK=always:%llu: less than "
+                    "GPUSHIM_STACK=min; from there on it is",
                     (unsigned long long)sampling.always_bytes);
     }
     return sampling;

@@ -22,17 +22,45 @@ clean_env() {
   command=("$@")
 }
 
-# add_setting VAR=value: adds it to `settings`. Items of a list that is there already join it.
+# add_setting VAR=value: adds it to `settings`. The items of some lists join those that are there, and replace those of
+# the same word; what has no colon and is no switch is the list's one value without a word.
 add_setting() {
-  local i
+  local name=${1%%=*} i
 
   for i in "${!settings[@]}"; do
-    if [[ $1 == GPUSHIM_CHECK=* && ${settings[i]} == GPUSHIM_CHECK=* ]]; then
-      settings[i]+=,${1#*=}
-      return
-    fi
+    case ${settings[i]} in
+      GPUSHIM_CHECK=* | GPUSHIM_STACK=* | GPUSHIM_SYMBOLIZE=* | GPUSHIM_FREE_SYNC=*)
+        [[ ${settings[i]} != "$name"=* ]] || break
+        ;;
+    esac
+    i=
   done
-  settings+=("$1")
+  if [[ ${i-} ]]; then
+    join_items "${settings[i]#*=}" "${1#*=}"
+    settings[i]=$name=$items
+  else
+    settings+=("$1")
+  fi
+}
+
+# join_items OLD NEW: sets `items`.
+join_items() {
+  local IFS=, kept=() old new
+
+  for old in $1; do
+    for new in $2; do
+      [[ $(word_of_item "$old") != "$(word_of_item "$new")" ]] || continue 2
+    done
+    kept+=("$old")
+  done
+  items="${kept[*]}${kept[*]:+,}$2"
+}
+
+word_of_item() {
+  case $1 in
+    *:* | args | transfers | free | python) echo "${1%%:*}" ;;
+    *) echo ;;
+  esac
 }
 
 # python_itself: lets PATH find the interpreter that python3 stands for. pyenv's python3 is a script that

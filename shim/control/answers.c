@@ -132,7 +132,7 @@ void gs_answer_trim(struct gs_state *state, char *text, struct gs_answer *out)
         return;
     }
     if (!gs_trim_thread_ask(TRIM_NS, &given)) {
-        gs_answer_refuse(out, "nothing is returned: GPUSHIM_POOL_TRIM_THREAD=off, and no "
+        gs_answer_refuse(out, "nothing is returned: GPUSHIM_POOL_TRIM=thread:off, and no "
                               "other thread may call the driver");
         return;
     }

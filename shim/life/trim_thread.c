@@ -311,7 +311,7 @@ void gs_trim_thread_start(void)
     }
     if (!gs_own_thread("gpushim-trim", trim_thread_body)) {
         gs_log_once(&limit, GS_LOG_INFO,
-                    "no thread can be started for GPUSHIM_POOL_TRIM_THREAD: idle memory "
+                    "no thread can be started for GPUSHIM_POOL_TRIM=thread: idle memory "
                     "is returned only during the program's own calls");
     }
     gs_uncancelled_end(before);

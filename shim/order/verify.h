@@ -9,8 +9,8 @@
  * The proof is violated if
  *
  *   - a stream of the context has work (cuStreamQuery), or
- *   - a synchronize of the context takes longer than GPUSHIM_VERIFY_US and the thread
- *     spent this time in the driver: it used the processor that long, or slept
+ *   - a synchronize of the context takes longer than us:N of GPUSHIM_FREE_SYNC and the
+ * thread spent this time in the driver: it used the processor that long, or slept
  *     voluntarily. A thread that was only preempted proves nothing.
  *
  * and no call that submits work has begun meanwhile: the free need not wait for work that

@@ -217,18 +217,16 @@ static int read_signal(const char *variable, const char *text)
 static int read_track_signal(const struct gs_options *options, int dump)
 {
     const char *text = options->track_signal;
-    int number = read_signal("GPUSHIM_TRACK_SIGNAL", text);
+    int number = read_signal("GPUSHIM_TRACK", text);
     if (number && !options->track) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_TRACK_SIGNAL=%s: with GPUSHIM_TRACK=off there is nothing to "
-                    "start; ignored",
+                    "GPUSHIM_TRACK=%s: with off there is nothing to start; ignored",
                     text);
         return 0;
     }
     if (number && number == dump) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_TRACK_SIGNAL=%s: that is GPUSHIM_DUMP_SIGNAL; ignored",
-                    text);
+                    "GPUSHIM_TRACK=%s: GPUSHIM_REPORT_ON has that signal; ignored", text);
         return 0;
     }
     return number;
@@ -243,34 +241,34 @@ static void handle_all(const struct gs_options *options, struct gs_tracker *trac
     signals.starts = !options->track_start;
     signals.term = options->dump_on_term ? SIGTERM : 0;
     signals.track = track;
-    signals.dump = dump ? handle(dump, "GPUSHIM_DUMP_SIGNAL", options->dump_signal) : 0;
+    signals.dump = dump ? handle(dump, "GPUSHIM_REPORT_ON", options->dump_signal) : 0;
     if (track) {
-        signals.track = handle(track, "GPUSHIM_TRACK_SIGNAL", options->track_signal);
+        signals.track = handle(track, "GPUSHIM_TRACK", options->track_signal);
     }
     if (options->dump_on_term) {
-        signals.term = handle(SIGTERM, "GPUSHIM_DUMP_ON_TERM", "on");
+        signals.term = handle(SIGTERM, "GPUSHIM_REPORT_ON", "term");
     }
 }
 
 void gs_interim_start(const struct gs_options *options, struct gs_tracker *tracker)
 {
     sites_given = gs_options_given(environ, "GPUSHIM_LEAK_MAX");
-    int dump = read_signal("GPUSHIM_DUMP_SIGNAL", options->dump_signal);
+    int dump = read_signal("GPUSHIM_REPORT_ON", options->dump_signal);
     int track = read_track_signal(options, dump);
     if (tracker && (dump || track || options->dump_on_term)) {
         if (sem_init(&signals.wanted, 0, 0) == 0 &&
             gs_own_thread("gpushim-signals", wait_for_signals)) {
             handle_all(options, tracker, dump, track);
         } else {
-            gs_log_line(
-                GS_LOG_WARN,
-                "no thread can be started for GPUSHIM_DUMP_SIGNAL, GPUSHIM_TRACK_SIGNAL "
-                "and GPUSHIM_DUMP_ON_TERM: signals have no effect");
+            gs_log_line(GS_LOG_WARN,
+                        "no thread can be started for the signals of GPUSHIM_REPORT_ON "
+                        "and GPUSHIM_TRACK: signals have no effect");
         }
     }
     if (tracker && !options->track_start && !signals.track) {
-        gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACK_START=off: without GPUSHIM_TRACK_SIGNAL "
-                                 "nothing starts the recording; nothing is recorded");
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_TRACK=later: without a signal nothing starts the "
+                    "recording; nothing is recorded");
     }
 }
 

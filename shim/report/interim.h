@@ -7,10 +7,10 @@
 
 #include "shim/record.h"
 
-/* Called while the state is created: installs handlers for GPUSHIM_DUMP_SIGNAL,
- * GPUSHIM_TRACK_SIGNAL and GPUSHIM_DUMP_ON_TERM, each only while the program leaves its
- * signal at the default, and starts a thread that waits for them. tracker: NULL if
- * nothing is tracked. */
+/* Called while the state is created: installs handlers for the signals of
+ * GPUSHIM_REPORT_ON and GPUSHIM_TRACK, each only while the program leaves its signal at
+ * the default, and starts a thread that waits for them. tracker: NULL if nothing is
+ * tracked. */
 void gs_interim_start(const struct gs_options *options, struct gs_tracker *tracker);
 
 /* Logs each switch of the tracker by a signal that was not logged yet. */
@@ -22,7 +22,7 @@ void gs_interim_reset(void);
 /*
  * Called when neither the driver nor the pool has memory for an allocation of the device.
  * For the first one of each size class it writes a report of the owners of live memory
- * (GPUSHIM_DUMP_ON_OOM), and waits for the report.
+ * (GPUSHIM_REPORT_ON=oom), and waits for the report.
  * In: bytes   the requested size; 0: not known
  */
 void gs_interim_refused(struct gs_state *state, const struct gs_call *call, int device,
@@ -33,7 +33,7 @@ void gs_interim_refused(struct gs_state *state, const struct gs_call *call, int 
 bool gs_interim_requested(void);
 
 /* Called before a context of the device ends, and its memory with it: reports the owners
- * of live memory, if there is any (GPUSHIM_LEAK_REPORT=reset). */
+ * of live memory, if there is any (GPUSHIM_REPORT_ON=reset). */
 void gs_interim_context_ends(struct gs_state *state, int device);
 
 #endif

@@ -22,7 +22,7 @@
 /* Call sites listed each time. */
 #define CALL_SITES 3
 
-/* Between two metrics files, unless GPUSHIM_STATS_INTERVAL says so: collectors read them
+/* Between two metrics files, unless GPUSHIM_INTERVAL=stats says so: collectors read them
  * as often. */
 #define METRICS_MS 15000u
 /* Between two looks at whether the program's threads have ended. */
@@ -125,8 +125,8 @@ static struct {
     const char *const variable;
     unsigned interval_ms; /* 0: never */
     uint64_t due_ns;
-} turns[] = {{.take = compare, .variable = "GPUSHIM_STATS_INTERVAL"},
-             {.take = write_files, .variable = "GPUSHIM_OUTPUT_INTERVAL"},
+} turns[] = {{.take = compare, .variable = "GPUSHIM_INTERVAL=stats"},
+             {.take = write_files, .variable = "GPUSHIM_INTERVAL=output"},
              {.take = write_metrics, .variable = "GPUSHIM_METRICS_FILE"}};
 
 /* Until the first is due, or the program's threads may have ended. */

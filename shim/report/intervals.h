@@ -1,7 +1,7 @@
 /*
- * intervals.h - GPUSHIM_STATS_INTERVAL: reports at intervals the live memory, and the
+ * intervals.h - GPUSHIM_INTERVAL=stats: reports at intervals the live memory, and the
  * call sites whose memory grows; GPUSHIM_METRICS_FILE is written at them, too.
- * GPUSHIM_OUTPUT_INTERVAL: writes the files of GPUSHIM_OUTPUT.
+ * GPUSHIM_INTERVAL=output: writes the files of GPUSHIM_OUTPUT.
  *
  * Locks: start-up starts it; the other functions may be called from any thread.
  */

@@ -12,7 +12,7 @@
 /* Whether a child process looks up files and lines, if GPUSHIM_SYMBOLIZE is on. */
 struct gs_report_lines {
     bool wanted;
-    unsigned most_ms;     /* of the child's time; 0: GPUSHIM_SYMBOLIZE_TIMEOUT alone */
+    unsigned most_ms;     /* of the child's time; 0: GPUSHIM_SYMBOLIZE=timeout alone */
     const char *why_none; /* not wanted: a sentence for the report, static; or NULL */
 };
 

@@ -259,6 +259,7 @@ struct entries {
     unsigned char seen[GS_OPTIONS_COUNT + GS_LISTS];
     const char *values[GS_OPTIONS_COUNT];
     const char *lists[GS_LISTS];
+    bool has_items; /* a value of a list, or of a row that is in one */
 };
 
 /* Counts an entry; returns whether it is the first. */
@@ -284,6 +285,7 @@ static void load_entry(struct gs_options *out, const char *entry, size_t length,
         if (is_first(&all->seen[GS_OPTIONS_COUNT + list], gs_lists[list].name, notes) &&
             *value) {
             all->lists[list] = value;
+            all->has_items = true;
         }
         return;
     }
@@ -293,6 +295,7 @@ static void load_entry(struct gs_options *out, const char *entry, size_t length,
         }
         if (is_first(&all->seen[i], gs_options_table[i].name, notes) && *value) {
             all->values[i] = value;
+            all->has_items |= gs_item_of((unsigned)i) != NULL;
             snprintf(label, sizeof(label), "%.31s=", gs_options_table[i].name);
             load_value(out, &gs_options_table[i], label, value, notes);
         }
@@ -413,7 +416,7 @@ void gs_options_load(struct gs_options *out, char *const *env, bool secure,
             load_entry(out, *env, (size_t)(equals - *env), &all, notes);
         }
     }
-    for (unsigned list = 0; list < GS_LISTS; list++) {
+    for (unsigned list = 0; list < GS_LISTS && all.has_items; list++) {
         load_list(out, list, &all, notes);
     }
     add_dropped_note(notes);

@@ -150,25 +150,30 @@ static void write_option(enum gs_options_form form, gs_options_sink sink, void *
     }
 }
 
-/* Writes the line of a list before those of its items, unless the first of them has its
- * option. */
+/* Writes a list and its items. An item may have the list's own option. */
 static void write_list(enum gs_options_form form, gs_options_sink sink, void *self,
                        unsigned list)
 {
     char name[GS_OPTION_ARGUMENT_BYTES], line[64], brackets[64];
     bool argument = form == GS_OPTIONS_AS_ARGUMENTS;
 
-    if (argument && gs_list_own_row(list) < GS_OPTIONS_COUNT) {
-        return;
-    }
     snprintf(line, sizeof(line), "%s=LIST",
              argument ? gs_option_argument(gs_lists[list].name, name)
                       : gs_lists[list].name);
     snprintf(brackets, sizeof(brackets), "%s%s%s%s", argument ? gs_lists[list].name : "",
              argument && gs_lists[list].fallback[0] ? ", " : "",
              gs_lists[list].fallback[0] ? "default " : "", gs_lists[list].fallback);
-    write_form(sink, self, 2, line, brackets);
-    write_wrapped(sink, self, 6, gs_lists[list].doc);
+    if (!argument || gs_list_own_row(list) == GS_OPTIONS_COUNT) {
+        write_form(sink, self, 2, line, brackets);
+        write_wrapped(sink, self, 6, gs_lists[list].doc);
+    }
+    for (size_t i = 0; i < gs_items_count; i++) {
+        const struct gs_item *item = &gs_items[i];
+        bool own_help = argument && item->row == GS_OPTION_ROW_help; /* the launcher's */
+        if (item->list == list && item == gs_item_of(item->row) && !own_help) {
+            write_option(form, sink, self, &gs_options_table[item->row]);
+        }
+    }
 }
 
 /* Writes the options that only the launcher has. */
@@ -190,7 +195,7 @@ void gs_options_help(enum gs_options_form form, gs_options_sink sink, void *self
 {
     const struct gs_item *item;
     const char *group = "";
-    unsigned list = GS_LISTS;
+    bool listed[GS_LISTS] = {false};
 
     write_wrapped(sink, self, 0,
                   form == GS_OPTIONS_AS_VARIABLES ? "Variables read by libgpushim.so."
@@ -203,18 +208,17 @@ void gs_options_help(enum gs_options_form form, gs_options_sink sink, void *self
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         const struct gs_option *option = &gs_options_table[i];
 
-        if (form == GS_OPTIONS_AS_ARGUMENTS &&
-            option->offset == offsetof(struct gs_options, help)) {
-            continue; /* the launcher has its own --help */
-        }
         if (strcmp(group, option->group) != 0) {
             group = option->group;
             say(sink, self, "\n%s\n", group);
         }
         item = gs_item_of((unsigned)i);
-        if (item && item->list != list) {
-            list = item->list;
-            write_list(form, sink, self, list);
+        if (item) {
+            if (!listed[item->list]) {
+                listed[item->list] = true;
+                write_list(form, sink, self, item->list);
+            }
+            continue;
         }
         write_option(form, sink, self, option);
     }

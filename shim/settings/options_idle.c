@@ -42,6 +42,12 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
     const bool untracked = on && !options->track, unpooled = on && !options->pool;
     const bool check = options->check_redzone_bytes || options->check_quarantine_bytes ||
                        options->check_fill != GS_CHECK_FILL_OFF;
+    const bool pools =
+        unpooled &&
+        gs_list_is_meant(GS_LIST_pool, gs_options_given_text(env, "GPUSHIM_POOL"));
+    const unsigned row = GS_OPTION_ROW_verify_us;
+    char number[GS_OPTION_SIZE_BYTES];
+    const char *us = gs_option_value_text(&gs_options_table[row], options, true, number);
     const struct idle all[] = {
         /* Options on which a person or a script relies, whatever else is off. */
         {"GPUSHIM_ERROR_EXITCODE", options->error_exitcode != 0, !on,
@@ -70,10 +76,16 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
          "with GPUSHIM_TRACK=off there is no report"},
         {"GPUSHIM_OUTPUT_FILE", options->output_file[0], on && !options->output[0],
          "there is no GPUSHIM_OUTPUT; no file is written"},
-        {"GPUSHIM_OUTPUT_INTERVAL", options->output_interval_ms != 0,
+        {"GPUSHIM_OUTPUT_INTERVAL", /* not one for both */
+         options->output_interval_ms != 0 &&
+             options->output_interval_ms != options->stats_interval_ms,
          on && !options->output[0], "there is no GPUSHIM_OUTPUT; no file is written"},
         {"GPUSHIM_TRACE_LIMIT", gs_options_given(env, "GPUSHIM_TRACE_LIMIT"),
          on && !options->trace_file[0], "there is no GPUSHIM_TRACE_FILE"},
+        {"GPUSHIM_HOST_POOL", options->host_pool && pools, unpooled,
+         "without device nothing comes from the pool"},
+        {"GPUSHIM_MANAGED_POOL", options->managed_pool && pools && !options->host_pool,
+         unpooled, "without device nothing comes from the pool"},
         {"GPUSHIM_WARMUP", options->warmup[0], unpooled,
          "with GPUSHIM_POOL=off there are no blocks to allocate ahead"},
         {"GPUSHIM_PRESSURE", options->pressure[0], unpooled,
@@ -92,7 +104,7 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
          unpooled && !check, "with GPUSHIM_POOL=off each free is the driver's"},
         {"GPUSHIM_FREE_SYNC", options->free_sync == GS_FREE_SYNC_VERIFY, untracked,
          "with GPUSHIM_TRACK=off there is no report; what is found is a warning"},
-        {"GPUSHIM_VERIFY_US", gs_options_given(env, "GPUSHIM_VERIFY_US"),
+        {"GPUSHIM_VERIFY_US", strcmp(us, gs_options_table[row].fallback) != 0,
          on && options->free_sync != GS_FREE_SYNC_VERIFY,
          "GPUSHIM_FREE_SYNC is not verify"},
     };

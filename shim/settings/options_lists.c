@@ -143,6 +143,9 @@ static const char *known_items(unsigned list, char out[PROBLEM_BYTES])
                        ? gs_option_words(option_of(item), ", ", words)
                        : "a signal";
         }
+        if (!item->word[0] && strstr(out, word)) {
+            continue; /* several rows take a time */
+        }
         bool takes =
             item->word[0] && !item->value[0] && !gs_option_is_switch(option_of(item));
         used += (size_t)snprintf(out + used, PROBLEM_BYTES - used, "%s%s%s",
@@ -178,16 +181,35 @@ static void take_bare(struct reading *reading, const struct gs_item *named,
     }
 }
 
+/* Why the text is no item: it would be a value without a word, but for its size; or it is
+ * none of the words. Returns `out`. */
+static const char *why_unknown(unsigned list, const char *text,
+                               char out[PROBLEM_BYTES + 32])
+{
+    char known[PROBLEM_BYTES];
+    uint64_t value;
+    for (size_t i = 0; i < gs_items_count; i++) {
+        const struct gs_option *option = option_of(&gs_items[i]);
+        if (gs_items[i].list == list && !gs_items[i].word[0] && !is_text(option) &&
+            gs_option_parse(option, text, &value) == GS_OK) {
+            (void)snprintf(out, PROBLEM_BYTES + 32, "not in %s to %s; left out",
+                           option->min, option->max);
+            return out;
+        }
+    }
+    (void)snprintf(out, PROBLEM_BYTES + 32, "not one of %s; left out",
+                   known_items(list, known));
+    return text[0] ? out : "an item is empty; left out";
+}
+
 static void take_item(struct reading *reading, char *text)
 {
-    char problem[PROBLEM_BYTES + 32], known[PROBLEM_BYTES];
+    char problem[PROBLEM_BYTES + 32];
     char *value = strchr(text, ':');
     size_t length = strcspn(text, ":");
     const struct gs_item *item = item_named(reading->list, text, length);
     if (!item || (!item->word[0] && value)) {
-        (void)snprintf(problem, sizeof(problem), "not one of %s; left out",
-                       known_items(reading->list, known));
-        complain(reading, text, text[0] ? problem : "an item is empty; left out");
+        complain(reading, text, why_unknown(reading->list, text, problem));
         return;
     }
     const char **slot = &reading->values[item - reading->first];
@@ -305,17 +327,29 @@ const char *gs_item_write(const struct gs_item *item, const char *value,
     return out;
 }
 
+/* Whether the row has an item with a word, which then says what one without would. */
+static bool is_worded(const struct gs_item *item)
+{
+    for (size_t i = 0; i < gs_items_count; i++) {
+        if (gs_items[i].list == item->list && gs_items[i].row == item->row &&
+            gs_items[i].word[0]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *gs_list_write(unsigned list, const char *const values[GS_OPTIONS_COUNT],
                           char out[GS_LIST_BYTES])
 {
     char unused[GS_OPTION_WRONG_BYTES];
     size_t used = 0;
-    bool any = false, written[GS_OPTIONS_COUNT] = {false};
+    bool any = false;
     out[0] = '\0';
     for (size_t i = 0; i < gs_items_count; i++) {
         const struct gs_item *item = &gs_items[i];
         const char *given = values[item->row], *word, *value;
-        if (item->list != list || written[item->row]) {
+        if (item->list != list || (!item->word[0] && is_worded(item))) {
             continue;
         }
         given = given && given[0] && !gs_option_wrong(option_of(item), given, unused)
@@ -325,7 +359,6 @@ const char *gs_list_write(unsigned list, const char *const values[GS_OPTIONS_COU
         if (part_of(item, given, &word, &value) && used < GS_LIST_BYTES) {
             used += (size_t)snprintf(out + used, GS_LIST_BYTES - used, "%s%s%s%s",
                                      used ? "," : "", word, value[0] ? ":" : "", value);
-            written[item->row] = true;
         }
     }
     if (!any || used >= GS_LIST_BYTES) {

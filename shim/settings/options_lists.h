@@ -21,8 +21,8 @@ struct gs_list {
     /* The list says all that is on: an item that it lacks is off. Else an item that it
      * lacks has its default. */
     bool is_set;
-    char fallback[24], group[16];
-    const char *doc;
+    char fallback[24], group[16],
+        doc[88]; /* without relocations, as struct gs_option's */
 };
 
 struct gs_item {

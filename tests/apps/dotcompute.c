@@ -39,7 +39,7 @@ static void enabling_pooling(void)
         app_expect(strcmp(limit, "4G") == 0, "MaxPoolSizeBytes");
         app_expect(gpushim_set_option("POOL_TRIM_INTERVAL", "5m", NULL, 0) ==
                        GPUSHIM_AT_START,
-                   "GPUSHIM_POOL_TRIM_INTERVAL=5m in the environment");
+                   "GPUSHIM_POOL_TRIM=5m in the environment");
     }
     printf("MaxPoolSizeBytes: 4 GB\n");
 }

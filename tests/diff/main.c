@@ -133,7 +133,7 @@ static void close_bench(struct bench *bench)
 static void play_both(struct bench *bench, struct diff_list *list,
                       struct diff_verdict *verdict)
 {
-    static const char quiet[] = "GPUSHIM_LEAK_REPORT=off", silent[] = "GPUSHIM_VERBOSE=0",
+    static const char quiet[] = "GPUSHIM_REPORT_ON=oom", silent[] = "GPUSHIM_VERBOSE=0",
                       stackless[] = "GPUSHIM_STACK=off";
     const char *settings[8] = {quiet, silent, stackless};
     struct diff_server *second = bench->mode->native ? &bench->native : &bench->library;

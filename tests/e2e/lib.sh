@@ -180,7 +180,7 @@ await() {
 
 # For programs of tests/order: the oracle judges them, and nobody reads a report or the lines in it,
 # which each of their processes would ask a symbolizer for.
-verdict_alone=(GPUSHIM_LEAK_REPORT=off GPUSHIM_SYMBOLIZE=off)
+verdict_alone=(GPUSHIM_REPORT_ON=oom GPUSHIM_SYMBOLIZE=off)
 
 # A report with the rules for its leaks, and no other line.
 # shellcheck disable=SC2034

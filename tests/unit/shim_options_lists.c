@@ -209,3 +209,77 @@ Test(options_lists, list_that_is_too_long_is_ignored)
     cr_expect(strstr(notes.text, "...: longer than 2047 bytes; ignored\n"));
     cr_expect_not(opts.check_args);
 }
+
+/* What the list's row of its own name took before is no list: the others count as before.
+ */
+Test(options_lists, value_of_before_leaves_other_names_alone)
+{
+    char *pool[] = {"GPUSHIM_POOL=on", "GPUSHIM_HOST_POOL=off", NULL};
+    char *stack[] = {"GPUSHIM_STACK_DEPTH=64", "GPUSHIM_STACK=FP", NULL};
+    char *track[] = {"GPUSHIM_TRACK=on", "GPUSHIM_TRACK_START=off",
+                     "GPUSHIM_TRACK_SIGNAL=USR2", NULL};
+    char *list[] = {"GPUSHIM_STACK=fp,depth:8", "GPUSHIM_STACK_DEPTH=64", NULL};
+
+    expect_lines(pool, "",
+                 "gpushim: GPUSHIM_HOST_POOL=off is now GPUSHIM_POOL=device,managed\n");
+    cr_expect(opts.pool && !opts.host_pool && opts.managed_pool);
+    expect_lines(stack, "",
+                 "gpushim: GPUSHIM_STACK_DEPTH=64 is now GPUSHIM_STACK=FP,depth:64\n");
+    cr_expect(opts.stack == GS_UNWIND_FP && opts.stack_depth == 64);
+    expect_lines(track, "",
+                 "gpushim: GPUSHIM_TRACK_START=off, GPUSHIM_TRACK_SIGNAL=USR2 are now "
+                 "GPUSHIM_TRACK=on,later,USR2\n");
+    cr_expect(opts.track && !opts.track_start && strcmp(opts.track_signal, "USR2") == 0);
+    expect_lines(list,
+                 "gpushim: GPUSHIM_STACK_DEPTH=64: GPUSHIM_STACK is set, which replaces "
+                 "it; ignored\n",
+                 "");
+    cr_expect_eq(opts.stack_depth, 8u);
+}
+
+/* A set says all that is on; parameters leave what they do not name. */
+Test(options_lists, items_that_are_missing)
+{
+    load_one(&opts, "GPUSHIM_REPORT_ON=USR1");
+    cr_expect_str_empty(notes.text);
+    cr_expect(opts.leak_report == GS_LEAK_REPORT_OFF && !opts.dump_on_oom);
+    cr_expect_str_eq(opts.dump_signal, "USR1");
+    load_one(&opts, "GPUSHIM_REPORT_ON=reset,exit");
+    cr_expect(opts.leak_report == GS_LEAK_REPORT_RESET && !opts.dump_on_oom);
+    load_one(&opts, "GPUSHIM_REPORT_ON=off");
+    cr_expect(opts.leak_report == GS_LEAK_REPORT_OFF && !opts.dump_on_oom);
+    load_one(&opts, "GPUSHIM_POOL=device");
+    cr_expect(opts.pool && !opts.host_pool && !opts.managed_pool);
+    load_one(&opts, "GPUSHIM_POOL=pinned");
+    cr_expect(!opts.pool && opts.host_pool);
+    load_one(&opts, "GPUSHIM_TRACK=later,RTMIN+1");
+    cr_expect(opts.track && !opts.track_start);
+    cr_expect_str_eq(opts.track_signal, "RTMIN+1");
+    load_one(&opts, "GPUSHIM_STACK=free");
+    cr_expect(opts.stack == GS_UNWIND_AUTO && opts.stack_free == GS_STACK_FREE_ON);
+    load_one(&opts, "GPUSHIM_INTERVAL=10s");
+    cr_expect(opts.stats_interval_ms == 10000 && opts.output_interval_ms == 10000);
+    load_one(&opts, "GPUSHIM_INTERVAL=output:1m,10s");
+    cr_expect(opts.stats_interval_ms == 10000 && opts.output_interval_ms == 60000);
+    cr_expect_str_empty(notes.text);
+}
+
+Test(options_lists, signal_that_is_none_is_no_item)
+{
+    load_one(&opts, "GPUSHIM_REPORT_ON=exit,USR3,KILL");
+    cr_expect_str_eq(
+        notes.text, "gpushim: GPUSHIM_REPORT_ON=USR3: not one of exit, reset, oom, term, "
+                    "a signal; left out\n"
+                    "gpushim: GPUSHIM_REPORT_ON=KILL: not one of exit, reset, oom, term, "
+                    "a signal; left out\n");
+    load_one(&opts, "GPUSHIM_REPORT_ON=exit,USR1,USR2");
+    cr_expect_str_eq(notes.text,
+                     "gpushim: GPUSHIM_REPORT_ON=USR2: given twice; the first counts\n");
+    cr_expect_str_eq(opts.dump_signal, "USR1");
+    load_one(&opts, "GPUSHIM_INTERVAL=61m");
+    cr_expect_str_eq(notes.text,
+                     "gpushim: GPUSHIM_INTERVAL=61m: not in 0 to 60m; left out\n");
+    load_one(&opts, "GPUSHIM_INTERVAL=often");
+    cr_expect_str_eq(notes.text, "gpushim: GPUSHIM_INTERVAL=often: not one of a time, "
+                                 "stats:..., output:...; left out\n");
+}

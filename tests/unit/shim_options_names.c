@@ -30,8 +30,8 @@ Test(options_names, nearest_is_suggested)
         {"GPUSHIM_POOL_SEGMET", "GPUSHIM_POOL_SEGMENT"},
         {"GPUSHIM_pool_segment", "GPUSHIM_POOL_SEGMENT"},
         {"GPUSHIM_LOGFILE", "GPUSHIM_LOG_FILE"},
-        {"GPUSHIM_DEPTH", "GPUSHIM_STACK_DEPTH"},
-        {"GPUSHIM_TIMEOUT", "GPUSHIM_SYMBOLIZE_TIMEOUT"},
+        {"GPUSHIM_DEPTH", "GPUSHIM_STACK"},
+        {"GPUSHIM_TIMEOUT", "GPUSHIM_SYMBOLIZE"},
         {"GPUSHIM_EXITCODE", "GPUSHIM_ERROR_EXITCODE"},
         {"GPUSHIM_ERROR_EXIT_CODE", "GPUSHIM_ERROR_EXITCODE"},
         {"GPUSHIM_LEAK_MINBYTES", "GPUSHIM_LEAK_MIN_BYTES"},
@@ -77,7 +77,7 @@ Test(options_names, far_names_are_not_guessed)
 }
 
 struct help {
-    char text[16384];
+    char text[20480];
     size_t length;
 };
 
@@ -133,9 +133,11 @@ Test(options_help, shows_defaults_ranges_and_choices)
     const char *text = help_text();
 
     cr_expect(strstr(text, "GPUSHIM_POOL_SEGMENT=SIZE  (default 20M; 2M to 1G)\n"));
-    cr_expect(
-        strstr(text, "GPUSHIM_STACK=auto|cfi|libunwind|fp|unwind|off  (default auto)\n"));
-    cr_expect(strstr(text, "GPUSHIM_POOL=on|off  (default on)\n"));
+    cr_expect(strstr(text, "\n  GPUSHIM_STACK=LIST  (default auto)\n"));
+    cr_expect(strstr(text, "\n    auto|cfi|libunwind|fp|unwind|off  (default auto)\n"));
+    cr_expect(strstr(text, "\n    depth:NUMBER  (default 32; 1 to 128)\n"));
+    cr_expect(strstr(text, "\n  GPUSHIM_POOL=LIST  (default device,pinned,managed)\n"));
+    cr_expect(strstr(text, "\n  GPUSHIM_NVML=on|off  (default off)\n"));
     cr_expect(strstr(text, "GPUSHIM_LOG_FILE=FILE\n"));
 }
 

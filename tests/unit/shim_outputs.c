@@ -157,11 +157,11 @@ Test(outputs, no_metrics_without_a_name_or_without_tracking)
 /* Settings that differ from the defaults, one of each type. */
 static char *settings[] = {(char *)"GPUSHIM_OUTPUT=json",
                            (char *)"GPUSHIM_POOL=off",
-                           (char *)"GPUSHIM_STACK_DEPTH=7",
+                           (char *)"GPUSHIM_STACK=depth:7",
                            (char *)"GPUSHIM_POOL_CACHE=3M",
                            (char *)"GPUSHIM_POOL_LIMIT=80%",
                            (char *)"GPUSHIM_MEM_LIMIT=5G",
-                           (char *)"GPUSHIM_SYMBOLIZE_TIMEOUT=250ms",
+                           (char *)"GPUSHIM_SYMBOLIZE=timeout:250ms",
                            (char *)"GPUSHIM_FREE_SYNC=lazy",
                            (char *)"GPUSHIM_LOG_FILE=/tmp/%p \"x\".log",
                            (char *)"GPUSHIM_WARMUP=4K:50,64K:20",

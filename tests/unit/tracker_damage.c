@@ -111,7 +111,7 @@ Test(damage, a_write_after_free_names_who_freed_it)
              "    #0 run                           app+0x210\n"
              "    #1 main                          app.c:12\n"
              "  freed at 10.0 s by thread 8 (no call stack recorded: "
-             "GPUSHIM_STACK_FREE=on)\n" MADE SUMMARY);
+             "GPUSHIM_STACK=free)\n" MADE SUMMARY);
 }
 
 Test(damage, is_suppressed_by_whose_memory_it_is)

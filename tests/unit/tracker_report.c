@@ -118,7 +118,7 @@ Test(report, an_error_and_leaks)
         "  freed again at 7m02s by thread 41301\n"
         "    #0 run                           app+0x210\n"
         "  first freed at 7m00s by thread 41233 (no call stack recorded: "
-        "GPUSHIM_STACK_FREE=on)\n"
+        "GPUSHIM_STACK=free)\n"
         "  allocated at 3m40s by thread 100 with cudaMalloc\n"
         "    #0 load_batch                    loader.c:88\n"
         "    #1 main                          app.c:12\n"
@@ -176,7 +176,7 @@ Test(report, a_free_by_the_launch_of_a_graph)
     cr_expect_not_null(
         strstr(text,
                "  first freed at 3.00 s by thread 9, by the launch of a graph (no call "
-               "stack recorded: GPUSHIM_STACK_FREE=on)\n"),
+               "stack recorded: GPUSHIM_STACK=free)\n"),
         "%s", text);
     free(text);
     gs_tracker_destroy(tracker);
@@ -318,7 +318,7 @@ Test(report, show_leaks_off_keeps_the_rest)
         "  freed again at 7m02s by thread 41301\n"
         "    #0 run                           app+0x210\n"
         "  first freed at 7m00s by thread 41233 (no call stack recorded: "
-        "GPUSHIM_STACK_FREE=on)\n"
+        "GPUSHIM_STACK=free)\n"
         "  allocated at 3m40s by thread 100 with cudaMalloc\n"
         "    #0 load_batch                    loader.c:88\n"
         "    #1 main                          app.c:12\n"

@@ -166,7 +166,7 @@ Test(report_hints, fragmented_only_if_it_matters)
  */
 
 #define NOT_FREED                                                                        \
-    "1,001 allocations were not freed: GPUSHIM_STATS_INTERVAL=1m lists the call sites "  \
+    "1,001 allocations were not freed: GPUSHIM_INTERVAL=stats:1m lists the call sites "  \
     "that grow\n"
 
 static void let_run(struct gs_report_config *config)

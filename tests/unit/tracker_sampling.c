@@ -208,9 +208,9 @@ Test(sampling, a_report_says_what_the_stacks_stand_for)
         "  app                        2.01 MiB          4\n"
         "  unknown                       500 B          5\n"
         "\n"
-        "12.0 KiB in 3 allocations without a call stack (GPUSHIM_TRACK_SAMPLE_BYTES): "
+        "12.0 KiB in 3 allocations without a call stack (GPUSHIM_STACK=sample): "
         "those with one stand for them\n"
-        "500 B in 5 allocations of less than 256 B (GPUSHIM_TRACK_MIN_BYTES)\n"
+        "500 B in 5 allocations of less than 256 B (GPUSHIM_STACK=min)\n"
         "\n"
         "LEAK 2: about 12.7 KiB in 3 allocations (0.6 % of leaked), by 2 sampled\n"
         "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"
@@ -223,7 +223,7 @@ Test(sampling, a_report_says_what_the_stacks_stand_for)
         "    #1 main                          app.c:12\n"
         "\n"
         "To suppress known leaks: GPUSHIM_WRITE_SUPPRESSIONS=FILE writes their rules\n"
-        "Note: one call stack in 4.00 KiB was recorded (GPUSHIM_TRACK_SAMPLE_BYTES): "
+        "Note: one call stack in 4.00 KiB was recorded (GPUSHIM_STACK=sample): "
         "2.01 MiB of 2.02 MiB and 3 of 11 allocations have one\n"
         "largest: 2.00 MiB leaked at run app+0x210\n"
         "SUMMARY: gpushim: 0 errors, 2.02 MiB leaked in 11 allocations, 2 call sites\n");
@@ -244,7 +244,7 @@ Test(sampling, files_have_what_the_stacks_stand_for)
         test_export(tracker, test_report_config(), GS_EXPORT_collapsed, 0);
     cr_expect_str_eq(bytes.data, "GPU 0;main;run 2097152\n"
                                  "GPU 0;main;load_batch 12960\n"
-                                 "GPU 0;[smaller than GPUSHIM_TRACK_MIN_BYTES] 500\n");
+                                 "GPU 0;[smaller than GPUSHIM_STACK=min] 500\n");
     free(bytes.data);
     bytes = test_export(tracker, test_report_config(), GS_EXPORT_json, 0);
     cr_expect_not_null(

@@ -226,7 +226,7 @@ Test(uses, after_a_free_say_who_freed_and_who_made_it)
                            "    #0 run                           app+0x210\n"
                            "    #1 main                          app.c:12\n"
                            "  freed at 2.00 s by thread 200 (no call stack recorded: "
-                           "GPUSHIM_STACK_FREE=on)\n"
+                           "GPUSHIM_STACK=free)\n"
                            "  allocated at 1.00 s by thread 100 with cudaMalloc\n"
                            "    #0 load_batch                    loader.c:88\n"
                            "    #1 main                          app.c:12\n"

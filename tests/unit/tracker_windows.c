@@ -102,7 +102,7 @@ Test(windows, a_report_says_which_part_of_the_run_it_is_of)
     cr_expect_str_eq(
         text, "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
               "nothing was recorded: tracking was never started "
-              "(GPUSHIM_TRACK_START=off)\n"
+              "(GPUSHIM_TRACK=later)\n"
               "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites\n");
     free(text);
     switch_at(tracker, 2);

@@ -156,7 +156,7 @@ struct gs_report_config {
     bool peaks_asked;        /* these with stacks, whatever else there is to print */
     unsigned stack_depth; /* gs_stacks_config.depth: a stack of this many frames that ends
                            * before main is marked as cut; 0: none is */
-    bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
+    bool show_leaks;      /* false: header and totals only */
     bool owners_alone;    /* neither call sites nor errors, only the sums by owner */
     bool show_devices;    /* devices and pool also of a clean run */
     bool show_hints;      /* what there was too much of, also in a clean run */

@@ -85,8 +85,11 @@ static bool find_row(const char *key, size_t length, struct option_row *out)
     char name[NAME_BYTES];
     for (size_t i = 0; i < row_count(); i++) {
         *out = row_at(i);
-        if ((out->option && out->option->offset == offsetof(struct gs_options, help))) {
-            continue; /* the launcher has its own --help */
+        unsigned list = gs_list_named(out->variable, strlen(out->variable));
+        if ((out->option && out->option->offset == offsetof(struct gs_options, help)) ||
+            (!out->option && list < GS_LISTS &&
+             gs_list_own_row(list) < GS_OPTIONS_COUNT)) {
+            continue; /* the launcher has its own --help; and a row comes first */
         }
         gs_option_argument(out->variable, name);
         if (strlen(name) == length && memcmp(name, key, length) == 0) {

@@ -15,6 +15,7 @@
 #define SHOWN_BYTES 80
 
 static char copy[GS_LIST_BYTES];
+static bool warns; /* GPUSHIM_VERBOSE is not 0 */
 
 /* ---- of the environment ------------------------------------------------------------ */
 
@@ -32,8 +33,10 @@ static void keep_item(void *self, const struct gs_item *item, const char *value)
 static void warn_item(void *self, const char *item, size_t length, const char *problem)
 {
     char shown[SHOWN_BYTES];
-    gs_launcher_warn("%s=%s: %s", gs_lists[*(unsigned *)self].name,
-                     gs_option_quote(item, length, shown, sizeof(shown)), problem);
+    if (warns) {
+        gs_launcher_warn("%s=%s: %s", gs_lists[*(unsigned *)self].name,
+                         gs_option_quote(item, length, shown, sizeof(shown)), problem);
+    }
 }
 
 /* The list replaces what its items have under their own names. */
@@ -43,7 +46,7 @@ static void split(unsigned list, const char *value)
     for (size_t i = 0; i < gs_items_count; i++) {
         const char *name = gs_options_table[gs_items[i].row].name;
         if (gs_items[i].list == list && getenv(name)) {
-            if (strcmp(name, gs_lists[list].name) != 0) {
+            if (warns && strcmp(name, gs_lists[list].name) != 0) {
                 gs_launcher_warn("%s: %s is set, which replaces it; ignored", name,
                                  gs_lists[list].name);
             }
@@ -63,7 +66,8 @@ void gs_lists_split(void)
     static struct gs_options options;
     static struct gs_options_messages notes;
     gs_options_load(&options, environ, false, &notes);
-    if (options.verbose > 0) {
+    warns = options.verbose > 0;
+    if (warns) {
         (void)fputs(notes.renamed, stderr);
     }
     for (unsigned list = 0; list < GS_LISTS; list++) {

@@ -30,7 +30,7 @@ async_hostile_case() {
   for ((seed = 1; seed <= async_seeds; seed++)); do
     run_in native CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- "$apps/$1"
     expect_status native 0
-    preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" GPUSHIM_LEAK_REPORT=off \
+    preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" GPUSHIM_REPORT_ON=oom \
       GPUSHIM_ASYNC=pool "${@:2}" -- "$apps/$1"
     expect_same native shim
     expect_no_text shim.err 'cudasim-finding'

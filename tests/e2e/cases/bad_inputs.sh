@@ -149,7 +149,7 @@ bad_helper_case() {
     printf '#!%s\n%s\n' "$BASH" "$1" >bin/llvm-symbolizer
     chmod +x bin/llvm-symbolizer
   fi
-  preloaded shim PATH="$case_dir/bin" GPUSHIM_SYMBOLIZE_TIMEOUT=300ms -- "$apps/leaky_shared"
+  preloaded shim PATH="$case_dir/bin" GPUSHIM_SYMBOLIZE=timeout:300ms -- "$apps/leaky_shared"
   expect_status shim 0
   expect_only_report shim.err
   expect_count shim.err '#0 build_index +leaky_shared[+]0x[0-9a-f]+$' 1

@@ -13,7 +13,7 @@ capacity_case() {
   run_in native -- "$apps/capacity_linked" "$1" "$capacity_seeds"
   expect_status native 0
   expect_count native.out '^# plan ' "$capacity_seeds"
-  preloaded shim GPUSHIM_LEAK_REPORT=off "${@:2}" -- \
+  preloaded shim GPUSHIM_REPORT_ON=oom "${@:2}" -- \
     "$apps/capacity_linked" "$1" "$capacity_seeds" native.out
   [[ $(<shim.status) == 0 ]] && return
   head -n 20 shim.out

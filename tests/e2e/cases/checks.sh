@@ -374,7 +374,7 @@ checks_bad_values_case() {
   preloaded shim GPUSHIM_CHECK=redzone:some,fill:red,quarantine:-1 \
     -- "$apps/overruns_shared"
   expect_status shim 0
-  expect_text shim.err '^gpushim: GPUSHIM_CHECK=redzone:some: not a size (such as 20M); using 0$'
+  expect_text shim.err '^gpushim: GPUSHIM_CHECK=redzone:some: not a size .*; using 0$'
   expect_text shim.err '^gpushim: GPUSHIM_CHECK=fill:red: '
   expect_text shim.err '^gpushim: GPUSHIM_CHECK=quarantine:-1: '
   expect_count shim.err '^gpushim: ' 3

@@ -45,7 +45,7 @@ args_case() {
   local way=$1 what=$2 text=$3
 
   shift 3
-  preloaded shim GPUSHIM_CHECK=args GPUSHIM_LEAK_REPORT=off "$@" -- "$apps/badargs_$way" \
+  preloaded shim GPUSHIM_CHECK=args GPUSHIM_REPORT_ON=oom "$@" -- "$apps/badargs_$way" \
     "$what"
   expect_status shim 0
   expect_only_report shim.err
@@ -194,7 +194,7 @@ made set_rows'
 @ put_pinned'
   add_case "check args overrun of pinned memory $way" args_case "$way" pinned "$args_pinned"
   add_case "check args overrun of pinned memory, no pool $way" args_case "$way" pinned \
-    "$args_pinned" GPUSHIM_HOST_POOL=off
+    "$args_pinned" GPUSHIM_POOL=device,managed
   args_ordered='ERROR 1: overrun of ADDRESS by 1 B ({set} of 4.00 KiB at offset 0 of a live allocation of 4.00 KiB, GPU 0)
   to be written at TIME by thread ID
 @ set_ordered
@@ -330,8 +330,8 @@ good_case() {
 for way in shared static ptds linked dlsym proc; do
   add_case "check args good $way" good_case "goodargs_$way"
 done
-for setting in GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_ASYNC=pool GPUSHIM_MANAGED_POOL=off \
-  GPUSHIM_HOST_POOL=off GPUSHIM_POOL_CARVE=on GPUSHIM_POOL_RELEASE=0; do
+for setting in GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_ASYNC=pool GPUSHIM_POOL=device,pinned \
+  GPUSHIM_POOL=device,managed GPUSHIM_POOL_CARVE=on GPUSHIM_POOL_RELEASE=0; do
   add_case "check args good $setting" good_case goodargs_shared "$setting"
 done
 for name in pipeline threads pinned managed async capture devices hostpools; do

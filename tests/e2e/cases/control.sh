@@ -100,11 +100,11 @@ done
 
 # The idle 40 MiB go back, by the trim thread alone.
 control_trim_case() {
-  control_start keeps GPUSHIM_POOL_TRIM_INTERVAL=60m -- "$apps/asked_linked" "$PWD/over" idle
+  control_start keeps GPUSHIM_POOL_TRIM=60m -- "$apps/asked_linked" "$PWD/over" idle
   ask before stats "$pid"
   ask trim trim "$pid"
   ask after stats "$pid"
-  control_start never GPUSHIM_POOL_TRIM_THREAD=off -- "$apps/asked_linked" "$PWD/over" idle
+  control_start never GPUSHIM_POOL_TRIM=thread:off -- "$apps/asked_linked" "$PWD/over" idle
   ask refused trim "$pid"
   control_start without GPUSHIM_POOL=off -- "$apps/asked_linked" "$PWD/over" idle
   ask none trim "$pid"
@@ -112,7 +112,7 @@ control_trim_case() {
   expect_text before.out ' 4[0-9][.0-9]* MiB reserved$'
   expect_text trim.out ': 40[.]0 MiB of idle GPU memory returned to the driver'
   expect_no_text after.out ' 4[0-9][.0-9]* MiB reserved$'
-  pid=${pids[1]} expect_told refused "nothing is returned: GPUSHIM_POOL_TRIM_THREAD=off, and no other thread may call the driver"
+  pid=${pids[1]} expect_told refused "nothing is returned: GPUSHIM_POOL_TRIM=thread:off, and no other thread may call the driver"
   expect_told none "the pool is off: there is no idle memory"
 }
 add_case "control trim" control_trim_case
@@ -257,7 +257,7 @@ control_remain_case() {
   same_as_native "$1" -- "$apps/alike_linked" last
   expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors' 1
 }
-for setting in GPUSHIM_DUMP_SIGNAL=USR1 GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_STATS_INTERVAL=1h; do
+for setting in GPUSHIM_REPORT_ON=exit,oom,USR1 GPUSHIM_TRACK=USR2 GPUSHIM_INTERVAL=stats:1h; do
   add_case "control alike last with $setting" control_remain_case "$setting"
 done
 

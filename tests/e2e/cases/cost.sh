@@ -78,7 +78,7 @@ add_case "cost of starting without CUDA" start_case
 # The trim thread looks at a context from time to time, more often in a run that takes longer:
 # no part of a call. Nor are stacks of frees, which have a budget of time: a free without one
 # takes the same path whether the budget is spent or empty (off).
-alone=(GPUSHIM_POOL_TRIM_THREAD=off GPUSHIM_STACK_FREE=off)
+alone=(GPUSHIM_POOL_TRIM=thread:off GPUSHIM_STACK=free:off)
 
 # A run of 5,000 rounds of a program that calls app_round: counted are the last 4,000.
 rounds=5000
@@ -128,7 +128,7 @@ error_cost_case() {
   unsanitized
   nm "$shim" | grep -q ' gs_tracker_former$' || skip "a build with its symbols"
   for count in $few $many; do
-    counted "records$count" LD_PRELOAD="$shim" GPUSHIM_CHECK=args GPUSHIM_LEAK_REPORT=off -- \
+    counted "records$count" LD_PRELOAD="$shim" GPUSHIM_CHECK=args GPUSHIM_REPORT_ON=oom -- \
       --toggle-collect=gs_tracker_error_use "$program" among "$count"
     expect_text "records$count.err" 'SUMMARY: gpushim: 2 errors, 0 B leaked'
   done
@@ -162,12 +162,12 @@ add_case "cost of a pair with a state file" pair_case pair device GPUSHIM_STATE_
 add_case "cost of a pair without stacks" pair_case pair_no_stack device GPUSHIM_STACK=off
 add_case "cost of a pair without tracking" pair_case pair_no_track device GPUSHIM_TRACK=off
 add_case "cost of a pair, stacks sampled" pair_case pair_sampled device \
-  GPUSHIM_TRACK_SAMPLE_BYTES=512K
-add_case "cost of a pair of small ones" pair_case pair_small device GPUSHIM_TRACK_MIN_BYTES=4K
+  GPUSHIM_STACK=sample:512K
+add_case "cost of a pair of small ones" pair_case pair_small device GPUSHIM_STACK=min:4K
 add_case "cost of a pair with the stack of the free" pair_case pair_stack_free device \
-  GPUSHIM_STACK_FREE=on
+  GPUSHIM_STACK=free
 add_case "cost of a pair while nothing is recorded" pair_case pair_stopped device \
-  GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_VERBOSE=0
+  GPUSHIM_TRACK=later,USR2 GPUSHIM_VERBOSE=0
 add_case "cost of a pair beyond the caches" pair_case pair_holes holes
 add_case "cost of a pair beyond the caches, without tracking" pair_case holes_no_track holes \
   GPUSHIM_TRACK=off
@@ -176,11 +176,11 @@ add_case "cost of a pair of large blocks, without tracking" pair_case large_no_t
   GPUSHIM_TRACK=off
 add_case "cost of a pair of one large size, without tracking" pair_case whole_no_track segment GPUSHIM_TRACK=off
 add_case "cost of a pair with a red zone" pair_case pair_redzone device GPUSHIM_CHECK=redzone:256 \
-  GPUSHIM_STACK_FREE=auto
+  GPUSHIM_STACK=free:auto
 add_case "cost of a pair with fills" pair_case pair_fill device GPUSHIM_CHECK=fill:poison \
-  GPUSHIM_STACK_FREE=auto
+  GPUSHIM_STACK=free:auto
 add_case "cost of a pair with a quarantine" pair_case pair_quarantine device \
-  GPUSHIM_CHECK=quarantine:1M GPUSHIM_STACK_FREE=auto
+  GPUSHIM_CHECK=quarantine:1M GPUSHIM_STACK=free:auto
 add_case "cost of a miss" pair_case miss segment GPUSHIM_POOL_RELEASE=0
 add_case "cost of a miss without tracking" pair_case miss_no_track segment \
   GPUSHIM_POOL_RELEASE=0 GPUSHIM_TRACK=off
@@ -234,7 +234,7 @@ lazy_calls_case() {
   most=$((pairs / 64 + 5))
   [[ $1 == held ]] || most=$((most + pairs / 128))
 
-  preloaded shim "${alone[@]}" GPUSHIM_FREE_SYNC=lazy GPUSHIM_LEAK_REPORT=off CUDASIM_LOG=2 -- \
+  preloaded shim "${alone[@]}" GPUSHIM_FREE_SYNC=lazy GPUSHIM_REPORT_ON=oom CUDASIM_LOG=2 -- \
     "$apps/inflight_linked" "$@" "$pairs"
   expect_status shim 0
   calls=$(sed -n '/^pairs/,/^end of pairs/p' shim.err |

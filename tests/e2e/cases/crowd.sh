@@ -20,7 +20,7 @@ crowd_case() {
   for ((seed = 1; seed <= crowd_seeds; seed++)); do
     run_in native CUDASIM_MEMORY=48M -- "$apps/$program" "$seed" 16 300 "$@"
     expect_status native 0
-    preloaded shim CUDASIM_MEMORY=48M GPUSHIM_LEAK_REPORT=off GPUSHIM_FREE_SYNC="$mode" -- \
+    preloaded shim CUDASIM_MEMORY=48M GPUSHIM_REPORT_ON=oom GPUSHIM_FREE_SYNC="$mode" -- \
       "$apps/$program" "$seed" 16 300 "$@"
     expect_status shim 0
     device=$((device + $(crowd_refused native)))

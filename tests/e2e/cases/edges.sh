@@ -30,7 +30,7 @@ add_case "edges refused_free" refused_free_case
 pitched_beside_work_case() {
   local -x CUDASIM_MEMORY=64M
 
-  same_as_native GPUSHIM_LEAK_REPORT=off "$@" -- "$apps/edges_linked" pitched_beside_work
+  same_as_native GPUSHIM_REPORT_ON=oom "$@" -- "$apps/edges_linked" pitched_beside_work
 }
 for setting in GPUSHIM_FREE_SYNC=native GPUSHIM_FREE_SYNC=lazy GPUSHIM_CHECK=quarantine:64M; do
   add_case "edges pitched_beside_work $setting" pitched_beside_work_case "$setting"

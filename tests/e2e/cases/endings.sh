@@ -63,7 +63,7 @@ add_case "endings green_reset without a pool" endings_lost_case green_reset 2 GP
 
 # Before a reset it is told what goes with it, also where a green context made it all.
 endings_told_case() {
-  endings green_known GPUSHIM_LEAK_REPORT=reset
+  endings green_known GPUSHIM_REPORT_ON=reset,oom
   expect_count report.err '^==[0-9]+== a context of GPU 0 is about to end, and its memory with it$' 1
 }
 add_case "endings green_known" endings_told_case

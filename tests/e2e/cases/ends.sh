@@ -547,7 +547,7 @@ add_case "ends with a signal to the parent" ends_own_signal_case --watch=parent
 ends_first_case() {
   need unshare
   unshare -pf true 2>/dev/null || skip "a PID namespace"
-  run_in shim GPUSHIM_LIBRARY="$shim" GPUSHIM_DUMP_ON_TERM=on -- \
+  run_in shim GPUSHIM_LIBRARY="$shim" GPUSHIM_REPORT_ON=exit,oom,term -- \
     timeout -s KILL 20 unshare -pf --kill-child "$build/gpushim" python3 -S -c '
 import os
 try:

@@ -46,7 +46,7 @@ for way in shared static linked proc; do
   add_case "errors freed twice by two threads $way" freedtwice_case "$way" small elsewhere
 done
 for setting in GPUSHIM_POOL=off GPUSHIM_POOL_CARVE=on GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy \
-  GPUSHIM_TRACK_SAMPLE_BYTES=1 GPUSHIM_CHECK=args GPUSHIM_CHECK=quarantine:64M; do
+  GPUSHIM_STACK=sample:1 GPUSHIM_CHECK=args GPUSHIM_CHECK=quarantine:64M; do
   for kind in small large ordered managed pinned; do
     add_case "errors $kind freed twice $setting" freedtwice_case linked $kind elsewhere "$setting"
   done
@@ -67,8 +67,8 @@ freedtwice_loop_case() {
 add_case "errors freed twice in a loop, with checks" freedtwice_loop_case 'first freed #0 give_first$' \
   GPUSHIM_CHECK=args
 add_case "errors freed twice in a loop, stacks off" \
-  freedtwice_loop_case 'first freed [(]no call stack recorded: GPUSHIM_STACK_FREE=on[)] allocated' \
-  GPUSHIM_STACK_FREE=off
+  freedtwice_loop_case 'first freed [(]no call stack recorded: GPUSHIM_STACK=free[)] allocated' \
+  GPUSHIM_STACK=free:off
 
 # So many frees in between that the first is forgotten: it is called no double free, and no
 # other free is blamed for it.

@@ -97,7 +97,7 @@ add_case "families tensors of a killed process" families_killed_case
 
 # A line that keeps ever more tensors, although the blocks are as many as before.
 families_grows_case() {
-  torch_like grows GPUSHIM_STATS_INTERVAL=200ms
+  torch_like grows GPUSHIM_INTERVAL=stats:200ms
   expect_text shim.err '^==[0-9]+== GROWING 1: '
   expect_text shim.err '^==[0-9]+==   tensor of PyTorch, GPU 0, .*growing$'
   expect_text shim.err '^==[0-9]+==     #0 keep_again '

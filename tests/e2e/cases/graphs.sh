@@ -57,8 +57,8 @@ graph_errors_case() {
 
 # What a launch has freed is said to be; with the stack of the launch where frees have one.
 graph_launch_free_case() {
-  preloaded shim GPUSHIM_STACK_FREE=off -- "$apps/graphmem_$1" errors
-  expect_count shim.err '^==[0-9]+==   first freed at .* by thread [0-9]+, by the launch of a graph \(no call stack recorded: GPUSHIM_STACK_FREE=on\)$' 1
+  preloaded shim GPUSHIM_STACK=free:off -- "$apps/graphmem_$1" errors
+  expect_count shim.err '^==[0-9]+==   first freed at .* by thread [0-9]+, by the launch of a graph \(no call stack recorded: GPUSHIM_STACK=free\)$' 1
   native native "$apps/graphmem_$1" errors
   preloaded stacks -- "$apps/graphmem_$1" errors
   expect_same native stacks

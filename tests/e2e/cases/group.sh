@@ -126,7 +126,7 @@ group_storm_case() {
   count=$(sized 12 64)
   for ((i = 0; i < count; i++)); do
     LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=512M LD_PRELOAD=$shim GPUSHIM_MEM_GROUP=$PWD/ledger GPUSHIM_MEM_LIMIT=300M \
-      GPUSHIM_LOG_FILE=/dev/null GPUSHIM_DUMP_ON_OOM=off "$apps/group_$way" storm "$i" >/dev/null 2>>storm.err &
+      GPUSHIM_LOG_FILE=/dev/null GPUSHIM_REPORT_ON=exit "$apps/group_$way" storm "$i" >/dev/null 2>>storm.err &
     children+=($!)
   done
   sleep 1

@@ -31,7 +31,7 @@ hint_case() {
   expect_no_text files.err ' Hint: '
   expect_equal "hints in JSON" "$name|$device|$(sed -nE 's/^==[0-9]+== Hint: //p' shim.err)" "$(json_hints run.json)"
 }
-add_case "hints not freed" hint_case "not freed" None '4,000 allocations were not freed: GPUSHIM_STATS_INTERVAL=1m ' \
+add_case "hints not freed" hint_case "not freed" None '4,000 allocations were not freed: GPUSHIM_INTERVAL=stats:1m ' \
   -- "$apps/churn_linked" 4000 1 keep 4096
 add_case "hints few hits" hint_case "few hits" 0 'GPU 0: the driver served [0-9,]+ of [0-9,]+ requests: gpushim advise ' \
   GPUSHIM_POOL_RELEASE=0 GPUSHIM_POOL_CACHE=0 -- "$apps/hitpair_linked" 3000

@@ -101,8 +101,8 @@ host_off_case() {
   expect_equal "driver calls" "$(in_rounds native.err "$2")" "$(in_rounds shim.err "$2")"
   expect_equal "as many as the program makes" "$3" "$(in_rounds native.err "$2")"
 }
-add_case "host pools pinned off" host_off_case pinned "$host_calls" 180 GPUSHIM_HOST_POOL=off
-add_case "host pools managed off" host_off_case managed cuMemAllocManaged 50 GPUSHIM_MANAGED_POOL=off
+add_case "host pools pinned off" host_off_case pinned "$host_calls" 180 GPUSHIM_POOL=device,managed
+add_case "host pools managed off" host_off_case managed cuMemAllocManaged 50 GPUSHIM_POOL=device,pinned
 add_case "host pools pool off" host_off_case pinned "$host_calls" 180 GPUSHIM_POOL=off
 
 # Nothing is kept beyond the limit: large blocks go straight back.
@@ -116,9 +116,9 @@ add_case "host pools limit of idle memory" host_release_case
 
 # host_age_case: what has been idle for long goes back, by a synchronize alone.
 host_age_case() {
-  both hostpools_linked kept 12 GPUSHIM_POOL_TRIM_INTERVAL=200ms
+  both hostpools_linked kept 12 GPUSHIM_POOL_TRIM=200ms
   [[ $(in_rounds shim.err cuMemFreeHost) -ge 5 ]] || fail "idle pinned memory was kept"
-  both hostpools_linked kept 3 GPUSHIM_POOL_TRIM_INTERVAL=0
+  both hostpools_linked kept 3 GPUSHIM_POOL_TRIM=0
   expect_equal "kept for ever" 0 "$(in_rounds shim.err cuMemFreeHost)"
 }
 add_case "host pools age" host_age_case

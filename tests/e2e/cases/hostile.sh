@@ -15,7 +15,7 @@ hostile_case() {
   for ((seed = hostile_first; seed <= hostile_seeds; seed++)); do
     run_in native CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- "$apps/$1" "${@:2}"
     expect_status native 0
-    preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" GPUSHIM_LEAK_REPORT=off \
+    preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" GPUSHIM_REPORT_ON=oom \
       -- "$apps/$1" "${@:2}"
     expect_same native shim
     expect_no_text shim.err 'cudasim-finding'

@@ -13,7 +13,7 @@ hostile_lazy_app_case() {
   for ((seed = 1; seed <= lazy_seeds; seed++)); do
     run_in native CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- "$apps/$1"
     expect_status native 0
-    preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" GPUSHIM_LEAK_REPORT=off \
+    preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" GPUSHIM_REPORT_ON=oom \
       GPUSHIM_FREE_SYNC=lazy -- "$apps/$1"
     expect_same native shim
     expect_no_text shim.err 'cudasim-finding'
@@ -34,7 +34,7 @@ hostile_lazy_order_case() {
   local name wanted=()
 
   need_file "$build/order/order"
-  preloaded list GPUSHIM_LEAK_REPORT=off -- "$build/order/order" --list "$1"
+  preloaded list GPUSHIM_REPORT_ON=oom -- "$build/order/order" --list "$1"
   while read -r name _; do
     [[ $name == "$1"* && " ${lazy_leaning[*]} " != *" $name "* ]] && wanted+=("$name")
   done <list.out

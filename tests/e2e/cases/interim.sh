@@ -17,7 +17,7 @@ interim_oom_case() {
   expect_count shim.err '; still running$' 1
   expect_no_text shim.err 'LEAK|live at exit'
   expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 0 B leaked' 1
-  preloaded off GPUSHIM_DUMP_ON_OOM=off -- "$apps/interim_$1" "$2"
+  preloaded off GPUSHIM_REPORT_ON=exit -- "$apps/interim_$1" "$2"
   expect_same native off
   expect_count off.err '^==' 2
 }
@@ -55,7 +55,7 @@ add_case "interim out of the memory that is allowed" interim_limit_case
 
 # The program goes on, and may be asked again.
 interim_signal_case() {
-  preloaded shim GPUSHIM_DUMP_SIGNAL="$2" GPUSHIM_LOG_FILE=asked -- \
+  preloaded shim GPUSHIM_REPORT_ON=exit,oom,"$2" GPUSHIM_LOG_FILE=asked -- \
     "$apps/interim_$1" usr1 asked
   expect_status shim 0
   expect_quiet shim
@@ -73,7 +73,7 @@ add_case "interim on a signal by its number" interim_signal_case shared 10
 
 # SIGTERM ends it as natively, after the report.
 interim_term_case() {
-  same_as_native GPUSHIM_DUMP_ON_TERM=on -- "$apps/interim_$1" term
+  same_as_native GPUSHIM_REPORT_ON=exit,oom,term -- "$apps/interim_$1" term
   expect_text shim.err '^==[0-9]+== gpushim [0-9.]+: .*  SIGTERM$'
   expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 1\.00 MiB leaked in 1 ' 1
   preloaded off -- "$apps/interim_$1" term
@@ -86,7 +86,7 @@ done
 
 # What is about to be lost is written before it is.
 interim_reset_case() {
-  same_as_native GPUSHIM_LEAK_REPORT=reset -- "$apps/reset_$1"
+  same_as_native GPUSHIM_REPORT_ON=reset,oom -- "$apps/reset_$1"
   expect_only_report shim.err
   expect_text shim.err '^==[0-9]+== a context of GPU 0 is about to end, and its memory with it$'
   expect_text shim.err '^==[0-9]+== LIVE 1: .* \(([0-9.]+) % of live\)$'
@@ -96,7 +96,7 @@ interim_reset_case() {
   grep '^==[0-9]*== SUMMARY' shim.err | sed 's/^==[0-9]*//' >with
   grep '^==[0-9]*== SUMMARY' exit.err | sed 's/^==[0-9]*//' >without
   cmp with without || fail "the report at exit is another one"
-  preloaded clean GPUSHIM_LEAK_REPORT=reset -- "$apps/pipeline_$1"
+  preloaded clean GPUSHIM_REPORT_ON=reset,oom -- "$apps/pipeline_$1"
   expect_clean clean.err
 }
 for way in shared static linked; do
@@ -105,17 +105,17 @@ done
 
 # What the program does with a signal goes first.
 interim_own_case() {
-  same_as_native GPUSHIM_DUMP_SIGNAL=USR1 -- "$apps/interim_shared" own
-  expect_text shim.err '^gpushim: GPUSHIM_DUMP_SIGNAL=USR1: the program handles or ignores'
-  same_as_native GPUSHIM_DUMP_SIGNAL=USR1 -- "$apps/interim_shared" child
+  same_as_native GPUSHIM_REPORT_ON=exit,oom,USR1 -- "$apps/interim_shared" own
+  expect_text shim.err '^gpushim: GPUSHIM_REPORT_ON=USR1: the program handles or ignores'
+  same_as_native GPUSHIM_REPORT_ON=exit,oom,USR1 -- "$apps/interim_shared" child
   expect_clean shim.err
 }
 add_case "interim leaves the program its signals" interim_own_case
 
 # interim_bad_case VALUE: one line, and the program is as without it.
 interim_bad_case() {
-  same_as_native GPUSHIM_DUMP_SIGNAL="$1" -- "$apps/interim_shared" child
-  expect_count shim.err "^gpushim: GPUSHIM_DUMP_SIGNAL=${1/+/[+]}: not a signal that can be used .*; no signal is set\$" 1
+  same_as_native GPUSHIM_REPORT_ON=exit,oom,"$1" -- "$apps/interim_shared" child
+  expect_count shim.err "^gpushim: GPUSHIM_REPORT_ON=${1/+/[+]}: not one of exit, reset, oom, term, a signal; left out\$" 1
 }
 for value in KILL 9 11 0 SIGFOO RTMIN+99 USR1x; do
   add_case "interim bad signal $value" interim_bad_case "$value"

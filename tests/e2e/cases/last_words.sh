@@ -10,7 +10,7 @@ last_words() {
   mkdir helpers
   printf '#!/bin/sh\n%s\n: >%q/asked\nsleep 1\n' "${helper:-}" "$PWD" >helpers/llvm-symbolizer
   chmod 755 helpers/llvm-symbolizer
-  preloaded shim PATH="$PWD/helpers:$PATH" GPUSHIM_PEAK_MAX=0 GPUSHIM_SYMBOLIZE_TIMEOUT=20s \
+  preloaded shim PATH="$PWD/helpers:$PATH" GPUSHIM_PEAK_MAX=0 GPUSHIM_SYMBOLIZE=timeout:20s \
     GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json "${@:2}" \
     -- "$apps/lastwords_linked" "$1"
 }
@@ -57,7 +57,7 @@ done
 
 # A thread that stands still, or is no more, does not keep the process for ever.
 last_words_stuck_case() {
-  last_words "$1" GPUSHIM_SYMBOLIZE_TIMEOUT=1s
+  last_words "$1" GPUSHIM_SYMBOLIZE=timeout:1s
   expect_status shim 6
   expect_no_text shim.err 'SUMMARY'
   ! grep -qaE 'exit [56]' state || fail "an ending in the state file"
@@ -96,9 +96,8 @@ while text := os.read(reader, 256):
     time.sleep(0.08)
 sys.exit(child.wait())
 PYTHON
-  run_in shim -- python3 -S reader.py env LD_PRELOAD="$shim" GPUSHIM_SYMBOLIZE=off \
-    GPUSHIM_PEAK_MAX=0 GPUSHIM_LEAK_MAX=1000 GPUSHIM_STATE_FILE=state \
-    GPUSHIM_SYMBOLIZE_TIMEOUT=10ms GPUSHIM_STACK_DEPTH=64 "$apps/lastwords_linked" places
+  run_in shim -- python3 -S reader.py env LD_PRELOAD="$shim" GPUSHIM_SYMBOLIZE=off,timeout:10ms \
+    GPUSHIM_PEAK_MAX=0 GPUSHIM_LEAK_MAX=1000 GPUSHIM_STATE_FILE=state GPUSHIM_STACK=depth:64 "$apps/lastwords_linked" places
   [[ $(<shim.status) == [56] ]] || fail "status $(<shim.status)"
   [[ $(wc -c <shim.out) -gt 20000 ]] || fail "too short to take long"
   expect_count shim.out '^==[0-9]+== SUMMARY: gpushim: 0 errors, 58.6 KiB leaked in 60 allocations' 1

@@ -51,13 +51,13 @@ done
 
 # Totals stay, places do not.
 leak_report_off_case() {
-  preloaded shim GPUSHIM_LEAK_REPORT=off -- "$apps/leaky_shared"
+  preloaded shim GPUSHIM_REPORT_ON=oom -- "$apps/leaky_shared"
   expect_status shim 0
   expect_only_report shim.err
   expect_no_text shim.err '^==[0-9]+== LEAK '
   expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 '
 }
-add_case "leaks GPUSHIM_LEAK_REPORT=off" leak_report_off_case
+add_case "leaks GPUSHIM_REPORT_ON=oom" leak_report_off_case
 
 # Without stacks there are still sizes, calls and totals.
 leak_stack_off_case() {

@@ -116,7 +116,7 @@ cmake_consumer_case() {
   expect_count user/CMakeLists.txt 'gpushim' 2
   { cmake -S user -B built -DCMAKE_PREFIX_PATH="$case_dir/prefix" && cmake --build built; } >cmake.log 2>&1 ||
     { cat cmake.log && fail "the program is not built"; }
-  run_in shim GPUSHIM_LEAK_REPORT=off -- "$case_dir/prefix/bin/gpushim" built/app
+  run_in shim GPUSHIM_REPORT_ON=oom -- "$case_dir/prefix/bin/gpushim" built/app
   expect_text shim.out '^[0-9]+[.][0-9]+[.][0-9]+$'
 }
 add_case "library by CMake" cmake_consumer_case
@@ -144,7 +144,7 @@ use_pkg_config() {
     expect_status plain 0
     expect_equal "without the library" '' "$(<plain.out)"
     [[ $preload != *' '* ]] || continue # no path for LD_PRELOAD
-    run_in shim GPUSHIM_LEAK_REPORT=off LD_PRELOAD="$preload" -- "./user_$language"
+    run_in shim GPUSHIM_REPORT_ON=oom LD_PRELOAD="$preload" -- "./user_$language"
     expect_equal "with the library" "$(pkg-config --modversion gpushim)" "$(<shim.out)"
     expect_quiet shim
   done

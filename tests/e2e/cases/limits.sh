@@ -115,7 +115,7 @@ add_case "limits nothing idle, failures" \
 add_case "limits pool of 4M, the driver refuses all" \
   never_worse_case 'cuMemAlloc:3+' GPUSHIM_POOL_LIMIT=4M
 add_case "limits reserve of everything" never_worse_case "" GPUSHIM_POOL_RESERVE=100% \
-  GPUSHIM_POOL_TRIM_INTERVAL=20ms
+  GPUSHIM_POOL_TRIM=20ms
 
 # returned_case RETURNED VARIABLE...: whether the 16 MiB block goes back before the end.
 returned_case() {
@@ -132,13 +132,13 @@ returned_case() {
     expect_equal "frees of the driver" 0 "$(driver_calls before cuMemFree)"
   fi
 }
-add_case "limits idle for long goes back" returned_case yes GPUSHIM_POOL_TRIM_INTERVAL=100ms
+add_case "limits idle for long goes back" returned_case yes GPUSHIM_POOL_TRIM=100ms
 add_case "limits idle for a while stays" returned_case no
-add_case "limits idle for ever stays" returned_case no GPUSHIM_POOL_TRIM_INTERVAL=0
+add_case "limits idle for ever stays" returned_case no GPUSHIM_POOL_TRIM=0
 add_case "limits idle beyond what may be kept" returned_case yes GPUSHIM_POOL_RELEASE=8M
 add_case "limits idle within what may be kept" returned_case no GPUSHIM_POOL_RELEASE=20M
 add_case "limits idle and no reserve" \
-  returned_case yes GPUSHIM_POOL_RESERVE=100% GPUSHIM_POOL_TRIM_INTERVAL=1500ms
+  returned_case yes GPUSHIM_POOL_RESERVE=100% GPUSHIM_POOL_TRIM=1500ms
 
 # The driver is not asked what is free on a path that repeats: some take milliseconds.
 # info_calls_case PROGRAM VARIABLE...
@@ -191,7 +191,7 @@ add_case "limits idle memory goes back in steps" steps_case
 # call. What is idle goes back long before its age.
 short_case() {
   preloaded shim CUDASIM_MEMORY=64M CUDASIM_LOG=2 GPUSHIM_LOG_FILE=report \
-    GPUSHIM_POOL_TRIM_INTERVAL=20s "${@:2}" -- "$apps/limits_linked" short 3500
+    GPUSHIM_POOL_TRIM=20s "${@:2}" -- "$apps/limits_linked" short 3500
   expect_status shim 0
   sed -n '/^limits: asleep/,/^limits: awake/p' shim.err >asleep
   echo "frees: $(driver_calls asleep cuMemFree)"
@@ -204,13 +204,13 @@ short_case() {
 add_case "limits short of memory" short_case yes GPUSHIM_POOL_RESERVE=10%
 add_case "limits short of memory, no reserve" short_case no GPUSHIM_POOL_RESERVE=0
 add_case "limits short of memory, no thread" short_case no GPUSHIM_POOL_RESERVE=10% \
-  GPUSHIM_POOL_TRIM_THREAD=off
+  GPUSHIM_POOL_TRIM=thread:off
 
 # A program that makes no call: the library's thread gives what is idle back, while the
 # device has nothing to do.
 # silent_case WAY MODE RETURNED [VARIABLE...]: whether anything goes back while it sleeps
 silent_case() {
-  same_as_native CUDASIM_LOG=2 GPUSHIM_LOG_FILE=report GPUSHIM_POOL_TRIM_INTERVAL=60ms \
+  same_as_native CUDASIM_LOG=2 GPUSHIM_LOG_FILE=report GPUSHIM_POOL_TRIM=60ms \
     "${@:4}" -- "$apps/silent_$1" "$2" 400
   sed -n '/^silent: asleep/,/^silent: awake/p' shim.err >asleep
   if [[ $3 == yes ]]; then
@@ -232,9 +232,9 @@ add_case "limits silent beside a kernel" silent_case linked held no
 add_case "limits silent beside a kernel, another stream" silent_case linked waited no
 add_case "limits silent beside a capture" silent_case shared capture no
 add_case "limits silent without the thread" \
-  silent_case linked plain no GPUSHIM_POOL_TRIM_THREAD=off
+  silent_case linked plain no GPUSHIM_POOL_TRIM=thread:off
 add_case "limits silent and nothing too old" \
-  silent_case linked plain no GPUSHIM_POOL_TRIM_INTERVAL=0
+  silent_case linked plain no GPUSHIM_POOL_TRIM=0
 add_case "limits silent and the proof has ended" \
   silent_case linked plain no GPUSHIM_FREE_SYNC=wait
 
@@ -246,7 +246,7 @@ silent_thread_case() {
 }
 add_case "limits silent thread runs" silent_thread_case plain 1
 add_case "limits silent thread is not needed" silent_thread_case nothing 0
-add_case "limits silent thread is off" silent_thread_case plain 0 GPUSHIM_POOL_TRIM_THREAD=off
+add_case "limits silent thread is off" silent_thread_case plain 0 GPUSHIM_POOL_TRIM=thread:off
 add_case "limits silent thread without the pool" silent_thread_case plain 0 GPUSHIM_POOL=off
 
 # A consumer that is out of memory once is asked again, for idle memory was given back;
@@ -302,7 +302,7 @@ add_case "limits warm beyond the device" warm_short_case
 
 bad_values_case() {
   preloaded shim GPUSHIM_POOL_LIMIT=101% GPUSHIM_MEM_LIMIT=lots GPUSHIM_POOL_RELEASE=-1 \
-    GPUSHIM_POOL_TRIM_INTERVAL=10h GPUSHIM_POOL_RESERVE=5%% -- "$apps/limits_linked" info
+    GPUSHIM_POOL_TRIM=10h GPUSHIM_POOL_RESERVE=5%% -- "$apps/limits_linked" info
   native native "$apps/limits_linked" info
   expect_same native shim
   for name in POOL_LIMIT MEM_LIMIT POOL_RELEASE POOL_TRIM_INTERVAL POOL_RESERVE; do

@@ -142,7 +142,7 @@ metrics_interval_case() {
   local looks=0 found program seen
 
   need python3
-  start_preloaded shim GPUSHIM_METRICS_FILE=m.prom GPUSHIM_STATS_INTERVAL="$2" -- "$apps/growing_$1" 20
+  start_preloaded shim GPUSHIM_METRICS_FILE=m.prom GPUSHIM_INTERVAL=stats:"$2" -- "$apps/growing_$1" 20
   program=$!
   while kill -0 "$program" 2>/dev/null; do
     ((looks == 12)) || { cp m.prom "seen.$looks" 2>/dev/null && looks=$((looks + 1)); }
@@ -167,7 +167,7 @@ add_case "metrics as often as can be" metrics_interval_case linked 1ms
 
 # A signal, a full device: the file is there before the end.
 metrics_asked_case() {
-  preloaded shim GPUSHIM_DUMP_SIGNAL=USR1 GPUSHIM_METRICS_FILE=m.prom -- "$apps/interim_$1" usr1 m.prom
+  preloaded shim GPUSHIM_REPORT_ON=exit,oom,USR1 GPUSHIM_METRICS_FILE=m.prom -- "$apps/interim_$1" usr1 m.prom
   expect_status shim 0
   expect_text shim.out '^interim: answered$'
   preloaded full GPUSHIM_METRICS_FILE=/dev/stdout -- "$apps/interim_$1" oom
@@ -184,7 +184,7 @@ metrics_beside_case() {
   local turn
 
   for turn in 1 2 3 4 5 6; do
-    preloaded "shim$turn" GPUSHIM_METRICS_FILE=m.prom GPUSHIM_STATS_INTERVAL=1ms GPUSHIM_LEAK_REPORT=off -- \
+    preloaded "shim$turn" GPUSHIM_METRICS_FILE=m.prom GPUSHIM_INTERVAL=stats:1ms GPUSHIM_REPORT_ON=oom -- \
       "$apps/interim_linked" oom
     expect_status "shim$turn" 0
     expect_count "shim$turn.err" '^==[0-9]+== gpushim [0-9.]+: .*  out of memory$' 1
@@ -199,7 +199,7 @@ metrics_killed_case() {
   need python3
   for turn in 1 2 3 4 5 6 7 8; do
     rm -f m.prom
-    start_preloaded shim GPUSHIM_METRICS_FILE=m.prom GPUSHIM_STATS_INTERVAL=1ms -- "$apps/growing_linked" 20
+    start_preloaded shim GPUSHIM_METRICS_FILE=m.prom GPUSHIM_INTERVAL=stats:1ms -- "$apps/growing_linked" 20
     program=$!
     sleep "0.$((turn * 6 + 10))"
     kill -KILL "$program"
@@ -215,7 +215,7 @@ add_case "metrics of a killed program" metrics_killed_case
 metrics_fork_case() {
   local pid
 
-  same_as_native GPUSHIM_METRICS_FILE=m.%p.prom GPUSHIM_STATS_INTERVAL="$2" -- "$apps/fork_$1"
+  same_as_native GPUSHIM_METRICS_FILE=m.%p.prom GPUSHIM_INTERVAL=stats:"$2" -- "$apps/fork_$1"
   sed -nE 's/^==([0-9]+)== SUMMARY: .*/\1/p' shim.err | sort -u >reporters
   find . -name 'm.*.prom' | sed -E 's/.*m[.]([0-9]+)[.]prom/\1/' | sort -u >written
   expect_equal "files" "$(<reporters)" "$(<written)"
@@ -236,7 +236,7 @@ metrics_refused_case() {
   mkdir folder
   echo old >precious
   ln -s precious link
-  same_as_native GPUSHIM_METRICS_FILE="$1" GPUSHIM_STATS_INTERVAL=10ms GPUSHIM_LEAK_MAX=0 -- \
+  same_as_native GPUSHIM_METRICS_FILE="$1" GPUSHIM_INTERVAL=stats:10ms GPUSHIM_LEAK_MAX=0 -- \
     "$apps/growing_linked" 3
   expect_count shim.err '^gpushim: ' 1
   expect_count shim.err "^gpushim: GPUSHIM_METRICS_FILE: cannot write [^ ]*: $2; left out\$" 1
@@ -269,7 +269,7 @@ exit $status
 END
   native native "$apps/growing_linked" 3
   for where in small locked; do
-    preloaded "$where" GPUSHIM_METRICS_FILE="$PWD/$where/m.prom" GPUSHIM_STATS_INTERVAL=10ms GPUSHIM_LEAK_MAX=0 -- \
+    preloaded "$where" GPUSHIM_METRICS_FILE="$PWD/$where/m.prom" GPUSHIM_INTERVAL=stats:10ms GPUSHIM_LEAK_MAX=0 -- \
       unshare -m bash mounted "$apps/growing_linked" 3
     [[ $(<"$where.status") != 77 ]] || skip "a file system of our own"
     expect_same native "$where"

@@ -215,7 +215,7 @@ moving_hostile_case() {
   for ((seed = 1; seed <= moving_seeds; seed++)); do
     run_in native CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- "$apps/$1"
     preloaded shim "$vmm" CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" \
-      GPUSHIM_LEAK_REPORT=off "${@:2}" -- "$apps/$1"
+      GPUSHIM_REPORT_ON=oom "${@:2}" -- "$apps/$1"
     expect_same native shim
     expect_no_text shim.err 'cudasim-finding'
   done
@@ -242,7 +242,7 @@ done
 # What NVIDIA documents, and random lists of calls beside the driver alone.
 moving_conformance_case() {
   need_file "$build/gpu/conformance"
-  preloaded shim "$vmm" GPUSHIM_LEAK_REPORT=off -- "$build/gpu/conformance"
+  preloaded shim "$vmm" GPUSHIM_REPORT_ON=oom -- "$build/gpu/conformance"
   expect_status shim 0
   expect_text shim.out '^conformance: [0-9]+ passed, 0 failed'
 }

@@ -37,7 +37,7 @@ options_of_before() {
     $1 == "GS_OPT_LIST" { list[$2] = $3 }
     $1 == "GS_OPT_ITEM" { list_of[$3] = list[$2] }
     END {
-      value["BOOL"] = "off"; value["SIZE"] = "1M"; value["UINT"] = 100; value["TIME"] = "1m"; value["TEXT"] = "USR1"
+      value["BOOL"] = "off"; value["SIZE"] = "1M"; value["UINT"] = 99; value["TIME"] = "1m"; value["TEXT"] = "USR1"
       for (i = 1; i <= n; i++) {
         if (!(field[i] in list_of) || list_of[field[i]] == name[i]) continue
         print name[i], type[i] == "ENUM" ? word[field[i]] : fallback[i] == "off" ? "on" : value[type[i]], list_of[field[i]]
@@ -85,6 +85,14 @@ options_before_once_case() {
 }
 add_case "options variable of before in a forked child" options_before_once_case
 
+# Nor does a program in the place of one that has said it.
+options_before_exec_case() {
+  preloaded shim GPUSHIM_CHECK_REDZONE=256 -- "$apps/oddities_static" exec
+  expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: ' 2
+  expect_count shim.err ' is now ' 1
+}
+add_case "options variable of before in the next program" options_before_exec_case
+
 # idle_option_case SETTING... TEXT: good values that do nothing, one line.
 idle_option_case() {
   native native "$apps/pinned_shared"
@@ -97,9 +105,9 @@ for switch in TRACK ENABLE; do
   add_case "options ERROR_EXITCODE without $switch" idle_option_case "GPUSHIM_$switch=off" \
     GPUSHIM_ERROR_EXITCODE=3 "GPUSHIM_ERROR_EXITCODE=3: with GPUSHIM_$switch=off nothing is checked"
   add_case "options DUMP_SIGNAL without $switch" idle_option_case "GPUSHIM_$switch=off" \
-    GPUSHIM_DUMP_SIGNAL=USR1 "GPUSHIM_DUMP_SIGNAL=USR1: with GPUSHIM_$switch=off there is nothing to report; "
+    GPUSHIM_REPORT_ON=exit,oom,USR1 "GPUSHIM_REPORT_ON=USR1: with GPUSHIM_$switch=off there is nothing to report; "
 done
-for setting in DUMP_ON_TERM=on STATE_FILE=s STATS_INTERVAL=1m LEAK_SCAN=on; do
+for setting in REPORT_ON=term STATE_FILE=s INTERVAL=90s LEAK_SCAN=on; do
   add_case "options ${setting%=*} without TRACK" idle_option_case GPUSHIM_TRACK=off \
     "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_TRACK=off there is no"
 done
@@ -111,8 +119,8 @@ add_case "options POOL_CARVE with POOL_VMM" idle_option_case GPUSHIM_POOL_VMM=on
   'GPUSHIM_POOL_CARVE=on: with GPUSHIM_POOL_VMM=on nothing is carved'
 add_case "options OUTPUT_FILE alone" idle_option_case GPUSHIM_OUTPUT_FILE=r \
   'GPUSHIM_OUTPUT_FILE=r: there is no GPUSHIM_OUTPUT; no file is written'
-add_case "options OUTPUT_INTERVAL alone" idle_option_case GPUSHIM_OUTPUT_INTERVAL=1m \
-  'GPUSHIM_OUTPUT_INTERVAL=1m: there is no GPUSHIM_OUTPUT; no file is written'
+add_case "options OUTPUT_INTERVAL alone" idle_option_case GPUSHIM_INTERVAL=output:90s \
+  'GPUSHIM_INTERVAL=90s: there is no GPUSHIM_OUTPUT; no file is written'
 add_case "options TRACE_LIMIT alone" idle_option_case GPUSHIM_TRACE_LIMIT=1M \
   'GPUSHIM_TRACE_LIMIT=1M: there is no GPUSHIM_TRACE_FILE'
 
@@ -121,9 +129,9 @@ bad_options_case() {
   local value
 
   value=$(printf 'x%.0s' {1..5000})
-  same_as_native GPUSHIM_POOL="$value" GPUSHIM_STACK_DEPTH=-1 GPUSHIM_LEAK_MAX=1e9 \
+  same_as_native GPUSHIM_POOL="$value" GPUSHIM_STACK=depth:-1 GPUSHIM_LEAK_MAX=1e9 \
     GPUSHIM_ERROR_EXITCODE=256 GPUSHIM_= GPUSHIM_XYZZY=1 GPUSHIM_LOG_FILE= \
-    GPUSHIM_SYMBOLIZE_TIMEOUT=soon -- "$apps/pinned_shared"
+    GPUSHIM_SYMBOLIZE=timeout:soon -- "$apps/pinned_shared"
   expect_count shim.err '^gpushim: ' 7
   grep -v '^gpushim: ' shim.err >rest
   expect_clean rest

@@ -136,7 +136,7 @@ done
 
 # All places, whatever the report's text leaves out.
 outputs_all_case() {
-  preloaded shim GPUSHIM_OUTPUT=json,collapsed GPUSHIM_LEAK_MAX=1 GPUSHIM_LEAK_REPORT=off \
+  preloaded shim GPUSHIM_OUTPUT=json,collapsed GPUSHIM_LEAK_MAX=1 GPUSHIM_REPORT_ON=oom \
     GPUSHIM_OUTPUT_FILE=r -- "$apps/leaky_shared"
   expect_no_text shim.err 'LEAK'
   expect_valid r.json
@@ -541,7 +541,7 @@ outputs_signal_case() {
       sleep 0.05
     done
   }
-  start_preloaded shim GPUSHIM_DUMP_SIGNAL=USR1 GPUSHIM_OUTPUT=json,csv GPUSHIM_OUTPUT_FILE=run \
+  start_preloaded shim GPUSHIM_REPORT_ON=exit,oom,USR1 GPUSHIM_OUTPUT=json,csv GPUSHIM_OUTPUT_FILE=run \
     GPUSHIM_LEAK_MAX=0 -- "$apps/growing_$1" 30
   program=$!
   # Until the library handles SIGUSR1, number 10: the tenth bit.
@@ -575,7 +575,7 @@ done
 outputs_interval_case() {
   local name program
 
-  start_preloaded shim GPUSHIM_OUTPUT_INTERVAL="$2" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json -- \
+  start_preloaded shim GPUSHIM_INTERVAL=output:"$2" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json -- \
     "$apps/growing_$1" 600
   program=$!
   for name in seen.0 seen.1 seen.2; do
@@ -601,18 +601,18 @@ add_case "outputs as often as can be" outputs_interval_case linked 1ms
 
 # A pipe has the last report alone; a folder that is not there is told of once; what is not a time is named.
 outputs_running_names_case() {
-  preloaded pipe GPUSHIM_DUMP_SIGNAL=USR1 GPUSHIM_LOG_FILE=asked GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_INTERVAL=1ms \
+  preloaded pipe GPUSHIM_REPORT_ON=exit,oom,USR1 GPUSHIM_LOG_FILE=asked GPUSHIM_OUTPUT=json GPUSHIM_INTERVAL=output:1ms \
     GPUSHIM_OUTPUT_FILE=/dev/stdout -- "$apps/interim_linked" usr1 asked
   expect_status pipe 0
   sed '/^interim: /d' pipe.out >one.json
   expect_valid one.json
   expect_equal "running" false "$(json_get one.json process running)"
-  preloaded missing GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_INTERVAL=1ms GPUSHIM_OUTPUT_FILE=missing/run.json -- \
+  preloaded missing GPUSHIM_OUTPUT=json GPUSHIM_INTERVAL=output:1ms GPUSHIM_OUTPUT_FILE=missing/run.json -- \
     "$apps/growing_linked" 2
   expect_status missing 0
   expect_count missing.err '^gpushim: GPUSHIM_OUTPUT=json: cannot write .*/missing/run[.]json: ' 2
-  preloaded bad GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json GPUSHIM_OUTPUT_INTERVAL=often -- "$apps/pipeline_linked"
-  expect_count bad.err '^gpushim: GPUSHIM_OUTPUT_INTERVAL=often: ' 1
+  preloaded bad GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json GPUSHIM_INTERVAL=output:often -- "$apps/pipeline_linked"
+  expect_count bad.err '^gpushim: GPUSHIM_INTERVAL=output:often: ' 1
 }
 add_case "outputs while it runs: bad names" outputs_running_names_case
 

@@ -195,7 +195,7 @@ add_case "paths relative" paths_relative_case
 paths_growth_case() {
   paths_python
   cp "$PATHS/grow.py" .
-  preloaded shim GPUSHIM_STATS_INTERVAL=200ms -- "$python" -SB grow.py
+  preloaded shim GPUSHIM_INTERVAL=stats:200ms -- "$python" -SB grow.py
   expect_status shim 0
   awk '/ GROWING / { growing = 1 } / #0 make/ { if (growing) print $NF; growing = 0 }' shim.err >shown
   expect_equal "first sample" __init__.py:7 "$(head -n 1 shown)"

@@ -84,7 +84,7 @@ pause_case() {
 for way in $(ways_of paused); do
   add_case "pause $way" pause_case "$way" --
 done
-for setting in GPUSHIM_FREE_SYNC=lazy GPUSHIM_POOL_VMM=on GPUSHIM_POOL=off GPUSHIM_ASYNC=pool GPUSHIM_POOL_TRIM_INTERVAL=20 \
+for setting in GPUSHIM_FREE_SYNC=lazy GPUSHIM_POOL_VMM=on GPUSHIM_POOL=off GPUSHIM_ASYNC=pool GPUSHIM_POOL_TRIM=20 \
   GPUSHIM_CHECK=fill:poison GPUSHIM_STATE_FILE=state; do
   add_case "pause $setting" pause_case linked "$setting" --
 done

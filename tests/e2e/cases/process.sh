@@ -192,7 +192,7 @@ done
 # Frees that look for what has been idle for long ask how much memory the machine has.
 for way in shared linked; do
   add_case "process cancelled each $way trim" \
-    cancelled_case "cancelled_$way" GPUSHIM_POOL_TRIM_INTERVAL=1ms each
+    cancelled_case "cancelled_$way" GPUSHIM_POOL_TRIM=1ms each
 done
 
 # What begins to be waited for with a second stream, in the lazy mode alone.

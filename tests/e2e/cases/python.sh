@@ -70,7 +70,7 @@ planted_case() {
 truth_case() {
   find_python "$1"
   need_file "$cuda_path/libcudart.so.13"
-  preloaded shim GPUSHIM_LEAK_MAX=100000 GPUSHIM_STACK_DEPTH=128 GPUSHIM_STACK_FRAMES=all GPUSHIM_SYMBOLIZE=off -- \
+  preloaded shim GPUSHIM_LEAK_MAX=100000 GPUSHIM_STACK=depth:128 GPUSHIM_STACK_FRAMES=all GPUSHIM_SYMBOLIZE=off -- \
     "$python" -SB "$python_sources/truth.py" "$2" 1000 "$PWD/truth"
   expect_status shim 0
   "$python" -SB "$python_sources/compare.py" truth shim.err && return
@@ -126,14 +126,14 @@ deep_case() {
   find_python "$1"
   need_file "$apps/libdeep.so"
   need_file "$cuda_path/libcudart.so.13"
-  same_as_native GPUSHIM_STACK_DEPTH="$2" -- "$python" -SB "$python_sources/ways.py" deep "$apps/libdeep.so"
+  same_as_native GPUSHIM_STACK=depth:"$2" -- "$python" -SB "$python_sources/ways.py" deep "$apps/libdeep.so"
   expect_only_report shim.err
   grep -A9 'native frames left out' shim.err >outside || fail "no frame stands for those left out"
   expect_text outside '#[0-9]+ +deep_call +ways.py:[0-9]+$'
   [[ $2 -gt 3 ]] || return 0 # so many of Python's, too
   expect_text outside '#[0-9]+ +deep +ways.py:[0-9]+$'
   expect_text outside '#[0-9]+ +<module> +ways.py:[0-9]+$'
-  expect_no_text shim.err 'GPUSHIM_STACK_DEPTH'
+  expect_no_text shim.err 'GPUSHIM_STACK=depth'
 }
 for version in 3.8 3.10 3.11 3.13; do
   add_case "python $version deep" deep_case "$version" 32
@@ -166,7 +166,7 @@ bindings_case() {
   need_file "$cuda_path/libcudart.so.13"
   mkdir -p "$place"
   cp "$apps/libdeep.so" "$place/$2"
-  preloaded shim "${with_rules[@]}" GPUSHIM_STACK_DEPTH=128 -- \
+  preloaded shim "${with_rules[@]}" GPUSHIM_STACK=depth:128 -- \
     "$python" -SB "$python_sources/ways.py" deep "$PWD/$place/$2"
   expect_status shim 0
   expect_only_report shim.err
@@ -246,7 +246,7 @@ done
 
 python_off_case() {
   find_python 3.11
-  preloaded shim GPUSHIM_STACK_PYTHON=off -- "$python" -SB "$python_sources/planted.py"
+  preloaded shim GPUSHIM_STACK=python:off -- "$python" -SB "$python_sources/planted.py"
   expect_status shim 0
   expect_no_text shim.err '[.]py:[0-9]+$'
   expect_text shim.err '#[0-9]+ +_PyEval_EvalFrameDefault '

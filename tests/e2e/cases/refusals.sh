@@ -51,7 +51,7 @@ add_case "refusals roomy, nothing kept" \
 # told.
 lost_case() {
   run_in native CUDASIM_FAIL=cuStreamSynchronize:1=lost -- "$apps/refusals_$1" lost 1
-  run_in shim LD_PRELOAD="$shim" GPUSHIM_LEAK_REPORT=off \
+  run_in shim LD_PRELOAD="$shim" GPUSHIM_REPORT_ON=oom \
     CUDASIM_FAIL=cuStreamSynchronize:1=lost -- "$apps/refusals_$1" lost 1
   expect_text native.out 'sees it fail +46$'
   expect_same native shim
@@ -64,7 +64,7 @@ done
 # told_case WAY CALL FAILING [FAILING WITH THE LIBRARY]
 told_case() {
   run_in native CUDASIM_FAIL="$3=lost" -- "$apps/broken_$1" told "$2"
-  preloaded shim GPUSHIM_LEAK_REPORT=off CUDASIM_FAIL="${4:-$3}=lost" -- "$apps/broken_$1" told "$2"
+  preloaded shim GPUSHIM_REPORT_ON=oom CUDASIM_FAIL="${4:-$3}=lost" -- "$apps/broken_$1" told "$2"
   expect_text native.out 'sees it fail +46$'
   expect_same native shim
 }
@@ -113,7 +113,7 @@ done
 checked_case() {
   local failures=cuMemsetD8Async:2=never,cuStreamSynchronize:1=lost
 
-  preloaded shim "$@" GPUSHIM_POOL_WAIT=10s GPUSHIM_LEAK_REPORT=off CUDASIM_FAIL="$failures" -- \
+  preloaded shim "$@" GPUSHIM_POOL_WAIT=10s GPUSHIM_REPORT_ON=oom CUDASIM_FAIL="$failures" -- \
     "$apps/broken_linked" checked
   expect_status shim 0
   expect_text shim.out 'sees it fail +46$'

@@ -126,7 +126,7 @@ add_case "report by size" report_sizes_case
 
 # What went back, and why; and a call of the program that was made again for it.
 report_aged_case() {
-  preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_TRIM_INTERVAL=100ms -- \
+  preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_TRIM=100ms -- \
     "$apps/limits_linked" idle 700
   expect_status shim 0
   expect_text shim.err '^==[0-9]+==   returned       [1-9].* by age$'

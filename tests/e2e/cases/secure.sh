@@ -204,7 +204,7 @@ secure_characters_case() {
   local strange=$'x\e[31m\xc2\x9b31m\x9b\xff\ngpushim: forged'
 
   need iconv
-  preloaded signal GPUSHIM_DUMP_SIGNAL="$strange" GPUSHIM_TRACK_SIGNAL="$strange" -- \
+  preloaded signal GPUSHIM_REPORT_ON=exit,oom,"$strange" GPUSHIM_TRACK="$strange" -- \
     "$apps/leaky_linked"
   expect_count signal.err '^gpushim: GPUSHIM_(DUMP|TRACK)_SIGNAL=x' 2
   expect_printable signal.err

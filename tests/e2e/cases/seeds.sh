@@ -91,7 +91,7 @@ add_case "seeds without a device linked" seeds_none_case genesis_linked
 # The options that each document asks for, in this library's words (docs/migration.md).
 add_case "seeds ringkernel, its options" seeds_case ringkernel shared GPUSHIM_POOL_SIZE_CLASSES=stratified
 add_case "seeds dotcompute, its options" seeds_case dotcompute shared GPUSHIM_POOL_SIZE_CLASSES=dotcompute \
-  GPUSHIM_POOL_LIMIT=16G GPUSHIM_POOL_TRIM_INTERVAL=5m GPUSHIM_HOST_RELEASE=2G
+  GPUSHIM_POOL_LIMIT=16G GPUSHIM_POOL_TRIM=5m GPUSHIM_HOST_RELEASE=2G
 add_case "seeds genesis, its options" seeds_case genesis linked GPUSHIM_POOL_SEGMENT=512M \
   GPUSHIM_POOL_CACHE=stream:100,global:500 GPUSHIM_WARMUP=4K:50,64K:20,1M:10
 add_case "seeds consolidated, its options" seeds_case consolidated linked CUDASIM_MEMORY=8G GPUSHIM_MEM_LIMIT=6G

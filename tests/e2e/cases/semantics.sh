@@ -11,7 +11,7 @@ semantics_case() {
   shift 2
   native native "$apps/wronguses_linked" "$what"
   expect_status native 0
-  preloaded shim GPUSHIM_LEAK_REPORT=off "$@" -- "$apps/wronguses_linked" "$what"
+  preloaded shim GPUSHIM_REPORT_ON=oom "$@" -- "$apps/wronguses_linked" "$what"
   expect_same native shim
   expect_text shim.err "SUMMARY: gpushim: $summary, "
 }
@@ -46,7 +46,7 @@ semantics_pinned_case() {
   preloaded shim "$@" -- "$apps/pinneduses_linked"
   expect_same native shim
 }
-for setting in GPUSHIM_VERBOSE=1 GPUSHIM_HOST_POOL=off GPUSHIM_TRACK=off GPUSHIM_FREE_SYNC=lazy; do
+for setting in GPUSHIM_VERBOSE=1 GPUSHIM_POOL=device,managed GPUSHIM_TRACK=off GPUSHIM_FREE_SYNC=lazy; do
   add_case "pinned memory unregistered $setting" semantics_pinned_case "$setting"
 done
 

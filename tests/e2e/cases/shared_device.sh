@@ -44,7 +44,7 @@ device_idle_case() {
   local holder
 
   need_file "$apps/group_linked"
-  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=200ms
+  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM=200ms
   for ((i = 0; i < 100; i++)); do
     sleep 0.1
     run_in free LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" -- "$apps/group_linked" take
@@ -65,7 +65,7 @@ device_server_case() {
 
   need_file "$apps/idleserver_linked"
   LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=64M CUDASIM_SHARED=$PWD/device GPUSHIM_LOG_FILE=$PWD/held.log \
-    LD_PRELOAD=$shim GPUSHIM_POOL_TRIM_INTERVAL=400ms env "${@:2}" "$apps/idleserver_linked" "$1" "$PWD/over" >held.out 2>&1 &
+    LD_PRELOAD=$shim GPUSHIM_POOL_TRIM=400ms env "${@:2}" "$apps/idleserver_linked" "$1" "$PWD/over" >held.out 2>&1 &
   holder=$!
   trap 'kill -9 "$holder" 2>/dev/null' EXIT # of a case that fails
   await 20 grep -qs "^freed" held.out || fail "the server does not free its memory"
@@ -91,7 +91,7 @@ device_reserve_case() {
   local holder first
 
   need_file "$apps/group_linked"
-  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_RESERVE=4M GPUSHIM_POOL_TRIM_INTERVAL=60s
+  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_RESERVE=4M GPUSHIM_POOL_TRIM=60s
   first=$holder
   device_hold hold 24
   for ((i = 0; i < 100; i++)); do
@@ -112,7 +112,7 @@ device_group_case() {
 
   need_file "$apps/group_linked"
   for way in full limit; do
-    local settings=(LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger.$way" GPUSHIM_POOL_TRIM_INTERVAL=60s)
+    local settings=(LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger.$way" GPUSHIM_POOL_TRIM=60s)
     [[ $way == full ]] || settings+=(GPUSHIM_MEM_LIMIT=48M)
     rm -f over
     device_hold idle 40 "${settings[@]}"
@@ -128,7 +128,7 @@ device_group_case() {
   expect_text full.out '^took 64 MiB$'
   expect_text limit.out '^took 48 MiB$'
   rm -f over
-  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=60s GPUSHIM_POOL_RESERVE=0
+  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM=60s GPUSHIM_POOL_RESERVE=0
   device_take alone $'before: 24 of 64 MiB free\ntook 24 MiB\nafter: 0 of 64 MiB free' LD_PRELOAD="$shim"
   : >over
   wait "$holder"
@@ -145,7 +145,7 @@ device_group_refused_case() {
   local holder requests=0
 
   need_file "$apps/group_linked"
-  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s
+  device_hold idle 40 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM=60s
   sleep 0.5 # it gives its memory back to the pool, whose thread looks for requests
   kill -STOP "$holder"
   run_in refused LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" GPUSHIM_LOG_FILE="$PWD/log" \
@@ -165,7 +165,7 @@ device_group_take() {
 
   split_settings "${@:2}"
   run_in "$1" LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" GPUSHIM_LOG_FILE="$PWD/log" \
-    LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s "${settings[@]}" -- \
+    LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM=60s "${settings[@]}" -- \
     "$apps/group_linked" "${command[@]}"
 }
 
@@ -176,7 +176,7 @@ device_group_asks_case() {
   need_file "$apps/group_linked"
   for ask in "large 54 6" "take"; do
     rm -f over ledger
-    device_hold idle 30 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s
+    device_hold idle 30 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM=60s
     for ((i = 0; i < 10; i++)); do # on a busy machine the other may answer too late
       # shellcheck disable=SC2086  # words
       device_group_take asks $([[ $ask == take ]] && echo GPUSHIM_POOL=off) -- $ask
@@ -194,7 +194,7 @@ device_group_unknown_case() {
   local holder requests=0
 
   need_file "$apps/group_linked"
-  device_hold idle 30 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s
+  device_hold idle 30 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM=60s
   sleep 0.5 # its thread looks for requests
   run_in unknown LD_LIBRARY_PATH="$cuda_path" CUDASIM_MEMORY=64M CUDASIM_SHARED="$PWD/device" GPUSHIM_LOG_FILE="$PWD/log" \
     LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" CUDASIM_FAIL=cuModuleLoadData:1 -- "$apps/pipeline_linked"
@@ -210,7 +210,7 @@ device_group_poll_case() {
   local holder
 
   need_file "$apps/group_linked"
-  device_hold drain 52 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM_INTERVAL=60s
+  device_hold drain 52 LD_PRELOAD="$shim" GPUSHIM_MEM_GROUP="$PWD/ledger" GPUSHIM_POOL_TRIM=60s
   device_group_take polls -- large 54 40
   expect_text polls.out '^got 54 MiB'
   : >over
@@ -225,7 +225,7 @@ device_group_turns_case() {
   need_file "$apps/group_linked"
   for seed in 1 2; do
     LD_LIBRARY_PATH=$cuda_path CUDASIM_MEMORY=64M CUDASIM_SHARED=$PWD/device GPUSHIM_LOG_FILE=$PWD/log LD_PRELOAD=$shim \
-      GPUSHIM_MEM_GROUP=$PWD/ledger GPUSHIM_POOL_TRIM_INTERVAL=60s "$apps/group_linked" turns 50 "$seed" >"turns.$seed" 2>&1 &
+      GPUSHIM_MEM_GROUP=$PWD/ledger GPUSHIM_POOL_TRIM=60s "$apps/group_linked" turns 50 "$seed" >"turns.$seed" 2>&1 &
   done
   trap 'kill -9 $(jobs -p) 2>/dev/null' EXIT
   wait

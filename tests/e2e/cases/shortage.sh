@@ -34,7 +34,7 @@ for way in shared static linked proc; do
   add_case "shortage once a size class $way" shortage_lines_case "$way"
   add_case "shortage of threads at once $way" shortage_case "$way" threads 1
 done
-add_case "shortage, no report wanted" shortage_case linked halves 0 GPUSHIM_DUMP_ON_OOM=off
+add_case "shortage, no report wanted" shortage_case linked halves 0 GPUSHIM_REPORT_ON=exit
 add_case "shortage without the pool" shortage_case linked halves 3 GPUSHIM_POOL=off
 add_case "shortage of pages that move" shortage_case linked halves 3 GPUSHIM_POOL_VMM=on
 add_case "shortage in a signal handler" shortage_case linked handler 0
@@ -92,7 +92,7 @@ shortage_helper_case() {
   mkdir bin
   printf '#!/bin/sh\n%s\n' "$1" | tee bin/llvm-symbolizer >bin/addr2line
   chmod +x bin/*
-  shortage_case linked threads 1 PATH="$PWD/bin:$PATH" GPUSHIM_SYMBOLIZE_TIMEOUT=60s
+  shortage_case linked threads 1 PATH="$PWD/bin:$PATH" GPUSHIM_SYMBOLIZE=timeout:60s
   expect_count shim.err "^==[0-9]+== Note: $2" 1
   [[ $((SECONDS - began)) -lt 20 ]] || fail "the program waited for $((SECONDS - began)) s"
 }
@@ -106,7 +106,7 @@ shortage_spent_case() {
   mkdir bin
   printf '#!/bin/sh\nexec sleep 60\n' >bin/llvm-symbolizer
   chmod +x bin/llvm-symbolizer
-  shortage_case linked halves 3 PATH="$PWD/bin:$PATH" GPUSHIM_SYMBOLIZE_TIMEOUT=60s
+  shortage_case linked halves 3 PATH="$PWD/bin:$PATH" GPUSHIM_SYMBOLIZE=timeout:60s
   expect_count shim.err '^==[0-9]+== Note: file and line are incomplete: the time limit was reached' 1
   expect_count shim.err '^==[0-9]+== Note: file and line are left out: earlier look-ups took too long' 2
 }
@@ -187,7 +187,7 @@ add_case "shortage of a host that runs ahead, for too long" shortage_ahead_limit
 # shortage_info_case WHERE [VAR=value...]
 shortage_info_case() {
   need_file "$apps/infofree_linked"
-  same_as_native CUDASIM_MEMORY=64M GPUSHIM_LEAK_REPORT=off GPUSHIM_DUMP_ON_OOM=off GPUSHIM_LOG_FILE="$PWD/log" "${@:2}" -- \
+  same_as_native CUDASIM_MEMORY=64M GPUSHIM_REPORT_ON=off GPUSHIM_LOG_FILE="$PWD/log" "${@:2}" -- \
     "$apps/infofree_linked" "$1"
   expect_text native.out 'as much as it says'
 }

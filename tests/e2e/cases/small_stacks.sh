@@ -85,7 +85,7 @@ small_stack_options "a scan" GPUSHIM_LEAK_SCAN=on
 small_stack_options "rules" GPUSHIM_SUPPRESSIONS=rules.txt
 small_stack_options "red zones" GPUSHIM_CHECK=redzone:256,args,transfers,fill:zero,quarantine:64M
 small_stack_options "lazy frees" GPUSHIM_FREE_SYNC=lazy
-small_stack_options "a report of each reset" GPUSHIM_LEAK_REPORT=reset GPUSHIM_VERBOSE=3
+small_stack_options "a report of each reset" GPUSHIM_REPORT_ON=reset,oom GPUSHIM_VERBOSE=3
 
 # The first thread's own stack: natively the program runs.
 # small_main_case KIB

@@ -16,7 +16,7 @@ spill_case() {
   local way=$1
 
   need_file "$apps/group_$way"
-  spill_run take GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json GPUSHIM_DUMP_ON_OOM=off GPUSHIM_VERBOSE=2 -- take
+  spill_run take GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=run.json GPUSHIM_REPORT_ON=exit GPUSHIM_VERBOSE=2 -- take
   expect_text take.out '^took 164 MiB$'
   expect_text take.err '^gpushim: GPU 0 is full: 2[.]00 MiB were allocated from host memory, which is slower; more may follow [(]GPUSHIM_SPILL[)]$'
   expect_text take.err '^==[0-9]+== GPU 0 .*: peak 164 MiB .*, 1 request failed, spilled 50 allocations, at most 100 MiB, to host memory$'
@@ -76,7 +76,7 @@ spill_same_case() {
   expect_same native shim
   expect_text run.json '"spilled": [{]"count": [0-9]+'
 }
-for settings in '' GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_CHECK=redzone:256 GPUSHIM_TRACK_SAMPLE_BYTES=1M; do
+for settings in '' GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_CHECK=redzone:256 GPUSHIM_STACK=sample:1M; do
   # shellcheck disable=SC2086  # no setting, or one
   add_case "spill the same ${settings:-as on a larger device}" spill_same_case leaky_shared $settings
 done

@@ -161,7 +161,7 @@ add_case "state figures of which moment" state_as_of_case
 state_growth_case() {
   local pid
 
-  start_preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_STATS_INTERVAL=200ms -- "$apps/growing_$1" 100
+  start_preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_INTERVAL=stats:200ms -- "$apps/growing_$1" 100
   pid=$!
   await 20 grep -q 'GROWING 1' shim.err
   kill -KILL "$pid"

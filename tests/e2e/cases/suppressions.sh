@@ -260,7 +260,7 @@ suppress_builtin_case() {
 add_case "suppressions built in" suppress_builtin_case
 
 suppress_print_case() {
-  preloaded shim GPUSHIM_SUPPRESSIONS_PRINT=on GPUSHIM_SUPPRESSIONS_BUILTIN=off -- \
+  preloaded shim GPUSHIM_HELP=rules GPUSHIM_SUPPRESSIONS_BUILTIN=off -- \
     "$apps/leaky_shared"
   grep -vE '^==[0-9]+==( |$)' shim.err >rules
   expect_text rules '^leak:\^libcublas[.]so max_count=256$'

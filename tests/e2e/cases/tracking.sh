@@ -34,29 +34,29 @@ tracking_exact_case() {
 for program in leaky_shared leaky_static leaky_linked leaky_dlsym leaky_proc leaky_ptds \
   graphmem_linked virtual_linked; do
   add_case "tracking sampled, exact $program" \
-    tracking_exact_case "$program" GPUSHIM_TRACK_SAMPLE_BYTES=256K
+    tracking_exact_case "$program" GPUSHIM_STACK=sample:256K
 done
 add_case "tracking sampled, exact without the pool" \
-  tracking_exact_case leaky_shared GPUSHIM_TRACK_SAMPLE_BYTES=256K GPUSHIM_POOL=off
+  tracking_exact_case leaky_shared GPUSHIM_STACK=sample:256K GPUSHIM_POOL=off
 add_case "tracking sampled, exact lazily" \
-  tracking_exact_case leaky_shared GPUSHIM_TRACK_SAMPLE_BYTES=256K GPUSHIM_FREE_SYNC=lazy
+  tracking_exact_case leaky_shared GPUSHIM_STACK=sample:256K GPUSHIM_FREE_SYNC=lazy
 add_case "tracking small ones, exact" \
-  tracking_exact_case leaky_shared GPUSHIM_TRACK_MIN_BYTES=1M
+  tracking_exact_case leaky_shared GPUSHIM_STACK=min:1M
 add_case "tracking small ones, exact without the pool" \
-  tracking_exact_case leaky_linked GPUSHIM_TRACK_MIN_BYTES=1M GPUSHIM_POOL=off
+  tracking_exact_case leaky_linked GPUSHIM_STACK=min:1M GPUSHIM_POOL=off
 
 # Of 4,000 blocks of 4 KiB some 240 have a stack, and stand for the others: the estimate
 # is off by a third once in many millions of runs.
 tracking_sampled_case() {
   local about
 
-  preloaded shim GPUSHIM_TRACK_SAMPLE_BYTES=64K "${@:2}" -- "$apps/churn_$1" 4000 1 keep 4096
+  preloaded shim GPUSHIM_STACK=sample:64K "${@:2}" -- "$apps/churn_$1" 4000 1 keep 4096
   expect_status shim 0
   expect_only_report shim.err
   expect_count shim.err '^==[0-9]+== LEAK 1: about 1[0-9]\.[0-9] MiB in [3-5],[0-9]{3} allocations .*, by [0-9]+ sampled$' 1
   expect_text shim.err '#0 replace +churn\.c:[0-9]+$'
-  expect_count shim.err ' without a call stack \(GPUSHIM_TRACK_SAMPLE_BYTES\): those with one stand for them$' 1
-  expect_count shim.err 'Note: one call stack in 64\.0 KiB was recorded \(GPUSHIM_TRACK_SAMPLE_BYTES\): .* of 15\.6 MiB and [0-9]+ of 4,000 allocations have one$' 1
+  expect_count shim.err ' without a call stack \(GPUSHIM_STACK=sample\): those with one stand for them$' 1
+  expect_count shim.err 'Note: one call stack in 64\.0 KiB was recorded \(GPUSHIM_STACK=sample\): .* of 15\.6 MiB and [0-9]+ of 4,000 allocations have one$' 1
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 15\.6 MiB leaked in 4,000 allocations, 1 call site$' 1
   about=$(sed -nE 's/.*LEAK 1: about ([0-9.]+) MiB.*/\1/p' shim.err)
   awk -v about="$about" 'BEGIN { exit !(about > 10.4 && about < 20.8) }' ||
@@ -71,7 +71,7 @@ add_case "tracking sampled without the pool" tracking_sampled_case shared GPUSHI
 # knows all that has.
 tracking_suppressed_case() {
   echo 'leak:replace' >all
-  preloaded shim GPUSHIM_TRACK_SAMPLE_BYTES=64K GPUSHIM_SUPPRESSIONS=all \
+  preloaded shim GPUSHIM_STACK=sample:64K GPUSHIM_SUPPRESSIONS=all \
     GPUSHIM_ERROR_EXITCODE=7 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- \
     "$apps/churn_$1" 4000 1 keep 4096
   expect_status shim 0
@@ -85,7 +85,7 @@ sampled = sum(place["count"] for place in report["suppressed"])
 assert sampled + report["recorded"]["suppressed_count"] == 4000, report["recorded"]
 assert report["unplaced"] == [] and report["leaks"] == [], report["unplaced"]' || fail "r.json"
   echo 'leak:churn.c max_bytes=1' >capped
-  preloaded capped GPUSHIM_TRACK_SAMPLE_BYTES=64K GPUSHIM_SUPPRESSIONS=capped -- \
+  preloaded capped GPUSHIM_STACK=sample:64K GPUSHIM_SUPPRESSIONS=capped -- \
     "$apps/churn_$1" 4000 1 keep 4096
   expect_count capped.err '^==[0-9]+==   not suppressed: about [3-5],[0-9]{3} allocations of 1[0-9]\.[0-9] MiB in all, more than leak:churn\.c max_bytes=1 ' 1
   expect_text capped.err 'SUMMARY: gpushim: 0 errors, 15\.6 MiB leaked in 4,000 allocations, 1 call site$'
@@ -96,11 +96,11 @@ done
 
 # From that size on each has its stack, and is what it is.
 tracking_always_case() {
-  preloaded shim GPUSHIM_TRACK_SAMPLE_BYTES=1G GPUSHIM_STACK_ALWAYS_BYTES=4K -- \
+  preloaded shim GPUSHIM_STACK=sample:1G,always:4K -- \
     "$apps/churn_shared" 100 1 keep 4096
   expect_count shim.err '^==[0-9]+== LEAK 1: 400 KiB in 100 allocations \(100 % of leaked\)$' 1
   expect_no_text shim.err 'LEAK.*about|without a call stack'
-  preloaded less GPUSHIM_TRACK_SAMPLE_BYTES=1T GPUSHIM_STACK_ALWAYS_BYTES=4K -- \
+  preloaded less GPUSHIM_STACK=sample:1T,always:4K -- \
     "$apps/churn_shared" 100 1 keep 4095
   expect_count less.err '^==[0-9]+== 400 KiB in 100 allocations without a call stack' 1
   expect_no_text less.err 'LEAK'
@@ -109,11 +109,11 @@ add_case "tracking sampled, large ones always" tracking_always_case
 
 # tracking_small_case WAY
 tracking_small_case() {
-  preloaded shim GPUSHIM_TRACK_MIN_BYTES=8K "${@:2}" -- "$apps/churn_$1" 100 4 keep 4096
-  expect_count shim.err '^==[0-9]+== 400 KiB in 100 allocations of less than 8\.00 KiB \(GPUSHIM_TRACK_MIN_BYTES\)$' 1
+  preloaded shim GPUSHIM_STACK=min:8K "${@:2}" -- "$apps/churn_$1" 100 4 keep 4096
+  expect_count shim.err '^==[0-9]+== 400 KiB in 100 allocations of less than 8\.00 KiB \(GPUSHIM_STACK=min\)$' 1
   expect_no_text shim.err 'LEAK'
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 400 KiB leaked in 100 allocations, 0 call sites$' 1
-  preloaded clean GPUSHIM_TRACK_MIN_BYTES=1G "${@:2}" -- "$apps/threads_$1"
+  preloaded clean GPUSHIM_STACK=min:1G "${@:2}" -- "$apps/threads_$1"
   expect_clean clean.err
 }
 for way in shared linked; do
@@ -132,14 +132,14 @@ tracking_errors_case() {
   [[ -s expected ]] || fail "nothing is compared"
   cmp expected found || fail "other errors"
 }
-for setting in GPUSHIM_TRACK_SAMPLE_BYTES=1T GPUSHIM_TRACK_MIN_BYTES=1T GPUSHIM_STACK_FREE=on; do
+for setting in GPUSHIM_STACK=sample:1T GPUSHIM_STACK=min:1T GPUSHIM_STACK=free; do
   add_case "tracking errors $setting" tracking_errors_case shared "$setting"
 done
 
 # Files: the estimate where readers take values as they are, both in JSON.
 tracking_files_case() {
   need python3
-  preloaded shim GPUSHIM_TRACK_SAMPLE_BYTES=64K GPUSHIM_TRACK_MIN_BYTES=1K \
+  preloaded shim GPUSHIM_STACK=sample:64K,min:1K \
     GPUSHIM_OUTPUT=json,pprof,collapsed GPUSHIM_OUTPUT_FILE=r -- \
     "$apps/churn_shared" 4000 1 keep 4096
   expect_status shim 0
@@ -170,7 +170,7 @@ tracking_pprof_case() {
 
   read -ra reader <<<"$(profile_reader)"
   [[ ${#reader[@]} -gt 0 ]] || skip "pprof"
-  preloaded shim GPUSHIM_TRACK_SAMPLE_BYTES=64K GPUSHIM_OUTPUT=pprof GPUSHIM_OUTPUT_FILE=r.pb -- \
+  preloaded shim GPUSHIM_STACK=sample:64K GPUSHIM_OUTPUT=pprof GPUSHIM_OUTPUT_FILE=r.pb -- \
     "$apps/churn_shared" 4000 1 keep 4096
   env HOME="$PWD" "${reader[@]}" -top -unit=b -sample_index=inuse_space r.pb >top 2>complaints ||
     { cat complaints && fail "pprof cannot read it"; }
@@ -181,7 +181,7 @@ add_case "tracking sampled, pprof" tracking_pprof_case
 
 # What is in the state file says the same.
 tracking_state_case() {
-  preloaded shim GPUSHIM_TRACK_SAMPLE_BYTES=64K GPUSHIM_STATE_FILE=state -- \
+  preloaded shim GPUSHIM_STACK=sample:64K GPUSHIM_STATE_FILE=state -- \
     "$apps/churn_shared" 4000 1 keep 4096
   state_report found state
   expect_status found 0
@@ -189,7 +189,7 @@ tracking_state_case() {
     "$(grep -o 'LEAK 1: .*' found.out)"
   expect_equal "the state file's note" "$(grep -o 'Note: one .*' shim.err)" \
     "$(grep -o 'Note: one .*' found.out)"
-  preloaded window GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_STATE_FILE=state2 -- "$apps/windows_shared"
+  preloaded window GPUSHIM_TRACK=USR2 GPUSHIM_STATE_FILE=state2 -- "$apps/windows_shared"
   state_report found2 state2
   expect_equal "the state file's window" "$(grep -o 'recorded from .*' window.err)" \
     "$(grep -o 'recorded from .*' found2.out)"
@@ -204,8 +204,8 @@ tracking_free_stack_case() {
   expect_count shim.err '^==[0-9]+==   first freed at [0-9.]+ [mu]?s by thread [0-9]+$' 1
   expect_text shim.err '#0 free_twice +badfree\.c:22$'
   expect_no_text shim.err 'no call stack'
-  preloaded off "${@:2}" GPUSHIM_STACK_FREE=off -- "$apps/badfree_$1" double
-  expect_count off.err '^==[0-9]+==   first freed at .* \(no call stack recorded: GPUSHIM_STACK_FREE=on\)$' 1
+  preloaded off "${@:2}" GPUSHIM_STACK=free:off -- "$apps/badfree_$1" double
+  expect_count off.err '^==[0-9]+==   first freed at .* \(no call stack recorded: GPUSHIM_STACK=free\)$' 1
 }
 for way in shared static linked; do
   add_case "tracking stacks of frees $way" tracking_free_stack_case "$way"
@@ -219,7 +219,7 @@ add_case "tracking stacks of frees, lazily" \
 # The program asks for it itself, in the middle.
 # tracking_window_case WAY [SETTING...]
 tracking_window_case() {
-  same_as_native GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 "${@:2}" -- "$apps/windows_$1"
+  same_as_native GPUSHIM_TRACK=later,USR2 "${@:2}" -- "$apps/windows_$1"
   expect_count shim.err '^gpushim: recording (started|stopped) at [0-9.]+ m?s by SIGUSR2; now ' 2
   expect_count shim.err '^==[0-9]+== recorded from [0-9.]+ m?s to [0-9.]+ m?s: allocations at other times' 1
   grep '^==' shim.err >report
@@ -234,7 +234,7 @@ add_case "tracking a window of the async pool" tracking_window_case shared GPUSH
 
 # From the start to the first signal: what comes before it and is freed later is taken off.
 tracking_stop_case() {
-  preloaded shim GPUSHIM_TRACK_SIGNAL=12 -- "$apps/windows_$1"
+  preloaded shim GPUSHIM_TRACK=12 -- "$apps/windows_$1"
   expect_text shim.err '^==[0-9]+== recorded 2 times, first from 0 s, last from [0-9.]+ [mu]?s on: '
   leaks_found shim.err | sort >found
   grep -q '^before_it ' found || { cat found && fail "what was recorded at first is missing"; }
@@ -246,7 +246,7 @@ add_case "tracking stopped and started" tracking_stop_case shared
 
 # Seven signals: four windows.
 tracking_many_case() {
-  preloaded shim GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=SIGUSR2 -- "$apps/windows_$1" many
+  preloaded shim GPUSHIM_TRACK=later,SIGUSR2 -- "$apps/windows_$1" many
   expect_status shim 0
   expect_count shim.err '^gpushim: recording started ' 4
   expect_count shim.err '^gpushim: recording stopped ' 3
@@ -259,7 +259,7 @@ done
 
 # Wrong frees are told of while it records, and blame nobody for what was not recorded.
 tracking_wrong_case() {
-  same_as_native GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 "${@:2}" -- "$apps/windows_$1" wrong
+  same_as_native GPUSHIM_TRACK=later,USR2 "${@:2}" -- "$apps/windows_$1" wrong
   expect_count shim.err '^==[0-9]+== ERROR [0-9]+: ' 2
   expect_count shim.err '^==[0-9]+== ERROR 1: double free of ' 1
   expect_count shim.err '^==[0-9]+== ERROR 2: invalid free of 0x1234500 ' 1
@@ -273,7 +273,7 @@ add_case "tracking wrong frees in a window, without the pool" \
 # Never started: nothing recorded, no error, and the report says so.
 # tracking_never_case PROGRAM [ARGUMENT...]
 tracking_never_case() {
-  same_as_native GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=RTMIN+3 -- "$apps/$1" "${@:2}"
+  same_as_native GPUSHIM_TRACK=later,RTMIN+3 -- "$apps/$1" "${@:2}"
   expect_only_report shim.err
   expect_count shim.err 'nothing was recorded: tracking was never started' 1
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 call sites$' 1
@@ -288,7 +288,7 @@ done
 # record is taken off, and no free is taken for a wrong one.
 # tracking_storm_case WAY [SETTING...]
 tracking_storm_case() {
-  same_as_native GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE=log "${@:2}" -- \
+  same_as_native GPUSHIM_TRACK=USR2 GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE=log "${@:2}" -- \
     "$apps/windows_$1" storm 4000
   expect_quiet shim
   expect_text log '^gpushim: recording stopped '
@@ -301,21 +301,21 @@ for way in shared static linked; do
 done
 add_case "tracking switched in a storm, without the pool" tracking_storm_case linked GPUSHIM_POOL=off
 add_case "tracking switched in a storm, sampled" \
-  tracking_storm_case linked GPUSHIM_TRACK_SAMPLE_BYTES=32K
+  tracking_storm_case linked GPUSHIM_STACK=sample:32K
 
 # What the program does with a signal goes first; a child without CUDA ends by it.
 tracking_own_case() {
-  same_as_native GPUSHIM_TRACK_SIGNAL=USR2 -- "$apps/windows_shared" own
-  expect_text shim.err '^gpushim: GPUSHIM_TRACK_SIGNAL=USR2: the program handles or ignores'
-  same_as_native GPUSHIM_TRACK_SIGNAL=USR2 -- "$apps/windows_shared" child
+  same_as_native GPUSHIM_TRACK=USR2 -- "$apps/windows_shared" own
+  expect_text shim.err '^gpushim: GPUSHIM_TRACK=USR2: the program handles or ignores'
+  same_as_native GPUSHIM_TRACK=USR2 -- "$apps/windows_shared" child
   expect_clean shim.err
 }
 add_case "tracking leaves the program its signals" tracking_own_case
 
 # Forked children, threads that come and go: as without.
 tracking_fork_case() {
-  same_as_native GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_TRACK_START=off -- "$apps/fork_$1"
-  preloaded sampled GPUSHIM_TRACK_SAMPLE_BYTES=4K GPUSHIM_STACK_FREE=on -- "$apps/fork_$1"
+  same_as_native GPUSHIM_TRACK=later,USR2 -- "$apps/fork_$1"
+  preloaded sampled GPUSHIM_STACK=sample:4K,free -- "$apps/fork_$1"
   expect_same native sampled
 }
 for way in shared linked; do
@@ -330,37 +330,37 @@ tracking_bad_case() {
   expect_count shim.err '^gpushim: ' 1
   expect_text shim.err "^gpushim: $1"
 }
-for variable in TRACK_SAMPLE_BYTES TRACK_MIN_BYTES STACK_ALWAYS_BYTES STACK_TABLE; do
-  add_case "tracking bad $variable" \
-    tracking_bad_case "GPUSHIM_$variable=-1: not in " "GPUSHIM_$variable=-1"
+for item in sample min always table; do
+  add_case "tracking bad $item" \
+    tracking_bad_case "GPUSHIM_STACK=$item:-1: not in " "GPUSHIM_STACK=$item:-1"
 done
 add_case "tracking STACK_TABLE out of range" \
-  tracking_bad_case 'GPUSHIM_STACK_TABLE=4K: not in ' GPUSHIM_STACK_TABLE=4K
+  tracking_bad_case 'GPUSHIM_STACK=table:4K: not in ' GPUSHIM_STACK=table:4K
 add_case "tracking bad TRACK_START" \
-  tracking_bad_case 'GPUSHIM_TRACK_START=later: not a switch' GPUSHIM_TRACK_START=later
+  tracking_bad_case 'GPUSHIM_TRACK=sooner: not a switch' GPUSHIM_TRACK=sooner
 add_case "tracking bad STACK_FREE" \
-  tracking_bad_case 'GPUSHIM_STACK_FREE=2: not one of auto, on, off' GPUSHIM_STACK_FREE=2
+  tracking_bad_case 'GPUSHIM_STACK=free:2: not one of auto, on, off' GPUSHIM_STACK=free:2
 for value in KILL 9 SEGV RTMIN+99 USR2x; do
   add_case "tracking bad signal $value" tracking_bad_case \
-    "GPUSHIM_TRACK_SIGNAL=${value/+/[+]}: not a signal that can be used" "GPUSHIM_TRACK_SIGNAL=$value"
+    "GPUSHIM_TRACK=${value/+/[+]}: not one of on, off, later, a signal; left out" "GPUSHIM_TRACK=on,$value"
 done
 add_case "tracking by the other signal" tracking_bad_case \
-  'GPUSHIM_TRACK_SIGNAL=10: that is GPUSHIM_DUMP_SIGNAL; ignored' \
-  GPUSHIM_TRACK_SIGNAL=10 GPUSHIM_DUMP_SIGNAL=USR1
+  'GPUSHIM_TRACK=10: GPUSHIM_REPORT_ON has that signal; ignored' \
+  GPUSHIM_TRACK=10 GPUSHIM_REPORT_ON=exit,oom,USR1
 add_case "tracking by a signal, off" tracking_bad_case \
-  'GPUSHIM_TRACK_SIGNAL=USR2: with GPUSHIM_TRACK=off there is nothing' \
-  GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_TRACK=off
+  'GPUSHIM_TRACK=USR2: with off there is nothing' \
+  GPUSHIM_TRACK=off,USR2
 add_case "tracking without a start" tracking_bad_case \
-  'GPUSHIM_TRACK_START=off: without GPUSHIM_TRACK_SIGNAL nothing starts the recording' GPUSHIM_TRACK_START=off
+  'GPUSHIM_TRACK=later: without a signal nothing starts the recording' GPUSHIM_TRACK=later
 add_case "tracking large ones always, alone" tracking_bad_case \
-  'GPUSHIM_STACK_ALWAYS_BYTES=1048576: without GPUSHIM_TRACK_SAMPLE_BYTES' \
-  GPUSHIM_STACK_ALWAYS_BYTES=1M
+  'GPUSHIM_STACK=always:1048576: without GPUSHIM_STACK=sample' \
+  GPUSHIM_STACK=always:1M
 add_case "tracking sampled, no stacks" tracking_bad_case \
-  'GPUSHIM_TRACK_SAMPLE_BYTES=4096: with GPUSHIM_STACK=off' \
-  GPUSHIM_TRACK_SAMPLE_BYTES=4K GPUSHIM_STACK=off
+  'GPUSHIM_STACK=sample:4096: with GPUSHIM_STACK=off' \
+  GPUSHIM_STACK=sample:4K,off
 add_case "tracking small ones against large ones" tracking_bad_case \
-  'GPUSHIM_STACK_ALWAYS_BYTES=1024: less than GPUSHIM_TRACK_MIN_BYTES' \
-  GPUSHIM_TRACK_SAMPLE_BYTES=1M GPUSHIM_STACK_ALWAYS_BYTES=1K GPUSHIM_TRACK_MIN_BYTES=2K
+  'GPUSHIM_STACK=always:1024: less than GPUSHIM_STACK=min' \
+  GPUSHIM_STACK=sample:1M,always:1K,min:2K
 
 # ---- memory of our own -------------------------------------------------------------------
 
@@ -374,22 +374,22 @@ tracking_flat_case() {
   expect_no_text shim.out grew
 }
 add_case "tracking memory stays flat" tracking_flat_case
-add_case "tracking memory stays flat, sampled" tracking_flat_case GPUSHIM_TRACK_SAMPLE_BYTES=64K
-add_case "tracking memory stays flat, with stacks of frees" tracking_flat_case GPUSHIM_STACK_FREE=on
+add_case "tracking memory stays flat, sampled" tracking_flat_case GPUSHIM_STACK=sample:64K
+add_case "tracking memory stays flat, with stacks of frees" tracking_flat_case GPUSHIM_STACK=free
 add_case "tracking memory stays flat, with sums" tracking_flat_case GPUSHIM_OUTPUT=pprof \
   GPUSHIM_OUTPUT_FILE=/dev/null
 
 # More stacks than there is memory for: the rest has none, and a line says so. What was
 # allocated is all there.
 tracking_full_case() {
-  preloaded shim GPUSHIM_STACK_TABLE=1M GPUSHIM_STACK_DEPTH=64 GPUSHIM_LEAK_MAX=1 -- \
+  preloaded shim GPUSHIM_STACK=table:1M,depth:64 GPUSHIM_LEAK_MAX=1 -- \
     "$apps/churn_$1" 40000 30000 keep 256
   expect_status shim 0
   expect_only_report shim.err
-  expect_count shim.err 'Note: the table of call stacks is full \(GPUSHIM_STACK_TABLE\): [0-9,]+ calls found no room for a new one$' 1
+  expect_count shim.err 'Note: the table of call stacks is full \(GPUSHIM_STACK=table\): [0-9,]+ calls found no room for a new one$' 1
   expect_text shim.err 'SUMMARY: .* 9\.77 MiB leaked in 40,000 allocations, '
   expect_text shim.err 'no call stack was recorded$'
-  preloaded room GPUSHIM_LEAK_MAX=1 GPUSHIM_STACK_DEPTH=64 -- \
+  preloaded room GPUSHIM_LEAK_MAX=1 GPUSHIM_STACK=depth:64 -- \
     "$apps/churn_$1" 40000 30000 keep 256
   expect_no_text room.err 'is full|no call stack'
   expect_text room.err ' 30,000 call sites$'

@@ -168,7 +168,7 @@ slow_none_case() {
 for way in shared static ptds linked dlsym proc; do
   add_case "transfers good $way" slow_none_case "$way"
 done
-for setting in GPUSHIM_POOL=off GPUSHIM_HOST_POOL=off GPUSHIM_MANAGED_POOL=off \
+for setting in GPUSHIM_POOL=off GPUSHIM_POOL=device,managed GPUSHIM_POOL=device,pinned \
   GPUSHIM_STACK=off; do
   add_case "transfers good $setting" slow_none_case static "$setting"
 done
@@ -194,7 +194,7 @@ slow_off_case() {
   expect_equal "what is said" \
     "gpushim: GPUSHIM_CHECK=transfers: with GPUSHIM_TRACK=off there is no report" \
     "$(<track.err)"
-  preloaded stopped "$transfers_on" GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 -- \
+  preloaded stopped "$transfers_on" GPUSHIM_TRACK=later,USR2 -- \
     "$apps/transfers_static" small
   expect_no_text stopped.err 'SLOW'
 }

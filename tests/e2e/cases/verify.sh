@@ -21,7 +21,7 @@ verify_found_case() {
 
   need_file "$program"
   native native "$program" "$apps/past_part.so" "$work" "$memory"
-  verify_run shim GPUSHIM_VERIFY_US="$6" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- \
+  verify_run shim GPUSHIM_FREE_SYNC=us:"$6" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- \
     "$program" "$apps/past_part.so" "$work" "$memory"
   expect_status shim 7
   expect_equal "output" "$(cat native.out)" "$(cat shim.out)"
@@ -50,7 +50,7 @@ verify_schema_case() {
 
   need python3
   need_file "$1"
-  verify_run shim GPUSHIM_VERIFY_US=1000000 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- "$@"
+  verify_run shim GPUSHIM_FREE_SYNC=us:1000000 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- "$@"
   python3 -S "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" report.json \
     >validate.out 2>&1 || status=$?
   [[ $status -ne 77 ]] || skip "python3's jsonschema"
@@ -91,8 +91,8 @@ verify_culprit_case() {
 
   need_file "$broken"
   need_file "$build/order/order"
-  run_in shim LD_PRELOAD="$broken" GPUSHIM_MUTANT="$1" GPUSHIM_FREE_SYNC=verify \
-    GPUSHIM_VERIFY_US=1000000 GPUSHIM_LEAK_REPORT=off GPUSHIM_LOG_FILE=log \
+  run_in shim LD_PRELOAD="$broken" GPUSHIM_MUTANT="$1" GPUSHIM_FREE_SYNC=verify,us:1000000 \
+    GPUSHIM_REPORT_ON=oom GPUSHIM_LOG_FILE=log \
     -- "$build/order/order" --seeds 16 "$2"
   expect_text log '^==[0-9]+== ERROR 1: idle check failed \(cuMemFree, GPU 0\): stream 0x'
   grep -E '^==[0-9]+==   looked up last, before the first: ' log >named ||
@@ -114,7 +114,7 @@ verify_clean_case() {
 
   need_file "$program"
   native native "$program" "${@:2}"
-  verify_run shim GPUSHIM_VERIFY_US=1000000 -- "$program" "${@:2}"
+  verify_run shim GPUSHIM_FREE_SYNC=us:1000000 -- "$program" "${@:2}"
   expect_status shim 0
   expect_equal "output" "$(cat native.out)" "$(cat shim.out)"
   expect_text shim.err "$verify_line"
@@ -145,7 +145,7 @@ verify_app_case() {
   need_file "$program"
   run_in native -- "$program" "${@:2}"
   status=$(cat native.status)
-  preloaded shim GPUSHIM_FREE_SYNC=verify GPUSHIM_VERIFY_US=1000000 -- "$program" "${@:2}"
+  preloaded shim GPUSHIM_FREE_SYNC=verify,us:1000000 -- "$program" "${@:2}"
   expect_status shim "$status"
   expect_equal "output" "$(cat native.out)" "$(cat shim.out)"
   expect_no_text shim.err 'idle check failed'
@@ -163,7 +163,7 @@ add_case "verify finds nothing in idle_linked busy" verify_app_case idle_linked 
 # the device is asked is no violation.
 verify_order_case() {
   need_file "$build/order/order"
-  preloaded shim GPUSHIM_FREE_SYNC=verify GPUSHIM_VERIFY_US=1000000 GPUSHIM_LEAK_REPORT=off \
+  preloaded shim GPUSHIM_FREE_SYNC=verify,us:1000000 GPUSHIM_REPORT_ON=oom \
     GPUSHIM_LOG_FILE=log -- "$build/order/order" --seeds 16 "$1"
   expect_status shim 0
   expect_no_text log 'idle check failed'
@@ -209,7 +209,7 @@ add_case "verify beside a red zone" verify_idle_case \
   'GPUSHIM_FREE_SYNC=verify: with redzone, fill or quarantine of GPUSHIM_CHECK, each free waits' \
   GPUSHIM_FREE_SYNC=verify GPUSHIM_CHECK=redzone:256
 add_case "verify's time without verify" verify_idle_case \
-  'GPUSHIM_VERIFY_US=50: GPUSHIM_FREE_SYNC is not verify' GPUSHIM_VERIFY_US=50
+  'GPUSHIM_FREE_SYNC=us:50: GPUSHIM_FREE_SYNC is not verify' GPUSHIM_FREE_SYNC=us:50
 add_case "verify without a report" verify_idle_case \
   'GPUSHIM_FREE_SYNC=verify: with GPUSHIM_TRACK=off there is no report; what is found is a warning' \
   GPUSHIM_FREE_SYNC=verify GPUSHIM_TRACK=off

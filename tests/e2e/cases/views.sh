@@ -101,13 +101,13 @@ done
 for mode in live reset twice; do
   add_case "views same as the text, damage $mode" views_same_case overruns_linked GPUSHIM_CHECK=redzone:256 -- "$mode"
 done
-add_case "views same as the text, idle check" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
-  GPUSHIM_VERIFY_US=1000000 -- "$apps/past_part.so" known device
-add_case "views same as the text, idle check without a stream" views_same_case past_linked GPUSHIM_FREE_SYNC=verify \
-  GPUSHIM_VERIFY_US=10000 -- "$apps/past_part.so" own device
+add_case "views same as the text, idle check" views_same_case past_linked \
+  GPUSHIM_FREE_SYNC=verify,us:1000000 -- "$apps/past_part.so" known device
+add_case "views same as the text, idle check without a stream" views_same_case past_linked \
+  GPUSHIM_FREE_SYNC=verify,us:10000 -- "$apps/past_part.so" own device
 add_case "views same as the text, damage late" views_same_case overruns_linked GPUSHIM_CHECK=fill:poison -- late
 add_case "views same as the text, without stacks" views_same_case leaky_linked GPUSHIM_STACK=off
-add_case "views same as the text, sampled" views_same_case churn_linked GPUSHIM_TRACK_SAMPLE_BYTES=64K -- 4000 1 keep 4096
+add_case "views same as the text, sampled" views_same_case churn_linked GPUSHIM_STACK=sample:64K -- 4000 1 keep 4096
 
 # Inside a framework: the page folds what the text folds, and the graph has neither the allocator's frames
 # nor those that a run folds. A click on a run shows its frames, the box and the key F show all.
@@ -154,14 +154,14 @@ add_case "views folds the frames of frameworks" views_folded_case
 
 # Devices, peaks, what is live; and why not everything was recorded.
 views_header_case() {
-  run_for_page peaks_linked GPUSHIM_TRACK_MIN_BYTES=4K -- leak
+  run_for_page peaks_linked GPUSHIM_STACK=min:4K -- leak
   make_page run.json
   take_page run.html run.json
   show_page found view=1
   expect_text found.out '^memory: GPU 0 Simulated CUDA device [|] 4[.]00 MiB [|] 54[.]0 MiB [|] [0-9.]+ m?s [|] [0-9.]+ MiB$'
   expect_text found.out '^option: What leaked \(4[.]00 MiB\)$'
   expect_text found.out '^option: Peak of GPU 0 \(54[.]0 MiB\)$'
-  expect_text found.out '^note: allocations of less than 4[.]00 KiB have no call stack \(GPUSHIM_TRACK_MIN_BYTES\)$'
+  expect_text found.out '^note: allocations of less than 4[.]00 KiB have no call stack \(GPUSHIM_STACK=min\)$'
   expect_text found.out '^sum: Peak of GPU 0: 54[.]0 MiB at [0-9.]+ [mu]?s, 50[.]0 MiB of it freed since; '
   expect_text found.out '^row: 48[.]0 MiB [|] 6 [|] device [|] 0 [|] activations [|] peaks[.]c:[0-9]+$'
   expect_text found.out '^frame: [0-9]+ 0[.]0 88[.]9 frame p[0-2] [|] activations$'

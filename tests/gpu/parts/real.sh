@@ -279,7 +279,7 @@ real_verify() {
   note "running $name $way under verify"
   [[ -n ${real_begun[$name]-} ]] || real_limit=$REAL_WARM
   real_begun[$name]=yes
-  real_run shim "$at" "${settings[@]}" GPUSHIM_FREE_SYNC=verify GPUSHIM_VERIFY_US=$us \
+  real_run shim "$at" "${settings[@]}" GPUSHIM_FREE_SYNC=verify,us:$us \
     "${command[@]}"
   real_limit=$REAL_SECONDS
   if [[ -f $at.cut ]]; then

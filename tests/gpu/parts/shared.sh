@@ -162,7 +162,7 @@ shared_idle() {
 
   shared_free
   whole=$((free_mib - context_mib - SHARED_LITTLE))
-  shared_start idle LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=200ms -- \
+  shared_start idle LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM=200ms -- \
     "$apps/group_linked" idle "$SHARED_MIB" "$at/over"
   shared_await idle '^took'
   began=${EPOCHREALTIME/./}
@@ -181,8 +181,8 @@ shared_group() {
   local alone together group i verdict="as expected" settings
 
   # Without a reserve, which would give the memory to anybody.
-  settings=(LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM_INTERVAL=60s GPUSHIM_POOL_RESERVE=0
-    GPUSHIM_DUMP_ON_OOM=off)
+  settings=(LD_PRELOAD="$shim" GPUSHIM_POOL_TRIM=60s GPUSHIM_POOL_RESERVE=0
+    GPUSHIM_REPORT_ON=exit)
   for group in "" "$at/ledger"; do
     shared_start idle "${settings[@]}" GPUSHIM_MEM_GROUP="$group" -- \
       "$apps/group_linked" idle "$SHARED_MIB" "$at/over"
@@ -208,7 +208,7 @@ shared_spill() {
   shared_fill 256
   shared_run "spill.native" -- "$apps/group_linked" "$word"
   native=$(took_mib spill.native)
-  shared_run spill LD_PRELOAD="$shim" GPUSHIM_SPILL="${SHARED_MIB}M" GPUSHIM_DUMP_ON_OOM=off -- \
+  shared_run spill LD_PRELOAD="$shim" GPUSHIM_SPILL="${SHARED_MIB}M" GPUSHIM_REPORT_ON=exit -- \
     "$apps/group_linked" "$word"
   most=$(took_mib spill)
   shared_over
@@ -224,7 +224,7 @@ shared_spill() {
 shared_trace() {
   local value=$1 verdict="as expected" why=
 
-  shared_run "trace.$value" LD_PRELOAD="$shim" GPUSHIM_POOL_VMM="$value" GPUSHIM_DUMP_ON_OOM=off -- \
+  shared_run "trace.$value" LD_PRELOAD="$shim" GPUSHIM_POOL_VMM="$value" GPUSHIM_REPORT_ON=exit -- \
     "$build/replay/replay" --through device "$SHARED_TRACE"
   [[ $run_status -eq 0 ]] || {
     verdict=DIFFERENT

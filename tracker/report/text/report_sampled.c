@@ -13,8 +13,8 @@ struct gs_no_stack gs_report_no_stack(uint32_t stack)
         return (struct gs_no_stack){"no call stack: not sampled", "[not sampled]"};
     }
     if (stack == GS_STACK_TOO_SMALL) {
-        return (struct gs_no_stack){"no call stack: smaller than GPUSHIM_TRACK_MIN_BYTES",
-                                    "[smaller than GPUSHIM_TRACK_MIN_BYTES]"};
+        return (struct gs_no_stack){"no call stack: smaller than GPUSHIM_STACK=min",
+                                    "[smaller than GPUSHIM_STACK=min]"};
     }
     return (struct gs_no_stack){"no call stack was recorded", "[no call stack]"};
 }
@@ -31,7 +31,7 @@ void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *te
     }
     if (windows.count == 0) {
         gs_text_add(text, "nothing was recorded: tracking was never started "
-                          "(GPUSHIM_TRACK_START=off)");
+                          "(GPUSHIM_TRACK=later)");
         return;
     }
     gs_text_duration(windows.from_ns, from);
@@ -93,7 +93,7 @@ void gs_report_sampled(const struct gs_report_writer *writer)
         gs_text_add(
             writer->text,
             "%sNote: one call stack in %s was recorded "
-            "(GPUSHIM_TRACK_SAMPLE_BYTES): %s of %s and %s of %s allocation%s "
+            "(GPUSHIM_STACK=sample): %s of %s and %s of %s allocation%s "
             "have one\n",
             writer->prefix, gs_text_bytes(config->sampling.distance_bytes, distance),
             gs_text_bytes(share.bytes, bytes), gs_text_bytes(share.all_bytes, all),
@@ -102,7 +102,7 @@ void gs_report_sampled(const struct gs_report_writer *writer)
     }
     if (refused != 0 && (share.all_count != 0 || writer->data->error_count != 0)) {
         gs_text_add(writer->text,
-                    "%sNote: the table of call stacks is full (GPUSHIM_STACK_TABLE): "
+                    "%sNote: the table of call stacks is full (GPUSHIM_STACK=table): "
                     "%s call%s found no room for a new one\n",
                     writer->prefix, gs_text_count(refused, count),
                     gs_report_plural(refused));
@@ -128,13 +128,13 @@ void gs_report_unplaced(const struct gs_report_writer *writer)
     if (sampled_count != 0) {
         gs_text_add(writer->text,
                     "%s%s in %s allocation%s without a call stack "
-                    "(GPUSHIM_TRACK_SAMPLE_BYTES): those with one stand for them\n",
+                    "(GPUSHIM_STACK=sample): those with one stand for them\n",
                     writer->prefix, gs_text_bytes(sampled_bytes, bytes),
                     gs_text_count(sampled_count, count), gs_report_plural(sampled_count));
     }
     if (small_count != 0) {
         gs_text_add(writer->text,
-                    "%s%s in %s allocation%s of less than %s (GPUSHIM_TRACK_MIN_BYTES)\n",
+                    "%s%s in %s allocation%s of less than %s (GPUSHIM_STACK=min)\n",
                     writer->prefix, gs_text_bytes(small_bytes, bytes),
                     gs_text_count(small_count, count), gs_report_plural(small_count),
                     gs_text_bytes(config->sampling.min_bytes, least));

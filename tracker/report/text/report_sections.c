@@ -123,7 +123,7 @@ void gs_report_site(const struct gs_report_writer *writer, const char *what,
     }
     if (stack.count == 0) {
         gs_text_add(writer->text, " (no call stack recorded%s)",
-                    thread_name ? "" : ": GPUSHIM_STACK_FREE=on");
+                    thread_name ? "" : ": GPUSHIM_STACK=free");
     }
     gs_text_add(writer->text, "\n");
     if (stack.count != 0) {

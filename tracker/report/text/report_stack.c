@@ -189,7 +189,7 @@ void gs_report_stack(const struct gs_report_writer *writer,
     }
     write_frames(writer, &whole, all);
     if (stack->cut) {
-        gs_text_add(writer->text, "%s       ... more (GPUSHIM_STACK_DEPTH)\n",
+        gs_text_add(writer->text, "%s       ... more (GPUSHIM_STACK=depth)\n",
                     writer->prefix);
     }
     if (stack->count == 0) {

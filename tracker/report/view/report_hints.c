@@ -40,7 +40,7 @@ static bool find_not_freed(const struct gs_report_config *config,
     }
     out->name = "not freed";
     snprintf(out->text, sizeof(out->text),
-             "%s allocations were not freed: GPUSHIM_STATS_INTERVAL=1m lists the call "
+             "%s allocations were not freed: GPUSHIM_INTERVAL=stats:1m lists the call "
              "sites that grow",
              gs_text_count(data->leaked_count, count));
     return true;

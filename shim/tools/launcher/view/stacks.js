@@ -124,7 +124,7 @@ function fillStack(made, holder, isWhole) {
       at += part.length;
     }
   }
-  if (holder.truncated) item('dim', element('span', ''), element('span', 'name', '... more (GPUSHIM_STACK_DEPTH)'));
+  if (holder.truncated) item('dim', element('span', ''), element('span', 'name', '... more (GPUSHIM_STACK=depth)'));
   if (shown.length === 0) item('dim', element('span', ''), element('span', 'name', noStack(holder)));
 }
 

@@ -85,7 +85,7 @@ const frames = list(report.frames).map(readFrame);
 function noStack(site) {
   if (site.size) return site.size;
   if (site.no_stack === 'not sampled') return 'no call stack: not sampled';
-  if (site.no_stack === 'too small') return 'no call stack: smaller than GPUSHIM_TRACK_MIN_BYTES';
+  if (site.no_stack === 'too small') return 'no call stack: smaller than GPUSHIM_STACK=min';
   return 'no call stack was recorded';
 }
 
@@ -544,7 +544,7 @@ function errorBox(error, index, all) {
   if (error.lost_with_context) box.append(element('p', '', 'lost when its context was destroyed or reset'));
   else if (error.first_freed)
     addSite(box, error.use || isDamage(error) ? 'freed' : 'first freed', error.first_freed,
-      noStackOf(error.first_freed, ': GPUSHIM_STACK_FREE'));
+      noStackOf(error.first_freed, ': GPUSHIM_STACK=free'));
   if (was) addSite(box, 'allocated', was, ` with ${was.call}`);
   return box;
 }
@@ -570,7 +570,7 @@ function summaryText() {
 }
 
 function windowsText({ windows, first_from_ns, from_ns, to_ns }) {
-  if (windows === 0) return 'nothing was recorded: tracking was never started (GPUSHIM_TRACK_START=off)';
+  if (windows === 0) return 'nothing was recorded: tracking was never started (GPUSHIM_TRACK=later)';
   if (windows === 1 && from_ns === 0 && to_ns === null) return '';
   const times = windows > 1 ? `${countText(windows)} times, first from ${durationText(first_from_ns)}, last ` : '';
   return `recorded ${times}from ${durationText(from_ns)} ${to_ns === null ? 'on' : `to ${durationText(to_ns)}`}: ` +
@@ -585,9 +585,9 @@ function notesOf({ no_start, uncounted, order_ended }) {
     killed && `The process ${isLive ? 'was killed' : 'ended without a report'}. This is its memory at that moment.`,
     recorded && windowsText(recorded),
     recorded && recorded.sample_bytes > 0 && `one call stack in ${bytesText(recorded.sample_bytes)} was recorded ` +
-      '(GPUSHIM_TRACK_SAMPLE_BYTES): call sites are estimates',
+      '(GPUSHIM_STACK=sample): call sites are estimates',
     recorded && recorded.min_bytes > 0 && `allocations of less than ${bytesText(recorded.min_bytes)} have no call stack ` +
-      '(GPUSHIM_TRACK_MIN_BYTES)',
+      '(GPUSHIM_STACK=min)',
     hasPool && order_ended && 'freed memory is used again once the GPU is done with it: ' +
       `${order_ended} ended the single order of lazy frees`,
     hasPool && uncounted && 'no free finds the GPU idle, so frees take longer: ' +
