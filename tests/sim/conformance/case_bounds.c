@@ -150,7 +150,6 @@ OWN_PROCESS_CASE(bounds, freed_large, DRIVER_API, "cuMemcpyHtoD",
     CUdeviceptr at = device_get(64 * MIB);
     MEMORY kept = device_get(64 * MIB);
 
-    (void)kept;
     device_put(at);
     check_refused(at + 32 * MIB, LARGE);
 }
@@ -186,8 +185,6 @@ OWN_PROCESS_CASE(bounds, freed_small, DRIVER_API, "cuMemcpyHtoD",
     CUdeviceptr at = device_get(SMALL);
     MEMORY behind = device_get(SMALL);
 
-    (void)before;
-    (void)behind;
     device_put(at);
     check_refused(at, SMALL);
 }

@@ -102,7 +102,7 @@ bool device_has(CUdevice_attribute attribute, const char *what);
 
 /* Before a declaration: what it declares is ended with its block, last things first.
  * OWN names the function that does, which gets a pointer to it. */
-#define OWN(end) __attribute__((cleanup(end)))
+#define OWN(end) __attribute__((cleanup(end), unused))
 
 /* ---- what cases share -------------------------------------------------------------- */
 
