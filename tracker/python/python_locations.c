@@ -52,18 +52,18 @@ static void *arena_take(struct gs_python *python, size_t bytes)
     return (char *)arena + arena->used - bytes;
 }
 
-/* An array for twice as many; NULL: the present one is large enough, or no memory. */
+static inline bool is_full(const struct gs_python_buckets *buckets)
+{
+    return buckets->first == NULL || buckets->held >= (uint32_t)1 << buckets->bits;
+}
+
+/* An array for twice as many; NULL: there are as many as there may be, or no memory. */
 static void *more_buckets(struct gs_python *python, struct gs_python_buckets *buckets,
                           size_t bytes_each)
 {
     unsigned bits = buckets->first == NULL ? FIRST_BUCKET_BITS : buckets->bits + 1;
-    void *larger;
+    void *larger = bits > 31 ? NULL : gs_host_map(bytes_each << bits);
 
-    if ((buckets->first != NULL && buckets->held < (uint32_t)1 << buckets->bits) ||
-        bits > 31) {
-        return NULL;
-    }
-    larger = gs_host_map(bytes_each << bits);
     if (larger != NULL) {
         atomic_fetch_add_explicit(&python->bytes, bytes_each << bits,
                                   memory_order_relaxed);
@@ -86,25 +86,36 @@ static void use_buckets(struct gs_python *python, struct gs_python_buckets *buck
     buckets->first = larger;
 }
 
-/* Returns the bucket of a hash; NULL: no memory. */
-static struct gs_python_string **string_bucket(struct gs_python *python, uint64_t hash)
+static void add_string_buckets(struct gs_python *python)
 {
     struct gs_python_buckets *buckets = &python->string_buckets;
     struct gs_python_string **old = buckets->first;
     struct gs_python_string **larger = more_buckets(python, buckets, sizeof(*larger));
 
-    if (larger != NULL) {
-        for (size_t i = 0; old != NULL && i < (size_t)1 << buckets->bits; i++) {
-            for (struct gs_python_string *string = old[i], *next; string != NULL;
-                 string = next) {
-                size_t to = string->hash >> (64 - buckets->bits - 1);
+    if (larger == NULL) {
+        return;
+    }
+    for (size_t i = 0; old != NULL && i < (size_t)1 << buckets->bits; i++) {
+        for (struct gs_python_string *string = old[i], *next; string != NULL;
+             string = next) {
+            size_t to = string->hash >> (64 - buckets->bits - 1);
 
-                next = string->next;
-                string->next = larger[to];
-                larger[to] = string;
-            }
+            next = string->next;
+            string->next = larger[to];
+            larger[to] = string;
         }
-        use_buckets(python, buckets, sizeof(*larger), larger);
+    }
+    use_buckets(python, buckets, sizeof(*larger), larger);
+}
+
+/* Returns the bucket of a hash; NULL: no memory. */
+static inline struct gs_python_string **string_bucket(struct gs_python *python,
+                                                      uint64_t hash)
+{
+    struct gs_python_buckets *buckets = &python->string_buckets;
+
+    if (is_full(buckets)) {
+        add_string_buckets(python);
     }
     return buckets->first == NULL ? NULL
                                   : (struct gs_python_string **)buckets->first +
@@ -174,24 +185,33 @@ static uint64_t node_hash(const char *function, const char *file, unsigned line)
     return gs_python_mix(gs_python_mix((uintptr_t)function, line), (uintptr_t)file);
 }
 
-/* Returns the bucket of a hash; NULL: no memory. */
-static uint32_t *node_bucket(struct gs_python *python, uint64_t hash)
+static void add_node_buckets(struct gs_python *python)
 {
     struct gs_python_buckets *buckets = &python->node_buckets;
+    unsigned bits = buckets->first != NULL ? buckets->bits + 1 : FIRST_BUCKET_BITS;
     uint32_t *larger = more_buckets(python, buckets, sizeof(*larger));
 
-    if (larger != NULL) {
-        unsigned bits = buckets->first != NULL ? buckets->bits + 1 : FIRST_BUCKET_BITS;
+    if (larger == NULL) {
+        return;
+    }
+    for (uint32_t number = 1; number <= buckets->held; number++) {
+        struct gs_python_node *node = node_at(python, number);
+        uint32_t *to =
+            &larger[node_hash(node->function, node->file, node->line) >> (64 - bits)];
 
-        for (uint32_t number = 1; number <= buckets->held; number++) {
-            struct gs_python_node *node = node_at(python, number);
-            uint32_t *to =
-                &larger[node_hash(node->function, node->file, node->line) >> (64 - bits)];
+        node->next = *to;
+        *to = number;
+    }
+    use_buckets(python, buckets, sizeof(*larger), larger);
+}
 
-            node->next = *to;
-            *to = number;
-        }
-        use_buckets(python, buckets, sizeof(*larger), larger);
+/* Returns the bucket of a hash; NULL: no memory. */
+static inline uint32_t *node_bucket(struct gs_python *python, uint64_t hash)
+{
+    struct gs_python_buckets *buckets = &python->node_buckets;
+
+    if (is_full(buckets)) {
+        add_node_buckets(python);
     }
     return buckets->first == NULL
                ? NULL
