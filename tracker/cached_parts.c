@@ -325,10 +325,10 @@ size_t gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint6
 
 bool gs_part_list_split(const struct gs_part_list *list, uint64_t addr,
                         const struct gs_group *whole,
-                        void (*add_piece)(void *self, const struct gs_group *piece),
+                        void (*add_piece)(void *self, struct gs_group *piece),
                         void *self)
 {
-    struct gs_group piece = *whole;
+    struct gs_group piece;
     uint64_t left = whole->bytes;
     size_t first, count = gs_part_list_within(list, addr, whole->bytes, &first);
 
@@ -340,6 +340,7 @@ bool gs_part_list_split(const struct gs_part_list *list, uint64_t addr,
     }
     for (size_t i = first; i < first + count; i++) {
         const struct gs_part *part = &list->items[i];
+        piece = *whole;
         piece.holds = GS_HOLDS_ITSELF;
         piece.stack = part->stack;
         piece.bytes = part->bytes;

@@ -58,14 +58,13 @@ struct search {
 };
 
 /* Adds an allocation, or a part of one, with the estimate that its stack represents. */
-static void add_site(void *self, const struct gs_group *piece)
+static void add_site(void *self, struct gs_group *part)
 {
     struct search *search = self;
-    struct gs_group part = *piece;
 
-    part.bytes = gs_likely(part.likely_bytes);
-    search->failed = search->failed || (!gs_stack_left_out(part.stack) &&
-                                        gs_groups_add(&search->sites, &part) != GS_OK);
+    part->bytes = gs_likely(part->likely_bytes);
+    search->failed = search->failed || (!gs_stack_left_out(part->stack) &&
+                                        gs_groups_add(&search->sites, part) != GS_OK);
 }
 
 static bool visit(void *arg, const struct gs_allocation *allocation)

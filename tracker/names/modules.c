@@ -334,25 +334,44 @@ static const struct gs_module_record *find_sorted(const struct gs_module_table *
     return NULL;
 }
 
-const struct gs_module *gs_module_table_find(struct gs_module_table *table,
-                                             uint32_t epoch, uintptr_t address)
+static const struct gs_module_record *find_unsorted(const struct gs_module_table *table,
+                                                    size_t from, uint32_t epoch,
+                                                    uintptr_t address)
+{
+    for (size_t i = from; i < table->count; i++) {
+        if (has(&table->records[i], epoch, address)) {
+            return &table->records[i];
+        }
+    }
+    return NULL;
+}
+
+/* Out of line: a table of few modules needs no saved registers. */
+__attribute__((noinline)) static const struct gs_module_record *
+find_among_many(struct gs_module_table *table, uint32_t epoch, uintptr_t address)
 {
     size_t sorted = table->index != NULL ? table->index->count : 0;
-    size_t rest = table->count - sorted;
     const struct gs_module_record *record;
 
-    if (rest > UNSORTED_MOST &&
+    if (table->count - sorted > UNSORTED_MOST &&
         (table->index == NULL || table->index->passed > 16 * table->count)) {
         renew_index(table);
         sorted = table->index != NULL ? table->index->count : 0;
     }
     record = sorted > 0 ? find_sorted(table, epoch, address) : NULL;
-    for (size_t i = sorted; record == NULL && i < table->count; i++) {
-        record = has(&table->records[i], epoch, address) ? &table->records[i] : NULL;
-    }
     if (table->index != NULL) {
         table->index->passed += table->count - sorted;
     }
+    return record != NULL ? record : find_unsorted(table, sorted, epoch, address);
+}
+
+const struct gs_module *gs_module_table_find(struct gs_module_table *table,
+                                             uint32_t epoch, uintptr_t address)
+{
+    const struct gs_module_record *record =
+        table->count <= UNSORTED_MOST ? find_unsorted(table, 0, epoch, address)
+                                      : find_among_many(table, epoch, address);
+
     return record != NULL ? &record->module : NULL;
 }
 

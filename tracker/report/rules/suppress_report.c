@@ -163,9 +163,13 @@ static uint32_t rule_for_modules(const struct matcher *matcher, enum gs_rule_kin
     uintptr_t frames[GS_STACK_MAX_DEPTH];
     unsigned count = gs_report_stack_frames(matcher->stacks, stack, frames);
     uint32_t rule = GS_RULE_NONE;
-    struct gs_module module;
+    struct gs_module module = {0};
 
     for (unsigned i = 0; i < count; i++) {
+        /* Most frames are in the module of the one before, which was asked for. */
+        if (frames[i] - 1 >= module.begin && frames[i] - 1 < module.end) {
+            continue;
+        }
         if (matcher->source->module(matcher->source->self, stack, frames[i], &module) ==
             GS_OK) {
             rule = lower(rule, rule_for_frame(matcher, kind, device, GS_RULE_TEXT_PATH,

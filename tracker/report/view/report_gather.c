@@ -13,11 +13,10 @@ struct gather {
     size_t canonical_count;
 };
 
-static void add_part(void *self, const struct gs_group *given)
+static void add_part(void *self, struct gs_group *part)
 {
     struct gather *gather = self;
     struct gs_report_data *data = gather->data;
-    struct gs_group own = *given, *part = &own;
 
     if (part->api < gather->canonical_count) {
         part->api = gather->canonical[part->api];
