@@ -256,6 +256,9 @@ static void ask_thread(struct gs_top_file *file)
     } else if (file->problem == gs_ask_foreign) {
         file->state = FILE_FOREIGN;
     } else if (file->problem == gs_ask_gone) {
+        if (file->shown) { /* whether it wrote a report is not known */
+            (void)strcpy(file->shown->now.process.ending, "ended");
+        }
         end(file);
     } else if (file->shown) {
         halt(file, file->problem == gs_ask_stopped ? "stopped" : "no answer");

@@ -261,6 +261,18 @@ for setting in GPUSHIM_REPORT_ON=exit,oom,USR1 GPUSHIM_TRACK=USR2 GPUSHIM_INTERV
   add_case "control alike last with $setting" control_remain_case "$setting"
 done
 
+# What ends between two refreshes has ended; whether with a report, top does not know.
+control_top_end_case() {
+  control_start program -- "$apps/asked_linked" "$PWD/over"
+  "$build/gpushim" top -d 0.5 -n 100 >top.out 2>top.err &
+  pids+=($!)
+  await 20 grep -q "^ *$pid .*asked_linked" top.out || fail "top does not show the program"
+  : >over
+  await 20 grep -q "^ *$pid .*  (ended) .*/asked_linked " top.out || fail "top does not say that it has ended"
+  kill "${pids[1]}"
+}
+add_case "control top of what ends" control_top_end_case
+
 # A filter that came later is seen: the thread sleeps on, and the program lives.
 control_filter_case() {
   control_start program "$@" -- "$apps/alike_linked" killed "$PWD/over"
