@@ -172,8 +172,8 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context)
     keep(timed_out_mark(context), context, event);
     gs_log_once(&limit, GS_LOG_WARN,
                 "GPU %d is out of memory, and idle memory could not be returned: the "
-                "device was busy for longer than GPUSHIM_POOL_WAIT (%u ms); with "
-                "GPUSHIM_POOL=off there is none",
+                "device was busy for longer than GPUSHIM_POOL_WAIT (%u ms); "
+                "GPUSHIM_POOL=off keeps no idle memory",
                 context->device, state->options.pool_wait_ms);
     return false;
 }

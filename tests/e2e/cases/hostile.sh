@@ -94,6 +94,6 @@ hostile_refused_after_a_while_case() {
   preloaded order "${verdict_alone[@]}" GPUSHIM_POOL_WAIT=50ms GPUSHIM_LOG_FILE="$PWD/log" -- \
     "$build/order/order" --seeds 1 deadlock.full_of_small_idle_memory
   expect_status order 0
-  expect_text log '^gpushim: memory ran out on GPU 0.*GPUSHIM_POOL_WAIT \(50 ms\)'
+  expect_text log '^gpushim: GPU 0 is out of memory, and .*GPUSHIM_POOL_WAIT \(50 ms\)'
 }
 add_case "hostile refused after a while" hostile_refused_after_a_while_case
