@@ -131,6 +131,6 @@ async_why_case() {
   preloaded order GPUSHIM_ASYNC=pool GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE="$PWD/log" -- \
     "$build/order/order" --seeds 1 async.another_current_pool
   expect_status order 0
-  expect_count log 'stream-ordered memory of GPU 0 is the driver.s from now on: .* another pool$' 1
+  expect_count log 'the driver serves stream-ordered memory of GPU 0 from now on: .* another pool$' 1
 }
 add_case "async another pool" async_why_case

@@ -134,7 +134,7 @@ END
     unshare -m bash mounted "$apps/killed_linked" many 50000
   [[ $(<shim.status) != 77 ]] || skip "a file system of our own"
   expect_same native shim
-  expect_count shim.err 'cannot grow: no space left; what is allocated from now on' 1
+  expect_count shim.err 'cannot grow: no space left; allocations from now on may be missing' 1
   run_in found -- "$build/gpushim" report state
   expect_text found.out '; it could not grow, and is not complete$'
 }

@@ -155,7 +155,7 @@ moving_export_case() {
   expect_text shim.out 'export answers 1,'
   expect_count shim.err 'cuIpcGetMemHandle: a block of 2097152 bytes .*GPUSHIM_POOL_VMM=on' 1
   expect_count shim.err \
-    'GPUSHIM_POOL_VMM: cuIpcGetMemHandle: new device memory is cuMemAlloc' 1
+    'GPUSHIM_POOL_VMM: cuIpcGetMemHandle: new device memory comes from cuMemAlloc from now on' 1
 }
 for program in ipc_shared ipc_proc; do
   add_case "moving pages are not exported: $program" moving_export_case "$program"

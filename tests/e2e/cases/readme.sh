@@ -91,7 +91,7 @@ readme_goals_case() {
       continue
     elif [[ $command == *' top' ]]; then
       readme_run "$number" "$command"
-      expect_text "$number.out" '^gpushim top .* [0-9]+ process(es)?, .* 2 ended$' # other tests' programs answer, too
+      expect_text "$number.out" '^gpushim top .* [0-9]+ process(es)?, .* live, ' # other tests' programs answer
       continue
     elif [[ $command == *' '@(pause|dump)' PID' ]]; then # what they do to a program: pause.sh, control.sh
       readme_run "$number" "${command/PID/$$}"
@@ -128,7 +128,7 @@ grows|gpushim --stats-interval=1m ./app
 grows|--stats-interval=TIME
 kill -9|gpushim report run.state
 kill -9|--state-file=FILE
-PyTorch|gpushim --torch=tensors python train.py
+PyTorch|gpushim python train.py
 cap the GPU memory|gpushim --mem-limit=8G ./app
 cap the GPU memory|--mem-limit=SIZE
 Docker|docs/clusters.md#docker-and-podman

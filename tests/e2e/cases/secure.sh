@@ -206,7 +206,7 @@ secure_characters_case() {
   need iconv
   preloaded signal GPUSHIM_REPORT_ON=exit,oom,"$strange" GPUSHIM_TRACK="$strange" -- \
     "$apps/leaky_linked"
-  expect_count signal.err '^gpushim: GPUSHIM_(DUMP|TRACK)_SIGNAL=x' 2
+  expect_count signal.err '^gpushim: GPUSHIM_(REPORT_ON|TRACK)=x' 2
   expect_printable signal.err
   for name in LOG_FILE LOOKUP_LOG STATE_FILE TRACE_FILE OUTPUT_FILE SUPPRESSIONS; do
     preloaded file GPUSHIM_OUTPUT=json GPUSHIM_$name="none/$strange" -- "$apps/leaky_shared"

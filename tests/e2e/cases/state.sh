@@ -482,7 +482,7 @@ state_limit_case() {
   native native "$apps/killed_linked" many 50000
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" many 50000 6815744
   expect_same native shim
-  expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=.*: cannot grow: file too large; what is ' 1
+  expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=.*: cannot grow: file too large; allocations from now on ' 1
   expect_equal "lines" 1 "$(wc -l <shim.err)"
   state_report found state
   expect_text found.out '; it could not grow, and is not complete$'
