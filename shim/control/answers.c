@@ -11,6 +11,7 @@
 #include "shim/api/api.h"
 #include "shim/life/trim_thread.h"
 #include "shim/report/finish.h"
+#include "tracker/names/child_waits.h"
 
 /* How long the trim thread may look for a time at which the device is idle. */
 #define TRIM_NS 2000000000ull
@@ -156,7 +157,9 @@ static void report(struct gs_state *state, struct gs_interim what, struct gs_ans
         return;
     }
     what.text = &out->report;
-    what.lines.wanted = true;
+    /* The program did not ask for it, and must not notice the child that finds lines. */
+    what.lines.why_none = gs_child_is_heard_anywhere() ? gs_lines_heard : NULL;
+    what.lines.wanted = !what.lines.why_none;
     gs_finish_interim(&what);
     if (out->report.length == 0) {
         gs_answer_refuse(out, "the program is ending, and writes its last report");

@@ -352,8 +352,7 @@ static const char *why_no_lines(bool heard)
 {
     struct gs_machine_memory memory;
     if (heard) {
-        return "file and line are left out: the program handles SIGCHLD, and would see "
-               "the helper program end";
+        return gs_lines_heard;
     }
     if (!gs_machine_memory_read("", &memory) ||
         memory.available_bytes < LINES_HOST_BYTES) {

@@ -17,6 +17,10 @@
 #include "shim/settings/progress.h"
 #include "tracker/report/text/color.h"
 
+const char gs_lines_heard[] =
+    "file and line are left out: the program handles SIGCHLD, and would see the helper "
+    "program end";
+
 /* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
  * do not belong to the program. */
 static const char *const runtime_names[] = {

@@ -16,6 +16,9 @@ struct gs_report_lines {
     const char *why_none; /* not wanted: a sentence for the report, static; or NULL */
 };
 
+/* `why_none` where the program would notice the child (gs_child_is_heard). */
+extern const char gs_lines_heard[];
+
 /* Records whether GPUSHIM_PEAK_MAX is set, to whatever value. */
 void gs_report_settings_start(void);
 /* From now on reports have the stacks of peaks, also with leaks and errors: the program

@@ -8,10 +8,13 @@
  *   exec     becomes itself, without a way, once it has taken its memory
  *   close    closes each descriptor from 3 on, fills the table, and listens under a name
  *            of its own; whoever connects there is served by it, not by the library
+ *   parent   handles SIGCHLD, and says which children end
+ *   blocker  blocks SIGCHLD in all its threads, and says whether one came
  *   idle     takes and frees 40 MiB more
  *   without  makes no CUDA call
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -86,16 +89,31 @@ static void close_all(void)
     _exit(0); /* the device's files are closed */
 }
 
+static void on_child(int number)
+{
+    (void)number;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+    say("a child has ended"); /* the program waits in usleep */
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 2 ? argv[2] : "";
     gpu_ptr more;
+    sigset_t children;
 
     file = argc > 1 ? argv[1] : "over";
     if (strcmp(way, "fork") == 0)
         (void)fork_one(1);
     if (strcmp(way, "close") == 0)
         close_all();
+    if (strcmp(way, "parent") == 0)
+        signal(SIGCHLD, on_child);
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    if (strcmp(way, "blocker") == 0)
+        sigprocmask(SIG_BLOCK, &children, NULL);
     if (strcmp(way, "without") != 0)
         hold();
     if (strcmp(way, "fork") == 0)
@@ -108,6 +126,10 @@ int main(int argc, char **argv)
     }
     say("ready");
     await();
+    if (strcmp(way, "blocker") == 0) {
+        sigpending(&children);
+        say(sigismember(&children, SIGCHLD) ? "a child has ended" : "no child");
+    }
     while (wait(NULL) > 0)
         ;
     if (strcmp(way, "without") != 0)

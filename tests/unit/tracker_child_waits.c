@@ -36,8 +36,10 @@ static void hear_more(int number, siginfo_t *info, void *context)
 Test(child_waits, nobody_hears_of_a_child_by_default)
 {
     cr_expect_not(gs_child_is_heard());
+    cr_expect_not(gs_child_is_heard_anywhere());
     (void)signal(SIGCHLD, SIG_IGN);
     cr_expect_not(gs_child_is_heard());
+    cr_expect_not(gs_child_is_heard_anywhere());
 }
 
 Test(child_waits, a_handler_hears_of_it)
@@ -46,6 +48,7 @@ Test(child_waits, a_handler_hears_of_it)
 
     (void)signal(SIGCHLD, hear);
     cr_expect(gs_child_is_heard());
+    cr_expect(gs_child_is_heard_anywhere());
     cr_assert_eq(sigaction(SIGCHLD, &action, NULL), 0);
     cr_expect(gs_child_is_heard());
 }
@@ -58,6 +61,7 @@ Test(child_waits, who_blocks_the_signal_hears_of_it)
     sigaddset(&children, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &children, NULL);
     cr_expect(gs_child_is_heard());
+    cr_expect(gs_child_is_heard_anywhere());
 }
 
 Test(child_waits, a_symbolizer_says_why_it_looks_up_no_lines)

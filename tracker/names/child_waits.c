@@ -47,7 +47,8 @@ static bool thread_waits(const char *id)
     return is_wait_for_any(text);
 }
 
-bool gs_child_waits(void)
+/* Calls `find` with the number of each thread until it returns true, and returns that. */
+static bool any_thread(bool (*find)(const char *id))
 {
     DIR *threads = opendir(TASKS);
     const struct dirent *entry;
@@ -55,7 +56,7 @@ bool gs_child_waits(void)
 
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): the folder is this call's own */
     while (threads != NULL && !found && (entry = readdir(threads)) != NULL) {
-        found = entry->d_name[0] != '.' && thread_waits(entry->d_name);
+        found = entry->d_name[0] != '.' && find(entry->d_name);
     }
     if (threads != NULL) {
         closedir(threads);
@@ -63,13 +64,42 @@ bool gs_child_waits(void)
     return found;
 }
 
-bool gs_child_is_heard(void)
+bool gs_child_waits(void)
+{
+    return any_thread(thread_waits);
+}
+
+static bool has_handler(void)
 {
     struct sigaction is;
-    sigset_t blocked;
 
     return sigaction(SIGCHLD, NULL, &is) != 0 || (is.sa_flags & SA_SIGINFO) != 0 ||
-           (is.sa_handler != SIG_DFL && is.sa_handler != SIG_IGN) ||
-           pthread_sigmask(SIG_BLOCK, NULL, &blocked) != 0 ||
+           (is.sa_handler != SIG_DFL && is.sa_handler != SIG_IGN);
+}
+
+bool gs_child_is_heard(void)
+{
+    sigset_t blocked;
+
+    return has_handler() || pthread_sigmask(SIG_BLOCK, NULL, &blocked) != 0 ||
            sigismember(&blocked, SIGCHLD) != 0;
+}
+
+/* Then the signal is ignored: it goes to this thread if no other is open to it. The
+ * library's own threads block it. */
+static bool is_open(const char *id)
+{
+    const char *blocked;
+    char path[64], text[1536]; /* longer with very many groups: then it is not open */
+
+    snprintf(path, sizeof(path), TASKS "/%.20s/status", id);
+    (void)gs_read_text(path, text, sizeof(text));
+    blocked = strstr(text, "\nSigBlk:");
+    return blocked != NULL && (strtoull(blocked + strlen("\nSigBlk:"), NULL, 16) &
+                               UINT64_C(1) << (SIGCHLD - 1)) == 0;
+}
+
+bool gs_child_is_heard_anywhere(void)
+{
+    return has_handler() || !any_thread(is_open);
 }

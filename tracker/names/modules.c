@@ -368,9 +368,9 @@ find_among_many(struct gs_module_table *table, uint32_t epoch, uintptr_t address
 const struct gs_module *gs_module_table_find(struct gs_module_table *table,
                                              uint32_t epoch, uintptr_t address)
 {
-    const struct gs_module_record *record =
-        table->count <= UNSORTED_MOST ? find_unsorted(table, 0, epoch, address)
-                                      : find_among_many(table, epoch, address);
+    const struct gs_module_record *record = table->count <= UNSORTED_MOST
+                                                ? find_unsorted(table, 0, epoch, address)
+                                                : find_among_many(table, epoch, address);
 
     return record != NULL ? &record->module : NULL;
 }
