@@ -146,13 +146,14 @@ struct gs_ask_thread *gs_ask_list(size_t *count)
 
 /* ---- the segment ------------------------------------------------------------------- */
 
-/* Enters the IPC namespace of a process. Returns a descriptor of the own one; -1: it is
- * the same; -2: not allowed. */
-static int enter_ipc(pid_t pid)
+/* Enters the IPC namespace of a thread. Returns a descriptor of the own one; -1: it is
+ * the same, or not known; -2: not allowed. */
+static int enter_ipc(const struct gs_ask_thread *thread)
 {
     char path[64];
     struct stat own, its;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/ns/ipc", (long)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/task/%ld/ns/ipc", (long)thread->pid,
+                   (long)thread->tid);
     if (stat("/proc/self/ns/ipc", &own) != 0 || stat(path, &its) != 0 ||
         (own.st_ino == its.st_ino && own.st_dev == its.st_dev)) {
         return -1;
@@ -201,6 +202,9 @@ static struct gs_control_box *make_box(uid_t user, const char *request, int *seg
 /* Returns NULL if the thread may be woken, or why not. Out: its user */
 static const char *check(const struct gs_ask_thread *thread, uid_t *user)
 {
+    if (gs_process_self() != getpid()) { /* its numbers are other processes here */
+        return "/proc is that of another PID namespace";
+    }
     static char status[8192]; /* one thread asks */
     char path[64], name[GS_CONTROL_NAME_BYTES + 1];
     (void)snprintf(path, sizeof(path), "/proc/%ld/task/%ld/status", (long)thread->pid,
@@ -229,31 +233,32 @@ static const char *check(const struct gs_ask_thread *thread, uid_t *user)
                : gs_ask_filtered;
 }
 
-/* Returns 0 or an errno. */
-static int send_signal(const struct gs_ask_thread *thread, int segment)
+/* Returns 0 or an errno. In: fd  of the thread; -1: there is none */
+static int send_signal(const struct gs_ask_thread *thread, int fd, int segment)
 {
     siginfo_t info = {.si_signo = GS_CONTROL_SIGNAL, .si_code = SI_QUEUE};
     info.si_pid = getpid();
     info.si_uid = geteuid();
     info.si_value.sival_int = segment;
-    int fd = (int)syscall(SYS_pidfd_open, thread->tid, PIDFD_THREAD);
     long sent = fd >= 0 ? syscall(SYS_pidfd_send_signal, fd, GS_CONTROL_SIGNAL, &info, 0)
                         : syscall(SYS_rt_tgsigqueueinfo, thread->pid, thread->tid,
                                   GS_CONTROL_SIGNAL, &info);
-    int error = sent == 0 ? 0 : errno;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return error;
+    return sent == 0 ? 0 : errno;
 }
 
-/* Wakes the thread. Returns NULL, or why not. */
-static const char *wake(const struct gs_ask_thread *thread, int segment,
+/* Wakes the thread, if it still may be. Returns NULL, or why not. In: fd  as above */
+static const char *wake(const struct gs_ask_thread *thread, int fd, int segment,
                         uint64_t until_ns)
 {
     struct gs_wait wait = {.nap_ns = NAP_NS, .until_ns = until_ns};
+    const char *problem;
+    uid_t user;
     for (;;) {
-        switch (send_signal(thread, segment)) {
+        /* Each time: it may have ended, or installed a filter. */
+        if ((problem = check(thread, &user))) {
+            return problem;
+        }
+        switch (send_signal(thread, fd, segment)) {
         case 0:
             return NULL;
         case EAGAIN: /* as many signals wait as may */
@@ -303,7 +308,8 @@ static void remove_controls(char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         unsigned char byte = (unsigned char)text[i];
-        bool in_utf8 = byte == 0xc2 && (unsigned char)text[i + 1] < 0xa0;
+        unsigned char next = i + 1 < length ? (unsigned char)text[i + 1] : 0;
+        bool in_utf8 = byte == 0xc2 && next >= 0x80 && next < 0xa0;
         if ((byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7f || in_utf8) {
             text[i] = '?';
             i += in_utf8;
@@ -321,9 +327,9 @@ static const char *read_answer(struct gs_control_box *box,
     uint64_t total = 0;
     do {
         const char *problem = await_piece(box, turn, thread, until_ns);
-        uint32_t length = problem ? 0 : box->length;
+        uint32_t length = problem ? 0 : __atomic_load_n(&box->length, __ATOMIC_RELAXED);
         if (!problem && !out->text) {
-            total = box->total;
+            total = __atomic_load_n(&box->total, __ATOMIC_RELAXED);
             out->refused = box->refused != 0;
             out->text = total <= GS_CONTROL_ANSWER_BYTES ? malloc(total + 1) : NULL;
             problem = out->text ? NULL : "no memory for its answer";
@@ -362,7 +368,9 @@ bool gs_ask(const struct gs_ask_thread *thread, const char *request, unsigned wa
     if ((out->problem = check(thread, &user))) {
         return false;
     }
-    int back = enter_ipc(thread->pid);
+    /* Before the look at the thread, so that it is no later one of the same number. */
+    int fd = (int)syscall(SYS_pidfd_open, thread->tid, PIDFD_THREAD);
+    int back = enter_ipc(thread);
     struct gs_control_box *box = back != -2 ? make_box(user, request, &segment) : NULL;
     if (!box) {
         out->problem = back == -2
@@ -370,9 +378,7 @@ bool gs_ask(const struct gs_ask_thread *thread, const char *request, unsigned wa
                              "ask it there, or as root"
                            : "no shared memory can be made to ask it";
     } else {
-        /* Once more: it may have gone, or installed a filter. */
-        if (!(out->problem = check(thread, &user)) &&
-            !(out->problem = wake(thread, segment, until_ns))) {
+        if (!(out->problem = wake(thread, fd, segment, until_ns))) {
             out->problem = read_answer(box, thread, until_ns, out);
         }
         leave(box);
@@ -380,6 +386,9 @@ bool gs_ask(const struct gs_ask_thread *thread, const char *request, unsigned wa
     if (back >= 0) {
         (void)setns(back, CLONE_NEWIPC);
         (void)close(back);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
     }
     if (out->problem) {
         free(out->text);
