@@ -9,8 +9,8 @@
  * A seccomp filter may end a process for a system call that the program never makes.
  * Filters that the first process of this process namespace has, too, are a container's,
  * and let general programs run; with any other there is no thread, unless GPUSHIM_CONTROL
- * is set. One that comes later finds the thread asleep, and the command then does not
- * wake it.
+ * is set. One that comes later finds the thread asleep: the context is made only once it
+ * is, and the command then does not wake it.
  *
  * Owns:  the thread.   Lock: none; `life`, `number` and `wakers` are atomic.
  */
@@ -38,6 +38,8 @@
 
 #define MS_NS        1000000ull
 #define PIECE_NS     (5000 * MS_NS) /* the command takes a piece in this time */
+#define SLEEPS_NS    (200 * MS_NS)  /* in which the thread sleeps, at any load */
+#define SLICE_NS     (100 * MS_NS)
 #define NAP_NS       (MS_NS / 10)
 #define MOST_FILTERS 99u
 
@@ -51,10 +53,17 @@ static char name[GS_CONTROL_NAME_BYTES];
 
 static struct gs_answer answer; /* the thread's; too large for its stack */
 
+static bool has_context(void)
+{
+    struct gs_state *state = gs_state_peek();
+    return state && gs_context_nth(state, 0);
+}
+
 /* ---- one request ------------------------------------------------------------------- */
 
-/* Attaches the segment of a request. NULL: it is gone, or another user's. */
-static struct gs_control_box *attach(int segment)
+/* Attaches the segment of a request. NULL: it is gone, or another user's. Out: who asks
+ */
+static struct gs_control_box *attach(int segment, uid_t *uid)
 {
     struct shmid_ds about;
     uid_t own = (uid_t)syscall(SYS_geteuid);
@@ -63,6 +72,7 @@ static struct gs_control_box *attach(int segment)
         about.shm_segsz < offsetof(struct gs_control_box, request)) {
         return NULL;
     }
+    *uid = about.shm_perm.cuid;
     struct gs_control_box *box = shmat(segment, NULL, 0);
     if (box == (void *)-1) {
         return NULL;
@@ -95,11 +105,12 @@ static void write_answer(struct gs_control_box *box, const struct gs_answer *fro
         if (!gs_control_hand_over(box, turn, GS_CONTROL_PIECE)) {
             return;
         }
-        uint64_t until_ns = gs_now_ns() + PIECE_NS, now_ns;
+        uint64_t until_ns = gs_now_ns() + PIECE_NS;
         turn = GS_CONTROL_PIECE;
-        while (left > 0 && turn == GS_CONTROL_PIECE &&
-               (now_ns = gs_now_ns()) < until_ns) {
-            turn = gs_control_await(box, turn, until_ns - now_ns);
+        /* Without a context the thread ends: the process may wait for it. */
+        while (left > 0 && turn == GS_CONTROL_PIECE && gs_now_ns() < until_ns &&
+               has_context()) {
+            turn = gs_control_await(box, turn, SLICE_NS);
         }
     } while (left > 0 && turn == GS_CONTROL_NEXT);
 }
@@ -108,7 +119,8 @@ static void serve(int segment)
 {
     static char line[GS_CONTROL_REQUEST_BYTES]; /* the thread's */
     struct gs_state *state = gs_state_peek();
-    struct gs_control_box *box = attach(segment);
+    uid_t uid;
+    struct gs_control_box *box = attach(segment, &uid);
     if (!box) {
         return;
     }
@@ -117,7 +129,10 @@ static void serve(int segment)
     answer.length = 0;
     answer.text[0] = '\0';
     if (gs_control_hand_over(box, GS_CONTROL_ASKED, GS_CONTROL_TAKEN)) {
-        if (memchr(line, '\0', sizeof(line)) == NULL) {
+        if (uid != 0 && prctl(PR_GET_DUMPABLE) != 1) {
+            gs_answer_refuse(&answer, "the system protects it from its own user, as a "
+                                      "program with another user's rights: ask as root");
+        } else if (memchr(line, '\0', sizeof(line)) == NULL) {
             gs_answer_refuse(&answer, "the request is too long");
         } else if (state) {
             gs_answer(state, line, &answer);
@@ -132,12 +147,6 @@ static void serve(int segment)
 }
 
 /* ---- the thread -------------------------------------------------------------------- */
-
-static bool has_context(void)
-{
-    struct gs_state *state = gs_state_peek();
-    return state && gs_context_nth(state, 0);
-}
 
 /* No signal goes to the number of a thread that has ended. */
 static void hide_number(void)
@@ -170,7 +179,8 @@ static bool may_end(void)
 
 static void *run(void *unused)
 {
-    const uint64_t mask = GS_CONTROL_MASK;
+    uint64_t mask = GS_CONTROL_MASK;
+    pid_t own = (pid_t)syscall(SYS_getpid);
     siginfo_t info;
     gs_thread.depth = 1;
     /* By the system call: the C library leaves this signal out of its sets. */
@@ -184,6 +194,10 @@ static void *run(void *unused)
         long got = syscall(SYS_rt_sigtimedwait, &mask, &info, NULL, sizeof(mask));
         if (got == GS_CONTROL_SIGNAL && info.si_code == SI_QUEUE) {
             serve(info.si_value.sival_int);
+        } else if (got == GS_CONTROL_END_SIGNAL &&
+                   (info.si_code != SI_TKILL || info.si_pid != own)) {
+            mask &= ~GS_CONTROL_END_MASK; /* the program's own, who knows why */
+            (void)syscall(SYS_kill, own, GS_CONTROL_END_SIGNAL);
         } else if (got < 0 && errno != EINTR) {
             break;
         }
@@ -230,6 +244,27 @@ static const char *choose_name(void)
     return NULL;
 }
 
+/* Waits until the thread sleeps: where a filter that the program installs next must find
+ * it. Its name is set after its last other call. */
+static void await_sleep(void)
+{
+    struct gs_wait wait = {.nap_ns = NAP_NS / 4, .until_ns = gs_now_ns() + SLEEPS_NS};
+    char path[64], status[256];
+    do {
+        pid_t thread = __atomic_load_n(&number, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&life, __ATOMIC_SEQ_CST) != RUNS) {
+            return;
+        }
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%ld/stat", (long)thread);
+        if (thread != 0 && gs_read_text(path, status, sizeof(status)) > 0) {
+            const char *state = strrchr(status, ')');
+            if (strstr(status, name) && state && strncmp(state, ") S", 3) == 0) {
+                return;
+            }
+        }
+    } while (gs_wait_step(&wait));
+}
+
 void gs_control_start(const struct gs_state *state)
 {
     int idle = IDLE;
@@ -243,7 +278,9 @@ void gs_control_start(const struct gs_state *state)
     if (!why && !gs_own_thread("gpushim-starts", run)) {
         why = "no thread can be started";
     }
-    if (why) {
+    if (!why) {
+        await_sleep();
+    } else {
         __atomic_store_n(&life, GIVEN_UP, __ATOMIC_RELEASE);
         say_unavailable(why);
     }
@@ -258,7 +295,10 @@ void gs_control_context_ended(void)
     __atomic_add_fetch(&wakers, 1, __ATOMIC_SEQ_CST);
     pid_t thread = __atomic_load_n(&number, __ATOMIC_SEQ_CST);
     if (thread != 0) {
-        (void)syscall(SYS_tgkill, syscall(SYS_getpid), thread, GS_CONTROL_SIGNAL);
+        long own = syscall(SYS_getpid);
+        (void)syscall(SYS_tgkill, own, thread, GS_CONTROL_END_SIGNAL);
+        /* Where the thread had to leave that one to the program. */
+        (void)syscall(SYS_tgkill, own, thread, GS_CONTROL_SIGNAL);
     }
     __atomic_sub_fetch(&wakers, 1, __ATOMIC_SEQ_CST);
 }

@@ -34,7 +34,12 @@
 #define GS_CONTROL_NAME_BYTES 16 /* of a thread, with its NUL */
 /* SIGCANCEL of glibc, which takes it only from pthread_cancel. */
 #define GS_CONTROL_SIGNAL 32
-#define GS_CONTROL_MASK   (1ull << (GS_CONTROL_SIGNAL - 1))
+/* The library's own, to its thread. Unlike a real-time signal it is never refused,
+ * however many signals wait (RLIMIT_SIGPENDING). Nobody sends it: Linux has no use for
+ * it. */
+#define GS_CONTROL_END_SIGNAL 16 /* SIGSTKFLT */
+#define GS_CONTROL_END_MASK   (1ull << (GS_CONTROL_END_SIGNAL - 1))
+#define GS_CONTROL_MASK       (1ull << (GS_CONTROL_SIGNAL - 1) | GS_CONTROL_END_MASK)
 
 #define GS_CONTROL_REQUEST_BYTES 4096         /* with its NUL */
 #define GS_CONTROL_PIECE_BYTES   (60u << 10)  /* of an answer */

@@ -321,9 +321,9 @@ static void killed(void)
                                  CALL(exit_group, SECCOMP_RET_ALLOW),
                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)};
 
+    say("begins"); /* with the calls of the first output */
     begin();
     APP_OK(gpu_malloc(&memory, 1 << 20)); /* idle memory would need the pool's thread */
-    say("begins");                        /* with the calls of the first output */
     install(code, APP_COUNT(code));
     await();
     usleep(1500000);

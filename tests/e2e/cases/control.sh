@@ -241,6 +241,26 @@ control_close_case() {
 }
 add_case "control has no descriptor of the program's" control_close_case
 
+# A report for somebody else makes no child that the program notices: its lines are left out.
+control_child_case() {
+  control_start program -- "$apps/asked_linked" "$PWD/over" "$1"
+  ask dump dump "$pid"
+  control_end
+  expect_status dump 0
+  expect_text dump.out "^==$pid== LIVE 1: 1[.]00 MiB in 1 allocation "
+  expect_text dump.out 'file and line are left out: the program handles SIGCHLD'
+  expect_no_text program.out 'a child has ended'
+}
+add_case "control of what hears of children" control_child_case parent
+add_case "control of what blocks the signal of children" control_child_case blocker
+
+# As many signals wait as may: the thread hears that it must end.
+control_queue_case() {
+  same_as_native -- bash -c 'ulimit -i 0; exec "$0" last' "$apps/alike_linked"
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors' 1
+}
+add_case "control ends without room for signals" control_queue_case
+
 # What the system has of a process is as natively.
 control_alike_case() {
   same_as_native GPUSHIM_CONTROL="$2" -- "$apps/alike_linked" "$1"
@@ -248,6 +268,7 @@ control_alike_case() {
 }
 for way in last idle queue locks table signals user cancel spaces contexts killed; do
   for setting in "" on; do
+    [[ $way$setting != killedon ]] || continue # what asks all processes would end it
     add_case "control alike $way${setting:+ $setting}" control_alike_case "$way" "$setting"
   done
 done
