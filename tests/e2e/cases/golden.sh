@@ -4,7 +4,7 @@
 # the same library shows the same, and another pool, report or trace does not. docs/testing.md
 
 golden_same_case() {
-  local time_limit=400
+  local time_limit=1600 # with --full beside others
 
   need python3
   run_in same -- python3 -S "$sources/tests/golden/run" "$build" --before "$shim" --every "$(sized 157 13)" --jobs 1
