@@ -325,8 +325,7 @@ size_t gs_part_list_within(const struct gs_part_list *list, uint64_t addr, uint6
 
 bool gs_part_list_split(const struct gs_part_list *list, uint64_t addr,
                         const struct gs_group *whole,
-                        void (*add_piece)(void *self, struct gs_group *piece),
-                        void *self)
+                        void (*add_piece)(void *self, struct gs_group *piece), void *self)
 {
     struct gs_group piece;
     uint64_t left = whole->bytes;
