@@ -88,10 +88,11 @@ static struct gs_frame_class own_class(void *self, unsigned i)
     return class_of(search->files, path, gs_frame_is_python(search->frames[i]));
 }
 
-/* The owner's path; NULL: unknown. It lives as long as the stack table. */
-static const char *owner_of(const struct gs_stacks *stacks,
-                            const struct gs_report_source *source, uint32_t stack,
-                            struct files *files)
+/* The owner's path; NULL: unknown. It lives as long as the stack table. Not inline: its
+ * frames and the callers' files would be one large frame. */
+__attribute__((noinline)) static const char *
+owner_of(const struct gs_stacks *stacks, const struct gs_report_source *source,
+         uint32_t stack, struct files *files)
 {
     struct owner_search search;
     unsigned count = gs_report_stack_frames(stacks, stack, search.frames);
