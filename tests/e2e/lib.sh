@@ -228,6 +228,7 @@ expect_status() {
 
   status_of "$1"
   [[ $status == "$2" ]] && return
+  tail -n 20 "$1.out" # where tests/order says what is wrong
   cat "$1.err"
   fail "$1: status $status, not $2"
 }
