@@ -13,6 +13,7 @@
 #include "shim/settings/log.h"
 #include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
+#include "shim/settings/signal_names.h"
 
 static const char name_prefix[] = "GPUSHIM_";
 
@@ -137,6 +138,11 @@ const char *gs_option_wrong(const struct gs_option *option, const char *text,
     if (option->type == GS_OPTION_PATH || option->type == GS_OPTION_TEXT) {
         if (strlen(text) >= GS_OPTIONS_PATH_BYTES) {
             return "longer than 1023 bytes";
+        }
+        /* The texts in lists are signals. */
+        if (text[0] && option->type == GS_OPTION_TEXT && !gs_signal_named(text) &&
+            gs_item_of((unsigned)(option - gs_options_table))) {
+            return GS_SIGNAL_WRONG;
         }
         return option->type == GS_OPTION_PATH ? gs_log_pattern_problem(text) : NULL;
     }
@@ -312,13 +318,15 @@ struct list_reading {
     struct gs_options *out;
     struct gs_options_messages *notes;
     const char *name;
+    bool any; /* item was valid */
 };
 
 static void load_item(void *self, const struct gs_item *item, const char *value)
 {
-    const struct list_reading *reading = self;
+    struct list_reading *reading = self;
     char label[sizeof(gs_lists->name) + sizeof(item->word) + 2];
 
+    reading->any = true;
     snprintf(label, sizeof(label), "%.23s=%.11s%s", reading->name, item->word,
              item->word[0] ? ":" : "");
     if (*value) {
@@ -338,17 +346,19 @@ static void note_item(void *self, const char *item, size_t length, const char *p
              gs_option_quote(item, length, quote, sizeof(quote)), problem);
 }
 
-/* The variables of before, "A=1, B=2", of a list; returns their number. */
+/* The variables of before with valid values, "A=1, B=2", of a list; returns their
+ * number. */
 static unsigned old_names(unsigned list, const struct entries *all, char out[NOTE_BYTES])
 {
-    char quote[QUOTE_BYTES];
+    char quote[QUOTE_BYTES], wrong[GS_OPTION_WRONG_BYTES];
     unsigned count = 0, own = gs_list_own_row(list);
     size_t used = 0;
 
     for (unsigned i = 0; i < GS_OPTIONS_COUNT && used < NOTE_BYTES; i++) {
         const struct gs_item *item = gs_item_of(i);
 
-        if (item && item->list == list && i != own && all->values[i]) {
+        if (item && item->list == list && i != own && all->values[i] &&
+            !gs_option_wrong(&gs_options_table[i], all->values[i], wrong)) {
             used +=
                 (size_t)snprintf(out + used, NOTE_BYTES - used, "%s%s=%s",
                                  count++ ? ", " : "", gs_options_table[i].name,
@@ -359,22 +369,24 @@ static unsigned old_names(unsigned list, const struct entries *all, char out[NOT
     return count;
 }
 
-/* A list replaces its items' own names; without it they count, and a line says how the
- * list would be written. */
+/* A list with a valid item replaces its items' own names; without one they count, and a
+ * line says how the list would be written. */
 static void load_list(struct gs_options *out, unsigned list, const struct entries *all,
                       struct gs_options_messages *notes)
 {
-    struct list_reading reading = {out, notes, gs_lists[list].name};
+    struct list_reading reading = {out, notes, gs_lists[list].name, false};
     const struct gs_list_sink sink = {load_item, note_item, &reading};
     char old[NOTE_BYTES];
     unsigned count = old_names(list, all, old);
 
     if (all->lists[list]) {
         gs_list_read(list, all->lists[list], notes->scratch, &sink);
-        if (count) {
+        if (count && reading.any) {
             add_note(notes, "gpushim: %.320s: %s is set, which replaces %s; ignored", old,
                      reading.name, count > 1 ? "them" : "it");
         }
+    }
+    if (reading.any) {
         return;
     }
     if (count && *gs_list_write(list, all->values, notes->scratch)) {
@@ -448,6 +460,14 @@ enum gs_status gs_options_read_one(const char *name, const char *value,
         return GS_ERR_NOT_FOUND;
     }
     option = &gs_options_table[*row];
+    unsigned list = gs_list_named(option->name, strlen(option->name));
+    if (list < GS_LISTS && gs_list_is_meant(list, value)) {
+        notes->text[0] = notes->renamed[0] = '\0';
+        notes->length = 0;
+        add_note(notes, "gpushim: %s is set item by item, each by its own name",
+                 option->name);
+        return GS_ERR_INVALID;
+    }
     snprintf(entry, sizeof(entry), "%s=%s", option->name, value);
     gs_options_load(out, env, false, notes);
     return notes->length == 0 ? GS_OK : GS_ERR_INVALID;

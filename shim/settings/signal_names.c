@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "gs_base.h"
 
@@ -22,14 +23,14 @@ static const struct {
 
 int gs_signal_named(const char *text)
 {
-    const char *name = strncmp(text, "SIG", 3) == 0 ? text + 3 : text;
+    const char *name = strncasecmp(text, "SIG", 3) == 0 ? text + 3 : text;
     char *end = NULL;
     for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (strcmp(names[i].name, name) == 0) {
+        if (strcasecmp(names[i].name, name) == 0) {
             return names[i].number;
         }
     }
-    bool real_time = strncmp(name, "RTMIN", 5) == 0;
+    bool real_time = strncasecmp(name, "RTMIN", 5) == 0;
     const char *digits = real_time ? name + 5 : name;
     if (real_time && *digits == '\0') {
         return SIGRTMIN;

@@ -19,11 +19,29 @@ static bool warns; /* GPUSHIM_VERBOSE is not 0 */
 
 /* ---- of the environment ------------------------------------------------------------ */
 
+/* Warns of a value that is not one, which counts as not given. */
+static bool warn_wrong(const struct gs_option *option, const char *label,
+                       const char *value)
+{
+    char shown[SHOWN_BYTES], out[GS_OPTION_WRONG_BYTES];
+    const char *wrong = value[0] ? gs_option_wrong(option, value, out) : NULL;
+    if (wrong && warns) {
+        gs_launcher_warn("%s%s: %s; %s%s", label,
+                         gs_option_quote(value, strlen(value), shown, sizeof(shown)),
+                         wrong, option->fallback[0] ? "using " : "ignored",
+                         option->fallback);
+    }
+    return wrong != NULL;
+}
+
 static void keep_item(void *self, const struct gs_item *item, const char *value)
 {
     const struct gs_option *option = &gs_options_table[item->row];
-    (void)self;
-    if (!value[0] || strcmp(value, option->fallback) == 0) {
+    char label[64];
+    (void)snprintf(label, sizeof(label), "%s=%s%s", gs_lists[*(unsigned *)self].name,
+                   item->word, item->word[0] ? ":" : "");
+    if (warn_wrong(option, label, value) || !value[0] ||
+        strcmp(value, option->fallback) == 0) {
         (void)unsetenv(option->name);
     } else {
         (void)setenv(option->name, value, 1);
@@ -39,13 +57,33 @@ static void warn_item(void *self, const char *item, size_t length, const char *p
     }
 }
 
-/* The list replaces what its items have under their own names. */
+static void see_item(void *self, const struct gs_item *item, const char *value)
+{
+    (void)item, (void)value;
+    *(bool *)self = true;
+}
+
+static void see_problem(void *self, const char *item, size_t length, const char *problem)
+{
+    (void)self, (void)item, (void)length, (void)problem;
+}
+
+static bool has_items(unsigned list, const char *value)
+{
+    bool any = false;
+    gs_list_read(list, value, copy, &(struct gs_list_sink){see_item, see_problem, &any});
+    return any;
+}
+
+/* The list, if it has a valid item, replaces what its items have under their own names.
+ */
 static void split(unsigned list, const char *value)
 {
     char *text = strdup(value);
+    bool replaces = has_items(list, value);
     for (size_t i = 0; i < gs_items_count; i++) {
         const char *name = gs_options_table[gs_items[i].row].name;
-        if (gs_items[i].list == list && getenv(name)) {
+        if (replaces && gs_items[i].list == list && getenv(name)) {
             if (warns && strcmp(name, gs_lists[list].name) != 0) {
                 gs_launcher_warn("%s: %s is set, which replaces it; ignored", name,
                                  gs_lists[list].name);
@@ -74,6 +112,15 @@ void gs_lists_split(void)
         const char *value = getenv(gs_lists[list].name);
         if (value && value[0] && gs_list_is_meant(list, value)) {
             split(list, value);
+        }
+    }
+    for (size_t i = 0; i < gs_items_count; i++) {
+        const struct gs_option *option = &gs_options_table[gs_items[i].row];
+        const char *value = getenv(option->name);
+        char label[64];
+        (void)snprintf(label, sizeof(label), "%s=", option->name);
+        if (value && warn_wrong(option, label, value)) {
+            (void)unsetenv(option->name);
         }
     }
 }

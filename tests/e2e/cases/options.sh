@@ -77,6 +77,36 @@ options_before_case() {
 }
 add_case "options each variable of before" options_before_case
 
+# One line for each value that is none, by the library and under the command, and the others stay in force.
+# options_wrong_case NAME VALUE LINE [VAR=value...]: NAME has VALUE in the report.
+options_wrong_case() {
+  local way
+
+  for way in shim launched; do
+    if [[ $way == shim ]]; then
+      preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$PWD/shim.json" "${@:4}" -- "$apps/pinned_shared"
+    else
+      run_in launched GPUSHIM_LIBRARY="$shim" GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$PWD/launched.json" \
+        "${@:4}" -- "$build/gpushim" --watch=off "$apps/pinned_shared"
+    fi
+    expect_status $way 0
+    grep '^gpushim: ' $way.err | grep -v ' is now ' >lines
+    expect_count lines "^gpushim: $3" 1
+    expect_count lines . 1
+    expect_text $way.json "^ +\"GPUSHIM_$1\": \"$2\""
+  done
+}
+add_case "options a bad item" options_wrong_case CHECK_ARGS on 'GPUSHIM_CHECK=redzone:bad: not a size .*; using 0$' \
+  GPUSHIM_CHECK=args,redzone:bad
+add_case "options an item out of range" options_wrong_case STACK fp 'GPUSHIM_STACK=depth:500: not in 1 to 128; using 32$' \
+  GPUSHIM_STACK=fp,depth:500
+add_case "options a list without items" options_wrong_case CHECK_REDZONE 256 'GPUSHIM_CHECK=bogus: not one of .*; left out$' \
+  GPUSHIM_CHECK=bogus GPUSHIM_CHECK_REDZONE=256
+add_case "options no signal" options_wrong_case TRACK on 'GPUSHIM_TRACK_SIGNAL=off: not a signal .*; ignored$' \
+  GPUSHIM_TRACK_SIGNAL=off
+add_case "options a signal with control characters" options_wrong_case LEAK_REPORT exit \
+  'GPUSHIM_DUMP_SIGNAL=U.x1b.*: not a signal .*; ignored$' GPUSHIM_DUMP_SIGNAL=$'U\e[31m'
+
 # A child that is forked after its parent's first CUDA call says nothing again; the one forked before has a first call
 # of its own.
 options_before_once_case() {
