@@ -270,7 +270,7 @@ views_seen_killed_case() {
     views_words text.err >wanted
     views_shown found >lines
     cmp -s wanted lines || { diff -u wanted lines | head -n 60 && fail "the page is not the report"; }
-    expect_text found.out '^detail: LIVE 1: 6[.]00 MiB in 1 allocation \([0-9.]+ % of live\)$'
+    expect_text found.out '^detail: LIVE [1-9]: 6[.]00 MiB in 1 allocation \([0-9.]+ % of live\)$'
     expect_text found.out '^detail: .*, live when killed by SIGKILL \(rank 3\)$'
     expect_text found.out '^note: The process was killed[.] This is its memory at that moment[.]$'
     expect_text found.out '^option: What is live '
@@ -306,7 +306,7 @@ views_running_case() {
   show_page found open=0
   expect_text found.out '^summary: 0 errors so far, [0-9.]+ MiB live in .*; still running$'
   expect_text found.out '^option: What is live '
-  expect_text found.out '^detail: LIVE 1: 6[.]00 MiB in 1 allocation \([0-9.]+ % of live\)$'
+  expect_text found.out '^detail: LIVE [1-9]: 6[.]00 MiB in 1 allocation \([0-9.]+ % of live\)$'
   expect_text found.out '^about: .*  runs$'
   expect_status ruled 0
   grep -q '"suppressed": \[$' ruled.out || fail "--suppressions has no effect"
