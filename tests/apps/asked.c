@@ -8,14 +8,16 @@
  *   exec     becomes itself, without a way, once it has taken its memory
  *   close    closes each descriptor from 3 on, fills the table, and listens under a name
  *            of its own; whoever connects there is served by it, not by the library
- *   parent   handles SIGCHLD, and says which children end
+ *   parent   handles SIGCHLD, and says when a child has ended
  *   blocker  blocks SIGCHLD in all its threads, and says whether one came
+ *   hidden   the system protects it from its own user
  *   idle     takes and frees 40 MiB more
  *   without  makes no CUDA call
  */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -108,6 +110,8 @@ int main(int argc, char **argv)
         (void)fork_one(1);
     if (strcmp(way, "close") == 0)
         close_all();
+    if (strcmp(way, "hidden") == 0)
+        prctl(PR_SET_DUMPABLE, 0);
     if (strcmp(way, "parent") == 0)
         signal(SIGCHLD, on_child);
     sigemptyset(&children);

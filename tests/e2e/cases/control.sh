@@ -426,9 +426,12 @@ control_user_case() {
   control_start theirs -- "${another[@]}" "$apps/asked_linked" "$PWD/over"
   ask root stats "$pid"
   run_in own -- "${another[@]}" "$build/gpushim" stats "$pid"
+  control_start hidden_one -- "${another[@]}" "$apps/asked_linked" "$PWD/over" hidden
+  ask hidden stats "$pid"
   control_end
   expect_status root 0
   expect_status own 0
+  expect_status hidden 0
 }
 add_case "control by another user" control_user_case
 
@@ -453,6 +456,17 @@ control_namespace_case() {
   expect_text stats.out "^$pid: .*/asked_linked "
 }
 add_case "control of another process namespace" control_namespace_case -pf
+
+# There a number of /proc is another process: nobody gets the signal.
+control_proc_case() {
+  need unshare
+  unshare -pf true 2>/dev/null || skip "name spaces of our own"
+  control_start program -- "$apps/asked_linked" "$PWD/over"
+  run_in stats -- unshare -pf "$build/gpushim" stats "$pid"
+  control_end
+  expect_told stats "/proc is that of another PID namespace"
+}
+add_case "control through the /proc of another namespace" control_proc_case
 add_case "control of another IPC namespace" control_namespace_case -if
 add_case "control of a container" control_namespace_case -mnipf --mount-proc
 
