@@ -212,6 +212,18 @@ Test(options_lists, list_that_is_too_long_is_ignored)
 
 /* What the list's row of its own name took before is no list: the others count as before.
  */
+Test(options_lists, one_option_is_no_list)
+{
+    unsigned row;
+
+    cr_expect_eq(gs_options_read_one("SYMBOLIZE", "timeout:30s", &opts, &row, &notes),
+                 GS_ERR_INVALID);
+    cr_expect_str_eq(notes.text, "gpushim: GPUSHIM_SYMBOLIZE is set item by item, each "
+                                 "by its own name\n");
+    cr_expect_eq(gs_options_read_one("SYMBOLIZE", "off", &opts, &row, &notes), GS_OK);
+    cr_expect_not(opts.symbolize);
+}
+
 Test(options_lists, value_of_before_leaves_other_names_alone)
 {
     char *pool[] = {"GPUSHIM_POOL=on", "GPUSHIM_HOST_POOL=off", NULL};

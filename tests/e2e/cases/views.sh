@@ -306,7 +306,7 @@ views_running_case() {
   show_page found open=0
   expect_text found.out '^summary: 0 errors so far, [0-9.]+ MiB live in .*; still running$'
   expect_text found.out '^option: What is live '
-  expect_text found.out '^detail: LIVE [1-9]: 6[.]00 MiB in 1 allocation \([0-9.]+ % of live\)$'
+  expect_text found.out '^detail: LIVE 1: 6[.]00 MiB in 1 allocation \([0-9.]+ % of live\)$'
   expect_text found.out '^about: .*  runs$'
   expect_status ruled 0
   grep -q '"suppressed": \[$' ruled.out || fail "--suppressions has no effect"
