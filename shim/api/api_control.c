@@ -14,6 +14,7 @@
 #include "shim/report/interim.h"
 #include "shim/report/report_settings.h"
 #include "shim/settings/log.h"
+#include "shim/settings/options_lists.h"
 #include "shim/settings/options_table.h"
 #include "shim/state/context_switch.h"
 #include "shim/state/state.h"
@@ -175,6 +176,54 @@ static bool apply(struct gs_state *state, const struct gs_options *options, unsi
     }
 }
 
+/* Whether apply takes the option. */
+static bool is_settable(unsigned row)
+{
+    switch (row) {
+#define GS_SETTABLE(field, statement) case GS_OPTION_ROW_##field:
+#include "shim/api/settable.def"
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether the option would change. */
+static bool is_other(const struct gs_state *state, const struct gs_options *read,
+                     unsigned row)
+{
+    const struct gs_option *option = &gs_options_table[row];
+    char before[GS_OPTION_SIZE_BYTES], after[GS_OPTION_SIZE_BYTES];
+    return strcmp(gs_option_value_text(option, &state->options, true, before),
+                  gs_option_value_text(option, read, true, after)) != 0;
+}
+
+/* Sets all items of a list that would change, or none. */
+static gpushim_result apply_list(struct gs_state *state, const struct gs_options *read,
+                                 unsigned list, struct gs_options_messages *notes)
+{
+    for (size_t i = 0; i < gs_items_count; i++) {
+        const struct gs_item *item = &gs_items[i];
+        char text[GS_OPTION_SIZE_BYTES], part[GS_ITEM_BYTES];
+        if (item->list == list && is_other(state, read, item->row) &&
+            !is_settable(item->row)) {
+            const struct gs_option *option = &gs_options_table[item->row];
+            const char *value = gs_option_value_text(option, read, false, text);
+            (void)snprintf(notes->text, sizeof(notes->text),
+                           "gpushim: %s: %s is read only at the start of a program",
+                           gs_lists[list].name,
+                           value[0] ? gs_item_write(item, value, part) : "the signal");
+            return GPUSHIM_AT_START;
+        }
+    }
+    for (size_t i = 0; i < gs_items_count; i++) {
+        if (gs_items[i].list == list && is_other(state, read, gs_items[i].row)) {
+            (void)apply(state, read, gs_items[i].row);
+        }
+    }
+    return GPUSHIM_OK;
+}
+
 /* Copies the line of a bad value, up to what was done instead, and without a newline. */
 static void copy_problem(const char *line, char *out, size_t capacity)
 {
@@ -197,9 +246,18 @@ static gpushim_result set_option(struct gs_state *state, const char *name,
                                  const char *value, struct gs_options *read,
                                  struct gs_options_messages *notes)
 {
-    unsigned row;
-    switch (gs_options_read_one(name, value, read, &row, notes)) {
+    unsigned row, list;
+    switch (gs_options_read_one(name, value, read, &row, &list, notes)) {
     case GS_OK:
+        if (list < GS_LISTS) {
+            return apply_list(state, read, list, notes);
+        }
+        if (row == GS_OPTION_ROW_mem_limit && !gs_limits_charging) {
+            (void)snprintf(notes->text, sizeof(notes->text),
+                           "gpushim: GPUSHIM_MEM_LIMIT: the program started without a "
+                           "limit, so that what it has was not counted");
+            return GPUSHIM_AT_START;
+        }
         return apply(state, read, row) ? GPUSHIM_OK : GPUSHIM_AT_START;
     case GS_ERR_NOT_FOUND:
         return GPUSHIM_NOT_FOUND;
@@ -236,25 +294,28 @@ gpushim_result gs_api_set_option(const char *name, const char *value, char *prob
 
 gpushim_result gs_api_get_option(const char *name, char *value, size_t capacity)
 {
+    static char list_text[GS_LIST_BYTES]; /* under options_lock */
+    char text[GS_OPTION_SIZE_BYTES];
     struct gs_state *state;
-    unsigned row;
     if (!name || !value || !capacity) {
         return GPUSHIM_INVALID;
     }
     if (!(state = enter())) {
         return GPUSHIM_INACTIVE;
     }
-    row = gs_option_row_of(name);
-    if (row < GS_OPTIONS_COUNT) {
+    const struct gs_options *options = &state->options;
+    unsigned row = gs_option_row_of(name), list = gs_list_of(name);
+    bool known = list < GS_LISTS || row < GS_OPTIONS_COUNT;
+    if (known) {
         gs_mutex_lock(&options_lock);
-        char text[GS_OPTION_SIZE_BYTES];
-        (void)snprintf(
-            value, capacity, "%s",
-            gs_option_value_text(&gs_options_table[row], &state->options, false, text));
+        (void)snprintf(value, capacity, "%s",
+                       list < GS_LISTS ? gs_list_text(list, options, list_text)
+                                       : gs_option_value_text(&gs_options_table[row],
+                                                              options, false, text));
         gs_mutex_unlock(&options_lock);
     }
     gs_leave();
-    return row < GS_OPTIONS_COUNT ? GPUSHIM_OK : GPUSHIM_NOT_FOUND;
+    return known ? GPUSHIM_OK : GPUSHIM_NOT_FOUND;
 }
 
 /* ---- the tracker ------------------------------------------------------------------- */

@@ -83,7 +83,7 @@ void gs_answer(struct gs_state *state, char *line, struct gs_answer *out)
 void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
 {
     static const char prefix[] = "gpushim: "; /* of lines for the log */
-    char problem[256] = "", now[512] = "";
+    char line[256] = "", now[512] = "";
     char *value = strchr(text, '=');
     (void)state;
     if (!value || value == text) {
@@ -92,7 +92,9 @@ void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
     }
     *value++ = '\0';
     gs_thread.depth = 0; /* as a thread that calls gpushim.h */
-    gpushim_result result = gs_api_set_option(text, value, problem, sizeof(problem));
+    gpushim_result result = gs_api_set_option(text, value, line, sizeof(line));
+    const char *problem =
+        strncmp(line, prefix, strlen(prefix)) == 0 ? line + strlen(prefix) : line;
     if (result == GPUSHIM_OK) {
         (void)gs_api_get_option(text, now, sizeof(now));
     }
@@ -102,17 +104,14 @@ void gs_answer_set(struct gs_state *state, char *text, struct gs_answer *out)
         gs_answer_add(out, "%s=%s", text, now);
         break;
     case GPUSHIM_AT_START:
-        gs_answer_refuse(out, "%s is read only at the start of a program; unchanged",
-                         text);
+        gs_answer_refuse(out, "%s%s; unchanged", problem[0] ? problem : text,
+                         problem[0] ? "" : " is read only at the start of a program");
         break;
     case GPUSHIM_NOT_FOUND:
         gs_answer_refuse(out, "%s: no such variable", text);
         break;
     case GPUSHIM_INVALID:
-        gs_answer_refuse(out, "%s; unchanged",
-                         problem + (strncmp(problem, prefix, strlen(prefix)) == 0
-                                        ? strlen(prefix)
-                                        : 0));
+        gs_answer_refuse(out, "%s; unchanged", problem);
         break;
     default:
         gs_answer_refuse(out, "%s: not possible now; unchanged", text);

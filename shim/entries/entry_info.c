@@ -154,10 +154,10 @@ static size_t unstarted_total(size_t bytes)
     bool enabled = true;
     for (size_t i = 0; enabled && i < GS_ARRAY_LEN(names); i++) {
         const char *text = gs_options_given_text(environ, names[i]);
-        unsigned row;
+        unsigned row, list;
         reading = *text && !reading ? malloc(sizeof(*reading)) : reading;
         if (*text && reading &&
-            gs_options_read_one(names[i], text, &reading->options, &row,
+            gs_options_read_one(names[i], text, &reading->options, &row, &list,
                                 &reading->notes) == GS_OK) {
             enabled = reading->options.enable;
             share = reading->options.mem_limit;

@@ -37,6 +37,7 @@
 #include "shim/report/outputs.h"
 #include "shim/settings/log.h"
 #include "shim/settings/options_idle.h"
+#include "shim/settings/options_table.h"
 #include "shim/state/state.h"
 #include "shim/statefile/state_file.h"
 #include "tracker/names/runtime_modules.h"
@@ -63,13 +64,23 @@ static void help_and_exit(void)
     syscall(SYS_exit_group, 0);
 }
 
+/* Whether the user asks for the pool. A list of what is pooled does not: the launcher
+ * writes one to leave something out. */
+static bool asks_for_pool(char *const *env)
+{
+    uint64_t on;
+    return gs_option_parse(&gs_options_table[GS_OPTION_ROW_pool],
+                           gs_options_given_text(env, "GPUSHIM_POOL"), &on) == GS_OK &&
+           on;
+}
+
 /* A tool that has to see each allocation gets driver allocations, as without the pool,
  * unless the user asks for the pool. */
 static void disable_pool_for_tools(struct gs_options *options)
 {
     char tool[64];
     char *const *env = getauxval(AT_SECURE) ? NULL : environ;
-    if (!options->pool || gs_options_given(env, "GPUSHIM_POOL") ||
+    if (!options->pool || asks_for_pool(env) ||
         !gs_tools_memory_checker(env, tool, sizeof(tool))) {
         return;
     }

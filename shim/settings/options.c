@@ -449,26 +449,29 @@ unsigned gs_option_row_of(const char *name)
 }
 
 enum gs_status gs_options_read_one(const char *name, const char *value,
-                                   struct gs_options *out, unsigned *row,
+                                   struct gs_options *out, unsigned *row, unsigned *list,
                                    struct gs_options_messages *notes)
 {
-    const struct gs_option *option;
-    char entry[sizeof(option->name) + GS_OPTIONS_PATH_BYTES + 2], *env[] = {entry, NULL};
+    char entry[sizeof(gs_options_table->name) + GS_OPTIONS_PATH_BYTES + 2];
+    char *env[] = {entry, NULL};
 
     *row = gs_option_row_of(name);
-    if (*row == GS_OPTIONS_COUNT) {
+    *list = gs_list_of(name);
+    if (*row == GS_OPTIONS_COUNT && *list == GS_LISTS) {
         return GS_ERR_NOT_FOUND;
     }
-    option = &gs_options_table[*row];
-    unsigned list = gs_list_named(option->name, strlen(option->name));
-    if (list < GS_LISTS && gs_list_is_meant(list, value)) {
+    if (*list < GS_LISTS && !gs_list_is_meant(*list, value)) {
+        *list = GS_LISTS;
+    }
+    snprintf(entry, sizeof(entry), "%s=%s",
+             *list < GS_LISTS ? gs_lists[*list].name : gs_options_table[*row].name,
+             value);
+    if (strlen(value) > GS_OPTIONS_PATH_BYTES) {
         notes->text[0] = notes->renamed[0] = '\0';
         notes->length = 0;
-        add_note(notes, "gpushim: %s is set item by item, each by its own name",
-                 option->name);
+        add_note(notes, "gpushim: %s: the value is longer than 1024 bytes", name);
         return GS_ERR_INVALID;
     }
-    snprintf(entry, sizeof(entry), "%s=%s", option->name, value);
     gs_options_load(out, env, false, notes);
     return notes->length == 0 ? GS_OK : GS_ERR_INVALID;
 }

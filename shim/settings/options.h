@@ -105,13 +105,15 @@ void gs_options_load(struct gs_options *out, char *const *env, bool secure,
  * Reads one value as gs_options_load reads its variable.
  * In:     name  of a variable, with or without the prefix GPUSHIM_, in any case
  * Out:    *row      which one; on GS_OK and GS_ERR_INVALID
+ *         *list     that the value is one of, for all of whose rows *out has values;
+ *                   GS_LISTS: the value is the row's alone
  *         *out      a whole set of options with this value; on GS_OK
  *         *notes    the line of a bad value
  * Errors: GS_ERR_NOT_FOUND  no such variable
  *         GS_ERR_INVALID    no such value; also one that would be rounded
  */
 enum gs_status gs_options_read_one(const char *name, const char *value,
-                                   struct gs_options *out, unsigned *row,
+                                   struct gs_options *out, unsigned *row, unsigned *list,
                                    struct gs_options_messages *notes) GS_MUST_USE;
 
 /* The value that the environment has for the variable `name`, good or bad; "": none. The

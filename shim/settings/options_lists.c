@@ -4,6 +4,7 @@
  */
 #include "shim/settings/options_lists.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -60,6 +61,17 @@ unsigned gs_list_named(const char *name, size_t length)
     return list;
 }
 
+unsigned gs_list_of(const char *name)
+{
+    const size_t prefix = sizeof("GPUSHIM_") - 1;
+    unsigned list = 0;
+    name += strncasecmp(name, "GPUSHIM_", prefix) == 0 ? prefix : 0;
+    while (list < GS_LISTS && strcasecmp(gs_lists[list].name + prefix, name) != 0) {
+        list++;
+    }
+    return list;
+}
+
 unsigned gs_list_own_row(unsigned list)
 {
     return gs_option_row_of(gs_lists[list].name);
@@ -67,12 +79,13 @@ unsigned gs_list_own_row(unsigned list)
 
 /* ---- reading ----------------------------------------------------------------------- */
 
-/* Whether the text is a value of a row without a word. A text is the name of a signal. */
+/* Whether the text is a value of a row without a word. A text is the name of a signal; a
+ * bare number would not tell it from a switch. */
 static bool is_bare(const struct gs_item *item, const char *text)
 {
     uint64_t value;
     return is_text(option_of(item))
-               ? gs_signal_named(text) != 0
+               ? !isdigit((unsigned char)text[0]) && gs_signal_named(text) != 0
                : gs_option_parse(option_of(item), text, &value) == GS_OK &&
                      gs_option_in_range(option_of(item), value);
 }
@@ -110,6 +123,15 @@ bool gs_list_is_meant(unsigned list, const char *value)
     }
     return gs_option_wrong(&gs_options_table[row], value, unused) != NULL &&
            (strpbrk(value, ",:") || item_named(list, value, strlen(value)));
+}
+
+/* Whether the text turns off all that a list is for. */
+static bool is_off(unsigned list, const char *text)
+{
+    static const struct gs_option boolean = {.type = GS_OPTION_BOOL};
+    uint64_t value;
+    return gs_lists[list].is_set && gs_option_parse(&boolean, text, &value) == GS_OK &&
+           value == 0;
 }
 
 /* The value of a row for which the list has no item. */
@@ -188,6 +210,9 @@ static const char *why_unknown(unsigned list, const char *text,
 {
     char known[PROBLEM_BYTES];
     uint64_t value;
+    if (is_off(list, text)) {
+        return "turns the whole list off, and is then its only item; left out";
+    }
     for (size_t i = 0; i < gs_items_count; i++) {
         const struct gs_option *option = option_of(&gs_items[i]);
         if (gs_items[i].list == list && !gs_items[i].word[0] && !is_text(option) &&
@@ -214,7 +239,9 @@ static void take_item(struct reading *reading, char *text)
     }
     const char **slot = &reading->values[item - reading->first];
     if (*slot) {
-        complain(reading, text, "given twice; the first counts");
+        complain(reading, text,
+                 is_text(option_of(item)) ? "there is one signal; the first counts"
+                                          : "given twice; the first counts");
     } else if (!item->word[0]) {
         take_bare(reading, item, text);
     } else if (item->value[0] && value) {
@@ -230,6 +257,17 @@ static void take_item(struct reading *reading, char *text)
                        item->word);
         complain(reading, text, problem);
     }
+}
+
+/* Returns the text without the spaces around it. */
+static char *trimmed(char *text)
+{
+    text += strspn(text, " ");
+    size_t length = strlen(text);
+    while (length > 0 && text[length - 1] == ' ') {
+        text[--length] = '\0';
+    }
+    return text;
 }
 
 static void find_items(struct reading *reading)
@@ -249,7 +287,7 @@ void gs_list_read(unsigned list, const char *text, char copy[GS_LIST_BYTES],
                   const struct gs_list_sink *sink)
 {
     struct reading reading = {.list = list, .sink = sink};
-    bool off = gs_lists[list].is_set && strcasecmp(text, "off") == 0, any = off;
+    bool off = is_off(list, text), any = off;
     if (strlen(text) >= GS_LIST_BYTES) {
         sink->problem(sink->self, text, strlen(text), "longer than 2047 bytes; ignored");
         return;
@@ -261,7 +299,7 @@ void gs_list_read(unsigned list, const char *text, char copy[GS_LIST_BYTES],
         if (next) {
             *next++ = '\0';
         }
-        take_item(&reading, item);
+        take_item(&reading, trimmed(item));
     }
     for (unsigned i = 0; i < reading.count; i++) {
         any |= reading.values[i] != NULL;
@@ -296,8 +334,8 @@ static bool is_word_alone(const struct gs_item *item, const char *value)
 }
 
 /* The item's part of the list, in `word` and `value`; false: the list does without. */
-static bool part_of(const struct gs_item *item, const char *given, const char **word,
-                    const char **value)
+static bool part_of(const struct gs_item *item, const char *given, char name[24],
+                    const char **word, const char **value)
 {
     const struct gs_option *option = option_of(item);
     const bool is_set = gs_lists[item->list].is_set;
@@ -309,6 +347,10 @@ static bool part_of(const struct gs_item *item, const char *given, const char **
     }
     if (item->value[0]) {
         return same_value(option, now, item->value);
+    }
+    if (!item->word[0] && isdigit((unsigned char)now[0]) && is_text(option)) {
+        *word = gs_signal_name(gs_signal_named(now), name);
+        return true;
     }
     if (!item->word[0]) {
         *word = now;
@@ -339,13 +381,23 @@ static bool is_worded(const struct gs_item *item)
     return false;
 }
 
+/* Whether the row of the list's own name turns all of it off. */
+static bool is_all_off(unsigned list, const char *const values[GS_OPTIONS_COUNT])
+{
+    unsigned own = gs_list_own_row(list);
+    return own < GS_OPTIONS_COUNT && values[own] && is_off(list, values[own]);
+}
+
 const char *gs_list_write(unsigned list, const char *const values[GS_OPTIONS_COUNT],
                           char out[GS_LIST_BYTES])
 {
-    char unused[GS_OPTION_WRONG_BYTES];
+    char unused[GS_OPTION_WRONG_BYTES], signal[24];
     size_t used = 0;
     bool any = false;
     out[0] = '\0';
+    if (is_all_off(list, values)) {
+        return strcpy(out, "off");
+    }
     for (size_t i = 0; i < gs_items_count; i++) {
         const struct gs_item *item = &gs_items[i];
         const char *given = values[item->row], *word, *value;
@@ -356,7 +408,7 @@ const char *gs_list_write(unsigned list, const char *const values[GS_OPTIONS_COU
                     ? given
                     : NULL;
         any |= given != NULL;
-        if (part_of(item, given, &word, &value) && used < GS_LIST_BYTES) {
+        if (part_of(item, given, signal, &word, &value) && used < GS_LIST_BYTES) {
             used += (size_t)snprintf(out + used, GS_LIST_BYTES - used, "%s%s%s%s",
                                      used ? "," : "", word, value[0] ? ":" : "", value);
         }
@@ -368,4 +420,29 @@ const char *gs_list_write(unsigned list, const char *const values[GS_OPTIONS_COU
                        gs_lists[list].is_set ? "off" : gs_lists[list].fallback);
     }
     return out;
+}
+
+const char *gs_list_text(unsigned list, const struct gs_options *options,
+                         char out[GS_LIST_BYTES])
+{
+    const char *values[GS_OPTIONS_COUNT] = {NULL};
+    char texts[ITEMS_MOST][GS_OPTION_SIZE_BYTES];
+    unsigned count = 0, own = gs_list_own_row(list);
+    for (size_t i = 0; i < gs_items_count; i++) {
+        unsigned row = gs_items[i].row;
+        if (gs_items[i].list != list || values[row] || count == ITEMS_MOST) {
+            continue;
+        }
+        const struct gs_option *option = &gs_options_table[row];
+        const char *now = gs_option_value_text(option, options, false, texts[count]);
+        if (!same_value(option, now, option->fallback)) {
+            values[row] = now;
+            count++;
+        }
+    }
+    if (*gs_list_write(list, values, out)) {
+        return out;
+    }
+    return strcpy(out, own < GS_OPTIONS_COUNT ? gs_options_table[own].fallback
+                                              : gs_lists[list].fallback);
 }

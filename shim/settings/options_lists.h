@@ -39,6 +39,9 @@ extern const size_t gs_items_count;
 const struct gs_item *gs_item_of(unsigned row);
 /* The list of this name; GS_LISTS: there is none. */
 unsigned gs_list_named(const char *name, size_t length);
+/* The list of this name, with or without the prefix GPUSHIM_, in any case; GS_LISTS:
+ * there is none. */
+unsigned gs_list_of(const char *name);
 /* The row that has the name of the list; GS_OPTIONS_COUNT: none has. */
 unsigned gs_list_own_row(unsigned list);
 
@@ -75,5 +78,11 @@ const char *gs_item_write(const struct gs_item *item, const char *value,
  * A value that is malformed counts as not given. Returns `out`; "": nothing is given. */
 const char *gs_list_write(unsigned list, const char *const values[GS_OPTIONS_COUNT],
                           char out[GS_LIST_BYTES]);
+
+/* Writes the list that says the values of its rows; of a list whose rows have their
+ * defaults, its own row's, or what it has without being set. Returns `out`. */
+struct gs_options;
+const char *gs_list_text(unsigned list, const struct gs_options *options,
+                         char out[GS_LIST_BYTES]);
 
 #endif

@@ -103,6 +103,12 @@ static void show_options(void)
     show_option("POOL_RELEASE", "1M");
     show_option("POOL_WAIT", "1500ms");
     show_option("LEAK_REPORT", "exit");
+    show_option("REPORT_ON", "exit");
+    show_option("REPORT_ON", "oom,exit");
+    show_option("REPORT_ON", "exit,USR1");
+    show_option("REPORT_ON", "1");
+    show_option("CHECK", "redzone:256");
+    show_option("CHECK", "off");
     show_option("SYMBOLIZE", "off");
     show_option("POOL", "off");
     show_option("NO_SUCH_OPTION", "1");
@@ -244,6 +250,49 @@ static void show_all(void)
     show_options();
     show_streams();
     tell("a result of a later version", (gpushim_result)99);
+}
+
+/* ---- limits that change
+ * ---------------------------------------------------------------
+ */
+
+static bool fits(size_t bytes)
+{
+    gpu_ptr block;
+    bool done = gpu_malloc(&block, bytes) == 0;
+
+    if (done)
+        APP_OK(gpu_free(block));
+    return done;
+}
+
+static void limit_to(const char *value)
+{
+    char problem[200];
+    size_t free_bytes, total_bytes;
+    gpushim_result result =
+        gpushim_set_option("MEM_LIMIT", value, problem, sizeof problem);
+
+    APP_OK(gpu_mem_info(&free_bytes, &total_bytes));
+    printf("limit %s: %s%s%s; total %zu MiB, 16 MiB %s, 48 MiB %s\n", value,
+           gpushim_result_text(result), *problem ? "; " : "", problem,
+           total_bytes / APP_MIB, fits(16 * APP_MIB) ? "fit" : "do not fit",
+           fits(48 * APP_MIB) ? "fit" : "do not fit");
+}
+
+static void in_limits(void)
+{
+    gpu_ptr block;
+
+    app_gpu_start();
+    APP_OK(gpu_malloc(&block, 40 * APP_MIB));
+    limit_to("64M");
+    limit_to("100M");
+    limit_to("32M"); /* less than is live */
+    APP_OK(gpu_free(block));
+    limit_to("33M");
+    limit_to("25%");
+    limit_to("100%");
 }
 
 /* ---- scopes ---------------------------------------------------------------------------
@@ -714,6 +763,8 @@ int main(int argc, char **argv)
 
     if (strcmp(what, "scopes") == 0)
         in_scopes();
+    else if (strcmp(what, "limits") == 0)
+        in_limits();
     else if (strcmp(what, "child") == 0)
         in_child();
     else if (strcmp(what, "streams") == 0)

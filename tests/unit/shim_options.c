@@ -570,7 +570,7 @@ Test(options, values_read_as_they_are_written)
     struct gs_options first;
     char text[GS_OPTION_SIZE_BYTES];
     const char *value;
-    unsigned row;
+    unsigned row, list;
 
     for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
         char name[40];
@@ -580,7 +580,7 @@ Test(options, values_read_as_they_are_written)
         row = gs_option_row_of(name);
         cr_assert_lt(row, GS_OPTIONS_COUNT);
         value = gs_option_value_text(&gs_options_table[row], &first, false, text);
-        cr_assert_eq(gs_options_read_one(name, value, &opts, &row, &notes), GS_OK,
+        cr_assert_eq(gs_options_read_one(name, value, &opts, &row, &list, &notes), GS_OK,
                      "%s became %s", entries[i], value);
         cr_assert_eq(memcmp(&opts, &first, sizeof(opts)), 0, "%s became %s", entries[i],
                      value);
@@ -589,21 +589,22 @@ Test(options, values_read_as_they_are_written)
 
 Test(options, one_value_is_read_as_its_variable)
 {
-    unsigned row;
+    unsigned row, list;
 
-    cr_assert_eq(gs_options_read_one("leak_max", "5", &opts, &row, &notes), GS_OK);
+    cr_assert_eq(gs_options_read_one("leak_max", "5", &opts, &row, &list, &notes), GS_OK);
     cr_assert_eq(opts.leak_max, 5);
     cr_assert_eq(row, GS_OPTION_ROW_leak_max);
-    cr_assert_eq(gs_options_read_one("GPUSHIM_Leak_Max", "5", &opts, &row, &notes),
+    cr_assert_eq(gs_options_read_one("GPUSHIM_Leak_Max", "5", &opts, &row, &list, &notes),
                  GS_OK);
-    cr_assert_eq(gs_options_read_one("LEAK_MAX", "-5", &opts, &row, &notes),
+    cr_assert_eq(gs_options_read_one("LEAK_MAX", "-5", &opts, &row, &list, &notes),
                  GS_ERR_INVALID);
     cr_assert(strstr(notes.text, "GPUSHIM_LEAK_MAX=-5: not in 0 to 100000"));
-    cr_assert_eq(gs_options_read_one("LEAK_MAXI", "5", &opts, &row, &notes),
+    cr_assert_eq(gs_options_read_one("LEAK_MAXI", "5", &opts, &row, &list, &notes),
                  GS_ERR_NOT_FOUND);
-    cr_assert_eq(gs_options_read_one("", "5", &opts, &row, &notes), GS_ERR_NOT_FOUND);
+    cr_assert_eq(gs_options_read_one("", "5", &opts, &row, &list, &notes),
+                 GS_ERR_NOT_FOUND);
     /* A value that would be rounded is refused, not taken for another one. */
-    cr_assert_eq(gs_options_read_one("POOL_SEGMENT", "3M", &opts, &row, &notes),
+    cr_assert_eq(gs_options_read_one("POOL_SEGMENT", "3M", &opts, &row, &list, &notes),
                  GS_ERR_INVALID);
 }
 

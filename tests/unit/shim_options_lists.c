@@ -160,12 +160,9 @@ Test(options_lists, bad_item_gets_one_line)
         {"GPUSHIM_CHECK=args,fill:on",
          "fill:on: not one of off, zero, poison; using off"},
         {"GPUSHIM_CHECK=args,off",
-         "off: not one of args, transfers, redzone:..., fill:..., quarantine:...; "
-         "left out"},
+         "off: turns the whole list off, and is then its only item; left out"},
         {"GPUSHIM_CHECK=ARGS,REDZONE:1", "redzone:1: not a multiple of 256; using 256"},
-        {"GPUSHIM_CHECK= args,args",
-         " args: not one of args, transfers, redzone:..., fill:..., quarantine:...; "
-         "left out"},
+        {"GPUSHIM_CHECK= args , args", "args: given twice; the first counts"},
     };
     char want[512];
 
@@ -210,23 +207,76 @@ Test(options_lists, list_that_is_too_long_is_ignored)
     cr_expect_not(opts.check_args);
 }
 
-/* What the list's row of its own name took before is no list: the others count as before.
- */
-Test(options_lists, one_option_is_no_list)
+/* One value, or a list of them: the caller learns which. */
+Test(options_lists, one_read_value_may_be_a_list)
 {
-    unsigned row;
+    unsigned row, list;
 
-    cr_expect_eq(gs_options_read_one("SYMBOLIZE", "timeout:30s", &opts, &row, &notes),
-                 GS_ERR_INVALID);
-    cr_expect_str_eq(notes.text, "gpushim: GPUSHIM_SYMBOLIZE is set item by item, each "
-                                 "by its own name\n");
-    cr_expect_eq(gs_options_read_one("SYMBOLIZE", "off", &opts, &row, &notes), GS_OK);
+    cr_expect_eq(
+        gs_options_read_one("SYMBOLIZE", "timeout:30s", &opts, &row, &list, &notes),
+        GS_OK);
+    cr_expect_eq(list, (unsigned)GS_LIST_symbolize);
+    cr_expect_eq(opts.symbolize_timeout_ms, 30000u);
+    cr_expect_eq(gs_options_read_one("SYMBOLIZE", "off", &opts, &row, &list, &notes),
+                 GS_OK);
+    cr_expect_eq(list, (unsigned)GS_LISTS);
     cr_expect_not(opts.symbolize);
+    cr_expect_eq(gs_options_read_one("report_on", "oom", &opts, &row, &list, &notes),
+                 GS_OK);
+    cr_expect_eq(list, (unsigned)GS_LIST_report_on);
+    cr_expect_eq(gs_options_read_one("REPORT_ON", "never", &opts, &row, &list, &notes),
+                 GS_ERR_INVALID);
+    cr_expect_str_eq(notes.text, "gpushim: GPUSHIM_REPORT_ON=never: not one of exit, "
+                                 "reset, oom, term, a signal; left out\n");
+}
+
+/* The text of a list is what it was set to, or its default. */
+Test(options_lists, text_of_a_list)
+{
+    static const char *const cases[][2] = {
+        {"GPUSHIM_CHECK=redzone:256,args", "args,redzone:256"},
+        {"GPUSHIM_CHECK=no", "off"},
+        {"GPUSHIM_REPORT_ON=exit, term , SIGUSR1", "exit,term,SIGUSR1"},
+        {"GPUSHIM_REPORT_ON=off", "off"},
+        {"GPUSHIM_REPORT_ON=exit,oom", "exit,oom"},
+        {"GPUSHIM_DUMP_SIGNAL=10", "exit,oom,SIGUSR1"},
+        {"GPUSHIM_POOL=on", "on"},
+        {"GPUSHIM_POOL=off", "off"},
+        {"GPUSHIM_POOL=device", "device"},
+        {"GPUSHIM_STACK=fp,depth:64", "fp,depth:64"},
+        {"GPUSHIM_STACK=fp", "fp"},
+        {"GPUSHIM_INTERVAL=stats:10s", "stats:10s"},
+    };
+    char out[GS_LIST_BYTES];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(cases); i++) {
+        load_one(&opts, cases[i][0]);
+        cr_expect_str_empty(notes.text, "%s: %s", cases[i][0], notes.text);
+        size_t length = strcspn(cases[i][0], "=");
+        const unsigned list = gs_list_named(cases[i][0], length);
+        cr_expect_str_eq(
+            gs_list_text(list < GS_LISTS ? list : GS_LIST_report_on, &opts, out),
+            cases[i][1], "%s: %s", cases[i][0], out);
+    }
+}
+
+/* A switch's value in a list of signals turns nothing else off. */
+Test(options_lists, bare_number_is_no_signal)
+{
+    char *env[] = {"GPUSHIM_REPORT_ON=1", NULL};
+
+    expect_lines(env,
+                 "gpushim: GPUSHIM_REPORT_ON=1: not one of exit, reset, oom, term, a "
+                 "signal; left out\n",
+                 "");
+    cr_expect_eq(opts.leak_report, GS_LEAK_REPORT_EXIT);
+    cr_expect(opts.dump_on_oom);
 }
 
 Test(options_lists, value_of_before_leaves_other_names_alone)
 {
     char *pool[] = {"GPUSHIM_POOL=on", "GPUSHIM_HOST_POOL=off", NULL};
+    char *none[] = {"GPUSHIM_POOL=off", "GPUSHIM_HOST_POOL=off", NULL};
     char *stack[] = {"GPUSHIM_STACK_DEPTH=64", "GPUSHIM_STACK=FP", NULL};
     char *track[] = {"GPUSHIM_TRACK=on", "GPUSHIM_TRACK_START=off",
                      "GPUSHIM_TRACK_SIGNAL=USR2", NULL};
@@ -235,6 +285,8 @@ Test(options_lists, value_of_before_leaves_other_names_alone)
     expect_lines(pool, "",
                  "gpushim: GPUSHIM_HOST_POOL=off is now GPUSHIM_POOL=device,managed\n");
     cr_expect(opts.pool && !opts.host_pool && opts.managed_pool);
+    expect_lines(none, "", "gpushim: GPUSHIM_HOST_POOL=off is now GPUSHIM_POOL=off\n");
+    cr_expect(!opts.pool && !opts.host_pool);
     expect_lines(stack, "",
                  "gpushim: GPUSHIM_STACK_DEPTH=64 is now GPUSHIM_STACK=FP,depth:64\n");
     cr_expect(opts.stack == GS_UNWIND_FP && opts.stack_depth == 64);
@@ -285,8 +337,9 @@ Test(options_lists, signal_that_is_none_is_no_item)
                     "gpushim: GPUSHIM_REPORT_ON=KILL: not one of exit, reset, oom, term, "
                     "a signal; left out\n");
     load_one(&opts, "GPUSHIM_REPORT_ON=exit,USR1,USR2");
-    cr_expect_str_eq(notes.text,
-                     "gpushim: GPUSHIM_REPORT_ON=USR2: given twice; the first counts\n");
+    cr_expect_str_eq(
+        notes.text,
+        "gpushim: GPUSHIM_REPORT_ON=USR2: there is one signal; the first counts\n");
     cr_expect_str_eq(opts.dump_signal, "USR1");
     load_one(&opts, "GPUSHIM_INTERVAL=61m");
     cr_expect_str_eq(notes.text,

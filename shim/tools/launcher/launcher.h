@@ -106,6 +106,8 @@ void gs_lists_split(void);
 /* Sets the options of a list that is the value of an option. Ends the launcher with a
  * line if it has an unknown item, or a value that is none. */
 void gs_lists_take(unsigned list, const char *value);
+/* The same without setting anything. */
+void gs_lists_check(unsigned list, const char *value);
 /* The opposite of gs_lists_split, for the command. */
 void gs_lists_join(void);
 

@@ -128,7 +128,7 @@ void gs_lists_split(void)
 /* ---- of the command line ----------------------------------------------------------- */
 
 struct taking {
-    unsigned list;
+    bool checks; /* and takes nothing */
     char option[GS_OPTION_ARGUMENT_BYTES];
 };
 
@@ -142,7 +142,9 @@ static void take_item(void *self, const struct gs_item *item, const char *value)
     if (value[0]) {
         gs_value_check(option, label, value);
     }
-    gs_arguments_set(option->name, value);
+    if (!taking->checks) {
+        gs_arguments_set(option->name, value);
+    }
 }
 
 static void refuse_item(void *self, const char *item, size_t length, const char *problem)
@@ -156,8 +158,16 @@ static void refuse_item(void *self, const char *item, size_t length, const char 
 
 void gs_lists_take(unsigned list, const char *value)
 {
-    struct taking taking = {.list = list};
+    struct taking taking = {.checks = false};
     gs_option_argument(gs_lists[list].name, taking.option);
+    gs_list_read(list, value, copy,
+                 &(struct gs_list_sink){take_item, refuse_item, &taking});
+}
+
+void gs_lists_check(unsigned list, const char *value)
+{
+    struct taking taking = {.checks = true};
+    (void)strcpy(taking.option, gs_lists[list].name);
     gs_list_read(list, value, copy,
                  &(struct gs_list_sink){take_item, refuse_item, &taking});
 }

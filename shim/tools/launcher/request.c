@@ -13,6 +13,7 @@
 
 #include "gs_read_text.h"
 #include "shim/settings/options.h"
+#include "shim/settings/options_lists.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/glance.h"
@@ -217,16 +218,23 @@ static void take_setting(struct inquiry *inquiry, const char *word)
         name[i] = word[i] == '-' ? '_' : (char)toupper((unsigned char)word[i]);
     }
     name[length] = '\0';
-    unsigned row = gs_option_row_of(name);
-    if (row >= GS_OPTIONS_COUNT) {
+    const char *value = word + length + 1;
+    unsigned row = gs_option_row_of(name), list = gs_list_of(name);
+    const bool is_list = list < GS_LISTS && gs_list_is_meant(list, value);
+    if (row >= GS_OPTIONS_COUNT && !is_list) {
         const char *near = gs_options_nearest(name, length);
         gs_launcher_fail(GS_EXIT_USAGE, "set: %.100s: no such variable%s%s%s", name,
                          near ? ": did you mean " : "", near ? near : "",
                          near ? "?" : "");
     }
-    gs_value_check(&gs_options_table[row], NULL, word + length + 1);
-    int printed = snprintf(inquiry->request, sizeof(inquiry->request), "set %s=%s",
-                           gs_options_table[row].name, word + length + 1);
+    if (is_list) {
+        gs_lists_check(list, value);
+    } else {
+        gs_value_check(&gs_options_table[row], NULL, value);
+    }
+    int printed =
+        snprintf(inquiry->request, sizeof(inquiry->request), "set %s=%s",
+                 is_list ? gs_lists[list].name : gs_options_table[row].name, value);
     if (printed < 0 || (size_t)printed >= sizeof(inquiry->request) - 1 ||
         strchr(inquiry->request, '\n')) {
         gs_launcher_fail(GS_EXIT_USAGE, "set: the value is too long, or has a newline");

@@ -40,6 +40,11 @@ keeps_pool_case() {
     "$apps/pipeline_linked"
   expect_same native shim
   expect_text shim.err 'started .*pool on'
+  # The launcher writes such a list to leave something out.
+  run_in less LD_PRELOAD="$shim:$checker" GPUSHIM_POOL=device,managed GPUSHIM_VERBOSE=2 -- \
+    "$apps/pipeline_linked"
+  expect_same native less
+  expect_text less.err 'started .*pool off'
   run_in profiled LD_PRELOAD="$shim" CUDA_INJECTION64_PATH="$apps/libprofiler.so" \
     GPUSHIM_VERBOSE=2 -- "$apps/pipeline_linked"
   expect_same native profiled

@@ -64,6 +64,8 @@ control_answers_case() {
   ask again set "$pid" leak-max=9
   ask paths set "$pid" full-paths=on
   ask whole dump "$pid"
+  ask list set "$pid" report-on=exit
+  ask term set "$pid" report-on=exit,term
   ask start set GPUSHIM_POOL=off "$pid"
   ask trim trim "$pid"
   ask top top
@@ -86,10 +88,12 @@ control_answers_case() {
   expect_no_text less.out 'LIVE 1'
   expect_equal "the setting" "$pid: GPUSHIM_FULL_PATHS=on" "$(<paths.out)"
   expect_text whole.out '#0 hold +[^ ]*/tests/apps/asked[.]c:[0-9]+$'
+  expect_equal "the setting" "$pid: GPUSHIM_REPORT_ON=exit" "$(<list.out)"
+  expect_told term "GPUSHIM_REPORT_ON: term is read only at the start of a program; unchanged"
   expect_told start "GPUSHIM_POOL is read only at the start of a program; unchanged"
   expect_text trim.out "^$pid: 0 B of idle GPU memory returned to the driver"
   expect_text top.out "^ +$pid +0  1[.]00 MiB +[0-9.]+ MiB .* [^ ]*/asked_$1 "
-  for name in stats json dump owners set less again paths whole trim; do
+  for name in stats json dump owners set less again paths whole list trim; do
     expect_status "$name" 0
     expect_quiet "$name"
   done
@@ -174,8 +178,9 @@ control_none_case() {
   ask two set "$$" leak-max=1 leak-min-bytes=2
   ask unknown set "$$" leek-max=1
   ask value set "$$" leak-max=many
+  ask item set "$$" check=arg
   ask both stats --all "$$"
-  for name in word two unknown value both; do
+  for name in word two unknown value item both; do
     expect_status "$name" 2
     expect_count "$name.err" '^gpushim: ' 1
   done
