@@ -48,13 +48,14 @@
 
 bool gs_limits_charging; /* immutable after start */
 
-/* Shares of the options; the first is immutable after start, the others are atomic. */
+/* Shares of the options; atomic. */
 static uint64_t mem_share, pool_share, release_share, reserve_share;
 static bool release_given; /* set by the user; atomic */
 
 static struct device {
-    uint64_t met;           /* atomic: 1 once the following members are final */
+    uint64_t met;           /* atomic: 1 once the following members are known */
     uint64_t limit_bytes;   /* of the program */
+    uint64_t free_bytes;    /* of the device when it was met */
     uint64_t total_bytes;   /* of the device */
     uint64_t pool_bytes;    /* that the pool can have at best */
     uint64_t reserve_bytes; /* to be left free */
@@ -95,11 +96,11 @@ static void take_pool_shares(const struct gs_options *options)
 
 void gs_limits_start(const struct gs_options *options)
 {
-    mem_share = options->mem_limit;
+    __atomic_store_n(&mem_share, options->mem_limit, __ATOMIC_RELAXED);
     take_pool_shares(options);
     release_given = gs_options_given(environ, "GPUSHIM_POOL_RELEASE");
     gs_group_start(options->mem_group);
-    gs_limits_charging = mem_share != gs_share_percent(100) || gs_group_wanted();
+    gs_limits_charging = options->mem_limit != gs_share_percent(100) || gs_group_wanted();
 }
 
 void gs_limits_reset(void)
@@ -164,6 +165,35 @@ static void limit_pool(const struct gs_state *state, struct device *device, int 
     }
 }
 
+/* Sets the device's limit, and what follows from it. */
+static void limit_memory(struct gs_state *state, struct device *device, int ordinal)
+{
+    uint64_t total = __atomic_load_n(&device->total_bytes, __ATOMIC_RELAXED);
+    uint64_t left = __atomic_load_n(&device->free_bytes, __ATOMIC_RELAXED);
+    uint64_t share = __atomic_load_n(&mem_share, __ATOMIC_RELAXED);
+    uint64_t charged = gs_limits_charging ? gs_limits_charged(ordinal) : 0;
+    uint64_t limit = gs_share_bytes(share, total);
+    __atomic_store_n(&device->limit_bytes, limit < total ? limit : total,
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&device->pool_bytes, limit < left ? limit : left, __ATOMIC_RELAXED);
+    limit_pool(state, device, ordinal);
+    limit = limit > charged ? limit - charged : 0;
+    if (state->pool) { /* until the driver is asked again */
+        gs_pool_set_free(state->pool, ordinal, (size_t)(limit < left ? limit : left), 0);
+    }
+}
+
+void gs_limits_change_memory(struct gs_state *state, const struct gs_options *options)
+{
+    __atomic_store_n(&mem_share, options->mem_limit, __ATOMIC_RELAXED);
+    for (int ordinal = 0; ordinal < GS_MAX_DEVICES; ordinal++) {
+        if (__atomic_load_n(&devices[ordinal].met, __ATOMIC_ACQUIRE)) {
+            limit_memory(state, &devices[ordinal], ordinal);
+        }
+    }
+    gs_pool_freed_elsewhere();
+}
+
 void gs_limits_change_pool(struct gs_state *state, const struct gs_options *options)
 {
     take_pool_shares(options);
@@ -213,16 +243,9 @@ void gs_limits_add_device(struct gs_state *state, int ordinal)
     /* Two threads may do this at once: they write the same values. */
     __atomic_store_n(&device->integrated, read_platform(ordinal).integrated,
                      __ATOMIC_RELAXED);
-    uint64_t limit = gs_share_bytes(mem_share, total_bytes);
-    uint64_t pool_bytes = limit < free_bytes ? limit : free_bytes;
-    __atomic_store_n(&device->limit_bytes, limit < total_bytes ? limit : total_bytes,
-                     __ATOMIC_RELAXED);
     __atomic_store_n(&device->total_bytes, total_bytes, __ATOMIC_RELAXED);
-    __atomic_store_n(&device->pool_bytes, pool_bytes, __ATOMIC_RELAXED);
-    limit_pool(state, device, ordinal);
-    if (state->pool) {
-        gs_pool_set_free(state->pool, ordinal, (size_t)pool_bytes, 0);
-    }
+    __atomic_store_n(&device->free_bytes, free_bytes, __ATOMIC_RELAXED);
+    limit_memory(state, device, ordinal);
     record_others(state, device, ordinal, total_bytes - free_bytes);
     join_group(state, device, ordinal);
     __atomic_store_n(&device->met, 1, __ATOMIC_RELEASE);
@@ -453,7 +476,8 @@ bool gs_limits_in_use(struct gs_state *state, int ordinal,
 
 size_t gs_limits_total(size_t bytes)
 {
-    uint64_t limit = gs_limits_charging ? gs_share_bytes(mem_share, bytes) : bytes;
+    uint64_t share = __atomic_load_n(&mem_share, __ATOMIC_RELAXED);
+    uint64_t limit = gs_limits_charging ? gs_share_bytes(share, bytes) : bytes;
     return limit < bytes ? (size_t)limit : bytes;
 }
 

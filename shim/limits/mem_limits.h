@@ -25,6 +25,10 @@ void gs_limits_add_device(struct gs_state *state, int device);
  * device. One thread at a time. */
 void gs_limits_change_pool(struct gs_state *state, const struct gs_options *options);
 
+/* Called when GPUSHIM_MEM_LIMIT has changed in a process that has charged all memory from
+ * its start. Memory beyond a lower limit stays; new memory has to fit. */
+void gs_limits_change_memory(struct gs_state *state, const struct gs_options *options);
+
 /* The slow paths of the inline functions below. */
 bool gs_limits_charge(int device, size_t bytes) GS_MUST_USE;
 void gs_limits_uncharge(int device, size_t bytes);

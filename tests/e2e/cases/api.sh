@@ -38,6 +38,26 @@ done
 add_case "api without pool" api_case shared GPUSHIM_POOL=off
 add_case "api without tracker" api_case shared GPUSHIM_TRACK=off
 
+# A program that started with a limit gets another one: what is live stays, what is new has to fit.
+api_limits_case() {
+  need_file "$apps/api_$1"
+  preloaded shim CUDASIM_MEMORY=160M GPUSHIM_MEM_LIMIT=64M GPUSHIM_REPORT_ON=off -- "$apps/api_$1" limits
+  preloaded none CUDASIM_MEMORY=160M GPUSHIM_REPORT_ON=off -- "$apps/api_$1" limits
+  expect_status shim 0
+  expect_status none 0
+  expect_equal 'what fits' 'limit 64M: success; total 64 MiB, 16 MiB fit, 48 MiB do not fit
+limit 100M: success; total 100 MiB, 16 MiB fit, 48 MiB fit
+limit 32M: success; total 32 MiB, 16 MiB do not fit, 48 MiB do not fit
+limit 33M: success; total 33 MiB, 16 MiB fit, 48 MiB do not fit
+limit 25%: success; total 40 MiB, 16 MiB fit, 48 MiB do not fit
+limit 100%: success; total 160 MiB, 16 MiB fit, 48 MiB fit' "$(<shim.out)"
+  expect_count none.out "^limit [0-9M%]+: the option is read at the start only; gpushim: GPUSHIM_MEM_LIMIT: \
+the program started without a limit, so that what it has was not counted; total 160 MiB, 16 MiB fit, 48 MiB fit\$" 6
+}
+for way in $(ways_of api); do
+  add_case "api limits $way" api_limits_case "$way"
+done
+
 # Without the library, and with it switched off, the program goes on and all are zero.
 api_inactive_case() {
   need_file "$apps/api_$1"
