@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shim/limits/cache_sizes.h"
 #include "shim/limits/group_name.h"
