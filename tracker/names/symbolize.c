@@ -118,8 +118,9 @@ const char *gs_symbolizer_keep(struct gs_symbolizer *symbolizer, const char *tex
     return string->text;
 }
 
-/* Why names of a module are missing; "": they are not. */
-static const char *problem_text(enum gs_object_problem problem)
+/* Why names of a module are missing; "": they are not. `ended`: its process, which may
+ * have seen other files. */
+static const char *problem_text(enum gs_object_problem problem, bool ended)
 {
     static const char texts[][48] = {
         [GS_OBJECT_UNREADABLE] = "cannot be read",
@@ -129,6 +130,12 @@ static const char *problem_text(enum gs_object_problem problem)
         [GS_OBJECT_LINK_FOREIGN] = "", /* note_no_lines */
     };
 
+    if (ended && problem == GS_OBJECT_DELETED) {
+        return "is not there (of a container: GPUSHIM_SYSROOT=ITS_ROOT)";
+    }
+    if (ended && problem == GS_OBJECT_REPLACED) {
+        return "is another file now (of a container: GPUSHIM_SYSROOT=ITS_ROOT)";
+    }
     return texts[problem];
 }
 
@@ -137,7 +144,7 @@ static const char *problem_text(enum gs_object_problem problem)
 static void note_unread(struct gs_symbolizer *symbolizer, const char *path,
                         enum gs_object_problem problem)
 {
-    const char *why = problem_text(problem);
+    const char *why = problem_text(problem, symbolizer->search.process == 0);
     char text[GS_SYMBOLIZER_NOTE_BYTES];
 
     if (symbolizer->names_note != NULL || why[0] == '\0' || path[0] != '/' ||

@@ -180,6 +180,7 @@ bad_program_case() {
   mv leaky_linked killed_linked
   run_in after -- "$build/gpushim" report state
   expect_text after.out '#0 ([?][?] +)?killed_linked[+]0x[0-9a-f]+$'
+  [[ $1 == without ]] || expect_text after.out 'Note: functions are missing: .*/killed_linked is another file now [(]of a container: GPUSHIM_SYSROOT=ITS_ROOT[)]$'
   expect_no_text after.out '#[0-9]+ .*(leaky|killed)[.]c:|#[0-9]+ [a-z_]+ +killed_linked'
 }
 add_case "bad program: replaced, with a build id" bad_program_case with
