@@ -242,16 +242,44 @@ without_command() {
   expect_text printed.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked'
 }
 
+# uninstall_by WORD: the command of docs/faq.md that begins with it.
+uninstall_by() {
+  local command
+
+  command=$(grep -oE "\`$1 [^\`]*\`" "$sources/docs/faq.md" | tr -d '`')
+  [[ -n $command ]] || fail "docs/faq.md has no $1"
+  (cd tree && PATH=$case_dir/bin:$PATH bash -ec "$command") >uninstall.log 2>&1 ||
+    { cat uninstall.log && fail "ends otherwise: $command"; }
+}
+
 # The uninstallation of docs/faq.md leaves nothing of what was installed. The package was made in between, and
 # has a list of files of its own.
 uninstall() {
-  local command
-
-  command=$(grep -oE '`xargs [^`]*`' "$sources/docs/faq.md" | tr -d '`')
-  [[ -n $command ]] || fail 'docs/faq.md has no command'
-  (cd tree && bash -ec "$command") || fail "ends otherwise: $command"
+  uninstall_by xargs
   [[ -z $(find .local ! -type d) ]] || { find .local ! -type d && fail 'files remain'; }
   [[ -e root/usr/bin/gpushim ]] || fail 'the package is gone'
+  command -v apt >/dev/null || return 0
+  uninstall_by sudo
+  [[ -z $(find root ! -type d ! -path 'root/var/*') ]] || { find root ! -type d && fail 'files of the package remain'; }
+}
+
+# write_sudo: bin/sudo, by which dpkg and apt take the folder `root` for the machine's root.
+write_sudo() {
+  mkdir -p bin root/var/lib/dpkg/{info,updates} root/var/lib/apt/lists root/var/cache/apt/archives root/var/log/apt
+  : >root/var/lib/dpkg/status
+  cat >bin/sudo <<SH
+#!/bin/sh
+root=$(printf %q "$case_dir/root")
+SH
+  cat >>bin/sudo <<'SH'
+program=$1
+shift
+[ "$program" = apt ] || exec "$program" --root="$root" --force-depends --force-not-root "$@"
+exec apt -y -o Dir::State="$root/var/lib/apt" -o Dir::State::status="$root/var/lib/dpkg/status" \
+  -o Dir::Cache="$root/var/cache/apt" -o Dir::Log="$root/var/log/apt" -o DPkg::Options::=--root="$root" \
+  -o DPkg::Options::=--force-depends -o DPkg::Options::=--force-not-root "$@"
+SH
+  chmod +x bin/sudo
 }
 
 # readme_install_case build|wheel: the commands of the section Install as they stand, in a copy
@@ -262,12 +290,8 @@ readme_install_case() {
   need cpack
   need dpkg
   copy_sources tree
-  mkdir -p bin root/var/lib/dpkg/{info,updates}
-  : >root/var/lib/dpkg/status
+  write_sudo
   [[ ! -e $sources/.cuda ]] || ln -s "$sources/.cuda" tree/.cuda
-  printf '#!/bin/sh\nprogram=$1\nshift\nexec "$program" --root=%q --force-depends --force-not-root "$@"\n' \
-    "$case_dir/root" >bin/sudo
-  chmod +x bin/sudo
   if [[ $1 == wheel ]]; then
     python3 -m venv venv >/dev/null 2>&1 || skip 'python3 with venv'
     venv/bin/pip download --quiet --no-deps -d probe wheel >/dev/null 2>&1 || skip 'PyPI'
