@@ -476,7 +476,7 @@ static inline gpushim_result gpushim_scope_end(void)
     }))
 #endif
 
-/* ---- memory in the order of a stream, for other allocators ---- */
+/* ---- stream-ordered memory, for other allocators ---- */
 
 /*
  * Allocates device memory that the work of one stream uses. Memory that was freed in the

@@ -1,4 +1,4 @@
-"""Memory in the order of a stream, for the modules of the frameworks."""
+"""Stream-ordered memory, for the modules of the frameworks."""
 import ctypes
 import sys
 import threading
@@ -22,7 +22,7 @@ def alloc(size, device, stream):
 
 
 def free(address, device, stream):
-    """Frees in the order of `stream`, and behind the streams of uses(). Raises as alloc does."""
+    """Frees in the order of `stream`, after the streams of uses(). Raises as alloc does."""
     gpushim._check(gpushim._call("stream_free", address, device, stream), "the free of 0x%x" % address)
 
 
