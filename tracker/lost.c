@@ -1,5 +1,5 @@
 /*
- * lost.c - the death of a context: its live allocations become "lost at reset".
+ * lost.c - the death of a context: its live allocations become "live at reset".
  *
  * Lost memory is summed by stack, call, kind and device. Its addresses go into the free
  * history, to explain a later free. So a program that resets its device in a loop does

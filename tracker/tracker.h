@@ -270,7 +270,7 @@ void gs_tracker_grow(struct gs_tracker *tracker, uint32_t id, uint64_t by);
 
 /*
  * A context died. Its live allocations (by kinds bit mask, 1 << kind) stop being live.
- * They count as "lost at reset" in the report, summed by stack, call, kind and device.
+ * They count as "live at reset" in the report, summed by stack, call, kind and device.
  * Blocks all other calls while it reads every record: 5 ns each, and some 50 ns for each
  * lost one.
  */

@@ -72,7 +72,7 @@ Test(damage, an_overrun_names_the_allocation_and_who_found_it)
     expect_report(&setting, HEAD
                   "\n"
                   "ERROR 1: overrun of 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
-                  "12 bytes changed behind it, first at +65,536\n"
+                  "12 bytes changed past its end, first at +65,536\n"
                   "  found by cudaMalloc at 20.0 s by thread 7\n"
                   "    #0 run                           app+0x210\n"
                   "    #1 main                          app.c:12\n" MADE SUMMARY);
@@ -88,7 +88,7 @@ Test(damage, at_the_last_look_there_is_no_call)
     expect_report(&setting, HEAD
                   "\n"
                   "ERROR 1: overrun of 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
-                  "12 bytes changed behind it, first at +65,536\n"
+                  "12 bytes changed past its end, first at +65,536\n"
                   "  found at the last check, at 20.0 s\n" MADE SUMMARY);
 }
 

@@ -122,5 +122,5 @@ Test(not_idle, proof_has_one_line)
     expect_proof(&proof,
                  "Idle check: made 1,204 times, failed 3, not checked 2, longest wait "
                  "12.3 ms; ended by cuTomorrow: each free waited from then on\n"
-                 "  looked up last, before the first: cuTomorrow, cuMemAlloc_v2\n");
+                 "  last look-ups before the first failure: cuTomorrow, cuMemAlloc_v2\n");
 }

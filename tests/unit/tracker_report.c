@@ -110,7 +110,7 @@ Test(report, an_error_and_leaks)
         "gpushim 0.1.0: ./app --fast   host n07  rank 3  10m00s  exit 0\n"
         "GPU 0 NVIDIA H200: 2.04 GiB leaked at 2 call sites, peak 2.04 GiB at 9m56s, "
         "1 request failed\n"
-        "Pool of GPU 0: reserved 4.00 GiB, hit 97.2 %, rounding waste 1.8 %\n"
+        "Pool of GPU 0: reserved 4.00 GiB, hit rate 97.2 %, rounding waste 1.8 %\n"
         "Memory by owner, GPU 0           live     allocs\n"
         "  app                        2.04 GiB          9\n"
         "\n"
@@ -287,14 +287,25 @@ Test(report, memory_of_a_killed_process_is_live)
     cr_expect(strstr(text, "largest: 2.00 GiB live at run app+0x210\n"), "%s", text);
     cr_expect(!strstr(text, "leak"), "%s", text);
     free(text);
-    /* How it ended is not known: what it had may have leaked. */
+    /* How it ended is not known: the same words. */
     config.killed_by = NULL;
     config.ending = "ended without a report";
     text = test_report_text(tracker, &config, NULL);
     cr_expect(strstr(text, "Note: The process ended without a report. This is its memory "
                            "at that moment.\n"));
-    cr_expect(strstr(text, "LEAK 1: "));
+    cr_expect(strstr(text, "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"));
     cr_expect(strstr(text, "live when it ended\n"));
+    cr_expect(strstr(text, "SUMMARY: gpushim: 1 error, 2.04 GiB live in 9 allocations, "
+                           "2 call sites; ended without a report\n"));
+    cr_expect(!strstr(text, "leak"), "%s", text);
+    free(text);
+    /* It ended itself, by a system call: that is an exit. */
+    config.exited = true;
+    config.ending = "exit_group 0";
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect(strstr(text, "LEAK 1: "));
+    cr_expect(strstr(text, "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, "
+                           "2 call sites\n"));
     free(text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -475,7 +486,7 @@ Test(report, what_a_reset_lost_is_told_apart)
     expect_report(
         tracker, &config,
         "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
-        "GPU 0: 1.25 KiB leaked at 2 call sites (1.00 KiB lost at reset), peak 1.00 KiB "
+        "GPU 0: 1.25 KiB leaked at 2 call sites (1.00 KiB live at reset), peak 1.00 KiB "
         "at 20.0 s\n"
         "Memory by owner, GPU 0           live     allocs\n"
         "  app                           256 B          1\n"
@@ -486,7 +497,7 @@ Test(report, what_a_reset_lost_is_told_apart)
         "    #1 main                          app.c:12\n"
         "\n"
         "LEAK 1: 1.00 KiB in 2 allocations (80.0 % of leaked)\n"
-        "  cuMemAlloc, GPU 0, oldest 9m50s, newest 9m40s, lost at reset\n"
+        "  cuMemAlloc, GPU 0, oldest 9m50s, newest 9m40s, live at reset\n"
         "    #0 load_batch                    loader.c:88\n"
         "    #1 main                          app.c:12\n"
         "\n"
@@ -527,13 +538,13 @@ Test(report, each_kind_of_wrong_free)
     cr_assert_geq(totals.lost_count, 1);
     /* The context died at a time of the real clock, within this test's first second. */
     char died[64];
-    cr_assert_eq(sscanf(strstr(errors, "lost at "), "lost at %63[^,],", died), 1);
+    cr_assert_eq(sscanf(strstr(errors, "reset at "), "reset at %63[^\n]", died), 1);
     char expected[4096];
     snprintf(expected, sizeof expected,
 
              "ERROR 1: invalid free of 0x7f0000000000 (1.00 MiB, GPU 0, cuMemFree)\n"
              "  freed at 3.00 s (no call stack recorded)\n"
-             "  lost at %s, when its context was destroyed or reset\n"
+             "  its context was destroyed or reset at %s\n"
              "  allocated at 1.00 s by thread 100 with cuMemAlloc\n"
              "    no call stack was recorded\n"
              "\n"

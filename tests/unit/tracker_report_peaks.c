@@ -88,7 +88,7 @@ Test(report_peaks, what_was_lost_was_not_freed)
     cr_expect_eq(told("Peak of GPU 0: 40.0 MiB at "), 1);
     cr_expect_eq(told(", 10.0 MiB of it freed since\n"), 1);
     cr_expect_eq(
-        told("PEAK 1 = LEAK 1: 30.0 MiB in 1 allocation (75.0 % of the peak), lost "
+        told("PEAK 1 = LEAK 1: 30.0 MiB in 1 allocation (75.0 % of the peak), live "
              "at reset\n"),
         1);
 }

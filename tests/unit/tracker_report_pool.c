@@ -73,7 +73,8 @@ Test(report_pool, every_level_and_every_reason)
     expect_lines(
         &device, true,
         HEAD
-        "Pool of GPU 0: reserved 40.0 MiB (peak 64.0 MiB), idle 10.0 MiB, hit 99.8 %, "
+        "Pool of GPU 0: reserved 40.0 MiB (peak 64.0 MiB), idle 10.0 MiB, hit rate 99.8 "
+        "%, "
         "rounding waste 25.0 %\n"
         "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
         "  driver         7 calls took 2.34 ms, 3,993 saved\n"
@@ -84,7 +85,8 @@ Test(report_pool, every_level_and_every_reason)
     expect_lines(
         &device, true,
         HEAD
-        "Pool of GPU 0: reserved 40.0 MiB (peak 64.0 MiB), idle 10.0 MiB, hit 99.8 %, "
+        "Pool of GPU 0: reserved 40.0 MiB (peak 64.0 MiB), idle 10.0 MiB, hit rate 99.8 "
+        "%, "
         "rounding waste 25.0 %\n"
         "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
         "  driver         7 calls took 2.34 ms, 3,993 saved\n"
@@ -124,7 +126,7 @@ Test(report_pool, no_line_about_what_did_not_happen)
                                       .native_calls = 2};
 
     expect_lines(&device, true,
-                 HEAD "Pool of GPU 0: reserved 2.00 MiB, hit 0.0 %\n"
+                 HEAD "Pool of GPU 0: reserved 2.00 MiB, hit rate 0.0 %\n"
                       "  served by      driver 1\n"
                       "  driver         1 call took 0 s, 1 saved\n");
 }
@@ -155,7 +157,7 @@ Test(report_pool, tiers_that_exceed_the_hits)
                                       .thread_hits = 11};
 
     expect_lines(&device, true,
-                 HEAD "Pool of GPU 0: reserved 0 B, hit 100 %\n"
+                 HEAD "Pool of GPU 0: reserved 0 B, hit rate 100 %\n"
                       "  served by      thread 11\n");
 }
 

@@ -537,7 +537,7 @@ Test(scan, the_fate_of_a_group_is_told_by_its_parts)
         const char *text;
     } rows[] = {
         {{[GS_SCAN_NOT_MADE] = 3}, 0, "live at exit"},
-        {{[GS_SCAN_NOT_MADE] = 0}, 1, "lost at reset"},
+        {{[GS_SCAN_NOT_MADE] = 0}, 1, "live at reset"},
         {{[GS_SCAN_LOST] = 2}, 0, "lost (no host pointer found)"},
         {{[GS_SCAN_START] = 1}, 0, "still referenced"},
         {{[GS_SCAN_INSIDE] = 1}, 0, "still referenced (inside only)"},

@@ -237,7 +237,7 @@ Test(uses, after_a_free_say_who_freed_and_who_made_it)
                            "    #0 run                           app+0x210\n"
                            "    #1 main                          app.c:12\n"
                            "  and 1 more time from there\n"
-                           "  lost at 2.00 s, when its context was destroyed or reset\n"
+                           "  its context was destroyed or reset at 2.00 s\n"
                            "  allocated at 1.00 s by thread 100 with cudaMalloc\n"
                            "    #0 load_batch                    loader.c:88\n"
                            "    #1 main                          app.c:12\n"

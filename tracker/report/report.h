@@ -125,13 +125,12 @@ struct gs_report_config {
     const char *host;
     int rank; /* < 0: none */
     long pid;
-    const char *ending; /* "exit 0", "_exit 3", "exec /bin/x", "SIGTERM" */
-    bool running;       /* the program continues: nothing has leaked yet */
-    bool killed;        /* the process was killed: there was no exit */
-    /* The signal that ended it, "SIGABRT": its memory was live, it has not leaked; NULL:
-     * none, or not known. */
-    const char *killed_by;
-    const char *note; /* a line below the header; NULL: none */
+    const char *ending;    /* "exit 0", "_exit 3", "exec /bin/x", "SIGTERM" */
+    bool running;          /* the program continues: nothing has leaked yet */
+    bool killed;           /* the process ended without a report: its memory was live */
+    bool exited;           /* yet it ended itself, by exit_group: its memory has leaked */
+    const char *killed_by; /* the signal, "SIGABRT"; NULL: none, or not known */
+    const char *note;      /* a line below the header; NULL: none */
     /* Name of a library that may give the GPU uncounted work, so that no free can rely on
      * an idle GPU; NULL: none. */
     const char *uncounted;

@@ -400,7 +400,7 @@ void gs_report_blank(const struct gs_report_writer *writer);
  * has leaked. */
 static inline bool gs_report_is_live(const struct gs_report_config *config)
 {
-    return config->running || config->killed_by;
+    return config->running || (config->killed && !config->exited);
 }
 
 /* The fate of live memory in a killed program: "live when killed by SIGABRT (rank 3)".

@@ -27,6 +27,10 @@ struct gs_state_process {
     char program[256]; /* path of its file; empty: not known, or too long */
     char ending[160];  /* empty: no last report was written */
     uint32_t bad;      /* that report had leaks or errors */
+    /* What the command gpushim saw of an end without a report, "killed by SIGKILL", and
+     * when; empty: nothing. */
+    char seen_ending[64];
+    uint64_t seen_unix_ms;
 };
 
 #define GS_STATE_DEVICE_BYTES 64

@@ -68,6 +68,7 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
     header->process.program[sizeof(header->process.program) - 1] =
         '\0'; /* to be opened */
     gs_image_end_text(header->process.ending, sizeof(header->process.ending));
+    gs_image_end_text(header->process.seen_ending, sizeof(header->process.seen_ending));
     if (header->device_count > GS_MAX_DEVICES) {
         header->device_count = GS_MAX_DEVICES;
     }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +155,23 @@ const char *gs_watch_end_text(const struct gs_watch_end *end,
     return out;
 }
 
+/* Adds to a state file how its process ended, for later readers. */
+static void record_end(const struct gs_watch_state *state, const struct gs_state_end *end)
+{
+    struct gs_state_process seen = {.seen_unix_ms = end->unix_ms};
+    const size_t text = offsetof(struct gs_state_header, process.seen_ending);
+    const size_t time = offsetof(struct gs_state_header, process.seen_unix_ms);
+    static_assert(sizeof(seen.seen_ending) == GS_WATCH_END_BYTES, "it has room");
+    if (!state->whole || !end->text) {
+        return;
+    }
+    (void)snprintf(seen.seen_ending, sizeof(seen.seen_ending), "%s", end->text);
+    int fd = state->pieces[0].fd;
+    if (pwrite(fd, &seen.seen_unix_ms, sizeof(seen.seen_unix_ms), (off_t)time) > 0) {
+        (void)pwrite(fd, seen.seen_ending, sizeof(seen.seen_ending), (off_t)text);
+    }
+}
+
 int gs_watch_report(const struct gs_watch_state *state, const struct gs_watch_end *end)
 {
     struct gs_state_process process;
@@ -172,6 +190,7 @@ int gs_watch_report(const struct gs_watch_state *state, const struct gs_watch_en
     if (!take_user(state) || !gs_watch_process_of(state, &process)) {
         return GS_WATCH_UNREADABLE;
     }
+    record_end(state, &ending);
     take_settings(state);
     gs_log_pattern_start(process.start_time);
     gs_log_pattern_of_process((pid_t)process.pid);

@@ -31,6 +31,13 @@ bool gs_state_runs(const struct gs_state_process *process)
            start == process->pid_start;
 }
 
+const char *gs_state_ending(const struct gs_state_process *process)
+{
+    return process->ending[0]        ? process->ending
+           : process->seen_ending[0] ? process->seen_ending
+                                     : "ended without a report";
+}
+
 static bool notes_written; /* by the process that the report is of */
 
 void gs_state_settings_were_read(void)

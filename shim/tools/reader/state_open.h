@@ -28,6 +28,8 @@ struct gs_report_config gs_state_report_settings(bool lines);
 
 /* Returns true if the process still runs, and is not another one with its id. */
 bool gs_state_runs(const struct gs_state_process *process);
+/* How a process that does not run has ended, as far as is known. */
+const char *gs_state_ending(const struct gs_state_process *process);
 
 /* `stacks`: read, too; NULL: none.
  * True: gs_state_close must follow. False: *problem is the reason, as the end of a

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -105,9 +106,7 @@ static struct gs_report_config describe(const struct gs_state_found *found, bool
     config.host = process->host;
     config.rank = process->rank;
     config.pid = (long)process->pid;
-    config.ending = process->ending[0] ? process->ending
-                    : running          ? "runs"
-                                       : "ended without a report";
+    config.ending = running ? "runs" : gs_state_ending(process);
     config.running = running;
     config.killed = !running && !process->ending[0];
     config.devices = devices;
@@ -191,6 +190,7 @@ static bool write_found(const struct gs_state_found *found, bool running,
     if (end && end->text) {
         config.ending = end->text;
         config.killed_by = end->signal;
+        config.exited = !end->signal;
     }
     bool files = begin_files(options, device_count, visit, &outputs);
     if (files) {
@@ -201,6 +201,19 @@ static bool write_found(const struct gs_state_found *found, bool running,
     bool written = put_text(options, target, &text);
     gs_text_free(&text);
     return written;
+}
+
+/* What the file says of an end without a report. Returns `out`. */
+static const struct gs_state_end *end_in_file(const struct gs_state_process *process,
+                                              struct gs_state_end *out)
+{
+    static const char killed[] = "killed by ";
+    const char *text = process->seen_ending;
+    bool signal = strncmp(text, killed, sizeof(killed) - 1) == 0;
+    *out = (struct gs_state_end){.text = text[0] ? text : NULL,
+                                 .signal = signal ? text + sizeof(killed) - 1 : NULL,
+                                 .unix_ms = process->seen_unix_ms};
+    return out;
 }
 
 /* Returns the exit status. *problem: why the file cannot be read, NULL if it can. */
@@ -220,7 +233,9 @@ static int report(const char *state_file, const struct gs_state_visit *visit,
                    ? "of another process"
                    : NULL;
     if (!*problem) {
-        const struct target target = {.path = state_file, .visit = visit};
+        struct gs_state_end end;
+        const struct target target = {
+            .path = state_file, .visit = visit, .end = end_in_file(process, &end)};
         bool bad;
         bool written = write_found(&state.found, state.running, options, &target, &bad);
         status = !written ? 1 : bad ? (int)options->error_exitcode : 0;

@@ -11,6 +11,7 @@
 
 #include "shim/tools/reader/ask.h"
 #include "shim/tools/reader/report_file.h"
+#include "shim/tools/reader/state_open.h"
 
 /* The longest wait for a report. */
 #define PLACES_MS 5000
@@ -151,8 +152,7 @@ void gs_top_write_row(const struct gs_top_row *row, bool narrow, struct gs_text 
                 gs_text_bytes(memory->peak_bytes, peak), growth,
                 rate_text(row->rate, rate), text);
     if (row->ended) {
-        gs_text_add(text, "(%s) ",
-                    process->ending[0] ? process->ending : "ended without a report");
+        gs_text_add(text, "(%s) ", gs_state_ending(process));
     }
     if (row->glance->halted && !row->ended) {
         gs_text_add(text, "(%s) ", row->glance->halted);

@@ -53,7 +53,7 @@ frames() {
 
 # overrun_text "FUNCTION..." SIZE BYTES FIRST
 overrun_text() {
-  printf ' ERROR 1: overrun of ADDRESS (%s, GPU 0, %s): %s changed behind it, first at +%s\\n' \
+  printf ' ERROR 1: overrun of ADDRESS (%s, GPU 0, %s): %s changed past its end, first at +%s\\n' \
     "$2" "$malloc" "$3" "$4"
   printf '   found by %s at TIME by thread N\\n' "$free"
   # shellcheck disable=SC2086  # one or two words
@@ -96,9 +96,9 @@ checks_last_look_case() {
 }
 for way in shared static linked proc; do
   add_case "checks red zone of live memory at exit $way" checks_last_look_case "$way" live "$zone" \
-    'overrun of 0x[0-9a-f]+ \(64[.]0 KiB, GPU 0, .*\): 4 bytes changed behind it, first at [+]65,536$'
+    'overrun of 0x[0-9a-f]+ \(64[.]0 KiB, GPU 0, .*\): 4 bytes changed past its end, first at [+]65,536$'
   add_case "checks red zone of live memory at a reset $way" checks_last_look_case "$way" reset "$zone" \
-    'overrun of 0x[0-9a-f]+ \(64[.]0 KiB, GPU 0, .*\): 4 bytes changed behind it, first at [+]65,536$'
+    'overrun of 0x[0-9a-f]+ \(64[.]0 KiB, GPU 0, .*\): 4 bytes changed past its end, first at [+]65,536$'
   add_case "checks fill written after free, at exit $way" checks_last_look_case "$way" late "$poison" \
     'write after free to 0x[0-9a-f]+ \(64[.]0 KiB, GPU 0, .*\): 4 bytes changed, first at [+]128$'
 done
@@ -182,7 +182,7 @@ checks_refused_case() {
   CUDASIM_FAIL="$1" preloaded shim "$zone" "$poison" "$held" -- "$apps/overruns_shared"
   expect_same native shim
   expect_no_text shim.err ' ERROR '
-  expect_text shim.err "^==[0-9]+== Not checked: .*the driver refused"
+  expect_text shim.err "^==[0-9]+== Not checked: .*for a failed driver call"
 }
 for name in cuStreamCreate cuMemHostAlloc cuMemsetD8Async cuMemcpyDtoHAsync; do
   add_case "checks go on where $name fails" checks_refused_case "$name:*"
@@ -217,7 +217,7 @@ checks_only_case() {
   export CUDASIM_MEMORY=64M CUDASIM_FAIL="cuStreamQuery:$1"
   same_as_native GPUSHIM_POOL_WAIT=2s "$poison" "${@:2}" -- "$apps/overruns_linked" only
   expect_no_text shim.err ' ERROR '
-  expect_text shim.err '^==[0-9]+== Not checked: .*the driver refused'
+  expect_text shim.err '^==[0-9]+== Not checked: .*for a failed driver call'
 }
 add_case "checks of the only block, never seen done" checks_only_case '*'
 add_case "checks of the only block and its zone, never seen done" checks_only_case '*' "$zone"
@@ -236,7 +236,7 @@ for way in shared linked; do
   add_case "checks at the end of a use among others $way" checks_uses_case "$way"
 done
 add_case "checks at the end of the last use" checks_last_look_case linked released "$zone" \
-  'overrun of 0x[0-9a-f]+ \(64[.]0 KiB, GPU 0, .*\): 4 bytes changed behind it, first at [+]65,536$'
+  'overrun of 0x[0-9a-f]+ \(64[.]0 KiB, GPU 0, .*\): 4 bytes changed past its end, first at [+]65,536$'
 
 # An exec that fails: what is live then is looked at when it is freed, and nothing was left out.
 checks_exec_case() {
@@ -269,7 +269,7 @@ checks_threads_case() {
   preloaded shim "$zone" "${settings[@]}" -- "$apps/overruns_$1" threads
   expect_status shim 0
   expect_only_report shim.err
-  expect_count shim.err '^==[0-9]+== ERROR [0-9]+: overrun of .*: 4 bytes changed behind it' 8
+  expect_count shim.err '^==[0-9]+== ERROR [0-9]+: overrun of .*: 4 bytes changed past its end' 8
   expect_text shim.err 'SUMMARY: gpushim: 8 errors, 0 B leaked in 0 '
 }
 add_case "checks of many threads" checks_threads_case shared ''

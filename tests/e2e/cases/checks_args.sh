@@ -137,7 +137,7 @@ made read_freed_elsewhere'
     'ERROR 1: use after free of ADDRESS (8.00 MiB, GPU 0, {get})
   to be read at TIME by thread ID
 @ read_lost
-  lost at TIME, when its context was destroyed or reset
+  its context was destroyed or reset at TIME
   allocated at TIME by thread ID with {malloc}
 made read_lost'
   add_case "check args overrun by a byte $way" args_case "$way" one-beyond \

@@ -53,7 +53,7 @@ done
 endings_lost_case() {
   endings "$1" GPUSHIM_PEAK_MAX=0 "${@:3}"
   expect_only_report report.err
-  expect_count report.err '^==[0-9]+==   cuMem(Host)?Alloc.*, lost at reset$' "$2"
+  expect_count report.err '^==[0-9]+==   cuMem(Host)?Alloc.*, live at reset$' "$2"
   expect_no_text report.err 'live at exit'
 }
 add_case "endings green_last" endings_lost_case green_last 1

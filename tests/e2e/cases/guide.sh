@@ -44,10 +44,14 @@ guide_case() {
   cmp model.py "$apps/model.py" || fail "the program on the page is not tests/apps/model.py"
   awk '/^```sh$/ { n++; inside = 1; next } /^```$/ { inside = 0 }
        inside { print > ("block" n) }' "$sources/docs/guide.md"
+  # At a terminal, as a reader's is, the command waits for the report of a program that was killed.
+  mkdir bin
+  printf '#!/bin/sh\nexec %q --watch=parent "$@"\n' "$sources/scripts/gpushim" >bin/gpushim
+  chmod +x bin/gpushim
   for block in block*; do
     sed -n 's/^\$ //p' "$block" >commands
     grep -v '^\$ ' "$block" | guide_form >expected
-    run_in "$block" PATH="$sources/scripts:$PATH" GPUSHIM_LIBRARY="$shim" CUDASIM_MEMORY=512M \
+    run_in "$block" PATH="$case_dir/bin:$PATH" GPUSHIM_LIBRARY="$shim" CUDASIM_MEMORY=512M \
       CUDASIM_DEVICES=1 -- bash -c "exec 2>&1; . ./commands"
     guide_form <"$block.out" >found
     guide_compare expected found && continue

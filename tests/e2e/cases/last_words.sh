@@ -77,7 +77,7 @@ last_words_killed_case() {
   [[ ! -e report.json ]] || fail "report.json is there"
   run_in report -- "$build/gpushim" report state
   expect_text report.out 'ended without a report$'
-  expect_count report.out '^==[0-9]+== SUMMARY: gpushim: 0 errors, 1000 B leaked in 1 allocation' 1
+  expect_count report.out '^==[0-9]+== SUMMARY: gpushim: 0 errors, 1000 B live in 1 allocation, 1 call site; ended without a report$' 1
 }
 add_case "last words of a program that is killed" last_words_killed_case
 

@@ -181,7 +181,7 @@ leak_lost_case() {
   done <marks
 }
 for way in shared static linked; do
-  add_case "leaks lost at reset $way" leak_lost_case "reset_$way" reset.c
+  add_case "leaks live at reset $way" leak_lost_case "reset_$way" reset.c
 done
 for way in $(ways_of context); do
   add_case "leaks lost with a context $way" leak_lost_case "context_$way" context.c

@@ -11,7 +11,7 @@ survivors_case() {
   same_as_native -- "$apps/survivors_$1"
   expect_text shim.out 'the rest came back'
   expect_planted shim.err "$sources/tests/apps/survivors.c"
-  expect_count shim.err '^==[0-9]+== GPU 0 .*: 12[.]0 MiB leaked at 4 call sites \(3[.]00 MiB lost at reset\), peak ' 1
+  expect_count shim.err '^==[0-9]+== GPU 0 .*: 12[.]0 MiB leaked at 4 call sites \(3[.]00 MiB live at reset\), peak ' 1
 }
 for way in shared static linked proc; do
   add_case "memory that outlives a reset $way" survivors_case "$way"
@@ -118,7 +118,7 @@ done
 arrays_reset_case() {
   run_both "arrays_$1" reset
   expect_leaks shim.err "$sources/tests/apps/arrays.c"
-  expect_count shim.err ', array, GPU 0, (.*, )?lost at reset$' 3
+  expect_count shim.err ', array, GPU 0, (.*, )?live at reset$' 3
 }
 
 for way in $(ways_of arrays); do

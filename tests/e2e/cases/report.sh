@@ -38,7 +38,7 @@ report_levels_case() {
   expect_equal "calls of the driver" "$(report_driver_memory_calls shim.err)" \
     "$(report_number_before report driver 'calls? took')"
   [[ $(report_number_before report driver saved) -gt 1000 ]] || fail "few calls were saved"
-  expect_text report '^==[0-9]+== Pool of GPU 0: reserved .*, idle [1-9].*, hit 99\.'
+  expect_text report '^==[0-9]+== Pool of GPU 0: reserved .*, idle [1-9].*, hit rate 99\.'
 }
 for way in shared static linked proc; do
   add_case "report levels $way" report_levels_case "$way"

@@ -29,8 +29,8 @@ state_killed_case() {
   expect_text found.out '^==[0-9]+==   traffic +[0-9,]+ allocs  [0-9,]+ frees$'
   expect_text found.out '^==[0-9]+== GPU 0 Simulated'
   expect_planted found.out "$sources/tests/apps/killed.c"
-  expect_text found.out '^==[0-9]+== GPU 0 .*: [0-9.]+ MiB leaked at [0-9]+ call sites, peak '
-  expect_no_text found.out 'at exit'
+  expect_text found.out '^==[0-9]+== GPU 0 .*: [0-9.]+ MiB live at [0-9]+ call sites, peak '
+  expect_no_text found.out 'at exit|leaked|LEAK'
   expect_pool found.out "${@:2}"
 }
 
@@ -43,7 +43,7 @@ expect_pool() {
     expect_no_text "$file" '^==[0-9]+== (Pool of|  served by) '
     return
   fi
-  expect_count "$file" '^==[0-9]+== Pool of GPU 0: reserved [0-9.]+ MiB.*, hit [0-9.]+ %' 1
+  expect_count "$file" '^==[0-9]+== Pool of GPU 0: reserved [0-9.]+ MiB.*, hit rate [0-9.]+ %' 1
   expect_count "$file" '^==[0-9]+==   driver +[0-9,]+ calls? took .* saved$' 1
   sum=$(sed -nE 's/^==[0-9]+==   served by //p' "$file" | grep -oE '[0-9,]+' | tr -d , |
     awk '{ sum += $1 } END { print sum }')
@@ -53,14 +53,15 @@ expect_pool() {
   # Two threads are in the middle of a call each.
   ((sum <= allocs + 2)) || fail "$sum requests, and $allocs allocations"
 }
-# A crash ends the program as natively, and its report says what that means for leaks.
+# A crash ends the program as natively; its memory was live.
 state_crash_case() {
   same_as_native GPUSHIM_STATE_FILE=state -- "$apps/killed_$1" crash
   expect_status native 139
   expect_quiet shim
   state_report found state
   expect_count found.out '^==[0-9]+== Note: The process ended without a report[.] This is its memory' 1
-  expect_text found.out '^==[0-9]+== LEAK 1: 6\.00 MiB in 1 allocation '
+  expect_text found.out '^==[0-9]+== LIVE 1: 6\.00 MiB in 1 allocation '
+  expect_text found.out '^==[0-9]+== SUMMARY: gpushim: 0 errors, [0-9.]+ MiB live in [0-9]+ allocations, [0-9]+ call sites; ended without a report$'
   preloaded over GPUSHIM_STATE_FILE=over -- "$apps/killed_$1"
   state_report found over
   expect_no_text found.out 'Note: a signal'
@@ -119,6 +120,32 @@ state_lines() {
     awk '!(/^==[0-9]+==$/ && last ~ /^==[0-9]+==$/) { print } { last = $0 }' | sed '1{/^==[0-9]*==$/d}'
 }
 
+# Of a program that the command gpushim ran, the file and the command say the same: killed, and by what; or that it
+# ended itself, without a report. GPUSHIM_ERROR_EXITCODE counts what is live, too.
+# state_seen_case WAY LIVE|LEAK ENDING FATE
+state_seen_case() {
+  run_in shim GPUSHIM_LIBRARY="$shim" RANK=3 CUDASIM_DEVICES=1 -- "$build/gpushim" --watch=parent --state-file=state \
+    "$apps/ends_shared" "$1"
+  state_report found GPUSHIM_ERROR_EXITCODE=23 state
+  expect_status found 23
+  expect_text found.out "^==[0-9]+== gpushim .*  $3\$"
+  expect_count found.out "^==[0-9]+== $2 1: 3[.]00 MiB in 1 allocation " 1
+  expect_text found.out "^==[0-9]+== SUMMARY: gpushim: 0 errors, 3[.]00 MiB $4 in 1 allocation, 1 call site\$"
+  for file in shim.err found.out; do
+    grep -vE '^==[0-9]+== (gpushim |from |written by |GPU |Pool )' "$file" | sed -E 's/, age [0-9a-z. ]+//' >"$file.same"
+  done
+  cmp -s shim.err.same found.out.same || { diff -u shim.err.same found.out.same; fail "the file says something else"; }
+  run_in merged -- "$build/gpushim" merge state
+  expect_text merged.out "^gpushim: .*  $3 +/"
+  run_in shown -- "$build/gpushim" top --once state
+  expect_text shown.out "[(]$3[)] rank 3: "
+}
+add_case "state of an end that the command saw: kill" state_seen_case kill LIVE 'killed by SIGKILL' \
+  'live when killed by SIGKILL [(]rank 3[)]'
+add_case "state of an end that the command saw: abort" state_seen_case abort LIVE 'killed by SIGABRT' \
+  'live when killed by SIGABRT [(]rank 3[)]'
+add_case "state of an end that the command saw: exit_group" state_seen_case raw9 LEAK 'exit_group 9' leaked
+
 # What is in the file is what was reported at the end, but for who held the peaks, and the
 # pool by size.
 state_same_case() {
@@ -149,7 +176,7 @@ add_case "state same as at exit without stacks" state_same_case leaky_shared GPU
 state_as_of_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" many 50000
   state_report found state
-  expect_count found.out '^==[0-9]+== Pool of GPU 0: reserved .*hit [0-9.]+ %(, rounding waste [0-9.]+ %)?(, as of [0-9.]+ m?s)?$' 1
+  expect_count found.out '^==[0-9]+== Pool of GPU 0: reserved .*hit rate [0-9.]+ %(, rounding waste [0-9.]+ %)?(, as of [0-9.]+ m?s)?$' 1
   preloaded over GPUSHIM_STATE_FILE=over -- "$apps/leaky_linked"
   state_report found over
   expect_text found.out '^==[0-9]+== Pool of GPU 0: reserved '
@@ -174,7 +201,7 @@ state_growth_case() {
   awk '/ GROWING / { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' found.out >places
   expect_text places '^keep_session$'
   expect_no_text places '^(load_model|refill_cache)$'
-  expect_text found.out '^==[0-9]+== LEAK .*, still growing$'
+  expect_text found.out '^==[0-9]+== LIVE .*, still growing$'
 }
 for way in shared linked; do
   add_case "state of what grows $way" state_growth_case "$way"
@@ -299,13 +326,13 @@ add_case "state copied without its data" state_copied_case
 state_reset_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_$1" reset
   state_report found state
-  expect_text found.out '^==[0-9]+== GPU 0 .* leaked .*\(6\.01 MiB lost at reset\), peak '
-  expect_text found.out '^==[0-9]+== LEAK 1: 12\.0 MiB in 2 allocations|^==[0-9]+== LEAK 2: 6\.00 MiB in 1 '
+  expect_text found.out '^==[0-9]+== GPU 0 .* live .*\(6\.01 MiB live at reset\), peak '
+  expect_text found.out '^==[0-9]+== LIVE 1: 12\.0 MiB in 2 allocations|^==[0-9]+== LIVE 2: 6\.00 MiB in 1 '
   preloaded shim GPUSHIM_STATE_FILE=state2 -- "$apps/killed_$1" wrong
   state_report found state2
   expect_text found.out '^==[0-9]+== ERROR 1: double free of '
   expect_text found.out '#0 free_wrongly +killed\.c:[0-9]+$'
-  expect_text found.out 'SUMMARY: gpushim: 1 error, 0 B leaked'
+  expect_text found.out 'SUMMARY: gpushim: 1 error, 0 B live'
 }
 for way in shared linked; do
   add_case "state of what was lost and of errors $way" state_reset_case "$way"
@@ -366,7 +393,7 @@ state_names_case() {
   preloaded four GPUSHIM_STATE_FILE=text -- "$apps/leaky_shared"
   expect_count four.err 'text: exists; writing .*/text\.[0-9]+$' 1
   expect_equal "another's file" mine "$(<text)"
-  expect_text found.out 'LEAK 1'
+  expect_text found.out 'LIVE 1'
 }
 add_case "state names" state_names_case
 
@@ -486,7 +513,7 @@ state_limit_case() {
   expect_equal "lines" 1 "$(wc -l <shim.err)"
   state_report found state
   expect_text found.out '; it could not grow, and is not complete$'
-  expect_text found.out '^==[0-9]+== LEAK 1: .* in [0-9,]+ allocations'
+  expect_text found.out '^==[0-9]+== LIVE 1: .* in [0-9,]+ allocations'
 }
 add_case "state larger than files may become" state_limit_case
 
@@ -514,7 +541,7 @@ add_case "state in the place of a folder" state_folder_case
 state_many_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" many 100000
   state_report found state
-  expect_text found.out '^==[0-9]+== GPU 0 .*: 97\.7 MiB leaked at 1 call site, peak '
-  expect_text found.out 'SUMMARY: gpushim: 0 errors, 97\.7 MiB leaked in 100,000 allocations, 1 call site$'
+  expect_text found.out '^==[0-9]+== GPU 0 .*: 97\.7 MiB live at 1 call site, peak '
+  expect_text found.out 'SUMMARY: gpushim: 0 errors, 97\.7 MiB live in 100,000 allocations, 1 call site; ended without a report$'
 }
 add_case "state of a hundred thousand" state_many_case

@@ -38,7 +38,7 @@ verify_found_case() {
   fi
   # What the program looked up itself; linked ways look nothing up.
   [[ $program != *_proc && $program != *_dlsym ]] ||
-    expect_text shim.err '^==[0-9]+==   looked up last, before the first: cu[A-Z][A-Za-z0-9_]+(, cu|$)'
+    expect_text shim.err '^==[0-9]+==   last look-ups before the first failure: cu[A-Z][A-Za-z0-9_]+(, cu|$)'
   expect_equal "violated" 2 "$(report_member report.json idle_proof violated)"
   expect_equal "error" '"idle check failed"' "$(report_member report.json errors 0 error)"
   expect_equal "repeats" 1 "$(report_member report.json errors 0 repeats)"
@@ -95,10 +95,10 @@ verify_culprit_case() {
     GPUSHIM_REPORT_ON=oom GPUSHIM_LOG_FILE=log \
     -- "$build/order/order" --seeds 16 "$2"
   expect_text log '^==[0-9]+== ERROR 1: idle check failed \(cuMemFree, GPU 0\): stream 0x'
-  grep -E '^==[0-9]+==   looked up last, before the first: ' log >named ||
+  grep -E '^==[0-9]+==   last look-ups before the first failure: ' log >named ||
     fail "no line says what was looked up"
   expect_no_text log 'ended by'
-  grep -vE "^==[0-9]+==   looked up last, before the first: $3(,|\$)" named >others || return 0
+  grep -vE "^==[0-9]+==   last look-ups before the first failure: $3(,|\$)" named >others || return 0
   fail "another name stands first: $(head -n 1 others)"
 }
 add_case "verify names the private table" verify_culprit_case tables_ignored private.table_linked \

@@ -66,7 +66,7 @@ open_all() {
 # views_words FILE: errors and leaks of a text report, line by line, without columns and what JSON lacks; the
 # largest leak first, as in JSON.
 views_words() {
-  sed -nE 's/^==[0-9]+== +//; s/; it is in .*//; s/^lost at .*, when/lost when/; /^(ERROR|LEAK|LIVE) [0-9]+: /,/^==[0-9]+==$/p' "$1" |
+  sed -nE 's/^==[0-9]+== +//; s/; it is in .*//; s/^(its context was destroyed or reset) at .*/\1/; /^(ERROR|LEAK|LIVE) [0-9]+: /,/^==[0-9]+==$/p' "$1" |
     sed -E '/^==[0-9]+==$/d; s/ +/ /g' | awk '
       /^(LEAK|LIVE) / { at = ++count }
       at { block[at] = block[at] $0 "\n"; next }

@@ -130,6 +130,13 @@ static void drop_exceeded(struct gs_groups *groups, unsigned row)
     }
 }
 
+/* Whether all memory is listed: of a program that runs or was killed, who has it is the
+ * question. */
+static bool lists_all(const struct gs_report_config *config)
+{
+    return config->running || config->killed_by;
+}
+
 void gs_report_find_cached(const struct gs_tracker *tracker,
                            const struct gs_report_config *config,
                            const struct gs_report_source *source,
@@ -137,8 +144,8 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
 {
     struct search search = {.stacks = tracker->config.stacks, .source = source};
 
-    if ((gs_report_is_live(config) && !data->parts.known) || config->caches_leak) {
-        return; /* who has the memory is the question */
+    if ((lists_all(config) && !data->parts.known) || config->caches_leak) {
+        return;
     }
     if (!search.stacks || data->groups.count == 0 ||
         !(search.known = calloc(FRAMES_KEPT, sizeof(*search.known)))) {
@@ -155,7 +162,7 @@ void gs_report_find_cached(const struct gs_tracker *tracker,
             continue;
         }
         group->cached_by = (uint8_t)row;
-        if (gs_report_is_live(config) && gs_report_cached_unseen(data, group)) {
+        if (lists_all(config) && gs_report_cached_unseen(data, group)) {
             group->cached_by = 0;
         }
     }

@@ -149,11 +149,16 @@ static void write_summary(const struct gs_report_writer *writer,
 {
     const bool running = writer->config->running;
     char errors[32], bytes[24], count[32], places[32], fate[64] = "leaked";
+    const char *end = "";
 
     if (running) {
         strcpy(fate, "live");
+        end = "; still running";
     } else if (writer->config->killed_by) {
         gs_report_killed_fate(writer->config, fate);
+    } else if (gs_report_is_live(writer->config)) {
+        strcpy(fate, "live");
+        end = "; ended without a report";
     }
     if (summary->no_start && summary->errors == 0) {
         gs_text_add(writer->text,
@@ -169,7 +174,7 @@ static void write_summary(const struct gs_report_writer *writer,
                 fate, gs_text_count(summary->leaked_count, count),
                 gs_report_plural(summary->leaked_count),
                 gs_text_count(summary->leak_groups, places),
-                gs_report_plural(summary->leak_groups), running ? "; still running" : "");
+                gs_report_plural(summary->leak_groups), end);
 }
 
 /* Repeats the largest leak in one line, for those who see only the end of a log. */

@@ -151,13 +151,13 @@ void gs_report_join_peaks(const struct gs_report_config *config,
     }
 }
 
-/* "all freed since", "1.00 GiB of it still live", "all still live", "lost at reset" */
+/* "all freed since", "1.00 GiB of it still live", "all still live", "live at reset" */
 static const char *fate_of(const struct gs_peak_site *place, char out[64])
 {
     char bytes[24];
 
     if (place->held.lost) {
-        return "lost at reset";
+        return "live at reset";
     }
     if (place->live_count == 0) {
         return "all freed since";

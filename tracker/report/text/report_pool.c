@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-/* "Pool of GPU 0: reserved 32.0 MiB, idle 5.00 MiB, hit 97.4 %" */
+/* "Pool of GPU 0: reserved 32.0 MiB, idle 5.00 MiB, hit rate 97.4 %" */
 static void write_memory(const struct gs_report_writer *writer,
                          const struct gs_report_device *device, unsigned ordinal)
 {
@@ -27,7 +27,7 @@ static void write_memory(const struct gs_report_writer *writer,
         gs_text_add(writer->text, ", idle %s", gs_text_bytes(device->idle_bytes, text));
     }
     if (device->pool_allocs != 0) {
-        gs_text_add(writer->text, ", hit %s %%",
+        gs_text_add(writer->text, ", hit rate %s %%",
                     gs_report_percent(device->pool_hits, device->pool_allocs, percent));
     }
     if (device->requested_bytes <= device->rounded_bytes &&

@@ -36,7 +36,8 @@ static void write_look_ups(const struct gs_report_writer *writer,
 {
     char clean[64];
 
-    gs_text_add(writer->text, "%s  looked up last, before the first:", writer->prefix);
+    gs_text_add(writer->text,
+                "%s  last look-ups before the first failure:", writer->prefix);
     for (size_t i = 0; i < proof->look_up_count; i++) {
         gs_text_add(writer->text, "%s %s", i == 0 ? "" : ",",
                     gs_report_clean(proof->look_ups[i], clean, sizeof(clean)));

@@ -25,7 +25,7 @@ const char *gs_scan_fate(const struct gs_group *group, char out[160])
     char count[32];
 
     if (group->lost) {
-        return "lost at reset";
+        return "live at reset";
     }
     out[0] = '\0';
     for (size_t i = 0; i < GS_ARRAY_LEN(order); i++) {

@@ -169,7 +169,7 @@ static void write_damage(const struct gs_report_writer *writer, size_t number,
                 gs_report_memory_name(was->kind, was->device, place),
                 gs_report_call(writer, &made, was->api),
                 gs_text_count(error->changed_bytes, changed),
-                gs_report_plural(error->changed_bytes), behind ? " behind it" : "",
+                gs_report_plural(error->changed_bytes), behind ? " past its end" : "",
                 gs_text_count(error->first_changed, first));
     if (error->freed.api != 0) {
         snprintf(found, sizeof(found), "found by %.80s",
@@ -192,9 +192,9 @@ void gs_report_end_of(const struct gs_report_writer *writer, const struct gs_err
     char duration[24];
 
     if (error->context_lost) {
-        gs_text_add(
-            writer->text, "%s  lost at %s, when its context was destroyed or reset\n",
-            writer->prefix, gs_text_duration(error->first_freed.time_ns, duration));
+        gs_text_add(writer->text, "%s  its context was destroyed or reset at %s\n",
+                    writer->prefix,
+                    gs_text_duration(error->first_freed.time_ns, duration));
     } else if (error->has_first_free) {
         gs_report_site(writer, gs_error_is_use(error) ? "freed" : "first freed",
                        &error->first_freed, NULL);

@@ -108,7 +108,7 @@ static void write_leaked(const struct gs_report_writer *writer, unsigned row,
                     gs_report_plural(leaks.sites));
     }
     if (leaks.lost_bytes != 0) {
-        gs_text_add(writer->text, " (%s lost at reset)",
+        gs_text_add(writer->text, " (%s live at reset)",
                     gs_text_bytes(leaks.lost_bytes, lost));
     }
     gs_text_add(writer->text, ", ");

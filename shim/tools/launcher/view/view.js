@@ -21,7 +21,9 @@ const running = report.process.running === true;
 // The process wrote no report itself; `killedBy`: the signal that ended it. Older reports say so in `ending` alone.
 const killedBy = ({ killed_by: signal, ending = '' }) => signal ?? (ending.startsWith('killed by ') ? ending.slice('killed by '.length) : '');
 const isKilled = (process) => process.killed === true || process.ending === 'ended without a report' || killedBy(process) !== '';
-const killed = isKilled(report.process), isLive = running || killedBy(report.process) !== '';
+// gs_report_is_live
+const hasLive = (process) => process.running === true || (isKilled(process) && !process.ending?.startsWith('exit_group '));
+const killed = isKilled(report.process), isLive = hasLive(report.process);
 
 // ---- the text report's numbers and names ---------------------------------------------------
 
@@ -381,7 +383,7 @@ function killedFate(process) {
 }
 
 function fateText({ site }) {
-  if (site.lost_with_context) return 'lost at reset';
+  if (site.lost_with_context) return 'live at reset';
   if (site.live_bytes === undefined)
     return site.fate !== 'live at exit' ? site.fate : running ? 'live' : killed ? killedFate(report.process) : site.fate;
   if (site.live_count === 0) return 'all freed since';
@@ -506,7 +508,7 @@ function errorTitle(error) {
   if (!isDamage(error)) return title('of', error.call, '');
   const behind = error.error === 'overrun';
   return title(behind ? 'of' : 'to', was ? was.call : error.call, `: ${counted(error.changed_bytes, 'byte')} changed` +
-    `${behind ? ' behind it' : ''}, first at +${countText(error.first_changed)}`);
+    `${behind ? ' past its end' : ''}, first at +${countText(error.first_changed)}`);
 }
 
 function positionText({ error, use, allocation, offset_bytes }) {
@@ -541,7 +543,7 @@ function errorBox(error, index, all) {
     box.append(element('p', '', `found at the last check, at ${durationText(error.time_ns)}`));
   else addSite(box, whatOf(error), error, (error.thread_name ? ` "${error.thread_name}"` : '') + noStackOf(error, ''));
   if (error.repeats > 0) box.append(element('p', '', `and ${counted(error.repeats, 'more time')} from there`));
-  if (error.lost_with_context) box.append(element('p', '', 'lost when its context was destroyed or reset'));
+  if (error.lost_with_context) box.append(element('p', '', 'its context was destroyed or reset'));
   else if (error.first_freed)
     addSite(box, error.use || isDamage(error) ? 'freed' : 'first freed', error.first_freed,
       noStackOf(error.first_freed, ': GPUSHIM_STACK=free'));
@@ -565,8 +567,8 @@ function summaryText() {
   const { errors, leaked_bytes, leaked_count, places } = report.summary;
   if (report.process.no_start && errors === 0) return 'nothing recorded: CUDA did not start';
   return `${counted(errors, 'error')}${running ? ' so far' : ''}, ` +
-    `${bytesText(leaked_bytes)} ${running ? 'live' : isLive ? killedFate(report.process) : 'leaked'} in ${counted(leaked_count, 'allocation')}, ` +
-    `${counted(places, 'call site')}${running ? '; still running' : ''}`;
+    `${bytesText(leaked_bytes)} ${killedBy(report.process) ? killedFate(report.process) : isLive ? 'live' : 'leaked'} in ${counted(leaked_count, 'allocation')}, ` +
+    `${counted(places, 'call site')}${running ? '; still running' : isLive && !killedBy(report.process) ? '; ended without a report' : ''}`;
 }
 
 function windowsText({ windows, first_from_ns, from_ns, to_ns }) {
@@ -582,7 +584,7 @@ function notesOf({ no_start, uncounted, order_ended }) {
   const hasPool = list(report.devices).some((device) => device.pool);
   return [
     no_start && `CUDA did not start: ${no_start}`,
-    killed && `The process ${isLive ? 'was killed' : 'ended without a report'}. This is its memory at that moment.`,
+    killed && `The process ${killedBy(report.process) ? 'was killed' : 'ended without a report'}. This is its memory at that moment.`,
     recorded && windowsText(recorded),
     recorded && recorded.sample_bytes > 0 && `one call stack in ${bytesText(recorded.sample_bytes)} was recorded ` +
       '(GPUSHIM_STACK=sample): call sites are estimates',
@@ -621,7 +623,7 @@ function drawMemory() {
   const titles = ['', 'live', 'peak', 'at', 'pool reserved'].concat(refusals ? 'requests failed' : []);
   if (rows.length === 0) return;
   $('memory').append(row('th', titles), ...rows.map(([name, totals, pool]) => row('td', [
-    name, bytesText(totals.live_bytes) + (totals.lost_bytes ? ` (${bytesText(totals.lost_bytes)} lost at reset)` : ''),
+    name, bytesText(totals.live_bytes) + (totals.lost_bytes ? ` (${bytesText(totals.lost_bytes)} live at reset)` : ''),
     bytesText(totals.peak_bytes), durationText(totals.peak_time_ns), pool ? bytesText(pool.reserved_bytes) : '',
     countText(totals.failed)].slice(0, titles.length))));
 }
@@ -659,7 +661,7 @@ function startChoice() {
   for (let number = 0; $(number ? `report-${number}` : 'report'); number++) {
     const { process, summary } = number === chosen ? report : part('report', number) ?? { process: { pid: part('timeline-data', number).pid } };
     const rank = process.rank ?? null;
-    const fate = process.running ? 'live' : isKilled(process) ? 'live when killed' : 'leaked';
+    const fate = process.running ? 'live' : hasLive(process) ? 'live when killed' : 'leaked';
     names.push(`${rank === null ? `process ${process.pid}` : `rank ${rank}`}${summary ? `: ${bytesText(summary.leaked_bytes)} ${fate}` : ''}`);
   }
   if (names.length < 2) return;
