@@ -264,6 +264,32 @@ Test(report, while_the_program_goes_on_nothing_has_leaked)
     gs_stacks_destroy(stacks);
 }
 
+/* Where a function allocates for several callers, its name alone does not tell them
+ * apart: would see the line without the caller, or with a frame of PyTorch. */
+Test(report, the_largest_leak_of_a_wrapper_has_its_caller)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    uint32_t run =
+        TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_TORCH, AT_TORCH, AT_RUN, AT_MAIN);
+    uint32_t main = TEST_STACK(stacks, AT_CUDART, AT_LOAD, AT_MAIN);
+
+    test_leak(tracker, 0x7f2000000000, 2 * GS_MIB, SECONDS(50), run);
+    char *text = test_report_text(tracker, &config, NULL);
+    cr_expect(strstr(text, "largest: 2.00 MiB leaked at load_batch loader.c:88\n"), "%s",
+              text);
+    free(text);
+    test_leak(tracker, 0x7f3000000000, 1 * GS_MIB, SECONDS(60), main);
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect(strstr(text, "largest: 2.00 MiB leaked at load_batch loader.c:88 < run "
+                           "app+0x210\n"),
+              "%s", text);
+    free(text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 /* Would see memory of a process that a signal ended called leaked, or a rule proposed. */
 Test(report, memory_of_a_killed_process_is_live)
 {

@@ -396,8 +396,8 @@ void gs_report_growth_paths(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
 
-/* Whether memory is listed as live, since the program runs or a signal ended it; else it
- * has leaked. */
+/* Whether memory is listed as live, since the program runs, or was killed as far as is
+ * known; else it has leaked. */
 static inline bool gs_report_is_live(const struct gs_report_config *config)
 {
     return config->running || (config->killed && !config->exited);
@@ -422,6 +422,9 @@ void gs_report_find_paths(const struct gs_report_writer *writer);
  */
 void gs_report_where(const struct gs_report_writer *writer,
                      const struct gs_shown_stack *stack);
+/* Prints the program's function that called this frame: " < step train.py:12". */
+void gs_report_caller(const struct gs_report_writer *writer,
+                      const struct gs_shown_stack *stack);
 /* "cudaMalloc", or the driver function if no runtime function is known. */
 const char *gs_report_call_name(const struct gs_tracker *tracker, const char *call,
                                 uint16_t api);

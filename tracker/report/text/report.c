@@ -177,6 +177,23 @@ static void write_summary(const struct gs_report_writer *writer,
                 gs_report_plural(summary->leak_groups), end);
 }
 
+/* Returns whether another printed leak begins with the same frame, and has other
+ * callers: a function through which the program allocates, which alone says little. */
+static bool is_wrapper(const struct gs_report_writer *writer,
+                       const struct gs_shown_stack *stack)
+{
+    for (size_t i = 1; stack->count != 0 && i < writer->data->shown; i++) {
+        struct gs_shown_stack other = gs_frame_table_show(
+            writer->frames, writer->config, writer->data->groups.items[i].stack);
+        if (other.count != 0 &&
+            gs_report_compare_frames(&stack->frames[0], &other.frames[0]) == 0 &&
+            gs_report_compare_stacks(stack, &other) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Repeats the largest leak in one line, for those who see only the end of a log. */
 static void write_largest(const struct gs_report_writer *writer)
 {
@@ -194,6 +211,9 @@ static void write_largest(const struct gs_report_writer *writer)
                 gs_text_bytes(gs_group_shown_bytes(largest), bytes),
                 gs_report_is_live(writer->config) ? "live" : "leaked");
     gs_report_where(writer, &stack);
+    if (is_wrapper(writer, &stack)) {
+        gs_report_caller(writer, &stack);
+    }
     gs_text_add(writer->text, "\n");
 }
 

@@ -215,6 +215,23 @@ void gs_report_where(const struct gs_report_writer *writer,
     write_place(writer, &own);
 }
 
+void gs_report_caller(const struct gs_report_writer *writer,
+                      const struct gs_shown_stack *stack)
+{
+    char name[NAME_SIZE];
+    unsigned i = 1;
+
+    while (i < stack->count && gs_report_frame_is_carrier(&stack->frames[i])) {
+        i++;
+    }
+    if (i < stack->count) {
+        struct gs_symbol_request caller = stack->frames[i];
+        caller.inlined = false;
+        gs_text_add(writer->text, " < %s ", frame_name(&caller, name));
+        write_place(writer, &caller);
+    }
+}
+
 void gs_report_stack_paths(const struct gs_report_config *config,
                            const struct gs_shown_stack *stack,
                            struct gs_shown_paths *paths)
