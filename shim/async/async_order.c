@@ -175,7 +175,7 @@ static CUresult enter_home(struct gs_async_heap *heap, struct gs_visit *visit,
         gs_async_unpin(heap);
         return CUDA_ERROR_NOT_READY;
     }
-    CUresult result = gs_visit_begin(visit, "giving memory back", home, false);
+    CUresult result = gs_visit_begin(visit, "returning memory", home, false);
     if (result != CUDA_SUCCESS) {
         leave_home(heap, visit);
     }

@@ -59,7 +59,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
         gs_range_in(context, GS_MEMORY_DEVICE, addr, bytes);
     gs_tell_range_leaving(&range);
     CUresult result =
-        gs_visit_begin(&visit, "giving memory back", context->handle, gs_captures_ever());
+        gs_visit_begin(&visit, "returning memory", context->handle, gs_captures_ever());
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFree_v2(addr);
     }

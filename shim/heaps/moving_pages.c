@@ -315,7 +315,7 @@ bool gs_moving_pages_give(struct gs_context *context, uint64_t addr, size_t byte
         return false;
     }
     tell_range(context, false, addr, bytes);
-    (void)gs_visit_begin(&visit, "giving memory back", NULL, gs_captures_ever());
+    (void)gs_visit_begin(&visit, "returning memory", NULL, gs_captures_ever());
     gs_page_store_give(store, addr, bytes);
     gs_visit_end(&visit);
     return true;
@@ -359,7 +359,7 @@ void gs_moving_pages_context_ended(struct gs_context *context)
 {
     struct gs_page_store *store = store_of(context);
     if (store) {
-        gs_notify_begin("giving memory back", false);
+        gs_notify_begin("returning memory", false);
         gs_page_store_give_all(store);
         gs_notify_end();
     }

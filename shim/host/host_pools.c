@@ -211,7 +211,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     const struct gs_driver_range range =
         gs_range_in(own->context, GS_MEMORY_PINNED, addr, bytes);
     gs_tell_range_leaving(&range);
-    CUresult result = gs_visit_begin(&visit, "giving memory back", own->context->handle,
+    CUresult result = gs_visit_begin(&visit, "returning memory", own->context->handle,
                                      gs_captures_ever());
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFreeHost((void *)(uintptr_t)addr);

@@ -230,7 +230,7 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
     (void)GS_TOLD_FREE(state, &freeing, CUDA_SUCCESS);
     __atomic_store_n(&gs_managed_cached, true, __ATOMIC_RELAXED);
     if (gs_ranges_keep(ranges, range, gs_now_coarse_ns()) != GS_OK) {
-        (void)GS_ON_BEHALF("giving memory back", false,
+        (void)GS_ON_BEHALF("returning memory", false,
                            gs_real()->cuMemFree_v2(range->addr));
     }
 }
@@ -335,8 +335,7 @@ static CUresult return_range(const struct gs_managed_range *range)
 {
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
     struct gs_visit visit;
-    CUresult result =
-        gs_visit_begin(&visit, "giving memory back", context->handle, false);
+    CUresult result = gs_visit_begin(&visit, "returning memory", context->handle, false);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFree_v2(range->addr);
     }

@@ -391,7 +391,7 @@ Test(trace_file, csv_is_read_up_to_the_bad_line)
     expect_csv("hello\n", 0, "not t_us");
     expect_csv("1,a,5,100,7\n2,x,5,100,7\n", 1, "line 2: not t_us");
     expect_csv("1,a,5,100,7\n2,a,5,100,7\n", 1, "line 2: an id is allocated twice");
-    expect_csv("1,a,5,100,7\n2,f,6,0,7\n", 1, "1 frees of what is not live");
+    expect_csv("1,a,5,100,7\n2,f,6,0,7\n", 1, "1 frees of memory that is not live");
     expect_csv("1,a,5,100,7\n2,f,5,0", 1, "line 2: cut off");
     expect_csv("1,a,5,-1,7\n", 0, "not t_us");
     expect_csv("1,a,5,99999999999999999999,7\n", 0, "not t_us");

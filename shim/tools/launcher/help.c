@@ -140,7 +140,7 @@ static const char general_help[] =
     "  --stats-interval=TIME    at this interval, what is live and what grows: 1m\n"
     "  --state-file=FILE        state for gpushim report FILE, even after kill -9\n"
     "  --trace-file=FILE        record a chart over time, see gpushim html --help\n"
-    "  --torch=tensors          PyTorch: report tensors instead of allocator blocks\n"
+    "  --torch=tensors          PyTorch: allocate each tensor from gpushim's pool\n"
     "  --log-file=FILE          write the report to FILE (%p: process id, %r: rank)\n"
     "  --output=json            additional report formats: json, pprof, collapsed ...\n"
     "  --full-paths             whole paths of source files, which editors open\n"

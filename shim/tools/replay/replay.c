@@ -10,7 +10,7 @@
 
 static const char usage[] =
     "usage: %s [OPTION...] TRACE...\n"
-    "Carries an allocation trace out and measures it. TRACE: what GPUSHIM_TRACE_FILE\n"
+    "Runs an allocation trace and measures it. TRACE: what GPUSHIM_TRACE_FILE\n"
     "recorded, or CSV (t_us,op,id,bytes,stream[,thread[,kind]]); gzip'd or not.\n"
     "  --through pool          the pool over a modelled driver (the default)\n"
     "  --through native-model  that driver alone\n"

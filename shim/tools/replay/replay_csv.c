@@ -209,7 +209,7 @@ bool gs_replay_parse_csv(const char *data, size_t length, struct gs_replay_trace
                  reader.problem, out->count);
     } else if (reader.strays > 0) {
         snprintf(note->text, sizeof(note->text),
-                 "%u frees of what is not live were left out", reader.strays);
+                 "%u frees of memory that is not live were left out", reader.strays);
     }
     gs_replay_map_free(&reader.ids);
     gs_replay_map_free(&reader.streams);

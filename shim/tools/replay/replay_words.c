@@ -25,7 +25,7 @@ _Noreturn static void GS_PRINTF(1, 2) refuse(const char *format, ...)
 
 void gs_replay_refuse(const char *what, const char *value)
 {
-    refuse("%s: %s (--help says what there is)", what, value);
+    refuse("%s: %s (see --help)", what, value);
 }
 
 /* ---- options ----------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ _Noreturn static void refuse_option(const char *word,
                    options[i].name);
         }
     }
-    refuse("unknown option %.*s (--help says what there is)", (int)length, word);
+    refuse("unknown option %.*s (see --help)", (int)length, word);
 }
 
 char gs_replay_next_option(char ***words, const struct gs_replay_option *options,

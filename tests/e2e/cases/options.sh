@@ -146,7 +146,7 @@ for setting in WARMUP=4K:2 ASYNC=pool FREE_SYNC=lazy POOL_VMM=on; do
     "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_POOL=off "
 done
 add_case "options POOL_CARVE with POOL_VMM" idle_option_case GPUSHIM_POOL_VMM=on GPUSHIM_POOL_CARVE=on \
-  'GPUSHIM_POOL_CARVE=on: with GPUSHIM_POOL_VMM=on nothing is carved'
+  'GPUSHIM_POOL_CARVE=on: with GPUSHIM_POOL_VMM=on requests share no driver allocations'
 add_case "options OUTPUT_FILE alone" idle_option_case GPUSHIM_OUTPUT_FILE=r \
   'GPUSHIM_OUTPUT_FILE=r: there is no GPUSHIM_OUTPUT; no file is written'
 add_case "options OUTPUT_INTERVAL alone" idle_option_case GPUSHIM_INTERVAL=output:90s \
