@@ -10,6 +10,7 @@
  * Owns: nothing beyond one call.   Lock: none.   Design: docs/outputs.md
  */
 #include "tracker/report/export_internal.h"
+#include "tracker/report/files/metrics.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,58 +26,12 @@ struct metrics {
     bool text;      /* Prometheus' text format */
 };
 
-/* The texts are in the row itself, so that a start relocates none. */
-struct family {
-    char name[36], unit[8], help[60];
-    bool counter;
-};
-
 /* ---- syntax ----------------------------------------------------------------------- */
-
-static void put_head(struct metrics *metrics, const struct family *family)
-{
-    struct gs_export_out *out = &metrics->out;
-    const char *const lines[][2] = {{"TYPE", family->counter ? "counter" : "gauge"},
-                                    {"UNIT", family->unit},
-                                    {"HELP", family->help}};
-
-    for (size_t i = 0; i < GS_ARRAY_LEN(lines); i++) {
-        if (lines[i][1][0] == '\0' || (metrics->text && lines[i][1] == family->unit)) {
-            continue;
-        }
-        gs_out_text(out, "# ");
-        gs_out_text(out, lines[i][0]);
-        gs_out_char(out, ' ');
-        gs_out_text(out, family->name);
-        gs_out_text(out, metrics->text && family->counter ? "_total " : " ");
-        gs_out_text(out, lines[i][1]);
-        gs_out_char(out, '\n');
-    }
-}
 
 static void put_label(struct metrics *metrics, const char *name, const char *value)
 {
-    struct gs_export_out *out = &metrics->out;
-
-    gs_out_char(out, metrics->separator);
+    gs_metric_label(&metrics->out, metrics->separator, name, value);
     metrics->separator = ',';
-    gs_out_text(out, name);
-    gs_out_text(out, "=\"");
-    while (*value) {
-        struct gs_utf8 c = gs_utf8_take(&value);
-
-        if (*c.bytes == '"' || *c.bytes == '\\') {
-            gs_out_char(out, '\\');
-        }
-        if (*c.bytes == '\n') {
-            gs_out_text(out, "\\n");
-        } else if (gs_is_control(c.bytes, c.length)) {
-            gs_out_char(out, '?');
-        } else {
-            gs_out_bytes(out, c.bytes, c.length);
-        }
-    }
-    gs_out_char(out, '"');
 }
 
 static void put_label_number(struct metrics *metrics, const char *name, uint64_t value)
@@ -88,12 +43,13 @@ static void put_label_number(struct metrics *metrics, const char *name, uint64_t
 }
 
 /* Begins a sample: its name, and the labels that all have. A value must follow. */
-static void put_sample(struct metrics *metrics, const struct family *family)
+static void put_sample(struct metrics *metrics, enum gs_metric_row row)
 {
+    const struct gs_metric_family *family = &gs_metric_families[row];
     const struct gs_report_config *config = metrics->export->config;
 
     if (!metrics->begun) {
-        put_head(metrics, family);
+        gs_metric_head(&metrics->out, family, metrics->text);
     }
     metrics->begun = true;
     gs_out_text(&metrics->out, family->name);
@@ -128,43 +84,33 @@ static void put_seconds(struct metrics *metrics, uint64_t ns)
 
 static void put_process(struct metrics *metrics)
 {
-    static const struct family info = {"gpushim_process_info", "",
-                                       "The process: always 1.", false};
-    static const struct family running = {"gpushim_process_running", "",
-                                          "Whether the process still runs.", false};
     const struct gs_report_config *config = metrics->export->config;
     const char *program = metrics->export->job->program;
 
     metrics->begun = false;
-    put_sample(metrics, &info);
+    put_sample(metrics, GS_METRIC_process_info);
     put_label(metrics, "program", program ? gs_module_base_name(program) : "");
     put_label(metrics, "version", config->version ? config->version : "");
     put_value(metrics, 1);
     metrics->begun = false;
-    put_sample(metrics, &running);
+    put_sample(metrics, GS_METRIC_process_running);
     put_value(metrics, config->running);
 }
 
 /* ---- totals ----------------------------------------------------------------------- */
 
 static const struct total {
-    struct family family;
+    enum gs_metric_row metric;
     size_t offset; /* in struct gs_tracker_totals */
 } totals[] = {
-#define TOTAL(member, ...)                                                               \
+#define TOTAL(member, metric)                                                            \
     {                                                                                    \
-        {__VA_ARGS__}, offsetof(struct gs_tracker_totals, member)                        \
+        GS_METRIC_##metric, offsetof(struct gs_tracker_totals, member)                   \
     }
-    TOTAL(live_bytes, "gpushim_live_bytes", "bytes", "Memory allocated and not freed.",
-          false),
-    TOTAL(live_count, "gpushim_live_allocations", "", "Allocations not freed.", false),
-    TOTAL(peak_bytes, "gpushim_peak_bytes", "bytes",
-          "The most memory that was live at once.", false),
-    TOTAL(allocs, "gpushim_allocations", "", "Allocations made.", true),
-    TOTAL(frees, "gpushim_frees", "", "Allocations freed.", true),
-    TOTAL(failed, "gpushim_out_of_memory", "", "Failed allocations.", true),
-    TOTAL(lost_bytes, "gpushim_lost_bytes", "bytes",
-          "Memory that was live when its context ended.", true),
+    TOTAL(live_bytes, live_bytes), TOTAL(live_count, live_allocations),
+    TOTAL(peak_bytes, peak_bytes), TOTAL(allocs, allocations),
+    TOTAL(frees, frees),           TOTAL(failed, out_of_memory),
+    TOTAL(lost_bytes, lost_bytes),
 #undef TOTAL
 };
 
@@ -199,13 +145,13 @@ static void put_device(struct metrics *metrics, size_t i)
 }
 
 /* Begins a sample of a device, or of a row apart from the devices. */
-static void put_row_sample(struct metrics *metrics, const struct family *family,
+static void put_row_sample(struct metrics *metrics, enum gs_metric_row metric,
                            unsigned row)
 {
     static const char apart[GS_ROWS - GS_ROW_PINNED][12] = {"pinned", "registered",
                                                             "imported", "views"};
 
-    put_sample(metrics, family);
+    put_sample(metrics, metric);
     if (row < GS_ROW_PINNED) {
         put_device(metrics, row);
     }
@@ -222,7 +168,7 @@ static void put_total(struct metrics *metrics, const struct total *total)
         if (!gs_report_row_used(&metrics->totals[row])) {
             continue;
         }
-        put_row_sample(metrics, &total->family, row);
+        put_row_sample(metrics, total->metric, row);
         put_value(metrics, *(const uint64_t *)(of + total->offset));
     }
 }
@@ -242,9 +188,6 @@ static uint64_t leaked_of(const struct gs_groups *groups, size_t count, unsigned
 
 static void put_leaked(struct metrics *metrics)
 {
-    static const struct family family = {"gpushim_leaked_bytes", "bytes",
-                                         "Memory not freed at the end of the process.",
-                                         false};
     const struct gs_report_data *data = metrics->export->data;
 
     metrics->begun = false;
@@ -252,7 +195,7 @@ static void put_leaked(struct metrics *metrics)
         if (!gs_report_row_used(&metrics->totals[row])) {
             continue;
         }
-        put_row_sample(metrics, &family, row);
+        put_row_sample(metrics, GS_METRIC_leaked_bytes, row);
         put_value(metrics, leaked_of(&data->groups, data->leak_groups, row) +
                                leaked_of(&data->unplaced, data->unplaced.count, row));
     }
@@ -261,21 +204,15 @@ static void put_leaked(struct metrics *metrics)
 /* ---- the pool --------------------------------------------------------------------- */
 
 static const struct pooled {
-    struct family family;
+    enum gs_metric_row metric;
     char counter[24]; /* of struct gs_export_job */
 } pooled[] = {
-    {{"gpushim_pool_reserved_bytes", "bytes",
-      "Memory the pool has reserved from the driver.", false},
-     "reserved_bytes"},
-    {{"gpushim_pool_idle_bytes", "bytes", "Reserved memory in no live block.", false},
-     "idle_bytes"},
-    {{"gpushim_pool_hits", "", "Requests served without the driver.", true}, "hits"},
-    {{"gpushim_pool_misses", "", "Requests that required a driver call.", true},
-     "misses"},
-    {{"gpushim_pool_driver_calls", "", "Calls of the driver for segments.", true},
-     "driver_calls"},
-    {{"gpushim_pool_driver_seconds", "seconds", "Time spent in driver calls.", true},
-     "driver_ns"},
+    {GS_METRIC_pool_reserved_bytes, "reserved_bytes"},
+    {GS_METRIC_pool_idle_bytes, "idle_bytes"},
+    {GS_METRIC_pool_hits, "hits"},
+    {GS_METRIC_pool_misses, "misses"},
+    {GS_METRIC_pool_driver_calls, "driver_calls"},
+    {GS_METRIC_pool_driver_seconds, "driver_ns"},
 };
 
 /* The counter of this name; counter_count: there is none. */
@@ -303,9 +240,9 @@ static void put_pool(struct metrics *metrics, const struct pooled *figure)
         if (!gs_report_pool_used(&config->devices[i])) {
             continue;
         }
-        put_sample(metrics, &figure->family);
+        put_sample(metrics, figure->metric);
         put_device(metrics, i);
-        if (strcmp(figure->family.unit, "seconds") == 0) {
+        if (figure->metric == GS_METRIC_pool_driver_seconds) {
             put_seconds(metrics, value);
         } else {
             put_value(metrics, value);
@@ -315,14 +252,13 @@ static void put_pool(struct metrics *metrics, const struct pooled *figure)
 
 /* ---- owners ----------------------------------------------------------------------- */
 
-static void put_owners(struct metrics *metrics, const struct family *family,
-                       size_t offset)
+static void put_owners(struct metrics *metrics, enum gs_metric_row metric, size_t offset)
 {
     metrics->begun = false;
     for (size_t i = 0; i < metrics->owners.count; i++) {
         const struct gs_owner *owner = &metrics->owners.items[i];
 
-        put_sample(metrics, family);
+        put_sample(metrics, metric);
         if (owner->row < GS_ROW_PINNED) {
             put_device(metrics, owner->row);
         }
@@ -338,14 +274,9 @@ static void put_owners(struct metrics *metrics, const struct family *family,
 
 static void put_all_owners(struct metrics *metrics)
 {
-    static const struct family bytes = {
-        "gpushim_owner_live_bytes", "bytes",
-        "Live memory by the file whose code allocated it.", false};
-    static const struct family count = {"gpushim_owner_live_allocations", "",
-                                        "Live allocations by the same files.", false};
-
-    put_owners(metrics, &bytes, offsetof(struct gs_owner, bytes));
-    put_owners(metrics, &count, offsetof(struct gs_owner, count));
+    put_owners(metrics, GS_METRIC_owner_live_bytes, offsetof(struct gs_owner, bytes));
+    put_owners(metrics, GS_METRIC_owner_live_allocations,
+               offsetof(struct gs_owner, count));
 }
 
 /* ---- the whole file --------------------------------------------------------------- */
