@@ -11,6 +11,7 @@
 #include "shim/api/api.h"
 #include "shim/life/trim_thread.h"
 #include "shim/report/finish.h"
+#include "shim/report/outputs.h"
 #include "tracker/names/child_waits.h"
 
 /* How long the trim thread may look for a time at which the device is idle. */
@@ -20,7 +21,7 @@ static const struct {
     const char *word, *argument;
     void (*answer)(struct gs_state *state, char *text, struct gs_answer *out);
 } requests[] = {
-#define GS_REQUEST(word, verb, argument) {#word, argument, gs_answer_##word},
+#define GS_REQUEST(word, verb, processes, argument) {#word, argument, gs_answer_##word},
 #include "shim/control/requests.def"
 };
 
@@ -160,7 +161,9 @@ static void report(struct gs_state *state, struct gs_interim what, struct gs_ans
     what.lines.why_none = gs_child_is_heard_anywhere() ? gs_lines_heard : NULL;
     what.lines.wanted = !what.lines.why_none;
     gs_finish_interim(&what);
-    if (out->report.length == 0) {
+    if (what.format && out->report.truncated) {
+        gs_answer_refuse(out, "%s", gs_status_text(GS_ERR_HOST_NOMEM));
+    } else if (out->report.length == 0) {
         gs_answer_refuse(out, "the program is ending, and writes its last report");
     }
 }
@@ -176,4 +179,20 @@ void gs_answer_owners(struct gs_state *state, char *text, struct gs_answer *out)
     (void)text;
     report(state,
            (struct gs_interim){.ending = "on gpushim owners", .owners_alone = true}, out);
+}
+
+void gs_answer_export(struct gs_state *state, char *text, struct gs_answer *out)
+{
+    char wrong[GS_OUTPUTS_WRONG_BYTES];
+    enum gs_export_row row = (enum gs_export_row)gs_outputs_format(text, strlen(text));
+    if (row == GS_EXPORT_FORMATS) {
+        const char *why = gs_outputs_wrong(text, wrong);
+        gs_answer_refuse(out, "%s", why ? why : "export takes one FORMAT");
+    } else if (row == GS_EXPORT_collapsed_total && !gs_outputs_tallied()) {
+        gs_answer_refuse(out, "it has not counted all allocations: start it with "
+                              "GPUSHIM_OUTPUT=collapsed-total");
+    } else {
+        report(state, (struct gs_interim){.ending = "on gpushim export", .format = &row},
+               out);
+    }
 }

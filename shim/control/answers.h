@@ -33,7 +33,7 @@ void gs_answer(struct gs_state *state, char *line, struct gs_answer *out);
 
 /* ---- one function for each row ---- */
 
-#define GS_REQUEST(word, verb, argument)                                                 \
+#define GS_REQUEST(word, verb, processes, argument)                                      \
     void gs_answer_##word(struct gs_state *state, char *text, struct gs_answer *out);
 #include "shim/control/requests.def"
 

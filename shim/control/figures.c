@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "shim/control/answers.h"
+#include "shim/report/outputs.h"
 #include "shim/settings/log.h"
 #include "shim/settings/process_start.h"
 #include "shim/statefile/state_file.h"
@@ -13,6 +14,11 @@
 static void add_number(struct gs_answer *out, const char *name, uint64_t value)
 {
     gs_answer_add(out, ",\"%s\":%llu", name, (unsigned long long)value);
+}
+
+static void add_bool(struct gs_answer *out, const char *name, bool value)
+{
+    gs_answer_add(out, ",\"%s\":%s", name, value ? "true" : "false");
 }
 
 static void add_text(struct gs_answer *out, const char *name, const char *text)
@@ -86,8 +92,9 @@ void gs_answer_stats(struct gs_state *state, char *text, struct gs_answer *out)
     add_text(out, "host", host);
     add_text(out, "command", command);
     add_number(out, "start_ticks", start);
-    gs_answer_add(out, ",\"tracked\":%s,\"pooled\":%s", state->tracker ? "true" : "false",
-                  state->pool ? "true" : "false");
+    add_bool(out, "tracked", state->tracker);
+    add_bool(out, "tallied", state->tracker && gs_outputs_tallied());
+    add_bool(out, "pooled", state->pool);
     if (state->tracker) {
         add_number(out, "uptime_ns", gs_tracker_now(state->tracker));
         add_number(out, "errors", gs_tracker_error_count(state->tracker));

@@ -122,8 +122,9 @@ static void log_ends(const struct gs_state *state)
     }
 }
 
-/* Collects the data of the process and of its devices; `ask`: also NVML's. */
-static void collect(struct gs_state *state, bool ask)
+/* Collects the data of the process and of its devices; `ask`: also NVML's; `files`: for
+ * files, too. */
+static void collect(struct gs_state *state, bool ask, bool files)
 {
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
@@ -131,7 +132,7 @@ static void collect(struct gs_state *state, bool ask)
         gs_nvml_query(state);
     }
     fill_devices(state);
-    fill_classes(state, gs_log_enabled(GS_LOG_INFO) || gs_outputs_wanted());
+    fill_classes(state, gs_log_enabled(GS_LOG_INFO) || files);
     gs_redzones_resume(state);
 }
 
@@ -155,25 +156,34 @@ static struct gs_report_config describe(struct gs_state *state, const char *endi
     return config;
 }
 
+/* Composes the report, and the job of `outputs` (NULL: none). Returns true if there were
+ * errors or leaks. */
+static bool compose(struct gs_state *state, struct gs_report_config config,
+                    struct gs_output_contents *outputs, struct gs_text *text)
+{
+    struct gs_report_proof proof;
+    config.refusals = gs_refusals_kept(&config.refusal_count);
+    config.proof = gs_verify_statistics(&proof) ? &proof : NULL;
+    bool bad = gs_report_compose(state->tracker, config, outputs, text);
+    gs_symbolizer_destroy(config.symbolizer);
+    return bad;
+}
+
 /* Writes the report and its files, or the report alone `into` a text. Returns true if
  * there were errors or leaks. */
 static bool write_report(struct gs_state *state, struct gs_report_config config,
                          enum gs_outputs_when when, struct gs_text *into)
 {
-    struct gs_report_proof proof;
     struct gs_output_contents outputs;
     struct gs_text own = {0}, *text = into ? into : &own;
-    config.refusals = gs_refusals_kept(&config.refusal_count);
-    config.proof = gs_verify_statistics(&proof) ? &proof : NULL;
     bool files = !into && (when == GS_OUTPUTS_END || gs_outputs_wanted()) &&
                  gs_outputs_begin(&state->options, statistics, devices, device_count,
                                   when, &outputs);
-    bool bad = gs_report_compose(state->tracker, config, files ? &outputs : NULL, text);
+    bool bad = compose(state, config, files ? &outputs : NULL, text);
     if (!into && when != GS_OUTPUTS_INTERVAL) {
         gs_report_log(&state->options, text);
     }
     gs_text_free(&own);
-    gs_symbolizer_destroy(config.symbolizer);
     return bad;
 }
 
@@ -218,7 +228,7 @@ static void write_last(void *arg)
         .own_memory = own_memory,
         .limit_ms = SCAN_LIMIT_MS,
     };
-    collect(state, true);
+    collect(state, true, gs_outputs_wanted());
     log_ends(state);
     gs_host_log(state);
     gs_redzones_finish(state, last->again);
@@ -236,7 +246,7 @@ static void write_last(void *arg)
 /* For the text alone the thread may have no driver (control.c). */
 static void write_interim(struct gs_state *state, const struct gs_interim *what)
 {
-    collect(state, !what->text);
+    collect(state, !what->text, gs_outputs_wanted());
     struct gs_report_config config = describe(state, what->ending, what->lines);
     config.running = true;
     config.note = what->note;
@@ -253,6 +263,28 @@ static void write_interim(struct gs_state *state, const struct gs_interim *what)
                        what->text);
 }
 
+/* What write_figures needs. */
+static void collect_figures(struct gs_state *state)
+{
+    gethostname(host, sizeof(host) - 1);
+    fill_devices(state);
+}
+
+/* Runs the job of `outputs`, which names no call sites, and frees them. */
+static void write_figures(struct gs_state *state, struct gs_output_contents *outputs)
+{
+    const struct gs_report_config config = {.version = GPUSHIM_VERSION,
+                                            .host = host,
+                                            .rank = gs_log_rank(),
+                                            .pid = state->pid,
+                                            .running = true,
+                                            .devices = devices,
+                                            .device_count = device_count,
+                                            .job = &outputs->job};
+    gs_report_figures(state->tracker, &config);
+    gs_output_contents_free(outputs);
+}
+
 /* GPUSHIM_METRICS_FILE, while the program goes on. */
 static void write_metrics(struct gs_state *state)
 {
@@ -261,22 +293,35 @@ static void write_metrics(struct gs_state *state)
     if (!gs_outputs_metrics_wanted()) {
         return;
     }
-    gethostname(host, sizeof(host) - 1);
-    fill_devices(state);
-    if (!gs_outputs_begin_metrics(&state->options, statistics, devices, device_count,
-                                  &outputs)) {
+    collect_figures(state);
+    if (gs_outputs_begin_metrics(&state->options, statistics, devices, device_count,
+                                 &outputs)) {
+        write_figures(state, &outputs);
+    }
+}
+
+/* The report in a format, as a text: the thread has no driver, as for the text alone. */
+static void write_export(struct gs_state *state, const struct gs_interim *what)
+{
+    struct gs_output_contents outputs;
+    struct gs_outputs_text text = {.row = *what->format, .into = what->text};
+    struct gs_text unused = {0};
+    bool stacks = gs_export_formats[text.row].stacks;
+    if (stacks) {
+        collect(state, false, true);
+    } else {
+        collect_figures(state);
+    }
+    gs_outputs_begin_text(&state->options, statistics, devices, device_count, &text,
+                          &outputs);
+    if (!stacks) {
+        write_figures(state, &outputs);
         return;
     }
-    const struct gs_report_config config = {.version = GPUSHIM_VERSION,
-                                            .host = host,
-                                            .rank = gs_log_rank(),
-                                            .pid = state->pid,
-                                            .running = true,
-                                            .devices = devices,
-                                            .device_count = device_count,
-                                            .job = &outputs.job};
-    gs_report_figures(state->tracker, &config);
-    gs_output_contents_free(&outputs);
+    struct gs_report_config config = describe(state, what->ending, what->lines);
+    config.running = true;
+    (void)compose(state, config, &outputs, &unused);
+    gs_text_free(&unused);
 }
 
 /* The values of the state's `reported`; any other is the id of the thread that writes a
@@ -453,7 +498,11 @@ void gs_finish_interim(const struct gs_interim *what)
     if (!gs_finish_due() || !begin_in_turn(state)) {
         return;
     }
-    write_interim(state, what);
+    if (what->format) {
+        write_export(state, what);
+    } else {
+        write_interim(state, what);
+    }
     if (!what->text) {
         write_metrics(state);
     }

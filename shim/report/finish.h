@@ -34,10 +34,11 @@ struct gs_interim {
     uint32_t stack;      /* of the call that caused it; 0: none */
     unsigned call_sites; /* number of call sites listed; 0: GPUSHIM_LEAK_MAX */
     struct gs_report_lines lines;
-    struct gs_refusal *refusal; /* that caused it */
-    bool only_files;            /* of GPUSHIM_OUTPUT, without the text */
-    bool owners_alone;          /* of call sites and peaks only the sums by owner */
-    struct gs_text *text;       /* the report goes there alone; NULL: to the log */
+    struct gs_refusal *refusal;       /* that caused it */
+    bool only_files;                  /* of GPUSHIM_OUTPUT, without the text */
+    bool owners_alone;                /* of call sites and peaks only the sums by owner */
+    struct gs_text *text;             /* the report goes there alone; NULL: to the log */
+    const enum gs_export_row *format; /* of that text; NULL: a report's own */
 };
 
 /* Writes an interim report and its files, unless the last one was written. Not for a

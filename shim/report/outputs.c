@@ -55,8 +55,7 @@ static const char *known_formats(char out[FORMAT_LIST_BYTES])
     return out;
 }
 
-/* The format of a word; GS_EXPORT_FORMATS: none. */
-static size_t format_named(const char *word, size_t length)
+size_t gs_outputs_format(const char *word, size_t length)
 {
     size_t i = 0;
     while (i < GS_EXPORT_FORMATS &&
@@ -90,7 +89,7 @@ const char *gs_outputs_wrong(const char *list, char out[GS_OUTPUTS_WRONG_BYTES])
 {
     size_t length;
     for (const char *word; (word = next_word(&list, &length));) {
-        if (format_named(word, length) == GS_EXPORT_FORMATS) {
+        if (gs_outputs_format(word, length) == GS_EXPORT_FORMATS) {
             return wrong_format(word, length, out);
         }
     }
@@ -100,7 +99,7 @@ const char *gs_outputs_wrong(const char *list, char out[GS_OUTPUTS_WRONG_BYTES])
 static void choose(const char *word, size_t length)
 {
     char wrong[GS_OUTPUTS_WRONG_BYTES];
-    size_t i = format_named(word, length);
+    size_t i = gs_outputs_format(word, length);
     if (i == GS_EXPORT_FORMATS) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: %s; left out",
                     wrong_format(word, length, wrong));
@@ -430,4 +429,36 @@ bool gs_outputs_begin_metrics(const struct gs_options *options,
     out->job.write = write_metrics;
     out->job.stacks = false;
     return true;
+}
+
+/* ---- a text for the command ------------------------------------------------------- */
+
+static bool add_to_text(void *text, const void *data, size_t length)
+{
+    gs_text_add_bytes(text, data, length);
+    return !((struct gs_text *)text)->truncated;
+}
+
+static void write_text(void *self, const struct gs_export *export, struct gs_text *names)
+{
+    const struct gs_outputs_text *text = self;
+    const struct gs_export_sink sink = {.write = add_to_text, .self = text->into};
+    (void)names;
+    if (!export || gs_export_write(export, text->row, &sink) != GS_OK) {
+        gs_text_free(text->into);
+        text->into->truncated = true;
+    }
+}
+
+void gs_outputs_begin_text(const struct gs_options *options,
+                           const struct gs_statistics *statistics,
+                           const struct gs_report_device *devices, size_t device_count,
+                           struct gs_outputs_text *text, struct gs_output_contents *out)
+{
+    const struct gs_export_format *format = &gs_export_formats[text->row];
+    gs_output_contents_make(options, statistics, devices, device_count, out);
+    out->job.write = write_text;
+    out->job.self = text;
+    out->job.stacks = format->stacks;
+    out->job.samples = format->tallied;
 }

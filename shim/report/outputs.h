@@ -18,6 +18,9 @@ void gs_outputs_open(const struct gs_options *options);
 #define GS_OUTPUTS_WRONG_BYTES 384
 const char *gs_outputs_wrong(const char *list, char out[GS_OUTPUTS_WRONG_BYTES]);
 
+/* The row of a format's name; GS_EXPORT_FORMATS: there is none. */
+size_t gs_outputs_format(const char *word, size_t length);
+
 /* Returns true if any format is requested. */
 bool gs_outputs_wanted(void);
 /* Returns true if there is a GPUSHIM_METRICS_FILE to write. */
@@ -46,5 +49,16 @@ bool gs_outputs_begin_metrics(const struct gs_options *options,
                               const struct gs_statistics *statistics,
                               const struct gs_report_device *devices, size_t device_count,
                               struct gs_output_contents *out);
+
+/* A report in one format as a text, for the command: it needs no file. */
+struct gs_outputs_text {
+    enum gs_export_row row;
+    struct gs_text *into; /* whole, or empty and `truncated`: no memory */
+};
+/* The same for such a text, which must live until the report is written. */
+void gs_outputs_begin_text(const struct gs_options *options,
+                           const struct gs_statistics *statistics,
+                           const struct gs_report_device *devices, size_t device_count,
+                           struct gs_outputs_text *text, struct gs_output_contents *out);
 
 #endif

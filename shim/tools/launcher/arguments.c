@@ -56,7 +56,7 @@ static const struct {
     {GS_VERB_PAUSE, false, "--wait", offsetof(struct gs_arguments, wait)},
     {GS_VERB_RESUME, false, "--wait", offsetof(struct gs_arguments, wait)},
     {GS_VERB_STATS, true, "--json", offsetof(struct gs_arguments, json)},
-#define GS_REQUEST(word, verb, argument)                                                 \
+#define GS_REQUEST(word, verb, processes, argument)                                      \
     {GS_VERB_##verb, false, "--wait", offsetof(struct gs_arguments, wait)},              \
         {GS_VERB_##verb, true, "--all", offsetof(struct gs_arguments, every)},
 #include "shim/control/requests.def"
@@ -270,7 +270,7 @@ static const struct {
     {"merge", GS_VERB_MERGE},       {"top", GS_VERB_TOP},
     {"pause", GS_VERB_PAUSE},       {"resume", GS_VERB_RESUME},
     {"replay", GS_VERB_REPLAY},     {"advise", GS_VERB_ADVISE},
-#define GS_REQUEST(word, verb, argument) {#word, GS_VERB_##verb},
+#define GS_REQUEST(word, verb, processes, argument) {#word, GS_VERB_##verb},
 #include "shim/control/requests.def"
 };
 
@@ -473,6 +473,8 @@ static void refuse_outputs(const struct gs_arguments *arguments)
                 word_of(arguments->verb), arguments->summary ? " --summary" : "",
                 arguments->verb == GS_VERB_HTML || arguments->verb == GS_VERB_TIMELINE
                     ? "the file of -o"
+                : arguments->verb == GS_VERB_EXPORT
+                    ? "the FORMAT behind the PID to standard output"
                     : "text to standard output");
         }
     }

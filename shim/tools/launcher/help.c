@@ -128,6 +128,18 @@ static const char trim_help[] =
     "Makes a running process return its pool's idle GPU memory to the driver, once\n"
     "its GPU is idle.\n" REQUEST_HELP;
 
+static const char export_help[] =
+    "Writes the current report of a running process to standard output in a FORMAT of\n"
+    "--output: json, pprof, openmetrics, csv and others. The program continues.\n"
+    "\n"
+    "  gpushim export 4711 pprof >heap.pb; go tool pprof -http=: heap.pb\n"
+    "\n"
+    "The process must run under gpushim and have a CUDA context (and not have\n"
+    "GPUSHIM_CONTROL=off).\n"
+    "\n"
+    "  NAME                     the process with this program's or script's name\n"
+    "  --wait=SECONDS           how long to wait for an answer (default 10)\n";
+
 static const char general_help[] =
     "Runs the command with libgpushim.so preloaded: GPU memory comes from a pool, and\n"
     "what is still allocated at exit, or at Ctrl-C or a crash, is reported.\n"
@@ -156,7 +168,7 @@ static const char general_help[] =
     "  diff REPORT REPORT       call sites whose leaks are new, grew or are gone\n"
     "  merge REPORT|FOLDER...   the sum over processes, such as the ranks of a job\n"
     "  top [FOLDER]             the memory of running processes, refreshed\n"
-    "  stats|dump|owners PID    of a running process: totals, report, owners\n"
+    "  stats|dump|owners|export PID  a running process: totals, report, owners, JSON\n"
     "  set PID NAME=VALUE, trim PID  change an option; return idle memory\n"
     "  pause PID, resume PID    move a process's GPU memory to the host, and back\n"
     "  replay TRACE...          run a recorded trace through the pool, and measure it\n"
@@ -171,6 +183,9 @@ static const char watch_help[] =
     "  beside: a helper process, while the command replaces the launcher;\n"
     "  parent: the launcher, which waits for the command; off: none; auto: as needed\n";
 
+#define REQUEST_MANY "PID|NAME...|--all"
+#define REQUEST_ONE  "PID|NAME"
+
 /* Each line of usage begins with "usage: " or as much space. */
 #define PAUSE_USAGE                                                                      \
     "usage: gpushim pause [--wait=SECONDS] PID...\n"                                     \
@@ -183,7 +198,7 @@ static const struct {
     [GS_VERB_RUN] = {"usage: gpushim [options] [run] [--] command [args...]\n"
                      "       gpushim report|html|timeline|diff|merge|top|stats|dump|"
                      "owners|set|trim|\n"
-                     "               pause|resume|replay|advise\n",
+                     "               export|pause|resume|replay|advise\n",
                      general_help},
     [GS_VERB_REPORT] = {"usage: gpushim [options] report [options] STATE_FILE...\n",
                         report_help},
@@ -201,9 +216,9 @@ static const struct {
     [GS_VERB_RESUME] = {PAUSE_USAGE, pause_help},
     [GS_VERB_REPLAY] = {"usage: gpushim [options] replay [options] TRACE...\n", NULL},
     [GS_VERB_ADVISE] = {"usage: gpushim [options] advise [options] TRACE\n", NULL},
-#define GS_REQUEST(word, verb, argument)                                                 \
-    [GS_VERB_##verb] = {"usage: gpushim " #word " [options] PID|NAME...|--all" argument  \
-                        "\n",                                                            \
+#define GS_REQUEST(word, verb, processes, argument)                                      \
+    [GS_VERB_##verb] = {"usage: gpushim " #word                                          \
+                        " [options] " REQUEST_##processes argument "\n",                 \
                         word##_help},
 #include "shim/control/requests.def"
 };

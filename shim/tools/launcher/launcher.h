@@ -44,7 +44,7 @@ enum gs_verb {
     GS_VERB_RESUME,
     GS_VERB_REPLAY,
     GS_VERB_ADVISE,
-#define GS_REQUEST(word, verb, argument) GS_VERB_##verb,
+#define GS_REQUEST(word, verb, processes, argument) GS_VERB_##verb,
 #include "shim/control/requests.def"
     GS_VERBS
 };

@@ -1,6 +1,6 @@
 /*
- * request.c - gpushim stats, dump, owners, set and trim: asks running processes, and
- * writes what they answer.
+ * request.c - gpushim stats, dump, owners, set, trim and export: asks running processes,
+ * and writes what they answer.
  *
  * Owns: nothing.   Lock: none.   Source: shim/control/requests.def
  */
@@ -11,11 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "gs_read_text.h"
+#include "shim/report/outputs.h"
 #include "shim/settings/options.h"
 #include "shim/settings/options_lists.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/reader/ask.h"
+#include "shim/tools/reader/ask_why.h"
 #include "shim/tools/reader/glance.h"
 #include "tracker/report/text/color.h"
 #include "tracker/report/text/text.h"
@@ -28,9 +29,9 @@
 static const struct {
     enum gs_verb verb;
     char word[WORD_BYTES];
-    bool takes; /* NAME=VALUE */
+    enum { MANY, ONE } processes;
 } rows[] = {
-#define GS_REQUEST(word, verb, argument) {GS_VERB_##verb, #word, sizeof(argument) > 1},
+#define GS_REQUEST(word, verb, processes, argument) {GS_VERB_##verb, #word, processes},
 #include "shim/control/requests.def"
 };
 
@@ -102,8 +103,16 @@ static void print_report(const struct gs_ask_answer *answer)
     gs_text_free(&text);
 }
 
-static bool print_answer(const struct inquiry *inquiry,
-                         const struct gs_ask_answer *answer)
+/* An export of any format as it came, but nothing that a terminal might execute. */
+static void print_export(struct gs_ask_answer *answer)
+{
+    if (isatty(STDOUT_FILENO)) {
+        gs_ask_make_printable(answer);
+    }
+    (void)fwrite(answer->text, 1, answer->length, stdout);
+}
+
+static bool print_answer(const struct inquiry *inquiry, struct gs_ask_answer *answer)
 {
     switch (inquiry->verb) {
     case GS_VERB_STATS:
@@ -115,6 +124,9 @@ static bool print_answer(const struct inquiry *inquiry,
     case GS_VERB_DUMP:
     case GS_VERB_OWNERS:
         print_report(answer);
+        return true;
+    case GS_VERB_EXPORT:
+        print_export(answer);
         return true;
     default:
         printf("%ld: %s\n", (long)answer->pid, answer->text);
@@ -139,22 +151,24 @@ static void take_answer(struct inquiry *inquiry, bool answered, pid_t pid,
 
 /* ---- processes --------------------------------------------------------------------- */
 
-/* Returns whether the process runs a program of this name, or a script: the file name of
- * its first word, or of the second. */
-static bool is_named(pid_t pid, const char *name)
+static bool ask(const struct inquiry *inquiry, const struct gs_ask_thread *thread,
+                struct gs_ask_answer *out)
 {
-    static char words[4096]; /* one thread asks */
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/cmdline", (long)pid);
-    size_t length = gs_read_text(path, words, sizeof(words));
-    const char *at = words;
-    for (unsigned i = 0; i < 2 && at < words + length; i++, at += strlen(at) + 1) {
-        const char *slash = strrchr(at, '/');
-        if (strcmp(slash ? slash + 1 : at, name) == 0) {
-            return true;
-        }
+    return inquiry->verb == GS_VERB_EXPORT
+               ? gs_ask_bytes(thread, inquiry->request, inquiry->wait_ms, out)
+               : gs_ask(thread, inquiry->request, inquiry->wait_ms, out);
+}
+
+static void ask_number(struct inquiry *inquiry, pid_t pid)
+{
+    struct gs_ask_thread thread;
+    struct gs_ask_answer answer = {.pid = pid};
+    answer.problem = gs_ask_find(pid, &thread);
+    bool answered = !answer.problem && ask(inquiry, &thread, &answer);
+    if (answer.problem == gs_ask_gone) {
+        answer.problem = gs_ask_why_none(pid);
     }
-    return false;
+    take_answer(inquiry, answered, pid, &answer);
 }
 
 /* Every process of this user, of all users for root, that answers; with a name only those
@@ -166,10 +180,10 @@ static void ask_all(struct inquiry *inquiry, const char *name)
     struct gs_ask_thread *threads = gs_ask_list(&count);
     for (size_t i = 0; i < count; i++) {
         struct gs_ask_answer answer;
-        if (name && !is_named(threads[i].pid, name)) {
+        if (name && !gs_ask_is_named(threads[i].pid, name)) {
             continue;
         }
-        bool answered = gs_ask(&threads[i], inquiry->request, inquiry->wait_ms, &answer);
+        bool answered = ask(inquiry, &threads[i], &answer);
         if (!answered &&
             (answer.problem == gs_ask_foreign || answer.problem == gs_ask_gone)) {
             continue;
@@ -184,6 +198,30 @@ static void ask_all(struct inquiry *inquiry, const char *name)
         gs_launcher_warn("--all: no process of yours can be asked");
         inquiry->failed++;
     }
+}
+
+/* The one process of this name. */
+static void ask_only(struct inquiry *inquiry, const char *name)
+{
+    size_t count, named = 0;
+    struct gs_ask_thread *threads = gs_ask_list(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (gs_ask_is_named(threads[i].pid, name)) {
+            threads[named++] = threads[i];
+        }
+    }
+    if (named == 1) {
+        ask_number(inquiry, threads[0].pid);
+    } else if (named == 0) {
+        gs_launcher_warn("%.200s: no process of this name can be asked", name);
+        inquiry->failed++;
+    } else {
+        gs_launcher_warn("%.200s: %zu processes have this name, such as %ld and %ld: "
+                         "give the PID of one",
+                         name, named, (long)threads[0].pid, (long)threads[1].pid);
+        inquiry->failed++;
+    }
+    free(threads);
 }
 
 static bool is_number(const char *word)
@@ -264,6 +302,37 @@ static void take_settings(struct inquiry *inquiry, char **words, const char *wor
     }
 }
 
+/* Takes the format, the last word, out of the words, which are then one process. */
+static void take_format(struct inquiry *inquiry, char **words)
+{
+    char wrong[GS_OUTPUTS_WRONG_BYTES];
+    size_t count = 0;
+    while (words[count]) {
+        count++;
+    }
+    if (count < 2) {
+        gs_help_refuse(inquiry->verb, "export: no %s is given",
+                       count == 0 || gs_outputs_wrong(words[0], wrong) ? "FORMAT"
+                                                                       : "PID or NAME");
+    }
+    if (count > 2) {
+        gs_help_refuse(inquiry->verb, "export takes one process; the second is %.200s",
+                       words[1]);
+    }
+    size_t row = gs_outputs_format(words[1], strlen(words[1]));
+    if (row == GS_EXPORT_FORMATS) {
+        const char *why = gs_outputs_wrong(words[1], wrong);
+        gs_launcher_fail(GS_EXIT_USAGE, "export: %s", why ? why : "no FORMAT is given");
+    }
+    if (row == GS_EXPORT_pprof && isatty(STDOUT_FILENO)) {
+        gs_launcher_fail(GS_EXIT_USAGE, "export: pprof is binary: write it to a file, "
+                                        "such as >heap.pb, or to a pipe");
+    }
+    (void)snprintf(inquiry->request, sizeof(inquiry->request), "export %s",
+                   gs_export_formats[row].name);
+    words[1] = NULL;
+}
+
 bool gs_request_is_verb(enum gs_verb verb)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
@@ -289,8 +358,13 @@ int gs_request_run(const struct gs_arguments *arguments)
                     : DEFAULT_WAIT_S);
     (void)strcpy(inquiry.request, rows[i].word);
     char **pids = arguments->command;
-    if (pids[0] && rows[i].takes) {
+    if (arguments->every && rows[i].processes == ONE) {
+        gs_help_refuse(inquiry.verb, "%s takes one process, not --all", rows[i].word);
+    }
+    if (pids[0] && inquiry.verb == GS_VERB_SET) {
         take_settings(&inquiry, pids, rows[i].word);
+    } else if (inquiry.verb == GS_VERB_EXPORT) {
+        take_format(&inquiry, pids);
     }
     for (char **pid = pids; *pid; pid++) {
         if (is_number(*pid)) {
@@ -308,14 +382,13 @@ int gs_request_run(const struct gs_arguments *arguments)
         ask_all(&inquiry, NULL);
     }
     for (char **word = pids; *word; word++) {
-        if (!is_number(*word)) {
+        if (is_number(*word)) {
+            ask_number(&inquiry, (pid_t)number_of("a process", *word, INT32_MAX));
+        } else if (rows[i].processes == ONE) {
+            ask_only(&inquiry, *word);
+        } else {
             ask_all(&inquiry, *word);
-            continue;
         }
-        pid_t pid = (pid_t)number_of("a process", *word, INT32_MAX);
-        struct gs_ask_answer answer;
-        bool answered = gs_ask_process(pid, inquiry.request, inquiry.wait_ms, &answer);
-        take_answer(&inquiry, answered, pid, &answer);
     }
     if (ferror(stdout) || fflush(stdout) != 0) {
         gs_launcher_warn("standard output cannot be written: %s",

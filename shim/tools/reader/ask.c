@@ -30,14 +30,14 @@
 
 #define MS_NS 1000000ull
 /* Between two looks at whether the process is stopped. */
-#define SLICE_MS 100
+#define LOOK_NS  (100 * MS_NS)
+#define SLICE_NS LOOK_NS
 #define NAP_NS   (5 * MS_NS)
 
 const char gs_ask_stopped[] = "it is stopped, by a signal or a debugger";
 const char gs_ask_gone[] = "it has ended";
 const char gs_ask_foreign[] = "it is another user's process";
-
-static const char no_answer[] = "no answer in time (--wait)";
+const char gs_ask_late[] = "no answer in time (--wait)";
 
 /* ---- threads ----------------------------------------------------------------------- */
 
@@ -145,6 +145,22 @@ struct gs_ask_thread *gs_ask_list(size_t *count)
     return threads;
 }
 
+bool gs_ask_is_named(pid_t pid, const char *name)
+{
+    static char words[4096]; /* one thread asks */
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/cmdline", (long)pid);
+    size_t length = gs_read_text(path, words, sizeof(words));
+    const char *at = words;
+    for (unsigned i = 0; i < 2 && at < words + length; i++, at += strlen(at) + 1) {
+        const char *slash = strrchr(at, '/');
+        if (strcmp(slash ? slash + 1 : at, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- the segment ------------------------------------------------------------------- */
 
 /* Enters the IPC namespace of a thread. Returns a descriptor of the own one; -1: it is
@@ -247,66 +263,86 @@ static int send_signal(const struct gs_ask_thread *thread, int fd, int segment)
     return sent == 0 ? 0 : errno;
 }
 
-/* Wakes the thread, if it still may be. Returns NULL, or why not. In: fd  as above */
-static const char *wake(const struct gs_ask_thread *thread, int fd, int segment,
-                        uint64_t until_ns)
+/* Wakes the thread, if it still may be, or leaves that for later. Returns NULL, or why it
+ * never will. */
+static const char *wake(struct gs_ask_call *call)
 {
-    struct gs_wait wait = {.nap_ns = NAP_NS, .until_ns = until_ns};
-    const char *problem;
     uid_t user;
-    for (;;) {
-        /* Each time: it may have ended, or installed a filter. */
-        if ((problem = check(thread, &user))) {
-            return problem;
-        }
-        switch (send_signal(thread, fd, segment)) {
-        case 0:
-            return NULL;
-        case EAGAIN: /* as many signals wait as may */
-            if (gs_wait_step(&wait)) {
-                continue;
-            }
-            return no_answer;
-        case EPERM:
-            return gs_ask_foreign;
-        case ESRCH:
-            return gs_ask_gone;
-        default:
-            return "signals to it are not possible";
-        }
+    /* Each time: it may have ended, or installed a filter. */
+    const char *problem = check(&call->thread, &user);
+    if (problem) {
+        return problem;
+    }
+    switch (send_signal(&call->thread, call->fd, call->segment)) {
+    case 0:
+        call->woken = true;
+        return NULL;
+    case EAGAIN: /* as many signals wait as may */
+        return gs_now_ns() < call->until_ns ? NULL : gs_ask_late;
+    case EPERM:
+        return gs_ask_foreign;
+    case ESRCH:
+        return gs_ask_gone;
+    default:
+        return "signals to it are not possible";
     }
 }
 
 /* ---- the answer -------------------------------------------------------------------- */
 
-/* Waits for the next piece. Returns NULL, or why there is none. */
-static const char *await_piece(struct gs_control_box *box, uint32_t turn,
-                               const struct gs_ask_thread *thread, uint64_t until_ns)
+/* Returns NULL if the next piece may still come, or why it will not. In: now  the turn */
+static const char *look(struct gs_ask_call *call, uint32_t now)
 {
-    for (;;) {
-        uint32_t now = gs_control_await(box, turn, SLICE_MS * MS_NS);
-        if (now == GS_CONTROL_PIECE) {
-            return NULL;
-        }
-        if (now == GS_CONTROL_OTHER) {
-            return "it has another version of gpushim";
-        }
-        if (now == turn && gs_process_is_stopped(thread->pid)) {
+    uint64_t now_ns = gs_now_ns();
+    bool same = now == call->turn;
+    call->turn = now;
+    if (now == GS_CONTROL_OTHER) {
+        return "it has another version of gpushim";
+    }
+    if (same && now_ns >= call->look_ns) {
+        call->look_ns = now_ns + LOOK_NS;
+        if (gs_process_is_stopped(call->thread.pid)) {
             return gs_ask_stopped;
         }
-        if (now == turn && syscall(SYS_tgkill, thread->pid, thread->tid, 0) != 0) {
+        if (syscall(SYS_tgkill, call->thread.pid, call->thread.tid, 0) != 0) {
             return gs_ask_gone;
         }
-        if (gs_now_ns() >= until_ns) {
-            return no_answer;
-        }
-        turn = now;
     }
+    return now_ns >= call->until_ns ? gs_ask_late : NULL;
 }
 
-/* Another user's process may say anything: its text does nothing in a terminal. */
-static void remove_controls(char *text, size_t length)
+/* Takes a piece. Returns NULL, or why the answer cannot be whole. */
+static const char *take_piece(struct gs_ask_call *call)
 {
+    struct gs_control_box *box = call->box;
+    struct gs_ask_answer *out = &call->answer;
+    uint32_t length = __atomic_load_n(&box->length, __ATOMIC_RELAXED);
+    if (!out->text) {
+        call->total = __atomic_load_n(&box->total, __ATOMIC_RELAXED);
+        out->refused = box->refused != 0;
+        if (call->total > call->most_bytes) {
+            return "its answer is too long";
+        }
+        if (!(out->text = malloc(call->total + 1))) {
+            return "no memory for its answer";
+        }
+    }
+    if (length > sizeof(box->piece) || length > call->total - out->length ||
+        (length == 0 && call->total > 0)) {
+        return "its answer cannot be read";
+    }
+    memcpy(out->text + out->length, box->piece, length);
+    out->length += length;
+    out->text[out->length] = '\0';
+    call->turn = GS_CONTROL_NEXT;
+    (void)gs_control_hand_over(box, GS_CONTROL_PIECE, call->turn);
+    return NULL;
+}
+
+void gs_ask_make_printable(struct gs_ask_answer *answer)
+{
+    char *text = answer->text;
+    size_t length = answer->length;
     for (size_t i = 0; i < length; i++) {
         unsigned char byte = (unsigned char)text[i];
         unsigned char next = i + 1 < length ? (unsigned char)text[i + 1] : 0;
@@ -319,39 +355,6 @@ static void remove_controls(char *text, size_t length)
     }
 }
 
-/* Takes the pieces. Returns NULL, or why the answer is not whole. */
-static const char *read_answer(struct gs_control_box *box,
-                               const struct gs_ask_thread *thread, uint64_t until_ns,
-                               struct gs_ask_answer *out)
-{
-    uint32_t turn = GS_CONTROL_ASKED;
-    uint64_t total = 0;
-    do {
-        const char *problem = await_piece(box, turn, thread, until_ns);
-        uint32_t length = problem ? 0 : __atomic_load_n(&box->length, __ATOMIC_RELAXED);
-        if (!problem && !out->text) {
-            total = __atomic_load_n(&box->total, __ATOMIC_RELAXED);
-            out->refused = box->refused != 0;
-            out->text = total <= GS_CONTROL_ANSWER_BYTES ? malloc(total + 1) : NULL;
-            problem = out->text ? NULL : "no memory for its answer";
-        }
-        if (!problem && (length > sizeof(box->piece) || length > total - out->length ||
-                         (length == 0 && total > 0))) {
-            problem = "its answer cannot be read";
-        }
-        if (problem) {
-            return problem;
-        }
-        memcpy(out->text + out->length, box->piece, length);
-        out->length += length;
-        turn = GS_CONTROL_NEXT;
-        (void)gs_control_hand_over(box, GS_CONTROL_PIECE, turn);
-    } while (out->length < total);
-    out->text[total] = '\0';
-    remove_controls(out->text, total);
-    return NULL;
-}
-
 static void leave(struct gs_control_box *box)
 {
     __atomic_store_n(&box->turn, GS_CONTROL_LEFT, __ATOMIC_RELEASE);
@@ -359,53 +362,108 @@ static void leave(struct gs_control_box *box)
     (void)shmdt(box);
 }
 
-bool gs_ask(const struct gs_ask_thread *thread, const char *request, unsigned wait_ms,
-            struct gs_ask_answer *out)
+/* ---- calls ------------------------------------------------------------------------- */
+
+void gs_ask_begin(const struct gs_ask_thread *thread, const char *request,
+                  unsigned wait_ms, size_t most_bytes, struct gs_ask_call *out)
 {
-    uint64_t until_ns = gs_now_ns() + wait_ms * MS_NS;
+    uint64_t now_ns = gs_now_ns();
     uid_t user;
-    int segment;
-    *out = (struct gs_ask_answer){.pid = thread->pid};
-    if ((out->problem = check(thread, &user))) {
-        return false;
+    *out = (struct gs_ask_call){.thread = *thread,
+                                .until_ns = now_ns + wait_ms * MS_NS,
+                                .look_ns = now_ns + LOOK_NS,
+                                .most_bytes = most_bytes,
+                                .fd = -1,
+                                .turn = GS_CONTROL_ASKED,
+                                .answer = {.pid = thread->pid}};
+    if ((out->answer.problem = check(thread, &user))) {
+        return;
     }
     /* Before the look at the thread, so that it is no later one of the same number. */
-    int fd = (int)syscall(SYS_pidfd_open, thread->tid, PIDFD_THREAD);
+    out->fd = (int)syscall(SYS_pidfd_open, thread->tid, PIDFD_THREAD);
     int back = enter_ipc(thread);
-    struct gs_control_box *box = back != -2 ? make_box(user, request, &segment) : NULL;
-    if (!box) {
-        out->problem = back == -2
-                           ? "it is in another IPC namespace, such as a container's: "
-                             "ask it there, or as root"
-                           : "no shared memory can be made to ask it";
-    } else {
-        if (!(out->problem = wake(thread, fd, segment, until_ns))) {
-            out->problem = read_answer(box, thread, until_ns, out);
-        }
-        leave(box);
+    if (back == -2) {
+        out->answer.problem = "it is in another IPC namespace, such as a container's: "
+                              "ask it there, or as root";
+    } else if (!(out->box = make_box(user, request, &out->segment))) {
+        out->answer.problem = "no shared memory can be made to ask it";
     }
     if (back >= 0) {
         (void)setns(back, CLONE_NEWIPC);
         (void)close(back);
     }
-    if (fd >= 0) {
-        (void)close(fd);
+}
+
+/* Returns NULL, or why there will be no answer. Out: *whole  it is there */
+static const char *go_on(struct gs_ask_call *call, uint64_t wait_ns, bool *whole)
+{
+    const char *problem = call->woken ? NULL : wake(call);
+    if (problem) {
+        return problem;
     }
-    if (out->problem) {
-        free(out->text);
-        out->text = NULL;
+    if (!call->woken) {
+        gs_nap(wait_ns < NAP_NS ? wait_ns : NAP_NS);
+        return NULL;
     }
+    uint32_t now = wait_ns > 0 ? gs_control_await(call->box, call->turn, wait_ns)
+                               : __atomic_load_n(&call->box->turn, __ATOMIC_ACQUIRE);
+    if (now != GS_CONTROL_PIECE) {
+        return look(call, now);
+    }
+    problem = take_piece(call);
+    *whole = !problem && call->answer.length == call->total;
+    return problem;
+}
+
+bool gs_ask_step(struct gs_ask_call *call, uint64_t wait_ns)
+{
+    bool whole = false;
+    if (!call->answer.problem) {
+        call->answer.problem = go_on(call, wait_ns, &whole);
+    }
+    if (call->answer.problem) {
+        free(call->answer.text);
+        call->answer.text = NULL;
+        call->answer.length = 0;
+    }
+    return whole || call->answer.problem;
+}
+
+void gs_ask_end(struct gs_ask_call *call)
+{
+    if (call->box) {
+        leave(call->box);
+        call->box = NULL;
+    }
+    if (call->fd >= 0) {
+        (void)close(call->fd);
+        call->fd = -1;
+    }
+}
+
+bool gs_ask_bytes(const struct gs_ask_thread *thread, const char *request,
+                  unsigned wait_ms, struct gs_ask_answer *out)
+{
+    struct gs_ask_call call;
+    gs_ask_begin(thread, request, wait_ms, GS_CONTROL_ANSWER_BYTES, &call);
+    while (!gs_ask_step(&call, SLICE_NS)) {
+    }
+    gs_ask_end(&call);
+    *out = call.answer;
     return !out->problem;
 }
 
-bool gs_ask_process(pid_t pid, const char *request, unsigned wait_ms,
-                    struct gs_ask_answer *out)
+bool gs_ask(const struct gs_ask_thread *thread, const char *request, unsigned wait_ms,
+            struct gs_ask_answer *out)
 {
-    struct gs_ask_thread thread;
-    *out = (struct gs_ask_answer){.pid = pid};
-    bool answered = find_thread(pid, &thread) && gs_ask(&thread, request, wait_ms, out);
-    if (!answered && (!out->problem || out->problem == gs_ask_gone)) {
-        out->problem = gs_ask_why_none(pid);
+    bool answered = gs_ask_bytes(thread, request, wait_ms, out);
+    if (answered) {
+        gs_ask_make_printable(out);
     }
     return answered;
+}
+
+const char *gs_ask_find(pid_t pid, struct gs_ask_thread *out)
+{
+    return find_thread(pid, out) ? NULL : gs_ask_why_none(pid);
 }

@@ -102,6 +102,60 @@ for way in shared static linked; do
   add_case "control answers $way" control_answers_case "$way"
 done
 
+# The report in each format, of one process, by number or name.
+control_export_case() {
+  local format first status
+
+  need python3
+  control_start program -- "$apps/asked_$1" "$PWD/over"
+  first=$pid
+  for format in json pprof collapsed collapsed-peak csv prometheus openmetrics; do
+    ask "$format" export "$pid" "$format"
+    expect_status "$format" 0
+    expect_quiet "$format"
+  done
+  ask named export "asked_$1" JSON
+  ask total export "$pid" collapsed-total
+  control_start counts GPUSHIM_OUTPUT=pprof GPUSHIM_OUTPUT_FILE=/dev/null -- "$apps/asked_$1" "$PWD/over" idle
+  ask all export "$pid" collapsed-total
+  ask both export "asked_$1" json
+  ask without export "$pid"
+  ask nobody export json
+  ask unknown export "$pid" yaml
+  ask two export "$pid" "$pid" json
+  ask every export --all json
+  control_end
+  python3 -S "$here/report_json.py" validate "$sources/docs/schema/report-1.json" json.out >problems
+  status=$?
+  [[ $status -eq 0 || $status -eq 77 ]] || { cat problems && fail "the JSON is not as its schema says"; }
+  expect_count json.out '"running": true' 1
+  expect_text json.out '"ending": "on gpushim export"'
+  expect_text json.out '{"bytes": 1048576, "count": 1, '
+  expect_text collapsed.out '^GPU 0;main;hold 1048576$'
+  expect_text csv.out '^0,device,asked_.*,main;hold,1048576,1,'
+  for format in prometheus openmetrics; do
+    python3 -S "$here/openmetrics.py" check "$format.out" || fail "$format"
+    expect_text "$format.out" "^gpushim_live_bytes[{].*pid=\"$first\".* 1048576\$"
+  done
+  if command -v go >/dev/null; then
+    run_in top HOME="$PWD" -- go tool pprof -top pprof.out
+    expect_text top.out '^ +1MB .* hold$'
+  fi
+  expect_text all.out '^GPU 0;main 41943040$'
+  [[ $(<named.status) == 0 ]] || expect_text named.err 'processes have this name' # others may run beside this one
+  expect_status both 1
+  expect_text both.err "^gpushim: asked_$1: [0-9]+ processes have this name, such as [0-9]+ and [0-9]+: give the PID of one\$"
+  expect_status total 1
+  expect_text total.err 'it has not counted all allocations: start it with GPUSHIM_OUTPUT=collapsed-total$'
+  for format in without nobody unknown two every; do
+    expect_status "$format" 2
+    expect_count "$format.err" '^gpushim: ' 1
+  done
+}
+for way in shared linked; do
+  add_case "control export $way" control_export_case "$way"
+done
+
 # The idle 40 MiB go back, by the trim thread alone.
 control_trim_case() {
   control_start keeps GPUSHIM_POOL_TRIM=60m -- "$apps/asked_linked" "$PWD/over" idle
@@ -257,6 +311,18 @@ control_child_case() {
   expect_no_text program.out 'a child has ended'
 }
 add_case "control of what hears of children" control_child_case parent
+# Nor does an export, which has stacks, too.
+control_export_child_case() {
+  control_start program -- "$apps/asked_linked" "$PWD/over" "$1"
+  ask json export "$pid" json
+  control_end
+  expect_status json 0
+  expect_text json.out '"function": "hold"'
+  expect_no_text json.out '"line": [1-9]'
+  expect_no_text program.out 'a child has ended'
+}
+add_case "control export of what hears of children" control_export_child_case parent
+add_case "control export of what blocks the signal of children" control_export_child_case blocker
 add_case "control of what blocks the signal of children" control_child_case blocker
 
 # As many signals wait as may: the thread hears that it must end.

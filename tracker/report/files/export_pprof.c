@@ -392,6 +392,16 @@ static void put_windows(struct profile *profile)
     gs_text_free(&text);
 }
 
+/* Says so where only live allocations were counted. */
+static void put_untallied(struct profile *profile)
+{
+    if (!profile->export->tracker->tally) {
+        put_number(profile, PROFILE_COMMENT,
+                   string(profile, "alloc_ values count live allocations alone: "
+                                   "GPUSHIM_OUTPUT=pprof was not set"));
+    }
+}
+
 static void put_head(struct profile *profile)
 {
     const struct gs_export *export = profile->export;
@@ -412,6 +422,7 @@ static void put_head(struct profile *profile)
     put_number(profile, PROFILE_DURATION_NANOS, now_ns);
     put_number(profile, PROFILE_COMMENT, string(profile, export->config->command));
     put_windows(profile);
+    put_untallied(profile);
 }
 
 static void put_strings(struct profile *profile)
