@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""openmetrics.py - looks at a file that GPUSHIM_METRICS_FILE named, for the end-to-end tests.
+"""openmetrics.py - looks at a file that GPUSHIM_METRICS_FILE named, or a page of gpushim serve, for the
+end-to-end tests.
 
   openmetrics.py check FILE              by the rules of OpenMetrics 1.0 if it ends in "# EOF", else of
                                          Prometheus' text format, and those that the textfile
@@ -40,7 +41,11 @@ def sample_of(line, number):
     name = NAME.match(line)
     demand(name, number, "no name: %r" % line)
     at, labels = name.end(), {}
-    demand(line[at:at + 1] == "{", number, "no labels: %r" % line)
+    # Of the library's samples each has labels.
+    demand(line[at:at + 1] == "{" or name.group().startswith("gpushim_serve_"), number, "no labels: %r" % line)
+    if line[at:at + 1] == " ":
+        demand(NUMBER.fullmatch(line[at + 1:]), number, "no number alone: %r" % line)
+        return Sample(name.group(), labels, float(line[at + 1:]))
     while line[at:at + 1] in ("{", ","):
         label = LABEL.match(line, at + 1)
         demand(label, number, "no label at %d: %r" % (at + 1, line))

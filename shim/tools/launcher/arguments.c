@@ -56,6 +56,9 @@ static const struct {
     {GS_VERB_PAUSE, false, "--wait", offsetof(struct gs_arguments, wait)},
     {GS_VERB_RESUME, false, "--wait", offsetof(struct gs_arguments, wait)},
     {GS_VERB_STATS, true, "--json", offsetof(struct gs_arguments, json)},
+    {GS_VERB_SERVE, false, "--listen", offsetof(struct gs_arguments, listen)},
+    {GS_VERB_SERVE, false, "--token-file", offsetof(struct gs_arguments, token_file)},
+    {GS_VERB_SERVE, false, "--pod-logs", offsetof(struct gs_arguments, pod_logs)},
 #define GS_REQUEST(word, verb, processes, argument)                                      \
     {GS_VERB_##verb, false, "--wait", offsetof(struct gs_arguments, wait)},              \
         {GS_VERB_##verb, true, "--all", offsetof(struct gs_arguments, every)},
@@ -270,6 +273,7 @@ static const struct {
     {"merge", GS_VERB_MERGE},       {"top", GS_VERB_TOP},
     {"pause", GS_VERB_PAUSE},       {"resume", GS_VERB_RESUME},
     {"replay", GS_VERB_REPLAY},     {"advise", GS_VERB_ADVISE},
+    {"serve", GS_VERB_SERVE},
 #define GS_REQUEST(word, verb, processes, argument) {#word, GS_VERB_##verb},
 #include "shim/control/requests.def"
 };
@@ -475,7 +479,8 @@ static void refuse_outputs(const struct gs_arguments *arguments)
                     ? "the file of -o"
                 : arguments->verb == GS_VERB_EXPORT
                     ? "the FORMAT behind the PID to standard output"
-                    : "text to standard output");
+                : arguments->verb == GS_VERB_SERVE ? "no files"
+                                                   : "text to standard output");
         }
     }
 }

@@ -170,6 +170,7 @@ static const char general_help[] =
     "  top [FOLDER]             the memory of running processes, refreshed\n"
     "  stats|dump|owners|export PID  a running process: totals, report, owners, JSON\n"
     "  set PID NAME=VALUE, trim PID  change an option; return idle memory\n"
+    "  serve [--listen=ADDRESS] metrics, profiles and pages of all processes, by HTTP\n"
     "  pause PID, resume PID    move a process's GPU memory to the host, and back\n"
     "  replay TRACE...          run a recorded trace through the pool, and measure it\n"
     "  advise TRACE             find better settings of the pool for a trace\n"
@@ -182,6 +183,26 @@ static const char watch_help[] =
     "  which process writes the report of a killed process (docs/state.md):\n"
     "  beside: a helper process, while the command replaces the launcher;\n"
     "  parent: the launcher, which waits for the command; off: none; auto: as needed\n";
+
+static const char serve_help[] =
+    "Answers HTTP requests about your processes (as root: all users') under gpushim\n"
+    "with a CUDA context, until Ctrl-C or SIGTERM.\n"
+    "\n"
+    "  /                        a table for a browser, refreshed; links to:\n"
+    "  /process?pid=N           the report of a process, as a page\n"
+    "  /metrics                 all processes, for Prometheus\n"
+    "  /debug/pprof/heap?pid=N  a profile for go tool pprof, Pyroscope, Parca; also\n"
+    "                           /debug/pprof/allocs, and name=PROGRAM for pid=N\n"
+    "  /healthz                 ok\n"
+    "\n"
+    "  --listen=ADDRESS         ADDRESS:PORT, PORT or unix:FILE (default\n"
+    "                           127.0.0.1:19400); other machines need --token-file\n"
+    "  --token-file=FILE        answer only requests with Authorization: Bearer and\n"
+    "                           the first line of FILE\n"
+    "  --pod-logs=FOLDER        where Kubernetes has links to the logs of containers,\n"
+    "                           for names of pods (default /var/log/containers)\n"
+    "\n"
+    "Needs libmicrohttpd (package libmicrohttpd12 or libmicrohttpd12t64).\n";
 
 #define REQUEST_MANY "PID|NAME...|--all"
 #define REQUEST_ONE  "PID|NAME"
@@ -198,7 +219,7 @@ static const struct {
     [GS_VERB_RUN] = {"usage: gpushim [options] [run] [--] command [args...]\n"
                      "       gpushim report|html|timeline|diff|merge|top|stats|dump|"
                      "owners|set|trim|\n"
-                     "               export|pause|resume|replay|advise\n",
+                     "               export|serve|pause|resume|replay|advise\n",
                      general_help},
     [GS_VERB_REPORT] = {"usage: gpushim [options] report [options] STATE_FILE...\n",
                         report_help},
@@ -214,6 +235,9 @@ static const struct {
                      top_help},
     [GS_VERB_PAUSE] = {PAUSE_USAGE, pause_help},
     [GS_VERB_RESUME] = {PAUSE_USAGE, pause_help},
+    [GS_VERB_SERVE] = {"usage: gpushim serve [--listen=ADDRESS] [--token-file=FILE] "
+                       "[--pod-logs=FOLDER]\n",
+                       serve_help},
     [GS_VERB_REPLAY] = {"usage: gpushim [options] replay [options] TRACE...\n", NULL},
     [GS_VERB_ADVISE] = {"usage: gpushim [options] advise [options] TRACE\n", NULL},
 #define GS_REQUEST(word, verb, processes, argument)                                      \

@@ -53,8 +53,14 @@ static const char *escape_of(const char *c, size_t length)
     return length == 0 ? "\\ufffd" : ""; /* not UTF-8 */
 }
 
+/* A failure is the sink's, which remembers it. */
+static void put(const struct gs_export_sink *page, const char *data, size_t length)
+{
+    (void)page->write(page->self, data, length);
+}
+
 /* In JSON these characters are in strings alone, and follow no backslash. */
-static void put_json(struct gs_page *page, const char *text)
+static void put_json(const struct gs_export_sink *page, const char *text)
 {
     const char *done = text;
     while (*text) {
@@ -64,21 +70,22 @@ static void put_json(struct gs_page *page, const char *text)
         const char *escape = plain ? "" : escape_of(text, length);
         const char *next = text + (length ? length : 1);
         if (escape[0]) {
-            (void)gs_page_put(page, done, (size_t)(text - done));
-            (void)gs_page_put(page, escape, strlen(escape));
+            put(page, done, (size_t)(text - done));
+            put(page, escape, strlen(escape));
             done = next;
         }
         text = next;
     }
-    (void)gs_page_put(page, done, (size_t)(text - done));
+    put(page, done, (size_t)(text - done));
 }
 
 /* Writes the template from `from` to behind the tag. Returns what follows. */
-static const char *put_until(struct gs_page *page, const char *from, const char *tag)
+static const char *put_until(const struct gs_export_sink *page, const char *from,
+                             const char *tag)
 {
     const char *at = memmem(from, (size_t)(gs_view_page_end - from), tag, strlen(tag));
     size_t length = (size_t)(at - from) + strlen(tag);
-    (void)gs_page_put(page, from, length);
+    put(page, from, length);
     return from + length;
 }
 
@@ -346,15 +353,15 @@ static bool next_run(struct inputs *inputs, struct run *run)
 /* ---- writing -------------------------------------------------------------------------
  */
 
-static void put_text(struct gs_page *page, const char *text)
+static void put_text(const struct gs_export_sink *page, const char *text)
 {
-    (void)gs_page_put(page, text, strlen(text));
+    put(page, text, strlen(text));
 }
 
 /* Writes the texts of a process, and frees them. The first one's are in the template's
  * elements, and those of another in elements of their own. */
-static const char *put_run(struct gs_page *page, const char *rest, struct run *run,
-                           size_t number)
+static const char *put_run(const struct gs_export_sink *page, const char *rest,
+                           struct run *run, size_t number)
 {
     static const char element[] =
         "</script>\n<script type=\"application/json\" id=\"%s-%zu\">";
@@ -376,6 +383,22 @@ static const char *put_run(struct gs_page *page, const char *rest, struct run *r
     free(run->json);
     free(run->timeline);
     return rest;
+}
+
+static bool add_to_text(void *text, const void *data, size_t length)
+{
+    gs_text_add_bytes(text, data, length);
+    return !((struct gs_text *)text)->truncated;
+}
+
+void gs_html_of_report(const char *json, struct gs_text *out)
+{
+    const struct gs_export_sink sink = {.write = add_to_text, .self = out};
+    const char *rest = put_until(&sink, gs_view_page, report_tag);
+    put_json(&sink, json);
+    rest = put_until(&sink, rest, timeline_tag);
+    put_text(&sink, "null");
+    put(&sink, rest, (size_t)(gs_view_page_end - rest));
 }
 
 /* Beside the report: run.json gives run.html, run.state gives run.state.html, and a
@@ -409,6 +432,7 @@ int gs_html_write(const struct gs_arguments *arguments)
 {
     static struct gs_page page;
     static struct run run; /* one thread */
+    const struct gs_export_sink sink = {.write = gs_page_put, .self = &page};
     struct inputs inputs = {.count = 0};
     char *const *words = arguments->command;
     char beside[PATH_MAX];
@@ -435,9 +459,9 @@ int gs_html_write(const struct gs_arguments *arguments)
     bool more = next_run(&inputs, &run); /* before the file is opened: it may fail */
     gs_page_open(&page, "HTML", path, sources);
     for (size_t number = 0; more; more = next_run(&inputs, &run)) {
-        rest = put_run(&page, rest, &run, number++);
+        rest = put_run(&sink, rest, &run, number++);
     }
-    (void)gs_page_put(&page, rest, (size_t)(gs_view_page_end - rest));
+    put(&sink, rest, (size_t)(gs_view_page_end - rest));
     for (size_t i = 0; i < inputs.count; i++) {
         free(inputs.items[i].path);
     }

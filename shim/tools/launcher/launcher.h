@@ -44,6 +44,7 @@ enum gs_verb {
     GS_VERB_RESUME,
     GS_VERB_REPLAY,
     GS_VERB_ADVISE,
+    GS_VERB_SERVE,
 #define GS_REQUEST(word, verb, processes, argument) GS_VERB_##verb,
 #include "shim/control/requests.def"
     GS_VERBS
@@ -71,11 +72,12 @@ struct gs_arguments {
     const char *delay, *rounds, *once; /* -d, -n and --once of top; NULL: not given */
     const char *wait;         /* of pause, resume and requests; NULL: the default */
     const char *every, *json; /* --all and --json of requests; NULL: not given */
-    const char *last_switch;  /* the option just before the command, if it is a switch
-                               * written without a value */
-    const char *preload;      /* LD_PRELOAD of the command */
-    char **all;               /* every word of the launcher's */
-    char **command;           /* or files; NULL at the end; empty if there is none */
+    const char *listen, *token_file, *pod_logs; /* of serve; NULL: not given */
+    const char *last_switch; /* the option just before the command, if it is a switch
+                              * written without a value */
+    const char *preload;     /* LD_PRELOAD of the command */
+    char **all;              /* every word of the launcher's */
+    char **command;          /* or files; NULL at the end; empty if there is none */
 };
 
 /* Reads the options before the command and sets their variables. For `report` and the
@@ -208,6 +210,9 @@ int gs_page_close(struct gs_page *page);
 /* Writes the page of the one file among the words. Returns the exit status; ends the
  * launcher if the file is no report, or the page cannot be written. */
 int gs_html_write(const struct gs_arguments *arguments);
+/* Makes the page of one report, JSON. out->truncated: no memory. */
+struct gs_text;
+void gs_html_of_report(const char *json, struct gs_text *out);
 
 /* ---- comparisons and sums (compare.c) ---- */
 
@@ -240,6 +245,11 @@ bool gs_request_is_verb(enum gs_verb verb);
 /* Asks the processes among the words. Returns the exit status: 1 if one has not done it.
  */
 int gs_request_run(const struct gs_arguments *arguments);
+
+/* ---- all processes by HTTP (serve.c) ---- */
+
+/* Serves until a signal ends it. Returns the exit status. */
+int gs_serve_run(const struct gs_arguments *arguments);
 
 /* ---- a trace for other programs (timeline.c) ---- */
 

@@ -109,6 +109,8 @@ int main(int unused, char **argv)
         return replay(arguments.command);
     case GS_VERB_ADVISE:
         return gs_advise_command(arguments.command);
+    case GS_VERB_SERVE:
+        return gs_serve_run(&arguments);
     case GS_VERB_RUN:
         break;
     default:

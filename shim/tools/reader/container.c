@@ -10,7 +10,6 @@
 #include "gs_read_text.h"
 
 #define ID_DIGITS 64
-#define SHOWN     12 /* as `docker ps` shows it */
 
 static const char digits[] = "0123456789abcdef";
 
@@ -58,19 +57,24 @@ bool gs_container_parse(const char *cgroup, struct gs_container *out)
     return found;
 }
 
-char *gs_container_text(pid_t pid, bool pod, char out[GS_CONTAINER_TEXT])
+bool gs_container_of(pid_t pid, struct gs_container *out)
 {
     static char text[8192]; /* one thread */
-    struct gs_container container;
     char path[64];
     (void)snprintf(path, sizeof(path), "/proc/%ld/cgroup", (long)pid);
     (void)gs_read_text(path, text, sizeof(text));
+    return gs_container_parse(text, out);
+}
+
+char *gs_container_text(pid_t pid, bool pod, char out[GS_CONTAINER_TEXT])
+{
+    struct gs_container container;
     out[0] = '\0';
-    if (gs_container_parse(text, &container)) {
+    if (gs_container_of(pid, &container)) {
         bool named = pod && container.pod[0];
         (void)snprintf(out, GS_CONTAINER_TEXT, "%s%s%scontainer %.*s",
                        named ? "pod " : "", named ? container.pod : "", named ? ", " : "",
-                       SHOWN, container.id);
+                       GS_CONTAINER_SHOWN, container.id);
     }
     return out;
 }

@@ -21,6 +21,11 @@ struct gs_container {
  * Returns whether it names a container, in *out. */
 bool gs_container_parse(const char *cgroup, struct gs_container *out);
 
+/* The same of a process. */
+bool gs_container_of(pid_t pid, struct gs_container *out);
+/* So many digits identify a container for a user, as in `docker ps`. */
+#define GS_CONTAINER_SHOWN 12
+
 /* Writes "", or the container of a process, and its pod if `pod`. Returns `out`. */
 char *gs_container_text(pid_t pid, bool pod, char out[GS_CONTAINER_TEXT]);
 
