@@ -109,7 +109,7 @@ done
 
 # A real Prometheus scrapes it, and answers a query.
 serve_prometheus_case() {
-  local port
+  local port name expression
 
   need prometheus
   need python3
@@ -123,26 +123,58 @@ scrape_configs:
 - job_name: gpushim
   authorization: {credentials_file: $PWD/token}
   static_configs: [{targets: ['${url#http://}']}]
+- job_name: dcgm
+  static_configs: [{targets: ['127.0.0.1:$((port + 1))']}]
+rule_files: [$sources/monitoring/prometheus-rules.yml]
 END
+  # As dcgm-exporter writes it, of the first simulated device.
+  mkdir dcgm
+  for name in USED FREE; do
+    printf '# TYPE DCGM_FI_DEV_FB_%s gauge\nDCGM_FI_DEV_FB_%s{gpu="0",UUID="%s",Hostname="n07"} 300\n' $name $name \
+      GPU-63756461-7369-6d2d-6465-766963652d61
+  done >dcgm/metrics
+  python3 -S -m http.server --bind 127.0.0.1 --directory dcgm $((port + 1)) >dcgm.out 2>&1 &
+  pids+=("$!")
   prometheus --config.file=prometheus.yml --storage.tsdb.path="$PWD/data" --web.listen-address="127.0.0.1:$port" \
     --log.level=warn >prometheus.out 2>&1 &
   pids+=("$!")
   # shellcheck disable=SC2317  # called by await
   asks_prometheus() {
-    curl -sS -G "http://127.0.0.1:$port/api/v1/query" --data-urlencode "query=sum by (program) ($1)" >query 2>/dev/null &&
-      grep -q "$2" query
+    curl -sS -G "http://127.0.0.1:$port/api/v1/query" --data-urlencode "query=$1" >query 2>/dev/null && grep -q "$2" query
   }
-  await 40 asks_prometheus "gpushim_live_bytes{pid=\"$pid\"}" '"program":"asked_linked"' ||
+  await 40 asks_prometheus "sum by (program) (gpushim_live_bytes{pid=\"$pid\"})" '"program":"asked_linked"' ||
     { cat query prometheus.out && fail "no answer"; }
   expect_text query '"1048576"'
   asks_prometheus 'up{job="gpushim"}' '"1"' || { cat query && fail "it is down"; }
-  kill "${pids[-1]}"
-  wait "${pids[-1]}"
-  unset "pids[-1]"
+  # Each panel of the dashboard has data.
+  python3 -S - "$sources/monitoring/grafana-dashboard.json" <<'PYTHON' >expressions || fail "the dashboard is no JSON"
+import json, sys
+for panel in json.load(open(sys.argv[1]))["panels"]:
+    for target in panel["targets"]:
+        print(target["expr"].replace("$instance", ".*"))
+PYTHON
+  [[ $(wc -l <expressions) -ge 10 ]] || fail "$(wc -l <expressions) expressions"
+  while read -r expression; do
+    await 40 asks_prometheus "$expression" '"status":"success".*"value":' || { cat query && fail "no data: $expression"; }
+  done <expressions
+  for _ in 1 2; do
+    kill "${pids[-1]}"
+    wait "${pids[-1]}"
+    unset "pids[-1]"
+  done
   serve_end
   control_end
 }
 add_case "serve to a Prometheus" serve_prometheus_case
+
+# The alerts that are installed, over series of a run that grows, a device that fills, and some that do neither.
+serve_alerts_case() {
+  need promtool
+  cp "$sources/monitoring/prometheus-rules.yml" "$here/serve_rules.yml" .
+  promtool check rules prometheus-rules.yml >said 2>&1 || { cat said && fail "promtool complains"; }
+  promtool test rules serve_rules.yml >said 2>&1 || { cat said && fail "other alerts"; }
+}
+add_case "serve alert rules" serve_alerts_case
 
 # Names of the pod and its container, as the kubelet's links have them; else the ids of the control group.
 serve_pod_case() {
