@@ -13,6 +13,7 @@
  *   hidden   the system protects it from its own user
  *   idle     takes and frees 40 MiB more
  *   without  makes no CUDA call
+ *   many     one of a thousand: waits for ten minutes, and looks seldom
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -28,6 +29,7 @@
 
 static gpu_ptr held;
 static const char *file;
+static useconds_t nap_us = 20000;
 
 APP_FRAME static void hold(void)
 {
@@ -44,7 +46,7 @@ static void say(const char *what)
 static void await(void)
 {
     for (int i = 0; i < 3000 && access(file, F_OK) != 0; i++)
-        usleep(20000);
+        usleep(nap_us);
 }
 
 static pid_t fork_one(int with_cuda)
@@ -106,6 +108,8 @@ int main(int argc, char **argv)
     sigset_t children;
 
     file = argc > 1 ? argv[1] : "over";
+    if (strcmp(way, "many") == 0)
+        nap_us = 200000;
     if (strcmp(way, "fork") == 0)
         (void)fork_one(1);
     if (strcmp(way, "close") == 0)

@@ -48,12 +48,12 @@ programs() {
   local i
 
   for ((i = 0; i < $1; i++)); do
-    start_preloaded "program$i" GPUSHIM_LOG_FILE=/dev/null "${@:2}" -- "$apps/asked_linked" "$PWD/over"
+    start_preloaded "program$i" GPUSHIM_LOG_FILE=/dev/null "${@:2}" -- "$apps/asked_linked" "$PWD/over" many
     pids+=("$!")
   done
   trap 'kill -9 "${pids[@]}" 2>/dev/null' EXIT
   for ((i = 0; i < $1; i++)); do
-    await 100 grep -qs ready "program$i.out" || fail "program $i does not start"
+    await 300 grep -qs ready "program$i.out" || fail "program $i does not start"
   done
 }
 
