@@ -1,0 +1,546 @@
+/*
+ * inject.c - loads a library into a running process.
+ *
+ * One thread of the process, stopped where it holds no lock of the C library
+ * (inject_safe.c), is made to call pthread_create, on a stack and with code in memory
+ * that it maps itself (inject_stub.h), all signals blocked. Then it is put back as it
+ * was, and the kernel repeats the system call that was interrupted. The new thread opens
+ * the library and calls its function: it waits for locks as any thread does.
+ *
+ * The tracer may be killed at any moment: before each step the thread has what it needs
+ * to bring itself back. During the two calls of mmap that is a signal's frame below its
+ * stack, later the end of the code. What differs then: a wait with a time-out that is
+ * interrupted in the first of these begins anew.
+ *
+ * Owns: nothing between calls.   Lock: none. A thread made for each call traces: at its
+ * end the kernel detaches it from threads that could not be stopped.
+ */
+#include "shim/tools/launcher/inject.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gs_wait.h"
+#include "shim/tools/launcher/inject_parts.h"
+#include "shim/tools/launcher/inject_stub.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define STOP_NS   (20 * NS_PER_MS) /* for a thread to stop */
+#define CALL_NS                                                                          \
+    (5000 * NS_PER_MS) /* for a thread to come back from a system call of ours */
+#define OLD_NS       (200 * NS_PER_MS) /* the maps are read anew then */
+#define END_NS       (200 * NS_PER_MS) /* for the new thread to end */
+#define MOST_RUNNING 8                 /* threads stopped while running, in a round */
+#define MOST_LATE    64                /* threads that did not stop in time, at once */
+#define TURNS        5000u /* of a millisecond; the new thread then ends alone */
+
+struct request {
+    pid_t pid;
+    const char *library, *entry, *argument, *why;
+    unsigned wait_ms;
+    char *answer;
+    size_t capacity;
+    uint64_t until_ns, base; /* base: of the memory there */
+    struct gs_target target;
+};
+
+static const char gone[] = "it has ended";
+
+/* ---- a stopped thread's calls ------------------------------------------------------ */
+
+/* Puts the thread back: the kernel then repeats its system call, or ends it for a signal,
+ * as if nothing had been. Returns false if the thread is gone. */
+static bool put_back(const struct gs_traced *thread, const struct gs_saved *saved)
+{
+    uint64_t mask = gs_arch_mask(saved);
+    (void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
+    if (!gs_traced_go(thread->tid, PTRACE_CONT) ||
+        gs_traced_wait(thread->tid, PTRACE_CONT, gs_now_ns() + CALL_NS) !=
+            GS_EVENT_STOP) {
+        return false;
+    }
+    (void)ptrace(PTRACE_SETSIGMASK, thread->tid, (void *)sizeof(mask), &mask);
+    return gs_traced_set(thread->tid, gs_arch_regs(saved)) &&
+           gs_traced_go(thread->tid, PTRACE_DETACH);
+}
+
+/* Goes on to the next begin or end of a system call. */
+static bool to_call(const struct gs_traced *thread)
+{
+    enum gs_event event = GS_EVENT_STOP;
+    while (event == GS_EVENT_STOP && gs_traced_go(thread->tid, PTRACE_SYSCALL)) {
+        event = gs_traced_wait(thread->tid, PTRACE_SYSCALL, gs_now_ns() + CALL_NS);
+    }
+    return event == GS_EVENT_CALL;
+}
+
+/* One system call. Returns false if the thread is gone. */
+static bool call_there(const struct gs_target *target, struct gs_traced *thread,
+                       const struct gs_saved *saved, const uint64_t words[7],
+                       uint64_t *result)
+{
+    static const uint64_t all = ~UINT64_C(0);
+    struct user_regs_struct regs;
+    gs_arch_call_regs(saved, target, words, &regs);
+    if (!gs_traced_set(thread->tid, &regs)) {
+        return false;
+    }
+    (void)ptrace(PTRACE_SETSIGMASK, thread->tid, (void *)sizeof(all), &all);
+    bool begun = to_call(thread);
+    if (!begun || !to_call(thread) || !gs_traced_get(thread)) {
+        return false;
+    }
+    *result = gs_arch_result(&thread->regs);
+    return true;
+}
+
+static void unmap_there(const struct gs_target *target, struct gs_traced *thread,
+                        const struct gs_saved *saved, uint64_t base, bool *lost)
+{
+    const uint64_t words[7] = {SYS_munmap, base, GS_STUB_BYTES, 0, 0, 0, 0};
+    uint64_t result;
+    *lost = !call_there(target, thread, saved, words, &result);
+}
+
+/* Maps the memory of inject_stub.h. Returns NULL or the reason; `*lost`: the thread is
+ * gone. */
+static const char *map_there(const struct gs_target *target, struct gs_traced *thread,
+                             const struct gs_saved *saved, uint64_t *base, bool *lost)
+{
+    const uint64_t data[7] = {SYS_mmap,
+                              0,
+                              GS_STUB_BYTES,
+                              PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                              (uint64_t)-1,
+                              0};
+    uint64_t code[7] = {SYS_mmap,
+                        0,
+                        GS_STUB_DATA,
+                        PROT_READ | PROT_EXEC,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                        (uint64_t)-1,
+                        0};
+    uint64_t at, result;
+    *lost = !call_there(target, thread, saved, data, &at);
+    if (*lost) {
+        return gone;
+    }
+    if (at > (uint64_t)-4096) {
+        return gs_inject_reason("no memory can be mapped there: error %d", (int)-at);
+    }
+    code[1] = at;
+    *lost = !call_there(target, thread, saved, code, &result);
+    if (*lost) {
+        return gone;
+    }
+    if (result != at) {
+        unmap_there(target, thread, saved, at, lost);
+        return gs_inject_reason("no memory for code can be mapped there: error %d",
+                                (int)-result);
+    }
+    *base = at;
+    return NULL;
+}
+
+static void put_word(unsigned char *data, size_t offset, uint64_t word)
+{
+    memcpy(data + offset, &word, sizeof(word));
+}
+
+/* Puts a string behind the others; returns its address there. */
+static uint64_t put_text(unsigned char *data, uint64_t base, size_t *used,
+                         const char *text)
+{
+    size_t at = GS_STUB_STRINGS + *used, bytes = strlen(text) + 1;
+    memcpy(data + at, text, bytes);
+    *used += bytes;
+    return base + GS_STUB_DATA + at;
+}
+
+/* Fills the memory of inject_stub.h. */
+static bool fill_there(const struct gs_target *target, const struct gs_traced *thread,
+                       const struct gs_saved *saved, const struct request *request,
+                       uint64_t base)
+{
+    static const struct timespec nap = {.tv_nsec = (long)NS_PER_MS};
+    unsigned char *data = calloc(1, GS_STUB_ROOM);
+    size_t used = 0;
+    if (!data) {
+        return false;
+    }
+    const struct gs_functions *functions = &target->functions;
+    put_word(data, GS_STUB_CREATE, functions->create);
+    put_word(data, GS_STUB_DETACH, functions->detach);
+    put_word(data, GS_STUB_SELF, functions->self);
+    put_word(data, GS_STUB_OPEN, functions->open);
+    put_word(data, GS_STUB_SYMBOL, functions->symbol);
+    put_word(data, GS_STUB_ERROR, functions->error);
+    put_word(data, GS_STUB_MODE, functions->mode);
+    put_word(data, GS_STUB_UNMAP, functions->unmap);
+    put_word(data, GS_STUB_BASE, base);
+    put_word(data, GS_STUB_SIZE, GS_STUB_BYTES);
+    put_word(data, GS_STUB_LIBRARY, put_text(data, base, &used, request->library));
+    put_word(data, GS_STUB_ENTRY, put_text(data, base, &used, request->entry));
+    put_word(data, GS_STUB_ARGUMENT, put_text(data, base, &used, request->argument));
+    put_word(data, GS_STUB_TURNS, TURNS);
+    memcpy(data + GS_STUB_NAP, &nap, sizeof(nap));
+    gs_arch_fill(saved, data);
+    /* Not the vector registers' pages, which stay untouched. */
+    bool filled = gs_target_put(target, base + GS_STUB_DATA, data, GS_STUB_VECTORS) &&
+                  gs_target_put(target, base + GS_STUB_DATA + GS_STUB_STRINGS,
+                                data + GS_STUB_STRINGS, used);
+    free(data);
+    /* No one may write where the code is, but a tracer. */
+    for (size_t at = 0; filled && at < (size_t)(gs_stub_end - gs_stub_begin);
+         at += sizeof(long)) {
+        long word = 0;
+        size_t rest = (size_t)(gs_stub_end - gs_stub_begin) - at;
+        memcpy(&word, gs_stub_begin + at, rest < sizeof(word) ? rest : sizeof(word));
+        filled =
+            ptrace(PTRACE_POKEDATA, thread->tid, (void *)(base + at), (void *)word) == 0;
+    }
+    return filled;
+}
+
+/* Puts the thread back from the end of the code. Returns NULL or the reason. */
+static const char *end_there(const struct gs_target *target, struct gs_traced *thread,
+                             const struct gs_saved *saved, uint64_t base)
+{
+    int error = 0;
+    bool lost = !gs_target_get(target, base + GS_STUB_DATA + GS_STUB_RESULT, &error,
+                               sizeof(error));
+    if (error) {
+        lost = !to_call(thread); /* the end of this one */
+        if (!lost) {
+            unmap_there(target, thread, saved, base, &lost);
+        }
+    }
+    if (lost || !put_back(thread, saved)) {
+        return gone;
+    }
+    return error ? gs_inject_reason("it cannot create a thread: error %d", error) : NULL;
+}
+
+/* Runs the code to its end, and puts the thread back. Returns NULL or the reason. */
+static const char *run_there(const struct gs_target *target, struct gs_traced *thread,
+                             const struct gs_saved *saved, uint64_t base,
+                             uint64_t until_ns)
+{
+    struct user_regs_struct regs;
+    gs_arch_stub_regs(saved, base, &regs);
+    if (!gs_traced_set(thread->tid, &regs)) {
+        return gone;
+    }
+    for (;;) {
+        enum gs_event event = GS_EVENT_END;
+        if (gs_traced_go(thread->tid, PTRACE_SYSCALL)) {
+            event = gs_traced_wait(thread->tid, PTRACE_SYSCALL, until_ns);
+        }
+        if (event == GS_EVENT_TIME) {
+            /* It goes on alone, and brings itself back. */
+            (void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
+            if (gs_traced_wait(thread->tid, PTRACE_CONT, gs_now_ns() + CALL_NS) ==
+                GS_EVENT_STOP) {
+                (void)gs_traced_go(thread->tid, PTRACE_DETACH);
+            }
+            return "a thread could not be created in time: the process may be overloaded";
+        }
+        if (event == GS_EVENT_END || !gs_traced_get(thread)) {
+            return gone;
+        }
+        if (event == GS_EVENT_CALL && gs_arch_is_at_end(&thread->regs, base)) {
+            return end_there(target, thread, saved, base);
+        }
+    }
+}
+
+/* ---- the answer -------------------------------------------------------------------- */
+
+static uint64_t get_word(const struct gs_target *target, uint64_t base, size_t offset,
+                         bool *found)
+{
+    uint64_t word = 0;
+    *found = gs_target_get(target, base + GS_STUB_DATA + offset, &word, sizeof(word));
+    return word;
+}
+
+/* Copies a string of the process, as much of it as there is room for. */
+static void get_text(const struct gs_target *target, uint64_t from, char *to,
+                     size_t capacity)
+{
+    size_t length = 0;
+    while (from && length + 1 < capacity &&
+           gs_target_get(target, from + length, to + length, 1) && to[length]) {
+        length++;
+    }
+    if (capacity > 0) {
+        to[length] = '\0';
+    }
+}
+
+/* Lets the new thread unmap the memory and end. */
+static void release(const struct gs_target *target, uint64_t base)
+{
+    struct gs_wait wait = {.nap_ns = NS_PER_MS / 10, .until_ns = gs_now_ns() + END_NS};
+    uint64_t word = 1;
+    bool found =
+        gs_target_put(target, base + GS_STUB_DATA + GS_STUB_RELEASE, &word, sizeof(word));
+    while (found && gs_wait_step(&wait)) {
+        (void)get_word(target, base, GS_STUB_RELEASE, &found);
+    }
+}
+
+static const char *await_answer(const struct gs_target *target,
+                                const struct request *request, uint64_t base)
+{
+    struct gs_wait wait = {.yields = 10,
+                           .nap_ns = NS_PER_MS / 20,
+                           .longest_ns = 2 * NS_PER_MS,
+                           .until_ns = request->until_ns};
+    char text[512];
+    bool found;
+    uint64_t state;
+    while (!(state = get_word(target, base, GS_STUB_STATE, &found)) && found) {
+        if (!gs_wait_step(&wait)) {
+            uint64_t word = 1;
+            (void)gs_target_put(target, base + GS_STUB_DATA + GS_STUB_RELEASE, &word,
+                                sizeof(word));
+            return gs_inject_reason(
+                "no answer within %u ms: another thread may hold the loader's "
+                "lock, or it is stopped",
+                request->wait_ms);
+        }
+    }
+    uint64_t answer = get_word(target, base, GS_STUB_ANSWER, &found);
+    if (!found) {
+        return gone;
+    }
+    if (state == GS_STUB_FAILED) {
+        get_text(target, answer, text, sizeof(text));
+    } else {
+        get_text(target, answer, request->answer, request->capacity);
+    }
+    release(target, base);
+    return state == GS_STUB_FAILED
+               ? gs_inject_reason("%s", *text ? text : "the library cannot be loaded")
+               : NULL;
+}
+
+/* ---- which thread ------------------------------------------------------------------ */
+
+/* Starts the new thread by one that is at a safe point. Returns NULL or the reason. */
+static const char *load_by(const struct gs_target *target, struct gs_traced *thread,
+                           struct request *request)
+{
+    struct gs_saved *saved;
+    uint64_t base = 0;
+    bool lost = false;
+    (void)gs_arch_keep_waiting(&thread->regs);
+    const char *why = gs_arch_save(thread, &saved);
+    if (why) {
+        (void)gs_traced_go(thread->tid, PTRACE_DETACH);
+        return why;
+    }
+    if (!gs_arch_guard(saved, target)) {
+        why = "its memory cannot be written";
+        (void)gs_traced_set(thread->tid, gs_arch_regs(saved));
+        (void)gs_traced_go(thread->tid, PTRACE_DETACH);
+    } else {
+        why = map_there(target, thread, saved, &base, &lost);
+        if (!why && !fill_there(target, thread, saved, request, base)) {
+            unmap_there(target, thread, saved, base, &lost);
+            why = "its memory cannot be written";
+        }
+        if (why && !lost) {
+            (void)put_back(thread, saved);
+        } else if (!why) {
+            why = run_there(target, thread, saved, base, request->until_ns);
+            request->base = base;
+        }
+    }
+    gs_arch_forget(saved);
+    return why;
+}
+
+/* Lets a thread go on from where it was stopped. */
+static void let_go(struct gs_traced *thread)
+{
+    if (gs_traced_get(thread) && gs_arch_keep_waiting(&thread->regs)) {
+        (void)gs_traced_set(thread->tid, &thread->regs);
+    }
+    (void)gs_traced_go(thread->tid, PTRACE_DETACH);
+}
+
+struct search {
+    struct request *request;
+    struct gs_target *target;
+    bool running; /* which threads: those that wait, or those that run */
+    bool found;   /* one was at a safe point; request->why is set */
+    unsigned tried, late_count;
+    pid_t late[MOST_LATE];
+};
+
+static bool is_late(const struct search *search, pid_t tid)
+{
+    for (unsigned i = 0; i < search->late_count; i++) {
+        if (search->late[i] == tid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Lets those go on that have stopped late. */
+static void settle(struct search *search)
+{
+    unsigned left = 0;
+    for (unsigned i = 0; i < search->late_count; i++) {
+        pid_t tid = search->late[i];
+        enum gs_event event = gs_traced_wait(tid, PTRACE_CONT, 1);
+        if (event == GS_EVENT_TIME) {
+            search->late[left++] = tid;
+        } else if (event != GS_EVENT_END) {
+            let_go(&(struct gs_traced){.tid = tid});
+        }
+    }
+    search->late_count = left;
+}
+
+/* Stops a thread; if it is at a safe point, loads by it. Returns whether to go on. */
+static bool try_thread(pid_t tid, void *arg)
+{
+    struct search *search = arg;
+    struct gs_target *target = search->target;
+    struct gs_traced thread = {.tid = tid};
+    bool is_running;
+    bool waits = gs_safe_waits(target, tid, &is_running);
+    if (is_late(search, tid) || (search->running ? !is_running : !waits) ||
+        (search->running && search->tried++ >= MOST_RUNNING)) {
+        return true;
+    }
+    int error = gs_traced_begin(tid);
+    if (error == ESRCH) {
+        return true;
+    }
+    if (error) {
+        search->found = true;
+        search->request->why = gs_inject_no_trace(target->pid, error);
+        return false;
+    }
+    enum gs_event event = gs_traced_wait(tid, PTRACE_CONT, gs_now_ns() + STOP_NS);
+    if (event == GS_EVENT_TIME) {
+        search->late[search->late_count++] = tid;
+    }
+    if (event != GS_EVENT_STOP) {
+        return search->late_count < MOST_LATE;
+    }
+    if (gs_traced_get(&thread) && gs_safe_here(target, &thread, gs_arch_room())) {
+        search->found = true;
+        search->request->why = load_by(target, &thread, search->request);
+        return false;
+    }
+    let_go(&thread);
+    return true;
+}
+
+/* Whether the process still has its memory. */
+static bool is_there(const struct gs_target *target)
+{
+    unsigned char byte;
+    return gs_target_get(target, target->modules[0].base, &byte, 1);
+}
+
+static const char *load(struct request *request, struct gs_target *target)
+{
+    char path[48];
+    struct search search = {.request = request, .target = target};
+    struct gs_wait wait = {.nap_ns = NS_PER_MS / 10,
+                           .longest_ns = 5 * NS_PER_MS,
+                           .until_ns = request->until_ns};
+    (void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)request->pid);
+    target->memory = open(path, O_RDWR | O_CLOEXEC);
+    if (target->memory < 0) {
+        return gs_inject_no_trace(request->pid, errno == ENOENT ? ESRCH : errno);
+    }
+    const char *why = gs_target_read(target);
+    while (!why && !search.found) {
+        settle(&search);
+        search.running = false;
+        if (!gs_inject_threads(request->pid, try_thread, &search)) {
+            return gone;
+        }
+        search.running = true;
+        search.tried = 0;
+        if (!search.found) {
+            (void)gs_inject_threads(request->pid, try_thread, &search);
+        }
+        if (search.found) {
+            return request->why;
+        }
+        if (!gs_wait_step(&wait)) {
+            why = gs_inject_refuse(request->pid);
+            why = why ? why
+                      : gs_inject_reason(
+                            "no thread was at a point where it could load the library "
+                            "within %u ms",
+                            request->wait_ms);
+        } else if (!is_there(target)) {
+            why = gone;
+        } else if (gs_now_ns() - target->read_ns > OLD_NS) {
+            why = gs_target_read(target);
+        }
+    }
+    return why;
+}
+
+static void *trace(void *arg)
+{
+    struct request *request = arg;
+    request->why = load(request, &request->target);
+    return NULL;
+}
+
+const char *gs_inject(pid_t pid, const char *library, const char *entry,
+                      const char *argument, unsigned wait_ms, char *answer,
+                      size_t capacity)
+{
+    struct request request = {.pid = pid,
+                              .library = library,
+                              .entry = entry,
+                              .argument = argument,
+                              .wait_ms = wait_ms,
+                              .answer = answer,
+                              .capacity = capacity,
+                              .until_ns = gs_now_ns() + wait_ms * NS_PER_MS,
+                              .target = {.pid = pid, .memory = -1}};
+    pthread_t thread;
+    const char *why = gs_arch_refuse();
+    if (!why) {
+        why = gs_inject_refuse(pid);
+    }
+    if (why) {
+        return why;
+    }
+    if (strlen(library) + strlen(entry) + strlen(argument) + 3 >
+        GS_STUB_ROOM - GS_STUB_STRINGS) {
+        return "the library's path and the argument are too long";
+    }
+    if (pthread_create(&thread, NULL, trace, &request) != 0) {
+        return "no thread can be created here";
+    }
+    (void)pthread_join(thread, NULL);
+    if (!request.why) {
+        request.why = await_answer(&request.target, &request, request.base);
+    }
+    gs_target_end(&request.target);
+    return request.why;
+}
