@@ -51,14 +51,16 @@ static bool is_port(const char *text)
     return digits > 0 && digits < 6 && text[digits] == '\0';
 }
 
-static bool is_loopback(const struct sockaddr *address)
+static bool is_loopback_v4(const struct in_addr *address)
 {
-    if (address->sa_family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
-        return ntohl(in->sin_addr.s_addr) >> 24 == 127;
-    }
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)address;
-    return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+    return ntohl(address->s_addr) >> 24 == 127;
+}
+
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+    return address->ss_family == AF_INET
+               ? is_loopback_v4(&((const struct sockaddr_in *)address)->sin_addr)
+               : IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
 /* Writes the address with its port. */
@@ -91,7 +93,7 @@ static bool read_address(const char *host, const char *port, struct gs_listen *o
     memcpy(&out->address, found->ai_addr, found->ai_addrlen);
     out->length = found->ai_addrlen;
     freeaddrinfo(found);
-    out->is_loopback = is_loopback((struct sockaddr *)&out->address);
+    out->is_loopback = is_loopback(&out->address);
     show(out);
     return true;
 }
@@ -220,8 +222,8 @@ void gs_listen_close(struct gs_listen *listen)
 bool gs_listen_is_loopback_host(const char *host)
 {
     char name[64];
-    struct sockaddr_in in = {.sin_family = AF_INET};
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+    struct in_addr in;
+    struct in6_addr in6;
     bool six = host[0] == '[';
     size_t length = six ? strcspn(host, "]") : strcspn(host, ":");
     const char *rest = host + length;
@@ -232,10 +234,8 @@ bool gs_listen_is_loopback_host(const char *host)
     memcpy(name, host, length);
     name[length] = '\0';
     if (six) {
-        return inet_pton(AF_INET6, name + 1, &in6.sin6_addr) == 1 &&
-               is_loopback((struct sockaddr *)&in6);
+        return inet_pton(AF_INET6, name + 1, &in6) == 1 && IN6_IS_ADDR_LOOPBACK(&in6);
     }
     return strcasecmp(name, "localhost") == 0 ||
-           (inet_pton(AF_INET, name, &in.sin_addr) == 1 &&
-            is_loopback((struct sockaddr *)&in));
+           (inet_pton(AF_INET, name, &in) == 1 && is_loopback_v4(&in));
 }
