@@ -32,6 +32,7 @@
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
 #include "shim/control/answers.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/own_thread.h"
 #include "shim/statefile/control_message.h"
@@ -207,7 +208,7 @@ static void *run(void *unused)
 
 static bool is_given(void)
 {
-    return gs_options_given(environ, "GPUSHIM_CONTROL");
+    return gs_options_given(gs_environment(), "GPUSHIM_CONTROL");
 }
 
 static void say_unavailable(const char *why)

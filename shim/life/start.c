@@ -35,6 +35,7 @@
 #include "shim/parts.h"
 #include "shim/record.h"
 #include "shim/report/outputs.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/options_idle.h"
 #include "shim/settings/options_table.h"
@@ -79,7 +80,7 @@ static bool asks_for_pool(char *const *env)
 static void disable_pool_for_tools(struct gs_options *options)
 {
     char tool[64];
-    char *const *env = getauxval(AT_SECURE) ? NULL : environ;
+    char *const *env = getauxval(AT_SECURE) ? NULL : gs_environment();
     if (!options->pool || asks_for_pool(env) ||
         !gs_tools_memory_checker(env, tool, sizeof(tool))) {
         return;
@@ -126,7 +127,7 @@ static void read_options(struct gs_state *state)
     /* Static: only the starting thread runs this, and the text is too large for its
      * stack. */
     static struct gs_options_messages notes; /* under start_lock */
-    gs_options_load(&state->options, environ, getauxval(AT_SECURE) != 0, &notes);
+    gs_options_load(&state->options, gs_environment(), getauxval(AT_SECURE) != 0, &notes);
     gs_log_open(state->options.log_file, state->options.verbose);
     gs_lookup_log_open(state->options.lookup_log);
     if (state->options.verbose >= GS_LOG_WARN && notes.length > 0) {
@@ -134,12 +135,12 @@ static void read_options(struct gs_state *state)
     }
     /* Unless the parent of a forked child has said so, or of a program. */
     if (state->options.verbose >= GS_LOG_WARN && notes.renamed[0] &&
-        !gs_fork_is_child() && !gs_options_given(environ, GS_RENAMED_VARIABLE)) {
+        !gs_fork_is_child() && !gs_options_given(gs_environment(), GS_RENAMED_VARIABLE)) {
         gs_log_text(notes.renamed, strlen(notes.renamed));
         gs_child_env_note_renamed();
     }
     if (!getauxval(AT_SECURE)) {
-        gs_options_log_idle(&state->options, environ, log_idle_option);
+        gs_options_log_idle(&state->options, gs_environment(), log_idle_option);
     }
     disable_pool_for_tools(&state->options);
     disable_pool_behind_frees(&state->options);

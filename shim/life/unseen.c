@@ -187,3 +187,8 @@ int gs_unseen_end(int status)
                 driver.path, changed ? "; it ends with GPUSHIM_ERROR_EXITCODE" : "");
     return changed ? (int)options.error_exitcode : status;
 }
+
+void gs_unseen_give_up(void)
+{
+    __atomic_store_n(&ended, true, __ATOMIC_RELEASE);
+}

@@ -16,4 +16,7 @@ void gs_unseen_begin(void);
  * end with 0. Does nothing in a child that was forked or vforked. */
 int gs_unseen_end(int status);
 
+/* No line: the library came into the process later. */
+void gs_unseen_give_up(void);
+
 #endif

@@ -27,6 +27,7 @@
 #include "shim/limits/machine_memory.h"
 #include "shim/limits/mem_group.h"
 #include "shim/limits/platform.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/state/context_switch.h"
 
@@ -98,7 +99,7 @@ void gs_limits_start(const struct gs_options *options)
 {
     __atomic_store_n(&mem_share, options->mem_limit, __ATOMIC_RELAXED);
     take_pool_shares(options);
-    release_given = gs_options_given(environ, "GPUSHIM_POOL_RELEASE");
+    release_given = gs_options_given(gs_environment(), "GPUSHIM_POOL_RELEASE");
     gs_group_start(options->mem_group);
     gs_limits_charging = options->mem_limit != gs_share_percent(100) || gs_group_wanted();
 }

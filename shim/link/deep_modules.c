@@ -18,6 +18,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
@@ -26,6 +27,7 @@
 
 extern void __cxa_finalize(void *library); // NOLINT(bugprone-reserved-identifier)
 
+static bool every;            /* atomic: not only modules with the flag */
 static uint64_t loaded;       /* atomic: modules loaded up to the last check */
 static struct gs_loaded seen; /* by the thread that has set `busy` */
 static bool busy;             /* atomic */
@@ -120,7 +122,8 @@ static bool visit(const struct dl_phdr_info *info, bool all, void *data)
     if (!deep.module.dynamic || gs_linker_is_own(&deep.module) ||
         gs_real_owns((const void *)deep.module.begin) ||
         gs_elf_symbol(&deep.module, "dlsym") || /* a tool, or the C library */
-        gs_elf_bound_to(&deep.module, "__cxa_finalize") != check->finalize) {
+        (!__atomic_load_n(&every, __ATOMIC_ACQUIRE) &&
+         gs_elf_bound_to(&deep.module, "__cxa_finalize") != check->finalize)) {
         return false;
     }
     find_fixed(info, &deep);
@@ -250,7 +253,8 @@ void gs_deep_modules_check(void)
     struct check *check = &check_now;
     check->finalize = gs_linker_behind("__cxa_finalize", &finalize);
     /* If the shim itself came late, it is in nobody's scope. */
-    bool done = !check->finalize || !gs_linker_is_preloaded();
+    bool done = !__atomic_load_n(&every, __ATOMIC_ACQUIRE) &&
+                (!check->finalize || !gs_linker_is_preloaded());
     for (int i = 0; i < TRIES && !done; i++) {
         done = wait_for_loads(check) && check_new(check);
         now = check->loads;
@@ -260,4 +264,22 @@ void gs_deep_modules_check(void)
     }
     __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
     errno = saved_errno;
+}
+
+void gs_deep_modules_leave(void)
+{
+    __atomic_store_n(&every, false, __ATOMIC_RELEASE);
+}
+
+bool gs_deep_modules_take(void)
+{
+    __atomic_store_n(&every, true, __ATOMIC_RELEASE);
+    while (__atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {
+        sched_yield(); /* a check is short */
+    }
+    seen = (struct gs_loaded){0};
+    __atomic_store_n(&loaded, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
+    gs_deep_modules_check();
+    return __atomic_load_n(&loaded, __ATOMIC_ACQUIRE) == gs_elf_load_count();
 }

@@ -12,8 +12,19 @@
 #ifndef GS_DEEP_MODULES_H
 #define GS_DEEP_MODULES_H
 
+#include "gs_base.h"
+
 /* Checks the modules that were loaded since the last check. Called from within dlsym:
  * allocates nothing. Preserves errno. */
 void gs_deep_modules_check(void);
+
+/*
+ * In a process that the shim was loaded into later: checks all modules, now and whenever
+ * others have been loaded. Returns false if modules came and went all the time, so that
+ * some may be left out.
+ */
+bool gs_deep_modules_take(void) GS_MUST_USE;
+/* No longer; slots stay as they are. */
+void gs_deep_modules_leave(void);
 
 #endif

@@ -121,4 +121,16 @@ bool gs_real_gives_work(const char *symbol);
 const char *gs_api_name(unsigned api);
 const char *const *gs_api_names(void);
 
+/* An address of a hooked function of the driver: the exported one, or one that the driver
+ * answers; and the wrapper that stands for it. */
+struct gs_hooked_address {
+    const char *symbol;
+    void *function, *wrapper;
+};
+
+/* Visits all that are known. Asks the driver. */
+void gs_real_visit_addresses(void (*visit)(const struct gs_hooked_address *address,
+                                           void *data),
+                             void *data);
+
 #endif

@@ -214,6 +214,35 @@ void *gs_real_pass_on(const char *symbol, void *found)
     return guarded(&hook, found, hook.wrapper);
 }
 
+/* ---- the addresses of all functions
+ * ------------------------------------------------------
+ */
+
+void gs_real_visit_addresses(void (*visit)(const struct gs_hooked_address *address,
+                                           void *data),
+                             void *data)
+{
+    for (size_t i = 0; gs_real_is_adopted() && i < gs_hook_count(); i++) {
+        struct gs_hook hook = gs_hook_at(i);
+        if (!gs_hook_is_there(&hook)) {
+            continue;
+        }
+        void *answer = ask(look_up_of_table(), hook.name, hook.since, flags_of(&hook));
+        void *all[] = {__atomic_load_n(hook.slot, __ATOMIC_ACQUIRE),
+                       __atomic_load_n(hook.answer, __ATOMIC_ACQUIRE), answer};
+        for (size_t k = 0; k < GS_ARRAY_LEN(all); k++) {
+            bool again = false;
+            for (size_t before = 0; before < k; before++) {
+                again |= all[before] == all[k];
+            }
+            if (all[k] && !again && all[k] != hook.wrapper) {
+                visit(&(struct gs_hooked_address){hook.symbol, all[k], hook.wrapper},
+                      data);
+            }
+        }
+    }
+}
+
 /* ---- look-ups by version --------------------------------------------------------------
  */
 

@@ -28,6 +28,7 @@
 #include "shim/limits/machine_memory.h"
 #include "shim/record.h"
 #include "shim/report/finish.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/own_thread.h"
 #include "shim/settings/signal_names.h"
@@ -252,7 +253,7 @@ static void handle_all(const struct gs_options *options, struct gs_tracker *trac
 
 void gs_interim_start(const struct gs_options *options, struct gs_tracker *tracker)
 {
-    sites_given = gs_options_given(environ, "GPUSHIM_LEAK_MAX");
+    sites_given = gs_options_given(gs_environment(), "GPUSHIM_LEAK_MAX");
     int dump = read_signal("GPUSHIM_REPORT_ON", options->dump_signal);
     int track = read_track_signal(options, dump);
     if (tracker && (dump || track || options->dump_on_term)) {

@@ -13,6 +13,7 @@
 
 #include "shim/cuda/cuda_names.h"
 #include "shim/report/leak_rules.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/progress.h"
 #include "tracker/report/text/color.h"
@@ -63,7 +64,7 @@ static bool peaks_asked; /* GPUSHIM_PEAK_MAX is set; atomic */
 
 void gs_report_settings_start(void)
 {
-    if (gs_options_given(environ, "GPUSHIM_PEAK_MAX")) {
+    if (gs_options_given(gs_environment(), "GPUSHIM_PEAK_MAX")) {
         gs_report_ask_peaks();
     }
 }
@@ -130,7 +131,8 @@ struct gs_report_config gs_report_settings(const struct gs_options *options,
         .caches_leak = !options->suppressions_builtin,
         .all_frames = options->stack_frames == GS_STACK_FRAMES_ALL,
         .full_paths = options->full_paths,
-        .show_leaks = options->leak_report != GS_LEAK_REPORT_OFF,
+        .show_leaks = options->leak_report != GS_LEAK_REPORT_OFF ||
+                      gs_environment_is_replaced(), /* only reports that are asked for */
         .runtime_names = runtime_names,
         .runtime_name_count = GS_ARRAY_LEN(runtime_names),
         .symbolizer = symbolizer,

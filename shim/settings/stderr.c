@@ -11,6 +11,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "shim/settings/environment.h"
 #include "shim/settings/output.h"
 
 /* The state of descriptor 2 when the library was loaded. Atomic, `known` last. */
@@ -105,7 +106,8 @@ void gs_stderr_write(const char *data, size_t length)
     int saved_errno = errno;
     size_t done;
 
-    if (length > 0 && is_stderr()) {
+    /* Attached, the library leaves the program's output as it is. */
+    if (length > 0 && !gs_environment_is_replaced() && is_stderr()) {
         (void)gs_output_write(STDERR_FILENO, data, length, &done);
     }
     errno = saved_errno;

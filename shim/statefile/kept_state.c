@@ -29,6 +29,7 @@
 #include "gs_read_text.h"
 #include "gs_uncancelled.h"
 #include "gs_wait.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/log_pattern.h"
 #include "shim/settings/options_table.h"
@@ -157,7 +158,7 @@ static void describe(const struct gs_options *options, struct text *text)
             }
         }
     }
-    for (char *const *entry = environ; entry && *entry; entry++) {
+    for (char *const *entry = gs_environment(); entry && *entry; entry++) {
         size_t length = strcspn(*entry, "=");
         bool named = strncmp(*entry, "GPUSHIM_", 8) != 0 || (*entry)[length] == '\0';
         for (size_t i = 0; i < GS_ARRAY_LEN(names) && !named; i++) {

@@ -1,0 +1,204 @@
+/*
+ * attach.c - see attach.h.
+ * Owns:  the answer and the variables.   Lock: none; one call at a time.
+ */
+#include "shim/life/attach.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "shim/life/unseen.h"
+#include "shim/link/deep_modules.h"
+#include "shim/link/hook_rows.h"
+#include "shim/link/linker.h"
+#include "shim/link/real.h"
+#include "shim/settings/environment.h"
+#include "shim/settings/options.h"
+#include "shim/state/state.h"
+
+#define ANSWER_BYTES  (256u << 10)
+#define REQUEST_BYTES (64u << 10)
+#define VARIABLES     128
+
+static struct {
+    size_t length;
+    char text[ANSWER_BYTES];
+} answer;
+
+static char request_copy[REQUEST_BYTES]; /* the variables */
+static char *variables[VARIABLES + 1];   /* of request_copy */
+static bool attached;
+
+static void GS_PRINTF(1, 2) add(const char *format, ...)
+{
+    va_list arguments;
+    size_t room = sizeof(answer.text) - answer.length;
+    va_start(arguments, format);
+    int wanted = vsnprintf(answer.text + answer.length, room, format, arguments);
+    va_end(arguments);
+    answer.length += wanted > 0 && (size_t)wanted < room ? (size_t)wanted : 0;
+}
+
+/* ---- variables --------------------------------------------------------------------- */
+
+/* Of two with one name the first counts. */
+static const char *const before[] = {"GPUSHIM_POOL=off", "GPUSHIM_FOLLOW_CHILDREN=off"};
+static const char *const behind[] = {"GPUSHIM_REPORT_ON=off"};
+
+/* Returns whether all of them fit. */
+static bool take_variables(const char *lines)
+{
+    size_t count = 0;
+    if (strlen(lines) >= sizeof(request_copy)) {
+        return false;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(before); i++) {
+        variables[count++] = (char *)before[i];
+    }
+    (void)strcpy(request_copy, lines);
+    char *next = request_copy;
+    for (char *line; (line = strsep(&next, "\n"));) {
+        if (*line && count + GS_ARRAY_LEN(behind) >= VARIABLES) {
+            return false;
+        }
+        if (*line) {
+            variables[count++] = line;
+        }
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(behind); i++) {
+        variables[count++] = (char *)behind[i];
+    }
+    return true;
+}
+
+/* ---- what the command has to know ----------------------------------------------------
+ */
+
+static void add_skipped(uintptr_t begin, uintptr_t end)
+{
+    add("skip %lx %lx\n", (unsigned long)begin, (unsigned long)end);
+}
+
+static int add_skipped_module(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    struct gs_module_ref module = gs_elf_module_in(info);
+    (void)size;
+    (void)unused;
+    if (gs_real_owns((const void *)module.begin)) {
+        add_skipped(module.begin, module.end);
+        add("driver %.1024s\n", info->dlpi_name);
+    } else if (gs_linker_is_own(&module)) {
+        add_skipped(module.begin, module.end);
+    }
+    return 0;
+}
+
+static void add_word(const struct gs_hooked_address *address, void *unused)
+{
+    (void)unused;
+    add("word %lx %lx %s\n", (unsigned long)(uintptr_t)address->function,
+        (unsigned long)(uintptr_t)address->wrapper, address->symbol);
+}
+
+static void add_slot(const char *name, void *function)
+{
+    struct gs_module_ref own;
+    void *wrapper = gs_linker_own_module(&own) ? gs_elf_symbol(&own, name) : NULL;
+    if (function && wrapper) {
+        add("slot %lx %lx %s\n", (unsigned long)(uintptr_t)function,
+            (unsigned long)(uintptr_t)wrapper, name);
+    }
+}
+
+static void add_addresses(void)
+{
+    (void)gs_elf_visit(add_skipped_module, NULL);
+    gs_real_visit_addresses(add_word, NULL);
+    add_slot("dlsym", (void *)gs_linker_libc_dlsym());
+    add_slot("dlvsym", (void *)gs_linker_dlvsym());
+}
+
+/* ---- requests ---------------------------------------------------------------------- */
+
+static const char *why_not(void)
+{
+    if (getauxval(AT_SECURE)) {
+        return "it runs with another user's rights (set-uid, or capabilities)";
+    }
+    if (gs_linker_is_preloaded()) {
+        return "it runs under gpushim from its start: ask it with gpushim dump";
+    }
+    return NULL;
+}
+
+/* Records from now on, or no longer. */
+static void record(bool on)
+{
+    struct gs_state *state = gs_state_peek();
+    if (state && state->tracker && gs_tracker_records(state->tracker) != on) {
+        gs_tracker_switch(state->tracker);
+    }
+}
+
+/* Starts the library if CUDA has started; else the first call that is seen does. */
+static void start(void)
+{
+    if (gs_real()->cuCtxGetCurrent && gs_enter()) {
+        gs_leave();
+    }
+}
+
+static void attach(const char *lines)
+{
+    if (attached) {
+        add("again\n");
+        add_addresses();
+        return;
+    }
+    if (!gs_environment_is_replaced()) {
+        if (!take_variables(lines)) {
+            add("refused its variables are too many\n");
+            return;
+        }
+        gs_environment_replace(variables);
+        gs_unseen_give_up();
+    }
+    start();
+    record(true);
+    bool all = gs_deep_modules_take();
+    attached = true;
+    add("attached\n%s", all ? "" : "partly\n");
+    add_addresses();
+}
+
+static void detach(void)
+{
+    if (!attached) {
+        add("refused gpushim is not attached to it\n");
+        return;
+    }
+    gs_deep_modules_leave();
+    record(false);
+    attached = false;
+    add("detached\n");
+    add_addresses();
+}
+
+char *gpushim_attach(const char *request)
+{
+    size_t verb = strcspn(request, "\n");
+    const char *reason = why_not();
+    answer.length = 0;
+    answer.text[0] = '\0';
+    if (reason) {
+        add("refused %s\n", reason);
+    } else if (verb == strlen("detach") && strncmp(request, "detach", verb) == 0) {
+        detach();
+    } else {
+        attach(request + verb + (request[verb] == '\n'));
+    }
+    return answer.text;
+}
