@@ -55,6 +55,9 @@ static const struct {
     {GS_VERB_TIMELINE, false, "-o", offsetof(struct gs_arguments, page)},
     {GS_VERB_PAUSE, false, "--wait", offsetof(struct gs_arguments, wait)},
     {GS_VERB_RESUME, false, "--wait", offsetof(struct gs_arguments, wait)},
+    {GS_VERB_ATTACH, false, "--for", offsetof(struct gs_arguments, stay)},
+    {GS_VERB_ATTACH, false, "--wait", offsetof(struct gs_arguments, wait)},
+    {GS_VERB_DETACH, false, "--wait", offsetof(struct gs_arguments, wait)},
     {GS_VERB_STATS, true, "--json", offsetof(struct gs_arguments, json)},
     {GS_VERB_SERVE, false, "--listen", offsetof(struct gs_arguments, listen)},
     {GS_VERB_SERVE, false, "--token-file", offsetof(struct gs_arguments, token_file)},
@@ -273,7 +276,8 @@ static const struct {
     {"merge", GS_VERB_MERGE},       {"top", GS_VERB_TOP},
     {"pause", GS_VERB_PAUSE},       {"resume", GS_VERB_RESUME},
     {"replay", GS_VERB_REPLAY},     {"advise", GS_VERB_ADVISE},
-    {"serve", GS_VERB_SERVE},
+    {"serve", GS_VERB_SERVE},       {"attach", GS_VERB_ATTACH},
+    {"detach", GS_VERB_DETACH},
 #define GS_REQUEST(word, verb, processes, argument) {#word, GS_VERB_##verb},
 #include "shim/control/requests.def"
 };

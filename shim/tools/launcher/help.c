@@ -98,6 +98,16 @@ static const char pause_help[] =
     "  --wait=SECONDS           pause: wait so long for running work to finish;\n"
     "                           resume: retry so long if the GPU is full (default 10)\n";
 
+static const char attach_help[] =
+    "attach records, from now on, what a running process allocates that was not\n"
+    "started under gpushim. Options are those of gpushim, such as --stack=depth:64.\n"
+    "The pool stays off, and the process's output stays as it is: stats, dump, owners\n"
+    "and top show what was recorded. detach writes the report, and the process goes\n"
+    "on without gpushim.\n"
+    "\n"
+    "  --for=SECONDS            attach: detach after this time\n"
+    "  --wait=SECONDS           how long to wait until it can be done (default 10)\n";
+
 #define REQUEST_OPTIONS                                                                  \
     "\n"                                                                                 \
     "  NAME                     every process with this program's or script's name\n"    \
@@ -171,6 +181,7 @@ static const char general_help[] =
     "  stats|dump|owners|export PID  a running process: totals, report, owners, JSON\n"
     "  set PID NAME=VALUE, trim PID  change an option; return idle memory\n"
     "  serve [--listen=ADDRESS] metrics, profiles and pages of all processes, by HTTP\n"
+    "  attach PID, detach PID   record a process that was started without gpushim\n"
     "  pause PID, resume PID    move a process's GPU memory to the host, and back\n"
     "  replay TRACE...          run a recorded trace through the pool, and measure it\n"
     "  advise TRACE             find better settings of the pool for a trace\n"
@@ -206,6 +217,9 @@ static const char serve_help[] =
 
 #define REQUEST_MANY "PID|NAME...|--all"
 #define REQUEST_ONE  "PID|NAME"
+#define ATTACH_USAGE                                                                     \
+    "usage: gpushim [options] attach [--for=SECONDS] [--wait=SECONDS] PID...\n"          \
+    "       gpushim detach [--wait=SECONDS] PID...\n"
 
 /* Each line of usage begins with "usage: " or as much space. */
 #define PAUSE_USAGE                                                                      \
@@ -219,7 +233,8 @@ static const struct {
     [GS_VERB_RUN] = {"usage: gpushim [options] [run] [--] command [args...]\n"
                      "       gpushim report|html|timeline|diff|merge|top|stats|dump|"
                      "owners|set|trim|\n"
-                     "               export|serve|pause|resume|replay|advise\n",
+                     "               export|serve|attach|detach|pause|resume|\n"
+                     "               replay|advise\n",
                      general_help},
     [GS_VERB_REPORT] = {"usage: gpushim [options] report [options] STATE_FILE...\n",
                         report_help},
@@ -238,6 +253,8 @@ static const struct {
     [GS_VERB_SERVE] = {"usage: gpushim serve [--listen=ADDRESS] [--token-file=FILE] "
                        "[--pod-logs=FOLDER]\n",
                        serve_help},
+    [GS_VERB_ATTACH] = {ATTACH_USAGE, attach_help},
+    [GS_VERB_DETACH] = {ATTACH_USAGE, attach_help},
     [GS_VERB_REPLAY] = {"usage: gpushim [options] replay [options] TRACE...\n", NULL},
     [GS_VERB_ADVISE] = {"usage: gpushim [options] advise [options] TRACE\n", NULL},
 #define GS_REQUEST(word, verb, processes, argument)                                      \

@@ -45,6 +45,8 @@ enum gs_verb {
     GS_VERB_REPLAY,
     GS_VERB_ADVISE,
     GS_VERB_SERVE,
+    GS_VERB_ATTACH,
+    GS_VERB_DETACH,
 #define GS_REQUEST(word, verb, processes, argument) GS_VERB_##verb,
 #include "shim/control/requests.def"
     GS_VERBS
@@ -70,8 +72,9 @@ struct gs_arguments {
     const char *fail_on; /* of diff; NULL: nothing fails */
     const char *of;      /* of diff and merge: "leaks" or "peak"; NULL: leaks */
     const char *delay, *rounds, *once; /* -d, -n and --once of top; NULL: not given */
-    const char *wait;         /* of pause, resume and requests; NULL: the default */
-    const char *every, *json; /* --all and --json of requests; NULL: not given */
+    const char *wait;                  /* of pause, attach, requests; NULL: the default */
+    const char *stay;                  /* --for of attach; NULL: until detach */
+    const char *every, *json;          /* --all and --json of requests; NULL: not given */
     const char *listen, *token_file, *pod_logs; /* of serve; NULL: not given */
     const char *last_switch; /* the option just before the command, if it is a switch
                               * written without a value */
@@ -237,6 +240,12 @@ int gs_top_run(const struct gs_arguments *arguments);
 /* Pauses or resumes the processes among the words. Returns the exit status: 1 if one of
  * them could not be. */
 int gs_pause_run(const struct gs_arguments *arguments);
+
+/* ---- processes that were started without gpushim (attach.c) ---- */
+
+/* Attaches to the processes among the words, or detaches from them. Returns the exit
+ * status: 1 if one of them could not be. */
+int gs_attach_run(const struct gs_arguments *arguments);
 
 /* ---- what running processes answer (request.c) ---- */
 

@@ -1,0 +1,243 @@
+/*
+ * function_words.c - see function_words.h.
+ *
+ * /proc/PID/mem also writes to pages that the process has as read-only, as a debugger
+ * does. /proc/PID/pagemap tells which pages are there: pages that were never touched hold
+ * no words, and a process may have reserved terabytes.
+ */
+#include "shim/tools/reader/function_words.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHUNK_BYTES ((size_t)1 << 20)
+#define LINE_BYTES  4608 /* a path of PATH_MAX, and what precedes it */
+
+/* Bit 63: the page is present. Bit 62: it is swapped out. */
+#define PAGE_IS_THERE ((uint64_t)3 << 62)
+
+struct scan {
+    const struct gs_function_words *words;
+    struct gs_function_words_result *result;
+    bool replace;
+    int memory, pages; /* descriptors; pages -1: all are read */
+    size_t page_bytes;
+    char *chunk;          /* CHUNK_BYTES */
+    uint64_t *page_words; /* one for each page of a chunk */
+};
+
+static int compare(const void *left, const void *right)
+{
+    const struct gs_function_pair *a = left, *b = right;
+    return a->from < b->from ? -1 : a->from > b->from;
+}
+
+void gs_function_words_sort(struct gs_function_words *words)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < words->pair_count; i++) {
+        bool again = false;
+        for (size_t k = 0; k < kept && !again; k++) {
+            again = words->pairs[k].from == words->pairs[i].from;
+        }
+        if (!again) {
+            words->pairs[kept++] = words->pairs[i];
+        }
+    }
+    words->pair_count = kept;
+    qsort(words->pairs, kept, sizeof(*words->pairs), compare);
+}
+
+static const struct gs_function_pair *pair_of(const struct gs_function_words *words,
+                                              uint64_t value)
+{
+    size_t low = 0, high = words->pair_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (words->pairs[middle].from < value) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < words->pair_count && words->pairs[low].from == value ? &words->pairs[low]
+                                                                      : NULL;
+}
+
+static bool is_skipped(const struct gs_function_words *words, uint64_t address)
+{
+    for (size_t i = 0; i < words->skipped_count; i++) {
+        if (address >= words->skipped[i].begin && address < words->skipped[i].end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The words of `bytes` at `address`, which `scan->chunk` has. */
+static void look_at(struct scan *scan, uint64_t address, size_t bytes)
+{
+    const struct gs_function_words *words = scan->words;
+    const uint64_t first = words->pairs[0].from,
+                   span = words->pairs[words->pair_count - 1].from - first;
+    for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+        uint64_t value;
+        memcpy(&value, scan->chunk + at, sizeof(value));
+        if (GS_LIKELY(value - first > span)) {
+            continue;
+        }
+        const struct gs_function_pair *pair = pair_of(words, value);
+        if (!pair || is_skipped(words, address + at)) {
+            continue;
+        }
+        scan->result->found++;
+        if (scan->replace && pwrite(scan->memory, &pair->to, sizeof(pair->to),
+                                    (off_t)(address + at)) == sizeof(pair->to)) {
+            scan->result->replaced++;
+        }
+    }
+}
+
+static void read_run(struct scan *scan, uint64_t address, size_t bytes)
+{
+    ssize_t length = pread(scan->memory, scan->chunk, bytes, (off_t)address);
+    if (length < (ssize_t)bytes) {
+        scan->result->unreadable += bytes - (length > 0 ? (size_t)length : 0);
+    }
+    if (length > 0) {
+        scan->result->bytes += (uint64_t)length;
+        look_at(scan, address, (size_t)length);
+    }
+}
+
+/* Reads the pages of the chunk that are present, in runs. */
+static void read_chunk(struct scan *scan, uint64_t address, size_t bytes)
+{
+    size_t count = bytes / scan->page_bytes;
+    ssize_t wanted = (ssize_t)(count * sizeof(uint64_t));
+    off_t at = (off_t)(address / scan->page_bytes * sizeof(uint64_t));
+    if (scan->pages < 0 ||
+        pread(scan->pages, scan->page_words, (size_t)wanted, at) != wanted) {
+        read_run(scan, address, bytes);
+        return;
+    }
+    for (size_t begin = 0, end; begin < count; begin = end) {
+        bool there = (scan->page_words[begin] & PAGE_IS_THERE) != 0;
+        end = begin + 1;
+        while (end < count && there == ((scan->page_words[end] & PAGE_IS_THERE) != 0)) {
+            end++;
+        }
+        if (there) {
+            read_run(scan, address + begin * scan->page_bytes,
+                     (end - begin) * scan->page_bytes);
+        }
+    }
+}
+
+/* A line of /proc/PID/maps. */
+struct mapping {
+    uint64_t begin, end;
+    char permissions[5];
+    unsigned long inode;
+    const char *name;
+};
+
+static bool read_mapping(char *line, struct mapping *out)
+{
+    char *at;
+    out->begin = strtoull(line, &at, 16);
+    if (*at++ != '-') {
+        return false;
+    }
+    out->end = strtoull(at, &at, 16);
+    if (*at++ != ' ' || strlen(at) < 4) {
+        return false;
+    }
+    (void)snprintf(out->permissions, sizeof(out->permissions), "%.4s", at);
+    at += 4;
+    for (int field = 0; field < 2; field++) { /* the offset and the device */
+        at += strspn(at, " ");
+        at += strcspn(at, " ");
+    }
+    out->inode = strtoul(at, &at, 10);
+    at += strspn(at, " ");
+    at[strcspn(at, "\n")] = '\0';
+    out->name = at;
+    return true;
+}
+
+/* Private memory that may hold words: what the process can write, and, of files, what the
+ * linker has made read-only once the slots were set. */
+static bool is_wanted(const struct scan *scan, const struct mapping *mapping)
+{
+    bool written = mapping->permissions[0] == 'r' && mapping->permissions[1] == 'w';
+    bool fixed = scan->words->fixed && mapping->inode != 0 &&
+                 strncmp(mapping->permissions, "r--", 3) == 0;
+    return mapping->permissions[3] == 'p' && (written || fixed) &&
+           strcmp(mapping->name, "[vvar]") != 0 && strcmp(mapping->name, "[vdso]") != 0;
+}
+
+static const char *scan_all(struct scan *scan, pid_t pid)
+{
+    static char line[LINE_BYTES]; /* large; one thread */
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
+    FILE *maps = fopen(path, "re");
+    if (!maps) {
+        return "its memory cannot be listed";
+    }
+    while (fgets(line, sizeof(line), maps)) {
+        struct mapping mapping;
+        if (!read_mapping(line, &mapping) || !is_wanted(scan, &mapping)) {
+            continue;
+        }
+        for (uint64_t at = mapping.begin; at < mapping.end; at += CHUNK_BYTES) {
+            uint64_t left = mapping.end - at;
+            read_chunk(scan, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
+        }
+    }
+    (void)fclose(maps);
+    return NULL;
+}
+
+const char *gs_function_words_scan(pid_t pid, const struct gs_function_words *words,
+                                   bool replace, struct gs_function_words_result *out)
+{
+    struct scan scan = {.words = words,
+                        .result = out,
+                        .replace = replace,
+                        .page_bytes = (size_t)sysconf(_SC_PAGESIZE)};
+    char path[64];
+    const char *problem = NULL;
+    *out = (struct gs_function_words_result){0};
+    if (words->pair_count == 0) {
+        return NULL;
+    }
+    (void)snprintf(path, sizeof(path), "/proc/%ld/mem", (long)pid);
+    scan.memory = open(path, (replace ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    (void)snprintf(path, sizeof(path), "/proc/%ld/pagemap", (long)pid);
+    scan.pages = open(path, O_RDONLY | O_CLOEXEC);
+    scan.chunk = malloc(CHUNK_BYTES);
+    scan.page_words = malloc(CHUNK_BYTES / scan.page_bytes * sizeof(uint64_t));
+    if (scan.memory < 0) {
+        problem = errno == ENOENT ? "it has ended" : "its memory cannot be read";
+    } else if (!scan.chunk || !scan.page_words) {
+        problem = "no memory to read its memory";
+    } else {
+        problem = scan_all(&scan, pid);
+    }
+    if (scan.memory >= 0) {
+        (void)close(scan.memory);
+    }
+    if (scan.pages >= 0) {
+        (void)close(scan.pages);
+    }
+    free(scan.chunk);
+    free(scan.page_words);
+    return problem;
+}

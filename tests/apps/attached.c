@@ -1,0 +1,118 @@
+/*
+ * attached.c - a program that gpushim attaches to while it runs.
+ *   attached FOLDER [idle|threads]
+ *
+ * Takes 1 MiB, says "ready", and waits for FOLDER/begin. Then makes calls whose number it
+ * says, and keeps some of the memory; waits for FOLDER/more, and frees all, also what is
+ * from before; waits for FOLDER/end. Each wait is a minute at most.
+ *
+ *   idle     makes no CUDA call before `begin`
+ *   threads  32 threads call all the time, from the start to `end`
+ *
+ * Checks the memory's contents, so that a call that went astray is seen.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "launch.h"
+
+#define ROUNDS  100
+#define THREADS 32
+
+static const char *folder;
+static volatile int ending;
+
+static int is_there(const char *name)
+{
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static void await(const char *name)
+{
+    for (int i = 0; i < 6000 && !is_there(name); i++)
+        usleep(10000);
+}
+
+static void say(const char *what)
+{
+    printf("attached: %s\n", what);
+    fflush(stdout);
+}
+
+APP_FRAME static void keep_weights(gpu_ptr *out)
+{
+    APP_OK(gpu_malloc(out, 3 << 20));
+}
+
+APP_FRAME static void one_step(void)
+{
+    unsigned in[64], back[64] = {0};
+    gpu_ptr block, pitched, managed;
+    void *host;
+    size_t pitch;
+
+    for (unsigned i = 0; i < 64; i++)
+        in[i] = i * 7;
+    APP_OK(gpu_malloc(&block, sizeof(in)));
+    APP_OK(gpu_malloc_pitch(&pitched, &pitch, 100, 10));
+    APP_OK(gpu_malloc_managed(&managed, 5000));
+    APP_OK(gpu_malloc_host(&host, 6000));
+    APP_OK(gpu_put(block, in, sizeof(in)));
+    APP_OK(gpu_get(back, block, sizeof(in)));
+    app_expect(memcmp(in, back, sizeof(in)) == 0, "the contents of a block");
+    memset(host, 1, 6000);
+    APP_OK(gpu_free_host(host));
+    APP_OK(gpu_free(managed));
+    APP_OK(gpu_free(pitched));
+    APP_OK(gpu_free(block));
+}
+
+static void *step_again(void *unused)
+{
+    app_gpu_thread();
+    while (!ending)
+        one_step();
+    return unused;
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc > 2 ? argv[2] : "";
+    gpu_ptr first, weights[2];
+    pthread_t threads[THREADS];
+    int many = strcmp(way, "threads") == 0 ? THREADS : 0;
+
+    folder = argc > 1 ? argv[1] : ".";
+    if (strcmp(way, "idle") == 0) {
+        say("ready");
+        await("begin");
+    }
+    app_gpu_start();
+    APP_OK(gpu_malloc(&first, 1 << 20));
+    for (int i = 0; i < many; i++)
+        APP_OK(pthread_create(&threads[i], NULL, step_again, NULL) != 0);
+    if (strcmp(way, "idle") != 0) {
+        say("ready");
+        await("begin");
+    }
+    for (int i = 0; i < ROUNDS; i++)
+        one_step();
+    for (int i = 0; i < 2; i++)
+        keep_weights(&weights[i]);
+    say("done");
+    await("more");
+    APP_OK(gpu_free(first));
+    APP_OK(gpu_free(weights[0]));
+    APP_OK(gpu_free(weights[1]));
+    say("freed");
+    await("end");
+    ending = 1;
+    for (int i = 0; i < many; i++)
+        APP_OK(pthread_join(threads[i], NULL) != 0);
+    say("over");
+    return 0;
+}

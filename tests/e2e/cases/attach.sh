@@ -1,0 +1,186 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# attach.sh - gpushim attach and detach: a process that was started without the library is recorded from then on,
+# in each way in which a program can reach the driver, and runs as natively before, meanwhile and after.
+
+# attach_start COMMAND...: natively, in the background, until it says that it is ready. Its number is in `pid`.
+attach_start() {
+  local settings command
+
+  need_file "$build/gpushim"
+  need_file "$1"
+  [[ $(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null) != [123] || $EUID == 0 ]] || skip 'ptrace of other processes'
+  clean_env "$case_dir" "$cuda_path" "${!CUDASIM_@}" -- -- "$@"
+  env -i "${settings[@]}" "${command[@]}" >program.out 2>program.err </dev/null &
+  pid=$!
+  trap 'kill -9 "$pid" 2>/dev/null' EXIT # of a case that fails
+  await 25 grep -qs ready program.out || fail "the program does not start"
+}
+
+# attach_step NAME WORD: makes the file, and waits until the program has said the word.
+attach_step() {
+  : >"$1"
+  [[ ! $2 ]] || await 25 grep -qs "$2" program.out || fail "the program does not go on behind $1"
+}
+
+# attach_end [WAY]: the program ends as natively.
+attach_end() {
+  local status=0
+
+  attach_step end ''
+  wait "$pid" || status=$?
+  expect_equal 'the status' 0 "$status"
+  expect_equal 'what the program says' 'attached: ready
+attached: done
+attached: freed
+attached: over' "$(<program.out)"
+  expect_equal 'what the program warns of' '' "$(<program.err)"
+}
+
+# 100 rounds of four allocations each, one of them pinned, and two that stay; memory from before is freed too.
+attach_case() {
+  need python3
+  attach_start "$apps/attached_$1" .
+  run_in attach -- "$build/gpushim" attach "$pid"
+  attach_step begin done
+  run_in stats -- "$build/gpushim" stats --json "$pid"
+  run_in dump -- "$build/gpushim" dump "$pid"
+  attach_step more freed
+  run_in detach -- "$build/gpushim" detach "$pid"
+  attach_end
+  for name in attach stats dump detach; do
+    expect_status $name 0
+    expect_quiet $name
+  done
+  expect_text attach.out "^$pid: attached: [0-9]+ addresses of driver functions, [0-9]+ words replaced; "
+  python3 -S - <<'PY' >found || fail 'the statistics are no JSON'
+import json
+now = json.load(open("stats.out"))
+device, pinned = now["devices"][0], now["pinned"]
+print(device["allocs"], device["frees"], device["live_bytes"], pinned["allocs"], pinned["frees"], now["errors"])
+PY
+  expect_equal 'the calls that were seen' '302 300 6291456 100 100 0' "$(<found)"
+  expect_text dump.out "^==$pid== LIVE 1: 6[.]00 MiB in 2 allocations"
+  expect_text dump.out '#0 keep_weights +attached[.]c:[0-9]+$'
+  expect_text detach.out "^==$pid== .* 0 errors so far, 0 B live"
+  expect_text detach.out "^$pid: detached: [0-9]+ words replaced$"
+}
+for way in shared static linked dlsym proc ptds; do
+  add_case "attach $way" attach_case "$way"
+done
+
+# Nothing of CUDA has happened yet: the driver is loaded later, and all is seen.
+attach_idle_case() {
+  attach_start "$apps/attached_$1" . idle
+  run_in attach -- "$build/gpushim" attach "$pid"
+  attach_step begin done
+  run_in dump -- "$build/gpushim" dump "$pid"
+  attach_step more freed
+  run_in detach -- "$build/gpushim" detach "$pid"
+  attach_end
+  expect_text dump.out "^==$pid== LIVE 1: 6[.]00 MiB in 2 allocations"
+  expect_text dump.out "^==$pid== .* 0 errors so far, 7[.]00 MiB live in 3 allocations"
+}
+for way in shared static linked dlsym; do
+  add_case "attach before CUDA $way" attach_idle_case "$way"
+done
+
+# 32 threads call all the time while it attaches and detaches, ten times.
+attach_threads_case() {
+  local i
+
+  attach_start "$apps/attached_$1" . threads
+  for ((i = 0; i < 10; i++)); do
+    run_in "attach$i" -- "$build/gpushim" attach "$pid"
+    run_in "detach$i" -- "$build/gpushim" detach "$pid"
+    expect_status "attach$i" 0
+    expect_status "detach$i" 0
+  done
+  attach_step begin done
+  attach_step more freed
+  attach_end
+  expect_text attach9.out "^$pid: attached: "
+}
+for way in shared static linked proc; do
+  add_case "attach under load $way" attach_threads_case "$way"
+done
+
+# It detaches by itself.
+attach_for_case() {
+  attach_start "$apps/attached_shared" .
+  env -i "$build/gpushim" attach --for=2 --stack=depth:4 "$pid" >for.out 2>for.err &
+  await 25 grep -qs attached: for.out || fail 'it does not attach'
+  attach_step begin done
+  wait $! || fail 'it does not end well'
+  attach_step more freed
+  attach_end
+  expect_quiet for
+  expect_text for.out "^==$pid== LIVE 1: 6[.]00 MiB in 2 allocations"
+  expect_text for.out "^$pid: detached: "
+}
+add_case "attach for some time" attach_for_case
+
+# A process with another root, as in a container, has no file of the library: it gets a copy for a moment. Its
+# /tmp is a link that leads elsewhere from outside.
+attach_container_case() {
+  local library outer
+
+  need unshare
+  need chroot
+  unshare -mpf true 2>/dev/null || skip "name spaces of our own"
+  need_file "$apps/attached_shared"
+  mkdir -p root/{app,proc,other,dev} elsewhere
+  ln -s /other root/tmp
+  ldd "$apps/attached_shared" "$build/sim/libcuda.so.1" | grep -oE '/[^ :]+[.]so[^ :]* [(]' | sort -u >libraries
+  while read -r library _; do
+    mkdir -p "root${library%/*}"
+    cp -L "$library" "root$library"
+  done <libraries
+  cp "$apps/attached_shared" "$build"/sim/libcuda.so.1 "$build"/sim/libcudart.so.13 root/app/
+  unshare -mpf --mount-proc="$PWD/root/proc" --kill-child env -i LD_LIBRARY_PATH=/app "$(command -v chroot)" "$PWD/root" /app/attached_shared /app \
+    >program.out 2>program.err </dev/null &
+  outer=$!
+  trap 'kill -9 "$outer" 2>/dev/null' EXIT
+  await 25 grep -qs ready program.out || fail "the program does not start: $(<program.err)"
+  pid=$(pgrep -P "$outer")
+  run_in attach -- "$build/gpushim" attach "$pid"
+  : >root/app/begin
+  await 25 grep -qs done program.out || fail 'the program does not go on'
+  run_in dump -- "$build/gpushim" dump "$pid"
+  run_in detach -- "$build/gpushim" detach "$pid"
+  : >root/app/more
+  : >root/app/end
+  wait "$outer" || fail 'the program ended otherwise'
+  expect_status attach 0
+  expect_status detach 0
+  expect_text dump.out "^==1== .* 0 errors so far, 6[.]00 MiB live in 2 allocations"
+  [[ -z $(find root/other root/dev elsewhere -mindepth 1) ]] || fail "a copy remains: $(find root/other root/dev elsewhere -mindepth 1)"
+}
+add_case "attach to a container" attach_container_case
+
+# What it cannot attach to, it says, and leaves alone.
+attach_refused_case() {
+  run_in none -- "$build/gpushim" attach 999999
+  run_in word -- "$build/gpushim" attach me
+  run_in empty -- "$build/gpushim" attach
+  run_in never -- "$build/gpushim" detach "$$"
+  start_preloaded under -- "$apps/asked_linked" "$PWD/over"
+  pid=$!
+  trap 'kill -9 "$pid" 2>/dev/null' EXIT
+  await 25 grep -qs ready under.out || fail "the program does not start"
+  run_in under_it -- "$build/gpushim" attach "$pid"
+  : >over
+  wait "$pid" || fail 'the program ended otherwise'
+  for name in none never under_it; do
+    expect_status $name 1
+  done
+  for name in word empty; do
+    expect_status $name 2
+  done
+  expect_text none.err '^gpushim: process 999999: no such process$'
+  expect_equal 'a word' 'gpushim: a process is a number from 1 to 2147483647, not me' "$(<word.err)"
+  expect_text empty.err '^gpushim: attach: no PID is given$'
+  expect_equal 'not attached' "gpushim: process $$: gpushim is not attached to it" "$(<never.err)"
+  expect_text under_it.err "^gpushim: process $pid: it runs under gpushim from its start: ask it with gpushim dump\$"
+}
+add_case "attach refused" attach_refused_case

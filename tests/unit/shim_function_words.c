@@ -1,0 +1,99 @@
+/*
+ * shim_function_words.c - proves that exactly the words of a stopped process that hold a
+ * function's address are replaced: also in memory that the process cannot write, if asked
+ * for; none in memory that is to stay, and none that is not a whole word.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shim/tools/reader/function_words.h"
+
+/* No address that anything else has. */
+#define FIRST  UINT64_C(0x5a5a1234567890a0)
+#define SECOND UINT64_C(0x5a5a1234567890b0)
+#define BACK   UINT64_C(0x6b6b000000000010)
+
+#define PAGE_WORDS (4096 / sizeof(uint64_t))
+
+static uint64_t
+    *pages; /* shared with nobody: written, skipped, read-only, never touched */
+
+static uint64_t *page(int i)
+{
+    return pages + i * (int)PAGE_WORDS;
+}
+
+/* A child that has the pages and sleeps. */
+static pid_t start(void)
+{
+    pages =
+        mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert(pages != MAP_FAILED);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 3; i++) {
+            page(i)[0] = FIRST;
+            page(i)[PAGE_WORDS - 1] = SECOND;
+            page(i)[7] = FIRST + 1;
+            memcpy((char *)&page(i)[9] + 3, &(uint64_t){FIRST}, sizeof(uint64_t));
+        }
+        (void)mprotect(page(2), 4096, PROT_READ);
+        (void)raise(SIGSTOP);
+        _exit(page(0)[0] == BACK && page(0)[PAGE_WORDS - 1] == BACK + 1 &&
+                      page(0)[7] == FIRST + 1 && page(1)[0] == FIRST &&
+                      page(2)[PAGE_WORDS - 1] == SECOND
+                  ? 0
+                  : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, WUNTRACED), child);
+    return child;
+}
+
+Test(function_words, replaces_words_alone)
+{
+    pid_t child = start();
+    struct gs_function_pair pairs[] = {
+        {SECOND, BACK + 1}, {FIRST, BACK}, {FIRST, BACK + 2}};
+    const uintptr_t skipped = (uintptr_t)page(1);
+    const struct gs_function_area area = {skipped, skipped + 4096};
+    struct gs_function_words words = {pairs, GS_ARRAY_LEN(pairs), &area, 1, false};
+    struct gs_function_words_result result;
+    int status;
+
+    gs_function_words_sort(&words);
+    cr_assert_eq(words.pair_count, 2u, "of two pairs for one address the first counts");
+    cr_expect_null(gs_function_words_scan(child, &words, false, &result));
+    cr_expect_geq(result.found, 2u);
+    cr_expect_eq(result.replaced, 0u);
+    const uint64_t found = result.found; /* the pairs themselves may be on its stack */
+    cr_expect_null(gs_function_words_scan(child, &words, true, &result));
+    cr_expect_eq(result.found, found);
+    cr_expect_eq(result.replaced, found);
+    cr_expect_null(gs_function_words_scan(child, &words, true, &result));
+    cr_expect_eq(result.found, 0u);
+    cr_assert_eq(kill(child, SIGCONT), 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0, "the child has other words");
+}
+
+Test(function_words, says_that_a_process_has_ended)
+{
+    struct gs_function_pair pair = {FIRST, BACK};
+    const struct gs_function_words words = {&pair, 1, NULL, 0, false},
+                                   nothing = {&pair, 0, NULL, 0, false};
+    struct gs_function_words_result result;
+    pid_t child = fork();
+
+    if (child == 0) {
+        _exit(0);
+    }
+    (void)waitpid(child, NULL, 0);
+    cr_expect_str_eq(gs_function_words_scan(child, &words, true, &result),
+                     "it has ended");
+    cr_expect_null(gs_function_words_scan(child, &nothing, true, &result));
+}
