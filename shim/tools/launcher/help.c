@@ -231,10 +231,7 @@ static const struct {
     const char *text; /* NULL: the subcommand has a --help of its own */
 } helps[] = {
     [GS_VERB_RUN] = {"usage: gpushim [options] [run] [--] command [args...]\n"
-                     "       gpushim report|html|timeline|diff|merge|top|stats|dump|"
-                     "owners|set|trim|\n"
-                     "               export|serve|attach|detach|pause|resume|\n"
-                     "               replay|advise\n",
+                     "       gpushim SUBCOMMAND [args...]\n",
                      general_help},
     [GS_VERB_REPORT] = {"usage: gpushim [options] report [options] STATE_FILE...\n",
                         report_help},

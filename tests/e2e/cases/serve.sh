@@ -8,6 +8,7 @@ uses control metrics
 serve_start() {
   need curl
   need_file "$build/gpushim"
+  rm -f serve.out # an earlier one's line
   "$build/gpushim" serve --listen="${serve_at:-127.0.0.1:0}" "$@" >serve.out 2>serve.err </dev/null &
   server=$!
   pids+=("$server")
