@@ -168,6 +168,64 @@ static const char *refuse_program(pid_t pid)
                : NULL;
 }
 
+/* The last number in the line NSpid of its status: its own, in its innermost namespace.
+ */
+static long innermost_number(pid_t pid)
+{
+    char text[256];
+    if (!status_text(pid, "NSpid", text, sizeof(text))) {
+        return -1;
+    }
+    const char *last = strrchr(text, '\t');
+    return strtol(last ? last + 1 : text, NULL, 10);
+}
+
+static bool same_namespace(pid_t a, pid_t b)
+{
+    char path[48], of_a[64], of_b[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)a);
+    ssize_t length_a = readlink(path, of_a, sizeof(of_a));
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)b);
+    ssize_t length_b = readlink(path, of_b, sizeof(of_b));
+    return length_a > 0 && length_a == length_b &&
+           memcmp(of_a, of_b, (size_t)length_a) == 0;
+}
+
+/* The first process of the namespace that the process is in; 0: not found. */
+static pid_t first_of_namespace(pid_t pid)
+{
+    DIR *folder = opendir("/proc");
+    pid_t found = 0;
+    const struct dirent *entry;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): a folder of our own */
+    while (!found && folder && (entry = readdir(folder))) {
+        pid_t one = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (one > 0 && innermost_number(one) == 1 && same_namespace(one, pid)) {
+            found = one;
+        }
+    }
+    if (folder) {
+        (void)closedir(folder);
+    }
+    return found;
+}
+
+/* Whether all filters of its system calls are its container's, which allow what any
+ * program does: the first process of the container has as many. A filter of its own may
+ * end it for a call that it never makes. */
+static bool has_own_filter(pid_t pid)
+{
+    long filters = gs_inject_status(pid, "Seccomp_filters", 10), others = 1;
+    if (gs_inject_status(pid, "Seccomp", 10) <= 0) {
+        return false;
+    }
+    if (innermost_number(pid) != 1) {
+        pid_t first = first_of_namespace(pid);
+        others = first > 0 ? gs_inject_status(first, "Seccomp_filters", 10) : 0;
+    }
+    return filters < 0 || filters > others;
+}
+
 /* What a process is not in a state for. */
 static const char *refuse_state(pid_t pid)
 {
@@ -184,7 +242,7 @@ static const char *refuse_state(pid_t pid)
         return gs_inject_reason("it is stopped: continue it first (kill -CONT %d)",
                                 (int)pid);
     }
-    if (gs_inject_status(pid, "Seccomp", 10) > 0) {
+    if (has_own_filter(pid)) {
         return "a sandbox filters its system calls (seccomp): one that is not allowed "
                "might "
                "end it";

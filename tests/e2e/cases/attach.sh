@@ -158,6 +158,45 @@ attach_container_case() {
 }
 add_case "attach to a container" attach_container_case
 
+# A container's filter holds for its first process, too, and allows what programs do. A program's own may end it.
+# attach_filter_case inside|outside
+attach_filter_case() {
+  local outer settings command inside=()
+
+  need python3
+  need unshare
+  unshare -mpf true 2>/dev/null || skip "name spaces of our own"
+  need_file "$apps/attached_linked"
+  clean_env "$case_dir" "$cuda_path" "${!CUDASIM_@}" -- -- "$apps/attached_linked" "$PWD"
+  cat >filtered.py <<'PY' # a filter that allows all
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+program = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
+header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(program)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, header, 0, 0) == 0
+os.execvp("env", ["env", "-i"] + sys.argv[1:])
+PY
+  [[ $1 == outside ]] || inside=(unshare -mpf --mount-proc --kill-child)
+  "${inside[@]}" python3 -S filtered.py "${settings[@]}" "${command[@]}" >program.out 2>program.err </dev/null &
+  outer=$!
+  trap 'kill -9 "$outer" 2>/dev/null' EXIT
+  await 25 grep -qs ready program.out || fail "the program does not start: $(<program.err)"
+  pid=$(pgrep -f "^$apps/attached_linked $PWD\$")
+  run_in attach -- "$build/gpushim" attach "$pid"
+  attach_step begin done
+  attach_step more freed
+  attach_step end over
+  wait "$outer" || fail 'the program ended otherwise'
+  if [[ $1 == inside ]]; then
+    expect_status attach 0
+  else
+    expect_status attach 1
+    expect_text attach.err "^gpushim: process $pid: a sandbox filters its system calls"
+  fi
+}
+add_case "attach behind a container's filter" attach_filter_case inside
+add_case "attach behind a program's filter" attach_filter_case outside
+
 # What it cannot attach to, it says, and leaves alone.
 attach_refused_case() {
   run_in none -- "$build/gpushim" attach 999999
