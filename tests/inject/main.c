@@ -322,7 +322,7 @@ static void kill_at_calls(const char *state, unsigned step)
             fail("killed at call %u, the program ends", call);
         }
     }
-    if (call < 60) {
+    if (call < 40) {
         fail("only %u steps", call);
     }
     end(&program);

@@ -40,6 +40,7 @@
 #define END_NS       (200 * NS_PER_MS) /* for the new thread to end */
 #define MOST_RUNNING 8                 /* threads stopped while running, in a round */
 #define MOST_LATE    64                /* threads that did not stop in time, at once */
+#define REST_MS      500               /* a thread waits so long to be put back */
 #define TURNS        5000u /* of a millisecond; the new thread then ends alone */
 
 struct request {
@@ -49,6 +50,7 @@ struct request {
     char *answer;
     size_t capacity;
     uint64_t until_ns, base; /* base: of the memory there */
+    bool is_alone;           /* the thread comes back alone: its memory stays mapped */
     struct gs_target target;
 };
 
@@ -56,20 +58,31 @@ static const char gone[] = "it has ended";
 
 /* ---- a stopped thread's calls ------------------------------------------------------ */
 
-/* Puts the thread back: the kernel then repeats its system call, or ends it for a signal,
- * as if nothing had been. Returns false if the thread is gone. */
+/* Puts an interrupted thread back: the kernel then repeats its system call, or ends it
+ * for a signal, as if nothing had been. Returns false if the thread is gone. */
 static bool put_back(const struct gs_traced *thread, const struct gs_saved *saved)
 {
     uint64_t mask = gs_arch_mask(saved);
-    (void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
-    if (!gs_traced_go(thread->tid, PTRACE_CONT) ||
-        gs_traced_wait(thread->tid, PTRACE_CONT, gs_now_ns() + CALL_NS) !=
-            GS_EVENT_STOP) {
-        return false;
-    }
     (void)ptrace(PTRACE_SETSIGMASK, thread->tid, (void *)sizeof(mask), &mask);
     return gs_traced_set(thread->tid, gs_arch_regs(saved)) &&
            gs_traced_go(thread->tid, PTRACE_DETACH);
+}
+
+/* Interrupts a thread that runs, or will. */
+static bool interrupt(const struct gs_traced *thread)
+{
+    (void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
+    return gs_traced_wait(thread->tid, PTRACE_CONT, gs_now_ns() + CALL_NS) ==
+           GS_EVENT_STOP;
+}
+
+/* Puts a thread back from the end of a system call of ours. */
+static bool put_back_from_call(const struct gs_traced *thread,
+                               const struct gs_saved *saved)
+{
+    (void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
+    return gs_traced_go(thread->tid, PTRACE_CONT) && interrupt(thread) &&
+           put_back(thread, saved);
 }
 
 /* Goes on to the next begin or end of a system call. */
@@ -172,6 +185,7 @@ static bool fill_there(const struct gs_target *target, const struct gs_traced *t
                        uint64_t base)
 {
     static const struct timespec nap = {.tv_nsec = (long)NS_PER_MS};
+    static const struct timespec patience = {.tv_nsec = REST_MS * (long)NS_PER_MS};
     unsigned char *data = calloc(1, GS_STUB_ROOM);
     size_t used = 0;
     if (!data) {
@@ -193,6 +207,7 @@ static bool fill_there(const struct gs_target *target, const struct gs_traced *t
     put_word(data, GS_STUB_ARGUMENT, put_text(data, base, &used, request->argument));
     put_word(data, GS_STUB_TURNS, TURNS);
     memcpy(data + GS_STUB_NAP, &nap, sizeof(nap));
+    memcpy(data + GS_STUB_REST, &patience, sizeof(patience));
     gs_arch_fill(saved, data);
     /* Not the vector registers' pages, which stay untouched. */
     bool filled = gs_target_put(target, base + GS_STUB_DATA, data, GS_STUB_VECTORS) &&
@@ -211,56 +226,66 @@ static bool fill_there(const struct gs_target *target, const struct gs_traced *t
     return filled;
 }
 
-/* Puts the thread back from the end of the code. Returns NULL or the reason. */
+/* Puts the thread back from the end of the code, where it waits for that. Returns NULL or
+ * the reason. */
 static const char *end_there(const struct gs_target *target, struct gs_traced *thread,
-                             const struct gs_saved *saved, uint64_t base)
+                             const struct gs_saved *saved, uint64_t base, bool *is_alone)
 {
     int error = 0;
-    bool lost = !gs_target_get(target, base + GS_STUB_DATA + GS_STUB_RESULT, &error,
-                               sizeof(error));
-    if (error) {
-        lost = !to_call(thread); /* the end of this one */
-        if (!lost) {
-            unmap_there(target, thread, saved, base, &lost);
-        }
-    }
-    if (lost || !put_back(thread, saved)) {
+    if (!interrupt(thread) || !gs_traced_get(thread)) {
         return gone;
     }
-    return error ? gs_inject_reason("it cannot create a thread: error %d", error) : NULL;
+    if (!gs_arch_is_at_end(&thread->regs, base)) {
+        *is_alone = true; /* it has waited too long */
+        return gs_traced_go(thread->tid, PTRACE_DETACH) ? NULL : gone;
+    }
+    (void)gs_target_get(target, base + GS_STUB_DATA + GS_STUB_RESULT, &error,
+                        sizeof(error));
+    if (!error) {
+        return put_back(thread, saved) ? NULL : gone;
+    }
+    bool lost;
+    unmap_there(target, thread, saved, base, &lost);
+    return !lost && put_back_from_call(thread, saved)
+               ? gs_inject_reason("it cannot create a thread: error %d", error)
+               : gone;
 }
 
-/* Runs the code to its end, and puts the thread back. Returns NULL or the reason. */
+/* Runs the code to its end, and puts the thread back. Returns NULL or the reason. No
+ * system call within is a stop: among many busy threads, each would cost a turn of all.
+ */
 static const char *run_there(const struct gs_target *target, struct gs_traced *thread,
                              const struct gs_saved *saved, uint64_t base,
-                             uint64_t until_ns)
+                             uint64_t until_ns, bool *is_alone)
 {
+    struct gs_wait wait = {.yields = 20,
+                           .nap_ns = NS_PER_MS / 20,
+                           .longest_ns = NS_PER_MS,
+                           .until_ns = until_ns};
     struct user_regs_struct regs;
+    uint64_t done = 0;
     gs_arch_stub_regs(saved, base, &regs);
-    if (!gs_traced_set(thread->tid, &regs)) {
+    if (!gs_traced_set(thread->tid, &regs) || !gs_traced_go(thread->tid, PTRACE_CONT)) {
         return gone;
     }
-    for (;;) {
-        enum gs_event event = GS_EVENT_END;
-        if (gs_traced_go(thread->tid, PTRACE_SYSCALL)) {
-            event = gs_traced_wait(thread->tid, PTRACE_SYSCALL, until_ns);
+    while (!done) {
+        enum gs_event event = gs_traced_wait(thread->tid, PTRACE_CONT, 1);
+        if (event == GS_EVENT_END ||
+            !gs_target_get(target, base + GS_STUB_DATA + GS_STUB_DONE, &done,
+                           sizeof(done))) {
+            return gone;
         }
-        if (event == GS_EVENT_TIME) {
-            /* It goes on alone, and brings itself back. */
-            (void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
-            if (gs_traced_wait(thread->tid, PTRACE_CONT, gs_now_ns() + CALL_NS) ==
-                GS_EVENT_STOP) {
+        if (event != GS_EVENT_TIME) {
+            (void)gs_traced_go(thread->tid, PTRACE_CONT); /* stopped with its process */
+        }
+        if (!done && !gs_wait_step(&wait)) {
+            if (interrupt(thread)) { /* it goes on alone, and brings itself back */
                 (void)gs_traced_go(thread->tid, PTRACE_DETACH);
             }
             return "a thread could not be created in time: the process may be overloaded";
         }
-        if (event == GS_EVENT_END || !gs_traced_get(thread)) {
-            return gone;
-        }
-        if (event == GS_EVENT_CALL && gs_arch_is_at_end(&thread->regs, base)) {
-            return end_there(target, thread, saved, base);
-        }
     }
+    return end_there(target, thread, saved, base, is_alone);
 }
 
 /* ---- the answer -------------------------------------------------------------------- */
@@ -311,7 +336,7 @@ static const char *await_answer(const struct gs_target *target,
     uint64_t state;
     while (!(state = get_word(target, base, GS_STUB_STATE, &found)) && found) {
         if (!gs_wait_step(&wait)) {
-            uint64_t word = 1;
+            uint64_t word = !request->is_alone;
             (void)gs_target_put(target, base + GS_STUB_DATA + GS_STUB_RELEASE, &word,
                                 sizeof(word));
             return gs_inject_reason(
@@ -329,7 +354,9 @@ static const char *await_answer(const struct gs_target *target,
     } else {
         get_text(target, answer, request->answer, request->capacity);
     }
-    release(target, base);
+    if (!request->is_alone) {
+        release(target, base);
+    }
     return state == GS_STUB_FAILED
                ? gs_inject_reason("%s", *text ? text : "the library cannot be loaded")
                : NULL;
@@ -361,9 +388,10 @@ static const char *load_by(const struct gs_target *target, struct gs_traced *thr
             why = "its memory cannot be written";
         }
         if (why && !lost) {
-            (void)put_back(thread, saved);
+            (void)put_back_from_call(thread, saved);
         } else if (!why) {
-            why = run_there(target, thread, saved, base, request->until_ns);
+            why = run_there(target, thread, saved, base, request->until_ns,
+                            &request->is_alone);
             request->base = base;
         }
     }

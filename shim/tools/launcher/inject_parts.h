@@ -188,7 +188,7 @@ void gs_arch_fill(const struct gs_saved *saved, unsigned char *data);
 /* Registers at the begin of the code of inject_stub.h, copied to `base`. */
 void gs_arch_stub_regs(const struct gs_saved *saved, uint64_t base,
                        struct user_regs_struct *out);
-/* Whether the thread is at the system call with which that code calls its tracer. */
+/* Whether the thread is where that code waits for its tracer. */
 bool gs_arch_is_at_end(const struct user_regs_struct *regs, uint64_t base);
 /* The code. */
 extern const unsigned char gs_stub_begin[], gs_stub_end[];

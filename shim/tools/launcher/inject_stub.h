@@ -41,6 +41,9 @@
 #define GS_STUB_TURNS   136 /* naps in which GS_STUB_RELEASE is awaited */
 #define GS_STUB_NAP     144 /* struct timespec */
 
+#define GS_STUB_DONE 344 /* not 0: the call is over, the thread can be put back */
+#define GS_STUB_REST 352 /* struct timespec: how long it waits for that */
+
 #define GS_STUB_ANSWERED 1
 #define GS_STUB_FAILED   2
 

@@ -458,11 +458,12 @@ void gs_arch_stub_regs(const struct gs_saved *saved, uint64_t base,
     out->eflags &= ~UINT64_C(0x500); /* no direction, no single steps */
 }
 
-extern const unsigned char gs_stub_met[];
+extern const unsigned char gs_stub_done[], gs_stub_met[];
 
 bool gs_arch_is_at_end(const struct user_regs_struct *regs, uint64_t base)
 {
-    return regs->rip == base + (uint64_t)(gs_stub_met - gs_stub_begin);
+    return regs->rip >= base + (uint64_t)(gs_stub_done - gs_stub_begin) &&
+           regs->rip <= base + (uint64_t)(gs_stub_met - gs_stub_begin);
 }
 
 #else
