@@ -268,7 +268,7 @@ static size_t copy_parts(struct gs_cached_parts *parts, struct gs_part_list *lis
     const struct gs_part_table *table = parts->table;
     size_t count = parts->count;
     list->known = parts->lost == 0 && count <= list->room;
-    for (size_t i = 0; list->known && i < table->room; i++) {
+    for (size_t i = 0; list->known && list->items && i < table->room; i++) {
         if (table->slots[i].addr != 0) {
             list->items[list->count++] = table->slots[i];
         }

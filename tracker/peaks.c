@@ -516,7 +516,7 @@ static void build_peak(struct row_gather *row, struct gs_peak *peak)
     peak->places = list_sites(row, &row->gone, &row->live, &peak->count);
     peak->parts = list_sites(row, &row->parts_gone, &row->parts_live, &peak->part_count);
     peak->known = peak->places && peak->parts;
-    for (size_t i = 0; i < peak->count; i++) {
+    for (size_t i = 0; peak->places && i < peak->count; i++) {
         bytes += peak->places[i].held.bytes;
     }
     if (peak->freed_bytes > peak->bytes) {

@@ -161,6 +161,8 @@ struct gs_error {
     uint32_t suppressed_by, beyond_rule; /* as in gs_group; only in the report's copy */
 };
 
+/* Members are together with those of the same lock.
+ * NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 struct gs_tracker {
     struct gs_error errors[GS_ERRORS_KEPT]; /* errors_lock */
     /* Immutable after creation. */

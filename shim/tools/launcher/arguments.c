@@ -521,7 +521,7 @@ static void refuse_missing_rules(void)
     bool writes = getenv(gs_options_table[GS_OPTION_ROW_write_suppressions].name) != NULL;
     char path[GS_OPTIONS_PATH_BYTES];
     struct stat there;
-    if (!is_set_here(GS_OPTION_ROW_suppressions)) {
+    if (!list || !is_set_here(GS_OPTION_ROW_suppressions)) {
         return;
     }
     for (size_t length; *list; list += length + (list[length] == ':')) {
