@@ -186,6 +186,7 @@ struct reading {
 
 static void complain(struct reading *reading, const char *item, const char *problem)
 {
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no item's value is the sink */
     reading->sink->problem(reading->sink->self, item, strlen(item), problem);
 }
 
@@ -277,7 +278,7 @@ static void find_items(struct reading *reading)
         reading->first++;
     }
     const struct gs_item *end = gs_items + gs_items_count;
-    while (reading->first + reading->count < end &&
+    while (reading->count < ITEMS_MOST && reading->first + reading->count < end &&
            reading->first[reading->count].list == reading->list) {
         reading->count++;
     }

@@ -25,6 +25,7 @@ const char *gs_inject_reason(const char *format, ...)
     char next[sizeof(text)]; /* an argument may be the last reason */
     va_list arguments;
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is above */
     (void)vsnprintf(next, sizeof(next), format, arguments);
     va_end(arguments);
     memcpy(text, next, sizeof(text));
