@@ -79,13 +79,13 @@ unsigned gs_list_own_row(unsigned list)
 
 /* ---- reading ----------------------------------------------------------------------- */
 
-/* Whether the text is a value of a row without a word. A text is the name of a signal; a
- * bare number would not tell it from a switch. */
+/* Whether the text is a value of a row without a word. A text is a signal; 1 is rather a
+ * switch than SIGHUP. */
 static bool is_bare(const struct gs_item *item, const char *text)
 {
     uint64_t value;
     return is_text(option_of(item))
-               ? !isdigit((unsigned char)text[0]) && gs_signal_named(text) != 0
+               ? strcmp(text, "1") != 0 && gs_signal_named(text) != 0
                : gs_option_parse(option_of(item), text, &value) == GS_OK &&
                      gs_option_in_range(option_of(item), value);
 }

@@ -312,7 +312,9 @@ static void killed(void)
     gpu_ptr memory;
     struct sock_filter code[] = {NUMBER,
                                  CALL(write, SECCOMP_RET_ALLOW),
+#ifdef SYS_access
                                  CALL(access, SECCOMP_RET_ALLOW),
+#endif
                                  CALL(faccessat, SECCOMP_RET_ALLOW),
                                  CALL(futex, SECCOMP_RET_ALLOW),
                                  CALL(nanosleep, SECCOMP_RET_ALLOW),

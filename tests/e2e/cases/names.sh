@@ -256,7 +256,7 @@ names_go_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- ./program
   expect_status shim 0
   run_in found -- "$build/gpushim" report state
-  expect_text found.out 'leaked at 5 call sites'
+  expect_text found.out 'live at 5 call sites'
   expect_text found.out '#[0-9] main\.load +hold\.go:21$'
   expect_text found.out '#[0-9] main\.main +hold\.go:37$'
   expect_text found.out '#[0-9] main\.\(\*Cache\)\.Fill +hold\.go:24$'

@@ -93,6 +93,12 @@ readme_goals_case() {
       readme_run "$number" "$command"
       expect_text "$number.out" '^gpushim top .* [0-9]+ process(es)?, .* live, ' # other tests' programs answer
       continue
+    elif [[ $command == *' attach PID' ]]; then
+      sleep 60 &
+      readme_run "$number" "${command/PID/$!}"
+      expect_text "$number.out" "^$!: attached: no CUDA driver is loaded yet"
+      kill $!
+      continue
     elif [[ $command == *' '@(pause|dump)' PID' ]]; then # what they do to a program: pause.sh, control.sh
       readme_run "$number" "${command/PID/$$}"
       expect_text "$number.out" "^gpushim: process $$: it (does not use CUDA|runs without libgpushim.so)\$"

@@ -359,7 +359,7 @@ docs/clusters.md|\$ (gpushim --summary )?mpirun .*|clusters with mpirun
 docs/clusters.md|\$ srun gpushim .*|recipes Slurm, its variables
 docs/clusters.md|\$ torchrun .*|clusters with torchrun
 docs/clusters.md|\$ docker run .*|recipes Docker
-docs/clusters.md|` gpushim merge FOLDER|merge of ranks
+docs/clusters.md|\$ gpushim serve.*|serve metrics of a pod
 docs/gpushim.1|\$ gpushim .*|readme goals
 END
   cat >words.py <<'PYTHON'

@@ -381,7 +381,7 @@ state_names_case() {
   preloaded three GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
   expect_count three.err '^gpushim: GPUSHIM_STATE_FILE=.*/state: exists; writing .*/state\.[0-9]+$' 1
   state_report found state state.*
-  expect_count found.out 'ended without a report$' 2
+  expect_count found.out '  ended without a report$' 2
   preloaded again GPUSHIM_STATE_FILE=over -- "$apps/leaky_shared"
   preloaded again GPUSHIM_STATE_FILE=over -- "$apps/leaky_shared"
   expect_equal "one that has served is replaced" over "$(echo over*)"
