@@ -560,7 +560,7 @@ page_killed_folder_case() {
   python3 -S "$here/page.py" killed/gpushim.html - page || fail "not a page"
   page_shows
   expect_no_text page.out '^process: '
-  expect_text page.out '^summary: 0 errors, 5[.]00 KiB leaked in 5 allocations, 1 call site'
+  expect_text page.out '^summary: 0 errors, 5[.]00 KiB live in 5 allocations, 1 call site'
   expect_text page.out '^share:  [|] 5[.]00 KiB [|] plant_many [|] killed[.]c:[0-9]+( [(]inlined[)])? [|] $'
 }
 add_case "page of a folder, killed" page_killed_folder_case
