@@ -13,7 +13,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-static volatile int forking, ended;
+static volatile uintptr_t forking; /* the thread; others wait for a lock until it has */
+static volatile int ended;
 static uintptr_t begin, end; /* libgpushim.so */
 
 static long say_and_end(const char *name, const char *when)
@@ -31,7 +32,7 @@ static void check(const char *name, void *caller, int at_exit)
 {
     if ((uintptr_t)caller < begin || (uintptr_t)caller >= end)
         return;
-    if (forking)
+    if (forking && forking == (uintptr_t)pthread_self())
         say_and_end(name, " during a fork");
     if (ended && at_exit)
         say_and_end(name, " after the destructors");
@@ -88,7 +89,7 @@ static int find_library(struct dl_phdr_info *info, size_t size, void *unused)
 
 static void fork_begins(void)
 {
-    forking = 1;
+    forking = (uintptr_t)pthread_self();
 }
 
 static void fork_ends(void)

@@ -24,8 +24,7 @@ fi
 wraps_case() {
   need_file "$wraps"
   run_in native LD_PRELOAD="$wraps" -- "$@"
-  # Not asked by other tests: the thread that answers may call malloc while another forks, and waits.
-  run_in shim LD_PRELOAD="$wraps:$shim" GPUSHIM_CONTROL=off -- "$@"
+  run_in shim LD_PRELOAD="$wraps:$shim" -- "$@"
   expect_same native shim
   expect_no_text shim.err '^wraps: '
 }
