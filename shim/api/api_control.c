@@ -255,7 +255,7 @@ static gpushim_result set_option(struct gs_state *state, const char *name,
         if (row == GS_OPTION_ROW_mem_limit && !gs_limits_charging) {
             (void)snprintf(notes->text, sizeof(notes->text),
                            "gpushim: GPUSHIM_MEM_LIMIT: the program started without a "
-                           "limit, so that what it has was not counted");
+                           "limit, so its memory was never counted");
             return GPUSHIM_AT_START;
         }
         return apply(state, read, row) ? GPUSHIM_OK : GPUSHIM_AT_START;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "shim/life/copies.h"
 #include "shim/life/unseen.h"
 #include "shim/link/deep_modules.h"
 #include "shim/link/hook_rows.h"
@@ -22,15 +23,18 @@
 #define ANSWER_BYTES  (256u << 10)
 #define REQUEST_BYTES (64u << 10)
 #define VARIABLES     128
+#define TLS_MOST      1024 /* the library's own thread-local variables */
 
 static struct {
     size_t length;
     char text[ANSWER_BYTES];
 } answer;
 
+static char given[REQUEST_BYTES];        /* the lines of the first request */
 static char request_copy[REQUEST_BYTES]; /* the variables */
 static char *variables[VARIABLES + 1];   /* of request_copy */
 static bool attached;
+static bool busy; /* atomic */
 
 static void GS_PRINTF(1, 2) add(const char *format, ...)
 {
@@ -58,6 +62,7 @@ static bool take_variables(const char *lines)
     for (size_t i = 0; i < GS_ARRAY_LEN(before); i++) {
         variables[count++] = (char *)before[i];
     }
+    (void)strcpy(given, lines);
     (void)strcpy(request_copy, lines);
     char *next = request_copy;
     for (char *line; (line = strsep(&next, "\n"));) {
@@ -74,8 +79,7 @@ static bool take_variables(const char *lines)
     return true;
 }
 
-/* ---- what the command has to know ----------------------------------------------------
- */
+/* ---- the addresses ----------------------------------------------------------------- */
 
 static void add_skipped(uintptr_t begin, uintptr_t end)
 {
@@ -113,8 +117,17 @@ static void add_slot(const char *name, void *function)
     }
 }
 
+/* The library came last: no variable of an earlier module is farther from the thread
+ * pointer than its own. */
+static void add_variables(void)
+{
+    uintptr_t thread = (uintptr_t)__builtin_thread_pointer(), own = (uintptr_t)&gs_thread;
+    add("variables %lx\n", (unsigned long)(thread > own ? thread - own : 0) + TLS_MOST);
+}
+
 static void add_addresses(void)
 {
+    add_variables();
     (void)gs_elf_visit(add_skipped_module, NULL);
     gs_real_visit_addresses(add_word, NULL);
     add_slot("dlsym", (void *)gs_linker_libc_dlsym());
@@ -125,11 +138,15 @@ static void add_addresses(void)
 
 static const char *why_not(void)
 {
+    static struct gs_copies copies; /* large */
     if (getauxval(AT_SECURE)) {
         return "it runs with another user's rights (set-uid, or capabilities)";
     }
     if (gs_linker_is_preloaded()) {
         return "it runs under gpushim from its start: ask it with gpushim dump";
+    }
+    if (gs_copies_find(&copies)) {
+        return "another copy of libgpushim.so is in it";
     }
     return NULL;
 }
@@ -154,11 +171,13 @@ static void start(void)
 static void attach(const char *lines)
 {
     if (attached) {
-        add("again\n");
+        add("again\n%s", strcmp(lines, given) == 0 ? "" : "kept\n");
         add_addresses();
         return;
     }
-    if (!gs_environment_is_replaced()) {
+    if (gs_environment_is_replaced()) {
+        add("%s", strcmp(lines, given) == 0 ? "" : "kept\n");
+    } else {
         if (!take_variables(lines)) {
             add("refused its variables are too many\n");
             return;
@@ -174,9 +193,10 @@ static void attach(const char *lines)
     add_addresses();
 }
 
+/* Also when it is detached: the command may have been killed before it was done. */
 static void detach(void)
 {
-    if (!attached) {
+    if (!gs_environment_is_replaced()) {
         add("refused gpushim is not attached to it\n");
         return;
     }
@@ -189,7 +209,11 @@ static void detach(void)
 
 char *gpushim_attach(const char *request)
 {
+    static char later[] = "refused another gpushim attach or detach is at work\n";
     size_t verb = strcspn(request, "\n");
+    if (__atomic_exchange_n(&busy, true, __ATOMIC_ACQ_REL)) {
+        return later;
+    }
     const char *reason = why_not();
     answer.length = 0;
     answer.text[0] = '\0';
@@ -200,5 +224,6 @@ char *gpushim_attach(const char *request)
     } else {
         attach(request + verb + (request[verb] == '\n'));
     }
+    __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
     return answer.text;
 }

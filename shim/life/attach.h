@@ -19,7 +19,9 @@
  * In:      request  "attach", with lines NAME=VALUE, which are the library's variables;
  * or "detach" Returns: lines, in memory that stays until the next call: refused REASON
  * nothing was changed attached | again | detached driver PATH          there is one
+ *            kept                 its variables are those of the first request
  *            partly               some modules may have been left out
+ *            variables BYTES      of a thread, below its thread pointer; in hexadecimal
  *            skip BEGIN END       memory that must not be changed, in hexadecimal
  *            word FUNCTION WRAPPER SYMBOL
  *            slot FUNCTION WRAPPER SYMBOL    of slots only: for detaching

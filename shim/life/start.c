@@ -65,8 +65,8 @@ static void help_and_exit(void)
     syscall(SYS_exit_group, 0);
 }
 
-/* Whether the user asks for the pool. A list of what is pooled does not: the launcher
- * writes one to leave something out. */
+/* Returns whether the user asks for the pool. A list of memory kinds does not count: the
+ * launcher writes one to exclude a kind. */
 static bool asks_for_pool(char *const *env)
 {
     uint64_t on;

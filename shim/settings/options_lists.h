@@ -79,8 +79,8 @@ const char *gs_item_write(const struct gs_item *item, const char *value,
 const char *gs_list_write(unsigned list, const char *const values[GS_OPTIONS_COUNT],
                           char out[GS_LIST_BYTES]);
 
-/* Writes the list that says the values of its rows; of a list whose rows have their
- * defaults, its own row's, or what it has without being set. Returns `out`. */
+/* Writes the list that sets its rows to their current values. If all rows have their
+ * defaults, writes the default of the variable. Returns `out`. */
 struct gs_options;
 const char *gs_list_text(unsigned list, const struct gs_options *options,
                          char out[GS_LIST_BYTES]);

@@ -31,7 +31,7 @@ static uint64_t *page(int i)
 static pid_t start(void)
 {
     pages =
-        mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, 5 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert(pages != MAP_FAILED);
     pid_t child = fork();
     if (child == 0) {
@@ -41,11 +41,12 @@ static pid_t start(void)
             page(i)[7] = FIRST + 1;
             memcpy((char *)&page(i)[9] + 3, &(uint64_t){FIRST}, sizeof(uint64_t));
         }
+        page(3)[20] = FIRST;
         (void)mprotect(page(2), 4096, PROT_READ);
         (void)raise(SIGSTOP);
         _exit(page(0)[0] == BACK && page(0)[PAGE_WORDS - 1] == BACK + 1 &&
                       page(0)[7] == FIRST + 1 && page(1)[0] == FIRST &&
-                      page(2)[PAGE_WORDS - 1] == SECOND
+                      page(2)[PAGE_WORDS - 1] == SECOND && page(3)[20] == FIRST
                   ? 0
                   : 1);
     }
@@ -61,7 +62,13 @@ Test(function_words, replaces_words_alone)
         {SECOND, BACK + 1}, {FIRST, BACK}, {FIRST, BACK + 2}};
     const uintptr_t skipped = (uintptr_t)page(1);
     const struct gs_function_area area = {skipped, skipped + 4096};
-    struct gs_function_words words = {pairs, GS_ARRAY_LEN(pairs), &area, 1, false};
+    const struct gs_function_stack stack = {.stack = (uintptr_t)&page(3)[10]};
+    struct gs_function_words words = {.pairs = pairs,
+                                      .pair_count = GS_ARRAY_LEN(pairs),
+                                      .skipped = &area,
+                                      .skipped_count = 1,
+                                      .stacks = &stack,
+                                      .stack_count = 1};
     struct gs_function_words_result result;
     int status;
 
@@ -84,8 +91,8 @@ Test(function_words, replaces_words_alone)
 Test(function_words, says_that_a_process_has_ended)
 {
     struct gs_function_pair pair = {FIRST, BACK};
-    const struct gs_function_words words = {&pair, 1, NULL, 0, false},
-                                   nothing = {&pair, 0, NULL, 0, false};
+    const struct gs_function_words words = {.pairs = &pair, .pair_count = 1},
+                                   nothing = {.pairs = &pair};
     struct gs_function_words_result result;
     pid_t child = fork();
 

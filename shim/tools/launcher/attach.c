@@ -2,11 +2,11 @@
  * attach.c - gpushim attach and detach: records what a process allocates that was not
  * started under gpushim.
  *
- * The library is loaded by a thread of the process itself (inject.h). It then sets the
- * slots of the modules, and answers with the addresses of the driver's functions and of
- * its own in their place (shim/life/attach.h). Words that hold such an address are
- * replaced here, while all threads are stopped. Detaching is the same in the other
- * direction; the library stays loaded, and nothing calls it any more.
+ * A thread of the process loads the library (inject.h). The library sets the slots of all
+ * modules, and returns each driver function's address with its wrapper's
+ * (shim/life/attach.h). This file replaces the words of memory that hold such an address,
+ * while all threads are stopped. Detaching replaces the wrappers' addresses by the
+ * driver's; the library stays loaded, and nothing calls it any more.
  *
  * Owns: nothing.   Lock: none; one thread.   Design: docs/state.md, "A program that was
  * started without gpushim"
@@ -21,21 +21,22 @@
 #include <unistd.h>
 
 #include "gs_wait.h"
-#include "shim/tools/reader/function_words.h"
 #include "shim/tools/launcher/inject.h"
-#include "shim/tools/launcher/inject_parts.h"
 #include "shim/tools/launcher/launcher.h"
 #include "shim/tools/launcher/library_copy.h"
 #include "shim/tools/reader/ask.h"
-#include "tracker/report/text/text.h"
+#include "shim/tools/reader/ask_why.h"
+#include "shim/tools/reader/function_words.h"
 
 #define ENTRY          "gpushim_attach"
 #define ANSWER_BYTES   ((size_t)256 << 10)
 #define REQUEST_BYTES  ((size_t)64 << 10)
 #define PAIRS_MOST     8192
 #define AREAS_MOST     64
+#define STACKS_MOST    16384
 #define DEFAULT_WAIT_S 10
 #define MOST_WAIT_S    3600
+#define MOST_STAY_S    10000000
 /* A word may be copied while the others are replaced. */
 #define ROUNDS   4
 #define ROUND_NS UINT64_C(1000000)
@@ -45,15 +46,14 @@
 /* What the library answers. */
 struct reply {
     const char *refused; /* NULL: it has done it */
-    bool again, partly, driver;
+    bool again, kept, partly, driver;
     size_t functions; /* of the driver */
     struct gs_function_pair pairs[PAIRS_MOST];
     struct gs_function_area skipped[AREAS_MOST];
     struct gs_function_words words;
 };
 
-/* ---- the library's answer ------------------------------------------------------------
- */
+/* ---- the library's answer ---------------------------------------------------------- */
 
 static bool starts(const char *line, const char *word)
 {
@@ -79,10 +79,14 @@ static void read_line(struct reply *reply, char *line, bool back)
         reply->refused += *reply->refused == ' ';
     } else if (starts(line, "again")) {
         reply->again = true;
+    } else if (starts(line, "kept")) {
+        reply->kept = true;
     } else if (starts(line, "partly")) {
         reply->partly = true;
     } else if (starts(line, "driver")) {
         reply->driver = true;
+    } else if (starts(line, "variables")) {
+        reply->words.tls_bytes = strtoull(line + strcspn(line, " "), NULL, 16);
     } else if (starts(line, "skip") && reply->words.skipped_count < AREAS_MOST) {
         two_numbers(line, &first, &second);
         reply->skipped[reply->words.skipped_count++] =
@@ -108,8 +112,7 @@ static void read_reply(struct reply *reply, char *text, bool back)
     gs_function_words_sort(&reply->words);
 }
 
-/* ---- the process ---------------------------------------------------------------------
- */
+/* ---- the process ------------------------------------------------------------------- */
 
 /* By this name the dynamic linker finds the library that the process has, whatever the
  * path was under which it was loaded, and whether the file is still there. */
@@ -117,18 +120,8 @@ static const char loaded_name[] = "libgpushim.so";
 
 static bool is_loaded(pid_t pid)
 {
-    char path[64], line[PATH_MAX + 512];
-    bool found = false;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
-    FILE *maps = fopen(path, "re");
-    while (maps && !found && fgets(line, sizeof(line), maps)) {
-        const char *name = strstr(line, loaded_name);
-        found = name && name > line && name[-1] == '/';
-    }
-    if (maps) {
-        (void)fclose(maps);
-    }
-    return found;
+    bool readable;
+    return gs_ask_has_library(pid, &readable);
 }
 
 /* Whether the process has the library at the same path. */
@@ -171,35 +164,56 @@ static bool call(pid_t pid, const char *library, const char *request, unsigned w
     return !reply->refused;
 }
 
-/* Replaces the words. Returns how many; a line says what went wrong. */
-static uint64_t replace(pid_t pid, const struct reply *reply)
+/* Replaces the words once. Returns NULL, or why not. */
+static const char *replace_once(pid_t pid, struct reply *reply,
+                                struct gs_function_words_result *result)
 {
-    struct gs_function_words_result result;
-    uint64_t replaced = 0;
-    for (int round = 0; round < ROUNDS; round++) {
-        struct gs_stop *stop = NULL;
-        const char *problem = gs_stop_begin(pid, &stop);
-        if (!problem) {
-            problem = gs_function_words_scan(pid, &reply->words, true, &result);
-            gs_stop_end(stop);
+    static struct gs_function_stack stacks[STACKS_MOST];
+    struct gs_stop *stop = NULL;
+    const char *problem = gs_stop_begin(pid, &stop);
+    if (!problem) {
+        size_t count = 0;
+        while (count < STACKS_MOST &&
+               gs_stop_stack(stop, count, &stacks[count].stack, &stacks[count].thread)) {
+            count++;
         }
-        if (problem) {
-            gs_launcher_warn("process %ld: %s: calls by addresses that it has looked up "
-                             "may be missed",
-                             (long)pid, problem);
-            return replaced;
-        }
-        replaced += result.replaced;
-        if (result.found == 0) {
-            break;
-        }
-        gs_nap(ROUND_NS);
+        reply->words.stacks = stacks;
+        reply->words.stack_count = count;
+        problem = gs_function_words_scan(pid, &reply->words, true, result);
+        gs_stop_end(stop);
     }
-    return replaced;
+    return problem                            ? problem
+           : result->replaced < result->found ? "some of its memory cannot be written"
+                                              : NULL;
 }
 
-/* ---- the request
- * ----------------------------------------------------------------------- */
+/* Replaces the words, until none is left. Returns whether that is done; if not, a line
+ * says why. In: wrong  what follows from that   Out: *words  how many */
+static bool replace(pid_t pid, struct reply *reply, const char *wrong, uint64_t *words)
+{
+    struct gs_function_words_result result = {.found = 1};
+    const char *problem = NULL;
+    *words = 0;
+    for (int round = 0; round < ROUNDS && result.found > 0 && !problem; round++) {
+        if (round > 0) {
+            gs_nap(ROUND_NS);
+        }
+        problem = replace_once(pid, reply, &result);
+        *words += result.replaced;
+    }
+    if (!problem && result.found > 0) {
+        problem = "it copies the addresses of driver functions all the time";
+    }
+    if (problem) {
+        gs_launcher_warn("process %ld: %s: %s", (long)pid, problem, wrong);
+    } else if (result.unreadable > 0) {
+        gs_launcher_warn("process %ld: %llu bytes of its memory cannot be read: %s",
+                         (long)pid, (unsigned long long)result.unreadable, wrong);
+    }
+    return !problem;
+}
+
+/* ---- the request ------------------------------------------------------------------- */
 
 /* The library's variables, a line each, behind the word. */
 static const char *request_of(const char *word)
@@ -208,8 +222,12 @@ static const char *request_of(const char *word)
     size_t used = (size_t)snprintf(text, sizeof(text), "%s\n", word);
     for (char **entry = environ; *entry; entry++) {
         size_t length = strlen(*entry);
-        if (strncmp(*entry, "GPUSHIM_", 8) != 0 || strchr(*entry, '\n') ||
-            used + length + 2 > sizeof(text)) {
+        if (strncmp(*entry, "GPUSHIM_", 8) != 0) {
+            continue;
+        }
+        if (strchr(*entry, '\n') || used + length + 2 > sizeof(text)) {
+            gs_launcher_warn("%.*s: has a newline, or is too long; left out",
+                             (int)strcspn(*entry, "="), *entry);
             continue;
         }
         memcpy(text + used, *entry, length);
@@ -220,20 +238,7 @@ static const char *request_of(const char *word)
     return text;
 }
 
-static unsigned long seconds_of(const char *option, const char *word, unsigned long most)
-{
-    char *end;
-    errno = 0;
-    unsigned long number = strtoul(word, &end, 10);
-    if (word[0] < '0' || word[0] > '9' || *end || errno || number < 1 || number > most) {
-        gs_launcher_fail(GS_EXIT_USAGE, "%s is a number from 1 to %lu, not %.100s",
-                         option, most, word);
-    }
-    return number;
-}
-
-/* ---- attach and detach
- * ----------------------------------------------------------------- */
+/* ---- attach and detach ------------------------------------------------------------- */
 
 static struct reply reply;
 
@@ -269,7 +274,10 @@ static bool attach(pid_t pid, unsigned wait_ms)
     if (!load(pid, wait_ms)) {
         return false;
     }
-    uint64_t words = replace(pid, &reply);
+    uint64_t words;
+    if (!replace(pid, &reply, "some calls may be missed; attach again", &words)) {
+        return false;
+    }
     printf("%ld: %s: ", (long)pid, reply.again ? "attached before" : "attached");
     if (reply.driver) {
         printf("%zu addresses of driver functions, %llu words replaced", reply.functions,
@@ -278,6 +286,11 @@ static bool attach(pid_t pid, unsigned wait_ms)
         printf("no CUDA driver is loaded yet");
     }
     printf("; what it allocates from now on is recorded\n");
+    (void)fflush(stdout); /* in order with messages */
+    if (reply.kept) {
+        gs_launcher_warn("process %ld: its options stay those of the first attach",
+                         (long)pid);
+    }
     if (reply.partly) {
         gs_launcher_warn("process %ld: libraries came and went: calls of some may be "
                          "missed; attach again",
@@ -292,7 +305,8 @@ static void print_report(pid_t pid, unsigned wait_ms)
     struct gs_ask_thread thread;
     struct gs_ask_answer answer = {.problem = gs_ask_find(pid, &thread)};
     if (answer.problem == gs_ask_gone) {
-        gs_launcher_warn("process %ld: no report: no CUDA call of it was seen",
+        gs_launcher_warn("process %ld: no report: it made no CUDA call since, or its "
+                         "thread that answers could not start (docs/state.md)",
                          (long)pid);
         return;
     }
@@ -318,13 +332,16 @@ static bool detach(pid_t pid, unsigned wait_ms)
     if (!call(pid, loaded_name, "detach", wait_ms, true, &reply)) {
         return false;
     }
-    uint64_t words = replace(pid, &reply);
+    uint64_t words;
+    if (!replace(pid, &reply, "some calls still pass through gpushim; detach again",
+                 &words)) {
+        return false;
+    }
     printf("%ld: detached: %llu words replaced\n", (long)pid, (unsigned long long)words);
     return true;
 }
 
-/* ---- the command
- * ----------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted;
 
@@ -353,17 +370,24 @@ int gs_attach_run(const struct gs_arguments *arguments)
     char **pids = arguments->command;
     unsigned wait_ms =
         1000 * (unsigned)(arguments->wait
-                              ? seconds_of("--wait", arguments->wait, MOST_WAIT_S)
+                              ? gs_value_number("--wait", arguments->wait, 1, MOST_WAIT_S)
                               : DEFAULT_WAIT_S);
     unsigned long stay =
-        arguments->stay ? seconds_of("--for", arguments->stay, 10000000) : 0;
+        arguments->stay ? gs_value_number("--for", arguments->stay, 1, MOST_STAY_S) : 0;
     unsigned failed = 0;
     if (!pids[0]) {
         gs_help_refuse(arguments->verb, "%s: no PID is given", word);
     }
     for (char **pid = pids; *pid; pid++) {
-        (void)seconds_of("a process", *pid, INT32_MAX);
+        (void)gs_value_number("a process", *pid, 1, INT32_MAX);
     }
+    if (is_attach &&
+        !(gs_value_now(GS_OPTION_ROW_enable) && gs_value_now(GS_OPTION_ROW_track))) {
+        gs_launcher_fail(GS_EXIT_USAGE,
+                         "attach: with GPUSHIM_ENABLE=off or GPUSHIM_TRACK=off nothing "
+                         "is recorded");
+    }
+    gs_paths_make_absolute();
     gs_lists_join();
     char **done = pids;
     for (char **one = pids; *one; one++) {

@@ -8,7 +8,9 @@
 #ifndef GS_INJECT_H
 #define GS_INJECT_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /*
@@ -26,6 +28,9 @@ const char *gs_inject(pid_t pid, const char *library, const char *entry,
                       const char *argument, unsigned wait_ms, char *answer,
                       size_t capacity);
 
+/* Returns NULL, or why the process cannot be traced, or not now. Touches nothing. */
+const char *gs_inject_refuse(pid_t pid);
+
 /*
  * Stops every thread of a process, also those created in the meantime, until gs_stop_end.
  * A thread that cannot be interrupted within a system call counts as stopped: it runs
@@ -38,5 +43,9 @@ const char *gs_inject(pid_t pid, const char *library, const char *entry,
 struct gs_stop;
 const char *gs_stop_begin(pid_t pid, struct gs_stop **out);
 void gs_stop_end(struct gs_stop *stop);
+/* The stack pointer and the thread pointer of the i-th thread, 0 where they are not
+ * known; false: there are fewer. */
+bool gs_stop_stack(const struct gs_stop *stop, size_t i, uint64_t *stack,
+                   uint64_t *thread);
 
 #endif

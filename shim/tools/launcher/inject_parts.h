@@ -17,6 +17,7 @@
 #include <sys/user.h>
 
 #include "gs_base.h"
+#include "shim/tools/launcher/inject.h"
 
 /* Text of a reason, in the memory that gs_inject's callers read. */
 const char *gs_inject_reason(const char *format, ...) GS_PRINTF(1, 2);
@@ -78,8 +79,8 @@ const struct gs_module *gs_target_module(const struct gs_target *target,
 
 /* ---- what is left alone (inject_refuse.c) ---- */
 
-/* Returns NULL, or why the process cannot be traced, or not now. Touches nothing. */
-const char *gs_inject_refuse(pid_t pid);
+/* A thread's number in its own namespace; -1: it is gone. */
+long gs_inject_innermost(pid_t tid);
 /* Why PTRACE_SEIZE of one of its threads failed. */
 const char *gs_inject_no_trace(pid_t pid, int error);
 /* The value of a line "name:\tvalue" of /proc/PID/status, to `base`; -1: there is none.

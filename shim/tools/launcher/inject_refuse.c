@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/kcmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -171,7 +172,7 @@ static const char *refuse_program(pid_t pid)
 
 /* The last number in the line NSpid of its status: its own, in its innermost namespace.
  */
-static long innermost_number(pid_t pid)
+long gs_inject_innermost(pid_t pid)
 {
     char text[256];
     if (!status_text(pid, "NSpid", text, sizeof(text))) {
@@ -201,7 +202,7 @@ static pid_t first_of_namespace(pid_t pid)
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): a folder of our own */
     while (!found && folder && (entry = readdir(folder))) {
         pid_t one = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (one > 0 && innermost_number(one) == 1 && same_namespace(one, pid)) {
+        if (one > 0 && gs_inject_innermost(one) == 1 && same_namespace(one, pid)) {
             found = one;
         }
     }
@@ -211,20 +212,27 @@ static pid_t first_of_namespace(pid_t pid)
     return found;
 }
 
-/* Whether all filters of its system calls are its container's, which allow what any
- * program does: the first process of the container has as many. A filter of its own may
- * end it for a call that it never makes. */
+static bool count_filters(pid_t tid, void *arg)
+{
+    long *most = arg, filters = gs_inject_status(tid, "Seccomp_filters", 10);
+    if (gs_inject_status(tid, "Seccomp", 10) > 0) {
+        *most = filters < 0 ? LONG_MAX : filters > *most ? filters : *most;
+    }
+    return true;
+}
+
+/* Whether a thread has a filter of its own. A container's filter allows what any program
+ * does, and the container's first process has it, too; another filter may end the process
+ * for a call that the process never makes. */
 static bool has_own_filter(pid_t pid)
 {
-    long filters = gs_inject_status(pid, "Seccomp_filters", 10), others = 1;
-    if (gs_inject_status(pid, "Seccomp", 10) <= 0) {
-        return false;
-    }
-    if (innermost_number(pid) != 1) {
+    long filters = 0, others = 1;
+    (void)gs_inject_threads(pid, count_filters, &filters);
+    if (filters > 0 && gs_inject_innermost(pid) != 1) {
         pid_t first = first_of_namespace(pid);
         others = first > 0 ? gs_inject_status(first, "Seccomp_filters", 10) : 0;
     }
-    return filters < 0 || filters > others;
+    return filters > others;
 }
 
 /* What a process is not in a state for. */
@@ -245,8 +253,7 @@ static const char *refuse_state(pid_t pid)
     }
     if (has_own_filter(pid)) {
         return "a sandbox filters its system calls (seccomp): one that is not allowed "
-               "might "
-               "end it";
+               "might end it";
     }
     if (status_text(pid, "x86_Thread_features", text, sizeof(text)) &&
         strstr(text, "shstk")) {

@@ -136,25 +136,7 @@ static bool is_of_libc(const struct gs_target *target, pid_t tid, uint64_t tls)
 {
     uint32_t words[THREAD_BYTES / 4];
     uint64_t self;
-    char path[48], line[256];
-    long number = tid;
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        return false;
-    }
-    while (fgets(line, sizeof(line), file)) {
-        if (strncmp(line, "NSpid:", 6) == 0) { /* the last is that of its own namespace */
-            for (char *next = line + 6, *end = next;; next = end) {
-                long value = strtol(next, &end, 10);
-                if (end == next) {
-                    break;
-                }
-                number = value;
-            }
-        }
-    }
-    (void)fclose(file);
+    long number = gs_inject_innermost(tid);
     if (!tls || !gs_target_get(target, tls, words, sizeof(words))) {
         return false;
     }

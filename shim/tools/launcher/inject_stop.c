@@ -24,8 +24,8 @@
 
 struct held {
     pid_t tid;
-    bool
-        is_stopped; /* false: in the kernel; it stops before it runs the program's code */
+    bool is_stopped; /* false: in the kernel; it stops before it runs the program */
+    uint64_t stack, thread; /* pointers, once it is stopped */
 };
 
 struct gs_stop {
@@ -66,11 +66,16 @@ static bool hold(pid_t tid, void *arg)
     return stop->why == NULL;
 }
 
-static void keep_waiting(pid_t tid)
+static void keep_waiting(struct held *held)
 {
-    struct gs_traced thread = {.tid = tid};
-    if (gs_traced_get(&thread) && gs_arch_keep_waiting(&thread.regs)) {
-        (void)gs_traced_set(tid, &thread.regs);
+    struct gs_traced thread = {.tid = held->tid};
+    if (!gs_traced_get(&thread)) {
+        return;
+    }
+    held->stack = gs_arch_stack(&thread.regs);
+    held->thread = gs_arch_tls(&thread.regs);
+    if (gs_arch_keep_waiting(&thread.regs)) {
+        (void)gs_traced_set(held->tid, &thread.regs);
     }
 }
 
@@ -92,7 +97,7 @@ static const char *await(struct held *held, uint64_t until_ns)
             break;
         case GS_EVENT_STOP:
         case GS_EVENT_CALL:
-            keep_waiting(held->tid);
+            keep_waiting(held);
             held->is_stopped = true;
             break;
         }
@@ -123,7 +128,7 @@ static void let_all_go(struct gs_stop *stop)
         struct held *held = &stop->held[i];
         if (held->tid && !held->is_stopped &&
             gs_traced_wait(held->tid, PTRACE_CONT, 1) == GS_EVENT_STOP) {
-            keep_waiting(held->tid);
+            keep_waiting(held);
             held->is_stopped = true;
         }
         if (held->tid && held->is_stopped) {
@@ -187,6 +192,17 @@ const char *gs_stop_begin(pid_t pid, struct gs_stop **out)
     }
     *out = stop;
     return NULL;
+}
+
+bool gs_stop_stack(const struct gs_stop *stop, size_t i, uint64_t *stack,
+                   uint64_t *thread)
+{
+    if (i >= stop->count) {
+        return false;
+    }
+    *stack = stop->held[i].stack;
+    *thread = stop->held[i].thread;
+    return true;
 }
 
 void gs_stop_end(struct gs_stop *stop)

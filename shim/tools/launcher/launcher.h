@@ -102,6 +102,10 @@ void gs_value_check(const struct gs_option *option, const char *label, const cha
 /* The value of a variable that is a number or a switch, as the command will have it; its
  * default if it is not set or malformed. */
 uint64_t gs_value_now(enum gs_option_row row);
+/* The number that a word is. Ends the launcher with a line if the word is none from
+ * `least` to `most`. In:  what  the line's subject: "--wait" */
+unsigned long gs_value_number(const char *what, const char *word, unsigned long least,
+                              unsigned long most);
 
 /* ---- variables that are lists (lists.c) ---- */
 

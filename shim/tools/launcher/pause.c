@@ -300,20 +300,6 @@ static int resume_all(struct target *targets, size_t count, unsigned wait_s)
 
 /* ---- the words --------------------------------------------------------------------- */
 
-static unsigned number_of(const char *what, const char *word, unsigned long least,
-                          unsigned long most)
-{
-    char *end;
-    errno = 0;
-    unsigned long number = strtoul(word, &end, 10);
-    if (word[0] < '0' || word[0] > '9' || *end || errno || number < least ||
-        number > most) {
-        gs_launcher_fail(GS_EXIT_USAGE, "%s is a number from %lu to %lu, not %.100s",
-                         what, least, most, word);
-    }
-    return (unsigned)number;
-}
-
 int gs_pause_run(const struct gs_arguments *arguments)
 {
     static struct target targets[MOST_PIDS];
@@ -322,14 +308,14 @@ int gs_pause_run(const struct gs_arguments *arguments)
     unsigned wait_s = DEFAULT_WAIT_S;
     size_t count = 0, known = 0;
     if (arguments->wait) {
-        wait_s = number_of("--wait", arguments->wait, 1, MOST_WAIT_S);
+        wait_s = (unsigned)gs_value_number("--wait", arguments->wait, 1, MOST_WAIT_S);
     }
     for (char **pid = arguments->command; *pid; pid++) {
         if (count == MOST_PIDS) {
             gs_launcher_fail(GS_EXIT_USAGE, "%s takes at most %d processes", word,
                              MOST_PIDS);
         }
-        targets[count++].pid = (int)number_of("a process", *pid, 1, INT32_MAX);
+        targets[count++].pid = (int)gs_value_number("a process", *pid, 1, INT32_MAX);
     }
     if (count == 0) {
         gs_help_refuse(arguments->verb, "%s: no PID is given", word);

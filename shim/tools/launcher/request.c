@@ -229,18 +229,6 @@ static bool is_number(const char *word)
     return word[0] && !word[strspn(word, "0123456789")];
 }
 
-static unsigned long number_of(const char *what, const char *word, unsigned long most)
-{
-    char *end;
-    errno = 0;
-    unsigned long number = strtoul(word, &end, 10);
-    if (word[0] < '0' || word[0] > '9' || *end || errno || number < 1 || number > most) {
-        gs_launcher_fail(GS_EXIT_USAGE, "%s is a number from 1 to %lu, not %.100s", what,
-                         most, word);
-    }
-    return number;
-}
-
 /* ---- words ------------------------------------------------------------------------- */
 
 /* Adds NAME=VALUE to the request, with the variable's whole name. Ends the launcher if
@@ -354,7 +342,7 @@ int gs_request_run(const struct gs_arguments *arguments)
     inquiry.json = arguments->json != NULL;
     inquiry.wait_ms =
         1000 * (arguments->wait
-                    ? (unsigned)number_of("--wait", arguments->wait, MOST_WAIT_S)
+                    ? (unsigned)gs_value_number("--wait", arguments->wait, 1, MOST_WAIT_S)
                     : DEFAULT_WAIT_S);
     (void)strcpy(inquiry.request, rows[i].word);
     char **pids = arguments->command;
@@ -368,7 +356,7 @@ int gs_request_run(const struct gs_arguments *arguments)
     }
     for (char **pid = pids; *pid; pid++) {
         if (is_number(*pid)) {
-            (void)number_of("a process", *pid, INT32_MAX);
+            (void)gs_value_number("a process", *pid, 1, INT32_MAX);
         }
     }
     if (arguments->every && pids[0]) {
@@ -383,7 +371,8 @@ int gs_request_run(const struct gs_arguments *arguments)
     }
     for (char **word = pids; *word; word++) {
         if (is_number(*word)) {
-            ask_number(&inquiry, (pid_t)number_of("a process", *word, INT32_MAX));
+            ask_number(&inquiry,
+                       (pid_t)gs_value_number("a process", *word, 1, INT32_MAX));
         } else if (rows[i].processes == ONE) {
             ask_only(&inquiry, *word);
         } else {

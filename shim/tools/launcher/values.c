@@ -4,6 +4,7 @@
  *
  * Owns: nothing.   Lock: none.   Source: shim/settings/options.def
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,4 +146,18 @@ uint64_t gs_value_now(enum gs_option_row row)
                            &value) == GS_OK
                ? value
                : 0;
+}
+
+unsigned long gs_value_number(const char *what, const char *word, unsigned long least,
+                              unsigned long most)
+{
+    char *end;
+    errno = 0;
+    unsigned long number = strtoul(word, &end, 10);
+    if (word[0] < '0' || word[0] > '9' || *end || errno || number < least ||
+        number > most) {
+        gs_launcher_fail(GS_EXIT_USAGE, "%s is a number from %lu to %lu, not %.100s",
+                         what, least, most, word);
+    }
+    return number;
 }

@@ -21,9 +21,7 @@
 const char gs_ask_filtered[] =
     "it has installed a seccomp filter, which may end it for an answer: " WITH_ON;
 
-/* Returns whether the process has mapped the library. *readable: whether its maps can be
- * read. */
-static bool has_library(pid_t pid, bool *readable)
+bool gs_ask_has_library(pid_t pid, bool *readable)
 {
     char path[64], *line = NULL;
     size_t room = 0;
@@ -83,7 +81,7 @@ const char *gs_ask_why_none(pid_t pid)
     if (gs_process_start(pid, &unused) != GS_OK) {
         return "no such process";
     }
-    bool preloaded = has_library(pid, &readable);
+    bool preloaded = gs_ask_has_library(pid, &readable);
     if (!readable && geteuid() != 0) {
         return gs_ask_foreign;
     }

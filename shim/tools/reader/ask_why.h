@@ -5,6 +5,7 @@
 #ifndef GS_ASK_WHY_H
 #define GS_ASK_WHY_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* A filter came after the thread: the end of a sentence. */
@@ -13,5 +14,9 @@ extern const char gs_ask_filtered[];
 /* Why a process has no thread that answers, as far as can be seen: the end of a sentence;
  * static. */
 const char *gs_ask_why_none(pid_t pid);
+
+/* Returns whether the process has mapped the library. *readable: whether its maps can be
+ * read. */
+bool gs_ask_has_library(pid_t pid, bool *readable);
 
 #endif

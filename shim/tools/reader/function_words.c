@@ -16,13 +16,25 @@
 #include <unistd.h>
 
 #define CHUNK_BYTES ((size_t)1 << 20)
-#define LINE_BYTES  4608 /* a path of PATH_MAX, and what precedes it */
+/* Below a stack pointer; and of a stack of the program's own. */
+#define RED_ZONE   128
+#define OWN_STACK  ((uint64_t)64 << 10)
+#define LINE_BYTES 4608 /* a path of PATH_MAX, and what precedes it */
 
 /* Bit 63: the page is present. Bit 62: it is swapped out. */
 #define PAGE_IS_THERE ((uint64_t)3 << 62)
 
+/* A line of /proc/PID/maps. */
+struct mapping {
+    uint64_t begin, end;
+    char permissions[5];
+    unsigned long inode;
+    const char *name;
+};
+
 struct scan {
     const struct gs_function_words *words;
+    const struct mapping *mapping; /* that is read */
     struct gs_function_words_result *result;
     bool replace;
     int memory, pages; /* descriptors; pages -1: all are read */
@@ -79,6 +91,30 @@ static bool is_skipped(const struct gs_function_words *words, uint64_t address)
     return false;
 }
 
+/* Whether an address of the mapping is on a thread's stack: below the thread's variables,
+ * which share the mapping unless it is the first thread's; or near the stack pointer,
+ * where the program has made the stack itself. */
+static bool is_on_stack(const struct gs_function_words *words,
+                        const struct mapping *mapping, uint64_t address)
+{
+    for (size_t i = 0; i < words->stack_count; i++) {
+        const struct gs_function_stack *one = &words->stacks[i];
+        if (one->stack < mapping->begin || one->stack >= mapping->end) {
+            continue;
+        }
+        bool shares = one->thread > one->stack && one->thread < mapping->end;
+        bool first = strcmp(mapping->name, "[stack]") == 0;
+        uint64_t begin = shares || first ? mapping->begin : one->stack - RED_ZONE;
+        uint64_t end = shares  ? one->thread - words->tls_bytes
+                       : first ? mapping->end
+                               : one->stack + OWN_STACK;
+        if (address >= begin && address < end) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The words of `bytes` at `address`, which `scan->chunk` has. */
 static void look_at(struct scan *scan, uint64_t address, size_t bytes)
 {
@@ -92,7 +128,8 @@ static void look_at(struct scan *scan, uint64_t address, size_t bytes)
             continue;
         }
         const struct gs_function_pair *pair = pair_of(words, value);
-        if (!pair || is_skipped(words, address + at)) {
+        if (!pair || is_skipped(words, address + at) ||
+            is_on_stack(words, scan->mapping, address + at)) {
             continue;
         }
         scan->result->found++;
@@ -138,14 +175,6 @@ static void read_chunk(struct scan *scan, uint64_t address, size_t bytes)
         }
     }
 }
-
-/* A line of /proc/PID/maps. */
-struct mapping {
-    uint64_t begin, end;
-    char permissions[5];
-    unsigned long inode;
-    const char *name;
-};
 
 static bool read_mapping(char *line, struct mapping *out)
 {
@@ -196,6 +225,7 @@ static const char *scan_all(struct scan *scan, pid_t pid)
         if (!read_mapping(line, &mapping) || !is_wanted(scan, &mapping)) {
             continue;
         }
+        scan->mapping = &mapping;
         for (uint64_t at = mapping.begin; at < mapping.end; at += CHUNK_BYTES) {
             uint64_t left = mapping.end - at;
             read_chunk(scan, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);

@@ -21,11 +21,21 @@ struct gs_function_area {
     uint64_t begin, end;
 };
 
+/* A thread's stack pointer and thread pointer. */
+struct gs_function_stack {
+    uint64_t stack, thread;
+};
+
 struct gs_function_words {
     struct gs_function_pair *pairs; /* sorted by gs_function_words_sort */
     size_t pair_count;
     const struct gs_function_area *skipped; /* memory that stays as it is */
     size_t skipped_count;
+    /* Stacks stay, too: the driver and the library have such words there while they run.
+     * The last `tls_bytes` below a thread pointer are variables, and no stack. */
+    const struct gs_function_stack *stacks;
+    size_t stack_count;
+    uint64_t tls_bytes;
     bool fixed; /* also memory that the process cannot write: the linker's slots */
 };
 

@@ -147,16 +147,7 @@ static bool is_own(const struct label *label)
 
 /* ---- samples ----------------------------------------------------------------------- */
 
-/* FNV-1a: two equal hashes of a process are taken for the same sample twice. */
-static uint64_t hash_of(const char *data, size_t length)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (size_t i = 0; i < length; i++) {
-        hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3ull;
-    }
-    return hash;
-}
-
+/* Two equal hashes of a process are taken for the same sample twice. */
 static bool note_hash(struct adding *adding, uint64_t hash)
 {
     if (adding->count == adding->room) {
@@ -195,7 +186,7 @@ static const char *add_sample(struct adding *adding, const char *line, size_t le
         }
     }
     if (to->truncated ||
-        !note_hash(adding, hash_of(to->data + before, to->length - before))) {
+        !note_hash(adding, gs_fnv1a(to->data + before, to->length - before))) {
         return NULL;
     }
     gs_text_add_bytes(to, "}", 1);

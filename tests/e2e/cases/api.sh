@@ -52,7 +52,7 @@ limit 33M: success; total 33 MiB, 16 MiB fit, 48 MiB do not fit
 limit 25%: success; total 40 MiB, 16 MiB fit, 48 MiB do not fit
 limit 100%: success; total 160 MiB, 16 MiB fit, 48 MiB fit' "$(<shim.out)"
   expect_count none.out "^limit [0-9M%]+: the option is read at the start only; gpushim: GPUSHIM_MEM_LIMIT: \
-the program started without a limit, so that what it has was not counted; total 160 MiB, 16 MiB fit, 48 MiB fit\$" 6
+the program started without a limit, so its memory was never counted; total 160 MiB, 16 MiB fit, 48 MiB fit\$" 6
 }
 for way in $(ways_of api); do
   add_case "api limits $way" api_limits_case "$way"

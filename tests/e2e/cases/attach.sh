@@ -105,6 +105,33 @@ for way in shared static linked proc; do
   add_case "attach under load $way" attach_threads_case "$way"
 done
 
+# Again, with other options, which come too late; and it detaches twice, as after a command that was killed.
+attach_again_case() {
+  attach_start "$apps/attached_$1" .
+  run_in first -- "$build/gpushim" --leak-max=1 attach "$pid"
+  run_in second -- "$build/gpushim" --leak-max=1 attach "$pid"
+  run_in other -- "$build/gpushim" --leak-max=2 attach "$pid"
+  attach_step begin done
+  run_in detach -- "$build/gpushim" detach "$pid"
+  run_in twice -- "$build/gpushim" detach "$pid"
+  run_in back -- "$build/gpushim" --leak-max=1 attach "$pid"
+  attach_step more freed
+  run_in last -- "$build/gpushim" detach "$pid"
+  attach_end
+  for name in first second other detach twice back last; do
+    expect_status $name 0
+  done
+  expect_quiet second
+  expect_text second.out "^$pid: attached before: "
+  expect_equal 'other options' "gpushim: process $pid: its options stay those of the first attach" "$(<other.err)"
+  expect_text twice.out "^$pid: detached: [01] words replaced\$" # a dead word in the stack of the thread that came
+  expect_quiet back
+  expect_text last.out "^$pid: detached: [1-9][0-9]* words replaced\$"
+}
+for way in shared linked; do
+  add_case "attach again $way" attach_again_case "$way"
+done
+
 # It detaches by itself.
 attach_for_case() {
   attach_start "$apps/attached_shared" .
@@ -202,6 +229,8 @@ attach_refused_case() {
   run_in none -- "$build/gpushim" attach 999999
   run_in word -- "$build/gpushim" attach me
   run_in empty -- "$build/gpushim" attach
+  run_in off -- "$build/gpushim" --no-track attach "$$"
+  run_in long -- "$build/gpushim" attach --for=0 "$$"
   run_in never -- "$build/gpushim" detach "$$"
   start_preloaded under -- "$apps/asked_linked" "$PWD/over"
   pid=$!
@@ -213,11 +242,13 @@ attach_refused_case() {
   for name in none never under_it; do
     expect_status $name 1
   done
-  for name in word empty; do
+  for name in word empty off long; do
     expect_status $name 2
   done
   expect_text none.err '^gpushim: process 999999: no such process$'
   expect_equal 'a word' 'gpushim: a process is a number from 1 to 2147483647, not me' "$(<word.err)"
+  expect_equal 'nothing to record' "gpushim: attach: with GPUSHIM_ENABLE=off or GPUSHIM_TRACK=off nothing is recorded" \
+    "$(<off.err)"
   expect_text empty.err '^gpushim: attach: no PID is given$'
   expect_equal 'not attached' "gpushim: process $$: gpushim is not attached to it" "$(<never.err)"
   expect_text under_it.err "^gpushim: process $pid: it runs under gpushim from its start: ask it with gpushim dump\$"
