@@ -186,6 +186,11 @@ static void attach(const char *lines)
         gs_unseen_give_up();
     }
     start();
+    if (gs_real_lacks()) {
+        add("refused its CUDA driver lacks %s: nothing can be recorded\n",
+            gs_real_lacks());
+        return;
+    }
     record(true);
     bool all = gs_deep_modules_take();
     attached = true;

@@ -55,7 +55,7 @@ struct gs_outputs_text {
     enum gs_export_row row;
     struct gs_text *into; /* whole, or empty and `truncated`: no memory */
 };
-/* The same for such a text, which must live until the report is written. */
+/* gs_outputs_begin for a text. *text must live until the report is written. */
 void gs_outputs_begin_text(const struct gs_options *options,
                            const struct gs_statistics *statistics,
                            const struct gs_report_device *devices, size_t device_count,

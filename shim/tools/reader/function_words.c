@@ -231,6 +231,7 @@ static const char *scan_all(struct scan *scan, pid_t pid)
             read_chunk(scan, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES);
         }
     }
+    scan->mapping = NULL;
     (void)fclose(maps);
     return NULL;
 }

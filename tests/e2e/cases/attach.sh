@@ -226,10 +226,17 @@ add_case "attach behind a program's filter" attach_filter_case outside
 
 # What it cannot attach to, it says, and leaves alone.
 attach_refused_case() {
+  local stub
+
+  need_file "$apps/stub-driver/libcuda.so.1"
   run_in none -- "$build/gpushim" attach 999999
   run_in word -- "$build/gpushim" attach me
   run_in empty -- "$build/gpushim" attach
   run_in off -- "$build/gpushim" --no-track attach "$$"
+  LD_PRELOAD=$apps/stub-driver/libcuda.so.1 sleep 60 &
+  stub=$!
+  run_in lacks -- "$build/gpushim" attach "$stub"
+  kill "$stub"
   run_in long -- "$build/gpushim" attach --for=0 "$$"
   run_in never -- "$build/gpushim" detach "$$"
   start_preloaded under -- "$apps/asked_linked" "$PWD/over"
@@ -239,7 +246,7 @@ attach_refused_case() {
   run_in under_it -- "$build/gpushim" attach "$pid"
   : >over
   wait "$pid" || fail 'the program ended otherwise'
-  for name in none never under_it; do
+  for name in none never under_it lacks; do
     expect_status $name 1
   done
   for name in word empty off long; do
@@ -251,6 +258,7 @@ attach_refused_case() {
     "$(<off.err)"
   expect_text empty.err '^gpushim: attach: no PID is given$'
   expect_equal 'not attached' "gpushim: process $$: gpushim is not attached to it" "$(<never.err)"
+  expect_text lacks.err "^gpushim: process $stub: its CUDA driver lacks cu[A-Za-z0-9_]+: nothing can be recorded\$"
   expect_text under_it.err "^gpushim: process $pid: it runs under gpushim from its start: ask it with gpushim dump\$"
 }
 add_case "attach refused" attach_refused_case
