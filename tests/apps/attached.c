@@ -1,6 +1,6 @@
 /*
  * attached.c - a program that gpushim attaches to while it runs.
- *   attached FOLDER [idle|threads]
+ *   attached FOLDER [idle|threads|pairs]
  *
  * Takes 1 MiB, says "ready", and waits for FOLDER/begin. Then makes calls whose number it
  * says, and keeps some of the memory; waits for FOLDER/more, and frees all, also what is
@@ -8,11 +8,15 @@
  *
  *   idle     makes no CUDA call before `begin`
  *   threads  32 threads call all the time, from the start to `end`
+ *   pairs    allocates and frees a block again and again until `end`, each time between
+ *            the system calls getppid and getuid, for tests/inject/steps.c; no more. With a
+ *            second thread: the C library's locks cost less in a process that has had none
  *
  * Checks the memory's contents, so that a call that went astray is seen.
  */
 #include <pthread.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "launch.h"
@@ -79,6 +83,28 @@ static void *step_again(void *unused)
     return unused;
 }
 
+static void *do_nothing(void *unused)
+{
+    await("end");
+    return unused;
+}
+
+static void pair_again(void)
+{
+    gpu_ptr block;
+    pthread_t other;
+
+    APP_OK(pthread_create(&other, NULL, do_nothing, NULL) != 0);
+    while (!is_there("end")) {
+        syscall(SYS_getppid);
+        APP_OK(gpu_malloc(&block, 4096));
+        APP_OK(gpu_free(block));
+        syscall(SYS_getuid);
+        usleep(1000);
+    }
+    APP_OK(pthread_join(other, NULL) != 0);
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 2 ? argv[2] : "";
@@ -97,6 +123,10 @@ int main(int argc, char **argv)
         APP_OK(pthread_create(&threads[i], NULL, step_again, NULL) != 0);
     if (strcmp(way, "idle") != 0) {
         say("ready");
+        if (strcmp(way, "pairs") == 0) {
+            pair_again();
+            return 0;
+        }
         await("begin");
     }
     for (int i = 0; i < ROUNDS; i++)

@@ -105,6 +105,28 @@ for way in shared static linked proc; do
   add_case "attach under load $way" attach_threads_case "$way"
 done
 
+# A pair of calls takes as many instructions as before once it has detached, and is recorded meanwhile.
+attach_steps_case() {
+  local before meanwhile after
+
+  need_file "$build/inject/steps"
+  attach_start "$apps/attached_$1" . pairs
+  before=$("$build/inject/steps" "$pid") || skip 'single steps by ptrace'
+  run_in attach -- "$build/gpushim" attach "$pid"
+  meanwhile=$("$build/inject/steps" "$pid") || fail 'no steps while attached'
+  run_in detach -- "$build/gpushim" detach "$pid"
+  after=$("$build/inject/steps" "$pid") || fail 'no steps after detaching'
+  : >end
+  wait "$pid" || fail 'the program ended otherwise'
+  expect_status attach 0
+  expect_status detach 0
+  ((meanwhile > before)) || fail "attached, a pair takes $meanwhile instructions, natively $before"
+  ((after * 100 <= before * 101)) || fail "after detaching, a pair takes $after instructions, natively $before"
+}
+for way in shared static linked dlsym proc ptds; do
+  add_case "attach leaves native speed $way" attach_steps_case "$way"
+done
+
 # Again, with other options, which come too late; and it detaches twice, as after a command that was killed.
 attach_again_case() {
   attach_start "$apps/attached_$1" .
