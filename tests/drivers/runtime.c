@@ -6,9 +6,12 @@
  *   runtime             built with -DSTATIC and libcudart_static.a: the one inside
  *
  * Prints a line a call: name, code, what was written. Ends with 2 without the runtime.
+ * With RUNTIME_WAITS set it then says `ready`, and waits for its standard input to end;
+ * the driver, which a runtime without a device closes, stays loaded.
  */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* FUNCTION(name, argument...): addresses of `out` are looked at afterwards. */
@@ -76,6 +79,8 @@ int main(int argc, char **argv)
     void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
 
     (void)library;
+    if (getenv("RUNTIME_WAITS"))
+        (void)dlopen("libcuda.so.1", RTLD_NOW | RTLD_NODELETE);
     if (argc > 1 && !library) {
         printf("%s\n", dlerror());
         return 2;
@@ -85,5 +90,11 @@ int main(int argc, char **argv)
     if (FIND(library, name))                                                             \
         print(#name, FIND(library, name)(__VA_ARGS__));
     FUNCTIONS
+    if (getenv("RUNTIME_WAITS")) {
+        printf("ready\n");
+        fflush(stdout);
+        while (getchar() != EOF)
+            ;
+    }
     return 0;
 }

@@ -20,6 +20,7 @@
 
 #include <linux/rseq.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 
 #include "shim/tools/launcher/inject_parts.h"
 
@@ -38,23 +39,19 @@
 
 /* ---- system calls ------------------------------------------------------------------ */
 
-/* Whether a file is none that malloc or the loader would read. */
+/* Whether a file is none that malloc or the loader would read: a pipe, a socket, a
+ * terminal, or a file of the kernel's without a name. Asks no server. */
 static bool is_stream(pid_t tid, uint64_t file)
 {
-    static const char *const streams[] = {"pipe:", "socket:", "anon_inode:", "/dev/"};
-    char path[64], name[16];
+    static const char nameless[] = "anon_inode:";
+    char path[64], name[sizeof(nameless)] = "";
+    struct statx now;
     (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)tid, (int)file);
-    ssize_t length = readlink(path, name, sizeof(name) - 1);
-    if (length <= 0) {
-        return false;
+    if (readlink(path, name, sizeof(name) - 1) > 0 && strcmp(name, nameless) == 0) {
+        return true;
     }
-    name[length] = '\0';
-    for (size_t i = 0; i < GS_ARRAY_LEN(streams); i++) {
-        if (strncmp(name, streams[i], strlen(streams[i])) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &now) == 0 &&
+           (S_ISFIFO(now.stx_mode) || S_ISSOCK(now.stx_mode) || S_ISCHR(now.stx_mode));
 }
 
 /* Whether a word may be a lock of malloc, of the loader or of threads. */
