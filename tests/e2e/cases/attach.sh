@@ -246,6 +246,26 @@ PY
 add_case "attach behind a container's filter" attach_filter_case inside
 add_case "attach behind a program's filter" attach_filter_case outside
 
+# A thread that reads what is not a plain file can load the library: by a name of its own, too.
+attach_named_pipe_case() {
+  need_file "$build/gpushim"
+  mkfifo named
+  cat <named >program.out &
+  pid=$!
+  trap 'kill -9 "$pid" 2>/dev/null' EXIT
+  exec 9>named
+  run_in attach -- "$build/gpushim" attach "$pid"
+  run_in detach -- "$build/gpushim" detach "$pid"
+  echo over >&9
+  exec 9>&-
+  wait "$pid" || fail 'the program ended otherwise'
+  expect_status attach 0
+  expect_status detach 0
+  expect_text attach.out "^$pid: attached: no CUDA driver is loaded yet; "
+  expect_equal 'what it reads' over "$(<program.out)"
+}
+add_case "attach to the reader of a named pipe" attach_named_pipe_case
+
 # What it cannot attach to, it says, and leaves alone.
 attach_refused_case() {
   local stub
