@@ -31,6 +31,7 @@
 #include "shim/report/outputs.h"
 #include "shim/report/report_settings.h"
 #include "shim/report/statistics.h"
+#include "shim/settings/environment.h"
 #include "shim/settings/log.h"
 #include "shim/settings/output.h"
 #include "shim/settings/progress.h"
@@ -152,6 +153,7 @@ static struct gs_report_config describe(struct gs_state *state, const char *endi
     config.show_hints = gs_log_enabled(GS_LOG_WARN);
     config.show_devices = config.show_pool = gs_log_enabled(GS_LOG_INFO);
     config.growth = gs_intervals_growth();
+    config.attached = gs_environment_is_replaced();
     gs_statistics_frees(state, &config);
     return config;
 }
@@ -246,7 +248,7 @@ static void write_last(void *arg)
 /* For the text alone the thread may have no driver (control.c). */
 static void write_interim(struct gs_state *state, const struct gs_interim *what)
 {
-    collect(state, !what->text, gs_outputs_wanted());
+    collect(state, !what->text || gs_environment_is_replaced(), gs_outputs_wanted());
     struct gs_report_config config = describe(state, what->ending, what->lines);
     config.running = true;
     config.note = what->note;

@@ -179,7 +179,7 @@ int gs_output_map_extend(int fd, off_t offset, size_t bytes)
 
     gs_output_shield_raise(&shield);
     sigfillset(&all); /* any signal interrupts it */
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
     do {
         error = posix_fallocate(fd, offset, (off_t)bytes);
     } while (error == EINTR);

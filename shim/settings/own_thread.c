@@ -54,7 +54,7 @@ static struct slot *claim(void)
 
 static bool create(struct slot *slot)
 {
-    sigset_t all, was;
+    sigset_t all, trap, was;
     pthread_attr_t attributes;
     pthread_t thread;
     if (pthread_attr_init(&attributes) != 0) {
@@ -63,10 +63,12 @@ static bool create(struct slot *slot)
     (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigfillset(&all);
+    sigemptyset(&trap);
+    sigaddset(&trap, SIGSYS);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &was);
     /* A filter that traps, of the program or around it, ends the process where its
      * handler cannot run. */
-    sigdelset(&all, SIGSYS);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &was);
+    (void)pthread_sigmask(SIG_UNBLOCK, &trap, NULL);
     bool created = pthread_create(&thread, &attributes, run, slot) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &was, NULL);
     (void)pthread_attr_destroy(&attributes);

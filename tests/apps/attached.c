@@ -8,9 +8,9 @@
  *
  *   idle     makes no CUDA call before `begin`
  *   threads  32 threads call all the time, from the start to `end`
- *   pairs    allocates and frees a block again and again until `end`, each time between
- *            the system calls getppid and getuid, for tests/inject/steps.c; no more. With a
- *            second thread: the C library's locks cost less in a process that has had none
+ *   pairs    allocates a block and frees the one before until `end`, each time between
+ *            the system calls getppid and getuid, for tests/inject/steps.c; no more. With
+ * a second thread: the C library's locks cost less in a process that has had none
  *
  * Checks the memory's contents, so that a call that went astray is seen.
  */
@@ -91,17 +91,20 @@ static void *do_nothing(void *unused)
 
 static void pair_again(void)
 {
-    gpu_ptr block;
+    gpu_ptr block, next;
     pthread_t other;
 
     APP_OK(pthread_create(&other, NULL, do_nothing, NULL) != 0);
+    APP_OK(gpu_malloc(&block, 4096));
     while (!is_there("end")) {
         syscall(SYS_getppid);
-        APP_OK(gpu_malloc(&block, 4096));
+        APP_OK(gpu_malloc(&next, 4096));
         APP_OK(gpu_free(block));
         syscall(SYS_getuid);
+        block = next;
         usleep(1000);
     }
+    APP_OK(gpu_free(block));
     APP_OK(pthread_join(other, NULL) != 0);
 }
 

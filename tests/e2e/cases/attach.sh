@@ -127,6 +127,26 @@ for way in shared static linked dlsym proc ptds; do
   add_case "attach leaves native speed $way" attach_steps_case "$way"
 done
 
+# What it has from before is said where NVML knows it. Asked twice: each answer starts a thread of the library's, and
+# its last one ends none of the signals that wake the thread that answers.
+attach_nvml_case() {
+  [[ $(readlink /proc/self/ns/pid) == 'pid:[4026531836]' ]] || skip "the host's process numbers"
+  cuda_path+=:$build/sim-nvml
+  attach_start "$apps/attached_linked" . pairs
+  run_in attach -- "$build/gpushim" --nvml attach "$pid"
+  sleep 0.1
+  run_in dump -- "$build/gpushim" dump "$pid"
+  run_in again -- "$build/gpushim" dump "$pid"
+  run_in detach -- "$build/gpushim" detach "$pid"
+  : >end
+  wait "$pid" || fail 'the program ended otherwise'
+  for name in attach dump again detach; do
+    expect_status $name 0
+  done
+  expect_text again.out "^==$pid==   not recorded +[1-9][.0-9]* MiB   \(all from before gpushim attached, context, modules"
+}
+add_case "attach says what is from before" attach_nvml_case
+
 # Again, with other options, which come too late; and it detaches twice, as after a command that was killed.
 attach_again_case() {
   attach_start "$apps/attached_$1" .

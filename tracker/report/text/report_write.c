@@ -282,9 +282,11 @@ static void write_rest(const struct gs_report_writer *writer, unsigned row, int 
         !config->devices[row].rest_known) {
         return;
     }
-    gs_text_add(writer->text, "%s  %-*s %9s   (context, modules, local memory)\n",
-                writer->prefix, width, "not allocated via API",
-                gs_text_bytes(config->devices[row].rest_bytes, bytes));
+    gs_text_add(writer->text, "%s  %-*s %9s   (%scontext, modules, local memory)\n",
+                writer->prefix, width,
+                config->attached ? "not recorded" : "not allocated via API",
+                gs_text_bytes(config->devices[row].rest_bytes, bytes),
+                config->attached ? "all from before gpushim attached, " : "");
 }
 
 static void write_owner(const struct gs_report_writer *writer, const char *name,
