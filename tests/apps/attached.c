@@ -9,8 +9,7 @@
  *   idle     makes no CUDA call before `begin`
  *   threads  32 threads call all the time, from the start to `end`
  *   pairs    allocates a block and frees the one before until `end`, each time between
- *            the system calls getppid and getuid, for tests/inject/steps.c; no more. With
- * a second thread: the C library's locks cost less in a process that has had none
+ *            the system calls getppid and getuid (tests/inject/steps.c)
  *
  * Checks the memory's contents, so that a call that went astray is seen.
  */
@@ -83,6 +82,7 @@ static void *step_again(void *unused)
     return unused;
 }
 
+/* The C library's locks cost less in a process that never had a second thread. */
 static void *do_nothing(void *unused)
 {
     await("end");
