@@ -86,13 +86,16 @@ static void add_skipped(uintptr_t begin, uintptr_t end)
     add("skip %lx %lx\n", (unsigned long)begin, (unsigned long)end);
 }
 
-static int add_skipped_module(struct dl_phdr_info *info, size_t size, void *unused)
+/* In: back  a bool: the wrappers' addresses are to go, also from the slots of the driver
+ * and of what stands before it */
+static int add_skipped_module(struct dl_phdr_info *info, size_t size, void *back)
 {
     struct gs_module_ref module = gs_elf_module_in(info);
     (void)size;
-    (void)unused;
     if (gs_real_owns((const void *)module.begin)) {
-        add_skipped(module.begin, module.end);
+        if (!*(const bool *)back) {
+            add_skipped(module.begin, module.end);
+        }
         add("driver %.1024s\n", info->dlpi_name);
     } else if (gs_linker_is_own(&module)) {
         add_skipped(module.begin, module.end);
@@ -125,10 +128,10 @@ static void add_variables(void)
     add("variables %lx\n", (unsigned long)(thread > own ? thread - own : 0) + TLS_MOST);
 }
 
-static void add_addresses(void)
+static void add_addresses(bool back)
 {
     add_variables();
-    (void)gs_elf_visit(add_skipped_module, NULL);
+    (void)gs_elf_visit(add_skipped_module, &back);
     gs_real_visit_addresses(add_word, NULL);
     add_slot("dlsym", (void *)gs_linker_libc_dlsym());
     add_slot("dlvsym", (void *)gs_linker_dlvsym());
@@ -172,7 +175,7 @@ static void attach(const char *lines)
 {
     if (attached) {
         add("again\n%s", strcmp(lines, given) == 0 ? "" : "kept\n");
-        add_addresses();
+        add_addresses(false);
         return;
     }
     if (gs_environment_is_replaced()) {
@@ -195,7 +198,7 @@ static void attach(const char *lines)
     bool all = gs_deep_modules_take();
     attached = true;
     add("attached\n%s", all ? "" : "partly\n");
-    add_addresses();
+    add_addresses(false);
 }
 
 /* Also when it is detached: the command may have been killed before it was done. */
@@ -209,7 +212,7 @@ static void detach(void)
     record(false);
     attached = false;
     add("detached\n");
-    add_addresses();
+    add_addresses(true);
 }
 
 char *gpushim_attach(const char *request)

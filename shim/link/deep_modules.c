@@ -63,6 +63,7 @@ static struct check check_now; /* by the thread that has set `busy` */
 
 struct deep_module {
     struct gs_module_ref module;
+    bool passes_on;                   /* of the chain that ends with the driver */
     uintptr_t fixed_begin, fixed_end; /* whole pages, read-only once relocated */
 };
 
@@ -87,11 +88,11 @@ static bool is_wanted(const struct deep_module *deep, const char *name, struct s
     slot->unbound = now >= deep->module.begin && now < deep->module.end;
     if (gs_elf_same_name(name, "dlsym") || gs_elf_same_name(name, "dlvsym")) {
         slot->name = name[2] == 's' ? NAME_DLSYM : NAME_DLVSYM;
-        return true;
+        return !deep->passes_on; /* it looks up what it passes calls on to */
     }
     slot->name = name[0] == 'c' && name[1] == 'u' ? gs_hook_find(name) : -1;
     return slot->name >= 0 && slot->now &&
-           !(slot->unbound && gs_elf_symbol(&deep->module, name));
+           (deep->passes_on || !(slot->unbound && gs_elf_symbol(&deep->module, name)));
 }
 
 static bool visit_slot(const char *name, void **at, bool is_data, void *data)
@@ -119,11 +120,12 @@ static bool visit(const struct dl_phdr_info *info, bool all, void *data)
         return true;
     }
     struct deep_module deep = {.module = gs_elf_module_in(info)};
+    const bool late = __atomic_load_n(&every, __ATOMIC_ACQUIRE);
+    deep.passes_on = gs_real_owns((const void *)deep.module.begin);
     if (!deep.module.dynamic || gs_linker_is_own(&deep.module) ||
-        gs_real_owns((const void *)deep.module.begin) ||
         gs_elf_symbol(&deep.module, "dlsym") || /* a tool, or the C library */
-        (!__atomic_load_n(&every, __ATOMIC_ACQUIRE) &&
-         gs_elf_bound_to(&deep.module, "__cxa_finalize") != check->finalize)) {
+        (!late && (deep.passes_on ||
+                   gs_elf_bound_to(&deep.module, "__cxa_finalize") != check->finalize))) {
         return false;
     }
     find_fixed(info, &deep);
@@ -145,11 +147,14 @@ static void *value_of(const struct slot *slot)
                    ? gs_elf_symbol(&own, plain ? "dlsym" : "dlvsym")
                    : NULL;
     }
-    if (gs_real_owns((const void *)slot->module)) {
+    struct gs_hook hook = gs_hook_at((size_t)slot->name);
+    const bool passes_on = gs_real_owns((const void *)slot->module);
+    if (passes_on && !__atomic_load_n(&every, __ATOMIC_ACQUIRE)) {
         return NULL;
     }
-    struct gs_hook hook = gs_hook_at((size_t)slot->name);
-    if (slot->is_data) {
+    /* Such a module keeps the functions that it passes calls on to. Its own calls of what
+     * a program calls come to the shim, as in a process that was started with it. */
+    if (slot->is_data || (passes_on && !slot->unbound)) {
         (void)gs_real();
         return slot->now == __atomic_load_n(hook.slot, __ATOMIC_ACQUIRE) ? hook.wrapper
                                                                          : NULL;

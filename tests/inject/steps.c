@@ -1,12 +1,15 @@
 /*
- * steps.c - how many instructions a pair of an allocation and a free takes in a process
+ * steps.c - how many instructions two pairs of an allocation and a free take in a process
  * that runs (tests/apps/attached.c, pairs).
  *   steps PID
  *
- * Follows the process's first thread one instruction at a time, and prints the fewest
- * between its system calls getppid and getuid, of some pairs. Ends with 1 if it cannot.
+ * Follows the process's first thread one instruction at a time, and prints how many it
+ * executes between its system calls getppid and getuid: the fewest for two in a row, as
+ * blocks of two addresses take turns. Ends with 1 if it cannot.
  */
 #include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,7 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 
-#define PAIRS      8
+#define PAIRS      9
 #define STEPS_MOST 4000000L
 #define SYSCALL    0x050fL /* the instruction's two bytes */
 
@@ -55,8 +58,9 @@ static long step(pid_t pid)
 int main(int argc, char **argv)
 {
     pid_t pid = argc > 1 ? (pid_t)strtol(argv[1], NULL, 10) : 0;
-    long fewest = STEPS_MOST, count = 0;
+    long counts[PAIRS], count = 0;
     int pairs = 0;
+    bool within = false;
 
     if (pid <= 0 || ptrace(PTRACE_SEIZE, pid, NULL, NULL) != 0 ||
         ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) != 0) {
@@ -68,14 +72,22 @@ int main(int argc, char **argv)
         count++;
         if (call == SYS_getppid) {
             count = 0;
-            pairs++;
-        } else if (call == SYS_getuid && pairs > 0) {
-            fewest = count < fewest ? count : fewest;
+            within = true;
+        } else if (call == SYS_getuid && within) {
+            counts[pairs++] = count;
         }
     }
     if (ptrace(PTRACE_DETACH, pid, NULL, NULL) != 0) {
         fail("the end");
     }
+    if (pairs < PAIRS) {
+        return 1;
+    }
+    long fewest = LONG_MAX;
+    for (int i = 0; i + 1 < PAIRS; i++) {
+        long both = counts[i] + counts[i + 1];
+        fewest = both < fewest ? both : fewest;
+    }
     printf("%ld\n", fewest);
-    return fewest < STEPS_MOST ? 0 : 1;
+    return 0;
 }

@@ -1,5 +1,5 @@
 // serve.go - a Go program over the driver API (cgo): goroutines on locked threads, garbage collection, a leak. A Go
-// program ends by the system call, past the C library.
+// program ends by the system call, past the C library. With ZOO_WAITS it waits for attach_share.sh.
 // zoo: prints kept: true
 // zoo: prints 3200 rounds
 package main
@@ -22,10 +22,25 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 func keep() bool {
 	return C.take(5<<20) != 0
+}
+
+func step(done, wanted string) {
+	folder := os.Getenv("ZOO_WAITS")
+	if folder == "" {
+		return
+	}
+	os.WriteFile(folder+"/"+done, nil, 0o600)
+	for {
+		if _, err := os.Stat(folder + "/" + wanted); err == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func main() {
@@ -34,6 +49,7 @@ func main() {
 		os.Exit(2)
 	}
 	fmt.Println("kept:", keep())
+	step("ready", "begin")
 	var group sync.WaitGroup
 	var rounds atomic.Int64
 	for i := 0; i < 32; i++ {
@@ -56,5 +72,6 @@ func main() {
 		}()
 	}
 	group.Wait()
+	step("done", "end")
 	fmt.Println(rounds.Load(), "rounds")
 }
