@@ -471,7 +471,7 @@ serve_fuzz_case() {
   serve_start
   get first /metrics
   before=$(find /proc/"$server"/fd -mindepth 1 | wc -l)
-  python3 -S "$here/serve_fuzz.py" "${url#http://}" "$pid" "$1" "$(sized 2000 40000)" || fail "no answer to a good request"
+  python3 -S "$here/serve_fuzz.py" "${url#http://}" "$pid" "$1" "$(sized 2000 6000)" || fail "no answer to a good request"
   expect_alive "$before"
   get last /metrics
   metrics_of check last.body
