@@ -4,7 +4,7 @@
  *
  * Takes 1 MiB, says "ready", and waits for FOLDER/begin. Then makes calls whose number it
  * says, and keeps some of the memory; waits for FOLDER/more, and frees all, also what is
- * from before; waits for FOLDER/end. Each wait is a minute at most.
+ * from before; waits for FOLDER/end. Each wait is half an hour at most.
  *
  *   idle     makes no CUDA call before `begin`
  *   threads  32 threads call all the time, from the start to `end`
@@ -37,7 +37,7 @@ static int is_there(const char *name)
 
 static void await(const char *name)
 {
-    for (int i = 0; i < 6000 && !is_there(name); i++)
+    for (int i = 0; i < 180000 && !is_there(name); i++)
         usleep(10000);
 }
 

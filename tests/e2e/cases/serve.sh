@@ -467,7 +467,7 @@ serve_fuzz_case() {
   local before
 
   need python3
-  control_start program -- "$apps/asked_linked" "$PWD/over"
+  control_start program -- "$apps/asked_linked" "$PWD/over" many
   serve_start
   get first /metrics
   before=$(find /proc/"$server"/fd -mindepth 1 | wc -l)
