@@ -157,8 +157,10 @@ static void report(struct gs_state *state, struct gs_interim what, struct gs_ans
         return;
     }
     what.text = &out->report;
-    /* The program did not ask for it, and must not notice the child that finds lines. */
-    what.lines.why_none = gs_child_is_heard_anywhere() ? gs_lines_heard : NULL;
+    /* The program did not ask for it, and must not notice a child that finds lines. */
+    what.lines.server = out->lines;
+    what.lines.why_none =
+        !out->lines && gs_child_is_heard_anywhere() ? gs_lines_heard : NULL;
     what.lines.wanted = !what.lines.why_none;
     gs_finish_interim(&what);
     if (what.format && out->report.truncated) {

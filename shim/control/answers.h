@@ -13,9 +13,10 @@
 
 /* Fixed memory: malloc may be the program's own. A report needs malloc in any case. */
 struct gs_answer {
-    bool refused;          /* the text says why */
-    bool cut;              /* there was no room for all of it */
-    struct gs_text report; /* in place of `text`, if it has any */
+    bool refused;                       /* the text says why */
+    bool cut;                           /* there was no room for all of it */
+    const struct gs_line_server *lines; /* who asks finds lines; NULL: the process does */
+    struct gs_text report;              /* in place of `text`, if it has any */
     size_t length;
     char text[GS_ANSWER_BYTES];
 };

@@ -36,6 +36,7 @@
 #include "shim/settings/log.h"
 #include "shim/settings/own_thread.h"
 #include "shim/statefile/control_message.h"
+#include "tracker/names/line_message.h"
 
 #define MS_NS        1000000ull
 #define PIECE_NS     (5000 * MS_NS) /* the command takes a piece in this time */
@@ -114,16 +115,60 @@ static void write_answer(struct gs_control_box *box, const struct gs_answer *fro
     } while (left > 0 && turn == GS_CONTROL_NEXT);
 }
 
+/* ---- lines ------------------------------------------------------------------------- */
+
+/* Who has asked, and finds lines. */
+struct asker {
+    struct gs_line_server server;
+    struct gs_control_box *box;
+};
+
+/* Has one message answered in place. Returns whether that was done in time. */
+static bool exchange(struct gs_control_box *box, uint64_t until_ns)
+{
+    uint32_t turn = GS_CONTROL_LINES;
+    if (!gs_control_hand_over(box, GS_CONTROL_TAKEN, turn)) {
+        return false;
+    }
+    while (turn == GS_CONTROL_LINES && gs_now_ns() < until_ns && has_context()) {
+        turn = gs_control_await(box, turn, SLICE_NS);
+    }
+    /* Taken back, it is not the command's any more. */
+    return turn == GS_CONTROL_TAKEN ||
+           !gs_control_hand_over(box, GS_CONTROL_LINES, GS_CONTROL_TAKEN);
+}
+
+static const char *find_lines(const struct gs_line_server *server, unsigned timeout_ms,
+                              struct gs_line_query *queries, size_t count)
+{
+    static char text[GS_CONTROL_PIECE_BYTES]; /* what is read does not change */
+    struct gs_control_box *box = ((const struct asker *)server)->box;
+    uint64_t until_ns = gs_now_ns() + timeout_ms * MS_NS;
+    for (size_t at = 0, asked; at<count; at += asked> 0 ? asked : 1) {
+        asked =
+            gs_line_message_ask(queries + at, count - at, box->lines, sizeof(box->lines));
+        if (asked > 0 && !exchange(box, until_ns)) {
+            return "file and line are incomplete: gpushim has not found them in time";
+        }
+        memcpy(text, box->lines, sizeof(text));
+        text[sizeof(text) - 1] = '\0';
+        gs_line_message_take(text, queries + at, asked);
+    }
+    return NULL;
+}
+
 static void serve(int segment)
 {
     static char line[GS_CONTROL_REQUEST_BYTES]; /* the thread's */
     struct gs_state *state = gs_state_peek();
-    struct gs_control_box *box = attach(segment);
+    struct asker asker = {{find_lines}, attach(segment)};
+    struct gs_control_box *box = asker.box;
     if (!box) {
         return;
     }
     memcpy(line, box->request, sizeof(line)); /* what is read does not change */
     answer.refused = answer.cut = false;
+    answer.lines = box->finds_lines ? &asker.server : NULL;
     answer.length = 0;
     answer.text[0] = '\0';
     if (gs_control_hand_over(box, GS_CONTROL_ASKED, GS_CONTROL_TAKEN)) {

@@ -117,7 +117,8 @@ struct gs_report_config gs_report_settings(const struct gs_options *options,
         .sysroot = options->sysroot,
         .lines = options->symbolize && lines.wanted,
         .timeout_ms = lines.most_ms && lines.most_ms < most_ms ? lines.most_ms : most_ms,
-        .why_none = options->symbolize ? lines.why_none : NULL};
+        .why_none = options->symbolize ? lines.why_none : NULL,
+        .server = lines.server};
     struct gs_symbolizer *symbolizer = NULL;
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
         symbolizer = NULL;

@@ -14,6 +14,8 @@ struct gs_report_lines {
     bool wanted;
     unsigned most_ms;     /* of the child's time; 0: GPUSHIM_SYMBOLIZE=timeout alone */
     const char *why_none; /* not wanted: a sentence for the report, static; or NULL */
+    const struct gs_line_server
+        *server; /* answers in place of a child; NULL: none does */
 };
 
 /* `why_none` where the program would notice the child (gs_child_is_heard). */

@@ -12,6 +12,8 @@
  * The command makes a System V shared memory segment, removed at once, so it ends with
  * its last user however that one ends; writes the request; and sends the signal with the
  * segment's number. The process attaches the segment and answers in it, piece by piece.
+ * For file and line of a report's frames it may ask back (tracker/names/line_message.h):
+ * the command has the programs that find them, and the process starts no child.
  * The kernel has checked the rights of both: those of a signal, and of the segment.
  *
  * Locks: none; the word `turn` says whose the segment is.
@@ -51,6 +53,7 @@ enum gs_control_turn {
     GS_CONTROL_TAKEN,     /* the process works */
     GS_CONTROL_PIECE,     /* a piece is there; the last one ends the answer */
     GS_CONTROL_NEXT,      /* the command has it, and waits for the next */
+    GS_CONTROL_LINES,     /* queries are there, and later, in their place, the answers */
     GS_CONTROL_LEFT,      /* the command waits no more */
     GS_CONTROL_OTHER      /* the process has another form of this struct */
 };
@@ -62,8 +65,10 @@ struct gs_control_box {
     uint32_t refused;                       /* 1: the answer says why there is none */
     uint32_t length;                        /* of the piece */
     uint64_t total;                         /* of the answer */
+    uint32_t finds_lines;                   /* 1: the command answers GS_CONTROL_LINES */
     char request[GS_CONTROL_REQUEST_BYTES]; /* "WORD" or "WORD ARGUMENT" */
     char piece[GS_CONTROL_PIECE_BYTES];
+    char lines[GS_CONTROL_PIECE_BYTES]; /* a message, with its NUL */
 };
 
 /* Hands the segment over, if it is still the caller's: `from` is the turn. */

@@ -387,6 +387,9 @@ const char *gs_line_helper_resolve(struct gs_line_helper *helper, unsigned timeo
     if (count == 0) {
         return NULL;
     }
+    if (helper->server != NULL) {
+        return helper->server->resolve(helper->server, timeout_ms, queries, count);
+    }
     if (program != NULL && is_addr2line(program)) {
         status = run_addr2line(program, deadline_ns, queries, count, &complete);
     } else {

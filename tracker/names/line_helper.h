@@ -8,9 +8,19 @@
 
 #include "tracker/names/helper_process.h"
 
+struct gs_line_query;
+
+/* Answers in place of a child: another process that can read the same files. */
+struct gs_line_server {
+    /* As gs_line_helper_resolve. In: self  this struct */
+    const char *(*resolve)(const struct gs_line_server *self, unsigned timeout_ms,
+                           struct gs_line_query *queries, size_t count);
+};
+
 /* llvm-symbolizer starts with the first question and answers all. Zero at first. */
 struct gs_line_helper {
-    char *program; /* as in struct gs_symbolizer_config */
+    char *program;                       /* as in struct gs_symbolizer_config */
+    const struct gs_line_server *server; /* likewise */
     struct gs_helper llvm;
 };
 

@@ -41,6 +41,7 @@ enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
     symbolizer->lines = config->lines;
     symbolizer->timeout_ms = config->timeout_ms;
     symbolizer->note = config->why_none;
+    symbolizer->helper.server = config->server;
     symbolizer->search.process = getpid();
     if (!copy_text(config->helper, &symbolizer->helper.program) ||
         !copy_text(config->debug_dirs, &symbolizer->debug_dirs) ||

@@ -14,6 +14,7 @@
 #include "gs_base.h"
 #include "tracker/stacks/stacks.h"
 
+struct gs_line_server;
 struct gs_symbolizer;
 
 struct gs_symbolizer_config {
@@ -24,6 +25,8 @@ struct gs_symbolizer_config {
      * execvp does. It must speak addr2line's format if its base name contains
      * "addr2line", else llvm-symbolizer's. */
     const char *helper;
+    const struct gs_line_server
+        *server; /* answers in place of a child; NULL: none does */
     /* Folders of debug files, with colons between; NULL or "": /usr/lib/debug. */
     const char *debug_dirs;
     /* A folder in front of modules' paths, tried before the paths; NULL or "": none. */

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "gs_wait.h"
 #include "shim/settings/process_start.h"
 #include "shim/tools/reader/ask_why.h"
+#include "tracker/names/line_message.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -339,6 +341,55 @@ static const char *take_piece(struct gs_ask_call *call)
     return NULL;
 }
 
+/* ---- lines ------------------------------------------------------------------------- */
+
+#define LINES_MS 5000u
+
+/* The same file for this process: of the other's root. Returns false if it is none to be
+ * read. */
+static bool find_file(pid_t pid, const char *path, char *out, size_t room)
+{
+    static const char self[] = "/proc/self/";
+    struct stat info;
+    int length = strncmp(path, self, strlen(self)) == 0
+                     ? snprintf(out, room, "/proc/%ld/%s", (long)pid, path + strlen(self))
+                     : snprintf(out, room, "/proc/%ld/root%s", (long)pid, path);
+    return path[0] == '/' && path[strcspn(path, "\"\r")] == '\0' && length > 0 &&
+           (size_t)length < room && stat(out, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* Answers the process's queries, in their place. */
+static void answer_lines(struct gs_ask_call *call)
+{
+    static char text[GS_CONTROL_PIECE_BYTES]; /* what is read does not change */
+    static char paths[GS_LINE_MESSAGE_QUERIES][PATH_MAX];
+    static struct gs_line_query all[GS_LINE_MESSAGE_QUERIES],
+        wanted[GS_LINE_MESSAGE_QUERIES];
+    size_t places[GS_LINE_MESSAGE_QUERIES], found = 0;
+    const pid_t pid = call->thread.pid;
+    memcpy(text, call->box->lines, sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    size_t count = gs_line_message_read(text, all);
+    for (size_t i = 0; i < count; i++) {
+        if (find_file(pid, all[i].path, paths[found], sizeof(paths[found]))) {
+            wanted[found] = all[i];
+            wanted[found].path = paths[found];
+            places[found++] = i;
+        }
+    }
+    (void)gs_line_helper_resolve(call->lines, LINES_MS, wanted, found);
+    for (size_t i = 0; i < found; i++) {
+        all[places[i]].places = wanted[i].places;
+        all[places[i]].count = wanted[i].count;
+    }
+    gs_line_message_answer(all, count, call->box->lines, sizeof(call->box->lines));
+    for (size_t i = 0; i < count; i++) {
+        gs_line_query_free(&all[i]);
+    }
+    call->turn = GS_CONTROL_TAKEN;
+    (void)gs_control_hand_over(call->box, GS_CONTROL_LINES, call->turn);
+}
+
 void gs_ask_make_printable(struct gs_ask_answer *answer)
 {
     char *text = answer->text;
@@ -407,6 +458,10 @@ static const char *go_on(struct gs_ask_call *call, uint64_t wait_ns, bool *whole
     }
     uint32_t now = wait_ns > 0 ? gs_control_await(call->box, call->turn, wait_ns)
                                : __atomic_load_n(&call->box->turn, __ATOMIC_ACQUIRE);
+    if (now == GS_CONTROL_LINES && call->lines) {
+        answer_lines(call);
+        return NULL;
+    }
     if (now != GS_CONTROL_PIECE) {
         return look(call, now);
     }
@@ -444,11 +499,19 @@ void gs_ask_end(struct gs_ask_call *call)
 bool gs_ask_bytes(const struct gs_ask_thread *thread, const char *request,
                   unsigned wait_ms, struct gs_ask_answer *out)
 {
+    struct gs_line_helper helper = {0};
     struct gs_ask_call call;
+    uid_t user = 0;
     gs_ask_begin(thread, request, wait_ms, GS_CONTROL_ANSWER_BYTES, &call);
+    /* What another user's process names is not read with this one's rights. */
+    if (call.box && !check(thread, &user) && user == geteuid()) {
+        call.lines = &helper;
+        call.box->finds_lines = 1;
+    }
     while (!gs_ask_step(&call, SLICE_NS)) {
     }
     gs_ask_end(&call);
+    gs_line_helper_end(&helper);
     *out = call.answer;
     return !out->problem;
 }

@@ -64,6 +64,8 @@ const char *gs_ask_find(pid_t pid, struct gs_ask_thread *out);
 
 /* ---- many processes at once ---- */
 
+struct gs_line_helper;
+
 /* A request on its way; of use to ask.c alone, but for the answer. */
 struct gs_ask_call {
     struct gs_ask_thread thread;
@@ -71,7 +73,8 @@ struct gs_ask_call {
     uint64_t until_ns, look_ns; /* the end of its time; when to check the process next */
     size_t most_bytes;          /* of the answer */
     struct gs_control_box *box; /* NULL: none could be made */
-    int segment, fd;            /* of the box; of the thread, -1: none */
+    struct gs_line_helper *lines; /* NULL: the process finds lines itself */
+    int segment, fd;              /* of the box; of the thread, -1: none */
     bool woken;
     uint32_t turn; /* of the box, as of the last step */
     uint64_t total;

@@ -223,6 +223,7 @@ attach_container_case() {
   expect_status attach 0
   expect_status detach 0
   expect_text dump.out "^==1== .* 0 errors so far, 6[.]00 MiB live in 2 allocations"
+  expect_text dump.out '#0 keep_weights +attached[.]c:[0-9]+$' # which nothing in it could find
   [[ -z $(find root/other root/dev elsewhere -mindepth 1) ]] || fail "a copy remains: $(find root/other root/dev elsewhere -mindepth 1)"
 }
 add_case "attach to a container" attach_container_case

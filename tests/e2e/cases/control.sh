@@ -300,16 +300,19 @@ control_close_case() {
 }
 add_case "control has no descriptor of the program's" control_close_case
 
-# A report for somebody else makes no child that the program notices: its lines are left out.
+# A report for somebody else makes no child in the program: the command finds its lines, also where the program has
+# nothing to find them with.
 control_child_case() {
-  control_start program -- "$apps/asked_linked" "$PWD/over" "$1"
+  control_start program PATH=/none -- "$apps/asked_linked" "$PWD/over" "$@"
   ask dump dump "$pid"
   control_end
   expect_status dump 0
   expect_text dump.out "^==$pid== LIVE 1: 1[.]00 MiB in 1 allocation "
-  expect_text dump.out 'file and line are left out: the program handles SIGCHLD'
+  expect_text dump.out "^==$pid== +#0 hold +asked[.]c:[0-9]+\$"
+  expect_no_text dump.out 'left out'
   expect_no_text program.out 'a child has ended'
 }
+add_case "control finds lines" control_child_case
 add_case "control of what hears of children" control_child_case parent
 # Nor does an export, which has stacks, too.
 control_export_child_case() {
@@ -318,7 +321,7 @@ control_export_child_case() {
   control_end
   expect_status json 0
   expect_text json.out '"function": "hold"'
-  expect_no_text json.out '"line": [1-9]'
+  expect_text json.out '"line": [1-9]'
   expect_no_text program.out 'a child has ended'
 }
 add_case "control export of what hears of children" control_export_child_case parent
