@@ -115,7 +115,7 @@ static inline enum gs_status try_all(struct gs_heap *heap, size_t bytes, size_t 
 }
 
 /* Whether to repeat a request that found no memory. */
-static bool reclaims(struct gs_heap *heap, size_t bytes, enum gs_status status)
+static bool reclaim_for_retry(struct gs_heap *heap, size_t bytes, enum gs_status status)
 {
     if (status == GS_ERR_UNPOOLABLE) {
         return gs_heap_reclaim(heap, bytes, GS_SHORTAGE_LIMIT);
@@ -134,7 +134,7 @@ enum gs_status gs_heap_alloc_behind(struct gs_heap *heap, size_t bytes, size_t b
     }
     do {
         status = try_all(heap, bytes, behind, out, native);
-    } while (GS_UNLIKELY(status != GS_OK) && reclaims(heap, bytes, status));
+    } while (GS_UNLIKELY(status != GS_OK) && reclaim_for_retry(heap, bytes, status));
     return status;
 }
 

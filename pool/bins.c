@@ -10,7 +10,7 @@
 
 #include "pool/heap.h"
 
-static inline struct gs_block *at(const struct gs_table *blocks, uint32_t id)
+static inline struct gs_block *block_at(const struct gs_table *blocks, uint32_t id)
 {
     return gs_table_at(blocks, id, sizeof(struct gs_block));
 }
@@ -21,7 +21,7 @@ static inline bool is_whole(const struct gs_block *block)
     return (block->prev | block->next) == 0;
 }
 
-static inline bool before(const struct gs_block *a, const struct gs_block *b)
+static inline bool is_before(const struct gs_block *a, const struct gs_block *b)
 {
     if (is_whole(a) != is_whole(b)) {
         return is_whole(b);
@@ -32,36 +32,37 @@ static inline bool before(const struct gs_block *a, const struct gs_block *b)
     return gs_block_start(a) < gs_block_start(b);
 }
 
-/* A linear congruence. Comparisons look at its high bits, which are the good ones. */
-static inline uint32_t draw(uint32_t *seed)
+/* The next number of a linear congruence. Comparisons use its high bits, which are the
+ * good ones. */
+static inline uint32_t next_random(uint32_t *seed)
 {
     return *seed = *seed * 1664525u + 1013904223u;
 }
 
 /* Replaces `old` with `child` (or 0) below `parent`. */
-static inline void hang(const struct gs_table *blocks, struct gs_tree *tree, uint32_t old,
-                        uint32_t parent, uint32_t child)
+static inline void replace_child(const struct gs_table *blocks, struct gs_tree *tree,
+                                 uint32_t old, uint32_t parent, uint32_t child)
 {
     if (child) {
-        at(blocks, child)->hole.parent = parent;
+        block_at(blocks, child)->hole.parent = parent;
     }
     if (!parent) {
         tree->root = child;
-    } else if (at(blocks, parent)->hole.left == old) {
-        at(blocks, parent)->hole.left = child;
+    } else if (block_at(blocks, parent)->hole.left == old) {
+        block_at(blocks, parent)->hole.left = child;
     } else {
-        at(blocks, parent)->hole.right = child;
+        block_at(blocks, parent)->hole.right = child;
     }
 }
 
 /* One rotation that lifts `block` above its parent. */
-static void lift(const struct gs_table *blocks, struct gs_tree *tree,
-                 struct gs_block *block)
+static void rotate_up(const struct gs_table *blocks, struct gs_tree *tree,
+                      struct gs_block *block)
 {
-    struct gs_block *parent = at(blocks, block->hole.parent);
+    struct gs_block *parent = block_at(blocks, block->hole.parent);
     uint32_t moved;
 
-    hang(blocks, tree, parent->id, parent->hole.parent, block->id);
+    replace_child(blocks, tree, parent->id, parent->hole.parent, block->id);
     if (parent->hole.left == block->id) {
         moved = block->hole.right;
         parent->hole.left = moved;
@@ -72,16 +73,16 @@ static void lift(const struct gs_table *blocks, struct gs_tree *tree,
         block->hole.left = parent->id;
     }
     if (moved) {
-        at(blocks, moved)->hole.parent = parent->id;
+        block_at(blocks, moved)->hole.parent = parent->id;
     }
     parent->hole.parent = block->id;
 }
 
 /* Makes the block the first member of an empty tree. */
-static inline void plant(struct gs_tree *tree, struct gs_block *block, uint32_t *seed)
+static inline void make_root(struct gs_tree *tree, struct gs_block *block, uint32_t *seed)
 {
     block->hole.left = block->hole.right = block->hole.parent = 0;
-    block->hole.priority = draw(seed);
+    block->hole.priority = next_random(seed);
     tree->root = tree->first = block->id;
 }
 
@@ -91,41 +92,41 @@ void gs_tree_put(const struct gs_table *blocks, struct gs_tree *tree,
     struct gs_block *parent;
 
     if (!tree->root) {
-        plant(tree, block, seed);
+        make_root(tree, block, seed);
         return;
     }
     block->hole.left = block->hole.right = block->hole.parent = 0;
-    block->hole.priority = draw(seed);
-    parent = at(blocks, tree->first);
-    if (before(block, parent)) {
+    block->hole.priority = next_random(seed);
+    parent = block_at(blocks, tree->first);
+    if (is_before(block, parent)) {
         parent->hole.left = block->id;
         tree->first = block->id;
     } else {
         uint32_t *next = &tree->root;
 
         while (*next) {
-            parent = at(blocks, *next);
-            next = before(block, parent) ? &parent->hole.left : &parent->hole.right;
+            parent = block_at(blocks, *next);
+            next = is_before(block, parent) ? &parent->hole.left : &parent->hole.right;
         }
         *next = block->id;
     }
     block->hole.parent = parent->id;
     while (block->hole.parent &&
-           at(blocks, block->hole.parent)->hole.priority < block->hole.priority) {
-        lift(blocks, tree, block);
+           block_at(blocks, block->hole.parent)->hole.priority < block->hole.priority) {
+        rotate_up(blocks, tree, block);
     }
 }
 
 /* The member after the first one. */
-static uint32_t second(const struct gs_table *blocks, const struct gs_block *first)
+static uint32_t second_member(const struct gs_table *blocks, const struct gs_block *first)
 {
     uint32_t id = first->hole.right;
 
     if (!id) {
         return first->hole.parent;
     }
-    while (at(blocks, id)->hole.left) {
-        id = at(blocks, id)->hole.left;
+    while (block_at(blocks, id)->hole.left) {
+        id = block_at(blocks, id)->hole.left;
     }
     return id;
 }
@@ -134,16 +135,17 @@ void gs_tree_drop(const struct gs_table *blocks, struct gs_tree *tree,
                   struct gs_block *block)
 {
     if (tree->first == block->id) {
-        tree->first = second(blocks, block);
+        tree->first = second_member(blocks, block);
     }
     while (block->hole.left && block->hole.right) {
-        struct gs_block *left = at(blocks, block->hole.left);
-        struct gs_block *right = at(blocks, block->hole.right);
+        struct gs_block *left = block_at(blocks, block->hole.left);
+        struct gs_block *right = block_at(blocks, block->hole.right);
 
-        lift(blocks, tree, left->hole.priority > right->hole.priority ? left : right);
+        rotate_up(blocks, tree,
+                  left->hole.priority > right->hole.priority ? left : right);
     }
-    hang(blocks, tree, block->id, block->hole.parent,
-         block->hole.left ? block->hole.left : block->hole.right);
+    replace_child(blocks, tree, block->id, block->hole.parent,
+                  block->hole.left ? block->hole.left : block->hole.right);
 }
 
 /* The member before the block; NULL: it is the first. */
@@ -157,16 +159,16 @@ static const struct gs_block *before_it(const struct gs_table *blocks,
         return NULL;
     }
     if (id) {
-        while (at(blocks, id)->hole.right) {
-            id = at(blocks, id)->hole.right;
+        while (block_at(blocks, id)->hole.right) {
+            id = block_at(blocks, id)->hole.right;
         }
-        return at(blocks, id);
+        return block_at(blocks, id);
     }
-    for (id = block->hole.parent; at(blocks, id)->hole.left == from;
-         id = at(blocks, id)->hole.parent) {
+    for (id = block->hole.parent; block_at(blocks, id)->hole.left == from;
+         id = block_at(blocks, id)->hole.parent) {
         from = id;
     }
-    return at(blocks, id);
+    return block_at(blocks, id);
 }
 
 /* The member after the block; NULL: it is the last. */
@@ -176,16 +178,16 @@ static const struct gs_block *after_it(const struct gs_table *blocks,
     uint32_t id = block->hole.right, from = block->id;
 
     if (id) {
-        while (at(blocks, id)->hole.left) {
-            id = at(blocks, id)->hole.left;
+        while (block_at(blocks, id)->hole.left) {
+            id = block_at(blocks, id)->hole.left;
         }
-        return at(blocks, id);
+        return block_at(blocks, id);
     }
-    for (id = block->hole.parent; id && at(blocks, id)->hole.right == from;
-         id = at(blocks, id)->hole.parent) {
+    for (id = block->hole.parent; id && block_at(blocks, id)->hole.right == from;
+         id = block_at(blocks, id)->hole.parent) {
         from = id;
     }
-    return id ? at(blocks, id) : NULL;
+    return id ? block_at(blocks, id) : NULL;
 }
 
 bool gs_tree_stays(const struct gs_table *blocks, const struct gs_tree *tree,
@@ -195,10 +197,10 @@ bool gs_tree_stays(const struct gs_table *blocks, const struct gs_tree *tree,
 
     if (block->units < units) {
         other = before_it(blocks, tree, block);
-        return !other || before(other, block);
+        return !other || is_before(other, block);
     }
     other = after_it(blocks, block);
-    return !other || before(block, other);
+    return !other || is_before(block, other);
 }
 
 struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree *tree,
@@ -210,13 +212,13 @@ struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree
     if (!id) {
         return NULL;
     }
-    best = at(blocks, tree->first);
+    best = block_at(blocks, tree->first);
     if (GS_LIKELY(best->units >= units)) {
         return best;
     }
     best = NULL;
     while (id) {
-        struct gs_block *block = at(blocks, id);
+        struct gs_block *block = block_at(blocks, id);
 
         if (block->units >= units) {
             best = block;
@@ -239,12 +241,13 @@ bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, in
     }
     /* In-order walk by parent links: down from a parent, up from a child. */
     while (id) {
-        struct gs_block *block = at(blocks, id);
+        struct gs_block *block = block_at(blocks, id);
         uint32_t left = block->hole.left, right = block->hole.right;
 
         if (from == block->hole.parent) {
             if (block->hole.parent &&
-                at(blocks, block->hole.parent)->hole.priority < block->hole.priority) {
+                block_at(blocks, block->hole.parent)->hole.priority <
+                    block->hole.priority) {
                 return false;
             }
             if (left) {
@@ -254,7 +257,7 @@ bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, in
             }
         }
         if (from != right || (from == block->hole.parent && !right)) {
-            if (last ? !before(last, block) : tree->first != id) {
+            if (last ? !is_before(last, block) : tree->first != id) {
                 return false;
             }
             if (bin >= 0 && (int)gs_bins_of(block->offset, block->units) != bin) {
@@ -298,7 +301,7 @@ void gs_bins_put(const struct gs_table *blocks, struct gs_bins *bins,
         gs_tree_put(blocks, tree, block, seed);
         return;
     }
-    plant(tree, block, seed);
+    make_root(tree, block, seed);
     bins->words[bin / 64] |= 1ull << (bin % 64);
     bins->summary[bin / 4096] |= 1ull << (bin / 64 % 64);
 }
@@ -382,7 +385,7 @@ struct gs_block *gs_bins_fit_anywhere(const struct gs_table *blocks,
             return block;
         }
     }
-    return bin == GS_BIN_COUNT ? NULL : at(blocks, bins->trees[bin].first);
+    return bin == GS_BIN_COUNT ? NULL : block_at(blocks, bins->trees[bin].first);
 }
 
 struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins *bins,
@@ -394,7 +397,7 @@ struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins
         return gs_bins_fit_anywhere(blocks, bins, units);
     }
     bin = next_bin(bins, sure_bin(units));
-    return bin == GS_BIN_COUNT ? NULL : at(blocks, bins->trees[bin].first);
+    return bin == GS_BIN_COUNT ? NULL : block_at(blocks, bins->trees[bin].first);
 }
 
 bool gs_bins_check(const struct gs_table *blocks, const struct gs_bins *bins,

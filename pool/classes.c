@@ -75,7 +75,8 @@ void gs_classes_settle(struct gs_tcache *tcache, struct gs_heap *heap)
     gs_lock_drop(&heap->lock);
 }
 
-/* All threads are excluded from the thread caches, and heap->lock is held. */
+/* Adds the heap's counts and cached blocks. All threads are excluded from the thread
+ * caches, and heap->lock is held. */
 static void add_counts(const struct gs_heap *heap, struct gs_pool_class *classes)
 {
     const struct gs_link *link;
@@ -152,7 +153,8 @@ static void add_block(const struct gs_block *block, struct gs_pool_class_stats *
     }
 }
 
-/* All threads are excluded from the thread caches, and heap->lock is held. */
+/* Adds the heap's counts, blocks and holes. All threads are excluded from the thread
+ * caches, and heap->lock is held. */
 static void add_heap(struct gs_heap *heap, struct gs_pool_class_stats *out)
 {
     const struct gs_link *link;

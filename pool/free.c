@@ -116,7 +116,7 @@ enum gs_status gs_pool_claim(struct gs_pool *pool, uint64_t addr, struct gs_bloc
  * Counts a free. heap->lock is held. Returns false if the heap is dead: the block is
  * forgotten.
  */
-static inline bool begin_free(struct gs_heap *heap, struct gs_block *block)
+static inline bool count_free(struct gs_heap *heap, struct gs_block *block)
 {
     heap->stats.frees++;
     if (gs_heap_is_dead(heap)) {
@@ -128,9 +128,9 @@ static inline bool begin_free(struct gs_heap *heap, struct gs_block *block)
     return true;
 }
 
-/* Claims a block unless it is claimed already; a live one comes from a failed call that
- * is undone. Returns false if the block was lost with its heap. */
-static bool hold(struct gs_block *block)
+/* Claims a block that is not claimed yet: it is still live if a failed call is undone.
+ * Returns false if the block was lost with its heap. */
+static bool ensure_claimed(struct gs_block *block)
 {
     uint32_t word = atomic_load_explicit(&block->word, memory_order_acquire);
 
@@ -157,13 +157,13 @@ void gs_block_free(struct gs_block *block)
     struct gs_heap *heap = gs_segment_heap(block->segment);
     struct gs_segment *detached = NULL, *segment = NULL;
 
-    if (!hold(block)) {
+    if (!ensure_claimed(block)) {
         return;
     }
     if (!free_to_tcache(heap, block, &detached)) {
         gs_tiers_pass(heap, heap->tiers);
         gs_lock_take(&heap->lock);
-        if (begin_free(heap, block)) {
+        if (count_free(heap, block)) {
             segment = gs_block_release(heap, block);
         }
         gs_lock_drop(&heap->lock);
@@ -178,7 +178,7 @@ void gs_block_free_fenced(struct gs_block *block, gs_fence fence)
     bool waits = false;
 
     gs_lock_take(&heap->lock);
-    if (hold(block) && begin_free(heap, block)) {
+    if (ensure_claimed(block) && count_free(heap, block)) {
         heap->stats.pending_bytes += gs_block_bytes(block);
         gs_block_become(block, GS_BLOCK_PENDING);
         block->pending.fence = fence;
@@ -207,7 +207,7 @@ bool gs_block_give_back(struct gs_block *block)
         return false;
     }
     gs_lock_take(&heap->lock);
-    if (hold(block) && begin_free(heap, block)) {
+    if (ensure_claimed(block) && count_free(heap, block)) {
         detached = gs_block_release(heap, block);
         if (!detached) {
             gs_segment_detach(heap, segment);
@@ -227,22 +227,23 @@ bool gs_block_goes_back(const struct gs_block *block)
            gs_limits_keep_nothing(gs_segment_heap(segment), segment->bytes);
 }
 
-struct gs_segment *gs_block_take_out(struct gs_block *block)
+struct gs_segment *gs_block_detach(struct gs_block *block)
 {
     struct gs_heap *heap = gs_block_heap(block);
-    struct gs_segment *segment = block->segment, *out = NULL;
+    struct gs_segment *segment = block->segment, *detached = NULL;
 
     if (segment->shared || segment->paged) {
         return NULL;
     }
     gs_lock_take(&heap->lock);
-    if (!gs_heap_is_dead(heap) && hold(block) && begin_free(heap, block)) {
+    if (!gs_heap_is_dead(heap) && ensure_claimed(block) && count_free(heap, block)) {
         segment->retained = segment->in_free = true;
         gs_free_became_idle(heap, segment->bytes, gs_free_wants(heap, segment->bytes));
-        out = gs_block_release(heap, block); /* a retained segment: released detached */
+        /* A retained segment is detached as soon as its last block is released. */
+        detached = gs_block_release(heap, block);
     }
     gs_lock_drop(&heap->lock);
-    return out;
+    return detached;
 }
 
 void gs_block_release_claim(struct gs_block *block)

@@ -122,8 +122,8 @@ static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
  * first times, blocks that have just become ready are tried before memory is given back:
  * they may suffice, and giving back may wait for the device.
  */
-static bool relieve(struct gs_heap *heap, const struct gs_request *request, size_t bytes,
-                    bool first)
+static bool reclaim_unused(struct gs_heap *heap, const struct gs_request *request,
+                           size_t bytes, bool first)
 {
     struct gs_pool *pool = heap->pool;
     bool ready = false;
@@ -259,8 +259,9 @@ static enum gs_status make_do(struct gs_heap *heap, const struct gs_request *req
     if (status != GS_ERR_NOT_FOUND || !gs_heap_is_idle(heap)) {
         return status;
     }
-    return relieve(heap, request, missing, false) ? try_again(heap, request, false, out)
-                                                  : GS_ERR_NOT_FOUND;
+    return reclaim_unused(heap, request, missing, false)
+               ? try_again(heap, request, false, out)
+               : GS_ERR_NOT_FOUND;
 }
 
 /*
@@ -271,8 +272,9 @@ static enum gs_status make_do(struct gs_heap *heap, const struct gs_request *req
  * another round. Out of memory is reported only if the driver's answer is newer than
  * every change.
  */
-static enum gs_status climb(struct gs_heap *heap, const struct gs_request *request,
-                            size_t bytes, struct gs_block **out, int *native)
+static enum gs_status grow_in_steps(struct gs_heap *heap,
+                                    const struct gs_request *request, size_t bytes,
+                                    struct gs_block **out, int *native)
 {
     struct gs_pool *pool = heap->pool;
     uint64_t asked = 0;  /* the generation of the driver's last answer */
@@ -306,9 +308,9 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
             gs_reclaim_refused(heap);
             asked = generation;
         }
-        if (!relieve(heap, request,
-                     round < EXACT_ROUNDS ? gs_reclaim_missing(heap) : SIZE_MAX,
-                     round < LOOKS) &&
+        if (!reclaim_unused(heap, request,
+                            round < EXACT_ROUNDS ? gs_reclaim_missing(heap) : SIZE_MAX,
+                            round < LOOKS) &&
             !gs_reclaim_changed(heap, generation, shares ? 0 : enough)) {
             last = asked != generation;
             if (last) { /* the driver's answer is older than the last change */
@@ -378,7 +380,7 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
         status = try_again(heap, request, false, out);
         return status == GS_ERR_NOT_FOUND ? GS_ERR_UNPOOLABLE : status;
     }
-    status = climb(heap, request, booked, out, &code);
+    status = grow_in_steps(heap, request, booked, out, &code);
     gs_reclaim_unbook(heap, booked);
     if (status == GS_ERR_NOMEM && !request->large && gs_segment_reopen(heap)) {
         status = last_try(heap, request, out);

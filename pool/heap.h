@@ -161,7 +161,7 @@ struct gs_segment {
     uint32_t occupied; /* blocks that are live, claimed, pending, ready or cached */
     bool retained;     /* takes no new allocation */
     bool mapped;       /* belongs to its heap; false before, and once detached or dead */
-    bool in_free;      /* detached by gs_block_take_out; not the pool's to free */
+    bool in_free;      /* detached by gs_block_detach; not the pool's to free */
 };
 
 enum gs_idle_part { GS_IDLE_LARGE, GS_IDLE_SHARED, GS_IDLE_PARTS };

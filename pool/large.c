@@ -104,8 +104,8 @@ struct gs_block *gs_large_fit(const struct gs_table *blocks,
 
 /* Returns true if every member of the tree belongs in the bin. The tree is ordered by
  * size, so the first and the last member decide. */
-static bool belong(const struct gs_table *blocks, const struct gs_large_row *row,
-                   const struct gs_tree *tree, unsigned bin)
+static bool all_fit_bin(const struct gs_table *blocks, const struct gs_large_row *row,
+                        const struct gs_tree *tree, unsigned bin)
 {
     const struct gs_block *block = gs_table_at(blocks, tree->first, sizeof(*block));
 
@@ -129,7 +129,7 @@ bool gs_large_check(const struct gs_table *blocks, const struct gs_large_row *ro
         if (bit != (tree->root != 0) ||
             (row->summary >> (bin / 64) & 1) != (row->words[bin / 64] != 0) ||
             !gs_tree_check(blocks, tree, -1, count) ||
-            (bit && !belong(blocks, row, tree, bin))) {
+            (bit && !all_fit_bin(blocks, row, tree, bin))) {
             return false;
         }
     }

@@ -32,7 +32,7 @@ static _Thread_local unsigned turns;
 /* ---- giving back ------------------------------------------------------------------- */
 
 /* The segment of the heap that has been idle longest, or NULL. heap->lock is held. */
-static struct gs_segment *oldest(const struct gs_heap *heap)
+static struct gs_segment *longest_idle(const struct gs_heap *heap)
 {
     struct gs_segment *found = NULL;
 
@@ -69,7 +69,8 @@ static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
     size_t given = 0;
 
     gs_lock_take(&heap->lock);
-    while ((segment = oldest(heap)) && (given < bytes || segment->idle_since < limit)) {
+    while ((segment = longest_idle(heap)) &&
+           (given < bytes || segment->idle_since < limit)) {
         given += segment->bytes;
         take(heap, segment, limit);
         *end = segment;
@@ -88,7 +89,7 @@ static size_t give_one(struct gs_heap *heap, uint64_t limit, bool any)
     size_t given = 0;
 
     gs_lock_take(&heap->lock);
-    segment = oldest(heap);
+    segment = longest_idle(heap);
     if (segment && !any && segment->idle_since >= limit) {
         segment = NULL;
     }
@@ -105,7 +106,8 @@ static size_t give_one(struct gs_heap *heap, uint64_t limit, bool any)
 /* ---- the limit --------------------------------------------------------------------- */
 
 /* Books the larger of the two sizes that fits the limit; 0: neither fits. */
-static size_t book(struct gs_heap *heap, size_t preferred, size_t least, size_t *missing)
+static size_t book_either(struct gs_heap *heap, size_t preferred, size_t least,
+                          size_t *missing)
 {
     if (gs_reclaim_book(heap, preferred, missing)) {
         return preferred;
@@ -143,7 +145,7 @@ size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
 {
     size_t least = gs_request_least(request);
     size_t missing = 0;
-    size_t booked = book(heap, preferred, least, &missing);
+    size_t booked = book_either(heap, preferred, least, &missing);
 
     if (GS_LIKELY(booked)) {
         return booked;
@@ -151,10 +153,10 @@ size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
     /* Blocks that settle may go to the backend at once, which lowers the missing
      * bytes. */
     gs_pool_settle(heap->pool, heap->device);
-    booked = book(heap, preferred, least, &missing);
+    booked = book_either(heap, preferred, least, &missing);
     if (!booked) {
         make_room(heap, missing);
-        booked = book(heap, preferred, least, &missing);
+        booked = book_either(heap, preferred, least, &missing);
     }
     if (!booked) {
         gs_reclaim_want(heap, missing);
@@ -194,8 +196,8 @@ bool gs_heap_wants_maintenance(const struct gs_heap *heap)
 /* Drains the cache tiers, and polls the pending blocks, once per `period_ns`: cached
  * blocks would otherwise keep their segments from ever being idle. `next`: the time of
  * the next drain. */
-static void settle(struct gs_heap *heap, uint64_t now, _Atomic uint64_t *next,
-                   uint64_t period_ns)
+static void drain_if_due(struct gs_heap *heap, uint64_t now, _Atomic uint64_t *next,
+                         uint64_t period_ns)
 {
     uint64_t at = atomic_load(next);
 
@@ -246,7 +248,7 @@ size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes)
     atomic_store(&heap->due, false);
     atomic_store(&heap->maintenance_at, now + gs_limits_period_ns(pool));
     end_shortage(pool, i, now);
-    settle(heap, now, &heap->drain_at, pool->age_ns);
+    drain_if_due(heap, now, &heap->drain_at, pool->age_ns);
     wanted = gs_reclaim_take_wanted(pool, heap->device);
     if (bytes < wanted) {
         bytes = wanted;
@@ -299,7 +301,7 @@ bool gs_heap_has_aged(struct gs_heap *heap)
         return false;
     }
     gs_lock_take(&heap->lock);
-    segment = oldest(heap);
+    segment = longest_idle(heap);
     aged = segment && segment->idle_since < limit;
     pending = heap->pending_head != 0;
     gs_lock_drop(&heap->lock);
@@ -324,8 +326,8 @@ bool gs_heap_may_give(struct gs_heap *heap)
  * segments counts from then on, and where `bytes` is more than is idle. */
 static void settle_for(struct gs_heap *heap, size_t bytes)
 {
-    settle(heap, gs_clock_coarse(), &heap->thread_drain_at,
-           gs_limits_drain_ns(heap->pool));
+    drain_if_due(heap, gs_clock_coarse(), &heap->thread_drain_at,
+                 gs_limits_drain_ns(heap->pool));
     if (bytes > gs_limits_idle(heap)) {
         gs_tiers_drain(heap);
     }

@@ -26,7 +26,8 @@ static void note_mapped(void *memory, size_t bytes)
     __atomic_store_n(&mapped[number].bytes, bytes, __ATOMIC_RELEASE);
 }
 
-static uint32_t noted(void)
+/* The number of recorded mappings. */
+static uint32_t mapping_count(void)
 {
     uint32_t count = __atomic_load_n(&mapped_count, __ATOMIC_ACQUIRE);
 
@@ -35,7 +36,7 @@ static uint32_t noted(void)
 
 static void note_unmapped(const void *memory)
 {
-    for (uint32_t i = noted(); i-- > 0;) {
+    for (uint32_t i = mapping_count(); i-- > 0;) {
         if (__atomic_load_n(&mapped[i].begin, __ATOMIC_RELAXED) == (uintptr_t)memory &&
             __atomic_load_n(&mapped[i].bytes, __ATOMIC_ACQUIRE) != 0) {
             __atomic_store_n(&mapped[i].bytes, 0, __ATOMIC_RELEASE);
@@ -46,7 +47,7 @@ static void note_unmapped(const void *memory)
 
 bool gs_meta_visit(gs_meta_visitor visit, void *self)
 {
-    for (uint32_t i = 0; i < noted(); i++) {
+    for (uint32_t i = 0; i < mapping_count(); i++) {
         size_t bytes = __atomic_load_n(&mapped[i].bytes, __ATOMIC_ACQUIRE);
         if (bytes != 0) {
             visit(self, __atomic_load_n(&mapped[i].begin, __ATOMIC_RELAXED), bytes);

@@ -96,8 +96,8 @@ static struct gs_block *first_block(struct gs_heap *heap, struct gs_segment *seg
  * that is idle.
  * Errors: GS_ERR_UNPOOLABLE (dead or poisoned meanwhile), GS_ERR_HOST_NOMEM
  */
-static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
-                             const struct gs_request *request, struct gs_block **out)
+static enum gs_status add_segment(struct gs_heap *heap, struct gs_segment *segment,
+                                  const struct gs_request *request, struct gs_block **out)
 {
     struct gs_block *block;
     enum gs_status status;
@@ -177,7 +177,7 @@ static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *reque
         goto give_back;
     }
     gs_lock_take(&heap->lock);
-    status = settle(heap, segment, request, out);
+    status = add_segment(heap, segment, request, out);
     gs_lock_drop(&heap->lock);
     if (status == GS_OK) {
         return GS_OK;

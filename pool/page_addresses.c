@@ -21,7 +21,7 @@ struct span {
 /* ---- sorted arrays; the lock is held ------------------------------------------------
  */
 
-/* Each item begins with its address. */
+/* The address of an item: each item begins with it. */
 static uint64_t addr_of(const struct gs_page_array *array, size_t item_bytes,
                         size_t index)
 {

@@ -170,8 +170,9 @@ static void set_mapped(struct gs_page_store *store, uint64_t addr, bool mapped)
 /* ---- operations ---------------------------------------------------------------------
  */
 
-/* An operation failed that cannot fail on a working device. Always false. */
-static bool breaks(struct gs_page_store *store)
+/* Marks the store broken after an operation that cannot fail on a working device has
+ * failed. Always returns false. */
+static bool mark_broken(struct gs_page_store *store)
 {
     atomic_store(&store->broken, true);
     return false;
@@ -181,7 +182,7 @@ static bool breaks(struct gs_page_store *store)
 static void unmap_last(struct gs_page_store *store, uint64_t addr, size_t bytes)
 {
     if (!store->ops->unmap(store->self, addr, bytes)) {
-        (void)breaks(store);
+        (void)mark_broken(store);
     }
 }
 
@@ -201,7 +202,7 @@ static enum gs_status create_at(struct gs_page_store *store, uint64_t addr, size
         }
         unmap_last(store, addr, bytes);
     } else {
-        (void)breaks(store);
+        (void)mark_broken(store);
     }
     store->ops->release(store->self, piece.handle, bytes);
     return GS_ERR_BACKEND;
@@ -219,7 +220,7 @@ static bool unmap_range(struct gs_page_store *store, uint64_t addr, size_t bytes
     struct piece piece;
 
     if (!store->ops->unmap(store->self, addr, bytes)) {
-        return breaks(store);
+        return mark_broken(store);
     }
     for (size_t done = 0;
          done < bytes && first_piece(store, addr + done, bytes - done, &piece);
@@ -263,7 +264,8 @@ static bool divide_here(struct gs_page_store *store, const struct piece *piece,
 {
     return unmap_range(store, piece->addr, piece->bytes) &&
            divide(store, piece, cut, piece->addr) &&
-           (store->ops->allow(store->self, piece->addr, piece->bytes) || breaks(store));
+           (store->ops->allow(store->self, piece->addr, piece->bytes) ||
+            mark_broken(store));
 }
 
 /* Maps a piece that is not mapped at another address. */
@@ -279,7 +281,7 @@ static bool move_piece(struct gs_page_store *store, struct piece piece, uint64_t
         store->ops->release(store->self, piece.handle, piece.bytes);
         return false;
     }
-    return piece.mapped || breaks(store);
+    return piece.mapped || mark_broken(store);
 }
 
 /* Moves the first `taken` bytes of a range to another address. The addresses that they
@@ -297,7 +299,7 @@ static bool move_pages(struct gs_page_store *store, const struct gs_pages_from *
     }
     if (divided && !(divide(store, &last, end, to + (last.addr - from->addr)) &&
                      (store->ops->allow(store->self, end, last.addr + last.bytes - end) ||
-                      breaks(store)))) {
+                      mark_broken(store)))) {
         return false;
     }
     while (first_piece(store, from->addr, from->taken, &piece)) {
@@ -352,7 +354,7 @@ static bool gather(struct gs_page_store *store, const struct plan *plan, uint64_
 }
 
 /* Gives back everything after a failure in the midst. */
-static void scrap(struct gs_page_store *store, const struct plan *plan)
+static void release_all(struct gs_page_store *store, const struct plan *plan)
 {
     size_t kept = plan->base < plan->count ? plan->from[plan->base].bytes : 0;
 
@@ -406,7 +408,7 @@ static bool fill(struct gs_page_store *store, const struct plan *plan)
         return false;
     }
     return store->ops->allow(store->self, plan->addr + kept, plan->bytes - kept) ||
-           breaks(store);
+           mark_broken(store);
 }
 
 static enum gs_status make(struct gs_page_store *store, struct plan *plan, uint64_t *addr,
@@ -429,7 +431,7 @@ static enum gs_status make(struct gs_page_store *store, struct plan *plan, uint6
         return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_UNPOOLABLE;
     }
     if (!fill(store, plan)) {
-        scrap(store, plan);
+        release_all(store, plan);
         /* Where nothing was lost, the driver's plain calls may do. */
         return plan->count ? GS_ERR_BACKEND : GS_ERR_UNPOOLABLE;
     }

@@ -59,7 +59,7 @@ static void collect_ready(struct gs_heap *heap, struct gs_block *block, gs_fence
     }
 }
 
-/* Blocks in a row mostly have the same fence. */
+/* Releases the fences of the collected blocks, one call for each run of equal fences. */
 static void release_fences(struct gs_heap *heap, const struct harvest *harvest)
 {
     const struct gs_backend *backend = heap->backend;
@@ -81,7 +81,8 @@ static void release_fences(struct gs_heap *heap, const struct harvest *harvest)
     }
 }
 
-/* No lock is held. */
+/* Makes the collected blocks ready, and releases their fences and segments. No lock is
+ * held. */
 static void bring_in(struct gs_heap *heap, struct harvest *harvest)
 {
     gs_blocks_set_ready(heap, harvest->ready, harvest->ready_count);
@@ -120,7 +121,7 @@ static bool freed_before(const struct gs_block *block, uint64_t token)
 }
 
 /* The block behind `prev` on the list; 0: the first. heap->lock is held. */
-static uint32_t after(const struct gs_heap *heap, uint32_t prev)
+static uint32_t next_pending(const struct gs_heap *heap, uint32_t prev)
 {
     return prev ? gs_block_at(heap->pool, prev)->pending.next : heap->pending_head;
 }
@@ -155,13 +156,14 @@ static bool was_waited_for(const struct gs_heap *heap, gs_fence fence, gs_fence 
 
 /* Takes up to a batch of blocks freed before `token` off the list. Returns how many. The
  * lock is held. */
-static unsigned reap(struct gs_heap *heap, uint64_t token, struct harvest *harvest)
+static unsigned take_freed_before(struct gs_heap *heap, uint64_t token,
+                                  struct harvest *harvest)
 {
     unsigned count = 0;
     uint32_t id, prev = 0;
     gs_fence known = 0;
 
-    while (count < BATCH && (id = after(heap, prev)) != 0) {
+    while (count < BATCH && (id = next_pending(heap, prev)) != 0) {
         struct gs_block *block = gs_block_at(heap->pool, id);
 
         if (!freed_before(block, token)) {
@@ -203,7 +205,7 @@ static void retire(struct gs_heap *heap, uint64_t token, bool to_tcache)
                 heap->retired = token;
             }
         } else {
-            count = reap(heap, token, &harvest);
+            count = take_freed_before(heap, token, &harvest);
         }
         gs_lock_drop(&heap->lock);
         bring_in(heap, &harvest);
@@ -238,8 +240,8 @@ static void gather(const struct gs_heap *heap, struct poll *poll)
     size_t limit = poll->left < poll->most ? poll->left : poll->most;
 
     poll->count = 0;
-    for (uint32_t id = after(heap, poll->prev); id && poll->count < BATCH;
-         id = after(heap, id)) {
+    for (uint32_t id = next_pending(heap, poll->prev); id && poll->count < BATCH;
+         id = next_pending(heap, id)) {
         const struct gs_block *block = gs_block_at(heap->pool, id);
 
         if (!block->pending.fence) {
@@ -287,7 +289,7 @@ static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *har
     size_t done = 0;
 
     for (unsigned i = 0; i < poll->count;) {
-        uint32_t id = after(heap, poll->prev);
+        uint32_t id = next_pending(heap, poll->prev);
         struct gs_block *block = gs_block_at(heap->pool, id);
 
         if (id != poll->ids[i] || poll->answers[i] == GS_ERR_TIMEOUT) {

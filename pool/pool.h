@@ -183,14 +183,16 @@ bool gs_block_give_back(struct gs_block *block);
  */
 bool gs_block_goes_back(const struct gs_block *block);
 /*
- * Takes a claimed block and its segment out of the pool. The caller frees the segment's
- * memory itself, and then calls gs_segment_is_out. No request waits for that memory until
- * then: natively it would be in use until the program's free ends. Returns NULL, and does
- * nothing, if the block shares its segment or its heap is dead.
+ * Frees a claimed block and takes its segment out of the pool. The caller frees the
+ * segment's memory itself, and then calls gs_segment_was_freed. Until then no request
+ * waits for that memory: natively it would be in use until the program's free ends.
+ * Returns the segment; NULL, with nothing done, if the block shares its segment or its
+ * heap is dead.
  */
-struct gs_segment *gs_block_take_out(struct gs_block *block);
-/* The driver's free of the segment has ended; `freed`: with success. */
-void gs_segment_is_out(struct gs_segment *segment, bool freed);
+struct gs_segment *gs_block_detach(struct gs_block *block);
+/* Called when the driver's free of a detached segment has ended; `freed`: with success.
+ */
+void gs_segment_was_freed(struct gs_segment *segment, bool freed);
 /*
  * Queries the fences of some blocks that have waited longest. Complete ones are ready for
  * the calling thread first. Returns how many were complete.

@@ -157,8 +157,8 @@ static bool has_waited(const struct gs_reclaim *reclaim, const struct waiter *wa
     return !busy_before(reclaim, waiter->issued) || is_served(reclaim, waiter);
 }
 
-/* The lock is held. */
-static void wake(struct gs_reclaim *reclaim)
+/* Wakes the threads that have waited long enough. The lock is held. */
+static void wake_waiters(struct gs_reclaim *reclaim)
 {
     for (struct gs_link *link = reclaim->waiters.next; link != &reclaim->waiters;
          link = link->next) {
@@ -183,7 +183,7 @@ static void end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
     if (changed) {
         next_generation(reclaim);
     }
-    wake(reclaim);
+    wake_waiters(reclaim);
 }
 
 void gs_reclaim_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
@@ -325,7 +325,7 @@ void gs_reclaim_bury(struct gs_heap *heap, size_t bytes)
     enter(&heap->pool->reclaim);
     account(heap, -(int64_t)bytes);
     next_generation(&heap->pool->reclaim);
-    wake(&heap->pool->reclaim);
+    wake_waiters(&heap->pool->reclaim);
     leave(&heap->pool->reclaim);
 }
 

@@ -54,7 +54,8 @@ static bool is_idle(const struct gs_heap *heap, const struct gs_segment *segment
 }
 
 /* The idle segment behind this one, or NULL. */
-static struct gs_segment *behind(struct gs_heap *heap, const struct gs_segment *segment)
+static struct gs_segment *next_idle(struct gs_heap *heap,
+                                    const struct gs_segment *segment)
 {
     struct gs_segment *next =
         gs_pages_find(&heap->pool->pages, segment->addr + segment->bytes);
@@ -88,7 +89,7 @@ static struct run exact_run(struct gs_heap *heap, size_t bytes)
         for (struct gs_segment *each = first; each && run.bytes < bytes && looks;
              looks--) {
             run.bytes += each->bytes;
-            each = behind(heap, each);
+            each = next_idle(heap, each);
         }
         if (run.bytes == bytes) {
             return run;
@@ -99,8 +100,8 @@ static struct run exact_run(struct gs_heap *heap, size_t bytes)
 
 /* Detaches the segments of a run, of which `taken` bytes are needed. heap->lock is
  * held. */
-static void take(struct gs_heap *heap, struct taking *taking, struct run run,
-                 size_t taken)
+static void detach_run(struct gs_heap *heap, struct taking *taking, struct run run,
+                       size_t taken)
 {
     struct gs_segment *next = run.first;
     struct gs_pages_from *from;
@@ -114,7 +115,7 @@ static void take(struct gs_heap *heap, struct taking *taking, struct run run,
     while (from->bytes < taken) {
         struct gs_segment *segment = next;
 
-        next = behind(heap, segment);
+        next = next_idle(heap, segment);
         from->bytes += segment->bytes;
         gs_segment_detach(heap, segment);
         segment->next_detached = taking->chain;
@@ -133,7 +134,7 @@ static void take_runs(struct gs_heap *heap, struct taking *taking, size_t bytes)
         if (!run.first) {
             return;
         }
-        take(heap, taking, run, run.bytes < missing ? run.bytes : missing);
+        detach_run(heap, taking, run, run.bytes < missing ? run.bytes : missing);
     }
 }
 
@@ -174,8 +175,8 @@ static void end_stay(struct gs_heap *heap, struct taking *taking, bool returned)
 }
 
 /* Calls the backend. `in_place`: one run suffices. */
-static enum gs_status call(struct gs_heap *heap, const struct taking *taking,
-                           size_t bytes, bool in_place, uint64_t *addr)
+static enum gs_status call_backend(struct gs_heap *heap, const struct taking *taking,
+                                   size_t bytes, bool in_place, uint64_t *addr)
 {
     uint64_t began_ns = in_place ? 0 : gs_now_ns();
     int native;
@@ -201,7 +202,7 @@ static void put_back(struct gs_heap *heap, const struct taking *taking, bool who
     }
 }
 
-/* These segments have neither been given back nor mapped. */
+/* Takes segments that were neither returned nor mapped out of the counts. */
 static void correct_counts(struct gs_heap *heap, unsigned unmapped, unsigned mapped)
 {
     gs_lock_take(&heap->lock);
@@ -210,7 +211,8 @@ static void correct_counts(struct gs_heap *heap, unsigned unmapped, unsigned map
     gs_lock_drop(&heap->lock);
 }
 
-static unsigned rests(const struct taking *taking)
+/* The number of ranges of which a part remains. */
+static unsigned count_remainders(const struct taking *taking)
 {
     unsigned count = 0;
 
@@ -228,7 +230,7 @@ static enum gs_status make(struct gs_heap *heap, const struct gs_request *reques
     enum gs_status status;
     uint64_t addr;
 
-    status = call(heap, taking, request->rounded, in_place, &addr);
+    status = call_backend(heap, taking, request->rounded, in_place, &addr);
     if (status == GS_ERR_BACKEND) {
         end_stay(heap, taking, true);
         return GS_ERR_NOT_FOUND;
@@ -236,7 +238,8 @@ static enum gs_status make(struct gs_heap *heap, const struct gs_request *reques
     if (status == GS_OK) {
         put_back(heap, taking, false);
         status = gs_segment_adopt_pages(heap, request, addr, request->rounded, out);
-        correct_counts(heap, taking->segments, rests(taking) + (fresh ? 0 : 1));
+        correct_counts(heap, taking->segments,
+                       count_remainders(taking) + (fresh ? 0 : 1));
         if (status == GS_OK) {
             gs_limits_served(heap, request->rounded);
         }
@@ -258,7 +261,7 @@ static bool take_one(struct gs_heap *heap, struct taking *taking, size_t bytes,
     gs_lock_take(&heap->lock);
     run = exact ? exact_run(heap, bytes) : best_run(heap, bytes);
     if (run.bytes >= bytes) {
-        take(heap, taking, run, bytes);
+        detach_run(heap, taking, run, bytes);
     }
     gs_lock_drop(&heap->lock);
     return taking->count > 0;

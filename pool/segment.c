@@ -139,7 +139,7 @@ void gs_segments_return(struct gs_segment *detached)
     }
 }
 
-void gs_segment_is_out(struct gs_segment *segment, bool freed)
+void gs_segment_was_freed(struct gs_segment *segment, bool freed)
 {
     struct gs_heap *heap = gs_segment_heap(segment);
 

@@ -14,8 +14,8 @@ static uint64_t priority_of(const struct gs_sorted *tree,
     return hash ^ hash >> 32;
 }
 
-static bool before(const struct gs_sorted *tree, const struct gs_sorted_node *a,
-                   const struct gs_sorted_node *b)
+static bool is_before(const struct gs_sorted *tree, const struct gs_sorted_node *a,
+                      const struct gs_sorted_node *b)
 {
     return gs_sorted_less(tree->key_of(a), tree->key_of(b));
 }
@@ -27,12 +27,12 @@ void gs_sorted_insert(struct gs_sorted *tree, struct gs_sorted_node *node)
     uint64_t priority = priority_of(tree, node);
 
     while (*link && priority_of(tree, *link) >= priority) {
-        link = before(tree, *link, node) ? &(*link)->more : &(*link)->less;
+        link = is_before(tree, *link, node) ? &(*link)->more : &(*link)->less;
     }
     struct gs_sorted_node *rest = *link;
     *link = node;
     while (rest) { /* what was below divides around the node */
-        if (before(tree, rest, node)) {
+        if (is_before(tree, rest, node)) {
             *less = rest;
             less = &rest->more;
             rest = rest->more;
@@ -50,7 +50,7 @@ void gs_sorted_remove(struct gs_sorted *tree, struct gs_sorted_node *node)
     struct gs_sorted_node **link = &tree->root, *less = node->less, *more = node->more;
 
     while (*link != node) {
-        link = before(tree, *link, node) ? &(*link)->more : &(*link)->less;
+        link = is_before(tree, *link, node) ? &(*link)->more : &(*link)->less;
     }
     while (less && more) { /* what was below joins */
         if (priority_of(tree, less) >= priority_of(tree, more)) {

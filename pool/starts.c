@@ -82,7 +82,7 @@ static uint32_t most_of(const struct gs_starts_table *table)
 }
 
 /* Empties a table that no new reader enters; a reader still in it finds nothing. */
-static void empty(struct gs_starts_table *table)
+static void clear_table(struct gs_starts_table *table)
 {
     int saved = errno;
     size_t mask = mask_of(table);
@@ -124,7 +124,7 @@ static uint32_t insert(struct gs_starts_table *table, const struct gs_block *blo
     size_t mask = mask_of(table), at = home_of(hash, mask);
     uint32_t was;
 
-    for (; (was = slot_at(table, at)) && was != GS_STARTS_GRAVE; at = (at + 1) & mask) {
+    for (; (was = slot_at(table, at)) && was != GS_STARTS_DELETED; at = (at + 1) & mask) {
     }
     set_slot(table, at, block->id | tag_of(hash));
     return was;
@@ -136,7 +136,7 @@ static void insert_all(struct gs_pool *pool, struct gs_starts_table *to,
     for (size_t i = 0; i <= mask_of(from); i++) {
         uint32_t slot = slot_at(from, i);
 
-        if (slot && slot != GS_STARTS_GRAVE) {
+        if (slot && slot != GS_STARTS_DELETED) {
             (void)insert(to, gs_block_at(pool, slot & (GS_TABLE_IDS - 1)));
         }
     }
@@ -159,12 +159,12 @@ static enum gs_status grow(struct gs_pool *pool, struct gs_starts *starts)
     atomic_store_explicit(&starts->table, table, memory_order_release);
     starts->most = most_of(table);
     atomic_fetch_add_explicit(&starts->version, 2, memory_order_release);
-    empty(old);
+    clear_table(old);
     return GS_OK;
 }
 
 /* Rearranges in place. Readers whose search fails wait while the version is odd. */
-static enum gs_status sweep_graves(struct gs_pool *pool, struct gs_starts *starts)
+static enum gs_status sweep_deleted(struct gs_pool *pool, struct gs_starts *starts)
 {
     struct gs_starts_table *table = table_of(starts), *copy;
     size_t mask = mask_of(table);
@@ -189,39 +189,40 @@ static enum gs_status sweep_graves(struct gs_pool *pool, struct gs_starts *start
 
 enum gs_status gs_starts_make_room(struct gs_pool *pool, struct gs_starts *starts)
 {
-    enum gs_status status = starts->used >= starts->most / 2 ? grow(pool, starts)
-                                                             : sweep_graves(pool, starts);
+    enum gs_status status = starts->used >= starts->most / 2
+                                ? grow(pool, starts)
+                                : sweep_deleted(pool, starts);
 
     if (status == GS_OK) {
-        starts->graves = 0;
+        starts->deleted = 0;
     }
     return status;
 }
 
 void gs_starts_put(struct gs_starts *starts, const struct gs_block *block)
 {
-    if (insert(table_of(starts), block) == GS_STARTS_GRAVE) {
-        starts->graves--;
+    if (insert(table_of(starts), block) == GS_STARTS_DELETED) {
+        starts->deleted--;
     }
     starts->used++;
 }
 
 /* Frees the slot at `at`. Its run may end there now. */
-static void bury(struct gs_starts *starts, struct gs_starts_table *table, size_t at)
+static void free_slot(struct gs_starts *starts, struct gs_starts_table *table, size_t at)
 {
     size_t mask = mask_of(table);
 
     starts->used--;
     if (slot_at(table, (at + 1) & mask)) {
-        set_slot(table, at, GS_STARTS_GRAVE);
-        starts->graves++;
+        set_slot(table, at, GS_STARTS_DELETED);
+        starts->deleted++;
         return;
     }
     set_slot(table, at, 0);
-    for (at = (at - 1) & mask; slot_at(table, at) == GS_STARTS_GRAVE;
+    for (at = (at - 1) & mask; slot_at(table, at) == GS_STARTS_DELETED;
          at = (at - 1) & mask) {
         set_slot(table, at, 0);
-        starts->graves--;
+        starts->deleted--;
     }
 }
 
@@ -236,7 +237,7 @@ void gs_starts_drop(struct gs_starts *starts, const struct gs_block *block)
         assert(slot_at(table, at));
         at = (at + 1) & mask;
     }
-    bury(starts, table, at);
+    free_slot(starts, table, at);
 }
 
 void gs_starts_clear(struct gs_starts *starts)
@@ -245,8 +246,8 @@ void gs_starts_clear(struct gs_starts *starts)
 
     atomic_store_explicit(&starts->table, &no_table, memory_order_release);
     atomic_fetch_add_explicit(&starts->version, 2, memory_order_release);
-    empty(table);
-    starts->used = starts->graves = starts->most = 0;
+    clear_table(table);
+    starts->used = starts->deleted = starts->most = 0;
 }
 
 struct gs_block *gs_starts_find(const struct gs_pool *pool,

@@ -28,7 +28,9 @@ struct gs_segment;
 #define GS_STARTS_MIN_BITS 10u
 #define GS_STARTS_MAX_BITS 29u
 #define GS_STARTS_TAG_BITS 28u /* the id is below, four bits of the hash above */
-#define GS_STARTS_GRAVE    ((uint32_t)15 << GS_STARTS_TAG_BITS) /* id 0: a deleted slot */
+#define GS_STARTS_DELETED                                                                \
+    ((uint32_t)15 << GS_STARTS_TAG_BITS) /* id 0: a deleted slot                         \
+                                          */
 
 /* Memory that reads as zero is an empty table, of one slot. The fields that every call
  * reads lie some lines into the page: the first lines of all pages share a set of the
@@ -43,7 +45,7 @@ struct gs_starts_table {
 struct gs_starts {
     _Atomic(struct gs_starts_table *) table;
     _Atomic uint32_t version; /* odd while a table is being rearranged in place */
-    uint32_t used, graves;    /* slots of `table` ... */
+    uint32_t used, deleted;   /* slots of `table` ... */
     uint32_t most;            /* ... and of both together, so that runs stay short */
     /* By bits. Former tables are empty, but stay mapped. */
     struct gs_starts_table *tables[GS_STARTS_MAX_BITS + 1];
@@ -59,7 +61,7 @@ enum gs_status gs_starts_make_room(struct gs_pool *pool,
 static inline enum gs_status gs_starts_reserve(struct gs_pool *pool,
                                                struct gs_starts *starts)
 {
-    return GS_LIKELY(starts->used + starts->graves < starts->most)
+    return GS_LIKELY(starts->used + starts->deleted < starts->most)
                ? GS_OK
                : gs_starts_make_room(pool, starts);
 }

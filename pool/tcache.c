@@ -111,7 +111,7 @@ static void grow_known(struct gs_tcache *first)
 }
 
 /* Enters a thread cache that was bound to the heap. */
-static void know(struct gs_tcache *tcache, const struct gs_heap *heap)
+static void add_known(struct gs_tcache *tcache, const struct gs_heap *heap)
 {
     struct gs_tcache *first = gs_tcaches_own;
 
@@ -266,7 +266,7 @@ static size_t share_of(const struct gs_tiers *tiers)
 
 /* Adds the thread cache to its heap's list. The owner may enter at once, unless the tiers
  * are suspended. tiers->lock is held. */
-static void enlist(struct gs_tcache *tcache, struct gs_heap *heap)
+static void add_to_heap(struct gs_tcache *tcache, struct gs_heap *heap)
 {
     struct gs_tiers *tiers = heap->tiers;
     uint32_t suspended = atomic_load_explicit(&tiers->suspended, memory_order_relaxed);
@@ -318,7 +318,7 @@ static bool bind(struct gs_tcache *tcache, struct gs_heap *heap,
         gs_lock_drop(&tiers->lock);
         return false;
     }
-    enlist(tcache, heap);
+    add_to_heap(tcache, heap);
     shared = tiers->tcache_count <= tiers->shares &&
              rounded(tiers->tcache_count) + tiers->shares / SHARES >= tiers->shares;
     if (shared) {
@@ -362,7 +362,7 @@ struct gs_tcache *gs_tcache_search(struct gs_heap *heap)
     if (!bound) {
         return NULL;
     }
-    know(tcache, heap);
+    add_known(tcache, heap);
     gs_tcache_mine = tcache;
     return tcache;
 }

@@ -100,8 +100,8 @@ static struct gs_cache *stream_of(struct gs_tcache *tcache, struct gs_tiers *tie
 static_assert(GS_STREAMS == 16, "the key's hash has as many values");
 
 /* Moves one class's chain one tier down, or further if that tier is full. */
-static void sink(struct gs_tcache *tcache, struct gs_heap *heap, unsigned class,
-                 struct gs_chain *chain, struct gs_segment **detached)
+static void move_down(struct gs_tcache *tcache, struct gs_heap *heap, unsigned class,
+                      struct gs_chain *chain, struct gs_segment **detached)
 {
     struct gs_tiers *tiers = heap->tiers;
     struct gs_cache *cache;
@@ -126,8 +126,8 @@ static void sink(struct gs_tcache *tcache, struct gs_heap *heap, unsigned class,
 }
 
 /* Moves a thread cache's stack to the chain, except the youngest `keep` blocks. */
-static void cut(struct gs_tcache *tcache, unsigned class, uint32_t keep,
-                struct gs_chain *chain)
+static void take_older(struct gs_tcache *tcache, unsigned class, uint32_t keep,
+                       struct gs_chain *chain)
 {
     struct gs_stack *stack = &tcache->stacks[class];
     struct gs_block **link = &stack->top, *block;
@@ -157,14 +157,14 @@ static void give_way(struct gs_tcache *tcache, unsigned class, uint32_t count,
                      struct gs_chain *chain)
 {
     if (gs_retention_lost(tcache, class, count)) {
-        cut(tcache, class, 0, chain);
+        take_older(tcache, class, 0, chain);
     }
 }
 
 /* Evicts the older half of class after class, until the thread cache holds at most `most`
  * bytes. Blocks for the segments go there together. */
-static void lighten(struct gs_tcache *tcache, struct gs_heap *heap, size_t most,
-                    struct gs_segment **detached)
+static void evict_to(struct gs_tcache *tcache, struct gs_heap *heap, size_t most,
+                     struct gs_segment **detached)
 {
     struct gs_chain wide = {0};
 
@@ -178,13 +178,13 @@ static void lighten(struct gs_tcache *tcache, struct gs_heap *heap, size_t most,
         if (class >= GS_CLASS_EXACT) {
             uint32_t count = tcache->stacks[class].count;
 
-            cut(tcache, class, count / 2, &wide);
+            take_older(tcache, class, count / 2, &wide);
             give_way(tcache, class, count - count / 2, &wide);
         } else {
             struct gs_chain chain = {0};
 
-            cut(tcache, class, tcache->stacks[class].count / 2, &chain);
-            sink(tcache, heap, class, &chain, detached);
+            take_older(tcache, class, tcache->stacks[class].count / 2, &chain);
+            move_down(tcache, heap, class, &chain, detached);
         }
     }
     gs_chain_release(heap, &wide, detached);
@@ -204,14 +204,14 @@ void gs_tiers_spill(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t uni
     if (stack->count >= stack->limit) {
         struct gs_chain chain = {0};
 
-        cut(tcache, class, stack->limit / 2, &chain);
+        take_older(tcache, class, stack->limit / 2, &chain);
         if (class >= GS_CLASS_EXACT) {
             give_way(tcache, class, chain.count, &chain);
         }
-        sink(tcache, heap, class, &chain, detached);
+        move_down(tcache, heap, class, &chain, detached);
     }
     if (tcache->bytes + bytes > limit) {
-        lighten(tcache, heap, limit - (bytes > spared ? bytes : spared), detached);
+        evict_to(tcache, heap, limit - (bytes > spared ? bytes : spared), detached);
     }
 }
 
@@ -226,8 +226,8 @@ void gs_tiers_flush(struct gs_tcache *tcache, struct gs_heap *heap,
         if (!tcache->stacks[i].count) {
             continue;
         }
-        cut(tcache, i, 0, &chain);
-        sink(tcache, heap, i, &chain, detached);
+        take_older(tcache, i, 0, &chain);
+        move_down(tcache, heap, i, &chain, detached);
     }
     gs_chain_add_whole(tcache, &whole);
     gs_chain_release(heap, &whole, detached);

@@ -108,8 +108,8 @@ static uint64_t pages_of(size_t bytes)
  * few times the missing bytes: a huge one does not go for a trifle. The age counts
  * segments that became idle since, so time alone changes nothing.
  */
-static uint64_t dispensable(const struct gs_heap *heap, struct sizes *sizes,
-                            const struct gs_segment *segment, size_t bytes)
+static uint64_t trim_score(const struct gs_heap *heap, struct sizes *sizes,
+                           const struct gs_segment *segment, size_t bytes)
 {
     uint64_t pages = pages_of(segment->bytes), useful = pages_of(bytes) * USEFUL_SHARE;
     uint64_t age = heap->idle_turns - segment->idle_turn + 1;
@@ -120,8 +120,8 @@ static uint64_t dispensable(const struct gs_heap *heap, struct sizes *sizes,
 
 /* The idle segment of the part to give back first; of equal ones the least recently used.
  * NULL: none is left. heap->lock is held. */
-static struct gs_segment *choose(struct gs_heap *heap, enum gs_idle_part part,
-                                 size_t bytes, struct sizes *sizes)
+static struct gs_segment *choose_victim(struct gs_heap *heap, enum gs_idle_part part,
+                                        size_t bytes, struct sizes *sizes)
 {
     struct gs_link *idle = &heap->idle[part];
     struct gs_segment *best = NULL;
@@ -133,7 +133,7 @@ static struct gs_segment *choose(struct gs_heap *heap, enum gs_idle_part part,
     }
     for (struct gs_link *link = idle->next; link != idle; link = link->next) {
         struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, idle);
-        uint64_t value = dispensable(heap, sizes, segment, bytes);
+        uint64_t value = trim_score(heap, sizes, segment, bytes);
 
         if (best && value <= best_value) {
             continue;
@@ -159,7 +159,8 @@ static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t byt
     if (bytes < heap->idle_bytes[part]) {
         count_sizes(heap, part, &sizes);
     }
-    while (given < bytes && (segment = choose(heap, part, bytes - given, &sizes))) {
+    while (given < bytes &&
+           (segment = choose_victim(heap, part, bytes - given, &sizes))) {
         given += segment->bytes;
         gs_segment_detach(heap, segment);
         *end = segment;

@@ -67,7 +67,7 @@ choose_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
 }
 
 /* Returns true if recording is stopped now. */
-static inline bool stopped(struct gs_state *state)
+static inline bool is_stopped(struct gs_state *state)
 {
     return gs_record_is_detailed() && !gs_tracker_records(state->tracker);
 }
@@ -77,7 +77,7 @@ uint32_t gs_record_part_stack(struct gs_state *state)
     const struct gs_options *options = &state->options;
 
     if (!state->stacks || options->track_sample_bytes || options->track_min_bytes ||
-        stopped(state)) {
+        is_stopped(state)) {
         return 0;
     }
     return gs_stacks_capture(state->stacks);
@@ -223,7 +223,7 @@ uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uin
 
 void gs_record_refused(struct gs_state *state, const struct gs_call *call)
 {
-    if (!stopped(state)) {
+    if (!is_stopped(state)) {
         gs_tracker_add_failed(state->tracker, gs_call_device(call), call->kind);
     }
 }
@@ -312,7 +312,7 @@ bool gs_error_refuses(CUresult error)
 
 void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api)
 {
-    if (state->tracker && !stopped(state)) {
+    if (state->tracker && !is_stopped(state)) {
         struct gs_free_site site = gs_record_site(state, api, true);
         int device = gs_thread.context ? gs_thread.context->device : 0;
         gs_tracker_error_free(state->tracker, addr, device, &site);
@@ -322,7 +322,7 @@ void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api)
 void gs_record_not_idle(struct gs_state *state, const struct gs_context *context,
                         CUstream stream, uint64_t waited_ns, enum gs_api api)
 {
-    if (state->tracker && !stopped(state)) {
+    if (state->tracker && !is_stopped(state)) {
         struct gs_free_site site = gs_record_site(state, api, true);
         gs_tracker_error_not_idle(state->tracker, context->device,
                                   (uint64_t)(uintptr_t)stream, waited_ns, &site);

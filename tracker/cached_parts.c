@@ -148,8 +148,8 @@ void gs_cached_parts_add(struct gs_cached_parts *parts, const struct gs_part *pa
 /* ---- peaks ------------------------------------------------------------------------ */
 
 /* Keeps what is known of the device now. Returns the device as it was before. */
-static struct gs_parts_gone see(struct gs_cached_parts *parts,
-                                const struct gs_parts_now *now)
+static struct gs_parts_gone update_device(struct gs_cached_parts *parts,
+                                          const struct gs_parts_now *now)
 {
     struct gs_parts_gone *device = &parts->gone[now->device], before = *device;
 
@@ -165,7 +165,7 @@ void gs_cached_parts_hand_out(struct gs_cached_parts *parts, struct gs_part part
         return;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    const struct gs_parts_gone before = see(parts, now);
+    const struct gs_parts_gone before = update_device(parts, now);
     part.device = now->device;
     part.peak = now->peak;
     if (now->reserved_bytes > before.reserved_bytes && now->peak != before.seen) {
@@ -197,7 +197,7 @@ void gs_cached_parts_remove(struct gs_cached_parts *parts, uint64_t addr,
         return;
     }
     gs_tracker_lock_take(&parts->lock, GS_RANK_PARTS);
-    (void)see(parts, now);
+    (void)update_device(parts, now);
     size_t slot = slot_of(parts->table, addr);
     const struct gs_part *part = &parts->table->slots[slot];
     if (part->addr != 0 && part->peak != now->peak) {

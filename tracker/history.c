@@ -22,7 +22,7 @@
 
 /* Populates the pages at once if the kernel can (5.14). Older kernels add them at first
  * use. */
-static void touch(void *table, size_t bytes)
+static void populate(void *table, size_t bytes)
 {
     int saved_errno = errno;
 
@@ -42,7 +42,7 @@ struct gs_history_entry *gs_history_map(struct gs_tracker *tracker)
     if (!mapped) {
         return NULL;
     }
-    touch(mapped, bytes);
+    populate(mapped, bytes);
     if (__atomic_compare_exchange_n(&tracker->history, &table, mapped, false,
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return mapped;

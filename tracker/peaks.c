@@ -349,7 +349,7 @@ static void gather_table(struct gather *gather)
 }
 
 /* Returns the number of lists moved to the table so far. */
-static uint64_t spills(struct gs_tracker *tracker)
+static uint64_t spill_count(struct gs_tracker *tracker)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
     uint64_t count = tracker->since_spills;
@@ -375,12 +375,12 @@ static void gather_gone(struct gather *gather)
     struct gs_since *copy = gs_host_map(sizeof(*copy));
 
     for (unsigned i = 0; copy && i < TRIES; i++) {
-        uint64_t before = spills(gather->tracker);
+        uint64_t before = spill_count(gather->tracker);
 
         forget_gone(gather);
         gather_table(gather);
         gather_lists(gather, copy);
-        if (spills(gather->tracker) == before) {
+        if (spill_count(gather->tracker) == before) {
             break;
         }
     }

@@ -78,7 +78,7 @@ static uint64_t next_random(void)
     return z ^ z >> 31;
 }
 
-static void draw(uint64_t distance_bytes)
+static void draw_distance(uint64_t distance_bytes)
 {
     uint64_t u = (next_random() >> (64 - RANDOM_BITS)) + 1;
 
@@ -101,7 +101,7 @@ static GS_NOINLINE void begin(uint64_t distance_bytes)
         gs_sampling_seed((uint64_t)syscall(SYS_gettid) << 40 ^
                          (uint64_t)now.tv_sec * 1000000000u ^ (uint64_t)now.tv_nsec);
     }
-    draw(distance_bytes);
+    draw_distance(distance_bytes);
 }
 
 uint32_t gs_sampling_choose(const struct gs_sampling *sampling, uint64_t bytes)
@@ -120,7 +120,7 @@ uint32_t gs_sampling_choose(const struct gs_sampling *sampling, uint64_t bytes)
         own.left -= bytes;
         return GS_STACK_NOT_SAMPLED;
     }
-    draw(sampling->distance_bytes);
+    draw_distance(sampling->distance_bytes);
     return 0;
 }
 

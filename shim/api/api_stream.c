@@ -348,7 +348,7 @@ static CUresult wait_behind(CUstream join, const struct use *use)
     return result;
 }
 
-static bool lives(CUcontext context)
+static bool context_exists(CUcontext context)
 {
     CUcontext other = NULL;
     for (unsigned i = 0; other != context; i++) {
@@ -367,7 +367,7 @@ static CUresult free_after_wait(CUdeviceptr addr, const struct special *special)
     bool pushed;
     for (unsigned i = 0; result == CUDA_SUCCESS && i < special->count; i++) {
         CUcontext context = special->uses[i].context;
-        if (context && lives(context)) {
+        if (context && context_exists(context)) {
             result = gs_context_push(context, &pushed);
             result = pushed ? cuCtxSynchronize() : result;
             gs_context_pop(pushed);
@@ -390,8 +390,9 @@ static CUresult free_behind(CUdeviceptr addr, int device, CUstream stream,
                                   : free_after_wait(addr, special);
 }
 
-/* A free in a capture would become a node of the graph. */
-static CUresult free_beside_capture(CUdeviceptr addr)
+/* Frees outside a capture of the stream: a free inside it would become a node of the
+ * graph. */
+static CUresult free_outside_capture(CUdeviceptr addr)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     exchange(&mode);
@@ -410,7 +411,7 @@ static CUresult free_in(CUdeviceptr addr, int device, CUstream stream)
                     "memory that was allocated while its stream captured stays allocated "
                     "for the graph");
     } else if (gs_captures_stream(stream, false)) {
-        result = free_beside_capture(addr);
+        result = free_outside_capture(addr);
     } else if (special) {
         result = free_behind(addr, device, stream, special);
     } else {

@@ -62,7 +62,8 @@ const struct gpushim_functions gs_api_table = {
 };
 /* clang-format on */
 
-/* By the environment: the program may not have made its first CUDA call. */
+/* Whether the environment has GPUSHIM_ENABLE=off. The program may not have made its first
+ * CUDA call yet. */
 static bool is_switched_off(void)
 {
     struct room {

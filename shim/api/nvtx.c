@@ -65,7 +65,7 @@ static void name_of_text(const char *text, char out[GS_SCOPE_NAME_MAX + 1])
 }
 
 /* Writes wide characters as UTF-8: what fits in `size`. */
-static void narrow(const wchar_t *wide, char *out, size_t size)
+static void to_utf8(const wchar_t *wide, char *out, size_t size)
 {
     size_t length = 0;
     for (; wide && *wide && length + 5 <= size; wide++) {
@@ -102,7 +102,7 @@ static void name_of_event(const struct gs_nvtx_event *event,
             name = event->message;
             break;
         case GS_NVTX_UNICODE:
-            narrow(event->message, text, sizeof(text));
+            to_utf8(event->message, text, sizeof(text));
             name = text;
             break;
         default:
@@ -214,7 +214,7 @@ static int range_push(const char *text)
 static int range_push_wide(const wchar_t *wide)
 {
     char text[4 * GS_SCOPE_NAME_MAX], name[GS_SCOPE_NAME_MAX + 1];
-    narrow(wide, text, sizeof(text));
+    to_utf8(wide, text, sizeof(text));
     name_of_text(text, name);
     return push(NULL, name);
 }
@@ -241,7 +241,7 @@ static int range_pop(void)
     return pop(NULL);
 }
 
-/* A handle only has to differ from others. */
+/* Returns a handle of the domain, which only has to differ from all other handles. */
 static const void *create_domain(const void *name)
 {
     (void)name;
@@ -259,7 +259,7 @@ static const void *register_text(const void *domain, const char *text)
 static const void *register_wide(const void *domain, const wchar_t *wide)
 {
     char text[4 * GS_SCOPE_NAME_MAX];
-    narrow(wide, text, sizeof(text));
+    to_utf8(wide, text, sizeof(text));
     return register_text(domain, text);
 }
 

@@ -148,7 +148,8 @@ static bool backend_idle(void *self)
     return !gs_captures_active();
 }
 
-/* A request that finds no memory is then the driver's (entry_async.c). */
+/* Reclaims memory for a segment. If the request still finds none, the driver serves it
+ * (entry_async.c). */
 static bool backend_reclaim(void *self, size_t bytes, enum gs_shortage_kind kind)
 {
     const struct gs_async_heap *heap = self;

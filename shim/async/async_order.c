@@ -96,7 +96,7 @@ static void forget_own_streams(CUcontext home)
 /* Puts a heap without a context in the order of a stream of the current context, if this
  * is on the heap's device. All work of the ended context is over, so the heap has no
  * order to keep. */
-static void rehome(struct gs_async_heap *heap)
+static void bind_to_current(struct gs_async_heap *heap)
 {
     struct gs_state *state = gs_state_peek();
     const struct gs_context *context = state ? gs_context_current(state) : NULL;
@@ -115,7 +115,7 @@ static void rehome(struct gs_async_heap *heap)
 bool gs_async_pin(struct gs_async_heap *heap, CUcontext *home, CUstream *stream)
 {
     if (!gs_async_home_of(heap)) {
-        rehome(heap);
+        bind_to_current(heap);
     }
     gs_mutex_lock(&gs_async_lock);
     bool pinned = !heap->moving && heap->home;

@@ -164,7 +164,8 @@ void gs_args_event(struct gs_copy_call *call, CUevent event)
 
 /* ---- a box on each side ------------------------------------------------------------ */
 
-/* A box at address 0 belongs to an array. */
+/* Checks one side of a copy. A box at address 0 belongs to an array, which is not
+ * checked. */
 static void check_box(struct gs_copy_call *call, const struct gs_box *box, bool writes,
                       enum gs_copy_side side)
 {
@@ -183,7 +184,7 @@ void gs_args_write_rows(struct gs_copy_call *call, CUdeviceptr dst, size_t pitch
     check_box(call, &box, true, GS_SIDE_DEVICE);
 }
 
-/* An array is on the device. */
+/* The side of a copy that the memory type names. An array is on the device. */
 static struct gs_copy_end end_of(const struct gs_box *box, CUmemorytype type)
 {
     return (struct gs_copy_end){type == CU_MEMORYTYPE_HOST      ? GS_SIDE_HOST

@@ -86,7 +86,7 @@ static void free_held(struct deferred *list)
 
 /* Takes the blocks before it queries the driver: blocks deferred meanwhile have a fill of
  * their own. Returns GS_FILL_SETTLED only if there was a block. */
-static enum gs_fill_state settle(const struct gs_context *context)
+static enum gs_fill_state free_if_filled(const struct gs_context *context)
 {
     enum gs_fill_state state = GS_FILL_BUSY;
     struct deferred *list = take(context);
@@ -101,14 +101,14 @@ static enum gs_fill_state settle(const struct gs_context *context)
     return state;
 }
 
-static bool any(void)
+static bool has_deferred(void)
 {
     return __atomic_load_n(&deferred_blocks, __ATOMIC_RELAXED) != NULL;
 }
 
 bool gs_deferred_settle(const struct gs_context *context)
 {
-    return GS_UNLIKELY(any()) && settle(context) == GS_FILL_SETTLED;
+    return GS_UNLIKELY(has_deferred()) && free_if_filled(context) == GS_FILL_SETTLED;
 }
 
 bool gs_deferred_await(const struct gs_state *state, const struct gs_context *context)
@@ -116,8 +116,8 @@ bool gs_deferred_await(const struct gs_state *state, const struct gs_context *co
     struct gs_wait wait = {.nap_ns = NAP_NS,
                            .until_ns = gs_now_ns() +
                                        (uint64_t)state->options.pool_wait_ms * 1000000u};
-    while (any()) {
-        enum gs_fill_state now = settle(context);
+    while (has_deferred()) {
+        enum gs_fill_state now = free_if_filled(context);
         if (now != GS_FILL_BUSY) {
             return now == GS_FILL_SETTLED;
         }

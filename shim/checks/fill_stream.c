@@ -179,7 +179,7 @@ static enum gs_fill_state state_of(CUresult result)
 
 /* Queries the driver for the fill stream's late work; another thread may hold the fill
  * stream. The context is current. */
-static enum gs_fill_state settle(struct gs_fill_stream *fill_stream)
+static enum gs_fill_state query_late_work(struct gs_fill_stream *fill_stream)
 {
     enum gs_fill_state state = GS_FILL_SETTLED;
     if (__atomic_exchange_n(&fill_stream->taken, true, __ATOMIC_ACQ_REL)) {
@@ -202,7 +202,7 @@ enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context)
     struct gs_fill_stream *fill_stream =
         __atomic_load_n(fill_streams_of(context), __ATOMIC_ACQUIRE);
     for (; state == GS_FILL_SETTLED && fill_stream; fill_stream = fill_stream->next) {
-        state = settle(fill_stream);
+        state = query_late_work(fill_stream);
     }
     leave(&visit);
     return state;

@@ -51,7 +51,7 @@ static struct {
 
 /* ---- start ----------------------------------------------------------------------- */
 
-static bool any(const struct gs_options *options)
+static bool any_check_on(const struct gs_options *options)
 {
     return options->check_redzone_bytes > 0 || options->check_quarantine_bytes > 0 ||
            options->check_fill != GS_CHECK_FILL_OFF;
@@ -59,7 +59,7 @@ static bool any(const struct gs_options *options)
 
 void gs_redzones_adjust(struct gs_options *options)
 {
-    if (!options->enable || !any(options)) {
+    if (!options->enable || !any_check_on(options)) {
         return;
     }
     if (!options->pool || !options->track) {
@@ -94,7 +94,7 @@ void gs_redzones_start(const struct gs_options *options)
     zones.fill = (enum gs_check_fill)options->check_fill;
     gs_quarantine_start(options->check_quarantine_bytes,
                         options->pool_carve != GS_CARVE_MODE_ON);
-    gs_redzones_on = any(options);
+    gs_redzones_on = any_check_on(options);
     if (gs_redzones_on) {
         __atomic_store_n(&gs_ranges_watched, true, __ATOMIC_RELAXED);
     }
@@ -118,7 +118,7 @@ static void put(struct gs_redzone *zone)
     gs_mutex_unlock(&zones.lock);
 }
 
-static struct gs_redzone *cut(uint64_t begin, uint64_t end)
+static struct gs_redzone *cut_zones(uint64_t begin, uint64_t end)
 {
     gs_mutex_lock(&zones.lock);
     struct gs_redzone *list = gs_redzone_map_cut(&zones.map, begin, end);
@@ -205,8 +205,8 @@ static void count(const struct gs_state *state, enum gs_check_outcome which)
 }
 
 /* Checks a zone that is in no map and whose memory the caller owns. */
-static void inspect(struct gs_state *state, const struct gs_redzone *zone,
-                    const struct gs_allocation *was, uint16_t api)
+static void check_unmapped(struct gs_state *state, const struct gs_redzone *zone,
+                           const struct gs_allocation *was, uint16_t api)
 {
     struct gs_changed changed;
     enum gs_check_outcome answer = gs_fill_stream_compare(
@@ -222,10 +222,10 @@ static void inspect(struct gs_state *state, const struct gs_redzone *zone,
 static void clear(struct gs_state *state, uint64_t addr, size_t bytes, uint16_t api)
 {
     struct gs_redzone *next;
-    for (struct gs_redzone *zone = cut(addr, addr + bytes); zone; zone = next) {
+    for (struct gs_redzone *zone = cut_zones(addr, addr + bytes); zone; zone = next) {
         next = zone->right;
         if (!zone->live) { /* a live zone is of an ended context */
-            inspect(state, zone, NULL, api);
+            check_unmapped(state, zone, NULL, api);
         }
         free(zone);
     }
@@ -351,7 +351,7 @@ void gs_redzones_check_before_free(struct gs_state *state, struct gs_block *bloc
         was->addr = 0;
     }
     if (zone && answer == GS_CHECK_DONE) {
-        inspect(state, zone, was->addr ? was : NULL, gs_record_api(api));
+        check_unmapped(state, zone, was->addr ? was : NULL, gs_record_api(api));
     } else if (zone) {
         count(state, answer);
     }
@@ -516,7 +516,7 @@ void gs_redzones_context_ended(const struct gs_context *context)
     give_up(state, context);
 }
 
-static uint64_t unseen(void)
+static uint64_t count_unchecked(void)
 {
     uint64_t number = 0;
     struct gs_redzone zone;
@@ -541,7 +541,7 @@ void gs_redzones_finish(struct gs_state *state, bool again)
         return;
     }
     if (again) {
-        uint64_t number = unseen();
+        uint64_t number = count_unchecked();
         gs_tracker_count_check(state->tracker, GS_CHECK_END, number);
         __atomic_add_fetch(&zones.counted_for_exec, number, __ATOMIC_RELAXED);
     } else {

@@ -152,7 +152,7 @@ static bool reads_pageable(struct gs_state *state)
 /* ---- after the copy ---------------------------------------------------------------- */
 
 /* The submitting calls that the thread has begun. */
-static uint64_t submitted(void)
+static uint64_t calls_begun(void)
 {
     const struct gs_submissions *own = gs_thread.submissions;
     uint64_t sum = 0;
@@ -175,7 +175,7 @@ static bool is_unaligned(const struct gs_copy_call *call, bool to_host, enum mem
 static void add(struct gs_state *state, const struct gs_copy_call *call, uintptr_t where,
                 bool to_host, enum memory host, uint64_t took_ns)
 {
-    const uint64_t calls = submitted();
+    const uint64_t calls = calls_begun();
     const bool small = call->bytes <= GS_TRANSFER_SMALL_BYTES;
     const struct gs_transfer copy = {
         .call = call->function,
@@ -218,7 +218,7 @@ void gs_transfer_record(const struct gs_copy_call *call, uintptr_t where)
 void gs_transfer_waited(uintptr_t stream)
 {
     if (last.site != 0 && (stream == 0 || stream == last.stream) &&
-        last.calls == submitted()) {
+        last.calls == calls_begun()) {
         gs_transfers_add_wait(gs_transfer_table(), last.site);
         last.site = 0;
     }

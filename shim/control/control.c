@@ -188,7 +188,8 @@ static void serve(int segment)
 
 /* ---- the thread -------------------------------------------------------------------- */
 
-/* No signal goes to the number of a thread that has ended. */
+/* Clears the thread's number and waits for the wakers that have read it, so that none
+ * sends a signal to a thread that has ended. */
 static void hide_number(void)
 {
     struct gs_wait wait = {.nap_ns = NAP_NS};

@@ -10,7 +10,7 @@
 #include "shim/settings/process_start.h"
 #include "shim/statefile/state_file.h"
 
-/* A member of an object; the name goes first unless the text is the object's first. */
+/* Adds a member to an object that already has one. */
 static void add_number(struct gs_answer *out, const char *name, uint64_t value)
 {
     gs_answer_add(out, ",\"%s\":%llu", name, (unsigned long long)value);

@@ -36,8 +36,8 @@ static CUresult call_driver(const struct array_call *call)
     }
 }
 
-/* The bytes by the description, which is read after the driver has answered `result`
- * (gs_described); 0 if it is not readable. */
+/* The bytes by the description; 0 if it is not readable. `result` is the driver's answer,
+ * or CUDA_ERROR_UNKNOWN before the call (gs_described). */
 static size_t bytes_of(const struct array_call *call, CUresult result)
 {
     CUDA_ARRAY_DESCRIPTOR flat;
@@ -58,15 +58,17 @@ static size_t bytes_of(const struct array_call *call, CUresult result)
 
 /* ---- create ------------------------------------------------------------------------ */
 
-static CUresult create_known(struct gs_state *state, const struct array_call *call)
+static CUresult create_tracked(struct gs_state *state, const struct array_call *call)
 {
     const struct gs_call request =
         gs_call_in(gs_context_current(state), GS_MEMORY_ARRAY, call->api);
-    size_t bytes =
-        GS_UNLIKELY(gs_limits_charging) ? bytes_of(call, CUDA_ERROR_UNKNOWN) : 0;
+    size_t bytes = 0; /* the limit has to know them before the call */
+    if (GS_UNLIKELY(gs_limits_charging)) {
+        bytes = bytes_of(call, CUDA_ERROR_UNKNOWN);
+    }
     CUresult result = GS_SERVED(gs_retry(state, request.context, request.device, 0),
                                 request.device, bytes, call_driver(call));
-    /* Not earlier: the driver may refuse a call without reading its description. */
+    /* Read after the call: a success shows that the description is readable. */
     bytes = bytes_of(call, result);
     if (result == CUDA_SUCCESS) {
         gs_tell_allocated(state, &request, gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out),
@@ -83,7 +85,7 @@ static CUresult create(const struct array_call *call)
     if (!state) {
         return call_driver(call);
     }
-    CUresult result = create_known(state, call);
+    CUresult result = create_tracked(state, call);
     gs_leave_served(state);
     return result;
 }

@@ -112,8 +112,8 @@ static void set_location(struct gs_call *request, const struct gs_memory_locatio
 
 /* The answer to a request that does not fit the limit: the driver's own error comes
  * first, for a stream or a pool (NULL: the current one) that is none. */
-static CUresult refusal(CUresult refused, CUmemoryPool pool, CUstream stream,
-                        bool per_thread)
+static CUresult refusal_code(CUresult refused, CUmemoryPool pool, CUstream stream,
+                             bool per_thread)
 {
     const struct gs_real *real = gs_real();
     __typeof__(cuStreamIsCapturing) *ask =
@@ -163,7 +163,7 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
     int charged = dptr ? charged_to(&request, node) : -1;
     CUresult result = GS_SERVED_ELSE(gs_retry(state, home, request.device, bytes),
                                      charged, bytes, real(dptr, bytes, stream),
-                                     refusal(refused, NULL, stream, per_thread));
+                                     refusal_code(refused, NULL, stream, per_thread));
     if (charged >= 0 && gs_spill(state, &request, dptr, bytes, result)) {
         result = CUDA_SUCCESS;
     } else {
@@ -204,7 +204,7 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
     CUresult result =
         GS_SERVED_ELSE(gs_retry(state, current, where.known ? request.device : -1, bytes),
                        charged, bytes, real(dptr, bytes, pool, stream),
-                       refusal(refused, pool, stream, per_thread));
+                       refusal_code(refused, pool, stream, per_thread));
     if (result == CUDA_SUCCESS && dptr && !where.known) {
         record_location(&request, node, pool, *dptr, bytes);
     }
@@ -226,12 +226,11 @@ static enum gs_trace_order order_of(const struct variant *variant)
     return variant->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
 }
 
-/*
- * Natively the free is work of the legacy stream, for which blocking streams wait: it
- * stands between the last use of the memory in one and the first use in another, neither
- * of which waits for the other. An event is such work.
- */
-static CUresult separate(void)
+/* Records an event in the legacy stream. Natively the free is work of the legacy stream,
+ * for which blocking streams wait, and so orders the last use of the memory in one stream
+ * before the first use in another, although neither waits for the other. The event has
+ * the same effect. */
+static CUresult order_by_event(void)
 {
     gs_fence fence;
     gs_notify_forward();
@@ -282,7 +281,7 @@ static CUresult order_free(const struct variant *variant, struct gs_async_heap *
         return gs_async_order(heap, stream, variant->per_thread, fence);
     }
     return gs_async_stream(stream) || !gs_streams_any_blocking() ? CUDA_SUCCESS
-                                                                 : separate();
+                                                                 : order_by_event();
 }
 
 static CUresult free_block(struct gs_state *state, const struct variant *variant,

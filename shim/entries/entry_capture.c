@@ -56,8 +56,8 @@ static void about_to_begin(CUstream stream, bool per_thread)
     gs_gate_close();
 }
 
-/* A begin was counted; uncounts it unless it succeeded. */
-static void begun(CUresult result, CUstream stream, bool per_thread)
+/* Removes the count of a begun capture unless the begin succeeded. */
+static void uncount_failed_begin(CUresult result, CUstream stream, bool per_thread)
 {
     if (result != CUDA_SUCCESS) {
         gs_captures_end(stream, per_thread, home_of(stream).context);
@@ -73,7 +73,8 @@ static void mark_what_was_freed(void)
     }
 }
 
-/* A refused end, for instance by the wrong thread, may leave the capture running. */
+/* Records the end of a capture. A failed end, for instance by the wrong thread, may leave
+ * the capture running. */
 static void ended(CUresult result, CUstream stream, bool per_thread)
 {
     const struct gs_real *real = gs_real();
@@ -92,8 +93,8 @@ static void ended(CUresult result, CUstream stream, bool per_thread)
     mark_what_was_freed();
 }
 
-/* A stream's capture ends with the stream. The handle may name another stream as soon as
- * the driver has released it. */
+/* Destroys a stream, whose capture ends with it. The driver may give the handle to
+ * another stream at once. */
 static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream stream)
 {
     gs_trace_stream_end(stream);

@@ -27,7 +27,8 @@ static CUresult node_event_refused(CUevent event, enum gs_api api)
                                                      : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* An event of this handle is the program's now. */
+/* The program has opened an event: an event of the library's own with this handle no
+ * longer exists. */
 static void event_opened(CUresult result, const CUevent *event)
 {
     if (result == CUDA_SUCCESS && event) {

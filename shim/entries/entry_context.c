@@ -27,7 +27,7 @@
 
 /* ---- create ---------------------------------------------------------------------- */
 
-/* A created context may use pinned and managed memory. */
+/* Registers a created context: it may use pinned and managed memory. */
 static void created(CUresult result, const CUcontext *pctx)
 {
     gs_cuda_start_record(GS_CUDA_HAS_CONTEXT, "cuCtxCreate", result);
@@ -56,8 +56,8 @@ static void forget(struct gs_state *state, CUcontext ctx)
     gs_parts_context_lost(state, ctx);
 }
 
-/* Another thread may have created the next context with the same handle since: its entry
- * is not `was`, and must not end. */
+/* Ends the entry of a destroyed context. If another thread has created a context with the
+ * same handle since, that context's entry is not `was`, and stays. */
 static void ended(struct gs_state *state, CUcontext ctx, const struct gs_context *was)
 {
     if (!gs_context_end(state, ctx, was, forget)) {

@@ -74,8 +74,8 @@ static void moved(const CUgraphNodeParams *params, CUgraph parent)
     }
 }
 
-/* NULL, which the driver refuses, in the place of parameters that name wrong memory or an
- * event of the library's own. */
+/* Returns NULL, which the driver refuses, instead of parameters that name wrong memory or
+ * an event of the library's own. */
 static CUgraphNodeParams *right_node(CUgraphNodeParams *params, enum gs_api api)
 {
     return gs_args_node(params, gs_api_name(api)) == CUDA_SUCCESS ? params : NULL;

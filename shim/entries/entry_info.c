@@ -76,7 +76,7 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 
 typedef int uuid_fn(void *device, char *text, unsigned room);
 
-static int digit(char c)
+static int hex_digit(char c)
 {
     return isdigit((unsigned char)c)    ? c - '0'
            : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10
@@ -93,7 +93,7 @@ static bool read_uuid(const char *text, unsigned char out[16])
     text += 4;
     for (int i = 0; i < 16; i++) {
         text += *text == '-';
-        int high = digit(text[0]), low = high < 0 ? -1 : digit(text[1]);
+        int high = hex_digit(text[0]), low = high < 0 ? -1 : hex_digit(text[1]);
         if (low < 0) {
             return false;
         }
@@ -130,7 +130,7 @@ static int find_device(const struct gs_state *state, const void *function, void 
     return -1;
 }
 
-/* As cuMemGetInfo would answer in a context of the device. */
+/* Sets the values that cuMemGetInfo would return in a context of the device. */
 static void limit_used(struct gs_state *state, int device, size_t *free_bytes,
                        size_t *total_bytes)
 {
@@ -169,8 +169,9 @@ static size_t unstarted_total(size_t bytes)
 }
 
 /* Bounds what NVML's function has answered for the device of the handle. */
-static void limit(const void *function, void *handle, unsigned long long *free_bytes,
-                  unsigned long long *total_bytes)
+static void limit_nvml_answer(const void *function, void *handle,
+                              unsigned long long *free_bytes,
+                              unsigned long long *total_bytes)
 {
     struct gs_state *state = gs_state_peek();
     size_t left = (size_t)*free_bytes, total = (size_t)*total_bytes;
@@ -199,7 +200,8 @@ GS_EXPORT int nvmlDeviceGetMemoryInfo(void *device, struct gs_nvml_memory *memor
     int result = real ? real(device, memory) : GS_NVML_FUNCTION_NOT_FOUND;
     if (result == GS_NVML_SUCCESS && memory && memory->total_bytes) {
         unsigned long long total = memory->total_bytes, left = memory->free_bytes;
-        limit((void *)real, device, &memory->free_bytes, &memory->total_bytes);
+        limit_nvml_answer((void *)real, device, &memory->free_bytes,
+                          &memory->total_bytes);
         if (memory->total_bytes != total || memory->free_bytes != left) {
             memory->used_bytes = memory->total_bytes - memory->free_bytes;
         }
@@ -214,7 +216,8 @@ GS_EXPORT int nvmlDeviceGetMemoryInfo_v2(void *device, struct gs_nvml_memory_v2 
     int result = real ? real(device, memory) : GS_NVML_FUNCTION_NOT_FOUND;
     if (result == GS_NVML_SUCCESS && memory && memory->version == GS_NVML_MEMORY_V2) {
         unsigned long long total = memory->total_bytes, left = memory->free_bytes;
-        limit((void *)real, device, &memory->free_bytes, &memory->total_bytes);
+        limit_nvml_answer((void *)real, device, &memory->free_bytes,
+                          &memory->total_bytes);
         if (memory->total_bytes < total) {
             memory->reserved_bytes = 0; /* the driver's, which the limit does not count */
         }

@@ -29,8 +29,8 @@ static void begin_asking(const char *call, const void *caller)
 
 /* Replaces the driver's answer by the wrapper, unless the caller is on the way from the
  * wrapper to the driver. */
-static void replace(CUresult result, const char *name, void **pfn, int version,
-                    cuuint64_t flags, const void *caller)
+static void substitute_answer(CUresult result, const char *name, void **pfn, int version,
+                              cuuint64_t flags, const void *caller)
 {
     gs_thread.asks_driver--;
     if (result != CUDA_SUCCESS || !name || !pfn || !*pfn || gs_thread.asks_driver > 0 ||

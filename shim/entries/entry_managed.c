@@ -29,7 +29,7 @@ GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
 #define NOT_THE_WHOLE SIZE_MAX
 
 /* Called before the range gets a property; *bytes becomes the driver's length. */
-static void spoil(CUdeviceptr dptr, size_t *bytes)
+static void spoil_range(CUdeviceptr dptr, size_t *bytes)
 {
     GS_WITHIN(gs_enter(), {
         gs_managed_spoil(dptr, *bytes);

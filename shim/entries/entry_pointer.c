@@ -111,8 +111,8 @@ static inline void check_attribute(CUpointer_attribute attribute)
 #define PAGED_IDS ((uint64_t)1 << 60)
 
 /* Corrects the segment's attribute; `extent`: of the block, or NULL. */
-static void correct(CUpointer_attribute attribute, const struct gs_extent *extent,
-                    void *data)
+static void correct_attribute(CUpointer_attribute attribute,
+                              const struct gs_extent *extent, void *data)
 {
     if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE && gs_async_in_use()) {
         *(CUmemoryPool *)data = gs_async_pool_shown(*(CUmemoryPool *)data);
@@ -151,7 +151,7 @@ GS_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribu
     }
     CUresult result = gs_real()->cuPointerGetAttribute(data, attribute, ptr);
     if (result == CUDA_SUCCESS) {
-        correct(attribute, status == GS_OK ? &extent : NULL, data);
+        correct_attribute(attribute, status == GS_OK ? &extent : NULL, data);
     }
     return result;
 }
@@ -170,7 +170,7 @@ GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
     /* Reads the list only after the driver has accepted it. */
     for (unsigned i = 0; result == CUDA_SUCCESS && attributes && i < numAttributes; i++) {
         check_attribute(attributes[i]);
-        correct(attributes[i], status == GS_OK ? &extent : NULL, data[i]);
+        correct_attribute(attributes[i], status == GS_OK ? &extent : NULL, data[i]);
     }
     return result;
 }

@@ -110,8 +110,8 @@ static void wait_end(struct program_wait *wait, CUresult result)
     }
 }
 
-/* For GPUSHIM_TRACE_FILE and GPUSHIM_CHECK=transfers: a wait of the program has ended;
- * ctx NULL: the current context. */
+/* Records a wait of the program that has ended, for GPUSHIM_TRACE_FILE and
+ * GPUSHIM_CHECK=transfers. ctx NULL: the current context. */
 static void trace_wait_of(CUcontext ctx, enum gs_trace_how how, CUstream stream,
                           enum gs_trace_order order, CUresult result)
 {

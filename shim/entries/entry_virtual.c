@@ -64,7 +64,7 @@ static int device_in(const CUmemAllocationProp *prop, CUresult result)
 
 /* The answer to a creation that does not fit the limit: the driver's own error comes
  * first, for a size that is no multiple of the granularity, or for the properties. */
-static CUresult refusal(const struct creation *call, CUresult refused)
+static CUresult refusal_code(const struct creation *call, CUresult refused)
 {
     size_t step = 0;
     if (refused != CUDA_ERROR_OUT_OF_MEMORY ||
@@ -80,8 +80,8 @@ static CUresult refusal(const struct creation *call, CUresult refused)
 }
 
 /* The prop is read only now: the driver may refuse a call without reading it. */
-static bool retry(struct gs_state *state, const struct gs_context *context,
-                  const struct creation *call)
+static bool retry_create(struct gs_state *state, const struct gs_context *context,
+                         const struct creation *call)
 {
     int device = device_in(call->prop, CUDA_ERROR_OUT_OF_MEMORY);
     return gs_retry(state, context, device, device >= 0 ? call->size : 0);
@@ -97,9 +97,9 @@ static CUresult create(struct gs_state *state, const struct creation *call)
                       ? device_in(call->prop, CUDA_ERROR_UNKNOWN)
                       : -1;
     CUresult result = GS_SERVED_ELSE(
-        retry(state, context, call), charged, call->size,
+        retry_create(state, context, call), charged, call->size,
         gs_real()->cuMemCreate(call->handle, call->size, call->prop, call->flags),
-        refusal(call, refused));
+        refusal_code(call, refused));
     /* Not earlier: the driver may refuse a call without reading its prop. */
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
@@ -152,9 +152,9 @@ static struct gs_state *enter_after(CUresult result)
     return result == CUDA_SUCCESS ? enter_recording() : NULL;
 }
 
-/* The address for a query of the memory's handle: of the pool's pages the program gets
- * the driver's answer for cuMemAlloc's memory, which is that for no memory. */
-static void *asked(void *addr)
+/* The address to pass for a query of a handle by address. For the pool's pages it is an
+ * address that no memory has: natively memory of cuMemAlloc has no handle either. */
+static void *address_to_query(void *addr)
 {
     struct gs_state *state = gs_moving_pages_wanted ? gs_enter() : NULL;
     struct gs_range range;
@@ -188,9 +188,9 @@ static int device_of(CUmemGenericAllocationHandle handle)
                : -1;
 }
 
-/* For memory that this process itself exported, a driver may return the handle that it
- * has here. No call reports the size of another process's memory: it shows when the
- * memory is mapped. */
+/* Records imported memory. A driver may return a handle that this process already has,
+ * for memory that the process itself exported. No call reports the size of another
+ * process's memory: it is known once the memory is mapped. */
 static void imported(CUresult result, const CUmemGenericAllocationHandle *handle)
 {
     struct gs_state *state = enter_after(result);

@@ -156,9 +156,9 @@ static enum gs_status backend_fence_query(void *self, gs_fence fence)
     return status;
 }
 
-/* A wait, by a free or by the program, covers one context. A block of its memory may have
- * been freed in the order of another context's stream, which the wait does not cover.
- * Epochs cover the same work as the wait. */
+/* Returns true if a wait for this context covers the fence. A block may have been freed
+ * in the order of another context's stream, which the wait does not cover. Epochs cover
+ * the same work as the wait. */
 static bool backend_fence_waited(void *self, gs_fence fence)
 {
     const struct gs_context *context = self;

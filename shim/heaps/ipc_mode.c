@@ -12,9 +12,9 @@
 
 int gs_ipc_apart;
 
-/* A program that itself imports one of these symbols exports memory of its own, of any
- * size. Libraries with these symbols do not count: they query the address range, or share
- * 2 MiB and more. */
+/* The symbol by which the program itself exports memory of any size, or NULL. Libraries
+ * that import these symbols do not count: they query the address range, or share 2 MiB
+ * and more. */
 static const char *exporting_symbol(void)
 {
     static const char *const names[] = {"cuIpcGetMemHandle", "cudaIpcGetMemHandle"};

@@ -46,7 +46,7 @@ static CUmemAllocationProp prop_of(const struct gs_context *context)
     return prop;
 }
 
-static bool has(const struct gs_context *context, CUdevice_attribute attribute)
+static bool has_attribute(const struct gs_context *context, CUdevice_attribute attribute)
 {
     int value = 0;
     return gs_real()->cuDeviceGetAttribute &&
@@ -56,7 +56,7 @@ static bool has(const struct gs_context *context, CUdevice_attribute attribute)
 }
 
 /* The reason why the device's pages cannot move; NULL: they can. */
-static const char *obstacle(const struct gs_context *context)
+static const char *why_not_movable(const struct gs_context *context)
 {
     const struct gs_real *real = gs_real();
     const CUmemAllocationProp prop = prop_of(context);
@@ -65,7 +65,8 @@ static const char *obstacle(const struct gs_context *context)
         !real->cuMemGetAllocationGranularity) {
         return "the driver has no virtual memory management";
     }
-    if (!has(context, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+    if (!has_attribute(context,
+                       CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
         return "the device has no virtual memory management";
     }
     if (real->cuMemGetAllocationGranularity(
@@ -94,7 +95,7 @@ static void log_refusal(const char *call, CUresult result)
                 call, (int)result);
 }
 
-static bool done(const char *call, CUresult result)
+static bool check_success(const char *call, CUresult result)
 {
     if (result != CUDA_SUCCESS) {
         log_refusal(call, result);
@@ -126,7 +127,7 @@ static enum gs_status create(void *self, size_t bytes, uint64_t *handle, int *na
 static void release(void *self, uint64_t handle, size_t bytes)
 {
     const struct gs_context *context = self;
-    if (done("cuMemRelease", gs_real()->cuMemRelease(handle))) {
+    if (check_success("cuMemRelease", gs_real()->cuMemRelease(handle))) {
         gs_limits_waive(context->device, bytes);
         gs_pressure_moved(context->device);
     }
@@ -144,19 +145,19 @@ static bool reserve(void *self, size_t bytes, uint64_t *addr)
 static void unreserve(void *self, uint64_t addr, size_t bytes)
 {
     (void)self;
-    (void)done("cuMemAddressFree", gs_real()->cuMemAddressFree(addr, bytes));
+    (void)check_success("cuMemAddressFree", gs_real()->cuMemAddressFree(addr, bytes));
 }
 
 static bool map(void *self, uint64_t addr, size_t bytes, uint64_t handle)
 {
     (void)self;
-    return done("cuMemMap", gs_real()->cuMemMap(addr, bytes, 0, handle, 0));
+    return check_success("cuMemMap", gs_real()->cuMemMap(addr, bytes, 0, handle, 0));
 }
 
 static bool unmap(void *self, uint64_t addr, size_t bytes)
 {
     (void)self;
-    return done("cuMemUnmap", gs_real()->cuMemUnmap(addr, bytes));
+    return check_success("cuMemUnmap", gs_real()->cuMemUnmap(addr, bytes));
 }
 
 static bool allow(void *self, uint64_t addr, size_t bytes)
@@ -165,7 +166,8 @@ static bool allow(void *self, uint64_t addr, size_t bytes)
     const CUmemAccessDesc access = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context->device},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    return done("cuMemSetAccess", gs_real()->cuMemSetAccess(addr, bytes, &access, 1));
+    return check_success("cuMemSetAccess",
+                         gs_real()->cuMemSetAccess(addr, bytes, &access, 1));
 }
 
 static bool quiet(void *self)
@@ -203,14 +205,16 @@ static struct gs_page_store *store_of(const struct gs_context *context)
 static struct gs_page_store *make_store(struct gs_context *context)
 {
     struct gs_page_store *made, *found = NULL;
-    const char *why = obstacle(context);
+    const char *why = why_not_movable(context);
     if (why) {
         log_obstacle(why);
         __atomic_store_n(&over, true, __ATOMIC_RELAXED);
         return NULL;
     }
     __atomic_store_n(
-        &rdma, has(context, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+        &rdma,
+        has_attribute(context,
+                      CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
         __ATOMIC_RELAXED);
     if (gs_page_store_create(&ops, context, ARENA_BYTES, &made) != GS_OK) {
         return NULL;
@@ -249,8 +253,9 @@ static void tell_taken(const struct gs_context *context, const struct gs_pages_f
     }
 }
 
-/* On success the segment is mapped. After a failure midway (GS_ERR_BACKEND) the rests of
- * the ranges are lost, too; after another one what was taken is back where it was. */
+/* Notifies the simulator of the result. On success the segment is mapped. After a failure
+ * midway (GS_ERR_BACKEND) the remainders of the ranges are lost, too; after any other
+ * failure each range is back at its address. */
 static void tell_made(const struct gs_context *context, enum gs_status status,
                       const uint64_t *addr, size_t bytes,
                       const struct gs_pages_from *from, unsigned count)

@@ -49,7 +49,7 @@ static unsigned row_of(int ordinal)
     return ordinal < GS_MAX_DEVICES ? (unsigned)ordinal : GS_MAX_DEVICES - 1;
 }
 
-static void watch(void)
+static void start_watching(void)
 {
     __atomic_store_n(&gs_pressure_watched, true, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_safe_points_wanted, true, __ATOMIC_RELAXED);
@@ -66,7 +66,7 @@ void gs_pressure_start(const char *text)
                     gs_option_quote(text, strlen(text), shown, sizeof(shown)), wrong);
     }
     if (given) {
-        watch();
+        start_watching();
     }
 }
 
@@ -321,7 +321,7 @@ bool gs_pressure_add(gpushim_pressure from, gpushim_pressure_call call, void *se
         *place = (struct call){.call = call, .self = self, .from = from};
     }
     gs_mutex_unlock(&pressure_lock);
-    watch();
+    start_watching();
     return place != NULL;
 }
 

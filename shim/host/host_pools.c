@@ -88,7 +88,8 @@ static _Thread_local uint64_t just_mapped;
 
 /* ---- start ------------------------------------------------------------------------- */
 
-/* A percentage applies to the machine's memory and is capped; a size applies as given. */
+/* The limit in bytes: a percentage applies to the machine's memory and is capped; a size
+ * applies as given. */
 static uint64_t idle_limit_of(uint64_t share)
 {
     struct gs_machine_memory memory;
@@ -299,7 +300,7 @@ static GS_NOINLINE struct gs_host_heap *make_heap(struct gs_state *state,
     return made;
 }
 
-/* NULL: no memory for a heap. */
+/* The context's heap for the key, created on first use; NULL: no memory for a heap. */
 static inline struct gs_heap *heap_of(struct gs_state *state,
                                       const struct gs_context *context, unsigned key,
                                       bool paged)

@@ -66,8 +66,8 @@ struct search {
     struct node *best;
 };
 
-/* Never returns "equal", so the search ends at a leaf, past the smallest range that
- * fits. */
+/* Compares for a search of the smallest range that fits. Never returns "equal", so the
+ * search passes that range, keeps it in `best`, and ends at a leaf. */
 static int descend(const void *key, const void *node)
 {
     struct search *search = (struct search *)(uintptr_t)key;
@@ -80,7 +80,7 @@ static int descend(const void *key, const void *node)
 
 /* ---- one range; lock is held ------------------------------------------------------- */
 
-static struct node *around(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
+static struct node *find_overlap(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
 {
     struct node key = {.range = {.addr = addr, .bytes = bytes ? bytes : 1}};
     if (key.range.bytes - 1 > UINT64_MAX - addr) {
@@ -133,7 +133,7 @@ static void take_out(struct gs_ranges *ranges, struct node *node)
 static struct node *put_in(struct gs_ranges *ranges, const struct gs_managed_range *range)
 {
     struct node *node, *old;
-    while ((old = around(ranges, range->addr, range->bytes)) != NULL) {
+    while ((old = find_overlap(ranges, range->addr, range->bytes)) != NULL) {
         take_out(ranges, old);
         free(old);
     }
@@ -168,7 +168,7 @@ void gs_ranges_destroy(struct gs_ranges *ranges)
     if (!ranges) {
         return;
     }
-    while ((node = around(ranges, 0, SIZE_MAX)) != NULL) {
+    while ((node = find_overlap(ranges, 0, SIZE_MAX)) != NULL) {
         take_out(ranges, node);
         free(node);
     }
@@ -229,7 +229,7 @@ enum gs_status gs_ranges_find(struct gs_ranges *ranges, uint64_t addr,
 {
     enum gs_status status = GS_ERR_NOT_OURS;
     gs_mutex_lock(&ranges->lock);
-    const struct node *found = around(ranges, addr, 1);
+    const struct node *found = find_overlap(ranges, addr, 1);
     if (found) {
         status = found->kept || found->dead ? GS_ERR_NOT_FOUND : GS_OK;
         *out = found->range;
@@ -243,7 +243,7 @@ enum gs_status gs_ranges_claim(struct gs_ranges *ranges, uint64_t addr,
 {
     enum gs_status status = GS_ERR_NOT_OURS;
     gs_mutex_lock(&ranges->lock);
-    struct node *found = around(ranges, addr, 1);
+    struct node *found = find_overlap(ranges, addr, 1);
     if (found) {
         status = GS_ERR_BAD_FREE;
     }
@@ -276,20 +276,20 @@ enum gs_status gs_ranges_keep(struct gs_ranges *ranges,
 /* Marks the ranges from `addr` to `last`. The tree finds the highest node of the interval
  * first, and the others lie in its subtrees: the recursion is as deep as the tree. lock
  * is held. */
-static void spoil(struct gs_ranges *ranges, uint64_t addr, uint64_t last)
+static void mark_spoiled(struct gs_ranges *ranges, uint64_t addr, uint64_t last)
 {
     size_t span = last - addr < SIZE_MAX ? (size_t)(last - addr) + 1 : SIZE_MAX;
-    struct node *found = around(ranges, addr, span);
+    struct node *found = find_overlap(ranges, addr, span);
     if (!found) {
         return;
     }
     uint64_t end = found->range.addr + (found->range.bytes - 1);
     found->range.spoiled = true;
     if (found->range.addr > addr) {
-        spoil(ranges, addr, found->range.addr - 1);
+        mark_spoiled(ranges, addr, found->range.addr - 1);
     }
     if (end < last) {
-        spoil(ranges, end + 1, last);
+        mark_spoiled(ranges, end + 1, last);
     }
 }
 
@@ -297,7 +297,7 @@ void gs_ranges_spoil(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
 {
     uint64_t more = bytes > 0 ? bytes - 1 : 0;
     gs_mutex_lock(&ranges->lock);
-    spoil(ranges, addr, more > UINT64_MAX - addr ? UINT64_MAX : addr + more);
+    mark_spoiled(ranges, addr, more > UINT64_MAX - addr ? UINT64_MAX : addr + more);
     gs_mutex_unlock(&ranges->lock);
 }
 

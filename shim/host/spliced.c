@@ -20,7 +20,7 @@ GS_EXPORT ssize_t vmsplice(int fd, const struct iovec *parts, size_t count,
                            unsigned int flags);
 
 /* Retains each segment of the pool in a range of addresses. */
-static void retain(struct gs_state *state, uint64_t addr, uint64_t end)
+static void retain_segments(struct gs_state *state, uint64_t addr, uint64_t end)
 {
     while (addr < end) {
         gs_host_retain(state, addr);
@@ -50,7 +50,7 @@ GS_EXPORT ssize_t vmsplice(int fd, const struct iovec *parts, size_t count,
     for (size_t i = 0; state && i < count && left > 0; i++) {
         size_t part = parts[i].iov_len < (size_t)left ? parts[i].iov_len : (size_t)left;
         uint64_t addr = (uintptr_t)parts[i].iov_base;
-        retain(state, addr, addr + part);
+        retain_segments(state, addr, addr + part);
         left -= (ssize_t)part;
     }
     return taken;

@@ -201,7 +201,8 @@ static void attach(const char *lines)
     add_addresses(false);
 }
 
-/* Also when it is detached: the command may have been killed before it was done. */
+/* Also works if the library is detached already: the command may have been killed before
+ * it finished. */
 static void detach(void)
 {
     if (!gs_environment_is_replaced()) {

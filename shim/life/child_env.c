@@ -79,7 +79,7 @@ static bool is_own(const char *own, const char *word, const char *end)
 }
 
 /* The value of LD_PRELOAD, if it contains `own`; else NULL. */
-static const char *preloads(const char *own, const char *entry)
+static const char *preload_with_own(const char *own, const char *entry)
 {
     if (strncmp(entry, PRELOAD, strlen(PRELOAD)) != 0) {
         return NULL;
@@ -101,7 +101,7 @@ struct gs_child_env gs_child_env_measure_for(const char *own, char *const *env)
     size_t bytes = 0;
     for (size_t i = 0; own && own[0] && env && env[i]; i++) {
         entries++;
-        bytes += preloads(own, env[i]) ? strlen(env[i]) + 1 : 0;
+        bytes += preload_with_own(own, env[i]) ? strlen(env[i]) + 1 : 0;
     }
     if (bytes == 0) {
         return need;
@@ -134,7 +134,7 @@ struct gs_child_env gs_child_env_measure(char *const *env)
 
 /* Writes the entry without `own` at `text`. Returns its end, or `text` if no word is
  * left. */
-static char *without(const char *own, const char *value, char *text)
+static char *write_without_own(const char *own, const char *value, char *text)
 {
     const char *word = value;
     char *out = stpcpy(text, PRELOAD);
@@ -167,12 +167,12 @@ char *const *gs_child_env_make(const struct gs_child_env *need, char *const *env
     }
     /* Bounded, since another thread may be changing the variable. */
     for (; env && *env && count + 1 < most; env++) {
-        const char *value = need->own ? preloads(need->own, *env) : NULL;
+        const char *value = need->own ? preload_with_own(need->own, *env) : NULL;
         if (!value || strlen(*env) >= (size_t)(text_end - text)) {
             entries[count++] = *env;
             continue;
         }
-        char *end = without(need->own, value, text);
+        char *end = write_without_own(need->own, value, text);
         if (end > text) {
             entries[count++] = text;
             text = end;

@@ -73,8 +73,8 @@ __attribute__((constructor)) static void read_setting(void)
 
 /* ---- before and after an exec ---------------------------------------------------- */
 
-/* A program that executes another loses its device memory, so its memory is reported
- * before. If the exec fails, the program goes on and reports again at its end. */
+/* Writes the report before the program executes another and loses its device memory. If
+ * the exec fails, the program continues and reports again at its end. */
 static void before_exec(const char *path, char *const *env)
 {
     int before = gs_uncancelled_begin();

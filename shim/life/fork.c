@@ -27,8 +27,8 @@ static _Thread_local struct {
     bool trim, inside;
 } held;
 
-/* No other thread may hold the loader's lock during the fork, in a look-up or capture: in
- * the child the lock would never be released. */
+/* Excludes other threads' look-ups and captures, so that none of them holds the loader's
+ * lock during the fork: in the child nobody would release it. */
 static void before_fork(void)
 {
     struct gs_state *state = gs_state_peek();
@@ -61,10 +61,8 @@ static void after_fork(void)
     }
 }
 
-/*
- * CUDA cannot continue in a forked child, and locks of the parent's other threads are
- * never released there: drops all state. The old state's memory is leaked.
- */
+/* In the child: drops all state, and leaks its memory. CUDA cannot continue in a forked
+ * child, and locks that other threads of the parent hold are never released there. */
 static void reset(void)
 {
     /* A lock in a mapped file is shared with the parent, and the parent releases it. */

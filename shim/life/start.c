@@ -58,7 +58,8 @@ static void write_help(void *self, const char *text, size_t length)
     gs_log_text(text, length);
 }
 
-/* One of the two requested exceptions to "never end the host". */
+/* Prints the help and ends the process: one of the two requested exceptions to "never end
+ * the host". */
 static void help_and_exit(void)
 {
     gs_options_help(GS_OPTIONS_AS_VARIABLES, write_help, NULL);
@@ -75,8 +76,8 @@ static bool asks_for_pool(char *const *env)
            on;
 }
 
-/* A tool that has to see each allocation gets driver allocations, as without the pool,
- * unless the user asks for the pool. */
+/* Disables the pool for a tool that has to see each allocation, unless the user asks for
+ * the pool. */
 static void disable_pool_for_tools(struct gs_options *options)
 {
     char tool[64];
@@ -93,11 +94,9 @@ static void disable_pool_for_tools(struct gs_options *options)
         tool);
 }
 
-/*
- * A library in front of the shim that frees memory and does not allocate it: whether its
- * frees reach the wrappers cannot be known, so that memory of the pool might reach the
- * driver's free.
- */
+/* Disables the pool if a library in front of the shim frees memory but does not allocate
+ * it. It cannot be known whether its frees reach the wrappers, so memory of the pool
+ * might reach the driver's free. */
 static void disable_pool_behind_frees(struct gs_options *options)
 {
     static const char *const pairs[][2] = {{"cuMemFree_v2", "cuMemAlloc_v2"},

@@ -172,7 +172,7 @@ static bool has_aged(struct gs_state *state, const struct gs_context *context)
            gs_host_has_aged(state, context) || gs_managed_has_aged(context);
 }
 
-/* Idle memory of the device to return regardless of its age. */
+/* Bytes of the device's idle memory to return regardless of its age. */
 static size_t missing_bytes(struct gs_state *state, const struct gs_context *context)
 {
     if (!context->heap || !gs_heap_may_give(context->heap)) {
@@ -255,8 +255,8 @@ static bool check_contexts(struct gs_state *state)
     return done;
 }
 
-/* In the relaxed mode, captures of other threads neither forbid this thread's calls nor
- * are invalidated by them: the mode is per thread. */
+/* Puts this thread into the relaxed mode: captures of other threads then neither forbid
+ * its calls nor are invalidated by them. The mode is per thread. */
 static void relax_captures(void)
 {
     CUstreamCaptureMode mode;

@@ -32,7 +32,7 @@ void gs_unseen_begin(void)
     gs_elf_list_mark();
 }
 
-/* By the file's name. */
+/* Whether the path has the driver's file name. */
 static bool names_driver(const char *path)
 {
     const char *file = path;
@@ -48,7 +48,8 @@ struct driver {
     bool apart; /* in a namespace of its own */
 };
 
-/* A file of the driver's name may be another library: it is known by its functions. */
+/* Stops at the driver. A file of the driver's name may be another library, so its
+ * functions decide. */
 static bool visit_module(const char *path, const struct gs_module_ref *module, bool apart,
                          struct driver *out)
 {
@@ -110,8 +111,8 @@ static bool any_device_among(int folder, const char *entries, long bytes)
     return false;
 }
 
-/* By the process's open files, with system calls alone: the driver itself may have ended,
- * and the process may be in a signal handler. */
+/* Whether the process has a device file open. Uses system calls alone: the driver itself
+ * may have ended, and the process may be in a signal handler. */
 static bool has_device(void)
 {
     _Alignas(struct entry) char entries[1024];
@@ -130,7 +131,7 @@ static bool has_device(void)
     return found;
 }
 
-/* Another copy of the library, or another version, has seen the calls. */
+/* Stops at another copy or version of this library, which has recorded the calls. */
 static int visit_copies(struct dl_phdr_info *info, size_t size, void *unused)
 {
     struct gs_module_ref module = gs_elf_module_in(info);

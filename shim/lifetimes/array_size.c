@@ -41,7 +41,7 @@ struct extents {
     size_t width, height, depth;
 };
 
-static size_t blocks(size_t texels, unsigned block)
+static size_t block_count(size_t texels, unsigned block)
 {
     return texels / block + (texels % block != 0);
 }
@@ -54,13 +54,14 @@ static size_t level_bytes(const struct format *format, unsigned channels,
     bool over =
         (format->by_channel &&
          __builtin_mul_overflow(bytes, channels ? channels : 1, &bytes)) ||
-        __builtin_mul_overflow(bytes, blocks(level->width, format->width), &bytes) ||
-        __builtin_mul_overflow(bytes, blocks(level->height, format->height), &bytes) ||
+        __builtin_mul_overflow(bytes, block_count(level->width, format->width), &bytes) ||
+        __builtin_mul_overflow(bytes, block_count(level->height, format->height),
+                               &bytes) ||
         __builtin_mul_overflow(bytes, level->depth, &bytes);
     return over ? SIZE_MAX : bytes;
 }
 
-static size_t half(size_t extent)
+static size_t half_extent(size_t extent)
 {
     return extent > 1 ? extent / 2 : 1;
 }
@@ -84,9 +85,9 @@ size_t gs_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels)
         if (level.width <= 1 && level.height <= 1 && (layers || level.depth <= 1)) {
             break; /* the last possible level */
         }
-        level.width = half(level.width);
-        level.height = half(level.height);
-        level.depth = layers ? level.depth : half(level.depth);
+        level.width = half_extent(level.width);
+        level.height = half_extent(level.height);
+        level.depth = layers ? level.depth : half_extent(level.depth);
     }
     return sum;
 }

@@ -48,8 +48,8 @@ static struct row *take(CUmemoryPool pool)
     return row;
 }
 
-/* Without memory for a row the location stays unknown, and is determined again each time.
- */
+/* Stores the pool's location. Without memory for a row the location is determined again
+ * each time. */
 static void put(CUmemoryPool pool, struct gs_memory_location location)
 {
     struct row *row = calloc(1, sizeof(*row));

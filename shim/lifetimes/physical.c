@@ -324,7 +324,7 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     end(state, ended, GS_API_cuMemUnmap);
 }
 
-static struct part range(size_t offset, size_t bytes)
+static struct part byte_range(size_t offset, size_t bytes)
 {
     return (struct part){.begin = {offset}, .extent = {bytes, 1, 1}};
 }
@@ -336,14 +336,14 @@ void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_
     struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
     if (object && memory_handle) {
         struct gs_physical *memory = find(gs_key(GS_KEY_ALLOCATION, memory_handle));
-        const struct part part = range(offset, 1); /* unbound with its first byte */
+        const struct part part = byte_range(offset, 1); /* unbound with its first byte */
         if (memory) {
             bind(object, &part, memory);
         }
     }
     for (size_t done = 0; object && !memory_handle && done < bytes;) {
         const struct mapping *mapping = mapping_at(addr + done);
-        const struct part part = range(offset + done, 1);
+        const struct part part = byte_range(offset + done, 1);
         if (!mapping) {
             break;
         }
@@ -357,7 +357,7 @@ void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle ha
                          int device, size_t offset, size_t bytes)
 {
     struct gs_physical *ended = NULL;
-    const struct part part = range(offset, bytes);
+    const struct part part = byte_range(offset, bytes);
     gs_mutex_lock(&lock);
     struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
     if (object) {
@@ -381,7 +381,7 @@ static struct part part_of(const CUarrayMapInfo *info)
 {
     if (info->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
         struct part tail =
-            range(info->subresource.miptail.offset, info->subresource.miptail.size);
+            byte_range(info->subresource.miptail.offset, info->subresource.miptail.size);
         tail.tail = true;
         tail.layer = info->subresource.miptail.layer;
         return tail;

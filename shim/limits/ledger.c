@@ -68,16 +68,16 @@ static const char *problem_of(int fd)
 }
 
 /* Gives a complete file its name, unless there is a file of this name. */
-static int publish(const char *beside, const char *path)
+static int publish(const char *temporary, const char *path)
 {
-    if (link(beside, path) == 0) {
-        (void)unlink(beside);
+    if (link(temporary, path) == 0) {
+        (void)unlink(temporary);
         return 0;
     }
 #ifdef SYS_renameat2
     /* A file system without hard links. RENAME_NOREPLACE is 1. */
     if (errno != EEXIST &&
-        syscall(SYS_renameat2, AT_FDCWD, beside, AT_FDCWD, path, 1) == 0) {
+        syscall(SYS_renameat2, AT_FDCWD, temporary, AT_FDCWD, path, 1) == 0) {
         return 0;
     }
 #endif
@@ -87,12 +87,12 @@ static int publish(const char *beside, const char *path)
 /* Creates the ledger. Returns 0 or an errno; EEXIST: another process was first. */
 static int create(const char *path)
 {
-    static char beside[PATH_MAX + 48]; /* under the caller's lock */
+    static char temporary[PATH_MAX + 48]; /* under the caller's lock */
     uint64_t magic = MAGIC;
     /* Processes of several namespaces may have the same number. */
-    snprintf(beside, sizeof(beside), "%s.%ld.%llx.new", path, (long)syscall(SYS_getpid),
-             (unsigned long long)gs_now_ns());
-    int fd = gs_link_open(beside, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, NULL);
+    snprintf(temporary, sizeof(temporary), "%s.%ld.%llx.new", path,
+             (long)syscall(SYS_getpid), (unsigned long long)gs_now_ns());
+    int fd = gs_link_open(temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, NULL);
     if (fd < 0) {
         return errno;
     }
@@ -101,9 +101,9 @@ static int create(const char *path)
         error = EIO;
     }
     close(fd);
-    error = error ? error : publish(beside, path);
+    error = error ? error : publish(temporary, path);
     if (error) {
-        (void)unlink(beside);
+        (void)unlink(temporary);
     }
     return error;
 }

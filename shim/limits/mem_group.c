@@ -125,12 +125,13 @@ bool gs_group_wanted(void)
 
 /* ---- the ledger -------------------------------------------------------------------- */
 
-static struct gs_ledger *joined(void)
+static struct gs_ledger *joined_ledger(void)
 {
     return __atomic_load_n(&words, __ATOMIC_ACQUIRE);
 }
 
-/* From now on this process counts alone: stale words would refuse or grant at random. */
+/* From now on counts this process alone: with stale words the group would refuse or grant
+ * at random. */
 static void go_on_alone(void)
 {
     if (!__atomic_exchange_n(&alone, true, __ATOMIC_SEQ_CST)) {
@@ -239,7 +240,7 @@ static void log_unreachable(void)
 
 static void remove_all_ended(void)
 {
-    struct gs_ledger *ledger = joined();
+    struct gs_ledger *ledger = joined_ledger();
     uint64_t owners[AT_ONCE];
     int before = gs_uncancelled_begin();
     int saved_errno = errno;
@@ -368,7 +369,7 @@ static int place_of(const char *bus)
     int place = -1, fd = gs_ledger_reopen();
     for (unsigned i = 0; fd >= 0 && i < LOCK_TRIES; i++) {
         if (gs_ledger_lock(fd, GS_LEDGER_DEVICES) == GS_LEDGER_LOCKED) {
-            place = find_place(joined(), key);
+            place = find_place(joined_ledger(), key);
             break;
         }
         gs_nap(LOCK_NAP_NS);
@@ -396,14 +397,14 @@ int gs_group_join(const char *bus)
     int before = gs_uncancelled_begin();
     int saved_errno = errno;
     gs_mutex_lock(&join_lock);
-    if (!joined() && !failed) {
+    if (!joined_ledger() && !failed) {
         const char *problem = join();
         failed = problem != NULL;
         if (problem) {
             log_alone(problem);
         }
     }
-    if (joined()) {
+    if (joined_ledger()) {
         place = place_of(bus);
         if (place < 0 && !failed) {
             failed = true;
@@ -425,9 +426,9 @@ uint64_t gs_group_own(int place)
 
 /* Changes this process's account of a device, modulo 2^64, and writes it. What an attempt
  * charges is written before the attempt is withdrawn. */
-static void change(int place, uint64_t charged, uint64_t tried)
+static void change_account(int place, uint64_t charged, uint64_t tried)
 {
-    struct gs_ledger_device *device = &joined()->of[place];
+    struct gs_ledger_device *device = &joined_ledger()->of[place];
     struct account *account = &own.of[place];
     gs_mutex_lock(&own_lock);
     if (charged) {
@@ -443,24 +444,25 @@ static void change(int place, uint64_t charged, uint64_t tried)
 
 void gs_group_add(int place, uint64_t bytes)
 {
-    change(place, bytes, 0);
+    change_account(place, bytes, 0);
 }
 
 uint64_t gs_group_charged_by_others(int place)
 {
-    return add_up(joined()->of[place].charged, 0);
+    return add_up(joined_ledger()->of[place].charged, 0);
 }
 
 static uint64_t charged_by_all(int place)
 {
-    return add_up(joined()->of[place].charged, gs_group_own(place));
+    return add_up(joined_ledger()->of[place].charged, gs_group_own(place));
 }
 
-/* The attempts are read first: one that succeeds is charged before it is withdrawn. */
-static bool fits(int place, uint64_t limit)
+/* Whether all members' charges and attempts fit the limit. Reads the attempts first: a
+ * successful attempt is charged before it is withdrawn. */
+static bool fits_limit(int place, uint64_t limit)
 {
     const struct account *account = &own.of[place];
-    uint64_t tried = add_up(joined()->of[place].tried,
+    uint64_t tried = add_up(joined_ledger()->of[place].tried,
                             __atomic_load_n(&account->tried, __ATOMIC_SEQ_CST));
     return sum_of(tried, charged_by_all(place)) <= limit;
 }
@@ -473,9 +475,9 @@ bool gs_group_charge(int place, uint64_t bytes, uint64_t limit)
         return false;
     }
     for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
-        change(place, 0, bytes);
-        bool good = fits(place, limit);
-        change(place, good ? bytes : 0, -bytes);
+        change_account(place, 0, bytes);
+        bool good = fits_limit(place, limit);
+        change_account(place, good ? bytes : 0, -bytes);
         if (good) {
             return true;
         }
@@ -500,7 +502,7 @@ uint64_t gs_group_charged(int place)
 
 void gs_group_offer(bool gives)
 {
-    struct gs_ledger *ledger = joined();
+    struct gs_ledger *ledger = joined_ledger();
     if (!ledger) {
         return;
     }
@@ -516,8 +518,8 @@ bool gs_group_offered(int place)
 {
     bool offered = false;
     gs_mutex_lock(&own_lock);
-    get(joined()->gives, copies, MEMBERS);
-    get(joined()->of[place].charged, other_copies, MEMBERS);
+    get(joined_ledger()->gives, copies, MEMBERS);
+    get(joined_ledger()->of[place].charged, other_copies, MEMBERS);
     for (unsigned i = 0; i < MEMBERS; i++) {
         offered = offered || (i != own.number && copies[i] && other_copies[i]);
     }
@@ -528,7 +530,7 @@ bool gs_group_offered(int place)
 /* Changes what is wanted, modulo 2^64. */
 static void change_wanted(int place, uint64_t bytes, bool request)
 {
-    struct gs_ledger *ledger = joined();
+    struct gs_ledger *ledger = joined_ledger();
     gs_mutex_lock(&own_lock);
     own.of[place].wanted += bytes;
     put(&ledger->of[place].wanted[own.number], own.of[place].wanted);
@@ -562,14 +564,14 @@ static bool is_old(uint64_t requests)
 
 uint64_t gs_group_wanted_by_others(int place)
 {
-    struct gs_ledger *ledger = joined();
+    struct gs_ledger *ledger = joined_ledger();
     uint64_t bytes = add_up(ledger->of[place].wanted, 0);
     return bytes != 0 && !is_old(add_up(ledger->requests, 0)) ? bytes : 0;
 }
 
 uint64_t gs_group_requests(void)
 {
-    struct gs_ledger *ledger = joined();
+    struct gs_ledger *ledger = joined_ledger();
     return ledger ? add_up(ledger->requests,
                            __atomic_load_n(&own.requests, __ATOMIC_RELAXED))
                   : 0;

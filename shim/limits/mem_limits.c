@@ -82,7 +82,7 @@ static struct device *device_of(int device)
     return &devices[device >= 0 && device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
 }
 
-static size_t counted(size_t bytes)
+static size_t charged_bytes(size_t bytes)
 {
     size_t step = bytes >= GS_LARGE_BYTES ? GS_LARGE_BYTES : GS_BLOCK_BYTES;
     return bytes > SIZE_MAX - step ? SIZE_MAX : (bytes + step - 1) & ~(step - 1);
@@ -287,9 +287,9 @@ bool gs_limits_charge(int ordinal, size_t bytes)
     }
     group = group_of(device);
     return group >= 0
-               ? gs_group_charge(group, counted(bytes),
+               ? gs_group_charge(group, charged_bytes(bytes),
                                  __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED))
-               : charge_alone(device, counted(bytes));
+               : charge_alone(device, charged_bytes(bytes));
 }
 
 /* Adds to the device's charge, or, modulo 2^64, takes from it. */
@@ -309,7 +309,7 @@ static void add_charge(struct device *device, uint64_t bytes)
 
 void gs_limits_uncharge(int ordinal, size_t bytes)
 {
-    add_charge(device_of(ordinal), -(uint64_t)counted(bytes));
+    add_charge(device_of(ordinal), -(uint64_t)charged_bytes(bytes));
 }
 
 uint64_t gs_limits_charged(int ordinal)
@@ -377,7 +377,7 @@ bool gs_limits_ask_group(struct gs_state *state, int ordinal, size_t bytes)
         bytes = GS_LARGE_BYTES; /* members give more than is wanted */
     }
     if (ordinal < 0 || group < 0 || !gs_group_offered(group) ||
-        !may_fit(state, device, ordinal, gs_group_own(group), counted(bytes)) ||
+        !may_fit(state, device, ordinal, gs_group_own(group), charged_bytes(bytes)) ||
         !may_ask(device, now)) {
         return false;
     }
@@ -443,7 +443,8 @@ bool gs_limits_refused(int ordinal, size_t driver_free, size_t *left, size_t *li
 void gs_limits_correct(int device, size_t was, size_t bytes)
 {
     if (gs_limits_charging && device >= 0) {
-        add_charge(device_of(device), (uint64_t)counted(bytes) - (uint64_t)counted(was));
+        add_charge(device_of(device),
+                   (uint64_t)charged_bytes(bytes) - (uint64_t)charged_bytes(was));
     }
 }
 

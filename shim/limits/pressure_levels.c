@@ -50,7 +50,7 @@ static bool read_share(const char *text, double *out)
     return any && *out >= LEAST_SHARE && *out <= 1;
 }
 
-/* GPUSHIM_NORMAL: a name of none. */
+/* The level of this name; GPUSHIM_NORMAL if no level has it. */
 static gpushim_pressure read_level(const char *name)
 {
     for (int level = GPUSHIM_ELEVATED; level <= GPUSHIM_CRITICAL; level++) {
@@ -108,7 +108,8 @@ static const char *read_item(const char *text, size_t length, struct seen *seen,
 
 /* Checks what no item shows by itself, and gives each level without an action that of the
  * level below. */
-static const char *complete(struct gs_pressure_levels *levels, const struct seen *seen)
+static const char *complete_levels(struct gs_pressure_levels *levels,
+                                   const struct seen *seen)
 {
     for (int level = GPUSHIM_ELEVATED; level <= GPUSHIM_OUT_OF_MEMORY; level++) {
         if (!(seen->actions & 1u << level)) {
@@ -140,7 +141,7 @@ const char *gs_pressure_parse(const char *text, struct gs_pressure_levels *out)
             wrong = "it ends with a comma";
         }
     }
-    wrong = wrong ? wrong : complete(out, &seen);
+    wrong = wrong ? wrong : complete_levels(out, &seen);
     if (wrong) {
         *out = shipped;
     }

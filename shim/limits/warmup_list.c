@@ -15,7 +15,7 @@
 /* The longest item that is parsed: a size, a colon and a count. */
 #define ITEM_BYTES 48
 
-/* NULL, or a description of the error in the item. */
+/* Parses an item. Returns NULL, or a description of the error. */
 static const char *read_item(const char *text, size_t length, struct gs_warmup_item *out)
 {
     static const struct gs_option size = {.type = GS_OPTION_SIZE};

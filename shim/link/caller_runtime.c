@@ -29,8 +29,7 @@ static const char *const call_names[GS_RUNTIME_COUNT] = {
 
 /* ---- the search ------------------------------------------------------------------ */
 
-/* A runtime defines functions that no tool replaces; a tool that replaces some lacks
- * these. */
+/* Whether the module is a runtime: it defines a function that no tool replaces. */
 static bool is_runtime(const struct gs_module_ref *module)
 {
     return gs_elf_symbol(module, "cudaGetDeviceCount") != NULL;
@@ -151,9 +150,10 @@ static struct caller_entry *caller_at(uintptr_t address, uint64_t unloads)
     return NULL;
 }
 
-/* If the table is full, or a module was unloaded meanwhile, every call searches again. */
-static void remember(const struct gs_module_ref *module, enum gs_runtime_call call,
-                     struct answer answer, uint64_t unloads)
+/* Caches the answer for the caller's module. Does nothing if the table is full or a
+ * module has been unloaded since the search: each later call then searches again. */
+static void cache_answer(const struct gs_module_ref *module, enum gs_runtime_call call,
+                         struct answer answer, uint64_t unloads)
 {
     gs_mutex_lock(&callers_lock);
     struct caller_entry *entry = caller_at(module->begin, unloads);
@@ -167,8 +167,8 @@ static void remember(const struct gs_module_ref *module, enum gs_runtime_call ca
     gs_mutex_unlock(&callers_lock);
 }
 
-static struct answer remembered(enum gs_runtime_call call, const void *caller,
-                                uint64_t unloads)
+static struct answer cached_answer(enum gs_runtime_call call, const void *caller,
+                                   uint64_t unloads)
 {
     gs_mutex_lock(&callers_lock);
     struct caller_entry *entry = caller_at((uintptr_t)caller, unloads);
@@ -312,7 +312,7 @@ static struct answer search_call(enum gs_runtime_call call, const void *caller,
     struct answer answer = {find_call(&module, call_names[call]), false};
     if (answer.found) {
         answer.reported = report_unloads(&module, answer.found);
-        remember(&module, call, answer, unloads);
+        cache_answer(&module, call, answer, unloads);
     }
     return answer;
 }
@@ -332,7 +332,7 @@ find_for_module(enum gs_runtime_call call, const void *caller, uint64_t generati
         return found ? found : gs_linker_next(call_names[call]);
     }
     uint64_t unloads = gs_elf_unload_count();
-    struct answer answer = remembered(call, caller, unloads);
+    struct answer answer = cached_answer(call, caller, unloads);
     if (!answer.found) {
         answer = search_call(call, caller, unloads);
     }

@@ -48,12 +48,12 @@ const struct link_map *gs_elf_list_first(void)
     return debug ? debug->r_map : NULL;
 }
 
-static const struct link_map *last_of_the_start; /* immutable after the constructor */
-static bool marked;                              /* likewise */
+static const struct link_map *last_at_start; /* immutable after the constructor */
+static bool marked;                          /* likewise */
 
 bool gs_elf_list_ends_start(const struct link_map *map)
 {
-    return map == last_of_the_start;
+    return map == last_at_start;
 }
 
 void gs_elf_list_mark(void)
@@ -62,7 +62,7 @@ void gs_elf_list_mark(void)
     while (map && map->l_next) {
         map = map->l_next;
     }
-    last_of_the_start = map;
+    last_at_start = map;
     marked = true;
 }
 
@@ -85,7 +85,7 @@ bool gs_elf_has_namespaces(void)
 
 bool gs_elf_list_grew(void)
 {
-    return !last_of_the_start || last_of_the_start->l_next || gs_elf_has_namespaces();
+    return !last_at_start || last_at_start->l_next || gs_elf_has_namespaces();
 }
 
 bool gs_elf_visit_namespaces(bool (*visit)(const char *, const struct gs_module_ref *,

@@ -105,8 +105,9 @@ static uint32_t last_relocated(const ElfW(Rela) * rows, size_t count)
     return last;
 }
 
-/* Where the symbols that the module does not define end. They precede the hashed ones;
- * but a module that defines none has a table that does not count them. */
+/* The index after the last symbol that the module does not define. These symbols precede
+ * the hashed ones, but a module that defines none has a table that does not count them.
+ */
 static uint32_t imports_end(const struct gs_module_ref *module,
                             const struct gs_elf_dynamic *view)
 {

@@ -133,8 +133,8 @@ static const ElfW(Sym) *
 
 /* The extent of symbol `name` of type `type` (STT_...), if the module defines it; else
  * both 0. */
-static void extent(const struct gs_module_ref *module, const char *name, int type,
-                   uintptr_t *begin, uintptr_t *end)
+static void symbol_extent(const struct gs_module_ref *module, const char *name, int type,
+                          uintptr_t *begin, uintptr_t *end)
 {
     struct gs_elf_dynamic view;
     const ElfW(Sym) *symbol = gs_elf_view_dynamic(module, &view)
@@ -148,13 +148,13 @@ static void extent(const struct gs_module_ref *module, const char *name, int typ
 void gs_elf_function(const struct gs_module_ref *module, const char *name,
                      uintptr_t *begin, uintptr_t *end)
 {
-    extent(module, name, STT_FUNC, begin, end);
+    symbol_extent(module, name, STT_FUNC, begin, end);
 }
 
 void gs_elf_variable(const struct gs_module_ref *module, const char *name,
                      uintptr_t *begin, uintptr_t *end)
 {
-    extent(module, name, STT_OBJECT, begin, end);
+    symbol_extent(module, name, STT_OBJECT, begin, end);
 }
 
 uint32_t gs_elf_symbol_count(const struct gs_elf_dynamic *view)

@@ -40,7 +40,8 @@ static unsigned version_of(const char *text)
     return part[0] << 24 | part[1] << 16 | part[2] << 8 | 0xf0;
 }
 
-/* A constant since 3.11; before, a function that may be called at any time. */
+/* The interpreter's version: a constant since 3.11; before, a function that may be called
+ * at any time. */
 static unsigned find_version(const struct gs_module_ref *module)
 {
     const unsigned long *constant = gs_elf_symbol(module, "Py_Version");
@@ -83,7 +84,8 @@ static bool find_symbols(const struct gs_module_ref *module,
     return true;
 }
 
-/* A program may have code of its own around the interpreter's. */
+/* Finds an interpreter that is linked into the program. The program's own code may
+ * surround it, so the interpreter's functions give its range. */
 static bool find_in_program(struct gs_python_symbols *out)
 {
     static const char *const prefixes[] = {"Py", "_Py", NULL};

@@ -62,7 +62,7 @@ static const uint16_t harmless[] = {
 
 /* ---- searching --------------------------------------------------------------------- */
 
-static int rank(char c)
+static int char_rank(char c)
 {
     return c == '_' ? 1 : (unsigned char)c;
 }
@@ -74,7 +74,7 @@ static int compare(const char *a, const char *b)
         a++;
         b++;
     }
-    return rank(*a) - rank(*b);
+    return char_rank(*a) - char_rank(*b);
 }
 
 const char *gs_counted_symbol(const struct gs_counted *row)

@@ -130,7 +130,7 @@ void *gs_linker_behind(const char *name, void **found)
     return known;
 }
 
-bool gs_linker_is_of_the_start(const struct gs_module_ref *module)
+bool gs_linker_loaded_at_start(const struct gs_module_ref *module)
 {
     struct gs_module_ref libc;
     return gs_elf_startup_module("libc.so.6", &libc) == GS_OK &&
@@ -140,7 +140,7 @@ bool gs_linker_is_of_the_start(const struct gs_module_ref *module)
 bool gs_linker_is_preloaded(void)
 {
     struct gs_module_ref own;
-    return gs_linker_own_module(&own) && gs_linker_is_of_the_start(&own);
+    return gs_linker_own_module(&own) && gs_linker_loaded_at_start(&own);
 }
 
 bool gs_linker_keep(const void *address)

@@ -43,7 +43,7 @@ void gs_linker_own_range(uintptr_t *begin, uintptr_t *end);
 
 /* Returns true if the module was loaded at the program's start and stays. Such modules
  * come first in the linker's list, down to the C library at least. */
-bool gs_linker_is_of_the_start(const struct gs_module_ref *module);
+bool gs_linker_loaded_at_start(const struct gs_module_ref *module);
 
 /* Returns true if the shim itself is such a module. */
 bool gs_linker_is_preloaded(void);

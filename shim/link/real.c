@@ -60,14 +60,14 @@ static CUresult driver_missing(void)
     return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 }
 
-static int adopted(void)
+static int driver_state(void)
 {
     return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
 }
 
 bool gs_real_is_adopted(void)
 {
-    return adopted() != DRIVER_UNKNOWN;
+    return driver_state() != DRIVER_UNKNOWN;
 }
 
 /* ---- the chain ------------------------------------------------------------------------
@@ -95,7 +95,7 @@ static bool lies_in(const struct gs_module_ref *module, const void *address)
 bool gs_real_owns(const void *address)
 {
     size_t count = __atomic_load_n(&chain_count, __ATOMIC_ACQUIRE);
-    for (size_t i = 0; i < count && adopted() != DRIVER_UNKNOWN; i++) {
+    for (size_t i = 0; i < count && driver_state() != DRIVER_UNKNOWN; i++) {
         if (lies_in(&chain[i], address)) {
             return true;
         }
@@ -221,7 +221,7 @@ static bool adopt(const struct gs_origin *origin)
 {
     uint64_t count = gs_elf_unload_count();
     lock_table();
-    bool is = adopted() == DRIVER_UNKNOWN;
+    bool is = driver_state() == DRIVER_UNKNOWN;
     if (is) {
         publish(origin);
         __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);
@@ -230,8 +230,9 @@ static bool adopt(const struct gs_origin *origin)
     return is;
 }
 
-/* Another tool's dlsym stands behind the shim, and answers some names by functions of its
- * own: these are the next ones. */
+/* Asks the next dlsym, if another tool after the shim has one, for each function: the
+ * tool answers some names by functions of its own, which are then the next definitions.
+ */
 static void ask_next_dlsym(void *handle)
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
@@ -260,7 +261,7 @@ static void ask_next_dlsym(void *handle)
 void gs_real_adopt(void *handle, const void *found)
 {
     struct gs_origin origin = {.by_scope = false};
-    if (adopted() == DRIVER_UNKNOWN && gs_origin_by_handle(handle, found, &origin) &&
+    if (driver_state() == DRIVER_UNKNOWN && gs_origin_by_handle(handle, found, &origin) &&
         adopt(&origin)) {
         ask_next_dlsym(handle);
     }
@@ -269,7 +270,7 @@ void gs_real_adopt(void *handle, const void *found)
 void gs_real_deeper(const void *found)
 {
     struct gs_module_ref module;
-    if (adopted() == DRIVER_UNKNOWN || gs_real_owns(found) ||
+    if (driver_state() == DRIVER_UNKNOWN || gs_real_owns(found) ||
         gs_elf_module_of(found, &module) != GS_OK || !gs_real_is_driver(&module)) {
         return;
     }
@@ -287,7 +288,7 @@ void gs_real_deeper(const void *found)
 
 void gs_real_recheck(void)
 {
-    if (adopted() == DRIVER_UNKNOWN || __atomic_load_n(&kept, __ATOMIC_ACQUIRE)) {
+    if (driver_state() == DRIVER_UNKNOWN || __atomic_load_n(&kept, __ATOMIC_ACQUIRE)) {
         return;
     }
     uint64_t count = gs_elf_unload_count();
@@ -320,7 +321,7 @@ void gs_real_recheck(void)
     gs_mutex_unlock(&adopt_lock);
 }
 
-/* The simulated driver behind one that forwards is known once this has opened it. */
+/* Visits modules until one has the simulated driver's notify function. */
 static int find_notify(struct dl_phdr_info *info, size_t size, void *found)
 {
     struct gs_module_ref module = gs_elf_module_in(info);
@@ -329,20 +330,26 @@ static int find_notify(struct dl_phdr_info *info, size_t size, void *found)
     return *(void **)found != NULL;
 }
 
+/* Keeps a module loaded. Returns whether it stays. */
+static bool keep_module(const struct gs_module_ref *module)
+{
+    return gs_elf_is_nodelete(module) || gs_linker_loaded_at_start(module) ||
+           gs_linker_keep((const void *)module->begin);
+}
+
 void gs_real_keep(void)
 {
-    if (__atomic_load_n(&kept, __ATOMIC_ACQUIRE) || adopted() == DRIVER_UNKNOWN) {
+    if (__atomic_load_n(&kept, __ATOMIC_ACQUIRE) || driver_state() == DRIVER_UNKNOWN) {
         return;
     }
     bool all = true;
     for (size_t i = 0; i < chain_count; i++) {
-        all = (gs_elf_is_nodelete(&chain[i]) || gs_linker_is_of_the_start(&chain[i]) ||
-               gs_linker_keep((const void *)chain[i].begin)) &&
-              all;
+        all = keep_module(&chain[i]) && all;
     }
     if (all) {
         __atomic_store_n(&kept, true, __ATOMIC_RELEASE);
     }
+    /* By now a driver that forwards to the simulated one has opened it. */
     void *notify = NULL;
     if (!gs_notified() && gs_elf_visit(find_notify, &notify)) {
         gs_notify_find(notify);
@@ -352,7 +359,7 @@ void gs_real_keep(void)
 const struct gs_real *gs_real(void)
 {
     gs_lock_check_driver();
-    if (GS_LIKELY(adopted() != DRIVER_UNKNOWN)) {
+    if (GS_LIKELY(driver_state() != DRIVER_UNKNOWN)) {
         return &gs_hook_table;
     }
     /* A program linked with the driver calls a wrapper without any look-up before. */
@@ -365,7 +372,7 @@ const struct gs_real *gs_real(void)
             (void)adopt(&origin);
         }
     }
-    return adopted() != DRIVER_UNKNOWN ? &gs_hook_table : absent_table();
+    return driver_state() != DRIVER_UNKNOWN ? &gs_hook_table : absent_table();
 }
 
 void gs_real_open(const char *symbol, const void *caller)
@@ -373,7 +380,7 @@ void gs_real_open(const char *symbol, const void *caller)
     int saved_errno = errno;
     struct gs_module_ref asking;
     (void)gs_real();
-    if (adopted() == DRIVER_UNKNOWN &&
+    if (driver_state() == DRIVER_UNKNOWN &&
         !(gs_elf_module_of(caller, &asking) == GS_OK &&
           gs_elf_imports_weakly(&asking, symbol)) &&
         gs_loader_enter_after_fork()) {
@@ -397,13 +404,13 @@ bool gs_real_initialized(void)
 
 const char *gs_real_lacks(void)
 {
-    return adopted() == DRIVER_PARTIAL ? __atomic_load_n(&lacking, __ATOMIC_ACQUIRE)
-                                       : NULL;
+    return driver_state() == DRIVER_PARTIAL ? __atomic_load_n(&lacking, __ATOMIC_ACQUIRE)
+                                            : NULL;
 }
 
 bool gs_real_complete(void)
 {
-    return adopted() == DRIVER_COMPLETE;
+    return driver_state() == DRIVER_COMPLETE;
 }
 
 void gs_real_after_fork(void)
@@ -414,7 +421,7 @@ void gs_real_after_fork(void)
 bool gs_real_exports(const char *symbol)
 {
     (void)gs_real();
-    for (size_t i = 0; adopted() != DRIVER_UNKNOWN && i < chain_count; i++) {
+    for (size_t i = 0; driver_state() != DRIVER_UNKNOWN && i < chain_count; i++) {
         if (gs_elf_symbol(&chain[i], symbol)) {
             return true;
         }
@@ -424,7 +431,7 @@ bool gs_real_exports(const char *symbol)
 
 bool gs_hook_is_there(const struct gs_hook *hook)
 {
-    return adopted() != DRIVER_UNKNOWN &&
+    return driver_state() != DRIVER_UNKNOWN &&
            !is_missing(__atomic_load_n(hook->slot, __ATOMIC_ACQUIRE));
 }
 
@@ -432,7 +439,7 @@ void gs_hook_answered(const struct gs_hook *hook, void *found)
 {
     struct gs_module_ref module;
     bool known = gs_elf_module_of(found, &module) == GS_OK && !gs_linker_is_own(&module);
-    if (!known || adopted() == DRIVER_UNKNOWN) {
+    if (!known || driver_state() == DRIVER_UNKNOWN) {
         return;
     }
     lock_table();

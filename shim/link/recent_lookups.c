@@ -9,7 +9,7 @@
 static char ring[GS_RECENT_LOOKUPS][GS_RECENT_LOOKUP_BYTES]; /* atomic, each character */
 static unsigned added;                                       /* atomic */
 
-static char *row(unsigned number)
+static char *ring_row(unsigned number)
 {
     return ring[number % GS_RECENT_LOOKUPS];
 }
@@ -33,10 +33,10 @@ static bool has(const char *kept, const char *name)
 static void add(const char *name)
 {
     unsigned last = __atomic_load_n(&added, __ATOMIC_RELAXED);
-    if (last > 0 && has(row(last - 1), name)) {
+    if (last > 0 && has(ring_row(last - 1), name)) {
         return; /* a runtime looks up some names twice, by two interfaces */
     }
-    char *kept = row(__atomic_fetch_add(&added, 1, __ATOMIC_ACQ_REL));
+    char *kept = ring_row(__atomic_fetch_add(&added, 1, __ATOMIC_ACQ_REL));
     for (size_t i = 0; i + 1 < GS_RECENT_LOOKUP_BYTES; i++) {
         __atomic_store_n(&kept[i], name[i], __ATOMIC_RELAXED);
         if (!name[i]) {
@@ -66,7 +66,7 @@ size_t gs_recent_lookups_copy(char out[GS_RECENT_LOOKUPS][GS_RECENT_LOOKUP_BYTES
     unsigned end = __atomic_load_n(&added, __ATOMIC_ACQUIRE);
     size_t count = end < GS_RECENT_LOOKUPS ? end : GS_RECENT_LOOKUPS;
     for (size_t i = 0; i < count; i++) {
-        const char *kept = row(end - 1 - (unsigned)i);
+        const char *kept = ring_row(end - 1 - (unsigned)i);
         for (size_t at = 0; at < GS_RECENT_LOOKUP_BYTES; at++) {
             out[i][at] = __atomic_load_n(&kept[at], __ATOMIC_RELAXED);
         }

@@ -60,7 +60,7 @@ static bool says_off(const char *text)
     return false;
 }
 
-/* GPUSHIM_ENABLE=off: every look-up finds what it finds without the shim. */
+/* Whether GPUSHIM_ENABLE=off: then every look-up gets its native answer. */
 static bool is_off(void)
 {
     static const char name[] = "GPUSHIM_ENABLE=";
@@ -84,8 +84,8 @@ static bool is_own_address(const void *address)
     return gs_elf_module_of(address, &module) == GS_OK && gs_linker_is_own(&module);
 }
 
-/* A definition of the shim's own counts only if a native look-up would find one as
- * well. */
+/* Turns the found definition into the caller's answer. A definition of the shim's own
+ * counts only if a native look-up would find one as well. */
 static void *answer(void *handle, const char *name, void *found)
 {
     if (!found) {
@@ -166,8 +166,9 @@ static bool is_behind(const char *name, const void *found, const void *caller,
 /* The frames of the callers of this function. */
 #define HERE ((uintptr_t)__builtin_frame_address(0))
 
-/* A library in front of the shim, or the program, that looks for the C library's dlsym by
- * a handle gets the shim's: otherwise what it finds by it would go past the wrappers. */
+/* Returns the shim's dlsym or dlvsym to the program, or to a library in front of the
+ * shim, that has found the C library's by a handle: otherwise its later look-ups would
+ * bypass the wrappers. Else NULL. */
 static void *own_look_up(const char *name, void *found, const void *caller)
 {
     struct gs_module_ref own, asking;
@@ -207,7 +208,7 @@ static void check_look_up(void *handle, const char *name, const void *caller)
 
 /* Returns true if a look-up by RTLD_NEXT ends the proof unless it gets the wrapper. Ask
  * before the answer is made, which may add the caller to the chain. */
-static bool counts(const char *name, const void *caller)
+static bool may_end_proof(const char *name, const void *caller)
 {
     return name && gs_known_is_driver_name(name) && gs_known_proof_holds() &&
            !gs_real_owns(caller) && gs_real_gives_work(name);
@@ -221,7 +222,7 @@ static void end_proof(const char *name)
 }
 
 /* Returns true if a look-up leaves by a jump before anything else is checked. */
-static bool passes(void *handle, const char *name, const void *caller)
+static bool answers_by_jump(void *handle, const char *name, const void *caller)
 {
     gs_real_recheck();
     if (!is_off()) {
@@ -240,8 +241,8 @@ static bool passes(void *handle, const char *name, const void *caller)
            !is_off() && (gs_linker_next(name) || depends_on_library(caller, name));
 }
 
-/* A look-up in the global scope that does not leave by a jump: another tool's dlsym would
- * answer by a function behind the shim. */
+/* Answers a look-up in the global scope that does not leave by a jump: another tool's
+ * dlsym would answer with a function after the shim. */
 static void *default_answer(const char *name, const void *caller)
 {
     struct gs_module_ref own;
@@ -258,8 +259,8 @@ static void *default_answer(const char *name, const void *caller)
     return found;
 }
 
-/* A caller in front of the shim would get the shim's own export, where natively there is
- * no definition. */
+/* Whether there is no native definition after a caller in front of the shim, who would
+ * get the shim's own export. */
 static bool finds_nothing_next(const char *name, const void *caller)
 {
     struct gs_module_ref own, asking;
@@ -297,10 +298,11 @@ static void *next_answer(const char *name, const void *caller, uintptr_t stack)
                : gs_real_substitute(NULL, name, found);
 }
 
-/* Likewise; the proof ends unless what the wrapper counts is all that the caller gets. */
+/* next_answer that also ends the proof, unless the caller gets nothing but what the
+ * wrapper counts. */
 static void *counted_next_answer(const char *name, const void *caller, uintptr_t stack)
 {
-    bool counted = counts(name, caller);
+    bool counted = may_end_proof(name, caller);
     void *next = next_answer(name, caller, stack);
     int row = next ? gs_hook_find(name) : -1;
     if (counted && (row < 0 || next != gs_hook_at((size_t)row).wrapper)) {
@@ -319,7 +321,7 @@ struct gs_route gs_route_dlsym(void *handle, const char *name, const void *calle
         void *ours = found ? own_look_up(name, found, caller) : NULL;
         return (struct gs_route){.value = ours ? ours : found};
     }
-    if (!find || (passes(handle, name, caller) && !nothing)) {
+    if (!find || (answers_by_jump(handle, name, caller) && !nothing)) {
         void *next =
             find && handle == RTLD_NEXT ? counted_next_answer(name, caller, HERE) : NULL;
         return (struct gs_route){.value = next, .jump = next ? NULL : (void *)find};
@@ -337,11 +339,10 @@ struct gs_route gs_route_dlsym(void *handle, const char *name, const void *calle
                                           : answer(handle, name, found)};
 }
 
-/*
- * Another library that replaces dlsym looks up the next one in this way, by a version of
- * glibc's. If the library is in front of the shim, the next one is the shim's, which has
- * no version; without this answer every look-up of the process would bypass the shim.
- */
+/* Returns the shim's dlsym or dlvsym to a library in front of the shim that replaces
+ * these functions and looks up the next ones by a version of glibc's. The shim's have no
+ * version, so without this answer every look-up of the process would bypass the shim.
+ * Else NULL. */
 static void *next_look_up(gs_dlvsym_fn *find, const char *name, const char *version,
                           const void *caller)
 {
@@ -367,8 +368,8 @@ struct gs_route gs_route_dlvsym(void *handle, const char *name, const char *vers
             return (struct gs_route){.value = ours};
         }
     }
-    if (!find || handle == RTLD_DEFAULT || passes(handle, name, caller)) {
-        if (handle == RTLD_NEXT && counts(name, caller)) {
+    if (!find || handle == RTLD_DEFAULT || answers_by_jump(handle, name, caller)) {
+        if (handle == RTLD_NEXT && may_end_proof(name, caller)) {
             end_proof(name);
         }
         return (struct gs_route){.jump = (void *)find};

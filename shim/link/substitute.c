@@ -96,7 +96,7 @@ static bool driver_answers(const struct gs_hook *hook, void *found)
 /* ---- functions that are handed on -----------------------------------------------------
  */
 
-static bool frees(const struct gs_hook *hook)
+static bool is_free_function(const struct gs_hook *hook)
 {
     return hook->pooled && gs_elf_begins_with(hook->symbol, "cuMemFree");
 }
@@ -109,10 +109,10 @@ static CUresult refuse_free(void)
 }
 
 /* The function itself, or the guard of one that frees. */
-static void *guarded(const struct gs_hook *hook, void *found, void *pooled)
+static void *add_guard(const struct gs_hook *hook, void *found, void *pooled)
 {
     static struct gs_log_limit limit;
-    void *entry = frees(hook) ? gs_guard(found, pooled) : found;
+    void *entry = is_free_function(hook) ? gs_guard(found, pooled) : found;
     if (!entry) {
         gs_log_once(&limit, GS_LOG_WARN,
                     "%s was looked up in too many drivers: this look-up fails",
@@ -172,11 +172,12 @@ static void *unknown_function(const struct gs_hook *hook, void *found)
         }
         gs_log_once(&limit, GS_LOG_WARN,
                     "a second CUDA driver is loaded; calls through it are not recorded");
-        return guarded(hook, found,
-                       relation == RELATION_OTHER ? (void *)refuse_free : hook->wrapper);
+        return add_guard(hook, found,
+                         relation == RELATION_OTHER ? (void *)refuse_free
+                                                    : hook->wrapper);
     }
     log_passed(hook, &module);
-    return guarded(hook, found, hook->wrapper);
+    return add_guard(hook, found, hook->wrapper);
 }
 
 void *gs_real_substitute(void *handle, const char *symbol, void *found)
@@ -211,7 +212,7 @@ void *gs_real_pass_on(const char *symbol, void *found)
     }
     gs_real_deeper(found);
     gs_hook_answered(&hook, found);
-    return guarded(&hook, found, hook.wrapper);
+    return add_guard(&hook, found, hook.wrapper);
 }
 
 /* ---- the addresses of all functions
@@ -333,5 +334,5 @@ void *gs_real_substitute_version(const char *name, void *found, int version,
     if (gs_elf_module_of(found, &module) == GS_OK) {
         log_passed(&hook, &module);
     }
-    return guarded(&hook, found, hook.wrapper);
+    return add_guard(&hook, found, hook.wrapper);
 }

@@ -31,7 +31,7 @@ static bool is_checker(const char *name)
 
 /* The file name in a variable's value, if the variable is one of `injections`; else
  * NULL. */
-static const char *injected(const char *entry)
+static const char *injected_file(const char *entry)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(injections); i++) {
         size_t length = strlen(injections[i]);
@@ -55,7 +55,7 @@ bool gs_tools_memory_checker(char *const *env, char *what, size_t size)
         }
     }
     for (; env && *env; env++) {
-        const char *name = injected(*env);
+        const char *name = injected_file(*env);
         if (name && is_checker(name)) {
             (void)snprintf(what, size, "%s", name);
             return true;

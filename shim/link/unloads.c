@@ -21,7 +21,7 @@ const void *gs_unloads_last(void)
 
 bool gs_unloads_reports(const struct gs_module_ref *module)
 {
-    return gs_linker_is_of_the_start(module) || gs_elf_is_nodelete(module) ||
+    return gs_linker_loaded_at_start(module) || gs_elf_is_nodelete(module) ||
            gs_elf_bound_to(module, "__cxa_finalize") == (void *)__cxa_finalize;
 }
 

@@ -11,7 +11,7 @@
  * with such an address get the driver's answer for unknown memory.
  *
  * Owns:  the list of probes whose free was refused.
- * Lock:  pieces_lock; never held across a driver call.
+ * Lock:  probes_lock; never held across a driver call.
  */
 #include "shim/order/capture_check.h"
 
@@ -21,23 +21,23 @@
 #include "shim/order/visit.h"
 #include "shim/record.h"
 
-#define PIECE_BYTES 16
+#define PROBE_BYTES 16
 
-struct piece {
+struct probe {
     uint64_t addr;
     const struct gs_context *context;
     enum gs_capture_check kind;
-    struct piece *next;
+    struct probe *next;
 };
 
-static struct gs_mutex pieces_lock = GS_MUTEX(GS_RANK_CAPTURE_CHECK);
-static struct piece *pieces; /* under pieces_lock; the head is atomic */
+static struct gs_mutex probes_lock = GS_MUTEX(GS_RANK_CAPTURE_CHECK);
+static struct probe *refused_probes; /* under probes_lock; the head is atomic */
 
 /* ---- the driver's part ------------------------------------------------------------- */
 
 /* Allocates a probe in the context; 0 on failure, *result: the driver's code. */
-static uint64_t get_piece(const struct gs_context *context, enum gs_capture_check kind,
-                          CUresult *result)
+static uint64_t allocate_probe(const struct gs_context *context,
+                               enum gs_capture_check kind, CUresult *result)
 {
     CUstreamCaptureMode mode;
     CUdeviceptr device = 0;
@@ -49,8 +49,8 @@ static uint64_t get_piece(const struct gs_context *context, enum gs_capture_chec
     *result = gs_visit_begin(&visit, "cuMemFree_v2", context->handle, false);
     if (*result == CUDA_SUCCESS) {
         *result = kind == GS_CAPTURE_CHECK_PINNED
-                      ? gs_real()->cuMemHostAlloc(&pinned, PIECE_BYTES, 0)
-                      : gs_real()->cuMemAlloc_v2(&device, PIECE_BYTES);
+                      ? gs_real()->cuMemHostAlloc(&pinned, PROBE_BYTES, 0)
+                      : gs_real()->cuMemAlloc_v2(&device, PROBE_BYTES);
     }
     gs_visit_end(&visit);
     gs_relaxed_end(&mode);
@@ -60,92 +60,94 @@ static uint64_t get_piece(const struct gs_context *context, enum gs_capture_chec
     return kind == GS_CAPTURE_CHECK_PINNED ? (uint64_t)(uintptr_t)pinned : device;
 }
 
-static CUresult free_piece(uint64_t piece, enum gs_capture_check kind)
+static CUresult free_probe(uint64_t probe, enum gs_capture_check kind)
 {
     return kind == GS_CAPTURE_CHECK_PINNED
-               ? gs_real()->cuMemFreeHost((void *)(uintptr_t)piece)
-               : gs_real()->cuMemFree_v2(piece);
+               ? gs_real()->cuMemFreeHost((void *)(uintptr_t)probe)
+               : gs_real()->cuMemFree_v2(probe);
 }
 
 /* ---- refused probes ---------------------------------------------------------------- */
 
-/* Takes a refused probe of the context off the list; 0: none. */
-static uint64_t take_piece(const struct gs_context *context, enum gs_capture_check kind)
+/* Takes a probe of the context that was refused earlier off the list; 0: none. */
+static uint64_t take_refused(const struct gs_context *context, enum gs_capture_check kind)
 {
     uint64_t addr = 0;
-    gs_mutex_lock(&pieces_lock);
-    struct piece **link = &pieces;
+    gs_mutex_lock(&probes_lock);
+    struct probe **link = &refused_probes;
     while (*link && ((*link)->context != context || (*link)->kind != kind)) {
         link = &(*link)->next;
     }
-    struct piece *found = *link;
+    struct probe *found = *link;
     if (found) {
         addr = found->addr;
         __atomic_store_n(link, found->next, __ATOMIC_RELAXED);
     }
-    gs_mutex_unlock(&pieces_lock);
+    gs_mutex_unlock(&probes_lock);
     free(found);
     return addr;
 }
 
 /* Keeps a probe that the driver refused to free, for the next capture check. */
-static void put_piece(const struct gs_context *context, enum gs_capture_check kind,
-                      uint64_t addr)
+static void keep_refused(const struct gs_context *context, enum gs_capture_check kind,
+                         uint64_t addr)
 {
-    struct piece *piece = malloc(sizeof(*piece));
-    if (!piece) {
+    struct probe *probe = malloc(sizeof(*probe));
+    if (!probe) {
         return; /* the probe is leaked until its context ends */
     }
-    gs_mutex_lock(&pieces_lock);
-    *piece = (struct piece){addr, context, kind, pieces};
-    __atomic_store_n(&pieces, piece, __ATOMIC_RELEASE);
-    gs_mutex_unlock(&pieces_lock);
+    gs_mutex_lock(&probes_lock);
+    *probe = (struct probe){addr, context, kind, refused_probes};
+    __atomic_store_n(&refused_probes, probe, __ATOMIC_RELEASE);
+    gs_mutex_unlock(&probes_lock);
 }
 
 static bool owns(uint64_t addr)
 {
-    gs_mutex_lock(&pieces_lock);
-    const struct piece *piece = pieces;
-    while (piece && addr - piece->addr >= PIECE_BYTES) {
-        piece = piece->next;
+    gs_mutex_lock(&probes_lock);
+    const struct probe *probe = refused_probes;
+    while (probe && addr - probe->addr >= PROBE_BYTES) {
+        probe = probe->next;
     }
-    gs_mutex_unlock(&pieces_lock);
-    return piece != NULL;
+    gs_mutex_unlock(&probes_lock);
+    return probe != NULL;
 }
 
 bool gs_capture_check_owns(uint64_t addr)
 {
-    return GS_UNLIKELY(__atomic_load_n(&pieces, __ATOMIC_ACQUIRE) != NULL) && owns(addr);
+    return GS_UNLIKELY(__atomic_load_n(&refused_probes, __ATOMIC_ACQUIRE) != NULL) &&
+           owns(addr);
 }
 
 void gs_capture_check_context_ends(const struct gs_context *context)
 {
     uint64_t addr;
     do {
-        addr = take_piece(context, GS_CAPTURE_CHECK_DEVICE)
-                   ?: take_piece(context, GS_CAPTURE_CHECK_PINNED);
+        addr = take_refused(context, GS_CAPTURE_CHECK_DEVICE)
+                   ?: take_refused(context, GS_CAPTURE_CHECK_PINNED);
     } while (addr);
 }
 
 void gs_capture_check_reset(void)
 {
-    gs_mutex_init(&pieces_lock, GS_RANK_CAPTURE_CHECK);
-    __atomic_store_n(&pieces, NULL, __ATOMIC_RELAXED);
+    gs_mutex_init(&probes_lock, GS_RANK_CAPTURE_CHECK);
+    __atomic_store_n(&refused_probes, NULL, __ATOMIC_RELAXED);
 }
 
 /* ---- the capture check ------------------------------------------------------------- */
 
-/* A probe of the kind, or of pinned memory if the device is full; 0: none, as get_piece.
- */
-static uint64_t find_piece(struct gs_context *context, enum gs_capture_check *kind,
+/* Returns a probe of *kind, refused earlier or new. If the device is full the probe is of
+ * pinned memory, which *kind then says. 0: none, as allocate_probe. */
+static uint64_t find_probe(struct gs_context *context, enum gs_capture_check *kind,
                            CUresult *result)
 {
-    uint64_t piece = take_piece(context, *kind) ?: get_piece(context, *kind, result);
-    if (!piece && *kind == GS_CAPTURE_CHECK_DEVICE) {
+    uint64_t probe =
+        take_refused(context, *kind) ?: allocate_probe(context, *kind, result);
+    if (!probe && *kind == GS_CAPTURE_CHECK_DEVICE) {
         *kind = GS_CAPTURE_CHECK_PINNED;
-        piece = take_piece(context, *kind) ?: get_piece(context, *kind, result);
+        probe = take_refused(context, *kind) ?: allocate_probe(context, *kind, result);
     }
-    return piece;
+    return probe;
 }
 
 CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *context,
@@ -157,17 +159,17 @@ CUresult gs_capture_check_free(const struct gs_state *state, struct gs_context *
         return CUDA_SUCCESS;
     }
     CUresult result = CUDA_SUCCESS;
-    uint64_t piece = find_piece(context, &kind, &result);
-    if (!piece) { /* a host function may neither allocate nor free */
+    uint64_t probe = find_probe(context, &kind, &result);
+    if (!probe) { /* not permitted: in a host function, which may not free either */
         return result == CUDA_ERROR_NOT_PERMITTED ? result : CUDA_SUCCESS;
     }
     result =
         GS_ON_BEHALF(kind == GS_CAPTURE_CHECK_PINNED ? "cuMemFreeHost" : "cuMemFree_v2",
-                     true, free_piece(piece, kind));
+                     true, free_probe(probe, kind));
     if (!gs_refused_for_capture(result) && result != CUDA_ERROR_NOT_PERMITTED) {
         *waited = result == CUDA_SUCCESS;
         return CUDA_SUCCESS;
     }
-    put_piece(context, kind, piece);
+    keep_refused(context, kind, probe);
     return result;
 }

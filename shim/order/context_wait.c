@@ -30,7 +30,7 @@ static CUresult synchronize(CUcontext handle)
 
 /* Synchronizes the context, but not while a stream captures. A capture that another
  * thread begins meanwhile stays valid (capture_gate.c). */
-static CUresult synchronize_beside_captures(CUcontext handle)
+static CUresult synchronize_unless_capturing(CUcontext handle)
 {
     if (!gs_gate_pass()) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -49,14 +49,14 @@ static CUresult synchronize_beside_captures(CUcontext handle)
 static CUresult wait_for(CUcontext handle)
 {
     if (!gs_captures_ever()) {
-        CUresult result = synchronize_beside_captures(handle);
+        CUresult result = synchronize_unless_capturing(handle);
         if (!gs_refused_for_capture(result)) {
             return result;
         }
     }
     CUresult marked = gs_context_events_wait(handle);
     return marked != CUDA_ERROR_NOT_SUPPORTED ? marked
-                                              : synchronize_beside_captures(handle);
+                                              : synchronize_unless_capturing(handle);
 }
 
 /* Waits for all work of a context that does not own the memory. Returns CUDA_SUCCESS for

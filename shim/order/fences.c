@@ -91,7 +91,7 @@ static unsigned event_flags(void)
 }
 
 /* A fence with an event of the context, not recorded yet. */
-static CUresult obtain(CUcontext context, struct event_fence **out)
+static CUresult get_unrecorded(CUcontext context, struct event_fence **out)
 {
     gs_mutex_lock(&fences_lock);
     struct event_fence *fence = take_spare(context);
@@ -128,7 +128,7 @@ static void destroy(const struct event_fence *fence)
 }
 
 /* Hands out a fence that was recorded, or destroys it on any other result. */
-static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out)
+static CUresult hand_out(struct event_fence *fence, CUresult result, gs_fence *out)
 {
     if (result != CUDA_SUCCESS) {
         destroy(fence);
@@ -144,8 +144,8 @@ static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out
 
 /* ---- recording --------------------------------------------------------------------- */
 
-/* While the idle proof is verified, an event of the library's own shows as work of its
- * stream, so its recording is counted. */
+/* Counts the recording of an event while the idle proof is verified: there an event of
+ * the library's own shows as work of its stream. */
 static struct gs_calls *count_begin(void)
 {
     struct gs_calls *own = NULL;
@@ -170,7 +170,7 @@ CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
         per_thread ? gs_real()->cuEventRecord_ptsz : gs_real()->cuEventRecord;
     struct event_fence *fence = NULL;
     bool pushed;
-    CUresult result = obtain(context, &fence);
+    CUresult result = get_unrecorded(context, &fence);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -180,7 +180,7 @@ CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
         result = count_end(own, record_event(fence->event, stream));
         gs_context_pop(pushed);
     }
-    return finish(fence, result, out);
+    return hand_out(fence, result, out);
 }
 
 static CUresult record_here(CUstream stream, bool per_thread, gs_fence *out)
@@ -206,13 +206,13 @@ CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
 CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
 {
     struct event_fence *fence = NULL;
-    CUresult result = obtain(context, &fence);
+    CUresult result = get_unrecorded(context, &fence);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     struct gs_calls *own = count_begin();
     result = count_end(own, gs_real()->cuCtxRecordEvent(context, fence->event));
-    return finish(fence, result, out);
+    return hand_out(fence, result, out);
 }
 
 /* ---- queries ----------------------------------------------------------------------- */
@@ -225,8 +225,9 @@ static enum fence_state state_of(const struct event_fence *fence)
     return state;
 }
 
-/* While a stream captures, only a thread in the relaxed mode may query, and only events
- * that were recorded outside the capture, as all of these were. */
+/* Queries an event in the relaxed mode. While a stream captures, other modes forbid the
+ * query; and the event must have been recorded outside the capture, as all events of
+ * fences were. */
 static CUresult query_relaxed(CUevent event)
 {
     CUstreamCaptureMode mode;
@@ -373,8 +374,9 @@ static void forget_spares(CUcontext context)
     }
 }
 
-/* While a call may end the context, the table of own events lacks its events: their
- * handles may be another's before the call returns. fences_lock is held. */
+/* Moves the context's fences from one state to another. While a call may end the context,
+ * the table of own events lacks its events: before the call returns, their handles may be
+ * another context's. fences_lock is held. */
 static void change_all(struct event_fence *list, CUcontext context, enum fence_state from,
                        enum fence_state to)
 {

@@ -224,7 +224,7 @@ static bool is_reached_past(void)
 
 /* The name of a function or library that may submit uncounted GPU work or access device
  * memory; "": none. */
-static const char *uncounted(bool library)
+static const char *first_uncounted(bool library)
 {
     if (!gs_known_proof_holds()) {
         const char *name = gs_known_ended_by();
@@ -237,7 +237,7 @@ void gs_single_order_look_up(void)
 {
     int saved_errno = errno;
     bool library = gs_libraries_check() != 0;
-    const char *name = uncounted(library);
+    const char *name = first_uncounted(library);
     if ((library || name[0]) && gs_single_order_has_open_mark()) {
         gs_single_order_end_by("dlsym", name[0] ? name : "dlsym");
     }

@@ -55,7 +55,7 @@ static bool has_work(CUstream stream)
            gs_real()->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
 }
 
-/* A stream of the current context that has work, or NULL. */
+/* Returns a stream of the current context that has work, or NULL. */
 static CUstream find_busy(CUcontext handle)
 {
     static CUstream streams[MAX_STREAMS]; /* under streams_lock */
@@ -82,7 +82,7 @@ static uint64_t processor_ns(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static long sleeps(void)
+static long sleep_count(void)
 {
     struct rusage usage = {0};
     (void)getrusage(RUSAGE_THREAD, &usage);
@@ -92,14 +92,14 @@ static long sleeps(void)
 /* Synchronizes the current context; adds the time to *found. */
 static void synchronize(struct finding *found)
 {
-    long slept = sleeps();
+    long slept = sleep_count();
     uint64_t used_ns = processor_ns(), began_ns = gs_now_ns();
     found->result = gs_real()->cuCtxSynchronize();
     uint64_t took_ns = gs_now_ns() - began_ns;
     used_ns = processor_ns() - used_ns;
     found->waited_ns += took_ns;
-    found->slow =
-        found->slow || (took_ns > limit_ns && (used_ns > limit_ns || sleeps() != slept));
+    found->slow = found->slow ||
+                  (took_ns > limit_ns && (used_ns > limit_ns || sleep_count() != slept));
 }
 
 static void find_busy_in(CUcontext handle, bool wait, struct finding *found)

@@ -245,7 +245,8 @@ static void write_last(void *arg)
     last->bad = write_report(state, config, GS_OUTPUTS_END, NULL);
 }
 
-/* For the text alone the thread may have no driver (control.c). */
+/* Writes a report while the program runs. The calling thread may have no driver if only
+ * the text is wanted (control.c). */
 static void write_interim(struct gs_state *state, const struct gs_interim *what)
 {
     collect(state, !what->text || gs_environment_is_replaced(), gs_outputs_wanted());
@@ -287,7 +288,7 @@ static void write_figures(struct gs_state *state, struct gs_output_contents *out
     gs_output_contents_free(outputs);
 }
 
-/* GPUSHIM_METRICS_FILE, while the program goes on. */
+/* Writes GPUSHIM_METRICS_FILE while the program runs. */
 static void write_metrics(struct gs_state *state)
 {
     struct gs_output_contents outputs;

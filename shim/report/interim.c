@@ -180,7 +180,7 @@ static void *wait_for_signals(void *unused)
 }
 
 /* Installs a handler. Returns the signal, or 0 after logging the reason. */
-static int handle(int number, const char *variable, const char *value)
+static int install_handler(int number, const char *variable, const char *value)
 {
     struct sigaction was, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     if (sigaction(number, NULL, &was) != 0 || (was.sa_flags & SA_SIGINFO) ||
@@ -242,12 +242,13 @@ static void handle_all(const struct gs_options *options, struct gs_tracker *trac
     signals.starts = !options->track_start;
     signals.term = options->dump_on_term ? SIGTERM : 0;
     signals.track = track;
-    signals.dump = dump ? handle(dump, "GPUSHIM_REPORT_ON", options->dump_signal) : 0;
+    signals.dump =
+        dump ? install_handler(dump, "GPUSHIM_REPORT_ON", options->dump_signal) : 0;
     if (track) {
-        signals.track = handle(track, "GPUSHIM_TRACK", options->track_signal);
+        signals.track = install_handler(track, "GPUSHIM_TRACK", options->track_signal);
     }
     if (options->dump_on_term) {
-        signals.term = handle(SIGTERM, "GPUSHIM_REPORT_ON", "term");
+        signals.term = install_handler(SIGTERM, "GPUSHIM_REPORT_ON", "term");
     }
 }
 
@@ -292,7 +293,7 @@ static bool take(void)
            !__atomic_exchange_n(&asked.busy, true, __ATOMIC_ACQ_REL);
 }
 
-static void give(void)
+static void end_report(void)
 {
     __atomic_store_n(&asked.busy, false, __ATOMIC_RELEASE);
 }
@@ -307,7 +308,7 @@ static void *write_it(void *unused)
         asked.lines_ms += (gs_now_ns() - begin_ns) / 1000000;
     }
     if (__atomic_exchange_n(&asked.over, true, __ATOMIC_ACQ_REL)) {
-        give(); /* nobody waits any more */
+        end_report(); /* nobody waits any more */
     } else {
         (void)sem_post(&asked.written);
     }
@@ -330,7 +331,7 @@ static void write_and_wait(void *(*body)(void *))
     struct timespec until;
     asked.over = false;
     if (sem_init(&asked.written, 0, 0) != 0 || !gs_own_thread("gpushim-report", body)) {
-        give();
+        end_report();
         return;
     }
     (void)clock_gettime(CLOCK_REALTIME, &until);
@@ -339,7 +340,7 @@ static void write_and_wait(void *(*body)(void *))
     if (await_written(&until) ||
         (__atomic_exchange_n(&asked.over, true, __ATOMIC_ACQ_REL) &&
          await_written(NULL))) {
-        give();
+        end_report();
     }
     gs_uncancelled_end(before);
 }
@@ -385,7 +386,7 @@ void gs_interim_refused(struct gs_state *state, const struct gs_call *call, int 
         return;
     }
     if (!gs_refusals_begin(state, call, device, bytes, &asked.refusal)) {
-        give();
+        end_report();
         return;
     }
     asked.heard = gs_child_is_heard();

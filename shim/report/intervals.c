@@ -129,7 +129,8 @@ static struct {
              {.take = write_files, .variable = "GPUSHIM_INTERVAL=output"},
              {.take = write_metrics, .variable = "GPUSHIM_METRICS_FILE"}};
 
-/* Until the first is due, or the program's threads may have ended. */
+/* Sleeps until the first interval is due, or until it is time to check whether the
+ * program's threads have ended. */
 static void nap_until_due(void)
 {
     uint64_t first_ns = UINT64_MAX, now_ns = gs_now_ns();

@@ -179,8 +179,8 @@ static bool has_line(const char *text, const char *line, size_t length)
 }
 
 /* Fills `out` with the rules that the text lacks, below a comment; returns how many. */
-static unsigned missing(const char *text, const char *command,
-                        const struct gs_text *found, struct gs_text *out)
+static unsigned add_missing_rules(const char *text, const char *command,
+                                  const struct gs_text *found, struct gs_text *out)
 {
     const char *end = strchr(text, '\0');
     unsigned count = 0;
@@ -237,7 +237,7 @@ static const char *add_to(int fd, const char *command, const struct gs_text *fou
         return "not a file of rules";
     }
     if (text && !error) {
-        *count = missing(text, command, found, &more);
+        *count = add_missing_rules(text, command, found, &more);
         error = more.truncated ? ENOMEM
                 : *count == 0  ? 0
                                : gs_output_write(fd, more.data, more.length, &done);

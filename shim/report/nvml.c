@@ -170,7 +170,7 @@ static uint64_t query_device(const char *bus, unsigned pid)
     return used_by(pid, list, count);
 }
 
-static void *body(void *unused)
+static void *query_thread(void *unused)
 {
     (void)unused;
     gs_thread.depth = 1;
@@ -188,7 +188,7 @@ static void *body(void *unused)
 static bool query_in_time(void)
 {
     __atomic_store_n(&account.done, false, __ATOMIC_RELAXED);
-    if (!gs_own_thread("gpushim-nvml", body)) {
+    if (!gs_own_thread("gpushim-nvml", query_thread)) {
         return false;
     }
     struct gs_wait wait = {.nap_ns = NS_PER_MS,
@@ -296,7 +296,7 @@ static void at_exit(void)
 
 /* Returns the reason why NVML's statistic for the device is not this process's; NULL: it
  * is. */
-static const char *unfit(int ordinal)
+static const char *why_unusable(int ordinal)
 {
     struct gs_platform platform = gs_platform_read(ordinal, "", environ);
     struct stat info;
@@ -322,7 +322,7 @@ void gs_nvml_add_device(int ordinal)
         __atomic_load_n(&account.known[ordinal], __ATOMIC_ACQUIRE)) {
         return;
     }
-    const char *why = unfit(ordinal);
+    const char *why = why_unusable(ordinal);
     char bus[sizeof(account.bus[0])] = "";
     if (!why && (!real->cuDeviceGetPCIBusId ||
                  real->cuDeviceGetPCIBusId(bus, sizeof(bus), ordinal) != CUDA_SUCCESS)) {

@@ -195,7 +195,7 @@ static bool may_replace(const char *path)
 }
 
 /* Inserts ".oom", or the number of the request, before the extension, or appends it. */
-static enum gs_status mark(char path[PATH_MAX], const char *extension)
+static enum gs_status insert_mark(char path[PATH_MAX], const char *extension)
 {
     bool extended = ends_in(path, extension);
     char number[16];
@@ -273,7 +273,8 @@ bool gs_outputs_tallied(void)
 
 /* ---- writing ---------------------------------------------------------------------- */
 
-/* At intervals the first failure alone. */
+/* Logs a file that could not be written; of files written at intervals, only the first
+ * failure. */
 static void log_failed(const struct gs_export_format *format, const char *path,
                        const char *why)
 {
@@ -340,7 +341,7 @@ static void write_metrics(void *self, const struct gs_export *export,
 
 /* Somebody else's file stays: PATH.PID is written. False: the name is too long. Logged
  * once if the files are written at intervals. */
-static bool write_beside(const struct gs_export_format *format, char path[PATH_MAX])
+static bool choose_other_name(const struct gs_export_format *format, char path[PATH_MAX])
 {
     static char kept[PATH_MAX]; /* one report is written at a time */
     struct gs_log_limit unlimited = {0};
@@ -371,13 +372,13 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
         }
         if (named == GS_OK &&
             (current == GS_OUTPUTS_OUT_OF_MEMORY || current == GS_OUTPUTS_REQUESTED)) {
-            named = mark(path, format->extension);
+            named = insert_mark(path, format->extension);
         }
         if (named != GS_OK) {
             log_failed(format, settings.pattern, "name too long");
         } else if (!export) {
             log_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
-        } else if (!may_replace(path) && !write_beside(format, path)) {
+        } else if (!may_replace(path) && !choose_other_name(format, path)) {
             log_failed(format, path, gs_output_error_text(ENOTUNIQ));
         } else {
             const char *problem = write_file(export, row, path, 0);

@@ -66,7 +66,8 @@ static void query_driver(struct gs_state *state, struct gs_report_refusal *figur
     }
 }
 
-/* Without the driver's figures the limit has refused what it has no room for. */
+/* Describes the limit if it has refused the request. Without the driver's figures, a
+ * request that exceeds the limit's headroom counts as refused by the limit. */
 static void query_limit(const struct gs_options *options,
                         struct gs_report_refusal *figures)
 {

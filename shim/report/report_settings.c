@@ -162,7 +162,8 @@ bool gs_report_compose(struct gs_tracker *tracker, struct gs_report_config confi
     return summary.errors > 0 || summary.leaked_count > 0 || summary.no_start;
 }
 
-/* A terminal that shows colours, and a user who wants them (https://no-color.org). */
+/* Whether the output is a terminal that shows colours and the user wants them
+ * (https://no-color.org). */
 static bool shows_colors(int fd)
 {
     const char *no_color = secure_getenv("NO_COLOR");

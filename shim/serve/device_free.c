@@ -101,7 +101,7 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     struct gs_range found;
     bool traced = gs_tracing() && gs_pool_find(state->pool, addr, &found) == GS_OK;
     gs_tell_block_freed(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_WAITED);
-    struct gs_segment *segment = gs_block_take_out(block);
+    struct gs_segment *segment = gs_block_detach(block);
     *result = CUDA_SUCCESS;
     if (!segment) { /* the context and its memory have ended meanwhile */
         gs_block_free(block);
@@ -112,7 +112,7 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     gs_tell_range_leaving(&range);
     *result = gs_free_in_driver(context, addr, bytes);
     gs_tell_range_gone(&range, *result == CUDA_SUCCESS);
-    gs_segment_is_out(segment, *result == CUDA_SUCCESS);
+    gs_segment_was_freed(segment, *result == CUDA_SUCCESS);
     if (*result != CUDA_SUCCESS) {
         note_failed_free(state, heap, &was, addr, *result);
     }

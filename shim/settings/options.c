@@ -102,7 +102,7 @@ static void store_default(struct gs_options *out, const struct gs_option *option
 }
 
 /* The form of values of this type: completes "not ...". */
-static const char *expected(const struct gs_option *option, char out[160])
+static const char *expected_form(const struct gs_option *option, char out[160])
 {
     char words[GS_OPTION_WORDS_BYTES];
 
@@ -156,7 +156,7 @@ const char *gs_option_wrong(const struct gs_option *option, const char *text,
     } else if (problem) {
         return problem;
     } else {
-        snprintf(out, GS_OPTION_WRONG_BYTES, "not %s", expected(option, words));
+        snprintf(out, GS_OPTION_WRONG_BYTES, "not %s", expected_form(option, words));
     }
     return out;
 }
@@ -369,8 +369,8 @@ static unsigned old_names(unsigned list, const struct entries *all, char out[NOT
     return count;
 }
 
-/* A list with a valid item replaces its items' own names; without one they count, and a
- * line says how the list would be written. */
+/* Loads a list. A list with a valid item replaces its items' own variables; without one
+ * these count, and a note says how to write the list. */
 static void load_list(struct gs_options *out, unsigned list, const struct entries *all,
                       struct gs_options_messages *notes)
 {

@@ -14,7 +14,8 @@
 
 #define HELP_COLUMNS 78
 
-static void GS_PRINTF(3, 4) say(gs_options_sink sink, void *self, const char *format, ...)
+static void GS_PRINTF(3, 4)
+    print_help(gs_options_sink sink, void *self, const char *format, ...)
 {
     char text[512];
     va_list arguments;
@@ -40,7 +41,7 @@ static void write_wrapped(gs_options_sink sink, void *self, int indent, const ch
                 length = columns;
             }
         }
-        say(sink, self, "%*s%.*s\n", indent, "", (int)length, text);
+        print_help(sink, self, "%*s%.*s\n", indent, "", (int)length, text);
         text += length;
         text += strspn(text, " ");
     }
@@ -89,9 +90,9 @@ static void write_form(gs_options_sink sink, void *self, int indent, const char 
 {
     bool fits = (size_t)indent + strlen(form) + strlen(brackets) + 4 <= HELP_COLUMNS;
 
-    say(sink, self, "%*s%s%s", indent, "", form,
-        *brackets ? fits ? "  " : "\n        " : "");
-    say(sink, self, *brackets ? "(%s)\n" : "%s\n", brackets);
+    print_help(sink, self, "%*s%s%s", indent, "", form,
+               *brackets ? fits ? "  " : "\n        " : "");
+    print_help(sink, self, *brackets ? "(%s)\n" : "%s\n", brackets);
 }
 
 /* How an option is written: "GPUSHIM_LEAK_MAX=NUMBER", "--leak-max=NUMBER", or as an item
@@ -181,7 +182,7 @@ static void write_launcher_options(gs_options_sink sink, void *self)
 {
     char name[GS_OPTION_ARGUMENT_BYTES], line[GS_OPTION_ARGUMENT_BYTES + 8];
 
-    say(sink, self, "\nLauncher\n");
+    print_help(sink, self, "\nLauncher\n");
     for (size_t i = 0; i < gs_launcher_options_count; i++) {
         const struct gs_launcher_option *option = &gs_launcher_options[i];
 
@@ -210,7 +211,7 @@ void gs_options_help(enum gs_options_form form, gs_options_sink sink, void *self
 
         if (strcmp(group, option->group) != 0) {
             group = option->group;
-            say(sink, self, "\n%s\n", group);
+            print_help(sink, self, "\n%s\n", group);
         }
         item = gs_item_of((unsigned)i);
         if (item) {

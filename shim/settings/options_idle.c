@@ -18,7 +18,7 @@ struct idle {
     const char *why;
 };
 
-/* An item of a list by the value that the list has given it. */
+/* Logs an option without effect, as a variable of its own or as an item of a list. */
 static void log_one(const struct gs_options *options, char *const *env,
                     const struct idle *idle, gs_options_idle_sink sink)
 {

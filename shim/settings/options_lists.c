@@ -184,14 +184,13 @@ struct reading {
     unsigned count;
 };
 
-static void complain(struct reading *reading, const char *item, const char *problem)
+static void report_problem(struct reading *reading, const char *item, const char *problem)
 {
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no item's value is the sink */
     reading->sink->problem(reading->sink->self, item, strlen(item), problem);
 }
 
-/* Every row of which the text is a value without a word gets it; a signal if none does.
- */
+/* Gives the text to every item that accepts it as a value without a word. */
 static void take_bare(struct reading *reading, const struct gs_item *named,
                       const char *text)
 {
@@ -235,18 +234,18 @@ static void take_item(struct reading *reading, char *text)
     size_t length = strcspn(text, ":");
     const struct gs_item *item = item_named(reading->list, text, length);
     if (!item || (!item->word[0] && value)) {
-        complain(reading, text, why_unknown(reading->list, text, problem));
+        report_problem(reading, text, why_unknown(reading->list, text, problem));
         return;
     }
     const char **slot = &reading->values[item - reading->first];
     if (*slot) {
-        complain(reading, text,
-                 is_text(option_of(item)) ? "there is one signal; the first counts"
-                                          : "given twice; the first counts");
+        report_problem(reading, text,
+                       is_text(option_of(item)) ? "there is one signal; the first counts"
+                                                : "given twice; the first counts");
     } else if (!item->word[0]) {
         take_bare(reading, item, text);
     } else if (item->value[0] && value) {
-        complain(reading, text, "takes no value; left out");
+        report_problem(reading, text, "takes no value; left out");
     } else if (item->value[0]) {
         *slot = item->value;
     } else if (value && value[1]) {
@@ -256,12 +255,12 @@ static void take_item(struct reading *reading, char *text)
     } else {
         (void)snprintf(problem, sizeof(problem), "needs a value (%s:...); left out",
                        item->word);
-        complain(reading, text, problem);
+        report_problem(reading, text, problem);
     }
 }
 
 /* Returns the text without the spaces around it. */
-static char *trimmed(char *text)
+static char *trim_spaces(char *text)
 {
     text += strspn(text, " ");
     size_t length = strlen(text);
@@ -300,7 +299,7 @@ void gs_list_read(unsigned list, const char *text, char copy[GS_LIST_BYTES],
         if (next) {
             *next++ = '\0';
         }
-        take_item(&reading, trimmed(item));
+        take_item(&reading, trim_spaces(item));
     }
     for (unsigned i = 0; i < reading.count; i++) {
         any |= reading.values[i] != NULL;

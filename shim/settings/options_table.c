@@ -301,7 +301,8 @@ static enum gs_status parse_time(const char *text, uint64_t *out)
     return GS_ERR_INVALID;
 }
 
-/* A switch is also `on` or `off` of choices that have these words. */
+/* Parses a word of a choice. Another spelling of a switch also means `on` or `off`, if
+ * the choice has these words. */
 static enum gs_status parse_choice(size_t offset, const char *text, uint64_t *out)
 {
     uint64_t on;

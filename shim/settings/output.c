@@ -165,9 +165,9 @@ static bool is_another_when_opened(const struct stat *file)
     return S_ISCHR(file->st_mode) && major(file->st_rdev) == TTYAUX_MAJOR;
 }
 
-/* A write(2) that does not block, whatever the descriptor's flags: a pipe or a terminal
- * is opened again for this, since the program and other processes share the flag. Blocks
- * if it cannot be opened again. */
+/* Writes without blocking, whatever the descriptor's flags. A pipe or a terminal is
+ * opened again, since other processes share its flags; if that fails, the write may
+ * block. */
 static ssize_t write_now(int fd, const char *data, size_t length)
 {
     struct stat what;
@@ -290,24 +290,24 @@ int gs_output_append(const char *path, const char *data, size_t length, size_t *
 /* ---- whole files ---------------------------------------------------------------- */
 /* Makes a short name in the folder of `path`: renaming will detect a name that is too
  * long. */
-static int name_beside(struct gs_output_file *file, unsigned turn)
+static int make_temporary_name(struct gs_output_file *file, unsigned turn)
 {
     const char *slash = strrchr(file->path, '/');
     int folder = slash ? (int)(slash + 1 - file->path) : 0;
-    int length = snprintf(file->beside, sizeof(file->beside), "%.*s.gpushim.%ld.%u",
+    int length = snprintf(file->temporary, sizeof(file->temporary), "%.*s.gpushim.%ld.%u",
                           folder, file->path, (long)getpid(), turn);
 
-    return length > 0 && (size_t)length < sizeof(file->beside) ? 0 : ENAMETOOLONG;
+    return length > 0 && (size_t)length < sizeof(file->temporary) ? 0 : ENAMETOOLONG;
 }
 
-static void open_beside(struct gs_output_file *file)
+static void open_temporary(struct gs_output_file *file)
 {
     for (unsigned turn = 0; turn < NAME_TRIES; turn++) {
-        file->error = name_beside(file, turn);
+        file->error = make_temporary_name(file, turn);
         if (file->error) {
             return;
         }
-        file->fd = gs_link_open(file->beside, O_WRONLY | O_CREAT | O_EXCL, NULL);
+        file->fd = gs_link_open(file->temporary, O_WRONLY | O_CREAT | O_EXCL, NULL);
         file->error = file->fd < 0 ? errno : 0;
         if (file->error != EEXIST) {
             return;
@@ -315,13 +315,13 @@ static void open_beside(struct gs_output_file *file)
     }
 }
 
-/* Opens a device or a pipe, which is not replaced. A regular file is written to only if
- * the program has it open already, such as standard output, and at the program's
- * offset. */
+/* Opens a device or a pipe, which must not be replaced by a new file. A regular file is
+ * accepted only through a link of the kernel's to a file that the program has open, such
+ * as /dev/stdout: the output continues at the program's offset. */
 static void open_direct(struct gs_output_file *file)
 {
     enum gs_link followed;
-    struct stat there;
+    struct stat info;
 
     file->direct = true;
     file->fd = gs_link_open(file->path, O_WRONLY | O_APPEND, &followed);
@@ -329,12 +329,13 @@ static void open_direct(struct gs_output_file *file)
     if (file->fd < 0) {
         return;
     }
-    if (fstat(file->fd, &there) != 0) {
+    if (fstat(file->fd, &info) != 0) {
         file->error = errno;
-    } else if (S_ISREG(there.st_mode) && followed != GS_LINK_KERNELS) {
+    } else if (S_ISREG(info.st_mode) && followed != GS_LINK_KERNELS) {
         file->error = ELOOP;
-    } else if (S_ISSOCK(there.st_mode)) {
-        file->error = ENXIO; /* the program's own, which may wait for its reader */
+    } else if (S_ISSOCK(info.st_mode)) {
+        file->error =
+            ENXIO; /* the program's own socket: a write may wait for its reader */
     }
     if (file->error) {
         close(file->fd);
@@ -350,12 +351,12 @@ void gs_output_file_open(struct gs_output_file *file, const char *path)
     file->error = 0;
     file->direct = false;
     file->path = path;
-    file->beside[0] = '\0';
+    file->temporary[0] = '\0';
     gs_output_shield_raise(&file->shield);
     if (lstat(path, &there) == 0 && S_ISREG(there.st_mode) && !gs_output_is_ours(path)) {
         file->error = ENOTUNIQ;
     } else if (lstat(path, &there) != 0 || S_ISREG(there.st_mode)) {
-        open_beside(file); /* open will report the error of lstat, too */
+        open_temporary(file); /* open will report the error of lstat, too */
     } else {
         open_direct(file);
     }
@@ -379,11 +380,11 @@ int gs_output_file_close(struct gs_output_file *file, bool keep)
         file->error = errno;
     }
     if (file->fd >= 0 && !file->direct) {
-        if (keep && !file->error && rename(file->beside, file->path) != 0) {
+        if (keep && !file->error && rename(file->temporary, file->path) != 0) {
             file->error = errno;
         }
         if (!keep || file->error) {
-            unlink(file->beside);
+            unlink(file->temporary);
         }
     }
     file->fd = -1;

@@ -60,10 +60,10 @@ void gs_output_shield_lower(struct gs_output_shield *shield, int error);
 
 struct gs_output_file {
     int fd;
-    int error;             /* errno of the first failure, 0: none */
-    bool direct;           /* not a regular file: `path` itself is open */
-    const char *path;      /* owned by the caller */
-    char beside[PATH_MAX]; /* the temporary name, until the rename */
+    int error;                /* errno of the first failure, 0: none */
+    bool direct;              /* not a regular file: `path` itself is open */
+    const char *path;         /* owned by the caller */
+    char temporary[PATH_MAX]; /* the temporary name, until the rename */
     struct gs_output_shield shield;
 };
 

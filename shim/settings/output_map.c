@@ -41,7 +41,8 @@ static bool take_inode(int fd, struct gs_output_inode *out)
 
 /* ---- creation ------------------------------------------------------------------- */
 
-/* A device, a pipe, or a folder, or a link to one: a file beside it is not intended. */
+/* Whether the path leads to a device, a pipe or a folder, next to which no file is
+ * intended. */
 static bool is_special(const char *path)
 {
     struct stat info;
@@ -80,7 +81,8 @@ static int create_name(struct gs_output_map *file, const char *wanted, const cha
     return fd;
 }
 
-/* Another process may still write to a data file that is in the way: it stays. */
+/* Creates the data file. An existing one stays, since another process may still write to
+ * it. */
 static int create_data(struct gs_output_map *file)
 {
     int fd = -1;

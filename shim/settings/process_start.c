@@ -23,8 +23,8 @@ static const char *word_of(const char *text, unsigned number)
     return word ? word + 1 : NULL;
 }
 
-/* A zombie has ended, only its parent does not know yet; unless other threads go on
- * without the first. */
+/* Reads the process's state. A zombie has ended unless other threads outlive its first
+ * thread; its parent has not been notified yet. */
 static enum answer look_up(int64_t pid, uint64_t *start, bool *has_memory)
 {
     char path[64];

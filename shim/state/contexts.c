@@ -232,8 +232,9 @@ static unsigned long long context_id(CUcontext handle)
     return id;
 }
 
-/* A primary context that was reset stays current, and may revive with the same handle: an
- * entry made in between would not be known as primary, and would outlive the context. */
+/* Whether the context was destroyed or reset. A primary context that was reset stays
+ * current, and may revive with the same handle: an entry made in between would not be
+ * known as primary, and would outlive the context. */
 static bool has_ended(CUcontext handle)
 {
     unsigned long long id;

@@ -216,7 +216,7 @@ static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t ev
 
 /* Checks whether an event recorded inside a free already makes the epoch's blocks ready.
  * The caller has a reference. */
-static void order(struct gs_epoch *epoch)
+static void check_event_order(struct gs_epoch *epoch)
 {
     struct gs_epochs *home = epoch->home;
     gs_lock_take(&home->lock);
@@ -261,7 +261,7 @@ static void close_epoch(struct gs_epoch *epoch, bool in_free)
     end_close(epoch, status, event);
     if (status == GS_OK && in_free) {
         record_in_free(epoch);
-        order(epoch);
+        check_event_order(epoch);
     }
     drop(epoch); /* NOLINT(clang-analyzer-unix.Malloc): the reference of begin_close */
 }
@@ -299,8 +299,8 @@ static bool take_stray(struct gs_epoch *epoch)
 
 /* ---- queries ----------------------------------------------------------------------- */
 
-/* All blocks of an epoch were freed before the next epoch opened, so the event of a later
- * epoch covers them, too. home->lock is held. */
+/* Applies the result of a later epoch's event, which covers this epoch, too: all its
+ * blocks were freed before the later epoch opened. home->lock is held. */
 static void apply_results(struct gs_epoch *epoch)
 {
     const struct gs_epochs *home = epoch->home;
@@ -331,7 +331,7 @@ static enum state state_of(struct gs_epoch *epoch, uint64_t *event)
     return state;
 }
 
-static void become(struct gs_epoch *epoch, enum state state)
+static void set_state(struct gs_epoch *epoch, enum state state)
 {
     struct gs_epochs *home = epoch->home;
     struct gs_epoch *seen = NULL;
@@ -367,9 +367,9 @@ static enum gs_status query_mark(struct gs_epoch *epoch, uint64_t event)
     }
     gs_lock_drop(&home->lock);
     if (status == GS_OK) {
-        become(epoch, DONE);
+        set_state(epoch, DONE);
     } else if (status != GS_ERR_TIMEOUT) {
-        become(epoch, BROKEN);
+        set_state(epoch, BROKEN);
         break_all(home);
     }
     return status;
@@ -384,7 +384,7 @@ static bool is_pressing(struct gs_epochs *epochs)
     return pressing;
 }
 
-/* An epoch after one that is not done is not done either. */
+/* Whether an earlier epoch is not done: then this one is not done either. */
 static bool is_behind_a_busy_one(const struct gs_epoch *epoch)
 {
     gs_lock_take(&epoch->home->lock);

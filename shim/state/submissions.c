@@ -54,7 +54,7 @@ static struct gs_submissions spare = {.unseen = UINTPTR_MAX,
 
 /* ---- records ----------------------------------------------------------------------- */
 
-static void hold(sigset_t *before)
+static void lock_records(sigset_t *before)
 {
     sigset_t all;
     sigfillset(&all);
@@ -160,7 +160,7 @@ static void leave(void *record)
     if (gs_thread.submissions != own) {
         return;
     }
-    hold(&before);
+    lock_records(&before);
     for (unsigned i = 0; i < GS_COUNTS; i++) {
         struct gs_calls *calls = &own->counts[i];
         __atomic_store_n(&calls->ended, __atomic_load_n(&calls->begun, __ATOMIC_RELAXED),
@@ -214,7 +214,7 @@ struct gs_submissions *gs_submissions_join(void)
     int saved_errno = errno;
     sigset_t before;
     pthread_once(&key_once, make_key);
-    hold(&before);
+    lock_records(&before);
     struct gs_submissions *own = gs_thread.submissions; /* a handler may have joined */
     if (!own) {
         own = take();
@@ -336,8 +336,9 @@ static unsigned count_of(uintptr_t where)
 /* A stream that no call uses: the next call takes the slow path, wherever it goes. */
 #define NOWHERE UINTPTR_MAX
 
-/* The calls of a reused row count in no row from now on. */
-static unsigned row_of(struct gs_submissions *own, uintptr_t where, unsigned count)
+/* Returns the row of the stream and count. If there is none, reuses the rows in turn: the
+ * earlier calls of a reused row then count in no row. */
+static unsigned find_row(struct gs_submissions *own, uintptr_t where, unsigned count)
 {
     uintptr_t stream = gs_submissions_stream_of(where);
     if (stream == 0) {
@@ -363,7 +364,8 @@ static unsigned row_of(struct gs_submissions *own, uintptr_t where, unsigned cou
  * handler that submits while its thread is in here would corrupt the rows: the proof
  * ends.
  */
-static struct gs_calls *turn(struct gs_submissions *own, uintptr_t where, unsigned count)
+static struct gs_calls *change_row(struct gs_submissions *own, uintptr_t where,
+                                   unsigned count)
 {
     struct gs_calls *calls = &own->counts[count];
     uint64_t turns = __atomic_load_n(&own->turns, __ATOMIC_RELAXED);
@@ -385,7 +387,7 @@ static struct gs_calls *turn(struct gs_submissions *own, uintptr_t where, unsign
     gs_submissions_add(&calls->begun);
     __atomic_store_n(&row->calls, row->calls + (until - own->row_from), __ATOMIC_RELEASE);
     __atomic_store_n(&own->row_from, from, __ATOMIC_RELEASE);
-    unsigned next = row_of(own, where, count);
+    unsigned next = find_row(own, where, count);
     if (next >= own->rows_used && next < GS_STREAM_ROW_ELSEWHERE) {
         __atomic_store_n(&own->rows_used, next + 1, __ATOMIC_RELEASE);
     }
@@ -409,16 +411,16 @@ struct gs_calls *gs_submissions_turn(uintptr_t where)
         gs_parts_submits_elsewhere(where);
         __atomic_store_n(&own->unseen, unseen & ~where, __ATOMIC_RELEASE);
     }
-    return turn(own, where, count_of(where));
+    return change_row(own, where, count_of(where));
 }
 
 struct gs_calls *gs_submissions_turn_away(void)
 {
-    return turn(gs_submissions_own(), GS_STREAMS_BEYOND, GS_COUNT_EVERY);
+    return change_row(gs_submissions_own(), GS_STREAMS_BEYOND, GS_COUNT_EVERY);
 }
 
-/* A thread that began while one device was in use takes the slow path at its next call,
- * since the call may be one device's. */
+/* Makes the thread's next call take the slow path if the thread began while only one
+ * device was in use: the call may be one device's. */
 static void turn_soon(void)
 {
     struct gs_submissions *own = gs_thread.submissions;
@@ -523,8 +525,9 @@ bool gs_submissions_idle_on(const uint64_t *idle_at, unsigned device)
     return mark != 0 && gs_submissions_begun(device) + 1 == mark;
 }
 
-/* A call's streams are recorded before the call ends. Read after the counts, and with no
- * call in progress, they include the streams of every counted call. */
+/* The streams of all calls. A call's streams are recorded before the call ends. Read
+ * after the counts, and with no call in progress, they include the streams of every
+ * counted call. */
 static uintptr_t all_streams(void)
 {
     const struct gs_submissions *record =

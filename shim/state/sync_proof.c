@@ -39,8 +39,8 @@ static void remove_row(struct gs_sync_proof *seen, struct gs_sync_proof_row *row
     set_count(seen, seen->count - 1);
 }
 
-/* A full table has room again after the next base, if some stream is no longer waited
- * for. */
+/* Adds a row for the stream if there is space. A full table has space again after the
+ * next base, if some stream is no longer waited for. */
 static void add_row(struct gs_sync_proof *seen, uintptr_t stream)
 {
     if (seen->count == GS_SYNC_PROOF_ROWS) {

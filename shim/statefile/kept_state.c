@@ -47,14 +47,14 @@
 
 static uint64_t key; /* of this process's state; under the start lock */
 
-static const char *watcher(void)
+static const char *watcher_name(void)
 {
     return getauxval(AT_SECURE) ? "" : gs_options_given_text(environ, GS_WATCH_VARIABLE);
 }
 
 bool gs_kept_state_asked(void)
 {
-    size_t length = strlen(watcher());
+    size_t length = strlen(watcher_name());
     return length > GS_WATCH_SECRET_BYTES + 1 && length < GS_WATCH_NAME_BYTES;
 }
 
@@ -69,7 +69,7 @@ static int send_to_command(struct iovec *parts, size_t count, int fd)
         char bytes[CMSG_SPACE(sizeof(int))];
         struct cmsghdr aligned;
     } control = {{0}};
-    const char *name = watcher();
+    const char *name = watcher_name();
     size_t length = strlen(name) - GS_WATCH_SECRET_BYTES - 1;
     memcpy(to.sun_path + 1, name, length);
     memcpy(head->secret, name + length + 1, sizeof(head->secret));
@@ -199,8 +199,8 @@ void gs_kept_state_send_file(const struct gs_options *options, int fd)
 
 /* ---- memory ------------------------------------------------------------------------ */
 
-/* Where the kernel promises no more memory than there is, a page without any would end
- * the program when it is written to. */
+/* Whether the kernel commits no more memory than there is: writing to a page without
+ * memory would then end the process. */
 static bool must_reserve(void)
 {
     char text[8];

@@ -123,8 +123,8 @@ static bool retire(const char *path)
     return unlink(taken) == 0;
 }
 
-/* Never writes to an existing file, and removes one only if it is no longer needed. Tries
- * NAME, NAME.PID, NAME.PID.2 and so on. */
+/* Creates the file under NAME, NAME.PID, NAME.PID.2 and so on. Never writes to an
+ * existing file, and removes one only if it is no longer needed. */
 static int create_file(const char *wanted)
 {
     char tail[24];

@@ -237,7 +237,7 @@ static struct gs_trace_ring *ring_of(void)
 }
 
 /* Adds the records of a chunk that no thread writes to any more to what is live. */
-static void fold(uint64_t chunk)
+static void add_chunk_to_live(uint64_t chunk)
 {
     const struct gs_trace_record *records = chunk_at(chunk);
     size_t first = chunk == 0 ? GS_TRACE_BATCH_SLOTS : 0;
@@ -344,7 +344,7 @@ static int prepare_ring(int fd)
     if (file.ring_chunks == 0 || file.chunk_count < file.ring_chunks - part) {
         return 0;
     }
-    fold(file.folded++);
+    add_chunk_to_live(file.folded++);
     return file.folded - file.kept >= part ? write_base(fd) : 0;
 }
 

@@ -174,7 +174,7 @@ Test(heap, memory_in_a_free_of_the_drivers_is_not_waited_for)
     bed_init(&bed, 64 * GS_MIB, 0);
     addr = bed_alloc(&bed, 40 * GS_MIB);
     cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_OK);
-    segment = gs_block_take_out(block);
+    segment = gs_block_detach(block);
     cr_assert_not_null(segment);
     cr_expect(gs_list_empty(&bed.pool->reclaim.tickets), "nobody waits for it");
     cr_expect_eq(gs_reclaim_stays(bed.pool), 0, "but it is inside");
@@ -183,7 +183,7 @@ Test(heap, memory_in_a_free_of_the_drivers_is_not_waited_for)
     cr_expect_eq(gs_pool_claim(bed.pool, addr, &block), GS_ERR_NOT_OURS);
     cr_expect_eq(gs_heap_alloc(bed.heap, 40 * GS_MIB, &other, &native), GS_ERR_NOMEM);
     bed.fake.backend.unmap(&bed.fake, addr, 40 * GS_MIB);
-    gs_segment_is_out(segment, true);
+    gs_segment_was_freed(segment, true);
     cr_expect_eq(gs_reclaim_returned(bed.heap), 40 * GS_MIB);
     cr_expect_eq(gs_reclaim_row(bed.pool, 0).booked, 0);
     cr_expect_eq(gs_heap_alloc(bed.heap, 40 * GS_MIB, &other, &native), GS_OK);
@@ -200,8 +200,8 @@ Test(heap, memory_that_the_driver_did_not_take_is_not_counted_as_returned)
     bed_init(&bed, 64 * GS_MIB, 0);
     addr = bed_alloc(&bed, 4 * GS_MIB);
     cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_OK);
-    segment = gs_block_take_out(block);
-    gs_segment_is_out(segment, false);
+    segment = gs_block_detach(block);
+    gs_segment_was_freed(segment, false);
     cr_expect_eq(gs_reclaim_returned(bed.heap), 0);
     cr_expect_eq(gs_reclaim_row(bed.pool, 0).booked, 0);
     cr_expect_eq(bed_stats(&bed).reserved_bytes, 0);
@@ -219,10 +219,10 @@ Test(heap, no_block_is_taken_out_that_shares_its_segment_or_whose_heap_is_dead)
     cr_assert_eq(gs_pool_claim(bed.pool, bed_alloc(&bed, 4 * GS_MIB), &large), GS_OK);
     gs_pool_set_refused(bed.pool, 0, 60 * GS_MIB);
     cr_expect(!gs_block_goes_back(small));
-    cr_expect_null(gs_block_take_out(small));
+    cr_expect_null(gs_block_detach(small));
     gs_block_free(small);
     gs_heap_kill(bed.heap);
-    cr_expect_null(gs_block_take_out(large));
+    cr_expect_null(gs_block_detach(large));
     gs_block_free(large);
     bed_fini(&bed);
 }

@@ -132,8 +132,9 @@ Test(meta, treap_stays_in_order_and_knows_its_first)
     bed_fini(&bed);
 }
 
-/* Does a start's run go on behind it, so that it would leave a grave? */
-static bool leaves_grave(const struct gs_starts *starts, const struct gs_block *block)
+/* Does a start's run go on behind it, so that it would leave a deleted slot? */
+static bool leaves_deleted_slot(const struct gs_starts *starts,
+                                const struct gs_block *block)
 {
     const struct gs_starts_table *table = atomic_load(&starts->table);
     uint32_t at = (uint32_t)(gs_starts_hash(gs_block_addr(block)) >> 32) & table->mask;
@@ -161,7 +162,7 @@ Test(meta, start_table_of_a_dead_heap_is_empty_and_has_a_slot)
 }
 
 /* The table against an array, its members coming and going, most often such as leave a
- * grave: it grows, and then is swept again and again. */
+ * deleted slot: it grows, and then is swept again and again. */
 Test(meta, start_table_agrees_with_an_array)
 {
     enum { ROOM = 2900, UNITS = 40960 };
@@ -184,7 +185,7 @@ Test(meta, start_table_agrees_with_an_array)
         struct gs_block *block = members[bed_random(&state) % ROOM];
         uint32_t place = bed_random(&state) % UNITS;
 
-        if (block->units && step % 8 && !leaves_grave(&starts, block))
+        if (block->units && step % 8 && !leaves_deleted_slot(&starts, block))
             continue;
         if (block->units) {
             gs_starts_drop(&starts, block);

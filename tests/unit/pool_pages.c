@@ -450,7 +450,7 @@ Test(pages, a_segment_of_pages_never_goes_back_with_its_block)
     block = bed_claim(&bed, addr);
     cr_assert_not(gs_block_give_back(block));
     cr_assert_not(gs_block_goes_back(block));
-    cr_assert_null(gs_block_take_out(block));
+    cr_assert_null(gs_block_detach(block));
     gs_block_free(block);
     end_pool();
 }

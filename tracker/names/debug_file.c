@@ -128,7 +128,8 @@ static bool join(struct search *search, const char *const *parts, size_t count)
     return true;
 }
 
-/* In one folder: as distributions lay them out, and as debuginfod's cache does. */
+/* Searches one folder by build id, in the layout of distributions and in that of
+ * debuginfod's cache. */
 static bool take_by_id(struct search *search, const char *root, const char *dir)
 {
     char first[3] = {search->id[0], search->id[1], '\0'};

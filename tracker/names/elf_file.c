@@ -195,7 +195,8 @@ static bool is_ours(const Elf64_Ehdr *header)
            header->e_ident[EI_DATA] == ELFDATA2LSB && header->e_machine == OWN_MACHINE;
 }
 
-/* With more than 65,279 sections the numbers are in the first section header. */
+/* Reads the section table. With more than 65,279 sections its counts are in the first
+ * section header. */
 static enum gs_status read_sections(struct gs_elf_file *file, const Elf64_Ehdr *header)
 {
     uint64_t count = header->e_shnum, names = header->e_shstrndx;

@@ -308,8 +308,8 @@ static size_t upper_bound(const struct gs_elf_symbols *symbols, uint64_t address
     return low;
 }
 
-/* One without a size reaches to the next symbol at most. `nearest`: where the last
- * function before the address begins. */
+/* Whether the function contains the address. One without a size reaches to the next
+ * symbol at most. `nearest`: where the last function before the address begins. */
 static bool contains(const struct function *function, uint64_t address, uint64_t nearest)
 {
     return address >= function->begin && address < function->end &&

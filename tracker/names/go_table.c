@@ -38,7 +38,8 @@ static bool has(const struct gs_go_table *table, uint64_t offset, uint64_t bytes
 }
 
 /* A number of the table; 0 beyond its end. */
-static uint64_t number(const struct gs_go_table *table, uint64_t offset, unsigned bytes)
+static uint64_t read_number(const struct gs_go_table *table, uint64_t offset,
+                            unsigned bytes)
 {
     uint64_t value = 0;
 
@@ -66,26 +67,26 @@ static const char *string_at(const struct gs_go_table *table, uint64_t offset)
 /* Reads the header. False: no table. */
 static bool read_header(struct gs_go_table *table)
 {
-    uint32_t magic = (uint32_t)number(table, 0, 4);
+    uint32_t magic = (uint32_t)read_number(table, 0, 4);
     uint64_t at = 8;
 
     if ((magic != MAGIC_116 && magic != MAGIC_118 && magic != MAGIC_120) ||
-        number(table, 4, 2) != 0 || number(table, 7, 1) != sizeof(uint64_t)) {
+        read_number(table, 4, 2) != 0 || read_number(table, 7, 1) != sizeof(uint64_t)) {
         return false;
     }
     table->by_offset = magic != MAGIC_116;
-    table->quantum = (uint8_t)number(table, 6, 1);
-    table->functions = number(table, at, 8);
+    table->quantum = (uint8_t)read_number(table, 6, 1);
+    table->functions = read_number(table, at, 8);
     at += 16;
     if (table->by_offset) {
-        table->text = number(table, at, 8);
+        table->text = read_number(table, at, 8);
         at += 8;
     }
-    table->names = number(table, at, 8);
-    table->units = number(table, at + 8, 8);
-    table->files = number(table, at + 16, 8);
-    table->streams = number(table, at + 24, 8);
-    table->entries = number(table, at + 32, 8);
+    table->names = read_number(table, at, 8);
+    table->units = read_number(table, at + 8, 8);
+    table->files = read_number(table, at + 16, 8);
+    table->streams = read_number(table, at + 24, 8);
+    table->entries = read_number(table, at + 32, 8);
     return table->functions != 0 && table->functions <= table->size / 8 &&
            has(table, table->entries, (table->functions + 1) * 8);
 }
@@ -93,16 +94,16 @@ static bool read_header(struct gs_go_table *table)
 /* The address at which a function begins; that of number `functions` is the end. */
 static uint64_t begin_of(const struct gs_go_table *table, uint64_t i)
 {
-    return table->by_offset ? table->text + number(table, table->entries + i * 8, 4)
-                            : number(table, table->entries + i * 16, 8);
+    return table->by_offset ? table->text + read_number(table, table->entries + i * 8, 4)
+                            : read_number(table, table->entries + i * 16, 8);
 }
 
 /* The offset of a function's record. */
 static uint64_t record_of(const struct gs_go_table *table, uint64_t i)
 {
     return table->entries + (table->by_offset
-                                 ? number(table, table->entries + i * 8 + 4, 4)
-                                 : number(table, table->entries + i * 16 + 8, 8));
+                                 ? read_number(table, table->entries + i * 8 + 4, 4)
+                                 : read_number(table, table->entries + i * 16 + 8, 8));
 }
 
 /* Reads a number of 7 bits a byte, the lowest first. */
@@ -111,7 +112,7 @@ static uint32_t read_varint(const struct gs_go_table *table, uint64_t *at)
     uint32_t value = 0;
 
     for (unsigned shift = 0; shift < 32; shift += 7) {
-        uint8_t byte = (uint8_t)number(table, (*at)++, 1);
+        uint8_t byte = (uint8_t)read_number(table, (*at)++, 1);
 
         value |= (uint32_t)(byte & 0x7f) << shift;
         if ((byte & 0x80) == 0) {
@@ -169,16 +170,16 @@ bool gs_go_table_find(const struct gs_go_table *table, uint64_t address,
     record = record_of(table, low);
     fields = record + (table->by_offset ? 4 : 8);
     memset(out, 0, sizeof(*out));
-    out->function = string_at(table, table->names + number(table, fields, 4));
+    out->function = string_at(table, table->names + read_number(table, fields, 4));
     if (out->function == NULL || out->function[0] == '\0') {
         return false;
     }
-    file = value_at(table, number(table, fields + 16, 4), begin, address);
-    line = value_at(table, number(table, fields + 20, 4), begin, address);
+    file = value_at(table, read_number(table, fields + 16, 4), begin, address);
+    line = value_at(table, read_number(table, fields + 20, 4), begin, address);
     if (file >= 0 && line > 0) {
-        uint64_t unit = number(table, fields + 28, 4) + (uint64_t)file;
+        uint64_t unit = read_number(table, fields + 28, 4) + (uint64_t)file;
         uint64_t offset = has(table, table->units + unit * 4, 4)
-                              ? number(table, table->units + unit * 4, 4)
+                              ? read_number(table, table->units + unit * 4, 4)
                               : NO_FILE;
 
         out->file = offset != NO_FILE ? string_at(table, table->files + offset) : NULL;

@@ -309,7 +309,7 @@ static bool is_answered(const struct gs_line_query *query)
 }
 
 /* How much an answer says. */
-static unsigned worth(const struct gs_line_query *query)
+static unsigned detail_of(const struct gs_line_query *query)
 {
     unsigned sum = 0;
 
@@ -338,7 +338,7 @@ static void ask_again(uint64_t deadline_ns, struct gs_line_query *queries, size_
     for (size_t i = 0; i < count; i++) {
         struct gs_line_query first = queries[i];
 
-        if (worth(&second[i]) > worth(&first)) {
+        if (detail_of(&second[i]) > detail_of(&first)) {
             queries[i] = second[i];
             second[i] = first;
         }

@@ -48,8 +48,8 @@ static bool parse(const char *line, uintptr_t begin, struct gs_mapped_file *out)
 }
 
 /* Looks at the whole lines of a text. Returns what is behind the last one. */
-static char *look(char *text, uintptr_t begin, const char *path, bool *found,
-                  struct gs_mapped_file *out)
+static char *search_lines(char *text, uintptr_t begin, const char *path, bool *found,
+                          struct gs_mapped_file *out)
 {
     char *newline;
 
@@ -78,7 +78,7 @@ bool gs_mapped_file_find(int64_t process, uintptr_t begin, const char *path,
     while (maps >= 0 && !found && used < MAPS_PIECE - 1 &&
            (got = read(maps, text + used, MAPS_PIECE - 1 - used)) > 0) {
         text[used + (size_t)got] = '\0';
-        rest = look(text, begin, path, &found, out);
+        rest = search_lines(text, begin, path, &found, out);
         used = strlen(rest);
         memmove(text, rest, used + 1);
     }

@@ -220,8 +220,8 @@ static bool is_before(const struct gs_module_table *table, const struct gs_index
 }
 
 /* Moves an entry down to its place in a heap with the greatest on top. */
-static void sift(const struct gs_module_table *table, struct gs_index_entry *heap,
-                 size_t at, size_t count)
+static void sift_down(const struct gs_module_table *table, struct gs_index_entry *heap,
+                      size_t at, size_t count)
 {
     struct gs_index_entry moved = heap[at];
 
@@ -244,14 +244,14 @@ static void sort_index(const struct gs_module_table *table, struct gs_module_ind
     uintptr_t reach = 0;
 
     for (size_t i = index->count / 2; i-- > 0;) {
-        sift(table, entries, i, index->count);
+        sift_down(table, entries, i, index->count);
     }
     for (size_t i = index->count; i-- > 1;) {
         struct gs_index_entry greatest = entries[0];
 
         entries[0] = entries[i];
         entries[i] = greatest;
-        sift(table, entries, 0, i);
+        sift_down(table, entries, 0, i);
     }
     for (size_t i = 0; i < index->count; i++) {
         uintptr_t end = table->records[entries[i].record].module.end;

@@ -81,7 +81,7 @@ static size_t put_code(const char *code, char **out)
     return (size_t)(end + 1 - code);
 }
 
-/* A part is never longer readable than mangled. */
+/* Demangles a part, which never gets longer. */
 static void put_part(const char *part, size_t length, char **out)
 {
     const char *end = part + length;

@@ -82,7 +82,7 @@ static void put_character(struct demangler *d, uint32_t c)
 /* ---- tokens -------------------------------------------------------------------------
  */
 
-static char peek(const struct demangler *d)
+static char peek_char(const struct demangler *d)
 {
     return d->at < d->length ? d->name[d->at] : '\0';
 }
@@ -96,9 +96,9 @@ static char next(struct demangler *d)
     return d->name[d->at++];
 }
 
-static bool eat(struct demangler *d, char c)
+static bool accept_char(struct demangler *d, char c)
 {
-    if (d->failed || peek(d) != c) {
+    if (d->failed || peek_char(d) != c) {
         return false;
     }
     d->at++;
@@ -117,13 +117,14 @@ static uint64_t read_decimal(struct demangler *d)
 {
     uint64_t value = 0;
 
-    if (peek(d) < '0' || peek(d) > '9') {
+    if (peek_char(d) < '0' || peek_char(d) > '9') {
         d->failed = true;
     }
-    if (eat(d, '0')) {
+    if (accept_char(d, '0')) {
         return 0;
     }
-    while (!d->failed && peek(d) >= '0' && peek(d) <= '9' && value < UINT32_MAX) {
+    while (!d->failed && peek_char(d) >= '0' && peek_char(d) <= '9' &&
+           value < UINT32_MAX) {
         value = value * 10 + (uint64_t)(next(d) - '0');
     }
     return value;
@@ -134,10 +135,10 @@ static uint64_t read_base62(struct demangler *d)
 {
     uint64_t value = 0;
 
-    if (eat(d, '_')) {
+    if (accept_char(d, '_')) {
         return 0;
     }
-    while (!d->failed && !eat(d, '_')) {
+    while (!d->failed && !accept_char(d, '_')) {
         char c = next(d);
         uint64_t digit = c >= '0' && c <= '9'   ? (uint64_t)(c - '0')
                          : c >= 'a' && c <= 'z' ? (uint64_t)(c - 'a') + 10
@@ -154,7 +155,7 @@ static uint64_t read_base62(struct demangler *d)
 /* 0 without the tag. */
 static uint64_t read_optional62(struct demangler *d, char tag)
 {
-    return eat(d, tag) ? read_base62(d) + 1 : 0;
+    return accept_char(d, tag) ? read_base62(d) + 1 : 0;
 }
 
 static void put_punycode(struct demangler *d, const char *text, size_t length)
@@ -182,9 +183,9 @@ static struct ident read_ident(struct demangler *d)
     struct ident ident = {.number = read_optional62(d, 's')};
     uint64_t length;
 
-    ident.punycode = eat(d, 'u');
+    ident.punycode = accept_char(d, 'u');
     length = read_decimal(d);
-    (void)eat(d, '_');
+    (void)accept_char(d, '_');
     if (d->failed || length > d->length - d->at) {
         d->failed = true;
         return ident;
@@ -259,9 +260,9 @@ static void put_lifetime(struct demangler *d, uint64_t index)
 
 static void read_argument(struct demangler *d)
 {
-    if (eat(d, 'L')) {
+    if (accept_char(d, 'L')) {
         put_lifetime(d, read_base62(d));
-    } else if (eat(d, 'K')) {
+    } else if (accept_char(d, 'K')) {
         read_const(d);
     } else {
         read_type(d);
@@ -274,7 +275,7 @@ static unsigned read_list(struct demangler *d, void (*read)(struct demangler *d)
 {
     unsigned count = 0;
 
-    for (; !d->failed && !eat(d, 'E'); count++) {
+    for (; !d->failed && !accept_char(d, 'E'); count++) {
         if (count > 0) {
             put(d, between);
         }
@@ -402,12 +403,12 @@ static void read_function(struct demangler *d)
 {
     uint64_t bound = begin_binder(d);
 
-    if (eat(d, 'U')) {
+    if (accept_char(d, 'U')) {
         put(d, "unsafe ");
     }
-    if (eat(d, 'K')) {
+    if (accept_char(d, 'K')) {
         put(d, "extern \"");
-        if (eat(d, 'C')) {
+        if (accept_char(d, 'C')) {
             put(d, "C");
         } else {
             struct ident abi = read_ident(d);
@@ -421,7 +422,7 @@ static void read_function(struct demangler *d)
     put(d, "fn(");
     (void)read_list(d, read_type, ", ");
     put(d, ")");
-    if (!eat(d, 'u')) {
+    if (!accept_char(d, 'u')) {
         put(d, " -> ");
         read_type(d);
     }
@@ -433,7 +434,7 @@ static void read_dyn_trait(struct demangler *d)
 {
     bool open = false;
 
-    if (eat(d, 'I')) {
+    if (accept_char(d, 'I')) {
         read_path(d, false);
         put(d, "<");
         open = true;
@@ -443,7 +444,7 @@ static void read_dyn_trait(struct demangler *d)
     } else {
         read_path(d, false);
     }
-    while (!d->failed && eat(d, 'p')) {
+    while (!d->failed && accept_char(d, 'p')) {
         struct ident name = read_ident(d);
 
         put(d, open ? ", " : "<");
@@ -465,7 +466,7 @@ static void read_dyn(struct demangler *d)
     bound = begin_binder(d);
     (void)read_list(d, read_dyn_trait, " + ");
     d->bound -= bound;
-    if (!eat(d, 'L')) {
+    if (!accept_char(d, 'L')) {
         d->failed = true;
         return;
     }
@@ -479,7 +480,7 @@ static void read_dyn(struct demangler *d)
 static void read_reference(struct demangler *d, bool is_mutable)
 {
     put(d, "&");
-    if (eat(d, 'L')) {
+    if (accept_char(d, 'L')) {
         uint64_t lifetime = read_base62(d);
 
         if (lifetime != 0) {
@@ -493,7 +494,7 @@ static void read_reference(struct demangler *d, bool is_mutable)
 
 static void read_type(struct demangler *d)
 {
-    const char *basic = basic_type(peek(d));
+    const char *basic = basic_type(peek_char(d));
     char tag;
 
     if (!descend(d)) {
@@ -540,11 +541,11 @@ static void read_number(struct demangler *d, char type)
     uint64_t value = 0;
     size_t begin, digits;
 
-    if (eat(d, 'n')) {
+    if (accept_char(d, 'n')) {
         put(d, "-");
     }
     begin = d->at;
-    while (!d->failed && !eat(d, '_')) {
+    while (!d->failed && !accept_char(d, '_')) {
         char c = next(d);
 
         if ((c < '0' || c > '9') && (c < 'a' || c > 'f')) {

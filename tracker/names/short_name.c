@@ -75,7 +75,7 @@ static size_t piece_length(const char *name, const char *at)
 }
 
 /* Returns the bracket that closes `c`; 0: none opens. */
-static char closing(char c)
+static char closing_bracket(char c)
 {
     const char *found = c != '\0' ? strchr("<>()[]{}", c) : NULL;
 
@@ -85,7 +85,7 @@ static char closing(char c)
 /* Follows a piece. False: nested too deeply. */
 static bool nest_step(struct nest *nest, const char *at, size_t length)
 {
-    char close = length == 1 ? closing(*at) : '\0';
+    char close = length == 1 ? closing_bracket(*at) : '\0';
 
     if (close != '\0') {
         if (nest->depth == NEST_MAX) {

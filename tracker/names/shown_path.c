@@ -206,7 +206,7 @@ bool gs_shown_paths_have(struct gs_shown_paths *paths, const char *path)
 }
 
 /* Returns how many components the path shares with another file of the table. */
-static size_t shared(struct gs_shown_paths *paths, const char *path)
+static size_t shared_components(struct gs_shown_paths *paths, const char *path)
 {
     bool found;
     size_t most = 0;
@@ -233,7 +233,7 @@ const char *gs_shown_path(struct gs_shown_paths *paths, const char *path)
     }
     struct gs_path_walk walk = gs_path_walk(path);
     struct gs_path_part part = {.text = path};
-    for (size_t i = shared(paths, path) + 1; i > 0; i--) {
+    for (size_t i = shared_components(paths, path) + 1; i > 0; i--) {
         /* A path that ends too soon, or goes up, needs all that it has. */
         if (!gs_path_next(&walk, &part) || part.made) {
             return path;

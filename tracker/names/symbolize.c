@@ -156,7 +156,7 @@ static void note_unread(struct gs_symbolizer *symbolizer, const char *path,
     symbolizer->names_note = gs_symbolizer_keep(symbolizer, text, strlen(text));
 }
 
-/* Without /proc, even the program's own code has no file. */
+/* Notes that /proc is missing: without it even the program's own code has no file. */
 static void note_unnamed(struct gs_symbolizer *symbolizer)
 {
     if (symbolizer->names_note == NULL && access("/proc/self/exe", F_OK) != 0) {

@@ -44,7 +44,7 @@ static void swap(char *a, char *b, size_t size)
 
 /* Moves the item at `root` down until the items from `root` on form a heap. Those below
  * it already do. */
-static void sift(char *items, size_t root, size_t count, size_t size)
+static void sift_down(char *items, size_t root, size_t count, size_t size)
 {
     for (size_t child; (child = 2 * root + 1) < count; root = child) {
         if (child + 1 < count &&
@@ -61,11 +61,11 @@ static void sift(char *items, size_t root, size_t count, size_t size)
 void gs_scan_sort(void *items, size_t count, size_t size)
 {
     for (size_t i = count / 2; i-- > 0;) {
-        sift(items, i, count, size);
+        sift_down(items, i, count, size);
     }
     for (size_t left = count; left > 1; left--) {
         swap(items, (char *)items + (left - 1) * size, size);
-        sift(items, 0, left - 1, size);
+        sift_down(items, 0, left - 1, size);
     }
 }
 
@@ -111,7 +111,7 @@ struct modules {
     struct gs_scan_ranges *skips, *roots;
 };
 
-static bool holds(const struct dl_phdr_info *info, uintptr_t address)
+static bool contains_address(const struct dl_phdr_info *info, uintptr_t address)
 {
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
@@ -129,7 +129,7 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *arg)
     const char *name = gs_module_base_name(info->dlpi_name);
     bool skipped = gs_module_is_runtime(name) ||
                    strncmp(name, "libnvidia-", strlen("libnvidia-")) == 0 ||
-                   (modules->own_code != 0 && holds(info, modules->own_code));
+                   (modules->own_code != 0 && contains_address(info, modules->own_code));
 
     (void)size;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {

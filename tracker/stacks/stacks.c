@@ -82,8 +82,9 @@ static void leave(bool was)
  * Lock: none, the thread's own. */
 static __thread unsigned misses __attribute__((tls_model("initial-exec")));
 
-/* A thread whose walks are hardly ever recognised tries only now and then: a vain
- * comparison, and recording the walk, cost half a walk. */
+/* Whether to compare this walk with known ones. A thread whose walks are hardly ever
+ * recognised does so only now and then: a failed comparison, with the recording of the
+ * walk, costs half a walk. */
 static inline bool worth_comparing(void)
 {
     return GS_LIKELY(misses < MISSES_MAX) || ++misses % COMPARE_EVERY == 0;
@@ -240,7 +241,7 @@ capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t 
     }
 }
 
-/* At the limit of memory only known stacks are found. */
+/* Whether the memory limit is reached: then only known stacks are found. */
 static bool is_full(const struct gs_stacks *stacks)
 {
     return stacks->config.most_bytes != 0 &&
@@ -577,8 +578,9 @@ bool gs_stacks_truncated(const struct gs_stacks *stacks, uint32_t id)
     return entry != NULL && entry->truncated;
 }
 
-/* The contract says const: nothing changes for the caller, but the lock is taken. */
-static struct gs_stacks *lockable(const struct gs_stacks *stacks)
+/* Drops the const that the contract promises to callers, to take the lock: nothing
+ * changes for the caller. */
+static struct gs_stacks *without_const(const struct gs_stacks *stacks)
 {
     return (struct gs_stacks *)(uintptr_t)stacks;
 }
@@ -592,12 +594,13 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
     if (entry == NULL) {
         return GS_ERR_NOT_FOUND;
     }
-    gs_mutex_lock(&lockable(stacks)->lock);
-    module = gs_module_table_find(&lockable(stacks)->modules, entry->epoch, frame - 1);
+    gs_mutex_lock(&without_const(stacks)->lock);
+    module =
+        gs_module_table_find(&without_const(stacks)->modules, entry->epoch, frame - 1);
     if (module != NULL) {
         *out = *module;
     }
-    gs_mutex_unlock(&lockable(stacks)->lock);
+    gs_mutex_unlock(&without_const(stacks)->lock);
     return module != NULL ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
@@ -649,9 +652,9 @@ size_t gs_stacks_bytes(const struct gs_stacks *stacks)
 {
     size_t bytes;
 
-    gs_mutex_lock(&lockable(stacks)->lock);
+    gs_mutex_lock(&without_const(stacks)->lock);
     bytes = gs_stack_table_bytes(&stacks->table) + stacks->modules.bytes +
             gs_python_bytes(python_of(stacks)) + gs_python_bytes(scopes_of(stacks));
-    gs_mutex_unlock(&lockable(stacks)->lock);
+    gs_mutex_unlock(&without_const(stacks)->lock);
     return bytes;
 }

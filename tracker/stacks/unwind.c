@@ -252,7 +252,7 @@ unsigned gs_unwind_walk_recording(enum gs_unwinder unwinder, uintptr_t *frames,
         count = gs_unwind_walk(unwinder, frames, max, end);
     }
     if (unwinder != GS_UNWIND_CFI || GS_UNLIKELY(*end == GS_WALK_FOREIGN)) {
-        notes->count = GS_WALK_WORDS + 1;
+        notes->count = GS_WALK_NOT_CACHED;
     }
     if (unwinder == GS_UNWIND_CFI && GS_UNLIKELY(*end == GS_WALK_FOREIGN)) {
         count = walk_foreign(frames, max, end, count);

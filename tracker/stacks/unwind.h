@@ -42,9 +42,10 @@ unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned m
                         enum gs_walk_end *end);
 
 /*
- * The same by CFI or FP only. Adds the words that decided the walk to `notes`, whose base
- * the caller has set: those that lie outside of that base. If the result depends on more
- * than these words, `notes` is marked as too long.
+ * gs_unwind_walk that also records the words which decided the walk, for walk_cache.h.
+ * Adds to `notes` the words further out than its base, which the caller has set. CFI and
+ * FP can record; if the result depends on more than these words, for instance with
+ * another unwinder, notes->count is GS_WALK_NOT_CACHED.
  */
 unsigned gs_unwind_walk_recording(enum gs_unwinder unwinder, uintptr_t *frames,
                                   unsigned max, enum gs_walk_end *end,

@@ -292,10 +292,8 @@ step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
     return true;
 }
 
-/*
- * A function without call frame information: on x86-64, tries its frame pointer, and
- * accepts the caller found only if that has call frame information.
- */
+/* Steps out of a function without call frame information: on x86-64 tries its frame
+ * pointer, and accepts the caller only if that has call frame information. */
 static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t high)
 {
 #if defined(__x86_64__)
@@ -385,7 +383,7 @@ walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end 
                 return count;
             }
             if (notes) {
-                notes->count = GS_WALK_WORDS + 1;
+                notes->count = GS_WALK_NOT_CACHED;
             }
             if (!step_by_guess(&frame, generation, high)) {
                 const struct gs_go_switch at = {frame.sp, frame.fp, high};

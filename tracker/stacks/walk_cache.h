@@ -18,12 +18,14 @@
 /* Two words a frame at most, for a stack of the usual depth. Longer ones are walked each
  * time. */
 #define GS_WALK_WORDS 160u
+/* A count: the result depends on more than the recorded words, so it cannot be cached. */
+#define GS_WALK_NOT_CACHED (GS_WALK_WORDS + 1)
 
 /* The words that decided a walk, from `base` outwards. */
 struct gs_walk_reads {
     uintptr_t base;                  /* words further in are not recorded */
     uint64_t generation;             /* of the rules */
-    unsigned count;                  /* GS_WALK_WORDS + 1: too many words */
+    unsigned count;                  /* or GS_WALK_NOT_CACHED */
     uint32_t offsets[GS_WALK_WORDS]; /* from base, in words */
     uintptr_t words[GS_WALK_WORDS];
 };
@@ -44,7 +46,7 @@ static inline void gs_walk_record(struct gs_walk_reads *notes, uintptr_t address
         return;
     }
     if (notes->count >= GS_WALK_WORDS || offset > UINT32_MAX) {
-        notes->count = GS_WALK_WORDS + 1;
+        notes->count = GS_WALK_NOT_CACHED;
         return;
     }
     notes->offsets[notes->count] = (uint32_t)offset;

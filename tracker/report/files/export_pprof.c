@@ -89,7 +89,7 @@ static void put_message(struct profile *profile, unsigned field)
     gs_proto_clear(&profile->message);
 }
 
-static uint64_t string(struct profile *profile, const char *text)
+static uint64_t add_string(struct profile *profile, const char *text)
 {
     return gs_proto_string(&profile->strings, text);
 }
@@ -97,8 +97,8 @@ static uint64_t string(struct profile *profile, const char *text)
 static void put_value_type(struct profile *profile, unsigned field, const char *type,
                            const char *unit)
 {
-    gs_proto_number(&profile->message, VALUE_TYPE_TYPE, string(profile, type));
-    gs_proto_number(&profile->message, VALUE_TYPE_UNIT, string(profile, unit));
+    gs_proto_number(&profile->message, VALUE_TYPE_TYPE, add_string(profile, type));
+    gs_proto_number(&profile->message, VALUE_TYPE_UNIT, add_string(profile, unit));
     put_message(profile, field);
 }
 
@@ -118,8 +118,8 @@ static void put_number(struct profile *profile, unsigned field, uint64_t value)
 static void put_label(struct profile *profile, const char *key, const char *value)
 {
     gs_proto_clear(&profile->inner);
-    gs_proto_number(&profile->inner, LABEL_KEY, string(profile, key));
-    gs_proto_number(&profile->inner, LABEL_STR, string(profile, value));
+    gs_proto_number(&profile->inner, LABEL_KEY, add_string(profile, key));
+    gs_proto_number(&profile->inner, LABEL_STR, add_string(profile, value));
     gs_proto_message(&profile->message, SAMPLE_LABEL, &profile->inner);
 }
 
@@ -263,9 +263,9 @@ static void put_mapping(struct profile *profile, size_t number, const struct kno
     gs_proto_number(message, MAPPING_ID, number + 1);
     gs_proto_number(message, MAPPING_MEMORY_START, module->begin);
     gs_proto_number(message, MAPPING_MEMORY_LIMIT, module->end);
-    gs_proto_number(message, MAPPING_FILENAME, string(profile, module->path));
+    gs_proto_number(message, MAPPING_FILENAME, add_string(profile, module->path));
     gs_proto_number(message, MAPPING_BUILD_ID,
-                    string(profile, gs_export_build_id(module, id)));
+                    add_string(profile, gs_export_build_id(module, id)));
     gs_proto_number(message, MAPPING_HAS_FUNCTIONS, known->functions);
     gs_proto_number(message, MAPPING_HAS_FILENAMES, known->files);
     gs_proto_number(message, MAPPING_HAS_LINE_NUMBERS, known->lines);
@@ -313,11 +313,12 @@ static uint64_t function_id(struct profile *profile, const struct gs_symbol *sym
         return id;
     }
     gs_proto_number(&profile->message, FUNCTION_ID, id);
-    gs_proto_number(&profile->message, FUNCTION_NAME, string(profile, symbol->function));
+    gs_proto_number(&profile->message, FUNCTION_NAME,
+                    add_string(profile, symbol->function));
     gs_proto_number(
         &profile->message, FUNCTION_SYSTEM_NAME,
-        string(profile, symbol->linkage ? symbol->linkage : symbol->function));
-    gs_proto_number(&profile->message, FUNCTION_FILENAME, string(profile, file));
+        add_string(profile, symbol->linkage ? symbol->linkage : symbol->function));
+    gs_proto_number(&profile->message, FUNCTION_FILENAME, add_string(profile, file));
     put_message(profile, PROFILE_FUNCTION);
     return id;
 }
@@ -387,7 +388,7 @@ static void put_windows(struct profile *profile)
 
     gs_report_windows_text(profile->export->tracker, &text);
     if (text.data) {
-        put_number(profile, PROFILE_COMMENT, string(profile, text.data));
+        put_number(profile, PROFILE_COMMENT, add_string(profile, text.data));
     }
     gs_text_free(&text);
 }
@@ -397,8 +398,8 @@ static void put_untallied(struct profile *profile)
 {
     if (!profile->export->tracker->tally) {
         put_number(profile, PROFILE_COMMENT,
-                   string(profile, "alloc_ values count live allocations alone: "
-                                   "GPUSHIM_OUTPUT=pprof was not set"));
+                   add_string(profile, "alloc_ values count live allocations alone: "
+                                       "GPUSHIM_OUTPUT=pprof was not set"));
     }
 }
 
@@ -408,7 +409,7 @@ static void put_head(struct profile *profile)
     uint64_t now_ns = export->source->now_ns, end_ns = export->job->end_unix_ms * 1000000;
     uint64_t distance = export->tracker->config.sampling.distance_bytes;
 
-    (void)string(profile, "");
+    (void)add_string(profile, "");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "alloc_space", "bytes");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "peak_objects", "count");
@@ -417,10 +418,10 @@ static void put_head(struct profile *profile)
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");
     put_value_type(profile, PROFILE_PERIOD_TYPE, "space", "bytes");
     put_number(profile, PROFILE_PERIOD, distance ? distance : 1); /* 1: all of them */
-    put_number(profile, PROFILE_DEFAULT_SAMPLE_TYPE, string(profile, "inuse_space"));
+    put_number(profile, PROFILE_DEFAULT_SAMPLE_TYPE, add_string(profile, "inuse_space"));
     put_number(profile, PROFILE_TIME_NANOS, end_ns > now_ns ? end_ns - now_ns : 0);
     put_number(profile, PROFILE_DURATION_NANOS, now_ns);
-    put_number(profile, PROFILE_COMMENT, string(profile, export->config->command));
+    put_number(profile, PROFILE_COMMENT, add_string(profile, export->config->command));
     put_windows(profile);
     put_untallied(profile);
 }

@@ -50,7 +50,7 @@ static unsigned row_of_file(const char *path, unsigned from)
     return 0;
 }
 
-static unsigned examine(const struct search *search, uint32_t stack, uintptr_t frame)
+static unsigned match_frame(const struct search *search, uint32_t stack, uintptr_t frame)
 {
     struct gs_symbol_request request = {.frame = frame};
     struct gs_python_location place;
@@ -92,7 +92,7 @@ static unsigned row_of_frame(const struct search *search, uint32_t stack, uintpt
     struct known *known = &search->known[slot];
 
     if (known->frame != frame) {
-        *known = (struct known){frame, examine(search, stack, frame)};
+        *known = (struct known){frame, match_frame(search, stack, frame)};
     }
     return known->row;
 }
@@ -108,8 +108,8 @@ static unsigned row_of_stack(const struct search *search, uint32_t stack)
     return row;
 }
 
-/* Where there is more of a row than the allocator keeps, some of it is in use, and nobody
- * knows which. */
+/* Clears a row with more memory than its allocator keeps: some of it is in use, and it is
+ * unknown which. */
 static void drop_exceeded(struct gs_groups *groups, unsigned row)
 {
     uint64_t counts[GS_MAX_DEVICES] = {0};
@@ -206,7 +206,7 @@ static size_t join_cached(const struct search *search, struct gs_peak *peak,
     return kept;
 }
 
-static uint64_t less(uint64_t bytes, uint64_t by)
+static uint64_t subtract_to_zero(uint64_t bytes, uint64_t by)
 {
     return bytes > by ? bytes - by : 0;
 }
@@ -226,8 +226,8 @@ static void put_parts(struct gs_peak *peak, size_t kept, struct gs_peak_site cac
         peak->places[kept++] = part;
     }
     peak->about = peak->about || held > cached.held.bytes;
-    cached.held.bytes = less(cached.held.bytes, held);
-    cached.live_bytes = less(cached.live_bytes, live);
+    cached.held.bytes = subtract_to_zero(cached.held.bytes, held);
+    cached.live_bytes = subtract_to_zero(cached.live_bytes, live);
     if (cached.live_bytes > cached.held.bytes) {
         cached.live_bytes = cached.held.bytes;
     }

@@ -194,7 +194,7 @@ static void shorten(const char *name, char *out, size_t size)
 
 /* Counts the characters that a matching name must contain literally, without
  * punctuation. */
-static size_t letters(const char *pattern)
+static size_t literal_length(const char *pattern)
 {
     size_t count = 0;
 
@@ -227,14 +227,14 @@ static void make_short_pattern(const char *name, char *out)
     }
     shorten(name, shorter, sizeof(shorter));
     make_pattern(shorter, shorter, sizeof(shorter));
-    if (letters(shorter) >= LETTERS_MIN && gs_pattern_matches(shorter, name)) {
+    if (literal_length(shorter) >= LETTERS_MIN && gs_pattern_matches(shorter, name)) {
         strcpy(out, shorter);
     }
 }
 
 /* Anchors a pattern, so that it does not match longer names as well: "^step$" for step,
  * "^step(*" for step(int), "* Pool<*>::get<*" behind a type that the function returns. */
-static void anchor(const char *name, char out[PATTERN_BYTES])
+static void anchor_pattern(const char *name, char out[PATTERN_BYTES])
 {
     static const struct {
         char begin[4], end[3];
@@ -259,7 +259,7 @@ static void anchor(const char *name, char out[PATTERN_BYTES])
 static void make_anchored_pattern(const char *name, char *out)
 {
     make_short_pattern(name, out);
-    anchor(name, out);
+    anchor_pattern(name, out);
 }
 
 /* ---- the rule of a leak -------------------------------------------------------------
@@ -277,7 +277,7 @@ struct advice {
     size_t same;                                    /* the first leak with this rule */
 };
 
-/* A from= pattern has no spaces. */
+/* Adds a caller to the rule's from= patterns, which have no spaces. */
 static void add_caller(struct advice *advice, struct gs_rule_functions *functions,
                        const struct gs_symbol *symbol)
 {
@@ -426,8 +426,8 @@ static bool has_rule(const struct advice *all, size_t number)
 }
 
 /* "1, 3", the leaks that share a rule. */
-static const char *numbers(const struct advice *all, size_t number, size_t count,
-                           char out[160])
+static const char *list_leaks(const struct advice *all, size_t number, size_t count,
+                              char out[160])
 {
     size_t used = 0;
 
@@ -458,7 +458,7 @@ static void write_rules(const struct gs_report_writer *writer, const struct advi
         }
         headline = true;
         gs_text_add(writer->text, "%s  %s:  ", writer->prefix,
-                    numbers(all, i, count, leaks));
+                    list_leaks(all, i, count, leaks));
         write_rule(writer, &all[i], writer->text);
     }
 }

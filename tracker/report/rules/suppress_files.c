@@ -32,7 +32,8 @@ static void sort_functions(struct gs_rule_functions *functions)
     functions->count = kept;
 }
 
-/* Without memory functions are missing: then a rule lacks its file. */
+/* Adds a function with its file. Without memory some are missing: their rules then lack
+ * the file. */
 static void add_function(struct gs_rule_functions *functions,
                          const struct gs_symbol *symbol)
 {

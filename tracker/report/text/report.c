@@ -366,7 +366,7 @@ static void write_uncounted(const struct gs_report_writer *writer)
     }
 }
 
-/* Not out of memory, which has its own advice. */
+/* Writes the hints, except after out of memory, which has advice of its own. */
 static void write_hints(const struct gs_report_writer *writer)
 {
     struct gs_report_hint hint;

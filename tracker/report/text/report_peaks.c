@@ -281,7 +281,7 @@ static void write_title(const struct gs_report_writer *writer, const struct gs_p
     }
 }
 
-/* With its call sites, the largest last. */
+/* Writes a peak with its call sites, the largest last. */
 static void write_peak(const struct gs_report_writer *writer, const struct gs_peak *peak,
                        unsigned row)
 {
@@ -299,7 +299,7 @@ static void write_peak(const struct gs_report_writer *writer, const struct gs_pe
     }
 }
 
-/* With the largest call site in the same line. */
+/* Writes a peak in one line, with its largest call site. */
 static void write_line(const struct gs_report_writer *writer, const struct gs_peak *peak,
                        unsigned row)
 {
@@ -319,7 +319,8 @@ static void write_line(const struct gs_report_writer *writer, const struct gs_pe
     gs_text_add(writer->text, "\n");
 }
 
-/* Where there are leaks or errors, these are what the reader came for. */
+/* Whether peaks get their stacks: leaks or errors, if there are any, are more important
+ * to the reader. */
 static bool has_stacks(const struct gs_report_writer *writer)
 {
     const struct gs_report_config *config = writer->config;

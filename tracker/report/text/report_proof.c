@@ -31,8 +31,8 @@ void gs_report_not_idle(const struct gs_report_writer *writer, size_t number,
     gs_report_blank(writer);
 }
 
-static void write_look_ups(const struct gs_report_writer *writer,
-                           const struct gs_report_proof *proof)
+static void write_last_look_ups(const struct gs_report_writer *writer,
+                                const struct gs_report_proof *proof)
 {
     char clean[64];
 
@@ -48,14 +48,14 @@ static void write_look_ups(const struct gs_report_writer *writer,
 void gs_report_proof(const struct gs_report_writer *writer)
 {
     const struct gs_report_proof *proof = writer->config->proof;
-    char count[32], other[32], duration[24], clean[64];
+    char count[32], failures[32], duration[24], clean[64];
 
     if (!proof) {
         return;
     }
     gs_text_add(writer->text, "%sIdle check: made %s time%s, failed %s", writer->prefix,
                 gs_text_count(proof->checked, count), gs_report_plural(proof->checked),
-                gs_text_count(proof->violated, other));
+                gs_text_count(proof->violated, failures));
     if (proof->unchecked != 0) {
         gs_text_add(writer->text, ", not checked %s",
                     gs_text_count(proof->unchecked, count));
@@ -68,6 +68,6 @@ void gs_report_proof(const struct gs_report_writer *writer)
     }
     gs_text_add(writer->text, "\n");
     if (proof->violated != 0) {
-        write_look_ups(writer, proof);
+        write_last_look_ups(writer, proof);
     }
 }

@@ -65,7 +65,7 @@ static void write_place(const struct gs_report_writer *writer,
 
 /* Returns the number of equal frames after this one that one line replaces: a
  * recursion. */
-static unsigned repeats(const struct gs_shown_stack *stack, unsigned number)
+static unsigned count_repeats(const struct gs_shown_stack *stack, unsigned number)
 {
     unsigned more = 0;
 
@@ -164,7 +164,7 @@ static void write_frames(const struct gs_report_writer *writer,
                     has_place ? width - 2 : 0, name, has_place ? "  " : "");
         write_place(writer, &stack->frames[i]);
         gs_text_add(writer->text, "\n");
-        more = repeats(stack, i);
+        more = count_repeats(stack, i);
         if (more != 0) {
             gs_text_add(writer->text, "%s       ... %u times more\n", writer->prefix,
                         more);

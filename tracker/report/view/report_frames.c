@@ -445,7 +445,7 @@ static bool is_start_frame(const struct gs_symbol_request *frames, unsigned coun
 }
 
 /* Returns the frames that were recorded: inlined ones are none. */
-static unsigned recorded(const struct gs_symbol_request *frames, unsigned count)
+static unsigned count_recorded(const struct gs_symbol_request *frames, unsigned count)
 {
     unsigned found = 0;
 
@@ -473,7 +473,7 @@ static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin
         }
     }
     if (end > begin && !is_start_frame(frames, count) && depth > 0 &&
-        recorded(frames, count) >= depth &&
+        count_recorded(frames, count) >= depth &&
         (goes_on || !gs_frame_is_python(frames[count - 1].frame))) {
         *cut = true;
         return end;

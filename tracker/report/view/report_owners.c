@@ -73,7 +73,8 @@ static const char *path_at(struct owner_search *search, unsigned i)
     return search->path;
 }
 
-/* A frame without a file may be the program's. */
+/* The class of the frame of which the owner is searched. A frame without a file may be
+ * the program's. */
 static struct gs_frame_class own_class(void *self, unsigned i)
 {
     struct owner_search *search = self;

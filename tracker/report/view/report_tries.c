@@ -10,7 +10,7 @@
 
 #define TEXT_BYTES sizeof(((struct gs_report_try *)0)->text)
 
-/* At least a half. */
+/* Whether the part is at least half of the whole. */
 static bool is_most(uint64_t part, uint64_t whole)
 {
     return whole != 0 && part >= whole - whole / 2;
